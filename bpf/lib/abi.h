@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Everything that Go and C must agree on: sizes, map values, codes.
+ *
+ * Field order and padding are load-bearing: bpf2go turns these structs into the Go types, and the
+ * values stay pinned across upgrades. A change of meaning or layout raises PW_ABI_VERSION.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define PW_ABI_VERSION 1
+
+/* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
+ * holds 1/512 of the decayed total on average, 0.2 % of the cap, far below the 5 % threshold. */
+#define PW_SKETCH_ROWS 3
+#define PW_SKETCH_COL_BITS 9
+#define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
+/* Holds: until when a flow stays heavy. A flow is held if all its cells say so. */
+#define PW_HOLD_ROWS 2
+#define PW_HOLD_COL_BITS 9
+#define PW_HOLD_COLS (1 << PW_HOLD_COL_BITS)
+#define PW_HEAVY_SLOTS 32 /* power of two */
+
+/* An estimate of PW_HEAVY_EST is the heavy-hitter threshold; estimates saturate at 2^32-1. */
+#define PW_HEAVY_EST (1U << 24)
+/* One tick of sketch and hold time is 2^20 ns; the sketch halves in 2^10 ticks, 1.07 s. */
+#define PW_TICK_SHIFT 20
+#define PW_HALF_LIFE_SHIFT 10
+/* Meter time is in 1/64 ns. */
+#define PW_METER_SHIFT 6
+/* The multilinear hash: one constant, then a key per 32-bit word (2 x 4 address words, ports,
+ * protocol and kind), twice. */
+#define PW_HASH_WORDS 10
+#define PW_HASH_KEYS (PW_HASH_WORDS + 1)
+
+enum pw_policy {
+	PW_POLICY_STRICT = 1,
+	PW_POLICY_ELEPHANTS = 2,
+	PW_POLICY_FLAT = 3,
+};
+
+enum pw_direction {
+	PW_DIR_EGRESS = 1,
+	PW_DIR_INGRESS = 2,
+};
+
+enum pw_subnets_mode {
+	PW_SUBNETS_NONE = 0,
+	PW_SUBNETS_UNSHAPED = 1, /* a remote address in the trie is exempt */
+	PW_SUBNETS_SHAPED = 2, /* a remote address outside the trie is exempt */
+};
+
+/* What became of a packet; indexes struct pw_counters. Retired numbers are not reused. */
+enum pw_disposition {
+	PW_LIGHT = 0, /* first band, or passed at once as light */
+	PW_CONFORMING = 1, /* heavy, passed at once within the burst (departure times, policing) */
+	PW_PACED = 2, /* heavy, sent to the second band or given a departure time in the future */
+	PW_MARKED = 3, /* heavy, passed with ECN CE (policing) */
+	PW_EXEMPT = 4, /* bypasses the cap: exempt subnet */
+	PW_DROP_HORIZON = 5, /* the heavy band is horizon x cap deep already */
+	PW_DROP_EARLY = 6, /* policing: early drop below the hard limit */
+	PW_DROP_POLICED = 7, /* policing: past the hard limit */
+	PW_FAILOPEN_CONFIG = 8, /* no valid configuration: passed unmetered */
+	PW_FAILOPEN_STAMP = 9, /* the departure time could not be set: passed unmetered */
+	PW_DISPOSITIONS = 10,
+};
+
+/* A rate for a meter or for the sketch: cost = (bytes * mult + 2^shift - 1) >> shift.
+ * mult < 2^44 and bytes < 2^20 keep the product below 2^64. */
+struct pw_rate {
+	__u64 mult;
+	__u32 shift;
+	__u32 pad;
+};
+
+struct pw_config {
+	__u32 abi_version;
+	__u8 policy; /* enum pw_policy */
+	__u8 direction; /* enum pw_direction: which address is the remote one */
+	__u8 l3_only; /* the device has no Ethernet header */
+	__u8 subnets_mode; /* enum pw_subnets_mode */
+
+	struct pw_rate light_rate; /* cost in 1/64 ns: lightShare x cap */
+	__u64 light_tolerance; /* 1/64 ns */
+	struct pw_rate total_rate; /* cost in 1/64 ns: the cap */
+	__u64 total_burst; /* 1/64 ns: what passes at once after idle */
+	__u64 total_horizon; /* 1/64 ns: queue depth beyond the burst */
+	struct pw_rate sketch_rate; /* cost in units of threshold / PW_HEAVY_EST */
+
+	__u32 hold_ticks; /* how long a flow stays heavy after its last heavy packet */
+	__u32 depth_meter; /* pw_band: 1 = the total meter bounds the second band */
+	__u32 redirect_ifindex; /* pw_redirect: the ifb */
+
+	__u32 light_priority; /* skb->priority to set */
+	__u32 heavy_priority;
+	__u32 exempt_priority;
+	__u16 light_class; /* minor of the class to answer on our own qdisc */
+	__u16 heavy_class;
+	__u16 exempt_class;
+	__u16 pad;
+	__u64 hash_keys[2][PW_HASH_KEYS]; /* random, per pod and direction */
+};
+
+/* est in units of threshold / PW_HEAVY_EST as of tick; read and written as one word. */
+struct pw_cell {
+	__u32 est;
+	__u32 tick;
+};
+
+struct pw_flow {
+	__u32 src[4]; /* network order; IPv4 as ::ffff:a.b.c.d */
+	__u32 dst[4];
+	__u16 sport; /* network order; 0 where the protocol has none, and for fragments */
+	__u16 dport;
+	__u8 protocol; /* IP protocol */
+	__u8 kind; /* enum pw_flow_kind */
+	__u16 ethertype; /* network order, for what is not IP */
+};
+
+enum pw_flow_kind {
+	PW_FLOW_PORTS = 1, /* 5-tuple */
+	PW_FLOW_HOSTS = 2, /* host pair and protocol: ICMP, fragments (protocol 0), others */
+	PW_FLOW_ETHER = 3, /* EtherType only */
+	PW_FLOW_CONTROL = 4, /* ARP, neighbour discovery: always light, outside the sketch */
+};
+
+/* One of the pod's current heavy flows. id is the 64-bit flow hash; 0 = empty, 1 = being written. */
+struct pw_heavy {
+	__u64 id;
+	__u64 bytes; /* since the slot was taken */
+	__u64 first_seen_ns; /* CLOCK_MONOTONIC */
+	__u64 last_seen_ns;
+	struct pw_flow flow;
+};
+
+struct pw_state {
+	__u64 light_tat; /* 1/64 ns, wrapping */
+	__u64 total_tat;
+	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
+	__u64 pad;
+	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
+	__u32 holds[PW_HOLD_ROWS][PW_HOLD_COLS]; /* tick until which the flow is heavy */
+	struct pw_heavy heavy[PW_HEAVY_SLOTS];
+};
+
+struct pw_counters {
+	__u64 packets[PW_DISPOSITIONS];
+	__u64 bytes[PW_DISPOSITIONS]; /* wire bytes */
+};
+
+/* LPM trie key: IPv4 as ::ffff:0:0/96. */
+struct pw_subnet {
+	__u32 prefix_bits;
+	__u8 addr[16];
+};

@@ -1,0 +1,3 @@
+module github.com/podweir/podweir
+
+go 1.26.0

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping
+
+import "github.com/podweir/podweir/plugin/units"
+
+// Tree is the desired set of qdiscs of one device, root first. Handles are
+// drawn at random when the tree is made, because HTB and prio obey an
+// skb->priority whose major number is their handle before any filter.
+type Tree struct {
+	Qdiscs  []Qdisc
+	Classes []Class
+	// Filter is where our classifier program hangs; nil if none does.
+	Filter *Filter
+}
+
+// QdiscKind is the kernel's name of a qdisc.
+type QdiscKind string
+
+// The kinds that podweir makes.
+const (
+	KindTBF       QdiscKind = "tbf"
+	KindPrio      QdiscKind = "prio"
+	KindHTB       QdiscKind = "htb"
+	KindFQ        QdiscKind = "fq"
+	KindBfifo     QdiscKind = "bfifo"
+	KindPfifoFast QdiscKind = "pfifo_fast"
+)
+
+// TCHandle is major<<16 | minor, as tc(8) writes major:minor.
+type TCHandle uint32
+
+// RootParent is the parent of a root qdisc (TC_H_ROOT).
+const RootParent TCHandle = 0xFFFFFFFF
+
+// Qdisc is one queueing discipline with its parameters; a field that its kind
+// does not have is zero.
+type Qdisc struct {
+	Kind   QdiscKind
+	Handle TCHandle
+	Parent TCHandle
+	// Rate is the rate of a TBF in bytes per second.
+	Rate units.ByteRate
+	// Burst is the bucket of a TBF in bytes.
+	Burst units.Bytes
+	// Limit is the depth of a bfifo in bytes; a TBF with a child of its own
+	// has none of its own.
+	Limit units.Bytes
+	// Bands is the number of bands of a prio; every priority maps to the last.
+	Bands int
+	// DefaultClass is the minor number where HTB sends what no filter
+	// classifies; 0 is its direct queue.
+	DefaultClass uint32
+	// PacketLimit and FlowLimit are the limits of fq in packets.
+	PacketLimit, FlowLimit uint32
+	// HorizonMicros is fq's own horizon in µs; what lies beyond is dropped.
+	HorizonMicros uint32
+}
+
+// Class is an HTB class.
+type Class struct {
+	Handle TCHandle
+	Parent TCHandle
+	// Rate and Ceil are in bytes per second.
+	Rate, Ceil units.ByteRate
+	// Burst and CeilBurst are in bytes.
+	Burst, CeilBurst units.Bytes
+	// Prio is HTB's priority, 0 first.
+	Prio uint32
+}
+
+// Filter is a direct-action cls_bpf filter on a qdisc of ours.
+type Filter struct {
+	Parent TCHandle
+	// ClassID carries the major number that the answered minor belongs to.
+	ClassID TCHandle
+}
