@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright Authors of podweir
+#
+# Two commands are all a newcomer needs, as root: "make demo" and "make test".
+# This file calls tools and holds no logic of its own.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Tests measure traffic: two at a time would measure each other.
+.NOTPARALLEL:
+
+# The build does not ask git for a revision (a checkout owned by somebody else
+# would fail it); VERSION is stamped instead.
+export GOFLAGS += -buildvcs=false
+
+MODULE   := github.com/podweir/podweir
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -s -w -X $(MODULE)/plugin/version.stamped=$(VERSION)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+
+# How long each fuzz target runs in "make test".
+FUZZTIME ?= 10s
+# Reference plugins that the demo and the tests chain podweir with.
+REF_PLUGINS := $(addprefix github.com/containernetworking/plugins/plugins/,\
+	main/ptp main/loopback ipam/host-local meta/bandwidth)
+# C that we write; bpf/headers is the kernel's and libbpf's.
+C_FILES  = $(shell find bpf -name headers -prune -o -name '*.[ch]' -print)
+SH_FILES = .ci/run $(shell find bpf e2e tools -name '*.sh')
+GO_FILES = $(shell find bpf compat e2e plugin tools -name '*.go' 2>/dev/null)
+NESTED   = $(shell find e2e tools -name go.mod -printf '%h\n' 2>/dev/null)
+# Packages with tests that need root and the kernel.
+PRIVILEGED = $(shell grep -rl --include='*_test.go' '^func TestPrivileged' bpf e2e plugin \
+	| xargs -r -n1 dirname | sort -u | sed 's,^,./,')
+
+.PHONY: help
+help: ## Show this list.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+##@ Run
+
+.PHONY: demo
+demo: setup-demo build refplugins ## Shape real pods and print the comparison table (root, < 3 minutes).
+	$(GO_BUILD) -o bin/demo ./e2e/demo
+	bin/demo
+
+.PHONY: build
+build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang needed).
+	$(GO_BUILD) -o bin/ ./plugin/cmd/podweir-cni ./plugin/cmd/podweir
+
+.PHONY: refplugins
+refplugins: ## Build the reference CNI plugins into bin/ref.
+	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ $(REF_PLUGINS)
+
+##@ Check
+
+.PHONY: test
+test: setup check-generate lint fuzz test-unit test-privileged ## Everything that can run here (root, installs what it needs).
+
+.PHONY: test-unit
+test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
+	go test -race -timeout 10m -skip '^TestPrivileged' ./...
+
+.PHONY: test-privileged
+test-privileged: build refplugins ## Tests on the kernel and real traffic, one package at a time (root).
+	go test -count=1 -p 1 -timeout 40m -run '^TestPrivileged' $(PRIVILEGED)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (10s).
+	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: lint
+lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters, without changing a file.
+	test -z "$$(gofmt -l $(GO_FILES) | tee /dev/stderr)"
+	go mod tidy -diff
+	go vet ./...
+	for dir in $(NESTED); do (cd $$dir && go mod tidy -diff && go vet ./...); done
+	bin/tools/golangci-lint run
+	clang-format-19 --Werror -n $(C_FILES)
+	shellcheck $(SH_FILES)
+	bin/tools/actionlint -shellcheck shellcheck
+
+.PHONY: bench
+bench: setup-demo build refplugins ## Measure the cost per packet, the latency and RSS of ADD, and the memory per pod (root).
+	go test -run '^$$' -bench . -benchtime 1x ./bpf
+	go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./e2e/bench
+
+##@ Change
+
+.PHONY: fmt
+fmt: bin/tools/golangci-lint ## Format Go and C.
+	bin/tools/golangci-lint fmt
+	clang-format-19 -i $(C_FILES)
+
+.PHONY: generate
+generate: ## Rebuild the BPF objects and bindings with the clang of bpf/CLANG_VERSION.
+	go generate ./bpf
+
+.PHONY: check-generate
+check-generate: ## Fail unless the committed BPF objects are what the source gives.
+	bpf/check-generate.sh
+
+.PHONY: setup
+setup: ## Install the Debian packages that tests and linters need and are missing.
+	tools/setup.sh test
+
+.PHONY: setup-demo
+setup-demo: ## Install the Debian packages that the demo needs and are missing.
+	tools/setup.sh demo
+
+.PHONY: clean
+clean: ## Remove what this file builds.
+	rm -rf bin demo.json bench.json
+
+# Tools are Go modules with their versions in tools/*.mod, apart from the
+# product's own dependencies; built once, and again when the version changes.
+bin/tools/golangci-lint: tools/tools.mod tools/tools.sum
+	go build -modfile=tools/tools.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+bin/tools/actionlint: tools/actionlint.mod tools/actionlint.sum
+	go build -modfile=tools/actionlint.mod -o $@ github.com/rhysd/actionlint/cmd/actionlint

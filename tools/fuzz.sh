@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright Authors of podweir
+#
+# Runs every fuzz target of the module for the given time, one after the other
+# (go test fuzzes one target at a time). "fuzz.sh 10s"; a crasher that it
+# finds is written to the package's testdata/fuzz and fails every later test.
+set -euo pipefail
+fuzztime=${1:?usage: fuzz.sh DURATION, for example 10s}
+
+# file:func FuzzName(
+while IFS=: read -r file declaration; do
+	target=${declaration#func }
+	echo "fuzz ./$(dirname "$file") ${target%%(*} $fuzztime"
+	go test -run '^$' -fuzz "^${target%%(*}\$" -fuzztime "$fuzztime" "./$(dirname "$file")"
+done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+\(' bpf compat e2e plugin tools 2>/dev/null | sort)
