@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package repocheck holds the repository's own rules as code, so that they stay
+// true without anybody remembering them; its tests run them on this tree.
+package repocheck
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Tree is what the rules look at: every file of the repository that is not
+// built, ignored or git's own.
+type Tree struct {
+	Files []File
+}
+
+// File is one file of the tree.
+type File struct {
+	// Path is relative to the top, with slashes.
+	Path string
+	Data []byte
+}
+
+// Rule is one thing that must hold for the whole tree. Check returns one line
+// per fault, "path:line: what" where a line is known, and nothing if all is
+// well.
+type Rule struct {
+	Name  string
+	Check func(*Tree) []string
+}
+
+// Rules lists every rule.
+func Rules() []Rule {
+	return slices.Concat(layoutRules(), textRules(), goRules(), docRules())
+}
+
+// Load reads the tree below root. It skips .git, and what .gitignore's plain
+// patterns (no "!", no "**") name.
+func Load(root string) (*Tree, error) {
+	ignore, err := ignored(filepath.Join(root, ".gitignore"))
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{}
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if rel == ".git" || ignore(rel, d.IsDir()) {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		t.Files = append(t.Files, File{Path: rel, Data: data})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the tree %s: %w", root, err)
+	}
+	return t, nil
+}
+
+// ignored reads the patterns of a .gitignore.
+func ignored(file string) (func(rel string, dir bool) bool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var patterns []string
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			patterns = append(patterns, line)
+		}
+	}
+	return func(rel string, dir bool) bool {
+		for _, p := range patterns {
+			if onlyDir := strings.HasSuffix(p, "/"); onlyDir && !dir {
+				continue
+			}
+			p = strings.TrimSuffix(p, "/")
+			name := path.Base(rel)
+			if strings.HasPrefix(p, "/") {
+				p, name = p[1:], rel
+			}
+			if ok, err := path.Match(p, name); err == nil && ok {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+// Get returns the file of that path, nil if there is none.
+func (t *Tree) Get(name string) *File {
+	for i := range t.Files {
+		if t.Files[i].Path == name {
+			return &t.Files[i]
+		}
+	}
+	return nil
+}
+
+// Is reports whether the file's path matches a pattern of [path.Match], or lies
+// below a directory given with a trailing slash.
+func (f *File) Is(patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if strings.HasSuffix(p, "/") {
+			return strings.HasPrefix(f.Path, p)
+		}
+		for _, name := range []string{f.Path, path.Base(f.Path)} {
+			if ok, err := path.Match(p, name); err == nil && ok {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Generated reports whether the file says that a program wrote it, in the form
+// that "go help generate" defines.
+func (f *File) Generated() bool {
+	return generatedMark.Match(f.Data)
+}
+
+var generatedMark = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// Foreign reports whether the file was written elsewhere: the vendored kernel
+// and libbpf headers, and texts whose wording is not ours.
+func (f *File) Foreign() bool {
+	return f.Is("bpf/headers/", "LICENSE", "*.sum")
+}
+
+// Text reports whether the file is text: it has no NUL byte.
+func (f *File) Text() bool {
+	return !bytes.ContainsRune(f.Data, 0)
+}
+
+// grep returns a fault for each line on which the pattern matches.
+func (f *File) grep(pattern *regexp.Regexp, why string) []string {
+	var faults []string
+	n := 0
+	for line := range bytes.Lines(f.Data) {
+		n++
+		if m := pattern.Find(line); m != nil {
+			faults = append(faults, fmt.Sprintf("%s:%d: %q: %s", f.Path, n, m, why))
+		}
+	}
+	return faults
+}
