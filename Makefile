@@ -22,9 +22,6 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 
 # How long each fuzz target runs in "make test".
 FUZZTIME ?= 10s
-# Reference plugins that the demo and the tests chain podweir with.
-REF_PLUGINS := $(addprefix github.com/containernetworking/plugins/plugins/,\
-	main/ptp main/loopback ipam/host-local meta/bandwidth)
 # C that we write; bpf/headers is the kernel's and libbpf's.
 C_FILES  = $(shell find bpf -name headers -prune -o -name '*.[ch]' -print)
 SH_FILES = .ci/run $(shell find bpf e2e tools -name '*.sh')
@@ -51,7 +48,7 @@ build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang ne
 
 .PHONY: refplugins
 refplugins: ## Build the reference CNI plugins into bin/ref.
-	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ $(REF_PLUGINS)
+	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ tool
 
 ##@ Check
 
@@ -75,7 +72,7 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 	test -z "$$(gofmt -l $(GO_FILES) | tee /dev/stderr)"
 	go mod tidy -diff
 	go vet ./...
-	for dir in $(NESTED); do (cd $$dir && go mod tidy -diff && go vet ./...); done
+	for dir in $(NESTED); do (cd $$dir && go vet ./...); done
 	bin/tools/golangci-lint run
 	clang-format-19 --Werror -n $(C_FILES)
 	shellcheck $(SH_FILES)
