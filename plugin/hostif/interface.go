@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Kind is a kind of device.
+type Kind uint8
+
+// The kinds of device that a pod may have.
+const (
+	KindOther Kind = iota + 1
+	KindVeth
+	KindNetkit
+	KindIFB
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindVeth:
+		return "veth"
+	case KindNetkit:
+		return "netkit"
+	case KindIFB:
+		return "ifb"
+	case KindOther:
+		return "other"
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(k))
+}
+
+// NoNetNSID is the namespace id of a peer that is in the same namespace.
+const NoNetNSID = -1
+
+// Interface is a device as one namespace sees it.
+type Interface struct {
+	Name  string
+	Index int
+	// PeerIndex is the ifindex of the other end in its own namespace; 0 if
+	// the device has none.
+	PeerIndex int
+	// PeerNetNSID is the number by which the device's namespace knows that of
+	// the peer; [NoNetNSID] if it is the same.
+	PeerNetNSID int
+	Kind        Kind
+	// KindName is the kernel's name of the kind, empty for physical devices.
+	KindName string
+	Up       bool
+	// MTU is in bytes, without the link layer header.
+	MTU int
+	// TxQueueLen is in packets.
+	TxQueueLen int
+	// NumTxQueues is the number of transmit queues.
+	NumTxQueues int
+	// L3Only means that packets have no Ethernet header.
+	L3Only       bool
+	HardwareAddr net.HardwareAddr
+	// GSOMaxSize, GSOIPv4MaxSize and GROMaxSize are in bytes, GSOMaxSegs in
+	// segments; 0 where the kernel does not tell.
+	GSOMaxSize, GSOIPv4MaxSize, GROMaxSize, GSOMaxSegs uint32
+}
+
+// IFLA_GSO_IPV4_MAX_SIZE of linux/if_link.h, since 6.3.
+const iflaGSOIPv4MaxSize = 0x3f
+
+// InterfaceByName returns the device of that name. Returns an error wrapping
+// [ErrNoDevice] if there is none.
+func (h *Handle) InterfaceByName(name string) (Interface, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+	return h.getLink(req, fmt.Sprintf("interface %q", name))
+}
+
+// InterfaceByIndex returns the device of that ifindex. Returns an error
+// wrapping [ErrNoDevice] if there is none.
+func (h *Handle) InterfaceByIndex(index int) (Interface, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	return h.getLink(req, fmt.Sprintf("interface with ifindex %d", index))
+}
+
+func (h *Handle) getLink(req *nl.NetlinkRequest, what string) (Interface, error) {
+	msgs, err := h.Execute(req, unix.RTM_NEWLINK)
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) || (err == nil && len(msgs) == 0) {
+		// EINVAL: a name that no device can have.
+		return Interface{}, fmt.Errorf("%s in %s: %w", what, h.where, ErrNoDevice)
+	}
+	if err != nil {
+		return Interface{}, fmt.Errorf("read %s in %s: %w", what, h.where, err)
+	}
+	return parseLink(msgs[0])
+}
+
+// Interfaces returns all devices of the namespace.
+func (h *Handle) Interfaces() ([]Interface, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	msgs, err := h.Execute(req, unix.RTM_NEWLINK)
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces in %s: %w", h.where, err)
+	}
+	out := make([]Interface, 0, len(msgs))
+	for _, m := range msgs {
+		i, err := parseLink(m)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+func parseLink(m []byte) (Interface, error) {
+	if len(m) < unix.SizeofIfInfomsg {
+		return Interface{}, fmt.Errorf("link message of %d bytes is too short", len(m))
+	}
+	msg := nl.DeserializeIfInfomsg(m)
+	attrs, err := nl.ParseRouteAttr(m[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return Interface{}, fmt.Errorf("parse link message: %w", err)
+	}
+	i := Interface{
+		Index:       int(msg.Index),
+		PeerNetNSID: NoNetNSID,
+		Kind:        KindOther,
+		Up:          msg.Flags&unix.IFF_UP != 0,
+		L3Only:      msg.Type == unix.ARPHRD_NONE,
+	}
+	for _, a := range attrs {
+		v := a.Value
+		switch a.Attr.Type &^ unix.NLA_F_NESTED {
+		case unix.IFLA_IFNAME:
+			i.Name = unix.ByteSliceToString(v)
+		case unix.IFLA_MTU:
+			i.MTU = int(u32(v))
+		case unix.IFLA_LINK:
+			i.PeerIndex = int(u32(v))
+		case unix.IFLA_LINK_NETNSID:
+			i.PeerNetNSID = int(int32(u32(v)))
+		case unix.IFLA_TXQLEN:
+			i.TxQueueLen = int(u32(v))
+		case unix.IFLA_NUM_TX_QUEUES:
+			i.NumTxQueues = int(u32(v))
+		case unix.IFLA_ADDRESS:
+			i.HardwareAddr = net.HardwareAddr(append([]byte(nil), v...))
+		case unix.IFLA_GSO_MAX_SIZE:
+			i.GSOMaxSize = u32(v)
+		case unix.IFLA_GSO_MAX_SEGS:
+			i.GSOMaxSegs = u32(v)
+		case unix.IFLA_GRO_MAX_SIZE:
+			i.GROMaxSize = u32(v)
+		case iflaGSOIPv4MaxSize:
+			i.GSOIPv4MaxSize = u32(v)
+		case unix.IFLA_LINKINFO:
+			i.KindName = linkKind(v)
+		}
+	}
+	switch i.KindName {
+	case "veth":
+		i.Kind = KindVeth
+	case "netkit":
+		i.Kind = KindNetkit
+	case "ifb":
+		i.Kind = KindIFB
+	}
+	return i, nil
+}
+
+func linkKind(info []byte) string {
+	attrs, err := nl.ParseRouteAttr(info)
+	if err != nil {
+		return ""
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == nl.IFLA_INFO_KIND {
+			return unix.ByteSliceToString(a.Value)
+		}
+	}
+	return ""
+}
+
+func u32(b []byte) uint32 {
+	if len(b) < 4 {
+		return 0
+	}
+	return nl.NativeEndian().Uint32(b)
+}
+
+// Pair is both ends of a pod's interface.
+type Pair struct {
+	// Pod is the end in the pod's namespace, Host the other one.
+	Pod, Host Interface
+}
+
+// FindPair finds the interface called name in the pod's namespace and its peer
+// in the host's. Both ends must name each other, and their namespaces too: an
+// ifindex alone says nothing, since every pod has an interface 2.
+//
+// Returns an error wrapping [ErrNoDevice] if the pod has no such interface and
+// [ErrNoPeer] if it has no other end in the host's namespace; Pod is filled in
+// the latter case.
+func FindPair(pod, host *Handle, podNS, hostNS *NetNS, name string) (Pair, error) {
+	var p Pair
+	var err error
+	if p.Pod, err = pod.InterfaceByName(name); err != nil {
+		return p, err
+	}
+	what := fmt.Sprintf("interface %s (ifindex %d, %s) in %s", name, p.Pod.Index, p.Pod.KindName, pod.where)
+	if p.Pod.PeerIndex == 0 || (p.Pod.Kind != KindVeth && p.Pod.Kind != KindNetkit) {
+		return p, fmt.Errorf("%s is not one end of a pair: %w", what, ErrNoPeer)
+	}
+	if err := pod.peerIsIn(p.Pod, podNS, hostNS); err != nil {
+		return p, fmt.Errorf("%s has peer %d: %w", what, p.Pod.PeerIndex, err)
+	}
+	peer, err := host.InterfaceByIndex(p.Pod.PeerIndex)
+	if errors.Is(err, ErrNoDevice) {
+		return p, fmt.Errorf("%s: peer %d is not in %s: %w", what, p.Pod.PeerIndex, host.where, ErrNoPeer)
+	}
+	if err != nil {
+		return p, err
+	}
+	if peer.PeerIndex != p.Pod.Index || peer.Kind != p.Pod.Kind {
+		return p, fmt.Errorf("%s: peer %s (ifindex %d, %s) in %s names ifindex %d: %w",
+			what, peer.Name, peer.Index, peer.KindName, host.where, peer.PeerIndex, ErrNoPeer)
+	}
+	if err := host.peerIsIn(peer, hostNS, podNS); err != nil {
+		return p, fmt.Errorf("%s: peer %s (ifindex %d): %w", what, peer.Name, peer.Index, err)
+	}
+	p.Host = peer
+	return p, nil
+}
+
+// peerIsIn says whether the other end of i, which h sees in the namespace own,
+// is in the namespace want.
+func (h *Handle) peerIsIn(i Interface, own, want *NetNS) error {
+	if i.PeerNetNSID == NoNetNSID {
+		if own.Same(want) {
+			return nil
+		}
+		return fmt.Errorf("both ends are in %s: %w", h.where, ErrNoPeer)
+	}
+	id, err := h.netNSID(want)
+	if err != nil {
+		return err
+	}
+	if id != i.PeerNetNSID {
+		return fmt.Errorf("the other end is in the namespace with id %d, not in netns %s (id %d): %w",
+			i.PeerNetNSID, want.path, id, ErrNoPeer)
+	}
+	return nil
+}
+
+// Attributes of RTM_GETNSID, linux/net_namespace.h.
+const (
+	netnsaNSID = 1
+	netnsaFD   = 3
+)
+
+// netNSID returns the number by which the handle's namespace knows ns, and
+// [NoNetNSID] if it does not know it.
+func (h *Handle) netNSID(ns *NetNS) (int, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, 0)
+	req.AddData(nl.NewRtGenMsg())
+	req.AddData(nl.NewRtAttr(netnsaFD, nl.Uint32Attr(uint32(ns.FD()))))
+	msgs, err := h.Execute(req, unix.RTM_NEWNSID)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for the id of netns %s: %w", h.where, ns.path, err)
+	}
+	for _, m := range msgs {
+		attrs, err := nl.ParseRouteAttr(m[4:])
+		if err != nil {
+			return 0, fmt.Errorf("parse the id of netns %s: %w", ns.path, err)
+		}
+		for _, a := range attrs {
+			if a.Attr.Type == netnsaNSID {
+				return int(int32(u32(a.Value))), nil
+			}
+		}
+	}
+	return NoNetNSID, nil
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Of linux/netfilter/nf_tables.h; golang.org/x/sys lacks the two on devices.
+const (
+	nftaHookDevs     = 4
+	nftaDeviceName   = 1
+	nftaDevicePrefix = 2
+	nlaTypeMask      = 0x3fff
+	// NF_INET_INGRESS of linux/netfilter.h.
+	nfInetIngress = 5
+)
+
+// nfgenmsgLen is the length of struct nfgenmsg.
+const nfgenmsgLen = 4
+
+// HasNetfilterIngress says whether an nftables base chain at the ingress hook
+// is bound to the device called ifname in ns; such a chain stands behind a
+// redirect and would not see the packets.
+//
+// An error means that it could not be found out, which is not the same as no:
+// it wraps [ErrPermission] if CAP_NET_ADMIN is missing. A kernel without
+// nf_tables has no such chains.
+func HasNetfilterIngress(ns *NetNS, ifname string) (bool, error) {
+	h, err := newHandle(ns, unix.NETLINK_NETFILTER)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP)
+	req.AddRawData([]byte{unix.NFPROTO_UNSPEC, unix.NFNETLINK_V0, 0, 0})
+	msgs, err := h.Execute(req, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWCHAIN)
+	if errors.Is(err, unix.EINVAL) {
+		// nfnetlink knows no such subsystem, and no module could be loaded.
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("list nftables chains in %s: %w", h.where, err)
+	}
+	for _, m := range msgs {
+		bound, err := isIngressChain(m, ifname)
+		if err != nil {
+			return false, fmt.Errorf("parse nftables chain in %s: %w", h.where, err)
+		}
+		if bound {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// isIngressChain parses a chain message. Chains at ingress exist in the
+// families netdev and, since 5.10, inet.
+func isIngressChain(m []byte, ifname string) (bool, error) {
+	if len(m) < nfgenmsgLen {
+		return false, fmt.Errorf("message of %d bytes is too short", len(m))
+	}
+	hook := uint32(0)
+	switch m[0] {
+	case unix.NFPROTO_NETDEV:
+		hook = unix.NF_NETDEV_INGRESS
+	case unix.NFPROTO_INET:
+		hook = nfInetIngress
+	default:
+		return false, nil
+	}
+	attrs, err := nl.ParseRouteAttr(m[nfgenmsgLen:])
+	if err != nil {
+		return false, err
+	}
+	for _, a := range attrs {
+		if a.Attr.Type&nlaTypeMask == unix.NFTA_CHAIN_HOOK {
+			return hookMatches(a.Value, hook, ifname)
+		}
+	}
+	return false, nil
+}
+
+func hookMatches(b []byte, want uint32, ifname string) (bool, error) {
+	attrs, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return false, err
+	}
+	hook, onDevice := uint32(0), false
+	for _, a := range attrs {
+		switch a.Attr.Type & nlaTypeMask {
+		case unix.NFTA_HOOK_HOOKNUM:
+			if len(a.Value) < 4 {
+				return false, fmt.Errorf("hook number of %d bytes", len(a.Value))
+			}
+			hook = binary.BigEndian.Uint32(a.Value)
+		case unix.NFTA_HOOK_DEV:
+			onDevice = onDevice || unix.ByteSliceToString(a.Value) == ifname
+		case nftaHookDevs:
+			devs, err := nl.ParseRouteAttr(a.Value)
+			if err != nil {
+				return false, err
+			}
+			for _, d := range devs {
+				name := unix.ByteSliceToString(d.Value)
+				switch d.Attr.Type & nlaTypeMask {
+				case nftaDeviceName:
+					onDevice = onDevice || name == ifname
+				case nftaDevicePrefix:
+					onDevice = onDevice || strings.HasPrefix(ifname, name)
+				}
+			}
+		}
+	}
+	return onDevice && hook == want, nil
+}
