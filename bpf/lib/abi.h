@@ -20,6 +20,8 @@
 #define PW_HOLD_COL_BITS 9
 #define PW_HOLD_COLS (1 << PW_HOLD_COL_BITS)
 #define PW_HEAVY_SLOTS 32 /* power of two */
+/* The minor number that pw_class answers without a configuration: the first band of prio. */
+#define PW_FALLBACK_CLASS 1
 
 /* An estimate of PW_HEAVY_EST is the heavy-hitter threshold; estimates saturate at 2^32-1. */
 #define PW_HEAVY_EST (1U << 24)
@@ -84,7 +86,7 @@ struct pw_config {
 	__u64 light_tolerance; /* 1/64 ns */
 	struct pw_rate total_rate; /* cost in 1/64 ns: the cap */
 	__u64 total_burst; /* 1/64 ns: what passes at once after idle */
-	__u64 total_horizon; /* 1/64 ns: queue depth beyond the burst */
+	__u64 total_horizon; /* 1/64 ns, below 2^48: queue depth beyond the burst */
 	struct pw_rate sketch_rate; /* cost in units of threshold / PW_HEAVY_EST */
 
 	__u32 hold_ticks; /* how long a flow stays heavy after its last heavy packet */
@@ -114,7 +116,7 @@ struct pw_flow {
 	__u16 dport;
 	__u8 protocol; /* IP protocol */
 	__u8 kind; /* enum pw_flow_kind */
-	__u16 ethertype; /* network order, for what is not IP */
+	__u16 ethertype; /* network order, behind VLAN tags; 0 if the packet is too short for one */
 };
 
 enum pw_flow_kind {

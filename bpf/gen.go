@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf
+
+//go:generate go tool bpf2go -go-package bpf -tags linux -target bpfel -cc clang-19 -cflags "-O2 -mcpu=v3 -std=gnu11 -nostdinc -Wall -Wextra -Werror -Wshadow -Wimplicit-int-conversion -Wenum-conversion -Wimplicit-fallthrough" -type pw_heavy -type pw_flow -type pw_cell -type pw_rate -type pw_subnet -type pw_policy -type pw_direction -type pw_subnets_mode -type pw_disposition -type pw_flow_kind Podweir podweir.bpf.c -- -Iheaders -Ilib

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Exempt subnets: a node's health checks or a backup network that shall not count. */
+#pragma once
+
+#include "base.h"
+#include "maps.h"
+#include "parse.h"
+
+/* The remote address is the destination of what leaves the pod and the source of what enters it. */
+static __always_inline bool exempt_matches(const struct pw_packet *pkt, const struct pw_config *cfg)
+{
+	struct pw_subnet key = { .prefix_bits = 128 };
+	bool found;
+
+	if (!pkt->is_ip || cfg->subnets_mode == PW_SUBNETS_NONE)
+		return false;
+	if (cfg->direction == PW_DIR_INGRESS)
+		__builtin_memcpy(key.addr, pkt->flow.src, sizeof(key.addr));
+	else
+		__builtin_memcpy(key.addr, pkt->flow.dst, sizeof(key.addr));
+	found = bpf_map_lookup_elem(&pw_subnets, &key) != 0;
+	return found == (cfg->subnets_mode == PW_SUBNETS_UNSHAPED);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The meter: GCRA in its virtual scheduling form (ITU-T I.371), one theoretical arrival time.
+ *
+ * Times are in 1/64 ns and wrap: differences are read as signed, right as long as they stay below
+ * 2^63, 4.5 years. The level is how far the TAT is ahead of now: what the meter still has to work
+ * off. It never exceeds the limit of the last admitted packet plus that packet.
+ */
+#pragma once
+
+#include "base.h"
+
+/* mult * bytes stays below 2^64 (struct pw_rate). A BIG TCP packet has 512 KiB; only one cut into
+ * segments of a few bytes has more on the wire, and is charged as this many. */
+#define PW_MAX_BYTES ((1U << 20) - 1)
+/* CASs tried before the unconditional charge. */
+#define PW_METER_TRIES 4
+
+static __always_inline __u64 meter_time(__u64 now_ns)
+{
+	return now_ns << PW_METER_SHIFT;
+}
+
+/* Rounded up, so that no flood of small packets gains by rounding. */
+static __always_inline __u64 meter_cost(const struct pw_rate *rate, __u32 bytes)
+{
+	__u32 shift = rate->shift & 63;
+
+	if (bytes > PW_MAX_BYTES)
+		bytes = PW_MAX_BYTES;
+	return (bytes * rate->mult + ((1ULL << shift) - 1)) >> shift;
+}
+
+static __always_inline __u64 meter_level(__u64 tat, __u64 now)
+{
+	__s64 level = (__s64)(tat - now);
+
+	return level > 0 ? (__u64)level : 0;
+}
+
+/* What one packet asks of a meter. Levels and cost in 1/64 ns. */
+struct pw_ask {
+	__u64 now;
+	__u64 cost;
+	__u64 limit; /* admitted at or below this level */
+	__u64 full; /* the highest limit that anybody has */
+};
+
+/* Admits and charges the packet, or does neither; *level is what it found.
+ *
+ * Other CPUs charge the same meter. After PW_METER_TRIES lost races the packet is charged by an
+ * unconditional add: contention lets no packet through free.
+ * A level beyond what any packet leaves behind stems from a slower rate that was in force before, or
+ * from a clock 4.5 years ago: it is brought back to full.
+ */
+static __always_inline bool meter_take(__u64 *tat, const struct pw_rate *rate,
+				       const struct pw_ask *ask, __u64 *level)
+{
+	__u64 seen = PW_READ64(tat);
+
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PW_METER_TRIES; i++) {
+		__u64 at = meter_level(seen, ask->now), next, found;
+
+		if (pw_unlikely(at > ask->full &&
+				at - ask->full > meter_cost(rate, PW_MAX_BYTES))) {
+			at = ask->full;
+			if (at > ask->limit) {
+				__sync_val_compare_and_swap(tat, seen, ask->now + at);
+				*level = at;
+				return false;
+			}
+		}
+		*level = at;
+		if (at > ask->limit)
+			return false;
+		next = ask->now + at + ask->cost;
+		found = __sync_val_compare_and_swap(tat, seen, next);
+		if (pw_likely(found == seen))
+			return true;
+		seen = found;
+	}
+	__sync_fetch_and_add(tat, ask->cost);
+	return true;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The count-min sketch: how much each flow sent recently, in units of threshold / PW_HEAVY_EST.
+ *
+ * A cell halves every PW_HALF_LIFE_SHIFT ticks and is brought up to date when it is touched.
+ * Conservative update (Estan and Varghese, SIGCOMM 2002): a packet raises only the cells below the
+ * flow's new estimate, to that estimate. Two CPUs that write one cell at once lose one of the two
+ * packets from it, never more: a cell is one 64-bit store.
+ */
+#pragma once
+
+#include "base.h"
+#include "hash.h"
+#include "meter.h"
+
+#define PW_EST_MAX 0xffffffffU
+/* Clocks of two CPUs, or a CPU that was stolen between reading the clock and using it, differ by
+ * less than this many ticks (4.3 s); an older tick is older. */
+#define PW_TICK_SKEW 4096U
+/* 2^-x on [0, 1) as 1 - (726818 x - 198 x^2 / 2^0) with x in 1/1024, scaled by 2^20: slope -ln 2 at
+ * 0, so that many small steps make the large one; 2^-1 at the end within 0.05 %, and within 0.3 %
+ * between. */
+#define PW_DECAY_SHIFT 20
+#define PW_DECAY_LINEAR 726818U
+#define PW_DECAY_SQUARE 198U
+
+/* est as of the tick of the cell, seen dt ticks later. */
+static __always_inline __u32 sketch_decay(__u32 est, __u32 dt)
+{
+	__u32 halvings = dt >> PW_HALF_LIFE_SHIFT;
+	__u32 rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
+	__u32 factor;
+
+	if (dt > -PW_TICK_SKEW)
+		return est;
+	if (halvings >= 32)
+		return 0;
+	factor = (1U << PW_DECAY_SHIFT) -
+		 ((PW_DECAY_LINEAR * rest - PW_DECAY_SQUARE * rest * rest) >> PW_HALF_LIFE_SHIFT);
+	return (__u32)((__u64)(est >> halvings) * factor >> PW_DECAY_SHIFT);
+}
+
+/* Charges cost to the flow and returns its new estimate. */
+static __always_inline __u32 sketch_update(struct pw_state *state, __u64 id, __u32 tick, __u64 cost)
+{
+	__u32 est[PW_SKETCH_ROWS], least = PW_EST_MAX, now_est;
+	void *cell[PW_SKETCH_ROWS];
+	__u64 sum;
+
+#pragma clang loop unroll(full)
+	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
+		__u64 word;
+
+		cell[row] = &state->cells[row][PW_ROW_BITS(id, row) & (PW_SKETCH_COLS - 1)];
+		word = PW_READ64(cell[row]);
+		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32));
+		if (est[row] < least)
+			least = est[row];
+	}
+	sum = least + cost;
+	now_est = sum > PW_EST_MAX ? PW_EST_MAX : (__u32)sum;
+#pragma clang loop unroll(full)
+	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
+		if (est[row] < now_est)
+			PW_WRITE64(cell[row], (__u64)tick << 32 | now_est);
+	}
+	return now_est;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Wire bytes: what a packet has after segmentation, the headers once per segment. */
+#pragma once
+
+#include "base.h"
+#include "parse.h"
+
+/* On an egress hook or a qdisc: the kernel counted (qdisc_pkt_len_init). */
+static __always_inline __u32 wire_counted(struct __sk_buff *skb)
+{
+	__u32 wire = skb->wire_len, len = skb->len;
+
+	return wire > len ? wire : len;
+}
+
+/* Anywhere: on an ingress hook nobody counted. A packet that came from a tap or a packet socket has
+ * a segment size but no number of segments yet (virtio_net_hdr_to_skb). */
+static __always_inline __u32 wire_computed(struct __sk_buff *skb, __u32 headers)
+{
+	__u32 len = skb->len, segments = skb->gso_segs;
+
+	if (pw_likely(!skb->gso_size))
+		return len;
+	if (!segments && len > headers)
+		segments = (len - headers + skb->gso_size - 1) / skb->gso_size;
+	return segments > 1 ? len + (segments - 1) * headers : len;
+}

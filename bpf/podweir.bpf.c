@@ -1,0 +1,95 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Copyright Authors of podweir */
+
+/* The programs. An attachment loads those it uses, with maps of its own. The *_x programs look up
+ * exempt subnets; the others have no trie to pay for. */
+
+#include "base.h"
+#include "band.h"
+#include "departure.h"
+#include "police.h"
+#include "verdict.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+SEC("tc")
+int pw_class(struct __sk_buff *skb)
+{
+	return band_classify(skb, false);
+}
+
+SEC("tc")
+int pw_class_x(struct __sk_buff *skb)
+{
+	return band_classify(skb, true);
+}
+
+SEC("tc")
+int pw_band(struct __sk_buff *skb)
+{
+	return band_prioritise(skb, false);
+}
+
+SEC("tc")
+int pw_band_x(struct __sk_buff *skb)
+{
+	return band_prioritise(skb, true);
+}
+
+SEC("tc")
+int pw_edt(struct __sk_buff *skb)
+{
+	return departure_set(skb, false);
+}
+
+SEC("tc")
+int pw_edt_x(struct __sk_buff *skb)
+{
+	return departure_set(skb, true);
+}
+
+SEC("tc")
+int pw_police(struct __sk_buff *skb)
+{
+	return police_packet(skb, false);
+}
+
+SEC("tc")
+int pw_police_x(struct __sk_buff *skb)
+{
+	return police_packet(skb, true);
+}
+
+/* HTB and prio take an skb->priority with their handle in its upper half for a class, before they ask
+ * a filter. A process in the pod can set it, and would choose its own band. */
+SEC("tc")
+int pw_guard(struct __sk_buff *skb)
+{
+	if (TC_H_MAJ(skb->priority))
+		skb->priority = 0;
+	return PW_NEXT;
+}
+
+/* Sends what enters the pod through the ifb, where the queue is. */
+SEC("tc")
+int pw_redirect(struct __sk_buff *skb)
+{
+	const struct pw_config *cfg = maps_config();
+
+	if (!cfg || !cfg->redirect_ifindex)
+		return verdict_next(PW_FAILOPEN_CONFIG, skb->len);
+	if (bpf_redirect(cfg->redirect_ifindex, 0) != PW_REDIRECT)
+		return verdict_next(PW_FAILOPEN_CONFIG, skb->len);
+	return PW_REDIRECT;
+}
+
+/* Never called and never loaded: it puts the enums into the type information, from which bpf2go makes
+ * the Go constants. */
+__attribute__((used, noinline)) static int pw_abi_types(enum pw_policy a, enum pw_direction b,
+							enum pw_subnets_mode c,
+							enum pw_disposition d, enum pw_flow_kind e)
+{
+	return (int)a + (int)b + (int)c + (int)d + (int)e;
+}
