@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Compute turns what is asked for in one direction into everything that has to
+// exist. It returns nil where no limit is asked for.
+//
+// majors gives the handle major of each qdisc in the order of [Tree.Qdiscs],
+// as [RandomMajor] does; with the majors of an existing tree the same
+// parameters come out again. A repeated or forbidden major is drawn again.
+//
+// Returns a [*FieldError] for a combination that is not in the tables of the
+// design, and for a queue or device that is asked for by name and that the
+// kernel lacks.
+func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, error) {
+	limit := cfg.Limit(d)
+	if limit == nil {
+		return nil, nil
+	}
+	b := &builder{limit: limit, facts: f, exempt: cfg.subnetsMode() != SubnetsNone, majors: majors}
+	b.params = &Params{
+		Direction: d, Policy: limit.Policy, Rate: limit.Rate, Exempt: b.exempt,
+		Program: ProgramNone, Hook: HookNone, HookKind: HookKindAuto, CapHolds: true,
+		Datapath: Datapath{
+			Policy: limit.Policy, Direction: d, L3Only: f.L3Only, SubnetsMode: cfg.subnetsMode(),
+		},
+	}
+	if err := b.resolve(); err != nil {
+		return nil, err
+	}
+	b.size()
+	if err := b.build(); err != nil {
+		return nil, fmt.Errorf("compute %s %s queue: %w", d, b.params.Queue, err)
+	}
+	b.meters()
+	b.explain()
+	return b.params, nil
+}
+
+// Validate reports the [*FieldError] that [Compute] would return on any kernel
+// for any direction of cfg; it needs no kernel and so gives the same answer on
+// every node.
+func Validate(cfg *Config) error {
+	var all []error
+	for _, d := range Directions {
+		if limit := cfg.Limit(d); limit != nil {
+			_, err := choosePlace(limit, d)
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// builder holds what the steps of [Compute] share.
+type builder struct {
+	limit  *Limit
+	facts  Facts
+	exempt bool
+	majors func() uint16
+	params *Params
+	used   map[uint16]bool
+}
+
+// classful says that some packets bypass the cap, so that the root must have
+// a class without a shaper.
+func (b *builder) classful() bool {
+	return b.exempt || b.limit.Policy == PolicyElephants
+}
+
+// ownFilter says that the program is a filter on our own qdisc, not on a
+// shared hook.
+func (b *builder) ownFilter() bool { return b.params.Mode == ModeQdisc }
+
+func (b *builder) note(format string, args ...any) {
+	b.params.Notes = append(b.params.Notes, fmt.Sprintf(format, args...))
+}
+
+func (c *Config) subnetsMode() SubnetsMode {
+	switch {
+	case len(c.Unshaped) != 0:
+		return SubnetsUnshaped
+	case len(c.Shaped) != 0:
+		return SubnetsShaped
+	default:
+		return SubnetsNone
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Numbers of bpf/lib/abi.h.
+const (
+	meterShift     = 6                      // PW_METER_SHIFT
+	heavyEstimate  = 1 << 24                // PW_HEAVY_EST
+	tick           = time.Duration(1) << 20 // PW_TICK_SHIFT
+	halfLifeShift  = 20 + 10                // PW_TICK_SHIFT + PW_HALF_LIFE_SHIFT
+	perMilleScaled = uint64(units.Whole)
+)
+
+// multBits is the width of a normalised multiplier: the relative error is
+// below 2^-42, and 2^43 * 2^20 + 2^shift fits 64 bits.
+const multBits = 43
+
+// sketchScale is 10^4 * 8 * 1000 * heavyEstimate * 10^9 * ln 2 / 2^30, rounded
+// up: dividing by (bits per second * per mille * 10^4) gives the estimate that
+// one byte adds. A rate of r bytes per second settles at r * tau bytes under
+// exponential decay, with tau = half-life / ln 2, and that is heavyEstimate
+// when r is the threshold. 8e7 * 2^24 * 1e9 / 2^30 = 1.25e15.
+const (
+	sketchScale   = 866_433_975_699_932 // 1.25e15 * 0.693147180559945309...
+	sketchDivisor = 10_000
+)
+
+// meterRate is the cost in 1/64 ns of a byte at a share of the cap.
+func meterRate(rate units.BitRate, share units.PerMille) FixedRate {
+	return fixed(perMilleScaled*8*uint64(time.Second)<<meterShift, uint64(rate)*uint64(share))
+}
+
+// sketchRate is what a byte adds to an estimate, in units of the threshold /
+// heavyEstimate.
+func sketchRate(rate units.BitRate, threshold units.PerMille) FixedRate {
+	return fixed(sketchScale, uint64(rate)*uint64(threshold)*sketchDivisor)
+}
+
+// fixed is num/den rounded up to multBits significant bits. num/den must be
+// between 2^-21 and 2^42, which every rate and share in range is.
+func fixed(num, den uint64) FixedRate {
+	// num/den is at least 2^(log-1) and below 2^(log+1).
+	shift := multBits - 1 - (bits.Len64(num) - bits.Len64(den))
+	for ; ; shift-- {
+		mult := mulShiftDivUp(num, uint(shift), den)
+		if bits.Len64(mult) <= multBits {
+			return FixedRate{Mult: mult, Shift: uint32(shift)}
+		}
+	}
+}
+
+// mulShiftDivUp is num * 2^shift / den, rounded up; the quotient must fit 64
+// bits.
+func mulShiftDivUp(num uint64, shift uint, den uint64) uint64 {
+	hi, lo := num>>(64-shift), num<<shift
+	q, r := bits.Div64(hi, lo, den)
+	if r != 0 {
+		q++
+	}
+	return q
+}
+
+// meterTime converts to 1/64 ns. Every time in a configuration is far below
+// the 2^57 ns where this would overflow.
+func meterTime(d time.Duration) MeterTime {
+	return MeterTime(uint64(max(d, 0)) << meterShift)
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Facts is what the parameters depend on beside the configuration: the kernel
+// and the device that gets the queue.
+type Facts struct {
+	// Prio, FQ, HTB, TBF and IFB say whether the kernel has the qdisc or the
+	// device kind, by probe.
+	Prio, FQ, HTB, TBF, IFB bool
+	// MTU of the device in bytes, without a link header.
+	MTU int
+	// L3Only says that the device's packets have no Ethernet header.
+	L3Only bool
+	// TxQueueLen of the device in packets, the depth of pfifo_fast.
+	TxQueueLen int
+}
+
+// Side is the device, of those that belong to a pod interface, that an object
+// is on.
+type Side uint8
+
+// The devices of a pod interface.
+const (
+	SidePod Side = iota + 1
+	SideHost
+	// SideIFB is the ifb in the pod's namespace, behind a redirect.
+	SideIFB
+)
+
+func (s Side) String() string { return name(sideNames, s) }
+
+// Program is the dataplane program of a direction.
+type Program uint8
+
+// The programs of bpf/podweir.bpf.c.
+const (
+	// ProgramNone: the queue alone does it.
+	ProgramNone Program = iota + 1
+	// ProgramClass answers a class on a qdisc of ours.
+	ProgramClass
+	// ProgramBand sets skb->priority at a shared hook.
+	ProgramBand
+	// ProgramEDT sets the departure time that fq obeys at a shared hook.
+	ProgramEDT
+	// ProgramPolice passes, marks or drops at a shared hook.
+	ProgramPolice
+)
+
+// String is the name of the BPF entry point without exempt subnets.
+func (p Program) String() string { return name(programNames, p) }
+
+// Hook is where a program is attached on the device of [Params.Side].
+type Hook uint8
+
+// The hooks.
+const (
+	HookNone Hook = iota + 1
+	// HookOwnQdisc is the cls_bpf filter [Tree.Filter].
+	HookOwnQdisc
+	// HookEgress and HookIngress are the shared hooks, named from the device's
+	// point of view, not from the pod's.
+	HookEgress
+	HookIngress
+)
+
+func (h Hook) String() string { return name(hookNames, h) }
+
+// HookKind is the kernel mechanism of a shared hook.
+type HookKind uint8
+
+// The kinds of shared hooks.
+const (
+	// HookKindAuto leaves it to what is found on the device.
+	HookKindAuto HookKind = iota + 1
+	HookKindClsact
+	HookKindTCX
+)
+
+func (k HookKind) String() string { return name(hookKindNames, k) }
+
+var (
+	sideNames    = map[Side]string{SidePod: "pod", SideHost: "host", SideIFB: "ifb"}
+	programNames = map[Program]string{
+		ProgramNone: "none", ProgramClass: "pw_class", ProgramBand: "pw_band",
+		ProgramEDT: "pw_edt", ProgramPolice: "pw_police",
+	}
+	hookNames = map[Hook]string{
+		HookNone: "none", HookOwnQdisc: "own-qdisc", HookEgress: "egress", HookIngress: "ingress",
+	}
+	hookKindNames = map[HookKind]string{
+		HookKindAuto: "auto", HookKindClsact: "clsact", HookKindTCX: "tcx",
+	}
+)
+
+// SubnetsMode says what the subnets of a configuration mean; the values are
+// those of enum pw_subnets_mode.
+type SubnetsMode uint8
+
+// The meanings of the subnets.
+const (
+	SubnetsNone SubnetsMode = iota
+	// SubnetsUnshaped exempts remote addresses inside of them.
+	SubnetsUnshaped
+	// SubnetsShaped exempts remote addresses outside of them.
+	SubnetsShaped
+)
+
+// FixedRate turns bytes into a cost: (bytes*Mult + 2^Shift - 1) >> Shift. Mult
+// is below 2^43 and Shift below 64, so that the sum stays below 2^64 for
+// bytes < 2^20.
+type FixedRate struct {
+	Mult  uint64
+	Shift uint32
+}
+
+// MeterTime is a time in 1/64 ns.
+type MeterTime uint64
+
+// Datapath mirrors struct pw_config of bpf/lib/abi.h, without what only the
+// writer knows: the ABI version, the hash keys and the ifb's index.
+type Datapath struct {
+	Policy      Policy
+	Direction   Direction
+	L3Only      bool
+	SubnetsMode SubnetsMode
+
+	LightRate      FixedRate
+	LightTolerance MeterTime
+	TotalRate      FixedRate
+	TotalBurst     MeterTime
+	TotalHorizon   MeterTime
+	SketchRate     FixedRate
+
+	HoldTicks  uint32
+	DepthMeter bool
+
+	// LightPriority, HeavyPriority and ExemptPriority are values of
+	// skb->priority.
+	LightPriority, HeavyPriority, ExemptPriority uint32
+	// LightClass, HeavyClass and ExemptClass are minor numbers under
+	// [Filter.ClassID]. HeavyClass is where everything shaped goes in the
+	// policy flat.
+	LightClass, HeavyClass, ExemptClass uint16
+}
+
+// Params is everything that has to exist for one direction of one interface.
+type Params struct {
+	Direction Direction
+	Policy    Policy
+	// Mode is the mode that was chosen. It stays [ModeAuto] with
+	// [QueueNone], where [HookKindAuto] is decided on the device.
+	Mode Mode
+	// Queue is the queue that was chosen, never [QueueAuto].
+	Queue Queue
+	// Side is the device that holds the queue, the filter and the hook.
+	Side Side
+	// Tree is the queue; nil with [QueueNone].
+	Tree    *Tree
+	Program Program
+	// Exempt selects the variant of the program that asks the subnets.
+	Exempt   bool
+	Hook     Hook
+	HookKind HookKind
+	// Guard asks for the program at pod-side egress that clears a preset
+	// skb->priority. It is needed where a qdisc of ours that obeys
+	// skb->priority stands on the pod side and our program is its filter:
+	// HTB and prio look at skb->priority before they ask a filter. A program
+	// at the shared hook overwrites skb->priority itself.
+	Guard bool
+	// Redirect asks for the redirect from pod-side ingress to the ifb.
+	Redirect bool
+	Datapath Datapath
+	// Rate is the cap.
+	Rate units.BitRate
+	// BurstBytes is what may leave back to back after idle: the bucket of the
+	// TBF, or the credit of a policer.
+	BurstBytes units.Bytes
+	// DepthBytes is the depth of the heavy band; 0 with [QueueNone].
+	DepthBytes units.Bytes
+	// MaxWait is how long a heavy packet waits at most; 0 with [QueueNone].
+	MaxWait time.Duration
+	// CapHolds says that in any window t at most cap*t + burst + one packet
+	// pass of what the policy charges.
+	CapHolds bool
+	// Notes say in words why auto chose what it chose, and what does not hold.
+	Notes []string
+}
+
+// ProgramName is the BPF entry point, empty for [ProgramNone].
+func (p *Params) ProgramName() string {
+	switch {
+	case p.Program == ProgramNone:
+		return ""
+	case p.Exempt:
+		return p.Program.String() + "_x"
+	default:
+		return p.Program.String()
+	}
+}
+
+// The range of handle majors that [RandomMajor] draws from: 0 is no handle,
+// and from 0xFFF0 on the kernel has names of its own (TC_H_CLSACT is 0xFFFF,
+// and a priority of TC_H_MAJ 0xFFFF would mean a root).
+const (
+	minMajor = 0x1
+	maxMajor = 0xFFEF
+)
+
+// RandomMajor draws a handle major at random. It is safe for concurrent use.
+func RandomMajor() uint16 {
+	return uint16(minMajor + rand.IntN(maxMajor-minMajor+1)) //nolint:gosec // below 2^16
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping
+
+import (
+	"math"
+	"time"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Sizes of design.md, "Where heavy packets wait" and rulings 2 and 6.
+const (
+	ethernetHeader units.Bytes = 14
+	// frameOverhead is an Ethernet header and one VLAN tag: TBF drops what is
+	// larger than its bucket and not GSO.
+	frameOverhead units.Bytes = 18
+	// minBucket keeps a pod alive whose MTU is raised to 9,000 later.
+	minBucket units.Bytes = 9_100
+	// A GSO packet of 64 KiB passes a bucket of gsoBucket without being
+	// segmented; from gsoRate up 10 ms of the cap are about as much.
+	gsoBucket units.Bytes   = 66_000
+	gsoRate   units.BitRate = 54_000_000
+	minDepth  units.Bytes   = 30_000
+	minLight  units.Bytes   = 200_000
+	// openDepth is the depth of a band without a shaper. It drains at the
+	// speed of the device, so that this is never reached.
+	openDepth units.Bytes = 4_000_000
+	// minCredit is the least credit of a policer: below it one TCP flow gets
+	// credit / 200 ms instead of the cap.
+	minCredit = 250 * time.Millisecond
+	// fqStrictExcess is what fq under strict may exceed the cap by in any
+	// window, in time at the cap: stamped packets cannot be moved back when
+	// light flows take their turn.
+	fqStrictExcess = 10 * time.Millisecond
+	// fqPackets is the least packet limit of fq: at its default of 100 per
+	// flow it drops an overload while the clock runs on.
+	fqPackets = 10_000
+	// smallestFrame in bytes bounds how many packets a depth can hold.
+	smallestFrame units.Bytes = 60
+	// fqHorizonMicros is the kernel's default for fq (net/sched/sch_fq.c,
+	// fq_init): 10 s, far beyond every horizon that can be asked for.
+	fqHorizonMicros = 10_000_000
+	// kernelLimit is the largest u32, which bounds every size of a qdisc.
+	kernelLimit units.Bytes = math.MaxUint32
+)
+
+// size sets burst, depth and the longest wait.
+func (b *builder) size() {
+	p, rate := b.params, b.limit.Rate
+	horizon := b.horizon()
+	p.BurstBytes = b.burst()
+	if p.Queue == QueueNone {
+		return
+	}
+	p.DepthBytes = min(max(rate.Bytes(horizon), 2*p.BurstBytes, minDepth), kernelLimit)
+	if p.Queue == QueueFQ {
+		p.DepthBytes = max(rate.Bytes(horizon), 1)
+	}
+	p.MaxWait = b.leftover().Duration(p.DepthBytes)
+}
+
+// leftover is what heavy flows get while light ones take all they may.
+func (b *builder) leftover() units.BitRate {
+	if b.limit.Policy != PolicyStrict {
+		return b.limit.Rate
+	}
+	return b.limit.Rate.Share(units.Whole - b.limit.LightShare)
+}
+
+// horizon is the horizon that is asked for, shorter for fq under strict.
+func (b *builder) horizon() time.Duration {
+	h := b.limit.Horizon
+	if b.params.Queue == QueueFQ && b.limit.Policy == PolicyStrict {
+		h = min(h, fqStrictExcess*time.Duration(units.Whole)/time.Duration(b.limit.LightShare))
+	}
+	return h
+}
+
+// burst is the bucket of a TBF or HTB, the burst of fq, the credit of a
+// policer.
+func (b *builder) burst() units.Bytes {
+	rate, asked := b.limit.Rate, b.limit.Burst
+	size := asked
+	if size == 0 {
+		size = rate.Bytes(DefaultBurst)
+	}
+	frame := b.mtu() + frameOverhead
+	switch b.params.Queue {
+	case QueueNone:
+		return max(size, rate.Bytes(minCredit), frame)
+	case QueueFQ:
+		return max(size, frame)
+	}
+	// TBF lets a packet pass on top of its bucket's average: the bucket and
+	// one packet are the burst.
+	header := ethernetHeader
+	if b.facts.L3Only {
+		header = 0
+	}
+	size -= min(size, b.mtu()+header)
+	least := max(frame, minBucket)
+	if asked == 0 && rate >= gsoRate {
+		least = max(least, gsoBucket)
+	}
+	return max(size, least)
+}
+
+func (b *builder) mtu() units.Bytes {
+	return units.Bytes(max(b.facts.MTU, 0)) //nolint:gosec // not negative
+}
+
+// lightLeaf is the depth of the first band.
+func (b *builder) lightLeaf() units.Bytes {
+	return max(minLight, b.limit.Rate.Bytes(10*time.Millisecond))
+}
+
+// meters sets the numbers of the dataplane.
+func (b *builder) meters() {
+	p, l := b.params, b.limit
+	dp := &p.Datapath
+	horizon := b.horizon()
+	dp.LightRate = meterRate(l.Rate, l.LightShare)
+	dp.LightTolerance = meterTime(max(horizon, l.Rate.Duration(minDepth)))
+	dp.TotalRate = meterRate(l.Rate, units.Whole)
+	dp.TotalBurst = meterTime(l.Rate.Duration(p.BurstBytes))
+	dp.TotalHorizon = meterTime(horizon)
+	if p.Program == ProgramBand && l.Policy == PolicyStrict {
+		// pfifo_fast counts packets; the total meter counts its bytes.
+		dp.DepthMeter = true
+		dp.TotalHorizon = meterTime(l.Rate.Duration(p.DepthBytes))
+	}
+	dp.SketchRate = sketchRate(l.Rate, l.HeavyThreshold)
+	// Where nothing waits a flow still stays heavy as if it did: flapping
+	// would let it out of the meter that holds it.
+	hold := p.MaxWait
+	if p.Queue == QueueNone {
+		hold = b.leftover().Duration(l.Rate.Bytes(horizon))
+	}
+	dp.HoldTicks = holdTicks(hold)
+}
+
+// holdTicks is d in ticks, rounded up, and two more: one because the packet
+// that starts the hold may come at the end of its tick, one for the packet
+// that the device is sending.
+func holdTicks(d time.Duration) uint32 {
+	ticks := (int64(d) + int64(tick) - 1) / int64(tick)
+	return uint32(min(ticks+2, math.MaxInt32)) //nolint:gosec // within 31 bits
+}
+
+// explain adds the notes that status shows.
+func (b *builder) explain() {
+	p, l := b.params, b.limit
+	switch {
+	case p.Queue == QueueNone:
+		p.CapHolds = false
+		b.note("policing: the burst is a credit of %v, so the cap does not hold within 1 %% of any second",
+			p.BurstBytes)
+	case p.Queue == QueueFQ && l.Policy == PolicyStrict:
+		p.CapHolds = false
+		b.note("fq under strict: up to %v of the cap more, because packets with a departure time cannot be moved back",
+			time.Duration(l.LightShare)*b.horizon()/time.Duration(units.Whole))
+		if b.horizon() < l.Horizon {
+			b.note("horizon %v instead of %v: fq under strict", b.horizon(), l.Horizon)
+		}
+	case l.Burst != 0 && p.BurstBytes > l.Burst:
+		b.note("burst %v instead of %v: the least for an MTU of %d", p.BurstBytes, l.Burst, b.facts.MTU)
+	case l.Burst == 0 && p.BurstBytes+b.mtu() > l.Rate.Bytes(2*DefaultBurst):
+		b.note("burst %v, %v of the cap: the least for an MTU of up to %d", p.BurstBytes,
+			l.Rate.Duration(p.BurstBytes).Round(time.Millisecond), p.BurstBytes-frameOverhead)
+	}
+	if p.Tree == nil || p.Tree.Qdiscs[len(p.Tree.Qdiscs)-1].Kind != KindPfifoFast {
+		return
+	}
+	if p.Datapath.DepthMeter {
+		b.note("pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and %d packets (txqueuelen) each band",
+			b.facts.TxQueueLen)
+	} else {
+		b.note("pfifo_fast bounds packets, not bytes: the depth is %d packets (txqueuelen)", b.facts.TxQueueLen)
+	}
+}
