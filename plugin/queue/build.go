@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Position of the classifier on our own qdisc, where nobody else is.
+const (
+	ownPref   = 1
+	ownHandle = 1
+)
+
+// interimLimit is the depth in bytes of the queue that a TBF has until its
+// child is there: large enough for the packets of the fraction of a
+// millisecond in between.
+const interimLimit units.Bytes = 1 << 20
+
+// Build makes a tree on a device whose root qdisc is the kernel's default, and
+// hangs the program progFD, called name, on it if the tree has a filter. A
+// root of the same kind and handle is one that an earlier Build left, perhaps
+// half made: it is built anew, and what waits in it is lost.
+//
+// Returns a [*ForeignRootError], which is an [ErrForeignRoot], if somebody
+// else's root is there. A failure leaves the kernel's default.
+func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name string) error {
+	if err := checkTree(tree); err != nil {
+		return err
+	}
+	root := &tree.Qdiscs[0]
+	err := addQdisc(h, ifindex, root)
+	if errors.Is(err, unix.EEXIST) {
+		if err = clearRoot(h, ifindex, root); err == nil {
+			err = addQdisc(h, ifindex, root)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
+	}
+	if err := buildBelow(h, ifindex, tree, progFD, name); err != nil {
+		err = fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
+		return errors.Join(err, Remove(h, ifindex, root.Kind, root.Handle))
+	}
+	return nil
+}
+
+func checkTree(tree *shaping.Tree) error {
+	if len(tree.Qdiscs) == 0 || tree.Qdiscs[0].Parent != shaping.RootParent {
+		return errors.New("a tree must begin with its root qdisc")
+	}
+	if tree.Qdiscs[0].Handle&majorMask == 0 {
+		return errors.New("a root qdisc must have a handle")
+	}
+	return nil
+}
+
+// clearRoot removes the root that stands in the way of want if an earlier
+// Build left it.
+func clearRoot(h *hostif.Handle, ifindex int, want *shaping.Qdisc) error {
+	qdiscs, err := listQdiscs(h, ifindex)
+	if err != nil {
+		return err
+	}
+	for _, q := range qdiscs {
+		if q.Parent != shaping.RootParent {
+			continue
+		}
+		if q.Kind != want.Kind || q.Handle != want.Handle {
+			return &ForeignRootError{Kind: q.Kind, Handle: q.Handle}
+		}
+		return Remove(h, ifindex, q.Kind, q.Handle)
+	}
+	return nil
+}
+
+// buildBelow makes what is under the root, parents first. A root that shapes
+// does so from its first packet on; HTB and prio pass packets until the filter
+// comes, which is last, so that a class that it answers is there.
+func buildBelow(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name string) error {
+	for i := range tree.Qdiscs {
+		q := &tree.Qdiscs[i]
+		if i > 0 {
+			if err := addQdisc(h, ifindex, q); err != nil {
+				return err
+			}
+		}
+		for j := range tree.Classes {
+			c := &tree.Classes[j]
+			if c.Parent&majorMask != q.Handle&majorMask {
+				continue
+			}
+			if err := setClass(h, ifindex, c, unix.NLM_F_CREATE|unix.NLM_F_EXCL); err != nil {
+				return err
+			}
+		}
+	}
+	if tree.Filter == nil {
+		return nil
+	}
+	f := bpfFilter{
+		parent: tree.Filter.Parent, pref: ownPref, handle: ownHandle,
+		progFD: progFD, name: name, classID: tree.Filter.ClassID,
+	}
+	return f.add(h, ifindex)
+}
+
+func addQdisc(h *hostif.Handle, ifindex int, q *shaping.Qdisc) error {
+	return setQdisc(h, ifindex, q, interimLimit, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+}
+
+func setQdisc(h *hostif.Handle, ifindex int, q *shaping.Qdisc, tbfLimit units.Bytes, flags int) error {
+	opts, err := options(q, tbfLimit)
+	if err != nil {
+		return err
+	}
+	req := newRequest(unix.RTM_NEWQDISC, flags, ifindex, q.Handle, q.Parent, string(q.Kind))
+	if opts != nil {
+		req.AddData(opts)
+	}
+	if _, err := h.Execute(req, 0); err != nil {
+		return fmt.Errorf("%s %s under %s: %w", q.Kind, handleString(q.Handle), handleString(q.Parent), err)
+	}
+	return nil
+}
+
+func setClass(h *hostif.Handle, ifindex int, c *shaping.Class, flags int) error {
+	opts, err := classOptions(c)
+	if err != nil {
+		return err
+	}
+	req := newRequest(unix.RTM_NEWTCLASS, flags, ifindex, c.Handle, c.Parent, string(shaping.KindHTB))
+	req.AddData(opts)
+	if _, err := h.Execute(req, 0); err != nil {
+		return fmt.Errorf("htb class %s under %s: %w", handleString(c.Handle), handleString(c.Parent), err)
+	}
+	return nil
+}
+
+func newRequest(cmd, flags, ifindex int, handle, parent shaping.TCHandle, kind string) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(cmd, flags|unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{
+		Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Handle: uint32(handle), Parent: uint32(parent),
+	})
+	req.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)))
+	return req
+}
+
+// Change brings a running tree from one set of parameters to another without
+// touching the packets in it. A changed TBF starts with a full bucket. from
+// may be what was observed.
+//
+// Returns an error wrapping [ErrRebuild] if a qdisc or class of to is not in
+// from, or a kind differs.
+func Change(h *hostif.Handle, ifindex int, from, to *shaping.Tree) error {
+	if len(from.Qdiscs) != len(to.Qdiscs) || len(from.Classes) != len(to.Classes) ||
+		(from.Filter == nil) != (to.Filter == nil) {
+		return fmt.Errorf("change queue on ifindex %d: %w", ifindex, ErrRebuild)
+	}
+	// Leaves first: a TBF with a fifo below sets that fifo's limit.
+	for i := len(to.Qdiscs) - 1; i >= 0; i-- {
+		if err := changeQdisc(h, ifindex, from, to, i); err != nil {
+			return fmt.Errorf("change queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
+		}
+	}
+	for i := range to.Classes {
+		if err := changeClass(h, ifindex, from, &to.Classes[i]); err != nil {
+			return fmt.Errorf("change queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
+		}
+	}
+	return nil
+}
+
+func changeQdisc(h *hostif.Handle, ifindex int, from, to *shaping.Tree, i int) error {
+	want := to.Qdiscs[i]
+	var have *shaping.Qdisc
+	for j := range from.Qdiscs {
+		q := &from.Qdiscs[j]
+		if q.Parent == want.Parent && q.Kind == want.Kind && (want.Handle == 0 || q.Handle == want.Handle) {
+			have = q
+		}
+	}
+	if have == nil {
+		return fmt.Errorf("no %s %s under %s: %w",
+			want.Kind, handleString(want.Handle), handleString(want.Parent), ErrRebuild)
+	}
+	want.Handle = have.Handle
+	if want == *have || want.Kind == shaping.KindPfifoFast {
+		return nil
+	}
+	if want.Kind == shaping.KindHTB || want.Kind == shaping.KindPrio {
+		// HTB's default cannot be changed, and prio would drop a band.
+		return fmt.Errorf("%s %s has other parameters: %w", want.Kind, handleString(want.Handle), ErrRebuild)
+	}
+	return setQdisc(h, ifindex, &want, childLimit(to, want.Handle), 0)
+}
+
+// childLimit is the limit to give to a TBF that has a child: the kernel hands
+// it on to a fifo (fifo_set_limit), and 0 would make it drop everything.
+func childLimit(t *shaping.Tree, tbf shaping.TCHandle) units.Bytes {
+	for _, q := range t.Qdiscs {
+		if q.Parent&majorMask == tbf&majorMask && q.Kind == shaping.KindBfifo {
+			return q.Limit
+		}
+	}
+	return interimLimit
+}
+
+func changeClass(h *hostif.Handle, ifindex int, from *shaping.Tree, want *shaping.Class) error {
+	for _, c := range from.Classes {
+		if c.Handle != want.Handle || c.Parent != want.Parent {
+			continue
+		}
+		if c == *want {
+			return nil
+		}
+		return setClass(h, ifindex, want, 0)
+	}
+	return fmt.Errorf("no class %s: %w", handleString(want.Handle), ErrRebuild)
+}
+
+// Remove removes the root qdisc of this kind and handle with all below it, and
+// the device is back at the kernel's default. Another root stays, and that
+// ours is gone, or the device, is not an error.
+func Remove(h *hostif.Handle, ifindex int, kind shaping.QdiscKind, handle shaping.TCHandle) error {
+	req := newRequest(unix.RTM_DELQDISC, 0, ifindex, handle, shaping.RootParent, string(kind))
+	_, err := h.Execute(req, 0)
+	// The kernel compares both itself: EINVAL says that they do not match,
+	// ENOENT that the root is its own default.
+	if err == nil || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return fmt.Errorf("remove root %s %s of ifindex %d in %s: %w", kind, handleString(handle), ifindex, h.Where(), err)
+}
+
+// RemoveForeignRoot removes whatever root qdisc a device has. It is for the
+// operator's word that somebody else's is to go.
+func RemoveForeignRoot(h *hostif.Handle, ifindex int) error {
+	d, err := Observe(h, ifindex)
+	if err != nil {
+		return err
+	}
+	root := d.Root()
+	if root == nil {
+		return nil
+	}
+	return Remove(h, ifindex, root.Kind, root.Handle)
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"syscall"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// attrTypeMask takes the nested and byte order flags off an attribute's type.
+const attrTypeMask = 0x3fff
+
+// message is a decoded tc message of any type.
+type message struct {
+	*nl.TcMsg
+	kind    string
+	options []byte
+	hasOpts bool
+	stats   Stats
+}
+
+func parseMessage(m []byte) (message, error) {
+	if len(m) < nl.SizeofTcMsg {
+		return message{}, fmt.Errorf("tc message of %d bytes is too short", len(m))
+	}
+	out := message{TcMsg: nl.DeserializeTcMsg(m)}
+	attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
+	if err != nil {
+		return message{}, fmt.Errorf("parse tc message: %w", err)
+	}
+	for _, a := range attrs {
+		switch a.Attr.Type & attrTypeMask {
+		case nl.TCA_KIND:
+			out.kind = unix.ByteSliceToString(a.Value)
+		case nl.TCA_OPTIONS:
+			out.options, out.hasOpts = a.Value, true
+		case nl.TCA_STATS2:
+			if out.stats, err = parseStats(a.Value); err != nil {
+				return message{}, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// Of linux/gen_stats.h.
+const (
+	statsBasic = 1
+	statsQueue = 3
+	statsPkt64 = 8
+)
+
+func parseStats(b []byte) (Stats, error) {
+	var s Stats
+	attrs, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return s, fmt.Errorf("parse tc statistics: %w", err)
+	}
+	for _, a := range attrs {
+		v := a.Value
+		switch a.Attr.Type & attrTypeMask {
+		case statsBasic:
+			s.Bytes = u64(v)
+			s.Packets = max(s.Packets, uint64(u32at(v, 8)))
+		case statsPkt64:
+			s.Packets = u64(v)
+		case statsQueue:
+			s.BacklogPackets, s.BacklogBytes = u32at(v, 0), u32at(v, 4)
+			s.Drops, s.Requeues, s.Overlimits = u32at(v, 8), u32at(v, 12), u32at(v, 16)
+		}
+	}
+	return s, nil
+}
+
+func parseQdisc(m *message) (Qdisc, error) {
+	q := Qdisc{Stats: m.stats}
+	q.Kind = shaping.QdiscKind(m.kind)
+	q.Handle, q.Parent = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent)
+	var err error
+	switch q.Kind {
+	case shaping.KindTBF:
+		err = parseTBF(&q, m.options)
+	case shaping.KindBfifo:
+		q.Limit = units.Bytes(u32at(m.options, 0))
+	case shaping.KindPrio:
+		q.Bands = int(u32at(m.options, 0))
+	case shaping.KindHTB:
+		err = eachAttr(m.options, func(t uint16, v []byte) {
+			if t == nl.TCA_HTB_INIT {
+				q.DefaultClass = u32at(v, 8)
+			}
+		})
+	case shaping.KindFQ:
+		err = eachAttr(m.options, func(t uint16, v []byte) {
+			switch t {
+			case nl.TCA_FQ_PLIMIT:
+				q.PacketLimit = u32at(v, 0)
+			case nl.TCA_FQ_FLOW_PLIMIT:
+				q.FlowLimit = u32at(v, 0)
+			case tcaFQHorizon:
+				q.HorizonMicros = u32at(v, 0)
+			}
+		})
+	case shaping.KindPfifoFast:
+	}
+	if err != nil {
+		return q, fmt.Errorf("parse %s %s: %w", q.Kind, handleString(q.Handle), err)
+	}
+	return q, nil
+}
+
+func parseTBF(q *Qdisc, options []byte) error {
+	ticks := uint32(0)
+	rate64 := uint64(0)
+	err := eachAttr(options, func(t uint16, v []byte) {
+		switch t {
+		case nl.TCA_TBF_PARMS:
+			q.Rate = units.ByteRate(u32at(v, 8))
+			ticks = u32at(v, 28)
+		case nl.TCA_TBF_RATE64:
+			rate64 = u64(v)
+		}
+	})
+	if rate64 != 0 {
+		q.Rate = units.ByteRate(rate64)
+	}
+	q.Burst = fromTicks(ticks, q.Rate)
+	return err
+}
+
+func parseClass(m *message) (Class, error) {
+	c := Class{Kind: m.kind, Stats: m.stats}
+	c.Handle, c.Parent = shaping.TCHandle(m.Handle), shaping.TCHandle(m.Parent)
+	if shaping.QdiscKind(m.kind) != shaping.KindHTB {
+		return c, nil
+	}
+	var ticks, ceilTicks uint32
+	var rate64, ceil64 uint64
+	err := eachAttr(m.options, func(t uint16, v []byte) {
+		switch t {
+		case nl.TCA_HTB_PARMS:
+			c.Rate, c.Ceil = units.ByteRate(u32at(v, 8)), units.ByteRate(u32at(v, 20))
+			ticks, ceilTicks = u32at(v, 24), u32at(v, 28)
+			c.Prio = u32at(v, 40)
+		case nl.TCA_HTB_RATE64:
+			rate64 = u64(v)
+		case nl.TCA_HTB_CEIL64:
+			ceil64 = u64(v)
+		}
+	})
+	if err != nil {
+		return c, fmt.Errorf("parse class %s: %w", handleString(c.Handle), err)
+	}
+	if rate64 != 0 {
+		c.Rate = units.ByteRate(rate64)
+	}
+	if ceil64 != 0 {
+		c.Ceil = units.ByteRate(ceil64)
+	}
+	c.Burst, c.CeilBurst = fromTicks(ticks, c.Rate), fromTicks(ceilTicks, c.Ceil)
+	return c, nil
+}
+
+// Of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
+const (
+	tcaBPFOpsLen = 4
+	tcaBPFOps    = 5
+	tcaBPFTag    = 10
+	tcaBPFID     = 11
+)
+
+// parseFilter returns false for the message that stands for the classifier of
+// a pref as a whole: it has no handle and no options.
+func parseFilter(m *message) (Filter, bool, error) {
+	if m.Handle == 0 && !m.hasOpts {
+		return Filter{}, false, nil
+	}
+	f := Filter{
+		Parent: shaping.TCHandle(m.Parent), Handle: m.Handle, Kind: m.kind,
+		Pref: uint16(m.Info >> 16), Protocol: bits.ReverseBytes16(uint16(m.Info)),
+	}
+	if m.kind != "bpf" {
+		return f, true, nil
+	}
+	var actErr error
+	err := eachAttr(m.options, func(t uint16, v []byte) {
+		switch t {
+		case nl.TCA_BPF_NAME:
+			f.Name = unix.ByteSliceToString(v)
+		case nl.TCA_BPF_CLASSID:
+			f.ClassID = shaping.TCHandle(u32at(v, 0))
+		case nl.TCA_BPF_FLAGS:
+			f.DirectAction = u32at(v, 0)&nl.TCA_BPF_FLAG_ACT_DIRECT != 0
+		case tcaBPFTag:
+			f.Tag = hex.EncodeToString(v)
+		case tcaBPFID:
+			f.ProgramID = u32at(v, 0)
+		case nl.TCA_BPF_ACT:
+			actErr = parseActions(&f, v)
+		}
+	})
+	if err == nil {
+		err = actErr
+	}
+	if err != nil {
+		return f, false, fmt.Errorf("parse filter at pref %d: %w", f.Pref, err)
+	}
+	return f, true, nil
+}
+
+// parseActions reads the first mirred action.
+func parseActions(f *Filter, b []byte) error {
+	var inner error
+	err := eachAttr(b, func(_ uint16, action []byte) {
+		kind, cookie := "", ""
+		var opts []byte
+		inner = eachAttr(action, func(t uint16, v []byte) {
+			switch t {
+			case nl.TCA_ACT_KIND:
+				kind = unix.ByteSliceToString(v)
+			case nl.TCA_ACT_OPTIONS:
+				opts = v
+			case nl.TCA_ACT_COOKIE:
+				cookie = string(v)
+			}
+		})
+		if inner != nil || kind != "mirred" || f.RedirectIndex != 0 {
+			return
+		}
+		f.Cookie = cookie
+		inner = eachAttr(opts, func(t uint16, v []byte) {
+			if t == nl.TCA_MIRRED_PARMS {
+				f.RedirectIndex = int(u32at(v, 24))
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return inner
+}
+
+func eachAttr(b []byte, f func(t uint16, v []byte)) error {
+	var attrs []syscall.NetlinkRouteAttr
+	attrs, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return err
+	}
+	for _, a := range attrs {
+		f(a.Attr.Type&attrTypeMask, a.Value)
+	}
+	return nil
+}
+
+func u32at(b []byte, off int) uint32 {
+	if len(b) < off+4 {
+		return 0
+	}
+	return nl.NativeEndian().Uint32(b[off:])
+}
+
+func u64(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return nl.NativeEndian().Uint64(b)
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// The handles of clsact and its hooks, linux/pkt_sched.h.
+const (
+	clsactParent shaping.TCHandle = 0xFFFFFFF1
+	clsactHandle shaping.TCHandle = 0xFFFF0000
+	hookIngress  shaping.TCHandle = 0xFFFFFFF2
+	hookEgress   shaping.TCHandle = 0xFFFFFFF3
+
+	majorMask = 0xFFFF0000
+)
+
+// Observe reads everything of tc on a device. Returns an error wrapping
+// [hostif.ErrNoDevice] if there is no such device.
+func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
+	d := &Device{Index: ifindex}
+	qdiscs, err := listQdiscs(h, ifindex)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range qdiscs {
+		switch {
+		case q.Parent == clsactParent:
+			d.HookQdisc = string(q.Kind)
+		case q.Handle == 0 && q.Parent&majorMask == 0, q.Handle == 0 && q.Parent == shaping.RootParent:
+			// The kernel's default, or a leaf of it.
+		default:
+			d.Qdiscs = append(d.Qdiscs, q)
+		}
+	}
+	sortTree(d.Qdiscs)
+	for _, q := range d.Qdiscs {
+		d.Tree.Qdiscs = append(d.Tree.Qdiscs, q.Qdisc)
+	}
+	if len(d.Qdiscs) > 0 {
+		err = d.observeClasses(h)
+	}
+	if err == nil && d.HookQdisc != "" {
+		d.HookFilters, err = hookFilters(h, ifindex, d.HookQdisc)
+	}
+	if err == nil && len(qdiscs) == 0 {
+		// Every device has a qdisc, and a device that is not there has none.
+		_, err = h.InterfaceByIndex(ifindex)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// sortTree puts parents before children; the kernel lists in hash order.
+func sortTree(qs []Qdisc) {
+	depth := func(q *Qdisc) int {
+		n := 0
+		for parent := q.Parent; parent != shaping.RootParent && n <= len(qs); n++ {
+			i := slices.IndexFunc(qs, func(p Qdisc) bool { return p.Handle&majorMask == parent&majorMask })
+			if i < 0 {
+				break
+			}
+			parent = qs[i].Parent
+		}
+		return n
+	}
+	slices.SortStableFunc(qs, func(a, b Qdisc) int {
+		if d := depth(&a) - depth(&b); d != 0 {
+			return d
+		}
+		return int(int64(a.Parent) - int64(b.Parent))
+	})
+}
+
+func (d *Device) observeClasses(h *hostif.Handle) error {
+	msgs, err := dump(h, unix.RTM_GETTCLASS, unix.RTM_NEWTCLASS, d.Index, 0)
+	if err != nil {
+		return err
+	}
+	for i := range msgs {
+		c, err := parseClass(&msgs[i])
+		if err != nil {
+			return err
+		}
+		d.Classes = append(d.Classes, c)
+	}
+	slices.SortFunc(d.Classes, func(a, b Class) int { return int(int64(a.Handle) - int64(b.Handle)) })
+	for _, c := range d.Classes {
+		if c.Kind == string(shaping.KindHTB) {
+			d.Tree.Classes = append(d.Tree.Classes, c.Class)
+		}
+	}
+	for _, q := range d.Qdiscs {
+		if q.Kind != shaping.KindPrio && q.Kind != shaping.KindHTB {
+			continue
+		}
+		fs, err := listFilters(h, d.Index, q.Handle)
+		if err != nil {
+			return err
+		}
+		d.Filters = append(d.Filters, fs...)
+	}
+	for _, f := range d.Filters {
+		if f.DirectAction {
+			d.Tree.Filter = &shaping.Filter{Parent: f.Parent, ClassID: f.ClassID}
+			d.FilterProgramID = f.ProgramID
+			break
+		}
+	}
+	return nil
+}
+
+func listQdiscs(h *hostif.Handle, ifindex int) ([]Qdisc, error) {
+	msgs, err := dump(h, unix.RTM_GETQDISC, unix.RTM_NEWQDISC, ifindex, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Qdisc, 0, len(msgs))
+	for i := range msgs {
+		// The kernel lists the qdiscs of all devices.
+		if int(msgs[i].Ifindex) != ifindex {
+			continue
+		}
+		q, err := parseQdisc(&msgs[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, q)
+	}
+	return out, nil
+}
+
+// hookFilters lists the filters of both hooks, or of the only one.
+func hookFilters(h *hostif.Handle, ifindex int, kind string) ([]Filter, error) {
+	out, err := listFilters(h, ifindex, hookIngress)
+	if err != nil || kind != "clsact" {
+		return out, err
+	}
+	egress, err := listFilters(h, ifindex, hookEgress)
+	return append(out, egress...), err
+}
+
+func listFilters(h *hostif.Handle, ifindex int, parent shaping.TCHandle) ([]Filter, error) {
+	msgs, err := dump(h, unix.RTM_GETTFILTER, unix.RTM_NEWTFILTER, ifindex, parent)
+	if err != nil {
+		return nil, err
+	}
+	var out []Filter
+	for i := range msgs {
+		f, ok, err := parseFilter(&msgs[i])
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		// The kernel may answer with a parent of its own.
+		f.Parent = parent
+		switch parent {
+		case hookIngress:
+			f.Hook = HookIngress
+		case hookEgress:
+			f.Hook = HookEgress
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+func dump(h *hostif.Handle, get, answer uint16, ifindex int, parent shaping.TCHandle) ([]message, error) {
+	req := nl.NewNetlinkRequest(int(get), unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(parent)})
+	msgs, err := h.Execute(req, answer)
+	if errors.Is(err, unix.ENODEV) {
+		return nil, fmt.Errorf("ifindex %d in %s: %w", ifindex, h.Where(), hostif.ErrNoDevice)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
+	}
+	out := make([]message, 0, len(msgs))
+	for _, m := range msgs {
+		p, err := parseMessage(m)
+		if err != nil {
+			return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package queue makes, reads, changes and removes qdiscs, classes and tc
+// filters; it needs CAP_NET_ADMIN in the device's network namespace.
+package queue
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Errors that callers branch on. They are wrapped with the device and what was
+// found there.
+var (
+	// ErrForeignRoot means that somebody else's root qdisc is on the device.
+	ErrForeignRoot = errors.New("root qdisc of another party")
+	// ErrRebuild means that a tree cannot be changed in place: its kinds or
+	// its handles differ.
+	ErrRebuild = errors.New("tree has another shape and must be built anew")
+	// ErrFilterExists means that a position on a hook is taken. Filters are
+	// never replaced.
+	ErrFilterExists = errors.New("filter position is taken")
+	// ErrNoEgressHook means that the device has an ingress qdisc where clsact
+	// would be.
+	ErrNoEgressHook = errors.New("the device has an ingress qdisc instead of clsact")
+)
+
+// ForeignRootError tells which root qdisc is in the way; it is an
+// [ErrForeignRoot].
+type ForeignRootError struct {
+	Kind   shaping.QdiscKind
+	Handle shaping.TCHandle
+}
+
+func (e *ForeignRootError) Error() string {
+	return fmt.Sprintf("%v: %s %s", ErrForeignRoot, e.Kind, handleString(e.Handle))
+}
+
+// Is makes the error equal to [ErrForeignRoot].
+func (e *ForeignRootError) Is(target error) bool { return target == ErrForeignRoot }
+
+// Hook is a clsact hook, named from the device's point of view.
+type Hook uint8
+
+// The two hooks.
+const (
+	HookIngress Hook = iota + 1
+	HookEgress
+)
+
+func (h Hook) String() string {
+	switch h {
+	case HookIngress:
+		return "ingress"
+	case HookEgress:
+		return "egress"
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(h))
+}
+
+// Stats are the kernel's counters of a qdisc or class.
+type Stats struct {
+	Bytes, Packets uint64
+	// BacklogBytes and BacklogPackets wait now.
+	BacklogBytes, BacklogPackets uint32
+	Drops, Overlimits, Requeues  uint32
+}
+
+// Qdisc is a qdisc as it is.
+type Qdisc struct {
+	shaping.Qdisc
+	Stats Stats
+}
+
+// Class is a class as it is; parameters are read for HTB only.
+type Class struct {
+	shaping.Class
+	Kind  string
+	Stats Stats
+}
+
+// Filter is a tc filter as it is.
+type Filter struct {
+	// Parent is the qdisc that the filter is on.
+	Parent shaping.TCHandle
+	// Hook is set if Parent is a clsact hook.
+	Hook   Hook
+	Pref   uint16
+	Handle uint32
+	// Protocol is an EtherType in host order, 3 (ETH_P_ALL) for all.
+	Protocol uint16
+	// Kind is the kernel's name of the classifier.
+	Kind string
+	// Name, Tag and ProgramID are those of the program of a bpf filter.
+	Name         string
+	Tag          string
+	ProgramID    uint32
+	DirectAction bool
+	ClassID      shaping.TCHandle
+	// RedirectIndex is the ifindex that the filter's mirred action sends to,
+	// 0 if it has none.
+	RedirectIndex int
+	// Cookie is that of the filter's action.
+	Cookie string
+}
+
+// Device is everything of tc on one device.
+type Device struct {
+	Index int
+	// Tree holds the qdiscs from the root down, HTB's classes and the first
+	// direct-action filter on them. What the kernel put there by itself
+	// (noqueue, another default, default leaves) is left out. A qdisc of a
+	// kind that podweir does not make has its kind and handles only.
+	Tree shaping.Tree
+	// FilterProgramID is the program of Tree.Filter.
+	FilterProgramID uint32
+	// Qdiscs are those of Tree, with their counters.
+	Qdiscs []Qdisc
+	// Classes are the classes of all kinds, with their counters.
+	Classes []Class
+	// Filters are those on the qdiscs of Tree.
+	Filters []Filter
+	// HookQdisc is "clsact", "ingress" or empty.
+	HookQdisc string
+	// HookFilters are the filters on the clsact hooks, in the order they run.
+	HookFilters []Filter
+}
+
+// Root returns the root qdisc, nil if it is the kernel's default.
+func (d *Device) Root() *Qdisc {
+	for i := range d.Qdiscs {
+		if d.Qdiscs[i].Parent == shaping.RootParent {
+			return &d.Qdiscs[i]
+		}
+	}
+	return nil
+}
+
+func handleString(h shaping.TCHandle) string {
+	if h == shaping.RootParent {
+		return "root"
+	}
+	return fmt.Sprintf("%x:%x", uint32(h)>>16, uint32(h)&0xffff)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/hostif"
+)
+
+// ProbeIFBIndex is the ifindex of the ifb in the namespace of
+// [ProbeRedirect]: the program that it tries must redirect there.
+const ProbeIFBIndex = 77
+
+// Of the self-test's own frames.
+const (
+	probeEtherType = 0x88b5 // IEEE 802 local experimental
+	probePackets   = 8
+	// probeWait bounds how long a packet may be under way; it takes
+	// microseconds, and nothing comes later on a kernel that drops them.
+	probeWait = 200 * time.Millisecond
+)
+
+// ProbeRedirect tries whether packets come through an ifb by bpf_redirect: it
+// makes a pair and an ifb with the ifindex [ProbeIFBIndex] in a namespace of
+// its own, hangs the program progFD on the ingress hook as podweir would, and
+// sends packets. With a progFD below 0 it tries the mirred action. False
+// without an error means that the packets got lost or went past the ifb. It
+// leaves nothing.
+func ProbeRedirect(progFD int) (bool, error) {
+	ns, err := hostif.NewScratchNetNS()
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = ns.Close() }()
+	h, err := hostif.NewHandle(ns)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	ok := false
+	err = ns.Do(func() error {
+		var err error
+		ok, err = probeRedirect(h, progFD)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("redirect self-test: %w", err)
+	}
+	return ok, nil
+}
+
+func probeRedirect(h *hostif.Handle, progFD int) (bool, error) {
+	near, far, err := probePair(h)
+	if err != nil {
+		return false, err
+	}
+	ifb, err := h.EnsureIFBAt("probe2", ProbeIFBIndex, far)
+	if err != nil {
+		return false, err
+	}
+	at := Place{Hook: HookIngress, Pref: RedirectPref, Handle: 1}
+	if progFD < 0 {
+		_, err = AttachMirred(h, far.Index, at, ifb.Index)
+	} else {
+		_, err = AttachClsact(h, far.Index, at, progFD, ProgramPrefix+"redirect")
+	}
+	if err != nil {
+		return false, err
+	}
+	got, err := deliver(near, far)
+	if err != nil || got < probePackets {
+		return false, err
+	}
+	// They must have come by way of the ifb, whose root qdisc counts them.
+	d, err := Observe(h, ifb.Index)
+	if err != nil {
+		return false, err
+	}
+	seen, err := rootPackets(h, ifb.Index)
+	return seen >= probePackets && d.Index == ifb.Index, err
+}
+
+// rootPackets counts at the root qdisc, the kernel's default too.
+func rootPackets(h *hostif.Handle, ifindex int) (uint64, error) {
+	qdiscs, err := listQdiscs(h, ifindex)
+	if err != nil {
+		return 0, err
+	}
+	n := uint64(0)
+	for _, q := range qdiscs {
+		n = max(n, q.Stats.Packets)
+	}
+	return n, nil
+}
+
+// probePair makes a pair of devices that are up.
+func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
+	const nearName, farName = "probe0", "probe1"
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(nearName)))
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
+	peerMsg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	peerMsg.Flags, peerMsg.Change = unix.IFF_UP, unix.IFF_UP
+	peer.AddChild(peerMsg)
+	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(farName))
+	req.AddData(info)
+	if _, err = h.Execute(req, 0); err != nil {
+		return near, far, fmt.Errorf("make veth pair: %w", err)
+	}
+	if near, err = h.InterfaceByName(nearName); err == nil {
+		far, err = h.InterfaceByName(farName)
+	}
+	return near, far, err
+}
+
+// deliver sends frames into near and counts those that the stack hands out at
+// far. The calling thread is in the namespace of both.
+func deliver(near, far hostif.Interface) (int, error) {
+	// A socket for one EtherType gets packets behind the ingress hook; one
+	// for all gets them before it.
+	proto := bits.ReverseBytes16(probeEtherType)
+	in, err := packetSocket(proto, far.Index)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(in) }()
+	out, err := packetSocket(0, near.Index)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(out) }()
+
+	frame := make([]byte, 60)
+	copy(frame, far.HardwareAddr)
+	copy(frame[6:], near.HardwareAddr)
+	frame[12], frame[13] = probeEtherType>>8, probeEtherType&0xff
+	to := &unix.SockaddrLinklayer{Protocol: proto, Ifindex: near.Index}
+	for range probePackets {
+		if err := unix.Sendto(out, frame, 0, to); err != nil {
+			return 0, fmt.Errorf("send on %s: %w", near.Name, err)
+		}
+	}
+	tv := unix.NsecToTimeval(probeWait.Nanoseconds())
+	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return 0, fmt.Errorf("set receive timeout: %w", err)
+	}
+	buf := make([]byte, 2048)
+	for n := 0; n < probePackets; n++ {
+		if _, _, err := unix.Recvfrom(in, buf, 0); errors.Is(err, unix.EAGAIN) {
+			return n, nil
+		} else if err != nil {
+			return n, fmt.Errorf("receive on %s: %w", far.Name, err)
+		}
+	}
+	return probePackets, nil
+}
+
+func packetSocket(proto uint16, ifindex int) (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open packet socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: ifindex}); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("bind packet socket to ifindex %d: %w", ifindex, err)
+	}
+	return fd, nil
+}
