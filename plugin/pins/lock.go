@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package pins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The pause between two attempts at a lock that is held: at first a fraction
+// of what an ADD takes, in the end so long that waiting costs nothing.
+const (
+	lockPauseMin = time.Millisecond
+	lockPauseMax = 20 * time.Millisecond
+)
+
+// Lock excludes everyone else, in this and in other processes, from an
+// attachment until unlock is called or the process ends. Other attachments are
+// not touched. It makes the attachment's directory, on which the lock is, and
+// unlock removes it if it is empty.
+//
+// Returns an error wrapping ctx's if that ends first.
+func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
+	dir, err := s.Path(k)
+	if err != nil {
+		return nil, err
+	}
+	pause := lockPauseMin
+	for {
+		f, err := s.tryLock(dir)
+		if err != nil {
+			return nil, fmt.Errorf("lock %v: %w", k, err)
+		}
+		if f != nil {
+			return func() {
+				// Still locked: nobody else can be about to fill it. Who
+				// waits for it finds another inode and tries anew.
+				_ = s.prune(dir)
+				_ = f.Close()
+			}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("lock %v, held by another process: %w", k, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lockPauseMax)
+	}
+}
+
+// tryLock returns the locked directory, nil if another holds the lock or the
+// directory went away meanwhile.
+func (s *Store) tryLock(dir string) (*os.File, error) {
+	if err := mkdirAll(dir); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && sameFile(f, dir) {
+		return f, nil
+	}
+	_ = f.Close()
+	if err == nil || errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("flock %s: %w", dir, err)
+}
+
+// sameFile says whether the open directory is still the one at its path. A
+// lock on a removed directory locks nothing.
+func sameFile(f *os.File, path string) bool {
+	var open, there unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &open) == nil && unix.Stat(path, &there) == nil &&
+		open.Ino == there.Ino && open.Dev == there.Dev
+}

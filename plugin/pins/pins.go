@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package pins knows the layout of podweir's directory on bpffs, its names,
+// its locks and what is left over in it; it needs write access to bpffs and
+// opens no BPF object.
+package pins
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRoot is where podweir pins.
+const DefaultRoot = "/sys/fs/bpf/podweir"
+
+// Errors that callers branch on.
+var (
+	// ErrNotBPFFS means that the root is not on a BPF file system.
+	ErrNotBPFFS = errors.New("not on a BPF file system (mount -t bpf bpf /sys/fs/bpf)")
+	// ErrName means that a name cannot be a file name on bpffs.
+	ErrName = errors.New("cannot be a file name")
+)
+
+// Key names one attachment.
+type Key struct {
+	Network, ContainerID, IfName string
+}
+
+func (k Key) String() string {
+	return fmt.Sprintf("network %q container %q interface %q", k.Network, k.ContainerID, k.IfName)
+}
+
+// Store is podweir's directory on bpffs:
+//
+//	<root>/<network>/<container>,<interface>/<device>/<pin>
+//
+// It is safe for concurrent use, and by several processes; what belongs to one
+// attachment is guarded by [Store.Lock].
+type Store struct {
+	root string
+}
+
+// Open returns the store at root, which need not exist. It makes nothing and
+// mounts nothing.
+//
+// Returns an error wrapping [ErrNotBPFFS] if root is not on bpffs.
+func Open(root string) (*Store, error) {
+	root = filepath.Clean(root)
+	dir := root
+	var st unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &st)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.ENOENT) || dir == filepath.Dir(dir) {
+			return nil, fmt.Errorf("stat file system of %s: %w", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+	if uint32(st.Type) != unix.BPF_FS_MAGIC {
+		return nil, fmt.Errorf("pin directory %s: %s is %w", root, dir, ErrNotBPFFS)
+	}
+	return &Store{root: root}, nil
+}
+
+// Root returns the directory of the store.
+func (s *Store) Root() string { return s.root }
+
+// Path returns the directory of an attachment, which need not exist. Returns
+// an error wrapping [ErrName] if the key cannot be made into file names.
+func (s *Store) Path(k Key) (string, error) {
+	network, err := Encode(k.Network)
+	if err != nil {
+		return "", fmt.Errorf("network name: %w", err)
+	}
+	base, err := encodeAttachment(k)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(s.root, network, base), nil
+}
+
+// DevicePath returns the directory of one interface of an attachment, where
+// its pins are. The attachment has an interface of its own name and may have
+// more.
+func (s *Store) DevicePath(k Key, device string) (string, error) {
+	dir, err := s.Path(k)
+	if err != nil {
+		return "", err
+	}
+	name, err := Encode(device)
+	if err != nil {
+		return "", fmt.Errorf("device name: %w", err)
+	}
+	return filepath.Join(dir, name), nil
+}
+
+// MakeDevice makes the directory of one interface and returns its path. The
+// caller holds the lock of the attachment.
+func (s *Store) MakeDevice(k Key, device string) (string, error) {
+	dir, err := s.DevicePath(k, device)
+	if err != nil {
+		return "", err
+	}
+	return dir, mkdirAll(dir)
+}
+
+// mkdirAttempts bounds the race with a Remove of the last other attachment of
+// a network, which takes the network's directory away.
+const mkdirAttempts = 100
+
+func mkdirAll(dir string) error {
+	var err error
+	for range mkdirAttempts {
+		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make pin directory: %w", err)
+	}
+	return nil
+}
+
+// Devices returns the names of the interfaces that an attachment has
+// directories for, sorted; none is not an error.
+func (s *Store) Devices(k Key) ([]string, error) {
+	dir, err := s.Path(k)
+	if err != nil {
+		return nil, err
+	}
+	names, err := readNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, 0, len(names))
+	for _, n := range names {
+		if device, err := Decode(n); err == nil {
+			out = append(out, device)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// List returns all attachments in the order of their names. A directory whose
+// name podweir cannot have given is left out.
+func (s *Store) List() ([]Key, error) {
+	return s.find(func(Key) bool { return true })
+}
+
+// FindContainer returns the attachments of a container in all networks.
+func (s *Store) FindContainer(containerID string) ([]Key, error) {
+	return s.find(func(k Key) bool { return k.ContainerID == containerID })
+}
+
+func (s *Store) find(match func(Key) bool) ([]Key, error) {
+	networks, err := readNames(s.root)
+	if err != nil {
+		return nil, err
+	}
+	var out []Key
+	for _, n := range networks {
+		network, err := Decode(n)
+		if err != nil {
+			continue
+		}
+		names, err := readNames(filepath.Join(s.root, n))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			k, err := decodeAttachment(name)
+			k.Network = network
+			if err == nil && match(k) {
+				out = append(out, k)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Key) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	return out, nil
+}
+
+// readNames lists a directory; one that is not there is empty. A file where a
+// directory is expected is not ours, and empty too.
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pins: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	names, err := f.Readdirnames(-1)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list pins in %s: %w", dir, err)
+	}
+	return names, nil
+}
+
+// RemoveDevice unlinks everything in the directory of one interface and the
+// directory, and the attachment's if it is empty then. With the last reference
+// the kernel frees what was pinned; a pinned link detaches. That there is
+// nothing is not an error.
+func (s *Store) RemoveDevice(k Key, device string) error {
+	dir, err := s.DevicePath(k, device)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove pins: %w", err)
+	}
+	return s.prune(filepath.Dir(dir))
+}
+
+// Remove is [Store.RemoveDevice] for all interfaces of an attachment.
+func (s *Store) Remove(k Key) error {
+	dir, err := s.Path(k)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove pins: %w", err)
+	}
+	return s.prune(filepath.Dir(dir))
+}
+
+// prune removes empty directories from dir up to the root, which stays.
+func (s *Store) prune(dir string) error {
+	for dir != s.root && len(dir) > len(s.root) {
+		switch err := unix.Rmdir(dir); {
+		case err == nil, errors.Is(err, unix.ENOENT):
+		case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+			return nil
+		default:
+			return fmt.Errorf("remove pin directory %s: %w", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+	return nil
+}
