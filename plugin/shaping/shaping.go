@@ -110,7 +110,7 @@ func name[T ~uint8](names map[T]string, v T) string {
 }
 
 // ParsePolicy reads the name of a policy. Accepted are strict, elephants and
-// flat.
+// flat; returns a [*units.ValueError] for anything else.
 func ParsePolicy(s string) (Policy, error) { return parse(policyNames, s) }
 
 // ParseQueue reads the name of a queue kind. Accepted are auto, tbf, htb, fq
@@ -130,7 +130,7 @@ func parse[T ~uint8](names map[T]string, s string) (T, error) {
 			return v, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not one of %s", s, accepted(names))
+	return 0, &units.ValueError{Value: s, Accepted: "one of " + accepted(names)}
 }
 
 // accepted lists the names in the order of their values.

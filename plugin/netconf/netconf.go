@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package netconf reads what a container runtime gives a CNI plugin on stdin,
+// pod annotations included, into one validated and defaulted configuration.
+package netconf
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Versions are the versions of the CNI specification that are spoken, oldest
+// first.
+var Versions = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+
+// Command is the CNI verb that the input belongs to: it decides what has to be
+// there.
+type Command uint8
+
+// The commands that have an input.
+const (
+	// Add and Check need a prevResult and valid limits.
+	Add Command = iota + 1
+	Check
+	// Del needs the network name alone; limits are not read.
+	Del
+	// GC needs the list of valid attachments; limits are not read.
+	GC
+	// Status reads the limits of the network, but needs no prevResult.
+	Status
+)
+
+// OnError says what becomes of a pod that cannot be shaped.
+type OnError uint8
+
+// The answers to a limit that cannot be enforced.
+const (
+	// FailOpen starts the pod unshaped, with an error in the log.
+	FailOpen OnError = iota + 1
+	// FailClosed makes ADD fail.
+	FailClosed
+)
+
+func (o OnError) String() string {
+	if o == FailClosed {
+		return "closed"
+	}
+	return "open"
+}
+
+// Interface is one interface of a prevResult.
+type Interface struct {
+	Name string `json:"name"`
+	MAC  string `json:"mac"`
+	// Sandbox is the path of the network namespace, empty for an interface
+	// of the host.
+	Sandbox string `json:"sandbox"`
+}
+
+// Attachment is one entry of GC's list of what is still valid.
+type Attachment struct {
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifname"`
+}
+
+// Config is the input of one command.
+type Config struct {
+	// CNIVersion is one of [Versions].
+	CNIVersion string
+	// Name is the network name, part of the state key.
+	Name string
+	// Type is the plugin type that the runtime looked up.
+	Type string
+	// PrevResult is exactly what came in, byte for byte; nil if nothing did.
+	PrevResult json.RawMessage
+	// Interfaces are those of PrevResult.
+	Interfaces []Interface
+	// Shaping is what is asked for; both limits are nil where an error is
+	// returned.
+	Shaping shaping.Config
+	// OnError applies to every error but a [*ContractError].
+	OnError OnError
+	// ReplaceQdisc is the operator's word to replace a root qdisc that
+	// somebody else put on a device.
+	ReplaceQdisc bool
+	// LogFile is an absolute path, or empty to log to stderr alone.
+	LogFile  string
+	LogLevel slog.Level
+	// Attachments is GC's list of what is still valid.
+	Attachments []Attachment
+	// Warnings are about what was tolerated: unknown keys and annotations, and
+	// rates that were clamped.
+	Warnings []string
+}
+
+// Parse reads the input of a command. It touches neither kernel nor files, so
+// the answer is the same on every node.
+//
+// The configuration is never nil: with an error it holds everything that could
+// be read, so that the caller can fail open with PrevResult, OnError and the
+// log settings.
+//
+// Returns a [*ContractError] for a break of the CNI contract, which is never
+// to be failed open, or a [*LimitError] for limits that cannot be enforced.
+func Parse(command Command, stdin []byte) (*Config, error) {
+	p := &parser{config: &Config{OnError: FailOpen, LogLevel: slog.LevelInfo}}
+	if err := p.contract(command, stdin); err != nil {
+		return p.config, err
+	}
+	p.operator()
+	if command == Del || command == GC {
+		for _, e := range p.errs {
+			p.warn("%v", e)
+		}
+		return p.config, nil
+	}
+	p.warnUnknownKeys()
+	p.limits()
+	if len(p.errs) != 0 {
+		return p.config, &LimitError{Fields: p.errs}
+	}
+	if err := shaping.Validate(&p.config.Shaping); err != nil {
+		p.config.Shaping = shaping.Config{}
+		return p.config, limitError(err)
+	}
+	return p.config, nil
+}
+
+// parser holds what the steps of [Parse] share.
+type parser struct {
+	config *Config
+	// conf, runtime and bandwidth are the network configuration, its
+	// runtimeConfig and the bandwidth in that.
+	conf, runtime, bandwidth object
+	annotations              map[string]string
+	errs                     []*FieldError
+}
+
+// contract reads what the specification demands.
+func (p *parser) contract(command Command, stdin []byte) error {
+	conf, err := decodeObject(stdin)
+	if err != nil {
+		return &ContractError{Code: codeDecoding, Msg: "parse the network configuration on stdin", Err: err}
+	}
+	p.conf = conf
+	c := p.config
+	c.PrevResult = conf.get("prevResult")
+	for _, s := range [...]struct {
+		key  string
+		into *string
+	}{{"cniVersion", &c.CNIVersion}, {"name", &c.Name}, {"type", &c.Type}} {
+		raw := conf.get(s.key)
+		if raw == nil {
+			continue
+		}
+		if err := json.Unmarshal(raw, s.into); err != nil {
+			return &ContractError{Code: codeInvalidConfig, Msg: "read " + s.key, Err: err}
+		}
+	}
+	if !slices.Contains(Versions, c.CNIVersion) {
+		return &ContractError{
+			Code: codeIncompatibleVersion,
+			Msg:  "cniVersion " + quoted(c.CNIVersion) + " is not one of " + strings.Join(Versions, ", "),
+		}
+	}
+	if c.Name == "" {
+		return &ContractError{Code: codeInvalidConfig, Msg: "name is missing: it is the network name"}
+	}
+	switch command {
+	case Add, Check:
+		return p.prevResult()
+	case GC:
+		return p.validAttachments()
+	case Del:
+		// What is gone or odd by now must not keep an attachment alive.
+		_ = json.Unmarshal(c.PrevResult, &struct{ Interfaces *[]Interface }{&c.Interfaces})
+	}
+	return nil
+}
+
+func (p *parser) prevResult() error {
+	c := p.config
+	if c.PrevResult == nil {
+		return &ContractError{
+			Code: codeInvalidConfig,
+			Msg:  "prevResult is missing: podweir-cni must be chained after the plugin that makes the interface",
+		}
+	}
+	result := struct{ Interfaces *[]Interface }{&c.Interfaces}
+	if err := json.Unmarshal(c.PrevResult, &result); err != nil {
+		return &ContractError{Code: codeDecoding, Msg: "read prevResult", Err: err}
+	}
+	return nil
+}
+
+// validAttachments reads GC's list. libcni also sends it under the name that
+// the specification once had by mistake.
+func (p *parser) validAttachments() error {
+	const key, old = "cni.dev/valid-attachments", "cni.dev/attachments"
+	for _, k := range [...]string{key, old} {
+		raw, present := p.conf.lookup(k)
+		if !present {
+			continue
+		}
+		// null is how Go writes a list that is empty.
+		if err := json.Unmarshal(raw, &p.config.Attachments); err != nil {
+			return &ContractError{Code: codeInvalidConfig, Msg: "read " + k, Err: err}
+		}
+		return nil
+	}
+	return &ContractError{Code: codeInvalidConfig, Msg: key + " is missing: GC cannot tell what is still valid"}
+}
+
+// limitError turns the errors of [shaping.Validate] into one.
+func limitError(err error) *LimitError {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the list itself, not a wrapped one
+		all = joined.Unwrap()
+	}
+	out := &LimitError{}
+	for _, e := range all {
+		var field *FieldError
+		if errors.As(e, &field) {
+			out.Fields = append(out.Fields, field)
+		}
+	}
+	return out
+}
