@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package testutil
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/hostif"
+)
+
+// netnsDir is where ip(8) looks for names.
+const netnsDir = "/run/netns"
+
+// NetNS is a network namespace of a test, with its loopback up.
+type NetNS struct {
+	*hostif.NetNS
+	// Name is what `ip -n` takes.
+	Name string
+	// Handle is a netlink socket in the namespace.
+	Handle *hostif.Handle
+}
+
+// NewNetNS makes a network namespace with a name and removes it when the test
+// ends.
+func NewNetNS(tb testing.TB) *NetNS {
+	tb.Helper()
+	RequireRoot(tb)
+	scratch, err := hostif.NewScratchNetNS()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	name := "pwtest-" + rand.Text()[:12]
+	path := filepath.Join(netnsDir, name)
+	if err := os.MkdirAll(netnsDir, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o444); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = unix.Unmount(path, unix.MNT_DETACH)
+		if err := os.Remove(path); err != nil {
+			tb.Errorf("remove netns: %v", err)
+		}
+	})
+	src := fmt.Sprintf("/proc/self/fd/%d", scratch.FD())
+	if err := unix.Mount(src, path, "none", unix.MS_BIND, ""); err != nil {
+		tb.Fatalf("mount netns on %s: %v", path, err)
+	}
+	if err := scratch.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	ns, err := hostif.OpenNetNS(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = ns.Close() })
+	h, err := hostif.NewHandle(ns)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(h.Close)
+	n := &NetNS{NetNS: ns, Name: name, Handle: h}
+	n.Up(tb, "lo")
+	return n
+}
+
+// Interface returns a device of the namespace.
+func (n *NetNS) Interface(tb testing.TB, name string) hostif.Interface {
+	tb.Helper()
+	i, err := n.Handle.InterfaceByName(name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return i
+}
+
+// Up brings a device up.
+func (n *NetNS) Up(tb testing.TB, name string) {
+	tb.Helper()
+	i := n.Interface(tb, name)
+	n.netlink(tb, func(h *netlink.Handle) error {
+		return h.LinkSetUp(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: i.Index}})
+	})
+}
+
+// AddAddr gives a device an address, such as 10.1.0.1/24 or fd00::1/64, at
+// once valid.
+func (n *NetNS) AddAddr(tb testing.TB, name, cidr string) {
+	tb.Helper()
+	i := n.Interface(tb, name)
+	ip, ipnet, err := net.ParseCIDR(cidr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: ipnet.Mask}}
+	if ip.To4() == nil {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	n.netlink(tb, func(h *netlink.Handle) error {
+		return h.AddrAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: i.Index}}, addr)
+	})
+}
+
+func (n *NetNS) netlink(tb testing.TB, f func(*netlink.Handle) error) {
+	tb.Helper()
+	h, err := netlink.NewHandleAt(netns.NsHandle(n.FD()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer h.Close()
+	if err := f(h); err != nil {
+		tb.Fatalf("in netns %s: %v", n.Name, err)
+	}
+}
+
+// Command returns a command that runs in the namespace, by ip(8).
+func (n *NetNS) Command(tb testing.TB, name string, args ...string) *exec.Cmd {
+	tb.Helper()
+	return exec.CommandContext(tb.Context(), "ip", append([]string{"netns", "exec", n.Name, name}, args...)...)
+}
+
+// Run runs a command in the namespace, fails the test if it fails, and returns
+// what it wrote to stdout.
+func (n *NetNS) Run(tb testing.TB, name string, args ...string) string {
+	tb.Helper()
+	cmd := n.Command(tb, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		tb.Fatalf("%s %v in netns %s: %v\n%s%s", name, args, n.Name, err, stdout.String(), stderr.String())
+	}
+	return stdout.String()
+}
+
+// End is one end of a pair: a device name in a namespace, and its address if
+// it is to have one.
+type End struct {
+	NetNS *NetNS
+	Name  string
+	// CIDRs are addresses with prefix length.
+	CIDRs []string
+}
+
+// VethPair makes a veth pair with its ends in two namespaces, up and with
+// their addresses, and a queue length of 1000 packets as the kernel gives it.
+func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
+	tb.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = a.Name
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName = b.Name
+	veth.PeerNamespace = netlink.NsFd(b.NetNS.FD())
+	a.NetNS.netlink(tb, func(h *netlink.Handle) error { return h.LinkAdd(veth) })
+	for _, e := range []End{a, b} {
+		for _, c := range e.CIDRs {
+			e.NetNS.AddAddr(tb, e.Name, c)
+		}
+		e.NetNS.Up(tb, e.Name)
+	}
+	return a.NetNS.Interface(tb, a.Name), b.NetNS.Interface(tb, b.Name)
+}
+
+// BPFFS mounts a BPF file system of the test's own and returns its path.
+func BPFFS(tb testing.TB) string {
+	tb.Helper()
+	RequireRoot(tb)
+	dir := tb.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
+		tb.Fatalf("mount bpffs on %s: %v", dir, err)
+	}
+	tb.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			tb.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}

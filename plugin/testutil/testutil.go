@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package testutil has what privileged tests share: namespaces, pairs of
+// devices, a BPF file system of their own, and skips that name the feature.
+package testutil
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/queue"
+)
+
+// RequireRoot skips the test without root. It fails a test that is not called
+// TestPrivileged*, so that one pattern selects them all.
+func RequireRoot(tb testing.TB) {
+	tb.Helper()
+	name := tb.Name()
+	if strings.HasPrefix(name, "Test") && !strings.HasPrefix(name, "TestPrivileged") {
+		tb.Fatalf("test %s needs root, so its name must begin with TestPrivileged", name)
+	}
+	if os.Geteuid() != 0 {
+		SkipFeature(tb, "root")
+	}
+}
+
+// SkipFeature skips the test because the kernel or the machine lacks what is
+// named. CI compares the lines with the list of what may be skipped.
+func SkipFeature(tb testing.TB, feature string) {
+	tb.Helper()
+	tb.Skipf("SKIP-FEATURE: %s", feature)
+}
+
+// features are probed once for a test binary.
+var features = sync.OnceValues(queue.Probe)
+
+// RequireQdisc skips the test if the kernel lacks a qdisc, a tc object or a
+// device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, red, clsact, bpf, mirred
+// or ifb.
+func RequireQdisc(tb testing.TB, kinds ...string) {
+	tb.Helper()
+	f, err := features()
+	if err != nil {
+		tb.Fatalf("probe the kernel: %v", err)
+	}
+	has := map[string]bool{
+		"tbf": f.TBF, "prio": f.Prio, "htb": f.HTB, "fq": f.FQ, "bfifo": f.Bfifo,
+		"pfifo_fast": f.PfifoFast, "red": f.RED, "clsact": f.Clsact, "bpf": f.ClsBPF,
+		"mirred": f.Mirred, "ifb": f.IFB,
+	}
+	for _, kind := range kinds {
+		ok, known := has[kind]
+		if !known {
+			tb.Fatalf("%q is not a feature that is probed", kind)
+		}
+		if !ok {
+			SkipFeature(tb, kind)
+		}
+	}
+}
+
+// pollPause is how often Eventually looks: much shorter than what tests wait
+// for, long enough to leave the processor to it.
+const pollPause = 5 * time.Millisecond
+
+// Eventually fails the test unless cond is true within the deadline. what says
+// in words what was waited for.
+func Eventually(tb testing.TB, deadline time.Duration, what string, cond func() bool) {
+	tb.Helper()
+	timeout := time.NewTimer(deadline)
+	defer timeout.Stop()
+	tick := time.NewTicker(pollPause)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-timeout.C:
+			if !cond() {
+				tb.Fatalf("not within %v: %s", deadline, what)
+			}
+			return
+		case <-tick.C:
+		}
+	}
+}
