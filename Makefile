@@ -61,7 +61,9 @@ test-unit: ## Tests that need no privileges, and every fuzz corpus, under the ra
 
 .PHONY: test-privileged
 test-privileged: build refplugins ## Tests on the kernel and real traffic, one package at a time (root).
-	go test -count=1 -p 1 -timeout 40m -run '^TestPrivileged' $(PRIVILEGED)
+	go test -v -count=1 -p 1 -timeout 40m -run '^TestPrivileged' $(PRIVILEGED) \
+		| tee bin/privileged.log | grep -v --line-buffered '^=== '
+	tools/skips.sh bin/privileged.log
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
