@@ -92,8 +92,9 @@ func (h *Handle) InterfaceByIndex(index int) (Interface, error) {
 
 func (h *Handle) getLink(req *nl.NetlinkRequest, what string) (Interface, error) {
 	msgs, err := h.Execute(req, unix.RTM_NEWLINK)
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) || (err == nil && len(msgs) == 0) {
-		// EINVAL: a name that no device can have.
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) ||
+		(err == nil && len(msgs) == 0) {
+		// EINVAL and ERANGE: a name or number that no device can have.
 		return Interface{}, fmt.Errorf("%s in %s: %w", what, h.where, ErrNoDevice)
 	}
 	if err != nil {

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+func TestOpenNetNSOfAPlainFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ns")
+	if _, err := hostif.OpenNetNS(path); !errors.Is(err, hostif.ErrNoNetNS) {
+		t.Errorf("OpenNetNS(no file) = %v, want ErrNoNetNS", err)
+	}
+	// What a reboot or a removed namespace leaves behind.
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := hostif.OpenNetNS(path)
+	if !errors.Is(err, hostif.ErrNoNetNS) || !strings.Contains(err.Error(), path) {
+		t.Errorf("OpenNetNS(plain file) = %v, want ErrNoNetNS naming %s", err, path)
+	}
+	if _, err := hostif.OpenNetNS("/proc/self/ns/pid"); !errors.Is(err, hostif.ErrNoNetNS) {
+		t.Errorf("OpenNetNS(pid namespace) = %v, want ErrNoNetNS", err)
+	}
+}
+
+func currentInode(t *testing.T) uint64 {
+	t.Helper()
+	ns, err := hostif.CurrentNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	return ns.Inode()
+}
+
+func TestPrivilegedDo(t *testing.T) {
+	testutil.RequireRoot(t)
+	ns := testutil.NewNetNS(t)
+	before := currentInode(t)
+	var inside uint64
+	boom := errors.New("boom")
+	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) {
+		t.Errorf("Do = %v, want the function's error", err)
+	}
+	if inside != ns.Inode() || inside == before {
+		t.Errorf("Do ran in netns %d, want %d (outside: %d)", inside, ns.Inode(), before)
+	}
+	if err := ns.Do(func() error { runtime.Goexit(); return nil }); err == nil {
+		t.Error("Do of a function that does not return = nil, want an error")
+	}
+	// No thread may have stayed in the namespace.
+	for range 100 {
+		if got := currentInode(t); got != before {
+			t.Fatalf("after Do a thread is in netns %d, want %d", got, before)
+		}
+	}
+	other := testutil.NewNetNS(t)
+	if ns.Same(other.NetNS) || !ns.Same(ns.NetNS) {
+		t.Error("Same does not tell namespaces apart")
+	}
+}
+
+func TestPrivilegedFindPair(t *testing.T) {
+	testutil.RequireRoot(t)
+	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	podIf, hostIf := testutil.VethPair(t,
+		testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "vethx"})
+
+	p, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Pod.Index != podIf.Index || p.Host.Index != hostIf.Index || p.Host.Name != "vethx" {
+		t.Errorf("FindPair = %d and %d %q, want %d and %d \"vethx\"",
+			p.Pod.Index, p.Host.Index, p.Host.Name, podIf.Index, hostIf.Index)
+	}
+	if p.Pod.Kind != hostif.KindVeth || p.Pod.MTU != 1500 || p.Pod.TxQueueLen != 1000 || p.Pod.L3Only ||
+		!p.Pod.Up || len(p.Pod.HardwareAddr) != 6 || p.Pod.GSOMaxSize < 65536 {
+		t.Errorf("FindPair gives the pod's interface as %+v", p.Pod)
+	}
+
+	_, err = hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth1")
+	if !errors.Is(err, hostif.ErrNoDevice) || !strings.Contains(err.Error(), `"eth1"`) ||
+		!strings.Contains(err.Error(), pod.Path()) {
+		t.Errorf("FindPair(absent) = %v, want ErrNoDevice naming interface and netns", err)
+	}
+	_, err = hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "lo")
+	if !errors.Is(err, hostif.ErrNoPeer) {
+		t.Errorf("FindPair(lo) = %v, want ErrNoPeer", err)
+	}
+}
+
+// The host has a device with the ifindex that the pod's end names, but the
+// other end is in a third namespace.
+func TestPrivilegedFindPairElsewhere(t *testing.T) {
+	testutil.RequireRoot(t)
+	host, pod, third := testutil.NewNetNS(t), testutil.NewNetNS(t), testutil.NewNetNS(t)
+	a, b := testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: third, Name: "x"})
+	c, d := testutil.VethPair(t, testutil.End{NetNS: third, Name: "eth0"}, testutil.End{NetNS: host, Name: "x"})
+	if a.PeerIndex != b.Index {
+		t.Fatalf("peer index %d, want %d", a.PeerIndex, b.Index)
+	}
+	t.Logf("pod %d-%d third, third %d-%d host", a.Index, b.Index, c.Index, d.Index)
+	p, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0")
+	if !errors.Is(err, hostif.ErrNoPeer) {
+		t.Errorf("FindPair(peer in a third namespace) = %v, %v, want ErrNoPeer", p, err)
+	}
+	if p.Pod.Index != a.Index {
+		t.Errorf("FindPair leaves the pod's end out: %+v", p.Pod)
+	}
+	// Both ends in one namespace: a pair, but not one of pod and host.
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "in0"}, testutil.End{NetNS: pod, Name: "in1"})
+	if _, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "in0"); !errors.Is(err, hostif.ErrNoPeer) {
+		t.Errorf("FindPair(both ends in the pod) = %v, want ErrNoPeer", err)
+	}
+}
+
+func TestPrivilegedIFB(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	pod := testutil.NewNetNS(t)
+	dev, _ := testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: pod, Name: "peer"})
+	pod.Run(t, "ip", "link", "set", "eth0", "mtu", "9000", "gso_max_size", "100000", "txqueuelen", "0")
+	dev = pod.Interface(t, "eth0")
+
+	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
+		t.Errorf("IFB before it is made = %v, want ErrNoDevice", err)
+	}
+	ifb, err := pod.Handle.EnsureIFB(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != hostif.KindIFB || !ifb.Up || ifb.MTU != 9000 ||
+		ifb.TxQueueLen != 1000 || ifb.GSOMaxSize != 100000 || ifb.NumTxQueues != 1 {
+		t.Errorf("EnsureIFB = %+v", ifb)
+	}
+	if out := pod.Run(t, "ip", "-6", "addr", "show", "dev", ifb.Name); out != "" {
+		t.Errorf("the ifb has IPv6 addresses, want none:\n%s", out)
+	}
+	again, err := pod.Handle.EnsureIFB(dev)
+	if err != nil || !cmp.Equal(again, ifb) {
+		t.Errorf("EnsureIFB again = %+v, %v, want the same as before %s", again, err, cmp.Diff(ifb, again))
+	}
+	// The MTU follows the device.
+	pod.Run(t, "ip", "link", "set", "eth0", "mtu", "1400")
+	if again, err = pod.Handle.EnsureIFB(pod.Interface(t, "eth0")); err != nil || again.MTU != 1400 {
+		t.Errorf("EnsureIFB after an MTU change = MTU %d, %v, want 1400", again.MTU, err)
+	}
+	for range 2 {
+		if err := pod.Handle.DeleteIFB(dev.Index); err != nil {
+			t.Errorf("DeleteIFB = %v, want nil, also if it is gone", err)
+		}
+	}
+	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
+		t.Errorf("IFB after DeleteIFB = %v, want ErrNoDevice", err)
+	}
+	pod.Run(t, "ip", "link", "add", hostif.IFBName(dev.Index), "type", "veth")
+	if _, err := pod.Handle.EnsureIFB(dev); !errors.Is(err, hostif.ErrForeignDevice) {
+		t.Errorf("EnsureIFB beside a veth of its name = %v, want ErrForeignDevice", err)
+	}
+	if err := pod.Handle.DeleteIFB(dev.Index); !errors.Is(err, hostif.ErrForeignDevice) {
+		t.Errorf("DeleteIFB of a veth = %v, want ErrForeignDevice", err)
+	}
+	pod.Interface(t, hostif.IFBName(dev.Index))
+}
+
+func TestPrivilegedNetfilterIngress(t *testing.T) {
+	testutil.RequireRoot(t)
+	ns := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: ns, Name: "eth1"})
+	steps := []struct {
+		name, rules string
+		want        bool
+	}{
+		{"nothing", "", false},
+		{"chains of other hooks", "add table inet a\nadd chain inet a b { type filter hook input priority 0; }", false},
+		{"ingress of another device", "add table netdev a\nadd chain netdev a b { type filter hook ingress device eth1 priority 0; }", false},
+		{"egress of this device", "add chain netdev a c { type filter hook egress device eth0 priority 0; }", false},
+		{"ingress of this device", "add chain netdev a d { type filter hook ingress device eth0 priority 0; }", true},
+		{"that chain removed", "delete chain netdev a d", false},
+		{"ingress of several devices", "add chain netdev a e { type filter hook ingress devices = { eth1, eth0 } priority 0; }", true},
+		{"that removed", "delete chain netdev a e", false},
+		{"ingress in the inet family", "add chain inet a i { type filter hook ingress device eth0 priority 0; }", true},
+	}
+	for _, s := range steps {
+		if s.rules != "" {
+			ns.Run(t, "nft", s.rules)
+		}
+		got, err := hostif.HasNetfilterIngress(ns.NetNS, "eth0")
+		if err != nil || got != s.want {
+			t.Errorf("%s: HasNetfilterIngress = %v, %v, want %v", s.name, got, err, s.want)
+		}
+	}
+}
+
+// Without the capability the answer is an error, not "no chain".
+func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
+	testutil.RequireRoot(t)
+	ns := testutil.NewNetNS(t)
+	done := make(chan error)
+	go func() {
+		// Not unlocked: the thread ends with the goroutine, and the lost
+		// capability with it.
+		runtime.LockOSThread()
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if err := unix.Capget(&hdr, &data[0]); err != nil {
+			done <- err
+			return
+		}
+		data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+		if err := unix.Capset(&hdr, &data[0]); err != nil {
+			done <- err
+			return
+		}
+		_, err := hostif.HasNetfilterIngress(ns.NetNS, "eth0")
+		done <- err
+	}()
+	if err := <-done; !errors.Is(err, hostif.ErrPermission) {
+		t.Errorf("HasNetfilterIngress without CAP_NET_ADMIN = %v, want ErrPermission", err)
+	}
+}
+
+func TestPrivilegedInterfaces(t *testing.T) {
+	testutil.RequireRoot(t)
+	ns := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: ns, Name: "eth1"})
+	all, err := ns.Handle.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, i := range all {
+		names[i.Name] = true
+	}
+	if want := map[string]bool{"lo": true, "eth0": true, "eth1": true}; !cmp.Equal(names, want) {
+		t.Errorf("Interfaces = %v, want %v", names, want)
+	}
+	if _, err := ns.Handle.InterfaceByIndex(4711); !errors.Is(err, hostif.ErrNoDevice) {
+		t.Errorf("InterfaceByIndex(absent) = %v, want ErrNoDevice", err)
+	}
+	if _, err := ns.Handle.InterfaceByName(strings.Repeat("x", 40)); !errors.Is(err, hostif.ErrNoDevice) {
+		t.Errorf("InterfaceByName(too long) = %v, want ErrNoDevice", err)
+	}
+	eth0 := ns.Interface(t, "eth0")
+	if err := ns.Handle.SetTxQueueLen(eth0.Index, 333); err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Handle.SetMTU(eth0.Index, 2000); err != nil {
+		t.Fatal(err)
+	}
+	if got := ns.Interface(t, "eth0"); got.TxQueueLen != 333 || got.MTU != 2000 {
+		t.Errorf("after setting, txqueuelen %d and MTU %d, want 333 and 2000", got.TxQueueLen, got.MTU)
+	}
+}
+
+// L3-only devices: a tun device has no link layer header.
+func TestPrivilegedL3Only(t *testing.T) {
+	testutil.RequireRoot(t)
+	ns := testutil.NewNetNS(t)
+	cmd := ns.Command(t, "ip", "tuntap", "add", "dev", "tun0", "mode", "tun")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Logf("%s", out)
+		testutil.SkipFeature(t, "tun")
+	}
+	if i := ns.Interface(t, "tun0"); !i.L3Only || i.Kind != hostif.KindOther || i.PeerIndex != 0 {
+		t.Errorf("tun0 = %+v, want an L3-only device of another kind", i)
+	}
+}
+
+func BenchmarkNewHandle(b *testing.B) {
+	ns := testutil.NewNetNS(b)
+	for b.Loop() {
+		h, err := hostif.NewHandle(ns.NetNS)
+		if err != nil {
+			b.Fatal(err)
+		}
+		h.Close()
+	}
+}
+
+func BenchmarkFindPair(b *testing.B) {
+	host, pod := testutil.NewNetNS(b), testutil.NewNetNS(b)
+	testutil.VethPair(b, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "vethx"})
+	for b.Loop() {
+		if _, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkHasNetfilterIngress(b *testing.B) {
+	ns := testutil.NewNetNS(b)
+	for b.Loop() {
+		if _, err := hostif.HasNetfilterIngress(ns.NetNS, "lo"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
