@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrForeignQdisc: a root qdisc of somebody else's is on the device.
+	ErrForeignQdisc = errors.New("root qdisc is not podweir's")
+	// ErrHookTaken: a hook cannot be shared with the party that holds it.
+	ErrHookTaken = errors.New("hook is held by another party")
+	// ErrRecordVersion: the pinned record has another format.
+	ErrRecordVersion = errors.New("unknown record version")
+)
+
+// Request is what one interface is to be given.
+type Request struct {
+	Interface Interface
+	Config    *shaping.Config
+	Facts     shaping.Facts
+	// TCX says that the kernel has TCX hooks (Linux 6.6).
+	TCX bool
+	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
+	ReplaceQdisc bool
+	// Prior are the choices of an earlier run, which stay.
+	Prior map[string]Choice
+	// Random draws a handle major, 1 to 0xffef.
+	Random func() uint16
+}
+
+// Decide makes every choice that Compute leaves open, and returns what should
+// be on the interface together with the choices to record. It returns an error
+// wrapping [ErrForeignQdisc] or [ErrHookTaken] where what was asked for cannot
+// be had without touching what belongs to somebody else.
+func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
+	want := &Desired{
+		Interface:  req.Interface,
+		Directions: make(map[shaping.Direction]*DirectionState),
+	}
+	choices := make(map[string]Choice)
+	for _, d := range shaping.Directions {
+		if req.Config.Limit(d) == nil {
+			continue
+		}
+		ds, choice, err := decideDirection(req, obs, d)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%v: %w", d, err)
+		}
+		want.Directions[d] = ds
+		choices[d.String()] = choice
+	}
+	return want, choices, nil
+}
+
+func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*DirectionState, Choice, error) {
+	choice := req.Prior[d.String()]
+	params, err := compute(req, d, &choice)
+	if err != nil {
+		return nil, choice, err
+	}
+	if why := obstacle(req, obs, params); why != nil {
+		if req.Config.Limit(d).Queue != shaping.QueueAuto {
+			return nil, choice, why
+		}
+		choice = Choice{Queue: shaping.QueueNone, Note: why.Error() + "; policing instead"}
+		if params, err = compute(req, d, &choice); err != nil {
+			return nil, choice, err
+		}
+	}
+	if choice.HookKind == shaping.HookKindAuto || choice.HookKind == 0 {
+		kind, err := hookKind(req, obs, params)
+		if err != nil {
+			return nil, choice, err
+		}
+		choice.HookKind = kind
+	}
+	if choice.MadeClsact == nil {
+		choice.MadeClsact = missingClsact(obs, params, choice.HookKind)
+	}
+	if choice.Note != "" {
+		params.Notes = append(params.Notes, choice.Note)
+	}
+	return &DirectionState{Params: params, HookKind: choice.HookKind}, choice, nil
+}
+
+// compute runs shaping.Compute with the queue of an earlier choice and with
+// the majors that were drawn before, and records those drawn now.
+func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
+	cfg := *req.Config
+	if choice.Queue != 0 {
+		limit := *cfg.Limit(d)
+		limit.Queue, limit.Place = choice.Queue, shaping.PlaceAuto
+		if d == shaping.Egress {
+			cfg.Egress = &limit
+		} else {
+			cfg.Ingress = &limit
+		}
+	}
+	drawn := 0
+	majors := func() uint16 {
+		if drawn == len(choice.Majors) {
+			choice.Majors = append(slices.Clone(choice.Majors), freshMajor(req.Random, choice.Majors))
+		}
+		drawn++
+		return choice.Majors[drawn-1]
+	}
+	return shaping.Compute(&cfg, d, req.Facts, majors)
+}
+
+func freshMajor(random func() uint16, taken []uint16) uint16 {
+	for {
+		if m := random(); !slices.Contains(taken, m) {
+			return m
+		}
+	}
+}
+
+// obstacle says why a queue cannot be made where the parameters want it.
+func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
+	if p.Redirect && obs.Device(shaping.SidePod).NetfilterIngress {
+		return fmt.Errorf("%w: netfilter ingress chain on %s, behind which no redirect may stand",
+			ErrHookTaken, req.Interface.PodName)
+	}
+	dev := obs.Device(p.Side)
+	root := dev.Root()
+	if p.Tree == nil || root == nil || req.ReplaceQdisc || root.Handle == p.Tree.Qdiscs[0].Handle {
+		return nil
+	}
+	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, uint32(root.Handle)>>16, dev.Name)
+}
+
+// hookKind resolves an automatic hook kind. Where nobody else is on a hook
+// inside the pod, clsact comes before TCX, whose attach waits for RCU under
+// RTNL (ruling 3). On the host side others may come later, and they expect
+// clsact to be theirs: TCX first.
+func hookKind(req *Request, obs *Observed, p *shaping.Params) (shaping.HookKind, error) {
+	if p.Hook != shaping.HookEgress && p.Hook != shaping.HookIngress {
+		return shaping.HookKindAuto, nil
+	}
+	dev := obs.Device(p.Side)
+	var others []HookProgram
+	for _, h := range dev.Hooks {
+		if h.Hook == p.Hook && !Ours(h.Name) {
+			others = append(others, h)
+		}
+	}
+	foreignFilter := slices.ContainsFunc(others, func(h HookProgram) bool {
+		return h.Kind == shaping.HookKindClsact
+	})
+	kind := p.HookKind
+	if kind == shaping.HookKindAuto {
+		kind = shaping.HookKindClsact
+		if req.TCX && (p.Side == shaping.SideHost || len(others) > 0) {
+			kind = shaping.HookKindTCX
+		}
+	}
+	switch {
+	case kind == shaping.HookKindClsact && foreignFilter:
+		return 0, fmt.Errorf("%w: clsact filter %q on %v of %s", ErrHookTaken, others[0].Name, p.Hook, dev.Name)
+	case kind == shaping.HookKindTCX && !req.TCX:
+		return 0, fmt.Errorf("mode %v: the kernel has no TCX (Linux 6.6)", p.Mode)
+	}
+	return kind, nil
+}
+
+// missingClsact lists the sides where a clsact qdisc will be ours to remove.
+func missingClsact(obs *Observed, p *shaping.Params, kind shaping.HookKind) []shaping.Side {
+	var sides []shaping.Side
+	need := func(s shaping.Side) {
+		if !obs.Device(s).Clsact && !slices.Contains(sides, s) {
+			sides = append(sides, s)
+		}
+	}
+	if kind == shaping.HookKindClsact {
+		need(p.Side)
+	}
+	if p.Guard || p.Redirect {
+		need(shaping.SidePod)
+	}
+	return sides
+}
+
+// ProgramPrefix starts the name of every BPF program of podweir's.
+const ProgramPrefix = "pw_"
+
+// Ours says whether a program of this name is podweir's.
+func Ours(program string) bool {
+	return len(program) >= len(ProgramPrefix) && program[:len(ProgramPrefix)] == ProgramPrefix
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Interfaces finds what podweir attaches to.
+type Interfaces interface {
+	// Find returns the interface of this name in the namespace at a path.
+	Find(netnsPath, name string) (Interface, error)
+	// Facts returns what the kernel offers for it, and whether it has TCX.
+	Facts(i Interface) (facts shaping.Facts, tcx bool, err error)
+}
+
+// Store keeps the records, one for each interface of an attachment.
+type Store interface {
+	// Lock excludes every other process from an attachment.
+	Lock(ctx context.Context, id ID) (unlock func(), err error)
+	// Records returns the records of an attachment; none is not an error. A
+	// record that cannot be read comes with its interface name and an error.
+	Records(id ID) ([]*Record, error)
+	// Write pins a record, replacing the one that is there.
+	Write(r *Record) error
+	// Remove removes the record and every pin of the interface, then the
+	// attachment's directory if nothing is left in it.
+	Remove(id ID, podName string) error
+}
+
+// Kernel shows and changes one interface.
+type Kernel interface {
+	Observe(r *Record) (*Observed, error)
+	// Do takes one step.
+	Do(r *Record, a Action) error
+}
+
+// Engine runs observe, plan and apply.
+type Engine struct {
+	Interfaces Interfaces
+	Store      Store
+	Kernel     Kernel
+	// Random draws a handle major.
+	Random func() uint16
+	// Step is called with a name before every step that leaves something
+	// behind; tests kill the process there. Nil does nothing.
+	Step func(name string)
+}
+
+// Want is what an attachment asks for.
+type Want struct {
+	ID        ID
+	NetNSPath string
+	// Names are the interfaces in the pod to shape.
+	Names        []string
+	Config       *shaping.Config
+	ReplaceQdisc bool
+	// Pod is "namespace/name" if known.
+	Pod string
+}
+
+// DriftError says how an interface differs from what it should be.
+type DriftError struct {
+	Interface Interface
+	Actions   []Action
+}
+
+func (e *DriftError) Error() string {
+	reasons := make([]string, len(e.Actions))
+	for i, a := range e.Actions {
+		reasons[i] = a.String()
+	}
+	return fmt.Sprintf("%s (ifindex %d) in %s: %s", e.Interface.PodName, e.Interface.PodIndex,
+		e.Interface.NetNSPath, strings.Join(reasons, "; "))
+}
+
+// Ensure brings every interface to what is wanted and returns what it is now.
+// Done twice it changes nothing. If it fails, nothing of this attachment stays
+// on the interface that failed, unless it was shaped before.
+func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
+	unlock, err := e.Store.Lock(ctx, w.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	priors, err := e.priors(w.ID)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Desired, 0, len(w.Names))
+	for _, name := range w.Names {
+		iface, err := e.Interfaces.Find(w.NetNSPath, name)
+		if err != nil {
+			return all, err
+		}
+		prior := priors[name]
+		if prior != nil && prior.Interface.NetNSInode != iface.NetNSInode {
+			// The same ID in a new namespace: what the record tells of is gone.
+			if err := e.remove(prior); err != nil {
+				return all, err
+			}
+			prior = nil
+		}
+		cfg, original := effective(w.Config, prior)
+		changed := *w
+		changed.Config = cfg
+		want, err := e.ensure(&changed, iface, prior, original)
+		if err != nil {
+			return all, fmt.Errorf("shape %s (ifindex %d) in %s: %w", name, iface.PodIndex, w.NetNSPath, err)
+		}
+		all = append(all, want)
+	}
+	return all, nil
+}
+
+// priors returns the readable records of an attachment by interface. What
+// cannot be read was left half made: it is removed.
+func (e *Engine) priors(id ID) (map[string]*Record, error) {
+	records, err := e.Store.Records(id)
+	if err != nil && !errors.Is(err, ErrRecordVersion) {
+		return nil, err
+	}
+	byName := make(map[string]*Record, len(records))
+	for _, r := range records {
+		byName[r.Interface.PodName] = r
+	}
+	return byName, nil
+}
+
+// ensure shapes one interface. original is the configuration before `set`
+// changed it, nil if it did not.
+func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shaping.Config) (*Desired, error) {
+	rec := &Record{
+		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod,
+		Asked: original, ReplaceQdisc: w.ReplaceQdisc,
+	}
+	facts, tcx, err := e.Interfaces.Facts(iface)
+	if err != nil {
+		return nil, err
+	}
+	req := &Request{
+		Interface: iface, Config: w.Config, Facts: facts, TCX: tcx,
+		ReplaceQdisc: w.ReplaceQdisc, Random: e.Random,
+	}
+	if prior != nil {
+		rec.Choices, req.Prior = prior.Choices, prior.Choices
+	}
+	obs, err := e.Kernel.Observe(rec)
+	if err != nil {
+		return nil, err
+	}
+	want, choices, err := Decide(req, obs)
+	if err != nil {
+		return nil, err
+	}
+	plan := Plan(want, obs)
+	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
+		reflect.DeepEqual(prior.Asked, rec.Asked) {
+		return want, nil
+	}
+	rec.Choices = merge(choices, rec.Choices)
+	e.step("record")
+	if err := e.Store.Write(rec); err != nil {
+		return nil, err
+	}
+	if err := e.apply(rec, plan); err != nil {
+		if prior == nil {
+			err = errors.Join(err, e.remove(rec))
+		}
+		return nil, err
+	}
+	return want, nil
+}
+
+// merge keeps what earlier steps made in a direction that is not wanted any
+// more, so that its removal knows of it.
+func merge(now, before map[string]Choice) map[string]Choice {
+	for d, c := range before {
+		if _, ok := now[d]; !ok {
+			now[d] = c
+		}
+	}
+	return now
+}
+
+func (e *Engine) apply(rec *Record, plan []Action) error {
+	for _, a := range plan {
+		e.step(a.Direction.String() + " " + a.Kind.String())
+		if err := e.Kernel.Do(rec, a); err != nil {
+			return fmt.Errorf("%v %v: %w", a.Direction, a.Kind, err)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) step(name string) {
+	if e.Step != nil {
+		e.Step(name)
+	}
+}
+
+// Check returns nil if every interface is what the request asks for, and a
+// [*DriftError] naming the differences if one is not.
+func (e *Engine) Check(ctx context.Context, w *Want) error {
+	unlock, err := e.Store.Lock(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	priors, err := e.priors(w.ID)
+	if err != nil {
+		return err
+	}
+	for _, name := range w.Names {
+		iface, err := e.Interfaces.Find(w.NetNSPath, name)
+		if err != nil {
+			return err
+		}
+		cfg, _ := effective(w.Config, priors[name])
+		if err := e.check(cfg, iface, priors[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) error {
+	if prior == nil {
+		return fmt.Errorf("%s (ifindex %d) in %s has limits but is not attached",
+			iface.PodName, iface.PodIndex, iface.NetNSPath)
+	}
+	_, plan, err := e.Drift(cfg, iface, prior)
+	if err != nil {
+		return err
+	}
+	if len(plan) > 0 {
+		return &DriftError{Interface: iface, Actions: plan}
+	}
+	return nil
+}
+
+// Drift returns what should be on an interface and the steps that are missing.
+func (e *Engine) Drift(cfg *shaping.Config, iface Interface, prior *Record) (*Desired, []Action, error) {
+	facts, tcx, err := e.Interfaces.Facts(iface)
+	if err != nil {
+		return nil, nil, err
+	}
+	obs, err := e.Kernel.Observe(prior)
+	if err != nil {
+		return nil, nil, err
+	}
+	want, _, err := Decide(&Request{
+		Interface: iface, Config: cfg, Facts: facts, TCX: tcx, Prior: prior.Choices,
+		ReplaceQdisc: prior.ReplaceQdisc, Random: e.Random,
+	}, obs)
+	if err != nil {
+		return nil, nil, err
+	}
+	return want, Plan(want, obs), nil
+}
+
+// Remove removes everything of an attachment. That something is gone already
+// is not an error.
+func (e *Engine) Remove(ctx context.Context, id ID) error {
+	unlock, err := e.Store.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	records, err := e.Store.Records(id)
+	if err != nil && !errors.Is(err, ErrRecordVersion) {
+		return err
+	}
+	var all error
+	for _, r := range records {
+		all = errors.Join(all, e.remove(r))
+	}
+	if all != nil {
+		return all
+	}
+	return e.Store.Remove(id, "")
+}
+
+func (e *Engine) remove(r *Record) error {
+	for _, d := range shaping.Directions {
+		if _, ok := r.Choices[d.String()]; !ok {
+			continue
+		}
+		a := Action{Kind: TearDown, Direction: d, Reason: "removed"}
+		e.step(d.String() + " " + a.Kind.String())
+		if err := e.Kernel.Do(r, a); err != nil {
+			return fmt.Errorf("%v %v of %s: %w", d, a.Kind, r.Interface.PodName, err)
+		}
+	}
+	e.step("unpin")
+	return e.Store.Remove(r.ID, r.Interface.PodName)
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// ActionKind is one kind of step between what is there and what should be.
+type ActionKind uint8
+
+// The kinds, in the order in which a direction takes them. A queue comes
+// before the program that classifies for it, so that no stamp is set that
+// nothing obeys.
+const (
+	// MakeIFB makes the ifb that holds the ingress queue.
+	MakeIFB ActionKind = iota + 1
+	// LoadDataplane loads and pins the programs and maps of a direction.
+	LoadDataplane
+	// UpdateDataplane changes the limits in the running maps.
+	UpdateDataplane
+	// BuildTree makes the qdiscs.
+	BuildTree
+	// ChangeTree changes the parameters of running qdiscs in place.
+	ChangeTree
+	// AttachHook attaches the classifier, stamper or policer.
+	AttachHook
+	// AttachGuard attaches the program that clears foreign priorities.
+	AttachGuard
+	// AttachRedirect attaches the redirect to the ifb.
+	AttachRedirect
+	// TearDown removes all that a direction has, hooks first.
+	TearDown
+)
+
+var actionNames = map[ActionKind]string{
+	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
+	BuildTree: "build-queue", ChangeTree: "change-queue", AttachHook: "attach",
+	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect", TearDown: "tear-down",
+}
+
+func (k ActionKind) String() string { return actionNames[k] }
+
+// Action is one step, with the difference that asks for it.
+type Action struct {
+	Kind      ActionKind
+	Direction shaping.Direction
+	// State is what should be there; nil for TearDown of a direction that is
+	// no longer wanted.
+	State  *DirectionState
+	Reason string
+}
+
+func (a Action) String() string {
+	return fmt.Sprintf("%v %v: %s", a.Direction, a.Kind, a.Reason)
+}
+
+// Plan returns the steps from what is observed to what is desired; it is empty
+// exactly when nothing differs.
+func Plan(want *Desired, obs *Observed) []Action {
+	var plan []Action
+	for _, d := range shaping.Directions {
+		ds := want.Directions[d]
+		if ds == nil {
+			if obs.Dataplanes[d] != nil {
+				plan = append(plan, Action{
+					Kind: TearDown, Direction: d, Reason: "attached, but no limit is asked for",
+				})
+			}
+			continue
+		}
+		p := directionPlan{direction: d, state: ds, obs: obs}
+		p.run()
+		plan = append(plan, p.actions...)
+	}
+	return plan
+}
+
+type directionPlan struct {
+	direction shaping.Direction
+	state     *DirectionState
+	obs       *Observed
+	actions   []Action
+}
+
+func (p *directionPlan) add(kind ActionKind, format string, args ...any) {
+	p.actions = append(p.actions, Action{
+		Kind: kind, Direction: p.direction, State: p.state, Reason: fmt.Sprintf(format, args...),
+	})
+}
+
+func (p *directionPlan) run() {
+	params := p.state.Params
+	have := p.obs.Dataplanes[p.direction]
+	if have == nil {
+		have = &Dataplane{}
+	}
+	if params.Side == shaping.SideIFB && !p.obs.Device(shaping.SideIFB).Exists {
+		p.add(MakeIFB, "no ifb in the pod's namespace")
+	}
+	reloaded := p.planDataplane(have)
+	p.planTree(have, reloaded)
+	p.planHook(have, reloaded)
+	pod := p.obs.Device(shaping.SidePod)
+	if params.Guard && (reloaded || pod.find(shaping.HookEgress, have.GuardID) == nil) {
+		p.add(AttachGuard, "no guard on the egress hook of %s", pod.Name)
+	}
+	if params.Redirect && (reloaded || !pod.redirects(have.RedirectID, p.obs.Device(shaping.SideIFB).Index)) {
+		p.add(AttachRedirect, "no redirect on the ingress hook of %s", pod.Name)
+	}
+}
+
+// planDataplane plans programs and maps, and reports whether they will be new.
+func (p *directionPlan) planDataplane(have *Dataplane) bool {
+	params := p.state.Params
+	want := params.ProgramName()
+	missing := ""
+	switch {
+	case have.ProgramName != want:
+		missing = fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
+	case params.Guard && have.GuardID == 0:
+		missing = "guard program is not pinned"
+	case params.Redirect && have.RedirectID == 0:
+		missing = "redirect program is not pinned"
+	}
+	switch {
+	case missing != "" && have.ProgramID != 0:
+		p.add(TearDown, "%s", missing)
+		p.add(LoadDataplane, "%s", missing)
+		return true
+	case missing != "":
+		p.add(LoadDataplane, "%s", missing)
+		return true
+	case want == "":
+		return false
+	}
+	if diff := datapathDiff(&params.Datapath, &have.Datapath); diff != "" {
+		p.add(UpdateDataplane, "%s", diff)
+		return false
+	}
+	if ifb := p.obs.Device(shaping.SideIFB); params.Redirect && ifb.Exists && ifb.Index != have.RedirectIndex {
+		p.add(UpdateDataplane, "redirect goes to ifindex %d, the ifb is %d", have.RedirectIndex, ifb.Index)
+	}
+	return false
+}
+
+func (p *directionPlan) planTree(have *Dataplane, reloaded bool) {
+	params := p.state.Params
+	if params.Tree == nil {
+		return
+	}
+	dev := p.obs.Device(params.Side)
+	switch diff, inPlace := TreeDiff(params.Tree, &dev.Tree); {
+	case diff == "" && params.Tree.Filter != nil && (reloaded || dev.FilterProgramID != have.ProgramID):
+		p.add(BuildTree, "%s: classifier is program %d, want %d", dev.Name, dev.FilterProgramID, have.ProgramID)
+	case diff == "":
+	case inPlace:
+		p.add(ChangeTree, "%s: %s", dev.Name, diff)
+	default:
+		p.add(BuildTree, "%s: %s", dev.Name, diff)
+	}
+}
+
+func (p *directionPlan) planHook(have *Dataplane, reloaded bool) {
+	params := p.state.Params
+	if params.Hook != shaping.HookEgress && params.Hook != shaping.HookIngress {
+		return
+	}
+	dev := p.obs.Device(params.Side)
+	found := dev.find(params.Hook, have.ProgramID)
+	switch {
+	case reloaded || found == nil:
+		p.add(AttachHook, "%s is not on the %v hook of %s", params.ProgramName(), params.Hook, dev.Name)
+	case found.Kind != p.state.HookKind:
+		p.add(AttachHook, "%s is on %v, want %v", params.ProgramName(), found.Kind, p.state.HookKind)
+	case found.Kind == shaping.HookKindTCX && params.Side == shaping.SideHost:
+		if first := firstTCX(dev, params.Hook); first.ProgramID != have.ProgramID {
+			p.add(AttachHook, "program %q (%d) is ahead of %s on the %v hook of %s",
+				first.Name, first.ProgramID, params.ProgramName(), params.Hook, dev.Name)
+		}
+	}
+}
+
+func firstTCX(dev *Device, hook shaping.Hook) HookProgram {
+	for _, h := range dev.Hooks {
+		if h.Kind == shaping.HookKindTCX && h.Hook == hook {
+			return h
+		}
+	}
+	return HookProgram{}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// RecordVersion is the format of [Record].
+const RecordVersion = 1
+
+// Record is what an attachment leaves on bpffs before anything else is made:
+// the wish and every choice that cannot be computed again. DEL, GC, CHECK and
+// repair after a crash work from it alone.
+type Record struct {
+	Version   int               `json:"version"`
+	ID        ID                `json:"id"`
+	Interface Interface         `json:"interface"`
+	Config    shaping.Config    `json:"config"`
+	Choices   map[string]Choice `json:"choices"`
+	// Pod is "namespace/name" where the runtime told it.
+	Pod string `json:"pod,omitempty"`
+	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
+	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`
+	// Asked is the configuration before `podweir set` changed it; nil if it
+	// did not.
+	Asked *shaping.Config `json:"asked,omitempty"`
+}
+
+// Choice is what was decided for one direction when it was first set up.
+type Choice struct {
+	// Majors are the random handle majors in the order they were drawn.
+	Majors   []uint16         `json:"majors"`
+	HookKind shaping.HookKind `json:"hookKind"`
+	// Queue replaces an automatic queue where the first choice could not be
+	// had; the note says why.
+	Queue shaping.Queue `json:"queue,omitempty"`
+	Note  string        `json:"note,omitempty"`
+	// MadeClsact are the sides where no clsact qdisc was before ours.
+	MadeClsact []shaping.Side `json:"madeClsact,omitempty"`
+}
+
+// Marshal returns the record as it is pinned.
+func (r *Record) Marshal() ([]byte, error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode record of %v: %w", r.ID, err)
+	}
+	return b, nil
+}
+
+// UnmarshalRecord reads a pinned record. A record of another version is an
+// error that wraps [ErrRecordVersion].
+func UnmarshalRecord(b []byte) (*Record, error) {
+	var r Record
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, fmt.Errorf("decode record: %w", err)
+	}
+	if r.Version != RecordVersion {
+		return nil, fmt.Errorf("%w: %d, this podweir knows %d", ErrRecordVersion, r.Version, RecordVersion)
+	}
+	return &r, nil
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// ErrNotAttached means that an attachment has no record.
+var ErrNotAttached = errors.New("not attached")
+
+// effective is the configuration that counts: what `set` made of it, as long
+// as what is asked for has not changed since.
+func effective(asked *shaping.Config, prior *Record) (cfg, original *shaping.Config) {
+	if prior == nil || prior.Asked == nil || !reflect.DeepEqual(prior.Asked, asked) {
+		return asked, nil
+	}
+	return &prior.Config, prior.Asked
+}
+
+// Set changes the limits of a running attachment without detaching it. The
+// change lasts until what is asked for changes, or until Clear.
+func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) error) ([]*Desired, error) {
+	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
+		changed := clone(&r.Config)
+		if err := change(changed); err != nil {
+			return nil, nil, err
+		}
+		original = r.Asked
+		if original == nil {
+			original = &r.Config
+		}
+		return changed, original, nil
+	})
+}
+
+// Clear takes back what Set changed.
+func (e *Engine) Clear(ctx context.Context, id ID) ([]*Desired, error) {
+	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
+		if r.Asked == nil {
+			return &r.Config, nil, nil
+		}
+		return r.Asked, nil, nil
+	})
+}
+
+// Repair brings an attachment back to what its record wants.
+func (e *Engine) Repair(ctx context.Context, id ID) ([]*Desired, error) {
+	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
+		return &r.Config, r.Asked, nil
+	})
+}
+
+func (e *Engine) reshape(ctx context.Context, id ID,
+	choose func(*Record) (cfg, original *shaping.Config, err error),
+) ([]*Desired, error) {
+	unlock, err := e.Store.Lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	records, err := e.Store.Records(id)
+	if err != nil {
+		return nil, err
+	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("%v: %w", id, ErrNotAttached)
+	}
+	var all []*Desired
+	for _, r := range records {
+		cfg, original, err := choose(r)
+		if err != nil {
+			return all, err
+		}
+		iface, err := e.Interfaces.Find(r.Interface.NetNSPath, r.Interface.PodName)
+		if err != nil {
+			return all, err
+		}
+		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc}
+		want, err := e.ensure(w, iface, r, original)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, want)
+	}
+	return all, nil
+}
+
+func clone(c *shaping.Config) *shaping.Config {
+	out := *c
+	if c.Egress != nil {
+		limit := *c.Egress
+		out.Egress = &limit
+	}
+	if c.Ingress != nil {
+		limit := *c.Ingress
+		out.Ingress = &limit
+	}
+	return &out
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// manualNetwork is the network name of what was attached by hand.
+const manualNetwork = "podweir-manual"
+
+// limitKeys maps flags to the keys of the network configuration, so that
+// both are read by the same code with the same errors.
+var limitKeys = []struct{ flag, key, usage string }{
+	{"egress", "egressRate", "cap of what the pod sends, as 10M for 10 Mbit/s"},
+	{"ingress", "ingressRate", "cap of what the pod receives"},
+	{"egress-burst", "egressBurst", "burst in bits"},
+	{"ingress-burst", "ingressBurst", "burst in bits"},
+	{"policy", "policy", "strict, elephants or flat"},
+	{"egress-queue", "egressQueue", "auto, tbf, htb, fq or none"},
+	{"ingress-queue", "ingressQueue", "auto, tbf, htb, fq or none"},
+	{"egress-mode", "egressMode", "auto, qdisc, tcx-podside, tcx-hostside, clsact-podside or clsact-hostside"},
+	{"ingress-mode", "ingressMode", "as --egress-mode"},
+	{"ingress-place", "ingressPlace", "auto, host or ifb"},
+	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
+	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
+	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
+	{"heavy-threshold", "heavyThreshold", "share of the cap from which a flow is heavy, as 5%"},
+}
+
+func limitFlags(f *pflag.FlagSet) {
+	for _, k := range limitKeys {
+		f.String(k.flag, "", k.usage)
+	}
+	f.StringSlice("unshaped-subnets", nil, "remote networks that the cap does not count")
+	f.StringSlice("shaped-subnets", nil, "the only remote networks that the cap counts")
+}
+
+// limits reads the flags that were given as a network configuration.
+func limits(f *pflag.FlagSet) (*netconf.Config, error) {
+	conf := map[string]any{
+		"cniVersion": "1.0.0", "name": manualNetwork, "type": "podweir-cni", "onError": "closed",
+		"prevResult": map[string]any{"cniVersion": "1.0.0"},
+	}
+	for _, k := range limitKeys {
+		if f.Changed(k.flag) {
+			conf[k.key], _ = f.GetString(k.flag)
+		}
+	}
+	for flag, key := range map[string]string{"unshaped-subnets": "unshapedSubnets", "shaped-subnets": "shapedSubnets"} {
+		if f.Changed(flag) {
+			conf[key], _ = f.GetStringSlice(flag)
+		}
+	}
+	if f.Lookup("replace-qdisc") != nil {
+		conf["replaceQdisc"], _ = f.GetBool("replace-qdisc")
+	}
+	b, err := json.Marshal(conf)
+	if err != nil {
+		return nil, fmt.Errorf("encode flags: %w", err)
+	}
+	return netconf.Parse(netconf.Add, b)
+}
+
+func podFlags(f *pflag.FlagSet) {
+	f.String("netns", "", "network namespace of the pod, as /run/netns/x")
+	f.String("ifname", "eth0", "interface in the pod")
+}
+
+func manualID(netns, ifname string) (attach.ID, error) {
+	ns, err := hostif.OpenNetNS(netns)
+	if err != nil {
+		return attach.ID{}, err
+	}
+	defer func() { _ = ns.Close() }()
+	return attach.ID{
+		Network: manualNetwork, ContainerID: fmt.Sprintf("netns-%d", ns.Inode()), IfName: ifname,
+	}, nil
+}
+
+func newAttach(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "attach --netns PATH [--ifname eth0] [--egress RATE] [--ingress RATE]",
+		Short:   "Shapes one interface by hand",
+		Example: "  podweir attach --netns /run/netns/x --ifname eth0 --egress 10M --ingress 10M",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
+			cfg, err := limits(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+				return fmt.Errorf("no limit: give --egress, --ingress or both")
+			}
+			id, err := manualID(netns, ifname)
+			if err != nil {
+				return err
+			}
+			node, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer node.Close()
+			states, err := node.Engine.Ensure(cmd.Context(), &attach.Want{
+				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
+			})
+			if err != nil {
+				return err
+			}
+			return printStates(o, cmd.OutOrStdout(), states)
+		},
+	}
+	podFlags(cmd.Flags())
+	limitFlags(cmd.Flags())
+	cmd.Flags().Bool("replace-qdisc", false, "replace a root qdisc that somebody else put on the device")
+	_ = cmd.MarkFlagRequired("netns")
+	return cmd
+}
+
+func newDetach(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "detach (--netns PATH [--ifname eth0] | --container ID)",
+		Short: "Takes the limits off one interface or one pod",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			node, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer node.Close()
+			ids, err := selected(o, node)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if err := node.Engine.Remove(cmd.Context(), id); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "detached %v\n", id)
+			}
+			return nil
+		},
+	}
+	podFlags(cmd.Flags())
+	selectFlags(cmd.Flags())
+	return cmd
+}
+
+func selectFlags(f *pflag.FlagSet) {
+	f.String("container", "", "container ID of the pod's sandbox, or its beginning")
+	f.String("pod", "", "pod as namespace/name")
+}
+
+// selected returns the attachments that the flags name: at least one.
+func selected(o *options, node *cni.Node) ([]attach.ID, error) {
+	netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
+	container, pod := o.v.GetString("container"), o.v.GetString("pod")
+	if netns == "" && container == "" && pod == "" {
+		return nil, fmt.Errorf("name the pod by --netns, --container or --pod")
+	}
+	all, err := node.List()
+	if err != nil {
+		return nil, err
+	}
+	var ids []attach.ID
+	for _, id := range all {
+		if container != "" && !strings.HasPrefix(id.ContainerID, container) {
+			continue
+		}
+		if netns != "" || pod != "" {
+			records, err := node.Engine.Store.Records(id)
+			if err != nil {
+				return nil, err
+			}
+			if !matches(records, netns, ifname, pod) {
+				continue
+			}
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("nothing is attached for netns %q container %q pod %q", netns, container, pod)
+	}
+	return ids, nil
+}
+
+func matches(records []*attach.Record, netns, ifname, pod string) bool {
+	for _, r := range records {
+		if pod != "" && r.Pod != pod {
+			continue
+		}
+		if netns != "" && (r.Interface.NetNSPath != netns || r.Interface.PodName != ifname) {
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+func newSet(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set (--netns PATH | --container ID | --pod NAMESPACE/NAME) [--egress RATE] [--ingress RATE] [--clear]",
+		Short: "Changes the limits of a running pod without detaching",
+		Long: "Changes the limits of a running pod; packets that wait stay. The change lasts until the pod's own\n" +
+			"annotation changes, or until --clear.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := limits(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			node, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer node.Close()
+			ids, err := selected(o, node)
+			if err != nil {
+				return err
+			}
+			var all []*attach.Desired
+			for _, id := range ids {
+				var states []*attach.Desired
+				if o.v.GetBool("clear") {
+					states, err = node.Engine.Clear(cmd.Context(), id)
+				} else {
+					states, err = node.Engine.Set(cmd.Context(), id, func(c *shaping.Config) error {
+						return change(c, &cfg.Shaping, cmd.Flags())
+					})
+				}
+				if err != nil {
+					return err
+				}
+				all = append(all, states...)
+			}
+			return printStates(o, cmd.OutOrStdout(), all)
+		},
+	}
+	podFlags(cmd.Flags())
+	selectFlags(cmd.Flags())
+	limitFlags(cmd.Flags())
+	cmd.Flags().Bool("clear", false, "take back what set changed")
+	cmd.MarkFlagsMutuallyExclusive("clear", "egress")
+	cmd.MarkFlagsMutuallyExclusive("clear", "ingress")
+	return cmd
+}
+
+// change puts the given directions into c. A direction keeps what is not
+// given only as a whole: a new rate comes with the defaults of the other
+// settings unless they are given too.
+func change(c, given *shaping.Config, f *pflag.FlagSet) error {
+	if given.Egress == nil && given.Ingress == nil {
+		return fmt.Errorf("nothing to change: give --egress, --ingress or both, or --clear")
+	}
+	if given.Egress != nil {
+		c.Egress = merge(c.Egress, given.Egress, f, "egress-")
+	}
+	if given.Ingress != nil {
+		c.Ingress = merge(c.Ingress, given.Ingress, f, "ingress-")
+	}
+	if given.Unshaped != nil || given.Shaped != nil {
+		c.Unshaped, c.Shaped = given.Unshaped, given.Shaped
+	}
+	return nil
+}
+
+// merge takes the new rate and what else was given.
+func merge(old, given *shaping.Limit, f *pflag.FlagSet, prefix string) *shaping.Limit {
+	if old == nil {
+		return given
+	}
+	out := *old
+	out.Rate, out.Burst = given.Rate, given.Burst
+	for flag, take := range map[string]func(){
+		"policy":           func() { out.Policy = given.Policy },
+		prefix + "queue":   func() { out.Queue = given.Queue },
+		prefix + "mode":    func() { out.Mode = given.Mode },
+		prefix + "horizon": func() { out.Horizon = given.Horizon },
+		"ingress-place":    func() { out.Place = given.Place },
+		"light-share":      func() { out.LightShare = given.LightShare },
+		"heavy-threshold":  func() { out.HeavyThreshold = given.HeavyThreshold },
+	} {
+		if f.Changed(flag) {
+			take()
+		}
+	}
+	return &out
+}
+
+func printStates(o *options, w io.Writer, states []*attach.Desired) error {
+	type line struct {
+		Interface string   `json:"interface"`
+		Direction string   `json:"direction"`
+		Rate      uint64   `json:"rateBitsPerSecond"`
+		Queue     string   `json:"queue"`
+		Policy    string   `json:"policy"`
+		Notes     []string `json:"notes,omitempty"`
+	}
+	lines := []line{}
+	for _, s := range states {
+		for _, d := range shaping.Directions {
+			if ds := s.Directions[d]; ds != nil {
+				lines = append(lines, line{
+					s.Interface.PodName, d.String(), uint64(ds.Params.Rate),
+					ds.Params.Queue.String(), ds.Params.Policy.String(), ds.Params.Notes,
+				})
+			}
+		}
+	}
+	if o.json() {
+		return printJSON(w, lines)
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%s %s: %v, queue %s, policy %s\n", l.Interface, l.Direction,
+			units.BitRate(l.Rate), l.Queue, l.Policy); err != nil {
+			return err
+		}
+		for _, n := range l.Notes {
+			if _, err := fmt.Fprintf(w, "  note: %s\n", n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

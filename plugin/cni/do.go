@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Do implements [attach.Kernel].
+func (k *kernel) Do(r *attach.Record, a attach.Action) error {
+	switch a.Kind {
+	case attach.MakeIFB:
+		return k.makeIFB(r)
+	case attach.LoadDataplane:
+		return k.load(r, a.State.Params)
+	case attach.UpdateDataplane:
+		index, err := k.ifbIndex(r)
+		if err != nil {
+			return err
+		}
+		return datapath.Update(k.pins(r), a.Direction, &a.State.Params.Datapath, index)
+	case attach.BuildTree:
+		return k.buildTree(r, a.State.Params)
+	case attach.ChangeTree:
+		return k.changeTree(r, a.State.Params)
+	case attach.AttachHook:
+		return k.attachHook(r, a.State)
+	case attach.AttachGuard:
+		return k.attachExtra(r, a.Direction, true)
+	case attach.AttachRedirect:
+		return k.attachExtra(r, a.Direction, false)
+	case attach.TearDown:
+		return k.tearDown(r, a.Direction)
+	default:
+		return fmt.Errorf("no such action: %v", a.Kind)
+	}
+}
+
+func (k *kernel) makeIFB(r *attach.Record) error {
+	p, err := k.mustPlace(r, shaping.SidePod)
+	if err != nil {
+		return err
+	}
+	dev, err := p.handle.InterfaceByIndex(p.index)
+	if err != nil {
+		return err
+	}
+	_, err = p.handle.EnsureIFB(dev)
+	return err
+}
+
+func (k *kernel) ifbIndex(r *attach.Record) (int, error) {
+	if r.Config.Ingress == nil || r.Config.Ingress.Place != shaping.PlaceIFB {
+		return 0, nil
+	}
+	p, err := k.placeOf(r, shaping.SideIFB)
+	if err != nil || p == nil {
+		return 0, err
+	}
+	return p.index, nil
+}
+
+func objectKey(r *attach.Record, d shaping.Direction) string {
+	return r.Interface.PodName + " " + d.String()
+}
+
+func (k *kernel) load(r *attach.Record, p *shaping.Params) error {
+	index := 0
+	if p.Redirect {
+		var err error
+		if index, err = k.ifbIndex(r); err != nil {
+			return err
+		}
+	}
+	objs, err := datapath.Load(k.pins(r), p, subnets(&r.Config), index)
+	if err != nil {
+		return err
+	}
+	k.objects[objectKey(r, p.Direction)] = objs
+	return nil
+}
+
+// opened returns the programs of a direction, loaded in this command or
+// pinned by an earlier one.
+func (k *kernel) opened(r *attach.Record, d shaping.Direction) (*datapath.Objects, error) {
+	key := objectKey(r, d)
+	if o := k.objects[key]; o != nil {
+		return o, nil
+	}
+	o, err := datapath.Open(k.pins(r), d)
+	if err != nil {
+		return nil, err
+	}
+	k.objects[key] = o
+	return o, nil
+}
+
+// buildTree makes the queue anew. What is in the way is our own, or Decide had
+// the operator's word to replace it.
+func (k *kernel) buildTree(r *attach.Record, p *shaping.Params) error {
+	at, err := k.mustPlace(r, p.Side)
+	if err != nil {
+		return err
+	}
+	have, err := queue.Observe(at.handle, at.index)
+	if err != nil {
+		return err
+	}
+	if have.Root() != nil {
+		if err := queue.RemoveForeignRoot(at.handle, at.index); err != nil {
+			return err
+		}
+	}
+	if p.Tree.Filter == nil {
+		return queue.Build(at.handle, at.index, p.Tree, 0, "")
+	}
+	objs, err := k.opened(r, p.Direction)
+	if err != nil {
+		return err
+	}
+	return queue.Build(at.handle, at.index, p.Tree, objs.Program.FD(), p.ProgramName())
+}
+
+func (k *kernel) changeTree(r *attach.Record, p *shaping.Params) error {
+	at, err := k.mustPlace(r, p.Side)
+	if err != nil {
+		return err
+	}
+	have, err := queue.Observe(at.handle, at.index)
+	if err != nil {
+		return err
+	}
+	return queue.Change(at.handle, at.index, &have.Tree, p.Tree)
+}
+
+func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
+	p := s.Params
+	at, err := k.mustPlace(r, p.Side)
+	if err != nil {
+		return err
+	}
+	objs, err := k.opened(r, p.Direction)
+	if err != nil {
+		return err
+	}
+	if s.HookKind == shaping.HookKindTCX {
+		return at.ns.Do(func() error {
+			return datapath.AttachTCX(k.pins(r), p.Direction, objs.Program, at.index, p.Hook)
+		})
+	}
+	return attachFilter(at, p.Hook, prefHook, objs.Program.FD(), p.ProgramName())
+}
+
+func (k *kernel) attachExtra(r *attach.Record, d shaping.Direction, guard bool) error {
+	at, err := k.mustPlace(r, shaping.SidePod)
+	if err != nil {
+		return err
+	}
+	objs, err := k.opened(r, d)
+	if err != nil {
+		return err
+	}
+	if guard {
+		return attachFilter(at, shaping.HookEgress, prefGuard, objs.Guard.FD(), datapath.GuardProgram)
+	}
+	f, err := k.paths.features()
+	if err != nil {
+		return err
+	}
+	if f.Redirect != redirectMirred {
+		return attachFilter(at, shaping.HookIngress, queue.RedirectPref, objs.Redirect.FD(), datapath.RedirectProgram)
+	}
+	index, err := k.ifbIndex(r)
+	if err != nil {
+		return err
+	}
+	pos := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: filterHandle}
+	if _, err := queue.DetachClsact(at.handle, at.index, pos, false); err != nil {
+		return err
+	}
+	_, err = queue.AttachMirred(at.handle, at.index, pos, index)
+	return err
+}
+
+// attachFilter puts a filter in its place; one of ours that an earlier run
+// left there goes first, since a filter is never replaced.
+func attachFilter(at *place, h shaping.Hook, pref uint16, fd int, name string) error {
+	pos := queue.Place{Hook: queueHook(h), Pref: pref, Handle: filterHandle}
+	if _, err := queue.DetachClsact(at.handle, at.index, pos, false); err != nil {
+		return err
+	}
+	_, err := queue.AttachClsact(at.handle, at.index, pos, fd, name)
+	return err
+}
+
+// tearDown removes a direction: programs before the queue that they steer
+// for, so that no stamp is set that nothing obeys. Sides that are gone, with
+// their namespace or device, are skipped.
+func (k *kernel) tearDown(r *attach.Record, d shaping.Direction) error {
+	choice := r.Choices[d.String()]
+	var all error
+	if err := datapath.DetachTCX(k.pins(r), d); err != nil {
+		all = errors.Join(all, err)
+	}
+	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
+		if err := k.tearDownSide(r, d, s, &choice); err != nil {
+			all = errors.Join(all, fmt.Errorf("%v side: %w", s, err))
+		}
+	}
+	if o := k.objects[objectKey(r, d)]; o != nil {
+		o.Close()
+		delete(k.objects, objectKey(r, d))
+	}
+	return errors.Join(all, datapath.Unpin(k.pins(r), d))
+}
+
+func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.Side, c *attach.Choice) error {
+	if s == shaping.SideIFB && (d != shaping.Ingress || k.leaveIFB) {
+		return nil
+	}
+	at, err := k.placeOf(r, s)
+	if at == nil || err != nil {
+		return err
+	}
+	if s == shaping.SideIFB {
+		return at.handle.DeleteIFB(r.Interface.PodIndex)
+	}
+	have, err := queue.Observe(at.handle, at.index)
+	if err != nil {
+		return err
+	}
+	programs, err := pinnedIDs(k.pins(r), d)
+	if err != nil {
+		return err
+	}
+	made := slices.Contains(c.MadeClsact, s)
+	for i := range have.HookFilters {
+		f := &have.HookFilters[i]
+		redirect := d == shaping.Ingress && f.RedirectIndex != 0
+		if !queue.Ours(f) || !programs[f.ProgramID] && !redirect {
+			continue
+		}
+		pos := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}
+		if _, err := queue.DetachClsact(at.handle, at.index, pos, made); err != nil {
+			return err
+		}
+	}
+	if root := have.Root(); root != nil && ownRoot(&root.Qdisc, c) {
+		return queue.Remove(at.handle, at.index, root.Kind, root.Handle)
+	}
+	return nil
+}
+
+// ownRoot says that a root qdisc has a handle that was drawn for this
+// direction.
+func ownRoot(root *shaping.Qdisc, c *attach.Choice) bool {
+	for _, m := range c.Majors {
+		if uint32(root.Handle)>>16 == uint32(m) {
+			return true
+		}
+	}
+	return false
+}
+
+func pinnedIDs(dir string, d shaping.Direction) (map[uint32]bool, error) {
+	dp, err := datapath.Observe(dir, d)
+	if err != nil || dp == nil {
+		return nil, err
+	}
+	return map[uint32]bool{dp.ProgramID: true, dp.GuardID: true, dp.RedirectID: true}, nil
+}
+
+// hookFilters are the clsact filters of all parties as hook programs.
+func hookFilters(dev *queue.Device) []attach.HookProgram {
+	all := make([]attach.HookProgram, 0, len(dev.HookFilters))
+	for i := range dev.HookFilters {
+		f := &dev.HookFilters[i]
+		hook := shaping.HookIngress
+		if f.Hook == queue.HookEgress {
+			hook = shaping.HookEgress
+		}
+		all = append(all, attach.HookProgram{
+			Kind: shaping.HookKindClsact, Hook: hook, ProgramID: f.ProgramID, Name: f.Name,
+			Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
+		})
+	}
+	return all
+}
+
+// queueHook is the same hook in the words of package queue.
+func queueHook(h shaping.Hook) queue.Hook {
+	if h == shaping.HookEgress {
+		return queue.HookEgress
+	}
+	return queue.HookIngress
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni
+
+import (
+	"errors"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Error codes. Those below 100 have their meaning from the CNI specification;
+// 100 and above are ours.
+const (
+	codeInvalidConfig = types.ErrInvalidNetworkConfig
+	codeInvalidNetNS  = types.ErrInvalidNetNS
+	codeNotAvailable  = types.ErrPluginNotAvailable
+	codeShaping       = 100
+	codeDrift         = 101
+	codeForeign       = 102
+)
+
+// isContract tells a break of the CNI contract, which is never fail-open
+// because the chain around us is broken, from limits that cannot be had.
+func isContract(err error) bool {
+	var contract *netconf.ContractError
+	return errors.As(err, &contract)
+}
+
+func contractError(err error) error {
+	var contract *netconf.ContractError
+	if errors.As(err, &contract) {
+		return types.NewError(contract.Code, contract.Msg, err.Error())
+	}
+	return shapeError(err)
+}
+
+// shapeError answers that an interface could not be shaped, or is not.
+func shapeError(err error) error {
+	var drift *attach.DriftError
+	var limit *netconf.LimitError
+	var field *shaping.FieldError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &drift):
+		return types.NewError(codeDrift, "interface is not shaped as it should be", err.Error())
+	case errors.As(err, &limit), errors.As(err, &field):
+		return types.NewError(codeInvalidConfig, "invalid podweir configuration", err.Error())
+	case errors.Is(err, hostif.ErrNoNetNS):
+		return types.NewError(codeInvalidNetNS, "no network namespace", err.Error())
+	case errors.Is(err, attach.ErrForeignQdisc), errors.Is(err, attach.ErrHookTaken):
+		return types.NewError(codeForeign, "podweir will not replace what is not its own", err.Error())
+	default:
+		return types.NewError(codeShaping, "podweir could not shape the interface", err.Error())
+	}
+}
+
+// failOpen is the one decision whether a pod starts although it could not be
+// shaped.
+func failOpen(cfg *netconf.Config) bool { return cfg.OnError != netconf.FailClosed }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+)
+
+// Paths are where podweir keeps state: pins, and what may be deleted at any
+// time (ruling 11).
+type Paths struct {
+	// Pins is a directory on bpffs.
+	Pins string
+	// Run is a directory on tmpfs: probe results and failure records.
+	Run string
+}
+
+// DefaultPaths are those of a node.
+var DefaultPaths = Paths{Pins: "/sys/fs/bpf/podweir", Run: "/run/podweir"}
+
+// Failure tells that a pod runs unshaped, and why.
+type Failure struct {
+	ID    attach.ID `json:"id"`
+	Time  time.Time `json:"time"`
+	Error string    `json:"error"`
+}
+
+func (p Paths) failurePath(id attach.ID) string {
+	name := url.QueryEscape(id.Network) + "," + url.QueryEscape(id.ContainerID) + "," + url.QueryEscape(id.IfName)
+	return filepath.Join(p.Run, "failures", name+".json")
+}
+
+// recordFailure leaves a record for status and the agent. That it cannot be
+// written is logged: it must not break the pod as well.
+func (p Paths) recordFailure(log *slog.Logger, id attach.ID, cause error) {
+	path := p.failurePath(id)
+	b, err := json.Marshal(Failure{ID: id, Time: time.Now().UTC(), Error: cause.Error()})
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(path, append(b, '\n'), 0o644)
+	}
+	if err != nil {
+		log.Error("keep failure record", "path", path, "error", err)
+	}
+}
+
+func (p Paths) clearFailure(id attach.ID) { _ = os.Remove(p.failurePath(id)) }
+
+// Failures returns the attachments that could not be shaped.
+func (p Paths) Failures() ([]Failure, error) {
+	names, err := filepath.Glob(filepath.Join(p.Run, "failures", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Failure
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var f Failure
+		if err := json.Unmarshal(b, &f); err == nil {
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// ErrNoState means that nothing was ever attached on this node.
+var ErrNoState = errors.New("no podweir state")
+
+// Node is podweir on this node: the engine over the real kernel. It holds
+// sockets; Close it.
+type Node struct {
+	Engine *attach.Engine
+	Paths  Paths
+	store  *store
+	kernel *kernel
+}
+
+// Open opens the node's state. An error that wraps [ErrNoState] means that
+// there is no bpffs to keep any on.
+func Open(paths Paths) (*Node, error) {
+	s, err := openStore(paths.Pins)
+	if err != nil {
+		return nil, err
+	}
+	k, err := newKernel(paths, s)
+	if err != nil {
+		return nil, fmt.Errorf("open the kernel's interfaces: %w", err)
+	}
+	return &Node{
+		Engine: &attach.Engine{Interfaces: k, Store: s, Kernel: k, Random: shaping.RandomMajor},
+		Paths:  paths, store: s, kernel: k,
+	}, nil
+}
+
+// Close releases what Open took; attachments stay.
+func (n *Node) Close() { n.kernel.close() }
+
+func (n *Node) leaveIFB() { n.kernel.leaveIFB = true }
+
+// List returns every attachment of the node, of all networks.
+func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
+
+// PinDir is where the pins of one interface are.
+func (n *Node) PinDir(r *attach.Record) string { return n.kernel.pins(r) }
+
+// QueueStatistics are the kernel's counters of a pod's queue.
+type QueueStatistics struct {
+	// Packets and Bytes left the queue; bytes are wire bytes.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+	// BacklogBytes wait now.
+	BacklogBytes uint64 `json:"backlogBytes"`
+	// Drops found their band full.
+	Drops uint64 `json:"drops"`
+}
+
+// QueueStatistics reads the counters of the root qdisc of one side.
+func (n *Node) QueueStatistics(r *attach.Record, s shaping.Side) (*QueueStatistics, error) {
+	at, err := n.kernel.mustPlace(r, s)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := queue.Observe(at.handle, at.index)
+	if err != nil {
+		return nil, err
+	}
+	root := dev.Root()
+	if root == nil {
+		return nil, fmt.Errorf("no root qdisc on %s", at.name)
+	}
+	return &QueueStatistics{
+		Packets: root.Stats.Packets, Bytes: root.Stats.Bytes,
+		BacklogBytes: uint64(root.Stats.BacklogBytes), Drops: uint64(root.Stats.Drops),
+	}, nil
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package cni implements the CNI verbs: contract in, contract out, and the one
+// decision whether a pod starts unshaped. It needs CAP_NET_ADMIN, CAP_BPF and
+// CAP_SYS_ADMIN (for network namespaces).
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/netconf"
+)
+
+// verbTimeout bounds a verb: the time that may pass in waiting for another
+// process of the same attachment.
+const verbTimeout = 30 * time.Second
+
+// Plugin answers the CNI verbs.
+type Plugin struct {
+	// Stdout takes the result, Stderr the log.
+	Stdout, Stderr io.Writer
+	// Paths are where state is kept.
+	Paths Paths
+	// Step is [attach.Engine.Step].
+	Step func(name string)
+}
+
+// SupportedVersions are the CNI specification versions of the plugin.
+var SupportedVersions = version.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+
+// Funcs returns the verbs for the CNI skeleton.
+func (p *Plugin) Funcs() skel.CNIFuncs {
+	return skel.CNIFuncs{
+		Add: p.Add, Del: p.Del, Check: p.Check, GC: p.GC, Status: p.Status,
+	}
+}
+
+// Add shapes the interfaces that the chain made for this attachment and prints
+// prevResult as it came.
+func (p *Plugin) Add(args *skel.CmdArgs) error {
+	cfg, err := netconf.Parse(netconf.Add, args.StdinData)
+	if isContract(err) {
+		return contractError(err)
+	}
+	id := idOf(cfg, args)
+	log := p.logger(cfg, "ADD", id)
+	if err == nil {
+		err = p.add(log, cfg, id, args)
+	}
+	if err != nil {
+		if !failOpen(cfg) {
+			return shapeError(err)
+		}
+		log.Error("pod starts unshaped", "error", err, "onError", cfg.OnError.String())
+		p.Paths.recordFailure(log, id, err)
+	} else {
+		p.Paths.clearFailure(id)
+	}
+	_, err = p.Stdout.Write(append(slices.Clone(cfg.PrevResult), '\n'))
+	return err
+}
+
+func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) error {
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "warning", w)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
+	defer cancel()
+	node, err := Open(p.Paths)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	node.Engine.Step = p.Step
+	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+		// An earlier ADD of the same attachment may have had limits.
+		return node.Engine.Remove(ctx, id)
+	}
+	states, err := node.Engine.Ensure(ctx, want(cfg, id, args))
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		logState(log, s)
+	}
+	return nil
+}
+
+func idOf(cfg *netconf.Config, args *skel.CmdArgs) attach.ID {
+	return attach.ID{Network: cfg.Name, ContainerID: args.ContainerID, IfName: args.IfName}
+}
+
+// want names every interface that the chain made in the pod for this ADD; a
+// result that tells none means the interface of the attachment.
+func want(cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) *attach.Want {
+	var names []string
+	for _, i := range cfg.Interfaces {
+		if i.Sandbox == args.Netns && i.Name != "" && !slices.Contains(names, i.Name) {
+			names = append(names, i.Name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{id.IfName}
+	}
+	return &attach.Want{
+		ID: id, NetNSPath: args.Netns, Names: names, Config: &cfg.Shaping,
+		ReplaceQdisc: cfg.ReplaceQdisc, Pod: podOf(args.Args),
+	}
+}
+
+// podOf reads "namespace/name" from CNI_ARGS, where every Kubernetes runtime
+// puts it; empty if it is not there.
+func podOf(cniArgs string) string {
+	var namespace, name string
+	for pair := range strings.SplitSeq(cniArgs, ";") {
+		switch k, v, _ := strings.Cut(pair, "="); k {
+		case "K8S_POD_NAMESPACE":
+			namespace = v
+		case "K8S_POD_NAME":
+			name = v
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return namespace + "/" + name
+}
+
+func logState(log *slog.Logger, s *attach.Desired) {
+	for d, ds := range s.Directions {
+		log.Info("shaped", "interface", s.Interface.PodName, "direction", d.String(),
+			"rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String(),
+			"policy", ds.Params.Policy.String(), "notes", ds.Params.Notes)
+	}
+}
+
+// Del removes everything of the attachment. It needs nothing but its ID, and
+// that things are gone already is no error.
+func (p *Plugin) Del(args *skel.CmdArgs) error {
+	cfg, err := netconf.Parse(netconf.Del, args.StdinData)
+	if err != nil {
+		return contractError(err)
+	}
+	id := idOf(cfg, args)
+	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
+	defer cancel()
+	node, err := Open(p.Paths)
+	if errors.Is(err, ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return shapeError(err)
+	}
+	defer node.Close()
+	node.Engine.Step = p.Step
+	node.leaveIFB()
+	p.Paths.clearFailure(id)
+	if err := node.Engine.Remove(ctx, id); err != nil {
+		return shapeError(err)
+	}
+	return nil
+}
+
+// Check fails, naming the difference, where anything is not as ADD would make
+// it.
+func (p *Plugin) Check(args *skel.CmdArgs) error {
+	cfg, err := netconf.Parse(netconf.Check, args.StdinData)
+	if err != nil {
+		return contractError(err)
+	}
+	id := idOf(cfg, args)
+	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
+	defer cancel()
+	node, err := Open(p.Paths)
+	if err != nil {
+		return shapeError(err)
+	}
+	defer node.Close()
+	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+		records, err := node.Engine.Store.Records(id)
+		if err == nil && len(records) > 0 {
+			err = fmt.Errorf("%v has no limit but is attached", id)
+		}
+		return shapeError(err)
+	}
+	return shapeError(node.Engine.Check(ctx, want(cfg, id, args)))
+}
+
+// GC removes the attachments of this network that are not in the valid list,
+// and nothing else.
+func (p *Plugin) GC(args *skel.CmdArgs) error {
+	cfg, err := netconf.Parse(netconf.GC, args.StdinData)
+	if err != nil {
+		return contractError(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
+	defer cancel()
+	node, err := Open(p.Paths)
+	if errors.Is(err, ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return shapeError(err)
+	}
+	defer node.Close()
+	node.Engine.Step = p.Step
+	ids, err := node.List()
+	if err != nil {
+		return shapeError(err)
+	}
+	var all error
+	for _, id := range ids {
+		valid := slices.Contains(cfg.Attachments,
+			netconf.Attachment{ContainerID: id.ContainerID, IfName: id.IfName})
+		if id.Network != cfg.Name || valid {
+			continue
+		}
+		p.Paths.clearFailure(id)
+		all = errors.Join(all, node.Engine.Remove(ctx, id))
+	}
+	return shapeError(all)
+}
+
+// Status says whether ADD can shape. A runtime takes a failing STATUS for a
+// node that is not ready, so it fails only where the operator chose that no
+// pod starts unshaped.
+func (p *Plugin) Status(args *skel.CmdArgs) error {
+	cfg, err := netconf.Parse(netconf.Status, args.StdinData)
+	if isContract(err) {
+		return contractError(err)
+	}
+	if err == nil {
+		var node *Node
+		if node, err = Open(p.Paths); err == nil {
+			node.Close()
+			return nil
+		}
+	}
+	if !failOpen(cfg) {
+		return types.NewError(codeNotAvailable, "podweir cannot shape", err.Error())
+	}
+	p.logger(cfg, "STATUS", idOf(cfg, args)).Error("podweir cannot shape", "error", err)
+	return nil
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Names of the maps, as in bpf/lib/maps.h.
+const (
+	mapConfig   = "pw_config"
+	mapActive   = "pw_active"
+	mapState    = "pw_state"
+	mapCounters = "pw_counters"
+	mapSubnets  = "pw_subnets"
+)
+
+// ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
+const ABIVersion = 1
+
+func (o *Objects) fill(p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
+	if m := o.maps[mapSubnets]; m != nil {
+		if err := fillSubnets(m, subnets); err != nil {
+			return err
+		}
+	}
+	if o.maps[mapConfig] == nil {
+		return nil
+	}
+	cfg := toConfig(&p.Datapath, redirectIndex)
+	if err := randomKeys(cfg); err != nil {
+		return err
+	}
+	return writeConfig(o.maps[mapConfig], o.maps[mapActive], cfg)
+}
+
+func fillSubnets(m *ebpf.Map, subnets []netip.Prefix) error {
+	for _, s := range subnets {
+		bits := s.Bits()
+		if s.Addr().Is4() {
+			bits += 96
+		}
+		key := bpf.PodweirPwSubnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
+		if err := m.Put(key, uint8(1)); err != nil {
+			return fmt.Errorf("put subnet %v: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// writeConfig fills the entry that is not in use and then points to it, so
+// that no packet sees half of an old and half of a new configuration.
+func writeConfig(config, active *ebpf.Map, cfg *bpf.PodweirPwConfig) error {
+	var current uint32
+	if err := active.Lookup(uint32(0), &current); err != nil {
+		return fmt.Errorf("read map %s: %w", mapActive, err)
+	}
+	next := (current + 1) % config.MaxEntries()
+	if err := config.Put(next, cfg); err != nil {
+		return fmt.Errorf("write map %s: %w", mapConfig, err)
+	}
+	if err := active.Put(uint32(0), next); err != nil {
+		return fmt.Errorf("write map %s: %w", mapActive, err)
+	}
+	return nil
+}
+
+func readConfig(config, active *ebpf.Map) (*bpf.PodweirPwConfig, error) {
+	var current uint32
+	if err := active.Lookup(uint32(0), &current); err != nil {
+		return nil, fmt.Errorf("read map %s: %w", mapActive, err)
+	}
+	var cfg bpf.PodweirPwConfig
+	if err := config.Lookup(current, &cfg); err != nil {
+		return nil, fmt.Errorf("read map %s: %w", mapConfig, err)
+	}
+	return &cfg, nil
+}
+
+// toConfig fills the map value; the hash keys stay zero.
+func toConfig(dp *shaping.Datapath, redirectIndex int) *bpf.PodweirPwConfig {
+	return &bpf.PodweirPwConfig{
+		AbiVersion: ABIVersion, Policy: uint8(dp.Policy), Direction: uint8(dp.Direction),
+		L3Only: flag[uint8](dp.L3Only), SubnetsMode: uint8(dp.SubnetsMode),
+		LightRate: toRate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
+		TotalRate: toRate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst), TotalHorizon: uint64(dp.TotalHorizon),
+		SketchRate: toRate(dp.SketchRate), HoldTicks: dp.HoldTicks, DepthMeter: flag[uint32](dp.DepthMeter),
+		RedirectIfindex: uint32(redirectIndex),
+		LightPriority:   dp.LightPriority, HeavyPriority: dp.HeavyPriority, ExemptPriority: dp.ExemptPriority,
+		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass,
+	}
+}
+
+// fromConfig is the inverse of toConfig.
+func fromConfig(c *bpf.PodweirPwConfig) shaping.Datapath {
+	return shaping.Datapath{
+		Policy: shaping.Policy(c.Policy), Direction: shaping.Direction(c.Direction),
+		L3Only: c.L3Only != 0, SubnetsMode: shaping.SubnetsMode(c.SubnetsMode),
+		LightRate: fromRate(c.LightRate), LightTolerance: shaping.MeterTime(c.LightTolerance),
+		TotalRate: fromRate(c.TotalRate), TotalBurst: shaping.MeterTime(c.TotalBurst),
+		TotalHorizon: shaping.MeterTime(c.TotalHorizon),
+		SketchRate:   fromRate(c.SketchRate), HoldTicks: c.HoldTicks, DepthMeter: c.DepthMeter != 0,
+		LightPriority: c.LightPriority, HeavyPriority: c.HeavyPriority, ExemptPriority: c.ExemptPriority,
+		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass,
+	}
+}
+
+func toRate(r shaping.FixedRate) bpf.PodweirPwRate {
+	return bpf.PodweirPwRate{Mult: r.Mult, Shift: r.Shift}
+}
+
+func fromRate(r bpf.PodweirPwRate) shaping.FixedRate {
+	return shaping.FixedRate{Mult: r.Mult, Shift: r.Shift}
+}
+
+func flag[T uint8 | uint32](b bool) T {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Observe returns what the pins of a direction hold, nil if nothing is pinned
+// or if an interrupted run pinned only a part.
+func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+	dp := &attach.Dataplane{}
+	var err error
+	if dp.ProgramID, dp.ProgramName, err = pinnedProgram(pinPath(dir, d, pinProgram)); err != nil {
+		return nil, err
+	}
+	if dp.GuardID, _, err = pinnedProgram(pinPath(dir, d, pinGuard)); err != nil {
+		return nil, err
+	}
+	if dp.RedirectID, _, err = pinnedProgram(pinPath(dir, d, pinRedirect)); err != nil {
+		return nil, err
+	}
+	if dp.ProgramID == 0 && dp.RedirectID == 0 {
+		return nil, nil
+	}
+	config, active, err := openConfig(dir, d)
+	if errors.Is(err, os.ErrNotExist) {
+		return dp, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(config, active)
+	cfg, err := readConfig(config, active)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.AbiVersion != ABIVersion {
+		return nil, fmt.Errorf("pins in %s: maps have ABI version %d, this podweir has %d", dir, cfg.AbiVersion, ABIVersion)
+	}
+	dp.Datapath = fromConfig(cfg)
+	dp.RedirectIndex = int(cfg.RedirectIfindex)
+	return dp, nil
+}
+
+func pinnedProgram(path string) (id uint32, name string, err error) {
+	p, err := ebpf.LoadPinnedProgram(path, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, "", nil
+	}
+	if err != nil {
+		return 0, "", fmt.Errorf("open pinned program %s: %w", path, err)
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Info()
+	if err != nil {
+		return 0, "", fmt.Errorf("read program %s: %w", path, err)
+	}
+	n, _ := info.ID()
+	return uint32(n), info.Name, nil
+}
+
+// ProgramName returns the name of the program with an id, "" if there is none
+// any more.
+func ProgramName(id uint32) string {
+	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = p.Close() }()
+	info, err := p.Info()
+	if err != nil {
+		return ""
+	}
+	return info.Name
+}
+
+func openConfig(dir string, d shaping.Direction) (config, active *ebpf.Map, err error) {
+	if config, err = openMap(dir, d, mapConfig); err != nil {
+		return nil, nil, err
+	}
+	if active, err = openMap(dir, d, mapActive); err != nil {
+		_ = config.Close()
+		return nil, nil, err
+	}
+	return config, active, nil
+}
+
+func openMap(dir string, d shaping.Direction, name string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(pinPath(dir, d, name), nil)
+	if err != nil {
+		return nil, fmt.Errorf("open pinned map %s: %w", pinPath(dir, d, name), err)
+	}
+	return m, nil
+}
+
+func closeAll(maps ...*ebpf.Map) {
+	for _, m := range maps {
+		_ = m.Close()
+	}
+}
+
+// Update changes the limits of a running direction; every packet sees either
+// the old ones or the new ones. The hash keys, and so the sketch, stay.
+func Update(dir string, d shaping.Direction, dp *shaping.Datapath, redirectIndex int) error {
+	config, active, err := openConfig(dir, d)
+	if err != nil {
+		return err
+	}
+	defer closeAll(config, active)
+	old, err := readConfig(config, active)
+	if err != nil {
+		return err
+	}
+	cfg := toConfig(dp, redirectIndex)
+	cfg.HashKeys = old.HashKeys
+	return writeConfig(config, active, cfg)
+}
+
+// Open opens the pinned programs of a direction, for attaching them.
+func Open(dir string, d shaping.Direction) (*Objects, error) {
+	objs := &Objects{}
+	for _, p := range []struct {
+		name string
+		prog **ebpf.Program
+	}{{pinProgram, &objs.Program}, {pinGuard, &objs.Guard}, {pinRedirect, &objs.Redirect}} {
+		prog, err := ebpf.LoadPinnedProgram(pinPath(dir, d, p.name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			objs.Close()
+			return nil, fmt.Errorf("open pinned program %s: %w", pinPath(dir, d, p.name), err)
+		}
+		*p.prog = prog
+	}
+	return objs, nil
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Counter is what became of packets, in wire bytes.
+type Counter struct {
+	Disposition string `json:"disposition"`
+	Packets     uint64 `json:"packets"`
+	Bytes       uint64 `json:"bytes"`
+}
+
+// dispositions are named by enum pw_disposition of bpf/lib/abi.h.
+var dispositions = [...]string{
+	bpf.PodweirPwDispositionPW_LIGHT:           "light",
+	bpf.PodweirPwDispositionPW_CONFORMING:      "conforming",
+	bpf.PodweirPwDispositionPW_PACED:           "paced",
+	bpf.PodweirPwDispositionPW_MARKED:          "marked",
+	bpf.PodweirPwDispositionPW_EXEMPT:          "exempt",
+	bpf.PodweirPwDispositionPW_DROP_HORIZON:    "dropped-horizon",
+	bpf.PodweirPwDispositionPW_DROP_EARLY:      "dropped-early",
+	bpf.PodweirPwDispositionPW_DROP_POLICED:    "dropped-policed",
+	bpf.PodweirPwDispositionPW_FAILOPEN_CONFIG: "failed-open-config",
+	bpf.PodweirPwDispositionPW_FAILOPEN_STAMP:  "failed-open-stamp",
+}
+
+// Counters returns the counters of a direction, summed over the CPUs, every
+// disposition once.
+func Counters(dir string, d shaping.Direction) ([]Counter, error) {
+	m, err := openMap(dir, d, mapCounters)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(m)
+	var perCPU []bpf.PodweirPwCounters
+	if err := m.Lookup(uint32(0), &perCPU); err != nil {
+		return nil, fmt.Errorf("read map %s in %s: %w", mapCounters, dir, err)
+	}
+	out := make([]Counter, len(dispositions))
+	for i, name := range dispositions {
+		out[i].Disposition = name
+		for _, c := range perCPU {
+			out[i].Packets += c.Packets[i]
+			out[i].Bytes += c.Bytes[i]
+		}
+	}
+	return out, nil
+}
+
+// HeavyFlow is one of the pod's current heavy flows.
+type HeavyFlow struct {
+	// Protocol is an IP protocol number, or 0 with EtherType set.
+	Protocol  uint8          `json:"protocol"`
+	EtherType uint16         `json:"etherType,omitempty"`
+	Source    netip.AddrPort `json:"source"`
+	Dest      netip.AddrPort `json:"destination"`
+	// Bytes are wire bytes since Since; LastSeen is how long ago the last
+	// packet was.
+	Bytes    uint64        `json:"bytes"`
+	Since    time.Duration `json:"sinceNanoseconds"`
+	LastSeen time.Duration `json:"lastSeenNanoseconds"`
+}
+
+// heavyFlowAge is how long after its last packet a flow counts as current:
+// twice the half-life of the sketch.
+const heavyFlowAge = 2 * time.Second
+
+// HeavyFlows returns the current heavy flows of a direction, the largest
+// first.
+func HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
+	m, err := openMap(dir, d, mapState)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(m)
+	var s bpf.PodweirPwState
+	if err := m.Lookup(uint32(0), &s); err != nil {
+		return nil, fmt.Errorf("read map %s in %s: %w", mapState, dir, err)
+	}
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return nil, fmt.Errorf("read the clock: %w", err)
+	}
+	now := uint64(ts.Nano())
+	var out []HeavyFlow
+	for i := range s.Heavy {
+		h := &s.Heavy[i]
+		// 0 is an empty slot, 1 one that is being written.
+		if h.Id <= 1 || now < h.LastSeenNs || time.Duration(now-h.LastSeenNs) > heavyFlowAge {
+			continue
+		}
+		out = append(out, heavyFlow(h, now))
+	}
+	slices.SortFunc(out, func(a, b HeavyFlow) int {
+		switch {
+		case a.Bytes > b.Bytes:
+			return -1
+		case a.Bytes < b.Bytes:
+			return 1
+		}
+		return 0
+	})
+	return out, nil
+}
+
+func heavyFlow(h *bpf.PodweirPwHeavy, now uint64) HeavyFlow {
+	f := HeavyFlow{
+		Protocol: h.Flow.Protocol, Bytes: h.Bytes,
+		Since: time.Duration(now - h.FirstSeenNs), LastSeen: time.Duration(now - h.LastSeenNs),
+		Source: netip.AddrPortFrom(address(h.Flow.Src), bigEndian(h.Flow.Sport)),
+		Dest:   netip.AddrPortFrom(address(h.Flow.Dst), bigEndian(h.Flow.Dport)),
+	}
+	if h.Flow.Kind == uint8(bpf.PodweirPwFlowKindPW_FLOW_ETHER) {
+		f.EtherType = bigEndian(h.Flow.Ethertype)
+	}
+	return f
+}
+
+func address(words [4]uint32) netip.Addr {
+	var b [16]byte
+	for i, w := range words {
+		binary.NativeEndian.PutUint32(b[4*i:], w)
+	}
+	return netip.AddrFrom16(b).Unmap()
+}
+
+func bigEndian(v uint16) uint16 {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], v)
+	return binary.BigEndian.Uint16(b[:])
+}
+
+// Name tells the flow in one line.
+func (f *HeavyFlow) Name() string {
+	if f.EtherType != 0 {
+		return fmt.Sprintf("ethertype %#04x", f.EtherType)
+	}
+	protocol := fmt.Sprintf("proto %d", f.Protocol)
+	switch f.Protocol {
+	case unix.IPPROTO_TCP:
+		protocol = "tcp"
+	case unix.IPPROTO_UDP:
+		protocol = "udp"
+	case unix.IPPROTO_SCTP:
+		protocol = "sctp"
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		protocol = "icmp"
+	}
+	return fmt.Sprintf("%s %s > %s", protocol, endpoint(f.Source), endpoint(f.Dest))
+}
+
+func endpoint(a netip.AddrPort) string {
+	if a.Port() == 0 {
+		return a.Addr().String()
+	}
+	return a.String()
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package status tells what is attached on a node, whether it is as it should
+// be, and what it did, per pod.
+package status
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Report is the state of a node.
+type Report struct {
+	// Schema is raised when a field changes its meaning.
+	Schema      int           `json:"schema"`
+	Attachments []Attachment  `json:"attachments"`
+	Failures    []cni.Failure `json:"failures,omitempty"`
+}
+
+// Schema is the version of [Report].
+const Schema = 1
+
+// Attachment is one shaped interface of a pod.
+type Attachment struct {
+	ID        attach.ID        `json:"id"`
+	Pod       string           `json:"pod,omitempty"`
+	Interface attach.Interface `json:"interface"`
+	// Set says that `podweir set` changed the limits.
+	Set        bool        `json:"set,omitempty"`
+	Directions []Direction `json:"directions"`
+	// Error says why the interface could not be looked at.
+	Error string `json:"error,omitempty"`
+	// Drift names the differences to what it should be.
+	Drift []string `json:"drift,omitempty"`
+}
+
+// Direction is one direction of an interface.
+type Direction struct {
+	Direction         string               `json:"direction"`
+	RateBitsPerSecond uint64               `json:"rateBitsPerSecond"`
+	BurstBytes        uint64               `json:"burstBytes"`
+	DepthBytes        uint64               `json:"depthBytes"`
+	MaxWaitSeconds    float64              `json:"maxWaitSeconds"`
+	Policy            string               `json:"policy"`
+	Queue             string               `json:"queue"`
+	Mode              string               `json:"mode"`
+	Side              string               `json:"side"`
+	Hook              string               `json:"hook"`
+	HookKind          string               `json:"hookKind,omitempty"`
+	Program           string               `json:"program,omitempty"`
+	CapHolds          bool                 `json:"capHolds"`
+	Notes             []string             `json:"notes,omitempty"`
+	Counters          []datapath.Counter   `json:"counters,omitempty"`
+	HeavyFlows        []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
+	Qdisc             *cni.QueueStatistics `json:"qdisc,omitempty"`
+}
+
+// Collect looks at every attachment of the node. What cannot be read of one
+// attachment is told in its place; the others are complete.
+func Collect(node *cni.Node) (*Report, error) {
+	ids, err := node.List()
+	if err != nil {
+		return nil, err
+	}
+	rep := &Report{Schema: Schema, Attachments: []Attachment{}}
+	for _, id := range ids {
+		records, err := node.Engine.Store.Records(id)
+		if err != nil {
+			rep.Attachments = append(rep.Attachments, Attachment{ID: id, Error: err.Error()})
+		}
+		for _, r := range records {
+			rep.Attachments = append(rep.Attachments, attachment(node, r))
+		}
+	}
+	sort.Slice(rep.Attachments, func(i, j int) bool {
+		a, b := &rep.Attachments[i], &rep.Attachments[j]
+		if a.Pod != b.Pod {
+			return a.Pod < b.Pod
+		}
+		return a.ID.String() < b.ID.String()
+	})
+	if rep.Failures, err = node.Paths.Failures(); err != nil {
+		return nil, fmt.Errorf("read failure records: %w", err)
+	}
+	return rep, nil
+}
+
+func attachment(node *cni.Node, r *attach.Record) Attachment {
+	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, Set: r.Asked != nil, Directions: []Direction{}}
+	want, plan, err := node.Engine.Drift(&r.Config, r.Interface, r)
+	if err != nil {
+		a.Error = err.Error()
+		if errors.Is(err, hostif.ErrNoNetNS) {
+			a.Error = "the pod's network namespace is gone; DEL, GC or `podweir detach` removes the rest"
+		}
+		return a
+	}
+	for _, step := range plan {
+		a.Drift = append(a.Drift, step.String())
+	}
+	for _, d := range shaping.Directions {
+		if s := want.Directions[d]; s != nil {
+			a.Directions = append(a.Directions, direction(node, r, s))
+		}
+	}
+	return a
+}
+
+func direction(node *cni.Node, r *attach.Record, s *attach.DirectionState) Direction {
+	p := s.Params
+	d := Direction{
+		Direction: p.Direction.String(), RateBitsPerSecond: uint64(p.Rate),
+		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
+		Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
+		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, Notes: p.Notes,
+	}
+	if p.Hook == shaping.HookEgress || p.Hook == shaping.HookIngress {
+		d.HookKind = s.HookKind.String()
+	}
+	dir := node.PinDir(r)
+	var err error
+	if p.Program != shaping.ProgramNone {
+		if d.Counters, err = datapath.Counters(dir, p.Direction); err != nil {
+			d.Notes = append(d.Notes, "counters: "+err.Error())
+		}
+		if d.HeavyFlows, err = datapath.HeavyFlows(dir, p.Direction); err != nil {
+			d.Notes = append(d.Notes, "heavy flows: "+err.Error())
+		}
+	}
+	if p.Tree != nil {
+		if d.Qdisc, err = node.QueueStatistics(r, p.Side); err != nil {
+			d.Notes = append(d.Notes, "queue: "+err.Error())
+		}
+	}
+	return d
+}
+
+// Faults counts the interfaces that are not as they should be.
+func (r *Report) Faults() int {
+	n := len(r.Failures)
+	for i := range r.Attachments {
+		if a := &r.Attachments[i]; a.Error != "" || len(a.Drift) > 0 {
+			n++
+		}
+	}
+	return n
+}
