@@ -18,6 +18,7 @@ func docRules() []Rule {
 		{"docs/README.md leads to every page", mapped},
 		{"code blocks name their language", fences},
 		{"the changelog keeps its form", changelog},
+		{"documented make targets exist", makeTargets},
 	}
 }
 
@@ -25,7 +26,7 @@ var (
 	mdLink  = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 )
 
 // links checks that every relative link names a file or directory of the tree,
@@ -116,10 +117,11 @@ func fences(t *Tree) []string {
 		open, n := false, 0
 		for line := range bytes.Lines(f.Data) {
 			n++
-			if !bytes.HasPrefix(line, []byte("```")) {
+			mark := bytes.TrimSpace(line)
+			if !bytes.HasPrefix(mark, []byte("```")) {
 				continue
 			}
-			if open = !open; open && len(bytes.TrimSpace(line)) == len("```") {
+			if open = !open; open && len(mark) == len("```") {
 				faults = append(faults, fmt.Sprintf("%s:%d: the code block has no language (text, if none fits)", f.Path, n))
 			}
 		}
@@ -148,4 +150,70 @@ func changelog(t *Tree) []string {
 		}
 	}
 	return faults
+}
+
+var (
+	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	makeCall   = regexp.MustCompile("(?m)(?:^ *(?:sudo )?|`)make ([a-z][a-z-]*)")
+)
+
+// makeTargets checks that what the documents tell a reader to make can be
+// made.
+func makeTargets(t *Tree) []string {
+	makefile := t.Get("Makefile")
+	if makefile == nil {
+		return []string{"Makefile: is missing"}
+	}
+	var targets, faults []string
+	for _, m := range makeTarget.FindAllSubmatch(makefile.Data, -1) {
+		targets = append(targets, string(m[1]))
+	}
+	for _, f := range t.Files {
+		if !f.Is("*.md") {
+			continue
+		}
+		for _, m := range makeCall.FindAllSubmatch(f.Data, -1) {
+			if !slices.Contains(targets, string(m[1])) {
+				faults = append(faults, fmt.Sprintf("%s: make has no target %s", f.Path, m[1]))
+			}
+		}
+	}
+	return faults
+}
+
+// Command is one call of the operator's program in a document.
+type Command struct {
+	// Where names the page.
+	Where string
+	// Name is the subcommand, Flags its long flags without the dashes.
+	Name  string
+	Flags []string
+}
+
+var (
+	inlineCall = regexp.MustCompile("`podweir ([a-z]+)([^`\n]*)`")
+	blockCall  = regexp.MustCompile(`(?m)^ *(?:sudo )?(?:bin/)?podweir ([a-z]+)(.*)$`)
+	longFlag   = regexp.MustCompile(`--([a-z][a-z-]*)`)
+)
+
+// Commands lists every call of podweir in the documents.
+func Commands(t *Tree) []Command {
+	var out []Command
+	for _, f := range t.Files {
+		if !f.Is("*.md") {
+			continue
+		}
+		calls := inlineCall.FindAllSubmatch(fenced.ReplaceAll(f.Data, nil), -1)
+		for _, block := range fenced.FindAll(f.Data, -1) {
+			calls = append(calls, blockCall.FindAllSubmatch(block, -1)...)
+		}
+		for _, m := range calls {
+			c := Command{Where: f.Path, Name: string(m[1])}
+			for _, flag := range longFlag.FindAllSubmatch(m[2], -1) {
+				c.Flags = append(c.Flags, string(flag[1]))
+			}
+			out = append(out, c)
+		}
+	}
+	return out
 }

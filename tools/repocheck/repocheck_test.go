@@ -4,8 +4,6 @@
 package repocheck
 
 import (
-	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -131,28 +129,5 @@ func TestStaleExceptionIsAFault(t *testing.T) {
 	got := stale("list", exceptions, map[string]bool{"needed": true})
 	if len(got) != 1 || !strings.Contains(got[0], "not needed: ") {
 		t.Errorf("stale() = %q, want one fault on %q", got, "not needed")
-	}
-}
-
-// TestImportsOfTheCNIBinary holds what runs at every pod start small: depguard
-// sees direct imports only.
-func TestImportsOfTheCNIBinary(t *testing.T) {
-	const module = "github.com/podweir/podweir/"
-	heavy := regexp.MustCompile(`^(?:github\.com/spf13/|k8s\.io/|sigs\.k8s\.io/|net/http$|testing$|` +
-		regexp.QuoteMeta(module) + `(?:e2e|tools|plugin/testutil|plugin/agent|plugin/cmd/podweir$))`)
-	cmd := exec.Command("go", "list", "-deps", "./plugin/cmd/podweir-cni")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v", cmd, err)
-	}
-	deps := strings.Fields(string(out))
-	if len(deps) < 10 {
-		t.Fatalf("%v lists %d packages", cmd, len(deps))
-	}
-	for _, dep := range deps {
-		if heavy.MatchString(dep) {
-			t.Errorf("podweir-cni depends on %s", dep)
-		}
 	}
 }
