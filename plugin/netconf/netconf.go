@@ -7,7 +7,6 @@ package netconf
 
 import (
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -125,9 +124,9 @@ func Parse(command Command, stdin []byte) (*Config, error) {
 	if len(p.errs) != 0 {
 		return p.config, &LimitError{Fields: p.errs}
 	}
-	if err := shaping.Validate(&p.config.Shaping); err != nil {
+	if errs := shaping.Validate(&p.config.Shaping); len(errs) != 0 {
 		p.config.Shaping = shaping.Config{}
-		return p.config, limitError(err)
+		return p.config, &LimitError{Fields: errs}
 	}
 	return p.config, nil
 }
@@ -180,6 +179,7 @@ func (p *parser) contract(command Command, stdin []byte) error {
 	case Del:
 		// What is gone or odd by now must not keep an attachment alive.
 		_ = json.Unmarshal(c.PrevResult, &struct{ Interfaces *[]Interface }{&c.Interfaces})
+	default:
 	}
 	return nil
 }
@@ -215,20 +215,4 @@ func (p *parser) validAttachments() error {
 		return nil
 	}
 	return &ContractError{Code: codeInvalidConfig, Msg: key + " is missing: GC cannot tell what is still valid"}
-}
-
-// limitError turns the errors of [shaping.Validate] into one.
-func limitError(err error) *LimitError {
-	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the list itself, not a wrapped one
-		all = joined.Unwrap()
-	}
-	out := &LimitError{}
-	for _, e := range all {
-		var field *FieldError
-		if errors.As(e, &field) {
-			out.Fields = append(out.Fields, field)
-		}
-	}
-	return out
 }

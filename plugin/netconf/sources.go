@@ -21,8 +21,7 @@ func setting[T any](p *parser, preset T, parse func(string) (T, error), sources 
 		v, err := parse(s.value)
 		if err != nil {
 			accepted := err.Error()
-			var bad *units.ValueError
-			if errors.As(err, &bad) {
+			if bad, ok := errors.AsType[*units.ValueError](err); ok {
 				accepted = bad.Accepted
 			}
 			p.fail(*s, accepted)

@@ -64,7 +64,7 @@ func (b *builder) build() error {
 // fqLimit is so many packets that the clock drops before fq does.
 func (b *builder) fqLimit() uint32 {
 	all := b.params.DepthBytes + b.params.BurstBytes
-	return uint32(min(max(fqPackets, all/smallestFrame), kernelLimit)) //nolint:gosec // below 2^32
+	return uint32(min(max(fqPackets, all/smallestFrame), kernelLimit))
 }
 
 // buildTBF makes the TBF and its bands, behind a classful root where some
@@ -230,13 +230,10 @@ func (b *builder) buildHTB() error {
 		return nil
 	}
 	b.filter(root)
-	dp.ExemptClass, dp.LightClass, dp.HeavyClass = uint16(htbDirect), uint16(htbHeavy), uint16(htbHeavy)
-	switch b.limit.Policy {
-	case PolicyStrict:
-		dp.LightClass = uint16(htbLight)
-	case PolicyElephants:
-		dp.LightClass = uint16(htbDirect)
-	}
+	dp.ExemptClass, dp.HeavyClass = uint16(htbDirect), uint16(htbHeavy)
+	dp.LightClass = map[Policy]uint16{
+		PolicyStrict: uint16(htbLight), PolicyElephants: uint16(htbDirect), PolicyFlat: uint16(htbHeavy),
+	}[b.limit.Policy]
 	return nil
 }
 

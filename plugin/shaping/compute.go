@@ -3,10 +3,7 @@
 
 package shaping
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Compute turns what is asked for in one direction into everything that has to
 // exist. It returns nil where no limit is asked for.
@@ -43,18 +40,21 @@ func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, 
 	return b.params, nil
 }
 
-// Validate reports the [*FieldError] that [Compute] would return on any kernel
-// for any direction of cfg; it needs no kernel and so gives the same answer on
-// every node.
-func Validate(cfg *Config) error {
-	var all []error
+// Validate lists the combinations of cfg for which [Compute] returns an error
+// on every kernel; it needs no kernel and so gives the same answer on every
+// node.
+func Validate(cfg *Config) []*FieldError {
+	var all []*FieldError
 	for _, d := range Directions {
-		if limit := cfg.Limit(d); limit != nil {
-			_, err := choosePlace(limit, d)
+		limit := cfg.Limit(d)
+		if limit == nil {
+			continue
+		}
+		if _, err := choosePlace(limit, d); err != nil {
 			all = append(all, err)
 		}
 	}
-	return errors.Join(all...)
+	return all
 }
 
 // builder holds what the steps of [Compute] share.

@@ -217,5 +217,5 @@ const (
 
 // RandomMajor draws a handle major at random. It is safe for concurrent use.
 func RandomMajor() uint16 {
-	return uint16(minMajor + rand.IntN(maxMajor-minMajor+1)) //nolint:gosec // below 2^16
+	return uint16(minMajor + rand.IntN(maxMajor-minMajor+1))
 }

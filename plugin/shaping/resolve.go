@@ -27,7 +27,7 @@ type place struct {
 
 // choosePlace is the part of the resolution that depends on the configuration
 // alone.
-func choosePlace(l *Limit, d Direction) (place, error) {
+func choosePlace(l *Limit, d Direction) (place, *FieldError) {
 	p := placeOf(l.Mode, d)
 	if d == Ingress && l.Place != PlaceAuto {
 		ownQueue := p.mode == ModeQdisc
@@ -89,9 +89,9 @@ func placeOf(m Mode, d Direction) place {
 // resolve chooses mode, place and queue.
 func (b *builder) resolve() error {
 	l, p := b.limit, b.params
-	chosen, err := choosePlace(l, p.Direction)
-	if err != nil {
-		return err
+	chosen, bad := choosePlace(l, p.Direction)
+	if bad != nil {
+		return bad
 	}
 	p.Queue = l.Queue
 	if l.Queue == QueueAuto {
@@ -119,19 +119,14 @@ func (b *builder) resolve() error {
 // autoQueue is the first queue of the row that this kernel has and that fits.
 func (b *builder) autoQueue(queues []Queue) Queue {
 	for _, q := range queues {
-		fits := b.has(q)
-		switch q {
-		case QueueHTB:
-			fits = fits && b.limit.Rate >= MinHTBRate
-		case QueueFQ:
-			fits = fits && b.limit.Policy != PolicyStrict
-		}
-		if !fits {
+		slow := q == QueueHTB && b.limit.Rate < MinHTBRate
+		stamped := q == QueueFQ && b.limit.Policy == PolicyStrict
+		if !b.has(q) || slow || stamped {
 			continue
 		}
-		switch {
-		case q == queues[0]:
-		case q == QueueNone:
+		switch q {
+		case queues[0]:
+		case QueueNone:
 			b.note("no queue: the kernel lacks %s that would fit", joinQueues(queues[:len(queues)-1]))
 		default:
 			b.note("queue %s: the kernel lacks %s that would fit", q, joinQueues(queues[:slices.Index(queues, q)]))
@@ -156,7 +151,7 @@ func (b *builder) has(q Queue) bool {
 	}
 }
 
-func (b *builder) lacking(chosen place) error {
+func (b *builder) lacking(chosen place) *FieldError {
 	d, l := b.params.Direction, b.limit
 	if l.Queue == QueueAuto {
 		return conflict(d, "Mode", l.Mode.String(), "", "",
@@ -172,7 +167,7 @@ func (b *builder) lacking(chosen place) error {
 
 // conflict names one field, or two that contradict each other, by their keys
 // in the network configuration.
-func conflict(d Direction, field, value, other, otherValue, accepted string) error {
+func conflict(d Direction, field, value, other, otherValue, accepted string) *FieldError {
 	e := &FieldError{Field: d.String() + field, Value: value, Accepted: accepted}
 	if other != "" {
 		e.Field += ", " + d.String() + other

@@ -27,6 +27,9 @@ const (
 	// openDepth is the depth of a band without a shaper. It drains at the
 	// speed of the device, so that this is never reached.
 	openDepth units.Bytes = 4_000_000
+	// maxBurstDepth is how much of the depth can be due to a burst, in time at
+	// the cap.
+	maxBurstDepth = time.Second
 	// minCredit is the least credit of a policer: below it one TCP flow gets
 	// credit / 200 ms instead of the cap.
 	minCredit = 250 * time.Millisecond
@@ -54,7 +57,10 @@ func (b *builder) size() {
 	if p.Queue == QueueNone {
 		return
 	}
-	p.DepthBytes = min(max(rate.Bytes(horizon), 2*p.BurstBytes, minDepth), kernelLimit)
+	// Twice the bucket, so that a burst fits; but somebody's burst of minutes
+	// is not a wish for a queue of minutes.
+	twice := min(2*p.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
+	p.DepthBytes = min(max(rate.Bytes(horizon), twice, minDepth), kernelLimit)
 	if p.Queue == QueueFQ {
 		p.DepthBytes = max(rate.Bytes(horizon), 1)
 	}
@@ -92,6 +98,7 @@ func (b *builder) burst() units.Bytes {
 		return max(size, rate.Bytes(minCredit), frame)
 	case QueueFQ:
 		return max(size, frame)
+	default:
 	}
 	// TBF lets a packet pass on top of its bucket's average: the bucket and
 	// one packet are the burst.
@@ -108,7 +115,7 @@ func (b *builder) burst() units.Bytes {
 }
 
 func (b *builder) mtu() units.Bytes {
-	return units.Bytes(max(b.facts.MTU, 0)) //nolint:gosec // not negative
+	return units.Bytes(max(b.facts.MTU, 0))
 }
 
 // lightLeaf is the depth of the first band.
@@ -146,7 +153,7 @@ func (b *builder) meters() {
 // that the device is sending.
 func holdTicks(d time.Duration) uint32 {
 	ticks := (int64(d) + int64(tick) - 1) / int64(tick)
-	return uint32(min(ticks+2, math.MaxInt32)) //nolint:gosec // within 31 bits
+	return uint32(min(ticks+2, math.MaxInt32))
 }
 
 // explain adds the notes that status shows.

@@ -25,8 +25,9 @@ func (e *ValueError) Error() string {
 const AcceptedRate = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
 
 // ParseQuantity reads a Kubernetes quantity ("10M", "1.5Gi", "1e6"; m is milli)
-// and returns its value rounded up to an integer, as kubelet does. What exceeds
-// 2^64-1 is 2^64-1.
+// and returns its value rounded up to an integer, as kubelet does. The first 18
+// significant digits count, which is far more than any range here asks for;
+// what exceeds 2^64-1 is 2^64-1.
 //
 // Returns a [*ValueError] for what is not a quantity or is negative.
 func ParseQuantity(s string) (uint64, error) {
