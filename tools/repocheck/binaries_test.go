@@ -95,7 +95,7 @@ func TestCommandsFindsCalls(t *testing.T) {
 func TestMakeTargetsAreLookedUp(t *testing.T) {
 	tree := &Tree{Files: []File{
 		{Path: "Makefile", Data: []byte("build: ## Builds.\n\ttrue\n")},
-		{Path: "a.md", Data: []byte("`make build`, `make none`\n\nsudo make gone\nto make sense\n")},
+		{Path: "a.md", Data: []byte("`make build`, `make none`\n```console\nsudo make gone\n```\nto\nmake sense\n")},
 	}}
 	want := []string{"a.md: make has no target none", "a.md: make has no target gone"}
 	if got := makeTargets(tree); !slices.Equal(got, want) {

@@ -154,7 +154,8 @@ func changelog(t *Tree) []string {
 
 var (
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
-	makeCall   = regexp.MustCompile("(?m)(?:^ *(?:sudo )?|`)make ([a-z][a-z-]*)")
+	inlineMake = regexp.MustCompile("`make ([a-z][a-z-]*)")
+	blockMake  = regexp.MustCompile(`(?m)^ *(?:sudo )?make ([a-z][a-z-]*)`)
 )
 
 // makeTargets checks that what the documents tell a reader to make can be
@@ -172,7 +173,7 @@ func makeTargets(t *Tree) []string {
 		if !f.Is("*.md") {
 			continue
 		}
-		for _, m := range makeCall.FindAllSubmatch(f.Data, -1) {
+		for _, m := range calls(&f, inlineMake, blockMake) {
 			if !slices.Contains(targets, string(m[1])) {
 				faults = append(faults, fmt.Sprintf("%s: make has no target %s", f.Path, m[1]))
 			}
@@ -203,17 +204,23 @@ func Commands(t *Tree) []Command {
 		if !f.Is("*.md") {
 			continue
 		}
-		calls := inlineCall.FindAllSubmatch(fenced.ReplaceAll(f.Data, nil), -1)
-		for _, block := range fenced.FindAll(f.Data, -1) {
-			calls = append(calls, blockCall.FindAllSubmatch(block, -1)...)
-		}
-		for _, m := range calls {
+		for _, m := range calls(&f, inlineCall, blockCall) {
 			c := Command{Where: f.Path, Name: string(m[1])}
 			for _, flag := range longFlag.FindAllSubmatch(m[2], -1) {
 				c.Flags = append(c.Flags, string(flag[1]))
 			}
 			out = append(out, c)
 		}
+	}
+	return out
+}
+
+// calls lists the matches of inline in a page's prose and of block in its code
+// blocks.
+func calls(f *File, inline, block *regexp.Regexp) [][][]byte {
+	out := inline.FindAllSubmatch(fenced.ReplaceAll(f.Data, nil), -1)
+	for _, code := range fenced.FindAll(f.Data, -1) {
+		out = append(out, block.FindAllSubmatch(code, -1)...)
 	}
 	return out
 }
