@@ -166,6 +166,10 @@ func parseClass(m *message) (Class, error) {
 	if ceil64 != 0 {
 		c.Ceil = units.ByteRate(ceil64)
 	}
+	if c.Parent == shaping.RootParent {
+		// That is how the kernel writes that it is under the qdisc itself.
+		c.Parent = c.Handle & majorMask
+	}
 	c.Burst, c.CeilBurst = fromTicks(ticks, c.Rate), fromTicks(ceilTicks, c.Ceil)
 	return c, nil
 }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Packets that wait stay where they are while rate, bucket and limit change,
+// and leave at the new rate.
+func TestPrivilegedChangeKeepsPackets(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "bfifo")
+	cases := map[string]struct{ from, slow, fast shaping.Tree }{
+		"bands": {bandTree(1000, 9_100), bandTree(2000, 9_200), bandTree(12_500_000, 125_000)},
+		"flat":  {flatTree(1000, 9_100, 500_000), flatTree(2000, 9_200, 400_000), flatTree(12_500_000, 125_000, 300_000)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t)
+			d.Run(t, "ping", "-c1", "-W2", "10.9.0.2") // neighbours know each other
+			d.build(t, c.from, testutil.Program{FD: -1})
+			send(t, d, 100, 1400)
+			waiting := d.observe(t).Root().Stats
+			if waiting.BacklogPackets < 80 || waiting.Drops != 0 {
+				t.Fatalf("before the change: %+v, want at least 80 packets waiting and none dropped", waiting)
+			}
+			if err := queue.Change(d.Handle, d.index, &d.observe(t).Tree, &c.slow); err != nil {
+				t.Fatal(err)
+			}
+			got := d.observe(t)
+			if diff := sameTree(c.slow, got.Tree); diff != "" {
+				t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
+			}
+			// The bucket is full again: 9,200 bytes are 6 packets.
+			if s := got.Root().Stats; s.BacklogPackets < waiting.BacklogPackets-8 || s.Drops != 0 {
+				t.Errorf("after the change: %+v, want the %d packets still waiting", s, waiting.BacklogPackets)
+			}
+			if err := queue.Change(d.Handle, d.index, &c.slow, &c.fast); err != nil {
+				t.Fatal(err)
+			}
+			testutil.Eventually(t, 3*time.Second, "all packets left", func() bool {
+				s := d.observe(t).Root().Stats
+				return s.BacklogPackets == 0 && s.Packets >= 100 && s.Drops == 0
+			})
+			// And the tree still takes packets: the limit of the TBF's child
+			// was not set to 0.
+			d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
+			if s := d.observe(t).Root().Stats; s.Drops != 0 {
+				t.Errorf("after the change packets are dropped: %+v", s)
+			}
+		})
+	}
+}
+
+func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
+	d := newDevice(t)
+	prog := testutil.VerdictProgram(t, "pw_test", 0)
+	from := htbTree(1_250_000, 12_500)
+	d.build(t, from, prog)
+	to := htbTree(12_500_000, 125_000)
+	to.Classes[0].Rate, to.Classes[0].Ceil = 1_000_000_000, 2_000_000_000
+	to.Classes[0].Burst, to.Classes[0].CeilBurst = 100_000, 200_000
+	if err := queue.Change(d.Handle, d.index, &from, &to); err != nil {
+		t.Fatal(err)
+	}
+	got := d.observe(t)
+	if diff := sameTree(to, got.Tree); diff != "" {
+		t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
+	}
+	if got.FilterProgramID != prog.ID {
+		t.Errorf("after Change the filter's program is %d, want %d", got.FilterProgramID, prog.ID)
+	}
+}
+
+func TestPrivilegedChangeOfPrioAndFQ(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "prio", "bfifo", "fq")
+	d := newDevice(t)
+	prog := testutil.VerdictProgram(t, "pw_test", 0)
+	from, to := prioTree(1_250_000, 12_500), prioTree(12_500_000, 125_000)
+	to.Qdiscs[2].Limit, to.Qdiscs[3].Limit = 300_000, 900_000
+	d.build(t, from, prog)
+	if err := queue.Change(d.Handle, d.index, &from, &to); err != nil {
+		t.Fatal(err)
+	}
+	if diff := sameTree(to, d.observe(t).Tree); diff != "" {
+		t.Errorf("Observe after Change of prio differs (-want +got):\n%s", diff)
+	}
+	e := newDevice(t)
+	from, to = fqTree(), fqTree()
+	to.Qdiscs[0].PacketLimit, to.Qdiscs[0].HorizonMicros = 30_000, 100_000
+	e.build(t, from, prog)
+	if err := queue.Change(e.Handle, e.index, &from, &to); err != nil {
+		t.Fatal(err)
+	}
+	if diff := sameTree(to, e.observe(t).Tree); diff != "" {
+		t.Errorf("Observe after Change of fq differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangeOfAnotherShape(t *testing.T) {
+	other := bandTree(1000, 9000)
+	other.Qdiscs[0].Handle = handle(9, 0)
+	cases := map[string]struct{ from, to shaping.Tree }{
+		"another leaf":      {bandTree(1000, 9000), flatTree(1000, 9000, 9000)},
+		"another handle":    {bandTree(1000, 9000), other},
+		"another depth":     {bandTree(1000, 9000), htbTree(1000, 9000)},
+		"a missing qdisc":   {shaping.Tree{}, bandTree(1000, 9000)},
+		"another htb class": {htbTree(1000, 9000), renumbered(htbTree(1000, 9000))},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			// No handle: nothing is sent before the difference is seen.
+			if err := queue.Change(nil, 1, &c.from, &c.to); !errors.Is(err, queue.ErrRebuild) {
+				t.Errorf("Change = %v, want ErrRebuild", err)
+			}
+		})
+	}
+}
+
+func renumbered(t shaping.Tree) shaping.Tree {
+	t.Classes[0].Handle = handle(0x21, 3)
+	return t
+}

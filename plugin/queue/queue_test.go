@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+const root = shaping.RootParent
+
+// handle writes major:minor.
+func handle(major, minor uint32) shaping.TCHandle { return shaping.TCHandle(major<<16 | minor) }
+
+func tbf(major uint32, parent shaping.TCHandle, rate units.ByteRate, burst units.Bytes) shaping.Qdisc {
+	return shaping.Qdisc{Kind: shaping.KindTBF, Handle: handle(major, 0), Parent: parent, Rate: rate, Burst: burst}
+}
+
+func leaf(kind shaping.QdiscKind, major uint32, parent shaping.TCHandle, limit units.Bytes) shaping.Qdisc {
+	return shaping.Qdisc{Kind: kind, Handle: handle(major, 0), Parent: parent, Limit: limit}
+}
+
+// bandTree is the tree of this machine: TBF over pfifo_fast.
+func bandTree(rate units.ByteRate, burst units.Bytes) shaping.Tree {
+	return shaping.Tree{Qdiscs: []shaping.Qdisc{
+		tbf(0xa1b2, root, rate, burst),
+		leaf(shaping.KindPfifoFast, 0xa1b3, handle(0xa1b2, 1), 0),
+	}}
+}
+
+func flatTree(rate units.ByteRate, burst, limit units.Bytes) shaping.Tree {
+	return shaping.Tree{Qdiscs: []shaping.Qdisc{
+		tbf(0xa1b2, root, rate, burst),
+		leaf(shaping.KindBfifo, 0xa1b3, handle(0xa1b2, 1), limit),
+	}}
+}
+
+func prioTree(rate units.ByteRate, burst units.Bytes) shaping.Tree {
+	return shaping.Tree{
+		Qdiscs: []shaping.Qdisc{
+			tbf(0x10, root, rate, burst),
+			{Kind: shaping.KindPrio, Handle: handle(0xffef, 0), Parent: handle(0x10, 1), Bands: 2},
+			leaf(shaping.KindBfifo, 0x12, handle(0xffef, 1), 200_000),
+			leaf(shaping.KindBfifo, 0x13, handle(0xffef, 2), 500_000),
+		},
+		Filter: &shaping.Filter{Parent: handle(0xffef, 0), ClassID: handle(0xffef, 0)},
+	}
+}
+
+// htbTree is the tree with a bypass: HTB's direct queue beside one class.
+func htbTree(rate units.ByteRate, burst units.Bytes) shaping.Tree {
+	return shaping.Tree{
+		Qdiscs: []shaping.Qdisc{
+			{Kind: shaping.KindHTB, Handle: handle(0x21, 0), Parent: root},
+			tbf(0x22, handle(0x21, 2), rate, burst),
+			leaf(shaping.KindPfifoFast, 0x23, handle(0x22, 1), 0),
+		},
+		Classes: []shaping.Class{{
+			Handle: handle(0x21, 2), Parent: handle(0x21, 0), Rate: 50_000_000_000, Ceil: 50_000_000_000,
+			Burst: 1 << 20, CeilBurst: 1 << 20,
+		}},
+		Filter: &shaping.Filter{Parent: handle(0x21, 0), ClassID: handle(0x21, 0)},
+	}
+}
+
+func fqTree() shaping.Tree {
+	return shaping.Tree{Qdiscs: []shaping.Qdisc{{
+		Kind: shaping.KindFQ, Handle: handle(0x31, 0), Parent: root,
+		PacketLimit: 20_000, FlowLimit: 10_000, HorizonMicros: 300_000,
+	}}}
+}
+
+type device struct {
+	*testutil.NetNS
+	peer  *testutil.NetNS
+	index int
+}
+
+// newDevice makes a pair; the device is one end, in a namespace of its own.
+func newDevice(tb testing.TB) *device {
+	tb.Helper()
+	d := &device{NetNS: testutil.NewNetNS(tb), peer: testutil.NewNetNS(tb)}
+	i, _ := testutil.VethPair(tb,
+		testutil.End{NetNS: d.NetNS, Name: "eth0", CIDRs: []string{"10.9.0.1/24"}},
+		testutil.End{NetNS: d.peer, Name: "eth0", CIDRs: []string{"10.9.0.2/24"}})
+	d.index = i.Index
+	return d
+}
+
+func (d *device) observe(tb testing.TB) *queue.Device {
+	tb.Helper()
+	got, err := queue.Observe(d.Handle, d.index)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return got
+}
+
+func (d *device) build(tb testing.TB, tree shaping.Tree, prog testutil.Program) {
+	tb.Helper()
+	if err := queue.Build(d.Handle, d.index, &tree, prog.FD, "pw_test"); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// sameTree allows for what the kernel rounds: a bucket is a number of ticks of
+// 64 ns.
+func sameTree(want, got shaping.Tree) string {
+	closeTo := func(a, b units.Bytes, rate units.ByteRate) bool {
+		tick := units.Bytes(uint64(rate)*64/1_000_000_000) + 1
+		return a <= b+tick && b <= a+tick
+	}
+	for i := range got.Qdiscs {
+		if i < len(want.Qdiscs) && closeTo(want.Qdiscs[i].Burst, got.Qdiscs[i].Burst, want.Qdiscs[i].Rate) {
+			got.Qdiscs[i].Burst = want.Qdiscs[i].Burst
+		}
+	}
+	for i := range got.Classes {
+		if i < len(want.Classes) && closeTo(want.Classes[i].Burst, got.Classes[i].Burst, want.Classes[i].Rate) {
+			got.Classes[i].Burst, got.Classes[i].CeilBurst = want.Classes[i].Burst, want.Classes[i].CeilBurst
+		}
+	}
+	return cmp.Diff(want, got)
+}
+
+func TestPrivilegedBuildObserveRemove(t *testing.T) {
+	testutil.RequireRoot(t)
+	cases := map[string]struct {
+		tree  shaping.Tree
+		needs []string
+	}{
+		"bands at 10 Mbit/s":                   {bandTree(1_250_000, 12_500), []string{"tbf", "pfifo_fast"}},
+		"bands at the lowest rate":             {bandTree(125, 9_100), []string{"tbf", "pfifo_fast"}},
+		"bands just below 2^32 bytes a second": {bandTree(1<<32-1, 42_949_672), []string{"tbf", "pfifo_fast"}},
+		"bands at 2^32 bytes a second":         {bandTree(1<<32, 42_949_672), []string{"tbf", "pfifo_fast"}},
+		"bands at 400 Gbit/s":                  {bandTree(50_000_000_000, 500_000_000), []string{"tbf", "pfifo_fast"}},
+		"flat":                                 {flatTree(12_500_000, 123_500, 625_000), []string{"tbf", "bfifo"}},
+		"prio under tbf":                       {prioTree(1_250_000, 12_500), []string{"tbf", "prio", "bfifo", "bpf"}},
+		"htb with a bypass":                    {htbTree(1_250_000, 12_500), []string{"tbf", "htb", "pfifo_fast", "bpf"}},
+		"fq":                                   {fqTree(), []string{"fq"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			testutil.RequireQdisc(t, c.needs...)
+			d := newDevice(t)
+			before := d.Run(t, "tc", "qdisc", "show", "dev", "eth0")
+			prog := testutil.VerdictProgram(t, "pw_test", 0)
+			if got := d.observe(t); got.Root() != nil || len(got.Tree.Qdiscs) != 0 {
+				t.Fatalf("Observe of a new device = %+v, want nothing", got.Tree)
+			}
+			d.build(t, c.tree, prog)
+			got := d.observe(t)
+			if diff := sameTree(c.tree, got.Tree); diff != "" {
+				t.Errorf("Observe after Build differs (-want +got):\n%s", diff)
+			}
+			if c.tree.Filter != nil && (got.FilterProgramID != prog.ID || got.Filters[0].Name != "pw_test") {
+				t.Errorf("filter = %+v, want program %d pw_test", got.Filters, prog.ID)
+			}
+			// Packets pass, and are counted.
+			d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
+			if n := d.observe(t).Root().Stats.Packets; n == 0 {
+				t.Error("the root qdisc counted no packet")
+			}
+			r := c.tree.Qdiscs[0]
+			for range 2 {
+				if err := queue.Remove(d.Handle, d.index, r.Kind, r.Handle); err != nil {
+					t.Errorf("Remove = %v, want nil, also if it is gone", err)
+				}
+			}
+			if after := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); after != before {
+				t.Errorf("qdiscs after Remove: %q, want as before: %q", after, before)
+			}
+		})
+	}
+}
+
+// A large bucket at a low rate takes so long that 32 bits of ticks do not hold
+// the time; the kernel's own bucket must be right all the same. At 12,500
+// bytes/s, 4.2 MB are 336 s; ticks wrap at 275 s.
+func TestPrivilegedBuildLongBucket(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "bfifo")
+	d := newDevice(t)
+	d.build(t, flatTree(12_500, 4_200_000, 8_000_000), testutil.Program{FD: -1})
+	// 2 MB pass at once. With a wrapped bucket, of 765 kB, they would take
+	// 100 s.
+	send(t, d, 1000, 2000)
+	testutil.Eventually(t, 3*time.Second, "2 MB leave within the bucket of 4.2 MB", func() bool {
+		return d.observe(t).Root().Stats.Bytes > 2_000_000
+	})
+}
+
+func TestPrivilegedBuildBesideForeignRoot(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
+	d := newDevice(t)
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "5:", "htb", "default", "1")
+	before := d.observe(t).Tree
+	tree := bandTree(1_250_000, 12_500)
+	err := queue.Build(d.Handle, d.index, &tree, -1, "")
+	var foreign *queue.ForeignRootError
+	if !errors.Is(err, queue.ErrForeignRoot) || !errors.As(err, &foreign) {
+		t.Fatalf("Build beside a foreign root = %v, want ErrForeignRoot", err)
+	}
+	if foreign.Kind != "htb" || foreign.Handle != handle(5, 0) || !strings.Contains(err.Error(), "htb 5:0") {
+		t.Errorf("Build = %v, want an error that names htb 5:0", err)
+	}
+	for _, r := range []shaping.Qdisc{
+		tree.Qdiscs[0],
+		{Kind: shaping.KindHTB, Handle: handle(6, 0)},
+		{Kind: shaping.KindTBF, Handle: handle(5, 0)},
+	} {
+		if err := queue.Remove(d.Handle, d.index, r.Kind, r.Handle); err != nil {
+			t.Errorf("Remove(%s %x) = %v, want nil", r.Kind, r.Handle, err)
+		}
+	}
+	if diff := cmp.Diff(before, d.observe(t).Tree); diff != "" {
+		t.Errorf("the foreign root changed (-before +after):\n%s", diff)
+	}
+	// The operator's word.
+	if err := queue.RemoveForeignRoot(d.Handle, d.index); err != nil {
+		t.Fatal(err)
+	}
+	d.build(t, tree, testutil.Program{FD: -1})
+}
+
+// What an interrupted Build left is made whole.
+func TestPrivilegedBuildOverOurs(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	d := newDevice(t)
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "a1b2:", "tbf", "rate", "1mbit", "burst", "9100", "limit", "10000")
+	tree := bandTree(1_250_000, 12_500)
+	d.build(t, tree, testutil.Program{FD: -1})
+	if diff := sameTree(tree, d.observe(t).Tree); diff != "" {
+		t.Errorf("Observe after Build over half a tree differs (-want +got):\n%s", diff)
+	}
+	d.build(t, tree, testutil.Program{FD: -1})
+}
+
+// A step that fails takes back those before it.
+func TestPrivilegedBuildFailureLeavesNothing(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "htb", "tbf", "pfifo_fast")
+	d := newDevice(t)
+	tree := htbTree(1_250_000, 12_500)
+	if err := queue.Build(d.Handle, d.index, &tree, 9999, "pw_test"); err == nil {
+		t.Fatal("Build with a bad program = nil, want an error")
+	}
+	if got := d.observe(t); len(got.Tree.Qdiscs) != 0 {
+		t.Errorf("a failed Build left %+v", got.Tree)
+	}
+	bad := shaping.Tree{Qdiscs: []shaping.Qdisc{tbf(7, root, 0, 9000)}}
+	if err := queue.Build(d.Handle, d.index, &bad, -1, ""); err == nil || !strings.Contains(err.Error(), "rate is 0") {
+		t.Errorf("Build with rate 0 = %v, want an error that says so", err)
+	}
+	if err := queue.Build(d.Handle, 4711, &tree, -1, ""); err == nil {
+		t.Error("Build on no device = nil, want an error")
+	}
+	if err := queue.Remove(d.Handle, 4711, shaping.KindTBF, handle(7, 0)); err != nil {
+		t.Errorf("Remove on no device = %v, want nil", err)
+	}
+	if _, err := queue.Observe(d.Handle, 4711); !errors.Is(err, hostif.ErrNoDevice) {
+		t.Errorf("Observe of no device = %v, want ErrNoDevice", err)
+	}
+}
+
+// send sends UDP datagrams of size bytes of payload from the device's end.
+func send(tb testing.TB, d *device, count, size int) {
+	tb.Helper()
+	script := fmt.Sprintf("exec 3>/dev/udp/10.9.0.2/9; b=$(printf '%%0%dd' 0); for ((i=0;i<%d;i++)); do printf %%s \"$b\" >&3; done", size, count)
+	d.Run(tb, "bash", "-c", script)
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package testutil
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+)
+
+// Program is a loaded tc program of a test.
+type Program struct {
+	FD int
+	ID uint32
+}
+
+// VerdictProgram loads a tc program that answers verdict to every packet.
+func VerdictProgram(tb testing.TB, name string, verdict int32) Program {
+	tb.Helper()
+	return load(tb, name, asm.Instructions{
+		asm.Mov.Imm(asm.R0, verdict),
+		asm.Return(),
+	})
+}
+
+// ClassProgram loads a tc program that answers the class with this minor to
+// every packet.
+func ClassProgram(tb testing.TB, name string, minor int32) Program {
+	tb.Helper()
+	const tcClassID = 72 // offsetof(struct __sk_buff, tc_classid)
+	return load(tb, name, asm.Instructions{
+		asm.StoreImm(asm.R1, tcClassID, int64(minor), asm.Word),
+		asm.Mov.Imm(asm.R0, 0),
+		asm.Return(),
+	})
+}
+
+// RedirectProgram loads a tc program that redirects every packet to the device
+// with this ifindex.
+func RedirectProgram(tb testing.TB, name string, ifindex int32) Program {
+	tb.Helper()
+	return load(tb, name, asm.Instructions{
+		asm.Mov.Imm(asm.R1, ifindex),
+		asm.Mov.Imm(asm.R2, 0),
+		asm.FnRedirect.Call(),
+		asm.Return(),
+	})
+}
+
+func load(tb testing.TB, name string, ins asm.Instructions) Program {
+	tb.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, Instructions: ins, License: "GPL"})
+	if err != nil {
+		tb.Fatalf("load program %s: %v", name, err)
+	}
+	tb.Cleanup(func() { _ = p.Close() })
+	info, err := p.Info()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	id, _ := info.ID()
+	return Program{FD: p.FD(), ID: uint32(id)}
+}
