@@ -29,25 +29,25 @@ int pw_class_x(struct __sk_buff *skb)
 SEC("tc")
 int pw_band(struct __sk_buff *skb)
 {
-	return band_prioritise(skb, false);
+	return band_packet(skb, false);
 }
 
 SEC("tc")
 int pw_band_x(struct __sk_buff *skb)
 {
-	return band_prioritise(skb, true);
+	return band_packet(skb, true);
 }
 
 SEC("tc")
 int pw_edt(struct __sk_buff *skb)
 {
-	return departure_set(skb, false);
+	return departure_packet(skb, false);
 }
 
 SEC("tc")
 int pw_edt_x(struct __sk_buff *skb)
 {
-	return departure_set(skb, true);
+	return departure_packet(skb, true);
 }
 
 SEC("tc")
@@ -78,11 +78,9 @@ int pw_redirect(struct __sk_buff *skb)
 {
 	const struct pw_config *cfg = maps_config();
 
-	if (!cfg || !cfg->redirect_ifindex)
-		return verdict_next(PW_FAILOPEN_CONFIG, skb->len);
-	if (bpf_redirect(cfg->redirect_ifindex, 0) != PW_REDIRECT)
-		return verdict_next(PW_FAILOPEN_CONFIG, skb->len);
-	return PW_REDIRECT;
+	if (cfg && cfg->redirect_ifindex && bpf_redirect(cfg->redirect_ifindex, 0) == PW_REDIRECT)
+		return PW_REDIRECT;
+	return verdict_shared(maps_counters(), PW_FAILOPEN_CONFIG, skb->len);
 }
 
 /* Never called and never loaded: it puts the enums into the type information, from which bpf2go makes

@@ -49,6 +49,18 @@ type PodweirPwCounters struct {
 	_       structs.HostLayout
 	Packets [10]uint64
 	Bytes   [10]uint64
+	Scratch struct {
+		_        structs.HostLayout
+		Flow     PodweirPwFlow
+		L3       uint16
+		L4       uint16
+		Headers  uint16
+		Tos      uint8
+		HopLimit uint8
+		Family   uint8
+		Pad      [7]uint8
+		Head     [128]uint8
+	}
 }
 
 type PodweirPwDirection uint32

@@ -55,7 +55,7 @@ enum pw_subnets_mode {
 /* What became of a packet; indexes struct pw_counters. Retired numbers are not reused. */
 enum pw_disposition {
 	PW_LIGHT = 0, /* first band, or passed at once as light */
-	PW_CONFORMING = 1, /* heavy, passed at once within the burst (departure times, policing) */
+	PW_CONFORMING = 1, /* heavy, passed at once and unmarked (departure times, policing) */
 	PW_PACED = 2, /* heavy, sent to the second band or given a departure time in the future */
 	PW_MARKED = 3, /* heavy, passed with ECN CE (policing) */
 	PW_EXEMPT = 4, /* bypasses the cap: exempt subnet */
@@ -85,7 +85,10 @@ struct pw_config {
 	struct pw_rate light_rate; /* cost in 1/64 ns: lightShare x cap */
 	__u64 light_tolerance; /* 1/64 ns */
 	struct pw_rate total_rate; /* cost in 1/64 ns: the cap */
-	__u64 total_burst; /* 1/64 ns: what passes at once after idle */
+	/* 1/64 ns: what passes at once after idle. The meters see the time as of the last timer
+	 * interrupt, so where they carry the cap (pw_edt, pw_police) the writer takes off the
+	 * resolution of CLOCK_MONOTONIC_COARSE. */
+	__u64 total_burst;
 	__u64 total_horizon; /* 1/64 ns, below 2^48: queue depth beyond the burst */
 	struct pw_rate sketch_rate; /* cost in units of threshold / PW_HEAVY_EST */
 
@@ -145,9 +148,27 @@ struct pw_state {
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 };
 
+/* The first bytes of a packet, which the programs look at: Ethernet, two tags, IPv6 and 62 bytes of
+ * extension headers in front of the ports. Behind that a flow is known by its hosts only. */
+#define PW_HEAD_BYTES 128
+
+/* What the parser read of the packet at hand. */
+struct pw_packet {
+	struct pw_flow flow;
+	__u16 l3; /* offset of the IP header */
+	__u16 l4; /* offset of the transport header */
+	__u16 headers; /* bytes from the first header to the end of what is known of them */
+	__u8 tos; /* traffic class; its low two bits are the ECN field */
+	__u8 hop_limit;
+	__u8 family; /* 4, 6, or 0 if it is not IP */
+	__u8 pad[7];
+	__u8 head[PW_HEAD_BYTES];
+};
+
 struct pw_counters {
 	__u64 packets[PW_DISPOSITIONS];
 	__u64 bytes[PW_DISPOSITIONS]; /* wire bytes */
+	struct pw_packet scratch; /* means nothing between packets */
 };
 
 /* LPM trie key: IPv4 as ::ffff:0:0/96. */

@@ -23,5 +23,9 @@ typedef __u64 __attribute__((may_alias)) pw_shared_u64;
 #define PW_WRITE32(p, v) (*(volatile pw_shared_u32 *)(p) = (v))
 #define PW_WRITE64(p, v) (*(volatile pw_shared_u64 *)(p) = (v))
 
+/* Forgets what the compiler knows of memory, and with it the verifier: what is loaded again is just a
+ * number. Code behind it is verified once, not once for every way that leads there. */
+#define pw_forget() asm volatile("" ::: "memory")
+
 #define pw_likely(x) __builtin_expect(!!(x), 1)
 #define pw_unlikely(x) __builtin_expect(!!(x), 0)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base.h"
+#include "clock.h"
 #include "exempt.h"
 #include "hash.h"
 #include "heavy.h"
@@ -21,9 +22,11 @@ enum pw_class {
 struct pw_work {
 	const struct pw_config *cfg;
 	struct pw_state *state;
-	__u64 now_ns;
+	struct pw_counters *counters;
+	struct pw_packet *pkt;
+	__u64 now_ns; /* as of the last timer interrupt, or exact */
+	__u64 level; /* of the total meter when the packet came */
 	__u32 bytes; /* on the wire */
-	struct pw_packet pkt;
 };
 
 /* The level of the light-only meter up to which a flow with this estimate may use it. The fuller the
@@ -44,7 +47,7 @@ static __always_inline bool classify_take_light(struct pw_work *work, __u32 est)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_ask ask = {
-		.now = meter_time(work->now_ns),
+		.now_ns = &work->now_ns,
 		.cost = meter_cost(&cfg->light_rate, work->bytes),
 		.limit = classify_light_limit(cfg->light_tolerance, est),
 		.full = cfg->light_tolerance,
@@ -71,21 +74,21 @@ static __always_inline enum pw_class classify_packet(struct pw_work *work, bool 
 	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
 	__u64 id;
 
-	if (with_subnets && exempt_matches(&work->pkt, cfg))
+	if (with_subnets && exempt_matches(work->pkt, cfg))
 		return PW_CLASS_EXEMPT;
 	/* Without ARP and neighbour discovery nothing else flows; up to the tolerance they are
 	 * charged, so that they leave no debt behind. */
-	if (pw_unlikely(work->pkt.flow.kind == PW_FLOW_CONTROL)) {
+	if (pw_unlikely(work->pkt->flow.kind == PW_FLOW_CONTROL)) {
 		if (cfg->policy == PW_POLICY_STRICT)
 			classify_take_light(work, 0);
 		return PW_CLASS_LIGHT;
 	}
 	if (cfg->policy == PW_POLICY_FLAT)
 		return PW_CLASS_HEAVY;
-	id = hash_flow(&work->pkt.flow, work->pkt.is_ipv6, cfg);
+	id = hash_flow(&work->pkt->flow, work->pkt->family == 6, cfg);
 	if (!classify_is_heavy(work, id, tick))
 		return PW_CLASS_LIGHT;
 	hold_set(work->state, id, tick, cfg->hold_ticks);
-	heavy_record(work->state, id, &work->pkt.flow, work->bytes, work->now_ns);
+	heavy_record(work->state, id, &work->pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
 }

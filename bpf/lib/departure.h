@@ -21,52 +21,41 @@ static __always_inline bool departure_stamp(struct __sk_buff *skb, __u64 depart_
 }
 
 /* The first moment at which the meter, worked off at its rate, is down to the burst. */
-static __always_inline __u64 departure_ns(const struct pw_work *work, __u64 level)
+static __always_inline __u64 departure_ns(const struct pw_work *work)
 {
 	__u64 burst = work->cfg->total_burst;
 
-	if (level <= burst)
+	if (work->level <= burst)
 		return work->now_ns;
-	return work->now_ns + ((level - burst + (1U << PW_METER_SHIFT) - 1) >> PW_METER_SHIFT);
+	return work->now_ns +
+	       ((work->level - burst + (1U << PW_METER_SHIFT) - 1) >> PW_METER_SHIFT);
 }
 
-static __always_inline int departure_light(struct __sk_buff *skb, struct pw_work *work)
+static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work *work,
+					   bool with_subnets)
 {
-	__u64 level;
+	enum pw_class class = classify_packet(work, with_subnets);
+	__u64 depart_ns = work->now_ns;
 
-	if (work->cfg->policy != PW_POLICY_ELEPHANTS &&
-	    !total_take(work, total_full(work->cfg), &level))
-		return verdict_drop(PW_DROP_HORIZON, work->bytes);
-	if (!departure_stamp(skb, work->now_ns))
-		return verdict_next(PW_FAILOPEN_STAMP, work->bytes);
-	return verdict_next(PW_LIGHT, work->bytes);
-}
-
-static __always_inline int departure_heavy(struct __sk_buff *skb, struct pw_work *work)
-{
-	const struct pw_config *cfg = work->cfg;
-	__u64 level, depart_ns;
-
-	if (!total_take(work, cfg->total_burst + cfg->total_horizon, &level))
-		return verdict_drop(PW_DROP_HORIZON, work->bytes);
-	depart_ns = departure_ns(work, level);
+	if (class == PW_CLASS_EXEMPT)
+		return PW_EXEMPT;
+	if (!total_take(work, class))
+		return PW_DROP_HORIZON;
+	if (class == PW_CLASS_HEAVY)
+		depart_ns = departure_ns(work);
 	if (!departure_stamp(skb, depart_ns))
-		return verdict_next(PW_FAILOPEN_STAMP, work->bytes);
-	return verdict_next(depart_ns > work->now_ns ? PW_PACED : PW_CONFORMING, work->bytes);
+		return PW_FAILOPEN_STAMP;
+	if (class == PW_CLASS_LIGHT)
+		return PW_LIGHT;
+	return depart_ns > work->now_ns ? PW_PACED : PW_CONFORMING;
 }
 
-static __always_inline int departure_set(struct __sk_buff *skb, bool with_subnets)
+static __always_inline int departure_packet(struct __sk_buff *skb, bool with_subnets)
 {
+	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
-	if (pw_unlikely(!work_begin(skb, &work, true)))
-		return verdict_next(PW_FAILOPEN_CONFIG, work.bytes);
-	switch (classify_packet(&work, with_subnets)) {
-	case PW_CLASS_LIGHT:
-		return departure_light(skb, &work);
-	case PW_CLASS_HEAVY:
-		return departure_heavy(skb, &work);
-	default:
-		return verdict_next(PW_EXEMPT, work.bytes);
-	}
+	if (pw_likely(work_begin(skb, &work, true)))
+		disposition = departure_set(skb, &work, with_subnets);
+	return verdict_shared(work.counters, disposition, work.bytes);
 }

@@ -13,7 +13,7 @@
 
 static __always_inline bool ecn_is_capable(const struct pw_packet *pkt)
 {
-	return pkt->is_ip && (pkt->tos & PW_ECN_MASK);
+	return pkt->family && (pkt->tos & PW_ECN_MASK);
 }
 
 static __always_inline bool ecn_set_ce_ipv4(struct __sk_buff *skb, const struct pw_packet *pkt)
@@ -44,5 +44,5 @@ static __always_inline bool ecn_set_ce(struct __sk_buff *skb, const struct pw_pa
 {
 	if ((pkt->tos & PW_ECN_MASK) == PW_ECN_CE)
 		return true;
-	return pkt->is_ipv6 ? ecn_set_ce_ipv6(skb, pkt) : ecn_set_ce_ipv4(skb, pkt);
+	return pkt->family == 6 ? ecn_set_ce_ipv6(skb, pkt) : ecn_set_ce_ipv4(skb, pkt);
 }

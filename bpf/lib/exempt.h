@@ -12,7 +12,7 @@ static __always_inline bool exempt_matches(const struct pw_packet *pkt, const st
 	struct pw_subnet key = { .prefix_bits = 128 };
 	bool found;
 
-	if (!pkt->is_ip || cfg->subnets_mode == PW_SUBNETS_NONE)
+	if (!pkt->family || cfg->subnets_mode == PW_SUBNETS_NONE)
 		return false;
 	if (cfg->direction == PW_DIR_INGRESS)
 		__builtin_memcpy(key.addr, pkt->flow.src, sizeof(key.addr));

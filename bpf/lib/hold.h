@@ -18,12 +18,15 @@ static __always_inline __u32 *hold_cell(struct pw_state *state, __u64 id, __u32 
 static __always_inline bool hold_is_set(struct pw_state *state, __u64 id, __u32 tick,
 					__u32 hold_ticks)
 {
-	bool held = true;
+	__u64 bound = (__u64)hold_ticks + PW_TICK_SKEW, held = -1ULL;
 
 #pragma clang loop unroll(full)
-	for (__u32 row = 0; row < PW_HOLD_ROWS; row++)
-		held &= PW_READ32(hold_cell(state, id, row)) - tick - 1 < hold_ticks + PW_TICK_SKEW;
-	return held;
+	for (__u32 row = 0; row < PW_HOLD_ROWS; row++) {
+		__u32 left = PW_READ32(hold_cell(state, id, row)) - tick - 1;
+
+		held &= sketch_less(left, bound);
+	}
+	return held != 0;
 }
 
 static __always_inline void hold_set(struct pw_state *state, __u64 id, __u32 tick, __u32 hold_ticks)

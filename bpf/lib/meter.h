@@ -8,12 +8,13 @@
 #pragma once
 
 #include "base.h"
+#include "clock.h"
 
 /* mult * bytes stays below 2^64 (struct pw_rate). A BIG TCP packet has 512 KiB; only one cut into
  * segments of a few bytes has more on the wire, and is charged as this many. */
 #define PW_MAX_BYTES ((1U << 20) - 1)
-/* CASs tried before the unconditional charge. */
-#define PW_METER_TRIES 4
+/* Looks at a meter before the unconditional charge. */
+#define PW_METER_TRIES 5
 
 static __always_inline __u64 meter_time(__u64 now_ns)
 {
@@ -37,15 +38,21 @@ static __always_inline __u64 meter_level(__u64 tat, __u64 now)
 	return level > 0 ? (__u64)level : 0;
 }
 
+static __always_inline bool meter_swap(__u64 *tat, __u64 seen, __u64 next)
+{
+	return __sync_val_compare_and_swap(tat, seen, next) == seen;
+}
+
 /* What one packet asks of a meter. Levels and cost in 1/64 ns. */
 struct pw_ask {
-	__u64 now;
+	__u64 *now_ns; /* replaced by the exact time where that is needed */
 	__u64 cost;
 	__u64 limit; /* admitted at or below this level */
 	__u64 full; /* the highest limit that anybody has */
 };
 
-/* Admits and charges the packet, or does neither; *level is what it found.
+/* Admits and charges the packet, or does neither; *level is what it found. The first look is with the
+ * time that is there, the others, and with them every refusal, with the exact time.
  *
  * Other CPUs charge the same meter. After PW_METER_TRIES lost races the packet is charged by an
  * unconditional add: contention lets no packet through free.
@@ -55,29 +62,24 @@ struct pw_ask {
 static __always_inline bool meter_take(__u64 *tat, const struct pw_rate *rate,
 				       const struct pw_ask *ask, __u64 *level)
 {
-	__u64 seen = PW_READ64(tat);
-
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PW_METER_TRIES; i++) {
-		__u64 at = meter_level(seen, ask->now), next, found;
+		__u64 now, seen, at;
 
-		if (pw_unlikely(at > ask->full &&
-				at - ask->full > meter_cost(rate, PW_MAX_BYTES))) {
-			at = ask->full;
-			if (at > ask->limit) {
-				__sync_val_compare_and_swap(tat, seen, ask->now + at);
-				*level = at;
-				return false;
-			}
-		}
+		if (i > 0)
+			*ask->now_ns = clock_exact_ns();
+		now = meter_time(*ask->now_ns);
+		seen = PW_READ64(tat);
+		at = meter_level(seen, now);
 		*level = at;
-		if (at > ask->limit)
+		if (pw_likely(at <= ask->limit)) {
+			if (pw_likely(meter_swap(tat, seen, now + at + ask->cost)))
+				return true;
+		} else if (i > 0) {
+			if (pw_unlikely(at > ask->full + meter_cost(rate, PW_MAX_BYTES)))
+				meter_swap(tat, seen, now + ask->full);
 			return false;
-		next = ask->now + at + ask->cost;
-		found = __sync_val_compare_and_swap(tat, seen, next);
-		if (pw_likely(found == seen))
-			return true;
-		seen = found;
+		}
 	}
 	__sync_fetch_and_add(tat, ask->cost);
 	return true;

@@ -18,62 +18,56 @@
 
 #define PW_CHANCE_BITS 16
 
-/* The level up to which this packet is admitted. For one that cannot be marked it is drawn between
+/* The level up to which a heavy packet is admitted. For one that cannot be marked it is drawn between
  * burst and burst + horizon, which makes the chance of a drop linear in the level.
- * total_horizon < 2^48 (52 min) keeps the product below 2^64. */
-static __always_inline __u64 police_limit(const struct pw_work *work)
+ * total_horizon < 2^48 (1.2 hours) keeps the product below 2^64. */
+static __always_inline __u64 police_level(const struct pw_work *work)
+{
+	return meter_level(PW_READ64(&work->state->total_tat), meter_time(work->now_ns));
+}
+
+static __always_inline __u64 police_limit(struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
-	__u64 chance, limit = cfg->total_burst + cfg->total_horizon;
-	__u64 level = meter_level(PW_READ64(&work->state->total_tat), meter_time(work->now_ns));
+	__u64 chance;
 
-	if (pw_likely(level <= cfg->total_burst) || ecn_is_capable(&work->pkt))
-		return limit;
+	if (pw_likely(police_level(work) <= cfg->total_burst))
+		return total_heavy_limit(cfg);
+	work->now_ns = clock_exact_ns();
+	if (police_level(work) <= cfg->total_burst || ecn_is_capable(work->pkt))
+		return total_heavy_limit(cfg);
 	chance = clock_random() >> (32 - PW_CHANCE_BITS);
 	return cfg->total_burst + ((cfg->total_horizon * chance) >> PW_CHANCE_BITS);
 }
 
-static __always_inline int police_heavy(struct __sk_buff *skb, struct pw_work *work)
+static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work *work,
+					  bool with_subnets)
 {
 	const struct pw_config *cfg = work->cfg;
-	__u64 level;
+	enum pw_class class = classify_packet(work, with_subnets);
+	__u64 limit = total_heavy_limit(cfg);
 
-	if (!total_take(work, police_limit(work), &level))
-		return verdict_drop(level > cfg->total_burst + cfg->total_horizon ? PW_DROP_POLICED
-										  : PW_DROP_EARLY,
-				    work->bytes);
-	if (pw_likely(level <= cfg->total_burst))
-		return verdict_next(PW_CONFORMING, work->bytes);
-	if (!ecn_is_capable(&work->pkt))
-		return verdict_next(PW_CONFORMING, work->bytes);
-	if (!ecn_set_ce(skb, &work->pkt))
-		return verdict_drop(PW_DROP_POLICED, work->bytes);
-	return verdict_next(PW_MARKED, work->bytes);
-}
-
-static __always_inline int police_light(struct pw_work *work)
-{
-	const struct pw_config *cfg = work->cfg;
-	__u64 level;
-
-	if (cfg->policy != PW_POLICY_ELEPHANTS &&
-	    !total_take(work, cfg->total_burst + cfg->total_horizon, &level))
-		return verdict_drop(PW_DROP_POLICED, work->bytes);
-	return verdict_next(PW_LIGHT, work->bytes);
+	if (class == PW_CLASS_EXEMPT)
+		return PW_EXEMPT;
+	if (class == PW_CLASS_LIGHT && cfg->policy == PW_POLICY_ELEPHANTS)
+		return PW_LIGHT;
+	if (class == PW_CLASS_HEAVY)
+		limit = police_limit(work);
+	if (!total_take_below(work, limit))
+		return work->level > total_heavy_limit(cfg) ? PW_DROP_POLICED : PW_DROP_EARLY;
+	if (class == PW_CLASS_LIGHT)
+		return PW_LIGHT;
+	if (work->level <= cfg->total_burst || !ecn_is_capable(work->pkt))
+		return PW_CONFORMING;
+	return ecn_set_ce(skb, work->pkt) ? PW_MARKED : PW_DROP_POLICED;
 }
 
 static __always_inline int police_packet(struct __sk_buff *skb, bool with_subnets)
 {
+	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
-	if (pw_unlikely(!work_begin(skb, &work, false)))
-		return verdict_next(PW_FAILOPEN_CONFIG, work.bytes);
-	switch (classify_packet(&work, with_subnets)) {
-	case PW_CLASS_LIGHT:
-		return police_light(&work);
-	case PW_CLASS_HEAVY:
-		return police_heavy(skb, &work);
-	default:
-		return verdict_next(PW_EXEMPT, work.bytes);
-	}
+	if (pw_likely(work_begin(skb, &work, false)))
+		disposition = police_class(skb, &work, with_subnets);
+	return verdict_shared(work.counters, disposition, work.bytes);
 }

@@ -16,35 +16,44 @@
 /* Clocks of two CPUs, or a CPU that was stolen between reading the clock and using it, differ by
  * less than this many ticks (4.3 s); an older tick is older. */
 #define PW_TICK_SKEW 4096U
-/* 2^-x on [0, 1) as 1 - (726818 x - 198 x^2 / 2^0) with x in 1/1024, scaled by 2^20: slope -ln 2 at
- * 0, so that many small steps make the large one; 2^-1 at the end within 0.05 %, and within 0.3 %
- * between. */
+/* 2^-x on [0, 1), x in 1/1024, as 1 - (726818 x - 198 x^2) / 2^30: slope -ln 2 at 0, so that many
+ * small steps make the large one, and 2^-1 at the end within 0.05 %. */
 #define PW_DECAY_SHIFT 20
 #define PW_DECAY_LINEAR 726818U
 #define PW_DECAY_SQUARE 198U
 
-/* est as of the tick of the cell, seen dt ticks later. */
-static __always_inline __u32 sketch_decay(__u32 est, __u32 dt)
+/* All ones if a < b, else 0, for a and b below 2^63. The sketch has no branches: each would double
+ * what the verifier has to walk, and the processor cannot predict them. */
+static __always_inline __u64 sketch_less(__u64 a, __u64 b)
 {
-	__u32 halvings = dt >> PW_HALF_LIFE_SHIFT;
-	__u32 rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
-	__u32 factor;
+	__u64 mask = (__u64)((__s64)(a - b) >> 63);
 
-	if (dt > -PW_TICK_SKEW)
-		return est;
-	if (halvings >= 32)
-		return 0;
-	factor = (1U << PW_DECAY_SHIFT) -
-		 ((PW_DECAY_LINEAR * rest - PW_DECAY_SQUARE * rest * rest) >> PW_HALF_LIFE_SHIFT);
-	return (__u32)((__u64)(est >> halvings) * factor >> PW_DECAY_SHIFT);
+	/* Or the compiler makes a branch of what is done with it. */
+	asm volatile("" : "+r"(mask));
+	return mask;
+}
+
+static __always_inline __u64 sketch_min(__u64 a, __u64 b)
+{
+	return b + ((a - b) & sketch_less(a, b));
+}
+
+/* est as of the tick of the cell, seen dt ticks later. */
+static __always_inline __u64 sketch_decay(__u32 est, __u32 since)
+{
+	__u64 dt = since & sketch_less(since, (1ULL << 32) - PW_TICK_SKEW);
+	__u64 halvings = sketch_min(dt >> PW_HALF_LIFE_SHIFT, 32);
+	__u64 rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
+	__u64 lost = (PW_DECAY_LINEAR - PW_DECAY_SQUARE * rest) * rest >> PW_HALF_LIFE_SHIFT;
+
+	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 
 /* Charges cost to the flow and returns its new estimate. */
 static __always_inline __u32 sketch_update(struct pw_state *state, __u64 id, __u32 tick, __u64 cost)
 {
-	__u32 est[PW_SKETCH_ROWS], least = PW_EST_MAX, now_est;
+	__u64 est[PW_SKETCH_ROWS], least = PW_EST_MAX;
 	void *cell[PW_SKETCH_ROWS];
-	__u64 sum;
 
 #pragma clang loop unroll(full)
 	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
@@ -53,15 +62,13 @@ static __always_inline __u32 sketch_update(struct pw_state *state, __u64 id, __u
 		cell[row] = &state->cells[row][PW_ROW_BITS(id, row) & (PW_SKETCH_COLS - 1)];
 		word = PW_READ64(cell[row]);
 		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32));
-		if (est[row] < least)
-			least = est[row];
+		least = sketch_min(est[row], least);
 	}
-	sum = least + cost;
-	now_est = sum > PW_EST_MAX ? PW_EST_MAX : (__u32)sum;
+	least = sketch_min(least + cost, PW_EST_MAX);
 #pragma clang loop unroll(full)
 	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
-		if (est[row] < now_est)
-			PW_WRITE64(cell[row], (__u64)tick << 32 | now_est);
+		if (est[row] < least)
+			PW_WRITE64(cell[row], (__u64)tick << 32 | least);
 	}
-	return now_est;
+	return (__u32)least;
 }

@@ -6,22 +6,41 @@
 #include "classify.h"
 #include "meter.h"
 
-/* The highest level at which anybody is admitted: what is admitted as light goes first, on top of
- * heavy packets that fill the horizon. */
-static __always_inline __u64 total_full(const struct pw_config *cfg)
+/* Heavy packets are admitted up to this level. */
+static __always_inline __u64 total_heavy_limit(const struct pw_config *cfg)
 {
-	return cfg->total_burst + cfg->total_horizon + cfg->light_tolerance;
+	return cfg->total_burst + cfg->total_horizon;
 }
 
-static __always_inline bool total_take(struct pw_work *work, __u64 limit, __u64 *level)
+/* The highest level at which anybody is admitted: what is light goes first, on top of heavy packets
+ * that fill the horizon. */
+static __always_inline __u64 total_full(const struct pw_config *cfg)
+{
+	return total_heavy_limit(cfg) + cfg->light_tolerance;
+}
+
+/* Admits and charges up to limit; work->level is what it found. */
+static __always_inline bool total_take_below(struct pw_work *work, __u64 limit)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_ask ask = {
-		.now = meter_time(work->now_ns),
+		.now_ns = &work->now_ns,
 		.cost = meter_cost(&cfg->total_rate, work->bytes),
 		.limit = limit,
 		.full = total_full(cfg),
 	};
 
-	return meter_take(&work->state->total_tat, &cfg->total_rate, &ask, level);
+	return meter_take(&work->state->total_tat, &cfg->total_rate, &ask, &work->level);
+}
+
+/* In elephants light flows are neither delayed nor charged. */
+static __always_inline bool total_take(struct pw_work *work, enum pw_class class)
+{
+	const struct pw_config *cfg = work->cfg;
+
+	if (class == PW_CLASS_HEAVY)
+		return total_take_below(work, total_heavy_limit(cfg));
+	if (cfg->policy == PW_POLICY_ELEPHANTS)
+		return true;
+	return total_take_below(work, total_full(cfg));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a program may answer.
+/* From what became of a packet to the counters and the answer.
  *
  * On a hook that others can use: next or drop. TC_ACT_OK (0) is TCX_PASS there and would switch off
  * every program and filter behind ours, network policy included.
@@ -9,22 +9,30 @@
 #include <linux/pkt_cls.h>
 
 #include "base.h"
-#include "counters.h"
+#include "maps.h"
 
 #define PW_NEXT TC_ACT_UNSPEC /* TCX_NEXT */
 #define PW_DROP TC_ACT_SHOT /* TCX_DROP */
 #define PW_REDIRECT TC_ACT_REDIRECT
-/* On our own qdisc: "tc_classid is the class". */
+/* On our own qdisc: tc_classid is the class. */
 #define PW_OWN_CLASS TC_ACT_OK
 
-static __always_inline int verdict_next(enum pw_disposition disposition, __u32 bytes)
+/* Per CPU: plain adds lose nothing. */
+static __always_inline void verdict_count(struct pw_counters *counters, __u32 disposition,
+					  __u32 bytes)
 {
-	counters_add(disposition, bytes);
-	return PW_NEXT;
+	if (!counters || disposition >= PW_DISPOSITIONS)
+		return;
+	counters->packets[disposition]++;
+	counters->bytes[disposition] += bytes;
 }
 
-static __always_inline int verdict_drop(enum pw_disposition disposition, __u32 bytes)
+/* The only way to an answer on a shared hook. */
+static __always_inline int verdict_shared(struct pw_counters *counters, __u32 disposition,
+					  __u32 bytes)
 {
-	counters_add(disposition, bytes);
-	return PW_DROP;
+	verdict_count(counters, disposition, bytes);
+	if (disposition >= PW_DROP_HORIZON && disposition <= PW_DROP_POLICED)
+		return PW_DROP;
+	return PW_NEXT;
 }

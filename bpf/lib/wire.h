@@ -15,13 +15,14 @@ static __always_inline __u32 wire_counted(struct __sk_buff *skb)
 
 /* Anywhere: on an ingress hook nobody counted. A packet that came from a tap or a packet socket has
  * a segment size but no number of segments yet (virtio_net_hdr_to_skb). */
-static __always_inline __u32 wire_computed(struct __sk_buff *skb, __u32 headers)
+static __always_inline __u32 wire_computed(struct __sk_buff *skb, const struct pw_packet *pkt)
 {
-	__u32 len = skb->len, segments = skb->gso_segs;
+	__u32 len = skb->len, size = skb->gso_size, segments = skb->gso_segs, headers;
 
-	if (pw_likely(!skb->gso_size))
+	if (pw_likely(!size))
 		return len;
+	headers = parse_header_bytes(skb, pkt);
 	if (!segments && len > headers)
-		segments = (len - headers + skb->gso_size - 1) / skb->gso_size;
+		segments = (len - headers + size - 1) / size;
 	return segments > 1 ? len + (segments - 1) * headers : len;
 }

@@ -9,18 +9,21 @@
 #include "parse.h"
 #include "wire.h"
 
-/* False if there is no valid configuration; only work->bytes is set then. */
+/* False if there is no valid configuration; only counters, which may be NULL, and bytes are set then.
+ * The kernel counted the wire bytes of a packet if it is on its way out. */
 static __always_inline bool work_begin(struct __sk_buff *skb, struct pw_work *work,
 				       bool wire_is_counted)
 {
+	work->counters = maps_counters();
 	work->bytes = wire_is_counted ? wire_counted(skb) : skb->len;
 	work->cfg = maps_config();
 	work->state = maps_state();
-	if (pw_unlikely(!work->cfg || !work->state))
+	if (pw_unlikely(!work->cfg || !work->state || !work->counters))
 		return false;
-	parse_packet(skb, work->cfg->l3_only, &work->pkt);
+	work->pkt = &work->counters->scratch;
+	work->now_ns = clock_coarse_ns();
+	parse_packet(skb, work->cfg->l3_only, work->pkt);
 	if (!wire_is_counted)
-		work->bytes = wire_computed(skb, work->pkt.headers);
-	work->now_ns = clock_now_ns();
+		work->bytes = wire_computed(skb, work->pkt);
 	return true;
 }
