@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/netconf"
 )
 
 // TestImportsOfTheCNIBinary holds what runs at every pod start small: depguard
@@ -100,5 +102,31 @@ func TestMakeTargetsAreLookedUp(t *testing.T) {
 	want := []string{"a.md: make has no target none", "a.md: make has no target gone"}
 	if got := makeTargets(tree); !slices.Equal(got, want) {
 		t.Errorf("makeTargets() = %q, want %q", got, want)
+	}
+}
+
+// TestReferenceNamesEveryKey holds the reference pages to what netconf reads.
+func TestReferenceNamesEveryKey(t *testing.T) {
+	tree, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, names := range map[string][]string{
+		"docs/reference/configuration.md": netconf.Keys(),
+		"docs/reference/annotations.md":   netconf.Annotations(),
+	} {
+		f := tree.Get(page)
+		if f == nil {
+			t.Errorf("%s: is missing", page)
+			continue
+		}
+		if len(names) == 0 {
+			t.Errorf("%s: there is no key to look for", page)
+		}
+		for _, name := range names {
+			if !strings.Contains(string(f.Data), "`"+name+"`") {
+				t.Errorf("%s: does not name `%s`", page, name)
+			}
+		}
 	}
 }
