@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netconf_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+const prevResult = `{"cniVersion": "1.0.0",  "vendor": {"b":1, "a":1e3},
+ "interfaces":[{"name":"veth0","mac":"02:00:00:00:00:01"},
+  {"name":"eth0","mac":"02:00:00:00:00:02","sandbox":"/run/netns/x","mtu":1500}]}`
+
+// input makes an ADD's stdin of a runtimeConfig and further keys.
+func input(runtime, keys string) []byte {
+	if keys != "" {
+		keys += ","
+	}
+	return fmt.Appendf(nil, `{"cniVersion":"1.0.0","name":"net","type":"podweir-cni",%s
+		"runtimeConfig":{%s},"prevResult":%s}`, keys, runtime, prevResult)
+}
+
+func annotations(pairs string) string {
+	return `"io.kubernetes.cri.pod-annotations":{` + pairs + `}`
+}
+
+func limit(rate int, change func(*shaping.Limit)) *shaping.Limit {
+	l := &shaping.Limit{
+		Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
+		Policy: shaping.PolicyStrict, Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+	}
+	setRate(l, rate)
+	if change != nil {
+		change(l)
+	}
+	return l
+}
+
+func TestParseLimits(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		egress, ingress *shaping.Limit
+		warnings        []string
+	}
+	plain := func(rate int) *shaping.Limit { return limit(rate, nil) }
+	burst := func(rate, size int) *shaping.Limit {
+		return limit(rate, func(l *shaping.Limit) { setBurst(l, size) })
+	}
+	for name, tc := range map[string]struct {
+		runtime, keys string
+		want          want
+	}{
+		"nothing is asked for": {"", "", want{}},
+		"rates of the runtime, containerd's filler for the burst": {
+			`"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295,"egressRate":2000000,"egressBurst":4294967295}`, "",
+			want{egress: plain(2e6), ingress: plain(1e6)},
+		},
+		"capitalised keys": {
+			`"Bandwidth":{"IngressRate":1000000,"IngressBurst":4294967295,"EgressRate":2000000,"EgressBurst":80001}`, "",
+			want{egress: burst(2e6, 10001), ingress: plain(1e6)},
+		},
+		"CRI-O's filler for the burst": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":34359738360}`, "",
+			want{egress: plain(2e6)},
+		},
+		"one direction, the other as zeros": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":4294967295,"ingressRate":0,"ingressBurst":0}`, "",
+			want{egress: plain(2e6)},
+		},
+		"null is absent": {`"bandwidth":null`, `"egressRate":null,"policy":null`, want{}},
+		"the runtime's rate above the range is clamped": {
+			`"bandwidth":{"egressRate":1000000000000000,"egressBurst":4294967295}`, "",
+			want{egress: plain(400e9), warnings: []string{
+				`runtimeConfig.bandwidth.egressRate: "1000000000000000" is above the highest rate, clamped to 400 Gbit/s`,
+			}},
+		},
+		"annotation where the runtime says nothing of the direction": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":4294967295},` + annotations(
+				`"kubernetes.io/egress-bandwidth":"7M","kubernetes.io/ingress-bandwidth":"3M"`), "",
+			want{egress: plain(2e6), ingress: plain(3e6)},
+		},
+		"annotation above the range is clamped": {
+			annotations(`"kubernetes.io/egress-bandwidth":"1P"`), "",
+			want{egress: plain(400e9), warnings: []string{
+				`annotation kubernetes.io/egress-bandwidth: "1P" is above the highest rate, clamped to 400 Gbit/s`,
+			}},
+		},
+		"defaults of the network, in numbers and quantities": {
+			"", `"ingressRate":1000000,"ingressBurst":160000,"egressRate":"10M","egressBurst":"100k"`,
+			want{egress: burst(10e6, 12500), ingress: burst(1e6, 20000)},
+		},
+		"the runtime before the network": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":80000}`, `"egressRate":"10M","egressBurst":"100k"`,
+			want{egress: burst(2e6, 10000)},
+		},
+		"the network's burst where the runtime sends its filler": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":4294967295}`, `"egressBurst":"100k"`,
+			want{egress: burst(2e6, 12500)},
+		},
+		"the pod's burst before all, in bytes": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":80000},` + annotations(`"podweir.io/egress-burst":"64Ki"`),
+			`"egressBurst":"100k"`,
+			want{egress: burst(2e6, 65536)},
+		},
+		"a burst in time": {
+			`"bandwidth":{"egressRate":8000000,"egressBurst":4294967295},` + annotations(`"podweir.io/egress-burst":"20ms"`), "",
+			want{egress: burst(8e6, 20000)},
+		},
+		"every setting, for both directions": {
+			"", `"egressRate":"1G","ingressRate":"1G","policy":"flat","mode":"qdisc","queue":"htb","horizon":"20ms",
+				"lightShare":"80%","heavyThreshold":0.1`,
+			want{egress: limit(1e9, func(l *shaping.Limit) { everySetting(l) }), ingress: limit(1e9, func(l *shaping.Limit) { everySetting(l) })},
+		},
+		"a direction's setting before the common one": {
+			"", `"egressRate":"1G","ingressRate":"1G","mode":"tcx-podside","ingressMode":"qdisc","queue":"fq",
+				"ingressQueue":"tbf","horizon":"20ms","ingressHorizon":"30ms","ingressPlace":"ifb"`,
+			want{
+				egress: limit(1e9, func(l *shaping.Limit) {
+					l.Mode, l.Queue, l.Horizon = shaping.ModeTCXPodSide, shaping.QueueFQ, 20*time.Millisecond
+				}),
+				ingress: limit(1e9, func(l *shaping.Limit) {
+					l.Mode, l.Queue, l.Horizon = shaping.ModeQdisc, shaping.QueueTBF, 30*time.Millisecond
+					l.Place = shaping.PlaceIFB
+				}),
+			},
+		},
+		"the pod's settings before the network's": {
+			annotations(`"podweir.io/policy":"elephants","podweir.io/egress-queue":"fq","podweir.io/egress-horizon":"5ms",
+				"podweir.io/light-share":"0.5","podweir.io/heavy-threshold":"20%"`),
+			`"egressRate":"1G","policy":"flat","egressQueue":"htb","horizon":"20ms","lightShare":"80%","heavyThreshold":"1%"`,
+			want{egress: limit(1e9, func(l *shaping.Limit) {
+				l.Policy, l.Queue, l.Horizon = shaping.PolicyElephants, shaping.QueueFQ, 5*time.Millisecond
+				l.LightShare, l.HeavyThreshold = 500, 200
+			})},
+		},
+		"unknown keys and annotations are tolerated": {
+			annotations(`"podweir.io/egres-burst":"1k","podweir.io/egress-bandwidth":"1M","podweir.io/egress-mode":"qdisc",
+				"podweir.io/x":"","example.com/policy":"x"`),
+			`"egressrate":"1M","polcy":"flat","isGateway":true,"args":{},"dns":{},"cni.dev/x":1`,
+			want{egress: plain(1e6), warnings: []string{
+				`unknown key "isGateway" is ignored`,
+				`unknown key "polcy" is ignored, did you mean "policy"?`,
+				`unknown annotation "podweir.io/egres-burst" is ignored, did you mean "egress-burst"?`,
+				`unknown annotation "podweir.io/egress-bandwidth" is ignored, the rate is kubernetes.io/ingress-bandwidth or kubernetes.io/egress-bandwidth`,
+				`unknown annotation "podweir.io/egress-mode" is ignored, it is for the network configuration alone`,
+				`unknown annotation "podweir.io/x" is ignored`,
+			}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
+			if err != nil {
+				t.Fatalf("Parse() error = %v", err)
+			}
+			if diff := cmp.Diff(tc.want.egress, got.Shaping.Egress); diff != "" {
+				t.Errorf("egress (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.want.ingress, got.Shaping.Ingress); diff != "" {
+				t.Errorf("ingress (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.want.warnings, got.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func everySetting(l *shaping.Limit) {
+	l.Policy, l.Mode, l.Queue = shaping.PolicyFlat, shaping.ModeQdisc, shaping.QueueHTB
+	l.Horizon, l.LightShare, l.HeavyThreshold = 20*time.Millisecond, 800, 100
+}
+
+func TestParseBadLimits(t *testing.T) {
+	t.Parallel()
+	const rates = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
+	const bits = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
+		"that is not more at the rate"
+	const sizes = "a burst of 1 to 500M bytes, written as a Kubernetes quantity in bytes, or a time from 1µs to 10s " +
+		"that is not more at the rate"
+	const subnets = "a list of at most 256 subnets in CIDR form such as 10.0.0.0/8 or fd00::/8"
+	type fields = []*netconf.FieldError
+	one := func(field, value, accepted string) fields {
+		return fields{{Field: field, Value: value, Accepted: accepted}}
+	}
+	for name, tc := range map[string]struct {
+		runtime, keys string
+		want          fields
+	}{
+		"suffix that is none": {"", `"egressRate":"10X"`, one("egressRate", "10X", rates)},
+		"milli":               {"", `"egressRate":"10m"`, one("egressRate", "10m", rates)},
+		"negative number":     {"", `"ingressRate":-1`, one("ingressRate", "-1", rates)},
+		"above the range, by the operator": {
+			"", `"ingressRate":"401G"`, one("ingressRate", "401G", rates),
+		},
+		"below the range, by the runtime": {
+			`"bandwidth":{"egressRate":8,"egressBurst":4294967295}`, "",
+			one("runtimeConfig.bandwidth.egressRate", "8", rates),
+		},
+		"negative, by the runtime": {
+			`"bandwidth":{"egressRate":-8,"egressBurst":4294967295}`, "",
+			one("runtimeConfig.bandwidth.egressRate", "-8", rates),
+		},
+		"annotation of zero": {
+			annotations(`"kubernetes.io/egress-bandwidth":"0"`), "",
+			one("annotation kubernetes.io/egress-bandwidth", "0", rates),
+		},
+		"rate that is neither number nor string": {
+			"", `"egressRate":true`, one("egressRate", "true", "a string or a number"),
+		},
+		"burst of zero, by the operator": {
+			"", `"egressRate":"10M","egressBurst":0`, one("egressBurst", "0", bits),
+		},
+		"burst of zero, by the runtime": {
+			`"bandwidth":{"egressRate":1000000,"egressBurst":0}`, "",
+			one("runtimeConfig.bandwidth.egressBurst", "0", bits),
+		},
+		"burst of zero, by the pod": {
+			annotations(`"podweir.io/egress-burst":"0"`), "", one("annotation podweir.io/egress-burst", "0", sizes),
+		},
+		"burst above the range, by the pod": {
+			annotations(`"podweir.io/egress-burst":"1G"`), "", one("annotation podweir.io/egress-burst", "1G", sizes),
+		},
+		"burst of no time": {
+			annotations(`"podweir.io/ingress-burst":"0s"`), "", one("annotation podweir.io/ingress-burst", "0s", sizes),
+		},
+		"burst in time that is too much at the rate": {
+			annotations(`"podweir.io/egress-burst":"1s"`), `"egressRate":"100G"`,
+			one("annotation podweir.io/egress-burst", "1s", sizes),
+		},
+		"burst without sense": {"", `"ingressBurst":"much"`, one("ingressBurst", "much", bits)},
+		"policy": {
+			"", `"policy":"fair"`, one("policy", "fair", "one of strict, elephants, flat"),
+		},
+		"policy by the pod, even where the network has a good one": {
+			annotations(`"podweir.io/policy":""`), `"policy":"flat"`,
+			one("annotation podweir.io/policy", "", "one of strict, elephants, flat"),
+		},
+		"queue": {"", `"egressQueue":"cake"`, one("egressQueue", "cake", "one of auto, tbf, htb, fq, none")},
+		"mode": {"", `"mode":"xdp"`, one("mode", "xdp",
+			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
+		"place":       {"", `"ingressPlace":"pod"`, one("ingressPlace", "pod", "one of auto, host, ifb")},
+		"horizon":     {"", `"horizon":"2s"`, one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
+		"light share": {"", `"lightShare":"100%"`, one("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9")},
+		"heavy threshold": {
+			"", `"heavyThreshold":"0.1%"`,
+			one("heavyThreshold", "0.1%", "a share from 0.5% to 100% in steps of 0.1%, written as 90% or 0.9"),
+		},
+		"error policy":      {"", `"onError":"maybe"`, one("onError", "maybe", "one of open, closed")},
+		"relative log file": {"", `"logFile":"a.log"`, one("logFile", "a.log", "an absolute path")},
+		"log level":         {"", `"logLevel":"loud"`, one("logLevel", "loud", "one of debug, info, warn, error")},
+		"replaceQdisc":      {"", `"replaceQdisc":"yes"`, one("replaceQdisc", `"yes"`, "true or false")},
+		"subnet":            {"", `"unshapedSubnets":["10.0.0.1"]`, one("unshapedSubnets", "10.0.0.1", subnets)},
+		"list of subnets":   {"", `"shapedSubnets":"10.0.0.0/8"`, one("shapedSubnets", `"10.0.0.0/8"`, subnets)},
+		"both lists of subnets": {
+			"", `"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["10.0.0.0/8"]`,
+			one("unshapedSubnets, shapedSubnets", "1 subnets, 1 subnets", "one of them"),
+		},
+		"runtimeConfig": {`"bandwidth":[]`, "", one("runtimeConfig.bandwidth", "[]", "a JSON object")},
+		"annotations": {
+			`"io.kubernetes.cri.pod-annotations":{"a":1}`, "",
+			one("runtimeConfig[io.kubernetes.cri.pod-annotations]", `{"a":1}`, "an object of strings"),
+		},
+		"mode and queue that do not go together": {
+			"", `"ingressRate":"10M","ingressMode":"tcx-podside","queue":"tbf"`,
+			one("ingressMode, ingressQueue", "tcx-podside, tbf", "with this mode the queue auto, none"),
+		},
+		"slow htb": {
+			"", `"ingressRate":"10M","queue":"htb"`,
+			one("ingressQueue, ingressRate", "htb, 10 Mbit/s", "htb only from 53 Mbit/s up"),
+		},
+		"all of them": {"", `"egressRate":"x","policy":"y"`, fields{
+			{Field: "policy", Value: "y", Accepted: "one of strict, elephants, flat"},
+			{Field: "egressRate", Value: "x", Accepted: rates},
+		}},
+		"long value": {
+			"", `"policy":"` + strings.Repeat("x", 100) + `"`,
+			one("policy", strings.Repeat("x", 80)+"...", "one of strict, elephants, flat"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
+			bad, ok := errors.AsType[*netconf.LimitError](err)
+			if !ok {
+				t.Fatalf("Parse() error = %v, want a LimitError", err)
+			}
+			if diff := cmp.Diff(tc.want, bad.Fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+			for _, f := range tc.want {
+				if text := err.Error(); !strings.Contains(text, f.Field) || !strings.Contains(text, f.Accepted) {
+					t.Errorf("error %q does not name %q and %q", text, f.Field, f.Accepted)
+				}
+			}
+			if got.Shaping.Egress != nil || got.Shaping.Ingress != nil {
+				t.Errorf("Shaping = %+v, want no limit beside an error", got.Shaping)
+			}
+			if string(got.PrevResult) != prevResult || len(got.Interfaces) != 2 {
+				t.Errorf("PrevResult = %s, Interfaces = %v, want what came in", got.PrevResult, got.Interfaces)
+			}
+		})
+	}
+}
+
+func TestParseOperator(t *testing.T) {
+	t.Parallel()
+	got, err := netconf.Parse(netconf.Add, input("", `"onError":"closed","replaceQdisc":true,"logFile":"/var/log/x",
+		"logLevel":"debug","policy":"bad",
+		"unshapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112","fd00::1/64","::/0"]`))
+	if err == nil {
+		t.Error("Parse() error = nil, want one about the policy")
+	}
+	want := &netconf.Config{
+		CNIVersion: "1.0.0", Name: "net", Type: "podweir-cni", PrevResult: json.RawMessage(prevResult),
+		Interfaces: []netconf.Interface{
+			{Name: "veth0", MAC: "02:00:00:00:00:01"},
+			{Name: "eth0", MAC: "02:00:00:00:00:02", Sandbox: "/run/netns/x"},
+		},
+		OnError: netconf.FailClosed, ReplaceQdisc: true, LogFile: "/var/log/x", LogLevel: slog.LevelDebug,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Parse() beside an error (-want +got):\n%s", diff)
+	}
+	got, err = netconf.Parse(netconf.Add, input("", `"shapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112","fd00::1/64","::/0"]`))
+	if err != nil {
+		t.Fatalf("Parse() error = %v", err)
+	}
+	subnets := []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"),
+		netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("::/0"),
+	}
+	if diff := cmp.Diff(subnets, got.Shaping.Shaped, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Errorf("Shaped (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseContract(t *testing.T) {
+	t.Parallel()
+	const head = `"cniVersion":"1.1.0","name":"net","type":"podweir-cni"`
+	for name, tc := range map[string]struct {
+		command netconf.Command
+		in      string
+		code    uint // 0: accepted
+		text    string
+	}{
+		"no input":               {netconf.Add, ``, 6, "parse the network configuration on stdin"},
+		"not JSON":               {netconf.Del, `{`, 6, "parse the network configuration on stdin"},
+		"null":                   {netconf.Del, `null`, 6, "not a JSON object"},
+		"a list":                 {netconf.Add, `[]`, 6, "parse the network configuration on stdin"},
+		"no version":             {netconf.Del, `{"name":"net"}`, 1, `cniVersion "" is not one of 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
+		"version too old":        {netconf.Add, `{"cniVersion":"0.3.0","name":"net"}`, 1, `"0.3.0"`},
+		"version too new":        {netconf.Add, `{"cniVersion":"1.2.0","name":"net"}`, 1, `"1.2.0"`},
+		"version as a number":    {netconf.Add, `{"cniVersion":1,"name":"net"}`, 7, "read cniVersion"},
+		"no name":                {netconf.Del, `{"cniVersion":"1.0.0"}`, 7, "name is missing"},
+		"ADD, no prevResult":     {netconf.Add, `{` + head + `}`, 7, "prevResult is missing"},
+		"CHECK, null prevResult": {netconf.Check, `{` + head + `,"prevResult":null}`, 7, "prevResult is missing"},
+		"ADD, odd prevResult":    {netconf.Add, `{` + head + `,"prevResult":[1]}`, 6, "read prevResult"},
+		"ADD, odd interfaces":    {netconf.Add, `{` + head + `,"prevResult":{"interfaces":{}}}`, 6, "read prevResult"},
+		"ADD, no interfaces":     {netconf.Add, `{` + head + `,"prevResult":{}}`, 0, ""},
+		"DEL, no prevResult":     {netconf.Del, `{` + head + `}`, 0, ""},
+		"DEL, odd prevResult":    {netconf.Del, `{` + head + `,"prevResult":[1]}`, 0, ""},
+		"DEL, bad limits":        {netconf.Del, `{` + head + `,"egressRate":"10X","runtimeConfig":7,"onError":"x"}`, 0, ""},
+		"STATUS, no prevResult":  {netconf.Status, `{` + head + `}`, 0, ""},
+		"GC, bad limits": {
+			netconf.GC, `{` + head + `,"policy":"x","cni.dev/valid-attachments":[]}`, 0, "",
+		},
+		"GC, no list": {netconf.GC, `{` + head + `}`, 7, "cni.dev/valid-attachments is missing"},
+		"GC, odd list": {
+			netconf.GC, `{` + head + `,"cni.dev/valid-attachments":{}}`, 7, "read cni.dev/valid-attachments",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := netconf.Parse(tc.command, []byte(tc.in))
+			if got == nil {
+				t.Fatal("Parse() = nil, want a configuration always")
+			}
+			if tc.code == 0 {
+				if err != nil {
+					t.Errorf("Parse() error = %v, want none", err)
+				}
+				return
+			}
+			bad, ok := errors.AsType[*netconf.ContractError](err)
+			if !ok || bad.Code != tc.code || !strings.Contains(err.Error(), tc.text) {
+				t.Errorf("Parse() error = %v, want code %d and %q", err, tc.code, tc.text)
+			}
+		})
+	}
+}
+
+func TestParseEveryVersion(t *testing.T) {
+	t.Parallel()
+	for _, version := range netconf.Versions {
+		in := strings.ReplaceAll(string(input(`"bandwidth":{"egressRate":1000000,"egressBurst":4294967295}`, "")), "1.0.0", version)
+		for _, command := range []netconf.Command{netconf.Add, netconf.Check, netconf.Del, netconf.Status} {
+			got, err := netconf.Parse(command, []byte(in))
+			if err != nil {
+				t.Errorf("%s: Parse(%d) error = %v", version, command, err)
+			}
+			if want := strings.ReplaceAll(prevResult, "1.0.0", version); string(got.PrevResult) != want {
+				t.Errorf("%s: PrevResult = %s, want the very bytes %s", version, got.PrevResult, want)
+			}
+			if limited := got.Shaping.Egress != nil; limited != (command != netconf.Del) {
+				t.Errorf("%s: Parse(%d) limit = %v", version, command, got.Shaping.Egress)
+			}
+		}
+	}
+}
+
+func TestParseGC(t *testing.T) {
+	t.Parallel()
+	want := []netconf.Attachment{{ContainerID: "a", IfName: "eth0"}, {ContainerID: "b", IfName: "net1"}}
+	const list = `[{"containerID":"a","ifname":"eth0"},{"containerID":"b","ifname":"net1","x":1}]`
+	for in, want := range map[string][]netconf.Attachment{
+		`"cni.dev/valid-attachments":` + list:                          want,
+		`"cni.dev/attachments":` + list:                                want,
+		`"cni.dev/valid-attachments":[],"cni.dev/attachments":` + list: {},
+		`"cni.dev/valid-attachments":null`:                             nil,
+	} {
+		got, err := netconf.Parse(netconf.GC, []byte(`{"cniVersion":"1.1.0","name":"net",`+in+`}`))
+		if err != nil {
+			t.Errorf("Parse(%s) error = %v", in, err)
+		}
+		if diff := cmp.Diff(want, got.Attachments); diff != "" {
+			t.Errorf("Parse(%s) attachments (-want +got):\n%s", in, diff)
+		}
+	}
+}
