@@ -38,6 +38,9 @@ type Store interface {
 // Kernel shows and changes one interface.
 type Kernel interface {
 	Observe(r *Record) (*Observed, error)
+	// Prepare is told the whole plan before its first step, and may begin what
+	// leaves nothing behind.
+	Prepare(r *Record, plan []Action)
 	// Do takes one step.
 	Do(r *Record, a Action) error
 }
@@ -191,6 +194,7 @@ func merge(now, before map[string]Choice) map[string]Choice {
 }
 
 func (e *Engine) apply(rec *Record, plan []Action) error {
+	e.Kernel.Prepare(rec, plan)
 	for _, a := range plan {
 		e.step(a.Direction.String() + " " + a.Kind.String())
 		if err := e.Kernel.Do(rec, a); err != nil {

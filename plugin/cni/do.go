@@ -72,6 +72,31 @@ func objectKey(r *attach.Record, d shaping.Direction) string {
 	return r.Interface.PodName + " " + d.String()
 }
 
+// loading is a load that runs beside the other steps.
+type loading struct {
+	done chan struct{}
+	objs *datapath.Objects
+	err  error
+}
+
+// Prepare implements [attach.Kernel]: it starts the loads, most of what an ADD
+// takes, so that both directions are verified at once and while the queues are
+// made. Loaded objects are nobody's until they are pinned.
+func (k *kernel) Prepare(r *attach.Record, plan []attach.Action) {
+	for _, a := range plan {
+		if a.Kind != attach.LoadDataplane {
+			continue
+		}
+		l := &loading{done: make(chan struct{})}
+		k.loading[objectKey(r, a.Direction)] = l
+		params := a.State.Params
+		go func() {
+			defer close(l.done)
+			l.objs, l.err = datapath.Load(params, subnets(&r.Config))
+		}()
+	}
+}
+
 func (k *kernel) load(r *attach.Record, p *shaping.Params) error {
 	index := 0
 	if p.Redirect {
@@ -80,12 +105,18 @@ func (k *kernel) load(r *attach.Record, p *shaping.Params) error {
 			return err
 		}
 	}
-	objs, err := datapath.Load(k.pins(r), p, subnets(&r.Config), index)
-	if err != nil {
-		return err
+	key := objectKey(r, p.Direction)
+	l := k.loading[key]
+	if l == nil {
+		return fmt.Errorf("no load of %s was prepared", key)
 	}
-	k.objects[objectKey(r, p.Direction)] = objs
-	return nil
+	delete(k.loading, key)
+	<-l.done
+	if l.err != nil {
+		return l.err
+	}
+	k.objects[key] = l.objs
+	return l.objs.Pin(k.pins(r), p, index)
 }
 
 // opened returns the programs of a direction, loaded in this command or

@@ -33,6 +33,7 @@ type kernel struct {
 	hostNS  *hostif.NetNS
 	pods    map[string]*podNS
 	objects map[string]*datapath.Objects
+	loading map[string]*loading
 	// leaveIFB leaves the ifb to the namespace, which is about to go:
 	// deleting one takes 25 ms.
 	leaveIFB bool
@@ -55,10 +56,16 @@ func newKernel(paths Paths, s *store) (*kernel, error) {
 	return &kernel{
 		paths: paths, store: s, host: h, hostNS: ns,
 		pods: make(map[string]*podNS), objects: make(map[string]*datapath.Objects),
+		loading: make(map[string]*loading),
 	}, nil
 }
 
 func (k *kernel) close() {
+	for _, l := range k.loading {
+		if <-l.done; l.objs != nil {
+			l.objs.Close()
+		}
+	}
 	for _, o := range k.objects {
 		o.Close()
 	}

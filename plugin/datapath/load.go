@@ -98,15 +98,12 @@ func withoutDebugInfo(in asm.Instructions) asm.Instructions {
 }
 
 // Load loads the programs that the parameters name, with maps of their own
-// and new random hash keys, and pins them in dir, replacing what an interrupted
-// run left there. redirectIndex is the ifindex of the ifb, 0 if there is none.
-// On error nothing stays.
-func Load(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex int) (_ *Objects, err error) {
+// filled from them and with new random hash keys. Nothing is pinned or
+// attached yet: if the process ends, nothing stays. It is safe for concurrent
+// use; privileged loads do not wait for each other in the kernel.
+func Load(p *shaping.Params, subnets []netip.Prefix) (*Objects, error) {
 	spec, err := collection()
 	if err != nil {
-		return nil, err
-	}
-	if err := Unpin(dir, p.Direction); err != nil {
 		return nil, err
 	}
 	coll, err := load(spec, programNames(p), len(subnets))
@@ -117,16 +114,28 @@ func Load(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex i
 		Program: coll.Programs[p.ProgramName()], Guard: coll.Programs[GuardProgram],
 		Redirect: coll.Programs[RedirectProgram], maps: coll.Maps,
 	}
-	defer func() {
-		if err != nil {
-			objs.Close()
-			err = errors.Join(err, Unpin(dir, p.Direction))
-		}
-	}()
-	if err := objs.fill(p, subnets, redirectIndex); err != nil {
+	if err := objs.fill(p, subnets, 0); err != nil {
+		objs.Close()
 		return nil, err
 	}
-	return objs, objs.pin(dir, p.Direction)
+	return objs, nil
+}
+
+// Pin pins the objects of a direction in dir, the program last, and replaces
+// what an interrupted run left there. redirectIndex is the ifindex of the ifb,
+// 0 if there is none. On error nothing stays pinned.
+func (o *Objects) Pin(dir string, p *shaping.Params, redirectIndex int) error {
+	err := Unpin(dir, p.Direction)
+	if err == nil && redirectIndex != 0 {
+		err = updateConfig(o.maps[mapConfig], o.maps[mapActive], &p.Datapath, redirectIndex)
+	}
+	if err == nil {
+		err = o.pin(dir, p.Direction)
+	}
+	if err != nil {
+		return errors.Join(err, Unpin(dir, p.Direction))
+	}
+	return nil
 }
 
 func programNames(p *shaping.Params) []string {

@@ -116,6 +116,10 @@ func Update(dir string, d shaping.Direction, dp *shaping.Datapath, redirectIndex
 		return err
 	}
 	defer closeAll(config, active)
+	return updateConfig(config, active, dp, redirectIndex)
+}
+
+func updateConfig(config, active *ebpf.Map, dp *shaping.Datapath, redirectIndex int) error {
 	old, err := readConfig(config, active)
 	if err != nil {
 		return err
