@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// monotonic is CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	// CLOCK_MONOTONIC with a valid pointer cannot be refused.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// preciseSleep makes clock_nanosleep of the calling thread precise: Linux lets
+// it oversleep by 50 µs otherwise. The thread must be locked.
+func preciseSleep() error {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set timer slack: %w", err)
+	}
+	return nil
+}
+
+// sleepUntil blocks the thread until a time of [monotonic]. Go's own timers
+// are late by up to a millisecond in an idle process, which is ten times the
+// latency that the lab measures.
+func sleepUntil(t time.Duration) {
+	ts := unix.NsecToTimespec(int64(t))
+	for errors.Is(unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil), unix.EINTR) {
+	}
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// echoBytes is the size of a request and of its response on a kept connection:
+// a small RPC.
+const echoBytes = 128
+
+// EchoLoad describes requests and responses of 128 bytes on one connection
+// that stays open.
+type EchoLoad struct {
+	// From and To are the client and the server.
+	From, To *Host
+	// IPv6 selects the address family.
+	IPv6 bool
+	// PerSecond is how many requests are due per second. One that is late
+	// because the earlier ones were is counted from when it was due.
+	PerSecond float64
+	// Duration is how long requests are sent.
+	Duration time.Duration
+	// Timeout ends the load if a response takes longer.
+	Timeout time.Duration
+}
+
+// EchoRun is load in progress.
+type EchoRun struct{ client, server *worker }
+
+type echoArgs struct {
+	CongestionControl string
+
+	Addr      netip.AddrPort
+	PerSecond float64
+	Duration  time.Duration
+	Timeout   time.Duration
+}
+
+// StartEcho starts a server, connects to it and starts the load.
+func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*EchoRun, error) {
+	args := echoArgs{
+		CongestionControl: l.opts.CongestionControl,
+
+		Addr:      netip.AddrPortFrom(load.To.Addr(load.IPv6), 0),
+		PerSecond: load.PerSecond, Duration: load.Duration, Timeout: load.Timeout,
+	}
+	server, err := l.startWorker(ctx, load.To, "echo-server", args, &args.Addr)
+	if err != nil {
+		return nil, err
+	}
+	client, err := l.startWorker(ctx, load.From, "echo-client", args, nil)
+	if err != nil {
+		return nil, errors.Join(err, server.proc.kill())
+	}
+	return &EchoRun{client: client, server: server}, nil
+}
+
+// Wait returns the result when the load has ended.
+func (r *EchoRun) Wait(ctx context.Context) (*Latencies, error) {
+	var out Latencies
+	err := r.client.result(ctx, &out)
+	return &out, errors.Join(err, r.server.proc.kill())
+}
+
+// tcpSocket makes a blocking socket: the echo pair stays out of Go's poller,
+// whose wake-ups would be part of the measurement.
+func tcpSocket(addr netip.AddrPort, congestionControl string) (int, unix.Sockaddr, error) {
+	family := unix.AF_INET
+	if addr.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, fmt.Errorf("socket: %w", err)
+	}
+	return fd, sockaddr(addr), setCongestionControl(fd, congestionControl)
+}
+
+// setCongestionControl is per socket because a namespace other than the
+// host's can only take a default that every user may use.
+func setCongestionControl(fd int, name string) error {
+	err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	if err != nil {
+		return fmt.Errorf("set TCP congestion control %s: %w", name, err)
+	}
+	return nil
+}
+
+func runEchoServer(raw json.RawMessage, ready func(any) error, _ <-chan struct{}) (any, error) {
+	var args echoArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	fd, sa, err := tcpSocket(args.Addr, args.CongestionControl)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(unix.Bind(fd, sa), unix.Listen(fd, 1)); err != nil {
+		return nil, err
+	}
+	port, err := boundPort(fd)
+	if err != nil {
+		return nil, err
+	}
+	if err := ready(netip.AddrPortFrom(args.Addr.Addr(), port)); err != nil {
+		return nil, err
+	}
+	conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	if err := unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, echoBytes)
+	for {
+		if err := readFull(conn, buf); err != nil {
+			return struct{}{}, nil //nolint:nilerr // the client has closed: the normal end
+		}
+		if _, err := unix.Write(conn, buf); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func boundPort(fd int) (uint16, error) {
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return 0, err
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(sa.Port), nil
+	case *unix.SockaddrInet6:
+		return uint16(sa.Port), nil
+	default:
+		return 0, fmt.Errorf("socket address of type %T", sa)
+	}
+}
+
+func readFull(fd int, buf []byte) error {
+	for got := 0; got < len(buf); {
+		n, err := unix.Read(fd, buf[got:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return unix.ECONNRESET
+		default:
+			got += n
+		}
+	}
+	return nil
+}
+
+func runEchoClient(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var args echoArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	if err := preciseSleep(); err != nil {
+		return nil, err
+	}
+	fd, sa, err := tcpSocket(args.Addr, args.CongestionControl)
+	if err != nil {
+		return nil, err
+	}
+	timeout := unix.NsecToTimeval(int64(args.Timeout))
+	if err := errors.Join(
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
+	); err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, sa); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", args.Addr, err)
+	}
+	if err := ready(nil); err != nil {
+		return nil, err
+	}
+	return echoLoop(fd, args, quit), unix.Close(fd)
+}
+
+func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
+	var rec recorder
+	buf := make([]byte, echoBytes)
+	start := monotonic()
+	gap := float64(time.Second) / args.PerSecond
+	var broken error
+	for i := 0; ; i++ {
+		due := start + time.Duration(float64(i)*gap)
+		if due >= start+args.Duration || closed(quit) {
+			break
+		}
+		if broken == nil && monotonic() >= start+args.Duration {
+			broken = errOverdue
+		}
+		if broken == nil {
+			sleepUntil(due)
+			_, broken = unix.Write(fd, buf)
+		}
+		if broken == nil {
+			broken = readFull(fd, buf)
+		}
+		// Requests that are due and cannot be sent any more count as well:
+		// leaving them out would hide the waits.
+		rec.add(max(monotonic()-due, 0), broken)
+	}
+	return rec.result(max(monotonic()-start, args.Duration))
+}
+
+// errOverdue is the reason of requests that were due but still waited for
+// earlier ones when the load ended.
+var errOverdue = errors.New("overdue at the end")

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// HTTPLoad describes light HTTP flows, each on a connection of its own.
+type HTTPLoad struct {
+	// From and To are the client and the server.
+	From, To *Host
+	// IPv6 selects the address family.
+	IPv6 bool
+	// ResponseBytes is the size of a response's body.
+	ResponseBytes int
+	// PerSecond is the rate of an open loop: requests are sent when they are
+	// due, whatever became of the earlier ones. 0 means a closed loop.
+	PerSecond float64
+	// Concurrency is the number of clients of a closed loop, each of which
+	// sends as soon as its last response is complete.
+	Concurrency int
+	// Duration is how long requests are sent.
+	Duration time.Duration
+	// Timeout is when a request is given up.
+	Timeout time.Duration
+}
+
+// HTTPRun is load in progress.
+type HTTPRun struct{ client, server *worker }
+
+type httpServerArgs struct {
+	Addr              netip.Addr
+	Bytes             int
+	CongestionControl string
+}
+
+type httpClientArgs struct {
+	URL               string
+	PerSecond         float64
+	Concurrency       int
+	Duration          time.Duration
+	Timeout           time.Duration
+	CongestionControl string
+}
+
+// StartHTTP starts a server and the load on it.
+func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*HTTPRun, error) {
+	var addr netip.AddrPort
+	server, err := l.startWorker(ctx, load.To, "http-server",
+		httpServerArgs{
+			Addr: load.To.Addr(load.IPv6), Bytes: load.ResponseBytes,
+			CongestionControl: l.opts.CongestionControl,
+		}, &addr)
+	if err != nil {
+		return nil, err
+	}
+	kind := "http-open"
+	if load.PerSecond == 0 {
+		kind = "http-closed"
+	}
+	client, err := l.startWorker(ctx, load.From, kind, httpClientArgs{
+		URL:       "http://" + addr.String() + "/",
+		PerSecond: load.PerSecond, Concurrency: load.Concurrency,
+		Duration: load.Duration, Timeout: load.Timeout,
+		CongestionControl: l.opts.CongestionControl,
+	}, nil)
+	if err != nil {
+		return nil, errors.Join(err, server.proc.kill())
+	}
+	return &HTTPRun{client: client, server: server}, nil
+}
+
+// Wait returns the result when the load has ended.
+func (r *HTTPRun) Wait(ctx context.Context) (*Latencies, error) {
+	var out Latencies
+	err := r.client.result(ctx, &out)
+	return &out, errors.Join(err, r.server.proc.kill())
+}
+
+func runHTTPServer(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var args httpServerArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	config := net.ListenConfig{Control: controlOf(args.CongestionControl)}
+	listener, err := config.Listen(context.Background(), "tcp",
+		netip.AddrPortFrom(args.Addr, 0).String())
+	if err != nil {
+		return nil, err
+	}
+	body := make([]byte, args.Bytes)
+	length := strconv.Itoa(args.Bytes)
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", length)
+			_, _ = w.Write(body) // the client counts what did not arrive
+		}),
+	}
+	server.SetKeepAlivesEnabled(false)
+	if err := ready(listener.Addr().String()); err != nil {
+		return nil, err
+	}
+	go func() {
+		<-quit
+		_ = server.Close()
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return nil, err
+	}
+	return struct{}{}, nil
+}
+
+// recorder collects samples from many requests.
+type recorder struct {
+	mu  sync.Mutex
+	out Latencies
+}
+
+func (r *recorder) add(latency time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.Samples = append(r.out.Samples, latency)
+	if err != nil {
+		if r.out.Errors == nil {
+			r.out.Errors = map[string]int{}
+		}
+		r.out.Errors[reason(err)]++
+	}
+}
+
+func (r *recorder) result(elapsed time.Duration) *Latencies {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out.Elapsed = elapsed
+	return Merge(&r.out)
+}
+
+// reason is an error without the ports in it, which would make each unique.
+func reason(err error) string {
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return "timeout"
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err.Error()
+}
+
+func freshClient(args httpClientArgs) *http.Client {
+	dialer := net.Dialer{Control: controlOf(args.CongestionControl)}
+	return &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true, DisableCompression: true, DialContext: dialer.DialContext,
+		},
+		Timeout: args.Timeout,
+	}
+}
+
+// controlOf sets the congestion control of every socket before it is used.
+func controlOf(congestionControl string) func(string, string, syscall.RawConn) error {
+	return func(_, _ string, conn syscall.RawConn) error {
+		var setErr error
+		err := conn.Control(func(fd uintptr) {
+			setErr = setCongestionControl(int(fd), congestionControl)
+		})
+		return errors.Join(err, setErr)
+	}
+}
+
+func get(client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err == nil && n != resp.ContentLength {
+		err = fmt.Errorf("%d bytes of %d", n, resp.ContentLength)
+	}
+	return errors.Join(err, resp.Body.Close())
+}
+
+func runHTTPOpen(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var args httpClientArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	if args.PerSecond <= 0 {
+		return nil, fmt.Errorf("open loop of %v requests per second", args.PerSecond)
+	}
+	runtime.LockOSThread()
+	if err := preciseSleep(); err != nil {
+		return nil, err
+	}
+	if err := ready(nil); err != nil {
+		return nil, err
+	}
+	client := freshClient(args)
+	var rec recorder
+	var pending sync.WaitGroup
+	start := monotonic()
+	gap := float64(time.Second) / args.PerSecond
+	for i := 0; ; i++ {
+		due := start + time.Duration(float64(i)*gap)
+		if due >= start+args.Duration || closed(quit) {
+			break
+		}
+		sleepUntil(due)
+		pending.Go(func() {
+			err := get(client, args.URL)
+			rec.add(monotonic()-due, err)
+		})
+	}
+	sleepUntil(start + args.Duration)
+	elapsed := monotonic() - start
+	pending.Wait()
+	return rec.result(elapsed), nil
+}
+
+func runHTTPClosed(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var args httpClientArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	if err := ready(nil); err != nil {
+		return nil, err
+	}
+	client := freshClient(args)
+	var rec recorder
+	var clients sync.WaitGroup
+	start := monotonic()
+	for range args.Concurrency {
+		clients.Go(func() {
+			for monotonic() < start+args.Duration && !closed(quit) {
+				sent := monotonic()
+				err := get(client, args.URL)
+				rec.add(monotonic()-sent, err)
+			}
+		})
+	}
+	clients.Wait()
+	return rec.result(monotonic() - start), nil
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

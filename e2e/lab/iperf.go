@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	iperfPort = 5201
+	// iperfInterval is how finely iperf3 reports, in seconds.
+	iperfInterval = 0.5
+	// iperfStart bounds the wait for a listening iperf3.
+	iperfStart = 5 * time.Second
+	// iperfEnd is how long an iperf3 whose peer cannot be heard through a
+	// full queue gets to write its report.
+	iperfEnd = 500 * time.Millisecond
+)
+
+// Elephant describes bulk TCP by iperf3.
+type Elephant struct {
+	// From and To are the sender and the receiver.
+	From, To *Host
+	// IPv6 selects the address family.
+	IPv6 bool
+	// CongestionControl is the sender's; empty means that of the lab.
+	CongestionControl string
+	// Flows is the number of connections; 0 means 1.
+	Flows int
+	// Duration is how long it lasts if it is not stopped before.
+	Duration time.Duration
+	// BitsPerSec, if not 0, limits each connection.
+	BitsPerSec uint64
+}
+
+// ElephantRun is bulk in progress.
+type ElephantRun struct {
+	// Started is when the sender was started, in CLOCK_MONOTONIC.
+	Started        time.Duration
+	client, server *process
+}
+
+// BulkInterval is half a second of iperf3's report.
+type BulkInterval struct {
+	Start, End  float64 // seconds since the start of the test
+	Bytes       float64 // payload
+	Retransmits float64 // segments; of the sender only
+}
+
+// Bulk is what both ends of a bulk transfer reported.
+type Bulk struct {
+	Sent, Received []BulkInterval
+	// MSS is the sender's segment size in bytes of payload.
+	MSS int
+}
+
+// StartElephant starts iperf3 on both ends.
+func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, error) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		return nil, fmt.Errorf("iperf3 is needed for bulk flows: %w", err)
+	}
+	port := iperfPort + l.nextPort()
+	addr := e.To.Addr(e.IPv6).String()
+	server, err := l.startProcess(ctx, e.To, nil, "iperf3", "--server", "--one-off", "--json",
+		"--bind", addr, "--port", strconv.Itoa(port),
+		"--interval", fmt.Sprint(iperfInterval))
+	if err != nil {
+		return nil, err
+	}
+	if err := waitListening(ctx, server, port); err != nil {
+		return nil, errors.Join(err, server.kill())
+	}
+	args := []string{
+		"--client", addr, "--port", strconv.Itoa(port), "--json",
+		"--interval", fmt.Sprint(iperfInterval),
+		"--time", strconv.Itoa(int(math.Ceil(e.Duration.Seconds()))),
+		"--parallel", strconv.Itoa(max(e.Flows, 1)),
+		"--congestion", cmp.Or(e.CongestionControl, l.opts.CongestionControl),
+	}
+	if e.BitsPerSec != 0 {
+		args = append(args, "--bitrate", strconv.FormatUint(e.BitsPerSec, 10))
+	}
+	run := &ElephantRun{Started: monotonic(), server: server}
+	run.client, err = l.startProcess(ctx, e.From, nil, "iperf3", args...)
+	if err != nil {
+		return nil, errors.Join(err, server.kill())
+	}
+	return run, nil
+}
+
+// nextPort spreads servers of one namespace over ports.
+func (l *Lab) nextPort() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ports++
+	return l.ports
+}
+
+// waitListening polls until a process of its own namespace listens on a port.
+// Connecting instead would use up iperf3's only test.
+func waitListening(ctx context.Context, p *process, port int) error {
+	suffix := fmt.Sprintf(":%04X", port)
+	deadline := monotonic() + iperfStart
+	for monotonic() < deadline && p.running() {
+		for _, table := range []string{"tcp", "tcp6"} {
+			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", p.cmd.Process.Pid, table))
+			if err == nil && listens(string(raw), suffix) {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("iperf3 does not listen on port %d: %s%s", port, p.stdout.String(), p.stderr.String())
+}
+
+// listens looks for a socket in state LISTEN (0A) in /proc/net/tcp.
+func listens(table, suffix string) bool {
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > 3 && strings.HasSuffix(f[1], suffix) && f[3] == "0A" {
+			return true
+		}
+	}
+	return false
+}
+
+// Stop ends the transfer now and returns what was reported until then.
+func (r *ElephantRun) Stop(ctx context.Context) (*Bulk, error) {
+	if err := r.client.signal(syscall.SIGTERM); err != nil {
+		return nil, err
+	}
+	return r.Wait(ctx)
+}
+
+// Wait returns the reports when the transfer has ended.
+func (r *ElephantRun) Wait(ctx context.Context) (*Bulk, error) {
+	// Interrupted runs exit with 1 and a complete report, which decides.
+	clientErr := r.client.wait(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	select {
+	case <-r.server.done:
+	case <-time.After(iperfEnd):
+		if err := r.server.signal(syscall.SIGTERM); err != nil {
+			return nil, err
+		}
+	}
+	serverErr := r.server.wait(ctx)
+	var bulk Bulk
+	sender, err := parseIperf(r.client.stdout.Bytes())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("report of the sender: %w", err), clientErr)
+	}
+	receiver, err := parseIperf(r.server.stdout.Bytes())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("report of the receiver: %w", err), serverErr)
+	}
+	bulk.Sent, bulk.MSS = sender.intervals(), sender.Start.MSS
+	bulk.Received = receiver.intervals()
+	return &bulk, nil
+}
+
+// iperfReport is the part of iperf3's JSON that the lab reads.
+type iperfReport struct {
+	Start struct {
+		MSS int `json:"tcp_mss_default"`
+	} `json:"start"`
+	Intervals []struct {
+		Sum struct {
+			Start       float64 `json:"start"`
+			End         float64 `json:"end"`
+			Bytes       float64 `json:"bytes"`
+			Retransmits float64 `json:"retransmits"`
+		} `json:"sum"`
+	} `json:"intervals"`
+	Error string `json:"error"`
+}
+
+// parseIperf reads a report. An interrupted one is good as long as it has
+// intervals.
+func parseIperf(raw []byte) (*iperfReport, error) {
+	var r iperfReport
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, fmt.Errorf("parse iperf3's JSON: %w", err)
+	}
+	if len(r.Intervals) == 0 {
+		return nil, fmt.Errorf("iperf3 reports no interval: %q", r.Error)
+	}
+	return &r, nil
+}
+
+func (r *iperfReport) intervals() []BulkInterval {
+	out := make([]BulkInterval, 0, len(r.Intervals))
+	for _, i := range r.Intervals {
+		out = append(out, BulkInterval(i.Sum))
+	}
+	return out
+}
+
+// Window is the part of a report that lies completely in a time range, in
+// seconds since the start of the test.
+type Window struct {
+	Seconds     float64
+	Bytes       float64
+	Retransmits float64
+	// Rates are the rates of the intervals in bits per second.
+	Rates []float64
+}
+
+// BitsPerSec is the mean payload rate of the window, in bits.
+func (w *Window) BitsPerSec() float64 {
+	if w.Seconds == 0 {
+		return 0
+	}
+	return w.Bytes * 8 / w.Seconds
+}
+
+// Between sums the intervals that lie within from and to, in seconds since
+// the start of the test. iperf3 ends intervals some milliseconds late, so
+// 50 ms of tolerance are given.
+func Between(intervals []BulkInterval, from, to float64) *Window {
+	const tolerance = 0.05
+	w := &Window{}
+	for _, i := range intervals {
+		if i.Start < from-tolerance || i.End > to+tolerance || i.End <= i.Start {
+			continue
+		}
+		w.Seconds += i.End - i.Start
+		w.Bytes += i.Bytes
+		w.Retransmits += i.Retransmits
+		w.Rates = append(w.Rates, i.Bytes*8/(i.End-i.Start))
+	}
+	return w
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package lab makes pods through a real CNI conflist on one machine, puts load
+// on them and measures what passed.
+//
+// A lab is one node namespace, in which every CNI plugin runs, client
+// namespaces that the node routes to, and pods (namespaces) that CNI ADD
+// connects. The host's own network namespace is never touched:
+//
+//	client ── veth ── node ── veth made by ptp, shaped by the plugin under test ── pod
+//
+// Everything needs root. A program that uses a lab calls [WorkerMain] first
+// thing in main or TestMain, because load generators are child processes that
+// execute the same binary inside a namespace.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// namePrefix starts the name of every namespace, network and directory that a
+// lab makes; the process ID follows, so that the next lab can tell what a
+// crashed one left behind.
+const namePrefix = "pwlab"
+
+// cleanupTimeout bounds the removal of one pod when the lab closes. The
+// reference plugins take 50 ms, an RCU-bound detach some 100 ms.
+const cleanupTimeout = 10 * time.Second
+
+// Options are the choices of a lab; the zero value works in a checkout after
+// `make build refplugins` if the working directory is its root.
+type Options struct {
+	// PluginDirs are searched for CNI plugins, first hit wins. Empty means
+	// bin and bin/ref below the root of the checkout.
+	PluginDirs []string
+	// CongestionControl is the TCP congestion control of every load
+	// generator that does not name its own. Empty means cubic, whatever the
+	// host's default is.
+	CongestionControl string
+	// PluginLog receives what plugins write to stderr. Nil discards it.
+	PluginLog io.Writer
+	// Log receives what the lab could not clean up. Nil means
+	// [slog.Default].
+	Log *slog.Logger
+}
+
+// Lab is a set of namespaces with a node in the middle. Its methods are safe
+// for concurrent use.
+type Lab struct {
+	opts Options
+	name string
+	dir  string
+	node *Netns
+
+	mu       sync.Mutex
+	closed   bool
+	closers  []closer // run last first
+	lastID   int      // of closers
+	subnets  int      // given out so far
+	podCount int
+	ports    int // given to iperf3 so far
+}
+
+// closer undoes one thing that the lab made.
+type closer struct {
+	id   int
+	what string
+	undo func(context.Context) error
+}
+
+// New makes a lab with a node namespace and nothing else, after it has removed
+// what crashed labs left behind. The caller must call Close; cancelling ctx
+// later does not remove anything by itself.
+func New(ctx context.Context, opts Options) (*Lab, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("a lab needs root, the effective user ID is %d", os.Geteuid())
+	}
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	Sweep(ctx, opts.Log)
+	l := &Lab{
+		opts: opts,
+		name: fmt.Sprintf("%s%d-%04x", namePrefix, os.Getpid(), rand.Uint32()&0xFFFF),
+	}
+	l.dir = filepath.Join(stateRoot, l.name)
+	if err := l.start(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+func (o *Options) complete() error {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.CongestionControl == "" {
+		o.CongestionControl = "cubic"
+	}
+	if len(o.PluginDirs) > 0 {
+		return nil
+	}
+	root, err := checkoutRoot()
+	if err != nil {
+		return err
+	}
+	o.PluginDirs = []string{filepath.Join(root, "bin"), filepath.Join(root, "bin", "ref")}
+	return nil
+}
+
+// checkoutRoot is the nearest directory upwards that holds go.mod.
+func checkoutRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
+			return d, nil
+		}
+		if d == filepath.Dir(d) {
+			return "", fmt.Errorf("no go.mod in %s or above: run inside the checkout", dir)
+		}
+	}
+}
+
+func (l *Lab) start() error {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("make the lab's directory: %w", err)
+	}
+	l.onClose("directory "+l.dir, func(context.Context) error { return os.RemoveAll(l.dir) })
+	node, err := l.newNamespace("node")
+	if err != nil {
+		return err
+	}
+	l.node = node
+	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		if err := node.sysctl(key, "1"); err != nil {
+			return fmt.Errorf("switch on forwarding: %w", err)
+		}
+	}
+	return nil
+}
+
+// newNamespace makes a namespace with its loopback up, that goes with the lab.
+func (l *Lab) newNamespace(suffix string) (*Netns, error) {
+	ns, _, err := l.newRemovableNamespace(suffix)
+	return ns, err
+}
+
+func (l *Lab) newRemovableNamespace(suffix string) (*Netns, int, error) {
+	ns, err := newNetns(l.name + "-" + suffix)
+	if err != nil {
+		return nil, 0, err
+	}
+	id := l.onClose("namespace "+ns.Name(), func(context.Context) error { return ns.close() })
+	for key, value := range map[string]string{
+		// Duplicate address detection would cost each pod a second or two.
+		"net/ipv6/conf/default/accept_dad": "0",
+		"net/ipv6/conf/all/accept_dad":     "0",
+		// One run must not start with the window that the last one ended with.
+		"net/ipv4/tcp_no_metrics_save": "1",
+	} {
+		if err := ns.sysctl(key, value); err != nil {
+			return nil, 0, fmt.Errorf("namespace %s: sysctl %s: %w", ns.Name(), key, err)
+		}
+	}
+	err = ns.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(lo)
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("namespace %s: loopback: %w", ns.Name(), err)
+	}
+	return ns, id, nil
+}
+
+// Node is the namespace in which the host-side devices are and CNI plugins run.
+func (l *Lab) Node() *Netns { return l.node }
+
+// Name is unique to the lab; the names of its namespaces and networks start
+// with it.
+func (l *Lab) Name() string { return l.name }
+
+// Dir is a private directory that goes with the lab.
+func (l *Lab) Dir() string { return l.dir }
+
+// Close deletes the pods by CNI DEL, ends every process and removes every
+// namespace of the lab, in the reverse order of their making. It returns what
+// could not be removed. A second call does nothing. It does not look at the
+// context the lab was made with, so it works after a cancellation.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	closers := l.closers
+	l.closers, l.closed = nil, true
+	l.mu.Unlock()
+	var errs []error
+	for _, c := range slices.Backward(closers) {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		if err := c.undo(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", c.what, err))
+		}
+		cancel()
+	}
+	return errors.Join(errs...)
+}
+
+// onClose registers undo to run when the lab closes and returns an ID for
+// closeNow. If the lab is closed already, it undoes at once.
+func (l *Lab) onClose(what string, undo func(context.Context) error) int {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		if err := undo(ctx); err != nil {
+			l.opts.Log.Error("remove after close", "what", what, "error", err)
+		}
+		return 0
+	}
+	defer l.mu.Unlock()
+	l.lastID++
+	l.closers = append(l.closers, closer{id: l.lastID, what: what, undo: undo})
+	return l.lastID
+}
+
+// closeNow undoes one registered thing; one that was undone is no error.
+func (l *Lab) closeNow(ctx context.Context, id int) error {
+	l.mu.Lock()
+	i := slices.IndexFunc(l.closers, func(c closer) bool { return c.id == id })
+	if i < 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	c := l.closers[i]
+	l.closers = slices.Delete(l.closers, i, i+1)
+	l.mu.Unlock()
+	return c.undo(ctx)
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// cniVersion is the version of the lab's conflists: the newest that the
+// reference plugins v1.9.1 speak (they say 1.1.0).
+const cniVersion = "1.1.0"
+
+// KubeletBurst is the burst, in bits, that kubelet hands down with every
+// bandwidth annotation: kubelet has no burst to ask for and fills in
+// math.MaxUint32.
+const KubeletBurst uint64 = 4294967295
+
+// Entry is one plugin of a conflist.
+type Entry map[string]any
+
+// PodweirEntry is the conflist entry of podweir with further keys set.
+func PodweirEntry(keys map[string]any) Entry {
+	e := Entry{
+		"type": "podweir-cni",
+		"capabilities": map[string]bool{
+			"bandwidth": true, annotationsCapability: true,
+		},
+	}
+	for k, v := range keys {
+		e[k] = v
+	}
+	return e
+}
+
+// BandwidthEntry is the conflist entry of the reference bandwidth plugin, as
+// its documentation writes it.
+func BandwidthEntry() Entry {
+	return Entry{"type": "bandwidth", "capabilities": map[string]bool{"bandwidth": true}}
+}
+
+// annotationsCapability is what containerd looks for before it hands down pod
+// annotations.
+const annotationsCapability = "io.kubernetes.cri.pod-annotations"
+
+// Bandwidth is runtimeConfig.bandwidth as kubelet makes it from the pod's
+// annotations: rates and bursts in bits. Zero means absent.
+type Bandwidth struct {
+	IngressRate  uint64 `json:"ingressRate,omitempty"`
+	IngressBurst uint64 `json:"ingressBurst,omitempty"`
+	EgressRate   uint64 `json:"egressRate,omitempty"`
+	EgressBurst  uint64 `json:"egressBurst,omitempty"`
+}
+
+// KubeletBandwidth is what kubelet hands down for a cap, in bits per second,
+// in both directions.
+func KubeletBandwidth(bitsPerSec uint64) *Bandwidth {
+	return &Bandwidth{
+		IngressRate: bitsPerSec, IngressBurst: KubeletBurst,
+		EgressRate: bitsPerSec, EgressBurst: KubeletBurst,
+	}
+}
+
+// Network is a conflist on disk: ptp with host-local, then the plugins under
+// test.
+type Network struct {
+	// Name is the network's name, unique on the machine.
+	Name string
+	// Conflist is the path of the file.
+	Conflist string
+
+	lab  *Lab
+	list *libcni.NetworkConfigList
+	cni  *libcni.CNIConfig
+}
+
+// Network writes a conflist with ptp and host-local, followed by chained
+// plugins, and reads it back as a runtime does. Pods of the network get one
+// IPv4 and one IPv6 address.
+func (l *Lab) Network(name string, chained ...Entry) (*Network, error) {
+	sub, err := l.nextSubnet()
+	if err != nil {
+		return nil, err
+	}
+	full := l.name + "-" + name
+	plugins := append([]Entry{l.ptpEntry(sub)}, chained...)
+	raw, err := json.MarshalIndent(map[string]any{
+		"cniVersion": cniVersion, "name": full, "plugins": plugins,
+	}, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(l.dir, "net.d")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, name+".conflist")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		return nil, err
+	}
+	list, err := libcni.NetworkConfFromFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("conflist %s: %w", file, err)
+	}
+	exec := &nodeExec{node: l.node, stderr: l.opts.PluginLog}
+	return &Network{
+		Name: full, Conflist: file, lab: l, list: list,
+		cni: libcni.NewCNIConfigWithCacheDir(l.opts.PluginDirs, filepath.Join(l.dir, "cache"), exec),
+	}, nil
+}
+
+func (l *Lab) ptpEntry(sub subnet) Entry {
+	return Entry{
+		"type": "ptp",
+		"ipam": map[string]any{
+			"type":    "host-local",
+			"dataDir": filepath.Join(l.dir, "ipam"),
+			"ranges": [][]map[string]string{
+				{{"subnet": sub.v4().String()}}, {{"subnet": sub.v6().String()}},
+			},
+			"routes": []map[string]string{{"dst": "0.0.0.0/0"}, {"dst": "::/0"}},
+		},
+	}
+}
+
+// PodOptions are what a kubelet would know of a pod.
+type PodOptions struct {
+	// Name is unique within the lab; empty means a number.
+	Name string
+	// Bandwidth is runtimeConfig.bandwidth; nil means no annotation.
+	Bandwidth *Bandwidth
+	// Annotations are the pod's annotations.
+	Annotations map[string]string
+	// IfName is the pod's interface; empty means eth0.
+	IfName string
+}
+
+// Pod is a namespace that CNI ADD has connected.
+type Pod struct {
+	Host
+	// ContainerID is CNI_CONTAINERID.
+	ContainerID string
+	// HostIfName is the host-side device, in the node's namespace.
+	HostIfName string
+	// Result is the result of the ADD.
+	Result *current.Result
+
+	network  *Network
+	rt       *libcni.RuntimeConf
+	closerID [3]int // record, namespace, attachment
+}
+
+// Pod makes a namespace and runs CNI ADD of the whole chain for it. The pod
+// goes with the lab or by [Pod.Delete]. If ADD does not succeed, DEL has been
+// called, as a runtime would.
+func (n *Network) Pod(ctx context.Context, opts PodOptions) (*Pod, error) {
+	l := n.lab
+	l.mu.Lock()
+	l.podCount++
+	number := l.podCount
+	l.mu.Unlock()
+	if opts.Name == "" {
+		opts.Name = fmt.Sprintf("pod%d", number)
+	}
+	if opts.IfName == "" {
+		opts.IfName = podIfName
+	}
+	p := &Pod{
+		Host:        Host{Name: opts.Name, IfName: opts.IfName},
+		ContainerID: fmt.Sprintf("%s-%d", l.name, number),
+		network:     n,
+	}
+	if err := p.prepare(opts); err != nil {
+		return nil, fmt.Errorf("pod %s: %w", opts.Name, err)
+	}
+	if err := p.add(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("pod %s: add: %w", opts.Name, err),
+			p.Delete(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// prepare makes what must exist before ADD: the namespace and the record from
+// which a later process can delete the pod.
+func (p *Pod) prepare(opts PodOptions) error {
+	l := p.network.lab
+	ns, id, err := l.newRemovableNamespace(opts.Name)
+	if err != nil {
+		return err
+	}
+	p.Netns, p.closerID[1] = ns, id
+	p.rt = &libcni.RuntimeConf{
+		ContainerID: p.ContainerID, NetNS: ns.Path(), IfName: opts.IfName,
+		CapabilityArgs: map[string]any{},
+	}
+	if opts.Bandwidth != nil {
+		p.rt.CapabilityArgs["bandwidth"] = opts.Bandwidth
+	}
+	if opts.Annotations != nil {
+		p.rt.CapabilityArgs[annotationsCapability] = opts.Annotations
+	}
+	raw, err := json.Marshal(podRecord{
+		PluginDirs: l.opts.PluginDirs, Conflist: p.network.Conflist, Node: l.node.Path(),
+		ContainerID: p.ContainerID, Netns: ns.Path(), IfName: opts.IfName,
+	})
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(l.dir, "pods")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, p.ContainerID+".json")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		return err
+	}
+	p.closerID[0] = l.onClose("record "+file, func(context.Context) error { return os.Remove(file) })
+	return nil
+}
+
+func (p *Pod) add(ctx context.Context) error {
+	// Registered first: a half-done ADD needs its DEL, too.
+	p.closerID[2] = p.network.lab.onClose("pod "+p.Name, p.Del)
+	result, err := p.network.cni.AddNetworkList(ctx, p.network.list, p.rt)
+	if err != nil {
+		return err
+	}
+	p.Result, err = current.NewResultFromResult(result)
+	if err != nil {
+		return err
+	}
+	for _, ip := range p.Result.IPs {
+		addr, ok := netip.AddrFromSlice(ip.Address.IP)
+		switch addr = addr.Unmap(); {
+		case !ok:
+			return fmt.Errorf("address %s in the result is no address", ip.Address.IP)
+		case addr.Is4():
+			p.V4 = addr
+		default:
+			p.V6 = addr
+		}
+	}
+	for _, iface := range p.Result.Interfaces {
+		if iface.Sandbox == "" {
+			p.HostIfName = iface.Name
+			break
+		}
+	}
+	return nil
+}
+
+// Check runs CNI CHECK of the chain.
+func (p *Pod) Check(ctx context.Context) error {
+	return p.network.cni.CheckNetworkList(ctx, p.network.list, p.rt)
+}
+
+// Add runs CNI ADD once more for the same attachment and returns its error.
+func (p *Pod) Add(ctx context.Context) error {
+	_, err := p.network.cni.AddNetworkList(ctx, p.network.list, p.rt)
+	return err
+}
+
+// Del runs CNI DEL and leaves the namespace; it may be repeated.
+func (p *Pod) Del(ctx context.Context) error {
+	return p.network.cni.DelNetworkList(ctx, p.network.list, p.rt)
+}
+
+// Delete runs CNI DEL and removes the namespace. Processes in the pod must
+// have ended, otherwise the namespace lives on without a name until they do.
+func (p *Pod) Delete(ctx context.Context) error {
+	l := p.network.lab
+	return errors.Join(
+		l.closeNow(ctx, p.closerID[2]), l.closeNow(ctx, p.closerID[1]), l.closeNow(ctx, p.closerID[0]))
+}
+
+// GC runs CNI GC of the network with the given pods as the valid ones.
+func (n *Network) GC(ctx context.Context, valid ...*Pod) error {
+	args := &libcni.GCArgs{}
+	for _, p := range valid {
+		args.ValidAttachments = append(args.ValidAttachments, types.GCAttachment{
+			ContainerID: p.ContainerID, IfName: p.IfName,
+		})
+	}
+	return n.cni.GCNetworkList(ctx, n.list, args)
+}
+
+// Status runs CNI STATUS of the network.
+func (n *Network) Status(ctx context.Context) error {
+	return n.cni.GetStatusNetworkList(ctx, n.list)
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ECT0 is the ECN code point ECT(0) (RFC 3168).
+const ECT0 = 2
+
+const (
+	udpHeaderBytes = 8
+	// firstRotatingPort starts above the well-known ports.
+	firstRotatingPort = 1024
+	// floodTick is how often a flood catches up with its rate: two bursts in
+	// each millisecond that the wire meter tells apart.
+	floodTick = 500 * time.Microsecond
+)
+
+// UDPFlood describes UDP datagrams that nobody answers.
+type UDPFlood struct {
+	// From and To are the sender and the receiver. The receiver has a bound
+	// socket that reads nothing, so that no ICMP error comes back.
+	From, To *Host
+	// IPv6 selects the address family.
+	IPv6 bool
+	// BitsPerSec is the offered rate of IP packets; 0 means as fast as one
+	// thread can.
+	BitsPerSec uint64
+	// PayloadBytes is the size of a datagram's payload.
+	PayloadBytes int
+	// Segments, if above 1, sends that many datagrams per system call as one
+	// GSO packet.
+	Segments int
+	// TOS is the IPv4 TOS or IPv6 traffic class byte, for example [ECT0].
+	TOS int
+	// RotatePorts gives every packet the next of 64,512 source ports, so that
+	// it is a flow of its own. It excludes Segments.
+	RotatePorts bool
+	// Duration is how long the flood lasts.
+	Duration time.Duration
+}
+
+// FloodResult is what a flood offered.
+type FloodResult struct {
+	Packets uint64 // datagrams accepted by the kernel
+	Bytes   uint64 // of IP packets
+	Refused uint64 // datagrams that the sending socket refused (full queue)
+	Elapsed time.Duration
+}
+
+// BitsPerSec is the rate of IP packets that left the socket, in bits.
+func (r *FloodResult) BitsPerSec() float64 {
+	return float64(r.Bytes) * 8 / r.Elapsed.Seconds()
+}
+
+// FloodRun is a flood in progress.
+type FloodRun struct{ sink, flood *worker }
+
+type floodArgs struct {
+	From         netip.Addr
+	To           netip.AddrPort
+	BitsPerSec   uint64
+	PayloadBytes int
+	Segments     int
+	TOS          int
+	RotatePorts  bool
+	Duration     time.Duration
+}
+
+// StartFlood opens a sink and starts a flood to it.
+func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) {
+	if load.RotatePorts && load.Segments > 1 {
+		return nil, errors.New("a flood cannot both rotate ports and send segments")
+	}
+	args := floodArgs{
+		From:       load.From.Addr(load.IPv6),
+		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
+		TOS: load.TOS, RotatePorts: load.RotatePorts, Duration: load.Duration,
+	}
+	sink, err := l.startWorker(ctx, load.To, "udp-sink", load.To.Addr(load.IPv6), &args.To)
+	if err != nil {
+		return nil, err
+	}
+	flood, err := l.startWorker(ctx, load.From, "udp-flood", args, nil)
+	if err != nil {
+		return nil, errors.Join(err, sink.proc.kill())
+	}
+	return &FloodRun{sink: sink, flood: flood}, nil
+}
+
+// Wait returns the result when the flood has ended.
+func (r *FloodRun) Wait(ctx context.Context) (*FloodResult, error) {
+	var out FloodResult
+	err := r.flood.result(ctx, &out)
+	return &out, errors.Join(err, r.sink.proc.kill())
+}
+
+func sockaddr(addr netip.AddrPort) unix.Sockaddr {
+	if addr.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
+}
+
+func runUDPSink(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var addr netip.Addr
+	if err := json.Unmarshal(raw, &addr); err != nil {
+		return nil, err
+	}
+	family := unix.AF_INET
+	if addr.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	// A tiny buffer that nobody reads: the kernel drops at once.
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); err != nil {
+		return nil, err
+	}
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
+		return nil, fmt.Errorf("bind: %w", err)
+	}
+	port, err := boundPort(fd)
+	if err != nil {
+		return nil, err
+	}
+	if err := ready(netip.AddrPortFrom(addr, port)); err != nil {
+		return nil, err
+	}
+	<-quit
+	return struct{}{}, unix.Close(fd)
+}
+
+// flooder sends datagrams on one thread.
+type flooder struct {
+	args   floodArgs
+	fd     int
+	packet []byte
+	dest   unix.Sockaddr
+	sport  uint16
+}
+
+func runUDPFlood(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	f := &flooder{sport: firstRotatingPort}
+	if err := json.Unmarshal(raw, &f.args); err != nil {
+		return nil, err
+	}
+	runtime.LockOSThread()
+	if err := preciseSleep(); err != nil {
+		return nil, err
+	}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	if err := ready(nil); err != nil {
+		return nil, err
+	}
+	out := f.run(quit)
+	return out, unix.Close(f.fd)
+}
+
+func (f *flooder) open() error {
+	family, level, tos := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TOS
+	if f.args.To.Addr().Is6() {
+		family, level, tos = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	kind, proto := unix.SOCK_DGRAM, 0
+	f.packet = make([]byte, f.args.PayloadBytes*f.args.Segments)
+	f.dest = sockaddr(f.args.To)
+	if f.args.RotatePorts {
+		kind, proto = unix.SOCK_RAW, unix.IPPROTO_UDP
+		f.packet = make([]byte, udpHeaderBytes+f.args.PayloadBytes)
+		binary.BigEndian.PutUint16(f.packet[2:], f.args.To.Port())
+		binary.BigEndian.PutUint16(f.packet[4:], uint16(len(f.packet)))
+		// A raw socket takes no port in its address.
+		f.dest = sockaddr(netip.AddrPortFrom(f.args.To.Addr(), 0))
+	}
+	var err error
+	if f.fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, proto); err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	if err := unix.SetsockoptInt(f.fd, level, tos, f.args.TOS); err != nil {
+		return fmt.Errorf("set TOS %d: %w", f.args.TOS, err)
+	}
+	if f.args.Segments > 1 {
+		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, f.args.PayloadBytes); err != nil {
+			return fmt.Errorf("set UDP_SEGMENT %d: %w", f.args.PayloadBytes, err)
+		}
+	}
+	if f.args.RotatePorts && family == unix.AF_INET6 {
+		// The kernel fills in the checksum, which IPv6 wants.
+		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6); err != nil {
+			return fmt.Errorf("set IPV6_CHECKSUM: %w", err)
+		}
+	}
+	// Deep enough that the shaper's queue fills before the socket's budget.
+	return unix.SetsockoptInt(f.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
+}
+
+// packetBytes is the size of the IP packets of one send.
+func (f *flooder) packetBytes() uint64 {
+	ip := 20
+	if f.args.To.Addr().Is6() {
+		ip = 40
+	}
+	return uint64(f.args.Segments * (ip + udpHeaderBytes + f.args.PayloadBytes))
+}
+
+func (f *flooder) run(quit <-chan struct{}) *FloodResult {
+	out := &FloodResult{}
+	size := f.packetBytes()
+	start := monotonic()
+	for tick := start; ; tick += floodTick {
+		now := monotonic()
+		if now >= start+f.args.Duration || closed(quit) {
+			out.Elapsed = now - start
+			return out
+		}
+		if f.args.BitsPerSec == 0 {
+			for range 64 {
+				f.send(out, size)
+			}
+			continue
+		}
+		due := uint64(float64(f.args.BitsPerSec) / 8 * (now - start).Seconds())
+		offered := out.Bytes + out.Refused*size/uint64(f.args.Segments)
+		for ; offered < due; offered += size {
+			f.send(out, size)
+		}
+		sleepUntil(tick + floodTick)
+	}
+}
+
+// send offers one packet; a refusal is counted, not retried, as a flood does
+// not care.
+func (f *flooder) send(out *FloodResult, size uint64) {
+	if f.args.RotatePorts {
+		binary.BigEndian.PutUint16(f.packet, f.sport)
+		if f.sport++; f.sport < firstRotatingPort {
+			f.sport = firstRotatingPort
+		}
+	}
+	n := uint64(f.args.Segments)
+	if unix.Sendto(f.fd, f.packet, unix.MSG_DONTWAIT, f.dest) != nil {
+		out.Refused += n
+		return
+	}
+	out.Packets += n
+	out.Bytes += size
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package wiremeter counts the bytes that arrive on a device, as they would
+// be on a wire, in buckets of one millisecond.
+//
+// It is attached behind the shaper, at the receiver's device, and shares no
+// code with podweir's dataplane. A GSO packet counts its headers once per
+// segment.
+package wiremeter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	nanosPerBucket = int32(time.Millisecond)
+	// bucketCount is 2^17, 131 s: a whole run of one case.
+	bucketCount = 1 << 17
+	// Span is how long a meter can count after its start or a Reset.
+	Span = (bucketCount - 1) * time.Millisecond
+)
+
+// Namespace runs a function inside a network namespace.
+type Namespace interface {
+	Do(f func() error) error
+}
+
+// Direction is which way packets pass the device that the meter is on.
+type Direction int
+
+// The two sides of a device.
+const (
+	// Received counts what arrives from the device.
+	Received Direction = iota
+	// Transmitted counts what is sent to the device, before its qdisc.
+	Transmitted
+)
+
+// Meter is a running count on one device.
+type Meter struct {
+	buckets *ebpf.Map
+	prog    *ebpf.Program
+	link    link.Link
+	start   time.Duration // CLOCK_MONOTONIC
+}
+
+// Attach starts counting on a device of a namespace. It needs TCX (Linux 6.6)
+// and CAP_BPF, CAP_NET_ADMIN. The program stands last in the chain and its
+// verdict is always "next". Close ends it.
+func Attach(ns Namespace, ifName string, dir Direction) (*Meter, error) {
+	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
+		Name: "pwlab_wire", Type: ebpf.Array,
+		KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the wire meter's map: %w", err)
+	}
+	m := &Meter{buckets: buckets}
+	if m.prog, err = newProgram(buckets); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	attach := ebpf.AttachTCXIngress
+	if dir == Transmitted {
+		attach = ebpf.AttachTCXEgress
+	}
+	err = ns.Do(func() error {
+		dev, err := netlink.LinkByName(ifName)
+		if err != nil {
+			return err
+		}
+		m.link, err = link.AttachTCX(link.TCXOptions{
+			Interface: dev.Attrs().Index, Program: m.prog, Attach: attach, Anchor: link.Tail(),
+		})
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("attach the wire meter to %s: %w", ifName, err), m.Close())
+	}
+	m.start = Now()
+	return m, nil
+}
+
+// Now is the clock of the meter, CLOCK_MONOTONIC.
+func Now() time.Duration {
+	var ts unix.Timespec
+	// A valid pointer and clock cannot be refused.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// Close detaches the meter.
+func (m *Meter) Close() error {
+	var errs []error
+	if m.link != nil {
+		errs = append(errs, m.link.Close())
+	}
+	if m.prog != nil {
+		errs = append(errs, m.prog.Close())
+	}
+	return errors.Join(append(errs, m.buckets.Close())...)
+}
+
+// Read returns the whole milliseconds between two times of [Now]. It returns
+// an error if the range is not within [Span] of the start of the meter.
+func (m *Meter) Read(from, to time.Duration) (*Series, error) {
+	if from < m.start || to < from || to > m.start+Span || to > Now() {
+		return nil, fmt.Errorf("range %v to %v is outside %v to %v", from, to, m.start,
+			min(m.start+Span, Now()))
+	}
+	// The bucket of from is partly before it.
+	first := from/time.Millisecond + 1
+	last := to / time.Millisecond // exclusive
+	s := &Series{}
+	raw := make([]byte, sizeofBucket)
+	for ms := first; ms < last; ms++ {
+		key := uint32(ms) % bucketCount
+		if err := m.buckets.Lookup(key, &raw); err != nil {
+			return nil, fmt.Errorf("read the wire meter: %w", err)
+		}
+		s.Bytes = append(s.Bytes, binary.NativeEndian.Uint64(raw))
+		s.Packets += binary.NativeEndian.Uint64(raw[8:])
+	}
+	return s, nil
+}

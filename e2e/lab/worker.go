@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// workerEnv names the kind of worker that a process started by a lab is.
+const workerEnv = "PODWEIR_LAB_WORKER"
+
+// workerFunc does a worker's job. It calls ready once with what the parent
+// waits for, and returns its result. quit is closed when the parent wants an
+// end or is gone.
+type workerFunc func(args json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error)
+
+var workerKinds = map[string]workerFunc{
+	"http-server": runHTTPServer,
+	"http-open":   runHTTPOpen,
+	"http-closed": runHTTPClosed,
+	"echo-server": runEchoServer,
+	"echo-client": runEchoClient,
+	"udp-sink":    runUDPSink,
+	"udp-flood":   runUDPFlood,
+}
+
+// workerMessage is a line from the worker to its parent.
+type workerMessage struct {
+	Ready  json.RawMessage `json:",omitempty"`
+	Result json.RawMessage `json:",omitempty"`
+	Error  string          `json:",omitempty"`
+}
+
+// WorkerMain does the job of a load generator if the process was started as
+// one, and says whether it was. The caller must return then. Call it first in
+// main, or in TestMain:
+//
+//	func TestMain(m *testing.M) {
+//		if lab.WorkerMain() {
+//			return
+//		}
+//		m.Run()
+//	}
+func WorkerMain() bool {
+	kind, ok := os.LookupEnv(workerEnv)
+	if !ok {
+		return false
+	}
+	out := json.NewEncoder(os.Stdout)
+	result, err := serveWorker(kind, out)
+	msg := workerMessage{Result: result}
+	if err != nil {
+		msg.Error = err.Error()
+	}
+	// The parent is gone if this does not arrive; nobody is left to tell.
+	_ = out.Encode(msg)
+	return true
+}
+
+func serveWorker(kind string, out *json.Encoder) (json.RawMessage, error) {
+	run, ok := workerKinds[kind]
+	if !ok {
+		return nil, fmt.Errorf("no worker of kind %q", kind)
+	}
+	in := bufio.NewReader(os.Stdin)
+	args, err := in.ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("read arguments: %w", err)
+	}
+	quit := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, in) // returns when the parent closes it or dies
+		close(quit)
+	}()
+	ready := func(v any) error {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		return out.Encode(workerMessage{Ready: raw})
+	}
+	result, err := run(args, ready, quit)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+// worker is a running load generator.
+type worker struct {
+	proc  *process
+	lines *json.Decoder
+}
+
+// startWorker runs a worker in the host's namespace and returns when it says
+// that it is ready; readyInfo, if not nil, receives what it said.
+func (l *Lab) startWorker(ctx context.Context, h *Host, kind string, args, readyInfo any) (*worker, error) {
+	raw, err := json.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// The kernel's pipe buffers what is never read, such as the result of a
+	// server; the read end goes with the worker.
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	// env(1) carries the kind, so that startProcess stays one for all.
+	proc, err := l.startProcess(ctx, h, pw, "/usr/bin/env", workerEnv+"="+kind, self)
+	if err := errors.Join(err, pw.Close()); err != nil {
+		return nil, errors.Join(err, pr.Close())
+	}
+	w := &worker{proc: proc, lines: json.NewDecoder(pr)}
+	if _, err := proc.stdin.Write(append(raw, '\n')); err != nil {
+		return nil, errors.Join(fmt.Errorf("worker %s: %w", kind, err), proc.kill())
+	}
+	msg, err := w.next()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("worker %s in %s: %w", kind, h.Name, err), proc.kill())
+	}
+	if readyInfo == nil {
+		return w, nil
+	}
+	return w, json.Unmarshal(msg.Ready, readyInfo)
+}
+
+func (w *worker) next() (workerMessage, error) {
+	var msg workerMessage
+	if err := w.lines.Decode(&msg); err != nil {
+		return msg, fmt.Errorf("read its report: %w: %s", err, w.proc.stderr.String())
+	}
+	if msg.Error != "" {
+		return msg, errors.New(msg.Error)
+	}
+	return msg, nil
+}
+
+// result waits for the end of the worker and reads its result into v.
+func (w *worker) result(ctx context.Context, v any) error {
+	msg, err := w.next()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.proc.wait(ctx); err != nil {
+		return err
+	}
+	return json.Unmarshal(msg.Result, v)
+}
