@@ -125,10 +125,7 @@ func addLimits(req *nl.NetlinkRequest, dev Interface) {
 // setUpIFB turns address generation off and then brings the device up. That is
 // two requests: the kernel applies the flags of a request first (do_setlink).
 func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
-	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(i.Index)
-	req.AddData(msg)
+	req := setLink(i.Index)
 	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
 	spec.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(iflaInet6AddrGenMode, []byte{in6AddrGenModeNone})
 	req.AddData(spec)
@@ -136,18 +133,14 @@ func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
 		// EAFNOSUPPORT: no IPv6, and nothing to turn off.
 		return fmt.Errorf("turn IPv6 address generation of %s in %s off: %w", i.Name, h.where, err)
 	}
-	req = nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	msg = nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(i.Index)
-	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
-	req.AddData(msg)
 	if !made {
+		req = setLink(i.Index)
 		addLimits(req, dev)
+		if _, err := h.Execute(req, 0); err != nil {
+			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", dev.MTU, i.Name, h.where, err)
+		}
 	}
-	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("bring %s in %s up: %w", i.Name, h.where, err)
-	}
-	return nil
+	return h.SetUp(i.Index)
 }
 
 // DeleteIFB deletes the ifb that serves the device with this ifindex. That
@@ -175,14 +168,31 @@ func (h *Handle) deleteLink(index int) error {
 	return nil
 }
 
-// SetTxQueueLen sets the queue length of a device in packets, the depth of
-// pfifo_fast on it. A running pfifo_fast takes the new length and keeps its
-// packets as far as they fit.
-func (h *Handle) SetTxQueueLen(index, packets int) error {
+// SetUp brings a device up. One that is up stays so.
+func (h *Handle) SetUp(index int) error {
+	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index, msg.Flags, msg.Change = int32(index), unix.IFF_UP, unix.IFF_UP
+	req.AddData(msg)
+	if _, err := h.Execute(req, 0); err != nil {
+		return fmt.Errorf("bring ifindex %d in %s up: %w", index, h.where, err)
+	}
+	return nil
+}
+
+func setLink(index int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
 	req.AddData(msg)
+	return req
+}
+
+// SetTxQueueLen sets the queue length of a device in packets, the depth of
+// pfifo_fast on it. A running pfifo_fast takes the new length and keeps its
+// packets as far as they fit.
+func (h *Handle) SetTxQueueLen(index, packets int) error {
+	req := setLink(index)
 	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(packets))))
 	if _, err := h.Execute(req, 0); err != nil {
 		return fmt.Errorf("set txqueuelen %d of ifindex %d in %s: %w", packets, index, h.where, err)
@@ -192,10 +202,7 @@ func (h *Handle) SetTxQueueLen(index, packets int) error {
 
 // SetMTU sets the MTU of a device in bytes.
 func (h *Handle) SetMTU(index, mtu int) error {
-	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index)
-	req.AddData(msg)
+	req := setLink(index)
 	req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
 	if _, err := h.Execute(req, 0); err != nil {
 		return fmt.Errorf("set MTU %d of ifindex %d in %s: %w", mtu, index, h.where, err)

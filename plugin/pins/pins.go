@@ -151,8 +151,9 @@ func (s *Store) Devices(k Key) ([]string, error) {
 	return out, nil
 }
 
-// List returns all attachments in the order of their names. A directory whose
-// name podweir cannot have given is left out.
+// List returns all attachments in the order of their names, also those that
+// are locked and have nothing yet or no longer. A directory whose name podweir
+// cannot have given is left out.
 func (s *Store) List() ([]Key, error) {
 	return s.find(func(Key) bool { return true })
 }
@@ -212,31 +213,43 @@ func readNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// RemoveDevice unlinks everything in the directory of one interface and the
-// directory, and the attachment's if it is empty then. With the last reference
-// the kernel frees what was pinned; a pinned link detaches. That there is
-// nothing is not an error.
+// RemoveDevice unlinks everything in the directory of one interface, and the
+// directory. With the last reference the kernel frees what was pinned; a
+// pinned link detaches. That there is nothing is not an error.
+//
+// The caller holds the lock of the attachment, and the attachment's directory
+// stays until it is unlocked: the lock is on it.
 func (s *Store) RemoveDevice(k Key, device string) error {
 	dir, err := s.DevicePath(k, device)
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove pins: %w", err)
-	}
-	return s.prune(filepath.Dir(dir))
+	return removeAll(dir)
 }
 
-// Remove is [Store.RemoveDevice] for all interfaces of an attachment.
+// Remove is [Store.RemoveDevice] for all that an attachment has.
 func (s *Store) Remove(k Key) error {
 	dir, err := s.Path(k)
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	names, err := readNames(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := removeAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeAll(path string) error {
+	if err := os.RemoveAll(path); err != nil {
 		return fmt.Errorf("remove pins: %w", err)
 	}
-	return s.prune(filepath.Dir(dir))
+	return nil
 }
 
 // prune removes empty directories from dir up to the root, which stays.

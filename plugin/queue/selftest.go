@@ -24,8 +24,10 @@ const (
 	probeEtherType = 0x88b5 // IEEE 802 local experimental
 	probePackets   = 8
 	// probeWait bounds how long a packet may be under way; it takes
-	// microseconds, and nothing comes later on a kernel that drops them.
-	probeWait = 200 * time.Millisecond
+	// microseconds. A new pair drops packets until the kernel's link watch
+	// has run, so there are several rounds.
+	probeWait   = 20 * time.Millisecond
+	probeRounds = 10
 )
 
 // ProbeRedirect tries whether packets come through an ifb by bpf_redirect: it
@@ -75,17 +77,13 @@ func probeRedirect(h *hostif.Handle, progFD int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	got, err := deliver(near, far)
-	if err != nil || got < probePackets {
+	delivered, err := deliver(near, far)
+	if err != nil || !delivered {
 		return false, err
 	}
 	// They must have come by way of the ifb, whose root qdisc counts them.
-	d, err := Observe(h, ifb.Index)
-	if err != nil {
-		return false, err
-	}
 	seen, err := rootPackets(h, ifb.Index)
-	return seen >= probePackets && d.Index == ifb.Index, err
+	return seen >= probePackets, err
 }
 
 // rootPackets counts at the root qdisc, the kernel's default too.
@@ -105,16 +103,12 @@ func rootPackets(h *hostif.Handle, ifindex int) (uint64, error) {
 func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
 	const nearName, farName = "probe0", "probe1"
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Flags, msg.Change = unix.IFF_UP, unix.IFF_UP
-	req.AddData(msg)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(nearName)))
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
-	peerMsg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	peerMsg.Flags, peerMsg.Change = unix.IFF_UP, unix.IFF_UP
-	peer.AddChild(peerMsg)
+	peer.AddChild(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(farName))
 	req.AddData(info)
 	if _, err = h.Execute(req, 0); err != nil {
@@ -123,46 +117,67 @@ func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
 	if near, err = h.InterfaceByName(nearName); err == nil {
 		far, err = h.InterfaceByName(farName)
 	}
+	// A veth comes up only once it has a peer.
+	if err == nil {
+		err = h.SetUp(near.Index)
+	}
+	if err == nil {
+		err = h.SetUp(far.Index)
+	}
 	return near, far, err
 }
 
-// deliver sends frames into near and counts those that the stack hands out at
-// far. The calling thread is in the namespace of both.
-func deliver(near, far hostif.Interface) (int, error) {
+// deliver sends frames into near and says whether the stack hands out a whole
+// round of them at far. The calling thread is in the namespace of both.
+func deliver(near, far hostif.Interface) (bool, error) {
 	// A socket for one EtherType gets packets behind the ingress hook; one
 	// for all gets them before it.
 	proto := bits.ReverseBytes16(probeEtherType)
 	in, err := packetSocket(proto, far.Index)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	defer func() { _ = unix.Close(in) }()
 	out, err := packetSocket(0, near.Index)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	defer func() { _ = unix.Close(out) }()
-
+	tv := unix.NsecToTimeval(probeWait.Nanoseconds())
+	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return false, fmt.Errorf("set receive timeout: %w", err)
+	}
 	frame := make([]byte, 60)
 	copy(frame, far.HardwareAddr)
 	copy(frame[6:], near.HardwareAddr)
 	frame[12], frame[13] = probeEtherType>>8, probeEtherType&0xff
 	to := &unix.SockaddrLinklayer{Protocol: proto, Ifindex: near.Index}
-	for range probePackets {
-		if err := unix.Sendto(out, frame, 0, to); err != nil {
-			return 0, fmt.Errorf("send on %s: %w", near.Name, err)
+	for range probeRounds {
+		for range probePackets {
+			if err := unix.Sendto(out, frame, 0, to); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				return false, fmt.Errorf("send on %s: %w", near.Name, err)
+			}
+		}
+		if n, err := receive(in); err != nil || n == probePackets {
+			return err == nil, err
 		}
 	}
-	tv := unix.NsecToTimeval(probeWait.Nanoseconds())
-	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		return 0, fmt.Errorf("set receive timeout: %w", err)
-	}
+	return false, nil
+}
+
+// receive counts the frames of one round.
+func receive(fd int) (int, error) {
 	buf := make([]byte, 2048)
-	for n := 0; n < probePackets; n++ {
-		if _, _, err := unix.Recvfrom(in, buf, 0); errors.Is(err, unix.EAGAIN) {
+	for n := 0; n < probePackets; {
+		switch _, _, err := unix.Recvfrom(fd, buf, 0); {
+		case err == nil:
+			n++
+		case errors.Is(err, unix.EAGAIN):
 			return n, nil
-		} else if err != nil {
-			return n, fmt.Errorf("receive on %s: %w", far.Name, err)
+		case errors.Is(err, unix.EINTR):
+			// The runtime's signals; a receive with a timeout is not restarted.
+		default:
+			return n, fmt.Errorf("receive probe frames: %w", err)
 		}
 	}
 	return probePackets, nil

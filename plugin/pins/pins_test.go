@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package pins_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/quick"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/pins"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+func checkName(t *testing.T, name string) {
+	t.Helper()
+	file, err := pins.Encode(name)
+	if err != nil {
+		if name != "" && len(name)*3 <= 255 {
+			t.Errorf("Encode(%q) = %v, want a name", name, err)
+		}
+		return
+	}
+	if strings.ContainsAny(file, "./*?[]\\\x00,") || len(file) > 255 || file == "" {
+		t.Errorf("Encode(%q) = %q, which bpffs or a glob would not take", name, file)
+	}
+	back, err := pins.Decode(file)
+	if err != nil || back != name {
+		t.Errorf("Decode(Encode(%q)) = %q, %v", name, back, err)
+	}
+}
+
+func TestEncodeIsReversible(t *testing.T) {
+	property := func(b []byte) bool {
+		checkName(t, string(b))
+		return !t.Failed()
+	}
+	if err := quick.Check(property, &quick.Config{MaxCount: 5000}); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{
+		"", "a", "cbr0", "eth0", ".", "..", "eth0.100", "k8s-pod-network", "a/b", "a%2eb", "%", ",",
+		"Netz ü", strings.Repeat("f", 64), strings.Repeat("f", 255), strings.Repeat("f", 256), strings.Repeat(".", 86),
+	} {
+		checkName(t, name)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, s := range []string{"a", "%2e", "%2E", "%61", "%", "%2", "a.b", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, file string) {
+		// Every file name that is taken is the only one of its name.
+		name, err := pins.Decode(file)
+		if err != nil {
+			return
+		}
+		if again, err := pins.Encode(name); err != nil || again != file {
+			t.Errorf("Encode(Decode(%q)) = %q, %v", file, again, err)
+		}
+	})
+}
+
+func TestOpenElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	_, err := pins.Open(filepath.Join(dir, "a", "b"))
+	if !errors.Is(err, pins.ErrNotBPFFS) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Open(%s) = %v, want ErrNotBPFFS naming it", dir, err)
+	}
+}
+
+func newStore(tb testing.TB) *pins.Store {
+	tb.Helper()
+	s, err := pins.Open(filepath.Join(testutil.BPFFS(tb), "podweir"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func TestPrivilegedListAndRemove(t *testing.T) {
+	testutil.RequireRoot(t)
+	s := newStore(t)
+	if got, err := s.List(); err != nil || len(got) != 0 {
+		t.Errorf("List of an empty store = %v, %v", got, err)
+	}
+	id := strings.Repeat("0123456789abcdef", 4)
+	keys := []pins.Key{
+		{Network: "cbr0", ContainerID: id, IfName: "eth0"},
+		{Network: "cbr0", ContainerID: id, IfName: "eth0.1"},
+		{Network: "cbr0", ContainerID: id[1:], IfName: "eth0"},
+		{Network: "net/two.x", ContainerID: id, IfName: "eth0"},
+	}
+	for _, k := range keys {
+		for _, device := range []string{k.IfName, "net1"} {
+			dir, err := s.MakeDevice(k, device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// bpffs takes directories, links and pinned objects only.
+			if err := os.Symlink("x", filepath.Join(dir, "egress-program")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Not ours: what Encode does not give.
+	if err := os.Mkdir(filepath.Join(s.Root(), "cbr0", "some thing"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(keys) {
+		t.Errorf("List = %v, want %v", got, keys)
+	}
+	found, err := s.FindContainer(id)
+	if want := []pins.Key{keys[0], keys[1], keys[3]}; err != nil || !cmp.Equal(found, want) {
+		t.Errorf("FindContainer = %v, %v, want %v", found, err, want)
+	}
+	if devs, err := s.Devices(keys[1]); err != nil || !cmp.Equal(devs, []string{"eth0.1", "net1"}) {
+		t.Errorf("Devices = %v, %v", devs, err)
+	}
+	for range 2 {
+		if err := s.RemoveDevice(keys[1], "net1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if devs, err := s.Devices(keys[1]); err != nil || !cmp.Equal(devs, []string{"eth0.1"}) {
+		t.Errorf("Devices after RemoveDevice = %v, %v", devs, err)
+	}
+	if err := s.RemoveDevice(keys[1], "eth0.1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range append(keys, keys...) {
+		unlock, err := s.Lock(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Remove(k); err != nil {
+			t.Errorf("Remove(%v) = %v, want nil, also if it is gone", k, err)
+		}
+		unlock()
+	}
+	if got, err := s.List(); err != nil || len(got) != 0 {
+		t.Errorf("List after Remove = %v, %v", got, err)
+	}
+	entries, err := os.ReadDir(s.Root())
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the root has %v, %v, want only the network with the foreign directory", entries, err)
+	}
+	if _, err := s.Path(pins.Key{Network: "n", ContainerID: strings.Repeat("f", 252), IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
+		t.Errorf("Path(too long) = %v, want ErrName", err)
+	}
+	if _, err := s.Path(pins.Key{Network: "n", IfName: "eth0"}); !errors.Is(err, pins.ErrName) {
+		t.Errorf("Path(no container ID) = %v, want ErrName", err)
+	}
+}
+
+func TestPrivilegedLockExcludes(t *testing.T) {
+	testutil.RequireRoot(t)
+	s := newStore(t)
+	a, b := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}, pins.Key{Network: "n", ContainerID: "b", IfName: "eth0"}
+	unlock, err := s.Lock(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Lock(short, a); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock of what is locked = %v, want DeadlineExceeded", err)
+	}
+	other, err := s.Lock(t.Context(), b)
+	if err != nil {
+		t.Errorf("Lock of another attachment = %v", err)
+	}
+	other()
+	unlock()
+	if unlock, err = s.Lock(t.Context(), a); err != nil {
+		t.Errorf("Lock after unlock = %v", err)
+	}
+	unlock()
+	// Locks alone leave nothing behind.
+	if got, err := s.List(); err != nil || len(got) != 0 {
+		t.Errorf("List after Lock and unlock = %v, %v", got, err)
+	}
+}
+
+// Holders make and remove the directory under each other's feet; never do two
+// hold the lock at once.
+func TestPrivilegedLockOfWhatComesAndGoes(t *testing.T) {
+	testutil.RequireRoot(t)
+	s := newStore(t)
+	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
+	var holders, entries atomic.Int32
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 40 {
+				unlock, err := s.Lock(t.Context(), k)
+				if err != nil {
+					t.Errorf("Lock = %v", err)
+					return
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d hold the lock", n)
+				}
+				if _, err := s.MakeDevice(k, fmt.Sprintf("d%d", w)); err != nil {
+					t.Error(err)
+				}
+				if (i+w)%2 == 0 {
+					if err := s.Remove(k); err != nil {
+						t.Error(err)
+					}
+				}
+				if (i+w)%3 == 0 {
+					runtime.Gosched()
+				}
+				entries.Add(1)
+				holders.Add(-1)
+				unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if entries.Load() != 8*40 {
+		t.Errorf("%d entries, want %d", entries.Load(), 8*40)
+	}
+}
+
+const lockHelper = "PODWEIR_TEST_LOCK_ROOT"
+
+// A process that dies lets go of the lock.
+func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
+	testutil.RequireRoot(t)
+	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
+	if root := os.Getenv(lockHelper); root != "" {
+		holdForever(t, root, k)
+		return
+	}
+	s := newStore(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPrivilegedLockEndsWithItsProcess$")
+	cmd.Env = append(os.Environ(), lockHelper+"="+s.Root())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Lock(short, k); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Lock while another process holds it = %v, want DeadlineExceeded", err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	unlock, err := s.Lock(t.Context(), k)
+	if err != nil {
+		t.Fatalf("Lock after the other process was killed = %v", err)
+	}
+	unlock()
+}
+
+func holdForever(t *testing.T, root string, k pins.Key) {
+	t.Helper()
+	s, err := pins.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Lock(t.Context(), k); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = os.Stdout.WriteString("x")
+	<-t.Context().Done()
+}
+
+func BenchmarkLock(b *testing.B) {
+	testutil.RequireRoot(b)
+	s := newStore(b)
+	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
+	if _, err := s.MakeDevice(k, "eth0"); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		unlock, err := s.Lock(b.Context(), k)
+		if err != nil {
+			b.Fatal(err)
+		}
+		unlock()
+	}
+}

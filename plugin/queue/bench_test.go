@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+func BenchmarkBuildBands(b *testing.B) {
+	d := newDevice(b)
+	tree := bandTree(1_250_000, 12_500)
+	for b.Loop() {
+		if err := queue.Build(d.Handle, d.index, &tree, -1, ""); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if err := queue.Remove(d.Handle, d.index, tree.Qdiscs[0].Kind, tree.Qdiscs[0].Handle); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func BenchmarkRemoveBands(b *testing.B) {
+	d := newDevice(b)
+	tree := bandTree(1_250_000, 12_500)
+	for b.Loop() {
+		b.StopTimer()
+		if err := queue.Build(d.Handle, d.index, &tree, -1, ""); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+		if err := queue.Remove(d.Handle, d.index, tree.Qdiscs[0].Kind, tree.Qdiscs[0].Handle); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	d := newDevice(b)
+	d.build(b, bandTree(1_250_000, 12_500), testutil.Program{FD: -1})
+	for b.Loop() {
+		d.observe(b)
+	}
+}
+
+func BenchmarkChange(b *testing.B) {
+	d := newDevice(b)
+	from, to := bandTree(1_250_000, 12_500), bandTree(2_500_000, 25_000)
+	d.build(b, from, testutil.Program{FD: -1})
+	for b.Loop() {
+		if err := queue.Change(d.Handle, d.index, &from, &to); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAttachClsact(b *testing.B) {
+	d := newDevice(b)
+	p := testutil.VerdictProgram(b, "pw_test", -1)
+	at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
+	for b.Loop() {
+		made, err := queue.AttachClsact(d.Handle, d.index, at, p.FD, "pw_test")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		if _, err := queue.DetachClsact(d.Handle, d.index, at, made); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func BenchmarkProbe(b *testing.B) {
+	testutil.RequireRoot(b)
+	for b.Loop() {
+		if _, err := queue.Probe(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkProbeRedirect(b *testing.B) {
+	testutil.RequireRoot(b)
+	p := testutil.RedirectProgram(b, "pw_redirect", queue.ProbeIFBIndex)
+	for b.Loop() {
+		if ok, err := queue.ProbeRedirect(p.FD); err != nil || !ok {
+			b.Fatal(ok, err)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+func (d *device) attach(tb testing.TB, at queue.Place, p testutil.Program) bool {
+	tb.Helper()
+	made, err := queue.AttachClsact(d.Handle, d.index, at, p.FD, "pw_test")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return made
+}
+
+func TestPrivilegedClsactAttachDetach(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf")
+	d := newDevice(t)
+	before := d.Run(t, "tc", "qdisc", "show", "dev", "eth0")
+	next := testutil.VerdictProgram(t, "pw_test", -1)
+	in := queue.Place{Hook: queue.HookIngress, Pref: 7, Handle: 3}
+	out := queue.Place{Hook: queue.HookEgress, Pref: 9, Handle: 4}
+	if !d.attach(t, in, next) {
+		t.Error("the first AttachClsact did not say that it made the qdisc")
+	}
+	if d.attach(t, out, next) {
+		t.Error("the second AttachClsact says that it made the qdisc")
+	}
+	got := d.observe(t)
+	want := []queue.Filter{
+		{Parent: 0xFFFFFFF2, Hook: queue.HookIngress, Pref: 7, Handle: 3, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true},
+		{Parent: 0xFFFFFFF3, Hook: queue.HookEgress, Pref: 9, Handle: 4, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true},
+	}
+	for i := range got.HookFilters {
+		if len(got.HookFilters[i].Tag) != 16 {
+			t.Errorf("tag %q, want 16 hexadecimal digits", got.HookFilters[i].Tag)
+		}
+		got.HookFilters[i].Tag = ""
+	}
+	if diff := cmp.Diff(want, got.HookFilters); diff != "" || got.HookQdisc != "clsact" || got.Root() != nil {
+		t.Errorf("Observe after AttachClsact (qdisc %q) differs (-want +got):\n%s", got.HookQdisc, diff)
+	}
+	// Not the last one: the qdisc stays.
+	if foreign, err := queue.DetachClsact(d.Handle, d.index, in, true); err != nil || len(foreign) != 0 {
+		t.Errorf("DetachClsact = %v, %v", foreign, err)
+	}
+	if got := d.observe(t); got.HookQdisc != "clsact" || len(got.HookFilters) != 1 {
+		t.Errorf("after the first DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
+	}
+	for range 2 {
+		if _, err := queue.DetachClsact(d.Handle, d.index, out, true); err != nil {
+			t.Errorf("DetachClsact = %v, want nil, also if it is gone", err)
+		}
+	}
+	if after := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); after != before {
+		t.Errorf("after the last DetachClsact: %q, want as before: %q", after, before)
+	}
+	if _, err := queue.DetachClsact(d.Handle, 4711, out, true); err != nil {
+		t.Errorf("DetachClsact of no device = %v, want nil", err)
+	}
+}
+
+func TestPrivilegedClsactNeverReplaces(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf")
+	d := newDevice(t)
+	ours := testutil.VerdictProgram(t, "pw_test", -1)
+	// Somebody else's, under a name of theirs, at the very place.
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	d.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", "1", "handle", "1", "bpf", "bytecode", "1,6 0 0 4294967295", "flowid", "1:1")
+	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
+	before := d.observe(t)
+	if _, err := queue.AttachClsact(d.Handle, d.index, at, ours.FD, "pw_test"); !errors.Is(err, queue.ErrFilterExists) {
+		t.Errorf("AttachClsact over a filter = %v, want ErrFilterExists", err)
+	}
+	if _, err := queue.AttachMirred(d.Handle, d.index, at, d.index); !errors.Is(err, queue.ErrFilterExists) {
+		t.Errorf("AttachMirred over a filter = %v, want ErrFilterExists", err)
+	}
+	foreign, err := queue.DetachClsact(d.Handle, d.index, at, true)
+	if err != nil || len(foreign) != 1 || foreign[0].Kind != "bpf" {
+		t.Errorf("DetachClsact = %v, %v, want the one foreign filter", foreign, err)
+	}
+	after := d.observe(t)
+	if diff := cmp.Diff(before.HookFilters, after.HookFilters); diff != "" || after.HookQdisc != "clsact" {
+		t.Errorf("the foreign filter changed (-before +after):\n%s", diff)
+	}
+	// Beside it, and gone again; their filter keeps the qdisc, though we say
+	// that it is ours.
+	mine := queue.Place{Hook: queue.HookIngress, Pref: 2, Handle: 1}
+	if d.attach(t, mine, ours) {
+		t.Error("AttachClsact says that it made a qdisc that was there")
+	}
+	if foreign, err = queue.DetachClsact(d.Handle, d.index, mine, true); err != nil || len(foreign) != 1 {
+		t.Errorf("DetachClsact = %v, %v, want the one foreign filter", foreign, err)
+	}
+	if diff := cmp.Diff(before.HookFilters, d.observe(t).HookFilters); diff != "" {
+		t.Errorf("the foreign filter changed (-before +after):\n%s", diff)
+	}
+	if _, err := queue.AttachClsact(d.Handle, d.index, mine, ours.FD, "other"); err == nil {
+		t.Error("AttachClsact of a program without our prefix = nil, want an error")
+	}
+}
+
+// A clsact qdisc that was there before stays, empty as it was.
+func TestPrivilegedClsactOfOthersStays(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf")
+	d := newDevice(t)
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
+	made := d.attach(t, at, testutil.VerdictProgram(t, "pw_test", -1))
+	if made {
+		t.Error("AttachClsact says that it made a qdisc that was there")
+	}
+	if _, err := queue.DetachClsact(d.Handle, d.index, at, made); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.observe(t); got.HookQdisc != "clsact" || len(got.HookFilters) != 0 {
+		t.Errorf("after DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
+	}
+}
+
+// The kernel would take a filter for clsact's egress hook on an ingress qdisc,
+// and put it on the ingress hook.
+func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf")
+	d := newDevice(t)
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
+	p := testutil.VerdictProgram(t, "pw_test", -1)
+	_, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}, p.FD, "pw_test")
+	if !errors.Is(err, queue.ErrNoEgressHook) {
+		t.Errorf("AttachClsact to egress beside an ingress qdisc = %v, want ErrNoEgressHook", err)
+	}
+	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
+	if d.attach(t, at, p) {
+		t.Error("AttachClsact says that it made the ingress qdisc")
+	}
+	if got := d.observe(t); len(got.HookFilters) != 1 || got.HookQdisc != "ingress" {
+		t.Errorf("Observe = qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
+	}
+	if _, err := queue.DetachClsact(d.Handle, d.index, at, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.observe(t); len(got.HookFilters) != 0 || got.HookQdisc != "ingress" {
+		t.Errorf("after DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
+	}
+}
+
+// A failed attach takes the qdisc that it made away.
+func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact")
+	d := newDevice(t)
+	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
+	if _, err := queue.AttachClsact(d.Handle, d.index, at, 9999, "pw_test"); err == nil {
+		t.Fatal("AttachClsact of a bad program = nil, want an error")
+	}
+	if got := d.observe(t); got.HookQdisc != "" {
+		t.Errorf("a failed AttachClsact left a %s qdisc", got.HookQdisc)
+	}
+	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookIngress, Pref: 1}, 1, "pw_test"); err == nil {
+		t.Error("AttachClsact with handle 0 = nil, want an error")
+	}
+}
+
+func TestPrivilegedMirred(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf", "mirred", "ifb")
+	d := newDevice(t)
+	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: 1}
+	made, err := queue.AttachMirred(d.Handle, d.index, at, ifb.Index)
+	if err != nil || !made {
+		t.Fatalf("AttachMirred = %v, %v", made, err)
+	}
+	got := d.observe(t)
+	if len(got.HookFilters) != 1 || got.HookFilters[0].RedirectIndex != ifb.Index || !queue.Ours(&got.HookFilters[0]) ||
+		got.HookFilters[0].Pref != 65535 {
+		t.Fatalf("Observe after AttachMirred = %+v", got.HookFilters)
+	}
+	// The pod still answers, by way of the ifb.
+	tree := bandTree(1_250_000, 12_500)
+	if err := queue.Build(d.Handle, ifb.Index, &tree, -1, ""); err != nil {
+		t.Fatal(err)
+	}
+	d.peer.Run(t, "ping", "-c3", "-i0.01", "-W2", "10.9.0.1")
+	onIFB, err := queue.Observe(d.Handle, ifb.Index)
+	if err != nil || onIFB.Root().Stats.Packets < 3 {
+		t.Errorf("the ifb's root counted %+v, %v, want at least 3 packets", onIFB.Root(), err)
+	}
+	ok, err := queue.ProbeRedirect(-1)
+	if err != nil || !ok {
+		t.Errorf("ProbeRedirect by mirred = %v, %v, want true", ok, err)
+	}
+	if _, err := queue.DetachClsact(d.Handle, d.index, at, made); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.observe(t); got.HookQdisc != "" || len(got.HookFilters) != 0 {
+		t.Errorf("after DetachClsact: qdisc %q, filters %v", got.HookQdisc, got.HookFilters)
+	}
+	d.peer.Run(t, "ping", "-c1", "-W2", "10.9.0.1")
+}
+
+func TestPrivilegedProbeRedirect(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf", "ifb")
+	cases := map[string]struct {
+		prog testutil.Program
+		want bool
+	}{
+		"redirect to the ifb":      {testutil.RedirectProgram(t, "pw_redirect", queue.ProbeIFBIndex), true},
+		"redirect to nowhere":      {testutil.RedirectProgram(t, "pw_redirect", 4711), false},
+		"packets go past the ifb":  {testutil.VerdictProgram(t, "pw_redirect", -1), false},
+		"packets are all dropped":  {testutil.VerdictProgram(t, "pw_redirect", 2), false},
+		"redirect to the pair end": {testutil.RedirectProgram(t, "pw_redirect", 2), false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			ok, err := queue.ProbeRedirect(c.prog.FD)
+			if err != nil || ok != c.want {
+				t.Errorf("ProbeRedirect = %v, %v, want %v", ok, err, c.want)
+			}
+		})
+	}
+}
+
+func TestPrivilegedProbe(t *testing.T) {
+	testutil.RequireRoot(t)
+	got, err := queue.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", got)
+	// What every kernel that podweir runs on has; and each answer must agree
+	// with an attempt by tc.
+	if !got.PfifoFast || !got.Bfifo {
+		t.Errorf("Probe = %+v, want pfifo_fast and bfifo, which are never modules", got)
+	}
+	d := newDevice(t)
+	for kind, has := range map[string]bool{
+		"tbf rate 1mbit burst 9k limit 9k": got.TBF, "htb": got.HTB, "prio": got.Prio, "fq": got.FQ,
+		"red limit 60000 avpkt 1000 bandwidth 10mbit": got.RED, "clsact": got.Clsact,
+	} {
+		cmd := d.Command(t, "bash", "-c", "tc qdisc add dev eth0 "+where(kind)+kind)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != has {
+			t.Errorf("Probe says %v of %q, tc says %v: %s", has, kind, err, out)
+		}
+		if err == nil {
+			d.Run(t, "bash", "-c", "tc qdisc del dev eth0 "+map[bool]string{true: "clsact", false: "root"}[kind == "clsact"])
+		}
+	}
+	ifb := d.Command(t, "ip", "link", "add", "probe", "type", "ifb").Run() == nil
+	if ifb != got.IFB {
+		t.Errorf("Probe says IFB %v, ip says %v", got.IFB, ifb)
+	}
+}
+
+func where(kind string) string {
+	if kind == "clsact" {
+		return ""
+	}
+	return "root "
+}
