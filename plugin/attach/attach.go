@@ -122,6 +122,35 @@ type Dataplane struct {
 type Observed struct {
 	Devices    map[shaping.Side]*Device
 	Dataplanes map[shaping.Direction]*Dataplane
+	// Recorded are the directions that an earlier run set up or began to.
+	Recorded map[shaping.Direction]bool
+}
+
+// without is what will be there after a direction is torn down: the devices
+// that are not ours, without what is ours of that direction on them.
+func (o *Observed) without(d shaping.Direction) *Observed {
+	out := &Observed{
+		Devices: make(map[shaping.Side]*Device), Dataplanes: make(map[shaping.Direction]*Dataplane),
+	}
+	queueSide := shaping.SidePod
+	if d == shaping.Ingress {
+		queueSide = shaping.SideHost
+	}
+	for s, dev := range o.Devices {
+		left := *dev
+		if s == queueSide {
+			left.Tree, left.FilterProgramID = shaping.Tree{}, 0
+		}
+		if s != shaping.SideIFB || d == shaping.Egress {
+			out.Devices[s] = &left
+		}
+	}
+	for other, dp := range o.Dataplanes {
+		if other != d {
+			out.Dataplanes[other] = dp
+		}
+	}
+	return out
 }
 
 // Device returns the device of a side, an absent one if there is none.

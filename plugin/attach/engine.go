@@ -179,7 +179,13 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		}
 		return nil, err
 	}
-	return want, nil
+	if len(rec.Choices) == len(choices) {
+		return want, nil
+	}
+	// What was torn down is gone now, and so is what was known of it.
+	rec.Choices = choices
+	e.step("forget")
+	return want, e.Store.Write(rec)
 }
 
 // merge keeps what earlier steps made in a direction that is not wanted any

@@ -65,7 +65,7 @@ func Plan(want *Desired, obs *Observed) []Action {
 	for _, d := range shaping.Directions {
 		ds := want.Directions[d]
 		if ds == nil {
-			if obs.Dataplanes[d] != nil {
+			if obs.Dataplanes[d] != nil || obs.Recorded[d] {
 				plan = append(plan, Action{
 					Kind: TearDown, Direction: d, Reason: "attached, but no limit is asked for",
 				})
@@ -98,10 +98,22 @@ func (p *directionPlan) run() {
 	if have == nil {
 		have = &Dataplane{}
 	}
+	missing := p.missing(have)
+	if missing != "" && have.ProgramID+have.GuardID+have.RedirectID != 0 {
+		p.add(TearDown, "%s", missing)
+		p.obs = p.obs.without(p.direction)
+	}
 	if params.Side == shaping.SideIFB && !p.obs.Device(shaping.SideIFB).Exists {
 		p.add(MakeIFB, "no ifb in the pod's namespace")
 	}
-	reloaded := p.planDataplane(have)
+	programs := params.ProgramName() != "" || params.Guard || params.Redirect
+	reloaded := missing != "" && programs
+	switch {
+	case reloaded:
+		p.add(LoadDataplane, "%s", missing)
+	case programs:
+		p.planUpdate(have)
+	}
 	p.planTree(have, reloaded)
 	p.planHook(have, reloaded)
 	pod := p.obs.Device(shaping.SidePod)
@@ -113,38 +125,29 @@ func (p *directionPlan) run() {
 	}
 }
 
-// planDataplane plans programs and maps, and reports whether they will be new.
-func (p *directionPlan) planDataplane(have *Dataplane) bool {
+// missing says what keeps the pinned programs from being those that are
+// wanted, "" if nothing does.
+func (p *directionPlan) missing(have *Dataplane) string {
 	params := p.state.Params
-	want := params.ProgramName()
-	missing := ""
-	switch {
+	switch want := params.ProgramName(); {
 	case have.ProgramName != want:
-		missing = fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
+		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
 	case params.Guard && have.GuardID == 0:
-		missing = "guard program is not pinned"
+		return "guard program is not pinned"
 	case params.Redirect && have.RedirectID == 0:
-		missing = "redirect program is not pinned"
+		return "redirect program is not pinned"
 	}
-	switch {
-	case missing != "" && have.ProgramID != 0:
-		p.add(TearDown, "%s", missing)
-		p.add(LoadDataplane, "%s", missing)
-		return true
-	case missing != "":
-		p.add(LoadDataplane, "%s", missing)
-		return true
-	case want == "":
-		return false
-	}
+	return ""
+}
+
+func (p *directionPlan) planUpdate(have *Dataplane) {
+	params := p.state.Params
+	ifb := p.obs.Device(shaping.SideIFB)
 	if diff := datapathDiff(&params.Datapath, &have.Datapath); diff != "" {
 		p.add(UpdateDataplane, "%s", diff)
-		return false
-	}
-	if ifb := p.obs.Device(shaping.SideIFB); params.Redirect && ifb.Exists && ifb.Index != have.RedirectIndex {
+	} else if params.Redirect && ifb.Exists && ifb.Index != have.RedirectIndex {
 		p.add(UpdateDataplane, "redirect goes to ifindex %d, the ifb is %d", have.RedirectIndex, ifb.Index)
 	}
-	return false
 }
 
 func (p *directionPlan) planTree(have *Dataplane, reloaded bool) {

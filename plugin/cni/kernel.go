@@ -197,8 +197,10 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 	obs := &attach.Observed{
 		Devices:    make(map[shaping.Side]*attach.Device),
 		Dataplanes: make(map[shaping.Direction]*attach.Dataplane),
+		Recorded:   make(map[shaping.Direction]bool),
 	}
 	for _, d := range shaping.Directions {
+		_, obs.Recorded[d] = r.Choices[d.String()]
 		dp, err := datapath.Observe(k.pins(r), d)
 		if err != nil {
 			return nil, err
