@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// counter gives the majors 1, 2, 3 ..., so that a tree can be written down.
+func counter() func() uint16 {
+	next := uint16(0)
+	return func() uint16 { next++; return next }
+}
+
+func strict(rate int, change ...func(*shaping.Limit)) *shaping.Limit {
+	l := &shaping.Limit{
+		Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
+		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: shaping.PolicyStrict,
+		Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+	}
+	setRate(l, rate)
+	for _, c := range change {
+		c(l)
+	}
+	return l
+}
+
+func policy(p shaping.Policy) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Policy = p } }
+func queue(q shaping.Queue) func(*shaping.Limit)   { return func(l *shaping.Limit) { l.Queue = q } }
+func mode(m shaping.Mode) func(*shaping.Limit)     { return func(l *shaping.Limit) { l.Mode = m } }
+func at(p shaping.Place) func(*shaping.Limit)      { return func(l *shaping.Limit) { l.Place = p } }
+
+var (
+	// full has everything, here has what the build machine has.
+	full = shaping.Facts{Prio: true, FQ: true, HTB: true, TBF: true, IFB: true, MTU: 1500, TxQueueLen: 1000}
+	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500, TxQueueLen: 1000}
+	bare = shaping.Facts{MTU: 1500}
+
+	elephants = policy(shaping.PolicyElephants)
+	flat      = policy(shaping.PolicyFlat)
+	exempt    = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+)
+
+// sketchOf writes a tree in a line per object: what hangs where, how deep.
+func sketchOf(p *shaping.Params) string {
+	if p.Tree == nil {
+		return ""
+	}
+	var out strings.Builder
+	handle := func(h shaping.TCHandle) string {
+		if h == shaping.RootParent {
+			return "root"
+		}
+		return fmt.Sprintf("%x:%x", h>>16, h&0xffff)
+	}
+	for _, q := range p.Tree.Qdiscs {
+		fmt.Fprintf(&out, "%s %s %s", handle(q.Parent), q.Kind, handle(q.Handle))
+		for _, n := range []struct {
+			name  string
+			value uint64
+		}{
+			{"rate", uint64(q.Rate)},
+			{"burst", uint64(q.Burst)},
+			{"limit", uint64(q.Limit)},
+			{"bands", uint64(q.Bands)},
+			{"default", uint64(q.DefaultClass)},
+			{"packets", uint64(q.PacketLimit)},
+			{"flow", uint64(q.FlowLimit)},
+			{"horizon", uint64(q.HorizonMicros)},
+		} {
+			if n.value != 0 {
+				fmt.Fprintf(&out, " %s %d", n.name, n.value)
+			}
+		}
+		out.WriteByte('\n')
+	}
+	for _, c := range p.Tree.Classes {
+		fmt.Fprintf(&out, "class %s under %s rate %d ceil %d burst %d/%d prio %d\n", handle(c.Handle), handle(c.Parent),
+			c.Rate, c.Ceil, c.Burst, c.CeilBurst, c.Prio)
+	}
+	if f := p.Tree.Filter; f != nil {
+		fmt.Fprintf(&out, "filter on %s answers %s\n", handle(f.Parent), handle(f.ClassID))
+	}
+	return out.String()
+}
+
+// where writes the program and its place in one line.
+func where(p *shaping.Params) string {
+	s := fmt.Sprintf("%s/%s on %s: %q at %s/%s", p.Mode, p.Queue, p.Side, p.ProgramName(), p.Hook, p.HookKind)
+	if p.Guard {
+		s += " guard"
+	}
+	if p.Redirect {
+		s += " redirect"
+	}
+	if p.Datapath.DepthMeter {
+		s += " depth"
+	}
+	return s
+}
+
+// answers writes class and priority per disposition.
+func answers(p *shaping.Params) string {
+	d := p.Datapath
+	return fmt.Sprintf("light %x %x, heavy %x %x, exempt %x %x", d.LightClass, d.LightPriority,
+		d.HeavyClass, d.HeavyPriority, d.ExemptClass, d.ExemptPriority)
+}
+
+func TestComputeTrees(t *testing.T) {
+	t.Parallel()
+	const none = "light 0 0, heavy 0 0, exempt 0 0"
+	for name, tc := range map[string]struct {
+		limit   *shaping.Limit
+		dir     shaping.Direction
+		facts   shaping.Facts
+		exempt  bool
+		where   string
+		tree    string
+		answers string
+	}{
+		"strict, prio": {
+			strict(10e6), shaping.Egress, full, false,
+			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 prio 2:0 bands 2
+2:1 bfifo 3:0 limit 200000
+2:2 bfifo 4:0 limit 62500
+filter on 2:0 answers 2:0
+`, "light 1 0, heavy 2 0, exempt 0 0",
+		},
+		"strict, no prio": {
+			strict(10e6), shaping.Egress, here, false,
+			`qdisc/tbf on pod: "pw_band" at egress/auto depth`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 pfifo_fast 2:0
+`, "light 0 6, heavy 0 2, exempt 0 0",
+		},
+		"strict, ingress on the host side": {
+			strict(10e6), shaping.Ingress, full, false,
+			`qdisc/tbf on host: "pw_class" at own-qdisc/auto`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 prio 2:0 bands 2
+2:1 bfifo 3:0 limit 200000
+2:2 bfifo 4:0 limit 62500
+filter on 2:0 answers 2:0
+`, "light 1 0, heavy 2 0, exempt 0 0",
+		},
+		"strict, ifb": {
+			strict(10e6, at(shaping.PlaceIFB)), shaping.Ingress, here, false,
+			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect depth`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 pfifo_fast 2:0
+`, "light 0 6, heavy 0 2, exempt 0 0",
+		},
+		"flat": {
+			strict(10e6, flat), shaping.Egress, full, false,
+			`qdisc/tbf on pod: "" at none/auto`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 bfifo 2:0 limit 62500
+`, none,
+		},
+		"flat at a hook has no program either": {
+			strict(10e6, flat, mode(shaping.ModeTCXPodSide)), shaping.Egress, here, false,
+			`tcx-podside/tbf on pod: "" at none/auto`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 bfifo 2:0 limit 62500
+`, none,
+		},
+		"elephants, prio": {
+			strict(10e6, elephants), shaping.Egress, full, false,
+			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
+root prio 1:0 bands 2
+1:1 bfifo 2:0 limit 4000000
+1:2 tbf 3:0 rate 1250000 burst 10986
+3:1 bfifo 4:0 limit 62500
+filter on 1:0 answers 1:0
+`, "light 1 0, heavy 2 0, exempt 1 0",
+		},
+		"elephants, no prio": {
+			strict(10e6, elephants), shaping.Egress, here, false,
+			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
+root htb 1:0
+1:2 tbf 2:0 rate 1250000 burst 10986
+2:1 bfifo 3:0 limit 62500
+class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
+filter on 1:0 answers 1:0
+`, "light 0 0, heavy 2 0, exempt 0 0",
+		},
+		"strict with exempt subnets, prio": {
+			strict(10e6), shaping.Egress, full, true,
+			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
+root prio 1:0 bands 2
+1:1 bfifo 2:0 limit 4000000
+1:2 tbf 3:0 rate 1250000 burst 10986
+3:1 prio 4:0 bands 2
+4:1 bfifo 5:0 limit 200000
+4:2 bfifo 6:0 limit 62500
+filter on 1:0 answers 1:0
+`, "light 2 40001, heavy 2 40002, exempt 1 0",
+		},
+		"strict with exempt subnets, no prio": {
+			strict(10e6), shaping.Ingress, here, true,
+			`qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, `
+root htb 1:0
+1:2 tbf 2:0 rate 1250000 burst 10986
+2:1 pfifo_fast 3:0
+class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
+filter on 1:0 answers 1:0
+`, "light 2 6, heavy 2 2, exempt 0 0",
+		},
+		"flat with exempt subnets": {
+			strict(10e6, flat), shaping.Egress, full, true,
+			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
+root prio 1:0 bands 2
+1:1 bfifo 2:0 limit 4000000
+1:2 tbf 3:0 rate 1250000 burst 10986
+3:1 bfifo 4:0 limit 62500
+filter on 1:0 answers 1:0
+`, "light 2 0, heavy 2 0, exempt 1 0",
+		},
+		"strict at a hook takes pfifo_fast even with prio": {
+			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Ingress, full, false,
+			`tcx-hostside/tbf on host: "pw_band" at egress/tcx depth`, `
+root tbf 1:0 rate 1250000 burst 10986
+1:1 pfifo_fast 2:0
+`, "light 0 6, heavy 0 2, exempt 0 0",
+		},
+		"strict with exempt subnets at a hook, no prio": {
+			strict(10e6, mode(shaping.ModeClsactPodSide)), shaping.Egress, here, true,
+			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact depth`, `
+root htb 1:0 default 2
+1:2 tbf 2:0 rate 1250000 burst 10986
+2:1 pfifo_fast 3:0
+class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
+`, "light 0 6, heavy 0 2, exempt 0 10000",
+		},
+		"elephants at a hook, prio": {
+			strict(10e6, elephants, mode(shaping.ModeTCXPodSide)), shaping.Egress, full, false,
+			`tcx-podside/tbf on pod: "pw_band" at egress/tcx`, `
+root prio 1:0 bands 2
+1:1 bfifo 2:0 limit 4000000
+1:2 tbf 3:0 rate 1250000 burst 10986
+3:1 bfifo 4:0 limit 62500
+`, "light 0 10001, heavy 0 10002, exempt 0 10001",
+		},
+		"strict htb": {
+			strict(1e9, queue(shaping.QueueHTB)), shaping.Egress, here, false,
+			`qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, `
+root htb 1:0 default 3
+1:2 bfifo 2:0 limit 1250000
+1:3 bfifo 3:0 limit 6250000
+class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 624243/624243 prio 0
+class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 312121/624243 prio 0
+class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 312121/624243 prio 1
+filter on 1:0 answers 1:0
+`, "light 2 0, heavy 3 0, exempt 0 0",
+		},
+		"elephants htb": {
+			strict(1e9, queue(shaping.QueueHTB), elephants), shaping.Ingress, here, false,
+			`qdisc/htb on host: "pw_class" at own-qdisc/auto`, `
+root htb 1:0
+1:3 bfifo 2:0 limit 6250000
+class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
+filter on 1:0 answers 1:0
+`, "light 0 0, heavy 3 0, exempt 0 0",
+		},
+		"flat htb": {
+			strict(1e9, queue(shaping.QueueHTB), flat), shaping.Egress, here, false,
+			`qdisc/htb on pod: "" at none/auto`, `
+root htb 1:0 default 3
+1:3 bfifo 2:0 limit 6250000
+class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
+`, none,
+		},
+		"flat htb with exempt subnets": {
+			strict(1e9, queue(shaping.QueueHTB), flat), shaping.Ingress, here, true,
+			`qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, `
+root htb 1:0
+1:3 bfifo 2:0 limit 6250000
+class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
+filter on 1:0 answers 1:0
+`, "light 3 0, heavy 3 0, exempt 0 0",
+		},
+		"fq": {
+			strict(10e6, queue(shaping.QueueFQ), elephants), shaping.Ingress, full, true,
+			`qdisc/fq on host: "pw_edt_x" at egress/auto`, `
+root fq 1:0 packets 10000 flow 10000 horizon 10000000
+`, none,
+		},
+		"fq at high rates has room for small packets": {
+			strict(10e9, queue(shaping.QueueFQ), flat), shaping.Egress, full, false,
+			`qdisc/fq on pod: "pw_edt" at egress/auto`, `
+root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
+`, none,
+		},
+		"no queue to be had, egress": {
+			strict(10e6), shaping.Egress, bare, true,
+			`auto/none on pod: "pw_police_x" at egress/auto`, "", none,
+		},
+		"no queue to be had, ingress": {
+			strict(10e6), shaping.Ingress, bare, false,
+			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
+		},
+		"host-side egress polices": {
+			strict(10e6, mode(shaping.ModeClsactHostSide)), shaping.Egress, full, false,
+			`clsact-hostside/none on host: "pw_police" at ingress/clsact`, "", none,
+		},
+		"pod-side ingress polices": {
+			strict(10e6, mode(shaping.ModeTCXPodSide)), shaping.Ingress, full, false,
+			`tcx-podside/none on pod: "pw_police" at ingress/tcx`, "", none,
+		},
+		"policing where a queue could be had": {
+			strict(10e6, mode(shaping.ModeTCXHostSide), queue(shaping.QueueNone), at(shaping.PlaceHost)),
+			shaping.Ingress, full, false,
+			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "", none,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := &shaping.Config{Egress: tc.limit, Ingress: tc.limit}
+			if tc.exempt {
+				cfg.Unshaped = exempt
+			}
+			p, err := shaping.Compute(cfg, tc.dir, tc.facts, counter())
+			if err != nil {
+				t.Fatalf("Compute() error = %v", err)
+			}
+			if diff := cmp.Diff(tc.where, where(p)); diff != "" {
+				t.Errorf("program (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(strings.TrimPrefix(tc.tree, "\n"), sketchOf(p)); diff != "" {
+				t.Errorf("tree (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.answers, answers(p)); diff != "" {
+				t.Errorf("answers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestComputeAutoQueue(t *testing.T) {
+	t.Parallel()
+	facts := func(change func(*shaping.Facts)) shaping.Facts { f := full; change(&f); return f }
+	noTBF := facts(func(f *shaping.Facts) { f.TBF = false })
+	onlyTBF := facts(func(f *shaping.Facts) { f.HTB, f.Prio, f.FQ = false, false, false })
+	onlyFQ := shaping.Facts{FQ: true, MTU: 1500}
+	for name, tc := range map[string]struct {
+		limit *shaping.Limit
+		facts shaping.Facts
+		want  shaping.Queue
+		note  string
+	}{
+		"tbf first": {strict(1e9), full, shaping.QueueTBF, ""},
+		"then htb":  {strict(53e6), noTBF, shaping.QueueHTB, "queue htb: the kernel lacks tbf that would fit"},
+		"but not slowly, and fq not under strict": {
+			strict(52_999_999), noTBF, shaping.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
+		},
+		"fq for flat":             {strict(10e6, flat), noTBF, shaping.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
+		"fq for elephants":        {strict(10e6, elephants), onlyFQ, shaping.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
+		"strict with fq alone":    {strict(10e6), onlyFQ, shaping.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit"},
+		"tbf alone serves strict": {strict(10e6), onlyTBF, shaping.QueueTBF, ""},
+		"tbf alone bypasses for nobody": {
+			strict(10e6, elephants), onlyTBF, shaping.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
+		},
+	} {
+		p, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, shaping.Egress, tc.facts, counter())
+		if err != nil {
+			t.Errorf("%s: Compute() error = %v", name, err)
+			continue
+		}
+		if p.Queue != tc.want {
+			t.Errorf("%s: queue = %s, want %s", name, p.Queue, tc.want)
+		}
+		if all := strings.Join(p.Notes, "\n"); tc.note != "" && !strings.Contains(all, tc.note) {
+			t.Errorf("%s: notes = %q, want %q", name, all, tc.note)
+		}
+	}
+}
+
+func TestComputeConflicts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		limit  *shaping.Limit
+		dir    shaping.Direction
+		facts  shaping.Facts
+		field  string
+		value  string
+		always bool // whatever the kernel has: Validate says so too
+	}{
+		"a queue at pod-side ingress": {
+			strict(1e9, mode(shaping.ModeTCXPodSide), queue(shaping.QueueTBF)), shaping.Ingress, full,
+			"ingressMode, ingressQueue", "tcx-podside, tbf", true,
+		},
+		"a queue at host-side egress": {
+			strict(1e9, mode(shaping.ModeClsactHostSide), queue(shaping.QueueTBF)), shaping.Egress, full,
+			"egressMode, egressQueue", "clsact-hostside, tbf", true,
+		},
+		"htb at a hook": {
+			strict(1e9, mode(shaping.ModeTCXPodSide), queue(shaping.QueueHTB)), shaping.Egress, full,
+			"egressMode, egressQueue", "tcx-podside, htb", true,
+		},
+		"policing on a qdisc": {
+			strict(1e9, mode(shaping.ModeQdisc), queue(shaping.QueueNone)), shaping.Egress, full,
+			"egressMode, egressQueue", "qdisc, none", true,
+		},
+		"ifb for host-side hooks": {
+			strict(1e9, mode(shaping.ModeTCXHostSide), at(shaping.PlaceIFB)), shaping.Ingress, full,
+			"ingressPlace, ingressMode", "ifb, tcx-hostside", true,
+		},
+		"host for pod-side hooks": {
+			strict(1e9, mode(shaping.ModeTCXPodSide), at(shaping.PlaceHost)), shaping.Ingress, full,
+			"ingressPlace, ingressMode", "host, tcx-podside", true,
+		},
+		"ifb without a queue": {
+			strict(1e9, queue(shaping.QueueNone), at(shaping.PlaceIFB)), shaping.Ingress, full,
+			"ingressPlace, ingressQueue", "ifb, none", true,
+		},
+		"slow htb": {
+			strict(10e6, queue(shaping.QueueHTB)), shaping.Egress, full,
+			"egressQueue, egressRate", "htb, 10 Mbit/s", true,
+		},
+		"tbf that the kernel lacks": {
+			strict(1e9, queue(shaping.QueueTBF)), shaping.Egress, bare, "egressQueue", "tbf", false,
+		},
+		"fq that the kernel lacks": {
+			strict(1e9, queue(shaping.QueueFQ)), shaping.Ingress, here, "ingressQueue", "fq", false,
+		},
+		"tbf that cannot be bypassed": {
+			strict(1e9, queue(shaping.QueueTBF), elephants), shaping.Egress,
+			shaping.Facts{TBF: true, MTU: 1500},
+			"egressQueue", "tbf", false,
+		},
+		"mode qdisc where no qdisc can be had": {
+			strict(1e9, mode(shaping.ModeQdisc)), shaping.Egress, bare, "egressMode", "qdisc", false,
+		},
+		"ifb that the kernel lacks": {
+			strict(1e9, at(shaping.PlaceIFB)), shaping.Ingress,
+			shaping.Facts{TBF: true, MTU: 1500},
+			"ingressPlace", "ifb", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := &shaping.Config{}
+			if cfg.Ingress = tc.limit; tc.dir == shaping.Egress {
+				cfg.Egress, cfg.Ingress = tc.limit, nil
+			}
+			p, err := shaping.Compute(cfg, tc.dir, tc.facts, counter())
+			bad, ok := errors.AsType[*shaping.FieldError](err)
+			if !ok || p != nil {
+				t.Fatalf("Compute() = %v, %v, want a FieldError", p, err)
+			}
+			if bad.Field != tc.field || bad.Value != tc.value || bad.Accepted == "" {
+				t.Errorf("Compute() error = %+v, want %s %s", bad, tc.field, tc.value)
+			}
+			got := shaping.Validate(cfg)
+			if (len(got) != 0) != tc.always {
+				t.Errorf("Validate() = %v, want an error: %v", got, tc.always)
+			}
+			if tc.always && *got[0] != *bad {
+				t.Errorf("Validate() = %v, Compute() = %v, want the same", got[0], bad)
+			}
+		})
+	}
+}
+
+func TestComputeMajors(t *testing.T) {
+	t.Parallel()
+	cfg := &shaping.Config{Egress: strict(10e6), Unshaped: exempt}
+	first, err := shaping.Compute(cfg, shaping.Egress, full, shaping.RandomMajor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	again, err := shaping.Compute(cfg, shaping.Egress, full, func() uint16 {
+		i++
+		return uint16(first.Tree.Qdiscs[i-1].Handle >> 16)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Errorf("with the recorded majors (-first +again):\n%s", diff)
+	}
+	odd := []uint16{0, 0xffff, 0xfff1, 0xfff0, 7, 7, 8, 7, 9, 10, 11, 0xffef}
+	p, err := shaping.Compute(cfg, shaping.Egress, full, func() uint16 {
+		m := odd[0]
+		odd = odd[1:]
+		return m
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []uint16
+	for _, q := range p.Tree.Qdiscs {
+		got = append(got, uint16(q.Handle>>16))
+	}
+	if diff := cmp.Diff([]uint16{7, 8, 9, 10, 11, 0xffef}, got); diff != "" {
+		t.Errorf("majors (-want +got):\n%s", diff)
+	}
+	if _, err = shaping.Compute(cfg, shaping.Egress, full, func() uint16 { return 7 }); err == nil {
+		t.Error("Compute() with one major for all = nil, want an error")
+	}
+	for range 100_000 {
+		if m := shaping.RandomMajor(); m == 0 || m > 0xffef {
+			t.Fatalf("RandomMajor() = %#x", m)
+		}
+	}
+}
+
+func TestComputeNothing(t *testing.T) {
+	t.Parallel()
+	p, err := shaping.Compute(&shaping.Config{Egress: strict(10e6)}, shaping.Ingress, full, counter())
+	if p != nil || err != nil {
+		t.Errorf("Compute() of no limit = %v, %v, want nothing", p, err)
+	}
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+func setRate(l *shaping.Limit, rate int) { l.Rate = units.BitRate(rate) }
+
+func burst(size units.Bytes) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Burst = size } }
+
+func horizon(d time.Duration) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Horizon = d } }
+
+func share(p units.PerMille) func(*shaping.Limit)  { return func(l *shaping.Limit) { l.LightShare = p } }
+func mtu(f shaping.Facts, bytes int) shaping.Facts { f.MTU = bytes; return f }
+func l3(f shaping.Facts) shaping.Facts             { f.L3Only = true; return f }
+func compute(t *testing.T, l *shaping.Limit, f shaping.Facts) *shaping.Params {
+	t.Helper()
+	p, err := shaping.Compute(&shaping.Config{Egress: l}, shaping.Egress, f, counter())
+	if err != nil {
+		t.Fatalf("Compute(%+v) error = %v", l, err)
+	}
+	return p
+}
+
+func TestComputeSizes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		limit        *shaping.Limit
+		facts        shaping.Facts
+		burst, depth units.Bytes
+		wait         time.Duration
+		note         string
+	}{
+		"1M: the floors": {
+			strict(1e6), full, 9_100, 30_000, 2400 * time.Millisecond,
+			"burst 9.1 kB, 73ms of the cap: the least for an MTU of up to 9082",
+		},
+		"10M: 10 ms minus a packet": {strict(10e6), full, 10_986, 62_500, 500 * time.Millisecond, ""},
+		"10M without Ethernet":      {strict(10e6), l3(full), 11_000, 62_500, 500 * time.Millisecond, ""},
+		"54M: whole GSO packets":    {strict(54e6), full, 66_000, 337_500, 500 * time.Millisecond, ""},
+		"below 54M they are cut":    {strict(53e6), full, 64_736, 331_250, 500 * time.Millisecond, ""},
+		"1G":                        {strict(1e9), full, 1_248_486, 6_250_000, 500 * time.Millisecond, ""},
+		"400G":                      {strict(400e9), full, 499_998_486, 2_500_000_000, 500 * time.Millisecond, ""},
+		"jumbo frames":              {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 2562880 * time.Microsecond, ""},
+		"asked for, smaller": {
+			strict(100e6, burst(20_000)), full, 18_486, 625_000, 500 * time.Millisecond, "",
+		},
+		"asked for, too small": {
+			strict(100e6, burst(1)), full, 9_100, 625_000, 500 * time.Millisecond,
+			"burst 9.1 kB instead of 1 B: the least for an MTU of 1500",
+		},
+		"asked for, larger": {
+			strict(10e6, burst(100_000)), full, 98_486, 196_972, 1575776 * time.Microsecond, "",
+		},
+		"a burst of minutes is no queue of minutes": {
+			strict(10e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 1_250_000, 10 * time.Second, "",
+		},
+		"horizon": {strict(10e6, horizon(time.Second)), full, 10_986, 1_250_000, 10 * time.Second, ""},
+		"the largest queue that the kernel can count": {
+			strict(400e9, horizon(time.Second)), full, 499_998_486, math.MaxUint32, 858993459 * time.Nanosecond, "",
+		},
+		"elephants wait for nobody": {strict(10e6, elephants), full, 10_986, 62_500, 50 * time.Millisecond, ""},
+		"flat waits for nobody":     {strict(10e6, flat), full, 10_986, 62_500, 50 * time.Millisecond, ""},
+		"half for light flows":      {strict(10e6, share(500)), full, 10_986, 62_500, 100 * time.Millisecond, ""},
+		"credit of a policer": {
+			strict(10e6, queue(shaping.QueueNone)), full, 312_500, 0, 0,
+			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
+		},
+		"credit asked for": {
+			strict(10e6, queue(shaping.QueueNone), burst(1e6)), full, 1_000_000, 0, 0, "",
+		},
+		"fq under strict has a short horizon": {
+			strict(10e6, queue(shaping.QueueFQ)), full, 12_500, 13_888, 111104 * time.Microsecond,
+			"horizon 11.111111ms instead of 50ms: fq under strict",
+		},
+		"fq under strict, excess": {
+			strict(10e6, queue(shaping.QueueFQ), horizon(5*time.Millisecond)), full, 12_500, 6_250, 50 * time.Millisecond,
+			"fq under strict: up to 4.5ms of the cap more, because packets with a departure time cannot be moved back",
+		},
+		"fq, flat": {strict(10e6, queue(shaping.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
+		"pfifo_fast": {
+			strict(10e6), here, 10_986, 62_500, 500 * time.Millisecond,
+			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 1000 packets (txqueuelen) each band",
+		},
+	} {
+		p := compute(t, tc.limit, tc.facts)
+		if p.BurstBytes != tc.burst || p.DepthBytes != tc.depth {
+			t.Errorf("%s: burst, depth = %d, %d, want %d, %d", name, p.BurstBytes, p.DepthBytes, tc.burst, tc.depth)
+		}
+		// Rounded up from whole bytes: up to a byte's time too long.
+		if off := p.MaxWait - tc.wait; off < -time.Microsecond || off > 8*time.Microsecond {
+			t.Errorf("%s: longest wait = %v, want %v", name, p.MaxWait, tc.wait)
+		}
+		if all := strings.Join(p.Notes, "\n"); !strings.Contains(all, tc.note) || (tc.note == "" && len(p.Notes) > 1) {
+			t.Errorf("%s: notes = %q, want %q", name, all, tc.note)
+		}
+		holds := p.Queue != shaping.QueueNone && (p.Queue != shaping.QueueFQ || p.Policy != shaping.PolicyStrict)
+		if p.CapHolds != holds {
+			t.Errorf("%s: cap holds = %v, want %v", name, p.CapHolds, holds)
+		}
+	}
+}
+
+func TestComputeMeters(t *testing.T) {
+	t.Parallel()
+	const ms = shaping.MeterTime(64 * 1e6)
+	band := compute(t, strict(10e6), here).Datapath
+	if band.LightTolerance != 50*ms || band.TotalBurst != 64*8788800 || band.TotalHorizon != 50*ms {
+		t.Errorf("band = %+v, want the horizon, the bucket and the depth in time", band)
+	}
+	slow := compute(t, strict(1e6), here).Datapath
+	if slow.LightTolerance != 240*ms || slow.TotalHorizon != 240*ms {
+		t.Errorf("band at 1M = %+v, want 30 kB in time", slow)
+	}
+	police := compute(t, strict(10e6, queue(shaping.QueueNone)), here).Datapath
+	if police.TotalBurst != 250*ms || police.TotalHorizon != 50*ms || police.DepthMeter {
+		t.Errorf("police = %+v, want the credit and the horizon", police)
+	}
+	edt := compute(t, strict(10e6, queue(shaping.QueueFQ)), full).Datapath
+	if edt.TotalBurst != 10*ms || edt.TotalHorizon != 64*11111111 || edt.LightTolerance != 64*24e6 {
+		t.Errorf("edt = %+v, want the burst and the short horizon", edt)
+	}
+	// 500 ms are 476.8 ticks.
+	if band.HoldTicks != 479 || police.HoldTicks != 479 {
+		t.Errorf("hold = %d, %d ticks, want 479", band.HoldTicks, police.HoldTicks)
+	}
+	l3 := compute(t, strict(10e6), l3(full)).Datapath
+	if band.L3Only || !l3.L3Only || band.Policy != shaping.PolicyStrict || band.Direction != shaping.Egress {
+		t.Errorf("datapath = %+v, want the device and the policy told", band)
+	}
+	for mode, cfg := range map[shaping.SubnetsMode]*shaping.Config{
+		shaping.SubnetsNone:     {Egress: strict(10e6)},
+		shaping.SubnetsUnshaped: {Egress: strict(10e6), Unshaped: exempt},
+		shaping.SubnetsShaped:   {Egress: strict(10e6), Shaped: exempt},
+	} {
+		p, err := shaping.Compute(cfg, shaping.Egress, here, counter())
+		if err != nil || p.Datapath.SubnetsMode != mode || p.Exempt != (mode != shaping.SubnetsNone) {
+			t.Errorf("subnets mode = %+v, %v, want %d", p, err, mode)
+		}
+	}
+}
+
+// TestComputeInvariants goes over rates, policies, queues, MTUs and kernels.
+func TestComputeInvariants(t *testing.T) {
+	t.Parallel()
+	rates := sampleRates()
+	slices.Sort(rates)
+	for _, facts := range []shaping.Facts{full, here, mtu(full, 576), mtu(here, 9000), mtu(l3(full), 65_535)} {
+		for _, pol := range []shaping.Policy{shaping.PolicyStrict, shaping.PolicyElephants, shaping.PolicyFlat} {
+			for _, q := range []shaping.Queue{shaping.QueueAuto, shaping.QueueHTB, shaping.QueueFQ, shaping.QueueNone} {
+				var last *shaping.Params
+				for _, rate := range rates {
+					l := strict(0, policy(pol), queue(q))
+					l.Rate = rate
+					if (q == shaping.QueueHTB && rate < shaping.MinHTBRate) || (q == shaping.QueueFQ && !facts.FQ) {
+						continue
+					}
+					p := compute(t, l, facts)
+					checkInvariants(t, l, facts, p)
+					if last != nil {
+						checkMonotone(t, last, p)
+					}
+					last = p
+				}
+			}
+		}
+	}
+}
+
+func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping.Params) {
+	t.Helper()
+	what := fmt.Sprintf("%v %s %s mtu %d", l.Rate, p.Policy, p.Queue, f.MTU)
+	ten := l.Rate.Bytes(10 * time.Millisecond)
+	packet := units.Bytes(f.MTU) + 18
+	switch p.Queue {
+	case shaping.QueueTBF, shaping.QueueHTB:
+		if p.BurstBytes < packet || p.BurstBytes < 9100 {
+			t.Errorf("%s: burst %d loses packets", what, p.BurstBytes)
+		}
+		// Promise 2 with the default burst: the bucket and one packet are
+		// 10 ms, except where the bucket is the least there can be.
+		least := max(packet, 9100)
+		if l.Rate >= 54e6 {
+			least = max(least, 66_000)
+		}
+		if p.BurstBytes > max(ten, least) {
+			t.Errorf("%s: burst %d, want at most 10 ms, %d, or %d", what, p.BurstBytes, ten, least)
+		}
+		if p.DepthBytes < l.Rate.Bytes(l.Horizon) && p.DepthBytes != math.MaxUint32 {
+			t.Errorf("%s: depth %d is below the horizon", what, p.DepthBytes)
+		}
+	case shaping.QueueNone:
+		if p.BurstBytes < l.Rate.Bytes(250*time.Millisecond) || p.CapHolds || p.Tree != nil {
+			t.Errorf("%s: %+v, want a credit of 0.25 s and no promise", what, p)
+		}
+	default:
+	}
+	// A flow must stay heavy while a packet of it can wait.
+	if held := time.Duration(p.Datapath.HoldTicks-2) << 20; held < p.MaxWait {
+		t.Errorf("%s: held for %v, waits %v", what, held, p.MaxWait)
+	}
+	if p.Tree != nil {
+		checkTree(t, what, l, p)
+	}
+}
+
+func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
+	t.Helper()
+	parents := map[shaping.TCHandle]bool{shaping.RootParent: true}
+	shaped := uint64(0)
+	for _, c := range p.Tree.Classes {
+		parents[c.Handle] = true
+		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
+			t.Errorf("%s: class %x has no parent", what, c.Handle)
+		}
+		if c.Ceil < c.Rate || (p.Queue == shaping.QueueHTB && c.Ceil != l.Rate.ByteRate()) {
+			t.Errorf("%s: class %+v exceeds the cap", what, c)
+		}
+	}
+	for _, q := range p.Tree.Qdiscs {
+		if !parents[q.Parent] {
+			t.Errorf("%s: %s %x has no parent before it", what, q.Kind, q.Handle)
+		}
+		for minor := shaping.TCHandle(1); minor <= shaping.TCHandle(q.Bands); minor++ {
+			parents[q.Handle|minor] = true
+		}
+		if q.Kind == shaping.KindTBF {
+			shaped++
+			parents[q.Handle|1] = true
+			if q.Rate != l.Rate.ByteRate() || q.Burst != p.BurstBytes {
+				t.Errorf("%s: tbf %+v, want the cap and the burst", what, q)
+			}
+		}
+		if q.Kind == shaping.KindBfifo && (q.Limit == 0 || q.Limit > math.MaxUint32) {
+			t.Errorf("%s: bfifo %+v, want a limit that the kernel can count", what, q)
+		}
+	}
+	if (shaped == 1) != (p.Queue == shaping.QueueTBF) {
+		t.Errorf("%s: %d tbf in the tree", what, shaped)
+	}
+}
+
+// checkMonotone: more rate never means less burst, depth or cost per byte, as
+// long as the queue is the same.
+func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
+	t.Helper()
+	if slower.Queue != faster.Queue {
+		return
+	}
+	// From 54M on the bucket takes whole GSO packets.
+	if faster.BurstBytes < slower.BurstBytes || faster.DepthBytes < slower.DepthBytes {
+		t.Errorf("%v: burst %d depth %d, %v: %d %d, want no less", slower.Rate, slower.BurstBytes, slower.DepthBytes,
+			faster.Rate, faster.BurstBytes, faster.DepthBytes)
+	}
+	for _, r := range [][2]shaping.FixedRate{
+		{slower.Datapath.TotalRate, faster.Datapath.TotalRate},
+		{slower.Datapath.LightRate, faster.Datapath.LightRate},
+		{slower.Datapath.SketchRate, faster.Datapath.SketchRate},
+	} {
+		if quotient(r[0]).Cmp(quotient(r[1])) < 0 {
+			t.Errorf("%v: cost %+v, %v: %+v, want no more", slower.Rate, r[0], faster.Rate, r[1])
+		}
+	}
+}
