@@ -199,7 +199,9 @@ func LoadRedirect(ifindex int) (*Objects, error) {
 		return nil, err
 	}
 	objs := &Objects{Redirect: coll.Programs[RedirectProgram], maps: coll.Maps}
-	if err := objs.fill(&shaping.Params{}, nil, ifindex); err != nil {
+	// Any policy will do, but a configuration without one is not valid.
+	params := &shaping.Params{Datapath: shaping.Datapath{Policy: shaping.PolicyFlat}}
+	if err := objs.fill(params, nil, ifindex); err != nil {
 		objs.Close()
 		return nil, err
 	}
