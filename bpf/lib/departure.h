@@ -35,14 +35,13 @@ static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work
 					   bool with_subnets)
 {
 	enum pw_class class = classify_packet(work, with_subnets);
-	__u64 depart_ns = work->now_ns;
+	__u64 depart_ns;
 
 	if (class == PW_CLASS_EXEMPT)
 		return PW_EXEMPT;
 	if (!total_take(work, class))
 		return PW_DROP_HORIZON;
-	if (class == PW_CLASS_HEAVY)
-		depart_ns = departure_ns(work);
+	depart_ns = class == PW_CLASS_HEAVY ? departure_ns(work) : work->now_ns;
 	if (!departure_stamp(skb, depart_ns))
 		return PW_FAILOPEN_STAMP;
 	if (class == PW_CLASS_LIGHT)

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpftest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+// Dataplane is a set of loaded programs with maps of their own, as one
+// attachment has.
+type Dataplane struct {
+	tb   testing.TB
+	coll *ebpf.Collection
+}
+
+// RequireRoot skips a test that is not run by root, who alone may load
+// programs.
+func RequireRoot(tb testing.TB) {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("loading BPF programs needs root")
+	}
+}
+
+// Load loads all programs with the test's clock. They are closed when the test
+// ends.
+func Load(tb testing.TB) *Dataplane {
+	tb.Helper()
+	spec, err := loadBpftest()
+	if err != nil {
+		tb.Fatalf("parse the test object: %v", err)
+	}
+	return LoadSpec(tb, spec)
+}
+
+// LoadSpec is [Load] for another object, as the one that is shipped.
+func LoadSpec(tb testing.TB, spec *ebpf.CollectionSpec) *Dataplane {
+	tb.Helper()
+	RequireRoot(tb)
+	coll, err := ebpf.NewCollection(spec)
+	if err != nil {
+		tb.Fatalf("load the test object: %+v", err)
+	}
+	tb.Cleanup(coll.Close)
+	return &Dataplane{tb: tb, coll: coll}
+}
+
+// For is the same dataplane for a subtest or the target of a fuzz test.
+func (d *Dataplane) For(tb testing.TB) *Dataplane {
+	tb.Helper()
+	return &Dataplane{tb: tb, coll: d.coll}
+}
+
+// Program returns a program by its name.
+func (d *Dataplane) Program(name string) *ebpf.Program {
+	d.tb.Helper()
+	p := d.coll.Programs[name]
+	if p == nil {
+		d.tb.Fatalf("no program %q", name)
+	}
+	return p
+}
+
+// Map returns a map by its name.
+func (d *Dataplane) Map(name string) *ebpf.Map {
+	d.tb.Helper()
+	m := d.coll.Maps[name]
+	if m == nil {
+		d.tb.Fatalf("no map %q", name)
+	}
+	return m
+}
+
+// Configure writes the configuration and the subnets of a model.
+func (d *Dataplane) Configure(m *model.Direction) {
+	d.tb.Helper()
+	d.WriteConfig(Config(&m.Config, &m.Keys))
+	for _, s := range m.Subnets {
+		bits := s.Bits()
+		if s.Addr().Is4() {
+			bits += 96
+		}
+		key := bpf.PodweirPwSubnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
+		d.must(d.Map("pw_subnets").Put(key, uint8(1)))
+	}
+}
+
+// WriteConfig writes one configuration, which may be invalid.
+func (d *Dataplane) WriteConfig(cfg bpf.PodweirPwConfig) {
+	d.tb.Helper()
+	d.must(d.Map("pw_config").Put(uint32(0), cfg))
+}
+
+// Config is the map value for a configuration and keys.
+func Config(dp *shaping.Datapath, keys *model.Keys) bpf.PodweirPwConfig {
+	rate := func(r shaping.FixedRate) bpf.PodweirPwRate {
+		return bpf.PodweirPwRate{Mult: r.Mult, Shift: r.Shift}
+	}
+	cfg := bpf.PodweirPwConfig{
+		AbiVersion: 1,
+		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
+		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
+		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),
+		TotalHorizon: uint64(dp.TotalHorizon), SketchRate: rate(dp.SketchRate), HoldTicks: dp.HoldTicks,
+		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
+		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
+		ExemptClass: dp.ExemptClass, HashKeys: *keys,
+	}
+	if dp.L3Only {
+		cfg.L3Only = 1
+	}
+	if dp.DepthMeter {
+		cfg.DepthMeter = 1
+	}
+	return cfg
+}
+
+// SetClock sets what the next packets see of time and chance.
+func (d *Dataplane) SetClock(c model.Clock, random uint32) {
+	d.tb.Helper()
+	d.must(d.coll.Variables["pw_test_now_ns"].Set(c.ExactNS))
+	d.must(d.coll.Variables["pw_test_coarse_ns"].Set(c.CoarseNS))
+	d.must(d.coll.Variables["pw_test_random"].Set(random))
+}
+
+// Result is what a program did to a packet.
+type Result struct {
+	// Verdict is the answer, -1 for next.
+	Verdict  int32
+	Data     []byte
+	Priority uint32
+	Stamp    uint64
+	// ClassID is the tc_classid that pw_class_probe saw.
+	ClassID uint32
+}
+
+// skb is struct __sk_buff of the kernel's UAPI.
+type skb struct {
+	_        [8]uint32
+	Priority uint32
+	_        [3]uint32
+	CB       [5]uint32
+	_        [21]uint32
+	Stamp    uint64
+	WireLen  uint32
+	GSOSegs  uint32
+	_        uint64
+	GSOSize  uint32
+	_        uint32
+	_        uint64
+}
+
+// ErrRefused says that the kernel does not build such a packet.
+var ErrRefused = errors.New("the kernel refuses to build this packet")
+
+// Run sends a packet through a program. It returns an error wrapping
+// [ErrRefused] for a packet that BPF_PROG_TEST_RUN does not build.
+func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
+	d.tb.Helper()
+	in := skb{
+		Priority: p.Priority, Stamp: p.Stamp, WireLen: p.WireLen,
+		GSOSegs: p.GSOSegs, GSOSize: p.GSOSize,
+	}
+	var out skb
+	opts := ebpf.RunOptions{
+		Data: p.Data, DataOut: make([]byte, len(p.Data)+64), Context: in, ContextOut: &out,
+	}
+	verdict, err := d.Program(program).Run(&opts)
+	if err != nil {
+		return Result{}, fmt.Errorf("run %s on %d bytes: %w: %w", program, len(p.Data), ErrRefused, err)
+	}
+	return Result{
+		Verdict: int32(verdict), Data: opts.DataOut, Priority: out.Priority, Stamp: out.Stamp,
+		ClassID: out.CB[0],
+	}, nil
+}
+
+// MustRun is [Dataplane.Run] for a packet that the kernel has to build.
+func (d *Dataplane) MustRun(program string, p *model.Packet) Result {
+	d.tb.Helper()
+	r, err := d.Run(program, p)
+	d.must(err)
+	return r
+}
+
+// State reads the state of the meters, the sketch and the heavy flows.
+func (d *Dataplane) State() *bpf.PodweirPwState {
+	d.tb.Helper()
+	state := new(bpf.PodweirPwState)
+	d.must(d.Map("pw_state").Lookup(uint32(0), state))
+	return state
+}
+
+// WriteState replaces the state.
+func (d *Dataplane) WriteState(state *bpf.PodweirPwState) {
+	d.tb.Helper()
+	d.must(d.Map("pw_state").Put(uint32(0), state))
+}
+
+// Counters reads the counters, summed over the CPUs.
+func (d *Dataplane) Counters() (packets, bytes [10]uint64) {
+	d.tb.Helper()
+	var perCPU []bpf.PodweirPwCounters
+	d.must(d.Map("pw_counters").Lookup(uint32(0), &perCPU))
+	for i := range perCPU {
+		for j := range packets {
+			packets[j] += perCPU[i].Packets[j]
+			bytes[j] += perCPU[i].Bytes[j]
+		}
+	}
+	return packets, bytes
+}
+
+// Subnets parses prefixes.
+func Subnets(prefixes ...string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(prefixes))
+	for _, p := range prefixes {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
+}
+
+func (d *Dataplane) must(err error) {
+	d.tb.Helper()
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+const millisecond = uint64(time.Millisecond)
+
+// rate is what a byte costs at bits per second, in 1/64 ns.
+func rate(bitsPerSecond float64) shaping.FixedRate {
+	return fixed(8e9 * 64 / bitsPerSecond)
+}
+
+// sketchRate is what a byte adds to an estimate if a flow is heavy above share
+// of the rate, averaged over the mean life of a byte in the sketch, 1.549 s.
+func sketchRate(bitsPerSecond, share float64) shaping.FixedRate {
+	const meanLife = 1.549
+	return fixed(model.HeavyEstimate / (bitsPerSecond / 8 * share * meanLife))
+}
+
+// fixed is a cost per byte with as many bits as struct pw_rate allows.
+func fixed(costPerByte float64) shaping.FixedRate {
+	shift := uint32(0)
+	for costPerByte < 1<<42 && shift < 62 {
+		costPerByte *= 2
+		shift++
+	}
+	return shaping.FixedRate{Mult: uint64(costPerByte), Shift: shift}
+}
+
+func meterTime(d time.Duration) shaping.MeterTime { return shaping.MeterTime(d) << 6 }
+
+// newDirection is a direction with the defaults of design.md.
+func newDirection(bitsPerSecond float64, policy shaping.Policy) *model.Direction {
+	m := &model.Direction{Config: shaping.Datapath{
+		Policy: policy, Direction: shaping.Egress,
+		LightRate: rate(bitsPerSecond * 0.9), LightTolerance: meterTime(50 * time.Millisecond),
+		TotalRate: rate(bitsPerSecond), TotalBurst: meterTime(10 * time.Millisecond),
+		TotalHorizon: meterTime(50 * time.Millisecond),
+		SketchRate:   sketchRate(bitsPerSecond, 0.05), HoldTicks: 477,
+		DepthMeter:    true,
+		LightPriority: 6, HeavyPriority: 2, ExemptPriority: 0x50001,
+		LightClass: 1, HeavyClass: 2, ExemptClass: 3,
+	}}
+	random := rand.New(rand.NewPCG(1, uint64(policy)))
+	for i := range m.Keys {
+		for j := range m.Keys[i] {
+			m.Keys[i][j] = random.Uint64()
+		}
+	}
+	return m
+}
+
+// step is one packet of a run of the dataplane and the model.
+type step struct {
+	program string
+	packet  model.Packet
+	clock   model.Clock
+	random  uint32
+}
+
+// outcome runs the model.
+func (s *step) outcome(m *model.Direction) model.Outcome {
+	switch s.program {
+	case "pw_class_probe":
+		return m.Class(&s.packet, s.clock)
+	case "pw_band", "pw_band_x":
+		return m.Band(&s.packet, s.clock)
+	case "pw_edt", "pw_edt_x":
+		return m.Departure(&s.packet, s.clock)
+	default:
+		return m.Police(&s.packet, s.clock, s.random)
+	}
+}
+
+// both sends a packet through the dataplane and the model and compares what
+// they do to it and what they remember.
+func both(t *testing.T, d *bpftest.Dataplane, m *model.Direction, s *step) model.Outcome {
+	t.Helper()
+	before, _ := d.Counters()
+	d.SetClock(s.clock, s.random)
+	got, err := d.Run(s.program, &s.packet)
+	if err != nil {
+		t.Skipf("not a packet: %v", err)
+	}
+	want := s.outcome(m)
+	after, _ := d.Counters()
+	for i := range after {
+		expected := before[i]
+		if model.Disposition(i) == want.Disposition {
+			expected++
+		}
+		if after[i] != expected {
+			t.Errorf("%s: %d packets were %v, want %d (the model says %v)",
+				s.program, after[i], model.Disposition(i), expected, want.Disposition)
+		}
+	}
+	compareResult(t, s, &got, &want)
+	compareState(t, d, m)
+	return want
+}
+
+func compareResult(t *testing.T, s *step, got *bpftest.Result, want *model.Outcome) {
+	t.Helper()
+	verdict := int32(-1)
+	switch {
+	case s.program == "pw_class_probe":
+		verdict = 0
+	case want.Disposition.Dropped():
+		verdict = 2
+	}
+	if got.Verdict != verdict {
+		t.Errorf("%s answers %d, want %d (%v)", s.program, got.Verdict, verdict, want.Disposition)
+	}
+	if got.Stamp != want.Stamp {
+		t.Errorf("%s stamps %d ns, want %d (%v)", s.program, got.Stamp, want.Stamp, want.Disposition)
+	}
+	if got.Priority != want.Priority {
+		t.Errorf("%s sets priority %#x, want %#x (%v)", s.program, got.Priority, want.Priority, want.Disposition)
+	}
+	if got.ClassID != uint32(want.ClassID) {
+		t.Errorf("%s answers class %d, want %d (%v)", s.program, got.ClassID, want.ClassID, want.Disposition)
+	}
+	if want.Disposition == model.Marked || s.program != "pw_police" {
+		return
+	}
+	if !bytes.Equal(got.Data, s.packet.Data) {
+		t.Errorf("%s changes the packet without marking it", s.program)
+	}
+}
+
+// compareState compares everything that outlives a packet.
+func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
+	t.Helper()
+	got := d.State()
+	want := bpf.PodweirPwState{
+		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
+		Holds: m.Holds.Until,
+	}
+	for row := range m.Sketch.Cells {
+		for i, c := range m.Sketch.Cells[row] {
+			want.Cells[row][i] = bpf.PodweirPwCell{Est: c.Est, Tick: c.Tick}
+		}
+	}
+	for i := range m.Heavy.Slots {
+		want.Heavy[i] = heavySlot(&m.Heavy.Slots[i])
+	}
+	if *got == want {
+		return
+	}
+	t.Errorf("state (-dataplane +model):\n%s", cmp.Diff(*got, want))
+}
+
+func heavySlot(h *model.Heavy) bpf.PodweirPwHeavy {
+	if h.ID == 0 {
+		return bpf.PodweirPwHeavy{}
+	}
+	return bpf.PodweirPwHeavy{
+		Id: uint64(h.ID), Bytes: h.Bytes, FirstSeenNs: h.FirstSeenNS, LastSeenNs: h.LastSeen,
+		Flow: flow(&h.Flow),
+	}
+}
+
+// flow is a flow as the C has it: 32-bit words and ports in network order.
+func flow(f *model.Flow) bpf.PodweirPwFlow {
+	out := bpf.PodweirPwFlow{
+		Sport: swap(f.SrcPort), Dport: swap(f.DstPort), Protocol: f.Protocol, Kind: uint8(f.Kind),
+		Ethertype: swap(f.EtherType),
+	}
+	for i := range out.Src {
+		out.Src[i] = binary.LittleEndian.Uint32(f.Src[4*i:])
+		out.Dst[i] = binary.LittleEndian.Uint32(f.Dst[4*i:])
+	}
+	return out
+}
+
+func swap(v uint16) uint16 { return v<<8 | v>>8 }
+
+// reset takes the dataplane and the model back to no history.
+func reset(d *bpftest.Dataplane, m *model.Direction) {
+	d.Configure(m)
+	d.WriteState(&bpf.PodweirPwState{})
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import (
+	"net/netip"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Class is the class of a packet.
+type Class uint8
+
+// The classes.
+const (
+	ClassLight Class = iota + 1
+	ClassHeavy
+	ClassExempt
+)
+
+// Direction is one direction of one pod: a configuration and the state that
+// packets leave behind.
+type Direction struct {
+	Config shaping.Datapath
+	Keys   Keys
+	// Subnets are asked if WithSubnets is set, as in the *_x programs.
+	Subnets     []netip.Prefix
+	WithSubnets bool
+
+	Light, Total Meter
+	Sketch       Sketch
+	Holds        Holds
+	Heavy        HeavyTable
+}
+
+// work is one packet on its way.
+type work struct {
+	parsed Parsed
+	clock  Clock
+	nowNS  uint64
+	bytes  uint32
+	level  uint64
+}
+
+// lightLimit is the level of the light-only meter up to which a flow with this
+// estimate may use it: the fuller the meter, the smaller a flow has to be.
+func lightLimit(tolerance uint64, est uint32) uint64 {
+	switch {
+	case est >= HeavyEstimate/4:
+		return tolerance / 2
+	case est >= HeavyEstimate/16:
+		return tolerance - tolerance/4
+	case est >= HeavyEstimate/64:
+		return tolerance - tolerance/8
+	default:
+		return tolerance
+	}
+}
+
+func (d *Direction) takeLight(w *work, est uint32) bool {
+	tolerance := uint64(d.Config.LightTolerance)
+	_, ok := d.Light.take(&w.nowNS, w.clock, ask{
+		rate: d.Config.LightRate, bytes: w.bytes, limit: lightLimit(tolerance, est), full: tolerance,
+	})
+	return ok
+}
+
+func (d *Direction) exempt(p *Parsed) bool {
+	if !d.WithSubnets || p.Family == 0 || d.Config.SubnetsMode == shaping.SubnetsNone {
+		return false
+	}
+	remote := netip.AddrFrom16(p.Flow.Dst)
+	if d.Config.Direction == shaping.Ingress {
+		remote = netip.AddrFrom16(p.Flow.Src)
+	}
+	found := false
+	for _, s := range d.Subnets {
+		found = found || mapped(s).Contains(remote)
+	}
+	return found == (d.Config.SubnetsMode == shaping.SubnetsUnshaped)
+}
+
+// mapped is an IPv4 prefix as a prefix of IPv4-mapped addresses.
+func mapped(p netip.Prefix) netip.Prefix {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	// A netip.Prefix refuses 4in6 addresses in Contains; plain 16 bytes do not
+	// differ from them but for the flag that AddrFrom16 does not set.
+	return netip.PrefixFrom(netip.AddrFrom16(p.Addr().As16()), bits)
+}
+
+func (d *Direction) classify(w *work) Class {
+	flow := &w.parsed.Flow
+	if d.exempt(&w.parsed) {
+		return ClassExempt
+	}
+	if flow.Kind == FlowControl {
+		if d.Config.Policy == shaping.PolicyStrict {
+			d.takeLight(w, 0)
+		}
+		return ClassLight
+	}
+	if d.Config.Policy == shaping.PolicyFlat {
+		return ClassHeavy
+	}
+	id, tick := d.Keys.Hash(flow), Tick(w.nowNS)
+	if !d.isHeavy(w, id, tick) {
+		return ClassLight
+	}
+	d.Holds.Set(id, tick, d.Config.HoldTicks)
+	d.Heavy.record(id, flow, w.bytes, w.nowNS)
+	return ClassHeavy
+}
+
+func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
+	est := d.Sketch.Update(id, tick, Cost(d.Config.SketchRate, w.bytes))
+	if est >= HeavyEstimate || d.Holds.Held(id, tick, d.Config.HoldTicks) {
+		return true
+	}
+	return d.Config.Policy == shaping.PolicyStrict && !d.takeLight(w, est)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Disposition is what became of a packet; the values are those of enum
+// pw_disposition.
+type Disposition uint8
+
+// The dispositions that a packet of a configured program can have.
+const (
+	Light Disposition = iota
+	Conforming
+	Paced
+	Marked
+	Exempt
+	DropHorizon
+	DropEarly
+	DropPoliced
+	FailOpenConfig
+	FailOpenStamp
+)
+
+var dispositionNames = [...]string{
+	"light", "conforming", "paced", "marked", "exempt",
+	"drop-horizon", "drop-early", "drop-policed", "failopen-config", "failopen-stamp",
+}
+
+func (d Disposition) String() string {
+	if int(d) < len(dispositionNames) {
+		return dispositionNames[d]
+	}
+	return fmt.Sprintf("invalid(%d)", d)
+}
+
+// Dropped says whether the packet was dropped.
+func (d Disposition) Dropped() bool { return d >= DropHorizon && d <= DropPoliced }
+
+// Outcome is what a program does to a packet.
+type Outcome struct {
+	Disposition Disposition
+	// Bytes are the wire bytes that were counted.
+	Bytes uint32
+	// Priority and Stamp are what skb->priority and skb->tstamp are afterwards.
+	Priority uint32
+	Stamp    uint64
+	// ClassID is the answered minor number of a class, for [Direction.Class].
+	ClassID uint16
+}
+
+func (d *Direction) begin(p *Packet, clock Clock, wireIsCounted bool) (*work, Outcome) {
+	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS}
+	if wireIsCounted {
+		w.bytes = WireCounted(p)
+	} else {
+		w.bytes = WireComputed(p, &w.parsed)
+	}
+	return w, Outcome{Bytes: w.bytes, Priority: p.Priority, Stamp: p.Stamp}
+}
+
+func (d *Direction) heavyLimit() uint64 {
+	return uint64(d.Config.TotalBurst) + uint64(d.Config.TotalHorizon)
+}
+
+func (d *Direction) full() uint64 { return d.heavyLimit() + uint64(d.Config.LightTolerance) }
+
+func (d *Direction) takeTotalBelow(w *work, limit uint64) (ok bool) {
+	w.level, ok = d.Total.take(&w.nowNS, w.clock, ask{
+		rate: d.Config.TotalRate, bytes: w.bytes, limit: limit, full: d.full(),
+	})
+	return ok
+}
+
+func (d *Direction) takeTotal(w *work, class Class) bool {
+	switch {
+	case class == ClassHeavy:
+		return d.takeTotalBelow(w, d.heavyLimit())
+	case d.Config.Policy == shaping.PolicyElephants:
+		return true
+	default:
+		return d.takeTotalBelow(w, d.full())
+	}
+}
+
+// Class is pw_class: the classifier of our own qdisc.
+func (d *Direction) Class(p *Packet, clock Clock) Outcome {
+	w, out := d.begin(p, clock, true)
+	switch d.classify(w) {
+	case ClassLight:
+		out.Disposition = Light
+		out.Priority, out.ClassID = d.Config.LightPriority, d.Config.LightClass
+	case ClassHeavy:
+		out.Disposition = Paced
+		out.Priority, out.ClassID = d.Config.HeavyPriority, d.Config.HeavyClass
+	default:
+		out.Disposition = Exempt
+		out.Priority, out.ClassID = d.Config.ExemptPriority, d.Config.ExemptClass
+	}
+	return out
+}
+
+// Band is pw_band: the priority that chooses the band.
+func (d *Direction) Band(p *Packet, clock Clock) Outcome {
+	w, out := d.begin(p, clock, true)
+	class := d.classify(w)
+	switch class {
+	case ClassLight:
+		out.Disposition, out.Priority = Light, d.Config.LightPriority
+	case ClassHeavy:
+		out.Disposition, out.Priority = Paced, d.Config.HeavyPriority
+	default:
+		out.Disposition, out.Priority = Exempt, d.Config.ExemptPriority
+		return out
+	}
+	if d.Config.DepthMeter && !d.takeTotal(w, class) && class == ClassHeavy {
+		out.Disposition = DropHorizon
+	}
+	return out
+}
+
+// Departure is pw_edt: the departure time that fq obeys.
+func (d *Direction) Departure(p *Packet, clock Clock) Outcome {
+	w, out := d.begin(p, clock, true)
+	class := d.classify(w)
+	if class == ClassExempt {
+		out.Disposition = Exempt
+		return out
+	}
+	if !d.takeTotal(w, class) {
+		out.Disposition = DropHorizon
+		return out
+	}
+	out.Stamp = w.nowNS
+	if class == ClassLight {
+		return out
+	}
+	out.Disposition = Conforming
+	if burst := uint64(d.Config.TotalBurst); w.level > burst {
+		out.Disposition = Paced
+		out.Stamp += (w.level - burst + 1<<meterShift - 1) >> meterShift
+	}
+	return out
+}
+
+// chanceBits is the resolution of the chance of an early drop.
+const chanceBits = 16
+
+// Police is pw_police: pass, mark or drop now. random is what the dice show.
+func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
+	w, out := d.begin(p, clock, false)
+	class, limit := d.classify(w), d.heavyLimit()
+	switch {
+	case class == ClassExempt:
+		out.Disposition = Exempt
+		return out
+	case class == ClassLight && d.Config.Policy == shaping.PolicyElephants:
+		return out
+	case class == ClassHeavy:
+		limit = d.policeLimit(w, random)
+	}
+	capable, burst := w.parsed.Family != 0 && w.parsed.TOS&3 != 0, uint64(d.Config.TotalBurst)
+	switch admitted := d.takeTotalBelow(w, limit); {
+	case !admitted && w.level > d.heavyLimit():
+		out.Disposition = DropPoliced
+	case !admitted:
+		out.Disposition = DropEarly
+	case class == ClassLight:
+		out.Disposition = Light
+	case w.level <= burst || !capable:
+		out.Disposition = Conforming
+	default:
+		out.Disposition = Marked
+	}
+	return out
+}
+
+// policeLimit is the level up to which a heavy packet is admitted. For one
+// that cannot be marked it is drawn between burst and burst + horizon.
+func (d *Direction) policeLimit(w *work, random uint32) uint64 {
+	burst, horizon := uint64(d.Config.TotalBurst), uint64(d.Config.TotalHorizon)
+	if d.Total.Level(w.nowNS<<meterShift) <= burst {
+		return burst + horizon
+	}
+	w.nowNS = w.clock.ExactNS
+	capable := w.parsed.Family != 0 && w.parsed.TOS&3 != 0
+	if d.Total.Level(w.nowNS<<meterShift) <= burst || capable {
+		return burst + horizon
+	}
+	chance := uint64(random >> (32 - chanceBits))
+	return burst + horizon*chance>>chanceBits
+}

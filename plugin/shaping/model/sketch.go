@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import "math"
+
+// Sketch is the count-min sketch with conservative update and decay.
+type Sketch struct {
+	Cells [sketchRows][columns]Cell
+}
+
+// Cell is an estimate as of a tick.
+type Cell struct {
+	Est, Tick uint32
+}
+
+// Update charges cost to the flow at tick and returns its new estimate, which
+// saturates at 2^32-1.
+func (s *Sketch) Update(id FlowID, tick uint32, cost uint64) uint32 {
+	var est [sketchRows]uint32
+	least := uint64(math.MaxUint32)
+	for row := range est {
+		c := s.Cells[row][id.row(row)]
+		est[row] = Decay(c.Est, tick-c.Tick)
+		least = min(least, uint64(est[row]))
+	}
+	now := uint32(min(least+cost, math.MaxUint32))
+	for row := range est {
+		if est[row] < now {
+			s.Cells[row][id.row(row)] = Cell{Est: now, Tick: tick}
+		}
+	}
+	return now
+}
+
+// Holds keep a flow heavy while packets of it may still wait.
+type Holds struct {
+	// Until is the last tick of the hold.
+	Until [holdRows][columns]uint32
+}
+
+// Held says whether the flow is held at tick.
+func (h *Holds) Held(id FlowID, tick, holdTicks uint32) bool {
+	for row := range h.Until {
+		left := h.Until[row][id.hold(row)] - tick - 1
+		if uint64(left) >= uint64(holdTicks)+TickSkew {
+			return false
+		}
+	}
+	return true
+}
+
+// Set holds the flow for holdTicks from tick on.
+func (h *Holds) Set(id FlowID, tick, holdTicks uint32) {
+	for row := range h.Until {
+		h.Until[row][id.hold(row)] = tick + holdTicks
+	}
+}
