@@ -242,7 +242,7 @@ func (b *builder) filter(on TCHandle) {
 	p := b.params
 	p.Tree.Filter = &Filter{Parent: on, ClassID: on}
 	p.Program, p.Hook, p.HookKind = ProgramClass, HookOwnQdisc, HookKindAuto
-	p.Guard = p.Direction == Egress && p.Side == SidePod
+	p.Guard = p.Side == SidePod
 }
 
 // qdisc appends to the tree with a handle of its own.

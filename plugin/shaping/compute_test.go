@@ -252,6 +252,15 @@ root prio 1:0 bands 2
 3:1 bfifo 4:0 limit 62500
 `, "light 0 10001, heavy 0 10002, exempt 0 10001",
 		},
+		"flat with exempt subnets at a hook": {
+			strict(10e6, flat, mode(shaping.ModeTCXPodSide)), shaping.Egress, here, true,
+			`tcx-podside/tbf on pod: "pw_band_x" at egress/tcx`, `
+root htb 1:0 default 2
+1:2 tbf 2:0 rate 1250000 burst 10986
+2:1 bfifo 3:0 limit 62500
+class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
+`, "light 0 10002, heavy 0 10002, exempt 0 10000",
+		},
 		"strict htb": {
 			strict(1e9, queue(shaping.QueueHTB)), shaping.Egress, here, false,
 			`qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, `
@@ -522,5 +531,38 @@ func TestComputeNothing(t *testing.T) {
 	p, err := shaping.Compute(&shaping.Config{Egress: strict(10e6)}, shaping.Ingress, full, counter())
 	if p != nil || err != nil {
 		t.Errorf("Compute() of no limit = %v, %v, want nothing", p, err)
+	}
+}
+
+func TestParseNames(t *testing.T) {
+	t.Parallel()
+	if got, err := shaping.ParseQueue("fq"); got != shaping.QueueFQ || err != nil {
+		t.Errorf("ParseQueue(fq) = %v, %v", got, err)
+	}
+	for want, parse := range map[string]func() error{
+		`"" is not one of strict, elephants, flat`:                                                  func() error { _, err := shaping.ParsePolicy(""); return err },
+		`"TBF" is not one of auto, tbf, htb, fq, none`:                                              func() error { _, err := shaping.ParseQueue("TBF"); return err },
+		`"x" is not one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside`: func() error { _, err := shaping.ParseMode("x"); return err },
+		`"pod" is not one of auto, host, ifb`:                                                       func() error { _, err := shaping.ParsePlace("pod"); return err },
+	} {
+		if err := parse(); err == nil || err.Error() != want {
+			t.Errorf("error = %v, want %s", err, want)
+		}
+	}
+	if got := shaping.Queue(0).String(); got != "invalid(0)" {
+		t.Errorf("String() of no queue = %s", got)
+	}
+}
+
+func TestComputeLackingNamesWhy(t *testing.T) {
+	t.Parallel()
+	cfg := &shaping.Config{Egress: strict(1e9, queue(shaping.QueueTBF), elephants)}
+	for facts, want := range map[shaping.Facts]string{
+		{TBF: true, MTU: 1500}: `egressQueue: "tbf" is not accepted, want auto or a queue that this kernel has (it lacks what tbf needs, and tbf with traffic that bypasses the cap needs prio or htb)`,
+		{MTU: 1500}:            `egressQueue: "tbf" is not accepted, want auto or a queue that this kernel has (it lacks what tbf needs)`,
+	} {
+		if _, err := shaping.Compute(cfg, shaping.Egress, facts, counter()); err == nil || err.Error() != want {
+			t.Errorf("Compute() error = %v, want %s", err, want)
+		}
 	}
 }

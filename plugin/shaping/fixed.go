@@ -15,7 +15,6 @@ const (
 	meterShift     = 6                      // PW_METER_SHIFT
 	heavyEstimate  = 1 << 24                // PW_HEAVY_EST
 	tick           = time.Duration(1) << 20 // PW_TICK_SHIFT
-	halfLifeShift  = 20 + 10                // PW_TICK_SHIFT + PW_HALF_LIFE_SHIFT
 	perMilleScaled = uint64(units.Whole)
 )
 
