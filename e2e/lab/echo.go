@@ -29,6 +29,9 @@ type EchoLoad struct {
 	// PerSecond is how many requests are due per second. One that is late
 	// because the earlier ones were is counted from when it was due.
 	PerSecond float64
+	// Delay is the time between connecting and the first request, so that the
+	// connection can be older than the load beside it.
+	Delay time.Duration
 	// Duration is how long requests are sent.
 	Duration time.Duration
 	// Timeout ends the load if a response takes longer.
@@ -43,6 +46,7 @@ type echoArgs struct {
 
 	Addr      netip.AddrPort
 	PerSecond float64
+	Delay     time.Duration
 	Duration  time.Duration
 	Timeout   time.Duration
 }
@@ -53,7 +57,8 @@ func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*EchoRun, error) {
 		CongestionControl: l.opts.CongestionControl,
 
 		Addr:      netip.AddrPortFrom(load.To.Addr(load.IPv6), 0),
-		PerSecond: load.PerSecond, Duration: load.Duration, Timeout: load.Timeout,
+		PerSecond: load.PerSecond,
+		Delay:     load.Delay, Duration: load.Duration, Timeout: load.Timeout,
 	}
 	server, err := l.startWorker(ctx, load.To, "echo-server", args, &args.Addr)
 	if err != nil {
@@ -199,7 +204,7 @@ func runEchoClient(raw json.RawMessage, ready func(any) error, quit <-chan struc
 func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
 	var rec recorder
 	buf := make([]byte, echoBytes)
-	start := monotonic()
+	start := monotonic() + args.Delay
 	gap := float64(time.Second) / args.PerSecond
 	var broken error
 	for i := 0; ; i++ {

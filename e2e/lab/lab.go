@@ -142,6 +142,9 @@ func (l *Lab) start() error {
 		return fmt.Errorf("make the lab's directory: %w", err)
 	}
 	l.onClose("directory "+l.dir, func(context.Context) error { return os.RemoveAll(l.dir) })
+	if err := l.needBPFFS(); err != nil {
+		return err
+	}
 	node, err := l.newNamespace("node")
 	if err != nil {
 		return err

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Command demo compares podweir with the reference bandwidth plugin on real
+// pods, made through a real conflist, under load from real tools.
+//
+// It needs root, iperf3 and iproute2, and the binaries that `make build
+// refplugins` leaves in bin. It touches no device of the host's own network
+// namespace and removes everything it made, also after Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+// memoryPods is how many pods share the noise of /proc/meminfo.
+const memoryPods = 10
+
+// options are the command line.
+type options struct {
+	caps, cases, congestion, json string
+}
+
+func main() {
+	if lab.WorkerMain() {
+		return
+	}
+	var o options
+	flag.StringVar(&o.caps, "caps", "10M,100M", "caps to try, in bits per second")
+	flag.StringVar(&o.cases, "cases", "a,b,b2,c,d",
+		"a: no plugin, b: bandwidth plugin, b2: the same tuned by hand, c: podweir strict, d: podweir elephants")
+	flag.StringVar(&o.congestion, "cc", "cubic", "TCP congestion control of all flows")
+	flag.StringVar(&o.json, "json", "demo.json", "where to write the numbers")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// After the first Ctrl-C a second one ends the program at once; what it
+	// leaves is removed by the next run.
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Stdout, o)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "demo: interrupted; everything it made is removed")
+		os.Exit(130) // as a shell reports a SIGINT
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, o options) (err error) {
+	picked, err := pick(scenarios(), o.cases)
+	if err != nil {
+		return err
+	}
+	caps, err := parseCaps(o.caps)
+	if err != nil {
+		return err
+	}
+	if err := checkTools(); err != nil {
+		return err
+	}
+	began := time.Now()
+	l, err := lab.New(ctx, lab.Options{CongestionControl: o.congestion})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	rep := &report{
+		Machine: describeMachine(), Started: began.UTC().Format(time.RFC3339),
+		Congestion: o.congestion, Load: plan,
+	}
+	d := &demo{out: out, began: began, lab: l, report: rep}
+	d.introduce()
+	if err := d.rows(ctx, picked, caps); err != nil {
+		return err
+	}
+	rep.Seconds = time.Since(began).Seconds()
+	if err := rep.write(o.json); err != nil {
+		return err
+	}
+	d.explain(o.json)
+	return nil
+}
+
+// checkTools says what is missing and how to get it.
+func checkTools() error {
+	if os.Geteuid() != 0 {
+		return errors.New("the demo makes network namespaces and BPF programs: run it as root")
+	}
+	var missing []string
+	for _, tool := range []string{"iperf3", "ip"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing = append(missing, tool)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %s; `make demo` installs them, or: apt-get install iperf3 iproute2",
+			strings.Join(missing, ", "))
+	}
+	for _, plugin := range []string{"bin/podweir-cni", "bin/ref/ptp", "bin/ref/host-local", "bin/ref/bandwidth"} {
+		if _, err := os.Stat(plugin); err != nil {
+			return fmt.Errorf("%s is not built: run `make demo`, or `make build refplugins` first", plugin)
+		}
+	}
+	return nil
+}
+
+// demo is a run in progress.
+type demo struct {
+	out    io.Writer
+	began  time.Time
+	lab    *lab.Lab
+	report *report
+	base   *lab.Memory // of a pod without a chained plugin
+}
+
+// say prints a line of progress with the time since the start.
+func (d *demo) say(format string, args ...any) {
+	fmt.Fprintf(d.out, "[%3.0f s] %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// rows measures every scenario at every cap.
+func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error {
+	b, err := newBench(ctx, d.lab, d.report.Congestion)
+	if err != nil {
+		return err
+	}
+	networks := make([]*lab.Network, len(picked))
+	memories := make([]*memory, len(picked))
+	d.say("kernel memory: %d pods of each case", memoryPods)
+	for i, s := range picked {
+		if networks[i], err = d.lab.Network("case-"+s.key, s.chain...); err != nil {
+			return err
+		}
+		if memories[i], err = d.memory(ctx, networks[i], &s, caps[0]); err != nil {
+			return fmt.Errorf("(%s) %s: %w", s.key, s.title, err)
+		}
+	}
+	for n, limit := range caps {
+		for i, s := range picked {
+			r := row{Case: s.key, Title: s.title, Memory: memories[i]}
+			var bandwidth *lab.Bandwidth
+			if s.shaped() {
+				r.CapBitRate, bandwidth = limit, s.bandwidth(limit)
+			} else if n > 0 {
+				continue // without a cap there is one row
+			}
+			d.say("(%s) %s, %s: elephants both ways, then light flows beside them",
+				s.key, s.title, capName(r.CapBitRate))
+			if err := b.measure(ctx, networks[i], bandwidth, &r); err != nil {
+				return fmt.Errorf("(%s) %s, %s: %w", s.key, s.title, capName(r.CapBitRate), err)
+			}
+			d.report.Rows = append(d.report.Rows, r)
+			d.say("      light p99 %s ms, kept connection p99 %s ms, on the wire %s out / %s in Mbit/s",
+				milli(r.Open.P99), milli(r.Kept.P99), mega(r.Egress.WireBitRate), mega(r.Ingress.WireBitRate))
+		}
+	}
+	return nil
+}
+
+// memory measures a scenario's kernel memory over that of a plain pod.
+func (d *demo) memory(ctx context.Context, network *lab.Network, s *scenario, limit uint64) (*memory, error) {
+	if d.base == nil {
+		plain, err := d.lab.Network("plain")
+		if err != nil {
+			return nil, err
+		}
+		m, err := plain.MemoryPerPod(ctx, memoryPods, lab.PodOptions{})
+		if err != nil {
+			return nil, err
+		}
+		d.base = &m
+	}
+	if !s.shaped() {
+		return nil, nil
+	}
+	m, err := network.MemoryPerPod(ctx, memoryPods, lab.PodOptions{Bandwidth: s.bandwidth(limit)})
+	if err != nil {
+		return nil, err
+	}
+	return newMemory(m.Sub(*d.base), memoryPods), nil
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+// tunedBurstBits is the burst of the bandwidth plugin as somebody who knows tc
+// would set it: 64 kB, a few segments; with the plugin's own 25 ms of latency.
+const tunedBurstBits = 64_000 * 8
+
+// scenario is what is chained behind ptp.
+type scenario struct {
+	key, title string
+	chain      []lab.Entry
+	// bandwidth is the runtimeConfig for a cap; nil if there is no cap.
+	bandwidth func(bitsPerSec uint64) *lab.Bandwidth
+}
+
+// shaped says whether the scenario depends on the cap.
+func (s *scenario) shaped() bool { return s.bandwidth != nil }
+
+func scenarios() []scenario {
+	return []scenario{
+		{key: "a", title: "no plugin"},
+		{
+			key: "b", title: "bandwidth plugin",
+			chain: []lab.Entry{lab.BandwidthEntry()}, bandwidth: lab.KubeletBandwidth,
+		},
+		{
+			key: "b2", title: "bandwidth, tuned",
+			chain: []lab.Entry{lab.BandwidthEntry()},
+			bandwidth: func(bitsPerSec uint64) *lab.Bandwidth {
+				return &lab.Bandwidth{
+					IngressRate: bitsPerSec, IngressBurst: tunedBurstBits,
+					EgressRate: bitsPerSec, EgressBurst: tunedBurstBits,
+				}
+			},
+		},
+		{
+			key: "c", title: "podweir strict",
+			chain:     []lab.Entry{lab.PodweirEntry(map[string]any{"policy": "strict"})},
+			bandwidth: lab.KubeletBandwidth,
+		},
+		{
+			key: "d", title: "podweir elephants",
+			chain:     []lab.Entry{lab.PodweirEntry(map[string]any{"policy": "elephants"})},
+			bandwidth: lab.KubeletBandwidth,
+		},
+	}
+}
+
+// pick keeps the scenarios whose keys are listed, in their own order.
+func pick(all []scenario, keys string) ([]scenario, error) {
+	wanted := map[string]bool{}
+	for k := range strings.SplitSeq(keys, ",") {
+		wanted[strings.TrimSpace(k)] = true
+	}
+	var out []scenario
+	for _, s := range all {
+		if wanted[s.key] {
+			out = append(out, s)
+			delete(wanted, s.key)
+		}
+	}
+	for k := range wanted {
+		return nil, fmt.Errorf("no case %q: the cases are a, b, b2, c and d", k)
+	}
+	return out, nil
+}
+
+// parseCaps reads rates such as "10M,1G", in bits per second.
+func parseCaps(s string) ([]uint64, error) {
+	var out []uint64
+	for text := range strings.SplitSeq(s, ",") {
+		text = strings.TrimSpace(text)
+		factor := uint64(1)
+		for suffix, f := range map[string]uint64{"k": 1e3, "M": 1e6, "G": 1e9} {
+			if rest, ok := strings.CutSuffix(text, suffix); ok {
+				text, factor = rest, f
+				break
+			}
+		}
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil || n == 0 {
+			return nil, fmt.Errorf("cap %q: want a number with k, M or G, such as 10M", text)
+		}
+		out = append(out, n*factor)
+	}
+	return out, nil
+}
+
+// capName writes a rate as parseCaps reads it.
+func capName(bitsPerSec uint64) string {
+	switch {
+	case bitsPerSec == 0:
+		return "no cap"
+	case bitsPerSec%1e9 == 0:
+		return fmt.Sprintf("%dG", bitsPerSec/1e9)
+	case bitsPerSec%1e6 == 0:
+		return fmt.Sprintf("%dM", bitsPerSec/1e6)
+	default:
+		return fmt.Sprintf("%dk", bitsPerSec/1e3)
+	}
+}

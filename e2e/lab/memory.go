@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+)
+
+// Memory is what the kernel uses, in bytes. Slab, Vmalloc and PerCPU do not
+// overlap and are what maps, programs, qdiscs and devices are made of. Memlock
+// is the kernel's own account of BPF maps and programs, a part of the others.
+type Memory struct {
+	Slab, Vmalloc, PerCPU int64
+	Memlock               int64
+}
+
+// Total is what is used altogether, in bytes.
+func (m Memory) Total() int64 { return m.Slab + m.Vmalloc + m.PerCPU }
+
+// Sub returns the difference of two readings.
+func (m Memory) Sub(o Memory) Memory {
+	return Memory{
+		Slab: m.Slab - o.Slab, Vmalloc: m.Vmalloc - o.Vmalloc,
+		PerCPU: m.PerCPU - o.PerCPU, Memlock: m.Memlock - o.Memlock,
+	}
+}
+
+// Div returns the reading per one of n.
+func (m Memory) Div(n int64) Memory {
+	return Memory{
+		Slab: m.Slab / n, Vmalloc: m.Vmalloc / n, PerCPU: m.PerCPU / n, Memlock: m.Memlock / n,
+	}
+}
+
+// KernelMemory reads the whole machine's use. It needs root for Memlock.
+func KernelMemory() (Memory, error) {
+	raw, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return Memory{}, err
+	}
+	m, err := parseMeminfo(string(raw))
+	if err != nil {
+		return m, err
+	}
+	m.Memlock, err = bpfMemlock()
+	return m, err
+}
+
+func parseMeminfo(text string) (Memory, error) {
+	var m Memory
+	fields := map[string]*int64{"Slab:": &m.Slab, "VmallocUsed:": &m.Vmalloc, "Percpu:": &m.PerCPU}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || fields[f[0]] == nil {
+			continue
+		}
+		kib, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return m, fmt.Errorf("meminfo: %s: %w", f[0], err)
+		}
+		*fields[f[0]] = kib << 10
+		delete(fields, f[0])
+	}
+	if len(fields) > 0 {
+		return m, fmt.Errorf("meminfo lacks %d of Slab, VmallocUsed and Percpu", len(fields))
+	}
+	return m, nil
+}
+
+// bpfMemlock sums the memlock of every BPF map and program. Objects that go
+// while it reads are not counted.
+func bpfMemlock() (int64, error) {
+	var sum int64
+	for id := ebpf.MapID(0); ; {
+		next, err := ebpf.MapGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return 0, fmt.Errorf("list BPF maps: %w", err)
+		}
+		id = next
+		if m, err := ebpf.NewMapFromID(id); err == nil {
+			if info, err := m.Info(); err == nil {
+				n, _ := info.Memlock()
+				sum += int64(n)
+			}
+			_ = m.Close()
+		}
+	}
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return sum, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("list BPF programs: %w", err)
+		}
+		id = next
+		if p, err := ebpf.NewProgramFromID(id); err == nil {
+			if info, err := p.Info(); err == nil {
+				n, _ := info.Memlock()
+				sum += int64(n)
+			}
+			_ = p.Close()
+		}
+	}
+}
+
+// MemoryPerPod makes n pods of the network, reads what each of them costs the
+// kernel, namespace and veth included, and deletes them. The cost of a plugin
+// is the difference to a network without it. A pod made before the first
+// reading pays for what the kernel allocates only once.
+func (n *Network) MemoryPerPod(ctx context.Context, pods int, opts PodOptions) (m Memory, err error) {
+	var made []*Pod
+	defer func() {
+		for _, p := range slices.Backward(made) {
+			err = errors.Join(err, p.Delete(context.WithoutCancel(ctx)))
+		}
+	}()
+	var before Memory
+	for i := range pods + 1 {
+		opts.Name = ""
+		pod, err := n.Pod(ctx, opts)
+		if err != nil {
+			return m, err
+		}
+		made = append(made, pod)
+		if i > 0 {
+			continue
+		}
+		if before, err = KernelMemory(); err != nil {
+			return m, err
+		}
+	}
+	after, err := KernelMemory()
+	return after.Sub(before).Div(int64(pods)), err
+}
