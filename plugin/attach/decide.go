@@ -70,7 +70,9 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 		if req.Config.Limit(d).Queue != shaping.QueueAuto {
 			return nil, choice, why
 		}
-		choice = Choice{Queue: shaping.QueueNone, Note: why.Error() + "; policing instead"}
+		choice = Choice{
+			Queue: shaping.QueueNone, Note: why.Error() + "; policing instead", MadeClsact: choice.MadeClsact,
+		}
 		if params, err = compute(req, d, &choice); err != nil {
 			return nil, choice, err
 		}
@@ -82,9 +84,7 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 		}
 		choice.HookKind = kind
 	}
-	if choice.MadeClsact == nil {
-		choice.MadeClsact = missingClsact(obs, params, choice.HookKind)
-	}
+	choice.MadeClsact = missingClsact(obs, params, choice.HookKind, choice.MadeClsact)
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
 	}
@@ -134,6 +134,9 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 	if p.Tree == nil || root == nil || req.ReplaceQdisc || root.Handle == p.Tree.Qdiscs[0].Handle {
 		return nil
 	}
+	if p.Side == shaping.SideIFB {
+		return nil // the device is ours, and so is what an earlier attachment left on it
+	}
 	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, uint32(root.Handle)>>16, dev.Name)
 }
 
@@ -171,9 +174,10 @@ func hookKind(req *Request, obs *Observed, p *shaping.Params) (shaping.HookKind,
 	return kind, nil
 }
 
-// missingClsact lists the sides where a clsact qdisc will be ours to remove.
-func missingClsact(obs *Observed, p *shaping.Params, kind shaping.HookKind) []shaping.Side {
-	var sides []shaping.Side
+// missingClsact lists the sides where a clsact qdisc will be ours to remove:
+// made are those of earlier runs.
+func missingClsact(obs *Observed, p *shaping.Params, kind shaping.HookKind, made []shaping.Side) []shaping.Side {
+	sides := slices.Clone(made)
 	need := func(s shaping.Side) {
 		if !obs.Device(s).Clsact && !slices.Contains(sides, s) {
 			sides = append(sides, s)

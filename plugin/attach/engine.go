@@ -104,8 +104,9 @@ func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
 			return all, err
 		}
 		prior := priors[name]
-		if prior != nil && prior.Interface.NetNSInode != iface.NetNSInode {
-			// The same ID in a new namespace: what the record tells of is gone.
+		if prior != nil && (prior.Interface.NetNSInode != iface.NetNSInode || prior.Interface.PodIndex != iface.PodIndex) {
+			// The same ID with a new namespace or device: what the record tells
+			// of is gone, its ifb and its side on the host perhaps not.
 			if err := e.remove(prior); err != nil {
 				return all, err
 			}
@@ -152,15 +153,21 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		Interface: iface, Config: w.Config, Facts: facts, TCX: tcx,
 		ReplaceQdisc: w.ReplaceQdisc, Random: e.Random,
 	}
-	if prior != nil {
-		rec.Choices, req.Prior = prior.Choices, prior.Choices
-	}
 	obs, err := e.Kernel.Observe(rec)
 	if err != nil {
 		return nil, err
 	}
+	var gone []shaping.Direction
+	if prior != nil {
+		gone = moved(&prior.Config, w.Config)
+		without(obs, prior, gone)
+		req.Prior = keep(prior.Choices, gone, w.Config)
+	}
 	want, choices, err := Decide(req, obs)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.tearDown(prior, gone); err != nil {
 		return nil, err
 	}
 	plan := Plan(want, obs)
@@ -168,7 +175,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
 		return want, nil
 	}
-	rec.Choices = merge(choices, rec.Choices)
+	rec.Choices = choices
 	e.step("record")
 	if err := e.Store.Write(rec); err != nil {
 		return nil, err
@@ -179,24 +186,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		}
 		return nil, err
 	}
-	if len(rec.Choices) == len(choices) {
-		return want, nil
-	}
-	// What was torn down is gone now, and so is what was known of it.
-	rec.Choices = choices
-	e.step("forget")
-	return want, e.Store.Write(rec)
-}
-
-// merge keeps what earlier steps made in a direction that is not wanted any
-// more, so that its removal knows of it.
-func merge(now, before map[string]Choice) map[string]Choice {
-	for d, c := range before {
-		if _, ok := now[d]; !ok {
-			now[d] = c
-		}
-	}
-	return now
+	return want, nil
 }
 
 func (e *Engine) apply(rec *Record, plan []Action) error {
@@ -299,16 +289,27 @@ func (e *Engine) Remove(ctx context.Context, id ID) error {
 }
 
 func (e *Engine) remove(r *Record) error {
+	var made []shaping.Direction
 	for _, d := range shaping.Directions {
-		if _, ok := r.Choices[d.String()]; !ok {
-			continue
+		if _, ok := r.Choices[d.String()]; ok {
+			made = append(made, d)
 		}
+	}
+	if err := e.tearDown(r, made); err != nil {
+		return err
+	}
+	e.step("unpin")
+	return e.Store.Remove(r.ID, r.Interface.PodName)
+}
+
+// tearDown removes directions by the record that tells how they were made.
+func (e *Engine) tearDown(r *Record, directions []shaping.Direction) error {
+	for _, d := range directions {
 		a := Action{Kind: TearDown, Direction: d, Reason: "removed"}
 		e.step(d.String() + " " + a.Kind.String())
 		if err := e.Kernel.Do(r, a); err != nil {
 			return fmt.Errorf("%v %v of %s: %w", d, a.Kind, r.Interface.PodName, err)
 		}
 	}
-	e.step("unpin")
-	return e.Store.Remove(r.ID, r.Interface.PodName)
+	return nil
 }

@@ -145,8 +145,8 @@ func (p *directionPlan) planUpdate(have *Dataplane) {
 	ifb := p.obs.Device(shaping.SideIFB)
 	if diff := datapathDiff(&params.Datapath, &have.Datapath); diff != "" {
 		p.add(UpdateDataplane, "%s", diff)
-	} else if params.Redirect && ifb.Exists && ifb.Index != have.RedirectIndex {
-		p.add(UpdateDataplane, "redirect goes to ifindex %d, the ifb is %d", have.RedirectIndex, ifb.Index)
+	} else if params.Redirect && ifb.Index != have.RedirectIndex {
+		p.add(UpdateDataplane, "redirect goes to ifindex %d, which is not the ifb", have.RedirectIndex)
 	}
 }
 

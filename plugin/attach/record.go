@@ -6,6 +6,7 @@ package attach
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/shaping"
 )
@@ -42,6 +43,17 @@ type Choice struct {
 	Note  string        `json:"note,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
 	MadeClsact []shaping.Side `json:"madeClsact,omitempty"`
+}
+
+// MadeClsact says whether the clsact qdisc of a side is ours to remove with the
+// last filter, whichever direction it was made for.
+func (r *Record) MadeClsact(s shaping.Side) bool {
+	for _, c := range r.Choices {
+		if slices.Contains(c.MadeClsact, s) {
+			return true
+		}
+	}
+	return false
 }
 
 // Marshal returns the record as it is pinned.

@@ -236,13 +236,12 @@ func attachFilter(at *place, h shaping.Hook, pref uint16, fd int, name string) e
 // for, so that no stamp is set that nothing obeys. Sides that are gone, with
 // their namespace or device, are skipped.
 func (k *kernel) tearDown(r *attach.Record, d shaping.Direction) error {
-	choice := r.Choices[d.String()]
 	var all error
 	if err := datapath.DetachTCX(k.pins(r), d); err != nil {
 		all = errors.Join(all, err)
 	}
 	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
-		if err := k.tearDownSide(r, d, s, &choice); err != nil {
+		if err := k.tearDownSide(r, d, s); err != nil {
 			all = errors.Join(all, fmt.Errorf("%v side: %w", s, err))
 		}
 	}
@@ -253,7 +252,7 @@ func (k *kernel) tearDown(r *attach.Record, d shaping.Direction) error {
 	return errors.Join(all, datapath.Unpin(k.pins(r), d))
 }
 
-func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.Side, c *attach.Choice) error {
+func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.Side) error {
 	if s == shaping.SideIFB && (d != shaping.Ingress || k.leaveIFB) {
 		return nil
 	}
@@ -272,7 +271,7 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 	if err != nil {
 		return err
 	}
-	made := slices.Contains(c.MadeClsact, s)
+	made := r.MadeClsact(s)
 	for i := range have.HookFilters {
 		f := &have.HookFilters[i]
 		redirect := d == shaping.Ingress && f.RedirectIndex != 0
@@ -284,7 +283,7 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 			return err
 		}
 	}
-	if root := have.Root(); root != nil && ownRoot(&root.Qdisc, c) {
+	if root := have.Root(); root != nil && ownRoot(&root.Qdisc, r.Choices[d.String()].Majors) {
 		return queue.Remove(at.handle, at.index, root.Kind, root.Handle)
 	}
 	return nil
@@ -292,13 +291,8 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 
 // ownRoot says that a root qdisc has a handle that was drawn for this
 // direction.
-func ownRoot(root *shaping.Qdisc, c *attach.Choice) bool {
-	for _, m := range c.Majors {
-		if uint32(root.Handle)>>16 == uint32(m) {
-			return true
-		}
-	}
-	return false
+func ownRoot(root *shaping.Qdisc, majors []uint16) bool {
+	return slices.Contains(majors, uint16(uint32(root.Handle)>>16))
 }
 
 func pinnedIDs(dir string, d shaping.Direction) (map[uint32]bool, error) {

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// moved lists the directions that cannot be changed where they are, because
+// another place or other parts are asked for, or nothing at all. They are torn
+// down by the record that made them, before the new one is written: whoever
+// comes after a crash in between still knows how.
+func moved(before, now *shaping.Config) []shaping.Direction {
+	var all []shaping.Direction
+	subnets := !slices.Equal(before.Unshaped, now.Unshaped) || !slices.Equal(before.Shaped, now.Shaped)
+	for _, d := range shaping.Directions {
+		old, l := before.Limit(d), now.Limit(d)
+		if old == nil {
+			continue
+		}
+		if l == nil || subnets || old.Mode != l.Mode || old.Place != l.Place || old.Queue != l.Queue ||
+			old.Policy != l.Policy {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// without takes what the record made for these directions out of what was
+// observed: it will be gone.
+func without(obs *Observed, r *Record, directions []shaping.Direction) {
+	for _, d := range directions {
+		dp, majors := obs.Dataplanes[d], r.Choices[d.String()].Majors
+		for _, dev := range obs.Devices {
+			if dp != nil {
+				dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
+					return h.ProgramID != 0 &&
+						(h.ProgramID == dp.ProgramID || h.ProgramID == dp.GuardID || h.ProgramID == dp.RedirectID)
+				})
+			}
+			if root := dev.Root(); root != nil && slices.Contains(majors, uint16(uint32(root.Handle)>>16)) {
+				dev.Tree, dev.FilterProgramID = shaping.Tree{}, 0
+			}
+		}
+		if d == shaping.Ingress {
+			delete(obs.Devices, shaping.SideIFB)
+		}
+		delete(obs.Dataplanes, d)
+	}
+}
+
+// keep returns the choices that still hold: all of a direction that stays. Of
+// one that is gone only who made the clsact qdiscs, which may be in use by the
+// other direction.
+func keep(choices map[string]Choice, gone []shaping.Direction, now *shaping.Config) map[string]Choice {
+	kept := make(map[string]Choice)
+	var made []shaping.Side
+	for _, d := range shaping.Directions {
+		c := choices[d.String()]
+		if slices.Contains(gone, d) {
+			made = append(made, c.MadeClsact...)
+		} else if now.Limit(d) != nil {
+			kept[d.String()] = c
+		}
+	}
+	for _, d := range shaping.Directions {
+		if now.Limit(d) == nil {
+			continue
+		}
+		c := kept[d.String()]
+		c.MadeClsact = slices.Clone(c.MadeClsact)
+		for _, s := range made {
+			if !slices.Contains(c.MadeClsact, s) {
+				c.MadeClsact = append(c.MadeClsact, s)
+			}
+		}
+		kept[d.String()] = c
+	}
+	return kept
+}
