@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// decide asks for one direction in a world.
+func decide(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, replace bool,
+) (*attach.DirectionState, attach.Choice, error) {
+	t.Helper()
+	cfg := &shaping.Config{Egress: l}
+	if d == shaping.Ingress {
+		cfg = &shaping.Config{Ingress: l}
+	}
+	obs, err := w.Observe(&attach.Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	major := uint16(0x200)
+	want, choices, err := attach.Decide(&attach.Request{
+		Interface: w.iface, Config: cfg, Facts: w.facts, TCX: w.tcx, ReplaceQdisc: replace,
+		Random: func() uint16 { major++; return major },
+	}, obs)
+	if err != nil {
+		return nil, attach.Choice{}, err
+	}
+	return want.Directions[d], choices[d.String()], nil
+}
+
+func foreignRoot(w *world, s shaping.Side) {
+	w.devices[s].Tree = shaping.Tree{Qdiscs: []shaping.Qdisc{
+		{Kind: "sfq", Handle: 0x80010000, Parent: shaping.RootParent},
+	}}
+}
+
+func TestDecideForeignRoot(t *testing.T) {
+	for _, d := range shaping.Directions {
+		side := shaping.SidePod
+		if d == shaping.Ingress {
+			side = shaping.SideHost
+		}
+		w := newWorld()
+		foreignRoot(w, side)
+		s, choice, err := decide(t, w, d, limit(10_000_000), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Params.Queue != shaping.QueueNone || s.Params.Tree != nil || choice.Queue != shaping.QueueNone ||
+			!strings.Contains(strings.Join(s.Params.Notes, "\n"), "sfq 8001: on "+w.devices[side].Name) {
+			t.Errorf("%v, queue auto: %v with notes %q, want policing and a note that names the qdisc",
+				d, s.Params.Queue, s.Params.Notes)
+		}
+		l := limit(10_000_000)
+		l.Queue = shaping.QueueTBF
+		if _, _, err = decide(t, w, d, l, false); !errors.Is(err, attach.ErrForeignQdisc) ||
+			!strings.Contains(err.Error(), "sfq 8001:") || !strings.Contains(err.Error(), d.String()) {
+			t.Errorf("%v, queue tbf: %v, want ErrForeignQdisc with direction and qdisc", d, err)
+		}
+		if s, _, err = decide(t, w, d, l, true); err != nil || s.Params.Queue != shaping.QueueTBF {
+			t.Errorf("%v, with the operator's word: %v, want the queue", d, err)
+		}
+	}
+}
+
+// What an earlier attachment left on our own ifb is in nobody's way.
+func TestDecideRootOnTheIFB(t *testing.T) {
+	w := newWorld()
+	w.devices[shaping.SideIFB] = &attach.Device{Exists: true, Index: 7, Name: "podweir5"}
+	foreignRoot(w, shaping.SideIFB)
+	l := limit(10_000_000)
+	l.Place, l.Queue = shaping.PlaceIFB, shaping.QueueTBF
+	if _, _, err := decide(t, w, shaping.Ingress, l, false); err != nil {
+		t.Errorf("Decide = %v, want the ifb taken over", err)
+	}
+}
+
+func TestDecideNetfilterIngress(t *testing.T) {
+	w := newWorld()
+	w.devices[shaping.SidePod].NetfilterIngress = true
+	l := limit(10_000_000)
+	l.Place = shaping.PlaceIFB
+	s, _, err := decide(t, w, shaping.Ingress, l, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Params.Queue != shaping.QueueNone || s.Params.Redirect || s.Params.Side != shaping.SidePod ||
+		!strings.Contains(strings.Join(s.Params.Notes, "\n"), "netfilter ingress chain on eth0") {
+		t.Errorf("behind a netfilter chain: %v redirect %v notes %q, want policing that says why",
+			s.Params.Queue, s.Params.Redirect, s.Params.Notes)
+	}
+	l.Queue = shaping.QueueTBF
+	if _, _, err := decide(t, w, shaping.Ingress, l, false); !errors.Is(err, attach.ErrHookTaken) {
+		t.Errorf("with the queue asked for by name: %v, want ErrHookTaken", err)
+	}
+	// Nothing is redirected: the chain is in nobody's way.
+	if s, _, err := decide(t, w, shaping.Ingress, limit(10_000_000), false); err != nil || s.Params.Queue != shaping.QueueTBF {
+		t.Errorf("at the host side: %v, want the queue", err)
+	}
+}
+
+func TestDecideHookKind(t *testing.T) {
+	other := func(k shaping.HookKind, h shaping.Hook) attach.HookProgram {
+		return attach.HookProgram{Kind: k, Hook: h, ProgramID: 7, Name: "cil_from_container"}
+	}
+	tests := []struct {
+		name  string
+		d     shaping.Direction
+		mode  shaping.Mode
+		queue shaping.Queue
+		side  shaping.Side
+		other attach.HookProgram
+		noTCX bool
+		want  shaping.HookKind
+		err   error
+	}{
+		{name: "pod side, nobody there", d: shaping.Egress, side: shaping.SidePod, want: shaping.HookKindClsact},
+		{
+			name: "pod side, somebody's TCX program", d: shaping.Egress, side: shaping.SidePod,
+			other: other(shaping.HookKindTCX, shaping.HookEgress), want: shaping.HookKindTCX,
+		},
+		{
+			name: "pod side, somebody on the other hook", d: shaping.Egress, side: shaping.SidePod,
+			other: other(shaping.HookKindClsact, shaping.HookIngress), want: shaping.HookKindClsact,
+		},
+		{
+			name: "pod side, somebody's filter", d: shaping.Egress, side: shaping.SidePod,
+			other: other(shaping.HookKindClsact, shaping.HookEgress), want: shaping.HookKindTCX,
+		},
+		{name: "host side", d: shaping.Ingress, side: shaping.SideHost, want: shaping.HookKindTCX},
+		{name: "host side without TCX", d: shaping.Ingress, side: shaping.SideHost, noTCX: true, want: shaping.HookKindClsact},
+		{
+			name: "a filter of another party and no TCX", d: shaping.Egress, side: shaping.SidePod,
+			other: other(shaping.HookKindClsact, shaping.HookEgress), noTCX: true, err: attach.ErrHookTaken,
+		},
+		{
+			name: "clsact asked for beside a filter", d: shaping.Egress, mode: shaping.ModeClsactPodSide, side: shaping.SidePod,
+			other: other(shaping.HookKindClsact, shaping.HookEgress), err: attach.ErrHookTaken,
+		},
+		{name: "clsact asked for", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost, want: shaping.HookKindClsact},
+		{name: "policing at pod-side ingress", d: shaping.Ingress, mode: shaping.ModeTCXPodSide, side: shaping.SidePod, want: shaping.HookKindTCX},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld()
+			w.tcx = !tt.noTCX
+			if tt.other.Name != "" {
+				w.devices[tt.side].Hooks = []attach.HookProgram{tt.other}
+			}
+			l := limit(10_000_000)
+			if tt.mode != 0 {
+				l.Mode = tt.mode
+			}
+			s, _, err := decide(t, w, tt.d, l, false)
+			if tt.err != nil {
+				if !errors.Is(err, tt.err) || !strings.Contains(err.Error(), "cil_from_container") {
+					t.Fatalf("Decide = %v, want %v naming the other program", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.HookKind != tt.want || s.Params.Side != tt.side {
+				t.Errorf("Decide = %v on the %v side, want %v on the %v side", s.HookKind, s.Params.Side, tt.want, tt.side)
+			}
+		})
+	}
+	w := newWorld()
+	w.tcx = false
+	l := limit(10_000_000)
+	l.Mode = shaping.ModeTCXPodSide
+	if _, _, err := decide(t, w, shaping.Egress, l, false); err == nil || !strings.Contains(err.Error(), "no TCX") {
+		t.Errorf("tcx-podside without TCX = %v, want an error that says so", err)
+	}
+}
+
+func TestDecideRemembersClsact(t *testing.T) {
+	w := newWorld()
+	_, choice, err := decide(t, w, shaping.Egress, limit(10_000_000), false)
+	if err != nil || !slices.Equal(choice.MadeClsact, []shaping.Side{shaping.SidePod}) {
+		t.Errorf("made clsact on %v, %v, want the pod side", choice.MadeClsact, err)
+	}
+	w.devices[shaping.SidePod].Clsact = true
+	_, choice, err = decide(t, w, shaping.Egress, limit(10_000_000), false)
+	if err != nil || len(choice.MadeClsact) != 0 {
+		t.Errorf("made clsact on %v, %v, want none: it was there", choice.MadeClsact, err)
+	}
+}
+
+func TestOurs(t *testing.T) {
+	for name, want := range map[string]bool{"pw_band": true, "pw_": true, "pw": false, "": false, "cil_pw_x": false} {
+		if got := attach.Ours(name); got != want {
+			t.Errorf("Ours(%q) = %v, want %v", name, got, want)
+		}
+	}
+}

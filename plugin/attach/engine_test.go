@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+var podID = attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}
+
+func limit(rate units.BitRate) *shaping.Limit {
+	return &shaping.Limit{
+		Rate: rate, Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
+		Policy: shaping.PolicyStrict, Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+	}
+}
+
+func both(rate units.BitRate) *shaping.Config {
+	return &shaping.Config{Egress: limit(rate), Ingress: limit(rate)}
+}
+
+func wantOf(cfg *shaping.Config) *attach.Want {
+	return &attach.Want{ID: podID, NetNSPath: netnsPath, Names: []string{"eth0"}, Config: cfg}
+}
+
+func ensure(t *testing.T, w *world, cfg *shaping.Config) {
+	t.Helper()
+	if _, err := w.engine().Ensure(t.Context(), wantOf(cfg)); err != nil {
+		t.Fatalf("Ensure: %v", err)
+	}
+}
+
+func record(t *testing.T, w *world) *attach.Record {
+	t.Helper()
+	r := w.records[podID]["eth0"]
+	if r == nil {
+		t.Fatal("no record")
+	}
+	return r
+}
+
+func TestEnsureOrder(t *testing.T) {
+	w := newWorld()
+	cfg := both(10_000_000)
+	cfg.Ingress.Place = shaping.PlaceIFB
+	ensure(t, w, cfg)
+	// The record first, so that whoever comes after a crash knows everything;
+	// a queue before what steers for it, and the redirect last of all.
+	want := []string{
+		"record",
+		"egress load", "egress build-queue", "egress attach",
+		"ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach", "ingress attach-redirect",
+	}
+	if diff := cmp.Diff(want, w.log); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	w.log = nil
+	before := w.shape()
+	ids := w.lastID
+	ensure(t, w, cfg)
+	if len(w.log) != 0 || w.lastID != ids || !cmp.Equal(before, w.shape()) {
+		t.Errorf("Ensure a second time did %v, want nothing", w.log)
+	}
+	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+		t.Errorf("Check after Ensure = %v", err)
+	}
+	if err := w.engine().Remove(t.Context(), podID); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
+		t.Errorf("after Remove (-untouched +got), %d records:\n%s", len(w.records), diff)
+	}
+	if err := w.engine().Remove(t.Context(), podID); err != nil {
+		t.Errorf("Remove a second time = %v", err)
+	}
+}
+
+func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
+	cfg := both(10_000_000)
+	cfg.Ingress.Place = shaping.PlaceIFB
+	for kind := attach.MakeIFB; kind < attach.TearDown; kind++ {
+		t.Run(kind.String(), func(t *testing.T) {
+			w := newWorld()
+			cfg := cfg
+			if kind == attach.AttachGuard {
+				cfg = both(100_000_000)
+				cfg.Egress.Queue = shaping.QueueHTB
+			}
+			w.failAt = kind
+			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+			if kind == attach.UpdateDataplane || kind == attach.ChangeTree {
+				if err != nil {
+					t.Fatalf("Ensure = %v, and %v is no step of a first Ensure", err, kind)
+				}
+				return
+			}
+			if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), kind.String()) ||
+				!strings.Contains(err.Error(), "eth0 (ifindex 5) in "+netnsPath) {
+				t.Errorf("Ensure = %v, want the cause, the step and the interface", err)
+			}
+			if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
+				t.Errorf("what stayed (-untouched +got), %d records:\n%s", len(w.records), diff)
+			}
+			if w.locked {
+				t.Error("the attachment stays locked")
+			}
+		})
+	}
+}
+
+// A pod that is shaped stays shaped if a change fails.
+func TestEnsureFailureKeepsWhatWasShaped(t *testing.T) {
+	w := newWorld()
+	ensure(t, w, both(10_000_000))
+	before := w.shape()
+	w.failAt = attach.UpdateDataplane
+	if _, err := w.engine().Ensure(t.Context(), wantOf(both(20_000_000))); !errors.Is(err, errBoom) {
+		t.Fatalf("Ensure = %v, want the kernel's error", err)
+	}
+	if diff := cmp.Diff(before, w.shape()); diff != "" {
+		t.Errorf("after a failed change (-before +after):\n%s", diff)
+	}
+	w.failAt = 0
+	ensure(t, w, both(20_000_000))
+	if err := w.engine().Check(t.Context(), wantOf(both(20_000_000))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckNamesTheDifference(t *testing.T) {
+	w := newWorld()
+	cfg := both(10_000_000)
+	err := w.engine().Check(t.Context(), wantOf(cfg))
+	if err == nil || !strings.Contains(err.Error(), "not attached") {
+		t.Errorf("Check of nothing = %v, want \"not attached\"", err)
+	}
+	ensure(t, w, cfg)
+	w.devices[shaping.SidePod].Tree = shaping.Tree{}
+	err = w.engine().Check(t.Context(), wantOf(cfg))
+	var drift *attach.DriftError
+	if !errors.As(err, &drift) || len(drift.Actions) != 1 || drift.Actions[0].Kind != attach.BuildTree {
+		t.Fatalf("Check without the queue = %v, want one missing build-queue", err)
+	}
+	for _, part := range []string{"eth0 (ifindex 5)", netnsPath, "egress build-queue", "no root qdisc, want tbf"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("Check = %q, want %q in it", err, part)
+		}
+	}
+	if w.devices[shaping.SidePod].Root() != nil {
+		t.Error("Check repaired; it must not change anything")
+	}
+	if _, err := w.engine().Repair(t.Context(), podID); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+		t.Errorf("Check after Repair = %v", err)
+	}
+}
+
+func TestSetAndClear(t *testing.T) {
+	w := newWorld()
+	e := w.engine()
+	cfg := both(10_000_000)
+	if _, err := e.Set(t.Context(), podID, func(*shaping.Config) error { return nil }); !errors.Is(err, attach.ErrNotAttached) {
+		t.Errorf("Set of nothing = %v, want ErrNotAttached", err)
+	}
+	ensure(t, w, cfg)
+	program := w.dataplanes[shaping.Egress].ProgramID
+	w.log = nil
+	faster := func(c *shaping.Config) error { c.Egress.Rate = 20_000_000; return nil }
+	if _, err := e.Set(t.Context(), podID, faster); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"record", "egress update", "egress change-queue"}; !slices.Equal(w.log, want) {
+		t.Errorf("Set took the steps %v, want %v", w.log, want)
+	}
+	if got := w.dataplanes[shaping.Egress].ProgramID; got != program {
+		t.Errorf("Set replaced program %d by %d", program, got)
+	}
+	if r := record(t, w); r.Config.Egress.Rate != 20_000_000 || r.Asked == nil || r.Asked.Egress.Rate != 10_000_000 {
+		t.Errorf("record has rate %v and asked %v", r.Config.Egress.Rate, r.Asked)
+	}
+	// ADD and CHECK of the same annotation leave it.
+	ensure(t, w, cfg)
+	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 {
+		t.Errorf("the same ADD again takes back what set changed: %v", got)
+	}
+	if err := e.Check(t.Context(), wantOf(cfg)); err != nil {
+		t.Errorf("Check after Set = %v", err)
+	}
+	// Set twice, Clear: the annotation's own rate.
+	if _, err := e.Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 30_000_000; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Clear(t.Context(), podID); err != nil {
+		t.Fatal(err)
+	}
+	if r := record(t, w); r.Config.Egress.Rate != 10_000_000 || r.Asked != nil {
+		t.Errorf("after Clear the record has rate %v and asked %v", r.Config.Egress.Rate, r.Asked)
+	}
+	// A new annotation ends what set changed.
+	if _, err := e.Set(t.Context(), podID, faster); err != nil {
+		t.Fatal(err)
+	}
+	ensure(t, w, both(40_000_000))
+	if r := record(t, w); r.Config.Egress.Rate != 40_000_000 || r.Asked != nil {
+		t.Errorf("after a new annotation the record has rate %v and asked %v", r.Config.Egress.Rate, r.Asked)
+	}
+	if _, err := e.Set(t.Context(), podID, func(*shaping.Config) error { return errBoom }); !errors.Is(err, errBoom) {
+		t.Errorf("Set with a bad change = %v, want its error", err)
+	}
+}
+
+func TestRecordOfAnotherVersion(t *testing.T) {
+	r := &attach.Record{Version: attach.RecordVersion + 1, ID: podID}
+	b, err := r.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := attach.UnmarshalRecord(b); !errors.Is(err, attach.ErrRecordVersion) {
+		t.Errorf("UnmarshalRecord = %v, want ErrRecordVersion", err)
+	}
+	if _, err := attach.UnmarshalRecord([]byte("{")); err == nil || errors.Is(err, attach.ErrRecordVersion) {
+		t.Errorf("UnmarshalRecord of half an object = %v, want a decoding error", err)
+	}
+	// DEL removes the pins all the same.
+	w := newWorld()
+	ensure(t, w, both(10_000_000))
+	w.storeErr = attach.ErrRecordVersion
+	if err := w.engine().Remove(t.Context(), podID); err != nil || len(w.records) != 0 {
+		t.Errorf("Remove = %v with %d records left, want none", err, len(w.records))
+	}
+	w.storeErr = errBoom
+	if err := w.engine().Remove(t.Context(), podID); !errors.Is(err, errBoom) {
+		t.Errorf("Remove with an unreadable store = %v, want its error", err)
+	}
+	if _, err := w.engine().Ensure(t.Context(), wantOf(both(10_000_000))); !errors.Is(err, errBoom) {
+		t.Errorf("Ensure with an unreadable store = %v, want its error", err)
+	}
+}
+
+// The same ID in a new namespace, or at a new device in the old one: the record
+// tells of what is gone.
+func TestNewPodUnderTheSameID(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"new namespace": func(w *world) { w.iface.NetNSInode = 2 },
+		"new device":    func(w *world) { w.iface.PodIndex = 6 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			ensure(t, w, both(10_000_000))
+			old := record(t, w).Choices["egress"].Majors
+			change(w)
+			w.log = nil
+			ensure(t, w, both(10_000_000))
+			if i, j := slices.Index(w.log, "unpin"), slices.Index(w.log, "record"); i < 0 || j < i {
+				t.Errorf("steps %v, want the old record removed before the new one", w.log)
+			}
+			r := record(t, w)
+			if r.Interface != w.iface || slices.Equal(r.Choices["egress"].Majors, old) {
+				t.Errorf("record of %+v with majors %v, want those of the new interface", r.Interface, r.Choices["egress"].Majors)
+			}
+		})
+	}
+}
+
+func TestEnsureUnknownInterface(t *testing.T) {
+	w := newWorld()
+	want := wantOf(both(10_000_000))
+	want.Names = []string{"eth0", "net1"}
+	states, err := w.engine().Ensure(t.Context(), want)
+	if err == nil || !strings.Contains(err.Error(), `"net1"`) || len(states) != 1 {
+		t.Errorf("Ensure = %d states, %v, want eth0's and an error that names net1", len(states), err)
+	}
+}
+
+// randomConfig draws a configuration that a kernel like the one of f may have.
+func randomConfig(rnd *rand.Rand) *shaping.Config {
+	pick := func(n int) int { return rnd.IntN(n) }
+	one := func(ingress bool) *shaping.Limit {
+		if pick(4) == 0 {
+			return nil
+		}
+		l := limit([]units.BitRate{1_000_000, 100_000_000, 10_000_000_000}[pick(3)])
+		l.Policy = shaping.PolicyStrict + shaping.Policy(pick(3))
+		l.Queue = shaping.QueueAuto + shaping.Queue(pick(5))
+		l.Mode = shaping.ModeAuto + shaping.Mode(pick(6))
+		if ingress {
+			l.Place = shaping.PlaceAuto + shaping.Place(pick(3))
+		}
+		return l
+	}
+	c := &shaping.Config{Egress: one(false), Ingress: one(true)}
+	if pick(4) == 0 {
+		c.Unshaped = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	}
+	return c
+}
+
+func clearDataplanes(c *shaping.Config) bool { return c.Egress == nil && c.Ingress == nil }
+
+// Whatever was there before, after Ensure nothing differs from what is wanted,
+// and nothing is there that Ensure on an untouched pod would not have made.
+func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	done := 0
+	for range 4000 {
+		facts := shaping.Facts{
+			TBF: true, HTB: true, IFB: true, Prio: rnd.IntN(2) == 0, FQ: rnd.IntN(2) == 0, MTU: 1500, TxQueueLen: 1000,
+		}
+		w, fresh := newWorld(), newWorld()
+		w.facts, fresh.facts = facts, facts
+		var last *shaping.Config
+		for range 3 {
+			cfg := randomConfig(rnd)
+			if clearDataplanes(cfg) {
+				continue
+			}
+			if _, err := w.engine().Ensure(t.Context(), wantOf(cfg)); err != nil {
+				if _, bad := errors.AsType[*shaping.FieldError](err); !bad {
+					t.Fatalf("Ensure %+v %+v after %+v: %v", cfg.Egress, cfg.Ingress, last, err)
+				}
+				continue
+			}
+			if _, plan, err := w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 0 {
+				t.Fatalf("after Ensure %+v %+v the plan is %v, %v, want it empty", cfg.Egress, cfg.Ingress, plan, err)
+			}
+			last = cfg
+		}
+		if last == nil {
+			continue
+		}
+		done++
+		ensure(t, fresh, last)
+		if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
+			t.Fatalf("Ensure %+v %+v %v (-on an untouched pod +on a shaped one):\n%s", last.Egress, last.Ingress, last.Unshaped, diff)
+		}
+		if err := w.engine().Remove(context.Background(), podID); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
+			t.Fatalf("Remove after %+v %+v (-untouched +got):\n%s", last.Egress, last.Ingress, diff)
+		}
+	}
+	if done < 1000 {
+		t.Fatalf("only %d of the drawn configurations could be had", done)
+	}
+}

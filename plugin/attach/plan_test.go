@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// rich is a world in which every kind of thing is attached: egress as HTB with
+// a filter and a guard, ingress at the ifb.
+func rich(t *testing.T) (*world, *shaping.Config) {
+	t.Helper()
+	w := newWorld()
+	cfg := both(100_000_000)
+	cfg.Egress.Queue = shaping.QueueHTB
+	cfg.Ingress.Place = shaping.PlaceIFB
+	ensure(t, w, cfg)
+	return w, cfg
+}
+
+func kinds(plan []attach.Action) []string {
+	out := []string{}
+	for _, a := range plan {
+		out = append(out, a.Direction.String()+" "+a.Kind.String())
+	}
+	return out
+}
+
+func dropHooks(d *attach.Device, name string) {
+	d.Hooks = slices.DeleteFunc(d.Hooks, func(h attach.HookProgram) bool { return h.Name == name })
+}
+
+// Each difference asks for exactly its own step, and that step mends it.
+func TestPlanOfOneDifference(t *testing.T) {
+	tests := []struct {
+		name   string
+		break_ func(*world)
+		want   []string
+		reason string
+	}{
+		{"nothing", func(*world) {}, []string{}, ""},
+		{"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
+			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach", "ingress attach-redirect"}, "no ifb"},
+		{"the program's pin is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
+			[]string{"egress load", "egress build-queue", "egress attach-guard"}, `program is "", want "pw_class"`},
+		{"another program is pinned", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"}, `program is "pw_band"`},
+		{"the guard's pin is gone", func(w *world) { w.dataplanes[shaping.Egress].GuardID = 0 },
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"}, "guard program is not pinned"},
+		{"the redirect's pin is gone", func(w *world) { w.dataplanes[shaping.Ingress].RedirectID = 0 },
+			[]string{"ingress tear-down", "ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach",
+				"ingress attach-redirect"}, "redirect program is not pinned"},
+		{"other limits in the maps", func(w *world) { w.dataplanes[shaping.Egress].Datapath.HoldTicks++ },
+			[]string{"egress update"}, "limits in the maps are"},
+		{"the redirect goes elsewhere", func(w *world) { w.dataplanes[shaping.Ingress].RedirectIndex = 1 },
+			[]string{"ingress update"}, "redirect goes to ifindex 1"},
+		{"the queue is gone", func(w *world) { w.devices[shaping.SidePod].Tree = shaping.Tree{} },
+			[]string{"egress build-queue"}, "no root qdisc, want htb"},
+		{"a class has another rate", func(w *world) { w.devices[shaping.SidePod].Tree.Classes[0].Rate++ },
+			[]string{"egress change-queue"}, "has rate"},
+		{"a class is gone", func(w *world) {
+			tree := &w.devices[shaping.SidePod].Tree
+			tree.Classes = tree.Classes[1:]
+		}, []string{"egress build-queue"}, "2 classes, want 3"},
+		{"the TBF has another rate", func(w *world) { w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
+			[]string{"ingress change-queue"}, "tbf rate is 6.25 MB/s, want 12.5 MB/s"},
+		{"the bands are gone", func(w *world) {
+			tree := &w.devices[shaping.SideIFB].Tree
+			tree.Qdiscs = tree.Qdiscs[:1]
+		}, []string{"ingress build-queue"}, "no pfifo_fast"},
+		{"the classifier is gone", func(w *world) { w.devices[shaping.SidePod].Tree.Filter = nil },
+			[]string{"egress build-queue"}, "classifier filter is missing"},
+		{"another classifier", func(w *world) { w.devices[shaping.SidePod].FilterProgramID = 1 },
+			[]string{"egress build-queue"}, "classifier is program 1"},
+		{"the hook is empty", func(w *world) { dropHooks(w.devices[shaping.SideIFB], "pw_band") },
+			[]string{"ingress attach"}, "pw_band is not on the egress hook of podweir5"},
+		{"the guard is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_guard") },
+			[]string{"egress attach-guard"}, "no guard on the egress hook of eth0"},
+		{"the redirect is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_redirect") },
+			[]string{"ingress attach-redirect"}, "no redirect on the ingress hook of eth0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w, cfg := rich(t)
+			tt.break_(w)
+			_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
+				t.Fatalf("plan (-want +got):\n%s", diff)
+			}
+			if len(plan) > 0 && !strings.Contains(plan[0].Reason, tt.reason) {
+				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
+			}
+			ensure(t, w, cfg)
+			if _, plan, err = w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 0 {
+				t.Errorf("after the plan was applied it is %v, %v, want it empty", kinds(plan), err)
+			}
+		})
+	}
+}
+
+func TestPlanOfAnUnwantedDirection(t *testing.T) {
+	w, cfg := rich(t)
+	cfg = &shaping.Config{Egress: cfg.Egress}
+	_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+	if err != nil || !slices.Equal(kinds(plan), []string{"ingress tear-down"}) {
+		t.Errorf("plan = %v, %v, want ingress torn down", kinds(plan), err)
+	}
+}
+
+// On the host side podweir is first, so that nobody ends the chain before it.
+func TestPlanKeepsTheHead(t *testing.T) {
+	w := newWorld()
+	cfg := &shaping.Config{Ingress: limit(10_000_000)}
+	ensure(t, w, cfg)
+	host := w.devices[shaping.SideHost]
+	if len(host.Hooks) != 1 || host.Hooks[0].Kind != shaping.HookKindTCX {
+		t.Fatalf("hooks of the host side: %+v, want one TCX program", host.Hooks)
+	}
+	// Behind us and on the other hook is nobody's harm.
+	host.Hooks = append(host.Hooks, attach.HookProgram{
+		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 8, Name: "behind",
+	})
+	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
+		Kind: shaping.HookKindTCX, Hook: shaping.HookIngress, ProgramID: 9, Name: "other",
+	})
+	if _, plan, err := w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 0 {
+		t.Errorf("plan = %v, %v, want it empty", plan, err)
+	}
+	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
+		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 10, Name: "cil_to_container",
+	})
+	_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+	if err != nil || !slices.Equal(kinds(plan), []string{"ingress attach"}) ||
+		!strings.Contains(plan[0].Reason, `program "cil_to_container" (10) is ahead of pw_band`) {
+		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
+	}
+}
+
+func TestTreeDiff(t *testing.T) {
+	base := func() *shaping.Tree {
+		return &shaping.Tree{Qdiscs: []shaping.Qdisc{
+			{Kind: shaping.KindTBF, Handle: 0x10000, Parent: shaping.RootParent, Rate: 1_250_000, Burst: 12_500},
+			{Kind: shaping.KindBfifo, Handle: 0x20000, Parent: 0x10001, Limit: 30_000},
+		}}
+	}
+	tests := []struct {
+		name    string
+		change  func(*shaping.Tree)
+		diff    string
+		inPlace bool
+	}{
+		{"equal", func(*shaping.Tree) {}, "", true},
+		{"the bucket is off by the kernel's rounding", func(g *shaping.Tree) { g.Qdiscs[0].Burst -= 12 }, "", true},
+		{"another bucket", func(g *shaping.Tree) { g.Qdiscs[0].Burst = 13_000 }, "tbf burst is 13 kB, want 12.5 kB", true},
+		{"another rate", func(g *shaping.Tree) { g.Qdiscs[0].Rate = 2_500_000 }, "tbf rate is 2.5 MB/s, want 1.25 MB/s", true},
+		{"another depth", func(g *shaping.Tree) { g.Qdiscs[1].Limit = 1 }, "bfifo limit is 1 B, want 30 kB", true},
+		{"another kind", func(g *shaping.Tree) { g.Qdiscs[1].Kind = shaping.KindPfifoFast }, "1:1 is pfifo_fast, want bfifo", false},
+		{"another root", func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 1.25 MB/s under root", false},
+		{"no child", func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
+		{"nothing", func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 1.25 MB/s", false},
+		{"a filter too many", func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "classifier filter", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := base()
+			tt.change(got)
+			diff, inPlace := attach.TreeDiff(base(), got)
+			if (tt.diff == "") != (diff == "") || !strings.Contains(diff, tt.diff) || diff != "" && inPlace != tt.inPlace {
+				t.Errorf("TreeDiff = %q, in place %v, want %q, %v", diff, inPlace, tt.diff, tt.inPlace)
+			}
+		})
+	}
+	prio, htb, fq := base(), base(), base()
+	prio.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindPrio, Handle: 0x20000, Parent: 0x10001, Bands: 2}
+	htb.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindHTB, Handle: 0x20000, Parent: 0x10001, DefaultClass: 2}
+	fq.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindFQ, Handle: 0x20000, Parent: 0x10001, PacketLimit: 2, FlowLimit: 2}
+	for kind, tree := range map[string]*shaping.Tree{"prio has 3 bands": prio, "htb default is 3": htb, "fq limits are 3": fq} {
+		got := *tree
+		got.Qdiscs = slices.Clone(tree.Qdiscs)
+		q := &got.Qdiscs[1]
+		q.Bands, q.DefaultClass, q.PacketLimit = 3, 3, 3
+		if diff, _ := attach.TreeDiff(tree, &got); !strings.Contains(diff, kind) {
+			t.Errorf("TreeDiff = %q, want %q in it", diff, kind)
+		}
+	}
+}
