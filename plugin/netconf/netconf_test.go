@@ -92,6 +92,10 @@ func TestParseLimits(t *testing.T) {
 				`"kubernetes.io/egress-bandwidth":"7M","kubernetes.io/ingress-bandwidth":"3M"`), "",
 			want{egress: plain(2e6), ingress: plain(3e6)},
 		},
+		"the highest rate is not clamped": {
+			`"bandwidth":{"egressRate":400000000000,"egressBurst":4294967295}`, `"":1`,
+			want{egress: plain(400e9), warnings: []string{`unknown key "" is ignored`}},
+		},
 		"annotation above the range is clamped": {
 			annotations(`"kubernetes.io/egress-bandwidth":"1P"`), "",
 			want{egress: plain(400e9), warnings: []string{
@@ -282,10 +286,18 @@ func TestParseBadLimits(t *testing.T) {
 			"", `"ingressRate":"10M","queue":"htb"`,
 			one("ingressQueue, ingressRate", "htb, 10 Mbit/s", "htb only from 53 Mbit/s up"),
 		},
-		"all of them": {"", `"egressRate":"x","policy":"y"`, fields{
-			{Field: "policy", Value: "y", Accepted: "one of strict, elephants, flat"},
-			{Field: "egressRate", Value: "x", Accepted: rates},
-		}},
+		"all of them": {
+			annotations(`"podweir.io/egress-burst":"0"`),
+			`"egressRate":"x","egressBurst":"0","policy":"y","shapedSubnets":["1","2"]`,
+			fields{
+				{Field: "shapedSubnets", Value: "1", Accepted: subnets},
+				{Field: "shapedSubnets", Value: "2", Accepted: subnets},
+				{Field: "policy", Value: "y", Accepted: "one of strict, elephants, flat"},
+				{Field: "egressRate", Value: "x", Accepted: rates},
+				{Field: "annotation podweir.io/egress-burst", Value: "0", Accepted: sizes},
+				{Field: "egressBurst", Value: "0", Accepted: bits},
+			},
+		},
 		"long value": {
 			"", `"policy":"` + strings.Repeat("x", 100) + `"`,
 			one("policy", strings.Repeat("x", 80)+"...", "one of strict, elephants, flat"),
@@ -335,13 +347,15 @@ func TestParseOperator(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Parse() beside an error (-want +got):\n%s", diff)
 	}
-	got, err = netconf.Parse(netconf.Add, input("", `"shapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112","fd00::1/64","::/0"]`))
+	got, err = netconf.Parse(netconf.Add, input("", `"shapedSubnets":["10.1.2.3/8","::ffff:192.168.0.0/112",
+		"fd00::1/64","fd00::1/128","::ffff:0:0/96","::ffff:0:0/90","::/0"]`))
 	if err != nil {
 		t.Fatalf("Parse() error = %v", err)
 	}
 	subnets := []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.168.0.0/16"),
-		netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("::/0"),
+		netip.MustParsePrefix("fd00::/64"), netip.MustParsePrefix("fd00::1/128"),
+		netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::ffc0:0:0/90"), netip.MustParsePrefix("::/0"),
 	}
 	if diff := cmp.Diff(subnets, got.Shaping.Shaped, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("Shaped (-want +got):\n%s", diff)

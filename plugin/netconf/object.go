@@ -40,8 +40,10 @@ func (o object) lookup(key string) (json.RawMessage, bool) {
 			found = k
 		}
 	}
-	raw, ok := o[found]
-	return raw, ok && found != ""
+	if found == "" {
+		return nil, false
+	}
+	return o[found], true
 }
 
 // get is lookup with null as absent.

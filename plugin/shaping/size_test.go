@@ -52,7 +52,7 @@ func TestComputeSizes(t *testing.T) {
 		"below 54M they are cut":    {strict(53e6), full, 64_736, 331_250, 500 * time.Millisecond, ""},
 		"1G":                        {strict(1e9), full, 1_248_486, 6_250_000, 500 * time.Millisecond, ""},
 		"400G":                      {strict(400e9), full, 499_998_486, 2_500_000_000, 500 * time.Millisecond, ""},
-		"jumbo frames":              {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 2562880 * time.Microsecond, ""},
+		"jumbo frames":              {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 2562880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
 		"asked for, smaller": {
 			strict(100e6, burst(20_000)), full, 18_486, 625_000, 500 * time.Millisecond, "",
 		},

@@ -101,7 +101,7 @@ func TestParsePerMille(t *testing.T) {
 	for in, want := range map[string]units.PerMille{
 		"90%": 900, "0.9": 900, "90.5%": 905, "1": 1000, "100%": 1000, "1%": 10, "0.010": 10,
 		"5e-1": 0, "0.0105": 0, "0.9%": 0, "90": 0, "101%": 0, "-1%": 0, "": 0, "%": 0, "x": 0,
-		"0.9000000000000000000000000001": 0,
+		"0.9000000000000000000000000001": 0, "0.9000": 900, "0.5x": 0, "0": 0,
 	} {
 		got, err := units.ParsePerMille(in, 10, 1000)
 		if got != want || (err == nil) != (want != 0) {
@@ -132,6 +132,7 @@ func TestString(t *testing.T) {
 	for want, v := range map[string]interface{ String() string }{
 		"10 Mbit/s":                units.BitRate(10e6),
 		"1.234567891 Gbit/s":       units.BitRate(1234567891),
+		"1 kbit/s":                 units.MinRate,
 		"999 bit/s":                units.BitRate(999),
 		"0 bit/s":                  units.BitRate(0),
 		"400 Gbit/s":               units.MaxRate,
@@ -168,6 +169,7 @@ func TestConversionsAtBothEnds(t *testing.T) {
 		{"largest burst at the highest rate", uint64(units.MaxRate.Duration(units.MaxBurst)), 10e6},
 		{"largest size saturates", uint64(units.MinRate.Duration(math.MaxUint64)), math.MaxInt64},
 		{"rate of zero takes for ever", uint64(units.BitRate(0).Duration(1)), math.MaxInt64},
+		{"a product of exactly 2^64 times the divisor saturates", uint64(units.ByteRate(1 << 63).Bytes(2 * time.Second)), math.MaxUint64},
 		{"nothing takes no time", uint64(units.MinRate.Duration(0)), 0},
 		{"bytes per second rounds up", uint64(units.ByteRate(3).Duration(1)), 333333334},
 		{"bytes per second saturates", uint64(units.ByteRate(1).Duration(math.MaxUint64)), math.MaxInt64},
