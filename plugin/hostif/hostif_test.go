@@ -103,17 +103,17 @@ func TestPrivilegedFindPair(t *testing.T) {
 	}
 }
 
-// The host has a device with the ifindex that the pod's end names, but the
-// other end is in a third namespace.
+// The host has a pair device with the ifindex that the pod's end names, and it
+// names the pod's ifindex, but each is the other end of something else.
 func TestPrivilegedFindPairElsewhere(t *testing.T) {
 	testutil.RequireRoot(t)
-	host, pod, third := testutil.NewNetNS(t), testutil.NewNetNS(t), testutil.NewNetNS(t)
+	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	third, fourth := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	a, b := testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: third, Name: "x"})
-	c, d := testutil.VethPair(t, testutil.End{NetNS: third, Name: "eth0"}, testutil.End{NetNS: host, Name: "x"})
-	if a.PeerIndex != b.Index {
-		t.Fatalf("peer index %d, want %d", a.PeerIndex, b.Index)
+	c, d := testutil.VethPair(t, testutil.End{NetNS: fourth, Name: "eth0"}, testutil.End{NetNS: host, Name: "x"})
+	if a.Index != c.Index || b.Index != d.Index || d.PeerIndex != a.Index {
+		t.Fatalf("the pairs are %d-%d and %d-%d, want the same numbers", a.Index, b.Index, c.Index, d.Index)
 	}
-	t.Logf("pod %d-%d third, third %d-%d host", a.Index, b.Index, c.Index, d.Index)
 	p, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0")
 	if !errors.Is(err, hostif.ErrNoPeer) {
 		t.Errorf("FindPair(peer in a third namespace) = %v, %v, want ErrNoPeer", p, err)

@@ -127,10 +127,6 @@ func parseLink(m []byte) (Interface, error) {
 		return Interface{}, fmt.Errorf("link message of %d bytes is too short", len(m))
 	}
 	msg := nl.DeserializeIfInfomsg(m)
-	attrs, err := nl.ParseRouteAttr(m[unix.SizeofIfInfomsg:])
-	if err != nil {
-		return Interface{}, fmt.Errorf("parse link message: %w", err)
-	}
 	i := Interface{
 		Index:       int(msg.Index),
 		PeerNetNSID: NoNetNSID,
@@ -138,9 +134,8 @@ func parseLink(m []byte) (Interface, error) {
 		Up:          msg.Flags&unix.IFF_UP != 0,
 		L3Only:      msg.Type == unix.ARPHRD_NONE,
 	}
-	for _, a := range attrs {
-		v := a.Value
-		switch a.Attr.Type &^ unix.NLA_F_NESTED {
+	err := EachAttr(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
+		switch kind {
 		case unix.IFLA_IFNAME:
 			i.Name = unix.ByteSliceToString(v)
 		case unix.IFLA_MTU:
@@ -166,6 +161,10 @@ func parseLink(m []byte) (Interface, error) {
 		case unix.IFLA_LINKINFO:
 			i.KindName = linkKind(v)
 		}
+		return nil
+	})
+	if err != nil {
+		return Interface{}, fmt.Errorf("parse link message: %w", err)
 	}
 	switch i.KindName {
 	case "veth":
@@ -179,16 +178,14 @@ func parseLink(m []byte) (Interface, error) {
 }
 
 func linkKind(info []byte) string {
-	attrs, err := nl.ParseRouteAttr(info)
-	if err != nil {
-		return ""
-	}
-	for _, a := range attrs {
-		if a.Attr.Type == nl.IFLA_INFO_KIND {
-			return unix.ByteSliceToString(a.Value)
+	name := ""
+	_ = EachAttr(info, func(kind uint16, v []byte) error {
+		if kind == nl.IFLA_INFO_KIND {
+			name = unix.ByteSliceToString(v)
 		}
-	}
-	return ""
+		return nil
+	})
+	return name
 }
 
 func u32(b []byte) uint32 {
@@ -278,16 +275,17 @@ func (h *Handle) netNSID(ns *NetNS) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask %s for the id of netns %s: %w", h.where, ns.path, err)
 	}
+	id := NoNetNSID
 	for _, m := range msgs {
-		attrs, err := nl.ParseRouteAttr(m[4:])
+		err := EachAttr(m[min(len(m), nlaAlign):], func(kind uint16, v []byte) error {
+			if kind == netnsaNSID {
+				id = int(int32(u32(v)))
+			}
+			return nil
+		})
 		if err != nil {
 			return 0, fmt.Errorf("parse the id of netns %s: %w", ns.path, err)
 		}
-		for _, a := range attrs {
-			if a.Attr.Type == netnsaNSID {
-				return int(int32(u32(a.Value))), nil
-			}
-		}
 	}
-	return NoNetNSID, nil
+	return id, nil
 }

@@ -18,7 +18,6 @@ const (
 	nftaHookDevs     = 4
 	nftaDeviceName   = 1
 	nftaDevicePrefix = 2
-	nlaTypeMask      = 0x3fff
 	// NF_INET_INGRESS of linux/netfilter.h.
 	nfInetIngress = 5
 )
@@ -79,48 +78,41 @@ func isIngressChain(m []byte, ifname string) (bool, error) {
 	default:
 		return false, nil
 	}
-	attrs, err := nl.ParseRouteAttr(m[nfgenmsgLen:])
-	if err != nil {
-		return false, err
-	}
-	for _, a := range attrs {
-		if a.Attr.Type&nlaTypeMask == unix.NFTA_CHAIN_HOOK {
-			return hookMatches(a.Value, hook, ifname)
+	bound := false
+	err := EachAttr(m[nfgenmsgLen:], func(kind uint16, v []byte) error {
+		var err error
+		if kind == unix.NFTA_CHAIN_HOOK {
+			bound, err = hookMatches(v, hook, ifname)
 		}
-	}
-	return false, nil
+		return err
+	})
+	return bound, err
 }
 
 func hookMatches(b []byte, want uint32, ifname string) (bool, error) {
-	attrs, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return false, err
-	}
 	hook, onDevice := uint32(0), false
-	for _, a := range attrs {
-		switch a.Attr.Type & nlaTypeMask {
+	err := EachAttr(b, func(kind uint16, v []byte) error {
+		switch kind {
 		case unix.NFTA_HOOK_HOOKNUM:
-			if len(a.Value) < 4 {
-				return false, fmt.Errorf("hook number of %d bytes", len(a.Value))
+			if len(v) < 4 {
+				return fmt.Errorf("hook number of %d bytes", len(v))
 			}
-			hook = binary.BigEndian.Uint32(a.Value)
+			hook = binary.BigEndian.Uint32(v)
 		case unix.NFTA_HOOK_DEV:
-			onDevice = onDevice || unix.ByteSliceToString(a.Value) == ifname
+			onDevice = onDevice || unix.ByteSliceToString(v) == ifname
 		case nftaHookDevs:
-			devs, err := nl.ParseRouteAttr(a.Value)
-			if err != nil {
-				return false, err
-			}
-			for _, d := range devs {
-				name := unix.ByteSliceToString(d.Value)
-				switch d.Attr.Type & nlaTypeMask {
+			return EachAttr(v, func(kind uint16, v []byte) error {
+				name := unix.ByteSliceToString(v)
+				switch kind {
 				case nftaDeviceName:
 					onDevice = onDevice || name == ifname
 				case nftaDevicePrefix:
 					onDevice = onDevice || strings.HasPrefix(ifname, name)
 				}
-			}
+				return nil
+			})
 		}
-	}
-	return onDevice && hook == want, nil
+		return nil
+	})
+	return onDevice && hook == want, err
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // Change brings a running tree from one set of parameters to another without
-// touching the packets in it. A TBF that is changed starts with a full bucket.
-// from may be what was observed.
+// touching the packets in it. A TBF that is changed starts with a full bucket,
+// and what waits leaves at the new rate from the next packet on that comes or
+// was due at the old rate. from may be what was observed.
 //
 // Returns an error wrapping [ErrRebuild], and changes nothing, if a qdisc or
 // class of to is not in from, a kind differs, or a parameter does that the
@@ -24,9 +25,9 @@ func Change(h *hostif.Handle, ifindex int, from, to *shaping.Tree) error {
 	if err != nil {
 		return fmt.Errorf("change queue on ifindex %d: %w", ifindex, err)
 	}
-	// Leaves first: a TBF with a fifo below sets that fifo's limit.
-	for _, q := range slices.Backward(qdiscs) {
-		if err := setQdisc(h, ifindex, &q, childLimit(to, q.Handle), 0); err != nil {
+	for i := range qdiscs {
+		q := &qdiscs[i]
+		if err := setQdisc(h, ifindex, q, childLimit(to, q.Handle), 0); err != nil {
 			return fmt.Errorf("change queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
 		}
 	}

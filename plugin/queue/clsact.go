@@ -177,7 +177,6 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 	if d.HookQdisc == "" {
 		return nil, nil
 	}
-	left := 0
 	for i := range d.HookFilters {
 		f := &d.HookFilters[i]
 		mine := Ours(f)
@@ -187,12 +186,11 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 			}
 			continue
 		}
-		left++
 		if !mine {
 			foreign = append(foreign, *f)
 		}
 	}
-	if made && left == 0 && d.HookQdisc == "clsact" {
+	if made && d.HookQdisc == "clsact" {
 		err = removeUnusedClsact(h, ifindex)
 	}
 	return foreign, err
@@ -212,7 +210,8 @@ func deleteFilter(h *hostif.Handle, ifindex int, f *Filter) error {
 	return nil
 }
 
-// removeUnusedClsact looks once more: another party may have come meanwhile.
+// removeUnusedClsact reads the hooks at the last moment: another party may have
+// come meanwhile.
 func removeUnusedClsact(h *hostif.Handle, ifindex int) error {
 	filters, err := hookFilters(h, ifindex, "clsact")
 	if errors.Is(err, hostif.ErrNoDevice) || (err == nil && len(filters) > 0) {

@@ -5,19 +5,17 @@ package queue
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/bits"
-	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/units"
 )
-
-// attrTypeMask takes the nested and byte order flags off an attribute's type.
-const attrTypeMask = 0x3fff
 
 // message is a decoded tc message of any type.
 type message struct {
@@ -33,21 +31,19 @@ func parseMessage(m []byte) (message, error) {
 		return message{}, fmt.Errorf("tc message of %d bytes is too short", len(m))
 	}
 	out := message{TcMsg: nl.DeserializeTcMsg(m)}
-	attrs, err := nl.ParseRouteAttr(m[nl.SizeofTcMsg:])
-	if err != nil {
-		return message{}, fmt.Errorf("parse tc message: %w", err)
-	}
-	for _, a := range attrs {
-		switch a.Attr.Type & attrTypeMask {
+	var statsErr error
+	err := eachAttr(m[nl.SizeofTcMsg:], func(t uint16, v []byte) {
+		switch t {
 		case nl.TCA_KIND:
-			out.kind = unix.ByteSliceToString(a.Value)
+			out.kind = unix.ByteSliceToString(v)
 		case nl.TCA_OPTIONS:
-			out.options, out.hasOpts = a.Value, true
+			out.options, out.hasOpts = v, true
 		case nl.TCA_STATS2:
-			if out.stats, err = parseStats(a.Value); err != nil {
-				return message{}, err
-			}
+			out.stats, statsErr = parseStats(v)
 		}
+	})
+	if err = errors.Join(err, statsErr); err != nil {
+		return message{}, fmt.Errorf("parse tc message: %w", err)
 	}
 	return out, nil
 }
@@ -61,13 +57,8 @@ const (
 
 func parseStats(b []byte) (Stats, error) {
 	var s Stats
-	attrs, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return s, fmt.Errorf("parse tc statistics: %w", err)
-	}
-	for _, a := range attrs {
-		v := a.Value
-		switch a.Attr.Type & attrTypeMask {
+	err := eachAttr(b, func(t uint16, v []byte) {
+		switch t {
 		case statsBasic:
 			s.Bytes = u64(v)
 			s.Packets = max(s.Packets, uint64(u32at(v, 8)))
@@ -77,8 +68,8 @@ func parseStats(b []byte) (Stats, error) {
 			s.BacklogPackets, s.BacklogBytes = u32at(v, 0), u32at(v, 4)
 			s.Drops, s.Requeues, s.Overlimits = u32at(v, 8), u32at(v, 12), u32at(v, 16)
 		}
-	}
-	return s, nil
+	})
+	return s, err
 }
 
 func parseQdisc(m *message) (Qdisc, error) {
@@ -254,15 +245,10 @@ func parseActions(f *Filter, b []byte) error {
 }
 
 func eachAttr(b []byte, f func(t uint16, v []byte)) error {
-	var attrs []syscall.NetlinkRouteAttr
-	attrs, err := nl.ParseRouteAttr(b)
-	if err != nil {
-		return err
-	}
-	for _, a := range attrs {
-		f(a.Attr.Type&attrTypeMask, a.Value)
-	}
-	return nil
+	return hostif.EachAttr(b, func(t uint16, v []byte) error {
+		f(t, v)
+		return nil
+	})
 }
 
 func u32at(b []byte, off int) uint32 {

@@ -187,15 +187,13 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 }
 
 // A large bucket at a low rate takes so long that 32 bits of ticks do not hold
-// the time; the kernel's own bucket must be right all the same. At 12,500
-// bytes/s, 4.2 MB are 336 s; ticks wrap at 275 s.
+// the time: they end at 275 s, which is 550 kB at 2,000 bytes/s. The kernel's
+// bucket must be of 4.2 MB all the same.
 func TestPrivilegedBuildLongBucket(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "bfifo")
 	d := newDevice(t)
-	d.build(t, flatTree(12_500, 4_200_000, 8_000_000), testutil.Program{FD: -1})
-	// 2 MB pass at once. With a wrapped bucket, of 765 kB, they would take
-	// 100 s.
+	d.build(t, flatTree(2_000, 4_200_000, 8_000_000), testutil.Program{FD: -1})
 	send(t, d, 1000, 2000)
 	testutil.Eventually(t, 3*time.Second, "2 MB leave within the bucket of 4.2 MB", func() bool {
 		return d.observe(t).Root().Stats.Bytes > 2_000_000
@@ -282,4 +280,46 @@ func send(tb testing.TB, d *device, count, size int) {
 	tb.Helper()
 	script := fmt.Sprintf("exec 3>/dev/udp/10.9.0.2/9; b=$(printf '%%0%dd' 0); for ((i=0;i<%d;i++)); do printf %%s \"$b\" >&3; done", size, count)
 	d.Run(tb, "bash", "-c", script)
+}
+
+// The answer of the program on our qdisc is a class: what it names goes
+// through the shaper, what it does not goes past it.
+func TestPrivilegedFilterChoosesClass(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "bpf")
+	for name, c := range map[string]struct {
+		minor  int32
+		shaped bool
+	}{"class 2": {2, true}, "no class": {0, false}} {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t)
+			d.build(t, htbTree(1_250_000, 12_500), testutil.ClassProgram(t, "pw_test", c.minor))
+			before := d.observe(t)
+			d.Run(t, "ping", "-c5", "-i0.01", "-W2", "10.9.0.2")
+			after := d.observe(t)
+			if n := after.Qdiscs[0].Stats.Packets - before.Qdiscs[0].Stats.Packets; n < 5 {
+				t.Errorf("the root counted %d packets, want at least 5", n)
+			}
+			n := after.Qdiscs[1].Stats.Packets - before.Qdiscs[1].Stats.Packets
+			if (n >= 5) != c.shaped || (n == 0) == c.shaped {
+				t.Errorf("the shaper under class 2 counted %d packets, want them there: %v", n, c.shaped)
+			}
+		})
+	}
+}
+
+// Some CNI plugins make devices with a queue of no packets, on which
+// pfifo_fast refuses to start.
+func TestPrivilegedBuildOnDeviceWithoutQueue(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	d := newDevice(t)
+	if err := d.Handle.SetTxQueueLen(d.index, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.build(t, bandTree(1_250_000, 12_500), testutil.Program{FD: -1})
+	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
+	if got := d.Interface(t, "eth0").TxQueueLen; got != 1000 {
+		t.Errorf("txqueuelen is %d after Build, want the kernel's 1000", got)
+	}
 }

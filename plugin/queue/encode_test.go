@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue
+
+import (
+	"math"
+	"testing"
+	"testing/quick"
+
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Within the range of 32 bits of ticks, a size goes to ticks and back with an
+// error below what one tick carries.
+func TestTicksAndBack(t *testing.T) {
+	property := func(sizeSeed, rateSeed uint64) bool {
+		rate := units.ByteRate(125 + rateSeed%50_000_000_000)
+		size := units.Bytes(1 + sizeSeed%500_000_000)
+		ticks := toTicks(size, rate)
+		if ticks == math.MaxUint32 {
+			return true
+		}
+		tick := units.Bytes(uint64(rate)*64/nsPerSec) + 1
+		back := fromTicks(ticks, rate)
+		if back > size+1 || size > back+tick {
+			t.Logf("%d bytes at %d bytes/s come back as %d", size, rate, back)
+			return false
+		}
+		return true
+	}
+	if err := quick.Check(property, &quick.Config{MaxCount: 20_000}); err != nil {
+		t.Error(err)
+	}
+	// Where a byte takes a tick and more, exactly.
+	for _, rate := range []units.ByteRate{125, 1_250_000, 15_000_000} {
+		for _, size := range []units.Bytes{1, 1518, 9_100, 66_000} {
+			if ticks := toTicks(size, rate); ticks != math.MaxUint32 && fromTicks(ticks, rate) != size {
+				t.Errorf("%d bytes at %d bytes/s come back as %d", size, rate, fromTicks(ticks, rate))
+			}
+		}
+	}
+	if got := toTicks(4_200_000, 125); got != math.MaxUint32 {
+		t.Errorf("toTicks of 33,600 s = %d, want the largest number", got)
+	}
+}
+
+func TestOptionsRefuse(t *testing.T) {
+	cases := map[string]shaping.Qdisc{
+		"tbf without a rate":       {Kind: shaping.KindTBF, Burst: 1},
+		"tbf without a bucket":     {Kind: shaping.KindTBF, Rate: 1},
+		"tbf with a 4 GiB bucket":  {Kind: shaping.KindTBF, Rate: 1, Burst: 1 << 32},
+		"bfifo without a limit":    {Kind: shaping.KindBfifo},
+		"bfifo of 4 GiB":           {Kind: shaping.KindBfifo, Limit: 1 << 32},
+		"prio with one band":       {Kind: shaping.KindPrio, Bands: 1},
+		"a kind that is not known": {Kind: "cake"},
+	}
+	for name, q := range cases {
+		if _, err := options(&q, 1); err == nil {
+			t.Errorf("%s: options = nil, want an error", name)
+		}
+	}
+	if _, err := classOptions(&shaping.Class{Rate: 1}); err == nil {
+		t.Error("classOptions without a ceil = nil, want an error")
+	}
+}
+
+// Whatever the kernel, or somebody on the socket, sends: an error or a result,
+// never a panic.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, 64))
+	f.Fuzz(func(_ *testing.T, b []byte) {
+		m, err := parseMessage(b)
+		if err != nil {
+			return
+		}
+		for _, kind := range []string{"tbf", "htb", "fq", "prio", "bfifo", "bpf", "u32"} {
+			m.kind, m.options, m.hasOpts = kind, b[min(len(b), 20):], true
+			_, _ = parseQdisc(&m)
+			_, _ = parseClass(&m)
+			_, _, _ = parseFilter(&m)
+		}
+	})
+}
