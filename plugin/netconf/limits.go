@@ -246,8 +246,8 @@ func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
 		}
 		return max(rate.Bytes(d), 1), nil
 	}
-	v, err := units.ParseQuantity(s.value)
-	if err != nil || v == 0 {
+	v, err := units.ParseSize(s.value)
+	if err != nil {
 		return 0, bad
 	}
 	size := units.Bytes(v)

@@ -228,6 +228,7 @@ func TestParseBadLimits(t *testing.T) {
 		"burst of zero, by the operator": {
 			"", `"egressRate":"10M","egressBurst":0`, one("egressBurst", "0", bits),
 		},
+		"burst of milli": {"", `"egressRate":"10M","egressBurst":"10m"`, one("egressBurst", "10m", bits)},
 		"burst of zero, by the runtime": {
 			`"bandwidth":{"egressRate":1000000,"egressBurst":0}`, "",
 			one("runtimeConfig.bandwidth.egressBurst", "0", bits),

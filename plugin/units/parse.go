@@ -35,7 +35,22 @@ func ParseQuantity(s string) (uint64, error) {
 	if !ok || (d.negative && d.digits != 0) {
 		return 0, &ValueError{Value: s, Accepted: "a non-negative Kubernetes quantity such as 10M"}
 	}
-	return d.ceil(), nil
+	v, _ := d.ceil()
+	return v, nil
+}
+
+// ParseSize is [ParseQuantity] for what must not be rounded up to something
+// from next to nothing: less than 1 is an error, so that nobody who writes 10m
+// for ten million gets 1.
+//
+// Returns a [*ValueError] for what is not a quantity or is below 1.
+func ParseSize(s string) (uint64, error) {
+	d, ok := parseQuantity(s)
+	v, rounded := d.ceil()
+	if !ok || d.negative || v == 0 || (v == 1 && rounded) {
+		return 0, &ValueError{Value: s, Accepted: "a Kubernetes quantity of at least 1 such as 64Ki"}
+	}
+	return v, nil
 }
 
 // ParseBitRate reads a rate in bits per second written as a Kubernetes
@@ -59,8 +74,8 @@ const AcceptedBytes = "a size from 1 byte to 500M bytes, written as a Kubernetes
 //
 // The range is 1 to [MaxBurst]. Returns a [*ValueError] outside of it.
 func ParseBytes(s string) (Bytes, error) {
-	v, err := ParseQuantity(s)
-	if err != nil || v == 0 || Bytes(v) > MaxBurst {
+	v, err := ParseSize(s)
+	if err != nil || Bytes(v) > MaxBurst {
 		return 0, &ValueError{Value: s, Accepted: AcceptedBytes}
 	}
 	return Bytes(v), nil
@@ -101,11 +116,8 @@ func ParsePerMille(s string, lowest, highest PerMille) (PerMille, error) {
 		d.exp10 -= 2
 	}
 	// Whole thousandths only: 0.0005 is nobody's wish for 0.1 %.
-	for ; d.exp10 < 0 && d.digits%10 == 0 && d.digits != 0; d.exp10++ {
-		d.digits /= 10
-	}
-	v := d.ceil()
-	if (d.exp10 < 0 && d.digits != 0) || v < uint64(lowest) || v > uint64(highest) {
+	v, rounded := d.ceil()
+	if rounded || v < uint64(lowest) || v > uint64(highest) {
 		return 0, bad
 	}
 	return PerMille(v), nil

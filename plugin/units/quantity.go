@@ -105,17 +105,18 @@ func (d *decimal) push(digit byte, fraction bool, kept int) int {
 }
 
 // ceil rounds the magnitude up to an integer and saturates, as Quantity.Value
-// of Kubernetes does (which saturates at 2^63-1).
-func (d decimal) ceil() uint64 {
+// of Kubernetes does (which saturates at 2^63-1). It says whether there was
+// anything to round.
+func (d decimal) ceil() (value uint64, rounded bool) {
 	if d.digits == 0 {
-		return 0
+		return 0, false
 	}
 	hi, lo := bits.Mul64(d.digits, uint64(1)<<d.exp2)
 	inexact := d.inexact
 	for e := d.exp10; e > 0; e-- {
 		over, low := bits.Mul64(lo, 10)
 		if hi != 0 || over != 0 {
-			return saturated
+			return saturated, true
 		}
 		lo = low
 	}
@@ -129,10 +130,10 @@ func (d decimal) ceil() uint64 {
 		}
 	}
 	if hi != 0 {
-		return saturated
+		return saturated, true
 	}
 	if inexact && lo != saturated {
 		lo++
 	}
-	return lo
+	return lo, inexact
 }

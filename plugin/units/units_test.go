@@ -87,7 +87,7 @@ func TestParseBytes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]units.Bytes{
 		"64Ki": 65536, "125k": 125000, "1": 1, "500M": units.MaxBurst,
-		"0": 0, "500000001": 0, "-1": 0, "10X": 0, "10ms": 0, "0.1": 1,
+		"0": 0, "500000001": 0, "-1": 0, "10X": 0, "10ms": 0, "0.1": 0, "10m": 0, "1.1": 2, "1000m": 1, "1001m": 2, "-0": 0, "": 0,
 	} {
 		got, err := units.ParseBytes(in)
 		if got != want || (err == nil) != (want != 0) {
