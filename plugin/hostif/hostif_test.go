@@ -132,9 +132,9 @@ func TestPrivilegedIFB(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb")
 	pod := testutil.NewNetNS(t)
-	dev, _ := testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: pod, Name: "peer"})
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: pod, Name: "peer"})
 	pod.Run(t, "ip", "link", "set", "eth0", "mtu", "9000", "gso_max_size", "100000", "txqueuelen", "0")
-	dev = pod.Interface(t, "eth0")
+	dev := pod.Interface(t, "eth0")
 
 	if _, err := pod.Handle.IFB(dev.Index); !errors.Is(err, hostif.ErrNoDevice) {
 		t.Errorf("IFB before it is made = %v, want ErrNoDevice", err)

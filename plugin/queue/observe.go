@@ -173,6 +173,7 @@ func listFilters(h *hostif.Handle, ifindex int, parent shaping.TCHandle) ([]Filt
 			f.Hook = HookIngress
 		case hookEgress:
 			f.Hook = HookEgress
+		default:
 		}
 		out = append(out, f)
 	}

@@ -323,3 +323,17 @@ func TestPrivilegedBuildOnDeviceWithoutQueue(t *testing.T) {
 		t.Errorf("txqueuelen is %d after Build, want the kernel's 1000", got)
 	}
 }
+
+// What goes past the shaper must not depend on a short queue of the driver's.
+func TestPrivilegedHTBDirectQueue(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "bpf")
+	d := newDevice(t)
+	if err := d.Handle.SetTxQueueLen(d.index, 5); err != nil {
+		t.Fatal(err)
+	}
+	d.build(t, htbTree(1_250_000, 12_500), testutil.VerdictProgram(t, "pw_test", 0))
+	if out := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(out, "direct_qlen 1000") {
+		t.Errorf("the direct queue is not 1000 packets long: %s", out)
+	}
+}

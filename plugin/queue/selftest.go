@@ -26,8 +26,8 @@ const (
 	// probeWait bounds how long a packet may be under way; it takes
 	// microseconds. A new pair drops packets until the kernel's link watch
 	// has run, so there are several rounds.
-	probeWait   = 20 * time.Millisecond
-	probeRounds = 10
+	probeWait   = 5 * time.Millisecond
+	probeRounds = 40
 )
 
 // ProbeRedirect tries whether packets come through an ifb by bpf_redirect: it
