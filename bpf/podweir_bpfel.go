@@ -59,7 +59,6 @@ type PodweirPwCounters struct {
 		HopLimit uint8
 		Family   uint8
 		Pad      [7]uint8
-		Head     [128]uint8
 	}
 }
 

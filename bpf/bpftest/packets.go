@@ -154,7 +154,7 @@ func Corpus() map[string][]byte {
 		"routing header":               Build(18, eth6, v6(43), Extension(6, 2, 24), TCP(40000, 443, 5)),
 		"first IPv6 fragment":          Build(1200, eth6, v6(44), Extension(17, 0, 8), UDP(5000, 53)),
 		"more extensions than allowed": Build(18, eth6, v6(60), Extension(60, 0, 8), Extension(60, 0, 8), Extension(60, 0, 8), Extension(60, 0, 8), Extension(60, 0, 8), Extension(17, 0, 8), UDP(5000, 53)),
-		"extension behind the head":    Build(200, eth6, v6(60), Extension(17, 30, 248), UDP(5000, 53)),
+		"long extension header":        Build(200, eth6, v6(60), Extension(17, 30, 248), UDP(5000, 53)),
 		"IPv6 cut in an extension":     Build(0, eth6, v6(60), Raw(17)),
 		"IPv6 cut in its header":       Build(20, eth6, Raw(0x60)),
 		"neighbour solicitation":       Build(20, eth6, IPv6(a6, b6, 58, 255, 0), Raw(135, 0, 0, 0)),

@@ -148,10 +148,6 @@ struct pw_state {
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 };
 
-/* The first bytes of a packet, which the programs look at: Ethernet, two tags, IPv6 and 62 bytes of
- * extension headers in front of the ports. Behind that a flow is known by its hosts only. */
-#define PW_HEAD_BYTES 128
-
 /* What the parser read of the packet at hand. */
 struct pw_packet {
 	struct pw_flow flow;
@@ -162,7 +158,6 @@ struct pw_packet {
 	__u8 hop_limit;
 	__u8 family; /* 4, 6, or 0 if it is not IP */
 	__u8 pad[7];
-	__u8 head[PW_HEAD_BYTES];
 };
 
 struct pw_counters {

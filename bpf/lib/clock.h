@@ -11,6 +11,9 @@ volatile __u64 pw_test_coarse_ns;
 volatile __u32 pw_test_random;
 #endif
 
+/* One timer interrupt at HZ = 100, the slowest kernel. */
+#define PW_COARSE_LAG_NS 10000000ULL
+
 /* CLOCK_MONOTONIC, the clock that fq compares a departure time with. It reads the counter of the
  * processor, which is half of what a packet may cost. */
 static __always_inline __u64 clock_exact_ns(void)
@@ -22,8 +25,8 @@ static __always_inline __u64 clock_exact_ns(void)
 #endif
 }
 
-/* The same clock as of the last timer interrupt: up to 10 ms behind (HZ = 100), and ten times cheaper.
- * A level seen with it is never below the true one, so what it admits the exact clock would, too. */
+/* The same clock as of the last timer interrupt: up to PW_COARSE_LAG_NS behind, and ten times cheaper. A
+ * level seen with it is never below the true one, so what it admits the exact clock would, too. */
 static __always_inline __u64 clock_coarse_ns(void)
 {
 #ifdef PW_TEST_CLOCK

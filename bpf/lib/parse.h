@@ -16,6 +16,9 @@
 #define PW_VLAN_TAGS 2
 /* RFC 8200 section 4.1: hop-by-hop, destination (twice), routing, authentication. */
 #define PW_IPV6_EXTENSIONS 5
+/* Bounds every offset for the verifier: 5 extension headers of at most 2048 bytes, and the rest. */
+#define PW_MAX_OFFSET 0x3fff
+
 #define PW_IPV4_FRAGMENT 0x3fff /* more fragments, or an offset */
 #define PW_IPV4_MAPPED bpf_htonl(0xffff)
 #define PW_IPV6_HEADER 40
@@ -42,36 +45,26 @@ struct pw_ports {
 	__be16 dest;
 };
 
-/* Copies the head of the packet and returns its length: one helper call, whatever is linear or not,
- * and no packet pointers that the verifier would have to follow. */
-static __always_inline __u32 parse_head(struct __sk_buff *skb, struct pw_packet *pkt)
-{
-	__u32 len = skb->len;
-
-	if (len > PW_HEAD_BYTES)
-		len = PW_HEAD_BYTES;
-	if (pw_unlikely(!len) || bpf_skb_load_bytes(skb, 0, pkt->head, len))
-		return 0;
-	return len;
-}
-
-/* size bytes of the head from off on, or NULL if it ends before them. head_len is at most
- * PW_HEAD_BYTES; the compiler does not get to see that the second test follows from the first,
- * because the verifier does not see it either. */
-static __always_inline const void *parse_at(const struct pw_packet *pkt, __u32 head_len, __u32 off,
+/* size bytes of the packet from off on: in place if they are in the linear part, else copied to buf.
+ * NULL if the packet ends before them. */
+static __always_inline const void *parse_at(struct __sk_buff *skb, __u32 off, void *buf,
 					    const __u32 size)
 {
-	if (off + size > head_len)
+	const void *data = (const void *)(long)skb->data;
+	const void *end = (const void *)(long)skb->data_end;
+
+	if (off > PW_MAX_OFFSET)
 		return 0;
-	asm volatile("" : "+r"(off));
-	if (off > PW_HEAD_BYTES - size)
-		return 0;
-	return &pkt->head[off];
+	data += off;
+	if (pw_likely(data + size <= end))
+		return data;
+	return bpf_skb_load_bytes(skb, off, buf, size) ? 0 : buf;
 }
 
-static __always_inline void parse_ipv4(struct pw_packet *pkt, __u32 head_len)
+static __always_inline void parse_ipv4(struct __sk_buff *skb, struct pw_packet *pkt)
 {
-	const struct iphdr *ip = parse_at(pkt, head_len, pkt->l3, sizeof(*ip));
+	struct iphdr buf;
+	const struct iphdr *ip = parse_at(skb, pkt->l3, &buf, sizeof(buf));
 	__u32 first, length;
 
 	if (!ip)
@@ -105,16 +98,17 @@ static __always_inline bool parse_is_extension(__u8 protocol)
 }
 
 /* Walks the extension headers from pkt->l4 on. */
-static __always_inline void parse_extensions(struct pw_packet *pkt, __u32 head_len)
+static __always_inline void parse_extensions(struct __sk_buff *skb, struct pw_packet *pkt)
 {
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PW_IPV6_EXTENSIONS; i++) {
 		__u8 protocol = pkt->flow.protocol;
 		const struct pw_extension *ext;
+		struct pw_extension buf;
 
 		if (!parse_is_extension(protocol))
 			break;
-		ext = parse_at(pkt, head_len, pkt->l4, sizeof(*ext));
+		ext = parse_at(skb, pkt->l4, &buf, sizeof(buf));
 		if (!ext)
 			break;
 		/* AH counts words of 4 bytes less 2 (RFC 4302), the others 8 bytes less 1. */
@@ -125,9 +119,10 @@ static __always_inline void parse_extensions(struct pw_packet *pkt, __u32 head_l
 	pkt->headers = pkt->l4;
 }
 
-static __always_inline void parse_ipv6(struct pw_packet *pkt, __u32 head_len)
+static __always_inline void parse_ipv6(struct __sk_buff *skb, struct pw_packet *pkt)
 {
-	const struct ipv6hdr *ip = parse_at(pkt, head_len, pkt->l3, sizeof(*ip));
+	struct ipv6hdr buf;
+	const struct ipv6hdr *ip = parse_at(skb, pkt->l3, &buf, sizeof(buf));
 
 	if (!ip || ip->version != 6)
 		return;
@@ -140,7 +135,7 @@ static __always_inline void parse_ipv6(struct pw_packet *pkt, __u32 head_len)
 	pkt->hop_limit = ip->hop_limit;
 	pkt->l4 = pkt->l3 + PW_IPV6_HEADER;
 	pw_forget();
-	parse_extensions(pkt, head_len);
+	parse_extensions(skb, pkt);
 	if (pw_unlikely(pkt->flow.protocol == IPPROTO_FRAGMENT)) {
 		pkt->flow.protocol = 0;
 		pkt->l4 = 0;
@@ -152,9 +147,10 @@ static __always_inline bool parse_has_ports(__u8 protocol)
 	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP;
 }
 
-static __always_inline void parse_transport(struct pw_packet *pkt, __u32 head_len)
+static __always_inline void parse_transport(struct __sk_buff *skb, struct pw_packet *pkt)
 {
-	const struct pw_ports *ports = parse_at(pkt, head_len, pkt->l4, sizeof(*ports));
+	struct pw_ports buf;
+	const struct pw_ports *ports = parse_at(skb, pkt->l4, &buf, sizeof(buf));
 	__u8 protocol = pkt->flow.protocol, type;
 
 	if (!ports)
@@ -177,21 +173,23 @@ static __always_inline bool parse_is_vlan(__be16 proto)
 }
 
 /* Sets pkt->l3 and the EtherType. */
-static __always_inline void parse_link(struct pw_packet *pkt, __u32 head_len)
+static __always_inline void parse_link(struct __sk_buff *skb, struct pw_packet *pkt)
 {
-	const struct ethhdr *eth = (const void *)pkt->head;
+	struct ethhdr buf;
+	const struct ethhdr *eth = parse_at(skb, 0, &buf, sizeof(buf));
 
-	if (head_len < sizeof(*eth))
+	if (!eth)
 		return;
 	pkt->flow.ethertype = eth->h_proto;
 	pkt->l3 = ETH_HLEN;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < PW_VLAN_TAGS; i++) {
 		const struct pw_vlan_header *tag;
+		struct pw_vlan_header tag_buf;
 
 		if (pw_likely(!parse_is_vlan(pkt->flow.ethertype)))
 			break;
-		tag = parse_at(pkt, head_len, pkt->l3, sizeof(*tag));
+		tag = parse_at(skb, pkt->l3, &tag_buf, sizeof(tag_buf));
 		if (!tag)
 			break;
 		pkt->flow.ethertype = tag->proto;
@@ -200,28 +198,26 @@ static __always_inline void parse_link(struct pw_packet *pkt, __u32 head_len)
 	}
 }
 
-/* Fills pkt; pkt->flow says as much as the head of the packet does. */
+/* Fills pkt; pkt->flow says as much as the packet does. */
 static __always_inline void parse_packet(struct __sk_buff *skb, bool l3_only, struct pw_packet *pkt)
 {
-	__u32 head_len = parse_head(skb, pkt);
-
-	__builtin_memset(pkt, 0, __builtin_offsetof(struct pw_packet, head));
+	__builtin_memset(pkt, 0, sizeof(*pkt));
 	pkt->flow.kind = PW_FLOW_ETHER;
 	if (l3_only)
 		pkt->flow.ethertype = (__be16)skb->protocol;
 	else
-		parse_link(pkt, head_len);
+		parse_link(skb, pkt);
 	pkt->headers = pkt->l3;
 	pw_forget();
 	if (pw_likely(pkt->flow.ethertype == bpf_htons(ETH_P_IP)))
-		parse_ipv4(pkt, head_len);
+		parse_ipv4(skb, pkt);
 	else if (pkt->flow.ethertype == bpf_htons(ETH_P_IPV6))
-		parse_ipv6(pkt, head_len);
+		parse_ipv6(skb, pkt);
 	else if (pkt->flow.ethertype == bpf_htons(ETH_P_ARP))
 		pkt->flow.kind = PW_FLOW_CONTROL;
 	pw_forget();
 	if (pkt->l4)
-		parse_transport(pkt, head_len);
+		parse_transport(skb, pkt);
 	pw_forget();
 }
 

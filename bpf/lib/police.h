@@ -29,12 +29,14 @@ static __always_inline __u64 police_level(const struct pw_work *work)
 static __always_inline __u64 police_limit(struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
-	__u64 chance;
+	__u64 chance, level = police_level(work);
 
-	if (pw_likely(police_level(work) <= cfg->total_burst))
-		return total_heavy_limit(cfg);
-	work->now_ns = clock_exact_ns();
-	if (police_level(work) <= cfg->total_burst || ecn_is_capable(work->pkt))
+	/* A level just above the burst may be the coarse clock's doing. */
+	if (level > cfg->total_burst && level - cfg->total_burst < meter_time(PW_COARSE_LAG_NS)) {
+		work->now_ns = clock_exact_ns();
+		level = police_level(work);
+	}
+	if (pw_likely(level <= cfg->total_burst) || ecn_is_capable(work->pkt))
 		return total_heavy_limit(cfg);
 	chance = clock_random() >> (32 - PW_CHANCE_BITS);
 	return cfg->total_burst + ((cfg->total_horizon * chance) >> PW_CHANCE_BITS);

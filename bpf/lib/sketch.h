@@ -22,8 +22,8 @@
 #define PW_DECAY_LINEAR 726818U
 #define PW_DECAY_SQUARE 198U
 
-/* All ones if a < b, else 0, for a and b below 2^63. The sketch has no branches: each would double
- * what the verifier has to walk, and the processor cannot predict them. */
+/* All ones if a < b, else 0, for a and b below 2^63. Without branches: each would double what the
+ * verifier has to walk, and the processor cannot predict them. */
 static __always_inline __u64 sketch_less(__u64 a, __u64 b)
 {
 	__u64 mask = (__u64)((__s64)(a - b) >> 63);
@@ -41,11 +41,15 @@ static __always_inline __u64 sketch_min(__u64 a, __u64 b)
 /* est as of the tick of the cell, seen dt ticks later. */
 static __always_inline __u64 sketch_decay(__u32 est, __u32 since)
 {
-	__u64 dt = since & sketch_less(since, (1ULL << 32) - PW_TICK_SKEW);
-	__u64 halvings = sketch_min(dt >> PW_HALF_LIFE_SHIFT, 32);
-	__u64 rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
-	__u64 lost = (PW_DECAY_LINEAR - PW_DECAY_SQUARE * rest) * rest >> PW_HALF_LIFE_SHIFT;
+	__u64 dt, halvings, rest, lost;
 
+	/* The next packet of a flow often comes within the tick. */
+	if (pw_likely(!since))
+		return est;
+	dt = since & sketch_less(since, (1ULL << 32) - PW_TICK_SKEW);
+	halvings = sketch_min(dt >> PW_HALF_LIFE_SHIFT, 32);
+	rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
+	lost = (PW_DECAY_LINEAR - PW_DECAY_SQUARE * rest) * rest >> PW_HALF_LIFE_SHIFT;
 	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 

@@ -87,8 +87,6 @@ func mapped(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4() {
 		bits += 96
 	}
-	// A netip.Prefix refuses 4in6 addresses in Contains; plain 16 bytes do not
-	// differ from them but for the flag that AddrFrom16 does not set.
 	return netip.PrefixFrom(netip.AddrFrom16(p.Addr().As16()), bits)
 }
 

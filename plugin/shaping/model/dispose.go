@@ -148,6 +148,10 @@ func (d *Direction) Departure(p *Packet, clock Clock) Outcome {
 	return out
 }
 
+// coarseLagNS is how far the coarse clock may be behind: one timer interrupt
+// at HZ = 100.
+const coarseLagNS = 10_000_000
+
 // chanceBits is the resolution of the chance of an early drop.
 const chanceBits = 16
 
@@ -164,7 +168,6 @@ func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
 	case class == ClassHeavy:
 		limit = d.policeLimit(w, random)
 	}
-	capable, burst := w.parsed.Family != 0 && w.parsed.TOS&3 != 0, uint64(d.Config.TotalBurst)
 	switch admitted := d.takeTotalBelow(w, limit); {
 	case !admitted && w.level > d.heavyLimit():
 		out.Disposition = DropPoliced
@@ -172,7 +175,7 @@ func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
 		out.Disposition = DropEarly
 	case class == ClassLight:
 		out.Disposition = Light
-	case w.level <= burst || !capable:
+	case w.level <= uint64(d.Config.TotalBurst) || !w.parsed.ecnCapable():
 		out.Disposition = Conforming
 	default:
 		out.Disposition = Marked
@@ -184,12 +187,12 @@ func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
 // that cannot be marked it is drawn between burst and burst + horizon.
 func (d *Direction) policeLimit(w *work, random uint32) uint64 {
 	burst, horizon := uint64(d.Config.TotalBurst), uint64(d.Config.TotalHorizon)
-	if d.Total.Level(w.nowNS<<meterShift) <= burst {
-		return burst + horizon
+	level := d.Total.Level(w.nowNS << meterShift)
+	if level > burst && level-burst < coarseLagNS<<meterShift {
+		w.nowNS = w.clock.ExactNS
+		level = d.Total.Level(w.nowNS << meterShift)
 	}
-	w.nowNS = w.clock.ExactNS
-	capable := w.parsed.Family != 0 && w.parsed.TOS&3 != 0
-	if d.Total.Level(w.nowNS<<meterShift) <= burst || capable {
+	if level <= burst || w.parsed.ecnCapable() {
 		return burst + horizon
 	}
 	chance := uint64(random >> (32 - chanceBits))

@@ -61,7 +61,7 @@ type Packet struct {
 
 // What the programs look at, bpf/lib/parse.h.
 const (
-	headBytes      = 128
+	maxOffset      = 0x3fff
 	vlanTags       = 2
 	ipv6Extensions = 5
 	ndHopLimit     = 255
@@ -87,21 +87,21 @@ const (
 	protoSCTP        = 132
 )
 
-// head is the part of a packet that the programs look at.
-type head []byte
+// packet is the bytes of a packet.
+type packet []byte
 
-// at returns size bytes from off on, nil if the head ends before them.
-func (h head) at(off, size int) []byte {
-	if off+size > len(h) {
+// at returns size bytes from off on, nil if the packet ends before them.
+func (p packet) at(off, size int) []byte {
+	if off > maxOffset || off+size > len(p) {
 		return nil
 	}
-	return h[off : off+size]
+	return p[off : off+size]
 }
 
 // Parse reads a packet. It never fails: what cannot be read any further
 // belongs to the flow of what could be read.
 func Parse(p *Packet, l3Only bool) Parsed {
-	h := head(p.Data[:min(len(p.Data), headBytes)])
+	h := packet(p.Data)
 	out := Parsed{Flow: Flow{Kind: FlowEther, EtherType: p.Protocol}}
 	if !l3Only {
 		parseLink(h, &out)
@@ -121,7 +121,7 @@ func Parse(p *Packet, l3Only bool) Parsed {
 	return out
 }
 
-func parseLink(h head, out *Parsed) {
+func parseLink(h packet, out *Parsed) {
 	out.Flow.EtherType = 0
 	eth := h.at(0, 14)
 	if eth == nil {
@@ -141,7 +141,7 @@ func parseLink(h head, out *Parsed) {
 	}
 }
 
-func parseIPv4(h head, out *Parsed) {
+func parseIPv4(h packet, out *Parsed) {
 	ip := h.at(out.L3, 20)
 	if ip == nil || ip[0]>>4 != 4 || ip[0]&0xf < 5 {
 		return
@@ -157,7 +157,7 @@ func parseIPv4(h head, out *Parsed) {
 	out.Flow.Protocol, out.L4 = ip[9], out.Headers
 }
 
-func parseIPv6(h head, out *Parsed) {
+func parseIPv6(h packet, out *Parsed) {
 	ip := h.at(out.L3, 40)
 	if ip == nil || ip[0]>>4 != 6 {
 		return
@@ -172,7 +172,7 @@ func parseIPv6(h head, out *Parsed) {
 	}
 }
 
-func parseExtensions(h head, out *Parsed) {
+func parseExtensions(h packet, out *Parsed) {
 	for range ipv6Extensions {
 		switch out.Flow.Protocol {
 		case protoHopOpts, protoRouting, protoDestination, protoAH:
@@ -194,7 +194,7 @@ func parseExtensions(h head, out *Parsed) {
 	out.Headers = out.L4
 }
 
-func parseTransport(h head, out *Parsed) {
+func parseTransport(h packet, out *Parsed) {
 	ports := h.at(out.L4, 4)
 	if ports == nil {
 		return
@@ -210,6 +210,8 @@ func parseTransport(h head, out *Parsed) {
 		}
 	}
 }
+
+func (p *Parsed) ecnCapable() bool { return p.Family != 0 && p.TOS&3 != 0 }
 
 // WireCounted is the number of wire bytes where the kernel counted them.
 func WireCounted(p *Packet) uint32 { return max(p.WireLen, uint32(len(p.Data))) }

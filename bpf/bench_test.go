@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// benchJSON names the environment variable with the file for the results.
+const benchJSON = "PODWEIR_BENCH_JSON"
+
+const (
+	benchRounds  = 7
+	benchPackets = 500_000
+)
+
+// benchPath is one way of a packet through a program.
+type benchPath struct {
+	program, path string
+	// heavy makes the flow heavy, ahead puts the total meter past its burst.
+	heavy, ahead bool
+	ecn          uint8
+	// counted is the disposition that all packets must have had.
+	counted uint32
+}
+
+func benchPaths() []benchPath {
+	return []benchPath{
+		{program: "pw_class", path: "light", counted: 0},
+		{program: "pw_class", path: "heavy", heavy: true, counted: 2},
+		{program: "pw_band", path: "light", counted: 0},
+		{program: "pw_band", path: "metered", heavy: true, counted: 2},
+		{program: "pw_band_x", path: "light", counted: 0},
+		{program: "pw_edt", path: "light", counted: 0},
+		{program: "pw_edt", path: "heavy", heavy: true, counted: 1},
+		{program: "pw_edt", path: "metered", heavy: true, ahead: true, counted: 2},
+		{program: "pw_police", path: "light", counted: 0},
+		{program: "pw_police", path: "heavy", heavy: true, counted: 1},
+		{program: "pw_police", path: "metered", heavy: true, ahead: true, ecn: 3, counted: 3},
+	}
+}
+
+// benchResult is what one path costs beyond an empty program.
+type benchResult struct {
+	Program      string  `json:"program"`
+	Path         string  `json:"path"`
+	NSPerPacket  float64 `json:"nsPerPacket"`
+	EmptyNS      float64 `json:"emptyNs"`
+	Instructions int     `json:"instructions"`
+	LoadMicros   float64 `json:"loadMicros"`
+}
+
+// BenchmarkPrograms measures each path of each program: the minimum of 7 runs
+// of 500,000 TCP packets of 1500 bytes by BPF_PROG_TEST_RUN, less the same of
+// an empty program. It measures once however often it is called.
+func BenchmarkPrograms(b *testing.B) {
+	bpftest.RequireRoot(b)
+	empty := minimum(b, emptyProgram(b), tcpPacket(0))
+	results := make([]benchResult, 0, len(benchPaths()))
+	for _, path := range benchPaths() {
+		r := measure(b, &path, empty)
+		results = append(results, r)
+		b.Run(path.program+"/"+path.path, func(b *testing.B) {
+			b.ReportMetric(r.NSPerPacket, "ns/packet")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+	writeResults(b, results)
+}
+
+func measure(b *testing.B, path *benchPath, empty time.Duration) benchResult {
+	b.Helper()
+	d, load := loadOne(b, path.program)
+	m := newDirection(10e9, shaping.PolicyStrict)
+	m.Config.LightRate = shaping.FixedRate{Mult: 1, Shift: 40}
+	m.Config.TotalRate = shaping.FixedRate{Mult: 1, Shift: 40}
+	m.Config.TotalHorizon = meterTime(time.Hour / 2)
+	m.Config.SketchRate = shaping.FixedRate{Mult: 1, Shift: 40}
+	if path.heavy {
+		m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
+	}
+	d.WriteConfig(bpftest.Config(&m.Config, &m.Keys))
+	if path.ahead {
+		d.WriteState(&bpf.PodweirPwState{TotalTat: (monotonicNS(b) + uint64(10*time.Minute)) << 6})
+	}
+	cost := minimum(b, d.Program(path.program), tcpPacket(path.ecn))
+	packets, _ := d.Counters()
+	for i, n := range packets {
+		if n != 0 && i != int(path.counted) {
+			b.Errorf("%s %s: %d packets had disposition %d", path.program, path.path, n, i)
+		}
+	}
+	return benchResult{
+		Program: path.program, Path: path.path,
+		NSPerPacket: float64(cost - empty), EmptyNS: float64(empty),
+		Instructions: instructions(b, path.program),
+		LoadMicros:   float64(load) / float64(time.Microsecond),
+	}
+}
+
+// loadOne loads one program and the maps that it uses, as an attachment does,
+// and returns the least time of 5 that it took.
+func loadOne(tb testing.TB, program string) (*bpftest.Dataplane, time.Duration) {
+	tb.Helper()
+	least := time.Hour
+	var d *bpftest.Dataplane
+	for range 5 {
+		spec := oneProgram(tb, program)
+		start := time.Now()
+		d = bpftest.LoadSpec(tb, spec)
+		least = min(least, time.Since(start))
+	}
+	return d, least
+}
+
+// oneProgram is the shipped object reduced to a program and its maps, without
+// the line information, which the loader does not load either.
+func oneProgram(tb testing.TB, program string) *ebpf.CollectionSpec {
+	tb.Helper()
+	spec, err := bpf.LoadPodweir()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := spec.Programs[program]
+	if p == nil {
+		tb.Fatalf("no program %q", program)
+	}
+	used := map[string]*ebpf.MapSpec{}
+	for i, ins := range p.Instructions {
+		if m := spec.Maps[ins.Reference()]; m != nil {
+			m.Key, m.Value = nil, nil
+			used[ins.Reference()] = m
+		}
+		p.Instructions[i] = plain(ins)
+	}
+	return &ebpf.CollectionSpec{
+		Programs: map[string]*ebpf.ProgramSpec{program: p}, Maps: used, ByteOrder: spec.ByteOrder,
+	}
+}
+
+func plain(ins asm.Instruction) asm.Instruction {
+	out := asm.Instruction{
+		OpCode: ins.OpCode, Dst: ins.Dst, Src: ins.Src, Offset: ins.Offset, Constant: ins.Constant,
+	}
+	if ref := ins.Reference(); ref != "" {
+		out = out.WithReference(ref)
+	}
+	if symbol := ins.Symbol(); symbol != "" {
+		out = out.WithSymbol(symbol)
+	}
+	return out
+}
+
+func instructions(tb testing.TB, program string) int {
+	tb.Helper()
+	return len(oneProgram(tb, program).Programs[program].Instructions)
+}
+
+func emptyProgram(tb testing.TB) *ebpf.Program {
+	tb.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	if err != nil {
+		tb.Fatalf("load an empty program: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return p
+}
+
+func minimum(tb testing.TB, p *ebpf.Program, packet []byte) time.Duration {
+	tb.Helper()
+	least := time.Hour
+	for range benchRounds {
+		_, took, err := p.Benchmark(packet, benchPackets, nil)
+		if err != nil {
+			tb.Fatalf("run %v: %v", p, err)
+		}
+		least = min(least, took)
+	}
+	return least
+}
+
+// tcpPacket is a full-size TCP packet, 1514 bytes with its Ethernet header.
+func tcpPacket(ecn uint8) []byte {
+	return bpftest.Build(1460, bpftest.Ethernet(0x0800),
+		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, ecn, 0, 0), bpftest.TCP(40000, 443, 5))
+}
+
+func monotonicNS(tb testing.TB) uint64 {
+	tb.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		tb.Fatal(err)
+	}
+	return uint64(ts.Nano())
+}
+
+func writeResults(b *testing.B, results []benchResult) {
+	b.Helper()
+	path := os.Getenv(benchJSON)
+	if path == "" {
+		return
+	}
+	var release unix.Utsname
+	if err := unix.Uname(&release); err != nil {
+		b.Fatal(err)
+	}
+	out, err := json.MarshalIndent(map[string]any{
+		"kernel":   strings.TrimRight(string(release.Release[:]), "\x00"),
+		"programs": results,
+	}, "", "  ")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(out, '\n'), 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
