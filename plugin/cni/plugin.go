@@ -155,6 +155,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 		return contractError(err)
 	}
 	id := idOf(cfg, args)
+	p.Paths.clearFailure(id)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
 	node, err := Open(p.Paths)
@@ -167,7 +168,6 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 	defer node.Close()
 	node.Engine.Step = p.Step
 	node.leaveIFB()
-	p.Paths.clearFailure(id)
 	if err := node.Engine.Remove(ctx, id); err != nil {
 		return shapeError(err)
 	}
@@ -221,7 +221,11 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 	if err != nil {
 		return shapeError(err)
 	}
-	var all error
+	// What could not be shaped has a failure record only.
+	failures, all := p.Paths.Failures()
+	for _, f := range failures {
+		ids = append(ids, f.ID)
+	}
 	for _, id := range ids {
 		valid := slices.Contains(cfg.Attachments,
 			netconf.Attachment{ContainerID: id.ContainerID, IfName: id.IfName})
