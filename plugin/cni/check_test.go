@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// dir is the pin directory of the pod's interface.
+func (p *pod) dir() string {
+	return filepath.Join(p.node.paths.Pins, "net", p.container+",eth0", "eth0")
+}
+
+func (p *pod) unpin(t *testing.T, pin string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(p.dir(), pin)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var tbfHandle = regexp.MustCompile(`qdisc tbf ([0-9a-f]+:) root`)
+
+// setRate changes the rate of the pod side's queue by tc(8).
+func (p *pod) setRate(t *testing.T, rate string) {
+	t.Helper()
+	m := tbfHandle.FindStringSubmatch(p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"))
+	if m == nil {
+		t.Fatal("no tbf on the pod side")
+	}
+	p.ns.Run(t, "tc", "qdisc", "change", "dev", "eth0", "handle", m[1], "root", "tbf",
+		"rate", rate, "burst", "11k", "limit", "100k")
+}
+
+// CHECK names every difference, changes nothing, and the next ADD mends it.
+func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
+	tests := []struct {
+		name   string
+		with   conf
+		break_ func(*testing.T, *pod)
+		parts  []string
+	}{
+		{"program detached", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
+		}, []string{"egress attach: pw_band is not on the egress hook of eth0"}},
+		{"clsact removed", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+		}, []string{"egress attach: pw_band is not on the egress hook of eth0"}},
+		{"link removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "ingress-link") },
+			[]string{"ingress attach: pw_band is not on the egress hook of veth1"}},
+		{"program's pin removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "egress-program") },
+			[]string{`egress load: program is "", want "pw_band"`}},
+		{"queue removed", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+		}, []string{"egress build-queue: eth0: no root qdisc, want tbf"}},
+		{"host's queue removed", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "qdisc", "del", "dev", p.host.Name, "root")
+		}, []string{"ingress build-queue: veth1: no root qdisc, want tbf"}},
+		{"rate changed by tc", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.setRate(t, "20mbit") },
+			[]string{"egress change-queue: eth0: tbf rate is 2.5 MB/s, want 1.25 MB/s"}},
+		{"limits in the maps changed", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			dp, err := datapath.Observe(p.dir(), shaping.Egress)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dp.Datapath.HoldTicks++
+			if err := datapath.Update(p.dir(), shaping.Egress, &dp.Datapath, 0); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"egress update: limits in the maps are", "HoldTicks"}},
+		{"ifb deleted", inIFB(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "ip", "link", "del", hostif.IFBName(p.dev.Index))
+		}, []string{"ingress make-ifb: no ifb in the pod's namespace"}},
+		{"redirect detached", inIFB(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")
+		}, []string{"ingress attach-redirect: no redirect on the ingress hook of eth0"}},
+		{"guard detached", both(conf{"egressRate": "100M", "egressQueue": "htb"}), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
+		}, []string{"egress attach-guard: no guard on the egress hook of eth0"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			c := p.conf(tt.with)
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			shaped := p.state(t)
+			tt.break_(t, p)
+			broken := p.state(t)
+			parts := append([]string{"eth0 (ifindex", p.ns.Path()}, tt.parts...)
+			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, parts...)
+			wantState(t, p, "CHECK must not repair", broken)
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			wantState(t, p, "ADD mends it", shaped)
+			p.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "DEL")
+		})
+	}
+}
+
+// afterIFB deletes the ifb that DEL leaves to the namespace, which is about to
+// go.
+func (p *pod) afterIFB(t *testing.T) *pod {
+	t.Helper()
+	if err := p.ns.Handle.DeleteIFB(p.dev.Index); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPrivilegedCheckOfOtherLimits(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	wantCode(t, "CHECK of what was never added", p.call(t, "CHECK", p.conf(both(nil))).err, 100, "not attached")
+	p.must(t, "ADD", p.conf(both(nil)))
+	wantCode(t, "CHECK with another rate", p.call(t, "CHECK", p.conf(both(conf{"egressRate": "20M"}))).err, 101,
+		"tbf rate is 1.25 MB/s, want 2.5 MB/s")
+	wantCode(t, "CHECK with bad limits", p.call(t, "CHECK", p.conf(both(conf{"egressRate": "10X"}))).err, 7, "egressRate", "10X")
+	p.netns = "/run/netns/nowhere"
+	c := p.conf(both(conf{"prevResult": conf{"cniVersion": "1.1.0"}}))
+	wantCode(t, "CHECK in no namespace", p.call(t, "CHECK", c).err, 8, "/run/netns/nowhere")
+	p.node.paths = cni.Paths{Pins: filepath.Join(t.TempDir(), "x"), Run: p.node.paths.Run}
+	wantCode(t, "CHECK without bpffs", p.call(t, "CHECK", c).err, 100, "BPF file system")
+}

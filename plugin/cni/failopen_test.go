@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// What cannot be shaped starts unshaped, with an error in the log and a record
+// for status, or not at all where the operator says so; nothing is left of the
+// attempt, and what belongs to others stays.
+func TestPrivilegedFailOpenAndClosed(t *testing.T) {
+	testutil.RequireRoot(t)
+	foreign := func(t *testing.T, p *pod) {
+		t.Helper()
+		p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "bfifo", "limit", "77777")
+	}
+	tests := []struct {
+		name   string
+		with   conf
+		before func(*testing.T, *pod)
+		code   uint
+		parts  []string
+	}{
+		{"bad rate", both(conf{"egressRate": "10X"}), nil, 7, []string{"egressRate", `"10X"`, "1k to 400G"}},
+		{"negative rate", both(conf{"ingressRate": "-5M"}), nil, 7, []string{"ingressRate", `"-5M"`}},
+		{"rate above the highest", both(conf{"egressRate": "401G"}), nil, 7, []string{"egressRate", `"401G"`, "400G"}},
+		{"burst 0", both(conf{"egressBurst": 0}), nil, 7, []string{"egressBurst", `"0"`}},
+		{"bad combination", both(conf{"egressMode": "tcx-hostside", "egressQueue": "tbf"}), nil, 7, []string{"egressMode", "egressQueue"}},
+		{"somebody's root qdisc", both(conf{"egressQueue": "tbf"}), foreign, 102, []string{"bfifo", "eth0"}},
+		{"no such interface", both(conf{"prevResult": conf{"cniVersion": "1.1.0"}}), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "ip", "link", "set", "eth0", "down")
+			p.ns.Run(t, "ip", "link", "set", "eth0", "name", "eth7")
+		}, 100, []string{`"eth0"`}},
+		{"no namespace", both(conf{"prevResult": conf{"cniVersion": "1.1.0"}}), func(_ *testing.T, p *pod) {
+			p.netns = "/run/netns/nowhere"
+		}, 8, []string{"/run/netns/nowhere"}},
+		{"pins not on bpffs", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.paths.Pins = filepath.Join(t.TempDir(), "podweir")
+		}, 100, []string{"BPF file system"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			if tt.before != nil {
+				tt.before(t, p)
+			}
+			before := p.state(t)
+			closed := p.call(t, "ADD", p.conf(tt.with))
+			wantCode(t, "ADD that fails closed", closed.err, tt.code, tt.parts...)
+			if closed.stdout != "" {
+				t.Errorf("ADD that fails prints the result %q", closed.stdout)
+			}
+			if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+				t.Errorf("ADD that fails closed leaves the failure records %v, %v", f, err)
+			}
+			c := p.conf(tt.with)
+			c["onError"] = "open"
+			open := p.must(t, "ADD", c)
+			if open.stdout == "" || !strings.Contains(open.log, "pod starts unshaped") {
+				t.Errorf("ADD that fails open prints %q and logs %q", open.stdout, open.log)
+			}
+			f, err := p.node.paths.Failures()
+			if err != nil || len(f) != 1 || f[0].ID.ContainerID != p.container {
+				t.Fatalf("failure records %v, %v, want one of %s", f, err, p.container)
+			}
+			for _, part := range tt.parts {
+				if !strings.Contains(f[0].Error, part) || !strings.Contains(open.log, strings.Trim(part, `"`)) {
+					t.Errorf("failure %q and log %q, want %q in both", f[0].Error, open.log, part)
+				}
+			}
+			wantState(t, p, "after both", before)
+			if pins := p.node.pinned(t); len(pins) != 0 {
+				t.Errorf("still pinned: %v", pins)
+			}
+			p.must(t, "DEL", c)
+			if f, err = p.node.paths.Failures(); err != nil || len(f) != 0 {
+				t.Errorf("DEL leaves the failure records %v, %v", f, err)
+			}
+		})
+	}
+}
+
+func TestPrivilegedForeignRoot(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "bfifo", "limit", "77777")
+	foreign := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0", "root")
+	// With the queue left to podweir: policing, and the other's qdisc stays.
+	c := p.conf(conf{"egressRate": "10M"})
+	a := p.must(t, "ADD", c)
+	if !strings.Contains(a.log, "policing instead") || !strings.Contains(a.log, "bfifo") {
+		t.Errorf("ADD logs %q, want why it polices", a.log)
+	}
+	wantState(t, p, "policing", []string{"pod clsact egress pw_police", "pod qdisc bfifo", "pod qdisc clsact"})
+	p.must(t, "CHECK", c)
+	p.must(t, "ADD", c)
+	p.must(t, "DEL", c)
+	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0", "root"); got != foreign {
+		t.Errorf("after DEL the root is %q, want %q", got, foreign)
+	}
+	// With the operator's word it is replaced.
+	c = p.conf(conf{"egressRate": "10M", "replaceQdisc": true})
+	p.must(t, "ADD", c)
+	wantState(t, p, "replaced", []string{
+		"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
+	})
+	p.must(t, "CHECK", c)
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL")
+}
+
+// A pod that was unshaped and is shaped now has no failure record any more.
+func TestPrivilegedFailureRecordGoes(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	p.must(t, "ADD", p.conf(both(conf{"onError": "open", "egressRate": "10X"})))
+	p.must(t, "ADD", p.conf(both(nil)))
+	if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+		t.Errorf("failure records %v, %v, want none", f, err)
+	}
+	// The run directory may be deleted, or not be writable, at any time.
+	if err := os.RemoveAll(p.node.paths.Run); err != nil {
+		t.Fatal(err)
+	}
+	p.must(t, "CHECK", p.conf(both(nil)))
+	p.node.paths = cni.Paths{Pins: p.node.paths.Pins, Run: "/proc/nowhere"}
+	p.must(t, "CHECK", p.conf(both(nil)))
+	a := p.must(t, "ADD", p.conf(both(conf{"onError": "open", "egressRate": "10X"})))
+	if !strings.Contains(a.log, "keep failure record") {
+		t.Errorf("ADD logs %q, want that the failure record could not be kept", a.log)
+	}
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// With envPins set, the test binary is the plugin, with its state in these
+// directories. envKill is the step before which it kills itself, counted from
+// 1.
+const (
+	envPins = "PODWEIR_TEST_PINS"
+	envRun  = "PODWEIR_TEST_RUN"
+	envKill = "PODWEIR_TEST_KILL"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envPins) != "" {
+		runPlugin()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func runPlugin() {
+	p := cni.Plugin{
+		Stdout: os.Stdout, Stderr: os.Stderr,
+		Paths: cni.Paths{Pins: os.Getenv(envPins), Run: os.Getenv(envRun)},
+	}
+	if kill, err := strconv.Atoi(os.Getenv(envKill)); err == nil {
+		p.Step = func(string) {
+			if kill--; kill == 0 {
+				_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+				select {}
+			}
+		}
+	}
+	if err := skel.PluginMainFuncsWithError(p.Funcs(), cni.SupportedVersions, "podweir-cni of a test"); err != nil {
+		_ = err.Print()
+		os.Exit(1)
+	}
+}
+
+// node is a network namespace that plays the host, with podweir state of its
+// own.
+type node struct {
+	*testutil.NetNS
+	paths cni.Paths
+	pods  int
+}
+
+// probed is what the kernel was found to have, for all tests: a probe takes
+// longer than most of them.
+var probed []byte
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{NetNS: testutil.NewNetNS(t)}
+	n.paths = cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()}
+	cache := filepath.Join(n.paths.Run, "features.json")
+	if probed != nil {
+		if err := os.WriteFile(cache, probed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if b, err := os.ReadFile(cache); err == nil {
+			probed = b
+		}
+	})
+	return n
+}
+
+// pod is a network namespace with a pair of devices to its node.
+type pod struct {
+	node      *node
+	ns        *testutil.NetNS
+	container string
+	dev, host hostif.Interface
+	// addr and gateway are the addresses of the two ends.
+	addr, gateway string
+	// netns is CNI_NETNS.
+	netns string
+	// gone says that the namespace is not to be reached any more.
+	gone bool
+}
+
+func (n *node) newPod(t *testing.T) *pod {
+	t.Helper()
+	n.pods++
+	p := &pod{node: n, ns: testutil.NewNetNS(t), container: fmt.Sprintf("container-%d", n.pods)}
+	p.netns = p.ns.Path()
+	p.addr, p.gateway = fmt.Sprintf("10.77.%d.2", n.pods), fmt.Sprintf("10.77.%d.1", n.pods)
+	p.dev, p.host = testutil.VethPair(t,
+		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
+		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", n.pods), CIDRs: []string{p.gateway + "/24"}})
+	// Neighbours are known: what drops packets must not drop the question too.
+	p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
+	n.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", p.host.Name)
+	return p
+}
+
+// prevResult is a result of version 1.x with a key that nobody knows.
+func (p *pod) prevResult() json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"cniVersion":"1.1.0", "unknown" : {"b":1,"a":[ ]},`+
+		`"interfaces":[{"name":%q},{"name":"eth0","sandbox":%q}],"ips":[{"address":"%s/24","interface":1}]}`,
+		p.host.Name, p.ns.Path(), p.addr))
+}
+
+type conf map[string]any
+
+// conf is a network configuration that fails closed.
+func (p *pod) conf(more conf) conf {
+	c := conf{
+		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
+		"prevResult": p.prevResult(),
+	}
+	maps.Copy(c, more)
+	return c
+}
+
+func (c conf) json(t *testing.T) []byte {
+	t.Helper()
+	b, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// both is 10 Mbit/s in both directions.
+func both(more conf) conf {
+	c := conf{"egressRate": "10M", "ingressRate": "10M"}
+	maps.Copy(c, more)
+	return c
+}
+
+// inIFB puts the ingress queue on an ifb.
+func inIFB(more conf) conf { c := both(conf{"ingressPlace": "ifb"}); maps.Copy(c, more); return c }
+
+type answer struct {
+	stdout, log string
+	err         error
+}
+
+// call runs a verb in this process.
+func (p *pod) call(t *testing.T, verb string, c conf) answer {
+	t.Helper()
+	return p.callRaw(verb, c.json(t))
+}
+
+func (p *pod) callRaw(verb string, stdin []byte) answer {
+	var stdout, log bytes.Buffer
+	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.node.paths}
+	args := &skel.CmdArgs{
+		ContainerID: p.container, Netns: p.netns, IfName: "eth0", StdinData: stdin,
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.container,
+	}
+	f := plugin.Funcs()
+	verbs := map[string]func(*skel.CmdArgs) error{
+		"ADD": f.Add, "DEL": f.Del, "CHECK": f.Check, "GC": f.GC, "STATUS": f.Status,
+	}
+	err := p.node.Do(func() error { return verbs[verb](args) })
+	return answer{stdout.String(), log.String(), err}
+}
+
+func (p *pod) must(t *testing.T, verb string, c conf) answer {
+	t.Helper()
+	a := p.call(t, verb, c)
+	if a.err != nil {
+		t.Fatalf("%s: %v\n%s", verb, describe(a.err), a.log)
+	}
+	return a
+}
+
+// describe shows the details of a CNI error too.
+func describe(err error) string {
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return fmt.Sprintf("code %d: %s: %s", e.Code, e.Msg, e.Details)
+	}
+	return fmt.Sprint(err)
+}
+
+func wantCode(t *testing.T, what string, err error, code uint, parts ...string) {
+	t.Helper()
+	e, ok := errors.AsType[*types.Error](err)
+	if !ok || e.Code != code {
+		t.Errorf("%s = %s, want code %d", what, describe(err), code)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(e.Details, part) {
+			t.Errorf("%s = %s, want %q in the details", what, describe(err), part)
+		}
+	}
+}
+
+// exec runs a verb as a runtime does, as a process of its own. kill is the step
+// before which it is killed, 0 for none; killed says whether it was.
+func (p *pod) exec(t *testing.T, verb string, stdin []byte, kill int) (a answer, killed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
+		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + p.container, "CNI_NETNS=" + p.netns, "CNI_IFNAME=eth0",
+		"CNI_PATH=/nowhere", "CNI_ARGS=",
+	}
+	if kill > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", envKill, kill))
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	// The child is in the namespace of the thread that starts it.
+	if err := p.node.Do(cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	a = answer{stdout.String(), stderr.String(), nil}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return a, true
+	}
+	if err != nil {
+		e := &types.Error{}
+		if json.Unmarshal(stdout.Bytes(), e) != nil {
+			t.Fatalf("%s: %v\n%s%s", verb, err, a.stdout, a.log)
+		}
+		a.err = e
+	}
+	return a, false
+}
+
+// pins lists what is in the pin directory, without its path.
+func (n *node) pinned(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(n.paths.Pins, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all = append(all, strings.TrimPrefix(path, n.paths.Pins+"/"))
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// state lists everything that somebody has put on the devices of a pod, in
+// words: by tc(8) and by the kernel's list of TCX programs, not by podweir.
+func (p *pod) state(t *testing.T) []string {
+	t.Helper()
+	all := []string{}
+	for _, d := range []struct {
+		ns   *testutil.NetNS
+		name string
+	}{{p.ns, "pod"}, {p.node.NetNS, "host"}} {
+		if p.gone && d.ns == p.ns {
+			continue
+		}
+		devices, err := d.ns.Handle.Interfaces()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range devices {
+			dev := &devices[i]
+			name := d.name
+			switch {
+			case d.name == "pod" && strings.HasPrefix(dev.Name, hostif.IFBPrefix):
+				name = "ifb"
+				all = append(all, "ifb exists")
+			case d.ns == p.ns && dev.Index != p.dev.Index, d.ns != p.ns && dev.Index != p.host.Index:
+				continue
+			}
+			for _, what := range deviceState(t, d.ns, dev) {
+				all = append(all, name+" "+what)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []string {
+	t.Helper()
+	var all []string
+	var qdiscs []struct {
+		Kind string
+		Root bool
+	}
+	tcJSON(t, ns, &qdiscs, "qdisc", "show", "dev", dev.Name)
+	clsact := false
+	for _, q := range qdiscs {
+		if q.Kind != "noqueue" {
+			all = append(all, "qdisc "+q.Kind)
+		}
+		clsact = clsact || q.Kind == "clsact" || q.Kind == "ingress"
+	}
+	for _, hook := range []string{"ingress", "egress"} {
+		if clsact {
+			for _, name := range filterNames(t, ns, dev.Name, hook) {
+				all = append(all, "clsact "+hook+" "+name)
+			}
+		}
+		for _, name := range tcxNames(t, ns, dev.Index, hook) {
+			all = append(all, "tcx "+hook+" "+name)
+		}
+	}
+	for _, name := range filterNames(t, ns, dev.Name, "root") {
+		all = append(all, "filter "+name)
+	}
+	return all
+}
+
+func filterNames(t *testing.T, ns *testutil.NetNS, dev, hook string) []string {
+	t.Helper()
+	var filters []struct {
+		Pref    int
+		Options struct {
+			Name string `json:"bpf_name"`
+		}
+	}
+	tcJSON(t, ns, &filters, "filter", "show", "dev", dev, hook)
+	var names []string
+	for _, f := range filters {
+		if f.Options.Name != "" {
+			names = append(names, f.Options.Name)
+		}
+	}
+	return names
+}
+
+func tcJSON(t *testing.T, ns *testutil.NetNS, v any, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "tc", append([]string{"-n", ns.Name, "-j"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("tc %v: %v", args, err)
+	}
+	if err := json.Unmarshal(out, v); len(bytes.TrimSpace(out)) != 0 && err != nil {
+		t.Fatalf("tc %v: %v in %s", args, err, out)
+	}
+}
+
+func tcxNames(t *testing.T, ns *testutil.NetNS, index int, hook string) []string {
+	t.Helper()
+	at := ebpf.AttachTCXIngress
+	if hook == "egress" {
+		at = ebpf.AttachTCXEgress
+	}
+	var names []string
+	err := ns.Do(func() error {
+		res, err := link.QueryPrograms(link.QueryOptions{Target: index, Attach: at})
+		if err != nil {
+			return err
+		}
+		for _, p := range res.Programs {
+			prog, err := ebpf.NewProgramFromID(p.ID)
+			if err != nil {
+				return err
+			}
+			info, err := prog.Info()
+			if err != nil {
+				return err
+			}
+			names = append(names, info.Name)
+			_ = prog.Close()
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// flow sends datagrams in one direction, one after the other in one flow.
+type flow struct {
+	from net.Conn
+	to   net.PacketConn
+}
+
+// newFlow makes sockets for a flow from the node to the pod, or from the pod to
+// the node.
+func (p *pod) newFlow(t *testing.T, toPod bool) *flow {
+	t.Helper()
+	receiver, sender, addr := p.node.NetNS, p.ns, p.gateway
+	if toPod {
+		receiver, sender, addr = p.ns, p.node.NetNS, p.addr
+	}
+	f := &flow{}
+	if err := receiver.Do(func() (err error) {
+		f.to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.to.Close() })
+	if err := sender.Do(func() (err error) {
+		f.from, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", f.to.LocalAddr().String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.from.Close() })
+	return f
+}
+
+func (f *flow) send(t *testing.T, text string) {
+	t.Helper()
+	// A packet that a local queue refused is a drop, not an error of the test.
+	if _, err := f.from.Write([]byte(text)); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EPERM) {
+		t.Fatal(err)
+	}
+}
+
+// receive waits for the next datagram.
+func (f *flow) receive(t *testing.T) string {
+	t.Helper()
+	if err := f.to.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 2000)
+	n, _, err := f.to.ReadFrom(b)
+	if err != nil {
+		t.Fatalf("receive: %v", err)
+	}
+	return string(b[:n])
+}

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// shapedBoth is what ADD of both directions makes where nobody else is.
+var shapedBoth = []string{
+	"host qdisc pfifo_fast", "host qdisc tbf", "host tcx egress pw_band",
+	"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
+}
+
+func wantState(t *testing.T, p *pod, what string, want []string) {
+	t.Helper()
+	if diff := cmp.Diff(want, p.state(t)); diff != "" {
+		t.Errorf("%s: on the devices (-want +got):\n%s", what, diff)
+	}
+}
+
+func wantClean(t *testing.T, p *pod, what string) {
+	t.Helper()
+	wantState(t, p, what, []string{})
+	if pins := p.node.pinned(t); len(pins) != 0 {
+		t.Errorf("%s: still pinned: %v", what, pins)
+	}
+}
+
+// programs returns the ids of the pinned programs.
+func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
+	t.Helper()
+	ids := make(map[string]ebpf.ProgramID)
+	for _, pin := range n.pinned(t) {
+		if !strings.HasSuffix(pin, "-program") {
+			continue
+		}
+		prog, err := ebpf.LoadPinnedProgram(filepath.Join(n.paths.Pins, pin), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := prog.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[pin], _ = info.ID()
+		_ = prog.Close()
+	}
+	return ids
+}
+
+func TestPrivilegedLifecycle(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	p := newNode(t).newPod(t)
+	c := p.conf(both(nil))
+	a := p.must(t, "ADD", c)
+	if !strings.Contains(a.log, "shaped") || !strings.Contains(a.log, p.container) {
+		t.Errorf("ADD logs %q, want what was shaped", a.log)
+	}
+	wantState(t, p, "after ADD", shapedBoth)
+	p.must(t, "CHECK", c)
+	ids := p.node.programs(t)
+	if len(ids) != 2 {
+		t.Fatalf("pinned programs: %v, want two", ids)
+	}
+	// The key: network, container, interface.
+	for pin := range ids {
+		if !strings.HasPrefix(pin, "net/"+p.container+",eth0/eth0/") {
+			t.Errorf("pin %s is not under network, container and interface", pin)
+		}
+	}
+	p.must(t, "ADD", c)
+	wantState(t, p, "after ADD twice", shapedBoth)
+	if again := p.node.programs(t); !cmp.Equal(ids, again) {
+		t.Errorf("ADD twice: programs %v, want %v", again, ids)
+	}
+	p.must(t, "CHECK", c)
+	for _, what := range []string{"after DEL", "after DEL twice"} {
+		p.must(t, "DEL", c)
+		wantClean(t, p, what)
+	}
+	for _, id := range ids {
+		testutil.Eventually(t, 5*time.Second, fmt.Sprintf("program %d is freed", id), func() bool {
+			prog, err := ebpf.NewProgramFromID(id)
+			if err == nil {
+				_ = prog.Close()
+			}
+			return err != nil
+		})
+	}
+}
+
+func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	a := p.must(t, "ADD", p.conf(nil))
+	wantClean(t, p, "ADD without a limit")
+	if strings.TrimSpace(a.stdout) != string(compact(t, p.prevResult())) && a.stdout == "" {
+		t.Errorf("ADD without a limit prints %q, want prevResult", a.stdout)
+	}
+	p.must(t, "CHECK", p.conf(nil))
+	// kubelet's way to say that nobody asked for a burst.
+	runtime := conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": 4294967295}}
+	p.must(t, "ADD", p.conf(conf{"runtimeConfig": runtime}))
+	wantState(t, p, "egress from runtimeConfig", []string{
+		"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
+	})
+	wantCode(t, "CHECK without the limit that is attached", p.call(t, "CHECK", p.conf(nil)).err, 100, "has no limit but is attached")
+	p.must(t, "ADD", p.conf(nil))
+	wantClean(t, p, "ADD without the limit that was there")
+}
+
+func compact(t *testing.T, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Compact(&out, b); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestPrivilegedOneDirection(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	ingress := p.conf(conf{"ingressRate": "10M"})
+	p.must(t, "ADD", ingress)
+	wantState(t, p, "ingress", []string{"host qdisc pfifo_fast", "host qdisc tbf", "host tcx egress pw_band"})
+	p.must(t, "CHECK", ingress)
+	// From one direction to the other, to another policy, to none of them.
+	egress := p.conf(conf{"egressRate": "10M", "policy": "flat"})
+	p.must(t, "ADD", egress)
+	wantState(t, p, "egress flat", []string{"pod qdisc bfifo", "pod qdisc tbf"})
+	p.must(t, "CHECK", egress)
+	p.must(t, "ADD", p.conf(both(nil)))
+	wantState(t, p, "both", shapedBoth)
+	p.must(t, "ADD", p.conf(both(conf{"mode": "clsact-podside", "queue": "none"})))
+	wantState(t, p, "policing", []string{
+		"pod clsact egress pw_police", "pod clsact ingress pw_police", "pod qdisc clsact",
+	})
+	p.must(t, "DEL", p.conf(nil))
+	wantClean(t, p, "DEL")
+}
+
+// The result goes out as it came in, byte for byte, in every version that the
+// specification has; the process is called as a runtime calls it.
+func TestPrivilegedVersions(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
+		t.Run(version, func(t *testing.T) {
+			p := n.newPod(t)
+			prev := strings.Replace(string(p.prevResult()), `"1.1.0"`, `"`+version+`"`, 1)
+			stdin := []byte(fmt.Sprintf(`{"cniVersion":%q,"name":"net","type":"podweir-cni","egressRate":"10M",`+
+				`"onError":"closed","cni.dev/valid-attachments":[],"prevResult":%s}`, version, prev))
+			run := func(verb string) answer {
+				a, _ := p.exec(t, verb, stdin, 0)
+				return a
+			}
+			a := run("ADD")
+			if a.err != nil {
+				t.Fatalf("ADD: %s\n%s", describe(a.err), a.log)
+			}
+			if got := strings.TrimSuffix(a.stdout, "\n"); got != prev {
+				t.Errorf("ADD prints\n%s, want\n%s", got, prev)
+			}
+			for verb, since := range map[string]string{"CHECK": "0.4.0", "STATUS": "1.1.0"} {
+				a := run(verb)
+				if version >= since && (a.err != nil || a.stdout != "") {
+					t.Errorf("%s = %q, %s", verb, a.stdout, describe(a.err))
+				}
+				if version < since {
+					wantCode(t, verb+" before "+since, a.err, 1)
+				}
+			}
+			if a := run("VERSION"); !strings.Contains(a.stdout, `"supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]`) {
+				t.Errorf("VERSION prints %q", a.stdout)
+			}
+			remove := "DEL"
+			if version >= "1.1.0" {
+				remove = "GC"
+			}
+			if a := run(remove); a.err != nil || a.stdout != "" {
+				t.Errorf("%s = %q, %s", remove, a.stdout, describe(a.err))
+			}
+			wantClean(t, p, remove)
+		})
+	}
+}
+
+func TestPrivilegedContractErrors(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	without := func(key string) []byte {
+		c := p.conf(both(conf{"onError": "open"}))
+		delete(c, key)
+		return c.json(t)
+	}
+	tests := []struct {
+		name, verb string
+		stdin      []byte
+		code       uint
+	}{
+		{"not JSON", "ADD", []byte("{"), 6},
+		{"empty", "ADD", nil, 6},
+		{"not JSON", "DEL", []byte("{"), 6},
+		{"unknown version", "ADD", p.conf(conf{"cniVersion": "0.2.0"}).json(t), 1},
+		{"unknown version", "DEL", p.conf(conf{"cniVersion": "2.0.0"}).json(t), 1},
+		{"no prevResult", "ADD", without("prevResult"), 7},
+		{"no prevResult", "CHECK", without("prevResult"), 7},
+		{"prevResult is no object", "ADD", p.conf(conf{"prevResult": "x"}).json(t), 6},
+		{"no name", "ADD", without("name"), 7},
+		{"no list", "GC", p.conf(nil).json(t), 7},
+	}
+	for _, tt := range tests {
+		a, _ := p.exec(t, tt.verb, tt.stdin, 0)
+		wantCode(t, tt.verb+", "+tt.name, a.err, tt.code)
+	}
+	wantClean(t, p, "calls that break the contract")
+}
+
+func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	tests := map[string]struct {
+		with conf
+		gone func(*testing.T, *pod)
+		del  conf
+	}{
+		"the namespace":         {both(nil), func(t *testing.T, p *pod) { t.Helper(); p.removeNetNS(t) }, nil},
+		"the namespace and ifb": {inIFB(nil), func(t *testing.T, p *pod) { t.Helper(); p.removeNetNS(t) }, nil},
+		"the host's device": {both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			n.Run(t, "ip", "link", "del", p.host.Name)
+		}, nil},
+		"the limits, and the others are odd": {both(nil), func(*testing.T, *pod) {},
+			conf{"egressRate": "10X", "prevResult": "gone", "queue": 7, "runtimeConfig": []int{}}},
+		"the queue": {both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+		}, nil},
+		"a part of the pins": {both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			if err := os.Remove(filepath.Join(n.paths.Pins, "net", p.container+",eth0", "eth0", "egress-pw_config")); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := n.newPod(t)
+			p.must(t, "ADD", p.conf(tt.with))
+			tt.gone(t, p)
+			p.must(t, "DEL", p.conf(tt.del))
+			if pins := n.pinned(t); len(pins) != 0 {
+				t.Errorf("still pinned: %v", pins)
+			}
+			if all := p.state(t); len(all) != 0 {
+				t.Errorf("still there: %v", all)
+			}
+			p.must(t, "DEL", p.conf(nil))
+		})
+	}
+	// Nothing but the ID: no namespace at all.
+	p := n.newPod(t)
+	p.must(t, "ADD", p.conf(both(nil)))
+	p.netns = ""
+	a, _ := p.exec(t, "DEL", []byte(`{"cniVersion":"1.0.0","name":"net","type":"podweir-cni"}`), 0)
+	if a.err != nil {
+		t.Errorf("DEL with the least configuration = %s", describe(a.err))
+	}
+	wantClean(t, p, "DEL with the least configuration")
+}
+
+// removeNetNS takes the pod's namespace away, with its devices: its mount stays
+// as a plain file, as after a reboot.
+func (p *pod) removeNetNS(t *testing.T) {
+	t.Helper()
+	p.node.Run(t, "ip", "link", "del", p.host.Name)
+	p.gone = true
+	if err := unix.Unmount(p.ns.Path(), unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPrivilegedSeveralInterfaces(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
+	prev := fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":"other1"},{"name":"eth0","sandbox":%[1]q},`+
+		`{"name":"net1","sandbox":%[1]q},{"name":"eth9","sandbox":"/run/netns/another"}]}`, p.ns.Path())
+	c := p.conf(both(conf{"prevResult": json.RawMessage(prev)}))
+	p.must(t, "ADD", c)
+	p.must(t, "CHECK", c)
+	for _, dev := range []string{"eth0", "net1"} {
+		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", dev); !strings.Contains(out, "tbf") {
+			t.Errorf("%s has %q, want a queue", dev, out)
+		}
+	}
+	if got := len(n.programs(t)); got != 4 {
+		t.Errorf("%d programs pinned, want 4", got)
+	}
+	// One of them goes by itself; DEL does the rest.
+	p.ns.Run(t, "ip", "link", "del", "net1")
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL of two interfaces")
+}
+
+// Two networks with one container: each has a device and a state of its own.
+func TestPrivilegedTwoNetworks(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
+	second := p.conf(conf{
+		"name": "second", "egressRate": "5M",
+		"prevResult": conf{"cniVersion": "1.1.0", "interfaces": []conf{{"name": "net1", "sandbox": p.ns.Path()}}},
+	})
+	p.must(t, "ADD", p.conf(both(nil)))
+	p.must(t, "ADD", second)
+	wantState(t, p, "eth0 beside a second network", shapedBoth)
+	p.must(t, "DEL", second)
+	wantState(t, p, "eth0 after the second network's DEL", shapedBoth)
+	p.must(t, "CHECK", p.conf(both(nil)))
+	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); strings.Contains(out, "tbf") {
+		t.Errorf("net1 has %q after DEL", out)
+	}
+	p.must(t, "DEL", p.conf(nil))
+	wantClean(t, p, "DEL of both")
+}
+
+func TestPrivilegedGC(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	pods := []*pod{n.newPod(t), n.newPod(t), n.newPod(t)}
+	for _, p := range pods {
+		p.must(t, "ADD", p.conf(both(nil)))
+	}
+	other := n.newPod(t)
+	other.must(t, "ADD", other.conf(both(conf{"name": "other"})))
+	// One that could not be shaped, and is gone as well.
+	failed := n.newPod(t)
+	failed.must(t, "ADD", failed.conf(both(conf{"onError": "open", "egressRate": "10X"})))
+
+	valid := []conf{{"containerID": pods[1].container, "ifname": "eth0"}}
+	pods[0].must(t, "GC", pods[0].conf(conf{"cni.dev/valid-attachments": valid}))
+	for i, want := range [][]string{{}, shapedBoth, {}} {
+		wantState(t, pods[i], fmt.Sprintf("pod %d after GC", i), want)
+	}
+	wantState(t, other, "the pod of another network", shapedBoth)
+	for _, pin := range n.pinned(t) {
+		if !strings.HasPrefix(pin, "net/"+pods[1].container+",") && !strings.HasPrefix(pin, "other/") {
+			t.Errorf("GC left %s", pin)
+		}
+	}
+	if f, err := n.paths.Failures(); err != nil || len(f) != 0 {
+		t.Errorf("GC left the failure records %v, %v", f, err)
+	}
+	pods[1].must(t, "CHECK", pods[1].conf(both(nil)))
+	// Many that are valid: exactly those stay, whatever the order.
+	valid = append(valid, conf{"containerID": other.container, "ifname": "eth0"})
+	slices.Reverse(valid)
+	pods[1].must(t, "GC", pods[1].conf(conf{"name": "other", "cni.dev/valid-attachments": valid}))
+	wantState(t, other, "the valid pod of the other network", shapedBoth)
+	pods[1].must(t, "GC", pods[1].conf(conf{"cni.dev/valid-attachments": nil}))
+	wantState(t, pods[1], "GC with nothing valid", []string{})
+}
+
+func TestPrivilegedStatus(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	p.must(t, "STATUS", p.conf(nil))
+	p.must(t, "STATUS", p.conf(conf{"prevResult": nil}))
+	wantCode(t, "STATUS with bad limits", p.call(t, "STATUS", p.conf(conf{"egressRate": "10X"})).err, 50, "egressRate")
+	p.node.paths = cni.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
+	wantCode(t, "STATUS without bpffs", p.call(t, "STATUS", p.conf(nil)).err, 50, "BPF file system")
+	a := p.must(t, "STATUS", p.conf(conf{"onError": "open"}))
+	if !strings.Contains(a.log, "cannot shape") {
+		t.Errorf("STATUS that fails open logs %q", a.log)
+	}
+}
