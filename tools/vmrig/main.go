@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Command vmrig runs commands and test binaries on kernels that the machine
+// does not run, by emulation.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/podweir/podweir/tools/vmrig/archive"
+	"github.com/podweir/podweir/tools/vmrig/guest"
+	"github.com/podweir/podweir/tools/vmrig/vm"
+)
+
+const usage = `usage:
+  vmrig setup [-update] [-mirror URI]       fetch kernels, virtiofsd and qemu
+  vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel
+  vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
+  vmrig test [options] PACKAGE...           privileged tests on every kernel
+Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
+`
+
+// Exit statuses of vmrig itself, as timeout(1) and docker(1) have them.
+const (
+	statusUsage   = 2
+	statusHang    = 124
+	statusTrouble = 125
+)
+
+func main() {
+	if guest.IsInit() {
+		guest.Init()
+		return
+	}
+	// Children die with the thread that started them: it must stay.
+	runtime.LockOSThread()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	status, err := dispatch(ctx, os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vmrig:", err)
+	}
+	stop()
+	os.Exit(status)
+}
+
+func dispatch(ctx context.Context, args []string) (int, error) {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return statusUsage, nil
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "setup":
+		return outcome(0, setup(ctx, args))
+	case "run":
+		return outcome(run(ctx, args))
+	case "exec":
+		return outcome(execute(ctx, args))
+	}
+	fmt.Fprint(os.Stderr, usage)
+	return statusUsage, fmt.Errorf("unknown command %q", name)
+}
+
+// outcome turns an error into an exit status.
+func outcome(status int, err error) (int, error) {
+	if hang := (*vm.HangError)(nil); errors.As(err, &hang) {
+		return statusHang, err
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	}
+	if err != nil {
+		return statusTrouble, err
+	}
+	return status, nil
+}
+
+// needed maps the commands that the rig calls to Debian's packages.
+var needed = []struct{ command, pkg string }{
+	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"depmod", "kmod"},
+	{"xz", "xz-utils"},
+	{"dpkg-deb", "dpkg"},
+}
+
+func setup(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("setup", flag.ContinueOnError)
+	update := flags.Bool("update", false, "look for newer kernels even where there is one")
+	mirror := flags.String("mirror", "", "Debian's archive, if the machine's own sources name none")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("the rig knows amd64 kernels only, this machine is %s", runtime.GOARCH)
+	}
+	if err := install(ctx); err != nil {
+		return err
+	}
+	cache, err := vm.OpenCache()
+	if err != nil {
+		return err
+	}
+	source := func() (archive.Source, error) {
+		if *mirror != "" {
+			return archive.Source{URI: *mirror}.WithKeyring(), nil
+		}
+		return archive.SystemSource("/etc/apt")
+	}
+	return cache.Fetch(ctx, source, *update, os.Stdout)
+}
+
+// install installs the packages whose commands are missing, from the machine's
+// own sources.
+func install(ctx context.Context) error {
+	// depmod lives in sbin, which a user's PATH may lack.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin"); err != nil {
+		return err
+	}
+	var missing []string
+	for _, n := range needed {
+		if _, err := exec.LookPath(n.command); err != nil {
+			missing = append(missing, n.pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("these packages are missing, and installing them needs root: %s", strings.Join(missing, " "))
+	}
+	for _, args := range [][]string{
+		{"update", "-qq"},
+		append([]string{"install", "-y", "-qq", "--no-install-recommends"}, missing...),
+	} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
+// machine declares the options that size a machine.
+func machine(flags *flag.FlagSet) *vm.Options {
+	o := &vm.Options{Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ()}
+	flags.IntVar(&o.CPUs, "cpus", 1, "processors")
+	flags.IntVar(&o.MemMiB, "mem", 1024, "memory in MiB")
+	flags.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "kill the machine after this long")
+	return o
+}
+
+func run(ctx context.Context, args []string) (int, error) {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	o := machine(flags)
+	flags.StringVar(&o.Kernel, "k", "6.12", "kernel: 6.1, 6.12, newest")
+	if err := flags.Parse(args); err != nil {
+		return 0, err
+	}
+	o.Args = flags.Args()
+	return boot(ctx, o)
+}
+
+// execute is run with the kernel as first argument; its options come from the
+// environment, because go test has no place for them.
+func execute(ctx context.Context, args []string) (int, error) {
+	if len(args) < 2 {
+		return 0, errors.New("exec needs a kernel and a command")
+	}
+	flags := flag.NewFlagSet("exec", flag.ContinueOnError)
+	o := machine(flags)
+	if err := flags.Parse(strings.Fields(os.Getenv("VMRIG_FLAGS"))); err != nil {
+		return 0, fmt.Errorf("VMRIG_FLAGS: %w", err)
+	}
+	o.Kernel, o.Args = args[0], args[1:]
+	return boot(ctx, o)
+}
+
+func boot(ctx context.Context, o *vm.Options) (int, error) {
+	if len(o.Args) == 0 {
+		return 0, errors.New("no command to run")
+	}
+	cache, err := vm.OpenCache()
+	if err != nil {
+		return 0, err
+	}
+	if o.Dir, err = os.Getwd(); err != nil {
+		return 0, err
+	}
+	result, err := cache.Run(ctx, *o)
+	for _, line := range result.Complaints {
+		fmt.Fprintf(os.Stderr, "vmrig: kernel %s complained: %s\n", o.Kernel, line)
+	}
+	return result.Status, err
+}

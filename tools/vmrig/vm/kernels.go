@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package vm boots Debian's kernels under emulation with the host's files and
+// runs one command on them.
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/podweir/podweir/tools/vmrig/archive"
+)
+
+// Kernel is a kernel that the rig can boot.
+type Kernel struct {
+	// Name is what the command line calls it.
+	Name string
+	// Suite is the release of Debian whose default cloud kernel it is.
+	Suite string
+	// Prefix is what the kernel's own version must begin with.
+	Prefix string
+}
+
+// Kernels lists the oldest kernel that podweir is tested on (it has no TCX; it
+// is Debian 12's and Amazon Linux 2023's), one with TCX and netkit, and the
+// newest that Debian has.
+func Kernels() []Kernel {
+	return []Kernel{
+		{Name: "6.1", Suite: "bookworm", Prefix: "6.1."},
+		{Name: "6.12", Suite: "trixie", Prefix: "6.12."},
+		{Name: "newest", Suite: "sid"},
+	}
+}
+
+// metaPackage depends on the newest cloud kernel of a release. Cloud kernels
+// are small and have what a dataplane needs: BTF, netkit where the version has
+// it, every qdisc as a module.
+const metaPackage = "linux-image-cloud-amd64"
+
+// virtiofsdSuite is the release whose virtiofsd serves the files: Debian 12 has
+// none of its own, so its successor's runs by its own loader.
+const virtiofsdSuite = "trixie"
+
+// Cache is where kernels and virtiofsd are kept between runs.
+type Cache struct {
+	dir string
+}
+
+// OpenCache returns the cache in $XDG_CACHE_HOME/podweir-vmrig, or in
+// /var/cache/podweir-vmrig without that variable, and makes the directory.
+func OpenCache() (*Cache, error) {
+	base := os.Getenv("XDG_CACHE_HOME")
+	if base == "" {
+		base = "/var/cache"
+	}
+	c := &Cache{filepath.Join(base, "podweir-vmrig")}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cache) kernelDir(name string) string { return filepath.Join(c.dir, "kernels", name) }
+func (c *Cache) virtiofsdDir() string         { return filepath.Join(c.dir, "virtiofsd") }
+
+// Release returns the version of a cached kernel as uname -r prints it. It
+// fails for a name that is none, and before Fetch.
+func (c *Cache) Release(name string) (string, error) {
+	known := false
+	for _, k := range Kernels() {
+		known = known || k.Name == name
+	}
+	if !known {
+		return "", fmt.Errorf("kernel %q is none of 6.1, 6.12, newest", name)
+	}
+	entries, err := os.ReadDir(filepath.Join(c.kernelDir(name), "lib/modules"))
+	if err != nil {
+		return "", fmt.Errorf("kernel %s is not there yet (vmrig setup): %w", name, err)
+	}
+	if len(entries) != 1 {
+		return "", fmt.Errorf("%s holds modules of %d kernels, want 1", c.kernelDir(name), len(entries))
+	}
+	return entries[0].Name(), nil
+}
+
+// Fetch brings every kernel and virtiofsd into the cache from the archive and
+// says on w what it took. What is there stays, unless update is set.
+//
+// source is asked only where something has to be fetched.
+func (c *Cache) Fetch(ctx context.Context, source func() (archive.Source, error), update bool, w io.Writer) error {
+	missing := update
+	for _, k := range Kernels() {
+		_, err := c.Release(k.Name)
+		missing = missing || err != nil
+	}
+	if _, err := os.Stat(c.virtiofsdDir()); err == nil && !missing {
+		return nil
+	}
+	src, err := source()
+	if err != nil {
+		return err
+	}
+	for _, k := range Kernels() {
+		if _, err := c.Release(k.Name); err == nil && !update {
+			continue
+		}
+		if err := c.fetchKernel(ctx, src, k); err != nil {
+			return fmt.Errorf("kernel %s: %w", k.Name, err)
+		}
+		version, err := c.Release(k.Name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "kernel %s is %s, of Debian %s\n", k.Name, version, k.Suite)
+	}
+	if _, err := os.Stat(c.virtiofsdDir()); err == nil && !update {
+		return nil
+	}
+	err = c.fetch(ctx, src, virtiofsdSuite, "virtiofsd", c.virtiofsdDir(),
+		func(name string) bool { return strings.HasPrefix(name, "lib") }, nil)
+	if err != nil {
+		return fmt.Errorf("virtiofsd: %w", err)
+	}
+	return nil
+}
+
+func (c *Cache) fetchKernel(ctx context.Context, src archive.Source, k Kernel) error {
+	// Newer releases split the image: linux-image depends on linux-binary,
+	// linux-modules and, for the list of what is built in, linux-base.
+	follow := func(name string) bool {
+		for _, prefix := range []string{"linux-image-", "linux-binary-", "linux-modules-", "linux-base-"} {
+			if strings.HasPrefix(name, prefix) {
+				return true
+			}
+		}
+		return false
+	}
+	return c.fetch(ctx, src, k.Suite, metaPackage, c.kernelDir(k.Name), follow, func(dir string) error {
+		return arrange(ctx, dir, k.Prefix)
+	})
+}
+
+// fetch unpacks a package and what it follows into dest, whole or not at all.
+// finish, if any, works on the unpacked files before they appear there.
+func (c *Cache) fetch(ctx context.Context, src archive.Source, suite, name, dest string, follow func(string) bool, finish func(dir string) error) error {
+	release, err := archive.NewRelease(ctx, filepath.Join(c.dir, "apt"), src, suite)
+	if err != nil {
+		return err
+	}
+	names, err := release.Closure(ctx, name, follow)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dest), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dest), "unpacking-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	if err := release.Unpack(ctx, tmp, names...); err != nil {
+		return err
+	}
+	if finish != nil {
+		if err := finish(tmp); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(dest); err != nil {
+		return err
+	}
+	return os.Rename(tmp, dest)
+}
+
+// arrange brings an unpacked kernel into the form that the rig uses: vmlinuz
+// and lib/modules/<release> at the top, modules plain and indexed.
+func arrange(ctx context.Context, dir, prefix string) error {
+	modules := filepath.Join(dir, "lib/modules")
+	if _, err := os.Stat(modules); errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(modules), 0o755); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(dir, "usr/lib/modules"), modules); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(modules)
+	if err != nil {
+		return err
+	}
+	if len(entries) != 1 || !strings.HasPrefix(entries[0].Name(), prefix) {
+		return fmt.Errorf("the packages hold modules of %v, want one of %s*", entries, prefix)
+	}
+	version := entries[0].Name()
+	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	if err != nil {
+		return err
+	}
+	images = append(images, filepath.Join(modules, version, "vmlinuz"))
+	if err := os.Rename(images[0], filepath.Join(dir, "vmlinuz")); err != nil {
+		return err
+	}
+	return index(ctx, dir, version)
+}
+
+// index decompresses modules, so that every kernel can load them as they are,
+// and writes the tables that modprobe reads.
+func index(ctx context.Context, dir, version string) error {
+	var packed []string
+	err := filepath.WalkDir(filepath.Join(dir, "lib/modules"), func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".ko.xz") {
+			packed = append(packed, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	const batch = 200 // well below the limit of a command line
+	for len(packed) > 0 {
+		n := min(batch, len(packed))
+		if err := command(ctx, "xz", append([]string{"-d", "--"}, packed[:n]...)...); err != nil {
+			return err
+		}
+		packed = packed[n:]
+	}
+	return command(ctx, "depmod", "-b", dir, version)
+}
+
+func command(ctx context.Context, name string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", name, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/tools/vmrig/guest"
+)
+
+// Options say what to run and on what machine.
+type Options struct {
+	// Kernel is the name of one of Kernels.
+	Kernel string
+	// CPUs and MemMiB size the machine. One processor keeps time best where
+	// the host has few.
+	CPUs, MemMiB int
+	// Timeout bounds boot, command and power-off together.
+	Timeout time.Duration
+	// Args is the command; Dir and Env are where and with what it runs.
+	Args []string
+	Dir  string
+	Env  []string
+	// Stdout and Stderr get the command's output while it runs.
+	Stdout, Stderr io.Writer
+}
+
+// Result is how a run ended.
+type Result struct {
+	// Status is the command's exit status.
+	Status int
+	// Complaints are lines of the console by which the kernel reports a fault
+	// of its own, such as a warning with a stack trace.
+	Complaints []string
+}
+
+// A HangError says that a machine did not end in time, or ended without the
+// command's exit status. Console is all that it printed.
+type HangError struct {
+	Kernel  string
+	Reason  string
+	Console string
+}
+
+// Error returns the reason and the console.
+func (e *HangError) Error() string {
+	return fmt.Sprintf("kernel %s: %s; its console:\n%s", e.Kernel, e.Reason, e.Console)
+}
+
+// consoleFile is what the machine's serial port printed, in the job's
+// directory.
+const consoleFile = "console"
+
+// Run boots a kernel, runs one command in the host's files and powers off. The
+// command may write wherever its user may: that goes to memory and is lost.
+// It fails with a *HangError where there is no exit status to return.
+func (c *Cache) Run(ctx context.Context, o Options) (Result, error) {
+	version, err := c.Release(o.Kernel)
+	if err != nil {
+		return Result{}, err
+	}
+	jobs := filepath.Join(c.dir, "jobs")
+	if err := os.MkdirAll(jobs, 0o755); err != nil {
+		return Result{}, err
+	}
+	dir, err := os.MkdirTemp(jobs, o.Kernel+"-")
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := c.writeJob(dir, version, o); err != nil {
+		return Result{}, err
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	output := follow(map[string]io.Writer{
+		filepath.Join(dir, guest.StdoutFile): o.Stdout,
+		filepath.Join(dir, guest.StderrFile): o.Stderr,
+	})
+	err = c.boot(ctx, dir, o)
+	return finish(ctx, dir, o, errors.Join(err, output()))
+}
+
+// finish reads what a machine left behind.
+func finish(ctx context.Context, dir string, o Options, err error) (Result, error) {
+	console, readErr := os.ReadFile(filepath.Join(dir, consoleFile))
+	if readErr != nil {
+		console = []byte(readErr.Error())
+	}
+	text := strings.ReplaceAll(string(console), "\r", "")
+	status, readErr := os.ReadFile(filepath.Join(dir, guest.StatusFile))
+	if readErr == nil {
+		// The command has ended, so what befell the machine later is no matter.
+		code, err := strconv.Atoi(string(status))
+		return Result{code, complaints(text)}, err
+	}
+	hang := &HangError{Kernel: o.Kernel, Console: text, Reason: "it ended without the command's status"}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		hang.Reason = fmt.Sprintf("killed, not done within %v", o.Timeout)
+	case ctx.Err() != nil:
+		return Result{}, ctx.Err()
+	case err != nil:
+		hang.Reason = err.Error()
+	}
+	return Result{}, hang
+}
+
+// writeJob fills the directory that the guest mounts.
+func (c *Cache) writeJob(dir, version string, o Options) error {
+	spec, err := json.Marshal(guest.Job{
+		Hostname: "vm-" + strings.ReplaceAll(o.Kernel, ".", "-"), ModulesDir: c.kernelDir(o.Kernel),
+		Args: o.Args, Dir: o.Dir, Env: o.Env,
+	})
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{guest.SpecFile: spec, guest.StdoutFile: nil, guest.StderrFile: nil, consoleFile: nil}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	f, err := os.Create(filepath.Join(dir, initramfsFile))
+	if err != nil {
+		return err
+	}
+	if err := writeInitramfs(f, filepath.Join(c.kernelDir(o.Kernel), "lib/modules", version)); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// followPause is how often output is looked for: often enough to look live.
+const followPause = 100 * time.Millisecond
+
+// follow copies what is appended to files until the function it returns is
+// called, which copies the rest.
+func follow(files map[string]io.Writer) (stop func() error) {
+	done, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		offsets := map[string]int64{}
+		tick := time.NewTicker(followPause)
+		defer tick.Stop()
+		for last := false; ; {
+			for path, w := range files {
+				n, err := copyFrom(w, path, offsets[path])
+				offsets[path] += n
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+			if last {
+				ended <- nil
+				return
+			}
+			select {
+			case <-done:
+				last = true
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() error {
+		close(done)
+		return <-ended
+	}
+}
+
+func copyFrom(w io.Writer, path string, offset int64) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return 0, err
+	}
+	return io.Copy(w, f)
+}
+
+// faultMarks begin a kernel's reports of its own faults.
+var faultMarks = []string{"BUG: ", "WARNING: CPU", "Oops", "general protection fault", "UBSAN:", "KASAN:", "Kernel panic", "refcount_t: "}
+
+func complaints(console string) []string {
+	var out []string
+	for line := range strings.Lines(console) {
+		for _, mark := range faultMarks {
+			if strings.Contains(line, mark) {
+				out = append(out, strings.TrimSpace(line))
+				break
+			}
+		}
+	}
+	return out
+}
