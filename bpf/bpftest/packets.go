@@ -41,6 +41,13 @@ func VLAN(id, etherType uint16) Layer {
 	}
 }
 
+// Tag puts an 802.1Q tag into an Ethernet packet.
+func Tag(data []byte) []byte {
+	out := append([]byte(nil), data[:12]...)
+	out = append(out, 0x81, 0x00, 0x00, 0x07)
+	return append(out, data[12:]...)
+}
+
 // IPv4 is an IPv4 header with a valid checksum. options is in bytes, a multiple
 // of 4; fragment is the field with the flags and the offset.
 func IPv4(src, dst string, protocol, tos uint8, fragment uint16, options int) Layer {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/podweir/podweir/bpf"
+)
+
+// mapStructs are the structs that maps hold, with their sizes: a change of one
+// is a change of the ABI version.
+var mapStructs = map[string]uintptr{
+	"pw_config":   unsafe.Sizeof(bpf.PodweirPwConfig{}),
+	"pw_state":    unsafe.Sizeof(bpf.PodweirPwState{}),
+	"pw_counters": unsafe.Sizeof(bpf.PodweirPwCounters{}),
+	"pw_heavy":    unsafe.Sizeof(bpf.PodweirPwHeavy{}),
+	"pw_flow":     unsafe.Sizeof(bpf.PodweirPwFlow{}),
+	"pw_cell":     unsafe.Sizeof(bpf.PodweirPwCell{}),
+	"pw_rate":     unsafe.Sizeof(bpf.PodweirPwRate{}),
+	"pw_subnet":   unsafe.Sizeof(bpf.PodweirPwSubnet{}),
+}
+
+// sizes of ABI version 1.
+var sizes = map[string]uint32{
+	"pw_config": 288, "pw_state": 18720, "pw_counters": 216, "pw_heavy": 72, "pw_flow": 40,
+	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 20,
+}
+
+// No struct that a map holds has a hole: what is not written would be whatever
+// the kernel or the stack had there, and Go and C could disagree.
+func TestABI(t *testing.T) {
+	spec, err := bpf.LoadPodweir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, goSize := range mapStructs {
+		var s *btf.Struct
+		if err := spec.Types.TypeByName(name, &s); err != nil {
+			t.Errorf("type %s: %v", name, err)
+			continue
+		}
+		if s.Size != sizes[name] || uintptr(s.Size) != goSize {
+			t.Errorf("%s has %d bytes in C and %d in Go, want %d: another layout is another ABI version",
+				name, s.Size, goSize, sizes[name])
+		}
+		if hole := firstHole(t, s); hole != "" {
+			t.Errorf("%s has a hole before %s", name, hole)
+		}
+	}
+}
+
+// firstHole names the member that does not start where the one before ends.
+func firstHole(t *testing.T, s *btf.Struct) string {
+	t.Helper()
+	var at uint32
+	for _, m := range s.Members {
+		if m.Offset.Bytes() != at {
+			return m.Name
+		}
+		size, err := btf.Sizeof(m.Type)
+		if err != nil {
+			t.Fatalf("size of %s.%s: %v", s.Name, m.Name, err)
+		}
+		at += uint32(size)
+	}
+	if at != s.Size {
+		return "its end"
+	}
+	return ""
+}
+
+// The kernel shows 15 characters of a name, and people look for them.
+func TestProgramNames(t *testing.T) {
+	spec, err := bpf.LoadPodweir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range spec.Programs {
+		if len(name) > 15 {
+			t.Errorf("program name %q has %d characters, want at most 15", name, len(name))
+		}
+		if _, ok := allowedVerdicts[name]; !ok {
+			t.Errorf("program %q is not in the table of allowed verdicts", name)
+		}
+	}
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+// flood is an attempt on the cap: packets of a size, at three times the cap.
+type flood struct {
+	program string
+	bits    float64
+	// size is in wire bytes.
+	size uint32
+	// ports is the number of source ports that take turns.
+	ports int
+	ecn   uint8
+}
+
+// Lengths of the meters in packets of the flood, so that a flood of any rate
+// and size fills them.
+const (
+	floodPackets   = 1500
+	floodBurst     = 20
+	floodHorizon   = 50
+	floodTolerance = 50
+	floodHeavy     = 10
+	floodOverload  = 3
+	// The coarse clock is behind by at most this many packets.
+	floodLag = 4
+)
+
+func (f *flood) String() string {
+	return fmt.Sprintf("%s %.0e bit/s %d B, %d ports, ECN %d", f.program, f.bits, f.size, f.ports, f.ecn)
+}
+
+// packetNS is how long a packet takes at the cap.
+func (f *flood) packetNS() float64 { return float64(f.size) * 8e9 / f.bits }
+
+func (f *flood) direction() *model.Direction {
+	m := newDirection(f.bits, shaping.PolicyStrict)
+	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * f.packetNS() * 64) }
+	m.Config.TotalBurst, m.Config.TotalHorizon = packets(floodBurst), packets(floodHorizon)
+	m.Config.LightTolerance = packets(floodTolerance)
+	m.Config.SketchRate = fixed(model.HeavyEstimate / (floodHeavy * float64(f.size)))
+	return m
+}
+
+// packet is the i-th packet of the flood; more than 1514 bytes are segments.
+func (f *flood) packet(i int) model.Packet {
+	const headers = 14 + 20 + 20
+	data := bpftest.Build(int(min(f.size, 1514))-headers, bpftest.Ethernet(0x0800),
+		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, f.ecn, 0, 0), bpftest.TCP(uint16(1024+i%f.ports), 443, 5))
+	p := model.Packet{Data: data, WireLen: f.size, Stamp: 1}
+	if f.size > 1514 {
+		p.GSOSize, p.GSOSegs = 8, 1+(f.size-1514)/headers
+	}
+	if f.size > 65536 {
+		p.WireLen = 0 // BPF_PROG_TEST_RUN takes no more
+	}
+	return p
+}
+
+func floods() []flood {
+	var out []flood
+	for _, bits := range []float64{8e3, 1e6, 100e6, 10e9, 400e9} {
+		for _, size := range []uint32{60, 1514, 65536, 512 << 10} {
+			for _, ports := range []int{1, 60000} {
+				for _, ecn := range []uint8{0, 2} {
+					out = append(out, flood{"pw_police", bits, size, ports, ecn})
+					if size <= 65536 && ecn == 0 {
+						out = append(out, flood{"pw_edt", bits, size, ports, ecn})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// departed is a packet that passed.
+type departed struct {
+	atNS  uint64
+	bytes uint64
+}
+
+// The cap is the cap: one flow or 60,000, with and without ECN, 60 B to
+// 512 KiB, 8 kbit/s to 400 Gbit/s, at three times the cap.
+func TestPrivilegedCap(t *testing.T) {
+	d := bpftest.Load(t)
+	for _, f := range floods() {
+		t.Run(f.String(), func(t *testing.T) {
+			d := d.For(t)
+			m := f.direction()
+			reset(d, m)
+			checkCap(t, &f, run(d, &f))
+		})
+	}
+}
+
+// run offers the flood and returns what passed, by time of departure.
+func run(d *bpftest.Dataplane, f *flood) []departed {
+	var out []departed
+	at := 1e12
+	for i := range floodPackets {
+		at += f.packetNS() / floodOverload
+		now := uint64(at)
+		lag := uint64(f.packetNS() * float64(i%floodLag))
+		d.SetClock(model.Clock{ExactNS: now, CoarseNS: now - lag}, uint32(i)*2654435761)
+		p := f.packet(i)
+		r := d.MustRun(f.program, &p)
+		if r.Verdict == verdictDrop {
+			continue
+		}
+		if f.program == "pw_edt" {
+			now = max(now, r.Stamp)
+		}
+		out = append(out, departed{now, uint64(f.size)})
+	}
+	slices.SortStableFunc(out, func(a, b departed) int { return int(int64(a.atNS - b.atNS)) })
+	return out
+}
+
+// checkCap drains a bucket at the cap and looks how high it gets: in any
+// window t at most cap x t + that level can have passed.
+func checkCap(t *testing.T, f *flood, passed []departed) {
+	t.Helper()
+	// Policing admits up to burst + horizon. With departure times, light
+	// packets leave while heavy ones that are stamped already do, too: on top
+	// of the burst comes lightShare of horizon and of tolerance.
+	allowed := float64(floodBurst + floodHorizon)
+	if f.program == "pw_edt" {
+		allowed = floodBurst + 0.9*(floodHorizon+floodTolerance)
+	}
+	allowed += floodLag + 1
+	var level, highest float64
+	var total uint64
+	for i, p := range passed {
+		if i > 0 {
+			level = max(0, level-float64(p.atNS-passed[i-1].atNS)*f.bits/8e9)
+		}
+		level += float64(p.bytes)
+		highest = max(highest, level)
+		total += p.bytes
+	}
+	if packets := highest / float64(f.size); packets > allowed {
+		t.Errorf("%.1f packets above the cap passed in some window, want at most %.0f", packets, allowed)
+	}
+	span := float64(floodPackets) / floodOverload
+	if packets := float64(total) / float64(f.size); packets < 0.97*span {
+		t.Errorf("%.0f packets passed in the time of %.0f, want at least 97 %%", packets, span)
+	}
+}
+
+// No light flow waits behind the flood: while one flow takes three times the
+// cap, another with 1 % of it goes first, always.
+func TestPrivilegedLightBesideHeavy(t *testing.T) {
+	d := bpftest.Load(t)
+	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 1}
+	m := f.direction()
+	m.Config.SketchRate = sketchRate(f.bits, 0.05)
+	reset(d, m)
+	at, heavy := 1e12, 0
+	for i := range 6000 {
+		at += f.packetNS() / floodOverload
+		d.SetClock(model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
+		p := f.packet(0)
+		if r := d.MustRun(f.program, &p); r.ClassID == 2 {
+			heavy++
+		}
+		if i%300 != 0 {
+			continue
+		}
+		light := f.packet(0)
+		binary.BigEndian.PutUint16(light.Data[36:], 80)
+		if r := d.MustRun(f.program, &light); r.ClassID != 1 {
+			t.Fatalf("packet %d of the light flow is of class %d, want 1", i/300, r.ClassID)
+		}
+	}
+	if heavy < 5000 {
+		t.Errorf("%d of 6000 packets at three times the cap were heavy, want 5000", heavy)
+	}
+}
+
+// Light flows together do not get more than lightShare, and their meter is
+// never deeper than its tolerance and a packet, ARP included.
+func TestPrivilegedLightMeterIsBounded(t *testing.T) {
+	d := bpftest.Load(t)
+	for _, what := range []string{"UDP over IPv4", "ARP"} {
+		t.Run(what, func(t *testing.T) {
+			d := d.For(t)
+			f := &flood{program: "pw_band", bits: 10e6, size: 1514, ports: 60000}
+			m := f.direction()
+			reset(d, m)
+			at := 1e12
+			for i := range 3000 {
+				at += f.packetNS() / floodOverload
+				d.SetClock(model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}, 0)
+				p := f.packet(i)
+				if what == "ARP" {
+					p = model.Packet{Data: bpftest.Corpus()[what], WireLen: f.size}
+				}
+				d.MustRun(f.program, &p)
+				level := (d.State().LightTat - uint64(at)<<6) / uint64(f.packetNS()*64)
+				if limit := uint64(floodTolerance + 2); int64(level) > int64(limit) {
+					t.Fatalf("the light meter is %d packets ahead, want at most %d", level, limit)
+				}
+			}
+		})
+	}
+}
+
+// A faster rate takes over the debt of a slow one as a full meter, not as the
+// minutes that it was.
+func TestPrivilegedMeterForgetsASlowerRate(t *testing.T) {
+	d := bpftest.Load(t)
+	m := newDirection(1e9, shaping.PolicyFlat)
+	reset(d, m)
+	now := uint64(1e12)
+	d.WriteState(&bpf.PodweirPwState{TotalTat: (now + 500e9) << 6})
+	p := model.Packet{Data: bpftest.Corpus()["TCP over IPv4"]}
+	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
+	if r := d.MustRun("pw_edt", &p); r.Verdict != verdictDrop {
+		t.Errorf("the first packet gets %d, want %d: the meter counts as full", r.Verdict, verdictDrop)
+	}
+	now += 51 * millisecond
+	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
+	if r := d.MustRun("pw_edt", &p); r.Verdict != verdictNext {
+		t.Errorf("51 ms later a packet gets %d, want %d", r.Verdict, verdictNext)
+	}
+}
+
+// CE is set without harm to anything else, in place and behind a tag.
+func TestPrivilegedMark(t *testing.T) {
+	d := bpftest.Load(t)
+	m := newDirection(1e6, shaping.PolicyFlat)
+	now := uint64(1e12)
+	for _, name := range []string{"UDP with ECT(0)", "UDP with ECT(1) over IPv6"} {
+		for _, tagged := range []bool{false, true} {
+			data, l3 := bpftest.Corpus()[name], 14
+			if tagged {
+				data, l3 = bpftest.Tag(data), 18
+			}
+			reset(d, m)
+			d.WriteState(&bpf.PodweirPwState{TotalTat: (now + 30*millisecond) << 6})
+			d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
+			r := d.MustRun("pw_police", &model.Packet{Data: data})
+			if r.Verdict != verdictNext {
+				t.Errorf("%s, tagged %v: verdict %d, want %d", name, tagged, r.Verdict, verdictNext)
+			}
+			checkMark(t, name, data, r.Data, l3)
+		}
+	}
+}
+
+func checkMark(t *testing.T, name string, before, after []byte, l3 int) {
+	t.Helper()
+	want := slices.Clone(before)
+	if want[l3]>>4 == 4 {
+		want[l3+1] |= 3
+		if sum := bpftest.Checksum(after[l3 : l3+20]); sum != 0xffff {
+			t.Errorf("%s: IPv4 header sums to %#x, want 0xffff", name, sum)
+		}
+		copy(want[l3+10:l3+12], after[l3+10:])
+	} else {
+		want[l3+1] |= 3 << 4
+	}
+	if !slices.Equal(after, want) {
+		t.Errorf("%s: marked packet is\n%x, want\n%x", name, after, want)
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"testing"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+// Verdicts, as in linux/pkt_cls.h.
+const (
+	verdictNext     = -1
+	verdictOwnClass = 0
+	verdictDrop     = 2
+	verdictRedirect = 7
+)
+
+// allowedVerdicts is what each program may answer, whatever happens.
+var allowedVerdicts = map[string][]int32{
+	"pw_class": {verdictOwnClass}, "pw_class_x": {verdictOwnClass}, "pw_class_probe": {verdictOwnClass},
+	"pw_band": {verdictNext, verdictDrop}, "pw_band_x": {verdictNext, verdictDrop},
+	"pw_edt": {verdictNext, verdictDrop}, "pw_edt_x": {verdictNext, verdictDrop},
+	"pw_police": {verdictNext, verdictDrop}, "pw_police_x": {verdictNext, verdictDrop},
+	"pw_guard":    {verdictNext},
+	"pw_redirect": {verdictNext, verdictRedirect},
+}
+
+// invalidConfigs makes configurations that a program must not obey.
+func invalidConfigs() map[string]bpf.PodweirPwConfig {
+	valid := validConfig(shaping.PolicyStrict)
+	older, newer, noPolicy, unknown := valid, valid, valid, valid
+	older.AbiVersion, newer.AbiVersion = 0, 2
+	noPolicy.Policy, unknown.Policy = 0, 4
+	return map[string]bpf.PodweirPwConfig{
+		"all zero":       {},
+		"older ABI":      older,
+		"newer ABI":      newer,
+		"no policy":      noPolicy,
+		"unknown policy": unknown,
+	}
+}
+
+// degenerateConfigs makes configurations that are valid and extreme.
+func degenerateConfigs() map[string]bpf.PodweirPwConfig {
+	out := map[string]bpf.PodweirPwConfig{}
+	for _, p := range policies {
+		out["default "+p.String()] = validConfig(p)
+		out["only the version and "+p.String()] = bpf.PodweirPwConfig{AbiVersion: 1, Policy: uint8(p)}
+	}
+	largest := validConfig(shaping.PolicyStrict)
+	most := bpf.PodweirPwRate{Mult: 1<<44 - 1, Shift: 0}
+	largest.LightRate, largest.TotalRate, largest.SketchRate = most, most, most
+	out["the highest cost"] = largest
+	shift := validConfig(shaping.PolicyStrict)
+	shift.TotalRate.Shift, shift.LightRate.Shift = 64, 1<<31
+	out["a shift beyond 63"] = shift
+	closed := validConfig(shaping.PolicyStrict)
+	closed.TotalBurst, closed.TotalHorizon, closed.LightTolerance = 0, 0, 0
+	out["nothing is allowed"] = closed
+	subnets := validConfig(shaping.PolicyStrict)
+	subnets.SubnetsMode = uint8(shaping.SubnetsShaped)
+	out["shaped subnets and none given"] = subnets
+	subnets.SubnetsMode = 77
+	out["unknown subnets mode"] = subnets
+	redirect := validConfig(shaping.PolicyStrict)
+	redirect.RedirectIfindex = 1
+	out["with a redirect"] = redirect
+	return out
+}
+
+func validConfig(p shaping.Policy) bpf.PodweirPwConfig {
+	m := newDirection(1e6, p)
+	return bpftest.Config(&m.Config, &m.Keys)
+}
+
+// No program ever answers what would end somebody else's chain: every packet
+// of the corpus, cut at every length and as it is, with and without
+// segmentation, through every program, under every failure.
+func TestPrivilegedVerdicts(t *testing.T) {
+	d := bpftest.Load(t)
+	seen := map[string]map[int32]int{}
+	for program := range allowedVerdicts {
+		seen[program] = map[int32]int{}
+	}
+	configs := degenerateConfigs()
+	for name, cfg := range invalidConfigs() {
+		configs[name] = cfg
+	}
+	for name, cfg := range configs {
+		t.Run(name, func(t *testing.T) { verdictsUnder(t, d.For(t), cfg, seen) })
+	}
+	// The test would be blind if drops and redirects never happened.
+	for program, allowed := range allowedVerdicts {
+		for _, v := range allowed {
+			if seen[program][v] == 0 {
+				t.Errorf("%s never answered %d", program, v)
+			}
+		}
+	}
+}
+
+func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg bpf.PodweirPwConfig, seen map[string]map[int32]int) {
+	t.Helper()
+	d.WriteConfig(cfg)
+	now := 5000 * millisecond
+	for program, allowed := range allowedVerdicts {
+		d.WriteState(&bpf.PodweirPwState{})
+		for kind, data := range bpftest.Corpus() {
+			for _, p := range variants(data) {
+				now += millisecond / 10
+				d.SetClock(model.Clock{ExactNS: now, CoarseNS: now - now%(4*millisecond)}, uint32(now))
+				r, err := d.Run(program, &p)
+				if err != nil {
+					continue // an untagged packet that is cut in its IP header
+				}
+				seen[program][r.Verdict]++
+				if !contains(allowed, r.Verdict) {
+					t.Fatalf("%s answers %d to %s (%d bytes), want one of %v", program, r.Verdict, kind, len(p.Data), allowed)
+				}
+			}
+		}
+	}
+}
+
+// variants are a packet, the same with a tag and all beginnings of that, and it
+// as the head of a segmented packet. The kernel builds a packet that is cut in
+// its IP header only if a tag hides that from it.
+func variants(data []byte) []model.Packet {
+	out := []model.Packet{
+		{Data: data}, {Data: data, GSOSize: 1448, GSOSegs: 45, WireLen: 65536},
+		{Data: data, GSOSize: 8}, {Data: data, GSOSize: 1, GSOSegs: 65535},
+	}
+	tagged := bpftest.Tag(data)
+	for n := 15; n < min(len(tagged), 80); n++ {
+		out = append(out, model.Packet{Data: tagged[:n]})
+	}
+	return append(out, model.Packet{Data: tagged})
+}
+
+func contains(all []int32, v int32) bool {
+	for _, a := range all {
+		if a == v {
+			return true
+		}
+	}
+	return false
+}
+
+// Without a valid configuration packets pass as they are, and that is counted.
+func TestPrivilegedFailOpen(t *testing.T) {
+	d := bpftest.Load(t)
+	for name, cfg := range invalidConfigs() {
+		for program := range allowedVerdicts {
+			if program == "pw_guard" {
+				continue // it has no configuration
+			}
+			t.Run(name+" "+program, func(t *testing.T) { failOpen(t, d.For(t), cfg, program) })
+		}
+	}
+}
+
+func failOpen(t *testing.T, d *bpftest.Dataplane, cfg bpf.PodweirPwConfig, program string) {
+	t.Helper()
+	d.WriteConfig(cfg)
+	p := model.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"], Stamp: 77, Priority: 9}
+	before, bytesBefore := d.Counters()
+	r := d.MustRun(program, &p)
+	after, bytesAfter := d.Counters()
+	if r.Verdict == verdictDrop {
+		t.Errorf("%s drops without a configuration", program)
+	}
+	if r.Stamp != p.Stamp || r.Priority != p.Priority {
+		t.Errorf("stamp and priority are %d and %d, want them untouched (%d, %d)", r.Stamp, r.Priority, p.Stamp, p.Priority)
+	}
+	if program == "pw_class_probe" && r.ClassID != 1 {
+		t.Errorf("class is %d, want 1, the first band", r.ClassID)
+	}
+	const reason = model.FailOpenConfig
+	if n := after[reason] - before[reason]; n != 1 {
+		t.Errorf("%d packets counted as %v, want 1", n, reason)
+	}
+	if n := bytesAfter[reason] - bytesBefore[reason]; n != uint64(len(p.Data)) {
+		t.Errorf("%d bytes counted as %v, want %d", n, reason, len(p.Data))
+	}
+}
+
+// A process that sets skb->priority to a class of our qdisc does not choose
+// its band; what is no class stays.
+func TestPrivilegedGuard(t *testing.T) {
+	d := bpftest.Load(t)
+	for preset, want := range map[uint32]uint32{0: 0, 6: 6, 0xffff: 0xffff, 0x10000: 0, 0x50001: 0, 0xffffffff: 0} {
+		r := d.MustRun("pw_guard", &model.Packet{Data: make([]byte, 64), Priority: preset})
+		if r.Verdict != verdictNext || r.Priority != want {
+			t.Errorf("pw_guard turns priority %#x into %#x and answers %d, want %#x and %d", preset, r.Priority, r.Verdict, want, verdictNext)
+		}
+	}
+}
