@@ -24,7 +24,7 @@ func (d *demo) explain(jsonPath string) {
 separate BPF meter at the receiver, behind the shaper, headers included, after 3 s of warm-up;
 "from start" includes the warm-up. Light flows: 100 new connections per second, 6 kB responses, timed
 from when each was due. Kept connection: 200 requests per second on one connection. Closed loop: 10
-clients on new connections. Kernel KiB/pod: slab + vmalloc + per-CPU over a pod without the plugin.
+clients on new connections. Kernel KiB/pod: slab + vmalloc + per-CPU memory that the plugin's ADD costs.
 
 `)
 	seen := map[uint64]bool{}

@@ -28,6 +28,9 @@ import (
 // memoryPods is how many pods share the noise of /proc/meminfo.
 const memoryPods = 10
 
+// errLeftovers means that something the demo made is still there.
+var errLeftovers = errors.New("not everything could be removed")
+
 // options are the command line.
 type options struct {
 	caps, cases, congestion, json string
@@ -51,6 +54,9 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Stdout, o)
 	switch {
+	case errors.Is(err, errLeftovers):
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "demo: interrupted; everything it made is removed")
 		os.Exit(130) // as a shell reports a SIGINT
@@ -77,7 +83,11 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
+	defer func() {
+		if closeErr := l.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %w", errLeftovers, closeErr))
+		}
+	}()
 	rep := &report{
 		Machine: describeMachine(), Started: began.UTC().Format(time.RFC3339),
 		Congestion: o.congestion, Load: plan,
@@ -124,7 +134,6 @@ type demo struct {
 	began  time.Time
 	lab    *lab.Lab
 	report *report
-	base   *lab.Memory // of a pod without a chained plugin
 }
 
 // say prints a line of progress with the time since the start.
@@ -171,25 +180,14 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 	return nil
 }
 
-// memory measures a scenario's kernel memory over that of a plain pod.
+// memory measures what a scenario's chained plugin costs the kernel per pod.
 func (d *demo) memory(ctx context.Context, network *lab.Network, s *scenario, limit uint64) (*memory, error) {
-	if d.base == nil {
-		plain, err := d.lab.Network("plain")
-		if err != nil {
-			return nil, err
-		}
-		m, err := plain.MemoryPerPod(ctx, memoryPods, lab.PodOptions{})
-		if err != nil {
-			return nil, err
-		}
-		d.base = &m
-	}
 	if !s.shaped() {
 		return nil, nil
 	}
-	m, err := network.MemoryPerPod(ctx, memoryPods, lab.PodOptions{Bandwidth: s.bandwidth(limit)})
+	m, err := network.ChainMemory(ctx, memoryPods, lab.PodOptions{Bandwidth: s.bandwidth(limit)})
 	if err != nil {
 		return nil, err
 	}
-	return newMemory(m.Sub(*d.base), memoryPods), nil
+	return newMemory(m, memoryPods), nil
 }

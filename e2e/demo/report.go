@@ -65,8 +65,8 @@ type row struct {
 	// The unshaped bystander pod, at the same time.
 	BystanderOpen latency `json:"bystanderOpenLoop"`
 	BystanderKept latency `json:"bystanderKept"`
-	// Memory is the kernel memory per pod over a pod of case (a); nil in
-	// case (a) itself and where it was not measured.
+	// Memory is what the chained plugin costs the kernel per pod; nil in case
+	// (a), which has none.
 	Memory *memory `json:"memoryPerPod,omitempty"`
 }
 

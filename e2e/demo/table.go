@@ -5,8 +5,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // mega writes a rate in Mbit/s with three significant digits.
@@ -36,13 +37,37 @@ Kernel %s, %d CPUs, %s. Takes about 2.5 minutes; Ctrl-C cleans up.
 `, d.report.Congestion, d.report.Machine.Kernel, d.report.Machine.CPUs, d.report.Machine.CPU)
 }
 
-// table prints measured values only; "-" means not measured or not applicable.
+// tableHead has one entry per column: three lines.
+var tableHead = [][3]string{
+	{"", "", "cap"},
+	{"", "", "case"},
+	{"elephants", "out / in", "Mbit/s"},
+	{"on the wire", "out / in", "Mbit/s"},
+	{"worst 1 s", "out / in", "÷ cap"},
+	{"from", "start", "÷ cap"},
+	{"light flows", "p50 / p99", "ms"},
+	{"(by-", "stander)", "p99"},
+	{"kept", "conn.", "p99 ms"},
+	{"(by-", "stander)", "p99"},
+	{"closed", "loop", "rps"},
+	{"resent", "per 10 s", "out / in"},
+	{"kernel", "memory", "KiB/pod"},
+}
+
+// leftColumns are text and start at the left.
+const leftColumns = 2
+
+// table prints measured values only; "-" means that there is nothing to
+// measure.
 func (d *demo) table() {
-	// tabwriter's error is the writer's: the terminal is gone, nothing to do.
-	w := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\t\telephants\ton the wire\tworst 1 s\tworst 1 s\tclosed loop\tlight flows\tbystander\tkept conn.\tbystander\tresent\tkernel\t")
-	fmt.Fprintln(w, "cap\tcase\tout / in\tout / in\t÷ cap\tfrom start\trps\tp50 / p99\tp99\tp99\tp99\tper 10 s\tKiB/pod\t")
-	fmt.Fprintln(w, "\t\tMbit/s\tMbit/s\tout / in\t÷ cap\t\tms\tms\tms\tms\tout / in\t\t")
+	var lines [][]string
+	for i := range tableHead[0] {
+		var line []string
+		for _, column := range tableHead {
+			line = append(line, column[i])
+		}
+		lines = append(lines, line)
+	}
 	last := ""
 	for _, r := range d.report.Rows {
 		name := capName(r.CapBitRate)
@@ -51,10 +76,33 @@ func (d *demo) table() {
 		} else {
 			last = name
 		}
-		fmt.Fprintln(w, strings.Join(r.cells(name), "\t")+"\t")
+		lines = append(lines, r.cells(name))
 	}
-	_ = w.Flush()
+	writeColumns(d.out, lines)
 	d.failures()
+}
+
+// writeColumns pads the cells of each column to its widest.
+func writeColumns(out io.Writer, lines [][]string) {
+	widths := make([]int, len(tableHead))
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, line := range lines {
+		var b strings.Builder
+		for i, cell := range line {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i < leftColumns {
+				cell += pad
+			} else {
+				cell = pad + cell
+			}
+			b.WriteString(cell + "  ")
+		}
+		fmt.Fprintln(out, strings.TrimRight(b.String(), " "))
+	}
 }
 
 func (r *row) cells(name string) []string {
@@ -67,27 +115,30 @@ func (r *row) cells(name string) []string {
 		mega(r.Egress.ElephantBitRate) + " / " + mega(r.Ingress.ElephantBitRate),
 		mega(r.Egress.WireBitRate) + " / " + mega(r.Ingress.WireBitRate),
 		r.ofCap(r.Egress.WireSpread[2], r.Ingress.WireSpread[2]),
-		r.ofCap(r.Egress.WorstSecondFromStart, r.Ingress.WorstSecondFromStart),
-		digits(r.Closed.PerSecond),
+		r.ofCap(max(r.Egress.WorstSecondFromStart, r.Ingress.WorstSecondFromStart)),
 		milli(r.Open.P50) + " / " + milli(r.Open.P99), milli(r.BystanderOpen.P99),
 		milli(r.Kept.P99), milli(r.BystanderKept.P99),
+		digits(r.Closed.PerSecond),
 		fmt.Sprintf("%.0f / %.0f", r.Egress.RetransmitsPer10s, r.Ingress.RetransmitsPer10s),
 		memory,
 	}
 }
 
-// ofCap writes two rates as fractions of the cap.
-func (r *row) ofCap(egress, ingress float64) string {
+// ofCap writes rates as fractions of the cap.
+func (r *row) ofCap(rates ...float64) string {
 	if r.CapBitRate == 0 {
 		return "-"
 	}
-	part := func(v float64) string {
-		if v /= float64(r.CapBitRate); v < 10 {
-			return fmt.Sprintf("%.3f", v)
+	var parts []string
+	for _, v := range rates {
+		v /= float64(r.CapBitRate)
+		if v < 10 {
+			parts = append(parts, fmt.Sprintf("%.3f", v))
+		} else {
+			parts = append(parts, digits(v))
 		}
-		return digits(v)
 	}
-	return part(egress) + " / " + part(ingress)
+	return strings.Join(parts, " / ")
 }
 
 // failures tells of requests that got no response; they count with the time

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+)
+
+const (
+	// offeredEnough is the share of the cap that the generator must be able
+	// to send unshaped, for the cap to be tested at all (design.md, ruling
+	// 17), and carriedEnough that for the use of the cap.
+	offeredEnough = 1.2
+	carriedEnough = 1.5
+	// leastUse is the share of the cap that one TCP flow must get.
+	leastUse = 0.97
+	// strictFrom is the cap from which a second may exceed it by 1 % at most,
+	// whatever the burst.
+	strictFrom = 10_000_000
+	// maxPacket is the least bucket (ruling 6), which counts as one packet
+	// where it is more than the burst.
+	maxPacket = 9_100
+	// settle is how long TCP gets to find the cap before its use counts.
+	settle = 1500 * time.Millisecond
+)
+
+// Case is one measurement of a cap.
+type Case struct {
+	Cap       uint64 // bits per second
+	Direction Direction
+	Load      Load
+	// Light adds HTTP requests on fresh connections in the middle third.
+	Light    bool
+	Duration time.Duration
+	// Keys are further keys of the conflist entry.
+	Keys map[string]any
+}
+
+// CapResult is what passed, in wire bytes.
+type CapResult struct {
+	Case
+	// Carried is what the unlimited pod carried, bits per second.
+	Carried float64
+	// Worst is the largest number of bytes in any window of 1 s.
+	Worst uint64
+	// Excess is the largest number of bytes above the cap in any window.
+	Excess float64
+	// Used is the mean after the start, as a share of the cap.
+	Used float64
+	// Early and Late are retransmitted segments in the first 3 s and after.
+	Early, Late float64
+	// Segments is the number of segments after the first 3 s, LateSeconds
+	// their time.
+	Segments, LateSeconds float64
+}
+
+// WorstShare is the worst second as a share of the cap.
+func (r *CapResult) WorstShare() float64 { return float64(r.Worst) * 8 / float64(r.Cap) }
+
+// Limit is the number of bytes that any second may hold: cap, burst of 10 ms
+// and one packet, and from 10 Mbit/s up at most 1.01 of the cap.
+func (c *Case) Limit() uint64 {
+	second := c.Cap / 8
+	limit := second + second/100 + maxPacket
+	if c.Cap >= strictFrom {
+		limit = min(limit, second+second/100)
+	}
+	return limit
+}
+
+// Offered says whether the generator could send enough to test the cap.
+func (r *CapResult) Offered() bool { return r.Carried >= offeredEnough*float64(r.Cap) }
+
+// Err says what of the promise did not hold.
+func (r *CapResult) Err() error {
+	var errs []error
+	if limit := r.Limit(); r.Worst > limit {
+		errs = append(errs, fmt.Errorf("%d bytes in a second, at most %d expected (%.4f of the cap)",
+			r.Worst, limit, r.WorstShare()))
+	}
+	// A flood that is dropped to less than the cap would be as wrong.
+	if r.Carried >= carriedEnough*float64(r.Cap) && r.Used < leastUse {
+		errs = append(errs, fmt.Errorf("%.3f of the cap used, at least %.2f expected (unshaped %.0f Mbit/s)",
+			r.Used, leastUse, r.Carried/1e6))
+	}
+	return errors.Join(errs...)
+}
+
+// Measure puts the load of a case on a fresh pod.
+func (r *Rig) Measure(ctx context.Context, c Case) (*CapResult, error) {
+	t, err := r.Shaped(ctx, c.Cap, c.Keys)
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.measureOn(ctx, t, c)
+	return res, errors.Join(err, t.Close(ctx))
+}
+
+// MeasureOn is Measure on a pod that exists.
+func (r *Rig) MeasureOn(ctx context.Context, t *Target, c Case) (*CapResult, error) {
+	return r.measureOn(ctx, t, c)
+}
+
+func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, error) {
+	res := &CapResult{Case: c}
+	var err error
+	if res.Carried, err = r.Carried(ctx, c.Direction, c.Load, c.Cap); err != nil {
+		return nil, err
+	}
+	o, err := t.Start(ctx, c.Direction, c.Load, c.Cap, c.Duration)
+	if err != nil {
+		return nil, err
+	}
+	var light <-chan error
+	if c.Light {
+		light = t.lightMiddle(ctx, o, c.Duration)
+	}
+	bulk, err := o.Wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if light != nil {
+		if err := <-light; err != nil {
+			return nil, err
+		}
+	}
+	end := wiremeter.Now()
+	all, err := t.Wire(c.Direction, o.Started, end)
+	if err != nil {
+		return nil, err
+	}
+	steady, err := t.Wire(c.Direction, o.Started+settle, o.Until-200*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	res.Worst, res.Excess = all.Worst(time.Second), all.Excess(float64(c.Cap))
+	res.Used = steady.BitsPerSec() / float64(c.Cap)
+	if bulk != nil {
+		res.retransmits(bulk)
+	}
+	return res, nil
+}
+
+// slowStart is the time whose losses are reported apart (ruling 17).
+const slowStart = 3.0
+
+func (r *CapResult) retransmits(bulk *lab.Bulk) {
+	last := r.Duration.Seconds()
+	r.Early = lab.Between(bulk.Sent, 0, slowStart).Retransmits
+	late := lab.Between(bulk.Sent, slowStart, last+0.5)
+	r.Late, r.LateSeconds = late.Retransmits, late.Seconds
+	if bulk.MSS > 0 {
+		r.Segments = late.Bytes / float64(bulk.MSS)
+	}
+}
+
+// lightMiddle starts light flows after a third of the time and stops them
+// after two.
+func (t *Target) lightMiddle(ctx context.Context, o *Offer, last time.Duration) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		timer := time.NewTimer(last / 3)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			done <- ctx.Err()
+			return
+		}
+		run, err := t.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
+			From: t.rig.Client, To: &t.Host, ResponseBytes: 6000, PerSecond: 100,
+			Duration: last / 3, Timeout: 2 * time.Second,
+		})
+		if err == nil {
+			_, err = run.Wait(ctx)
+		}
+		done <- err
+	}()
+	return done
+}

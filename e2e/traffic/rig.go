@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package traffic puts real load on shaped pods and holds what passed against
+// podweir's promises, always beside an unlimited pod in the same run.
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+)
+
+// Direction is ingress or egress from the pod's point of view.
+type Direction int
+
+// The directions.
+const (
+	Egress Direction = iota
+	Ingress
+)
+
+func (d Direction) String() string {
+	if d == Ingress {
+		return "ingress"
+	}
+	return "egress"
+}
+
+// Directions are both.
+var Directions = []Direction{Egress, Ingress}
+
+// Rig is a lab with a client and a pod that nobody limits.
+type Rig struct {
+	Lab    *lab.Lab
+	Client *lab.Host
+	// Free is a pod of a conflist without a shaper, the control of every
+	// measurement.
+	Free *Target
+
+	mu       sync.Mutex
+	networks int
+	carried  map[string]float64 // what an unlimited pod carried, by load
+}
+
+// Target is a pod with a wire meter for either direction, each at the
+// receiver.
+type Target struct {
+	*lab.Pod
+	meters [2]*wiremeter.Meter
+	rig    *Rig
+}
+
+// NewRig makes the lab; it needs root and the binaries of `make build
+// refplugins`. The caller must call Close.
+func NewRig(ctx context.Context) (*Rig, error) {
+	l, err := lab.New(ctx, lab.Options{})
+	if err != nil {
+		return nil, err
+	}
+	r := &Rig{Lab: l, carried: map[string]float64{}}
+	if r.Client, err = l.Client("client"); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if r.Free, err = r.Pod(ctx, nil, nil); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return r, nil
+}
+
+// Close removes everything.
+func (r *Rig) Close() error { return errors.Join(r.Free.closeMeters(), r.Lab.Close()) }
+
+// Pod makes a fresh pod of a fresh conflist: ptp, host-local and chained
+// plugins. Both directions get the bandwidth. The pod goes by Close or with
+// the rig.
+func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, annotations map[string]string, chained ...lab.Entry) (*Target, error) {
+	r.mu.Lock()
+	r.networks++
+	name := fmt.Sprintf("net%d", r.networks)
+	r.mu.Unlock()
+	network, err := r.Lab.Network(name, chained...)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := network.Pod(ctx, lab.PodOptions{Bandwidth: bw, Annotations: annotations})
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{Pod: pod, rig: r}
+	if t.meters[Egress], err = wiremeter.Attach(r.Client.Netns, r.Client.IfName, wiremeter.Received); err != nil {
+		return nil, errors.Join(err, t.Close(ctx))
+	}
+	if t.meters[Ingress], err = wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received); err != nil {
+		return nil, errors.Join(err, t.Close(ctx))
+	}
+	return t, nil
+}
+
+// Shaped makes a pod that podweir holds to a cap, in bits per second, in both
+// directions; keys are further keys of the conflist entry.
+func (r *Rig) Shaped(ctx context.Context, bitsPerSec uint64, keys map[string]any) (*Target, error) {
+	return r.Pod(ctx, lab.KubeletBandwidth(bitsPerSec), nil, lab.PodweirEntry(keys))
+}
+
+// Close deletes the pod.
+func (t *Target) Close(ctx context.Context) error {
+	return errors.Join(t.closeMeters(), t.Delete(context.WithoutCancel(ctx)))
+}
+
+func (t *Target) closeMeters() error {
+	var errs []error
+	for i, m := range t.meters {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+		t.meters[i] = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Ends returns the sender and the receiver of a direction.
+func (t *Target) Ends(d Direction) (from, to *lab.Host) {
+	if d == Ingress {
+		return t.rig.Client, &t.Host
+	}
+	return &t.Host, t.rig.Client
+}
+
+// Wire is what the receiver's meter saw between two times of
+// [wiremeter.Now].
+func (t *Target) Wire(d Direction, from, to time.Duration) (*wiremeter.Series, error) {
+	return t.meters[d].Read(from, to)
+}
