@@ -35,9 +35,8 @@ type Interface struct {
 	HostName  string `json:"hostName,omitempty"`
 	HostIndex int    `json:"hostIndex,omitempty"`
 	// MTU is the L3 MTU in bytes.
-	MTU        int  `json:"mtu"`
-	TxQueueLen int  `json:"txQueueLen"`
-	L3Only     bool `json:"l3Only,omitempty"`
+	MTU    int  `json:"mtu"`
+	L3Only bool `json:"l3Only,omitempty"`
 }
 
 // HookProgram is a BPF program on a hook of a device.

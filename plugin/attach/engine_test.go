@@ -320,7 +320,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 	done := 0
 	for range 4000 {
 		facts := shaping.Facts{
-			TBF: true, HTB: true, IFB: true, Prio: rnd.IntN(2) == 0, FQ: rnd.IntN(2) == 0, MTU: 1500, TxQueueLen: 1000,
+			TBF: true, HTB: true, IFB: true, Prio: rnd.IntN(2) == 0, FQ: rnd.IntN(2) == 0, MTU: 1500,
 		}
 		w, fresh := newWorld(), newWorld()
 		w.facts, fresh.facts = facts, facts

@@ -45,9 +45,9 @@ func newWorld() *world {
 	w := &world{
 		iface: attach.Interface{
 			NetNSPath: netnsPath, NetNSInode: 1, PodName: "eth0", PodIndex: podIndex,
-			HostName: "veth1", HostIndex: hostIndex, MTU: 1500, TxQueueLen: 1000,
+			HostName: "veth1", HostIndex: hostIndex, MTU: 1500,
 		},
-		facts: shaping.Facts{TBF: true, HTB: true, IFB: true, MTU: 1500, TxQueueLen: 1000},
+		facts: shaping.Facts{TBF: true, HTB: true, IFB: true, MTU: 1500},
 		tcx:   true, lastID: 100, lastMajor: 0x100,
 		dataplanes: make(map[shaping.Direction]*attach.Dataplane),
 		records:    make(map[attach.ID]map[string]*attach.Record),

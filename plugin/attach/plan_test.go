@@ -47,45 +47,92 @@ func TestPlanOfOneDifference(t *testing.T) {
 		reason string
 	}{
 		{"nothing", func(*world) {}, []string{}, ""},
-		{"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
-			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach", "ingress attach-redirect"}, "no ifb"},
-		{"the program's pin is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
-			[]string{"egress load", "egress build-queue", "egress attach-guard"}, `program is "", want "pw_class"`},
-		{"another program is pinned", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"}, `program is "pw_band"`},
-		{"the guard's pin is gone", func(w *world) { w.dataplanes[shaping.Egress].GuardID = 0 },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"}, "guard program is not pinned"},
-		{"the redirect's pin is gone", func(w *world) { w.dataplanes[shaping.Ingress].RedirectID = 0 },
-			[]string{"ingress tear-down", "ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach",
-				"ingress attach-redirect"}, "redirect program is not pinned"},
-		{"other limits in the maps", func(w *world) { w.dataplanes[shaping.Egress].Datapath.HoldTicks++ },
-			[]string{"egress update"}, "limits in the maps are"},
-		{"the redirect goes elsewhere", func(w *world) { w.dataplanes[shaping.Ingress].RedirectIndex = 1 },
-			[]string{"ingress update"}, "redirect goes to ifindex 1"},
-		{"the queue is gone", func(w *world) { w.devices[shaping.SidePod].Tree = shaping.Tree{} },
-			[]string{"egress build-queue"}, "no root qdisc, want htb"},
-		{"a class has another rate", func(w *world) { w.devices[shaping.SidePod].Tree.Classes[0].Rate++ },
-			[]string{"egress change-queue"}, "has rate"},
+		{
+			"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
+			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach", "ingress attach-redirect"},
+			"no ifb",
+		},
+		{
+			"the program's pin is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
+			[]string{"egress load", "egress build-queue", "egress attach-guard"},
+			`program is "", want "pw_class"`,
+		},
+		{
+			"another program is pinned", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"},
+			`program is "pw_band"`,
+		},
+		{
+			"the guard's pin is gone", func(w *world) { w.dataplanes[shaping.Egress].GuardID = 0 },
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"},
+			"guard program is not pinned",
+		},
+		{
+			"the redirect's pin is gone", func(w *world) { w.dataplanes[shaping.Ingress].RedirectID = 0 },
+			[]string{
+				"ingress tear-down", "ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach",
+				"ingress attach-redirect",
+			},
+			"redirect program is not pinned",
+		},
+		{
+			"other limits in the maps", func(w *world) { w.dataplanes[shaping.Egress].Datapath.HoldTicks++ },
+			[]string{"egress update"},
+			"limits in the maps are",
+		},
+		{
+			"the redirect goes elsewhere", func(w *world) { w.dataplanes[shaping.Ingress].RedirectIndex = 1 },
+			[]string{"ingress update"},
+			"redirect goes to ifindex 1",
+		},
+		{
+			"the queue is gone", func(w *world) { w.devices[shaping.SidePod].Tree = shaping.Tree{} },
+			[]string{"egress build-queue"},
+			"no root qdisc, want htb",
+		},
+		{
+			"a class has another rate", func(w *world) { w.devices[shaping.SidePod].Tree.Classes[0].Rate++ },
+			[]string{"egress change-queue"},
+			"has rate",
+		},
 		{"a class is gone", func(w *world) {
 			tree := &w.devices[shaping.SidePod].Tree
 			tree.Classes = tree.Classes[1:]
 		}, []string{"egress build-queue"}, "2 classes, want 3"},
-		{"the TBF has another rate", func(w *world) { w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
-			[]string{"ingress change-queue"}, "tbf rate is 6.25 MB/s, want 12.5 MB/s"},
+		{
+			"the TBF has another rate", func(w *world) { w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
+			[]string{"ingress change-queue"},
+			"tbf rate is 6.25 MB/s, want 12.5 MB/s",
+		},
 		{"the bands are gone", func(w *world) {
 			tree := &w.devices[shaping.SideIFB].Tree
 			tree.Qdiscs = tree.Qdiscs[:1]
 		}, []string{"ingress build-queue"}, "no pfifo_fast"},
-		{"the classifier is gone", func(w *world) { w.devices[shaping.SidePod].Tree.Filter = nil },
-			[]string{"egress build-queue"}, "classifier filter is missing"},
-		{"another classifier", func(w *world) { w.devices[shaping.SidePod].FilterProgramID = 1 },
-			[]string{"egress build-queue"}, "classifier is program 1"},
-		{"the hook is empty", func(w *world) { dropHooks(w.devices[shaping.SideIFB], "pw_band") },
-			[]string{"ingress attach"}, "pw_band is not on the egress hook of podweir5"},
-		{"the guard is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_guard") },
-			[]string{"egress attach-guard"}, "no guard on the egress hook of eth0"},
-		{"the redirect is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_redirect") },
-			[]string{"ingress attach-redirect"}, "no redirect on the ingress hook of eth0"},
+		{
+			"the classifier is gone", func(w *world) { w.devices[shaping.SidePod].Tree.Filter = nil },
+			[]string{"egress build-queue"},
+			"classifier filter is missing",
+		},
+		{
+			"another classifier", func(w *world) { w.devices[shaping.SidePod].FilterProgramID = 1 },
+			[]string{"egress build-queue"},
+			"classifier is program 1",
+		},
+		{
+			"the hook is empty", func(w *world) { dropHooks(w.devices[shaping.SideIFB], "pw_band") },
+			[]string{"ingress attach"},
+			"pw_band is not on the egress hook of podweir5",
+		},
+		{
+			"the guard is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_guard") },
+			[]string{"egress attach-guard"},
+			"no guard on the egress hook of eth0",
+		},
+		{
+			"the redirect is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_redirect") },
+			[]string{"ingress attach-redirect"},
+			"no redirect on the ingress hook of eth0",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

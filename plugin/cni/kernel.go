@@ -123,7 +123,7 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 		NetNSPath: netnsPath, NetNSInode: p.ns.Inode(),
 		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index,
 		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
-		MTU: pair.Pod.MTU, TxQueueLen: pair.Pod.TxQueueLen, L3Only: pair.Pod.L3Only,
+		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
 	}, nil
 }
 
@@ -135,7 +135,7 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	}
 	return shaping.Facts{
 		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "",
-		MTU: i.MTU, L3Only: i.L3Only, TxQueueLen: i.TxQueueLen,
+		MTU: i.MTU, L3Only: i.L3Only,
 	}, f.TCX, nil
 }
 

@@ -37,6 +37,13 @@ func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name s
 	if err := checkTree(tree); err != nil {
 		return err
 	}
+	if packets := bandPackets(tree); packets != 0 {
+		restore, err := lendTxQueueLen(h, ifindex, packets)
+		if err != nil {
+			return fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
+		}
+		defer restore()
+	}
 	root := &tree.Qdiscs[0]
 	err := addQdisc(h, ifindex, root)
 	if errors.Is(err, unix.EEXIST) {
@@ -52,6 +59,37 @@ func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name s
 		return errors.Join(err, Remove(h, ifindex, root.Kind, root.Handle))
 	}
 	return nil
+}
+
+// bandPackets is the length of pfifo_fast's bands, 0 if the tree has none or
+// takes the device's.
+func bandPackets(tree *shaping.Tree) int {
+	for i := range tree.Qdiscs {
+		if q := &tree.Qdiscs[i]; q.Kind == shaping.KindPfifoFast {
+			return int(q.PacketLimit)
+		}
+	}
+	return 0
+}
+
+// lendTxQueueLen gives a device another txqueuelen and returns what restores
+// it. pfifo_fast sizes its bands by it when it is made, and under another
+// qdisc never again (net/core/dev.c, dev_qdisc_change_tx_queue_len, goes to
+// root qdiscs only); one made at 0 is refused.
+func lendTxQueueLen(h *hostif.Handle, ifindex, packets int) (restore func(), err error) {
+	dev, err := h.InterfaceByIndex(ifindex)
+	if err != nil {
+		return nil, err
+	}
+	if dev.TxQueueLen == packets {
+		return func() {}, nil
+	}
+	if err := h.SetTxQueueLen(ifindex, packets); err != nil {
+		return nil, err
+	}
+	// That it cannot be restored does no harm worth failing for: a device
+	// that has a queue of ours does not use it.
+	return func() { _ = h.SetTxQueueLen(ifindex, dev.TxQueueLen) }, nil
 }
 
 func checkTree(tree *shaping.Tree) error {

@@ -147,7 +147,7 @@ func (b *builder) bands(parent TCHandle) (TCHandle, error) {
 	}
 	if !b.facts.Prio || !b.ownFilter() {
 		dp.LightPriority, dp.HeavyPriority = priorityFirst, priorityLast
-		_, err := b.qdisc(Qdisc{Kind: KindPfifoFast, Parent: parent})
+		_, err := b.qdisc(Qdisc{Kind: KindPfifoFast, Parent: parent, PacketLimit: b.bandPackets()})
 		return 0, err
 	}
 	prio, err := b.qdisc(Qdisc{Kind: KindPrio, Parent: parent, Bands: 2})

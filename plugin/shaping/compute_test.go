@@ -41,8 +41,8 @@ func at(p shaping.Place) func(*shaping.Limit)      { return func(l *shaping.Limi
 
 var (
 	// full has everything, here has what the build machine has.
-	full = shaping.Facts{Prio: true, FQ: true, HTB: true, TBF: true, IFB: true, MTU: 1500, TxQueueLen: 1000}
-	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500, TxQueueLen: 1000}
+	full = shaping.Facts{Prio: true, FQ: true, HTB: true, TBF: true, IFB: true, MTU: 1500}
+	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500}
 	bare = shaping.Facts{MTU: 1500}
 
 	elephants = policy(shaping.PolicyElephants)
@@ -141,7 +141,7 @@ filter on 2:0 answers 2:0
 			strict(10e6), shaping.Egress, here, false,
 			`qdisc/tbf on pod: "pw_band" at egress/auto depth`, `
 root tbf 1:0 rate 1250000 burst 10986
-1:1 pfifo_fast 2:0
+1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict, ingress on the host side": {
@@ -158,7 +158,7 @@ filter on 2:0 answers 2:0
 			strict(10e6, at(shaping.PlaceIFB)), shaping.Ingress, here, false,
 			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect depth`, `
 root tbf 1:0 rate 1250000 burst 10986
-1:1 pfifo_fast 2:0
+1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"flat": {
@@ -212,7 +212,7 @@ filter on 1:0 answers 1:0
 			`qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 10986
-2:1 pfifo_fast 3:0
+2:1 pfifo_fast 3:0 packets 256
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 filter on 1:0 answers 1:0
 `, "light 2 6, heavy 2 2, exempt 0 0",
@@ -231,7 +231,7 @@ filter on 1:0 answers 1:0
 			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Ingress, full, false,
 			`tcx-hostside/tbf on host: "pw_band" at egress/tcx depth`, `
 root tbf 1:0 rate 1250000 burst 10986
-1:1 pfifo_fast 2:0
+1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict with exempt subnets at a hook, no prio": {
@@ -239,7 +239,7 @@ root tbf 1:0 rate 1250000 burst 10986
 			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact depth`, `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 10986
-2:1 pfifo_fast 3:0
+2:1 pfifo_fast 3:0 packets 256
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 `, "light 0 6, heavy 0 2, exempt 0 10000",
 		},

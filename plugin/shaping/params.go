@@ -20,8 +20,6 @@ type Facts struct {
 	MTU int
 	// L3Only says that the device's packets have no Ethernet header.
 	L3Only bool
-	// TxQueueLen of the device in packets, the depth of pfifo_fast.
-	TxQueueLen int
 }
 
 // Side is the device, of those that belong to a pod interface, that an object

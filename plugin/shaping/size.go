@@ -40,6 +40,12 @@ const (
 	// fqPackets is the least packet limit of fq: at its default of 100 per
 	// flow it drops an overload while the clock runs on.
 	fqPackets = 10_000
+	// fullFrame is an Ethernet frame of MTU 1500 in bytes.
+	fullFrame units.Bytes = 1_514
+	// lightPackets is room in a band for what is not a full frame.
+	lightPackets units.Bytes = 128
+	// maxBandPackets is a veth's default txqueuelen.
+	maxBandPackets = 1_000
 	// smallestFrame in bytes bounds how many packets a depth can hold.
 	smallestFrame units.Bytes = 60
 	// fqHorizonMicros is the kernel's default for fq (net/sched/sch_fq.c,
@@ -123,6 +129,19 @@ func (b *builder) lightLeaf() units.Bytes {
 	return max(minLight, b.limit.Rate.Bytes(10*time.Millisecond))
 }
 
+// bandPackets is the length of each band of a pfifo_fast, whose memory it is:
+// 24 bytes a packet for the three of them. The depth in full frames and some
+// for light flows, as powers of two, since that is how the kernel allocates.
+func (b *builder) bandPackets() uint32 {
+	want := b.params.DepthBytes/fullFrame + lightPackets
+	for _, n := range []units.Bytes{256, 512} {
+		if want <= n {
+			return uint32(n)
+		}
+	}
+	return maxBandPackets
+}
+
 // meters sets the numbers of the dataplane.
 func (b *builder) meters() {
 	p, l := b.params, b.limit
@@ -181,9 +200,9 @@ func (b *builder) explain() {
 		return
 	}
 	if p.Datapath.DepthMeter {
-		b.note("pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and %d packets (txqueuelen) each band",
-			b.facts.TxQueueLen)
+		b.note("pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and %d packets each band",
+			b.bandPackets())
 	} else {
-		b.note("pfifo_fast bounds packets, not bytes: the depth is %d packets (txqueuelen)", b.facts.TxQueueLen)
+		b.note("pfifo_fast bounds packets, not bytes: the depth is %d packets", b.bandPackets())
 	}
 }

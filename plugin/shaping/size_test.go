@@ -91,7 +91,7 @@ func TestComputeSizes(t *testing.T) {
 		"fq, flat": {strict(10e6, queue(shaping.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
 		"pfifo_fast": {
 			strict(10e6), here, 10_986, 62_500, 500 * time.Millisecond,
-			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 1000 packets (txqueuelen) each band",
+			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
 		},
 	} {
 		p := compute(t, tc.limit, tc.facts)

@@ -52,7 +52,9 @@ type Qdisc struct {
 	// DefaultClass is the minor number where HTB sends what no filter
 	// classifies; 0 is its direct queue.
 	DefaultClass uint32
-	// PacketLimit and FlowLimit are the limits of fq in packets.
+	// PacketLimit and FlowLimit are the limits of fq in packets. PacketLimit
+	// of a pfifo_fast is the length of each of its bands; it cannot be read
+	// back.
 	PacketLimit, FlowLimit uint32
 	// HorizonMicros is fq's own horizon in µs; what lies beyond is dropped.
 	HorizonMicros uint32

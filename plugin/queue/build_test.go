@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// A pfifo_fast below another qdisc keeps the length that it was made with, and
+// the device keeps the txqueuelen that it had.
+func TestPrivilegedBuildBandLength(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	for name, txQueueLen := range map[string]int{"usual device": 1000, "device without a queue": 0} {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t)
+			if err := d.Handle.SetTxQueueLen(d.index, txQueueLen); err != nil {
+				t.Fatal(err)
+			}
+			tree := bandTree(12_500, 9_200)
+			tree.Qdiscs[1].PacketLimit = 16
+			d.build(t, tree, testutil.Program{FD: -1})
+			if got := d.Interface(t, "eth0").TxQueueLen; got != txQueueLen {
+				t.Errorf("txqueuelen is %d after Build, want %d as before", got, txQueueLen)
+			}
+			send(t, d, 100, 1400)
+			// 6 packets leave with the bucket and one or two by the clock.
+			if s := d.observe(t).Root().Stats; s.BacklogPackets != 16 || s.Drops < 60 {
+				t.Errorf("%d packets wait and %d were dropped, want 16 waiting and the rest dropped",
+					s.BacklogPackets, s.Drops)
+			}
+		})
+	}
+}
