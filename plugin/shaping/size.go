@@ -22,8 +22,10 @@ const (
 	// segmented; from gsoRate up 10 ms of the cap are about as much.
 	gsoBucket units.Bytes   = 66_000
 	gsoRate   units.BitRate = 54_000_000
-	minDepth  units.Bytes   = 30_000
-	minLight  units.Bytes   = 200_000
+	// gsoPacket is a GSO packet of 64 KiB with a header for each segment.
+	gsoPacket units.Bytes = 69_000
+	minDepth  units.Bytes = 30_000
+	minLight  units.Bytes = 200_000
 	// openDepth is the depth of a band without a shaper. It drains at the
 	// speed of the device, so that this is never reached.
 	openDepth units.Bytes = 4_000_000
@@ -156,6 +158,9 @@ func (b *builder) meters() {
 		// pfifo_fast counts packets; the total meter counts its bytes.
 		dp.DepthMeter = true
 		dp.TotalHorizon = meterTime(l.Rate.Duration(p.DepthBytes))
+		// It admits a packet as long as the band is not full, and that packet
+		// may be a large one.
+		p.MaxWait = b.leftover().Duration(p.DepthBytes + gsoPacket)
 	}
 	dp.SketchRate = sketchRate(l.Rate, l.HeavyThreshold)
 	// Where nothing waits a flow still stays heavy as if it did: flapping
