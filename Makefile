@@ -94,7 +94,7 @@ fmt: bin/tools/golangci-lint ## Format Go and C.
 
 .PHONY: generate
 generate: ## Rebuild the BPF objects and bindings with the clang of bpf/CLANG_VERSION.
-	go generate ./bpf
+	go generate ./bpf/...
 
 .PHONY: check-generate
 check-generate: ## Fail unless the committed BPF objects are what the source gives.
