@@ -56,11 +56,13 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 		want.Handle = from.Qdiscs[i].Handle
 		switch {
 		case want == from.Qdiscs[i]:
+		case want.Kind == shaping.KindPfifoFast:
+			// The kernel tells nothing of its length, and keeps it.
 		case want.Kind == shaping.KindTBF || want.Kind == shaping.KindBfifo || want.Kind == shaping.KindFQ:
 			qdiscs = append(qdiscs, want)
 		default:
-			// HTB's default is fixed, prio would drop what is in a band that
-			// goes, and pfifo_fast has nothing to change.
+			// HTB's default is fixed, and prio would drop what is in a band that
+			// goes.
 			return nil, nil, fmt.Errorf("%s %s has other parameters: %w",
 				want.Kind, handleString(want.Handle), ErrRebuild)
 		}
