@@ -28,9 +28,15 @@ var shapedBoth = []string{
 	"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
 }
 
+// wantState waits a moment: the kernel detaches a link some time after its last
+// pin is gone.
 func wantState(t *testing.T, p *pod, what string, want []string) {
 	t.Helper()
-	if diff := cmp.Diff(want, p.state(t)); diff != "" {
+	got := p.state(t)
+	for deadline := time.Now().Add(2 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
+		got = p.state(t)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: on the devices (-want +got):\n%s", what, diff)
 	}
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Killed before any of its steps, by SIGKILL, ADD and DEL leave what the next
+// ADD, DEL or GC brings in order. The steps are counted by the process itself:
+// the test goes on until it lives.
+func TestPrivilegedKilledAtEveryStep(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb")
+	scenarios := []struct {
+		name string
+		// first is what ADD did before the one that is killed.
+		first, with conf
+		verb        string
+		// least is the number of steps below which the test tests nothing.
+		least int
+	}{
+		{"ADD of both directions", nil, both(nil), "ADD", 7},
+		{"ADD with an ifb", nil, inIFB(nil), "ADD", 9},
+		{"ADD on TCX hooks", nil, both(conf{"mode": "tcx-podside"}), "ADD", 6},
+		{"ADD with filters", nil, both(conf{"egressRate": "100M", "egressQueue": "htb"}), "ADD", 7},
+		{"ADD of other limits", both(nil), both(conf{"egressRate": "20M", "ingressRate": "20M"}), "ADD", 4},
+		{"ADD of another mode", both(nil), both(conf{"mode": "clsact-podside", "queue": "none"}), "ADD", 7},
+		{"ADD to the ifb", both(nil), inIFB(nil), "ADD", 7},
+		{"DEL", both(nil), both(nil), "DEL", 3},
+		{"DEL with an ifb", inIFB(nil), inIFB(nil), "DEL", 3},
+	}
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			n := newNode(t)
+			p := n.newPod(t)
+			c := p.conf(s.with)
+			p.must(t, "ADD", c)
+			shaped := p.state(t)
+			p.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "before")
+			steps := 0
+			for _, next := range []string{"ADD", "DEL", "GC"} {
+				for kill := 1; ; kill++ {
+					if s.first != nil {
+						p.must(t, "ADD", p.conf(s.first))
+					}
+					_, killed := p.exec(t, s.verb, c.json(t), kill)
+					what := fmt.Sprintf("%s killed at step %d, then %s", s.verb, kill, next)
+					all := p.conf(s.with)
+					all["cni.dev/valid-attachments"] = []conf{}
+					p.must(t, next, all)
+					if next == "ADD" {
+						p.must(t, "CHECK", c)
+						wantState(t, p, what, shaped)
+						p.must(t, "DEL", c)
+					}
+					wantClean(t, p.afterIFB(t), what)
+					if t.Failed() {
+						return
+					}
+					if !killed {
+						steps = kill - 1
+						break
+					}
+				}
+			}
+			if steps < s.least {
+				t.Errorf("%s has %d steps, want %d or more: the test looks at nothing", s.verb, steps, s.least)
+			}
+		})
+	}
+}
+
+func TestPrivilegedConcurrentADD(t *testing.T) {
+	testutil.RequireRoot(t)
+	const different, same = 20, 5
+	n := newNode(t)
+	pods := make([]*pod, different)
+	for i := range pods {
+		pods[i] = n.newPod(t)
+	}
+	answers := make([]answer, different)
+	var wg sync.WaitGroup
+	for i, p := range pods {
+		wg.Go(func() { answers[i] = p.call(t, "ADD", p.conf(both(nil))) })
+	}
+	wg.Wait()
+	for i, p := range pods {
+		if answers[i].err != nil {
+			t.Errorf("ADD %d of %d at once: %s", i, different, describe(answers[i].err))
+			continue
+		}
+		p.must(t, "CHECK", p.conf(both(nil)))
+	}
+	if got := len(n.programs(t)); got != 2*different {
+		t.Errorf("%d programs pinned, want %d", got, 2*different)
+	}
+	for i, p := range pods {
+		wg.Go(func() { answers[i] = p.call(t, "DEL", p.conf(nil)) })
+	}
+	wg.Wait()
+	for i, p := range pods {
+		if answers[i].err != nil {
+			t.Errorf("DEL %d of %d at once: %s", i, different, describe(answers[i].err))
+		}
+		wantState(t, p, "DEL", []string{})
+	}
+	if pins := n.pinned(t); len(pins) != 0 {
+		t.Errorf("still pinned: %v", pins)
+	}
+	// The same attachment: processes, as a runtime that retries would start.
+	p := pods[0]
+	c := p.conf(both(nil)).json(t)
+	for i := range same {
+		wg.Go(func() { answers[i], _ = p.exec(t, "ADD", c, 0) })
+	}
+	wg.Wait()
+	for i := range same {
+		if answers[i].err != nil {
+			t.Errorf("ADD %d of the same at once: %s", i, describe(answers[i].err))
+		}
+	}
+	wantState(t, p, "ADD of the same at once", shapedBoth)
+	p.must(t, "CHECK", p.conf(both(nil)))
+	// ADD and DEL at once end in either, not in between.
+	for i := range same {
+		wg.Go(func() { answers[i], _ = p.exec(t, []string{"ADD", "DEL"}[i%2], c, 0) })
+	}
+	wg.Wait()
+	p.must(t, "DEL", p.conf(nil))
+	wantClean(t, p, "ADD and DEL at once, then DEL")
+}

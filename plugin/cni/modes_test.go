@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// mode is a way to attach and where everything is then.
+type mode struct {
+	name string
+	with conf
+	want []string
+}
+
+var (
+	podQueue  = []string{"pod qdisc pfifo_fast", "pod qdisc tbf"}
+	hostQueue = []string{"host qdisc pfifo_fast", "host qdisc tbf"}
+)
+
+func join(parts ...[]string) []string {
+	all := slices.Concat(parts...)
+	slices.Sort(all)
+	return all
+}
+
+// modes are all that this kernel can have, both directions at once.
+func modes() []mode {
+	named := func(mode string, more conf, parts ...[]string) mode_ {
+		return mode_{mode, more, parts}
+	}
+	list := []mode_{
+		named("auto", nil, podQueue, hostQueue,
+			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host tcx egress pw_band"}),
+		named("auto", conf{"queue": "none"},
+			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
+		named("qdisc", nil, podQueue, hostQueue,
+			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host tcx egress pw_band"}),
+		named("qdisc", conf{"policy": "flat"},
+			[]string{"pod qdisc tbf", "pod qdisc bfifo", "host qdisc tbf", "host qdisc bfifo"}),
+		named("qdisc", conf{"policy": "elephants"}, []string{
+			"pod qdisc htb", "pod qdisc tbf", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
+			"host qdisc htb", "host qdisc tbf", "host qdisc bfifo", "host filter pw_class",
+		}),
+		named("qdisc", conf{"unshapedSubnets": []string{"10.99.0.0/16"}}, []string{
+			"pod qdisc htb", "pod qdisc tbf", "pod qdisc pfifo_fast", "pod filter pw_class_x", "pod qdisc clsact", "pod clsact egress pw_guard",
+			"host qdisc htb", "host qdisc tbf", "host qdisc pfifo_fast", "host filter pw_class_x",
+		}),
+		named("qdisc", conf{"egressQueue": "htb", "egressRate": "100M"}, hostQueue, []string{
+			"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
+			"host tcx egress pw_band",
+		}),
+		named("qdisc", conf{"ingressPlace": "ifb"}, podQueue, []string{
+			"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_redirect",
+			"ifb exists", "ifb qdisc tbf", "ifb qdisc pfifo_fast", "ifb qdisc clsact", "ifb clsact egress pw_band",
+		}),
+		named("tcx-podside", nil, podQueue, []string{"pod tcx egress pw_band", "pod tcx ingress pw_police"}),
+		named("tcx-podside", conf{"queue": "none"}, []string{"pod tcx egress pw_police", "pod tcx ingress pw_police"}),
+		named("tcx-hostside", nil, hostQueue, []string{"host tcx egress pw_band", "host tcx ingress pw_police"}),
+		named("tcx-hostside", conf{"queue": "none"}, []string{"host tcx egress pw_police", "host tcx ingress pw_police"}),
+		named("clsact-podside", nil, podQueue,
+			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police"}),
+		named("clsact-podside", conf{"queue": "none"},
+			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
+		named("clsact-hostside", nil, hostQueue,
+			[]string{"host qdisc clsact", "host clsact egress pw_band", "host clsact ingress pw_police"}),
+		named("clsact-hostside", conf{"queue": "none"},
+			[]string{"host qdisc clsact", "host clsact egress pw_police", "host clsact ingress pw_police"}),
+	}
+	all := make([]mode, len(list))
+	for i, m := range list {
+		c := both(conf{"mode": m.mode})
+		name := m.mode
+		for k, v := range m.more {
+			c[k] = v
+			name += fmt.Sprintf(" %s=%v", k, v)
+		}
+		all[i] = mode{name, c, join(m.parts...)}
+	}
+	return all
+}
+
+type mode_ struct {
+	mode  string
+	more  conf
+	parts [][]string
+}
+
+// raw is what tc(8) says of all devices of a pod, handles and all.
+func (p *pod) raw(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, d := range []struct {
+		ns  *testutil.NetNS
+		dev string
+	}{{p.ns, "eth0"}, {p.node.NetNS, p.host.Name}} {
+		for _, args := range [][]string{
+			{"tc", "qdisc", "show", "dev", d.dev},
+			{"tc", "filter", "show", "dev", d.dev},
+			{"tc", "filter", "show", "dev", d.dev, "ingress"},
+			{"tc", "filter", "show", "dev", d.dev, "egress"},
+			{"ip", "link", "show"},
+		} {
+			out, _ := d.ns.Command(t, args[0], args[1:]...).CombinedOutput()
+			b.Write(out)
+		}
+	}
+	return b.String() + strings.Join(p.state(t), "\n")
+}
+
+func TestPrivilegedModes(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
+	for _, m := range modes() {
+		t.Run(m.name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			before := p.raw(t)
+			c := p.conf(m.with)
+			p.must(t, "ADD", c)
+			wantState(t, p, "ADD", m.want)
+			p.must(t, "CHECK", c)
+			ids := p.node.programs(t)
+			p.must(t, "ADD", c)
+			wantState(t, p, "ADD twice", m.want)
+			for pin, id := range p.node.programs(t) {
+				if ids[pin] != id {
+					t.Errorf("ADD twice replaced program %s", pin)
+				}
+			}
+			p.crosses(t)
+			p.must(t, "DEL", c)
+			p.afterIFB(t)
+			wantClean(t, p, "DEL")
+			if after := p.raw(t); after != before {
+				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
+			}
+		})
+	}
+}
+
+// crosses fails the test unless packets pass in both directions.
+func (p *pod) crosses(t *testing.T) {
+	t.Helper()
+	for _, toPod := range []bool{false, true} {
+		f := p.newFlow(t, toPod)
+		f.send(t, "hello")
+		if got := f.receive(t); got != "hello" {
+			t.Errorf("to the pod %v: received %q", toPod, got)
+		}
+	}
+}
+
+// Whoever drops packets on a shared hook, by a TCX program or a filter, put
+// there before or after podweir, still decides: in every mode, in both
+// directions, on both devices.
+func TestPrivilegedForeignDropDecides(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
+	drop := filepath.Join(testutil.BPFFS(t), "foreign_drop")
+	prog := dropProgram(t)
+	if err := prog.Pin(drop); err != nil {
+		t.Fatal(err)
+	}
+	_ = prog.Close()
+	for _, m := range modes() {
+		t.Run(m.name, func(t *testing.T) {
+			n := newNode(t)
+			for _, when := range []string{"before", "after"} {
+				p := n.newPod(t)
+				c := p.conf(m.with)
+				for _, g := range p.gates(drop) {
+					if when == "before" && g.kind == "clsact" && strings.HasPrefix(m.name, "clsact") {
+						continue // podweir stays away from such a hook
+					}
+					if when == "after" {
+						p.must(t, "ADD", c)
+					}
+					f := p.newFlow(t, g.toPod)
+					open := g.close(t)
+					if when == "before" {
+						p.must(t, "ADD", c)
+					}
+					for range 5 {
+						f.send(t, "forbidden")
+					}
+					open()
+					// The flow keeps its order: what passed would come first.
+					f.send(t, "allowed")
+					if got := f.receive(t); got != "allowed" {
+						t.Errorf("a %s %s podweir let %q pass", g.name, when, got)
+					}
+					p.must(t, "DEL", c)
+					p.afterIFB(t)
+					if g.kind == "clsact" {
+						g.clean(t)
+					}
+				}
+				wantClean(t, p, "DEL of all")
+			}
+		})
+	}
+}
+
+// gate is a place where another party drops everything.
+type gate struct {
+	name, kind string
+	toPod      bool
+	// close begins to drop and returns what ends it.
+	close func(t *testing.T) (open func())
+	// clean removes what close left.
+	clean func(t *testing.T)
+}
+
+func (p *pod) gates(drop string) []gate {
+	var all []gate
+	for _, d := range []struct {
+		ns   *testutil.NetNS
+		dev  hostif.Interface
+		side string
+	}{{p.ns, p.dev, "pod"}, {p.node.NetNS, p.host, "host"}} {
+		for _, hook := range []string{"ingress", "egress"} {
+			toPod := (d.side == "pod") == (hook == "ingress")
+			all = append(all, gate{
+				name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", toPod: toPod,
+				close: func(t *testing.T) func() { t.Helper(); return dropByTCX(t, d.ns, d.dev.Index, hook) },
+			}, gate{
+				name: fmt.Sprintf("filter at %s %s", d.side, hook), kind: "clsact", toPod: toPod,
+				close: func(t *testing.T) func() {
+					t.Helper()
+					// clsact may be there already.
+					_ = d.ns.Command(t, "tc", "qdisc", "add", "dev", d.dev.Name, "clsact").Run()
+					d.ns.Run(t, "tc", "filter", "add", "dev", d.dev.Name, hook, "pref", "1", "bpf", "da", "pinned", drop)
+					return func() { d.ns.Run(t, "tc", "filter", "del", "dev", d.dev.Name, hook, "pref", "1") }
+				},
+				clean: func(t *testing.T) {
+					t.Helper()
+					_ = d.ns.Command(t, "tc", "qdisc", "del", "dev", d.dev.Name, "clsact").Run()
+				},
+			})
+		}
+	}
+	return all
+}
+
+func dropProgram(t *testing.T) *ebpf.Program {
+	t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "foreign_drop", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TC_ACT_SHOT
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+// dropByTCX puts a program behind all others of a TCX hook.
+func dropByTCX(t *testing.T, ns *testutil.NetNS, index int, hook string) func() {
+	t.Helper()
+	at := ebpf.AttachTCXIngress
+	if hook == "egress" {
+		at = ebpf.AttachTCXEgress
+	}
+	prog := dropProgram(t)
+	var l link.Link
+	err := ns.Do(func() (err error) {
+		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: prog, Attach: at, Anchor: link.Tail()})
+		return err
+	})
+	_ = prog.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The redirect stands in front of a netfilter ingress chain, so podweir does
+// not redirect where there is one.
+func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb", "tbf")
+	p := newNode(t).newPod(t)
+	c := p.conf(inIFB(nil))
+	p.must(t, "ADD", c)
+	nft := func() {
+		t.Helper()
+		p.ns.Run(t, "nft", "add table netdev guard; add chain netdev guard in "+
+			"{ type filter hook ingress device eth0 priority 0; }; add rule netdev guard in udp dport 1-65535 drop")
+	}
+	nft()
+	// CHECK tells; the next ADD moves to policing and says so.
+	wantCode(t, "CHECK behind a new chain", p.call(t, "CHECK", c).err, 101, "ingress")
+	a := p.must(t, "ADD", c)
+	if !strings.Contains(a.log, "netfilter ingress chain on eth0") {
+		t.Errorf("ADD logs %q, want the chain", a.log)
+	}
+	polices := join(podQueue, []string{
+		"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police",
+	})
+	wantState(t, p, "moved", polices)
+	p.must(t, "CHECK", c)
+	f := p.newFlow(t, true)
+	f.send(t, "forbidden")
+	p.ns.Run(t, "nft", "delete table netdev guard")
+	f.send(t, "allowed")
+	if got := f.receive(t); got != "allowed" {
+		t.Errorf("the chain let %q pass", got)
+	}
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL")
+	// The chain was there first; a queue that is asked for by name is refused.
+	nft()
+	p.must(t, "ADD", c)
+	wantState(t, p, "the chain was first", polices)
+	p.must(t, "DEL", c)
+	wantCode(t, "ADD of a queue by name", p.call(t, "ADD", p.conf(inIFB(conf{"ingressQueue": "tbf"}))).err, 102, "netfilter ingress chain")
+	wantClean(t, p, "refused")
+}
