@@ -120,7 +120,7 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	}
 	var light <-chan error
 	if c.Light {
-		light = t.lightMiddle(ctx, o, c.Duration)
+		light = t.lightMiddle(ctx, c.Cap, c.Duration)
 	}
 	bulk, err := o.Wait(ctx)
 	if err != nil {
@@ -148,6 +148,9 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	return res, nil
 }
 
+// lightBytes is the body of a light response.
+const lightBytes = 6000
+
 // slowStart is the time whose losses are reported apart (ruling 17).
 const slowStart = 3.0
 
@@ -162,8 +165,9 @@ func (r *CapResult) retransmits(bulk *lab.Bulk) {
 }
 
 // lightMiddle starts light flows after a third of the time and stops them
-// after two.
-func (t *Target) lightMiddle(ctx context.Context, o *Offer, last time.Duration) <-chan error {
+// after two. They ask for a quarter of the cap at most: what answers to the
+// elephant's other direction is not to be starved by them.
+func (t *Target) lightMiddle(ctx context.Context, bitsPerSec uint64, last time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		timer := time.NewTimer(last / 3)
@@ -175,8 +179,9 @@ func (t *Target) lightMiddle(ctx context.Context, o *Offer, last time.Duration) 
 			return
 		}
 		run, err := t.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
-			From: t.rig.Client, To: &t.Host, ResponseBytes: 6000, PerSecond: 100,
-			Duration: last / 3, Timeout: 2 * time.Second,
+			From: t.rig.Client, To: &t.Host, ResponseBytes: lightBytes,
+			PerSecond: min(100, float64(bitsPerSec)/4/8/lightBytes),
+			Duration:  last / 3, Timeout: 2 * time.Second,
 		})
 		if err == nil {
 			_, err = run.Wait(ctx)
@@ -184,4 +189,19 @@ func (t *Target) lightMiddle(ctx context.Context, o *Offer, last time.Duration) 
 		done <- err
 	}()
 	return done
+}
+
+// RetransmitsErr says whether an elephant lost more segments after its slow
+// start than under the tuned reference plugin + 10 in 10 s, and more than
+// 0.5 % of them.
+func RetransmitsErr(got, tuned *CapResult) error {
+	if got.Segments == 0 || got.LateSeconds == 0 || tuned.LateSeconds == 0 {
+		return errors.New("no segments after slow start")
+	}
+	per10s, tuned10s := got.Late*10/got.LateSeconds, tuned.Late*10/tuned.LateSeconds
+	if per10s <= tuned10s+10 || got.Late <= 0.005*got.Segments {
+		return nil
+	}
+	return fmt.Errorf("%.0f retransmits in 10 s (%.2f %% of segments), the tuned plugin %.0f",
+		per10s, 100*got.Late/got.Segments, tuned10s)
 }

@@ -117,7 +117,7 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 		return 0, err
 	}
 	// iperf3 takes some milliseconds to connect.
-	series, err := r.Free.Wire(d, o.Until-last*3/4, o.Until)
+	series, err := r.Free.Wire(d, o.Until-last*3/4, min(o.Until, wiremeter.Now()))
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+const (
+	// keptPerSecond is the rate of requests on a kept connection (ruling 17).
+	keptPerSecond = 200
+	keptTimeout   = 3 * time.Second
+	// bulkHead is how long the bulk flow runs before latency counts.
+	bulkHead = 1500 * time.Millisecond
+)
+
+// Kept is the latency of kept connections beside a load.
+type Kept struct {
+	// Pod is the loaded pod's connection, Bystander that of the unlimited pod,
+	// measured in turns with it.
+	Pod, Bystander *lab.Latencies
+}
+
+// KeptBeside measures requests and responses on one kept connection of a pod
+// and, in turns, of the unlimited pod, while the first is loaded.
+func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (*Kept, error) {
+	// Starting a pair of processes takes some 50 ms.
+	last := bulkHead + time.Duration(2*turns)*(turn+250*time.Millisecond)
+	o, err := t.Start(ctx, d, load, bitsPerSec, last)
+	if err != nil {
+		return nil, err
+	}
+	out, err := t.keptTurns(ctx, turns, turn)
+	_, waitErr := o.Wait(ctx)
+	return out, errors.Join(err, waitErr)
+}
+
+func (t *Target) keptTurns(ctx context.Context, turns int, turn time.Duration) (*Kept, error) {
+	timer := time.NewTimer(bulkHead)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var pod, free []*lab.Latencies
+	for range turns {
+		for _, who := range []*Target{t, t.rig.Free} {
+			run, err := t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
+				From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
+				Duration: turn, Timeout: keptTimeout,
+			})
+			if err != nil {
+				return nil, err
+			}
+			lat, err := run.Wait(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if who == t {
+				pod = append(pod, lat)
+			} else {
+				free = append(free, lat)
+			}
+		}
+	}
+	return &Kept{Pod: lab.Merge(pod...), Bystander: lab.Merge(free...)}, nil
+}
+
+// Reference makes a pod shaped by the reference bandwidth plugin with a burst
+// in bits; its queue is 25 ms of the cap.
+func (r *Rig) Reference(ctx context.Context, bitsPerSec, burstBits uint64) (*Target, error) {
+	bw := &lab.Bandwidth{
+		IngressRate: bitsPerSec, IngressBurst: burstBits, EgressRate: bitsPerSec, EgressBurst: burstBits,
+	}
+	return r.Pod(ctx, bw, nil, lab.BandwidthEntry())
+}
+
+// TunedBurst is the burst, in bits, of somebody who has tuned the reference
+// plugin: 64 kB.
+const TunedBurst = 64 * 1024 * 8

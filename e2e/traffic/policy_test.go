@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Traffic with exempt subnets is neither charged nor held.
+func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
+	const capacity = 10 * mbit
+	r := newRig(t)
+	other, err := r.Lab.Client("monitor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := shaped(t, r, capacity, map[string]any{
+		"unshapedSubnets": []string{other.V4.String() + "/32"},
+	})
+	meter, err := wiremeter.Attach(other.Netns, other.IfName, wiremeter.Received)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = meter.Close() })
+	shapedLoad, err := pod.Start(t.Context(), Egress, UDP, capacity, 2500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := wiremeter.Now()
+	exempt, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
+		From: &pod.Host, To: other, BitsPerSec: 4 * capacity, PayloadBytes: fullPayload,
+		Duration: 2 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := exempt.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	free, err := meter.Read(from, wiremeter.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shapedLoad.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	held, err := pod.Wire(Egress, shapedLoad.Started, wiremeter.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Case{Cap: capacity}
+	t.Logf("exempt %.2f Mbit/s, the rest: worst second %d bytes of %d, mean %.2f Mbit/s",
+		free.BitsPerSec()/mbit, held.Worst(time.Second), c.Limit(), held.BitsPerSec()/mbit)
+	if free.BitsPerSec() < 3.5*capacity {
+		t.Errorf("exempt traffic got %.2f Mbit/s of %d offered", free.BitsPerSec()/mbit, 4*capacity/mbit)
+	}
+	if got := held.Worst(time.Second); got > c.Limit() || got < capacity/8*9/10 {
+		t.Errorf("%d bytes in the worst second of what is not exempt, want the cap, at most %d", got, c.Limit())
+	}
+}
+
+// In the policy elephants, light flows are not charged and heavy ones are
+// held to the cap.
+func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
+	const (
+		capacity = 10 * mbit
+		flows    = 60
+	)
+	r := newRig(t)
+	pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
+	heavy, err := r.MeasureOn(t.Context(), pod, Case{
+		Cap: capacity, Direction: Egress, Load: TCP1, Duration: 4 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("one elephant: worst second %.4f of the cap, used %.3f", heavy.WorstShare(), heavy.Used)
+	// Until a flow is known to be heavy it is light: its first packets are
+	// not charged.
+	if heavy.Used > 1.01 || heavy.Used < leastUse {
+		t.Errorf("an elephant got %.3f of the cap", heavy.Used)
+	}
+	// Many flows, each far below the threshold of 5 %: 60 x 3 % of the cap.
+	light, err := r.Lab.StartElephant(t.Context(), lab.Elephant{
+		From: &pod.Host, To: r.Client, Flows: flows, BitsPerSec: capacity * 3 / 100, Duration: 4 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := wiremeter.Now() + settle
+	if _, err := light.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	series, err := pod.Wire(Egress, from, from+2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d light flows together: %.2f of the cap", flows, series.BitsPerSec()/capacity)
+	if series.BitsPerSec() < 1.3*capacity {
+		t.Errorf("%d light flows got %.2f of the cap together, want more than the cap",
+			flows, series.BitsPerSec()/capacity)
+	}
+}
+
+// set runs `podweir set` for a pod, as an operator on the node does.
+func set(ctx context.Context, r *Rig, pod *Target, args ...string) error {
+	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", "podweir"))
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, bin, append([]string{"set", "--container", pod.ContainerID}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := r.Lab.Node().Do(cmd.Start); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("podweir set: %w: %s", err, out.String())
+	}
+	return nil
+}
+
+// A changed rate takes effect at once and loses no packet that waits.
+func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
+	const before, after = 10 * mbit, 30 * mbit
+	r := newRig(t)
+	pod := shaped(t, r, before, nil)
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			o, err := pod.Start(t.Context(), d, TCP1, before, 7*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var changed time.Duration
+			testutil.Eventually(t, 5*time.Second, "the elephant fills the cap", func() bool {
+				now := wiremeter.Now()
+				if now < o.Started+2*time.Second {
+					return false
+				}
+				s, err := pod.Wire(d, now-500*time.Millisecond, now)
+				return err == nil && s.BitsPerSec() > 0.95*before
+			})
+			if err := set(t.Context(), r, pod, "--"+d.String(), "30M"); err != nil {
+				t.Fatal(err)
+			}
+			changed = wiremeter.Now()
+			bulk, err := o.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			series, err := pod.Wire(d, changed+time.Second, changed+2*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := (changed - o.Started).Seconds()
+			lost := lab.Between(bulk.Sent, at-0.5, at+1).Retransmits
+			t.Logf("%.2f Mbit/s from one second after set, %.0f retransmits", series.BitsPerSec()/mbit, lost)
+			if got := series.BitsPerSec() / after; got < 0.9 || got > 1.02 {
+				t.Errorf("%.3f of the new rate one second after set", got)
+			}
+			if lost != 0 {
+				t.Errorf("%.0f segments lost around set, want none", lost)
+			}
+			if err := set(t.Context(), r, pod, "--clear"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// The queue on an ifb in the pod's namespace holds the cap, too. The wire
+// meter stands before it, so the pod's own IP counters are read.
+func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
+	testutil.RequireQdisc(t, "ifb")
+	const capacity = 20 * mbit
+	r := newRig(t)
+	pod := shaped(t, r, capacity, map[string]any{"ingressPlace": "ifb"})
+	o, err := pod.Start(t.Context(), Ingress, UDP, capacity, 3*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type sample struct {
+		at time.Duration
+		ipReceived
+	}
+	var samples []sample
+	testutil.Eventually(t, 5*time.Second, "3 s of samples", func() bool {
+		got, err := pod.ipReceived()
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples = append(samples, sample{wiremeter.Now(), *got})
+		return wiremeter.Now() > o.Until-100*time.Millisecond
+	})
+	if _, err := o.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	worst, j := 0.0, 0
+	for i, s := range samples {
+		for s.at-samples[j].at > time.Second {
+			j++
+		}
+		if j > 0 {
+			// samples[j-1] is at least a second before s: a rate over that.
+			first := samples[j-1]
+			bytes := float64(s.octets-first.octets) + ethernet*float64(s.packets-first.packets)
+			worst = max(worst, bytes*8/(s.at-first.at).Seconds())
+		}
+		_ = i
+	}
+	t.Logf("worst second %.4f of the cap", worst/capacity)
+	if worst > 1.01*capacity || worst < leastUse*capacity {
+		t.Errorf("worst second %.4f of the cap, want 0.97 to 1.01", worst/capacity)
+	}
+	arrived, err := pod.Wire(Ingress, o.Started, o.Until-100*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := arrived.BitsPerSec() / capacity; got < 1.5 {
+		t.Errorf("%.2f of the cap arrived before the ifb, so nothing was tested", got)
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+// A kept connection does not notice the bulk flow beside it. Judged against
+// the reference plugin and the unlimited pod in the same run; the numbers for
+// a quiet machine are those of make bench.
+func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
+	r := newRig(t)
+	ref, err := r.Reference(t.Context(), 100*mbit, lab.KubeletBurst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ref.closeMeters() })
+	pod := shaped(t, r, 100*mbit, nil)
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			kept := func(p *Target) *Kept {
+				k, err := p.KeptBeside(t.Context(), d, TCP1, 100*mbit, 3, time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return k
+			}
+			want, got := kept(ref), kept(pod)
+			t.Logf("p50, p99: podweir %v %v, bystander %v %v, reference plugin %v %v",
+				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
+				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99),
+				want.Pod.Quantile(0.5), want.Pod.Quantile(0.99))
+			if n := got.Pod.Failed(); n != 0 {
+				t.Errorf("%d requests without a response: %v", n, got.Pod.Errors)
+			}
+			if a, b := got.Pod.Quantile(0.5), want.Pod.Quantile(0.5); a*20 > b {
+				t.Errorf("median %v, more than 0.05 of the reference plugin's %v", a, b)
+			}
+			if a, b := got.Pod.Quantile(0.5), got.Bystander.Quantile(0.5); a > 2*b {
+				t.Errorf("median %v, more than twice the bystander's %v", a, b)
+			}
+		})
+	}
+}
+
+// Light flows do not wait, and lose nothing, beside a flood of twice the cap.
+func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
+	const capacity = 20 * mbit
+	r := newRig(t)
+	pod := shaped(t, r, capacity, nil)
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			got, err := pod.KeptBeside(t.Context(), d, UDP, capacity, 2, time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("p50, p99: podweir %v %v, bystander %v %v",
+				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
+				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99))
+			if n := got.Pod.Failed(); n != 0 {
+				t.Errorf("%d requests without a response: %v", n, got.Pod.Errors)
+			}
+			// One packet in front of it takes 0.6 ms at this cap; what waits
+			// in the heavy band takes 50 ms.
+			if a, b := got.Pod.Quantile(0.5), got.Bystander.Quantile(0.5); a > 2*b+time.Millisecond {
+				t.Errorf("median %v, bystander %v", a, b)
+			}
+		})
+	}
+}
+
+// A flow that turns heavy and light again never overtakes itself.
+func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
+	const capacity = 10 * mbit
+	r := newRig(t)
+	pod := shaped(t, r, capacity, nil)
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			var phases []Phase
+			for range 4 {
+				phases = append(phases,
+					Phase{capacity * 3 / 2, 150 * time.Millisecond}, // heavy, the band fills
+					Phase{capacity / 100, 900 * time.Millisecond},   // light, while and after it drains
+				)
+			}
+			got, err := pod.Sequence(t.Context(), d, phases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v", *got)
+			if got.Received == 0 || got.Inversions != 0 {
+				t.Errorf("%d of %d datagrams came, %d out of order, want none", got.Received, got.Sent, got.Inversions)
+			}
+			free, err := r.Free.Sequence(t.Context(), d, phases[:2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if free.Missing != 0 || free.Inversions != 0 {
+				t.Errorf("the unlimited pod: %+v, want all in order", *free)
+			}
+		})
+	}
+}
+
+// Retransmits of one elephant are not more than those of a tuned reference
+// plugin, or a small share.
+func TestPrivilegedElephantsLoseLittle(t *testing.T) {
+	const capacity = 100 * mbit
+	r := newRig(t)
+	tuned, err := r.Reference(t.Context(), capacity, TunedBurst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tuned.closeMeters() })
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			c := Case{Cap: capacity, Direction: d, Load: TCP1, Duration: 8 * time.Second}
+			want, err := r.MeasureOn(t.Context(), tuned, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Measure(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("podweir %.0f + %.0f of %.0f segments, tuned plugin %.0f + %.0f of %.0f, used %.3f and %.3f",
+				got.Early, got.Late, got.Segments, want.Early, want.Late, want.Segments, got.Used, want.Used)
+			if err := RetransmitsErr(got, want); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
