@@ -58,7 +58,8 @@ type PodweirPwCounters struct {
 		Tos      uint8
 		HopLimit uint8
 		Family   uint8
-		Pad      [7]uint8
+		Class    uint8
+		Pad      [6]uint8
 	}
 }
 

@@ -157,7 +157,8 @@ struct pw_packet {
 	__u8 tos; /* traffic class; its low two bits are the ECN field */
 	__u8 hop_limit;
 	__u8 family; /* 4, 6, or 0 if it is not IP */
-	__u8 pad[7];
+	__u8 class; /* enum pw_class */
+	__u8 pad[6];
 };
 
 struct pw_counters {

@@ -68,7 +68,7 @@ static __always_inline bool classify_is_heavy(struct pw_work *work, __u64 id, __
 	return cfg->policy == PW_POLICY_STRICT && !classify_take_light(work, est);
 }
 
-static __always_inline enum pw_class classify_packet(struct pw_work *work, bool with_subnets)
+static __always_inline enum pw_class classify_decide(struct pw_work *work, bool with_subnets)
 {
 	const struct pw_config *cfg = work->cfg;
 	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
@@ -91,4 +91,12 @@ static __always_inline enum pw_class classify_packet(struct pw_work *work, bool 
 	hold_set(work->state, id, tick, cfg->hold_ticks);
 	heavy_record(work->state, id, &work->pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
+}
+
+/* Forgets how the class came about: what follows is verified once for each program. */
+static __always_inline enum pw_class classify_packet(struct pw_work *work, bool with_subnets)
+{
+	work->pkt->class = (__u8)classify_decide(work, with_subnets);
+	pw_forget();
+	return (enum pw_class)work->pkt->class;
 }

@@ -9,11 +9,12 @@
 /* The remote address is the destination of what leaves the pod and the source of what enters it. */
 static __always_inline bool exempt_matches(const struct pw_packet *pkt, const struct pw_config *cfg)
 {
-	struct pw_subnet key = { .prefix_bits = 128 };
+	struct pw_subnet key;
 	bool found;
 
 	if (!pkt->family || cfg->subnets_mode == PW_SUBNETS_NONE)
 		return false;
+	key.prefix_bits = 128;
 	if (cfg->direction == PW_DIR_INGRESS)
 		__builtin_memcpy(key.addr, pkt->flow.src, sizeof(key.addr));
 	else

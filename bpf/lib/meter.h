@@ -14,7 +14,7 @@
  * segments of a few bytes has more on the wire, and is charged as this many. */
 #define PW_MAX_BYTES ((1U << 20) - 1)
 /* Looks at a meter before the unconditional charge. */
-#define PW_METER_TRIES 5
+#define PW_METER_TRIES 4
 
 static __always_inline __u64 meter_time(__u64 now_ns)
 {

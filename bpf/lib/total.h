@@ -37,10 +37,12 @@ static __always_inline bool total_take_below(struct pw_work *work, __u64 limit)
 static __always_inline bool total_take(struct pw_work *work, enum pw_class class)
 {
 	const struct pw_config *cfg = work->cfg;
+	__u64 limit = total_heavy_limit(cfg);
 
-	if (class == PW_CLASS_HEAVY)
-		return total_take_below(work, total_heavy_limit(cfg));
-	if (cfg->policy == PW_POLICY_ELEPHANTS)
-		return true;
-	return total_take_below(work, total_full(cfg));
+	if (class == PW_CLASS_LIGHT) {
+		if (cfg->policy == PW_POLICY_ELEPHANTS)
+			return true;
+		limit = total_full(cfg);
+	}
+	return total_take_below(work, limit);
 }
