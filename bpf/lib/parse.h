@@ -4,24 +4,14 @@
 #pragma once
 
 #include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/in6.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 
 #include "base.h"
+#include "parse_at.h"
+#include "parse_ip.h"
 
 /* Tags in the packet itself; the one that hardware acceleration moved to skb->vlan_tci is not there,
  * and what follows it is where an untagged packet has it. */
 #define PW_VLAN_TAGS 2
-/* RFC 8200 section 4.1: hop-by-hop, destination (twice), routing, authentication. */
-#define PW_IPV6_EXTENSIONS 5
-/* Bounds every offset for the verifier: 5 extension headers of at most 2048 bytes, and the rest. */
-#define PW_MAX_OFFSET 0x3fff
-
-#define PW_IPV4_FRAGMENT 0x3fff /* more fragments, or an offset */
-#define PW_IPV4_MAPPED bpf_htonl(0xffff)
-#define PW_IPV6_HEADER 40
 #define PW_ND_HOP_LIMIT 255 /* RFC 4861 section 7.1: anything else is not neighbour discovery */
 #define PW_ND_FIRST 133
 #define PW_ND_LAST 137
@@ -34,113 +24,10 @@ struct pw_vlan_header {
 	__be16 proto;
 };
 
-/* What the programs read of an extension header. */
-struct pw_extension {
-	__u8 next;
-	__u8 length;
-};
-
 struct pw_ports {
 	__be16 source;
 	__be16 dest;
 };
-
-/* size bytes of the packet from off on: in place if they are in the linear part, else copied to buf.
- * NULL if the packet ends before them. */
-static __always_inline const void *parse_at(struct __sk_buff *skb, __u32 off, void *buf,
-					    const __u32 size)
-{
-	const void *data = (const void *)(long)skb->data;
-	const void *end = (const void *)(long)skb->data_end;
-
-	if (off > PW_MAX_OFFSET)
-		return 0;
-	data += off;
-	if (pw_likely(data + size <= end))
-		return data;
-	return bpf_skb_load_bytes(skb, off, buf, size) ? 0 : buf;
-}
-
-static __always_inline void parse_ipv4(struct __sk_buff *skb, struct pw_packet *pkt)
-{
-	struct iphdr buf;
-	const struct iphdr *ip = parse_at(skb, pkt->l3, &buf, sizeof(buf));
-	__u32 first, length;
-
-	if (!ip)
-		return;
-	first = *(const __u8 *)ip;
-	length = (first & 0xf) * 4;
-	if (first >> 4 != 4 || length < sizeof(*ip))
-		return;
-	pkt->flow.src[2] = PW_IPV4_MAPPED;
-	pkt->flow.src[3] = ip->saddr;
-	pkt->flow.dst[2] = PW_IPV4_MAPPED;
-	pkt->flow.dst[3] = ip->daddr;
-	pkt->flow.kind = PW_FLOW_HOSTS;
-	pkt->family = 4;
-	pkt->tos = ip->tos;
-	pkt->headers = (__u16)(pkt->l3 + length);
-	/* All fragments of a datagram are one flow, or the first, which alone has the ports, could
-	 * overtake the rest. */
-	if (pw_unlikely(ip->frag_off & bpf_htons(PW_IPV4_FRAGMENT)))
-		return;
-	pkt->flow.protocol = ip->protocol;
-	pkt->l4 = pkt->headers;
-}
-
-static __always_inline bool parse_is_extension(__u8 protocol)
-{
-	const __u64 extensions = 1ULL << IPPROTO_HOPOPTS | 1ULL << IPPROTO_ROUTING |
-				 1ULL << IPPROTO_DSTOPTS | 1ULL << IPPROTO_AH;
-
-	return protocol < 64 && (extensions >> protocol & 1);
-}
-
-/* Walks the extension headers from pkt->l4 on. */
-static __always_inline void parse_extensions(struct __sk_buff *skb, struct pw_packet *pkt)
-{
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < PW_IPV6_EXTENSIONS; i++) {
-		__u8 protocol = pkt->flow.protocol;
-		const struct pw_extension *ext;
-		struct pw_extension buf;
-
-		if (!parse_is_extension(protocol))
-			break;
-		ext = parse_at(skb, pkt->l4, &buf, sizeof(buf));
-		if (!ext)
-			break;
-		/* AH counts words of 4 bytes less 2 (RFC 4302), the others 8 bytes less 1. */
-		pkt->l4 += protocol == IPPROTO_AH ? (ext->length + 2) * 4 : (ext->length + 1) * 8;
-		pkt->flow.protocol = ext->next;
-		pw_forget();
-	}
-	pkt->headers = pkt->l4;
-}
-
-static __always_inline void parse_ipv6(struct __sk_buff *skb, struct pw_packet *pkt)
-{
-	struct ipv6hdr buf;
-	const struct ipv6hdr *ip = parse_at(skb, pkt->l3, &buf, sizeof(buf));
-
-	if (!ip || ip->version != 6)
-		return;
-	__builtin_memcpy(pkt->flow.src, &ip->saddr, sizeof(pkt->flow.src));
-	__builtin_memcpy(pkt->flow.dst, &ip->daddr, sizeof(pkt->flow.dst));
-	pkt->flow.kind = PW_FLOW_HOSTS;
-	pkt->flow.protocol = ip->nexthdr;
-	pkt->family = 6;
-	pkt->tos = (__u8)(ip->priority << 4 | ip->flow_lbl[0] >> 4);
-	pkt->hop_limit = ip->hop_limit;
-	pkt->l4 = pkt->l3 + PW_IPV6_HEADER;
-	pw_forget();
-	parse_extensions(skb, pkt);
-	if (pw_unlikely(pkt->flow.protocol == IPPROTO_FRAGMENT)) {
-		pkt->flow.protocol = 0;
-		pkt->l4 = 0;
-	}
-}
 
 static __always_inline bool parse_has_ports(__u8 protocol)
 {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+// Contention lets no packet through free: whatever races CPUs lose against
+// each other, the meter holds the cost of every packet, to the unit.
+func TestPrivilegedConcurrentCharges(t *testing.T) {
+	const perCPU = 200_000
+	d, _ := loadOne(t, "pw_edt")
+	m := newDirection(1e9, shaping.PolicyFlat)
+	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
+	m.Config.TotalHorizon = meterTime(time.Hour)
+	d.WriteConfig(bpftest.Config(&m.Config, &m.Keys))
+	// Far ahead of now, or an idle meter would forget what it never owed.
+	start := (monotonicNS(t) + uint64(10*time.Minute)) << 6
+	d.WriteState(&bpf.PodweirPwState{TotalTat: start})
+
+	cpus := max(runtime.NumCPU(), 2)
+	var group sync.WaitGroup
+	for range cpus {
+		group.Go(func() {
+			if _, _, err := d.Program("pw_edt").Benchmark(tcpPacket(0), perCPU, nil); err != nil {
+				t.Errorf("run pw_edt: %v", err)
+			}
+		})
+	}
+	group.Wait()
+	packets, _ := d.Counters()
+	if n := packets[model.Paced]; n != uint64(cpus*perCPU) {
+		t.Errorf("%d packets were paced, want %d", n, cpus*perCPU)
+	}
+	got, want := d.State().TotalTat-start, uint64(cpus*perCPU)*3*uint64(len(tcpPacket(0)))
+	if got != want {
+		t.Errorf("%d CPUs charged %d units, want %d", cpus, got, want)
+	}
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+// A flow never overtakes itself: once heavy it stays so for the hold after its
+// last heavy packet, however little it sends, and then it is light again.
+func TestPrivilegedHold(t *testing.T) {
+	d := bpftest.Load(t)
+	m := newDirection(10e6, shaping.PolicyStrict)
+	reset(d, m)
+	holdNS := uint64(m.Config.HoldTicks) << model.TickShift
+	now := uint64(1e12)
+	send := func(data []byte) uint32 {
+		d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
+		return d.MustRun("pw_class_probe", &model.Packet{Data: data}).ClassID
+	}
+	elephant := tcpPacket(0)
+	for range 200 { // 300 kB at once: threshold is 97 kB
+		send(elephant)
+	}
+	if c := send(elephant); c != 2 {
+		t.Fatalf("a flow of 300 kB at once is of class %d, want 2", c)
+	}
+	small := bpftest.Build(10, bpftest.Ethernet(0x0800),
+		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(40000, 443, 5))
+	for i := range 20 { // 10 s: the estimate is long below the threshold
+		now += holdNS - 2<<model.TickShift
+		if c := send(small); c != 2 {
+			t.Fatalf("small packet %d, just within the hold, is of class %d, want 2", i, c)
+		}
+	}
+	now += holdNS + (1+model.TickSkew)<<model.TickShift
+	if c := send(small); c != 1 {
+		t.Errorf("a small packet after the hold is of class %d, want 1", c)
+	}
+}
+
+// All fragments of a datagram are of one flow, the first with its ports too.
+func TestPrivilegedFragmentsAreOneFlow(t *testing.T) {
+	d := bpftest.Load(t)
+	for _, names := range [][2]string{{"first IPv4 fragment", "later IPv4 fragment"}} {
+		m := newDirection(1e6, shaping.PolicyElephants)
+		m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
+		reset(d, m)
+		d.SetClock(model.Clock{ExactNS: 1e12, CoarseNS: 1e12}, 0)
+		for _, name := range names {
+			d.MustRun("pw_band", &model.Packet{Data: bpftest.Corpus()[name]})
+		}
+		flows := 0
+		for _, h := range d.State().Heavy {
+			if h.Id != 0 {
+				flows++
+			}
+		}
+		if flows != 1 {
+			t.Errorf("%v are %d flows, want 1", names, flows)
+		}
+	}
+}
+
+// The departure time is the meter's: packets of one flow leave one packet time
+// apart, whatever stamps they came with.
+func TestPrivilegedDepartureTimes(t *testing.T) {
+	d := bpftest.Load(t)
+	const bits, horizonPackets = 10e6, 49 // 10 ms + 50 ms at 1.2112 ms a packet
+	m := newDirection(bits, shaping.PolicyFlat)
+	reset(d, m)
+	now := uint64(1e12)
+	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
+	const packetNS = 1514 * 8e9 / bits
+	for i := range horizonPackets + 5 {
+		p := model.Packet{Data: tcpPacket(0), Stamp: now + uint64(i)*1e9}
+		r := d.MustRun("pw_edt", &p)
+		if i > horizonPackets {
+			if r.Verdict != verdictDrop {
+				t.Errorf("packet %d: verdict %d, want %d: the horizon is full", i, r.Verdict, verdictDrop)
+			}
+			continue
+		}
+		want := now
+		if behind := float64(i)*packetNS - 10e6; behind > 0 {
+			want += uint64(behind)
+		}
+		if diff := int64(r.Stamp - want); r.Verdict != verdictNext || diff < 0 || diff > 100 {
+			t.Errorf("packet %d: verdict %d, leaves at %d ns, want %d", i, r.Verdict, r.Stamp, want)
+		}
+	}
+}
+
+// Exempt traffic is what the mode says of the remote address, by direction.
+func TestPrivilegedSubnets(t *testing.T) {
+	d := bpftest.Load(t)
+	ipv6 := bpftest.Corpus()["UDP over IPv6"] // 2001:db8::1 to 2001:db8:5::9
+	ipv4 := bpftest.Corpus()["UDP over IPv4"] // 10.0.0.1 to 192.0.2.9
+	m := newDirection(1e6, shaping.PolicyFlat)
+	m.WithSubnets = true
+	m.Subnets = bpftest.Subnets("192.0.2.0/24", "2001:db8::/64")
+	for name, c := range map[string]struct {
+		data      []byte
+		direction shaping.Direction
+		mode      shaping.SubnetsMode
+		want      model.Disposition
+	}{
+		"egress to an unshaped subnet":     {ipv4, shaping.Egress, shaping.SubnetsUnshaped, model.Exempt},
+		"ingress, source elsewhere":        {ipv4, shaping.Ingress, shaping.SubnetsUnshaped, model.Paced},
+		"egress IPv6, remote elsewhere":    {ipv6, shaping.Egress, shaping.SubnetsUnshaped, model.Paced},
+		"ingress IPv6 from an unshaped":    {ipv6, shaping.Ingress, shaping.SubnetsUnshaped, model.Exempt},
+		"egress to a shaped subnet":        {ipv4, shaping.Egress, shaping.SubnetsShaped, model.Paced},
+		"egress outside of shaped subnets": {ipv6, shaping.Egress, shaping.SubnetsShaped, model.Exempt},
+		"no mode":                          {ipv4, shaping.Egress, shaping.SubnetsNone, model.Paced},
+		"not IP":                           {bpftest.Corpus()["PPPoE"], shaping.Egress, shaping.SubnetsShaped, model.Paced},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d.For(t)
+			m.Config.Direction, m.Config.SubnetsMode = c.direction, c.mode
+			m.Total, m.Light = model.Meter{}, model.Meter{}
+			reset(d, m)
+			s := &step{program: "pw_band_x", packet: model.Packet{Data: c.data}, clock: model.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
+			if got, _ := both(t, d, m, s); got.Disposition != c.want {
+				t.Errorf("the packet is %v, want %v", got.Disposition, c.want)
+			}
+		})
+	}
+}
+
+// The table lists heavy flows with their bytes, and a stale one makes room.
+func TestPrivilegedHeavyFlows(t *testing.T) {
+	d := bpftest.Load(t)
+	m := newDirection(1e6, shaping.PolicyElephants)
+	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
+	reset(d, m)
+	const flows = 100
+	var sent uint64
+	for round := range uint64(3) {
+		now := uint64(1e12) + round*3e9 // longer than a silent flow keeps its slot
+		for port := range flows {
+			data := tcpPacket(0)
+			binary.BigEndian.PutUint16(data[34:], uint16(port)+1000*uint16(round))
+			p := model.Packet{Data: data}
+			if got, _ := both(t, d, m, &step{program: "pw_band", packet: p, clock: model.Clock{ExactNS: now, CoarseNS: now}}); got.Disposition.Dropped() {
+				continue
+			}
+		}
+		sent = flows * uint64(len(tcpPacket(0)))
+		state := d.State()
+		var listed uint64
+		for _, h := range state.Heavy {
+			if h.LastSeenNs == now {
+				listed += h.Bytes
+			}
+		}
+		unlisted := state.UnlistedHeavyBytes
+		if listed < sent/5 || listed+unlisted != sent {
+			t.Errorf("round %d: %d bytes are listed and %d are not, of %d", round, listed, unlisted, sent)
+		}
+		state.UnlistedHeavyBytes = 0
+		d.WriteState(state)
+		m.Heavy.Unlisted = 0
+	}
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Access to the bytes of a packet, wherever they are. */
+#pragma once
+
+#include "base.h"
+
+/* Bounds every offset for the verifier: 5 extension headers of at most 2048 bytes, and the rest. */
+#define PW_MAX_OFFSET 0x3fff
+
+/* size bytes of the packet from off on: in place if they are in the linear part, else copied to buf.
+ * NULL if the packet ends before them. */
+static __always_inline const void *parse_at(struct __sk_buff *skb, __u32 off, void *buf,
+					    const __u32 size)
+{
+	const void *data = (const void *)(long)skb->data;
+	const void *end = (const void *)(long)skb->data_end;
+
+	if (off > PW_MAX_OFFSET)
+		return 0;
+	data += off;
+	if (pw_likely(data + size <= end))
+		return data;
+	return bpf_skb_load_bytes(skb, off, buf, size) ? 0 : buf;
+}
