@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -73,7 +74,28 @@ func limits(f *pflag.FlagSet) (*netconf.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode flags: %w", err)
 	}
-	return netconf.Parse(netconf.Add, b)
+	cfg, err := netconf.Parse(netconf.Add, b)
+	if bad, ok := errors.AsType[*netconf.LimitError](err); ok {
+		return nil, flagError(bad)
+	}
+	return cfg, err
+}
+
+// flagError names the flags where the error of a configuration names its keys.
+func flagError(bad *netconf.LimitError) error {
+	var names []string
+	for _, k := range limitKeys {
+		names = append(names, k.key, "--"+k.flag)
+	}
+	names = append(names, "unshapedSubnets", "--unshaped-subnets", "shapedSubnets", "--shaped-subnets")
+	asFlags := strings.NewReplacer(names...)
+	out := &netconf.LimitError{}
+	for _, f := range bad.Fields {
+		out.Fields = append(out.Fields, &netconf.FieldError{
+			Field: asFlags.Replace(f.Field), Value: f.Value, Accepted: f.Accepted,
+		})
+	}
+	return out
 }
 
 func podFlags(f *pflag.FlagSet) {
@@ -116,6 +138,9 @@ func newAttach(o *options) *cobra.Command {
 				return err
 			}
 			defer node.Close()
+			if err := free(node, id, netns, ifname); err != nil {
+				return err
+			}
 			states, err := node.Engine.Ensure(cmd.Context(), &attach.Want{
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
 			})
@@ -130,6 +155,34 @@ func newAttach(o *options) *cobra.Command {
 	cmd.Flags().Bool("replace-qdisc", false, "replace a root qdisc that somebody else put on the device")
 	_ = cmd.MarkFlagRequired("netns")
 	return cmd
+}
+
+// free returns an error if the interface is shaped by another attachment: two
+// would take each other's place on the hooks.
+func free(node *cni.Node, id attach.ID, netns, ifname string) error {
+	iface, err := node.Engine.Interfaces.Find(netns, ifname)
+	if err != nil {
+		return err
+	}
+	ids, err := node.List()
+	if err != nil {
+		return err
+	}
+	for _, other := range ids {
+		if other == id {
+			continue
+		}
+		records, err := node.Engine.Store.Records(other)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if r.Interface.NetNSInode == iface.NetNSInode && r.Interface.PodIndex == iface.PodIndex {
+				return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", ifname, netns, other)
+			}
+		}
+	}
+	return nil
 }
 
 func newDetach(o *options) *cobra.Command {
@@ -302,20 +355,22 @@ func merge(old, given *shaping.Limit, f *pflag.FlagSet, prefix string) *shaping.
 	return &out
 }
 
+// stateLine is one direction as attach and set print it.
+type stateLine struct {
+	Interface string   `json:"interface"`
+	Direction string   `json:"direction"`
+	Rate      uint64   `json:"rateBitsPerSecond"`
+	Queue     string   `json:"queue"`
+	Policy    string   `json:"policy"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
 func printStates(o *options, w io.Writer, states []*attach.Desired) error {
-	type line struct {
-		Interface string   `json:"interface"`
-		Direction string   `json:"direction"`
-		Rate      uint64   `json:"rateBitsPerSecond"`
-		Queue     string   `json:"queue"`
-		Policy    string   `json:"policy"`
-		Notes     []string `json:"notes,omitempty"`
-	}
-	lines := []line{}
+	lines := []stateLine{}
 	for _, s := range states {
 		for _, d := range shaping.Directions {
 			if ds := s.Directions[d]; ds != nil {
-				lines = append(lines, line{
+				lines = append(lines, stateLine{
 					s.Interface.PodName, d.String(), uint64(ds.Params.Rate),
 					ds.Params.Queue.String(), ds.Params.Policy.String(), ds.Params.Notes,
 				})

@@ -5,11 +5,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
 	"github.com/podweir/podweir/plugin/cni"
@@ -42,6 +44,9 @@ func newRoot() *cobra.Command {
 			if err := o.v.BindPFlags(cmd.Flags()); err != nil {
 				return fmt.Errorf("read flags: %w", err)
 			}
+			if err := o.fromEnvironment(cmd.Flags()); err != nil {
+				return err
+			}
 			if out := o.v.GetString("output"); out != "table" && out != "json" {
 				return fmt.Errorf("--output %q is not accepted, want table or json", out)
 			}
@@ -58,6 +63,21 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newStatus(o), newTop(o), newAttach(o), newDetach(o), newSet(o), newVersion(o))
 	return root
+}
+
+// fromEnvironment gives the flags that are not on the command line the values of
+// their environment variables.
+func (o *options) fromEnvironment(f *pflag.FlagSet) error {
+	var all error
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name == "help" || flag.Changed || !o.v.IsSet(flag.Name) {
+			return
+		}
+		if err := f.Set(flag.Name, o.v.GetString(flag.Name)); err != nil {
+			all = errors.Join(all, fmt.Errorf("environment variable of --%s: %w", flag.Name, err))
+		}
+	})
+	return all
 }
 
 func newVersion(o *options) *cobra.Command {
