@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// cli runs the commands on a node of its own, with one pod.
+type cli struct {
+	node, pod *testutil.NetNS
+	pins, run string
+}
+
+func newCLI(t *testing.T) *cli {
+	t.Helper()
+	c := &cli{
+		node: testutil.NewNetNS(t), pod: testutil.NewNetNS(t),
+		pins: filepath.Join(testutil.BPFFS(t), "podweir"), run: t.TempDir(),
+	}
+	pod, host := testutil.VethPair(t,
+		testutil.End{NetNS: c.pod, Name: "eth0", CIDRs: []string{"10.78.0.2/24"}},
+		testutil.End{NetNS: c.node, Name: "veth1", CIDRs: []string{"10.78.0.1/24"}})
+	c.pod.Run(t, "ip", "neigh", "replace", "10.78.0.1", "lladdr", host.HardwareAddr.String(), "dev", "eth0")
+	c.node.Run(t, "ip", "neigh", "replace", "10.78.0.2", "lladdr", pod.HardwareAddr.String(), "dev", "veth1")
+	return c
+}
+
+func (c *cli) do(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	root := newRoot()
+	var out, log bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&log)
+	root.SetArgs(append(args, "--pins", c.pins, "--run", c.run))
+	err = c.node.Do(func() error { return root.ExecuteContext(t.Context()) })
+	return out.String(), err
+}
+
+func (c *cli) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.do(t, args...)
+	if err != nil {
+		t.Fatalf("podweir %v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+// parse runs a command with -o json and reads all of what it prints.
+func parse[T any](t *testing.T, c *cli, args ...string) T {
+	t.Helper()
+	out := c.must(t, append(args, "-o", "json")...)
+	var v T
+	dec := json.NewDecoder(strings.NewReader(out))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&v); err != nil {
+		t.Fatalf("podweir %v prints no JSON of its schema: %v\n%s", args, err, out)
+	}
+	return v
+}
+
+func (c *cli) netns() []string { return []string{"--netns", c.pod.Path()} }
+
+func (c *cli) fails(t *testing.T, parts []string, args ...string) {
+	t.Helper()
+	out, err := c.do(t, args...)
+	if err == nil {
+		t.Errorf("podweir %v = no error, want one:\n%s", args, out)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("podweir %v = %q, want %q in it", args, err, part)
+		}
+	}
+}
+
+// programs tells the ids of podweir's filters and the handles of its qdiscs.
+func (c *cli) programs(t *testing.T) string {
+	t.Helper()
+	ids := regexp.MustCompile(`\bid \d+|qdisc \w+ [0-9a-f]+:`)
+	out := c.pod.Run(t, "tc", "filter", "show", "dev", "eth0", "egress") + c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0")
+	return strings.Join(ids.FindAllString(out, -1), " ")
+}
+
+func TestPrivilegedAttachStatusDetach(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit.") {
+		t.Errorf("status of an empty node prints %q", out)
+	}
+	out := c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
+	if !strings.Contains(out, "eth0 egress: 10 Mbit/s, queue tbf, policy strict") ||
+		!strings.Contains(out, "eth0 ingress: 20 Mbit/s") {
+		t.Errorf("attach prints %q", out)
+	}
+	rep := parse[status.Report](t, c, "status")
+	if rep.Schema != status.Schema || len(rep.Attachments) != 1 || len(rep.Attachments[0].Directions) != 2 {
+		t.Fatalf("status: %+v, want one interface with two directions", rep)
+	}
+	a := rep.Attachments[0]
+	e := a.Directions[0]
+	if a.ID.Network != manualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
+		e.Direction != "egress" || e.RateBitsPerSecond != 10_000_000 || e.Queue != "tbf" || e.Policy != "strict" ||
+		e.Mode != "qdisc" || e.Side != "pod" || e.Program != "pw_band" || e.HookKind != "clsact" || !e.CapHolds ||
+		len(e.Counters) == 0 || e.Qdisc == nil {
+		t.Errorf("status: %+v", a)
+	}
+	if out = c.must(t, "status"); !strings.Contains(out, "10 Mbit/s") || !strings.Contains(out, "on pod side, clsact egress") {
+		t.Errorf("status prints %q", out)
+	}
+	// Somebody takes the queue away: exit status 1, and what differs.
+	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	out, err := c.do(t, "status")
+	if err == nil || !strings.Contains(out, "DIFFERS egress build-queue: eth0: no root qdisc, want tbf") {
+		t.Errorf("status without the queue = %v and prints %q", err, out)
+	}
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
+	c.must(t, "status")
+	c.must(t, append(c.netns(), "detach")...)
+	if rep = parse[status.Report](t, c, "status"); len(rep.Attachments) != 0 {
+		t.Errorf("status after detach: %+v", rep)
+	}
+	if out := c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") || strings.Contains(out, "clsact") {
+		t.Errorf("after detach eth0 has %q", out)
+	}
+	c.fails(t, []string{"nothing is attached", c.pod.Path()}, append(c.netns(), "detach")...)
+}
+
+// What waits in the queue stays there while set changes the rate.
+func TestPrivilegedSetDoesNotDetach(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "50k", "--ingress", "10M")...)
+	before := c.programs(t)
+	var sock net.PacketConn
+	if err := c.node.Do(func() (err error) {
+		sock, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", "10.78.0.1:0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sock.Close() }()
+	var conn net.Conn
+	if err := c.pod.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", sock.LocalAddr().String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	const packets = 20
+	for i := range packets {
+		if _, err := fmt.Fprintf(conn, "%-1000d", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := func() uint64 {
+		return parse[status.Report](t, c, "status").Attachments[0].Directions[0].Qdisc.BacklogBytes
+	}
+	if waiting() < 5000 {
+		t.Fatalf("%d bytes wait before set, want some of %d packets", waiting(), packets)
+	}
+	c.must(t, append(c.netns(), "set", "--egress", "60k")...)
+	if waiting() < 5000 {
+		t.Errorf("%d bytes wait after set, want what waited before", waiting())
+	}
+	c.must(t, append(c.netns(), "set", "--egress", "100M")...)
+	if after := c.programs(t); after != before {
+		t.Errorf("set replaced %q by %q", before, after)
+	}
+	b := make([]byte, 2000)
+	for i := range packets {
+		if err := sock.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := sock.ReadFrom(b)
+		if err != nil {
+			t.Fatalf("packet %d: %v", i, err)
+		}
+		if got := strings.TrimSpace(string(b[:n])); got != fmt.Sprint(i) {
+			t.Fatalf("received packet %s, want %d: none lost, none overtaken", got, i)
+		}
+	}
+	rep := parse[status.Report](t, c, "status")
+	if a := rep.Attachments[0]; !a.Set || a.Directions[0].RateBitsPerSecond != 100_000_000 || a.Directions[1].RateBitsPerSecond != 10_000_000 {
+		t.Errorf("status after set: %+v", a)
+	}
+	if out := c.must(t, "status"); !strings.Contains(out, "limits changed by `podweir set`") {
+		t.Errorf("status after set prints %q", out)
+	}
+	c.must(t, append(c.netns(), "set", "--clear")...)
+	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Set || a.Directions[0].RateBitsPerSecond != 50_000 {
+		t.Errorf("status after set --clear: %+v", a)
+	}
+	if after := c.programs(t); after != before {
+		t.Errorf("set --clear replaced %q by %q", before, after)
+	}
+	c.fails(t, []string{"nothing to change"}, append(c.netns(), "set")...)
+	// Another policy is another queue; the other direction is left alone.
+	lines := parse[[]stateLine](t, c, append(c.netns(), "set", "--egress", "10M", "--policy", "elephants")...)
+	if len(lines) != 2 || lines[0].Policy != "elephants" || lines[1].Policy != "strict" || lines[0].Rate != 10_000_000 {
+		t.Errorf("set --policy prints %+v", lines)
+	}
+	c.must(t, "status")
+}
+
+func TestPrivilegedTop(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
+	rates := parse[[]status.PodRate](t, c, "top", "--count", "1", "--interval", "100ms")
+	if len(rates) != 2 || rates[0].Interface != "eth0" || rates[0].CapBitsPerSecond != 10_000_000 {
+		t.Errorf("top: %+v, want both directions of eth0", rates)
+	}
+	out := c.must(t, "top", "--count", "1", "--interval", "100ms")
+	if !strings.Contains(out, "DIRECTION") || !strings.Contains(out, "10 Mbit/s") {
+		t.Errorf("top prints %q", out)
+	}
+	c.fails(t, []string{"--interval", "100ms or more"}, "top", "--interval", "1ms")
+}
+
+func TestPrivilegedAttachErrors(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	ns := c.netns()
+	c.fails(t, []string{`--egress: "10X"`, "1k to 400G"}, append(ns, "attach", "--egress", "10X")...)
+	c.fails(t, []string{`--ingress-burst: "0"`}, append(ns, "attach", "--ingress", "10M", "--ingress-burst", "0")...)
+	c.fails(t, []string{`--policy: "fair"`, "strict, elephants, flat"}, append(ns, "attach", "--egress", "1M", "--policy", "fair")...)
+	c.fails(t, []string{"--unshaped-subnets"}, append(ns, "attach", "--egress", "1M", "--unshaped-subnets", "x")...)
+	c.fails(t, []string{"--egress-mode, --egress-queue"},
+		append(ns, "attach", "--egress", "1M", "--egress-mode", "tcx-hostside", "--egress-queue", "tbf")...)
+	c.fails(t, []string{"give --egress"}, append(ns, "attach")...)
+	c.fails(t, []string{"netns"}, "attach", "--egress", "1M")
+	c.fails(t, []string{"/run/netns/nowhere"}, "attach", "--netns", "/run/netns/nowhere", "--egress", "1M")
+	c.fails(t, []string{`"eth9"`}, append(ns, "attach", "--ifname", "eth9", "--egress", "1M")...)
+	c.fails(t, []string{"nothing is attached"}, append(ns, "set", "--egress", "1M")...)
+	c.fails(t, []string{"--netns, --container or --pod"}, "set", "--egress", "1M")
+	c.fails(t, []string{"clear", "egress"}, append(ns, "set", "--clear", "--egress", "1M")...)
+	c.fails(t, []string{`--output "yaml"`, "table or json"}, "status", "-o", "yaml")
+	if out := c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") {
+		t.Errorf("after errors eth0 has %q", out)
+	}
+	c.pod.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "bfifo")
+	c.fails(t, []string{"bfifo", "eth0"}, append(ns, "attach", "--egress", "1M", "--egress-queue", "tbf")...)
+	c.must(t, append(ns, "attach", "--egress", "1M", "--egress-queue", "tbf", "--replace-qdisc")...)
+	// The pod's own attachment is not to be attached once more.
+	c.must(t, append(ns, "attach", "--egress", "2M", "--egress-queue", "tbf", "--replace-qdisc")...)
+	id := attach.ID{Network: "cluster", ContainerID: "c1", IfName: "eth0"}
+	c.must(t, append(ns, "detach")...)
+	if err := c.node.Do(func() error { return ensureAs(t, c, id) }); err != nil {
+		t.Fatal(err)
+	}
+	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
+	c.must(t, "set", "--container", "c", "--egress", "3M")
+	c.must(t, "detach", "--pod", "default/web")
+}
+
+// ensureAs shapes the pod as CNI would under this ID.
+func ensureAs(t *testing.T, c *cli, id attach.ID) error {
+	t.Helper()
+	node, err := cni.Open(cni.Paths{Pins: c.pins, Run: c.run})
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	cfg := &shaping.Config{Egress: &shaping.Limit{
+		Rate: 1_000_000, Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
+		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: shaping.PolicyStrict,
+		Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+	}}
+	_, err = node.Engine.Ensure(t.Context(), &attach.Want{
+		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: "default/web", ReplaceQdisc: true,
+	})
+	return err
+}
+
+func TestPrivilegedEnvironment(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	t.Setenv("PODWEIR_NETNS", c.pod.Path())
+	t.Setenv("PODWEIR_EGRESS", "7M")
+	t.Setenv("PODWEIR_OUTPUT", "json")
+	var lines []stateLine
+	if err := json.Unmarshal([]byte(c.must(t, "attach")), &lines); err != nil || len(lines) != 1 || lines[0].Rate != 7_000_000 {
+		t.Errorf("attach by the environment prints %+v, %v", lines, err)
+	}
+	t.Setenv("PODWEIR_COUNT", "many")
+	c.fails(t, []string{"--count", "many"}, "top")
+}
+
+func TestVersionAndCompletion(t *testing.T) {
+	run := func(args ...string) string {
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetArgs(args)
+		if err := root.Execute(); err != nil {
+			t.Errorf("podweir %v: %v", args, err)
+		}
+		return out.String()
+	}
+	if out := run("version"); strings.TrimSpace(out) == "" {
+		t.Error("version prints nothing")
+	}
+	var v struct{ Version string }
+	if err := json.Unmarshal([]byte(run("version", "-o", "json")), &v); err != nil || v.Version == "" {
+		t.Errorf("version -o json: %+v, %v", v, err)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := run("completion", shell); !strings.Contains(out, "podweir") {
+			t.Errorf("completion %s prints %q", shell, out)
+		}
+	}
+	if out := run("__complete", "status", "--output", ""); !strings.Contains(out, "json") {
+		t.Errorf("completion of --output gives %q", out)
+	}
+}
+
+// The reference page names every command and every flag.
+func TestReferenceNamesEveryFlag(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/reference/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	check := func(text string) {
+		if !bytes.Contains(page, []byte(text)) && !slices.Contains(missing, text) {
+			missing = append(missing, text)
+		}
+	}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		check("podweir " + cmd.Name())
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
+	}
+	for _, cmd := range newRoot().Commands() {
+		walk(cmd)
+	}
+	if len(missing) != 0 {
+		t.Errorf("docs/reference/cli.md does not have %q", missing)
+	}
+}
