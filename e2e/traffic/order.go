@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
 // Phase is a rate that a sequence of datagrams is sent at.
@@ -144,4 +145,40 @@ func (o *Order) receive(conn *net.UDPConn) error {
 		}
 		next = seq + 1
 	}
+}
+
+// Spread sends datagrams of many flows, each at the same rate of IP packets in
+// bits per second, and returns when it began, in [wiremeter.Now].
+func (t *Target) Spread(ctx context.Context, d Direction, flows int, bitsPerSec uint64, last time.Duration) (time.Duration, error) {
+	from, to := t.Ends(d)
+	sink, err := listenIn(to)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = sink.Close() }()
+	conns := make([]*net.UDPConn, flows)
+	for i := range conns {
+		if conns[i], err = dialFrom(from, sink.LocalAddr().(*net.UDPAddr).AddrPort()); err != nil {
+			return 0, err
+		}
+		defer func() { _ = conns[i].Close() }()
+	}
+	tick := time.NewTicker(sequenceTick)
+	defer tick.Stop()
+	began, start, sent := wiremeter.Now(), time.Now(), 0
+	buf := make([]byte, sequencePayload)
+	packets := float64(flows) * float64(bitsPerSec) / 8 / (sequencePayload + ipUDPHeaders)
+	for elapsed := time.Duration(0); elapsed < last; elapsed = time.Since(start) {
+		for due := int(packets * elapsed.Seconds()); sent < due; sent++ {
+			if _, err := conns[sent%flows].Write(buf); err != nil {
+				return 0, err
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	return began, nil
 }

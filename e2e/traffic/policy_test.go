@@ -75,7 +75,7 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 	const (
 		capacity = 10 * mbit
-		flows    = 60
+		flows    = 40
 	)
 	r := newRig(t)
 	pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
@@ -91,24 +91,18 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 	if heavy.Used > 1.01 || heavy.Used < leastUse {
 		t.Errorf("an elephant got %.3f of the cap", heavy.Used)
 	}
-	// Many flows, each far below the threshold of 5 %: 60 x 3 % of the cap.
-	light, err := r.Lab.StartElephant(t.Context(), lab.Elephant{
-		From: &pod.Host, To: r.Client, Flows: flows, BitsPerSec: capacity * 3 / 100, Duration: 4 * time.Second,
-	})
+	// Many flows below the threshold of 5 %.
+	sent, err := pod.Spread(t.Context(), Egress, flows, capacity*4/100, 4*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := wiremeter.Now() + settle
-	if _, err := light.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	series, err := pod.Wire(Egress, from, from+2*time.Second)
+	series, err := pod.Wire(Egress, sent+settle, sent+settle+2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d light flows together: %.2f of the cap", flows, series.BitsPerSec()/capacity)
-	if series.BitsPerSec() < 1.3*capacity {
-		t.Errorf("%d light flows got %.2f of the cap together, want more than the cap",
+	if series.BitsPerSec() < 1.5*capacity {
+		t.Errorf("%d light flows got %.2f of the cap together, want what they offer, 1.6",
 			flows, series.BitsPerSec()/capacity)
 	}
 }
@@ -155,22 +149,54 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			changed = wiremeter.Now()
-			bulk, err := o.Wait(t.Context())
-			if err != nil {
+			if _, err := o.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			series, err := pod.Wire(d, changed+time.Second, changed+2*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := (changed - o.Started).Seconds()
-			lost := lab.Between(bulk.Sent, at-0.5, at+1).Retransmits
-			t.Logf("%.2f Mbit/s from one second after set, %.0f retransmits", series.BitsPerSec()/mbit, lost)
+			t.Logf("%.2f Mbit/s from one second after set", series.BitsPerSec()/mbit)
 			if got := series.BitsPerSec() / after; got < 0.9 || got > 1.02 {
 				t.Errorf("%.3f of the new rate one second after set", got)
 			}
-			if lost != 0 {
-				t.Errorf("%.0f segments lost around set, want none", lost)
+			if err := set(t.Context(), r, pod, "--clear"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// What waits while the rate changes is sent, in order.
+func TestPrivilegedSetLosesNothingThatWaits(t *testing.T) {
+	const capacity = 10 * mbit
+	r := newRig(t)
+	pod := shaped(t, r, capacity, nil)
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			changed := make(chan error, 1)
+			go func() {
+				err := pod.backlog(t.Context(), d)
+				if err == nil {
+					err = set(t.Context(), r, pod, "--"+d.String(), "9M")
+				}
+				changed <- err
+			}()
+			// The band gets some 15 ms deep and stays so while set runs.
+			got, err := pod.Sequence(t.Context(), d, []Phase{
+				{capacity * 3 / 2, 50 * time.Millisecond},
+				{capacity * 95 / 100, 300 * time.Millisecond},
+				{capacity / 10, 200 * time.Millisecond},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-changed; err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v", *got)
+			if got.Missing != 0 || got.Inversions != 0 {
+				t.Errorf("%d of %d datagrams lost, %d out of order, want none", got.Missing, got.Sent, got.Inversions)
 			}
 			if err := set(t.Context(), r, pod, "--clear"); err != nil {
 				t.Fatal(err)
@@ -207,7 +233,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 		t.Fatal(err)
 	}
 	worst, j := 0.0, 0
-	for i, s := range samples {
+	for _, s := range samples {
 		for s.at-samples[j].at > time.Second {
 			j++
 		}
@@ -217,7 +243,6 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 			bytes := float64(s.octets-first.octets) + ethernet*float64(s.packets-first.packets)
 			worst = max(worst, bytes*8/(s.at-first.at).Seconds())
 		}
-		_ = i
 	}
 	t.Logf("worst second %.4f of the cap", worst/capacity)
 	if worst > 1.01*capacity || worst < leastUse*capacity {
