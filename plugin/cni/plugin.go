@@ -57,6 +57,9 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 	}
 	id := idOf(cfg, args)
 	log := p.logger(cfg, "ADD", id)
+	for _, w := range cfg.Warnings {
+		log.Warn("configuration", "warning", w)
+	}
 	if err == nil {
 		err = p.add(log, cfg, id, args)
 	}
@@ -74,9 +77,6 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 }
 
 func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) error {
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration", "warning", w)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
 	node, err := Open(p.Paths)
