@@ -21,10 +21,11 @@ func (d *demo) explain(jsonPath string) {
 	d.table()
 	fmt.Fprint(d.out, `
 "out" is what the pod sends, "in" what it receives. "on the wire" and "worst 1 s" are counted by a
-separate BPF meter at the receiver, behind the shaper, headers included, after 3 s of warm-up;
-"from start" includes the warm-up. Light flows: 100 new connections per second, 6 kB responses, timed
-from when each was due. Kept connection: 200 requests per second on one connection. Closed loop: 10
-clients on new connections. Kernel KiB/pod: slab + vmalloc + per-CPU memory that the plugin's ADD costs.
+separate BPF meter at the receiver, behind the shaper, headers included: the former beside the light
+flows, the latter in all of the run after 3 s of warm-up; "from start" includes the warm-up.
+Light flows: 100 new connections per second, 6 kB responses, timed from when each was due.
+Kept conn.: 200 small requests per second on one connection. Closed loop: 10 clients, new connections.
+Kernel KiB/pod: slab + vmalloc + per-CPU memory that the plugin's ADD costs.
 
 `)
 	seen := map[uint64]bool{}

@@ -58,7 +58,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "demo: interrupted; everything it made is removed")
+		fmt.Fprintln(os.Stderr, "\ndemo: interrupted; everything it made is removed")
 		os.Exit(130) // as a shell reports a SIGINT
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -147,6 +147,7 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 	if err != nil {
 		return err
 	}
+	b.phase = func(name string) { fmt.Fprint(d.out, name) }
 	networks := make([]*lab.Network, len(picked))
 	memories := make([]*memory, len(picked))
 	d.say("kernel memory: %d pods of each case", memoryPods)
@@ -167,13 +168,13 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 			} else if n > 0 {
 				continue // without a cap there is one row
 			}
-			d.say("(%s) %s, %s: elephants both ways, then light flows beside them",
+			fmt.Fprintf(d.out, "[%3.0f s] (%s) %s, %s: ", time.Since(d.began).Seconds(),
 				s.key, s.title, capName(r.CapBitRate))
 			if err := b.measure(ctx, networks[i], bandwidth, &r); err != nil {
 				return fmt.Errorf("(%s) %s, %s: %w", s.key, s.title, capName(r.CapBitRate), err)
 			}
 			d.report.Rows = append(d.report.Rows, r)
-			d.say("      light p99 %s ms, kept connection p99 %s ms, on the wire %s out / %s in Mbit/s",
+			fmt.Fprintf(d.out, "\n        light p99 %s ms, kept connection p99 %s ms, on the wire %s out / %s in Mbit/s\n",
 				milli(r.Open.P99), milli(r.Kept.P99), mega(r.Egress.WireBitRate), mega(r.Ingress.WireBitRate))
 		}
 	}

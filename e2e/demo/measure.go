@@ -35,6 +35,7 @@ type bench struct {
 	client     *lab.Host // talks to the pod under test
 	bystander  *lab.Pod
 	onlooker   *lab.Host // talks to the bystander
+	phase      func(string)
 }
 
 // newBench makes the clients and the unshaped bystander.
@@ -57,11 +58,12 @@ func newBench(ctx context.Context, l *lab.Lab, congestion string) (*bench, error
 
 // running is the load on one pod.
 type running struct {
-	start                        time.Duration // of the elephants
-	egress, ingress              *lab.ElephantRun
-	egressMeter, ingressMeter    *wiremeter.Meter
-	kept, bystanderKept          *lab.EchoRun
-	openStart, openEnd, closeEnd time.Duration
+	start                     time.Duration // of the elephants
+	egress, ingress           *lab.ElephantRun
+	egressMeter, ingressMeter *wiremeter.Meter
+	kept, bystanderKept       *lab.EchoRun
+	openStart, openEnd        time.Duration
+	closeStart, closeEnd      time.Duration
 }
 
 // measure makes a pod of the network, loads it and fills in the row. The pod
@@ -90,12 +92,15 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *la
 	if err := b.startElephants(ctx, pod, run); err != nil {
 		return err
 	}
+	b.phase("warm-up")
 	if err := wait(ctx, run.start+seconds(plan.WarmUpSeconds)); err != nil {
 		return err
 	}
+	b.phase(", light flows")
 	if err := b.openLoop(ctx, pod, run, r); err != nil {
 		return err
 	}
+	b.phase(", closed loop")
 	if err := b.closedLoop(ctx, pod, run, r); err != nil {
 		return err
 	}
@@ -108,7 +113,7 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) 
 	kept := lab.EchoLoad{
 		From: b.client, To: &pod.Host, PerSecond: plan.KeptPerSecond,
 		Delay: seconds(plan.WarmUpSeconds), Duration: seconds(plan.OpenLoopSeconds),
-		Timeout: seconds(plan.OpenLoopSeconds),
+		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
 	var err error
 	if run.kept, err = b.lab.StartEcho(ctx, kept); err != nil {
@@ -151,6 +156,9 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		return err
 	}
 	run.openEnd = wiremeter.Now() + seconds(plan.OpenLoopSeconds)
+	if err := wait(ctx, run.openEnd); err != nil {
+		return err
+	}
 	for _, result := range []struct {
 		wait func(context.Context) (*lab.Latencies, error)
 		into *latency
@@ -168,6 +176,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 }
 
 func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *row) error {
+	run.closeStart = wiremeter.Now()
 	closed, err := b.lab.StartHTTP(ctx, lab.HTTPLoad{
 		From: b.client, To: &pod.Host, ResponseBytes: plan.ResponseBytes,
 		Concurrency: plan.ClosedLoopClients, Duration: seconds(plan.ClosedLoopSeconds),
@@ -214,7 +223,16 @@ func fillWire(meter *wiremeter.Meter, run *running, capBitRate uint64, f *flow) 
 	if err != nil {
 		return err
 	}
-	f.WireBitRate = steady.BitsPerSec()
+	beside, err := meter.Read(run.openStart, run.openEnd)
+	if err != nil {
+		return err
+	}
+	f.WireBitRate = beside.BitsPerSec()
+	during, err := meter.Read(run.closeStart, run.closeEnd)
+	if err != nil {
+		return err
+	}
+	f.WireBitRateClosedLoop = during.BitsPerSec()
 	if w := steady.Windows(time.Second); len(w) > 0 {
 		f.WireSpread = [3]float64{
 			float64(w[0]) * 8, float64(lab.Quantile(w, 0.5)) * 8, float64(w[len(w)-1]) * 8,

@@ -76,9 +76,12 @@ type flow struct {
 	ElephantBitRate float64 `json:"elephantBitRate"`
 	// ElephantSpread are minimum, median and maximum of half seconds.
 	ElephantSpread [3]float64 `json:"elephantSpread"`
-	// WireBitRate is everything the receiver's device got, after the warm-up.
-	WireBitRate float64 `json:"wireBitRate"`
-	// WireSpread are minimum, median and maximum of all one-second windows.
+	// WireBitRate is everything the receiver's device got beside the open
+	// loop, WireBitRateClosedLoop beside the closed loop.
+	WireBitRate           float64 `json:"wireBitRate"`
+	WireBitRateClosedLoop float64 `json:"wireBitRateClosedLoop"`
+	// WireSpread are minimum, median and maximum of all one-second windows
+	// after the warm-up, with both loops.
 	WireSpread [3]float64 `json:"wireSpread"`
 	// WorstSecondFromStart is the maximum with the warm-up: what a burst lets
 	// through at first is in it.

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,15 +28,15 @@ type EchoLoad struct {
 	From, To *Host
 	// IPv6 selects the address family.
 	IPv6 bool
-	// PerSecond is how many requests are due per second. One that is late
-	// because the earlier ones were is counted from when it was due.
+	// PerSecond is how many requests are sent per second, whether or not the
+	// earlier responses have arrived.
 	PerSecond float64
 	// Delay is the time between connecting and the first request, so that the
 	// connection can be older than the load beside it.
 	Delay time.Duration
 	// Duration is how long requests are sent.
 	Duration time.Duration
-	// Timeout ends the load if a response takes longer.
+	// Timeout ends the load if no response arrives for so long.
 	Timeout time.Duration
 }
 
@@ -201,34 +203,51 @@ func runEchoClient(raw json.RawMessage, ready func(any) error, quit <-chan struc
 	return echoLoop(fd, args, quit), unix.Close(fd)
 }
 
+// echoLoop sends each request when it is due, whether or not earlier responses
+// are there, and reads on another thread: a slow answer delays nobody's
+// question, so the latencies do not depend on how long the load lasts.
 func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
-	var rec recorder
-	buf := make([]byte, echoBytes)
-	start := monotonic() + args.Delay
 	gap := float64(time.Second) / args.PerSecond
-	var broken error
-	for i := 0; ; i++ {
-		due := start + time.Duration(float64(i)*gap)
-		if due >= start+args.Duration || closed(quit) {
+	start := monotonic() + args.Delay
+	total := int(math.Ceil(float64(args.Duration) / gap))
+	due := func(i int) time.Duration { return start + time.Duration(float64(i)*gap) }
+
+	var rec recorder
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		runtime.LockOSThread()
+		echoRead(fd, total, due, &rec)
+	})
+	buf := make([]byte, echoBytes)
+	for i := 0; i < total && !closed(quit); i++ {
+		sleepUntil(due(i))
+		if _, err := unix.Write(fd, buf); err != nil {
+			// The reader sees the end and counts what is missing.
+			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
 			break
 		}
-		if broken == nil && monotonic() >= start+args.Duration {
-			broken = errOverdue
-		}
-		if broken == nil {
-			sleepUntil(due)
-			_, broken = unix.Write(fd, buf)
-		}
-		if broken == nil {
-			broken = readFull(fd, buf)
-		}
-		// Requests that are due and cannot be sent any more count as well:
-		// leaving them out would hide the waits.
-		rec.add(max(monotonic()-due, 0), broken)
 	}
+	reader.Wait()
 	return rec.result(max(monotonic()-start, args.Duration))
 }
 
-// errOverdue is the reason of requests that were due but still waited for
-// earlier ones when the load ended.
-var errOverdue = errors.New("overdue at the end")
+// echoRead counts the response of every request; when one does not arrive
+// before the socket's timeout, it and all later ones count as failed.
+func echoRead(fd, total int, due func(int) time.Duration, rec *recorder) {
+	buf := make([]byte, echoBytes)
+	sleepUntil(due(0)) // the timeout of the socket is not for the delay
+	var err error
+	for i := range total {
+		if err == nil {
+			err = readFull(fd, buf)
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			err = errNoResponse
+		}
+		rec.add(max(monotonic()-due(i), 0), err)
+	}
+}
+
+// errNoResponse is the reason of requests whose response did not arrive in
+// time.
+var errNoResponse = errors.New("timeout")

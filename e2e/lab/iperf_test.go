@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// interrupted is the shape of what iperf3 3.12 prints when it is ended by a
+// signal.
+const interrupted = `{
+	"start": {"tcp_mss_default": 1448, "connected": [{"socket": 5}]},
+	"intervals": [
+		{"streams": [{}], "sum": {"start": 0, "end": 0.5, "bytes": 1000, "retransmits": 7, "sender": true}},
+		{"streams": [{}], "sum": {"start": 0.5, "end": 1.0004, "bytes": 2000, "retransmits": 2}},
+		{"streams": [{}], "sum": {"start": 1.0004, "end": 1.5, "bytes": 3000, "retransmits": 0}},
+		{"streams": [{}], "sum": {"start": 1.5, "end": 1.5, "bytes": 500, "retransmits": 0}}
+	],
+	"end": {},
+	"error": "interrupt - the client has terminated"
+}`
+
+func TestParseIperf(t *testing.T) {
+	r, err := parseIperf([]byte(interrupted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Start.MSS != 1448 {
+		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
+	}
+	want := []BulkInterval{
+		{0, 0.5, 1000, 7}, {0.5, 1.0004, 2000, 2}, {1.0004, 1.5, 3000, 0}, {1.5, 1.5, 500, 0},
+	}
+	if diff := cmp.Diff(want, r.intervals()); diff != "" {
+		t.Errorf("intervals (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseIperfTellsWhatIperfSays(t *testing.T) {
+	_, err := parseIperf([]byte(`{"start": {}, "intervals": [], "error": "unable to connect"}`))
+	if err == nil || !strings.Contains(err.Error(), "unable to connect") {
+		t.Errorf("parseIperf = %v, want iperf3's error", err)
+	}
+	if _, err := parseIperf([]byte("iperf3: usage")); err == nil {
+		t.Error("parseIperf of no JSON = nil error, want an error")
+	}
+}
+
+func TestBetween(t *testing.T) {
+	r, err := parseIperf([]byte(interrupted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		from, to           float64
+		bytes, retransmits float64
+		rates              int
+	}{
+		"everything but the empty interval": {0, 2, 6000, 9, 3},
+		"warm-up left out":                  {0.5, 2, 5000, 2, 2},
+		"half an interval is left out":      {0.7, 2, 3000, 0, 1},
+		"an end some ms late is in":         {0, 1, 3000, 9, 2},
+		"nothing":                           {3, 4, 0, 0, 0},
+	} {
+		w := Between(r.intervals(), tc.from, tc.to)
+		if w.Bytes != tc.bytes || w.Retransmits != tc.retransmits || len(w.Rates) != tc.rates {
+			t.Errorf("%s: Between(%v, %v) = %+v, want %v bytes, %v retransmits, %d rates",
+				name, tc.from, tc.to, w, tc.bytes, tc.retransmits, tc.rates)
+		}
+	}
+	if got := Between(nil, 0, 1).BitsPerSec(); got != 0 {
+		t.Errorf("BitsPerSec() of nothing = %v, want 0", got)
+	}
+	w := Between([]BulkInterval{{0, 0.5, 1000, 0}}, 0, 1)
+	if got, want := w.BitsPerSec(), 16000.0; got != want {
+		t.Errorf("BitsPerSec() = %v, want %v", got, want)
+	}
+}
+
+func TestListens(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue
+   0: 0200A8C0:1451 00000000:0000 0A 00000000:00000000
+   1: 0200A8C0:1452 0300A8C0:1453 01 00000000:00000000
+`
+	for suffix, want := range map[string]bool{":1451": true, ":1452": false, ":1453": false, ":9999": false} {
+		if got := listens(table, suffix); got != want {
+			t.Errorf("listens(%s) = %v, want %v", suffix, got, want)
+		}
+	}
+}

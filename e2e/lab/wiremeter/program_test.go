@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package wiremeter
+
+import (
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// The meter stands on other people's hooks: whatever the packet, its verdict
+// is TCX_NEXT.
+func TestPrivilegedVerdictIsNext(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads a BPF program")
+	}
+	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
+		Type: ebpf.Array, KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = buckets.Close() }()
+	prog, err := newProgram(buckets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = prog.Close() }()
+	ethernet := func(hi, lo byte, rest ...byte) []byte {
+		p := make([]byte, 64)
+		p[12], p[13] = hi, lo
+		copy(p[14:], rest)
+		return p
+	}
+	for name, packet := range map[string][]byte{
+		"IPv4 TCP":          ethernet(8, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, 6),
+		"IPv4 with options": ethernet(8, 0, 0x4F, 0, 0, 50, 0, 0, 0, 0, 64, 6),
+		"IPv4 cut short":    ethernet(8, 0, 0x4F, 0, 0, 50, 0, 0, 0, 0, 64, 6)[:40],
+		"IPv6 UDP":          ethernet(0x86, 0xDD, 0x60, 0, 0, 0, 0, 10, 17),
+		"ARP":               ethernet(8, 6),
+		"unknown":           ethernet(0x12, 0x34),
+	} {
+		// Segments make the program look at the headers.
+		ctx := skbContext{GSOSegs: 3, GSOSize: 100}
+		verdict, err := prog.Run(&ebpf.RunOptions{Data: packet, Context: ctx})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if int32(verdict) != tcxNext {
+			t.Errorf("%s: verdict = %d, want %d", name, int32(verdict), tcxNext)
+		}
+	}
+}
+
+// skbContext is struct __sk_buff, as far as BPF_PROG_TEST_RUN lets it be set.
+type skbContext struct {
+	_       [skbGSOSegs]byte
+	GSOSegs uint32
+	_       [8]byte
+	GSOSize uint32
+	_       [12]byte
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package wiremeter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/labtest"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+)
+
+func TestMain(m *testing.M) {
+	if lab.WorkerMain() {
+		return
+	}
+	m.Run()
+}
+
+func attach(tb testing.TB, h *lab.Host) *wiremeter.Meter {
+	tb.Helper()
+	m, err := wiremeter.Attach(h.Netns, h.IfName, wiremeter.Received)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			tb.Errorf("Close() = %v, want nil", err)
+		}
+	})
+	return m
+}
+
+func read(tb testing.TB, m *wiremeter.Meter, from time.Duration) *wiremeter.Series {
+	tb.Helper()
+	s, err := m.Read(from, wiremeter.Now())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// The sender's count of datagrams, with headers, is what the meter must see,
+// whether they travel one by one or as segments of large packets.
+func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
+	l := labtest.New(t, lab.Options{})
+	pod := labtest.Pod(t, l, "plain", lab.PodOptions{})
+	client := labtest.Client(t, l, "client")
+	const ethernet = 14
+	for name, flood := range map[string]lab.UDPFlood{
+		"IPv4":               {PayloadBytes: 1000},
+		"IPv6":               {PayloadBytes: 1000, IPv6: true},
+		"IPv4 smallest":      {PayloadBytes: 1},
+		"IPv4 segments":      {PayloadBytes: 1400, Segments: 40},
+		"IPv6 segments":      {PayloadBytes: 700, Segments: 60, IPv6: true},
+		"IPv4 rotated ports": {PayloadBytes: 200, RotatePorts: true},
+		"IPv6 rotated ports": {PayloadBytes: 200, RotatePorts: true, IPv6: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meter := attach(t, client)
+			flood.From, flood.To = &pod.Host, client
+			flood.BitsPerSec, flood.Duration, flood.TOS = 20e6, 300*time.Millisecond, lab.ECT0
+			from := wiremeter.Now()
+			run, err := l.StartFlood(t.Context(), flood)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent, err := run.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sent.Refused != 0 || sent.Packets == 0 {
+				t.Fatalf("sent %d datagrams and %d were refused, want some and none", sent.Packets, sent.Refused)
+			}
+			want := sent.Bytes + sent.Packets*ethernet
+			got := read(t, meter, from).Total()
+			// Address resolution may pass in between: 42 to 86 bytes each.
+			if got < want || got > want+400 {
+				t.Errorf("counted %d bytes of %d datagrams, want %d", got, sent.Packets, want)
+			}
+		})
+	}
+}
+
+// A full TCP segment has 1448 bytes of payload and 1514 on the wire: a count
+// that forgets the headers of GSO segments is 4 % short.
+func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
+	l := labtest.New(t, lab.Options{})
+	pod := labtest.Pod(t, l, "plain", lab.PodOptions{})
+	client := labtest.Client(t, l, "client")
+	for name, tc := range map[string]struct {
+		v6    bool
+		ratio float64
+	}{
+		"IPv4": {false, 1514.0 / 1448},
+		"IPv6": {true, 1514.0 / 1428},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meter := attach(t, client)
+			from := wiremeter.Now()
+			run, err := l.StartElephant(t.Context(), lab.Elephant{
+				From: &pod.Host, To: client, IPv6: tc.v6, Duration: time.Second,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bulk, err := run.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			payload := lab.Between(bulk.Sent, 0, 2).Bytes
+			got := float64(read(t, meter, from).Total()) / payload
+			// iperf3 reports what the socket took; a window of 6 MB of the
+			// gigabytes sent, and segments that are not full, are 1 %.
+			if got < tc.ratio*0.99 || got > tc.ratio*1.01 {
+				t.Errorf("wire bytes ÷ payload = %.4f, want %.4f", got, tc.ratio)
+			}
+		})
+	}
+}
+
+func TestPrivilegedReadOutsideTheSpanIsAnError(t *testing.T) {
+	l := labtest.New(t, lab.Options{})
+	client := labtest.Client(t, l, "client")
+	before := wiremeter.Now()
+	meter := attach(t, client)
+	for name, r := range map[string][2]time.Duration{
+		"before the start": {before - time.Second, wiremeter.Now()},
+		"in the future":    {wiremeter.Now(), wiremeter.Now() + time.Hour},
+		"end before start": {wiremeter.Now(), before},
+	} {
+		if _, err := meter.Read(r[0], r[1]); err == nil {
+			t.Errorf("Read %s = nil error, want an error", name)
+		}
+	}
+}
