@@ -283,6 +283,13 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 			return err
 		}
 	}
+	if made && have.HookQdisc != "" && len(have.HookFilters) == 0 {
+		// Made for a filter that an interrupted run did not come to add.
+		pos := queue.Place{Hook: queue.HookEgress, Pref: prefHook, Handle: filterHandle}
+		if _, err := queue.DetachClsact(at.handle, at.index, pos, true); err != nil {
+			return err
+		}
+	}
 	if root := have.Root(); root != nil && ownRoot(&root.Qdisc, r.Choices[d.String()].Majors) {
 		return queue.Remove(at.handle, at.index, root.Kind, root.Handle)
 	}
@@ -296,11 +303,13 @@ func ownRoot(root *shaping.Qdisc, majors []uint16) bool {
 }
 
 func pinnedIDs(dir string, d shaping.Direction) (map[uint32]bool, error) {
-	dp, err := datapath.Observe(dir, d)
-	if err != nil || dp == nil {
+	dp, err := datapath.Programs(dir, d)
+	if err != nil {
 		return nil, err
 	}
-	return map[uint32]bool{dp.ProgramID: true, dp.GuardID: true, dp.RedirectID: true}, nil
+	ids := map[uint32]bool{dp.ProgramID: true, dp.GuardID: true, dp.RedirectID: true}
+	delete(ids, 0)
+	return ids, nil
 }
 
 // hookFilters are the clsact filters of all parties as hook programs.

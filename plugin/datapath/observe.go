@@ -14,9 +14,9 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// Observe returns what the pins of a direction hold, nil if nothing is pinned
-// or if an interrupted run pinned only a part.
-func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+// Programs returns the pinned programs of a direction, whatever release pinned
+// them; the rest of the answer is zero.
+func Programs(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 	dp := &attach.Dataplane{}
 	var err error
 	if dp.ProgramID, dp.ProgramName, err = pinnedProgram(pinPath(dir, d, pinProgram)); err != nil {
@@ -26,6 +26,16 @@ func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 		return nil, err
 	}
 	if dp.RedirectID, _, err = pinnedProgram(pinPath(dir, d, pinRedirect)); err != nil {
+		return nil, err
+	}
+	return dp, nil
+}
+
+// Observe returns what the pins of a direction hold, nil if nothing is pinned
+// or if an interrupted run pinned only a part.
+func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+	dp, err := Programs(dir, d)
+	if err != nil {
 		return nil, err
 	}
 	if dp.ProgramID == 0 && dp.RedirectID == 0 {
