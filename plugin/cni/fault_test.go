@@ -5,8 +5,11 @@ package cni_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -75,6 +78,50 @@ func TestPrivilegedKilledAtEveryStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Killed inside of the step that attaches: the clsact qdisc is there, the filter
+// is not.
+func TestPrivilegedKilledBeforeTheFilter(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact")
+	p := newNode(t).newPod(t)
+	c := p.conf(conf{"egressRate": "10M", "queue": "none"})
+	// record, load, attach: the third is not taken.
+	if _, killed := p.exec(t, "ADD", c.json(t), 3); !killed {
+		t.Fatal("ADD has fewer than three steps")
+	}
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL")
+}
+
+// What another release pinned cannot be changed, but DEL removes it.
+func TestPrivilegedOtherABI(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	c := p.conf(both(nil))
+	p.must(t, "ADD", c)
+	m, err := ebpf.LoadPinnedMap(filepath.Join(p.dir(), "egress-pw_config"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	for i := range m.MaxEntries() {
+		b, err := m.LookupBytes(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[0]++ // abi_version, the first field
+		if err := m.Put(i, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, verb := range []string{"CHECK", "ADD"} {
+		wantCode(t, verb+" of another ABI", p.call(t, verb, c).err, 100, "maps have ABI version")
+	}
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL")
 }
 
 func TestPrivilegedConcurrentADD(t *testing.T) {
