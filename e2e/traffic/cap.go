@@ -19,8 +19,8 @@ const (
 	// 17), and carriedEnough that for the use of the cap.
 	offeredEnough = 1.2
 	carriedEnough = 1.5
-	// leastUse is the share of the cap that one TCP flow must get.
-	leastUse = 0.97
+	// LeastUse is the share of the cap that one TCP flow must get.
+	LeastUse = 0.97
 	// leastFlood is that of a flood, which must not be dropped to less
 	// either. The depth is that of pfifo_fast in packets: 1,000 small ones are
 	// a few milliseconds, and a stall of the machine costs what they hold.
@@ -79,6 +79,12 @@ func (c *Case) Limit() uint64 {
 	return limit
 }
 
+// UseCounts says whether the use of the cap is promised: one TCP flow, on a
+// machine that carries enough unshaped.
+func (r *CapResult) UseCounts() bool {
+	return r.Load.Flows == 1 && r.Carried >= carriedEnough*float64(r.Cap)
+}
+
 // Offered says whether the generator could send enough to test the cap.
 func (r *CapResult) Offered() bool { return r.Carried >= offeredEnough*float64(r.Cap) }
 
@@ -86,7 +92,7 @@ func (r *CapResult) leastUse() float64 {
 	if r.Load.Flows == 0 {
 		return leastFlood
 	}
-	return leastUse
+	return LeastUse
 }
 
 // Err says what of the promise did not hold.

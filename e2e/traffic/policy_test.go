@@ -88,7 +88,7 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 	t.Logf("one elephant: worst second %.4f of the cap, used %.3f", heavy.WorstShare(), heavy.Used)
 	// Until a flow is known to be heavy it is light: its first packets are
 	// not charged.
-	if heavy.Used > 1.01 || heavy.Used < leastUse {
+	if heavy.Used > 1.01 || heavy.Used < LeastUse {
 		t.Errorf("an elephant got %.3f of the cap", heavy.Used)
 	}
 	// Many flows below the threshold of 5 %.
@@ -245,7 +245,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 		}
 	}
 	t.Logf("worst second %.4f of the cap", worst/capacity)
-	if worst > 1.01*capacity || worst < leastUse*capacity {
+	if worst > 1.01*capacity || worst < LeastUse*capacity {
 		t.Errorf("worst second %.4f of the cap, want 0.97 to 1.01", worst/capacity)
 	}
 	arrived, err := pod.Wire(Ingress, o.Started, o.Until-100*time.Millisecond)
