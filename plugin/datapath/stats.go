@@ -123,6 +123,9 @@ func heavyFlow(h *bpf.PodweirPwHeavy, now uint64) HeavyFlow {
 		Source: netip.AddrPortFrom(address(h.Flow.Src), bigEndian(h.Flow.Sport)),
 		Dest:   netip.AddrPortFrom(address(h.Flow.Dst), bigEndian(h.Flow.Dport)),
 	}
+	// The program has the last time from a clock that stands between two timer
+	// interrupts.
+	f.Since = max(f.Since, f.LastSeen)
 	if h.Flow.Kind == uint8(bpf.PodweirPwFlowKindPW_FLOW_ETHER) {
 		f.EtherType = bigEndian(h.Flow.Ethertype)
 	}

@@ -36,7 +36,7 @@ func AttachTCX(dir string, d shaping.Direction, prog *ebpf.Program, ifindex int,
 	if err != nil {
 		return err
 	}
-	if err := DetachTCX(dir, d); err != nil {
+	if err := detachNow(pinPath(dir, d, pinLink)); err != nil {
 		return err
 	}
 	l, err := link.AttachTCX(link.TCXOptions{
@@ -68,7 +68,26 @@ func verifyHead(prog *ebpf.Program, ifindex int, at ebpf.AttachType) error {
 	return nil
 }
 
-// DetachTCX removes the pinned link of a direction; none is no error.
+// detachNow detaches a pinned link and waits for it. Without its pins the kernel
+// detaches a link some time later, and until then takes the same program for
+// one that is there already.
+func detachNow(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open tcx link %s: %w", pin, err)
+	}
+	err = errors.Join(l.Detach(), l.Unpin(), l.Close())
+	if err != nil {
+		return fmt.Errorf("detach tcx link %s: %w", pin, err)
+	}
+	return nil
+}
+
+// DetachTCX removes the pinned link of a direction; none is no error. The kernel
+// detaches it soon after, without the caller waiting for RCU.
 func DetachTCX(dir string, d shaping.Direction) error {
 	err := os.Remove(pinPath(dir, d, pinLink))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
