@@ -4,10 +4,14 @@
 package cni_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
@@ -59,8 +63,23 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
 		}, []string{"egress attach: pw_band is not on the egress hook of eth0"}},
-		{"link removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "ingress-link") },
-			[]string{"ingress attach: pw_band is not on the egress hook of veth1"}},
+		{"link removed", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.unpin(t, "ingress-link")
+			testutil.Eventually(t, 5*time.Second, "the kernel detaches the link", func() bool {
+				return len(tcxNames(t, p.node.NetNS, p.host.Index, "egress")) == 0
+			})
+		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
+		{"link detached", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			l, err := link.LoadPinnedLink(filepath.Join(p.dir(), "ingress-link"), nil)
+			if err == nil {
+				err = errors.Join(l.Detach(), l.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
 		{"program's pin removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "egress-program") },
 			[]string{`egress load: program is "", want "pw_band"`}},
 		{"queue removed", both(nil), func(t *testing.T, p *pod) {

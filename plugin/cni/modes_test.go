@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -288,6 +289,43 @@ func dropByTCX(t *testing.T, ns *testutil.NetNS, index int, hook string) func() 
 			t.Error(err)
 		}
 	}
+}
+
+// A program that another party puts ahead of podweir's on the host side could
+// end the chain: CHECK says who it is, and ADD goes back to the head.
+func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	c := p.conf(conf{"ingressRate": "10M"})
+	p.must(t, "ADD", c)
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "cil_to_pod", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}, // TCX_NEXT
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = prog.Close() }()
+	if err := p.node.Do(func() error {
+		l, err := link.AttachTCX(link.TCXOptions{
+			Interface: p.host.Index, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(),
+		})
+		if err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "CHECK behind another program", p.call(t, "CHECK", c).err, 101,
+		`program "cil_to_pod"`, "is ahead of pw_band on the egress hook of "+p.host.Name)
+	p.must(t, "ADD", c)
+	p.must(t, "CHECK", c)
+	testutil.Eventually(t, 5*time.Second, "podweir is first, and there once", func() bool {
+		return slices.Equal(tcxNames(t, p.node.NetNS, p.host.Index, "egress"), []string{"pw_band", "cil_to_pod"})
+	})
+	p.must(t, "DEL", c)
+	wantState(t, p, "DEL", []string{"host tcx egress cil_to_pod"})
 }
 
 // The redirect stands in front of a netfilter ingress chain, so podweir does
