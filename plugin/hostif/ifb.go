@@ -46,8 +46,9 @@ func (h *Handle) IFB(ifindex int) (Interface, error) {
 }
 
 // EnsureIFB makes the ifb that serves the device dev, or takes the one that is
-// there, and brings it up with the MTU and the offload limits of dev. IPv6
-// address generation is off before the device comes up.
+// there, and brings it up with the MTU and the offload limits of dev, the
+// latter as far as the kernel lets an ifb have them. IPv6 address generation is
+// off before the device comes up.
 //
 // A failure leaves no new device. The ifb goes with its namespace, which is
 // cheaper than to delete it.
@@ -61,7 +62,22 @@ func (h *Handle) EnsureIFBAt(name string, ifindex int, dev Interface) (Interface
 	return h.ensureIFB(name, ifindex, dev)
 }
 
+// legacyGSOMaxSize is GSO_LEGACY_MAX_SIZE of linux/netdevice.h, in bytes.
+const legacyGSOMaxSize = 65536
+
+// ensureIFB gives the ifb at most 64 KiB where the kernel refuses it more, as
+// 6.12 does and 6.18 does not: it then segments larger packets itself.
 func (h *Handle) ensureIFB(name string, ifindex int, dev Interface) (Interface, error) {
+	i, err := h.ensureIFBWith(name, ifindex, dev)
+	if errors.Is(err, unix.EINVAL) && max(dev.GSOMaxSize, dev.GSOIPv4MaxSize) > legacyGSOMaxSize {
+		dev.GSOMaxSize = min(dev.GSOMaxSize, legacyGSOMaxSize)
+		dev.GSOIPv4MaxSize = min(dev.GSOIPv4MaxSize, legacyGSOMaxSize)
+		return h.ensureIFBWith(name, ifindex, dev)
+	}
+	return i, err
+}
+
+func (h *Handle) ensureIFBWith(name string, ifindex int, dev Interface) (Interface, error) {
 	made, err := h.newIFB(name, ifindex, dev)
 	if err != nil {
 		return Interface{}, err
@@ -93,7 +109,7 @@ func (h *Handle) newIFB(name string, ifindex int, dev Interface) (bool, error) {
 	req.AddData(msg)
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(max(dev.TxQueueLen, IFBTxQueueLen)))))
-	addLimits(req, dev)
+	addLimits(req, Interface{}, dev)
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("ifb"))
 	req.AddData(info)
@@ -109,17 +125,19 @@ func (h *Handle) newIFB(name string, ifindex int, dev Interface) (bool, error) {
 	return true, nil
 }
 
-func addLimits(req *nl.NetlinkRequest, dev Interface) {
-	add := func(attr int, v uint32) {
-		if v != 0 {
+// addLimits adds those of dev that the device does not have. Some kernels
+// refuse to set what they gave at first.
+func addLimits(req *nl.NetlinkRequest, has, dev Interface) {
+	add := func(attr int, has, v uint32) {
+		if v != 0 && v != has {
 			req.AddData(nl.NewRtAttr(attr, nl.Uint32Attr(v)))
 		}
 	}
-	add(unix.IFLA_MTU, uint32(dev.MTU))
-	add(unix.IFLA_GSO_MAX_SIZE, dev.GSOMaxSize)
-	add(unix.IFLA_GSO_MAX_SEGS, dev.GSOMaxSegs)
-	add(unix.IFLA_GRO_MAX_SIZE, dev.GROMaxSize)
-	add(iflaGSOIPv4MaxSize, dev.GSOIPv4MaxSize)
+	add(unix.IFLA_MTU, uint32(has.MTU), uint32(dev.MTU))
+	add(unix.IFLA_GSO_MAX_SIZE, has.GSOMaxSize, dev.GSOMaxSize)
+	add(unix.IFLA_GSO_MAX_SEGS, has.GSOMaxSegs, dev.GSOMaxSegs)
+	add(unix.IFLA_GRO_MAX_SIZE, has.GROMaxSize, dev.GROMaxSize)
+	add(iflaGSOIPv4MaxSize, has.GSOIPv4MaxSize, dev.GSOIPv4MaxSize)
 }
 
 // setUpIFB turns address generation off and then brings the device up. That is
@@ -135,7 +153,7 @@ func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
 	}
 	if !made {
 		req = setLink(i.Index)
-		addLimits(req, dev)
+		addLimits(req, i, dev)
 		if _, err := h.Execute(req, 0); err != nil {
 			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", dev.MTU, i.Name, h.where, err)
 		}
