@@ -31,7 +31,9 @@ func ClassProgram(tb testing.TB, name string, minor int32) Program {
 	tb.Helper()
 	const tcClassID = 72 // offsetof(struct __sk_buff, tc_classid)
 	return load(tb, name, asm.Instructions{
-		asm.StoreImm(asm.R1, tcClassID, int64(minor), asm.Word),
+		// By a register: before 6.5 no constant can be stored into a context.
+		asm.Mov.Imm(asm.R2, minor),
+		asm.StoreMem(asm.R1, tcClassID, asm.R2, asm.Word),
 		asm.Mov.Imm(asm.R0, 0),
 		asm.Return(),
 	})
