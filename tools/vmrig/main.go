@@ -24,7 +24,7 @@ import (
 )
 
 const usage = `usage:
-  vmrig setup [-update] [-mirror URI]       fetch kernels, virtiofsd and qemu
+  vmrig setup [-update] [-mirror URI]       fetch kernels and what runs them
   vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel
   vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
@@ -89,7 +89,7 @@ func outcome(status int, err error) (int, error) {
 
 // needed maps the commands that the rig calls to Debian's packages.
 var needed = []struct{ command, pkg string }{
-	{"qemu-system-x86_64", "qemu-system-x86"},
+	{"apt-get", "apt"},
 	{"depmod", "kmod"},
 	{"xz", "xz-utils"},
 	{"dpkg-deb", "dpkg"},

@@ -71,10 +71,10 @@ func NewRelease(ctx context.Context, dir string, src Source, suite string) (*Rel
 	return r, nil
 }
 
-// Closure returns a package and those of its dependencies, and of theirs, that
+// Closure returns packages and those of their dependencies, and of theirs, that
 // follow accepts.
-func (r *Release) Closure(ctx context.Context, name string, follow func(string) bool) ([]string, error) {
-	names := []string{name}
+func (r *Release) Closure(ctx context.Context, packages []string, follow func(string) bool) ([]string, error) {
+	names := slices.Clone(packages)
 	for i := 0; i < len(names); i++ {
 		out, err := r.apt(ctx, r.dir, "apt-cache", "show", "--no-all-versions", names[i])
 		if err != nil {

@@ -128,10 +128,27 @@ func prepare(job Job) error {
 	if err != nil {
 		return err
 	}
+	if err := staticNodes(); err != nil {
+		return err
+	}
 	if err := loopbackUp(); err != nil {
 		return err
 	}
 	return unix.Sethostname([]byte(job.Hostname))
+}
+
+// staticNodes makes the device files whose opening loads the module; elsewhere
+// systemd or udev does.
+func staticNodes() error {
+	if err := os.MkdirAll("/dev/net", 0o755); err != nil {
+		return err
+	}
+	const major, minor = 10, 200
+	err := unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor)))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make /dev/net/tun: %w", err)
+	}
+	return nil
 }
 
 // release is the running kernel's, as uname -r prints it.

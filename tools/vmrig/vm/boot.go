@@ -47,7 +47,8 @@ func (c *Cache) boot(ctx context.Context, dir string, o Options) error {
 		}
 	}
 	var stderr bytes.Buffer
-	qemu := child(ctx, "qemu-system-x86_64", c.qemuArgs(dir, o)...)
+	qemu := c.hostProgram(ctx, "usr/bin/qemu-system-x86_64", c.qemuArgs(dir, o)...)
+	qemu.Env = append(os.Environ(), "QEMU_MODULE_DIR="+filepath.Join(c.hostDir(), hostLib, "qemu"))
 	qemu.Stdout, qemu.Stderr = &stderr, &stderr
 	if err := qemu.Run(); err != nil {
 		return fmt.Errorf("qemu: %w\n%s", err, stderr.Bytes())
@@ -68,6 +69,7 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	mem := fmt.Sprintf("%dM", o.MemMiB)
 	return []string{
+		"-L", filepath.Join(c.hostDir(), "usr/share/qemu"), "-L", filepath.Join(c.hostDir(), "usr/share/seabios"),
 		"-machine", "q35,memory-backend=mem,graphics=off,usb=off,vmport=off",
 		"-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbMiB),
 		"-cpu", "max", "-smp", fmt.Sprint(o.CPUs), "-m", mem,
@@ -95,12 +97,9 @@ type server struct {
 
 // share starts a virtiofsd for a directory.
 func (c *Cache) share(ctx context.Context, socket, dir string, args ...string) (*server, error) {
-	lib := filepath.Join(c.virtiofsdDir(), "usr/lib/x86_64-linux-gnu")
 	s := &server{socket: socket, ended: make(chan error, 1)}
-	// It runs by the loader it was built for. No sandbox: the guest is ours,
-	// and the share of the root is read-only.
-	s.cmd = child(ctx, filepath.Join(lib, "ld-linux-x86-64.so.2"), append([]string{
-		"--library-path", lib, filepath.Join(c.virtiofsdDir(), "usr/libexec/virtiofsd"),
+	// No sandbox: the guest is ours, and the share of the root is read-only.
+	s.cmd = c.hostProgram(ctx, "usr/libexec/virtiofsd", append([]string{
 		"--socket-path=" + socket, "--shared-dir=" + dir,
 		"--sandbox=none", "--seccomp=none", "--inode-file-handles=never", "--no-announce-submounts", "--log-level=error",
 	}, args...)...)
@@ -135,6 +134,17 @@ func (s *server) wait(ctx context.Context) error {
 func (s *server) end(cancel context.CancelFunc) {
 	cancel()
 	<-s.ended
+}
+
+// hostLib is where Debian's packages for amd64 have libraries and loader.
+const hostLib = "usr/lib/x86_64-linux-gnu"
+
+// hostProgram returns the command of a cached program, to be run by the loader
+// it was built for.
+func (c *Cache) hostProgram(ctx context.Context, path string, args ...string) *exec.Cmd {
+	lib := filepath.Join(c.hostDir(), hostLib)
+	return child(ctx, filepath.Join(lib, "ld-linux-x86-64.so.2"),
+		append([]string{"--library-path", lib, filepath.Join(c.hostDir(), path)}, args...)...)
 }
 
 // child returns a command that gets no signal of the terminal, is killed when

@@ -45,11 +45,16 @@ func Kernels() []Kernel {
 // it, every qdisc as a module.
 const metaPackage = "linux-image-cloud-amd64"
 
-// virtiofsdSuite is the release whose virtiofsd serves the files: Debian 12 has
-// none of its own, so its successor's runs by its own loader.
-const virtiofsdSuite = "trixie"
+// hostSuite is the release whose emulator and file server run the machines, by
+// its own loader and libraries: Debian 12 has no virtiofsd, and its qemu (7.2)
+// breaks cmpxchg16b, on which kernels from 6.12 on die.
+const hostSuite = "trixie"
 
-// Cache is where kernels and virtiofsd are kept between runs.
+// hostPackages are the emulator and the file server.
+var hostPackages = []string{"qemu-system-x86", "virtiofsd"}
+
+// Cache is where kernels, the emulator and the file server are kept between
+// runs.
 type Cache struct {
 	dir string
 }
@@ -69,7 +74,7 @@ func OpenCache() (*Cache, error) {
 }
 
 func (c *Cache) kernelDir(name string) string { return filepath.Join(c.dir, "kernels", name) }
-func (c *Cache) virtiofsdDir() string         { return filepath.Join(c.dir, "virtiofsd") }
+func (c *Cache) hostDir() string              { return filepath.Join(c.dir, "host") }
 
 // Release returns the version of a cached kernel as uname -r prints it. It
 // fails for a name that is none, and before Fetch.
@@ -91,7 +96,7 @@ func (c *Cache) Release(name string) (string, error) {
 	return entries[0].Name(), nil
 }
 
-// Fetch brings every kernel and virtiofsd into the cache from the archive and
+// Fetch brings every kernel and what runs them into the cache from the archive and
 // says on w what it took. What is there stays, unless update is set.
 //
 // source is asked only where something has to be fetched.
@@ -101,7 +106,7 @@ func (c *Cache) Fetch(ctx context.Context, source func() (archive.Source, error)
 		_, err := c.Release(k.Name)
 		missing = missing || err != nil
 	}
-	if _, err := os.Stat(c.virtiofsdDir()); err == nil && !missing {
+	if _, err := os.Stat(c.hostDir()); err == nil && !missing {
 		return nil
 	}
 	src, err := source()
@@ -121,13 +126,15 @@ func (c *Cache) Fetch(ctx context.Context, source func() (archive.Source, error)
 		}
 		fmt.Fprintf(w, "kernel %s is %s, of Debian %s\n", k.Name, version, k.Suite)
 	}
-	if _, err := os.Stat(c.virtiofsdDir()); err == nil && !update {
+	if _, err := os.Stat(c.hostDir()); err == nil && !update {
 		return nil
 	}
-	err = c.fetch(ctx, src, virtiofsdSuite, "virtiofsd", c.virtiofsdDir(),
-		func(name string) bool { return strings.HasPrefix(name, "lib") }, nil)
-	if err != nil {
-		return fmt.Errorf("virtiofsd: %w", err)
+	// Libraries, and what qemu's own packages are split into.
+	follow := func(name string) bool {
+		return strings.HasPrefix(name, "lib") || strings.HasPrefix(name, "qemu-system-") || name == "seabios"
+	}
+	if err := c.fetch(ctx, src, hostSuite, hostPackages, c.hostDir(), follow, nil); err != nil {
+		return fmt.Errorf("emulator and file server: %w", err)
 	}
 	return nil
 }
@@ -143,19 +150,20 @@ func (c *Cache) fetchKernel(ctx context.Context, src archive.Source, k Kernel) e
 		}
 		return false
 	}
-	return c.fetch(ctx, src, k.Suite, metaPackage, c.kernelDir(k.Name), follow, func(dir string) error {
+	return c.fetch(ctx, src, k.Suite, []string{metaPackage}, c.kernelDir(k.Name), follow, func(dir string) error {
 		return arrange(ctx, dir, k.Prefix)
 	})
 }
 
-// fetch unpacks a package and what it follows into dest, whole or not at all.
-// finish, if any, works on the unpacked files before they appear there.
-func (c *Cache) fetch(ctx context.Context, src archive.Source, suite, name, dest string, follow func(string) bool, finish func(dir string) error) error {
+// fetch unpacks packages and those they need and follow accepts into dest,
+// whole or not at all. finish, if any, works on the files before they appear
+// there.
+func (c *Cache) fetch(ctx context.Context, src archive.Source, suite string, packages []string, dest string, follow func(string) bool, finish func(dir string) error) error {
 	release, err := archive.NewRelease(ctx, filepath.Join(c.dir, "apt"), src, suite)
 	if err != nil {
 		return err
 	}
-	names, err := release.Closure(ctx, name, follow)
+	names, err := release.Closure(ctx, packages, follow)
 	if err != nil {
 		return err
 	}
