@@ -163,8 +163,10 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		wait func(context.Context) (*lab.Latencies, error)
 		into *latency
 	}{
-		{open.Wait, &r.Open}, {bystander.Wait, &r.BystanderOpen},
-		{run.kept.Wait, &r.Kept}, {run.bystanderKept.Wait, &r.BystanderKept},
+		{open.Wait, &r.Open},
+		{bystander.Wait, &r.BystanderOpen},
+		{run.kept.Wait, &r.Kept},
+		{run.bystanderKept.Wait, &r.BystanderKept},
 	} {
 		l, err := result.wait(ctx)
 		if err != nil {

@@ -149,8 +149,11 @@ func (d *demo) failures() {
 			name string
 			lat  latency
 		}{
-			{"light flows", r.Open}, {"closed loop", r.Closed}, {"kept connection", r.Kept},
-			{"bystander's light flows", r.BystanderOpen}, {"bystander's kept connection", r.BystanderKept},
+			{"light flows", r.Open},
+			{"closed loop", r.Closed},
+			{"kept connection", r.Kept},
+			{"bystander's light flows", r.BystanderOpen},
+			{"bystander's kept connection", r.BystanderKept},
 		} {
 			for why, n := range l.lat.Errors {
 				fmt.Fprintf(d.out, "  (%s) at %s, %s: %d of %d without a response: %s\n",

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -37,9 +38,7 @@ func PodweirEntry(keys map[string]any) Entry {
 			"bandwidth": true, annotationsCapability: true,
 		},
 	}
-	for k, v := range keys {
-		e[k] = v
-	}
+	maps.Copy(e, keys)
 	return e
 }
 
