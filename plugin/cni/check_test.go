@@ -80,8 +80,10 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
-		{"program's pin removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "egress-program") },
-			[]string{`egress load: program is "", want "pw_band"`}},
+		{
+			"program's pin removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "egress-program") },
+			[]string{`egress load: program is "", want "pw_band"`},
+		},
 		{"queue removed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -90,8 +92,10 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			p.node.Run(t, "tc", "qdisc", "del", "dev", p.host.Name, "root")
 		}, []string{"ingress build-queue: veth1: no root qdisc, want tbf"}},
-		{"rate changed by tc", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.setRate(t, "20mbit") },
-			[]string{"egress change-queue: eth0: tbf rate is 2.5 MB/s, want 1.25 MB/s"}},
+		{
+			"rate changed by tc", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.setRate(t, "20mbit") },
+			[]string{"egress change-queue: eth0: tbf rate is 2.5 MB/s, want 1.25 MB/s"},
+		},
 		{"limits in the maps changed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			dp, err := datapath.Observe(p.dir(), shaping.Egress)

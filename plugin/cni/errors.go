@@ -33,8 +33,7 @@ func isContract(err error) bool {
 }
 
 func contractError(err error) error {
-	var contract *netconf.ContractError
-	if errors.As(err, &contract) {
+	if contract, ok := errors.AsType[*netconf.ContractError](err); ok {
 		return types.NewError(contract.Code, contract.Msg, err.Error())
 	}
 	return shapeError(err)

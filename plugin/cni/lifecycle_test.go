@@ -255,8 +255,10 @@ func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
 			t.Helper()
 			n.Run(t, "ip", "link", "del", p.host.Name)
 		}, nil},
-		"the limits, and the others are odd": {both(nil), func(*testing.T, *pod) {},
-			conf{"egressRate": "10X", "prevResult": "gone", "queue": 7, "runtimeConfig": []int{}}},
+		"the limits, and the others are odd": {
+			both(nil), func(*testing.T, *pod) {},
+			conf{"egressRate": "10X", "prevResult": "gone", "queue": 7, "runtimeConfig": []int{}},
+		},
 		"the queue": {both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")

@@ -178,39 +178,44 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 	for _, m := range modes() {
 		t.Run(m.name, func(t *testing.T) {
 			n := newNode(t)
-			for _, when := range []string{"before", "after"} {
-				p := n.newPod(t)
-				c := p.conf(m.with)
-				for _, g := range p.gates(drop) {
-					if when == "before" && g.kind == "clsact" && strings.HasPrefix(m.name, "clsact") {
-						continue // podweir stays away from such a hook
-					}
-					if when == "after" {
-						p.must(t, "ADD", c)
-					}
-					f := p.newFlow(t, g.toPod)
-					open := g.close(t)
-					if when == "before" {
-						p.must(t, "ADD", c)
-					}
-					for range 5 {
-						f.send(t, "forbidden")
-					}
-					open()
-					// The flow keeps its order: what passed would come first.
-					f.send(t, "allowed")
-					if got := f.receive(t); got != "allowed" {
-						t.Errorf("a %s %s podweir let %q pass", g.name, when, got)
-					}
-					p.must(t, "DEL", c)
-					p.afterIFB(t)
-					if g.kind == "clsact" {
-						g.clean(t)
-					}
+			before, after := n.newPod(t), n.newPod(t)
+			after.must(t, "ADD", after.conf(m.with))
+			for i, g := range after.gates(drop) {
+				decides(t, g, after, g.name+" after podweir", func() {})
+				// podweir stays away from a hook that it would have to share so.
+				if g = before.gates(drop)[i]; g.kind == "clsact" && strings.HasPrefix(m.name, "clsact") {
+					continue
 				}
-				wantClean(t, p, "DEL of all")
+				decides(t, g, before, g.name+" before podweir", func() { before.must(t, "ADD", before.conf(m.with)) })
+				before.must(t, "DEL", before.conf(m.with))
+				before.afterIFB(t)
+				g.clean(t)
 			}
+			after.must(t, "DEL", after.conf(m.with))
+			after.afterIFB(t)
+			for _, g := range after.gates(drop) {
+				g.clean(t)
+			}
+			wantClean(t, before, "DEL of all")
+			wantClean(t, after, "DEL of all")
 		})
+	}
+}
+
+// decides fails the test if a packet passes while the gate is closed.
+func decides(t *testing.T, g gate, p *pod, what string, whileClosed func()) {
+	t.Helper()
+	f := p.newFlow(t, g.toPod)
+	open := g.close(t)
+	whileClosed()
+	for range 5 {
+		f.send(t, "forbidden")
+	}
+	open()
+	// The flow keeps its order: what passed would come first.
+	f.send(t, "allowed")
+	if got := f.receive(t); got != "allowed" {
+		t.Errorf("%s let %q pass", what, got)
 	}
 }
 
@@ -236,6 +241,7 @@ func (p *pod) gates(drop string) []gate {
 			all = append(all, gate{
 				name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", toPod: toPod,
 				close: func(t *testing.T) func() { t.Helper(); return dropByTCX(t, d.ns, d.dev.Index, hook) },
+				clean: func(*testing.T) {},
 			}, gate{
 				name: fmt.Sprintf("filter at %s %s", d.side, hook), kind: "clsact", toPod: toPod,
 				close: func(t *testing.T) func() {

@@ -145,13 +145,13 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, bytes := uint64(0), uint64(0)
+	sum, size := uint64(0), uint64(0)
 	for _, c := range counters {
 		sum += c.Packets
-		bytes += c.Bytes
+		size += c.Bytes
 	}
-	if sum != packets || bytes != packets*1400 {
-		t.Errorf("counted %d packets and %d bytes, want %d and %d: %+v", sum, bytes, packets, packets*1400, counters)
+	if sum != packets || size != packets*1400 {
+		t.Errorf("counted %d packets and %d bytes, want %d and %d: %+v", sum, size, packets, packets*1400, counters)
 	}
 	flows, err := datapath.HeavyFlows(dir, shaping.Egress)
 	if err != nil || len(flows) != 1 {

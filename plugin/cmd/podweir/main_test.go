@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -349,14 +348,13 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 			missing = append(missing, text)
 		}
 	}
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
+	root := newRoot()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
 		check("podweir " + cmd.Name())
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
 	}
-	for _, cmd := range newRoot().Commands() {
-		walk(cmd)
-	}
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
 	if len(missing) != 0 {
 		t.Errorf("docs/reference/cli.md does not have %q", missing)
 	}
