@@ -210,8 +210,8 @@ func TestPrivilegedLightMeterIsBounded(t *testing.T) {
 					p = model.Packet{Data: bpftest.Corpus()[what], WireLen: f.size}
 				}
 				d.MustRun(f.program, &p)
-				level := (d.State().LightTat - uint64(at)<<6) / uint64(f.packetNS()*64)
-				if limit := uint64(floodTolerance + 2); int64(level) > int64(limit) {
+				level := int64(d.State().LightTat-uint64(at)<<6) / int64(f.packetNS()*64)
+				if limit := int64(floodTolerance + 2); level > limit {
 					t.Fatalf("the light meter is %d packets ahead, want at most %d", level, limit)
 				}
 			}

@@ -18,7 +18,7 @@ import (
 // Contention lets no packet through free: whatever races CPUs lose against
 // each other, the meter holds the cost of every packet, to the unit.
 func TestPrivilegedConcurrentCharges(t *testing.T) {
-	const perCPU = 200_000
+	const perCPU = 2_000_000
 	d, _ := loadOne(t, "pw_edt")
 	m := newDirection(1e9, shaping.PolicyFlat)
 	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte

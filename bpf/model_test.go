@@ -61,6 +61,11 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Po
 	m := newDirection(bits, policy)
 	// A threshold that 300 packets reach and 3 do not, at any rate.
 	m.Config.SketchRate = sketchRate(1e6, 0.1)
+	// And meters that fill up.
+	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * 700 * 8e9 * 64 / bits) }
+	m.Config.TotalBurst = min(m.Config.TotalBurst, packets(10))
+	m.Config.TotalHorizon = min(m.Config.TotalHorizon, packets(40))
+	m.Config.LightTolerance = min(m.Config.LightTolerance, packets(40))
 	reset(d, m)
 	random := rand.New(rand.NewPCG(uint64(bits), uint64(policy)))
 	now := random.Uint64() >> 1
@@ -74,7 +79,7 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Po
 		}
 		s := &step{
 			program: program, packet: p, random: random.Uint32(),
-			clock: model.Clock{ExactNS: now, CoarseNS: now - uint64(random.Int64N(4e6))},
+			clock: model.Clock{ExactNS: now, CoarseNS: now - uint64(random.Int64N(1+min(4e6, int64(20*700*8e9/bits))))},
 		}
 		out, ok := both(t, d, m, s)
 		if !ok {

@@ -137,8 +137,8 @@ type PodweirPwState struct {
 	UnlistedHeavyBytes uint64
 	Pad                uint64
 	Cells              [3][512]PodweirPwCell
-	Holds              [2][512]uint32
-	Heavy              [32]PodweirPwHeavy
+	Holds              [2][256]uint32
+	Heavy              [16]PodweirPwHeavy
 }
 
 type PodweirPwSubnet struct {

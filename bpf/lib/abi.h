@@ -17,9 +17,9 @@
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
 /* Holds: until when a flow stays heavy. A flow is held if all its cells say so. */
 #define PW_HOLD_ROWS 2
-#define PW_HOLD_COL_BITS 9
+#define PW_HOLD_COL_BITS 8
 #define PW_HOLD_COLS (1 << PW_HOLD_COL_BITS)
-#define PW_HEAVY_SLOTS 32 /* power of two */
+#define PW_HEAVY_SLOTS 16 /* power of two */
 /* The minor number that pw_class answers without a configuration: the first band of prio. */
 #define PW_FALLBACK_CLASS 1
 

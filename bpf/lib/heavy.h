@@ -12,10 +12,13 @@
 
 static __always_inline struct pw_heavy *heavy_slot(struct pw_state *state, __u64 id, __u32 choice)
 {
-	__u32 bits = (__u32)id >> PW_SLOT_SHIFT;
+	__u64 slot = (__u32)id >> PW_SLOT_SHIFT;
 
-	/* The second candidate is never the first. */
-	return &state->heavy[(bits ^ choice * (PW_HEAVY_SLOTS / 2 + 1)) & (PW_HEAVY_SLOTS - 1)];
+	/* The second candidate is never the first. The mask stays the last step: before Linux 6.10 the
+	 * verifier takes the result of an exclusive or for unbounded. */
+	slot ^= choice * (PW_HEAVY_SLOTS / 2 + 1);
+	asm volatile("%0 &= %1" : "+r"(slot) : "i"(PW_HEAVY_SLOTS - 1));
+	return &state->heavy[slot];
 }
 
 /* Takes an empty or stale slot; false if another flow or CPU has it. */

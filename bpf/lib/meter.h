@@ -13,8 +13,6 @@
 /* mult * bytes stays below 2^64 (struct pw_rate). A BIG TCP packet has 512 KiB; only one cut into
  * segments of a few bytes has more on the wire, and is charged as this many. */
 #define PW_MAX_BYTES ((1U << 20) - 1)
-/* Looks at a meter before the unconditional charge. */
-#define PW_METER_TRIES 4
 
 static __always_inline __u64 meter_time(__u64 now_ns)
 {
@@ -52,35 +50,34 @@ struct pw_ask {
 };
 
 /* Admits and charges the packet, or does neither; *level is what it found. The first look is with the
- * time that is there, the others, and with them every refusal, with the exact time.
+ * time that is there; a refusal is made with the exact time only.
  *
- * Other CPUs charge the same meter. After PW_METER_TRIES lost races the packet is charged by an
- * unconditional add: contention lets no packet through free.
+ * Wait-free: the charge is one atomic step that every other CPU's charge adds up with, so contention
+ * lets no packet through free. Two CPUs that look at the same time may both be admitted; then the
+ * level exceeds the limit by a packet for each CPU, and both are charged.
  * A level beyond what any packet leaves behind stems from a slower rate that was in force before, or
  * from a clock 4.5 years ago: it is brought back to full.
  */
 static __always_inline bool meter_take(__u64 *tat, const struct pw_rate *rate,
 				       const struct pw_ask *ask, __u64 *level)
 {
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < PW_METER_TRIES; i++) {
-		__u64 now, seen, at;
+	__u64 now = meter_time(*ask->now_ns), seen = PW_READ64(tat);
 
-		if (i > 0)
-			*ask->now_ns = clock_exact_ns();
+	*level = meter_level(seen, now);
+	if (pw_unlikely(*level > ask->limit)) {
+		*ask->now_ns = clock_exact_ns();
 		now = meter_time(*ask->now_ns);
 		seen = PW_READ64(tat);
-		at = meter_level(seen, now);
-		*level = at;
-		if (pw_likely(at <= ask->limit)) {
-			if (pw_likely(meter_swap(tat, seen, now + at + ask->cost)))
-				return true;
-		} else if (i > 0) {
-			if (pw_unlikely(at > ask->full + meter_cost(rate, PW_MAX_BYTES)))
+		*level = meter_level(seen, now);
+		if (*level > ask->limit) {
+			if (pw_unlikely(*level > ask->full + meter_cost(rate, PW_MAX_BYTES)))
 				meter_swap(tat, seen, now + ask->full);
 			return false;
 		}
 	}
-	__sync_fetch_and_add(tat, ask->cost);
+	/* The clock has gone by: whoever comes first sets the TAT, and the others add to that. */
+	if (!*level && meter_swap(tat, seen, now + ask->cost))
+		return true;
+	*level = meter_level(__sync_fetch_and_add(tat, ask->cost), now);
 	return true;
 }

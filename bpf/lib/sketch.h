@@ -16,11 +16,12 @@
 /* Clocks of two CPUs, or a CPU that was stolen between reading the clock and using it, differ by
  * less than this many ticks (4.3 s); an older tick is older. */
 #define PW_TICK_SKEW 4096U
-/* 2^-x on [0, 1), x in 1/1024, as 1 - (726818 x - 198 x^2) / 2^30: slope -ln 2 at 0, so that many
- * small steps make the large one, and 2^-1 at the end within 0.05 %. */
+/* 2^-x on [0, 1) as 1 - a x + b x^2 - c x^3 with the value and the slope of 2^-x at both ends: a = ln 2,
+ * b = 5/2 a - 3/2, c = 3/2 a - 1, times 2^20. Within 0.07 %, so that many steps make one. */
 #define PW_DECAY_SHIFT 20
-#define PW_DECAY_LINEAR 726818U
-#define PW_DECAY_SQUARE 198U
+#define PW_DECAY_A 726817ULL
+#define PW_DECAY_B 244180ULL
+#define PW_DECAY_C 41650ULL
 
 /* All ones if a < b, else 0, for a and b below 2^63. Without branches: each would double what the
  * verifier has to walk, and the processor cannot predict them. */
@@ -49,7 +50,9 @@ static __always_inline __u64 sketch_decay(__u32 est, __u32 since)
 	dt = since & sketch_less(since, (1ULL << 32) - PW_TICK_SKEW);
 	halvings = sketch_min(dt >> PW_HALF_LIFE_SHIFT, 32);
 	rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
-	lost = (PW_DECAY_LINEAR - PW_DECAY_SQUARE * rest) * rest >> PW_HALF_LIFE_SHIFT;
+	lost = PW_DECAY_B - (PW_DECAY_C * rest >> PW_HALF_LIFE_SHIFT);
+	lost = PW_DECAY_A - (lost * rest >> PW_HALF_LIFE_SHIFT);
+	lost = lost * rest >> PW_HALF_LIFE_SHIFT;
 	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 

@@ -18,8 +18,9 @@ const (
 
 	halfLifeShift = 10
 	decayShift    = 20
-	decayLinear   = 726818
-	decaySquare   = 198
+	decayA        = 726_817
+	decayB        = 244_180
+	decayC        = 41_650
 )
 
 // Tick is the tick of a time of CLOCK_MONOTONIC in ns; ticks wrap after 52
@@ -36,6 +37,8 @@ func Decay(est, since uint32) uint32 {
 	if halvings >= 32 {
 		return 0
 	}
-	lost := (decayLinear - decaySquare*rest) * rest >> halfLifeShift
+	lost := decayB - decayC*rest>>halfLifeShift
+	lost = decayA - lost*rest>>halfLifeShift
+	lost = lost * rest >> halfLifeShift
 	return uint32(uint64(est>>halvings) * (1<<decayShift - lost) >> decayShift)
 }

@@ -10,11 +10,13 @@ const (
 	// HashKeys is the number of keys of each half: a constant and one per word.
 	HashKeys = 11
 
-	sketchRows = 3
-	holdRows   = 2
-	columnBits = 9
-	columns    = 1 << columnBits
-	slotShift  = holdRows * columnBits
+	sketchRows     = 3
+	columnBits     = 9
+	columns        = 1 << columnBits
+	holdRows       = 2
+	holdColumnBits = 8
+	holdColumns    = 1 << holdColumnBits
+	slotShift      = holdRows * holdColumnBits
 )
 
 // Keys are the random keys of the flow hash.
@@ -56,7 +58,7 @@ func (id FlowID) row(row int) uint32 {
 }
 
 func (id FlowID) hold(row int) uint32 {
-	return uint32(id) >> (row * columnBits) % columns
+	return uint32(id) >> (row * holdColumnBits) % holdColumns
 }
 
 // slot is a candidate slot of the heavy-flow table, choice 0 or 1.

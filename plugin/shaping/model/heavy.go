@@ -4,7 +4,7 @@
 package model
 
 // HeavySlots is the size of the heavy-flow table.
-const HeavySlots = 32
+const HeavySlots = 16
 
 // heavyStaleNS is for how long a silent flow keeps its slot.
 const heavyStaleNS = 2_000_000_000

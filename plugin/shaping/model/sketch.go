@@ -37,7 +37,7 @@ func (s *Sketch) Update(id FlowID, tick uint32, cost uint64) uint32 {
 // Holds keep a flow heavy while packets of it may still wait.
 type Holds struct {
 	// Until is the last tick of the hold.
-	Until [holdRows][columns]uint32
+	Until [holdRows][holdColumns]uint32
 }
 
 // Held says whether the flow is held at tick.
