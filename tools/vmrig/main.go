@@ -68,6 +68,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return outcome(run(ctx, args))
 	case "exec":
 		return outcome(execute(ctx, args))
+	case "test":
+		return outcome(test(ctx, args))
 	}
 	fmt.Fprint(os.Stderr, usage)
 	return statusUsage, fmt.Errorf("unknown command %q", name)

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package suite runs privileged tests on several kernels and says what each
+// kernel ran, skipped and failed.
+package suite
+
+import (
+	"bufio"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// Outcome is how a test ended.
+type Outcome string
+
+// The outcomes that go test prints.
+const (
+	Pass Outcome = "PASS"
+	Fail Outcome = "FAIL"
+	Skip Outcome = "SKIP"
+)
+
+// TestID names a test or subtest of a package.
+type TestID struct {
+	Package, Name string
+}
+
+// Test is how a test ended on one kernel.
+type Test struct {
+	Outcome Outcome
+	// Feature is what the kernel lacked, for a skip that says so.
+	Feature string
+}
+
+var (
+	resultLine  = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+	currentLine = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)`)
+	packageLine = regexp.MustCompile(`^(?:ok|FAIL|---)\s+([^\s:]+)\s+`)
+)
+
+// featureMark is how plugin/testutil names what a test misses.
+const featureMark = "SKIP-FEATURE: "
+
+// Parse reads the output of "go test -v". Tests belong to pkg; if that is
+// empty, to the package whose line follows them.
+func Parse(r io.Reader, pkg string) (map[TestID]Test, error) {
+	tests := map[TestID]Test{}
+	pending, features := map[string]Outcome{}, map[string]string{}
+	flush := func(pkg string) {
+		for name, outcome := range pending {
+			tests[TestID{pkg, name}] = Test{outcome, features[name]}
+		}
+		clear(pending)
+		clear(features)
+	}
+	current := ""
+	scanner := bufio.NewScanner(r)
+	const longest = 1 << 20 // a difference of two large values is one line
+	scanner.Buffer(nil, longest)
+	for scanner.Scan() {
+		line := scanner.Text()
+		if m := currentLine.FindStringSubmatch(line); m != nil {
+			current = m[1]
+		} else if m := resultLine.FindStringSubmatch(line); m != nil {
+			pending[m[2]] = Outcome(m[1])
+		} else if _, feature, ok := strings.Cut(line, featureMark); ok {
+			features[current] = strings.TrimSpace(feature)
+		} else if m := packageLine.FindStringSubmatch(line); m != nil && pkg == "" {
+			flush(m[1])
+		}
+	}
+	flush(pkg)
+	return tests, scanner.Err()
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package suite
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Results are the tests of one kernel.
+type Results struct {
+	// Kernel is the kernel's name, Release what it calls itself.
+	Kernel, Release string
+	Tests           map[TestID]Test
+	// Troubles are what went wrong besides a test: a binary that did not end,
+	// a fault that the kernel itself reported.
+	Troubles []string
+}
+
+// count returns how many tests ended so.
+func (r *Results) count(o Outcome) int {
+	n := 0
+	for _, t := range r.Tests {
+		if t.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// Report writes what each kernel ran and skipped, and returns the faults: a
+// test that failed, one that was skipped without naming a feature, and one that
+// no kernel ran.
+func Report(w io.Writer, all []Results) []string {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "kernel\trelease\tpassed\tfailed\tskipped")
+	for _, r := range all {
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", r.Kernel, r.Release, r.count(Pass), r.count(Fail), r.count(Skip))
+	}
+	_ = table.Flush()
+	for _, r := range all {
+		for _, feature := range r.missing() {
+			fmt.Fprintf(w, "%s has no %s, so it skipped %s\n", r.Kernel, feature, strings.Join(r.skippedFor(feature), ", "))
+		}
+	}
+	return faults(all)
+}
+
+// missing lists the features for the lack of which tests were skipped.
+func (r *Results) missing() []string {
+	set := map[string]bool{}
+	for _, t := range r.Tests {
+		if t.Outcome == Skip && t.Feature != "" {
+			set[t.Feature] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func (r *Results) skippedFor(feature string) []string {
+	var names []string
+	for id, t := range r.Tests {
+		if t.Outcome == Skip && t.Feature == feature {
+			names = append(names, id.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func faults(all []Results) []string {
+	var out []string
+	ran := map[TestID]bool{}
+	for _, r := range all {
+		for id, t := range r.Tests {
+			ran[id] = ran[id] || t.Outcome != Skip
+			switch {
+			case t.Outcome == Fail:
+				out = append(out, fmt.Sprintf("%s: %s %s failed", r.Kernel, id.Package, id.Name))
+			case t.Outcome == Skip && t.Feature == "":
+				out = append(out, fmt.Sprintf("%s: %s %s was skipped without naming a feature", r.Kernel, id.Package, id.Name))
+			}
+		}
+		for _, trouble := range r.Troubles {
+			out = append(out, r.Kernel+": "+trouble)
+		}
+	}
+	for id, ok := range ran {
+		if !ok {
+			out = append(out, fmt.Sprintf("%s %s is run by no kernel", id.Package, id.Name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/tools/vmrig/suite"
+	"github.com/podweir/podweir/tools/vmrig/vm"
+)
+
+// test runs the privileged tests of packages on every kernel and fails if one
+// of them failed, or was run by none.
+func test(ctx context.Context, args []string) (int, error) {
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	o := machine(flags)
+	kernels := flags.String("k", "6.1,6.12,newest", "kernels, with commas between them")
+	pattern := flags.String("run", "^TestPrivileged", "tests to run")
+	dir := flags.String("dir", "bin/kernels", "directory for binaries and logs")
+	host := flags.String("host", "", `output of "go test -v" on this machine's own kernel, which counts too`)
+	if err := flags.Parse(args); err != nil {
+		return 0, err
+	}
+	if flags.NArg() == 0 {
+		return 0, errors.New("no package to test")
+	}
+	cache, err := vm.OpenCache()
+	if err != nil {
+		return 0, err
+	}
+	var all []suite.Results
+	if *host != "" {
+		r, err := hostResults(*host)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, r)
+	}
+	binaries, err := suite.Build(ctx, *dir, flags.Args())
+	if err != nil {
+		return 0, err
+	}
+	runner := suite.Runner{Cache: cache, Machine: *o, Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout}
+	for kernel := range strings.SplitSeq(*kernels, ",") {
+		r, err := runner.On(ctx, kernel, binaries)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, r)
+	}
+	if faults := suite.Report(os.Stdout, all); len(faults) > 0 {
+		return 1, errors.New(strings.Join(faults, "\n"))
+	}
+	return 0, nil
+}
+
+// hostResults reads what the machine's own kernel ran.
+func hostResults(log string) (suite.Results, error) {
+	f, err := os.Open(log)
+	if err != nil {
+		return suite.Results{}, err
+	}
+	defer func() { _ = f.Close() }()
+	tests, err := suite.Parse(f, "")
+	if err != nil {
+		return suite.Results{}, fmt.Errorf("read %s: %w", log, err)
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return suite.Results{}, err
+	}
+	return suite.Results{Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Tests: tests}, nil
+}
