@@ -81,9 +81,9 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 	bin/tools/actionlint -shellcheck shellcheck
 
 .PHONY: bench
-bench: setup-demo build refplugins ## Measure the cost per packet, the latency and RSS of ADD, and the memory per pod (root).
-	go test -run '^$$' -bench . -benchtime 1x ./bpf
-	go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./e2e/bench
+bench: setup-demo build refplugins ## Measure caps, latency, ADD and memory; the table goes to docs/results (root, 20 minutes).
+	$(GO_BUILD) -o bin/bench ./e2e/bench
+	bin/bench -page docs/results/$$(date -u +%F)-$$(uname -r | cut -d- -f1).md
 
 ##@ Change
 
