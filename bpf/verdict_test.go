@@ -4,6 +4,8 @@
 package bpf_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/podweir/podweir/bpf"
@@ -88,9 +90,7 @@ func TestPrivilegedVerdicts(t *testing.T) {
 		seen[program] = map[int32]int{}
 	}
 	configs := degenerateConfigs()
-	for name, cfg := range invalidConfigs() {
-		configs[name] = cfg
-	}
+	maps.Copy(configs, invalidConfigs())
 	for name, cfg := range configs {
 		t.Run(name, func(t *testing.T) { verdictsUnder(t, d.For(t), cfg, seen) })
 	}
@@ -119,7 +119,7 @@ func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg bpf.PodweirPwConfig, 
 					continue // an untagged packet that is cut in its IP header
 				}
 				seen[program][r.Verdict]++
-				if !contains(allowed, r.Verdict) {
+				if !slices.Contains(allowed, r.Verdict) {
 					t.Fatalf("%s answers %d to %s (%d bytes), want one of %v", program, r.Verdict, kind, len(p.Data), allowed)
 				}
 			}
@@ -132,23 +132,16 @@ func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg bpf.PodweirPwConfig, 
 // its IP header only if a tag hides that from it.
 func variants(data []byte) []model.Packet {
 	out := []model.Packet{
-		{Data: data}, {Data: data, GSOSize: 1448, GSOSegs: 45, WireLen: 65536},
-		{Data: data, GSOSize: 8}, {Data: data, GSOSize: 1, GSOSegs: 65535},
+		{Data: data},
+		{Data: data, GSOSize: 1448, GSOSegs: 45, WireLen: 65536},
+		{Data: data, GSOSize: 8},
+		{Data: data, GSOSize: 1, GSOSegs: 65535},
 	}
 	tagged := bpftest.Tag(data)
 	for n := 15; n < min(len(tagged), 80); n++ {
 		out = append(out, model.Packet{Data: tagged[:n]})
 	}
 	return append(out, model.Packet{Data: tagged})
-}
-
-func contains(all []int32, v int32) bool {
-	for _, a := range all {
-		if a == v {
-			return true
-		}
-	}
-	return false
 }
 
 // Without a valid configuration packets pass as they are, and that is counted.

@@ -6,6 +6,7 @@ package bpftest
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 )
 
 // Layer prepends its header to a payload.
@@ -14,8 +15,8 @@ type Layer func(payload []byte) []byte
 // Build puts layers around size bytes of payload, the outermost first.
 func Build(size int, layers ...Layer) []byte {
 	p := make([]byte, size)
-	for i := len(layers) - 1; i >= 0; i-- {
-		p = layers[i](p)
+	for _, layer := range slices.Backward(layers) {
+		p = layer(p)
 	}
 	return p
 }
