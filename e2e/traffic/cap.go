@@ -50,7 +50,8 @@ type Case struct {
 // CapResult is what passed, in wire bytes.
 type CapResult struct {
 	Case
-	// Carried is what the unlimited pod carried, bits per second.
+	// Carried is what the unlimited pod carried, bits per second; or what a
+	// flood offered in the run itself, if that was less.
 	Carried float64
 	// Worst is the largest number of bytes in any window of 1 s.
 	Worst uint64
@@ -138,7 +139,7 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	if c.Light {
 		light = t.lightMiddle(ctx, c.Cap, c.Duration)
 	}
-	bulk, err := o.Wait(ctx)
+	bulk, flood, err := o.Wait(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +161,11 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	res.Used = steady.BitsPerSec() / float64(c.Cap)
 	if bulk != nil {
 		res.retransmits(bulk)
+	}
+	if flood != nil {
+		// Refused datagrams were offered to a queue that was full.
+		offered := float64(flood.Packets + flood.Refused)
+		res.Carried = min(res.Carried, flood.BitsPerSec()*offered/max(float64(flood.Packets), 1))
 	}
 	return res, nil
 }

@@ -36,7 +36,7 @@ func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPer
 		return nil, err
 	}
 	out, err := t.keptTurns(ctx, turns, turn)
-	_, waitErr := o.Wait(ctx)
+	_, _, waitErr := o.Wait(ctx)
 	return out, errors.Join(err, waitErr)
 }
 

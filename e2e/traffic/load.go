@@ -89,13 +89,15 @@ func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec u
 	return o, nil
 }
 
-// Wait returns when the load has ended; bulk is nil for a flood.
-func (o *Offer) Wait(ctx context.Context) (bulk *lab.Bulk, err error) {
+// Wait returns when the load has ended; bulk is nil for a flood, and flood for
+// TCP.
+func (o *Offer) Wait(ctx context.Context) (bulk *lab.Bulk, flood *lab.FloodResult, err error) {
 	if o.bulk != nil {
-		return o.bulk.Wait(ctx)
+		bulk, err = o.bulk.Wait(ctx)
+		return bulk, nil, err
 	}
-	_, err = o.flood.Wait(ctx)
-	return nil, err
+	flood, err = o.flood.Wait(ctx)
+	return nil, flood, err
 }
 
 // Carried is what the unlimited pod carries of a load, wire bits per second,
@@ -113,7 +115,7 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 	if err != nil {
 		return 0, err
 	}
-	if _, err := o.Wait(ctx); err != nil {
+	if _, _, err := o.Wait(ctx); err != nil {
 		return 0, err
 	}
 	// iperf3 takes some milliseconds to connect.

@@ -52,7 +52,7 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shapedLoad.Wait(t.Context()); err != nil {
+	if _, _, err := shapedLoad.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	held, err := pod.Wire(Egress, shapedLoad.Started, wiremeter.Now())
@@ -149,7 +149,7 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			changed = wiremeter.Now()
-			if _, err := o.Wait(t.Context()); err != nil {
+			if _, _, err := o.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			series, err := pod.Wire(d, changed+time.Second, changed+2*time.Second)
@@ -229,7 +229,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 		samples = append(samples, sample{wiremeter.Now(), *got})
 		return wiremeter.Now() > o.Until-100*time.Millisecond
 	})
-	if _, err := o.Wait(t.Context()); err != nil {
+	if _, _, err := o.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	worst, j := 0.0, 0
