@@ -77,25 +77,52 @@ type node struct {
 }
 
 // probed is what the kernel was found to have, for all tests: a probe takes
-// longer than most of them.
+// longer than most of them. It says that there is no prio, so that the same
+// queues are made on every kernel; trees with prio are proven in plugin/queue.
 var probed []byte
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{NetNS: testutil.NewNetNS(t)}
-	n.paths = cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()}
-	cache := filepath.Join(n.paths.Run, "features.json")
-	if probed != nil {
-		if err := os.WriteFile(cache, probed, 0o600); err != nil {
-			t.Fatal(err)
+	if probed == nil {
+		p := unprobed(t).newPod(t)
+		p.must(t, "ADD", p.conf(both(nil)))
+		p.must(t, "DEL", p.conf(nil))
+		probed = withoutPrio(t, filepath.Join(p.node.paths.Run, "features.json"))
+	}
+	n := unprobed(t)
+	if err := os.WriteFile(filepath.Join(n.paths.Run, "features.json"), probed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func unprobed(t *testing.T) *node {
+	t.Helper()
+	return &node{
+		NetNS: testutil.NewNetNS(t),
+		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+	}
+}
+
+func withoutPrio(t *testing.T, cache string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]any)
+	if err := json.Unmarshal(b, &found); err != nil {
+		t.Fatal(err)
+	}
+	for key := range found {
+		if strings.EqualFold(key, "prio") {
+			found[key] = false
 		}
 	}
-	t.Cleanup(func() {
-		if b, err := os.ReadFile(cache); err == nil {
-			probed = b
-		}
-	})
-	return n
+	if b, err = json.Marshal(found); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // pod is a network namespace with a pair of devices to its node.
