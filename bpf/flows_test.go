@@ -39,7 +39,7 @@ func TestPrivilegedHold(t *testing.T) {
 			t.Fatalf("small packet %d, just within the hold, is of class %d, want 2", i, c)
 		}
 	}
-	now += holdNS + (1+model.TickSkew)<<model.TickShift
+	now += holdNS + 2<<model.TickShift
 	if c := send(small); c != 1 {
 		t.Errorf("a small packet after the hold is of class %d, want 1", c)
 	}

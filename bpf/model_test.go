@@ -139,7 +139,9 @@ func FuzzParse(f *testing.F) {
 		if len(data) < 14 || len(data) > 1500 {
 			return // the kernel does not build it
 		}
-		parseBoth(t, d.For(t), data, l3Only, uint32(gsoSize), uint32(gsoSegs))
+		d := d.For(t)
+		d.SetCopy(gsoSegs&1 != 0)
+		parseBoth(t, d, data, l3Only, uint32(gsoSize), uint32(gsoSegs))
 	})
 }
 
@@ -179,6 +181,9 @@ func TestPrivilegedParse(t *testing.T) {
 			d := d.For(t)
 			parseBoth(t, d, data, false, 0, 0)
 			parseBoth(t, d, data, false, 1448, 20)
+			parseBoth(t, d, data, false, 8, 0)
+			d.SetCopy(true)
+			defer d.SetCopy(false)
 			parseBoth(t, d, data, false, 8, 0)
 			if !parseBoth(t, d, bpftest.Tag(data), false, 0, 0) {
 				t.Error("the kernel does not build the packet with a tag")

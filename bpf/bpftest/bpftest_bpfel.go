@@ -33,6 +33,7 @@ const (
 	bpftestProgPwPoliceX     = "pw_police_x"
 	bpftestProgPwRedirect    = "pw_redirect"
 	bpftestVarPwTestCoarseNs = "pw_test_coarse_ns"
+	bpftestVarPwTestCopy     = "pw_test_copy"
 	bpftestVarPwTestNowNs    = "pw_test_now_ns"
 	bpftestVarPwTestRandom   = "pw_test_random"
 )
@@ -108,6 +109,7 @@ type bpftestMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestVariableSpecs struct {
 	PwTestCoarseNs *ebpf.VariableSpec `ebpf:"pw_test_coarse_ns"`
+	PwTestCopy     *ebpf.VariableSpec `ebpf:"pw_test_copy"`
 	PwTestNowNs    *ebpf.VariableSpec `ebpf:"pw_test_now_ns"`
 	PwTestRandom   *ebpf.VariableSpec `ebpf:"pw_test_random"`
 }
@@ -154,6 +156,7 @@ func (m *bpftestMaps) Close() error {
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestVariables struct {
 	PwTestCoarseNs *ebpf.Variable `ebpf:"pw_test_coarse_ns"`
+	PwTestCopy     *ebpf.Variable `ebpf:"pw_test_copy"`
 	PwTestNowNs    *ebpf.Variable `ebpf:"pw_test_now_ns"`
 	PwTestRandom   *ebpf.Variable `ebpf:"pw_test_random"`
 }

@@ -134,6 +134,17 @@ func (d *Dataplane) SetClock(c model.Clock, random uint32) {
 	d.must(d.coll.Variables["pw_test_random"].Set(random))
 }
 
+// SetCopy makes the parser copy headers, as it does for a packet that is not
+// linear, which BPF_PROG_TEST_RUN does not build.
+func (d *Dataplane) SetCopy(on bool) {
+	d.tb.Helper()
+	var copies uint32
+	if on {
+		copies = 1
+	}
+	d.must(d.coll.Variables["pw_test_copy"].Set(copies))
+}
+
 // Result is what a program did to a packet.
 type Result struct {
 	// Verdict is the answer, -1 for next.
