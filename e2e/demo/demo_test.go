@@ -83,6 +83,23 @@ func TestColumnsLineUp(t *testing.T) {
 	}
 }
 
+func TestImplausibleMemoryIsNotShownAsANumber(t *testing.T) {
+	for name, tc := range map[string]struct {
+		m    *memory
+		want string
+	}{
+		"no plugin":                         {nil, "-"},
+		"measured":                          {&memory{Total: 120, Memlock: 66}, "120"},
+		"less than nothing":                 {&memory{Total: -3}, "noise"},
+		"less than what BPF alone accounts": {&memory{Total: 40, Memlock: 66}, "noise"},
+	} {
+		cells := (&row{Memory: tc.m}).cells("")
+		if got := cells[len(cells)-1]; got != tc.want {
+			t.Errorf("%s: memory cell = %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 func TestOfCap(t *testing.T) {
 	r := &row{CapBitRate: 10e6}
 	if got, want := r.ofCap(10.04e6, 500e6), "1.004 / 50.0"; got != want {

@@ -38,6 +38,8 @@ type machine struct {
 	Git       string `json:"git"`
 	GitDirty  bool   `json:"gitDirty"`
 	MemoryKiB int64  `json:"memoryKiB"`
+	// Load is the load average of the last minute before the start.
+	Load float64 `json:"loadAverage"`
 }
 
 // loadPlan is what was offered in every row.
@@ -125,6 +127,10 @@ type memory struct {
 	Pods    int     `json:"pods"`
 }
 
+// plausible says whether the difference can be the plugin's: it is not less
+// than what the kernel itself accounts to BPF objects, and not negative.
+func (m *memory) plausible() bool { return m.Total >= m.Memlock && m.Total >= 0 }
+
 func newMemory(m lab.Memory, pods int) *memory {
 	kib := func(b int64) float64 { return float64(b) / 1024 }
 	return &memory{
@@ -151,6 +157,7 @@ func describeMachine() machine {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		m.MemoryKiB = int64(info.Totalram) * int64(info.Unit) >> 10
+		m.Load = float64(info.Loads[0]) / (1 << 16) // SI_LOAD_SHIFT, linux/sysinfo.h
 	}
 	if out, err := exec.Command("git", "rev-parse", "HEAD").Output(); err == nil {
 		m.Git = string(bytes.TrimSpace(out))

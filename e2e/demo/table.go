@@ -35,6 +35,17 @@ A second, unshaped pod gets the same small requests at the same time: the bystan
 Kernel %s, %d CPUs, %s. Takes about 2.5 minutes; Ctrl-C cleans up.
 
 `, d.report.Congestion, d.report.Machine.Kernel, d.report.Machine.CPUs, d.report.Machine.CPU)
+	d.warnIfBusy()
+}
+
+// warnIfBusy tells the reader that other processes will be in the latencies.
+func (d *demo) warnIfBusy() {
+	if m := d.report.Machine; m.Load > float64(m.CPUs)/2 {
+		fmt.Fprintf(d.out, `This machine is busy: the load average is %.1f on %d CPUs before the demo has started.
+Latencies will be too long for every case; compare with the bystander.
+
+`, m.Load, m.CPUs)
+	}
 }
 
 // tableHead has one entry per column: three lines.
@@ -107,7 +118,11 @@ func writeColumns(out io.Writer, lines [][]string) {
 
 func (r *row) cells(name string) []string {
 	memory := "-"
-	if r.Memory != nil {
+	switch {
+	case r.Memory == nil:
+	case !r.Memory.plausible():
+		memory = "noise"
+	default:
 		memory = fmt.Sprintf("%.0f", r.Memory.Total)
 	}
 	return []string{
