@@ -65,6 +65,10 @@ test-privileged: build refplugins ## Tests on the kernel and real traffic, one p
 		| tee bin/privileged.log | grep -v --line-buffered '^=== '
 	tools/skips.sh bin/privileged.log
 
+.PHONY: test-kernels
+test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
+	bin/vmrig test -host bin/privileged.log $(PRIVILEGED)
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	tools/fuzz.sh $(FUZZTIME)
@@ -107,6 +111,11 @@ setup: ## Install the Debian packages that tests and linters need and are missin
 .PHONY: setup-demo
 setup-demo: ## Install the Debian packages that the demo needs and are missing.
 	tools/setup.sh demo
+
+.PHONY: setup-kernels
+setup-kernels: ## Fetch the kernels of "make test-kernels" and what boots them (root, once).
+	CGO_ENABLED=0 go build -trimpath -o bin/vmrig ./tools/vmrig
+	bin/vmrig setup
 
 .PHONY: clean
 clean: ## Remove what this file builds.
