@@ -133,9 +133,13 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	if err != nil {
 		return shaping.Facts{}, false, err
 	}
+	tick, err := datapath.ClockTick()
+	if err != nil {
+		return shaping.Facts{}, false, err
+	}
 	return shaping.Facts{
 		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "",
-		MTU: i.MTU, L3Only: i.L3Only,
+		MTU: i.MTU, L3Only: i.L3Only, ClockTick: tick,
 	}, f.TCX, nil
 }
 

@@ -6,8 +6,10 @@ package datapath
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -125,4 +127,14 @@ func flag[T uint8 | uint32](b bool) T {
 		return 1
 	}
 	return 0
+}
+
+// ClockTick is the resolution of the clock that the programs read
+// (bpf_ktime_get_coarse_ns): the kernel sets it at every timer interrupt.
+func ClockTick() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &ts); err != nil {
+		return 0, fmt.Errorf("read the resolution of the coarse clock: %w", err)
+	}
+	return time.Duration(ts.Nano()), nil
 }

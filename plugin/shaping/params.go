@@ -18,6 +18,9 @@ type Facts struct {
 	Prio, FQ, HTB, TBF, IFB bool
 	// MTU of the device in bytes, without a link header.
 	MTU int
+	// ClockTick is the resolution of CLOCK_MONOTONIC_COARSE, which the programs
+	// read: 1 / CONFIG_HZ.
+	ClockTick time.Duration
 	// L3Only says that the device's packets have no Ethernet header.
 	L3Only bool
 }

@@ -152,7 +152,7 @@ func (b *builder) meters() {
 	dp.LightRate = meterRate(l.Rate, l.LightShare)
 	dp.LightTolerance = meterTime(max(horizon, l.Rate.Duration(minDepth)))
 	dp.TotalRate = meterRate(l.Rate, units.Whole)
-	dp.TotalBurst = meterTime(l.Rate.Duration(p.BurstBytes))
+	dp.TotalBurst = meterTime(b.burstTime())
 	dp.TotalHorizon = meterTime(horizon)
 	if p.Program == ProgramBand && l.Policy == PolicyStrict {
 		// pfifo_fast counts packets; the total meter counts its bytes.
@@ -170,6 +170,17 @@ func (b *builder) meters() {
 		hold = b.leftover().Duration(l.Rate.Bytes(horizon))
 	}
 	dp.HoldTicks = holdTicks(hold)
+}
+
+// burstTime is the burst in time at the cap. Where the meter itself is the
+// cap, what its clock may be behind is taken off: after idle that much more
+// would pass.
+func (b *builder) burstTime() time.Duration {
+	burst := b.limit.Rate.Duration(b.params.BurstBytes)
+	if p := b.params.Program; p == ProgramEDT || p == ProgramPolice {
+		burst -= min(b.facts.ClockTick, burst/2)
+	}
+	return burst
 }
 
 // holdTicks is d in ticks, rounded up, and two more: one because the packet

@@ -127,6 +127,14 @@ func TestComputeMeters(t *testing.T) {
 	if police.TotalBurst != 250*ms || police.TotalHorizon != 50*ms || police.DepthMeter {
 		t.Errorf("police = %+v, want the credit and the horizon", police)
 	}
+	ticking := full
+	ticking.ClockTick = 4 * time.Millisecond
+	if slow := compute(t, strict(10e6, queue(shaping.QueueFQ)), ticking).Datapath; slow.TotalBurst != 6*ms {
+		t.Errorf("burst by a clock of 4 ms = %d, want 10 ms less 4 ms", slow.TotalBurst)
+	}
+	if band := compute(t, strict(10e6), ticking).Datapath; band.TotalBurst != 64*8788800 {
+		t.Errorf("burst under a shaper = %d, want what the bucket is", band.TotalBurst)
+	}
 	edt := compute(t, strict(10e6, queue(shaping.QueueFQ)), full).Datapath
 	if edt.TotalBurst != 10*ms || edt.TotalHorizon != 64*11111111 || edt.LightTolerance != 64*24e6 {
 		t.Errorf("edt = %+v, want the burst and the short horizon", edt)
