@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -71,10 +72,42 @@ func main() {
 // the page says so.
 const niceness = -20
 
-func run(ctx context.Context, opts *options) error {
+// goFirst executes this program again with the priority: Linux keeps one for
+// each thread, and what the runtime's other threads start would not have it.
+func goFirst() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// The system call answers 20 - nice.
+	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil || now == 20-niceness {
+		return err
+	}
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, niceness); err != nil {
 		return fmt.Errorf("set priority %d: %w", niceness, err)
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return unix.Exec(self, os.Args, os.Environ())
+}
+
+// raiseSession gives the session the priority, too: with autogroups, a
+// process's own is only against others of its session. It returns what takes
+// it back. Kernels without autogroups have no such file.
+func raiseSession() (restore func()) {
+	const file = "/proc/self/autogroup"
+	write := func(nice int) { _ = os.WriteFile(file, fmt.Append(nil, nice), 0o644) }
+	write(niceness)
+	return func() { write(0) }
+}
+
+func run(ctx context.Context, opts *options) error {
+	if err := goFirst(); err != nil {
+		return err
+	}
+	restore := raiseSession()
+	defer restore()
 	machine, err := readMachine(ctx)
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ const (
 	mbit = 1_000_000
 	gbit = 1000 * mbit
 
-	capDuration        = 5 * time.Second
+	capDuration        = 4 * time.Second
 	retransmitDuration = 13 * time.Second
 	keptTurns          = 5
 	keptTurn           = 1500 * time.Millisecond

@@ -111,6 +111,9 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 		return rate, nil
 	}
 	const last = time.Second
+	if err := r.Free.freshMeters(); err != nil {
+		return 0, err
+	}
 	o, err := r.Free.Start(ctx, d, load, bitsPerSec, last)
 	if err != nil {
 		return 0, err

@@ -93,13 +93,25 @@ func (r *Rig) Pod(ctx context.Context, bw *lab.Bandwidth, annotations map[string
 		return nil, err
 	}
 	t := &Target{Pod: pod, rig: r}
-	if t.meters[Egress], err = wiremeter.Attach(r.Client.Netns, r.Client.IfName, wiremeter.Received); err != nil {
-		return nil, errors.Join(err, t.Close(ctx))
-	}
-	if t.meters[Ingress], err = wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received); err != nil {
+	if err := t.freshMeters(); err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
 	}
 	return t, nil
+}
+
+// freshMeters replaces the meters: one counts for [wiremeter.Span], and the
+// unlimited pod lives longer.
+func (t *Target) freshMeters() error {
+	if err := t.closeMeters(); err != nil {
+		return err
+	}
+	var err error
+	client := t.rig.Client
+	if t.meters[Egress], err = wiremeter.Attach(client.Netns, client.IfName, wiremeter.Received); err != nil {
+		return err
+	}
+	t.meters[Ingress], err = wiremeter.Attach(t.Netns, t.IfName, wiremeter.Received)
+	return err
 }
 
 // Shaped makes a pod that podweir holds to a cap, in bits per second, in both
