@@ -30,7 +30,7 @@ const (
 	memoryPods = 10
 	// memoryTries is how often memory is measured if the rest of the machine
 	// got into the difference.
-	memoryTries = 3
+	memoryTries = 2
 )
 
 // errLeftovers means that something the demo made is still there.
