@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,9 +66,7 @@ func newInvocation(l *lab.Lab, c *contender, pod *lab.Pod) (*invocation, error) 
 		"prevResult":    pod.Result,
 		"runtimeConfig": map[string]any{"bandwidth": lab.KubeletBandwidth(addCap)},
 	}
-	for k, v := range c.entry {
-		conf[k] = v
-	}
+	maps.Copy(conf, c.entry)
 	stdin, err := json.Marshal(conf)
 	if err != nil {
 		return nil, err
@@ -195,8 +194,7 @@ func benchAtOnce(ctx context.Context, rep *report, l *lab.Lab, all []contender) 
 		}
 		wg.Wait()
 		whole := time.Since(began)
-		err = errors.Join(append(errs, deleteAll(ctx, calls))...)
-		if err != nil {
+		if err := errors.Join(errors.Join(errs...), deleteAll(ctx, calls)); err != nil {
 			return fmt.Errorf("%s: %w", all[i].name, err)
 		}
 		slices.Sort(took)

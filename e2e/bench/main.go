@@ -12,7 +12,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -63,7 +62,7 @@ func main() {
 	err := run(ctx, &opts)
 	stop()
 	if err != nil {
-		slog.Error("bench", "error", err)
+		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }

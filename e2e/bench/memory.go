@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/e2e/lab"
 )
@@ -46,18 +47,19 @@ func benchMemory(ctx context.Context, rep *report) (err error) {
 			return err
 		}
 		var rounds []lab.Memory
-		totals := ""
+		var totals []string
 		for range memoryRounds {
 			m, err := network.ChainMemory(ctx, memoryPods, lab.PodOptions{Bandwidth: lab.KubeletBandwidth(addCap)})
 			if err != nil {
 				return err
 			}
 			rounds = append(rounds, m)
-			totals += kib(m.Total()) + " "
+			totals = append(totals, kib(m.Total()))
 		}
 		slices.SortFunc(rounds, func(a, b lab.Memory) int { return int(a.Total() - b.Total()) })
 		m := rounds[len(rounds)/2]
-		t.row(v.name, kib(m.Total()), kib(m.Slab), kib(m.Vmalloc), kib(m.PerCPU), kib(m.Memlock), totals)
+		t.row(v.name, kib(m.Total()), kib(m.Slab), kib(m.Vmalloc), kib(m.PerCPU), kib(m.Memlock),
+			strings.Join(totals, " "))
 		if v.bar != 0 {
 			rep.bar(m.Total() <= v.bar, "kernel memory per pod, "+v.name, kib(m.Total())+" KiB",
 				"at most "+kib(v.bar)+" KiB")

@@ -240,8 +240,8 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 		if j > 0 {
 			// samples[j-1] is at least a second before s: a rate over that.
 			first := samples[j-1]
-			bytes := float64(s.octets-first.octets) + ethernet*float64(s.packets-first.packets)
-			worst = max(worst, bytes*8/(s.at-first.at).Seconds())
+			octets := float64(s.octets-first.octets) + ethernet*float64(s.packets-first.packets)
+			worst = max(worst, octets*8/(s.at-first.at).Seconds())
 		}
 	}
 	t.Logf("worst second %.4f of the cap", worst/capacity)

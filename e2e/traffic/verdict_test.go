@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"testing"
+	"time"
+)
+
+// The judgement itself: a measurement that breaks a promise is an error.
+func TestCapResultErr(t *testing.T) {
+	cases := map[string]struct {
+		cap, worst uint64
+		load       Load
+		used       float64
+		carried    float64
+		ok         bool
+	}{
+		"exactly 1.01":                     {10 * mbit, 1_262_500, TCP1, 1, gbit, true},
+		"one byte more":                    {10 * mbit, 1_262_501, TCP1, 1, gbit, false},
+		"1M takes a packet of 9,100":       {mbit, 125_000 + 1_250 + 9_100, TCP1, 1, gbit, true},
+		"1M takes no more":                 {mbit, 125_000 + 1_250 + 9_101, TCP1, 1, gbit, false},
+		"a flow that starves":              {10 * mbit, 1_000_000, TCP1, 0.96, gbit, false},
+		"a machine that cannot carry more": {10 * mbit, 1_000_000, TCP1, 0.96, 14 * mbit, true},
+		"a flood may use less":             {10 * mbit, 1_000_000, UDP, 0.96, gbit, true},
+		"but not lose it":                  {10 * mbit, 1_000_000, UDP, 0.8, gbit, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &CapResult{
+				Case:  Case{Cap: c.cap, Load: c.load, Duration: time.Second},
+				Worst: c.worst, Used: c.used, Carried: c.carried,
+			}
+			if err := r.Err(); (err == nil) != c.ok {
+				t.Errorf("Err() = %v, want none: %v", err, c.ok)
+			}
+		})
+	}
+}
+
+func TestRetransmitsErr(t *testing.T) {
+	result := func(late, segments float64) *CapResult {
+		return &CapResult{Late: late, Segments: segments, LateSeconds: 10}
+	}
+	cases := map[string]struct {
+		got, tuned *CapResult
+		ok         bool
+	}{
+		"ten more than tuned":       {result(30, 100), result(20, 100), true},
+		"eleven more":               {result(31, 100), result(20, 100), false},
+		"many, but a small share":   {result(500, 100_000), result(0, 100_000), true},
+		"more than a small share":   {result(501, 100_000), result(0, 100_000), false},
+		"nothing came: no judgment": {result(0, 0), result(0, 100), false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := RetransmitsErr(c.got, c.tuned); (err == nil) != c.ok {
+				t.Errorf("RetransmitsErr() = %v, want none: %v", err, c.ok)
+			}
+		})
+	}
+}
