@@ -163,15 +163,23 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 		res.retransmits(bulk)
 	}
 	if flood != nil {
-		// Refused datagrams were offered to a queue that was full.
-		offered := float64(flood.Packets + flood.Refused)
-		res.Carried = min(res.Carried, flood.BitsPerSec()*offered/max(float64(flood.Packets), 1))
+		res.Carried = min(res.Carried, offeredBits(flood))
 	}
 	return res, nil
 }
 
 // lightBytes is the body of a light response.
 const lightBytes = 6000
+
+// offeredBits is what a flood sent, in wire bits per second. Refused datagrams
+// were offered to a queue that was full.
+func offeredBits(f *lab.FloodResult) float64 {
+	if f.Packets == 0 {
+		return 0
+	}
+	frame := float64(f.Bytes)/float64(f.Packets) + ethernet
+	return float64(f.Packets+f.Refused) * frame * 8 / f.Elapsed.Seconds()
+}
 
 // slowStart is the time whose losses are reported apart (ruling 17).
 const slowStart = 3.0
