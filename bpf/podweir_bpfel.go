@@ -59,7 +59,8 @@ type PodweirPwCounters struct {
 		HopLimit uint8
 		Family   uint8
 		Class    uint8
-		Pad      [6]uint8
+		Anew     uint8
+		Pad      [5]uint8
 	}
 }
 

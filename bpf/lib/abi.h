@@ -158,7 +158,8 @@ struct pw_packet {
 	__u8 hop_limit;
 	__u8 family; /* 4, 6, or 0 if it is not IP */
 	__u8 class; /* enum pw_class */
-	__u8 pad[6];
+	__u8 anew; /* heavy: hold the flow from this packet on */
+	__u8 pad[5];
 };
 
 struct pw_counters {

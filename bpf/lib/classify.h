@@ -34,11 +34,11 @@ struct pw_work {
  * only small ones the whole tolerance is theirs. */
 static __always_inline __u64 classify_light_limit(__u64 tolerance, __u32 est)
 {
-	if (est >= PW_HEAVY_EST / 4)
+	if (est >= PW_HEAVY_EST / 2)
 		return tolerance / 2;
-	if (est >= PW_HEAVY_EST / 16)
+	if (est >= PW_HEAVY_EST / 8)
 		return tolerance - tolerance / 4;
-	if (est >= PW_HEAVY_EST / 64)
+	if (est >= PW_HEAVY_EST / 32)
 		return tolerance - tolerance / 8;
 	return tolerance;
 }
@@ -57,13 +57,18 @@ static __always_inline bool classify_take_light(struct pw_work *work, __u32 est)
 	return meter_take(&work->state->light_tat, &cfg->light_rate, &ask, &level);
 }
 
+/* A held flow stays heavy, and is held anew as long as it is not clearly light: at half the threshold.
+ * A small flow that was moved once for want of room would otherwise never come back while its packets
+ * follow each other faster than the hold, as those of a call do. */
 static __always_inline bool classify_is_heavy(struct pw_work *work, __u64 id, __u32 tick)
 {
 	const struct pw_config *cfg = work->cfg;
 	__u32 est =
 		sketch_update(work->state, id, tick, meter_cost(&cfg->sketch_rate, work->bytes));
+	__u64 held = hold_is_set(work->state, id, tick, cfg->hold_ticks);
 
-	if (est >= PW_HEAVY_EST || hold_is_set(work->state, id, tick, cfg->hold_ticks))
+	work->pkt->anew = (__u8)~(held & sketch_less(est, PW_HEAVY_EST / 2));
+	if (~sketch_less(est, PW_HEAVY_EST) | held)
 		return true;
 	return cfg->policy == PW_POLICY_STRICT && !classify_take_light(work, est);
 }
@@ -88,7 +93,9 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	id = hash_flow(&work->pkt->flow, work->pkt->family == 6, cfg);
 	if (!classify_is_heavy(work, id, tick))
 		return PW_CLASS_LIGHT;
-	hold_set(work->state, id, tick, cfg->hold_ticks);
+	pw_forget();
+	if (work->pkt->anew)
+		hold_set(work->state, id, tick, cfg->hold_ticks);
 	heavy_record(work->state, id, &work->pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
 }

@@ -14,9 +14,9 @@ static __always_inline __u32 *hold_cell(struct pw_state *state, __u64 id, __u32 
 	return &state->holds[row][PW_HOLD_BITS(id, row) & (PW_HOLD_COLS - 1)];
 }
 
-/* A cell holds while it is in (tick, tick + hold_ticks], with room for a CPU whose clock is ahead. */
-static __always_inline bool hold_is_set(struct pw_state *state, __u64 id, __u32 tick,
-					__u32 hold_ticks)
+/* All ones if the flow is held. A cell holds while it is in (tick, tick + hold_ticks], with room for a CPU whose clock is ahead. */
+static __always_inline __u64 hold_is_set(struct pw_state *state, __u64 id, __u32 tick,
+					 __u32 hold_ticks)
 {
 	__u64 bound = (__u64)hold_ticks + PW_TICK_SKEW, held = -1ULL;
 
@@ -26,7 +26,7 @@ static __always_inline bool hold_is_set(struct pw_state *state, __u64 id, __u32 
 
 		held &= sketch_less(left, bound);
 	}
-	return held != 0;
+	return held;
 }
 
 static __always_inline void hold_set(struct pw_state *state, __u64 id, __u32 tick, __u32 hold_ticks)

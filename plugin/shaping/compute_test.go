@@ -265,7 +265,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 			strict(1e9, queue(shaping.QueueHTB)), shaping.Egress, here, false,
 			`qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, `
 root htb 1:0 default 3
-1:2 bfifo 2:0 limit 1250000
+1:2 bfifo 2:0 limit 12500000
 1:3 bfifo 3:0 limit 6250000
 class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 624243/624243 prio 0
 class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 312121/624243 prio 0

@@ -126,9 +126,22 @@ func (b *builder) mtu() units.Bytes {
 	return units.Bytes(max(b.facts.MTU, 0))
 }
 
-// lightLeaf is the depth of the first band.
+// lightLeaf is the depth of the first band: room for what the light-only meter
+// lets in at once.
 func (b *builder) lightLeaf() units.Bytes {
-	return max(minLight, b.limit.Rate.Bytes(10*time.Millisecond))
+	return min(max(minLight, b.limit.Rate.Bytes(b.lightTolerance())), kernelLimit)
+}
+
+// lightTolerance is how far light flows may run ahead of their share. Under a
+// shaper it costs nothing but a turn of the heavy ones, and a burst after a
+// processor was busy elsewhere must not move small flows: twice the horizon.
+// Where the meter is the cap it would be exceeded by as much.
+func (b *builder) lightTolerance() time.Duration {
+	tolerance := b.horizon()
+	if q := b.params.Queue; q == QueueTBF || q == QueueHTB {
+		tolerance *= 2
+	}
+	return max(tolerance, b.limit.Rate.Duration(minDepth))
 }
 
 // bandPackets is the length of each band of a pfifo_fast, whose memory it is:
@@ -150,7 +163,7 @@ func (b *builder) meters() {
 	dp := &p.Datapath
 	horizon := b.horizon()
 	dp.LightRate = meterRate(l.Rate, l.LightShare)
-	dp.LightTolerance = meterTime(max(horizon, l.Rate.Duration(minDepth)))
+	dp.LightTolerance = meterTime(b.lightTolerance())
 	dp.TotalRate = meterRate(l.Rate, units.Whole)
 	dp.TotalBurst = meterTime(b.burstTime())
 	dp.TotalHorizon = meterTime(horizon)

@@ -116,7 +116,7 @@ func TestComputeMeters(t *testing.T) {
 	t.Parallel()
 	const ms = shaping.MeterTime(64 * 1e6)
 	band := compute(t, strict(10e6), here).Datapath
-	if band.LightTolerance != 50*ms || band.TotalBurst != 64*8788800 || band.TotalHorizon != 50*ms {
+	if band.LightTolerance != 100*ms || band.TotalBurst != 64*8788800 || band.TotalHorizon != 50*ms {
 		t.Errorf("band = %+v, want the horizon, the bucket and the depth in time", band)
 	}
 	slow := compute(t, strict(1e6), here).Datapath

@@ -47,11 +47,11 @@ type work struct {
 // estimate may use it: the fuller the meter, the smaller a flow has to be.
 func lightLimit(tolerance uint64, est uint32) uint64 {
 	switch {
-	case est >= HeavyEstimate/4:
+	case est >= HeavyEstimate/2:
 		return tolerance / 2
-	case est >= HeavyEstimate/16:
+	case est >= HeavyEstimate/8:
 		return tolerance - tolerance/4
-	case est >= HeavyEstimate/64:
+	case est >= HeavyEstimate/32:
 		return tolerance - tolerance/8
 	default:
 		return tolerance
@@ -108,15 +108,22 @@ func (d *Direction) classify(w *work) Class {
 	if !d.isHeavy(w, id, tick) {
 		return ClassLight
 	}
-	d.Holds.Set(id, tick, d.Config.HoldTicks)
 	d.Heavy.record(id, flow, w.bytes, w.nowNS)
 	return ClassHeavy
 }
 
+// isHeavy counts the packet and decides. A flow that is held is held anew only
+// while it is not clearly light, so that a small flow that was moved once comes
+// back although its packets follow each other faster than the hold.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	est := d.Sketch.Update(id, tick, Cost(d.Config.SketchRate, w.bytes))
-	if est >= HeavyEstimate || d.Holds.Held(id, tick, d.Config.HoldTicks) {
-		return true
+	held := d.Holds.Held(id, tick, d.Config.HoldTicks)
+	if est < HeavyEstimate && !held &&
+		(d.Config.Policy != shaping.PolicyStrict || d.takeLight(w, est)) {
+		return false
 	}
-	return d.Config.Policy == shaping.PolicyStrict && !d.takeLight(w, est)
+	if est >= HeavyEstimate/2 || !held {
+		d.Holds.Set(id, tick, d.Config.HoldTicks)
+	}
+	return true
 }
