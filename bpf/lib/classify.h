@@ -67,7 +67,7 @@ static __always_inline bool classify_is_heavy(struct pw_work *work, __u64 id, __
 		sketch_update(work->state, id, tick, meter_cost(&cfg->sketch_rate, work->bytes));
 	__u64 held = hold_is_set(work->state, id, tick, cfg->hold_ticks);
 
-	work->pkt->anew = (__u8)~(held & sketch_less(est, PW_HEAVY_EST / 2));
+	work->pkt->anew = (__u8) ~(held & sketch_less(est, PW_HEAVY_EST / 2));
 	if (~sketch_less(est, PW_HEAVY_EST) | held)
 		return true;
 	return cfg->policy == PW_POLICY_STRICT && !classify_take_light(work, est);
