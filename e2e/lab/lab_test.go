@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -24,9 +25,7 @@ func TestMain(m *testing.M) {
 // newTestLab makes a lab that goes with the test.
 func newTestLab(tb testing.TB) *Lab {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("needs root: makes network namespaces")
-	}
+	testutil.RequireRoot(tb)
 	l, err := New(tb.Context(), Options{})
 	if err != nil {
 		tb.Fatal(err)

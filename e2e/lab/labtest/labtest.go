@@ -5,10 +5,10 @@
 package labtest
 
 import (
-	"os"
 	"testing"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // New makes a lab and closes it at the end of the test, which fails if
@@ -16,9 +16,7 @@ import (
 // binary needs a TestMain that calls [lab.WorkerMain] first.
 func New(tb testing.TB, opts lab.Options) *lab.Lab {
 	tb.Helper()
-	if os.Geteuid() != 0 {
-		tb.Skip("needs root: a lab makes network namespaces and runs CNI plugins")
-	}
+	testutil.RequireRoot(tb)
 	l, err := lab.New(tb.Context(), opts)
 	if err != nil {
 		tb.Fatalf("make a lab: %v", err)

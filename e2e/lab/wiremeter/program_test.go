@@ -4,18 +4,17 @@
 package wiremeter
 
 import (
-	"os"
 	"testing"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // The meter stands on other people's hooks: whatever the packet, its verdict
 // is TCX_NEXT.
 func TestPrivilegedVerdictIsNext(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: loads a BPF program")
-	}
+	testutil.RequireRoot(t)
 	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
 		Type: ebpf.Array, KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
 	})
