@@ -43,6 +43,7 @@ var sections = []section{
 
 type options struct {
 	only, json, page string
+	keep             bool
 }
 
 func main() {
@@ -56,6 +57,7 @@ func main() {
 	}
 	flag.StringVar(&opts.only, "only", strings.Join(names, ","), "sections to run")
 	flag.StringVar(&opts.json, "json", "bench.json", "file for the results as JSON")
+	flag.BoolVar(&opts.keep, "keep", false, "keep the other sections of the JSON file, to measure some again")
 	flag.StringVar(&opts.page, "page", "", "file for the results as Markdown; none if empty")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -112,6 +114,11 @@ func run(ctx context.Context, opts *options) error {
 		return err
 	}
 	rep := &report{Machine: *machine}
+	if opts.keep {
+		if err := rep.load(opts.json); err != nil {
+			return err
+		}
+	}
 	only := strings.Split(opts.only, ",")
 	var errs []error
 	for _, s := range sections {
@@ -121,7 +128,7 @@ func run(ctx context.Context, opts *options) error {
 		began := time.Now()
 		load := loadAverage()
 		fmt.Fprintf(os.Stderr, "== %s (load %s)\n", s.name, load)
-		rep.section = s.name
+		rep.begin(s.name)
 		if err := s.run(ctx, rep); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 			if ctx.Err() != nil {

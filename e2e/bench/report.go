@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,28 @@ type report struct {
 	Tables   []table
 
 	section string
+}
+
+// load takes over what an earlier run measured.
+func (r *report) load(file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("results to keep: %w", err)
+	}
+	var old report
+	if err := json.Unmarshal(raw, &old); err != nil {
+		return fmt.Errorf("results to keep, %s: %w", file, err)
+	}
+	r.Sections, r.Bars, r.Tables = old.Sections, old.Bars, old.Tables
+	return nil
+}
+
+// begin starts a section and forgets what it measured before.
+func (r *report) begin(name string) {
+	r.section = name
+	r.Sections = slices.DeleteFunc(r.Sections, func(s sectionInfo) bool { return s.Name == name })
+	r.Bars = slices.DeleteFunc(r.Bars, func(b bar) bool { return b.Section == name })
+	r.Tables = slices.DeleteFunc(r.Tables, func(t table) bool { return t.Section == name })
 }
 
 // bar adds a bar and tells it to whoever watches.
