@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +123,9 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if strings.HasPrefix(tt.name, "link") {
+				requireTCX(t)
+			}
 			p := newNode(t).newPod(t)
 			c := p.conf(tt.with)
 			p.must(t, "ADD", c)

@@ -6,6 +6,7 @@ package cni_test
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,6 +41,9 @@ func TestPrivilegedKilledAtEveryStep(t *testing.T) {
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
+			if strings.Contains(s.name, "TCX") {
+				requireTCX(t)
+			}
 			n := newNode(t)
 			p := n.newPod(t)
 			c := p.conf(s.with)

@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -127,6 +128,9 @@ func TestPrivilegedModes(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
 	for _, m := range modes() {
 		t.Run(m.name, func(t *testing.T) {
+			if strings.HasPrefix(m.name, "tcx") {
+				requireTCX(t)
+			}
 			p := newNode(t).newPod(t)
 			before := p.raw(t)
 			c := p.conf(m.with)
@@ -186,6 +190,9 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
+			if strings.HasPrefix(m.name, "tcx") {
+				requireTCX(t)
+			}
 			n := newNode(t)
 			before, after := n.newPod(t), n.newPod(t)
 			after.must(t, "ADD", after.conf(m.with))
@@ -247,11 +254,14 @@ func (p *pod) gates(drop string) []gate {
 	}{{p.ns, p.dev, "pod"}, {p.node.NetNS, p.host, "host"}} {
 		for _, hook := range []string{"ingress", "egress"} {
 			toPod := (d.side == "pod") == (hook == "ingress")
+			if datapath.HaveTCX() {
+				all = append(all, gate{
+					name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", toPod: toPod,
+					close: func(t *testing.T) func() { t.Helper(); return dropByTCX(t, d.ns, d.dev.Index, hook) },
+					clean: func(*testing.T) {},
+				})
+			}
 			all = append(all, gate{
-				name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", toPod: toPod,
-				close: func(t *testing.T) func() { t.Helper(); return dropByTCX(t, d.ns, d.dev.Index, hook) },
-				clean: func(*testing.T) {},
-			}, gate{
 				name: fmt.Sprintf("filter at %s %s", d.side, hook), kind: "clsact", toPod: toPod,
 				close: func(t *testing.T) func() {
 					t.Helper()
@@ -310,6 +320,7 @@ func dropByTCX(t *testing.T, ns *testutil.NetNS, index int, hook string) func() 
 // end the chain: CHECK says who it is, and ADD goes back to the head.
 func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	testutil.RequireRoot(t)
+	requireTCX(t)
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"ingressRate": "10M"})
 	p.must(t, "ADD", c)

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// withoutTCX is what a kernel without TCX has instead of the programs that have
+// TCX as their second choice: filters on clsact.
+func withoutTCX(want []string) []string {
+	if datapath.HaveTCX() {
+		return want
+	}
+	out := []string{}
+	for _, s := range want {
+		if device, program, ok := strings.Cut(s, " tcx "); ok {
+			if qdisc := device + " qdisc clsact"; !slices.Contains(want, qdisc) && !slices.Contains(out, qdisc) {
+				out = append(out, qdisc)
+			}
+			out = append(out, device+" clsact "+program)
+		} else {
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func requireTCX(t *testing.T) {
+	t.Helper()
+	if !datapath.HaveTCX() {
+		testutil.SkipFeature(t, "tcx")
+	}
+}
+
+// bandsOf is a TBF over prio with its filter, as a kernel with prio has it
+// where newNode says that there is none; in the other modes nothing differs.
+func bandsOf(device string) []string {
+	return []string{
+		device + " qdisc tbf", device + " qdisc prio", device + " qdisc bfifo", device + " qdisc bfifo",
+		device + " filter pw_class",
+	}
+}
+
+// The queues that most machines get, on what this kernel really has: ADD makes
+// them, twice changes nothing, CHECK finds what is missing, the next ADD mends
+// it, packets cross, and DEL leaves the devices as they were.
+func TestPrivilegedQueuesWithPrio(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "prio", "fq", "ifb", "clsact")
+	guard := []string{"pod qdisc clsact", "pod clsact egress pw_guard"}
+	open := func(device string) []string {
+		return []string{
+			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf", device + " qdisc bfifo", device + " filter pw_class",
+		}
+	}
+	exempt := func(device string) []string {
+		return []string{
+			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf",
+			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc bfifo",
+			device + " filter pw_class_x",
+		}
+	}
+	for _, m := range []mode{
+		{"strict", both(nil), join(guard, bandsOf("pod"), bandsOf("host"))},
+		{"flat", both(conf{"policy": "flat"}), []string{"host qdisc bfifo", "host qdisc tbf", "pod qdisc bfifo", "pod qdisc tbf"}},
+		{"elephants", both(conf{"policy": "elephants"}), join(guard, open("pod"), open("host"))},
+		{"unshaped subnets", both(conf{"unshapedSubnets": []string{"10.99.0.0/16"}}), join(guard, exempt("pod"), exempt("host"))},
+		{"fq", both(conf{"queue": "fq", "policy": "flat"}), join(
+			[]string{"pod qdisc fq", "pod qdisc clsact", "pod clsact egress pw_edt"},
+			[]string{"host qdisc fq", "host tcx egress pw_edt"},
+		)},
+		{"ifb", inIFB(nil), join(guard, bandsOf("pod"), bandsOf("ifb"), []string{"ifb exists", "pod clsact ingress redirect"})},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			p := unprobed(t).newPod(t)
+			testutil.Eventually(t, 5*time.Second, "the kernel calls both ends up", func() bool {
+				return !strings.Contains(p.raw(t), "state UNKNOWN mode DEFAULT group default qlen 1000\n    link/ether")
+			})
+			before, c := p.raw(t), p.conf(m.with)
+			add := func(what string) {
+				t.Helper()
+				p.must(t, "ADD", c)
+				wantQueues(t, p, what, m.want)
+				p.must(t, "CHECK", c)
+				p.crosses(t)
+			}
+			add("ADD")
+			ids := p.node.programs(t)
+			add("ADD twice")
+			for pin, id := range p.node.programs(t) {
+				if ids[pin] != id {
+					t.Errorf("ADD twice replaced program %s", pin)
+				}
+			}
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+			wantCode(t, "CHECK without the root qdisc", p.call(t, "CHECK", c).err, 101, "egress build-queue")
+			add("ADD after the root qdisc was removed")
+			p.must(t, "DEL", c)
+			p.afterIFB(t)
+			wantClean(t, p, "DEL")
+			if after := p.raw(t); after != before {
+				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
+			}
+		})
+	}
+}
+
+// wantQueues is wantState with the filters of inner qdiscs too, and one name
+// for both ways of a redirect: which of them works is the kernel's.
+func wantQueues(t *testing.T, p *pod, what string, want []string) {
+	t.Helper()
+	want = withoutTCX(want)
+	got := p.state(t)
+	for i, s := range got {
+		if s == "pod clsact ingress pw_redirect" {
+			got[i] = "pod clsact ingress redirect"
+		}
+	}
+	for _, d := range []struct {
+		ns        *testutil.NetNS
+		dev, name string
+	}{{p.ns, p.dev.Name, "pod"}, {p.node.NetNS, p.host.Name, "host"}, {p.ns, hostif.IFBName(p.dev.Index), "ifb"}} {
+		if d.name == "ifb" && !slices.Contains(got, "ifb exists") {
+			continue
+		}
+		var qdiscs []struct {
+			Kind, Handle string
+			Root         bool
+		}
+		tcJSON(t, d.ns, &qdiscs, "qdisc", "show", "dev", d.dev)
+		for _, q := range qdiscs {
+			if q.Kind == "prio" && !q.Root {
+				for _, name := range filterNames(t, d.ns, d.dev, "parent "+q.Handle) {
+					got = append(got, d.name+" filter "+name)
+				}
+			}
+			if q.Kind == "clsact" && strings.Contains(d.ns.Run(t, "tc", "filter", "show", "dev", d.dev, "ingress"), "mirred") {
+				got = append(got, d.name+" clsact ingress redirect")
+			}
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: on the devices\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
