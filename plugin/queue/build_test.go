@@ -27,9 +27,10 @@ func TestPrivilegedBuildBandLength(t *testing.T) {
 				t.Errorf("txqueuelen is %d after Build, want %d as before", got, txQueueLen)
 			}
 			send(t, d, 100, 1400)
-			// 6 packets leave with the bucket and one or two by the clock.
-			if s := d.observe(t).Root().Stats; s.BacklogPackets != 16 || s.Drops < 60 {
-				t.Errorf("%d packets wait and %d were dropped, want 16 waiting and the rest dropped",
+			// 6 packets leave with the bucket and one every 0.1 s by the clock:
+			// on a slow machine some do between the last packet and the look.
+			if s := d.observe(t).Root().Stats; s.BacklogPackets < 13 || s.BacklogPackets > 16 || s.Drops < 60 {
+				t.Errorf("%d packets wait and %d were dropped, want 16 waiting, or a few less, and the rest dropped",
 					s.BacklogPackets, s.Drops)
 			}
 		})
