@@ -21,7 +21,9 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/pins"
 )
 
 // verbTimeout bounds a verb: the time that may pass in waiting for another
@@ -77,6 +79,10 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 }
 
 func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) error {
+	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+		return p.addWithoutLimit(id)
+	}
+	datapath.Warm()
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
 	node, err := Open(p.Paths)
@@ -85,10 +91,6 @@ func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *
 	}
 	defer node.Close()
 	node.Engine.Step = p.Step
-	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
-		// An earlier ADD of the same attachment may have had limits.
-		return node.Engine.Remove(ctx, id)
-	}
 	states, err := node.Engine.Ensure(ctx, want(cfg, id, args))
 	if err != nil {
 		return err
@@ -97,6 +99,30 @@ func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *
 		logState(log, s)
 	}
 	return nil
+}
+
+// addWithoutLimit is what most pods of a node get: nothing, unless an earlier
+// ADD of the same attachment had limits.
+func (p *Plugin) addWithoutLimit(id attach.ID) error {
+	s, err := openStore(p.Paths.Pins)
+	if errors.Is(err, ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if devices, err := s.pins.Devices(pins.Key(id)); err != nil || len(devices) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
+	defer cancel()
+	node, err := Open(p.Paths)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	node.Engine.Step = p.Step
+	return node.Engine.Remove(ctx, id)
 }
 
 func idOf(cfg *netconf.Config, args *skel.CmdArgs) attach.ID {

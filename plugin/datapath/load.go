@@ -7,7 +7,6 @@
 package datapath
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,9 +14,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -77,6 +78,10 @@ var collection = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
 	}
 	return spec, nil
 })
+
+// Warm begins to parse the object beside what the caller does next: it is the
+// longest step of an ADD that needs nothing to be known.
+func Warm() { go func() { _, _ = collection() }() }
 
 // withoutDebugInfo drops line and function information, which the kernel would
 // parse, check and keep for every pod.
@@ -246,10 +251,14 @@ func Unpin(dir string, d shaping.Direction) error {
 // randomKeys draws hash keys; a flow's place in the sketch cannot be guessed
 // without them.
 func randomKeys(cfg *bpf.PodweirPwConfig) error {
-	for i := range cfg.HashKeys {
-		if err := binary.Read(rand.Reader, binary.NativeEndian, cfg.HashKeys[i][:]); err != nil {
-			return fmt.Errorf("draw hash keys: %w", err)
-		}
+	// getrandom(2) gives up to 256 bytes in one piece; crypto/rand would add a
+	// generator and its self-tests to every ADD.
+	b := make([]byte, unsafe.Sizeof(cfg.HashKeys))
+	if _, err := unix.Getrandom(b, 0); err != nil {
+		return fmt.Errorf("draw hash keys: %w", err)
+	}
+	if _, err := binary.Decode(b, binary.NativeEndian, &cfg.HashKeys); err != nil {
+		return fmt.Errorf("read hash keys: %w", err)
 	}
 	return nil
 }
