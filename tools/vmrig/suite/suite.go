@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,9 +117,7 @@ func (r *Runner) one(ctx context.Context, b Binary, results *Results) error {
 		return fmt.Errorf("read %s: %w", log, err)
 	}
 	part := Results{Tests: tests}
-	for id, t := range tests {
-		results.Tests[id] = t
-	}
+	maps.Copy(results.Tests, tests)
 	for _, c := range result.Complaints {
 		results.Troubles = append(results.Troubles, fmt.Sprintf("%s: the kernel complained: %s", b.Package, c))
 	}

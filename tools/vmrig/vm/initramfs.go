@@ -147,11 +147,11 @@ func (c *cpio) add(name string, mode int, data []byte) {
 	}
 	const links, checksum = 1, 0
 	fields := []int{c.inode, mode, 0, 0, links, 0, len(data), 0, 0, major, minor, len(name) + 1, checksum}
-	header := "070701"
+	header := []byte("070701")
 	for _, f := range fields {
-		header += fmt.Sprintf("%08X", f)
+		header = fmt.Appendf(header, "%08X", f)
 	}
-	c.padded([]byte(header + name + "\x00"))
+	c.padded(append(header, name+"\x00"...))
 	c.padded(data)
 }
 
