@@ -92,12 +92,14 @@ type server struct {
 	cmd    *exec.Cmd
 	socket string
 	stderr bytes.Buffer
-	ended  chan error
+	// err is how it ended, once ended is closed.
+	err   error
+	ended chan struct{}
 }
 
 // share starts a virtiofsd for a directory.
 func (c *Cache) share(ctx context.Context, socket, dir string, args ...string) (*server, error) {
-	s := &server{socket: socket, ended: make(chan error, 1)}
+	s := &server{socket: socket, ended: make(chan struct{})}
 	// No sandbox: the guest is ours, and the share of the root is read-only.
 	s.cmd = c.hostProgram(ctx, "usr/libexec/virtiofsd", append([]string{
 		"--socket-path=" + socket, "--shared-dir=" + dir,
@@ -107,7 +109,10 @@ func (c *Cache) share(ctx context.Context, socket, dir string, args ...string) (
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("virtiofsd: %w", err)
 	}
-	go func() { s.ended <- s.cmd.Wait() }()
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.ended)
+	}()
 	return s, nil
 }
 
@@ -120,9 +125,8 @@ func (s *server) wait(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case err := <-s.ended:
-			s.ended <- err
-			return fmt.Errorf("virtiofsd: %w\n%s", err, strings.TrimSpace(s.stderr.String()))
+		case <-s.ended:
+			return fmt.Errorf("virtiofsd: %w\n%s", s.err, strings.TrimSpace(s.stderr.String()))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
@@ -133,8 +137,7 @@ func (s *server) wait(ctx context.Context) error {
 // end cancels the context the server runs under, and waits for its end.
 func (s *server) end(cancel context.CancelFunc) {
 	cancel()
-	// It was killed: how it ended says nothing.
-	_ = <-s.ended
+	<-s.ended
 }
 
 // hostLib is where Debian's packages for amd64 have libraries and loader.
