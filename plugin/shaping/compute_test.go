@@ -130,7 +130,7 @@ func TestComputeTrees(t *testing.T) {
 		"strict, prio": {
 			strict(10e6), shaping.Egress, full, false,
 			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
 2:1 bfifo 3:0 limit 200000
 2:2 bfifo 4:0 limit 62500
@@ -140,14 +140,14 @@ filter on 2:0 answers 2:0
 		"strict, no prio": {
 			strict(10e6), shaping.Egress, here, false,
 			`qdisc/tbf on pod: "pw_band" at egress/auto depth`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict, ingress on the host side": {
 			strict(10e6), shaping.Ingress, full, false,
 			`qdisc/tbf on host: "pw_class" at own-qdisc/auto`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
 2:1 bfifo 3:0 limit 200000
 2:2 bfifo 4:0 limit 62500
@@ -157,21 +157,21 @@ filter on 2:0 answers 2:0
 		"strict, ifb": {
 			strict(10e6, at(shaping.PlaceIFB)), shaping.Ingress, here, false,
 			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect depth`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"flat": {
 			strict(10e6, flat), shaping.Egress, full, false,
 			`qdisc/tbf on pod: "" at none/auto`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 bfifo 2:0 limit 62500
 `, none,
 		},
 		"flat at a hook has no program either": {
 			strict(10e6, flat, mode(shaping.ModeTCXPodSide)), shaping.Egress, here, false,
 			`tcx-podside/tbf on pod: "" at none/auto`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 bfifo 2:0 limit 62500
 `, none,
 		},
@@ -180,7 +180,7 @@ root tbf 1:0 rate 1250000 burst 10986
 			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
-1:2 tbf 3:0 rate 1250000 burst 10986
+1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 bfifo 4:0 limit 62500
 filter on 1:0 answers 1:0
 `, "light 1 0, heavy 2 0, exempt 1 0",
@@ -189,7 +189,7 @@ filter on 1:0 answers 1:0
 			strict(10e6, elephants), shaping.Egress, here, false,
 			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
 root htb 1:0
-1:2 tbf 2:0 rate 1250000 burst 10986
+1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 bfifo 3:0 limit 62500
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 filter on 1:0 answers 1:0
@@ -200,7 +200,7 @@ filter on 1:0 answers 1:0
 			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
-1:2 tbf 3:0 rate 1250000 burst 10986
+1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 prio 4:0 bands 2
 4:1 bfifo 5:0 limit 200000
 4:2 bfifo 6:0 limit 62500
@@ -211,7 +211,7 @@ filter on 1:0 answers 1:0
 			strict(10e6), shaping.Ingress, here, true,
 			`qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, `
 root htb 1:0
-1:2 tbf 2:0 rate 1250000 burst 10986
+1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 filter on 1:0 answers 1:0
@@ -222,7 +222,7 @@ filter on 1:0 answers 1:0
 			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
-1:2 tbf 3:0 rate 1250000 burst 10986
+1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 bfifo 4:0 limit 62500
 filter on 1:0 answers 1:0
 `, "light 2 0, heavy 2 0, exempt 1 0",
@@ -230,7 +230,7 @@ filter on 1:0 answers 1:0
 		"strict at a hook takes pfifo_fast even with prio": {
 			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Ingress, full, false,
 			`tcx-hostside/tbf on host: "pw_band" at egress/tcx depth`, `
-root tbf 1:0 rate 1250000 burst 10986
+root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
@@ -238,7 +238,7 @@ root tbf 1:0 rate 1250000 burst 10986
 			strict(10e6, mode(shaping.ModeClsactPodSide)), shaping.Egress, here, true,
 			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact depth`, `
 root htb 1:0 default 2
-1:2 tbf 2:0 rate 1250000 burst 10986
+1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 `, "light 0 6, heavy 0 2, exempt 0 10000",
@@ -248,7 +248,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 			`tcx-podside/tbf on pod: "pw_band" at egress/tcx`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
-1:2 tbf 3:0 rate 1250000 burst 10986
+1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 bfifo 4:0 limit 62500
 `, "light 0 10001, heavy 0 10002, exempt 0 10001",
 		},
@@ -256,7 +256,7 @@ root prio 1:0 bands 2
 			strict(10e6, flat, mode(shaping.ModeTCXPodSide)), shaping.Egress, here, true,
 			`tcx-podside/tbf on pod: "pw_band_x" at egress/tcx`, `
 root htb 1:0 default 2
-1:2 tbf 2:0 rate 1250000 burst 10986
+1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 bfifo 3:0 limit 62500
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 `, "light 0 10002, heavy 0 10002, exempt 0 10000",
@@ -267,9 +267,9 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 root htb 1:0 default 3
 1:2 bfifo 2:0 limit 12500000
 1:3 bfifo 3:0 limit 6250000
-class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 624243/624243 prio 0
-class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 312121/624243 prio 0
-class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 312121/624243 prio 1
+class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 499243/499243 prio 0
+class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 249621/499243 prio 0
+class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 249621/499243 prio 1
 filter on 1:0 answers 1:0
 `, "light 2 0, heavy 3 0, exempt 0 0",
 		},
@@ -278,7 +278,7 @@ filter on 1:0 answers 1:0
 			`qdisc/htb on host: "pw_class" at own-qdisc/auto`, `
 root htb 1:0
 1:3 bfifo 2:0 limit 6250000
-class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
+class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
 `, "light 0 0, heavy 3 0, exempt 0 0",
 		},
@@ -287,7 +287,7 @@ filter on 1:0 answers 1:0
 			`qdisc/htb on pod: "" at none/auto`, `
 root htb 1:0 default 3
 1:3 bfifo 2:0 limit 6250000
-class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
+class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 `, none,
 		},
 		"flat htb with exempt subnets": {
@@ -295,7 +295,7 @@ class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
 			`qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, `
 root htb 1:0
 1:3 bfifo 2:0 limit 6250000
-class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 1248486/1248486 prio 0
+class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
 `, "light 3 0, heavy 3 0, exempt 0 0",
 		},

@@ -46,13 +46,13 @@ func TestComputeSizes(t *testing.T) {
 			strict(1e6), full, 9_100, 30_000, 2400 * time.Millisecond,
 			"burst 9.1 kB, 73ms of the cap: the least for an MTU of up to 9082",
 		},
-		"10M: 10 ms minus a packet": {strict(10e6), full, 10_986, 62_500, 500 * time.Millisecond, ""},
-		"10M without Ethernet":      {strict(10e6), l3(full), 11_000, 62_500, 500 * time.Millisecond, ""},
-		"54M: whole GSO packets":    {strict(54e6), full, 66_000, 337_500, 500 * time.Millisecond, ""},
-		"below 54M they are cut":    {strict(53e6), full, 64_736, 331_250, 500 * time.Millisecond, ""},
-		"1G":                        {strict(1e9), full, 1_248_486, 6_250_000, 500 * time.Millisecond, ""},
-		"400G":                      {strict(400e9), full, 499_998_486, 2_500_000_000, 500 * time.Millisecond, ""},
-		"jumbo frames":              {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 2562880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
+		"10M: the least bucket":  {strict(10e6), full, 9_100, 62_500, 500 * time.Millisecond, ""},
+		"1G without Ethernet":    {strict(1e9), l3(full), 998_500, 6_250_000, 500 * time.Millisecond, ""},
+		"54M: whole GSO packets": {strict(54e6), full, 66_000, 337_500, 500 * time.Millisecond, ""},
+		"below 54M they are cut": {strict(53e6), full, 51_486, 331_250, 500 * time.Millisecond, ""},
+		"1G":                     {strict(1e9), full, 998_486, 6_250_000, 500 * time.Millisecond, ""},
+		"400G":                   {strict(400e9), full, 399_998_486, 2_500_000_000, 500 * time.Millisecond, ""},
+		"jumbo frames":           {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 2562880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
 		"asked for, smaller": {
 			strict(100e6, burst(20_000)), full, 18_486, 625_000, 500 * time.Millisecond, "",
 		},
@@ -66,13 +66,13 @@ func TestComputeSizes(t *testing.T) {
 		"a burst of minutes is no queue of minutes": {
 			strict(10e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 1_250_000, 10 * time.Second, "",
 		},
-		"horizon": {strict(10e6, horizon(time.Second)), full, 10_986, 1_250_000, 10 * time.Second, ""},
+		"horizon": {strict(10e6, horizon(time.Second)), full, 9_100, 1_250_000, 10 * time.Second, ""},
 		"the largest queue that the kernel can count": {
-			strict(400e9, horizon(time.Second)), full, 499_998_486, math.MaxUint32, 858993459 * time.Nanosecond, "",
+			strict(400e9, horizon(time.Second)), full, 399_998_486, math.MaxUint32, 858993459 * time.Nanosecond, "",
 		},
-		"elephants wait for nobody": {strict(10e6, elephants), full, 10_986, 62_500, 50 * time.Millisecond, ""},
-		"flat waits for nobody":     {strict(10e6, flat), full, 10_986, 62_500, 50 * time.Millisecond, ""},
-		"half for light flows":      {strict(10e6, share(500)), full, 10_986, 62_500, 100 * time.Millisecond, ""},
+		"elephants wait for nobody": {strict(10e6, elephants), full, 9_100, 62_500, 50 * time.Millisecond, ""},
+		"flat waits for nobody":     {strict(10e6, flat), full, 9_100, 62_500, 50 * time.Millisecond, ""},
+		"half for light flows":      {strict(10e6, share(500)), full, 9_100, 62_500, 100 * time.Millisecond, ""},
 		"credit of a policer": {
 			strict(10e6, queue(shaping.QueueNone)), full, 312_500, 0, 0,
 			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
@@ -90,7 +90,7 @@ func TestComputeSizes(t *testing.T) {
 		},
 		"fq, flat": {strict(10e6, queue(shaping.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
 		"pfifo_fast": {
-			strict(10e6), here, 10_986, 62_500, 1052 * time.Millisecond,
+			strict(10e6), here, 9_100, 62_500, 1052 * time.Millisecond,
 			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
 		},
 	} {
@@ -116,7 +116,7 @@ func TestComputeMeters(t *testing.T) {
 	t.Parallel()
 	const ms = shaping.MeterTime(64 * 1e6)
 	band := compute(t, strict(10e6), here).Datapath
-	if band.LightTolerance != 100*ms || band.TotalBurst != 64*8788800 || band.TotalHorizon != 50*ms {
+	if band.LightTolerance != 100*ms || band.TotalBurst != 64*7280000 || band.TotalHorizon != 50*ms {
 		t.Errorf("band = %+v, want the horizon, the bucket and the depth in time", band)
 	}
 	slow := compute(t, strict(1e6), here).Datapath
@@ -132,7 +132,7 @@ func TestComputeMeters(t *testing.T) {
 	if slow := compute(t, strict(10e6, queue(shaping.QueueFQ)), ticking).Datapath; slow.TotalBurst != 6*ms {
 		t.Errorf("burst by a clock of 4 ms = %d, want 10 ms less 4 ms", slow.TotalBurst)
 	}
-	if band := compute(t, strict(10e6), ticking).Datapath; band.TotalBurst != 64*8788800 {
+	if band := compute(t, strict(10e6), ticking).Datapath; band.TotalBurst != 64*7280000 {
 		t.Errorf("burst under a shaper = %d, want what the bucket is", band.TotalBurst)
 	}
 	edt := compute(t, strict(10e6, queue(shaping.QueueFQ)), full).Datapath
