@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Holds keep a flow heavy while packets of it may still wait in the second band: going back to the
- * first band earlier, it would overtake itself. A Bloom filter of end times: a flow that shares all
- * its cells with heavy flows waits with them, which costs it delay, never order.
+ * first band earlier, it would overtake itself. classify_is_heavy makes one exception, for a flow
+ * that has become clearly light. A Bloom filter of end times: a flow that shares all its cells with
+ * heavy flows waits with them, which costs it delay, never order.
  */
 #pragma once
 
