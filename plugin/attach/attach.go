@@ -8,6 +8,7 @@ package attach
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/shaping"
 )
@@ -30,6 +31,8 @@ type Interface struct {
 	NetNSInode uint64 `json:"netnsInode"`
 	PodName    string `json:"podName"`
 	PodIndex   int    `json:"podIndex"`
+	// Kind is the kernel's name of the device kind, such as veth or netkit.
+	Kind string `json:"kind,omitempty"`
 	// HostName and HostIndex are zero where the interface has no other end on
 	// the host.
 	HostName  string `json:"hostName,omitempty"`
@@ -158,6 +161,22 @@ func (o *Observed) Device(s shaping.Side) *Device {
 		return d
 	}
 	return &Device{}
+}
+
+// redirectName is the name of our redirect's filter.
+const redirectName = ProgramPrefix + "redirect"
+
+// hides says that a redirect of ours takes packets away from a netfilter
+// ingress chain. It may be one that nothing is pinned of any more.
+func (o *Observed) hides() bool {
+	pod := o.Device(shaping.SidePod)
+	if !pod.NetfilterIngress {
+		return false
+	}
+	named := slices.ContainsFunc(pod.Hooks, func(h HookProgram) bool {
+		return h.Hook == shaping.HookIngress && h.Name == redirectName
+	})
+	return named || pod.redirects(0, o.Device(shaping.SideIFB).Index)
 }
 
 // Desired is what should be on one interface.

@@ -67,7 +67,7 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 		return nil, choice, err
 	}
 	if why := obstacle(req, obs, params); why != nil {
-		if req.Config.Limit(d).Queue != shaping.QueueAuto {
+		if pinned(req.Config.Limit(d)) && !obs.hides() {
 			return nil, choice, why
 		}
 		choice = Choice{
@@ -91,13 +91,23 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 	return &DirectionState{Params: params, HookKind: choice.HookKind}, choice, nil
 }
 
+// pinned says that the operator left no choice but a queue.
+func pinned(l *shaping.Limit) bool {
+	return l.Queue != shaping.QueueAuto || l.Mode == shaping.ModeQdisc
+}
+
 // compute runs shaping.Compute with the queue of an earlier choice and with
-// the majors that were drawn before, and records those drawn now.
+// the majors that were drawn before, and records those drawn now. A redirect
+// that was left for policing was left whatever mode is asked for: policy comes
+// before the cap.
 func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
 	cfg := *req.Config
 	if choice.Queue != 0 {
 		limit := *cfg.Limit(d)
 		limit.Queue, limit.Place = choice.Queue, shaping.PlaceAuto
+		if choice.Queue == shaping.QueueNone && limit.Mode == shaping.ModeQdisc {
+			limit.Mode = shaping.ModeAuto
+		}
 		if d == shaping.Egress {
 			cfg.Egress = &limit
 		} else {
@@ -123,11 +133,13 @@ func freshMajor(random func() uint16, taken []uint16) uint16 {
 	}
 }
 
+// chainBehind is what keeps the redirect away from a device.
+const chainBehind = "netfilter ingress chain on %s, which a redirect would hide packets from"
+
 // obstacle says why a queue cannot be made where the parameters want it.
 func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 	if p.Redirect && obs.Device(shaping.SidePod).NetfilterIngress {
-		return fmt.Errorf("%w: netfilter ingress chain on %s, behind which no redirect may stand",
-			ErrHookTaken, req.Interface.PodName)
+		return fmt.Errorf("%w: "+chainBehind, ErrHookTaken, req.Interface.PodName)
 	}
 	dev := obs.Device(p.Side)
 	root := dev.Root()

@@ -165,7 +165,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	}
 	want, choices, err := Decide(req, obs)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, e.unhide(prior, obs))
 	}
 	if err := e.tearDown(prior, gone); err != nil {
 		return nil, err
@@ -187,6 +187,16 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		return nil, err
 	}
 	return want, nil
+}
+
+// unhide takes a redirect away from in front of a netfilter ingress chain where
+// nothing else can be had instead: the pod is better unshaped than without its
+// policy.
+func (e *Engine) unhide(prior *Record, obs *Observed) error {
+	if prior == nil || !obs.hides() {
+		return nil
+	}
+	return e.tearDown(prior, []shaping.Direction{shaping.Ingress})
 }
 
 func (e *Engine) apply(rec *Record, plan []Action) error {

@@ -99,7 +99,7 @@ func (p *directionPlan) run() {
 		have = &Dataplane{}
 	}
 	missing := p.missing(have)
-	if missing != "" && have.ProgramID+have.GuardID+have.RedirectID != 0 {
+	if missing != "" && (have.ProgramID+have.GuardID+have.RedirectID != 0 || p.leaves()) {
 		p.add(TearDown, "%s", missing)
 		p.obs = p.obs.without(p.direction)
 	}
@@ -125,11 +125,18 @@ func (p *directionPlan) run() {
 	}
 }
 
+// leaves says that the redirect has to go at once.
+func (p *directionPlan) leaves() bool {
+	return p.direction == shaping.Ingress && !p.state.Params.Redirect && p.obs.hides()
+}
+
 // missing says what keeps the pinned programs from being those that are
 // wanted, "" if nothing does.
 func (p *directionPlan) missing(have *Dataplane) string {
 	params := p.state.Params
 	switch want := params.ProgramName(); {
+	case p.leaves():
+		return fmt.Sprintf(chainBehind, p.obs.Device(shaping.SidePod).Name)
 	case have.ProgramName != want:
 		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
 	case params.Guard && have.GuardID == 0:

@@ -58,7 +58,7 @@ func (k *kernel) makeIFB(r *attach.Record) error {
 }
 
 func (k *kernel) ifbIndex(r *attach.Record) (int, error) {
-	if r.Config.Ingress == nil || r.Config.Ingress.Place != shaping.PlaceIFB {
+	if !mayUseIFB(r) {
 		return 0, nil
 	}
 	p, err := k.placeOf(r, shaping.SideIFB)
@@ -274,7 +274,7 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 	made := r.MadeClsact(s)
 	for i := range have.HookFilters {
 		f := &have.HookFilters[i]
-		redirect := d == shaping.Ingress && f.RedirectIndex != 0
+		redirect := d == shaping.Ingress && (f.RedirectIndex != 0 || f.Name == datapath.RedirectProgram)
 		if !queue.Ours(f) || !programs[f.ProgramID] && !redirect {
 			continue
 		}

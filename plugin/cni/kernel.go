@@ -121,7 +121,7 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 	}
 	return attach.Interface{
 		NetNSPath: netnsPath, NetNSInode: p.ns.Inode(),
-		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index,
+		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.KindName,
 		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
 		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
 	}, nil
@@ -137,11 +137,19 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	if err != nil {
 		return shaping.Facts{}, false, err
 	}
+	past := pastHost(&i)
 	return shaping.Facts{
 		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "",
 		MTU: i.MTU, L3Only: i.L3Only, ClockTick: tick,
+		IngressPastHost: past, EgressPastHost: past,
 	}, f.TCX, nil
 }
+
+// pastHost says that packets may go past the host side of a device. The
+// programs of a netkit pair run inside its transmit function and may redirect
+// what the pod sends; what it is sent comes by bpf_redirect_peer as a rule, for
+// whose sake these devices were made.
+func pastHost(i *attach.Interface) bool { return i.Kind == hostif.KindNetkit.String() }
 
 // pins is the directory of the interface's pins. Its names were checked when
 // the record was written there.
@@ -233,8 +241,13 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 
 func usesIFB(r *attach.Record, obs *attach.Observed) bool {
 	dp := obs.Dataplanes[shaping.Ingress]
-	return dp != nil && dp.RedirectID != 0 ||
-		r.Config.Ingress != nil && r.Config.Ingress.Place == shaping.PlaceIFB
+	return dp != nil && dp.RedirectID != 0 || mayUseIFB(r)
+}
+
+// mayUseIFB says that the ingress queue is on an ifb, if there is no obstacle.
+func mayUseIFB(r *attach.Record) bool {
+	l := r.Config.Ingress
+	return l != nil && (l.Place == shaping.PlaceIFB || l.Place == shaping.PlaceAuto && pastHost(&r.Interface))
 }
 
 // observeNetfilter looks for a chain behind the redirect; one that cannot be

@@ -23,6 +23,18 @@ type Facts struct {
 	ClockTick time.Duration
 	// L3Only says that the device's packets have no Ethernet header.
 	L3Only bool
+	// IngressPastHost and EgressPastHost say that packets of the direction may
+	// go past the hooks and the qdisc of the device's host side. Then the queue
+	// for ingress is in the pod's namespace, unless a place is asked for by name.
+	IngressPastHost, EgressPastHost bool
+}
+
+// pastHost is the fact for one direction.
+func (f *Facts) pastHost(d Direction) bool {
+	if d == Ingress {
+		return f.IngressPastHost
+	}
+	return f.EgressPastHost
 }
 
 // Side is the device, of those that belong to a pod interface, that an object

@@ -93,9 +93,13 @@ func (b *builder) resolve() error {
 	if bad != nil {
 		return bad
 	}
+	if p.Direction == Ingress && b.facts.IngressPastHost && chosen.mode == ModeQdisc && l.Place == PlaceAuto {
+		chosen.side = SideIFB
+		b.note("ingress may go past the host side of this device")
+	}
 	p.Queue = l.Queue
 	if l.Queue == QueueAuto {
-		p.Queue = b.autoQueue(chosen.queues)
+		p.Queue = b.autoQueue(&chosen)
 	}
 	if p.Queue == 0 || !b.has(p.Queue) {
 		return b.lacking(chosen)
@@ -117,7 +121,14 @@ func (b *builder) resolve() error {
 }
 
 // autoQueue is the first queue of the row that this kernel has and that fits.
-func (b *builder) autoQueue(queues []Queue) Queue {
+// Where the mode is open too, a place that the kernel lacks is one more reason
+// to police.
+func (b *builder) autoQueue(at *place) Queue {
+	queues := at.queues
+	if at.side == SideIFB && !b.facts.IFB && b.limit.Place == PlaceAuto && b.limit.Mode == ModeAuto {
+		b.note("no queue: the kernel has no ifb, or none that packets come through")
+		return QueueNone
+	}
 	for _, q := range queues {
 		slow := q == QueueHTB && b.limit.Rate < MinHTBRate
 		stamped := q == QueueFQ && b.limit.Policy == PolicyStrict

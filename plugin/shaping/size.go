@@ -220,6 +220,10 @@ func holdTicks(d time.Duration) uint32 {
 // explain adds the notes that status shows.
 func (b *builder) explain() {
 	p, l := b.params, b.limit
+	if p.Side == SideHost && b.facts.pastHost(p.Direction) {
+		p.CapHolds = false
+		b.note("on the host side, which packets of this device may go past: those are not shaped")
+	}
 	switch {
 	case p.Queue == QueueNone:
 		p.CapHolds = false

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Where packets may go past the host side, ingress moves into the pod, unless
+// the host side is asked for by name: then it is said that the cap does not
+// hold.
+func TestComputePastTheHostSide(t *testing.T) {
+	t.Parallel()
+	past := func(f shaping.Facts) shaping.Facts { f.IngressPastHost, f.EgressPastHost = true, true; return f }
+	noIFB := full
+	noIFB.IFB = false
+	for name, tc := range map[string]struct {
+		limit *shaping.Limit
+		dir   shaping.Direction
+		facts shaping.Facts
+		where string
+		holds bool
+		note  string
+	}{
+		"auto": {
+			strict(10e6), shaping.Ingress, past(full),
+			`qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, true, "ingress may go past",
+		},
+		"mode qdisc": {
+			strict(10e6, mode(shaping.ModeQdisc)), shaping.Ingress, past(here),
+			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect depth`, true, "ingress may go past",
+		},
+		"no ifb": {
+			strict(10e6), shaping.Ingress, past(noIFB),
+			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: the kernel has no ifb",
+		},
+		"the host's place by name": {
+			strict(10e6, at(shaping.PlaceHost)), shaping.Ingress, past(full),
+			`qdisc/tbf on host: "pw_class" at own-qdisc/auto`, false, "on the host side",
+		},
+		"a host-side mode by name": {
+			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Egress, past(full),
+			`tcx-hostside/none on host: "pw_police" at ingress/tcx`, false, "on the host side",
+		},
+		"a pod-side mode by name": {
+			strict(10e6, mode(shaping.ModeTCXPodSide)), shaping.Ingress, past(full),
+			`tcx-podside/none on pod: "pw_police" at ingress/tcx`, false, "policing",
+		},
+		"egress": {
+			strict(10e6), shaping.Egress, past(full),
+			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, true, "",
+		},
+	} {
+		cfg := &shaping.Config{Egress: tc.limit}
+		if tc.dir == shaping.Ingress {
+			cfg = &shaping.Config{Ingress: tc.limit}
+		}
+		p, err := shaping.Compute(cfg, tc.dir, tc.facts, counter())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		notes := strings.Join(p.Notes, "\n")
+		if got := where(p); got != tc.where || p.CapHolds != tc.holds || !strings.Contains(notes, tc.note) {
+			t.Errorf("%s: %s, cap holds = %v, notes %q\nwant %s, %v, %q", name, got, p.CapHolds, notes, tc.where, tc.holds, tc.note)
+		}
+	}
+	for name, l := range map[string]*shaping.Limit{
+		"queue by name": strict(10e6, queue(shaping.QueueTBF)),
+		"mode by name":  strict(10e6, mode(shaping.ModeQdisc)),
+	} {
+		p, err := shaping.Compute(&shaping.Config{Ingress: l}, shaping.Ingress, past(noIFB), counter())
+		if field := (*shaping.FieldError)(nil); !errors.As(err, &field) || !strings.Contains(err.Error(), "it has no ifb") {
+			t.Errorf("%s, no ifb: %v, %v, want an error that names the ifb", name, p, err)
+		}
+	}
+}
