@@ -10,19 +10,20 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/image"
 )
 
 // mapStructs are the structs that maps hold, with their sizes: a change of one
 // is a change of the ABI version.
 var mapStructs = map[string]uintptr{
-	"pw_config":   unsafe.Sizeof(bpf.PodweirPwConfig{}),
-	"pw_state":    unsafe.Sizeof(bpf.PodweirPwState{}),
-	"pw_counters": unsafe.Sizeof(bpf.PodweirPwCounters{}),
-	"pw_heavy":    unsafe.Sizeof(bpf.PodweirPwHeavy{}),
-	"pw_flow":     unsafe.Sizeof(bpf.PodweirPwFlow{}),
-	"pw_cell":     unsafe.Sizeof(bpf.PodweirPwCell{}),
-	"pw_rate":     unsafe.Sizeof(bpf.PodweirPwRate{}),
-	"pw_subnet":   unsafe.Sizeof(bpf.PodweirPwSubnet{}),
+	"pw_config":   unsafe.Sizeof(image.Config{}),
+	"pw_state":    unsafe.Sizeof(image.State{}),
+	"pw_counters": unsafe.Sizeof(image.Counters{}),
+	"pw_heavy":    unsafe.Sizeof(image.Heavy{}),
+	"pw_flow":     unsafe.Sizeof(image.Flow{}),
+	"pw_cell":     unsafe.Sizeof(image.Cell{}),
+	"pw_rate":     unsafe.Sizeof(image.Rate{}),
+	"pw_subnet":   unsafe.Sizeof(image.Subnet{}),
 }
 
 // sizes of ABI version 1.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -94,7 +95,7 @@ func measure(b *testing.B, path *benchPath, empty time.Duration) benchResult {
 	}
 	d.WriteConfig(bpftest.Config(&m.Config, &m.Keys))
 	if path.ahead {
-		d.WriteState(&bpf.PodweirPwState{TotalTat: (monotonicNS(b) + uint64(10*time.Minute)) << 6})
+		d.WriteState(&image.State{TotalTat: (monotonicNS(b) + uint64(10*time.Minute)) << 6})
 	}
 	cost := minimum(b, d.Program(path.program), tcpPacket(path.ecn))
 	packets, _ := d.Counters()

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/shaping/model"
 )
@@ -226,7 +226,7 @@ func TestPrivilegedMeterForgetsASlowerRate(t *testing.T) {
 	m := newDirection(1e9, shaping.PolicyFlat)
 	reset(d, m)
 	now := uint64(1e12)
-	d.WriteState(&bpf.PodweirPwState{TotalTat: (now + 500e9) << 6})
+	d.WriteState(&image.State{TotalTat: (now + 500e9) << 6})
 	p := model.Packet{Data: bpftest.Corpus()["TCP over IPv4"]}
 	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
 	if r := d.MustRun("pw_edt", &p); r.Verdict != verdictDrop {
@@ -251,7 +251,7 @@ func TestPrivilegedMark(t *testing.T) {
 				data, l3 = bpftest.Tag(data), 18
 			}
 			reset(d, m)
-			d.WriteState(&bpf.PodweirPwState{TotalTat: (now + 30*millisecond) << 6})
+			d.WriteState(&image.State{TotalTat: (now + 30*millisecond) << 6})
 			d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
 			r := d.MustRun("pw_police", &model.Packet{Data: data})
 			if r.Verdict != verdictNext {

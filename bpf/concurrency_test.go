@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/shaping/model"
 )
@@ -26,7 +26,7 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	d.WriteConfig(bpftest.Config(&m.Config, &m.Keys))
 	// Far ahead of now, or an idle meter would forget what it never owed.
 	start := (monotonicNS(t) + uint64(10*time.Minute)) << 6
-	d.WriteState(&bpf.PodweirPwState{TotalTat: start})
+	d.WriteState(&image.State{TotalTat: start})
 
 	cpus := max(runtime.NumCPU(), 2)
 	var group sync.WaitGroup

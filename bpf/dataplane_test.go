@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/shaping/model"
 )
@@ -148,13 +148,13 @@ func compareResult(t *testing.T, s *step, got *bpftest.Result, want *model.Outco
 func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	t.Helper()
 	got := d.State()
-	want := bpf.PodweirPwState{
+	want := image.State{
 		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
 		Holds: m.Holds.Until,
 	}
 	for row := range m.Sketch.Cells {
 		for i, c := range m.Sketch.Cells[row] {
-			want.Cells[row][i] = bpf.PodweirPwCell{Est: c.Est, Tick: c.Tick}
+			want.Cells[row][i] = image.Cell{Est: c.Est, Tick: c.Tick}
 		}
 	}
 	for i := range m.Heavy.Slots {
@@ -166,19 +166,19 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	t.Errorf("state (-dataplane +model):\n%s", cmp.Diff(*got, want))
 }
 
-func heavySlot(h *model.Heavy) bpf.PodweirPwHeavy {
+func heavySlot(h *model.Heavy) image.Heavy {
 	if h.ID == 0 {
-		return bpf.PodweirPwHeavy{}
+		return image.Heavy{}
 	}
-	return bpf.PodweirPwHeavy{
+	return image.Heavy{
 		Id: uint64(h.ID), Bytes: h.Bytes, FirstSeenNs: h.FirstSeenNS, LastSeenNs: h.LastSeen,
 		Flow: flow(&h.Flow),
 	}
 }
 
 // flow is a flow as the C has it: 32-bit words and ports in network order.
-func flow(f *model.Flow) bpf.PodweirPwFlow {
-	out := bpf.PodweirPwFlow{
+func flow(f *model.Flow) image.Flow {
+	out := image.Flow{
 		Sport: swap(f.SrcPort), Dport: swap(f.DstPort), Protocol: f.Protocol, Kind: uint8(f.Kind),
 		Ethertype: swap(f.EtherType),
 	}
@@ -194,5 +194,5 @@ func swap(v uint16) uint16 { return v<<8 | v>>8 }
 // reset takes the dataplane and the model back to no history.
 func reset(d *bpftest.Dataplane, m *model.Direction) {
 	d.Configure(m)
-	d.WriteState(&bpf.PodweirPwState{})
+	d.WriteState(&image.State{})
 }

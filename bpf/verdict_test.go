@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/shaping/model"
 )
@@ -33,12 +33,12 @@ var allowedVerdicts = map[string][]int32{
 }
 
 // invalidConfigs makes configurations that a program must not obey.
-func invalidConfigs() map[string]bpf.PodweirPwConfig {
+func invalidConfigs() map[string]image.Config {
 	valid := validConfig(shaping.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
 	older.AbiVersion, newer.AbiVersion = 0, 2
 	noPolicy.Policy, unknown.Policy = 0, 4
-	return map[string]bpf.PodweirPwConfig{
+	return map[string]image.Config{
 		"all zero":       {},
 		"older ABI":      older,
 		"newer ABI":      newer,
@@ -48,14 +48,14 @@ func invalidConfigs() map[string]bpf.PodweirPwConfig {
 }
 
 // degenerateConfigs makes configurations that are valid and extreme.
-func degenerateConfigs() map[string]bpf.PodweirPwConfig {
-	out := map[string]bpf.PodweirPwConfig{}
+func degenerateConfigs() map[string]image.Config {
+	out := map[string]image.Config{}
 	for _, p := range policies {
 		out["default "+p.String()] = validConfig(p)
-		out["only the version and "+p.String()] = bpf.PodweirPwConfig{AbiVersion: 1, Policy: uint8(p)}
+		out["only the version and "+p.String()] = image.Config{AbiVersion: 1, Policy: uint8(p)}
 	}
 	largest := validConfig(shaping.PolicyStrict)
-	most := bpf.PodweirPwRate{Mult: 1<<44 - 1, Shift: 0}
+	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}
 	largest.LightRate, largest.TotalRate, largest.SketchRate = most, most, most
 	out["the highest cost"] = largest
 	shift := validConfig(shaping.PolicyStrict)
@@ -75,7 +75,7 @@ func degenerateConfigs() map[string]bpf.PodweirPwConfig {
 	return out
 }
 
-func validConfig(p shaping.Policy) bpf.PodweirPwConfig {
+func validConfig(p shaping.Policy) image.Config {
 	m := newDirection(1e6, p)
 	return bpftest.Config(&m.Config, &m.Keys)
 }
@@ -104,12 +104,12 @@ func TestPrivilegedVerdicts(t *testing.T) {
 	}
 }
 
-func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg bpf.PodweirPwConfig, seen map[string]map[int32]int) {
+func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg image.Config, seen map[string]map[int32]int) {
 	t.Helper()
 	d.WriteConfig(cfg)
 	now := 5000 * millisecond
 	for program, allowed := range allowedVerdicts {
-		d.WriteState(&bpf.PodweirPwState{})
+		d.WriteState(&image.State{})
 		for kind, data := range bpftest.Corpus() {
 			for _, p := range variants(data) {
 				now += millisecond / 10
@@ -157,7 +157,7 @@ func TestPrivilegedFailOpen(t *testing.T) {
 	}
 }
 
-func failOpen(t *testing.T, d *bpftest.Dataplane, cfg bpf.PodweirPwConfig, program string) {
+func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program string) {
 	t.Helper()
 	d.WriteConfig(cfg)
 	p := model.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"], Stamp: 77, Priority: 9}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/shaping/model"
 )
@@ -91,23 +91,23 @@ func (d *Dataplane) Configure(m *model.Direction) {
 		if s.Addr().Is4() {
 			bits += 96
 		}
-		key := bpf.PodweirPwSubnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
+		key := image.Subnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
 		d.must(d.Map("pw_subnets").Put(key, uint8(1)))
 	}
 }
 
 // WriteConfig writes one configuration, which may be invalid.
-func (d *Dataplane) WriteConfig(cfg bpf.PodweirPwConfig) {
+func (d *Dataplane) WriteConfig(cfg image.Config) {
 	d.tb.Helper()
 	d.must(d.Map("pw_config").Put(uint32(0), cfg))
 }
 
 // Config is the map value for a configuration and keys.
-func Config(dp *shaping.Datapath, keys *model.Keys) bpf.PodweirPwConfig {
-	rate := func(r shaping.FixedRate) bpf.PodweirPwRate {
-		return bpf.PodweirPwRate{Mult: r.Mult, Shift: r.Shift}
+func Config(dp *shaping.Datapath, keys *model.Keys) image.Config {
+	rate := func(r shaping.FixedRate) image.Rate {
+		return image.Rate{Mult: r.Mult, Shift: r.Shift}
 	}
-	cfg := bpf.PodweirPwConfig{
+	cfg := image.Config{
 		AbiVersion: 1,
 		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
@@ -206,15 +206,15 @@ func (d *Dataplane) MustRun(program string, p *model.Packet) Result {
 }
 
 // State reads the state of the meters, the sketch and the heavy flows.
-func (d *Dataplane) State() *bpf.PodweirPwState {
+func (d *Dataplane) State() *image.State {
 	d.tb.Helper()
-	state := new(bpf.PodweirPwState)
+	state := new(image.State)
 	d.must(d.Map("pw_state").Lookup(uint32(0), state))
 	return state
 }
 
 // WriteState replaces the state.
-func (d *Dataplane) WriteState(state *bpf.PodweirPwState) {
+func (d *Dataplane) WriteState(state *image.State) {
 	d.tb.Helper()
 	d.must(d.Map("pw_state").Put(uint32(0), state))
 }
@@ -222,7 +222,7 @@ func (d *Dataplane) WriteState(state *bpf.PodweirPwState) {
 // Counters reads the counters, summed over the CPUs.
 func (d *Dataplane) Counters() (packets, bytes [10]uint64) {
 	d.tb.Helper()
-	var perCPU []bpf.PodweirPwCounters
+	var perCPU []image.Counters
 	d.must(d.Map("pw_counters").Lookup(uint32(0), &perCPU))
 	for i := range perCPU {
 		for j := range packets {

@@ -21,7 +21,6 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/pins"
 )
@@ -82,7 +81,6 @@ func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *
 	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
 		return p.addWithoutLimit(id)
 	}
-	datapath.Warm()
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
 	node, err := Open(p.Paths)

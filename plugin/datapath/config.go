@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -43,52 +44,58 @@ func (o *Objects) fill(p *shaping.Params, subnets []netip.Prefix, redirectIndex 
 	return writeConfig(o.maps[mapConfig], o.maps[mapActive], cfg)
 }
 
-func fillSubnets(m *ebpf.Map, subnets []netip.Prefix) error {
+func fillSubnets(m *bpfcall.Map, subnets []netip.Prefix) error {
 	for _, s := range subnets {
 		bits := s.Bits()
 		if s.Addr().Is4() {
 			bits += 96
 		}
-		key := bpf.PodweirPwSubnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
-		if err := m.Put(key, uint8(1)); err != nil {
+		key := image.Subnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
+		if err := m.Update(bytesOf(&key), []byte{1}); err != nil {
 			return fmt.Errorf("put subnet %v: %w", s, err)
 		}
 	}
 	return nil
 }
 
+// bytesOf is the memory of a map's key or value; the types of package image are
+// laid out as the programs have them.
+func bytesOf[T any](v *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+}
+
 // writeConfig fills the entry that is not in use and then points to it, so
 // that no packet sees half of an old and half of a new configuration.
-func writeConfig(config, active *ebpf.Map, cfg *bpf.PodweirPwConfig) error {
-	var current uint32
-	if err := active.Lookup(uint32(0), &current); err != nil {
+func writeConfig(config, active *bpfcall.Map, cfg *image.Config) error {
+	var first, current uint32
+	if err := active.Lookup(bytesOf(&first), bytesOf(&current)); err != nil {
 		return fmt.Errorf("read map %s: %w", mapActive, err)
 	}
 	next := (current + 1) % config.MaxEntries()
-	if err := config.Put(next, cfg); err != nil {
+	if err := config.Update(bytesOf(&next), bytesOf(cfg)); err != nil {
 		return fmt.Errorf("write map %s: %w", mapConfig, err)
 	}
-	if err := active.Put(uint32(0), next); err != nil {
+	if err := active.Update(bytesOf(&first), bytesOf(&next)); err != nil {
 		return fmt.Errorf("write map %s: %w", mapActive, err)
 	}
 	return nil
 }
 
-func readConfig(config, active *ebpf.Map) (*bpf.PodweirPwConfig, error) {
-	var current uint32
-	if err := active.Lookup(uint32(0), &current); err != nil {
+func readConfig(config, active *bpfcall.Map) (*image.Config, error) {
+	var first, current uint32
+	if err := active.Lookup(bytesOf(&first), bytesOf(&current)); err != nil {
 		return nil, fmt.Errorf("read map %s: %w", mapActive, err)
 	}
-	var cfg bpf.PodweirPwConfig
-	if err := config.Lookup(current, &cfg); err != nil {
+	var cfg image.Config
+	if err := config.Lookup(bytesOf(&current), bytesOf(&cfg)); err != nil {
 		return nil, fmt.Errorf("read map %s: %w", mapConfig, err)
 	}
 	return &cfg, nil
 }
 
 // toConfig fills the map value; the hash keys stay zero.
-func toConfig(dp *shaping.Datapath, redirectIndex int) *bpf.PodweirPwConfig {
-	return &bpf.PodweirPwConfig{
+func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
+	return &image.Config{
 		AbiVersion: ABIVersion, Policy: uint8(dp.Policy), Direction: uint8(dp.Direction),
 		L3Only: flag[uint8](dp.L3Only), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: toRate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
@@ -101,7 +108,7 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) *bpf.PodweirPwConfig {
 }
 
 // fromConfig is the inverse of toConfig.
-func fromConfig(c *bpf.PodweirPwConfig) shaping.Datapath {
+func fromConfig(c *image.Config) shaping.Datapath {
 	return shaping.Datapath{
 		Policy: shaping.Policy(c.Policy), Direction: shaping.Direction(c.Direction),
 		L3Only: c.L3Only != 0, SubnetsMode: shaping.SubnetsMode(c.SubnetsMode),
@@ -114,11 +121,11 @@ func fromConfig(c *bpf.PodweirPwConfig) shaping.Datapath {
 	}
 }
 
-func toRate(r shaping.FixedRate) bpf.PodweirPwRate {
-	return bpf.PodweirPwRate{Mult: r.Mult, Shift: r.Shift}
+func toRate(r shaping.FixedRate) image.Rate {
+	return image.Rate{Mult: r.Mult, Shift: r.Shift}
 }
 
-func fromRate(r bpf.PodweirPwRate) shaping.FixedRate {
+func fromRate(r image.Rate) shaping.FixedRate {
 	return shaping.FixedRate{Mult: r.Mult, Shift: r.Shift}
 }
 

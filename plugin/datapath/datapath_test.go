@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -138,7 +139,12 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 		t.Fatal(err)
 	}
 	const packets = 2000
-	if _, err := objs.Program.Run(&ebpf.RunOptions{Data: udpPacket(1400), Repeat: packets}); err != nil {
+	prog, err := ebpf.LoadPinnedProgram(filepath.Join(dir, "egress-program"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = prog.Close() }()
+	if _, err := prog.Run(&ebpf.RunOptions{Data: udpPacket(1400), Repeat: packets}); err != nil {
 		t.Fatal(err)
 	}
 	counters, err := datapath.Counters(dir, shaping.Egress)
@@ -246,7 +252,7 @@ func TestPrivilegedTCX(t *testing.T) {
 		}
 		return all
 	}
-	attach := func(prog *ebpf.Program, h shaping.Hook) error {
+	attach := func(prog *bpfcall.Program, h shaping.Hook) error {
 		return ns.Do(func() error { return datapath.AttachTCX(dir, shaping.Egress, prog, lo, h) })
 	}
 	if got := names(); len(got) != 0 {

@@ -13,14 +13,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -45,13 +43,13 @@ func pinPath(dir string, d shaping.Direction, object string) string {
 
 // Objects are the loaded programs and maps of one direction.
 type Objects struct {
-	Program, Guard, Redirect *ebpf.Program
-	maps                     map[string]*ebpf.Map
+	Program, Guard, Redirect *bpfcall.Program
+	maps                     map[string]*bpfcall.Map
 }
 
 // Close releases the file descriptors; what is pinned or attached stays.
 func (o *Objects) Close() {
-	for _, p := range []*ebpf.Program{o.Program, o.Guard, o.Redirect} {
+	for _, p := range []*bpfcall.Program{o.Program, o.Guard, o.Redirect} {
 		if p != nil {
 			_ = p.Close()
 		}
@@ -61,65 +59,17 @@ func (o *Objects) Close() {
 	}
 }
 
-// collection is the parsed object: parsing it is most of what a load costs
-// outside the kernel, and ADD loads it once for each direction.
-var collection = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
-	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		return nil, fmt.Errorf("parse the BPF object: %w", err)
-	}
-	for _, m := range spec.Maps {
-		// Type information of maps serves dumps by other tools only; without
-		// it the kernel keeps no BTF for each pod.
-		m.Key, m.Value = nil, nil
-	}
-	for _, p := range spec.Programs {
-		p.Instructions = withoutDebugInfo(p.Instructions)
-	}
-	return spec, nil
-})
-
-// Warm begins to parse the object beside what the caller does next: it is the
-// longest step of an ADD that needs nothing to be known.
-func Warm() { go func() { _, _ = collection() }() }
-
-// withoutDebugInfo drops line and function information, which the kernel would
-// parse, check and keep for every pod.
-func withoutDebugInfo(in asm.Instructions) asm.Instructions {
-	out := make(asm.Instructions, len(in))
-	for i, ins := range in {
-		plain := asm.Instruction{
-			OpCode: ins.OpCode, Dst: ins.Dst, Src: ins.Src, Offset: ins.Offset, Constant: ins.Constant,
-		}
-		if ref := ins.Reference(); ref != "" {
-			plain = plain.WithReference(ref)
-		}
-		if sym := ins.Symbol(); sym != "" {
-			plain = plain.WithSymbol(sym)
-		}
-		out[i] = plain
-	}
-	return out
-}
-
 // Load loads the programs that the parameters name, with maps of their own
 // filled from them and with new random hash keys. Nothing is pinned or
 // attached yet: if the process ends, nothing stays. It is safe for concurrent
 // use; privileged loads do not wait for each other in the kernel.
 func Load(p *shaping.Params, subnets []netip.Prefix) (*Objects, error) {
-	spec, err := collection()
+	objs := &Objects{maps: make(map[string]*bpfcall.Map)}
+	err := objs.load(programNames(p), len(subnets))
+	if err == nil {
+		err = objs.fill(p, subnets, 0)
+	}
 	if err != nil {
-		return nil, err
-	}
-	coll, err := load(spec, programNames(p), len(subnets))
-	if err != nil {
-		return nil, err
-	}
-	objs := &Objects{
-		Program: coll.Programs[p.ProgramName()], Guard: coll.Programs[GuardProgram],
-		Redirect: coll.Programs[RedirectProgram], maps: coll.Maps,
-	}
-	if err := objs.fill(p, subnets, 0); err != nil {
 		objs.Close()
 		return nil, err
 	}
@@ -158,55 +108,74 @@ func programNames(p *shaping.Params) []string {
 }
 
 // load loads the named programs and the maps that they use.
-func load(spec *ebpf.CollectionSpec, names []string, subnets int) (*ebpf.Collection, error) {
-	part := &ebpf.CollectionSpec{
-		Programs: make(map[string]*ebpf.ProgramSpec), Maps: make(map[string]*ebpf.MapSpec),
-		ByteOrder: spec.ByteOrder,
-	}
+func (o *Objects) load(names []string, subnets int) error {
 	for _, name := range names {
-		p := spec.Programs[name]
-		if p == nil {
-			return nil, fmt.Errorf("no program %q in the BPF object", name)
+		p, err := image.ProgramByName(name)
+		if err != nil {
+			return err
 		}
-		part.Programs[name] = p
-		for _, ins := range p.Instructions {
-			if m := spec.Maps[ins.Reference()]; m != nil && ins.IsLoadFromMap() {
-				part.Maps[ins.Reference()] = m
-			}
+		if err := o.loadMaps(&p, subnets); err != nil {
+			return err
+		}
+		prog, err := o.loadProgram(&p)
+		if err != nil {
+			return err
+		}
+		switch name {
+		case GuardProgram:
+			o.Guard = prog
+		case RedirectProgram:
+			o.Redirect = prog
+		default:
+			o.Program = prog
 		}
 	}
-	if m := part.Maps[mapSubnets]; m != nil {
-		m = m.Copy()
-		m.MaxEntries = uint32(max(subnets, 1))
-		part.Maps[mapSubnets] = m
+	return nil
+}
+
+func (o *Objects) loadMaps(p *image.Program, subnets int) error {
+	for _, name := range p.MapNames() {
+		if o.maps[name] != nil {
+			continue
+		}
+		m, err := image.MapByName(name)
+		if err != nil {
+			return err
+		}
+		spec := bpfcall.MapSpec(m)
+		if name == mapSubnets {
+			spec.MaxEntries = uint32(max(subnets, 1))
+		}
+		if o.maps[name], err = bpfcall.NewMap(&spec); err != nil {
+			return err
+		}
 	}
-	quiet := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogDisabled: true}}
-	coll, err := ebpf.NewCollectionWithOptions(part, quiet)
-	if err == nil {
-		return coll, nil
+	return nil
+}
+
+func (o *Objects) loadProgram(p *image.Program) (*bpfcall.Program, error) {
+	fds := make(map[string]int, len(o.maps))
+	for name, m := range o.maps {
+		fds[name] = m.FD()
 	}
-	// Try first, explain afterwards: a verifier log costs more than a load.
-	if coll, err = ebpf.NewCollection(part); err != nil {
-		return nil, fmt.Errorf("load programs %v: %w", names, err)
+	instructions, err := p.Link(fds)
+	if err != nil {
+		return nil, err
 	}
-	return coll, nil
+	return bpfcall.LoadProgram(p.Name, image.License, instructions)
 }
 
 // LoadRedirect loads the redirect to the device with this ifindex by itself,
 // unpinned, for a self-test.
 func LoadRedirect(ifindex int) (*Objects, error) {
-	spec, err := collection()
-	if err != nil {
-		return nil, err
+	objs := &Objects{maps: make(map[string]*bpfcall.Map)}
+	err := objs.load([]string{RedirectProgram}, 0)
+	if err == nil {
+		// Any policy will do, but a configuration without one is not valid.
+		params := &shaping.Params{Datapath: shaping.Datapath{Policy: shaping.PolicyFlat}}
+		err = objs.fill(params, nil, ifindex)
 	}
-	coll, err := load(spec, []string{RedirectProgram}, 0)
 	if err != nil {
-		return nil, err
-	}
-	objs := &Objects{Redirect: coll.Programs[RedirectProgram], maps: coll.Maps}
-	// Any policy will do, but a configuration without one is not valid.
-	params := &shaping.Params{Datapath: shaping.Datapath{Policy: shaping.PolicyFlat}}
-	if err := objs.fill(params, nil, ifindex); err != nil {
 		objs.Close()
 		return nil, err
 	}
@@ -221,7 +190,7 @@ func (o *Objects) pin(dir string, d shaping.Direction) error {
 	}
 	for _, p := range []struct {
 		name string
-		prog *ebpf.Program
+		prog *bpfcall.Program
 	}{{pinGuard, o.Guard}, {pinRedirect, o.Redirect}, {pinProgram, o.Program}} {
 		if p.prog == nil {
 			continue
@@ -250,7 +219,7 @@ func Unpin(dir string, d shaping.Direction) error {
 
 // randomKeys draws hash keys; a flow's place in the sketch cannot be guessed
 // without them.
-func randomKeys(cfg *bpf.PodweirPwConfig) error {
+func randomKeys(cfg *image.Config) error {
 	// getrandom(2) gives up to 256 bytes in one piece; crypto/rand would add a
 	// generator and its self-tests to every ADD.
 	b := make([]byte, unsafe.Sizeof(cfg.HashKeys))

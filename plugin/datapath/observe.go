@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -62,7 +61,7 @@ func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 }
 
 func pinnedProgram(path string) (id uint32, name string, err error) {
-	p, err := ebpf.LoadPinnedProgram(path, nil)
+	p, err := bpfcall.OpenProgram(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, "", nil
 	}
@@ -70,30 +69,28 @@ func pinnedProgram(path string) (id uint32, name string, err error) {
 		return 0, "", fmt.Errorf("open pinned program %s: %w", path, err)
 	}
 	defer func() { _ = p.Close() }()
-	info, err := p.Info()
-	if err != nil {
+	if id, name, err = p.Info(); err != nil {
 		return 0, "", fmt.Errorf("read program %s: %w", path, err)
 	}
-	n, _ := info.ID()
-	return uint32(n), info.Name, nil
+	return id, name, nil
 }
 
 // ProgramName returns the name of the program with an id, "" if there is none
 // any more.
 func ProgramName(id uint32) string {
-	p, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	p, err := bpfcall.ProgramByID(id)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = p.Close() }()
-	info, err := p.Info()
+	_, name, err := p.Info()
 	if err != nil {
 		return ""
 	}
-	return info.Name
+	return name
 }
 
-func openConfig(dir string, d shaping.Direction) (config, active *ebpf.Map, err error) {
+func openConfig(dir string, d shaping.Direction) (config, active *bpfcall.Map, err error) {
 	if config, err = openMap(dir, d, mapConfig); err != nil {
 		return nil, nil, err
 	}
@@ -104,15 +101,15 @@ func openConfig(dir string, d shaping.Direction) (config, active *ebpf.Map, err 
 	return config, active, nil
 }
 
-func openMap(dir string, d shaping.Direction, name string) (*ebpf.Map, error) {
-	m, err := ebpf.LoadPinnedMap(pinPath(dir, d, name), nil)
+func openMap(dir string, d shaping.Direction, name string) (*bpfcall.Map, error) {
+	m, err := bpfcall.OpenMap(pinPath(dir, d, name))
 	if err != nil {
 		return nil, fmt.Errorf("open pinned map %s: %w", pinPath(dir, d, name), err)
 	}
 	return m, nil
 }
 
-func closeAll(maps ...*ebpf.Map) {
+func closeAll(maps ...*bpfcall.Map) {
 	for _, m := range maps {
 		_ = m.Close()
 	}
@@ -129,7 +126,7 @@ func Update(dir string, d shaping.Direction, dp *shaping.Datapath, redirectIndex
 	return updateConfig(config, active, dp, redirectIndex)
 }
 
-func updateConfig(config, active *ebpf.Map, dp *shaping.Datapath, redirectIndex int) error {
+func updateConfig(config, active *bpfcall.Map, dp *shaping.Datapath, redirectIndex int) error {
 	old, err := readConfig(config, active)
 	if err != nil {
 		return err
@@ -144,9 +141,9 @@ func Open(dir string, d shaping.Direction) (*Objects, error) {
 	objs := &Objects{}
 	for _, p := range []struct {
 		name string
-		prog **ebpf.Program
+		prog **bpfcall.Program
 	}{{pinProgram, &objs.Program}, {pinGuard, &objs.Guard}, {pinRedirect, &objs.Redirect}} {
-		prog, err := ebpf.LoadPinnedProgram(pinPath(dir, d, p.name), nil)
+		prog, err := bpfcall.OpenProgram(pinPath(dir, d, p.name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

@@ -10,7 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 )
 
 const (
@@ -25,16 +27,17 @@ const (
 // one step.
 func WriteRecord(dir string, record []byte) error {
 	size := (len(record) + recordStep) / recordStep * recordStep
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "pw_record", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1,
+	m, err := bpfcall.NewMap(&bpfcall.MapSpec{
+		Name: "pw_record", Type: unix.BPF_MAP_TYPE_ARRAY, KeyBytes: 4, ValueBytes: uint32(size), MaxEntries: 1,
 	})
 	if err != nil {
 		return fmt.Errorf("make record of %d bytes: %w", size, err)
 	}
 	defer func() { _ = m.Close() }()
+	var first uint32
 	value := make([]byte, size)
 	copy(value, record)
-	if err := m.Put(uint32(0), value); err != nil {
+	if err := m.Update(bytesOf(&first), value); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	next := filepath.Join(dir, recordPinNext)
@@ -54,13 +57,14 @@ func WriteRecord(dir string, record []byte) error {
 // [os.ErrNotExist] means that there are none.
 func ReadRecord(dir string) ([]byte, error) {
 	path := filepath.Join(dir, recordPin)
-	m, err := ebpf.LoadPinnedMap(path, nil)
+	m, err := bpfcall.OpenMap(path)
 	if err != nil {
 		return nil, fmt.Errorf("open record %s: %w", path, err)
 	}
 	defer func() { _ = m.Close() }()
-	value := make([]byte, m.ValueSize())
-	if err := m.Lookup(uint32(0), &value); err != nil {
+	var first uint32
+	value := make([]byte, m.ValueBytes())
+	if err := m.Lookup(bytesOf(&first), value); err != nil {
 		return nil, fmt.Errorf("read record %s: %w", path, err)
 	}
 	return bytes.TrimRight(value, "\x00"), nil

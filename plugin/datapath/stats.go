@@ -9,10 +9,11 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/bpf"
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -25,16 +26,16 @@ type Counter struct {
 
 // dispositions are named by enum pw_disposition of bpf/lib/abi.h.
 var dispositions = [...]string{
-	bpf.PodweirPwDispositionPW_LIGHT:           "light",
-	bpf.PodweirPwDispositionPW_CONFORMING:      "conforming",
-	bpf.PodweirPwDispositionPW_PACED:           "paced",
-	bpf.PodweirPwDispositionPW_MARKED:          "marked",
-	bpf.PodweirPwDispositionPW_EXEMPT:          "exempt",
-	bpf.PodweirPwDispositionPW_DROP_HORIZON:    "dropped-horizon",
-	bpf.PodweirPwDispositionPW_DROP_EARLY:      "dropped-early",
-	bpf.PodweirPwDispositionPW_DROP_POLICED:    "dropped-policed",
-	bpf.PodweirPwDispositionPW_FAILOPEN_CONFIG: "failed-open-config",
-	bpf.PodweirPwDispositionPW_FAILOPEN_STAMP:  "failed-open-stamp",
+	image.Light:          "light",
+	image.Conforming:     "conforming",
+	image.Paced:          "paced",
+	image.Marked:         "marked",
+	image.Exempt:         "exempt",
+	image.DropHorizon:    "dropped-horizon",
+	image.DropEarly:      "dropped-early",
+	image.DropPoliced:    "dropped-policed",
+	image.FailopenConfig: "failed-open-config",
+	image.FailopenStamp:  "failed-open-stamp",
 }
 
 // Counters returns the counters of a direction, summed over the CPUs, every
@@ -45,8 +46,13 @@ func Counters(dir string, d shaping.Direction) ([]Counter, error) {
 		return nil, err
 	}
 	defer closeAll(m)
-	var perCPU []bpf.PodweirPwCounters
-	if err := m.Lookup(uint32(0), &perCPU); err != nil {
+	cpus, err := possibleCPUs()
+	if err != nil {
+		return nil, err
+	}
+	var first uint32
+	perCPU := make([]image.Counters, cpus)
+	if err := m.Lookup(bytesOf(&first), bytesOfAll(perCPU)); err != nil {
 		return nil, fmt.Errorf("read map %s in %s: %w", mapCounters, dir, err)
 	}
 	out := make([]Counter, len(dispositions))
@@ -59,6 +65,13 @@ func Counters(dir string, d shaping.Direction) ([]Counter, error) {
 	}
 	return out, nil
 }
+
+func bytesOfAll(s []image.Counters) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
+}
+
+// A value of a per-CPU map takes a multiple of 8 bytes.
+var _ [-(unsafe.Sizeof(image.Counters{}) % 8)]struct{}
 
 // HeavyFlow is one of the pod's current heavy flows.
 type HeavyFlow struct {
@@ -86,8 +99,9 @@ func HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
 		return nil, err
 	}
 	defer closeAll(m)
-	var s bpf.PodweirPwState
-	if err := m.Lookup(uint32(0), &s); err != nil {
+	var first uint32
+	var s image.State
+	if err := m.Lookup(bytesOf(&first), bytesOf(&s)); err != nil {
 		return nil, fmt.Errorf("read map %s in %s: %w", mapState, dir, err)
 	}
 	var ts unix.Timespec
@@ -116,7 +130,7 @@ func HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
 	return out, nil
 }
 
-func heavyFlow(h *bpf.PodweirPwHeavy, now uint64) HeavyFlow {
+func heavyFlow(h *image.Heavy, now uint64) HeavyFlow {
 	f := HeavyFlow{
 		Protocol: h.Flow.Protocol, Bytes: h.Bytes,
 		Since: time.Duration(now - h.FirstSeenNs), LastSeen: time.Duration(now - h.LastSeenNs),
@@ -126,7 +140,7 @@ func heavyFlow(h *bpf.PodweirPwHeavy, now uint64) HeavyFlow {
 	// The program has the last time from a clock that stands between two timer
 	// interrupts.
 	f.Since = max(f.Since, f.LastSeen)
-	if h.Flow.Kind == uint8(bpf.PodweirPwFlowKindPW_FLOW_ETHER) {
+	if h.Flow.Kind == uint8(image.FlowEther) {
 		f.EtherType = bigEndian(h.Flow.Ethertype)
 	}
 	return f

@@ -8,20 +8,19 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-func tcxType(h shaping.Hook) (ebpf.AttachType, error) {
+func tcxType(h shaping.Hook) (uint32, error) {
 	switch h {
 	case shaping.HookEgress:
-		return ebpf.AttachTCXEgress, nil
+		return bpfcall.TCXEgress, nil
 	case shaping.HookIngress:
-		return ebpf.AttachTCXIngress, nil
+		return bpfcall.TCXIngress, nil
 	default:
 		return 0, fmt.Errorf("no TCX attach type for hook %v", h)
 	}
@@ -31,7 +30,7 @@ func tcxType(h shaping.Hook) (ebpf.AttachType, error) {
 // device with this index in the caller's network namespace, pins the link and
 // reads the order back. A link that the direction had before is replaced. It
 // waits for RCU under RTNL, 11 to 16 ms (design.md).
-func AttachTCX(dir string, d shaping.Direction, prog *ebpf.Program, ifindex int, h shaping.Hook) error {
+func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex int, h shaping.Hook) error {
 	at, err := tcxType(h)
 	if err != nil {
 		return err
@@ -39,9 +38,7 @@ func AttachTCX(dir string, d shaping.Direction, prog *ebpf.Program, ifindex int,
 	if err := detachNow(pinPath(dir, d, pinLink)); err != nil {
 		return err
 	}
-	l, err := link.AttachTCX(link.TCXOptions{
-		Interface: ifindex, Program: prog, Attach: at, Anchor: link.Head(),
-	})
+	l, err := bpfcall.AttachTCXHead(prog, ifindex, at)
 	if err != nil {
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
@@ -49,21 +46,20 @@ func AttachTCX(dir string, d shaping.Direction, prog *ebpf.Program, ifindex int,
 	if err := l.Pin(pinPath(dir, d, pinLink)); err != nil {
 		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
 	}
-	return verifyHead(prog, ifindex, at)
+	return verifyHead(prog, ifindex, h, at)
 }
 
-func verifyHead(prog *ebpf.Program, ifindex int, at ebpf.AttachType) error {
-	info, err := prog.Info()
+func verifyHead(prog *bpfcall.Program, ifindex int, h shaping.Hook, at uint32) error {
+	id, _, err := prog.Info()
 	if err != nil {
-		return fmt.Errorf("read program: %w", err)
+		return err
 	}
-	id, _ := info.ID()
-	res, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
+	ids, err := bpfcall.TCXPrograms(ifindex, at)
 	if err != nil {
-		return fmt.Errorf("query %v of ifindex %d: %w", at, ifindex, err)
+		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
-	if len(res.Programs) == 0 || res.Programs[0].ID != id {
-		return fmt.Errorf("%v of ifindex %d: program %d is not at the head after its attach", at, ifindex, id)
+	if len(ids) == 0 || ids[0] != id {
+		return fmt.Errorf("tcx %v of ifindex %d: program %d is not at the head after its attach", h, ifindex, id)
 	}
 	return nil
 }
@@ -72,14 +68,14 @@ func verifyHead(prog *ebpf.Program, ifindex int, at ebpf.AttachType) error {
 // detaches a link some time later, and until then takes the same program for
 // one that is there already.
 func detachNow(pin string) error {
-	l, err := link.LoadPinnedLink(pin, nil)
+	l, err := bpfcall.OpenLink(pin)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("open tcx link %s: %w", pin, err)
 	}
-	err = errors.Join(l.Detach(), l.Unpin(), l.Close())
+	err = errors.Join(l.Detach(), os.Remove(pin), l.Close())
 	if err != nil {
 		return fmt.Errorf("detach tcx link %s: %w", pin, err)
 	}
@@ -105,16 +101,16 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 		if err != nil {
 			return nil, err
 		}
-		res, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: at})
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.ENOENT) {
+		ids, err := bpfcall.TCXPrograms(ifindex, at)
+		if errors.Is(err, unix.EINVAL) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
 		}
-		for _, p := range res.Programs {
+		for _, id := range ids {
 			all = append(all, attach.HookProgram{
-				Kind: shaping.HookKindTCX, Hook: h, ProgramID: uint32(p.ID), Name: ProgramName(uint32(p.ID)),
+				Kind: shaping.HookKindTCX, Hook: h, ProgramID: id, Name: ProgramName(id),
 			})
 		}
 	}
@@ -124,6 +120,6 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 // HaveTCX says whether the kernel has TCX, by asking it about the loopback
 // device of the caller's network namespace.
 func HaveTCX() bool {
-	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXEgress})
-	return err == nil || errors.Is(err, unix.ENOENT)
+	_, err := bpfcall.TCXPrograms(1, bpfcall.TCXEgress)
+	return err == nil
 }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package image holds the BPF programs as the kernel takes them, and the Go
+// types of bpf/lib/abi.h.
+//
+// It is the object of package bpf with everything done that does not depend on
+// the pod, so that a process that starts for each pod neither reads an ELF file
+// nor holds the code to read one: that was 2 MB of its memory. imagegen makes
+// it; a test proves that it says what the object says.
+package image
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+//go:generate go run ./imagegen ../podweir_bpfel.o generated.go instructions.bin
+
+//go:embed instructions.bin
+var instructions string
+
+// License is that of every program.
+const License = "Dual BSD/GPL"
+
+// Size of struct bpf_insn, and what it has in a 64-bit immediate load of a map
+// (linux/bpf.h).
+const (
+	instructionBytes = 8
+	sourceByte       = 1
+	sourceShift      = 4
+	immediateByte    = 4
+	pseudoMapFD      = 1
+)
+
+// Map is what the kernel is asked for. Type and Flags are numbers of
+// linux/bpf.h.
+type Map struct {
+	Name                             string
+	Type                             uint32
+	KeyBytes, ValueBytes, MaxEntries uint32
+	Flags                            uint32
+}
+
+// Program is one program; all are of type BPF_PROG_TYPE_SCHED_CLS.
+type Program struct {
+	Name       string
+	references []reference
+	from, to   int
+}
+
+// reference is an instruction, by its index, that names a map.
+type reference struct {
+	instruction int
+	mapName     string
+}
+
+// ProgramByName returns a program; an unknown name is an error.
+func ProgramByName(name string) (Program, error) {
+	for i := range programs {
+		if programs[i].Name == name {
+			return programs[i], nil
+		}
+	}
+	return Program{}, fmt.Errorf("no BPF program %q", name)
+}
+
+// MapByName returns a map; an unknown name is an error.
+func MapByName(name string) (Map, error) {
+	for _, m := range maps {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return Map{}, fmt.Errorf("no BPF map %q", name)
+}
+
+// MapNames are the maps that the program uses, each once.
+func (p *Program) MapNames() []string {
+	var names []string
+	for _, r := range p.references {
+		if !slices.Contains(names, r.mapName) {
+			names = append(names, r.mapName)
+		}
+	}
+	return names
+}
+
+// Link returns the instructions with the file descriptors of the maps in place.
+// A map that is missing is an error.
+func (p *Program) Link(fds map[string]int) ([]byte, error) {
+	out := []byte(instructions[p.from:p.to])
+	for _, r := range p.references {
+		fd, ok := fds[r.mapName]
+		if !ok {
+			return nil, fmt.Errorf("program %s: no map %s to link", p.Name, r.mapName)
+		}
+		ins := out[r.instruction*instructionBytes:]
+		ins[sourceByte] = ins[sourceByte]&(1<<sourceShift-1) | pseudoMapFD<<sourceShift
+		binary.LittleEndian.PutUint32(ins[immediateByte:], uint32(fd))
+	}
+	return out, nil
+}

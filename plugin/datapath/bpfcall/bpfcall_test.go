@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpfcall_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Instructions of 8 bytes, as in linux/bpf.h.
+var (
+	returnNext = []byte{
+		0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, // r0 = -1
+		0x95, 0, 0, 0, 0, 0, 0, 0, // exit
+	}
+	returnNothing = []byte{0x95, 0, 0, 0, 0, 0, 0, 0} // r0 was never set
+)
+
+func TestPrivilegedProgram(t *testing.T) {
+	testutil.RequireRoot(t)
+	p, err := bpfcall.LoadProgram("a_name_of_20_letters", "GPL", returnNext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	id, name, err := p.Info()
+	if err != nil || id == 0 || name != "a_name_of_20_le" {
+		t.Errorf("Info = %d, %q, %v, want an ID and the first 15 letters", id, name, err)
+	}
+	path := filepath.Join(testutil.BPFFS(t), "program")
+	if _, err := bpfcall.OpenProgram(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("OpenProgram of nothing = %v, want ErrNotExist", err)
+	}
+	if err := p.Pin(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Pin(path); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("Pin to a name that is taken = %v, want ErrExist and the path", err)
+	}
+	for what, open := range map[string]func() (*bpfcall.Program, error){
+		"OpenProgram": func() (*bpfcall.Program, error) { return bpfcall.OpenProgram(path) },
+		"ProgramByID": func() (*bpfcall.Program, error) { return bpfcall.ProgramByID(id) },
+	} {
+		again, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, _, err := again.Info(); err != nil || other != id {
+			t.Errorf("%s gives program %d, %v, want %d", what, other, err, id)
+		}
+		// Once more is nothing, or it would close what got the number since.
+		for range 2 {
+			if err := again.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+		}
+	}
+}
+
+// The verifier's reasons are in the error.
+func TestPrivilegedRefusedProgram(t *testing.T) {
+	testutil.RequireRoot(t)
+	_, err := bpfcall.LoadProgram("refused", "GPL", returnNothing)
+	if !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "R0 !read_ok") {
+		t.Errorf("LoadProgram = %v, want EACCES, the name and the verifier's reason", err)
+	}
+}
+
+func TestPrivilegedMap(t *testing.T) {
+	testutil.RequireRoot(t)
+	m, err := bpfcall.NewMap(&bpfcall.MapSpec{
+		Name: "test", Type: unix.BPF_MAP_TYPE_ARRAY, KeyBytes: 4, ValueBytes: 8, MaxEntries: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	first, third, value := []byte{0, 0, 0, 0}, []byte{2, 0, 0, 0}, []byte("podweir!")
+	if err := m.Update(first, value); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(testutil.BPFFS(t), "map")
+	if err := m.Pin(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := bpfcall.OpenMap(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	got := make([]byte, again.ValueBytes())
+	if err := again.Lookup(first, got); err != nil || string(got) != string(value) || again.MaxEntries() != 2 {
+		t.Errorf("the opened map has %q of %d entries, %v, want %q of 2", got, again.MaxEntries(), err, value)
+	}
+	// The kernel would write behind the end.
+	if err := again.Lookup(first, got[:7]); err == nil || !strings.Contains(err.Error(), "7 bytes") {
+		t.Errorf("Lookup into 7 bytes = %v, want an error that says so", err)
+	}
+	if err := again.Lookup(third, got); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("Lookup beyond the end = %v, want ENOENT", err)
+	}
+	if _, err := bpfcall.NewMap(&bpfcall.MapSpec{Name: "wrong", Type: unix.BPF_MAP_TYPE_ARRAY}); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "wrong") {
+		t.Errorf("NewMap without sizes = %v, want EINVAL and the name", err)
+	}
+}

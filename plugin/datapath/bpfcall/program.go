@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpfcall
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Program is a loaded program.
+type Program struct{ object }
+
+// logBytes is room for the end of a verifier's log; the kernel keeps the end
+// since 6.4, the beginning before that.
+const logBytes = 1 << 20
+
+type programAttr struct {
+	programType, instructions uint32
+	pointer, license          unsafe.Pointer
+	logLevel, logBytes        uint32
+	log                       unsafe.Pointer
+	_                         [2]uint32 // kernel version, flags
+	name                      objectName
+}
+
+// LoadProgram has the kernel verify a program of type BPF_PROG_TYPE_SCHED_CLS
+// and compile it. If it refuses, the error has the last lines of its reasons.
+func LoadProgram(name, license string, instructions []byte) (*Program, error) {
+	const instructionBytes = 8
+	text := append([]byte(license), 0)
+	attr := programAttr{
+		programType: unix.BPF_PROG_TYPE_SCHED_CLS, instructions: uint32(len(instructions) / instructionBytes),
+		pointer: pointer(instructions), license: pointer(text), name: newName(name),
+	}
+	fd, err := call(unix.BPF_PROG_LOAD, &attr)
+	if err != nil {
+		// Try first, explain afterwards: a log costs more than a load.
+		log := make([]byte, logBytes)
+		attr.logLevel, attr.logBytes, attr.log = 1, logBytes, pointer(log)
+		// Before 6.4 a log that is full makes the second error another one.
+		if again, second := call(unix.BPF_PROG_LOAD, &attr); second == nil {
+			fd, err = again, nil
+		} else {
+			err = fmt.Errorf("load program %s: %w%s", name, err, lastLines(log))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Program{object{fd}}, nil
+}
+
+// lastLines is what of a verifier's log says why, in one line.
+func lastLines(log []byte) string {
+	const lines = 3
+	log, _, _ = bytes.Cut(log, []byte{0})
+	all := bytes.Split(bytes.TrimSpace(log), []byte{'\n'})
+	if len(all) > lines {
+		all = all[len(all)-lines:]
+	}
+	if len(all[0]) == 0 {
+		return ""
+	}
+	return ": " + string(bytes.Join(all, []byte("; ")))
+}
+
+// OpenProgram opens a pinned program. An error that wraps [os.ErrNotExist]
+// means that there is none.
+func OpenProgram(path string) (*Program, error) {
+	fd, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Program{fd}, nil
+}
+
+type byIDAttr struct {
+	id uint32
+	_  [2]uint32 // next ID, flags
+}
+
+// ProgramByID opens a program by its ID; it needs CAP_SYS_ADMIN.
+func ProgramByID(id uint32) (*Program, error) {
+	fd, err := call(unix.BPF_PROG_GET_FD_BY_ID, &byIDAttr{id: id})
+	if err != nil {
+		return nil, fmt.Errorf("open program %d: %w", id, err)
+	}
+	return &Program{object{fd}}, nil
+}
+
+// programInfo is the beginning of struct bpf_prog_info.
+type programInfo struct {
+	_, id uint32    // type
+	_     [8]byte   // tag
+	_     [2]uint32 // lengths of the code
+	_     [3]uint64 // the code, load time
+	_     [2]uint32 // created by, number of maps
+	_     uint64    // maps
+	name  objectName
+}
+
+// Info returns the ID and the name of the program.
+func (p *Program) Info() (id uint32, name string, err error) {
+	var i programInfo
+	if err := info(&p.object, &i); err != nil {
+		return 0, "", fmt.Errorf("program: %w", err)
+	}
+	return i.id, i.name.String(), nil
+}
