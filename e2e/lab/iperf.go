@@ -43,6 +43,9 @@ type Elephant struct {
 	Duration time.Duration
 	// BitsPerSec, if not 0, limits each connection.
 	BitsPerSec uint64
+	// WriteBytes, if not 0, is the size of each write: BIG TCP fills its
+	// packets from large ones only.
+	WriteBytes int
 }
 
 // ElephantRun is bulk in progress.
@@ -91,6 +94,9 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	}
 	if e.BitsPerSec != 0 {
 		args = append(args, "--bitrate", strconv.FormatUint(e.BitsPerSec, 10))
+	}
+	if e.WriteBytes != 0 {
+		args = append(args, "--length", strconv.Itoa(e.WriteBytes))
 	}
 	run := &ElephantRun{Started: monotonic(), server: server}
 	run.client, err = l.startProcess(ctx, e.From, nil, "iperf3", args...)

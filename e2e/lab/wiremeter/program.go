@@ -16,6 +16,7 @@ import (
 const (
 	skbLen      = 0
 	skbProtocol = 16
+	skbIfindex  = 40
 	skbGSOSegs  = 164
 )
 
@@ -25,12 +26,26 @@ const (
 	ipv4Protocol   = ethLen + 9
 	ipv6NextHeader = ethLen + 6
 	ipv6End        = ethLen + 40
+	hopByHopLen    = ipv6End + 1
+	hopByHopOption = ipv6End + 2
+	jumboLen       = 8
 	tcpDataOffset  = 12
 	udpLen         = 8
 )
 
-// tcxNext (TCX_NEXT) leaves the decision to whoever comes next.
-const tcxNext = -1
+// jumboOption (IPV6_TLV_JUMBO, RFC 2675) marks the header that BIG TCP puts
+// into packets of more than 64 kB (net/ipv6/ip6_output.c, ip6_xmit) and takes
+// out again when it segments them: it never is on a wire. Newer kernels do
+// without it.
+const jumboOption = 0xC2
+
+// tcxNext (TCX_NEXT, TC_ACT_UNSPEC) leaves the decision to whoever comes next.
+// To a socket filter it would mean the whole packet, so that answers
+// dropPacket.
+const (
+	tcxNext    = -1
+	dropPacket = 0
+)
 
 // sizeofBucket is the size of [bucket] in the map.
 const sizeofBucket = 16
@@ -46,6 +61,7 @@ const (
 // Labels of the program.
 const (
 	labelIPv6    = "ipv6"
+	labelOptions = "options"
 	labelL4      = "l4"
 	labelUDP     = "udp"
 	labelHeaders = "headers"
@@ -54,11 +70,20 @@ const (
 )
 
 // newProgram is written in assembly so that the meter shares not a line with
-// what it measures, and needs no compiler.
-func newProgram(buckets *ebpf.Map) (*ebpf.Program, error) {
+// what it measures, and needs no compiler. A socket filter counts what arrives
+// on one device, a classifier everything.
+func newProgram(buckets *ebpf.Map, kind ebpf.ProgramType, ifindex int) (*ebpf.Program, error) {
 	var insns asm.Instructions
+	insns = append(insns, asm.Mov.Reg(regCtx, asm.R1))
+	verdict := int32(tcxNext)
+	if kind == ebpf.SocketFilter {
+		verdict = dropPacket
+		insns = append(insns,
+			asm.LoadMem(asm.R0, regCtx, skbIfindex, asm.Word),
+			asm.JNE.Imm(asm.R0, int32(ifindex), labelEnd),
+		)
+	}
 	insns = append(insns,
-		asm.Mov.Reg(regCtx, asm.R1),
 		asm.LoadMem(regBytes, regCtx, skbLen, asm.Word),
 		asm.LoadMem(regSegs, regCtx, skbGSOSegs, asm.Word),
 		asm.JLE.Imm(regSegs, 1, labelCount),
@@ -70,9 +95,9 @@ func newProgram(buckets *ebpf.Map) (*ebpf.Program, error) {
 		asm.Mul.Reg(regSegs, regHdr),
 		asm.Add.Reg(regBytes, regSegs),
 	)
-	insns = append(insns, countBytes(buckets)...)
+	insns = append(insns, countBytes(buckets, verdict)...)
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "pwlab_wire", Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: insns,
+		Name: "pwlab_wire", Type: kind, License: "Dual BSD/GPL", Instructions: insns,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load the wire meter: %w", err)
@@ -81,13 +106,21 @@ func newProgram(buckets *ebpf.Map) (*ebpf.Program, error) {
 }
 
 // headerLength sets regHdr to the bytes before the payload of TCP or UDP over
-// IPv4 with options or IPv6 without extension headers; other packets jump to
-// labelCount as they are.
+// IPv4 with options or IPv6 with at most a hop-by-hop header; other packets
+// jump to labelCount as they are. A jumbo header is taken off regBytes.
 func headerLength() asm.Instructions {
 	var insns asm.Instructions
 	add := func(more ...asm.Instruction) { insns = append(insns, more...) }
-	// R5, the L4 protocol, lives on the stack: helper calls clobber it.
-	const l4Proto = -16
+	// The L4 protocol and the length of a jumbo header live on the stack:
+	// helper calls clobber R1 to R5.
+	const (
+		l4Proto = -16
+		jumbo   = -24
+	)
+	add(
+		asm.Mov.Imm(asm.R0, 0),
+		asm.StoreMem(asm.RFP, jumbo, asm.R0, asm.DWord),
+	)
 	add(
 		asm.LoadMem(asm.R0, regCtx, skbProtocol, asm.Word),
 		asm.JEq.Imm(asm.R0, int32(htons(unix.ETH_P_IPV6)), labelIPv6),
@@ -109,12 +142,35 @@ func headerLength() asm.Instructions {
 	add(
 		asm.StoreMem(asm.RFP, l4Proto, asm.R0, asm.DWord),
 		asm.Mov.Imm(regHdr, ipv6End),
+		asm.JNE.Imm(asm.R0, unix.IPPROTO_HOPOPTS, labelL4),
+	)
+	add(loadByte(asm.Mov.Imm(asm.R2, ipv6End))...)
+	add(asm.StoreMem(asm.RFP, l4Proto, asm.R0, asm.DWord))
+	add(loadByte(asm.Mov.Imm(asm.R2, hopByHopOption))...)
+	add(
+		asm.JNE.Imm(asm.R0, jumboOption, labelOptions),
+		asm.Mov.Imm(asm.R0, jumboLen),
+		asm.StoreMem(asm.RFP, jumbo, asm.R0, asm.DWord),
+		asm.Sub.Imm(regBytes, jumboLen),
+		asm.Ja.Label(labelL4),
+	)
+	options := loadByte(asm.Mov.Imm(asm.R2, hopByHopLen))
+	options[0] = options[0].WithSymbol(labelOptions)
+	add(options...)
+	add(
+		// In units of 8 bytes, of which the first is not counted (RFC 8200).
+		asm.Add.Imm(asm.R0, 1),
+		asm.LSh.Imm(asm.R0, 3),
+		asm.Add.Reg(regHdr, asm.R0),
 		asm.LoadMem(asm.R0, asm.RFP, l4Proto, asm.DWord).WithSymbol(labelL4),
 		asm.JEq.Imm(asm.R0, unix.IPPROTO_UDP, labelUDP),
 		asm.JNE.Imm(asm.R0, unix.IPPROTO_TCP, labelCount),
 	)
 	tcp := loadByte(asm.Mov.Reg(asm.R2, regHdr))
-	tcp = append(asm.Instructions{tcp[0], asm.Add.Imm(asm.R2, tcpDataOffset)}, tcp[1:]...)
+	tcp = append(asm.Instructions{
+		tcp[0], asm.Add.Imm(asm.R2, tcpDataOffset),
+		asm.LoadMem(asm.R0, asm.RFP, jumbo, asm.DWord), asm.Add.Reg(asm.R2, asm.R0),
+	}, tcp[1:]...)
 	add(tcp...)
 	add(
 		asm.RSh.Imm(asm.R0, 4),
@@ -142,7 +198,7 @@ func loadByte(setR2 asm.Instruction) asm.Instructions {
 }
 
 // countBytes adds regBytes and one packet to the bucket of this millisecond.
-func countBytes(buckets *ebpf.Map) asm.Instructions {
+func countBytes(buckets *ebpf.Map, verdict int32) asm.Instructions {
 	return asm.Instructions{
 		asm.FnKtimeGetNs.Call().WithSymbol(labelCount),
 		asm.Div.Imm(asm.R0, nanosPerBucket),
@@ -156,7 +212,7 @@ func countBytes(buckets *ebpf.Map) asm.Instructions {
 		asm.AddAtomic.Mem(asm.R0, regBytes, asm.DWord, 0),
 		asm.Mov.Imm(asm.R1, 1),
 		asm.AddAtomic.Mem(asm.R0, asm.R1, asm.DWord, 8),
-		asm.Mov.Imm(asm.R0, tcxNext).WithSymbol(labelEnd),
+		asm.Mov.Imm(asm.R0, verdict).WithSymbol(labelEnd),
 		asm.Return(),
 	}
 }

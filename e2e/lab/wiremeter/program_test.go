@@ -22,7 +22,7 @@ func TestPrivilegedVerdictIsNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = buckets.Close() }()
-	prog, err := newProgram(buckets)
+	prog, err := newProgram(buckets, ebpf.SchedCLS, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +38,9 @@ func TestPrivilegedVerdictIsNext(t *testing.T) {
 		"IPv4 with options": ethernet(8, 0, 0x4F, 0, 0, 50, 0, 0, 0, 0, 64, 6),
 		"IPv4 cut short":    ethernet(8, 0, 0x4F, 0, 0, 50, 0, 0, 0, 0, 64, 6)[:40],
 		"IPv6 UDP":          ethernet(0x86, 0xDD, 0x60, 0, 0, 0, 0, 10, 17),
+		"IPv6 jumbo":        ethernet(0x86, 0xDD, hopByHop(6, 0, jumboOption)...),
+		"IPv6 options":      ethernet(0x86, 0xDD, hopByHop(17, 1, 1)...),
+		"IPv6 cut short":    ethernet(0x86, 0xDD, hopByHop(6, 0, jumboOption)...)[:55],
 		"ARP":               ethernet(8, 6),
 		"unknown":           ethernet(0x12, 0x34),
 	} {
@@ -52,6 +55,13 @@ func TestPrivilegedVerdictIsNext(t *testing.T) {
 			t.Errorf("%s: verdict = %d, want %d", name, int32(verdict), tcxNext)
 		}
 	}
+}
+
+// hopByHop is an IPv6 header and the beginning of a hop-by-hop header.
+func hopByHop(next, length, option byte) []byte {
+	p := make([]byte, 43)
+	p[0], p[40], p[41], p[42] = 0x60, next, length, option
+	return p
 }
 
 // skbContext is struct __sk_buff, as far as BPF_PROG_TEST_RUN lets it be set.

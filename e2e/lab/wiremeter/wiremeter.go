@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,26 +35,37 @@ type Namespace interface {
 // Direction is which way packets pass the device that the meter is on.
 type Direction int
 
-// The two sides of a device.
+// The places of a meter.
 const (
-	// Received counts what arrives from the device.
+	// Received counts what arrives from the device, at its ingress hook.
 	Received Direction = iota
 	// Transmitted counts what is sent to the device, before its qdisc.
 	Transmitted
+	// Delivered counts the IPv4 and IPv6 packets that a namespace's own stack
+	// gets from the device, behind every hook and behind an ifb that they are
+	// redirected to.
+	Delivered
 )
 
 // Meter is a running count on one device.
 type Meter struct {
 	buckets *ebpf.Map
 	prog    *ebpf.Program
-	link    link.Link
+	legacy  bool          // clsact even where there is TCX
+	detach  func() error  // nil if it is not attached
 	start   time.Duration // CLOCK_MONOTONIC
 }
 
-// Attach starts counting on a device of a namespace. It needs TCX (Linux 6.6)
-// and CAP_BPF, CAP_NET_ADMIN. The program stands last in the chain and its
-// verdict is always "next". Close ends it.
+// Attach starts counting on a device of a namespace. It needs CAP_BPF,
+// CAP_NET_ADMIN and, for Delivered, CAP_NET_RAW. On the hooks the program
+// stands last in the chain of TCX, or, where the kernel has no TCX, behind all
+// clsact filters but podweir's redirect; its verdict is always "next". Close
+// ends it, and must come before the end of the namespace.
 func Attach(ns Namespace, ifName string, dir Direction) (*Meter, error) {
+	return newMeter(ns, ifName, dir, false)
+}
+
+func newMeter(ns Namespace, ifName string, dir Direction, legacy bool) (*Meter, error) {
 	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "pwlab_wire", Type: ebpf.Array,
 		KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
@@ -64,25 +73,8 @@ func Attach(ns Namespace, ifName string, dir Direction) (*Meter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the wire meter's map: %w", err)
 	}
-	m := &Meter{buckets: buckets}
-	if m.prog, err = newProgram(buckets); err != nil {
-		return nil, errors.Join(err, m.Close())
-	}
-	attach := ebpf.AttachTCXIngress
-	if dir == Transmitted {
-		attach = ebpf.AttachTCXEgress
-	}
-	err = ns.Do(func() error {
-		dev, err := netlink.LinkByName(ifName)
-		if err != nil {
-			return err
-		}
-		m.link, err = link.AttachTCX(link.TCXOptions{
-			Interface: dev.Attrs().Index, Program: m.prog, Attach: attach, Anchor: link.Tail(),
-		})
-		return err
-	})
-	if err != nil {
+	m := &Meter{buckets: buckets, legacy: legacy}
+	if err := m.attach(ns, ifName, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("attach the wire meter to %s: %w", ifName, err), m.Close())
 	}
 	m.start = Now()
@@ -100,8 +92,8 @@ func Now() time.Duration {
 // Close detaches the meter.
 func (m *Meter) Close() error {
 	var errs []error
-	if m.link != nil {
-		errs = append(errs, m.link.Close())
+	if m.detach != nil {
+		errs = append(errs, m.detach())
 	}
 	if m.prog != nil {
 		errs = append(errs, m.prog.Close())

@@ -19,18 +19,30 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-func attach(tb testing.TB, h *lab.Host) *wiremeter.Meter {
+// attach puts a meter of each kind on the way of packets to a host.
+func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 	tb.Helper()
-	m, err := wiremeter.Attach(h.Netns, h.IfName, wiremeter.Received)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			tb.Errorf("Close() = %v, want nil", err)
+	meters := map[string]*wiremeter.Meter{}
+	for name, a := range map[string]struct {
+		attach func(wiremeter.Namespace, string, wiremeter.Direction) (*wiremeter.Meter, error)
+		dir    wiremeter.Direction
+	}{
+		"received":            {wiremeter.Attach, wiremeter.Received},
+		"received, by clsact": {wiremeter.AttachLegacy, wiremeter.Received},
+		"delivered":           {wiremeter.Attach, wiremeter.Delivered},
+	} {
+		m, err := a.attach(h.Netns, h.IfName, a.dir)
+		if err != nil {
+			tb.Fatal(err)
 		}
-	})
-	return m
+		meters[name] = m
+		tb.Cleanup(func() {
+			if err := m.Close(); err != nil {
+				tb.Errorf("%s: Close() = %v, want nil", name, err)
+			}
+		})
+	}
+	return meters
 }
 
 func read(tb testing.TB, m *wiremeter.Meter, from time.Duration) *wiremeter.Series {
@@ -59,7 +71,7 @@ func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
 		"IPv6 rotated ports": {PayloadBytes: 200, RotatePorts: true, IPv6: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			meter := attach(t, client)
+			meters := attach(t, client)
 			flood.From, flood.To = &pod.Host, client
 			flood.BitsPerSec, flood.Duration, flood.TOS = 20e6, 300*time.Millisecond, lab.ECT0
 			from := wiremeter.Now()
@@ -75,10 +87,12 @@ func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
 				t.Fatalf("sent %d datagrams and %d were refused, want some and none", sent.Packets, sent.Refused)
 			}
 			want := sent.Bytes + sent.Packets*ethernet
-			got := read(t, meter, from).Total()
-			// Address resolution may pass in between: 42 to 86 bytes each.
-			if got < want || got > want+400 {
-				t.Errorf("counted %d bytes of %d datagrams, want %d", got, sent.Packets, want)
+			for name, meter := range meters {
+				got := read(t, meter, from).Total()
+				// Address resolution may pass in between: 42 to 86 bytes each.
+				if got < want || got > want+400 {
+					t.Errorf("%s: counted %d bytes of %d datagrams, want %d", name, got, sent.Packets, want)
+				}
 			}
 		})
 	}
@@ -90,18 +104,26 @@ func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
 	l := labtest.New(t, lab.Options{})
 	pod := labtest.Pod(t, l, "plain", lab.PodOptions{})
 	client := labtest.Client(t, l, "client")
-	for name, tc := range map[string]struct {
-		v6    bool
-		ratio float64
+	for _, tc := range []struct {
+		name    string
+		v6, big bool
+		ratio   float64
 	}{
-		"IPv4": {false, 1514.0 / 1448},
-		"IPv6": {true, 1514.0 / 1428},
+		{"IPv4", false, false, 1514.0 / 1448},
+		{"IPv6", true, false, 1514.0 / 1428},
+		// A count that does not look behind the jumbo header is 5 % short.
+		{"IPv6 BIG TCP", true, true, 1514.0 / 1428},
 	} {
-		t.Run(name, func(t *testing.T) {
-			meter := attach(t, client)
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.big {
+				if err := l.AllowBigTCP(&pod.Host, client); err != nil {
+					t.Fatal(err)
+				}
+			}
+			meters := attach(t, client)
 			from := wiremeter.Now()
 			run, err := l.StartElephant(t.Context(), lab.Elephant{
-				From: &pod.Host, To: client, IPv6: tc.v6, Duration: time.Second,
+				From: &pod.Host, To: client, IPv6: tc.v6, Duration: time.Second, WriteBytes: 1 << 20,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -111,11 +133,16 @@ func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			payload := lab.Between(bulk.Sent, 0, 2).Bytes
-			got := float64(read(t, meter, from).Total()) / payload
-			// iperf3 reports what the socket took; a window of 6 MB of the
-			// gigabytes sent, and segments that are not full, are 1 %.
-			if got < tc.ratio*0.99 || got > tc.ratio*1.01 {
-				t.Errorf("wire bytes ÷ payload = %.4f, want %.4f", got, tc.ratio)
+			for name, meter := range meters {
+				got := float64(read(t, meter, from).Total()) / payload
+				// iperf3 reports what the socket took; a window of 6 MB of the
+				// gigabytes sent, and segments that are not full, are 1 %.
+				if got < tc.ratio*0.99 || got > tc.ratio*1.01 {
+					t.Errorf("%s: wire bytes ÷ payload = %.4f, want %.4f", name, got, tc.ratio)
+				}
+				if packet := got * payload / float64(read(t, meter, from).Packets); tc.big && packet < 100_000 {
+					t.Errorf("%s: %.0f bytes in a packet, so BIG TCP was not tested", name, packet)
+				}
 			}
 		})
 	}
@@ -125,7 +152,7 @@ func TestPrivilegedReadOutsideTheSpanIsAnError(t *testing.T) {
 	l := labtest.New(t, lab.Options{})
 	client := labtest.Client(t, l, "client")
 	before := wiremeter.Now()
-	meter := attach(t, client)
+	meter := attach(t, client)["received"]
 	for name, r := range map[string][2]time.Duration{
 		"before the start": {before - time.Second, wiremeter.Now()},
 		"in the future":    {wiremeter.Now(), wiremeter.Now() + time.Hour},
