@@ -59,6 +59,9 @@ type CapResult struct {
 	Excess float64
 	// Used is the mean after the start, as a share of the cap.
 	Used float64
+	// PacketBytes is the mean size of a packet, in wire bytes; one of many
+	// segments is one.
+	PacketBytes float64
 	// Early and Late are retransmitted segments in the first 3 s and after.
 	Early, Late float64
 	// Segments is the number of segments after the first 3 s, LateSeconds
@@ -159,6 +162,9 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	}
 	res.Worst, res.Excess = all.Worst(time.Second), all.Excess(float64(c.Cap))
 	res.Used = steady.BitsPerSec() / float64(c.Cap)
+	if all.Packets > 0 {
+		res.PacketBytes = float64(all.Total()) / float64(all.Packets)
+	}
 	if bulk != nil {
 		res.retransmits(bulk)
 	}
@@ -167,6 +173,9 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	}
 	return res, nil
 }
+
+// ethernet is the size of the header that a flood's count leaves out.
+const ethernet = 14
 
 // lightBytes is the body of a light response.
 const lightBytes = 6000

@@ -30,11 +30,16 @@ type Load struct {
 
 	Flows      int
 	Congestion string
+	// WriteBytes is the size of each write, 0 for iperf3's own.
+	WriteBytes int
 
 	// Payload of a datagram in bytes.
 	Payload     int
 	TOS         int
 	RotatePorts bool
+	// Segments is the number of datagrams in a packet; 0 is one, and 16 where
+	// one thread cannot send twice the cap otherwise.
+	Segments int
 	// Times is how many times the cap is offered; 0 is as fast as one thread
 	// can.
 	Times uint64
@@ -46,8 +51,10 @@ var (
 	TCP1BBR  = Load{Name: "TCP 1 bbr", Flows: 1, Congestion: "bbr"}
 	TCP20    = Load{Name: "TCP 20 cubic", Flows: 20, Congestion: "cubic"}
 	TCP6     = Load{Name: "TCP 1 cubic IPv6", Flows: 1, Congestion: "cubic", V6: true}
+	TCPBig   = Load{Name: "TCP 1 cubic BIG TCP", Flows: 1, Congestion: "cubic", V6: true, WriteBytes: 1 << 20}
 	UDP      = Load{Name: "UDP 2x", Payload: fullPayload, Times: 2}
 	UDP6     = Load{Name: "UDP 2x IPv6", Payload: fullPayload, Times: 2, V6: true}
+	UDPGSO   = Load{Name: "UDP 2x GSO 61 kB", Payload: fullPayload, Times: 2, Segments: 42}
 	UDPTiny  = Load{Name: "UDP 60 B", Payload: tinyPayload, Times: 2}
 	UDPECT0  = Load{Name: "UDP 2x ECT(0)", Payload: fullPayload, Times: 2, TOS: lab.ECT0}
 	UDPPorts = Load{Name: "UDP 2x rotating ports", Payload: fullPayload, Times: 2, RotatePorts: true}
@@ -69,11 +76,11 @@ func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec u
 	if load.Flows > 0 {
 		o.bulk, err = t.rig.Lab.StartElephant(ctx, lab.Elephant{
 			From: from, To: to, IPv6: load.V6, CongestionControl: load.Congestion,
-			Flows: load.Flows, Duration: last,
+			Flows: load.Flows, Duration: last, WriteBytes: load.WriteBytes,
 		})
 	} else {
-		segments := 1
-		if bitsPerSec >= gsoFrom && load.Payload == fullPayload && !load.RotatePorts {
+		segments := max(load.Segments, 1)
+		if segments == 1 && bitsPerSec >= gsoFrom && load.Payload == fullPayload && !load.RotatePorts {
 			segments = gsoSegments
 		}
 		o.flood, err = t.rig.Lab.StartFlood(ctx, lab.UDPFlood{

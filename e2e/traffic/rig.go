@@ -49,7 +49,7 @@ type Rig struct {
 }
 
 // Target is a pod with a wire meter for either direction, each at the
-// receiver.
+// receiver; that of the pod is behind an ifb too.
 type Target struct {
 	*lab.Pod
 	meters [2]*wiremeter.Meter
@@ -110,7 +110,7 @@ func (t *Target) freshMeters() error {
 	if t.meters[Egress], err = wiremeter.Attach(client.Netns, client.IfName, wiremeter.Received); err != nil {
 		return err
 	}
-	t.meters[Ingress], err = wiremeter.Attach(t.Netns, t.IfName, wiremeter.Received)
+	t.meters[Ingress], err = wiremeter.Attach(t.Netns, t.IfName, wiremeter.Delivered)
 	return err
 }
 
