@@ -198,7 +198,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 
 // Ours says whether podweir made a filter.
 func Ours(f *Filter) bool {
-	return f.Kind == "bpf" && (strings.HasPrefix(f.Name, ProgramPrefix) || f.Cookie == mirredCookie)
+	return f.Kind == "bpf" && strings.HasPrefix(f.Name, ProgramPrefix)
 }
 
 func deleteFilter(h *hostif.Handle, ifindex int, f *Filter) error {

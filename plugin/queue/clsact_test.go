@@ -189,7 +189,7 @@ func TestPrivilegedMirred(t *testing.T) {
 	}
 	got := d.observe(t)
 	if len(got.HookFilters) != 1 || got.HookFilters[0].RedirectIndex != ifb.Index || !queue.Ours(&got.HookFilters[0]) ||
-		got.HookFilters[0].Pref != 65535 {
+		got.HookFilters[0].Name != queue.MirredName || got.HookFilters[0].Pref != 65535 {
 		t.Fatalf("Observe after AttachMirred = %+v", got.HookFilters)
 	}
 	// The pod still answers, by way of the ifb.

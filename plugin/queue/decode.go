@@ -206,6 +206,9 @@ func parseFilter(m *message) (Filter, bool, error) {
 	if err == nil {
 		err = actErr
 	}
+	if f.Cookie == mirredCookie {
+		f.Name = MirredName
+	}
 	if err != nil {
 		return f, false, fmt.Errorf("parse filter at pref %d: %w", f.Pref, err)
 	}

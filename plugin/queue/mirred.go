@@ -13,6 +13,10 @@ import (
 // action (TC_COOKIE_MAX_SIZE).
 const mirredCookie = "podweir-redirect"
 
+// MirredName is what [Observe] calls our redirect, so that whoever tells
+// podweir's filters by [ProgramPrefix] knows it.
+const MirredName = ProgramPrefix + "mirred"
+
 // Of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
 const (
 	tcActStolen    = 4

@@ -94,7 +94,9 @@ type Filter struct {
 	Protocol uint16
 	// Kind is the kernel's name of the classifier.
 	Kind string
-	// Name, Tag and ProgramID are those of the program of a bpf filter.
+	// Name, Tag and ProgramID are those of the program of a bpf filter. The
+	// redirect of [AttachMirred], whose program the kernel keeps no name of, is
+	// called [MirredName].
 	Name         string
 	Tag          string
 	ProgramID    uint32
