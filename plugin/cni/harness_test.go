@@ -373,7 +373,8 @@ func filterNames(t *testing.T, ns *testutil.NetNS, dev, hook string) []string {
 	var filters []struct {
 		Pref    int
 		Options struct {
-			Name string `json:"bpf_name"`
+			Name    string `json:"bpf_name"`
+			Actions []struct{ Kind string }
 		}
 	}
 	args := []string{"filter", "show", "dev", dev}
@@ -383,6 +384,9 @@ func filterNames(t *testing.T, ns *testutil.NetNS, dev, hook string) []string {
 	for _, f := range filters {
 		if f.Options.Name != "" {
 			names = append(names, f.Options.Name)
+		}
+		for _, a := range f.Options.Actions {
+			names = append(names, a.Kind)
 		}
 	}
 	return names

@@ -4,15 +4,39 @@
 package cni_test
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 )
+
+// onThisKernel is what the running kernel has instead of what others have: the
+// mirred action where bpf_redirect to an ifb loses packets, as the node's
+// self-test found, and filters without TCX.
+func onThisKernel(t *testing.T, n *node, want []string) []string {
+	t.Helper()
+	const byProgram = "pod clsact ingress pw_redirect"
+	if at := slices.Index(want, byProgram); at >= 0 {
+		var found struct{ Redirect string }
+		b, err := os.ReadFile(filepath.Join(n.paths.Run, "features.json"))
+		if err == nil {
+			err = json.Unmarshal(b, &found)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.Redirect == "mirred" {
+			want = join(slices.Delete(slices.Clone(want), at, at+1), []string{"pod clsact ingress mirred"})
+		}
+	}
+	return withoutTCX(want)
+}
 
 // withoutTCX is what a kernel without TCX has instead of the programs that have
 // TCX as their second choice: filters on clsact.
@@ -79,14 +103,11 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 			[]string{"pod qdisc fq", "pod qdisc clsact", "pod clsact egress pw_edt"},
 			[]string{"host qdisc fq", "host tcx egress pw_edt"},
 		)},
-		{"ifb", inIFB(nil), join(guard, bandsOf("pod"), bandsOf("ifb"), []string{"ifb exists", "pod clsact ingress redirect"})},
+		{"ifb", inIFB(nil), join(guard, bandsOf("pod"), bandsOf("ifb"), []string{"ifb exists", "pod clsact ingress pw_redirect"})},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			p := unprobed(t).newPod(t)
-			testutil.Eventually(t, 5*time.Second, "the kernel calls both ends up", func() bool {
-				return !strings.Contains(p.raw(t), "state UNKNOWN mode DEFAULT group default qlen 1000\n    link/ether")
-			})
-			before, c := p.raw(t), p.conf(m.with)
+			before, c := p.settled(t), p.conf(m.with)
 			add := func(what string) {
 				t.Helper()
 				p.must(t, "ADD", c)
@@ -115,17 +136,11 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 	}
 }
 
-// wantQueues is wantState with the filters of inner qdiscs too, and one name
-// for both ways of a redirect: which of them works is the kernel's.
+// wantQueues is wantState with the filters of inner qdiscs too.
 func wantQueues(t *testing.T, p *pod, what string, want []string) {
 	t.Helper()
-	want = withoutTCX(want)
+	want = onThisKernel(t, p.node, want)
 	got := p.state(t)
-	for i, s := range got {
-		if s == "pod clsact ingress pw_redirect" {
-			got[i] = "pod clsact ingress redirect"
-		}
-	}
 	for _, d := range []struct {
 		ns        *testutil.NetNS
 		dev, name string
@@ -143,9 +158,6 @@ func wantQueues(t *testing.T, p *pod, what string, want []string) {
 				for _, name := range filterNames(t, d.ns, d.dev, "parent "+q.Handle) {
 					got = append(got, d.name+" filter "+name)
 				}
-			}
-			if q.Kind == "clsact" && strings.Contains(d.ns.Run(t, "tc", "filter", "show", "dev", d.dev, "ingress"), "mirred") {
-				got = append(got, d.name+" clsact ingress redirect")
 			}
 		}
 	}

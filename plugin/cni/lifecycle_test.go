@@ -32,7 +32,7 @@ var shapedBoth = []string{
 // pin is gone.
 func wantState(t *testing.T, p *pod, what string, want []string) {
 	t.Helper()
-	want = withoutTCX(want)
+	want = onThisKernel(t, p.node, want)
 	got := p.state(t)
 	for deadline := time.Now().Add(2 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
 		got = p.state(t)

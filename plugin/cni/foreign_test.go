@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Whoever drops packets on a shared hook, by a TCX program or a filter, put
+// there before or after podweir, still decides: in every mode, in both
+// directions, on both devices.
+func TestPrivilegedForeignDropDecides(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
+	drop := filepath.Join(testutil.BPFFS(t), "foreign_drop")
+	prog := dropProgram(t)
+	if err := prog.Pin(drop); err != nil {
+		t.Fatal(err)
+	}
+	_ = prog.Close()
+	// On the shared hooks these are like others in the list.
+	alike := []string{
+		"auto", "qdisc policy=flat", "qdisc egressQueue=htb egressRate=100M",
+		"qdisc unshapedSubnets=[10.99.0.0/16]", "clsact-podside queue=none",
+	}
+	for _, m := range modes() {
+		if slices.Contains(alike, m.name) {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			if strings.HasPrefix(m.name, "tcx") {
+				requireTCX(t)
+			}
+			n := newNode(t)
+			before, after := n.newPod(t), n.newPod(t)
+			after.must(t, "ADD", after.conf(m.with))
+			for i, g := range after.gates(drop) {
+				decides(t, g, after, g.name+" after podweir", func() {})
+				if g = before.gates(drop)[i]; m.shares(g) {
+					staysAway(t, g, before, m)
+					continue
+				}
+				decides(t, g, before, g.name+" before podweir", func() { before.must(t, "ADD", before.conf(m.with)) })
+				before.must(t, "DEL", before.conf(m.with))
+				before.afterIFB(t)
+				g.clean(t)
+			}
+			after.must(t, "DEL", after.conf(m.with))
+			after.afterIFB(t)
+			for _, g := range after.gates(drop) {
+				g.clean(t)
+			}
+			wantClean(t, before, "DEL of all")
+			wantClean(t, after, "DEL of all")
+		})
+	}
+}
+
+// shares says whether podweir would have to put a filter on the hook of
+// another party's: the order of filters is not that of their coming, so it
+// stays away.
+func (m *mode) shares(g gate) bool {
+	if g.kind != "clsact" || datapath.HaveTCX() && !strings.HasPrefix(m.name, "clsact") {
+		return false
+	}
+	return slices.ContainsFunc(withoutTCX(m.want), func(s string) bool {
+		return strings.HasPrefix(s, g.side+" clsact "+g.hook) &&
+			!strings.HasSuffix(s, datapath.GuardProgram) && !strings.HasSuffix(s, datapath.RedirectProgram)
+	})
+}
+
+// staysAway fails the test unless ADD refuses while the gate is closed and
+// leaves nothing.
+func staysAway(t *testing.T, g gate, p *pod, m mode) {
+	t.Helper()
+	open := g.close(t)
+	wantCode(t, "ADD beside a "+g.name, p.call(t, "ADD", p.conf(m.with)).err, 102, "foreign_drop")
+	open()
+	g.clean(t)
+	wantState(t, p, "a refused ADD", []string{})
+	for _, pin := range p.node.pinned(t) {
+		if strings.HasPrefix(pin, "net/"+p.container+",") {
+			t.Errorf("a refused ADD leaves pin %s", pin)
+		}
+	}
+}
+
+// decides fails the test if a packet passes while the gate is closed.
+func decides(t *testing.T, g gate, p *pod, what string, whileClosed func()) {
+	t.Helper()
+	f := p.newFlow(t, g.toPod)
+	open := g.close(t)
+	whileClosed()
+	for range 5 {
+		f.send(t, "forbidden")
+	}
+	open()
+	// The flow keeps its order: what passed would come first.
+	f.send(t, "allowed")
+	if got := f.receive(t); got != "allowed" {
+		t.Errorf("%s let %q pass", what, got)
+	}
+}
+
+// gate is a place where another party drops everything.
+type gate struct {
+	name, kind string
+	// side and hook are where it is: pod or host, ingress or egress.
+	side, hook string
+	toPod      bool
+	// close begins to drop and returns what ends it.
+	close func(t *testing.T) (open func())
+	// clean removes what close left.
+	clean func(t *testing.T)
+}
+
+func (p *pod) gates(drop string) []gate {
+	var all []gate
+	for _, d := range []struct {
+		ns   *testutil.NetNS
+		dev  hostif.Interface
+		side string
+	}{{p.ns, p.dev, "pod"}, {p.node.NetNS, p.host, "host"}} {
+		for _, hook := range []string{"ingress", "egress"} {
+			toPod := (d.side == "pod") == (hook == "ingress")
+			if datapath.HaveTCX() {
+				all = append(all, gate{
+					name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", side: d.side, hook: hook, toPod: toPod,
+					close: func(t *testing.T) func() { t.Helper(); return dropByTCX(t, d.ns, d.dev.Index, hook) },
+					clean: func(*testing.T) {},
+				})
+			}
+			all = append(all, gate{
+				name: fmt.Sprintf("filter at %s %s", d.side, hook), kind: "clsact", side: d.side, hook: hook, toPod: toPod,
+				close: func(t *testing.T) func() {
+					t.Helper()
+					// clsact may be there already.
+					_ = d.ns.Command(t, "tc", "qdisc", "add", "dev", d.dev.Name, "clsact").Run()
+					d.ns.Run(t, "tc", "filter", "add", "dev", d.dev.Name, hook, "pref", "1", "bpf", "da", "pinned", drop)
+					return func() { d.ns.Run(t, "tc", "filter", "del", "dev", d.dev.Name, hook, "pref", "1") }
+				},
+				clean: func(t *testing.T) {
+					t.Helper()
+					_ = d.ns.Command(t, "tc", "qdisc", "del", "dev", d.dev.Name, "clsact").Run()
+				},
+			})
+		}
+	}
+	return all
+}
+
+func dropProgram(t *testing.T) *ebpf.Program {
+	t.Helper()
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "foreign_drop", Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TC_ACT_SHOT
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prog
+}
+
+// dropByTCX puts a program behind all others of a TCX hook.
+func dropByTCX(t *testing.T, ns *testutil.NetNS, index int, hook string) func() {
+	t.Helper()
+	at := ebpf.AttachTCXIngress
+	if hook == "egress" {
+		at = ebpf.AttachTCXEgress
+	}
+	prog := dropProgram(t)
+	var l link.Link
+	err := ns.Do(func() (err error) {
+		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: prog, Attach: at, Anchor: link.Tail()})
+		return err
+	})
+	_ = prog.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
