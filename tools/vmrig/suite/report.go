@@ -10,13 +10,20 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // Results are the tests of one kernel.
 type Results struct {
 	// Kernel is the kernel's name, Release what it calls itself.
 	Kernel, Release string
-	Tests           map[TestID]Test
+	// Lacks are the features that the kernel is known not to have; without
+	// Unchecked, a test that is skipped for another is a fault.
+	Lacks     []string
+	Unchecked bool
+	Tests     map[TestID]Test
+	// Overheads are what each machine took besides its tests.
+	Overheads []time.Duration
 	// Troubles are what went wrong besides a test: a binary that did not end,
 	// a fault that the kernel itself reported.
 	Troubles []string
@@ -34,13 +41,13 @@ func (r *Results) count(o Outcome) int {
 }
 
 // Report writes what each kernel ran and skipped, and returns the faults: a
-// test that failed, one that was skipped without naming a feature, and one that
-// no kernel ran.
+// test that failed, one that was skipped without naming a feature or for the
+// lack of one that the kernel has, and one that no kernel ran.
 func Report(w io.Writer, all []Results) []string {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "kernel\trelease\tpassed\tfailed\tskipped")
+	fmt.Fprintln(table, "kernel\trelease\tpassed\tfailed\tskipped\tboot and share")
 	for _, r := range all {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", r.Kernel, r.Release, r.count(Pass), r.count(Fail), r.count(Skip))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\n", r.Kernel, r.Release, r.count(Pass), r.count(Fail), r.count(Skip), r.overhead())
 	}
 	_ = table.Flush()
 	for _, r := range all {
@@ -49,6 +56,15 @@ func Report(w io.Writer, all []Results) []string {
 		}
 	}
 	return faults(all)
+}
+
+// overhead writes the median of the overheads and the longest.
+func (r *Results) overhead() string {
+	if len(r.Overheads) == 0 {
+		return "-"
+	}
+	sorted := slices.Sorted(slices.Values(r.Overheads))
+	return fmt.Sprintf("%.1f s (longest %.1f s)", sorted[len(sorted)/2].Seconds(), sorted[len(sorted)-1].Seconds())
 }
 
 // missing lists the features for the lack of which tests were skipped.
@@ -84,6 +100,8 @@ func faults(all []Results) []string {
 				out = append(out, fmt.Sprintf("%s: %s %s failed", r.Kernel, id.Package, id.Name))
 			case t.Outcome == Skip && t.Feature == "":
 				out = append(out, fmt.Sprintf("%s: %s %s was skipped without naming a feature", r.Kernel, id.Package, id.Name))
+			case t.Outcome == Skip && !r.Unchecked && !slices.Contains(r.Lacks, t.Feature):
+				out = append(out, fmt.Sprintf("%s: %s %s was skipped for the lack of %s, which the kernel has", r.Kernel, id.Package, id.Name, t.Feature))
 			}
 		}
 		for _, trouble := range r.Troubles {

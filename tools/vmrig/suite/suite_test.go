@@ -4,10 +4,14 @@
 package suite
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 const log = `=== RUN   TestPrivilegedA
@@ -67,20 +71,27 @@ func TestReport(t *testing.T) {
 	}{
 		"what one kernel lacks another has": {
 			all: []Results{
-				{Kernel: "host", Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
-				{Kernel: "6.1", Tests: map[TestID]Test{a: {Skip, "tcx"}, b: {Outcome: Pass}}},
+				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "6.1", Lacks: []string{"tcx"}, Tests: map[TestID]Test{a: {Skip, "tcx"}, b: {Outcome: Pass}}},
 			},
+		},
+		"a feature that the kernel has": {
+			all: []Results{
+				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "6.12", Tests: map[TestID]Test{a: {Skip, "tcx"}, b: {Outcome: Pass}}},
+			},
+			want: []string{"6.12: p TestA was skipped for the lack of tcx, which the kernel has"},
 		},
 		"no kernel has it": {
 			all: []Results{
-				{Kernel: "host", Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
-				{Kernel: "6.1", Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "6.1", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
 			},
 			want: []string{"p TestB is run by no kernel"},
 		},
 		"a failure, a bare skip and a crash": {
 			all: []Results{
-				{Kernel: "host", Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Outcome: Pass}, c: {Outcome: Pass}}},
+				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Outcome: Pass}, c: {Outcome: Pass}}},
 				{Kernel: "6.1", Tests: map[TestID]Test{a: {Outcome: Fail}, b: {Outcome: Skip}}, Troubles: []string{"p: it hung"}},
 			},
 			want: []string{"6.1: p TestA failed", "6.1: p TestB was skipped without naming a feature", "6.1: p: it hung"},
@@ -95,10 +106,37 @@ func TestReport(t *testing.T) {
 		})
 	}
 	var out strings.Builder
-	Report(&out, tests["what one kernel lacks another has"].all)
-	for _, want := range []string{"host has no fq, so it skipped TestB\n", "6.1 has no tcx, so it skipped TestA\n"} {
+	all := tests["what one kernel lacks another has"].all
+	all[1].Overheads = []time.Duration{5 * time.Second, 3 * time.Second, 4 * time.Second}
+	Report(&out, all)
+	for _, want := range []string{"4.0 s (longest 5.0 s)", "host has no fq, so it skipped TestB\n", "6.1 has no tcx, so it skipped TestA\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("Report() wrote\n%s\nwithout %q", out.String(), want)
 		}
+	}
+}
+
+func TestTroubles(t *testing.T) {
+	b := Binary{Package: "p"}
+	passed := map[TestID]Test{{"p", "TestA"}: {Outcome: Pass}}
+	failed := map[TestID]Test{{"p", "TestA"}: {Outcome: Fail}}
+	for name, tt := range map[string]struct {
+		tests  map[TestID]Test
+		result vm.Result
+		err    error
+		want   []string
+	}{
+		"all is well":        {tests: passed},
+		"a test failed":      {tests: failed, result: vm.Result{Status: 1}},
+		"it hung":            {tests: passed, err: errors.New("killed"), want: []string{"p: killed"}},
+		"the kernel has one": {tests: passed, result: vm.Result{Complaints: []string{"BUG: x"}}, want: []string{"p: the kernel complained: BUG: x"}},
+		"it panicked":        {tests: passed, result: vm.Result{Status: 2}, want: []string{"p ended with status 2 and no failed test: see log"}},
+		"it ran nothing":     {want: []string{"p ran no test: see log"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, troubles(b, "log", tt.tests, &tt.result, tt.err)); diff != "" {
+				t.Errorf("troubles() mismatch (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -39,6 +39,9 @@ type Options struct {
 type Result struct {
 	// Status is the command's exit status.
 	Status int
+	// Overhead is what boot, file server and power-off took: the time of the
+	// whole run without that of the command.
+	Overhead time.Duration
 	// Complaints are lines of the console by which the kernel reports a fault
 	// of its own, such as a warning with a stack trace.
 	Complaints []string
@@ -82,6 +85,7 @@ func (c *Cache) Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	output := follow(map[string]io.Writer{
@@ -89,7 +93,25 @@ func (c *Cache) Run(ctx context.Context, o Options) (Result, error) {
 		filepath.Join(dir, guest.StderrFile): o.Stderr,
 	})
 	err = c.boot(ctx, dir, o)
-	return finish(ctx, dir, o, errors.Join(err, output()))
+	result, err := finish(ctx, dir, o, errors.Join(err, output()))
+	if err == nil {
+		result.Overhead = time.Since(start) - elapsed(dir)
+	}
+	return result, err
+}
+
+// elapsed returns how long the guest says that its command took, 0 if it does
+// not say.
+func elapsed(dir string) time.Duration {
+	text, err := os.ReadFile(filepath.Join(dir, guest.ElapsedFile))
+	if err != nil {
+		return 0
+	}
+	ns, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ns)
 }
 
 // finish reads what a machine left behind.
@@ -103,7 +125,7 @@ func finish(ctx context.Context, dir string, o Options, err error) (Result, erro
 	if readErr == nil {
 		// The command has ended, so what befell the machine later is no matter.
 		code, err := strconv.Atoi(string(status))
-		return Result{code, complaints(text)}, err
+		return Result{Status: code, Complaints: complaints(text)}, err
 	}
 	hang := &HangError{Kernel: o.Kernel, Console: text, Reason: "it ended without the command's status"}
 	switch {
