@@ -172,6 +172,37 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	}
 }
 
+// The copies answer next, and an attached program is told by its tag.
+func TestPrivilegedVerdicts(t *testing.T) {
+	testutil.RequireRoot(t)
+	all, err := datapath.TestVerdicts()
+	if err != nil || len(all) != 8 {
+		t.Fatalf("TestVerdicts = %+v, %v, want 8 programs", all, err)
+	}
+	p := params(t, policing)
+	objs, err := datapath.Load(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer objs.Close()
+	id, _, err := objs.Program.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := datapath.ProgramTag(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all {
+		if v.Wrong != "" {
+			t.Errorf("%s %s", v.Program, v.Wrong)
+		}
+		if same := v.Tag == tag; same != (v.Program == "pw_police") {
+			t.Errorf("%s has tag %x, the loaded pw_police %x", v.Program, v.Tag, tag)
+		}
+	}
+}
+
 // udpPacket is an Ethernet frame of this length: 10.0.0.1:4660 to 10.0.0.2:80.
 func udpPacket(length int) []byte {
 	b := make([]byte, length)

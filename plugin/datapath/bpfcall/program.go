@@ -94,13 +94,42 @@ func ProgramByID(id uint32) (*Program, error) {
 
 // programInfo is the beginning of struct bpf_prog_info.
 type programInfo struct {
-	_, id uint32    // type
-	_     [8]byte   // tag
+	_, id uint32 // type
+	tag   [8]byte
 	_     [2]uint32 // lengths of the code
 	_     [3]uint64 // the code, load time
 	_     [2]uint32 // created by, number of maps
 	_     uint64    // maps
 	name  objectName
+}
+
+// Tag returns the kernel's digest of the instructions, the same for every copy
+// of a program whatever maps it has.
+func (p *Program) Tag() ([8]byte, error) {
+	var i programInfo
+	if err := info(&p.object, &i); err != nil {
+		return i.tag, fmt.Errorf("program: %w", err)
+	}
+	return i.tag, nil
+}
+
+type testRunAttr struct {
+	program, verdict uint32
+	inBytes, _       uint32 // size of the output
+	in               unsafe.Pointer
+	_                uint64    // output
+	_                [4]uint32 // repeat, duration, sizes of contexts
+	_                [2]uint64 // contexts
+}
+
+// Run sends a copy of an Ethernet frame through the program, once and on no
+// device, and returns the verdict. The kernel refuses frames below 14 bytes.
+func (p *Program) Run(frame []byte) (int32, error) {
+	attr := testRunAttr{program: uint32(p.fd), inBytes: uint32(len(frame)), in: pointer(frame)}
+	if _, err := call(unix.BPF_PROG_TEST_RUN, &attr); err != nil {
+		return 0, fmt.Errorf("test run: %w", err)
+	}
+	return int32(attr.verdict), nil
 }
 
 // Info returns the ID and the name of the program.
