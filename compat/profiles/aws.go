@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+const (
+	awsNPARepo = "https://github.com/aws/aws-network-policy-agent"
+	awsCNIRepo = "https://github.com/aws/amazon-vpc-cni-k8s"
+)
+
+// npaNoClsact is the reason against clsact on a device of the Network Policy
+// Agent.
+const npaNoClsact = "the Network Policy Agent answers TC_ACT_OK at preference 1, so nothing behind it runs, " +
+	"and it deletes filters with handle 1 of anybody"
+
+func awsSignals() []Signal {
+	return []Signal{
+		{SignalFile, "etc/cni/net.d/10-aws.conflist", Installed},
+		{SignalFile, "opt/cni/bin/aws-cni", Installed},
+		{SignalSocket, "/var/run/aws-node/ipamd.sock", Running},
+		{SignalProcess, "aws-k8s-agent", Running},
+		{SignalFile, "run/aws-node/ipam.json", Once},
+	}
+}
+
+func awsConflist() ConflistPolicy {
+	return ConflistPolicy{
+		File: "10-aws.conflist", Network: "aws-cni",
+		Rewrites:    "at every start of aws-node: a temporary file in the directory, then renamed",
+		ReadySocket: "/var/run/aws-node/ipamd.sock",
+		Note:        "the file outlives a reboot on AL2023 and not on Bottlerocket; disableCheck is set, so CHECK is never called",
+	}
+}
+
+func aws() []*Profile {
+	egress, ingress := plainVeth()
+	ingress.Why += "; a packet that policy drops costs nothing"
+	npaEgress, npaIngress := egress, ingress
+	npaEgress.Refused = map[Mode]string{ModeClsactHostSide: npaNoClsact}
+	npaIngress.Refused = map[Mode]string{ModeClsactHostSide: npaNoClsact}
+	base := Profile{
+		Family: "aws", Plugins: []string{"aws-cni"}, Signals: awsSignals(),
+		Device: Veth, DevicePrefixes: []string{"eni", "vlan"}, Bypass: No,
+		BypassWhy:             "packets are routed to the host-side veth; the reference bandwidth plugin's tbf there works",
+		SharesAnnotations:     No,
+		SharesAnnotationsNote: "only with ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin",
+		Conflist:              awsConflist(), Delivery: Chain,
+	}
+	without, with := base, base
+	without.Name, without.Title = "aws-vpc-cni", "AWS VPC CNI"
+	without.When = []Condition{{FactNPA, "no"}}
+	without.Egress, without.Ingress = egress, ingress
+	without.Conflicts = awsConflicts()[1:]
+	without.Sources = awsSources()
+	with.Name, with.Title = "aws-vpc-cni-npa", "AWS VPC CNI with the Network Policy Agent"
+	with.When, with.Fallback = []Condition{{FactNPA, "yes"}}, true
+	with.Egress, with.Ingress = npaEgress, npaIngress
+	with.Hooks = []HookUse{
+		{HookClsact, HookIn, []string{"handle_egress"}, Yes, "pod egress policy; cls_bpf, preference 1, handle 1"},
+		{HookClsact, HookOut, []string{"handle_ingress"}, Yes, "pod ingress policy; cls_bpf, preference 1, handle 1"},
+	}
+	with.Signals = append(awsSignals(),
+		Signal{SignalSocket, "/var/run/aws-node/npa.sock", Running},
+		Signal{SignalProgram, "handle_ingress", Running},
+		Signal{SignalFile, "sys/fs/bpf/globals/aws/maps/global_aws_conntrack_map", Once},
+		Signal{SignalFile, "opt/cni/bin/aws-eks-na-cli", Once},
+	)
+	with.Conflicts = awsConflicts()
+	with.Sources = awsSources()
+	return []*Profile{&with, &without}
+}
+
+func awsConflicts() []Conflict {
+	return []Conflict{
+		{
+			"a chained bandwidth plugin and the Network Policy Agent",
+			"VPC CNI 1.19.3 and later: pods with an egress limit cannot start; earlier: policy is not enforced",
+			"set ENABLE_BANDWIDTH_PLUGIN=false on aws-node",
+		},
+		bandwidthConflict(),
+		{
+			"Cilium chained on aws-cni", "Cilium deletes the Network Policy Agent's filters from every device it attaches to",
+			"use one policy engine",
+		},
+		{
+			"an ingress qdisc of anybody on the pod's veth", "the Network Policy Agent takes it for clsact and attaches to the wrong hook",
+			"delete the qdisc and start the pod anew",
+		},
+	}
+}
+
+func awsSources() []Source {
+	return []Source{
+		{awsNPARepo + "/blob/c8619c056b4c/pkg/ebpf/bpf_client.go", "after v1.4.1 (c8619c056b4c)", "hooks, preference, handle, clean-up"},
+		{"https://github.com/aws/aws-ebpf-sdk-go/blob/v1.0.15/pkg/tc/tc.go", "v1.0.15", "clsact and cls_bpf only; filters removed, not qdiscs"},
+		{awsCNIRepo + "/blob/b52188387f2e/cmd/aws-vpc-cni/main.go", "v1.23.1 (b52188387f2e)", "how the conflist is written"},
+		{awsNPARepo + "/issues/68", "open on 2026-09-07", "bandwidth plugin and policy exclude each other"},
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+const calicoRepo = "https://github.com/projectcalico/calico"
+
+func calicoConflist() ConflistPolicy {
+	return ConflistPolicy{
+		File: "10-calico.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
+		Note: "the token in the file's kubeconfig is renewed in another file, calico-kubeconfig",
+	}
+}
+
+func calicoConflicts() []Conflict {
+	return []Conflict{
+		{
+			"Calico's QoS controls",
+			"where no qos.projectcalico.org annotation is set Calico enforces kubernetes.io/*-bandwidth itself: two shapers on one annotation",
+			"podweir does not replace its root qdisc without the operator's word (replaceQdisc)",
+		},
+		bandwidthConflict(),
+	}
+}
+
+func calicoSources() []Source {
+	return []Source{
+		{calicoRepo + "/blob/28fd1a1043405e287d12a22c863b7f4cf6513519/charts/calico/templates/calico-config.yaml", "commit 28fd1a104340", "chain calico, portmap; network k8s-pod-network"},
+		{calicoRepo + "/pull/9881", "merged 2025", "bandwidth limits by tc qdisc on the cali device"},
+		{"https://docs.tigera.io/calico/latest/networking/configuring/qos-controls.md", "3.32", "it honours kubernetes.io/*-bandwidth"},
+	}
+}
+
+func calico() []*Profile {
+	egress, ingress := plainVeth()
+	base := Profile{
+		Family: "calico", Plugins: []string{"calico"},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-calico.conflist", Installed},
+			{SignalFile, "opt/cni/bin/calico", Installed},
+			{SignalProcess, "calico-node", Running},
+			{SignalFile, "var/lib/calico/nodename", Once},
+		},
+		Device: Veth, DevicePrefixes: []string{"cali"},
+		RootQdiscs:            []QdiscUse{{"host-side device, and a bwcali ifb for egress", "tbf", "the pod has a bandwidth annotation that Calico honours"}},
+		SharesAnnotations:     Yes,
+		SharesAnnotationsNote: "releases with QoS controls (merged in 2025) do, unless qos.projectcalico.org annotations are set",
+		Conflist:              calicoConflist(), Delivery: Chain,
+		Conflicts: calicoConflicts(), Sources: calicoSources(),
+		Unknowns: []string{"the first release that honours kubernetes.io/*-bandwidth is not stated in its documentation", untried},
+	}
+	tables := base
+	tables.Name, tables.Title = "calico", "Calico, iptables or nftables dataplane"
+	tables.When = []Condition{{FactCalicoDataplane, "tables"}}
+	tables.Bypass, tables.BypassWhy = No, "packets are routed to the cali device; policy is netfilter"
+	tables.Egress, tables.Ingress = egress, ingress
+
+	canal := tables
+	canal.Name, canal.Title = "canal", "canal: Calico policy, flannel routes"
+	canal.When = []Condition{{FactCalicoDataplane, "tables"}, {FactFlannelDelegate, "calico"}}
+	canal.Plugins = []string{"calico", "flannel"}
+	canal.Signals = append([]Signal{{SignalFile, "etc/cni/net.d/10-canal.conflist", Installed}}, base.Signals...)
+	canal.Conflist.File = "10-canal.conflist"
+	canal.Conflist.Note = "older manifests have flannel in the chain, with calico as its delegate, and a network named canal"
+
+	return []*Profile{calicoBPF(base), &canal, &tables}
+}
+
+func calicoBPF(p Profile) *Profile {
+	const noClsact = "Calico's programs end the chain and its preference is not fixed; it removes the ingress qdisc that it did not make"
+	p.Name, p.Title, p.Fallback = "calico-ebpf", "Calico, eBPF dataplane", true
+	p.When = []Condition{{FactCalicoDataplane, "bpf"}}
+	p.Signals = append(p.Signals, Signal{SignalProgram, "cali_tc_preambl", Running}, Signal{SignalProgram, "cali_tcx_", Running})
+	for _, kind := range []HookKind{HookTCX, HookClsact} {
+		for _, d := range []HookDirection{HookIn, HookOut} {
+			p.Hooks = append(p.Hooks, HookUse{
+				kind, d,
+				[]string{"cali_*"},
+				Yes,
+				"bpfAttachType: TCX where kernel and release have it (merged in June 2025), else clsact; changing over removes the programs of the other kind",
+			})
+		}
+	}
+	// A program that redirects to the peer is a knob of its attach point
+	// (RedirectPeer in felix/bpf/tc/attach.go).
+	p.Bypass, p.BypassWhy = Unknown, "it has a redirect to the peer device; no source says when it is on"
+	egress, ingress := plainVeth()
+	egress.Anchor = Head
+	ingress.Place, ingress.Why = PlaceIFB, "the ingress queue stands where it is never bypassed"
+	ingress.Anchor = Head
+	egress.Refused = map[Mode]string{ModeClsactHostSide: noClsact}
+	ingress.Refused = map[Mode]string{ModeClsactHostSide: noClsact}
+	p.Egress, p.Ingress = egress, ingress
+	p.Sources = append(calicoSources(),
+		Source{calicoRepo + "/pull/10573", "merged 2025-06", "TCX support, pins under /sys/fs/bpf/tc/globals/tcx"},
+		Source{calicoRepo + "/blob/00ab648769b5a3c8f85baa63a5dcabb3e6e4ff19/felix/bpf/tc/attach.go", "commit 00ab648769b5", "program names, redirect to the peer, clsact, removal of its own QoS qdiscs"},
+	)
+	p.Unknowns = append(p.Unknowns, "its verdicts, read from the names only; where in the TCX list it attaches; netkit")
+	return &p
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+import "slices"
+
+const ciliumTree = "https://github.com/cilium/cilium/blob/v1.20.2/"
+
+func ciliumSignals() []Signal {
+	return []Signal{
+		{SignalFile, "etc/cni/net.d/05-cilium.conflist", Installed},
+		{SignalFile, "opt/cni/bin/cilium-cni", Installed},
+		{SignalSocket, "/var/run/cilium/cilium.sock", Running},
+		{SignalProcess, "cilium-agent", Running},
+		{SignalDevice, "cilium_host", Once},
+		{SignalFile, "sys/fs/bpf/tc/globals/cilium_throttle", Once},
+		{SignalProgram, "cil_", Once},
+	}
+}
+
+func ciliumConflist() ConflistPolicy {
+	return ConflistPolicy{
+		File: "05-cilium.conflist", Network: "cilium",
+		Rewrites:       "at every start of the agent; in exclusive mode at every change in the directory",
+		MayBeExclusive: true,
+		ReadySocket:    "/var/run/cilium/cilium.sock",
+		HandedDo: []string{
+			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set cni.configMap=podweir-cni-configuration",
+			"kubectl -n kube-system rollout restart daemonset/cilium",
+		},
+		ShareDo: []string{
+			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set cni.exclusive=false",
+			"kubectl -n kube-system rollout restart daemonset/cilium",
+		},
+		Note: "exclusive (Helm's default) renames every other .conf, .conflist and .json to .cilium_bak, symbolic links too; directories are left alone",
+	}
+}
+
+func ciliumSources() []Source {
+	return []Source{
+		{ciliumTree + "daemon/cmd/cni/config.go", "v1.20.2", "exclusive mode, file names, chaining modes"},
+		{ciliumTree + "pkg/datapath/loader/tcx.go", "v1.20.2", "TCX links at the tail, updated in place"},
+		{ciliumTree + "pkg/datapath/loader/tc.go", "v1.20.2", "legacy filters of anybody are removed after a TCX attach"},
+		{ciliumTree + "bpf/lib/local_delivery.h", "v1.20.2", "redirect to the peer: what bypasses the host-side device"},
+		{ciliumTree + "pkg/datapath/linux/bandwidth/bandwidth.go", "v1.20.2", "bandwidth manager"},
+	}
+}
+
+func ciliumConflicts() []Conflict {
+	return []Conflict{
+		{
+			"Cilium's bandwidth manager",
+			"it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18: two shapers on one annotation",
+			"podweir defers to it for the directions it handles; or: helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false",
+		},
+		bandwidthConflict(),
+		{"cni.exclusive=true", "every conflist of others is renamed, ours too", "use the drop-in directory (containerd 2.1, CRI-O 1.34 or newer), or cni.configMap"},
+		{"cni.uninstall=true", "files in the directory of conflists with cilium in their name are deleted", "podweir's file has no cilium in its name"},
+	}
+}
+
+// ciliumNoClsact is the reason against clsact on a device of Cilium's.
+const ciliumNoClsact = "Cilium deletes legacy filters of others at every regeneration of the endpoint"
+
+func fromContainer(kind HookKind) HookUse {
+	return HookUse{kind, HookIn, []string{"cil_from_contai*"}, Yes, "pod egress; always"}
+}
+
+func toContainer(kind HookKind) HookUse {
+	return HookUse{kind, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress; with endpoint routes or chaining"}
+}
+
+// besideCilium is where podweir stands; bypass puts the ingress queue into the
+// pod's namespace.
+func besideCilium(bypass bool) (egress, ingress Attach) {
+	egress, ingress = plainVeth()
+	egress.Anchor = Head
+	egress.Refused = map[Mode]string{ModeClsactHostSide: ciliumNoClsact}
+	ingress.Refused = map[Mode]string{ModeClsactHostSide: ciliumNoClsact}
+	if bypass {
+		ingress.Place = PlaceIFB
+		ingress.Why = "packets are redirected past the host-side device: only the pod-side ingress hook sees them all"
+		ingress.Refused[ModeTCXHostSide] = "the host-side egress hook sees only packets from the node itself"
+	}
+	return egress, ingress
+}
+
+func ciliumBase(bypass bool) Profile {
+	p := Profile{
+		Family: "cilium", Plugins: []string{"cilium-cni"}, Signals: ciliumSignals(),
+		Device: Veth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(HookTCX)},
+		RootQdiscs: []QdiscUse{{"the node's own devices", "mq with fq, or fq", "bandwidth manager on"}},
+		Bypass:     Is(bypass), SharesAnnotations: Unknown,
+		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18",
+		Conflist:              ciliumConflist(), Delivery: DropIn,
+		Conflicts: ciliumConflicts(), Sources: ciliumSources(),
+	}
+	p.Egress, p.Ingress = besideCilium(bypass)
+	p.BypassWhy = "legacy host routing: packets pass the stack and the host-side device"
+	if bypass {
+		p.BypassWhy = "BPF host routing redirects to the peer device"
+	}
+	return p
+}
+
+func cilium() []*Profile {
+	veth := ciliumBase(true)
+	veth.Name, veth.Title, veth.Fallback = "cilium", "Cilium, veth, BPF host routing", true
+	veth.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}}
+
+	legacyRouting := ciliumBase(false)
+	legacyRouting.Name, legacyRouting.Title = "cilium-legacy-routing", "Cilium, veth, legacy host routing (kube-proxy)"
+	legacyRouting.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}}
+
+	endpointRoutes := ciliumBase(false)
+	endpointRoutes.Name, endpointRoutes.Title = "cilium-endpoint-routes", "Cilium, veth, per-endpoint routes"
+	endpointRoutes.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}, {FactCiliumEndpointRoutes, "yes"}}
+	endpointRoutes.Hooks = append(endpointRoutes.Hooks, toContainer(HookTCX))
+
+	netkit := ciliumBase(true)
+	netkit.Name, netkit.Title, netkit.Device = "cilium-netkit", "Cilium, netkit", Netkit
+	netkit.When = []Condition{{FactCiliumDatapath, "netkit"}}
+	netkit.Hooks = []HookUse{fromContainer(HookNetkit), toContainer(HookNetkit)}
+	netkit.BypassWhy = "netkit needs BPF host routing: packets are redirected to the peer device"
+	netkit.Unknowns = []string{
+		"that packets to the pod bypass the primary's transmit side is concluded from the source, not measured", untried,
+	}
+
+	return append([]*Profile{&endpointRoutes, &netkit, &veth, &legacyRouting}, ciliumOther()...)
+}
+
+// ciliumOther are Cilium before TCX, and Cilium behind another CNI.
+func ciliumOther() []*Profile {
+	legacyTC := ciliumBase(true)
+	legacyTC.Name, legacyTC.Title = "cilium-legacy-tc", "Cilium with legacy tc (1.15, or enable-tcx=false)"
+	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
+	legacyTC.Hooks = []HookUse{fromContainer(HookClsact)}
+	legacyTC.Sources = append(legacyTC.Sources, Source{
+		"https://github.com/cilium/cilium/blob/v1.15.19/pkg/datapath/loader/loader.go", "v1.15.19",
+		"legacy filters on the egress side are removed at every regeneration",
+	})
+
+	aws := ciliumBase(false)
+	aws.Name, aws.Title = "cilium-on-aws", "Cilium chained on the AWS VPC CNI"
+	aws.Plugins, aws.Chained = []string{"aws-cni"}, []string{"cilium-cni"}
+	aws.DevicePrefixes = []string{"eni", "vlan"}
+	aws.Hooks = append(aws.Hooks, toContainer(HookTCX))
+	aws.Signals = slices.Concat(ciliumSignals(), awsSignals())
+	aws.Conflist.Network = "aws-cni"
+	aws.Conflicts = append(ciliumConflicts(), Conflict{
+		"the Network Policy Agent", "Cilium deletes its filters", "use one policy engine: enableNetworkPolicy \"false\" for the VPC CNI",
+	}, sourceLoop())
+	aws.Unknowns = []string{"whether BPF host routing can be on in this mode", untried}
+	aws.Sources = append(ciliumSources(), awsSources()...)
+
+	generic := ciliumBase(false)
+	generic.Name, generic.Title = "cilium-on-veth", "Cilium chained on another CNI (generic-veth)"
+	generic.Plugins, generic.Chained = []string{"*"}, []string{"cilium-cni"}
+	generic.DevicePrefixes = nil
+	generic.Hooks = append(generic.Hooks, toContainer(HookTCX))
+	generic.Conflist.Network = ""
+	generic.Conflicts = append(ciliumConflicts(), sourceLoop())
+	generic.Unknowns = []string{"whether BPF host routing can be on in this mode", untried}
+	for _, p := range []*Profile{&aws, &generic} {
+		p.Bypass, p.BypassWhy = Unknown, "no source says; the ingress queue stands where it is never bypassed"
+		p.Egress, p.Ingress = besideCilium(true)
+		p.Ingress.Why = p.BypassWhy
+	}
+	return []*Profile{&legacyTC, &aws, &generic}
+}
+
+// sourceLoop: concluded from daemon/cmd/cni/config.go, where the first file with
+// the target's network name is the source of Cilium's own.
+func sourceLoop() Conflict {
+	return Conflict{
+		"podweir's own file, in chaining mode",
+		"Cilium may build its file from ours, which has the target network's name and sorts first; podweir is then in both",
+		"podweir removes its file once the original has podweir in it",
+	}
+}
+
+func gke() []*Profile {
+	egress, ingress := besideCilium(true)
+	ingress.Why = "no source says how packets reach the pod: the ingress queue stands where it is never bypassed"
+	return []*Profile{{
+		Name: "gke-dataplane-v2", Title: "GKE Dataplane V2", Family: "cilium", Plugins: []string{"gke", "ptp"}, Chained: []string{"cilium-cni"},
+		When: []Condition{{FactDistribution, "gke"}},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-gke-ptp.conflist", Installed},
+			{SignalFile, "etc/cni/net.d/10-gke-cni.conflist", Installed},
+			{SignalFile, "home/kubernetes/bin/gke", Installed},
+			{SignalSocket, "/var/run/cilium/cilium.sock", Running},
+			{SignalProcess, "cilium-agent", Running},
+		},
+		Device: Veth, DevicePrefixes: []string{"gke", "veth"},
+		Hooks: []HookUse{
+			{HookClsact, HookIn, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
+			{HookTCX, HookIn, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
+			{HookClsact, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress"},
+			{HookTCX, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress"},
+		},
+		Bypass: Unknown, BypassWhy: "no source says",
+		SharesAnnotations:     Unknown,
+		SharesAnnotationsNote: "netd chains the reference bandwidth plugin when its flag enable-bandwidth-plugin is on: the chain in force tells",
+		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{
+			File: "10-gke-ptp.conflist", Network: "gke-pod-network", Rewrites: "when netd starts",
+			BinDirs: []string{"home/kubernetes/bin"}, ReadySocket: "/var/run/cilium/cilium.sock",
+			Note: "node versions from 1.35 write 10-gke-cni.conflist (one report, no source of Google's)",
+		},
+		Conflicts: []Conflict{bandwidthConflict()},
+		Sources: []Source{
+			{"https://github.com/GoogleCloudPlatform/netd/blob/397a0339f01aaa4f6ef574724b93c76900e60ee4/pkg/install-cni/plugin/cilium.go", "commit 397a0339f01a", "cilium-cni is chained"},
+			{"https://github.com/GoogleCloudPlatform/netd/blob/913a2dba05adcd7c94e24d78232d6fea468562a5/pkg/install-cni/plugin/ptp.go", "commit 913a2dba05ad", "the first plugin is gke, else ptp"},
+			{"https://cloud.google.com/kubernetes-engine/docs/concepts/dataplane-v2", "stored copy, date unknown", "it is made of Cilium"},
+		},
+		Unknowns: []string{"the Cilium release and its datapath settings", "exclusive mode", untried},
+	}}
+}

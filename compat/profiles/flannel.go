@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+func flannel() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{{
+		Name: "flannel", Title: "flannel", Family: "flannel", Plugins: []string{"flannel"}, Fallback: true,
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-flannel.conflist", Installed},
+			{SignalFile, "opt/cni/bin/flannel", Installed},
+			{SignalProcess, "flanneld", Running},
+			{SignalFile, "run/flannel/subnet.env", Once},
+		},
+		Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No,
+		BypassWhy:         "the plugin calls bridge; the host-side device is a port of cni0",
+		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{
+			File: "10-flannel.conflist", Network: "cbr0", Rewrites: "when the DaemonSet's init container runs",
+		},
+		Sources: []Source{{
+			"https://github.com/flannel-io/flannel/blob/master/Documentation/kube-flannel.yml", "not read again; layout as in k3s",
+			"chain flannel, portmap",
+		}},
+		Unknowns: []string{untried},
+	}}
+}
+
+// k3s and RKE2 bring their own copies of others' CNIs, in other directories.
+func k3s() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{
+		{
+			Name: "k3s-flannel", Title: "flannel as bundled with k3s", Family: "flannel", Plugins: []string{"flannel"},
+			When: []Condition{{FactDistribution, "k3s"}},
+			Signals: []Signal{
+				{SignalFile, "var/lib/rancher/k3s/agent/etc/cni/net.d/10-flannel.conflist", Installed},
+				{SignalFile, "run/k3s/containerd/containerd.sock", Once},
+				{SignalSocket, "/run/k3s/containerd/containerd.sock", Running},
+			},
+			Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No,
+			BypassWhy:             "the plugin calls bridge; the host-side device is a port of cni0",
+			SharesAnnotations:     Yes,
+			SharesAnnotationsNote: "the bundled chain ends with the reference bandwidth plugin",
+			Egress:                egress, Ingress: ingress, Delivery: Chain,
+			RootQdiscs: []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the pod has a bandwidth annotation: the chained bandwidth plugin"}},
+			Conflist: ConflistPolicy{
+				File: "10-flannel.conflist", Network: "cbr0", Rewrites: "at every start of k3s",
+				Dirs:    []string{"var/lib/rancher/k3s/agent/etc/cni/net.d"},
+				BinDirs: []string{"var/lib/rancher/k3s/data/cni", "var/lib/rancher/k3s/data/current/bin"},
+			},
+			Conflicts: []Conflict{bandwidthConflict()},
+			Sources: []Source{{
+				"https://github.com/k3s-io/k3s/blob/638b0c473964430e42a6af5ba7946115106f4444/pkg/agent/flannel/setup_linux.go",
+				"commit 638b0c473964", "chain flannel, portmap, bandwidth; network cbr0",
+			}, {
+				"https://github.com/k3s-io/k3s/blob/05f0cdf08065bcfdbbfd1e6dbc5a5bf14d2bd984/pkg/agent/flannel/setup.go",
+				"commit 05f0cdf08065", "the file is written at every start",
+			}},
+			Unknowns: []string{untried},
+		},
+		{
+			Name: "rke2-canal", Title: "canal as bundled with RKE2", Family: "calico", Plugins: []string{"calico"},
+			When: []Condition{{FactDistribution, "rke2"}, {FactCalicoDataplane, "tables"}},
+			Signals: []Signal{
+				{SignalFile, "etc/cni/net.d/10-canal.conflist", Installed},
+				{SignalFile, "var/lib/rancher/rke2/bin", Installed},
+				{SignalProcess, "calico-node", Running},
+			},
+			Device: Veth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
+			SharesAnnotations: Unknown, SharesAnnotationsNote: "whether the chart chains the bandwidth plugin: the chain in force tells",
+			Egress: egress, Ingress: ingress, Delivery: Chain,
+			Conflist: ConflistPolicy{
+				File: "10-canal.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
+			},
+			Conflicts: []Conflict{bandwidthConflict()},
+			Sources: []Source{{
+				"https://docs.rke2.io/networking/basic_network_options", "not read; layout as in Calico's canal manifest", "canal is the default",
+			}},
+			Unknowns: []string{"which release honours the bandwidth annotations itself", untried},
+		},
+	}
+}
+
+// bandwidthConflict is what happens with the reference plugin in the chain.
+func bandwidthConflict() Conflict {
+	return Conflict{
+		With:   "a chained bandwidth plugin",
+		Effect: "two shapers on one annotation: the lower queue rules and the higher one only delays",
+		Do:     "podweir's chain takes its place; with another delivery, take it out of the primary CNI's configuration",
+	}
+}

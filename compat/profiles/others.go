@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+// The CNIs in this file switch packets between devices in Open vSwitch, or are
+// run by a cloud. Of most of them only the configuration was read.
+
+func antrea() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{{
+		Name: "antrea", Title: "Antrea", Family: "antrea", Plugins: []string{"antrea"},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-antrea.conflist", Installed},
+			{SignalFile, "opt/cni/bin/antrea", Installed},
+			{SignalProcess, "antrea-agent", Running},
+			{SignalDevice, "antrea-gw0", Running},
+		},
+		Device: Veth, Hooks: []HookUse{{HookOVS, HookIn, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
+		RootQdiscs:            []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the value cni.plugins.bandwidth chains the reference plugin"}},
+		Bypass:                No,
+		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
+		SharesAnnotations:     Unknown,
+		SharesAnnotationsNote: "the value cni.plugins.bandwidth chains the reference plugin: the chain in force tells",
+		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{
+			File: "10-antrea.conflist", Network: "antrea", Rewrites: "when the install-cni container runs",
+			ReadySocket: "/var/run/antrea/cni.sock",
+		},
+		Conflicts: []Conflict{bandwidthConflict()},
+		Sources: []Source{{
+			"https://github.com/antrea-io/antrea/blob/80285fc2cdfce45611d284eee4e19da5b1192459/build/charts/antrea/conf/antrea-cni.conflist",
+			"commit 80285fc2cdfc", "chain antrea, portmap, bandwidth; network antrea",
+		}},
+		Unknowns: []string{"hardware offload of OVS, which would bypass the queue", "the signs of it running were not read in its source", untried},
+	}}
+}
+
+func kubeOVN() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{{
+		Name: "kube-ovn", Title: "Kube-OVN", Family: "kube-ovn", Plugins: []string{"kube-ovn"},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/01-kube-ovn.conflist", Installed},
+			{SignalFile, "etc/cni/net.d/00-kube-ovn.conflist", Installed},
+			{SignalFile, "etc/cni/net.d/kube-ovn.conflist", Installed},
+			{SignalFile, "opt/cni/bin/kube-ovn", Installed},
+			{SignalProcess, "kube-ovn-daemon", Running},
+			{SignalDevice, "ovn0", Running},
+		},
+		Device: Veth, Hooks: []HookUse{{HookOVS, HookIn, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
+		Bypass:                No,
+		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
+		SharesAnnotations:     Unknown,
+		SharesAnnotationsNote: "it has annotations of its own for rates; whether it reads kubernetes.io/*-bandwidth no source says",
+		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{
+			File: "01-kube-ovn.conflist", Rewrites: "when the install-cni container runs",
+			Note: "some releases write 00-kube-ovn.conflist, which sorts before podweir's file: doctor says so",
+		},
+		Conflicts: []Conflict{
+			{
+				"a conflist named 00-kube-ovn.conflist", "it sorts before 00-podweir-*: podweir is not in the chain in force",
+				"have Kube-OVN write 01-kube-ovn.conflist, or use the delivery drop-in",
+			},
+			bandwidthConflict(),
+		},
+		Sources: []Source{{
+			"https://github.com/kubeovn/kube-ovn/blob/bb63f8ca3fa8161841b999deb2df351f0214a675/dist/images/00-kube-ovn.conflist",
+			"commit bb63f8ca3fa8", "name of the file",
+		}, {
+			"https://github.com/kubeovn/kube-ovn/blob/4bae20e8e47b53b0a629b2139f2edf82c5708ea4/dist/windows/01-kube-ovn.conflist",
+			"commit 4bae20e8e47b", "name of the file in later releases",
+		}},
+		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS", "the signs of it running were not read in its source", untried},
+	}}
+}
+
+func azure() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{{
+		Name: "azure-vnet", Title: "Azure CNI", Family: "azure", Plugins: []string{"azure-vnet"},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-azure.conflist", Installed},
+			{SignalFile, "opt/cni/bin/azure-vnet", Installed},
+			{SignalFile, "run/azure-vnet.json", Once},
+			{SignalDevice, "azure0", Running},
+		},
+		Device: Veth, DevicePrefixes: []string{"azv"}, Bypass: No,
+		BypassWhy:         "bridge mode: a port of azure0; transparent mode: packets are routed to the host-side device",
+		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{File: "10-azure.conflist", Network: "azure", Rewrites: "when the node's image or azure-cns installs it"},
+		Conflicts: []Conflict{{
+			"Azure CNI powered by Cilium", "it is Cilium, with azure-ipam: the profile of Cilium applies", "nothing",
+		}, bandwidthConflict()},
+		Sources: []Source{{
+			"https://github.com/Azure/azure-container-networking/blob/4e429597dee64e9dc65cc1cdfb5a4b590d9b92fc/cni/azure-linux.conflist",
+			"commit 4e429597dee6", "chain azure-vnet, portmap; network azure",
+		}},
+		Unknowns: []string{"when the file is written anew", "multitenancy and transparent-vlan modes", untried},
+	}}
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package profiles is what podweir knows of each primary CNI, as data: how it
+// is recognised, which hooks and queues of a pod's interface it owns, and where
+// podweir may stand beside it.
+//
+// Every statement has a source with the version that was read. What no source
+// says is left at unknown and listed in [Profile.Unknowns]; code that reads a
+// profile treats unknown as the case that can do harm.
+package profiles
+
+// Answer is yes, no, or not known.
+type Answer uint8
+
+// The zero value is the honest one.
+const (
+	Unknown Answer = iota
+	Yes
+	No
+)
+
+func (a Answer) String() string {
+	switch a {
+	case Yes:
+		return "yes"
+	case No:
+		return "no"
+	default:
+		return "unknown"
+	}
+}
+
+// MarshalText writes an answer as text.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// Is turns a known truth into an answer.
+func Is(yes bool) Answer {
+	if yes {
+		return Yes
+	}
+	return No
+}
+
+// DeviceKind is the kind of the host-side device.
+type DeviceKind string
+
+// The kinds that podweir knows.
+const (
+	Veth        DeviceKind = "veth"
+	Netkit      DeviceKind = "netkit"
+	UnknownKind DeviceKind = "unknown"
+)
+
+// HookKind is a mechanism by which somebody looks at packets.
+type HookKind string
+
+// The mechanisms that primary CNIs use on a pod's interface.
+const (
+	HookTCX       HookKind = "tcx"
+	HookClsact    HookKind = "clsact"
+	HookIngress   HookKind = "ingress qdisc"
+	HookNetkit    HookKind = "netkit"
+	HookNetfilter HookKind = "netfilter ingress"
+	HookOVS       HookKind = "openvswitch port"
+)
+
+// HookDirection is the direction of a hook as its device sees it. On the host
+// side it is the opposite of the pod's: what the pod sends enters there.
+type HookDirection string
+
+// The hook directions.
+const (
+	HookIn  HookDirection = "ingress"
+	HookOut HookDirection = "egress"
+)
+
+// HookUse is a hook of the host-side device that the CNI holds.
+type HookUse struct {
+	Kind      HookKind
+	Direction HookDirection
+	// Programs are the names of its programs, as the kernel reports them: 15
+	// characters at most. A * at the end stands for any rest.
+	Programs []string
+	// EndsChain says whether nobody behind it on this hook is asked.
+	EndsChain Answer
+	// Note says when and how.
+	Note string
+}
+
+// QdiscUse is a root qdisc that the CNI puts on a device.
+type QdiscUse struct {
+	// Device says which, in words.
+	Device string
+	Kind   string
+	// When says under which configuration.
+	When string
+}
+
+// Mode is where podweir attaches, as the plugin's configuration names it.
+type Mode string
+
+// The attach modes.
+const (
+	ModeQdisc          Mode = "qdisc"
+	ModeTCXPodSide     Mode = "tcx-podside"
+	ModeTCXHostSide    Mode = "tcx-hostside"
+	ModeClsactPodSide  Mode = "clsact-podside"
+	ModeClsactHostSide Mode = "clsact-hostside"
+)
+
+// Place is the device that holds the ingress queue, as the plugin's
+// configuration names it.
+type Place string
+
+// The places of the ingress queue.
+const (
+	PlaceHost Place = "host"
+	PlaceIFB  Place = "ifb"
+)
+
+// Anchor is where a program of ours goes in an mprog list.
+type Anchor string
+
+// Head is before all others: whoever ends the chain cannot starve us there.
+const Head Anchor = "head"
+
+// Attach is where podweir stands for one direction of the pod.
+type Attach struct {
+	Mode Mode
+	// Place is for ingress.
+	Place Place
+	// Anchor is for a TCX hook of the host side, if one is needed.
+	Anchor Anchor
+	// Refused are the modes that must not be used beside this CNI, each with
+	// its reason.
+	Refused map[Mode]string
+	// Why says why here.
+	Why string
+}
+
+// Delivery is a way for podweir into the set-up of pods.
+type Delivery string
+
+// The deliveries.
+const (
+	Chain  Delivery = "chain"
+	DropIn Delivery = "drop-in"
+	Handed Delivery = "handed"
+	NRI    Delivery = "nri"
+)
+
+// ConflistPolicy is how the CNI treats the directory of conflists.
+type ConflistPolicy struct {
+	// File is the name it writes, without the directory.
+	File string
+	// Network is the name of the network in it.
+	Network string
+	// Rewrites says when it writes the file anew.
+	Rewrites string
+	// MayBeExclusive says that it can be configured to rename everybody else's
+	// files.
+	MayBeExclusive bool
+	// Dirs are directories in use instead of /etc/cni/net.d.
+	Dirs []string
+	// BinDirs are directories in use instead of /opt/cni/bin.
+	BinDirs []string
+	// ReadySocket is a socket that is listened on only while the CNI serves
+	// pods; empty if there is no such sign.
+	ReadySocket string
+	// HandedDo are the commands by which the CNI takes our chain into its own
+	// file; empty if it cannot.
+	HandedDo []string
+	// ShareDo are the commands that end its exclusive mode.
+	ShareDo []string
+	// Note says what else to know.
+	Note string
+}
+
+// Conflict is a known way for the two to harm each other.
+type Conflict struct {
+	With   string
+	Effect string
+	// Do is what to do about it.
+	Do string
+}
+
+// Source is where a statement comes from.
+type Source struct {
+	URL string
+	// Version is the release or commit that was read.
+	Version string
+	// Says is what it is the source of.
+	Says string
+}
+
+// SignalKind is where a sign of a CNI is looked for.
+type SignalKind string
+
+// The kinds of sign.
+const (
+	SignalFile    SignalKind = "file"
+	SignalSocket  SignalKind = "socket"
+	SignalProcess SignalKind = "process"
+	SignalDevice  SignalKind = "device"
+	SignalProgram SignalKind = "program"
+)
+
+// Meaning is what a sign proves.
+type Meaning string
+
+// The meanings of a sign.
+const (
+	Installed Meaning = "installed"
+	Running   Meaning = "running"
+	// Once proves that it ran at some time, since the last boot if the sign is
+	// on a file system in memory.
+	Once Meaning = "ran once"
+)
+
+// Signal is one sign of a CNI on a node.
+type Signal struct {
+	Kind SignalKind
+	// Value is a path below the node's root, the name of a process (15
+	// characters at most), or the beginning of a device's or program's name.
+	Value string
+	Means Meaning
+}
+
+// Condition demands a fact of the node.
+type Condition struct{ Fact, Value string }
+
+// Profile is what podweir knows of one primary CNI in one configuration.
+type Profile struct {
+	// Name is stable and shown by status and doctor.
+	Name  string
+	Title string
+	// Family groups the configurations of one CNI.
+	Family string
+	// Plugins are the types that make the interface; the first entry of the
+	// chain has one of them.
+	Plugins []string
+	// Chained are types that must be further down the chain.
+	Chained []string
+	// When are facts that must hold too. Of several profiles that fit, the one
+	// with most of them is taken.
+	When []Condition
+	// Fallback marks the member of a family that is assumed while the facts
+	// that tell its members apart are not known: the one that does no harm.
+	Fallback bool
+	Signals  []Signal
+
+	Device         DeviceKind
+	DevicePrefixes []string
+	Hooks          []HookUse
+	RootQdiscs     []QdiscUse
+	// Bypass says whether packets to the pod skip the egress side of the host
+	// device, queue included.
+	Bypass    Answer
+	BypassWhy string
+	// SharesAnnotations says whether it enforces kubernetes.io/*-bandwidth
+	// itself, and with what.
+	SharesAnnotations     Answer
+	SharesAnnotationsNote string
+
+	Egress, Ingress Attach
+	Conflist        ConflistPolicy
+	// Delivery is preferred where nothing stands against it.
+	Delivery  Delivery
+	Conflicts []Conflict
+	Sources   []Source
+	// Unknowns lists what no source said.
+	Unknowns []string
+}
+
+// All returns every profile, the more specific ones of a family first. The
+// caller may keep and change the list, not what it points to.
+func All() []*Profile {
+	var out []*Profile
+	for _, family := range [][]*Profile{
+		aws(), cilium(), gke(), calico(), k3s(), flannel(), kindnet(), kubeRouter(), antrea(), kubeOVN(), azure(), reference(),
+	} {
+		out = append(out, family...)
+	}
+	return out
+}
+
+// Find returns the profile with this name, nil if there is none.
+func Find(name string) *Profile {
+	for _, p := range All() {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// OwnsProgram says whether a program with this name is the CNI's, as far as
+// names tell.
+func (p *Profile) OwnsProgram(name string) bool {
+	for _, h := range p.Hooks {
+		for _, pattern := range h.Programs {
+			if match(pattern, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Holds says whether the CNI uses this mechanism on the host-side device in
+// this direction.
+func (p *Profile) Holds(kind HookKind, direction HookDirection) bool {
+	for _, h := range p.Hooks {
+		if h.Kind == kind && h.Direction == direction {
+			return true
+		}
+	}
+	return false
+}
+
+func match(pattern, name string) bool {
+	n := len(pattern)
+	if n > 0 && pattern[n-1] == '*' {
+		return len(name) >= n-1 && name[:n-1] == pattern[:n-1]
+	}
+	return pattern == name
+}

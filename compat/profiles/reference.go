@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+// The facts of a node that conditions ask for. detect fills them.
+const (
+	// FactCiliumDatapath is veth, netkit or netkit-l2.
+	FactCiliumDatapath = "cilium datapath mode"
+	// FactCiliumRouting is BPF or Legacy: how packets reach a pod.
+	FactCiliumRouting = "cilium host routing"
+	// FactCiliumAttach is tcx or tc.
+	FactCiliumAttach = "cilium attach mode"
+	// FactCiliumEndpointRoutes is yes or no.
+	FactCiliumEndpointRoutes = "cilium endpoint routes"
+	// FactCiliumChaining is the chaining mode of cilium-cni, empty if it is the
+	// main plugin.
+	FactCiliumChaining = "cilium chaining mode"
+	// FactNPA is yes or no: whether the AWS Network Policy Agent enforces.
+	FactNPA = "aws network policy agent enforces"
+	// FactCalicoDataplane is bpf or tables.
+	FactCalicoDataplane = "calico dataplane"
+	// FactFlannelDelegate is the type that the flannel plugin calls.
+	FactFlannelDelegate = "flannel delegate"
+	// FactDistribution is k3s, rke2 or gke, empty for any other.
+	FactDistribution = "distribution"
+	// FactNetwork is the name of the network in force.
+	FactNetwork = "network name"
+)
+
+// plainVeth is where podweir stands beside a CNI that leaves the pod's veth
+// alone: on queues of its own at both ends.
+func plainVeth() (egress, ingress Attach) {
+	return Attach{Mode: ModeQdisc, Why: "nobody else has a queue on the pod-side device"},
+		Attach{Mode: ModeQdisc, Place: PlaceHost, Anchor: Head, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
+}
+
+// untried is listed by the profiles that no source describes further.
+const untried = "not run together with podweir"
+
+func reference() []*Profile {
+	egress, ingress := plainVeth()
+	bridgePort := "the host-side device is a port of a bridge; no program of the plugin is on it"
+	return []*Profile{
+		{
+			Name: "ptp", Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
+			Signals: []Signal{{SignalFile, "opt/cni/bin/ptp", Installed}},
+			Device:  Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
+			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
+			Sources: []Source{{
+				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/ptp/ptp.go", "v1.9.1",
+				"a veth pair with routes; no qdisc, no program",
+			}},
+		},
+		{
+			Name: "bridge", Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
+			Signals: []Signal{{SignalFile, "opt/cni/bin/bridge", Installed}},
+			Device:  Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: bridgePort,
+			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
+			Sources: []Source{{
+				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/bridge/bridge.go", "v1.9.1",
+				"a veth pair whose host end is a port of the bridge",
+			}},
+			Unknowns: []string{"hardware offload of the bridge past the device's queue"},
+		},
+	}
+}
+
+func kindnet() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{{
+		Name: "kindnet", Title: "kindnet (kind)", Family: "kindnet", Plugins: []string{"ptp"},
+		When: []Condition{{FactNetwork, "kindnet"}},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-kindnet.conflist", Installed},
+			{SignalProcess, "kindnetd", Running},
+		},
+		Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
+		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{
+			File: "10-kindnet.conflist", Network: "kindnet",
+			Rewrites: "when kindnetd starts and when its inputs change; as a temporary file that is renamed",
+		},
+		Sources: []Source{{
+			"https://github.com/kubernetes-sigs/kind/blob/26637e29987e1759f0bfb6025f335396960c8565/images/kindnetd/cmd/kindnetd/cni.go",
+			"commit 26637e29987e", "chain ptp, portmap; how the file is written",
+		}},
+		Unknowns: []string{"later kindnet releases with a plugin of their own", untried},
+	}}
+}
+
+func kubeRouter() []*Profile {
+	egress, ingress := plainVeth()
+	return []*Profile{{
+		Name: "kube-router", Title: "kube-router", Family: "kube-router", Plugins: []string{"bridge"},
+		When: []Condition{{FactNetwork, "kube-router"}},
+		Signals: []Signal{
+			{SignalFile, "etc/cni/net.d/10-kuberouter.conflist", Installed},
+			{SignalFile, "etc/cni/net.d/10-kuberouter.conf", Installed},
+			{SignalProcess, "kube-router", Running},
+			{SignalDevice, "kube-bridge", Running},
+		},
+		Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "the host-side device is a port of kube-bridge; policy is iptables",
+		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		Conflist: ConflistPolicy{
+			File: "10-kuberouter.conflist", Rewrites: "when kube-router starts: it edits the subnet in the file",
+			Note: "older set-ups have a single plugin in 10-kuberouter.conf; the network's name is the administrator's choice",
+		},
+		Sources: []Source{{
+			"https://github.com/cloudnativelabs/kube-router/blob/master/docs/user-guide.md", "stored copy, version unknown",
+			"bridge kube-bridge, names of the files",
+		}},
+		Unknowns: []string{"whether pods of one node bypass the bridge", untried},
+	}}
+}
