@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package conflist builds podweir's chained network configuration from the one
+// that is in force, takes it apart again to the byte, and decides when such a
+// file may stand and by which way podweir gets into the chain.
+//
+// It never writes: callers do, to files of podweir's own.
+package conflist
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"unicode/utf8"
+)
+
+// MaxBytes is the largest network configuration that is read: what fits into a
+// ConfigMap (1 MiB in Kubernetes), from which some of them are copied. Real
+// ones have less than 4 KiB.
+const MaxBytes = 1 << 20
+
+// Type is podweir's plugin type: the name of its binary.
+const Type = "podweir-cni"
+
+// bandwidthType is the reference plugin that shapes by the same annotations.
+const bandwidthType = "bandwidth"
+
+// networkName is what the CNI specification 1.1.0, section 1, accepts.
+var networkName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
+
+// Plugin is one entry of a chain.
+type Plugin struct {
+	// Type is the name of the plugin's binary.
+	Type string
+	// Raw is the entry as it is written.
+	Raw json.RawMessage
+
+	start, end int
+}
+
+// Network is what a container runtime takes from one configuration file.
+type Network struct {
+	// File is the name of the file, without its directory.
+	File string
+	// Name is the name of the network.
+	Name string
+	// Single says that the file holds one plugin and no list (.conf, .json).
+	Single bool
+	// OnlyInlined says that the drop-in directory of the network is not read.
+	OnlyInlined bool
+	// Plugins is the chain in the file, drop-ins not included. It is empty only
+	// if the file leaves everything to the drop-in directory.
+	Plugins []Plugin
+	// Mark is what podweir noted in a file of its own, else nil.
+	Mark *Mark
+
+	raw     []byte
+	members []member
+}
+
+// Types lists the plugin types of the chain in order.
+func (n *Network) Types() []string {
+	out := make([]string, len(n.Plugins))
+	for i, p := range n.Plugins {
+		out[i] = p.Type
+	}
+	return out
+}
+
+// Index returns the position of the first plugin of this type, -1 without one.
+func (n *Network) Index(pluginType string) int {
+	for i, p := range n.Plugins {
+		if p.Type == pluginType {
+			return i
+		}
+	}
+	return -1
+}
+
+// Parse reads a configuration as libcni 1.3 does: a name that ends in .conflist
+// is a list, any other a single plugin. Errors are of type [*Error]. It refuses
+// what runtimes let pass but what could not be taken apart again: more than
+// [MaxBytes], text that is not UTF-8, and keys that are there twice.
+func Parse(file string, raw []byte) (*Network, error) {
+	n := &Network{File: path.Base(file), raw: raw, Single: path.Ext(file) != ".conflist"}
+	if err := checkText(n.File, raw); err != nil {
+		return nil, err
+	}
+	members, err := topLevel(raw)
+	if err != nil {
+		return nil, &Error{File: n.File, Err: err}
+	}
+	n.members = members
+	if n.Single {
+		err = n.parseSingle()
+	} else {
+		err = n.parseList()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !networkName.MatchString(n.Name) {
+		return nil, &Error{
+			File: n.File, Thing: "name", Value: n.Name,
+			Accepted: "letters, digits, _ . and -, beginning with a letter or digit (CNI specification)",
+		}
+	}
+	return n, nil
+}
+
+func checkText(file string, raw []byte) error {
+	switch {
+	case len(raw) == 0:
+		return &Error{File: file, Err: errors.New("the file is empty, want a JSON object")}
+	case len(raw) > MaxBytes:
+		return &Error{File: file, Thing: "size", Value: fmt.Sprintf("%d bytes", len(raw)), Accepted: fmt.Sprintf("at most %d", MaxBytes)}
+	case bytes.HasPrefix(raw, []byte("\xef\xbb\xbf")):
+		return &Error{File: file, Err: errors.New("begins with a byte order mark, want plain JSON")}
+	case !utf8.Valid(raw):
+		return &Error{File: file, Err: fmt.Errorf("byte %d is not UTF-8, want JSON in UTF-8", invalidAt(raw))}
+	}
+	return nil
+}
+
+// invalidAt is the offset of the first byte that is not UTF-8.
+func invalidAt(raw []byte) int {
+	for i := 0; i < len(raw); {
+		r, size := utf8.DecodeRune(raw[i:])
+		if r == utf8.RuneError && size <= 1 {
+			return i
+		}
+		i += size
+	}
+	return len(raw)
+}
+
+func (n *Network) parseSingle() error {
+	p, err := plugin(n.raw)
+	if err != nil {
+		return &Error{File: n.File, Err: err}
+	}
+	// The keys of a single plugin are matched in any case, those of a list are
+	// not: libcni decodes the one into a struct and the other into a map.
+	var conf struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(n.raw, &conf); err != nil {
+		return &Error{File: n.File, Err: err}
+	}
+	n.Name, n.Plugins = conf.Name, []Plugin{p}
+	return nil
+}
+
+func (n *Network) parseList() error {
+	for _, m := range n.members {
+		var err error
+		switch m.key {
+		case "name":
+			err = decode(m, &n.Name, "a string")
+		case "loadOnlyInlinedPlugins":
+			n.OnlyInlined, err = boolean(m)
+		case "plugins":
+			err = n.parsePlugins(m)
+		case markKey:
+			n.Mark, err = decodeMark(m)
+		}
+		if err != nil {
+			if e, ok := errors.AsType[*Error](err); ok {
+				e.File = n.File
+				return e
+			}
+			return &Error{File: n.File, Err: err}
+		}
+	}
+	if len(n.Plugins) == 0 && n.OnlyInlined {
+		return &Error{File: n.File, Thing: "plugins", Accepted: "at least one: loadOnlyInlinedPlugins rules out drop-ins"}
+	}
+	return nil
+}
+
+func (n *Network) parsePlugins(m member) error {
+	entries, err := elements(m.raw)
+	if err != nil {
+		return &Error{Thing: "plugins", Value: clipped(m.raw), Accepted: "a list of objects"}
+	}
+	if len(entries) == 0 {
+		return &Error{Thing: "plugins", Value: "[]", Accepted: "at least one plugin"}
+	}
+	for i, e := range entries {
+		p, err := plugin(e.raw)
+		if err != nil {
+			return &Error{Thing: fmt.Sprintf("plugins[%d]", i), Value: clipped(e.raw), Accepted: "an object with a type"}
+		}
+		p.start, p.end = m.start+e.start, m.start+e.end
+		n.Plugins = append(n.Plugins, p)
+	}
+	return nil
+}
+
+// plugin reads one entry by the detour that libcni takes: through a map, so
+// that of keys in several spellings the same one wins.
+func plugin(raw []byte) (Plugin, error) {
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return Plugin{}, err
+	}
+	sorted, err := json.Marshal(object)
+	if err != nil {
+		return Plugin{}, err
+	}
+	var conf struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(sorted, &conf); err != nil {
+		return Plugin{}, err
+	}
+	if conf.Type == "" {
+		return Plugin{}, errors.New("has no type, want the name of a plugin")
+	}
+	return Plugin{Type: conf.Type, Raw: raw}, nil
+}

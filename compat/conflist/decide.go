@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist
+
+import (
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Action is what is to be done with podweir's top-level file.
+type Action uint8
+
+// The actions. The zero value is invalid.
+const (
+	// Leave means that nothing is to be done.
+	Leave Action = iota + 1
+	// Write means that the file is to be written, or anew.
+	Write
+	// Delete means that the file is to be removed.
+	Delete
+)
+
+func (a Action) String() string {
+	switch a {
+	case Leave:
+		return "leave"
+	case Write:
+		return "write"
+	case Delete:
+		return "delete"
+	default:
+		return "invalid"
+	}
+}
+
+// Standing is what is known when it is decided whether podweir's file may stand
+// in front of the original.
+type Standing struct {
+	// Delivery is the one in force.
+	Delivery profiles.Delivery
+	// Original is the file to chain to, nil if the primary CNI has none.
+	Original *File
+	// Ready says whether the primary CNI serves pods now.
+	Ready profiles.Answer
+	// Own is podweir's file, nil if it is not there.
+	Own *File
+}
+
+// Decide says what to do with podweir's file, and why. It never leaves a file in
+// front whose original is gone, broken or of a CNI that is not ready: with such
+// a file the node would look ready before it is, and its pods would fail.
+//
+// Readiness that is not known deletes nothing: the original itself would be in
+// force just so.
+func Decide(s Standing) (Action, string) {
+	if why := mustNotStand(s); why != "" {
+		if s.Own == nil {
+			return Leave, why
+		}
+		return Delete, why
+	}
+	switch {
+	case s.Own == nil:
+		return Write, "podweir is not in the chain"
+	case s.Own.Network == nil || s.Own.Network.Mark == nil:
+		return Write, "podweir's file is broken"
+	case s.Own.Network.Mark.Source != s.Original.Name || s.Own.Network.Mark.SHA256 != Hash(s.Original.Raw):
+		return Write, s.Original.Name + " changed since podweir's file was made from it"
+	}
+	if _, err := Remove(s.Own.Name, s.Own.Raw); err != nil {
+		return Write, err.Error()
+	}
+	return Leave, "podweir's file fits " + s.Original.Name
+}
+
+// mustNotStand says why podweir's file must not be there, "" if it may.
+func mustNotStand(s Standing) string {
+	switch {
+	case s.Delivery != profiles.Chain:
+		return "the delivery is " + string(s.Delivery) + ": podweir needs no file of its own"
+	case s.Original == nil:
+		return "the primary CNI has no configuration"
+	case s.Original.Network == nil:
+		return "the primary CNI's configuration is broken: " + s.Original.Err.Error()
+	case s.Original.Network.Index(Type) >= 0:
+		return s.Original.Name + " has podweir in it already"
+	case s.Ready == profiles.No:
+		return "the primary CNI is not ready"
+	default:
+		return ""
+	}
+}
+
+// Obsolete lists podweir's files other than want: those of an earlier original.
+func (d *Dir) Obsolete(want string) []string {
+	var out []string
+	for _, f := range d.Own() {
+		if f.Name != want {
+			out = append(out, f.Name)
+		}
+	}
+	return out
+}

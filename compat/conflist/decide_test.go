@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+func fileOf(t *testing.T, name, raw string) *conflist.File {
+	t.Helper()
+	f := &conflist.File{Name: name, Raw: []byte(raw)}
+	f.Network, f.Err = conflist.Parse(name, f.Raw)
+	return f
+}
+
+func TestDecide(t *testing.T) {
+	original := fileOf(t, "10-x.conflist", plain)
+	own := fileOf(t, "00-podweir-10-x.conflist", splice(t, "10-x.conflist", plain))
+	ownOfOther := fileOf(t, "00-podweir-10-x.conflist", splice(t, "11-y.conflist", plain))
+	edited := fileOf(t, own.Name, strings.Replace(string(own.Raw), `"ptp"`, `"p2p"`, 1))
+	chained := fileOf(t, "10-x.conflist", `{"name":"n","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`)
+	for name, tc := range map[string]struct {
+		s    conflist.Standing
+		want conflist.Action
+		why  string
+	}{
+		"fits":                     {conflist.Standing{Original: original, Own: own, Ready: profiles.Yes}, conflist.Leave, "fits"},
+		"fits, readiness unknown":  {conflist.Standing{Original: original, Own: own}, conflist.Leave, "fits"},
+		"not there":                {conflist.Standing{Original: original}, conflist.Write, "not in the chain"},
+		"original changed":         {conflist.Standing{Original: fileOf(t, "10-x.conflist", plain+" "), Own: own}, conflist.Write, "changed"},
+		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "changed"},
+		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "somebody changed"},
+		"ours is broken":           {conflist.Standing{Original: original, Own: fileOf(t, own.Name, "{")}, conflist.Write, "broken"},
+		"primary gone":             {conflist.Standing{Own: own, Ready: profiles.Yes}, conflist.Delete, "no configuration"},
+		"primary broken":           {conflist.Standing{Original: fileOf(t, "10-x.conflist", "{"), Own: own}, conflist.Delete, "is broken"},
+		"primary not ready":        {conflist.Standing{Original: original, Own: own, Ready: profiles.No}, conflist.Delete, "not ready"},
+		"not ready, nothing there": {conflist.Standing{Original: original, Ready: profiles.No}, conflist.Leave, "not ready"},
+		"nothing at all":           {conflist.Standing{}, conflist.Leave, "no configuration"},
+		"original has us":          {conflist.Standing{Original: chained, Own: own}, conflist.Delete, "has podweir in it already"},
+		"original has us, no file": {conflist.Standing{Original: chained}, conflist.Leave, "has podweir in it already"},
+		"drop-in, old file": {
+			conflist.Standing{Delivery: profiles.DropIn, Original: original, Own: own}, conflist.Delete, "the delivery is drop-in",
+		},
+		"nri": {conflist.Standing{Delivery: profiles.NRI, Original: original}, conflist.Leave, "the delivery is nri"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.s.Delivery == "" {
+				tc.s.Delivery = profiles.Chain
+			}
+			if got, why := conflist.Decide(tc.s); got != tc.want || !strings.Contains(why, tc.why) {
+				t.Errorf("Decide() = %v, %q, want %v because %q", got, why, tc.want, tc.why)
+			}
+		})
+	}
+}
+
+// TestDecideNeverLeavesAStaleFile tries every combination of what there is.
+func TestDecideNeverLeavesAStaleFile(t *testing.T) {
+	good, broken := fileOf(t, "10-x.conflist", plain), fileOf(t, "10-x.conflist", "{")
+	own := fileOf(t, "00-podweir-10-x.conflist", splice(t, "10-x.conflist", plain))
+	for _, delivery := range []profiles.Delivery{profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI} {
+		for _, original := range []*conflist.File{nil, good, broken} {
+			for _, ready := range []profiles.Answer{profiles.Unknown, profiles.Yes, profiles.No} {
+				for _, mine := range []*conflist.File{nil, own} {
+					got, why := conflist.Decide(conflist.Standing{Delivery: delivery, Original: original, Ready: ready, Own: mine})
+					may := delivery == profiles.Chain && original == good && ready != profiles.No
+					stands := got == conflist.Write || got == conflist.Leave && mine != nil
+					if stands != may || why == "" {
+						t.Errorf("Decide(%s, original %v, ready %v, own %v) = %v, %q", delivery, original, ready, mine, got, why)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestObsolete(t *testing.T) {
+	d := conflist.Dir{Files: []conflist.File{{Name: "00-podweir-a.conflist"}, {Name: "00-podweir-b.conflist"}, {Name: "10-b.conflist"}}}
+	if diff := cmp.Diff([]string{"00-podweir-a.conflist"}, d.Obsolete("00-podweir-b.conflist")); diff != "" {
+		t.Errorf("Obsolete() (-want +got):\n%s", diff)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	cilium, aws := profiles.Find("cilium"), profiles.Find("aws-vpc-cni-npa")
+	recent := conflist.Runtime{Name: "containerd", Version: "2.1.3"}
+	old := conflist.Runtime{Name: "containerd", Version: "1.7.35"}
+	inlined := fileOf(t, "05-cilium.conflist", `{"name":"cilium","loadOnlyInlinedPlugins":true,"plugins":[{"type":"cilium-cni"}]}`).Network
+	bandwidth := fileOf(t, "05-cilium.conflist", `{"name":"portmap","plugins":[{"type":"cilium-cni"},{"type":"bandwidth"}]}`).Network
+	const configMap, exclusive = "--set cni.configMap=", "--set cni.exclusive=false"
+	for name, tc := range map[string]struct {
+		s                     conflist.Situation
+		want                  profiles.Delivery
+		why, do, instead, bad string
+	}{
+		"nobody is exclusive":          {s: conflist.Situation{Profile: aws, Runtime: old}, want: profiles.Chain, why: "leaves the files"},
+		"shared Cilium":                {s: conflist.Situation{Profile: cilium, Exclusive: profiles.No, Runtime: old}, want: profiles.Chain, why: "cni.exclusive=false"},
+		"exclusive, recent":            {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent}, want: profiles.DropIn, why: "containerd 2.1.3 reads them", instead: exclusive},
+		"exclusive, CRI-O 1.34":        {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{"cri-o", "1.34.0"}}, want: profiles.DropIn},
+		"exclusive, old":               {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: old}, want: profiles.Handed, why: "containerd 1.7.35 has a libcni older than 1.3", do: configMap, instead: exclusive},
+		"exclusive, unread CRI-O":      {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{"cri-o", "1.33.2"}}, want: profiles.Handed, why: "is not known", do: configMap},
+		"exclusive, runtime not known": {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes}, want: profiles.Handed, why: "unknown runtime", do: configMap},
+		"not known whether exclusive":  {s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.DropIn, why: "may rename", instead: exclusive},
+		"drop-ins ruled out":           {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent, Original: inlined}, want: profiles.Handed, why: "loadOnlyInlinedPlugins", do: configMap},
+		"bandwidth stays":              {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, bad: "two shapers"},
+		"nothing to be written":        {s: conflist.Situation{Profile: cilium, Writable: profiles.No, Runtime: recent}, want: profiles.NRI, why: "cannot be written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := conflist.Choose(tc.s)
+			has := func(list []string, part string) bool {
+				return (part == "") == (len(list) == 0) && strings.Contains(strings.Join(list, "\n"), part)
+			}
+			if got.Delivery != tc.want || !strings.Contains(got.Why, tc.why) || got.Why == "" {
+				t.Errorf("Choose() = %+v, want %s because %q", got, tc.want, tc.why)
+			}
+			if !has(got.Do, tc.do) || tc.instead != "" && !has(got.Instead, tc.instead) {
+				t.Errorf("Choose() says do %q, instead %q, want %q and %q", got.Do, got.Instead, tc.do, tc.instead)
+			}
+			if (tc.bad == "") != (got.Warning == "") || !strings.Contains(got.Warning, tc.bad) {
+				t.Errorf("Choose() warns %q, want %q", got.Warning, tc.bad)
+			}
+		})
+	}
+}
+
+func TestReadsDropIns(t *testing.T) {
+	for in, want := range map[string]profiles.Answer{
+		"containerd://1.6.36": profiles.No, "containerd://1.7.35": profiles.No, "containerd://2.0.14": profiles.No,
+		"containerd://2.1.3": profiles.Yes, "containerd://v2.4.2": profiles.Yes, "containerd://2.1-rc.0": profiles.Yes,
+		"containerd://3.0.0": profiles.Yes, "containerd://x.y": profiles.Unknown, "containerd://2": profiles.Unknown,
+		"cri-o://1.31.0": profiles.No, "cri-o://1.32.1": profiles.Unknown, "cri-o://1.33.0": profiles.Unknown,
+		"cri-o://1.34.0": profiles.Yes, "cri-o://2.0.0": profiles.Yes, "docker://28.1.1": profiles.Unknown,
+	} {
+		r, err := conflist.ParseRuntime(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.ReadsDropIns(); got != want {
+			t.Errorf("%v reads drop-ins: %v, want %v", r, got, want)
+		}
+	}
+	for _, in := range []string{"", "containerd", "://1", "containerd://"} {
+		if r, err := conflist.ParseRuntime(in); err == nil || !strings.Contains(err.Error(), "is not accepted") {
+			t.Errorf("ParseRuntime(%q) = %v, %v, want an error", in, r, err)
+		}
+	}
+}
+
+func TestSpliceSaysWhenChained(t *testing.T) {
+	n := fileOf(t, "a.conflist", splice(t, "a.conflist", plain)).Network
+	if _, err := conflist.Splice(n, []byte(entry)); !errors.Is(err, conflist.ErrChained) {
+		t.Errorf("Splice(spliced) = %v, want ErrChained", err)
+	}
+}

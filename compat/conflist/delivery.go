@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Runtime is a container runtime with its version.
+type Runtime struct {
+	// Name is containerd or cri-o; empty if not known.
+	Name string
+	// Version is as the runtime gives it; empty if not known.
+	Version string
+}
+
+func (r Runtime) String() string {
+	if r.Name == "" {
+		return "unknown runtime"
+	}
+	if r.Version == "" {
+		return r.Name + " of unknown version"
+	}
+	return r.Name + " " + r.Version
+}
+
+// ParseRuntime reads what a node's status gives as containerRuntimeVersion:
+// "containerd://2.1.3".
+func ParseRuntime(s string) (Runtime, error) {
+	name, version, ok := strings.Cut(s, "://")
+	if !ok || name == "" || version == "" {
+		return Runtime{}, fmt.Errorf("container runtime %q is not accepted, want NAME://VERSION, as containerd://2.1.3", s)
+	}
+	return Runtime{Name: name, Version: version}, nil
+}
+
+// ReadsDropIns says whether the runtime appends the plugins of a network's
+// drop-in directory, which libcni does from 1.3.0. The versions are those whose
+// go.mod was read: containerd 1.6 to 2.0.14 have libcni up to 1.2.3, from 2.1.3
+// they have 1.3; CRI-O 1.31 has 1.2.3, 1.34.0 has 1.3.0, and those between were
+// not read.
+func (r Runtime) ReadsDropIns() profiles.Answer {
+	major, minor, ok := majorMinor(r.Version)
+	if !ok {
+		return profiles.Unknown
+	}
+	switch r.Name {
+	case "containerd":
+		return profiles.Is(major > 2 || major == 2 && minor >= 1)
+	case "cri-o":
+		switch {
+		case major > 1 || minor >= 34:
+			return profiles.Yes
+		case minor <= 31:
+			return profiles.No
+		}
+	}
+	return profiles.Unknown
+}
+
+func majorMinor(version string) (major, minor int, ok bool) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return 0, 0, false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return 0, 0, false
+	}
+	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
+	if digits >= 0 {
+		parts[1] = parts[1][:digits]
+	}
+	minor, err = strconv.Atoi(parts[1])
+	return major, minor, err == nil && major >= 0
+}
+
+// Situation is all that the choice of the delivery depends on.
+type Situation struct {
+	Profile *profiles.Profile
+	Runtime Runtime
+	// Exclusive says whether the CNI renames the files of others now.
+	Exclusive profiles.Answer
+	// Writable says whether the directory of conflists may be written.
+	Writable profiles.Answer
+	// Original is the network to get into, nil if there is none.
+	Original *Network
+}
+
+// Choice is a delivery with its reason.
+type Choice struct {
+	Delivery profiles.Delivery `json:"delivery"`
+	// Why is one sentence.
+	Why string `json:"why"`
+	// Do are the commands without which the delivery does not work.
+	Do []string `json:"do,omitempty"`
+	// Instead are commands after which a simpler delivery works.
+	Instead []string `json:"instead,omitempty"`
+	// Warning says what stays wrong.
+	Warning string `json:"warning,omitempty"`
+}
+
+// Choose picks the delivery that survives on this node.
+func Choose(s Situation) Choice {
+	switch {
+	case s.Writable == profiles.No:
+		return Choice{
+			Delivery: profiles.NRI,
+			Why:      "the directory of conflists cannot be written, so the agent attaches through the runtime's NRI hook",
+		}
+	case !s.Profile.Conflist.MayBeExclusive:
+		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " leaves the files of others alone"}
+	case s.Exclusive == profiles.No:
+		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " runs with cni.exclusive=false"}
+	}
+	exclusive := s.Profile.Title + " renames the conflists of others (cni.exclusive=true)"
+	if s.Exclusive == profiles.Unknown {
+		exclusive = s.Profile.Title + " may rename the conflists of others: whether cni.exclusive is off is not known"
+	}
+	share := s.Profile.Conflist.ShareDo
+	if why := noDropIn(s); why != "" {
+		return Choice{
+			Delivery: profiles.Handed, Why: exclusive + ", and " + why, Do: s.Profile.Conflist.HandedDo, Instead: share,
+		}
+	}
+	c := Choice{
+		Delivery: profiles.DropIn, Why: exclusive + ", but no directories, and " + s.Runtime.String() + " reads them", Instead: share,
+	}
+	if s.Original != nil && s.Original.Index(bandwidthType) >= 0 {
+		c.Warning = "the chain has the bandwidth plugin, which a drop-in cannot replace: two shapers on one annotation"
+	}
+	return c
+}
+
+// noDropIn says why a drop-in would have no effect, "" if it would.
+func noDropIn(s Situation) string {
+	switch s.Runtime.ReadsDropIns() {
+	case profiles.No:
+		return s.Runtime.String() + " has a libcni older than 1.3, which ignores drop-in directories"
+	case profiles.Unknown:
+		return "whether " + s.Runtime.String() + " reads drop-in directories is not known"
+	case profiles.Yes:
+	}
+	if s.Original != nil && s.Original.OnlyInlined {
+		return s.Original.File + " says loadOnlyInlinedPlugins"
+	}
+	return ""
+}

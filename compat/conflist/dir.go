@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// suffixes are those of the files that runtimes read
+// (github.com/containerd/go-cni v1.1.13, loadFromConfDir; ocicni the same).
+var suffixes = []string{".conf", ".conflist", ".json"}
+
+// File is one network configuration in the directory.
+type File struct {
+	// Name is without the directory.
+	Name string
+	// Link says that it is a symbolic link. Runtimes follow it, and so do we.
+	Link bool
+	// Raw is what is in it, Network what that means. One of Network and Err is
+	// nil.
+	Raw     []byte
+	Network *Network
+	Err     error
+}
+
+// Ours says whether podweir made the file: by its name, since its content may be
+// broken.
+func (f *File) Ours() bool { return strings.HasPrefix(f.Name, Prefix) }
+
+// DropInConf is a plugin in the drop-in directory of a network.
+type DropInConf struct {
+	Name string
+	Type string
+	Err  error
+}
+
+// Dir is the directory of network configurations as container runtimes see it.
+type Dir struct {
+	// Path is below the node's root, without a leading slash.
+	Path string
+	// Files are in the order in which runtimes take them: by name.
+	Files []File
+	// DropIns are the plugins in the directory of each network of Files.
+	DropIns map[string][]DropInConf
+	// Backups are files that Cilium renamed.
+	Backups []string
+}
+
+// BackupSuffix is what an exclusive Cilium appends to the files of others
+// (daemon/cmd/cni/config.go, v1.20.2).
+const BackupSuffix = ".cilium_bak"
+
+// ReadDir reads the directory. What is wrong with single files is in
+// [File.Err]; the error is for the directory as a whole and wraps
+// [fs.ErrNotExist] if there is none.
+func ReadDir(root fs.FS, dir string) (*Dir, error) {
+	d := &Dir{Path: dir, DropIns: map[string][]DropInConf{}}
+	entries, err := fs.ReadDir(root, dir)
+	if err != nil {
+		return nil, fmt.Errorf("read directory of conflists: %w", err)
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), BackupSuffix) {
+			d.Backups = append(d.Backups, e.Name())
+		}
+		// A directory is skipped by its entry: one behind a link is not.
+		if e.IsDir() || !slices.Contains(suffixes, path.Ext(e.Name())) {
+			continue
+		}
+		f := File{Name: e.Name(), Link: e.Type()&fs.ModeSymlink != 0}
+		if f.Raw, f.Err = ReadFile(root, path.Join(dir, e.Name())); f.Err == nil {
+			f.Network, f.Err = Parse(e.Name(), f.Raw)
+		}
+		d.Files = append(d.Files, f)
+		if f.Network != nil && !f.Network.OnlyInlined {
+			if _, done := d.DropIns[f.Network.Name]; !done {
+				d.DropIns[f.Network.Name] = readDropIns(root, path.Join(dir, f.Network.Name))
+			}
+		}
+	}
+	return d, nil
+}
+
+// readDropIns reads the plugins that libcni 1.3 appends to a network: every
+// *.conf in the directory with the network's name, sorted.
+func readDropIns(root fs.FS, dir string) []DropInConf {
+	entries, err := fs.ReadDir(root, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return []DropInConf{{Name: path.Base(dir), Err: fmt.Errorf("read drop-in directory: %w", err)}}
+	}
+	var out []DropInConf
+	for _, e := range entries {
+		if e.IsDir() || path.Ext(e.Name()) != ".conf" {
+			continue
+		}
+		c := DropInConf{Name: e.Name()}
+		raw, err := ReadFile(root, path.Join(dir, e.Name()))
+		if err == nil {
+			err = checkText(e.Name(), raw)
+		}
+		if err == nil {
+			var p Plugin
+			p, err = plugin(raw)
+			c.Type = p.Type
+		}
+		if err != nil {
+			c.Err = fmt.Errorf("%s/%s: %w", path.Base(dir), e.Name(), err)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// Active returns the file that is in force, nil if the directory has none:
+// the first by name. It may be a broken one: then the node has no network, and
+// nothing behind it is asked.
+func (d *Dir) Active() *File {
+	if len(d.Files) == 0 {
+		return nil
+	}
+	return &d.Files[0]
+}
+
+// Original returns the file that podweir chains to, nil if there is none: the
+// first by name that is not ours.
+func (d *Dir) Original() *File {
+	for i := range d.Files {
+		if !d.Files[i].Ours() {
+			return &d.Files[i]
+		}
+	}
+	return nil
+}
+
+// Own lists the files that podweir made.
+func (d *Dir) Own() []File {
+	var out []File
+	for _, f := range d.Files {
+		if f.Ours() {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Effective lists the plugin types of the chain in force, with those of the
+// drop-in directory if the runtime reads it. It is nil if the file in force is
+// missing or broken.
+func (d *Dir) Effective(dropIns bool) []string {
+	f := d.Active()
+	if f == nil || f.Network == nil {
+		return nil
+	}
+	out := f.Network.Types()
+	if dropIns {
+		for _, c := range d.DropIns[f.Network.Name] {
+			out = append(out, c.Type)
+		}
+	}
+	return out
+}
+
+// ReadFile reads one configuration whole. It reads twice and compares, since
+// not everybody writes by renaming; an error wrapping [ErrChanging] says that
+// no two readings agreed. Files above [MaxBytes] and what is not a regular file
+// are refused unread. Errors are of type [*Error].
+func ReadFile(root fs.FS, name string) ([]byte, error) {
+	const attempts = 5
+	var last []byte
+	for i := range attempts {
+		raw, err := readOnce(root, name)
+		if err != nil {
+			return nil, &Error{File: path.Base(name), Err: explain(err)}
+		}
+		if i > 0 && bytes.Equal(raw, last) {
+			return raw, nil
+		}
+		last = raw
+	}
+	return nil, &Error{File: path.Base(name), Err: ErrChanging}
+}
+
+func readOnce(root fs.FS, name string) ([]byte, error) {
+	// Asked before opening: opening a named pipe would wait for a writer.
+	info, err := fs.Stat(root, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("is a %s, want a regular file", kind(info.Mode()))
+	}
+	if info.Size() > MaxBytes {
+		return nil, fmt.Errorf("has %d bytes, want at most %d", info.Size(), MaxBytes)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	raw, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err == nil && len(raw) > MaxBytes {
+		err = fmt.Errorf("has more than %d bytes", MaxBytes)
+	}
+	return raw, err
+}
+
+func kind(m fs.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "directory"
+	case m&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case m&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "device"
+	}
+}
+
+func explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("must not be read by this user, root may: %w", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("is gone, or a link that leads nowhere: %w", err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"testing"
+
+	"github.com/podweir/podweir/compat/conflist"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// FuzzSplice: what comes out of Remove is what went into Splice, to the byte;
+// libcni loads what we made of anything it loads; and what we refuse of that is
+// refused for one of the documented reasons.
+func FuzzSplice(f *testing.F) {
+	for _, raw := range []string{
+		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
+		"{\n  \"name\": \"cbr0\",\n  \"plugins\": [\n    {\n      \"type\": \"flannel\"\n    }\n  ]\n}\n",
+		`{"name":"n","type":"ptp","Type":"b","plugins":1}`,
+		` { "x" : "}{][,\"" , "name":"n" ,"plugins" : [{"type":"a"} , {"type":"b"}] } `,
+		`{"podweir":{"source":"a","sha256":""},"name":"n","plugins":[{"type":"a"},{"type":"podweir-cni"}]}`,
+	} {
+		f.Add(true, []byte(raw))
+		f.Add(false, []byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, list bool, raw []byte) {
+		name := "10-x.conf"
+		if list {
+			name = "10-x.conflist"
+		}
+		before := bytes.Clone(raw)
+		n, err := conflist.Parse(name, raw)
+		if err != nil {
+			if _, ok := errors.AsType[*conflist.Error](err); !ok {
+				t.Fatalf("Parse() error has type %T: %v", err, err)
+			}
+			return
+		}
+		if _, err := libcniNetwork(name, raw); err != nil {
+			// We read less of it than libcni: versions, other flags.
+			return
+		}
+		out, err := conflist.Splice(n, []byte(entry))
+		if !bytes.Equal(before, raw) {
+			t.Fatal("Splice() changed its input")
+		}
+		if err != nil {
+			return
+		}
+		back, err := conflist.Remove("00-podweir-10-x.conflist", out)
+		if err != nil || !bytes.Equal(back, raw) {
+			t.Fatalf("Remove() = %q, %v, want %q\nspliced: %q", back, err, raw, out)
+		}
+		compareByLibcni(t, name, raw, out)
+	})
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package conflist
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Prefix is what every top-level file of ours begins with. It sorts before
+// what primary CNIs use (05- and later).
+const Prefix = "00-podweir-"
+
+// DefaultEntry is podweir's entry without settings of its own. The first
+// capability has the runtime pass the limits, the second one the annotations.
+const DefaultEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}}`
+
+// markKey is the member that podweir adds to a file of its own. Runtimes
+// ignore keys they do not know.
+const markKey = "podweir"
+
+// Mark is what podweir notes in a file of its own, to tell later whether the
+// file still fits the original and to take it apart again.
+type Mark struct {
+	// Source is the name of the file that ours was made from.
+	Source string `json:"source"`
+	// SHA256 is the hash of that file's bytes, in hexadecimal.
+	SHA256 string `json:"sha256"`
+	// Replaced is the bandwidth entry that ours took the place of, as it was
+	// written.
+	Replaced string `json:"replaced,omitempty"`
+	// Single says that the original is one plugin and no list.
+	Single bool `json:"single,omitempty"`
+}
+
+// Hash is the hash that [Mark] holds of a file.
+func Hash(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+func decodeMark(m member) (*Mark, error) {
+	mark := &Mark{}
+	if err := decode(m, mark, "what podweir wrote"); err != nil {
+		return nil, err
+	}
+	return mark, nil
+}
+
+// maxName is NAME_MAX of Linux file systems, in bytes.
+const maxName = 255
+
+// FileName is the name of podweir's file for an original: it sorts before
+// whatever a primary CNI writes, ends in .conflist because it holds a list,
+// and has no "cilium" in it, because Cilium's uninstallation deletes files by
+// that part of their name.
+func FileName(original string) (string, error) {
+	base := path.Base(original)
+	stem := strings.TrimSuffix(base, path.Ext(base))
+	for strings.Contains(stem, "cilium") {
+		stem = strings.ReplaceAll(stem, "cilium", "")
+	}
+	name := Prefix + stem + ".conflist"
+	if len(name) > maxName {
+		return "", &Error{
+			File: base, Thing: "name", Value: clipped([]byte(base)),
+			Accepted: fmt.Sprintf("at most %d bytes with the prefix %q", maxName, Prefix),
+		}
+	}
+	return name, nil
+}
+
+// Splice returns the bytes of podweir's file: those of n with entry, a JSON
+// object, put behind the last plugin, or in the place of a chained bandwidth
+// plugin, because two shapers must not work on one annotation. Everything else
+// stays as it is written. [Remove] is the inverse.
+//
+// Returns an error wrapping [ErrChained] if podweir is in n.
+func Splice(n *Network, entry []byte) ([]byte, error) {
+	e, err := plugin(entry)
+	if err != nil || e.Type != Type {
+		return nil, fmt.Errorf("podweir's entry: %q is not accepted, want an object of type %s", clipped(entry), Type)
+	}
+	if n.Mark != nil || n.Index(Type) >= 0 {
+		return nil, &Error{File: n.File, Err: ErrChained}
+	}
+	if len(n.Plugins) == 0 {
+		return nil, &Error{File: n.File, Thing: "plugins", Accepted: "at least one: without a plugin there is nothing to chain to"}
+	}
+	mark := &Mark{Source: n.File, SHA256: Hash(n.raw), Single: n.Single}
+	if n.Single {
+		return spliceSingle(n, mark, entry)
+	}
+	var out []byte
+	switch at := bandwidths(n); len(at) {
+	case 0:
+		last := n.Plugins[len(n.Plugins)-1]
+		out = slices.Concat(n.raw[:last.end], separator(n.raw, last.start), entry, n.raw[last.end:])
+	case 1:
+		old := n.Plugins[at[0]]
+		mark.Replaced = string(old.Raw)
+		out = slices.Concat(n.raw[:old.start], entry, n.raw[old.end:])
+	default:
+		return nil, &Error{
+			File: n.File, Thing: "plugins", Value: strings.Join(n.Types(), " "),
+			Accepted: "at most one bandwidth plugin",
+		}
+	}
+	return insertMark(out, n.members[0].keyStart, mark)
+}
+
+func bandwidths(n *Network) []int {
+	var at []int
+	for i, p := range n.Plugins {
+		if p.Type == bandwidthType {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// separator is the comma behind the last plugin, with the line break and the
+// indentation that stand before that plugin.
+func separator(raw []byte, start int) []byte {
+	begin := start
+	for begin > 0 && strings.IndexByte(" \t\r\n", raw[begin-1]) >= 0 {
+		begin--
+	}
+	return append([]byte{','}, raw[begin:start]...)
+}
+
+// insertMark puts the mark before the first member, whose key is at offset at.
+// The object opens at the last brace before that key.
+func insertMark(raw []byte, at int, mark *Mark) ([]byte, error) {
+	open := bytes.LastIndexByte(raw[:at], '{') + 1
+	value, err := encodeMark(mark)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(raw[:open], raw[open:at], []byte(`"`+markKey+`": `), value, []byte{','}, raw[open:]), nil
+}
+
+func encodeMark(mark *Mark) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	// The replaced entry stays readable.
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(mark); err != nil {
+		return nil, fmt.Errorf("encode mark: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
+// spliceSingle makes a list of a single plugin, as runtimes do: the plugin is
+// the first entry, and name and cniVersion are repeated.
+func spliceSingle(n *Network, mark *Mark, entry []byte) ([]byte, error) {
+	if n.Plugins[0].Type == bandwidthType {
+		return nil, &Error{File: n.File, Thing: "type", Value: bandwidthType, Accepted: "a plugin that makes an interface"}
+	}
+	value, err := encodeMark(mark)
+	if err != nil {
+		return nil, err
+	}
+	head := map[string]json.RawMessage{}
+	var conf struct {
+		CNIVersion *string `json:"cniVersion"`
+		Name       string  `json:"name"`
+	}
+	if err := json.Unmarshal(n.raw, &conf); err != nil {
+		return nil, &Error{File: n.File, Err: err}
+	}
+	for key, v := range map[string]any{"cniVersion": conf.CNIVersion, "name": conf.Name} {
+		if head[key], err = json.Marshal(v); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", key, err)
+		}
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\n  %q: %s,\n", markKey, value)
+	if conf.CNIVersion != nil {
+		fmt.Fprintf(&b, "  \"cniVersion\": %s,\n", head["cniVersion"])
+	}
+	fmt.Fprintf(&b, "  \"name\": %s,\n  \"plugins\": [", head["name"])
+	b.Write(n.raw)
+	fmt.Fprintf(&b, ",%s]\n}\n", entry)
+	return b.Bytes(), nil
+}
+
+// Remove takes podweir's file apart and returns the bytes that it was made
+// from. Returns an error wrapping [ErrEdited] if the file is not as [Splice]
+// wrote it: the caller deletes such a file, since the original is still there.
+func Remove(file string, raw []byte) ([]byte, error) {
+	n, err := Parse(file, raw)
+	if err != nil {
+		return nil, err
+	}
+	at := n.Index(Type)
+	if n.Mark == nil || at < 0 || n.members[0].key != markKey {
+		return nil, &Error{File: n.File, Err: fmt.Errorf("%w: it lacks the note or the entry", ErrEdited)}
+	}
+	ours := n.Plugins[at]
+	var out []byte
+	switch {
+	case n.Mark.Single:
+		out, err = raw[listStart(n):max(listStart(n), ours.start-1)], nil
+	case n.Mark.Replaced != "":
+		out = slices.Concat(raw[:ours.start], []byte(n.Mark.Replaced), raw[ours.end:])
+	case at == 0:
+		err = fmt.Errorf("%w: its entry is the first of the chain", ErrEdited)
+	default:
+		out = slices.Concat(raw[:n.Plugins[at-1].end], raw[ours.end:])
+	}
+	if err == nil && !n.Mark.Single {
+		m := n.members[0]
+		open := bytes.LastIndexByte(raw[:m.keyStart], '{') + 1
+		out = slices.Concat(out[:open], bytes.TrimPrefix(out[m.end:], []byte{','}))
+	}
+	if err == nil && Hash(out) != n.Mark.SHA256 {
+		err = fmt.Errorf("%w: what is left is not the original", ErrEdited)
+	}
+	if err != nil {
+		return nil, &Error{File: n.File, Err: err}
+	}
+	return slices.Clone(out), nil
+}
+
+// listStart is the offset behind the bracket that opens the list of plugins.
+func listStart(n *Network) int {
+	for _, m := range n.members {
+		if m.key == "plugins" {
+			return m.start + 1
+		}
+	}
+	return 0
+}
+
+// DropIn returns the bytes of podweir's file in the drop-in directory of a
+// network. Errors as for the entry of [Splice].
+func DropIn(entry []byte) ([]byte, error) {
+	p, err := plugin(entry)
+	if err != nil || p.Type != Type {
+		return nil, fmt.Errorf("podweir's entry: %q is not accepted, want an object of type %s", clipped(entry), Type)
+	}
+	return append(bytes.TrimSpace(entry), '\n'), nil
+}
+
+// DropInFile is the name of podweir's file in a drop-in directory.
+const DropInFile = "50-podweir.conf"
