@@ -104,9 +104,9 @@ func TestChoose(t *testing.T) {
 		"nobody is exclusive":          {s: conflist.Situation{Profile: aws, Runtime: old}, want: profiles.Chain, why: "leaves the files"},
 		"shared Cilium":                {s: conflist.Situation{Profile: cilium, Exclusive: profiles.No, Runtime: old}, want: profiles.Chain, why: "cni.exclusive=false"},
 		"exclusive, recent":            {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent}, want: profiles.DropIn, why: "containerd 2.1.3 reads them", instead: exclusive},
-		"exclusive, CRI-O 1.34":        {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{"cri-o", "1.34.0"}}, want: profiles.DropIn},
+		"exclusive, CRI-O 1.34":        {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.34.0"}}, want: profiles.DropIn},
 		"exclusive, old":               {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: old}, want: profiles.Handed, why: "containerd 1.7.35 has a libcni older than 1.3", do: configMap, instead: exclusive},
-		"exclusive, unread CRI-O":      {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{"cri-o", "1.33.2"}}, want: profiles.Handed, why: "is not known", do: configMap},
+		"exclusive, unread CRI-O":      {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.33.2"}}, want: profiles.Handed, why: "is not known", do: configMap},
 		"exclusive, runtime not known": {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes}, want: profiles.Handed, why: "unknown runtime", do: configMap},
 		"not known whether exclusive":  {s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.DropIn, why: "may rename", instead: exclusive},
 		"drop-ins ruled out":           {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent, Original: inlined}, want: profiles.Handed, why: "loadOnlyInlinedPlugins", do: configMap},
@@ -150,6 +150,20 @@ func TestReadsDropIns(t *testing.T) {
 	for _, in := range []string{"", "containerd", "://1", "containerd://"} {
 		if r, err := conflist.ParseRuntime(in); err == nil || !strings.Contains(err.Error(), "is not accepted") {
 			t.Errorf("ParseRuntime(%q) = %v, %v, want an error", in, r, err)
+		}
+	}
+}
+
+// TestLibcniDecides: what is built into the runtime is known better than what its
+// version suggests.
+func TestLibcniDecides(t *testing.T) {
+	for libcni, want := range map[string]profiles.Answer{
+		"v1.1.2": profiles.No, "v1.2.3": profiles.No, "v1.3.0": profiles.Yes, "v1.3.1": profiles.Yes, "v2.0.0": profiles.Yes,
+		"(devel)": profiles.No,
+	} {
+		r := conflist.Runtime{Name: "containerd", Version: "1.7.2", Libcni: libcni}
+		if got := r.ReadsDropIns(); got != want {
+			t.Errorf("%v reads drop-ins: %v, want %v", r, got, want)
 		}
 	}
 }

@@ -17,16 +17,23 @@ type Runtime struct {
 	Name string
 	// Version is as the runtime gives it; empty if not known.
 	Version string
+	// Libcni is the version of libcni that is built into it, as v1.3.0; empty
+	// if not known. It decides over Version.
+	Libcni string
 }
 
 func (r Runtime) String() string {
 	if r.Name == "" {
 		return "unknown runtime"
 	}
-	if r.Version == "" {
-		return r.Name + " of unknown version"
+	text := r.Name + " of unknown version"
+	if r.Version != "" {
+		text = r.Name + " " + r.Version
 	}
-	return r.Name + " " + r.Version
+	if r.Libcni != "" {
+		text += " with libcni " + r.Libcni
+	}
+	return text
 }
 
 // ParseRuntime reads what a node's status gives as containerRuntimeVersion:
@@ -45,6 +52,9 @@ func ParseRuntime(s string) (Runtime, error) {
 // they have 1.3; CRI-O 1.31 has 1.2.3, 1.34.0 has 1.3.0, and those between were
 // not read.
 func (r Runtime) ReadsDropIns() profiles.Answer {
+	if major, minor, ok := majorMinor(r.Libcni); ok {
+		return profiles.Is(major > 1 || major == 1 && minor >= 3)
+	}
 	major, minor, ok := majorMinor(r.Version)
 	if !ok {
 		return profiles.Unknown

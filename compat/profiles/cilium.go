@@ -3,8 +3,6 @@
 
 package profiles
 
-import "slices"
-
 const ciliumTree = "https://github.com/cilium/cilium/blob/v1.20.2/"
 
 func ciliumSignals() []Signal {
@@ -146,7 +144,6 @@ func ciliumOther() []*Profile {
 	aws.Plugins, aws.Chained = []string{"aws-cni"}, []string{"cilium-cni"}
 	aws.DevicePrefixes = []string{"eni", "vlan"}
 	aws.Hooks = append(aws.Hooks, toContainer(HookTCX))
-	aws.Signals = slices.Concat(ciliumSignals(), awsSignals())
 	aws.Conflist.Network = "aws-cni"
 	aws.Conflicts = append(ciliumConflicts(), Conflict{
 		"the Network Policy Agent", "Cilium deletes its filters", "use one policy engine: enableNetworkPolicy \"false\" for the VPC CNI",

@@ -62,7 +62,7 @@ func k3s() []*Profile {
 		},
 		{
 			Name: "rke2-canal", Title: "canal as bundled with RKE2", Family: "calico", Plugins: []string{"calico"},
-			When: []Condition{{FactDistribution, "rke2"}, {FactCalicoDataplane, "tables"}},
+			When: []Condition{{FactDistribution, "rke2"}, {FactFlannelDelegate, "calico"}, {FactCalicoDataplane, "tables"}},
 			Signals: []Signal{
 				{SignalFile, "etc/cni/net.d/10-canal.conflist", Installed},
 				{SignalFile, "var/lib/rancher/rke2/bin", Installed},

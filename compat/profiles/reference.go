@@ -24,6 +24,8 @@ const (
 	FactFlannelDelegate = "flannel delegate"
 	// FactDistribution is k3s, rke2 or gke, empty for any other.
 	FactDistribution = "distribution"
+	// FactBridge is the bridge that the first plugin names.
+	FactBridge = "bridge"
 	// FactNetwork is the name of the network in force.
 	FactNetwork = "network name"
 )
@@ -37,6 +39,22 @@ func plainVeth() (egress, ingress Attach) {
 
 // untried is listed by the profiles that no source describes further.
 const untried = "not run together with podweir"
+
+// Other is the profile of a CNI that is not known: podweir stands where it does
+// no harm whatever the CNI does. It is not in [All].
+func Other() *Profile {
+	egress, ingress := plainVeth()
+	ingress.Place, ingress.Anchor = PlaceIFB, Head
+	ingress.Why = "nothing is known of this CNI: the ingress queue stands where it is never bypassed"
+	for _, a := range []*Attach{&egress, &ingress} {
+		a.Refused = map[Mode]string{ModeClsactHostSide: "nothing is known of this CNI: somebody may hold a filter there"}
+	}
+	return &Profile{
+		Name: "other", Title: "a CNI that podweir has no profile of", Family: "other", Fallback: true,
+		Device: UnknownKind, BypassWhy: "nothing is known of this CNI", Egress: egress, Ingress: ingress, Delivery: Chain,
+		Unknowns: []string{"everything"},
+	}
+}
 
 func reference() []*Profile {
 	egress, ingress := plainVeth()
@@ -95,7 +113,7 @@ func kubeRouter() []*Profile {
 	egress, ingress := plainVeth()
 	return []*Profile{{
 		Name: "kube-router", Title: "kube-router", Family: "kube-router", Plugins: []string{"bridge"},
-		When: []Condition{{FactNetwork, "kube-router"}},
+		When: []Condition{{FactBridge, "kube-bridge"}},
 		Signals: []Signal{
 			{SignalFile, "etc/cni/net.d/10-kuberouter.conflist", Installed},
 			{SignalFile, "etc/cni/net.d/10-kuberouter.conf", Installed},

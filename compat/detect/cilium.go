@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package detect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Cilium is what is known of Cilium's live configuration. Empty fields are not
+// known: older agents leave out what they cannot say.
+type Cilium struct {
+	// DatapathMode is veth, netkit or netkit-l2.
+	DatapathMode string
+	// AttachMode is tcx or tc.
+	AttachMode string
+	// Routing is BPF or Legacy.
+	Routing string
+	// ChainingMode is none for the main plugin.
+	ChainingMode string
+	// EndpointRoutes says whether the egress side of devices has a program.
+	EndpointRoutes profiles.Answer
+	// BandwidthManager says whether it enforces limits now, and
+	// BandwidthConfigured whether it was asked to.
+	BandwidthManager, BandwidthConfigured profiles.Answer
+	// Exclusive is the setting cni-exclusive.
+	Exclusive profiles.Answer
+	// WritesConf is the setting write-cni-conf-when-ready; without it the agent
+	// neither writes nor renames. Known only with Settings.
+	WritesConf string
+	// Settings says whether the agent's configuration was read, API whether it
+	// answered.
+	Settings, API bool
+}
+
+// The files of the agent's ConfigMap, as the Helm chart of v1.20.2 mounts it.
+const ciliumSettings = "tmp/cilium/config-map"
+
+// cilium asks the agent, and for what it does not say its configuration.
+func (r *reader) cilium(ctx context.Context) {
+	c := &r.node.Cilium
+	if r.opts.Live != nil && r.node.Listens(ciliumSocket) != profiles.No {
+		r.ciliumAPI(ctx, c)
+	}
+	if p := r.node.Process("cilium-agent"); p != nil {
+		r.ciliumSettings(c, "proc/"+p.PID+"/root/"+ciliumSettings+"/")
+	}
+	if c.ChainingMode == "" {
+		c.ChainingMode = r.chainingMode()
+	}
+	facts := r.node.Facts
+	set := func(fact, value string) {
+		if value != "" {
+			facts[fact] = value
+		}
+	}
+	datapath := c.DatapathMode
+	if strings.HasPrefix(datapath, "netkit") {
+		datapath = "netkit"
+	}
+	set(profiles.FactCiliumDatapath, datapath)
+	set(profiles.FactCiliumAttach, c.AttachMode)
+	set(profiles.FactCiliumRouting, c.Routing)
+	set(profiles.FactCiliumChaining, c.ChainingMode)
+	if c.EndpointRoutes != profiles.Unknown {
+		facts[profiles.FactCiliumEndpointRoutes] = c.EndpointRoutes.String()
+	}
+}
+
+const ciliumSocket = "/var/run/cilium/cilium.sock"
+
+// ciliumAPI reads what the agent says of itself. The fields are those of
+// api/v1/models in v1.20.2.
+func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
+	var health struct {
+		AttachMode   string `json:"attach-mode"`
+		DatapathMode string `json:"datapath-mode"`
+		Routing      struct {
+			IntraHost string `json:"intra-host-routing-mode"`
+		} `json:"routing"`
+		Bandwidth *struct {
+			Enabled bool `json:"enabled"`
+		} `json:"bandwidth-manager"`
+		Chaining struct {
+			Mode string `json:"mode"`
+		} `json:"cni-chaining"`
+	}
+	if err := r.ask(ctx, "/v1/healthz", &health); err != nil {
+		r.problem(err)
+		return
+	}
+	c.API = true
+	c.AttachMode, c.DatapathMode = health.AttachMode, health.DatapathMode
+	c.Routing, c.ChainingMode = health.Routing.IntraHost, health.Chaining.Mode
+	if health.Bandwidth != nil {
+		c.BandwidthManager = profiles.Is(health.Bandwidth.Enabled)
+	}
+	var config struct {
+		Status struct {
+			Daemon struct {
+				EndpointRoutes *bool `json:"EnableEndpointRoutes"`
+			} `json:"daemonConfigurationMap"`
+		} `json:"status"`
+	}
+	if err := r.ask(ctx, "/v1/config", &config); err != nil {
+		r.problem(err)
+		return
+	}
+	if on := config.Status.Daemon.EndpointRoutes; on != nil {
+		c.EndpointRoutes = profiles.Is(*on)
+	}
+}
+
+func (r *reader) ask(ctx context.Context, path string, into any) error {
+	body, err := r.opts.Live.CiliumAPI(ctx, path)
+	if err != nil {
+		return fmt.Errorf("ask Cilium's agent for %s: %w", path, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("read the answer of Cilium's agent for %s: %w", path, err)
+	}
+	return nil
+}
+
+// ciliumSettings reads the ConfigMap in the agent's own mount namespace. It says
+// what was asked for, so the agent's own answer counts more.
+func (r *reader) ciliumSettings(c *Cilium, dir string) {
+	if _, err := fs.ReadDir(r.root, dir[:len(dir)-1]); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.problem(err)
+		}
+		return
+	}
+	c.Settings = true
+	answer := func(name string) profiles.Answer {
+		on, err := strconv.ParseBool(r.text(dir + name))
+		if err != nil {
+			return profiles.Unknown
+		}
+		return profiles.Is(on)
+	}
+	c.Exclusive = answer("cni-exclusive")
+	c.WritesConf = r.text(dir + "write-cni-conf-when-ready")
+	c.BandwidthConfigured = answer("enable-bandwidth-manager")
+	if c.EndpointRoutes == profiles.Unknown {
+		c.EndpointRoutes = answer("enable-endpoint-routes")
+	}
+	if c.DatapathMode == "" {
+		c.DatapathMode = r.text(dir + "datapath-mode")
+	}
+	if c.AttachMode == "" && answer("enable-tcx") == profiles.No {
+		c.AttachMode = "tc"
+	}
+	if c.Routing == "" && answer("enable-host-legacy-routing") == profiles.Yes {
+		c.Routing = "Legacy"
+	}
+}
+
+// ciliumConf are the keys of cilium-cni's configuration that are read here.
+// Their names are held to the real type by a test in e2e/cilium-cni.
+type ciliumConf struct {
+	ChainingMode string `json:"chaining-mode"`
+}
+
+// chainingMode reads the mode from the chain in force; "" if cilium-cni is not
+// in it.
+func (r *reader) chainingMode() string {
+	n := r.network()
+	if n == nil {
+		return ""
+	}
+	at := n.Index("cilium-cni")
+	if at < 0 {
+		return ""
+	}
+	var conf ciliumConf
+	if err := json.Unmarshal(n.Plugins[at].Raw, &conf); err != nil || conf.ChainingMode == "" {
+		return "none"
+	}
+	return conf.ChainingMode
+}
+
+// exclusive finds out whether Cilium renames the files of others, from its
+// setting or from what became of them.
+func (r *reader) exclusive() {
+	n := r.node
+	set := func(a profiles.Answer, why string) { n.Exclusive, n.ExclusiveWhy = a, why }
+	running := n.Process("cilium-agent") != nil || n.Listens(ciliumSocket) == profiles.Yes
+	switch {
+	case n.Cilium.Settings && n.Cilium.WritesConf == "":
+		set(profiles.No, "the agent writes no conflist (write-cni-conf-when-ready is not set)")
+	case n.Cilium.Exclusive == profiles.Yes:
+		set(profiles.Yes, "the agent's setting cni-exclusive is true")
+	case n.Cilium.Exclusive == profiles.No:
+		set(profiles.No, "the agent's setting cni-exclusive is false")
+	case n.Conf == nil:
+		set(profiles.Unknown, "the directory of conflists cannot be read")
+	case r.renamed() != "":
+		set(profiles.Yes, r.renamed()+" is podweir's file, renamed")
+	case running && r.stranger() != "":
+		set(profiles.No, r.stranger()+" stands beside a running agent")
+	case len(n.Conf.Backups) > 0:
+		set(profiles.Unknown, n.Conf.Backups[0]+" was renamed at some time")
+	default:
+		set(profiles.Unknown, "nothing tells")
+	}
+}
+
+// renamed returns a file of ours that Cilium renamed, "" if there is none.
+func (r *reader) renamed() string {
+	for _, name := range r.node.Conf.Backups {
+		if strings.HasPrefix(name, conflist.Prefix) {
+			return name
+		}
+	}
+	return ""
+}
+
+// stranger returns a file that an exclusive agent would have renamed.
+func (r *reader) stranger() string {
+	for _, f := range r.node.Conf.Files {
+		if f.Name != "05-cilium.conflist" {
+			return f.Name
+		}
+	}
+	return ""
+}

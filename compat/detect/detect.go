@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package detect finds out what a node is: which CNI is in force, which others
+// are installed, running or left over, and the settings that decide between
+// profiles.
+//
+// It reads the node's files through an [fs.FS] and asks nothing of the kernel;
+// what only the kernel knows comes in through [Live]. It never fails as a whole:
+// what could not be found out is unknown, and [Node.Problems] says why.
+package detect
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Live is what files do not tell. Every method may fail.
+type Live interface {
+	// Programs lists the names of the BPF programs on the node's interfaces,
+	// of whatever kind, as the kernel reports them.
+	Programs(ctx context.Context) ([]string, error)
+	// CiliumAPI returns the body of a GET request to the socket of Cilium's
+	// agent, as /v1/healthz.
+	CiliumAPI(ctx context.Context, resource string) ([]byte, error)
+}
+
+// Options say where things are that have no fixed place. The zero value looks
+// for them.
+type Options struct {
+	// ConfDir is the directory of conflists, BinDir that of plugins, both below
+	// the root.
+	ConfDir, BinDir string
+	// Runtime is what a node's status says, as "containerd://2.1.3"; empty to
+	// look at the process.
+	Runtime string
+	// Live may be nil.
+	Live Live
+}
+
+// State is how present a CNI is on the node.
+type State string
+
+// The states, from the one that matters most.
+const (
+	// StateActive: its configuration is in force.
+	StateActive State = "active"
+	// StateRunning: it runs, and the configuration in force is not its own.
+	StateRunning State = "running"
+	// StateLeftOver: signs of it are there, and it does not run.
+	StateLeftOver State = "left over"
+	// StateInstalled: its binary is there and nothing else.
+	StateInstalled State = "installed"
+)
+
+// Found is a CNI on the node.
+type Found struct {
+	Family string
+	State  State
+	// Runs says whether it runs; unknown if neither processes nor sockets can
+	// be seen.
+	Runs profiles.Answer
+	// Signs are what was seen, "file opt/cni/bin/x".
+	Signs []string
+}
+
+// Node is what was found out.
+type Node struct {
+	// ConfDir and BinDirs are below the root.
+	ConfDir string
+	BinDirs []string
+	// Conf is nil if the directory cannot be read.
+	Conf *conflist.Dir
+	// Profile is that of the CNI in force, nil if none is. Assumed says that a
+	// fact is missing and the careful member of its family is taken; Why says
+	// how it was found.
+	Profile *profiles.Profile
+	Assumed bool
+	Why     string
+	// Found are all CNIs with a sign, by family.
+	Found []Found
+	// Facts are what told profiles apart.
+	Facts map[string]string
+	// Ready says whether the CNI in force serves pods.
+	Ready profiles.Answer
+	// Exclusive says whether Cilium renames the files of others, ExclusiveWhy
+	// from what that is known.
+	Exclusive    profiles.Answer
+	ExclusiveWhy string
+	Cilium       Cilium
+	Runtime      conflist.Runtime
+	Kernel       Kernel
+	Processes    []Process
+	// Sockets are the Unix sockets that somebody listens on; nil if not known.
+	Sockets []string
+	// Devices are the names of the node's interfaces; nil if not known.
+	Devices []string
+	// Problems are what could not be read, and why.
+	Problems []error
+}
+
+// reader collects a Node.
+type reader struct {
+	root fs.FS
+	opts Options
+	node *Node
+}
+
+// Read finds out what it can. Reading a node with 110 pods takes below 100 ms:
+// most of it goes to /proc.
+func Read(ctx context.Context, root fs.FS, opts Options) *Node {
+	r := &reader{root: root, opts: opts, node: &Node{Facts: map[string]string{}}}
+	n := r.node
+	n.Processes = r.processes()
+	n.Sockets = r.sockets()
+	n.Devices = r.names("sys/class/net")
+	n.Kernel = r.kernel()
+	n.Runtime = r.runtime()
+	r.directories()
+	conf, err := conflist.ReadDir(root, n.ConfDir)
+	if err != nil {
+		r.problem(err)
+	}
+	n.Conf = conf
+	programs := r.programs(ctx)
+	r.distribution()
+	r.cilium(ctx)
+	r.exclusive()
+	r.policyAgent(programs)
+	r.calico(programs)
+	r.chainFacts()
+	n.Profile, n.Assumed, n.Why = r.profile()
+	n.Ready = n.ready()
+	n.Found = r.found(programs)
+	return n
+}
+
+func (r *reader) problem(err error) { r.node.Problems = append(r.node.Problems, err) }
+
+// exists says whether a file is there; unknown if that cannot be seen.
+func (r *reader) exists(name string) profiles.Answer {
+	_, err := fs.Stat(r.root, name)
+	switch {
+	case err == nil:
+		return profiles.Yes
+	case errors.Is(err, fs.ErrNotExist):
+		return profiles.No
+	default:
+		return profiles.Unknown
+	}
+}
+
+// names lists a directory, nil if it cannot be read.
+func (r *reader) names(dir string) []string {
+	entries, err := fs.ReadDir(r.root, dir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			r.problem(err)
+		}
+		return nil
+	}
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+// text reads a small file, "" if it cannot be read.
+func (r *reader) text(name string) string {
+	b, err := fs.ReadFile(r.root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (r *reader) programs(ctx context.Context) []string {
+	if r.opts.Live == nil {
+		return nil
+	}
+	names, err := r.opts.Live.Programs(ctx)
+	if err != nil {
+		r.problem(err)
+		return nil
+	}
+	if names == nil {
+		names = []string{}
+	}
+	return names
+}
+
+// k3sConfDir and k3sBinDir are k3s's own (profiles: k3s-flannel).
+const (
+	defaultConfDir = "etc/cni/net.d"
+	defaultBinDir  = "opt/cni/bin"
+	k3sConfDir     = "var/lib/rancher/k3s/agent/etc/cni/net.d"
+)
+
+// directories finds the directories of conflists and plugins: as told, else as
+// containerd's configuration says, else where a distribution has them.
+func (r *reader) directories() {
+	n := r.node
+	n.ConfDir, n.BinDirs = clean(r.opts.ConfDir), nil
+	confDir, binDir := r.containerdDirs()
+	switch {
+	case n.ConfDir != "":
+	case confDir != "":
+		n.ConfDir = confDir
+	case r.exists(k3sConfDir) == profiles.Yes:
+		n.ConfDir = k3sConfDir
+	default:
+		n.ConfDir = defaultConfDir
+	}
+	for _, dir := range []string{clean(r.opts.BinDir), binDir, defaultBinDir} {
+		if dir == "" {
+			continue
+		}
+		n.BinDirs = append(n.BinDirs, dir)
+		if r.opts.BinDir != "" || binDir != "" {
+			break
+		}
+	}
+	if r.opts.BinDir != "" || binDir != "" {
+		return
+	}
+	for _, p := range profiles.All() {
+		for _, dir := range p.Conflist.BinDirs {
+			if r.exists(dir) == profiles.Yes {
+				n.BinDirs = append(n.BinDirs, dir)
+			}
+		}
+	}
+}
+
+// clean makes a path relative to the root.
+func clean(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return strings.TrimPrefix(path.Clean("/"+dir), "/")
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package detect_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// node builds a root from files, processes ("PID name arg...") and sockets.
+type node struct {
+	files     map[string]string
+	processes []string
+	sockets   []string
+	devices   []string
+}
+
+func (n node) root() fstest.MapFS {
+	out := fstest.MapFS{}
+	add := func(name, content string) { out[name] = &fstest.MapFile{Data: []byte(content)} }
+	for name, content := range n.files {
+		add(name, content)
+	}
+	for _, p := range n.processes {
+		f := strings.Fields(p)
+		add("proc/"+f[0]+"/comm", f[1]+"\n")
+		add("proc/"+f[0]+"/cmdline", strings.Join(f[1:], "\x00")+"\x00")
+	}
+	if n.sockets != nil {
+		table := "Num       RefCount Protocol Flags    Type St Inode Path\n"
+		for _, s := range n.sockets {
+			table += "0000000000000000: 00000002 00000000 00010000 0001 01 19532 " + s + "\n" +
+				"0000000000000000: 00000003 00000000 00000000 0001 03 19533 /run/connected" + s + "\n" +
+				"0000000000000000: 00000003 00000000 00000000 0001 03 19533\n"
+		}
+		add("proc/1/net/unix", table)
+	}
+	for _, d := range n.devices {
+		out["sys/class/net/"+d] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	}
+	return out
+}
+
+// live answers as it is told.
+type live struct {
+	programs []string
+	api      map[string]string
+}
+
+var errNoAnswer = errors.New("connection refused")
+
+func (l live) Programs(context.Context) ([]string, error) {
+	if l.programs == nil {
+		return nil, errNoAnswer
+	}
+	return l.programs, nil
+}
+
+func (l live) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
+	if body, ok := l.api[resource]; ok {
+		return []byte(body), nil
+	}
+	return nil, errNoAnswer
+}
+
+func list(network string, types ...string) string {
+	return `{"cniVersion":"1.0.0","name":"` + network + `","plugins":[{"type":"` + strings.Join(types, `"},{"type":"`) + `"}]}`
+}
+
+const (
+	net       = "etc/cni/net.d/"
+	configMap = "proc/42/root/tmp/cilium/config-map/"
+	agent     = "42 cilium-agent --config-dir=/tmp/cilium/config-map"
+	socket    = "/var/run/cilium/cilium.sock"
+)
+
+func health(routing, datapath, attach string) map[string]string {
+	return map[string]string{
+		"/v1/healthz": `{"attach-mode":"` + attach + `","datapath-mode":"` + datapath + `","routing":{"intra-host-routing-mode":"` + routing +
+			`"},"bandwidth-manager":{"enabled":true,"devices":["eth0"]},"cni-chaining":{"mode":"none"}}`,
+		"/v1/config": `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false}}}`,
+	}
+}
+
+func TestProfile(t *testing.T) {
+	cilium := map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}
+	aws := map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni", "egress-cni", "portmap")}
+	calico := map[string]string{net + "10-calico.conflist": list("k8s-pod-network", "calico", "portmap")}
+	for name, tc := range map[string]struct {
+		node    node
+		live    detect.Live
+		want    string
+		assumed bool
+	}{
+		"ptp":         {node: node{files: map[string]string{net + "10-x.conflist": list("x", "ptp")}}, want: "ptp"},
+		"bridge":      {node: node{files: map[string]string{net + "10-x.conf": `{"name":"x","type":"bridge","bridge":"br0"}`}}, want: "bridge"},
+		"kube-router": {node: node{files: map[string]string{net + "10-kuberouter.conf": `{"name":"x","type":"bridge","bridge":"kube-bridge"}`}}, want: "kube-router"},
+		"kindnet":     {node: node{files: map[string]string{net + "10-kindnet.conflist": list("kindnet", "ptp", "portmap")}}, want: "kindnet"},
+		"flannel":     {node: node{files: map[string]string{net + "10-flannel.conflist": list("cbr0", "flannel", "portmap")}}, want: "flannel"},
+		"k3s": {
+			node: node{files: map[string]string{"var/lib/rancher/k3s/agent/" + net + "10-flannel.conflist": list("cbr0", "flannel", "portmap", "bandwidth")}},
+			want: "k3s-flannel",
+		},
+		"antrea":   {node: node{files: map[string]string{net + "10-antrea.conflist": list("antrea", "antrea", "portmap")}}, want: "antrea"},
+		"kube-ovn": {node: node{files: map[string]string{net + "01-kube-ovn.conflist": list("kube-ovn", "kube-ovn", "portmap")}}, want: "kube-ovn"},
+		"azure":    {node: node{files: map[string]string{net + "10-azure.conflist": list("azure", "azure-vnet", "portmap")}}, want: "azure-vnet"},
+		"nobody's": {node: node{files: map[string]string{net + "10-x.conflist": list("x", "made-at-home")}}, want: "other", assumed: true},
+
+		"aws, policy on":        {node: node{files: aws, processes: []string{"9 controller --enable-network-policy=true"}}, want: "aws-vpc-cni-npa"},
+		"aws, policy off":       {node: node{files: aws, processes: []string{"9 controller --enable-network-policy=false"}}, want: "aws-vpc-cni"},
+		"aws, filters there":    {node: node{files: aws}, live: live{programs: []string{"handle_ingress", "handle_egress"}}, want: "aws-vpc-cni-npa"},
+		"aws, nothing known":    {node: node{files: aws}, want: "aws-vpc-cni-npa", assumed: true},
+		"aws, agent not there":  {node: node{files: aws, processes: []string{"2 kubelet"}, sockets: []string{"/x"}}, live: live{programs: []string{}}, want: "aws-vpc-cni"},
+		"aws, no programs seen": {node: node{files: aws, processes: []string{"2 kubelet"}, sockets: []string{"/x"}}, want: "aws-vpc-cni-npa", assumed: true},
+
+		"cilium, API":              {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("BPF", "veth", "tcx")}, want: "cilium"},
+		"cilium, legacy routing":   {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("Legacy", "veth", "tcx")}, want: "cilium-legacy-routing"},
+		"cilium, legacy tc":        {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("BPF", "veth", "tc")}, want: "cilium-legacy-tc"},
+		"cilium, netkit-l2":        {node: node{files: cilium, sockets: []string{"/run/cilium/cilium.sock"}}, live: live{api: health("BPF", "netkit-l2", "tcx")}, want: "cilium-netkit"},
+		"cilium, no answer":        {node: node{files: cilium, sockets: []string{socket}}, live: live{}, want: "cilium", assumed: true},
+		"cilium, old agent":        {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("", "veth", "")}, want: "cilium", assumed: true},
+		"cilium, nothing known":    {node: node{files: cilium}, want: "cilium", assumed: true},
+		"cilium, settings, routes": {node: node{files: with(cilium, settings("datapath-mode", "veth", "enable-host-legacy-routing", "true", "enable-endpoint-routes", "true")), processes: []string{agent}}, want: "cilium-endpoint-routes"},
+		"cilium on aws":            {node: node{files: map[string]string{net + "05-cilium.conflist": list("aws-cni", "aws-cni", "portmap", "cilium-cni")}}, want: "cilium-on-aws"},
+		"cilium on calico":         {node: node{files: map[string]string{net + "05-cilium.conflist": list("x", "calico", "cilium-cni")}}, want: "cilium-on-veth"},
+		"gke":                      {node: node{files: map[string]string{net + "10-gke-ptp.conflist": list("gke-pod-network", "ptp", "portmap", "cilium-cni"), "home/kubernetes/bin/gke": ""}}, want: "gke-dataplane-v2"},
+
+		"calico, BPF programs":      {node: node{files: calico}, live: live{programs: []string{"cali_tc_preambl"}}, want: "calico-ebpf"},
+		"calico, no such programs":  {node: node{files: calico}, live: live{programs: []string{"other"}}, want: "calico"},
+		"calico, pinned maps":       {node: node{files: with(calico, map[string]string{"sys/fs/bpf/tc/globals/cali_v4_ct3": ""})}, want: "calico-ebpf"},
+		"calico, no maps":           {node: node{files: with(calico, map[string]string{"sys/fs/bpf/tc/globals/x": ""})}, want: "calico"},
+		"calico, nothing known":     {node: node{files: calico}, want: "calico-ebpf", assumed: true},
+		"canal":                     {node: node{files: map[string]string{net + "10-canal.conflist": list("k8s-pod-network", "calico", "portmap")}}, live: live{programs: []string{}}, want: "canal"},
+		"canal by delegate":         {node: node{files: map[string]string{net + "10-x.conflist": `{"name":"canal","plugins":[{"type":"flannel","delegate":{"type":"calico"}}]}`}}, live: live{programs: []string{}}, want: "canal"},
+		"rke2":                      {node: node{files: map[string]string{net + "10-canal.conflist": list("k8s-pod-network", "calico"), "var/lib/rancher/rke2/bin/x": ""}}, live: live{programs: []string{}}, want: "rke2-canal"},
+		"ours in front of original": {node: node{files: map[string]string{net + "00-podweir-10-x.conflist": list("x", "bridge", "podweir-cni"), net + "10-x.conflist": list("x", "ptp")}}, want: "ptp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := detect.Read(t.Context(), tc.node.root(), detect.Options{Live: tc.live})
+			if n.Profile == nil || n.Profile.Name != tc.want || n.Assumed != tc.assumed {
+				t.Errorf("Read(): profile %v, assumed %v, want %s, %v; why: %s; problems: %v",
+					n.Profile, n.Assumed, tc.want, tc.assumed, n.Why, n.Problems)
+			}
+			if n.Why == "" {
+				t.Error("Read() does not say why")
+			}
+		})
+	}
+}
+
+func with(a, b map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range []map[string]string{a, b} {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+func settings(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[configMap+pairs[i]] = pairs[i+1]
+	}
+	return out
+}
+
+func TestExclusive(t *testing.T) {
+	conf := map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}
+	writes := settings("write-cni-conf-when-ready", "/host/etc/cni/net.d/05-cilium.conflist")
+	bak := func(name string) map[string]string { return map[string]string{net + name + ".cilium_bak": "{}"} }
+	for name, tc := range map[string]struct {
+		node node
+		want profiles.Answer
+		why  string
+	}{
+		"setting true":      {node{files: with(conf, with(writes, settings("cni-exclusive", "true"))), processes: []string{agent}}, profiles.Yes, "cni-exclusive is true"},
+		"setting false":     {node{files: with(conf, with(writes, settings("cni-exclusive", "false"))), processes: []string{agent}}, profiles.No, "cni-exclusive is false"},
+		"custom conf":       {node{files: with(conf, settings("cni-exclusive", "true")), processes: []string{agent}}, profiles.No, "writes no conflist"},
+		"ours was renamed":  {node{files: with(conf, bak("00-podweir-05-.conflist"))}, profiles.Yes, "podweir's file, renamed"},
+		"other was renamed": {node{files: with(conf, bak("10-aws.conflist")), sockets: []string{socket}}, profiles.Unknown, "at some time"},
+		"stranger, running": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{socket}}, profiles.No, "10-aws.conflist stands beside"},
+		"stranger, stopped": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{"/x"}}, profiles.Unknown, "nothing tells"},
+		"no directory":      {node{files: map[string]string{"x": ""}}, profiles.Unknown, "cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := detect.Read(t.Context(), tc.node.root(), detect.Options{})
+			if n.Exclusive != tc.want || !strings.Contains(n.ExclusiveWhy, tc.why) {
+				t.Errorf("exclusive %v because %q, want %v because %q", n.Exclusive, n.ExclusiveWhy, tc.want, tc.why)
+			}
+		})
+	}
+}
+
+func TestStates(t *testing.T) {
+	n := detect.Read(t.Context(), node{
+		files: map[string]string{
+			net + "05-x.conflist":       list("cbr0", "flannel"),
+			net + "10-aws.conflist":     list("aws-cni", "aws-cni"),
+			"opt/cni/bin/ptp":           "",
+			"opt/cni/bin/aws-cni":       "",
+			"var/lib/calico/nodename":   "",
+			"opt/cni/bin/cilium-cni":    "",
+			"run/aws-node/ipam.json":    "",
+			net + "notes":               "",
+			"run/flannel/subnet.env":    "",
+			"opt/cni/bin/flannel":       "",
+			"proc/self/comm":            "doctor",
+			"sys/kernel/btf/vmlinux":    "",
+			"proc/sys/kernel/osrelease": "6.18.44\n",
+		},
+		processes: []string{"1 systemd", "2 kubelet", "3 flanneld", "4 cilium-agent"},
+		sockets:   []string{"/run/other.sock"},
+		devices:   []string{"lo", "eth0", "cilium_host"},
+	}.root(), detect.Options{})
+	type row struct {
+		State detect.State
+		Runs  profiles.Answer
+	}
+	got := map[string]row{}
+	for _, f := range n.Found {
+		got[f.Family] = row{f.State, f.Runs}
+	}
+	want := map[string]row{
+		"flannel":   {detect.StateActive, profiles.Yes},
+		"cilium":    {detect.StateRunning, profiles.Yes},
+		"aws":       {detect.StateLeftOver, profiles.No},
+		"calico":    {detect.StateLeftOver, profiles.No},
+		"reference": {detect.StateInstalled, profiles.No},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("found (-want +got):\n%s", diff)
+	}
+	if n.Kernel.Release != "6.18.44" || n.Kernel.HasBTF != profiles.Yes {
+		t.Errorf("kernel %+v", n.Kernel)
+	}
+}
+
+// TestWithoutTheNodesNamespaces: in a container that shares nothing, what cannot
+// be seen is unknown and not absent.
+func TestWithoutTheNodesNamespaces(t *testing.T) {
+	n := detect.Read(t.Context(), node{
+		files:     map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni")},
+		processes: []string{"1 podweir"},
+	}.root(), detect.Options{})
+	if len(n.Found) != 1 || n.Found[0].Runs != profiles.Unknown || n.Ready != profiles.Unknown {
+		t.Errorf("found %+v, ready %v, want unknown", n.Found, n.Ready)
+	}
+}
+
+func TestReady(t *testing.T) {
+	files := map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni")}
+	for _, tc := range []struct {
+		sockets []string
+		want    profiles.Answer
+	}{
+		{[]string{"/run/aws-node/ipamd.sock"}, profiles.Yes},
+		{[]string{"/run/x"}, profiles.No},
+		{nil, profiles.Unknown},
+	} {
+		if n := detect.Read(t.Context(), node{files: files, sockets: tc.sockets}.root(), detect.Options{}); n.Ready != tc.want {
+			t.Errorf("ready with %v: %v, want %v", tc.sockets, n.Ready, tc.want)
+		}
+	}
+}
+
+func TestDirectories(t *testing.T) {
+	toml := "[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/bin']\n  conf_dir = \"/etc/cni/other.d\"\n"
+	for name, tc := range map[string]struct {
+		files map[string]string
+		opts  detect.Options
+		conf  string
+		bins  []string
+	}{
+		"default":      {map[string]string{}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
+		"containerd's": {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"told":         {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{ConfDir: "/a/../b", BinDir: "/c"}, "b", []string{"c"}},
+		"gke":          {map[string]string{"home/kubernetes/bin/gke": ""}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin", "home/kubernetes/bin"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := detect.Read(t.Context(), node{files: tc.files}.root(), tc.opts)
+			if n.ConfDir != tc.conf || !slices.Equal(n.BinDirs, tc.bins) {
+				t.Errorf("conf %q bins %q, want %q %q", n.ConfDir, n.BinDirs, tc.conf, tc.bins)
+			}
+			if n.Conf != nil || len(n.Problems) == 0 {
+				t.Error("there is no such directory, and nobody says so")
+			}
+		})
+	}
+}
+
+// TestRuntimeIsAnyBinary: a runtime that is not written in Go, or whose binary is
+// gone, has a libcni that is not known.
+func TestRuntimeIsAnyBinary(t *testing.T) {
+	n := detect.Read(t.Context(), node{
+		processes: []string{"7 containerd"}, files: map[string]string{"proc/7/exe": "no binary"},
+	}.root(), detect.Options{Runtime: "containerd://1.7.2"})
+	if n.Runtime.Libcni != "" || n.Runtime.Version != "1.7.2" || n.Runtime.ReadsDropIns() != profiles.No {
+		t.Errorf("runtime %+v", n.Runtime)
+	}
+	n = detect.Read(t.Context(), node{processes: []string{"7 crio"}}.root(), detect.Options{Runtime: "nonsense"})
+	if n.Runtime.Name != "cri-o" || !strings.Contains(errors.Join(n.Problems...).Error(), "nonsense") {
+		t.Errorf("runtime %+v, problems %v", n.Runtime, n.Problems)
+	}
+}
+
+// TestThisMachine reads the machine that the test runs on: the layout of /proc and
+// /sys is the real one.
+func TestThisMachine(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	n := detect.Read(ctx, detect.HostRoot("/"), detect.Options{})
+	if n.Kernel.Release == "" || len(n.Processes) == 0 || len(n.Devices) == 0 {
+		t.Errorf("Read(/): kernel %+v, %d processes, devices %v", n.Kernel, len(n.Processes), n.Devices)
+	}
+}

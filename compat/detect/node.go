@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package detect
+
+import (
+	"debug/buildinfo"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Process is a process of the node.
+type Process struct {
+	PID string
+	// Name is what the kernel calls it: 15 characters at most.
+	Name string
+	// Args is its command line.
+	Args []string
+}
+
+// Kernel is what the node's files say of the kernel.
+type Kernel struct {
+	// Release is as uname -r gives it.
+	Release string
+	// Lockdown is none, integrity or confidentiality; empty if not known.
+	Lockdown string
+	// DefaultQdisc is what new devices get.
+	DefaultQdisc string
+	// JITHarden and JITEnable are the sysctls of net.core.
+	JITHarden, JITEnable string
+	// BPFFS says whether a bpf file system is mounted at /sys/fs/bpf, ReadOnly
+	// whether that cannot be written.
+	BPFFS, ReadOnly profiles.Answer
+	// HasBTF says whether the kernel describes its types.
+	HasBTF profiles.Answer
+}
+
+// interesting are the processes whose command line is read.
+var interesting = []string{"controller", "containerd", "crio", "cilium-agent"}
+
+// processes lists the node's processes, nil if they cannot be seen: without the
+// node's PID namespace /proc has only our own.
+func (r *reader) processes() []Process {
+	var out []Process
+	for _, pid := range r.names("proc") {
+		if !isNumber(pid) {
+			continue
+		}
+		name := r.text("proc/" + pid + "/comm")
+		if name == "" {
+			continue
+		}
+		p := Process{PID: pid, Name: name}
+		if slices.Contains(interesting, name) {
+			p.Args = strings.Split(strings.TrimRight(r.text("proc/"+pid+"/cmdline"), "\x00"), "\x00")
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Process returns the first process with this name, nil if none is seen.
+func (n *Node) Process(name string) *Process {
+	for i := range n.Processes {
+		if n.Processes[i].Name == name {
+			return &n.Processes[i]
+		}
+	}
+	return nil
+}
+
+// seesNode says whether the node's own processes can be seen: a kubelet (or
+// what holds one) or a container runtime is among them.
+func (n *Node) seesNode() bool {
+	return slices.ContainsFunc(n.Processes, func(p Process) bool {
+		return p.Name == "kubelet" || p.Name == "containerd" || p.Name == "crio" ||
+			strings.HasPrefix(p.Name, "k3s") || strings.HasPrefix(p.Name, "rke2")
+	})
+}
+
+// listening is the flag of a socket that accepts connections (SO_ACCEPTCON,
+// __SO_ACCEPTCON in linux/net.h).
+const listening = "00010000"
+
+// sockets lists the Unix sockets that are listened on, of the network namespace
+// of the first process.
+func (r *reader) sockets() []string {
+	b, err := fs.ReadFile(r.root, "proc/1/net/unix")
+	if err != nil {
+		r.problem(err)
+		return nil
+	}
+	out := []string{}
+	for line := range strings.Lines(string(b)) {
+		// Num RefCount Protocol Flags Type St Inode Path
+		f := strings.Fields(line)
+		if len(f) == 8 && f[3] == listening {
+			out = append(out, f[7])
+		}
+	}
+	return out
+}
+
+// Listens says whether somebody listens on this socket. /var/run and /run are
+// one.
+func (n *Node) Listens(socket string) profiles.Answer {
+	if n.Sockets == nil {
+		return profiles.Unknown
+	}
+	short := func(s string) string { return strings.TrimPrefix(s, "/var") }
+	return profiles.Is(slices.ContainsFunc(n.Sockets, func(s string) bool { return short(s) == short(socket) }))
+}
+
+func (r *reader) kernel() Kernel {
+	k := Kernel{
+		Release:      r.text("proc/sys/kernel/osrelease"),
+		DefaultQdisc: r.text("proc/sys/net/core/default_qdisc"),
+		JITHarden:    r.text("proc/sys/net/core/bpf_jit_harden"),
+		JITEnable:    r.text("proc/sys/net/core/bpf_jit_enable"),
+		HasBTF:       r.exists("sys/kernel/btf/vmlinux"),
+	}
+	// "none [integrity] confidentiality": the one in force is in brackets.
+	if _, after, ok := strings.Cut(r.text("sys/kernel/security/lockdown"), "["); ok {
+		k.Lockdown, _, _ = strings.Cut(after, "]")
+	}
+	mounts := r.text("proc/1/mounts")
+	if mounts == "" {
+		return k
+	}
+	k.BPFFS = profiles.No
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		if len(f) >= 4 && f[1] == "/sys/fs/bpf" && f[2] == "bpf" {
+			k.BPFFS = profiles.Yes
+			k.ReadOnly = profiles.Is(slices.Contains(strings.Split(f[3], ","), "ro"))
+		}
+	}
+	return k
+}
+
+// runtime finds the container runtime, its version if it was told, and the
+// libcni that is built into the running binary.
+func (r *reader) runtime() conflist.Runtime {
+	var out conflist.Runtime
+	if r.opts.Runtime != "" {
+		var err error
+		if out, err = conflist.ParseRuntime(r.opts.Runtime); err != nil {
+			r.problem(err)
+		}
+	}
+	for _, c := range []struct{ process, name string }{
+		{"containerd", "containerd"}, {"crio", "cri-o"}, {"k3s-server", "containerd"}, {"k3s-agent", "containerd"},
+	} {
+		p := r.node.Process(c.process)
+		if p == nil || out.Name != "" && out.Name != c.name {
+			continue
+		}
+		out.Name = c.name
+		out.Libcni = r.libcni("proc/" + p.PID + "/exe")
+		break
+	}
+	return out
+}
+
+const libcniModule = "github.com/containernetworking/cni"
+
+// libcni reads from a Go binary which libcni it was built with; "" if it does
+// not say.
+func (r *reader) libcni(exe string) string {
+	f, err := r.root.Open(exe)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	at, ok := f.(io.ReaderAt)
+	if !ok {
+		return ""
+	}
+	info, err := buildinfo.Read(at)
+	if err != nil {
+		return ""
+	}
+	return libcniVersion(info)
+}
+
+func libcniVersion(info *debug.BuildInfo) string {
+	for _, m := range info.Deps {
+		if m.Path != libcniModule {
+			continue
+		}
+		if m.Replace != nil {
+			return m.Replace.Version
+		}
+		return m.Version
+	}
+	return ""
+}
+
+var (
+	confDirLine = regexp.MustCompile(`(?m)^\s*conf_dir\s*=\s*['"]([^'"]+)['"]`)
+	binDirLine  = regexp.MustCompile(`(?m)^\s*bin_dirs?\s*=\s*\[?\s*['"]([^'"]+)['"]`)
+)
+
+// containerdDirs reads the directories from containerd's main configuration;
+// "" for what it does not say. Files that it imports are not followed.
+func (r *reader) containerdDirs() (confDir, binDir string) {
+	config := "etc/containerd/config.toml"
+	if p := r.node.Process("containerd"); p != nil {
+		for i, a := range p.Args {
+			if file, ok := strings.CutPrefix(a, "--config="); ok {
+				config = clean(file)
+			} else if (a == "--config" || a == "-c") && i+1 < len(p.Args) {
+				config = clean(p.Args[i+1])
+			}
+		}
+	}
+	text := r.text(config)
+	if m := confDirLine.FindStringSubmatch(text); m != nil {
+		confDir = clean(m[1])
+	}
+	if m := binDirLine.FindStringSubmatch(text); m != nil {
+		binDir = clean(m[1])
+	}
+	return confDir, binDir
+}
+
+// Binary looks for a plugin in the directories of plugins and returns its path
+// below the root, "" if it is in none.
+func (n *Node) Binary(root fs.FS, plugin string) string {
+	for _, dir := range n.BinDirs {
+		name := path.Join(dir, plugin)
+		if info, err := fs.Stat(root, name); err == nil && info.Mode().IsRegular() {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package detect
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// HostRoot is the file system of a node whose root directory is at dir: "/" on
+// the node itself, the mount point of the node's root in a container. Symbolic
+// links, absolute ones too, are followed as the node would follow them: they
+// never lead out of dir. /proc/PID/root is followed into that process's mount
+// namespace, which needs CAP_SYS_PTRACE.
+func HostRoot(dir string) fs.FS { return hostRoot(filepath.Clean(dir)) }
+
+type hostRoot string
+
+// maxLinks is MAXSYMLINKS of Linux.
+const maxLinks = 40
+
+// Open opens a file for reading.
+func (r hostRoot) Open(name string) (fs.File, error) {
+	full, err := r.resolve("open", name, true)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(full)
+}
+
+// Stat follows links, as [fs.StatFS] asks.
+func (r hostRoot) Stat(name string) (fs.FileInfo, error) {
+	full, err := r.resolve("stat", name, true)
+	if err != nil {
+		return nil, err
+	}
+	return os.Lstat(full)
+}
+
+// ReadDir lists a directory, sorted by name.
+func (r hostRoot) ReadDir(name string) ([]fs.DirEntry, error) {
+	full, err := r.resolve("readdir", name, true)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadDir(full)
+}
+
+// ReadLink returns the target of a link as it is written.
+func (r hostRoot) ReadLink(name string) (string, error) {
+	full, err := r.resolve("readlink", name, false)
+	if err != nil {
+		return "", err
+	}
+	return os.Readlink(full)
+}
+
+// Lstat does not follow the last link.
+func (r hostRoot) Lstat(name string) (fs.FileInfo, error) {
+	full, err := r.resolve("lstat", name, false)
+	if err != nil {
+		return nil, err
+	}
+	return os.Lstat(full)
+}
+
+// resolve walks name component by component and returns a path without links.
+// Between the walk and the use somebody may change the tree: what is read here
+// decides what podweir says, not what it may do.
+func (r hostRoot) resolve(op, name string, last bool) (string, error) {
+	if !fs.ValidPath(name) {
+		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	base, done := string(r), ""
+	rest := strings.Split(name, "/")
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case ".", "":
+			continue
+		case "..":
+			done = path.Dir("/" + done)[1:]
+			continue
+		}
+		next := path.Join(done, part)
+		if processRoot(next) {
+			base, done = filepath.Join(base, next), ""
+			continue
+		}
+		full := filepath.Join(base, next)
+		info, err := os.Lstat(full)
+		if err != nil {
+			return "", &fs.PathError{Op: op, Path: name, Err: underlying(err)}
+		}
+		if info.Mode()&fs.ModeSymlink == 0 || len(rest) == 0 && !last {
+			done = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", &fs.PathError{Op: op, Path: name, Err: syscall.ELOOP}
+		}
+		target, err := os.Readlink(full)
+		if err != nil {
+			return "", &fs.PathError{Op: op, Path: name, Err: underlying(err)}
+		}
+		if path.IsAbs(target) {
+			done = ""
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return filepath.Join(base, done), nil
+}
+
+// processRoot says whether a path is the kernel's link to the root of a process,
+// whose text would lead to the wrong place.
+func processRoot(name string) bool {
+	dir, last := path.Split(name)
+	pid, ok := strings.CutPrefix(path.Clean(dir), "proc/")
+	return ok && last == "root" && isNumber(pid)
+}
+
+func isNumber(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+func underlying(err error) error {
+	if e, ok := err.(*fs.PathError); ok { //nolint:errorlint // only the outermost wrapper is dropped
+		return e.Err
+	}
+	return err
+}
