@@ -299,10 +299,18 @@ func Find(name string) *Profile {
 // names tell.
 func (p *Profile) OwnsProgram(name string) bool {
 	for _, h := range p.Hooks {
-		for _, pattern := range h.Programs {
-			if match(pattern, name) {
-				return true
-			}
+		if h.Names(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Names says whether a program with this name is one of those on the hook.
+func (h HookUse) Names(name string) bool {
+	for _, pattern := range h.Programs {
+		if match(pattern, name) {
+			return true
 		}
 	}
 	return false
