@@ -59,6 +59,8 @@ type CapResult struct {
 	Excess float64
 	// Used is the mean after the start, as a share of the cap.
 	Used float64
+	// Bytes are those of the whole run.
+	Bytes uint64
 	// PacketBytes is the mean size of a packet, in wire bytes; one of many
 	// segments is one.
 	PacketBytes float64
@@ -162,6 +164,7 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 	}
 	res.Worst, res.Excess = all.Worst(time.Second), all.Excess(float64(c.Cap))
 	res.Used = steady.BitsPerSec() / float64(c.Cap)
+	res.Bytes = all.Total()
 	if all.Packets > 0 {
 		res.PacketBytes = float64(all.Total()) / float64(all.Packets)
 	}
