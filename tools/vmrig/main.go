@@ -28,6 +28,7 @@ const usage = `usage:
   vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel
   vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
+  vmrig wire -k A,B -peer CMD -- COMMAND    two machines, joined by a wire
 Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
 `
 
@@ -70,6 +71,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return outcome(execute(ctx, args))
 	case "test":
 		return outcome(test(ctx, args))
+	case "wire":
+		return outcome(joined(ctx, args))
 	}
 	fmt.Fprint(os.Stderr, usage)
 	return statusUsage, fmt.Errorf("unknown command %q", name)

@@ -70,7 +70,7 @@ const kernelArgs = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr no
 func (c *Cache) qemuArgs(dir string, o Options) []string {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	mem := fmt.Sprintf("%dM", o.MemMiB)
-	return []string{
+	args := []string{
 		"-L", filepath.Join(c.hostDir(), "usr/share/qemu"), "-L", filepath.Join(c.hostDir(), "usr/share/seabios"),
 		"-machine", "q35,memory-backend=mem,graphics=off,usb=off,vmport=off",
 		"-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbMiB),
@@ -87,6 +87,7 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 		"-initrd", in(initramfsFile),
 		"-append", kernelArgs,
 	}
+	return append(args, o.Devices...)
 }
 
 // server is a running virtiofsd.

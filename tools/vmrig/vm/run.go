@@ -25,6 +25,8 @@ type Options struct {
 	// CPUs and MemMiB size the machine. One processor keeps time best where
 	// the host has few.
 	CPUs, MemMiB int
+	// Devices are further arguments of qemu, such as a network device.
+	Devices []string
 	// Timeout bounds boot, command and power-off together.
 	Timeout time.Duration
 	// Args is the command; Dir and Env are where and with what it runs.
