@@ -29,6 +29,15 @@ func (m mounting) do() error {
 	return nil
 }
 
+// ifThere mounts unless the kernel has no such file system; without it /sys has
+// no such directory either.
+func (m mounting) ifThere() error {
+	if _, err := os.Stat(m.target); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return m.do()
+}
+
 func mountAll(ms ...mounting) error {
 	for _, m := range ms {
 		if err := m.do(); err != nil {
@@ -53,7 +62,7 @@ func enterHostRoot() error {
 		return err
 	}
 	err = mountAll(
-		mounting{kind: "virtiofs", source: RootTag, target: "/lower", flags: unix.MS_RDONLY},
+		share(RootTag, "/lower", unix.MS_RDONLY),
 		mounting{kind: "tmpfs", source: "written", target: "/written", options: "size=60%"},
 	)
 	if err != nil {
@@ -75,7 +84,7 @@ func enterHostRoot() error {
 	}
 	err = mountAll(
 		mounting{kind: "tmpfs", source: "run", target: "/new/run"},
-		mounting{kind: "virtiofs", source: JobTag, target: "/new" + jobDir},
+		share(JobTag, "/new"+jobDir, 0),
 	)
 	if err != nil {
 		return err
@@ -90,6 +99,20 @@ func enterHostRoot() error {
 		return fmt.Errorf("chroot: %w", err)
 	}
 	return os.Chdir("/")
+}
+
+// share mounts a directory of the host's: by its tag, or by its path where the
+// kernel is a process of the host and reaches the host's files by itself.
+func share(tag, target string, flags uintptr) mounting {
+	jobPath, ok := os.LookupEnv(HostJobEnv)
+	if !ok {
+		return mounting{kind: "virtiofs", source: tag, target: target, flags: flags}
+	}
+	m := mounting{kind: "hostfs", source: "none", target: target, options: "/", flags: flags}
+	if tag == JobTag {
+		m.options = jobPath
+	}
+	return m
 }
 
 // insertModules loads what it takes to reach the host's files; everything
@@ -120,13 +143,19 @@ func prepare(job Job) error {
 		mounting{kind: "none", source: filepath.Join(job.ModulesDir, modules), target: modules, flags: unix.MS_BIND},
 		mounting{kind: "cgroup2", source: "cgroup", target: "/sys/fs/cgroup"},
 		mounting{kind: "bpf", source: "bpf", target: "/sys/fs/bpf"},
-		mounting{kind: "debugfs", source: "debug", target: "/sys/kernel/debug"},
-		mounting{kind: "tracefs", source: "trace", target: "/sys/kernel/tracing"},
 		mounting{kind: "devpts", source: "pts", target: "/dev/pts"},
 		mounting{kind: "tmpfs", source: "shm", target: "/dev/shm"},
 	)
 	if err != nil {
 		return err
+	}
+	for _, m := range []mounting{
+		{kind: "debugfs", source: "debug", target: "/sys/kernel/debug"},
+		{kind: "tracefs", source: "trace", target: "/sys/kernel/tracing"},
+	} {
+		if err := m.ifThere(); err != nil {
+			return err
+		}
 	}
 	if err := staticNodes(); err != nil {
 		return err

@@ -17,11 +17,13 @@ import (
 	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
+// InitramfsFile is the initial file system, in the job's directory.
+const InitramfsFile = "initramfs"
+
 // Files of a job's directory that only the host uses.
 const (
-	initramfsFile = "initramfs"
-	rootSocket    = "root.sock"
-	jobSocket     = "job.sock"
+	rootSocket = "root.sock"
+	jobSocket  = "job.sock"
 )
 
 // boot runs the machine until it powers off or ctx ends. Every process it
@@ -78,13 +80,13 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 		// virtiofsd reads and writes the guest's memory.
 		"-object", "memory-backend-memfd,id=mem,share=on,size=" + mem,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-serial", "file:" + in(consoleFile),
+		"-serial", "file:" + in(ConsoleFile),
 		"-chardev", "socket,id=root,path=" + in(rootSocket),
 		"-device", "vhost-user-fs-pci,chardev=root,queue-size=1024,tag=" + guest.RootTag,
 		"-chardev", "socket,id=job,path=" + in(jobSocket),
 		"-device", "vhost-user-fs-pci,chardev=job,tag=" + guest.JobTag,
 		"-kernel", filepath.Join(c.kernelDir(o.Kernel), "vmlinuz"),
-		"-initrd", in(initramfsFile),
+		"-initrd", in(InitramfsFile),
 		"-append", kernelArgs,
 	}
 	return append(args, o.Devices...)

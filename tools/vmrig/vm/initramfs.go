@@ -23,8 +23,8 @@ var bootModules = []string{"virtio_pci", "virtiofs", "overlay"}
 
 // writeInitramfs writes the initial file system: this program as init, and the
 // modules that reach the host's files.
-func writeInitramfs(w io.Writer, modulesDir string) error {
-	files, err := moduleFiles(modulesDir, bootModules)
+func writeInitramfs(w io.Writer, modulesDir string, modules []string) error {
+	files, err := moduleFiles(modulesDir, modules)
 	if err != nil {
 		return err
 	}
