@@ -19,15 +19,16 @@ func (d *demo) find(key string, bitsPerSec uint64) *row {
 func (d *demo) explain(jsonPath string) {
 	fmt.Fprintln(d.out)
 	d.table()
-	fmt.Fprint(d.out, `
+	load := d.report.Load
+	fmt.Fprintf(d.out, `
 "out" is what the pod sends, "in" what it receives. "on the wire" and "worst 1 s" are counted by a
 separate BPF meter at the receiver, behind the shaper, headers included: the former beside the light
-flows, the latter in all of the run after 3 s of warm-up; "from start" includes the warm-up.
-Light flows: 100 new connections per second, 6 kB responses, timed from when each was due.
-Kept conn.: 200 small requests per second on one connection. Closed loop: 10 clients, new connections.
+flows, the latter in all of the run after %g s of warm-up; "from start" includes the warm-up.
+Light flows: %g new connections per second, 6 kB responses, timed from when each was due.
+Kept conn.: %g small requests per second on one connection. Closed loop: %d clients, new connections.
 Kernel KiB/pod: slab + vmalloc + per-CPU memory that the plugin's ADD costs.
 
-`)
+`, load.WarmUpSeconds, load.OpenLoopPerSecond, load.KeptPerSecond, load.ClosedLoopClients)
 	seen := map[uint64]bool{}
 	for _, r := range d.report.Rows {
 		if r.CapBitRate == 0 || seen[r.CapBitRate] {

@@ -39,6 +39,11 @@ var errLeftovers = errors.New("not everything could be removed")
 // options are the command line.
 type options struct {
 	caps, cases, congestion, json string
+	// far is where a peer serves, which has the clients; serve is where this
+	// process serves as one; wire is the device between the two machines.
+	far, serve, wire string
+	// page is set to print the results in files as a page's table.
+	page bool
 }
 
 func main() {
@@ -50,14 +55,30 @@ func main() {
 	flag.StringVar(&o.cases, "cases", "a,b,b2,c,d",
 		"a: no plugin, b: bandwidth plugin, b2: the same tuned by hand, c: podweir strict, d: podweir elephants")
 	flag.StringVar(&o.congestion, "cc", "cubic", "TCP congestion control of all flows")
-	flag.StringVar(&o.json, "json", "demo.json", "where to write the numbers")
+	flag.StringVar(&o.json, "json", "demo.json", "where to write the numbers; - is stdout, and the text goes to stderr")
+	flag.StringVar(&o.far, "far", "", "address of a peer, another machine, that has the clients")
+	flag.StringVar(&o.serve, "serve", "", "be the peer and serve at this address")
+	flag.StringVar(&o.wire, "wire", "eth0", "with -far or -serve: the device that leads to the other machine")
+	flag.BoolVar(&o.page, "page", false, "print results of runs with -far, which the arguments name, as the tables of a page")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// After the first Ctrl-C a second one ends the program at once; what it
 	// leaves is removed by the next run.
 	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Stdout, o)
+	out := os.Stdout
+	if o.json == "-" {
+		out = os.Stderr
+	}
+	var err error
+	switch {
+	case o.page:
+		err = writePage(os.Stdout, flag.Args())
+	case o.serve != "":
+		err = serve(ctx, out, o)
+	default:
+		err = run(ctx, out, o)
+	}
 	switch {
 	case errors.Is(err, errLeftovers):
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -83,6 +104,9 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if err := checkTools(); err != nil {
 		return err
 	}
+	if o.far != "" {
+		plan = farPlan
+	}
 	began := time.Now()
 	l, err := lab.New(ctx, lab.Options{CongestionControl: o.congestion})
 	if err != nil {
@@ -97,12 +121,22 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		Machine: describeMachine(), Started: began.UTC().Format(time.RFC3339),
 		Congestion: o.congestion, Load: plan,
 	}
-	d := &demo{out: out, began: began, lab: l, report: rep}
+	d := &demo{out: out, began: began, lab: l, ends: oneMachine{l}, report: rep}
+	if o.far != "" {
+		far, err := d.joinPeer(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = far.far.Close() }()
+	}
 	d.introduce()
 	if err := d.rows(ctx, picked, caps); err != nil {
 		return err
 	}
 	rep.Seconds = time.Since(began).Seconds()
+	if far, ok := d.ends.(*twoMachines); ok {
+		rep.Far.ClockDrift = far.drift
+	}
 	if err := rep.write(o.json); err != nil {
 		return err
 	}
@@ -138,7 +172,26 @@ type demo struct {
 	out    io.Writer
 	began  time.Time
 	lab    *lab.Lab
+	ends   ends
 	report *report
+}
+
+// joinPeer makes the lab one half of two and leaves the clients to the peer.
+func (d *demo) joinPeer(ctx context.Context, o options) (*twoMachines, error) {
+	if err := d.lab.Join(o.wire, lab.Near); err != nil {
+		return nil, err
+	}
+	far, err := dialPeer(ctx, d.lab, o.far)
+	if err != nil {
+		return nil, err
+	}
+	d.ends = far
+	m, err := call[Machine](ctx, far, "Machine", struct{}{})
+	if err != nil {
+		return nil, errors.Join(err, far.far.Close())
+	}
+	d.report.Far = &peerMachine{Machine: m}
+	return far, nil
 }
 
 // say prints a line of progress with the time since the start.
@@ -148,14 +201,16 @@ func (d *demo) say(format string, args ...any) {
 
 // rows measures every scenario at every cap.
 func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error {
-	b, err := newBench(ctx, d.lab, d.report.Congestion)
+	b, err := newBench(ctx, d.lab, d.ends, d.report.Congestion)
 	if err != nil {
 		return err
 	}
 	b.phase = func(name string) { fmt.Fprint(d.out, name) }
 	networks := make([]*lab.Network, len(picked))
 	memories := make([]*memory, len(picked))
-	d.say("kernel memory: %d pods of each case", memoryPods)
+	if d.report.Far == nil {
+		d.say("kernel memory: %d pods of each case", memoryPods)
+	}
 	for i, s := range picked {
 		if networks[i], err = d.lab.Network("case-"+s.key, s.chain...); err != nil {
 			return err
@@ -188,7 +243,8 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 
 // memory measures what a scenario's chained plugin costs the kernel per pod.
 func (d *demo) memory(ctx context.Context, network *lab.Network, s *scenario, limit uint64) (*memory, error) {
-	if !s.shaped() {
+	// An emulated kernel's memory says nothing new and takes minutes.
+	if !s.shaped() || d.report.Far != nil {
 		return nil, nil
 	}
 	var out *memory

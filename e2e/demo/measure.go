@@ -26,11 +26,21 @@ var plan = loadPlan{
 	ClosedLoopClients: 10, ResponseBytes: 6000, RequestTimeoutMilli: 3000,
 }
 
+// farPlan is the load of every row where emulated machines have to carry it:
+// starting a process takes them up to a second, and a new connection about 20
+// ms of one processor on each side. So there are fewer, for longer.
+var farPlan = loadPlan{
+	WarmUpSeconds:   8,
+	OpenLoopSeconds: 20, ClosedLoopSeconds: 4,
+	OpenLoopPerSecond: 5, KeptPerSecond: 20,
+	ClosedLoopClients: 4, ResponseBytes: 6000, RequestTimeoutMilli: 10000,
+}
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // bench is what all rows share.
 type bench struct {
-	lab        *lab.Lab
+	ends       ends
 	congestion string
 	client     *lab.Host // talks to the pod under test
 	bystander  *lab.Pod
@@ -39,13 +49,13 @@ type bench struct {
 }
 
 // newBench makes the clients and the unshaped bystander.
-func newBench(ctx context.Context, l *lab.Lab, congestion string) (*bench, error) {
-	b := &bench{lab: l, congestion: congestion}
+func newBench(ctx context.Context, l *lab.Lab, e ends, congestion string) (*bench, error) {
+	b := &bench{ends: e, congestion: congestion}
 	var err error
-	if b.client, err = l.Client("client"); err != nil {
+	if b.client, err = e.client("client"); err != nil {
 		return nil, err
 	}
-	if b.onlooker, err = l.Client("onlooker"); err != nil {
+	if b.onlooker, err = e.client("onlooker"); err != nil {
 		return nil, err
 	}
 	network, err := l.Network("bystander")
@@ -59,9 +69,9 @@ func newBench(ctx context.Context, l *lab.Lab, congestion string) (*bench, error
 // running is the load on one pod.
 type running struct {
 	start                     time.Duration // of the elephants
-	egress, ingress           *lab.ElephantRun
-	egressMeter, ingressMeter *wiremeter.Meter
-	kept, bystanderKept       *lab.EchoRun
+	egress, ingress           *bulkRun
+	egressMeter, ingressMeter meter
+	kept, bystanderKept       waiter
 	openStart, openEnd        time.Duration
 	closeStart, closeEnd      time.Duration
 }
@@ -80,11 +90,11 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *la
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run := &running{}
-	if run.egressMeter, err = wiremeter.Attach(b.client.Netns, b.client.IfName, wiremeter.Received); err != nil {
+	if run.egressMeter, err = b.ends.meter(b.client); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.egressMeter.Close()) }()
-	if run.ingressMeter, err = wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received); err != nil {
+	if run.ingressMeter, err = b.ends.meter(&pod.Host); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.ingressMeter.Close()) }()
@@ -116,11 +126,11 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) 
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
 	var err error
-	if run.kept, err = b.lab.StartEcho(ctx, kept); err != nil {
+	if run.kept, err = b.ends.echo(ctx, kept); err != nil {
 		return err
 	}
 	kept.From, kept.To = b.onlooker, &b.bystander.Host
-	if run.bystanderKept, err = b.lab.StartEcho(ctx, kept); err != nil {
+	if run.bystanderKept, err = b.ends.echo(ctx, kept); err != nil {
 		return err
 	}
 	run.start = wiremeter.Now()
@@ -129,11 +139,11 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) 
 		// Longer than needed: they are stopped.
 		Duration: seconds(5 * (plan.WarmUpSeconds + plan.OpenLoopSeconds + plan.ClosedLoopSeconds)),
 	}
-	if run.egress, err = b.lab.StartElephant(ctx, elephant); err != nil {
+	if run.egress, err = b.ends.elephant(ctx, elephant); err != nil {
 		return err
 	}
 	elephant.From, elephant.To = elephant.To, elephant.From
-	run.ingress, err = b.lab.StartElephant(ctx, elephant)
+	run.ingress, err = b.ends.elephant(ctx, elephant)
 	return err
 }
 
@@ -146,12 +156,12 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		PerSecond: plan.OpenLoopPerSecond, Duration: seconds(plan.OpenLoopSeconds),
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
-	open, err := b.lab.StartHTTP(ctx, load)
+	open, err := b.ends.http(ctx, load)
 	if err != nil {
 		return err
 	}
 	load.From, load.To = b.onlooker, &b.bystander.Host
-	bystander, err := b.lab.StartHTTP(ctx, load)
+	bystander, err := b.ends.http(ctx, load)
 	if err != nil {
 		return err
 	}
@@ -160,13 +170,13 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		return err
 	}
 	for _, result := range []struct {
-		wait func(context.Context) (*lab.Latencies, error)
+		wait waiter
 		into *latency
 	}{
-		{open.Wait, &r.Open},
-		{bystander.Wait, &r.BystanderOpen},
-		{run.kept.Wait, &r.Kept},
-		{run.bystanderKept.Wait, &r.BystanderKept},
+		{open, &r.Open},
+		{bystander, &r.BystanderOpen},
+		{run.kept, &r.Kept},
+		{run.bystanderKept, &r.BystanderKept},
 	} {
 		l, err := result.wait(ctx)
 		if err != nil {
@@ -179,7 +189,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 
 func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *row) error {
 	run.closeStart = wiremeter.Now()
-	closed, err := b.lab.StartHTTP(ctx, lab.HTTPLoad{
+	closed, err := b.ends.http(ctx, lab.HTTPLoad{
 		From: b.client, To: &pod.Host, ResponseBytes: plan.ResponseBytes,
 		Concurrency: plan.ClosedLoopClients, Duration: seconds(plan.ClosedLoopSeconds),
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
@@ -187,7 +197,7 @@ func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *r
 	if err != nil {
 		return err
 	}
-	l, err := closed.Wait(ctx)
+	l, err := closed(ctx)
 	if err != nil {
 		return fmt.Errorf("closed loop: %w", err)
 	}
@@ -199,42 +209,43 @@ func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *r
 // finish stops the elephants and reads what was counted.
 func (b *bench) finish(ctx context.Context, run *running, r *row) error {
 	for _, d := range []struct {
-		elephant *lab.ElephantRun
-		meter    *wiremeter.Meter
+		elephant *bulkRun
+		meter    meter
 		into     *flow
 	}{{run.egress, run.egressMeter, &r.Egress}, {run.ingress, run.ingressMeter, &r.Ingress}} {
 		if err := fillWire(d.meter, run, r.CapBitRate, d.into); err != nil {
 			return err
 		}
-		bulk, err := d.elephant.Stop(ctx)
+		bulk, err := d.elephant.stop(ctx)
 		if err != nil {
 			return fmt.Errorf("elephant: %w", err)
 		}
-		fillBulk(bulk, d.elephant.Started, run, d.into)
+		fillBulk(bulk, d.elephant.started, run, d.into)
 	}
 	return nil
 }
 
-func fillWire(meter *wiremeter.Meter, run *running, capBitRate uint64, f *flow) error {
-	whole, err := meter.Read(run.start, run.closeEnd)
+func fillWire(m meter, run *running, capBitRate uint64, f *flow) error {
+	whole, err := m.Read(run.start, run.closeEnd)
 	if err != nil {
 		return err
 	}
 	f.WorstSecondFromStart = float64(whole.Worst(time.Second)) * 8
-	steady, err := meter.Read(run.start+seconds(plan.WarmUpSeconds), run.closeEnd)
+	steady, err := m.Read(run.start+seconds(plan.WarmUpSeconds), run.closeEnd)
 	if err != nil {
 		return err
 	}
-	beside, err := meter.Read(run.openStart, run.openEnd)
+	beside, err := m.Read(run.openStart, run.openEnd)
 	if err != nil {
 		return err
 	}
 	f.WireBitRate = beside.BitsPerSec()
-	during, err := meter.Read(run.closeStart, run.closeEnd)
+	during, err := m.Read(run.closeStart, run.closeEnd)
 	if err != nil {
 		return err
 	}
 	f.WireBitRateClosedLoop = during.BitsPerSec()
+	f.WorstTenSeconds = float64(steady.Worst(10*time.Second)) * 8 / 10
 	if w := steady.Windows(time.Second); len(w) > 0 {
 		f.WireSpread = [3]float64{
 			float64(w[0]) * 8, float64(lab.Quantile(w, 0.5)) * 8, float64(w[len(w)-1]) * 8,

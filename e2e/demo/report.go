@@ -21,16 +21,18 @@ import (
 // report is demo.json. All rates are in bits per second, times in
 // milliseconds, memory in KiB.
 type report struct {
-	Machine    machine  `json:"machine"`
-	Started    string   `json:"started"`
-	Seconds    float64  `json:"seconds"`
-	Congestion string   `json:"congestionControl"`
-	Load       loadPlan `json:"load"`
-	Rows       []row    `json:"rows"`
+	Machine Machine `json:"machine"`
+	// Far has the clients, if they are on another machine than the pods.
+	Far        *peerMachine `json:"far,omitempty"`
+	Started    string       `json:"started"`
+	Seconds    float64      `json:"seconds"`
+	Congestion string       `json:"congestionControl"`
+	Load       loadPlan     `json:"load"`
+	Rows       []row        `json:"rows"`
 }
 
-// machine is what a number depends on.
-type machine struct {
+// Machine is what a number depends on.
+type Machine struct {
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
 	CPUs      int    `json:"cpus"`
@@ -40,6 +42,13 @@ type machine struct {
 	MemoryKiB int64  `json:"memoryKiB"`
 	// Load is the load average of the last minute before the start.
 	Load float64 `json:"loadAverage"`
+}
+
+// peerMachine is the machine at the other end of the wire.
+type peerMachine struct {
+	Machine
+	// ClockDrift is by what part of the time its clock went faster.
+	ClockDrift float64 `json:"clockDrift"`
 }
 
 // loadPlan is what was offered in every row.
@@ -88,6 +97,10 @@ type flow struct {
 	// WorstSecondFromStart is the maximum with the warm-up: what a burst lets
 	// through at first is in it.
 	WorstSecondFromStart float64 `json:"worstSecondFromStart"`
+	// WorstTenSeconds is the largest rate over ten seconds after the warm-up; 0
+	// if there are fewer. A machine that stalls for 50 ms and then catches up
+	// adds 5 % to a second, and a tenth of that here.
+	WorstTenSeconds float64 `json:"worstTenSeconds"`
 	// ExcessBytes is the smallest burst b with bytes ≤ cap × t + b in every
 	// window after the warm-up.
 	ExcessBytes float64 `json:"excessBytes"`
@@ -140,8 +153,8 @@ func newMemory(m lab.Memory, pods int) *memory {
 }
 
 // describeMachine leaves empty what it cannot read.
-func describeMachine() machine {
-	m := machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
+func describeMachine() Machine {
+	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	var uts unix.Utsname
 	if unix.Uname(&uts) == nil {
 		m.Kernel = unix.ByteSliceToString(uts.Release[:])
@@ -173,7 +186,12 @@ func (r *report) write(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, append(raw, '\n'), 0o644); err != nil {
+	raw = append(raw, '\n')
+	if path == "-" {
+		_, err := os.Stdout.Write(raw)
+		return err
+	}
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil

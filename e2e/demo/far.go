@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+)
+
+const (
+	// dialTime bounds the wait for a peer that is still booting.
+	dialTime  = time.Minute
+	dialPause = 200 * time.Millisecond
+	// syncRounds is how often the peer is asked for its time; the quickest
+	// answer counts.
+	syncRounds = 20
+)
+
+// twoMachines has the pods in this lab and the clients at a peer.
+type twoMachines struct {
+	near *lab.Lab
+	far  *rpc.Client
+	// offset is what the peer's clock shows when this one shows zero.
+	offset time.Duration
+	// first is the first look at both clocks, drift what they have gone apart
+	// since, in parts of the time.
+	first clocks
+	drift float64
+}
+
+var _ ends = (*twoMachines)(nil)
+
+// clocks are two readings of the same moment, give or take half of error.
+type clocks struct{ near, far, error time.Duration }
+
+// dialPeer connects to the demo that serves at an address.
+func dialPeer(ctx context.Context, l *lab.Lab, addr string) (*twoMachines, error) {
+	dialer := net.Dialer{Timeout: dialTime}
+	for deadline := time.Now().Add(dialTime); ; {
+		conn, err := dialer.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			t := &twoMachines{near: l, far: jsonrpc.NewClient(conn)}
+			if t.first, err = t.compare(ctx); err != nil {
+				return nil, errors.Join(err, t.far.Close())
+			}
+			return t, nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return nil, fmt.Errorf("the peer: %w", err)
+		}
+		if err := wait(ctx, wiremeter.Now()+dialPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// call calls a method of the peer, whose result is a T.
+func call[T any](ctx context.Context, t *twoMachines, method string, args any) (T, error) {
+	var reply T
+	done := t.far.Go(peerService+"."+method, args, &reply, make(chan *rpc.Call, 1)).Done
+	select {
+	case c := <-done:
+		if c.Error != nil {
+			return reply, fmt.Errorf("peer: %s: %w", method, c.Error)
+		}
+		return reply, nil
+	case <-ctx.Done():
+		// The reply may still be written to.
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// compare looks at both clocks.
+func (t *twoMachines) compare(ctx context.Context) (clocks, error) {
+	var best clocks
+	for i := range syncRounds {
+		asked := wiremeter.Now()
+		far, err := call[time.Duration](ctx, t, "Now", struct{}{})
+		if err != nil {
+			return best, err
+		}
+		took := wiremeter.Now() - asked
+		if i == 0 || took < best.error {
+			best = clocks{near: asked + took/2, far: far, error: took}
+		}
+	}
+	t.offset = best.far - best.near
+	return best, nil
+}
+
+// follow sets the offset anew: emulated clocks drift.
+func (t *twoMachines) follow(ctx context.Context) error {
+	now, err := t.compare(ctx)
+	if err != nil {
+		return err
+	}
+	if passed := now.near - t.first.near; passed > 0 {
+		t.drift = float64(now.far-t.first.far)/float64(passed) - 1
+	}
+	return nil
+}
+
+func (t *twoMachines) client(name string) (*lab.Host, error) {
+	h, err := call[lab.Host](context.Background(), t, "Client", name)
+	return &h, err
+}
+
+// isFar says whether a host is the peer's: its namespace is not here.
+func isFar(h *lab.Host) bool { return h.Netns == nil }
+
+func (t *twoMachines) http(ctx context.Context, load lab.HTTPLoad) (waiter, error) {
+	server, err := t.near.ServeHTTP(ctx, load)
+	if err != nil {
+		return nil, err
+	}
+	args := AskHTTPArgs{From: load.From.Name, Server: server.Addr, Load: load}
+	args.Load.From, args.Load.To = nil, nil
+	run, err := call[int](ctx, t, "AskHTTP", args)
+	return t.waiter(server, run, err)
+}
+
+func (t *twoMachines) echo(ctx context.Context, load lab.EchoLoad) (waiter, error) {
+	server, err := t.near.ServeEcho(ctx, load)
+	if err != nil {
+		return nil, err
+	}
+	args := AskEchoArgs{From: load.From.Name, Server: server.Addr, Load: load}
+	args.Load.From, args.Load.To = nil, nil
+	run, err := call[int](ctx, t, "AskEcho", args)
+	return t.waiter(server, run, err)
+}
+
+// waiter waits for a load of the peer's on a server of this lab.
+func (t *twoMachines) waiter(server *lab.Server, run int, err error) (waiter, error) {
+	if err != nil {
+		return nil, errors.Join(err, server.Stop())
+	}
+	return func(ctx context.Context) (*lab.Latencies, error) {
+		l, err := call[lab.Latencies](ctx, t, "Wait", run)
+		return &l, errors.Join(err, server.Stop())
+	}, nil
+}
+
+func (t *twoMachines) elephant(ctx context.Context, e lab.Elephant) (*bulkRun, error) {
+	from, to := e.From, e.To
+	if isFar(from) {
+		return t.elephantIn(ctx, e, from.Name)
+	}
+	bare := e
+	bare.From, bare.To = nil, nil
+	receiver, err := call[BulkStarted](ctx, t, "ReceiveBulk", BulkArgs{Host: to.Name, Bulk: bare})
+	if err != nil {
+		return nil, err
+	}
+	sender, err := t.near.SendBulk(ctx, e, receiver.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return &bulkRun{sender.Started, func(ctx context.Context) (*lab.Bulk, error) {
+		sent, mss, err := sender.Stop(ctx)
+		if err != nil {
+			return nil, err
+		}
+		received, err := call[BulkReport](ctx, t, "StopBulk", receiver.Run)
+		return &lab.Bulk{Sent: sent, MSS: mss, Received: received.Intervals}, err
+	}}, nil
+}
+
+// elephantIn starts bulk from a client to a pod.
+func (t *twoMachines) elephantIn(ctx context.Context, e lab.Elephant, from string) (*bulkRun, error) {
+	receiver, err := t.near.ReceiveBulk(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	bare := e
+	bare.From, bare.To = nil, nil
+	args := BulkArgs{Host: from, Receiver: receiver.Addr, Bulk: bare}
+	sender, err := call[BulkStarted](ctx, t, "SendBulk", args)
+	if err != nil {
+		return nil, err
+	}
+	return &bulkRun{sender.Started - t.offset, func(ctx context.Context) (*lab.Bulk, error) {
+		sent, err := call[BulkReport](ctx, t, "StopBulk", sender.Run)
+		if err != nil {
+			return nil, err
+		}
+		received, _, err := receiver.Stop(ctx)
+		return &lab.Bulk{Sent: sent.Intervals, MSS: sent.MSS, Received: received}, err
+	}}, nil
+}
+
+// meter also compares the clocks: a meter begins each row.
+func (t *twoMachines) meter(h *lab.Host) (meter, error) {
+	if !isFar(h) {
+		return oneMachine{t.near}.meter(h)
+	}
+	ctx := context.Background()
+	if err := t.follow(ctx); err != nil {
+		return nil, err
+	}
+	run, err := call[int](ctx, t, "Meter", h.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &farMeter{t, run}, nil
+}
+
+// farMeter is a meter of the peer's.
+type farMeter struct {
+	t   *twoMachines
+	run int
+}
+
+// Read returns what was counted between two times of this machine.
+func (m *farMeter) Read(from, to time.Duration) (*wiremeter.Series, error) {
+	span := Span{Run: m.run, From: from + m.t.offset, To: to + m.t.offset}
+	s, err := call[wiremeter.Series](context.Background(), m.t, "ReadMeter", span)
+	return &s, err
+}
+
+// Close ends the meter.
+func (m *farMeter) Close() error {
+	_, err := call[struct{}](context.Background(), m.t, "CloseMeter", m.run)
+	return err
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+)
+
+// peerService is the name under which a peer's methods are called.
+const peerService = "Peer"
+
+// Peer has the clients where pods are on another machine. Its exported methods
+// are called by the demo there. Hosts go by their names, what runs by numbers;
+// times are of this machine's CLOCK_MONOTONIC.
+type Peer struct {
+	ctx context.Context // of serve: net/rpc hands none to methods
+	lab *lab.Lab
+
+	mu    sync.Mutex
+	hosts map[string]*lab.Host
+	runs  map[int]any // *lab.Asker, *lab.BulkEnd or *wiremeter.Meter
+	last  int
+}
+
+// serve lets one demo after another use this machine's clients until ctx ends.
+func serve(ctx context.Context, out io.Writer, o options) (err error) {
+	l, err := lab.New(ctx, lab.Options{CongestionControl: o.congestion})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := l.Join(o.wire, lab.Far); err != nil {
+		return err
+	}
+	server := rpc.NewServer()
+	p := &Peer{ctx: ctx, lab: l, hosts: map[string]*lab.Host{}, runs: map[int]any{}}
+	if err := server.RegisterName(peerService, p); err != nil {
+		return err
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", o.serve)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	fmt.Fprintf(out, "clients for a demo on another machine: %s\n", listener.Addr())
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go server.ServeCodec(jsonrpc.NewServerCodec(conn))
+	}
+}
+
+// Machine returns what this machine is.
+func (p *Peer) Machine(_ struct{}, reply *Machine) error { //nolint:unparam // net/rpc wants an error
+	*reply = describeMachine()
+	return nil
+}
+
+// Now returns the time of this machine.
+func (p *Peer) Now(_ struct{}, reply *time.Duration) error { //nolint:unparam // net/rpc wants an error
+	*reply = wiremeter.Now()
+	return nil
+}
+
+// Client makes a client; the reply lacks its namespace.
+func (p *Peer) Client(name string, reply *lab.Host) error {
+	h, err := p.lab.Client(name)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hosts[name] = h
+	*reply = *h
+	reply.Netns = nil
+	return nil
+}
+
+// AskHTTPArgs and AskEchoArgs are a load without its ends, from a client to a
+// server.
+type AskHTTPArgs struct {
+	From   string
+	Server netip.AddrPort
+	Load   lab.HTTPLoad
+}
+
+// AskEchoArgs is described at [AskHTTPArgs].
+type AskEchoArgs struct {
+	From   string
+	Server netip.AddrPort
+	Load   lab.EchoLoad
+}
+
+// AskHTTP starts a load.
+func (p *Peer) AskHTTP(args AskHTTPArgs, run *int) (err error) {
+	if args.Load.From, err = p.host(args.From); err != nil {
+		return err
+	}
+	a, err := p.lab.AskHTTP(p.ctx, args.Load, args.Server)
+	return p.keep(a, err, run)
+}
+
+// AskEcho starts a load.
+func (p *Peer) AskEcho(args AskEchoArgs, run *int) (err error) {
+	if args.Load.From, err = p.host(args.From); err != nil {
+		return err
+	}
+	a, err := p.lab.AskEcho(p.ctx, args.Load, args.Server)
+	return p.keep(a, err, run)
+}
+
+// Wait returns the result of a load when it has ended.
+func (p *Peer) Wait(run int, reply *lab.Latencies) error {
+	a, err := taken[*lab.Asker](p, run)
+	if err != nil {
+		return err
+	}
+	l, err := a.Wait(p.ctx)
+	if err == nil {
+		*reply = *l
+	}
+	return err
+}
+
+// BulkArgs is bulk without its ends; Receiver is where the sender sends to.
+type BulkArgs struct {
+	Host     string
+	Receiver netip.AddrPort
+	Bulk     lab.Elephant
+}
+
+// BulkStarted is an end of bulk in progress.
+type BulkStarted struct {
+	Run     int
+	Addr    netip.AddrPort
+	Started time.Duration
+}
+
+// SendBulk starts the sender of bulk.
+func (p *Peer) SendBulk(args BulkArgs, reply *BulkStarted) (err error) {
+	if args.Bulk.From, err = p.host(args.Host); err != nil {
+		return err
+	}
+	b, err := p.lab.SendBulk(p.ctx, args.Bulk, args.Receiver)
+	if err != nil {
+		return err
+	}
+	reply.Started = b.Started
+	return p.keep(b, nil, &reply.Run)
+}
+
+// ReceiveBulk starts the receiver of bulk.
+func (p *Peer) ReceiveBulk(args BulkArgs, reply *BulkStarted) (err error) {
+	if args.Bulk.To, err = p.host(args.Host); err != nil {
+		return err
+	}
+	b, err := p.lab.ReceiveBulk(p.ctx, args.Bulk)
+	if err != nil {
+		return err
+	}
+	reply.Addr = b.Addr
+	return p.keep(b, nil, &reply.Run)
+}
+
+// BulkReport is what one end of bulk reported.
+type BulkReport struct {
+	Intervals []lab.BulkInterval
+	MSS       int // in bytes
+}
+
+// StopBulk ends one end of bulk.
+func (p *Peer) StopBulk(run int, reply *BulkReport) error {
+	b, err := taken[*lab.BulkEnd](p, run)
+	if err != nil {
+		return err
+	}
+	reply.Intervals, reply.MSS, err = b.Stop(p.ctx)
+	return err
+}
+
+// Meter counts what arrives at a client.
+func (p *Peer) Meter(host string, run *int) error {
+	h, err := p.host(host)
+	if err != nil {
+		return err
+	}
+	m, err := wiremeter.Attach(h.Netns, h.IfName, wiremeter.Received)
+	return p.keep(m, err, run)
+}
+
+// Span is a time range of a meter.
+type Span struct {
+	Run      int
+	From, To time.Duration
+}
+
+// ReadMeter returns what a meter counted.
+func (p *Peer) ReadMeter(s Span, reply *wiremeter.Series) error {
+	p.mu.Lock()
+	m, ok := p.runs[s.Run].(*wiremeter.Meter)
+	p.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("%d is no meter", s.Run)
+	}
+	// The clocks agree to a millisecond or so.
+	if err := wait(p.ctx, s.To); err != nil {
+		return err
+	}
+	series, err := m.Read(s.From, s.To)
+	if err == nil {
+		*reply = *series
+	}
+	return err
+}
+
+// CloseMeter ends a meter.
+func (p *Peer) CloseMeter(run int, _ *struct{}) error {
+	m, err := taken[*wiremeter.Meter](p, run)
+	if err != nil {
+		return err
+	}
+	return m.Close()
+}
+
+func (p *Peer) host(name string) (*lab.Host, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h, ok := p.hosts[name]
+	if !ok {
+		return nil, fmt.Errorf("no client %q", name)
+	}
+	return h, nil
+}
+
+// keep numbers what has been started.
+func (p *Peer) keep(run any, err error, number *int) error {
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last++
+	p.runs[p.last] = run
+	*number = p.last
+	return nil
+}
+
+// taken returns what keep was given, and forgets it.
+func taken[T any](p *Peer, number int) (T, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	run, ok := p.runs[number].(T)
+	if !ok {
+		return run, fmt.Errorf("%d is no %T", number, run)
+	}
+	delete(p.runs, number)
+	return run, nil
+}

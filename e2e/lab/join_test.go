@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Each half routes what the other has given out, and nothing of its own.
+func TestHalvesHaveDifferentNetworks(t *testing.T) {
+	contains := func(h Half, p netip.Prefix) bool {
+		return slices.ContainsFunc(h.networks(), func(n netip.Prefix) bool {
+			return n.Contains(p.Addr()) && n.Bits() <= p.Bits()
+		})
+	}
+	for i := 1; i <= maxSubnets; i++ {
+		want := Near
+		if i >= halfSubnets {
+			want = Far
+		}
+		for _, p := range []netip.Prefix{subnet{i}.v4(), subnet{i}.v6()} {
+			if !contains(want, p) || contains(1-want, p) {
+				t.Errorf("network %d, %v, is not in half %d alone", i, p, want)
+			}
+		}
+	}
+}
+
+func TestJoinComesFirst(t *testing.T) {
+	l := &Lab{subnets: 1}
+	if err := l.Join("lo", Near); err == nil {
+		t.Error("Join of a lab that has given out networks = nil error, want an error")
+	}
+}
+
+// Both ends in one lab: what crosses between two is an address.
+func TestPrivilegedEndsOfLoad(t *testing.T) {
+	l := newTestLab(t)
+	pod, client := mustPod(t, l)
+	const length = 500 * time.Millisecond
+	http := HTTPLoad{ResponseBytes: 6000, PerSecond: 100, Duration: length, Timeout: time.Second, To: &pod.Host}
+	echo := EchoLoad{PerSecond: 100, Duration: length, Timeout: time.Second, To: &pod.Host}
+	web, err := l.ServeHTTP(t.Context(), http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := l.ServeEcho(t.Context(), echo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	http.From, http.To = client, nil
+	echo.From, echo.To = client, nil
+	open, err := l.AskHTTP(t.Context(), http, web.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks, err := l.AskEcho(t.Context(), echo, kept.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]*Asker{"open loop": open, "kept connection": asks} {
+		got, err := a.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Samples) != 50 || got.Failed() != 0 {
+			t.Errorf("%s: %d samples, errors %v, want 50 and none", name, len(got.Samples), got.Errors)
+		}
+	}
+	for _, s := range []*Server{web, kept} {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPrivilegedEndsOfBulk(t *testing.T) {
+	l := newTestLab(t)
+	pod, client := mustPod(t, l)
+	receiver, err := l.ReceiveBulk(t.Context(), Elephant{To: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := l.SendBulk(t.Context(), Elephant{From: &pod.Host, Duration: time.Minute}, receiver.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(1200 * time.Millisecond) // the transfer is to last for a while
+	sent, mss, err := sender.Stop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	received, _, err := receiver.Stop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sent) < 2 || len(received) < 2 || mss < 500 {
+		t.Errorf("bulk of 1.2 s: %d intervals sent, %d received, segments of %d bytes", len(sent), len(received), mss)
+	}
+	if got := Between(received, 0, 1).Bytes; got == 0 {
+		t.Error("nothing was received")
+	}
+}
