@@ -46,6 +46,18 @@ demo: setup-demo build refplugins ## Shape real pods and print the comparison ta
 	$(GO_BUILD) -o bin/demo ./e2e/demo
 	bin/demo
 
+# The kernel of the pods and that of the clients, and where the clients' program
+# listens, on the wire that is not measured.
+TWO_KERNELS ?= 6.12,6.1
+FAR = 198.19.1.2:7000
+
+.PHONY: demo-two-kernels
+demo-two-kernels: setup-demo setup-kernels build refplugins ## The demo with pods and clients on two kernels, joined by a virtual wire (root, 10 minutes).
+	$(GO_BUILD) -o bin/demo ./e2e/demo
+	bin/vmrig wire -k $(TWO_KERNELS) -timeout 15m -peer 'exec bin/demo -serve $(FAR)' -- \
+		bin/demo -far $(FAR) -cases a,b,c,d -caps 10M,30M -json - > bin/two-kernels.json
+	bin/demo -page bin/two-kernels.json
+
 .PHONY: build
 build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang needed).
 	$(GO_BUILD) -o bin/ ./plugin/cmd/podweir-cni ./plugin/cmd/podweir
