@@ -38,7 +38,7 @@ func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex i
 	if err := detachNow(pinPath(dir, d, pinLink)); err != nil {
 		return err
 	}
-	l, err := bpfcall.AttachTCXHead(prog, ifindex, at)
+	l, err := attachHead(prog, ifindex, at)
 	if err != nil {
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
@@ -49,16 +49,34 @@ func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex i
 	return verifyHead(prog, ifindex, h, at)
 }
 
+// attachTries is how often a list may change between being read and the attach.
+const attachTries = 10
+
+// attachHead attaches to the list that was read: if somebody changed it since,
+// it is read again. Whoever was faster stands behind us then, not before.
+func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (*bpfcall.Link, error) {
+	for try := 1; ; try++ {
+		list, err := bpfcall.QueryTCX(ifindex, at)
+		if err != nil {
+			return nil, err
+		}
+		l, err := bpfcall.AttachTCXHead(prog, ifindex, at, list.Revision)
+		if err == nil || !errors.Is(err, unix.ESTALE) || try == attachTries {
+			return l, err
+		}
+	}
+}
+
 func verifyHead(prog *bpfcall.Program, ifindex int, h shaping.Hook, at uint32) error {
 	id, _, err := prog.Info()
 	if err != nil {
 		return err
 	}
-	ids, err := bpfcall.TCXPrograms(ifindex, at)
+	list, err := bpfcall.QueryTCX(ifindex, at)
 	if err != nil {
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
-	if len(ids) == 0 || ids[0] != id {
+	if len(list.Programs) == 0 || list.Programs[0] != id {
 		return fmt.Errorf("tcx %v of ifindex %d: program %d is not at the head after its attach", h, ifindex, id)
 	}
 	return nil
@@ -101,14 +119,14 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 		if err != nil {
 			return nil, err
 		}
-		ids, err := bpfcall.TCXPrograms(ifindex, at)
+		list, err := bpfcall.QueryTCX(ifindex, at)
 		if errors.Is(err, unix.EINVAL) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
 		}
-		for _, id := range ids {
+		for _, id := range list.Programs {
 			all = append(all, attach.HookProgram{
 				Kind: shaping.HookKindTCX, Hook: h, ProgramID: id, Name: ProgramName(id),
 			})
@@ -120,6 +138,6 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 // HaveTCX says whether the kernel has TCX, by asking it about the loopback
 // device of the caller's network namespace.
 func HaveTCX() bool {
-	_, err := bpfcall.TCXPrograms(1, bpfcall.TCXEgress)
+	_, err := bpfcall.QueryTCX(1, bpfcall.TCXEgress)
 	return err == nil
 }

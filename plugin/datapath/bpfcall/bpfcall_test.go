@@ -112,3 +112,50 @@ func TestPrivilegedMap(t *testing.T) {
 		t.Errorf("NewMap without sizes = %v, want EINVAL and the name", err)
 	}
 }
+
+// An attach to a list that changed since it was read is refused.
+func TestPrivilegedTCXRevision(t *testing.T) {
+	testutil.RequireRoot(t)
+	if _, err := bpfcall.QueryTCX(1, bpfcall.TCXEgress); errors.Is(err, unix.EINVAL) {
+		testutil.SkipFeature(t, "tcx")
+	}
+	ns := testutil.NewNetNS(t)
+	lo := ns.Interface(t, "lo").Index
+	var programs []*bpfcall.Program
+	for range 2 {
+		p, err := bpfcall.LoadProgram("next", "GPL", returnNext)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = p.Close() }()
+		programs = append(programs, p)
+	}
+	err := ns.Do(func() error {
+		first, err := bpfcall.AttachTCXHead(programs[0], lo, bpfcall.TCXEgress, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = first.Close() }()
+		seen, err := bpfcall.QueryTCX(lo, bpfcall.TCXEgress)
+		if err != nil || len(seen.Programs) != 1 || seen.Revision == 0 {
+			t.Errorf("QueryTCX = %+v, %v, want one program and a revision", seen, err)
+		}
+		_, err = bpfcall.AttachTCXHead(programs[1], lo, bpfcall.TCXEgress, seen.Revision+1)
+		if !errors.Is(err, unix.ESTALE) {
+			t.Errorf("an attach with another revision = %v, want ESTALE", err)
+		}
+		second, err := bpfcall.AttachTCXHead(programs[1], lo, bpfcall.TCXEgress, seen.Revision)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = second.Close() }()
+		after, err := bpfcall.QueryTCX(lo, bpfcall.TCXEgress)
+		if err != nil || len(after.Programs) != 2 || after.Programs[1] != seen.Programs[0] || after.Revision <= seen.Revision {
+			t.Errorf("after a second attach QueryTCX = %+v, %v, want the new one at the head of %+v", after, err, seen)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

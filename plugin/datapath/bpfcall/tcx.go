@@ -22,16 +22,20 @@ type Link struct{ object }
 
 type linkAttr struct {
 	program, ifindex, attachType, flags uint32
-	_                                   [2]uint64 // anchor, expected revision
+	_                                   uint64 // anchor
+	revision                            uint64
 }
 
 // AttachTCXHead makes a link that has the program run first on a hook of the
-// device with this index in the caller's network namespace. It waits for RCU
-// under RTNL, 11 to 16 ms (design.md).
-func AttachTCXHead(p *Program, ifindex int, attachType uint32) (*Link, error) {
+// device with this index in the caller's network namespace. revision is that of
+// the list the caller saw, 0 for whatever it is; if it is another one by now,
+// the error wraps [unix.ESTALE]. It waits for RCU under RTNL, 11 to 16 ms
+// (design.md).
+func AttachTCXHead(p *Program, ifindex int, attachType uint32, revision uint64) (*Link, error) {
 	// Before nothing in particular is before everything.
 	fd, err := call(unix.BPF_LINK_CREATE, &linkAttr{
 		program: uint32(p.fd), ifindex: uint32(ifindex), attachType: attachType, flags: unix.BPF_F_BEFORE,
+		revision: revision,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make link: %w", err)
@@ -60,29 +64,37 @@ type queryAttr struct {
 	_                   [2]uint32 // flags
 	programs            unsafe.Pointer
 	count, _            uint32
-	_                   [4]uint64 // their flags, their links and their flags, revision
+	_                   [3]uint64 // their flags, their links and their flags
+	revision            uint64
 }
 
 // hookPrograms is the most programs that a hook can have
 // (BPF_MPROG_MAX in linux/bpf_mprog.h).
 const hookPrograms = 64
 
-// TCXPrograms returns the IDs of the programs on a hook of the device with this
-// index in the caller's network namespace, in the order they run. Without TCX
-// the kernel answers EINVAL.
-func TCXPrograms(ifindex int, attachType uint32) ([]uint32, error) {
+// TCXList is what is on a TCX hook.
+type TCXList struct {
+	// Programs are the IDs, in the order they run.
+	Programs []uint32
+	// Revision is raised by the kernel with every change, 0 if the hook never
+	// had a program.
+	Revision uint64
+}
+
+// QueryTCX reads a hook of the device with this index in the caller's network
+// namespace. Without TCX the kernel answers EINVAL.
+func QueryTCX(ifindex int, attachType uint32) (TCXList, error) {
 	var ids [hookPrograms]uint32
 	attr := queryAttr{
 		ifindex: uint32(ifindex), attachType: attachType,
 		programs: unsafe.Pointer(&ids), count: hookPrograms,
 	}
 	_, err := call(unix.BPF_PROG_QUERY, &attr)
-	// A hook that never had a program.
 	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
+		return TCXList{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("query hook: %w", err)
+		return TCXList{}, fmt.Errorf("query hook: %w", err)
 	}
-	return ids[:attr.count], nil
+	return TCXList{Programs: ids[:attr.count], Revision: attr.revision}, nil
 }
