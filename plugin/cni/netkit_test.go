@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// newNetkitPod is newPod with a netkit pair.
+func (n *node) newNetkitPod(t *testing.T, l3 bool) *pod {
+	t.Helper()
+	n.pods++
+	p := &pod{node: n, ns: testutil.NewNetNS(t), container: fmt.Sprintf("container-%d", n.pods)}
+	p.netns = p.ns.Path()
+	p.addr, p.gateway = fmt.Sprintf("10.77.%d.2", n.pods), fmt.Sprintf("10.77.%d.1", n.pods)
+	p.dev, p.host = testutil.NetkitPair(t,
+		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
+		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("lxc%d", n.pods), CIDRs: []string{p.gateway + "/24"}}, l3)
+	if !l3 {
+		p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
+		n.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", p.host.Name)
+	}
+	return p
+}
+
+// eachNetkit runs a test in both modes of netkit, on a node that has the TCX
+// and the queues that every kernel with netkit has.
+func eachNetkit(t *testing.T, run func(t *testing.T, l3 bool)) {
+	t.Helper()
+	testutil.RequireRoot(t)
+	requireNetkit(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
+	for name, l3 := range map[string]bool{"L2": false, "L3": true} {
+		t.Run(name, func(t *testing.T) { run(t, l3) })
+	}
+}
+
+func requireNetkit(t *testing.T) {
+	t.Helper()
+	testutil.NetkitPair(t, testutil.End{NetNS: testutil.NewNetNS(t), Name: "a"},
+		testutil.End{NetNS: testutil.NewNetNS(t), Name: "b"}, true)
+}
+
+// Left to itself podweir queues egress at the pod's end and ingress on the ifb;
+// both hold the cap for a TCP stream, use it, and say whose stream it was, which
+// they know only if they read the packets right. DEL leaves the pair as ADD
+// found it.
+func TestPrivilegedNetkit(t *testing.T) {
+	eachNetkit(t, func(t *testing.T, l3 bool) {
+		t.Helper()
+		// One of the modes as kernels without prio have it.
+		n, want := newNode(t), join(podQueue, []string{
+			"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress redirect",
+			"ifb exists", "ifb qdisc tbf", "ifb qdisc pfifo_fast", "ifb qdisc clsact", "ifb clsact egress pw_band",
+		})
+		if l3 {
+			testutil.RequireQdisc(t, "prio")
+			n, want = unprobed(t), join(bandsOf("pod"), bandsOf("ifb"), []string{
+				"pod qdisc clsact", "pod clsact egress pw_guard", "pod clsact ingress redirect", "ifb exists",
+			})
+		}
+		p, control := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
+		before := p.raw(t)
+		c := p.conf(both(nil))
+		p.must(t, "ADD", c)
+		wantQueues(t, p, "ADD", want)
+		p.must(t, "CHECK", c)
+		ids := n.programs(t)
+		p.must(t, "ADD", c)
+		wantQueues(t, p, "ADD twice", want)
+		for pin, id := range n.programs(t) {
+			if ids[pin] != id {
+				t.Errorf("ADD twice replaced program %s", pin)
+			}
+		}
+		for _, d := range shaping.Directions {
+			const bytesPerSec = 10_000_000 / 8
+			got, port := stream(t, p, d)
+			wantHeavy(t, p, d, port)
+			free, _ := stream(t, control, d)
+			limit := got.bytesIn(bytesPerSec) + 100_000 // what may come back to back, with room
+			if got.bytes > limit || got.bytes < limit/2 || free.bytes < 3*(free.bytesIn(bytesPerSec)+100_000) {
+				t.Errorf("%v: %d bytes in %v, without limits %d in %v, want %d to %d and more than three times that",
+					d, got.bytes, got.within, free.bytes, free.within, limit/2, limit)
+			}
+		}
+		p.must(t, "CHECK", c)
+		p.must(t, "DEL", c)
+		p.afterIFB(t)
+		wantClean(t, p, "DEL")
+		if after := p.raw(t); after != before {
+			t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
+		}
+	})
+}
+
+// wantHeavy fails the test unless the stream to this port is listed as heavy.
+func wantHeavy(t *testing.T, p *pod, d shaping.Direction, port uint16) {
+	t.Helper()
+	flows, err := datapath.HeavyFlows(p.dir(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := p.gateway
+	if d == shaping.Ingress {
+		to = p.addr
+	}
+	for _, f := range flows {
+		if f.Dest.Addr().Unmap().String() == to && f.Dest.Port() == port {
+			return
+		}
+	}
+	t.Errorf("%v: the heavy flows are %+v, want the stream to port %d", d, flows, port)
+}
+
+// streamed is what came of a TCP stream.
+type streamed struct {
+	bytes  int
+	within time.Duration
+}
+
+// bytesIn is what a rate in bytes per second lets through in the same time.
+func (s streamed) bytesIn(rate int) int { return int(s.within.Seconds() * float64(rate)) }
+
+// stream sends as much as it can by TCP for a second, and counts what the
+// other end reads; port is where it sent to.
+func stream(t *testing.T, p *pod, d shaping.Direction) (s streamed, port uint16) {
+	t.Helper()
+	from, to, addr := p.ns, p.node.NetNS, p.gateway
+	if d == shaping.Ingress {
+		from, to, addr = p.node.NetNS, p.ns, p.addr
+	}
+	var l net.Listener
+	if err := to.Do(func() (err error) {
+		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", addr+":0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	var out net.Conn
+	if err := from.Do(func() (err error) {
+		out, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp4", l.Addr().String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }()
+	start := time.Now()
+	end := start.Add(time.Second)
+	if err := in.SetReadDeadline(end); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = out.SetWriteDeadline(end)
+		for b := make([]byte, 64<<10); ; {
+			if _, err := out.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	n, _ := io.Copy(io.Discard, in)
+	s = streamed{int(n), time.Since(start)}
+	return s, uint16(l.Addr().(*net.TCPAddr).Port)
+}
+
+// Every mode works on a netkit pair, both ways, as far as packets come by. In
+// L3 mode only the packets differ, so that one of each program is enough.
+func TestPrivilegedNetkitModes(t *testing.T) {
+	eachNetkit(t, func(t *testing.T, l3 bool) {
+		t.Helper()
+		all := []conf{
+			nil,
+			{"mode": "auto"},
+			{"mode": "tcx-podside"},
+			{"mode": "tcx-hostside"},
+			{"mode": "clsact-podside"},
+			{"mode": "clsact-hostside"},
+			{"mode": "auto", "queue": "none"},
+			{"mode": "qdisc", "ingressPlace": "host"},
+		}
+		if l3 {
+			all = all[:4]
+		}
+		for _, with := range all {
+			p := newNode(t).newNetkitPod(t, l3)
+			before := p.raw(t)
+			c := p.conf(with)
+			if with != nil {
+				c["ingressRate"], c["egressRate"] = slow, slow
+				p.must(t, "ADD", c)
+				p.must(t, "CHECK", c)
+			}
+			in, out := offer(t, p.node.NetNS, p.ns, p.addr), offer(t, p.ns, p.node.NetNS, p.gateway)
+			if with == nil {
+				in.wantPast(t, "ingress without a limit")
+				out.wantPast(t, "egress without a limit")
+				continue
+			}
+			in.wantCapped(t, fmt.Sprintf("ingress %v", with))
+			out.wantCapped(t, fmt.Sprintf("egress %v", with))
+			p.must(t, "DEL", c)
+			p.afterIFB(t)
+			if after := p.raw(t); after != before {
+				t.Errorf("%v: DEL leaves\n%s\nwhere ADD found\n%s", with, after, before)
+			}
+		}
+	})
+}
+
+// A netkit pair has hooks of its own, where the dataplane that made it has its
+// policy: what drops there drops whether it came before podweir or after.
+func TestPrivilegedNetkitHooksDecide(t *testing.T) {
+	eachNetkit(t, func(t *testing.T, l3 bool) {
+		t.Helper()
+		for _, with := range []conf{both(nil), both(conf{"mode": "tcx-podside"}), both(conf{"mode": "clsact-hostside"})} {
+			n := newNode(t)
+			after, before := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
+			after.must(t, "ADD", after.conf(with))
+			for _, toPod := range []bool{true, false} {
+				what := fmt.Sprintf("%v, netkit's hook to the pod %v,", with["mode"], toPod)
+				decides(t, after.netkitGate(toPod), after, what+" after podweir", func() {})
+				decides(t, before.netkitGate(toPod), before, what+" before podweir", func() {
+					before.must(t, "ADD", before.conf(with))
+				})
+				before.must(t, "DEL", before.conf(with))
+				before.afterIFB(t)
+			}
+		}
+	})
+}
+
+func (p *pod) netkitGate(toPod bool) gate {
+	at := ebpf.AttachNetkitPeer
+	if toPod {
+		at = ebpf.AttachNetkitPrimary
+	}
+	return gate{toPod: toPod, close: func(t *testing.T) func() {
+		t.Helper()
+		prog := dropProgram(t)
+		var l link.Link
+		err := p.node.Do(func() (err error) {
+			l, err = link.AttachNetkit(link.NetkitOptions{Interface: p.host.Index, Program: prog, Attach: at})
+			return err
+		})
+		_ = prog.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+}
+
+// Dataplanes hand packets to the pod's end of a netkit pair. What podweir
+// chooses of itself holds then, and what holds on the host's side only is said
+// not to.
+func TestPrivilegedNetkitRedirectPeer(t *testing.T) {
+	eachNetkit(t, func(t *testing.T, l3 bool) {
+		t.Helper()
+		all := []struct {
+			with  conf
+			holds bool
+		}{
+			{conf{"mode": "auto"}, true},
+			{conf{"ingressPlace": "host"}, false},
+			{conf{"mode": "tcx-podside"}, true},
+			{conf{"mode": "clsact-podside"}, true},
+			{nil, false},
+		}
+		if l3 {
+			all = all[:2]
+		}
+		for _, m := range all {
+			t.Run(fmt.Sprint(m.with), func(t *testing.T) {
+				n := newNode(t)
+				pastTheHostSide(t, n.newNetkitPod(t, l3), n.newNetkitPod(t, l3), m.with, m.holds)
+			})
+		}
+	})
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Offsets into an Ethernet frame with an IPv4 packet.
+const (
+	etherDestination = 0
+	etherSource      = 6
+	etherType        = 12
+	ipv4Destination  = 14 + 16
+)
+
+// peerRedirect is what a dataplane with host routing in BPF has at the ingress
+// hook of the uplink and of the other pods: packets to the pod get its link
+// layer addresses and go straight to its end of the pair, past everything on
+// the host's.
+func peerRedirect(t *testing.T, p *pod) *ebpf.Program {
+	t.Helper()
+	pod4 := int32(binary.BigEndian.Uint32(net.ParseIP(p.addr).To4()))
+	store := func(offset int32, b []byte) asm.Instructions {
+		word := make([]byte, 8)
+		copy(word, b)
+		return asm.Instructions{
+			asm.LoadImm(asm.R0, int64(binary.LittleEndian.Uint64(word)), asm.DWord),
+			asm.StoreMem(asm.RFP, -8, asm.R0, asm.DWord),
+			asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, offset), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -8),
+			asm.Mov.Imm(asm.R4, int32(len(b))), asm.Mov.Imm(asm.R5, 0), asm.FnSkbStoreBytes.Call(),
+		}
+	}
+	// The classic loads take the packet from R6 and answer in host order.
+	ins := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadAbs(etherType, asm.Half), asm.JNE.Imm32(asm.R0, 0x0800, "next"),
+		asm.LoadAbs(ipv4Destination, asm.Word), asm.JNE.Imm32(asm.R0, pod4, "next"),
+	}
+	ins = append(ins, store(etherDestination, p.dev.HardwareAddr)...)
+	ins = append(ins, store(etherSource, p.host.HardwareAddr)...)
+	ins = append(ins,
+		asm.Mov.Imm(asm.R1, int32(p.host.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+		asm.Mov.Imm(asm.R0, -1).WithSymbol("next"), asm.Return())
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "from_netdev", Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = prog.Close() })
+	return prog
+}
+
+// route is a way to a pod from elsewhere: the namespace that sends, and the
+// device of the node where its packets come in.
+type route struct {
+	name string
+	from *testutil.NetNS
+	in   hostif.Interface
+}
+
+// routes makes a network outside the node, and takes another pod of the node;
+// packets of both are forwarded by the node to its pods.
+func (n *node) routes(t *testing.T, other *pod) []route {
+	t.Helper()
+	world := testutil.NewNetNS(t)
+	far, near := testutil.VethPair(t,
+		testutil.End{NetNS: world, Name: "world0", CIDRs: []string{"10.99.0.2/24"}},
+		testutil.End{NetNS: n.NetNS, Name: "uplink", CIDRs: []string{"10.99.0.1/24"}})
+	world.Run(t, "ip", "neigh", "replace", "10.99.0.1", "lladdr", near.HardwareAddr.String(), "dev", far.Name)
+	world.Run(t, "ip", "route", "add", "default", "via", "10.99.0.1")
+	n.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	other.ns.Run(t, "ip", "route", "replace", "default", "via", other.gateway)
+	return []route{{"from the uplink", world, near}, {"from another pod", other.ns, other.host}}
+}
+
+// redirectOn puts the redirect on the ingress hook of a device of the node.
+func redirectOn(t *testing.T, n *node, dev hostif.Interface, prog *ebpf.Program) (remove func()) {
+	t.Helper()
+	pin := filepath.Join(testutil.BPFFS(t), "from_netdev")
+	if err := prog.Pin(pin); err != nil {
+		t.Fatal(err)
+	}
+	// The device of a pod may have a clsact qdisc already.
+	_ = n.Command(t, "tc", "qdisc", "add", "dev", dev.Name, "clsact").Run()
+	n.Run(t, "tc", "filter", "add", "dev", dev.Name, "ingress", "pref", "7", "bpf", "da", "pinned", pin)
+	return func() {
+		n.Run(t, "tc", "filter", "del", "dev", dev.Name, "ingress", "pref", "7")
+		if err := prog.Unpin(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// sentBy is how many packets the host's end of the pair sent to the pod.
+func (p *pod) sentBy(t *testing.T) int {
+	t.Helper()
+	var links []struct {
+		Stats64 struct {
+			TX struct{ Packets int }
+		}
+	}
+	out := p.node.Run(t, "ip", "-j", "-s", "link", "show", "dev", p.host.Name)
+	if err := json.Unmarshal([]byte(out), &links); err != nil || len(links) != 1 {
+		t.Fatalf("ip link: %v in %s", err, out)
+	}
+	return links[0].Stats64.TX.Packets
+}
+
+// Packets that are handed to the pod's end of the pair go past the host's: a
+// cap there does not hold, and one in the pod does.
+func TestPrivilegedRedirectPeer(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
+	for _, m := range []struct {
+		name  string
+		with  conf
+		holds bool
+	}{
+		{"no limit", nil, false},
+		{"host queue", conf{"ingressPlace": "host"}, false},
+		{"tcx-hostside", conf{"mode": "tcx-hostside"}, false},
+		{"clsact-hostside", conf{"mode": "clsact-hostside"}, false},
+		{"ifb", conf{"ingressPlace": "ifb"}, true},
+		{"tcx-podside", conf{"mode": "tcx-podside"}, true},
+		{"clsact-podside", conf{"mode": "clsact-podside"}, true},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			if strings.HasPrefix(m.name, "tcx") {
+				requireTCX(t)
+			}
+			n := newNode(t)
+			pastTheHostSide(t, n.newPod(t), n.newPod(t), m.with, m.holds)
+		})
+	}
+}
+
+// pastTheHostSide shapes ingress of p, unless with is nil, and sends to it by
+// every route, with and without the redirect.
+func pastTheHostSide(t *testing.T, p, other *pod, with conf, holds bool) {
+	t.Helper()
+	p.ns.Run(t, "ip", "route", "replace", "default", "via", p.gateway)
+	prog := peerRedirect(t, p)
+	c := p.conf(with)
+	if with != nil {
+		c["ingressRate"] = slow
+		p.must(t, "ADD", c)
+		defer p.must(t, "DEL", c)
+		defer p.must(t, "CHECK", c)
+	}
+	for _, r := range p.node.routes(t, other) {
+		if got := offer(t, r.from, p.ns, p.addr); with != nil {
+			got.wantCapped(t, "forwarded "+r.name)
+		} else {
+			got.wantPast(t, "forwarded "+r.name)
+		}
+		remove := redirectOn(t, p.node, r.in, prog)
+		before := p.sentBy(t)
+		got := offer(t, r.from, p.ns, p.addr)
+		if passed := p.sentBy(t) - before; passed > offered/20 {
+			t.Errorf("redirected %s: %d packets went by way of the host side, want next to none", r.name, passed)
+		}
+		if holds {
+			got.wantCapped(t, "redirected "+r.name)
+		} else {
+			got.wantPast(t, "redirected "+r.name)
+		}
+		remove()
+	}
+}
