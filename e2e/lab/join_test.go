@@ -4,10 +4,15 @@
 package lab
 
 import (
+	"errors"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Each half routes what the other has given out, and nothing of its own.
@@ -35,6 +40,58 @@ func TestJoinComesFirst(t *testing.T) {
 	if err := l.Join("lo", Near); err == nil {
 		t.Error("Join of a lab that has given out networks = nil error, want an error")
 	}
+}
+
+// Two labs of one machine, with a wire that is a pair of devices in a namespace
+// of the test's.
+func TestPrivilegedJoinedLabsReachEachOther(t *testing.T) {
+	near, far := newTestLab(t), newTestLab(t)
+	// The thread leaves with its namespace: it is never unlocked.
+	joined := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		joined <- joinByVeth(near, far)
+	}()
+	if err := <-joined; err != nil {
+		t.Fatal(err)
+	}
+	pod, _ := mustPod(t, near)
+	client, err := far.Client("client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
+		load := HTTPLoad{ResponseBytes: 6000, PerSecond: 50, Duration: 500 * time.Millisecond, Timeout: time.Second, IPv6: v6}
+		load.To = &pod.Host
+		server, err := near.ServeHTTP(t.Context(), load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load.From = client
+		asks, err := far.AskHTTP(t.Context(), load, server.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := asks.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Samples) != 25 || got.Failed() != 0 {
+			t.Errorf("%s: %d samples, errors %v, want 25 and none", name, len(got.Samples), got.Errors)
+		}
+	}
+}
+
+func joinByVeth(near, far *Lab) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "near"
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "far"}); err != nil {
+		return err
+	}
+	return errors.Join(near.Join("near", Near), far.Join("far", Far))
 }
 
 // Both ends in one lab: what crosses between two is an address.
