@@ -117,3 +117,21 @@ func TestPageMarksCapsThatWereNotTested(t *testing.T) {
 		}
 	}
 }
+
+func TestParseRuns(t *testing.T) {
+	const one = `{"started": "x", "far": {"clockDrift": 0.5}}`
+	for text, want := range map[string]int{one: 1, "[" + one + "," + one + "]": 2, "[]": 0} {
+		runs, err := parseRuns([]byte(text))
+		if err != nil || len(runs) != want {
+			t.Fatalf("parseRuns(%s) = %d runs, %v, want %d", text, len(runs), err, want)
+		}
+		for _, r := range runs {
+			if r.Started != "x" || r.Far.ClockDrift != 0.5 {
+				t.Errorf("parseRuns(%s) = %+v", text, r)
+			}
+		}
+	}
+	if _, err := parseRuns([]byte("{")); err == nil {
+		t.Error("parseRuns of half an object = nil error, want an error")
+	}
+}

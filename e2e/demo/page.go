@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,22 +16,37 @@ import (
 const offered = 1.5
 
 // writePage prints the results of runs on two machines as tables of a page.
+// Each file holds one run or a list of runs.
 func writePage(out io.Writer, paths []string) error {
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		var r report
-		if err := json.Unmarshal(raw, &r); err != nil {
+		runs, err := parseRuns(raw)
+		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if r.Far == nil {
-			return fmt.Errorf("%s: not a run on two machines", path)
+		for _, r := range runs {
+			if r.Far == nil {
+				return fmt.Errorf("%s: not a run on two machines", path)
+			}
+			r.writeTable(out)
 		}
-		r.writeTable(out)
 	}
 	return nil
+}
+
+// parseRuns reads one run, as the demo writes it, or a list of them.
+func parseRuns(raw []byte) ([]report, error) {
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
+		var runs []report
+		err := json.Unmarshal(raw, &runs)
+		return runs, err
+	}
+	var one report
+	err := json.Unmarshal(raw, &one)
+	return []report{one}, err
 }
 
 // writeTable prints a run. Every number but those of the row without a cap is
