@@ -27,7 +27,7 @@ var plan = loadPlan{
 }
 
 // farPlan is the load of every row where emulated machines have to carry it:
-// starting a process takes them up to a second, and a new connection about 20
+// starting a process takes them up to a second, and a new connection up to 20
 // ms of one processor on each side. So there are fewer, for longer.
 var farPlan = loadPlan{
 	WarmUpSeconds:   8,
