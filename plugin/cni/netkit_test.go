@@ -35,22 +35,15 @@ func (n *node) newNetkitPod(t *testing.T, l3 bool) *pod {
 	return p
 }
 
-// eachNetkit runs a test in both modes of netkit, on a node that has the TCX
-// and the queues that every kernel with netkit has.
-func eachNetkit(t *testing.T, run func(t *testing.T, l3 bool)) {
+// netkitModes are the modes of netkit, and whether each is the one without
+// link layer addresses. It skips the test where the kernel has no netkit.
+func netkitModes(t *testing.T) map[string]bool {
 	t.Helper()
 	testutil.RequireRoot(t)
-	requireNetkit(t)
-	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
-	for name, l3 := range map[string]bool{"L2": false, "L3": true} {
-		t.Run(name, func(t *testing.T) { run(t, l3) })
-	}
-}
-
-func requireNetkit(t *testing.T) {
-	t.Helper()
 	testutil.NetkitPair(t, testutil.End{NetNS: testutil.NewNetNS(t), Name: "a"},
 		testutil.End{NetNS: testutil.NewNetNS(t), Name: "b"}, true)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
+	return map[string]bool{"L2": false, "L3": true}
 }
 
 // Left to itself podweir queues egress at the pod's end and ingress on the ifb;
@@ -58,52 +51,56 @@ func requireNetkit(t *testing.T) {
 // they know only if they read the packets right. DEL leaves the pair as ADD
 // found it.
 func TestPrivilegedNetkit(t *testing.T) {
-	eachNetkit(t, func(t *testing.T, l3 bool) {
-		t.Helper()
-		// One of the modes as kernels without prio have it.
-		n, want := newNode(t), join(podQueue, []string{
-			"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress redirect",
-			"ifb exists", "ifb qdisc tbf", "ifb qdisc pfifo_fast", "ifb qdisc clsact", "ifb clsact egress pw_band",
-		})
-		if l3 {
-			testutil.RequireQdisc(t, "prio")
-			n, want = unprobed(t), join(bandsOf("pod"), bandsOf("ifb"), []string{
-				"pod qdisc clsact", "pod clsact egress pw_guard", "pod clsact ingress redirect", "ifb exists",
+	for name, l3 := range netkitModes(t) {
+		t.Run(name, func(t *testing.T) {
+			// One of the modes as kernels without prio have it.
+			n, want := newNode(t), join(podQueue, []string{
+				"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_redirect",
+				"ifb exists", "ifb qdisc tbf", "ifb qdisc pfifo_fast", "ifb qdisc clsact", "ifb clsact egress pw_band",
 			})
-		}
-		p, control := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
-		before := p.raw(t)
-		c := p.conf(both(nil))
-		p.must(t, "ADD", c)
-		wantQueues(t, p, "ADD", want)
-		p.must(t, "CHECK", c)
-		ids := n.programs(t)
-		p.must(t, "ADD", c)
-		wantQueues(t, p, "ADD twice", want)
-		for pin, id := range n.programs(t) {
-			if ids[pin] != id {
-				t.Errorf("ADD twice replaced program %s", pin)
+			if l3 {
+				testutil.RequireQdisc(t, "prio")
+				n, want = unprobed(t), join(bandsOf("pod"), bandsOf("ifb"), []string{
+					"pod qdisc clsact", "pod clsact egress pw_guard", "pod clsact ingress pw_redirect", "ifb exists",
+				})
 			}
-		}
-		for _, d := range shaping.Directions {
-			const bytesPerSec = 10_000_000 / 8
-			got, port := stream(t, p, d)
-			wantHeavy(t, p, d, port)
-			free, _ := stream(t, control, d)
-			limit := got.bytesIn(bytesPerSec) + 100_000 // what may come back to back, with room
-			if got.bytes > limit || got.bytes < limit/2 || free.bytes < 3*(free.bytesIn(bytesPerSec)+100_000) {
-				t.Errorf("%v: %d bytes in %v, without limits %d in %v, want %d to %d and more than three times that",
-					d, got.bytes, got.within, free.bytes, free.within, limit/2, limit)
+			p, control := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
+			before := p.raw(t)
+			c := p.conf(both(nil))
+			p.must(t, "ADD", c)
+			wantQueues(t, p, "ADD", want)
+			p.must(t, "CHECK", c)
+			ids := n.programs(t)
+			p.must(t, "ADD", c)
+			wantQueues(t, p, "ADD twice", want)
+			for pin, id := range n.programs(t) {
+				if ids[pin] != id {
+					t.Errorf("ADD twice replaced program %s", pin)
+				}
 			}
-		}
-		p.must(t, "CHECK", c)
-		p.must(t, "DEL", c)
-		p.afterIFB(t)
-		wantClean(t, p, "DEL")
-		if after := p.raw(t); after != before {
-			t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
-		}
-	})
+			for _, d := range shaping.Directions {
+				const bytesPerSec = 10_000_000 / 8
+				got, port := stream(t, p, d)
+				wantHeavy(t, p, d, port)
+				free, _ := stream(t, control, d)
+				t.Logf("%v at 10 Mbit/s: %d bytes in %v; without limits %d in %v", d, got.bytes, got.within, free.bytes, free.within)
+				// What may come back to back, with room. An emulated processor
+				// that others use too may take a while to fill the cap.
+				most := func(s streamed) int { return s.bytesIn(bytesPerSec) + 100_000 }
+				if got.bytes > most(got) || got.bytes < most(got)/4 || free.bytes < 2*most(free) {
+					t.Errorf("%v: %d bytes, without limits %d, want %d to %d, and %d or more", d, got.bytes, free.bytes,
+						most(got)/4, most(got), 2*most(free))
+				}
+			}
+			p.must(t, "CHECK", c)
+			p.must(t, "DEL", c)
+			p.afterIFB(t)
+			wantClean(t, p, "DEL")
+			if after := p.raw(t); after != before {
+				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
+			}
+		})
+	}
 }
 
 // wantHeavy fails the test unless the stream to this port is listed as heavy.
@@ -184,67 +181,69 @@ func stream(t *testing.T, p *pod, d shaping.Direction) (s streamed, port uint16)
 // Every mode works on a netkit pair, both ways, as far as packets come by. In
 // L3 mode only the packets differ, so that one of each program is enough.
 func TestPrivilegedNetkitModes(t *testing.T) {
-	eachNetkit(t, func(t *testing.T, l3 bool) {
-		t.Helper()
-		all := []conf{
-			nil,
-			{"mode": "auto"},
-			{"mode": "tcx-podside"},
-			{"mode": "tcx-hostside"},
-			{"mode": "clsact-podside"},
-			{"mode": "clsact-hostside"},
-			{"mode": "auto", "queue": "none"},
-			{"mode": "qdisc", "ingressPlace": "host"},
-		}
-		if l3 {
-			all = all[:4]
-		}
-		for _, with := range all {
-			p := newNode(t).newNetkitPod(t, l3)
-			before := p.raw(t)
-			c := p.conf(with)
-			if with != nil {
-				c["ingressRate"], c["egressRate"] = slow, slow
-				p.must(t, "ADD", c)
-				p.must(t, "CHECK", c)
+	for name, l3 := range netkitModes(t) {
+		t.Run(name, func(t *testing.T) {
+			all := []conf{
+				nil,
+				{"mode": "auto"},
+				{"mode": "tcx-podside"},
+				{"mode": "tcx-hostside"},
+				{"mode": "clsact-podside"},
+				{"mode": "clsact-hostside"},
+				{"mode": "auto", "queue": "none"},
+				{"mode": "qdisc", "ingressPlace": "host"},
 			}
-			in, out := offer(t, p.node.NetNS, p.ns, p.addr), offer(t, p.ns, p.node.NetNS, p.gateway)
-			if with == nil {
-				in.wantPast(t, "ingress without a limit")
-				out.wantPast(t, "egress without a limit")
-				continue
+			if l3 {
+				all = all[:4]
 			}
-			in.wantCapped(t, fmt.Sprintf("ingress %v", with))
-			out.wantCapped(t, fmt.Sprintf("egress %v", with))
-			p.must(t, "DEL", c)
-			p.afterIFB(t)
-			if after := p.raw(t); after != before {
-				t.Errorf("%v: DEL leaves\n%s\nwhere ADD found\n%s", with, after, before)
+			for _, with := range all {
+				p := newNode(t).newNetkitPod(t, l3)
+				before := p.raw(t)
+				c := p.conf(with)
+				if with != nil {
+					c["ingressRate"], c["egressRate"] = slow, slow
+					p.must(t, "ADD", c)
+					p.must(t, "CHECK", c)
+				}
+				in, out := offer(t, p.node.NetNS, p.ns, p.addr), offer(t, p.ns, p.node.NetNS, p.gateway)
+				if with == nil {
+					in.wantPast(t, "ingress without a limit")
+					out.wantPast(t, "egress without a limit")
+					continue
+				}
+				in.wantCapped(t, fmt.Sprintf("ingress %v", with))
+				out.wantCapped(t, fmt.Sprintf("egress %v", with))
+				p.must(t, "DEL", c)
+				p.afterIFB(t)
+				if after := p.raw(t); after != before {
+					t.Errorf("%v: DEL leaves\n%s\nwhere ADD found\n%s", with, after, before)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // A netkit pair has hooks of its own, where the dataplane that made it has its
 // policy: what drops there drops whether it came before podweir or after.
 func TestPrivilegedNetkitHooksDecide(t *testing.T) {
-	eachNetkit(t, func(t *testing.T, l3 bool) {
-		t.Helper()
-		for _, with := range []conf{both(nil), both(conf{"mode": "tcx-podside"}), both(conf{"mode": "clsact-hostside"})} {
-			n := newNode(t)
-			after, before := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
-			after.must(t, "ADD", after.conf(with))
-			for _, toPod := range []bool{true, false} {
-				what := fmt.Sprintf("%v, netkit's hook to the pod %v,", with["mode"], toPod)
-				decides(t, after.netkitGate(toPod), after, what+" after podweir", func() {})
-				decides(t, before.netkitGate(toPod), before, what+" before podweir", func() {
-					before.must(t, "ADD", before.conf(with))
-				})
-				before.must(t, "DEL", before.conf(with))
-				before.afterIFB(t)
+	for name, l3 := range netkitModes(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, with := range []conf{both(nil), both(conf{"mode": "tcx-podside"}), both(conf{"mode": "clsact-hostside"})} {
+				n := newNode(t)
+				after, before := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
+				after.must(t, "ADD", after.conf(with))
+				for _, toPod := range []bool{true, false} {
+					what := fmt.Sprintf("%v, netkit's hook to the pod %v,", with["mode"], toPod)
+					decides(t, after.netkitGate(toPod), after, what+" after podweir", func() {})
+					decides(t, before.netkitGate(toPod), before, what+" before podweir", func() {
+						before.must(t, "ADD", before.conf(with))
+					})
+					before.must(t, "DEL", before.conf(with))
+					before.afterIFB(t)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 func (p *pod) netkitGate(toPod bool) gate {
@@ -276,26 +275,27 @@ func (p *pod) netkitGate(toPod bool) gate {
 // chooses of itself holds then, and what holds on the host's side only is said
 // not to.
 func TestPrivilegedNetkitRedirectPeer(t *testing.T) {
-	eachNetkit(t, func(t *testing.T, l3 bool) {
-		t.Helper()
-		all := []struct {
-			with  conf
-			holds bool
-		}{
-			{conf{"mode": "auto"}, true},
-			{conf{"ingressPlace": "host"}, false},
-			{conf{"mode": "tcx-podside"}, true},
-			{conf{"mode": "clsact-podside"}, true},
-			{nil, false},
-		}
-		if l3 {
-			all = all[:2]
-		}
-		for _, m := range all {
-			t.Run(fmt.Sprint(m.with), func(t *testing.T) {
-				n := newNode(t)
-				pastTheHostSide(t, n.newNetkitPod(t, l3), n.newNetkitPod(t, l3), m.with, m.holds)
-			})
-		}
-	})
+	for name, l3 := range netkitModes(t) {
+		t.Run(name, func(t *testing.T) {
+			all := []struct {
+				with  conf
+				holds bool
+			}{
+				{conf{"mode": "auto"}, true},
+				{conf{"ingressPlace": "host"}, false},
+				{conf{"mode": "tcx-podside"}, true},
+				{conf{"mode": "clsact-podside"}, true},
+				{nil, false},
+			}
+			if l3 {
+				all = all[:2]
+			}
+			for _, m := range all {
+				t.Run(fmt.Sprint(m.with), func(t *testing.T) {
+					n := newNode(t)
+					pastTheHostSide(t, n.newNetkitPod(t, l3), n.newNetkitPod(t, l3), m.with, m.holds)
+				})
+			}
+		})
+	}
 }
