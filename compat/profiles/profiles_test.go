@@ -193,7 +193,7 @@ func TestReferencePage(t *testing.T) {
 const intro = `# Profiles of primary CNIs
 
 What podweir knows of the CNIs it runs beside, with the sources and the versions that were read. Directions are the pod's.
-*Unknown* means that no source was found; podweir then takes the place that does no harm. The doctor says which profile fits a
+*Unknown* means that no source was found; podweir then takes the place that does no harm. ` + "`podweir doctor`" + ` says which profile fits a
 node. This page is made from the data: ` + "`go test ./compat/profiles -update`" + `.
 
 | profile | primary CNI | device | egress | ingress | delivery |

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -20,6 +21,9 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "podweir:", err)
+		if e, ok := errors.AsType[*exitError](err); ok {
+			os.Exit(e.status)
+		}
 		os.Exit(1)
 	}
 }

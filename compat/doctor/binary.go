@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"debug/elf"
+	"errors"
+	"io"
+	"io/fs"
+	"runtime"
+)
+
+// Binary is what is known of a plugin's binary.
+type Binary struct {
+	// Path is below the root, "" if there is none.
+	Path string
+	// Executable, Static and Machine are of the file; Err says why they are not
+	// known.
+	Executable, Static bool
+	Machine            elf.Machine
+	Err                error
+}
+
+// machines are the processors that podweir is built for.
+var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+
+// readBinary looks at an executable without running it.
+func readBinary(root fs.FS, name string) Binary {
+	b := Binary{Path: name}
+	if name == "" {
+		return b
+	}
+	info, err := fs.Stat(root, name)
+	if err != nil {
+		b.Err = err
+		return b
+	}
+	b.Executable = info.Mode().Perm()&0o111 != 0
+	f, err := root.Open(name)
+	if err != nil {
+		b.Err = err
+		return b
+	}
+	defer func() { _ = f.Close() }()
+	at, ok := f.(io.ReaderAt)
+	if !ok {
+		b.Err = errors.New("the file system has no random access")
+		return b
+	}
+	e, err := elf.NewFile(at)
+	if err != nil {
+		b.Err = err
+		return b
+	}
+	defer func() { _ = e.Close() }()
+	b.Machine, b.Static = e.Machine, e.Section(".interp") == nil
+	return b
+}
+
+// wantMachine is the processor that this program runs on, and so the node's.
+func wantMachine() elf.Machine { return machines[runtime.GOARCH] }

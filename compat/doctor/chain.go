@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+func chainChecks() []Check {
+	return []Check{
+		{
+			Code: "PW201", Title: "a network is in force", Category: CategoryCNI, Severity: SeverityFail,
+			Looks: "the first file by name in the directory of conflists: readable, and a network as libcni reads it",
+			Why:   "runtimes take the first file by name; if it is broken the node has no network",
+			Mend:  "Let the primary CNI write its file anew, usually by restarting its DaemonSet. podweir never edits it.",
+			run:   checkNetwork,
+		},
+		{
+			Code: "PW202", Title: "podweir is in the chain in force", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
+			Looks: "the chain of the first file by name, with drop-ins: podweir-cni once, behind the plugin that makes the interface",
+			Why:   "the runtime calls only the chain in force: pods start without their limit",
+			Mend:  "Install podweir by the delivery that PW210 names.",
+			run:   checkChained,
+		},
+		{
+			Code: "PW203", Title: "podweir's file fits its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
+			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again",
+			Why:   "a file made from an older original keeps the primary CNI's old settings in force",
+			Mend:  "Make the file anew; if it happens again the agent does not watch (renames into the directory are moved_to events).",
+			run:   checkDrift,
+		},
+		{
+			Code: "PW204", Title: "no stale file stands in front", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "podweir's file while its original is gone or broken, or the primary CNI does not listen on its socket",
+			Why:   "the node looks ready before it is, and its pods fail",
+			Mend:  "Remove podweir's file; the agent puts it back when the primary CNI is ready.",
+			run:   checkStale,
+		},
+		{
+			Code: "PW205", Title: "the plugin's binary can be run", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
+			Looks: "podweir-cni in the directories of plugins: there, executable, static, for this processor",
+			Why:   "a chain with a plugin that cannot be run fails every pod",
+			Mend:  "Install the binary again. Bottlerocket empties the directory at every boot; its binaries must be static.",
+			run:   checkBinary,
+		},
+		{
+			Code: "PW206", Title: "no second shaper is in the chain", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
+			Looks: "bandwidth beside podweir-cni in the chain in force",
+			Why:   "two shapers on one annotation: the lower queue rules and the other one only delays",
+			Mend:  "With the delivery chain podweir takes its place. Else take it out where it comes from: ENABLE_BANDWIDTH_PLUGIN=false on aws-node, cni.plugins.bandwidth=false for Antrea.",
+			Refs:  []string{"https://github.com/aws/aws-network-policy-agent/issues/68"},
+			run:   checkBandwidth,
+		},
+		{
+			Code: "PW207", Title: "the runtime passes limits and annotations", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
+			Looks: "the capabilities bandwidth and io.kubernetes.cri.pod-annotations of podweir's entry",
+			Why:   "without the first no limit arrives, without the second no podweir.io annotation",
+			Mend:  "Add both to the entry, or let podweir write it.",
+			run:   checkCapabilities,
+		},
+		{
+			Code: "PW208", Title: "nothing sorts before podweir's file", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "the names in the directory of conflists",
+			Why:   "runtimes take the first file by name: a file before ours takes podweir out of the chain",
+			Mend:  "Have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use the delivery drop-in.",
+			run:   checkFirst,
+		},
+	}
+}
+
+func checkNetwork(f *Facts) Finding {
+	dir := "/" + f.Node.ConfDir
+	file := f.active()
+	switch {
+	case f.Node.Conf == nil:
+		return breaks(dir+" cannot be read", "the directory of conflists", "podweir doctor --root, --conf-dir: say where it is", problems(f)...)
+	case file == nil:
+		return breaks(dir+" has no network", "a conflist of the primary CNI", "restart the primary CNI's DaemonSet")
+	case file.Err != nil:
+		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name)
+	}
+	var broken []string
+	for _, other := range f.Node.Conf.Files[1:] {
+		if other.Err != nil {
+			broken = append(broken, other.Err.Error())
+		}
+	}
+	if len(broken) > 0 {
+		return warns("in force: "+file.Name+"; not in force and broken: "+strings.Join(broken, "; "), "no broken files",
+			"remove them: CRI-O reads them all", broken...)
+	}
+	return holds(fmt.Sprintf("%s, network %s", file.Name, file.Network.Name), strings.Join(f.chain(), " → "))
+}
+
+func problems(f *Facts) []string {
+	out := make([]string, len(f.Node.Problems))
+	for i, p := range f.Node.Problems {
+		out[i] = p.Error()
+	}
+	return out
+}
+
+func checkChained(f *Facts) Finding {
+	chain := f.chain()
+	seen := f.active().Name + ": " + strings.Join(chain, " → ")
+	expected := conflist.Type + " once, behind the plugin that makes the interface"
+	fix := "install podweir by the delivery " + string(f.Choice.Delivery)
+	at := slices.Index(chain, conflist.Type)
+	switch {
+	case at < 0 && len(f.ownDropIns()) > 0:
+		return breaks(seen+"; the drop-in is not read", expected, fix)
+	case at < 0:
+		return breaks(seen, expected, fix)
+	case at == 0:
+		return breaks(seen, expected, fix)
+	case slices.Contains(chain[at+1:], conflist.Type):
+		return breaks(seen, expected, "keep one delivery: remove podweir's file, or its drop-in")
+	}
+	return holds(seen)
+}
+
+func checkDrift(f *Facts) Finding {
+	own := f.Node.Conf.Own()
+	if len(own) == 0 {
+		return skip("podweir has no file of its own")
+	}
+	original := f.Node.Conf.Original()
+	if original == nil || original.Network == nil {
+		return skip("there is no original to compare with: PW204")
+	}
+	for i := range own {
+		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i], Ready: profiles.Yes})
+		if action == conflist.Write {
+			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", remove(f, own[i].Name)+", and make it anew", own[i].Name)
+		}
+	}
+	if len(own) > 1 {
+		return breaks(fmt.Sprintf("%d files of podweir's", len(own)), "one", remove(f, own[1].Name))
+	}
+	return holds(own[0].Name + " fits " + original.Name)
+}
+
+func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }
+
+func checkStale(f *Facts) Finding {
+	if f.Node.Conf == nil {
+		return skip("needs PW201: the directory of conflists cannot be read")
+	}
+	own := f.Node.Conf.Own()
+	if len(own) == 0 {
+		return skip("podweir has no file of its own")
+	}
+	action, why := conflist.Decide(conflist.Standing{
+		Delivery: profiles.Chain, Original: f.Node.Conf.Original(), Own: &own[0], Ready: f.Node.Ready,
+	})
+	if action == conflist.Delete {
+		return breaks(own[0].Name+" is in front, and "+why, "no file of podweir's in front", remove(f, own[0].Name), own[0].Name)
+	}
+	return holds("its original is there, and the primary CNI's readiness is " + f.Node.Ready.String())
+}
+
+func checkBinary(f *Facts) Finding {
+	b := f.PluginBinary
+	dirs := "/" + strings.Join(f.Node.BinDirs, ", /")
+	const fix = "install -m 0755 podweir-cni "
+	switch {
+	case b.Path == "":
+		return breaks(conflist.Type+" is not in "+dirs, "the plugin's binary", fix+"/"+f.Node.BinDirs[0])
+	case b.Err != nil:
+		return breaks("/"+b.Path+": "+b.Err.Error(), "an ELF executable", fix+"/"+b.Path)
+	case !b.Executable:
+		return breaks("/"+b.Path+" is not executable", "mode 0755", "chmod 0755 /"+b.Path)
+	case b.Machine != wantMachine():
+		return breaks(fmt.Sprintf("/%s is for %v", b.Path, b.Machine), wantMachine().String(), fix+"/"+b.Path+", from the image for this processor")
+	case !b.Static:
+		return breaks("/"+b.Path+" needs a dynamic loader", "a static binary", fix+"/"+b.Path)
+	}
+	return holds("/" + b.Path)
+}
+
+func checkBandwidth(f *Facts) Finding {
+	chain := f.chain()
+	seen := f.active().Name + ": " + strings.Join(chain, " → ")
+	both := slices.Contains(chain, "bandwidth") && slices.Contains(chain, conflist.Type)
+	switch {
+	case both:
+		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.active().Name+"'s source, or use the delivery chain")
+	case slices.Contains(chain, "bandwidth"):
+		return warns(seen, "podweir-cni in the place of bandwidth", "install podweir: it takes its place")
+	}
+	return holds("bandwidth is not in the chain")
+}
+
+func checkCapabilities(f *Facts) Finding {
+	n := f.active().Network
+	at := n.Index(conflist.Type)
+	if at < 0 {
+		return skip("podweir's entry is a drop-in, which podweir wrote")
+	}
+	var conf struct {
+		Capabilities map[string]bool `json:"capabilities"`
+	}
+	if err := json.Unmarshal(n.Plugins[at].Raw, &conf); err != nil {
+		return breaks("capabilities: "+err.Error(), "an object of booleans", "let podweir write its entry")
+	}
+	var miss []string
+	for _, c := range []string{"bandwidth", "io.kubernetes.cri.pod-annotations"} {
+		if !conf.Capabilities[c] {
+			miss = append(miss, c)
+		}
+	}
+	if len(miss) > 0 {
+		return breaks("the entry lacks the capability "+strings.Join(miss, " and "), `"capabilities": {"bandwidth": true, "io.kubernetes.cri.pod-annotations": true}`,
+			"add it to the entry in "+n.File)
+	}
+	return holds("bandwidth and annotations are passed")
+}
+
+func checkFirst(f *Facts) Finding {
+	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
+		return skip("podweir has no file of its own")
+	}
+	if first := f.active(); !first.Ours() {
+		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "rename it at its source, or use the delivery drop-in", first.Name)
+	}
+	return holds(f.active().Name + " is first")
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"strings"
+
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+const ciliumDocs = "https://github.com/cilium/cilium/blob/v1.20.2/"
+
+func ciliumChecks() []Check {
+	return []Check{
+		{
+			Code: "PW401", Title: "Cilium's agent answers", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
+			Looks: "GET /v1/healthz on the agent's socket, and its settings under /proc/PID/root",
+			Why:   "without it host routing, datapath mode and bandwidth manager are guessed, and the careful guess costs speed",
+			Mend:  "Mount /var/run/cilium read-only into the doctor's or agent's pod, or run the doctor on the node.",
+			run:   checkCiliumAPI,
+		},
+		{
+			Code: "PW402", Title: "ingress is shaped where packets pass", Category: CategoryDatapath, Severity: SeverityFail,
+			Looks: "attachments with their ingress queue or program on the host side while packets are redirected past it",
+			Why:   "with BPF host routing the egress side of the host device sees nothing from the network and from other pods",
+			Mend:  "Leave mode and place of ingress to auto, or take ingressPlace ifb. Pods that run keep their place until they start anew.",
+			Refs:  []string{ciliumDocs + "bpf/lib/local_delivery.h"},
+			run:   checkBypassed,
+		},
+		{
+			Code: "PW403", Title: "one shaper for the annotations", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
+			Looks: "whether Cilium's bandwidth manager is on",
+			Why:   "it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18, but not between pods of one node",
+			Mend:  "Decide who shapes: podweir defers to it by default.",
+			Refs:  []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824"},
+			run:   checkBandwidthManager,
+		},
+		{
+			Code: "PW404", Title: "the bandwidth manager does what it was told", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
+			Looks: "the setting enable-bandwidth-manager and what the agent says",
+			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read): then nobody enforces the annotations",
+			Mend:  "Turn the setting off, so that podweir enforces them.",
+			run:   checkBandwidthIdle,
+		},
+		{
+			Code: "PW405", Title: "Cilium leaves podweir's programs alone", Category: CategoryDatapath, Severity: SeverityFail, Family: "cilium",
+			Looks: "attachments by clsact on the host side of Cilium's devices",
+			Why:   "Cilium deletes legacy filters of others at every regeneration of the endpoint",
+			Mend:  "Leave the mode to auto; podweir's own queues and TCX survive. Take a kernel from 6.6 on for TCX.",
+			Refs:  []string{ciliumDocs + "pkg/datapath/loader/tc.go"},
+			run:   checkLegacyBesideCilium,
+		},
+		{
+			Code: "PW406", Title: "the host-side device is a kind that was tried", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "the kind of the pods' devices",
+			Why:   "on netkit programs are attached at the host's end only, and podweir was not run with it",
+			Mend:  "Use bpf.datapathMode=veth on new nodes; it cannot be changed under running pods. Or watch podweir status.",
+			run:   checkDeviceKind,
+		},
+	}
+}
+
+func checkCiliumAPI(f *Facts) Finding {
+	c := f.Node.Cilium
+	switch {
+	case c.API && c.Routing != "" && c.DatapathMode != "":
+		return holds("datapath " + c.DatapathMode + ", host routing " + c.Routing + ", attach mode " + orUnknown(c.AttachMode))
+	case c.API:
+		return breaks("the agent answers without datapath mode or host routing: it is older than 1.16", "an agent that says where packets pass",
+			"nothing: podweir takes the careful place")
+	case c.Settings:
+		return breaks("only the agent's settings are readable", "the agent's own answer", "mount /var/run/cilium, or run the doctor on the node")
+	}
+	return breaks("neither the agent nor its settings can be read", "an answer on /var/run/cilium/cilium.sock", "mount /var/run/cilium, or run the doctor on the node", problems(f)...)
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// withAttachments asks further where podweir's attachments are known.
+func (f *Facts) withAttachments(further func([]Attachment) Finding) Finding {
+	switch {
+	case f.AttachedErr != nil:
+		return unknown(f.AttachedErr.Error())
+	case len(f.Attached) == 0:
+		return skip("no pod of this node has a limit")
+	}
+	return further(f.Attached)
+}
+
+func checkBypassed(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		if f.Profile.Bypass == profiles.No {
+			return holds(f.Profile.BypassWhy)
+		}
+		var bad []string
+		for _, a := range list {
+			onHost := a.Place == profiles.PlaceHost && a.Mode == profiles.ModeQdisc || a.Mode == profiles.ModeTCXHostSide || a.Mode == profiles.ModeClsactHostSide
+			if a.Direction == "ingress" && onHost {
+				bad = append(bad, a.Pod+" ("+a.Device+", "+string(a.Mode)+")")
+			}
+		}
+		if len(bad) == 0 {
+			return holds("every ingress limit is on the pod side")
+		}
+		const expected, fix = "ingress on the pod side (ifb)", "set ingressMode and ingressPlace to auto, and start the pods anew"
+		if f.Profile.Bypass == profiles.Unknown {
+			return warns("on the host side, where packets may pass by: "+shorten(bad), expected, fix, bad...)
+		}
+		return breaks("on the host side, which packets pass by: "+shorten(bad), expected, fix, bad...)
+	})
+}
+
+func checkBandwidthManager(f *Facts) Finding {
+	c := f.Node.Cilium
+	const fix = "leave it (podweir defers), or: helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false"
+	switch {
+	case c.BandwidthManager == profiles.Yes:
+		return breaks("the bandwidth manager is on", "one shaper", fix)
+	case c.BandwidthManager == profiles.No, c.BandwidthConfigured == profiles.No:
+		return holds("the bandwidth manager is off")
+	case c.BandwidthConfigured == profiles.Yes:
+		return breaks("the bandwidth manager is configured; whether it is on the agent does not say", "one shaper", fix)
+	}
+	return unknown("whether the bandwidth manager is on")
+}
+
+func checkBandwidthIdle(f *Facts) Finding {
+	c := f.Node.Cilium
+	switch {
+	case c.BandwidthConfigured == profiles.Yes && c.BandwidthManager == profiles.No:
+		return breaks("enable-bandwidth-manager is true, and the agent turned it off", "the setting and the state agree",
+			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false")
+	case c.BandwidthConfigured == profiles.Unknown || c.BandwidthManager == profiles.Unknown:
+		return skip("the setting or the state is not known")
+	}
+	return holds("the setting and the state agree")
+}
+
+func checkLegacyBesideCilium(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad []string
+		for _, a := range list {
+			if a.Mode == profiles.ModeClsactHostSide && strings.HasPrefix(a.Device, "lxc") {
+				bad = append(bad, a.Pod+" ("+a.Device+")")
+			}
+		}
+		if len(bad) > 0 {
+			return breaks(shorten(bad)+" by clsact-hostside", "qdisc or TCX", "set the mode to auto, and start the pods anew", bad...)
+		}
+		return holds("nothing of podweir's is a legacy filter on Cilium's devices")
+	})
+}
+
+func checkDeviceKind(f *Facts) Finding {
+	return f.podDevices(func(devices []Device) Finding {
+		var bad []string
+		for _, d := range devices {
+			if d.Kind != profiles.Veth {
+				bad = append(bad, d.Name+" is "+string(d.Kind))
+			}
+		}
+		if len(bad) > 0 {
+			return breaks(shorten(bad), "veth", "see podweir status for what works", bad...)
+		}
+		return holds("veth")
+	})
+}

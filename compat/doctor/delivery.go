@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+func deliveryChecks() []Check {
+	return []Check{
+		{
+			Code: "PW210", Title: "the delivery survives", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
+			Looks: "how podweir gets into the chain, whether Cilium is exclusive, and what the container runtime reads",
+			Why:   "an exclusive Cilium renames every file of others in the directory, whatever its name or content",
+			Mend:  "Use the delivery that the finding names: a drop-in directory (containerd 2.1, CRI-O 1.34 or newer), else cni.configMap, else cni.exclusive=false.",
+			Refs:  []string{"https://github.com/cilium/cilium/blob/v1.20.2/daemon/cmd/cni/config.go"},
+			run:   checkDelivery,
+		},
+		{
+			Code: "PW211", Title: "the drop-in is read", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "podweir's drop-in, the libcni of the container runtime, and loadOnlyInlinedPlugins",
+			Why:   "libcni before 1.3 ignores drop-in directories without a word",
+			Mend:  "Upgrade the runtime, or use another delivery (PW210).",
+			Refs:  []string{"https://github.com/containernetworking/cni/pull/1052"},
+			run:   checkDropInRead,
+		},
+		{
+			Code: "PW212", Title: "every drop-in can be loaded", Category: CategoryCNI, Severity: SeverityFail,
+			Looks: "each *.conf in the drop-in directory of the network in force",
+			Why:   "one malformed drop-in takes the whole network away, and the node with it",
+			Mend:  "Repair or remove the file. Writers must write under another name and rename.",
+			run:   checkDropInsLoad,
+		},
+		{
+			Code: "PW213", Title: "the drop-in is in the directory of the network in force", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "directories beside the conflists that hold podweir's drop-in, and the name of the network in force",
+			Why:   "Cilium's network is called cilium, portmap, flannel or otherwise, by its chaining mode: the directory must follow",
+			Mend:  "Move the drop-in to the directory with the network's name.",
+			run:   checkDropInPlace,
+		},
+		{
+			Code: "PW214", Title: "nobody renames podweir's file", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "files of podweir's that end in .cilium_bak",
+			Why:   "two programs write against each other, and pods start now with, now without their limit",
+			Mend:  "See PW210; afterwards remove the renamed file.",
+			run:   checkRenamed,
+		},
+		{
+			Code: "PW215", Title: "podweir's files are safe from Cilium's uninstallation", Category: CategoryInstall, Severity: SeverityWarn,
+			Looks: "files of podweir's with cilium in their name",
+			Why:   "cni.uninstall deletes *cilium*.conf and *cilium*.conflist",
+			Mend:  "Let podweir write its file anew: it leaves cilium out of the name.",
+			Refs:  []string{"https://github.com/cilium/cilium/blob/v1.20.2/plugins/cilium-cni/cni-uninstall.sh"},
+			run:   checkNames,
+		},
+		{
+			Code: "PW216", Title: "the network's name means nothing to cilium-cni", Category: CategoryCNI, Severity: SeverityFail, Needs: []string{"PW201"},
+			Looks: "cilium-cni as the main plugin in a network called aws-cni, azure, flannel or generic-veth",
+			Why:   "cilium-cni takes the chained path at DEL and CHECK for these names",
+			Mend:  "Give the network its original name. podweir keeps it.",
+			Refs:  []string{"https://github.com/cilium/cilium/blob/v1.20.2/plugins/cilium-cni/cmd/cmd.go"},
+			run:   checkReserved,
+		},
+	}
+}
+
+func checkDelivery(f *Facts) Finding {
+	c := f.Choice
+	own := f.Node.Conf.Own()
+	fix := strings.Join(slices.Concat(c.Do, c.Instead), "; or: ")
+	inOriginal := f.original() != nil && f.original().Index(conflist.Type) >= 0
+	switch {
+	case len(own) > 0 && !inOriginal && c.Delivery != profiles.Chain:
+		return breaks(own[0].Name+" stands beside the primary CNI's file, and "+c.Why, "delivery "+string(c.Delivery), fix, f.Node.ExclusiveWhy)
+	case len(f.ownDropIns()) > 0 && c.Delivery == profiles.Handed && !inOriginal:
+		return breaks("podweir is a drop-in, and "+c.Why, "delivery handed", fix, f.Node.ExclusiveWhy)
+	case c.Warning != "":
+		return warns(c.Warning, "podweir-cni without bandwidth", "take bandwidth out of the primary CNI's configuration", c.Why)
+	}
+	return holds("delivery "+string(c.Delivery)+": "+c.Why, slices.Concat(c.Do, c.Instead)...)
+}
+
+func checkDropInRead(f *Facts) Finding {
+	networks := f.ownDropIns()
+	if len(networks) == 0 {
+		return skip("podweir has no drop-in")
+	}
+	r := f.Node.Runtime
+	if n := f.original(); n != nil && n.OnlyInlined {
+		return breaks(n.File+" says loadOnlyInlinedPlugins", "a network that reads its drop-ins", "use another delivery: PW210")
+	}
+	switch r.ReadsDropIns() {
+	case profiles.Yes:
+		return holds(r.String())
+	case profiles.No:
+		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.34 or newer", "upgrade the runtime, or use another delivery: PW210")
+	case profiles.Unknown:
+	}
+	return unknown("whether " + r.String() + " reads drop-in directories")
+}
+
+func checkDropInsLoad(f *Facts) Finding {
+	file := f.active()
+	if file == nil || file.Network == nil {
+		return skip("no network is in force")
+	}
+	list := f.Node.Conf.DropIns[file.Network.Name]
+	if len(list) == 0 {
+		return skip("the network in force has no drop-ins")
+	}
+	var bad, good []string
+	for _, c := range list {
+		if c.Err != nil {
+			bad = append(bad, c.Err.Error())
+		} else {
+			good = append(good, c.Name)
+		}
+	}
+	if len(bad) > 0 {
+		return breaks(strings.Join(bad, "; "), "drop-ins that libcni can load",
+			"repair or remove it in /"+f.Node.ConfDir+"/"+file.Network.Name, bad...)
+	}
+	return holds(strings.Join(good, ", "))
+}
+
+func checkDropInPlace(f *Facts) Finding {
+	file := f.active()
+	if file == nil || file.Network == nil {
+		return skip("no network is in force")
+	}
+	entries, err := fs.ReadDir(f.Root, f.Node.ConfDir)
+	if err != nil {
+		return unknown(err.Error())
+	}
+	var here bool
+	var elsewhere []string
+	for _, e := range entries {
+		name := path.Join(f.Node.ConfDir, e.Name(), conflist.DropInFile)
+		if _, err := fs.Stat(f.Root, name); err != nil {
+			continue
+		}
+		if e.Name() == file.Network.Name {
+			here = true
+		} else {
+			elsewhere = append(elsewhere, "/"+name)
+		}
+	}
+	want := "/" + path.Join(f.Node.ConfDir, file.Network.Name, conflist.DropInFile)
+	switch {
+	case len(elsewhere) > 0 && !here:
+		return breaks(strings.Join(elsewhere, ", ")+", and the network in force is "+file.Network.Name, want, "mkdir -p "+path.Dir(want)+" && mv "+elsewhere[0]+" "+want)
+	case len(elsewhere) > 0:
+		return warns("left over: "+strings.Join(elsewhere, ", "), "only "+want, "rm "+elsewhere[0])
+	case !here:
+		return skip("podweir has no drop-in")
+	}
+	return holds(want)
+}
+
+func checkRenamed(f *Facts) Finding {
+	if f.Node.Conf == nil {
+		return skip("needs PW201: the directory of conflists cannot be read")
+	}
+	var renamed []string
+	for _, name := range f.Node.Conf.Backups {
+		if strings.HasPrefix(name, conflist.Prefix) {
+			renamed = append(renamed, name)
+		}
+	}
+	if len(renamed) > 0 {
+		return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", strings.Join(slices.Concat(f.Choice.Do, f.Choice.Instead), "; or: "), renamed...)
+	}
+	return holds("none is renamed")
+}
+
+func checkNames(f *Facts) Finding {
+	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
+		return skip("podweir has no file of its own")
+	}
+	for _, file := range f.Node.Conf.Own() {
+		if strings.Contains(file.Name, "cilium") {
+			want, err := conflist.FileName(strings.TrimPrefix(file.Name, conflist.Prefix))
+			if err != nil {
+				return unknown(err.Error())
+			}
+			return breaks(file.Name, want, "mv /"+path.Join(f.Node.ConfDir, file.Name)+" /"+path.Join(f.Node.ConfDir, want), file.Name)
+		}
+	}
+	return holds("no name has cilium in it")
+}
+
+// reserved are the names of chaining modes that cilium-cni registers
+// (plugins/cilium-cni/cmd/cmd.go and chaining/*, v1.20.2).
+var reserved = []string{"aws-cni", "azure", "flannel", "generic-veth"}
+
+func checkReserved(f *Facts) Finding {
+	n := f.active().Network
+	if len(n.Plugins) == 0 || n.Plugins[0].Type != "cilium-cni" {
+		return skip("cilium-cni is not the main plugin")
+	}
+	if slices.Contains(reserved, n.Name) {
+		return breaks("the network is called "+n.Name, "any name but "+strings.Join(reserved, ", "), "restore the name in the source of "+n.File, n.File)
+	}
+	return holds("the network is called " + n.Name)
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package doctor checks whether podweir can work on a node, is wired in, and
+// gets on with everybody else there.
+//
+// A check reads facts and answers with what was seen, what was expected and the
+// command that mends it. Running, rendering and documenting are separate: the
+// pages under docs/reference/doctor are made from the registry. Nothing here
+// changes the node.
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Status is the result of a check.
+type Status string
+
+// The results. Unknown means that it could not be found out, which is not ok.
+const (
+	OK      Status = "ok"
+	Warn    Status = "warn"
+	Fail    Status = "fail"
+	Skip    Status = "skip"
+	Unknown Status = "unknown"
+)
+
+// Severity is what a check that does not hold means.
+type Severity string
+
+// The severities.
+const (
+	// SeverityFail: pods are not shaped, or somebody's policy or networking is in
+	// danger.
+	SeverityFail Severity = "fail"
+	// SeverityWarn: something works less well than it could, or may break later.
+	SeverityWarn Severity = "warn"
+)
+
+// Category groups checks.
+type Category string
+
+// The categories, in the order of the report.
+const (
+	CategoryNode     Category = "node"
+	CategoryCNI      Category = "cni"
+	CategoryInstall  Category = "install"
+	CategoryDatapath Category = "datapath"
+)
+
+var categories = []Category{CategoryNode, CategoryCNI, CategoryInstall, CategoryDatapath}
+
+// Check is one thing that is looked at.
+type Check struct {
+	// Code is stable; a code that is given up is never used again.
+	Code  string
+	Title string
+	// Category and Severity are of every finding of the check.
+	Category Category
+	Severity Severity
+	// Needs are codes of checks without whose ok or warn this one says nothing.
+	Needs []string
+	// Family restricts the check to nodes with this family of CNI in force or
+	// running.
+	Family string
+	// Looks says what is looked at, Why why it matters in one clause, Mend what
+	// to do in general: for the page.
+	Looks, Why, Mend string
+	// Refs are sources.
+	Refs []string
+
+	run func(*Facts) Finding
+}
+
+// Finding is the answer of one check.
+type Finding struct {
+	Status Status
+	// Seen is what is there, Expected what should be. Expected is empty for ok.
+	Seen, Expected string
+	// Fix is a command, or a sentence where there is none.
+	Fix string
+	// Evidence names files, devices and programs.
+	Evidence []string
+}
+
+// Outcome is a finding with its check, as it is reported.
+type Outcome struct {
+	Code     string   `json:"code"`
+	Title    string   `json:"title"`
+	Category Category `json:"category"`
+	Status   Status   `json:"status"`
+	Seen     string   `json:"seen,omitempty"`
+	Expected string   `json:"expected,omitempty"`
+	Why      string   `json:"why,omitempty"`
+	Fix      string   `json:"fix,omitempty"`
+	Evidence []string `json:"evidence,omitempty"`
+	Page     string   `json:"page"`
+}
+
+// Schema is the version of the JSON report. Fields are added under the same
+// version; one that changes or goes needs the next.
+const Schema = "podweir.io/doctor/v1"
+
+// Report is the whole answer.
+type Report struct {
+	Schema   string         `json:"schema"`
+	Version  string         `json:"version"`
+	Kernel   string         `json:"kernel"`
+	Runtime  string         `json:"runtime"`
+	Profile  string         `json:"profile"`
+	Assumed  bool           `json:"profileAssumed,omitempty"`
+	Why      string         `json:"profileWhy,omitempty"`
+	Delivery string         `json:"delivery"`
+	Checks   []Outcome      `json:"checks"`
+	Count    map[Status]int `json:"count"`
+}
+
+func holds(seen string, evidence ...string) Finding {
+	return Finding{Status: OK, Seen: seen, Evidence: evidence}
+}
+
+// breaks is a finding whose status is the check's severity.
+func breaks(seen, expected, fix string, evidence ...string) Finding {
+	return Finding{Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
+}
+
+func warns(seen, expected, fix string, evidence ...string) Finding {
+	return Finding{Status: Warn, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
+}
+
+func unknown(seen string) Finding { return Finding{Status: Unknown, Seen: seen} }
+
+func skip(why string) Finding { return Finding{Status: Skip, Seen: why} }
+
+// Checks returns the registry, by code. The caller may keep and change the
+// list.
+func Checks() []Check {
+	out := slices.Concat(nodeChecks(), chainChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), hookChecks(), ownChecks())
+	slices.SortFunc(out, func(a, b Check) int { return cmp.Compare(a.Code, b.Code) })
+	return out
+}
+
+// Run asks every check. One root cause is reported once: checks that need one
+// that does not hold are skipped.
+func Run(f *Facts) *Report {
+	rep := &Report{
+		Schema: Schema, Version: f.Version, Kernel: f.Node.Kernel.Release, Runtime: f.Node.Runtime.String(),
+		Profile: f.Profile.Name, Assumed: f.Node.Assumed, Why: f.Node.Why, Delivery: string(f.Choice.Delivery), Count: map[Status]int{},
+	}
+	status := map[string]Status{}
+	for _, c := range inOrder(Checks()) {
+		o := c.outcome(f, status)
+		status[c.Code] = o.Status
+		rep.Count[o.Status]++
+		rep.Checks = append(rep.Checks, o)
+	}
+	slices.SortStableFunc(rep.Checks, func(a, b Outcome) int {
+		return cmp.Or(slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
+	})
+	return rep
+}
+
+// inOrder puts each check behind those it needs.
+func inOrder(checks []Check) []Check {
+	var out []Check
+	done := map[string]bool{}
+	for len(out) < len(checks) {
+		before := len(out)
+		for _, c := range checks {
+			if !done[c.Code] && !slices.ContainsFunc(c.Needs, func(n string) bool { return !done[n] }) {
+				out = append(out, c)
+				done[c.Code] = true
+			}
+		}
+		if len(out) == before {
+			panic("checks need each other in a circle, or one that is not there")
+		}
+	}
+	return out
+}
+
+func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
+	found := c.find(f, status)
+	if found.Status == "" {
+		found.Status = Status(c.Severity)
+	}
+	o := Outcome{
+		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: found.Seen,
+		Expected: found.Expected, Fix: found.Fix, Evidence: found.Evidence, Page: Page(c.Code),
+	}
+	if o.Status == Fail || o.Status == Warn {
+		o.Why = c.Why
+	}
+	return o
+}
+
+// find asks the check. One that breaks must not keep the others from being
+// asked: then they are needed most.
+func (c *Check) find(f *Facts, status map[string]Status) (found Finding) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			found = unknown(fmt.Sprintf("the check itself broke, please report it: %v", cause))
+		}
+	}()
+	for _, code := range c.Needs {
+		if s := status[code]; s != OK && s != Warn {
+			return skip("needs " + code)
+		}
+	}
+	if c.Family != "" && !f.hasFamily(c.Family) {
+		return skip("no " + c.Family + " on this node")
+	}
+	return c.run(f)
+}
+
+// Page is the file of a check's page, below docs/reference/doctor.
+func Page(code string) string { return "docs/reference/doctor/" + code + ".md" }
+
+// The exit statuses of the command.
+const (
+	ExitOK      = 0
+	ExitFail    = 1
+	ExitUnknown = 2
+)
+
+// Exit is the exit status for a report: 1 if a check failed, else 2 if one could
+// not be answered, else 0. With strict a warning counts as a failure.
+func (r *Report) Exit(strict bool) int {
+	switch {
+	case r.Count[Fail] > 0 || strict && r.Count[Warn] > 0:
+		return ExitFail
+	case r.Count[Unknown] > 0:
+		return ExitUnknown
+	default:
+		return ExitOK
+	}
+}
+
+// Summary is one line: how many checks had which result.
+func (r *Report) Summary() string {
+	var parts []string
+	for _, s := range []Status{Fail, Warn, Unknown, OK, Skip} {
+		if n := r.Count[s]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

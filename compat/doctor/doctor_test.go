@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+var update = flag.Bool("update", false, "write golden files and pages anew")
+
+const net = "etc/cni/net.d/"
+
+// elfHeader is a 64-bit little-endian ELF executable without sections, for a
+// processor: e_ident, e_type, e_machine, e_version and sizes (elf(5)).
+func elfHeader(machine byte) string {
+	h := make([]byte, 64)
+	copy(h, "\x7fELF\x02\x01\x01")
+	h[16], h[18], h[20], h[52], h[54], h[58] = 2, machine, 1, 64, 56, 64
+	return string(h)
+}
+
+// node is a healthy node with the AWS VPC CNI and policy; cases change it.
+type node struct {
+	files   map[string]string
+	exec    map[string]string
+	sockets []string
+	kernel  *kernel
+	live    detect.Live
+	opts    detect.Options
+	pins    string
+}
+
+const awsList = `{"cniVersion":"0.4.0","name":"aws-cni","plugins":[{"type":"aws-cni","vethPrefix":"eni"},{"type":"egress-cni","enabled":"false"}]}`
+
+func aws() *node {
+	n := &node{
+		files: map[string]string{
+			"proc/sys/kernel/osrelease":          "6.12.30-42.amzn2023\n",
+			"proc/sys/net/core/bpf_jit_enable":   "1\n",
+			"proc/sys/net/core/bpf_jit_harden":   "0\n",
+			"proc/1/mounts":                      "bpf /sys/fs/bpf bpf rw,nosuid,mode=700 0 0\n",
+			"sys/kernel/security/lockdown":       "none [integrity] confidentiality\n",
+			net + "10-aws.conflist":              awsList,
+			"proc/2/comm":                        "kubelet\n",
+			"proc/3/comm":                        "containerd\n",
+			"proc/4/comm":                        "controller\n",
+			"proc/4/cmdline":                     "/controller\x00--enable-network-policy=true\x00",
+			"proc/5/comm":                        "aws-k8s-agent\n",
+			"sys/class/net/eni0123456789a/dummy": "",
+		},
+		exec:    map[string]string{"opt/cni/bin/podweir-cni": elfHeader(0x3e), "opt/cni/bin/aws-cni": "x"},
+		sockets: []string{"/var/run/aws-node/ipamd.sock", "/var/run/aws-node/npa.sock"},
+		kernel:  healthy(),
+		opts:    detect.Options{Runtime: "containerd://2.1.3"},
+		pins:    "/sys/fs/bpf/podweir",
+	}
+	n.spliceIn("10-aws.conflist")
+	return n
+}
+
+func cilium() *node {
+	n := aws()
+	for _, name := range []string{"10-aws.conflist", "00-podweir-10-aws.conflist"} {
+		delete(n.files, net+name)
+	}
+	for _, pid := range []string{"4", "5"} {
+		delete(n.files, "proc/"+pid+"/comm")
+	}
+	delete(n.exec, "opt/cni/bin/aws-cni")
+	n.files[net+"05-cilium.conflist"] = `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`
+	n.files[net+"cilium/50-podweir.conf"] = conflist.DefaultEntry
+	n.files["proc/42/comm"] = "cilium-agent\n"
+	n.settings("cni-exclusive", "true", "write-cni-conf-when-ready", "/host/etc/cni/net.d/05-cilium.conflist", "enable-bandwidth-manager", "false")
+	n.sockets = []string{"/var/run/cilium/cilium.sock"}
+	n.live = agent{health: `{"attach-mode":"tcx","datapath-mode":"veth","routing":{"intra-host-routing-mode":"BPF"},"bandwidth-manager":{"devices":null}}`}
+	n.kernel = healthy()
+	n.kernel.devices = []doctor.Device{{
+		Name: "lxc0123", Kind: profiles.Veth,
+		In: order.Hook{Direction: profiles.HookIn, TCX: []order.Program{
+			{ID: 20, Name: "pw_police", Ours: true}, {ID: 10, Name: "cil_from_contai"},
+		}},
+		Out: order.Hook{Direction: profiles.HookOut},
+	}}
+	n.kernel.attached = []doctor.Attachment{
+		{Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceIFB, Queue: "tbf", Device: "lxc0123"},
+		{
+			Pod: "default/web", Direction: "egress", Mode: profiles.ModeTCXHostSide, Queue: "none", Device: "lxc0123",
+			Kind: profiles.HookTCX, Hook: profiles.HookIn, Program: 20,
+		},
+	}
+	return n
+}
+
+// spliceIn writes podweir's file for an original, with the real code.
+func (n *node) spliceIn(original string) {
+	parsed, err := conflist.Parse(original, []byte(n.files[net+original]))
+	if err != nil {
+		panic(err)
+	}
+	ours, err := conflist.Splice(parsed, []byte(conflist.DefaultEntry))
+	if err != nil {
+		panic(err)
+	}
+	name, err := conflist.FileName(original)
+	if err != nil {
+		panic(err)
+	}
+	n.files[net+name] = string(ours)
+}
+
+func (n *node) settings(pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		n.files["proc/42/root/tmp/cilium/config-map/"+pairs[i]] = pairs[i+1]
+	}
+}
+
+func (n *node) root() fstest.MapFS {
+	out := fstest.MapFS{}
+	for name, content := range n.files {
+		out[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644}
+	}
+	for name, content := range n.exec {
+		out[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o755}
+	}
+	if n.sockets != nil {
+		table := "Num       RefCount Protocol Flags    Type St Inode Path\n"
+		for _, s := range n.sockets {
+			table += "0000000000000000: 00000002 00000000 00010000 0001 01 19532 " + s + "\n"
+		}
+		out["proc/1/net/unix"] = &fstest.MapFile{Data: []byte(table)}
+	}
+	return out
+}
+
+func (n *node) report(t *testing.T) *doctor.Report {
+	t.Helper()
+	root := n.root()
+	n.opts.Live = n.live
+	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins}
+	if n.kernel != nil {
+		opts.Kernel = n.kernel
+	}
+	return doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), opts))
+}
+
+// kernel answers as it is told.
+type kernel struct {
+	features *doctor.Features
+	devices  []doctor.Device
+	attached []doctor.Attachment
+	verdicts []doctor.Verdict
+	err      error
+}
+
+func healthy() *kernel {
+	return &kernel{
+		features: &doctor.Features{TCX: profiles.Yes, Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
+		devices: []doctor.Device{{
+			Name: "eni0123456789a", Kind: profiles.Veth,
+			In:     order.Hook{Direction: profiles.HookIn, Legacy: []order.Program{{ID: 1, Name: "handle_egress", Pref: 1, Handle: 1}}},
+			Out:    order.Hook{Direction: profiles.HookOut, Legacy: []order.Program{{ID: 2, Name: "handle_ingress", Pref: 1, Handle: 1}}},
+			Qdiscs: []doctor.Qdisc{{Kind: "clsact"}, {Kind: "tbf", Root: true, Ours: true}},
+		}},
+		attached: []doctor.Attachment{{
+			Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceHost, Queue: "tbf", Device: "eni0123456789a",
+		}},
+		verdicts: []doctor.Verdict{{Program: "pw_police"}},
+	}
+}
+
+func (k *kernel) Features(context.Context) (*doctor.Features, error) { return k.features, k.err }
+
+func (k *kernel) Devices(context.Context) ([]doctor.Device, error) { return k.devices, k.err }
+
+func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) { return k.attached, k.err }
+
+func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
+
+type agent struct{ health string }
+
+var errNoAgent = errors.New("no agent")
+
+func (a agent) Programs(context.Context) ([]string, error) { return []string{"cil_from_contai"}, nil }
+
+func (a agent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
+	switch {
+	case a.health == "":
+		return nil, errNoAgent
+	case resource == "/v1/healthz":
+		return []byte(a.health), nil
+	}
+	return []byte(`{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false}}}`), nil
+}
+
+// TestHealthyNodes: nothing is wrong, nothing unknown. The one warning of Cilium
+// is the policing that its node is given.
+func TestHealthyNodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node *node
+		want map[string]doctor.Status
+	}{
+		"aws":    {aws(), map[string]doctor.Status{}},
+		"cilium": {cilium(), map[string]doctor.Status{"PW603": doctor.Warn}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rep := tc.node.report(t)
+			got := map[string]doctor.Status{}
+			for _, o := range rep.Checks {
+				if o.Status != doctor.OK && o.Status != doctor.Skip {
+					got[o.Code] = o.Status
+					t.Logf("%s %s: %s", o.Code, o.Status, o.Seen)
+				}
+				if o.Seen == "" {
+					t.Errorf("%s says nothing", o.Code)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if rep.Exit(false) != doctor.ExitOK {
+				t.Errorf("Exit() = %d", rep.Exit(false))
+			}
+		})
+	}
+}
+
+func TestExit(t *testing.T) {
+	for _, tc := range []struct {
+		count  map[doctor.Status]int
+		strict bool
+		want   int
+	}{
+		{map[doctor.Status]int{doctor.OK: 1, doctor.Skip: 2, doctor.Warn: 3}, false, doctor.ExitOK},
+		{map[doctor.Status]int{doctor.OK: 1, doctor.Warn: 3}, true, doctor.ExitFail},
+		{map[doctor.Status]int{doctor.OK: 1, doctor.Unknown: 1}, false, doctor.ExitUnknown},
+		{map[doctor.Status]int{doctor.Fail: 1, doctor.Unknown: 1}, false, doctor.ExitFail},
+	} {
+		if got := (&doctor.Report{Count: tc.count}).Exit(tc.strict); got != tc.want {
+			t.Errorf("Exit(%v, strict %v) = %d, want %d", tc.count, tc.strict, got, tc.want)
+		}
+	}
+}
+
+// TestRootCauseOnce: what needs a check that does not hold is skipped.
+func TestRootCauseOnce(t *testing.T) {
+	n := aws()
+	n.files[net+"00-podweir-10-aws.conflist"] = "{"
+	rep := n.report(t)
+	for _, o := range rep.Checks {
+		switch o.Code {
+		case "PW201":
+			if o.Status != doctor.Fail {
+				t.Errorf("PW201 = %s", o.Status)
+			}
+		case "PW202", "PW203", "PW210", "PW301":
+			if o.Status != doctor.Skip || o.Seen != "needs PW201" {
+				t.Errorf("%s = %s %q, want skipped", o.Code, o.Status, o.Seen)
+			}
+		case "PW205":
+			if o.Status != doctor.Skip || o.Seen != "needs PW202" {
+				t.Errorf("%s = %s %q, want skipped", o.Code, o.Status, o.Seen)
+			}
+		}
+	}
+}
+
+// TestWithoutKernel: what only the kernel knows is unknown, with the reason.
+func TestWithoutKernel(t *testing.T) {
+	n := aws()
+	n.kernel = nil
+	rep := n.report(t)
+	for _, o := range rep.Checks {
+		if (o.Code == "PW105" || o.Code == "PW504" || o.Code == "PW602") && (o.Status != doctor.Unknown || o.Seen != doctor.ErrNotAsked.Error()) {
+			t.Errorf("%s = %s %q", o.Code, o.Status, o.Seen)
+		}
+	}
+	if rep.Exit(false) != doctor.ExitUnknown {
+		t.Errorf("Exit() = %d, want %d", rep.Exit(false), doctor.ExitUnknown)
+	}
+}
+
+// TestEmptyRoot: a node about which nothing can be read is no reason to fall
+// over.
+func TestEmptyRoot(t *testing.T) {
+	n := &node{files: map[string]string{"x": ""}, pins: "/sys/fs/bpf/podweir"}
+	if rep := n.report(t); rep.Exit(false) != doctor.ExitFail {
+		t.Errorf("Exit() = %d", rep.Exit(false))
+	}
+}
+
+func TestRenderers(t *testing.T) {
+	n := aws()
+	delete(n.files, net+"00-podweir-10-aws.conflist")
+	n.kernel.verdicts = []doctor.Verdict{{Program: "pw_police", Wrong: "verdict 0"}}
+	n.kernel.devices[0].Qdiscs = append(n.kernel.devices[0].Qdiscs, doctor.Qdisc{Kind: "sfq\n\x1b[31m", Root: true})
+	n.files["proc/sys/kernel/osrelease"] = ""
+	rep := n.report(t)
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"table.golden":      func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{}) },
+		"short.golden":      func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true}) },
+		"color.golden":      func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true, Color: true}) },
+		"json.golden":       func(b *bytes.Buffer) error { return rep.WriteJSON(b, doctor.Format{}) },
+		"short.json.golden": func(b *bytes.Buffer) error { return rep.WriteJSON(b, doctor.Format{Short: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := write(&b); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), b.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if name != "color.golden" && strings.Contains(b.String(), "\x1b") {
+				t.Error("a control character of foreign text is written")
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Kernel is what the checks need of the running system besides files. Each
+// method may fail by itself; the checks that need it are then unknown, with the
+// error.
+type Kernel interface {
+	// Features says what the kernel can do, by trying.
+	Features(ctx context.Context) (*Features, error)
+	// Devices are the host-side devices of pods, with everybody's programs and
+	// qdiscs.
+	Devices(ctx context.Context) ([]Device, error)
+	// Attachments are what podweir made, with every difference to what should
+	// be.
+	Attachments(ctx context.Context) ([]Attachment, error)
+	// Verdicts runs a copy of each of podweir's shared-hook programs, with maps
+	// of its own, on packets that may pass.
+	Verdicts(ctx context.Context) ([]Verdict, error)
+}
+
+// ErrNotAsked is the error of a [Kernel] that is not there.
+var ErrNotAsked = errors.New("the kernel is not asked in this mode")
+
+// Features is what the kernel can do.
+type Features struct {
+	// TCX says whether a program can be attached by TCX.
+	TCX profiles.Answer
+	// Queues lists kinds of queue, as the plugin's configuration names them,
+	// with whether the kernel makes them.
+	Queues map[string]profiles.Answer
+	// Redirect says whether a redirect to an ifb delivers packets.
+	Redirect profiles.Answer
+}
+
+// Qdisc is a qdisc of a device.
+type Qdisc struct {
+	// Kind is as tc prints it.
+	Kind string
+	// Root says that it is the device's root qdisc; ingress and clsact are not.
+	Root bool
+	Ours bool
+}
+
+// Device is the host-side device of a pod.
+type Device struct {
+	Name string
+	Kind profiles.DeviceKind
+	// In and Out are the hooks by the device's own direction.
+	In, Out order.Hook
+	Qdiscs  []Qdisc
+}
+
+// Attachment is one direction of one pod, as podweir shapes it.
+type Attachment struct {
+	// Pod is namespace/name, or what else names it.
+	Pod string
+	// Direction is ingress or egress, Mode and Place as the configuration
+	// names them, Queue the kind of queue.
+	Direction string
+	Mode      profiles.Mode
+	Place     profiles.Place
+	Queue     string
+	// Device is the host-side device, Hook its direction and Program the id of
+	// ours there; Program is 0 if none of ours is on a host-side hook.
+	Device  string
+	Kind    profiles.HookKind
+	Hook    profiles.HookDirection
+	Program uint32
+	// Drift are the differences to what should be.
+	Drift []string
+	// Failure says why the pod is not shaped though it has a limit.
+	Failure string
+}
+
+// Verdict is what a program answered to packets that may pass.
+type Verdict struct {
+	Program string
+	// Wrong is "" if every packet was answered with next (-1), else what happened
+	// instead.
+	Wrong string
+}
+
+// Facts are all that the checks look at.
+type Facts struct {
+	// Version is that of the operator's program.
+	Version string
+	Root    fs.FS
+	Node    *detect.Node
+	// Profile is that of the CNI in force, or the one for unknown CNIs.
+	Profile *profiles.Profile
+	// Choice is the delivery that suits the node.
+	Choice conflist.Choice
+	// Pins is podweir's directory on bpffs, as an absolute path.
+	Pins string
+
+	Features     *Features
+	FeaturesErr  error
+	Devices      []Device
+	DevicesErr   error
+	Attached     []Attachment
+	AttachedErr  error
+	Verdicts     []Verdict
+	VerdictsErr  error
+	PluginBinary Binary
+}
+
+// Options are what is given from outside.
+type Options struct {
+	Version string
+	Pins    string
+	// Kernel may be nil.
+	Kernel Kernel
+}
+
+// Gather collects the facts. What is slow is asked once, here.
+func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
+	f := &Facts{
+		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
+		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, VerdictsErr: ErrNotAsked,
+	}
+	if f.Profile == nil {
+		f.Profile = profiles.Other()
+	}
+	f.Choice = conflist.Choose(conflist.Situation{
+		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),
+	})
+	f.PluginBinary = readBinary(root, node.Binary(root, conflist.Type))
+	if k := opts.Kernel; k != nil {
+		f.Features, f.FeaturesErr = k.Features(ctx)
+		f.Devices, f.DevicesErr = k.Devices(ctx)
+		f.Attached, f.AttachedErr = k.Attachments(ctx)
+		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
+	}
+	return f
+}
+
+// original is the network that podweir joins, nil without one.
+func (f *Facts) original() *conflist.Network {
+	if f.Node.Conf == nil {
+		return nil
+	}
+	if file := f.Node.Conf.Original(); file != nil {
+		return file.Network
+	}
+	return nil
+}
+
+// active is the file in force, nil without one.
+func (f *Facts) active() *conflist.File {
+	if f.Node.Conf == nil {
+		return nil
+	}
+	return f.Node.Conf.Active()
+}
+
+// chain is the chain in force as the runtime builds it. Where it is not known
+// whether drop-ins are read they are counted: what may be in force matters.
+func (f *Facts) chain() []string {
+	if f.Node.Conf == nil {
+		return nil
+	}
+	return f.Node.Conf.Effective(f.Node.Runtime.ReadsDropIns() != profiles.No)
+}
+
+// hasFamily says whether a CNI of this family is in force or runs.
+func (f *Facts) hasFamily(family string) bool {
+	if f.Profile.Family == family {
+		return true
+	}
+	return slices.ContainsFunc(f.Node.Found, func(c detect.Found) bool {
+		return c.Family == family && (c.State == detect.StateActive || c.State == detect.StateRunning)
+	})
+}
+
+// ownDropIns lists the networks whose drop-in directory has podweir in it,
+// among those that have a file in the directory of conflists.
+func (f *Facts) ownDropIns() []string {
+	var out []string
+	if f.Node.Conf == nil {
+		return nil
+	}
+	for network, list := range f.Node.Conf.DropIns {
+		if slices.ContainsFunc(list, func(c conflist.DropInConf) bool { return c.Type == conflist.Type || c.Name == conflist.DropInFile }) {
+			out = append(out, network)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

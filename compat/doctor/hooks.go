@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// legacyHook are the legacy filters of a hook.
+type legacyHook []order.Program
+
+// has says whether the policy agent's filter is there, where it puts it.
+func (l legacyHook) has(name string) bool {
+	return slices.ContainsFunc(l, func(p order.Program) bool { return p.Name == name && p.Pref == 1 && p.Handle == 1 })
+}
+
+func hookChecks() []Check {
+	return []Check{
+		{
+			Code: "PW501", Title: "podweir's programs are asked", Category: CategoryDatapath, Severity: SeverityFail,
+			Looks: "the order of programs on each host-side hook where podweir has one",
+			Why:   "a program before ours that ends the chain starves us: the pod is not limited",
+			Mend:  "Start the pod anew: podweir goes to the head. If it happens again the other program's owner inserts it with an anchor: tell him.",
+			Refs:  []string{"https://github.com/cilium/cilium/issues/36775"},
+			run:   checkOrder,
+		},
+		{
+			Code: "PW502", Title: "every program on a pod's device is known", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "programs on the host-side hooks that are neither podweir's nor, by name, the CNI's",
+			Why:   "what an unknown program answers is not known; if it is 0 it switches off whoever stands behind it, policy too",
+			Mend:  "Find its owner: bpftool prog show id ID. It should answer TCX_NEXT (-1).",
+			Refs:  []string{"https://github.com/microsoft/retina/issues/252"},
+			run:   checkStrangers,
+		},
+		{
+			Code: "PW503", Title: "podweir's pins are in a place of their own", Category: CategoryDatapath, Severity: SeverityFail,
+			Looks: "the directory of podweir's pins",
+			Why:   "Cilium and the AWS agent walk their own directories at their start and remove what they do not know",
+			Mend:  "Give a directory of its own on bpffs, as /sys/fs/bpf/podweir.",
+			run:   checkPins,
+		},
+		{
+			Code: "PW504", Title: "podweir's programs never end the chain", Category: CategoryDatapath, Severity: SeverityFail,
+			Looks: "the answer of a copy of each shared-hook program, with maps of its own, to packets that may pass",
+			Why:   "an answer of 0 would switch off whoever stands behind it, network policy included",
+			Mend:  "This is a fault of podweir's: detach it (podweir detach) and report it with the output of podweir doctor -o json.",
+			run:   checkVerdicts,
+		},
+		{
+			Code: "PW505", Title: "nobody else has a queue on a pod's device", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "root qdiscs of the pods' devices that are not podweir's",
+			Why:   "podweir never replaces another's root qdisc without the operator's word; two queues shape twice",
+			Mend:  "Find its owner (a chained bandwidth plugin, Calico's QoS controls) and decide; replaceQdisc gives it to podweir.",
+			run:   checkRootQdiscs,
+		},
+	}
+}
+
+func checkOrder(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		devices := map[string]*Device{}
+		for i := range f.Devices {
+			devices[f.Devices[i].Name] = &f.Devices[i]
+		}
+		var starved, behind, blind []string
+		looked := 0
+		for _, a := range list {
+			if a.Program == 0 {
+				continue
+			}
+			looked++
+			where := a.Pod + " " + a.Direction
+			d := devices[a.Device]
+			if d == nil {
+				blind = append(blind, where+": device "+a.Device+" was not seen")
+				continue
+			}
+			hook := &d.In
+			if a.Hook == profiles.HookOut {
+				hook = &d.Out
+			}
+			switch r := order.Judge(hook, f.Profile, a.Kind, a.Program); r.Standing {
+			case order.Starved, order.Missing:
+				starved = append(starved, where+": "+r.String())
+			case order.Behind:
+				behind = append(behind, where+": "+r.String())
+			case order.NotKnown:
+				blind = append(blind, where+": "+hook.Unread)
+			case order.First:
+			}
+		}
+		const expected, fix = "podweir first on every hook", "start the pod anew: podweir goes to the head"
+		switch {
+		case len(starved) > 0:
+			return breaks(shorten(starved), expected, fix, slices.Concat(starved, behind)...)
+		case len(blind) > 0 || f.DevicesErr != nil && looked > 0:
+			return unknown(shorten(blind))
+		case len(behind) > 0:
+			return warns(shorten(behind), expected, fix, behind...)
+		case looked == 0:
+			return holds("podweir stands on no shared host-side hook")
+		}
+		return holds(fmt.Sprintf("first on %d hooks", looked))
+	})
+}
+
+func checkStrangers(f *Facts) Finding {
+	return f.podDevices(func(devices []Device) Finding {
+		var bad, blind []string
+		for _, d := range devices {
+			for _, h := range []order.Hook{d.In, d.Out} {
+				if h.Unread != "" {
+					blind = append(blind, d.Name+": "+h.Unread)
+				}
+				for _, p := range order.Strangers(&h, f.Profile) {
+					bad = append(bad, fmt.Sprintf("%s %s: %v", d.Name, h.Direction, p))
+				}
+			}
+		}
+		switch {
+		case len(bad) > 0:
+			return breaks(shorten(bad), "programs of "+f.Profile.Title+" and podweir", "bpftool prog show", bad...)
+		case len(blind) > 0:
+			return unknown(shorten(blind))
+		}
+		return holds(fmt.Sprintf("none on %d devices", len(devices)))
+	})
+}
+
+// othersPins are directories on bpffs that others walk and clean.
+var othersPins = []string{"/sys/fs/bpf/cilium", "/sys/fs/bpf/tc", "/sys/fs/bpf/globals"}
+
+func checkPins(f *Facts) Finding {
+	pins := path.Clean(f.Pins)
+	for _, dir := range othersPins {
+		if pins == dir || strings.HasPrefix(pins, dir+"/") {
+			return breaks(pins+" is in "+dir, "a directory of podweir's own", "--pins /sys/fs/bpf/podweir")
+		}
+	}
+	return holds(pins)
+}
+
+func checkVerdicts(f *Facts) Finding {
+	if f.VerdictsErr != nil {
+		return unknown(f.VerdictsErr.Error())
+	}
+	if len(f.Verdicts) == 0 {
+		return skip("no program was tried")
+	}
+	var bad []string
+	for _, v := range f.Verdicts {
+		if v.Wrong != "" {
+			bad = append(bad, v.Program+": "+v.Wrong)
+		}
+	}
+	if len(bad) > 0 {
+		return breaks(strings.Join(bad, "; "), "-1 (next) to packets that may pass", "podweir detach, and report it", bad...)
+	}
+	return holds(fmt.Sprintf("%d programs answer -1", len(f.Verdicts)))
+}
+
+// kernelQdiscs are what a device has without anybody's doing.
+var kernelQdiscs = []string{"noqueue", "pfifo_fast", "fq_codel", "fq", "mq", "clsact", "ingress"}
+
+func checkRootQdiscs(f *Facts) Finding {
+	return f.podDevices(func(devices []Device) Finding {
+		var bad []string
+		for _, d := range devices {
+			for _, q := range d.Qdiscs {
+				if q.Root && !q.Ours && !slices.Contains(kernelQdiscs, q.Kind) {
+					bad = append(bad, d.Name+" has "+q.Kind)
+				}
+			}
+		}
+		if len(bad) > 0 {
+			return breaks(shorten(bad), "podweir's queue, or none", "find its owner; replaceQdisc: true gives it to podweir", bad...)
+		}
+		return holds(fmt.Sprintf("none on %d devices", len(devices)))
+	})
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// The oldest kernel that is probed for; 6.1 is the oldest that is tested.
+const (
+	oldestMajor, oldestMinor       = 5, 15
+	testedMajor, testedMinor       = 6, 1
+	oldestKernel, testedKernelText = "5.15", "6.1"
+)
+
+func nodeChecks() []Check {
+	return []Check{
+		{
+			Code: "PW101", Title: "kernel is new enough", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "the release in /proc/sys/kernel/osrelease",
+			Why:   "older kernels lack what the programs need",
+			Mend:  "Take a node image with Linux 5.15 or newer; 6.1 is the oldest that is tested. Decide by the node, not by the version of Kubernetes.",
+			run:   checkKernel,
+		},
+		{
+			Code: "PW102", Title: "bpf file system is mounted", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "the mount at /sys/fs/bpf, as the first process sees it",
+			Why:   "pins are the only state: without them nothing can be found again or removed",
+			Mend:  "Mount it, and give the agent's pod the directory with mountPropagation HostToContainer.",
+			run:   checkBPFFS,
+		},
+		{
+			Code: "PW103", Title: "kernel is not locked down", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "/sys/kernel/security/lockdown",
+			Why:   "a locked-down kernel refuses BPF operations that others allow; podweir was not run on one",
+			Mend:  "Boot with lockdown=integrity, or see by PW504 whether the programs load.",
+			run:   checkLockdown,
+		},
+		{
+			Code: "PW104", Title: "programs are compiled for speed", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "net.core.bpf_jit_enable and net.core.bpf_jit_harden",
+			Why:   "an interpreted or hardened program costs more processor time per packet",
+			Mend:  "Set net.core.bpf_jit_enable=1. Hardening (2 on Bottlerocket) is the owner's choice; 1 leaves root's programs fast.",
+			run:   checkJIT,
+		},
+		{
+			Code: "PW105", Title: "TCX can be used", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
+			Looks: "whether the kernel takes a TCX attachment (6.6 or newer)",
+			Why:   "without TCX podweir can share no hook with a policy program: only its own queues are left",
+			Mend:  "Take a node image with Linux 6.6 or newer (AL2023 and Bottlerocket for Kubernetes 1.33 or newer; not Bottlerocket 1.33 FIPS), or leave mode and queue to auto.",
+			run:   checkTCX,
+		},
+		{
+			Code: "PW106", Title: "the kernel has a queue for the cap", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "whether tbf can be made, and prio, htb and fq beside it",
+			Why:   "a cap needs a queue: policing makes TCP lose whole windows",
+			Mend:  "Load sch_tbf (modprobe sch_tbf; on Bottlerocket settings.kernel.modules.sch_tbf.autoload=true).",
+			run:   checkQueues,
+		},
+		{
+			Code: "PW107", Title: "the node can be seen", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "whether the node's processes and listening sockets are visible",
+			Why:   "what cannot be seen is guessed, and the careful guess costs speed",
+			Mend:  "Run it on the node, or in a pod with hostPID and hostNetwork and the node's root mounted: podweir doctor --root /host.",
+			run:   checkVisible,
+		},
+		{
+			Code: "PW108", Title: "container runtime is known", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "the running containerd or CRI-O, and the libcni that is built into it",
+			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
+			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it.",
+			run:   checkRuntime,
+		},
+		{
+			Code: "PW109", Title: "the CNI in force is known", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
+			Looks: "which profile fits the chain in force, and whether a fact is missing",
+			Why:   "the profile decides where podweir stands; without it the careful place is taken",
+			Mend:  "See docs/reference/profiles.md for what tells the profiles apart, and give the doctor access to it (PW107, PW401).",
+			run:   checkProfile,
+		},
+		{
+			Code: "PW110", Title: "one primary CNI runs", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
+			Looks: "signs of CNIs other than the one in force",
+			Why:   "a second CNI that runs fights for devices and files; one that is left over comes into force when the first one's file goes",
+			Mend:  "Uninstall what is not used, its file in the directory of conflists included.",
+			run:   checkOthers,
+		},
+	}
+}
+
+func checkKernel(f *Facts) Finding {
+	release := f.Node.Kernel.Release
+	major, minor, ok := kernelVersion(release)
+	switch {
+	case !ok:
+		return unknown(fmt.Sprintf("the release of the kernel is %q", release))
+	case major < oldestMajor || major == oldestMajor && minor < oldestMinor:
+		return breaks("Linux "+release, "Linux "+oldestKernel+" or newer", "take a newer node image")
+	case major < testedMajor || major == testedMajor && minor < testedMinor:
+		return warns("Linux "+release, "Linux "+testedKernelText+" or newer, which are tested", "take a newer node image")
+	}
+	return holds("Linux " + release)
+}
+
+func kernelVersion(release string) (major, minor int, ok bool) {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0, false
+	}
+	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
+	if digits >= 0 {
+		parts[1] = parts[1][:digits]
+	}
+	major, errMajor := strconv.Atoi(parts[0])
+	minor, errMinor := strconv.Atoi(parts[1])
+	return major, minor, errMajor == nil && errMinor == nil
+}
+
+func checkBPFFS(f *Facts) Finding {
+	const fix = "mount -t bpf bpf /sys/fs/bpf"
+	switch k := f.Node.Kernel; {
+	case k.BPFFS == profiles.Unknown:
+		return unknown("the mounts of the node cannot be read")
+	case k.BPFFS == profiles.No:
+		return breaks("nothing is mounted at /sys/fs/bpf", "a bpf file system", fix)
+	case k.ReadOnly == profiles.Yes:
+		return breaks("/sys/fs/bpf is mounted read-only", "a bpf file system that can be written", "mount -o remount,rw /sys/fs/bpf")
+	}
+	return holds("bpf at /sys/fs/bpf")
+}
+
+func checkLockdown(f *Facts) Finding {
+	switch mode := f.Node.Kernel.Lockdown; mode {
+	case "":
+		return skip("the kernel has no lockdown, or securityfs is not mounted")
+	case "confidentiality":
+		return breaks("lockdown "+mode, "none or integrity", "boot with lockdown=integrity")
+	default:
+		return holds("lockdown " + mode)
+	}
+}
+
+func checkJIT(f *Facts) Finding {
+	enable, harden := f.Node.Kernel.JITEnable, f.Node.Kernel.JITHarden
+	switch {
+	case enable == "" && harden == "":
+		// A kernel that always compiles has no such setting.
+		return skip("the kernel has no such setting")
+	case enable == "0":
+		return breaks("bpf_jit_enable is 0: programs are interpreted", "1", "sysctl -w net.core.bpf_jit_enable=1")
+	case harden == "2":
+		return breaks("bpf_jit_harden is 2: root's programs are blinded too", "0 or 1", "sysctl -w net.core.bpf_jit_harden=1")
+	}
+	return holds("compiled, not hardened for root")
+}
+
+func checkTCX(f *Facts) Finding {
+	if f.FeaturesErr != nil {
+		return unknown(f.FeaturesErr.Error())
+	}
+	switch f.Features.TCX {
+	case profiles.Yes:
+		return holds("the kernel has TCX")
+	case profiles.No:
+		if f.Profile.Holds(profiles.HookClsact, profiles.HookIn) || f.Profile.Holds(profiles.HookTCX, profiles.HookIn) {
+			return breaks("the kernel has no TCX, and "+f.Profile.Title+" is on the pods' hooks", "Linux 6.6 or newer",
+				"leave mode and queue to auto: podweir then uses only queues of its own")
+		}
+		return holds("the kernel has no TCX, and nobody else is on the pods' hooks")
+	case profiles.Unknown:
+	}
+	return unknown("whether the kernel has TCX")
+}
+
+func checkQueues(f *Facts) Finding {
+	if f.FeaturesErr != nil {
+		return unknown(f.FeaturesErr.Error())
+	}
+	var have, miss []string
+	for _, kind := range []string{"tbf", "prio", "htb", "fq"} {
+		if f.Features.Queues[kind] == profiles.Yes {
+			have = append(have, kind)
+		} else {
+			miss = append(miss, kind)
+		}
+	}
+	if slices.Contains(have, "tbf") || slices.Contains(have, "htb") {
+		return holds("has "+strings.Join(have, ", "), "has not: "+strings.Join(miss, ", "))
+	}
+	return breaks("the kernel has none of "+strings.Join(miss, ", "), "tbf", "modprobe sch_tbf")
+}
+
+func checkVisible(f *Facts) Finding {
+	var miss []string
+	runtimeSeen := slices.ContainsFunc(f.Node.Processes, func(p detect.Process) bool {
+		return p.Name == "kubelet" || p.Name == "containerd" || p.Name == "crio" || strings.HasPrefix(p.Name, "k3s") || strings.HasPrefix(p.Name, "rke2")
+	})
+	if !runtimeSeen {
+		miss = append(miss, "no kubelet and no container runtime among the processes")
+	}
+	if f.Node.Sockets == nil {
+		miss = append(miss, "listening sockets cannot be read")
+	}
+	if len(miss) > 0 {
+		return breaks(strings.Join(miss, "; "), "the node's processes and sockets", "podweir doctor --root /host, with hostPID and hostNetwork")
+	}
+	return holds(fmt.Sprintf("%d processes", len(f.Node.Processes)))
+}
+
+func checkRuntime(f *Facts) Finding {
+	r := f.Node.Runtime
+	if r.Name == "" {
+		return unknown("no container runtime is seen")
+	}
+	if r.ReadsDropIns() == profiles.Unknown {
+		return breaks(r.String()+": whether it reads drop-in directories is not known", "a known version",
+			"podweir doctor --runtime "+r.Name+"://VERSION")
+	}
+	return holds(fmt.Sprintf("%v, reads drop-in directories: %v", r, r.ReadsDropIns()))
+}
+
+func checkProfile(f *Facts) Finding {
+	switch {
+	case f.Node.Profile == nil:
+		return skip("no network is in force")
+	case f.Profile.Family == "other":
+		return breaks(f.Node.Why, "a CNI with a profile", "report it with the conflist; until then podweir stands where it does no harm")
+	case f.Node.Assumed:
+		return breaks("assumed to be "+f.Profile.Title+": "+f.Node.Why, "facts that decide", "give the doctor access to what it names; the careful profile is in use")
+	}
+	return holds(f.Profile.Title, f.Node.Why)
+}
+
+func checkOthers(f *Facts) Finding {
+	var running, left []string
+	for _, c := range f.Node.Found {
+		// What is chained behind another CNI runs beside it on purpose.
+		if c.Family == f.Profile.Family || c.Family == "reference" || slices.Contains(chainedFamilies(f.Profile), c.Family) {
+			continue
+		}
+		switch c.State {
+		case detect.StateRunning:
+			running = append(running, c.Family+" runs ("+strings.Join(c.Signs, ", ")+")")
+		case detect.StateLeftOver:
+			left = append(left, c.Family+" is left over ("+strings.Join(c.Signs, ", ")+")")
+		case detect.StateActive, detect.StateInstalled:
+		}
+	}
+	if all := slices.Concat(running, left); len(all) > 0 {
+		return breaks(strings.Join(all, "; "), "only "+f.Profile.Title, "uninstall what is not used", all...)
+	}
+	return holds("only " + f.Profile.Title)
+}
+
+// chainedFamilies are those that a profile works together with.
+func chainedFamilies(p *profiles.Profile) []string {
+	switch p.Name {
+	case "cilium-on-aws":
+		return []string{"aws"}
+	case "cilium-on-veth":
+		return []string{"calico", "flannel", "azure", "kindnet"}
+	case "canal", "rke2-canal":
+		return []string{"flannel"}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/version"
+)
+
+// doctorTimeout bounds the whole: a node in trouble must not hold its doctor.
+const doctorTimeout = 10 * time.Second
+
+// exitError is an error with an exit status of its own.
+type exitError struct {
+	status int
+	text   string
+}
+
+func (e *exitError) Error() string { return e.text }
+
+func newDoctor(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Checks whether podweir can work on this node and gets on with its CNI",
+		Long: "Checks whether podweir can work on this node, is wired in, and gets on with everybody else there. It\n" +
+			"changes nothing. Exit status 1 if a check failed, 2 if one could not be answered.",
+		Example: "  podweir doctor --short\n  podweir doctor --root /host -o json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, o) },
+	}
+	f := cmd.Flags()
+	f.String("root", "/", "root directory of the node")
+	f.String("conf-dir", "", "directory of conflists below the root; looked for if empty")
+	f.String("bin-dir", "", "directory of plugins below the root; looked for if empty")
+	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
+	f.Bool("short", false, "show only what is not in order")
+	f.Bool("strict", false, "let a warning count as a failure")
+	return cmd
+}
+
+// newCompat holds the doctor under the name of what it is about, too.
+func newCompat(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "compat", Short: "Looks at what else is on this node", Args: cobra.NoArgs}
+	cmd.AddCommand(newDoctor(o))
+	return cmd
+}
+
+func runDoctor(cmd *cobra.Command, o *options) error {
+	root := o.v.GetString("root")
+	if info, err := os.Stat(root); err != nil || !info.IsDir() {
+		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--root %q is not accepted, want the root directory of the node: %v", root, err)}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout)
+	defer cancel()
+	kernel := &doctorKernel{options: o, root: root}
+	host := detect.HostRoot(root)
+	node := detect.Read(ctx, host, detect.Options{
+		ConfDir: o.v.GetString("conf-dir"), BinDir: o.v.GetString("bin-dir"), Runtime: o.v.GetString("runtime"), Live: kernel,
+	})
+	rep := doctor.Run(doctor.Gather(ctx, host, node, doctor.Options{
+		Version: version.String(), Pins: o.paths().Pins, Kernel: kernel,
+	}))
+	out := cmd.OutOrStdout()
+	format := doctor.Format{Short: o.v.GetBool("short"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
+	write := rep.WriteTable
+	if o.json() {
+		write = rep.WriteJSON
+	}
+	if err := write(out, format); err != nil {
+		return err
+	}
+	if status := rep.Exit(o.v.GetBool("strict")); status != doctor.ExitOK {
+		return &exitError{status, "doctor: " + rep.Summary()}
+	}
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// ciliumTimeout bounds one question to Cilium's agent.
+const ciliumTimeout = 2 * time.Second
+
+// maxAnswer bounds what is read of an answer, in bytes: /v1/config has some 20 kB.
+const maxAnswer = 4 << 20
+
+// CiliumAPI asks Cilium's agent over its socket.
+func (k *doctorKernel) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, ciliumTimeout)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", filepath.Join(k.root, "run/cilium/cilium.sock"))
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cilium"+resource, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent answers %s", res.Status)
+	}
+	return body, nil
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status"
+)
+
+// doctorKernel answers the doctor's questions about the running system. It
+// looks at the namespaces that it runs in.
+type doctorKernel struct {
+	*options
+	root string
+	// devices are read once: three of the questions need them.
+	devices    []doctor.Device
+	devicesErr error
+	asked      bool
+}
+
+// Features tries each kind of queue in a namespace of its own.
+func (k *doctorKernel) Features(context.Context) (*doctor.Features, error) {
+	f, err := queue.Probe()
+	if err != nil {
+		return nil, err
+	}
+	return &doctor.Features{
+		TCX: profiles.Is(datapath.HaveTCX()),
+		Queues: map[string]profiles.Answer{
+			"tbf": profiles.Is(f.TBF), "prio": profiles.Is(f.Prio), "htb": profiles.Is(f.HTB), "fq": profiles.Is(f.FQ),
+		},
+	}, nil
+}
+
+// Verdicts runs copies of podweir's shared-hook programs.
+func (k *doctorKernel) Verdicts(context.Context) ([]doctor.Verdict, error) {
+	all, err := datapath.TestVerdicts()
+	out := make([]doctor.Verdict, len(all))
+	for i, v := range all {
+		out[i] = doctor.Verdict{Program: v.Program, Wrong: v.Wrong}
+	}
+	return out, err
+}
+
+// Programs lists the programs on the pods' devices.
+func (k *doctorKernel) Programs(ctx context.Context) ([]string, error) {
+	devices, err := k.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, d := range devices {
+		for _, p := range slices.Concat(d.In.TCX, d.In.Legacy, d.Out.TCX, d.Out.Legacy) {
+			out = append(out, p.Name)
+		}
+	}
+	return out, nil
+}
+
+// Attachments are what status shows.
+func (k *doctorKernel) Attachments(context.Context) ([]doctor.Attachment, error) {
+	node, err := k.open()
+	if errors.Is(err, cni.ErrNoState) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
+	rep, err := status.Collect(node)
+	if err != nil {
+		return nil, err
+	}
+	var out []doctor.Attachment
+	for i := range rep.Attachments {
+		out = append(out, k.attachments(node, &rep.Attachments[i])...)
+	}
+	for _, f := range rep.Failures {
+		out = append(out, doctor.Attachment{Pod: f.ID.String(), Failure: f.Error})
+	}
+	return out, nil
+}
+
+func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []doctor.Attachment {
+	if a.Error != "" {
+		return []doctor.Attachment{{Pod: podName(a), Device: a.Interface.HostName, Drift: []string{a.Error}}}
+	}
+	var out []doctor.Attachment
+	for i, d := range a.Directions {
+		one := doctor.Attachment{
+			Pod: podName(a), Direction: d.Direction, Mode: profiles.Mode(d.Mode), Queue: d.Queue, Device: a.Interface.HostName,
+		}
+		if i == 0 {
+			// The plan is of the whole interface.
+			one.Drift = a.Drift
+		}
+		if d.Direction == shaping.Ingress.String() {
+			one.Place = profiles.PlaceIFB
+			if d.Side == shaping.SideHost.String() {
+				one.Place = profiles.PlaceHost
+			}
+		}
+		if d.HookKind != "" && d.Side == shaping.SideHost.String() {
+			one.Kind, one.Hook = profiles.HookKind(d.HookKind), profiles.HookDirection(d.Hook)
+			one.Program = k.program(node, a, d.Direction)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// program is the id of the pinned program of a direction, 0 if it cannot be
+// read: then the doctor finds nothing of ours on the hook, which is what it is.
+func (k *doctorKernel) program(node *cni.Node, a *status.Attachment, direction string) uint32 {
+	records, err := node.Engine.Store.Records(a.ID)
+	if err != nil {
+		return 0
+	}
+	for _, r := range records {
+		if r.Interface != a.Interface {
+			continue
+		}
+		for _, d := range shaping.Directions {
+			if d.String() != direction {
+				continue
+			}
+			if dp, err := datapath.Programs(node.PinDir(r), d); err == nil {
+				return dp.ProgramID
+			}
+		}
+	}
+	return 0
+}
+
+// Devices are the veth and netkit devices whose other end is in another
+// namespace.
+func (k *doctorKernel) Devices(context.Context) ([]doctor.Device, error) {
+	if !k.asked {
+		k.asked = true
+		k.devices, k.devicesErr = k.readDevices()
+	}
+	return k.devices, k.devicesErr
+}
+
+func (k *doctorKernel) readDevices() ([]doctor.Device, error) {
+	own, err := k.own()
+	if err != nil {
+		return nil, err
+	}
+	ns, err := hostif.CurrentNetNS()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = ns.Close() }()
+	h, err := hostif.NewHandle(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	all, err := h.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var out []doctor.Device
+	for _, i := range all {
+		if i.Kind != hostif.KindVeth && i.Kind != hostif.KindNetkit || i.PeerNetNSID == hostif.NoNetNSID {
+			continue
+		}
+		d, err := own.device(h, &i)
+		if errors.Is(err, hostif.ErrNoDevice) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at device %s: %w", i.Name, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// ownership tells what is podweir's.
+type ownership struct {
+	programs map[uint32]bool
+	// majors are the handle majors of podweir's qdiscs, by host-side device.
+	majors map[string][]uint16
+}
+
+func (k *doctorKernel) own() (*ownership, error) {
+	out := &ownership{programs: map[uint32]bool{}, majors: map[string][]uint16{}}
+	node, err := k.open()
+	if errors.Is(err, cni.ErrNoState) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
+	ids, err := node.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		records, err := node.Engine.Store.Records(id)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			for _, c := range r.Choices {
+				out.majors[r.Interface.HostName] = append(out.majors[r.Interface.HostName], c.Majors...)
+			}
+			for _, d := range shaping.Directions {
+				dp, err := datapath.Programs(node.PinDir(r), d)
+				if err != nil {
+					return nil, err
+				}
+				for _, program := range []uint32{dp.ProgramID, dp.GuardID, dp.RedirectID} {
+					out.programs[program] = program != 0
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+func (own *ownership) device(h *hostif.Handle, i *hostif.Interface) (doctor.Device, error) {
+	d := doctor.Device{
+		Name: i.Name, Kind: profiles.DeviceKind(i.Kind.String()),
+		In: order.Hook{Direction: profiles.HookIn}, Out: order.Hook{Direction: profiles.HookOut},
+	}
+	tc, err := queue.Observe(h, i.Index)
+	if err != nil {
+		return d, err
+	}
+	if tc.HookQdisc != "" {
+		d.Qdiscs = append(d.Qdiscs, doctor.Qdisc{Kind: tc.HookQdisc})
+	}
+	for _, q := range tc.Qdiscs {
+		d.Qdiscs = append(d.Qdiscs, doctor.Qdisc{
+			Kind: string(q.Kind), Root: q.Parent == shaping.RootParent,
+			Ours: slices.Contains(own.majors[i.Name], uint16(q.Handle>>16)),
+		})
+	}
+	for _, f := range tc.HookFilters {
+		hook := &d.In
+		if f.Hook == queue.HookEgress {
+			hook = &d.Out
+		}
+		p := order.Program{ID: f.ProgramID, Name: f.Name, Ours: own.programs[f.ProgramID], Pref: f.Pref, Handle: f.Handle}
+		if f.Kind != "bpf" {
+			p.Name, p.NotBPF = f.Kind, true
+			// podweir's redirect on kernels where only mirred works.
+			p.Ours = f.Name != "" && f.Name == queue.MirredName
+		}
+		hook.Legacy = append(hook.Legacy, p)
+	}
+	programs, err := datapath.QueryTCX(i.Index)
+	if err != nil {
+		d.In.Unread, d.Out.Unread = err.Error(), err.Error()
+	}
+	for _, p := range programs {
+		hook := &d.In
+		if p.Hook == shaping.HookEgress {
+			hook = &d.Out
+		}
+		hook.TCX = append(hook.TCX, order.Program{
+			ID: p.ProgramID, Name: strings.TrimSpace(p.Name), Ours: own.programs[p.ProgramID],
+		})
+	}
+	return d, nil
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/compat/doctor"
+)
+
+// hostTree makes a node's root directory.
+func hostTree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func runPodweir(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs(append(args, "--pins", filepath.Join(t.TempDir(), "podweir")))
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func examine(t *testing.T, args ...string) (*doctor.Report, error) {
+	t.Helper()
+	out, err := runPodweir(t, append(args, "-o", "json")...)
+	var rep doctor.Report
+	dec := json.NewDecoder(strings.NewReader(out))
+	dec.DisallowUnknownFields()
+	if decodeErr := dec.Decode(&rep); decodeErr != nil {
+		t.Fatalf("podweir %v: %v, %v\n%s", args, err, decodeErr, out)
+	}
+	return &rep, err
+}
+
+const ciliumList = `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`
+
+// TestDoctorOfAMountedHost reads a node below a directory: the libcni that is
+// built into a real binary, found by an absolute link, and the answer of an
+// agent on its socket.
+func TestDoctorOfAMountedHost(t *testing.T) {
+	root := hostTree(t, map[string]string{
+		"etc/cni/net.d/05-cilium.conflist": ciliumList,
+		"proc/7/comm":                      "containerd\n",
+		"proc/1/net/unix":                  "Num RefCount Protocol Flags Type St Inode Path\n0: 00000002 00000000 00010000 0001 01 1 /var/run/cilium/cilium.sock\n",
+	})
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(root, "usr/bin/containerd"), "../podweir-cni")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	if err := os.Symlink("/usr/bin/containerd", filepath.Join(root, "proc/7/exe")); err != nil {
+		t.Fatal(err)
+	}
+	agent(t, filepath.Join(root, "run/cilium/cilium.sock"))
+	rep, err := examine(t, "doctor", "--root", root)
+	if rep.Schema != doctor.Schema || rep.Profile != "cilium-legacy-routing" || rep.Delivery != "drop-in" {
+		t.Errorf("profile %s (%s), delivery %s", rep.Profile, rep.Why, rep.Delivery)
+	}
+	if !strings.Contains(rep.Runtime, "libcni v1.3") {
+		t.Errorf("runtime %q, want the libcni that go.mod names", rep.Runtime)
+	}
+	status, ok := errors.AsType[*exitError](err)
+	if !ok || status.status != doctor.ExitFail || !strings.Contains(status.text, "fail") {
+		t.Errorf("error %v, want exit status 1: podweir is not in the chain", err)
+	}
+}
+
+func agent(t *testing.T, socket string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]string{
+		"/v1/healthz": `{"attach-mode":"tcx","datapath-mode":"veth","routing":{"intra-host-routing-mode":"Legacy"}}`,
+		"/v1/config":  `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false}}}`,
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(answers[r.URL.Path]))
+	})}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+}
+
+func TestDoctorExitStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want int
+		text string
+	}{
+		"no root":      {[]string{"doctor", "--root", "/nowhere/at/all"}, doctor.ExitUnknown, "--root"},
+		"root a file":  {[]string{"doctor", "--root", "/etc/hostname"}, doctor.ExitUnknown, "--root"},
+		"empty node":   {[]string{"doctor", "--short", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
+		"by its alias": {[]string{"compat", "doctor", "--strict", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := runPodweir(t, tc.args...)
+			if e, ok := errors.AsType[*exitError](err); !ok || e.status != tc.want || !strings.Contains(e.text, tc.text) {
+				t.Errorf("podweir %v: %v, want status %d and %q", tc.args, err, tc.want, tc.text)
+			}
+		})
+	}
+}
+
+// TestDoctorShort: --short shows what is not in order and nothing else.
+func TestDoctorShort(t *testing.T) {
+	out, _ := runPodweir(t, "doctor", "--short", "--root", hostTree(t, map[string]string{
+		"etc/cni/net.d/10-x.conflist": `{"name":"x","plugins":[{"type":"ptp"}]}`,
+	}))
+	if !strings.Contains(out, "PW202 podweir is in the chain in force") || strings.Contains(out, "PW201") || strings.Contains(out, "\x1b") {
+		t.Errorf("podweir doctor --short:\n%s", out)
+	}
+}
