@@ -70,6 +70,8 @@ type Device struct {
 	Hooks []HookProgram
 	// Clsact says that the device has a clsact qdisc.
 	Clsact bool
+	// Down says that an ifb was set down: what is redirected to it is lost.
+	Down bool
 	// NetfilterIngress says that a netfilter ingress chain stands behind our
 	// redirect, or that this could not be found out.
 	NetfilterIngress bool

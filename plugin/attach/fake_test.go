@@ -167,6 +167,10 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	p := a.State.Params
 	switch a.Kind {
 	case attach.MakeIFB:
+		if ifb := w.devices[shaping.SideIFB]; ifb != nil {
+			ifb.Down = false
+			return nil
+		}
 		w.devices[shaping.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
 	case attach.LoadDataplane:
 		w.load(a.Direction, p)

@@ -16,7 +16,7 @@ type ActionKind uint8
 // before the program that classifies for it, so that no stamp is set that
 // nothing obeys.
 const (
-	// MakeIFB makes the ifb that holds the ingress queue.
+	// MakeIFB makes the ifb that holds the ingress queue, and sets it up.
 	MakeIFB ActionKind = iota + 1
 	// LoadDataplane loads and pins the programs and maps of a direction.
 	LoadDataplane
@@ -103,8 +103,10 @@ func (p *directionPlan) run() {
 		p.add(TearDown, "%s", missing)
 		p.obs = p.obs.without(p.direction)
 	}
-	if params.Side == shaping.SideIFB && !p.obs.Device(shaping.SideIFB).Exists {
+	if ifb := p.obs.Device(shaping.SideIFB); params.Side == shaping.SideIFB && !ifb.Exists {
 		p.add(MakeIFB, "no ifb in the pod's namespace")
+	} else if params.Side == shaping.SideIFB && ifb.Down {
+		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
 	}
 	programs := params.ProgramName() != "" || params.Guard || params.Redirect
 	reloaded := missing != "" && programs

@@ -48,6 +48,10 @@ func TestPlanOfOneDifference(t *testing.T) {
 	}{
 		{"nothing", func(*world) {}, []string{}, ""},
 		{
+			"the ifb is down", func(w *world) { w.devices[shaping.SideIFB].Down = true },
+			[]string{"ingress make-ifb"}, "is down",
+		},
+		{
 			"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
 			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach", "ingress attach-redirect"},
 			"no ifb",

@@ -112,6 +112,10 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			p.ns.Run(t, "ip", "link", "del", hostif.IFBName(p.dev.Index))
 		}, []string{"ingress make-ifb: no ifb in the pod's namespace"}},
+		{"ifb taken down", inIFB(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "ip", "link", "set", hostif.IFBName(p.dev.Index), "down")
+		}, []string{"ingress make-ifb: podweir", "is down and loses every packet"}},
 		{"redirect detached", inIFB(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")

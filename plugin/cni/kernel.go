@@ -167,6 +167,8 @@ type place struct {
 	ns     *hostif.NetNS
 	index  int
 	name   string
+	// down is known of an ifb only.
+	down bool
 }
 
 // placeOf returns nil if the device is gone.
@@ -192,7 +194,7 @@ func (k *kernel) placeOf(r *attach.Record, s shaping.Side) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{handle: p.handle, ns: p.ns, index: ifb.Index, name: ifb.Name}, nil
+	return &place{handle: p.handle, ns: p.ns, index: ifb.Index, name: ifb.Name, down: !ifb.Up}, nil
 }
 
 func existing(p *place) (*place, error) {
@@ -272,7 +274,7 @@ func observeDevice(p *place) (*attach.Device, error) {
 		return nil, err
 	}
 	dev := &attach.Device{
-		Exists: true, Index: p.index, Name: p.name, Tree: q.Tree,
+		Exists: true, Index: p.index, Name: p.name, Down: p.down, Tree: q.Tree,
 		FilterProgramID: q.FilterProgramID, Clsact: q.HookQdisc != "",
 	}
 	var tcx []attach.HookProgram
