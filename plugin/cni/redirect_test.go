@@ -32,7 +32,14 @@ const (
 // the host's.
 func peerRedirect(t *testing.T, p *pod) *ebpf.Program {
 	t.Helper()
-	pod4 := int32(binary.BigEndian.Uint32(net.ParseIP(p.addr).To4()))
+	return redirectProgram(t, p.addr, p.dev.HardwareAddr, p.host.HardwareAddr, p.host.Index, asm.FnRedirectPeer)
+}
+
+// redirectProgram sends packets to an address on by a device, with link layer
+// addresses of where they go and come from. It leaves others to what comes next.
+func redirectProgram(t *testing.T, addr string, to, from net.HardwareAddr, ifindex int, by asm.BuiltinFunc) *ebpf.Program {
+	t.Helper()
+	addr4 := int32(binary.BigEndian.Uint32(net.ParseIP(addr).To4()))
 	store := func(offset int32, b []byte) asm.Instructions {
 		word := make([]byte, 8)
 		copy(word, b)
@@ -47,12 +54,12 @@ func peerRedirect(t *testing.T, p *pod) *ebpf.Program {
 	ins := asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadAbs(etherType, asm.Half), asm.JNE.Imm32(asm.R0, 0x0800, "next"),
-		asm.LoadAbs(ipv4Destination, asm.Word), asm.JNE.Imm32(asm.R0, pod4, "next"),
+		asm.LoadAbs(ipv4Destination, asm.Word), asm.JNE.Imm32(asm.R0, addr4, "next"),
 	}
-	ins = append(ins, store(etherDestination, p.dev.HardwareAddr)...)
-	ins = append(ins, store(etherSource, p.host.HardwareAddr)...)
+	ins = append(ins, store(etherDestination, to)...)
+	ins = append(ins, store(etherSource, from)...)
 	ins = append(ins,
-		asm.Mov.Imm(asm.R1, int32(p.host.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+		asm.Mov.Imm(asm.R1, int32(ifindex)), asm.Mov.Imm(asm.R2, 0), by.Call(), asm.Return(),
 		asm.Mov.Imm(asm.R0, -1).WithSymbol("next"), asm.Return())
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "from_netdev", Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
