@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// probedAll is what the kernel was found to have, with nothing left out.
+var probedAll []byte
+
+// realNode is a node with all that the kernel has; it is probed once.
+func realNode(t *testing.T) *node {
+	t.Helper()
+	n := unprobed(t)
+	cache := filepath.Join(n.paths.Run, "features.json")
+	if probedAll == nil {
+		p := n.newPod(t)
+		p.must(t, "ADD", p.conf(both(nil)))
+		p.must(t, "DEL", p.conf(nil))
+		b, err := os.ReadFile(cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		probedAll = b
+	}
+	if err := os.WriteFile(cache, probedAll, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// drift is what `podweir status` says of the one attachment of a node.
+func (p *pod) drift(t *testing.T) []string {
+	t.Helper()
+	var rep *status.Report
+	if err := p.node.Do(func() error {
+		n, err := cni.Open(p.node.paths)
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		rep, err = status.Collect(n)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Attachments) != 1 || rep.Attachments[0].Error != "" {
+		t.Fatalf("status tells of %+v, want one attachment", rep.Attachments)
+	}
+	drift := rep.Attachments[0].Drift
+	if (rep.Faults() != 0) != (len(drift) != 0) {
+		t.Errorf("status counts %d faults with the drift %q", rep.Faults(), drift)
+	}
+	return drift
+}
+
+var handleOf = regexp.MustCompile(`qdisc (\S+) ([0-9a-f]+):`)
+
+// handle is the handle of the first qdisc of a kind on a device.
+func handle(t *testing.T, ns *testutil.NetNS, dev, kind string) string {
+	t.Helper()
+	for _, m := range handleOf.FindAllStringSubmatch(ns.Run(t, "tc", "qdisc", "show", "dev", dev), -1) {
+		if m[1] == kind {
+			return m[2] + ":"
+		}
+	}
+	t.Fatalf("no %s on %s", kind, dev)
+	return ""
+}
+
+// everything is raw with the qdiscs of the ifb and the filters of inner qdiscs.
+func (p *pod) everything(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(p.raw(t))
+	ifb := hostif.IFBName(p.dev.Index)
+	for _, d := range []struct {
+		ns  *testutil.NetNS
+		dev string
+	}{{p.ns, "eth0"}, {p.node.NetNS, p.host.Name}, {p.ns, ifb}} {
+		if d.dev == ifb && p.ns.Command(t, "ip", "link", "show", ifb).Run() != nil {
+			continue
+		}
+		qdiscs := d.ns.Run(t, "tc", "qdisc", "show", "dev", d.dev)
+		b.WriteString(qdiscs)
+		for _, m := range handleOf.FindAllStringSubmatch(qdiscs, -1) {
+			if m[1] == "prio" || m[1] == "htb" {
+				b.WriteString(d.ns.Run(t, "tc", "filter", "show", "dev", d.dev, "parent", m[2]+":"))
+			}
+		}
+	}
+	return b.String()
+}
+
+// What somebody removes or changes under a running pod, on a kernel with prio
+// and fq: status and CHECK name it, neither mends it, and the next ADD does.
+func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "prio", "fq", "ifb", "clsact")
+	fq := both(conf{"queue": "fq", "policy": "flat"})
+	fqOnIFB := inIFB(conf{"queue": "fq", "policy": "flat"})
+	ifb := func(p *pod) string { return hostif.IFBName(p.dev.Index) }
+	tests := []struct {
+		name   string
+		with   conf
+		break_ func(*testing.T, *pod)
+		part   string
+	}{
+		{"classifier of the bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio"))
+		}, "egress "},
+		{"classifier of the host's bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "parent", handle(t, p.node.NetNS, p.host.Name, "prio"))
+		}, "ingress "},
+		{"bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "tbf")+"1")
+		}, "egress "},
+		{"depth of the heavy band", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio")+"2", "bfifo", "limit", "3000")
+		}, "egress "},
+		{"fq", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+		}, "egress build-queue: eth0: no root qdisc, want fq"},
+		{"fq of the host", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "qdisc", "del", "dev", p.host.Name, "root")
+		}, "ingress build-queue: veth1: no root qdisc, want fq"},
+		{"fq's flow limit", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "change", "dev", "eth0", "root", "fq", "flow_limit", "100")
+		}, "egress change-queue: eth0: fq "},
+		{"program that stamps", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
+		}, "egress attach: pw_edt is not on the egress hook of eth0"},
+		{"fq of the ifb", fqOnIFB, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", ifb(p), "root")
+		}, "no root qdisc, want fq"},
+		{"program on the ifb's hook", fqOnIFB, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", ifb(p), "egress")
+		}, "ingress attach: pw_edt is not on the egress hook of "},
+		{"redirect", inIFB(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")
+		}, "ingress attach-redirect: no redirect on the ingress hook of eth0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := realNode(t).newPod(t)
+			c := p.conf(tt.with)
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			if drift := p.drift(t); len(drift) != 0 {
+				t.Fatalf("status names the drift %q before there is one", drift)
+			}
+			shaped := p.everything(t)
+			tt.break_(t, p)
+			broken := p.everything(t)
+			if broken == shaped {
+				t.Fatal("nothing was broken")
+			}
+			drift := p.drift(t)
+			if !slices.ContainsFunc(drift, func(s string) bool { return strings.Contains(s, tt.part) }) {
+				t.Errorf("status names the drift %q, want %q in it", drift, tt.part)
+			}
+			err := p.call(t, "CHECK", c).err
+			t.Logf("CHECK: %s", describe(err))
+			wantCode(t, "CHECK", err, 101, append([]string{"eth0 (ifindex", p.ns.Path(), tt.part}, drift...)...)
+			if after := p.everything(t); after != broken {
+				t.Errorf("status or CHECK made\n%s\nof\n%s", after, broken)
+			}
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			if drift := p.drift(t); len(drift) != 0 {
+				t.Errorf("status names the drift %q after ADD", drift)
+			}
+			p.crosses(t)
+			p.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "DEL")
+		})
+	}
+}
+
+// Which way packets are redirected to the ifb is what the self-test found,
+// whatever the kernel's version. The way by mirred works on every kernel; the
+// one by bpf_redirect loses everything on those where the self-test says so.
+func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "ifb", "clsact", "mirred")
+	found := realNode(t)
+	cache := func(n *node) string { return filepath.Join(n.paths.Run, "features.json") }
+	b, err := os.ReadFile(cache(found))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bpfWorks := strings.Contains(string(b), `"redirect":"bpf"`)
+	if !bpfWorks && !strings.Contains(string(b), `"redirect":"mirred"`) {
+		t.Fatalf("the self-test found no way to the ifb: %s", b)
+	}
+	for _, way := range []string{"bpf", "mirred"} {
+		t.Run(way, func(t *testing.T) {
+			n := realNode(t)
+			forced := regexp.MustCompile(`"redirect":"\w+"`).ReplaceAllString(string(b), fmt.Sprintf(`"redirect":%q`, way))
+			if err := os.WriteFile(cache(n), []byte(forced), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := n.newPod(t)
+			testutil.Eventually(t, 5*time.Second, "the kernel calls both ends up", func() bool {
+				return !strings.Contains(p.raw(t), "state UNKNOWN mode DEFAULT group default qlen 1000\n    link/ether")
+			})
+			before := p.raw(t)
+			c := p.conf(inIFB(nil))
+			p.must(t, "ADD", c)
+			filters := p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "ingress")
+			if got := strings.Contains(filters, "mirred"); got != (way == "mirred") {
+				t.Errorf("redirected by %q, want %s", filters, way)
+			}
+			p.must(t, "CHECK", c)
+			if way == "mirred" || bpfWorks {
+				p.crosses(t)
+			} else if p.reached(t) {
+				t.Error("packets pass by bpf_redirect, although the self-test says that they do not")
+			}
+			p.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "DEL")
+			if after := p.raw(t); after != before {
+				t.Errorf("DEL leaves\n%s\nwhere ADD found\n%s", after, before)
+			}
+		})
+	}
+}
+
+// reached says whether the pod gets an answer from its node.
+func (p *pod) reached(t *testing.T) bool {
+	t.Helper()
+	return p.ns.Command(t, "ping", "-c3", "-i0.1", "-W1", p.gateway).Run() == nil
+}
