@@ -6,13 +6,18 @@ package vm
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
 func TestModuleFiles(t *testing.T) {
@@ -61,6 +66,49 @@ func TestCpio(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != "dev\ninit\n" {
 		t.Errorf("cpio lists %q, %v", out, err)
+	}
+}
+
+// A machine that was killed, or that went down without the command's status,
+// shows its console; after the status nothing that befell it matters.
+func TestFinish(t *testing.T) {
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for name, tt := range map[string]struct {
+		ctx    context.Context
+		status string
+		boot   error
+		reason string
+	}{
+		"killed":             {ctx: late, boot: errors.New("signal: killed"), reason: "killed, not done within 1m0s"},
+		"panicked":           {ctx: t.Context(), reason: "it ended without the command's status"},
+		"no emulator":        {ctx: t.Context(), boot: errors.New("qemu: exit status 1"), reason: "qemu: exit status 1"},
+		"killed after it":    {ctx: late, status: "7", boot: errors.New("signal: killed")},
+		"ended as it should": {ctx: t.Context(), status: "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string]string{ConsoleFile: "line one\r\nBUG: soft lockup\r\n"}
+			if tt.status != "" {
+				files[guest.StatusFile], files[guest.ElapsedFile] = tt.status, "2000000000"
+			}
+			for file, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, err := finish(tt.ctx, dir, Options{Kernel: "6.1", Timeout: time.Minute}, tt.boot)
+			if tt.status != "" {
+				if err != nil || result.Status != 7 || len(result.Complaints) != 1 || elapsed(dir) != 2*time.Second {
+					t.Errorf("finish() = %+v, %v after %v, want status 7, one complaint and 2 s", result, err, elapsed(dir))
+				}
+				return
+			}
+			var hang *HangError
+			if !errors.As(err, &hang) || hang.Reason != tt.reason || hang.Console != "line one\nBUG: soft lockup\n" {
+				t.Errorf("finish() = %v, want a hang for %q with the console", err, tt.reason)
+			}
+		})
 	}
 }
 
