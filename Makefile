@@ -120,6 +120,10 @@ generate: ## Rebuild the BPF objects and bindings with the clang of bpf/CLANG_VE
 check-generate: ## Fail unless the committed BPF objects are what the source gives.
 	bpf/check-generate.sh
 
+.PHONY: update-budget
+update-budget: setup-kernels ## Write what the verifier spends on each program on each kernel to bpf/verifier-budget.json (root).
+	tools/budget.sh
+
 .PHONY: setup
 setup: ## Install the Debian packages that tests and linters need and are missing.
 	tools/setup.sh test
