@@ -49,7 +49,8 @@ func TestPlanOfOneDifference(t *testing.T) {
 		{"nothing", func(*world) {}, []string{}, ""},
 		{
 			"the ifb is down", func(w *world) { w.devices[shaping.SideIFB].Down = true },
-			[]string{"ingress make-ifb"}, "is down",
+			[]string{"ingress make-ifb"},
+			"is down",
 		},
 		{
 			"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
