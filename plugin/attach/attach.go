@@ -97,6 +97,17 @@ func (d *Device) find(hook shaping.Hook, programID uint32) *HookProgram {
 	return nil
 }
 
+// firstOther returns whom of other parties a hook asks first, nil if nobody
+// else is there.
+func (d *Device) firstOther(hook shaping.Hook) *HookProgram {
+	for i := range d.Hooks {
+		if d.Hooks[i].Hook == hook && !Ours(d.Hooks[i].Name) {
+			return &d.Hooks[i]
+		}
+	}
+	return nil
+}
+
 // redirects says whether everything on the ingress hook goes to an ifb, by the
 // program with this id or by a mirred action.
 func (d *Device) redirects(programID uint32, ifb int) bool {

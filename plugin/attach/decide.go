@@ -77,12 +77,8 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 			return nil, choice, err
 		}
 	}
-	if choice.HookKind == shaping.HookKindAuto || choice.HookKind == 0 {
-		kind, err := hookKind(req, obs, params)
-		if err != nil {
-			return nil, choice, err
-		}
-		choice.HookKind = kind
+	if choice.HookKind, err = hookKind(req, obs, params, choice.HookKind); err != nil {
+		return nil, choice, err
 	}
 	choice.MadeClsact = missingClsact(obs, params, choice.HookKind, choice.MadeClsact)
 	if choice.Note != "" {
@@ -152,34 +148,33 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, uint32(root.Handle)>>16, dev.Name)
 }
 
-// hookKind resolves an automatic hook kind. Where nobody else is on a hook
-// inside the pod, clsact comes before TCX, whose attach waits for RCU under
-// RTNL (ruling 3). On the host side others may come later, and they expect
-// clsact to be theirs: TCX first.
-func hookKind(req *Request, obs *Observed, p *shaping.Params) (shaping.HookKind, error) {
+// hookKind resolves an automatic hook kind; prior is that of an earlier run.
+// Where nobody else is on a hook inside the pod, clsact comes before TCX, whose
+// attach waits for RCU under RTNL (ruling 3). On the host side others may come
+// later, and they expect clsact to be theirs: TCX first. A filter is asked after
+// every TCX program and after the filters before it, each of which may end the
+// chain: where somebody else is, clsact would be a limit that may not hold.
+func hookKind(req *Request, obs *Observed, p *shaping.Params, prior shaping.HookKind) (shaping.HookKind, error) {
 	if p.Hook != shaping.HookEgress && p.Hook != shaping.HookIngress {
 		return shaping.HookKindAuto, nil
 	}
 	dev := obs.Device(p.Side)
-	var others []HookProgram
-	for _, h := range dev.Hooks {
-		if h.Hook == p.Hook && !Ours(h.Name) {
-			others = append(others, h)
-		}
-	}
-	foreignFilter := slices.ContainsFunc(others, func(h HookProgram) bool {
-		return h.Kind == shaping.HookKindClsact
-	})
+	other := dev.firstOther(p.Hook)
 	kind := p.HookKind
+	if kind == shaping.HookKindAuto && prior == shaping.HookKindTCX {
+		kind = shaping.HookKindTCX
+	}
 	if kind == shaping.HookKindAuto {
 		kind = shaping.HookKindClsact
-		if req.TCX && (p.Side == shaping.SideHost || len(others) > 0) {
+		if req.TCX && (p.Side == shaping.SideHost || other != nil) {
 			kind = shaping.HookKindTCX
 		}
 	}
 	switch {
-	case kind == shaping.HookKindClsact && foreignFilter:
-		return 0, fmt.Errorf("%w: clsact filter %q on %v of %s", ErrHookTaken, others[0].Name, p.Hook, dev.Name)
+	case kind == shaping.HookKindClsact && other != nil && other.Kind == shaping.HookKindTCX:
+		return 0, fmt.Errorf("%w: TCX program %q is asked before every filter on %v of %s", ErrHookTaken, other.Name, p.Hook, dev.Name)
+	case kind == shaping.HookKindClsact && other != nil:
+		return 0, fmt.Errorf("%w: clsact filter %q on %v of %s", ErrHookTaken, other.Name, p.Hook, dev.Name)
 	case kind == shaping.HookKindTCX && !req.TCX:
 		return 0, fmt.Errorf("mode %v: the kernel has no TCX (Linux 6.6)", p.Mode)
 	}

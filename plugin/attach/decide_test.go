@@ -145,6 +145,10 @@ func TestDecideHookKind(t *testing.T) {
 			name: "clsact asked for beside a filter", d: shaping.Egress, mode: shaping.ModeClsactPodSide, side: shaping.SidePod,
 			other: other(shaping.HookKindClsact, shaping.HookEgress), err: attach.ErrHookTaken,
 		},
+		{
+			name: "clsact asked for behind a TCX program", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost,
+			other: other(shaping.HookKindTCX, shaping.HookEgress), err: attach.ErrHookTaken,
+		},
 		{name: "clsact asked for", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost, want: shaping.HookKindClsact},
 		{name: "policing at pod-side ingress", d: shaping.Ingress, mode: shaping.ModeTCXPodSide, side: shaping.SidePod, want: shaping.HookKindTCX},
 	}

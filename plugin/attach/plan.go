@@ -187,8 +187,12 @@ func (p *directionPlan) planHook(have *Dataplane, reloaded bool) {
 	case reloaded || found == nil:
 		p.add(AttachHook, "%s is not on the %v hook of %s", params.ProgramName(), params.Hook, dev.Name)
 	case found.Kind != p.state.HookKind:
-		p.add(AttachHook, "%s is on %v, want %v", params.ProgramName(), found.Kind, p.state.HookKind)
-	case found.Kind == shaping.HookKindTCX && params.Side == shaping.SideHost:
+		reason := fmt.Sprintf("%s is on %v, want %v", params.ProgramName(), found.Kind, p.state.HookKind)
+		if other := dev.firstOther(params.Hook); other != nil {
+			reason += fmt.Sprintf(" because of program %q (%d) on the %v hook of %s", other.Name, other.ProgramID, params.Hook, dev.Name)
+		}
+		p.add(AttachHook, "%s", reason)
+	case found.Kind == shaping.HookKindTCX:
 		if first := firstTCX(dev, params.Hook); first.ProgramID != have.ProgramID {
 			p.add(AttachHook, "program %q (%d) is ahead of %s on the %v hook of %s",
 				first.Name, first.ProgramID, params.ProgramName(), params.Hook, dev.Name)

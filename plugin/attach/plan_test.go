@@ -4,6 +4,7 @@
 package attach_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -195,6 +196,44 @@ func TestPlanKeepsTheHead(t *testing.T) {
 	_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
 	if err != nil || !slices.Equal(kinds(plan), []string{"ingress attach"}) ||
 		!strings.Contains(plan[0].Reason, `program "cil_to_container" (10) is ahead of pw_band`) {
+		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
+	}
+}
+
+// Inside the pod, too, where a filter suffices as long as nobody else is there:
+// a program that comes later is named, and TCX takes the head from it. The
+// filter that an operator asked for by name cannot.
+func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
+	w := newWorld()
+	cfg := &shaping.Config{Egress: limit(10_000_000)}
+	ensure(t, w, cfg)
+	pod := w.devices[shaping.SidePod]
+	if len(pod.Hooks) != 1 || pod.Hooks[0].Kind != shaping.HookKindClsact {
+		t.Fatalf("hooks of the pod side: %+v, want one filter", pod.Hooks)
+	}
+	pod.Hooks = slices.Insert(pod.Hooks, 0, attach.HookProgram{
+		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 10, Name: "hostile",
+	})
+	want, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+	if err != nil || !slices.Equal(kinds(plan), []string{"egress attach"}) ||
+		!strings.Contains(plan[0].Reason, `because of program "hostile" (10)`) ||
+		want.Directions[shaping.Egress].HookKind != shaping.HookKindTCX {
+		t.Errorf("plan = %v, %v, want TCX because of the program that is named", plan, err)
+	}
+	named := &shaping.Config{Egress: limit(10_000_000)}
+	named.Egress.Mode = shaping.ModeClsactPodSide
+	if _, _, err := w.engine().Drift(named, w.iface, record(t, w)); !errors.Is(err, attach.ErrHookTaken) ||
+		!strings.Contains(err.Error(), `"hostile"`) {
+		t.Errorf("with clsact by name: %v, want ErrHookTaken that names the program", err)
+	}
+	ensure(t, w, cfg)
+	// As a TCX program it keeps the head like on the host side.
+	pod.Hooks = []attach.HookProgram{
+		{Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 11, Name: "again"},
+		{Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: w.dataplanes[shaping.Egress].ProgramID, Name: "pw_band"},
+	}
+	if _, plan, err := w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 1 ||
+		!strings.Contains(plan[0].Reason, `program "again" (11) is ahead of pw_band`) {
 		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
 	}
 }

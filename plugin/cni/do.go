@@ -183,9 +183,15 @@ func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
 		return err
 	}
 	if s.HookKind == shaping.HookKindTCX {
-		return at.ns.Do(func() error {
+		err := at.ns.Do(func() error {
 			return datapath.AttachTCX(k.pins(r), p.Direction, objs.Program, at.index, p.Hook)
 		})
+		if err != nil {
+			return err
+		}
+		// It may have been a filter while nobody else was on the hook.
+		_, err = queue.DetachClsact(at.handle, at.index, hookPlace(p.Hook), false)
+		return err
 	}
 	return attachFilter(at, p.Hook, prefHook, objs.Program.FD(), p.ProgramName())
 }
@@ -219,6 +225,11 @@ func (k *kernel) attachExtra(r *attach.Record, d shaping.Direction, guard bool) 
 	}
 	_, err = queue.AttachMirred(at.handle, at.index, pos, index)
 	return err
+}
+
+// hookPlace is where the classifier, stamper or policer is as a filter.
+func hookPlace(h shaping.Hook) queue.Place {
+	return queue.Place{Hook: queueHook(h), Pref: prefHook, Handle: filterHandle}
 }
 
 // attachFilter puts a filter in its place; one of ours that an earlier run

@@ -70,10 +70,10 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 }
 
 // shares says whether podweir would have to put a filter on the hook of
-// another party's: the order of filters is not that of their coming, so it
-// stays away.
+// another party's: TCX programs are asked before it, and the order of filters
+// is not that of their coming, so it stays away.
 func (m *mode) shares(g gate) bool {
-	if g.kind != "clsact" || datapath.HaveTCX() && !strings.HasPrefix(m.name, "clsact") {
+	if datapath.HaveTCX() && !strings.HasPrefix(m.name, "clsact") {
 		return false
 	}
 	return slices.ContainsFunc(withoutTCX(m.want), func(s string) bool {
