@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package coexist_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// mode is a way to attach.
+type mode struct {
+	keys conf
+	// egress and ingress are its names in the page.
+	egress, ingress string
+	// profile is the mode's name in package profiles, where there is no auto.
+	profile profiles.Mode
+	// ingressHost says that ingress is held on the host side.
+	ingressHost bool
+}
+
+// modes are all that a kernel with TCX has, one for every place where podweir
+// can stand in either direction.
+func modes() []*mode {
+	return []*mode{
+		{keys: conf{}, egress: "auto", ingress: "auto", profile: profiles.ModeQdisc, ingressHost: true},
+		{
+			keys: conf{"queue": "none"}, egress: "auto, policing", ingress: "auto, policing",
+		},
+		{
+			keys: conf{"mode": "qdisc", "policy": "flat"}, egress: "qdisc, flat", ingress: "qdisc, flat",
+			profile: profiles.ModeQdisc, ingressHost: true,
+		},
+		{
+			keys: conf{"mode": "qdisc", "ingressPlace": "ifb"}, egress: "qdisc", ingress: "qdisc on an ifb",
+			profile: profiles.ModeQdisc,
+		},
+		{
+			keys: conf{"mode": "tcx-podside"}, egress: "tcx-podside", ingress: "tcx-podside, policing",
+			profile: profiles.ModeTCXPodSide,
+		},
+		{
+			keys: conf{"mode": "tcx-hostside"}, egress: "tcx-hostside, policing", ingress: "tcx-hostside",
+			profile: profiles.ModeTCXHostSide, ingressHost: true,
+		},
+		{
+			keys: conf{"mode": "clsact-podside"}, egress: "clsact-podside", ingress: "clsact-podside, policing",
+			profile: profiles.ModeClsactPodSide,
+		},
+		{
+			keys: conf{"mode": "clsact-hostside"}, egress: "clsact-hostside, policing", ingress: "clsact-hostside",
+			profile: profiles.ModeClsactHostSide, ingressHost: true,
+		},
+	}
+}
+
+// name is the mode as the name of a subtest.
+func (m *mode) name() string {
+	return strings.ReplaceAll(m.egress+"+"+m.ingress, " ", "")
+}
+
+// programs are the ids of the programs that podweir pinned in a directory.
+func programs(t *testing.T, dir string) map[string]ebpf.ProgramID {
+	t.Helper()
+	pins, err := filepath.Glob(filepath.Join(dir, "*-program"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]ebpf.ProgramID)
+	for _, pin := range pins {
+		prog, err := ebpf.LoadPinnedProgram(pin, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := prog.Info()
+		_ = prog.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[pin], _ = info.ID()
+	}
+	return all
+}

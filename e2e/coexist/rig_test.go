@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package coexist_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// rig is a node that routes between a client and its pods:
+//
+//	client eth0 ── uplink, node, lxc… or eni… ── eth0 pod
+type rig struct {
+	node, client     *testutil.NetNS
+	uplink, clientIf hostif.Interface
+	paths            cni.Paths
+	pods             int
+}
+
+const (
+	clientAddr    = "10.66.0.2"
+	clientGateway = "10.66.0.1"
+)
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
+	if !datapath.HaveTCX() {
+		testutil.SkipFeature(t, "tcx")
+	}
+	r := &rig{
+		node: testutil.NewNetNS(t), client: testutil.NewNetNS(t),
+		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+	}
+	r.clientIf, r.uplink = testutil.VethPair(t,
+		testutil.End{NetNS: r.client, Name: "eth0", CIDRs: []string{clientAddr + "/24"}},
+		testutil.End{NetNS: r.node, Name: "uplink", CIDRs: []string{clientGateway + "/24"}})
+	r.client.Run(t, "ip", "route", "add", "default", "via", clientGateway)
+	r.client.Run(t, "ip", "neigh", "replace", clientGateway, "lladdr", r.uplink.HardwareAddr.String(), "dev", "eth0")
+	r.node.Run(t, "ip", "neigh", "replace", clientAddr, "lladdr", r.clientIf.HardwareAddr.String(), "dev", "uplink")
+	r.node.Run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	return r
+}
+
+// pod is a network namespace with a veth pair to the node, as a CNI plugin
+// leaves it.
+type pod struct {
+	rig           *rig
+	ns            *testutil.NetNS
+	dev, host     hostif.Interface
+	addr, gateway string
+	container     string
+}
+
+// newPod makes a pod whose host side has this name.
+func (r *rig) newPod(t *testing.T, hostName string) *pod {
+	t.Helper()
+	r.pods++
+	p := &pod{rig: r, ns: testutil.NewNetNS(t), container: fmt.Sprintf("container-%d", r.pods)}
+	p.addr, p.gateway = fmt.Sprintf("10.77.%d.2", r.pods), fmt.Sprintf("10.77.%d.1", r.pods)
+	p.dev, p.host = testutil.VethPair(t,
+		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
+		testutil.End{NetNS: r.node, Name: hostName, CIDRs: []string{p.gateway + "/24"}})
+	p.ns.Run(t, "ip", "route", "add", "default", "via", p.gateway)
+	// Neighbours are known: who drops packets must not drop the question too.
+	p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
+	r.node.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", hostName)
+	// The device goes with the namespace, but only some time later.
+	t.Cleanup(func() { _ = r.node.Command(t, "ip", "link", "del", hostName).Run() })
+	return p
+}
+
+type conf map[string]any
+
+// bitRate is the cap of all pods, in bits per second, as text.
+const bitRate = "20M"
+
+// with is a configuration that fails closed.
+func (p *pod) with(m *mode) conf {
+	c := conf{
+		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
+		"egressRate": bitRate, "ingressRate": bitRate,
+		"prevResult": json.RawMessage(fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":%q},{"name":"eth0","sandbox":%q}],`+
+			`"ips":[{"address":"%s/24","interface":1}]}`, p.host.Name, p.ns.Path(), p.addr)),
+	}
+	maps.Copy(c, m.keys)
+	return c
+}
+
+// call runs a verb of podweir's plugin on the node.
+func (p *pod) call(t *testing.T, verb string, m *mode) error {
+	t.Helper()
+	stdin, err := json.Marshal(p.with(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, log bytes.Buffer
+	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.rig.paths}
+	args := &skel.CmdArgs{
+		ContainerID: p.container, Netns: p.ns.Path(), IfName: "eth0", StdinData: stdin,
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.container,
+	}
+	f := plugin.Funcs()
+	verbs := map[string]func(*skel.CmdArgs) error{"ADD": f.Add, "DEL": f.Del, "CHECK": f.Check}
+	return p.rig.node.Do(func() error { return verbs[verb](args) })
+}
+
+func (p *pod) must(t *testing.T, verb string, m *mode) {
+	t.Helper()
+	if err := p.call(t, verb, m); err != nil {
+		t.Fatalf("%s: %s", verb, describe(err))
+	}
+}
+
+// describe shows the details of a CNI error too.
+func describe(err error) string {
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return e.Msg + ": " + e.Details
+	}
+	return fmt.Sprint(err)
+}
+
+// remove runs DEL and makes the devices of the pod as they were.
+func (p *pod) remove(t *testing.T, m *mode) {
+	t.Helper()
+	p.must(t, "DEL", m)
+	// DEL leaves the ifb to the namespace, which is about to go.
+	if err := p.ns.Handle.DeleteIFB(p.dev.Index); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// upgrade makes ADD replace the programs, as a release with others does.
+func (p *pod) upgrade(t *testing.T, m *mode) {
+	t.Helper()
+	dir := filepath.Join(p.rig.paths.Pins, "net", p.container+",eth0", "eth0")
+	before := programs(t, dir)
+	for pin := range before {
+		if err := os.Remove(pin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.must(t, "ADD", m)
+	for pin, id := range programs(t, dir) {
+		if before[pin] == id {
+			t.Errorf("the upgrade left program %d at %s", id, pin)
+		}
+	}
+}
