@@ -55,23 +55,33 @@ func (r *report) writeTable(out io.Writer) {
 	fmt.Fprintf(out, `
 ### Pod on %s, clients on %s
 
-Unshaped, both directions at once: %s Mbit/s out, %s in on the wire. The clocks went %.4f %% apart.
+Light load: %g new connections and %g requests on the kept connection a second. Unshaped, both directions at once: %s Mbit/s out, %s in on
+the wire. The clocks went %.4f %% apart.
 
 | cap | chained plugin | bulk out / in ÷ cap | on the wire out / in ÷ cap | worst 1 s ÷ cap out / in | worst 10 s ÷ cap out / in | worst 1 s from the start | light p50, p99, ms | kept p99, ms | light p99 ÷ bystander's | kept p99 ÷ bystander's | closed loop, rps | resent per 10 s |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-`, r.Machine.Kernel, r.Far.Kernel, mega(r.unshaped().Egress.WireBitRate), mega(r.unshaped().Ingress.WireBitRate), r.Far.ClockDrift*100)
+`, r.Machine.Kernel, r.Far.Kernel, r.Load.OpenLoopPerSecond, r.Load.KeptPerSecond,
+		mega(r.unshaped().Egress.WireBitRate), mega(r.unshaped().Ingress.WireBitRate), r.Far.ClockDrift*100)
 	for _, row := range r.Rows {
 		fmt.Fprintf(out, "| %s | %s%s | %s | %s | %s | %s | %s | %s, %s | %s | %s | %s | %s | %.0f / %.0f |\n",
 			capName(row.CapBitRate), row.Title, r.notOffered(&row),
 			row.ofCap(row.Egress.ElephantBitRate, row.Ingress.ElephantBitRate),
 			row.ofCap(row.Egress.WireBitRate, row.Ingress.WireBitRate),
 			row.ofCap(row.Egress.WireSpread[2], row.Ingress.WireSpread[2]),
-			row.ofCap(row.Egress.WorstTenSeconds, row.Ingress.WorstTenSeconds),
+			row.worstTenSeconds(),
 			row.ofCap(max(row.Egress.WorstSecondFromStart, row.Ingress.WorstSecondFromStart)),
 			milli(row.Open.P50), milli(row.Open.P99), milli(row.Kept.P99),
 			times(row.Open.P99, row.BystanderOpen.P99), times(row.Kept.P99, row.BystanderKept.P99),
 			digits(row.Closed.PerSecond), row.Egress.RetransmitsPer10s, row.Ingress.RetransmitsPer10s)
 	}
+}
+
+// worstTenSeconds is "-" where fewer seconds were measured.
+func (r *row) worstTenSeconds() string {
+	if r.Egress.WorstTenSeconds == 0 || r.Ingress.WorstTenSeconds == 0 {
+		return "-"
+	}
+	return r.ofCap(r.Egress.WorstTenSeconds, r.Ingress.WorstTenSeconds)
 }
 
 // unshaped is the row without a cap; a zero row if there is none.
