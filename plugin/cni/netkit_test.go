@@ -82,10 +82,16 @@ func TestPrivilegedNetkit(t *testing.T) {
 				const bytesPerSec = 5_000_000 / 8
 				got, port := stream(t, p, d)
 				wantHeavy(t, p, d, port)
-				free, _ := stream(t, control, d)
-				t.Logf("%v at 5 Mbit/s: %d bytes in %v; without limits %d in %v", d, got.bytes, got.within, free.bytes, free.within)
 				// What may come back to back, with room.
 				most := func(s streamed) int { return s.bytesIn(bytesPerSec) + 100_000 }
+				free, _ := stream(t, control, d)
+				// Others may have had the processor meanwhile.
+				for range 3 {
+					if free.bytes <= most(free) {
+						free, _ = stream(t, control, d)
+					}
+				}
+				t.Logf("%v at 5 Mbit/s: %d bytes in %v; without limits %d in %v", d, got.bytes, got.within, free.bytes, free.within)
 				if got.bytes > most(got) || free.bytes <= most(free) {
 					t.Errorf("%v: %d bytes, without limits %d, want at most %d, and more than %d", d, got.bytes, free.bytes,
 						most(got), most(free))
