@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 )
 
@@ -41,14 +42,27 @@ func measureOn(ctx context.Context, kernel, group string, timeout time.Duration)
 	if err != nil {
 		return nil, err
 	}
+	before := loadAverage()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	rows, readErr := readRows(stdout)
+	err = errors.Join(readErr, cmd.Wait())
+	load := before + " to " + loadAverage()
 	for i := range rows {
-		rows[i].Kernel, rows[i].Group = kernel, group
+		rows[i].Kernel, rows[i].Group, rows[i].MachineLoad = kernel, group, load
 	}
-	return rows, errors.Join(readErr, cmd.Wait())
+	return rows, err
+}
+
+// loadAverage is that of a minute.
+func loadAverage() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "?"
+	}
+	load, _, _ := strings.Cut(string(raw), " ")
+	return load
 }
 
 // readRows reads objects until the end.

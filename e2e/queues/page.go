@@ -20,7 +20,8 @@ pod made by a real conflist (ptp, host-local, podweir), real traffic, and the wi
 **What emulation costs.** All kernels but the host's run on an emulated processor (QEMU without KVM, one processor), whose timers and
 processes come late: the column "stall" is the latest of the short sleeps during the row. So: compare rows of one kernel and one group with
 each other, and with what the unlimited pod carried in the same run ("unshaped"); believe no rate in Mbit/s, no millisecond and no processor
-time as such. A row is "not offered" if the generator had less than 1.2 times the cap.
+time as such. A row is "not offered" if the generator had less than 1.2 times the cap. Where a load average is given, the machine of two
+processors had other work, and the emulator went first (nice -20).
 
 **How to read it.** Worst 1 s is the largest number of wire bytes in any window of a second (one begins in every millisecond), as a share of
 the cap. "By counter" is the same from the root qdisc's own byte counter, read every 25 ms: it counts when a packet leaves the qdisc, and the
@@ -95,6 +96,7 @@ func (r *results) summary(b *bytes.Buffer) {
 	b.WriteString("\n## What the choice of `auto` hangs on\n\nThe worst of all rows that were offered, at caps from 10 Mbit/s: which rows exceed what is allowed, and the least use of the cap by TCP.\n\n")
 	b.WriteString("| queue | place | rows | worst 1 s | rows above 1.01 | worst by counter | least use, TCP | most retransmits after 3 s | p99 of a kept connection ÷ bystander's | out of order |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	var within []string
 	for i := range ways {
 		w := &ways[i]
 		var s wayWorst
@@ -107,8 +109,21 @@ func (r *results) summary(b *bytes.Buffer) {
 			fmt.Fprintf(b, "| %s | %s | %d | %.4f | %d | %.4f | %.3f | %.2f %% | %s | %d |\n",
 				w.name, w.place, s.rows, s.worst, s.above, s.counter, s.used, s.late*100, s.keptText(), s.inversions)
 		}
+		if s.rows > 0 && s.above == 0 {
+			within = append(within, fmt.Sprintf("%s (%s, %d rows)", w.name, w.place, s.rows))
+		}
 	}
+	if len(within) == 0 {
+		within = []string{"none"}
+	}
+	fmt.Fprintf(b, "\nWithin what is allowed in every row: %s.\n\n%s", strings.Join(within, ", "), catchUp)
 }
+
+// catchUp explains the pattern of the table.
+const catchUp = `A queue that was late, because its timer was, has a choice. tbf sends at most its bucket at once (8 ms of the cap), holds the cap and loses
+the rest of the time, so a stall of the emulated machine costs use. fq sends all that was due meanwhile: its departure times are absolute, so a
+stall of 50 ms may be 50 ms of the cap too much in one second. Policing has a credit of 0.25 s, which its rows show.
+`
 
 type wayWorst struct {
 	rows, above                        int

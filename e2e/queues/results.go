@@ -15,11 +15,14 @@ type row struct {
 	Kernel, Group string
 	// Release is that of the running kernel, Date the day.
 	Release, Date string
-	Way           string
-	Place         string
-	Direction     string
-	Cap           uint64 // bits per second
-	Load          string
+	// MachineLoad is the load average of the machine, over 1 minute, before and
+	// after the group: other work beside an emulated machine slows it.
+	MachineLoad string `json:",omitempty"`
+	Way         string
+	Place       string
+	Direction   string
+	Cap         uint64 // bits per second
+	Load        string
 	// Note says why there is no number.
 	Note string `json:",omitempty"`
 

@@ -13,6 +13,9 @@ import (
 func table(b *bytes.Buffer, g *group, kernel string, rows []row) {
 	title := fmt.Sprintf("%s, %d Mbit/s, kernel %s", titles[g.name], rows[0].Cap/mbit, kernel)
 	fmt.Fprintf(b, "\n## %s\n\n", title)
+	if load := rows[0].MachineLoad; load != "" {
+		fmt.Fprintf(b, "Load average of the machine: %s.\n\n", load)
+	}
 	head := "queue | place | direction | load | "
 	switch g.name {
 	case "kept":

@@ -77,6 +77,12 @@ var (
 		{traffic.TCP1, true, 6 * time.Second},
 		{traffic.UDP, false, 2500 * time.Millisecond},
 	}
+	// An emulated processor sends some 8,000 packets in a second, which is less
+	// than 1.2 times 100 Mbit/s: large ones instead.
+	fastCells = []cell{
+		{traffic.TCP1, true, 6 * time.Second},
+		{traffic.UDPGSO, false, 2500 * time.Millisecond},
+	}
 	moreCells = []cell{
 		{traffic.TCP1BBR, false, 4 * time.Second},
 		{traffic.UDPGSO, false, 2500 * time.Millisecond},
@@ -94,7 +100,7 @@ type group struct {
 
 var groups = []group{
 	{"caps10", 10 * mbit, firstCells, nil},
-	{"caps100", 100 * mbit, firstCells, nil},
+	{"caps100", 100 * mbit, fastCells, nil},
 	{"capsTop", 0, firstCells[:1], nil},
 	{"caps1", mbit, firstCells, nil},
 	{"kept", 100 * mbit, nil, (*bench).kept},
