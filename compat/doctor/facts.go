@@ -80,7 +80,8 @@ type Attachment struct {
 	Kind    profiles.HookKind
 	Hook    profiles.HookDirection
 	Program uint32
-	// Drift are the differences to what should be.
+	// Drift are the differences to what should be, of this direction or of the
+	// whole interface: each names what it is about.
 	Drift []string
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string

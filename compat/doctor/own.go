@@ -54,7 +54,7 @@ func checkAttached(f *Facts) Finding {
 		var bad []string
 		for _, a := range list {
 			if len(a.Drift) > 0 {
-				bad = append(bad, a.Pod+" "+a.Direction+": "+strings.Join(a.Drift, ", "))
+				bad = append(bad, a.Pod+": "+strings.Join(a.Drift, ", "))
 			}
 		}
 		if len(bad) > 0 {

@@ -167,12 +167,12 @@ func ciliumOther() []*Profile {
 	return []*Profile{&legacyTC, &aws, &generic}
 }
 
-// sourceLoop: concluded from daemon/cmd/cni/config.go, where the first file with
-// the target's network name is the source of Cilium's own.
+// sourceLoop is tried in e2e/cilium-cni: the first file with the target's network
+// name is the source of Cilium's own (daemon/cmd/cni/config.go).
 func sourceLoop() Conflict {
 	return Conflict{
 		"podweir's own file, in chaining mode",
-		"Cilium may build its file from ours, which has the target network's name and sorts first; podweir is then in both",
+		"Cilium builds its file from ours, which has the target network's name and sorts first; podweir is then in both",
 		"podweir removes its file once the original has podweir in it",
 	}
 }

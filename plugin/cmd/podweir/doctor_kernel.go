@@ -265,6 +265,10 @@ func (own *ownership) device(h *hostif.Handle, i *hostif.Interface) (doctor.Devi
 			// podweir's redirect on kernels where only mirred works.
 			p.Ours = f.Name != "" && f.Name == queue.MirredName
 		}
+		if n := len(hook.Legacy); p.NotBPF && n > 0 && hook.Legacy[n-1].Name == p.Name && hook.Legacy[n-1].Pref == p.Pref {
+			// u32 and others list their tables and keys as filters, too.
+			continue
+		}
 		hook.Legacy = append(hook.Legacy, p)
 	}
 	programs, err := datapath.QueryTCX(i.Index)
