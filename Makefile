@@ -34,6 +34,8 @@ PRIVILEGED = $(shell grep -rl --include='*_test.go' '^func TestPrivileged' bpf c
 # Those that judge rates and times, which an emulated processor does not keep;
 # "bin/vmrig test" runs them when asked to.
 TIMED = ./e2e/%
+# Among them those that need a kernel with sch_fq and can do with its clock.
+ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
 
 .PHONY: help
 help: ## Show this list.
@@ -83,7 +85,7 @@ test-privileged: build refplugins ## Tests on the kernel and real traffic, one p
 
 .PHONY: test-kernels
 test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
-	bin/vmrig test -timeout 15m -host bin/privileged.log $(filter-out $(TIMED),$(PRIVILEGED))
+	bin/vmrig test -timeout 15m -host bin/privileged.log -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).

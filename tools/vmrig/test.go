@@ -28,6 +28,7 @@ func test(ctx context.Context, args []string) (int, error) {
 	pattern := flags.String("run", "^TestPrivileged", "tests to run")
 	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")
 	dir := flags.String("dir", "bin/kernels", "directory for binaries and logs")
+	alone := flags.String("alone", "", "PACKAGE=PATTERN of tests that measure, for which one machine runs at a time")
 	host := flags.String("host", "", `output of "go test -v" on this machine's own kernel, which counts too`)
 	if err := flags.Parse(args); err != nil {
 		return 0, err
@@ -51,11 +52,15 @@ func test(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	measuring, err := buildAlone(ctx, *dir, *alone)
+	if err != nil {
+		return 0, err
+	}
 	runner := suite.Runner{
 		Cache: cache, Machine: *o, Machines: *machines,
 		Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
 	}
-	guests, err := runner.On(ctx, strings.Split(*kernels, ","), binaries)
+	guests, err := runner.On(ctx, strings.Split(*kernels, ","), binaries, measuring)
 	if err != nil {
 		return 0, err
 	}
@@ -64,6 +69,21 @@ func test(ctx context.Context, args []string) (int, error) {
 		return 1, errors.New(strings.Join(faults, "\n"))
 	}
 	return 0, nil
+}
+
+func buildAlone(ctx context.Context, dir, alone string) ([]suite.Binary, error) {
+	if alone == "" {
+		return nil, nil
+	}
+	pkg, pattern, ok := strings.Cut(alone, "=")
+	if !ok || pattern == "" {
+		return nil, fmt.Errorf("-alone %q: want PACKAGE=PATTERN", alone)
+	}
+	binaries, err := suite.Build(ctx, dir, []string{pkg})
+	for i := range binaries {
+		binaries[i].Run = pattern
+	}
+	return binaries, err
 }
 
 // hostResults reads what the machine's own kernel ran.

@@ -5,6 +5,7 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,9 @@ type job struct {
 
 // On runs binaries on kernels, each on a machine of its own: what one breaks
 // does not fail the next. A binary meets all kernels before the next begins,
-// so that machines side by side are done with the long ones early.
-func (r *Runner) On(ctx context.Context, kernels []string, binaries []Binary) ([]Results, error) {
+// so that machines side by side are done with the long ones early. Those that
+// measure run afterwards, one machine at a time.
+func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Binary) ([]Results, error) {
 	all := make([]Results, len(kernels))
 	for i, name := range kernels {
 		kernel, err := vm.Named(name)
@@ -60,19 +62,26 @@ func (r *Runner) On(ctx context.Context, kernels []string, binaries []Binary) ([
 		}
 		all[i] = Results{Kernel: name, Release: release, Lacks: kernel.Lacks, Tests: map[TestID]Test{}}
 	}
-	jobs := make(chan job, len(kernels)*len(binaries))
+	if err := r.work(ctx, r.Machines, jobsOf(binaries, all)); err != nil {
+		return all, err
+	}
+	return all, r.work(ctx, 1, jobsOf(alone, all))
+}
+
+func jobsOf(binaries []Binary, all []Results) <-chan job {
+	jobs := make(chan job, len(all)*len(binaries))
 	for _, b := range binaries {
 		for i := range all {
 			jobs <- job{b, &all[i]}
 		}
 	}
 	close(jobs)
-	return all, r.work(ctx, jobs)
+	return jobs
 }
 
-// work does jobs on as many machines as the runner may have at once.
-func (r *Runner) work(ctx context.Context, jobs <-chan job) error {
-	ended := make([]error, max(r.Machines, 1))
+// work does jobs on as many machines at once as it is told, at least 1.
+func (r *Runner) work(ctx context.Context, machines int, jobs <-chan job) error {
+	ended := make([]error, max(machines, 1))
 	var group sync.WaitGroup
 	for i := range ended {
 		group.Go(func() {
@@ -97,7 +106,8 @@ func (r *Runner) one(ctx context.Context, j job) error {
 	o.Kernel, o.Dir, o.Stdout, o.Stderr = j.results.Kernel, j.binary.Dir, &out, &out
 	// The tests give up first, and say where they are.
 	grace := o.Timeout / 10
-	o.Args = []string{j.binary.Path, "-test.v", "-test.run=" + r.Run, "-test.timeout=" + (o.Timeout - grace).String()}
+	pattern := cmp.Or(j.binary.Run, r.Run)
+	o.Args = []string{j.binary.Path, "-test.v", "-test.run=" + pattern, "-test.timeout=" + (o.Timeout - grace).String()}
 	start := time.Now()
 	result, runErr := r.Cache.Run(ctx, o)
 	if ctx.Err() != nil {

@@ -18,6 +18,8 @@ type Binary struct {
 	// Package is the import path, Dir where its tests run.
 	Package, Dir string
 	Path         string
+	// Run is the pattern of the tests to run, that of the runner if empty.
+	Run string
 }
 
 // Build builds the tests of packages into dir, static, so that a guest needs
@@ -37,7 +39,7 @@ func Build(ctx context.Context, dir string, packages []string) ([]Binary, error)
 	var binaries []Binary
 	for line := range strings.Lines(list) {
 		pkg, pkgDir, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		b := Binary{pkg, pkgDir, filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".test")}
+		b := Binary{Package: pkg, Dir: pkgDir, Path: filepath.Join(dir, strings.ReplaceAll(pkg, "/", "_")+".test")}
 		if _, err := output(ctx, "go", "test", "-c", "-o", b.Path, pkg); err != nil {
 			return nil, err
 		}
