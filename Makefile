@@ -68,6 +68,11 @@ build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang ne
 refplugins: ## Build the reference CNI plugins into bin/ref.
 	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ tool
 
+.PHONY: npa
+npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (clang).
+	cd e2e/npa && CGO_ENABLED=0 go build -o $(CURDIR)/bin/npa/npa .
+	cd e2e/npa && $(CURDIR)/bin/npa/npa compile -dir $(CURDIR)/bin/npa -headers $(CURDIR)/bpf/headers
+
 ##@ Check
 
 .PHONY: test
@@ -78,7 +83,7 @@ test-unit: ## Tests that need no privileges, and every fuzz corpus, under the ra
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 
 .PHONY: test-privileged
-test-privileged: build refplugins ## Tests on the kernel and real traffic, one package at a time (root).
+test-privileged: build refplugins npa ## Tests on the kernel and real traffic, one package at a time (root).
 	go test -v -count=1 -p 1 -timeout 40m -run '^TestPrivileged' $(PRIVILEGED) \
 		| tee bin/privileged.log | grep -v --line-buffered '^=== '
 	tools/skips.sh bin/privileged.log
@@ -96,7 +101,7 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 	test -z "$$(gofmt -l $(GO_FILES) | tee /dev/stderr)"
 	go mod tidy -diff
 	go vet ./...
-	for dir in $(NESTED); do (cd $$dir && go vet ./...); done
+	for dir in $(NESTED); do (cd $$dir && CGO_ENABLED=0 go vet ./...); done
 	bin/tools/golangci-lint run
 	clang-format-19 --Werror -n $(C_FILES)
 	shellcheck $(SH_FILES)

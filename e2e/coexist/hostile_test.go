@@ -66,6 +66,9 @@ func (h *hostile) arrive(t *testing.T) {
 	}
 }
 
+// programs are not looked at: nothing happens to them.
+func (*hostile) programs(*testing.T) string { return "" }
+
 func (*hostile) owns(text string) bool { return strings.Contains(text, `"hostile`) }
 
 // behindRedirect says that a mode asks somebody else first by design: the

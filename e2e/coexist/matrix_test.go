@@ -5,6 +5,7 @@ package coexist_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,8 @@ import (
 type neighbour interface {
 	// arrive attaches.
 	arrive(t *testing.T)
+	// programs are its programs in their places, with their ids.
+	programs(t *testing.T) string
 	// owns says whether an error of podweir's names it.
 	owns(text string) bool
 }
@@ -39,7 +42,9 @@ type kase struct {
 	other   neighbour
 	// later is what happens to the neighbour after both have come.
 	later []step
-	rows  []coexist.Row
+	// ownGap says that the neighbour itself lets packets through meanwhile.
+	ownGap bool
+	rows   []coexist.Row
 }
 
 // run takes a case through its orders.
@@ -67,14 +72,21 @@ func (k *kase) run(t *testing.T, podweirFirst bool) {
 		return
 	}
 	k.row(t, add.label)
-	steps := append([]step{
+	ours := []step{
 		{"podweir re-attached", func(t *testing.T) { t.Helper(); k.pod.remove(t, k.mode); k.pod.must(t, "ADD", k.mode) }},
 		{"podweir upgraded", func(t *testing.T) { t.Helper(); k.pod.upgrade(t, k.mode) }},
-	}, k.later...)
-	for _, s := range steps {
-		end := k.traffic.watch(t)
+	}
+	for i, s := range slices.Concat(ours, k.later) {
+		end := func() {}
+		if i < len(ours) || !k.ownGap {
+			end = k.traffic.watch(t)
+		}
+		before := k.other.programs(t)
 		s.do(t)
 		end()
+		if after := k.other.programs(t); i < len(ours) && after != before {
+			t.Errorf("%s: the neighbour has %s, want %s as before", s.label, after, before)
+		}
 		k.row(t, s.label)
 	}
 	k.pod.remove(t, k.mode)

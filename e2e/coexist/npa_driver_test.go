@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package coexist_test
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Where "make npa" puts the agent's driver and its programs.
+const (
+	npaBinary  = "../../bin/npa/npa"
+	npaObjects = "../../bin/npa/*.bpf.o"
+)
+
+// agent is the AWS Network Policy Agent of a node, in a root directory of its
+// own that outlives it.
+type agent struct {
+	// test is the one that the agent belongs to: its subtests restart it.
+	test *testing.T
+	root string
+	ns   *testutil.NetNS
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *json.Decoder
+	log  strings.Builder
+}
+
+// hostVeth is the name of the device of a pod, as the VPC CNI and the agent
+// agree on it (v1.4.1, pkg/utils/utils.go, GetHostVethName).
+func hostVeth(namespace, pod string) string {
+	sum := sha1.Sum([]byte(namespace + "." + pod))
+	return "eni" + hex.EncodeToString(sum[:])[:11]
+}
+
+// newAgent makes the root directory of an agent: its programs and binary in
+// /app, the host's directory for CNI binaries, /proc, /sys and a BPF file
+// system.
+func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
+	t.Helper()
+	a := &agent{test: t, root: t.TempDir(), ns: ns}
+	for _, dir := range []string{"app", "host/opt/cni/bin", "proc", "sys", "var/log/aws-routed-eni", "var/run/aws-node", "dev"} {
+		if err := os.MkdirAll(filepath.Join(a.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects, err := filepath.Glob(npaObjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(objects, npaBinary) {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatalf("%v: \"make npa\" builds it", err)
+		}
+		if err := os.WriteFile(filepath.Join(a.root, "app", filepath.Base(file)), raw, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount := func(source, target, kind string, flags uintptr) {
+		t.Helper()
+		target = filepath.Join(a.root, target)
+		if err := unix.Mount(source, target, kind, flags, ""); err != nil {
+			t.Fatalf("mount %s: %v", target, err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
+				t.Errorf("unmount %s: %v", target, err)
+			}
+		})
+		// What is mounted below must not appear on the machine's own.
+		if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount("/proc", "proc", "", unix.MS_BIND)
+	mount("/sys", "sys", "", unix.MS_BIND)
+	mount("bpf", "sys/fs/bpf", "bpf", 0)
+	t.Cleanup(a.stop)
+	return a
+}
+
+// start starts the agent, which finds what an earlier one left.
+func (a *agent) start(t *testing.T) {
+	t.Helper()
+	a.cmd = exec.CommandContext(a.test.Context(), "/app/npa", "serve")
+	a.cmd.Dir = "/app"
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: a.root}
+	a.cmd.Stderr = &a.log
+	var err error
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.out = json.NewDecoder(out)
+	// The child is in the namespace of the thread that starts it.
+	if err := a.ns.Do(a.cmd.Start); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.answer(); err != nil {
+		t.Fatalf("start the agent: %v\n%s", err, a.log.String())
+	}
+}
+
+// stop kills the agent, as a node does that runs out of memory.
+func (a *agent) stop() {
+	if a.cmd != nil {
+		_ = a.cmd.Process.Kill()
+		_ = a.cmd.Wait()
+		a.cmd = nil
+	}
+}
+
+// ask has the agent do something for a pod.
+func (a *agent) ask(do, pod string) error {
+	err := json.NewEncoder(a.in).Encode(map[string]any{"Do": do, "Namespace": npaNamespace, "Pod": pod, "Port": allowedPort})
+	if err != nil {
+		return err
+	}
+	return a.answer()
+}
+
+func (a *agent) answer() error {
+	var got struct{ Error string }
+	if err := a.out.Decode(&got); err != nil {
+		return err
+	}
+	if got.Error != "" {
+		return errors.New(got.Error)
+	}
+	return nil
+}
+
+// changePrograms makes the agent's next start find other programs than the
+// installed ones: what an upgrade of it brings.
+func (a *agent) changePrograms(t *testing.T) {
+	t.Helper()
+	installed, err := filepath.Glob(filepath.Join(a.root, "host/opt/cni/bin/*.bpf.o"))
+	if err != nil || len(installed) == 0 {
+		t.Fatalf("no programs are installed: %v", err)
+	}
+	for _, file := range installed {
+		if err := os.WriteFile(file, []byte("an older release"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
