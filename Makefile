@@ -81,6 +81,7 @@ test: setup check-generate lint fuzz test-unit test-privileged test-kernels ## E
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
+	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
 
 .PHONY: test-privileged
 test-privileged: build refplugins npa ## Tests on the kernel and real traffic, one package at a time (root).
@@ -106,6 +107,11 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 	clang-format-19 --Werror -n $(C_FILES)
 	shellcheck $(SH_FILES)
 	bin/tools/actionlint -shellcheck shellcheck
+
+.PHONY: queues
+queues: setup-demo build refplugins setup-kernels ## Measure every queue kind on every kernel; the table goes to docs/results (root, an hour).
+	$(GO_BUILD) -o bin/queues ./e2e/queues
+	bin/queues -k 6.1,6.12,newest,host -json docs/results/$$(date -u +%F)-queues.json -page docs/results/$$(date -u +%F)-queues.md
 
 .PHONY: bench
 bench: setup-demo build refplugins ## Measure caps, latency, ADD and memory; the table goes to docs/results (root, 20 minutes).
