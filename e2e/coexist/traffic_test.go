@@ -129,10 +129,12 @@ func newTraffic(t *testing.T, p *pod) *traffic {
 		if d.leaked == 0 {
 			t.Fatal("denied packets do not arrive without a policy: nothing would be proven")
 		}
-		d.leaked = 0
-		if d.unshaped = d.burst(t); d.unshaped < burstPackets*7/10 {
+		if d.unshaped = d.bestBurst(t, burstPackets*7/10); d.unshaped < burstPackets*7/10 {
 			t.Fatalf("%d of %d packets arrive at a pod without limits", d.unshaped, burstPackets)
 		}
+		// What came late is behind the bursts' packets, not the policy's.
+		d.denied.drain(0)
+		d.leaked = 0
 	}
 	return out
 }
@@ -179,12 +181,28 @@ func (d *direction) burst(t *testing.T) int {
 	return d.allowed.drain(quiet)
 }
 
-// shaped says whether a burst is held back.
+// bestBurst sends bursts until so much of one arrives, at most three, and
+// returns the most. A limit holds back each of them; a processor that stands
+// still overflows the kernel's backlog of 1,000 packets (netdev_max_backlog) now
+// and then.
+func (d *direction) bestBurst(t *testing.T, enough int) int {
+	t.Helper()
+	best := 0
+	for range 3 {
+		n := d.burst(t)
+		t.Logf("burst to %s: %d of %d packets arrived", d.to, n, burstPackets)
+		if best = max(best, n); best >= enough {
+			break
+		}
+	}
+	return best
+}
+
+// shaped says whether every burst is held back.
 func (d *direction) shaped(t *testing.T) bool {
 	t.Helper()
-	n := d.burst(t)
-	t.Logf("burst to %s: %d packets, unshaped %d", d.to, n, d.unshaped)
-	return float64(n) < shapedShare*float64(d.unshaped)
+	limit := int(shapedShare * float64(d.unshaped))
+	return d.bestBurst(t, limit) < limit
 }
 
 // watch sends denied packets in both directions, one each millisecond, until
