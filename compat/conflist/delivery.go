@@ -73,6 +73,26 @@ func (r Runtime) ReadsDropIns() profiles.Answer {
 	return profiles.Unknown
 }
 
+// HasNRI says whether the runtime calls NRI plugins without being configured to:
+// containerd has NRI since 1.7, where it is off unless its configuration says
+// otherwise, and has it on since 2.0
+// (https://github.com/containerd/containerd/pull/9744). What
+// configuration decides is unknown.
+func (r Runtime) HasNRI() profiles.Answer {
+	major, minor, ok := majorMinor(r.Version)
+	if r.Name != "containerd" || !ok {
+		return profiles.Unknown
+	}
+	switch {
+	case major >= 2:
+		return profiles.Yes
+	case major < 1 || minor < 7:
+		return profiles.No
+	default:
+		return profiles.Unknown
+	}
+}
+
 func majorMinor(version string) (major, minor int, ok bool) {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {
@@ -96,8 +116,10 @@ type Situation struct {
 	Runtime Runtime
 	// Exclusive says whether the CNI renames the files of others now.
 	Exclusive profiles.Answer
-	// Writable says whether the directory of conflists may be written.
+	// Writable says whether the directories of conflists and of plugins may be
+	// written, Obstacle what of them cannot and why.
 	Writable profiles.Answer
+	Obstacle string
 	// Original is the network to get into, nil if there is none.
 	Original *Network
 }
@@ -119,10 +141,7 @@ type Choice struct {
 func Choose(s Situation) Choice {
 	switch {
 	case s.Writable == profiles.No:
-		return Choice{
-			Delivery: profiles.NRI,
-			Why:      "the directory of conflists cannot be written, so the agent attaches through the runtime's NRI hook",
-		}
+		return attachByAgent(s)
 	case !s.Profile.Conflist.MayBeExclusive:
 		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " leaves the files of others alone"}
 	case s.Exclusive == profiles.No:
@@ -143,6 +162,23 @@ func Choose(s Situation) Choice {
 	}
 	if s.Original != nil && s.Original.Index(bandwidthType) >= 0 {
 		c.Warning = "the chain has the bandwidth plugin, which a drop-in cannot replace: two shapers on one annotation"
+	}
+	return c
+}
+
+// attachByAgent is the choice where nothing can be installed.
+func attachByAgent(s Situation) Choice {
+	obstacle := s.Obstacle
+	if obstacle == "" {
+		obstacle = "the directory of conflists cannot be written"
+	}
+	c := Choice{Delivery: profiles.NRI, Why: obstacle + ", so the agent attaches through the runtime's NRI hook"}
+	switch s.Runtime.HasNRI() {
+	case profiles.No:
+		c.Warning = s.Runtime.String() + " has no NRI: pods start unshaped and are shaped when the agent finds them"
+	case profiles.Unknown:
+		c.Warning = "whether NRI is on in " + s.Runtime.String() + " is not known"
+	case profiles.Yes:
 	}
 	return c
 }

@@ -19,6 +19,13 @@ import (
 // namespace, which needs CAP_SYS_PTRACE.
 func HostRoot(dir string) fs.FS { return hostRoot(filepath.Clean(dir)) }
 
+// Resolve returns where a file of the node is in our own file system, without
+// symbolic links, followed as [HostRoot] does. Name is below the node's root;
+// every part of it must be there, or the error wraps [fs.ErrNotExist].
+func Resolve(root, name string) (string, error) {
+	return hostRoot(filepath.Clean(root)).resolve("resolve", clean(name), true)
+}
+
 type hostRoot string
 
 // maxLinks is MAXSYMLINKS of Linux.

@@ -63,6 +63,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newStatus(o), newTop(o), newAttach(o), newDetach(o), newSet(o), newDoctor(o), newCompat(o),
 		newVersion(o))
+	root.AddCommand(newInstall(o), newUninstall(o), newGC(o))
 	return root
 }
 

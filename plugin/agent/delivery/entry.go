@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/netconf"
+)
+
+// entry returns podweir's entry in the chain beside a CNI: what its profile
+// demands and what the operator wants for all pods. The operator's word wins,
+// except that a mode which the profile refuses is a [*SettingError]. Without a
+// profile the entry says nothing of where to attach: podweir decides for each
+// interface.
+//
+// The same profile, defaults and kernel give the same bytes.
+func entry(p *profiles.Profile, defaults map[string]any, ifb profiles.Answer) (raw []byte, notes []string, err error) {
+	keys := map[string]any{}
+	for key, value := range defaults {
+		if !slices.Contains(netconf.Keys(), key) {
+			return nil, nil, &SettingError{
+				Setting: "default", Value: key, Accepted: "a key of the plugin's configuration: " + strings.Join(netconf.Keys(), ", "),
+			}
+		}
+		keys[key] = value
+	}
+	if p != nil {
+		if err := checkModes(p, keys); err != nil {
+			return nil, nil, err
+		}
+		notes = fromProfile(p, keys, ifb)
+	}
+	raw = []byte(strings.TrimSuffix(conflist.DefaultEntry, "}"))
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		value, err := json.Marshal(keys[key])
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode default %s: %w", key, err)
+		}
+		raw = fmt.Appendf(raw, ",%q:%s", key, value)
+	}
+	raw = append(raw, '}')
+	return raw, notes, accepted(raw)
+}
+
+// checkModes returns an error for a mode of the operator's that the profile
+// refuses.
+func checkModes(p *profiles.Profile, keys map[string]any) error {
+	for _, d := range []struct {
+		key string
+		at  *profiles.Attach
+	}{{"egressMode", &p.Egress}, {"ingressMode", &p.Ingress}} {
+		value, ok := keys[d.key]
+		if !ok {
+			value = keys["mode"]
+		}
+		mode, _ := value.(string)
+		why, refuses := d.at.Refused[profiles.Mode(mode)]
+		if !refuses {
+			continue
+		}
+		return &SettingError{Setting: "default", Value: d.key + "=" + mode, Accepted: "another mode beside " + p.Title, Why: why}
+	}
+	return nil
+}
+
+// fromProfile adds the keys that the profile demands and the operator left open.
+func fromProfile(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) (notes []string) {
+	given := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return keys[n] != nil })
+	}
+	for _, d := range []struct {
+		key string
+		at  *profiles.Attach
+	}{{"egressMode", &p.Egress}, {"ingressMode", &p.Ingress}} {
+		// On queues of its own podweir stands by default; naming the mode would
+		// only rule out what is to be tried next.
+		if d.at.Mode != "" && d.at.Mode != profiles.ModeQdisc && !given(d.key, "mode") {
+			keys[d.key] = string(d.at.Mode)
+		}
+	}
+	if p.Ingress.Place != profiles.PlaceIFB {
+		return nil
+	}
+	if given("ingressPlace", "ingressMode", "mode") || queueless(keys) {
+		if keys["ingressPlace"] != string(profiles.PlaceIFB) {
+			notes = append(notes, "ingress is where the operator wants it; beside "+p.Title+" packets may go past it: "+p.BypassWhy)
+		}
+		return notes
+	}
+	if ifb == profiles.No {
+		keys["ingressQueue"] = "none"
+		return append(notes, "the kernel has no ifb that packets come through: ingress is policed on the pod side ("+p.Ingress.Why+")")
+	}
+	keys["ingressPlace"] = string(profiles.PlaceIFB)
+	return notes
+}
+
+// queueless says that the operator wants ingress policed, for which there is no
+// place to choose.
+func queueless(keys map[string]any) bool {
+	if q, ok := keys["ingressQueue"]; ok {
+		return q == "none"
+	}
+	return keys["queue"] == "none"
+}
+
+// accepted returns the plugin's own error for an entry that it would refuse, at
+// the rates that any kind of queue accepts.
+func accepted(raw []byte) error {
+	input := map[string]any{}
+	if err := json.Unmarshal(raw, &input); err != nil {
+		return fmt.Errorf("podweir's entry: %w", err)
+	}
+	const rate = 1_000_000_000
+	input["cniVersion"], input["name"] = "1.0.0", "podweir"
+	input["prevResult"] = map[string]any{"cniVersion": "1.0.0"}
+	input["runtimeConfig"] = map[string]any{"bandwidth": map[string]any{"ingressRate": rate, "egressRate": rate}}
+	stdin, err := json.Marshal(input)
+	if err != nil {
+		return fmt.Errorf("podweir's entry: %w", err)
+	}
+	_, err = netconf.Parse(netconf.Add, stdin)
+	if err != nil {
+		return fmt.Errorf("defaults of the node: %w", err)
+	}
+	return nil
+}

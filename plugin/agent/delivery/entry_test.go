@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// parse reads an entry as the plugin does, at a rate in bits per second.
+func parse(t *testing.T, raw []byte, rate int) *netconf.Config {
+	t.Helper()
+	input := map[string]any{}
+	if err := json.Unmarshal(raw, &input); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	input["cniVersion"], input["name"] = "1.0.0", "n"
+	input["prevResult"] = map[string]any{"cniVersion": "1.0.0"}
+	input["runtimeConfig"] = map[string]any{"bandwidth": map[string]int{"ingressRate": rate, "egressRate": rate}}
+	stdin, err := json.Marshal(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := netconf.Parse(netconf.Add, stdin)
+	if err != nil {
+		t.Errorf("the plugin refuses %s: %v", raw, err)
+	}
+	if len(cfg.Warnings) > 0 {
+		t.Errorf("the plugin warns of %s: %v", raw, cfg.Warnings)
+	}
+	return cfg
+}
+
+// TestEntries holds the entry of every profile to the plugin's own reading, and
+// to what the profile demands.
+func TestEntries(t *testing.T) {
+	for _, p := range append(profiles.All(), profiles.Other()) {
+		for _, ifb := range []profiles.Answer{profiles.Unknown, profiles.Yes, profiles.No} {
+			t.Run(fmt.Sprintf("%s, ifb %v", p.Name, ifb), func(t *testing.T) {
+				raw, _, err := entry(p, nil, ifb)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, _, _ := entry(p, nil, ifb)
+				if string(again) != string(raw) {
+					t.Errorf("entry() = %s, then %s", raw, again)
+				}
+				for _, rate := range []int{1_000_000, 10_000_000_000} {
+					in := parse(t, raw, rate).Shaping.Ingress
+					if in == nil {
+						t.Fatalf("%s: no ingress limit", raw)
+					}
+					aside := p.Ingress.Place == profiles.PlaceIFB
+					switch {
+					case aside && ifb == profiles.No && in.Queue != shaping.QueueNone:
+						t.Errorf("%s: ingress queue %v without an ifb, want it policed", raw, in.Queue)
+					case aside && ifb != profiles.No && in.Place != shaping.PlaceIFB:
+						t.Errorf("%s: ingress place %v, want the ifb: %s", raw, in.Place, p.Ingress.Why)
+					case !aside && in.Place != shaping.PlaceAuto:
+						t.Errorf("%s: ingress place %v, want it open", raw, in.Place)
+					}
+				}
+				n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := conflist.Splice(n, raw); err != nil {
+					t.Errorf("Splice() of %s: %v", raw, err)
+				}
+			})
+		}
+	}
+}
+
+func TestEntryWithoutProfile(t *testing.T) {
+	raw, notes, err := entry(nil, nil, profiles.Unknown)
+	if err != nil || string(raw) != conflist.DefaultEntry || len(notes) != 0 {
+		t.Errorf("entry() = %s, %v, %v, want %s", raw, notes, err, conflist.DefaultEntry)
+	}
+}
+
+func TestEntryWithDefaults(t *testing.T) {
+	cilium := profiles.Find("cilium")
+	for name, tc := range map[string]struct {
+		profile  *profiles.Profile
+		defaults map[string]any
+		want     string
+		note     string
+	}{
+		"settings": {
+			profiles.Find("ptp"),
+			map[string]any{"policy": "elephants", "lightShare": "80%", "replaceQdisc": true},
+			`"lightShare":"80%","policy":"elephants","replaceQdisc":true`,
+			"",
+		},
+		"beside the profile's":  {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"ifb"`, ""},
+		"instead of it":         {cilium, map[string]any{"ingressPlace": "host"}, `"ingressPlace":"host"`, "may go past"},
+		"a mode has no place":   {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"ingressMode":"tcx-podside"`, "may go past"},
+		"policing has no place": {cilium, map[string]any{"queue": "none"}, `"queue":"none"`, "may go past"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, notes, err := entry(tc.profile, tc.defaults, profiles.Yes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")); got != ","+tc.want+"}" {
+				t.Errorf("entry() adds %s, want ,%s}", got, tc.want)
+			}
+			if !strings.Contains(strings.Join(notes, " "), tc.note) || tc.note == "" && len(notes) > 0 {
+				t.Errorf("notes %q, want %q", notes, tc.note)
+			}
+			parse(t, raw, 100_000_000)
+		})
+	}
+}
+
+func TestEntryRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		profile  string
+		defaults map[string]any
+		want     []string
+	}{
+		"unknown key":         {"ptp", map[string]any{"lightshare": "80%"}, []string{"lightshare", "lightShare"}},
+		"a key of the entry":  {"ptp", map[string]any{"type": "x"}, []string{`"type"`}},
+		"bad value":           {"ptp", map[string]any{"lightShare": "200%"}, []string{"lightShare", "200%"}},
+		"bad even unused":     {"ptp", map[string]any{"horizon": "1h"}, []string{"horizon", "1h"}},
+		"contradiction":       {"ptp", map[string]any{"ingressMode": "tcx-podside", "ingressPlace": "ifb"}, []string{"ingressPlace"}},
+		"the profile refuses": {"aws-vpc-cni-npa", map[string]any{"egressMode": "clsact-hostside"}, []string{"clsact-hostside", "Network Policy Agent"}},
+		"by the common mode":  {"cilium", map[string]any{"mode": "clsact-hostside"}, []string{"clsact-hostside", "Cilium"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, _, err := entry(profiles.Find(tc.profile), tc.defaults, profiles.Yes)
+			if err == nil {
+				t.Fatalf("entry() = %s, want an error", raw)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v, want %q in it", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestChoose(t *testing.T) {
+	cilium, ptp := profiles.Find("cilium"), profiles.Find("ptp")
+	old, recent := conflist.Runtime{Name: "containerd", Version: "1.6.36"}, conflist.Runtime{Name: "containerd", Version: "2.1.3"}
+	unwritable := conflist.Situation{Profile: ptp, Runtime: recent, Writable: profiles.No, Obstacle: "/opt/cni/bin cannot be written: read-only file system"}
+	for name, tc := range map[string]struct {
+		asked     profiles.Delivery
+		s         conflist.Situation
+		want      profiles.Delivery
+		why, warn string
+		refused   string
+	}{
+		"auto":                       {asked: Auto, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "leaves the files"},
+		"auto, exclusive":            {asked: Auto, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.DropIn},
+		"auto, read-only":            {asked: Auto, s: unwritable, want: profiles.NRI, why: "read-only"},
+		"what auto says":             {asked: profiles.Chain, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "asked for"},
+		"drop-in":                    {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "would choose chain"},
+		"drop-in, old runtime":       {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: old}, refused: "1.6.36 ignores"},
+		"drop-in, who knows":         {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp}, want: profiles.DropIn, warn: "not known"},
+		"drop-in, closed":            {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: recent, Original: &conflist.Network{File: "f", OnlyInlined: true}}, refused: "loadOnlyInlinedPlugins"},
+		"chain, exclusive":           {asked: profiles.Chain, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, refused: "cni.exclusive=false"},
+		"chain, perhaps":             {asked: profiles.Chain, s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.Chain, warn: "renames podweir's file"},
+		"chain, read-only":           {asked: profiles.Chain, s: unwritable, refused: "/opt/cni/bin cannot be written"},
+		"handed":                     {asked: profiles.Handed, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.Handed},
+		"handed to who takes none":   {asked: profiles.Handed, s: conflist.Situation{Profile: ptp}, refused: "does not take a chain"},
+		"nri":                        {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.NRI, why: "asked for"},
+		"nri, runtime without":       {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: old}, refused: "1.6.36 has no NRI"},
+		"auto, read-only, no NRI":    {asked: Auto, s: conflist.Situation{Profile: ptp, Runtime: old, Writable: profiles.No}, want: profiles.NRI, warn: "has no NRI"},
+		"auto, read-only, may be on": {asked: Auto, s: conflist.Situation{Profile: ptp, Writable: profiles.No}, want: profiles.NRI, warn: "not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := choose(tc.asked, tc.s)
+			if tc.refused != "" {
+				if _, ok := errors.AsType[*SettingError](err); !ok || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("choose() = %+v, %v, want a refusal with %q", got, err, tc.refused)
+				}
+				return
+			}
+			if err != nil || got.Delivery != tc.want || !strings.Contains(got.Why, tc.why) {
+				t.Errorf("choose() = %+v, %v, want %s because %q", got, err, tc.want, tc.why)
+			}
+			if (tc.warn == "") != (got.Warning == "") || !strings.Contains(got.Warning, tc.warn) {
+				t.Errorf("warning %q, want %q", got.Warning, tc.warn)
+			}
+		})
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []Config{
+		{Delivery: "chian"},
+		{Runtime: "containerd 2.1"},
+		{Defaults: map[string]any{"policy": "greedy"}},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("New(%+v) accepts it", c)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Temporary files have names that no runtime and no CNI looks at.
+const (
+	tempPrefix = ".podweir-"
+	tempSuffix = ".tmp"
+)
+
+// replace puts a file in the place of whatever has its name, at once: a reader
+// sees the old one or the new one. After a crash it is one of them too, and
+// perhaps a temporary file beside it. Errors are of type [*FileError].
+func replace(path string, mode fs.FileMode, fill func(io.Writer) error) error {
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		return fileError("write", path, unix.EISDIR)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix+"*"+tempSuffix)
+	if err != nil {
+		return missingDir(path, err)
+	}
+	err = fill(f)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fileError("write", path, err), remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// missingDir tells a missing directory from a missing file.
+func missingDir(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fileError("write to", filepath.Dir(path), fs.ErrNotExist)
+	}
+	return fileError("write", path, err)
+}
+
+func write(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+// remove removes a file; that it is gone already is not an error.
+func remove(path string) error {
+	err := os.Remove(path)
+	if err == nil {
+		return syncDir(filepath.Dir(path))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fileError("remove", path, err)
+}
+
+// syncDir makes names in a directory last. A directory that is gone has none.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fileError("open", dir, err)
+	}
+	return fileError("sync", dir, errors.Join(f.Sync(), f.Close()))
+}
+
+// sweep removes the temporary files that a crash left in a directory.
+func sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fileError("list", dir, err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), tempPrefix) && strings.HasSuffix(e.Name(), tempSuffix) {
+			err = errors.Join(err, remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
+}
+
+// hashFile is the SHA-256 of a file's content in hexadecimal.
+func hashFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// stamp tells cheaply whether a file is still the one that was looked at. The
+// zero value is a file that is not there.
+type stamp struct {
+	device, inode uint64
+	size          int64
+	changed       unix.Timespec
+	mode          uint32
+}
+
+func stampOf(path string) stamp {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return stamp{}
+	}
+	return stamp{st.Dev, st.Ino, st.Size, st.Ctim, st.Mode}
+}
+
+// source is the plugin's binary that is installed.
+type source struct {
+	stamp stamp
+	hash  string
+}
+
+// read hashes the source anew if it is another file than before.
+func (s *source) read(path string) error {
+	now := stampOf(path)
+	if now == s.stamp && s.hash != "" {
+		return nil
+	}
+	hash, err := hashFile(path)
+	if err != nil {
+		e := fileError("read", path, err).(*FileError) //nolint:errorlint // made on this line
+		e.Want = "the plugin's binary that is to be installed (--binary)"
+		return e
+	}
+	*s = source{now, hash}
+	return nil
+}
+
+// copyFrom fills a file with another one's content.
+func copyFrom(path string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		_, err = io.Copy(w, f)
+		return err
+	}
+}
+
+// unwritable says why a directory cannot be written, nil if it can, without
+// writing to it.
+func unwritable(dir string) error {
+	err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery_test
+
+import (
+	encoding "encoding/base64"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/delivery"
+)
+
+const (
+	plugin = binDir + "/" + conflist.Type
+	state  = "var/lib/podweir"
+	// settings is where Cilium's agent has its configuration, seen through its
+	// process.
+	settings = "proc/77/root/tmp/cilium/config-map"
+)
+
+// exclusive is a node with an exclusive Cilium and a runtime that reads drop-ins.
+func exclusive(more map[string]string) map[string]string {
+	files := map[string]string{
+		confDir + "/05-cilium.conflist": network("cilium", 1, "cilium-cni"), binDir + "/cilium-cni": "x",
+		"proc/77/comm": "cilium-agent", settings + "/cni-exclusive": "true", settings + "/write-cni-conf-when-ready": "/x",
+		settings + "/datapath-mode": "veth",
+	}
+	maps.Copy(files, more)
+	return files
+}
+
+func recent(c *delivery.Config) { c.Runtime = "containerd://2.1.3" }
+
+func base64(s string) string { return encoding.StdEncoding.EncodeToString([]byte(s)) }
+
+func simple() map[string]string {
+	return map[string]string{confDir + "/" + original: network("n", 1, "ptp", "portmap")}
+}
+
+func TestInstallChain(t *testing.T) {
+	h := newHost(t, simple())
+	m := h.install(t, nil)
+	if diff := cmp.Diff([]string{"ptp", "portmap", conflist.Type}, h.chain()); diff != "" {
+		t.Errorf("chain (-want +got):\n%s", diff)
+	}
+	if got := h.read(plugin); got != "plugin, first release" {
+		t.Errorf("the binary is %q", got)
+	}
+	info, err := os.Stat(h.path(plugin))
+	if err != nil || info.Mode() != 0o755 {
+		t.Errorf("the binary has mode %v, %v", info.Mode(), err)
+	}
+	d := m.Decision()
+	if d.Delivery != profiles.Chain || !d.InForce || d.Problem != "" || d.Profile != "ptp" || d.BinDir != "/"+binDir {
+		t.Errorf("decision %+v", d)
+	}
+	steps, err := m.Install(t.Context())
+	if err != nil || len(steps) != 0 {
+		t.Errorf("installed again: %v, %v, want no step", steps, err)
+	}
+}
+
+func TestInstallDropIn(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	m := h.install(t, recent)
+	if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" {
+		t.Errorf("chain (-want +got):\n%s", diff)
+	}
+	if got := h.read(confDir + "/cilium/" + conflist.DropInFile); !strings.Contains(got, `"ingressPlace":"ifb"`) {
+		t.Errorf("the drop-in is %s, want the place that Cilium's profile demands", got)
+	}
+	if d := m.Decision(); d.Delivery != profiles.DropIn || !d.InForce || d.Problem != "" {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+func TestInstallHanded(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	old := func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }
+	m := h.install(t, old)
+	d := m.Decision()
+	if d.Delivery != profiles.Handed || d.InForce || len(d.Do) == 0 || h.read(plugin) == "" {
+		t.Errorf("decision %+v", d)
+	}
+	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 1, "cilium-cni", conflist.Type))
+	h.install(t, old)
+	err := m.Remove(t.Context())
+	if !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "05-cilium.conflist") || h.read(plugin) == "" {
+		t.Errorf("Remove() = %v, want the binary to stay: Cilium's own chain names it", err)
+	}
+	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 1, "cilium-cni"))
+	if err := m.Remove(t.Context()); err != nil || h.read(plugin) != "" {
+		t.Errorf("Remove() = %v, want the binary gone", err)
+	}
+}
+
+func TestPlanWritesNothing(t *testing.T) {
+	h := newHost(t, simple())
+	before := h.tree(t)
+	steps, err := h.manager(t, nil).Plan(t.Context())
+	if err != nil || len(steps) != 2 {
+		t.Errorf("Plan() = %v, %v, want the binary and the conflist", steps, err)
+	}
+	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+		t.Errorf("after the plan (-before +after):\n%s", diff)
+	}
+}
+
+// TestRemoveLeavesNoTrace compares the whole tree before and after, for every
+// delivery and for what may have been in podweir's place.
+func TestRemoveLeavesNoTrace(t *testing.T) {
+	with := func(base map[string]string, more ...string) map[string]string {
+		for i := 0; i < len(more); i += 2 {
+			base[more[i]] = more[i+1]
+		}
+		return base
+	}
+	byHand := network("n", 7, "ptp", conflist.Type)
+	for name, tc := range map[string]struct {
+		files  map[string]string
+		config func(*delivery.Config)
+		first  func(*host) error
+	}{
+		"chain":                       {files: simple()},
+		"chain, single plugin":        {files: map[string]string{confDir + "/10-x.conf": `{"name":"n","type":"ptp"}`}},
+		"chain, bandwidth replaced":   {files: map[string]string{confDir + "/" + original: network("n", 1, "ptp", "bandwidth")}},
+		"chain, other binary":         {files: with(simple(), plugin, "by hand")},
+		"chain, same binary":          {files: with(simple(), plugin, "plugin, first release")},
+		"chain, all by hand":          {files: with(simple(), plugin, "by hand", confDir+"/"+ours, byHand)},
+		"chain, earlier by hand":      {files: with(simple(), plugin, "by hand", confDir+"/00-podweir-99-z.conflist", byHand)},
+		"chain, state was there":      {files: with(simple(), state+"/notes", "an administrator's")},
+		"drop-in":                     {files: exclusive(nil), config: recent},
+		"drop-in, others' beside":     {files: exclusive(map[string]string{confDir + "/cilium/60-other.conf": `{"type":"other"}`}), config: recent},
+		"drop-in, by hand":            {files: exclusive(map[string]string{confDir + "/cilium/" + conflist.DropInFile: `{"type":"podweir-cni"}`, plugin: "by hand"}), config: recent},
+		"drop-in, an empty directory": {files: exclusive(nil), config: recent, first: func(h *host) error { return os.Mkdir(h.path(confDir+"/cilium"), 0o700) }},
+		"handed":                      {files: exclusive(nil), config: func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }},
+		"nri":                         {files: simple(), config: func(c *delivery.Config) { c.Delivery = profiles.NRI }},
+		"chain, a link to a binary":   {files: simple(), first: func(h *host) error { return os.Symlink("../../elsewhere/podweir-cni", h.path(plugin)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, tc.files)
+			if tc.first != nil {
+				if err := tc.first(h); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := h.tree(t)
+			h.install(t, tc.config)
+			// A later release, and a primary CNI that rewrites its file.
+			if err := os.WriteFile(h.binary, []byte("plugin, second release"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			m := h.install(t, tc.config)
+			if d := m.Decision(); d.Delivery != profiles.NRI && h.read(plugin) != "plugin, second release" {
+				t.Errorf("the binary is %q after the second installation", h.read(plugin))
+			}
+			for range 2 {
+				if err := m.Remove(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+					t.Errorf("after the removal (-before +after):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestRemoveByAnother removes on the node what an agent installed from a
+// container, which sees the node's root elsewhere.
+func TestRemoveByAnother(t *testing.T) {
+	h := newHost(t, simple())
+	before := h.tree(t)
+	link := filepath.Join(t.TempDir(), "host")
+	if err := os.Symlink(h.root, link); err != nil {
+		t.Fatal(err)
+	}
+	h.install(t, func(c *delivery.Config) { c.Root = link })
+	if err := h.manager(t, nil).Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+		t.Errorf("after the removal (-before +after):\n%s", diff)
+	}
+}
+
+// TestRemoveWithoutRecord removes what podweir surely made, and nothing else.
+func TestRemoveWithoutRecord(t *testing.T) {
+	h := newHost(t, simple())
+	m := h.install(t, nil)
+	h.remove(t, state)
+	if err := m.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ptp", "portmap"}, h.chain()); diff != "" {
+		t.Errorf("chain (-want +got):\n%s", diff)
+	}
+	if h.read(plugin) == "" {
+		t.Error("a binary that nobody remembers having put there is gone")
+	}
+}
+
+// TestRemoveWhileCRIONeedsIt keeps the binary while CRI-O would call it for DEL.
+func TestRemoveWhileCRIONeedsIt(t *testing.T) {
+	h := newHost(t, simple())
+	crio := func(c *delivery.Config) { c.Runtime = "cri-o://1.30.1" }
+	m := h.install(t, crio)
+	h.write(t, "var/lib/cni/results/n-abc-eth0", `{"kind":"cniCacheV1","containerId":"abc","config":"`+
+		base64(network("n", 1, "ptp", conflist.Type))+`"}`)
+	err := m.Remove(t.Context())
+	if !errors.Is(err, delivery.ErrInUse) || !strings.Contains(err.Error(), "1 containers") {
+		t.Errorf("Remove() = %v, want ErrInUse", err)
+	}
+	if h.shaped() || h.read(plugin) == "" {
+		t.Errorf("chain %v, binary %q: want out of the chain, and the binary there", h.chain(), h.read(plugin))
+	}
+	h.remove(t, "var/lib/cni/results/n-abc-eth0")
+	if err := m.Remove(t.Context()); err != nil || h.read(plugin) != "" {
+		t.Errorf("Remove() = %v, binary %q, want it gone", err, h.read(plugin))
+	}
+}
+
+// TestNothingNamesAMissingBinary puts no configuration back that would fail pods.
+func TestNothingNamesAMissingBinary(t *testing.T) {
+	h := newHost(t, simple())
+	h.write(t, confDir+"/"+ours, network("n", 7, "ptp", conflist.Type))
+	m := h.install(t, nil)
+	if err := m.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(h.chain(), conflist.Type) && h.read(plugin) == "" {
+		t.Errorf("chain %v without the binary", h.chain())
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files   map[string]string
+		missing string
+		config  func(*delivery.Config)
+		want    []string
+	}{
+		"no directory of plugins":   {missing: binDir, want: []string{binDir, "does not exist", "--cni-bin-dir"}},
+		"no directory of conflists": {missing: confDir, want: []string{confDir, "there is none"}},
+		"no conflist":               {missing: confDir + "/" + original, want: []string{confDir, "there is none"}},
+		"a broken conflist":         {files: map[string]string{confDir + "/" + original: "{"}, want: []string{original, "ends in the middle"}},
+		"a directory as binary":     {files: map[string]string{plugin + "/x": ""}, want: []string{plugin, "is a directory"}},
+		"no binary to install":      {config: func(c *delivery.Config) { c.Binary += "-not" }, want: []string{"podweir-cni-not", "--binary"}},
+		"a file as state":           {files: map[string]string{state: "x"}, want: []string{state, "not a directory"}},
+		"a broken record":           {files: map[string]string{state + "/installed.json": "{"}, want: []string{"installed.json"}},
+		"a later record":            {files: map[string]string{state + "/installed.json": `{"version":9}`}, want: []string{"installed.json", "version 9"}},
+		"a delivery that cannot be": {config: func(c *delivery.Config) { c.Delivery = profiles.Handed }, want: []string{"handed", "ptp"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := simple()
+			maps.Copy(files, tc.files)
+			h := newHost(t, files)
+			if tc.missing != "" {
+				h.remove(t, tc.missing)
+			}
+			before := h.tree(t)
+			steps, err := h.manager(t, tc.config).Install(t.Context())
+			if err == nil {
+				t.Fatalf("Install() = %v, want an error", steps)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v, want %q in it", err, part)
+				}
+			}
+			if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+				t.Errorf("after the refusal (-before +after):\n%s", diff)
+			}
+		})
+	}
+}

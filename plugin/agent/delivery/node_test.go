@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+const (
+	confDir  = "etc/cni/net.d"
+	binDir   = "opt/cni/bin"
+	original = "10-x.conflist"
+	ours     = "00-podweir-10-x.conflist"
+	// deadline is that of what happens in milliseconds, on a machine that has much
+	// else to do.
+	deadline = 20 * time.Second
+)
+
+// host is the root of a node with a primary CNI.
+type host struct {
+	root, binary string
+}
+
+// network is a list with a number in it, so that one writing can be told from
+// another.
+func network(name string, number int, types ...string) string {
+	plugins := make([]string, len(types))
+	for i, p := range types {
+		plugins[i] = fmt.Sprintf(`{"type":%q,"number":%d}`, p, number)
+	}
+	return fmt.Sprintf("{\n  \"cniVersion\": \"1.0.0\",\n  \"name\": %q,\n  \"plugins\": [\n    %s\n  ]\n}\n", name, strings.Join(plugins, ",\n    "))
+}
+
+// newHost makes a node with ptp and a chain of it, and files besides.
+func newHost(t *testing.T, files map[string]string) *host {
+	t.Helper()
+	h := &host{root: t.TempDir(), binary: filepath.Join(t.TempDir(), conflist.Type)}
+	for _, dir := range []string{confDir, binDir, "var/lib", "proc/1/net"} {
+		if err := os.MkdirAll(h.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(h.binary, []byte("plugin, first release"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.write(t, binDir+"/ptp", "the primary plugin")
+	for name, content := range files {
+		h.write(t, name, content)
+	}
+	return h
+}
+
+func (h *host) path(name string) string { return filepath.Join(h.root, name) }
+
+func (h *host) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(h.path(name)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.path(name), []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) read(name string) string {
+	raw, err := os.ReadFile(h.path(name))
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+func (h *host) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.RemoveAll(h.path(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// manager makes one of this node; with changes the configuration.
+func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Manager {
+	t.Helper()
+	c := delivery.Config{Root: h.root, Binary: h.binary, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	if with != nil {
+		with(&c)
+	}
+	m, err := delivery.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (h *host) install(t *testing.T, with func(*delivery.Config)) *delivery.Manager {
+	t.Helper()
+	m := h.manager(t, with)
+	if _, err := m.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// run runs an agent's part until the test ends or stop is called.
+func (h *host) run(t *testing.T, with func(*delivery.Config)) (m *delivery.Manager, stop func()) {
+	t.Helper()
+	m = h.manager(t, with)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return m, stop
+}
+
+// testLog writes to the log of a test that has not ended.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(b []byte) (int, error) {
+	if l.t.Context().Err() == nil {
+		l.t.Log(strings.TrimSpace(string(b)))
+	}
+	return len(b), nil
+}
+
+// load is the network that containerd takes from a directory: the first file by
+// name, with its drop-ins (github.com/containerd/go-cni v1.1.13, opts.go).
+func load(dir string) (*libcni.NetworkConfigList, error) {
+	files, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, errors.New("no network")
+	}
+	sort.Strings(files)
+	return libcni.NetworkConfFromFile(files[0])
+}
+
+// chain lists the plugin types in force, nil without a network.
+func (h *host) chain() []string {
+	list, err := load(h.path(confDir))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, p := range list.Plugins {
+		out = append(out, p.Network.Type)
+	}
+	return out
+}
+
+func (h *host) shaped() bool { return slices.Contains(h.chain(), conflist.Type) }
+
+func (h *host) eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	testutil.Eventually(t, deadline, what, cond)
+}
+
+// tree describes everything below the root: names, kinds, modes, contents, and
+// when files were last written.
+func (h *host) tree(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(h.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := info.Mode().String()
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			text += " to " + target
+		case info.Mode().IsRegular():
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" of %d: %s", info.ModTime().Unix(), raw)
+		}
+		out[strings.TrimPrefix(path, h.root)] = text
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

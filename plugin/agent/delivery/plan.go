@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Step is one change to a file of the node.
+type Step struct {
+	// Do is write or remove, Path where, in our own file system, and Why the
+	// reason.
+	Do   string `json:"do"`
+	Path string `json:"path"`
+	Why  string `json:"why"`
+
+	content []byte
+	// binary says that the content is that of the plugin's binary.
+	binary bool
+	// ours says that what is there is podweir's, whatever the record knows.
+	ours bool
+}
+
+// The kinds of step.
+const (
+	doWrite  = "write"
+	doRemove = "remove"
+)
+
+func (s *Step) String() string { return s.Do + " " + s.Path + ": " + s.Why }
+
+// settle is how long an original may be missing, broken or not ready, with nobody
+// writing, before podweir's file is taken away: not everybody writes by renaming, and in between
+// podweir's file is the only valid one.
+const settle = time.Second
+
+// pass is one look at the node with what follows from it.
+type pass struct {
+	view   *view
+	choice conflist.Choice
+	entry  []byte
+	notes  []string
+	steps  []Step
+	// wait is after what time to look again although nothing happened; 0 if that
+	// is not needed.
+	wait time.Duration
+}
+
+// plan lists the steps that are missing: first what is to be there, last what is
+// not, so that podweir is in the chain all the while.
+func (m *Manager) plan(p *pass) error {
+	if err := m.planBinary(p); err != nil {
+		return err
+	}
+	if p.view.conf == nil {
+		return nil
+	}
+	var err error
+	keep := ""
+	switch p.choice.Delivery {
+	case profiles.Chain:
+		keep, err = m.planChain(p)
+	case profiles.DropIn:
+		keep, err = m.planDropIn(p)
+	default:
+	}
+	if err != nil {
+		return err
+	}
+	m.planLeftovers(p, keep)
+	return nil
+}
+
+func (m *Manager) planBinary(p *pass) error {
+	if p.choice.Delivery == profiles.NRI {
+		return nil
+	}
+	if p.view.binaryDir != nil {
+		return p.view.binaryDir
+	}
+	if err := m.source.read(m.config.Binary); err != nil {
+		return err
+	}
+	at := m.binaryPath(p.view)
+	now := stampOf(at)
+	if now != (stamp{}) && now == m.placed {
+		return nil
+	}
+	why := "the plugin's binary is not there"
+	if now != (stamp{}) {
+		hash, err := hashFile(at)
+		if err != nil {
+			return fileError("read", at, err)
+		}
+		if hash == m.source.hash && now.mode&0o111 == 0o111 {
+			m.placed = now
+			return nil
+		}
+		why = "another binary is there"
+	}
+	p.steps = append(p.steps, Step{Do: doWrite, Path: at, Why: why, binary: true})
+	return nil
+}
+
+func (m *Manager) binaryPath(v *view) string {
+	return filepath.Join(m.real(v.binDir), conflist.Type)
+}
+
+// planChain returns the name of podweir's file in the directory of conflists.
+func (m *Manager) planChain(p *pass) (keep string, err error) {
+	original := p.view.originalFile()
+	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Ready: p.view.ready}
+	own := p.view.conf.Own()
+	if original != nil {
+		if keep, err = conflist.FileName(original.Name); err != nil {
+			return "", err
+		}
+		if at := slices.IndexFunc(own, func(f conflist.File) bool { return f.Name == keep }); at >= 0 {
+			standing.Own = &own[at]
+		}
+	}
+	if standing.Own == nil && len(own) > 0 {
+		standing.Own = &own[0]
+	}
+	action, why := conflist.Decide(standing)
+	switch action {
+	case conflist.Delete:
+		if left := settle - m.sinceGone(p.view); left > 0 {
+			p.wait = left
+			return standing.Own.Name, nil
+		}
+		return "", nil // with the leftovers
+	case conflist.Write, conflist.Leave:
+		if moved(p, standing) {
+			if left := settle - m.sinceGone(p.view); left > 0 {
+				p.wait = left
+				return standing.Own.Name, nil
+			}
+		}
+	}
+	if action == conflist.Leave && standing.Own == nil {
+		return "", nil
+	}
+	m.gone = time.Time{}
+	content, err := conflist.Splice(original.Network, p.entry)
+	if err != nil {
+		return keep, err
+	}
+	here := standing.Own != nil && standing.Own.Name == keep
+	if here && bytes.Equal(standing.Own.Raw, content) {
+		return keep, nil
+	}
+	if action == conflist.Leave {
+		why = "podweir's entry changed"
+	}
+	p.steps = append(p.steps, Step{
+		Do: doWrite, Path: filepath.Join(m.real(p.view.confDir), keep), Why: why, content: content, ours: here && machineMade(standing.Own),
+	})
+	return keep, nil
+}
+
+// moved says that the original of podweir's file is gone and another file has
+// come to be the first: the runtime would take that one if podweir's did not
+// stand, perhaps for the moment of a rewrite only.
+func moved(p *pass, s conflist.Standing) bool {
+	if s.Own == nil || !machineMade(s.Own) {
+		return false
+	}
+	source := s.Own.Network.Mark.Source
+	return !slices.ContainsFunc(p.view.conf.Files, func(f conflist.File) bool { return f.Name == source })
+}
+
+// sinceGone is how long the original has been gone without anything happening to
+// the files of others: while somebody writes them, nothing is decided.
+func (m *Manager) sinceGone(v *view) time.Duration {
+	var others strings.Builder
+	for _, f := range v.conf.Files {
+		if !f.Ours() {
+			fmt.Fprintln(&others, f.Name, stampOf(filepath.Join(m.real(v.confDir), f.Name)))
+		}
+	}
+	if now := others.String(); m.gone.IsZero() || now != m.goneAs {
+		m.gone, m.goneAs = time.Now(), now
+	}
+	return time.Since(m.gone)
+}
+
+// machineMade says that podweir wrote a file, and not a person by hand.
+func machineMade(f *conflist.File) bool { return f.Network != nil && f.Network.Mark != nil }
+
+// planDropIn returns the name of the directory that holds podweir's drop-in.
+func (m *Manager) planDropIn(p *pass) (keep string, err error) {
+	network := p.view.original()
+	if network == nil {
+		// Without its network a drop-in does nothing; the one that is there is
+		// right again when the network is back.
+		if dirs := m.dropIns(p.view); len(dirs) > 0 {
+			return dirs[0], nil
+		}
+		return "", nil
+	}
+	if network.Index(conflist.Type) >= 0 {
+		return "", nil
+	}
+	content, err := conflist.DropIn(p.entry)
+	if err != nil {
+		return "", err
+	}
+	at := filepath.Join(m.real(p.view.confDir), network.Name, conflist.DropInFile)
+	there, err := os.ReadFile(at)
+	switch {
+	case err == nil && bytes.Equal(there, content):
+		return network.Name, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", fileError("read", at, err)
+	}
+	why := "podweir is not in the drop-in directory of the network " + network.Name
+	if err == nil {
+		why = "the drop-in is not as it should be"
+	}
+	p.steps = append(p.steps, Step{Do: doWrite, Path: at, Why: why, content: content})
+	return network.Name, nil
+}
+
+// dropIns lists the directories beside the conflists that have a drop-in of
+// podweir's name.
+func (m *Manager) dropIns(v *view) []string {
+	dir := m.real(v.confDir)
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*", conflist.DropInFile))
+	if err != nil {
+		return nil
+	}
+	for i := range found {
+		found[i] = filepath.Base(filepath.Dir(found[i]))
+	}
+	return found
+}
+
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// planLeftovers removes podweir's files other than the one to keep: those of an
+// earlier original, network or delivery.
+func (m *Manager) planLeftovers(p *pass, keep string) {
+	dir := m.real(p.view.confDir)
+	why := "the delivery is " + string(p.choice.Delivery)
+	for _, f := range p.view.conf.Own() {
+		if f.Name == keep {
+			continue
+		}
+		reason := why
+		if p.choice.Delivery == profiles.Chain {
+			_, reason = conflist.Decide(conflist.Standing{
+				Delivery: profiles.Chain, Original: p.view.originalFile(), Own: &f, Ready: p.view.ready,
+			})
+			if keep != "" {
+				reason = "podweir's file is " + keep
+			}
+		}
+		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, f.Name), Why: reason, ours: machineMade(&f)})
+	}
+	for _, network := range m.dropIns(p.view) {
+		if network == keep && p.choice.Delivery == profiles.DropIn {
+			continue
+		}
+		reason := why
+		if n := p.view.original(); n != nil && p.choice.Delivery == profiles.DropIn {
+			reason = fmt.Sprintf("the network in force is %s", n.Name)
+			if n.Index(conflist.Type) >= 0 {
+				reason = n.File + " has podweir in it already"
+			}
+		}
+		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, network, conflist.DropInFile), Why: reason})
+	}
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+)
+
+// Remove takes podweir out of the set-up of pods and leaves the node's
+// directories byte for byte as they were before [Manager.Install] or
+// [Manager.Run]. Done twice it changes nothing. Pods that run keep their limits:
+// that is not a matter of files.
+//
+// An error that wraps [ErrInUse] says that podweir's binary stays, with its
+// record, because somebody else's configuration names it: without it pods would
+// fail. Remove again once that is over. [ErrRunning] says that an agent would put
+// everything back.
+func (m *Manager) Remove(ctx context.Context) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	m.detect(ctx)
+	v, err := m.look(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := m.loadRecord()
+	if err != nil {
+		return err
+	}
+	if v.conf != nil {
+		m.sweep(&pass{view: v})
+		if err := m.removeConfigurations(v, r); err != nil {
+			return err
+		}
+	}
+	if err := m.stillNamed(v); err != nil {
+		return errors.Join(err, r.close())
+	}
+	if err := m.removeBinaries(r); err != nil {
+		return err
+	}
+	m.placed = stamp{}
+	if err := r.close(); err != nil {
+		return err
+	}
+	m.publish(Decision{
+		Asked: m.config.Delivery, ConfDir: v.confDir, BinDir: v.binDir, Runtime: v.node.Runtime.String(),
+		Choice: conflist.Choice{Why: "podweir was removed"},
+	})
+	return nil
+}
+
+// removeConfigurations removes podweir's conflist and drop-ins, and what became
+// of them, and puts back what was in their place.
+func (m *Manager) removeConfigurations(v *view, r *record) error {
+	dir := m.real(v.confDir)
+	for _, f := range v.conf.Own() {
+		path := filepath.Join(dir, f.Name)
+		switch {
+		case r.find(path) != nil:
+		case machineMade(&f):
+			if err := remove(path); err != nil {
+				return err
+			}
+		default:
+			m.log.Warn("left: podweir has no record of having made it", "path", path)
+		}
+	}
+	for _, name := range v.conf.Backups {
+		if !strings.HasPrefix(name, conflist.Prefix) {
+			continue
+		}
+		if err := remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for _, i := range slices.Clone(r.Items) {
+		if i.Directory || filepath.Base(i.Path) == conflist.Type {
+			continue
+		}
+		if i.Before != nil && !m.binaryWasThere(v, r) {
+			m.log.Warn("not put back: it names podweir-cni, which was not there", "path", i.Path)
+			i.Before = nil
+		}
+		if err := r.restore(i); err != nil {
+			return err
+		}
+		m.log.Info("files of podweir", "do", doRemove, "path", r.at(i), "why", "podweir is removed")
+	}
+	return nil
+}
+
+// binaryWasThere says whether the plugin's binary stays or comes back.
+func (m *Manager) binaryWasThere(v *view, r *record) bool {
+	for _, i := range r.Items {
+		if filepath.Base(i.Path) == conflist.Type {
+			return i.Before != nil
+		}
+	}
+	return stampOf(m.binaryPath(v)) != (stamp{})
+}
+
+// stillNamed returns an error that wraps [ErrInUse] if pods need the binary
+// although podweir's own files are gone.
+func (m *Manager) stillNamed(v *view) error {
+	conf, err := conflist.ReadDir(m.root, v.node.ConfDir)
+	if err != nil && !isMissing(err) {
+		return err
+	}
+	if conf != nil {
+		if f := conf.Original(); f != nil && f.Network != nil && f.Network.Index(conflist.Type) >= 0 {
+			why := fmt.Sprintf("%s names it", filepath.Join(m.real(v.confDir), f.Name))
+			if p := v.node.Profile; p != nil && len(p.Conflist.HandedDo) > 0 {
+				why += "; take podweir out of the chain that " + p.Title + " was given (cni.configMap)"
+			}
+			return fmt.Errorf("%w: %s", ErrInUse, why)
+		}
+	}
+	return m.cached(v)
+}
+
+// libcniCache is where libcni keeps the configuration that each container was
+// made with (libcni/api.go, CacheDir).
+const libcniCache = "/var/lib/cni/results"
+
+// cached looks for containers whose DEL will call the binary: CRI-O takes the
+// configuration for it from libcni's cache, and cannot stop a pod whose plugin is
+// gone. containerd takes the one in force.
+func (m *Manager) cached(v *view) error {
+	if v.node.Runtime.Name != "cri-o" {
+		return nil
+	}
+	dir := m.real(libcniCache)
+	entries, err := os.ReadDir(dir)
+	if isMissing(err) {
+		return nil
+	}
+	if err != nil {
+		return fileError("list", dir, err)
+	}
+	n := 0
+	for _, e := range entries {
+		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue // it went with its container
+		}
+		var entry struct {
+			Config []byte `json:"config"`
+		}
+		if json.Unmarshal(raw, &entry) != nil {
+			continue
+		}
+		if network, err := conflist.Parse("x.conflist", entry.Config); err == nil && network.Index(conflist.Type) >= 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: CRI-O calls it when it stops %d containers that were made with it; uninstall again when they are gone", ErrInUse, n)
+}
+
+// removeBinaries removes podweir's binary where it is still the one that podweir
+// put there, and puts back what was in its place.
+func (m *Manager) removeBinaries(r *record) error {
+	for _, i := range slices.Clone(r.Items) {
+		if i.Directory || filepath.Base(i.Path) != conflist.Type {
+			continue
+		}
+		path := r.at(i)
+		hash, err := hashFile(path)
+		switch {
+		case isMissing(err):
+		case err != nil:
+			return fileError("read", path, err)
+		case !slices.Contains(i.SHA256, hash):
+			m.log.Warn("left: somebody replaced podweir's binary", "path", path)
+			r.forget(i)
+			continue
+		}
+		if err := r.restore(i); err != nil {
+			return err
+		}
+		m.log.Info("files of podweir", "do", doRemove, "path", path, "why", "podweir is removed")
+	}
+	return nil
+}
+
+// PlanRemove returns the steps that [Manager.Remove] would take. It writes
+// nothing.
+func (m *Manager) PlanRemove(ctx context.Context) ([]Step, error) {
+	if !m.busy.TryLock() {
+		return nil, ErrRunning
+	}
+	defer m.busy.Unlock()
+	m.detect(ctx)
+	v, err := m.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.loadRecord()
+	if err != nil {
+		return nil, err
+	}
+	var out []Step
+	const why = "podweir is removed"
+	for _, i := range r.Items {
+		s := Step{Do: doRemove, Path: r.at(i), Why: why}
+		switch _, err := os.Lstat(s.Path); {
+		case i.Before != nil:
+			s.Do, s.Why = doWrite, why+", and what was there before comes back"
+		case isMissing(err):
+			continue
+		}
+		out = append(out, s)
+	}
+	if v.conf == nil {
+		return out, nil
+	}
+	for _, f := range v.conf.Own() {
+		path := filepath.Join(m.real(v.confDir), f.Name)
+		if r.find(path) == nil && machineMade(&f) {
+			out = append(out, Step{Do: doRemove, Path: path, Why: why})
+		}
+	}
+	return out, nil
+}

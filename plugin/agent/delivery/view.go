@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// redetect is how often the whole node is looked at again: who runs, and with
+// which settings. It costs up to 100 ms on a node with 110 pods. What is in the
+// directory of conflists is looked at much more often.
+const redetect = time.Minute
+
+// view is the node as one pass sees it.
+type view struct {
+	node *detect.Node
+	// conf is nil if there is no directory of conflists.
+	conf *conflist.Dir
+	// confDir and binDir are below the node's root.
+	confDir, binDir string
+	ready           profiles.Answer
+	situation       conflist.Situation
+	// obstacle says why the directories cannot be written, nil if they can.
+	obstacle error
+	// binaryDir is the error of the directory of plugins, nil if it is there.
+	binaryDir error
+}
+
+// look reads the directory of conflists, and the whole node if something changed
+// that may change the decision.
+func (m *Manager) look(ctx context.Context) (*view, error) {
+	if m.node == nil {
+		m.detect(ctx)
+	}
+	conf, err := conflist.ReadDir(m.root, m.node.ConfDir)
+	chain := fingerprint(conf, err)
+	if chain != m.fingerprint || time.Since(m.detected) > redetect {
+		m.detect(ctx)
+		m.fingerprint = chain
+		conf, err = conflist.ReadDir(m.root, m.node.ConfDir)
+	}
+	v := &view{node: m.node, conf: conf, confDir: "/" + m.node.ConfDir, ready: m.node.ReadyNow(m.root)}
+	if err != nil && !isMissing(err) {
+		return v, fileError("list", m.hostPath(v.confDir), err)
+	}
+	v.binDir, v.binaryDir = m.pluginDir(v)
+	v.situation = m.situation(v)
+	return v, nil
+}
+
+func (m *Manager) detect(ctx context.Context) {
+	m.node = detect.Read(ctx, m.root, detect.Options{
+		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, Live: m.config.Live,
+	})
+	m.detected = time.Now()
+	for _, p := range m.node.Problems {
+		m.log.Debug("look at the node", "problem", p)
+	}
+}
+
+// fingerprint changes when the decision may: with the chain that podweir joins,
+// and when somebody renames podweir's file.
+func fingerprint(conf *conflist.Dir, err error) string {
+	if conf == nil {
+		return fmt.Sprint(err)
+	}
+	var b strings.Builder
+	if o := conf.Original(); o != nil && o.Network != nil {
+		fmt.Fprintf(&b, "%s %s %v %v", o.Name, o.Network.Name, o.Network.OnlyInlined, o.Network.Types())
+	} else {
+		b.WriteString("no network")
+	}
+	for _, name := range conf.Backups {
+		if strings.HasPrefix(name, conflist.Prefix) {
+			b.WriteString(" " + name)
+		}
+	}
+	return b.String()
+}
+
+// originalFile is the file that podweir chains to, nil without one.
+func (v *view) originalFile() *conflist.File {
+	if v.conf == nil {
+		return nil
+	}
+	return v.conf.Original()
+}
+
+// original is the network that podweir joins, nil if there is none or it is
+// broken.
+func (v *view) original() *conflist.Network {
+	if f := v.originalFile(); f != nil {
+		return f.Network
+	}
+	return nil
+}
+
+// inForce says whether the chain that the runtime uses has podweir in it.
+func (v *view) inForce() bool {
+	if v.conf == nil {
+		return false
+	}
+	return slices.Contains(v.conf.Effective(v.node.Runtime.ReadsDropIns() != profiles.No), conflist.Type)
+}
+
+// pluginDir finds the directory of plugins that the runtime uses: where the
+// primary CNI's own plugin is, else the first that is there.
+func (m *Manager) pluginDir(v *view) (string, error) {
+	dirs := v.node.BinDirs
+	if n := v.original(); n != nil && len(n.Plugins) > 0 {
+		if found := v.node.Binary(m.root, n.Plugins[0].Type); found != "" {
+			dirs = []string{path.Dir(found)}
+		}
+	}
+	for _, dir := range dirs {
+		info, err := fs.Stat(m.root, dir)
+		if err == nil && info.IsDir() {
+			return "/" + dir, nil
+		}
+	}
+	return "/" + dirs[0], &FileError{
+		Op: "look at", Path: m.hostPath(dirs[0]), Err: fs.ErrNotExist,
+		Want: "the directory of plugins that the container runtime is configured with (--cni-bin-dir)",
+	}
+}
+
+func (m *Manager) situation(v *view) conflist.Situation {
+	s := conflist.Situation{
+		Profile: v.node.Profile, Runtime: v.node.Runtime, Exclusive: v.node.Exclusive, Original: v.original(),
+	}
+	if s.Profile == nil {
+		s.Profile = profiles.Other()
+	}
+	dirs := []string{m.real(v.confDir), m.real(v.binDir)}
+	for _, dir := range dirs {
+		err := unwritable(dir)
+		switch {
+		case err == nil:
+		case isMissing(err):
+			continue
+		default:
+			s.Writable, s.Obstacle, v.obstacle = profiles.No, err.Error(), fileError("write to", dir, cause(err))
+			return s
+		}
+		s.Writable = profiles.Yes
+	}
+	return s
+}
+
+// real is where a path of the node is in our own file system, links resolved
+// as far as it is there.
+func (m *Manager) real(name string) string {
+	full, err := detect.Resolve(m.config.Root, name)
+	if err == nil {
+		return full
+	}
+	if name == "/" || name == "." || name == "" {
+		return m.config.Root
+	}
+	return filepath.Join(m.real(path.Dir(name)), path.Base(name))
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+const (
+	// tick is how often the files are looked at although nothing was heard of
+	// them. It is how soon a primary CNI that is ready again is noticed, which no
+	// file tells.
+	tick = time.Second
+	// blindTick is the same where the kernel gives no notice of changes, so that
+	// a file that was rewritten is followed within a second all the same.
+	blindTick = 250 * time.Millisecond
+)
+
+// Run installs podweir and follows the primary CNI until ctx ends, which is no
+// error. Whatever ends it, the node stays as it is then: pods keep their limits,
+// and new ones get theirs. What cannot be done is logged, told by
+// [Config.OnDecision], and tried again; the node's own networking stays as it
+// was.
+//
+// A second Run on the node waits for the first one to end.
+func (m *Manager) Run(ctx context.Context) error {
+	unlock, err := m.waitLock(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // it was told to end
+		}
+		return err
+	}
+	defer unlock()
+	w := newWatcher(m.log)
+	defer w.close()
+	swept := false
+	for ctx.Err() == nil {
+		// Watched before it is read: what changes in between is heard.
+		w.follow(m.watched())
+		p, err := m.pass(ctx, true, nil)
+		if !swept && err == nil {
+			swept = true
+			m.sweep(p)
+		}
+		if w.follow(m.watched()) {
+			continue
+		}
+		w.wait(ctx, p.wait)
+	}
+	return nil
+}
+
+// watched are the directories in which something may happen that matters: that of
+// the conflists and the one above it, since it may be replaced as a whole, that
+// of the drop-ins, and that of the plugins.
+func (m *Manager) watched() []string {
+	if m.node == nil {
+		return nil
+	}
+	conf := m.real("/" + m.node.ConfDir)
+	out := []string{conf, filepath.Dir(conf)}
+	m.mu.Lock()
+	d := m.decision
+	m.mu.Unlock()
+	if d.Delivery == profiles.DropIn {
+		if v := (&view{node: m.node, conf: m.node.Conf}); v.original() != nil {
+			out = append(out, filepath.Join(conf, v.original().Name))
+		}
+	}
+	if d.BinDir != "" {
+		out = append(out, m.real(d.BinDir))
+	}
+	return out
+}
+
+// sweep removes what a crash of podweir left half written.
+func (m *Manager) sweep(p *pass) {
+	dirs := []string{m.real(p.view.confDir), m.real(p.view.binDir), m.real(m.config.State)}
+	for _, network := range m.dropIns(p.view) {
+		dirs = append(dirs, filepath.Join(dirs[0], network))
+	}
+	for _, dir := range dirs {
+		if err := sweep(dir); err != nil {
+			m.log.Warn("remove temporary files", "error", err)
+		}
+	}
+}
+
+// watcher tells that something changed in one of several directories.
+type watcher struct {
+	log     *slog.Logger
+	notify  *fsnotify.Watcher
+	changed chan struct{}
+	seen    map[string]stamp
+	// blind says that changes may go unheard.
+	blind bool
+}
+
+// newWatcher returns one that hears nothing if the kernel allows no more of
+// them (fs.inotify.max_user_instances).
+func newWatcher(log *slog.Logger) *watcher {
+	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}}
+	n, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.goBlind(err)
+		return w
+	}
+	w.notify = n
+	go w.collect(n)
+	return w
+}
+
+// collect makes one signal of any number of events. An error, such as an overflow
+// of the kernel's queue, is a signal too.
+func (w *watcher) collect(n *fsnotify.Watcher) {
+	events, failures := n.Events, n.Errors
+	for events != nil || failures != nil {
+		select {
+		case _, ok := <-events:
+			if !ok {
+				events = nil
+			}
+		case _, ok := <-failures:
+			if !ok {
+				failures = nil
+			}
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watcher) goBlind(err error) {
+	if !w.blind {
+		w.log.Warn("the kernel gives no notice of changed files, they are looked at instead", "every", blindTick.String(), "error", err)
+	}
+	w.blind = true
+}
+
+// follow watches these directories and no others, and says whether a watch is
+// new: then what is in that directory has to be read again. A directory that was
+// replaced is watched anew, one that is missing when it is there.
+func (w *watcher) follow(dirs []string) (fresh bool) {
+	if w.notify == nil {
+		return false
+	}
+	for dir := range w.seen {
+		if !slices.Contains(dirs, dir) {
+			_ = w.notify.Remove(dir)
+			delete(w.seen, dir)
+		}
+	}
+	for _, dir := range dirs {
+		now := stampOf(dir)
+		was, known := w.seen[dir]
+		if known && was.device == now.device && was.inode == now.inode {
+			continue
+		}
+		// It may be gone with its directory.
+		_ = w.notify.Remove(dir)
+		delete(w.seen, dir)
+		if now == (stamp{}) {
+			continue
+		}
+		if err := w.notify.Add(dir); err != nil {
+			w.goBlind(err)
+			continue
+		}
+		w.seen[dir] = now
+		fresh = true
+	}
+	return fresh
+}
+
+// wait returns when something changed, at the next tick, after limit if that is
+// not 0, and when ctx ends.
+func (w *watcher) wait(ctx context.Context, limit time.Duration) {
+	d := tick
+	if w.blind {
+		d = blindTick
+	}
+	if limit > 0 {
+		d = min(d, limit)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-w.changed:
+	case <-t.C:
+	}
+}
+
+func (w *watcher) close() {
+	if w.notify != nil {
+		_ = w.notify.Close()
+	}
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/delivery"
+)
+
+// reader reads the directory as containerd does, without a pause.
+type reader struct {
+	mu       sync.Mutex
+	readings int
+	faults   []string
+}
+
+// watchNetwork reads until the returned function is called, which then returns
+// the number of readings and those that found no valid network, or one without
+// podweir.
+func (h *host) watchNetwork(t *testing.T) (stop func() *reader) {
+	t.Helper()
+	r := &reader{}
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-end:
+				return
+			default:
+			}
+			list, err := load(h.path(confDir))
+			r.mu.Lock()
+			r.readings++
+			switch {
+			case err != nil:
+				r.faults = append(r.faults, err.Error())
+			case list.Plugins[len(list.Plugins)-1].Network.Type != conflist.Type:
+				r.faults = append(r.faults, "podweir is not in the chain")
+			}
+			r.mu.Unlock()
+		}
+	}()
+	return sync.OnceValue(func() *reader {
+		close(end)
+		<-done
+		return r
+	})
+}
+
+// inForce is the number of the network in force, -1 without a valid one with
+// podweir.
+func (h *host) inForce() int {
+	list, err := load(h.path(confDir))
+	if err != nil || !h.shaped() {
+		return -1
+	}
+	n := -1
+	_, _ = fmt.Sscanf(afterNumber(string(list.Plugins[0].Bytes)), "%d", &n)
+	return n
+}
+
+func afterNumber(s string) string {
+	_, after, _ := strings.Cut(s, `"number":`)
+	return after
+}
+
+// A style is a way in which a primary CNI writes its file.
+type style func(path, content string) error
+
+func renames(path, content string) error {
+	if err := os.WriteFile(path+".tmp", []byte(content), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// writes empties the file, and fills it in two parts with pauses between.
+func writes(path, content string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	half := len(content) / 2
+	for _, part := range []string{content[:half], content[half:]} {
+		pause(2 * time.Millisecond)
+		if _, err := f.WriteString(part); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// removes deletes the file before it writes the new one.
+func removes(path, content string) error {
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	pause(3 * time.Millisecond)
+	return os.WriteFile(path, []byte(content), 0o644)
+}
+
+// excludes renames its own file into place and everybody else's away, as an
+// exclusive Cilium does (daemon/cmd/cni/config.go, v1.20.2).
+func excludes(path, content string) error {
+	if err := renames(path, content); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		other := filepath.Join(filepath.Dir(path), e.Name())
+		if e.IsDir() || other == path || !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(other)) {
+			continue
+		}
+		if err := os.Rename(other, other+conflist.BackupSuffix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(d time.Duration) { <-time.After(d) }
+
+// TestRewrites has the primary CNI write its file 100 times in a row. At no
+// reading is there no valid network, or one without podweir; the last writing is
+// followed, and the primary's file stays as it was written.
+func TestRewrites(t *testing.T) {
+	const times = 100
+	for name, tc := range map[string]struct {
+		files   map[string]string
+		file    string
+		network string
+		types   []string
+		config  func(*delivery.Config)
+		write   style
+	}{
+		"renamed":                    {simple(), original, "n", []string{"ptp", "portmap"}, nil, renames},
+		"written in place":           {simple(), original, "n", []string{"ptp", "portmap"}, nil, writes},
+		"removed and written":        {simple(), original, "n", []string{"ptp", "portmap"}, nil, removes},
+		"bandwidth in the chain":     {simple(), original, "n", []string{"ptp", "bandwidth"}, nil, renames},
+		"drop-in, exclusive Cilium":  {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, excludes},
+		"drop-in, renamed elsewhere": {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, renames},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, tc.files)
+			path, last := h.path(confDir+"/"+tc.file), ""
+			_, stopRun := h.run(t, tc.config)
+			if err := tc.write(path, network(tc.network, 0, tc.types...)); err != nil {
+				t.Fatal(err)
+			}
+			h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 0 })
+			stop := h.watchNetwork(t)
+			for i := 1; i <= times; i++ {
+				last = network(tc.network, i, tc.types...)
+				if err := tc.write(path, last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.eventually(t, "the last writing is followed", func() bool { return h.inForce() == times })
+			r := stop()
+			if len(r.faults) > 0 || r.readings < times {
+				t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
+			}
+			if got := h.read(confDir + "/" + tc.file); got != last {
+				t.Errorf("the primary CNI's file is %s, want what it wrote: %s", got, last)
+			}
+			if slices.Contains(h.chain(), "bandwidth") {
+				t.Errorf("chain %v has two shapers", h.chain())
+			}
+			t.Logf("%d readings", r.readings)
+			stopRun()
+			if h.inForce() != times {
+				t.Error("stopping took podweir out of the chain")
+			}
+		})
+	}
+}
+
+// TestHowSoon reports how soon a rewritten file is followed; what it judges is
+// only that it is.
+func TestHowSoon(t *testing.T) {
+	h := newHost(t, simple())
+	h.run(t, nil)
+	h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 1 })
+	var took []time.Duration
+	for i := 2; i <= 41; i++ {
+		if err := renames(h.path(confDir+"/"+original), network("n", i, "ptp")); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		h.eventually(t, "the writing is followed", func() bool { return h.inForce() == i })
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	t.Logf("of %d writings: median %v, longest %v after the rename", len(took), took[len(took)/2], took[len(took)-1])
+}
+
+// TestDirectoryIsReplaced follows the directory of conflists itself: renamed
+// away and made anew, and removed with its parent.
+func TestDirectoryIsReplaced(t *testing.T) {
+	h := newHost(t, simple())
+	h.run(t, nil)
+	h.eventually(t, "podweir is in the chain", h.shaped)
+	if err := os.Rename(h.path(confDir), h.path(confDir)+".old"); err != nil {
+		t.Fatal(err)
+	}
+	h.write(t, confDir+"/"+original, network("n", 5, "ptp"))
+	h.eventually(t, "podweir is in the new directory", func() bool { return h.inForce() == 5 })
+	// podweir may write while it is removed.
+	h.eventually(t, "the directory is removed", func() bool { return os.RemoveAll(h.path("etc/cni")) == nil })
+	pause(100 * time.Millisecond)
+	h.write(t, confDir+"/"+original, network("n", 6, "ptp"))
+	h.eventually(t, "podweir is in the directory that came back", func() bool { return h.inForce() == 6 })
+	if err := renames(h.path(confDir+"/"+original), network("n", 7, "ptp")); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually(t, "the directory that came back is watched", func() bool { return h.inForce() == 7 })
+}
+
+// TestInstalledLater waits for a CNI that is not there yet.
+func TestInstalledLater(t *testing.T) {
+	h := newHost(t, nil)
+	h.remove(t, "etc/cni")
+	m, _ := h.run(t, nil)
+	h.eventually(t, "podweir looked", func() bool { return m.Decision().BinDir != "" })
+	if h.chain() != nil {
+		t.Errorf("chain %v without a primary CNI", h.chain())
+	}
+	h.write(t, confDir+"/"+original, network("n", 1, "ptp"))
+	h.eventually(t, "podweir is in the chain", h.shaped)
+}
+
+// TestPrimaryIsGone never leaves podweir's file alone in front: the node would
+// look ready.
+func TestPrimaryIsGone(t *testing.T) {
+	h := newHost(t, simple())
+	h.run(t, nil)
+	h.eventually(t, "podweir is in the chain", h.shaped)
+	h.remove(t, confDir+"/"+original)
+	h.eventually(t, "podweir's file is gone with its original", func() bool { return h.read(confDir+"/"+ours) == "" })
+	h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
+	h.eventually(t, "podweir is back", func() bool { return h.inForce() == 2 })
+	h.write(t, confDir+"/"+original, "{")
+	h.eventually(t, "podweir's file is gone from the broken one's front", func() bool { return h.read(confDir+"/"+ours) == "" })
+	h.write(t, confDir+"/"+original, network("n", 3, "ptp"))
+	h.eventually(t, "podweir is back again", func() bool { return h.inForce() == 3 })
+	if err := os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually(t, "podweir's file has the new name", func() bool {
+		return h.read(confDir+"/"+ours) == "" && h.read(confDir+"/00-podweir-20-y.conflist") != ""
+	})
+}
+
+// TestPrimaryIsNotReady takes podweir's file away while the primary CNI does not
+// listen on its socket.
+func TestPrimaryIsNotReady(t *testing.T) {
+	const file = "00-podweir-10-aws.conflist"
+	sockets := func(h *host, listens bool) {
+		text := "Num       RefCount Protocol Flags    Type St Inode Path\n"
+		if listens {
+			text += "0000000000000000: 00000002 00000000 00010000 0001 01 20000 /var/run/aws-node/ipamd.sock\n"
+		}
+		h.write(t, "proc/1/net/unix", text)
+	}
+	h := newHost(t, map[string]string{confDir + "/10-aws.conflist": network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
+	sockets(h, false)
+	m, _ := h.run(t, nil)
+	h.eventually(t, "podweir looked", func() bool { return m.Decision().Delivery == profiles.Chain })
+	if h.shaped() {
+		t.Error("podweir stands in front of a CNI that is not ready")
+	}
+	sockets(h, true)
+	h.eventually(t, "podweir is in the chain of the CNI that is ready", h.shaped)
+	sockets(h, false)
+	h.eventually(t, "podweir's file is gone", func() bool { return h.read(confDir+"/"+file) == "" })
+	if diff := h.chain(); !slices.Equal(diff, []string{"aws-cni"}) {
+		t.Errorf("chain %v, want that of the primary CNI", diff)
+	}
+	sockets(h, true)
+	h.eventually(t, "podweir is back", h.shaped)
+}
+
+// TestCiliumTurnsExclusive changes the delivery when podweir's file is renamed,
+// and does not fight.
+func TestCiliumTurnsExclusive(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	h.write(t, settings+"/cni-exclusive", "false")
+	m, _ := h.run(t, recent)
+	file := h.path(confDir + "/00-podweir-05-.conflist")
+	h.eventually(t, "podweir chains", func() bool { return m.Decision().Delivery == profiles.Chain && m.Decision().InForce })
+	h.write(t, settings+"/cni-exclusive", "true")
+	if err := excludes(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni")); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && h.inForce() == 2 })
+	if _, err := os.Stat(file); err == nil {
+		t.Error("podweir's file is back in the directory of an exclusive CNI")
+	}
+}
+
+// TestBinaryIsRemoved puts the binary back, and leaves no chain that names it
+// where it cannot.
+func TestBinaryIsRemoved(t *testing.T) {
+	h := newHost(t, simple())
+	m, _ := h.run(t, nil)
+	h.eventually(t, "podweir is in the chain", h.shaped)
+	h.remove(t, plugin)
+	h.eventually(t, "the binary is back", func() bool { return h.read(plugin) != "" })
+	if err := os.Rename(h.binary, h.binary+".away"); err != nil {
+		t.Fatal(err)
+	}
+	h.remove(t, plugin)
+	h.eventually(t, "podweir is out of the chain and says why", func() bool {
+		d := m.Decision()
+		return !h.shaped() && !d.InForce && strings.Contains(d.Problem, h.binary)
+	})
+	if err := os.Rename(h.binary+".away", h.binary); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually(t, "podweir is in the chain again", func() bool { return h.shaped() && h.read(plugin) != "" })
+}
+
+// TestOneAtATime keeps others off while an agent runs, and lets the next agent
+// wait.
+func TestOneAtATime(t *testing.T) {
+	h := newHost(t, simple())
+	_, stop := h.run(t, nil)
+	h.eventually(t, "podweir is in the chain", h.shaped)
+	other := h.manager(t, nil)
+	if _, err := other.Install(t.Context()); !errors.Is(err, delivery.ErrRunning) {
+		t.Errorf("Install() = %v, want ErrRunning", err)
+	}
+	if err := other.Remove(t.Context()); !errors.Is(err, delivery.ErrRunning) {
+		t.Errorf("Remove() = %v, want ErrRunning", err)
+	}
+	next, _ := h.run(t, func(c *delivery.Config) { c.Defaults = map[string]any{"policy": "flat"} })
+	stop()
+	h.eventually(t, "the next agent has taken over", func() bool {
+		return next.Decision().InForce && strings.Contains(h.read(confDir+"/"+ours), `"policy":"flat"`)
+	})
+}
+
+// TestCrash leaves what a killed agent may leave, and wants it swept.
+func TestCrash(t *testing.T) {
+	h := newHost(t, simple())
+	h.install(t, nil)
+	left := confDir + "/.podweir-12345.tmp"
+	h.write(t, left, "half")
+	h.run(t, nil)
+	h.eventually(t, "what was left half written is gone", func() bool { return h.read(left) == "" })
+}
+
+// TestDecisionsAreTold once each.
+func TestDecisionsAreTold(t *testing.T) {
+	h := newHost(t, simple())
+	var mu sync.Mutex
+	var told []delivery.Decision
+	h.run(t, func(c *delivery.Config) {
+		c.OnDecision = func(d delivery.Decision) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, d)
+		}
+	})
+	h.eventually(t, "podweir is in the chain", h.shaped)
+	pause(1500 * time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(told) != 1 || !told[0].InForce {
+		t.Errorf("told %+v, want one decision", told)
+	}
+}

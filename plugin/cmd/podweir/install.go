@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/queue"
+)
+
+// deliveryFlags are those that say where on the node things are.
+func deliveryFlags(f *pflag.FlagSet) {
+	f.String("root", "/", "root directory of the node")
+	f.String("cni-conf-dir", "", "directory of conflists below the root; looked for if empty")
+	f.String("cni-bin-dir", "", "directory of plugins below the root; looked for if empty")
+	f.String("state", delivery.DefaultState, "directory of the record of what was installed, below the root")
+	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
+}
+
+// checkRoot returns an error if the root is not a directory.
+func checkRoot(root string) error {
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("it is a %v", info.Mode().Type())
+	}
+	if err != nil {
+		return fmt.Errorf("--root %q is not accepted, want the root directory of the node: %w", root, err)
+	}
+	return nil
+}
+
+// newManager makes a manager of the flags.
+func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
+	root := o.v.GetString("root")
+	if err := checkRoot(root); err != nil {
+		return nil, err
+	}
+	var defaults map[string]any
+	if f := cmd.Flags(); f.Lookup("default") != nil {
+		given, err := f.GetStringArray("default")
+		if err != nil {
+			return nil, err
+		}
+		if defaults, err = parseDefaults(given); err != nil {
+			return nil, err
+		}
+	}
+	return delivery.New(delivery.Config{
+		Root: root, ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"),
+		State: o.v.GetString("state"), Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
+		Delivery: profiles.Delivery(o.v.GetString("delivery")), Defaults: defaults,
+		Live: &doctorKernel{options: o, root: root}, IFB: kernelHasIFB,
+		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+}
+
+// kernelHasIFB tries to make an ifb in a namespace of its own.
+func kernelHasIFB() profiles.Answer {
+	f, err := queue.Probe()
+	if err != nil {
+		return profiles.Unknown
+	}
+	return profiles.Is(f.IFB)
+}
+
+// parseDefaults reads KEY=VALUE. A value that is JSON and no number is taken as
+// such, so that lists and booleans can be given.
+func parseDefaults(given []string) (map[string]any, error) {
+	out := map[string]any{}
+	for _, pair := range given {
+		key, text, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--default %q is not accepted, want KEY=VALUE, as lightShare=80%%", pair)
+		}
+		var value any
+		if json.Unmarshal([]byte(text), &value) != nil {
+			value = text
+		}
+		if _, number := value.(float64); number {
+			value = text
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+func newInstall(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "install",
+		Short: "Puts podweir into the set-up of this node's pods, once",
+		Long: "Installs podweir-cni and podweir's entry in the chain of the primary CNI. It does not follow that CNI\n" +
+			"afterwards: the agent does. Pods that start from now on are shaped.",
+		Example: "  podweir install --dry-run\n  podweir install --default lightShare=80% --default policy=elephants",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			m, err := newManager(o, cmd)
+			if err != nil {
+				return err
+			}
+			act := m.Install
+			if o.v.GetBool("dry-run") {
+				act = m.Plan
+			}
+			steps, err := act(cmd.Context())
+			if printErr := printInstall(o, cmd.OutOrStdout(), m.Decision(), steps); printErr != nil {
+				return printErr
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	deliveryFlags(f)
+	f.String("delivery", string(delivery.Auto), "how podweir gets into the chain: auto, chain, drop-in, handed or nri")
+	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
+	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
+	f.Bool("dry-run", false, "show what would be done and change nothing")
+	return cmd
+}
+
+// installOutput is what install prints as JSON.
+type installOutput struct {
+	Decision delivery.Decision `json:"decision"`
+	Steps    []delivery.Step   `json:"steps"`
+	DryRun   bool              `json:"dryRun"`
+}
+
+func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery.Step) error {
+	dry := o.v.GetBool("dry-run")
+	if steps == nil {
+		steps = []delivery.Step{}
+	}
+	if o.json() {
+		return printJSON(w, installOutput{d, steps, dry})
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(key, value string) {
+		if value != "" {
+			fmt.Fprintf(t, "%s\t%s\n", key, value)
+		}
+	}
+	if d.Delivery != "" {
+		line("delivery", string(d.Delivery)+": "+d.Why)
+	}
+	line("profile", d.Profile)
+	line("runtime", d.Runtime)
+	line("conflists", d.ConfDir)
+	line("plugins", d.BinDir)
+	line("entry", d.Entry)
+	for _, note := range d.Notes {
+		line("note", note)
+	}
+	line("warning", d.Warning)
+	for _, do := range d.Do {
+		line("do", do)
+	}
+	for _, instead := range d.Instead {
+		line("or else", instead)
+	}
+	done := "done"
+	if dry {
+		done = "to do"
+	}
+	for i := range steps {
+		line(done, steps[i].String())
+	}
+	if len(steps) == 0 && d.Problem == "" {
+		line(done, "nothing")
+	}
+	return t.Flush()
+}
