@@ -4,7 +4,9 @@
 package doctor
 
 import (
+	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -56,6 +58,33 @@ func readBinary(root fs.FS, name string) Binary {
 	defer func() { _ = e.Close() }()
 	b.Machine, b.Static = e.Machine, e.Section(".interp") == nil
 	return b
+}
+
+// Digest is how builds of the plugin are told apart: SHA-256, in hexadecimal.
+func Digest(file io.Reader) (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// installed is the digest of the plugin on the node; "" if nobody asks for it or
+// it cannot be read.
+func installed(root fs.FS, name, beside string) string {
+	if name == "" || beside == "" {
+		return ""
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	sum, err := Digest(f)
+	if err != nil {
+		return ""
+	}
+	return sum
 }
 
 // wantMachine is the processor that this program runs on, and so the node's.

@@ -72,7 +72,28 @@ func chainChecks() []Check {
 			Mend:  "Have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use the delivery drop-in.",
 			run:   checkFirst,
 		},
+		{
+			Code: "PW217", Title: "the plugin on the node came with this program", Category: CategoryInstall, Severity: SeverityWarn,
+			Needs: []string{"PW205"},
+			Looks: "the digest of podweir-cni in the directory of plugins, and of the one beside this program",
+			Why:   "programs and maps of two releases may not understand each other",
+			Mend:  "Install the binary of the same release. Bottlerocket empties the directory at every boot.",
+			run:   checkSameBuild,
+		},
 	}
+}
+
+func checkSameBuild(f *Facts) Finding {
+	switch {
+	case f.Beside == "":
+		return skip("no podweir-cni is beside this program")
+	case f.Installed == "":
+		return unknown("/" + f.PluginBinary.Path + " cannot be read")
+	case f.Installed != f.Beside:
+		return breaks("/"+f.PluginBinary.Path+" is another build than the one beside this program", "the same build",
+			"install -m 0755 podweir-cni /"+f.PluginBinary.Path, f.Installed, f.Beside)
+	}
+	return holds("the same build")
 }
 
 func checkNetwork(f *Facts) Finding {
@@ -200,14 +221,17 @@ func checkBandwidth(f *Facts) Finding {
 
 func checkCapabilities(f *Facts) Finding {
 	n := f.active().Network
-	at := n.Index(conflist.Type)
-	if at < 0 {
-		return skip("podweir's entry is a drop-in, which podweir wrote")
+	raw, file := f.dropInCapabilities(n.Name)
+	if at := n.Index(conflist.Type); at >= 0 {
+		raw, file = n.Plugins[at].Raw, n.File
+	}
+	if file == "" {
+		return unknown("podweir's drop-in cannot be read")
 	}
 	var conf struct {
 		Capabilities map[string]bool `json:"capabilities"`
 	}
-	if err := json.Unmarshal(n.Plugins[at].Raw, &conf); err != nil {
+	if err := json.Unmarshal(raw, &conf); err != nil {
 		return breaks("capabilities: "+err.Error(), "an object of booleans", "let podweir write its entry")
 	}
 	var miss []string
@@ -218,7 +242,7 @@ func checkCapabilities(f *Facts) Finding {
 	}
 	if len(miss) > 0 {
 		return breaks("the entry lacks the capability "+strings.Join(miss, " and "), `"capabilities": {"bandwidth": true, "io.kubernetes.cri.pod-annotations": true}`,
-			"add it to the entry in "+n.File)
+			"add it to the entry in "+file)
 	}
 	return holds("bandwidth and annotations are passed")
 }

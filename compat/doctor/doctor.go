@@ -7,7 +7,7 @@
 // A check reads facts and answers with what was seen, what was expected and the
 // command that mends it. Running, rendering and documenting are separate: the
 // pages under docs/reference/doctor are made from the registry. Nothing here
-// changes the node.
+// changes the node, but for what a probe that was asked for says that it touches.
 package doctor
 
 import (
@@ -50,9 +50,10 @@ const (
 	CategoryCNI      Category = "cni"
 	CategoryInstall  Category = "install"
 	CategoryDatapath Category = "datapath"
+	CategoryProbe    Category = "probe"
 )
 
-var categories = []Category{CategoryNode, CategoryCNI, CategoryInstall, CategoryDatapath}
+var categories = []Category{CategoryNode, CategoryCNI, CategoryInstall, CategoryDatapath, CategoryProbe}
 
 // Check is one thing that is looked at.
 type Check struct {
@@ -72,6 +73,9 @@ type Check struct {
 	Looks, Why, Mend string
 	// Refs are sources.
 	Refs []string
+	// Touches says what the check makes or changes while it runs; only checks
+	// of a probe do. They are left out unless they are asked for.
+	Touches string
 
 	run func(*Facts) Finding
 }
@@ -98,6 +102,7 @@ type Outcome struct {
 	Why      string   `json:"why,omitempty"`
 	Fix      string   `json:"fix,omitempty"`
 	Evidence []string `json:"evidence,omitempty"`
+	Touches  string   `json:"touches,omitempty"`
 	Page     string   `json:"page"`
 }
 
@@ -139,7 +144,8 @@ func skip(why string) Finding { return Finding{Status: Skip, Seen: why} }
 // Checks returns the registry, by code. The caller may keep and change the
 // list.
 func Checks() []Check {
-	out := slices.Concat(nodeChecks(), chainChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), hookChecks(), ownChecks())
+	out := slices.Concat(nodeChecks(), chainChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), hookChecks(), ownChecks(),
+		runtimeChecks(), securityChecks(), neighbourChecks(), sandboxChecks(), probeChecks())
 	slices.SortFunc(out, func(a, b Check) int { return cmp.Compare(a.Code, b.Code) })
 	return out
 }
@@ -153,6 +159,9 @@ func Run(f *Facts) *Report {
 	}
 	status := map[string]Status{}
 	for _, c := range inOrder(Checks()) {
+		if c.Touches != "" && f.Probe == nil {
+			continue
+		}
 		o := c.outcome(f, status)
 		status[c.Code] = o.Status
 		rep.Count[o.Status]++
@@ -190,7 +199,7 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	}
 	o := Outcome{
 		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: found.Seen,
-		Expected: found.Expected, Fix: found.Fix, Evidence: found.Evidence, Page: Page(c.Code),
+		Expected: found.Expected, Fix: found.Fix, Evidence: found.Evidence, Touches: c.Touches, Page: Page(c.Code),
 	}
 	if o.Status == Fail || o.Status == Warn {
 		o.Why = c.Why

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,6 +46,10 @@ type node struct {
 	live    detect.Live
 	opts    detect.Options
 	pins    string
+	beside  string
+	prober  *prober
+	// inUse is the root of the report that is made.
+	inUse fstest.MapFS
 }
 
 const awsList = `{"cniVersion":"0.4.0","name":"aws-cni","plugins":[{"type":"aws-cni","vethPrefix":"eni"},{"type":"egress-cni","enabled":"false"}]}`
@@ -99,7 +104,7 @@ func cilium() *node {
 		Out: order.Hook{Direction: profiles.HookOut},
 	}}
 	n.kernel.attached = []doctor.Attachment{
-		{Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceIFB, Queue: "tbf", Device: "lxc0123"},
+		{Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceIFB, Queue: "tbf", Device: "lxc0123", Redirected: true},
 		{
 			Pod: "default/web", Direction: "egress", Mode: profiles.ModeTCXHostSide, Queue: "none", Device: "lxc0123",
 			Kind: profiles.HookTCX, Hook: profiles.HookIn, Program: 20,
@@ -149,11 +154,20 @@ func (n *node) root() fstest.MapFS {
 	return out
 }
 
+// touch changes a file of the root that is in use.
+func (n *node) touch(name string) {
+	n.inUse[name].ModTime = n.inUse[name].ModTime.Add(time.Second)
+}
+
 func (n *node) report(t *testing.T) *doctor.Report {
 	t.Helper()
 	root := n.root()
+	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins}
+	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside}
+	if n.prober != nil {
+		opts.Prober, opts.Watch = n.prober, time.Millisecond
+	}
 	if n.kernel != nil {
 		opts.Kernel = n.kernel
 	}
@@ -166,6 +180,7 @@ type kernel struct {
 	devices  []doctor.Device
 	attached []doctor.Attachment
 	verdicts []doctor.Verdict
+	policy   []uint32
 	err      error
 }
 
@@ -173,15 +188,16 @@ func healthy() *kernel {
 	return &kernel{
 		features: &doctor.Features{TCX: profiles.Yes, Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
 		devices: []doctor.Device{{
-			Name: "eni0123456789a", Kind: profiles.Veth,
+			Name: "eni0123456789a", Kind: profiles.Veth, Pod: 1,
 			In:     order.Hook{Direction: profiles.HookIn, Legacy: []order.Program{{ID: 1, Name: "handle_egress", Pref: 1, Handle: 1}}},
 			Out:    order.Hook{Direction: profiles.HookOut, Legacy: []order.Program{{ID: 2, Name: "handle_ingress", Pref: 1, Handle: 1}}},
 			Qdiscs: []doctor.Qdisc{{Kind: "clsact"}, {Kind: "tbf", Root: true, Ours: true}},
 		}},
 		attached: []doctor.Attachment{{
-			Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceHost, Queue: "tbf", Device: "eni0123456789a",
+			Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceHost, Queue: "tbf", Device: "eni0123456789a", ContainerID: "c1",
 		}},
 		verdicts: []doctor.Verdict{{Program: "pw_police"}},
+		policy:   []uint32{1, 2},
 	}
 }
 
@@ -192,6 +208,8 @@ func (k *kernel) Devices(context.Context) ([]doctor.Device, error) { return k.de
 func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) { return k.attached, k.err }
 
 func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
+
+func (k *kernel) PolicyPrograms(context.Context) ([]uint32, error) { return k.policy, k.err }
 
 type agent struct{ health string }
 

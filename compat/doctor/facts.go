@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
@@ -30,6 +31,9 @@ type Kernel interface {
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with maps
 	// of its own, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
+	// PolicyPrograms are the ids of the programs that the AWS Network Policy
+	// Agent has pinned; none if it has no directory of pins.
+	PolicyPrograms(ctx context.Context) ([]uint32, error)
 }
 
 // ErrNotAsked is the error of a [Kernel] that is not there.
@@ -59,6 +63,9 @@ type Qdisc struct {
 type Device struct {
 	Name string
 	Kind profiles.DeviceKind
+	// Pod tells devices of one pod from those of others: a number above 0 for
+	// the network namespace of the other end.
+	Pod int
 	// In and Out are the hooks by the device's own direction.
 	In, Out order.Hook
 	Qdiscs  []Qdisc
@@ -85,6 +92,26 @@ type Attachment struct {
 	Drift []string
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string
+	// ContainerID is the runtime's.
+	ContainerID string
+	// Gone says that the pod's network namespace is gone.
+	Gone bool
+	// Redirected says that the direction waits on an ifb; Ahead are the programs
+	// of others on that hook, all of which are asked before the redirect.
+	Redirected bool
+	Ahead      []order.Program
+	// Root is the root qdisc of the device that holds the queue, nil if it has
+	// none but the kernel's own.
+	Root *RootQdisc
+	// FailedOpen counts the packets that passed for a fault of podweir's own.
+	FailedOpen uint64
+}
+
+// RootQdisc is what a queue's device has.
+type RootQdisc struct {
+	Kind string
+	// PacketLimit and FlowLimit are those of fq, in packets.
+	PacketLimit, FlowLimit uint32
 }
 
 // Verdict is what a program answered to packets that may pass.
@@ -117,6 +144,20 @@ type Facts struct {
 	Verdicts     []Verdict
 	VerdictsErr  error
 	PluginBinary Binary
+
+	Kubelet      Kubelet
+	Containerd   Containerd
+	SELinux      SELinux
+	Sandboxes    []Sandbox
+	SandboxesErr error
+	// Policy are the ids of the AWS agent's pinned programs.
+	Policy    []uint32
+	PolicyErr error
+	// Beside is the plugin's binary beside the operator's program, Installed
+	// that on the node: digests, "" if there is none.
+	Beside, Installed string
+	// Probe is what was tried, nil if nothing was to be.
+	Probe *Probe
 }
 
 // Options are what is given from outside.
@@ -125,13 +166,20 @@ type Options struct {
 	Pins    string
 	// Kernel may be nil.
 	Kernel Kernel
+	// Prober tries what a look does not tell; nil leaves that out.
+	Prober Prober
+	// Watch is how long the prober watches.
+	Watch time.Duration
+	// Beside is the digest of the plugin's binary that came with this program,
+	// as [Digest] makes it; "" if there is none.
+	Beside string
 }
 
 // Gather collects the facts. What is slow is asked once, here.
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
 	f := &Facts{
 		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
-		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, VerdictsErr: ErrNotAsked,
+		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, VerdictsErr: ErrNotAsked, PolicyErr: ErrNotAsked,
 	}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
@@ -139,12 +187,22 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Choice = conflist.Choose(conflist.Situation{
 		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),
 	})
-	f.PluginBinary = readBinary(root, node.Binary(root, conflist.Type))
+	plugin := node.Binary(root, conflist.Type)
+	f.PluginBinary = readBinary(root, plugin)
+	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
+	f.readKubelet()
+	f.readContainerd()
+	f.readSELinux()
+	f.Sandboxes, f.SandboxesErr = readSandboxes(root)
 	if k := opts.Kernel; k != nil {
 		f.Features, f.FeaturesErr = k.Features(ctx)
 		f.Devices, f.DevicesErr = k.Devices(ctx)
 		f.Attached, f.AttachedErr = k.Attachments(ctx)
 		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
+		f.Policy, f.PolicyErr = k.PolicyPrograms(ctx)
+	}
+	if opts.Prober != nil {
+		f.Probe = probe(ctx, f, &opts)
 	}
 	return f
 }

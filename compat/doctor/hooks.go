@@ -60,7 +60,38 @@ func hookChecks() []Check {
 			Mend:  "Find its owner (a chained bandwidth plugin, Calico's QoS controls) and decide; replaceQdisc gives it to podweir.",
 			run:   checkRootQdiscs,
 		},
+		{
+			Code: "PW506", Title: "nobody takes packets past an ifb", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "programs of others at the ingress hook of the pods' own devices, where the redirect to the ifb is the last filter",
+			Why:   "the redirect is asked last on purpose; a program that ends the chain before it lets the pod receive without a limit",
+			Mend:  "Have PW701 tell whether it does: podweir doctor --probe, with traffic to the pod.",
+			run:   checkAhead,
+		},
 	}
+}
+
+func checkAhead(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad []string
+		n := 0
+		for _, a := range list {
+			if !a.Redirected {
+				continue
+			}
+			n++
+			for _, p := range a.Ahead {
+				bad = append(bad, a.Pod+" "+a.Direction+": "+p.String())
+			}
+		}
+		switch {
+		case len(bad) > 0:
+			return breaks(shorten(bad)+" before the redirect to the ifb", "nobody, or programs that answer TCX_NEXT (-1)",
+				"podweir doctor --probe tells whether packets pass it by; then ask its owner", bad...)
+		case n == 0:
+			return holds("no limit waits on an ifb")
+		}
+		return holds(fmt.Sprintf("nobody stands before %d redirects", n))
+	})
 }
 
 func checkOrder(f *Facts) Finding {

@@ -31,7 +31,87 @@ func ownChecks() []Check {
 			Mend:  "See PW106, and podweir status for why the queue was not taken.",
 			run:   checkPolicing,
 		},
+		{
+			Code: "PW606", Title: "departure times are obeyed", Category: CategoryDatapath, Severity: SeverityFail,
+			Looks: "attachments with the queue fq: the root qdisc of their device and its limits",
+			Why:   "a departure time without an fq that obeys it shapes nothing, and fq's own limits of 100 packets drop while the clock runs on",
+			Mend:  "Start the pod anew: podweir puts its fq back. Who replaced it shows PW505; or set queue to auto.",
+			run:   checkFQ,
+		},
+		{
+			Code: "PW607", Title: "no packet passed for a fault of podweir's", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "the counters failed-open-config and failed-open-stamp",
+			Why:   "such packets were not charged",
+			Mend:  "Report it, with the output of podweir status -o json.",
+			run:   checkFailedOpen,
+		},
+		{
+			Code: "PW608", Title: "nothing is left over", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "pins of pods whose network namespace is gone",
+			Why:   "they hold memory; some runtimes do not call DEL for a drop-in",
+			Mend:  "The runtime's next GC removes them, and so does podweir detach.",
+			run:   checkLeftOver,
+		},
 	}
+}
+
+// minFQLimit is the fewest packets that fq must hold, for one flow too: its own
+// limit of 100 drops what a pod sends at its cap (design: sizes).
+const minFQLimit = 10_000
+
+func checkFQ(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad []string
+		n := 0
+		for _, a := range list {
+			if a.Queue != "fq" || a.Gone || a.Failure != "" {
+				continue
+			}
+			n++
+			switch r := a.Root; {
+			case r == nil:
+				bad = append(bad, a.Pod+" "+a.Direction+": no fq on its device")
+			case r.Kind != "fq":
+				bad = append(bad, a.Pod+" "+a.Direction+": "+r.Kind+" in the place of fq")
+			case r.PacketLimit < minFQLimit || r.FlowLimit < minFQLimit:
+				bad = append(bad, fmt.Sprintf("%s %s: fq holds %d packets, %d of one flow", a.Pod, a.Direction, r.PacketLimit, r.FlowLimit))
+			}
+		}
+		if len(bad) > 0 {
+			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "start the pods anew, or set queue to auto", bad...)
+		}
+		return holds(fmt.Sprintf("%d limits by departure times", n))
+	})
+}
+
+func checkFailedOpen(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad []string
+		for _, a := range list {
+			if a.FailedOpen > 0 {
+				bad = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, a.FailedOpen))
+			}
+		}
+		if len(bad) > 0 {
+			return breaks(shorten(bad), "none", "podweir status -o json, and report it", bad...)
+		}
+		return holds("none")
+	})
+}
+
+func checkLeftOver(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad []string
+		for _, a := range list {
+			if a.Gone {
+				bad = append(bad, a.Pod+" ("+a.Device+")")
+			}
+		}
+		if len(bad) > 0 {
+			return breaks("pins of pods that are gone: "+shorten(bad), "none", "podweir detach", bad...)
+		}
+		return holds("none")
+	})
 }
 
 func checkFailures(f *Facts) Finding {
@@ -53,7 +133,7 @@ func checkAttached(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad []string
 		for _, a := range list {
-			if len(a.Drift) > 0 {
+			if len(a.Drift) > 0 && !a.Gone {
 				bad = append(bad, a.Pod+": "+strings.Join(a.Drift, ", "))
 			}
 		}

@@ -69,9 +69,11 @@ func (t *table) outcome(o *Outcome) {
 		t.part("expected", o.Expected)
 		t.part("why", o.Why)
 		t.part("fix", o.Fix)
+		t.part("touches", o.Touches)
 		t.part("page", o.Page)
 	case OK, Skip:
 		t.line("  %s %s %s: %s", mark, o.Code, o.Title, printable(o.Seen))
+		t.part("touches", o.Touches)
 	}
 }
 

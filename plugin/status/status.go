@@ -8,6 +8,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -108,10 +109,34 @@ func attachment(node *cni.Node, r *attach.Record) Attachment {
 	}
 	for _, d := range shaping.Directions {
 		if s := want.Directions[d]; s != nil {
-			a.Directions = append(a.Directions, direction(node, r, s))
+			one := direction(node, r, s)
+			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(node, r, s)...)
+			a.Directions = append(a.Directions, one)
 		}
 	}
 	return a
+}
+
+// beforeRedirect says who is asked before the redirect to the ifb, which is
+// asked last on purpose. Whether a program lets packets on cannot be read from
+// it.
+func beforeRedirect(node *cni.Node, r *attach.Record, s *attach.DirectionState) []string {
+	if !s.Params.Redirect {
+		return nil
+	}
+	obs, err := node.Engine.Kernel.Observe(r)
+	if err != nil {
+		return []string{"hooks: " + err.Error()}
+	}
+	pod := obs.Device(shaping.SidePod)
+	var notes []string
+	for _, h := range pod.Hooks {
+		if h.Hook == shaping.HookIngress && !attach.Ours(h.Name) {
+			notes = append(notes, fmt.Sprintf("%v program %q (%d) is asked before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
+				h.Kind, h.Name, h.ProgramID, pod.Name))
+		}
+	}
+	return notes
 }
 
 func direction(node *cni.Node, r *attach.Record, s *attach.DirectionState) Direction {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/version"
@@ -24,6 +25,9 @@ import (
 
 // doctorTimeout bounds the whole: a node in trouble must not hold its doctor.
 const doctorTimeout = 10 * time.Second
+
+// The shortest watch still sees traffic of some packets a second.
+const minWatch, maxWatch = time.Second, time.Minute
 
 // exitError is an error with an exit status of its own.
 type exitError struct {
@@ -38,8 +42,9 @@ func newDoctor(o *options) *cobra.Command {
 		Use:   "doctor",
 		Short: "Checks whether podweir can work on this node and gets on with its CNI",
 		Long: "Checks whether podweir can work on this node, is wired in, and gets on with everybody else there. It\n" +
-			"changes nothing. Exit status 1 if a check failed, 2 if one could not be answered.",
-		Example: "  podweir doctor --short\n  podweir doctor --root /host -o json",
+			"changes nothing. With --probe it also watches for some seconds and tries what a look does not tell; each such\n" +
+			"check names what it touches. Exit status 1 if a check failed, 2 if one could not be answered.",
+		Example: "  podweir doctor --short\n  podweir doctor --probe\n  podweir doctor --root /host -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, o) },
 	}
@@ -49,6 +54,8 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("bin-dir", "", "directory of plugins below the root; looked for if empty")
 	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
 	f.Bool("short", false, "show only what is not in order")
+	f.Bool("probe", false, "also watch, and try what a look does not tell")
+	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
 	return cmd
 }
@@ -65,16 +72,25 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
 		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--root %q is not accepted, want the root directory of the node: %v", root, err)}
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout)
+	watch := time.Duration(0)
+	if o.v.GetBool("probe") {
+		watch = o.v.GetDuration("probe-time")
+		if watch < minWatch || watch > maxWatch {
+			return &exitError{doctor.ExitUnknown, fmt.Sprintf("--probe-time %v is not accepted, want %v to %v", watch, minWatch, maxWatch)}
+		}
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout+watch)
 	defer cancel()
 	kernel := &doctorKernel{options: o, root: root}
 	host := detect.HostRoot(root)
 	node := detect.Read(ctx, host, detect.Options{
 		ConfDir: o.v.GetString("conf-dir"), BinDir: o.v.GetString("bin-dir"), Runtime: o.v.GetString("runtime"), Live: kernel,
 	})
-	rep := doctor.Run(doctor.Gather(ctx, host, node, doctor.Options{
-		Version: version.String(), Pins: o.paths().Pins, Kernel: kernel,
-	}))
+	opts := doctor.Options{Version: version.String(), Pins: o.paths().Pins, Kernel: kernel, Beside: beside()}
+	if watch > 0 {
+		opts.Prober, opts.Watch = &prober{kernel}, watch
+	}
+	rep := doctor.Run(doctor.Gather(ctx, host, node, opts))
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: o.v.GetBool("short"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 	write := rep.WriteTable
@@ -88,6 +104,25 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 		return &exitError{status, "doctor: " + rep.Summary()}
 	}
 	return nil
+}
+
+// beside is the digest of the plugin's binary in the directory of this program,
+// "" if there is none.
+func beside() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	f, err := os.Open(filepath.Join(filepath.Dir(self), conflist.Type))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	sum, err := doctor.Digest(f)
+	if err != nil {
+		return ""
+	}
+	return sum
 }
 
 func isTerminal(w io.Writer) bool {

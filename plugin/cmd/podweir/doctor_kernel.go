@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/order"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
@@ -97,12 +99,16 @@ func (k *doctorKernel) Attachments(context.Context) ([]doctor.Attachment, error)
 
 func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []doctor.Attachment {
 	if a.Error != "" {
-		return []doctor.Attachment{{Pod: podName(a), Device: a.Interface.HostName, Drift: []string{a.Error}}}
+		return []doctor.Attachment{{
+			Pod: podName(a), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error}, Gone: isGone(&a.Interface),
+		}}
 	}
+	record := recordOf(node, a)
 	var out []doctor.Attachment
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
-			Pod: podName(a), Direction: d.Direction, Mode: profiles.Mode(d.Mode), Queue: d.Queue, Device: a.Interface.HostName,
+			Pod: podName(a), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: profiles.Mode(d.Mode), Queue: d.Queue,
+			Device: a.Interface.HostName, FailedOpen: failedOpen(d.Counters),
 		}
 		if i == 0 {
 			// The plan is of the whole interface.
@@ -114,36 +120,92 @@ func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []docto
 				one.Place = profiles.PlaceHost
 			}
 		}
-		if d.HookKind != "" && d.Side == shaping.SideHost.String() {
-			one.Kind, one.Hook = profiles.HookKind(d.HookKind), profiles.HookDirection(d.Hook)
-			one.Program = k.program(node, a, d.Direction)
+		if record != nil {
+			fromRecord(node, record, &d, &one)
 		}
 		out = append(out, one)
 	}
 	return out
 }
 
-// program is the id of the pinned program of a direction, 0 if it cannot be
-// read: then the doctor finds nothing of ours on the hook, which is what it is.
-func (k *doctorKernel) program(node *cni.Node, a *status.Attachment, direction string) uint32 {
-	records, err := node.Engine.Store.Records(a.ID)
-	if err != nil {
-		return 0
-	}
-	for _, r := range records {
-		if r.Interface != a.Interface {
-			continue
-		}
-		for _, d := range shaping.Directions {
-			if d.String() != direction {
+// fromRecord adds what status does not show.
+func fromRecord(node *cni.Node, r *attach.Record, d *status.Direction, one *doctor.Attachment) {
+	if d.HookKind != "" && d.Side == shaping.SideHost.String() {
+		one.Kind, one.Hook = profiles.HookKind(d.HookKind), profiles.HookDirection(d.Hook)
+		// 0 if it cannot be read: then the doctor finds nothing of ours on the
+		// hook, which is what it is.
+		for _, direction := range shaping.Directions {
+			if direction.String() != d.Direction {
 				continue
 			}
-			if dp, err := datapath.Programs(node.PinDir(r), d); err == nil {
-				return dp.ProgramID
+			if dp, err := datapath.Programs(node.PinDir(r), direction); err == nil {
+				one.Program = dp.ProgramID
 			}
 		}
 	}
-	return 0
+	one.Redirected = d.Side == shaping.SideIFB.String()
+	if !one.Redirected && d.Queue != shaping.QueueFQ.String() {
+		return
+	}
+	obs, err := node.Engine.Kernel.Observe(r)
+	if err != nil {
+		one.Drift = append(one.Drift, err.Error())
+		return
+	}
+	for side, dev := range obs.Devices {
+		if root := dev.Root(); root != nil && side.String() == d.Side {
+			one.Root = &doctor.RootQdisc{Kind: string(root.Kind), PacketLimit: root.PacketLimit, FlowLimit: root.FlowLimit}
+		}
+	}
+	if !one.Redirected {
+		return
+	}
+	for _, h := range obs.Device(shaping.SidePod).Hooks {
+		if h.Hook == shaping.HookIngress && !attach.Ours(h.Name) {
+			one.Ahead = append(one.Ahead, order.Program{ID: h.ProgramID, Name: h.Name, Pref: h.Pref, Handle: h.FilterHandle})
+		}
+	}
+}
+
+// failedOpen sums what passed for a fault of podweir's.
+func failedOpen(counters []datapath.Counter) uint64 {
+	n := uint64(0)
+	for _, c := range counters {
+		if strings.HasPrefix(c.Disposition, "failed-open") {
+			n += c.Packets
+		}
+	}
+	return n
+}
+
+// isGone says that the network namespace of an interface is no longer there.
+func isGone(i *attach.Interface) bool {
+	ns, err := hostif.OpenNetNS(i.NetNSPath)
+	if err != nil {
+		return errors.Is(err, hostif.ErrNoNetNS)
+	}
+	defer func() { _ = ns.Close() }()
+	return ns.Inode() != i.NetNSInode
+}
+
+// recordOf is the record of an attachment that status shows, nil if it is gone
+// since.
+func recordOf(node *cni.Node, a *status.Attachment) *attach.Record {
+	records, err := node.Engine.Store.Records(a.ID)
+	if err != nil {
+		return nil
+	}
+	for _, r := range records {
+		if r.Interface == a.Interface {
+			return r
+		}
+	}
+	return nil
+}
+
+// PolicyPrograms are the pins of the AWS Network Policy Agent.
+func (k *doctorKernel) PolicyPrograms(context.Context) ([]uint32, error) {
+	return datapath.PinnedPrograms(filepath.Join(k.root, "sys/fs/bpf/globals/aws/programs"))
 }
 
 // Devices are the veth and netkit devices whose other end is in another
@@ -238,7 +300,7 @@ func (k *doctorKernel) own() (*ownership, error) {
 
 func (own *ownership) device(h *hostif.Handle, i *hostif.Interface) (doctor.Device, error) {
 	d := doctor.Device{
-		Name: i.Name, Kind: profiles.DeviceKind(i.Kind.String()),
+		Name: i.Name, Kind: profiles.DeviceKind(i.Kind.String()), Pod: i.PeerNetNSID + 1,
 		In: order.Hook{Direction: profiles.HookIn}, Out: order.Hook{Direction: profiles.HookOut},
 	}
 	tc, err := queue.Observe(h, i.Index)

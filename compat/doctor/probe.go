@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Prober tries what a look at the node does not tell. What it makes it makes in
+// network namespaces of its own and removes; of the pods it reads counters.
+type Prober interface {
+	// Flows reads the counters of every limit.
+	Flows(ctx context.Context) ([]Flow, error)
+	// Order reads the host-side devices anew.
+	Order(ctx context.Context) ([]Device, error)
+	// Redirect says how packets get through an ifb: "bpf", "mirred", or "" if
+	// they do not. It makes two devices and an ifb.
+	Redirect(ctx context.Context) (string, error)
+	// Departure sends a packet with a departure time so far ahead through an fq
+	// of its own and returns how long it took; ok is false on a kernel without
+	// fq.
+	Departure(ctx context.Context, ahead time.Duration) (took time.Duration, ok bool, err error)
+}
+
+// Flow are the counters of one limit at one moment.
+type Flow struct {
+	// Pod, Direction and Device name the limit as [Attachment] does.
+	Pod, Direction, Device string
+	// Passed is what the pod's own device carried in the direction, Held what
+	// podweir's queue or program counted, what it dropped included.
+	Passed, Held Count
+	// Err says why they could not be read, "" if they could.
+	Err string
+}
+
+// Count is a pair of counters.
+type Count struct{ Packets, Bytes uint64 }
+
+// Probe is what was tried.
+type Probe struct {
+	// Watched is how long it took from the first look to the second.
+	Watched time.Duration
+	// Before and After are the flows, OrderBefore and OrderAfter the devices.
+	Before, After           []Flow
+	FlowsErr                error
+	OrderBefore, OrderAfter []Device
+	OrderErr                error
+	// FilesBefore and FilesAfter are the files in the directory of conflists
+	// with their sizes and times.
+	FilesBefore, FilesAfter []string
+	FilesErr                error
+
+	Redirect    string
+	RedirectErr error
+
+	HaveFQ       bool
+	Took         time.Duration
+	DepartureErr error
+}
+
+// departureAhead is far more than any timer's error, and short.
+const departureAhead = 50 * time.Millisecond
+
+// probe runs everything once. The watch is the longest of it, so the other
+// trials are made meanwhile.
+func probe(ctx context.Context, f *Facts, opts *Options) *Probe {
+	p, out := opts.Prober, &Probe{}
+	files := func() []string {
+		list, err := stamps(f.Root, f.Node.ConfDir)
+		if err != nil {
+			out.FilesErr = err
+		}
+		return list
+	}
+	flows := func() []Flow {
+		list, err := p.Flows(ctx)
+		if err != nil {
+			out.FlowsErr = err
+		}
+		return list
+	}
+	devices := func() []Device {
+		list, err := p.Order(ctx)
+		if err != nil {
+			out.OrderErr = err
+		}
+		return list
+	}
+	start := time.Now()
+	end := time.NewTimer(opts.Watch)
+	defer end.Stop()
+	out.Before, out.OrderBefore, out.FilesBefore = flows(), devices(), files()
+	out.Redirect, out.RedirectErr = p.Redirect(ctx)
+	out.Took, out.HaveFQ, out.DepartureErr = p.Departure(ctx, departureAhead)
+	select {
+	case <-end.C:
+	case <-ctx.Done():
+	}
+	out.After, out.OrderAfter, out.FilesAfter = flows(), devices(), files()
+	out.Watched = time.Since(start)
+	return out
+}
+
+// stamps lists the files of a directory with what changes when one is written.
+func stamps(root fs.FS, dir string) ([]string, error) {
+	entries, err := fs.ReadDir(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		info, err := fs.Stat(root, path.Join(dir, e.Name()))
+		if err != nil {
+			continue // gone, or a link to nowhere: by not being listed it differs
+		}
+		out = append(out, fmt.Sprintf("%s (%d bytes, %s)", e.Name(), info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)))
+	}
+	return out, nil
+}
+
+// hookOf finds the hook that an attachment has a program on, nil if the device
+// was not seen.
+func hookOf(devices []Device, a *Attachment) *order.Hook {
+	for i := range devices {
+		d := &devices[i]
+		switch {
+		case d.Name != a.Device:
+		case a.Hook == profiles.HookOut:
+			return &d.Out
+		default:
+			return &d.In
+		}
+	}
+	return nil
+}

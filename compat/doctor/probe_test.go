@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// prober answers the first look with before, the second with after.
+type prober struct {
+	before, after   []doctor.Flow
+	order, reorder  []doctor.Device
+	redirect        string
+	took            time.Duration
+	fq              bool
+	err             error
+	looked, ordered int
+	// between happens while it watches.
+	between func()
+}
+
+func (p *prober) Flows(context.Context) ([]doctor.Flow, error) {
+	if p.looked++; p.looked == 1 {
+		return p.before, p.err
+	}
+	return p.after, p.err
+}
+
+func (p *prober) Order(context.Context) ([]doctor.Device, error) {
+	if p.ordered++; p.ordered == 1 {
+		return p.order, p.err
+	}
+	return p.reorder, p.err
+}
+
+func (p *prober) Redirect(context.Context) (string, error) {
+	if p.between != nil {
+		p.between()
+	}
+	return p.redirect, p.err
+}
+
+func (p *prober) Departure(_ context.Context, ahead time.Duration) (time.Duration, bool, error) {
+	return ahead + p.took, p.fq, p.err
+}
+
+// flows are those of the one limit of a node, some packets later.
+func flows(n *node, passed, held uint64) *prober {
+	a := n.kernel.attached[0]
+	one := doctor.Flow{Pod: a.Pod, Direction: a.Direction, Device: a.Device, Passed: doctor.Count{Packets: 1000, Bytes: 100_000}, Held: doctor.Count{Packets: 7, Bytes: 700}}
+	two := one
+	two.Passed.Packets += passed
+	two.Passed.Bytes += 100 * passed
+	two.Held.Packets += held
+	two.Held.Bytes += 100 * held
+	return &prober{
+		before: []doctor.Flow{one}, after: []doctor.Flow{two}, redirect: "bpf", took: time.Millisecond, fq: true,
+		order: n.kernel.devices, reorder: n.kernel.devices,
+	}
+}
+
+func probeFindings() []finding {
+	watch := func(passed, held uint64) func(*node) {
+		return func(n *node) { n.prober = flows(n, passed, held) }
+	}
+	with := func(change func(n *node, p *prober)) func(*node) {
+		return func(n *node) {
+			n.prober = flows(n, 100, 100)
+			change(n, n.prober)
+		}
+	}
+	broken := with(func(_ *node, p *prober) { p.err = errors.New("no such luck") })
+	return []finding{
+		{"sees all", "PW701", aws, watch(100, 100), doctor.OK, "1 of 1 limits had traffic", ""},
+		{"sees nothing", "PW701", aws, watch(100, 1), doctor.Fail, "default/web ingress: 1 of 100 packets, and nobody is ahead", "start the pod anew"},
+		{"sees nothing, somebody ahead", "PW701", cilium, func(n *node) {
+			n.kernel.attached[0].Ahead = []order.Program{{ID: 9, Name: "hostile"}}
+			n.prober = flows(n, 100, 0)
+		}, doctor.Fail, "0 of 100 packets, behind hostile (program 9)", "TCX_NEXT"},
+		{"drops count", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Held.Bytes = p.before[0].Held.Bytes }), doctor.OK, "1 of 1", ""},
+		{"segments count", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Held.Packets = p.before[0].Held.Packets + 3 }), doctor.OK, "1 of 1", ""},
+		{"idle", "PW701", aws, watch(5, 0), doctor.Skip, "no limit had traffic", ""},
+		{"pod gone", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Err = "no such device" }), doctor.Unknown, "no such device", ""},
+		{"counters unread", "PW701", aws, broken, doctor.Unknown, "no such luck", ""},
+		{"order stays", "PW702", cilium, with(func(*node, *prober) {}), doctor.OK, "1 hooks", ""},
+		{"moved", "PW702", cilium, with(func(n *node, p *prober) {
+			d := n.kernel.devices[0]
+			d.In.TCX = append([]order.Program{{ID: 9, Name: "tracer"}}, d.In.TCX...)
+			p.reorder = []doctor.Device{d}
+		}), doctor.Fail, "default/web egress: tracer (program 9) ahead", "tell the owner"},
+		{"order unread", "PW702", cilium, broken, doctor.Unknown, "no such luck", ""},
+		{"redirect loses", "PW703", aws, with(func(_ *node, p *prober) { p.redirect = "" }), doctor.Warn, "get lost", "modprobe"},
+		{"redirect", "PW703", aws, with(func(_ *node, p *prober) { p.redirect = "mirred" }), doctor.OK, "by mirred", ""},
+		{"redirect not tried", "PW703", aws, broken, doctor.Unknown, "no such luck", ""},
+		{"too early", "PW704", aws, with(func(_ *node, p *prober) { p.took = -40 * time.Millisecond }), doctor.Warn, "came after 10ms", "queue to auto"},
+		{"in time", "PW704", aws, with(func(*node, *prober) {}), doctor.OK, "came after 51ms", ""},
+		{"kernel without fq", "PW704", aws, with(func(_ *node, p *prober) { p.fq = false }), doctor.Skip, "no fq", ""},
+		{"rewritten", "PW705", aws, with(func(n *node, p *prober) {
+			p.between = func() { n.touch(own) }
+		}), doctor.Fail, "written: 00-podweir-10-aws.conflist", "who writes"},
+		{"not rewritten", "PW705", aws, with(func(*node, *prober) {}), doctor.OK, "2 files unchanged", ""},
+	}
+}
+
+// TestProbeIsAskedFor: without a probe its checks are not in the report, with
+// one each names what it touches.
+func TestProbeIsAskedFor(t *testing.T) {
+	n := aws()
+	for _, o := range n.report(t).Checks {
+		if o.Category == doctor.CategoryProbe {
+			t.Errorf("%s is in a report without a probe", o.Code)
+		}
+	}
+	n.prober = flows(n, 100, 100)
+	found := 0
+	for _, o := range n.report(t).Checks {
+		if o.Category != doctor.CategoryProbe {
+			continue
+		}
+		if found++; o.Touches == "" || o.Status != doctor.OK && o.Status != doctor.Skip {
+			t.Errorf("%s %s: %s; touches %q", o.Code, o.Status, o.Seen, o.Touches)
+		}
+	}
+	if found != 5 {
+		t.Errorf("%d checks of the probe, want 5", found)
+	}
+}
+
+// TestNRI: the one delivery that no profile has by itself.
+func TestNRI(t *testing.T) {
+	const off = "[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n[other]\n  disable = false\n"
+	for name, tc := range map[string]struct {
+		sockets []string
+		config  string
+		want    doctor.Status
+	}{
+		"listens":         {[]string{"/run/nri/nri.sock"}, off, doctor.OK},
+		"off":             {[]string{"/x"}, off, doctor.Fail},
+		"nobody listens":  {[]string{"/x"}, "", doctor.Fail},
+		"nothing is seen": {nil, "", doctor.Unknown},
+		"off, unseen":     {nil, off, doctor.Fail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := aws()
+			n.sockets = tc.sockets
+			n.files["etc/containerd/config.toml"] = tc.config
+			root := n.root()
+			f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{Pins: n.pins, Kernel: n.kernel})
+			f.Choice.Delivery = profiles.NRI
+			checks := doctor.Run(f).Checks
+			at := slices.IndexFunc(checks, func(o doctor.Outcome) bool { return o.Code == "PW115" })
+			if got := checks[at]; got.Status != tc.want {
+				t.Errorf("PW115 = %s: %s, want %s", got.Status, got.Seen, tc.want)
+			}
+		})
+	}
+}

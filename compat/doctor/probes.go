@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/compat/order"
+)
+
+func probeChecks() []Check {
+	return []Check{
+		{
+			Code: "PW701", Title: "podweir sees the pods' traffic", Category: CategoryProbe, Severity: SeverityFail,
+			Looks:   "the counters of each pod's device and of podweir's queue or program, some seconds apart",
+			Why:     "packets that somebody takes past podweir are not limited, and nothing else tells",
+			Mend:    "Whoever is named ends the chain before the redirect, or redirects past the host-side device: have its owner answer TCX_NEXT (-1), or choose another place (ingressPlace host, or mode tcx-podside) and start the pod anew. Without traffic nothing can be seen: start some, and probe again.",
+			Refs:    []string{"https://github.com/cilium/cilium/issues/36775"},
+			Touches: "nothing: counters are read, in the pods' network namespaces",
+			run:     probed(checkFlows),
+		},
+		{
+			Code: "PW702", Title: "the order of programs stays", Category: CategoryProbe, Severity: SeverityFail,
+			Looks:   "the programs on each host-side hook where podweir has one, some seconds apart",
+			Why:     "somebody who comes ahead again and again starves podweir for as long as he is there",
+			Mend:    "Tell his owner. podweir goes back to the head when it repairs the pod.",
+			Touches: "nothing: hooks are read twice",
+			run:     probed(checkMoves),
+		},
+		{
+			Code: "PW703", Title: "a redirect to an ifb delivers packets", Category: CategoryProbe, Severity: SeverityWarn,
+			Looks:   "packets that are sent through an ifb by bpf_redirect, else by the mirred action",
+			Why:     "where they do not come through, ingress that passes the host side by can only be policed",
+			Mend:    "Load the modules ifb and act_mirred, or take another kernel; podweir polices meanwhile.",
+			Touches: "makes a veth pair and an ifb in a network namespace of its own, and removes it",
+			run:     probed(checkRedirect),
+		},
+		{
+			Code: "PW704", Title: "fq obeys departure times", Category: CategoryProbe, Severity: SeverityWarn,
+			Looks:   "how long a packet takes that is to depart 50 ms later, through an fq",
+			Why:     "with the queue fq the cap is nothing but departure times",
+			Mend:    "Load sch_fq, or leave queue to auto, which does not need it.",
+			Touches: "makes a veth pair with an fq in a network namespace of its own, and removes it",
+			run:     probed(checkDeparture),
+		},
+		{
+			Code: "PW705", Title: "nobody rewrites the directory of conflists", Category: CategoryProbe, Severity: SeverityFail,
+			Looks:   "names, sizes and times of the files there, some seconds apart",
+			Why:     "two installers that undo each other's work make pods start with and without limits, by chance",
+			Mend:    "Find who writes: an exclusive Cilium (PW210, PW214), istio-cni, another agent of podweir's. Give one of them another way.",
+			Refs:    []string{"https://github.com/cilium/cilium/issues/30614"},
+			Touches: "nothing: the directory is listed twice",
+			run:     probed(checkRewrites),
+		},
+	}
+}
+
+// probed asks only where there was a probe; elsewhere the check is left out of
+// the report.
+func probed(run func(*Facts, *Probe) Finding) func(*Facts) Finding {
+	return func(f *Facts) Finding { return run(f, f.Probe) }
+}
+
+// minPassed is the fewest packets that say anything about a limit: ARP and
+// neighbour discovery make a few by themselves.
+const minPassed = 20
+
+// seesShare is the share of the packets, or of the bytes, below which podweir
+// counts as blind. Both are compared: a queue counts the segments of a large
+// packet where the device counts one, and drops have no bytes. What it sees is
+// nearly all or nearly nothing.
+const seesShare = 0.5
+
+func checkFlows(f *Facts, p *Probe) Finding {
+	if p.FlowsErr != nil {
+		return unknown(p.FlowsErr.Error())
+	}
+	var blind, unread []string
+	seen := 0
+	for i := range p.After {
+		after := &p.After[i]
+		at := slices.IndexFunc(p.Before, func(b Flow) bool {
+			return b.Pod == after.Pod && b.Direction == after.Direction && b.Device == after.Device
+		})
+		if at < 0 {
+			continue // the pod is new
+		}
+		name := after.Pod + " " + after.Direction
+		if text := p.Before[at].Err + after.Err; text != "" {
+			unread = append(unread, name+": "+text)
+			continue
+		}
+		passed, held := after.Passed.since(p.Before[at].Passed), after.Held.since(p.Before[at].Held)
+		switch {
+		case passed.Packets < minPassed:
+		case float64(held.Packets) < seesShare*float64(passed.Packets) && float64(held.Bytes) < seesShare*float64(passed.Bytes):
+			blind = append(blind, fmt.Sprintf("%s: %d of %d packets%s", name, held.Packets, passed.Packets, suspects(f, after)))
+		default:
+			seen++
+		}
+	}
+	switch {
+	case len(blind) > 0:
+		return breaks("podweir saw "+shorten(blind), "every packet", "have who is named answer TCX_NEXT (-1), or choose another place and start the pod anew", blind...)
+	case len(unread) > 0:
+		return unknown(shorten(unread))
+	case seen == 0:
+		return skip(fmt.Sprintf("no limit had traffic in %.1f s: start some, and probe again", p.Watched.Seconds()))
+	}
+	return holds(fmt.Sprintf("%d of %d limits had traffic in %.1f s, and podweir saw it", seen, len(p.After), p.Watched.Seconds()))
+}
+
+func (c Count) since(before Count) Count {
+	return Count{c.Packets - min(c.Packets, before.Packets), c.Bytes - min(c.Bytes, before.Bytes)}
+}
+
+// suspects names who may take the packets of a flow.
+func suspects(f *Facts, flow *Flow) string {
+	var names []string
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if a.Pod != flow.Pod || a.Direction != flow.Direction || a.Device != flow.Device {
+			continue
+		}
+		for _, p := range a.Ahead {
+			names = append(names, p.String())
+		}
+		if hook := hookOf(f.Devices, a); hook != nil && a.Kind != "" {
+			for _, p := range order.Judge(hook, f.Profile, a.Kind, a.Program).Ahead {
+				names = append(names, p.String())
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ", and nobody is ahead of it: somebody redirects past the device"
+	}
+	return ", behind " + strings.Join(names, ", ")
+}
+
+func checkMoves(f *Facts, p *Probe) Finding {
+	if p.OrderErr != nil {
+		return unknown(p.OrderErr.Error())
+	}
+	if f.AttachedErr != nil {
+		return unknown(f.AttachedErr.Error())
+	}
+	var moved []string
+	hooks := 0
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if a.Kind == "" {
+			continue
+		}
+		before, after := hookOf(p.OrderBefore, a), hookOf(p.OrderAfter, a)
+		if before == nil || after == nil {
+			continue // the pod ended
+		}
+		hooks++
+		if r := order.Drift(before, after, f.Profile, a.Kind, a.Program); r != nil {
+			moved = append(moved, fmt.Sprintf("%s %s: %v", a.Pod, a.Direction, *r))
+		}
+	}
+	switch {
+	case len(moved) > 0:
+		return breaks("changed within "+seconds(p.Watched)+": "+shorten(moved), "the same order", "tell the owner of who came ahead", moved...)
+	case hooks == 0:
+		return holds("podweir stands on no shared host-side hook")
+	}
+	return holds(fmt.Sprintf("%d hooks for %s", hooks, seconds(p.Watched)))
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+func checkRedirect(_ *Facts, p *Probe) Finding {
+	switch {
+	case p.RedirectErr != nil:
+		return unknown(p.RedirectErr.Error())
+	case p.Redirect == "":
+		return breaks("packets get lost on the way through an ifb", "bpf_redirect or mirred delivers them", "modprobe ifb act_mirred")
+	}
+	return holds("by " + p.Redirect)
+}
+
+func checkDeparture(_ *Facts, p *Probe) Finding {
+	switch {
+	case p.DepartureErr != nil:
+		return unknown(p.DepartureErr.Error())
+	case !p.HaveFQ:
+		return skip("the kernel has no fq, and only the queue fq needs it")
+	case p.Took < departureAhead:
+		return breaks(fmt.Sprintf("a packet for %v later came after %v", departureAhead, p.Took), "not before its time", "set queue to auto")
+	}
+	return holds(fmt.Sprintf("a packet for %v later came after %v", departureAhead, p.Took.Round(time.Millisecond)))
+}
+
+func checkRewrites(f *Facts, p *Probe) Finding {
+	if p.FilesErr != nil {
+		return unknown(p.FilesErr.Error())
+	}
+	var changed []string
+	for _, file := range p.FilesAfter {
+		if !slices.Contains(p.FilesBefore, file) {
+			changed = append(changed, "written: "+file)
+		}
+	}
+	for _, file := range p.FilesBefore {
+		if !slices.Contains(p.FilesAfter, file) {
+			changed = append(changed, "was before: "+file)
+		}
+	}
+	if len(changed) > 0 {
+		return breaks("within "+seconds(p.Watched)+": "+shorten(changed), "no change", "find who writes to /"+f.Node.ConfDir, changed...)
+	}
+	return holds(fmt.Sprintf("%d files unchanged for %s", len(p.FilesAfter), seconds(p.Watched)))
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Kubelet is what its command line and configuration file say.
+type Kubelet struct {
+	// Seen says that its process was seen.
+	Seen bool
+	// Endpoint is the socket of the container runtime, "" if not known.
+	Endpoint string
+	// Labels are those that it gives its node at registration.
+	Labels map[string]string
+}
+
+// Containerd is what its configuration says; "" and unknown for what it does
+// not. Files that it imports are not followed.
+type Containerd struct {
+	// MaxConfNum is how many networks it loads, 0 for all.
+	MaxConfNum string
+	// NRI says whether its NRI plugin is on.
+	NRI profiles.Answer
+}
+
+func runtimeChecks() []Check {
+	return []Check{
+		{
+			Code: "PW112", Title: "the kind of node is supported", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "the label eks.amazonaws.com/compute-type that kubelet registers its node with",
+			Why:   "on EKS Auto Mode and Fargate nodes no other CNI plugin may be added",
+			Mend:  "Take a node group of EC2 instances, managed or your own, and keep podweir off the others by node affinity.",
+			Refs:  []string{"https://docs.aws.amazon.com/eks/latest/userguide/alternate-cni-plugins.html"},
+			run:   checkComputeType,
+		},
+		{
+			Code: "PW113", Title: "kubelet uses the runtime that was looked at", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "containerRuntimeEndpoint in kubelet's configuration, or its flag",
+			Why:   "where both containerd and CRI-O run, the other one's version says nothing about drop-ins",
+			Mend:  "Say which runtime it is: podweir doctor --runtime cri-o://1.34.0, and stop the one that is not used.",
+			run:   checkEndpoint,
+		},
+		{
+			Code: "PW114", Title: "the runtime loads one network", Category: CategoryCNI, Severity: SeverityFail,
+			Looks: "max_conf_num in containerd's configuration",
+			Why:   "with more than one, or 0 for all, podweir's file and its original are both loaded and pods get two networks",
+			Mend:  "Set max_conf_num = 1, which is containerd's default, and restart containerd; or use the delivery drop-in.",
+			Refs:  []string{"https://github.com/containerd/containerd/blob/v2.1.3/docs/cri/config.md"},
+			run:   checkMaxConfNum,
+		},
+		{
+			Code: "PW115", Title: "NRI is on where it is the delivery", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "whether somebody listens on /var/run/nri/nri.sock, and containerd's setting of its NRI plugin",
+			Why:   "without it the delivery nri reaches no pod",
+			Mend:  "Set disable = false for io.containerd.nri.v1.nri (containerd before 2.0 has it off), or enable_nri = true for CRI-O, and restart the runtime.",
+			run:   checkNRI,
+		},
+	}
+}
+
+// cmdline are the arguments of a process, nil if they cannot be read.
+func cmdline(root fs.FS, pid string) []string {
+	b, err := fs.ReadFile(root, "proc/"+pid+"/cmdline")
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
+}
+
+// flagOf returns the value of a flag, given as --name=value or --name value.
+func flagOf(args []string, name string) string {
+	for i, a := range args {
+		if value, ok := strings.CutPrefix(a, name+"="); ok {
+			return value
+		}
+		if a == name && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^"'\s]+)`)
+
+func (f *Facts) readKubelet() {
+	k := &f.Kubelet
+	p := f.Node.Process("kubelet")
+	if p == nil {
+		return
+	}
+	k.Seen, k.Labels = true, map[string]string{}
+	args := cmdline(f.Root, p.PID)
+	config := flagOf(args, "--config")
+	if config == "" {
+		config = "/var/lib/kubelet/config.yaml"
+	}
+	if b, err := fs.ReadFile(f.Root, strings.TrimPrefix(path.Clean("/"+config), "/")); err == nil {
+		if m := endpointLine.FindSubmatch(b); m != nil {
+			k.Endpoint = string(m[1])
+		}
+	}
+	// The flag is the older way and still counts more.
+	if e := flagOf(args, "--container-runtime-endpoint"); e != "" {
+		k.Endpoint = e
+	}
+	for label := range strings.SplitSeq(flagOf(args, "--node-labels"), ",") {
+		if key, value, ok := strings.Cut(label, "="); ok {
+			k.Labels[key] = value
+		}
+	}
+}
+
+var (
+	maxConfNumLine = regexp.MustCompile(`(?m)^\s*max_conf_num\s*=\s*(\d+)`)
+	nriSection     = regexp.MustCompile(`(?ms)^\s*\[plugins\.["']io\.containerd\.nri\.v1\.nri["']\]\s*$(.*?)(?:^\s*\[|\z)`)
+	disableLine    = regexp.MustCompile(`(?m)^\s*disable\s*=\s*(true|false)`)
+)
+
+func (f *Facts) readContainerd() {
+	config := "etc/containerd/config.toml"
+	if p := f.Node.Process("containerd"); p != nil {
+		for _, name := range []string{"--config", "-c"} {
+			if file := flagOf(p.Args, name); file != "" {
+				config = strings.TrimPrefix(path.Clean("/"+file), "/")
+			}
+		}
+	}
+	b, err := fs.ReadFile(f.Root, config)
+	if err != nil {
+		return
+	}
+	if m := maxConfNumLine.FindSubmatch(b); m != nil {
+		f.Containerd.MaxConfNum = string(m[1])
+	}
+	if section := nriSection.FindSubmatch(b); section != nil {
+		if m := disableLine.FindSubmatch(section[1]); m != nil {
+			f.Containerd.NRI = profiles.Is(string(m[1]) == "false")
+		}
+	}
+}
+
+// unsupportedTypes are the values of the label on nodes where no second plugin
+// can be installed, and what they are.
+var unsupportedTypes = map[string]string{"auto": "EKS Auto Mode", "fargate": "Fargate", "hybrid": "an EKS hybrid node"}
+
+func checkComputeType(f *Facts) Finding {
+	const label = "eks.amazonaws.com/compute-type"
+	if !f.Kubelet.Seen {
+		return skip("kubelet is not seen")
+	}
+	kind := f.Kubelet.Labels[label]
+	if what, ok := unsupportedTypes[kind]; ok {
+		return breaks(label+"="+kind+": this is "+what, "a node group of EC2 instances", "node affinity: "+label+" NotIn (fargate, hybrid, auto)")
+	}
+	return holds("kubelet's labels name no kind of node that is not supported")
+}
+
+func checkEndpoint(f *Facts) Finding {
+	endpoint, name := f.Kubelet.Endpoint, f.Node.Runtime.Name
+	switch {
+	case endpoint == "" || name == "":
+		return skip("kubelet's endpoint or the runtime is not known")
+	case strings.Contains(endpoint, "crio") == (name == "cri-o"):
+		return holds(endpoint)
+	}
+	return breaks("kubelet talks to "+endpoint+", and "+f.Node.Runtime.String()+" was looked at", "the runtime of kubelet",
+		"podweir doctor --runtime NAME://VERSION, as kubectl get node -o wide prints it")
+}
+
+func checkMaxConfNum(f *Facts) Finding {
+	text := f.Containerd.MaxConfNum
+	if text == "" {
+		return holds("max_conf_num is not set: one network is loaded")
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return unknown("max_conf_num is " + text)
+	}
+	own := f.Node.Conf != nil && len(f.Node.Conf.Own()) > 0
+	switch {
+	case n == 1:
+		return holds("max_conf_num is 1")
+	case own:
+		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file stands beside its original", n), "1", "set max_conf_num = 1, and restart containerd")
+	}
+	return warns(fmt.Sprintf("max_conf_num is %d", n), "1, before podweir is installed by the delivery chain", "set max_conf_num = 1, and restart containerd")
+}
+
+const nriSocket = "/var/run/nri/nri.sock"
+
+func checkNRI(f *Facts) Finding {
+	listens := f.Node.Listens(nriSocket)
+	switch {
+	case f.Choice.Delivery != profiles.NRI:
+		return skip("the delivery is " + string(f.Choice.Delivery))
+	case listens == profiles.Yes:
+		return holds("the runtime listens on " + nriSocket)
+	case f.Containerd.NRI == profiles.No:
+		return breaks("containerd's NRI plugin is disabled", "NRI on", "disable = false for io.containerd.nri.v1.nri, and restart containerd")
+	case listens == profiles.No:
+		return breaks("nobody listens on "+nriSocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
+	}
+	return unknown("whether the runtime has NRI on")
+}
+
+// dropInCapabilities are the capabilities of podweir's drop-in in the network in
+// force, and its file; "" if there is none that can be read.
+func (f *Facts) dropInCapabilities(network string) (raw []byte, file string) {
+	for _, c := range f.Node.Conf.DropIns[network] {
+		if c.Type != conflist.Type {
+			continue
+		}
+		name := path.Join(f.Node.ConfDir, network, c.Name)
+		if b, err := conflist.ReadFile(f.Root, name); err == nil {
+			return b, "/" + name
+		}
+	}
+	return nil, ""
+}

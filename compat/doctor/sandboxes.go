@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+)
+
+// resultsDir is where libcni keeps, for each interface that it set up, the
+// configuration and the arguments (libcni v1.3.0, api.go: CacheDir, cacheAdd).
+const resultsDir = "var/lib/cni/results"
+
+// Sandbox is an interface of a pod as the container runtime set it up.
+type Sandbox struct {
+	ContainerID, IfName, Network string
+	// Pod is namespace/name, "" if the runtime did not say.
+	Pod string
+	// Limited says that the pod asked for a limit that podweir reads.
+	Limited bool
+}
+
+// cachedResult are the fields of libcni's cachedInfo that are read here.
+type cachedResult struct {
+	Kind        string      `json:"kind"`
+	ContainerID string      `json:"containerId"`
+	IfName      string      `json:"ifName"`
+	Network     string      `json:"networkName"`
+	Args        [][2]string `json:"cniArgs"`
+	Caps        struct {
+		Bandwidth struct {
+			Ingress uint64 `json:"ingressRate"`
+			Egress  uint64 `json:"egressRate"`
+		} `json:"bandwidth"`
+	} `json:"capabilityArgs"`
+}
+
+// maxCached bounds one cached result, in bytes: real ones have some 5 kB.
+const maxCached = 1 << 20
+
+// readSandboxes reads libcni's cache. Files of other kinds, and those that are
+// written at the moment, are left out.
+func readSandboxes(root fs.FS) ([]Sandbox, error) {
+	entries, err := fs.ReadDir(root, resultsDir)
+	if err != nil {
+		return nil, err
+	}
+	out := []Sandbox{}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCached {
+			continue
+		}
+		b, err := fs.ReadFile(root, path.Join(resultsDir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the pod ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		var c cachedResult
+		if json.Unmarshal(b, &c) != nil || c.Kind != "cniCacheV1" {
+			continue
+		}
+		out = append(out, c.sandbox())
+	}
+	return out, nil
+}
+
+func (c *cachedResult) sandbox() Sandbox {
+	args := map[string]string{}
+	for _, a := range c.Args {
+		args[a[0]] = a[1]
+	}
+	s := Sandbox{
+		ContainerID: c.ContainerID, IfName: c.IfName, Network: c.Network,
+		Limited: c.Caps.Bandwidth.Ingress > 0 || c.Caps.Bandwidth.Egress > 0,
+	}
+	if name := args["K8S_POD_NAME"]; name != "" {
+		s.Pod = args["K8S_POD_NAMESPACE"] + "/" + name
+	}
+	return s
+}
+
+func sandboxChecks() []Check {
+	return []Check{
+		{
+			Code: "PW605", Title: "every pod with a limit came to podweir", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "the interfaces in /" + resultsDir + " that were set up with a limit, and podweir's attachments",
+			Why:   "a pod that started before podweir was in the chain, or before the runtime loaded it, is not limited",
+			Mend:  "Start those pods anew. If new ones are among them the runtime has not loaded the chain: see PW202 and PW211.",
+			Refs:  []string{"https://github.com/containernetworking/cni/blob/v1.3.0/libcni/api.go"},
+			run:   checkUnattached,
+		},
+		{
+			Code: "PW604", Title: "a pod has one interface", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "host-side devices whose other ends are in the same network namespace",
+			Why:   "a cap holds for each interface by itself: a pod with two may use twice its limit, or one of them without any",
+			Mend:  "Know it, and set the limits accordingly; on AWS this is multi-NIC, or the second address family of egress-cni.",
+			run:   checkOneInterface,
+		},
+	}
+}
+
+func checkUnattached(f *Facts) Finding {
+	switch {
+	case errors.Is(f.SandboxesErr, fs.ErrNotExist):
+		return skip("the runtime keeps no results in /" + resultsDir)
+	case f.SandboxesErr != nil:
+		return unknown(f.SandboxesErr.Error())
+	case f.AttachedErr != nil:
+		return unknown(f.AttachedErr.Error())
+	}
+	var bad []string
+	limited := 0
+	for _, s := range f.Sandboxes {
+		if !s.Limited {
+			continue
+		}
+		limited++
+		if !slices.ContainsFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID }) {
+			name := s.Pod
+			if name == "" {
+				name = "container " + s.ContainerID
+			}
+			bad = append(bad, name+" ("+s.IfName+", network "+s.Network+")")
+		}
+	}
+	if len(bad) > 0 {
+		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", "start these pods anew", bad...)
+	}
+	return holds(fmt.Sprintf("%d of %d interfaces have a limit, and podweir knows them", limited, len(f.Sandboxes)))
+}
+
+func checkOneInterface(f *Facts) Finding {
+	return f.podDevices(func(devices []Device) Finding {
+		names := map[int][]string{}
+		for _, d := range devices {
+			if d.Pod != 0 {
+				names[d.Pod] = append(names[d.Pod], d.Name)
+			}
+		}
+		var bad []string
+		for _, d := range devices {
+			if list := names[d.Pod]; len(list) > 1 && list[0] == d.Name {
+				bad = append(bad, fmt.Sprintf("%d interfaces of one pod: %v", len(list), list))
+			}
+		}
+		if len(bad) > 0 {
+			return breaks(shorten(bad), "one interface", "mind that each has the limit for itself", bad...)
+		}
+		return holds(fmt.Sprintf("%d pods, one interface each", len(names)))
+	})
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+func TestParseDevice(t *testing.T) {
+	const head = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n"
+	const lines = "  eth01: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n  eth0: 1024 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n"
+	got, err := parseDevice(head+lines, "eth0")
+	want := map[string]doctor.Count{"ingress": {Packets: 16, Bytes: 1024}, "egress": {Packets: 32, Bytes: 2048}}
+	if err != nil || !cmp.Equal(want, got) {
+		t.Errorf("parseDevice() = %v, %v, want %v", got, err, want)
+	}
+	for name, text := range map[string]string{
+		"no such device": head, "3 fields": "eth0: 1 2 3\n", "invalid syntax": "eth0: x 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n",
+	} {
+		if _, err := parseDevice(text, "eth0"); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("parseDevice(%q) = %v, want %q", text, err, name)
+		}
+	}
+}
+
+// probeReport runs the doctor with a probe while the pod gets packets.
+func (c *cli) probeReport(t *testing.T) map[string]doctor.Outcome {
+	t.Helper()
+	end := c.traffic(t)
+	// A node that podweir knows nothing else of: its root directory is empty.
+	out, _ := c.do(t, "doctor", "--probe", "--probe-time", "1s", "--root", t.TempDir(), "-o", "json")
+	end()
+	var rep doctor.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	byCode := map[string]doctor.Outcome{}
+	for _, o := range rep.Checks {
+		byCode[o.Code] = o
+	}
+	return byCode
+}
+
+// traffic sends the pod a packet each few milliseconds until end is called.
+func (c *cli) traffic(t *testing.T) (end func()) {
+	t.Helper()
+	var conn net.Conn
+	err := c.node.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp", "10.78.0.2:9")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				// Nobody listens: a refusal comes back at some time.
+				_, _ = conn.Write(make([]byte, 100))
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		group.Wait()
+		_ = conn.Close()
+	}
+}
+
+// A foreign filter that ends the chain in front of the redirect to the ifb takes
+// every packet past the queue: CHECK cannot see it, the probe does and names it.
+func TestPrivilegedDoctorProbe(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb", "clsact")
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--ingress-place", "ifb")...)
+	got := c.probeReport(t)
+	for code, want := range map[string]doctor.Status{"PW506": doctor.OK, "PW701": doctor.OK, "PW702": doctor.OK, "PW703": doctor.OK} {
+		if o := got[code]; o.Status != want {
+			t.Errorf("%s = %s: %s, want %s", code, o.Status, o.Seen, want)
+		}
+	}
+	if !strings.Contains(got["PW701"].Seen, "1 of 1 limits had traffic") {
+		t.Errorf("PW701: %s", got["PW701"].Seen)
+	}
+	wantFQ := doctor.Skip
+	if f, err := queue.Probe(); err != nil {
+		t.Fatal(err)
+	} else if f.FQ {
+		wantFQ = doctor.OK
+	}
+	if o := got["PW704"]; o.Status != wantFQ {
+		t.Errorf("PW704 = %s: %s, want %s", o.Status, o.Seen, wantFQ)
+	}
+
+	c.foreignFilter(t, "hostile")
+	got = c.probeReport(t)
+	if o := got["PW701"]; o.Status != doctor.Fail || !strings.Contains(o.Seen, "hostile") || !strings.Contains(o.Seen, " ingress: ") {
+		t.Errorf("PW701 = %s: %s, want a failure that names the filter", o.Status, o.Seen)
+	}
+	if o := got["PW506"]; o.Status != doctor.Warn || !strings.Contains(o.Seen, "hostile") {
+		t.Errorf("PW506 = %s: %s, want a warning that names the filter", o.Status, o.Seen)
+	}
+	// Without a probe status says who is there, and no more.
+	out := c.must(t, "status")
+	if !strings.Contains(out, `"hostile"`) || !strings.Contains(out, "is asked before the redirect") {
+		t.Errorf("status does not say who is asked before the redirect:\n%s", out)
+	}
+}
+
+// foreignFilter puts a filter that ends the chain with 0 on the ingress hook of
+// the pod's own device, ahead of everybody.
+func (c *cli) foreignFilter(t *testing.T, name string) {
+	t.Helper()
+	h, err := netlink.NewHandleAt(netns.NsHandle(c.pod.FD()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	err = h.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: c.pod.Interface(t, "eth0").Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
+		},
+		Fd: testutil.VerdictProgram(t, name, 0).FD, Name: name, DirectAction: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctorProbeTime(t *testing.T) {
+	for _, bad := range []string{"10ms", "2m"} {
+		_, err := runPodweir(t, "doctor", "--probe", "--probe-time", bad, "--root", t.TempDir())
+		if err == nil || !strings.Contains(err.Error(), "--probe-time") {
+			t.Errorf("--probe-time %s = %v, want an error that names it", bad, err)
+		}
+	}
+}
