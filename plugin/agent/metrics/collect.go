@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package metrics
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/status"
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+func podDesc(name, help string, more ...string) *prometheus.Desc {
+	return desc(name, help, append([]string{"namespace", "pod", "interface", "direction"}, more...)...)
+}
+
+// Of each direction of each shaped interface.
+var (
+	descBytes = podDesc("podweir_pod_bytes_total",
+		"Bytes on the wire by what the classifier did with them.", "disposition")
+	descPackets = podDesc("podweir_pod_packets_total",
+		"Packets by what the classifier did with them.", "disposition")
+	descSentBytes = podDesc("podweir_pod_queue_sent_bytes_total",
+		"Bytes on the wire that left the queue.")
+	descSentPackets = podDesc("podweir_pod_queue_sent_packets_total",
+		"Packets that left the queue.")
+	descDrops = podDesc("podweir_pod_queue_dropped_packets_total",
+		"Packets that found their band of the queue full.")
+	descBacklog = podDesc("podweir_pod_queue_backlog_bytes",
+		"Bytes that wait in the queue now.")
+	descLimit = podDesc("podweir_pod_limit_bits_per_second", "The cap.")
+	descBurst = podDesc("podweir_pod_burst_bytes", "What may leave back to back after idle.")
+	descMode  = podDesc("podweir_pod_mode_info",
+		"1, with the way in which the cap is enforced.", "policy", "queue", "mode", "side")
+	descShaped = desc("podweir_shaped_pods", "Pods with at least one limit in force.")
+	descFailed = desc("podweir_unreadable_interfaces",
+		"Shaped interfaces that this scrape could not read.")
+	descRead = desc("podweir_read_duration_seconds", "Time that this scrape took to read the pods.")
+)
+
+// Of the node.
+var (
+	descUnshaped = desc("podweir_unshaped_pods",
+		"Pods that have a limit and run without it, by reason.", "reason")
+	descFailures = desc("podweir_cni_failures",
+		"Attachments whose ADD could not shape them, as recorded on the node.")
+	descReady  = desc("podweir_ready", "1 if the part of the agent works, else 0.", "part")
+	descDoctor = desc("podweir_doctor_check",
+		"1, with the result of a check of the doctor.", "code", "category", "result")
+	descDoctorTime = desc("podweir_doctor_last_run_timestamp_seconds",
+		"When the doctor last looked, as a Unix time.")
+)
+
+func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func counter(d *prometheus.Desc, v uint64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+// podCollector reads the pods at every scrape.
+type podCollector struct{ config Config }
+
+// Describe implements [prometheus.Collector].
+func (*podCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descBytes, descPackets, descSentBytes, descSentPackets, descDrops, descBacklog, descLimit, descBurst,
+		descMode, descShaped, descFailed, descRead,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *podCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.config.Pods == nil {
+		return
+	}
+	start := time.Now()
+	all, failed, err := c.config.Pods.Read()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(descShaped, err)
+		return
+	}
+	ch <- gauge(descRead, time.Since(start).Seconds())
+	ch <- gauge(descFailed, float64(failed))
+	pods := map[[2]string]bool{}
+	for i := range all {
+		pods[[2]string{all[i].Namespace, all[i].Pod}] = true
+		for j := range all[i].Directions {
+			collectDirection(ch, &all[i], &all[i].Directions[j])
+		}
+	}
+	ch <- gauge(descShaped, float64(len(pods)))
+}
+
+func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direction) {
+	labels := []string{i.Namespace, i.Pod, i.Name, d.Direction}
+	with := func(more ...string) []string { return slices.Concat(labels, more) }
+	ch <- gauge(descLimit, float64(d.RateBitsPerSecond), labels...)
+	ch <- gauge(descBurst, float64(d.BurstBytes), labels...)
+	ch <- gauge(descMode, 1, with(d.Policy, d.Queue, d.Mode, d.Side)...)
+	for _, c := range d.Counters {
+		if c.Packets == 0 && !slices.Contains(usual[d.Queue], c.Disposition) {
+			continue
+		}
+		ch <- counter(descBytes, c.Bytes, with(c.Disposition)...)
+		ch <- counter(descPackets, c.Packets, with(c.Disposition)...)
+	}
+	if q := d.Qdisc; q != nil {
+		ch <- counter(descSentBytes, q.Bytes, labels...)
+		ch <- counter(descSentPackets, q.Packets, labels...)
+		ch <- counter(descDrops, q.Drops, labels...)
+		ch <- gauge(descBacklog, float64(q.BacklogBytes), labels...)
+	}
+}
+
+// usual are the dispositions that a kind of queue leads to as a rule: those have
+// series from the start, so that their first packets count in a rate. The others
+// get theirs with their first packet, which halves the number of series.
+var usual = map[string][]string{
+	"tbf":  {"light", "paced", "dropped-horizon"},
+	"htb":  {"light", "paced", "dropped-horizon"},
+	"fq":   {"light", "conforming", "paced", "dropped-horizon"},
+	"none": {"light", "conforming", "marked", "dropped-early", "dropped-policed"},
+}
+
+// stateCollector tells the state of the node.
+type stateCollector struct{ config Config }
+
+// Describe implements [prometheus.Collector].
+func (*stateCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descUnshaped, descFailures, descReady} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.config.Unshaped != nil {
+		for reason, n := range c.config.Unshaped() {
+			ch <- gauge(descUnshaped, float64(n), reason)
+		}
+	}
+	if c.config.Failures != nil {
+		n, err := c.config.Failures()
+		if err != nil {
+			ch <- prometheus.NewInvalidMetric(descFailures, err)
+		} else {
+			ch <- gauge(descFailures, float64(n))
+		}
+	}
+	if c.config.Ready != nil {
+		for part, works := range c.config.Ready() {
+			v := 0.0
+			if works {
+				v = 1
+			}
+			ch <- gauge(descReady, v, part)
+		}
+	}
+}
+
+// doctorCollector keeps the newest results of the doctor.
+type doctorCollector struct {
+	mu  sync.Mutex
+	rep *doctor.Report
+	at  time.Time
+}
+
+func (c *doctorCollector) set(rep *doctor.Report, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rep, c.at = rep, at
+}
+
+// Describe implements [prometheus.Collector].
+func (*doctorCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descDoctor
+	ch <- descDoctorTime
+}
+
+// Collect implements [prometheus.Collector].
+func (c *doctorCollector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rep == nil {
+		return
+	}
+	for _, o := range c.rep.Checks {
+		ch <- gauge(descDoctor, 1, o.Code, string(o.Category), string(o.Status))
+	}
+	ch <- gauge(descDoctorTime, float64(c.at.UnixMilli())/1e3)
+}

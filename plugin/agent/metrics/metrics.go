@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package metrics answers Prometheus: what the pods' limits are and did, read
+// from the pins at every scrape, and how the agent itself is doing.
+//
+// Every name says its unit. Series of a pod go with the pod; there is no label
+// whose values grow with time.
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/version"
+)
+
+// Reader reads what is attached, at every scrape.
+type Reader interface {
+	// Read returns every shaped interface of a pod that still runs. Interfaces
+	// that could not be read are counted in failed; an error means that nothing
+	// could be.
+	Read() (interfaces []Interface, failed int, err error)
+}
+
+// Interface is one shaped interface of a pod.
+type Interface struct {
+	// Namespace and Pod name it; an attachment that no runtime made has an empty
+	// namespace and its container ID for a name.
+	Namespace, Pod, Name string
+	Directions           []status.Direction
+}
+
+// Config is what the metrics are made from. Functions are called at every scrape,
+// possibly by several goroutines; nil means that there is nothing to tell.
+type Config struct {
+	Log  *slog.Logger
+	Pods Reader
+	// Unshaped counts by reason the pods that have a limit and run without it.
+	// The reasons are few and fixed.
+	Unshaped func() map[string]int
+	// Failures counts the failure records of ADD.
+	Failures func() (int, error)
+	// Ready tells for each part of the agent whether it works.
+	Ready func() map[string]bool
+}
+
+// Metrics is the agent's registry.
+type Metrics struct {
+	registry  *prometheus.Registry
+	log       *slog.Logger
+	reconcile *prometheus.HistogramVec
+	hooks     *prometheus.HistogramVec
+	delivery  *prometheus.GaugeVec
+	doctor    *doctorCollector
+}
+
+// Buckets in seconds. A pod takes 1 to 50 ms (16 ms for each TCX link), a wait for
+// another process up to 30 s.
+var (
+	reconcileBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30}
+	hookBuckets      = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2}
+)
+
+// New makes a registry.
+func New(c Config) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), log: c.Log,
+		reconcile: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "podweir_reconcile_duration_seconds", Buckets: reconcileBuckets,
+			Help: "Time that one pod took to be compared with what it should be and mended, by outcome.",
+		}, []string{"outcome"}),
+		hooks: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "podweir_nri_hook_duration_seconds", Buckets: hookBuckets,
+			Help: "Time for which a hook of the container runtime was held up, by hook and result.",
+		}, []string{"hook", "result"}),
+		delivery: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "podweir_delivery_info",
+			Help: "1, with the way in which new pods come to be shaped.",
+		}, []string{"delivery"}),
+		doctor: &doctorCollector{},
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "podweir_build_info", Help: "1, with the version of the agent.",
+		ConstLabels: prometheus.Labels{"version": version.String(), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(build, m.reconcile, m.hooks, m.delivery, m.doctor,
+		&podCollector{config: c}, &stateCollector{config: c},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// result is the label value for what an operation returned.
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+// ObserveReconcile counts one look at one pod. The outcomes are few and fixed.
+func (m *Metrics) ObserveReconcile(outcome string, d time.Duration) {
+	m.reconcile.WithLabelValues(outcome).Observe(d.Seconds())
+}
+
+// ObserveHook counts one call of the container runtime.
+func (m *Metrics) ObserveHook(hook string, d time.Duration, err error) {
+	m.hooks.WithLabelValues(hook, result(err)).Observe(d.Seconds())
+}
+
+// SetDelivery says in which way new pods come to be shaped.
+func (m *Metrics) SetDelivery(name string) {
+	m.delivery.Reset()
+	m.delivery.WithLabelValues(name).Set(1)
+}
+
+// SetDoctor takes the newest results of the doctor, made at a time.
+func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep, at) }
+
+// scrapeTimeout is Prometheus' own default.
+const scrapeTimeout = 10 * time.Second
+
+// maxScrapes is how many scrapes are answered at once: two of a pair of servers.
+const maxScrapes = 2
+
+// Handler answers scrapes. What cannot be read is left out and logged.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: errorLog{m.log}, ErrorHandling: promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout, DisableCompression: true,
+	})
+}
+
+// errorLog takes what the library reports.
+type errorLog struct{ log *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l errorLog) Println(v ...any) { l.log.Error("scrape", "errors", v) }

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package metrics_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/agent/metrics"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/status"
+)
+
+// pods is a reader of what a test says.
+type pods struct {
+	all    []metrics.Interface
+	failed int
+	err    error
+}
+
+func (p *pods) Read() ([]metrics.Interface, int, error) { return p.all, p.failed, p.err }
+
+func onePod() *pods {
+	return &pods{failed: 3, all: []metrics.Interface{{
+		Namespace: "default", Pod: "web", Name: "eth0",
+		Directions: []status.Direction{{
+			Direction: "egress", RateBitsPerSecond: 10e6, BurstBytes: 12500,
+			Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
+			Counters: []datapath.Counter{
+				{Disposition: "light", Packets: 7, Bytes: 700}, {Disposition: "paced"},
+				{Disposition: "exempt"}, {Disposition: "failed-open-config", Packets: 1, Bytes: 60},
+			},
+			Qdisc: &cni.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
+		}},
+	}}}
+}
+
+func full(p metrics.Reader) *metrics.Metrics {
+	m := metrics.New(metrics.Config{
+		Log: slog.New(slog.DiscardHandler), Pods: p,
+		Unshaped: func() map[string]int { return map[string]int{"host-network": 2} },
+		Failures: func() (int, error) { return 4, nil },
+		Ready:    func() map[string]bool { return map[string]bool{"delivery": true, "api": false} },
+	})
+	m.ObserveReconcile("mended", 3*time.Millisecond)
+	m.ObserveHook("RunPodSandbox", 40*time.Millisecond, errors.New("no"))
+	m.SetDelivery("nri")
+	m.SetDelivery("chain")
+	m.SetDoctor(&doctor.Report{Checks: []doctor.Outcome{
+		{Code: "PW101", Category: doctor.CategoryNode, Status: doctor.Fail},
+	}}, time.Unix(1000, 0))
+	return m
+}
+
+func scrape(t testing.TB, h http.Handler) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusOK {
+		t.Fatalf("scrape: status %d: %s", w.Code, body)
+	}
+	return string(body)
+}
+
+// own are the lines of podweir's metrics, without comments and without the
+// histograms and what differs from run to run.
+func own(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "podweir_") && !regexp.MustCompile(`_seconds_|build_info|read_duration`).MatchString(line) {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	text := scrape(t, full(onePod()).Handler())
+	const pod = `direction="egress",interface="eth0",`
+	const name = `namespace="default",pod="web"`
+	disposition := func(d string) string {
+		return `{direction="egress",disposition="` + d + `",interface="eth0",` + name + `}`
+	}
+	want := []string{
+		`podweir_cni_failures 4`,
+		`podweir_delivery_info{delivery="chain"} 1`,
+		`podweir_doctor_check{category="node",code="PW101",result="fail"} 1`,
+		`podweir_doctor_last_run_timestamp_seconds 1000`,
+		`podweir_pod_burst_bytes{` + pod + name + `} 12500`,
+		`podweir_pod_bytes_total` + disposition("failed-open-config") + ` 60`,
+		`podweir_pod_bytes_total` + disposition("light") + ` 700`,
+		`podweir_pod_bytes_total` + disposition("paced") + ` 0`,
+		`podweir_pod_limit_bits_per_second{` + pod + name + `} 1e+07`,
+		`podweir_pod_mode_info{` + pod + `mode="qdisc",` + name + `,policy="strict",queue="tbf",side="pod"} 1`,
+		`podweir_pod_packets_total` + disposition("failed-open-config") + ` 1`,
+		`podweir_pod_packets_total` + disposition("light") + ` 7`,
+		`podweir_pod_packets_total` + disposition("paced") + ` 0`,
+		`podweir_pod_queue_backlog_bytes{` + pod + name + `} 200`,
+		`podweir_pod_queue_dropped_packets_total{` + pod + name + `} 2`,
+		`podweir_pod_queue_sent_bytes_total{` + pod + name + `} 500`,
+		`podweir_pod_queue_sent_packets_total{` + pod + name + `} 5`,
+		`podweir_ready{part="api"} 0`,
+		`podweir_ready{part="delivery"} 1`,
+		`podweir_shaped_pods 1`,
+		`podweir_unreadable_interfaces 3`,
+		`podweir_unshaped_pods{reason="host-network"} 2`,
+	}
+	if diff := cmp.Diff(want, own(text)); diff != "" {
+		t.Errorf("scrape (-want +got):\n%s", diff)
+	}
+	for _, line := range []string{
+		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.0025"} 0`,
+		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.005"} 1`,
+		`podweir_nri_hook_duration_seconds_count{hook="RunPodSandbox",result="error"} 1`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("scrape has no line %s", line)
+		}
+	}
+}
+
+// What cannot be read is left out; the rest is answered.
+func TestScrapeSurvivesErrors(t *testing.T) {
+	t.Parallel()
+	text := scrape(t, full(&pods{err: errors.New("no bpffs")}).Handler())
+	if strings.Contains(text, "podweir_pod_") || !strings.Contains(text, "podweir_cni_failures 4\n") {
+		t.Errorf("scrape without pods = %v", own(text))
+	}
+}
+
+func TestDeadPodsHaveNoSeries(t *testing.T) {
+	t.Parallel()
+	p := onePod()
+	h := full(p).Handler()
+	if text := scrape(t, h); !strings.Contains(text, `pod="web"`) {
+		t.Fatal("the pod is not there to begin with")
+	}
+	p.all = nil
+	if text := scrape(t, h); strings.Contains(text, `pod="web"`) {
+		t.Errorf("series of a pod that is gone: %v", own(text))
+	}
+}
+
+var (
+	typeLine = regexp.MustCompile(`(?m)^# TYPE (podweir_\S+) (\S+)$`)
+	tableRow = regexp.MustCompile("(?m)^\\| `(podweir_[a-z_]+)` \\| (\\w+) \\| (.*?) ?\\| ")
+	quoted   = regexp.MustCompile("`([a-z]+)`")
+	labelled = regexp.MustCompile(`([a-z]+)="`)
+)
+
+// The page lists exactly the metrics that are exported, with their types and
+// labels.
+func TestDocsNameEveryMetric(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]string{}
+	for _, row := range tableRow.FindAllStringSubmatch(string(page), -1) {
+		var labels []string
+		for _, l := range quoted.FindAllStringSubmatch(row[3], -1) {
+			labels = append(labels, l[1])
+		}
+		if strings.HasPrefix(row[1], "podweir_pod_") {
+			labels = append(labels, "namespace", "pod", "interface", "direction")
+		}
+		slices.Sort(labels)
+		written[row[1]] = fmt.Sprint(row[2], labels)
+	}
+	text := scrape(t, full(onePod()).Handler())
+	exported := map[string]string{}
+	for _, m := range typeLine.FindAllStringSubmatch(text, -1) {
+		sample := regexp.MustCompile(`(?m)^` + m[1] + `(_bucket)?(\{.*\})? `).FindString(text)
+		var labels []string
+		for _, l := range labelled.FindAllStringSubmatch(sample, -1) {
+			if l[1] != "le" {
+				labels = append(labels, l[1])
+			}
+		}
+		slices.Sort(labels)
+		exported[m[1]] = fmt.Sprint(m[2], labels)
+	}
+	if diff := cmp.Diff(exported, written); diff != "" {
+		t.Errorf("metrics.md (-exported +page):\n%s", diff)
+	}
+}
+
+// A name says its unit, as Prometheus asks.
+func TestNamesEndInUnits(t *testing.T) {
+	t.Parallel()
+	text := scrape(t, full(onePod()).Handler())
+	fits := regexp.MustCompile(`(_bytes|_packets|_seconds|_bits_per_second|_info|_pods|_interfaces|_failures|_check|_ready)$`)
+	for _, m := range typeLine.FindAllStringSubmatch(text, -1) {
+		name, total := strings.CutSuffix(m[1], "_total")
+		if total != (m[2] == "counter") || !fits.MatchString(name) {
+			t.Errorf("%s %s does not end in a unit that fits", m[2], m[1])
+		}
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package uninstall_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/uninstall"
+)
+
+// server is an API server as the watcher sees it: a DaemonSet, a fault, and the
+// streams that are open.
+type server struct {
+	mu      sync.Mutex
+	uid     string
+	fault   error
+	streams map[chan uninstall.Event]bool
+	lists   int
+}
+
+func newServer(uid string) *server {
+	return &server{uid: uid, streams: map[chan uninstall.Event]bool{}}
+}
+
+func (s *server) List(context.Context) ([]uninstall.Object, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+	if s.fault != nil {
+		return nil, "", s.fault
+	}
+	if s.uid == "" {
+		return nil, "1", nil
+	}
+	return []uninstall.Object{{UID: s.uid}}, "1", nil
+}
+
+func (s *server) Watch(ctx context.Context, _ string, f func(uninstall.Event)) error {
+	ch := make(chan uninstall.Event, 10)
+	s.mu.Lock()
+	if s.fault != nil {
+		s.mu.Unlock()
+		return s.fault
+	}
+	s.streams[ch] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.streams, ch)
+		s.mu.Unlock()
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, open := <-ch:
+			if !open {
+				return errors.New("the stream ended")
+			}
+			f(e)
+		}
+	}
+}
+
+func (s *server) tell(kind uninstall.EventKind, uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uid = uid
+	if kind == uninstall.Gone {
+		s.uid = ""
+	}
+	for ch := range s.streams {
+		ch <- uninstall.Event{Kind: kind, Object: uninstall.Object{UID: uid}}
+	}
+}
+
+// fail answers everything new with an error; cut ends what is open as well.
+func (s *server) fail(err error, cut bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = err
+	if !cut {
+		return
+	}
+	for ch := range s.streams {
+		close(ch)
+		delete(s.streams, ch)
+	}
+}
+
+var (
+	errForbidden    = errors.New("403 Forbidden")
+	errUnauthorized = errors.New("401 Unauthorized")
+	errAway         = errors.New("connection refused")
+)
+
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	const gone, exists = uninstall.Gone, uninstall.Exists
+	for name, test := range map[string]struct {
+		uid string
+		// before and after happen around SIGTERM, after half a second each.
+		before, after func(*server)
+		want          uninstall.Verdict
+		took          time.Duration
+	}{
+		"nothing happens": {uid: "a", want: uninstall.Keep, took: uninstall.Window},
+		"deletion, then SIGTERM": {
+			uid: "a", before: func(s *server) { s.tell(gone, "a") }, want: uninstall.Remove, took: uninstall.Settle,
+		},
+		"SIGTERM, then deletion": {
+			uid: "a", after: func(s *server) { s.tell(gone, "a") }, want: uninstall.Remove, took: uninstall.Settle,
+		},
+		"deletion, then the permissions are gone": {
+			uid: "a", before: func(s *server) { s.tell(gone, "a"); s.fail(errForbidden, true) },
+			want: uninstall.Remove, took: uninstall.Settle,
+		},
+		"the permissions are gone first": {
+			uid: "a", before: func(s *server) { s.fail(errForbidden, true); s.tell(gone, "a") },
+			want: uninstall.Keep, took: uninstall.Window,
+		},
+		"the token is refused": {
+			uid: "a", before: func(s *server) { s.fail(errUnauthorized, true) }, want: uninstall.Keep, took: uninstall.Window,
+		},
+		"the API server is away": {
+			uid: "a", before: func(s *server) { s.fail(errAway, true) }, want: uninstall.Keep, took: uninstall.Window,
+		},
+		"the API server was away during the deletion": {
+			uid:    "a",
+			before: func(s *server) { s.fail(errAway, true); s.tell(gone, "a") },
+			after:  func(s *server) { s.fail(nil, false) },
+			want:   uninstall.Remove, took: uninstall.Settle,
+		},
+		"the API server was never there": {before: func(s *server) { s.fail(errAway, true) }, want: uninstall.Keep},
+		"no DaemonSet by the name":       {want: uninstall.Keep},
+		"deleted and made again before": {
+			uid: "a", before: func(s *server) { s.tell(gone, "a"); s.tell(exists, "b") }, want: uninstall.Keep,
+		},
+		"deleted before, made again after": {
+			uid: "a", before: func(s *server) { s.tell(gone, "a") }, after: func(s *server) { s.tell(exists, "b") },
+			want: uninstall.Keep, took: 500 * time.Millisecond,
+		},
+		"deleted and made again after": {
+			uid: "a", after: func(s *server) { s.tell(gone, "a"); s.tell(exists, "b") },
+			want: uninstall.Keep, took: 500 * time.Millisecond,
+		},
+		"made again while the API server was away": {
+			uid:    "a",
+			before: func(s *server) { s.fail(errAway, true); s.tell(exists, "b") },
+			after:  func(s *server) { s.fail(nil, false) },
+			want:   uninstall.Keep, took: 2 * time.Second,
+		},
+		"another DaemonSet is deleted": {
+			uid: "a", before: func(s *server) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for ch := range s.streams {
+					ch <- uninstall.Event{Kind: gone, Object: uninstall.Object{UID: "x"}}
+				}
+			}, want: uninstall.Keep, took: uninstall.Window,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(test.uid)
+				w := uninstall.New(s, slog.New(slog.DiscardHandler))
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { w.Run(ctx) })
+				synctest.Wait()
+				if test.before != nil {
+					test.before(s)
+				}
+				time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the clock of the bubble
+				began := time.Now()
+				if test.after != nil {
+					wg.Go(func() {
+						time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the clock of the bubble
+						test.after(s)
+					})
+				}
+				got := w.Ask(ctx)
+				if took := time.Since(began); got != test.want || took > test.took {
+					t.Errorf("Ask() = %v after %v, want %v within %v", got, took, test.want, test.took)
+				}
+				cancel()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// The watch that was opened while it was allowed is what sees the deletion, since
+// permissions are asked when it is opened; and it is opened again when it ends.
+func TestWatchIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer("a")
+		w := uninstall.New(s, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { w.Run(ctx) })
+		synctest.Wait()
+		if err := w.Err(); err != nil || len(s.streams) != 1 {
+			t.Fatalf("Err() = %v with %d streams, want one and no error", err, len(s.streams))
+		}
+		s.fail(errAway, true)
+		time.Sleep(time.Minute) //nolint:forbidigo // the clock of the bubble
+		if err := w.Err(); !errors.Is(err, errAway) {
+			t.Errorf("Err() = %v, want %v", err, errAway)
+		}
+		if s.lists > 30 {
+			t.Errorf("%d attempts within a minute, want a growing pause", s.lists)
+		}
+		s.fail(nil, false)
+		time.Sleep(10 * time.Second) //nolint:forbidigo // the clock of the bubble
+		if err := w.Err(); err != nil || len(s.streams) != 1 {
+			t.Errorf("Err() = %v with %d streams, want one and no error", err, len(s.streams))
+		}
+		cancel()
+		wg.Wait()
+	})
+}
