@@ -43,8 +43,10 @@ func onePod() *pods {
 			Direction: "egress", RateBitsPerSecond: 10e6, BurstBytes: 12500,
 			Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
 			Counters: []datapath.Counter{
-				{Disposition: "light", Packets: 7, Bytes: 700}, {Disposition: "paced"},
-				{Disposition: "exempt"}, {Disposition: "failed-open-config", Packets: 1, Bytes: 60},
+				{Disposition: "light", Packets: 7, Bytes: 700},
+				{Disposition: "paced"},
+				{Disposition: "exempt"},
+				{Disposition: "failed-open-config", Packets: 1, Bytes: 60},
 			},
 			Qdisc: &cni.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
 		}},
@@ -68,16 +70,16 @@ func full(p metrics.Reader) *metrics.Metrics {
 	return m
 }
 
-func scrape(t testing.TB, h http.Handler) string {
-	t.Helper()
+func scrape(tb testing.TB, h http.Handler) string {
+	tb.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	h.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, "/metrics", nil))
 	body, err := io.ReadAll(w.Body)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if w.Code != http.StatusOK {
-		t.Fatalf("scrape: status %d: %s", w.Code, body)
+		tb.Fatalf("scrape: status %d: %s", w.Code, body)
 	}
 	return string(body)
 }
