@@ -73,6 +73,19 @@ npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (c
 	cd e2e/npa && CGO_ENABLED=0 go build -o $(CURDIR)/bin/npa/npa .
 	cd e2e/npa && $(CURDIR)/bin/npa/npa compile -dir $(CURDIR)/bin/npa -headers $(CURDIR)/bpf/headers
 
+# The name under which the image is loaded and the chart finds it.
+IMAGE    ?= localhost/podweir/podweir:0.1.0
+# Time of the image and of its files: that of the commit, in seconds since 1970.
+CREATED  ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+
+.PHONY: image
+image: ## Build the container image for amd64 and arm64 into bin/image, with SBOMs; load it if docker runs.
+	for arch in amd64 arm64; do GOARCH=$$arch $(GO_BUILD) -o bin/image/$$arch/ ./plugin/cmd/podweir ./plugin/cmd/podweir-cni; done
+	cd tools/image && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/image .
+	bin/tools/image -version '$(VERSION)' -revision '$(REVISION)' -created $(CREATED) -reference '$(IMAGE)' | tee bin/image/digest
+	if docker info >/dev/null 2>&1; then docker load -i bin/image/podweir-docker.tar; fi
+
 ##@ Check
 
 .PHONY: test
@@ -82,6 +95,11 @@ test: setup check-generate lint fuzz test-unit test-privileged test-kernels ## E
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
+	for dir in tools/image tools/eksaddon; do (cd $$dir && CGO_ENABLED=0 go test -timeout 10m ./...); done
+
+.PHONY: check-image
+check-image: image ## Build the image once more, elsewhere and without a cache, and compare the digests.
+	tools/image/reproduce.sh '$(VERSION)' '$(REVISION)' '$(CREATED)' '$(IMAGE)'
 
 .PHONY: test-privileged
 test-privileged: build refplugins npa ## Tests on the kernel and real traffic, one package at a time (root).
