@@ -55,7 +55,7 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 	if err != nil && act {
 		err = errors.Join(err, m.rescue(p))
 	}
-	m.publish(m.decided(p, err))
+	m.publish(m.decided(p, err), check == nil)
 	return p, err
 }
 

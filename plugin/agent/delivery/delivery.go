@@ -157,8 +157,9 @@ func (m *Manager) Decision() Decision {
 	return m.decision
 }
 
-// publish tells a decision to whoever wants it.
-func (m *Manager) publish(d Decision) {
+// publish tells a decision to whoever wants it, and the log if its problem is
+// returned to nobody.
+func (m *Manager) publish(d Decision, logged bool) {
 	m.mu.Lock()
 	same := equal(&m.decision, &d)
 	m.decision = d
@@ -166,6 +167,15 @@ func (m *Manager) publish(d Decision) {
 	if same {
 		return
 	}
+	if logged {
+		m.logDecision(&d)
+	}
+	if m.config.OnDecision != nil {
+		m.config.OnDecision(d)
+	}
+}
+
+func (m *Manager) logDecision(d *Decision) {
 	attrs := []any{
 		"delivery", string(d.Delivery), "why", d.Why, "asked", string(d.Asked), "profile", d.Profile,
 		"runtime", d.Runtime, "conflists", d.ConfDir, "plugins", d.BinDir, "inForce", d.InForce,
@@ -181,12 +191,9 @@ func (m *Manager) publish(d Decision) {
 	}
 	if d.Problem == "" {
 		m.log.Info("delivery", attrs...)
-	} else {
-		m.log.Error("delivery", append(attrs, "problem", d.Problem)...)
+		return
 	}
-	if m.config.OnDecision != nil {
-		m.config.OnDecision(d)
-	}
+	m.log.Error("delivery", append(attrs, "problem", d.Problem)...)
 }
 
 // Install brings the node's files to what is decided, once, and returns the

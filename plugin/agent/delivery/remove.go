@@ -59,7 +59,7 @@ func (m *Manager) Remove(ctx context.Context) error {
 	m.publish(Decision{
 		Asked: m.config.Delivery, ConfDir: v.confDir, BinDir: v.binDir, Runtime: v.node.Runtime.String(),
 		Choice: conflist.Choice{Why: "podweir was removed"},
-	})
+	}, true)
 	return nil
 }
 

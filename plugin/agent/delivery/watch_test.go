@@ -28,8 +28,8 @@ type reader struct {
 
 // watchNetwork reads until the returned function is called, which then returns
 // the number of readings and those that found no valid network, or one without
-// podweir.
-func (h *host) watchNetwork(t *testing.T) (stop func() *reader) {
+// podweir, or another network.
+func (h *host) watchNetwork(t *testing.T, name string) (stop func() *reader) {
 	t.Helper()
 	r := &reader{}
 	end, done := make(chan struct{}), make(chan struct{})
@@ -47,6 +47,8 @@ func (h *host) watchNetwork(t *testing.T) (stop func() *reader) {
 			switch {
 			case err != nil:
 				r.faults = append(r.faults, err.Error())
+			case list.Name != name:
+				r.faults = append(r.faults, "another network: "+list.Name)
 			case list.Plugins[len(list.Plugins)-1].Network.Type != conflist.Type:
 				r.faults = append(r.faults, "podweir is not in the chain")
 			}
@@ -141,6 +143,8 @@ func pause(d time.Duration) { <-time.After(d) }
 // followed, and the primary's file stays as it was written.
 func TestRewrites(t *testing.T) {
 	const times = 100
+	twoNetworks := simple()
+	twoNetworks[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
 	for name, tc := range map[string]struct {
 		files   map[string]string
 		file    string
@@ -152,6 +156,7 @@ func TestRewrites(t *testing.T) {
 		"renamed":                    {simple(), original, "n", []string{"ptp", "portmap"}, nil, renames},
 		"written in place":           {simple(), original, "n", []string{"ptp", "portmap"}, nil, writes},
 		"removed and written":        {simple(), original, "n", []string{"ptp", "portmap"}, nil, removes},
+		"another network behind":     {twoNetworks, original, "n", []string{"ptp"}, nil, removes},
 		"bandwidth in the chain":     {simple(), original, "n", []string{"ptp", "bandwidth"}, nil, renames},
 		"drop-in, exclusive Cilium":  {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, excludes},
 		"drop-in, renamed elsewhere": {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, renames},
@@ -164,7 +169,7 @@ func TestRewrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 0 })
-			stop := h.watchNetwork(t)
+			stop := h.watchNetwork(t, tc.network)
 			for i := 1; i <= times; i++ {
 				last = network(tc.network, i, tc.types...)
 				if err := tc.write(path, last); err != nil {
