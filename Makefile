@@ -74,7 +74,7 @@ npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (c
 	cd e2e/npa && $(CURDIR)/bin/npa/npa compile -dir $(CURDIR)/bin/npa -headers $(CURDIR)/bpf/headers
 
 # The name under which the image is loaded and the chart finds it.
-IMAGE    ?= localhost/podweir/podweir:0.1.0
+IMAGE    ?= localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
 # Time of the image and of its files: that of the commit, in seconds since 1970.
 CREATED  ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -89,13 +89,23 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 ##@ Check
 
 .PHONY: test
-test: setup check-generate lint fuzz test-unit test-privileged test-kernels ## Everything that can run here (root, installs what it needs).
+test: setup check-generate lint fuzz test-unit chart-test test-privileged test-kernels ## Everything that can run here (root, installs what it needs).
 
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
-	for dir in tools/image tools/eksaddon; do (cd $$dir && CGO_ENABLED=0 go test -timeout 10m ./...); done
+	cd tools/image && CGO_ENABLED=0 go test -timeout 5m ./...
+
+.PHONY: chart-test
+chart-test: ## Lint and render the chart, hold it against its goldens, and check it as an EKS add-on.
+	cd tools/eksaddon && CGO_ENABLED=0 go test -timeout 10m ./...
+	cd tools/charttest && CGO_ENABLED=0 go test -timeout 10m ./...
+
+.PHONY: eksaddon
+eksaddon: ## Check the chart, with the values of an add-on, against what AWS asks of EKS add-ons.
+	cd tools/eksaddon && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/eksaddon .
+	bin/tools/eksaddon -values chart/values/eks-addon.yaml chart
 
 .PHONY: check-image
 check-image: image ## Build the image once more, elsewhere and without a cache, and compare the digests.
@@ -137,6 +147,10 @@ bench: setup-demo build refplugins ## Measure caps, latency, ADD and memory; the
 	bin/bench -page docs/results/$$(date -u +%F)-$$(uname -r | cut -d- -f1).md
 
 ##@ Change
+
+.PHONY: update-chart
+update-chart: ## Write the chart's goldens and docs/reference/chart-values.md anew.
+	cd tools/charttest && UPDATE=1 CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: fmt
 fmt: bin/tools/golangci-lint ## Format Go and C.

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package charttest tests the Helm chart in chart/ without a cluster: what it
+// renders for each environment, what it refuses, and that its values, their
+// schema and their page say the same. It is a module of its own because Helm
+// and the Kubernetes types are needed by nothing else.
+//
+// With UPDATE=1 in the environment the tests write chart/testdata/golden and
+// docs/reference/chart-values.md anew.
+package charttest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/podweir/podweir/tools/eksaddon/helmchart"
+	"go.yaml.in/yaml/v3"
+)
+
+// Places, from this directory.
+const (
+	chartDir  = "../../chart"
+	valuesDir = chartDir + "/values"
+	docsDir   = "../../docs"
+)
+
+// Kubernetes versions against which everything is rendered: the oldest that
+// Chart.yaml allows, the last before a field that the templates ask for, and
+// the newest release with which the project is run.
+var kubeVersions = []string{"1.28", "1.29", "1.34"}
+
+// environments are the values files by name, "default" being none.
+func environments() (map[string]map[string]any, error) {
+	out := map[string]map[string]any{"default": {}}
+	names, err := filepath.Glob(valuesDir + "/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		values, err := readYAML(name)
+		if err != nil {
+			return nil, err
+		}
+		out[strings.TrimSuffix(filepath.Base(name), ".yaml")] = values
+	}
+	return out, nil
+}
+
+func readYAML(name string) (map[string]any, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	if err := yaml.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}
+
+func render(kubeVersion string, values map[string]any) ([]helmchart.Manifest, error) {
+	return helmchart.Render(chartDir, helmchart.Options{
+		Release: "podweir", Namespace: "kube-system", KubeVersion: kubeVersion, Values: values,
+	})
+}
+
+// everything turns on whatever is off by default.
+func everything() map[string]any {
+	on := func() map[string]any {
+		return map[string]any{"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"}}
+	}
+	return map[string]any{
+		"metrics": map[string]any{
+			"address": "127.0.0.1", "profiles": true,
+			"podMonitor": on(), "serviceMonitor": on(), "dashboard": map[string]any{"enabled": true},
+		},
+		"defaults":         map[string]any{"policy": "elephants", "horizon": "20ms", "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
+		"node":             map[string]any{"confDir": "/etc/cni/other.d", "binDir": "/opt/bin", "criSocket": "/run/x.sock"},
+		"serviceAccount":   map[string]any{"name": "other", "annotations": map[string]any{"a": "b"}},
+		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
+		"seLinuxOptions":   map[string]any{"type": "spc_t"},
+		"nodeSelector":     map[string]any{"disk": "fast"},
+		"podLabels":        map[string]any{"team": "net"},
+		"podAnnotations":   map[string]any{"note": "x"},
+	}
+}

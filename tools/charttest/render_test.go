@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package charttest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/podweir/podweir/tools/eksaddon/helmchart"
+	"github.com/podweir/podweir/tools/eksaddon/rules"
+)
+
+// updating says whether goldens are written instead of compared.
+func updating() bool { return os.Getenv("UPDATE") != "" }
+
+// golden compares text with a file, or writes it.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	if updating() {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s is not what the chart gives (UPDATE=1 writes it):\n%s", name, diff)
+	}
+}
+
+func mustEnvironments(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	all, err := environments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["everything"] = everything()
+	return all
+}
+
+func mustRender(t *testing.T, version string, values map[string]any) []helmchart.Manifest {
+	t.Helper()
+	out, err := render(version, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const licence = "# SPDX-License-Identifier: Apache-2.0\n# Copyright Authors of podweir\n"
+
+func TestGoldenRenders(t *testing.T) {
+	newest := kubeVersions[len(kubeVersions)-1]
+	for name, values := range mustEnvironments(t) {
+		t.Run(name, func(t *testing.T) {
+			var text strings.Builder
+			text.WriteString(licence + "# What \"helm template\" gives for Kubernetes " + newest + "; UPDATE=1 writes it.\n")
+			for _, m := range mustRender(t, newest, values) {
+				text.WriteString("---\n# Source: " + m.Template + "\n" + strings.TrimSpace(m.Text) + "\n")
+			}
+			golden(t, filepath.Join(chartDir, "testdata", "golden", name+".yaml"), text.String())
+		})
+	}
+}
+
+func TestHelmLintStrict(t *testing.T) {
+	for name, values := range mustEnvironments(t) {
+		for _, version := range kubeVersions {
+			faults, err := helmchart.Lint(chartDir, helmchart.Options{Namespace: "kube-system", KubeVersion: version, Values: values})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range faults {
+				t.Errorf("%s, Kubernetes %s: %s: %v", name, version, f.Path, f.Err)
+			}
+		}
+	}
+}
+
+func TestOldKubernetesIsRefused(t *testing.T) {
+	if _, err := render("1.27", nil); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
+		t.Errorf("error = %v, want one that names kubeVersion", err)
+	}
+}
+
+func TestNotesSayWhatToRunNext(t *testing.T) {
+	for name, values := range mustEnvironments(t) {
+		text, err := helmchart.Notes(chartDir, helmchart.Options{Release: "podweir", Namespace: "kube-system", KubeVersion: "1.34", Values: values})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"podweir doctor", "daemonset/podweir", "kubernetes.io/egress-bandwidth", "helm uninstall podweir -n kube-system"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the notes do not say %q", name, want)
+			}
+		}
+	}
+}
+
+// The chart keeps every rule of EKS add-ons, with the values for one; with its
+// own, only that about CNI plugins is broken.
+func TestEKSAddonRules(t *testing.T) {
+	o := rules.Options{Namespace: "kube-system", KubeVersions: []string{"1.33", "1.34"}}
+	for _, f := range checkRules(t, o) {
+		if f.Code != "EKS101" {
+			t.Errorf("own values: %s", f)
+		}
+	}
+	o.Values = []string{valuesDir + "/eks-addon.yaml"}
+	for _, f := range checkRules(t, o) {
+		t.Errorf("values of the add-on: %s", f)
+	}
+}
+
+func checkRules(t *testing.T, o rules.Options) []rules.Finding {
+	t.Helper()
+	all, err := rules.Check(chartDir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []rules.Finding
+	for _, f := range all {
+		if !f.Review {
+			out = append(out, f)
+		}
+	}
+	return out
+}
