@@ -295,7 +295,7 @@ func hookFindings() []finding {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "noqueue", Root: true}}
 		}, doctor.OK, "none on 1", ""},
 		{"unshaped", "PW601", aws, func(n *node) { n.kernel.attached[0].Failure = "no bpffs" }, doctor.Fail, "default/web: no bpffs", "podweir status"},
-		{"drifted", "PW602", aws, func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, doctor.Fail, "root qdisc is pfifo", "podweir status"},
+		{"drifted", "PW602", aws, func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, doctor.Fail, "root qdisc is pfifo", "podweir repair"},
 		{"policed", "PW603", aws, func(n *node) { n.kernel.attached[0].Queue = "none" }, doctor.Warn, "default/web ingress by policing", "podweir status"},
 		{"before the redirect", "PW506", cilium, func(n *node) {
 			n.kernel.attached[0].Ahead = []order.Program{{ID: 9, Name: "tracer"}}

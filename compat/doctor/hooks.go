@@ -27,7 +27,7 @@ func hookChecks() []Check {
 			Code: "PW501", Title: "podweir's programs are asked", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the order of programs on each host-side hook where podweir has one",
 			Why:   "a program before ours that ends the chain starves us: the pod is not limited",
-			Mend:  "Start the pod anew: podweir goes to the head. If it happens again the other program's owner inserts it with an anchor: tell him.",
+			Mend:  "Run podweir repair: podweir goes back to the head. If it happens again the other program's owner inserts it with an anchor: tell him.",
 			Refs:  []string{"https://github.com/cilium/cilium/issues/36775"},
 			run:   checkOrder,
 		},
@@ -127,7 +127,7 @@ func checkOrder(f *Facts) Finding {
 			case order.First:
 			}
 		}
-		const expected, fix = "podweir first on every hook", "start the pod anew: podweir goes to the head"
+		const expected, fix = "podweir first on every hook", "podweir repair: podweir goes back to the head"
 		switch {
 		case len(starved) > 0:
 			return breaks(shorten(starved), expected, fix, slices.Concat(starved, behind)...)

@@ -21,7 +21,7 @@ func ownChecks() []Check {
 			Code: "PW602", Title: "attachments are as they should be", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the difference between what podweir recorded and what is on the devices, as podweir status shows it",
 			Why:   "somebody changed or removed a queue or a program of podweir's",
-			Mend:  "podweir status says what differs. Start the pod anew; if it comes again, PW501, PW502 and PW505 name who else is there.",
+			Mend:  "podweir repair --dry-run says what differs, podweir repair puts it right. If it comes again, PW501, PW502 and PW505 name who else is there.",
 			run:   checkAttached,
 		},
 		{
@@ -138,7 +138,7 @@ func checkAttached(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), "no difference", "podweir status; then start the pod anew", bad...)
+			return breaks(shorten(bad), "no difference", "podweir repair", bad...)
 		}
 		return holds(fmt.Sprintf("%d limits", len(list)))
 	})

@@ -15,7 +15,8 @@ import (
 
 // Interfaces finds what podweir attaches to.
 type Interfaces interface {
-	// Find returns the interface of this name in the namespace at a path.
+	// Find returns the interface of this name in the namespace at a path. The
+	// error wraps [ErrGone] if the one or the other is not there.
 	Find(netnsPath, name string) (Interface, error)
 	// Facts returns what the kernel offers for it, and whether it has TCX.
 	Facts(i Interface) (facts shaping.Facts, tcx bool, err error)
@@ -52,6 +53,9 @@ type Engine struct {
 	Kernel     Kernel
 	// Random draws a handle major.
 	Random func() uint16
+	// Planned is told what differs on an interface before it is mended; nil
+	// does nothing.
+	Planned func(i Interface, plan []Action)
 	// Step is called with a name before every step that leaves something
 	// behind; tests kill the process there. Nil does nothing.
 	Step func(name string)
@@ -104,7 +108,7 @@ func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
 			return all, err
 		}
 		prior := priors[name]
-		if prior != nil && (prior.Interface.NetNSInode != iface.NetNSInode || prior.Interface.PodIndex != iface.PodIndex) {
+		if prior != nil && !prior.Interface.same(&iface) {
 			// The same ID with a new namespace or device: what the record tells
 			// of is gone, its ifb and its side on the host perhaps not.
 			if err := e.remove(prior); err != nil {
@@ -174,6 +178,9 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
 		return want, nil
+	}
+	if e.Planned != nil {
+		e.Planned(iface, plan)
 	}
 	rec.Choices = choices
 	e.step("record")

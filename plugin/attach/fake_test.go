@@ -70,7 +70,7 @@ func (w *world) engine() *attach.Engine {
 // Find implements attach.Interfaces.
 func (w *world) Find(path, name string) (attach.Interface, error) {
 	if path != netnsPath || name != "eth0" {
-		return attach.Interface{}, fmt.Errorf("no interface %q in %s", name, path)
+		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, attach.ErrGone)
 	}
 	return w.iface, nil
 }

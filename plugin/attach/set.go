@@ -12,8 +12,14 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// ErrNotAttached means that an attachment has no record.
-var ErrNotAttached = errors.New("not attached")
+// Errors that callers tell apart.
+var (
+	// ErrNotAttached means that an attachment has no record.
+	ErrNotAttached = errors.New("not attached")
+	// ErrGone means that the namespace or the interface of an attachment is
+	// gone. [Interfaces.Find] returns it too.
+	ErrGone = errors.New("interface is gone")
+)
 
 // effective is the configuration that counts: what `set` made of it, as long
 // as what is asked for has not changed since.
@@ -78,7 +84,7 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 		if err != nil {
 			return all, err
 		}
-		iface, err := e.Interfaces.Find(r.Interface.NetNSPath, r.Interface.PodName)
+		iface, err := e.Refind(r)
 		if err != nil {
 			return all, err
 		}
@@ -90,6 +96,49 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 		all = append(all, want)
 	}
 	return all, nil
+}
+
+// Refind returns the interface of a record as it is now. The error wraps
+// [ErrGone] if another one is in its place.
+func (e *Engine) Refind(r *Record) (Interface, error) {
+	iface, err := e.Interfaces.Find(r.Interface.NetNSPath, r.Interface.PodName)
+	if err == nil && !r.Interface.same(&iface) {
+		err = fmt.Errorf("%s (ifindex %d) in %s: %w, another is in its place",
+			r.Interface.PodName, r.Interface.PodIndex, r.Interface.NetNSPath, ErrGone)
+	}
+	return iface, err
+}
+
+// same says whether both are one interface of one namespace.
+func (i *Interface) same(other *Interface) bool {
+	return i.NetNSInode == other.NetNSInode && i.PodIndex == other.PodIndex
+}
+
+// RemoveGone removes what is left of an attachment whose interfaces are all
+// gone, and says whether it did. One that still is there is left alone.
+func (e *Engine) RemoveGone(ctx context.Context, id ID) (bool, error) {
+	unlock, err := e.Store.Lock(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	records, err := e.Store.Records(id)
+	if err != nil || len(records) == 0 {
+		return false, err
+	}
+	for _, r := range records {
+		if _, err := e.Refind(r); !errors.Is(err, ErrGone) {
+			return false, err
+		}
+	}
+	var all error
+	for _, r := range records {
+		all = errors.Join(all, e.remove(r))
+	}
+	if all != nil {
+		return false, all
+	}
+	return true, e.Store.Remove(id, "")
 }
 
 func clone(c *shaping.Config) *shaping.Config {

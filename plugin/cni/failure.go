@@ -39,9 +39,9 @@ func (p Paths) failurePath(id attach.ID) string {
 	return filepath.Join(p.Run, "failures", name+".json")
 }
 
-// recordFailure leaves a record for status and the agent. That it cannot be
+// RecordFailure leaves a record for status and the agent. That it cannot be
 // written is logged: it must not break the pod as well.
-func (p Paths) recordFailure(log *slog.Logger, id attach.ID, cause error) {
+func (p Paths) RecordFailure(log *slog.Logger, id attach.ID, cause error) {
 	path := p.failurePath(id)
 	b, err := json.Marshal(Failure{ID: id, Time: time.Now().UTC(), Error: cause.Error()})
 	if err == nil {
@@ -55,7 +55,8 @@ func (p Paths) recordFailure(log *slog.Logger, id attach.ID, cause error) {
 	}
 }
 
-func (p Paths) clearFailure(id attach.ID) { _ = os.Remove(p.failurePath(id)) }
+// ClearFailure removes the record of an attachment, if there is one.
+func (p Paths) ClearFailure(id attach.ID) { _ = os.Remove(p.failurePath(id)) }
 
 // Failures returns the attachments that could not be shaped.
 func (p Paths) Failures() ([]Failure, error) {

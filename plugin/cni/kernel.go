@@ -113,11 +113,11 @@ func (k *kernel) podOf(i *attach.Interface) (*podNS, error) {
 func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 	p, err := k.pod(netnsPath)
 	if err != nil {
-		return attach.Interface{}, err
+		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
 	}
 	pair, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, name)
 	if err != nil && (!errors.Is(err, hostif.ErrNoPeer) || pair.Pod.Index == 0) {
-		return attach.Interface{}, err
+		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
 	}
 	return attach.Interface{
 		NetNSPath: netnsPath, NetNSInode: p.ns.Inode(),
@@ -125,6 +125,20 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
 		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
 	}, nil
+}
+
+// goneError is an error that is [attach.ErrGone] too, in its own words.
+type goneError struct{ error }
+
+// Is says that it is [attach.ErrGone].
+func (goneError) Is(target error) bool { return target == attach.ErrGone }
+func (e goneError) Unwrap() error      { return e.error }
+
+func goneIf(err, cause error) error {
+	if errors.Is(err, cause) {
+		return goneError{err}
+	}
+	return err
 }
 
 // Facts implements [attach.Interfaces].

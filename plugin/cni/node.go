@@ -49,6 +49,34 @@ func (n *Node) leaveIFB() { n.kernel.leaveIFB = true }
 // List returns every attachment of the node, of all networks.
 func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
 
+// ManualNetwork is the network name of what was attached by hand, which no
+// runtime knows of.
+const ManualNetwork = "podweir-manual"
+
+// Holder returns another attachment than id that shapes an interface: two would
+// take each other's place on the hooks.
+func (n *Node) Holder(iface *attach.Interface, id attach.ID) (holder attach.ID, held bool, err error) {
+	ids, err := n.List()
+	if err != nil {
+		return attach.ID{}, false, err
+	}
+	for _, other := range ids {
+		if other == id {
+			continue
+		}
+		records, err := n.Engine.Store.Records(other)
+		if err != nil {
+			return attach.ID{}, false, err
+		}
+		for _, r := range records {
+			if r.Interface.NetNSInode == iface.NetNSInode && r.Interface.PodIndex == iface.PodIndex {
+				return other, true, nil
+			}
+		}
+	}
+	return attach.ID{}, false, nil
+}
+
 // PinDir is where the pins of one interface are.
 func (n *Node) PinDir(r *attach.Record) string { return n.kernel.pins(r) }
 

@@ -69,9 +69,9 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 			return shapeError(err)
 		}
 		log.Error("pod starts unshaped", "error", err, "onError", cfg.OnError.String())
-		p.Paths.recordFailure(log, id, err)
+		p.Paths.RecordFailure(log, id, err)
 	} else {
-		p.Paths.clearFailure(id)
+		p.Paths.ClearFailure(id)
 	}
 	_, err = p.Stdout.Write(append(slices.Clone(cfg.PrevResult), '\n'))
 	return err
@@ -179,7 +179,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 		return contractError(err)
 	}
 	id := idOf(cfg, args)
-	p.Paths.clearFailure(id)
+	p.Paths.ClearFailure(id)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
 	node, err := Open(p.Paths)
@@ -256,7 +256,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 		if id.Network != cfg.Name || valid {
 			continue
 		}
-		p.Paths.clearFailure(id)
+		p.Paths.ClearFailure(id)
 		all = errors.Join(all, node.Engine.Remove(ctx, id))
 	}
 	return shapeError(all)

@@ -52,24 +52,5 @@ func WaitNetfilterIngress(ctx context.Context, ns *NetNS, ifname string) error {
 
 // nftablesEvents opens a socket in ns that tells of every change of nftables.
 func nftablesEvents(ns *NetNS) (*os.File, error) {
-	var events *os.File
-	err := ns.Do(func() error {
-		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
-		if errors.Is(err, unix.EPROTONOSUPPORT) {
-			return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
-		}
-		if err != nil {
-			return err
-		}
-		// Not blocking, so that the runtime polls it.
-		events = os.NewFile(uintptr(fd), "nftables events")
-		return unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
-	})
-	if err != nil && events != nil {
-		_ = events.Close()
-	}
-	if errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("%w: %w", ErrPermission, err)
-	}
-	return events, err
+	return subscribe(ns, unix.NETLINK_NETFILTER, 1<<(unix.NFNLGRP_NFTABLES-1), "nftables events")
 }

@@ -12,6 +12,12 @@ import (
 // AnnotationDomain is the prefix of podweir's own annotations.
 const AnnotationDomain = "podweir.io/"
 
+// The annotations of Kubernetes that ask for a limit.
+const (
+	IngressAnnotation = "kubernetes.io/ingress-bandwidth"
+	EgressAnnotation  = "kubernetes.io/egress-bandwidth"
+)
+
 // Keys that the runtime fills in.
 const (
 	// PodAnnotationsCapability is the capability under which containerd and

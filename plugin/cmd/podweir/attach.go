@@ -21,9 +21,6 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// manualNetwork is the network name of what was attached by hand.
-const manualNetwork = "podweir-manual"
-
 // limitKeys maps flags to the keys of the network configuration, so that
 // both are read by the same code with the same errors.
 var limitKeys = []struct{ flag, key, usage string }{
@@ -54,7 +51,7 @@ func limitFlags(f *pflag.FlagSet) {
 // limits reads the flags that were given as a network configuration.
 func limits(f *pflag.FlagSet) (*netconf.Config, error) {
 	conf := map[string]any{
-		"cniVersion": "1.0.0", "name": manualNetwork, "type": "podweir-cni", "onError": "closed",
+		"cniVersion": "1.0.0", "name": cni.ManualNetwork, "type": "podweir-cni", "onError": "closed",
 		"prevResult": map[string]any{"cniVersion": "1.0.0"},
 	}
 	for _, k := range limitKeys {
@@ -110,7 +107,7 @@ func manualID(netns, ifname string) (attach.ID, error) {
 	}
 	defer func() { _ = ns.Close() }()
 	return attach.ID{
-		Network: manualNetwork, ContainerID: fmt.Sprintf("netns-%d", ns.Inode()), IfName: ifname,
+		Network: cni.ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", ns.Inode()), IfName: ifname,
 	}, nil
 }
 
@@ -164,25 +161,11 @@ func free(node *cni.Node, id attach.ID, netns, ifname string) error {
 	if err != nil {
 		return err
 	}
-	ids, err := node.List()
-	if err != nil {
-		return err
+	other, held, err := node.Holder(&iface, id)
+	if held {
+		return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", ifname, netns, other)
 	}
-	for _, other := range ids {
-		if other == id {
-			continue
-		}
-		records, err := node.Engine.Store.Records(other)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if r.Interface.NetNSInode == iface.NetNSInode && r.Interface.PodIndex == iface.PodIndex {
-				return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", ifname, netns, other)
-			}
-		}
-	}
-	return nil
+	return err
 }
 
 func newDetach(o *options) *cobra.Command {

@@ -120,7 +120,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	}
 	a := rep.Attachments[0]
 	e := a.Directions[0]
-	if a.ID.Network != manualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
+	if a.ID.Network != cni.ManualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
 		e.Direction != "egress" || e.RateBitsPerSecond != 10_000_000 || e.Queue != "tbf" || e.Policy != "strict" ||
 		e.Mode != "qdisc" || e.Side != "pod" || !e.CapHolds || len(e.Counters) == 0 || e.Qdisc == nil {
 		t.Errorf("status: %+v", a)

@@ -61,7 +61,7 @@ func newRoot() *cobra.Command {
 		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is defined above
 	}
-	root.AddCommand(newStatus(o), newTop(o), newAttach(o), newDetach(o), newSet(o), newDoctor(o), newCompat(o),
+	root.AddCommand(newStatus(o), newTop(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o), newCompat(o),
 		newVersion(o))
 	root.AddCommand(newInstall(o), newUninstall(o), newGC(o))
 	return root

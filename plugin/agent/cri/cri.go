@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package cri asks the container runtime for the network namespaces of pods,
+// over its CRI socket; it needs to be allowed to open that, which is root.
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrNoSandbox means that the runtime has no ready sandbox for a pod.
+	ErrNoSandbox = errors.New("no ready sandbox")
+	// ErrNoSocket means that no runtime listens where they do.
+	ErrNoSocket = errors.New("no CRI socket")
+)
+
+// callTimeout bounds one question: a runtime that starts 50 pods at a time
+// answers within some seconds.
+const callTimeout = 10 * time.Second
+
+// sockets are where container runtimes listen, in the order in which they are
+// looked for: containerd and CRI-O by their default configuration, k3s and
+// RKE2, MicroK8s, k0s, cri-dockerd.
+var sockets = []string{
+	"/run/containerd/containerd.sock",
+	"/run/crio/crio.sock",
+	"/run/k3s/containerd/containerd.sock",
+	"/var/snap/microk8s/common/run/containerd.sock",
+	"/run/k0s/containerd.sock",
+	"/run/cri-dockerd.sock",
+}
+
+// FindSocket returns the socket of the node's runtime, below root, which is "/"
+// or where the node's is mounted. It returns an error wrapping [ErrNoSocket]
+// that names where it looked.
+func FindSocket(root string) (string, error) {
+	for _, path := range sockets {
+		path = filepath.Join(root, path)
+		if st, err := os.Stat(path); err == nil && st.Mode().Type() == os.ModeSocket {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w: looked for %s", ErrNoSocket, strings.Join(sockets, ", "))
+}
+
+// Sandbox is the network of a pod as the container runtime made it.
+type Sandbox struct {
+	// ID is the container ID that CNI plugins get.
+	ID string
+	// NetNSPath is a path in the host's mount namespace.
+	NetNSPath string
+	// Interfaces are the pod's interfaces that the runtime's CNI result names,
+	// without the loopback; none if it does not tell.
+	Interfaces []string
+}
+
+// Client asks one runtime. It is safe for concurrent use.
+type Client struct {
+	socket  string
+	conn    *grpc.ClientConn
+	service runtime.RuntimeServiceClient
+}
+
+// Open returns a client of the runtime at a socket. It does not connect yet: a
+// runtime that is away now may be back for the first question, and a client
+// outlives a restart of the runtime.
+func Open(socket string) (*Client, error) {
+	// Small buffers: answers are small but for the list of sandboxes.
+	conn, err := grpc.NewClient("unix://"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
+		grpc.WithNoProxy())
+	if err != nil {
+		return nil, fmt.Errorf("CRI socket %s: %w", socket, err)
+	}
+	return &Client{socket: socket, conn: conn, service: runtime.NewRuntimeServiceClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Version returns the runtime's name and version, such as "containerd 2.1.3".
+func (c *Client) Version(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	v, err := c.service.Version(ctx, &runtime.VersionRequest{})
+	if err != nil {
+		return "", c.failed("Version", err)
+	}
+	return v.GetRuntimeName() + " " + v.GetRuntimeVersion(), nil
+}
+
+// The label by which the kubelet names a sandbox's pod
+// (k8s.io/kubelet/pkg/types).
+const uidLabel = "io.kubernetes.pod.uid"
+
+// Find returns the ready sandbox of a pod, by the UID that the kubelet gave it.
+// It returns an error wrapping [ErrNoSandbox] if there is none.
+func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
+		State:         &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY},
+		LabelSelector: map[string]string{uidLabel: uid},
+	}})
+	if err != nil {
+		return Sandbox{}, c.failed("ListPodSandbox", err)
+	}
+	// Of several, which a restart of the node may leave, the youngest is it.
+	var found *runtime.PodSandbox
+	for _, s := range list.GetItems() {
+		if s.GetState() == runtime.PodSandboxState_SANDBOX_READY && (found == nil || s.GetCreatedAt() > found.GetCreatedAt()) {
+			found = s
+		}
+	}
+	if found == nil {
+		return Sandbox{}, fmt.Errorf("%w for pod UID %s at %s", ErrNoSandbox, uid, c.socket)
+	}
+	status, err := c.service.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: found.GetId(), Verbose: true})
+	if err != nil {
+		return Sandbox{}, c.failed("PodSandboxStatus", err)
+	}
+	s, err := parseInfo(status.GetInfo())
+	s.ID = found.GetId()
+	if err != nil {
+		return s, fmt.Errorf("sandbox %s at %s: %w", s.ID, c.socket, err)
+	}
+	return s, nil
+}
+
+// IDs returns the IDs of all sandboxes that the runtime knows of, ready or not.
+func (c *Client) IDs(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, c.failed("ListPodSandbox", err)
+	}
+	ids := make([]string, 0, len(list.GetItems()))
+	for _, s := range list.GetItems() {
+		ids = append(ids, s.GetId())
+	}
+	return ids, nil
+}
+
+func (c *Client) failed(call string, err error) error {
+	return fmt.Errorf("%s at CRI socket %s: %w", call, c.socket, err)
+}

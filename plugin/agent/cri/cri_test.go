@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cri_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podweir/podweir/plugin/agent/cri"
+)
+
+// service is a container runtime that answers as containerd and CRI-O do.
+type service struct {
+	runtime.UnimplementedRuntimeServiceServer
+	sandboxes []*runtime.PodSandbox
+	info      map[string]string
+	fail      error
+}
+
+// ListPodSandbox implements runtime.RuntimeServiceServer.
+func (s *service) ListPodSandbox(_ context.Context, r *runtime.ListPodSandboxRequest) (*runtime.ListPodSandboxResponse, error) {
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	res := &runtime.ListPodSandboxResponse{}
+	for _, b := range s.sandboxes {
+		if f := r.GetFilter(); f != nil && (f.GetState().GetState() != b.GetState() ||
+			f.GetLabelSelector()["io.kubernetes.pod.uid"] != b.GetLabels()["io.kubernetes.pod.uid"]) {
+			continue
+		}
+		res.Items = append(res.Items, b)
+	}
+	return res, nil
+}
+
+// PodSandboxStatus implements runtime.RuntimeServiceServer.
+func (s *service) PodSandboxStatus(_ context.Context, r *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
+	if !r.GetVerbose() {
+		return &runtime.PodSandboxStatusResponse{}, nil
+	}
+	return &runtime.PodSandboxStatusResponse{Info: map[string]string{"info": s.info[r.GetPodSandboxId()]}}, nil
+}
+
+// Version implements runtime.RuntimeServiceServer.
+func (s *service) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
+	return &runtime.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "2.1.3"}, nil
+}
+
+// serve listens where containerd does, below root.
+func serve(t *testing.T, root string, s *service) {
+	t.Helper()
+	path := filepath.Join(root, "run/containerd/containerd.sock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	runtime.RegisterRuntimeServiceServer(g, s)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+}
+
+func open(t *testing.T, s *service) *cri.Client {
+	t.Helper()
+	root := t.TempDir()
+	if _, err := cri.FindSocket(root); !errors.Is(err, cri.ErrNoSocket) || !strings.Contains(err.Error(), "/run/crio/crio.sock") {
+		t.Errorf("FindSocket = %v, want ErrNoSocket and where it looked", err)
+	}
+	serve(t, root, s)
+	socket, err := cri.FindSocket(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cri.Open(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func sandbox(id, uid string, created int64, state runtime.PodSandboxState) *runtime.PodSandbox {
+	return &runtime.PodSandbox{
+		Id: id, CreatedAt: created, State: state, Labels: map[string]string{"io.kubernetes.pod.uid": uid},
+	}
+}
+
+const (
+	ready    = runtime.PodSandboxState_SANDBOX_READY
+	notReady = runtime.PodSandboxState_SANDBOX_NOTREADY
+)
+
+// What containerd 1.6 to 2.x and CRI-O 1.2x say beyond the CRI, cut down to
+// what surrounds the parts that are read.
+const (
+	containerdInfo = `{"sandboxID":"b","pid":71,"processStatus":"running","netNamespaceClosed":false,"runtimeHandler":"",
+		"config":{"metadata":{"name":"web"}},
+		"runtimeSpec":{"ociVersion":"1.1.0","linux":{"namespaces":[{"type":"pid"},{"type":"ipc"},{"type":"mount"},
+			{"type":"network","path":"/var/run/netns/cni-1"}]}},
+		"cniResult":{"Interfaces":{"eth0":{"IPConfigs":[{"IP":"10.0.0.2","Gateway":"10.0.0.1"}],"Mac":"0a:00","Sandbox":"/var/run/netns/cni-1"},
+			"lo":{"IPConfigs":[{"IP":"127.0.0.1"}],"Mac":"00:00","Sandbox":"/var/run/netns/cni-1"},
+			"veth12":{"IPConfigs":null,"Mac":"0b:00","Sandbox":""},
+			"net1":{"IPConfigs":null,"Mac":"0c:00","Sandbox":"/var/run/netns/cni-1"}},"DNS":[{}],"Routes":null}}`
+	crioInfo = `{"image":"registry.k8s.io/pause:3.9","pid":71,
+		"runtimeSpec":{"ociVersion":"1.1.0","linux":{"namespaces":[{"type":"pid"},{"type":"network","path":"/var/run/netns/f2"}]}}}`
+	hostNetworkInfo = `{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"ipc"}]}}}`
+)
+
+func TestFindTheReadySandboxOfAPod(t *testing.T) {
+	s := &service{
+		sandboxes: []*runtime.PodSandbox{
+			sandbox("other", "u2", 9, ready), sandbox("a", "u1", 1, ready), sandbox("b", "u1", 3, ready),
+			sandbox("c", "u1", 4, notReady), sandbox("d", "u3", 1, notReady), sandbox("e", "u4", 1, ready),
+			sandbox("f", "u5", 1, ready), sandbox("g", "u6", 1, ready),
+		},
+		info: map[string]string{"b": containerdInfo, "e": crioInfo, "f": hostNetworkInfo, "g": "{"},
+	}
+	c := open(t, s)
+	for uid, want := range map[string]cri.Sandbox{
+		"u1": {ID: "b", NetNSPath: "/var/run/netns/cni-1", Interfaces: []string{"eth0", "net1"}},
+		"u4": {ID: "e", NetNSPath: "/var/run/netns/f2"},
+	} {
+		got, err := c.Find(t.Context(), uid)
+		if err != nil || got.ID != want.ID || got.NetNSPath != want.NetNSPath || !slices.Equal(got.Interfaces, want.Interfaces) {
+			t.Errorf("Find(%q) = %+v, %v, want %+v", uid, got, err, want)
+		}
+	}
+	for _, uid := range []string{"u3", "none"} {
+		if got, err := c.Find(t.Context(), uid); !errors.Is(err, cri.ErrNoSandbox) {
+			t.Errorf("Find(%q) = %+v, %v, want ErrNoSandbox", uid, got, err)
+		}
+	}
+	if got, err := c.Find(t.Context(), "u5"); err == nil || !strings.Contains(err.Error(), "no network namespace") {
+		t.Errorf("Find of a sandbox in the node's network = %+v, %v", got, err)
+	}
+	if got, err := c.Find(t.Context(), "u6"); err == nil || !strings.Contains(err.Error(), "sandbox g at ") {
+		t.Errorf("Find with an answer that is no JSON = %+v, %v", got, err)
+	}
+	ids, err := c.IDs(t.Context())
+	if err != nil || len(ids) != len(s.sandboxes) || !slices.Contains(ids, "c") {
+		t.Errorf("IDs = %v, %v, want all, ready or not", ids, err)
+	}
+	if v, err := c.Version(t.Context()); err != nil || v != "containerd 2.1.3" {
+		t.Errorf("Version = %q, %v", v, err)
+	}
+	s.fail = errors.New("boom")
+	_, err = c.Find(t.Context(), "u1")
+	if err == nil || errors.Is(err, cri.ErrNoSandbox) || !strings.Contains(err.Error(), "containerd.sock") ||
+		!strings.Contains(err.Error(), "boom") {
+		t.Errorf("Find of a runtime that fails = %v, want the call, the socket and its error", err)
+	}
+	if !json.Valid([]byte(containerdInfo)) || !json.Valid([]byte(crioInfo)) {
+		t.Error("the test's answers are no JSON")
+	}
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package apitest is an API server for tests: it lists and watches pods and
+// takes Events, in the JSON that a real one speaks.
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Token is the bearer token that the server accepts at first.
+const Token = "token-1"
+
+// Pod is what a test says of a pod; the server makes a whole manifest of it.
+type Pod struct {
+	Namespace, Name, UID, Node string
+	Annotations                map[string]string
+	HostNetwork                bool
+	// Deleting says that the pod was asked to end.
+	Deleting bool
+	// PodIP is empty as long as the pod's network is not set up.
+	PodIP string
+	// Phase is Running if it is empty.
+	Phase string
+	// Fat is how many bytes of things that nobody reads come with it.
+	Fat int
+}
+
+// Event is an Event that was posted.
+type Event struct {
+	Type, Reason, Message string
+	InvolvedObject        struct{ Kind, Namespace, Name, UID string }
+	Metadata              struct{ Namespace, Name string }
+}
+
+// Server is the API server of one cluster.
+type Server struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	version int
+	// oldest is the first version that a watch may begin at.
+	oldest  int
+	pods    map[string]kept
+	log     []change
+	changed chan struct{}
+	cut     chan struct{}
+	events  []Event
+	fail    int
+	token   string
+	lists   int
+	watches int
+}
+
+type kept struct {
+	Pod
+	version int
+}
+
+type change struct {
+	kind string
+	kept
+}
+
+// New returns a server, over TLS; Close it.
+func New() *Server {
+	s := &Server{
+		version: 1, pods: make(map[string]kept), changed: make(chan struct{}), cut: make(chan struct{}), token: Token,
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/pods", s.getPods)
+	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", s.postEvent)
+	s.Server = httptest.NewUnstartedServer(s.guard(mux))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	return s
+}
+
+// Put adds a pod or changes it.
+func (s *Server) Put(p Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := "MODIFIED"
+	if _, ok := s.pods[p.UID]; !ok {
+		kind = "ADDED"
+	}
+	s.version++
+	k := kept{p, s.version}
+	s.pods[p.UID] = k
+	s.happened(change{kind, k})
+}
+
+// Delete removes a pod.
+func (s *Server) Delete(uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.pods[uid]
+	delete(s.pods, uid)
+	s.version++
+	k.version = s.version
+	s.happened(change{"DELETED", k})
+}
+
+func (s *Server) happened(c change) {
+	s.log = append(s.log, c)
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Fail makes every request from now on end with an HTTP status; 0 ends that.
+func (s *Server) Fail(status int) {
+	s.mu.Lock()
+	s.fail = status
+	s.mu.Unlock()
+}
+
+// SetToken replaces the token that is accepted.
+func (s *Server) SetToken(token string) {
+	s.mu.Lock()
+	s.token = token
+	s.mu.Unlock()
+}
+
+// Cut ends every watch in the middle, as a broken connection does.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	close(s.cut)
+	s.cut = make(chan struct{})
+	s.mu.Unlock()
+}
+
+// Expire forgets the past: watches of it are answered 410.
+func (s *Server) Expire() {
+	s.mu.Lock()
+	s.version++
+	s.oldest = s.version
+	s.log = nil
+	s.mu.Unlock()
+}
+
+// Events returns what was posted.
+func (s *Server) Events() []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Event(nil), s.events...)
+}
+
+// Requests returns how many lists and watches were asked for.
+func (s *Server) Requests() (lists, watches int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists, s.watches
+}
+
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		fail, token := s.fail, s.token
+		s.mu.Unlock()
+		switch {
+		case fail != 0:
+			refuse(w, fail, http.StatusText(fail))
+		case r.Header.Get("Authorization") != "Bearer "+token:
+			refuse(w, http.StatusUnauthorized, "Unauthorized")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func status(code int, message string) map[string]any {
+	return map[string]any{
+		"kind": "Status", "apiVersion": "v1", "metadata": map[string]any{}, "status": "Failure",
+		"message": message, "reason": http.StatusText(code), "code": code,
+	}
+}
+
+func refuse(w http.ResponseWriter, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status(code, message))
+}
+
+func (s *Server) postEvent(w http.ResponseWriter, r *http.Request) {
+	var e Event
+	if err := json.NewDecoder(r.Body).Decode(&e); err != nil || e.Metadata.Namespace != r.PathValue("namespace") {
+		refuse(w, http.StatusUnprocessableEntity, fmt.Sprint("event in another namespace, or no event: ", err))
+		return
+	}
+	s.mu.Lock()
+	s.events = append(s.events, e)
+	s.mu.Unlock()
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write([]byte("{}"))
+}
+
+func (s *Server) getPods(w http.ResponseWriter, r *http.Request) {
+	node, ok := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName=")
+	if !ok {
+		refuse(w, http.StatusForbidden, "pods of all nodes are not for this account")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") != "true" {
+		s.list(w, node)
+		return
+	}
+	since, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s.watch(w, r, node, since)
+}
+
+func (s *Server) list(w http.ResponseWriter, node string) {
+	s.mu.Lock()
+	s.lists++
+	items := []any{}
+	for _, k := range s.pods {
+		if k.Node == node {
+			items = append(items, k.manifest())
+		}
+	}
+	version := s.version
+	s.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind": "PodList", "apiVersion": "v1", "items": items,
+		"metadata": map[string]any{"resourceVersion": strconv.Itoa(version)},
+	})
+}
+
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, node string, since int) {
+	s.mu.Lock()
+	s.watches++
+	cut := s.cut
+	s.mu.Unlock()
+	enc, flush := json.NewEncoder(w), http.NewResponseController(w)
+	_ = flush.Flush()
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		if since < s.oldest {
+			s.mu.Unlock()
+			_ = enc.Encode(map[string]any{"type": "ERROR", "object": status(http.StatusGone, "too old resource version")})
+			return
+		}
+		var news []change
+		for _, c := range s.log {
+			if c.version > since && c.Node == node {
+				news = append(news, c)
+			}
+		}
+		since = max(since, s.version)
+		s.mu.Unlock()
+		for _, c := range news {
+			_ = enc.Encode(map[string]any{"type": c.kind, "object": c.manifest()})
+		}
+		_ = flush.Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-cut:
+			panic(http.ErrAbortHandler)
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Watch keeps the pods of one node, stripped to what the agent needs.
+type Watch struct {
+	client *Client
+	node   string
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	pods    map[string]Pod
+	current bool
+}
+
+// NewWatch returns a watch of the pods on a node, by the node's name.
+func NewWatch(client *Client, node string, log *slog.Logger) *Watch {
+	return &Watch{client: client, node: node, log: log, pods: make(map[string]Pod)}
+}
+
+// Pod returns a pod by its UID.
+func (w *Watch) Pod(uid string) (Pod, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p, ok := w.pods[uid]
+	return p, ok
+}
+
+// List returns all pods in the order of their names.
+func (w *Watch) List() []Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]Pod, 0, len(w.pods))
+	for _, p := range w.pods {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b Pod) int { return strings.Compare(a.Key(), b.Key()) })
+	return all
+}
+
+// Current says that the list was read and that the watch has not failed since.
+func (w *Watch) Current() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+func (w *Watch) setCurrent(current bool) {
+	w.mu.Lock()
+	w.current = current
+	w.mu.Unlock()
+}
+
+// The pause after a failure, which doubles from the least to the most; a watch
+// that lived for watchLives begins again with the least.
+const (
+	retryMin   = 500 * time.Millisecond
+	retryMax   = 30 * time.Second
+	watchLives = 10 * time.Second
+	// watchSeconds is how long the server is asked to keep a watch, at least;
+	// up to twice as long by chance, so that nodes do not come all at once.
+	watchSeconds = 300
+)
+
+// errExpired means that the server does not know the version any more.
+var errExpired = errors.New("resource version has expired")
+
+// Run reads the list and then watches until the context ends, whatever the
+// server answers, and returns nil. It calls changed with the UID of every pod
+// that came, went, or changed in what is kept of it; the pods that are there are
+// new at first. After a failure the list stays what it was.
+func (w *Watch) Run(ctx context.Context, changed func(uid string)) error {
+	since, failures := "", 0
+	for ctx.Err() == nil {
+		started := time.Now()
+		err := w.once(ctx, &since, changed)
+		if err == nil || time.Since(started) > watchLives {
+			failures = 0
+		}
+		if expired(err) {
+			since = ""
+			if failures == 0 {
+				// One list at once; a server whose lists are expired already
+				// is not asked without a pause.
+				failures++
+				w.log.Info("watch has expired, list anew")
+				continue
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			w.setCurrent(false)
+			failures++
+			w.wait(ctx, failures, err)
+		}
+	}
+	return nil
+}
+
+// once lists, if there is no version to watch from, and follows the changes
+// until the watch ends.
+func (w *Watch) once(ctx context.Context, since *string, changed func(string)) error {
+	var err error
+	if *since == "" {
+		if *since, err = w.list(ctx, changed); err != nil {
+			return err
+		}
+	}
+	if !w.Current() {
+		w.log.Info("pods are watched", "server", w.client.Server(), "node", w.node)
+	}
+	w.setCurrent(true)
+	*since, err = w.watch(ctx, *since, changed)
+	return err
+}
+
+func expired(err error) bool {
+	return errors.Is(err, errExpired) || statusOf(err) == http.StatusGone
+}
+
+// wait says what is wrong and pauses.
+func (w *Watch) wait(ctx context.Context, failures int, err error) {
+	pause := retryMax
+	if failures < 8 {
+		pause = min(retryMin<<(failures-1), retryMax)
+	}
+	pause += time.Duration(rand.Int64N(int64(pause) / 5))
+	w.log.Error("watch of pods; those that are shaped stay shaped", "server", w.client.Server(), "node", w.node,
+		"error", err, "hint", hint(err), "again", pause.Round(time.Millisecond))
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+// hint says what an operator can do about an error.
+func hint(err error) string {
+	switch statusOf(err) {
+	case 0:
+		return "the API server is not reached"
+	case http.StatusUnauthorized:
+		return "the token is not accepted; it is read anew for each request"
+	case http.StatusForbidden:
+		return "the service account needs list and watch of pods"
+	default:
+		return "the API server does not answer as it should"
+	}
+}
+
+func (w *Watch) query() url.Values {
+	return url.Values{"fieldSelector": {"spec.nodeName=" + w.node}}
+}
+
+const podsPath = "/api/v1/pods"
+
+// list reads all pods, one after the other: the answer is never in memory as a
+// whole. It returns the version that it is of.
+func (w *Watch) list(ctx context.Context, changed func(string)) (version string, err error) {
+	q := w.query()
+	// From the server's cache, which costs it no read of its store.
+	q.Set("resourceVersion", "0")
+	body, err := w.client.Do(ctx, http.MethodGet, podsPath, q, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = body.Close() }()
+	seen := make(map[string]bool)
+	version, err = decodeList(body, func(p Pod) {
+		seen[p.UID] = true
+		w.put(p, changed)
+	})
+	if err != nil {
+		return "", fmt.Errorf("list of pods: %w", err)
+	}
+	for _, p := range w.List() {
+		if !seen[p.UID] {
+			w.drop(p.UID, changed)
+		}
+	}
+	return version, nil
+}
+
+// decodeList reads a PodList and calls each for every pod.
+func decodeList(body io.Reader, each func(Pod)) (version string, err error) {
+	dec := json.NewDecoder(body)
+	if _, err := dec.Token(); err != nil {
+		return "", err
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return "", err
+		}
+		switch name {
+		case "metadata":
+			var m struct {
+				ResourceVersion string `json:"resourceVersion"`
+			}
+			err = dec.Decode(&m)
+			version = m.ResourceVersion
+		case "items":
+			err = decodeItems(dec, each)
+		default:
+			err = dec.Decode(&struct{}{})
+			if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+				err = nil
+			}
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return "", err
+	}
+	if version == "" {
+		return "", errors.New("no resourceVersion: not a list of pods")
+	}
+	return version, nil
+}
+
+func decodeItems(dec *json.Decoder, each func(Pod)) error {
+	// null, or the beginning of an array.
+	if t, err := dec.Token(); err != nil || t == nil {
+		return err
+	}
+	for dec.More() {
+		var m manifest
+		if err := dec.Decode(&m); err != nil {
+			return err
+		}
+		each(m.pod())
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// watch follows the changes since a version and returns the last one that it
+// came to. A watch that the server ended in order is no error.
+func (w *Watch) watch(ctx context.Context, since string, changed func(string)) (string, error) {
+	q := w.query()
+	q.Set("watch", "true")
+	q.Set("resourceVersion", since)
+	q.Set("allowWatchBookmarks", "true")
+	q.Set("timeoutSeconds", strconv.Itoa(watchSeconds+rand.IntN(watchSeconds)))
+	body, err := w.client.Do(ctx, http.MethodGet, podsPath, q, nil)
+	if err != nil {
+		return since, err
+	}
+	defer func() { _ = body.Close() }()
+	dec := json.NewDecoder(body)
+	for {
+		var e struct {
+			Type   string          `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		err := dec.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return since, nil
+		}
+		if err != nil {
+			return since, fmt.Errorf("watch of pods: %w", err)
+		}
+		if e.Type == "ERROR" {
+			return since, watchError(e.Object)
+		}
+		var m manifest
+		if err := json.Unmarshal(e.Object, &m); err != nil {
+			return since, fmt.Errorf("watch of pods: %w", err)
+		}
+		if m.Metadata.ResourceVersion != "" {
+			since = m.Metadata.ResourceVersion
+		}
+		switch e.Type {
+		case "ADDED", "MODIFIED":
+			w.put(m.pod(), changed)
+		case "DELETED":
+			w.drop(m.Metadata.UID, changed)
+		}
+	}
+}
+
+func watchError(raw []byte) error {
+	var s struct {
+		Code    int    `json:"code"`
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("watch of pods: %w", err)
+	}
+	if s.Code == http.StatusGone || s.Reason == "Expired" {
+		return fmt.Errorf("%w: %s", errExpired, s.Message)
+	}
+	return &StatusError{Code: s.Code, Reason: s.Reason, Message: s.Message}
+}
+
+func (w *Watch) put(p Pod, changed func(string)) {
+	w.mu.Lock()
+	old, known := w.pods[p.UID]
+	same := known && old.equal(&p)
+	if !same {
+		w.pods[p.UID] = p
+	}
+	w.mu.Unlock()
+	if !same {
+		changed(p.UID)
+	}
+}
+
+func (w *Watch) drop(uid string, changed func(string)) {
+	w.mu.Lock()
+	_, known := w.pods[uid]
+	delete(w.pods, uid)
+	w.mu.Unlock()
+	if known {
+		changed(uid)
+	}
+}

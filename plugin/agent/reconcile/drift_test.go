@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Whatever somebody takes away or changes, the pod is mended because of the
+// kernel's own event.
+func TestPrivilegedDriftIsMended(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.configure("ingressPlace", "ifb")
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	a.has(t, p, 2)
+	ifb := fmt.Sprintf("podweir%d", p.dev.Index)
+	for name, harm := range map[string]func(){
+		"egress queue": func() { p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root") },
+		"egress rate": func() {
+			p.ns.Run(t, "tc", "qdisc", "change", "dev", "eth0", "root", "tbf", "rate", "1gbit", "burst", "100k", "limit", "1m")
+		},
+		"filters":          func() { p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact") },
+		"redirect":         func() { p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress") },
+		"ifb":              func() { p.ns.Run(t, "ip", "link", "del", ifb) },
+		"ifb taken down":   func() { p.ns.Run(t, "ip", "link", "set", ifb, "down") },
+		"queue of the ifb": func() { p.ns.Run(t, "tc", "qdisc", "del", "dev", ifb, "root") },
+	} {
+		at := time.Now()
+		harm()
+		testutil.Eventually(t, soon, name+" is mended", func() bool {
+			s := a.state(p)
+			return s.At.After(at) && s.Outcome == reconcile.Shaped && len(p.attachment(t).Drift) == 0
+		})
+	}
+	if !strings.Contains(n.log.String(), "egress build-queue: eth0: no root qdisc") {
+		t.Error("the log does not say what was mended")
+	}
+}
+
+// An MTU above the bucket of the TBF would lose every packet (ruling 6).
+func TestPrivilegedMTURaised(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("1M", "1M"))
+	n.start(t, never)
+	p.gets(t, "1Mbit", "1Mbit")
+	const mtu = 60000
+	n.Run(t, "ip", "link", "set", p.host.Name, "mtu", fmt.Sprint(mtu))
+	p.ns.Run(t, "ip", "link", "set", "eth0", "mtu", fmt.Sprint(mtu))
+	testutil.Eventually(t, soon, "a packet of the new MTU passes", func() bool {
+		return p.passes(t, mtu-28)
+	})
+}
+
+// listen opens a socket on the node's end.
+func (p *pod) listen(t *testing.T) net.PacketConn {
+	t.Helper()
+	var to net.PacketConn
+	if err := p.node.Do(func() (err error) {
+		to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", p.gateway+":0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// passes says whether a datagram of the pod arrives at the node.
+func (p *pod) passes(t *testing.T, size int) bool {
+	t.Helper()
+	to := p.listen(t)
+	defer func() { _ = to.Close() }()
+	if err := p.ns.Do(func() error {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		_, err = conn.Write(make([]byte, size))
+		return err
+	}); err != nil {
+		return false
+	}
+	_ = to.SetReadDeadline(time.Now().Add(time.Second))
+	n, _, err := to.ReadFrom(make([]byte, size+1))
+	return err == nil && n == size
+}
+
+// A netfilter ingress chain comes to a device with a redirect: the redirect
+// goes at once, the owner is told, and the pod is policed.
+func TestPrivilegedRedirectLeavesForAChain(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.configure("ingressPlace", "ifb")
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	a.has(t, p, 2)
+	p.ns.Run(t, "nft", "add table netdev t; add chain netdev t c { type filter hook ingress device eth0 priority 0; }")
+	testutil.Eventually(t, soon, "the redirect is gone", func() bool {
+		return !strings.Contains(p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "ingress"), "pw_redirect")
+	})
+	if e := p.event(t, "BandwidthPoliced"); !strings.Contains(e.Message, "netfilter ingress chain on eth0") {
+		t.Errorf("event %q", e.Message)
+	}
+	testutil.Eventually(t, soon, "ingress is policed", func() bool {
+		s := a.state(p)
+		return s.Outcome.Enforced() && len(s.Limits) == 2 && !s.Limits[1].CapHolds
+	})
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+
+	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/agent/kube/apitest"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+const (
+	egress  = "kubernetes.io/egress-bandwidth"
+	ingress = "kubernetes.io/ingress-bandwidth"
+	// soon is how long a test waits for what comes within a second on a
+	// machine that has nothing else to do.
+	soon = 30 * time.Second
+)
+
+// both is a pair of annotations.
+func both(out, in string) map[string]string { return map[string]string{egress: out, ingress: in} }
+
+// node is a network namespace that plays a node, with an API server and the
+// sandboxes of a container runtime.
+type node struct {
+	*testutil.NetNS
+	api     *apitest.Server
+	paths   cni.Paths
+	dir     string
+	log     *logged
+	sandbox *sandboxes
+	pods    int
+
+	mu sync.Mutex
+	// conf is the entry of podweir-cni in the conflist.
+	conf map[string]any
+}
+
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// probed is what the kernel was found to have, for all tests.
+var probed []byte
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{
+		NetNS: testutil.NewNetNS(t), api: apitest.New(), dir: t.TempDir(), log: &logged{}, sandbox: newSandboxes(),
+		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		conf:  map[string]any{"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni"},
+	}
+	t.Cleanup(n.api.Close)
+	t.Cleanup(n.api.CloseClientConnections)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(n.log.String())
+		}
+	})
+	n.write(t, "token", apitest.Token)
+	n.write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})))
+	cache := filepath.Join(n.paths.Run, "features.json")
+	if probed != nil {
+		if err := os.WriteFile(cache, probed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	open := n.open(t)
+	defer open.Close()
+	p := n.newPod(t)
+	iface, err := open.Engine.Interfaces.Find(p.ns.Path(), "eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := open.Engine.Interfaces.Facts(iface); err != nil {
+		t.Fatal(err)
+	}
+	if probed, err = os.ReadFile(cache); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *node) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) open(t *testing.T) *cni.Node {
+	t.Helper()
+	var open *cni.Node
+	if err := n.Do(func() (err error) { open, err = cni.Open(n.paths); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return open
+}
+
+// configure sets a key of podweir-cni's entry in the conflist.
+func (n *node) configure(key string, value any) {
+	n.mu.Lock()
+	n.conf[key] = value
+	n.mu.Unlock()
+}
+
+func (n *node) netconf() (json.RawMessage, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return json.Marshal(n.conf)
+}
+
+// pod is a pod that runs.
+type pod struct {
+	node      *node
+	ns        *testutil.NetNS
+	dev, host hostif.Interface
+	api       apitest.Pod
+	container string
+	// addr and gateway are the addresses of the two ends.
+	addr, gateway string
+}
+
+// newPod makes the network of a pod, and its sandbox, as a runtime does without
+// podweir. The API server does not know it yet.
+func (n *node) newPod(t *testing.T) *pod {
+	t.Helper()
+	n.pods++
+	p := &pod{
+		node: n, ns: testutil.NewNetNS(t), container: fmt.Sprintf("sandbox-%d", n.pods),
+		addr: fmt.Sprintf("10.79.%d.2", n.pods), gateway: fmt.Sprintf("10.79.%d.1", n.pods),
+	}
+	p.dev, p.host = testutil.VethPair(t,
+		testutil.End{NetNS: p.ns, Name: "eth0", CIDRs: []string{p.addr + "/24"}},
+		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", n.pods), CIDRs: []string{p.gateway + "/24"}})
+	p.ns.Run(t, "ip", "neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", "eth0")
+	n.Run(t, "ip", "neigh", "replace", p.addr, "lladdr", p.dev.HardwareAddr.String(), "dev", p.host.Name)
+	p.api = apitest.Pod{
+		Namespace: "default", Name: fmt.Sprintf("pod-%d", n.pods), UID: fmt.Sprintf("uid-%d", n.pods), Node: "n1",
+		PodIP: p.addr, Fat: 30000,
+	}
+	n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: []string{"eth0"}})
+	return p
+}
+
+// annotate gives the pod annotations, in the API.
+func (p *pod) annotate(annotations map[string]string) {
+	p.api.Annotations = annotations
+	p.node.api.Put(p.api)
+}
+
+// call runs a verb of podweir-cni for the pod with the annotations that it has.
+func (p *pod) call(t *testing.T, verb string) error {
+	t.Helper()
+	p.node.mu.Lock()
+	defer p.node.mu.Unlock()
+	conf := make(map[string]any)
+	maps.Copy(conf, p.node.conf)
+	conf["onError"] = "closed"
+	conf["runtimeConfig"] = map[string]any{"io.kubernetes.cri.pod-annotations": p.api.Annotations}
+	conf["prevResult"] = map[string]any{
+		"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": "eth0", "sandbox": p.ns.Path()}},
+	}
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := cni.Plugin{Stdout: &bytes.Buffer{}, Stderr: p.node.log, Paths: p.node.paths}
+	args := &skel.CmdArgs{
+		ContainerID: p.container, Netns: p.ns.Path(), IfName: "eth0", StdinData: stdin,
+		Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.api.Name,
+	}
+	f := plugin.Funcs()
+	verbs := map[string]func(*skel.CmdArgs) error{"ADD": f.Add, "DEL": f.Del, "CHECK": f.Check}
+	return p.node.Do(func() error { return verbs[verb](args) })
+}
+
+// sandboxes stand for the container runtime.
+type sandboxes struct {
+	mu   sync.Mutex
+	pods map[string]cri.Sandbox
+	err  error
+}
+
+func newSandboxes() *sandboxes { return &sandboxes{pods: make(map[string]cri.Sandbox)} }
+
+func (s *sandboxes) set(uid string, sandbox cri.Sandbox) {
+	s.mu.Lock()
+	s.pods[uid] = sandbox
+	s.mu.Unlock()
+}
+
+func (s *sandboxes) drop(uid string) {
+	s.mu.Lock()
+	delete(s.pods, uid)
+	s.mu.Unlock()
+}
+
+func (s *sandboxes) fail(err error) {
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+}
+
+// Find implements reconcile.Sandboxes.
+func (s *sandboxes) Find(_ context.Context, uid string) (cri.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return cri.Sandbox{}, s.err
+	}
+	found, ok := s.pods[uid]
+	if !ok {
+		return cri.Sandbox{}, cri.ErrNoSandbox
+	}
+	return found, nil
+}
+
+// IDs implements reconcile.Sandboxes.
+func (s *sandboxes) IDs(context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := []string{}
+	for _, sandbox := range s.pods {
+		ids = append(ids, sandbox.ID)
+	}
+	return ids, s.err
+}
+
+// agent is a reconciler that runs.
+type agent struct {
+	*reconcile.Reconciler
+	node *node
+	stop func()
+}
+
+// start runs a reconciler until stop, or the end of the test.
+func (n *node) start(t *testing.T, pass time.Duration) *agent {
+	t.Helper()
+	client, err := kube.NewClient(&kube.Config{
+		Server: n.api.URL, Token: func() (string, error) { return apitest.Token, nil },
+		CA: func() ([]byte, error) { return os.ReadFile(filepath.Join(n.dir, "ca.crt")) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(n.log, nil))
+	recorder := kube.NewRecorder(client, "n1", log)
+	a := &agent{node: n, Reconciler: reconcile.New(reconcile.Config{
+		Pods: kube.NewWatch(client, "n1", log), Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
+		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log,
+	})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = recorder.Run(ctx) })
+	wg.Go(func() {
+		if err := a.Run(ctx); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	a.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(a.stop)
+	return a
+}
+
+// state is what the reconciler knows of a pod.
+func (a *agent) state(p *pod) reconcile.PodState {
+	for _, s := range a.Snapshot() {
+		if s.Name == p.api.Name {
+			return s
+		}
+	}
+	return reconcile.PodState{}
+}
+
+// becomes waits for a pod's outcome.
+func (a *agent) becomes(t *testing.T, p *pod, o reconcile.Outcome) reconcile.PodState {
+	t.Helper()
+	testutil.Eventually(t, soon, fmt.Sprintf("pod is %v", o), func() bool { return a.state(p).Outcome == o })
+	return a.state(p)
+}
+
+// has waits until a pod has what it asks for, in so many limits.
+func (a *agent) has(t *testing.T, p *pod, limits int) reconcile.PodState {
+	t.Helper()
+	testutil.Eventually(t, soon, fmt.Sprintf("pod has %d limits", limits), func() bool {
+		s := a.state(p)
+		return s.Outcome.Enforced() && len(s.Limits) == limits
+	})
+	return a.state(p)
+}
+
+// rate is that of the tbf on a device, by tc(8), empty if there is none.
+func rate(t *testing.T, ns *testutil.NetNS, dev string) string {
+	t.Helper()
+	found := regexp.MustCompile(`qdisc tbf .* rate (\S+)`).FindStringSubmatch(ns.Run(t, "tc", "qdisc", "show", "dev", dev))
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// gets waits until both directions of the pod have a tbf of this rate on both
+// ends of its veth.
+func (p *pod) gets(t *testing.T, out, in string) {
+	t.Helper()
+	testutil.Eventually(t, soon, fmt.Sprintf("egress %q and ingress %q", out, in), func() bool {
+		return rate(t, p.ns, "eth0") == out && rate(t, p.node.NetNS, p.host.Name) == in
+	})
+}
+
+// attachment is what status tells of the pod.
+func (p *pod) attachment(t *testing.T) *status.Attachment {
+	t.Helper()
+	open := p.node.open(t)
+	defer open.Close()
+	rep, err := status.Collect(open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rep.Attachments {
+		if rep.Attachments[i].Pod == "default/"+p.api.Name {
+			return &rep.Attachments[i]
+		}
+	}
+	return nil
+}
+
+// programs tells the ids of filters and the handles of queues on both ends.
+func (p *pod) programs(t *testing.T) string {
+	t.Helper()
+	ids := regexp.MustCompile(`\bid \d+|qdisc \w+ [0-9a-f]+:`)
+	out := p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "egress") + p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0") +
+		p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name)
+	return strings.Join(ids.FindAllString(out, -1), " ")
+}
+
+// event waits for an Event of the pod with this reason.
+func (p *pod) event(t *testing.T, reason string) apitest.Event {
+	t.Helper()
+	var found apitest.Event
+	testutil.Eventually(t, soon, "event "+reason, func() bool {
+		for _, e := range p.node.api.Events() {
+			if e.Reason == reason && e.InvolvedObject.UID == p.api.UID {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+var errAway = errors.New("the runtime is away")

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Outcome is what became of a pod when it was last looked at.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Unlimited: no limit is asked for, and none is there.
+	Unlimited Outcome = iota + 1
+	// Shaped: everything was as it should be.
+	Shaped
+	// Attached: it was not shaped, and is now.
+	Attached
+	// Updated: its limits were changed to what is asked for now.
+	Updated
+	// Mended: what had been changed or removed was put right.
+	Mended
+	// Removed: no limit is asked for any more, and it was taken off.
+	Removed
+	// Waiting: its network is not set up yet, or not any more.
+	Waiting
+	// Invalid: what is asked for cannot be read. A limit that was there stays.
+	Invalid
+	// HostNetwork: it has no interface of its own to shape.
+	HostNetwork
+	// Held: an attachment that the agent does not know the pod of, such as
+	// one by hand, shapes its interface.
+	Held
+	// Refused: it cannot be shaped without touching what is somebody else's.
+	Refused
+	// Failed: something went wrong; it is tried again.
+	Failed
+)
+
+var outcomeNames = map[Outcome]string{
+	Unlimited: "unlimited", Shaped: "shaped", Attached: "attached", Updated: "updated", Mended: "mended",
+	Removed: "removed", Waiting: "waiting", Invalid: "invalid", HostNetwork: "hostNetwork", Held: "held",
+	Refused: "refused", Failed: "failed",
+}
+
+func (o Outcome) String() string {
+	if s, ok := outcomeNames[o]; ok {
+		return s
+	}
+	return fmt.Sprintf("invalid(%d)", uint8(o))
+}
+
+// Outcomes lists all of them, for metrics that name each from the start.
+func Outcomes() []Outcome {
+	all := make([]Outcome, 0, len(outcomeNames))
+	for o := Unlimited; o <= Failed; o++ {
+		all = append(all, o)
+	}
+	return all
+}
+
+// Enforced says that the pod has the limits that it asks for, which may be
+// none.
+func (o Outcome) Enforced() bool {
+	switch o {
+	case Unlimited, Shaped, Attached, Updated, Mended, Removed, Held:
+		return true
+	default:
+		return false
+	}
+}
+
+// PodState is what is known of a pod since it was last looked at.
+type PodState struct {
+	// Namespace and Name are empty where an attachment is not of a pod that
+	// the API server told of, and does not say itself.
+	Namespace, Name string
+	// UID is empty where the API server did not tell of the pod.
+	UID     string
+	Outcome Outcome
+	// Reason is the outcome in words: the differences that were mended, or why
+	// nothing was done; empty where there is nothing to say.
+	Reason string
+	// Err is why it is not as it should be, nil if it is.
+	Err error
+	// At is when it was looked at, Duration how long that took, waiting in the
+	// queue not counted.
+	At       time.Time
+	Duration time.Duration
+	// Limits are those that are enforced, one for each interface and
+	// direction; also those that stay after an error.
+	Limits []Limit
+}
+
+// Limit is one direction of one interface, as it is enforced.
+type Limit struct {
+	// ID is the attachment, by which pins and counters are found.
+	ID        attach.ID
+	Interface attach.Interface
+	Direction shaping.Direction
+	// Rate is the cap in bits per second.
+	Rate units.BitRate
+	// Burst is what may leave back to back after idle.
+	Burst  units.Bytes
+	Policy shaping.Policy
+	Queue  shaping.Queue
+	// Mode and Side are where it is shaped.
+	Mode shaping.Mode
+	Side shaping.Side
+	// CapHolds is false under policing, where the cap is not kept within 1 %.
+	CapHolds bool
+	// Notes say why what was asked for could not be had as it was asked for.
+	Notes []string
+}
+
+func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
+	var all []Limit
+	for _, s := range states {
+		for _, d := range shaping.Directions {
+			ds := s.Directions[d]
+			if ds == nil {
+				continue
+			}
+			p := ds.Params
+			all = append(all, Limit{
+				ID: id, Interface: s.Interface, Direction: d, Rate: p.Rate, Burst: p.BurstBytes,
+				Policy: p.Policy, Queue: p.Queue, Mode: p.Mode, Side: p.Side, CapHolds: p.CapHolds, Notes: p.Notes,
+			})
+		}
+	}
+	return all
+}
+
+// Observation is one look at one pod.
+type Observation struct {
+	Outcome  Outcome
+	Duration time.Duration
+}

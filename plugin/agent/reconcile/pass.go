@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+)
+
+// pass asks for a look at every pod that the API server told of, and at every
+// attachment that is none of theirs.
+func (r *Reconciler) pass(ctx context.Context) error {
+	pods := make(map[string]bool)
+	wanted := make(map[key]bool)
+	for _, p := range r.cfg.Pods.List() {
+		pods[p.Key()] = true
+		wanted[key{uid: p.UID}] = true
+	}
+	node, err := r.open()
+	if errors.Is(err, cni.ErrNoState) {
+		err = nil // the pods' own looks say so
+	}
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		defer node.Close()
+		if err := unclaimed(node, pods, wanted); err != nil {
+			return err
+		}
+	}
+	for k := range wanted {
+		r.queue.add(k, 0)
+	}
+	// What is known of and is no more.
+	r.mu.Lock()
+	for k := range r.states {
+		if !wanted[k] {
+			r.queue.add(k, 0)
+		}
+	}
+	r.mu.Unlock()
+	return ctx.Err()
+}
+
+// unclaimed adds the attachments of no known pod, and those whose pod has
+// another namespace by now.
+func unclaimed(node *cni.Node, pods map[string]bool, wanted map[key]bool) error {
+	ids, err := node.List()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		records, err := node.Engine.Store.Records(id)
+		if err != nil {
+			wanted[key{id: id}] = true // its look says what is wrong with it
+		}
+		for _, rec := range records {
+			if !pods[rec.Pod] || !isNetNS(rec.Interface.NetNSPath, rec.Interface.NetNSInode) {
+				wanted[key{id: id}] = true
+			}
+		}
+	}
+	return nil
+}
+
+// isNetNS says whether the namespace at a path is the one with this inode.
+func isNetNS(path string, inode uint64) bool {
+	var st syscall.Stat_t
+	return syscall.Stat(path, &st) == nil && st.Ino == inode
+}
+
+// unclaimed keeps an attachment as it was made: it is of a pod that the API
+// server did not tell of, or was made by hand.
+func (l *look) unclaimed(ctx context.Context) bool {
+	node, err := l.open()
+	if err != nil {
+		l.fail(err)
+		return true
+	}
+	defer node.Close()
+	node.Engine.Planned = l.note
+	records, err := node.Engine.Store.Records(l.key.id)
+	if err != nil && len(records) == 0 {
+		l.fail(err)
+		return true
+	}
+	if len(records) == 0 || l.claimed(records) {
+		return false
+	}
+	l.Namespace, l.Name, _ = strings.Cut(records[0].Pod, "/")
+	l.repair(ctx, node, []attached{{id: l.key.id, records: records}})
+	if l.Outcome == Waiting {
+		l.retry = false // the next pass is soon enough
+		l.sweep(ctx, node)
+	}
+	return true
+}
+
+// claimed says that a pod of the API answers for the attachment by now.
+func (l *look) claimed(records []*attach.Record) bool {
+	for _, p := range l.cfg.Pods.List() {
+		for _, rec := range records {
+			if rec.Pod == p.Key() && !p.Finished && isNetNS(rec.Interface.NetNSPath, rec.Interface.NetNSInode) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sweep removes what is left of an attachment whose namespace is gone and whose
+// sandbox the runtime does not know any more. Only both together: a namespace
+// may be out of sight because a mount of the agent's is missing.
+func (l *look) sweep(ctx context.Context, node *cni.Node) {
+	id := l.key.id
+	if id.Network == cni.ManualNetwork {
+		return
+	}
+	ids, err := l.cfg.Sandboxes.IDs(ctx)
+	if err != nil || slices.Contains(ids, id.ContainerID) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	removed, err := node.Engine.RemoveGone(ctx, id)
+	switch {
+	case err != nil:
+		l.fail(err)
+	case removed:
+		l.cfg.Paths.ClearFailure(id)
+		l.Outcome, l.Reason = Removed, "its sandbox is gone, and the runtime did not say so by DEL"
+	}
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package reconcile keeps the pods of a node shaped as they ask for: those that
+// ran before podweir came, those whose annotations change, and those whose
+// programs, queues or devices somebody else changed. It is never in the way of
+// a packet. It needs CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN.
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/hostif"
+)
+
+// Pods tells which pods the node has and what they ask for.
+type Pods interface {
+	// Run watches until the context ends, and calls changed with the UID of
+	// every pod that came, changed or went.
+	Run(ctx context.Context, changed func(uid string)) error
+	// Pod returns a pod by its UID.
+	Pod(uid string) (kube.Pod, bool)
+	// List returns all pods.
+	List() []kube.Pod
+	// Current says that the list is what the API server has: it was read, and
+	// the watch goes on.
+	Current() bool
+}
+
+// Sandboxes finds the network namespaces of pods.
+type Sandboxes interface {
+	// Find returns the ready sandbox of a pod; the error wraps
+	// [cri.ErrNoSandbox] if it has none.
+	Find(ctx context.Context, runtimeUID string) (cri.Sandbox, error)
+	// IDs returns the IDs of all sandboxes that the runtime knows of, ready or
+	// not.
+	IDs(ctx context.Context) ([]string, error)
+}
+
+// Events tells the owner of a pod what is wrong with it.
+type Events interface {
+	// Emit is told the same as long as it lasts, and does not wait.
+	Emit(pod *kube.Pod, e kube.Event)
+	// Clear ends what was emitted for a pod: it is in order, or gone.
+	Clear(uid string)
+}
+
+// Defaults of [Config].
+const (
+	// DefaultWorkers look at pods side by side: changes to devices are
+	// serialised in the kernel (RTNL), so that more only wait there.
+	DefaultWorkers = 4
+	// DefaultPass is the time between two looks at everything. Changes are
+	// noticed when they come; a pass finds what no event tells of, such as a
+	// program that was put ahead of ours.
+	DefaultPass = time.Minute
+	// lockTimeout is how long a worker waits for a CNI command on the same
+	// attachment; then it turns to the next pod.
+	lockTimeout = 10 * time.Second
+)
+
+// Config is what a [Reconciler] works with.
+type Config struct {
+	Pods      Pods
+	Sandboxes Sandboxes
+	Events    Events
+	// NetConf returns podweir-cni's entry in the conflist, with the name of the
+	// network: the defaults of the node. It is asked for each pod.
+	NetConf func() (json.RawMessage, error)
+	// Paths are where state is kept, as podweir-cni has them.
+	Paths cni.Paths
+	// HostNetNS is the path of the network namespace that pods' other ends are
+	// in, empty for that of the process.
+	HostNetNS string
+	// Workers is the number of pods that are looked at side by side; 0 means
+	// [DefaultWorkers].
+	Workers int
+	// Pass is the time between two looks at all pods; 0 means [DefaultPass].
+	Pass time.Duration
+	// Observe is called after each look at a pod, by several goroutines; nil
+	// does nothing.
+	Observe func(Observation)
+	Log     *slog.Logger
+}
+
+// Reconciler keeps the pods of one node shaped.
+type Reconciler struct {
+	cfg   Config
+	host  *hostif.NetNS
+	queue *queue
+	watch *watcher
+
+	mu     sync.Mutex
+	states map[key]*state
+}
+
+// state is what is remembered between two looks at a key: never what is on the
+// node, which is looked at each time.
+type state struct {
+	PodState
+	// mends are the last times at which drift was mended.
+	mends []time.Time
+}
+
+// New returns a reconciler that does nothing until [Reconciler.Run].
+func New(cfg Config) *Reconciler {
+	if cfg.Workers == 0 {
+		cfg.Workers = DefaultWorkers
+	}
+	if cfg.Pass == 0 {
+		cfg.Pass = DefaultPass
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(Observation) {}
+	}
+	r := &Reconciler{cfg: cfg, queue: newQueue(), states: make(map[key]*state)}
+	r.watch = newWatcher(r)
+	return r
+}
+
+// Run works until the context ends and then returns nil. Everything that is
+// shaped stays shaped. It returns an error if it cannot begin.
+func (r *Reconciler) Run(ctx context.Context) error {
+	var err error
+	if r.cfg.HostNetNS == "" {
+		r.host, err = hostif.CurrentNetNS()
+	} else {
+		r.host, err = hostif.OpenNetNS(r.cfg.HostNetNS)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.host.Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { r.watch.run(ctx) })
+	for range r.cfg.Workers {
+		wg.Go(func() { r.work(ctx) })
+	}
+	wg.Go(func() { r.passes(ctx) })
+	err = r.cfg.Pods.Run(ctx, func(uid string) { r.queue.add(key{uid: uid}, 0) })
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Snapshot returns what is known of each pod, in the order of their names.
+func (r *Reconciler) Snapshot() []PodState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]PodState, 0, len(r.states))
+	for _, s := range r.states {
+		all = append(all, s.PodState)
+	}
+	slices.SortFunc(all, func(a, b PodState) int {
+		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
+	})
+	return all
+}
+
+// open opens the node's state as podweir-cni does, for one pod: sockets and
+// namespaces are not kept from one to the next.
+func (r *Reconciler) open() (*cni.Node, error) {
+	var node *cni.Node
+	err := r.host.Do(func() error {
+		var err error
+		node, err = cni.Open(r.cfg.Paths)
+		return err
+	})
+	return node, err
+}
+
+func (r *Reconciler) work(ctx context.Context) {
+	for {
+		k, ok := r.queue.next(ctx)
+		if !ok {
+			return
+		}
+		r.queue.done(k, r.look(ctx, k))
+	}
+}
+
+// look brings one key to what it should be, keeps what became of it, and says
+// whether to try again.
+func (r *Reconciler) look(ctx context.Context, k key) (retry bool) {
+	started := time.Now()
+	l := &look{Reconciler: r, key: k}
+	known := l.run(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	s := l.PodState
+	s.At, s.Duration = started, time.Since(started)
+	if !known {
+		r.forget(ctx, k)
+		return false
+	}
+	r.cfg.Observe(Observation{Outcome: s.Outcome, Duration: s.Duration})
+	r.watch.set(ctx, k, l.watched)
+	r.tell(l, r.remember(k, &s))
+	return l.retry
+}
+
+// remember keeps what became of a key and says whether it is news.
+func (r *Reconciler) remember(k key, s *PodState) (news bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.states[k]
+	if old == nil {
+		old = &state{}
+		r.states[k] = old
+	}
+	if s.Outcome == Mended {
+		old.mends = append(recent(old.mends), s.At)
+	}
+	news = old.Outcome != s.Outcome || old.Reason != s.Reason || text(old.Err) != text(s.Err)
+	old.PodState = *s
+	return news
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (r *Reconciler) forget(ctx context.Context, k key) {
+	r.mu.Lock()
+	delete(r.states, k)
+	r.mu.Unlock()
+	r.watch.set(ctx, k, nil)
+	if k.uid != "" {
+		r.cfg.Events.Clear(k.uid)
+	}
+}
+
+// mendWindow is how long a mend counts for [Reconciler.drifted].
+const mendWindow = time.Minute
+
+func recent(times []time.Time) []time.Time {
+	return slices.DeleteFunc(times, func(t time.Time) bool { return time.Since(t) > mendWindow })
+}
+
+// The pause between a change on a device and the look at it: what is made in
+// several steps is seen when it is whole, and who changes back what is mended,
+// again and again, is answered ever more slowly.
+const (
+	driftPauseMin = 20 * time.Millisecond
+	driftPauseMax = 20 * time.Second
+)
+
+// drifted asks for a look after a change on one of the pod's devices.
+func (r *Reconciler) drifted(k key) {
+	r.mu.Lock()
+	n := 0
+	if s := r.states[k]; s != nil {
+		s.mends = recent(s.mends)
+		n = min(len(s.mends), 10)
+	}
+	r.mu.Unlock()
+	r.queue.add(k, min(driftPauseMin<<n, driftPauseMax))
+}
+
+// tell puts into the log and the pod's events what became of it: into the log
+// what is news, into the events as long as it lasts.
+func (r *Reconciler) tell(l *look, news bool) {
+	log := r.cfg.Log.With("pod", l.Namespace+"/"+l.Name, "outcome", l.Outcome.String())
+	if news {
+		for _, w := range l.warnings {
+			log.Warn("configuration", "warning", w)
+		}
+	}
+	switch {
+	case !news:
+	case l.Err != nil:
+		log.Error("pod is not as it should be", "error", l.Err, "reason", l.Reason)
+	case l.Outcome == Attached || l.Outcome == Updated || l.Outcome == Removed || l.Outcome == Mended:
+		log.Info("pod", "reason", l.Reason)
+	default:
+		log.Debug("pod", "reason", l.Reason)
+	}
+	if l.pod == nil {
+		return
+	}
+	if l.event == nil {
+		if l.Outcome.Enforced() {
+			r.cfg.Events.Clear(l.pod.UID)
+		}
+		return
+	}
+	r.cfg.Events.Emit(l.pod, *l.event)
+}
+
+// passes looks at everything, at once and then every so often.
+func (r *Reconciler) passes(ctx context.Context) {
+	tick := time.NewTicker(r.cfg.Pass)
+	defer tick.Stop()
+	for {
+		if err := r.pass(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Error("full pass", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

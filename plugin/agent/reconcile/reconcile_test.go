@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// never is a pass that a test does not come to: what it sees was an event.
+const never = time.Hour
+
+// A pod that ran before podweir came gets its limits, counted by its own
+// queues, and the runtime's DEL finds what the agent made.
+func TestPrivilegedPodThatRanBefore(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p, other := n.newPod(t), n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	other.annotate(nil)
+	a := n.start(t, never)
+	p.gets(t, "10Mbit", "20Mbit")
+	s := a.has(t, p, 2)
+	if len(s.Limits) != 2 || s.UID != p.api.UID || s.Limits[0].Rate != 10_000_000 || s.Limits[1].Rate != 20_000_000 ||
+		s.Limits[0].Interface.PodName != "eth0" || !s.Limits[0].CapHolds || s.Duration <= 0 {
+		t.Errorf("state %+v", s)
+	}
+	a.becomes(t, other, reconcile.Unlimited)
+	if got := rate(t, other.ns, "eth0"); got != "" {
+		t.Errorf("a pod without a limit has one: %s", got)
+	}
+	// What is sent passes our queue and our program.
+	const packets = 50
+	p.send(t, packets)
+	att := p.attachment(t)
+	if len(att.Drift) != 0 || att.Directions[0].Qdisc.Packets < packets {
+		t.Errorf("after %d packets: %+v", packets, att.Directions[0])
+	}
+	var counted uint64
+	for _, c := range att.Directions[0].Counters {
+		counted += c.Packets
+	}
+	if counted < packets {
+		t.Errorf("the program counted %d of %d packets", counted, packets)
+	}
+	// For podweir-cni it is as if its ADD had made it.
+	if err := p.call(t, "CHECK"); err != nil {
+		t.Errorf("CHECK = %v", err)
+	}
+	// The DEL of a pod that ends, while its sandbox still counts as ready.
+	p.api.Deleting = true
+	n.api.Put(p.api)
+	testutil.Eventually(t, soon, "the agent knows", func() bool { return a.state(p).At.After(s.At) })
+	if err := p.call(t, "DEL"); err != nil {
+		t.Errorf("DEL = %v", err)
+	}
+	a.becomes(t, p, reconcile.Waiting)
+	if att := p.attachment(t); att != nil {
+		t.Errorf("after DEL there is %+v", att)
+	}
+}
+
+// send sends small packets out of the pod.
+func (p *pod) send(t *testing.T, packets int) {
+	t.Helper()
+	to := p.listen(t)
+	defer func() { _ = to.Close() }()
+	if err := p.ns.Do(func() error {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		for range packets {
+			if _, err := conn.Write(make([]byte, 100)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPrivilegedAnnotationChangedLive(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	p.gets(t, "10Mbit", "20Mbit")
+	before := p.programs(t)
+
+	p.annotate(both("30M", "40M"))
+	p.gets(t, "30Mbit", "40Mbit")
+	if after := p.programs(t); after != before {
+		t.Errorf("a new rate replaced programs or queues: %s, were %s", after, before)
+	}
+
+	// A value that cannot be read: the owner is told which, and what was there
+	// stays.
+	p.annotate(both("30M", "fast"))
+	s := a.becomes(t, p, reconcile.Invalid)
+	e := p.event(t, "BandwidthInvalid")
+	for _, part := range []string{`annotation kubernetes.io/ingress-bandwidth: "fast" is not accepted, want `, "the limit from before stays"} {
+		if !strings.Contains(e.Message, part) {
+			t.Errorf("event %q, want %q in it", e.Message, part)
+		}
+	}
+	if s.Err == nil || len(s.Limits) != 2 || s.Limits[1].Rate != 40_000_000 {
+		t.Errorf("state %+v, want an error and the limits from before", s)
+	}
+	p.gets(t, "30Mbit", "40Mbit")
+	// ... also when it is mended meanwhile.
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.gets(t, "30Mbit", "40Mbit")
+
+	p.annotate(map[string]string{egress: "5M"})
+	p.gets(t, "5Mbit", "")
+	p.annotate(nil)
+	p.gets(t, "", "")
+	a.has(t, p, 0)
+	if att := p.attachment(t); att != nil {
+		t.Errorf("without an annotation there is %+v", att)
+	}
+}
+
+func TestPrivilegedHostNetwork(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.api.HostNetwork = true
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	e := p.event(t, "BandwidthHostNetwork")
+	if !strings.Contains(e.Message, `kubernetes.io/egress-bandwidth "10M"`) || !strings.Contains(e.Message, "is not shaped") {
+		t.Errorf("event %q", e.Message)
+	}
+	a.becomes(t, p, reconcile.HostNetwork)
+	if got := rate(t, p.ns, "eth0"); got != "" {
+		t.Errorf("it is shaped: %s", got)
+	}
+}
+
+// A pod that cannot be shaped runs on; its owner and status are told, until it
+// can be.
+func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.configure("egressQueue", "tbf")
+	p := n.newPod(t)
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
+	p.annotate(map[string]string{egress: "10M"})
+	a := n.start(t, 200*time.Millisecond)
+	a.becomes(t, p, reconcile.Refused)
+	if e := p.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, "root qdisc is not podweir's: htb 7: on eth0") {
+		t.Errorf("event %q", e.Message)
+	}
+	failures := func() int { f, _ := n.paths.Failures(); return len(f) }
+	testutil.Eventually(t, soon, "a record of the failure", func() bool { return failures() == 1 })
+	events := len(n.api.Events())
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.gets(t, "10Mbit", "")
+	testutil.Eventually(t, soon, "no record of a failure", func() bool { return failures() == 0 })
+	if events != 1 {
+		t.Errorf("%d events for one failure that lasted, want 1", events)
+	}
+}
+
+// The container runtime is away: what is shaped is kept, what is not waits and
+// is told.
+func TestPrivilegedRuntimeIsAway(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p, q := n.newPod(t), n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	n.sandbox.fail(errAway)
+	q.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	a.becomes(t, q, reconcile.Failed)
+	if e := q.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, errAway.Error()) {
+		t.Errorf("event %q", e.Message)
+	}
+	p.annotate(both("30M", "40M"))
+	p.gets(t, "30Mbit", "40Mbit")
+	n.sandbox.fail(nil)
+	q.gets(t, "10Mbit", "20Mbit")
+}
+
+// The agent is in no packet's way: stopped it leaves everything, started it
+// changes nothing.
+func TestPrivilegedAgentStopsAndStarts(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	p.gets(t, "10Mbit", "20Mbit")
+	a.stop()
+	before := p.programs(t)
+	p.send(t, 10)
+	if att := p.attachment(t); len(att.Drift) != 0 || att.Directions[0].Qdisc.Packets < 10 {
+		t.Errorf("with the agent stopped: %+v", att)
+	}
+	b := n.start(t, never)
+	b.becomes(t, p, reconcile.Shaped)
+	if after := p.programs(t); after != before {
+		t.Errorf("a start replaced programs or queues: %s, were %s", after, before)
+	}
+}
+
+// Without an API server the pods are kept as they are pinned; with one that is
+// behind, too.
+func TestPrivilegedAPIServerIsAway(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	n.api.Fail(http.StatusServiceUnavailable)
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Shaped)
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.gets(t, "10Mbit", "20Mbit")
+	if s := a.state(p); s.UID != "" || s.Name != p.api.Name {
+		t.Errorf("state %+v, want a pod that the API did not tell of", s)
+	}
+	p.annotate(both("30M", "40M"))
+	n.api.Fail(0)
+	p.gets(t, "30Mbit", "40Mbit")
+	testutil.Eventually(t, soon, "one state of the pod, by its UID", func() bool {
+		all := a.Snapshot()
+		return len(all) == 1 && all[0].UID == p.api.UID
+	})
+}
+
+// What a DEL that never came left behind goes, but only when the runtime does
+// not know the sandbox any more.
+func TestPrivilegedSweep(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	n.api.Delete(p.api.UID)
+	pinned := func() bool { _, err := os.Stat(filepath.Join(n.paths.Pins, "net")); return err == nil }
+	// The name goes: the file under the mount is left, as the runtime does it.
+	if err := unix.Unmount(p.ns.Path(), unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	a := n.start(t, 100*time.Millisecond)
+	a.becomes(t, p, reconcile.Waiting)
+	looks := a.state(p).At
+	testutil.Eventually(t, soon, "a second look", func() bool { return a.state(p).At.After(looks) })
+	if !pinned() {
+		t.Fatal("the pins of a sandbox that the runtime knows are gone")
+	}
+	n.sandbox.drop(p.api.UID)
+	testutil.Eventually(t, soon, "the pins are gone", func() bool { return !pinned() })
+	testutil.Eventually(t, soon, "the state is gone", func() bool { return len(a.Snapshot()) == 0 })
+	if got := rate(t, n.NetNS, p.host.Name); got != "" {
+		t.Errorf("the host's end still has a queue of %s", got)
+	}
+}
+
+// ADD, CHECK and DEL come in between passes and changes of the annotation, for
+// the same pod: what is left is what the last of them wants.
+func TestPrivilegedBesideTheCommands(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, 10*time.Millisecond)
+	for i := range 20 {
+		p.annotate(both(fmt.Sprintf("%dM", 10+i), "20M"))
+		if err := p.call(t, "ADD"); err != nil {
+			t.Fatalf("ADD = %v", err)
+		}
+		if i%2 == 1 {
+			n.sandbox.drop(p.api.UID)
+			if err := p.call(t, "DEL"); err != nil {
+				t.Fatalf("DEL = %v", err)
+			}
+			n.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path()})
+		}
+	}
+	p.annotate(both("50M", "60M"))
+	p.gets(t, "50Mbit", "60Mbit")
+	a.becomes(t, p, reconcile.Shaped)
+	if att := p.attachment(t); len(att.Drift) != 0 {
+		t.Errorf("drift: %v", att.Drift)
+	}
+	if err := p.call(t, "CHECK"); err != nil {
+		t.Errorf("CHECK = %v", err)
+	}
+}

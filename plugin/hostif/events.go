@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// eventBytes is what is read at a time: the kernel fills at most this into one
+// message of a notification (NLMSG_GOODSIZE is a page, or 8 KiB at most).
+const eventBytes = 8192
+
+// DeviceEvents tells of changes to devices, queues and filters in one network
+// namespace. It holds one socket and no thread, and the namespace lives at
+// least as long as it is open.
+type DeviceEvents struct {
+	file *os.File
+	path string
+	buf  []byte
+}
+
+// WatchDevices subscribes to the changes in ns from now on.
+//
+// Needs no privilege beyond entering the namespace.
+func WatchDevices(ns *NetNS) (*DeviceEvents, error) {
+	const groups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_TC-1)
+	file, err := subscribe(ns, unix.NETLINK_ROUTE, groups, "device events")
+	if err != nil {
+		return nil, fmt.Errorf("watch devices in netns %s: %w", ns.path, err)
+	}
+	return &DeviceEvents{file: file, path: ns.path, buf: make([]byte, eventBytes)}, nil
+}
+
+// Next blocks until something changes and returns the indexes of the devices
+// that did; none means that events were lost and any may have. It returns the
+// context's error when that ends.
+func (e *DeviceEvents) Next(ctx context.Context) ([]int, error) {
+	_ = e.file.SetReadDeadline(time.Time{})
+	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for {
+		n, err := e.file.Read(e.buf)
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, unix.ENOBUFS):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("watch devices in netns %s: %w", e.path, err)
+		}
+		if changed := changedDevices(e.buf[:n]); len(changed) > 0 {
+			return changed, nil
+		}
+	}
+}
+
+// Close ends the subscription.
+func (e *DeviceEvents) Close() error { return e.file.Close() }
+
+// changedDevices reads the ifindexes out of notifications: struct ifinfomsg and
+// struct tcmsg both have theirs four bytes after the netlink header's end.
+func changedDevices(b []byte) []int {
+	const indexAt = unix.SizeofNlMsghdr + 4
+	var changed []int
+	for len(b) >= indexAt+4 {
+		size := int(u32(b))
+		if index := int(int32(u32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) {
+			changed = append(changed, index)
+		}
+		if size < indexAt+4 || size >= len(b) {
+			break
+		}
+		b = b[min((size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1), len(b)):]
+	}
+	return changed
+}
+
+// subscribe opens a socket in ns that gets the notifications of some groups.
+func subscribe(ns *NetNS, proto int, groups uint32, name string) (*os.File, error) {
+	var events *os.File
+	err := ns.Do(func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)
+		if errors.Is(err, unix.EPROTONOSUPPORT) {
+			return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+		}
+		if err != nil {
+			return err
+		}
+		// Not blocking, so that the runtime polls it.
+		events = os.NewFile(uintptr(fd), name)
+		return unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups})
+	})
+	if err != nil && events != nil {
+		_ = events.Close()
+	}
+	if errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("%w: %w", ErrPermission, err)
+	}
+	return events, err
+}
