@@ -26,7 +26,7 @@ func chainChecks() []Check {
 			Code: "PW202", Title: "podweir is in the chain in force", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "the chain of the first file by name, with drop-ins: podweir-cni once, behind the plugin that makes the interface",
 			Why:   "the runtime calls only the chain in force: pods start without their limit",
-			Mend:  "Install podweir by the delivery that PW210 names.",
+			Mend:  "Run podweir install, or the agent: both take the delivery that PW210 names.",
 			run:   checkChained,
 		},
 		{
@@ -62,7 +62,7 @@ func chainChecks() []Check {
 			Code: "PW207", Title: "the runtime passes limits and annotations", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
 			Looks: "the capabilities bandwidth and io.kubernetes.cri.pod-annotations of podweir's entry",
 			Why:   "without the first no limit arrives, without the second no podweir.io annotation",
-			Mend:  "Add both to the entry, or let podweir write it.",
+			Mend:  "Run podweir install, which writes the entry; the agent does it by itself. In an entry by hand, add both.",
 			run:   checkCapabilities,
 		},
 		{
@@ -132,7 +132,7 @@ func checkChained(f *Facts) Finding {
 	chain := f.chain()
 	seen := f.active().Name + ": " + strings.Join(chain, " → ")
 	expected := conflist.Type + " once, behind the plugin that makes the interface"
-	fix := "install podweir by the delivery " + string(f.Choice.Delivery)
+	fix := "podweir install --delivery " + string(f.Choice.Delivery)
 	at := slices.Index(chain, conflist.Type)
 	switch {
 	case at < 0 && len(f.ownDropIns()) > 0:
@@ -159,7 +159,7 @@ func checkDrift(f *Facts) Finding {
 	for i := range own {
 		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i], Ready: profiles.Yes})
 		if action == conflist.Write {
-			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", remove(f, own[i].Name)+", and make it anew", own[i].Name)
+			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; an agent that runs does it by itself: see its log", own[i].Name)
 		}
 	}
 	if len(own) > 1 {
@@ -214,7 +214,7 @@ func checkBandwidth(f *Facts) Finding {
 	case both:
 		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.active().Name+"'s source, or use the delivery chain")
 	case slices.Contains(chain, "bandwidth"):
-		return warns(seen, "podweir-cni in the place of bandwidth", "install podweir: it takes its place")
+		return warns(seen, "podweir-cni in the place of bandwidth", "podweir install --delivery chain: podweir takes its place")
 	}
 	return holds("bandwidth is not in the chain")
 }
@@ -232,7 +232,7 @@ func checkCapabilities(f *Facts) Finding {
 		Capabilities map[string]bool `json:"capabilities"`
 	}
 	if err := json.Unmarshal(raw, &conf); err != nil {
-		return breaks("capabilities: "+err.Error(), "an object of booleans", "let podweir write its entry")
+		return breaks("capabilities: "+err.Error(), "an object of booleans", "podweir install")
 	}
 	var miss []string
 	for _, c := range []string{"bandwidth", "io.kubernetes.cri.pod-annotations"} {

@@ -161,8 +161,8 @@ func chainFindings() []finding {
 		{"chained twice", "PW202", aws, set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), doctor.Fail, "podweir-cni → podweir-cni", "keep one"},
 		{"chained first", "PW202", aws, set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), doctor.Fail, "podweir-cni → aws-cni", ""},
 		{"drop-in unread", "PW202", cilium, func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, doctor.Fail, "the drop-in is not read", "handed"},
-		{"drift", "PW203", aws, edit(net+"10-aws.conflist", `"eni"`, `"eni" `), doctor.Fail, "10-aws.conflist changed", "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
-		{"edited", "PW203", aws, edit(own, `"eni"`, `"enj"`), doctor.Fail, "somebody changed", "rm "},
+		{"drift", "PW203", aws, edit(net+"10-aws.conflist", `"eni"`, `"eni" `), doctor.Fail, "10-aws.conflist changed", "podweir install"},
+		{"edited", "PW203", aws, edit(own, `"eni"`, `"enj"`), doctor.Fail, "somebody changed", "podweir install"},
 		{"two files", "PW203", aws, func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, doctor.Fail, "2 files", "rm "},
 		{"original gone", "PW204", aws, func(n *node) { delete(n.files, net+"10-aws.conflist") }, doctor.Fail, "has no configuration", "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
 		{"primary not ready", "PW204", aws, func(n *node) { n.sockets = []string{"/x"} }, doctor.Fail, "is not ready", "rm "},
@@ -179,7 +179,7 @@ func chainFindings() []finding {
 			edit(net+"10-aws.conflist", "]}", bottled)(n)
 		}, doctor.Warn, "egress-cni → bandwidth", "takes its place"},
 		{"no capability", "PW207", aws, edit(own, `"bandwidth":true`, `"bandwidth":false`), doctor.Fail, "lacks the capability bandwidth", "add it"},
-		{"capabilities no object", "PW207", aws, edit(own, `"capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}`, `"capabilities":7`), doctor.Fail, "capabilities: json", "let podweir"},
+		{"capabilities no object", "PW207", aws, edit(own, `"capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}`, `"capabilities":7`), doctor.Fail, "capabilities: json", "podweir install"},
 		{"somebody sorts first", "PW208", aws, set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), doctor.Fail, "00-kube-ovn.conflist sorts before", "drop-in"},
 		{"reserved name", "PW216", cilium, edit(net+"05-cilium.conflist", `"name":"cilium"`, `"name":"generic-veth"`), doctor.Fail, "generic-veth", "05-cilium.conflist"},
 	}

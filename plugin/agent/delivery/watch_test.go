@@ -306,7 +306,8 @@ func TestPrimaryIsNotReady(t *testing.T) {
 func TestCiliumTurnsExclusive(t *testing.T) {
 	h := newHost(t, exclusive(nil))
 	h.write(t, settings+"/cni-exclusive", "false")
-	m, _ := h.run(t, recent)
+	before := h.tree(t)
+	m, stop := h.run(t, recent)
 	file := h.path(confDir + "/00-podweir-05-.conflist")
 	h.eventually(t, "podweir chains", func() bool { return m.Decision().Delivery == profiles.Chain && m.Decision().InForce })
 	h.write(t, settings+"/cni-exclusive", "true")
@@ -316,6 +317,16 @@ func TestCiliumTurnsExclusive(t *testing.T) {
 	h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && h.inForce() == 2 })
 	if _, err := os.Stat(file); err == nil {
 		t.Error("podweir's file is back in the directory of an exclusive CNI")
+	}
+	stop()
+	if err := m.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := h.tree(t)
+	for path := range after {
+		if _, was := before[path]; !was {
+			t.Errorf("%s is there after the removal", path)
+		}
 	}
 }
 

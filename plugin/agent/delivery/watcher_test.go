@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// heard says whether a change is told before long.
+func (w *watcher) heard() bool {
+	select {
+	case <-w.changed:
+		return true
+	case <-time.After(5 * time.Second):
+		return false
+	}
+}
+
+// TestFollow watches what has a name, not what had it: the tick that stands
+// behind the watch would hide it from the other tests.
+func TestFollow(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	touch := func() {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWatcher(slog.New(slog.DiscardHandler))
+	defer w.close()
+	if w.follow([]string{dir}) {
+		t.Error("a directory that is not there is watched")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !w.follow([]string{dir}) || w.follow([]string{dir}) {
+		t.Error("follow() is new at the first call alone, want that")
+	}
+	if touch(); !w.heard() {
+		t.Error("a new file is not heard of")
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !w.follow([]string{dir}) {
+		t.Error("the directory that took the place is not watched")
+	}
+	for len(w.changed) > 0 {
+		<-w.changed
+	}
+	if touch(); !w.heard() {
+		t.Error("a new file in the directory that took the place is not heard of")
+	}
+	if w.follow(nil); len(w.seen) != 0 {
+		t.Errorf("%v are watched, want none", w.seen)
+	}
+}
+
+// TestBlind looks often where the kernel gives no notice.
+func TestBlind(t *testing.T) {
+	w := &watcher{log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), seen: map[string]stamp{}}
+	w.goBlind(os.ErrPermission)
+	if w.follow([]string{t.TempDir()}) || !w.blind {
+		t.Error("a watcher without notice says that it watches")
+	}
+	w.wait(t.Context(), 0) // returns by its tick
+}
