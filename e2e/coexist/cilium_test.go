@@ -5,7 +5,10 @@ package coexist_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,12 +18,15 @@ import (
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/e2e/coexist"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // routing is a way in which Cilium connects pods on veth.
 type routing struct {
-	title, profile string
+	name string
+	// withTCX and without are the names of the profiles.
+	withTCX, without string
 	// redirects says that packets go past the host side of the veth to the
 	// pod, and past the node's stack from it (BPF host routing).
 	redirects bool
@@ -30,42 +36,69 @@ type routing struct {
 }
 
 var routings = []routing{
-	{title: "Cilium 1.16+, legacy host routing", profile: "cilium-legacy-routing"},
-	{title: "Cilium 1.16+, endpoint routes", profile: "cilium-endpoint-routes", toContainer: true},
-	{title: "Cilium 1.16+, BPF host routing", profile: "cilium", redirects: true},
+	{name: "Cilium 1.16+, legacy host routing", withTCX: "cilium-legacy-routing", without: "cilium-legacy-routing"},
+	{name: "Cilium 1.16+, endpoint routes", withTCX: "cilium-endpoint-routes", without: "cilium-endpoint-routes", toContainer: true},
+	{name: "Cilium 1.16+, BPF host routing", withTCX: "cilium", without: "cilium-legacy-tc", redirects: true},
+}
+
+func (c *cilium) title() string {
+	if c.links == nil {
+		return c.name + ", legacy filters"
+	}
+	return c.name
+}
+
+func (c *cilium) profile() string {
+	if c.links == nil {
+		return c.without
+	}
+	return c.withTCX
 }
 
 // cilium does on the device of a pod what Cilium 1.16 and later do (v1.20.2,
-// pkg/datapath/loader/tcx.go and tc.go): pinned links at the tail of the TCX
-// list, updated in place, and all legacy filters of the device removed after
-// each of it.
+// pkg/datapath/loader/tcx.go and tc.go). On a kernel with TCX: pinned links at
+// the tail of the list, updated in place, and all legacy filters of the device
+// removed after each of it. Without: filters at preference 1 that are replaced,
+// and all filters removed from a hook on which it has none.
 type cilium struct {
 	pod *pod
 	routing
-	pins  string
+	pins string
+	// links are by the name of the program; nil without TCX.
 	links map[string]link.Link
+	// generation numbers the programs' pins for tc(8).
+	generation int
 }
 
 // entry is a program of Cilium's and its place.
 type entry struct {
-	name string
-	ns   *testutil.NetNS
-	dev  int
-	at   ebpf.AttachType
+	name   string
+	ns     *testutil.NetNS
+	dev    int
+	device string
+	at     ebpf.AttachType
 	// to is the address that the program cares for, "" for any.
 	to    string
 	allow asm.Instructions
 }
 
+// hook is what tc(8) calls the hook.
+func (e *entry) hook() string {
+	if e.at == ebpf.AttachTCXEgress {
+		return "egress"
+	}
+	return "ingress"
+}
+
 func (c *cilium) entries() []entry {
 	p, r := c.pod, c.pod.rig
-	fromContainer := entry{"cil_from_container", r.node, p.host.Index, ebpf.AttachTCXIngress, "", answer(answerPass)}
-	toPod := entry{"cil_from_netdev", r.node, r.uplink.Index, ebpf.AttachTCXIngress, p.addr, answer(answerPass)}
+	fromContainer := entry{"cil_from_container", r.node, p.host.Index, p.host.Name, ebpf.AttachTCXIngress, "", answer(answerPass)}
+	toPod := entry{"cil_from_netdev", r.node, r.uplink.Index, r.uplink.Name, ebpf.AttachTCXIngress, p.addr, answer(answerPass)}
 	switch {
 	case c.redirects:
 		fromContainer.allow, toPod.allow = toNeighbour(r.uplink.Index), toPeer(p.host.Index)
 	case c.toContainer:
-		toPod = entry{"cil_to_container", r.node, p.host.Index, ebpf.AttachTCXEgress, "", answer(answerPass)}
+		toPod = entry{"cil_to_container", r.node, p.host.Index, p.host.Name, ebpf.AttachTCXEgress, "", answer(answerPass)}
 	}
 	return []entry{fromContainer, toPod}
 }
@@ -73,6 +106,12 @@ func (c *cilium) entries() []entry {
 func (c *cilium) arrive(t *testing.T) {
 	t.Helper()
 	for _, e := range c.entries() {
+		if c.links == nil {
+			// It may be there already.
+			_ = e.ns.Command(t, "tc", "qdisc", "add", "dev", e.device, "clsact").Run()
+			c.filter(t, &e)
+			continue
+		}
 		l := attachTCX(t, e.ns, e.dev, e.at, policyProgram(t, kernelName(e.name), e.to, e.allow), link.Tail())
 		pin := filepath.Join(c.pins, c.pod.container+"_"+e.name)
 		if err := l.Pin(pin); err != nil {
@@ -84,14 +123,34 @@ func (c *cilium) arrive(t *testing.T) {
 	c.wipe(t)
 }
 
+// filter puts an entry's program at preference 1, in the place of the one that
+// is there.
+func (c *cilium) filter(t *testing.T, e *entry) {
+	t.Helper()
+	c.generation++
+	// tc(8) names a filter after the pin of its program.
+	pin := filepath.Join(c.pins, fmt.Sprintf("%s-%d", c.pod.container, c.generation), e.name)
+	if err := os.Mkdir(filepath.Dir(pin), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := policyProgram(t, kernelName(e.name), e.to, e.allow).Pin(pin); err != nil {
+		t.Fatal(err)
+	}
+	e.ns.Run(t, "tc", "filter", "replace", "dev", e.device, e.hook(), "pref", "1", "handle", "1", "bpf", "da", "pinned", pin)
+	t.Cleanup(func() { _ = e.ns.Command(t, "tc", "filter", "del", "dev", e.device, e.hook(), "pref", "1").Run() })
+}
+
 // kernelName is what the kernel keeps of a program's name.
 func kernelName(name string) string { return name[:min(len(name), 15)] }
 
-// wipe removes the legacy filters of whomever, on both hooks: on ingress
-// because of the TCX program, on egress because there is none of Cilium's.
+// wipe removes the legacy filters of whomever: on a hook where Cilium has a TCX
+// program because of that, elsewhere because there is none of Cilium's.
 func (c *cilium) wipe(t *testing.T) {
 	t.Helper()
 	for _, hook := range []string{"ingress", "egress"} {
+		if c.links == nil && slices.ContainsFunc(c.entries(), func(e entry) bool { return e.dev == c.pod.host.Index && e.hook() == hook }) {
+			continue
+		}
 		// There may be no clsact at all.
 		_ = c.pod.rig.node.Command(t, "tc", "filter", "del", "dev", c.pod.host.Name, hook).Run()
 	}
@@ -101,6 +160,10 @@ func (c *cilium) wipe(t *testing.T) {
 func (c *cilium) regenerate(t *testing.T) {
 	t.Helper()
 	for _, e := range c.entries() {
+		if c.links == nil {
+			c.filter(t, &e)
+			continue
+		}
 		if err := c.links[e.name].Update(policyProgram(t, kernelName(e.name), e.to, e.allow)); err != nil {
 			t.Fatal(err)
 		}
@@ -125,8 +188,31 @@ func (c *cilium) restart(t *testing.T) {
 	c.regenerate(t)
 }
 
-// programs are not compared; that they still decide is seen by what drops.
-func (*cilium) programs(*testing.T) string { return "" }
+// anyFilter finds filters at preference 1 in what tc(8) shows.
+var anyFilter = regexp.MustCompile(`pref 1 bpf chain 0 handle (0x1) (cil_[a-z_]+).* id ([0-9]+) `)
+
+// programs are told by their links, which Cilium keeps and updates in place, or
+// by the handles of their filters.
+func (c *cilium) programs(t *testing.T) (places, ids []string) {
+	t.Helper()
+	for _, e := range c.entries() {
+		if c.links != nil {
+			info, err := c.links[e.name].Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			places, ids = append(places, fmt.Sprintf("%s link %d", e.name, info.ID)), append(ids, fmt.Sprint(info.Program))
+			continue
+		}
+		for _, m := range anyFilter.FindAllStringSubmatch(e.ns.Run(t, "tc", "filter", "show", "dev", e.device, e.hook()), -1) {
+			places, ids = append(places, e.device+" "+m[1]+" "+m[2]), append(ids, m[3])
+		}
+	}
+	if len(ids) != len(c.entries()) {
+		t.Errorf("programs of Cilium: %v %v, want %d", places, ids, len(c.entries()))
+	}
+	return places, ids
+}
 
 func (*cilium) owns(text string) bool { return strings.Contains(text, `"cil_`) }
 
@@ -137,13 +223,19 @@ func TestPrivilegedCilium(t *testing.T) {
 	for _, way := range routings {
 		for _, m := range modes() {
 			for _, first := range []bool{true, false} {
-				t.Run(way.profile+"/"+m.name()+"/first="+yesNo(first), func(t *testing.T) {
+				t.Run(way.withTCX+"/"+m.name()+"/first="+yesNo(first), func(t *testing.T) {
 					p := r.newPod(t, fmt.Sprintf("lxc%08x", r.pods))
-					c := &cilium{pod: p, routing: way, pins: pins, links: map[string]link.Link{}}
+					c := &cilium{pod: p, routing: way, pins: pins}
+					if datapath.HaveTCX() {
+						c.links = map[string]link.Link{}
+					}
 					k := &kase{
-						title: way.title, device: "lxc…", pod: p, mode: m, profile: profiles.Find(way.profile),
-						traffic: newTraffic(t, p),
-						other:   c, later: []step{{"Cilium regenerates the endpoint", c.regenerate}, {"Cilium restarts", c.restart}},
+						title: c.title(), device: "lxc…", pod: p, mode: m, profile: profiles.Find(c.profile()),
+						traffic: newTraffic(t, p), other: c,
+						later: []step{
+							{label: "Cilium regenerates the endpoint", do: c.regenerate, replaces: true},
+							{label: "Cilium restarts", do: c.restart, replaces: true},
+						},
 					}
 					k.run(t, first)
 					rows = append(rows, k.rows...)
@@ -151,5 +243,5 @@ func TestPrivilegedCilium(t *testing.T) {
 			}
 		}
 	}
-	keep(t, "cilium", rows)
+	r.keep(t, "cilium", rows)
 }

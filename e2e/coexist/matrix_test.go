@@ -4,6 +4,7 @@
 package coexist_test
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/shaping"
 )
 
 // neighbour is somebody with programs on the device of one pod, who drops what
@@ -19,8 +22,9 @@ import (
 type neighbour interface {
 	// arrive attaches.
 	arrive(t *testing.T)
-	// programs are its programs in their places, with their ids.
-	programs(t *testing.T) string
+	// programs are the places of its programs, with what holds them there, and
+	// the ids of the programs in the same order.
+	programs(t *testing.T) (places, ids []string)
 	// owns says whether an error of podweir's names it.
 	owns(text string) bool
 }
@@ -29,6 +33,9 @@ type neighbour interface {
 type step struct {
 	label string
 	do    func(t *testing.T)
+	// replaces says that the neighbour has other programs afterwards, each in
+	// the place of the one before.
+	replaces bool
 }
 
 // kase is one pod with a neighbour and a mode.
@@ -50,13 +57,15 @@ type kase struct {
 // run takes a case through its orders.
 func (k *kase) run(t *testing.T, podweirFirst bool) {
 	t.Helper()
-	add := step{"podweir second", func(t *testing.T) { t.Helper(); k.pod.must(t, "ADD", k.mode) }}
+	if k.cannot(t, podweirFirst) {
+		return
+	}
 	if podweirFirst {
 		k.pod.must(t, "ADD", k.mode)
 		k.other.arrive(t)
 		k.row(t, "podweir first")
 		first := k.later[0]
-		first.do(t)
+		k.neighbours(t, &first)
 		k.row(t, "podweir first, then "+first.label)
 		if k.mayAdd(t, "podweir first, ADD repeated") {
 			k.row(t, "podweir first, ADD repeated")
@@ -64,32 +73,97 @@ func (k *kase) run(t *testing.T, podweirFirst bool) {
 		k.pod.remove(t, k.mode)
 		return
 	}
+	const second = "podweir second"
 	k.other.arrive(t)
 	end := k.traffic.watch(t)
-	refused := !k.mayAdd(t, add.label)
+	refused := !k.mayAdd(t, second)
 	end()
 	if refused {
 		return
 	}
-	k.row(t, add.label)
-	ours := []step{
-		{"podweir re-attached", func(t *testing.T) { t.Helper(); k.pod.remove(t, k.mode); k.pod.must(t, "ADD", k.mode) }},
-		{"podweir upgraded", func(t *testing.T) { t.Helper(); k.pod.upgrade(t, k.mode) }},
+	k.row(t, second)
+	for _, s := range []step{
+		{label: "podweir re-attached", do: func(t *testing.T) { t.Helper(); k.pod.remove(t, k.mode); k.pod.must(t, "ADD", k.mode) }},
+		{label: "podweir upgraded", do: func(t *testing.T) { t.Helper(); k.pod.upgrade(t, k.mode) }},
+	} {
+		k.ours(t, &s)
+		k.row(t, s.label)
 	}
-	for i, s := range slices.Concat(ours, k.later) {
+	for _, s := range k.later {
 		end := func() {}
-		if i < len(ours) || !k.ownGap {
+		if !k.ownGap {
 			end = k.traffic.watch(t)
 		}
-		before := k.other.programs(t)
-		s.do(t)
+		k.neighbours(t, &s)
 		end()
-		if after := k.other.programs(t); i < len(ours) && after != before {
-			t.Errorf("%s: the neighbour has %s, want %s as before", s.label, after, before)
-		}
 		k.row(t, s.label)
 	}
 	k.pod.remove(t, k.mode)
+}
+
+// ours takes a step of podweir's: the neighbour keeps its programs in their
+// places, and nothing that it denies passes meanwhile.
+func (k *kase) ours(t *testing.T, s *step) {
+	t.Helper()
+	places, ids := k.other.programs(t)
+	end := k.traffic.watch(t)
+	s.do(t)
+	end()
+	placesAfter, idsAfter := k.other.programs(t)
+	if !slices.Equal(places, placesAfter) || !slices.Equal(ids, idsAfter) {
+		t.Errorf("%s: the neighbour has %v %v, want %v %v as before", s.label, placesAfter, idsAfter, places, ids)
+	}
+}
+
+// neighbours takes a step of the neighbour's: podweir's programs stay what they
+// are, and the neighbour's are in the same places.
+func (k *kase) neighbours(t *testing.T, s *step) {
+	t.Helper()
+	mine := programs(t, k.pod.pins())
+	places, ids := k.other.programs(t)
+	s.do(t)
+	if after := programs(t, k.pod.pins()); !maps.Equal(mine, after) {
+		t.Errorf("%s: podweir has programs %v, want %v as before", s.label, after, mine)
+	}
+	placesAfter, idsAfter := k.other.programs(t)
+	if !slices.Equal(places, placesAfter) {
+		t.Errorf("%s: the neighbour is at %v, want %v as before", s.label, placesAfter, places)
+	}
+	for i, id := range idsAfter {
+		if s.replaces && slices.Contains(ids, id) {
+			t.Errorf("%s: the neighbour still has program %s at %s, want another", s.label, id, placesAfter[i])
+		}
+	}
+}
+
+// noTCX is in the error for a mode that the kernel does not have.
+const noTCX = "the kernel has no TCX"
+
+// cannot says that the kernel lacks what the mode needs. That is a row, whoever
+// is there.
+func (k *kase) cannot(t *testing.T, podweirFirst bool) bool {
+	t.Helper()
+	if !k.mode.tcx || datapath.HaveTCX() {
+		return false
+	}
+	order := "podweir second"
+	if podweirFirst {
+		order = "podweir first"
+	} else {
+		k.other.arrive(t)
+	}
+	err := k.pod.call(t, "ADD", k.mode)
+	if err == nil || !strings.Contains(describe(err), noTCX) {
+		t.Fatalf("ADD = %v, want an error with %q", err, noTCX)
+	}
+	if podweirFirst {
+		k.other.arrive(t)
+	}
+	r := k.blank(order)
+	k.probe(t, &r)
+	r.EgressShaped, r.IngressShaped, r.Check, r.Result = "no", "no", "-", "refused: "+noTCX
+	k.rows = append(k.rows, r)
+	return true
 }
 
 // mayAdd runs ADD and says whether it shaped; a refusal has to name the
@@ -145,7 +219,7 @@ func (k *kase) look(t *testing.T, order string) (coexist.Row, error) {
 	t.Helper()
 	r := k.blank(order)
 	k.probe(t, &r)
-	r.EgressShaped, r.IngressShaped = yesNo(k.traffic.egress.shaped(t)), yesNo(k.traffic.ingress.shaped(t))
+	r.EgressShaped, r.IngressShaped = yesNo(k.holds(t, shaping.Egress)), yesNo(k.holds(t, shaping.Ingress))
 	err := k.pod.call(t, "CHECK", k.mode)
 	r.Check = k.check(t, err)
 	return r, err

@@ -20,11 +20,13 @@ type mode struct {
 	egress, ingress string
 	// profile is the mode's name in package profiles, where there is no auto.
 	profile profiles.Mode
+	// tcx says that it needs a kernel with TCX.
+	tcx bool
 	// ingressHost says that ingress is held on the host side.
 	ingressHost bool
 }
 
-// modes are all that a kernel with TCX has, one for every place where podweir
+// modes are all that there are, one for every place where podweir
 // can stand in either direction.
 func modes() []*mode {
 	return []*mode{
@@ -42,11 +44,11 @@ func modes() []*mode {
 		},
 		{
 			keys: conf{"mode": "tcx-podside"}, egress: "tcx-podside", ingress: "tcx-podside, policing",
-			profile: profiles.ModeTCXPodSide,
+			profile: profiles.ModeTCXPodSide, tcx: true,
 		},
 		{
 			keys: conf{"mode": "tcx-hostside"}, egress: "tcx-hostside, policing", ingress: "tcx-hostside",
-			profile: profiles.ModeTCXHostSide, ingressHost: true,
+			profile: profiles.ModeTCXHostSide, ingressHost: true, tcx: true,
 		},
 		{
 			keys: conf{"mode": "clsact-podside"}, egress: "clsact-podside", ingress: "clsact-podside, policing",

@@ -15,6 +15,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/podweir/podweir/e2e/coexist"
+	"github.com/podweir/podweir/plugin/shaping"
 )
 
 // bandwidthPlugin is where "make refplugins" puts the reference plugin.
@@ -92,7 +93,7 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 		t.Run(strings.ReplaceAll(tt.order, " ", "_"), func(t *testing.T) {
 			name := fmt.Sprintf("shop-%d-x", i)
 			p := r.newPod(t, hostVeth(npaNamespace, name))
-			k := &kase{traffic: newTraffic(t, p)}
+			k := &kase{pod: p, traffic: newTraffic(t, p)}
 			var err error
 			if tt.npaFirst {
 				(&npa{a, p, name}).arrive(t)
@@ -112,7 +113,7 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 			row := coexist.Row{
 				Neighbour: "NPA v1.4.1", Device: "eni…", Egress: "bandwidth v1.9.1", Ingress: "bandwidth v1.9.1", Order: tt.order,
 				EgressVerdicts: k.traffic.egress.verdicts(t), IngressVerdicts: k.traffic.ingress.verdicts(t),
-				EgressShaped: yesNo(k.traffic.egress.shaped(t)), IngressShaped: yesNo(k.traffic.ingress.shaped(t)),
+				EgressShaped: yesNo(k.byReference(t, shaping.Egress)), IngressShaped: yesNo(k.byReference(t, shaping.Ingress)),
 				Check: "-", Result: "ok",
 			}
 			if row.EgressVerdicts != tt.verdicts || row.IngressVerdicts != tt.verdicts || row.EgressShaped != tt.egress || row.IngressShaped != tt.ingress {
@@ -127,5 +128,5 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 			rows = append(rows, row)
 		})
 	}
-	keep(t, "bandwidth", rows)
+	r.keep(t, "bandwidth", rows)
 }

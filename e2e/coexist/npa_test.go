@@ -55,10 +55,9 @@ func (n *npa) filters(t *testing.T) (all, ids []string) {
 	return all, ids
 }
 
-func (n *npa) programs(t *testing.T) string {
+func (n *npa) programs(t *testing.T) (places, ids []string) {
 	t.Helper()
-	all, ids := n.filters(t)
-	return fmt.Sprint(all, ids)
+	return n.filters(t)
 }
 
 // restart is what comes after the agent was killed: it starts, finds its pins,
@@ -109,7 +108,9 @@ func TestPrivilegedNPA(t *testing.T) {
 					title: "NPA v1.4.1", device: "eni…", pod: p, mode: m, traffic: newTraffic(t, p), other: n,
 					profile: profiles.Find("aws-vpc-cni-npa"),
 					later: []step{
-						{"NPA restarts", n.restart}, {"NPA is upgraded", n.upgrade}, {"NPA cleans up and comes back", n.clean},
+						{label: "NPA restarts", do: n.restart},
+						{label: "NPA is upgraded", do: n.upgrade, replaces: true},
+						{label: "NPA cleans up and comes back", do: n.clean},
 					},
 					ownGap: true,
 				}
@@ -118,5 +119,5 @@ func TestPrivilegedNPA(t *testing.T) {
 			})
 		}
 	}
-	keep(t, "npa", rows)
+	r.keep(t, "npa", rows)
 }

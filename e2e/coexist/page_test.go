@@ -5,7 +5,7 @@ package coexist_test
 
 import (
 	"errors"
-	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,51 +13,94 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 )
 
-const pagePath = "../../docs/reference/coexistence.md"
-
-// envWrite makes the tests write the page instead of comparing with it.
-const envWrite = "PODWEIR_WRITE_COEXISTENCE"
-
-// keep compares rows with their section of the committed page, or writes them.
-func keep(t *testing.T, section string, rows []coexist.Row) {
-	t.Helper()
-	if t.Failed() {
-		return // what was seen is not what the page may say
-	}
-	raw, err := os.ReadFile(pagePath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(raw)
-	if os.Getenv(envWrite) != "" {
-		if page, err = coexist.Replace(page, section, coexist.Table(rows)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(pagePath, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := coexist.Section(page, section)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, coexist.Table(rows)); diff != "" {
-		t.Errorf("section %q of %s is not what was seen (-page +seen); %s=1 rewrites it:\n%s", section, pagePath, envWrite, diff)
-	}
-}
-
-func TestTableMergesOrders(t *testing.T) {
+func TestMerged(t *testing.T) {
 	first := coexist.Row{Neighbour: "a|b", Order: "first", Result: "ok"}
 	again, other := first, first
 	again.Order, other.Order, other.Result = "again", "third", "not ok"
-	got := coexist.Table([]coexist.Row{first, again, other})
-	want := "| neighbour | device | egress mode | ingress mode | order | egress: verdicts | ingress: verdicts " +
-		"| egress shaped | ingress shaped | CHECK | result |\n|---|---|---|---|---|---|---|---|---|---|---|\n" +
-		"| a\\|b |  |  |  | first; again |  |  |  |  |  | ok |\n" +
-		"| a\\|b |  |  |  | third |  |  |  |  |  | not ok |\n"
+	got := coexist.Merged([]coexist.Row{first, again, other})
+	first.Order = "first; again"
+	if diff := cmp.Diff([]coexist.Row{first, other}, got); diff != "" {
+		t.Errorf("Merged() (-want +got):\n%s", diff)
+	}
+}
+
+func TestTableAndBack(t *testing.T) {
+	rows := []coexist.OnKernels{
+		{Row: coexist.Row{Neighbour: "a|b", Order: "first; again", Check: "|", Result: "ok"}, Kernels: []string{"6.1", "6.12"}},
+		{Row: coexist.Row{Device: "c"}, Kernels: []string{"6.1"}},
+	}
+	text := coexist.Table(rows)
+	got, err := coexist.ReadTable(text)
+	if err != nil {
+		t.Fatalf("ReadTable(%s) = %v", text, err)
+	}
+	if diff := cmp.Diff(rows, got); diff != "" {
+		t.Errorf("ReadTable(Table()) (-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"", text[1:], strings.Replace(text, "| c ", "", 1)} {
+		if _, err := coexist.ReadTable(bad); !errors.Is(err, coexist.ErrTable) {
+			t.Errorf("ReadTable(%q) = %v, want ErrTable", bad, err)
+		}
+	}
+}
+
+// What one kernel saw replaces what it saw before and nothing else.
+func TestPut(t *testing.T) {
+	row := func(neighbour, order string) coexist.Row { return coexist.Row{Neighbour: neighbour, Order: order} }
+	rows := []coexist.OnKernels{
+		{Row: row("a", "1"), Kernels: []string{"6.12", "6.2"}},
+		{Row: row("a", "2"), Kernels: []string{"6.2"}},
+		{Row: row("b", "1"), Kernels: []string{"6.12"}},
+	}
+	seen := []coexist.Row{row("a", "1"), row("a", "3"), row("b", "1"), row("c", "1")}
+	got := coexist.Put(rows, "6.2", seen)
+	want := []coexist.OnKernels{
+		{Row: row("a", "1"), Kernels: []string{"6.2", "6.12"}},
+		{Row: row("a", "3"), Kernels: []string{"6.2"}},
+		{Row: row("b", "1"), Kernels: []string{"6.2", "6.12"}},
+		{Row: row("c", "1"), Kernels: []string{"6.2"}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Table() (-want +got):\n%s", diff)
+		t.Errorf("Put() (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(seen, coexist.Of(got, "6.2")); diff != "" {
+		t.Errorf("Of(Put(x)) (-want +got):\n%s", diff)
+	}
+	if rows[0].Kernels[0] != "6.12" || len(rows[0].Kernels) != 2 {
+		t.Errorf("Put changed its argument: %v", rows[0])
+	}
+}
+
+func TestMachines(t *testing.T) {
+	old := coexist.Machine{Kernel: "6.1", TCX: "no", Prio: "yes", Redirect: "mirred", Judged: "counters"}
+	recent := coexist.Machine{Kernel: "6.12", TCX: "yes", Prio: "yes", Redirect: "bpf", Judged: "counters"}
+	all := coexist.PutMachine(coexist.PutMachine(nil, &recent), &old)
+	got, err := coexist.ReadMachines(coexist.Machines(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]coexist.Machine{old, recent}, got); diff != "" {
+		t.Errorf("machines (-want +got):\n%s", diff)
+	}
+	other, bare := recent, recent
+	other.Kernel, other.Judged = "6.14", "bursts"
+	bare.Kernel, bare.Prio = "6.6", "no"
+	both := []coexist.OnKernels{{Kernels: []string{"6.1", "6.12"}}}
+	for _, tc := range []struct {
+		machine coexist.Machine
+		rows    []coexist.OnKernels
+		want    string
+	}{
+		{old, both, "6.1"},
+		{recent, both, "6.12"},
+		{other, both, "6.12"},
+		{bare, both, "6.12"},
+		{recent, []coexist.OnKernels{{Kernels: []string{"6.1"}}}, ""},
+		{old, nil, ""},
+	} {
+		if got := coexist.Alike(all, &tc.machine, tc.rows); got != tc.want {
+			t.Errorf("Alike(%+v, %v) = %q, want %q", tc.machine, tc.rows, got, tc.want)
+		}
 	}
 }
 

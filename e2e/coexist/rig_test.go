@@ -17,7 +17,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/podweir/podweir/plugin/cni"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -41,9 +40,6 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
-	if !datapath.HaveTCX() {
-		testutil.SkipFeature(t, "tcx")
-	}
 	r := &rig{
 		node: testutil.NewNetNS(t), client: testutil.NewNetNS(t),
 		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
@@ -146,10 +142,15 @@ func (p *pod) remove(t *testing.T, m *mode) {
 	}
 }
 
+// pins is where podweir pins what it has on the pod.
+func (p *pod) pins() string {
+	return filepath.Join(p.rig.paths.Pins, "net", p.container+",eth0", "eth0")
+}
+
 // upgrade makes ADD replace the programs, as a release with others does.
 func (p *pod) upgrade(t *testing.T, m *mode) {
 	t.Helper()
-	dir := filepath.Join(p.rig.paths.Pins, "net", p.container+",eth0", "eth0")
+	dir := p.pins()
 	before := programs(t, dir)
 	for pin := range before {
 		if err := os.Remove(pin); err != nil {

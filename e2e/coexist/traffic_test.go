@@ -129,9 +129,14 @@ func newTraffic(t *testing.T, p *pod) *traffic {
 		if d.leaked == 0 {
 			t.Fatal("denied packets do not arrive without a policy: nothing would be proven")
 		}
+		if emulated() {
+			continue // what a burst gets through is not judged there
+		}
 		if d.unshaped = d.bestBurst(t, burstPackets*7/10); d.unshaped < burstPackets*7/10 {
 			t.Fatalf("%d of %d packets arrive at a pod without limits", d.unshaped, burstPackets)
 		}
+	}
+	for _, d := range out.both() {
 		// What came late is behind the bursts' packets, not the policy's.
 		d.denied.drain(0)
 		d.leaked = 0

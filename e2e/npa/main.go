@@ -45,7 +45,11 @@ func run(ctx context.Context, args []string) error {
 		}
 		return compile(ctx, *dir, *headers)
 	case "serve":
-		return serve(ctx, os.Stdin, os.Stdout)
+		// Answers have stdout for themselves: now and then a library of the
+		// agent's prints a line.
+		answers := os.Stdout
+		os.Stdout = os.Stderr
+		return serve(ctx, os.Stdin, answers)
 	default:
 		return fmt.Errorf("no such verb: %q, want compile or serve", verb)
 	}

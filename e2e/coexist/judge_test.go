@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package coexist_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/coexist"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Whether podweir holds a direction is judged by what a burst gets through. An
+// emulated processor takes longer to send one than it takes to pass the limit.
+// There some packets are sent, slowly, and the queue or the program that holds
+// the direction has to count them all, or none.
+const (
+	countedPackets = 40
+	countedBytes   = 100
+)
+
+// emulated says whether the processor is QEMU's, without a hypervisor's help.
+var emulated = sync.OnceValue(func() bool {
+	raw, err := os.ReadFile("/proc/cpuinfo")
+	return err == nil && strings.Contains(string(raw), "QEMU TCG")
+})
+
+// machine describes the kernel and how it is judged.
+func (r *rig) machine(t *testing.T) *coexist.Machine {
+	t.Helper()
+	var found struct {
+		Prio     bool
+		Redirect string
+	}
+	path := filepath.Join(r.paths.Run, "features.json")
+	if _, err := os.Stat(path); err != nil {
+		// podweir finds it out at its first ADD.
+		p := r.newPod(t, "vethfirst")
+		p.must(t, "ADD", modes()[0])
+		p.remove(t, modes()[0])
+	}
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &found)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &coexist.Machine{
+		Kernel: series(t), TCX: yesNo(datapath.HaveTCX()), Prio: yesNo(found.Prio), Redirect: found.Redirect, Judged: "bursts",
+	}
+	if emulated() {
+		m.Judged = "counters"
+	}
+	return m
+}
+
+func (tr *traffic) of(d shaping.Direction) *direction {
+	if d == shaping.Egress {
+		return tr.egress
+	}
+	return tr.ingress
+}
+
+// holds says whether podweir holds a direction of the pod.
+func (k *kase) holds(t *testing.T, d shaping.Direction) bool {
+	t.Helper()
+	if !emulated() {
+		return k.traffic.of(d).shaped(t)
+	}
+	return k.traffic.of(d).counted(t, func() uint64 { return k.held(t, d) })
+}
+
+// status is what podweir status shows of the pod.
+func (k *kase) status(t *testing.T) *status.Attachment {
+	t.Helper()
+	var rep *status.Report
+	err := k.pod.rig.node.Do(func() error {
+		node, err := cni.Open(k.pod.rig.paths)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		rep, err = status.Collect(node)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range rep.Attachments {
+		if a := &rep.Attachments[i]; a.ID.ContainerID == k.pod.container {
+			return a
+		}
+	}
+	t.Fatalf("status has nothing of %s", k.pod.container)
+	return nil
+}
+
+// notes is what status says besides the numbers.
+func (k *kase) notes(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, d := range k.status(t).Directions {
+		all = append(all, d.Notes...)
+	}
+	return strings.Join(all, "; ")
+}
+
+// held is what the queue of a direction, or the program where there is none,
+// has counted so far.
+func (k *kase) held(t *testing.T, d shaping.Direction) uint64 {
+	t.Helper()
+	a := k.status(t)
+	if a.Error != "" {
+		// It could not be had again as it is: somebody holds the hook.
+		return k.heldByTC(t, d)
+	}
+	for _, one := range a.Directions {
+		if one.Direction != d.String() {
+			continue
+		}
+		if one.Qdisc != nil {
+			return one.Qdisc.Packets + one.Qdisc.Drops
+		}
+		sum := uint64(0)
+		for _, c := range one.Counters {
+			sum += c.Packets
+		}
+		return sum
+	}
+	t.Fatalf("status has no %v of %s", d, k.pod.container)
+	return 0
+}
+
+// heldByTC is held without podweir's help: what the TBF on the direction's
+// device counted, or the program where there is none.
+func (k *kase) heldByTC(t *testing.T, d shaping.Direction) uint64 {
+	t.Helper()
+	ns, device := k.pod.ns, k.pod.dev.Name
+	if d == shaping.Ingress {
+		ns, device = k.pod.rig.node, k.pod.host.Name
+	}
+	if n, ok := tbfPackets(t, ns, device); ok {
+		return n
+	}
+	counters, err := datapath.Counters(k.pod.pins(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := uint64(0)
+	for _, c := range counters {
+		sum += c.Packets
+	}
+	return sum
+}
+
+// counted sends allowed packets and says whether a counter saw them: all or, but
+// for what the stack sends by itself, none.
+func (d *direction) counted(t *testing.T, counter func() uint64) bool {
+	t.Helper()
+	d.allowed.drain(10 * time.Millisecond)
+	before := counter()
+	payload := make([]byte, countedBytes)
+	for n := range countedPackets {
+		d.must(t, allowedPort, payload)
+		if !d.allowed.readable(patience) {
+			t.Fatalf("packet %d of %d to %s did not arrive", n+1, countedPackets, d.to)
+		}
+		d.allowed.drain(0)
+	}
+	seen := counter() - before
+	t.Logf("%d of %d packets to %s were counted", seen, countedPackets, d.to)
+	if seen < countedPackets && seen > countedPackets/4 {
+		t.Errorf("%d of %d packets to %s were counted, want all or none", seen, countedPackets, d.to)
+	}
+	return seen >= countedPackets
+}
+
+// byReference is holds for the reference plugin, whose queues are TBFs on the
+// host side and, for egress, on an ifb of its own.
+func (k *kase) byReference(t *testing.T, d shaping.Direction) bool {
+	t.Helper()
+	if !emulated() {
+		return k.traffic.of(d).shaped(t)
+	}
+	device := k.pod.host.Name
+	if d == shaping.Egress {
+		device = "bwp"
+	}
+	return k.traffic.of(d).counted(t, func() uint64 {
+		n, _ := tbfPackets(t, k.pod.rig.node, device)
+		return n
+	})
+}
+
+// tbfLines finds a TBF's device and its packets in what tc(8) shows.
+var tbfLines = regexp.MustCompile(`qdisc tbf \S+ dev (\S+) .*\n Sent \d+ bytes (\d+) pkt`)
+
+// tbfPackets sums the packets of the TBFs on devices whose names begin so; ok is
+// false if there is none.
+func tbfPackets(t *testing.T, ns *testutil.NetNS, device string) (sum uint64, ok bool) {
+	t.Helper()
+	for _, m := range tbfLines.FindAllStringSubmatch(ns.Run(t, "tc", "-s", "qdisc", "show"), -1) {
+		if !strings.HasPrefix(m[1], device) {
+			continue
+		}
+		n, err := strconv.ParseUint(m[2], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, ok = sum+n, true
+	}
+	return sum, ok
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package coexist_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/coexist"
+)
+
+const pagePath = "../../docs/reference/coexistence.md"
+
+// envWrite makes the tests write the page instead of comparing with it. A
+// machine that cannot write it logs what it saw; where the variable names a
+// directory of such logs, TestWriteSeen writes that.
+const envWrite = "PODWEIR_WRITE_COEXISTENCE"
+
+// seen is what one test saw on one machine.
+type seen struct {
+	Section string
+	Machine coexist.Machine
+	Rows    []coexist.Row
+}
+
+// seenMark begins the line of a log that holds a seen.
+const seenMark = "SEEN "
+
+// keep compares rows with those of this kernel in their section of the
+// committed page, or writes them.
+func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
+	t.Helper()
+	if t.Failed() {
+		return // what was seen is not what the page may say
+	}
+	s := seen{section, *r.machine(t), coexist.Merged(rows)}
+	if os.Getenv(envWrite) != "" {
+		line, err := json.Marshal(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(seenMark + string(line))
+		if !emulated() {
+			s.write(t)
+		}
+		return
+	}
+	s.compare(t)
+}
+
+func readPage(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(pagePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// parts are the tables of the page that a seen is about.
+func (s *seen) parts(t *testing.T, page string) (machines []coexist.Machine, rows []coexist.OnKernels) {
+	t.Helper()
+	machineText, err := coexist.Section(page, "machines")
+	rowText, rowErr := coexist.Section(page, s.Section)
+	if err := errors.Join(err, rowErr); err != nil {
+		t.Fatal(err)
+	}
+	if machines, err = coexist.ReadMachines(machineText); err != nil {
+		t.Fatalf("section machines of %s: %v", pagePath, err)
+	}
+	if rows, err = coexist.ReadTable(rowText); err != nil {
+		t.Fatalf("section %s of %s: %v", s.Section, pagePath, err)
+	}
+	return machines, rows
+}
+
+func (s *seen) compare(t *testing.T) {
+	t.Helper()
+	machines, rows := s.parts(t, readPage(t))
+	kernel := coexist.Alike(machines, &s.Machine, rows)
+	if kernel == "" {
+		t.Fatalf("section %q of %s has no kernel like %+v; %s=1 writes it", s.Section, pagePath, s.Machine, envWrite)
+	}
+	// On the page, rows of kernels are mixed.
+	on := func(rows []coexist.Row) string {
+		rows = slices.SortedFunc(slices.Values(rows), func(a, b coexist.Row) int { return strings.Compare(a.String(), b.String()) })
+		return coexist.Table(coexist.Put(nil, kernel, rows))
+	}
+	if diff := cmp.Diff(on(coexist.Of(rows, kernel)), on(s.Rows)); diff != "" {
+		t.Errorf("section %q of %s for Linux %s is not what was seen (-page +seen); %s=1 rewrites it:\n%s",
+			s.Section, pagePath, kernel, envWrite, diff)
+	}
+}
+
+func (s *seen) write(t *testing.T) {
+	t.Helper()
+	page := readPage(t)
+	machines, rows := s.parts(t, page)
+	page, err := coexist.Replace(page, "machines", coexist.Machines(coexist.PutMachine(machines, &s.Machine)))
+	if err == nil {
+		page, err = coexist.Replace(page, s.Section, coexist.Table(coexist.Put(rows, s.Machine.Kernel, s.Rows)))
+	}
+	if err == nil {
+		err = os.WriteFile(pagePath, []byte(page), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWriteSeen writes into the page what the logs of emulated machines say
+// that they saw.
+func TestWriteSeen(t *testing.T) {
+	dir := os.Getenv(envWrite)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return // there is nothing to be written, or a test writes it itself
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*coexist*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no log of this package in %s: %v", dir, err)
+	}
+	for _, log := range logs {
+		for _, s := range readSeen(t, log) {
+			s.write(t)
+			t.Logf("%s: %s: %d rows", log, s.Section, len(s.Rows))
+		}
+	}
+}
+
+func readSeen(t *testing.T, log string) []seen {
+	t.Helper()
+	f, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	var all []seen
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		_, text, ok := strings.Cut(lines.Text(), seenMark)
+		if !ok {
+			continue
+		}
+		var s seen
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatalf("%s: %v", log, err)
+		}
+		all = append(all, s)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// series is the first two numbers of the kernel's version.
+func series(t *testing.T) string {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
+	if len(parts) < 2 {
+		t.Fatalf("release %q has no two numbers", parts)
+	}
+	return parts[0] + "." + parts[1]
+}
