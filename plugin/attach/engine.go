@@ -171,9 +171,6 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	if err != nil {
 		return nil, errors.Join(err, e.unhide(prior, obs))
 	}
-	if err := e.tearDown(prior, gone); err != nil {
-		return nil, err
-	}
 	plan := Plan(want, obs)
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
@@ -183,6 +180,12 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		e.Planned(iface, plan)
 	}
 	rec.Choices = choices
+	// Before anything is taken down: what takes longest shortens the time that
+	// a direction which is made anew is without its queue.
+	e.Kernel.Prepare(rec, plan)
+	if err := e.tearDown(prior, gone); err != nil {
+		return nil, err
+	}
 	e.step("record")
 	if err := e.Store.Write(rec); err != nil {
 		return nil, err
@@ -207,7 +210,6 @@ func (e *Engine) unhide(prior *Record, obs *Observed) error {
 }
 
 func (e *Engine) apply(rec *Record, plan []Action) error {
-	e.Kernel.Prepare(rec, plan)
 	for _, a := range plan {
 		e.step(a.Direction.String() + " " + a.Kind.String())
 		if err := e.Kernel.Do(rec, a); err != nil {
