@@ -16,8 +16,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 )
 
 // Places, from this directory.

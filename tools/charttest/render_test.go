@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 	"github.com/podweir/podweir/tools/eksaddon/rules"
 )

@@ -147,7 +147,7 @@ another type is refused by ` + "`values.schema.json`" + ` before anything reache
 `
 
 // valuesPage is docs/reference/chart-values.md.
-func valuesPage(all []value) (string, error) {
+func valuesPage(all []value) string {
 	var out strings.Builder
 	out.WriteString(pageHead)
 	cell := strings.NewReplacer("|", "\\|", "<", "&lt;")
@@ -158,5 +158,5 @@ func valuesPage(all []value) (string, error) {
 			fmt.Fprintf(&out, "| `%s` | | %s |\n", v.key, cell.Replace(v.comment))
 		}
 	}
-	return out.String(), nil
+	return out.String()
 }

@@ -83,10 +83,10 @@ func renderAll(dir string, o Options) (map[string]string, error) {
 	}
 	version, err := chartutil.ParseKubeVersion(o.KubeVersion)
 	if err != nil {
-		return nil, fmt.Errorf("Kubernetes version %q: %w", o.KubeVersion, err)
+		return nil, fmt.Errorf("version %q of Kubernetes: %w", o.KubeVersion, err)
 	}
 	if want := c.Metadata.KubeVersion; want != "" && !chartutil.IsCompatibleRange(want, version.String()) {
-		return nil, fmt.Errorf("Chart.yaml: kubeVersion %q excludes %s", want, version)
+		return nil, fmt.Errorf("kubeVersion %q of Chart.yaml excludes %s", want, version)
 	}
 	if err := chartutil.ProcessDependenciesWithMerge(c, o.Values); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func belowChart(name string) string {
 func Lint(dir string, o Options) ([]support.Message, error) {
 	version, err := chartutil.ParseKubeVersion(o.KubeVersion)
 	if err != nil {
-		return nil, fmt.Errorf("Kubernetes version %q: %w", o.KubeVersion, err)
+		return nil, fmt.Errorf("version %q of Kubernetes: %w", o.KubeVersion, err)
 	}
 	var faults []support.Message
 	for _, m := range lint.AllWithKubeVersion(dir, o.Values, o.Namespace, version).Messages {

@@ -9,8 +9,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 )
 
 func chartRules() []Rule {

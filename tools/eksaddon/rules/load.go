@@ -14,9 +14,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v3/pkg/ignore"
+
+	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 )
 
 // release is the name that the check gives to the imagined installation.

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podweir/podweir/tools/eksaddon/rules"
 	"golang.org/x/tools/txtar"
+
+	"github.com/podweir/podweir/tools/eksaddon/rules"
 )
 
 // The charts are archives: testdata/good.txtar keeps every rule, each of the

@@ -125,14 +125,14 @@ func archive(files []File, created time.Time) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func header(name string, kind byte, mode, size int64, created time.Time) *tar.Header {
-	return &tar.Header{Name: strings.TrimPrefix(name, "/"), Typeflag: kind, Mode: mode, Size: size, ModTime: created, Format: tar.FormatPAX}
+func header(file string, kind byte, mode, size int64, created time.Time) *tar.Header {
+	return &tar.Header{Name: strings.TrimPrefix(file, "/"), Typeflag: kind, Mode: mode, Size: size, ModTime: created, Format: tar.FormatPAX}
 }
 
 // parents lists the directories above a path, the highest first.
-func parents(name string) []string {
+func parents(file string) []string {
 	var out []string
-	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
+	for dir := path.Dir(file); dir != "/"; dir = path.Dir(dir) {
 		out = append(out, dir)
 	}
 	slices.Reverse(out)

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
 	"github.com/podweir/podweir/tools/image/oci"
 )
 
@@ -179,9 +181,7 @@ func checkImage(t *testing.T, image v1.Image, arch string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, data := range untar(t, r) {
-			files[name] = data
-		}
+		maps.Copy(files, untar(t, r))
 		_ = r.Close()
 	}
 	if len(files) != 3 || string(files["usr/local/bin/podweir"]) != "command for "+arch {
