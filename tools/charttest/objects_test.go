@@ -196,6 +196,7 @@ var (
 	capabilityLine = regexp.MustCompile(`^ +- [A-Z_]+( #.*)?$`)
 	hostPathLine   = regexp.MustCompile(`hostPath:`)
 	mountLine      = regexp.MustCompile(`mountPath:`)
+	volumeName     = regexp.MustCompile(`\{name: \w+, mountPath`)
 	commentLine    = regexp.MustCompile(`^ *#`)
 )
 
@@ -218,8 +219,8 @@ func TestEveryPrivilegeHasItsReason(t *testing.T) {
 		case hostPathLine.MatchString(line) || mountLine.MatchString(line):
 			seen++
 			above := lines[i-1]
-			if mountLine.MatchString(above) { // two mounts of one volume share it
-				above = lines[i-2]
+			if volume := volumeName.FindString(line); volume != "" && strings.Contains(above, volume) {
+				above = lines[i-2] // two mounts of one volume share it
 			}
 			if !commentLine.MatchString(above) {
 				t.Errorf("daemonset.yaml:%d: the path has no reason above it", i+1)
