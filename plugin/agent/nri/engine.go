@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package nri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/netconf"
+)
+
+// ifName is what Kubernetes runtimes call a pod's first interface.
+const ifName = "eth0"
+
+// Engine implements [Shaper] with what ADD and DEL use. The attachments that it
+// makes are those that ADD of the same network would make.
+type Engine struct {
+	// Open opens the node's state in the network namespace that the pods' other
+	// ends are in.
+	Open func() (*cni.Node, error)
+	// NetConf returns podweir-cni's entry with the name of the network: the
+	// defaults of the node. It is asked for each pod.
+	NetConf func() (json.RawMessage, error)
+	// Paths has the failure records.
+	Paths cni.Paths
+	// Unshaped is told of each pod that has a limit and runs, or was refused,
+	// without it. Nil does nothing.
+	Unshaped func(p *Pod, err error)
+	Log      *slog.Logger
+}
+
+// parse reads what the pod asks for as ADD does.
+func (e *Engine) parse(p *Pod) (*netconf.Config, error) {
+	entry, err := e.NetConf()
+	if err != nil {
+		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
+	}
+	conf := map[string]json.RawMessage{}
+	if err := json.Unmarshal(entry, &conf); err != nil {
+		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
+	}
+	runtime, err := json.Marshal(map[string]any{netconf.PodAnnotationsCapability: p.Annotations})
+	if err != nil {
+		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("encode annotations: %w", err)
+	}
+	conf["runtimeConfig"] = runtime
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("encode the pod's configuration: %w", err)
+	}
+	// STATUS is the command that needs no result of the plugin before.
+	return netconf.Parse(netconf.Status, stdin)
+}
+
+// Shape implements [Shaper].
+func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
+	conf, err := e.parse(p)
+	for _, w := range conf.Warnings {
+		e.Log.Warn("configuration", "pod", p.Namespace+"/"+p.Name, "warning", w)
+	}
+	id := attach.ID{Network: conf.Name, ContainerID: p.ID, IfName: ifName}
+	if err == nil {
+		err = e.shape(ctx, id, conf, p)
+	}
+	switch {
+	case err == nil:
+		e.Paths.ClearFailure(id)
+		return false, nil
+	case errors.Is(err, attach.ErrGone):
+		// The sandbox ended meanwhile: there is nothing left to shape.
+		return false, err
+	}
+	e.Paths.RecordFailure(e.Log, id, err)
+	if e.Unshaped != nil {
+		e.Unshaped(p, err)
+	}
+	return conf.OnError == netconf.FailClosed, err
+}
+
+func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, p *Pod) error {
+	if conf.Shaping.Egress == nil && conf.Shaping.Ingress == nil || p.NetNS == "" {
+		return nil
+	}
+	node, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	iface, err := node.Engine.Interfaces.Find(p.NetNS, ifName)
+	if err != nil {
+		return err
+	}
+	// One that ADD of another network shaped keeps what it got.
+	if holder, held, err := node.Holder(&iface, id); err != nil || held {
+		e.Log.Debug("pod is shaped already", "pod", p.Namespace+"/"+p.Name, "as", holder.String())
+		return err
+	}
+	states, err := node.Engine.Ensure(ctx, &attach.Want{
+		ID: id, NetNSPath: p.NetNS, Names: []string{ifName}, Config: &conf.Shaping,
+		ReplaceQdisc: conf.ReplaceQdisc, Pod: p.Namespace + "/" + p.Name,
+	})
+	for _, s := range states {
+		for d, ds := range s.Directions {
+			e.Log.Info("shaped", "pod", p.Namespace+"/"+p.Name, "interface", s.Interface.PodName,
+				"direction", d.String(), "rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String())
+		}
+	}
+	return err
+}
+
+// Forget implements [Shaper]. It works by the sandbox's ID alone: what the
+// configuration says now need not be what it was.
+func (e *Engine) Forget(ctx context.Context, p *Pod) error {
+	return e.each(func(node *cni.Node, id attach.ID) error {
+		if id.ContainerID != p.ID {
+			return nil
+		}
+		e.Paths.ClearFailure(id)
+		return node.Engine.Remove(ctx, id)
+	})
+}
+
+// Known implements [Shaper].
+func (e *Engine) Known(ctx context.Context, ids []string) error {
+	return e.each(func(node *cni.Node, id attach.ID) error {
+		if slices.Contains(ids, id.ContainerID) {
+			return nil
+		}
+		if _, err := node.Engine.RemoveGone(ctx, id); err != nil {
+			return err
+		}
+		records, err := node.Engine.Store.Records(id)
+		if err == nil && len(records) == 0 {
+			e.Paths.ClearFailure(id)
+		}
+		return err
+	})
+}
+
+// each calls f for every attachment and, where there was none because it failed,
+// for every failure record.
+func (e *Engine) each(f func(*cni.Node, attach.ID) error) error {
+	node, err := e.Open()
+	if errors.Is(err, cni.ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	ids, err := node.List()
+	if err != nil {
+		return err
+	}
+	failures, all := e.Paths.Failures()
+	for _, failure := range failures {
+		if !slices.Contains(ids, failure.ID) {
+			ids = append(ids, failure.ID)
+		}
+	}
+	for _, id := range ids {
+		all = errors.Join(all, f(node, id))
+	}
+	return all
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package nri_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/podweir/podweir/plugin/agent/nri"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// node is a namespace that plays the host, with the agent's end of the interface.
+type node struct {
+	*testutil.NetNS
+	paths  cni.Paths
+	entry  string
+	socket string
+	pods   int
+
+	mu       sync.Mutex
+	unshaped map[string]error
+}
+
+const (
+	network    = "net"
+	openEntry  = `{"cniVersion":"1.0.0","name":"net","type":"podweir-cni"}`
+	closeEntry = `{"cniVersion":"1.0.0","name":"net","type":"podweir-cni","onError":"closed"}`
+)
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	return &node{
+		NetNS: testutil.NewNetNS(t), entry: openEntry, socket: filepath.Join(t.TempDir(), "nri.sock"),
+		paths:    cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		unshaped: map[string]error{},
+	}
+}
+
+func (n *node) open() (out *cni.Node, err error) {
+	err = n.Do(func() error {
+		out, err = cni.Open(n.paths)
+		return err
+	})
+	return out, err
+}
+
+func (n *node) engine() *nri.Engine {
+	return &nri.Engine{
+		Open: n.open, Paths: n.paths, Log: slog.New(slog.DiscardHandler),
+		NetConf: func() (json.RawMessage, error) { return json.RawMessage(n.entry), nil },
+		Unshaped: func(p *nri.Pod, err error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.unshaped[p.ID] = err
+		},
+	}
+}
+
+// pod makes a pod's namespace with a pair of devices, as a CNI plugin does.
+func (n *node) pod(t *testing.T) *testutil.NetNS {
+	t.Helper()
+	n.pods++
+	pod := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"},
+		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", n.pods)})
+	return pod
+}
+
+// limits returns the caps of a sandbox's pod in bits per second, none if it is not
+// shaped, as they are pinned.
+func (n *node) limits(t *testing.T, id string) (egress, ingress uint64) {
+	t.Helper()
+	node, err := n.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	records, err := node.Engine.Store.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if r.Config.Egress != nil {
+			egress = uint64(r.Config.Egress.Rate)
+		}
+		if r.Config.Ingress != nil {
+			ingress = uint64(r.Config.Ingress.Rate)
+		}
+	}
+	return egress, ingress
+}
+
+// queued says whether the pod's own side has a queue, by tc(8) and not by podweir.
+func queued(t *testing.T, pod *testutil.NetNS) bool {
+	t.Helper()
+	return strings.Contains(pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "tbf")
+}
+
+var limited = map[string]string{
+	"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "20M", "other.io/x": "y",
+}
+
+func (n *node) start(t *testing.T, sandboxes ...*api.PodSandbox) *runtime {
+	t.Helper()
+	r, _ := startRuntime(t, n.socket, sandboxes...)
+	connected(t, startPlugin(t, nri.Config{Socket: n.socket, Shaper: n.engine()}))
+	return r
+}
+
+func TestPrivilegedPodIsShapedBeforeItsContainersStart(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	s := sandbox("one", pod.Path(), limited)
+	if queued(t, pod) {
+		t.Fatal("the pod is shaped to begin with")
+	}
+	if err := r.run(t, s); err != nil {
+		t.Fatal(err)
+	}
+	if egress, ingress := n.limits(t, "one"); egress != 10e6 || ingress != 20e6 || !queued(t, pod) {
+		t.Errorf("limits = %d, %d, queue %v, want 10M, 20M and a queue", egress, ingress, queued(t, pod))
+	}
+	// The hook comes again if the kubelet retries.
+	if err := r.run(t, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: s}); err != nil {
+		t.Fatal(err)
+	}
+	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 0 || queued(t, pod) {
+		t.Errorf("after the end: limits = %d, %d, queue %v, want none", egress, ingress, queued(t, pod))
+	}
+	if err := r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: s}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPrivilegedPodsWithoutLimits(t *testing.T) {
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	for _, s := range []*api.PodSandbox{
+		sandbox("plain", pod.Path(), map[string]string{"other.io/x": "y"}),
+		sandbox("host", "", limited),
+	} {
+		if err := r.run(t, s); err != nil {
+			t.Error(err)
+		}
+		if egress, ingress := n.limits(t, s.Id); egress != 0 || ingress != 0 {
+			t.Errorf("%s has limits %d, %d, want none", s.Id, egress, ingress)
+		}
+	}
+	if len(n.unshaped) != 0 {
+		t.Errorf("unshaped = %v, want none", n.unshaped)
+	}
+}
+
+func TestPrivilegedPodsThatRanBefore(t *testing.T) {
+	n := newNode(t)
+	first, second, gone := n.pod(t), n.pod(t), ""
+	t.Run("pod", func(t *testing.T) {
+		pod := n.pod(t)
+		if _, err := n.engine().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: limited, NetNS: pod.Path()}); err != nil {
+			t.Fatal(err)
+		}
+		gone = pod.Path()
+	})
+	if egress, _ := n.limits(t, "gone"); egress != 10e6 {
+		t.Fatalf("the pod in %s was not shaped", gone)
+	}
+	n.start(t, sandbox("first", first.Path(), limited), sandbox("plain", second.Path(), nil))
+	testutil.Eventually(t, connectTime, "the pod that ran before is shaped", func() bool {
+		egress, ingress := n.limits(t, "first")
+		return egress == 10e6 && ingress == 20e6 && queued(t, first)
+	})
+	if egress, _ := n.limits(t, "gone"); egress != 0 {
+		t.Error("what a pod left that is gone is still there")
+	}
+	if queued(t, second) {
+		t.Error("a pod without limits is shaped")
+	}
+}
+
+func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	bad := sandbox("bad", pod.Path(), map[string]string{"kubernetes.io/egress-bandwidth": "fast"})
+	if err := r.run(t, bad); err != nil {
+		t.Errorf("RunPodSandbox = %v, want the pod to start", err)
+	}
+	failures, err := n.paths.Failures()
+	if err != nil || len(failures) != 1 || failures[0].ID.ContainerID != "bad" || !strings.Contains(failures[0].Error, `"fast"`) {
+		t.Errorf("Failures() = %v, %v, want one that names the value", failures, err)
+	}
+	if n.unshaped["bad"] == nil {
+		t.Error("nobody was told")
+	}
+	n.entry = closeEntry
+	if err := r.run(t, bad); err == nil || !strings.Contains(err.Error(), `"fast"`) {
+		t.Errorf("RunPodSandbox with onError closed = %v, want an error that names the value", err)
+	}
+	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: bad}); err != nil {
+		t.Error(err)
+	}
+	if failures, err := n.paths.Failures(); err != nil || len(failures) != 0 {
+		t.Errorf("Failures() after the end = %v, %v, want none", failures, err)
+	}
+}
+
+// A pod that ADD shaped under the name of another network is not shaped twice.
+func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod(t)
+	n.entry = `{"cniVersion":"1.0.0","name":"other","type":"podweir-cni"}`
+	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: limited, NetNS: pod.Path()}
+	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	n.entry = openEntry
+	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if egress, _ := n.limits(t, "one"); egress != 0 {
+		t.Error("the pod is shaped under two networks")
+	}
+	if err := n.engine().Forget(t.Context(), p); err != nil || queued(t, pod) {
+		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package nri shapes pods when the container runtime starts them, through its Node
+// Resource Interface: after their network is set up and before their containers
+// start, without a CNI configuration or a binary of ours on the node.
+//
+// A pod always starts, unless the operator chose that no pod starts unshaped: an
+// error that a hook returns fails the pod's start, and so does nothing else here.
+// A runtime that finds nobody on its socket starts pods without us; they are shaped
+// when the agent returns.
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+// DefaultSocket is where runtimes listen for plugins.
+const DefaultSocket = api.DefaultSocketPath
+
+// The name under which the runtime knows the agent. The index is its place among
+// the plugins: late, after those that give a pod devices.
+const (
+	pluginName  = "podweir"
+	pluginIndex = "90"
+)
+
+// Pod is a pod's sandbox as the runtime tells of it.
+type Pod struct {
+	// ID is the sandbox's, UID the pod's.
+	ID, Namespace, Name, UID string
+	Annotations              map[string]string
+	// NetNS is the path of its network namespace, "" with hostNetwork.
+	NetNS string
+}
+
+// Shaper shapes pods.
+type Shaper interface {
+	// Shape brings a pod to what its annotations ask for; one that asks for nothing
+	// is left alone. Only with refuse the pod must not start because of err.
+	Shape(ctx context.Context, p *Pod) (refuse bool, err error)
+	// Forget removes what was made for a sandbox that ends.
+	Forget(ctx context.Context, p *Pod) error
+	// Known is told all sandboxes of the runtime: what was made for others, and
+	// whose namespace is gone, is removed.
+	Known(ctx context.Context, ids []string) error
+}
+
+// Config is what a [Plugin] works with.
+type Config struct {
+	// Socket is the runtime's, [DefaultSocket] if empty.
+	Socket string
+	Shaper Shaper
+	// Observe is called after every hook with the time for which it held up the
+	// runtime; nil does nothing.
+	Observe func(hook string, d time.Duration, err error)
+	Log     *slog.Logger
+}
+
+// Times.
+const (
+	// hookTimeout is below the 2 s after which containerd drops a plugin
+	// (plugin_request_timeout).
+	hookTimeout = 1500 * time.Millisecond
+	// startTimeout is above the 5 s in which a runtime registers a plugin
+	// (plugin_registration_timeout).
+	startTimeout = 10 * time.Second
+	// The pause before the next attempt to connect: a runtime that restarts is back
+	// within some seconds, and pods that it starts meanwhile are not shaped.
+	pauseMin = 100 * time.Millisecond
+	pauseMax = 5 * time.Second
+)
+
+// Plugin is the agent's end of the connection.
+type Plugin struct {
+	config Config
+	// syncs has room for one: what a runtime had when it connected, newest.
+	syncs chan []*Pod
+
+	mu      sync.Mutex
+	err     error
+	runtime string
+}
+
+var errNotConnected = errors.New("no connection to the container runtime yet")
+
+// New returns a plugin that does nothing until [Plugin.Run].
+func New(c Config) *Plugin {
+	if c.Socket == "" {
+		c.Socket = DefaultSocket
+	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, error) {}
+	}
+	return &Plugin{config: c, syncs: make(chan []*Pod, 1), err: errNotConnected}
+}
+
+// Err says why pods that start now would not be shaped, nil if they are.
+func (p *Plugin) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *Plugin) set(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+}
+
+// Run keeps the connection to the runtime until the context ends and then returns
+// nil. Pods stay as they are.
+func (p *Plugin) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { p.synchronizer(ctx) })
+	defer wg.Wait()
+	pause := pauseMin
+	told := ""
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := p.connect(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		p.set(err)
+		if time.Since(began) > pauseMax {
+			pause, told = pauseMin, ""
+		}
+		if text := err.Error(); text != told {
+			told = text
+			p.config.Log.Error("no connection to the container runtime: pods that start now are not shaped", "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		pause = min(2*pause, pauseMax)
+	}
+	return nil
+}
+
+// connect registers with the runtime and returns when the connection ends, always
+// with an error.
+func (p *Plugin) connect(ctx context.Context) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.config.Socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no NRI socket at %s; containerd 1.7 needs disable = false in [plugins.\"io.containerd.nri.v1.nri\"], 2.0 and later have it on: %w", p.config.Socket, err)
+	}
+	if err != nil {
+		return fmt.Errorf("connect to the NRI socket: %w", err)
+	}
+	l, err := open(ctx, conn, &service{hooks: &hooks{p}, configured: make(chan struct{}), synced: make(chan struct{})})
+	if err != nil {
+		return errors.Join(fmt.Errorf("register with the runtime on %s: %w", p.config.Socket, err), conn.Close())
+	}
+	p.set(nil)
+	p.config.Log.Info("connected to the container runtime", "socket", p.config.Socket, "runtime", p.runtimeName())
+	select {
+	case <-ctx.Done():
+	case <-l.closed:
+	}
+	l.close()
+	return fmt.Errorf("the runtime ended the connection on %s", p.config.Socket)
+}
+
+func (p *Plugin) runtimeName() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runtime
+}
+
+// synchronizer brings the pods that ran before to what they ask for, outside of any
+// hook: 110 of them take longer than the runtime waits.
+func (p *Plugin) synchronizer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case pods := <-p.syncs:
+			p.synchronize(ctx, pods)
+		}
+	}
+}
+
+func (p *Plugin) synchronize(ctx context.Context, pods []*Pod) {
+	ids := make([]string, len(pods))
+	for i, pod := range pods {
+		ids[i] = pod.ID
+	}
+	if err := p.config.Shaper.Known(ctx, ids); err != nil && ctx.Err() == nil {
+		p.config.Log.Error("remove what pods that are gone left", "error", err)
+	}
+	for _, pod := range pods {
+		if ctx.Err() != nil {
+			return
+		}
+		if _, err := p.config.Shaper.Shape(ctx, pod); err != nil && ctx.Err() == nil {
+			p.config.Log.Error("pod runs unshaped", "pod", pod.Namespace+"/"+pod.Name, "containerID", pod.ID, "error", err)
+		}
+	}
+	p.config.Log.Info("looked at the pods that ran before", "pods", len(pods))
+}

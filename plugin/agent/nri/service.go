@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package nri
+
+import (
+	"context"
+	"sync"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+// service is what the runtime calls on one connection: it implements
+// api.PluginService.
+type service struct {
+	unasked
+	hooks *hooks
+	// configured and synced are closed when that was done for the first time.
+	configured, synced         chan struct{}
+	onceConfigured, onceSynced sync.Once
+
+	mu sync.Mutex
+	// collected are the sandboxes of a list that comes in several messages.
+	collected []*api.PodSandbox
+}
+
+// events are those that we ask for, as the bits of a mask.
+var events = func() (mask api.EventMask) {
+	for _, e := range []api.Event{api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX} {
+		mask.Set(e)
+	}
+	return mask
+}()
+
+// Configure is called once for each connection.
+func (s *service) Configure(_ context.Context, req *api.ConfigureRequest) (*api.ConfigureResponse, error) {
+	s.hooks.mu.Lock()
+	s.hooks.runtime = req.GetRuntimeName() + " " + req.GetRuntimeVersion()
+	s.hooks.mu.Unlock()
+	s.onceConfigured.Do(func() { close(s.configured) })
+	return &api.ConfigureResponse{Events: int32(events)}, nil
+}
+
+// Synchronize tells what runs when the connection is made.
+func (s *service) Synchronize(_ context.Context, req *api.SynchronizeRequest) (*api.SynchronizeResponse, error) {
+	s.mu.Lock()
+	s.collected = append(s.collected, req.GetPods()...)
+	all := s.collected
+	if !req.GetMore() {
+		s.collected = nil
+	}
+	s.mu.Unlock()
+	if !req.GetMore() {
+		s.hooks.synchronize(all)
+		s.onceSynced.Do(func() { close(s.synced) })
+	}
+	return &api.SynchronizeResponse{More: req.GetMore()}, nil
+}
+
+// RunPodSandbox is how newer runtimes call the hook; older ones use StateChange.
+func (s *service) RunPodSandbox(ctx context.Context, req *api.RunPodSandboxRequest) (*api.RunPodSandboxResponse, error) {
+	return &api.RunPodSandboxResponse{}, s.hooks.runPodSandbox(ctx, req.GetPod())
+}
+
+// StopPodSandbox implements api.PluginService.
+func (s *service) StopPodSandbox(ctx context.Context, req *api.StopPodSandboxRequest) (*api.StopPodSandboxResponse, error) {
+	return &api.StopPodSandboxResponse{}, s.hooks.stopPodSandbox(ctx, req.GetPod())
+}
+
+// RemovePodSandbox implements api.PluginService.
+func (s *service) RemovePodSandbox(ctx context.Context, req *api.RemovePodSandboxRequest) (*api.RemovePodSandboxResponse, error) {
+	return &api.RemovePodSandboxResponse{}, s.hooks.removePodSandbox(ctx, req.GetPod())
+}
+
+// StateChange is how older runtimes call every hook of a pod.
+func (s *service) StateChange(ctx context.Context, e *api.StateChangeEvent) (*api.Empty, error) {
+	var err error
+	switch e.GetEvent() {
+	case api.Event_RUN_POD_SANDBOX:
+		err = s.hooks.runPodSandbox(ctx, e.GetPod())
+	case api.Event_STOP_POD_SANDBOX:
+		err = s.hooks.stopPodSandbox(ctx, e.GetPod())
+	case api.Event_REMOVE_POD_SANDBOX:
+		err = s.hooks.removePodSandbox(ctx, e.GetPod())
+	default:
+	}
+	return &api.Empty{}, err
+}
+
+// unasked answers what we do not ask for, and are not asked.
+type unasked struct{}
+
+// Shutdown implements api.PluginService.
+func (unasked) Shutdown(context.Context, *api.Empty) (*api.Empty, error) { return &api.Empty{}, nil }
+
+// UpdatePodSandbox implements api.PluginService.
+func (unasked) UpdatePodSandbox(context.Context, *api.UpdatePodSandboxRequest) (*api.UpdatePodSandboxResponse, error) {
+	return &api.UpdatePodSandboxResponse{}, nil
+}
+
+// PostUpdatePodSandbox implements api.PluginService.
+func (unasked) PostUpdatePodSandbox(context.Context, *api.PostUpdatePodSandboxRequest) (*api.PostUpdatePodSandboxResponse, error) {
+	return &api.PostUpdatePodSandboxResponse{}, nil
+}
+
+// CreateContainer implements api.PluginService.
+func (unasked) CreateContainer(context.Context, *api.CreateContainerRequest) (*api.CreateContainerResponse, error) {
+	return &api.CreateContainerResponse{}, nil
+}
+
+// PostCreateContainer implements api.PluginService.
+func (unasked) PostCreateContainer(context.Context, *api.PostCreateContainerRequest) (*api.PostCreateContainerResponse, error) {
+	return &api.PostCreateContainerResponse{}, nil
+}
+
+// StartContainer implements api.PluginService.
+func (unasked) StartContainer(context.Context, *api.StartContainerRequest) (*api.StartContainerResponse, error) {
+	return &api.StartContainerResponse{}, nil
+}
+
+// PostStartContainer implements api.PluginService.
+func (unasked) PostStartContainer(context.Context, *api.PostStartContainerRequest) (*api.PostStartContainerResponse, error) {
+	return &api.PostStartContainerResponse{}, nil
+}
+
+// UpdateContainer implements api.PluginService.
+func (unasked) UpdateContainer(context.Context, *api.UpdateContainerRequest) (*api.UpdateContainerResponse, error) {
+	return &api.UpdateContainerResponse{}, nil
+}
+
+// PostUpdateContainer implements api.PluginService.
+func (unasked) PostUpdateContainer(context.Context, *api.PostUpdateContainerRequest) (*api.PostUpdateContainerResponse, error) {
+	return &api.PostUpdateContainerResponse{}, nil
+}
+
+// StopContainer implements api.PluginService.
+func (unasked) StopContainer(context.Context, *api.StopContainerRequest) (*api.StopContainerResponse, error) {
+	return &api.StopContainerResponse{}, nil
+}
+
+// RemoveContainer implements api.PluginService.
+func (unasked) RemoveContainer(context.Context, *api.RemoveContainerRequest) (*api.RemoveContainerResponse, error) {
+	return &api.RemoveContainerResponse{}, nil
+}
+
+// ValidateContainerAdjustment implements api.PluginService.
+func (unasked) ValidateContainerAdjustment(context.Context, *api.ValidateContainerAdjustmentRequest) (*api.ValidateContainerAdjustmentResponse, error) {
+	return &api.ValidateContainerAdjustmentResponse{}, nil
+}
