@@ -63,7 +63,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newStatus(o), newTop(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o), newCompat(o),
 		newVersion(o))
-	root.AddCommand(newInstall(o), newUninstall(o), newGC(o))
+	root.AddCommand(newInstall(o), newUninstall(o), newGC(o), newAgent(o))
 	return root
 }
 

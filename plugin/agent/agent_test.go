@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/podweir/podweir/plugin/agent"
+	"github.com/podweir/podweir/plugin/agent/uninstall"
+)
+
+// diary keeps the order of what happens.
+type diary struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (d *diary) note(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, text)
+}
+
+func (d *diary) part(name string) agent.Part {
+	return agent.Part{Name: name, Run: func(ctx context.Context) error {
+		d.note(name + " begins")
+		<-ctx.Done()
+		d.note(name + " ends")
+		return nil
+	}}
+}
+
+func (d *diary) config(verdict uninstall.Verdict) agent.Config {
+	return agent.Config{
+		Parts: []agent.Part{d.part("part")}, Log: slog.New(slog.DiscardHandler),
+		Ask: func(ctx context.Context) uninstall.Verdict {
+			if ctx.Err() != nil {
+				d.note("asked too late")
+			}
+			d.note("asked")
+			return verdict
+		},
+		Remove: func(ctx context.Context) error {
+			if _, limited := ctx.Deadline(); ctx.Err() != nil || !limited {
+				d.note("removal without its time")
+			}
+			d.note("removed")
+			return nil
+		},
+	}
+}
+
+// end runs the agent, and ends it when everything is under way.
+func end(t *testing.T, c agent.Config) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- agent.Run(ctx, c) }()
+	synctest.Wait()
+	cancel()
+	return <-done
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		verdict uninstall.Verdict
+		want    []string
+	}{
+		// The parts work on while it is asked.
+		"an upgrade":   {uninstall.Keep, []string{"part begins", "asked", "part ends"}},
+		"not decided":  {uninstall.Wait, []string{"part begins", "asked", "part ends"}},
+		"an uninstall": {uninstall.Remove, []string{"part begins", "asked", "part ends", "removed"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &diary{}
+			if err := end(t, d.config(test.verdict)); err != nil || !slices.Equal(d.all, test.want) {
+				t.Errorf("%s: Run() = %v, %q, want nil, %q", name, err, d.all, test.want)
+			}
+		})
+	}
+}
+
+func TestRunWithoutDaemonSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		c := d.config(uninstall.Remove)
+		c.Ask = nil
+		if err := end(t, c); err != nil || !slices.Equal(d.all, []string{"part begins", "part ends"}) {
+			t.Errorf("Run() = %v, %q, want that nothing is removed", err, d.all)
+		}
+	})
+}
+
+func TestRemovalThatFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		c := d.config(uninstall.Remove)
+		c.Remove = func(context.Context) error { return errors.New("read-only file system") }
+		if err := end(t, c); err == nil || !strings.Contains(err.Error(), "read-only") || !strings.Contains(err.Error(), "podweir uninstall") {
+			t.Errorf("Run() = %v, want the cause and what to do", err)
+		}
+	})
+}
+
+// A part that fails ends the agent, which is started anew, and nothing is asked or
+// removed.
+func TestPartThatFails(t *testing.T) {
+	t.Parallel()
+	for name, result := range map[string]error{"an error": errors.New("address in use"), "ended by itself": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &diary{}
+			c := d.config(uninstall.Remove)
+			c.Parts = append(c.Parts, agent.Part{Name: "http", Run: func(context.Context) error { return result }})
+			err := agent.Run(t.Context(), c)
+			if err == nil || !strings.HasPrefix(err.Error(), "http: ") {
+				t.Errorf("%s: Run() = %v, want an error that names the part", name, err)
+			}
+			if slices.Contains(d.all, "asked") || slices.Contains(d.all, "removed") {
+				t.Errorf("%s: %q, want nothing to be asked or removed", name, d.all)
+			}
+		})
+	}
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/version"
+)
+
+// checks are the parts that have to work for the agent to be ready.
+func (a *agentParts) checks() []serve.Check {
+	return []serve.Check{
+		{Name: "node", Err: func() error { return a.node.problem() }},
+		{Name: "delivery", Err: func() error {
+			if d := a.manager.Decision(); d.Problem != "" {
+				return errors.New(d.Problem)
+			}
+			return nil
+		}},
+		{Name: "api", Err: func() error {
+			if !a.watch.Current() {
+				return errors.New("the pods of the node are not watched: the log says why")
+			}
+			return nil
+		}},
+		{Name: "pass", Err: a.firstPass},
+		{Name: "nri", Err: func() error {
+			if a.nri.isWanted() {
+				return a.plugin.Err()
+			}
+			return nil
+		}},
+	}
+}
+
+// firstPass says whether every pod was looked at since the agent began.
+func (a *agentParts) firstPass() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.passed {
+		return nil
+	}
+	if !a.watch.Current() {
+		return errors.New("the pods of the node are not known yet")
+	}
+	looked := map[string]bool{}
+	for _, s := range a.reconciler.Snapshot() {
+		looked[s.UID] = true
+	}
+	var left []string
+	for _, p := range a.watch.List() {
+		if asks := len(p.Annotations) > 0; asks && !p.Finished && !looked[p.UID] {
+			left = append(left, p.Key())
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%d pods were not looked at yet: %s", len(left), strings.Join(left, ", "))
+	}
+	a.passed = true
+	return nil
+}
+
+// unshaped counts the pods that have a limit and run without it.
+func (a *agentParts) unshaped() map[string]int {
+	count := map[string]int{}
+	for _, o := range []reconcile.Outcome{reconcile.Invalid, reconcile.HostNetwork, reconcile.Refused, reconcile.Failed} {
+		count[o.String()] = 0
+	}
+	for _, s := range a.reconciler.Snapshot() {
+		if _, counts := count[s.Outcome.String()]; counts {
+			count[s.Outcome.String()]++
+		}
+	}
+	return count
+}
+
+// nodeCheck runs the doctor from time to time, and tells what fails.
+type nodeCheck struct {
+	*agentParts
+	every time.Duration
+
+	mu  sync.Mutex
+	rep *doctor.Report
+	// told is what was told last.
+	told string
+}
+
+func newNodeCheck(a *agentParts) *nodeCheck {
+	return &nodeCheck{agentParts: a, every: a.o.v.GetDuration("doctor-interval")}
+}
+
+func (n *nodeCheck) run(ctx context.Context) error {
+	if n.every == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(n.every)
+	defer tick.Stop()
+	for {
+		n.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (n *nodeCheck) look(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	root := n.o.v.GetString("root")
+	kernel := &doctorKernel{options: n.o, root: root}
+	host := detect.HostRoot(root)
+	node := detect.Read(limited, host, detect.Options{
+		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"), Live: kernel,
+	})
+	rep := doctor.Run(doctor.Gather(limited, host, node, doctor.Options{
+		Version: version.String(), Pins: n.o.paths().Pins, Kernel: kernel,
+	}))
+	if ctx.Err() != nil {
+		return
+	}
+	n.metrics.SetDoctor(rep, time.Now())
+	n.mu.Lock()
+	n.rep = rep
+	n.mu.Unlock()
+	n.tell(rep)
+}
+
+// tell logs what fails, and makes it an Event of the agent's own pod, once as long
+// as it stays the same.
+func (n *nodeCheck) tell(rep *doctor.Report) {
+	var failing []string
+	for i := range rep.Checks {
+		if c := &rep.Checks[i]; c.Status == doctor.Fail {
+			failing = append(failing, failure(c))
+		}
+	}
+	text := strings.Join(failing, "; ")
+	n.mu.Lock()
+	same := n.told == text
+	n.told = text
+	n.mu.Unlock()
+	own := n.ownPod()
+	switch {
+	case text == "" && !same && own != nil:
+		n.recorder.Clear(own.UID)
+	case text != "" && own != nil:
+		n.recorder.Emit(own, kube.Event{Warning: true, Reason: "PodweirNodeNotReady", Message: text})
+	}
+	if same {
+		return
+	}
+	for _, f := range failing {
+		n.log.Error("doctor", "fails", f)
+	}
+	n.log.Info("doctor", "summary", rep.Summary())
+}
+
+// failure is a check that fails in one line: what, where, and what to do.
+func failure(c *doctor.Outcome) string {
+	text := fmt.Sprintf("%s %s: %s", c.Code, c.Title, c.Seen)
+	if c.Expected != "" {
+		text += ", want " + c.Expected
+	}
+	if c.Fix != "" {
+		text += " (" + c.Fix + ")"
+	}
+	return text
+}
+
+// ownPod is the agent's pod, nil if it is not in one.
+func (n *nodeCheck) ownPod() *kube.Pod {
+	parts := strings.Split(n.o.v.GetString("pod"), "/")
+	if len(parts) != 3 {
+		return nil
+	}
+	return &kube.Pod{Namespace: parts[0], Name: parts[1], UID: parts[2]}
+}
+
+// problem says why no pod could be shaped on this node, nil if they can.
+func (n *nodeCheck) problem() error {
+	node, err := n.o.open()
+	if err != nil {
+		return err
+	}
+	node.Close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.rep == nil {
+		return nil
+	}
+	var all error
+	for i := range n.rep.Checks {
+		if c := &n.rep.Checks[i]; c.Category == doctor.CategoryNode && c.Status == doctor.Fail {
+			all = errors.Join(all, errors.New(failure(c)))
+		}
+	}
+	return all
+}
