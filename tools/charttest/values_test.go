@@ -4,12 +4,15 @@
 package charttest
 
 import (
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 )
 
@@ -106,6 +109,47 @@ func TestValuesSchemaAndPageAgree(t *testing.T) {
 		}
 	}
 	golden(t, docsDir+"/reference/chart-values.md", valuesPage(all))
+}
+
+// Every setting that the chart makes is a flag of the command: of the agent's
+// file, of its arguments and of the environment.
+func TestSettingsAreFlags(t *testing.T) {
+	var page string
+	for _, name := range []string{"cli.md", "agent.md"} {
+		text, err := os.ReadFile(docsDir + "/reference/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page += string(text)
+	}
+	all := objects(t, "1.34", everything())
+	var settings map[string]any
+	for _, o := range all {
+		if c, ok := o.(*core.ConfigMap); ok && c.Data["agent.yaml"] != "" {
+			if err := yaml.Unmarshal([]byte(c.Data["agent.yaml"]), &settings); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	flags := slices.Collect(maps.Keys(settings))
+	container := only[*apps.DaemonSet](t, all).Spec.Template.Spec.Containers[0]
+	for _, arg := range container.Args[1:] {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		flags = append(flags, name)
+	}
+	for _, e := range container.Env {
+		if name, ours := strings.CutPrefix(e.Name, "PODWEIR_"); ours {
+			flags = append(flags, strings.ReplaceAll(strings.ToLower(name), "_", "-"))
+		}
+	}
+	if len(flags) < 12 {
+		t.Fatalf("found only %v", flags)
+	}
+	for _, flag := range flags {
+		if !strings.Contains(page, "`--"+flag+"`") {
+			t.Errorf("the chart sets %s, and cli.md and agent.md in docs/reference have no flag --%s", flag, flag)
+		}
+	}
 }
 
 func TestDefaultsReachTheAgent(t *testing.T) {
