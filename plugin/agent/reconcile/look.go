@@ -62,7 +62,7 @@ func (l *look) run(ctx context.Context) bool {
 	}
 	node, err := l.open()
 	if err != nil {
-		l.fail(err)
+		l.unable(err)
 		return true
 	}
 	defer node.Close()
@@ -74,6 +74,20 @@ func (l *look) run(ctx context.Context) bool {
 	}
 	l.bring(ctx, node, have)
 	return true
+}
+
+// unable answers a node on which nothing can be shaped: that concerns only who
+// asks for a limit.
+func (l *look) unable(cause error) {
+	if conf, err := l.desired(); err == nil && !limited(conf) {
+		l.Outcome, l.Reason = Unlimited, cause.Error()
+		return
+	}
+	l.fail(cause)
+}
+
+func limited(conf *netconf.Config) bool {
+	return conf.Shaping.Egress != nil || conf.Shaping.Ingress != nil
 }
 
 // hostNetwork tells the owner of a pod without interfaces of its own that its
@@ -107,7 +121,6 @@ func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
 		l.repair(ctx, node, have)
 		return
 	}
-	limited := conf.Shaping.Egress != nil || conf.Shaping.Ingress != nil
 	var own, others []attached
 	for _, a := range have {
 		if a.id.Network == conf.Name {
@@ -118,10 +131,10 @@ func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
 		}
 	}
 	switch {
-	case limited && len(own) == 0 && len(others) == 0:
+	case limited(conf) && len(own) == 0 && len(others) == 0:
 		l.attach(ctx, node, conf)
 		return
-	case limited:
+	case limited(conf):
 		for _, a := range own {
 			l.ensure(ctx, node, conf, a)
 		}
@@ -221,9 +234,9 @@ func (l *look) apply(ctx context.Context, node *cni.Node, w *attach.Want, what O
 // repair brings attachments back to what they were made for.
 func (l *look) repair(ctx context.Context, node *cni.Node, have []attached) {
 	for _, a := range have {
-		limited, cancel := context.WithTimeout(ctx, lockTimeout)
+		bounded, cancel := context.WithTimeout(ctx, lockTimeout)
 		l.changed = false
-		states, err := node.Engine.Repair(limited, a.id)
+		states, err := node.Engine.Repair(bounded, a.id)
 		cancel()
 		l.keep(a.id, states, err, Mended)
 	}

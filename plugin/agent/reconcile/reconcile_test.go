@@ -180,6 +180,25 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	}
 }
 
+// On a node where nothing can be shaped, those who ask for a limit are told.
+func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.paths.Pins = filepath.Join(t.TempDir(), "podweir")
+	p, other := n.newPod(t), n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	other.annotate(nil)
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Failed)
+	a.becomes(t, other, reconcile.Unlimited)
+	if e := p.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, n.paths.Pins) || !strings.Contains(e.Message, "mount -t bpf") {
+		t.Errorf("event %q", e.Message)
+	}
+	if events := n.api.Events(); len(events) != 1 {
+		t.Errorf("%d events, want that of the pod with a limit: %+v", len(events), events)
+	}
+}
+
 // The container runtime is away: what is shaped is kept, what is not waits and
 // is told.
 func TestPrivilegedRuntimeIsAway(t *testing.T) {
