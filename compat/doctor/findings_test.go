@@ -304,17 +304,17 @@ func hookFindings() []finding {
 		{"no fq", "PW606", aws, func(n *node) { n.kernel.attached[0].Queue = "fq" }, doctor.Fail, "no fq on its device", "queue to auto"},
 		{"fq replaced", "PW606", aws, func(n *node) {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq_codel"}
-		}, doctor.Fail, "fq_codel in the place of fq", "start the pods anew"},
+		}, doctor.Fail, "fq_codel in the place of fq", "podweir repair"},
 		{"fq too small", "PW606", aws, func(n *node) {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 100}
-		}, doctor.Fail, "100 of one flow", "start the pods anew"},
+		}, doctor.Fail, "100 of one flow", "podweir repair"},
 		{"fq as it should be", "PW606", aws, func(n *node) {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 10000}
 		}, doctor.OK, "1 limits", ""},
 		{"failed open", "PW607", aws, func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, doctor.Warn, "default/web ingress: 3 packets", "report it"},
 		{"left over", "PW608", aws, func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
-		}, doctor.Warn, "default/web (eni0123456789a)", "podweir detach"},
+		}, doctor.Warn, "default/web (eni0123456789a)", "podweir gc"},
 		{"left over is no drift", "PW602", aws, func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, doctor.OK, "1 limits", ""},

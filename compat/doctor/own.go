@@ -35,7 +35,7 @@ func ownChecks() []Check {
 			Code: "PW606", Title: "departure times are obeyed", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "attachments with the queue fq: the root qdisc of their device and its limits",
 			Why:   "a departure time without an fq that obeys it shapes nothing, and fq's own limits of 100 packets drop while the clock runs on",
-			Mend:  "Start the pod anew: podweir puts its fq back. Who replaced it shows PW505; or set queue to auto.",
+			Mend:  "podweir repair puts its fq back, as the agent does. Who replaced it shows PW505; or set queue to auto.",
 			run:   checkFQ,
 		},
 		{
@@ -49,7 +49,7 @@ func ownChecks() []Check {
 			Code: "PW608", Title: "nothing is left over", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "pins of pods whose network namespace is gone",
 			Why:   "they hold memory; some runtimes do not call DEL for a drop-in",
-			Mend:  "The runtime's next GC removes them, and so does podweir detach.",
+			Mend:  "podweir gc removes them, and so does the next GC of the runtime or the agent.",
 			run:   checkLeftOver,
 		},
 	}
@@ -78,7 +78,7 @@ func checkFQ(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "start the pods anew, or set queue to auto", bad...)
+			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "podweir repair; or set queue to auto, and start the pods anew", bad...)
 		}
 		return holds(fmt.Sprintf("%d limits by departure times", n))
 	})
@@ -108,7 +108,7 @@ func checkLeftOver(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks("pins of pods that are gone: "+shorten(bad), "none", "podweir detach", bad...)
+			return breaks("pins of pods that are gone: "+shorten(bad), "none", "podweir gc", bad...)
 		}
 		return holds("none")
 	})
