@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
@@ -38,12 +37,6 @@ type look struct {
 	// changed says that the engine found something to do, planned what.
 	changed bool
 	planned []string
-}
-
-// attached is one attachment of a pod whose interfaces are there.
-type attached struct {
-	id      attach.ID
-	records []*attach.Record
 }
 
 // run does the work; false means that there is nothing to remember.
@@ -344,56 +337,4 @@ func (l *look) reasonOf() string {
 		return "BandwidthInvalid"
 	}
 	return "BandwidthNotEnforced"
-}
-
-// attachments finds what is attached for the pod: where it was found last, or
-// among everything that is pinned.
-func (l *look) attachments(node *cni.Node) ([]attached, error) {
-	if have := l.among(node, l.known()); len(have) > 0 {
-		return have, nil
-	}
-	ids, err := node.List()
-	if err != nil {
-		return nil, err
-	}
-	return l.among(node, ids), nil
-}
-
-func (l *look) known() []attach.ID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var ids []attach.ID
-	if s := l.states[l.key]; s != nil {
-		for i := range s.Limits {
-			if id := s.Limits[i].ID; !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids
-}
-
-// among returns those attachments that are of the pod and have their
-// interfaces. One that cannot be read is none of this pod's: a pass says so.
-func (l *look) among(node *cni.Node, ids []attach.ID) []attached {
-	var have []attached
-	for _, id := range ids {
-		records, err := node.Engine.Store.Records(id)
-		if err != nil && len(records) == 0 {
-			continue
-		}
-		a := attached{id: id}
-		for _, rec := range records {
-			if rec.Pod != l.pod.Key() {
-				continue
-			}
-			if _, err := node.Engine.Refind(rec); err == nil {
-				a.records = append(a.records, rec)
-			}
-		}
-		if len(a.records) > 0 {
-			have = append(have, a)
-		}
-	}
-	return have
 }

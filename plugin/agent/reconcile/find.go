@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile
+
+import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
+)
+
+// attached is one attachment of a pod whose interfaces are there.
+type attached struct {
+	id      attach.ID
+	records []*attach.Record
+}
+
+// attachments finds what is attached for the pod: where it was found last, or
+// among everything that is pinned.
+func (l *look) attachments(node *cni.Node) ([]attached, error) {
+	if have := l.among(node, l.known()); len(have) > 0 {
+		return have, nil
+	}
+	ids, err := node.List()
+	if err != nil {
+		return nil, err
+	}
+	return l.among(node, ids), nil
+}
+
+func (l *look) known() []attach.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []attach.ID
+	if s := l.states[l.key]; s != nil {
+		for i := range s.Limits {
+			if id := s.Limits[i].ID; !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// among returns those attachments that are of the pod and have their
+// interfaces. One that cannot be read is none of this pod's: a pass says so.
+func (l *look) among(node *cni.Node, ids []attach.ID) []attached {
+	var have []attached
+	for _, id := range ids {
+		records, err := node.Engine.Store.Records(id)
+		if err != nil && len(records) == 0 {
+			continue
+		}
+		a := attached{id: id}
+		for _, rec := range records {
+			if rec.Pod != l.pod.Key() {
+				continue
+			}
+			if _, err := node.Engine.Refind(rec); err == nil {
+				a.records = append(a.records, rec)
+			}
+		}
+		if len(a.records) > 0 {
+			have = append(have, a)
+		}
+	}
+	return have
+}
