@@ -20,12 +20,11 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/containerd/nri/pkg/api"
 )
 
-// DefaultSocket is where runtimes listen for plugins.
-const DefaultSocket = api.DefaultSocketPath
+// DefaultSocket is where runtimes listen for plugins: the library says /var/run,
+// which is a link to this directory, and leads elsewhere below a mounted root.
+const DefaultSocket = "/run/nri/nri.sock"
 
 // The name under which the runtime knows the agent. The index is its place among
 // the plugins: late, after those that give a pod devices.

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
@@ -28,6 +30,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
+	"github.com/podweir/podweir/plugin/cni"
 )
 
 // agentParts are the parts of the agent, made of its settings.
@@ -344,5 +347,20 @@ func (a *agentParts) remove(ctx context.Context) error {
 	err := a.manager.Remove(ctx)
 	detached, detachErr := detachAll(ctx, a.o)
 	a.log.Info("limits are taken off", "attachments", len(detached))
-	return errors.Join(err, detachErr)
+	return errors.Join(err, unlessMounted(a.o.paths(), detachErr))
+}
+
+// unlessMounted drops the error of a removal that left nothing but an empty
+// directory: in a container podweir's directories are mounts, which stay.
+func unlessMounted(paths cni.Paths, err error) error {
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	for _, dir := range []string{paths.Pins, paths.Run} {
+		left, readErr := os.ReadDir(dir)
+		if len(left) > 0 || readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

@@ -15,6 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/cni"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
@@ -141,5 +144,28 @@ func TestAgentPageNamesEverySetting(t *testing.T) {
 	slices.Sort(flags)
 	if diff := cmp.Diff(flags, written); diff != "" {
 		t.Errorf("agent.md (-flags +page):\n%s", diff)
+	}
+}
+
+// What is mounted into the agent's container cannot be removed from inside, which
+// is no failure if it is empty.
+func TestAgentRemovesWhatIsMounted(t *testing.T) {
+	t.Parallel()
+	paths := cni.Paths{Pins: filepath.Join(t.TempDir(), "gone"), Run: t.TempDir()}
+	busy := fmt.Errorf("remove in %s: %w", paths.Run, unix.EBUSY)
+	if err := unlessMounted(paths, busy); err != nil {
+		t.Errorf("an empty mount: %v, want no error", err)
+	}
+	if err := unlessMounted(paths, unix.EPERM); err == nil {
+		t.Error("another error is dropped")
+	}
+	if err := unlessMounted(paths, nil); err != nil {
+		t.Errorf("no error becomes %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(paths.Run, "features.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unlessMounted(paths, busy); err == nil {
+		t.Error("a mount that is not empty is no error")
 	}
 }
