@@ -182,10 +182,12 @@ func moved(p *pass, s conflist.Standing) bool {
 	return !slices.ContainsFunc(p.view.conf.Files, func(f conflist.File) bool { return f.Name == source })
 }
 
-// sinceGone is how long the original has been gone without anything happening to
-// the files of others: while somebody writes them, nothing is decided.
+// sinceGone is how long the original has been gone without anything happening in
+// the directory: while somebody writes there, nothing is decided. A file that is
+// removed and written again and again may never be seen whole.
 func (m *Manager) sinceGone(v *view) time.Duration {
 	var others strings.Builder
+	fmt.Fprintln(&others, stampOf(m.real(v.confDir)))
 	for _, f := range v.conf.Files {
 		if !f.Ours() {
 			fmt.Fprintln(&others, f.Name, stampOf(filepath.Join(m.real(v.confDir), f.Name)))
