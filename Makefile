@@ -34,7 +34,9 @@ PRIVILEGED = $(shell grep -rl --include='*_test.go' '^func TestPrivileged' bpf c
 # Those that judge rates and times, which an emulated processor does not keep;
 # "bin/vmrig test" runs them when asked to.
 TIMED = ./e2e/%
-# Among them those that need a kernel with sch_fq and can do with its clock.
+# Among them those that can judge by counters instead.
+COUNTED = ./e2e/coexist=TestPrivilegedHostile
+# Others of them need a kernel with sch_fq, and can do with its clock.
 ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
 
 .PHONY: help
@@ -119,7 +121,7 @@ test-privileged: build refplugins npa ## Tests on the kernel and real traffic, o
 
 .PHONY: test-kernels
 test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
-	bin/vmrig test -timeout 15m -host bin/privileged.log -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED))
+	bin/vmrig test -timeout 15m -host bin/privileged.log -beside '$(COUNTED)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED))
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).

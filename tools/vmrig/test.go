@@ -28,6 +28,7 @@ func test(ctx context.Context, args []string) (int, error) {
 	pattern := flags.String("run", "^TestPrivileged", "tests to run")
 	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")
 	dir := flags.String("dir", "bin/kernels", "directory for binaries and logs")
+	beside := flags.String("beside", "", "PACKAGE=PATTERN of tests that are run like those of the packages")
 	alone := flags.String("alone", "", "PACKAGE=PATTERN of tests that measure, for which one machine runs at a time")
 	host := flags.String("host", "", `output of "go test -v" on this machine's own kernel, which counts too`)
 	if err := flags.Parse(args); err != nil {
@@ -52,7 +53,12 @@ func test(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	measuring, err := buildAlone(ctx, *dir, *alone)
+	some, err := buildSome(ctx, *dir, "beside", *beside)
+	if err != nil {
+		return 0, err
+	}
+	binaries = append(binaries, some...)
+	measuring, err := buildSome(ctx, *dir, "alone", *alone)
 	if err != nil {
 		return 0, err
 	}
@@ -71,13 +77,15 @@ func test(ctx context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-func buildAlone(ctx context.Context, dir, alone string) ([]suite.Binary, error) {
-	if alone == "" {
+// buildSome builds a package of which only some tests are run; name is the
+// flag's that says so.
+func buildSome(ctx context.Context, dir, name, some string) ([]suite.Binary, error) {
+	if some == "" {
 		return nil, nil
 	}
-	pkg, pattern, ok := strings.Cut(alone, "=")
+	pkg, pattern, ok := strings.Cut(some, "=")
 	if !ok || pattern == "" {
-		return nil, fmt.Errorf("-alone %q: want PACKAGE=PATTERN", alone)
+		return nil, fmt.Errorf("-%s %q: want PACKAGE=PATTERN", name, some)
 	}
 	binaries, err := suite.Build(ctx, dir, []string{pkg})
 	for i := range binaries {
