@@ -90,6 +90,8 @@ func (a *agentParts) unshaped() map[string]int {
 type nodeCheck struct {
 	*agentParts
 	every time.Duration
+	// again has room for one: the delivery changed.
+	again chan struct{}
 
 	mu  sync.Mutex
 	rep *doctor.Report
@@ -98,7 +100,22 @@ type nodeCheck struct {
 }
 
 func newNodeCheck(a *agentParts) *nodeCheck {
-	return &nodeCheck{agentParts: a, every: a.o.v.GetDuration("doctor-interval")}
+	return &nodeCheck{agentParts: a, every: a.o.v.GetDuration("doctor-interval"), again: make(chan struct{}, 1)}
+}
+
+// When the doctor looks: first when the delivery had the time to do its work, since
+// what is not installed yet is no fault, and soon after the delivery changed.
+const (
+	firstLook    = 15 * time.Second
+	lookAfterNew = 2 * time.Second
+)
+
+// changed asks for a look soon.
+func (n *nodeCheck) changed() {
+	select {
+	case n.again <- struct{}{}:
+	default:
+	}
 }
 
 func (n *nodeCheck) run(ctx context.Context) error {
@@ -106,15 +123,19 @@ func (n *nodeCheck) run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(n.every)
-	defer tick.Stop()
+	timer := time.NewTimer(firstLook)
+	defer timer.Stop()
 	for {
-		n.look(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-n.again:
+			timer.Reset(lookAfterNew)
+			continue
+		case <-timer.C:
 		}
+		n.look(ctx)
+		timer.Reset(n.every)
 	}
 }
 

@@ -50,6 +50,10 @@ type agentParts struct {
 	node       *nodeCheck
 	parts      []daemon.Part
 
+	// entry is closed when podweir's entry is decided for the first time.
+	entry       chan struct{}
+	onceDecided sync.Once
+
 	mu      sync.Mutex
 	network string
 	passed  bool
@@ -61,7 +65,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	if err := checkAgent(o); err != nil {
 		return nil, err
 	}
-	a := &agentParts{o: o, log: log}
+	a := &agentParts{o: o, log: log, entry: make(chan struct{})}
 	if err := a.makeDelivery(cmd); err != nil {
 		return nil, err
 	}
@@ -80,7 +84,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 		daemon.Part{Name: "http", Run: server.Run},
 		daemon.Part{Name: "delivery", Run: a.manager.Run},
 		daemon.Part{Name: "events", Run: a.recorder.Run},
-		daemon.Part{Name: "reconcile", Run: a.reconciler.Run},
+		daemon.Part{Name: "reconcile", Run: a.reconcile},
 		daemon.Part{Name: "nri", Run: a.nri.run},
 		daemon.Part{Name: "node", Run: a.node.run})
 	return a, nil
@@ -112,7 +116,11 @@ func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
 // decided starts and ends the delivery nri.
 func (a *agentParts) decided(d delivery.Decision) {
 	a.nri.want(d.Delivery == profiles.NRI)
+	if d.Entry != "" {
+		a.onceDecided.Do(func() { close(a.entry) })
+	}
 	a.metrics.SetDelivery(string(d.Delivery))
+	a.node.changed()
 }
 
 func (a *agentParts) makeKube() error {
@@ -154,6 +162,23 @@ func (a *agentParts) makeReconciler() {
 		Pass: a.o.v.GetDuration("pass"), Log: a.log,
 		Observe: func(o reconcile.Observation) { a.metrics.ObserveReconcile(o.Outcome.String(), o.Duration) },
 	})
+}
+
+// decisionTime is how long pods wait for the first decision about the delivery: what
+// the node's defaults are is part of it, and takes some 0.1 s.
+const decisionTime = 10 * time.Second
+
+// reconcile begins when it is known what pods get by default.
+func (a *agentParts) reconcile(ctx context.Context) error {
+	timer := time.NewTimer(decisionTime)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.entry:
+	case <-timer.C:
+	}
+	return a.reconciler.Run(ctx)
 }
 
 // runtimeClient is a client of the container runtime whose socket is looked for
