@@ -70,9 +70,11 @@ func run(ctx context.Context, o *options) error {
 			for group := range strings.SplitSeq(o.groups, ",") {
 				got, err := measureOn(ctx, kernel, group, o.timeout)
 				if err != nil {
+					// What was measured before it is kept beside what there was.
 					errs = append(errs, fmt.Errorf("%s, %s: %w", kernel, group, err))
+				} else {
+					r.drop(kernel, group)
 				}
-				// What was measured before an error is kept.
 				r.merge(got)
 				if err := r.write(o.json); err != nil {
 					return err

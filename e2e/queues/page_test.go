@@ -62,3 +62,15 @@ func TestVerdictOfARow(t *testing.T) {
 		}
 	}
 }
+
+// A group that was measured anew as a whole, at another cap, leaves no row of
+// then behind.
+func TestDropForgetsAGroupOfAKernel(t *testing.T) {
+	then := row{Kernel: "6.12", Group: "capsTop", Way: "tbf", Cap: 300 * mbit}
+	other := row{Kernel: "6.1", Group: "capsTop", Way: "tbf", Cap: 200 * mbit}
+	r := &results{Rows: []row{then, other}}
+	r.drop("6.12", "capsTop")
+	if diff := cmp.Diff([]row{other}, r.Rows); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
