@@ -83,6 +83,7 @@ var (
 		{traffic.TCP1, true, 6 * time.Second},
 		{traffic.UDPGSO, false, 2500 * time.Millisecond},
 	}
+	topCells  = []cell{firstCells[0], moreCells[0]}
 	moreCells = []cell{
 		{traffic.TCP1BBR, false, 4 * time.Second},
 		{traffic.UDPGSO, false, 2500 * time.Millisecond},
@@ -101,12 +102,13 @@ type group struct {
 var groups = []group{
 	{"caps10", 10 * mbit, firstCells, nil},
 	{"caps100", 100 * mbit, fastCells, nil},
-	{"capsTop", 0, firstCells[:1], nil},
+	{"capsTop", 0, topCells, nil},
 	{"caps1", mbit, firstCells, nil},
 	{"kept", 100 * mbit, nil, (*bench).kept},
 	{"order", 10 * mbit, nil, (*bench).order},
 	{"more100", 100 * mbit, moreCells, nil},
 	{"more10", 10 * mbit, moreCells, nil},
+	{"more1", mbit, moreCells, nil},
 	{"memory", 100 * mbit, nil, (*bench).memory},
 }
 
