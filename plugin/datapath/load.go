@@ -146,9 +146,11 @@ func (o *Objects) loadMaps(p *image.Program, subnets int) error {
 		if name == mapSubnets {
 			spec.MaxEntries = uint32(max(subnets, 1))
 		}
-		if o.maps[name], err = bpfcall.NewMap(&spec); err != nil {
+		made, err := bpfcall.NewMap(&spec)
+		if err != nil {
 			return err
 		}
+		o.maps[name] = made
 	}
 	return nil
 }
