@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,12 +29,6 @@ const (
 	countedPackets = 40
 	countedBytes   = 100
 )
-
-// emulated says whether the processor is QEMU's, without a hypervisor's help.
-var emulated = sync.OnceValue(func() bool {
-	raw, err := os.ReadFile("/proc/cpuinfo")
-	return err == nil && strings.Contains(string(raw), "QEMU TCG")
-})
 
 // machine describes the kernel and how it is judged.
 func (r *rig) machine(t *testing.T) *coexist.Machine {
@@ -61,7 +54,7 @@ func (r *rig) machine(t *testing.T) *coexist.Machine {
 	m := &coexist.Machine{
 		Kernel: series(t), TCX: yesNo(datapath.HaveTCX()), Prio: yesNo(found.Prio), Redirect: found.Redirect, Judged: "bursts",
 	}
-	if emulated() {
+	if testutil.Emulated() {
 		m.Judged = "counters"
 	}
 	return m
@@ -77,7 +70,7 @@ func (tr *traffic) of(d shaping.Direction) *direction {
 // holds says whether podweir holds a direction of the pod.
 func (k *kase) holds(t *testing.T, d shaping.Direction) bool {
 	t.Helper()
-	if !emulated() {
+	if !testutil.Emulated() {
 		return k.traffic.of(d).shaped(t)
 	}
 	return k.traffic.of(d).counted(t, func() uint64 { return k.held(t, d) })
@@ -192,7 +185,7 @@ func (d *direction) counted(t *testing.T, counter func() uint64) bool {
 // host side and, for egress, on an ifb of its own.
 func (k *kase) byReference(t *testing.T, d shaping.Direction) bool {
 	t.Helper()
-	if !emulated() {
+	if !testutil.Emulated() {
 		return k.traffic.of(d).shaped(t)
 	}
 	device := k.pod.host.Name

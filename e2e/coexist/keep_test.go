@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/coexist"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 const pagePath = "../../docs/reference/coexistence.md"
@@ -50,7 +51,7 @@ func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
 			t.Fatal(err)
 		}
 		t.Log(seenMark + string(line))
-		if !emulated() {
+		if !testutil.Emulated() {
 			s.write(t)
 		}
 		return

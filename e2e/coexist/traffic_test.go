@@ -129,7 +129,7 @@ func newTraffic(t *testing.T, p *pod) *traffic {
 		if d.leaked == 0 {
 			t.Fatal("denied packets do not arrive without a policy: nothing would be proven")
 		}
-		if emulated() {
+		if testutil.Emulated() {
 			continue // what a burst gets through is not judged there
 		}
 		if d.unshaped = d.bestBurst(t, burstPackets*7/10); d.unshaped < burstPackets*7/10 {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,12 +83,15 @@ func (c *cli) secondPod(t *testing.T) *testutil.NetNS {
 	return pod
 }
 
+var operState = regexp.MustCompile(`state [A-Z]+ `)
+
 // devices shows all devices of namespaces with their qdiscs and filters.
 func devices(t *testing.T, namespaces ...*testutil.NetNS) string {
 	t.Helper()
 	var b strings.Builder
 	for _, ns := range namespaces {
-		b.WriteString(ns.Run(t, "ip", "-o", "link", "show"))
+		// A fresh device says that it is up some time after it is (linkwatch).
+		b.WriteString(operState.ReplaceAllString(ns.Run(t, "ip", "-o", "link", "show"), ""))
 		b.WriteString(ns.Run(t, "tc", "qdisc", "show"))
 		for _, dev := range []string{"eth0", "veth1", "veth2"} {
 			for _, hook := range []string{"ingress", "egress"} {
