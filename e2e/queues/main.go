@@ -41,7 +41,7 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.kernels, "k", "", "kernels of tools/vmrig, or \"host\" for this machine's own; with commas")
-	flag.StringVar(&o.groups, "only", strings.Join(groupNames(), ","), "groups of measurements")
+	flag.StringVar(&o.groups, "only", usual(), "groups of measurements, of "+strings.Join(groupNames(), ", "))
 	flag.StringVar(&o.json, "json", "queues.json", "file with the results")
 	flag.StringVar(&o.page, "page", "", "file for the results as Markdown; none if empty")
 	flag.StringVar(&o.measure, "measure", "", "measure these groups here and print them")

@@ -36,7 +36,7 @@ func table(b *bytes.Buffer, g *group, kernel string, rows []row) {
 
 // titles of the groups.
 var titles = map[string]string{
-	"caps10": "Cap and use", "caps100": "Cap and use", "caps1": "Cap and use", "capsTop": "Cap and use at the highest rate",
+	"caps10": "Cap and use", "caps100": "Cap and use", "caps1": "Cap and use", "caps1000": "Cap and use", "capsTop": "Cap and use at the highest rate",
 	"more1": "Cap and use, bbr and large GSO", "more10": "Cap and use, bbr and large GSO", "more100": "Cap and use, bbr and large GSO",
 	"kept": "A kept connection beside bulk", "order": "Order within a flow", "memory": "Kernel memory",
 }

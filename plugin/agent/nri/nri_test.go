@@ -116,6 +116,8 @@ func (c *cable) cut() {
 // run calls the hook as the runtime does when a pod's network is up.
 func (r *runtime) run(t *testing.T, s *api.PodSandbox) error {
 	t.Helper()
+	// A runtime makes no pod while a plugin is being told what runs.
+	defer r.BlockPluginSync().Unblock()
 	return r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: s})
 }
 

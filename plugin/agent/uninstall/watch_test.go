@@ -69,6 +69,13 @@ func (s *server) Watch(ctx context.Context, _ string, f func(uninstall.Event)) e
 	}
 }
 
+// seen are the streams that are open and the lists that were asked for.
+func (s *server) seen() (streams, lists int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams), s.lists
+}
+
 func (s *server) tell(kind uninstall.EventKind, uid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,21 +216,21 @@ func TestWatchIsOpenedAgain(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { w.Run(ctx) })
 		synctest.Wait()
-		if err := w.Err(); err != nil || len(s.streams) != 1 {
-			t.Fatalf("Err() = %v with %d streams, want one and no error", err, len(s.streams))
+		if streams, _ := s.seen(); w.Err() != nil || streams != 1 {
+			t.Fatalf("Err() = %v with %d streams, want one and no error", w.Err(), streams)
 		}
 		s.fail(errAway, true)
 		<-time.After(time.Minute) // by the clock of the bubble
 		if err := w.Err(); !errors.Is(err, errAway) {
 			t.Errorf("Err() = %v, want %v", err, errAway)
 		}
-		if s.lists > 30 {
-			t.Errorf("%d attempts within a minute, want a growing pause", s.lists)
+		if _, lists := s.seen(); lists > 30 {
+			t.Errorf("%d attempts within a minute, want a growing pause", lists)
 		}
 		s.fail(nil, false)
 		<-time.After(10 * time.Second) // by the clock of the bubble
-		if err := w.Err(); err != nil || len(s.streams) != 1 {
-			t.Errorf("Err() = %v with %d streams, want one and no error", err, len(s.streams))
+		if streams, _ := s.seen(); w.Err() != nil || streams != 1 {
+			t.Errorf("Err() = %v with %d streams, want one and no error", w.Err(), streams)
 		}
 		cancel()
 		wg.Wait()
