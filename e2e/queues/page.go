@@ -17,8 +17,9 @@ const pageHead = `# Queues on every kernel
 Written by ` + "`bin/queues -json FILE -page FILE`" + ` from the JSON file beside this page. Every queue kind in every place that it can have, with a
 pod made by a real conflist (ptp, host-local, podweir), real traffic, and the wire meter behind the queue (for the ifb: behind the ifb).
 
-**What emulation costs.** All kernels but the host's run on an emulated processor (QEMU without KVM, one processor), whose timers and
-processes come late: the column "stall" is the latest of the short sleeps during the row. So: compare rows of one kernel and one group with
+**What emulation costs.** 6.1, 6.12 and newest run on an emulated processor (QEMU without KVM, one processor), whose timers and
+processes come late: the column "stall" is the latest of the short sleeps during the row. "uml" is User-Mode Linux, a kernel that runs as a
+process: some ten times faster, and as late. So: compare rows of one kernel and one group with
 each other, and with what the unlimited pod carried in the same run ("unshaped"); believe no rate in Mbit/s, no millisecond and no processor
 time as such. A row is "not offered" if the generator had less than 1.2 times the cap. Where a load average is given, the machine of two
 processors had other work, and the emulator went first (nice -20).
@@ -58,8 +59,11 @@ func (r *results) page() []byte {
 	return b.Bytes()
 }
 
+// userMode is User-Mode Linux, as tools/vmrig calls it.
+const userMode = "uml"
+
 // kernelOrder is that of the page.
-var kernelOrder = []string{"6.1", "6.12", "newest", thisMachine}
+var kernelOrder = []string{"6.1", "6.12", "newest", userMode, thisMachine}
 
 func kernelIndex(name string) int { return slices.Index(kernelOrder, name) }
 
