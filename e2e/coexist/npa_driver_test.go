@@ -99,6 +99,10 @@ func (a *agent) start(t *testing.T) {
 	t.Helper()
 	a.cmd = exec.CommandContext(a.test.Context(), "/app/npa", "serve")
 	a.cmd.Dir = "/app"
+	// A signal that is pending makes the kernel give up a load (EAGAIN), and
+	// Go's scheduler sends itself signals. Libraries repeat such a load; the
+	// agent's (aws-ebpf-sdk-go v1.0.15) does not.
+	a.cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: a.root}
 	a.cmd.Stderr = &a.log
 	var err error
@@ -128,8 +132,40 @@ func (a *agent) stop() {
 	}
 }
 
-// ask has the agent do something for a pod.
+// loadFailed is what the agent says when the kernel did not load a program,
+// whatever the reason.
+const loadFailed = "failed to Load the prog"
+
+// ask has the agent do something for a pod, and again if it could not load a
+// program: its reconciler comes again, too.
 func (a *agent) ask(do, pod string) error {
+	err := a.askOnce(do, pod)
+	for range 2 {
+		if err == nil || !strings.Contains(err.Error(), loadFailed) {
+			break
+		}
+		a.test.Logf("%s %s: %v: %s", do, pod, err, a.why())
+		err = a.askOnce(do, pod)
+	}
+	return err
+}
+
+// why is the last reason in the log of the agent's library.
+func (a *agent) why() string {
+	files, _ := filepath.Glob(filepath.Join(a.root, "var/log/aws-routed-eni/*.log"))
+	reason := "its log has no reason"
+	for _, file := range files {
+		raw, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(raw)) {
+			if strings.Contains(line, "Failed to load prog") {
+				reason = strings.TrimSpace(line)
+			}
+		}
+	}
+	return reason
+}
+
+func (a *agent) askOnce(do, pod string) error {
 	err := json.NewEncoder(a.in).Encode(map[string]any{"Do": do, "Namespace": npaNamespace, "Pod": pod, "Port": allowedPort})
 	if err != nil {
 		return err
