@@ -71,6 +71,9 @@ type Want struct {
 	ReplaceQdisc bool
 	// Pod is "namespace/name" if known.
 	Pod string
+	// Existing says that the attachment is to be changed, not made: Ensure returns
+	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
+	Existing bool
 }
 
 // DriftError says how an interface differs from what it should be.
@@ -100,6 +103,9 @@ func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
 	priors, err := e.priors(w.ID)
 	if err != nil {
 		return nil, err
+	}
+	if w.Existing && len(priors) == 0 {
+		return nil, fmt.Errorf("%v: %w", w.ID, ErrNotAttached)
 	}
 	all := make([]*Desired, 0, len(w.Names))
 	for _, name := range w.Names {

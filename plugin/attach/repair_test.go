@@ -67,3 +67,21 @@ func TestRepairOfWhatIsGone(t *testing.T) {
 		})
 	}
 }
+
+// What a DEL removed while somebody waited for the lock is not made again.
+func TestEnsureOfWhatWasRemovedMeanwhile(t *testing.T) {
+	w := newWorld()
+	want := wantOf(both(10_000_000))
+	want.Existing = true
+	if _, err := w.engine().Ensure(t.Context(), want); !errors.Is(err, attach.ErrNotAttached) || len(w.log) != 0 {
+		t.Errorf("Ensure = %v with the steps %v, want ErrNotAttached and none", err, w.log)
+	}
+	want.Existing = false
+	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	want.Existing = true
+	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+		t.Errorf("Ensure of what is there = %v", err)
+	}
+}

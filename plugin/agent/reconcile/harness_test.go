@@ -268,6 +268,7 @@ func (s *sandboxes) IDs(context.Context) ([]string, error) {
 type agent struct {
 	*reconcile.Reconciler
 	node *node
+	pods *kube.Watch
 	stop func()
 }
 
@@ -283,8 +284,9 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 	}
 	log := slog.New(slog.NewTextHandler(n.log, nil))
 	recorder := kube.NewRecorder(client, "n1", log)
-	a := &agent{node: n, Reconciler: reconcile.New(reconcile.Config{
-		Pods: kube.NewWatch(client, "n1", log), Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
+	pods := kube.NewWatch(client, "n1", log)
+	a := &agent{node: n, pods: pods, Reconciler: reconcile.New(reconcile.Config{
+		Pods: pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
 		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log,
 	})}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -211,7 +211,7 @@ func (l *look) ensure(ctx context.Context, node *cni.Node, conf *netconf.Config,
 	}
 	l.apply(ctx, node, &attach.Want{
 		ID: a.id, NetNSPath: a.records[0].Interface.NetNSPath, Names: names, Config: &conf.Shaping,
-		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(),
+		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(), Existing: true,
 	}, what)
 }
 
@@ -315,8 +315,9 @@ func (l *look) fail(err error) {
 	var limit *netconf.LimitError
 	var field *shaping.FieldError
 	switch {
-	case errors.Is(err, attach.ErrGone):
-		// It is being set up or taken down; a watch tells of both.
+	case errors.Is(err, attach.ErrGone), errors.Is(err, attach.ErrNotAttached):
+		// It is being set up or taken down; a watch tells of both. A DEL in the
+		// middle of this look must not be undone by it.
 		l.wait(err.Error())
 		l.retry = true
 		return

@@ -63,7 +63,14 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 	// The DEL of a pod that ends, while its sandbox still counts as ready.
 	p.api.Deleting = true
 	n.api.Put(p.api)
-	testutil.Eventually(t, soon, "the agent knows", func() bool { return a.state(p).At.After(s.At) })
+	testutil.Eventually(t, soon, "the agent knows", func() bool {
+		known, ok := a.pods.Pod(p.api.UID)
+		return ok && known.Ending
+	})
+	// A look that began before it knew would not see the end coming.
+	since := time.Now()
+	p.annotate(both("10M", "21M"))
+	testutil.Eventually(t, soon, "the agent looks again", func() bool { return a.state(p).At.After(since) })
 	if err := p.call(t, "DEL"); err != nil {
 		t.Errorf("DEL = %v", err)
 	}
