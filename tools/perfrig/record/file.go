@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// line is either of the two.
+type line struct {
+	Campaign *Campaign `json:"campaign,omitempty"`
+	Sample   *Sample   `json:"sample,omitempty"`
+}
+
+// Read reads a file. A last line without its end, from a machine that stopped
+// while it was written, is left out.
+func Read(file string) (*Results, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r, err := parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return r, nil
+}
+
+func parse(raw []byte) (*Results, error) {
+	r := &Results{}
+	in := bufio.NewReader(bytes.NewReader(raw))
+	for n := 1; ; n++ {
+		text, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break // what is left is no whole line
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		switch {
+		case n == 1 && l.Campaign != nil:
+			r.Campaign = *l.Campaign
+		case n > 1 && l.Sample != nil:
+			r.put(*l.Sample)
+		default:
+			return nil, fmt.Errorf("line %d: the first is the campaign and the others are samples", n)
+		}
+	}
+	switch {
+	case r.Campaign.Format == 0:
+		return nil, errors.New("no campaign in it")
+	case r.Campaign.Format != Format:
+		return nil, fmt.Errorf("format %d, this program reads %d", r.Campaign.Format, Format)
+	}
+	return r, nil
+}
+
+// put adds a sample in place of an earlier try.
+func (r *Results) put(s Sample) {
+	id := s.ID()
+	r.Samples = slices.DeleteFunc(r.Samples, func(old Sample) bool { return old.ID() == id })
+	r.Samples = append(r.Samples, s)
+}
+
+// File is a campaign's file that is being written.
+type File struct {
+	Results *Results
+	f       *os.File
+}
+
+// errOtherCampaign is wrapped by [Open] if the file is of another campaign.
+var errOtherCampaign = errors.New("the file holds another campaign")
+
+// Open makes the file of a campaign or, if there is one, goes on with it: only
+// with the same spec, seed and machine. The caller must call Close.
+func Open(name string, c Campaign) (*File, error) {
+	c.Format = Format
+	old, err := Read(name)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return create(name, c)
+	case err != nil:
+		return nil, err
+	}
+	if err := resumable(&old.Campaign, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := &File{Results: old, f: f}
+	if err := out.toEnd(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return out, nil
+}
+
+func create(name string, c Campaign) (*File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	out := &File{Results: &Results{Campaign: c}, f: f}
+	if err := out.write(line{Campaign: &c}); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	return out, nil
+}
+
+func resumable(old, c *Campaign) error {
+	switch {
+	case old.Digest != c.Digest:
+		return fmt.Errorf("%w: spec %s (profile %s), not %s (%s)", errOtherCampaign, old.Digest, old.Profile, c.Digest, c.Profile)
+	case old.Seed != c.Seed:
+		return fmt.Errorf("%w: seed %d, not %d", errOtherCampaign, old.Seed, c.Seed)
+	case old.Machine != c.Machine:
+		return fmt.Errorf("%w: it is of %+v, this is %+v", errOtherCampaign, old.Machine, c.Machine)
+	}
+	return nil
+}
+
+// toEnd goes behind the last whole line and cuts what follows.
+func (f *File) toEnd() error {
+	raw, err := io.ReadAll(f.f)
+	if err != nil {
+		return err
+	}
+	end := int64(bytes.LastIndexByte(raw, '\n') + 1)
+	if err := f.f.Truncate(end); err != nil {
+		return err
+	}
+	_, err = f.f.Seek(end, io.SeekStart)
+	return err
+}
+
+// Append writes a sample; it is on the disk when Append returns. Metrics that
+// nothing describes are an error.
+func (f *File) Append(s *Sample) error {
+	for name := range s.Metrics {
+		if _, ok := Describe(name); !ok {
+			return fmt.Errorf("sample %s: nothing describes its metric %q", s.ID(), name)
+		}
+	}
+	if err := f.write(line{Sample: s}); err != nil {
+		return err
+	}
+	f.Results.put(*s)
+	return nil
+}
+
+func (f *File) write(l line) error {
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if _, err := f.f.Write(append(raw, '\n')); err != nil {
+		return err
+	}
+	return f.f.Sync()
+}
+
+// Close ends the writing.
+func (f *File) Close() error { return f.f.Close() }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package record keeps what a campaign measured: JSON, a line for the campaign
+// and one for each sample, so that an interrupted one resumes and every number
+// that is quoted can be traced to its sample.
+package record
+
+import (
+	"time"
+
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// Format is the version of the file.
+const Format = 1
+
+// Machine is where samples were taken. All of it must be the same for a
+// campaign to resume.
+type Machine struct {
+	Substrate string `json:"substrate"`
+	Kernel    string `json:"kernel"`
+	CPU       string `json:"cpu"`
+	CPUs      int    `json:"cpus"`
+	// Clang is that of the BPF object, Commit that of the checkout; "-dirty"
+	// is behind it if there were changes.
+	Clang  string `json:"clang"`
+	Commit string `json:"commit"`
+	// Plugin is a digest of the podweir-cni that was measured.
+	Plugin string `json:"plugin"`
+	// Niceness is the priority of the load generators.
+	Niceness int `json:"niceness"`
+}
+
+// Campaign is the first line.
+type Campaign struct {
+	Format  int       `json:"format"`
+	Profile string    `json:"profile"`
+	Digest  string    `json:"digest"` // of the spec
+	Seed    uint64    `json:"seed"`
+	Started time.Time `json:"started"`
+	Machine Machine   `json:"machine"`
+}
+
+// Series are numbers at equal distances in time.
+type Series struct {
+	EverySeconds float64   `json:"everySeconds"`
+	Values       []float64 `json:"values"`
+}
+
+// Sample is one run.
+type Sample struct {
+	Cell  spec.Cell `json:"cell"`
+	Round int       `json:"round"`
+
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`
+	// LoadBefore and LoadAfter are the machine's load average of a minute.
+	LoadBefore float64 `json:"loadBefore"`
+	LoadAfter  float64 `json:"loadAfter"`
+	// Foreign is the processor time, in cores, that processes took meanwhile
+	// which are none of the rig's.
+	Foreign float64 `json:"foreign"`
+
+	// Metrics are described by [Describe].
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	// Latencies are distributions by the name of their metrics.
+	Latencies map[string]*stats.Histogram `json:"latencies,omitempty"`
+	Series    map[string]Series           `json:"series,omitempty"`
+	// Errors counts requests without a complete answer, by load and reason.
+	Errors map[string]int `json:"errors,omitempty"`
+
+	// Unavailable says why the substrate cannot do it; it is not tried again.
+	Unavailable string `json:"unavailable,omitempty"`
+	// Failed says what went wrong; it is tried again when the campaign
+	// resumes.
+	Failed string `json:"failed,omitempty"`
+}
+
+// ID names the run of the sample.
+func (s *Sample) ID() string { return (&spec.Run{Cell: s.Cell, Round: s.Round}).ID() }
+
+// Good says whether the sample has numbers.
+func (s *Sample) Good() bool { return s.Unavailable == "" && s.Failed == "" }
+
+// Results are a campaign's file.
+type Results struct {
+	Campaign Campaign
+	// Samples are in the order in which they were taken; of a run that was
+	// tried again, the last.
+	Samples []Sample
+}
+
+// Done are the IDs of runs that need not be taken again.
+func (r *Results) Done() map[string]bool {
+	out := map[string]bool{}
+	for i := range r.Samples {
+		if s := &r.Samples[i]; s.Failed == "" {
+			out[s.ID()] = true
+		}
+	}
+	return out
+}
+
+// Values are a metric of the good samples of a cell, by round.
+func (r *Results) Values(cellID, metric string) map[int]float64 {
+	out := map[int]float64{}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		if v, ok := s.Metrics[metric]; ok && s.Good() && s.Cell.ID() == cellID {
+			out[s.Round] = v
+		}
+	}
+	return out
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package spec
+
+const (
+	mbit = 1_000_000
+	gbit = 1000 * mbit
+
+	// kubeletBurst is the burst, in bits, that kubelet hands down with every
+	// bandwidth annotation, math.MaxUint32: the reference plugin "as shipped".
+	kubeletBurst = 4294967295
+	// tunedBurst is that of somebody who knows tc: 64 kB. The plugin's latency
+	// of 25 ms cannot be set.
+	tunedBurst = 64 * 1024 * 8
+)
+
+// The phases.
+var (
+	unshaped = Phase{Name: "unshaped", Kind: Unshaped}
+
+	bandwidth      = Phase{Name: "bandwidth-1.9", Kind: Bandwidth, BurstBits: kubeletBurst}
+	bandwidthTuned = Phase{Name: "bandwidth-1.9-tuned", Kind: Bandwidth, BurstBits: tunedBurst}
+	htb            = Phase{Name: "bandwidth-1.5.1", Kind: BandwidthHTB, BurstBits: kubeletBurst}
+	htbTuned       = Phase{Name: "bandwidth-1.5.1-tuned", Kind: BandwidthHTB, BurstBits: tunedBurst}
+
+	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
+	cake       = Phase{Name: "cake", Kind: Qdisc, Discipline: "cake"}
+	edt        = Phase{Name: "edt", Kind: Qdisc, Discipline: "edt"}
+
+	strict    = podweir("strict", "auto")
+	elephants = podweir("elephants", "auto")
+	flat      = podweir("flat", "auto")
+)
+
+// podweir is the phase of a policy with a queue kind. The horizon of fq under
+// strict is the longest that its configuration takes.
+func podweir(policy, queue string) Phase {
+	p := Phase{Name: "podweir-" + policy, Kind: Podweir, BurstBits: kubeletBurst, Keys: map[string]string{"policy": policy}}
+	if queue != "auto" {
+		p.Name += "-" + queue
+		p.Keys["queue"] = queue
+	}
+	if queue == "fq" && policy == "strict" {
+		p.Keys["horizon"] = "8ms"
+	}
+	return p
+}
+
+// shipped are the phases of a published table, with ours.
+func shipped() []Phase { return []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants} }
+
+// everything is every phase, whatever the kernel has: what it lacks is said in
+// the results.
+func everything() []Phase {
+	out := []Phase{unshaped, bandwidth, bandwidthTuned, htb, htbTuned, htbFQCodel, cake, edt, strict, elephants, flat}
+	for _, policy := range []string{"strict", "elephants", "flat"} {
+		for _, queue := range []string{"tbf", "htb", "fq", "none"} {
+			out = append(out, podweir(policy, queue))
+		}
+	}
+	return out
+}

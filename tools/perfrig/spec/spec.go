@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package spec says what a campaign measures: phases × rates × workloads ×
+// samples, and in which order. It is data and pure functions.
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Kind is what shapes the pod of a phase.
+type Kind string
+
+// The kinds of phase.
+const (
+	// Unshaped has no shaper; its rate is always 0.
+	Unshaped Kind = "unshaped"
+	// Bandwidth is the reference plugin of version 1.9, a TBF.
+	Bandwidth Kind = "bandwidth-1.9"
+	// BandwidthHTB is the reference plugin of version 1.5.1, an HTB.
+	BandwidthHTB Kind = "bandwidth-1.5.1"
+	// Podweir is this project's plugin.
+	Podweir Kind = "podweir"
+	// Qdisc is a queueing discipline put on both ends of the pod's veth by
+	// hand, which a kernel may lack.
+	Qdisc Kind = "qdisc"
+)
+
+// Phase is one way to hold a pod to a rate.
+type Phase struct {
+	// Name is unique in a spec and stable: results are compared by it.
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	// BurstBits is runtimeConfig.bandwidth's burst of both directions, in bits,
+	// for the kinds that a conflist brings.
+	BurstBits uint64 `json:"burstBits,omitempty"`
+	// Keys are further keys of podweir's conflist entry.
+	Keys map[string]string `json:"keys,omitempty"`
+	// Discipline names the tree of a Qdisc phase.
+	Discipline string `json:"discipline,omitempty"`
+}
+
+// WorkloadKind is what is done to the pod of a phase.
+type WorkloadKind string
+
+// The kinds of workload.
+const (
+	// Sweep is one load in one direction as fast as it gets.
+	Sweep WorkloadKind = "sweep"
+	// Mixed is bulk in both directions and light flows beside it.
+	Mixed WorkloadKind = "mixed"
+	// Latency is a kept connection beside bulk in one direction.
+	Latency WorkloadKind = "latency"
+	// Percentiles is an open loop at a share of the machine's maximum.
+	Percentiles WorkloadKind = "percentiles"
+	// Others is what traffic of pods without a limit costs.
+	Others WorkloadKind = "others"
+	// Memory is what a number of pods costs the kernel.
+	Memory WorkloadKind = "memory"
+	// Add is how long ADD takes and how much memory.
+	Add WorkloadKind = "add"
+	// Attack is traffic that is made to break a cap.
+	Attack WorkloadKind = "attack"
+	// Packet is the cost of the programs per packet.
+	Packet WorkloadKind = "packet"
+)
+
+// Workload is one measurement.
+type Workload struct {
+	// Name is unique in a spec and stable: results are compared by it.
+	Name string       `json:"name"`
+	Kind WorkloadKind `json:"kind"`
+	// Seconds is how long one sample takes, about, set-up included; it is for
+	// the plan's estimate alone.
+	Seconds float64 `json:"seconds"`
+	// Direction is "ingress" or "egress", from the pod's point of view.
+	Direction string `json:"direction,omitempty"`
+	// Streams is the number of TCP connections; 0 is UDP.
+	Streams int `json:"streams,omitempty"`
+	// Congestion is the TCP congestion control, cubic if empty.
+	Congestion string `json:"congestion,omitempty"`
+	IPv6       bool   `json:"ipv6,omitempty"`
+	// Variant tells workloads of one kind apart where the above does not.
+	Variant string `json:"variant,omitempty"`
+	// Pods is how many pods there are.
+	Pods int `json:"pods,omitempty"`
+	// Share is that of the machine's highest rate of requests, 0 to 1.
+	Share float64 `json:"share,omitempty"`
+	// BulkSeconds is how long bulk lasts, where it may differ.
+	BulkSeconds float64 `json:"bulkSeconds,omitempty"`
+}
+
+// Block is a matrix of cells. The unshaped phase stands in it once for each
+// workload, whatever the rates.
+type Block struct {
+	Phases []Phase `json:"phases"`
+	// Rates are caps in bits per second; none means that no cell has a cap.
+	Rates     []uint64   `json:"rates,omitempty"`
+	Workloads []Workload `json:"workloads"`
+	// Samples, if not 0, is less than the spec's.
+	Samples int `json:"samples,omitempty"`
+}
+
+// Spec is a whole campaign.
+type Spec struct {
+	Profile string  `json:"profile"`
+	Samples int     `json:"samples"`
+	Blocks  []Block `json:"blocks"`
+}
+
+// Cell is one combination.
+type Cell struct {
+	Phase    Phase    `json:"phase"`
+	Rate     uint64   `json:"rate"` // bits per second, 0 is no cap
+	Workload Workload `json:"workload"`
+}
+
+// ID names a cell; it has no spaces.
+func (c *Cell) ID() string {
+	return c.Workload.Name + "/" + RateName(c.Rate) + "/" + c.Phase.Name
+}
+
+// RateName writes a cap as an annotation would: 10M, 1G.
+func RateName(bitsPerSec uint64) string {
+	switch {
+	case bitsPerSec == 0:
+		return "uncapped"
+	case bitsPerSec%1e9 == 0:
+		return fmt.Sprintf("%dG", bitsPerSec/1e9)
+	case bitsPerSec%1e6 == 0:
+		return fmt.Sprintf("%dM", bitsPerSec/1e6)
+	default:
+		return fmt.Sprintf("%dk", bitsPerSec/1e3)
+	}
+}
+
+// cells are those of a block, in its own order, each once.
+func (b *Block) cells() []Cell {
+	rates := b.Rates
+	if len(rates) == 0 {
+		rates = []uint64{0}
+	}
+	var out []Cell
+	for _, w := range b.Workloads {
+		for i, rate := range rates {
+			for _, p := range b.Phases {
+				if p.Kind != Unshaped {
+					out = append(out, Cell{p, rate, w})
+				} else if i == 0 {
+					out = append(out, Cell{p, 0, w})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Cells returns the cells in their own order and how many samples of each the
+// spec takes, by cell ID. A cell that stands in several blocks is taken as
+// often as the block that wants it most says.
+func (s *Spec) Cells() (cells []Cell, samples map[string]int) {
+	samples = map[string]int{}
+	for _, b := range s.Blocks {
+		n := s.Samples
+		if b.Samples > 0 {
+			n = min(n, b.Samples)
+		}
+		for _, c := range b.cells() {
+			id := c.ID()
+			if samples[id] == 0 {
+				cells = append(cells, c)
+			}
+			samples[id] = max(samples[id], n)
+		}
+	}
+	return cells, samples
+}
+
+// Validate says what of the spec cannot be measured or told apart.
+func (s *Spec) Validate() error {
+	if s.Samples < 1 {
+		return fmt.Errorf("profile %s: %d samples", s.Profile, s.Samples)
+	}
+	seen := map[string]string{}
+	cells, _ := s.Cells()
+	for _, c := range cells {
+		raw, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		if c.Phase.Name == "" || c.Workload.Name == "" || c.Workload.Seconds <= 0 {
+			return fmt.Errorf("cell %s: a name or its duration is missing", raw)
+		}
+		if old, ok := seen[c.ID()]; ok && old != string(raw) {
+			return fmt.Errorf("two different cells are called %s", c.ID())
+		}
+		seen[c.ID()] = string(raw)
+	}
+	return s.sameNames()
+}
+
+// sameNames: one name means one thing in all blocks, which Cells would hide.
+func (s *Spec) sameNames() error {
+	seen := map[string]string{}
+	check := func(name string, v any) error {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		if old, ok := seen[name]; ok && old != string(raw) {
+			return fmt.Errorf("%s is two different things: %s and %s", name, old, raw)
+		}
+		seen[name] = string(raw)
+		return nil
+	}
+	for _, b := range s.Blocks {
+		for _, p := range b.Phases {
+			if err := check("phase "+p.Name, p); err != nil {
+				return err
+			}
+		}
+		for _, w := range b.Workloads {
+			if err := check("workload "+w.Name, w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Digest identifies what is measured, in 12 hexadecimal digits: a campaign
+// resumes only with the spec it began with.
+func (s *Spec) Digest() string {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		// Strings, numbers and maps of strings cannot be refused.
+		panic(err)
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:6])
+}

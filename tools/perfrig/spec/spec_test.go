@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestProfilesAreValid(t *testing.T) {
+	for name, s := range Profiles() {
+		if name != s.Profile {
+			t.Errorf("profile %q is called %q in itself", name, s.Profile)
+		}
+		if err := s.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Profile("hourly"); err == nil || !strings.Contains(err.Error(), "bench, ci, full, smoke") {
+		t.Errorf("Profile(hourly) = %v, want an error that names the profiles", err)
+	}
+}
+
+// TestEachProfileIsASubsetOfTheNext: a cell of the smaller is one of the
+// larger, the same in every field, in at least as many samples.
+func TestEachProfileIsASubsetOfTheNext(t *testing.T) {
+	all := Profiles()
+	for _, pair := range [][2]string{{"bench", "ci"}, {"ci", "full"}} {
+		small, smallSamples := all[pair[0]].Cells()
+		large, largeSamples := all[pair[1]].Cells()
+		index := map[string]Cell{}
+		for _, c := range large {
+			index[c.ID()] = c
+		}
+		for _, c := range small {
+			if diff := cmp.Diff(c, index[c.ID()]); diff != "" {
+				t.Errorf("%s of %s in %s (-%[2]s +%[3]s):\n%s", c.ID(), pair[0], pair[1], diff)
+			}
+			if smallSamples[c.ID()] > largeSamples[c.ID()] {
+				t.Errorf("%s: %d samples in %s, %d in %s", c.ID(), smallSamples[c.ID()], pair[0], largeSamples[c.ID()], pair[1])
+			}
+		}
+		if len(small) >= len(large) {
+			t.Errorf("%s has %d cells, %s has %d", pair[0], len(small), pair[1], len(large))
+		}
+	}
+	if n := all["full"].Samples; n < 5 {
+		t.Errorf("full takes %d samples, at least 5 are promised", n)
+	}
+}
+
+// example is a spec with two groups, an unshaped phase and fewer samples in one
+// block.
+func example() *Spec {
+	a, b := Phase{Name: "a", Kind: Podweir}, Phase{Name: "b", Kind: Bandwidth}
+	w := func(name string) []Workload { return []Workload{{Name: name, Kind: Sweep, Seconds: 2}} }
+	return &Spec{Profile: "example", Samples: 4, Blocks: []Block{
+		{Phases: []Phase{unshaped, a, b}, Rates: []uint64{mbit, 10 * mbit}, Workloads: w("one")},
+		{Phases: []Phase{a}, Workloads: w("two"), Samples: 1},
+		{Phases: []Phase{b}, Rates: []uint64{mbit}, Workloads: w("one"), Samples: 2},
+	}}
+}
+
+func TestPlanHoldsEverySampleOfEveryCellOnce(t *testing.T) {
+	got := map[string]int{}
+	plan := example().Plan(1)
+	for i := range plan {
+		got[plan[i].ID()]++
+	}
+	want := map[string]int{"two/uncapped/a#00": 1}
+	for round := range 4 {
+		for _, id := range []string{"one/uncapped/unshaped", "one/1M/a", "one/1M/b", "one/10M/a", "one/10M/b"} {
+			want[fmt.Sprintf("%s#%02d", id, round)] = 1
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	if got, want := Seconds(plan), 42.0; got != want {
+		t.Errorf("Seconds = %v, want %v", got, want)
+	}
+}
+
+func ids(plan []Run) []string {
+	var out []string
+	for i := range plan {
+		out = append(out, plan[i].ID())
+	}
+	return out
+}
+
+// TestPlanFollowsFromTheSeed: a resumed campaign must have the order that it
+// began with, and another seed another one.
+func TestPlanFollowsFromTheSeed(t *testing.T) {
+	s := example()
+	if diff := cmp.Diff(ids(s.Plan(7)), ids(s.Plan(7))); diff != "" {
+		t.Errorf("two plans of one seed differ:\n%s", diff)
+	}
+	if cmp.Equal(ids(s.Plan(7)), ids(s.Plan(8))) {
+		t.Error("the plans of two seeds are the same")
+	}
+}
+
+// TestPlanInterleaves: no round begins before the last has ended, and the
+// phases that are compared stand beside one another, in changing order.
+func TestPlanInterleaves(t *testing.T) {
+	plan := full().Plan(3)
+	firsts := map[string]bool{}
+	orders := map[int]string{}
+	last := ""
+	finished := map[string]bool{}
+	for i := range plan {
+		r := &plan[i]
+		if i > 0 && r.Round < plan[i-1].Round {
+			t.Fatalf("run %s stands behind one of round %d", r.ID(), plan[i-1].Round)
+		}
+		rate := r.Cell.Rate
+		if r.Cell.Phase.Kind == Unshaped {
+			continue // stands in one of the groups of its workload
+		}
+		now := fmt.Sprint(r.Round, r.Cell.Workload.Name, rate)
+		if now != last {
+			if finished[now] {
+				t.Fatalf("run %s is apart from its group", r.ID())
+			}
+			finished[last], last = true, now
+			orders[r.Round] += fmt.Sprintln(r.Cell.Workload.Name, rate)
+			if r.Cell.Workload.Name == "mixed" && rate == 10*mbit {
+				firsts[r.Cell.Phase.Name] = true
+			}
+		}
+	}
+	if orders[0] == orders[1] {
+		t.Error("two rounds have the same order of workloads")
+	}
+	if len(firsts) < 2 {
+		t.Errorf("every round of mixed begins with %v", slices.Collect(maps.Keys(firsts)))
+	}
+}
+
+func TestValidateSaysWhatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Spec)
+		want   string
+	}{
+		"no samples":                {func(s *Spec) { s.Samples = 0 }, "0 samples"},
+		"no duration":               {func(s *Spec) { s.Blocks[0].Workloads[0].Seconds = 0 }, "duration is missing"},
+		"one name, two phases":      {func(s *Spec) { s.Blocks[1].Phases[0].BurstBits = 1 }, "phase a is two different things"},
+		"one name, two workloads":   {func(s *Spec) { s.Blocks[2].Workloads[0].IPv6 = true }, "workload one is two different things"},
+		"nothing but its right one": {func(*Spec) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := example()
+			tc.change(s)
+			err := s.Validate()
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("Validate() = %v, want nil", err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("Validate() = %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestDigestChangesWithTheSpec(t *testing.T) {
+	s, other := example(), example()
+	other.Blocks[0].Rates[1]++
+	if s.Digest() == other.Digest() {
+		t.Error("specs with different rates have one digest")
+	}
+	if s.Digest() != example().Digest() {
+		t.Error("one spec has two digests")
+	}
+}
+
+func TestRateName(t *testing.T) {
+	for rate, want := range map[uint64]string{0: "uncapped", 100_000: "100k", 10 * mbit: "10M", 1500 * mbit: "1500M", 10 * gbit: "10G"} {
+		if got := RateName(rate); got != want {
+			t.Errorf("RateName(%d) = %q, want %q", rate, got, want)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package stats sums up samples: mean, spread, confidence, and what of a
+// difference is more than noise. It is pure.
+package stats
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Confidence is that of every interval.
+const Confidence = 0.95
+
+// Summary describes the samples of one number.
+type Summary struct {
+	N                int
+	Mean, Min, Max   float64
+	Median           float64
+	Stddev           float64 // of the sample, n-1; NaN below two samples
+	ConfidenceLow    float64 // of the mean, by Student's t; NaN below two samples
+	ConfidenceHigh   float64
+	ConfidenceRadius float64
+}
+
+// Summarise returns a summary; of no samples it has N 0 and NaN else.
+func Summarise(samples []float64) Summary {
+	nan := math.NaN()
+	s := Summary{
+		N: len(samples), Mean: nan, Min: nan, Max: nan, Median: nan, Stddev: nan,
+		ConfidenceLow: nan, ConfidenceHigh: nan, ConfidenceRadius: nan,
+	}
+	if s.N == 0 {
+		return s
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	s.Min, s.Max = sorted[0], sorted[s.N-1]
+	s.Median = (sorted[(s.N-1)/2] + sorted[s.N/2]) / 2
+	s.Mean = stat.Mean(sorted, nil)
+	if s.N < 2 {
+		return s
+	}
+	s.Stddev = stat.StdDev(sorted, nil)
+	s.ConfidenceRadius = criticalT(float64(s.N-1), Confidence) * s.Stddev / math.Sqrt(float64(s.N))
+	s.ConfidenceLow, s.ConfidenceHigh = s.Mean-s.ConfidenceRadius, s.Mean+s.ConfidenceRadius
+	return s
+}
+
+// criticalT is the two-sided critical value of Student's t.
+func criticalT(degrees, confidence float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: degrees}.Quantile(0.5 + confidence/2)
+}
+
+// GeometricMean is the mean of ratios; NaN if one is not above 0, or there is
+// none.
+func GeometricMean(ratios []float64) float64 {
+	if len(ratios) == 0 {
+		return math.NaN()
+	}
+	logs := make([]float64, len(ratios))
+	for i, r := range ratios {
+		if r <= 0 {
+			return math.NaN()
+		}
+		logs[i] = math.Log(r)
+	}
+	return math.Exp(stat.Mean(logs, nil))
+}
+
+// Difference is how much two sets of samples of a positive number differ.
+type Difference struct {
+	// Ratio is the geometric mean of the second by that of the first.
+	Ratio float64
+	// Low and High bound the ratio at the confidence asked for, by Welch's t on
+	// the logarithms: the spread of both sets is in it.
+	Low, High float64
+}
+
+// Different compares two sets of samples. ok is false if one has fewer than
+// two, or a sample is not above 0: then there is no spread to judge by.
+func Different(before, after []float64, confidence float64) (d Difference, ok bool) {
+	m1, v1, ok1 := logMoments(before)
+	m2, v2, ok2 := logMoments(after)
+	if !ok1 || !ok2 {
+		return d, false
+	}
+	n1, n2 := float64(len(before)), float64(len(after))
+	e1, e2 := v1/n1, v2/n2
+	delta, radius := m2-m1, 0.0
+	if e1+e2 > 0 {
+		degrees := (e1 + e2) * (e1 + e2) / (e1*e1/(n1-1) + e2*e2/(n2-1))
+		radius = criticalT(degrees, confidence) * math.Sqrt(e1+e2)
+	}
+	return Difference{Ratio: math.Exp(delta), Low: math.Exp(delta - radius), High: math.Exp(delta + radius)}, true
+}
+
+func logMoments(samples []float64) (mean, variance float64, ok bool) {
+	if len(samples) < 2 {
+		return 0, 0, false
+	}
+	logs := make([]float64, len(samples))
+	for i, s := range samples {
+		if s <= 0 || math.IsInf(s, 0) || math.IsNaN(s) {
+			return 0, 0, false
+		}
+		logs[i] = math.Log(s)
+	}
+	mean, variance = stat.MeanVariance(logs, nil)
+	return mean, variance, true
+}
