@@ -327,6 +327,10 @@ root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
 			strict(10e6, mode(shaping.ModeTCXPodSide)), shaping.Ingress, full, false,
 			`tcx-podside/none on pod: "pw_police" at ingress/tcx`, "", none,
 		},
+		"policing where the queues of other pods are on an ifb": {
+			strict(10e6, queue(shaping.QueueNone), at(shaping.PlaceIFB)), shaping.Ingress, bare, false,
+			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
+		},
 		"policing where a queue could be had": {
 			strict(10e6, mode(shaping.ModeTCXHostSide), queue(shaping.QueueNone), at(shaping.PlaceHost)),
 			shaping.Ingress, full, false,
@@ -428,10 +432,6 @@ func TestComputeConflicts(t *testing.T) {
 		"host for pod-side hooks": {
 			strict(1e9, mode(shaping.ModeTCXPodSide), at(shaping.PlaceHost)), shaping.Ingress, full,
 			"ingressPlace, ingressMode", "host, tcx-podside", true,
-		},
-		"ifb without a queue": {
-			strict(1e9, queue(shaping.QueueNone), at(shaping.PlaceIFB)), shaping.Ingress, full,
-			"ingressPlace, ingressQueue", "ifb, none", true,
 		},
 		"slow htb": {
 			strict(10e6, queue(shaping.QueueHTB)), shaping.Egress, full,

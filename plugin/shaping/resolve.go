@@ -36,11 +36,9 @@ func choosePlace(l *Limit, d Direction) (place, *FieldError) {
 			return place{}, conflict(d, "Place", l.Place.String(), "Mode", l.Mode.String(),
 				"a place only with the mode auto or qdisc")
 		}
-		if l.Queue == QueueNone && !hostHook {
-			return place{}, conflict(d, "Place", l.Place.String(), "Queue", l.Queue.String(),
-				"a place only with a queue")
-		}
-		if l.Place == PlaceIFB {
+		// Without a queue there is nothing to place: who is policed, a pod that asks
+		// for it on a node whose queues stand on an ifb, is so at his own hook.
+		if l.Place == PlaceIFB && l.Queue != QueueNone {
 			p.side = SideIFB
 		}
 	}

@@ -86,30 +86,43 @@ func fromProfile(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) 
 			keys[d.key] = string(d.at.Mode)
 		}
 	}
-	if p.Ingress.Place != profiles.PlaceIFB {
-		return nil
+	if p.Ingress.Place == profiles.PlaceIFB {
+		notes = besidePast(p, keys, ifb)
 	}
-	if given("ingressPlace", "ingressMode", "mode") || queueless(keys) {
-		if keys["ingressPlace"] != string(profiles.PlaceIFB) {
-			notes = append(notes, "ingress is where the operator wants it; beside "+p.Title+" packets may go past it: "+p.BypassWhy)
-		}
-		return notes
-	}
-	if ifb == profiles.No {
-		keys["ingressQueue"] = "none"
-		return append(notes, "the kernel has no ifb that packets come through: ingress is policed on the pod side ("+p.Ingress.Why+")")
-	}
-	keys["ingressPlace"] = string(profiles.PlaceIFB)
 	return notes
 }
 
-// queueless says that the operator wants ingress policed, for which there is no
-// place to choose.
-func queueless(keys map[string]any) bool {
-	if q, ok := keys["ingressQueue"]; ok {
-		return q == "none"
+// besidePast puts the ingress queue where no packets go past it, unless the
+// operator wants ingress elsewhere by name. The place is said where all of ingress
+// is policed, too: a pod may ask for a queue.
+func besidePast(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) (notes []string) {
+	mode, place, queue := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace"), chosen(keys, "ingressQueue", "queue")
+	if mode != "" && mode != string(profiles.ModeQdisc) {
+		return nil // a hook of the pod side; those of the host side were refused
 	}
-	return keys["queue"] == "none"
+	if place == string(profiles.PlaceHost) {
+		return []string{"ingress is where the operator wants it; beside " + p.Title + " packets may go past it: " + p.BypassWhy}
+	}
+	keys["ingressPlace"] = string(profiles.PlaceIFB)
+	if ifb != profiles.No || queue != "" || mode != "" {
+		return nil
+	}
+	keys["ingressQueue"] = "none"
+	return []string{"the kernel has no ifb that packets come through: ingress is policed on the pod side (" + p.Ingress.Why + ")"}
+}
+
+// chosen is the first of the keys that the operator gave, "" where it leaves the
+// choice to podweir.
+func chosen(keys map[string]any, names ...string) string {
+	for _, name := range names {
+		if value, ok := keys[name].(string); ok {
+			if value == "auto" {
+				return ""
+			}
+			return value
+		}
+	}
+	return ""
 }
 
 // accepted returns the plugin's own error for an entry that it would refuse, at

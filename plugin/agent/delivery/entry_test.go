@@ -63,7 +63,7 @@ func TestEntries(t *testing.T) {
 					switch {
 					case aside && ifb == profiles.No && in.Queue != shaping.QueueNone:
 						t.Errorf("%s: ingress queue %v without an ifb, want it policed", raw, in.Queue)
-					case aside && ifb != profiles.No && in.Place != shaping.PlaceIFB:
+					case aside && in.Place != shaping.PlaceIFB:
 						t.Errorf("%s: ingress place %v, want the ifb: %s", raw, in.Place, p.Ingress.Why)
 					case !aside && in.Place != shaping.PlaceAuto:
 						t.Errorf("%s: ingress place %v, want it open", raw, in.Place)
@@ -102,10 +102,12 @@ func TestEntryWithDefaults(t *testing.T) {
 			`"lightShare":"80%","policy":"elephants","replaceQdisc":true`,
 			"",
 		},
-		"beside the profile's":  {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"ifb"`, ""},
-		"instead of it":         {cilium, map[string]any{"ingressPlace": "host"}, `"ingressPlace":"host"`, "may go past"},
-		"a mode has no place":   {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"ingressMode":"tcx-podside"`, "may go past"},
-		"policing has no place": {cilium, map[string]any{"queue": "none"}, `"queue":"none"`, "may go past"},
+		"beside the profile's": {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"ifb"`, ""},
+		"instead of it":        {cilium, map[string]any{"ingressPlace": "host"}, `"ingressPlace":"host"`, "may go past"},
+		"a hook of the pod's":  {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"ingressMode":"tcx-podside"`, ""},
+		"own queues by name":   {cilium, map[string]any{"mode": "qdisc"}, `"ingressPlace":"ifb","mode":"qdisc"`, ""},
+		"auto by name":         {cilium, map[string]any{"mode": "auto", "ingressPlace": "auto"}, `"ingressPlace":"ifb","mode":"auto"`, ""},
+		"policing":             {cilium, map[string]any{"queue": "none"}, `"ingressPlace":"ifb","queue":"none"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, notes, err := entry(tc.profile, tc.defaults, profiles.Yes)
@@ -123,6 +125,45 @@ func TestEntryWithDefaults(t *testing.T) {
 	}
 }
 
+// TestEntryWithThePodsQueue: what a pod asks for never ends up where packets go
+// past it.
+func TestEntryWithThePodsQueue(t *testing.T) {
+	for name, tc := range map[string]struct {
+		defaults map[string]any
+		ifb      profiles.Answer
+		queue    string
+		want     string
+	}{
+		"policing":                  {nil, profiles.Yes, "none", "none on pod"},
+		"policing, no ifb":          {nil, profiles.No, "none", "none on pod"},
+		"a queue":                   {nil, profiles.Yes, "tbf", "tbf on ifb"},
+		"a queue, no ifb":           {nil, profiles.No, "tbf", "it has no ifb"},
+		"the node polices":          {map[string]any{"queue": "none"}, profiles.Yes, "tbf", "tbf on ifb"},
+		"the node polices, no ifb":  {map[string]any{"queue": "none"}, profiles.No, "tbf", "it has no ifb"},
+		"own queues by name":        {map[string]any{"mode": "qdisc"}, profiles.Yes, "none", "with this mode the queue auto"},
+		"own queues, and it is one": {map[string]any{"mode": "qdisc"}, profiles.Yes, "tbf", "tbf on ifb"},
+	} {
+		raw, _, err := entry(profiles.Find("cilium"), tc.defaults, tc.ifb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdin := strings.TrimSuffix(string(raw), "}") + `,"cniVersion":"1.0.0","name":"n","runtimeConfig":{"io.kubernetes.cri.pod-annotations":` +
+			`{"kubernetes.io/ingress-bandwidth":"10M","podweir.io/ingress-queue":"` + tc.queue + `"}}}`
+		conf, err := netconf.Parse(netconf.Status, []byte(stdin))
+		got := fmt.Sprint(err)
+		if err == nil {
+			params, err := shaping.Compute(&conf.Shaping, shaping.Ingress,
+				shaping.Facts{TBF: true, MTU: 1500, IFB: tc.ifb == profiles.Yes}, shaping.RandomMajor)
+			if got = fmt.Sprint(err); err == nil {
+				got = fmt.Sprintf("%v on %v", params.Queue, params.Side)
+			}
+		}
+		if !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 func TestEntryRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		profile  string
@@ -135,6 +176,7 @@ func TestEntryRefuses(t *testing.T) {
 		"bad even unused":     {"ptp", map[string]any{"horizon": "1h"}, []string{"horizon", "1h"}},
 		"contradiction":       {"ptp", map[string]any{"ingressMode": "tcx-podside", "ingressPlace": "ifb"}, []string{"ingressPlace"}},
 		"the profile refuses": {"aws-vpc-cni-npa", map[string]any{"egressMode": "clsact-hostside"}, []string{"clsact-hostside", "Network Policy Agent"}},
+		"packets go past it":  {"cilium", map[string]any{"mode": "tcx-hostside"}, []string{"ingressMode=tcx-hostside", "Cilium"}},
 		"by the common mode":  {"cilium", map[string]any{"mode": "clsact-hostside"}, []string{"clsact-hostside", "Cilium"}},
 	} {
 		t.Run(name, func(t *testing.T) {
