@@ -19,6 +19,8 @@ import (
 // Cilium is what is known of Cilium's live configuration. Empty fields are not
 // known: older agents leave out what they cannot say.
 type Cilium struct {
+	// Version is as the agent gives it, as 1.20.2.
+	Version string
 	// DatapathMode is veth, netkit or netkit-l2.
 	DatapathMode string
 	// AttachMode is tcx or tc.
@@ -82,6 +84,11 @@ const ciliumSocket = "/var/run/cilium/cilium.sock"
 // api/v1/models in v1.20.2.
 func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 	var health struct {
+		// Agent says the version first: "1.20.2 (v1.20.2-5e6d0a3e)" and, where
+		// something is wrong, what (pkg/status/status_collector.go).
+		Agent struct {
+			Message string `json:"msg"`
+		} `json:"cilium"`
 		AttachMode   string `json:"attach-mode"`
 		DatapathMode string `json:"datapath-mode"`
 		Routing      struct {
@@ -99,6 +106,7 @@ func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 		return
 	}
 	c.API = true
+	c.Version, _, _ = strings.Cut(health.Agent.Message, " ")
 	c.AttachMode, c.DatapathMode = health.AttachMode, health.DatapathMode
 	c.Routing, c.ChainingMode = health.Routing.IntraHost, health.Chaining.Mode
 	if health.Bandwidth != nil {

@@ -220,11 +220,7 @@ func checkBandwidth(f *Facts) Finding {
 }
 
 func checkCapabilities(f *Facts) Finding {
-	n := f.active().Network
-	raw, file := f.dropInCapabilities(n.Name)
-	if at := n.Index(conflist.Type); at >= 0 {
-		raw, file = n.Plugins[at].Raw, n.File
-	}
+	raw, file := f.ownEntry()
 	if file == "" {
 		return unknown("podweir's drop-in cannot be read")
 	}

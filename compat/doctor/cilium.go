@@ -29,14 +29,6 @@ func ciliumChecks() []Check {
 			run:   checkBypassed,
 		},
 		{
-			Code: "PW403", Title: "one shaper for the annotations", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
-			Looks: "whether Cilium's bandwidth manager is on",
-			Why:   "it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18, but not between pods of one node",
-			Mend:  "Decide who shapes: podweir defers to it by default.",
-			Refs:  []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824"},
-			run:   checkBandwidthManager,
-		},
-		{
 			Code: "PW404", Title: "the bandwidth manager does what it was told", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
 			Looks: "the setting enable-bandwidth-manager and what the agent says",
 			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read): then nobody enforces the annotations",
@@ -114,20 +106,6 @@ func checkBypassed(f *Facts) Finding {
 		}
 		return breaks("on the host side, which packets pass by: "+shorten(bad), expected, fix, bad...)
 	})
-}
-
-func checkBandwidthManager(f *Facts) Finding {
-	c := f.Node.Cilium
-	const fix = "leave it (podweir defers), or: helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false"
-	switch {
-	case c.BandwidthManager == profiles.Yes:
-		return breaks("the bandwidth manager is on", "one shaper", fix)
-	case c.BandwidthManager == profiles.No, c.BandwidthConfigured == profiles.No:
-		return holds("the bandwidth manager is off")
-	case c.BandwidthConfigured == profiles.Yes:
-		return breaks("the bandwidth manager is configured; whether it is on the agent does not say", "one shaper", fix)
-	}
-	return unknown("whether the bandwidth manager is on")
 }
 
 func checkBandwidthIdle(f *Facts) Finding {

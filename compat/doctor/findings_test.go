@@ -72,6 +72,8 @@ func cached(container, capability string) string {
 		`"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":` + capability + `,"result":{}}`
 }
 
+const results = "var/lib/cni/results/"
+
 const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}`
 
 // machineFindings are about what surrounds podweir on the node.
@@ -82,7 +84,6 @@ func machineFindings() []finding {
 	kubelet := func(args string) func(*node) {
 		return set("proc/2/cmdline", strings.ReplaceAll(args, " ", "\x00")+"\x00")
 	}
-	const results = "var/lib/cni/results/"
 	const max0 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n"
 	return []finding{
 		{"denied", "PW111", aws, func(n *node) { enforcing(n); n.files["var/log/audit/audit.log"] = avc }, doctor.Warn, "1 denials", "ausearch"},
@@ -261,9 +262,6 @@ func neighbourFindings() []finding {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `{"type":"cilium-cni"}`, `{"type":"calico"},{"type":"cilium-cni"}`, 1)
 			n.kernel.attached[0].Place = profiles.PlaceHost
 		}, doctor.Warn, "may pass by", "start the pods anew"},
-		{"bandwidth manager", "PW403", cilium, func(n *node) {
-			n.live = agent{health: `{"bandwidth-manager":{"enabled":true}}`}
-		}, doctor.Warn, "the bandwidth manager is on", "bandwidthManager.enabled=false"},
 		{"bandwidth manager idle", "PW404", cilium, func(n *node) { n.settings("enable-bandwidth-manager", "true") }, doctor.Warn, "turned it off", "bandwidthManager.enabled=false"},
 		{"clsact beside Cilium", "PW405", cilium, func(n *node) { n.kernel.attached[1].Mode = profiles.ModeClsactHostSide }, doctor.Fail, "default/web (lxc0123) by clsact-hostside", "auto"},
 		{"netkit", "PW406", cilium, func(n *node) { n.kernel.devices[0].Kind = profiles.Netkit }, doctor.Warn, "lxc0123 is netkit", "podweir status"},
@@ -324,7 +322,7 @@ func hookFindings() []finding {
 
 // TestFindings breaks one thing at a time.
 func TestFindings(t *testing.T) {
-	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), hookFindings(),
+	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), hookFindings(),
 		machineFindings(), probeFindings())
 	bad := map[string]bool{}
 	for _, tc := range all {

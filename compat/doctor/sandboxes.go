@@ -21,8 +21,8 @@ type Sandbox struct {
 	ContainerID, IfName, Network string
 	// Pod is namespace/name, "" if the runtime did not say.
 	Pod string
-	// Limited says that the pod asked for a limit that podweir reads.
-	Limited bool
+	// Limited are the directions that the pod asked for a limit of.
+	Limited []string
 }
 
 // cachedResult are the fields of libcni's cachedInfo that are read here.
@@ -76,9 +76,12 @@ func (c *cachedResult) sandbox() Sandbox {
 	for _, a := range c.Args {
 		args[a[0]] = a[1]
 	}
-	s := Sandbox{
-		ContainerID: c.ContainerID, IfName: c.IfName, Network: c.Network,
-		Limited: c.Caps.Bandwidth.Ingress > 0 || c.Caps.Bandwidth.Egress > 0,
+	s := Sandbox{ContainerID: c.ContainerID, IfName: c.IfName, Network: c.Network}
+	if c.Caps.Bandwidth.Egress > 0 {
+		s.Limited = append(s.Limited, "egress")
+	}
+	if c.Caps.Bandwidth.Ingress > 0 {
+		s.Limited = append(s.Limited, "ingress")
 	}
 	if name := args["K8S_POD_NAME"]; name != "" {
 		s.Pod = args["K8S_POD_NAMESPACE"] + "/" + name
@@ -118,7 +121,7 @@ func checkUnattached(f *Facts) Finding {
 	var bad []string
 	limited := 0
 	for _, s := range f.Sandboxes {
-		if !s.Limited {
+		if !f.expects(s.Limited) {
 			continue
 		}
 		limited++
@@ -133,7 +136,7 @@ func checkUnattached(f *Facts) Finding {
 	if len(bad) > 0 {
 		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", "start these pods anew", bad...)
 	}
-	return holds(fmt.Sprintf("%d of %d interfaces have a limit, and podweir knows them", limited, len(f.Sandboxes)))
+	return holds(fmt.Sprintf("%d of %d interfaces have a limit of podweir's, and it knows them", limited, len(f.Sandboxes)))
 }
 
 func checkOneInterface(f *Facts) Finding {

@@ -56,6 +56,7 @@ const plain = `{"type":"cilium-cni"}`
 func TestOwnStructsFitCiliumsTypes(t *testing.T) {
 	agent := realAgent{
 		health: models.StatusResponse{
+			Cilium:     &models.Status{State: models.StatusStateOk, Msg: "1.20.2 (v1.20.2-5e6d0a3e)"},
 			AttachMode: models.AttachModeTcx, DatapathMode: models.DatapathModeVeth,
 			Routing:          &models.Routing{IntraHostRoutingMode: models.RoutingIntraHostRoutingModeLegacy},
 			BandwidthManager: &models.BandwidthManager{Enabled: true},
@@ -67,7 +68,7 @@ func TestOwnStructsFitCiliumsTypes(t *testing.T) {
 	}
 	n := detect.Read(t.Context(), conf(plain), detect.Options{Live: agent})
 	want := detect.Cilium{
-		DatapathMode: "veth", AttachMode: "tcx", Routing: "Legacy", ChainingMode: "portmap",
+		Version: "1.20.2", DatapathMode: "veth", AttachMode: "tcx", Routing: "Legacy", ChainingMode: "portmap",
 		EndpointRoutes: profiles.Yes, BandwidthManager: profiles.Yes, API: true,
 	}
 	if n.Cilium != want {

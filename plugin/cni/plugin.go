@@ -61,6 +61,9 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 	for _, w := range cfg.Warnings {
 		log.Warn("configuration", "warning", w)
 	}
+	for _, d := range cfg.Shaping.Deferred {
+		log.Info("left to another shaper", "direction", d.Direction.String(), "rate", d.Rate.String(), "shaper", d.To.String())
+	}
 	if err == nil {
 		err = p.add(log, cfg, id, args)
 	}
@@ -217,6 +220,9 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		records, err := node.Engine.Store.Records(id)
 		if err == nil && len(records) > 0 {
 			err = fmt.Errorf("%v has no limit but is attached", id)
+			if left := cfg.Shaping.Left(); left != "" {
+				err = fmt.Errorf("%w: %s", err, left)
+			}
 		}
 		return shapeError(err)
 	}

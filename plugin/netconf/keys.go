@@ -41,6 +41,7 @@ var confKeys = []string{
 	"queue", "ingressQueue", "egressQueue",
 	"horizon", "ingressHorizon", "egressHorizon",
 	"lightShare", "heavyThreshold", "ingressPlace",
+	"shaper", "ingressShaper", "egressShaper",
 	"onError", "replaceQdisc", "logFile", "logLevel",
 }
 
@@ -96,7 +97,7 @@ func (p *parser) warnUnknownAnnotations() {
 		switch {
 		case strings.HasSuffix(key, "-bandwidth") || strings.HasSuffix(key, "-rate"):
 			hint = ", the rate is kubernetes.io/ingress-bandwidth or kubernetes.io/egress-bandwidth"
-		case strings.HasSuffix(key, "-mode") || key == "mode" || strings.HasSuffix(key, "-place"):
+		case strings.HasSuffix(key, "-mode") || key == "mode" || strings.HasSuffix(key, "-place") || strings.HasSuffix(key, "shaper"):
 			hint = ", it is for the network configuration alone"
 		}
 		p.warn("unknown annotation %s is ignored%s", quoted(AnnotationDomain+key), hint)

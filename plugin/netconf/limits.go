@@ -126,15 +126,26 @@ func (p *parser) limits() {
 			value: fmt.Sprintf("%d subnets, %d subnets", len(s.Unshaped), len(s.Shaped)),
 		}, "one of them")
 	}
-	s.Egress, s.Ingress = p.limit(shaping.Egress), p.limit(shaping.Ingress)
+	for _, d := range shaping.Directions {
+		limit, deferred := p.limit(d)
+		if d == shaping.Egress {
+			s.Egress = limit
+		} else {
+			s.Ingress = limit
+		}
+		if deferred != nil {
+			s.Deferred = append(s.Deferred, *deferred)
+		}
+	}
 	if len(p.errs) == 0 {
 		p.config.Shaping = s
 	}
 }
 
-// limit reads one direction. The settings are checked where no rate is asked
-// for as well: a bad one is to be found before the first pod needs it.
-func (p *parser) limit(d shaping.Direction) *shaping.Limit {
+// limit reads one direction: the limit, or who else is left to enforce it. The
+// settings are checked where no rate is asked for as well: a bad one is to be
+// found before the first pod needs it.
+func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) {
 	dir := d.String()
 	share := func(lowest, highest units.PerMille) func(string) (units.PerMille, error) {
 		return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, lowest, highest) }
@@ -156,22 +167,29 @@ func (p *parser) limit(d shaping.Direction) *shaping.Limit {
 	if d == shaping.Ingress {
 		l.Place = setting(p, shaping.PlaceAuto, shaping.ParsePlace, p.key("ingressPlace"))
 	}
-	l.Rate = p.rate(dir)
+	shaper := setting(p, shaping.ShaperPodweir, shaping.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
+	var annotated bool
+	l.Rate, annotated = p.rate(dir)
 	l.Burst = p.burst(dir, l.Rate)
-	if l.Rate == 0 {
-		return nil
+	switch {
+	case l.Rate == 0:
+		return nil, nil
+	case annotated && shaper != shaping.ShaperPodweir:
+		return nil, &shaping.Deferred{Direction: d, Rate: l.Rate, To: shaper}
 	}
-	return l
+	return l, nil
 }
 
 // rate is the cap in the order of precedence; 0 means that none is asked for.
-func (p *parser) rate(dir string) units.BitRate {
+// annotated says that it is the pod's: others read the annotation as well, and
+// nobody else reads podweir's keys.
+func (p *parser) rate(dir string) (chosen units.BitRate, annotated bool) {
 	sources := []*source{
 		p.value(p.bandwidth, dir+"Rate", "runtimeConfig.bandwidth."+dir+"Rate", true),
 		p.annotationNamed("kubernetes.io/"+dir+"-bandwidth", true),
 		p.key(dir + "Rate"),
 	}
-	chosen, found := units.BitRate(0), false
+	found := false
 	for i, s := range sources {
 		if s == nil {
 			continue
@@ -194,10 +212,10 @@ func (p *parser) rate(dir string) units.BitRate {
 			rate = units.MaxRate
 		}
 		if !found {
-			chosen, found = rate, true
+			chosen, annotated, found = rate, s.runtime, true
 		}
 	}
-	return chosen
+	return chosen, annotated
 }
 
 // burst is the burst in the order of precedence; 0 means the default. Where

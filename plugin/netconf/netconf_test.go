@@ -152,7 +152,7 @@ func TestParseLimits(t *testing.T) {
 		},
 		"unknown keys and annotations are tolerated": {
 			annotations(`"podweir.io/egres-burst":"1k","podweir.io/egress-bandwidth":"1M","podweir.io/egress-mode":"qdisc",
-				"podweir.io/x":"","example.com/policy":"x"`),
+				"podweir.io/x":"","podweir.io/egress-shaper":"podweir","example.com/policy":"x"`),
 			`"egressrate":"1M","polcy":"flat","isGateway":true,"args":{},"dns":{},"cni.dev/x":1`,
 			want{egress: plain(1e6), warnings: []string{
 				`unknown key "isGateway" is ignored`,
@@ -160,6 +160,7 @@ func TestParseLimits(t *testing.T) {
 				`unknown annotation "podweir.io/egres-burst" is ignored, did you mean "egress-burst"?`,
 				`unknown annotation "podweir.io/egress-bandwidth" is ignored, the rate is kubernetes.io/ingress-bandwidth or kubernetes.io/egress-bandwidth`,
 				`unknown annotation "podweir.io/egress-mode" is ignored, it is for the network configuration alone`,
+				`unknown annotation "podweir.io/egress-shaper" is ignored, it is for the network configuration alone`,
 				`unknown annotation "podweir.io/x" is ignored`,
 			}},
 		},
@@ -257,6 +258,7 @@ func TestParseBadLimits(t *testing.T) {
 		"queue": {"", `"egressQueue":"cake"`, one("egressQueue", "cake", "one of auto, tbf, htb, fq, none")},
 		"mode": {"", `"mode":"xdp"`, one("mode", "xdp",
 			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
+		"shaper":      {"", `"ingressShaper":"calico"`, one("ingressShaper", "calico", "one of podweir, cilium")},
 		"place":       {"", `"ingressPlace":"pod"`, one("ingressPlace", "pod", "one of auto, host, ifb")},
 		"horizon":     {"", `"horizon":"2s"`, one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
 		"light share": {"", `"lightShare":"100%"`, one("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9")},

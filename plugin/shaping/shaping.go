@@ -8,6 +8,7 @@ package shaping
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/units"
@@ -86,6 +87,19 @@ const (
 
 func (p Place) String() string { return name(placeNames, p) }
 
+// Shaper is who enforces the limit that a pod's annotations ask for.
+type Shaper uint8
+
+// The shapers.
+const (
+	ShaperPodweir Shaper = iota + 1
+	// ShaperCilium is Cilium's bandwidth manager, which reads the same
+	// annotations.
+	ShaperCilium
+)
+
+func (s Shaper) String() string { return name(shaperNames, s) }
+
 var (
 	directionNames = map[Direction]string{Egress: "egress", Ingress: "ingress"}
 	policyNames    = map[Policy]string{
@@ -99,7 +113,8 @@ var (
 		ModeTCXPodSide: "tcx-podside", ModeTCXHostSide: "tcx-hostside",
 		ModeClsactPodSide: "clsact-podside", ModeClsactHostSide: "clsact-hostside",
 	}
-	placeNames = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb"}
+	placeNames  = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb"}
+	shaperNames = map[Shaper]string{ShaperPodweir: "podweir", ShaperCilium: "cilium"}
 )
 
 func name[T ~uint8](names map[T]string, v T) string {
@@ -123,6 +138,9 @@ func ParseMode(s string) (Mode, error) { return parse(modeNames, s) }
 // ParsePlace reads the name of an ingress place. Accepted are auto, host and
 // ifb.
 func ParsePlace(s string) (Place, error) { return parse(placeNames, s) }
+
+// ParseShaper reads the name of a shaper. Accepted are podweir and cilium.
+func ParseShaper(s string) (Shaper, error) { return parse(shaperNames, s) }
 
 func parse[T ~uint8](names map[T]string, s string) (T, error) {
 	for v, n := range names {
@@ -185,6 +203,34 @@ type Config struct {
 	// Unshaped are remote networks whose traffic is exempt; Shaped, if not
 	// empty, are the only ones that are not. At most one of them is set.
 	Unshaped, Shaped []netip.Prefix
+	// Deferred are the limits that the pod asks for and that are left to
+	// somebody else; those directions have no limit here.
+	Deferred []Deferred `json:",omitempty"`
+}
+
+// Deferred is a limit that somebody else enforces.
+type Deferred struct {
+	Direction Direction
+	// Rate is the cap in bits per second.
+	Rate units.BitRate
+	To   Shaper
+}
+
+func (d Deferred) String() string {
+	who := d.To.String()
+	if d.To == ShaperCilium {
+		who = "Cilium's bandwidth manager"
+	}
+	return fmt.Sprintf("%v of %v is left to %s", d.Rate, d.Direction, who)
+}
+
+// Left says which limits are left to others, "" if none is.
+func (c *Config) Left() string {
+	texts := make([]string, len(c.Deferred))
+	for i, d := range c.Deferred {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Limit returns the limit of a direction, nil if there is none.

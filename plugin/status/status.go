@@ -37,6 +37,8 @@ type Attachment struct {
 	// Set says that `podweir set` changed the limits.
 	Set        bool        `json:"set,omitempty"`
 	Directions []Direction `json:"directions"`
+	// Notes are what else to know, such as limits that are left to others.
+	Notes []string `json:"notes,omitempty"`
 	// Error says why the interface could not be looked at.
 	Error string `json:"error,omitempty"`
 	// Drift names the differences to what it should be.
@@ -96,6 +98,11 @@ func Collect(node *cni.Node) (*Report, error) {
 
 func attachment(node *cni.Node, r *attach.Record) Attachment {
 	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, Set: r.Asked != nil, Directions: []Direction{}}
+	for _, d := range r.Config.Deferred {
+		if r.Config.Limit(d.Direction) == nil { // `podweir set` may have given it one
+			a.Notes = append(a.Notes, d.String())
+		}
+	}
 	want, plan, err := node.Engine.Drift(&r.Config, r.Interface, r)
 	if err != nil {
 		a.Error = err.Error()

@@ -41,7 +41,9 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 		p.choice, err = choose(m.config.Delivery, v.situation)
 	}
 	if err == nil {
-		p.entry, p.notes, err = entry(v.node.Profile, m.config.Defaults, m.ifb(v.node.Profile))
+		b := beside{profile: v.node.Profile, ifb: m.ifb(v.node.Profile), others: v.node.OtherShapers()}
+		p.entry, p.notes, err = b.entry(m.config.Defaults)
+		p.choice.Warning = join(p.choice.Warning, b.dispute(m.config.Defaults))
 	}
 	if err == nil {
 		err = m.plan(p)
@@ -57,6 +59,14 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 	}
 	m.publish(m.decided(p, err), check == nil)
 	return p, err
+}
+
+// join puts two sentences into one, of which either may be "".
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }
 
 // ifb asks once, where it matters: the kernel stays the same.

@@ -109,6 +109,6 @@ func checkConfig(c *Config) error {
 			return &SettingError{Setting: "runtime", Value: c.Runtime, Accepted: "NAME://VERSION, as containerd://2.1.3"}
 		}
 	}
-	_, _, err := entry(nil, c.Defaults, profiles.Unknown)
+	_, _, err := new(beside).entry(c.Defaults)
 	return err
 }

@@ -11,18 +11,29 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
+// beside is what of a node decides about podweir's entry in the chain.
+type beside struct {
+	// profile is that of the CNI in force, nil without one.
+	profile *profiles.Profile
+	// ifb says whether the kernel can queue on an ifb.
+	ifb profiles.Answer
+	// others says who else enforces the annotations.
+	others detect.Others
+}
+
 // entry returns podweir's entry in the chain beside a CNI: what its profile
-// demands and what the operator wants for all pods. The operator's word wins,
-// except that a mode which the profile refuses is a [*SettingError]. Without a
-// profile the entry says nothing of where to attach: podweir decides for each
-// interface.
+// demands, who else shapes, and what the operator wants for all pods. The
+// operator's word wins, except that a mode which the profile refuses is a
+// [*SettingError]. Without a profile the entry says nothing of where to attach:
+// podweir decides for each interface.
 //
-// The same profile, defaults and kernel give the same bytes.
-func entry(p *profiles.Profile, defaults map[string]any, ifb profiles.Answer) (raw []byte, notes []string, err error) {
+// The same node and defaults give the same bytes.
+func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err error) {
 	keys := map[string]any{}
 	for key, value := range defaults {
 		if !slices.Contains(netconf.Keys(), key) {
@@ -32,12 +43,13 @@ func entry(p *profiles.Profile, defaults map[string]any, ifb profiles.Answer) (r
 		}
 		keys[key] = value
 	}
-	if p != nil {
-		if err := checkModes(p, keys); err != nil {
+	if b.profile != nil {
+		if err := checkModes(b.profile, keys); err != nil {
 			return nil, nil, err
 		}
-		notes = fromProfile(p, keys, ifb)
+		notes = fromProfile(b.profile, keys, b.ifb)
 	}
+	notes = append(notes, b.shapers(keys)...)
 	raw = []byte(strings.TrimSuffix(conflist.DefaultEntry, "}"))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		value, err := json.Marshal(keys[key])

@@ -46,11 +46,11 @@ func TestEntries(t *testing.T) {
 	for _, p := range append(profiles.All(), profiles.Other()) {
 		for _, ifb := range []profiles.Answer{profiles.Unknown, profiles.Yes, profiles.No} {
 			t.Run(fmt.Sprintf("%s, ifb %v", p.Name, ifb), func(t *testing.T) {
-				raw, _, err := entry(p, nil, ifb)
+				raw, _, err := (&beside{profile: p, ifb: ifb}).entry(nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				again, _, _ := entry(p, nil, ifb)
+				again, _, _ := (&beside{profile: p, ifb: ifb}).entry(nil)
 				if string(again) != string(raw) {
 					t.Errorf("entry() = %s, then %s", raw, again)
 				}
@@ -82,7 +82,7 @@ func TestEntries(t *testing.T) {
 }
 
 func TestEntryWithoutProfile(t *testing.T) {
-	raw, notes, err := entry(nil, nil, profiles.Unknown)
+	raw, notes, err := new(beside).entry(nil)
 	if err != nil || string(raw) != conflist.DefaultEntry || len(notes) != 0 {
 		t.Errorf("entry() = %s, %v, %v, want %s", raw, notes, err, conflist.DefaultEntry)
 	}
@@ -110,7 +110,7 @@ func TestEntryWithDefaults(t *testing.T) {
 		"policing":             {cilium, map[string]any{"queue": "none"}, `"ingressPlace":"ifb","queue":"none"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, notes, err := entry(tc.profile, tc.defaults, profiles.Yes)
+			raw, notes, err := (&beside{profile: tc.profile, ifb: profiles.Yes}).entry(tc.defaults)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,7 +143,7 @@ func TestEntryWithThePodsQueue(t *testing.T) {
 		"own queues by name":        {map[string]any{"mode": "qdisc"}, profiles.Yes, "none", "with this mode the queue auto"},
 		"own queues, and it is one": {map[string]any{"mode": "qdisc"}, profiles.Yes, "tbf", "tbf on ifb"},
 	} {
-		raw, _, err := entry(profiles.Find("cilium"), tc.defaults, tc.ifb)
+		raw, _, err := (&beside{profile: profiles.Find("cilium"), ifb: tc.ifb}).entry(tc.defaults)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestEntryRefuses(t *testing.T) {
 		"by the common mode":  {"cilium", map[string]any{"mode": "clsact-hostside"}, []string{"clsact-hostside", "Cilium"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, _, err := entry(profiles.Find(tc.profile), tc.defaults, profiles.Yes)
+			raw, _, err := (&beside{profile: profiles.Find(tc.profile), ifb: profiles.Yes}).entry(tc.defaults)
 			if err == nil {
 				t.Fatalf("entry() = %s, want an error", raw)
 			}

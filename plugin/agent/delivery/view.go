@@ -61,10 +61,14 @@ func (m *Manager) look(ctx context.Context) (*view, error) {
 }
 
 func (m *Manager) detect(ctx context.Context) {
+	before := m.node
 	m.node = detect.Read(ctx, m.root, detect.Options{
 		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, Live: m.config.Live,
 	})
 	m.detected = time.Now()
+	if before != nil {
+		m.node.Cilium.Remembering(&before.Cilium)
+	}
 	for _, p := range m.node.Problems {
 		m.log.Debug("look at the node", "problem", p)
 	}

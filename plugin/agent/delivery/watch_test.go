@@ -4,6 +4,7 @@
 package delivery_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,6 +335,47 @@ func TestCiliumTurnsExclusive(t *testing.T) {
 		if _, was := before[path]; !was {
 			t.Errorf("%s is there after the removal", path)
 		}
+	}
+}
+
+// ciliumAgent answers as long as it is not away.
+type ciliumAgent struct{ away atomic.Bool }
+
+func (*ciliumAgent) Programs(context.Context) ([]string, error) { return nil, errAway }
+
+func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
+	if a.away.Load() || resource != "/v1/healthz" {
+		return nil, errAway
+	}
+	return []byte(`{"cilium":{"msg":"1.20.2 (v1.20.2-abc)"},"datapath-mode":"veth","bandwidth-manager":{"enabled":true}}`), nil
+}
+
+var errAway = errors.New("the agent is away")
+
+// TestBandwidthManagerKeepsItsLimits: what Cilium enforces is left to it, also
+// while its agent starts anew.
+func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	agent := &ciliumAgent{}
+	m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
+	left := func() bool {
+		entry := m.Decision().Entry
+		return strings.Contains(entry, `"egressShaper":"cilium"`) && strings.Contains(entry, `"ingressShaper":"cilium"`)
+	}
+	h.eventually(t, "both directions are left to Cilium", func() bool { return m.Decision().InForce && left() })
+	if raw := h.read(confDir + "/cilium/50-podweir.conf"); !strings.Contains(raw, `"egressShaper":"cilium"`) {
+		t.Errorf("the drop-in is %s, want the shapers of the decision in it", raw)
+	}
+	notes := strings.Join(m.Decision().Notes, " ")
+	if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2)") || m.Decision().Warning != "" {
+		t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
+	}
+	agent.away.Store(true)
+	// Another chain makes the whole node be looked at again.
+	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2, "cilium-cni", "portmap"))
+	h.eventually(t, "the new chain is in force", func() bool { return h.inForce() == 2 && len(h.chain()) == 3 && m.Decision().InForce })
+	if !left() {
+		t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
 	}
 }
 

@@ -65,6 +65,10 @@ func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 	for _, w := range conf.Warnings {
 		e.Log.Warn("configuration", "pod", p.Namespace+"/"+p.Name, "warning", w)
 	}
+	for _, d := range conf.Shaping.Deferred {
+		e.Log.Info("left to another shaper", "pod", p.Namespace+"/"+p.Name, "direction", d.Direction.String(),
+			"rate", d.Rate.String(), "shaper", d.To.String())
+	}
 	id := attach.ID{Network: conf.Name, ContainerID: p.ID, IfName: ifName}
 	if err == nil {
 		err = e.shape(ctx, id, conf, p)

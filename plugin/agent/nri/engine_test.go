@@ -168,6 +168,37 @@ func TestPrivilegedPodsWithoutLimits(t *testing.T) {
 	}
 }
 
+// TestPrivilegedLimitsLeftToCilium: what the node's entry leaves to Cilium's
+// bandwidth manager podweir does not shape.
+func TestPrivilegedLimitsLeftToCilium(t *testing.T) {
+	n := newNode(t)
+	r := n.start(t)
+	for _, tc := range []struct {
+		keys            string
+		egress, ingress uint64
+	}{
+		{`"egressShaper":"cilium"`, 0, 20_000_000},
+		{`"shaper":"cilium"`, 0, 0},
+		{`"shaper":"podweir"`, 10_000_000, 20_000_000},
+	} {
+		n.entry = strings.TrimSuffix(openEntry, "}") + "," + tc.keys + "}"
+		pod := n.pod(t)
+		s := sandbox(fmt.Sprintf("s%d", n.pods), pod.Path(), limited)
+		if err := r.run(t, s); err != nil {
+			t.Error(err)
+		}
+		if egress, ingress := n.limits(t, s.Id); egress != tc.egress || ingress != tc.ingress {
+			t.Errorf("%s: limits %d, %d, want %d, %d", tc.keys, egress, ingress, tc.egress, tc.ingress)
+		}
+		if got := queued(t, pod); got != (tc.egress > 0) {
+			t.Errorf("%s: the pod's side has a queue: %v", tc.keys, got)
+		}
+	}
+	if len(n.unshaped) != 0 {
+		t.Errorf("unshaped = %v, want none", n.unshaped)
+	}
+}
+
 func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 	n := newNode(t)
 	first, second, gone := n.pod(t), n.pod(t), ""

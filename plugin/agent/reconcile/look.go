@@ -73,10 +73,19 @@ func (l *look) run(ctx context.Context) bool {
 // asks for a limit.
 func (l *look) unable(cause error) {
 	if conf, err := l.desired(); err == nil && !limited(conf) {
-		l.Outcome, l.Reason = Unlimited, cause.Error()
+		l.unlimited(conf)
+		l.Reason = cause.Error()
 		return
 	}
 	l.fail(cause)
+}
+
+// unlimited is the outcome of a pod that podweir has nothing to do for.
+func (l *look) unlimited(conf *netconf.Config) {
+	l.Outcome = Unlimited
+	if len(conf.Shaping.Deferred) > 0 {
+		l.Outcome, l.Reason = Deferred, conf.Shaping.Left()
+	}
 }
 
 func limited(conf *netconf.Config) bool {
@@ -133,14 +142,14 @@ func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
 		}
 	default:
 		for _, a := range own {
-			l.remove(ctx, node, a.id)
+			l.remove(ctx, node, conf, a.id)
 		}
 	}
 	if len(others) > 0 {
 		l.repair(ctx, node, others)
 	}
 	if l.Outcome == 0 {
-		l.Outcome = Unlimited
+		l.unlimited(conf)
 	}
 }
 
@@ -265,12 +274,12 @@ func (l *look) policed() {
 
 // worst keeps the outcome that says most about a pod with several interfaces.
 func (l *look) worst(o Outcome) {
-	if l.Outcome == 0 || l.Outcome == Shaped || l.Outcome == Unlimited {
+	if l.Outcome == 0 || l.Outcome == Shaped || l.Outcome == Unlimited || l.Outcome == Deferred {
 		l.Outcome = o
 	}
 }
 
-func (l *look) remove(ctx context.Context, node *cni.Node, id attach.ID) {
+func (l *look) remove(ctx context.Context, node *cni.Node, conf *netconf.Config, id attach.ID) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	if err := node.Engine.Remove(ctx, id); err != nil {
@@ -280,6 +289,9 @@ func (l *look) remove(ctx context.Context, node *cni.Node, id attach.ID) {
 	l.cfg.Paths.ClearFailure(id)
 	l.worst(Removed)
 	l.Reason = "no limit is asked for any more"
+	if left := conf.Shaping.Left(); left != "" {
+		l.Reason = left
+	}
 }
 
 // invalid answers a configuration that cannot be read: what was there stays,

@@ -19,6 +19,9 @@ type Outcome uint8
 const (
 	// Unlimited: no limit is asked for, and none is there.
 	Unlimited Outcome = iota + 1
+	// Deferred: its limits are left to another shaper, and none of podweir's is
+	// there.
+	Deferred
 	// Shaped: everything was as it should be.
 	Shaped
 	// Attached: it was not shaped, and is now.
@@ -45,7 +48,7 @@ const (
 )
 
 var outcomeNames = map[Outcome]string{
-	Unlimited: "unlimited", Shaped: "shaped", Attached: "attached", Updated: "updated", Mended: "mended",
+	Unlimited: "unlimited", Deferred: "deferred", Shaped: "shaped", Attached: "attached", Updated: "updated", Mended: "mended",
 	Removed: "removed", Waiting: "waiting", Invalid: "invalid", HostNetwork: "hostNetwork", Held: "held",
 	Refused: "refused", Failed: "failed",
 }
@@ -70,7 +73,7 @@ func Outcomes() []Outcome {
 // none.
 func (o Outcome) Enforced() bool {
 	switch o {
-	case Unlimited, Shaped, Attached, Updated, Mended, Removed, Held:
+	case Unlimited, Deferred, Shaped, Attached, Updated, Mended, Removed, Held:
 		return true
 	default:
 		return false

@@ -80,6 +80,9 @@ func printAttachment(w io.Writer, a *status.Attachment) {
 	for i := range a.Directions {
 		printDirection(w, &a.Directions[i])
 	}
+	for _, n := range a.Notes {
+		fmt.Fprintf(w, "  note: %s\n", n)
+	}
 	for _, d := range a.Drift {
 		fmt.Fprintf(w, "  DIFFERS %s\n", d)
 	}

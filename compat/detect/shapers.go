@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package detect
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/compat/profiles"
+)
+
+// Others says whether somebody else enforces the bandwidth annotations of pods,
+// by direction.
+type Others struct {
+	Egress, Ingress profiles.Answer
+	// Why is a sentence without a full stop, "" if there is nothing to say.
+	Why string
+}
+
+// Any says whether a direction is enforced.
+func (o *Others) Any() bool { return o.Egress == profiles.Yes || o.Ingress == profiles.Yes }
+
+// OtherShapers says who else enforces the annotations of the pods that podweir is
+// asked for: those of the CNI in force.
+func (n *Node) OtherShapers() Others {
+	if n.Profile == nil || n.Profile.Family != "cilium" {
+		return Others{Egress: profiles.No, Ingress: profiles.No}
+	}
+	return n.Cilium.EnforcesAnnotations()
+}
+
+// Cilium's bandwidth manager reads the annotation for ingress from 1.18 on: it is
+// in v1.18.4 and not in v1.17.0 (pkg/datapath/linux/bandwidth/bandwidth.go).
+const ingressMajor, ingressMinor = 1, 18
+
+// EnforcesAnnotations says which of the annotations Cilium's bandwidth manager
+// enforces. What the agent does not say is unknown: the setting alone is no
+// proof, since the agent turns the manager off by itself where it cannot work.
+func (c *Cilium) EnforcesAnnotations() Others {
+	switch {
+	case c.BandwidthManager == profiles.No, c.BandwidthConfigured == profiles.No && c.BandwidthManager != profiles.Yes:
+		return Others{Egress: profiles.No, Ingress: profiles.No}
+	case c.BandwidthManager == profiles.Unknown && c.BandwidthConfigured == profiles.Unknown && !c.API:
+		return Others{}
+	case c.BandwidthManager == profiles.Unknown:
+		return Others{Why: "whether Cilium's bandwidth manager is on its agent does not say"}
+	}
+	on := Others{Egress: profiles.Yes, Ingress: profiles.Unknown}
+	switch recent := readsIngress(c.Version); {
+	case c.ChainingMode == "generic-veth", recent == profiles.No:
+		on.Ingress, on.Why = profiles.No, "Cilium's bandwidth manager is on, and enforces egress alone ("+c.describe()+")"
+	case recent == profiles.Unknown:
+		on.Why = "Cilium's bandwidth manager is on, and whether it enforces ingress, too, is not known: the agent does not say its version"
+	case c.ChainingMode != "" && c.ChainingMode != "none" && c.ChainingMode != "portmap":
+		on.Why = "Cilium's bandwidth manager is on, and whether it enforces ingress, too, is not known (" + c.describe() + ")"
+	default:
+		on.Ingress, on.Why = profiles.Yes, "Cilium's bandwidth manager is on ("+c.describe()+")"
+	}
+	return on
+}
+
+func (c *Cilium) describe() string {
+	text := "version " + c.Version
+	if c.Version == "" {
+		text = "version unknown"
+	}
+	if c.ChainingMode != "" && c.ChainingMode != "none" {
+		text += ", chaining mode " + c.ChainingMode
+	}
+	return text
+}
+
+// readsIngress says whether a release of Cilium knows the annotation for ingress.
+func readsIngress(version string) profiles.Answer {
+	first, rest, ok := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	second, _, _ := strings.Cut(rest, ".")
+	major, majorErr := strconv.Atoi(first)
+	minor, minorErr := strconv.Atoi(second)
+	if !ok || majorErr != nil || minorErr != nil {
+		return profiles.Unknown
+	}
+	return profiles.Is(major > ingressMajor || major == ingressMajor && minor >= ingressMinor)
+}
+
+// Remembering fills in what Cilium's agent said of its bandwidth manager before,
+// if it does not say so now: while it starts anew its programs go on.
+func (c *Cilium) Remembering(before *Cilium) {
+	if c.API || c.BandwidthManager != profiles.Unknown || c.BandwidthConfigured == profiles.No {
+		return
+	}
+	c.BandwidthManager, c.Version = before.BandwidthManager, before.Version
+}

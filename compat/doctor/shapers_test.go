@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor_test
+
+import (
+	"strings"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/doctor"
+)
+
+// managed is a node whose Cilium enforces the annotations, as far as its version
+// goes, with keys in podweir's entry.
+func managed(version, keys string) func(*node) {
+	return func(n *node) {
+		n.live = agent{health: `{"cilium":{"msg":"` + version + ` (v` + version + `-abc)"},"bandwidth-manager":{"enabled":true}}`}
+		n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + keys + "}"
+	}
+}
+
+func idle(f func(*node)) func(*node) {
+	return func(n *node) { f(n); n.kernel.attached = nil }
+}
+
+func shaperFindings() []finding {
+	const both, egress = `,"shaper":"cilium"`, `,"egressShaper":"cilium"`
+	seen := func(keys string) func(*node) {
+		return func(n *node) {
+			managed("1.20.2", keys)(n)
+			n.files[results+"cilium-c2-eth0"] = cached("c2", limited)
+		}
+	}
+	return []finding{
+		{"two shapers", "PW403", cilium, managed("1.20.2", ""), doctor.Warn, "podweir shapes egress and ingress", "bandwidthManager.enabled=false"},
+		{"two shapers of one", "PW403", cilium, managed("1.20.2", egress), doctor.Warn, "podweir shapes ingress", "shaper=podweir"},
+		{"an old manager", "PW403", cilium, managed("1.17.9", ""), doctor.Warn, "egress alone (version 1.17.9), and podweir shapes egress", "shaper=podweir"},
+		{"left to Cilium", "PW403", cilium, idle(managed("1.20.2", both)), doctor.OK, "egress and ingress limits are left to it", ""},
+		{"left to an old Cilium", "PW403", cilium, idle(managed("1.17.9", egress)), doctor.OK, "egress limits are left to it", ""},
+		{"left, version unknown", "PW403", cilium, idle(managed("", egress)), doctor.Warn, "does not say its version", "podweir shapes ingress"},
+		{"left too late", "PW403", cilium, managed("1.20.2", both), doctor.Warn, "podweir still shapes default/web egress", "podweir detach"},
+		{"left, but for the node's own rate", "PW403", cilium, managed("1.20.2", both+`,"egressRate":"1G","ingressRate":"1G"`), doctor.OK, "are left to it", ""},
+		{"manager off", "PW403", cilium, func(*node) {}, doctor.OK, "is off", ""},
+		{"manager unknown", "PW403", cilium, func(n *node) {
+			n.live = agent{}
+			n.settings("enable-bandwidth-manager", "true")
+		}, doctor.Unknown, "podweir shapes", ""},
+
+		{"left to nobody", "PW409", cilium, func(n *node) {
+			n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + both + "}"
+		}, doctor.Fail, "50-podweir.conf leaves egress and ingress limits to Cilium's bandwidth manager, which does not enforce them", "take away"},
+		{"left to an agent that is too old", "PW409", cilium, managed("1.17.9", both), doctor.Fail, "leaves ingress limits", "take away"},
+		{"left to who knows", "PW409", cilium, managed("", both), doctor.Unknown, "enforces ingress", ""},
+		{"left where there is no Cilium", "PW409", aws, func(n *node) {
+			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni","egressShaper":"cilium"`, 1)
+		}, doctor.Fail, "leaves egress limits", "take away"},
+		{"left to Cilium, and it does", "PW409", cilium, managed("1.20.2", both), doctor.OK, "egress and ingress", ""},
+		{"nothing is left", "PW409", cilium, func(*node) {}, doctor.Skip, "leaves no limit", ""},
+
+		{"pod that is left to Cilium", "PW605", cilium, seen(both), doctor.OK, "0 of 1", ""},
+		{"pod that is podweir's in one direction", "PW605", cilium, seen(egress), doctor.Warn, "default/early", "start these pods anew"},
+	}
+}

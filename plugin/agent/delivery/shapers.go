@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"strings"
+
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// annotated is one of the annotations that others may enforce, too.
+type annotated struct {
+	direction shaping.Direction
+	// enforced says whether somebody else does.
+	enforced profiles.Answer
+}
+
+func (b *beside) annotations() []annotated {
+	return []annotated{{shaping.Egress, b.others.Egress}, {shaping.Ingress, b.others.Ingress}}
+}
+
+// key is where the plugin reads who shapes the direction.
+func (a *annotated) key() string { return a.direction.String() + "Shaper" }
+
+// shapers leaves the directions that somebody else enforces to him, unless the
+// operator says who shapes. Where it is not known podweir shapes: two shapers
+// keep a cap, none does not.
+func (b *beside) shapers(keys map[string]any) (notes []string) {
+	var left []string
+	for _, a := range b.annotations() {
+		if a.enforced == profiles.Yes && keys[a.key()] == nil && keys["shaper"] == nil {
+			keys[a.key()] = shaping.ShaperCilium.String()
+			left = append(left, a.direction.String())
+		}
+	}
+	if len(left) > 0 {
+		notes = append(notes, strings.Join(left, " and ")+" limits of pods are left to it, which does not limit traffic "+
+			"between pods of one node; the default shaper=podweir gives them to podweir")
+	}
+	if b.others.Why != "" {
+		notes = append([]string{b.others.Why}, notes...)
+	}
+	return notes
+}
+
+// dispute says where the operator's word makes two shapers of one limit, or none;
+// "" if it does not.
+func (b *beside) dispute(defaults map[string]any) string {
+	var all []string
+	for _, a := range b.annotations() {
+		given := chosen(defaults, a.key(), "shaper")
+		switch {
+		case given == shaping.ShaperPodweir.String() && a.enforced == profiles.Yes:
+			all = append(all, a.direction.String()+" limits have two shapers, podweir by the operator's word and Cilium: "+b.others.Why)
+		case given == shaping.ShaperCilium.String() && a.enforced == profiles.No:
+			all = append(all, "nobody enforces "+a.direction.String()+" limits: they are left to Cilium's bandwidth manager by the operator's word, and it does not")
+		}
+	}
+	return strings.Join(all, "; ")
+}

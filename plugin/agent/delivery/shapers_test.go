@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// TestEntryBesideAnotherShaper goes from what Cilium's agent says to what the
+// plugin makes of a pod's annotations.
+func TestEntryBesideAnotherShaper(t *testing.T) {
+	const on = profiles.Yes
+	for name, tc := range map[string]struct {
+		cilium   detect.Cilium
+		defaults map[string]any
+		// podweir are the directions that podweir shapes.
+		podweir       string
+		note, warning string
+	}{
+		"off":                   {cilium: detect.Cilium{API: true, BandwidthManager: profiles.No}, podweir: "egress ingress"},
+		"nothing known":         {podweir: "egress ingress"},
+		"both":                  {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2"}, note: "between pods of one node"},
+		"before 1.18":           {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.17.9"}, podweir: "ingress", note: "egress alone"},
+		"version unknown":       {cilium: detect.Cilium{API: true, BandwidthManager: on}, podweir: "ingress", note: "does not say its version"},
+		"chained on a veth":     {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", ChainingMode: "generic-veth"}, podweir: "ingress", note: "generic-veth"},
+		"chained, not known":    {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", ChainingMode: "aws-cni"}, podweir: "ingress", note: "aws-cni"},
+		"asked for, not said":   {cilium: detect.Cilium{BandwidthConfigured: on}, podweir: "egress ingress", note: "does not say"},
+		"asked for, turned off": {cilium: detect.Cilium{API: true, BandwidthConfigured: on, BandwidthManager: profiles.No}, podweir: "egress ingress"},
+		"given to podweir": {
+			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2"}, defaults: map[string]any{"shaper": "podweir"},
+			podweir: "egress ingress", note: "is on", warning: "egress limits have two shapers",
+		},
+		"one given to podweir": {
+			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2"}, defaults: map[string]any{"ingressShaper": "podweir"},
+			podweir: "ingress", note: "egress limits of pods are left", warning: "ingress limits have two shapers",
+		},
+		"given to nobody": {
+			cilium: detect.Cilium{API: true, BandwidthManager: profiles.No}, defaults: map[string]any{"shaper": "cilium"},
+			warning: "nobody enforces egress limits",
+		},
+		"given to who may": {cilium: detect.Cilium{}, defaults: map[string]any{"egressShaper": "cilium"}, podweir: "ingress"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := profiles.Find("cilium-legacy-routing")
+			node := detect.Node{Profile: p, Cilium: tc.cilium}
+			b := beside{profile: p, ifb: profiles.Yes, others: node.OtherShapers()}
+			raw, notes, err := b.entry(tc.defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
+				t.Errorf("notes %q, want %q", text, tc.note)
+			}
+			warning := b.dispute(tc.defaults)
+			if !strings.Contains(warning, tc.warning) || tc.warning == "" && warning != "" {
+				t.Errorf("warning %q, want %q", warning, tc.warning)
+			}
+			if got := shapedBy(t, raw); got != tc.podweir {
+				t.Errorf("podweir shapes %q by %s, want %q", got, raw, tc.podweir)
+			}
+		})
+	}
+}
+
+// shapedBy lists the directions of which podweir shapes what a pod asks for.
+func shapedBy(t *testing.T, raw []byte) string {
+	t.Helper()
+	stdin := strings.TrimSuffix(string(raw), "}") + `,"cniVersion":"1.0.0","name":"n","runtimeConfig":{"io.kubernetes.cri.pod-annotations":` +
+		`{"kubernetes.io/ingress-bandwidth":"10M","kubernetes.io/egress-bandwidth":"20M"}}}`
+	conf, err := netconf.Parse(netconf.Status, []byte(stdin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shaped []string
+	for _, d := range shaping.Directions {
+		if conf.Shaping.Limit(d) != nil {
+			shaped = append(shaped, d.String())
+		}
+	}
+	if len(shaped)+len(conf.Shaping.Deferred) != len(shaping.Directions) {
+		t.Errorf("%s: shaped %v, left to others %v, want every limit in one of them", raw, shaped, conf.Shaping.Deferred)
+	}
+	return strings.Join(shaped, " ")
+}
+
+// TestOtherShapersOfThePrimary: an agent of Cilium's that is not in the chain
+// shapes no pod of it.
+func TestOtherShapersOfThePrimary(t *testing.T) {
+	node := detect.Node{Profile: profiles.Find("flannel"), Cilium: detect.Cilium{BandwidthManager: profiles.Yes, Version: "1.20.2"}}
+	if others := node.OtherShapers(); others.Any() {
+		t.Errorf("OtherShapers() = %+v beside flannel, want none", others)
+	}
+	raw, _, err := (&beside{profile: node.Profile, others: node.OtherShapers()}).entry(nil)
+	if err != nil || string(raw) != conflist.DefaultEntry {
+		t.Errorf("entry() = %s, %v, want %s", raw, err, conflist.DefaultEntry)
+	}
+}
