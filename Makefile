@@ -34,8 +34,10 @@ PRIVILEGED = $(shell grep -rl --include='*_test.go' '^func TestPrivileged' bpf c
 # Those that judge rates and times, which an emulated processor does not keep;
 # "bin/vmrig test" runs them when asked to.
 TIMED = ./e2e/%
-# Among them those that can judge by counters instead.
-COUNTED = ./e2e/coexist=TestPrivilegedHostile
+# Among them those that can judge by counters instead, with the cases that are
+# most like real nodes; "make coexistence" runs them all.
+COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/$(LIKELY)|TestPrivilegedCilium/^cilium(-legacy-routing)?$$/$(LIKELY)
+LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # Others of them need a kernel with sch_fq, and can do with its clock.
 ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
 
@@ -123,6 +125,12 @@ test-privileged: build refplugins npa ## Tests on the kernel and real traffic, o
 .PHONY: test-kernels
 test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
 	bin/vmrig test -timeout 15m -host bin/privileged.log -beside '$(COUNTED)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED))
+
+.PHONY: coexistence
+coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; docs/reference/coexistence.md is written anew (root, 30 minutes).
+	PODWEIR_WRITE_COEXISTENCE=1 go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
+	PODWEIR_WRITE_COEXISTENCE=1 bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
+	PODWEIR_WRITE_COEXISTENCE=$(CURDIR)/bin/coexistence/logs go test -count=1 -run TestWriteSeen ./e2e/coexist
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).

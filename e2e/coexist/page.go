@@ -122,6 +122,20 @@ func Of(rows []OnKernels, kernel string) []Row {
 	return out
 }
 
+// About returns the rows with a neighbour and modes that one of the others has:
+// what the page says of cases that were seen.
+func About(rows, others []Row) []Row {
+	var out []Row
+	for _, r := range rows {
+		if slices.ContainsFunc(others, func(o Row) bool {
+			return o.Neighbour == r.Neighbour && o.Egress == r.Egress && o.Ingress == r.Ingress
+		}) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // Put replaces what was seen on a kernel. A row that other kernels have seen,
 // too, gets another kernel; one that is new stands beside those with the same
 // neighbour and mode.

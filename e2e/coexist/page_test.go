@@ -71,6 +71,19 @@ func TestPut(t *testing.T) {
 	}
 }
 
+func TestAbout(t *testing.T) {
+	row := func(neighbour, egress, ingress, order string) coexist.Row {
+		return coexist.Row{Neighbour: neighbour, Egress: egress, Ingress: ingress, Order: order}
+	}
+	rows := []coexist.Row{
+		row("a", "1", "1", "x"), row("a", "1", "1", "y"), row("a", "1", "2", "x"), row("a", "2", "1", "x"), row("b", "1", "1", "x"),
+	}
+	got := coexist.About(rows, []coexist.Row{row("a", "1", "1", "z")})
+	if diff := cmp.Diff(rows[:2], got); diff != "" {
+		t.Errorf("About() (-want +got):\n%s", diff)
+	}
+}
+
 func TestMachines(t *testing.T) {
 	old := coexist.Machine{Kernel: "6.1", TCX: "no", Prio: "yes", Redirect: "mirred", Judged: "counters"}
 	recent := coexist.Machine{Kernel: "6.12", TCX: "yes", Prio: "yes", Redirect: "bpf", Judged: "counters"}
