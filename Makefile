@@ -71,6 +71,7 @@ build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang ne
 .PHONY: refplugins
 refplugins: ## Build the reference CNI plugins into bin/ref.
 	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ tool
+	cd e2e/refplugins-1.5.1 && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref-1.5.1/ tool
 
 .PHONY: npa
 npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (clang).
@@ -121,6 +122,7 @@ test-privileged: build refplugins npa ## Tests on the kernel and real traffic, o
 	go test -v -count=1 -p 1 -timeout 40m -run '^TestPrivileged' $(PRIVILEGED) \
 		| tee bin/privileged.log | grep -v --line-buffered '^=== '
 	tools/skips.sh bin/privileged.log
+	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 5m -run '^TestPrivileged' ./netns
 
 .PHONY: test-kernels
 test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
@@ -152,6 +154,18 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 queues: setup-demo build refplugins setup-kernels ## Measure every queue kind on every kernel; the table goes to docs/results (root, an hour).
 	$(GO_BUILD) -o bin/queues ./e2e/queues
 	bin/queues -k 6.1,6.12,newest,host -json docs/results/$$(date -u +%F)-queues.json -page docs/results/$$(date -u +%F)-queues.md
+
+.PHONY: perfrig
+perfrig: setup-demo build refplugins
+	cd tools/perfrig && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/perfrig .
+
+.PHONY: perf-ci
+perf-ci: perfrig ## Take the campaign that the documents quote (root, half an hour; goes on where it was interrupted).
+	bin/perfrig run -profile ci
+
+.PHONY: perf
+perf: perfrig ## Take the full campaign: everything, five times (root, half a day; goes on where it was interrupted).
+	bin/perfrig run -profile full
 
 .PHONY: bench
 bench: setup-demo build refplugins ## Measure caps, latency, ADD and memory; the table goes to docs/results (root, 20 minutes).

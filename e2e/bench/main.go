@@ -14,13 +14,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
 )
@@ -69,45 +66,11 @@ func main() {
 	}
 }
 
-// niceness makes the measurement go first where the machine has other work;
-// the page says so.
-const niceness = -20
-
-// goFirst executes this program again with the priority: Linux keeps one for
-// each thread, and what the runtime's other threads start would not have it.
-func goFirst() error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	// The system call answers 20 - nice.
-	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	if err != nil || now == 20-niceness {
-		return err
-	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, niceness); err != nil {
-		return fmt.Errorf("set priority %d: %w", niceness, err)
-	}
-	self, err := os.Executable()
+func run(ctx context.Context, opts *options) error {
+	restore, err := lab.GoFirst()
 	if err != nil {
 		return err
 	}
-	return unix.Exec(self, os.Args, os.Environ())
-}
-
-// raiseSession gives the session the priority, too: with autogroups, a
-// process's own is only against others of its session. It returns what takes
-// it back. Kernels without autogroups have no such file.
-func raiseSession() (restore func()) {
-	const file = "/proc/self/autogroup"
-	write := func(nice int) { _ = os.WriteFile(file, fmt.Append(nil, nice), 0o644) }
-	write(niceness)
-	return func() { write(0) }
-}
-
-func run(ctx context.Context, opts *options) error {
-	if err := goFirst(); err != nil {
-		return err
-	}
-	restore := raiseSession()
 	defer restore()
 	machine, err := readMachine(ctx)
 	if err != nil {

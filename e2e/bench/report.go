@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab"
 )
 
 // machine is where the numbers were taken.
@@ -120,7 +122,7 @@ func (r *report) markdown() []byte {
 	b.WriteString("Written by `make bench`. A bar is a number that podweir has promised to reach; a miss stays in the table.\n\n")
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| kernel | %s |\n| processor | %d x %s |\n| clang of the BPF object | %s |\n| commit | %s |\n",
 		m.Kernel, m.CPUs, m.CPU, m.Clang, m.Commit)
-	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n", niceness)
+	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n", lab.Niceness)
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "| load average, %s | %s before, %s after %.0f s |\n", s.Name, s.LoadBefore, s.LoadAfter, s.Seconds)
 	}

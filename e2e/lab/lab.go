@@ -46,6 +46,8 @@ type Options struct {
 	// PluginDirs are searched for CNI plugins, first hit wins. Empty means
 	// bin and bin/ref below the root of the checkout.
 	PluginDirs []string
+	// CNIVersion is that of the conflists. Empty means 1.1.0.
+	CNIVersion string
 	// CongestionControl is the TCP congestion control of every load
 	// generator that does not name its own. Empty means cubic, whatever the
 	// host's default is.
@@ -109,6 +111,9 @@ func (o *Options) complete() error {
 	}
 	if o.CongestionControl == "" {
 		o.CongestionControl = "cubic"
+	}
+	if o.CNIVersion == "" {
+		o.CNIVersion = cniVersion
 	}
 	if len(o.PluginDirs) > 0 {
 		return nil

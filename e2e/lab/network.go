@@ -18,7 +18,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// cniVersion is the version of the lab's conflists: the newest that the
+// cniVersion is the usual version of the lab's conflists: the newest that the
 // reference plugins v1.9.1 speak (they say 1.1.0).
 const cniVersion = "1.1.0"
 
@@ -94,7 +94,7 @@ func (l *Lab) Network(name string, chained ...Entry) (*Network, error) {
 	full := l.name + "-" + name
 	plugins := append([]Entry{l.ptpEntry(sub)}, chained...)
 	raw, err := json.MarshalIndent(map[string]any{
-		"cniVersion": cniVersion, "name": full, "plugins": plugins,
+		"cniVersion": l.opts.CNIVersion, "name": full, "plugins": plugins,
 	}, "", "  ")
 	if err != nil {
 		return nil, err

@@ -5,9 +5,6 @@ package main
 
 import (
 	"errors"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -23,8 +20,6 @@ const (
 	// a second's error at most, and little work for one emulated processor.
 	samplePause = 25 * time.Millisecond
 	stallPause  = 5 * time.Millisecond
-	// userHz is the unit of /proc/stat (USER_HZ of Linux, on every machine).
-	userHz = 100
 )
 
 type sample struct {
@@ -67,7 +62,7 @@ func startWatch(ns *lab.Netns, dev string) (*watch, error) {
 		start: wiremeter.Now(),
 	}
 	var err error
-	if w.busy, err = busySeconds(); err != nil {
+	if w.busy, err = lab.BusySeconds(); err != nil {
 		return nil, err
 	}
 	go func() { w.done <- w.sample(ns, dev) }()
@@ -141,7 +136,7 @@ func (w *watch) finish(n *capNumbers, bitsPerSec, bytes uint64) error {
 	close(w.quit)
 	err := <-w.done
 	n.StallMillis = (<-w.stalls).Seconds() * 1000
-	busy, busyErr := busySeconds()
+	busy, busyErr := lab.BusySeconds()
 	n.CPU = (busy - w.busy) / elapsed.Seconds()
 	if bytes > 0 {
 		n.BusyPerGbit = (busy - w.busy) / (float64(bytes) * 8 / 1e9)
@@ -165,29 +160,4 @@ func worstByCounter(samples []sample) float64 {
 		}
 	}
 	return worst
-}
-
-// busySeconds is the processor time of the machine that was not idle.
-func busySeconds() (float64, error) {
-	raw, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, err
-	}
-	line, _, _ := strings.Cut(string(raw), "\n")
-	f := strings.Fields(line)
-	if len(f) < 8 || f[0] != "cpu" {
-		return 0, errors.New("/proc/stat begins with another line: " + line)
-	}
-	sum := 0.0
-	for i, v := range f[1:8] {
-		ticks, err := strconv.ParseFloat(v, 64)
-		if err != nil {
-			return 0, err
-		}
-		// The fourth and fifth are idle and waiting for a disk.
-		if i != 3 && i != 4 {
-			sum += ticks / userHz
-		}
-	}
-	return sum, nil
 }

@@ -59,6 +59,9 @@ type CapResult struct {
 	Excess float64
 	// Used is the mean after the start, as a share of the cap.
 	Used float64
+	// Goodput is payload by iperf3's receiver after the start, in bits per
+	// second; 0 for a flood.
+	Goodput float64
 	// Bytes are those of the whole run.
 	Bytes uint64
 	// PacketBytes is the mean size of a packet, in wire bytes; one of many
@@ -169,7 +172,7 @@ func (r *Rig) measureOn(ctx context.Context, t *Target, c Case) (*CapResult, err
 		res.PacketBytes = float64(all.Total()) / float64(all.Packets)
 	}
 	if bulk != nil {
-		res.retransmits(bulk)
+		res.reports(bulk)
 	}
 	if flood != nil {
 		res.Carried = min(res.Carried, offeredBits(flood))
@@ -196,8 +199,9 @@ func offeredBits(f *lab.FloodResult) float64 {
 // slowStart is the time whose losses are reported apart (ruling 17).
 const slowStart = 3.0
 
-func (r *CapResult) retransmits(bulk *lab.Bulk) {
+func (r *CapResult) reports(bulk *lab.Bulk) {
 	last := r.Duration.Seconds()
+	r.Goodput = lab.Between(bulk.Received, settle.Seconds(), last+0.5).BitsPerSec()
 	r.Early = lab.Between(bulk.Sent, 0, slowStart).Retransmits
 	late := lab.Between(bulk.Sent, slowStart, last+0.5)
 	r.Late, r.LateSeconds = late.Retransmits, late.Seconds

@@ -58,8 +58,11 @@ type Target struct {
 
 // NewRig makes the lab; it needs root and the binaries of `make build
 // refplugins`. The caller must call Close.
-func NewRig(ctx context.Context) (*Rig, error) {
-	l, err := lab.New(ctx, lab.Options{})
+func NewRig(ctx context.Context) (*Rig, error) { return NewRigWith(ctx, lab.Options{}) }
+
+// NewRigWith is NewRig in a lab of its own choices.
+func NewRigWith(ctx context.Context, opts lab.Options) (*Rig, error) {
+	l, err := lab.New(ctx, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,8 @@ func Run(ctx context.Context, s Substrate, o Options) error {
 		sample, err := take(ctx, s, o.Watcher, r)
 		if ctx.Err() != nil {
 			p.finish()
-			return errors.Join(ctx.Err(), leftovers(err))
+			// What could not be removed is in it.
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.ID(), err)
@@ -96,14 +97,6 @@ func Run(ctx context.Context, s Substrate, o Options) error {
 		return fmt.Errorf("%d runs failed; run again to try them once more", failed)
 	}
 	return nil
-}
-
-// leftovers keeps of a cancelled run's error what is not the cancellation.
-func leftovers(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // take takes one sample. What goes wrong in the run itself is in the sample.

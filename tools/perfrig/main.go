@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Command perfrig measures podweir beside what else shapes pods, keeps every
+// sample, and judges one campaign against another.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/tools/perfrig/compare"
+	"github.com/podweir/podweir/tools/perfrig/executor"
+	"github.com/podweir/podweir/tools/perfrig/netns"
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/sampler"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+const usage = `usage, in the root of the checkout:
+  perfrig run [-profile P] [-dir D] ...   take the samples that D does not have yet (root)
+  perfrig plan [-profile P] [-seed N]     say what would be measured, in which order
+  perfrig compare A.jsonl B.jsonl         exit with 1 if B is worse than A
+`
+
+// Exit statuses.
+const (
+	statusFailed = 1
+	statusUsage  = 2
+	// statusLeft says that the slice is over and the plan is not.
+	statusLeft = 3
+)
+
+func main() {
+	if lab.WorkerMain() {
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first Ctrl-C a second one ends the program at once; what it
+	// leaves is removed by the next run.
+	context.AfterFunc(ctx, stop)
+	err := command(ctx, os.Args[1:], os.Stdout)
+	stop()
+	var wrong *usageError
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return
+	case errors.As(err, &wrong):
+		fmt.Fprint(os.Stderr, wrong, "\n", usage)
+		os.Exit(statusUsage)
+	case errors.Is(err, executor.ErrLeft):
+		fmt.Fprintln(os.Stderr, "perfrig:", err)
+		os.Exit(statusLeft)
+	default:
+		fmt.Fprintln(os.Stderr, "perfrig:", err)
+		os.Exit(statusFailed)
+	}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return "perfrig: " + e.text }
+
+func command(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return &usageError{"no command"}
+	}
+	switch args[0] {
+	case "run":
+		return runCommand(ctx, args[1:], out)
+	case "plan":
+		return planCommand(args[1:], out)
+	case "compare":
+		return compareCommand(args[1:], out)
+	default:
+		return &usageError{fmt.Sprintf("no command %q", args[0])}
+	}
+}
+
+// choices are the flags of run and plan.
+type choices struct {
+	profile, dir, only string
+	seed               uint64
+	slice              time.Duration
+}
+
+func (c *choices) flags(name string) *flag.FlagSet {
+	set := flag.NewFlagSet(name, flag.ContinueOnError)
+	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, ci or full")
+	set.Uint64Var(&c.seed, "seed", 1, "of the order")
+	set.StringVar(&c.only, "only", "", "only runs whose name holds this; the plan's order stays")
+	return set
+}
+
+// plan is the ordered list of runs.
+func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
+	s, err := spec.Profile(c.profile)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []spec.Run
+	for _, r := range s.Plan(c.seed) {
+		if strings.Contains(r.ID(), c.only) {
+			out = append(out, r)
+		}
+	}
+	return s, out, nil
+}
+
+func planCommand(args []string, out io.Writer) error {
+	var c choices
+	if err := c.flags("plan").Parse(args); err != nil {
+		return err
+	}
+	s, runs, err := c.plan()
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		fmt.Fprintln(out, runs[i].ID())
+	}
+	_, err = fmt.Fprintf(out, "profile %s, spec %s, seed %d: %d runs, about %s\n", s.Profile, s.Digest(), c.seed,
+		len(runs), (time.Duration(spec.Seconds(runs)) * time.Second).String())
+	return err
+}
+
+// samplesFile is the name of a campaign's samples in its directory.
+const samplesFile = "samples.jsonl"
+
+func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
+	var c choices
+	set := c.flags("run")
+	set.StringVar(&c.dir, "dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
+	set.DurationVar(&c.slice, "slice", 0, "begin no run that would not end within this time; the next call goes on")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if c.dir == "" {
+		c.dir = filepath.Join("bin", "perf", c.profile)
+	}
+	s, runs, err := c.plan()
+	if err != nil {
+		return err
+	}
+	restore, err := lab.GoFirst()
+	if err != nil {
+		return err
+	}
+	defer restore()
+	substrate := netns.New(".")
+	substrate.Niceness = lab.Niceness
+	machine, err := substrate.Machine(ctx)
+	if err != nil {
+		return err
+	}
+	watcher, err := sampler.New(filepath.Join(c.dir, "usage"))
+	if err != nil {
+		return err
+	}
+	file, err := record.Open(filepath.Join(c.dir, samplesFile), record.Campaign{
+		Profile: s.Profile, Digest: s.Digest(), Seed: c.seed, Started: time.Now().UTC(), Machine: *machine,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return executor.Run(ctx, substrate, executor.Options{
+		Plan: runs, File: file, Watcher: watcher, Out: out, Slice: c.slice,
+	})
+}
+
+func compareCommand(args []string, out io.Writer) error {
+	if len(args) != 2 {
+		return &usageError{"compare wants two files"}
+	}
+	before, err := record.Read(args[0])
+	if err != nil {
+		return err
+	}
+	after, err := record.Read(args[1])
+	if err != nil {
+		return err
+	}
+	rows := compare.Judge(before, after)
+	if err := compare.Write(out, rows); err != nil {
+		return err
+	}
+	if worse := compare.Regressions(rows); len(worse) > 0 {
+		return fmt.Errorf("%d of %d ratios became worse", len(worse), len(rows))
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+const root = "../../.."
+
+func TestMain(m *testing.M) {
+	if lab.WorkerMain() {
+		return
+	}
+	m.Run()
+}
+
+// TestEveryProfileCanBeDone: what a profile names exists here.
+func TestEveryProfileCanBeDone(t *testing.T) {
+	for _, s := range spec.Profiles() {
+		cells, _ := s.Cells()
+		for _, c := range cells {
+			if workloads[c.Workload.Kind] == nil {
+				t.Errorf("%s: no workload of kind %s", c.ID(), c.Workload.Kind)
+			}
+			if d := c.Phase.Discipline; c.Phase.Kind == spec.Qdisc && (disciplines[d] == nil || needs[d] == nil) {
+				t.Errorf("%s: no discipline %q", c.ID(), d)
+			}
+		}
+	}
+}
+
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root")
+	}
+}
+
+// left are the namespaces and directories of this process's labs.
+func left(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, pattern := range []string{"/run/netns/pwlab*", "/run/podweir-lab/pwlab*"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if strings.Contains(f, fmt.Sprintf("pwlab%d-", os.Getpid())) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func cell(t *testing.T, profile, id string) *spec.Run {
+	t.Helper()
+	s, err := spec.Profile(profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, _ := s.Cells()
+	for _, c := range cells {
+		if c.ID() == id {
+			return &spec.Run{Cell: c}
+		}
+	}
+	t.Fatalf("profile %s has no cell %s", profile, id)
+	return nil
+}
+
+// TestPrivilegedInterruptedRunLeavesNothing stops a run in the middle of its
+// load.
+func TestPrivilegedInterruptedRunLeavesNothing(t *testing.T) {
+	requireRoot(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- New(root).Run(ctx, cell(t, "ci", "mixed/10M/podweir-strict"), &record.Sample{}) }()
+	const podsAndClients = 5 // node, two clients, two pods
+	for end := time.Now().Add(10 * time.Second); len(left(t)) < podsAndClients+1; {
+		if time.Now().After(end) {
+			t.Fatalf("after 10 s there are only %v", left(t))
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("Run that was stopped = nil, want an error")
+	}
+	if got := left(t); len(got) > 0 {
+		t.Errorf("left behind: %v", got)
+	}
+}
+
+// TestPrivilegedUnavailableIsTheKernelsAnswer: a qdisc that every kernel has,
+// one that none has, and what podweir itself does not make.
+func TestPrivilegedUnavailableIsTheKernelsAnswer(t *testing.T) {
+	requireRoot(t)
+	s := New(root)
+	for kind, want := range map[string]bool{"pfifo": false, "tbf": false, "nothing": true} {
+		if lacks, err := s.lacksQdisc(t.Context(), kind); lacks != want || err != nil {
+			t.Errorf("lacksQdisc(%s) = %v, %v; want %v", kind, lacks, err, want)
+		}
+	}
+	c := cell(t, "full", "mixed/10M/podweir-strict-htb").Cell
+	if why, err := s.Unavailable(t.Context(), &c); err != nil || why != "podweir makes no htb below 53M" {
+		t.Errorf("htb at 10M: %q, %v; want what podweir says", why, err)
+	}
+}
+
+// TestPrivilegedPodThatIsNotShapedIsNotMeasured: ADD succeeds where podweir
+// fails open.
+func TestPrivilegedPodThatIsNotShapedIsNotMeasured(t *testing.T) {
+	requireRoot(t)
+	r := cell(t, "ci", "latency-egress/100M/podweir-strict")
+	r.Cell.Phase.Keys = map[string]string{"policy": "strict", "queue": "fq", "horizon": "8ms"}
+	s := New(root)
+	if lacks, err := s.lacksQdisc(t.Context(), "fq"); err != nil {
+		t.Fatal(err)
+	} else if !lacks {
+		// With the qdisc there is no fault here to show.
+		return
+	}
+	into := &record.Sample{}
+	err := s.Run(t.Context(), r, into)
+	if err == nil || !strings.Contains(err.Error(), "the plugin said") {
+		t.Errorf("Run of a queue that the kernel lacks = %v, want what the plugin said", err)
+	}
+	if len(into.Metrics) > 0 {
+		t.Errorf("a pod that was not shaped has numbers: %v", into.Metrics)
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/traffic"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// pluginLog keeps what plugins write to stderr.
+type pluginLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *pluginLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// err is what podweir said of a pod that it could not shape: ADD succeeds all
+// the same, and the pod would be measured as if it were.
+func (l *pluginLog) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.buf.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			return fmt.Errorf("the plugin said: %s", strings.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+// pod makes the pod of the phase.
+func (r *run) pod(ctx context.Context, rig *traffic.Rig) (*traffic.Target, error) {
+	bw, chain := r.chain()
+	t, err := rig.Pod(ctx, bw, nil, chain...)
+	if err != nil {
+		return nil, err
+	}
+	if r.cell.Phase.Kind == spec.Qdisc {
+		err = r.trees(ctx, rig, t)
+	}
+	if err := errors.Join(err, r.said.err()); err != nil {
+		return nil, errors.Join(err, t.Close(ctx))
+	}
+	return t, nil
+}
+
+// chain is what the conflist of the phase has behind ptp, and what kubelet
+// would hand down.
+func (r *run) chain() (*lab.Bandwidth, []lab.Entry) {
+	p, rate := &r.cell.Phase, r.cell.Rate
+	bw := &lab.Bandwidth{IngressRate: rate, IngressBurst: p.BurstBits, EgressRate: rate, EgressBurst: p.BurstBits}
+	switch p.Kind {
+	case spec.Bandwidth, spec.BandwidthHTB:
+		return bw, []lab.Entry{lab.BandwidthEntry()}
+	case spec.Podweir:
+		return bw, []lab.Entry{lab.PodweirEntry(podweirKeys(p))}
+	default:
+		return nil, nil
+	}
+}
+
+func podweirKeys(p *spec.Phase) map[string]any {
+	keys := map[string]any{}
+	for k, v := range p.Keys {
+		keys[k] = v
+	}
+	return keys
+}
+
+// disciplines are the commands of tc that make a tree; RATE stands for the cap.
+var disciplines = map[string][]string{
+	// Default sizes: what a distribution's user gets who knows the two names.
+	"htb+fq_codel": {
+		"qdisc add dev DEV root handle 1: htb default 1",
+		"class add dev DEV parent 1: classid 1:1 htb rate RATE ceil RATE",
+		"qdisc add dev DEV parent 1:1 fq_codel",
+	},
+	"cake": {"qdisc add dev DEV root cake bandwidth RATE"},
+}
+
+// needs are the kinds of qdisc in a tree.
+var needs = map[string][]string{
+	"htb+fq_codel": {"htb", "fq_codel"},
+	"cake":         {"cake"},
+}
+
+// trees puts the tree on both ends of the pod's veth: egress leaves by the
+// pod's, ingress by the node's.
+func (r *run) trees(ctx context.Context, rig *traffic.Rig, t *traffic.Target) error {
+	commands, ok := disciplines[r.cell.Phase.Discipline]
+	if !ok {
+		return fmt.Errorf("no discipline %q", r.cell.Phase.Discipline)
+	}
+	for _, end := range []struct {
+		ns  *lab.Netns
+		dev string
+	}{{t.Netns, t.IfName}, {rig.Lab.Node(), t.HostIfName}} {
+		for _, text := range commands {
+			text = strings.NewReplacer("DEV", end.dev, "RATE", fmt.Sprintf("%dbit", r.cell.Rate)).Replace(text)
+			if err := tc(ctx, end.ns, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tc runs iproute2's tc in a namespace.
+func tc(ctx context.Context, ns *lab.Netns, args string) error {
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, "tc", strings.Fields(args)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := ns.Do(cmd.Start); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("tc %s: %w: %s", args, err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// Unavailable asks the kernel for the qdiscs that a phase cannot do without;
+// what podweir chooses by itself is not asked for.
+func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, error) {
+	var kinds []string
+	switch p := &c.Phase; p.Kind {
+	case spec.Qdisc:
+		kinds = needs[p.Discipline]
+	case spec.Podweir:
+		switch p.Keys["queue"] {
+		case "fq":
+			kinds = []string{"fq"}
+		case "htb":
+			if c.Rate < uint64(shaping.MinHTBRate) {
+				return fmt.Sprintf("podweir makes no htb below %s", spec.RateName(uint64(shaping.MinHTBRate))), nil
+			}
+			kinds = []string{"htb"}
+		}
+	case spec.BandwidthHTB:
+		if _, err := os.Stat(filepath.Join(s.root, htbPlugins, "bandwidth")); err != nil {
+			return "", fmt.Errorf("run make refplugins: %w", err)
+		}
+		kinds = []string{"htb"}
+	default:
+	}
+	for _, kind := range kinds {
+		lacks, err := s.lacksQdisc(ctx, kind)
+		if err != nil {
+			return "", err
+		}
+		if lacks {
+			return "kernel lacks sch_" + kind, nil
+		}
+	}
+	return "", nil
+}
+
+// loopback is the index of every namespace's lo (LOOPBACK_IFINDEX of Linux).
+const loopback = 1
+
+// lacksQdisc makes a qdisc on the loopback of a namespace of our own: the
+// kernel answers ENOENT for a kind that it neither has nor can load.
+func (s *Substrate) lacksQdisc(ctx context.Context, kind string) (lacks bool, err error) {
+	if lacks, ok := s.lacks[kind]; ok {
+		return lacks, nil
+	}
+	l, err := lab.New(ctx, lab.Options{PluginDirs: []string{s.root}})
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	err = l.Node().Do(func() error {
+		return netlink.QdiscAdd(&netlink.GenericQdisc{
+			QdiscType: kind,
+			QdiscAttrs: netlink.QdiscAttrs{
+				LinkIndex: loopback, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0),
+			},
+		})
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		s.lacks[kind] = true
+	case err == nil, errors.Is(err, unix.EINVAL):
+		// EINVAL is the kind's own word: it wants options, so it is there.
+		s.lacks[kind] = false
+	default:
+		return false, fmt.Errorf("probe for sch_%s: %w", kind, err)
+	}
+	return s.lacks[kind], nil
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package netns makes and loads pods in network namespaces of this machine: a
+// node, clients, and pods that a real conflist connects (package e2e/lab). It
+// needs root, and the binaries of `make build refplugins` below the working
+// directory. The host's own namespace is not touched.
+package netns
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/traffic"
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// Directories of plugins, below the checkout.
+const (
+	ownPlugins       = "bin"
+	referencePlugins = "bin/ref"
+	htbPlugins       = "bin/ref-1.5.1"
+)
+
+// Substrate is this machine.
+type Substrate struct {
+	root string
+	// Niceness is the priority of the load generators, for the record.
+	Niceness int
+	// lacks are the qdiscs that were asked for, and whether they are missing.
+	lacks map[string]bool
+}
+
+// New returns the substrate of a checkout; root is its directory.
+func New(root string) *Substrate { return &Substrate{root: root, lacks: map[string]bool{}} }
+
+// Machine describes the machine, and the plugin that is measured.
+func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return nil, err
+	}
+	m := &record.Machine{
+		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: processor(),
+		CPUs: runtime.NumCPU(), Commit: "unknown", Niceness: s.Niceness,
+	}
+	clang, err := os.ReadFile(filepath.Join(s.root, "bpf/CLANG_VERSION"))
+	if err != nil {
+		return nil, fmt.Errorf("run in the root of the checkout: %w", err)
+	}
+	m.Clang = strings.TrimSpace(string(clang))
+	plugin, err := os.ReadFile(filepath.Join(s.root, ownPlugins, "podweir-cni"))
+	if err != nil {
+		return nil, fmt.Errorf("run make build: %w", err)
+	}
+	sum := sha256.Sum256(plugin)
+	m.Plugin = hex.EncodeToString(sum[:6])
+	// Without git the numbers are still numbers.
+	cmd := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty")
+	cmd.Dir = s.root
+	if out, err := cmd.Output(); err == nil {
+		m.Commit = strings.TrimSpace(string(out))
+	}
+	return m, nil
+}
+
+// processor is the name of the machine's processor, as far as it says.
+func processor() string {
+	raw, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(raw)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// workloads are what this substrate can do.
+var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
+	spec.Latency: (*run).latency,
+	spec.Mixed:   (*run).mixed,
+	spec.Sweep:   (*run).sweep,
+}
+
+// run is one sample being taken.
+type run struct {
+	cell *spec.Cell
+	into *record.Sample
+	opts lab.Options
+	said *pluginLog
+}
+
+// Run takes one sample in a lab of its own.
+func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) error {
+	work, ok := workloads[r.Cell.Workload.Kind]
+	if !ok {
+		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
+	}
+	into.Metrics = map[string]float64{}
+	one := &run{cell: &r.Cell, into: into, said: &pluginLog{}}
+	one.opts = s.labOptions(&r.Cell)
+	one.opts.PluginLog = one.said
+	return work(one, ctx)
+}
+
+func (s *Substrate) labOptions(c *spec.Cell) lab.Options {
+	var opts lab.Options
+	dirs := []string{ownPlugins, referencePlugins}
+	if c.Phase.Kind == spec.BandwidthHTB {
+		// The first hit wins; ptp and host-local are of the newer version.
+		dirs = []string{htbPlugins, referencePlugins}
+		opts.CNIVersion = "1.0.0"
+	}
+	for _, d := range dirs {
+		opts.PluginDirs = append(opts.PluginDirs, filepath.Join(s.root, d))
+	}
+	return opts
+}
+
+// inRig makes a rig and the pod of the phase, gives them to f and removes them.
+func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target) error) (err error) {
+	rig, err := traffic.NewRigWith(ctx, r.opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rig.Close()) }()
+	pod, err := r.pod(ctx, rig)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pod.Close(ctx)) }()
+	return f(rig, pod)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/traffic"
+)
+
+// sweep puts one load on the pod, in one direction.
+func (r *run) sweep(ctx context.Context) error {
+	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
+		if r.cell.Rate == 0 {
+			return r.sweepUncapped(ctx, pod)
+		}
+		d, l := r.direction(), load(&r.cell.Workload)
+		// Before the processor time counts: what the unlimited pod carries is
+		// asked for once in a rig.
+		if _, err := rig.Carried(ctx, d, l, r.cell.Rate); err != nil {
+			return err
+		}
+		busy, err := lab.BusySeconds()
+		if err != nil {
+			return err
+		}
+		began := wiremeter.Now()
+		got, err := rig.MeasureOn(ctx, pod, traffic.Case{
+			Cap: r.cell.Rate, Direction: d, Load: l, Duration: r.bulkDuration(),
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.cost(busy, got.Bytes); err != nil {
+			return err
+		}
+		return r.result(pod, got, began)
+	})
+}
+
+func (r *run) bulkDuration() time.Duration {
+	return time.Duration(r.cell.Workload.BulkSeconds * float64(time.Second))
+}
+
+// cost records the processor time of the whole machine, load generators
+// included, for what passed.
+func (r *run) cost(busyBefore float64, bytes uint64) error {
+	busy, err := lab.BusySeconds()
+	if err == nil && bytes > 0 {
+		r.set("machine_cores_per_gbit", (busy-busyBefore)/(float64(bytes)*8/1e9))
+	}
+	return err
+}
+
+func (r *run) result(pod *traffic.Target, got *traffic.CapResult, began time.Duration) error {
+	d := got.Direction
+	wire, err := pod.Wire(d, began, wiremeter.Now())
+	if err != nil {
+		return err
+	}
+	r.rates(d.String(), wire)
+	r.promise(d, wire)
+	r.set(d.String()+"_used_share", got.Used)
+	r.set(d.String()+"_wire_bits_per_second", got.Used*float64(got.Cap))
+	r.set("carried_bits_per_second", got.Carried)
+	if got.Load.Flows > 0 {
+		r.set(d.String()+"_goodput_bits_per_second", got.Goodput)
+		r.set("early_retransmits_count", got.Early)
+		r.set("late_retransmits_count", got.Late)
+		if got.Segments > 0 {
+			r.set("late_retransmits_percent", 100*got.Late/got.Segments)
+		}
+	}
+	return nil
+}
+
+// sweepUncapped is the same on a pod without a limit.
+func (r *run) sweepUncapped(ctx context.Context, pod *traffic.Target) error {
+	d := r.direction()
+	busy, err := lab.BusySeconds()
+	if err != nil {
+		return err
+	}
+	offer, err := pod.Start(ctx, d, load(&r.cell.Workload), 0, r.bulkDuration())
+	if err != nil {
+		return err
+	}
+	bulk, _, err := offer.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	wire, err := pod.Wire(d, offer.Started, min(offer.Until, wiremeter.Now()))
+	if err != nil {
+		return err
+	}
+	if err := r.cost(busy, wire.Total()); err != nil {
+		return err
+	}
+	r.rates(d.String(), wire)
+	r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())
+	r.set("carried_bits_per_second", wire.BitsPerSec())
+	if bulk != nil {
+		late := lab.Between(bulk.Received, 1.5, r.bulkDuration().Seconds()+0.5)
+		r.set(d.String()+"_goodput_bits_per_second", late.BitsPerSec())
+	}
+	return nil
+}
