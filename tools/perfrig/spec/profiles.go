@@ -81,7 +81,7 @@ func mixed() Workload { return Workload{Name: "mixed", Kind: Mixed, Seconds: 15}
 func latencies(to ...string) []Workload {
 	var out []Workload
 	for _, d := range to {
-		out = append(out, Workload{Name: "latency-" + d, Kind: Latency, Direction: d, Seconds: 14})
+		out = append(out, Workload{Name: "latency-" + d, Kind: Latency, Direction: d, Seconds: 20})
 	}
 	return out
 }
@@ -109,7 +109,7 @@ func sweeps(load string, to ...string) []Workload {
 		w := sweepLoads[load]
 		w.Name, w.Kind, w.Direction = load+"-"+d, Sweep, d
 		w.BulkSeconds = 8
-		w.Seconds = w.BulkSeconds + 3
+		w.Seconds = w.BulkSeconds + 2
 		out = append(out, w)
 	}
 	return out
