@@ -56,7 +56,7 @@ func (p Paths) features() (*features, error) {
 	}
 	f = features{Boot: id, Features: probed, TCX: datapath.HaveTCX()}
 	if f.IFB {
-		if f.Redirect, err = probeRedirect(); err != nil {
+		if f.Redirect, err = ProbeRedirect(); err != nil {
 			f.Redirect, f.RedirectError = "", err.Error()
 		}
 	}
@@ -90,7 +90,9 @@ func writeAtomic(path string, v any) error {
 	return err
 }
 
-func probeRedirect() (string, error) {
+// ProbeRedirect tries, in a namespace of its own, how packets reach an ifb: bpf or
+// mirred, "" if in neither way. It needs CAP_SYS_ADMIN.
+func ProbeRedirect() (string, error) {
 	objs, err := datapath.LoadRedirect(queue.ProbeIFBIndex)
 	if err != nil {
 		return "", err

@@ -42,21 +42,7 @@ func (e *Engine) parse(p *Pod) (*netconf.Config, error) {
 	if err != nil {
 		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
 	}
-	conf := map[string]json.RawMessage{}
-	if err := json.Unmarshal(entry, &conf); err != nil {
-		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
-	}
-	runtime, err := json.Marshal(map[string]any{netconf.PodAnnotationsCapability: p.Annotations})
-	if err != nil {
-		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("encode annotations: %w", err)
-	}
-	conf["runtimeConfig"] = runtime
-	stdin, err := json.Marshal(conf)
-	if err != nil {
-		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("encode the pod's configuration: %w", err)
-	}
-	// STATUS is the command that needs no result of the plugin before.
-	return netconf.Parse(netconf.Status, stdin)
+	return netconf.ParseEntry(entry, p.Annotations)
 }
 
 // Shape implements [Shaper].

@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/podweir/podweir/plugin/netconf"
@@ -18,28 +17,10 @@ func (l *look) desired() (*netconf.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the node's configuration: %w", err)
 	}
-	stdin, err := withAnnotations(entry, l.pod.Annotations)
-	if err != nil {
-		return nil, err
-	}
-	// STATUS is the command that needs no result of the plugin before.
-	conf, err := netconf.Parse(netconf.Status, stdin)
+	conf, err := netconf.ParseEntry(entry, l.pod.Annotations)
 	if err != nil {
 		return nil, err
 	}
 	l.warnings = conf.Warnings
 	return conf, nil
-}
-
-func withAnnotations(entry json.RawMessage, annotations map[string]string) ([]byte, error) {
-	var conf map[string]json.RawMessage
-	if err := json.Unmarshal(entry, &conf); err != nil {
-		return nil, fmt.Errorf("read the node's configuration: %w", err)
-	}
-	runtime, err := json.Marshal(map[string]any{netconf.PodAnnotationsCapability: annotations})
-	if err != nil {
-		return nil, fmt.Errorf("encode annotations: %w", err)
-	}
-	conf["runtimeConfig"] = runtime
-	return json.Marshal(conf)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cni"
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -29,22 +28,7 @@ type prober struct{ *doctorKernel }
 func (p *prober) Order(context.Context) ([]doctor.Device, error) { return p.readDevices() }
 
 // Redirect sends packets through an ifb in a namespace of its own.
-func (p *prober) Redirect(context.Context) (string, error) {
-	objs, err := datapath.LoadRedirect(queue.ProbeIFBIndex)
-	if err != nil {
-		return "", err
-	}
-	defer objs.Close()
-	for _, way := range []struct {
-		name string
-		fd   int
-	}{{"bpf", objs.Redirect.FD()}, {"mirred", -1}} {
-		if ok, err := queue.ProbeRedirect(way.fd); err != nil || ok {
-			return way.name, err
-		}
-	}
-	return "", nil
-}
+func (p *prober) Redirect(context.Context) (string, error) { return cni.ProbeRedirect() }
 
 // Departure sends a packet through an fq in a namespace of its own.
 func (p *prober) Departure(_ context.Context, ahead time.Duration) (time.Duration, bool, error) {
