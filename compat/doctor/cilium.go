@@ -31,8 +31,8 @@ func ciliumChecks() []Check {
 		{
 			Code: "PW404", Title: "the bandwidth manager does what it was told", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
 			Looks: "the setting enable-bandwidth-manager and what the agent says",
-			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read): then nobody enforces the annotations",
-			Mend:  "Turn the setting off, so that podweir enforces them.",
+			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read); podweir shapes until it comes on, so who shapes may change with a restart of Cilium",
+			Mend:  "Turn the setting off, so that it stays podweir.",
 			run:   checkBandwidthIdle,
 		},
 		{

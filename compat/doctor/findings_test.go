@@ -322,7 +322,7 @@ func hookFindings() []finding {
 
 // TestFindings breaks one thing at a time.
 func TestFindings(t *testing.T) {
-	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), hookFindings(),
+	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), modeFindings(), hookFindings(),
 		machineFindings(), probeFindings())
 	bad := map[string]bool{}
 	for _, tc := range all {

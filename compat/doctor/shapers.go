@@ -48,6 +48,16 @@ func (f *Facts) ownEntry() (raw []byte, file string) {
 	return f.dropInCapabilities(n.Name)
 }
 
+// entryKeys are those of podweir's entry, with its file; nil and "" if there is
+// none that can be read.
+func (f *Facts) entryKeys() (keys map[string]any, file string) {
+	raw, file := f.ownEntry()
+	if file == "" || json.Unmarshal(raw, &keys) != nil {
+		return nil, ""
+	}
+	return keys, file
+}
+
 // direction is one of the two, and who is to shape it.
 type direction struct {
 	name string
@@ -64,9 +74,8 @@ type direction struct {
 func (f *Facts) directions() ([]direction, detect.Others) {
 	others := f.Node.OtherShapers()
 	both := []direction{{name: "egress", enforced: others.Egress}, {name: "ingress", enforced: others.Ingress}}
-	raw, file := f.ownEntry()
-	var keys map[string]any
-	if file == "" || json.Unmarshal(raw, &keys) != nil {
+	keys, file := f.entryKeys()
+	if file == "" {
 		for i := range both {
 			both[i].left = both[i].enforced == profiles.Yes
 		}

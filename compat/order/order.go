@@ -80,9 +80,22 @@ type Placement struct {
 	There bool
 }
 
+func (p Placement) String() string {
+	switch {
+	case p.There:
+		return "podweir is there"
+	case p.Kind == profiles.HookTCX && p.Where == BeforeProgram:
+		return "before " + p.Anchor.String()
+	case p.Kind == profiles.HookTCX:
+		return "alone"
+	default:
+		return "a filter, alone"
+	}
+}
+
 var (
-	// ErrLegacyHeld says that clsact is wanted where somebody holds a filter.
-	ErrLegacyHeld = errors.New("another party holds a legacy filter on this hook")
+	// ErrHeld says that clsact is wanted where somebody else has a program.
+	ErrHeld = errors.New("another party has a program on this hook, which is asked before a filter or shares its place")
 	// ErrRefused says that the profile rules the mode out.
 	ErrRefused = errors.New("ruled out beside this CNI")
 	// ErrUnread says that nothing may be decided without knowing who is there.
@@ -94,7 +107,7 @@ var (
 // us, and we never end it. Clsact is given only where nobody else is, on either
 // list, and where the profile expects nobody.
 //
-// Errors wrap [ErrLegacyHeld], [ErrRefused] or [ErrUnread].
+// Errors wrap [ErrHeld], [ErrRefused] or [ErrUnread].
 func Place(h *Hook, p *profiles.Profile, mode profiles.Mode, attach *profiles.Attach) (Placement, error) {
 	if why := attach.Refused[mode]; why != "" {
 		return Placement{}, fmt.Errorf("mode %s: %w (%s): %s", mode, ErrRefused, p.Name, why)
@@ -106,11 +119,12 @@ func Place(h *Hook, p *profiles.Profile, mode profiles.Mode, attach *profiles.At
 	case profiles.ModeTCXHostSide, profiles.ModeTCXPodSide:
 		return placeTCX(h), nil
 	case profiles.ModeClsactHostSide, profiles.ModeClsactPodSide:
-		if other := firstOther(h.Legacy); other != nil {
-			return Placement{}, fmt.Errorf("mode %s: %w: %v", mode, ErrLegacyHeld, other)
+		// A filter is asked behind every TCX program, so each of them counts.
+		if other := firstOther(slices.Concat(h.TCX, h.Legacy)); other != nil {
+			return Placement{}, fmt.Errorf("mode %s: %w: %v", mode, ErrHeld, other)
 		}
 		if mode == profiles.ModeClsactHostSide && p.Holds(profiles.HookClsact, h.Direction) {
-			return Placement{}, fmt.Errorf("mode %s: %w: %s will hold one", mode, ErrLegacyHeld, p.Title)
+			return Placement{}, fmt.Errorf("mode %s: %w: %s will have a filter there", mode, ErrHeld, p.Title)
 		}
 		return Placement{Kind: profiles.HookClsact, There: ours(h.Legacy) >= 0}, nil
 	default:

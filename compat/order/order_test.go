@@ -45,8 +45,9 @@ func TestPlace(t *testing.T) {
 		"TCX beside the NPA":                {in(nil, list{npa}), npaProfile, profiles.ModeTCXHostSide, order.Placement{Kind: profiles.HookTCX, Where: order.AtHead, Revision: 7}, nil, ""},
 		"clsact beside the NPA":             {in(nil, list{npa}), npaProfile, profiles.ModeClsactHostSide, order.Placement{}, order.ErrRefused, "aws-vpc-cni-npa"},
 		"clsact, NPA to come":               {in(nil, nil), npaProfile, profiles.ModeClsactHostSide, order.Placement{}, order.ErrRefused, "TC_ACT_OK"},
-		"clsact, foreign u32":               {in(nil, list{u32}), ptp, profiles.ModeClsactHostSide, order.Placement{}, order.ErrLegacyHeld, "u32 filter at preference 1"},
-		"clsact on the pod's side, foreign": {in(nil, list{stranger}), ptp, profiles.ModeClsactPodSide, order.Placement{}, order.ErrLegacyHeld, "tracer"},
+		"clsact, foreign u32":               {in(nil, list{u32}), ptp, profiles.ModeClsactHostSide, order.Placement{}, order.ErrHeld, "u32 filter at preference 1"},
+		"clsact on the pod's side, foreign": {in(nil, list{stranger}), ptp, profiles.ModeClsactPodSide, order.Placement{}, order.ErrHeld, "tracer"},
+		"clsact, behind a TCX program":      {in(list{stranger}, nil), ptp, profiles.ModeClsactHostSide, order.Placement{}, order.ErrHeld, "tracer"},
 		"clsact, nobody":                    {in(nil, nil), ptp, profiles.ModeClsactHostSide, order.Placement{Kind: profiles.HookClsact}, nil, ""},
 		"clsact, ours":                      {in(nil, list{mine}), ptp, profiles.ModeClsactPodSide, order.Placement{Kind: profiles.HookClsact, There: true}, nil, ""},
 		"unread":                            {&order.Hook{Unread: "EPERM"}, ptp, profiles.ModeTCXHostSide, order.Placement{}, order.ErrUnread, "EPERM"},
@@ -70,8 +71,8 @@ func TestPlace(t *testing.T) {
 // profile will hold is refused all the same.
 func TestPlaceByTheHookAlone(t *testing.T) {
 	p := profiles.Find("aws-vpc-cni-npa")
-	if _, err := order.Place(in(nil, nil), p, profiles.ModeClsactHostSide, &profiles.Attach{}); !errors.Is(err, order.ErrLegacyHeld) {
-		t.Errorf("Place() = %v, want ErrLegacyHeld", err)
+	if _, err := order.Place(in(nil, nil), p, profiles.ModeClsactHostSide, &profiles.Attach{}); !errors.Is(err, order.ErrHeld) {
+		t.Errorf("Place() = %v, want ErrHeld", err)
 	}
 }
 
