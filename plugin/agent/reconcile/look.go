@@ -51,7 +51,8 @@ func (l *look) run(ctx context.Context) bool {
 	l.pod = &pod
 	l.Namespace, l.Name, l.UID = pod.Namespace, pod.Name, pod.UID
 	if pod.HostNetwork {
-		return l.hostNetwork()
+		l.hostNetwork()
+		return true
 	}
 	node, err := l.open()
 	if err != nil {
@@ -94,7 +95,7 @@ func limited(conf *netconf.Config) bool {
 
 // hostNetwork tells the owner of a pod without interfaces of its own that its
 // annotations do nothing.
-func (l *look) hostNetwork() bool {
+func (l *look) hostNetwork() {
 	var asked []string
 	for _, name := range []string{netconf.EgressAnnotation, netconf.IngressAnnotation} {
 		if v, ok := l.pod.Annotations[name]; ok {
@@ -102,13 +103,13 @@ func (l *look) hostNetwork() bool {
 		}
 	}
 	if len(asked) == 0 {
-		return false
+		l.Outcome = Unlimited // looked at all the same: the agent waits for that
+		return
 	}
 	l.Outcome = HostNetwork
 	l.Reason = fmt.Sprintf("annotation %s: a pod with hostNetwork: true shares the node's interfaces and is not shaped; "+
 		"accepted is a pod with a network of its own", strings.Join(asked, ", "))
 	l.warn("BandwidthHostNetwork", l.Reason)
-	return true
 }
 
 // bring makes of what a pod has what it asks for.

@@ -162,6 +162,17 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	}
 }
 
+// The agent's own pod is one: until it was looked at, the agent is not ready.
+func TestPrivilegedHostNetworkWithoutALimit(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.api.HostNetwork = true
+	p.annotate(map[string]string{"podweir.io/settings": "0c66433adf8a2835"})
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Unlimited)
+}
+
 // A pod that cannot be shaped runs on; its owner and status are told, until it
 // can be.
 func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
