@@ -27,8 +27,9 @@ C_FILES  = $(shell find bpf -name headers -prune -o -name '*.[ch]' -print)
 SH_FILES = .ci/run $(shell find bpf e2e tools -name '*.sh')
 GO_FILES = $(shell find bpf compat e2e plugin tools -name '*.go' 2>/dev/null)
 NESTED   = $(shell find e2e tools -name go.mod -printf '%h\n' 2>/dev/null)
-# Packages with tests that need root and the kernel.
-PRIVILEGED = $(shell grep -rl --include='*_test.go' '^func TestPrivileged' bpf compat e2e plugin \
+# Packages with tests that need root and the kernel; e2e/k8s is a module of its
+# own, with a target of its own.
+PRIVILEGED = $(shell grep -rl --include='*_test.go' --exclude-dir=k8s '^func TestPrivileged' bpf compat e2e plugin \
 	| xargs -r -n1 dirname | sort -u | sed 's,^,./,')
 
 # Those that judge rates and times, which an emulated processor does not keep;
@@ -134,6 +135,14 @@ coexistence: build refplugins npa setup-kernels ## Every neighbour in every orde
 	PODWEIR_WRITE_COEXISTENCE=1 bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
 	PODWEIR_WRITE_COEXISTENCE=$(CURDIR)/bin/coexistence/logs go test -count=1 -run TestWriteSeen ./e2e/coexist
 
+.PHONY: test-cluster
+test-cluster: setup-cluster image ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).
+	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m .
+
+.PHONY: cluster-page
+cluster-page: export PODWEIR_WRITE_KUBERNETES = $(CURDIR)/docs/results
+cluster-page: test-cluster ## The same; what was measured goes to docs/results.
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	tools/fuzz.sh $(FUZZTIME)
@@ -202,6 +211,10 @@ setup: ## Install the Debian packages that tests and linters need and are missin
 .PHONY: setup-demo
 setup-demo: ## Install the Debian packages that the demo needs and are missing.
 	tools/setup.sh demo
+
+.PHONY: setup-cluster
+setup-cluster: ## Install what the Kubernetes cluster of the tests needs and is missing.
+	tools/setup.sh e2e
 
 .PHONY: setup-kernels
 setup-kernels: ## Fetch the kernels of "make test-kernels" and what boots them (root, once).

@@ -4,7 +4,8 @@
 #
 # Installs the Debian packages whose commands are missing, and nothing when
 # none is. "setup.sh demo" is what the demo needs, "setup.sh test" adds the
-# compiler and the linters. Needs root only when something is missing.
+# compiler and the linters, "setup.sh e2e" is what the cluster of e2e/k8s needs.
+# Needs root only when something is missing.
 set -euo pipefail
 
 # command:package
@@ -28,12 +29,19 @@ test=(
 	llvm-strip-19:llvm-19
 	shellcheck:shellcheck
 )
+e2e=(
+	dockerd:docker.io
+	docker:docker.io
+	debootstrap:debootstrap
+	git:git
+)
 
 case "${1:-}" in
 demo) wanted=("${demo[@]}") ;;
 test) wanted=("${test[@]}") ;;
+e2e) wanted=("${e2e[@]}") ;;
 *)
-	echo "usage: setup.sh demo|test" >&2
+	echo "usage: setup.sh demo|test|e2e" >&2
 	exit 2
 	;;
 esac

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package cluster runs a real Kubernetes cluster on one machine, without a
+// registry of images: etcd and the control plane as processes, and nodes with
+// containerd and the kubelet in Docker containers of their own network.
+//
+// It needs root, a running dockerd and what e2e/k8s/setup.sh makes.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options say what a cluster is made of.
+type Options struct {
+	// Dir takes logs, keys and configuration; it must be empty.
+	Dir string
+	// Components is the directory of programs, and NodeImage the Docker image
+	// of a node, as setup.sh prints them.
+	Components, NodeImage string
+	// NodeFiles is the directory of entry.sh.
+	NodeFiles string
+	// Images are archives that every node imports.
+	Images []string
+	// Nodes are the names of the nodes.
+	Nodes []string
+}
+
+// Cluster is a running cluster.
+type Cluster struct {
+	Options
+	// Nodes by the order of their names.
+	Members []*Node
+
+	network   string // of Docker
+	gateway   netip.Addr
+	api       netip.AddrPort
+	processes []*process // in the order of their starts
+	closed    sync.Once
+}
+
+// Start returns when every node is ready, with ptp as the primary CNI, or with
+// an error; then nothing is left of it but the files in Dir.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{Options: o}
+	err := c.start(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := removeStale(ctx); err != nil {
+		return err
+	}
+	if err := c.makeNetwork(ctx); err != nil {
+		return err
+	}
+	if err := c.startControlPlane(ctx); err != nil {
+		return err
+	}
+	for i, name := range c.Nodes {
+		n, err := c.startNode(ctx, name, i)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
+		}
+		c.Members = append(c.Members, n)
+	}
+	for _, n := range c.Members {
+		if err := n.join(ctx); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	_, err := c.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+	return err
+}
+
+// Close removes the nodes, and with them every pod, and ends the control plane.
+// It may be called more than once and from a signal handler.
+func (c *Cluster) Close() error {
+	var errs []error
+	c.closed.Do(func() {
+		// Not the caller's context: that one may be why we are here.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, n := range c.Members {
+			errs = append(errs, n.saveLogs(ctx))
+		}
+		// The API server before etcd: without that it clings to its port.
+		for _, p := range slices.Backward(c.processes) {
+			errs = append(errs, p.kill())
+		}
+		errs = append(errs, removeLabelled(ctx, func(pid string) bool { return pid == ownPID() }))
+	})
+	return errors.Join(errs...)
+}
+
+// makeNetwork takes the first free /24 of 172.30.0.0/16.
+func (c *Cluster) makeNetwork(ctx context.Context) error {
+	var last error
+	for i := range 255 {
+		third := (os.Getpid() + i) % 255
+		name := fmt.Sprintf("podweir-k8s-%d", third)
+		gateway := netip.AddrFrom4([4]byte{172, 30, byte(third), 1})
+		_, last = docker(ctx, "network", "create", "--label", label+"="+ownPID(),
+			"--subnet", netip.PrefixFrom(gateway, 24).Masked().String(), "--gateway", gateway.String(), name)
+		if last == nil {
+			c.network, c.gateway = name, gateway
+			return nil
+		}
+		if !strings.Contains(last.Error(), "already exists") && !strings.Contains(last.Error(), "overlaps") {
+			break
+		}
+	}
+	return last
+}
+
+// path is a file of this run.
+func (c *Cluster) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+// write makes a file of this run.
+func (c *Cluster) write(name, content string) error {
+	if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(c.path(name), []byte(content), 0o600)
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+)
+
+// Kubectl runs kubectl as the administrator and returns what it wrote to stdout.
+func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	return c.admin(ctx, stdin, "kubectl", args...)
+}
+
+// Helm runs helm as the administrator.
+func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
+	return c.admin(ctx, "", "helm", args...)
+}
+
+// Get decodes what kubectl gets.
+func (c *Cluster) Get(ctx context.Context, into any, args ...string) error {
+	out, err := c.Kubectl(ctx, "", append(append([]string{"get"}, args...), "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), into)
+}
+
+func (c *Cluster) admin(ctx context.Context, stdin, program string, args ...string) (string, error) {
+	// What they keep between two calls belongs to the run.
+	env := []string{"HOME=" + c.path("home"), "KUBECONFIG=" + c.path("admin.kubeconfig")}
+	return command(ctx, env, stdin, filepath.Join(c.Components, program), args...)
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const (
+	serviceCIDR = "10.96.0.0/16"
+	podCIDR     = "10.77.0.0/16"
+)
+
+// startControlPlane returns when the API server is ready. Everybody has a token
+// and the rights of their kind: nodes those of the Node authorizer, pods those
+// that RBAC gives them.
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	ports, err := freePorts(c.gateway, 5)
+	if err != nil {
+		return err
+	}
+	c.api = netip.AddrPortFrom(c.gateway, ports[0])
+	if err := c.writeKeys(); err != nil {
+		return err
+	}
+	etcd := func(port uint16) string { return fmt.Sprintf("http://127.0.0.1:%d", port) }
+	if err := c.run("etcd", "--data-dir", c.path("etcd"), "--unsafe-no-fsync",
+		"--listen-client-urls", etcd(ports[1]), "--advertise-client-urls", etcd(ports[1]),
+		"--listen-peer-urls", etcd(ports[2]), "--initial-advertise-peer-urls", etcd(ports[2]),
+		"--initial-cluster", "default="+etcd(ports[2])); err != nil {
+		return err
+	}
+	err = c.run("kube-apiserver",
+		"--etcd-servers="+etcd(ports[1]),
+		fmt.Sprintf("--secure-port=%d", c.api.Port()),
+		"--bind-address="+c.gateway.String(),
+		"--advertise-address="+c.gateway.String(),
+		"--endpoint-reconciler-type=none",
+		"--cert-dir="+c.path("pki"),
+		"--token-auth-file="+c.path("pki/tokens.csv"),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--anonymous-auth=false",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+c.path("pki/sa.key"),
+		"--service-account-signing-key-file="+c.path("pki/sa.key"),
+		"--service-cluster-ip-range="+serviceCIDR,
+		"--allow-privileged=true",
+		// Names of nodes are not in any DNS.
+		"--kubelet-preferred-address-types=InternalIP",
+	)
+	if err != nil {
+		return err
+	}
+	err = Eventually(ctx, time.Minute, func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, "", "get", "--raw", "/readyz")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	return errors.Join(
+		c.run("kube-controller-manager", "--kubeconfig="+c.path("admin.kubeconfig"),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[3]),
+			"--service-account-private-key-file="+c.path("pki/sa.key"),
+			// The self-signed pair that the API server made.
+			"--root-ca-file="+c.path("pki/apiserver.crt"),
+			"--allocate-node-cidrs=true", "--cluster-cidr="+podCIDR,
+			"--leader-elect=false", "--cert-dir="+c.path("pki/controllers")),
+		c.run("kube-scheduler", "--kubeconfig="+c.path("admin.kubeconfig"),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[4]),
+			"--leader-elect=false", "--cert-dir="+c.path("pki/scheduler")),
+	)
+}
+
+// freePorts are ports that nobody listens on, on this address nor on loopback.
+func freePorts(on netip.Addr, n int) ([]uint16, error) {
+	var ports []uint16
+	for len(ports) < n {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(on, 0).String())
+		if err != nil {
+			return nil, err
+		}
+		port := l.Addr().(*net.TCPAddr).AddrPort().Port()
+		// Open until all are found, or the kernel may give one twice.
+		defer func() { _ = l.Close() }()
+		local, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		defer func() { _ = local.Close() }()
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+// writeKeys makes the key of service accounts, the tokens and a kubeconfig for
+// the administrator and each node.
+func (c *Cluster) writeKeys() error {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return err
+	}
+	err = c.write("pki/sa.key", string(pem.EncodeToMemory(&pem.Block{
+		Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key),
+	})))
+	if err != nil {
+		return err
+	}
+	admin := newToken()
+	var tokens strings.Builder
+	tokens.WriteString(admin + ",admin,admin,system:masters\n")
+	errs := []error{c.writeKubeconfig("admin.kubeconfig", admin)}
+	for _, node := range c.Nodes {
+		token := newToken()
+		fmt.Fprintf(&tokens, "%s,system:node:%s,%s,system:nodes\n", token, node, node)
+		errs = append(errs, c.writeKubeconfig("node/"+node+".kubeconfig", token))
+	}
+	return errors.Join(append(errs, c.write("pki/tokens.csv", tokens.String()))...)
+}
+
+func newToken() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// writeKubeconfig does without the server's certificate, which is not there yet.
+// Pods verify it.
+func (c *Cluster) writeKubeconfig(name, token string) error {
+	return c.write(name, fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: true}}]
+users: [{name: u, user: {token: %s}}]
+`, c.api, token))
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Netns is the network namespace of a pod or a node.
+type Netns struct{ path string }
+
+// Netns is the node's own.
+func (n *Node) Netns() Netns { return Netns{fmt.Sprintf("/proc/%d/ns/net", n.pid)} }
+
+// PodNetns finds the namespace of a pod by its address.
+func (n *Node) PodNetns(ip netip.Addr) (Netns, error) {
+	files, err := filepath.Glob(n.Path("/run/netns/*"))
+	if err != nil {
+		return Netns{}, err
+	}
+	for _, file := range files {
+		ns, has := Netns{file}, false
+		err := ns.Do(func() error {
+			addrs, err := net.InterfaceAddrs()
+			for _, a := range addrs {
+				p, ok := a.(*net.IPNet)
+				has = has || ok && p.IP.String() == ip.String()
+			}
+			return err
+		})
+		if err == nil && has {
+			return ns, nil
+		}
+	}
+	return Netns{}, fmt.Errorf("no namespace on %s has the address %s", n.Name, ip)
+}
+
+// Do runs f in the namespace. f must not start goroutines that expect it.
+func (n Netns) Do(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine.
+		runtime.LockOSThread()
+		result <- func() error {
+			file, err := os.Open(n.path)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close()); err != nil {
+				return fmt.Errorf("enter %s: %w", n.path, err)
+			}
+			return f()
+		}()
+	}()
+	return <-result
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+)
+
+// rewrites of the primary CNI's conflist, and how long each version stays.
+const rewrites = 100
+
+// TestPrivilegedConflistRewritten lets the primary CNI write its conflist again and again, in
+// every way, while pods are made.
+func TestPrivilegedConflistRewritten(t *testing.T) {
+	install(t, "delivery=chain")
+	node := suite.Members[0]
+	peer := run(t, "peer", 1, nil)
+	t.Cleanup(func() {
+		if err := node.WriteFile(context.Background(), cluster.Conflist, node.Conflist()); err != nil {
+			t.Error(err)
+		}
+	})
+	var made []map[string]any
+	for i := range 10 {
+		made = append(made, manifest(fmt.Sprintf("born-%d", i), node, limits("20M", "10M")))
+	}
+	// %d is put where ptp has its MTU, so that a chain that lags can be told.
+	versioned := strings.Replace(node.Conflist(), `"type": "ptp",`, `"type": "ptp", "mtu": MTU,`, 1)
+	done := make(chan error, 1)
+	go func() {
+		const script = `
+for i in $(seq 1 "$2"); do
+	text=${3/MTU/$((1300 + i))}
+	case $((i % 3)) in
+	0) printf %s "$text" >"$1" ;;                         # in place
+	1) printf %s "$text" >"$1.new" && mv "$1.new" "$1" ;; # by its name
+	2) rm "$1" && sleep 0.05 && printf %s "$text" >"$1" ;;  # away and back
+	esac
+	sleep 0.1
+done`
+		_, err := node.Exec(t.Context(), "bash", "-c", script, "bash", cluster.Conflist, fmt.Sprint(rewrites), versioned)
+		done <- err
+	}()
+	for i, m := range made {
+		create(t, m)
+		ready(t, fmt.Sprintf("born-%d", i)) // one at a time: at all times of the changes
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 2*time.Second, "chain", func(ctx context.Context) error {
+		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
+		newest := strings.Contains(out, fmt.Sprint(1300+rewrites)) && strings.Contains(out, "podweir-cni")
+		if err == nil && !newest {
+			err = fmt.Errorf("it is not the newest: %s", out)
+		}
+		return err
+	})
+	for i := range made {
+		p := ready(t, fmt.Sprintf("born-%d", i))
+		p.limited(t, 20_000_000, 10_000_000)
+		list, err := events(t.Context(), p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if e.Type == "Warning" {
+				t.Errorf("%s: %s: %s", p.name, e.Reason, e.Message)
+			}
+		}
+	}
+	last := ready(t, fmt.Sprintf("born-%d", len(made)-1))
+	measure(t, last, peer).holds(t, "a pod made meanwhile", 20_000_000, 10_000_000)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+)
+
+const (
+	chart     = "../../chart"
+	namespace = "kube-system"
+	// metricsPort is the chart's default.
+	metricsPort = 9479
+)
+
+// install brings the release to these values, from whatever it is, and waits
+// until every agent is ready.
+func install(t *testing.T, set ...string) {
+	t.Helper()
+	upgrade(t, set...)
+	_, err := suite.Kubectl(t.Context(), "", "-n", namespace, "rollout", "status", "daemonset/podweir", "--timeout=80s")
+	if err == nil {
+		return
+	}
+	for _, n := range suite.Members {
+		_, notReady := fetch(t.Context(), n, "/readyz")
+		t.Logf("%s: %v", n.Name, notReady)
+	}
+	t.Fatalf("%v\n%s", err, kubectl(t, "-n", namespace, "describe", "pods", "-l", "app.kubernetes.io/name=podweir"))
+}
+
+// upgrade does not wait for agents.
+func upgrade(t *testing.T, set ...string) {
+	t.Helper()
+	args := []string{
+		"upgrade", "--install", "podweir", chart, "-n", namespace, "-f", chart + "/values/generic.yaml",
+		// What the nodes have imported is all there is.
+		"--set", "image.pullPolicy=Never",
+	}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	if _, err := suite.Helm(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// uninstall returns when the agents are gone.
+func uninstall(t *testing.T) {
+	t.Helper()
+	if _, err := suite.Helm(t.Context(), "uninstall", "podweir", "-n", namespace, "--ignore-not-found"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 90*time.Second, "uninstall", func(ctx context.Context) error {
+		left, err := agents(ctx)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("there are still %v", left)
+		}
+		return err
+	})
+}
+
+// agents are the names of the agents' pods by their nodes.
+func agents(ctx context.Context) (map[string]string, error) {
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct{ NodeName string }
+		}
+	}
+	err := suite.Get(ctx, &list, "pods", "-n", namespace, "-l", "app.kubernetes.io/name=podweir")
+	found := map[string]string{}
+	for _, p := range list.Items {
+		found[p.Spec.NodeName] = p.Metadata.Name
+	}
+	return found, err
+}
+
+// agent is the name of the agent of a node.
+func agent(t *testing.T, n *cluster.Node) string {
+	t.Helper()
+	all, err := agents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all[n.Name] == "" {
+		t.Fatalf("no agent on %s: %v", n.Name, all)
+	}
+	return all[n.Name]
+}
+
+// podweir runs podweir in the agent of a node.
+func podweir(t *testing.T, n *cluster.Node, args ...string) (string, error) {
+	t.Helper()
+	return suite.Kubectl(t.Context(), "", append([]string{"-n", namespace, "exec", agent(t, n), "--", "podweir"}, args...)...)
+}
+
+// fetch reads from the HTTP port of a node's agent; another status than 200 is
+// an error with what it answered.
+func fetch(ctx context.Context, n *cluster.Node, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", n.IP, metricsPort, path), http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, res.Status, strings.TrimSpace(string(body)))
+	}
+	return string(body), err
+}
+
+// metrics waits until a node's metrics are as they should be.
+func metrics(t *testing.T, n *cluster.Node, want func(page string) error) {
+	t.Helper()
+	eventually(t, 20*time.Second, "metrics of "+n.Name, func(ctx context.Context) error {
+		page, err := fetch(ctx, n, "/metrics")
+		if err != nil {
+			return err
+		}
+		return want(page)
+	})
+}
+
+// grep are the lines of a text that have a part.
+func grep(text, part string) string {
+	var found strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Copyright Authors of podweir
+#
+# Makes what the cluster of e2e/k8s is made of, once for each version of it:
+# the components, from the Go modules beside this file, the reference plugins,
+# the image of a node (Debian with runc) and the image of the pods that make
+# traffic. Prints the directory. Needs root, docker and debootstrap, no registry
+# of images.
+#
+#	setup.sh [CACHE]
+set -euo pipefail
+cd "$(dirname "$0")"
+cache=${1:-${PODWEIR_K8S_CACHE:-/var/cache/podweir-k8s}}
+suite=bookworm
+packages=iproute2,iptables,nftables,runc,procps
+# What the programs are told of their versions, which modules do not tell them:
+# kubectl refuses a server without one, and podweir goes by containerd's.
+kubernetes=$(sed -n 's,^require k8s.io/kubernetes ,,p' components/kubernetes/go.mod)
+containerd=$(sed -n 's,.*github.com/containerd/containerd/v2 v\([^ ]*\).*,\1,p' components/containerd/go.mod)
+stamps="-X k8s.io/component-base/version.gitVersion=$kubernetes
+	-X github.com/containerd/containerd/v2/version.Version=$containerd"
+
+# key prints a short hash of its input.
+key() { sha256sum | cut -c1-16; }
+
+components=$cache/components-$( (go env GOVERSION && echo "$stamps" && cat components/*/go.mod ../refplugins/go.mod) | key)
+node=podweir-k8s-node:$(echo "$suite $packages" | key)
+rootfs=$cache/${node/:/-}.tar
+
+# build compiles the components into a directory that gets its name when all are
+# there.
+build() {
+	[ -d "$components" ] && return
+	rm -rf "$cache"/components-*
+	local into=$cache/components-new
+	mkdir -p "$into/cni"
+	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+	for module in etcd containerd helm kubernetes; do
+		echo "setup: building $module" >&2
+		(cd "components/$module" && go build -trimpath -o "$into/" \
+			-ldflags "-s -w ${stamps//$'\n'/ }" tool)
+	done
+	mv "$into/server" "$into/etcd" # go names a program after the last part of its path
+	(cd ../refplugins && go build -trimpath -ldflags '-s -w' -o "$into/cni/" tool)
+	mv "$into" "$components"
+}
+
+# bootstrap makes the root file system of a node, from the mirror that this
+# machine uses itself.
+bootstrap() {
+	[ -f "$rootfs" ] && return
+	rm -f "$cache"/podweir-k8s-node-*.tar
+	local mirror new=$cache/rootfs-new
+	# shellcheck disable=SC2016 # apt expands it
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
+	echo "setup: making the root file system of a node" >&2
+	rm -rf "$new"
+	debootstrap --variant=minbase --include="$packages" "$suite" "$new" "${mirror:-http://deb.debian.org/debian}" \
+		>"$cache/debootstrap.log" 2>&1 || { tail -n 20 "$cache/debootstrap.log" >&2; return 1; }
+	rm -rf "$new"/var/cache/apt/archives/*.deb "$new"/var/lib/apt/lists/* "$new"/usr/share/{doc,locale,man}
+	tar -C "$new" -cf "$rootfs.part" .
+	mv "$rootfs.part" "$rootfs"
+	rm -rf "$new"
+}
+
+# Where nothing starts services, dockerd is started, and stays.
+if ! docker info >/dev/null 2>&1; then
+	echo "setup: starting dockerd; its log is /var/log/dockerd.log" >&2
+	setsid dockerd </dev/null >/var/log/dockerd.log 2>&1 &
+	for _ in $(seq 100); do
+		docker info >/dev/null 2>&1 && break
+		sleep 0.2
+	done
+fi
+
+mkdir -p "$cache"
+# Two checkouts share the cache; one of them fills it.
+exec 9>"$cache/lock"
+flock 9
+build &
+builder=$!
+bootstrap || { kill "$builder"; exit 1; }
+wait "$builder"
+docker image inspect "$node" >/dev/null 2>&1 || docker import "$rootfs" "$node" >/dev/null
+
+# The image of the pods, which is the sandbox's too: one static program. It is
+# built each time: what is in it belongs to the tests.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/work" ./work
+tar -C "$work" --sort=name --mtime=@0 --owner=0 --group=0 -c work |
+	docker import --change 'ENTRYPOINT ["/work"]' --change 'CMD ["pause"]' - localhost/podweir/work:1 >/dev/null
+docker save -o "$components/work.tar" localhost/podweir/work:1
+docker rmi localhost/podweir/work:1 >/dev/null
+echo "$components $node"

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import "testing"
+
+// TestPrivilegedUninstall takes the release off while its pods run, and compares
+// the nodes with what they were before it came.
+func TestPrivilegedUninstall(t *testing.T) {
+	for _, delivery := range []string{"chain", "drop-in", "nri"} {
+		t.Run(delivery, func(t *testing.T) { takenOff(t, delivery) })
+	}
+}
+
+func takenOff(t *testing.T, delivery string) {
+	t.Helper()
+	uninstall(t)
+	p := run(t, "staying", 0, limits("20M", "10M"))
+	peer := run(t, "peer", 1, nil)
+	var before [][]string
+	for _, n := range suite.Members {
+		s, err := snapshot(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before = append(before, s)
+	}
+	install(t, "delivery="+delivery)
+	measure(t, p, peer).holds(t, "with podweir", 20_000_000, 10_000_000)
+	var changed bool
+	for i, n := range suite.Members {
+		s, err := snapshot(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed = changed || len(s) != len(before[i])
+	}
+	if !changed {
+		t.Error("podweir changed nothing that the snapshots show")
+	}
+	uninstall(t)
+	for i, n := range suite.Members {
+		unchanged(t, n, before[i])
+	}
+	measure(t, p, peer).holds(t, "after the uninstall", 0, 0)
+	late := run(t, "late", 0, limits("20M", "10M"))
+	measure(t, late, peer).holds(t, "a pod from after the uninstall", 0, 0)
+}
