@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/executor"
 	"github.com/podweir/podweir/tools/perfrig/netns"
 	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/report"
 	"github.com/podweir/podweir/tools/perfrig/sampler"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -30,6 +31,7 @@ import (
 const usage = `usage, in the root of the checkout:
   perfrig run [-profile P] [-dir D] ...   take the samples that D does not have yet (root)
   perfrig plan [-profile P] [-seed N]     say what would be measured, in which order
+  perfrig report [-out DIR] FILE.jsonl    print it; into DIR: page, charts, numbers and the samples
   perfrig compare A.jsonl B.jsonl         exit with 1 if B is worse than A
 `
 
@@ -81,6 +83,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return runCommand(ctx, args[1:], out)
 	case "plan":
 		return planCommand(args[1:], out)
+	case "report":
+		return reportCommand(args[1:], out)
 	case "compare":
 		return compareCommand(args[1:], out)
 	default:
@@ -178,6 +182,25 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	return executor.Run(ctx, substrate, executor.Options{
 		Plan: runs, File: file, Watcher: watcher, Out: out, Slice: c.slice,
 	})
+}
+
+func reportCommand(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("report", flag.ContinueOnError)
+	dir := set.String("out", "", "directory for the page; only the terminal if empty")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if set.NArg() != 1 {
+		return &usageError{"report wants one file"}
+	}
+	r, err := record.Read(set.Arg(0))
+	if err != nil {
+		return err
+	}
+	if err := report.Terminal(out, r); err != nil || *dir == "" {
+		return err
+	}
+	return report.Write(*dir, set.Arg(0))
 }
 
 func compareCommand(args []string, out io.Writer) error {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// Bar is a number that podweir has promised to reach.
+type Bar struct {
+	What, Measured, Want string
+	Pass                 bool
+}
+
+// The bars, as the design's ruling on how bars are read has them.
+const (
+	offeredEnough = 1.2  // of the cap, for the cap to be tested
+	carriedEnough = 1.5  // of the cap, for its use to be tested
+	leastUse      = 0.97 // of the cap, by one TCP flow
+	lightOver     = 2.0  // light p99 by serialisation and the bystander's p99
+	lightTuned    = 0.1  // light p99 by the tuned reference plugin's
+	keptOver      = 2.0  // kept p99 by the bystander's
+	keptSlack     = 0.1  // ms
+	keptShipped   = 0.05 // kept p99 by the shipped reference plugin's
+	leastAnswers  = 0.95 // of the bystander's answers, under elephants
+	lostPer10s    = 10.0 // segments more than the tuned plugin's
+	lostPercent   = 0.5  // of segments
+	lightBits     = 4000 * 8
+)
+
+const (
+	shipped = "bandwidth-1.9"
+	tuned   = "bandwidth-1.9-tuned"
+)
+
+// Bars holds the means of a campaign's rounds, and for caps every sample,
+// against what was promised.
+func Bars(r *record.Results) []Bar {
+	b := &barred{r: r}
+	for _, c := range cellsOf(r, spec.Sweep) {
+		b.sweep(&c)
+	}
+	for _, c := range cellsOf(r, spec.Mixed) {
+		b.mixed(&c)
+	}
+	for _, c := range cellsOf(r, spec.Latency) {
+		b.latency(&c)
+	}
+	return b.bars
+}
+
+type barred struct {
+	r    *record.Results
+	bars []Bar
+}
+
+func (b *barred) add(pass bool, c *spec.Cell, what, measured, want string) {
+	b.bars = append(b.bars, Bar{What: c.ID() + ": " + what, Measured: measured, Want: want, Pass: pass})
+}
+
+func (b *barred) mean(c *spec.Cell, metric string) float64 { return summary(b.r, c, metric).Mean }
+
+// other is the mean of the same workload and rate under another phase.
+func (b *barred) other(c *spec.Cell, phase, metric string) float64 {
+	o := *c
+	o.Phase.Name = phase
+	return b.mean(&o, metric)
+}
+
+func strictOrFlat(c *spec.Cell) bool {
+	return c.Phase.Kind == spec.Podweir && c.Phase.Keys["policy"] != "elephants" && c.Phase.Keys["queue"] != "none"
+}
+
+// caps: every sample's worst second.
+func (b *barred) caps(c *spec.Cell, directions ...string) {
+	for _, d := range directions {
+		worst := stats.Summarise(values(b.r, c, d+"_worst_second_share")).Max
+		allowed := b.mean(c, d+"_allowed_second_share")
+		if math.IsNaN(worst) {
+			continue
+		}
+		b.add(worst <= allowed, c, "worst second "+d, fmt.Sprintf("%.4f of the cap", worst), fmt.Sprintf("at most %.4f", allowed))
+	}
+}
+
+func (b *barred) sweep(c *spec.Cell) {
+	if !strictOrFlat(c) {
+		return
+	}
+	d := c.Workload.Direction
+	carried := slices.Min(append(values(b.r, c, "carried_bits_per_second"), math.Inf(1))) / float64(c.Rate)
+	if carried >= offeredEnough {
+		b.caps(c, d)
+	}
+	if c.Workload.Streams == 1 && carried >= carriedEnough {
+		used := b.mean(c, d+"_used_share")
+		b.add(used >= leastUse, c, "use of the cap", fmt.Sprintf("%.4f", used), fmt.Sprintf("at least %.2f", leastUse))
+		b.lost(c)
+	}
+}
+
+// lost compares segments sent again with the tuned plugin's.
+func (b *barred) lost(c *spec.Cell) {
+	reference := b.other(c, tuned, "late_retransmits_count")
+	got, percent := b.mean(c, "late_retransmits_count"), b.mean(c, "late_retransmits_percent")
+	late := c.Workload.BulkSeconds - 3
+	if math.IsNaN(reference) || late <= 0 {
+		return
+	}
+	per10s := 10 / late
+	b.add(got*per10s <= reference*per10s+lostPer10s || percent <= lostPercent, c, "segments sent again after 3 s",
+		fmt.Sprintf("%.0f in 10 s, %.3f %%", got*per10s, percent),
+		fmt.Sprintf("at most %.0f (tuned plugin) + %.0f, or %.1f %%", reference*per10s, lostPer10s, lostPercent))
+}
+
+func (b *barred) mixed(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir {
+		return
+	}
+	if strictOrFlat(c) {
+		b.caps(c, "egress", "ingress")
+	}
+	switch {
+	case strings.HasPrefix(c.Phase.Name, "podweir-strict"):
+		p99, bystander := b.mean(c, "open_p99_ms"), b.mean(c, "open_bystander_p99_ms")
+		limit := lightOver * (1000*lightBits/float64(c.Rate) + bystander)
+		b.add(p99 <= limit, c, "light p99", fmt.Sprintf("%.2f ms", p99),
+			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit))
+		if reference := b.other(c, tuned, "open_p99_ms"); !math.IsNaN(reference) {
+			b.add(p99 <= lightTuned*reference, c, "light p99 by the tuned plugin's",
+				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned))
+		}
+	case strings.HasPrefix(c.Phase.Name, "podweir-elephants"):
+		ratio := b.mean(c, "closed_requests_ratio")
+		b.add(ratio >= leastAnswers, c, "closed-loop answers by the bystander's", fmt.Sprintf("%.3f", ratio),
+			fmt.Sprintf("at least %.2f", leastAnswers))
+	}
+}
+
+func (b *barred) latency(c *spec.Cell) {
+	if !strings.HasPrefix(c.Phase.Name, "podweir-strict") && !strings.HasPrefix(c.Phase.Name, "podweir-elephants") {
+		return
+	}
+	p99, bystander := b.mean(c, "kept_p99_ms"), b.mean(c, "kept_bystander_p99_ms")
+	limit := keptOver*bystander + keptSlack
+	b.add(p99 <= limit, c, "kept p99", fmt.Sprintf("%.3f ms", p99),
+		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit))
+	if reference := b.other(c, shipped, "kept_p99_ms"); !math.IsNaN(reference) {
+		b.add(p99 <= keptShipped*reference, c, "kept p99 by the shipped plugin's",
+			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped))
+	}
+}

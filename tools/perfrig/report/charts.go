@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// Chart is a file that was drawn.
+type Chart struct{ Title, File string }
+
+const (
+	chartWidth  = 18 * vg.Centimeter
+	chartHeight = 10 * vg.Centimeter
+)
+
+// line is one phase in a chart.
+type line struct {
+	name   string
+	points plotter.XYs
+}
+
+// drawAll draws a chart of every distribution and series that several phases
+// have of one workload and cap.
+func drawAll(dir string, r *record.Results) ([]Chart, error) {
+	var out []Chart
+	for _, kind := range kinds(r) {
+		for _, g := range groupsOf(cellsOf(r, kind)) {
+			for _, name := range latencyNames(r, g) {
+				c := Chart{
+					Title: fmt.Sprintf("%s at %s, %s: share of requests by latency", g[0].Workload.Name, capOf(g), name),
+					File:  fileName(g, name, "latency"),
+				}
+				if err := c.draw(dir, cdfs(r, g, name), "latency, ms", "share of requests", true); err != nil {
+					return nil, err
+				}
+				out = append(out, c)
+			}
+			for _, name := range []string{"egress", "ingress"} {
+				lines := rates(r, g, name)
+				if len(lines) == 0 {
+					continue
+				}
+				c := Chart{
+					Title: fmt.Sprintf("%s at %s, first round: rate on the wire, %s", g[0].Workload.Name, capOf(g), name),
+					File:  fileName(g, name, "rate"),
+				}
+				if err := c.draw(dir, lines, "s", "Mbit/s", false); err != nil {
+					return nil, err
+				}
+				out = append(out, c)
+			}
+		}
+	}
+	return out, nil
+}
+
+// groupsOf are the cells of one workload and cap; the unshaped phase is in all
+// of its workload's.
+func groupsOf(cells []spec.Cell) [][]spec.Cell {
+	var out [][]spec.Cell
+	var free []spec.Cell
+	for _, c := range cells {
+		if c.Rate == 0 {
+			free = append(free, c)
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1][0].Workload.Name == c.Workload.Name && capped(out[n-1]) == c.Rate {
+			out[n-1] = append(out[n-1], c)
+			continue
+		}
+		out = append(out, []spec.Cell{c})
+	}
+	for i, g := range out {
+		for _, f := range free {
+			if f.Workload.Name == g[0].Workload.Name {
+				out[i] = append(out[i], f)
+			}
+		}
+	}
+	return out
+}
+
+func capped(g []spec.Cell) uint64 { return g[0].Rate }
+
+func capOf(g []spec.Cell) string { return spec.RateName(capped(g)) }
+
+func fileName(g []spec.Cell, name, what string) string {
+	return strings.Join([]string{g[0].Workload.Name, capOf(g), name, what}, "-") + ".svg"
+}
+
+// latencyNames are the distributions of the pod; the bystander's are lines of
+// no phase.
+func latencyNames(r *record.Results, g []spec.Cell) []string {
+	var out []string
+	for _, name := range []string{"open", "kept", "closed"} {
+		if len(cdfs(r, g, name)) > 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// cdfs joins the rounds of each phase.
+func cdfs(r *record.Results, g []spec.Cell, name string) []line {
+	var out []line
+	for _, c := range g {
+		all := stats.NewHistogram(nil)
+		for i := range r.Samples {
+			if s := &r.Samples[i]; s.Good() && s.Cell.ID() == c.ID() && s.Latencies[name] != nil {
+				all.Add(s.Latencies[name])
+			}
+		}
+		if all.Count() == 0 {
+			continue
+		}
+		l := line{name: c.Phase.Name}
+		for _, p := range all.Distribution() {
+			l.points = append(l.points, plotter.XY{X: max(float64(p.Latency)/1e6, 0.01), Y: p.Share})
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// rates are the series of the first round. An unlimited pod's would hide the
+// others.
+func rates(r *record.Results, g []spec.Cell, name string) []line {
+	var out []line
+	for _, c := range g {
+		for i := range r.Samples {
+			s := &r.Samples[i]
+			series, ok := s.Series[name]
+			if !ok || s.Round != 0 || s.Cell.ID() != c.ID() || c.Rate == 0 {
+				continue
+			}
+			l := line{name: c.Phase.Name}
+			for i, v := range series.Values {
+				l.points = append(l.points, plotter.XY{X: float64(i) * series.EverySeconds, Y: v / 1e6})
+			}
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (c *Chart) draw(dir string, lines []line, x, y string, logarithmic bool) error {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, x, y
+	p.BackgroundColor = color.White
+	p.Add(plotter.NewGrid())
+	p.Legend.Left, p.Legend.Top = false, false
+	if logarithmic {
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	}
+	for i, l := range lines {
+		drawn, err := plotter.NewLine(l.points)
+		if err != nil {
+			return fmt.Errorf("chart %s, %s: %w", c.File, l.name, err)
+		}
+		drawn.Color, drawn.Width = plotutil.Color(i), vg.Points(1.2)
+		drawn.Dashes = plotutil.Dashes(i / 7)
+		p.Add(drawn)
+		p.Legend.Add(l.name, drawn)
+	}
+	p.Y.Min = 0
+	if math.IsInf(p.Y.Max, 0) {
+		return fmt.Errorf("chart %s has no points", c.File)
+	}
+	canvas := vgsvg.New(chartWidth, chartHeight)
+	p.Draw(draw.New(canvas))
+	f, err := os.Create(filepath.Join(dir, c.File))
+	if err != nil {
+		return err
+	}
+	if _, err := canvas.WriteTo(f); err != nil {
+		_ = f.Close()
+		return err
+	}
+	return f.Close()
+}
