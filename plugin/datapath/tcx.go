@@ -54,15 +54,28 @@ const attachTries = 10
 
 // attachHead attaches to the list that was read: if somebody changed it since,
 // it is read again. Whoever was faster stands behind us then, not before.
-func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (*bpfcall.Link, error) {
-	for try := 1; ; try++ {
+func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link, err error) {
+	err = onNewest(func() (uint64, error) {
 		list, err := bpfcall.QueryTCX(ifindex, at)
+		return list.Revision, err
+	}, func(revision uint64) error {
+		l, err = bpfcall.AttachTCXHead(prog, ifindex, at, revision)
+		return err
+	})
+	return l, err
+}
+
+// onNewest changes a list of the revision that was read, and reads it again as
+// long as somebody else is faster, [attachTries] times.
+func onNewest(read func() (revision uint64, err error), change func(revision uint64) error) error {
+	for try := 1; ; try++ {
+		revision, err := read()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		l, err := bpfcall.AttachTCXHead(prog, ifindex, at, list.Revision)
-		if err == nil || !errors.Is(err, unix.ESTALE) || try == attachTries {
-			return l, err
+		err = change(revision)
+		if !errors.Is(err, unix.ESTALE) || try == attachTries {
+			return err
 		}
 	}
 }
