@@ -17,6 +17,11 @@ func ciliumSignals() []Signal {
 	}
 }
 
+// handedEntry is podweir's entry for a chain that Cilium writes, with the place of
+// the ingress queue that is right whatever Cilium's routing is: the agent, which
+// knows it, cannot write there.
+const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"ingressPlace":"ifb"}`
+
 func ciliumConflist() ConflistPolicy {
 	return ConflistPolicy{
 		File: "05-cilium.conflist", Network: "cilium",
@@ -24,6 +29,8 @@ func ciliumConflist() ConflistPolicy {
 		MayBeExclusive: true,
 		ReadySocket:    "/var/run/cilium/cilium.sock",
 		HandedDo: []string{
+			"jq '.plugins += [" + handedEntry + "]' /etc/cni/net.d/05-cilium.conflist > cni-config",
+			"kubectl -n kube-system create configmap podweir-cni-configuration --from-file=cni-config",
 			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set cni.configMap=podweir-cni-configuration",
 			"kubectl -n kube-system rollout restart daemonset/cilium",
 		},

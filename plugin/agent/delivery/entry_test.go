@@ -164,6 +164,37 @@ func TestEntryWithThePodsQueue(t *testing.T) {
 	}
 }
 
+// TestHandedEntry: the commands for a chain that the CNI writes itself have the
+// entry of that member of the family which is careful.
+func TestHandedEntry(t *testing.T) {
+	commands := 0
+	for _, p := range profiles.All() {
+		if len(p.Conflist.HandedDo) == 0 {
+			continue
+		}
+		careful := p
+		for _, other := range profiles.All() {
+			if other.Family == p.Family && other.Fallback {
+				careful = other
+			}
+		}
+		raw, _, err := (&beside{profile: careful, ifb: profiles.Yes}).entry(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands++
+		if !strings.Contains(p.Conflist.HandedDo[0], ".plugins += ["+string(raw)+"]") {
+			t.Errorf("%s: %s, want the entry %s of %s in it", p.Name, p.Conflist.HandedDo[0], raw, careful.Name)
+		}
+		if text := strings.Join(p.Conflist.HandedDo, "\n"); strings.Count(text, "podweir-cni-configuration") != 2 {
+			t.Errorf("%s: %s, want a ConfigMap that is made and named", p.Name, text)
+		}
+	}
+	if commands == 0 {
+		t.Error("no CNI takes a chain from others")
+	}
+}
+
 func TestEntryRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		profile  string
