@@ -23,7 +23,7 @@ func TestPrivilegedConflistRewritten(t *testing.T) {
 	node := suite.Members[0]
 	peer := run(t, "peer", 1, nil)
 	t.Cleanup(func() {
-		if err := node.WriteFile(context.Background(), cluster.Conflist, node.Conflist()); err != nil {
+		if err := node.WriteFile(cluster.Conflist, node.Conflist()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -16,9 +16,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/testcontainers/testcontainers-go"
 )
 
 // Options say what a cluster is made of.
@@ -42,7 +43,7 @@ type Cluster struct {
 	// Nodes by the order of their names.
 	Members []*Node
 
-	network   string // of Docker
+	network   *testcontainers.DockerNetwork
 	gateway   netip.Addr
 	api       netip.AddrPort
 	processes []*process // in the order of their starts
@@ -61,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	if err := removeStale(ctx); err != nil {
+	if err := prepareDocker(ctx); err != nil {
 		return err
 	}
 	if err := c.makeNetwork(ctx); err != nil {
@@ -98,7 +99,7 @@ func (c *Cluster) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		for _, n := range c.Members {
-			errs = append(errs, n.saveLogs(ctx))
+			errs = append(errs, n.saveLogs())
 		}
 		// The API server before etcd: without that it clings to its port.
 		for _, p := range slices.Backward(c.processes) {
@@ -107,26 +108,6 @@ func (c *Cluster) Close() error {
 		errs = append(errs, removeLabelled(ctx, func(pid string) bool { return pid == ownPID() }))
 	})
 	return errors.Join(errs...)
-}
-
-// makeNetwork takes the first free /24 of 172.30.0.0/16.
-func (c *Cluster) makeNetwork(ctx context.Context) error {
-	var last error
-	for i := range 255 {
-		third := (os.Getpid() + i) % 255
-		name := fmt.Sprintf("podweir-k8s-%d", third)
-		gateway := netip.AddrFrom4([4]byte{172, 30, byte(third), 1})
-		_, last = docker(ctx, "network", "create", "--label", label+"="+ownPID(),
-			"--subnet", netip.PrefixFrom(gateway, 24).Masked().String(), "--gateway", gateway.String(), name)
-		if last == nil {
-			c.network, c.gateway = name, gateway
-			return nil
-		}
-		if !strings.Contains(last.Error(), "already exists") && !strings.Contains(last.Error(), "overlaps") {
-			break
-		}
-	}
-	return last
 }
 
 // path is a file of this run.

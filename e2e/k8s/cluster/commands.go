@@ -4,9 +4,15 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 )
 
 // Kubectl runs kubectl as the administrator and returns what it wrote to stdout.
@@ -32,4 +38,24 @@ func (c *Cluster) admin(ctx context.Context, stdin, program string, args ...stri
 	// What they keep between two calls belongs to the run.
 	env := []string{"HOME=" + c.path("home"), "KUBECONFIG=" + c.path("admin.kubeconfig")}
 	return command(ctx, env, stdin, filepath.Join(c.Components, program), args...)
+}
+
+// command runs a program and returns what it wrote to stdout; what it wrote to
+// stderr is in the error.
+func command(ctx context.Context, env []string, stdin, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	// A Ctrl-C at the terminal is ours to answer.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(errs.String()))
+	}
+	return out.String(), err
 }

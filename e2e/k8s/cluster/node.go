@@ -13,6 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moby/moby/api/types/container"
+	dockernet "github.com/moby/moby/api/types/network"
+	"github.com/testcontainers/testcontainers-go"
+	"github.com/testcontainers/testcontainers-go/network"
 )
 
 // capabilities are those of a node: all that Docker 20.10 knows by name but
@@ -32,7 +37,7 @@ type Node struct {
 	PodCIDR string
 
 	cluster   *Cluster
-	container string
+	container *testcontainers.DockerContainer
 	pid       int // of the first process, on this machine
 }
 
@@ -44,46 +49,62 @@ func (c *Cluster) startNode(ctx context.Context, name string, index int) (*Node,
 	if err := n.writeConfig(); err != nil {
 		return nil, err
 	}
-	args := []string{
-		"run", "--detach", "--init", "--name", c.network + "-" + name, "--hostname", name,
-		"--label", label + "=" + ownPID(),
-		"--network", c.network, "--ip", n.IP.String(),
-		"--env", "NODE=" + name, "--env", "IP=" + n.IP.String(), "--env", "API=" + c.api.String(),
-		"--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined",
-		"--security-opt", "systempaths=unconfined",
-		"--cgroupns", "private", "--device-cgroup-rule", "a *:* rwm",
-		"--tmpfs", "/run:exec", "--tmpfs", "/tmp:exec",
-		// overlayfs does not lie on overlayfs.
-		"--volume", "/var/lib/containerd", "--volume", "/var/lib/kubelet",
-		"--volume", c.Components + ":/node/components:ro",
-		"--volume", c.path("node") + ":/node/config:ro",
-		"--volume", filepath.Join(c.NodeFiles, "entry.sh") + ":/node/entry.sh:ro",
-	}
-	for _, image := range c.Images {
-		args = append(args, "--volume", image+":/node/images/"+filepath.Base(image)+":ro")
-	}
-	for capability := range strings.FieldsSeq(capabilities) {
-		args = append(args, "--cap-add", capability)
-	}
 	var err error
-	if n.container, err = docker(ctx, append(args, c.NodeImage, "bash", "/node/entry.sh")...); err != nil {
-		return nil, err
-	}
-	pid, err := docker(ctx, "inspect", "--format", "{{.State.Pid}}", n.container)
+	n.container, err = testcontainers.Run(ctx, c.NodeImage,
+		testcontainers.WithName("podweir-k8s-"+ownPID()+"-"+name),
+		testcontainers.WithLabels(labels()),
+		testcontainers.WithCmd("bash", "/node/entry.sh"),
+		testcontainers.WithEnv(map[string]string{"NODE": name, "IP": n.IP.String(), "API": c.api.String()}),
+		testcontainers.WithConfigModifier(func(config *container.Config) {
+			config.Hostname = name
+			// overlayfs does not lie on overlayfs.
+			config.Volumes = map[string]struct{}{"/var/lib/containerd": {}, "/var/lib/kubelet": {}}
+		}),
+		testcontainers.WithHostConfigModifier(n.rights),
+		network.WithNetwork(nil, c.network),
+		testcontainers.WithEndpointSettingsModifier(func(settings map[string]*dockernet.EndpointSettings) {
+			settings[c.network.Name].IPAMConfig = &dockernet.EndpointIPAMConfig{IPv4Address: n.IP}
+		}),
+	)
 	if err != nil {
 		return nil, err
 	}
-	n.pid, err = strconv.Atoi(pid)
-	return n, err
+	state, err := n.container.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.pid = state.Pid
+	return n, nil
+}
+
+// rights are what a kubelet and containerd need of the machine, and the files
+// they get from it.
+func (n *Node) rights(host *container.HostConfig) {
+	init := true
+	host.Init = &init
+	host.CapAdd = strings.Fields(capabilities)
+	host.SecurityOpt = []string{"seccomp=unconfined", "apparmor=unconfined"}
+	host.MaskedPaths, host.ReadonlyPaths = []string{}, []string{}
+	host.CgroupnsMode = container.CgroupnsModePrivate
+	host.DeviceCgroupRules = []string{"a *:* rwm"}
+	host.Tmpfs = map[string]string{"/run": "exec", "/tmp": "exec"}
+	host.Binds = []string{
+		n.cluster.Components + ":/node/components:ro",
+		n.cluster.path("node") + ":/node/config:ro",
+		filepath.Join(n.cluster.NodeFiles, "entry.sh") + ":/node/entry.sh:ro",
+	}
+	for _, image := range n.cluster.Images {
+		host.Binds = append(host.Binds, image+":/node/images/"+filepath.Base(image)+":ro")
+	}
 }
 
 // join waits for the node's network and puts the primary CNI's conflist there.
 func (n *Node) join(ctx context.Context) error {
 	err := Eventually(ctx, time.Minute, func(ctx context.Context) error {
-		if running, err := docker(ctx, "inspect", "--format", "{{.State.Running}}", n.container); running != "true" {
+		state, err := n.container.State(ctx)
+		if err != nil || !state.Running {
 			return errors.Join(fmt.Errorf("the container has ended (%s)", n.cluster.path(n.Name)), err)
 		}
-		var err error
 		n.PodCIDR, err = n.cluster.Kubectl(ctx, "", "get", "node", n.Name, "-o", "jsonpath={.spec.podCIDR}")
 		if err == nil && n.PodCIDR == "" {
 			err = errors.New("it has no pod CIDR")
@@ -93,7 +114,7 @@ func (n *Node) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.WriteFile(ctx, Conflist, n.Conflist())
+	return n.WriteFile(Conflist, n.Conflist())
 }
 
 // Conflist is where the primary CNI's network is.
@@ -133,16 +154,13 @@ func (c *Cluster) connect(ctx context.Context) error {
 	return nil
 }
 
-// Exec runs a program on the node and returns what it wrote to stdout.
-func (n *Node) Exec(ctx context.Context, args ...string) (string, error) {
-	return docker(ctx, append([]string{"exec", n.container}, args...)...)
-}
-
 // WriteFile makes a file on the node as CNIs should: under another name first.
-func (n *Node) WriteFile(ctx context.Context, path, content string) error {
-	const script = `cat >"$1.part" && mv "$1.part" "$1"`
-	_, err := command(ctx, nil, content, "docker", "exec", "-i", n.container, "bash", "-c", script, "bash", path)
-	return err
+func (n *Node) WriteFile(path, content string) error {
+	part := n.Path(path + ".part")
+	if err := os.WriteFile(part, []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, n.Path(path))
 }
 
 // Path is a path of the node, on this machine.
@@ -151,11 +169,9 @@ func (n *Node) Path(path string) string {
 }
 
 // saveLogs keeps the logs of the node in Dir, before the container goes.
-func (n *Node) saveLogs(ctx context.Context) error {
-	err := os.MkdirAll(n.cluster.path("logs"), 0o755)
-	if err != nil {
+func (n *Node) saveLogs() error {
+	if err := os.MkdirAll(n.cluster.path("logs"), 0o755); err != nil {
 		return err
 	}
-	_, err = docker(ctx, "cp", n.container+":/var/log", n.cluster.path("logs", n.Name))
-	return err
+	return os.CopyFS(n.cluster.path("logs", n.Name), os.DirFS(n.Path("/var/log")))
 }
