@@ -109,8 +109,12 @@ func fromProfile(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) 
 // is policed, too: a pod may ask for a queue.
 func besidePast(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) (notes []string) {
 	mode, place, queue := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace"), chosen(keys, "ingressQueue", "queue")
-	if mode != "" && mode != string(profiles.ModeQdisc) {
-		return nil // a hook of the pod side; those of the host side were refused
+	switch profiles.Mode(mode) {
+	case profiles.ModeTCXPodSide, profiles.ModeClsactPodSide:
+		return nil // that hook sees everything
+	case profiles.ModeTCXHostSide, profiles.ModeClsactHostSide:
+		place = string(profiles.PlaceHost)
+	case profiles.ModeQdisc:
 	}
 	if place == string(profiles.PlaceHost) {
 		return []string{"ingress is where the operator wants it; beside " + p.Title + " packets may go past it: " + p.BypassWhy}

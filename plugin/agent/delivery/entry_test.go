@@ -104,6 +104,7 @@ func TestEntryWithDefaults(t *testing.T) {
 		},
 		"beside the profile's": {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"ifb"`, ""},
 		"instead of it":        {cilium, map[string]any{"ingressPlace": "host"}, `"ingressPlace":"host"`, "may go past"},
+		"a hook of the host's": {profiles.Find("calico-ebpf"), map[string]any{"mode": "tcx-hostside"}, `"mode":"tcx-hostside"`, "may go past"},
 		"a hook of the pod's":  {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"ingressMode":"tcx-podside"`, ""},
 		"own queues by name":   {cilium, map[string]any{"mode": "qdisc"}, `"ingressPlace":"ifb","mode":"qdisc"`, ""},
 		"auto by name":         {cilium, map[string]any{"mode": "auto", "ingressPlace": "auto"}, `"ingressPlace":"ifb","mode":"auto"`, ""},

@@ -106,7 +106,7 @@ func (c *cli) programs(t *testing.T) string {
 func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	testutil.RequireRoot(t)
 	c := newCLI(t)
-	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit.") {
+	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit of podweir's.") {
 		t.Errorf("status of an empty node prints %q", out)
 	}
 	out := c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)

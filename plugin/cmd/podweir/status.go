@@ -56,7 +56,7 @@ func collect(o *options) (*status.Report, error) {
 func printStatus(out io.Writer, rep *status.Report) error {
 	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
 	if len(rep.Attachments) == 0 && len(rep.Failures) == 0 {
-		fmt.Fprintln(w, "No pod of this node has a bandwidth limit.")
+		fmt.Fprintln(w, "No pod of this node has a bandwidth limit of podweir's.")
 	}
 	for i := range rep.Attachments {
 		printAttachment(w, &rep.Attachments[i])

@@ -87,7 +87,7 @@ func printTop(out io.Writer, pods []status.PodRate) error {
 		}
 	}
 	if len(pods) == 0 {
-		fmt.Fprintln(w, "No pod of this node has a bandwidth limit.")
+		fmt.Fprintln(w, "No pod of this node has a bandwidth limit of podweir's.")
 	}
 	return w.Flush()
 }
