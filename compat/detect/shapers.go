@@ -46,25 +46,45 @@ func (c *Cilium) EnforcesAnnotations() Others {
 	case c.BandwidthManager == profiles.Unknown:
 		return Others{Why: "whether Cilium's bandwidth manager is on its agent does not say"}
 	}
-	on := Others{Egress: profiles.Yes, Ingress: profiles.Unknown}
-	switch recent := readsIngress(c.Version); {
-	case c.ChainingMode == "generic-veth", recent == profiles.No:
-		on.Ingress, on.Why = profiles.No, "Cilium's bandwidth manager is on, and enforces egress alone ("+c.describe()+")"
-	case recent == profiles.Unknown:
-		on.Why = "Cilium's bandwidth manager is on, and whether it enforces ingress, too, is not known: the agent does not say its version"
-	case c.ChainingMode != "" && c.ChainingMode != "none" && c.ChainingMode != "portmap":
-		on.Why = "Cilium's bandwidth manager is on, and whether it enforces ingress, too, is not known (" + c.describe() + ")"
-	default:
-		on.Ingress, on.Why = profiles.Yes, "Cilium's bandwidth manager is on ("+c.describe()+")"
+	on := Others{Egress: profiles.Yes, Ingress: c.enforcesIngress()}
+	on.Why = "Cilium's bandwidth manager is on"
+	switch on.Ingress {
+	case profiles.Yes:
+	case profiles.No:
+		on.Why += ", and enforces egress alone"
+	case profiles.Unknown:
+		on.Why += ", and whether it enforces ingress, too, is not known"
 	}
+	on.Why += " (" + c.describe() + ")"
 	return on
 }
 
-func (c *Cilium) describe() string {
-	text := "version " + c.Version
-	if c.Version == "" {
-		text = "version unknown"
+// enforcesIngress says whether packets to pods meet the manager's policer. It is
+// in local_delivery, which packets from the network come to only with BPF host
+// routing or out of a tunnel (bpf/bpf_host.c and bpf/lib/local_delivery.h,
+// v1.20.2), and which generic-veth chaining goes past
+// (https://github.com/cilium/cilium/pull/46431).
+func (c *Cilium) enforcesIngress() profiles.Answer {
+	recent := readsIngress(c.Version)
+	chained := c.ChainingMode != "" && c.ChainingMode != "none" && c.ChainingMode != "portmap"
+	switch {
+	case recent == profiles.No, c.Routing == "Legacy", c.ChainingMode == "generic-veth":
+		return profiles.No
+	case recent == profiles.Unknown, c.Routing == "", chained:
+		return profiles.Unknown
 	}
+	return profiles.Yes
+}
+
+// describe is what the answer for ingress depends on.
+func (c *Cilium) describe() string {
+	known := func(name, value string) string {
+		if value == "" {
+			value = "unknown"
+		}
+		return name + " " + value
+	}
+	text := known("version", c.Version) + ", " + known("host routing", c.Routing)
 	if c.ChainingMode != "" && c.ChainingMode != "none" {
 		text += ", chaining mode " + c.ChainingMode
 	}
@@ -90,4 +110,7 @@ func (c *Cilium) Remembering(before *Cilium) {
 		return
 	}
 	c.BandwidthManager, c.Version = before.BandwidthManager, before.Version
+	if c.Routing == "" {
+		c.Routing = before.Routing
+	}
 }

@@ -13,7 +13,7 @@ import (
 // TestRemembering: an agent that is being started anew has not changed its mind;
 // one that answers, or is told otherwise, has.
 func TestRemembering(t *testing.T) {
-	on := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2"}
+	on := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2", Routing: "BPF"}
 	for name, tc := range map[string]struct {
 		now  detect.Cilium
 		want detect.Others
@@ -23,7 +23,7 @@ func TestRemembering(t *testing.T) {
 		"silent, not asked now": {detect.Cilium{BandwidthConfigured: profiles.No}, detect.Others{Egress: profiles.No, Ingress: profiles.No}},
 		"says off":              {detect.Cilium{API: true, BandwidthManager: profiles.No}, detect.Others{Egress: profiles.No, Ingress: profiles.No}},
 		"says nothing of it":    {detect.Cilium{API: true}, detect.Others{}},
-		"is older":              {detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.17.2"}, detect.Others{Egress: profiles.Yes, Ingress: profiles.No}},
+		"is older":              {detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.17.2", Routing: "BPF"}, detect.Others{Egress: profiles.Yes, Ingress: profiles.No}},
 	} {
 		now := tc.now
 		now.Remembering(&on)
@@ -35,15 +35,34 @@ func TestRemembering(t *testing.T) {
 	}
 }
 
-func TestReadsIngress(t *testing.T) {
-	for version, want := range map[string]profiles.Answer{
-		"1.18.0": profiles.Yes, "v1.18.4": profiles.Yes, "1.20.2": profiles.Yes, "2.0.0": profiles.Yes, "1.19.0-dev": profiles.Yes,
-		"1.17.9": profiles.No, "1.9.1": profiles.No, "0.30.0": profiles.No,
-		"": profiles.Unknown, "1": profiles.Unknown, "master": profiles.Unknown, "1.x": profiles.Unknown,
+// TestWhoPolicesIngress: the release has to know the annotation, and packets have
+// to meet the policer.
+func TestWhoPolicesIngress(t *testing.T) {
+	const yes, no, unknown = profiles.Yes, profiles.No, profiles.Unknown
+	for _, tc := range []struct {
+		version, routing, chaining string
+		want                       profiles.Answer
+	}{
+		{"1.18.0", "BPF", "none", yes},
+		{"v1.18.4", "BPF", "", yes},
+		{"1.19.0-dev", "BPF", "portmap", yes},
+		{"2.0.0", "BPF", "none", yes},
+		{"1.17.9", "BPF", "none", no},
+		{"1.9.1", "BPF", "none", no},
+		{"0.30.0", "", "aws-cni", no},
+		{"1.20.2", "Legacy", "none", no},
+		{"", "Legacy", "none", no},
+		{"1.20.2", "BPF", "generic-veth", no},
+		{"1.20.2", "BPF", "aws-cni", unknown},
+		{"1.20.2", "", "none", unknown},
+		{"", "BPF", "none", unknown},
+		{"1", "BPF", "none", unknown},
+		{"master", "BPF", "none", unknown},
+		{"1.x", "BPF", "none", unknown},
 	} {
-		c := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: version}
-		if got := c.EnforcesAnnotations(); got.Ingress != want || got.Egress != profiles.Yes || got.Why == "" {
-			t.Errorf("version %q: %+v, want ingress %v, and why", version, got, want)
+		c := detect.Cilium{API: true, BandwidthManager: yes, Version: tc.version, Routing: tc.routing, ChainingMode: tc.chaining}
+		if got := c.EnforcesAnnotations(); got.Ingress != tc.want || got.Egress != yes || got.Why == "" {
+			t.Errorf("%+v: %+v, want ingress %v, and why", tc, got, tc.want)
 		}
 	}
 }

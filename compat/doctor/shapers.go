@@ -18,7 +18,7 @@ func shaperChecks() []Check {
 		{
 			Code: "PW403", Title: "one shaper for the annotations", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
 			Looks: "whether Cilium's bandwidth manager is on, which directions podweir's entry leaves to it, and podweir's attachments",
-			Why:   "it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18, but not between pods of one node",
+			Why:   "it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node",
 			Mend:  "Decide who shapes: podweir leaves to it what it enforces, unless the operator gives the default shaper=podweir. docs/howto/cilium-bandwidth-manager.md has both ways.",
 			Refs:  []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824"},
 			run:   checkOneShaper,

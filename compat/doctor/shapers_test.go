@@ -14,7 +14,8 @@ import (
 // goes, with keys in podweir's entry.
 func managed(version, keys string) func(*node) {
 	return func(n *node) {
-		n.live = agent{health: `{"cilium":{"msg":"` + version + ` (v` + version + `-abc)"},"bandwidth-manager":{"enabled":true}}`}
+		n.live = agent{health: `{"cilium":{"msg":"` + version + ` (v` + version + `-abc)"},"routing":{"intra-host-routing-mode":"BPF"},` +
+			`"bandwidth-manager":{"enabled":true}}`}
 		n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + keys + "}"
 	}
 }
@@ -34,10 +35,10 @@ func shaperFindings() []finding {
 	return []finding{
 		{"two shapers", "PW403", cilium, managed("1.20.2", ""), doctor.Warn, "podweir shapes egress and ingress", "bandwidthManager.enabled=false"},
 		{"two shapers of one", "PW403", cilium, managed("1.20.2", egress), doctor.Warn, "podweir shapes ingress", "shaper=podweir"},
-		{"an old manager", "PW403", cilium, managed("1.17.9", ""), doctor.Warn, "egress alone (version 1.17.9), and podweir shapes egress", "shaper=podweir"},
+		{"an old manager", "PW403", cilium, managed("1.17.9", ""), doctor.Warn, "egress alone (version 1.17.9, host routing BPF), and podweir shapes egress", "shaper=podweir"},
 		{"left to Cilium", "PW403", cilium, idle(managed("1.20.2", both)), doctor.OK, "egress and ingress limits are left to it", ""},
 		{"left to an old Cilium", "PW403", cilium, idle(managed("1.17.9", egress)), doctor.OK, "egress limits are left to it", ""},
-		{"left, version unknown", "PW403", cilium, idle(managed("", egress)), doctor.Warn, "does not say its version", "podweir shapes ingress"},
+		{"left, version unknown", "PW403", cilium, idle(managed("", egress)), doctor.Warn, "version unknown", "podweir shapes ingress"},
 		{"left too late", "PW403", cilium, managed("1.20.2", both), doctor.Warn, "podweir still shapes default/web egress", "podweir detach"},
 		{"left, but for the node's own rate", "PW403", cilium, managed("1.20.2", both+`,"egressRate":"1G","ingressRate":"1G"`), doctor.OK, "are left to it", ""},
 		{"manager off", "PW403", cilium, func(*node) {}, doctor.OK, "is off", ""},

@@ -49,6 +49,7 @@ func ciliumSources() []Source {
 		{ciliumTree + "pkg/datapath/loader/tc.go", "v1.20.2", "legacy filters of anybody are removed after a TCX attach"},
 		{ciliumTree + "bpf/lib/local_delivery.h", "v1.20.2", "redirect to the peer: what bypasses the host-side device"},
 		{ciliumTree + "pkg/datapath/linux/bandwidth/bandwidth.go", "v1.20.2", "bandwidth manager"},
+		{ciliumTree + "bpf/bpf_host.c", "v1.20.2", "with legacy host routing packets go to the stack before the policer for ingress"},
 	}
 }
 
@@ -56,7 +57,7 @@ func ciliumConflicts() []Conflict {
 	return []Conflict{
 		{
 			"Cilium's bandwidth manager",
-			"it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18: two shapers on one annotation",
+			"it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing: two shapers on one annotation",
 			"podweir defers to it for the directions it handles; or: helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false",
 		},
 		bandwidthConflict(),
@@ -97,7 +98,7 @@ func ciliumBase(bypass bool) Profile {
 		Device: Veth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(HookTCX)},
 		RootQdiscs: []QdiscUse{{"the node's own devices", "mq with fq, or fq", "bandwidth manager on"}},
 		Bypass:     Is(bypass), SharesAnnotations: Unknown,
-		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18",
+		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18 with BPF host routing",
 		Conflist:              ciliumConflist(), Delivery: DropIn,
 		Conflicts: ciliumConflicts(), Sources: ciliumSources(),
 	}

@@ -27,19 +27,20 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 	}{
 		"off":                   {cilium: detect.Cilium{API: true, BandwidthManager: profiles.No}, podweir: "egress ingress"},
 		"nothing known":         {podweir: "egress ingress"},
-		"both":                  {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2"}, note: "between pods of one node"},
-		"before 1.18":           {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.17.9"}, podweir: "ingress", note: "egress alone"},
-		"version unknown":       {cilium: detect.Cilium{API: true, BandwidthManager: on}, podweir: "ingress", note: "does not say its version"},
-		"chained on a veth":     {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", ChainingMode: "generic-veth"}, podweir: "ingress", note: "generic-veth"},
-		"chained, not known":    {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", ChainingMode: "aws-cni"}, podweir: "ingress", note: "aws-cni"},
+		"both":                  {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF"}, note: "between pods of one node"},
+		"before 1.18":           {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.17.9", Routing: "BPF"}, podweir: "ingress", note: "egress alone"},
+		"version unknown":       {cilium: detect.Cilium{API: true, BandwidthManager: on, Routing: "BPF"}, podweir: "ingress", note: "version unknown"},
+		"legacy host routing":   {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "Legacy"}, podweir: "ingress", note: "host routing Legacy"},
+		"chained on a veth":     {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF", ChainingMode: "generic-veth"}, podweir: "ingress", note: "generic-veth"},
+		"chained, not known":    {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF", ChainingMode: "aws-cni"}, podweir: "ingress", note: "aws-cni"},
 		"asked for, not said":   {cilium: detect.Cilium{BandwidthConfigured: on}, podweir: "egress ingress", note: "does not say"},
 		"asked for, turned off": {cilium: detect.Cilium{API: true, BandwidthConfigured: on, BandwidthManager: profiles.No}, podweir: "egress ingress"},
 		"given to podweir": {
-			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2"}, defaults: map[string]any{"shaper": "podweir"},
+			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF"}, defaults: map[string]any{"shaper": "podweir"},
 			podweir: "egress ingress", note: "is on", warning: "egress limits have two shapers",
 		},
 		"one given to podweir": {
-			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2"}, defaults: map[string]any{"ingressShaper": "podweir"},
+			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF"}, defaults: map[string]any{"ingressShaper": "podweir"},
 			podweir: "ingress", note: "egress limits of pods are left", warning: "ingress limits have two shapers",
 		},
 		"given to nobody": {
@@ -49,7 +50,7 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 		"given to who may": {cilium: detect.Cilium{}, defaults: map[string]any{"egressShaper": "cilium"}, podweir: "ingress"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := profiles.Find("cilium-legacy-routing")
+			p := profiles.Find("cilium")
 			node := detect.Node{Profile: p, Cilium: tc.cilium}
 			b := beside{profile: p, ifb: profiles.Yes, others: node.OtherShapers()}
 			raw, notes, err := b.entry(tc.defaults)
@@ -94,7 +95,7 @@ func shapedBy(t *testing.T, raw []byte) string {
 // TestOtherShapersOfThePrimary: an agent of Cilium's that is not in the chain
 // shapes no pod of it.
 func TestOtherShapersOfThePrimary(t *testing.T) {
-	node := detect.Node{Profile: profiles.Find("flannel"), Cilium: detect.Cilium{BandwidthManager: profiles.Yes, Version: "1.20.2"}}
+	node := detect.Node{Profile: profiles.Find("flannel"), Cilium: detect.Cilium{BandwidthManager: profiles.Yes, Version: "1.20.2", Routing: "BPF"}}
 	if others := node.OtherShapers(); others.Any() {
 		t.Errorf("OtherShapers() = %+v beside flannel, want none", others)
 	}

@@ -347,7 +347,8 @@ func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, err
 	if a.away.Load() || resource != "/v1/healthz" {
 		return nil, errAway
 	}
-	return []byte(`{"cilium":{"msg":"1.20.2 (v1.20.2-abc)"},"datapath-mode":"veth","bandwidth-manager":{"enabled":true}}`), nil
+	return []byte(`{"cilium":{"msg":"1.20.2 (v1.20.2-abc)"},"datapath-mode":"veth","routing":{"intra-host-routing-mode":"BPF"},` +
+		`"bandwidth-manager":{"enabled":true}}`), nil
 }
 
 var errAway = errors.New("the agent is away")
@@ -367,7 +368,7 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 		t.Errorf("the drop-in is %s, want the shapers of the decision in it", raw)
 	}
 	notes := strings.Join(m.Decision().Notes, " ")
-	if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2)") || m.Decision().Warning != "" {
+	if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2, host routing BPF)") || m.Decision().Warning != "" {
 		t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
 	}
 	agent.away.Store(true)
