@@ -101,8 +101,13 @@ func subscribe(ns *NetNS, proto int, groups uint32, name string) (*os.File, erro
 	if err != nil && events != nil {
 		_ = events.Close()
 	}
-	if errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("%w: %w", ErrPermission, err)
+	return events, subscribeError(err)
+}
+
+// subscribeError says which capability is missing, unless that is known.
+func subscribeError(err error) error {
+	if errors.Is(err, unix.EPERM) && !errors.Is(err, ErrNoEntry) {
+		return fmt.Errorf("%w: %w", ErrPermission, err)
 	}
-	return events, err
+	return err
 }

@@ -26,6 +26,8 @@ var (
 	ErrNoPeer = errors.New("no host-side peer")
 	// ErrPermission means that the process lacks a capability.
 	ErrPermission = errors.New("permission denied, CAP_NET_ADMIN is needed")
+	// ErrNoEntry means that the process may not enter network namespaces.
+	ErrNoEntry = errors.New("permission denied, CAP_SYS_ADMIN is needed")
 	// ErrForeignDevice means that a device of our name is not ours.
 	ErrForeignDevice = errors.New("a device of this name is not an ifb")
 )
@@ -123,14 +125,21 @@ func (n *NetNS) Close() error { return n.file.Close() }
 
 // Do runs f in the namespace, on a thread of its own. Goroutines that f starts
 // are not in the namespace. The thread is thrown away if it cannot be brought
-// back.
+// back. The error wraps [ErrNoEntry] without CAP_SYS_ADMIN.
 func (n *NetNS) Do(f func() error) error {
 	return onOwnThread(func() error {
 		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter netns %s: %w", n.path, err)
+			return entryError(n.path, err)
 		}
 		return f()
 	})
+}
+
+func entryError(path string, err error) error {
+	if errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("%w: %w", ErrNoEntry, err)
+	}
+	return fmt.Errorf("enter netns %s: %w", path, err)
 }
 
 // onOwnThread runs f on a locked thread and brings the thread back to its

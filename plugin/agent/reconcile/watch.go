@@ -72,12 +72,16 @@ func (w *watcher) run(ctx context.Context) {
 			}
 		}
 	})
-	for ctx.Err() == nil {
+	for failures := 1; ctx.Err() == nil; failures++ {
+		began := time.Now()
 		err := devices(ctx, w.r.host, w.onHost)
 		w.failed(ctx, "the host's devices", err)
+		if time.Since(began) > retryMax {
+			failures = 1 // it worked for long
+		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryMin):
+		case <-time.After(pause(failures)):
 		}
 	}
 }
