@@ -135,6 +135,8 @@ func checkChained(f *Facts) Finding {
 	fix := "podweir install --delivery " + string(f.Choice.Delivery)
 	at := slices.Index(chain, conflist.Type)
 	switch {
+	case at < 0 && f.Choice.Delivery == profiles.NRI && len(f.ownDropIns()) == 0:
+		return skip("the delivery is " + string(profiles.NRI))
 	case at < 0 && len(f.ownDropIns()) > 0:
 		return breaks(seen+"; the drop-in is not read", expected, fix)
 	case at < 0:

@@ -170,6 +170,9 @@ type Options struct {
 	Prober Prober
 	// Watch is how long the prober watches.
 	Watch time.Duration
+	// Delivery is the one that the operator chose; "" or auto leaves it to the
+	// node.
+	Delivery profiles.Delivery
 	// Beside is the digest of the plugin's binary that came with this program,
 	// as [Digest] makes it; "" if there is none.
 	Beside string
@@ -187,6 +190,10 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Choice = conflist.Choose(conflist.Situation{
 		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),
 	})
+	if opts.Delivery == profiles.NRI && f.Choice.Delivery != profiles.NRI {
+		// No file shows it.
+		f.Choice = conflist.Choice{Delivery: profiles.NRI, Why: "asked for"}
+	}
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)

@@ -121,6 +121,7 @@ func machineFindings() []finding {
 		{"early pod", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", limited)), doctor.Warn, "default/early (eth0, network aws-cni)", "start these pods anew"},
 		{"known pod", "PW605", aws, set(results+"aws-cni-c1-eth0", cached("c1", limited)), doctor.OK, "1 of 1", ""},
 		{"pod without limit", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", `{"portMappings":[]}`)), doctor.OK, "0 of 1", ""},
+		{"loopback", "PW605", aws, set(results+"cni-loopback-c2-lo", strings.ReplaceAll(cached("c2", limited), "eth0", "lo")), doctor.OK, "0 of 0", ""},
 		{"torn result", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", limited)[:40]), doctor.OK, "0 of 0", ""},
 		{"huge result", "PW605", aws, set(results+"x", strings.Repeat(" ", 10<<20)), doctor.OK, "0 of 0", ""},
 		{"no results", "PW605", aws, set("x", ""), doctor.Skip, "keeps no results", ""},

@@ -165,3 +165,23 @@ func TestNRI(t *testing.T) {
 		})
 	}
 }
+
+// No file shows the delivery nri: who runs the doctor says so.
+func TestDeliveryThatWasAskedFor(t *testing.T) {
+	for asked, want := range map[profiles.Delivery]doctor.Status{
+		"": doctor.Fail, "auto": doctor.Fail, profiles.Chain: doctor.Fail, profiles.NRI: doctor.Skip,
+	} {
+		n := aws()
+		delete(n.files, own)
+		root := n.root()
+		rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
+			doctor.Options{Pins: n.pins, Kernel: n.kernel, Delivery: asked}))
+		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW202" })
+		if got := rep.Checks[at]; got.Status != want {
+			t.Errorf("asked for %q, without podweir in the chain: PW202 = %s: %s, want %s", asked, got.Status, got.Seen, want)
+		}
+		if asked == profiles.NRI && rep.Delivery != string(asked) {
+			t.Errorf("asked for %q: the delivery is %q", asked, rep.Delivery)
+		}
+	}
+}

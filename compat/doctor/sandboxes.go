@@ -40,6 +40,9 @@ type cachedResult struct {
 	} `json:"capabilityArgs"`
 }
 
+// loopback is what containerd sets up beside the pod's network.
+const loopback = "lo"
+
 // maxCached bounds one cached result, in bytes: real ones have some 5 kB.
 const maxCached = 1 << 20
 
@@ -65,6 +68,9 @@ func readSandboxes(root fs.FS) ([]Sandbox, error) {
 		var c cachedResult
 		if json.Unmarshal(b, &c) != nil || c.Kind != "cniCacheV1" {
 			continue
+		}
+		if c.IfName == loopback {
+			continue // containerd gives it the pod's limits; nobody shapes it
 		}
 		out = append(out, c.sandbox())
 	}

@@ -149,7 +149,7 @@ func (n *nodeCheck) look(ctx context.Context) {
 		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"), Live: kernel,
 	})
 	rep := doctor.Run(doctor.Gather(limited, host, node, doctor.Options{
-		Version: version.String(), Pins: n.o.paths().Pins, Kernel: kernel,
+		Version: version.String(), Pins: n.o.paths().Pins, Kernel: kernel, Delivery: n.manager.Decision().Delivery,
 	}))
 	if ctx.Err() != nil {
 		return

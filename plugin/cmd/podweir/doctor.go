@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -53,6 +54,7 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("conf-dir", "", "directory of conflists below the root; looked for if empty")
 	f.String("bin-dir", "", "directory of plugins below the root; looked for if empty")
 	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
+	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was asked for: a node does not show nri")
 	f.Bool("short", false, "show only what is not in order")
 	f.Bool("probe", false, "also watch, and try what a look does not tell")
 	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
@@ -86,7 +88,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	node := detect.Read(ctx, host, detect.Options{
 		ConfDir: o.v.GetString("conf-dir"), BinDir: o.v.GetString("bin-dir"), Runtime: o.v.GetString("runtime"), Live: kernel,
 	})
-	opts := doctor.Options{Version: version.String(), Pins: o.paths().Pins, Kernel: kernel, Beside: beside()}
+	opts := doctor.Options{Version: version.String(), Pins: o.paths().Pins, Kernel: kernel, Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery"))}
 	if watch > 0 {
 		opts.Prober, opts.Watch = &prober{kernel}, watch
 	}
