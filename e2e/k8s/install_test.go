@@ -33,13 +33,9 @@ func TestPrivilegedInstall(t *testing.T) {
 	measure(t, free, peer).holds(t, "a pod without annotations", 0, 0)
 
 	for _, n := range suite.Members {
-		// It ends with an error if a check fails.
-		out, err := podweir(t, n, "doctor")
-		if err != nil {
-			t.Errorf("doctor on %s: %v\n%s", n.Name, err, out)
-		}
-		t.Logf("doctor on %s:\n%s", n.Name, out)
+		green(t, n)
 	}
+	small(t, early.node)
 	early.limited(t, 20_000_000, 10_000_000)
 	late.limited(t, 10_000_000, 20_000_000)
 	metrics(t, early.node, func(page string) error {

@@ -28,6 +28,8 @@ func TestPrivilegedNRI(t *testing.T) {
 	if !strings.Contains(page, `podweir_nri_hook_duration_seconds_count`) {
 		t.Error("no hook was called")
 	}
+	green(t, node)
+	small(t, node)
 	uninstall(t)
 	measure(t, p, peer).holds(t, "after the uninstall", 0, 0)
 }

@@ -135,6 +135,39 @@ func metrics(t *testing.T, n *cluster.Node, want func(page string) error) {
 	})
 }
 
+// green fails the test if the doctor of a node's agent does not answer that all
+// is well.
+func green(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	// It ends with an error if a check fails.
+	out, err := podweir(t, n, "doctor")
+	if err != nil {
+		t.Errorf("doctor on %s: %v\n%s", n.Name, err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	t.Logf("doctor on %s: %s", n.Name, lines[len(lines)-1])
+}
+
+// mostAnonymous is the agent's bar (ruling 17 of the design), in KiB.
+const mostAnonymous = 15 << 10
+
+// small holds the anonymous memory of a node's agent to its bar.
+func small(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	out, err := n.Exec(t.Context(), "bash", "-c", "sed -n 's/^RssAnon:[[:space:]]*//p' /proc/$(pgrep -x podweir)/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kib int
+	if _, err := fmt.Sscanf(out, "%d kB", &kib); err != nil {
+		t.Fatalf("RssAnon %q: %v", out, err)
+	}
+	keepFact(t, "anonymous memory of the agent", "%.1f MiB", float64(kib)/1024)
+	if kib > mostAnonymous {
+		t.Errorf("the agent has %d KiB of anonymous memory, want at most %d", kib, mostAnonymous)
+	}
+}
+
 // grep are the lines of a text that have a part.
 func grep(text, part string) string {
 	var found strings.Builder

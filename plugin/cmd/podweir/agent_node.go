@@ -23,12 +23,7 @@ import (
 func (a *agentParts) checks() []serve.Check {
 	return []serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
-		{Name: "delivery", Err: func() error {
-			if d := a.manager.Decision(); d.Problem != "" {
-				return errors.New(d.Problem)
-			}
-			return nil
-		}},
+		{Name: "delivery", Err: a.deliveryProblem},
 		{Name: "api", Err: func() error {
 			if !a.watch.Current() {
 				return errors.New("the pods of the node are not watched: the log says why")
@@ -43,6 +38,14 @@ func (a *agentParts) checks() []serve.Check {
 			return nil
 		}},
 	}
+}
+
+// deliveryProblem says why podweir is not in the set-up of pods.
+func (a *agentParts) deliveryProblem() error {
+	if d := a.manager.Decision(); d.Problem != "" {
+		return errors.New(d.Problem)
+	}
+	return nil
 }
 
 // firstPass says whether every pod was looked at since the agent began.
@@ -158,13 +161,18 @@ func (n *nodeCheck) look(ctx context.Context) {
 	n.mu.Lock()
 	n.rep = rep
 	n.mu.Unlock()
-	n.tell(rep)
+	n.tell(rep, missingCapabilities(), n.deliveryProblem())
 }
 
 // tell logs what fails, and makes it an Event of the agent's own pod, once as long
-// as it stays the same.
-func (n *nodeCheck) tell(rep *doctor.Report) {
+// as it stays the same. What the agent knows better than the doctor comes first.
+func (n *nodeCheck) tell(rep *doctor.Report, known ...error) {
 	var failing []string
+	for _, err := range known {
+		if err != nil {
+			failing = append(failing, err.Error())
+		}
+	}
 	for i := range rep.Checks {
 		if c := &rep.Checks[i]; c.Status == doctor.Fail {
 			failing = append(failing, failure(c))
@@ -219,6 +227,9 @@ func (n *nodeCheck) problem() error {
 		return err
 	}
 	node.Close()
+	if err := missingCapabilities(); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.rep == nil {
