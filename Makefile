@@ -176,10 +176,18 @@ perf-ci: perfrig ## Take the campaign that the documents quote (root, half an ho
 perf: perfrig ## Take the full campaign: everything, five times (root, half a day; goes on where it was interrupted).
 	bin/perfrig run -profile full
 
+# What "make bench" holds its ratios against: the newest that are committed.
+BASELINE       ?= $(lastword $(sort $(wildcard docs/results/*-netns/samples.jsonl)))
+BASELINE_COSTS ?= $(lastword $(sort $(wildcard docs/results/*-netns-costs/samples.jsonl)))
+
 .PHONY: bench
-bench: setup-demo build refplugins ## Measure caps, latency, ADD and memory; the table goes to docs/results (root, 20 minutes).
-	$(GO_BUILD) -o bin/bench ./e2e/bench
-	bin/bench -page docs/results/$$(date -u +%F)-$$(uname -r | cut -d- -f1).md
+bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a ratio is worse than the committed ones (root, 15 minutes).
+	bin/perfrig run -anew -profile costs
+	bin/perfrig run -anew -profile bench
+	bin/perfrig report bin/perf/costs/samples.jsonl
+	bin/perfrig report bin/perf/bench/samples.jsonl
+	$(if $(BASELINE_COSTS),bin/perfrig compare $(BASELINE_COSTS) bin/perf/costs/samples.jsonl)
+	$(if $(BASELINE),bin/perfrig compare $(BASELINE) bin/perf/bench/samples.jsonl)
 
 ##@ Change
 
@@ -223,7 +231,7 @@ setup-kernels: ## Fetch the kernels of "make test-kernels" and what boots them (
 
 .PHONY: clean
 clean: ## Remove what this file builds.
-	rm -rf bin demo.json bench.json
+	rm -rf bin demo.json
 
 # Tools are Go modules with their versions in tools/*.mod, apart from the
 # product's own dependencies; built once, and again when the version changes.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -35,6 +36,9 @@ type Elephant struct {
 	From, To *Host
 	// IPv6 selects the address family.
 	IPv6 bool
+	// Via, if valid, is the address that the sender connects to, which must
+	// lead to the receiver's, as that of a Service does.
+	Via netip.Addr
 	// CongestionControl is the sender's; empty means that of the lab.
 	CongestionControl string
 	// Flows is the number of connections; 0 means 1.
@@ -84,6 +88,9 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	}
 	if err := waitListening(ctx, server, port); err != nil {
 		return nil, errors.Join(err, server.kill())
+	}
+	if e.Via.IsValid() {
+		addr = e.Via.String()
 	}
 	args := []string{
 		"--client", addr, "--port", strconv.Itoa(port), "--json",

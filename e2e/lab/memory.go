@@ -117,10 +117,10 @@ func bpfMemlock() (int64, error) {
 	}
 }
 
-// settled reads KernelMemory until two readings in a row agree: namespaces,
+// SettledMemory reads KernelMemory until two readings in a row agree: namespaces,
 // slabs and vmalloc areas of the past are freed in the background. What still
 // moves after two seconds is noise that the caller has to live with.
-func settled(ctx context.Context) (Memory, error) {
+func SettledMemory(ctx context.Context) (Memory, error) {
 	const (
 		pause  = 100 * time.Millisecond
 		rounds = 20
@@ -175,7 +175,7 @@ func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (m
 	if err := n.addChain(ctx, made[0]); err != nil {
 		return m, err
 	}
-	before, err := settled(ctx)
+	before, err := SettledMemory(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -184,7 +184,7 @@ func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (m
 			return m, err
 		}
 	}
-	after, err := settled(ctx)
+	after, err := SettledMemory(ctx)
 	return after.Sub(before).Div(int64(pods)), err
 }
 

@@ -97,11 +97,12 @@ type choices struct {
 	profile, dir, only string
 	seed               uint64
 	slice              time.Duration
+	anew               bool
 }
 
 func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
-	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, ci or full")
+	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, ci or full")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
 	set.StringVar(&c.only, "only", "", "only runs whose name holds this; the plan's order stays")
 	return set
@@ -147,6 +148,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	set := c.flags("run")
 	set.StringVar(&c.dir, "dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
 	set.DurationVar(&c.slice, "slice", 0, "begin no run that would not end within this time; the next call goes on")
+	set.BoolVar(&c.anew, "anew", false, "put aside a campaign that is complete or of another commit; one that was interrupted goes on")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
@@ -172,9 +174,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	file, err := record.Open(filepath.Join(c.dir, samplesFile), record.Campaign{
-		Profile: s.Profile, Digest: s.Digest(), Seed: c.seed, Started: time.Now().UTC(), Machine: *machine,
-	})
+	file, err := c.open(s, runs, machine)
 	if err != nil {
 		return err
 	}
@@ -182,6 +182,24 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	return executor.Run(ctx, substrate, executor.Options{
 		Plan: runs, File: file, Watcher: watcher, Out: out, Slice: c.slice,
 	})
+}
+
+// open makes the campaign's file, or goes on with it.
+func (c *choices) open(s *spec.Spec, runs []spec.Run, machine *record.Machine) (*record.File, error) {
+	name := filepath.Join(c.dir, samplesFile)
+	campaign := record.Campaign{
+		Profile: s.Profile, Digest: s.Digest(), Seed: c.seed, Started: time.Now().UTC(), Machine: *machine,
+	}
+	if c.anew {
+		var ids []string
+		for i := range runs {
+			ids = append(ids, runs[i].ID())
+		}
+		if err := record.Aside(name, campaign, ids); err != nil {
+			return nil, err
+		}
+	}
+	return record.Open(name, campaign)
 }
 
 func reportCommand(args []string, out io.Writer) error {
@@ -215,9 +233,17 @@ func compareCommand(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	for _, r := range []*record.Results{before, after} {
+		c, m := &r.Campaign, &r.Campaign.Machine
+		fmt.Fprintf(out, "%s: profile %s, commit %s, Linux %s, %d x %s\n",
+			c.Started.Format(time.DateOnly), c.Profile, m.Commit, m.Kernel, m.CPUs, m.CPU)
+	}
 	rows := compare.Judge(before, after)
 	if err := compare.Write(out, rows); err != nil {
 		return err
+	}
+	if len(rows) == 0 {
+		return errors.New("the campaigns have no ratio in common")
 	}
 	if worse := compare.Regressions(rows); len(worse) > 0 {
 		return fmt.Errorf("%d of %d ratios became worse", len(worse), len(rows))

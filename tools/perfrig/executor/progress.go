@@ -75,7 +75,7 @@ func (p *progress) end(s *record.Sample) {
 	word := fmt.Sprintf("%.1f s", s.Seconds)
 	switch {
 	case s.Failed != "":
-		word = "FAILED: " + s.Failed
+		word, _, _ = strings.Cut("FAILED: "+s.Failed, "\n")
 	case s.Unavailable != "":
 		word = "not here: " + s.Unavailable
 	case p.terminal:

@@ -34,6 +34,9 @@ func TestEveryProfileCanBeDone(t *testing.T) {
 			if workloads[c.Workload.Kind] == nil {
 				t.Errorf("%s: no workload of kind %s", c.ID(), c.Workload.Kind)
 			}
+			if _, ok := attacks[c.Workload.Variant]; c.Workload.Kind == spec.Attack && !ok {
+				t.Errorf("%s: no attack %q", c.ID(), c.Workload.Variant)
+			}
 			if d := c.Phase.Discipline; c.Phase.Kind == spec.Qdisc && (disciplines[d] == nil || needs[d] == nil) {
 				t.Errorf("%s: no discipline %q", c.ID(), d)
 			}
@@ -99,6 +102,41 @@ func TestPrivilegedInterruptedRunLeavesNothing(t *testing.T) {
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("Run that was stopped = nil, want an error")
+	}
+	if got := left(t); len(got) > 0 {
+		t.Errorf("left behind: %v", got)
+	}
+}
+
+// TestPrivilegedShortWorkloads: those that can be short give their numbers.
+func TestPrivilegedShortWorkloads(t *testing.T) {
+	requireRoot(t)
+	for id, want := range map[string][]string{
+		"others-tcp-1-service/uncapped/podweir-unused": {"goodput_bits_per_second", "machine_cores_per_gbit"},
+		"others-udp-8-service/uncapped/unshaped":       {"wire_bits_per_second", "machine_cores_per_gbit"},
+		"others-idle/uncapped/unshaped":                {"machine_busy_cores"},
+		"memory-8/100M/podweir-strict":                 {"memory_total_bytes", "memory_memlock_bytes"},
+		"udp6-ingress/10M/podweir-strict":              {"ingress_used_share", "ingress_worst_second_share"},
+		"tcp6-1-cubic-egress/uncapped/unshaped":        {"egress_goodput_bits_per_second"},
+	} {
+		t.Run(strings.ReplaceAll(id, "/", " "), func(t *testing.T) {
+			r := cell(t, "full", id)
+			r.Cell.Workload.BulkSeconds = 2.5
+			into := &record.Sample{}
+			if err := New(root).Run(t.Context(), r, into); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range want {
+				if into.Metrics[name] <= 0 {
+					t.Errorf("%s = %v, want more than 0", name, into.Metrics[name])
+				}
+			}
+			for name := range into.Metrics {
+				if _, ok := record.Describe(name); !ok {
+					t.Errorf("nothing describes %s", name)
+				}
+			}
+		})
 	}
 	if got := left(t); len(got) > 0 {
 		t.Errorf("left behind: %v", got)

@@ -67,6 +67,9 @@ func (r *run) chain() (*lab.Bandwidth, []lab.Entry) {
 	case spec.Bandwidth, spec.BandwidthHTB:
 		return bw, []lab.Entry{lab.BandwidthEntry()}
 	case spec.Podweir:
+		if rate == 0 {
+			bw = nil // the pod has no annotation
+		}
 		return bw, []lab.Entry{lab.PodweirEntry(podweirKeys(p))}
 	default:
 		return nil, nil

@@ -95,10 +95,18 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Latency: (*run).latency,
 	spec.Mixed:   (*run).mixed,
 	spec.Sweep:   (*run).sweep,
+	spec.Attack:  (*run).attack,
+	spec.Memory:  (*run).memory,
+	spec.Add:     (*run).add,
+	spec.Packet:  (*run).packet,
+	spec.Others:  (*run).others,
+
+	spec.Percentiles: (*run).percentiles,
 }
 
 // run is one sample being taken.
 type run struct {
+	root string
 	cell *spec.Cell
 	into *record.Sample
 	opts lab.Options
@@ -112,7 +120,7 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
 	}
 	into.Metrics = map[string]float64{}
-	one := &run{cell: &r.Cell, into: into, said: &pluginLog{}}
+	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}
 	one.opts = s.labOptions(&r.Cell)
 	one.opts.PluginLog = one.said
 	return work(one, ctx)

@@ -146,3 +146,48 @@ func TestMetricsNameTheirUnitAndQuantity(t *testing.T) {
 		}
 	}
 }
+
+// TestAside: what can go on stays; what is complete, or of another campaign,
+// makes room and is kept.
+func TestAside(t *testing.T) {
+	both := []string{"w/10M/a#00", "w/10M/a#01"}
+	for name, tc := range map[string]struct {
+		change func(*Campaign)
+		runs   []string
+		moved  bool
+	}{
+		"interrupted":       {func(*Campaign) {}, both, false},
+		"complete":          {func(*Campaign) {}, both[:1], true},
+		"of another commit": {func(c *Campaign) { c.Machine.Commit = "other" }, both, true},
+		"of another spec":   {func(c *Campaign) { c.Digest = "other" }, both, true},
+		"nothing is there":  {nil, both, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "samples.jsonl")
+			c := campaign()
+			c.Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			if tc.change != nil {
+				f, err := Open(file, c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustAppend(t, f, sample("a", 0))
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+				tc.change(&c)
+			}
+			if err := Aside(file, c, tc.runs); err != nil {
+				t.Fatal(err)
+			}
+			_, err := os.Stat(filepath.Join(dir, "samples-20260102T030405.jsonl"))
+			if moved := err == nil; moved != tc.moved {
+				t.Errorf("moved = %v, want %v", moved, tc.moved)
+			}
+			if _, err := Open(file, c); err != nil {
+				t.Errorf("Open after Aside = %v, want nil", err)
+			}
+		})
+	}
+}

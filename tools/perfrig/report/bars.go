@@ -54,6 +54,21 @@ func Bars(r *record.Results) []Bar {
 	for _, c := range cellsOf(r, spec.Latency) {
 		b.latency(&c)
 	}
+	for _, c := range cellsOf(r, spec.Attack) {
+		b.attack(&c)
+	}
+	for _, c := range cellsOf(r, spec.Others) {
+		b.others(&c)
+	}
+	for _, c := range cellsOf(r, spec.Add) {
+		b.addition(&c)
+	}
+	for _, c := range cellsOf(r, spec.Memory) {
+		b.memory(&c)
+	}
+	for _, c := range cellsOf(r, spec.Packet) {
+		b.packets(&c)
+	}
 	return b.bars
 }
 

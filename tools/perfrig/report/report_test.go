@@ -139,6 +139,71 @@ func TestBarsOfTheOtherSide(t *testing.T) {
 	}
 }
 
+// costs are a campaign of costs; over multiplies every number.
+func costs(over float64) *record.Results {
+	one := func(kind spec.WorkloadKind, name string, p spec.Phase, metrics map[string]float64) record.Sample {
+		for k := range metrics {
+			metrics[k] *= over
+		}
+		w := spec.Workload{Name: name, Kind: kind, Pods: 100, Direction: "egress"}
+		return sample(p, w, 0, metrics)
+	}
+	ifb := ours
+	ifb.Name, ifb.Keys = "podweir-strict-ifb", map[string]string{"ingressPlace": "ifb"}
+	clsact := ours
+	clsact.Name, clsact.Keys = "podweir-strict-clsact", map[string]string{"ingressMode": "clsact-hostside"}
+	return &record.Results{Samples: []record.Sample{
+		one(spec.Add, "add-100", ours, map[string]float64{"add_p50_ms": 25, "add_last_by_first_ratio": 1.4, "add_rss_p50_bytes": 11 << 20}),
+		one(spec.Add, "add-100", clsact, map[string]float64{"add_p50_ms": 9, "add_last_by_first_ratio": 1.4}),
+		sample(theirs, spec.Workload{Name: "add-100", Kind: spec.Add, Pods: 100, Direction: "egress"}, 0,
+			map[string]float64{"add_rss_p50_bytes": 10 << 20}),
+		one(spec.Memory, "memory-100", ours, map[string]float64{"memory_total_bytes": 127 << 10}),
+		one(spec.Memory, "memory-100", ifb, map[string]float64{"memory_total_bytes": 190 << 10}),
+		one(spec.Packet, "packet", ours, map[string]float64{
+			"pw_class_light_cost_ns": 55, "pw_class_heavy_cost_ns": 66, "pw_class_heavy_cost_ratio": 1.2,
+		}),
+		one(spec.Attack, "attack-ports", ours, map[string]float64{
+			"offered_bits_per_second": 2e7, "egress_worst_second_share": 1.0095, "egress_allowed_second_share": 1.01 / over,
+		}),
+	}}
+}
+
+// TestBarsOfCosts: all hold, and none with a tenth more.
+func TestBarsOfCosts(t *testing.T) {
+	const bars = 9
+	for over, want := range map[float64]string{1: "ok", 1.12: "MISS"} {
+		got := words(Bars(costs(over)))
+		if len(got) != bars {
+			t.Errorf("%d bars, want %d: %v", len(got), bars, got)
+		}
+		for what, word := range got {
+			if word != want {
+				t.Errorf("numbers x %v: %s is %s, want %s", over, what, word, want)
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := Terminal(&b, costs(1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"pw_class_heavy", "66.0", "1.20", "127.0", "11264"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// TestFloodThatWasNotOfferedIsNotJudged: 60 B frames do not reach every cap.
+func TestFloodThatWasNotOfferedIsNotJudged(t *testing.T) {
+	r := costs(1)
+	r.Samples[6].Metrics["offered_bits_per_second"] = 1.1e7
+	for what := range words(Bars(r)) {
+		if strings.HasPrefix(what, "attack") {
+			t.Errorf("%s is judged at 1.1 times the cap", what)
+		}
+	}
+}
+
 // TestNotOfferedIsNotJudged: where the machine cannot carry 1.2 x the cap,
 // nothing was tested; below 1.5 x the use was not.
 func TestNotOfferedIsNotJudged(t *testing.T) {
@@ -201,7 +266,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := read(t, filepath.Join(out, "README.md"))
-	for _, want := range []string{"6.18.1", "2 x Abacus", "c0ffee", "| 1.50 ± 0.01 |", "| MISS |", "latency-egress-10M-kept-latency.svg", "the spec of that time"} {
+	for _, want := range []string{"6.18.1", "2 x Abacus", "c0ffee", "| 1.50 ± 0.01 |", "| MISS |", "latency-egress-10M-kept-latency.svg", "no profile"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}

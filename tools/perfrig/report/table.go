@@ -7,8 +7,10 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -38,57 +40,6 @@ type view struct {
 	columns []column
 }
 
-const mega = 1e-6
-
-var views = []view{
-	{
-		spec.Mixed, "Light flows beside bulk in both directions",
-		"150 requests/s on fresh connections, 4 kB each, and 200 requests/s of 64 B on a kept connection, to the pod and to an unlimited bystander at the same time. Milliseconds. " +
-			"Wire is all that the pod sent and received meanwhile, Mbit/s.",
-		[]column{
-			{"fresh p50", "open_p50_ms", 1, 2}, {"p99", "open_p99_ms", 1, 2},
-			{"bystander p99", "open_bystander_p99_ms", 1, 2}, {"errors", "open_errors_count", 1, 0},
-			{"kept p50", "kept_p50_ms", 1, 2}, {"p99", "kept_p99_ms", 1, 2},
-			{"bystander p99", "kept_bystander_p99_ms", 1, 2}, {"errors", "kept_errors_count", 1, 0},
-			{"bulk out", "egress_elephant_goodput_bits_per_second", mega, 2}, {"in", "ingress_elephant_goodput_bits_per_second", mega, 2},
-			{"wire out", "egress_open_wire_bits_per_second", mega, 2}, {"in", "ingress_open_wire_bits_per_second", mega, 2},
-		},
-	},
-	{
-		spec.Mixed, "The same in a closed loop",
-		"Ten clients each, a fresh connection for every request of 4 kB: the shape that is published for such plugins. What a pod answers here is a matter of what it may send: see the wire beside it.",
-		[]column{
-			{"answers/s", "closed_requests_per_second", 1, 0}, {"bystander's", "closed_bystander_requests_per_second", 1, 0},
-			{"ratio", "closed_requests_ratio", 1, 3},
-			{"p99", "closed_p99_ms", 1, 2}, {"max", "closed_max_ms", 1, 0}, {"bystander p99", "closed_bystander_p99_ms", 1, 2},
-			{"errors", "closed_errors_count", 1, 0},
-			{"wire out", "egress_closed_wire_bits_per_second", mega, 2}, {"in", "ingress_closed_wire_bits_per_second", mega, 2},
-			{"worst 1 s out", "egress_worst_second_share", 1, 4}, {"in", "ingress_worst_second_share", 1, 4},
-		},
-	},
-	{
-		spec.Latency, "A kept connection beside one bulk flow",
-		"200 requests/s of 64 B, alone and then beside bulk, there in turns with the unlimited bystander's. Milliseconds; bulk as Mbit/s on the wire.",
-		[]column{
-			{"idle p50", "idle_p50_ms", 1, 3}, {"idle p99", "idle_p99_ms", 1, 2},
-			{"p50", "kept_p50_ms", 1, 3}, {"p99", "kept_p99_ms", 1, 2}, {"max", "kept_max_ms", 1, 1},
-			{"bystander p50", "kept_bystander_p50_ms", 1, 3}, {"p99", "kept_bystander_p99_ms", 1, 2},
-			{"p99 ÷ bystander's", "kept_p99_over_bystander_ratio", 1, 2}, {"errors", "kept_errors_count", 1, 0},
-			{"bulk", "DIR_wire_bits_per_second", mega, 1},
-		},
-	},
-	{
-		spec.Sweep, "One load as fast as it gets",
-		"Goodput by iperf3's receiver; wire, worst second, excess (the smallest burst that explains every window) and use by the wire meter behind the shaper. Unshaped is what the unlimited pod carried in the same run.",
-		[]column{
-			{"goodput, Mbit/s", "DIR_goodput_bits_per_second", mega, 2}, {"wire", "DIR_wire_bits_per_second", mega, 2},
-			{"used", "DIR_used_share", 1, 4}, {"worst 1 s", "DIR_worst_second_share", 1, 4}, {"allowed", "DIR_allowed_second_share", 1, 4},
-			{"excess, ms", "DIR_excess_ms", 1, 1}, {"unshaped, Mbit/s", "carried_bits_per_second", mega, 0},
-			{"sent again, first 3 s", "early_retransmits_count", 1, 0}, {"after", "late_retransmits_count", 1, 0}, {"after, %", "late_retransmits_percent", 1, 3},
-		},
-	},
-}
-
 // Tables are those of all kinds of workload that were measured.
 func Tables(r *record.Results) []Table {
 	var out []Table
@@ -96,6 +47,9 @@ func Tables(r *record.Results) []Table {
 		if t := v.table(r); len(t.Rows) > 0 {
 			out = append(out, t)
 		}
+	}
+	if t := packets(r); len(t.Rows) > 0 {
+		out = append(out, t)
 	}
 	return append(out, noise(r))
 }
@@ -211,10 +165,45 @@ func unavailable(r *record.Results, c *spec.Cell) string {
 		case s.Unavailable != "":
 			why = s.Unavailable
 		default:
-			why = "failed: " + s.Failed
+			why, _, _ = strings.Cut("failed: "+s.Failed, "\n")
 		}
 	}
 	return why
+}
+
+// packets has a row for each path of each program.
+func packets(r *record.Results) Table {
+	t := Table{
+		Title:  "Cost per packet",
+		Note:   "BPF_PROG_TEST_RUN, minimum of 7 runs of 500,000 TCP packets of 1,500 bytes, less an empty program.",
+		Header: []string{"program and path", "n", "ns", "by the light path"},
+	}
+	for _, c := range cellsOf(r, spec.Packet) {
+		for _, name := range metricsOf(r, &c) {
+			path, ok := strings.CutSuffix(name, "_cost_ns")
+			if !ok {
+				continue
+			}
+			ns, ratio := summary(r, &c, name), summary(r, &c, path+"_cost_ratio")
+			t.Rows = append(t.Rows, []string{
+				path, fmt.Sprint(ns.N), (&column{scale: 1, digits: 1}).format(ns), (&column{scale: 1, digits: 2}).format(ratio),
+			})
+		}
+	}
+	return t
+}
+
+// metricsOf are the names of all metrics of a cell, in order.
+func metricsOf(r *record.Results, c *spec.Cell) []string {
+	names := map[string]bool{}
+	for i := range r.Samples {
+		if s := &r.Samples[i]; s.Good() && s.Cell.ID() == c.ID() {
+			for name := range s.Metrics {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
 }
 
 // noise says how much of the machine others had.

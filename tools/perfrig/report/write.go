@@ -114,8 +114,8 @@ func markdown(r *record.Results, charts []Chart) []byte {
 // incomplete says how many of the spec's samples are not there.
 func incomplete(r *record.Results) string {
 	s, err := spec.Profile(r.Campaign.Profile)
-	if err != nil || s.Digest() != r.Campaign.Digest {
-		return "the spec of that time is not this program's"
+	if err != nil {
+		return err.Error()
 	}
 	done := r.Done()
 	missing := 0
@@ -142,15 +142,7 @@ func numbersCSV(r *record.Results) ([]byte, error) {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 	for _, kind := range kinds(r) {
 		for _, c := range cellsOf(r, kind) {
-			names := map[string]bool{}
-			for i := range r.Samples {
-				if s := &r.Samples[i]; s.Good() && s.Cell.ID() == c.ID() {
-					for name := range s.Metrics {
-						names[name] = true
-					}
-				}
-			}
-			for _, name := range slices.Sorted(maps.Keys(names)) {
+			for _, name := range metricsOf(r, &c) {
 				m, _ := record.Describe(name)
 				s := summary(r, &c, name)
 				lines = append(lines, []string{

@@ -3,6 +3,8 @@
 
 package spec
 
+import "maps"
+
 const (
 	mbit = 1_000_000
 	gbit = 1000 * mbit
@@ -30,6 +32,15 @@ var (
 	strict    = podweir("strict", "auto")
 	elephants = podweir("elephants", "auto")
 	flat      = podweir("flat", "auto")
+
+	// What podweir costs pods without a limit: in the conflist and not asked
+	// for anything, and busy with others.
+	unused    = Phase{Name: "podweir-unused", Kind: Podweir}
+	elsewhere = Phase{Name: "podweir-elsewhere", Kind: Podweir, Elsewhere: 20}
+
+	// Ingress where a device must be made for it, and where no TCX link is.
+	strictIFB    = strict.with("ifb", "ingressPlace", "ifb")
+	strictClsact = strict.with("clsact", "ingressMode", "clsact-hostside")
 )
 
 // podweir is the phase of a policy with a queue kind. The horizon of fq under
@@ -43,6 +54,14 @@ func podweir(policy, queue string) Phase {
 	if queue == "fq" && policy == "strict" {
 		p.Keys["horizon"] = "8ms"
 	}
+	return p
+}
+
+// with is the phase with one more key.
+func (p Phase) with(name, key, value string) Phase {
+	keys := maps.Clone(p.Keys)
+	keys[key] = value
+	p.Name, p.Keys = p.Name+"-"+name, keys
 	return p
 }
 

@@ -14,10 +14,10 @@ import (
 var directions = []string{"egress", "ingress"}
 
 // Profiles are all campaigns by name. Every cell of bench is one of ci, and
-// every cell of ci one of full, in at most as many samples.
+// every cell of ci and of costs one of full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -48,6 +48,68 @@ func bench() *Spec {
 	}}
 }
 
+// costs is what a pod and a packet cost, for which a machine need not be as
+// quiet as for latency.
+func costs() *Spec {
+	return &Spec{Profile: "costs", Samples: 3, Blocks: []Block{
+		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: []Workload{adds(100)}},
+		{Phases: []Phase{bandwidth, strict, strictIFB}, Rates: []uint64{100 * mbit}, Workloads: []Workload{memories(100)}},
+		{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()[:2]},
+		{Phases: []Phase{strict}, Workloads: []Workload{{Name: "packet", Kind: Packet, Seconds: 6}}},
+	}}
+}
+
+// adds times ADD; the estimate holds for an idle machine of two processors.
+func adds(pods int) Workload {
+	return Workload{Name: fmt.Sprintf("add-%d", pods), Kind: Add, Pods: pods, Seconds: 6 + 0.08*float64(pods)}
+}
+
+// others are the nine of the CNI benchmark: nothing, and traffic between two
+// pods without a limit, by address and through a Service's.
+func others() []Workload {
+	out := []Workload{{Name: "others-idle", Kind: Others, Seconds: 8, BulkSeconds: 5}}
+	for _, variant := range []string{"pod", "service"} {
+		for _, load := range []struct {
+			name    string
+			streams int
+		}{{"tcp-1", 1}, {"tcp-8", 8}, {"udp-1", -1}, {"udp-8", -8}} {
+			out = append(out, Workload{
+				Name: "others-" + load.name + "-" + variant, Kind: Others, Variant: variant,
+				Streams: load.streams, Seconds: 8, BulkSeconds: 5,
+			})
+		}
+	}
+	return out
+}
+
+// percentiles are fixed rates, as shares of what the machine can at most.
+func percentiles() []Workload {
+	var out []Workload
+	for _, share := range []float64{0.1, 0.3, 0.5, 0.8} {
+		out = append(out, Workload{
+			Name: fmt.Sprintf("percentiles-%02.0f", 100*share), Kind: Percentiles, Share: share, Seconds: 24,
+		})
+	}
+	return out
+}
+
+func memories(pods int) Workload {
+	return Workload{Name: fmt.Sprintf("memory-%d", pods), Kind: Memory, Pods: pods, Seconds: 3 + 0.1*float64(pods)}
+}
+
+// attacks are floods that are made to pass a cap.
+func attacks(to ...string) []Workload {
+	var out []Workload
+	for _, variant := range []string{"ect0", "fragments", "ports", "tiny"} {
+		for _, d := range to {
+			out = append(out, Workload{
+				Name: "attack-" + variant + "-" + d, Kind: Attack, Variant: variant, Direction: d, Seconds: 9,
+			})
+		}
+	}
+	return out
+}
+
 func ci() *Spec {
 	s := &Spec{Profile: "ci", Samples: 3, Blocks: bench().Blocks}
 	s.Blocks = append(s.Blocks,
@@ -59,7 +121,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: ci().Blocks}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)
@@ -71,6 +133,22 @@ func full() *Spec {
 		Block{
 			Phases: []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants, flat},
 			Rates:  []uint64{10 * mbit, 100 * mbit, gbit, 10 * gbit}, Workloads: all,
+		},
+		// So high that the requests alone are far below the cap.
+		Block{Phases: shipped(), Rates: []uint64{gbit}, Workloads: percentiles()},
+		Block{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()},
+		// Generators of small packets offer less than 1.2 x 100M here.
+		Block{
+			Phases: []Phase{unshaped, bandwidthTuned, strict, elephants, flat}, Rates: []uint64{10 * mbit},
+			Workloads: attacks(directions...),
+		},
+		Block{
+			Phases: []Phase{bandwidth, htb, strict, strictIFB, elephants, flat}, Rates: []uint64{100 * mbit},
+			Workloads: []Workload{memories(1), memories(8), memories(110), memories(250)},
+		},
+		Block{
+			Phases: []Phase{bandwidth, htb, strict, strictClsact}, Rates: []uint64{100 * mbit},
+			Workloads: []Workload{adds(1), adds(8), adds(110), adds(250)},
 		},
 	)
 	return s

@@ -40,6 +40,9 @@ type Phase struct {
 	BurstBits uint64 `json:"burstBits,omitempty"`
 	// Keys are further keys of podweir's conflist entry.
 	Keys map[string]string `json:"keys,omitempty"`
+	// Elsewhere is the number of other pods that podweir holds to a cap, while
+	// those that are measured have none.
+	Elsewhere int `json:"elsewhere,omitempty"`
 	// Discipline names the tree of a Qdisc phase.
 	Discipline string `json:"discipline,omitempty"`
 }
@@ -79,7 +82,8 @@ type Workload struct {
 	Seconds float64 `json:"seconds"`
 	// Direction is "ingress" or "egress", from the pod's point of view.
 	Direction string `json:"direction,omitempty"`
-	// Streams is the number of TCP connections; 0 is UDP.
+	// Streams is the number of TCP connections, or that of UDP flows if below
+	// 0; for a [Sweep], 0 is one UDP flow.
 	Streams int `json:"streams,omitempty"`
 	// Congestion is the TCP congestion control, cubic if empty.
 	Congestion string `json:"congestion,omitempty"`

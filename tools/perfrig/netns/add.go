@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+const (
+	// addEdge is how many pods at either end flatness compares.
+	addEdge = 20
+	// atOnce is how many ADDs are started together.
+	atOnce = 50
+	// peaks is how many ADDs are weighed.
+	peaks = 7
+)
+
+// add times ADD of the phase's plugin for pods that ptp has made: one at a
+// time, all of which stay; then many at once; then the memory of the process.
+func (r *run) add(ctx context.Context) (err error) {
+	l, err := lab.New(ctx, r.opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	calls, err := r.makePods(ctx, l, "one", r.cell.Workload.Pods)
+	if err != nil {
+		return err
+	}
+	var took []float64
+	for _, call := range calls {
+		d, err := call.run(ctx, "ADD")
+		if err != nil {
+			return errors.Join(err, deleteAll(ctx, calls))
+		}
+		took = append(took, millis(d))
+	}
+	all := stats.Summarise(took)
+	r.set("add_p50_ms", all.Median)
+	r.set("add_max_ms", all.Max)
+	if len(took) >= 2*addEdge {
+		first, last := stats.Summarise(took[:addEdge]), stats.Summarise(took[len(took)-addEdge:])
+		r.set("add_last_by_first_ratio", last.Median/first.Median)
+	}
+	if err := deleteAll(ctx, calls); err != nil {
+		return err
+	}
+	if err := r.addAtOnce(ctx, l); err != nil {
+		return err
+	}
+	return r.addMemory(ctx, l)
+}
+
+func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) error {
+	calls, err := r.makePods(ctx, l, "many", atOnce)
+	if err != nil {
+		return err
+	}
+	took, errs := make([]float64, atOnce), make([]error, atOnce)
+	var wg sync.WaitGroup
+	began := time.Now()
+	for n, call := range calls {
+		wg.Go(func() {
+			d, err := call.run(ctx, "ADD")
+			took[n], errs[n] = millis(d), err
+		})
+	}
+	wg.Wait()
+	whole := time.Since(began)
+	if err := errors.Join(errors.Join(errs...), deleteAll(ctx, calls)); err != nil {
+		return err
+	}
+	s := stats.Summarise(took)
+	r.set("add_at_once_p50_ms", s.Median)
+	r.set("add_at_once_max_ms", s.Max)
+	r.set("add_at_once_whole_ms", millis(whole))
+	return nil
+}
+
+func (r *run) addMemory(ctx context.Context, l *lab.Lab) error {
+	calls, err := r.makePods(ctx, l, "weighed", peaks)
+	if err != nil {
+		return err
+	}
+	var bytesOf []float64
+	for _, call := range calls {
+		peak, err := call.peakRSS(l.Dir())
+		if err != nil {
+			return errors.Join(err, deleteAll(ctx, calls))
+		}
+		bytesOf = append(bytesOf, float64(peak))
+	}
+	r.set("add_rss_p50_bytes", stats.Summarise(bytesOf).Median)
+	return deleteAll(ctx, calls)
+}
+
+// invocation is one call of a plugin for a pod that ptp has made.
+type invocation struct {
+	bin   string
+	stdin []byte
+	env   []string
+	node  *lab.Netns
+}
+
+// makePods makes pods by ptp alone and an invocation of the phase's plugin for
+// each.
+func (r *run) makePods(ctx context.Context, l *lab.Lab, name string, n int) ([]*invocation, error) {
+	network, err := l.Network(name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*invocation, 0, n)
+	for range n {
+		pod, err := network.Pod(ctx, lab.PodOptions{})
+		if err != nil {
+			return nil, err
+		}
+		call, err := r.newInvocation(l, pod)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, call)
+	}
+	return out, nil
+}
+
+func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) (*invocation, error) {
+	bw, chain := r.chain()
+	if len(chain) != 1 {
+		return nil, fmt.Errorf("phase %s has no plugin to add", r.cell.Phase.Name)
+	}
+	version := "1.1.0"
+	if r.opts.CNIVersion != "" {
+		version = r.opts.CNIVersion
+	}
+	result, err := pod.Result.GetAsVersion(version)
+	if err != nil {
+		return nil, err
+	}
+	conf := map[string]any{
+		"cniVersion": version, "name": l.Name() + "-add",
+		"prevResult":    result,
+		"runtimeConfig": map[string]any{"bandwidth": bw},
+	}
+	maps.Copy(conf, chain[0])
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		return nil, err
+	}
+	bin, err := r.plugin(fmt.Sprint(chain[0]["type"]))
+	if err != nil {
+		return nil, err
+	}
+	return &invocation{bin: bin, stdin: stdin, node: l.Node(), env: []string{
+		"CNI_CONTAINERID=" + pod.ContainerID, "CNI_NETNS=" + pod.Netns.Path(),
+		"CNI_IFNAME=" + pod.IfName, "CNI_PATH=" + filepath.Dir(bin), "PATH=" + os.Getenv("PATH"),
+	}}, nil
+}
+
+// plugin is the absolute path of a plugin, found as a runtime finds it.
+func (r *run) plugin(name string) (string, error) {
+	for _, dir := range r.opts.PluginDirs {
+		file := filepath.Join(dir, name)
+		if _, err := os.Stat(file); err == nil {
+			return filepath.Abs(file)
+		}
+	}
+	return "", fmt.Errorf("no plugin %s in %v", name, r.opts.PluginDirs)
+}
+
+// run executes the plugin in the node's namespace and returns how long the
+// whole process took.
+func (i *invocation) run(ctx context.Context, command string) (time.Duration, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, i.bin)
+	cmd.Env = append(slices.Clone(i.env), "CNI_COMMAND="+command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(i.stdin), &stdout, &stderr
+	began := time.Now()
+	if err := i.node.Do(cmd.Start); err != nil {
+		return 0, err
+	}
+	err := cmd.Wait()
+	took := time.Since(began)
+	if err != nil {
+		return took, fmt.Errorf("%s %s: %w: %s%s", filepath.Base(i.bin), command, err, stdout.Bytes(), stderr.Bytes())
+	}
+	// A pod that starts unshaped would be quick.
+	if bytes.Contains(stderr.Bytes(), []byte("level=ERROR")) {
+		return took, fmt.Errorf("%s %s: %s", filepath.Base(i.bin), command, stderr.Bytes())
+	}
+	return took, nil
+}
+
+func deleteAll(ctx context.Context, calls []*invocation) error {
+	var errs []error
+	for _, c := range calls {
+		_, err := c.run(context.WithoutCancel(ctx), "DEL")
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"errors"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+// memory is what the phase's plugin costs the kernel for each pod, by
+// difference over many; namespaces and veths are not in it.
+func (r *run) memory(ctx context.Context) (err error) {
+	l, err := lab.New(ctx, r.opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	bw, chain := r.chain()
+	network, err := l.Network("memory", chain...)
+	if err != nil {
+		return err
+	}
+	m, err := network.ChainMemory(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw})
+	if err := errors.Join(err, r.said.err()); err != nil {
+		return err
+	}
+	for name, n := range map[string]int64{
+		"total": m.Total(), "slab": m.Slab, "vmalloc": m.Vmalloc, "percpu": m.PerCPU, "memlock": m.Memlock,
+	} {
+		r.set("memory_"+name+"_bytes", float64(n))
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// The bars of what a pod and a packet cost.
+const (
+	addMost     = 10.0 // ms, median
+	addPerLink  = 16.0 // ms for each TCX link
+	addDrift    = 1.5  // last 20 by first 20, without TCX links
+	rssOver     = 1.2  // by the reference plugin's
+	memoryMost  = 128 << 10
+	memoryIFB   = 64 << 10
+	memoryFrom  = 100 // pods: fewer are within the kernel's own steps
+	packetMost  = 60.0
+	packetOver  = 1.3
+	largestCPUs = 2 // for which the bar of memory is meant
+	unusedMost  = 1.01
+)
+
+// attack: no flood passes a cap, where it was offered at all.
+func (b *barred) attack(c *spec.Cell) {
+	if !strictOrFlat(c) {
+		return
+	}
+	offered := slices.Min(append(values(b.r, c, "offered_bits_per_second"), math.Inf(1)))
+	if offered >= offeredEnough*float64(c.Rate) {
+		b.caps(c, c.Workload.Direction)
+	}
+}
+
+// others: podweir unused costs nothing that can be measured.
+func (b *barred) others(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir {
+		return
+	}
+	without := *c
+	without.Phase.Name = "unshaped"
+	const metric = "machine_cores_per_gbit"
+	d, ok := stats.Different(values(b.r, &without, metric), values(b.r, c, metric), stats.Confidence)
+	if !ok {
+		return
+	}
+	b.add(d.Ratio <= unusedMost || d.Low <= 1, c, "processor time per Gbit by that without podweir",
+		fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High),
+		fmt.Sprintf("at most %.2f, or 1 within the interval", unusedMost))
+}
+
+func (b *barred) addition(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir {
+		return
+	}
+	median, most := b.mean(c, "add_p50_ms"), addMost
+	links := 0
+	// With the defaults ADD makes one TCX link, with ingress on clsact none.
+	if c.Phase.Keys["ingressMode"] == "" {
+		links = 1
+	}
+	most += addPerLink * float64(links)
+	b.add(median <= most, c, fmt.Sprintf("median, %d TCX links", links), fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most))
+	if drift := b.mean(c, "add_last_by_first_ratio"); links == 0 && !math.IsNaN(drift) {
+		b.add(drift <= addDrift, c, "last 20 pods by the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift))
+	}
+	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, shipped, "add_rss_p50_bytes"); !math.IsNaN(rss) {
+		b.add(rss <= rssOver, c, "peak RSS by the reference plugin's", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver))
+	}
+}
+
+func (b *barred) memory(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir || c.Workload.Pods < memoryFrom || b.r.Campaign.Machine.CPUs > largestCPUs {
+		return
+	}
+	most := float64(memoryMost)
+	if c.Phase.Keys["ingressPlace"] == "ifb" {
+		most += memoryIFB
+	}
+	total := b.mean(c, "memory_total_bytes")
+	b.add(total <= most, c, "kernel memory per pod", fmt.Sprintf("%.1f KiB", total/1024), fmt.Sprintf("at most %.0f KiB", most/1024))
+}
+
+func (b *barred) packets(c *spec.Cell) {
+	for _, name := range metricsOf(b.r, c) {
+		got := b.mean(c, name)
+		switch {
+		case strings.HasSuffix(name, "_light_cost_ns"):
+			b.add(got <= packetMost, c, strings.TrimSuffix(name, "_cost_ns"), fmt.Sprintf("%.1f ns", got), fmt.Sprintf("at most %.0f ns", packetMost))
+		case strings.HasSuffix(name, "_cost_ratio"):
+			b.add(got <= packetOver, c, strings.TrimSuffix(name, "_cost_ratio")+" by light", fmt.Sprintf("%.2f", got), fmt.Sprintf("at most %.1f", packetOver))
+		}
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import "github.com/podweir/podweir/tools/perfrig/spec"
+
+// Scales of columns.
+const (
+	mega = 1e-6
+	kibi = 1.0 / 1024
+)
+
+var views = []view{
+	{
+		spec.Mixed, "Light flows beside bulk in both directions",
+		"150 requests/s on fresh connections, 4 kB each, and 200 requests/s of 64 B on a kept connection, to the pod and to an unlimited bystander at the same time. Milliseconds. " +
+			"Wire is all that the pod sent and received meanwhile, Mbit/s.",
+		[]column{
+			{"fresh p50", "open_p50_ms", 1, 2},
+			{"p99", "open_p99_ms", 1, 2},
+			{"bystander p99", "open_bystander_p99_ms", 1, 2},
+			{"errors", "open_errors_count", 1, 0},
+			{"kept p50", "kept_p50_ms", 1, 2},
+			{"p99", "kept_p99_ms", 1, 2},
+			{"bystander p99", "kept_bystander_p99_ms", 1, 2},
+			{"errors", "kept_errors_count", 1, 0},
+			{"bulk out", "egress_elephant_goodput_bits_per_second", mega, 2},
+			{"in", "ingress_elephant_goodput_bits_per_second", mega, 2},
+			{"wire out", "egress_open_wire_bits_per_second", mega, 2},
+			{"in", "ingress_open_wire_bits_per_second", mega, 2},
+		},
+	},
+	{
+		spec.Mixed, "The same in a closed loop",
+		"Ten clients each, a fresh connection for every request of 4 kB: the shape that is published for such plugins. What a pod answers here is a matter of what it may send: see the wire beside it.",
+		[]column{
+			{"answers/s", "closed_requests_per_second", 1, 0},
+			{"bystander's", "closed_bystander_requests_per_second", 1, 0},
+			{"ratio", "closed_requests_ratio", 1, 3},
+			{"p99", "closed_p99_ms", 1, 2},
+			{"max", "closed_max_ms", 1, 0},
+			{"bystander p99", "closed_bystander_p99_ms", 1, 2},
+			{"errors", "closed_errors_count", 1, 0},
+			{"wire out", "egress_closed_wire_bits_per_second", mega, 2},
+			{"in", "ingress_closed_wire_bits_per_second", mega, 2},
+			{"worst 1 s out", "egress_worst_second_share", 1, 4},
+			{"in", "ingress_worst_second_share", 1, 4},
+		},
+	},
+	{
+		spec.Latency, "A kept connection beside one bulk flow",
+		"200 requests/s of 64 B, alone and then beside bulk, there in turns with the unlimited bystander's. Milliseconds; bulk as Mbit/s on the wire.",
+		[]column{
+			{"idle p50", "idle_p50_ms", 1, 3},
+			{"idle p99", "idle_p99_ms", 1, 2},
+			{"p50", "kept_p50_ms", 1, 3},
+			{"p99", "kept_p99_ms", 1, 2},
+			{"max", "kept_max_ms", 1, 1},
+			{"bystander p50", "kept_bystander_p50_ms", 1, 3},
+			{"p99", "kept_bystander_p99_ms", 1, 2},
+			{"p99 ÷ bystander's", "kept_p99_over_bystander_ratio", 1, 2},
+			{"errors", "kept_errors_count", 1, 0},
+			{"bulk", "DIR_wire_bits_per_second", mega, 1},
+		},
+	},
+	{
+		spec.Sweep, "One load as fast as it gets",
+		"Goodput by iperf3's receiver; wire, worst second, excess (the smallest burst that explains every window) and use by the wire meter behind the shaper. Unshaped is what the unlimited pod carried in the same run.",
+		[]column{
+			{"goodput, Mbit/s", "DIR_goodput_bits_per_second", mega, 2},
+			{"wire", "DIR_wire_bits_per_second", mega, 2},
+			{"used", "DIR_used_share", 1, 4},
+			{"worst 1 s", "DIR_worst_second_share", 1, 4},
+			{"allowed", "DIR_allowed_second_share", 1, 4},
+			{"excess, ms", "DIR_excess_ms", 1, 1},
+			{"unshaped, Mbit/s", "carried_bits_per_second", mega, 0},
+			{"sent again, first 3 s", "early_retransmits_count", 1, 0},
+			{"after", "late_retransmits_count", 1, 0},
+			{"after, %", "late_retransmits_percent", 1, 3},
+		},
+	},
+	{
+		spec.Attack, "Floods that are made to pass a cap",
+		"Twice the cap is offered for 7 s: UDP that ignores its ECN marks (ect0), datagrams of three fragments, a new source port for every packet, frames of 60 B. Kept connections of the pod and of the bystander meanwhile, 200 requests/s, milliseconds.",
+		[]column{
+			{"offered, Mbit/s", "offered_bits_per_second", mega, 2},
+			{"wire", "DIR_wire_bits_per_second", mega, 2},
+			{"used", "DIR_used_share", 1, 4},
+			{"worst 1 s", "DIR_worst_second_share", 1, 4},
+			{"allowed", "DIR_allowed_second_share", 1, 4},
+			{"excess, ms", "DIR_excess_ms", 1, 1},
+			{"kept p50", "kept_p50_ms", 1, 3},
+			{"p99", "kept_p99_ms", 1, 2},
+			{"bystander p99", "kept_bystander_p99_ms", 1, 2},
+			{"errors", "kept_errors_count", 1, 0},
+		},
+	},
+	{
+		spec.Percentiles, "Percentiles at a constant rate",
+		"Fresh connections at a share of what the unlimited pod answered at most in a closed loop, a moment before. Milliseconds from the time a request was due. A percentile without ten requests beyond it is left out.",
+		[]column{
+			{"asked/s", "asked_requests_per_second", 1, 0},
+			{"answered/s", "open_requests_per_second", 1, 0},
+			{"errors", "open_errors_count", 1, 0},
+			{"p50", "open_p50_ms", 1, 2},
+			{"p95", "open_p95_ms", 1, 2},
+			{"p99", "open_p99_ms", 1, 2},
+			{"p99.5", "open_p99.5_ms", 1, 2},
+			{"p99.9", "open_p99.9_ms", 1, 2},
+			{"p99.99", "open_p99.99_ms", 1, 2},
+			{"max", "open_max_ms", 1, 1},
+		},
+	},
+	{
+		spec.Others, "What podweir costs pods without a limit",
+		"Traffic from one pod to another on a node where podweir is not in the conflist, is there and unused, or holds 20 other pods to 10M; by the pod's address and by a Service's (DNAT). Processor time is the whole machine's, load generators included.",
+		[]column{
+			{"goodput, Mbit/s", "goodput_bits_per_second", mega, 0},
+			{"wire", "wire_bits_per_second", mega, 0},
+			{"core-seconds per Gbit", "machine_cores_per_gbit", 1, 4},
+			{"busy cores", "machine_busy_cores", 1, 3},
+			{"kernel memory of the node's pods, KiB", "memory_node_bytes", kibi, 0},
+		},
+	},
+	{
+		spec.Add, "ADD",
+		"Whole process, both directions, for pods that ptp has made; all of them stay. Last by first: medians of 20. Milliseconds; resident set in KiB.",
+		[]column{
+			{"median", "add_p50_ms", 1, 2},
+			{"max", "add_max_ms", 1, 1},
+			{"last by first", "add_last_by_first_ratio", 1, 2},
+			{"50 at once, median", "add_at_once_p50_ms", 1, 0},
+			{"max", "add_at_once_max_ms", 1, 0},
+			{"all done after", "add_at_once_whole_ms", 1, 0},
+			{"peak RSS", "add_rss_p50_bytes", kibi, 0},
+		},
+	},
+	{
+		spec.Memory, "Kernel memory per pod",
+		"KiB for each pod, both directions, by difference over the workload's number of pods. Slab, vmalloc and per-CPU do not overlap and are the total; memlock is the kernel's own account of BPF objects, a part of them.",
+		[]column{
+			{"total", "memory_total_bytes", kibi, 1},
+			{"slab", "memory_slab_bytes", kibi, 1},
+			{"vmalloc", "memory_vmalloc_bytes", kibi, 1},
+			{"per-CPU", "memory_percpu_bytes", kibi, 1},
+			{"memlock", "memory_memlock_bytes", kibi, 1},
+		},
+	},
+}
