@@ -190,9 +190,13 @@ func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (m
 
 // addChain runs ADD of the chained plugins on a pod that ptp has made.
 func (n *Network) addChain(ctx context.Context, pod *Pod) error {
+	result, err := pod.Result.GetAsVersion(n.list.CNIVersion)
+	if err != nil {
+		return fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
 	for _, plugin := range n.list.Plugins[1:] {
 		conf, err := libcni.InjectConf(plugin, map[string]any{
-			"name": n.list.Name, "cniVersion": n.list.CNIVersion, "prevResult": pod.Result,
+			"name": n.list.Name, "cniVersion": n.list.CNIVersion, "prevResult": result,
 		})
 		if err != nil {
 			return fmt.Errorf("pod %s: %w", pod.Name, err)
