@@ -115,7 +115,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 		"others-tcp-1-service/uncapped/podweir-unused": {"goodput_bits_per_second", "machine_cores_per_gbit"},
 		"others-udp-8-service/uncapped/unshaped":       {"wire_bits_per_second", "machine_cores_per_gbit"},
 		"others-idle/uncapped/unshaped":                {"machine_busy_cores"},
-		"memory-8/100M/podweir-strict":                 {"memory_total_bytes", "memory_memlock_bytes"},
+		"memory-8/100M/podweir-strict":                 {"memory_memlock_bytes"},
 		"udp6-ingress/10M/podweir-strict":              {"ingress_used_share", "ingress_worst_second_share"},
 		"tcp6-1-cubic-egress/uncapped/unshaped":        {"egress_goodput_bits_per_second"},
 	} {
