@@ -36,9 +36,7 @@ func choosePlace(l *Limit, d Direction) (place, *FieldError) {
 			return place{}, conflict(d, "Place", l.Place.String(), "Mode", l.Mode.String(),
 				"a place only with the mode auto or qdisc")
 		}
-		// Without a queue there is nothing to place: who is policed, a pod that asks
-		// for it on a node whose queues stand on an ifb, is so at his own hook.
-		if l.Place == PlaceIFB && l.Queue != QueueNone {
+		if l.Place == PlaceIFB {
 			p.side = SideIFB
 		}
 	}
@@ -104,6 +102,8 @@ func (b *builder) resolve() error {
 	}
 	p.Mode, p.Side, p.Hook, p.HookKind = chosen.mode, chosen.side, chosen.hook, chosen.kind
 	if p.Queue == QueueNone && l.Mode == ModeAuto {
+		// Without a queue there is nothing to place: a pod that asks for policing on
+		// a node whose queues stand on an ifb is policed at its own hook.
 		p.Mode, p.Side, p.Hook = ModeAuto, SidePod, HookEgress
 		if p.Direction == Ingress {
 			p.Hook = HookIngress

@@ -289,7 +289,6 @@ func TestPrimaryIsNotReady(t *testing.T) {
 		if listens {
 			text += "0000000000000000: 00000002 00000000 00010000 0001 01 20000 /var/run/aws-node/ipamd.sock\n"
 		}
-		h.write(t, "proc/1/net/unix", text)
 	}
 	h := newHost(t, map[string]string{confDir + "/10-aws.conflist": network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
 	sockets(h, false)
@@ -339,12 +338,20 @@ func TestCiliumTurnsExclusive(t *testing.T) {
 }
 
 // ciliumAgent answers as long as it is not away.
-type ciliumAgent struct{ away atomic.Bool }
+type ciliumAgent struct {
+	away atomic.Bool
+	// missed counts the questions while it is away.
+	missed atomic.Int64
+}
 
 func (*ciliumAgent) Programs(context.Context) ([]string, error) { return nil, errAway }
 
 func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
-	if a.away.Load() || resource != "/v1/healthz" {
+	if a.away.Load() {
+		a.missed.Add(1)
+		return nil, errAway
+	}
+	if resource != "/v1/healthz" {
 		return nil, errAway
 	}
 	return []byte(`{"cilium":{"msg":"1.20.2 (v1.20.2-abc)"},"datapath-mode":"veth","routing":{"intra-host-routing-mode":"BPF"},` +
@@ -372,9 +379,13 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 		t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
 	}
 	agent.away.Store(true)
-	// Another chain makes the whole node be looked at again.
-	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2, "cilium-cni", "portmap"))
-	h.eventually(t, "the new chain is in force", func() bool { return h.inForce() == 2 && len(h.chain()) == 3 && m.Decision().InForce })
+	// Another chain makes the whole node be looked at again, and the second time
+	// what came of the first is decided.
+	for i, chain := range [][]string{{"cilium-cni", "portmap"}, {"cilium-cni"}} {
+		missed := agent.missed.Load()
+		h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2+i, chain...))
+		h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
+	}
 	if !left() {
 		t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
 	}
