@@ -289,6 +289,7 @@ func TestPrimaryIsNotReady(t *testing.T) {
 		if listens {
 			text += "0000000000000000: 00000002 00000000 00010000 0001 01 20000 /var/run/aws-node/ipamd.sock\n"
 		}
+		h.write(t, "proc/1/net/unix", text)
 	}
 	h := newHost(t, map[string]string{confDir + "/10-aws.conflist": network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
 	sockets(h, false)
