@@ -6,6 +6,7 @@ package cni
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/queue"
@@ -48,6 +49,22 @@ func (n *Node) leaveIFB() { n.kernel.leaveIFB = true }
 
 // List returns every attachment of the node, of all networks.
 func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
+
+// Known returns every attachment, and those that have a failure record only: what
+// could not be shaped. With an error about the records the attachments come too.
+func (n *Node) Known() ([]attach.ID, error) {
+	ids, err := n.List()
+	if err != nil {
+		return nil, err
+	}
+	failures, err := n.Paths.Failures()
+	for _, f := range failures {
+		if !slices.Contains(ids, f.ID) {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids, err
+}
 
 // ManualNetwork is the network name of what was attached by hand, which no
 // runtime knows of.

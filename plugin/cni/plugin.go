@@ -247,15 +247,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 	}
 	defer node.Close()
 	node.Engine.Step = p.Step
-	ids, err := node.List()
-	if err != nil {
-		return shapeError(err)
-	}
-	// What could not be shaped has a failure record only.
-	failures, all := p.Paths.Failures()
-	for _, f := range failures {
-		ids = append(ids, f.ID)
-	}
+	ids, all := node.Known()
 	for _, id := range ids {
 		valid := slices.Contains(cfg.Attachments,
 			netconf.Attachment{ContainerID: id.ContainerID, IfName: id.IfName})

@@ -145,16 +145,7 @@ func (e *Engine) each(f func(*cni.Node, attach.ID) error) error {
 		return err
 	}
 	defer node.Close()
-	ids, err := node.List()
-	if err != nil {
-		return err
-	}
-	failures, all := e.Paths.Failures()
-	for _, failure := range failures {
-		if !slices.Contains(ids, failure.ID) {
-			ids = append(ids, failure.ID)
-		}
-	}
+	ids, all := node.Known()
 	for _, id := range ids {
 		all = errors.Join(all, f(node, id))
 	}
