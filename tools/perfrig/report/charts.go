@@ -6,7 +6,6 @@ package report
 import (
 	"fmt"
 	"image/color"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,7 +47,7 @@ func drawAll(dir string, r *record.Results) ([]Chart, error) {
 					Title: fmt.Sprintf("%s at %s, %s: share of requests by latency", g[0].Workload.Name, capOf(g), name),
 					File:  fileName(g, name, "latency"),
 				}
-				if err := c.draw(dir, cdfs(r, g, name), "latency, ms", "share of requests", true); err != nil {
+				if err := c.draw(dir, cdfs(r, g, name), latencyAxes); err != nil {
 					return nil, err
 				}
 				out = append(out, c)
@@ -59,10 +58,11 @@ func drawAll(dir string, r *record.Results) ([]Chart, error) {
 					continue
 				}
 				c := Chart{
-					Title: fmt.Sprintf("%s at %s, first round: rate on the wire, %s", g[0].Workload.Name, capOf(g), name),
-					File:  fileName(g, name, "rate"),
+					Title: fmt.Sprintf("%s at %s, first round: rate on the wire, %s (cut at %d times the cap)",
+						g[0].Workload.Name, capOf(g), name, rateCut),
+					File: fileName(g, name, "rate"),
 				}
-				if err := c.draw(dir, lines, "s", "Mbit/s", false); err != nil {
+				if err := c.draw(dir, lines, rateAxes(g)); err != nil {
 					return nil, err
 				}
 				out = append(out, c)
@@ -118,26 +118,40 @@ func latencyNames(r *record.Results, g []spec.Cell) []string {
 	return out
 }
 
-// cdfs joins the rounds of each phase.
+// cdfs are the distributions of each phase, and that of the bystander beside
+// the first of podweir's.
 func cdfs(r *record.Results, g []spec.Cell, name string) []line {
 	var out []line
+	bystander := false
 	for _, c := range g {
-		all := stats.NewHistogram(nil)
-		for i := range r.Samples {
-			if s := &r.Samples[i]; s.Good() && s.Cell.ID() == c.ID() && s.Latencies[name] != nil {
-				all.Add(s.Latencies[name])
-			}
-		}
-		if all.Count() == 0 {
+		l, ok := distribution(r, &c, name)
+		if !ok {
 			continue
 		}
-		l := line{name: c.Phase.Name}
-		for _, p := range all.Distribution() {
-			l.points = append(l.points, plotter.XY{X: max(float64(p.Latency)/1e6, 0.01), Y: p.Share})
-		}
 		out = append(out, l)
+		if c.Phase.Kind == spec.Podweir && !bystander {
+			if l, ok := distribution(r, &c, name+"_bystander"); ok {
+				l.name, bystander = "bystander of "+l.name, true
+				out = append(out, l)
+			}
+		}
 	}
 	return out
+}
+
+// distribution joins the rounds of a cell; ok is false if there is none.
+func distribution(r *record.Results, c *spec.Cell, name string) (l line, ok bool) {
+	all := stats.NewHistogram(nil)
+	for i := range r.Samples {
+		if s := &r.Samples[i]; s.Good() && s.Cell.ID() == c.ID() && s.Latencies[name] != nil {
+			all.Add(s.Latencies[name])
+		}
+	}
+	l.name = c.Phase.Name
+	for _, p := range all.Distribution() {
+		l.points = append(l.points, plotter.XY{X: max(float64(p.Latency)/1e6, 0.01), Y: p.Share})
+	}
+	return l, all.Count() > 0
 }
 
 // rates are the series of the first round. An unlimited pod's would hide the
@@ -161,13 +175,36 @@ func rates(r *record.Results, g []spec.Cell, name string) []line {
 	return out
 }
 
-func (c *Chart) draw(dir string, lines []line, x, y string, logarithmic bool) error {
+// axes say how points are shown.
+type axes struct {
+	x, y string
+	// most is the end of the vertical axis, 0 for what the lines need.
+	most float64
+	// logarithmic is the horizontal axis; there the legend stands at the foot,
+	// beside the lines.
+	logarithmic bool
+}
+
+var latencyAxes = axes{x: "latency, ms", y: "share of requests", logarithmic: true}
+
+// rateCut is where the axis of rates ends, in caps: the burst that kubelet asks
+// for would hide everything else.
+const rateCut = 3
+
+func rateAxes(g []spec.Cell) axes {
+	return axes{x: "s", y: "Mbit/s", most: rateCut * float64(capped(g)) / 1e6}
+}
+
+// legendRoom is how much further than the lines a logarithmic axis goes.
+const legendRoom = 12
+
+func (c *Chart) draw(dir string, lines []line, a axes) error {
 	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, x, y
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, a.x, a.y
 	p.BackgroundColor = color.White
 	p.Add(plotter.NewGrid())
-	p.Legend.Left, p.Legend.Top = false, false
-	if logarithmic {
+	p.Legend.Top = !a.logarithmic
+	if a.logarithmic {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 	for i, l := range lines {
@@ -176,13 +213,16 @@ func (c *Chart) draw(dir string, lines []line, x, y string, logarithmic bool) er
 			return fmt.Errorf("chart %s, %s: %w", c.File, l.name, err)
 		}
 		drawn.Color, drawn.Width = plotutil.Color(i), vg.Points(1.2)
-		drawn.Dashes = plotutil.Dashes(i / 7)
+		drawn.Dashes = plotutil.Dashes(i % 3)
 		p.Add(drawn)
 		p.Legend.Add(l.name, drawn)
 	}
 	p.Y.Min = 0
-	if math.IsInf(p.Y.Max, 0) {
-		return fmt.Errorf("chart %s has no points", c.File)
+	if a.most > 0 {
+		p.Y.Max = a.most
+	}
+	if a.logarithmic {
+		p.X.Max *= legendRoom
 	}
 	canvas := vgsvg.New(chartWidth, chartHeight)
 	p.Draw(draw.New(canvas))

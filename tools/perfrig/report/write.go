@@ -88,6 +88,10 @@ func markdown(r *record.Results, charts []Chart) []byte {
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| kernel | %s |\n| processor | %d x %s |\n| clang of the BPF object | %s |\n| commit | %s |\n| podweir-cni, SHA-256 | %s… |\n",
 		m.Kernel, m.CPUs, m.CPU, m.Clang, m.Commit, m.Plugin)
 	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n| profile, spec, seed | %s, %s, %d |\n", m.Niceness, c.Profile, c.Digest, c.Seed)
+	if quiet := noise(r); len(quiet.Rows) > 0 {
+		foreign := quiet.Rows[0]
+		fmt.Fprintf(&b, "| %s | mean %s, at most %s of %d |\n", foreign[0], foreign[2], foreign[4], m.CPUs)
+	}
 	if missing := incomplete(r); missing != "" {
 		fmt.Fprintf(&b, "| not complete | %s |\n", missing)
 	}

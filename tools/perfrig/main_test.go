@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// campaign writes three rounds in which podweir uses so much of its cap.
+func campaign(t *testing.T, used float64) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "samples.jsonl")
+	f, err := record.Open(name, record.Campaign{Profile: "bench", Machine: record.Machine{Commit: "c0ffee"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round, noise := range []float64{-0.01, 0, 0.01} {
+		s := &record.Sample{Round: round, Metrics: map[string]float64{"egress_used_share": used + noise}}
+		s.Cell.Phase = spec.Phase{Name: "podweir-strict", Kind: spec.Podweir}
+		s.Cell.Workload = spec.Workload{Name: "w", Kind: spec.Sweep, Direction: "egress"}
+		if err := f.Append(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestCompareFailsOnARegressionOnly(t *testing.T) {
+	good, bad := campaign(t, 0.99), campaign(t, 0.5)
+	for name, tc := range map[string]struct{ before, after, want, say string }{
+		"the same":  {good, good, "", "1 the same"},
+		"worse":     {good, bad, "1 of 1 ratios became worse", "WORSE"},
+		"better":    {bad, good, "", "better"},
+		"not there": {good, good + "x", "no such file", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := command(t.Context(), []string{"compare", tc.before, tc.after}, &out)
+			switch {
+			case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("compare = %v, want %q", err, tc.want)
+			}
+			if !strings.Contains(out.String(), tc.say) {
+				t.Errorf("compare lacks %q:\n%s", tc.say, out.String())
+			}
+		})
+	}
+}
+
+func TestReportWritesThePage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "page")
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"report", "-out", dir, campaign(t, 0.99)}, &out); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{out.String(), string(raw)} {
+		if !strings.Contains(text, "0.9900 ± 0.0100") {
+			t.Errorf("the report lacks its number:\n%s", text)
+		}
+	}
+	if !strings.Contains(string(raw), " samples are missing") {
+		t.Errorf("the page does not say that samples are missing:\n%s", raw)
+	}
+}
+
+func TestPlanIsPrinted(t *testing.T) {
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"plan", "-profile", "smoke", "-only", "mixed"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"mixed/10M/podweir-strict#00\n", ": 2 runs, about 30s"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("plan lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"measure"}, {"compare", "one"}, {"report"}} {
+		var wrong *usageError
+		if err := command(t.Context(), args, &bytes.Buffer{}); !errors.As(err, &wrong) {
+			t.Errorf("perfrig %q = %v, want an error of usage", args, err)
+		}
+	}
+	if err := command(t.Context(), []string{"plan", "-h"}, &bytes.Buffer{}); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("plan -h = %v, want %v", err, flag.ErrHelp)
+	}
+	if err := command(t.Context(), []string{"plan", "-profile", "none"}, &bytes.Buffer{}); err == nil {
+		t.Error("plan of an unknown profile = nil, want an error")
+	}
+}
