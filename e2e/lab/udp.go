@@ -51,6 +51,8 @@ type UDPFlood struct {
 	// RotatePorts gives every packet the next of 64,512 source ports, so that
 	// it is a flow of its own. It excludes Segments.
 	RotatePorts bool
+	// Ports, if not 0, is how many source ports RotatePorts takes in turns.
+	Ports int
 	// Duration is how long the flood lasts.
 	Duration time.Duration
 }
@@ -79,6 +81,7 @@ type floodArgs struct {
 	Segments     int
 	TOS          int
 	RotatePorts  bool
+	Ports        int
 	Duration     time.Duration
 }
 
@@ -90,7 +93,7 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	args := floodArgs{
 		From:       load.From.Addr(load.IPv6),
 		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
-		TOS: load.TOS, RotatePorts: load.RotatePorts, Duration: load.Duration,
+		TOS: load.TOS, RotatePorts: load.RotatePorts, Ports: load.Ports, Duration: load.Duration,
 	}
 	sink, err := l.startWorker(ctx, load.To, "udp-sink", load.To.Addr(load.IPv6), &args.To)
 	if err != nil {
@@ -256,7 +259,8 @@ func (f *flooder) run(quit <-chan struct{}) *FloodResult {
 func (f *flooder) send(out *FloodResult, size uint64) {
 	if f.args.RotatePorts {
 		binary.BigEndian.PutUint16(f.packet, f.sport)
-		if f.sport++; f.sport < firstRotatingPort {
+		f.sport++
+		if last := f.args.Ports; f.sport < firstRotatingPort || last > 0 && int(f.sport) >= firstRotatingPort+last {
 			f.sport = firstRotatingPort
 		}
 	}

@@ -114,6 +114,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 	for id, want := range map[string][]string{
 		"others-tcp-1-service/uncapped/podweir-unused": {"goodput_bits_per_second", "machine_cores_per_gbit"},
 		"others-udp-8-service/uncapped/unshaped":       {"wire_bits_per_second", "machine_cores_per_gbit"},
+		"flows-1000-ingress/100M/podweir-strict":       {"flows_requests_per_second"},
 		"others-idle/uncapped/unshaped":                {"machine_busy_cores"},
 		"memory-8/100M/podweir-strict":                 {"memory_memlock_bytes"},
 		"udp6-ingress/10M/podweir-strict":              {"ingress_used_share", "ingress_worst_second_share"},

@@ -100,6 +100,7 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Add:     (*run).add,
 	spec.Packet:  (*run).packet,
 	spec.Others:  (*run).others,
+	spec.Flows:   (*run).flows,
 
 	spec.Percentiles: (*run).percentiles,
 }

@@ -97,6 +97,15 @@ var views = []view{
 		},
 	},
 	{
+		spec.Flows, "Light flows taken for heavy ones",
+		"Datagrams of 625 bytes, 30 % of the cap altogether, in turns from so many source ports: none of the flows is heavy. By podweir's own counters.",
+		[]column{
+			{"taken for heavy, share of packets", "light_errors_share", 1, 6},
+			{"datagrams/s", "flows_requests_per_second", 1, 0},
+			{"wire, Mbit/s", "DIR_wire_bits_per_second", mega, 2},
+		},
+	},
+	{
 		spec.Percentiles, "Percentiles at a constant rate",
 		"Fresh connections at a share of what the unlimited pod answered at most in a closed loop, a moment before. Milliseconds from the time a request was due. A percentile without ten requests beyond it is left out.",
 		[]column{

@@ -93,6 +93,23 @@ func percentiles() []Workload {
 	return out
 }
 
+// flows are light flows at the same time; the last number is all source ports
+// that there are.
+func flows(seconds float64) []Workload {
+	var out []Workload
+	for _, n := range []int{10, 100, 1000, 10_000, 64_512} {
+		w := Workload{
+			Name: fmt.Sprintf("flows-%d-ingress", n), Kind: Flows, Direction: "ingress", Flows: n,
+			BulkSeconds: seconds, Seconds: seconds + 1,
+		}
+		if seconds > 60 {
+			w.Name = fmt.Sprintf("flows-%d-ingress-%.0fs", n, seconds)
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
 func memories(pods int) Workload {
 	return Workload{Name: fmt.Sprintf("memory-%d", pods), Kind: Memory, Pods: pods, Seconds: 3 + 0.1*float64(pods)}
 }
@@ -134,6 +151,9 @@ func full() *Spec {
 			Phases: []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants, flat},
 			Rates:  []uint64{10 * mbit, 100 * mbit, gbit, 10 * gbit}, Workloads: all,
 		},
+		Block{Phases: []Phase{strict, elephants}, Rates: []uint64{100 * mbit}, Workloads: flows(10)},
+		// Ten minutes of 6,000 flows a second, most of them new.
+		Block{Phases: []Phase{strict}, Rates: []uint64{100 * mbit}, Workloads: flows(600)[4:], Samples: 1},
 		// So high that the requests alone are far below the cap.
 		Block{Phases: shipped(), Rates: []uint64{gbit}, Workloads: percentiles()},
 		Block{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()},

@@ -68,6 +68,8 @@ const (
 	Add WorkloadKind = "add"
 	// Attack is traffic that is made to break a cap.
 	Attack WorkloadKind = "attack"
+	// Flows is many light flows, and how many are taken for heavy ones.
+	Flows WorkloadKind = "flows"
 	// Packet is the cost of the programs per packet.
 	Packet WorkloadKind = "packet"
 )
@@ -92,6 +94,8 @@ type Workload struct {
 	Variant string `json:"variant,omitempty"`
 	// Pods is how many pods there are.
 	Pods int `json:"pods,omitempty"`
+	// Flows is how many there are at the same time.
+	Flows int `json:"flows,omitempty"`
 	// Share is that of the machine's highest rate of requests, 0 to 1.
 	Share float64 `json:"share,omitempty"`
 	// BulkSeconds is how long bulk lasts, where it may differ.
