@@ -99,11 +99,16 @@ var disciplines = map[string][]string{
 var needs = map[string][]string{
 	"htb+fq_codel": {"htb", "fq_codel"},
 	"cake":         {"cake"},
+	"edt":          {"fq"},
 }
 
 // trees puts the tree on both ends of the pod's veth: egress leaves by the
 // pod's, ingress by the node's.
 func (r *run) trees(ctx context.Context, rig *traffic.Rig, t *traffic.Target) error {
+	if r.cell.Phase.Discipline == "edt" {
+		return errors.Join(attachDepartures(t.Netns, t.IfName, r.cell.Rate),
+			attachDepartures(rig.Lab.Node(), t.HostIfName, r.cell.Rate))
+	}
 	commands, ok := disciplines[r.cell.Phase.Discipline]
 	if !ok {
 		return fmt.Errorf("no discipline %q", r.cell.Phase.Discipline)

@@ -28,6 +28,7 @@ var (
 
 	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
 	cake       = Phase{Name: "cake", Kind: Qdisc, Discipline: "cake"}
+	edt        = Phase{Name: "edt", Kind: Qdisc, Discipline: "edt"}
 
 	strict    = podweir("strict", "auto")
 	elephants = podweir("elephants", "auto")
@@ -71,7 +72,7 @@ func shipped() []Phase { return []Phase{unshaped, bandwidth, bandwidthTuned, str
 // everything is every phase, whatever the kernel has: what it lacks is said in
 // the results.
 func everything() []Phase {
-	out := []Phase{unshaped, bandwidth, bandwidthTuned, htb, htbTuned, htbFQCodel, cake, strict, elephants, flat}
+	out := []Phase{unshaped, bandwidth, bandwidthTuned, htb, htbTuned, htbFQCodel, cake, edt, strict, elephants, flat}
 	for _, policy := range []string{"strict", "elephants", "flat"} {
 		for _, queue := range []string{"tbf", "htb", "fq", "none"} {
 			out = append(out, podweir(policy, queue))
