@@ -17,6 +17,14 @@ func TestPrivilegedAgentKilled(t *testing.T) {
 	install(t)
 	p := run(t, "steady", 0, limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
+	killAgent(t, p, peer)
+	p.limited(t, 20_000_000, 10_000_000)
+}
+
+// killAgent kills the agent of a pod's node while the pod is under load, and
+// waits for the next one. The pod's caps are 20M and 10M.
+func killAgent(t *testing.T, p, peer *pod) {
+	t.Helper()
 	name := agent(t, p.node)
 	before := restarts(t, name)
 	r := load(t, p, peer, func(ctx context.Context) error {
@@ -36,7 +44,6 @@ func TestPrivilegedAgentKilled(t *testing.T) {
 		return errors.Join(err, wait(2*time.Second)(ctx))
 	})
 	r.judge(t, "while the agent was killed and came back", 20_000_000, 10_000_000, true)
-	p.limited(t, 20_000_000, 10_000_000)
 }
 
 // restarts is how often a pod of podweir was started anew.

@@ -55,7 +55,8 @@ done`
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Second, "chain", func(ctx context.Context) error {
+	keepFact(t, "the primary CNI's conflist rewritten, pods made meanwhile", "%d times, %d pods", rewrites, len(made))
+	eventually(t, time.Second, "chain", func(ctx context.Context) error {
 		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
 		newest := strings.Contains(out, fmt.Sprint(1300+rewrites)) && strings.Contains(out, "podweir-cni")
 		if err == nil && !newest {

@@ -28,6 +28,7 @@ func TestPrivilegedNRI(t *testing.T) {
 	if !strings.Contains(page, `podweir_nri_hook_duration_seconds_count`) {
 		t.Error("no hook was called")
 	}
+	killAgent(t, p, peer)
 	green(t, node)
 	small(t, node)
 	uninstall(t)

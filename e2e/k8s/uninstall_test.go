@@ -20,6 +20,10 @@ func takenOff(t *testing.T, delivery string) {
 	peer := run(t, "peer", 1, nil)
 	var before [][]string
 	for _, n := range suite.Members {
+		// Of what other tests left nothing may be taken for the node's own.
+		if _, err := n.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
+			t.Fatal(err)
+		}
 		s, err := snapshot(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)

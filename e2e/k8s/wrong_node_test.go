@@ -75,6 +75,12 @@ func (f *fault) test(t *testing.T, name string) {
 	uninstall(t)
 	node := suite.Members[0]
 	peer := run(t, "peer", 1, nil)
+	defer func() {
+		uninstall(t)
+		if left, err := node.Exec(t.Context(), "bash", "-c", "find /run/podweir -type f -exec grep -H '' {} + 2>/dev/null || true"); err != nil || left != "" {
+			t.Errorf("the uninstall left failure records (%v): %s", err, left)
+		}
+	}()
 	if f.breaks != "" {
 		if _, err := node.Exec(t.Context(), "bash", "-c", f.breaks); err != nil {
 			t.Fatal(err)

@@ -376,9 +376,10 @@ func (a *agentParts) remove(ctx context.Context) error {
 }
 
 // unlessMounted drops the error of a removal that left nothing but an empty
-// directory: in a container podweir's directories are mounts, which stay.
+// directory: in a container podweir's directories are mounts, or in a root that is
+// read-only, and stay.
 func unlessMounted(paths cni.Paths, err error) error {
-	if !errors.Is(err, unix.EBUSY) {
+	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EROFS) {
 		return err
 	}
 	for _, dir := range []string{paths.Pins, paths.Run} {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -79,9 +80,18 @@ func detachAll(ctx context.Context, o *options) (detached []attach.ID, err error
 	return detached, errors.Join(removeDir("remove pins", paths.Pins), removeDir("remove", paths.Run))
 }
 
-// removeDir removes a directory of podweir's with all that is in it.
+// removeDir removes a directory of podweir's with all that is in it. First what is
+// in it: in a container the directory itself is a mount, or lies in a root that is
+// read-only.
 func removeDir(op, dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err = errors.Join(err, os.Remove(dir)); err != nil {
 		return fmt.Errorf("%s in %s: %w", op, dir, err)
 	}
 	return nil
