@@ -170,11 +170,11 @@ perfrig: setup-demo build refplugins
 
 .PHONY: perf-ci
 perf-ci: perfrig ## Take the campaign that the documents quote (root, half an hour; goes on where it was interrupted).
-	bin/perfrig run -profile ci
+	bin/perfrig run -anew -profile ci
 
 .PHONY: perf
 perf: perfrig ## Take the full campaign: everything, five times (root, half a day; goes on where it was interrupted).
-	bin/perfrig run -profile full
+	bin/perfrig run -anew -profile full
 
 # What "make bench" holds its ratios against: the newest that are committed.
 BASELINE       ?= $(lastword $(sort $(wildcard docs/results/*-netns/samples.jsonl)))
