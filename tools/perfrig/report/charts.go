@@ -139,6 +139,9 @@ func cdfs(r *record.Results, g []spec.Cell, name string) []line {
 	return out
 }
 
+// cdfStep is the least share between two points of a distribution.
+const cdfStep = 0.002
+
 // distribution joins the rounds of a cell; ok is false if there is none.
 func distribution(r *record.Results, c *spec.Cell, name string) (l line, ok bool) {
 	all := stats.NewHistogram(nil)
@@ -148,7 +151,13 @@ func distribution(r *record.Results, c *spec.Cell, name string) (l line, ok bool
 		}
 	}
 	l.name = c.Phase.Name
+	drawn := -1.0
 	for _, p := range all.Distribution() {
+		// A step that is less than a line's width is not seen.
+		if p.Share-drawn < cdfStep && p.Share < 1 {
+			continue
+		}
+		drawn = p.Share
 		l.points = append(l.points, plotter.XY{X: max(float64(p.Latency)/1e6, 0.01), Y: p.Share})
 	}
 	return l, all.Count() > 0
