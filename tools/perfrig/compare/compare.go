@@ -51,6 +51,27 @@ type key struct{ cell, metric string }
 // references are the phases that podweir's times and rates are divided by.
 var references = []spec.Kind{spec.Bandwidth, spec.Unshaped}
 
+// judged says whether a metric is one by which podweir is judged. The more there
+// are, the more each one must change to be more than luck: of a distribution
+// the 99th percentile stands for all, and what a bystander, an idle connection
+// or a single longest request had is not podweir's doing.
+func judged(name string) bool {
+	if strings.Contains(name, "_bystander_") && !strings.Contains(name, "over_bystander") {
+		return false
+	}
+	for _, part := range []string{"_max_", "_p95_", "_p99.", "idle", "early_", "_count", "_excess_", "_at_once_"} {
+		if strings.Contains(name, part) {
+			return false
+		}
+	}
+	for _, prefix := range []string{"open_p50", "kept_p50", "closed_p50", "kept_requests", "open_requests"} {
+		if strings.HasPrefix(name, prefix) {
+			return false
+		}
+	}
+	return !strings.HasPrefix(name, "memory_") || name == "memory_total_bytes"
+}
+
 // ratios are those of podweir's phases: metrics that are ratios, and others
 // divided by the same of a reference phase in the same round. An absolute time
 // or rate is never one.
@@ -70,7 +91,7 @@ func ratios(r *record.Results) map[key][]float64 {
 		}
 		for name, value := range s.Metrics {
 			m, ok := record.Describe(name)
-			if !ok || m.Better == record.Neither {
+			if !ok || m.Better == record.Neither || !judged(name) {
 				continue
 			}
 			if m.Ratio {
