@@ -144,6 +144,24 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 	}
 }
 
+// TestPrivilegedFlowsTellsHeavyFromLight: one flow of all the rate is heavy, six
+// times over the threshold; a thousand are not.
+func TestPrivilegedFlowsTellsHeavyFromLight(t *testing.T) {
+	requireRoot(t)
+	for flows, heavy := range map[int]bool{1: true, 1000: false} {
+		r := cell(t, "full", "flows-1000-ingress/100M/podweir-strict")
+		r.Cell.Workload.BulkSeconds, r.Cell.Workload.Flows = 2, flows
+		into := &record.Sample{}
+		if err := New(root).Run(t.Context(), r, into); err != nil {
+			t.Fatal(err)
+		}
+		// It takes a fifth of a second until the flow has been heavy.
+		if got := into.Metrics["light_errors_share"]; heavy && got < 0.5 || !heavy && got > 0.01 {
+			t.Errorf("%d flows: %.4f of the packets are heavy, want that to be %v", flows, got, heavy)
+		}
+	}
+}
+
 // TestPrivilegedUnavailableIsTheKernelsAnswer: a qdisc that every kernel has,
 // one that none has, and what podweir itself does not make.
 func TestPrivilegedUnavailableIsTheKernelsAnswer(t *testing.T) {
