@@ -95,12 +95,13 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 ##@ Check
 
 .PHONY: test
-test: setup check-generate lint fuzz test-unit chart-test test-privileged test-kernels ## Everything that can run here (root, installs what it needs).
+test: setup check-generate lint fuzz test-unit chart-test test-privileged test-kernels ## Everything that can run here but for a cluster (root, installs what it needs).
 
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
+	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -timeout 5m ./page
 	cd tools/image && CGO_ENABLED=0 go test -timeout 5m ./...
 	cd tools/perfrig && CGO_ENABLED=0 go test -timeout 5m -skip '^TestPrivileged' ./...
 

@@ -63,9 +63,10 @@ func create(t *testing.T, manifests ...map[string]any) {
 	}
 	t.Cleanup(func() {
 		// The test's own context is over by now.
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		limit := 25*time.Second + time.Duration(len(names))*time.Second
+		ctx, cancel := context.WithTimeout(context.Background(), limit+5*time.Second)
 		defer cancel()
-		args := append([]string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=25s"}, names...)
+		args := append([]string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=" + limit.String()}, names...)
 		if _, err := suite.Kubectl(ctx, "", args...); err != nil {
 			t.Error(err)
 		}
