@@ -170,3 +170,40 @@ func TestPrivilegedHeavyFlows(t *testing.T) {
 		m.Heavy.Unlisted = 0
 	}
 }
+
+// Beside a flood of new flows the dataplane does what the model does, whose
+// established flow stays light.
+func TestPrivilegedFloodOfNewFlows(t *testing.T) {
+	d := bpftest.Load(t)
+	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 60000}
+	m := f.direction()
+	m.Config.SketchRate = sketchRate(f.bits, 0.05)
+	reset(d, m)
+	kept := bpftest.Build(64, bpftest.Ethernet(0x0800),
+		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(700, 443, 5))
+	at, next, refused := 1e12, 1e12, 0
+	for i := 0; i < 4000 && !t.Failed(); i++ {
+		at += f.packetNS() / floodOverload
+		s := &step{program: f.program, packet: f.packet(i), clock: model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}}
+		// The flood begins when the connection is established.
+		if i > 100 {
+			if out, _ := both(t, d, m, s); out.ClassID == m.Config.HeavyClass {
+				refused++
+			}
+		}
+		if at < next {
+			continue
+		}
+		next += 10e6
+		s.packet = model.Packet{Data: kept}
+		if out, _ := both(t, d, m, s); out.ClassID != m.Config.LightClass {
+			t.Errorf("the connection is of class %d after %d packets of the flood, want %d", out.ClassID, i, m.Config.LightClass)
+		}
+	}
+	if refused < 2000 {
+		t.Errorf("%d packets of the flood were heavy, want 2000: the meter did not fill up", refused)
+	}
+	if m.Established.TAT == 0 {
+		t.Error("the reserve was not asked")
+	}
+}

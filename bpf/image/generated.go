@@ -73,8 +73,22 @@ type Packet struct {
 	HopLimit uint8
 	Family   uint8
 	Class    uint8
-	Anew     uint8
-	Pad      [5]uint8
+	Big      uint8
+	Light    uint8
+	Est      uint32
+	Known    struct {
+		_     structs.HostLayout
+		Place uint16
+		Found uint8
+		Held  uint8
+		Rank  uint8
+		Age   uint8
+		Ripe  uint8
+		Pad   uint8
+		At    uint32
+	}
+	Pad [4]uint8
+	Id  uint64
 }
 
 type Rate struct {
@@ -89,9 +103,9 @@ type State struct {
 	LightTat           uint64
 	TotalTat           uint64
 	UnlistedHeavyBytes uint64
-	Pad                uint64
+	EstablishedTat     uint64
 	Cells              [3][512]Cell
-	Holds              [2][256]uint32
+	Flows              [2][256]uint32
 	Heavy              [16]Heavy
 }
 
@@ -152,20 +166,20 @@ const (
 var maps = []Map{
 	{Name: "pw_active", Type: 2, KeyBytes: 4, ValueBytes: 4, MaxEntries: 1, Flags: 0},
 	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 288, MaxEntries: 2, Flags: 0},
-	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 216, MaxEntries: 1, Flags: 0},
+	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 240, MaxEntries: 1, Flags: 0},
 	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15520, MaxEntries: 1, Flags: 0},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 20, ValueBytes: 1, MaxEntries: 1024, Flags: 1},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 0, to: 9448},
-	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}, {272, "pw_subnets"}}, from: 9448, to: 19192},
-	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 19192, to: 27832},
-	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {258, "pw_subnets"}}, from: 27832, to: 36680},
-	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 36680, to: 46320},
-	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {266, "pw_subnets"}}, from: 46320, to: 56048},
-	{Name: "pw_guard", references: []reference{}, from: 56048, to: 56096},
-	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 56096, to: 66600},
-	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {25, "pw_config"}, {38, "pw_state"}, {319, "pw_subnets"}}, from: 66600, to: 77176},
-	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 77176, to: 77568},
+	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 0, to: 11448},
+	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {272, "pw_subnets"}}, from: 11448, to: 23016},
+	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 23016, to: 33880},
+	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {261, "pw_subnets"}}, from: 33880, to: 44592},
+	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 44592, to: 56240},
+	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {267, "pw_subnets"}}, from: 56240, to: 67848},
+	{Name: "pw_guard", references: []reference{}, from: 67848, to: 67896},
+	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 67896, to: 80496},
+	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {332, "pw_subnets"}}, from: 80496, to: 93120},
+	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 93120, to: 93512},
 }

@@ -8,17 +8,17 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 1
+#define PW_ABI_VERSION 2
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap, far below the 5 % threshold. */
 #define PW_SKETCH_ROWS 3
 #define PW_SKETCH_COL_BITS 9
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
-/* Holds: until when a flow stays heavy. A flow is held if all its cells say so. */
-#define PW_HOLD_ROWS 2
-#define PW_HOLD_COL_BITS 8
-#define PW_HOLD_COLS (1 << PW_HOLD_COL_BITS)
+/* Recent flows: a flow has a place in each row. */
+#define PW_FLOW_ROWS 2
+#define PW_FLOW_COL_BITS 8
+#define PW_FLOW_COLS (1 << PW_FLOW_COL_BITS)
 #define PW_HEAVY_SLOTS 16 /* power of two */
 /* The minor number that pw_class answers without a configuration: the first band of prio. */
 #define PW_FALLBACK_CLASS 1
@@ -142,10 +142,22 @@ struct pw_state {
 	__u64 light_tat; /* 1/64 ns, wrapping */
 	__u64 total_tat;
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
-	__u64 pad;
+	__u64 established_tat; /* of what established flows took beyond the light-only meter */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
-	__u32 holds[PW_HOLD_ROWS][PW_HOLD_COLS]; /* tick until which the flow is heavy */
+	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
+};
+
+/* What the table of flows has of the packet's flow, or whom the flow would displace. */
+struct pw_known {
+	__u16 place; /* in pw_state.flows */
+	__u8 found;
+	__u8 held; /* 1: the flow itself, not who is displaced */
+	__u8 rank; /* of who has the place */
+	__u8 age; /* of the flow, with this packet */
+	__u8 ripe; /* not 0: it is established with this packet */
+	__u8 pad;
+	__u32 at; /* time of the word */
 };
 
 /* What the parser read of the packet at hand. */
@@ -158,8 +170,12 @@ struct pw_packet {
 	__u8 hop_limit;
 	__u8 family; /* 4, 6, or 0 if it is not IP */
 	__u8 class; /* enum pw_class */
-	__u8 anew; /* heavy: hold the flow from this packet on */
-	__u8 pad[5];
+	__u8 big; /* at least half the threshold */
+	__u8 light;
+	__u32 est; /* what the flow is taken for, in units of threshold / PW_HEAVY_EST */
+	struct pw_known known;
+	__u8 pad[4];
+	__u64 id; /* the flow hash */
 };
 
 struct pw_counters {

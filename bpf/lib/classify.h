@@ -5,9 +5,9 @@
 #include "base.h"
 #include "clock.h"
 #include "exempt.h"
+#include "flows.h"
 #include "hash.h"
 #include "heavy.h"
-#include "hold.h"
 #include "meter.h"
 #include "parse.h"
 #include "sketch.h"
@@ -29,74 +29,135 @@ struct pw_work {
 	__u32 bytes; /* on the wire */
 };
 
+/* Up to this many bytes on the wire a packet of a new flow may use what is left to small flows: handshakes,
+ * requests, queries and their likes fit, and a flood of them is one of very many packets. */
+#define PW_SMALL_BYTES 256U
+
 /* The level of the light-only meter up to which a flow with this estimate may use it. The fuller the
  * meter, the smaller a flow has to be: the biggest of the light flows become heavy first, and with
  * only small ones the whole tolerance is theirs. */
 static __always_inline __u64 classify_light_limit(__u64 tolerance, __u32 est)
 {
-	if (est >= PW_HEAVY_EST / 2)
-		return tolerance / 2;
-	if (est >= PW_HEAVY_EST / 8)
-		return tolerance - tolerance / 4;
-	if (est >= PW_HEAVY_EST / 32)
-		return tolerance - tolerance / 8;
-	return tolerance;
+	__u64 eighth = tolerance / 8;
+
+	tolerance -= eighth & ~sketch_less(est, PW_HEAVY_EST / 32);
+	tolerance -= eighth & ~sketch_less(est, PW_HEAVY_EST / 8);
+	return tolerance - (2 * eighth & ~sketch_less(est, PW_HEAVY_EST / 2));
 }
 
-static __always_inline bool classify_take_light(struct pw_work *work, __u32 est)
+/* What a light flow is taken for. The estimate of a new one is mostly that of others, so its packets count
+ * by their size: those that a connection begins with may use the whole meter, and large ones not. */
+static __always_inline __u32 classify_claim(__u32 est, __u32 age, __u32 bytes)
+{
+	__u64 is_new = sketch_less(age, PW_FLOW_OLD);
+
+	est |= PW_HEAVY_EST / 32 & (__u32)is_new;
+	return est & ~(__u32)(is_new & sketch_less(bytes, PW_SMALL_BYTES + 1));
+}
+
+/* Asks the light-only meter. Where it is full, what established flows need is theirs, up to half of the
+ * meter's rate: a flood of new flows, each of them small, would otherwise leave no room to any flow that is
+ * larger than a packet. What they get here is charged to the light-only meter as well, so that the others
+ * yield. */
+static __always_inline bool classify_take_light(struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
+	struct pw_state *state = work->state;
+	__u64 cost = meter_cost(&cfg->light_rate, work->bytes), level;
 	struct pw_ask ask = {
 		.now_ns = &work->now_ns,
-		.cost = meter_cost(&cfg->light_rate, work->bytes),
-		.limit = classify_light_limit(cfg->light_tolerance, est),
-		.full = cfg->light_tolerance,
+		.cost = cost,
+		.limit = classify_light_limit(cfg->light_tolerance, work->pkt->est),
+		/* The reserve is charged beyond the limit. */
+		.full = 2 * cfg->light_tolerance,
 	};
-	__u64 level;
+	bool reserve = false;
 
-	return meter_take(&work->state->light_tat, &cfg->light_rate, &ask, &level);
+	/* One copy of the meter for both. */
+#pragma clang loop unroll(disable)
+	while (!meter_take(reserve ? &state->established_tat : &state->light_tat, &cfg->light_rate,
+			   &ask, &level)) {
+		if (reserve || work->pkt->known.age != PW_FLOW_OLD)
+			return false;
+		reserve = true;
+		ask.cost = 2 * cost;
+		ask.limit /= 4;
+		ask.full = cfg->light_tolerance / 4;
+	}
+	if (reserve)
+		__sync_fetch_and_add(&state->light_tat, cost);
+	return true;
 }
 
-/* A held flow stays heavy, and is held anew as long as it is not clearly light: at half the threshold.
- * A small flow that was moved once for want of room would otherwise never come back while its packets
- * follow each other faster than the hold, as those of a call do. */
-static __always_inline bool classify_is_heavy(struct pw_work *work, __u64 id, __u32 tick)
+/* What the flow is by itself: pkt->light says whether it may be light.
+ * A held flow stays heavy. A small one that becomes established while it is held is let go at once: it may
+ * overtake itself once, but does not lose its first second to a flood. */
+static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 tick, __u32 hold)
 {
 	const struct pw_config *cfg = work->cfg;
-	__u32 est =
-		sketch_update(work->state, id, tick, meter_cost(&cfg->sketch_rate, work->bytes));
-	__u64 held = hold_is_set(work->state, id, tick, cfg->hold_ticks);
+	struct pw_packet *pkt = work->pkt;
+	struct pw_known *known = &pkt->known;
+	__u32 unit = flows_unit(tick);
 
-	work->pkt->anew = (__u8) ~(held & sketch_less(est, PW_HEAVY_EST / 2));
-	if (~sketch_less(est, PW_HEAVY_EST) | held)
-		return true;
-	return cfg->policy == PW_POLICY_STRICT && !classify_take_light(work, est);
+	pkt->est = sketch_update(work->state, id, tick, meter_cost(&cfg->sketch_rate, work->bytes));
+	pw_forget();
+	if (!flows_find_same(work->state, id, unit, hold, known))
+		flows_find(work->state, id, unit, hold, known);
+	pw_forget();
+	pkt->big = pkt->est >= PW_HEAVY_EST / 2;
+	pkt->light = pkt->est < PW_HEAVY_EST && (!known->held || (known->ripe && !pkt->big));
+	pkt->est = classify_claim(pkt->est, known->age, work->bytes);
+}
+
+/* A held flow is held anew as long as it is not clearly light: at half the threshold. A small flow that was
+ * moved once for want of room would otherwise never come back while its packets follow each other faster
+ * than the hold, as those of a call do. */
+static __always_inline void classify_remember(struct pw_work *work, __u64 id, __u32 tick,
+					      __u32 hold)
+{
+	struct pw_packet *pkt = work->pkt;
+	struct pw_known *known = &pkt->known;
+
+	if (!pkt->light && (!known->held || known->ripe || pkt->big))
+		known->at = flows_unit(tick) + hold;
+	pw_forget();
+	flows_keep(work->state, known, id, pkt->big);
+	pw_forget();
 }
 
 static __always_inline enum pw_class classify_decide(struct pw_work *work, bool with_subnets)
 {
 	const struct pw_config *cfg = work->cfg;
-	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
-	__u64 id;
+	struct pw_packet *pkt = work->pkt;
+	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT), hold = flows_hold(cfg->hold_ticks);
 
-	if (with_subnets && exempt_matches(work->pkt, cfg))
+	if (with_subnets && exempt_matches(pkt, cfg))
 		return PW_CLASS_EXEMPT;
+	if (pw_unlikely(pkt->flow.kind == PW_FLOW_CONTROL)) {
+		pkt->est = 0;
+		pkt->light = 1;
+		pkt->known.age = 0;
+	} else {
+		if (cfg->policy == PW_POLICY_FLAT)
+			return PW_CLASS_HEAVY;
+		pkt->id = hash_flow(&pkt->flow, pkt->family == 6, cfg);
+		pw_forget();
+		classify_look(work, pkt->id, tick, hold);
+	}
+	pw_forget();
+	if (pkt->light && cfg->policy == PW_POLICY_STRICT) {
+		pkt->known.at = flows_unit(tick);
+		pkt->light = classify_take_light(work);
+	}
+	pw_forget();
 	/* Without ARP and neighbour discovery nothing else flows; up to the tolerance they are
 	 * charged, so that they leave no debt behind. */
-	if (pw_unlikely(work->pkt->flow.kind == PW_FLOW_CONTROL)) {
-		if (cfg->policy == PW_POLICY_STRICT)
-			classify_take_light(work, 0);
+	if (pkt->flow.kind == PW_FLOW_CONTROL || (pkt->light && cfg->policy != PW_POLICY_STRICT))
 		return PW_CLASS_LIGHT;
-	}
-	if (cfg->policy == PW_POLICY_FLAT)
-		return PW_CLASS_HEAVY;
-	id = hash_flow(&work->pkt->flow, work->pkt->family == 6, cfg);
-	if (!classify_is_heavy(work, id, tick))
+	classify_remember(work, pkt->id, tick, hold);
+	if (pkt->light)
 		return PW_CLASS_LIGHT;
-	pw_forget();
-	if (work->pkt->anew)
-		hold_set(work->state, id, tick, cfg->hold_ticks);
-	heavy_record(work->state, id, &work->pkt->flow, work->bytes, work->now_ns);
+	heavy_record(work->state, pkt->id, &pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
 }
 

@@ -14,8 +14,8 @@
 
 /* Which bits of which half choose what. */
 #define PW_ROW_BITS(id, row) ((__u32)((id) >> 32 >> ((row) * PW_SKETCH_COL_BITS)))
-#define PW_HOLD_BITS(id, row) ((__u32)(id) >> ((row) * PW_HOLD_COL_BITS))
-#define PW_SLOT_SHIFT (PW_HOLD_ROWS * PW_HOLD_COL_BITS)
+#define PW_FLOW_BITS(id, row) ((__u32)(id) >> ((row) * PW_FLOW_COL_BITS))
+#define PW_SLOT_SHIFT (PW_FLOW_ROWS * PW_FLOW_COL_BITS)
 
 static __always_inline __u64 hash_word(const __u64 *keys, __u64 sum, __u32 index, __u32 word)
 {

@@ -27,9 +27,11 @@
  * verifier has to walk, and the processor cannot predict them. */
 static __always_inline __u64 sketch_less(__u64 a, __u64 b)
 {
-	__u64 mask = (__u64)((__s64)(a - b) >> 63);
+	__u64 mask = a - b;
 
-	/* Or the compiler makes a branch of what is done with it. */
+	/* Or the compiler makes a branch of it, and of what is done with it. */
+	asm volatile("" : "+r"(mask));
+	mask = (__u64)((__s64)mask >> 63);
 	asm volatile("" : "+r"(mask));
 	return mask;
 }

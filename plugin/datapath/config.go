@@ -26,7 +26,7 @@ const (
 )
 
 // ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
-const ABIVersion = 1
+const ABIVersion = 2
 
 func (o *Objects) fill(p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
 	if m := o.maps[mapSubnets]; m != nil {

@@ -28,10 +28,10 @@ type Direction struct {
 	Subnets     []netip.Prefix
 	WithSubnets bool
 
-	Light, Total Meter
-	Sketch       Sketch
-	Holds        Holds
-	Heavy        HeavyTable
+	Light, Established, Total Meter
+	Sketch                    Sketch
+	Flows                     FlowTable
+	Heavy                     HeavyTable
 }
 
 // work is one packet on its way.
@@ -43,27 +43,53 @@ type work struct {
 	level  uint64
 }
 
+// smallBytes is up to how many bytes a packet of a new flow counts as small.
+const smallBytes = 256
+
 // lightLimit is the level of the light-only meter up to which a flow with this
 // estimate may use it: the fuller the meter, the smaller a flow has to be.
 func lightLimit(tolerance uint64, est uint32) uint64 {
+	eighth := tolerance / 8
 	switch {
 	case est >= HeavyEstimate/2:
-		return tolerance / 2
+		return tolerance - 4*eighth
 	case est >= HeavyEstimate/8:
-		return tolerance - tolerance/4
+		return tolerance - 2*eighth
 	case est >= HeavyEstimate/32:
-		return tolerance - tolerance/8
+		return tolerance - eighth
 	default:
 		return tolerance
 	}
 }
 
-func (d *Direction) takeLight(w *work, est uint32) bool {
+// newEstimate is what a new flow is taken for: its packets count by their size.
+func newEstimate(est, bytes uint32) uint32 {
+	if bytes <= smallBytes {
+		return 0
+	}
+	return max(est, HeavyEstimate/32)
+}
+
+func (d *Direction) lightAsk(w *work, est uint32) ask {
 	tolerance := uint64(d.Config.LightTolerance)
-	_, ok := d.Light.take(&w.nowNS, w.clock, ask{
-		rate: d.Config.LightRate, bytes: w.bytes, limit: lightLimit(tolerance, est), full: tolerance,
-	})
+	return ask{rate: d.Config.LightRate, bytes: w.bytes, limit: lightLimit(tolerance, est), full: 2 * tolerance}
+}
+
+func (d *Direction) takeLight(w *work, est uint32) bool {
+	_, ok := d.Light.take(&w.nowNS, w.clock, d.lightAsk(w, est))
 	return ok
+}
+
+// takeReserve is asked for established flows where the light-only meter is
+// full.
+func (d *Direction) takeReserve(w *work, est uint32) bool {
+	a := d.lightAsk(w, est)
+	a.twice, a.limit, a.full = true, a.limit/4, uint64(d.Config.LightTolerance)/4
+	if _, ok := d.Established.take(&w.nowNS, w.clock, a); !ok {
+		return false
+	}
+	d.Light.TAT += Cost(a.rate, a.bytes)
+	return true
 }
 
 func (d *Direction) exempt(p *Parsed) bool {
@@ -117,13 +143,25 @@ func (d *Direction) classify(w *work) Class {
 // back although its packets follow each other faster than the hold.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	est := d.Sketch.Update(id, tick, Cost(d.Config.SketchRate, w.bytes))
-	held := d.Holds.Held(id, tick, d.Config.HoldTicks)
-	if est < HeavyEstimate && !held &&
-		(d.Config.Policy != shaping.PolicyStrict || d.takeLight(w, est)) {
-		return false
+	unit, hold := flowUnit(tick), flowHold(d.Config.HoldTicks)
+	k := d.Flows.find(id, unit, hold)
+	big := est >= HeavyEstimate/2
+	light := est < HeavyEstimate && (!k.held || (k.ripe && !big))
+	at := k.at
+	if light {
+		if d.Config.Policy != shaping.PolicyStrict {
+			return false
+		}
+		if k.age == flowOld {
+			light = d.takeLight(w, est) || d.takeReserve(w, est)
+		} else {
+			light = d.takeLight(w, newEstimate(est, w.bytes))
+		}
+		at = unit
 	}
-	if est >= HeavyEstimate/2 || !held {
-		d.Holds.Set(id, tick, d.Config.HoldTicks)
+	if !light && (!k.held || k.ripe || big) {
+		at = unit + hold
 	}
-	return true
+	d.Flows.keep(id, k, at, big)
+	return !light
 }

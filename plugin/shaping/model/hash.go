@@ -10,13 +10,10 @@ const (
 	// HashKeys is the number of keys of each half: a constant and one per word.
 	HashKeys = 11
 
-	sketchRows     = 3
-	columnBits     = 9
-	columns        = 1 << columnBits
-	holdRows       = 2
-	holdColumnBits = 8
-	holdColumns    = 1 << holdColumnBits
-	slotShift      = holdRows * holdColumnBits
+	sketchRows = 3
+	columnBits = 9
+	columns    = 1 << columnBits
+	slotShift  = flowRows * flowColumnBits
 )
 
 // Keys are the random keys of the flow hash.
@@ -57,9 +54,13 @@ func (id FlowID) row(row int) uint32 {
 	return uint32(id>>32>>(row*columnBits)) % columns
 }
 
-func (id FlowID) hold(row int) uint32 {
-	return uint32(id) >> (row * holdColumnBits) % holdColumns
+// place is the column of a row of the flow table.
+func (id FlowID) place(row int) uint32 {
+	return uint32(id) >> (row * flowColumnBits) % flowColumns
 }
+
+// mark tells flows of one place of the flow table apart.
+func (id FlowID) mark() uint32 { return uint32(id) >> flowMarkShift }
 
 // slot is a candidate slot of the heavy-flow table, choice 0 or 1.
 func (id FlowID) slot(choice uint32) uint32 {

@@ -43,6 +43,15 @@ type ask struct {
 	rate        shaping.FixedRate
 	bytes       uint32
 	limit, full uint64
+	// twice says that each byte counts for two.
+	twice bool
+}
+
+func (a *ask) cost() uint64 {
+	if a.twice {
+		return 2 * Cost(a.rate, a.bytes)
+	}
+	return Cost(a.rate, a.bytes)
 }
 
 // take admits and charges a packet at or below the limit, or does neither, and
@@ -56,7 +65,7 @@ func (m *Meter) take(nowNS *uint64, clock Clock, a ask) (level uint64, admitted 
 		now := *nowNS << meterShift
 		level = m.Level(now)
 		if level <= a.limit {
-			m.TAT = now + level + Cost(a.rate, a.bytes)
+			m.TAT = now + level + a.cost()
 			return level, true
 		}
 		if look > 0 {

@@ -164,7 +164,7 @@ func TestHashIsIndependent(t *testing.T) {
 				continue
 			}
 			one++
-			if id.row(1) == other.row(1) || id.hold(0) == other.hold(0) {
+			if id.row(1) == other.row(1) || id.place(0) == other.place(0) {
 				both++
 			}
 		}

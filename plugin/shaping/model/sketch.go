@@ -33,27 +33,3 @@ func (s *Sketch) Update(id FlowID, tick uint32, cost uint64) uint32 {
 	}
 	return now
 }
-
-// Holds keep a flow heavy while packets of it may still wait.
-type Holds struct {
-	// Until is the last tick of the hold.
-	Until [holdRows][holdColumns]uint32
-}
-
-// Held says whether the flow is held at tick.
-func (h *Holds) Held(id FlowID, tick, holdTicks uint32) bool {
-	for row := range h.Until {
-		left := h.Until[row][id.hold(row)] - tick - 1
-		if uint64(left) >= uint64(holdTicks)+TickSkew {
-			return false
-		}
-	}
-	return true
-}
-
-// Set holds the flow for holdTicks from tick on.
-func (h *Holds) Set(id FlowID, tick, holdTicks uint32) {
-	for row := range h.Until {
-		h.Until[row][id.hold(row)] = tick + holdTicks
-	}
-}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// floodOf are packets of one new flow each, at a multiple of the cap.
+type floodOf struct {
+	bits, overload float64
+	bytes          uint32
+}
+
+func (f floodOf) String() string {
+	return fmt.Sprintf("%g times %.0e bit/s in packets of %d B", f.overload, f.bits, f.bytes)
+}
+
+func strictAt(bits float64) *Direction {
+	const share = 0.05
+	return &Direction{Keys: randomKeys(uint64(bits)), Config: shaping.Datapath{
+		Policy: shaping.PolicyStrict, Direction: shaping.Egress,
+		LightRate:      fixedRate(8e9 * 64 / (0.9 * bits)),
+		LightTolerance: shaping.MeterTime(100*time.Millisecond) << meterShift,
+		SketchRate:     fixedRate(HeavyEstimate / (share * bits / 8 * HalfLifeTicks * (1 << TickShift) / 1e9 / 0.6931)),
+		HoldTicks:      1006,
+	}}
+}
+
+// fixedRate is a cost per byte with as many bits as there are.
+func fixedRate(cost float64) shaping.FixedRate {
+	shift := uint32(0)
+	for ; cost < 1<<42; shift++ {
+		cost *= 2
+	}
+	return shaping.FixedRate{Mult: uint64(cost), Shift: shift}
+}
+
+// send classifies a packet at a time in seconds.
+func (d *Direction) send(at float64, f *Flow, bytes uint32) Class {
+	now := uint64((1000 + at) * 1e9)
+	w := &work{nowNS: now, clock: Clock{CoarseNS: now, ExactNS: now}, bytes: bytes}
+	w.parsed.Family, w.parsed.Flow = 4, *f
+	return d.classify(w)
+}
+
+// flooded runs a connection that begins at start beside a flood that begins
+// after one second, and returns the share of its packets that were heavy.
+func (f floodOf) flooded(d *Direction, start, end float64) (heavy float64) {
+	kept := Flow{Kind: FlowPorts, Protocol: 6, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
+	next, flooding, all, moved, i := start, 1.0, 0, 0, 0
+	for {
+		if next > end && flooding > end {
+			return float64(moved) / float64(all)
+		}
+		if next < flooding {
+			for _, bytes := range []uint32{130, 66} {
+				all++
+				if d.send(next, &kept, bytes) == ClassHeavy {
+					moved++
+				}
+			}
+			next += 0.005
+			continue
+		}
+		d.send(flooding, &Flow{
+			Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: uint16(i), DstPort: uint16(i >> 16),
+		}, f.bytes)
+		i++
+		flooding += float64(f.bytes) * 8 / (f.bits * f.overload)
+	}
+}
+
+var newFlowFloods = []floodOf{
+	{10e6, 2, 1538}, {10e6, 10, 1538}, {10e6, 2, 110}, {100e6, 2, 1538}, {100e6, 2, 110}, {1e9, 2, 1538},
+}
+
+// A flood of new flows moves nothing of a connection that was there before.
+func TestFloodLeavesEstablishedFlowsLight(t *testing.T) {
+	for _, f := range newFlowFloods {
+		t.Run(f.String(), func(t *testing.T) {
+			if got := f.flooded(strictAt(f.bits), 0, 4); got > 0 {
+				t.Errorf("%.1f %% of the connection's packets are heavy, want none", 100*got)
+			}
+		})
+	}
+}
+
+// And a connection that comes up beside it is soon established, unless that
+// is of very many packets: 160,000 a second leave no place for long enough.
+func TestConnectionsComeUpBesideAFlood(t *testing.T) {
+	for _, f := range newFlowFloods {
+		if f.bits*f.overload/8/float64(f.bytes) > 100_000 {
+			continue
+		}
+		t.Run(f.String(), func(t *testing.T) {
+			if got := f.flooded(strictAt(f.bits), 2, 4); got > 0.02 {
+				t.Errorf("%.1f %% of the connection's packets are heavy, want at most 2 %%", 100*got)
+			}
+		})
+	}
+}
+
+// Flows do not take the reserve of each other: all light flows together stay
+// within lightShare whoever is established.
+func TestReserveIsWithinLightShare(t *testing.T) {
+	const bits, flows, bytes, seconds = 10e6, 128, 1000, 8.0
+	d := strictAt(bits)
+	light, packets := 0.0, 0
+	// Two percent of the cap each, 256 % altogether.
+	gap := bytes * 8 / (2.56 * bits)
+	for at := 0.0; at < seconds; at += gap {
+		f := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: uint16(packets % flows)}
+		if d.send(at, &f, bytes) == ClassLight {
+			light += bytes * 8
+		}
+		packets++
+	}
+	// A tolerance of 100 ms, and an eighth of it for the reserve.
+	if most := 0.9 * bits * (seconds + 0.1125 + 0.002); light > most {
+		t.Errorf("%.0f bits passed as light in %v s, want at most %.0f", light, seconds, most)
+	}
+	if least := 0.6 * bits * seconds; light < least {
+		t.Errorf("%.0f bits passed as light in %v s, want at least %.0f", light, seconds, least)
+	}
+}
+
+// Holds of other flows do not hold a flow, however many there are.
+func TestHoldsAreNotShared(t *testing.T) {
+	const unit, hold, flows = 1000, 128, 20_000
+	var table FlowTable
+	keys := randomKeys(7)
+	id := func(i int) FlowID {
+		f := flowOf(i)
+		return keys.Hash(&f)
+	}
+	for i := range flows {
+		table.keep(id(i), table.find(id(i), unit, hold), unit+hold, true)
+	}
+	held := 0
+	for i := flows; i < 2*flows; i++ {
+		if table.find(id(i), unit, hold).held {
+			held++
+		}
+	}
+	// Two places with a mark of twelve bits each: 0.05 %.
+	if held > flows/500 {
+		t.Errorf("%d of %d flows that sent nothing are held, want at most %d", held, flows, flows/500)
+	}
+	last := id(flows - 1)
+	if k := table.find(last, unit, hold); !k.held {
+		t.Error("the flow that was held last is not held")
+	}
+	if k := table.find(last, unit+hold, hold); k.held {
+		t.Error("the flow is still held at the end of its hold")
+	}
+}
+
+// An established flow keeps its place for as long as it is remembered, and
+// then gives it up; also where the times of the table wrap.
+func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
+	const hold = 128
+	keys := randomKeys(9)
+	own := keys.Hash(&Flow{Kind: FlowPorts, SrcPort: 1})
+	for _, begin := range []uint32{1000, flowTimeMask - 2, 1<<32>>flowUnitShift - 2} {
+		var table FlowTable
+		unit := begin
+		for range flowOld + 1 {
+			table.keep(own, table.find(own, unit, hold), unit, false)
+			unit++
+		}
+		if k := table.find(own, unit, hold); !k.found || k.age != flowOld {
+			t.Fatalf("after %d packets in as many units from %d on: found %t, age %d", flowOld+1, begin, k.found, k.age)
+		}
+		// Everybody else is established too, so that new flows find no other place.
+		for row := range table.Words {
+			for column, word := range table.Words[row] {
+				if word == 0 {
+					table.Words[row][column] = flowOld<<flowAgeShift | unit&flowTimeMask
+				}
+			}
+		}
+		for i := range 100_000 {
+			f := flowOf(i)
+			other := keys.Hash(&f)
+			table.keep(other, table.find(other, unit, hold), unit+hold, false)
+		}
+		if k := table.find(own, unit+flowKept-2, hold); !k.found {
+			t.Errorf("an established flow of unit %d lost its place to new ones", begin)
+		}
+		if k := table.find(own, unit+flowKept, hold); k.found {
+			t.Errorf("a flow of unit %d is remembered after %d units", begin, flowKept)
+		}
+	}
+}
