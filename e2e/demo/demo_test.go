@@ -24,11 +24,6 @@ func TestCaps(t *testing.T) {
 			t.Errorf("parseCaps(%q) = nil error, want an error", bad)
 		}
 	}
-	for rate, want := range map[uint64]string{0: "no cap", 10e6: "10M", 2e9: "2G", 500e3: "500k"} {
-		if got := capName(rate); got != want {
-			t.Errorf("capName(%d) = %s, want %s", rate, got, want)
-		}
-	}
 }
 
 func TestPick(t *testing.T) {
@@ -45,14 +40,6 @@ func TestPick(t *testing.T) {
 	}
 	if _, err := pick(scenarios(), "a,q"); err == nil || !strings.Contains(err.Error(), `"q"`) {
 		t.Errorf("pick of an unknown case = %v, want an error that names it", err)
-	}
-}
-
-func TestDigits(t *testing.T) {
-	for v, want := range map[float64]string{0: "0.00", 0.123: "0.12", 9.994: "9.99", 12.34: "12.3", 1234.5: "1234"} {
-		if got := digits(v); got != want {
-			t.Errorf("digits(%v) = %s, want %s", v, got, want)
-		}
 	}
 }
 
@@ -80,32 +67,5 @@ func TestColumnsLineUp(t *testing.T) {
 	}
 	if !strings.Contains(lines[4], "51") {
 		t.Errorf("row %q does not show the memory of 51.4 KiB", lines[4])
-	}
-}
-
-func TestImplausibleMemoryIsNotShownAsANumber(t *testing.T) {
-	for name, tc := range map[string]struct {
-		m    *memory
-		want string
-	}{
-		"no plugin":                         {nil, "-"},
-		"measured":                          {&memory{Total: 120, Memlock: 66}, "120"},
-		"less than nothing":                 {&memory{Total: -3}, "noise"},
-		"less than what BPF alone accounts": {&memory{Total: 40, Memlock: 66}, "noise"},
-	} {
-		cells := (&row{Memory: tc.m}).cells("")
-		if got := cells[len(cells)-1]; got != tc.want {
-			t.Errorf("%s: memory cell = %s, want %s", name, got, tc.want)
-		}
-	}
-}
-
-func TestOfCap(t *testing.T) {
-	r := &row{CapBitRate: 10e6}
-	if got, want := r.ofCap(10.04e6, 500e6), "1.004 / 50.0"; got != want {
-		t.Errorf("ofCap = %s, want %s", got, want)
-	}
-	if got := (&row{}).ofCap(1); got != "-" {
-		t.Errorf("ofCap without a cap = %s, want -", got)
 	}
 }

@@ -3,7 +3,11 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/e2e/demo/result"
+)
 
 // find returns the row of a case at a cap, nil if it was not measured.
 func (d *demo) find(key string, bitsPerSec uint64) *row {
@@ -51,22 +55,22 @@ func (d *demo) compare(limit uint64) {
 	if reference == nil || strict == nil {
 		return
 	}
-	name := capName(limit)
+	name := result.CapName(limit)
 	fmt.Fprintf(d.out, "At %s, what you have just seen: while a bulk flow fills the pod's cap in each direction,\n", name)
 	fmt.Fprintf(d.out, "  a small request took %s ms (p99) with the bandwidth plugin and %s ms with podweir strict (bystander: %s ms);\n",
-		milli(reference.Open.P99), milli(strict.Open.P99), milli(strict.BystanderOpen.P99))
+		result.Milli(reference.Open.P99), result.Milli(strict.Open.P99), result.Milli(strict.BystanderOpen.P99))
 	fmt.Fprintf(d.out, "  a request on a kept connection took %s ms (p99) and %s ms (bystander: %s ms);\n",
-		milli(reference.Kept.P99), milli(strict.Kept.P99), milli(strict.BystanderKept.P99))
+		result.Milli(reference.Kept.P99), result.Milli(strict.Kept.P99), result.Milli(strict.BystanderKept.P99))
 	worst := max(strict.Egress.WorstSecondFromStart, strict.Ingress.WorstSecondFromStart) / float64(limit)
 	theirs := max(reference.Egress.WorstSecondFromStart, reference.Ingress.WorstSecondFromStart) / float64(limit)
-	fmt.Fprintf(d.out, "  the worst second on the wire held %s × the cap with the bandwidth plugin (kubelet hands it a burst of\n", digits(theirs))
+	fmt.Fprintf(d.out, "  the worst second on the wire held %s × the cap with the bandwidth plugin (kubelet hands it a burst of\n", result.Digits(theirs))
 	fmt.Fprintf(d.out, "  512 MB), and %.3f × with podweir strict.\n", worst)
 	if tuned := d.find("b2", limit); tuned != nil {
 		fmt.Fprintf(d.out, "  Tuned by hand to a burst of 64 kB, the bandwidth plugin took %s ms (small request) and %s ms (kept connection).\n",
-			milli(tuned.Open.P99), milli(tuned.Kept.P99))
+			result.Milli(tuned.Open.P99), result.Milli(tuned.Kept.P99))
 	}
 	if elephants := d.find("d", limit); elephants != nil {
 		fmt.Fprintf(d.out, "  With policy elephants only the bulk flows are capped: %s ms and %s ms, %s requests/s in the closed loop.\n",
-			milli(elephants.Open.P99), milli(elephants.Kept.P99), digits(elephants.Closed.PerSecond))
+			result.Milli(elephants.Open.P99), result.Milli(elephants.Kept.P99), result.Digits(elephants.Closed.PerSecond))
 	}
 }

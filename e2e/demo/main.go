@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podweir/podweir/e2e/demo/result"
+	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 )
 
@@ -59,7 +61,7 @@ func main() {
 	flag.StringVar(&o.far, "far", "", "address of a peer, another machine, that has the clients")
 	flag.StringVar(&o.serve, "serve", "", "be the peer and serve at this address")
 	flag.StringVar(&o.wire, "wire", "eth0", "with -far or -serve: the device that leads to the other machine")
-	flag.BoolVar(&o.page, "page", false, "print results of runs with -far, which the arguments name, as the tables of a page")
+	flag.BoolVar(&o.page, "page", false, "print the results that the arguments name as the tables of a page")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -75,7 +77,11 @@ func main() {
 	case o.page:
 		err = writePage(os.Stdout, flag.Args())
 	case o.serve != "":
-		err = serve(ctx, out, o)
+		err = far.Serve(ctx, far.ServeOptions{
+			Listen: o.serve, Device: o.wire, Out: out,
+			Lab:     lab.Options{CongestionControl: o.congestion},
+			Machine: func() any { return describeMachine() },
+		})
 	default:
 		err = run(ctx, out, o)
 	}
@@ -121,23 +127,23 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		Machine: describeMachine(), Started: began.UTC().Format(time.RFC3339),
 		Congestion: o.congestion, Load: plan,
 	}
-	d := &demo{out: out, began: began, lab: l, ends: oneMachine{l}, report: rep}
+	d := &demo{out: out, began: began, lab: l, ends: far.OneMachine{Lab: l}, report: rep}
 	if o.far != "" {
-		far, err := d.joinPeer(ctx, o)
+		peer, err := d.joinPeer(ctx, o)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = far.far.Close() }()
+		defer func() { _ = peer.Close() }()
 	}
 	d.introduce()
 	if err := d.rows(ctx, picked, caps); err != nil {
 		return err
 	}
 	rep.Seconds = time.Since(began).Seconds()
-	if far, ok := d.ends.(*twoMachines); ok {
-		rep.Far.ClockDrift = far.drift
+	if peer, ok := d.ends.(*far.TwoMachines); ok {
+		rep.Far.ClockDrift = peer.Drift()
 	}
-	if err := rep.write(o.json); err != nil {
+	if err := writeReport(rep, o.json); err != nil {
 		return err
 	}
 	d.explain(o.json)
@@ -172,26 +178,26 @@ type demo struct {
 	out    io.Writer
 	began  time.Time
 	lab    *lab.Lab
-	ends   ends
+	ends   far.Ends
 	report *report
 }
 
 // joinPeer makes the lab one half of two and leaves the clients to the peer.
-func (d *demo) joinPeer(ctx context.Context, o options) (*twoMachines, error) {
+func (d *demo) joinPeer(ctx context.Context, o options) (*far.TwoMachines, error) {
 	if err := d.lab.Join(o.wire, lab.Near); err != nil {
 		return nil, err
 	}
-	far, err := dialPeer(ctx, d.lab, o.far)
+	peer, err := far.Dial(ctx, d.lab, o.far)
 	if err != nil {
 		return nil, err
 	}
-	d.ends = far
-	m, err := call[Machine](ctx, far, "Machine", struct{}{})
-	if err != nil {
-		return nil, errors.Join(err, far.far.Close())
+	d.ends = peer
+	var m Machine
+	if err := peer.Machine(ctx, &m); err != nil {
+		return nil, errors.Join(err, peer.Close())
 	}
 	d.report.Far = &peerMachine{Machine: m}
-	return far, nil
+	return peer, nil
 }
 
 // say prints a line of progress with the time since the start.
@@ -229,13 +235,13 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 				continue // without a cap there is one row
 			}
 			fmt.Fprintf(d.out, "[%3.0f s] (%s) %s, %s: ", time.Since(d.began).Seconds(),
-				s.key, s.title, capName(r.CapBitRate))
+				s.key, s.title, result.CapName(r.CapBitRate))
 			if err := b.measure(ctx, networks[i], bandwidth, &r); err != nil {
-				return fmt.Errorf("(%s) %s, %s: %w", s.key, s.title, capName(r.CapBitRate), err)
+				return fmt.Errorf("(%s) %s, %s: %w", s.key, s.title, result.CapName(r.CapBitRate), err)
 			}
 			d.report.Rows = append(d.report.Rows, r)
 			fmt.Fprintf(d.out, "\n        light p99 %s ms, kept connection p99 %s ms, on the wire %s out / %s in Mbit/s\n",
-				milli(r.Open.P99), milli(r.Kept.P99), mega(r.Egress.WireBitRate), mega(r.Ingress.WireBitRate))
+				result.Milli(r.Open.P99), result.Milli(r.Kept.P99), result.Mega(r.Egress.WireBitRate), result.Mega(r.Ingress.WireBitRate))
 		}
 	}
 	return nil
@@ -253,7 +259,7 @@ func (d *demo) memory(ctx context.Context, network *lab.Network, s *scenario, li
 		if err != nil {
 			return nil, err
 		}
-		if out = newMemory(m, memoryPods); out.plausible() {
+		if out = newMemory(m, memoryPods); out.Plausible() {
 			break
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
@@ -40,7 +41,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // bench is what all rows share.
 type bench struct {
-	ends       ends
+	ends       far.Ends
 	congestion string
 	client     *lab.Host // talks to the pod under test
 	bystander  *lab.Pod
@@ -49,13 +50,13 @@ type bench struct {
 }
 
 // newBench makes the clients and the unshaped bystander.
-func newBench(ctx context.Context, l *lab.Lab, e ends, congestion string) (*bench, error) {
+func newBench(ctx context.Context, l *lab.Lab, e far.Ends, congestion string) (*bench, error) {
 	b := &bench{ends: e, congestion: congestion}
 	var err error
-	if b.client, err = e.client("client"); err != nil {
+	if b.client, err = e.Client("client"); err != nil {
 		return nil, err
 	}
-	if b.onlooker, err = e.client("onlooker"); err != nil {
+	if b.onlooker, err = e.Client("onlooker"); err != nil {
 		return nil, err
 	}
 	network, err := l.Network("bystander")
@@ -69,9 +70,9 @@ func newBench(ctx context.Context, l *lab.Lab, e ends, congestion string) (*benc
 // running is the load on one pod.
 type running struct {
 	start                     time.Duration // of the elephants
-	egress, ingress           *bulkRun
-	egressMeter, ingressMeter meter
-	kept, bystanderKept       waiter
+	egress, ingress           *far.BulkRun
+	egressMeter, ingressMeter far.Meter
+	kept, bystanderKept       far.Waiter
 	openStart, openEnd        time.Duration
 	closeStart, closeEnd      time.Duration
 }
@@ -90,11 +91,11 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *la
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run := &running{}
-	if run.egressMeter, err = b.ends.meter(b.client); err != nil {
+	if run.egressMeter, err = b.ends.Meter(b.client, wiremeter.Received); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.egressMeter.Close()) }()
-	if run.ingressMeter, err = b.ends.meter(&pod.Host); err != nil {
+	if run.ingressMeter, err = b.ends.Meter(&pod.Host, wiremeter.Received); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.ingressMeter.Close()) }()
@@ -126,11 +127,11 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) 
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
 	var err error
-	if run.kept, err = b.ends.echo(ctx, kept); err != nil {
+	if run.kept, err = b.ends.Echo(ctx, kept); err != nil {
 		return err
 	}
 	kept.From, kept.To = b.onlooker, &b.bystander.Host
-	if run.bystanderKept, err = b.ends.echo(ctx, kept); err != nil {
+	if run.bystanderKept, err = b.ends.Echo(ctx, kept); err != nil {
 		return err
 	}
 	run.start = wiremeter.Now()
@@ -139,11 +140,11 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) 
 		// Longer than needed: they are stopped.
 		Duration: seconds(5 * (plan.WarmUpSeconds + plan.OpenLoopSeconds + plan.ClosedLoopSeconds)),
 	}
-	if run.egress, err = b.ends.elephant(ctx, elephant); err != nil {
+	if run.egress, err = b.ends.Elephant(ctx, elephant); err != nil {
 		return err
 	}
 	elephant.From, elephant.To = elephant.To, elephant.From
-	run.ingress, err = b.ends.elephant(ctx, elephant)
+	run.ingress, err = b.ends.Elephant(ctx, elephant)
 	return err
 }
 
@@ -156,12 +157,12 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		PerSecond: plan.OpenLoopPerSecond, Duration: seconds(plan.OpenLoopSeconds),
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
-	open, err := b.ends.http(ctx, load)
+	open, err := b.ends.HTTP(ctx, load)
 	if err != nil {
 		return err
 	}
 	load.From, load.To = b.onlooker, &b.bystander.Host
-	bystander, err := b.ends.http(ctx, load)
+	bystander, err := b.ends.HTTP(ctx, load)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		return err
 	}
 	for _, result := range []struct {
-		wait waiter
+		wait far.Waiter
 		into *latency
 	}{
 		{open, &r.Open},
@@ -189,7 +190,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 
 func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *row) error {
 	run.closeStart = wiremeter.Now()
-	closed, err := b.ends.http(ctx, lab.HTTPLoad{
+	closed, err := b.ends.HTTP(ctx, lab.HTTPLoad{
 		From: b.client, To: &pod.Host, ResponseBytes: plan.ResponseBytes,
 		Concurrency: plan.ClosedLoopClients, Duration: seconds(plan.ClosedLoopSeconds),
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
@@ -209,23 +210,23 @@ func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *r
 // finish stops the elephants and reads what was counted.
 func (b *bench) finish(ctx context.Context, run *running, r *row) error {
 	for _, d := range []struct {
-		elephant *bulkRun
-		meter    meter
+		elephant *far.BulkRun
+		meter    far.Meter
 		into     *flow
 	}{{run.egress, run.egressMeter, &r.Egress}, {run.ingress, run.ingressMeter, &r.Ingress}} {
 		if err := fillWire(d.meter, run, r.CapBitRate, d.into); err != nil {
 			return err
 		}
-		bulk, err := d.elephant.stop(ctx)
+		bulk, err := d.elephant.Stop(ctx)
 		if err != nil {
 			return fmt.Errorf("elephant: %w", err)
 		}
-		fillBulk(bulk, d.elephant.started, run, d.into)
+		fillBulk(bulk, d.elephant.Started, run, d.into)
 	}
 	return nil
 }
 
-func fillWire(m meter, run *running, capBitRate uint64, f *flow) error {
+func fillWire(m far.Meter, run *running, capBitRate uint64, f *flow) error {
 	whole, err := m.Read(run.start, run.closeEnd)
 	if err != nil {
 		return err

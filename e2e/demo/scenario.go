@@ -95,17 +95,3 @@ func parseCaps(s string) ([]uint64, error) {
 	}
 	return out, nil
 }
-
-// capName writes a rate as parseCaps reads it.
-func capName(bitsPerSec uint64) string {
-	switch {
-	case bitsPerSec == 0:
-		return "no cap"
-	case bitsPerSec%1e9 == 0:
-		return fmt.Sprintf("%dG", bitsPerSec/1e9)
-	case bitsPerSec%1e6 == 0:
-		return fmt.Sprintf("%dM", bitsPerSec/1e6)
-	default:
-		return fmt.Sprintf("%dk", bitsPerSec/1e3)
-	}
-}

@@ -8,24 +8,9 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/podweir/podweir/e2e/demo/result"
 )
-
-// mega writes a rate in Mbit/s with three significant digits.
-func mega(bitsPerSec float64) string { return digits(bitsPerSec / 1e6) }
-
-// milli writes a time in ms with three significant digits.
-func milli(ms float64) string { return digits(ms) }
-
-func digits(v float64) string {
-	switch {
-	case v >= 100:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 10:
-		return fmt.Sprintf("%.1f", v)
-	default:
-		return fmt.Sprintf("%.2f", v)
-	}
-}
 
 // introduce says what is about to happen.
 func (d *demo) introduce() {
@@ -88,13 +73,13 @@ func (d *demo) table() {
 	}
 	last := ""
 	for _, r := range d.report.Rows {
-		name := capName(r.CapBitRate)
+		name := result.CapName(r.CapBitRate)
 		if name == last {
 			name = ""
 		} else {
 			last = name
 		}
-		lines = append(lines, r.cells(name))
+		lines = append(lines, cells(&r, name))
 	}
 	writeColumns(d.out, lines)
 	d.failures()
@@ -123,44 +108,19 @@ func writeColumns(out io.Writer, lines [][]string) {
 	}
 }
 
-func (r *row) cells(name string) []string {
-	memory := "-"
-	switch {
-	case r.Memory == nil:
-	case !r.Memory.plausible():
-		memory = "noise"
-	default:
-		memory = fmt.Sprintf("%.0f", r.Memory.Total)
-	}
+func cells(r *row, name string) []string {
 	return []string{
 		name, "(" + r.Case + ") " + r.Title,
-		mega(r.Egress.ElephantBitRate) + " / " + mega(r.Ingress.ElephantBitRate),
-		mega(r.Egress.WireBitRate) + " / " + mega(r.Ingress.WireBitRate),
-		r.ofCap(r.Egress.WireSpread[2], r.Ingress.WireSpread[2]),
-		r.ofCap(max(r.Egress.WorstSecondFromStart, r.Ingress.WorstSecondFromStart)),
-		milli(r.Open.P50) + " / " + milli(r.Open.P99), milli(r.BystanderOpen.P99),
-		milli(r.Kept.P99), milli(r.BystanderKept.P99),
-		digits(r.Closed.PerSecond),
+		result.Mega(r.Egress.ElephantBitRate) + " / " + result.Mega(r.Ingress.ElephantBitRate),
+		result.Mega(r.Egress.WireBitRate) + " / " + result.Mega(r.Ingress.WireBitRate),
+		r.OfCap(r.Egress.WireSpread[2], r.Ingress.WireSpread[2]),
+		r.OfCap(max(r.Egress.WorstSecondFromStart, r.Ingress.WorstSecondFromStart)),
+		result.Milli(r.Open.P50) + " / " + result.Milli(r.Open.P99), result.Milli(r.BystanderOpen.P99),
+		result.Milli(r.Kept.P99), result.Milli(r.BystanderKept.P99),
+		result.Digits(r.Closed.PerSecond),
 		fmt.Sprintf("%.0f / %.0f", r.Egress.RetransmitsPer10s, r.Ingress.RetransmitsPer10s),
-		memory,
+		r.Memory.Cell(),
 	}
-}
-
-// ofCap writes rates as fractions of the cap.
-func (r *row) ofCap(rates ...float64) string {
-	if r.CapBitRate == 0 {
-		return "-"
-	}
-	var parts []string
-	for _, v := range rates {
-		v /= float64(r.CapBitRate)
-		if v < 10 {
-			parts = append(parts, fmt.Sprintf("%.3f", v))
-		} else {
-			parts = append(parts, digits(v))
-		}
-	}
-	return strings.Join(parts, " / ")
 }
 
 // failures tells of requests that got no response; they count with the time
@@ -179,7 +139,7 @@ func (d *demo) failures() {
 		} {
 			for why, n := range l.lat.Errors {
 				fmt.Fprintf(d.out, "  (%s) at %s, %s: %d of %d without a response: %s\n",
-					r.Case, capName(r.CapBitRate), l.name, n, l.lat.Requests, why)
+					r.Case, result.CapName(r.CapBitRate), l.name, n, l.lat.Requests, why)
 			}
 		}
 	}

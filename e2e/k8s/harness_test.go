@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,7 +48,7 @@ func runIn(ctx context.Context, m *testing.M) error {
 			return err
 		}
 	}
-	o, err := options(ctx, dir)
+	o, err := cluster.Prepare(ctx, ".", dir, "n1", "n2")
 	if err != nil {
 		return err
 	}
@@ -76,29 +74,6 @@ func runIn(ctx context.Context, m *testing.M) error {
 	}
 	log.Print("logs are in ", dir)
 	return err
-}
-
-// options build what is missing.
-func options(ctx context.Context, dir string) (cluster.Options, error) {
-	here, err := os.Getwd()
-	if err != nil {
-		return cluster.Options{}, err
-	}
-	cmd := exec.CommandContext(ctx, "./setup.sh")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return cluster.Options{}, fmt.Errorf("setup.sh: %w", err)
-	}
-	made := strings.Fields(string(out))
-	if len(made) != 2 {
-		return cluster.Options{}, fmt.Errorf("setup.sh printed %q, want two words", out)
-	}
-	return cluster.Options{
-		Dir: dir, Components: made[0], NodeImage: made[1], NodeFiles: filepath.Join(here, "node"),
-		Images: []string{filepath.Join(made[0], "work.tar"), filepath.Join(here, "../../bin/image/podweir-oci.tar")},
-		Nodes:  []string{"n1", "n2"},
-	}, nil
 }
 
 // kubectl runs kubectl and returns what it wrote.

@@ -35,19 +35,7 @@ type pod struct {
 
 // manifest is a pod with the program work; it serves.
 func manifest(name string, node *cluster.Node, annotations map[string]string) map[string]any {
-	return map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": name, "namespace": "default", "annotations": annotations},
-		"spec": map[string]any{
-			"nodeName":                      node.Name,
-			"terminationGracePeriodSeconds": 1,
-			"dnsPolicy":                     "Default", // there is no DNS
-			"enableServiceLinks":            false,
-			"containers": []any{map[string]any{
-				"name": "work", "image": "localhost/podweir/work:1", "imagePullPolicy": "Never", "args": []any{"serve"},
-			}},
-		},
-	}
+	return cluster.Manifest(name, node.Name, annotations, "serve")
 }
 
 // create makes pods; they are deleted with the test.
@@ -81,23 +69,11 @@ func create(t *testing.T, manifests ...map[string]any) {
 // ready waits for a pod that was created.
 func ready(t *testing.T, name string) *pod {
 	t.Helper()
-	if _, err := suite.Kubectl(t.Context(), "", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s"); err != nil {
+	n, ip, err := suite.Ready(t.Context(), name)
+	if err != nil {
 		t.Fatalf("%v\n%s", err, tail(kubectl(t, "describe", "pod", name), 15))
 	}
-	var got struct {
-		Spec   struct{ NodeName string }
-		Status struct{ PodIP netip.Addr }
-	}
-	if err := suite.Get(t.Context(), &got, "pod", name); err != nil {
-		t.Fatal(err)
-	}
-	p := &pod{name: name, ip: got.Status.PodIP}
-	for _, n := range suite.Members {
-		if n.Name == got.Spec.NodeName {
-			p.node = n
-		}
-	}
-	var err error
+	p := &pod{name: name, node: n, ip: ip}
 	if p.ns, err = p.node.PodNetns(p.ip); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 
 const (
 	chart     = "../../chart"
-	namespace = "kube-system"
+	namespace = cluster.Namespace
 	// metricsPort is the chart's default.
 	metricsPort = 9479
 )
@@ -27,7 +27,7 @@ const (
 func install(t *testing.T, set ...string) {
 	t.Helper()
 	upgrade(t, set...)
-	_, err := suite.Kubectl(t.Context(), "", "-n", namespace, "rollout", "status", "daemonset/podweir", "--timeout=80s")
+	err := suite.Rollout(t.Context())
 	if err == nil {
 		return
 	}
@@ -41,15 +41,7 @@ func install(t *testing.T, set ...string) {
 // upgrade does not wait for agents.
 func upgrade(t *testing.T, set ...string) {
 	t.Helper()
-	args := []string{
-		"upgrade", "--install", "podweir", chart, "-n", namespace, "-f", chart + "/values/generic.yaml",
-		// What the nodes have imported is all there is.
-		"--set", "image.pullPolicy=Never",
-	}
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
-	if _, err := suite.Helm(t.Context(), args...); err != nil {
+	if err := suite.Upgrade(t.Context(), chart, set...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,7 +53,7 @@ func uninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 90*time.Second, "uninstall", func(ctx context.Context) error {
-		left, err := agents(ctx)
+		left, err := suite.Agents(ctx)
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("there are still %v", left)
 		}
@@ -69,26 +61,10 @@ func uninstall(t *testing.T) {
 	})
 }
 
-// agents are the names of the agents' pods by their nodes.
-func agents(ctx context.Context) (map[string]string, error) {
-	var list struct {
-		Items []struct {
-			Metadata struct{ Name string }
-			Spec     struct{ NodeName string }
-		}
-	}
-	err := suite.Get(ctx, &list, "pods", "-n", namespace, "-l", "app.kubernetes.io/name=podweir")
-	found := map[string]string{}
-	for _, p := range list.Items {
-		found[p.Spec.NodeName] = p.Metadata.Name
-	}
-	return found, err
-}
-
 // agent is the name of the agent of a node.
 func agent(t *testing.T, n *cluster.Node) string {
 	t.Helper()
-	all, err := agents(t.Context())
+	all, err := suite.Agents(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

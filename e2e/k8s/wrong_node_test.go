@@ -138,7 +138,7 @@ func (f *fault) told(t *testing.T, node *cluster.Node) {
 	}
 	var name string
 	eventually(t, 30*time.Second, "readyz and log", func(ctx context.Context) error {
-		all, err := agents(ctx)
+		all, err := suite.Agents(ctx)
 		if err != nil {
 			return err
 		}

@@ -127,6 +127,16 @@ func (l *Lab) SendBulk(ctx context.Context, e Elephant, receiver netip.AddrPort)
 	return &BulkEnd{Started: started, process: p}, nil
 }
 
+// Wait is Stop when this end has ended by itself, for a sender.
+func (b *BulkEnd) Wait(ctx context.Context) ([]BulkInterval, int, error) {
+	select {
+	case <-b.process.done:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	return b.Stop(ctx)
+}
+
 // Stop ends this end and returns what it reported and its segment size in
 // bytes of payload. The sender must be stopped first.
 func (b *BulkEnd) Stop(ctx context.Context) ([]BulkInterval, int, error) {

@@ -4,9 +4,11 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -44,7 +46,7 @@ func (h Half) networks() []netip.Prefix {
 // Join makes this lab one half of two, in which each half's clients and pods
 // reach those of the other. device, of the host's own network namespace, leads
 // to the other machine; it becomes the node's, loses its addresses and returns
-// when the lab is closed. Join must come before the first client and network.
+// soon after the lab is closed, which the next Join waits for. Join must come before the first client and network.
 func (l *Lab) Join(device string, h Half) error {
 	l.mu.Lock()
 	if l.subnets != 0 {
@@ -55,7 +57,7 @@ func (l *Lab) Join(device string, h Half) error {
 		l.subnets = halfSubnets - 1
 	}
 	l.mu.Unlock()
-	link, err := netlink.LinkByName(device)
+	link, err := awaitDevice(device)
 	if err != nil {
 		return fmt.Errorf("device %s: %w", device, err)
 	}
@@ -68,6 +70,26 @@ func (l *Lab) Join(device string, h Half) error {
 		return fmt.Errorf("move device %s to the node: %w", device, err)
 	}
 	return l.node.Do(func() error { return routeOver(device, h) })
+}
+
+const (
+	// deviceTime is how long a device takes, at most, to come back from the
+	// namespace of a lab that was closed: the kernel removes those in the
+	// background, an emulated one in a second, or many if its host is busy.
+	deviceTime  = 30 * time.Second
+	devicePause = 20 * time.Millisecond
+)
+
+// awaitDevice returns a device of the current namespace when it is there.
+func awaitDevice(name string) (netlink.Link, error) {
+	for deadline := monotonic() + deviceTime; ; {
+		link, err := netlink.LinkByName(name)
+		var missing netlink.LinkNotFoundError
+		if err == nil || !errors.As(err, &missing) || monotonic() > deadline {
+			return link, err
+		}
+		<-time.After(devicePause)
+	}
 }
 
 // routeOver configures the wire in the node's namespace.

@@ -6,6 +6,7 @@ package lab
 import (
 	"errors"
 	"net/netip"
+	"os/exec"
 	"runtime"
 	"slices"
 	"testing"
@@ -160,5 +161,51 @@ func TestPrivilegedEndsOfBulk(t *testing.T) {
 	}
 	if got := Between(received, 0, 1).Bytes; got == 0 {
 		t.Error("nothing was received")
+	}
+}
+
+// A sender that is waited for has the whole of its time.
+func TestPrivilegedSenderIsWaitedFor(t *testing.T) {
+	l := newTestLab(t)
+	pod, client := mustPod(t, l)
+	receiver, err := l.ReceiveBulk(t.Context(), Elephant{To: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := l.SendBulk(t.Context(), Elephant{From: &pod.Host, Duration: time.Second}, receiver.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, _, err := sender.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Between(sent, 0, 1.5).Seconds; got < 0.9 {
+		t.Errorf("it sent for %v s, want 1 s", got)
+	}
+	if _, _, err := receiver.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A device comes back from a closed lab a moment after Close has returned.
+func TestPrivilegedDeviceIsAwaited(t *testing.T) {
+	ns, err := newTestLab(t).newNamespace("waits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() {
+		made <- exec.Command("ip", "-n", ns.Name(), "link", "add", "late", "type", "veth", "peer", "name", "other").Run()
+	})
+	err = ns.Do(func() error {
+		link, err := awaitDevice("late")
+		if err == nil && link.Attrs().Name != "late" {
+			t.Errorf("got device %s, want late", link.Attrs().Name)
+		}
+		return err
+	})
+	if err := errors.Join(err, <-made); err != nil {
+		t.Error(err)
 	}
 }

@@ -19,26 +19,32 @@ import (
 // Memory is what the kernel uses, in bytes. Slab, Vmalloc and PerCPU do not
 // overlap and are what maps, programs, qdiscs and devices are made of. Memlock
 // is the kernel's own account of BPF maps and programs, a part of the others.
+// PageTables are those of all processes, and from Linux 6.16 on the kernel's
+// own; they belong to none of the others.
 type Memory struct {
 	Slab, Vmalloc, PerCPU int64
+	PageTables            int64
 	Memlock               int64
 }
 
-// Total is what is used altogether, in bytes.
+// Total is what is used altogether, in bytes, page tables apart: those follow
+// from what runs at the moment.
 func (m Memory) Total() int64 { return m.Slab + m.Vmalloc + m.PerCPU }
 
 // Sub returns the difference of two readings.
 func (m Memory) Sub(o Memory) Memory {
 	return Memory{
 		Slab: m.Slab - o.Slab, Vmalloc: m.Vmalloc - o.Vmalloc,
-		PerCPU: m.PerCPU - o.PerCPU, Memlock: m.Memlock - o.Memlock,
+		PerCPU: m.PerCPU - o.PerCPU, PageTables: m.PageTables - o.PageTables,
+		Memlock: m.Memlock - o.Memlock,
 	}
 }
 
 // Div returns the reading per one of n.
 func (m Memory) Div(n int64) Memory {
 	return Memory{
-		Slab: m.Slab / n, Vmalloc: m.Vmalloc / n, PerCPU: m.PerCPU / n, Memlock: m.Memlock / n,
+		Slab: m.Slab / n, Vmalloc: m.Vmalloc / n, PerCPU: m.PerCPU / n, PageTables: m.PageTables / n,
+		Memlock: m.Memlock / n,
 	}
 }
 
@@ -58,7 +64,7 @@ func KernelMemory() (Memory, error) {
 
 func parseMeminfo(text string) (Memory, error) {
 	var m Memory
-	fields := map[string]*int64{"Slab:": &m.Slab, "VmallocUsed:": &m.Vmalloc, "Percpu:": &m.PerCPU}
+	fields := map[string]*int64{"Slab:": &m.Slab, "VmallocUsed:": &m.Vmalloc, "Percpu:": &m.PerCPU, "PageTables:": &m.PageTables}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) < 2 || fields[f[0]] == nil {
@@ -72,7 +78,7 @@ func parseMeminfo(text string) (Memory, error) {
 		delete(fields, f[0])
 	}
 	if len(fields) > 0 {
-		return m, fmt.Errorf("meminfo lacks %d of Slab, VmallocUsed and Percpu", len(fields))
+		return m, fmt.Errorf("meminfo lacks %d of Slab, VmallocUsed, Percpu and PageTables", len(fields))
 	}
 	return m, nil
 }
@@ -152,26 +158,26 @@ func SettledMemory(ctx context.Context) (Memory, error) {
 // on each of them, reads again and deletes them; so namespaces and veths are
 // not in the difference. One more pod, made before the first reading, pays for
 // what the kernel allocates only once.
-func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (m Memory, err error) {
-	plain := *n
-	list := *n.list
-	list.Plugins = list.Plugins[:1]
-	plain.list = &list
-	var made []*Pod
+func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (Memory, error) {
+	return n.ChainMemoryBeside(ctx, pods, opts, nil)
+}
+
+// ChainMemoryBeside is ChainMemory; while the pods are there, beside, if not
+// nil, is called with all of them.
+func (n *Network) ChainMemoryBeside(
+	ctx context.Context, pods int, opts PodOptions, beside func([]*Pod) error,
+) (m Memory, err error) {
+	plain := n.plain()
+	made, err := plain.Pods(ctx, pods+1, opts)
+	if err != nil {
+		return m, err
+	}
 	defer func() {
 		for _, p := range made {
 			p.network = n // from now on DEL is that of the whole chain
-			err = errors.Join(err, p.Delete(context.WithoutCancel(ctx)))
 		}
+		err = errors.Join(err, DeletePods(context.WithoutCancel(ctx), made))
 	}()
-	for range pods + 1 {
-		opts.Name = ""
-		pod, err := plain.Pod(ctx, opts)
-		if err != nil {
-			return m, err
-		}
-		made = append(made, pod)
-	}
 	if err := n.addChain(ctx, made[0]); err != nil {
 		return m, err
 	}
@@ -185,7 +191,18 @@ func (n *Network) ChainMemory(ctx context.Context, pods int, opts PodOptions) (m
 		}
 	}
 	after, err := SettledMemory(ctx)
+	if err == nil && beside != nil {
+		err = beside(made)
+	}
 	return after.Sub(before).Div(int64(pods)), err
+}
+
+// plain is the network with ptp alone.
+func (n *Network) plain() *Network {
+	plain, list := *n, *n.list
+	list.Plugins = list.Plugins[:1]
+	plain.list = &list
+	return &plain
 }
 
 // addChain runs ADD of the chained plugins on a pod that ptp has made.

@@ -142,6 +142,9 @@ type PodOptions struct {
 	Annotations map[string]string
 	// IfName is the pod's interface; empty means eth0.
 	IfName string
+	// Namespace, if not empty, is told to plugins with the pod's name, as a
+	// runtime of Kubernetes does (CNI_ARGS).
+	Namespace string
 }
 
 // Pod is a namespace that CNI ADD has connected.
@@ -207,6 +210,11 @@ func (p *Pod) prepare(opts PodOptions) error {
 	}
 	if opts.Annotations != nil {
 		p.rt.CapabilityArgs[annotationsCapability] = opts.Annotations
+	}
+	if opts.Namespace != "" {
+		p.rt.Args = [][2]string{
+			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", opts.Namespace}, {"K8S_POD_NAME", opts.Name},
+		}
 	}
 	raw, err := json.Marshal(podRecord{
 		PluginDirs: l.opts.PluginDirs, Conflist: p.network.Conflist, Node: l.node.Path(),

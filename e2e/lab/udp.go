@@ -51,8 +51,6 @@ type UDPFlood struct {
 	// RotatePorts gives every packet the next of 64,512 source ports, so that
 	// it is a flow of its own. It excludes Segments.
 	RotatePorts bool
-	// Ports, if not 0, is how many source ports RotatePorts takes in turns.
-	Ports int
 	// Duration is how long the flood lasts.
 	Duration time.Duration
 }
@@ -81,7 +79,6 @@ type floodArgs struct {
 	Segments     int
 	TOS          int
 	RotatePorts  bool
-	Ports        int
 	Duration     time.Duration
 }
 
@@ -93,9 +90,10 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	args := floodArgs{
 		From:       load.From.Addr(load.IPv6),
 		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
-		TOS: load.TOS, RotatePorts: load.RotatePorts, Ports: load.Ports, Duration: load.Duration,
+		TOS: load.TOS, RotatePorts: load.RotatePorts, Duration: load.Duration,
 	}
-	sink, err := l.startWorker(ctx, load.To, "udp-sink", load.To.Addr(load.IPv6), &args.To)
+	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
+	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
 	if err != nil {
 		return nil, err
 	}
@@ -124,30 +122,15 @@ func sockaddr(addr netip.AddrPort) unix.Sockaddr {
 }
 
 func runUDPSink(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var addr netip.Addr
+	var addr netip.AddrPort
 	if err := json.Unmarshal(raw, &addr); err != nil {
 		return nil, err
 	}
-	family := unix.AF_INET
-	if addr.Is6() {
-		family = unix.AF_INET6
-	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socket: %w", err)
-	}
-	// A tiny buffer that nobody reads: the kernel drops at once.
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); err != nil {
-		return nil, err
-	}
-	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(addr, 0))); err != nil {
-		return nil, fmt.Errorf("bind: %w", err)
-	}
-	port, err := boundPort(fd)
+	fd, at, err := openSink(addr)
 	if err != nil {
 		return nil, err
 	}
-	if err := ready(netip.AddrPortFrom(addr, port)); err != nil {
+	if err := ready(at); err != nil {
 		return nil, err
 	}
 	<-quit
@@ -260,7 +243,7 @@ func (f *flooder) send(out *FloodResult, size uint64) {
 	if f.args.RotatePorts {
 		binary.BigEndian.PutUint16(f.packet, f.sport)
 		f.sport++
-		if last := f.args.Ports; f.sport < firstRotatingPort || last > 0 && int(f.sport) >= firstRotatingPort+last {
+		if f.sport < firstRotatingPort {
 			f.sport = firstRotatingPort
 		}
 	}

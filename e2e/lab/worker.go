@@ -29,6 +29,8 @@ var workerKinds = map[string]workerFunc{
 	"echo-client": runEchoClient,
 	"udp-sink":    runUDPSink,
 	"udp-flood":   runUDPFlood,
+	"udp-spread":  runUDPSpread,
+	"udp-crowd":   runUDPCrowd,
 }
 
 // workerMessage is a line from the worker to its parent.

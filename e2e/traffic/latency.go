@@ -29,8 +29,7 @@ type Kept struct {
 // KeptBeside measures requests and responses on one kept connection of a pod
 // and, in turns, of the unlimited pod, while the first is loaded.
 func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPerSec uint64, turns int, turn time.Duration) (*Kept, error) {
-	// Starting a pair of processes takes some 50 ms.
-	last := bulkHead + time.Duration(2*turns)*(turn+250*time.Millisecond)
+	last := bulkHead + time.Duration(2*turns)*(turn+t.rig.starting())
 	o, err := t.Start(ctx, d, load, bitsPerSec, last)
 	if err != nil {
 		return nil, err
@@ -51,14 +50,14 @@ func (t *Target) keptTurns(ctx context.Context, turns int, turn time.Duration) (
 	var pod, free []*lab.Latencies
 	for range turns {
 		for _, who := range []*Target{t, t.rig.Free} {
-			run, err := t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
+			run, err := t.rig.Between().Echo(ctx, lab.EchoLoad{
 				From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
 				Duration: turn, Timeout: keptTimeout,
 			})
 			if err != nil {
 				return nil, err
 			}
-			lat, err := run.Wait(ctx)
+			lat, err := run(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
@@ -64,7 +65,7 @@ var (
 type Offer struct {
 	// Started and Until bound the time in which it is offered.
 	Started, Until time.Duration
-	bulk           *lab.ElephantRun
+	bulk           *far.BulkRun
 	flood          *lab.FloodRun
 }
 
@@ -74,7 +75,7 @@ func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec u
 	o := &Offer{Started: wiremeter.Now()}
 	var err error
 	if load.Flows > 0 {
-		o.bulk, err = t.rig.Lab.StartElephant(ctx, lab.Elephant{
+		o.bulk, err = t.rig.Between().Elephant(ctx, lab.Elephant{
 			From: from, To: to, IPv6: load.V6, CongestionControl: load.Congestion,
 			Flows: load.Flows, Duration: last, WriteBytes: load.WriteBytes,
 		})
@@ -117,7 +118,8 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 	if rate, ok := r.carried[key]; ok {
 		return rate, nil
 	}
-	const last = time.Second
+	const counted = 750 * time.Millisecond
+	last := counted + r.starting()
 	if err := r.Free.freshMeters(); err != nil {
 		return 0, err
 	}
@@ -128,8 +130,7 @@ func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec ui
 	if _, _, err := o.Wait(ctx); err != nil {
 		return 0, err
 	}
-	// iperf3 takes some milliseconds to connect.
-	series, err := r.Free.Wire(d, o.Until-last*3/4, min(o.Until, wiremeter.Now()))
+	series, err := r.Free.Wire(d, o.Until-counted, min(o.Until, wiremeter.Now()))
 	if err != nil {
 		return 0, err
 	}

@@ -44,6 +44,9 @@ func (n *Node) PodNetns(ip netip.Addr) (Netns, error) {
 	return Netns{}, fmt.Errorf("no namespace on %s has the address %s", n.Name, ip)
 }
 
+// Path is the file of the namespace, on this machine.
+func (n Netns) Path() string { return n.path }
+
 // Do runs f in the namespace. f must not start goroutines that expect it.
 func (n Netns) Do(f func() error) error {
 	result := make(chan error, 1)

@@ -120,8 +120,17 @@ func (n *Node) join(ctx context.Context) error {
 // Conflist is where the primary CNI's network is.
 const Conflist = "/etc/cni/net.d/10-lab.conflist"
 
-// Conflist is the primary CNI's network: a veth pair and a route for each pod.
-func (n *Node) Conflist() string {
+// Conflist is the primary CNI's network: a veth pair and a route for each pod,
+// and behind it these types of plugin, each with the capability "bandwidth".
+func (n *Node) Conflist(chained ...string) string {
+	var more strings.Builder
+	for _, plugin := range chained {
+		fmt.Fprintf(&more, `,
+    {
+      "type": %q,
+      "capabilities": {"bandwidth": true}
+    }`, plugin)
+	}
 	return fmt.Sprintf(`{
   "cniVersion": "1.0.0",
   "name": "lab",
@@ -133,10 +142,10 @@ func (n *Node) Conflist() string {
         "ranges": [[{"subnet": %q}]],
         "routes": [{"dst": "0.0.0.0/0"}]
       }
-    }
+    }%s
   ]
 }
-`, n.PodCIDR)
+`, n.PodCIDR, &more)
 }
 
 // connect gives every node routes to the pods of the others.
@@ -162,6 +171,9 @@ func (n *Node) WriteFile(path, content string) error {
 	}
 	return os.Rename(part, n.Path(path))
 }
+
+// PID is that of the node's first process, on this machine.
+func (n *Node) PID() int { return n.pid }
 
 // Path is a path of the node, on this machine.
 func (n *Node) Path(path string) string {

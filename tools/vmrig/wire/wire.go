@@ -57,6 +57,9 @@ type Options struct {
 	Kernels [2]string
 	// Machine sizes both machines; its Timeout bounds the whole run.
 	Machine vm.Options
+	// LeaderDevices are further arguments of the leader's emulator, such as a
+	// device by which the host calls it.
+	LeaderDevices []string
 	// Command is the leader's, PeerCommand is run by the peer's sh.
 	Command     []string
 	PeerCommand string
@@ -140,6 +143,9 @@ func (o *Options) machine(s Side, dir string) vm.Options {
 	m.Devices = devices(s, dir)
 	m.Stdout, m.Stderr = o.Stdout, o.Stderr
 	command := o.Command
+	if s == Leader {
+		m.Devices = append(m.Devices, o.LeaderDevices...)
+	}
 	if s == Peer {
 		m.Stdout = o.Stderr
 		command = []string{"sh", "-c", o.PeerCommand}

@@ -6,6 +6,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,5 +94,19 @@ func TestConclude(t *testing.T) {
 	r, _ := o.conclude(end{Leader, vm.Result{Complaints: []string{"BUG: x"}}, nil}, end{Peer, vm.Result{Complaints: []string{"Oops"}}, nil})
 	if diff := cmp.Diff([]string{"6.1: BUG: x", "6.12: Oops"}, r.Complaints); diff != "" {
 		t.Errorf("complaints (-want +got):\n%s", diff)
+	}
+}
+
+// What is the leader's alone must not be the peer's: both would have one socket.
+func TestLeaderDevicesAreTheLeadersAlone(t *testing.T) {
+	o := Options{LeaderDevices: []string{"-device", "port"}}
+	for side, want := range map[Side]bool{Leader: true, Peer: false} {
+		m := o.machine(side, "/dir")
+		if got := slices.Contains(m.Devices, "port"); got != want {
+			t.Errorf("side %d has the device = %v, want %v: %q", side, got, want, m.Devices)
+		}
+		if !slices.ContainsFunc(m.Devices, func(arg string) bool { return strings.Contains(arg, "addr.path=/dir/wire") }) {
+			t.Errorf("side %d has no wire: %q", side, m.Devices)
+		}
 	}
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package main
+package far
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -25,30 +26,33 @@ const (
 	syncRounds = 20
 )
 
-// twoMachines has the pods in this lab and the clients at a peer.
-type twoMachines struct {
+// TwoMachines has the pods in this lab and the clients at a peer.
+type TwoMachines struct {
 	near *lab.Lab
 	far  *rpc.Client
 	// offset is what the peer's clock shows when this one shows zero.
 	offset time.Duration
+	// uncertain is by how much offset may be wrong.
+	uncertain time.Duration
 	// first is the first look at both clocks, drift what they have gone apart
 	// since, in parts of the time.
 	first clocks
 	drift float64
 }
 
-var _ ends = (*twoMachines)(nil)
+var _ Ends = (*TwoMachines)(nil)
 
 // clocks are two readings of the same moment, give or take half of error.
 type clocks struct{ near, far, error time.Duration }
 
-// dialPeer connects to the demo that serves at an address.
-func dialPeer(ctx context.Context, l *lab.Lab, addr string) (*twoMachines, error) {
+// Dial connects to the peer that serves at an address, which may still be
+// booting. The caller must call Close.
+func Dial(ctx context.Context, l *lab.Lab, addr string) (*TwoMachines, error) {
 	dialer := net.Dialer{Timeout: dialTime}
 	for deadline := time.Now().Add(dialTime); ; {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
 		if err == nil {
-			t := &twoMachines{near: l, far: jsonrpc.NewClient(conn)}
+			t := &TwoMachines{near: l, far: jsonrpc.NewClient(conn)}
 			if t.first, err = t.compare(ctx); err != nil {
 				return nil, errors.Join(err, t.far.Close())
 			}
@@ -64,7 +68,7 @@ func dialPeer(ctx context.Context, l *lab.Lab, addr string) (*twoMachines, error
 }
 
 // call calls a method of the peer, whose result is a T.
-func call[T any](ctx context.Context, t *twoMachines, method string, args any) (T, error) {
+func call[T any](ctx context.Context, t *TwoMachines, method string, args any) (T, error) {
 	var reply T
 	done := t.far.Go(peerService+"."+method, args, &reply, make(chan *rpc.Call, 1)).Done
 	select {
@@ -80,8 +84,24 @@ func call[T any](ctx context.Context, t *twoMachines, method string, args any) (
 	}
 }
 
+// Close hangs up; what the peer has for this process ends.
+func (t *TwoMachines) Close() error { return t.far.Close() }
+
+// Machine fills in what the peer says of its machine.
+func (t *TwoMachines) Machine(ctx context.Context, into any) error {
+	raw, err := call[json.RawMessage](ctx, t, "Machine", struct{}{})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// Drift is how far the peer's clock has gone apart from this one since Dial, in
+// parts of the time, as of the last meter.
+func (t *TwoMachines) Drift() float64 { return t.drift }
+
 // compare looks at both clocks.
-func (t *twoMachines) compare(ctx context.Context) (clocks, error) {
+func (t *TwoMachines) compare(ctx context.Context) (clocks, error) {
 	var best clocks
 	for i := range syncRounds {
 		asked := wiremeter.Now()
@@ -94,12 +114,12 @@ func (t *twoMachines) compare(ctx context.Context) (clocks, error) {
 			best = clocks{near: asked + took/2, far: far, error: took}
 		}
 	}
-	t.offset = best.far - best.near
+	t.offset, t.uncertain = best.far-best.near, best.error
 	return best, nil
 }
 
 // follow sets the offset anew: emulated clocks drift.
-func (t *twoMachines) follow(ctx context.Context) error {
+func (t *TwoMachines) follow(ctx context.Context) error {
 	now, err := t.compare(ctx)
 	if err != nil {
 		return err
@@ -110,7 +130,8 @@ func (t *twoMachines) follow(ctx context.Context) error {
 	return nil
 }
 
-func (t *twoMachines) client(name string) (*lab.Host, error) {
+// Client implements [Ends].
+func (t *TwoMachines) Client(name string) (*lab.Host, error) {
 	h, err := call[lab.Host](context.Background(), t, "Client", name)
 	return &h, err
 }
@@ -118,7 +139,8 @@ func (t *twoMachines) client(name string) (*lab.Host, error) {
 // isFar says whether a host is the peer's: its namespace is not here.
 func isFar(h *lab.Host) bool { return h.Netns == nil }
 
-func (t *twoMachines) http(ctx context.Context, load lab.HTTPLoad) (waiter, error) {
+// HTTP implements [Ends].
+func (t *TwoMachines) HTTP(ctx context.Context, load lab.HTTPLoad) (Waiter, error) {
 	server, err := t.near.ServeHTTP(ctx, load)
 	if err != nil {
 		return nil, err
@@ -129,7 +151,8 @@ func (t *twoMachines) http(ctx context.Context, load lab.HTTPLoad) (waiter, erro
 	return t.waiter(server, run, err)
 }
 
-func (t *twoMachines) echo(ctx context.Context, load lab.EchoLoad) (waiter, error) {
+// Echo implements [Ends].
+func (t *TwoMachines) Echo(ctx context.Context, load lab.EchoLoad) (Waiter, error) {
 	server, err := t.near.ServeEcho(ctx, load)
 	if err != nil {
 		return nil, err
@@ -141,7 +164,7 @@ func (t *twoMachines) echo(ctx context.Context, load lab.EchoLoad) (waiter, erro
 }
 
 // waiter waits for a load of the peer's on a server of this lab.
-func (t *twoMachines) waiter(server *lab.Server, run int, err error) (waiter, error) {
+func (t *TwoMachines) waiter(server *lab.Server, run int, err error) (Waiter, error) {
 	if err != nil {
 		return nil, errors.Join(err, server.Stop())
 	}
@@ -151,7 +174,8 @@ func (t *twoMachines) waiter(server *lab.Server, run int, err error) (waiter, er
 	}, nil
 }
 
-func (t *twoMachines) elephant(ctx context.Context, e lab.Elephant) (*bulkRun, error) {
+// Elephant implements [Ends].
+func (t *TwoMachines) Elephant(ctx context.Context, e lab.Elephant) (*BulkRun, error) {
 	from, to := e.From, e.To
 	if isFar(from) {
 		return t.elephantIn(ctx, e, from.Name)
@@ -166,18 +190,22 @@ func (t *twoMachines) elephant(ctx context.Context, e lab.Elephant) (*bulkRun, e
 	if err != nil {
 		return nil, err
 	}
-	return &bulkRun{sender.Started, func(ctx context.Context) (*lab.Bulk, error) {
-		sent, mss, err := sender.Stop(ctx)
-		if err != nil {
-			return nil, err
+	// The receiver ends with the sender, and is stopped if it has not heard.
+	end := func(sender func(context.Context) ([]lab.BulkInterval, int, error)) func(context.Context) (*lab.Bulk, error) {
+		return func(ctx context.Context) (*lab.Bulk, error) {
+			sent, mss, err := sender(ctx)
+			if err != nil {
+				return nil, err
+			}
+			received, err := call[BulkReport](ctx, t, "StopBulk", receiver.Run)
+			return &lab.Bulk{Sent: sent, MSS: mss, Received: received.Intervals}, err
 		}
-		received, err := call[BulkReport](ctx, t, "StopBulk", receiver.Run)
-		return &lab.Bulk{Sent: sent, MSS: mss, Received: received.Intervals}, err
-	}}, nil
+	}
+	return &BulkRun{sender.Started, end(sender.Stop), end(sender.Wait)}, nil
 }
 
 // elephantIn starts bulk from a client to a pod.
-func (t *twoMachines) elephantIn(ctx context.Context, e lab.Elephant, from string) (*bulkRun, error) {
+func (t *TwoMachines) elephantIn(ctx context.Context, e lab.Elephant, from string) (*BulkRun, error) {
 	receiver, err := t.near.ReceiveBulk(ctx, e)
 	if err != nil {
 		return nil, err
@@ -189,20 +217,27 @@ func (t *twoMachines) elephantIn(ctx context.Context, e lab.Elephant, from strin
 	if err != nil {
 		return nil, err
 	}
-	return &bulkRun{sender.Started - t.offset, func(ctx context.Context) (*lab.Bulk, error) {
-		sent, err := call[BulkReport](ctx, t, "StopBulk", sender.Run)
-		if err != nil {
-			return nil, err
+	end := func(method string) func(context.Context) (*lab.Bulk, error) {
+		return func(ctx context.Context) (*lab.Bulk, error) {
+			sent, err := call[BulkReport](ctx, t, method, sender.Run)
+			if err != nil {
+				return nil, err
+			}
+			received, _, err := receiver.Stop(ctx)
+			return &lab.Bulk{Sent: sent.Intervals, MSS: sent.MSS, Received: received}, err
 		}
-		received, _, err := receiver.Stop(ctx)
-		return &lab.Bulk{Sent: sent.Intervals, MSS: sent.MSS, Received: received}, err
-	}}, nil
+	}
+	return &BulkRun{sender.Started - t.offset, end("StopBulk"), end("WaitBulk")}, nil
 }
 
-// meter also compares the clocks: a meter begins each row.
-func (t *twoMachines) meter(h *lab.Host) (meter, error) {
+// Meter implements [Ends]. It also compares the clocks: a meter begins each
+// measurement.
+func (t *TwoMachines) Meter(h *lab.Host, at wiremeter.Direction) (Meter, error) {
 	if !isFar(h) {
-		return oneMachine{t.near}.meter(h)
+		return OneMachine{t.near}.Meter(h, at)
+	}
+	if at != wiremeter.Received {
+		return nil, fmt.Errorf("a peer has no meter at place %d of a host", at)
 	}
 	ctx := context.Background()
 	if err := t.follow(ctx); err != nil {
@@ -212,12 +247,13 @@ func (t *twoMachines) meter(h *lab.Host) (meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &farMeter{t, run}, nil
+	// Nothing that is asked for is to lie before its start by that clock.
+	return &farMeter{t, run}, wait(ctx, wiremeter.Now()+t.uncertain)
 }
 
 // farMeter is a meter of the peer's.
 type farMeter struct {
-	t   *twoMachines
+	t   *TwoMachines
 	run int
 }
 
@@ -232,4 +268,16 @@ func (m *farMeter) Read(from, to time.Duration) (*wiremeter.Series, error) {
 func (m *farMeter) Close() error {
 	_, err := call[struct{}](context.Background(), m.t, "CloseMeter", m.run)
 	return err
+}
+
+// wait returns at a time of [wiremeter.Now], or early with the context's error.
+func wait(ctx context.Context, until time.Duration) error {
+	timer := time.NewTimer(until - wiremeter.Now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

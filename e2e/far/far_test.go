@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package main
+package far
 
 import (
 	"context"
@@ -21,15 +21,15 @@ import (
 )
 
 // dialPipe connects to a peer without a lab.
-func dialPipe(t *testing.T) *twoMachines {
+func dialPipe(t *testing.T) *TwoMachines {
 	t.Helper()
 	server := rpc.NewServer()
-	if err := server.RegisterName(peerService, &Peer{ctx: t.Context(), hosts: map[string]*lab.Host{}, runs: map[int]any{}}); err != nil {
+	if err := server.RegisterName(peerService, newPeer(t.Context(), nil, func() any { return map[string]int{"cpus": 3} })); err != nil {
 		t.Fatal(err)
 	}
 	here, there := net.Pipe()
 	go server.ServeCodec(jsonrpc.NewServerCodec(there))
-	two := &twoMachines{far: jsonrpc.NewClient(here)}
+	two := &TwoMachines{far: jsonrpc.NewClient(here)}
 	t.Cleanup(func() { _ = two.far.Close() })
 	return two
 }
@@ -49,7 +49,7 @@ func TestPeerRefusesWhatItDoesNotKnow(t *testing.T) {
 	two := dialPipe(t)
 	for method, args := range map[string]any{
 		"AskHTTP": AskHTTPArgs{From: "nobody"}, "SendBulk": BulkArgs{Host: "nobody"}, "Meter": "nobody",
-		"Wait": 3, "StopBulk": 3, "CloseMeter": 3, "ReadMeter": Span{Run: 3},
+		"Wait": 3, "StopBulk": 3, "WaitBulk": 3, "CloseMeter": 3, "ReadMeter": Span{Run: 3},
 	} {
 		if _, err := call[json.RawMessage](t.Context(), two, method, args); err == nil {
 			t.Errorf("%s(%v) = nil error, want an error", method, args)
@@ -59,7 +59,7 @@ func TestPeerRefusesWhatItDoesNotKnow(t *testing.T) {
 
 func TestCallEndsWithItsContext(t *testing.T) {
 	here, _ := net.Pipe() // nobody reads
-	two := &twoMachines{far: jsonrpc.NewClient(here)}
+	two := &TwoMachines{far: jsonrpc.NewClient(here)}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	// A write into the pipe blocks: the caller is not to wait for it for ever.
@@ -100,38 +100,5 @@ func TestLoadSurvivesTheCall(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
-	}
-}
-
-func TestPageMarksCapsThatWereNotTested(t *testing.T) {
-	r := &report{Far: &peerMachine{}, Rows: []row{
-		{Title: "no plugin", Egress: flow{WireBitRate: 100e6}, Ingress: flow{WireBitRate: 20e6}},
-		{Title: "at ten", CapBitRate: 10e6, Open: latency{P99: 30}, BystanderOpen: latency{P99: 10}},
-		{Title: "at twenty", CapBitRate: 20e6},
-	}}
-	var out strings.Builder
-	r.writeTable(&out)
-	for line, want := range map[string]bool{"| at ten |": true, "| at twenty (not offered) |": true, "| 3.00 |": true, "no plugin (not": false} {
-		if got := strings.Contains(out.String(), line); got != want {
-			t.Errorf("table contains %q = %v, want %v:\n%s", line, got, want, out.String())
-		}
-	}
-}
-
-func TestParseRuns(t *testing.T) {
-	const one = `{"started": "x", "far": {"clockDrift": 0.5}}`
-	for text, want := range map[string]int{one: 1, "[" + one + "," + one + "]": 2, "[]": 0} {
-		runs, err := parseRuns([]byte(text))
-		if err != nil || len(runs) != want {
-			t.Fatalf("parseRuns(%s) = %d runs, %v, want %d", text, len(runs), err, want)
-		}
-		for _, r := range runs {
-			if r.Started != "x" || r.Far.ClockDrift != 0.5 {
-				t.Errorf("parseRuns(%s) = %+v", text, r)
-			}
-		}
-	}
-	if _, err := parseRuns([]byte("{")); err == nil {
-		t.Error("parseRuns of half an object = nil error, want an error")
 	}
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package main
+package far
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,11 +24,12 @@ import (
 const peerService = "Peer"
 
 // Peer has the clients where pods are on another machine. Its exported methods
-// are called by the demo there. Hosts go by their names, what runs by numbers;
-// times are of this machine's CLOCK_MONOTONIC.
+// are called from there. Hosts go by their names, what runs by numbers; times
+// are of this machine's CLOCK_MONOTONIC.
 type Peer struct {
-	ctx context.Context // of serve: net/rpc hands none to methods
-	lab *lab.Lab
+	ctx     context.Context // of a call of Serve: net/rpc hands none to methods
+	lab     *lab.Lab
+	machine func() any
 
 	mu    sync.Mutex
 	hosts map[string]*lab.Host
@@ -35,45 +37,86 @@ type Peer struct {
 	last  int
 }
 
-// serve lets one demo after another use this machine's clients until ctx ends.
-func serve(ctx context.Context, out io.Writer, o options) (err error) {
-	l, err := lab.New(ctx, lab.Options{CongestionControl: o.congestion})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := l.Join(o.wire, lab.Far); err != nil {
-		return err
-	}
-	server := rpc.NewServer()
-	p := &Peer{ctx: ctx, lab: l, hosts: map[string]*lab.Host{}, runs: map[int]any{}}
-	if err := server.RegisterName(peerService, p); err != nil {
-		return err
-	}
+func newPeer(ctx context.Context, l *lab.Lab, machine func() any) *Peer {
+	return &Peer{ctx: ctx, lab: l, machine: machine, hosts: map[string]*lab.Host{}, runs: map[int]any{}}
+}
+
+// ServeOptions are the choices of a peer.
+type ServeOptions struct {
+	// Listen is the address, Device the one that leads to the other machine.
+	Listen, Device string
+	Lab            lab.Options
+	// Machine is asked for a description of this machine.
+	Machine func() any
+	// Out is told where it listens.
+	Out io.Writer
+}
+
+// Serve lets one caller after another use clients on this machine, each in a
+// lab of its own, until ctx ends. When a caller hangs up its lab is closed.
+func Serve(ctx context.Context, o ServeOptions) error {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", o.serve)
+	listener, err := config.Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
-	fmt.Fprintf(out, "clients for a demo on another machine: %s\n", listener.Addr())
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	fmt.Fprintf(o.Out, "clients for pods on another machine: %s\n", listener.Addr())
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return err
 		}
-		go server.ServeCodec(jsonrpc.NewServerCodec(conn))
+		// What was left of one caller is not the next one's fault: if it is in the
+		// way, that one is told by its own call.
+		if err := o.session(ctx, conn); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(o.Out, "a caller's clients: %v\n", err)
+		}
 	}
 }
 
+// session serves one caller until it hangs up.
+func (o *ServeOptions) session(ctx context.Context, conn net.Conn) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	l, err := lab.New(ctx, o.Lab)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	if err := l.Join(o.Device, lab.Far); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	p, server := newPeer(ctx, l, o.Machine), rpc.NewServer()
+	if err := server.RegisterName(peerService, p); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	server.ServeCodec(jsonrpc.NewServerCodec(conn))
+	return p.closeMeters()
+}
+
+// closeMeters ends those that the caller has left: they hold a namespace.
+func (p *Peer) closeMeters() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, run := range p.runs {
+		if m, ok := run.(*wiremeter.Meter); ok {
+			errs = append(errs, m.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Machine returns what this machine is.
-func (p *Peer) Machine(_ struct{}, reply *Machine) error { //nolint:unparam // net/rpc wants an error
-	*reply = describeMachine()
-	return nil
+func (p *Peer) Machine(_ struct{}, reply *json.RawMessage) (err error) {
+	*reply, err = json.Marshal(p.machine())
+	return err
 }
 
 // Now returns the time of this machine.
-func (p *Peer) Now(_ struct{}, reply *time.Duration) error { //nolint:unparam // net/rpc wants an error
+func (p *Peer) Now(_ struct{}, reply *time.Duration) error {
 	*reply = wiremeter.Now()
 	return nil
 }
@@ -186,11 +229,20 @@ type BulkReport struct {
 
 // StopBulk ends one end of bulk.
 func (p *Peer) StopBulk(run int, reply *BulkReport) error {
+	return p.endBulk(run, reply, (*lab.BulkEnd).Stop)
+}
+
+// WaitBulk lets the sender of bulk end.
+func (p *Peer) WaitBulk(run int, reply *BulkReport) error {
+	return p.endBulk(run, reply, (*lab.BulkEnd).Wait)
+}
+
+func (p *Peer) endBulk(run int, reply *BulkReport, end func(*lab.BulkEnd, context.Context) ([]lab.BulkInterval, int, error)) error {
 	b, err := taken[*lab.BulkEnd](p, run)
 	if err != nil {
 		return err
 	}
-	reply.Intervals, reply.MSS, err = b.Stop(p.ctx)
+	reply.Intervals, reply.MSS, err = end(b, p.ctx)
 	return err
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package result
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Mega writes a rate in Mbit/s with three significant digits.
+func Mega(bitsPerSec float64) string { return Digits(bitsPerSec / 1e6) }
+
+// Milli writes a time in ms with three significant digits.
+func Milli(ms float64) string { return Digits(ms) }
+
+// Digits writes three significant digits, and no more than two decimals.
+func Digits(v float64) string {
+	switch {
+	case v >= 99.95:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 9.995:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+// OfCap writes rates as fractions of the cap.
+func (r *Row) OfCap(rates ...float64) string {
+	if r.CapBitRate == 0 {
+		return "-"
+	}
+	var parts []string
+	for _, v := range rates {
+		parts = append(parts, share(v/float64(r.CapBitRate)))
+	}
+	return strings.Join(parts, " / ")
+}
+
+// CapName writes a rate as an annotation would: 10M.
+func CapName(bitsPerSec uint64) string {
+	switch {
+	case bitsPerSec == 0:
+		return "no cap"
+	case bitsPerSec%1e9 == 0:
+		return fmt.Sprintf("%dG", bitsPerSec/1e9)
+	case bitsPerSec%1e6 == 0:
+		return fmt.Sprintf("%dM", bitsPerSec/1e6)
+	default:
+		return fmt.Sprintf("%dk", bitsPerSec/1e3)
+	}
+}

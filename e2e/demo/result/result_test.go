@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package result
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDigits(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.00", 0.123: "0.12", 9.994: "9.99", 9.996: "10.0", 99.96: "100", 12.34: "12.3", 1234.5: "1234"} {
+		if got := Digits(v); got != want {
+			t.Errorf("Digits(%v) = %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestCapName(t *testing.T) {
+	for rate, want := range map[uint64]string{0: "no cap", 10e6: "10M", 2e9: "2G", 500e3: "500k"} {
+		if got := CapName(rate); got != want {
+			t.Errorf("CapName(%d) = %s, want %s", rate, got, want)
+		}
+	}
+}
+
+func TestImplausibleMemoryIsNotShownAsANumber(t *testing.T) {
+	for name, tc := range map[string]struct {
+		m    *Memory
+		want string
+	}{
+		"no plugin":                         {nil, "-"},
+		"measured":                          {&Memory{Total: 120, Memlock: 66}, "120"},
+		"less than nothing":                 {&Memory{Total: -3}, "noise"},
+		"less than what BPF alone accounts": {&Memory{Total: 40, Memlock: 66}, "noise"},
+	} {
+		if got := tc.m.Cell(); got != tc.want {
+			t.Errorf("%s: memory cell = %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestOfCap(t *testing.T) {
+	r := &Row{CapBitRate: 10e6}
+	if got, want := r.OfCap(10.04e6, 500e6), "1.004 / 50.0"; got != want {
+		t.Errorf("OfCap = %s, want %s", got, want)
+	}
+	if got := (&Row{}).OfCap(1); got != "-" {
+		t.Errorf("OfCap without a cap = %s, want -", got)
+	}
+}
+
+func TestPageMarksCapsThatWereNotTested(t *testing.T) {
+	r := &Report{Far: &Peer{}, Rows: []Row{
+		{Title: "no plugin", Egress: Flow{WireBitRate: 100e6}, Ingress: Flow{WireBitRate: 20e6}},
+		{Title: "at ten", CapBitRate: 10e6, Open: Latency{P99: 30}, BystanderOpen: Latency{P99: 10}},
+		{Title: "at twenty", CapBitRate: 20e6},
+	}}
+	var out strings.Builder
+	r.TwoMachines(&out)
+	for line, want := range map[string]bool{"| at ten |": true, "| at twenty (not offered) |": true, "| 3.00 |": true, "no plugin (not": false} {
+		if got := strings.Contains(out.String(), line); got != want {
+			t.Errorf("table contains %q = %v, want %v:\n%s", line, got, want, out.String())
+		}
+	}
+}
+
+func TestParseRuns(t *testing.T) {
+	const one = `{"started": "x", "far": {"clockDrift": 0.5}}`
+	for text, want := range map[string]int{one: 1, "[" + one + "," + one + "]": 2, "[]": 0} {
+		runs, err := Parse([]byte(text))
+		if err != nil || len(runs) != want {
+			t.Fatalf("Parse(%s) = %d runs, %v, want %d", text, len(runs), err, want)
+		}
+		for _, r := range runs {
+			if r.Started != "x" || r.Far.ClockDrift != 0.5 {
+				t.Errorf("Parse(%s) = %+v", text, r)
+			}
+		}
+	}
+	if _, err := Parse([]byte("{")); err == nil {
+		t.Error("Parse of half an object = nil error, want an error")
+	}
+}
+
+// TestOneMachine: each thing that a row may have to say besides its numbers.
+func TestOneMachine(t *testing.T) {
+	r := &Report{
+		Started: "2026-11-22T01:00:00Z", Congestion: "cubic", Machine: Machine{Kernel: "6.18", CPUs: 2, CPU: "Abacus", Git: "c0ffee0123", GitDirty: true},
+		Load: Load{OpenLoopPerSecond: 100, KeptPerSecond: 200, ResponseBytes: 6000},
+		Rows: []Row{
+			{Case: "a", Title: "no plugin", Egress: Flow{ElephantBitRate: 25.4e9}},
+			{
+				Case: "b", Title: "bandwidth plugin", CapBitRate: 10e6, Memory: &Memory{Total: 58},
+				Ingress: Flow{WireSpread: [3]float64{0, 0, 14e6}, WorstSecondFromStart: 1560e6},
+				Open:    Latency{P99: 1735, Requests: 900, Errors: map[string]int{"timeout": 3, "reset": 1}}, BystanderOpen: Latency{P99: 2.08},
+			},
+			{Case: "c", Title: "podweir strict", CapBitRate: 10e6, Egress: Flow{WireSpread: [3]float64{0, 0, 10.07e6}, WorstSecondFromStart: 10.1e6}},
+			{Case: "d", Title: "podweir elephants", CapBitRate: 10e6, Egress: Flow{WireSpread: [3]float64{0, 0, 20e6}}},
+		},
+	}
+	var out strings.Builder
+	r.OneMachine(&out, "d.json")
+	for _, want := range []string{
+		"[All numbers](d.json)", "2026-11-22, 2 x Abacus, Linux 6.18, podweir c0ffee0-dirty", "responses of 6 kB",
+		"| no cap | no plugin | 25400 / 0.00 |", "| 1.400 (156 from the start) | 1735 (2.08), 4 of 900 without an answer |", "| 58 |",
+		"| 1.007 |", "| by policy |",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("table lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestRanges(t *testing.T) {
+	run := func(worst, p99 float64) Report {
+		return Report{Rows: []Row{
+			{Title: "no plugin", Egress: Flow{WireBitRate: 50e6}, Ingress: Flow{WireBitRate: 50e6}, Open: Latency{P99: 3}, BystanderOpen: Latency{P99: 2}},
+			{Title: "at twenty", CapBitRate: 20e6, Egress: Flow{WireSpread: [3]float64{0, 0, worst * 20e6}}, Open: Latency{P99: p99}, BystanderOpen: Latency{P99: 2}},
+			{Title: "at ten", CapBitRate: 10e6, Ingress: Flow{WireSpread: [3]float64{0, 0, worst * 10e6}}},
+			{Title: "another at ten", CapBitRate: 10e6},
+			{Title: "at forty", CapBitRate: 40e6},
+		}}
+	}
+	var out strings.Builder
+	Ranges(&out, []Report{run(1.001, 4), run(1.022, 30)})
+	want := `| no cap | no plugin | 2 | - | - | - | - | 1.500 to 1.500 | - | - |
+| 10M | at ten | 2 | - | - | - | 1.001 to 1.022 | - | - | - |
+| 10M | another at ten | 2 | - | - | - | - | - | - | - |
+| 20M | at twenty | 2 | - | - | 1.001 to 1.022 | - | 2.000 to 15.0 | - | - |
+`
+	if !strings.HasSuffix(out.String(), " --- |\n"+want) {
+		t.Errorf("Ranges = %s, want at its end %s", out.String(), want)
+	}
+}

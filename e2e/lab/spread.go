@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Spread describes UDP datagrams to many hosts in turns, each to another one, as
+// fast as one thread can. The thread does all of the way to the receivers'
+// sockets itself, so that its time for a packet is the packet's cost.
+type Spread struct {
+	From *Host
+	To   *Sinks
+	// PayloadBytes is the size of a datagram's payload.
+	PayloadBytes int
+	// EvictBytes, if not 0, is how much memory, in pages of 4 KiB, the sender
+	// reads between two datagrams: what the kernel had in smaller caches of
+	// memory and of addresses is not there any more.
+	EvictBytes int
+	// Duration is how long it lasts.
+	Duration time.Duration
+}
+
+// Sinks are bound sockets of many hosts that nobody reads, so that no ICMP error
+// comes back: the kernel drops what they get.
+type Sinks struct {
+	fds   []int
+	addrs []netip.AddrPort
+}
+
+// OpenSinks opens one on each host, for IPv4. The caller must call Close before
+// the hosts' namespaces can go.
+func OpenSinks(hosts []*Host) (*Sinks, error) {
+	s := &Sinks{}
+	for _, h := range hosts {
+		err := h.Netns.Do(func() error {
+			fd, at, err := openSink(netip.AddrPortFrom(h.V4, 0))
+			if err == nil {
+				s.fds, s.addrs = append(s.fds, fd), append(s.addrs, at)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("socket of %s: %w", h.Name, err), s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Close closes the sockets.
+func (s *Sinks) Close() error {
+	var errs []error
+	for _, fd := range s.fds {
+		errs = append(errs, unix.Close(fd))
+	}
+	s.fds = nil
+	return errors.Join(errs...)
+}
+
+// Only is one of the sinks; it must not be closed.
+func (s *Sinks) Only(i int) *Sinks { return &Sinks{addrs: s.addrs[i : i+1]} }
+
+// Rest is all of them but the first so many; it must not be closed.
+func (s *Sinks) Rest(from int) *Sinks { return &Sinks{addrs: s.addrs[from:]} }
+
+// openSink opens a socket with a tiny buffer: what nobody reads is dropped at
+// once. Port 0 is any.
+func openSink(addr netip.AddrPort) (fd int, at netip.AddrPort, err error) {
+	family := unix.AF_INET
+	if addr.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, at, fmt.Errorf("socket: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}()
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); err != nil {
+		return 0, at, err
+	}
+	if err := unix.Bind(fd, sockaddr(addr)); err != nil {
+		return 0, at, fmt.Errorf("bind: %w", err)
+	}
+	port, err := boundPort(fd)
+	return fd, netip.AddrPortFrom(addr.Addr(), port), err
+}
+
+// spreadPort is the source of every datagram: one load after the other is the
+// same flow.
+const spreadPort = 4000
+
+type spreadArgs struct {
+	To           []netip.AddrPort
+	PayloadBytes int
+	EvictBytes   int
+	Duration     time.Duration
+}
+
+// Spread sends and returns what was sent; packets of Ethernet are not in its
+// bytes, headers of IP are.
+func (l *Lab) Spread(ctx context.Context, load Spread) (*FloodResult, error) {
+	w, err := l.startWorker(ctx, load.From, "udp-spread", spreadArgs{
+		To: load.To.addrs, PayloadBytes: load.PayloadBytes, EvictBytes: load.EvictBytes, Duration: load.Duration,
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out FloodResult
+	return &out, w.result(ctx, &out)
+}
+
+func runUDPSpread(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var args spreadArgs
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return nil, err
+	}
+	if len(args.To) == 0 {
+		return nil, errors.New("nobody to send to")
+	}
+	runtime.LockOSThread()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: spreadPort}); err != nil {
+		return nil, fmt.Errorf("bind: %w", err)
+	}
+	dests := make([]unix.Sockaddr, len(args.To))
+	for i, to := range args.To {
+		dests[i] = sockaddr(to)
+	}
+	if err := ready(nil); err != nil {
+		return nil, err
+	}
+	evict, err := smallPages(args.EvictBytes)
+	if err != nil {
+		return nil, err
+	}
+	return spread(fd, dests, &args, evict, quit), unix.Close(fd)
+}
+
+// smallPages is memory that goes with the process. Large pages would leave the
+// cache of addresses as it is.
+func smallPages(size int) ([]byte, error) {
+	if size == 0 {
+		return nil, nil
+	}
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes: %w", size, err)
+	}
+	// A kernel without large pages refuses it.
+	if err := unix.Madvise(mem, unix.MADV_NOHUGEPAGE); err != nil && !errors.Is(err, unix.EINVAL) {
+		return nil, fmt.Errorf("ask for small pages: %w", err)
+	}
+	for i := range mem {
+		mem[i] = 1 // pages that were not written are all one page
+	}
+	return mem, nil
+}
+
+func spread(fd int, dests []unix.Sockaddr, args *spreadArgs, evict []byte, quit <-chan struct{}) *FloodResult {
+	const (
+		line  = 64 // bytes of a cache line on all processors that Kubernetes knows
+		batch = 64 // packets between two looks at the clock
+	)
+	out, payload := &FloodResult{}, make([]byte, args.PayloadBytes)
+	size := uint64(20 + udpHeaderBytes + args.PayloadBytes)
+	next, sum := 0, byte(0)
+	start := monotonic()
+	for !closed(quit) {
+		for range batch {
+			for i := 0; i < len(evict); i += line {
+				sum += evict[i]
+			}
+			if unix.Sendto(fd, payload, 0, dests[next]) != nil {
+				out.Refused++
+			} else {
+				out.Packets++
+				out.Bytes += size
+			}
+			if next++; next == len(dests) {
+				next = 0
+			}
+		}
+		if out.Elapsed = monotonic() - start; out.Elapsed >= args.Duration {
+			break
+		}
+	}
+	runtime.KeepAlive(sum)
+	return out
+}
