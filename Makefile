@@ -44,7 +44,7 @@ ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
 
 .PHONY: help
 help: ## Show this list.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 ##@ Run
 
@@ -101,7 +101,7 @@ test: setup check-generate lint fuzz test-unit chart-test test-privileged test-k
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
-	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -timeout 5m ./page
+	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m ./page ./drive ./cluster
 	cd tools/image && CGO_ENABLED=0 go test -timeout 5m ./...
 	cd tools/perfrig && CGO_ENABLED=0 go test -timeout 5m -skip '^TestPrivileged' ./...
 
@@ -149,7 +149,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: lint
-lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters, without changing a file.
+lint: bin/tools/golangci-lint bin/tools/actionlint check-figures ## All linters and formatters, without changing a file.
 	test -z "$$(gofmt -l $(GO_FILES) | tee /dev/stderr)"
 	go mod tidy -diff
 	go vet ./...
@@ -159,6 +159,10 @@ lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters
 	clang-format-19 --Werror -n $(C_FILES)
 	shellcheck $(SH_FILES)
 	bin/tools/actionlint -shellcheck shellcheck
+
+.PHONY: check-figures
+check-figures: ## Fail unless every figure in README.md and docs is what the committed results give.
+	cd tools/perfrig && CGO_ENABLED=0 go run . quote -check -C ../..
 
 .PHONY: queues
 queues: setup-demo build refplugins setup-kernels ## Measure every queue kind on every kernel; the table goes to docs/results (root, an hour).
@@ -177,6 +181,29 @@ perf-ci: perfrig ## Take the campaign that the documents quote (root, half an ho
 perf: perfrig ## Take the full campaign: everything, five times (root, half a day; goes on where it was interrupted).
 	bin/perfrig run -anew -profile full
 
+# Kernels of "make perf-vm": that of the pods and that of the clients.
+PERF_KERNELS ?= 6.12/6.1
+
+.PHONY: perf-vm
+perf-vm: perfrig setup-kernels ## Take the campaign of emulated machines, with qdiscs that other kernels have (root, 40 minutes; goes on where it was interrupted).
+	bin/perfrig run -anew -substrate vm -kernels $(PERF_KERNELS) -profile vm
+
+.PHONY: test-perf-vm
+test-perf-vm: build refplugins setup-kernels ## Boot the machines of perf-vm, take samples and interrupt some (root, 3 minutes).
+	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./vm
+
+.PHONY: cluster-driver
+cluster-driver: setup-cluster image
+	cd e2e/k8s && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/cluster ./drive
+
+.PHONY: perf-k8s
+perf-k8s: perfrig cluster-driver ## Take the campaign of a Kubernetes cluster on this machine (root, 20 minutes; goes on where it was interrupted).
+	bin/perfrig run -anew -substrate k8s -profile k8s
+
+.PHONY: test-perf-k8s
+test-perf-k8s: build refplugins cluster-driver ## Start the cluster of perf-k8s, take samples, interrupt one and see that nothing is left (root, 2 minutes).
+	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./k8s
+
 # What "make bench" holds its ratios against: the newest that are committed.
 BASELINE       ?= $(lastword $(sort $(wildcard docs/results/*-netns/samples.jsonl)))
 BASELINE_COSTS ?= $(lastword $(sort $(wildcard docs/results/*-netns-costs/samples.jsonl)))
@@ -191,6 +218,10 @@ bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail i
 	$(if $(BASELINE),bin/perfrig compare $(BASELINE) bin/perf/bench/samples.jsonl)
 
 ##@ Change
+
+.PHONY: figures
+figures: ## Write what README.md and docs quote of docs/results anew; measures nothing.
+	cd tools/perfrig && CGO_ENABLED=0 go run . quote -C ../..
 
 .PHONY: update-chart
 update-chart: ## Write the chart's goldens and docs/reference/chart-values.md anew.

@@ -21,11 +21,12 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/tools/perfrig/compare"
 	"github.com/podweir/podweir/tools/perfrig/executor"
-	"github.com/podweir/podweir/tools/perfrig/netns"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/report"
 	"github.com/podweir/podweir/tools/perfrig/sampler"
 	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/vm"
+	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
 const usage = `usage, in the root of the checkout:
@@ -33,6 +34,7 @@ const usage = `usage, in the root of the checkout:
   perfrig plan [-profile P] [-seed N]     say what would be measured, in which order
   perfrig report [-out DIR] FILE.jsonl    print it; into DIR: page, charts, numbers and the samples
   perfrig compare A.jsonl B.jsonl         exit with 1 if B is worse than A
+  perfrig quote [-check] [-C DIR]         write what README.md and docs quote of docs/results, and its pages, anew
 `
 
 // Exit statuses.
@@ -44,6 +46,9 @@ const (
 )
 
 func main() {
+	if guest.IsInit() {
+		guest.Init() // process 1 of an emulated machine; does not return
+	}
 	if lab.WorkerMain() {
 		return
 	}
@@ -78,6 +83,9 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return &usageError{"no command"}
 	}
+	if vm.IsGuest(args[0]) { // in an emulated machine; not for users
+		return vm.Guest(ctx, ".", args)
+	}
 	switch args[0] {
 	case "run":
 		return runCommand(ctx, args[1:], out)
@@ -87,6 +95,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return reportCommand(args[1:], out)
 	case "compare":
 		return compareCommand(args[1:], out)
+	case "quote":
+		return quoteCommand(args[1:], out)
 	default:
 		return &usageError{fmt.Sprintf("no command %q", args[0])}
 	}
@@ -95,6 +105,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 // choices are the flags of run and plan.
 type choices struct {
 	profile, dir, only string
+	where, kernels     string // the substrate, and what it runs
 	seed               uint64
 	slice              time.Duration
 	anew               bool
@@ -102,7 +113,7 @@ type choices struct {
 
 func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
-	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, ci or full")
+	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, k8s, scale, vm, ci or full")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
 	set.StringVar(&c.only, "only", "", "only runs whose name holds this; the plan's order stays")
 	return set
@@ -146,6 +157,8 @@ const samplesFile = "samples.jsonl"
 func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	var c choices
 	set := c.flags("run")
+	set.StringVar(&c.where, "substrate", "netns", "netns (this machine), vm (kernels in emulated machines) or k8s (a cluster on this machine)")
+	set.StringVar(&c.kernels, "kernels", "6.12/6.1", "of substrate vm: the pods' and the clients', or one for both as in 6.12; there are 6.1, 6.12 and newest")
 	set.StringVar(&c.dir, "dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
 	set.DurationVar(&c.slice, "slice", 0, "begin no run that would not end within this time; the next call goes on")
 	set.BoolVar(&c.anew, "anew", false, "put aside a campaign that is complete or of another commit; one that was interrupted goes on")
@@ -164,8 +177,11 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer restore()
-	substrate := netns.New(".")
-	substrate.Niceness = lab.Niceness
+	substrate, down, err := c.substrate(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
 	machine, err := substrate.Machine(ctx)
 	if err != nil {
 		return err
@@ -173,6 +189,9 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	watcher, err := sampler.New(filepath.Join(c.dir, "usage"))
 	if err != nil {
 		return err
+	}
+	if s, ok := substrate.(interface{ Processes() []int }); ok {
+		watcher.Ours = s.Processes()
 	}
 	file, err := c.open(s, runs, machine)
 	if err != nil {

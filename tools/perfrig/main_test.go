@@ -20,7 +20,11 @@ import (
 func campaign(t *testing.T, used float64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "samples.jsonl")
-	f, err := record.Open(name, record.Campaign{Profile: "bench", Machine: record.Machine{Commit: "c0ffee"}})
+	bench, err := spec.Profile("bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := record.Open(name, record.Campaign{Profile: "bench", Digest: bench.Digest(), Machine: record.Machine{Commit: "c0ffee"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +84,30 @@ func TestReportWritesThePage(t *testing.T) {
 	}
 }
 
+// TestQuoteCheckFailsUntilQuoted: the check names the page and leaves it.
+func TestQuoteCheckFailsUntilQuoted(t *testing.T) {
+	root := t.TempDir()
+	page := filepath.Join(root, "README.md")
+	const stale = "<!-- figures: begin bars from netns -->\nold\n<!-- figures: end -->\n"
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "docs"), 0o755), os.WriteFile(page, []byte(stale), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	check := func() error { return command(t.Context(), []string{"quote", "-check", "-C", root}, &bytes.Buffer{}) }
+	if err := check(); err == nil || !strings.Contains(err.Error(), "README.md") {
+		t.Errorf("quote -check of a stale figure = %v, want an error that names the page", err)
+	}
+	if raw, err := os.ReadFile(page); err != nil || string(raw) != stale {
+		t.Errorf("quote -check wrote %q, %v", raw, err)
+	}
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"quote", "-C", root}, &out); err != nil || out.String() != "README.md\n" {
+		t.Errorf("quote = %v, printed %q, want the page", err, out.String())
+	}
+	if err := check(); err != nil {
+		t.Errorf("quote -check after quote = %v", err)
+	}
+}
+
 func TestPlanIsPrinted(t *testing.T) {
 	var out bytes.Buffer
 	if err := command(t.Context(), []string{"plan", "-profile", "smoke", "-only", "mixed"}, &out); err != nil {
@@ -93,7 +121,7 @@ func TestPlanIsPrinted(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"measure"}, {"compare", "one"}, {"report"}} {
+	for _, args := range [][]string{nil, {"measure"}, {"compare", "one"}, {"report"}, {"quote", "README.md"}} {
 		var wrong *usageError
 		if err := command(t.Context(), args, &bytes.Buffer{}); !errors.As(err, &wrong) {
 			t.Errorf("perfrig %q = %v, want an error of usage", args, err)

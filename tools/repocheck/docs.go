@@ -153,9 +153,9 @@ func changelog(t *Tree) []string {
 }
 
 var (
-	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
-	inlineMake = regexp.MustCompile("`make ([a-z][a-z-]*)")
-	blockMake  = regexp.MustCompile(`(?m)^ *(?:sudo )?make ([a-z][a-z-]*)`)
+	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+	inlineMake = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
+	blockMake  = regexp.MustCompile(`(?m)^ *(?:sudo )?make ([a-z][a-z0-9-]*)`)
 )
 
 // makeTargets checks that what the documents tell a reader to make can be

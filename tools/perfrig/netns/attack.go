@@ -24,6 +24,10 @@ var attacks = map[string]traffic.Load{
 	"tiny": traffic.UDPTiny,
 	// Only the first fragment has ports.
 	"fragments": {Name: "UDP 2x fragments", Payload: fragmented, Times: 2},
+	// A heavy flow, and beside it light ones that collide with the victim in the
+	// sketch, if they can (collide.go).
+	collides:      traffic.UDP,
+	collidesKnown: traffic.UDP,
 }
 
 const (
@@ -34,6 +38,8 @@ const (
 	attackHead = time.Second
 	// attackLast resolves the 99th percentile at 200 requests per second.
 	attackLast = 6 * time.Second
+	// The ports of the kept connection, which is the victim.
+	victimClient, victimServer = 40000, 5000
 )
 
 // attack floods the pod, or from it, and measures what passes, and kept
@@ -45,15 +51,20 @@ func (r *run) attack(ctx context.Context) error {
 	}
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
 		// The bystander's bytes are not to be counted as the pod's.
-		onlooker, err := rig.Lab.Client("onlooker")
+		onlooker, err := r.onlooker(rig)
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		d := r.direction()
+		crafted, err := r.craft(rig, pod, d)
+		if err != nil {
+			return err
+		}
 		echo := lab.EchoLoad{
-			From: rig.Client, To: &pod.Host, PerSecond: perSecond,
-			Delay: attackHead, Duration: attackLast, Timeout: giveUp,
+			From: rig.Client, To: &pod.Host, FromPort: victimClient, ToPort: victimServer,
+			PerSecond: perSecond, Delay: attackHead, Duration: attackLast, Timeout: giveUp,
 		}
 		kept, err := rig.Lab.StartEcho(ctx, echo)
 		if err != nil {
@@ -64,9 +75,15 @@ func (r *run) attack(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d := r.direction()
 		offer, err := pod.Start(ctx, d, load, r.cell.Rate, attackHead+attackLast)
 		if err != nil {
+			return err
+		}
+		beside, err := r.startCrafted(ctx, rig, crafted)
+		if err != nil {
+			return err
+		}
+		if err := r.lookAtVictim(ctx, rig, pod, offer.Started+attackHead); err != nil {
 			return err
 		}
 		_, flood, err := offer.Wait(ctx)
@@ -75,11 +92,12 @@ func (r *run) attack(ctx context.Context) error {
 		}
 		answers, err := kept.Wait(ctx)
 		others, otherErr := bystander.Wait(ctx)
-		if err := errors.Join(err, otherErr); err != nil {
+		craftedBits, craftErr := waitCrafted(ctx, beside)
+		if err := errors.Join(err, otherErr, craftErr); err != nil {
 			return err
 		}
 		r.against("kept", r.answers("kept", answers), r.answers("kept_bystander", others))
-		r.set("offered_bits_per_second", offered(flood))
+		r.set("offered_bits_per_second", offered(flood)+craftedBits)
 		return r.attackWire(pod, d, offer)
 	})
 }

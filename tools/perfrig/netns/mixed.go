@@ -10,22 +10,45 @@ import (
 	"math"
 	"time"
 
+	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
+	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-const (
-	// Slow start, and what a burst lets through at first, are over by then.
-	mixedWarmUp = 3 * time.Second
-	mixedOpen   = 7 * time.Second
-	mixedClosed = 3 * time.Second
+// closedClients are those of a closed loop.
+const closedClients = 10
+
+// lightLoad is what a mixed run asks for beside bulk.
+type lightLoad struct {
+	// warmUp is when it begins: slow start, and what a burst lets through at
+	// first, are over by then.
+	warmUp, open, closed   time.Duration
+	freshPerSecond, kept   float64
+	clients, responseBytes int
+}
+
+// lightLoads are those of the workload's variants.
+var lightLoads = map[string]lightLoad{
 	// 150 requests per second for 7 s resolve the 99th percentile; with 4 kB
 	// they are some 5.5 Mbit/s of the pod's egress.
-	openPerSecond = 150
-	openBytes     = 4000
-	closedClients = 10
-)
+	"": {
+		warmUp: 3 * time.Second, open: 7 * time.Second, closed: 3 * time.Second,
+		freshPerSecond: 150, kept: perSecond, clients: closedClients, responseBytes: 4000,
+	},
+	// An emulated machine answers 50 to 100 fresh connections per second at
+	// most, and is full then. 50 requests on a kept one for 21 s resolve the
+	// 99th percentile, 10 fresh ones the 95th.
+	"few": {
+		warmUp: 5 * time.Second, open: 21 * time.Second, closed: 4 * time.Second,
+		freshPerSecond: 10, kept: 50, clients: 4, responseBytes: 4000,
+	},
+}
+
+// closedLoad shows what the way of a packet itself costs a pod, without bulk
+// that takes processor time as well.
+var closedLoad = lightLoad{closed: 6 * time.Second, clients: closedClients, responseBytes: 4000}
 
 // mixed loads the pod with bulk in both directions and asks it, and an
 // unlimited bystander with a client of its own, for light answers: on fresh
@@ -34,11 +57,18 @@ const (
 func (r *run) mixed(ctx context.Context) error {
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
 		// The bystander's bytes are not to be counted as the pod's.
-		onlooker, err := rig.Lab.Client("onlooker")
+		onlooker, err := r.onlooker(rig)
 		if err != nil {
 			return err
 		}
-		m := &mixture{run: r, rig: rig, pod: pod, onlooker: onlooker}
+		light, ok := lightLoads[r.cell.Workload.Variant]
+		if !ok {
+			return fmt.Errorf("no light load %q", r.cell.Workload.Variant)
+		}
+		if r.cell.Workload.Kind == spec.Closed {
+			light = closedLoad
+		}
+		m := &mixture{run: r, rig: rig, pod: pod, onlooker: onlooker, light: light}
 		// Nothing of the load outlives a failure.
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -51,23 +81,28 @@ type mixture struct {
 	rig      *traffic.Rig
 	pod      *traffic.Target
 	onlooker *lab.Host
+	light    lightLoad
 
 	start time.Duration // of the bulk
-	bulk  [2]*lab.ElephantRun
+	bulk  [2]*far.BulkRun
 }
 
 // span is a part of the run, in [wiremeter.Now].
 type span struct{ from, to time.Duration }
 
 func (m *mixture) measure(ctx context.Context) error {
+	if m.light.open == 0 {
+		_, err := m.closed(ctx)
+		return err
+	}
 	// Kept connections are made first: through a queue of seconds their
 	// handshake would not end.
-	kept := make([]*lab.EchoRun, 2)
+	kept := make([]far.Waiter, 2)
 	for i, end := range m.ends() {
 		var err error
-		kept[i], err = m.rig.Lab.StartEcho(ctx, lab.EchoLoad{
-			From: end.from, To: end.to, PerSecond: perSecond,
-			Delay: mixedWarmUp, Duration: mixedOpen, Timeout: giveUp,
+		kept[i], err = m.rig.Between().Echo(ctx, lab.EchoLoad{
+			From: end.from, To: end.to, PerSecond: m.light.kept,
+			Delay: m.light.warmUp, Duration: m.light.open, Timeout: giveUp,
 		})
 		if err != nil {
 			return err
@@ -76,27 +111,35 @@ func (m *mixture) measure(ctx context.Context) error {
 	if err := m.startBulk(ctx); err != nil {
 		return err
 	}
-	if err := until(ctx, m.start+mixedWarmUp); err != nil {
+	if err := until(ctx, m.start+m.light.warmUp); err != nil {
 		return err
 	}
-	open, err := m.both(ctx, "open", lab.HTTPLoad{PerSecond: openPerSecond, Duration: mixedOpen})
+	open, err := m.both(ctx, "open", lab.HTTPLoad{PerSecond: m.light.freshPerSecond, Duration: m.light.open})
 	if err != nil {
 		return err
 	}
 	var keptAnswers [2]*lab.Latencies
 	for i := range kept {
-		if keptAnswers[i], err = kept[i].Wait(ctx); err != nil {
+		if keptAnswers[i], err = kept[i](ctx); err != nil {
 			return fmt.Errorf("kept connection: %w", err)
 		}
 	}
 	m.against("kept", m.answers("kept", keptAnswers[0]), m.answers("kept_bystander", keptAnswers[1]))
-	closed, err := m.both(ctx, "closed", lab.HTTPLoad{Concurrency: closedClients, Duration: mixedClosed})
+	closed, err := m.closed(ctx)
 	if err != nil {
 		return err
 	}
+	return m.finish(ctx, open, closed)
+}
+
+func (m *mixture) closed(ctx context.Context) (span, error) {
+	s, err := m.both(ctx, "closed", lab.HTTPLoad{Concurrency: m.light.clients, Duration: m.light.closed})
+	if err != nil {
+		return s, err
+	}
 	m.set("closed_requests_ratio",
 		m.into.Metrics["closed_requests_per_second"]/m.into.Metrics["closed_bystander_requests_per_second"])
-	return m.finish(ctx, open, closed)
+	return s, nil
 }
 
 // ends are the pod's and the bystander's clients and servers.
@@ -111,10 +154,10 @@ func (m *mixture) startBulk(ctx context.Context) error {
 	for _, d := range traffic.Directions {
 		from, to := m.pod.Ends(d)
 		var err error
-		m.bulk[d], err = m.rig.Lab.StartElephant(ctx, lab.Elephant{
+		m.bulk[d], err = m.rig.Between().Elephant(ctx, lab.Elephant{
 			From: from, To: to,
 			// Longer than needed: it is stopped.
-			Duration: 5 * (mixedWarmUp + mixedOpen + mixedClosed),
+			Duration: 5 * (m.light.warmUp + m.light.open + m.light.closed),
 		})
 		if err != nil {
 			return err
@@ -126,12 +169,12 @@ func (m *mixture) startBulk(ctx context.Context) error {
 // both puts a load on the pod and on the bystander at the same time.
 func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, error) {
 	s := span{from: wiremeter.Now()}
-	l.ResponseBytes, l.Timeout = openBytes, giveUp
-	var runs [2]*lab.HTTPRun
+	l.ResponseBytes, l.Timeout = m.light.responseBytes, giveUp
+	var runs [2]far.Waiter
 	for i, end := range m.ends() {
 		l.From, l.To = end.from, end.to
 		var err error
-		if runs[i], err = m.rig.Lab.StartHTTP(ctx, l); err != nil {
+		if runs[i], err = m.rig.Between().HTTP(ctx, l); err != nil {
 			return s, fmt.Errorf("%s loop: %w", name, err)
 		}
 	}
@@ -143,7 +186,7 @@ func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, 
 	var got [2]*lab.Latencies
 	for i := range runs {
 		var err error
-		if got[i], err = runs[i].Wait(ctx); err != nil {
+		if got[i], err = runs[i](ctx); err != nil {
 			return s, fmt.Errorf("%s loop: %w", name, err)
 		}
 	}
@@ -166,7 +209,7 @@ func (m *mixture) finish(ctx context.Context, open, closed span) error {
 		// The first half second beside the light flows is half without them.
 		m.set(d.String()+"_elephant_goodput_bits_per_second",
 			lab.Between(bulk.Received, at(open.from)+0.5, at(open.to)).BitsPerSec())
-		late := lab.Between(bulk.Sent, mixedWarmUp.Seconds(), math.Inf(1))
+		late := lab.Between(bulk.Sent, m.light.warmUp.Seconds(), math.Inf(1))
 		m.set(d.String()+"_late_retransmits_count", late.Retransmits)
 		if late.Bytes > 0 && bulk.MSS > 0 {
 			m.set(d.String()+"_late_retransmits_percent", 100*late.Retransmits/(late.Bytes/float64(bulk.MSS)))
@@ -181,7 +224,7 @@ func (m *mixture) wire(d traffic.Direction, open, closed span) error {
 		return err
 	}
 	m.rates(d.String(), whole)
-	steady, err := m.pod.Wire(d, m.start+mixedWarmUp, closed.to)
+	steady, err := m.pod.Wire(d, m.start+m.light.warmUp, closed.to)
 	if err != nil {
 		return err
 	}

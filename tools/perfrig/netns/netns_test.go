@@ -34,6 +34,9 @@ func TestEveryProfileCanBeDone(t *testing.T) {
 			if workloads[c.Workload.Kind] == nil {
 				t.Errorf("%s: no workload of kind %s", c.ID(), c.Workload.Kind)
 			}
+			if _, ok := lightLoads[c.Workload.Variant]; c.Workload.Kind == spec.Mixed && !ok {
+				t.Errorf("%s: no light load %q", c.ID(), c.Workload.Variant)
+			}
 			if _, ok := attacks[c.Workload.Variant]; c.Workload.Kind == spec.Attack && !ok {
 				t.Errorf("%s: no attack %q", c.ID(), c.Workload.Variant)
 			}
@@ -114,7 +117,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 	for id, want := range map[string][]string{
 		"others-tcp-1-service/uncapped/podweir-unused": {"goodput_bits_per_second", "machine_cores_per_gbit"},
 		"others-udp-8-service/uncapped/unshaped":       {"wire_bits_per_second", "machine_cores_per_gbit"},
-		"flows-1000-ingress/100M/podweir-strict":       {"flows_requests_per_second"},
+		"flows-100000-egress/1G/podweir-elephants":     {"flows_live_count", "packet_cost_ns", "statistics_cost_ns", "each_offered_share"},
 		"others-idle/uncapped/unshaped":                {"machine_busy_cores"},
 		"memory-8/100M/podweir-strict":                 {"memory_memlock_bytes"},
 		"udp6-ingress/10M/podweir-strict":              {"ingress_used_share", "ingress_worst_second_share"},
@@ -149,7 +152,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 func TestPrivilegedFlowsTellsHeavyFromLight(t *testing.T) {
 	requireRoot(t)
 	for flows, heavy := range map[int]bool{1: true, 1000: false} {
-		r := cell(t, "full", "flows-1000-ingress/100M/podweir-strict")
+		r := cell(t, "full", "flows-1000-ingress/1G/podweir-strict")
 		r.Cell.Workload.BulkSeconds, r.Cell.Workload.Flows = 2, flows
 		into := &record.Sample{}
 		if err := New(root).Run(t.Context(), r, into); err != nil {

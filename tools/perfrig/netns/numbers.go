@@ -28,7 +28,22 @@ var percentiles = []struct {
 // answers records what a load of requests saw: a request without an answer
 // counts with the time at which it was given up.
 func (r *run) answers(name string, l *lab.Latencies) *stats.Histogram {
-	h := stats.NewHistogram(l.Samples)
+	h := r.distribution(name, l.Samples)
+	r.set(name+"_requests_per_second", l.PerSecond())
+	r.set(name+"_errors_count", float64(l.Failed()))
+	for reason, n := range l.Errors {
+		if r.into.Errors == nil {
+			r.into.Errors = map[string]int{}
+		}
+		r.into.Errors[name+": "+reason] += n
+	}
+	return h
+}
+
+// distribution keeps how long something took, of which the samples of all rounds
+// are put together, and tells what this sample resolves.
+func (r *run) distribution(name string, took []time.Duration) *stats.Histogram {
+	h := stats.NewHistogram(took)
 	if r.into.Latencies == nil {
 		r.into.Latencies = map[string]*stats.Histogram{}
 	}
@@ -39,14 +54,6 @@ func (r *run) answers(name string, l *lab.Latencies) *stats.Histogram {
 		}
 	}
 	r.set(name+"_max_ms", millis(h.Max()))
-	r.set(name+"_requests_per_second", l.PerSecond())
-	r.set(name+"_errors_count", float64(l.Failed()))
-	for reason, n := range l.Errors {
-		if r.into.Errors == nil {
-			r.into.Errors = map[string]int{}
-		}
-		r.into.Errors[name+": "+reason] += n
-	}
 	return h
 }
 

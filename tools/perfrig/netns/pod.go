@@ -93,6 +93,8 @@ var disciplines = map[string][]string{
 		"qdisc add dev DEV parent 1:1 fq_codel",
 	},
 	"cake": {"qdisc add dev DEV root cake bandwidth RATE"},
+	// A queue that limits nothing: what any qdisc on a veth costs.
+	"pfifo": {"qdisc add dev DEV root pfifo limit 1000"},
 }
 
 // needs are the kinds of qdisc in a tree.
@@ -100,6 +102,7 @@ var needs = map[string][]string{
 	"htb+fq_codel": {"htb", "fq_codel"},
 	"cake":         {"cake"},
 	"edt":          {"fq"},
+	"pfifo":        {"pfifo"},
 }
 
 // trees puts the tree on both ends of the pod's veth: egress leaves by the

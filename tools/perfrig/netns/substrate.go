@@ -39,12 +39,19 @@ type Substrate struct {
 	root string
 	// Niceness is the priority of the load generators, for the record.
 	Niceness int
+	// Plugin is the podweir-cni that is measured, below the checkout.
+	Plugin string
+	// NewRig makes the lab of a run that needs a client and a pod without a
+	// limit; nil means that everything is on this machine.
+	NewRig func(context.Context, lab.Options) (*traffic.Rig, error)
 	// lacks are the qdiscs that were asked for, and whether they are missing.
 	lacks map[string]bool
 }
 
 // New returns the substrate of a checkout; root is its directory.
-func New(root string) *Substrate { return &Substrate{root: root, lacks: map[string]bool{}} }
+func New(root string) *Substrate {
+	return &Substrate{root: root, Plugin: filepath.Join(ownPlugins, "podweir-cni"), lacks: map[string]bool{}}
+}
 
 // Machine describes the machine, and the plugin that is measured.
 func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
@@ -61,7 +68,7 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 		return nil, fmt.Errorf("run in the root of the checkout: %w", err)
 	}
 	m.Clang = strings.TrimSpace(string(clang))
-	plugin, err := os.ReadFile(filepath.Join(s.root, ownPlugins, "podweir-cni"))
+	plugin, err := os.ReadFile(filepath.Join(s.root, s.Plugin))
 	if err != nil {
 		return nil, fmt.Errorf("run make build: %w", err)
 	}
@@ -94,6 +101,7 @@ func processor() string {
 var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Latency: (*run).latency,
 	spec.Mixed:   (*run).mixed,
+	spec.Closed:  (*run).mixed,
 	spec.Sweep:   (*run).sweep,
 	spec.Attack:  (*run).attack,
 	spec.Memory:  (*run).memory,
@@ -101,6 +109,8 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Packet:  (*run).packet,
 	spec.Others:  (*run).others,
 	spec.Flows:   (*run).flows,
+	spec.Pods:    (*run).pods,
+	spec.Adds:    (*run).addsBeside,
 
 	spec.Percentiles: (*run).percentiles,
 }
@@ -112,6 +122,8 @@ type run struct {
 	into *record.Sample
 	opts lab.Options
 	said *pluginLog
+	at   Place // nil: this substrate's own
+	rig  func(context.Context, lab.Options) (*traffic.Rig, error)
 }
 
 // Run takes one sample in a lab of its own.
@@ -124,6 +136,10 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}
 	one.opts = s.labOptions(&r.Cell)
 	one.opts.PluginLog = one.said
+	one.rig = traffic.NewRigWith
+	if s.NewRig != nil {
+		one.rig = s.NewRig
+	}
 	return work(one, ctx)
 }
 
@@ -143,7 +159,10 @@ func (s *Substrate) labOptions(c *spec.Cell) lab.Options {
 
 // inRig makes a rig and the pod of the phase, gives them to f and removes them.
 func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target) error) (err error) {
-	rig, err := traffic.NewRigWith(ctx, r.opts)
+	if r.at != nil {
+		return r.at.InRig(ctx, r.cell, f)
+	}
+	rig, err := r.rig(ctx, r.opts)
 	if err != nil {
 		return err
 	}

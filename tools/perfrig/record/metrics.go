@@ -64,18 +64,33 @@ var quantities = []struct {
 	{"wire", Neither, "on the wire, at the receiver, headers included"},
 	{"goodput", Higher, "payload, by the receiver's report"},
 	{"retransmits", Lower, "segments sent again"},
+	{"agent", Lower, "resident set of podweir's agent"},
+	{"rss", Lower, "largest resident set"},
+	{"add", Lower, "time of ADD, whole process"},
+	{"del", Lower, "time of DEL, whole process"},
 	{"p50", Lower, "median, from the time a request was due"},
 	{"p95", Lower, "95th percentile"},
 	{"p99", Lower, "99th percentile, from the time a request was due"},
 	{"max", Lower, "longest"},
+	{"light_errors", Lower, "packets of light flows that podweir took for heavy, by its counters"},
 	{"errors", Lower, "requests without a complete answer"},
 	{"requests", Higher, "complete answers"},
 	{"cores", Lower, "processor time of the whole machine"},
+	// What the new pods' processes and vmalloc areas needed beyond what was there;
+	// the kernel does not give back its own when an area goes, so a node that
+	// once had as many pods shows none. Before Linux 6.16 only processes' count.
+	{"pagetables", Neither, "page tables of processes and of the kernel, for each pod"},
 	{"memory", Lower, "kernel memory"},
-	{"rss", Lower, "largest resident set"},
-	{"add", Lower, "time of ADD, whole process"},
 	{"instructions", Lower, "instructions that the verifier went through"},
+	{"path", Neither, "share of the packets that took the path that was to be measured"},
+	{"statistics", Neither, "what the kernel's statistics measure of a program that does nothing; it is not in the other costs"},
+	{"sender", Lower, "time of a sender that does all of the way to the socket, for each packet"},
+	{"statistics_cost", Neither, "what the kernel's account of a program's time says of an empty one"},
 	{"cost", Lower, "cost"},
+	{"victim_heavy", Lower, "looks at which the kept connection counted as heavy"},
+	{"live", Neither, "flows of whose last packet the sketch still holds a sixteenth"},
+	{"sent", Neither, "packets that the sender sent"},
+	{"flows", Neither, "different flows"},
 }
 
 // Describe tells what a metric is; ok is false of a name that breaks the rules.

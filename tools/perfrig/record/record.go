@@ -16,13 +16,19 @@ import (
 // Format is the version of the file.
 const Format = 1
 
+// SubstrateVM is the substrate of emulated machines, whose absolute times and
+// rates mean little.
+const SubstrateVM = "vm"
+
 // Machine is where samples were taken. All of it must be the same for a
 // campaign to resume.
 type Machine struct {
 	Substrate string `json:"substrate"`
 	Kernel    string `json:"kernel"`
-	CPU       string `json:"cpu"`
-	CPUs      int    `json:"cpus"`
+	// PeerKernel is that of the clients, if it is another machine's.
+	PeerKernel string `json:"peerKernel,omitempty"`
+	CPU        string `json:"cpu"`
+	CPUs       int    `json:"cpus"`
 	// Clang is that of the BPF object, Commit that of the checkout; "-dirty"
 	// is behind it if there were changes.
 	Clang  string `json:"clang"`
@@ -31,6 +37,8 @@ type Machine struct {
 	Plugin string `json:"plugin"`
 	// Niceness is the priority of the load generators.
 	Niceness int `json:"niceness"`
+	// Software is what runs the pods, with versions, if it is not the rig.
+	Software string `json:"software,omitempty"`
 }
 
 // Campaign is the first line.

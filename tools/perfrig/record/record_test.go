@@ -128,6 +128,7 @@ func TestMetricsNameTheirUnitAndQuantity(t *testing.T) {
 		"kept_p99_ms":                   {Unit: "ms", Better: Lower},
 		"kept_p99_over_bystander_ratio": {Unit: "", Better: Lower, Ratio: true},
 		"egress_wire_bits_per_second":   {Unit: "bit/s"},
+		"agent_anonymous_rss_bytes":     {Unit: "B", Better: Lower},
 	} {
 		want.Name = name
 		got, ok := Describe(name)

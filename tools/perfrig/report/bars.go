@@ -18,6 +18,12 @@ import (
 type Bar struct {
 	What, Measured, Want string
 	Pass                 bool
+	// Cell is what it was measured on. Kind is the name of its [Kind], if it is
+	// of one; it is judged by Value, and Metric is what that is one of, "" where
+	// other phases have nothing like it.
+	Cell         spec.Cell
+	Kind, Metric string
+	Value        float64
 }
 
 // The bars, as the design's ruling on how bars are read has them.
@@ -33,6 +39,7 @@ const (
 	leastAnswers  = 0.95 // of the bystander's answers, under elephants
 	lostPer10s    = 10.0 // segments more than the tuned plugin's
 	lostPercent   = 0.5  // of segments
+	slowStart     = 3.0  // s, during which segments that are sent again are not judged
 	lightBits     = 4000 * 8
 )
 
@@ -45,30 +52,32 @@ const (
 // against what was promised.
 func Bars(r *record.Results) []Bar {
 	b := &barred{r: r}
-	for _, c := range cellsOf(r, spec.Sweep) {
+	for _, c := range b.cells(spec.Sweep) {
 		b.sweep(&c)
 	}
-	for _, c := range cellsOf(r, spec.Mixed) {
+	for _, c := range b.cells(spec.Mixed) {
 		b.mixed(&c)
 	}
-	for _, c := range cellsOf(r, spec.Latency) {
+	for _, c := range b.cells(spec.Latency) {
 		b.latency(&c)
 	}
-	for _, c := range cellsOf(r, spec.Attack) {
+	for _, c := range b.cells(spec.Attack) {
 		b.attack(&c)
 	}
-	for _, c := range cellsOf(r, spec.Others) {
+	for _, c := range b.cells(spec.Others) {
 		b.others(&c)
 	}
-	for _, c := range cellsOf(r, spec.Add) {
+	for _, c := range b.cells(spec.Add) {
 		b.addition(&c)
 	}
-	for _, c := range cellsOf(r, spec.Memory) {
+	for _, c := range b.cells(spec.Memory) {
 		b.memory(&c)
 	}
-	for _, c := range cellsOf(r, spec.Packet) {
+	for _, c := range b.cells(spec.Packet) {
 		b.packets(&c)
 	}
+	b.agent()
+	b.podBars()
 	return b.bars
 }
 
@@ -77,8 +86,21 @@ type barred struct {
 	bars []Bar
 }
 
-func (b *barred) add(pass bool, c *spec.Cell, what, measured, want string) {
-	b.bars = append(b.bars, Bar{What: c.ID() + ": " + what, Measured: measured, Want: want, Pass: pass})
+// cells are those of a kind that the substrate can do: of what a kernel lacks
+// nothing was promised.
+func (b *barred) cells(kind spec.WorkloadKind) []spec.Cell {
+	lacking := map[string]bool{}
+	for i := range b.r.Samples {
+		if s := &b.r.Samples[i]; s.Unavailable != "" {
+			lacking[s.Cell.ID()] = true
+		}
+	}
+	return slices.DeleteFunc(cellsOf(b.r, kind), func(c spec.Cell) bool { return lacking[c.ID()] })
+}
+
+func (b *barred) add(pass bool, c *spec.Cell, what, measured, want string) *Bar {
+	b.bars = append(b.bars, Bar{What: c.ID() + ": " + what, Measured: measured, Want: want, Pass: pass, Cell: *c})
+	return &b.bars[len(b.bars)-1]
 }
 
 func (b *barred) mean(c *spec.Cell, metric string) float64 { return summary(b.r, c, metric).Mean }
@@ -102,7 +124,8 @@ func (b *barred) caps(c *spec.Cell, directions ...string) {
 		if math.IsNaN(worst) {
 			continue
 		}
-		b.add(worst <= allowed, c, "worst second "+d, fmt.Sprintf("%.4f of the cap", worst), fmt.Sprintf("at most %.4f", allowed))
+		b.add(worst <= allowed, c, "worst second "+d, fmt.Sprintf("%.4f of the cap", worst), fmt.Sprintf("at most %.4f", allowed)).
+			of(capKind, d+"_worst_second_share", worst)
 	}
 }
 
@@ -117,7 +140,8 @@ func (b *barred) sweep(c *spec.Cell) {
 	}
 	if c.Workload.Streams == 1 && carried >= carriedEnough {
 		used := b.mean(c, d+"_used_share")
-		b.add(used >= leastUse, c, "use of the cap", fmt.Sprintf("%.4f", used), fmt.Sprintf("at least %.2f", leastUse))
+		b.add(used >= leastUse, c, "use of the cap", fmt.Sprintf("%.4f", used), fmt.Sprintf("at least %.2f", leastUse)).
+			of(useKind, d+"_used_share", used)
 		b.lost(c)
 	}
 }
@@ -126,14 +150,15 @@ func (b *barred) sweep(c *spec.Cell) {
 func (b *barred) lost(c *spec.Cell) {
 	reference := b.other(c, tuned, "late_retransmits_count")
 	got, percent := b.mean(c, "late_retransmits_count"), b.mean(c, "late_retransmits_percent")
-	late := c.Workload.BulkSeconds - 3
+	late := c.Workload.BulkSeconds - slowStart
 	if math.IsNaN(reference) || late <= 0 {
 		return
 	}
 	per10s := 10 / late
 	b.add(got*per10s <= reference*per10s+lostPer10s || percent <= lostPercent, c, "segments sent again after 3 s",
 		fmt.Sprintf("%.0f in 10 s, %.3f %%", got*per10s, percent),
-		fmt.Sprintf("at most %.0f (tuned plugin) + %.0f, or %.1f %%", reference*per10s, lostPer10s, lostPercent))
+		fmt.Sprintf("at most %.0f (tuned plugin) + %.0f, or %.1f %%", reference*per10s, lostPer10s, lostPercent)).
+		of(lostKind, "late_retransmits_count", got*per10s)
 }
 
 func (b *barred) mixed(c *spec.Cell) {
@@ -146,17 +171,23 @@ func (b *barred) mixed(c *spec.Cell) {
 	switch {
 	case strings.HasPrefix(c.Phase.Name, "podweir-strict"):
 		p99, bystander := b.mean(c, "open_p99_ms"), b.mean(c, "open_bystander_p99_ms")
+		if math.IsNaN(p99) || math.IsNaN(bystander) {
+			return // too few requests
+		}
 		limit := lightOver * (1000*lightBits/float64(c.Rate) + bystander)
 		b.add(p99 <= limit, c, "light p99", fmt.Sprintf("%.2f ms", p99),
-			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit))
+			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit)).
+			of(lightKind, "open_p99_ms", p99)
 		if reference := b.other(c, tuned, "open_p99_ms"); !math.IsNaN(reference) {
 			b.add(p99 <= lightTuned*reference, c, "light p99 by the tuned plugin's",
-				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned))
+				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned)).
+				of(lightTunedKind, "", p99/reference)
 		}
 	case strings.HasPrefix(c.Phase.Name, "podweir-elephants"):
 		ratio := b.mean(c, "closed_requests_ratio")
 		b.add(ratio >= leastAnswers, c, "closed-loop answers by the bystander's", fmt.Sprintf("%.3f", ratio),
-			fmt.Sprintf("at least %.2f", leastAnswers))
+			fmt.Sprintf("at least %.2f", leastAnswers)).
+			of(answersKind, "closed_requests_ratio", ratio)
 	}
 }
 
@@ -167,9 +198,11 @@ func (b *barred) latency(c *spec.Cell) {
 	p99, bystander := b.mean(c, "kept_p99_ms"), b.mean(c, "kept_bystander_p99_ms")
 	limit := keptOver*bystander + keptSlack
 	b.add(p99 <= limit, c, "kept p99", fmt.Sprintf("%.3f ms", p99),
-		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit))
+		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit)).
+		of(keptKind, "kept_p99_ms", p99)
 	if reference := b.other(c, shipped, "kept_p99_ms"); !math.IsNaN(reference) {
 		b.add(p99 <= keptShipped*reference, c, "kept p99 by the shipped plugin's",
-			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped))
+			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped)).
+			of(keptShippedKind, "", p99/reference)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -69,7 +70,12 @@ func drawAll(dir string, r *record.Results) ([]Chart, error) {
 			}
 		}
 	}
-	return out, nil
+	costs, err := drawFlowCost(dir, r)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := drawPods(dir, r)
+	return slices.Concat(out, costs, pods), err
 }
 
 // groupsOf are the cells of one workload and cap; the unshaped phase is in all

@@ -26,10 +26,16 @@ const (
 	packetOver  = 1.3
 	largestCPUs = 2 // for which the bar of memory is meant
 	unusedMost  = 1.01
+	victimMost  = 0.01 // of the time of an attack
 )
 
-// attack: no flood passes a cap, where it was offered at all.
+// attack: no flood passes a cap, where it was offered at all, and nobody makes
+// another's flow heavy who does not know the pod's key.
 func (b *barred) attack(c *spec.Cell) {
+	if share := b.mean(c, "victim_heavy_share"); c.Workload.Variant == "collide" && !math.IsNaN(share) {
+		b.add(share <= victimMost, c, "kept connection taken for heavy", fmt.Sprintf("%.4f of the time", share),
+			fmt.Sprintf("at most %.2f", victimMost))
+	}
 	if !strictOrFlat(c) {
 		return
 	}
@@ -53,7 +59,8 @@ func (b *barred) others(c *spec.Cell) {
 	}
 	b.add(d.Ratio <= unusedMost || d.Low <= 1, c, "processor time per Gbit by that without podweir",
 		fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High),
-		fmt.Sprintf("at most %.2f, or 1 within the interval", unusedMost))
+		fmt.Sprintf("at most %.2f, or 1 within the interval", unusedMost)).
+		of(othersKind, "", d.Ratio)
 }
 
 func (b *barred) addition(c *spec.Cell) {
@@ -67,12 +74,15 @@ func (b *barred) addition(c *spec.Cell) {
 		links = 1
 	}
 	most += addPerLink * float64(links)
-	b.add(median <= most, c, fmt.Sprintf("median, %d TCX links", links), fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most))
+	b.add(median <= most, c, fmt.Sprintf("median, %d TCX links", links), fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most)).
+		of(addKind, "add_p50_ms", median)
 	if drift := b.mean(c, "add_last_by_first_ratio"); links == 0 && !math.IsNaN(drift) {
-		b.add(drift <= addDrift, c, "last 20 pods by the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift))
+		b.add(drift <= addDrift, c, "last 20 pods by the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
+			of(addDriftKind, "add_last_by_first_ratio", drift)
 	}
 	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, shipped, "add_rss_p50_bytes"); !math.IsNaN(rss) {
-		b.add(rss <= rssOver, c, "peak RSS by the reference plugin's", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver))
+		b.add(rss <= rssOver, c, "peak RSS by the reference plugin's", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
+			of(rssKind, "", rss)
 	}
 }
 
@@ -85,7 +95,8 @@ func (b *barred) memory(c *spec.Cell) {
 		most += memoryIFB
 	}
 	total := b.mean(c, "memory_total_bytes")
-	b.add(total <= most, c, "kernel memory per pod", fmt.Sprintf("%.1f KiB", total/1024), fmt.Sprintf("at most %.0f KiB", most/1024))
+	b.add(total <= most, c, "kernel memory per pod", fmt.Sprintf("%.1f KiB", total/1024), fmt.Sprintf("at most %.0f KiB", most/1024)).
+		of(memoryKind, "memory_total_bytes", total)
 }
 
 func (b *barred) packets(c *spec.Cell) {
@@ -93,9 +104,11 @@ func (b *barred) packets(c *spec.Cell) {
 		got := b.mean(c, name)
 		switch {
 		case strings.HasSuffix(name, "_light_cost_ns"):
-			b.add(got <= packetMost, c, strings.TrimSuffix(name, "_cost_ns"), fmt.Sprintf("%.1f ns", got), fmt.Sprintf("at most %.0f ns", packetMost))
+			b.add(got <= packetMost, c, strings.TrimSuffix(name, "_cost_ns"), fmt.Sprintf("%.1f ns", got), fmt.Sprintf("at most %.0f ns", packetMost)).
+				of(packetKind, "", got)
 		case strings.HasSuffix(name, "_cost_ratio"):
-			b.add(got <= packetOver, c, strings.TrimSuffix(name, "_cost_ratio")+" by light", fmt.Sprintf("%.2f", got), fmt.Sprintf("at most %.1f", packetOver))
+			b.add(got <= packetOver, c, strings.TrimSuffix(name, "_cost_ratio")+" by light", fmt.Sprintf("%.2f", got), fmt.Sprintf("at most %.1f", packetOver)).
+				of(packetOverKind, "", got)
 		}
 	}
 }

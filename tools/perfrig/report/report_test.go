@@ -266,7 +266,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := read(t, filepath.Join(out, "README.md"))
-	for _, want := range []string{"6.18.1", "2 x Abacus", "c0ffee", "| 1.50 ± 0.01 |", "| MISS |", "latency-egress-10M-kept-latency.svg", "no profile"} {
+	for _, want := range []string{"6.18.1", "2 x Abacus", "c0ffee", "| 1.50 ± 0.01 |", "| MISS |", "latency-egress-10M-kept-latency.svg", "| 2 of 24 samples are missing, if"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}

@@ -48,14 +48,16 @@ func Tables(r *record.Results) []Table {
 			out = append(out, t)
 		}
 	}
-	if t := packets(r); len(t.Rows) > 0 {
-		out = append(out, t)
+	for _, t := range []Table{packets(r), podAdds(r), clusterMemory(r)} {
+		if len(t.Rows) > 0 {
+			out = append(out, t)
+		}
 	}
 	return append(out, noise(r))
 }
 
 // cellsOf are the cells that were measured, each once: workloads in the order
-// of their names, rates ascending, phases as the spec has them.
+// of their pods and names, rates ascending, phases as the spec has them.
 func cellsOf(r *record.Results, kind spec.WorkloadKind) []spec.Cell {
 	rank := map[string]int{}
 	if s, err := spec.Profile(r.Campaign.Profile); err == nil {
@@ -76,6 +78,9 @@ func cellsOf(r *record.Results, kind spec.WorkloadKind) []spec.Cell {
 		}
 	}
 	slices.SortFunc(out, func(a, b spec.Cell) int {
+		if a.Workload.Pods != b.Workload.Pods {
+			return a.Workload.Pods - b.Workload.Pods
+		}
 		if a.Workload.Name != b.Workload.Name {
 			if a.Workload.Name < b.Workload.Name {
 				return -1

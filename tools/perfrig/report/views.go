@@ -14,16 +14,19 @@ const (
 var views = []view{
 	{
 		spec.Mixed, "Light flows beside bulk in both directions",
-		"150 requests/s on fresh connections, 4 kB each, and 200 requests/s of 64 B on a kept connection, to the pod and to an unlimited bystander at the same time. Milliseconds. " +
+		"150 requests/s (mixed-few: 10) on fresh connections, 4 kB each, and 200 (50) requests/s of 64 B on a kept connection, to the pod and to an unlimited bystander at the same time. Milliseconds. " +
 			"Wire is all that the pod sent and received meanwhile, Mbit/s.",
 		[]column{
 			{"fresh p50", "open_p50_ms", 1, 2},
+			{"p95", "open_p95_ms", 1, 2},
 			{"p99", "open_p99_ms", 1, 2},
-			{"bystander p99", "open_bystander_p99_ms", 1, 2},
+			{"bystander p95", "open_bystander_p95_ms", 1, 2},
+			{"p99", "open_bystander_p99_ms", 1, 2},
 			{"errors", "open_errors_count", 1, 0},
 			{"kept p50", "kept_p50_ms", 1, 2},
 			{"p99", "kept_p99_ms", 1, 2},
 			{"bystander p99", "kept_bystander_p99_ms", 1, 2},
+			{"÷ bystander's", "kept_p99_over_bystander_ratio", 1, 2},
 			{"errors", "kept_errors_count", 1, 0},
 			{"bulk out", "egress_elephant_goodput_bits_per_second", mega, 2},
 			{"in", "ingress_elephant_goodput_bits_per_second", mega, 2},
@@ -33,7 +36,7 @@ var views = []view{
 	},
 	{
 		spec.Mixed, "The same in a closed loop",
-		"Ten clients each, a fresh connection for every request of 4 kB: the shape that is published for such plugins. What a pod answers here is a matter of what it may send: see the wire beside it.",
+		"Ten clients (mixed-few: four) each, a fresh connection for every request of 4 kB: the shape that is published for such plugins. What a pod answers here is a matter of what it may send: see the wire beside it.",
 		[]column{
 			{"answers/s", "closed_requests_per_second", 1, 0},
 			{"bystander's", "closed_bystander_requests_per_second", 1, 0},
@@ -46,6 +49,18 @@ var views = []view{
 			{"in", "ingress_closed_wire_bits_per_second", mega, 2},
 			{"worst 1 s out", "egress_worst_second_share", 1, 4},
 			{"in", "ingress_worst_second_share", 1, 4},
+		},
+	},
+	{
+		spec.Closed, "A closed loop far below the cap",
+		"Ten clients each, a fresh connection for every request of 4 kB, to the pod and to an unlimited bystander at the same time, nothing else: what the way of a packet itself costs. `pfifo` is a queue that limits nothing, on both ends of the veth.",
+		[]column{
+			{"answers/s", "closed_requests_per_second", 1, 0},
+			{"bystander's", "closed_bystander_requests_per_second", 1, 0},
+			{"ratio", "closed_requests_ratio", 1, 3},
+			{"p99", "closed_p99_ms", 1, 2},
+			{"bystander p99", "closed_bystander_p99_ms", 1, 2},
+			{"errors", "closed_errors_count", 1, 0},
 		},
 	},
 	{
@@ -82,7 +97,8 @@ var views = []view{
 	},
 	{
 		spec.Attack, "Floods that are made to pass a cap",
-		"Twice the cap is offered for 7 s: UDP that ignores its ECN marks (ect0), datagrams of three fragments, a new source port for every packet, frames of 60 B. Kept connections of the pod and of the bystander meanwhile, 200 requests/s, milliseconds.",
+		"Twice the cap is offered for 7 s: UDP that ignores its ECN marks (ect0), datagrams of three fragments, a new source port for every packet, frames of 60 B; or one heavy flow, and light ones of 3 % of the cap that share every cell of the sketch with the kept connection under a key that the attacker assumes (collide) or that the pod was given (collide-known, the control). " +
+			"Kept connections of the pod and of the bystander meanwhile, 200 requests/s, milliseconds. Taken for heavy: the share of the time in which the pod's would have been, by its own sketch and holds.",
 		[]column{
 			{"offered, Mbit/s", "offered_bits_per_second", mega, 2},
 			{"wire", "DIR_wire_bits_per_second", mega, 2},
@@ -94,14 +110,22 @@ var views = []view{
 			{"p99", "kept_p99_ms", 1, 2},
 			{"bystander p99", "kept_bystander_p99_ms", 1, 2},
 			{"errors", "kept_errors_count", 1, 0},
+			{"taken for heavy", "victim_heavy_share", 1, 3},
 		},
 	},
 	{
-		spec.Flows, "Light flows taken for heavy ones",
-		"Datagrams of 625 bytes, 30 % of the cap altogether, in turns from so many source ports: none of the flows is heavy. By podweir's own counters.",
+		spec.Flows, "Light flows: taken for heavy ones, and what their packets cost",
+		"30 % of the cap altogether, in turns by flows of so many remote addresses and ports; none of them is heavy. Live are those of whose last packet the sketch still holds a sixteenth (4.3 s); where there is one packet for each flow, every packet is a flow's first. " +
+			"Taken for heavy by podweir's own counters. ns by the kernel's account of podweir's programs for these packets (BPF_ENABLE_STATS), less that of an empty program behind them on the same device, which is told beside it.",
 		[]column{
+			{"flows", "flows_count", 1, 0},
+			{"live", "flows_live_count", 1, 0},
+			{"packets/s", "flows_sent_per_second", 1, 0},
+			{"each flow, bit/s", "each_offered_bits_per_second", 1, 0},
+			{"of the cap, %", "each_offered_share", 100, 6},
 			{"taken for heavy, share of packets", "light_errors_share", 1, 6},
-			{"datagrams/s", "flows_requests_per_second", 1, 0},
+			{"ns a packet", "packet_cost_ns", 1, 1},
+			{"empty program, ns", "statistics_cost_ns", 1, 1},
 			{"wire, Mbit/s", "DIR_wire_bits_per_second", mega, 2},
 		},
 	},
@@ -156,4 +180,6 @@ var views = []view{
 			{"memlock", "memory_memlock_bytes", kibi, 1},
 		},
 	},
+	podsView,
+	agentView,
 }

@@ -23,6 +23,8 @@ import (
 
 // Terminal prints the tables and bars as text.
 func Terminal(w io.Writer, r *record.Results) error {
+	m := &r.Campaign.Machine
+	fmt.Fprint(w, emulated(m))
 	for _, t := range Tables(r) {
 		fmt.Fprintf(w, "\n%s\n", t.Title)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -82,15 +84,22 @@ func Write(dir, samples string) error {
 func markdown(r *record.Results, charts []Chart) []byte {
 	var b bytes.Buffer
 	c, m := &r.Campaign, &r.Campaign.Machine
-	fmt.Fprintf(&b, "# Measured on %s, Linux %s, %s\n\n", c.Started.Format("2006-01-02"), m.Kernel, m.Substrate)
+	fmt.Fprintf(&b, "# Measured on %s, %s\n\n", c.Started.Format("2006-01-02"), where(m))
+	b.WriteString(emulated(m))
 	b.WriteString("Written by `perfrig report` from [samples.jsonl](samples.jsonl); [The performance rig](../../contributing/perfrig.md) says how it was measured. " +
 		"Numbers are mean ± standard deviation of the samples; [numbers.csv](numbers.csv) has all of them with their 95 % confidence intervals.\n\n")
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| kernel | %s |\n| processor | %d x %s |\n| clang of the BPF object | %s |\n| commit | %s |\n| podweir-cni, SHA-256 | %s… |\n",
 		m.Kernel, m.CPUs, m.CPU, m.Clang, m.Commit, m.Plugin)
 	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n| profile, spec, seed | %s, %s, %d |\n", m.Niceness, c.Profile, c.Digest, c.Seed)
+	if m.PeerKernel != "" {
+		fmt.Fprintf(&b, "| kernel of the clients | %s |\n", m.PeerKernel)
+	}
+	if m.Software != "" {
+		fmt.Fprintf(&b, "| what runs the pods | %s |\n", m.Software)
+	}
 	if quiet := noise(r); len(quiet.Rows) > 0 {
 		foreign := quiet.Rows[0]
-		fmt.Fprintf(&b, "| %s | mean %s, at most %s of %d |\n", foreign[0], foreign[2], foreign[4], m.CPUs)
+		fmt.Fprintf(&b, "| %s | mean %s, at most %s%s |\n", foreign[0], foreign[2], foreign[4], ofHost(m))
 	}
 	if missing := incomplete(r); missing != "" {
 		fmt.Fprintf(&b, "| not complete | %s |\n", missing)
@@ -100,7 +109,7 @@ func markdown(r *record.Results, charts []Chart) []byte {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", x.What, x.Measured, x.Want, x.word())
 	}
 	for _, t := range Tables(r) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| %s |\n|%s\n", t.Title, t.Note,
+		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n| %s |\n|%s\n", t.Title, emulatedNote(m), t.Note,
 			strings.Join(t.Header, " | "), strings.Repeat(" --- |", len(t.Header)))
 		for _, row := range t.Rows {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
@@ -117,11 +126,11 @@ func markdown(r *record.Results, charts []Chart) []byte {
 
 // incomplete says how many of the spec's samples are not there.
 func incomplete(r *record.Results) string {
-	s, err := spec.Profile(r.Campaign.Profile)
-	if err != nil {
-		return err.Error()
-	}
 	done := r.Done()
+	s, err := spec.Profile(r.Campaign.Profile)
+	if err != nil || s.Digest() != r.Campaign.Digest {
+		return incompleteAtLeast(r, done)
+	}
 	missing := 0
 	plan := s.Plan(r.Campaign.Seed)
 	for i := range plan {
@@ -133,6 +142,30 @@ func incomplete(r *record.Results) string {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d samples are missing", missing, len(plan))
+}
+
+// incompleteAtLeast goes by the samples alone, where the spec is not known any
+// more: each cell wants as many rounds as the one that has most.
+func incompleteAtLeast(r *record.Results, done map[string]bool) string {
+	rounds := 0
+	cells := map[string]spec.Cell{}
+	for i := range r.Samples {
+		s := &r.Samples[i]
+		rounds = max(rounds, s.Round+1)
+		cells[s.Cell.ID()] = s.Cell
+	}
+	missing := 0
+	for _, c := range cells {
+		for round := range rounds {
+			if run := (spec.Run{Cell: c, Round: round}); !done[run.ID()] {
+				missing++
+			}
+		}
+	}
+	if missing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d samples are missing, if all cells were to have as many; the profile has another spec by now", missing, rounds*len(cells))
 }
 
 // numbersCSV has a line for each metric of each cell.

@@ -21,6 +21,10 @@ const Interval = time.Second
 
 // Sampler watches runs; it writes one file for each into its directory.
 type Sampler struct {
+	// Ours are processes that are not foreign, nor are those that they started,
+	// beside this one.
+	Ours []int
+
 	dir string
 	fs  procfs.FS
 }
@@ -87,8 +91,8 @@ func (s *Sampler) read() (*reading, error) {
 }
 
 // Watch reads until the function that it returns is called, which writes the
-// file and says how many cores processes took that are neither this one, nor
-// its children's, nor the kernel's. What ends within a second is not seen.
+// file and says how many cores processes took that are neither this one or one
+// of Ours, nor their children, nor the kernel's. What ends within a second is not seen.
 func (s *Sampler) Watch(runID string) (stop func() (float64, error), err error) {
 	first, err := s.read()
 	if err != nil {
@@ -123,18 +127,18 @@ func (s *Sampler) Watch(runID string) (stop func() (float64, error), err error) 
 		if err := <-done; err != nil {
 			return 0, fmt.Errorf("watch the machine: %w", err)
 		}
-		return foreign(readings, os.Getpid()), s.write(runID, readings)
+		return foreign(readings, append([]int{os.Getpid()}, s.Ours...)...), s.write(runID, readings)
 	}, nil
 }
 
 // foreign is the processor time of others, in cores.
-func foreign(readings []*reading, self int) float64 {
+func foreign(readings []*reading, ours ...int) float64 {
 	sum := 0.0
 	for i := 1; i < len(readings); i++ {
 		was, is := readings[i-1], readings[i]
-		ours := descendants(is.processes, self)
+		known := descendants(is.processes, ours...)
 		for pid, p := range is.processes {
-			if p.kernel || ours[pid] {
+			if p.kernel || known[pid] {
 				continue
 			}
 			// A process that began since is counted from its start.
@@ -148,9 +152,12 @@ func foreign(readings []*reading, self int) float64 {
 	return sum / elapsed
 }
 
-// descendants are a process and all that it has started.
-func descendants(all map[int]process, self int) map[int]bool {
-	ours := map[int]bool{self: true}
+// descendants are processes and all that they have started.
+func descendants(all map[int]process, roots ...int) map[int]bool {
+	ours := map[int]bool{}
+	for _, root := range roots {
+		ours[root] = true
+	}
 	for found := true; found; {
 		found = false
 		for pid, p := range all {

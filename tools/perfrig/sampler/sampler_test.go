@@ -43,6 +43,9 @@ func TestForeign(t *testing.T) {
 	if got, want := foreign(twoReadings(), 100), 0.3; got != want {
 		t.Errorf("foreign = %v cores, want %v: 2 s of go and 1 s of link in 10 s", got, want)
 	}
+	if got := foreign(twoReadings(), 100, 200); got != 0 {
+		t.Errorf("foreign = %v cores, want 0 where go is one of ours too", got)
+	}
 	if got := foreign(twoReadings()[:1], 100); got != 0 {
 		t.Errorf("foreign of one reading = %v, want 0", got)
 	}

@@ -29,6 +29,8 @@ var (
 	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
 	cake       = Phase{Name: "cake", Kind: Qdisc, Discipline: "cake"}
 	edt        = Phase{Name: "edt", Kind: Qdisc, Discipline: "edt"}
+	// What any queue costs a veth, which has none by itself.
+	pfifo = Phase{Name: "pfifo", Kind: Qdisc, Discipline: "pfifo"}
 
 	strict    = podweir("strict", "auto")
 	elephants = podweir("elephants", "auto")

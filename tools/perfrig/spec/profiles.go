@@ -14,10 +14,11 @@ import (
 var directions = []string{"egress", "ingress"}
 
 // Profiles are all campaigns by name. Every cell of bench is one of ci, and
-// every cell of ci and of costs one of full, in at most as many samples.
+// every cell of ci, of costs, of k8s, of scale and of vm one of full, in at
+// most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), cluster(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -56,6 +57,10 @@ func costs() *Spec {
 		{Phases: []Phase{bandwidth, strict, strictIFB}, Rates: []uint64{100 * mbit}, Workloads: []Workload{memories(100)}},
 		{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()[:2]},
 		{Phases: []Phase{strict}, Workloads: []Workload{{Name: "packet", Kind: Packet, Seconds: 6}}},
+		// Far below the cap: what remains is what the queue itself costs.
+		{Phases: []Phase{unshaped, pfifo, bandwidth, strict, elephants}, Rates: []uint64{gbit}, Workloads: []Workload{
+			{Name: "closed-alone", Kind: Closed, Seconds: 8},
+		}},
 	}}
 }
 
@@ -93,35 +98,16 @@ func percentiles() []Workload {
 	return out
 }
 
-// flows are light flows at the same time; the last number is all source ports
-// that there are.
-func flows(seconds float64) []Workload {
-	var out []Workload
-	for _, n := range []int{10, 100, 1000, 10_000, 64_512} {
-		w := Workload{
-			Name: fmt.Sprintf("flows-%d-ingress", n), Kind: Flows, Direction: "ingress", Flows: n,
-			BulkSeconds: seconds, Seconds: seconds + 1,
-		}
-		if seconds > 60 {
-			w.Name = fmt.Sprintf("flows-%d-ingress-%.0fs", n, seconds)
-		}
-		out = append(out, w)
-	}
-	return out
-}
-
 func memories(pods int) Workload {
-	return Workload{Name: fmt.Sprintf("memory-%d", pods), Kind: Memory, Pods: pods, Seconds: 3 + 0.1*float64(pods)}
+	return Workload{Name: fmt.Sprintf("memory-%d", pods), Kind: Memory, Pods: pods, Seconds: 12 + 0.1*float64(pods)}
 }
 
 // attacks are floods that are made to pass a cap.
 func attacks(to ...string) []Workload {
 	var out []Workload
-	for _, variant := range []string{"ect0", "fragments", "ports", "tiny"} {
+	for _, variant := range []string{"collide", "ect0", "fragments", "ports", "tiny"} {
 		for _, d := range to {
-			out = append(out, Workload{
-				Name: "attack-" + variant + "-" + d, Kind: Attack, Variant: variant, Direction: d, Seconds: 9,
-			})
+			out = append(out, attackOf(variant, d))
 		}
 	}
 	return out
@@ -138,7 +124,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks)}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, scale().Blocks, vm().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)
@@ -151,9 +137,8 @@ func full() *Spec {
 			Phases: []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants, flat},
 			Rates:  []uint64{10 * mbit, 100 * mbit, gbit, 10 * gbit}, Workloads: all,
 		},
-		Block{Phases: []Phase{strict, elephants}, Rates: []uint64{100 * mbit}, Workloads: flows(10)},
-		// Ten minutes of 6,000 flows a second, most of them new.
-		Block{Phases: []Phase{strict}, Rates: []uint64{100 * mbit}, Workloads: flows(600)[4:], Samples: 1},
+		Block{Phases: []Phase{strict, elephants}, Rates: []uint64{gbit, 10 * gbit}, Workloads: flows(directions...)},
+		Block{Phases: []Phase{strict}, Rates: []uint64{100 * mbit}, Workloads: []Workload{freshFlows()}, Samples: 1},
 		// So high that the requests alone are far below the cap.
 		Block{Phases: shipped(), Rates: []uint64{gbit}, Workloads: percentiles()},
 		Block{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()},
@@ -163,14 +148,11 @@ func full() *Spec {
 			Workloads: attacks(directions...),
 		},
 		Block{
-			Phases: []Phase{bandwidth, htb, strict, strictIFB, elephants, flat}, Rates: []uint64{100 * mbit},
-			Workloads: []Workload{memories(1), memories(8), memories(110), memories(250)},
-		},
-		Block{
 			Phases: []Phase{bandwidth, htb, strict, strictClsact}, Rates: []uint64{100 * mbit},
 			Workloads: []Workload{adds(1), adds(8), adds(110), adds(250)},
 		},
 	)
+	s.Blocks = append(s.Blocks, podBlocks()...)
 	return s
 }
 

@@ -56,6 +56,8 @@ const (
 	Sweep WorkloadKind = "sweep"
 	// Mixed is bulk in both directions and light flows beside it.
 	Mixed WorkloadKind = "mixed"
+	// Closed is light flows alone, in a closed loop.
+	Closed WorkloadKind = "closed"
 	// Latency is a kept connection beside bulk in one direction.
 	Latency WorkloadKind = "latency"
 	// Percentiles is an open loop at a share of the machine's maximum.
@@ -66,10 +68,14 @@ const (
 	Memory WorkloadKind = "memory"
 	// Add is how long ADD takes and how much memory.
 	Add WorkloadKind = "add"
+	// Adds is how long ADD takes on a node that has many pods already.
+	Adds WorkloadKind = "adds"
 	// Attack is traffic that is made to break a cap.
 	Attack WorkloadKind = "attack"
 	// Flows is many light flows, and how many are taken for heavy ones.
 	Flows WorkloadKind = "flows"
+	// Pods is the cost of a packet where each goes to another of many pods.
+	Pods WorkloadKind = "pods"
 	// Packet is the cost of the programs per packet.
 	Packet WorkloadKind = "packet"
 )
@@ -94,8 +100,11 @@ type Workload struct {
 	Variant string `json:"variant,omitempty"`
 	// Pods is how many pods there are.
 	Pods int `json:"pods,omitempty"`
-	// Flows is how many there are at the same time.
+	// Flows is how many there are, in turns. With more than there are packets,
+	// every packet is that of a flow never seen before.
 	Flows int `json:"flows,omitempty"`
+	// PacketsPerSecond is what all flows together send.
+	PacketsPerSecond float64 `json:"packetsPerSecond,omitempty"`
 	// Share is that of the machine's highest rate of requests, 0 to 1.
 	Share float64 `json:"share,omitempty"`
 	// BulkSeconds is how long bulk lasts, where it may differ.

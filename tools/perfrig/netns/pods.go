@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+const (
+	// podsPayload makes frames of 60 bytes: what is measured is packets.
+	podsPayload = 18
+	podsFrame   = 60
+	// podsWindow is how long the sender keeps to one set of pods, podsTurns how
+	// often each has its turn.
+	podsWindow = 400 * time.Millisecond
+	podsTurns  = 5
+	// evicted is four times the second-level cache of the largest processors of
+	// today (2 MiB for each core), and the pages that their second-level cache of
+	// addresses holds (2,048 of 4 KiB).
+	evicted = 8 << 20
+	// heavyRoom is a flow's cap by its rate: half of the cap in its turn, a
+	// sixth over all of the turns, is heavy and passes.
+	heavyRoom = 2
+	// pathLeast is the share of packets that must have been heavy, or light,
+	// for the path to be the one that was to be measured: a flow is light until
+	// its rate is known.
+	pathLeast = 0.9
+)
+
+// among is a lab with one pod that is measured alone and those that are measured
+// together.
+type among struct {
+	*run
+	lab    *lab.Lab
+	client *lab.Host
+	// all begins with the one that is alone.
+	all   []*lab.Pod
+	sinks *lab.Sinks
+	meter *programMeter
+}
+
+// pods measures what a packet costs where each goes to another one of so many
+// shaped pods, in turns with one pod alone, and with one whose caches are empty.
+func (r *run) pods(ctx context.Context) (err error) {
+	a := &among{run: r}
+	defer func() { err = errors.Join(err, a.close(ctx)) }()
+	if err := a.open(ctx); err != nil {
+		return err
+	}
+	sent, err := a.path(ctx, "light")
+	if err != nil || r.cell.Phase.Kind != spec.Podweir {
+		return err
+	}
+	if err := a.makeHeavy(ctx, sent); err != nil {
+		return err
+	}
+	_, err = a.path(ctx, "heavy")
+	return err
+}
+
+func (a *among) open(ctx context.Context) (err error) {
+	if a.lab, err = lab.New(ctx, a.opts); err != nil {
+		return err
+	}
+	if a.client, err = a.lab.Client("client"); err != nil {
+		return err
+	}
+	bw, chain := a.chain()
+	network, err := a.lab.Network("pods", chain...)
+	if err != nil {
+		return err
+	}
+	// Those of others on this machine are not to be counted.
+	before, err := lastProgram()
+	if err != nil {
+		return err
+	}
+	if a.all, err = network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}); err != nil {
+		return err
+	}
+	if err := a.said.err(); err != nil {
+		return err
+	}
+	hosts := make([]*lab.Host, len(a.all))
+	for i, p := range a.all {
+		hosts[i] = &p.Host
+	}
+	if a.sinks, err = lab.OpenSinks(hosts); err != nil {
+		return err
+	}
+	// In all phases: the statistics cost each program a little.
+	if a.meter, err = meterPrograms(ownPrograms, before); err != nil {
+		return err
+	}
+	a.set("statistics_cost_ns", a.meter.overhead)
+	return nil
+}
+
+func (a *among) close(ctx context.Context) error {
+	var errs []error
+	if a.meter != nil {
+		errs = append(errs, a.meter.Close())
+	}
+	if a.sinks != nil {
+		errs = append(errs, a.sinks.Close())
+	}
+	if a.all != nil {
+		errs = append(errs, lab.DeletePods(context.WithoutCancel(ctx), a.all))
+	}
+	if a.lab != nil {
+		errs = append(errs, a.lab.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// podsTurn is who is sent to in a window, and what that cost for each packet, in ns.
+type podsTurn struct {
+	name  string
+	to    *lab.Sinks
+	evict int
+	// programs is the time of podweir's programs, sender that of the thread
+	// that does all of the way.
+	programs, sender []float64
+}
+
+// path measures one path in turns. It returns how many packets per second the
+// pods got together, without the programs' time of the others.
+func (a *among) path(ctx context.Context, name string) (perSecond float64, err error) {
+	windows := []*podsTurn{
+		{name: "alone", to: a.sinks.Only(0)},
+		{name: "spread", to: a.sinks.Rest(1)},
+		{name: "evicted", to: a.sinks.Only(0), evict: evicted},
+	}
+	// The first flows are light until they are known, and neighbours and routes
+	// are looked up once.
+	for _, w := range windows[:2] {
+		if _, err := a.window(ctx, &podsTurn{to: w.to}); err != nil {
+			return 0, err
+		}
+	}
+	before, err := a.counted()
+	if err != nil {
+		return 0, err
+	}
+	var rates []float64
+	for range podsTurns {
+		for _, w := range windows {
+			sent, err := a.window(ctx, w)
+			if err != nil {
+				return 0, fmt.Errorf("%s, %s: %w", name, w.name, err)
+			}
+			if w.name == "spread" {
+				rates = append(rates, float64(sent.Packets)/sent.Elapsed.Seconds())
+			}
+		}
+	}
+	after, err := a.counted()
+	if err != nil {
+		return 0, err
+	}
+	if err := a.took(name, after.all-before.all, after.light-before.light); err != nil {
+		return 0, err
+	}
+	a.tell(name, windows)
+	return stats.Summarise(rates).Median, nil
+}
+
+// window sends for one turn.
+func (a *among) window(ctx context.Context, w *podsTurn) (*lab.FloodResult, error) {
+	before, err := a.meter.read()
+	if err != nil {
+		return nil, err
+	}
+	sent, err := a.lab.Spread(ctx, lab.Spread{
+		From: a.client, To: w.to, PayloadBytes: podsPayload, EvictBytes: w.evict, Duration: podsWindow,
+	})
+	if err != nil {
+		return nil, err
+	}
+	after, err := a.meter.read()
+	if err != nil {
+		return nil, err
+	}
+	did := after.sub(before)
+	if sent.Refused > 0 || sent.Packets == 0 {
+		return nil, fmt.Errorf("%d of %d datagrams were refused", sent.Refused, sent.Packets)
+	}
+	if a.cell.Phase.Kind == spec.Podweir {
+		if did.runs < sent.Packets {
+			return nil, fmt.Errorf("the programs ran %d times for %d packets", did.runs, sent.Packets)
+		}
+		w.programs = append(w.programs, a.meter.perPacket(did, sent.Packets))
+	}
+	w.sender = append(w.sender, float64(sent.Elapsed)/float64(sent.Packets))
+	return sent, nil
+}
+
+// tell records the medians of the windows, and those of the many pods by those
+// of the one.
+func (a *among) tell(path string, windows []*podsTurn) {
+	alone := windows[0]
+	for _, w := range windows {
+		if len(w.programs) > 0 {
+			a.set(w.name+"_"+path+"_cost_ns", stats.Summarise(w.programs).Median)
+			if w != alone {
+				a.set(w.name+"_"+path+"_cost_ratio", ratioOfTurns(w.programs, alone.programs))
+			}
+		}
+		if w.evict > 0 {
+			continue // what the sender reads is most of its time
+		}
+		a.set(w.name+"_"+path+"_sender_cost_ns", stats.Summarise(w.sender).Median)
+		if w != alone {
+			a.set(w.name+"_"+path+"_sender_cost_ratio", ratioOfTurns(w.sender, alone.sender))
+		}
+	}
+}
+
+// ratioOfTurns is the median of the ratios of turns that were beside one another.
+func ratioOfTurns(of, by []float64) float64 {
+	var ratios []float64
+	for i := range of {
+		ratios = append(ratios, of[i]/by[i])
+	}
+	return stats.Summarise(ratios).Median
+}
+
+// makeHeavy gives every pod a cap that its flow makes half use of.
+func (a *among) makeHeavy(ctx context.Context, perSecond float64) error {
+	capOf := func(pods int) *lab.Bandwidth {
+		bits := heavyRoom * perSecond * podsFrame * 8 / float64(pods)
+		return lab.KubeletBandwidth(uint64(bits))
+	}
+	err := lab.Reshape(ctx, a.all[:1], capOf(1))
+	if err == nil {
+		err = lab.Reshape(ctx, a.all[1:], capOf(len(a.all)-1))
+	}
+	return errors.Join(err, a.said.err())
+}
+
+// took refuses a path that the packets did not take.
+func (a *among) took(path string, all, light uint64) error {
+	if a.cell.Phase.Kind != spec.Podweir {
+		return nil
+	}
+	share := float64(light) / float64(all)
+	if path == "heavy" {
+		share = 1 - share
+	}
+	if all == 0 || share < pathLeast {
+		return fmt.Errorf("of %d packets only %.3f took the %s path", all, share, path)
+	}
+	a.set(path+"_path_share", share)
+	return nil
+}
+
+// counted sums up podweir's counters of what goes to all of the pods.
+func (a *among) counted() (packets, error) {
+	var sum packets
+	if a.cell.Phase.Kind != spec.Podweir {
+		return sum, nil
+	}
+	rep, err := nodeStatus(a.lab)
+	if err != nil {
+		return sum, err
+	}
+	for i := range rep.Attachments {
+		if !ofLab(a.lab, rep.Attachments[i].ID.ContainerID) {
+			continue
+		}
+		for _, d := range rep.Attachments[i].Directions {
+			if d.Direction != a.cell.Workload.Direction {
+				continue
+			}
+			for _, c := range d.Counters {
+				sum.all += c.Packets
+				if c.Disposition == "light" {
+					sum.light += c.Packets
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
+// nodeStatus is what podweir tells of all attachments of the machine, which may
+// be those of other labs, too.
+func nodeStatus(l *lab.Lab) (rep *status.Report, err error) {
+	err = l.Node().Do(func() error {
+		node, err := cni.Open(cni.DefaultPaths)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		rep, err = status.Collect(node)
+		return err
+	})
+	return rep, err
+}
+
+// ofLab says whether a container is one of the lab's pods.
+func ofLab(l *lab.Lab, containerID string) bool {
+	return strings.HasPrefix(containerID, l.Name()+"-")
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// TestPathThatWasNotTakenIsNotTold: a light packet among heavy ones is one of the
+// time before the flow was known; many are another measurement.
+func TestPathThatWasNotTakenIsNotTold(t *testing.T) {
+	for _, tc := range []struct {
+		path       string
+		all, light uint64
+		ok         bool
+	}{
+		{"light", 100, 100, true},
+		{"light", 100, 50, false},
+		{"heavy", 100, 5, true},
+		{"heavy", 100, 50, false},
+		{"heavy", 0, 0, false},
+	} {
+		a := &among{run: &run{
+			cell: &spec.Cell{Phase: spec.Phase{Kind: spec.Podweir}}, into: &record.Sample{Metrics: map[string]float64{}},
+		}}
+		if err := a.took(tc.path, tc.all, tc.light); (err == nil) != tc.ok {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
+func TestRatioOfTurns(t *testing.T) {
+	// The machine was three times as slow in the second turn.
+	if got := ratioOfTurns([]float64{20, 60, 22}, []float64{10, 30, 10}); got != 2 {
+		t.Errorf("ratio = %v, want 2", got)
+	}
+}
+
+// described holds every metric of a sample against what may be recorded.
+func described(t *testing.T, s *record.Sample) {
+	t.Helper()
+	for name := range s.Metrics {
+		if _, ok := record.Describe(name); !ok {
+			t.Errorf("nothing describes %s", name)
+		}
+	}
+	if got := left(t); len(got) > 0 {
+		t.Errorf("left behind: %v", got)
+	}
+}
+
+// TestPrivilegedPacketsOfManyPods: both paths are measured, a packet takes its
+// programs some time, and more where nothing of them is in the caches.
+func TestPrivilegedPacketsOfManyPods(t *testing.T) {
+	requireRoot(t)
+	r := cell(t, "full", "pods-8-ingress/100G/podweir-strict")
+	r.Cell.Workload.Pods = 3
+	into := &record.Sample{}
+	if err := New(root).Run(t.Context(), r, into); err != nil {
+		t.Fatal(err)
+	}
+	described(t, into)
+	for _, path := range []string{"light", "heavy"} {
+		alone, evicted := into.Metrics["alone_"+path+"_cost_ns"], into.Metrics["evicted_"+path+"_cost_ns"]
+		if alone <= 0 || evicted < 2*alone {
+			t.Errorf("%s: %.0f ns, with empty caches %.0f; want both, and the latter far more", path, alone, evicted)
+		}
+		if spread := into.Metrics["spread_"+path+"_cost_ns"]; spread <= 0 || spread > evicted {
+			t.Errorf("%s: %.0f ns to three pods in turns, %.0f with empty caches", path, spread, evicted)
+		}
+		// All of the way is more than what podweir does on it.
+		if way := into.Metrics["alone_"+path+"_sender_cost_ns"]; way < alone {
+			t.Errorf("%s: the whole way takes %.0f ns, its programs %.0f", path, way, alone)
+		}
+	}
+}
+
+// TestPrivilegedPacketsOfPodsWithoutLimit: the control has no programs.
+func TestPrivilegedPacketsOfPodsWithoutLimit(t *testing.T) {
+	requireRoot(t)
+	into := &record.Sample{}
+	if err := New(root).Run(t.Context(), cell(t, "full", "pods-1-ingress/uncapped/unshaped"), into); err != nil {
+		t.Fatal(err)
+	}
+	described(t, into)
+	for name := range into.Metrics {
+		if !strings.Contains(name, "_sender_") && name != "statistics_cost_ns" {
+			t.Errorf("pods without programs have %s", name)
+		}
+	}
+	if into.Metrics["spread_light_sender_cost_ns"] <= 0 {
+		t.Error("nothing of the way is told")
+	}
+}
+
+// TestPrivilegedAddsBesideOthers: every ADD is one of the distribution, and no
+// sample tells a percentile that it cannot.
+func TestPrivilegedAddsBesideOthers(t *testing.T) {
+	requireRoot(t)
+	r := cell(t, "full", "adds-beside-8/100M/podweir-strict-clsact")
+	r.Cell.Workload.Pods = 3
+	into := &record.Sample{}
+	if err := New(root).Run(t.Context(), r, into); err != nil {
+		t.Fatal(err)
+	}
+	described(t, into)
+	for _, name := range []string{"add_one", "add_together", "del_one"} {
+		h := into.Latencies[name]
+		if h == nil || h.Count() != addRepeats*atOnce {
+			t.Fatalf("%s: %v, want %d", name, h, addRepeats*atOnce)
+		}
+		if into.Metrics[name+"_p50_ms"] <= 0 || into.Metrics[name+"_p99_ms"] != 0 {
+			t.Errorf("%s: p50 %v, p99 %v; want the former alone", name, into.Metrics[name+"_p50_ms"], into.Metrics[name+"_p99_ms"])
+		}
+	}
+	if one, many := into.Latencies["add_one"], into.Latencies["add_together"]; one.Quantile(0.5) > many.Quantile(0.5) {
+		t.Errorf("one ADD takes %v, one of 50 at once %v", one.Quantile(0.5), many.Quantile(0.5))
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/traffic"
+	"github.com/podweir/podweir/plugin/shaping/model"
+)
+
+// lookEvery is how often the state is looked at: as often as the kept
+// connection sends.
+const lookEvery = time.Second / perSecond
+
+// looks asks the pod's own sketch and holds, again and again, what the
+// classifier would make of a flow: the same words by the same arithmetic.
+type looks struct {
+	state *state
+	keys  model.Keys
+	hold  uint32 // ticks
+	id    model.FlowID
+	// all and heavy count.
+	all, heavy int
+}
+
+func newLooks(pod *traffic.Target, d traffic.Direction, victim *model.Flow) (*looks, error) {
+	s, err := openState(pod, d)
+	if err != nil {
+		return nil, err
+	}
+	cfg, _, err := s.read()
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	l := &looks{state: s, keys: cfg.HashKeys, hold: cfg.HoldTicks}
+	l.id = l.keys.Hash(victim)
+	return l, nil
+}
+
+// watch looks until ctx ends or the time of [wiremeter.Now] has come.
+func (l *looks) watch(ctx context.Context, until time.Duration) error {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for wiremeter.Now() < until {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := l.look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *looks) look() error {
+	var s image.State
+	if err := l.state.state.Lookup(uint32(0), &s); err != nil {
+		return fmt.Errorf("read %s: %w", mapState, err)
+	}
+	l.all++
+	if heavy(&s, l.id, model.Tick(uint64(wiremeter.Now())), l.hold) {
+		l.heavy++
+	}
+	return nil
+}
+
+// heavy says whether a flow would be taken for heavy if it sent now, be it
+// because of its estimate or because it is held.
+func heavy(s *image.State, id model.FlowID, tick, holdTicks uint32) bool {
+	var sketch model.Sketch
+	for row := range s.Cells {
+		for i, c := range s.Cells[row] {
+			sketch.Cells[row][i] = model.Cell{Est: c.Est, Tick: c.Tick}
+		}
+	}
+	flows := model.FlowTable{Words: s.Flows}
+	return sketch.Update(id, tick, 0) >= model.HeavyEstimate || flows.Held(id, tick, holdTicks)
+}
+
+func (l *looks) close() error { return l.state.close() }

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package quote
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/report"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// checkout writes files below a new root.
+func checkout(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// campaign adds results to a checkout, in which connections took so long.
+func campaign(t *testing.T, root, name string, p99 float64) {
+	t.Helper()
+	dir := filepath.Join(root, "docs/results", name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{
+		Profile: "ci", Started: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC),
+		Machine: record.Machine{Kernel: "6.18.1", CPU: "Abacus", CPUs: 2, Commit: "c0ffee", Substrate: "netns"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round, noise := range []float64{-0.25, 0.25} {
+		for phase, times := range map[string]float64{"podweir-strict": 1, "bandwidth-1.9": 30} {
+			s := &record.Sample{Round: round, Foreign: 0.5, Metrics: map[string]float64{
+				"kept_p99_ms": (p99 + noise) * times, "kept_bystander_p99_ms": 1,
+			}}
+			s.Cell.Phase = spec.Phase{Name: phase, Kind: spec.Podweir, Keys: map[string]string{"policy": "strict"}}
+			s.Cell.Rate = 100_000_000
+			s.Cell.Workload = spec.Workload{Name: "latency-egress", Kind: spec.Latency, Direction: "egress"}
+			if err := f.Append(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(f.Close(), report.Write(dir, filepath.Join(dir, "samples.jsonl"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, root, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+const (
+	block  = "a\n\n<!-- figures: begin bars from netns netns-costs -->\nold\n<!-- figures: end -->\nz\n"
+	number = "took <!-- figure: kept_p99_ms of latency-egress/100M/bandwidth-1.9 from netns -->1<!-- figure end --> or so\n"
+)
+
+// TestUpdate: the newest campaign is quoted, the check says so before it is,
+// and afterwards there is nothing left to change.
+func TestUpdate(t *testing.T) {
+	root := checkout(t, map[string]string{"README.md": block, "docs/howto/a.md": number, "docs/b.md": "no figure\n"})
+	campaign(t, root, "2026-11-21-netns", 1.5)
+	oneRound := strings.Replace(number, " from", "#01 from", 1)
+	if err := os.WriteFile(filepath.Join(root, "docs/howto/a.md"), []byte(number+oneRound), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"README.md", "docs/howto/a.md"}
+	for _, write := range []bool{false, true} {
+		changed, err := Update(root, write)
+		if err != nil || !slices.Equal(changed, want) {
+			t.Fatalf("Update(write %v) = %v, %v, want %v", write, changed, err, want)
+		}
+	}
+	if changed, err := Update(root, false); err != nil || len(changed) > 0 {
+		t.Errorf("Update after Update = %v, %v, want nothing to change", changed, err)
+	}
+	top := read(t, root, "README.md")
+	for _, text := range []string{
+		"a\n\n<!-- figures: begin bars from netns netns-costs -->\n\n- [`ci`](docs/results/2026-11-21-netns/README.md), 2026-11-22: Linux 6.18.1 (netns), 2 x Abacus, podweir c0ffee. 4 samples in up to 2 rounds; other processes took 0.50 of the 2",
+		"- `netns-costs`: no campaign of it is committed",
+		"| 1.500 ms (bystander 1.00) | 45.00 ms | not measured |",
+		"| 0.0333 of 45.0 ms |", "| ADD, median | not measured |", "\n\n<!-- figures: end -->\nz\n",
+	} {
+		if !strings.Contains(top, text) {
+			t.Errorf("README.md lacks %q:\n%s", text, top)
+		}
+	}
+	page := strings.Replace(number, "-->1<", "-->45.00 ms<", 1) + strings.Replace(oneRound, "-->1<", "-->52.50 ms<", 1)
+	if got, want := read(t, root, "docs/howto/a.md"), page; got != want {
+		t.Errorf("a.md = %q, want %q", got, want)
+	}
+	campaign(t, root, "2026-11-22-netns", 2.5)
+	if changed, err := Update(root, true); err != nil || !slices.Equal(changed, want) {
+		t.Errorf("Update with a newer campaign = %v, %v, want %v", changed, err, want)
+	}
+	if top := read(t, root, "README.md"); !strings.Contains(top, "| **2.500 ms** (bystander 1.00) |") || !strings.Contains(top, "| **missed** |") {
+		t.Errorf("README.md does not have the miss of the newer campaign:\n%s", top)
+	}
+}
+
+// TestPagesOfCampaigns: what their samples do not give is made anew.
+func TestPagesOfCampaigns(t *testing.T) {
+	root := checkout(t, map[string]string{"README.md": ""})
+	campaign(t, root, "2026-11-21-netns", 1.5)
+	const page, numbers = "docs/results/2026-11-21-netns/README.md", "docs/results/2026-11-21-netns/numbers.csv"
+	was := read(t, root, page)
+	if err := errors.Join(os.WriteFile(filepath.Join(root, page), []byte("1.4 ms"), 0o644), os.Remove(filepath.Join(root, numbers))); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range []bool{false, true} {
+		if changed, err := Update(root, write); err != nil || !slices.Equal(changed, []string{page, numbers}) {
+			t.Fatalf("Update(write %v) = %v, %v, want %s and %s", write, changed, err, page, numbers)
+		}
+	}
+	if got := read(t, root, page); got != was {
+		t.Errorf("the page is %q, want %q", got, was)
+	}
+}
+
+// TestNothingIsQuotedOfNothing: a source without results says so.
+func TestNothingIsQuotedOfNothing(t *testing.T) {
+	root := checkout(t, map[string]string{
+		"README.md": block + number + "<!-- figures: begin demo from demo -->\n<!-- figures: end -->\n", "docs/b.md": "",
+	})
+	if _, err := Update(root, true); err != nil {
+		t.Fatal(err)
+	}
+	top := read(t, root, "README.md")
+	for _, text := range []string{"- `netns`: no campaign", "-->(not measured)<!-- figure end -->", "No run of `demo` is committed.", "kept connection beside bulk, p99 | not measured"} {
+		if !strings.Contains(top, text) {
+			t.Errorf("README.md lacks %q:\n%s", text, top)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	root := checkout(t, map[string]string{
+		"README.md":                           "",
+		"docs/a.md":                           "1. x\n\n   <!-- figures: begin demo from docs/results/2026-11-20-demo.json -->\n   <!-- figures: end -->\n",
+		"docs/results/2026-11-20-demo.json":   `{"machine": {"kernel": "6.18"}, "rows": [{"case": "c", "title": "podweir strict", "capBitRate": 10000000, "openLoop": {"p99": 6.51}}]}`,
+		"docs/results/2026-11-22-x-demo.json": "{",
+	})
+	if _, err := Update(root, true); err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, root, "docs/a.md")
+	for _, text := range []string{"\n\n   [All numbers](results/2026-11-20-demo.json)", "\n   | 10M | podweir strict |", "| 6.51 (0.00) |"} {
+		if !strings.Contains(page, text) {
+			t.Errorf("a.md lacks %q:\n%s", text, page)
+		}
+	}
+}
+
+// TestRunsOnTwoMachines: a table for each, and one for all.
+func TestRunsOnTwoMachines(t *testing.T) {
+	const run = `{"machine": {"kernel": "6.1"}, "far": {"kernel": "7.2"}, "rows": [{"title": "unshaped", "closedLoop": {"perSecond": 100}}]}`
+	root := checkout(t, map[string]string{
+		"README.md":                          "",
+		"docs/a.md":                          "<!-- figures: begin wire from wires -->\n<!-- figures: end -->\n<!-- figures: begin ranges from wires -->\n<!-- figures: end -->\n",
+		"docs/results/2026-11-22-wires.json": "[" + run + "," + strings.Replace(run, "100", "150", 1) + "]",
+	})
+	if _, err := Update(root, true); err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, root, "docs/a.md")
+	if n := strings.Count(page, "### Pod on 6.1, clients on 7.2\n"); n != 2 {
+		t.Errorf("%d tables, want 2:\n%s", n, page)
+	}
+	if want := "| no cap | unshaped | 2 | - | - | - | - | - | - | 100 to 150 |"; !strings.Contains(page, want) {
+		t.Errorf("a.md lacks %q:\n%s", want, page)
+	}
+}
+
+// TestCampaigns lists all of them, the newest first.
+func TestCampaigns(t *testing.T) {
+	root := checkout(t, map[string]string{
+		"README.md": "", "docs/results/README.md": "<!-- figures: begin campaigns from docs/results -->\n<!-- figures: end -->\n",
+	})
+	campaign(t, root, "2026-11-21-netns", 1.5)
+	campaign(t, root, "2026-11-22-vm", 1.5)
+	if _, err := Update(root, true); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(read(t, root, "docs/results/README.md"), "\n")
+	if !strings.HasPrefix(lines[2], "- [`ci`](2026-11-22-vm/README.md), ") || !strings.HasPrefix(lines[3], "- [`ci`](2026-11-21-netns/README.md), ") {
+		t.Errorf("page = %q, want both campaigns", lines)
+	}
+}
+
+// TestMistakes: what is no figure is not passed over in silence.
+func TestMistakes(t *testing.T) {
+	for name, tc := range map[string]struct{ text, want string }{
+		"in a code block":    {"```text\n" + block + number + "```\n", ""},
+		"no end":             {"x\n<!-- figures: begin bars from netns -->\n", "a.md:2: the figure does not end"},
+		"two begin":          {"<!-- figures: begin bars from netns -->\n<!-- figures: begin bars from netns -->\n", "figure of line 1 does not end"},
+		"end alone":          {"<!-- figures: end -->\n", "a.md:1: a figure ends"},
+		"unknown view":       {"<!-- figures: begin charts from netns -->\n<!-- figures: end -->\n", `no view "charts"`},
+		"misspelt":           {"<!-- figures: beginn bars from netns -->\n", "no marker"},
+		"number without end": {"x <!-- figure: kept_p99_ms of a/b/c from netns -->1\n", "no marker"},
+		"first in the line":  {"  <!-- figure: kept_p99_ms of a/b/c from netns -->(not measured)<!-- figure end -->\n", "move a word"},
+		"no such metric":     {"x <!-- figure: haste of a/b/c from netns -->1<!-- figure end -->\n", `the metric "haste"`},
+		"no such cell":       {"x <!-- figure: kept_p99_ms of a/b/c from netns -->(not measured)<!-- figure end -->\n", ""},
+		"no such file":       {"<!-- figures: begin bars from docs/none.jsonl -->\n<!-- figures: end -->\n", "no such file"},
+		"demo of two":        {"<!-- figures: begin demo from docs/a.json -->\n<!-- figures: end -->\n", "not one run on one machine"},
+		"wire of one":        {"<!-- figures: begin wire from docs/b.json -->\n<!-- figures: end -->\n", "a run on one machine"},
+		"two demos":          {"<!-- figures: begin demo from demo demo2 -->\n<!-- figures: end -->\n", "one source"},
+	} {
+		root := checkout(t, map[string]string{
+			"README.md": "", "docs/a.md": tc.text, "docs/a.json": `[{"far": {}}]`, "docs/b.json": `{}`,
+		})
+		campaign(t, root, "2026-11-21-netns", 1.5)
+		changed, err := Update(root, false)
+		switch {
+		case tc.want == "" && (err != nil || len(changed) > 0):
+			t.Errorf("%s: Update = %v, %v, want nothing to change", name, changed, err)
+		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%s: Update = %v, %v, want an error with %q", name, changed, err, tc.want)
+		}
+	}
+}

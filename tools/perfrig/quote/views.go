@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package quote
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/e2e/demo/result"
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/report"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// missing stands where the source has no such number.
+const missing = "(not measured)"
+
+// views are the blocks, by name.
+var views = map[string]func(p *page, sources []string) (string, error){
+	"bars":      bars,
+	"campaigns": campaigns,
+	"demo":      demo(oneMachine),
+	"wire":      demo(twoMachines),
+	"ranges":    demo(ranges),
+}
+
+// bars holds campaigns of the rig, taken together, against what was promised.
+func bars(p *page, sources []string) (string, error) {
+	var b bytes.Buffer
+	var all []*record.Results
+	for _, source := range sources {
+		r, name, err := p.results.campaign(source)
+		switch {
+		case err != nil:
+			return "", err
+		case r == nil:
+			fmt.Fprintf(&b, "- `%s`: no campaign of it is committed, and what only it measures is missing below.\n", source)
+		default:
+			all = append(all, r)
+			b.WriteString(p.provenance(r, name))
+		}
+	}
+	b.WriteByte('\n')
+	t := report.Summary(all...)
+	row := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	row(t.Header)
+	fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(t.Header)))
+	for _, cells := range t.Rows {
+		row(cells)
+	}
+	return b.String(), nil
+}
+
+// campaigns lists what the rig measured below a directory, the newest first.
+func campaigns(p *page, sources []string) (string, error) {
+	var b bytes.Buffer
+	for _, source := range sources {
+		files, err := filepath.Glob(filepath.Join(p.results.root, filepath.FromSlash(source), "*", "samples.jsonl"))
+		if err != nil {
+			return "", err
+		}
+		for _, file := range slices.Backward(files) {
+			rel, err := filepath.Rel(p.results.root, file)
+			if err != nil {
+				return "", err
+			}
+			r, name, err := p.results.campaign(filepath.ToSlash(rel))
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(p.provenance(r, name))
+		}
+	}
+	return b.String(), nil
+}
+
+// provenance is a line on a campaign.
+func (p *page) provenance(r *record.Results, name string) string {
+	c, m := &r.Campaign, &r.Campaign.Machine
+	var foreign []float64
+	rounds := 0
+	for i := range r.Samples {
+		if s := &r.Samples[i]; s.Good() {
+			foreign = append(foreign, s.Foreign)
+			rounds = max(rounds, s.Round+1)
+		}
+	}
+	quiet := stats.Summarise(foreign)
+	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in up to %d rounds; other processes took %.2f of %s meanwhile, at most %.2f.\n",
+		c.Profile, p.link(path.Join(path.Dir(name), "README.md")), c.Started.Format("2006-01-02"),
+		report.Kernels(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max)
+}
+
+// number is a metric of a run, such as a/10M/x#00, or the mean of those of a
+// cell, with its unit.
+func (p *page) number(metric, name, source string) (string, error) {
+	if _, ok := record.Describe(metric); !ok {
+		return "", fmt.Errorf("nothing describes the metric %q", metric)
+	}
+	r, _, err := p.results.campaign(source)
+	if err != nil {
+		return "", err
+	}
+	if r == nil {
+		return missing, nil
+	}
+	cell, run, one := strings.Cut(name, "#")
+	var samples []float64
+	for round, v := range r.Values(cell, metric) {
+		if !one || run == fmt.Sprintf("%02d", round) {
+			samples = append(samples, v)
+		}
+	}
+	if len(samples) == 0 {
+		return missing, nil
+	}
+	return report.Quantity(metric, stats.Summarise(samples).Mean), nil
+}
+
+// demo is a view of runs of the demo.
+func demo(show func(w io.Writer, runs []result.Report, numbers string) error) func(p *page, sources []string) (string, error) {
+	return func(p *page, sources []string) (string, error) {
+		if len(sources) != 1 {
+			return "", fmt.Errorf("this view is of one source, not %d", len(sources))
+		}
+		runs, name, err := p.results.runs(sources[0])
+		switch {
+		case err != nil:
+			return "", err
+		case len(runs) == 0:
+			return fmt.Sprintf("No run of `%s` is committed.\n", sources[0]), nil
+		}
+		var b bytes.Buffer
+		if err := show(&b, runs, p.link(name)); err != nil {
+			return "", fmt.Errorf("%s: %w", name, err)
+		}
+		return strings.TrimPrefix(b.String(), "\n"), nil
+	}
+}
+
+// oneMachine is the demo's table.
+func oneMachine(w io.Writer, runs []result.Report, numbers string) error {
+	if len(runs) != 1 || runs[0].Far != nil {
+		return errors.New("not one run on one machine")
+	}
+	runs[0].OneMachine(w, numbers)
+	return nil
+}
+
+// twoMachines is a table for each run on two machines.
+func twoMachines(w io.Writer, runs []result.Report, _ string) error {
+	for i := range runs {
+		if runs[i].Far == nil {
+			return errors.New("a run on one machine")
+		}
+		runs[i].TwoMachines(w)
+	}
+	return nil
+}
+
+// ranges sums runs up.
+func ranges(w io.Writer, runs []result.Report, _ string) error {
+	result.Ranges(w, runs)
+	return nil
+}

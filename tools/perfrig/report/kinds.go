@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import "fmt"
+
+// Kind is what bars of many cells have in common.
+type Kind struct {
+	// Name says what is measured, Asked what must be reached.
+	Name, Asked string
+	// Bystander is the metric of the unlimited pod of the same run; "" if there
+	// is none.
+	Bystander string
+}
+
+// The kinds, in the order in which they are told.
+var (
+	capKind         = Kind{Name: "worst second on the wire", Asked: "promise 2's formula: 1.01 of the cap from 10M up"}
+	useKind         = Kind{Name: "use of the cap by one TCP flow", Asked: fmt.Sprintf("at least %.2f", leastUse)}
+	lostKind        = Kind{Name: "segments sent again after 3 s", Asked: fmt.Sprintf("at most %.0f in 10 s more than the tuned plugin, or %.1f %%", lostPer10s, lostPercent)}
+	keptKind        = Kind{Name: "kept connection beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × the bystander's + %.1f ms", keptOver, keptSlack), Bystander: "kept_bystander_p99_ms"}
+	keptShippedKind = Kind{Name: "the same by the shipped plugin's", Asked: fmt.Sprintf("at most %.2f", keptShipped)}
+	lightKind       = Kind{Name: "fresh connections beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × (serialisation at the cap + the bystander's)", lightOver), Bystander: "open_bystander_p99_ms"}
+	lightTunedKind  = Kind{Name: "the same by the tuned plugin's", Asked: fmt.Sprintf("at most %.1f", lightTuned)}
+	answersKind     = Kind{Name: "answers in a closed loop under `elephants`, by the bystander's", Asked: fmt.Sprintf("at least %.2f", leastAnswers)}
+	addKind         = Kind{Name: "ADD, median", Asked: fmt.Sprintf("at most %.0f ms, with a TCX link %.0f more", addMost, addPerLink)}
+	addDriftKind    = Kind{Name: "ADD, median of the last 20 pods by that of the first 20", Asked: fmt.Sprintf("at most %.1f", addDrift)}
+	rssKind         = Kind{Name: "peak memory of ADD by the reference plugin's", Asked: fmt.Sprintf("at most %.1f", rssOver)}
+	memoryKind      = Kind{Name: "kernel memory per pod, both directions", Asked: fmt.Sprintf("at most %d KiB, with an ifb %d", memoryMost>>10, (memoryMost+memoryIFB)>>10)}
+	packetKind      = Kind{Name: "cost per light packet", Asked: fmt.Sprintf("at most %.0f ns", packetMost)}
+	packetOverKind  = Kind{Name: "cost per heavy or metered packet by a light one's", Asked: fmt.Sprintf("at most %.1f", packetOver)}
+	othersKind      = Kind{Name: "processor time per Gbit of pods without a limit, by that without podweir", Asked: fmt.Sprintf("at most %.2f, or 1 within the 95 %% interval", unusedMost)}
+)
+
+// Kinds are those that a campaign of `ci` and one of `costs` have bars of
+// together.
+func Kinds() []Kind {
+	return []Kind{
+		capKind, useKind, lostKind, keptKind, keptShippedKind, lightKind, lightTunedKind, answersKind,
+		addKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, othersKind,
+	}
+}
+
+// of says of which kind a bar is, and by which number, in the metric's unit, it
+// is judged. metric is "" where other phases have nothing like it.
+func (b *Bar) of(k Kind, metric string, value float64) {
+	b.Kind, b.Metric, b.Value = k.Name, metric, value
+}

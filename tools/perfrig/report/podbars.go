@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// packetDrift is what a packet may cost on a full node by what it costs on one
+// with one pod.
+const packetDrift = 1.1
+
+// podBars are what must not grow with the number of pods. They are of no kind:
+// the table of several campaigns has a row for each of their names.
+func (b *barred) podBars() {
+	for _, c := range cellsOf(b.r, spec.Pods) {
+		if c.Phase.Kind == spec.Podweir {
+			b.podPackets(&c)
+		}
+	}
+	for _, c := range cellsOf(b.r, spec.Adds) {
+		b.podAddition(&c)
+	}
+	for _, c := range cellsOf(b.r, spec.Memory) {
+		if most := b.mean(&c, "agent_rss_max_bytes"); !math.IsNaN(most) {
+			b.add(most <= agentMost, &c, "the agent's anonymous memory", fmt.Sprintf("%.2f MiB", most*mebi),
+				fmt.Sprintf("at most %.0f MiB", agentMost*mebi))
+		}
+	}
+}
+
+// podPackets: the programs do no more for a packet because others have programs,
+// too; and what it costs beyond that where each packet finds another pod's
+// instructions and data.
+func (b *barred) podPackets(c *spec.Cell) {
+	want := fmt.Sprintf("at most %.1f", packetDrift)
+	for _, path := range []string{"light", "heavy"} {
+		metric := "alone_" + path + "_cost_ns"
+		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
+			drift := b.mean(c, metric) / by
+			b.add(drift <= packetDrift, c, path+" packets to one pod, by that where it is the only one",
+				fmt.Sprintf("%.2f", drift), want)
+		}
+		metric = "spread_" + path + "_cost_ratio"
+		if ratio := b.mean(c, metric); !math.IsNaN(ratio) {
+			b.add(ratio <= packetDrift, c, path+" packets to all pods in turns, by those to one",
+				fmt.Sprintf("%.2f", ratio), want)
+		}
+	}
+}
+
+// podAddition is asked for where ADD makes no TCX link.
+func (b *barred) podAddition(c *spec.Cell) {
+	if c.Phase.Kind != spec.Podweir || c.Phase.Keys["ingressMode"] == "" {
+		return
+	}
+	one, ok := b.onePod(c)
+	if !ok {
+		return
+	}
+	drift := quantile(pooled(b.r, c, "add_one"), 0.5) / quantile(pooled(b.r, one, "add_one"), 0.5)
+	if !math.IsNaN(drift) {
+		b.add(drift <= addDrift, c, "ADD, median by that with one pod", fmt.Sprintf("%.2f", drift),
+			fmt.Sprintf("at most %.1f", addDrift))
+	}
+}
+
+// withOnePod is the mean of a metric where the same phase has one pod; NaN if
+// that was not measured, or the cell is that.
+func (b *barred) withOnePod(c *spec.Cell, metric string) float64 {
+	if one, ok := b.onePod(c); ok {
+		return b.mean(one, metric)
+	}
+	return math.NaN()
+}
+
+// onePod is the same cell with one pod.
+func (b *barred) onePod(c *spec.Cell) (one *spec.Cell, ok bool) {
+	for _, o := range cellsOf(b.r, c.Workload.Kind) {
+		if o.Workload.Pods == 1 && c.Workload.Pods != 1 && o.Phase.Name == c.Phase.Name && o.Rate == c.Rate {
+			return &o, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"math"
+
+	"gonum.org/v1/plot/plotter"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+// scaleChart is a cost against the number of pods, with a line for each phase
+// and measure.
+type scaleChart struct {
+	Chart
+	kind     spec.WorkloadKind
+	axis     string
+	measures []measure
+}
+
+// measure is a number of a cell; NaN if the cell has none.
+type measure struct {
+	name string
+	of   func(r *record.Results, c *spec.Cell) float64
+}
+
+func meanOf(name, metric string, scale float64) measure {
+	return measure{name, func(r *record.Results, c *spec.Cell) float64 { return summary(r, c, metric).Mean * scale }}
+}
+
+func quantileOf(name, distribution string, q float64) measure {
+	return measure{name, func(r *record.Results, c *spec.Cell) float64 { return quantile(pooled(r, c, distribution), q) }}
+}
+
+var podCharts = []scaleChart{
+	{
+		Chart{"Time of podweir's programs for a packet, by pods", "pods-programs.svg"}, spec.Pods, "ns", []measure{
+			meanOf("light, to all in turns", "spread_light_cost_ns", 1), meanOf("heavy, to all in turns", "spread_heavy_cost_ns", 1),
+			meanOf("light, to one", "alone_light_cost_ns", 1), meanOf("heavy, to one", "alone_heavy_cost_ns", 1),
+			meanOf("light, to one with empty caches", "evicted_light_cost_ns", 1),
+		},
+	},
+	{
+		Chart{"Whole way of a packet, by pods", "pods-way.svg"}, spec.Pods, "ns", []measure{
+			meanOf("to all in turns", "spread_light_sender_cost_ns", 1), meanOf("to one", "alone_light_sender_cost_ns", 1),
+		},
+	},
+	{
+		Chart{"ADD, one at a time, by pods on the node", "pods-add.svg"}, spec.Adds, "ms", []measure{
+			quantileOf("p50", "add_one", 0.5), quantileOf("p99", "add_one", 0.99),
+		},
+	},
+	{
+		Chart{"ADD, 50 at once, by pods on the node", "pods-add-together.svg"}, spec.Adds, "ms", []measure{
+			quantileOf("p50", "add_together", 0.5), quantileOf("p99", "add_together", 0.99),
+		},
+	},
+	{
+		Chart{"Kernel memory for each pod, by pods", "pods-memory.svg"}, spec.Memory, "KiB", []measure{
+			meanOf("total", "memory_total_bytes", kibi),
+		},
+	},
+	{
+		Chart{"The agent's anonymous memory, by pods", "pods-agent.svg"}, spec.Memory, "MiB", []measure{
+			meanOf("most", "agent_rss_max_bytes", mebi), meanOf("median", "agent_rss_p50_bytes", mebi),
+		},
+	},
+}
+
+// drawPods draws those of which there is more than one number of pods.
+func drawPods(dir string, r *record.Results) ([]Chart, error) {
+	var out []Chart
+	for _, c := range podCharts {
+		lines := c.lines(r)
+		if len(lines) == 0 {
+			continue
+		}
+		if err := c.draw(dir, lines, axes{x: "pods", y: c.axis, logarithmic: true}); err != nil {
+			return nil, err
+		}
+		out = append(out, c.Chart)
+	}
+	return out, nil
+}
+
+// lines are those with at least two points, in the order of the phases and the
+// measures.
+func (c *scaleChart) lines(r *record.Results) []line {
+	var out []line
+	index := map[string]int{}
+	for _, cell := range cellsOf(r, c.kind) {
+		for _, m := range c.measures {
+			v := m.of(r, &cell)
+			if math.IsNaN(v) {
+				continue
+			}
+			name := cell.Phase.Name + ": " + m.name
+			at, ok := index[name]
+			if !ok {
+				at = len(out)
+				index[name] = at
+				out = append(out, line{name: name})
+			}
+			out[at].points = append(out[at].points, plotter.XY{X: float64(cell.Workload.Pods), Y: v})
+		}
+	}
+	kept := out[:0]
+	for _, l := range out {
+		if len(l.points) > 1 {
+			kept = append(kept, l)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// withoutLinks is a phase whose ADD makes no TCX link.
+var withoutLinks = spec.Phase{
+	Name: "podweir-strict-clsact", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict", "ingressMode": "clsact-hostside"},
+}
+
+func podsWorkload(kind spec.WorkloadKind, pods int) spec.Workload {
+	return spec.Workload{Name: fmt.Sprintf("%s-%d", kind, pods), Kind: kind, Pods: pods}
+}
+
+// addsOf are so many ADDs from 1 ms up, in steps.
+func addsOf(n int, step time.Duration) *stats.Histogram {
+	took := make([]time.Duration, n)
+	for i := range took {
+		took[i] = time.Millisecond + time.Duration(i)*step
+	}
+	return stats.NewHistogram(took)
+}
+
+// fullNode is a campaign of one and of 110 pods; over says by how much the
+// latter cost more.
+func fullNode(over float64) *record.Results {
+	r := &record.Results{}
+	for round := range 3 {
+		for pods, by := range map[int]float64{1: 1, 110: over} {
+			packets := map[string]float64{
+				"alone_light_cost_ns": 70 * by, "spread_light_cost_ns": 70 * by, "spread_light_cost_ratio": by,
+			}
+			add := sample(withoutLinks, podsWorkload(spec.Adds, pods), round, map[string]float64{"add_together_whole_p50_ms": 400 * by})
+			add.Latencies = map[string]*stats.Histogram{
+				"add_one": addsOf(350, time.Duration(by*by*float64(10*time.Microsecond))), "add_together": addsOf(100, time.Millisecond),
+			}
+			r.Samples = append(r.Samples, add,
+				sample(ours, podsWorkload(spec.Pods, pods), round, packets), sample(theirs, podsWorkload(spec.Pods, pods), round, nil),
+				sample(ours, podsWorkload(spec.Memory, pods), round, map[string]float64{"agent_rss_max_bytes": 14 * by * (1 << 20), "memory_total_bytes": 90 << 10}))
+		}
+	}
+	return r
+}
+
+func TestFullNodeIsHeldToOnePod(t *testing.T) {
+	got := map[string]string{}
+	for over, where := range map[float64]string{1.05: "flat", 1.4: "steep"} {
+		for what, word := range words(Bars(fullNode(over))) {
+			got[where+", "+what] = word
+		}
+	}
+	want := map[string]string{}
+	for where, word := range map[string]string{"flat": "ok", "steep": "MISS"} {
+		for what, word := range map[string]string{
+			"pods-1/10M/podweir-strict: light packets to all pods in turns, by those to one":          "ok",
+			"pods-110/10M/podweir-strict: light packets to all pods in turns, by those to one":        word,
+			"pods-110/10M/podweir-strict: light packets to one pod, by that where it is the only one": word,
+			"adds-110/10M/podweir-strict-clsact: ADD, median by that with one pod":                    word,
+			"memory-1/10M/podweir-strict: the agent's anonymous memory":                               "ok",
+			"memory-110/10M/podweir-strict: the agent's anonymous memory":                             word,
+		} {
+			want[where+", "+what] = word
+			want[where+", memory-110/10M/podweir-strict: kernel memory per pod"] = "ok"
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("bars (-want +got):\n%s", diff)
+	}
+}
+
+// TestBarsOfPodsAreSummedUp: each name has its row beside those of the kinds.
+func TestBarsOfPodsAreSummedUp(t *testing.T) {
+	names := map[string]bool{}
+	for _, row := range Summary(fullNode(1)).Rows {
+		names[row[0]] = true
+	}
+	for _, want := range []string{
+		"light packets to all pods in turns, by those to one", "light packets to one pod, by that where it is the only one",
+		"ADD, median by that with one pod", "the agent's anonymous memory",
+	} {
+		if !names[want] {
+			t.Errorf("no row %q in %v", want, names)
+		}
+	}
+}
+
+// TestAddsAreOneDistribution: no round has samples enough for its 99th
+// percentile, all three have.
+func TestAddsAreOneDistribution(t *testing.T) {
+	rows := podAdds(fullNode(1)).Rows
+	want := []string{"adds-1", "podweir-strict-clsact", "1050", "2.74", "4.32", "4.46", "4.5", "-", "50", "-", "100", "400 ± 0"}
+	if len(rows) != 2 {
+		t.Fatalf("%d rows, want one for each number of pods: %v", len(rows), rows)
+	}
+	if diff := cmp.Diff(want, rows[0]); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
+	}
+	if rows[1][0] != "adds-110" {
+		t.Errorf("second row is %s, want adds-110", rows[1][0])
+	}
+}
+
+func TestCellsAreInTheOrderOfPods(t *testing.T) {
+	r := &record.Results{}
+	for _, pods := range []int{250, 8, 1, 110} {
+		r.Samples = append(r.Samples, sample(ours, podsWorkload(spec.Memory, pods), 0, nil))
+	}
+	var got []int
+	for _, c := range cellsOf(r, spec.Memory) {
+		got = append(got, c.Workload.Pods)
+	}
+	if !slices.IsSorted(got) {
+		t.Errorf("pods %v, want them ascending", got)
+	}
+}
+
+func TestChartsAgainstPods(t *testing.T) {
+	dir := t.TempDir()
+	charts, err := drawPods(dir, fullNode(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range charts {
+		names = append(names, c.File)
+		raw, err := os.ReadFile(filepath.Join(dir, c.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wellFormed(t, c.File, string(raw))
+	}
+	// There is nothing of the whole way.
+	want := []string{"pods-programs.svg", "pods-add.svg", "pods-add-together.svg", "pods-memory.svg", "pods-agent.svg"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("charts (-want +got):\n%s", diff)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "pods-programs.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := "podweir-strict: light, to one"; !strings.Contains(string(raw), name) {
+		t.Errorf("the chart has no line %q", name)
+	}
+	if charts, err := drawPods(dir, results()); len(charts) > 0 || err != nil {
+		t.Errorf("without pods: %v, %v; want no chart", charts, err)
+	}
+}
