@@ -83,8 +83,7 @@ type Packet struct {
 		Held  uint8
 		Rank  uint8
 		Age   uint8
-		Ripe  uint8
-		Pad   uint8
+		Pad   [2]uint8
 		At    uint32
 	}
 	Pad [4]uint8
@@ -172,14 +171,14 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 0, to: 11448},
-	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {272, "pw_subnets"}}, from: 11448, to: 23016},
-	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 23016, to: 33880},
-	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {261, "pw_subnets"}}, from: 33880, to: 44592},
-	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 44592, to: 56240},
-	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {267, "pw_subnets"}}, from: 56240, to: 67848},
-	{Name: "pw_guard", references: []reference{}, from: 67848, to: 67896},
-	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 67896, to: 80496},
-	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {332, "pw_subnets"}}, from: 80496, to: 93120},
-	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 93120, to: 93512},
+	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 0, to: 11336},
+	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {266, "pw_subnets"}}, from: 11336, to: 22688},
+	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 22688, to: 33392},
+	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {261, "pw_subnets"}}, from: 33392, to: 43984},
+	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 43984, to: 55104},
+	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {280, "pw_subnets"}}, from: 55104, to: 66808},
+	{Name: "pw_guard", references: []reference{}, from: 66808, to: 66856},
+	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 66856, to: 79288},
+	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {333, "pw_subnets"}}, from: 79288, to: 91880},
+	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 91880, to: 92272},
 }

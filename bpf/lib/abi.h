@@ -155,8 +155,7 @@ struct pw_known {
 	__u8 held; /* 1: the flow itself, not who is displaced */
 	__u8 rank; /* of who has the place */
 	__u8 age; /* of the flow, with this packet */
-	__u8 ripe; /* not 0: it is established with this packet */
-	__u8 pad;
+	__u8 pad[2];
 	__u32 at; /* time of the word */
 };
 

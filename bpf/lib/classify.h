@@ -90,8 +90,8 @@ static __always_inline bool classify_take_light(struct pw_work *work)
 }
 
 /* What the flow is by itself: pkt->light says whether it may be light.
- * A held flow stays heavy. A small one that becomes established while it is held is let go at once: it may
- * overtake itself once, but does not lose its first second to a flood. */
+ * A held flow stays heavy, also one that becomes established meanwhile: let go at once it would overtake
+ * what it sent before. */
 static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 tick, __u32 hold)
 {
 	const struct pw_config *cfg = work->cfg;
@@ -105,7 +105,7 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 		flows_find(work->state, id, unit, hold, known);
 	pw_forget();
 	pkt->big = pkt->est >= PW_HEAVY_EST / 2;
-	pkt->light = pkt->est < PW_HEAVY_EST && (!known->held || (known->ripe && !pkt->big));
+	pkt->light = pkt->est < PW_HEAVY_EST && !known->held;
 	pkt->est = classify_claim(pkt->est, known->age, work->bytes);
 }
 
@@ -118,7 +118,7 @@ static __always_inline void classify_remember(struct pw_work *work, __u64 id, __
 	struct pw_packet *pkt = work->pkt;
 	struct pw_known *known = &pkt->known;
 
-	if (!pkt->light && (!known->held || known->ripe || pkt->big))
+	if (!pkt->light && (!known->held || pkt->big))
 		known->at = flows_unit(tick) + hold;
 	pw_forget();
 	flows_keep(work->state, known, id, pkt->big);

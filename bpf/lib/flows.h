@@ -112,7 +112,6 @@ static __always_inline bool flows_find_same(struct pw_state *state, __u64 id, __
 	known->found = 1;
 	known->held = held;
 	known->age = PW_FLOW_OLD;
-	known->ripe = 0;
 	known->at = at;
 	return true;
 }
@@ -142,8 +141,6 @@ static __always_inline void flows_find(struct pw_state *state, __u64 id, __u32 u
 	known->held = known->found & (__u8)sketch_less(0, (__u64)(__s64)flows_ahead(word[0], unit));
 	known->rank = (__u8)(rank[0] ^ ((rank[0] ^ rank[1]) & (__u32)second));
 	known->age = (__u8)(flows_grown(word[0], unit, hold) & (__u32)own[0]);
-	known->ripe = (__u8)sketch_less(flows_age(word[0]), known->age) &
-		      (__u8)sketch_less(PW_FLOW_OLD - 1, known->age);
 	known->at = word[0] & PW_FLOW_TIME_MASK;
 }
 

@@ -228,20 +228,14 @@ func (b *bench) kept() error {
 	})
 }
 
-// order sends a flow that turns heavy and light again.
+// order sends a flow that turns heavy and light again beside light ones.
 func (b *bench) order() error {
 	return b.each(func(w *way, d traffic.Direction) ([]row, error) {
 		pod, err := b.pod(w)
 		if err != nil {
 			return nil, err
 		}
-		var phases []traffic.Phase
-		for range 3 {
-			phases = append(phases,
-				traffic.Phase{BitsPerSec: b.cap * 3 / 2, Duration: 150 * time.Millisecond},
-				traffic.Phase{BitsPerSec: b.cap / 100, Duration: 700 * time.Millisecond})
-		}
-		o, err := pod.Sequence(b.ctx, d, phases)
+		o, err := pod.OrderBesideLight(b.ctx, d, b.cap)
 		if err := errors.Join(err, pod.Close(b.ctx)); err != nil {
 			return nil, err
 		}

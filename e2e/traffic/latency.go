@@ -40,12 +40,8 @@ func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPer
 }
 
 func (t *Target) keptTurns(ctx context.Context, turns int, turn time.Duration) (*Kept, error) {
-	timer := time.NewTimer(bulkHead)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := pause(ctx, bulkHead); err != nil {
+		return nil, err
 	}
 	var pod, free []*lab.Latencies
 	for range turns {

@@ -146,7 +146,7 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	unit, hold := flowUnit(tick), flowHold(d.Config.HoldTicks)
 	k := d.Flows.find(id, unit, hold)
 	big := est >= HeavyEstimate/2
-	light := est < HeavyEstimate && (!k.held || (k.ripe && !big))
+	light := est < HeavyEstimate && !k.held
 	at := k.at
 	if light {
 		if d.Config.Policy != shaping.PolicyStrict {
@@ -159,7 +159,7 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		}
 		at = unit
 	}
-	if !light && (!k.held || k.ripe || big) {
+	if !light && (!k.held || big) {
 		at = unit + hold
 	}
 	d.Flows.keep(id, k, at, big)

@@ -36,10 +36,9 @@ type known struct {
 	held bool
 	// rank of who has the place: who is displaced first has the lowest.
 	rank uint32
-	// age is with this packet; ripe says that it makes the flow established.
-	age  uint32
-	ripe bool
-	at   uint32
+	// age is with this packet.
+	age uint32
+	at  uint32
 }
 
 func flowUnit(tick uint32) uint32 { return tick >> flowUnitShift }
@@ -71,7 +70,6 @@ func (t *FlowTable) find(id FlowID, unit, hold uint32) known {
 		k.found = live && word>>flowMarkShift == id.mark()
 		if k.found {
 			k.age = grown(age, d, int32(hold))
-			k.ripe = k.age == flowOld && age < flowOld
 			return k
 		}
 		k.held = false

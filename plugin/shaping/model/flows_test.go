@@ -50,8 +50,9 @@ func (d *Direction) send(at float64, f *Flow, bytes uint32) Class {
 }
 
 // flooded runs a connection that begins at start beside a flood that begins
-// after one second, and returns the share of its packets that were heavy.
-func (f floodOf) flooded(d *Direction, start, end float64) (heavy float64) {
+// after one second, and returns the share of its packets after count that were
+// heavy.
+func (f floodOf) flooded(d *Direction, start, count, end float64) (heavy float64) {
 	kept := Flow{Kind: FlowPorts, Protocol: 6, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
 	next, flooding, all, moved, i := start, 1.0, 0, 0, 0
 	for {
@@ -60,8 +61,12 @@ func (f floodOf) flooded(d *Direction, start, end float64) (heavy float64) {
 		}
 		if next < flooding {
 			for _, bytes := range []uint32{130, 66} {
+				class := d.send(next, &kept, bytes)
+				if next < count {
+					continue
+				}
 				all++
-				if d.send(next, &kept, bytes) == ClassHeavy {
+				if class == ClassHeavy {
 					moved++
 				}
 			}
@@ -84,7 +89,7 @@ var newFlowFloods = []floodOf{
 func TestFloodLeavesEstablishedFlowsLight(t *testing.T) {
 	for _, f := range newFlowFloods {
 		t.Run(f.String(), func(t *testing.T) {
-			if got := f.flooded(strictAt(f.bits), 0, 4); got > 0 {
+			if got := f.flooded(strictAt(f.bits), 0, 0, 4); got > 0 {
 				t.Errorf("%.1f %% of the connection's packets are heavy, want none", 100*got)
 			}
 		})
@@ -93,14 +98,20 @@ func TestFloodLeavesEstablishedFlowsLight(t *testing.T) {
 
 // And a connection that comes up beside it is soon established, unless that
 // is of very many packets: 160,000 a second leave no place for long enough.
+// A flood of packets as small as its own may move it once, for one hold.
 func TestConnectionsComeUpBesideAFlood(t *testing.T) {
 	for _, f := range newFlowFloods {
 		if f.bits*f.overload/8/float64(f.bytes) > 100_000 {
 			continue
 		}
 		t.Run(f.String(), func(t *testing.T) {
-			if got := f.flooded(strictAt(f.bits), 2, 4); got > 0.02 {
-				t.Errorf("%.1f %% of the connection's packets are heavy, want at most 2 %%", 100*got)
+			d, start := strictAt(f.bits), 2.0
+			count := start
+			if f.bytes <= smallBytes {
+				count += float64(d.Config.HoldTicks) * (1 << TickShift) / 1e9
+			}
+			if got := f.flooded(d, start, count+0.02, start+4); got > 0.005 {
+				t.Errorf("%.1f %% of the connection's packets are heavy, want at most 0.5 %%", 100*got)
 			}
 		})
 	}
@@ -195,6 +206,34 @@ func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
 		}
 		if k := table.find(own, unit+flowKept, hold); k.found {
 			t.Errorf("a flow of unit %d is remembered after %d units", begin, flowKept)
+		}
+	}
+}
+
+// A bulk flow that is moved is not let back while what it sent waits, wherever
+// its sender stalls and catches up.
+func TestABulkFlowThatStallsStaysHeld(t *testing.T) {
+	const bits, bytes, lasts = 15e6, 1042, 0.15
+	f := Flow{Kind: FlowPorts, Protocol: 17, EtherType: etherIPv4, SrcPort: 40000, DstPort: 443}
+	for stall := 0.0; stall < 0.04; stall += 0.001 {
+		for length := 0.0; length < 0.1; length += 0.002 {
+			d := strictAt(10e6)
+			hold, moved := float64(d.Config.HoldTicks)*(1<<TickShift)/1e9, -1.0
+			for due := 0.0; due < lasts; due += bytes * 8 / bits {
+				at := due
+				if at > stall {
+					at = max(due, stall+length)
+				}
+				class := d.send(at, &f, bytes)
+				if class == ClassHeavy {
+					moved = at
+				} else if moved >= 0 && at < moved+hold {
+					t.Fatalf("stalled for %v s after %v s: light %v s after it was heavy, want not before %v s", length, stall, at-moved, hold)
+				}
+			}
+			if moved < 0 {
+				t.Fatalf("stalled for %v s after %v s: never heavy, so this test shows nothing", length, stall)
+			}
 		}
 	}
 }
