@@ -129,6 +129,7 @@ test-privileged: build refplugins npa ## Tests on the kernel and real traffic, o
 .PHONY: test-kernels
 test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
 	bin/vmrig test -timeout 15m -host bin/privileged.log -beside '$(COUNTED)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED))
+	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./vm
 
 .PHONY: coexistence
 coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; docs/reference/coexistence.md is written anew (root, 30 minutes).

@@ -4,13 +4,9 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"net/netip"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -93,9 +89,7 @@ type BulkEnd struct {
 // ReceiveBulk starts the receiver of bulk; e.From is not looked at.
 func (l *Lab) ReceiveBulk(ctx context.Context, e Elephant) (*BulkEnd, error) {
 	addr := netip.AddrPortFrom(e.To.Addr(e.IPv6), uint16(iperfPort+l.nextPort()))
-	p, err := l.startProcess(ctx, e.To, nil, "iperf3", "--server", "--one-off", "--json",
-		"--bind", addr.Addr().String(), "--port", strconv.Itoa(int(addr.Port())),
-		"--interval", fmt.Sprint(iperfInterval))
+	p, err := l.startProcess(ctx, e.To, nil, "iperf3", iperfServer(addr.Addr().String(), int(addr.Port()))...)
 	if err != nil {
 		return nil, err
 	}
@@ -109,18 +103,8 @@ func (l *Lab) ReceiveBulk(ctx context.Context, e Elephant) (*BulkEnd, error) {
 
 // SendBulk starts the sender of bulk to a receiver; e.To is not looked at.
 func (l *Lab) SendBulk(ctx context.Context, e Elephant, receiver netip.AddrPort) (*BulkEnd, error) {
-	args := []string{
-		"--client", receiver.Addr().String(), "--port", strconv.Itoa(int(receiver.Port())), "--json",
-		"--interval", fmt.Sprint(iperfInterval),
-		"--time", strconv.Itoa(int(math.Ceil(e.Duration.Seconds()))),
-		"--parallel", strconv.Itoa(max(e.Flows, 1)),
-		"--congestion", cmp.Or(e.CongestionControl, l.opts.CongestionControl),
-	}
-	if e.BitsPerSec != 0 {
-		args = append(args, "--bitrate", strconv.FormatUint(e.BitsPerSec, 10))
-	}
 	started := monotonic()
-	p, err := l.startProcess(ctx, e.From, nil, "iperf3", args...)
+	p, err := l.startProcess(ctx, e.From, nil, "iperf3", l.iperfClient(&e, receiver.Addr().String(), int(receiver.Port()))...)
 	if err != nil {
 		return nil, err
 	}

@@ -80,9 +80,7 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	}
 	port := iperfPort + l.nextPort()
 	addr := e.To.Addr(e.IPv6).String()
-	server, err := l.startProcess(ctx, e.To, nil, "iperf3", "--server", "--one-off", "--json",
-		"--bind", addr, "--port", strconv.Itoa(port),
-		"--interval", fmt.Sprint(iperfInterval))
+	server, err := l.startProcess(ctx, e.To, nil, "iperf3", iperfServer(addr, port)...)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +90,22 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	if e.Via.IsValid() {
 		addr = e.Via.String()
 	}
+	run := &ElephantRun{Started: monotonic(), server: server}
+	run.client, err = l.startProcess(ctx, e.From, nil, "iperf3", l.iperfClient(&e, addr, port)...)
+	if err != nil {
+		return nil, errors.Join(err, server.kill())
+	}
+	return run, nil
+}
+
+func iperfServer(addr string, port int) []string {
+	return []string{
+		"--server", "--one-off", "--json", "--bind", addr, "--port", strconv.Itoa(port),
+		"--interval", fmt.Sprint(iperfInterval),
+	}
+}
+
+func (l *Lab) iperfClient(e *Elephant, addr string, port int) []string {
 	args := []string{
 		"--client", addr, "--port", strconv.Itoa(port), "--json",
 		"--interval", fmt.Sprint(iperfInterval),
@@ -105,12 +119,7 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	if e.WriteBytes != 0 {
 		args = append(args, "--length", strconv.Itoa(e.WriteBytes))
 	}
-	run := &ElephantRun{Started: monotonic(), server: server}
-	run.client, err = l.startProcess(ctx, e.From, nil, "iperf3", args...)
-	if err != nil {
-		return nil, errors.Join(err, server.kill())
-	}
-	return run, nil
+	return args
 }
 
 // nextPort spreads servers of one namespace over ports.

@@ -54,18 +54,36 @@ func openNetns(path string) (*Netns, error) {
 func startNetns(name string, enter func(*Netns) error) (*Netns, error) {
 	n := &Netns{name: name, calls: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error, 1)
-	go n.run(enter, ready)
+	go func() {
+		defer close(n.done)
+		onThreadOfItsOwn(func() { n.run(enter, ready) })
+	}()
 	if err := <-ready; err != nil {
 		return nil, fmt.Errorf("network namespace %s: %w", name, err)
 	}
 	return n, nil
 }
 
-func (n *Netns) run(enter func(*Netns) error, ready chan<- error) {
-	defer close(n.done)
-	// Never unlocked: the thread leaves with its namespace and cannot be
-	// handed to unrelated goroutines.
+// onThreadOfItsOwn calls f on a thread that ends with the goroutine, and with it
+// what the thread holds: its namespace, and children with a parent-death signal.
+// The main thread never ends before the process does.
+func onThreadOfItsOwn(f func()) {
+	// Not unlocked: the thread must not be handed to unrelated goroutines.
 	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onThreadOfItsOwn(f)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+func (n *Netns) run(enter func(*Netns) error, ready chan<- error) {
 	err := enter(n)
 	ready <- err
 	if err != nil {

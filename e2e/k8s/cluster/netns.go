@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"runtime"
 
-	"golang.org/x/sys/unix"
+	"github.com/podweir/podweir/plugin/hostif"
 )
 
 // Netns is the network namespace of a pod or a node.
@@ -49,20 +47,9 @@ func (n Netns) Path() string { return n.path }
 
 // Do runs f in the namespace. f must not start goroutines that expect it.
 func (n Netns) Do(f func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		// Never unlocked: the thread ends with the goroutine.
-		runtime.LockOSThread()
-		result <- func() error {
-			file, err := os.Open(n.path)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(unix.Setns(int(file.Fd()), unix.CLONE_NEWNET), file.Close()); err != nil {
-				return fmt.Errorf("enter %s: %w", n.path, err)
-			}
-			return f()
-		}()
-	}()
-	return <-result
+	ns, err := hostif.OpenNetNS(n.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(ns.Do(f), ns.Close())
 }

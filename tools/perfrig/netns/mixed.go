@@ -27,6 +27,8 @@ type lightLoad struct {
 	warmUp, open, closed   time.Duration
 	freshPerSecond, kept   float64
 	clients, responseBytes int
+	// bulkBitsPerSec, if not 0, is what the bulk sends each way.
+	bulkBitsPerSec uint64
 }
 
 // lightLoads are those of the workload's variants.
@@ -46,9 +48,13 @@ var lightLoads = map[string]lightLoad{
 	},
 }
 
-// closedLoad shows what the way of a packet itself costs a pod, without bulk
-// that takes processor time as well.
-var closedLoad = lightLoad{closed: 6 * time.Second, clients: closedClients, responseBytes: 4000}
+// closedLoads show what the way of a packet itself costs a pod: without bulk
+// that takes processor time as well, and beside bulk that keeps itself to what
+// it has under a cap of 10M, so that nothing waits.
+var closedLoads = map[string]lightLoad{
+	"":      {closed: 6 * time.Second, clients: closedClients, responseBytes: 4000},
+	"paced": {warmUp: time.Second, closed: 6 * time.Second, clients: closedClients, responseBytes: 4000, bulkBitsPerSec: 10_000_000},
+}
 
 // mixed loads the pod with bulk in both directions and asks it, and an
 // unlimited bystander with a client of its own, for light answers: on fresh
@@ -61,12 +67,13 @@ func (r *run) mixed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		light, ok := lightLoads[r.cell.Workload.Variant]
+		loads := lightLoads
+		if r.cell.Workload.Kind == spec.Closed {
+			loads = closedLoads
+		}
+		light, ok := loads[r.cell.Workload.Variant]
 		if !ok {
 			return fmt.Errorf("no light load %q", r.cell.Workload.Variant)
-		}
-		if r.cell.Workload.Kind == spec.Closed {
-			light = closedLoad
 		}
 		m := &mixture{run: r, rig: rig, pod: pod, onlooker: onlooker, light: light}
 		// Nothing of the load outlives a failure.
@@ -92,8 +99,7 @@ type span struct{ from, to time.Duration }
 
 func (m *mixture) measure(ctx context.Context) error {
 	if m.light.open == 0 {
-		_, err := m.closed(ctx)
-		return err
+		return m.closedOnly(ctx)
 	}
 	// Kept connections are made first: through a queue of seconds their
 	// handshake would not end.
@@ -132,6 +138,38 @@ func (m *mixture) measure(ctx context.Context) error {
 	return m.finish(ctx, open, closed)
 }
 
+func (m *mixture) closedOnly(ctx context.Context) error {
+	if m.light.bulkBitsPerSec != 0 {
+		if err := m.startBulk(ctx); err != nil {
+			return err
+		}
+		if err := until(ctx, m.start+m.light.warmUp); err != nil {
+			return err
+		}
+	}
+	s, err := m.closed(ctx)
+	if err != nil || m.light.bulkBitsPerSec == 0 {
+		return err
+	}
+	return m.finishPaced(ctx, s)
+}
+
+// finishPaced stops the bulk and records what it had.
+func (m *mixture) finishPaced(ctx context.Context, closed span) error {
+	var errs []error
+	for _, d := range traffic.Directions {
+		bulk, err := m.bulk[d].Stop(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s bulk: %w", d, err))
+			continue
+		}
+		at := func(t time.Duration) float64 { return (t - m.bulk[d].Started).Seconds() }
+		m.set(d.String()+"_elephant_goodput_bits_per_second",
+			lab.Between(bulk.Received, at(closed.from), at(closed.to)).BitsPerSec())
+	}
+	return errors.Join(errs...)
+}
+
 func (m *mixture) closed(ctx context.Context) (span, error) {
 	s, err := m.both(ctx, "closed", lab.HTTPLoad{Concurrency: m.light.clients, Duration: m.light.closed})
 	if err != nil {
@@ -155,7 +193,7 @@ func (m *mixture) startBulk(ctx context.Context) error {
 		from, to := m.pod.Ends(d)
 		var err error
 		m.bulk[d], err = m.rig.Between().Elephant(ctx, lab.Elephant{
-			From: from, To: to,
+			From: from, To: to, BitsPerSec: m.light.bulkBitsPerSec, WriteBytes: m.writeBytes(),
 			// Longer than needed: it is stopped.
 			Duration: 5 * (m.light.warmUp + m.light.open + m.light.closed),
 		})
@@ -165,6 +203,18 @@ func (m *mixture) startBulk(ctx context.Context) error {
 	}
 	return nil
 }
+
+// writeBytes is small for paced bulk: iperf3 keeps to its rate by whole writes,
+// of 128 kB each by itself.
+func (m *mixture) writeBytes() int {
+	if m.light.bulkBitsPerSec == 0 {
+		return 0
+	}
+	return pacedWrite
+}
+
+// pacedWrite fills a segment.
+const pacedWrite = 1448
 
 // both puts a load on the pod and on the bystander at the same time.
 func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, error) {

@@ -53,7 +53,7 @@ var views = []view{
 	},
 	{
 		spec.Closed, "A closed loop far below the cap",
-		"Ten clients each, a fresh connection for every request of 4 kB, to the pod and to an unlimited bystander at the same time, nothing else: what the way of a packet itself costs. `pfifo` is a queue that limits nothing, on both ends of the veth.",
+		"Ten clients each, a fresh connection for every request of 4 kB, to the pod and to an unlimited bystander at the same time, nothing else, or with bulk of 10 Mbit/s each way that keeps to its rate by itself (`closed-paced`): what the way of a packet itself costs. `pfifo` is a queue that limits nothing, on both ends of the veth.",
 		[]column{
 			{"answers/s", "closed_requests_per_second", 1, 0},
 			{"bystander's", "closed_bystander_requests_per_second", 1, 0},

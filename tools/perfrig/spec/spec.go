@@ -6,6 +6,7 @@
 package spec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -118,7 +119,7 @@ type Block struct {
 	// Rates are caps in bits per second; none means that no cell has a cap.
 	Rates     []uint64   `json:"rates,omitempty"`
 	Workloads []Workload `json:"workloads"`
-	// Samples, if not 0, is less than the spec's.
+	// Samples, if not 0, are instead of the spec's.
 	Samples int `json:"samples,omitempty"`
 }
 
@@ -182,10 +183,7 @@ func (b *Block) cells() []Cell {
 func (s *Spec) Cells() (cells []Cell, samples map[string]int) {
 	samples = map[string]int{}
 	for _, b := range s.Blocks {
-		n := s.Samples
-		if b.Samples > 0 {
-			n = min(n, b.Samples)
-		}
+		n := cmp.Or(b.Samples, s.Samples)
 		for _, c := range b.cells() {
 			id := c.ID()
 			if samples[id] == 0 {

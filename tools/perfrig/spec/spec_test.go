@@ -55,8 +55,8 @@ func TestEachProfileIsASubsetOfTheNext(t *testing.T) {
 	}
 }
 
-// example is a spec with two groups, an unshaped phase and fewer samples in one
-// block.
+// example is a spec with three groups, an unshaped phase, and fewer or more
+// samples in some blocks.
 func example() *Spec {
 	a, b := Phase{Name: "a", Kind: Podweir}, Phase{Name: "b", Kind: Bandwidth}
 	w := func(name string) []Workload { return []Workload{{Name: name, Kind: Sweep, Seconds: 2}} }
@@ -64,6 +64,7 @@ func example() *Spec {
 		{Phases: []Phase{unshaped, a, b}, Rates: []uint64{mbit, 10 * mbit}, Workloads: w("one")},
 		{Phases: []Phase{a}, Workloads: w("two"), Samples: 1},
 		{Phases: []Phase{b}, Rates: []uint64{mbit}, Workloads: w("one"), Samples: 2},
+		{Phases: []Phase{b}, Workloads: w("three"), Samples: 5},
 	}}
 }
 
@@ -74,6 +75,9 @@ func TestPlanHoldsEverySampleOfEveryCellOnce(t *testing.T) {
 		got[plan[i].ID()]++
 	}
 	want := map[string]int{"two/uncapped/a#00": 1}
+	for round := range 5 {
+		want[fmt.Sprintf("three/uncapped/b#%02d", round)] = 1
+	}
 	for round := range 4 {
 		for _, id := range []string{"one/uncapped/unshaped", "one/1M/a", "one/1M/b", "one/10M/a", "one/10M/b"} {
 			want[fmt.Sprintf("%s#%02d", id, round)] = 1
@@ -82,7 +86,7 @@ func TestPlanHoldsEverySampleOfEveryCellOnce(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
-	if got, want := Seconds(plan), 42.0; got != want {
+	if got, want := Seconds(plan), 52.0; got != want {
 		t.Errorf("Seconds = %v, want %v", got, want)
 	}
 }
