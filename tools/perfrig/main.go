@@ -113,7 +113,7 @@ type choices struct {
 
 func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
-	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, k8s, scale, vm, ci or full")
+	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, k8s, ratios, scale, vm, ci or full")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
 	set.StringVar(&c.only, "only", "", "only runs whose name holds this; the plan's order stays")
 	return set

@@ -14,11 +14,11 @@ import (
 var directions = []string{"egress", "ingress"}
 
 // Profiles are all campaigns by name. Every cell of bench is one of ci, and
-// every cell of ci, of costs, of k8s, of scale and of vm one of full, in at
-// most as many samples.
+// every cell of ci, of costs, of k8s, of ratios, of scale and of vm one of
+// full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), cluster(), scale(), vm(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), cluster(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -56,25 +56,32 @@ func costs() *Spec {
 		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: []Workload{adds(100)}},
 		{Phases: []Phase{bandwidth, strict, strictIFB}, Rates: []uint64{100 * mbit}, Workloads: []Workload{memories(100)}},
 		{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: others()[:2]},
-		// What a datagram costs differs by a hundredth from sample to sample, what
-		// a byte of TCP costs by a factor.
-		{Phases: []Phase{unshaped, unused, elsewhere}, Workloads: othersNamed("others-udp-1-pod"), Samples: 12},
 		{Phases: []Phase{strict}, Workloads: []Workload{{Name: "packet", Kind: Packet, Seconds: 6}}},
-		// Far below the cap: what remains is what the queue itself costs. Then the
-		// same beside bulk that does not wait; its threshold is half of what that
-		// bulk has, so that it goes the way of heavy flows.
-		{Phases: []Phase{unshaped, pfifo, bandwidth, strict, elephants}, Rates: []uint64{gbit}, Samples: closedSamples, Workloads: []Workload{
-			{Name: "closed-alone", Kind: Closed, Seconds: 8},
-		}},
-		{Phases: []Phase{unshaped, pfifo, bandwidth, elephants}, Rates: []uint64{100 * mbit}, Samples: closedSamples, Workloads: []Workload{
-			{Name: "closed-paced", Kind: Closed, Variant: "paced", Seconds: 9},
-		}},
+		{Phases: closedPhases(), Rates: []uint64{gbit}, Workloads: []Workload{closedAlone()}},
 	}}
 }
 
-// closedSamples tell ratios of a closed loop apart by two hundredths: a sample
-// is off by two or three.
-const closedSamples = 8
+// ratios are differences of some hundredths, which take many samples. A ratio
+// of a closed loop is off by two or three hundredths in one sample. What a
+// datagram costs is off by one; what a byte of TCP costs, by a factor.
+func ratios() *Spec {
+	const most, times = 12, 8
+	return &Spec{Profile: "ratios", Samples: times, Blocks: []Block{
+		{Phases: closedPhases(), Rates: []uint64{gbit}, Samples: times, Workloads: []Workload{closedAlone()}},
+		// The same beside bulk that does not wait; its threshold is half of what
+		// that bulk has, so that it goes the way of heavy flows.
+		{Phases: []Phase{unshaped, pfifo, bandwidth, elephants}, Rates: []uint64{100 * mbit}, Samples: times, Workloads: []Workload{
+			{Name: "closed-paced", Kind: Closed, Variant: "paced", Seconds: 9},
+		}},
+		{Phases: []Phase{elephants}, Rates: []uint64{10 * mbit}, Samples: times, Workloads: []Workload{mixed()}},
+		{Phases: []Phase{unshaped, unused, elsewhere}, Samples: most, Workloads: othersNamed("others-udp-1-pod")},
+	}}
+}
+
+// closedAlone is far below the cap: what remains is what the queue itself costs.
+func closedAlone() Workload { return Workload{Name: "closed-alone", Kind: Closed, Seconds: 8} }
+
+func closedPhases() []Phase { return []Phase{unshaped, pfifo, bandwidth, strict, elephants} }
 
 // adds times ADD; the estimate holds for an idle machine of two processors.
 func adds(pods int) Workload {
@@ -133,7 +140,6 @@ func ci() *Spec {
 	s := &Spec{Profile: "ci", Samples: 3, Blocks: bench().Blocks}
 	s.Blocks = append(s.Blocks,
 		Block{Phases: append(shipped(), htb), Rates: []uint64{10 * mbit}, Workloads: []Workload{mixed()}},
-		Block{Phases: []Phase{elephants}, Rates: []uint64{10 * mbit}, Workloads: []Workload{mixed()}, Samples: closedSamples},
 		Block{Phases: append(shipped(), htb), Rates: []uint64{100 * mbit}, Workloads: latencies(directions...)},
 		Block{Phases: shipped(), Rates: []uint64{10 * mbit, gbit}, Workloads: sweeps("tcp-1-cubic", directions...)},
 	)
@@ -141,7 +147,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, scale().Blocks, vm().Blocks)}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, scale().Blocks, vm().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)
