@@ -14,7 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -115,7 +115,7 @@ func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
 	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, k8s, ratios, scale, vm, ci or full")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
-	set.StringVar(&c.only, "only", "", "only runs whose name holds this; the plan's order stays")
+	set.StringVar(&c.only, "only", "", "only runs whose name (WORKLOAD/CAP/PHASE#ROUND) has a match of this regular expression; the plan's order stays")
 	return set
 }
 
@@ -125,9 +125,13 @@ func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	only, err := regexp.Compile(c.only)
+	if err != nil {
+		return nil, nil, fmt.Errorf("-only %q: %w", c.only, err)
+	}
 	var out []spec.Run
 	for _, r := range s.Plan(c.seed) {
-		if strings.Contains(r.ID(), c.only) {
+		if only.MatchString(r.ID()) {
 			out = append(out, r)
 		}
 	}
