@@ -132,8 +132,10 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range want {
-				if into.Metrics[name] <= 0 {
-					t.Errorf("%s = %v, want more than 0", name, into.Metrics[name])
+				got, ok := into.Metrics[name]
+				// A machine that does nothing may use no tick of its clock.
+				if !ok || got < 0 || got == 0 && name != "machine_busy_cores" {
+					t.Errorf("%s = %v (%t), want more than 0", name, got, ok)
 				}
 			}
 			for name := range into.Metrics {
