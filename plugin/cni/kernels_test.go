@@ -107,7 +107,7 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			p := unprobed(t).newPod(t)
-			before, c := p.settled(t), p.conf(m.with)
+			before, c := p.raw(t), p.conf(m.with)
 			add := func(what string) {
 				t.Helper()
 				p.must(t, "ADD", c)
