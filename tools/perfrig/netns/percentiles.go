@@ -18,6 +18,9 @@ const (
 	// requests per second, and the 99.99th at four fifths.
 	percentileLast  = 20 * time.Second
 	percentileBytes = 1000
+	// percentileClients are enough for a rate that the machine can answer; any
+	// number, once it cannot for a moment, would be busy with themselves.
+	percentileClients = 64
 )
 
 // percentiles asks the pod on fresh connections at a share of what the
@@ -33,7 +36,7 @@ func (r *run) percentiles(ctx context.Context) error {
 			return err
 		}
 		r.set("maximum_requests_per_second", most.PerSecond())
-		load.To, load.Concurrency = &pod.Host, 0
+		load.To, load.Concurrency = &pod.Host, percentileClients
 		load.PerSecond, load.Duration = r.cell.Workload.Share*most.PerSecond(), percentileLast
 		r.set("asked_requests_per_second", load.PerSecond)
 		got, err := r.ask(ctx, rig, load)
