@@ -104,7 +104,7 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *la
 		return err
 	}
 	b.phase("warm-up")
-	if err := wait(ctx, run.start+seconds(plan.WarmUpSeconds)); err != nil {
+	if err := wiremeter.Until(ctx, run.start+seconds(plan.WarmUpSeconds)); err != nil {
 		return err
 	}
 	b.phase(", light flows")
@@ -167,7 +167,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		return err
 	}
 	run.openEnd = wiremeter.Now() + seconds(plan.OpenLoopSeconds)
-	if err := wait(ctx, run.openEnd); err != nil {
+	if err := wiremeter.Until(ctx, run.openEnd); err != nil {
 		return err
 	}
 	for _, result := range []struct {
@@ -276,17 +276,5 @@ func fillBulk(bulk *lab.Bulk, started time.Duration, run *running, f *flow) {
 	if steady.Seconds > 0 && steady.Bytes > 0 && bulk.MSS > 0 {
 		f.RetransmitsPer10s = steady.Retransmits / steady.Seconds * 10
 		f.RetransmitsPercent = steady.Retransmits / (steady.Bytes / float64(bulk.MSS)) * 100
-	}
-}
-
-// wait returns at a time of [wiremeter.Now], or early with the context's error.
-func wait(ctx context.Context, until time.Duration) error {
-	timer := time.NewTimer(until - wiremeter.Now())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

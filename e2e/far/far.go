@@ -61,7 +61,7 @@ func Dial(ctx context.Context, l *lab.Lab, addr string) (*TwoMachines, error) {
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return nil, fmt.Errorf("the peer: %w", err)
 		}
-		if err := wait(ctx, wiremeter.Now()+dialPause); err != nil {
+		if err := wiremeter.Until(ctx, wiremeter.Now()+dialPause); err != nil {
 			return nil, err
 		}
 	}
@@ -248,7 +248,7 @@ func (t *TwoMachines) Meter(h *lab.Host, at wiremeter.Direction) (Meter, error) 
 		return nil, err
 	}
 	// Nothing that is asked for is to lie before its start by that clock.
-	return &farMeter{t, run}, wait(ctx, wiremeter.Now()+t.uncertain)
+	return &farMeter{t, run}, wiremeter.Until(ctx, wiremeter.Now()+t.uncertain)
 }
 
 // farMeter is a meter of the peer's.
@@ -268,16 +268,4 @@ func (m *farMeter) Read(from, to time.Duration) (*wiremeter.Series, error) {
 func (m *farMeter) Close() error {
 	_, err := call[struct{}](context.Background(), m.t, "CloseMeter", m.run)
 	return err
-}
-
-// wait returns at a time of [wiremeter.Now], or early with the context's error.
-func wait(ctx context.Context, until time.Duration) error {
-	timer := time.NewTimer(until - wiremeter.Now())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -271,7 +271,7 @@ func (p *Peer) ReadMeter(s Span, reply *wiremeter.Series) error {
 		return fmt.Errorf("%d is no meter", s.Run)
 	}
 	// The clocks agree to a millisecond or so.
-	if err := wait(p.ctx, s.To); err != nil {
+	if err := wiremeter.Until(p.ctx, s.To); err != nil {
 		return err
 	}
 	series, err := m.Read(s.From, s.To)

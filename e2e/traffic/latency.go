@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
 const (
@@ -40,7 +41,7 @@ func (t *Target) KeptBeside(ctx context.Context, d Direction, load Load, bitsPer
 }
 
 func (t *Target) keptTurns(ctx context.Context, turns int, turn time.Duration) (*Kept, error) {
-	if err := pause(ctx, bulkHead); err != nil {
+	if err := wiremeter.Until(ctx, wiremeter.Now()+bulkHead); err != nil {
 		return nil, err
 	}
 	var pod, free []*lab.Latencies

@@ -58,7 +58,7 @@ func (t *Target) OrderBesideLight(ctx context.Context, d Direction, capacity uin
 		_, err := t.Spread(ctx, d, flows, uint64(share*float64(capacity)/flows), last)
 		done <- err
 	}()
-	if err := pause(ctx, head); err != nil {
+	if err := wiremeter.Until(ctx, wiremeter.Now()+head); err != nil {
 		return nil, errors.Join(err, <-done)
 	}
 	out, err := t.Sequence(ctx, d, []Phase{
@@ -66,17 +66,6 @@ func (t *Target) OrderBesideLight(ctx context.Context, d Direction, capacity uin
 		{capacity / 50, 900 * time.Millisecond},
 	})
 	return out, errors.Join(err, <-done)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Sequence sends numbered datagrams of one flow in phases and reports the

@@ -10,6 +10,7 @@
 package wiremeter
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -87,6 +88,18 @@ func Now() time.Duration {
 	// A valid pointer and clock cannot be refused.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return time.Duration(ts.Nano())
+}
+
+// Until returns at a time of [Now], or early with the context's error.
+func Until(ctx context.Context, at time.Duration) error {
+	timer := time.NewTimer(at - Now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Close detaches the meter.

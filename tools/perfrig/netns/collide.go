@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/plugin/shaping/model"
 	"github.com/podweir/podweir/tools/perfrig/collide"
@@ -119,7 +120,7 @@ func (r *run) lookAtVictim(ctx context.Context, rig *traffic.Rig, pod *traffic.T
 	if err != nil {
 		return err
 	}
-	err = until(ctx, from)
+	err = wiremeter.Until(ctx, from)
 	if err == nil {
 		err = l.watch(ctx, from+attackLast)
 	}

@@ -117,7 +117,7 @@ func (m *mixture) measure(ctx context.Context) error {
 	if err := m.startBulk(ctx); err != nil {
 		return err
 	}
-	if err := until(ctx, m.start+m.light.warmUp); err != nil {
+	if err := wiremeter.Until(ctx, m.start+m.light.warmUp); err != nil {
 		return err
 	}
 	open, err := m.both(ctx, "open", lab.HTTPLoad{PerSecond: m.light.freshPerSecond, Duration: m.light.open})
@@ -143,7 +143,7 @@ func (m *mixture) closedOnly(ctx context.Context) error {
 		if err := m.startBulk(ctx); err != nil {
 			return err
 		}
-		if err := until(ctx, m.start+m.light.warmUp); err != nil {
+		if err := wiremeter.Until(ctx, m.start+m.light.warmUp); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, 
 	}
 	// What is asked late is answered late; the wire is that of the load's time.
 	s.to = wiremeter.Now() + l.Duration
-	if err := until(ctx, s.to); err != nil {
+	if err := wiremeter.Until(ctx, s.to); err != nil {
 		return s, err
 	}
 	var got [2]*lab.Latencies
@@ -290,17 +290,4 @@ func (m *mixture) wire(d traffic.Direction, open, closed span) error {
 		}
 	}
 	return nil
-}
-
-// until returns at a time of [wiremeter.Now], or early with the context's
-// error.
-func until(ctx context.Context, at time.Duration) error {
-	timer := time.NewTimer(at - wiremeter.Now())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -108,7 +108,7 @@ func (l *limited) Write(p []byte) (int, error) {
 
 func (r *run) othersIdle(ctx context.Context, busyBefore float64) error {
 	last := r.bulkDuration()
-	if err := until(ctx, wiremeter.Now()+last); err != nil {
+	if err := wiremeter.Until(ctx, wiremeter.Now()+last); err != nil {
 		return err
 	}
 	busy, err := lab.BusySeconds()
