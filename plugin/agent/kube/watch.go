@@ -63,10 +63,27 @@ func (w *Watch) Current() bool {
 	return w.current
 }
 
-func (w *Watch) setCurrent(current bool) {
+func (w *Watch) setCurrent(current bool) (before bool) {
 	w.mu.Lock()
-	w.current = current
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	before, w.current = w.current, current
+	return before
+}
+
+// nowCurrent says that the list is what the server has, and tells of all pods
+// if it was not: who looked at one in between could not know what it asks for.
+// The changes that brought the list there are told only now for the same reason.
+func (w *Watch) nowCurrent(news []string, changed func(string)) {
+	if !w.setCurrent(true) {
+		w.log.Info("pods are watched", "server", w.client.Server(), "node", w.node)
+		for _, p := range w.List() {
+			changed(p.UID)
+		}
+		news = slices.DeleteFunc(news, func(uid string) bool { _, told := w.Pod(uid); return told })
+	}
+	for _, uid := range news {
+		changed(uid)
+	}
 }
 
 // The pause after a failure, which doubles from the least to the most; a watch
@@ -86,7 +103,8 @@ var errExpired = errors.New("resource version has expired")
 // Run reads the list and then watches until the context ends, whatever the
 // server answers, and returns nil. It calls changed with the UID of every pod
 // that came, went, or changed in what is kept of it; the pods that are there are
-// new at first. After a failure the list stays what it was.
+// new at first. After a failure the list stays what it was, and when that is
+// over changed is called for all pods.
 func (w *Watch) Run(ctx context.Context, changed func(uid string)) error {
 	since, failures := "", 0
 	for ctx.Err() == nil {
@@ -117,16 +135,15 @@ func (w *Watch) Run(ctx context.Context, changed func(uid string)) error {
 // once lists, if there is no version to watch from, and follows the changes
 // until the watch ends.
 func (w *Watch) once(ctx context.Context, since *string, changed func(string)) error {
-	var err error
 	if *since == "" {
-		if *since, err = w.list(ctx, changed); err != nil {
+		pods, version, err := w.list(ctx)
+		if err != nil {
 			return err
 		}
+		*since = version
+		w.nowCurrent(w.replace(pods), changed)
 	}
-	if !w.Current() {
-		w.log.Info("pods are watched", "server", w.client.Server(), "node", w.node)
-	}
-	w.setCurrent(true)
+	var err error
 	*since, err = w.watch(ctx, *since, changed)
 	return err
 }
@@ -171,30 +188,42 @@ func (w *Watch) query() url.Values {
 const podsPath = "/api/v1/pods"
 
 // list reads all pods, one after the other: the answer is never in memory as a
-// whole. It returns the version that it is of.
-func (w *Watch) list(ctx context.Context, changed func(string)) (version string, err error) {
+// whole. It returns them by their UIDs, and the version that they are of.
+func (w *Watch) list(ctx context.Context) (pods map[string]Pod, version string, err error) {
 	q := w.query()
 	// From the server's cache, which costs it no read of its store.
 	q.Set("resourceVersion", "0")
 	body, err := w.client.Do(ctx, http.MethodGet, podsPath, q, nil)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	defer func() { _ = body.Close() }()
-	seen := make(map[string]bool)
-	version, err = decodeList(body, func(p Pod) {
-		seen[p.UID] = true
-		w.put(p, changed)
-	})
+	pods = make(map[string]Pod)
+	version, err = decodeList(body, func(p Pod) { pods[p.UID] = p })
 	if err != nil {
-		return "", fmt.Errorf("list of pods: %w", err)
+		return nil, "", fmt.Errorf("list of pods: %w", err)
 	}
-	for _, p := range w.List() {
-		if !seen[p.UID] {
-			w.drop(p.UID, changed)
+	return pods, version, nil
+}
+
+// replace keeps a list in place of the one before, and returns the UIDs of the
+// pods that came, changed or went.
+func (w *Watch) replace(pods map[string]Pod) (news []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uid := range w.pods {
+		if _, ok := pods[uid]; !ok {
+			news = append(news, uid)
 		}
 	}
-	return version, nil
+	for uid, p := range pods {
+		if old, known := w.pods[uid]; !known || !old.equal(&p) {
+			news = append(news, uid)
+		}
+	}
+	w.pods = pods
+	slices.Sort(news)
+	return news
 }
 
 // decodeList reads a PodList and calls each for every pod.
@@ -265,6 +294,7 @@ func (w *Watch) watch(ctx context.Context, since string, changed func(string)) (
 		return since, err
 	}
 	defer func() { _ = body.Close() }()
+	w.nowCurrent(nil, changed)
 	dec := json.NewDecoder(body)
 	for {
 		var e struct {

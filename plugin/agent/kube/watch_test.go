@@ -78,14 +78,23 @@ func (c *cluster) write(t *testing.T, name, text string) {
 
 func (c *cluster) slog() *slog.Logger { return slog.New(slog.NewTextHandler(c.log, nil)) }
 
-// watch runs a watch until the test ends and returns it with what it tells.
+// watch runs a watch until the test ends and returns it with what it tells. Who
+// is told of a pod while the list is not current could not act on it, and would
+// not be told again.
 func (c *cluster) watch(t *testing.T) (*kube.Watch, chan string) {
 	t.Helper()
 	w := kube.NewWatch(c.client, "n1", c.slog())
 	changed := make(chan string, 1000)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- w.Run(ctx, func(uid string) { changed <- uid }) }()
+	go func() {
+		done <- w.Run(ctx, func(uid string) {
+			if !w.Current() {
+				t.Errorf("changed(%q) while the list is not current", uid)
+			}
+			changed <- uid
+		})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -95,15 +104,17 @@ func (c *cluster) watch(t *testing.T) (*kube.Watch, chan string) {
 	return w, changed
 }
 
-func expect(t *testing.T, changed chan string, uid string) {
+func expect(t *testing.T, changed chan string, uids ...string) {
 	t.Helper()
-	select {
-	case got := <-changed:
-		if got != uid {
-			t.Fatalf("changed(%q), want %q", got, uid)
+	for _, uid := range uids {
+		select {
+		case got := <-changed:
+			if got != uid {
+				t.Fatalf("changed(%q), want %q", got, uid)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no change of %q within 20 s", uid)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatalf("no change of %q within 20 s", uid)
 	}
 }
 
@@ -166,26 +177,32 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 	}
 }
 
-// After a broken connection the watch goes on where it was; after 410 it lists
+// After a broken connection the watch goes on where it was, and tells of all
+// pods, as what was asked in between could not be answered; after 410 it lists
 // anew, and what went meanwhile goes.
 func TestWatchSurvivesABreakAndAnExpiry(t *testing.T) {
 	c := newCluster(t)
 	c.Put(pod("a", nil))
 	c.Put(pod("b", nil))
 	w, changed := c.watch(t)
-	<-changed
-	<-changed
-	eventually(t, "the watch is current", w.Current)
+	expect(t, changed, "a", "b")
+	eventually(t, "the server has the watch", func() bool { _, watches := c.Requests(); return watches == 1 })
 	c.Cut()
+	eventually(t, "the watch is broken", func() bool { return !w.Current() })
 	c.Put(pod("a", map[string]string{limit: "1M"}))
-	expect(t, changed, "a")
+	expect(t, changed, "a", "b", "a")
 	if lists, _ := c.Requests(); lists != 1 {
 		t.Errorf("%d lists after a broken connection, want no other one", lists)
 	}
 	c.Expire()
 	c.Delete("b")
-	c.Cut()
-	expect(t, changed, "b")
+	for uid := ""; uid != "b"; {
+		select {
+		case uid = <-changed:
+		case <-time.After(20 * time.Second):
+			t.Fatal("after 410 nothing is told of a pod that went within 20 s")
+		}
+	}
 	if lists, _ := c.Requests(); lists < 2 {
 		t.Errorf("%d lists after 410, want another one", lists)
 	}
