@@ -38,7 +38,7 @@ func MeasureAt(ctx context.Context, at Place, c *spec.Cell, into *record.Sample)
 		return fmt.Errorf("workload %s is not one that can be measured elsewhere", c.Workload.Name)
 	}
 	into.Metrics = map[string]float64{}
-	return workloads[c.Workload.Kind](&run{cell: c, into: into, said: &pluginLog{}, at: at}, ctx)
+	return workloads[c.Workload.Kind](&run{cell: c, into: into, said: &pluginLog{}, at: at, maximum: new(float64)}, ctx)
 }
 
 // onlooker is a client for the unlimited pod alone.

@@ -46,6 +46,8 @@ type Substrate struct {
 	NewRig func(context.Context, lab.Options) (*traffic.Rig, error)
 	// lacks are the qdiscs that were asked for, and whether they are missing.
 	lacks map[string]bool
+	// maximum is in answers per second, 0 as long as nobody has asked for it.
+	maximum float64
 }
 
 // New returns the substrate of a checkout; root is its directory.
@@ -124,6 +126,8 @@ type run struct {
 	said *pluginLog
 	at   Place // nil: this substrate's own
 	rig  func(context.Context, lab.Options) (*traffic.Rig, error)
+	// maximum is the substrate's.
+	maximum *float64
 }
 
 // Run takes one sample in a lab of its own.
@@ -133,7 +137,7 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
 	}
 	into.Metrics = map[string]float64{}
-	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}
+	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}, maximum: &s.maximum}
 	one.opts = s.labOptions(&r.Cell)
 	one.opts.PluginLog = one.said
 	one.rig = traffic.NewRigWith

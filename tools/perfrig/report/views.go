@@ -131,7 +131,7 @@ var views = []view{
 	},
 	{
 		spec.Percentiles, "Percentiles at a constant rate",
-		"Fresh connections at a share of what the unlimited pod answered at most in a closed loop, a moment before. Milliseconds from the time a request was due. A percentile without ten requests beyond it is left out.",
+		"Fresh connections at a share of what the unlimited pod answered at most in a closed loop: the median of five of 4 s, found once for each start of the campaign. Milliseconds from the time a request was due. A percentile without ten requests beyond it is left out.",
 		[]column{
 			{"asked/s", "asked_requests_per_second", 1, 0},
 			{"answered/s", "open_requests_per_second", 1, 0},
