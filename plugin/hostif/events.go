@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +25,11 @@ const eventBytes = 8192
 type DeviceEvents struct {
 	file *os.File
 	path string
-	buf  []byte
 }
+
+// eventBufs are for what is being read: one for each watch would be most of
+// what the agent holds beside hundreds of pods, and nearly all of them wait.
+var eventBufs = sync.Pool{New: func() any { return new([eventBytes]byte) }}
 
 // WatchDevices subscribes to the changes in ns from now on.
 //
@@ -36,7 +40,7 @@ func WatchDevices(ns *NetNS) (*DeviceEvents, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch devices in netns %s: %w", ns.path, err)
 	}
-	return &DeviceEvents{file: file, path: ns.path, buf: make([]byte, eventBytes)}, nil
+	return &DeviceEvents{file: file, path: ns.path}, nil
 }
 
 // Next blocks until something changes and returns the indexes of the devices
@@ -47,7 +51,7 @@ func (e *DeviceEvents) Next(ctx context.Context) ([]int, error) {
 	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
-		n, err := e.file.Read(e.buf)
+		changed, err := e.read()
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -56,10 +60,29 @@ func (e *DeviceEvents) Next(ctx context.Context) ([]int, error) {
 		case err != nil:
 			return nil, fmt.Errorf("watch devices in netns %s: %w", e.path, err)
 		}
-		if changed := changedDevices(e.buf[:n]); len(changed) > 0 {
+		if len(changed) > 0 {
 			return changed, nil
 		}
 	}
+}
+
+// read waits for one notification.
+func (e *DeviceEvents) read() (changed []int, err error) {
+	raw, err := e.file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	ended := raw.Read(func(fd uintptr) (done bool) {
+		buf := eventBufs.Get().(*[eventBytes]byte)
+		defer eventBufs.Put(buf)
+		n, readErr := unix.Read(int(fd), buf[:])
+		for errors.Is(readErr, unix.EINTR) {
+			n, readErr = unix.Read(int(fd), buf[:])
+		}
+		changed, err = changedDevices(buf[:max(n, 0)]), readErr
+		return !errors.Is(readErr, unix.EAGAIN)
+	})
+	return changed, errors.Join(ended, err)
 }
 
 // Close ends the subscription.

@@ -31,7 +31,7 @@ func WaitNetfilterIngress(ctx context.Context, ns *NetNS, ifname string) error {
 	defer func() { _ = events.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	buf := make([]byte, unix.Getpagesize())
+	buf := make([]byte, 1)
 	for {
 		// Asked after the subscription, and again after every change: what the
 		// events say is not needed, so that they may be cut off, and an overrun

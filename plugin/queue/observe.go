@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -129,10 +130,6 @@ func listQdiscs(h *hostif.Handle, ifindex int) ([]Qdisc, error) {
 	}
 	out := make([]Qdisc, 0, len(msgs))
 	for i := range msgs {
-		// The kernel lists the qdiscs of all devices.
-		if int(msgs[i].Ifindex) != ifindex {
-			continue
-		}
 		q, err := parseQdisc(&msgs[i])
 		if err != nil {
 			return nil, err
@@ -190,8 +187,13 @@ func dump(h *hostif.Handle, get, answer uint16, ifindex int, parent shaping.TCHa
 	if err != nil {
 		return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
-	out := make([]message, 0, len(msgs))
+	var out []message
 	for _, m := range msgs {
+		// The kernel lists the qdiscs of all devices: hundreds for one, on a node
+		// full of pods.
+		if get == unix.RTM_GETQDISC && !ofDevice(m, ifindex) {
+			continue
+		}
 		p, err := parseMessage(m)
 		if err != nil {
 			return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
@@ -199,4 +201,11 @@ func dump(h *hostif.Handle, get, answer uint16, ifindex int, parent shaping.TCHa
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// ofDevice says that a message, a struct tcmsg at first, is of a device; one
+// that is too short for that is for the parser to refuse.
+func ofDevice(m []byte, ifindex int) bool {
+	const indexAt = 4
+	return len(m) < nl.SizeofTcMsg || int32(binary.NativeEndian.Uint32(m[indexAt:])) == int32(ifindex)
 }

@@ -66,8 +66,22 @@ func (l *look) run(ctx context.Context) bool {
 		l.fail(err)
 		return true
 	}
+	l.claim(have)
 	l.bring(ctx, node, have)
 	return true
+}
+
+// claim has attachments let go that were looked after before the API server
+// told of their pod: each would be watched twice until the next pass.
+func (l *look) claim(have []attached) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range have {
+		k := key{id: a.id}
+		if l.states[k] != nil {
+			l.queue.add(k, 0)
+		}
+	}
 }
 
 // unable answers a node on which nothing can be shaped: that concerns only who

@@ -289,6 +289,26 @@ func TestPrivilegedAPIServerIsAway(t *testing.T) {
 	})
 }
 
+// An attachment that was looked after without its pod is the pod's alone once
+// that is known, though nothing about it changed.
+func TestPrivilegedPodTakesItsAttachmentOver(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	n.api.Fail(http.StatusServiceUnavailable)
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Shaped)
+	n.api.Fail(0)
+	testutil.Eventually(t, soon, "one state of the pod, by its UID", func() bool {
+		all := a.Snapshot()
+		return len(all) == 1 && all[0].UID == p.api.UID
+	})
+}
+
 // What a DEL that never came left behind goes, but only when the runtime does
 // not know the sandbox any more.
 func TestPrivilegedSweep(t *testing.T) {
