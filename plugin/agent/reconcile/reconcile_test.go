@@ -262,10 +262,10 @@ func TestPrivilegedAgentStopsAndStarts(t *testing.T) {
 	}
 }
 
-// Without an API server the pods are kept as they are pinned; with one that is
-// behind, too.
-func TestPrivilegedAPIServerIsAway(t *testing.T) {
-	testutil.RequireRoot(t)
+// withoutAPIServer is an agent that has no API server yet and looks after a pod
+// that an ADD has shaped.
+func withoutAPIServer(t *testing.T) (*node, *pod, *agent) {
+	t.Helper()
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -275,6 +275,14 @@ func TestPrivilegedAPIServerIsAway(t *testing.T) {
 	n.api.Fail(http.StatusServiceUnavailable)
 	a := n.start(t, never)
 	a.becomes(t, p, reconcile.Shaped)
+	return n, p, a
+}
+
+// Without an API server the pods are kept as they are pinned; with one that is
+// behind, too.
+func TestPrivilegedAPIServerIsAway(t *testing.T) {
+	testutil.RequireRoot(t)
+	n, p, a := withoutAPIServer(t)
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	p.gets(t, "10Mbit", "20Mbit")
 	if s := a.state(p); s.UID != "" || s.Name != p.api.Name {
@@ -293,15 +301,7 @@ func TestPrivilegedAPIServerIsAway(t *testing.T) {
 // that is known, though nothing about it changed.
 func TestPrivilegedPodTakesItsAttachmentOver(t *testing.T) {
 	testutil.RequireRoot(t)
-	n := newNode(t)
-	p := n.newPod(t)
-	p.annotate(both("10M", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
-	n.api.Fail(http.StatusServiceUnavailable)
-	a := n.start(t, never)
-	a.becomes(t, p, reconcile.Shaped)
+	n, p, a := withoutAPIServer(t)
 	n.api.Fail(0)
 	testutil.Eventually(t, soon, "one state of the pod, by its UID", func() bool {
 		all := a.Snapshot()
