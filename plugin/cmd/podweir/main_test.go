@@ -198,7 +198,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	if waiting() < 5000 {
 		t.Fatalf("%d bytes wait before set, want some of %d packets", waiting(), packets)
 	}
-	// On an emulated machine set takes a second and more, 1.5 kB of this cap.
+	// On an emulated machine set takes seconds; in each, 1.5 kB leave the queue.
 	c.must(t, append(c.netns(), "set", "--egress", "12k")...)
 	if waiting() < 5000 {
 		t.Errorf("%d bytes wait after set, want what waited before", waiting())
