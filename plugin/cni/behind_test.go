@@ -4,13 +4,8 @@
 package cni_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cni"
@@ -20,82 +15,13 @@ import (
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// counter is a program of another party's that counts IPv4 packets and answers
-// verdict.
-type counter struct {
-	prog  *ebpf.Program
-	count *ebpf.Map
-}
-
-func newCounter(t *testing.T, verdict int32) *counter {
-	t.Helper()
-	count, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = count.Close() })
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "foreign_count", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{
-			asm.Mov.Reg(asm.R6, asm.R1),
-			asm.LoadAbs(etherType, asm.Half), asm.JNE.Imm32(asm.R0, 0x0800, "out"),
-			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-			asm.LoadMapPtr(asm.R1, count.FD()), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, -4),
-			asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, "out"),
-			asm.Mov.Imm(asm.R1, 1), asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-			asm.Mov.Imm(asm.R0, verdict).WithSymbol("out"), asm.Return(),
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = prog.Close() })
-	return &counter{prog, count}
-}
-
-func (c *counter) packets(t *testing.T) (n uint64) {
-	t.Helper()
-	if err := c.count.Lookup(uint32(0), &n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// onPod hangs the counter on the ingress hook of the pod's device: as a filter
-// with this preference, or as a TCX program with none.
-func (c *counter) onPod(t *testing.T, p *pod, pref string) (remove func()) {
-	t.Helper()
-	if pref != "" {
-		pin := filepath.Join(testutil.BPFFS(t), "foreign_count")
-		if err := c.prog.Pin(pin); err != nil {
-			t.Fatal(err)
-		}
-		p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", pref, "bpf", "da", "pinned", pin)
-		return func() { p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress", "pref", pref) }
-	}
-	var l link.Link
-	if err := p.ns.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{
-			Interface: p.dev.Index, Program: c.prog, Attach: ebpf.AttachTCXIngress, Anchor: link.Tail(),
-		})
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // The redirect to the ifb is asked last: a TCX program and filters at any
 // preference that come after it see every packet, and what one of them drops
 // does not arrive.
 func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
-	const next, drop, packets = -1, 2, 20
+	const packets = 20
 	prefs := []string{"1", "50000", "65534"}
 	if datapath.HaveTCX() {
 		prefs = append(prefs, "")
@@ -106,7 +32,7 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 			c := p.conf(inIFB(nil))
 			p.must(t, "ADD", c)
 			f := p.newFlow(t, true)
-			sees := newCounter(t, next)
+			sees := newCounter(t, "foreign_count", tcxNext)
 			remove := sees.onPod(t, p, pref)
 			for range packets {
 				f.send(t, "passed on")
@@ -121,14 +47,12 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 			}
 			p.must(t, "CHECK", c)
 			remove()
-			drops := newCounter(t, drop)
+			drops := newCounter(t, "foreign_drop", tcActShot)
 			remove = drops.onPod(t, p, pref)
 			for range packets {
 				f.send(t, "dropped")
 			}
-			if n := drops.packets(t); n != packets {
-				t.Errorf("the later program saw %d packets to drop, want %d", n, packets)
-			}
+			drops.wait(t, packets, "dropped by the later program")
 			remove()
 			f.send(t, "allowed")
 			if got := f.receive(t); got != "allowed" {
@@ -157,14 +81,13 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			p.must(t, "ADD", c)
 			appeared := make(chan error, 1)
 			go func() { appeared <- hostif.WaitNetfilterIngress(t.Context(), p.ns.NetNS, "eth0") }()
-			p.ns.Run(t, "nft", "add table netdev guard; add chain netdev guard in "+
-				"{ type filter hook ingress device eth0 priority 0; }; add rule netdev guard in udp dport 1-65535 counter drop")
+			p.addChain(t)
 			if err := <-appeared; err != nil {
 				t.Fatal(err)
 			}
 			f := p.newFlow(t, true)
 			f.send(t, "hidden")
-			if got := f.receive(t); got != "hidden" || !strings.Contains(p.ns.Run(t, "nft", "list", "table", "netdev", "guard"), "packets 0 ") {
+			if got := f.receive(t); got != "hidden" || p.dropped(t) != 0 {
 				t.Errorf("received %q, and the chain is not blind: this test proves nothing", got)
 			}
 			const chain = "netfilter ingress chain on eth0"
@@ -176,10 +99,8 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			for range 5 {
 				f.send(t, "forbidden")
 			}
-			if out := p.ns.Run(t, "nft", "list", "table", "netdev", "guard"); !strings.Contains(out, "packets 5 ") {
-				t.Errorf("the chain counts\n%s\nwant 5 packets", out)
-			}
-			p.ns.Run(t, "nft", "delete table netdev guard")
+			p.chainDrops(t, 5)
+			p.deleteChain(t)
 			f.send(t, "allowed")
 			if got := f.receive(t); got != "allowed" {
 				t.Errorf("the chain let %q pass", got)

@@ -5,14 +5,9 @@ package cni_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
@@ -25,12 +20,8 @@ import (
 func TestPrivilegedForeignDropDecides(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
-	drop := filepath.Join(testutil.BPFFS(t), "foreign_drop")
-	prog := dropProgram(t)
-	if err := prog.Pin(drop); err != nil {
-		t.Fatal(err)
-	}
-	_ = prog.Close()
+	drops := newCounter(t, "foreign_drop", tcActShot)
+	pin := drops.pinned(t)
 	// On the shared hooks these are like others in the list.
 	alike := []string{
 		"auto", "qdisc policy=flat", "qdisc egressQueue=htb egressRate=100M",
@@ -47,9 +38,9 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 			n := newNode(t)
 			before, after := n.newPod(t), n.newPod(t)
 			after.must(t, "ADD", after.conf(m.with))
-			for i, g := range after.gates(drop) {
+			for i, g := range after.gates(drops, pin) {
 				decides(t, g, after, g.name+" after podweir", func() {})
-				if g = before.gates(drop)[i]; m.shares(g) {
+				if g = before.gates(drops, pin)[i]; m.shares(g) {
 					staysAway(t, g, before, m)
 					continue
 				}
@@ -60,7 +51,7 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 			}
 			after.must(t, "DEL", after.conf(m.with))
 			after.afterIFB(t)
-			for _, g := range after.gates(drop) {
+			for _, g := range after.gates(drops, pin) {
 				g.clean(t)
 			}
 			wantClean(t, before, "DEL of all")
@@ -104,9 +95,13 @@ func decides(t *testing.T, g gate, p *pod, what string, whileClosed func()) {
 	f := p.newFlow(t, g.toPod)
 	open := g.close(t)
 	whileClosed()
-	for range 5 {
+	const packets = 5
+	dropped := g.drops.packets(t)
+	for range packets {
 		f.send(t, "forbidden")
 	}
+	// A packet that is on its way yet would find the gate open.
+	g.drops.wait(t, dropped+packets, what+" drops all")
 	open()
 	// The flow keeps its order: what passed would come first.
 	f.send(t, "allowed")
@@ -121,13 +116,14 @@ type gate struct {
 	// side and hook are where it is: pod or host, ingress or egress.
 	side, hook string
 	toPod      bool
+	drops      *counter
 	// close begins to drop and returns what ends it.
 	close func(t *testing.T) (open func())
 	// clean removes what close left.
 	clean func(t *testing.T)
 }
 
-func (p *pod) gates(drop string) []gate {
+func (p *pod) gates(drops *counter, pin string) []gate {
 	var all []gate
 	for _, d := range []struct {
 		ns   *testutil.NetNS
@@ -138,18 +134,18 @@ func (p *pod) gates(drop string) []gate {
 			toPod := (d.side == "pod") == (hook == "ingress")
 			if datapath.HaveTCX() {
 				all = append(all, gate{
-					name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", side: d.side, hook: hook, toPod: toPod,
-					close: func(t *testing.T) func() { t.Helper(); return dropByTCX(t, d.ns, d.dev.Index, hook) },
+					name: fmt.Sprintf("TCX program at %s %s", d.side, hook), kind: "tcx", side: d.side, hook: hook, toPod: toPod, drops: drops,
+					close: func(t *testing.T) func() { t.Helper(); return drops.onTCX(t, d.ns, d.dev.Index, hook) },
 					clean: func(*testing.T) {},
 				})
 			}
 			all = append(all, gate{
-				name: fmt.Sprintf("filter at %s %s", d.side, hook), kind: "clsact", side: d.side, hook: hook, toPod: toPod,
+				name: fmt.Sprintf("filter at %s %s", d.side, hook), kind: "clsact", side: d.side, hook: hook, toPod: toPod, drops: drops,
 				close: func(t *testing.T) func() {
 					t.Helper()
 					// clsact may be there already.
 					_ = d.ns.Command(t, "tc", "qdisc", "add", "dev", d.dev.Name, "clsact").Run()
-					d.ns.Run(t, "tc", "filter", "add", "dev", d.dev.Name, hook, "pref", "1", "bpf", "da", "pinned", drop)
+					d.ns.Run(t, "tc", "filter", "add", "dev", d.dev.Name, hook, "pref", "1", "bpf", "da", "pinned", pin)
 					return func() { d.ns.Run(t, "tc", "filter", "del", "dev", d.dev.Name, hook, "pref", "1") }
 				},
 				clean: func(t *testing.T) {
@@ -160,40 +156,4 @@ func (p *pod) gates(drop string) []gate {
 		}
 	}
 	return all
-}
-
-func dropProgram(t *testing.T) *ebpf.Program {
-	t.Helper()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "foreign_drop", Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // TC_ACT_SHOT
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return prog
-}
-
-// dropByTCX puts a program behind all others of a TCX hook.
-func dropByTCX(t *testing.T, ns *testutil.NetNS, index int, hook string) func() {
-	t.Helper()
-	at := ebpf.AttachTCXIngress
-	if hook == "egress" {
-		at = ebpf.AttachTCXEgress
-	}
-	prog := dropProgram(t)
-	var l link.Link
-	err := ns.Do(func() (err error) {
-		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: prog, Attach: at, Anchor: link.Tail()})
-		return err
-	})
-	_ = prog.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 }

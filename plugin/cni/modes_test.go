@@ -216,12 +216,7 @@ func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
 	p := newNode(t).newPod(t)
 	c := p.conf(inIFB(nil))
 	p.must(t, "ADD", c)
-	nft := func() {
-		t.Helper()
-		p.ns.Run(t, "nft", "add table netdev guard; add chain netdev guard in "+
-			"{ type filter hook ingress device eth0 priority 0; }; add rule netdev guard in udp dport 1-65535 drop")
-	}
-	nft()
+	p.addChain(t)
 	// CHECK tells; the next ADD moves to policing and says so.
 	wantCode(t, "CHECK behind a new chain", p.call(t, "CHECK", c).err, 101, "ingress")
 	a := p.must(t, "ADD", c)
@@ -235,7 +230,8 @@ func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
 	p.must(t, "CHECK", c)
 	f := p.newFlow(t, true)
 	f.send(t, "forbidden")
-	p.ns.Run(t, "nft", "delete table netdev guard")
+	p.chainDrops(t, 1)
+	p.deleteChain(t)
 	f.send(t, "allowed")
 	if got := f.receive(t); got != "allowed" {
 		t.Errorf("the chain let %q pass", got)
@@ -243,7 +239,7 @@ func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
 	p.must(t, "DEL", c)
 	wantClean(t, p, "DEL")
 	// The chain was there first; a queue that is asked for by name is refused.
-	nft()
+	p.addChain(t)
 	p.must(t, "ADD", c)
 	wantState(t, p, "the chain was first", polices)
 	p.must(t, "DEL", c)

@@ -243,13 +243,13 @@ func TestPrivilegedNetkitHooksDecide(t *testing.T) {
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, with := range []conf{both(nil), both(conf{"mode": "tcx-podside"}), both(conf{"mode": "clsact-hostside"})} {
-				n := newNode(t)
+				n, drops := newNode(t), newCounter(t, "foreign_drop", tcActShot)
 				after, before := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
 				after.must(t, "ADD", after.conf(with))
 				for _, toPod := range []bool{true, false} {
 					what := fmt.Sprintf("%v, netkit's hook to the pod %v,", with["mode"], toPod)
-					decides(t, after.netkitGate(toPod), after, what+" after podweir", func() {})
-					decides(t, before.netkitGate(toPod), before, what+" before podweir", func() {
+					decides(t, after.netkitGate(drops, toPod), after, what+" after podweir", func() {})
+					decides(t, before.netkitGate(drops, toPod), before, what+" before podweir", func() {
 						before.must(t, "ADD", before.conf(with))
 					})
 					before.must(t, "DEL", before.conf(with))
@@ -260,16 +260,14 @@ func TestPrivilegedNetkitHooksDecide(t *testing.T) {
 	}
 }
 
-func (p *pod) netkitGate(toPod bool) gate {
+func (p *pod) netkitGate(drops *counter, toPod bool) gate {
 	at := ebpf.AttachNetkitPeer
 	if toPod {
 		at = ebpf.AttachNetkitPrimary
 	}
-	return gate{toPod: toPod, close: func(t *testing.T) func() {
+	return gate{toPod: toPod, drops: drops, close: func(t *testing.T) func() {
 		t.Helper()
-		prog := dropProgram(t)
-		defer func() { _ = prog.Close() }()
-		return p.onNetkit(t, prog, at)
+		return p.onNetkit(t, drops.prog, at)
 	}}
 }
 
