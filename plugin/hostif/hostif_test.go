@@ -143,7 +143,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != hostif.KindIFB || !ifb.Up || ifb.MTU != 9000 ||
+	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != hostif.KindIFB || !ifb.Up || ifb.MTU != hostif.IFBMTU ||
 		ifb.TxQueueLen != 1000 || ifb.NumTxQueues != 1 {
 		t.Errorf("EnsureIFB = %+v", ifb)
 	}
@@ -158,10 +158,13 @@ func TestPrivilegedIFB(t *testing.T) {
 	if err != nil || !cmp.Equal(again, ifb) {
 		t.Errorf("EnsureIFB again = %+v, %v, want the same as before %s", again, err, cmp.Diff(ifb, again))
 	}
-	// The MTU follows the device.
-	pod.Run(t, "ip", "link", "set", "eth0", "mtu", "1400")
-	if again, err = pod.Handle.EnsureIFB(pod.Interface(t, "eth0")); err != nil || again.MTU != 1400 {
-		t.Errorf("EnsureIFB after an MTU change = MTU %d, %v, want 1400", again.MTU, err)
+	// One of an older podweir has the device's MTU, and IPv6 for it.
+	pod.Run(t, "ip", "link", "set", ifb.Name, "mtu", "1500")
+	if again, err = pod.Handle.EnsureIFB(dev); err != nil || again.MTU != hostif.IFBMTU {
+		t.Errorf("EnsureIFB of one with MTU 1500 = MTU %d, %v, want %d", again.MTU, err, hostif.IFBMTU)
+	}
+	if out, err := pod.Command(t, "ls", "/proc/sys/net/ipv6/conf/"+ifb.Name).CombinedOutput(); err == nil {
+		t.Errorf("the ifb has IPv6 state, want none:\n%s", out)
 	}
 	for range 2 {
 		if err := pod.Handle.DeleteIFB(dev.Index); err != nil {

@@ -19,6 +19,12 @@ const IFBPrefix = "podweir"
 // loses bursts between the redirect and the qdisc.
 const IFBTxQueueLen = 1000
 
+// IFBMTU is the MTU of an ifb in bytes, one less than IPV6_MIN_MTU of
+// linux/ipv6.h: the kernel makes no IPv6 state for such a device, 20 KiB of it
+// (6.18), nearly all of it entries of sysctl. Neither the redirect to an ifb nor
+// its driver looks at the MTU, so packets of any size pass.
+const IFBMTU = 1279
+
 // IFLA_INET6_ADDR_GEN_MODE and IN6_ADDR_GEN_MODE_NONE of linux/if_link.h: no
 // link-local address, so the ifb never speaks.
 const (
@@ -46,9 +52,9 @@ func (h *Handle) IFB(ifindex int) (Interface, error) {
 }
 
 // EnsureIFB makes the ifb that serves the device dev, or takes the one that is
-// there, and brings it up with the MTU and the offload limits of dev, the
-// latter as far as the kernel lets an ifb have them. IPv6 address generation is
-// off before the device comes up.
+// there, and brings it up with [IFBMTU] and the offload limits of dev, as far as
+// the kernel lets an ifb have them. IPv6 address generation is off before the
+// device comes up, should somebody raise the MTU later.
 //
 // A failure leaves no new device. The ifb goes with its namespace, which is
 // cheaper than to delete it.
@@ -125,7 +131,8 @@ func (h *Handle) newIFB(name string, ifindex int, dev Interface) (bool, error) {
 	return true, nil
 }
 
-// addLimits adds those of dev that the device does not have. Some kernels
+// addLimits adds the MTU of an ifb and those limits of dev that the device does
+// not have. Some kernels
 // refuse to set what they gave at first.
 func addLimits(req *nl.NetlinkRequest, has, dev Interface) {
 	add := func(attr int, has, v uint32) {
@@ -133,7 +140,7 @@ func addLimits(req *nl.NetlinkRequest, has, dev Interface) {
 			req.AddData(nl.NewRtAttr(attr, nl.Uint32Attr(v)))
 		}
 	}
-	add(unix.IFLA_MTU, uint32(has.MTU), uint32(dev.MTU))
+	add(unix.IFLA_MTU, uint32(has.MTU), IFBMTU)
 	add(unix.IFLA_GSO_MAX_SIZE, has.GSOMaxSize, dev.GSOMaxSize)
 	add(unix.IFLA_GSO_MAX_SEGS, has.GSOMaxSegs, dev.GSOMaxSegs)
 	add(unix.IFLA_GRO_MAX_SIZE, has.GROMaxSize, dev.GROMaxSize)
@@ -148,14 +155,14 @@ func (h *Handle) setUpIFB(i, dev Interface, made bool) error {
 	spec.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(iflaInet6AddrGenMode, []byte{in6AddrGenModeNone})
 	req.AddData(spec)
 	if _, err := h.Execute(req, 0); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
-		// EAFNOSUPPORT: no IPv6, and nothing to turn off.
+		// EAFNOSUPPORT: no IPv6 on the device, and nothing to turn off.
 		return fmt.Errorf("turn IPv6 address generation of %s in %s off: %w", i.Name, h.where, err)
 	}
 	if !made {
 		req = setLink(i.Index)
 		addLimits(req, i, dev)
 		if _, err := h.Execute(req, 0); err != nil {
-			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", dev.MTU, i.Name, h.where, err)
+			return fmt.Errorf("set MTU %d and offload limits of %s in %s: %w", IFBMTU, i.Name, h.where, err)
 		}
 	}
 	return h.SetUp(i.Index)

@@ -192,15 +192,20 @@ func TestPrivilegedMirred(t *testing.T) {
 		got.HookFilters[0].Name != queue.MirredName || got.HookFilters[0].Pref != 65535 {
 		t.Fatalf("Observe after AttachMirred = %+v", got.HookFilters)
 	}
-	// The pod still answers, by way of the ifb.
+	// The pod still answers, by way of the ifb: what is larger than the ifb's MTU,
+	// and IPv6, which an ifb has not.
 	tree := bandTree(1_250_000, 12_500)
 	if err := queue.Build(d.Handle, ifb.Index, &tree, -1, ""); err != nil {
 		t.Fatal(err)
 	}
-	d.peer.Run(t, "ping", "-c3", "-i0.01", "-W2", "10.9.0.1")
+	d.Run(t, "ip", "addr", "add", "fd09::1/64", "dev", "eth0", "nodad")
+	d.peer.Run(t, "ip", "addr", "add", "fd09::2/64", "dev", "eth0", "nodad")
+	for _, addr := range []string{"10.9.0.1", "fd09::1"} {
+		d.peer.Run(t, "ping", "-c3", "-i0.01", "-W2", "-s1400", addr)
+	}
 	onIFB, err := queue.Observe(d.Handle, ifb.Index)
-	if err != nil || onIFB.Root().Stats.Packets < 3 {
-		t.Errorf("the ifb's root counted %+v, %v, want at least 3 packets", onIFB.Root(), err)
+	if err != nil || onIFB.Root().Stats.Packets < 6 {
+		t.Errorf("the ifb's root counted %+v, %v, want at least 6 packets", onIFB.Root(), err)
 	}
 	ok, err := queue.ProbeRedirect(-1)
 	if err != nil || !ok {
@@ -229,7 +234,7 @@ func redirectReachesIFB(t *testing.T) bool {
 	if _, err := queue.AttachClsact(d.Handle, d.index, at, prog.FD, "pw_redirect"); err != nil {
 		t.Fatal(err)
 	}
-	return d.peer.Command(t, "ping", "-c3", "-i0.1", "-W1", "10.9.0.1").Run() == nil
+	return d.peer.Command(t, "ping", "-c3", "-i0.1", "-W1", "-s1400", "10.9.0.1").Run() == nil
 }
 
 func TestPrivilegedProbeRedirect(t *testing.T) {
