@@ -108,22 +108,38 @@ type QueueStatistics struct {
 	Drops uint64 `json:"drops"`
 }
 
-// QueueStatistics reads the counters of the root qdisc of one side.
-func (n *Node) QueueStatistics(r *attach.Record, s shaping.Side) (*QueueStatistics, error) {
-	at, err := n.kernel.mustPlace(r, s)
+// Queues reads the counters of queues, of one pod or of many at one time: those
+// on the host's side are listed once for all.
+type Queues struct {
+	kernel *kernel
+	host   map[int]queue.Stats
+}
+
+// Queues returns a reader of counters as they are now; for later ones, take
+// another.
+func (n *Node) Queues() *Queues { return &Queues{kernel: n.kernel} }
+
+// Statistics returns the counters of the root qdisc of one side.
+func (q *Queues) Statistics(r *attach.Record, s shaping.Side) (*QueueStatistics, error) {
+	at, err := q.kernel.mustPlace(r, s)
 	if err != nil {
 		return nil, err
 	}
-	dev, err := queue.Observe(at.handle, at.index)
-	if err != nil {
-		return nil, err
+	root, found := q.host[at.index]
+	if s != shaping.SideHost || !found { // a pod may have come since the list was read
+		all, err := queue.RootStats(at.handle)
+		if err != nil {
+			return nil, err
+		}
+		if s == shaping.SideHost {
+			q.host = all
+		}
+		root, found = all[at.index]
 	}
-	root := dev.Root()
-	if root == nil {
+	if !found {
 		return nil, fmt.Errorf("no root qdisc on %s", at.name)
 	}
 	return &QueueStatistics{
-		Packets: root.Stats.Packets, Bytes: root.Stats.Bytes,
-		BacklogBytes: uint64(root.Stats.BacklogBytes), Drops: uint64(root.Stats.Drops),
+		Packets: root.Packets, Bytes: root.Bytes, BacklogBytes: uint64(root.BacklogBytes), Drops: uint64(root.Drops),
 	}, nil
 }

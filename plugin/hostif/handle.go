@@ -4,6 +4,7 @@
 package hostif
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -74,6 +75,23 @@ func (h *Handle) Close() { h.raw.Close() }
 // it. A dump that the kernel calls inconsistent is read again. Other errors
 // carry the kernel's own words where it has any; EPERM is [ErrPermission].
 func (h *Handle) Execute(req *nl.NetlinkRequest, resType uint16) ([][]byte, error) {
+	return h.execute(req, resType, func(msg []byte) []byte { return msg })
+}
+
+// ExecuteFor is [Handle.Execute] for a dump of which few messages are wanted:
+// those that wanted says yes to. The others do not stay in memory, which on a
+// node full of pods is a megabyte for each dump.
+func (h *Handle) ExecuteFor(req *nl.NetlinkRequest, resType uint16, wanted func(msg []byte) bool) ([][]byte, error) {
+	return h.execute(req, resType, func(msg []byte) []byte {
+		if !wanted(msg) {
+			return nil
+		}
+		return bytes.Clone(msg) // it is a part of what was read with it
+	})
+}
+
+// execute returns what take returns for each message, unless that is nil.
+func (h *Handle) execute(req *nl.NetlinkRequest, resType uint16, take func(msg []byte) []byte) ([][]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dump := req.Flags&unix.NLM_F_DUMP == unix.NLM_F_DUMP
@@ -87,7 +105,13 @@ func (h *Handle) Execute(req *nl.NetlinkRequest, resType uint16) ([][]byte, erro
 	var msgs [][]byte
 	var err error
 	for range dumpAttempts {
-		msgs, err = req.Execute(h.proto, resType)
+		msgs = nil
+		err = req.ExecuteIter(h.proto, resType, func(msg []byte) bool {
+			if msg = take(msg); msg != nil {
+				msgs = append(msgs, msg)
+			}
+			return true
+		})
 		if err == nil || !errors.Is(err, nl.ErrDumpInterrupted) {
 			break
 		}

@@ -64,6 +64,31 @@ func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
 	return d, nil
 }
 
+// RootStats reads the counters of all root qdiscs in the handle's namespace, by
+// the index of their device; the kernel's defaults have none. Where many devices
+// are asked for, one list of all takes as long as [Observe] of one of them.
+func RootStats(h *hostif.Handle) (map[int]Stats, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
+	msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, isRoot)
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs in %s: %w", h.Where(), err)
+	}
+	all := make(map[int]Stats, len(msgs))
+	for i := range msgs {
+		all[int(msgs[i].Ifindex)] = msgs[i].stats
+	}
+	return all, nil
+}
+
+// isRoot says that a message is of a root qdisc that somebody made; one that is
+// too short to tell is for the parser to refuse.
+func isRoot(m []byte) bool {
+	const handleAt, parentAt = 8, 12
+	return len(m) < nl.SizeofTcMsg || binary.NativeEndian.Uint32(m[handleAt:]) != 0 &&
+		shaping.TCHandle(binary.NativeEndian.Uint32(m[parentAt:])) == shaping.RootParent
+}
+
 // sortTree puts parents before children; the kernel lists in hash order.
 func sortTree(qs []Qdisc) {
 	depth := func(q *Qdisc) int {
@@ -180,25 +205,28 @@ func listFilters(h *hostif.Handle, ifindex int, parent shaping.TCHandle) ([]Filt
 func dump(h *hostif.Handle, get, answer uint16, ifindex int, parent shaping.TCHandle) ([]message, error) {
 	req := nl.NewNetlinkRequest(int(get), unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(parent)})
-	msgs, err := h.Execute(req, answer)
+	// The kernel has no list of the qdiscs of one device, only of all: of more
+	// than a thousand, on a node full of pods.
+	msgs, err := dumpFor(h, req, answer, func(msg []byte) bool { return get != unix.RTM_GETQDISC || ofDevice(msg, ifindex) })
 	if errors.Is(err, unix.ENODEV) {
 		return nil, fmt.Errorf("ifindex %d in %s: %w", ifindex, h.Where(), hostif.ErrNoDevice)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
-	var out []message
-	for _, m := range msgs {
-		// The kernel lists the qdiscs of all devices: hundreds for one, on a node
-		// full of pods.
-		if get == unix.RTM_GETQDISC && !ofDevice(m, ifindex) {
-			continue
+	return msgs, nil
+}
+
+func dumpFor(h *hostif.Handle, req *nl.NetlinkRequest, answer uint16, wanted func(msg []byte) bool) ([]message, error) {
+	msgs, err := h.ExecuteFor(req, answer, wanted)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]message, len(msgs))
+	for i, m := range msgs {
+		if out[i], err = parseMessage(m); err != nil {
+			return nil, err
 		}
-		p, err := parseMessage(m)
-		if err != nil {
-			return nil, fmt.Errorf("list tc objects of ifindex %d in %s: %w", ifindex, h.Where(), err)
-		}
-		out = append(out, p)
 	}
 	return out, nil
 }

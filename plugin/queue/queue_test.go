@@ -337,3 +337,32 @@ func TestPrivilegedHTBDirectQueue(t *testing.T) {
 		t.Errorf("the direct queue is not 1000 packets long: %s", out)
 	}
 }
+
+// One list has the counters of every device's root, and no others.
+func TestPrivilegedRootStats(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "bfifo", "clsact")
+	d := newDevice(t)
+	second, _ := testutil.VethPair(t,
+		testutil.End{NetNS: d.NetNS, Name: "eth1", CIDRs: []string{"10.9.1.1/24"}},
+		testutil.End{NetNS: d.peer, Name: "eth1", CIDRs: []string{"10.9.1.2/24"}})
+	testutil.VethPair(t, testutil.End{NetNS: d.NetNS, Name: "plain"}, testutil.End{NetNS: d.peer, Name: "plain"})
+	tree := flatTree(1_250_000, 12_500, 20_000)
+	for _, index := range []int{d.index, second.Index} {
+		if err := queue.Build(d.Handle, index, &tree, -1, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	d.Run(t, "ping", "-c7", "-i0.01", "-W2", "10.9.1.2")
+	all, err := queue.RootStats(d.Handle)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("RootStats() = %+v, %v, want those of two devices", all, err)
+	}
+	if got := all[second.Index]; got.Packets < 7 || got.Bytes < 7*98 || got.Packets <= all[d.index].Packets {
+		t.Errorf("RootStats() = %+v, want seven pings on ifindex %d alone", all, second.Index)
+	}
+	if all, err := queue.RootStats(d.peer.Handle); err != nil || len(all) != 0 {
+		t.Errorf("RootStats() without any queue = %+v, %v, want none", all, err)
+	}
+}

@@ -74,13 +74,14 @@ func Collect(node *cni.Node) (*Report, error) {
 		return nil, err
 	}
 	rep := &Report{Schema: Schema, Attachments: []Attachment{}}
+	queues := node.Queues()
 	for _, id := range ids {
 		records, err := node.Engine.Store.Records(id)
 		if err != nil {
 			rep.Attachments = append(rep.Attachments, Attachment{ID: id, Error: err.Error()})
 		}
 		for _, r := range records {
-			rep.Attachments = append(rep.Attachments, attachment(node, r))
+			rep.Attachments = append(rep.Attachments, attachment(node, queues, r))
 		}
 	}
 	sort.Slice(rep.Attachments, func(i, j int) bool {
@@ -96,7 +97,7 @@ func Collect(node *cni.Node) (*Report, error) {
 	return rep, nil
 }
 
-func attachment(node *cni.Node, r *attach.Record) Attachment {
+func attachment(node *cni.Node, queues *cni.Queues, r *attach.Record) Attachment {
 	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, Set: r.Asked != nil, Directions: []Direction{}}
 	for _, d := range r.Config.Deferred {
 		if r.Config.Limit(d.Direction) == nil { // `podweir set` may have given it one
@@ -116,7 +117,7 @@ func attachment(node *cni.Node, r *attach.Record) Attachment {
 	}
 	for _, d := range shaping.Directions {
 		if s := want.Directions[d]; s != nil {
-			one := direction(node, r, s)
+			one := direction(node, queues, r, s)
 			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(node, r, s)...)
 			a.Directions = append(a.Directions, one)
 		}
@@ -146,7 +147,7 @@ func beforeRedirect(node *cni.Node, r *attach.Record, s *attach.DirectionState) 
 	return notes
 }
 
-func direction(node *cni.Node, r *attach.Record, s *attach.DirectionState) Direction {
+func direction(node *cni.Node, queues *cni.Queues, r *attach.Record, s *attach.DirectionState) Direction {
 	p := s.Params
 	d := Direction{
 		Direction: p.Direction.String(), RateBitsPerSecond: uint64(p.Rate),
@@ -168,7 +169,7 @@ func direction(node *cni.Node, r *attach.Record, s *attach.DirectionState) Direc
 		}
 	}
 	if p.Tree != nil {
-		if d.Qdisc, err = node.QueueStatistics(r, p.Side); err != nil {
+		if d.Qdisc, err = queues.Statistics(r, p.Side); err != nil {
 			d.Notes = append(d.Notes, "queue: "+err.Error())
 		}
 	}

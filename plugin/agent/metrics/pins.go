@@ -71,6 +71,7 @@ func (p *Pins) Read() ([]Interface, int, error) {
 	failed := 0
 	seen := make(map[key]known, len(ids))
 	taken := map[[3]string]int{}
+	queues := node.Queues()
 	var all []Interface
 	for _, id := range ids {
 		records, err := node.Engine.Store.Records(id)
@@ -88,7 +89,7 @@ func (p *Pins) Read() ([]Interface, int, error) {
 				continue
 			}
 			seen[k] = one
-			i, bad := read(node, r, one)
+			i, bad := read(node, queues, r, one)
 			failed += bad
 			// A sandbox that was replaced may linger: its name is told once.
 			at, twice := taken[i.labels()]
@@ -144,7 +145,7 @@ func (p *Pins) describe(node *cni.Node, k key, r *attach.Record) (known, error) 
 }
 
 // read adds the counters. What cannot be read is left out of the answer.
-func read(node *cni.Node, r *attach.Record, k known) (i Interface, failed int) {
+func read(node *cni.Node, queues *cni.Queues, r *attach.Record, k known) (i Interface, failed int) {
 	i.Name = r.Interface.PodName
 	i.Namespace, i.Pod, _ = strings.Cut(r.Pod, "/")
 	if i.Pod == "" {
@@ -157,7 +158,7 @@ func read(node *cni.Node, r *attach.Record, k known) (i Interface, failed int) {
 			d.Counters, err = datapath.Counters(dir, d.of)
 		}
 		if d.queue {
-			d.Qdisc, queueErr = node.QueueStatistics(r, d.side)
+			d.Qdisc, queueErr = queues.Statistics(r, d.side)
 		}
 		if errors.Join(err, queueErr) != nil {
 			failed++
