@@ -7,6 +7,7 @@
 package pins
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -35,6 +36,11 @@ type Key struct {
 
 func (k Key) String() string {
 	return fmt.Sprintf("network %q container %q interface %q", k.Network, k.ContainerID, k.IfName)
+}
+
+func (k Key) compare(other Key) int {
+	return cmp.Or(strings.Compare(k.Network, other.Network),
+		strings.Compare(k.ContainerID, other.ContainerID), strings.Compare(k.IfName, other.IfName))
 }
 
 // Store is podweir's directory on bpffs:
@@ -186,9 +192,7 @@ func (s *Store) find(match func(Key) bool) ([]Key, error) {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Key) int {
-		return strings.Compare(a.String(), b.String())
-	})
+	slices.SortFunc(out, Key.compare)
 	return out, nil
 }
 

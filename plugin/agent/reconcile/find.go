@@ -26,7 +26,23 @@ func (l *look) attachments(node *cni.Node) ([]attached, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.among(node, ids), nil
+	return l.among(node, l.notOthers(ids)), nil
+}
+
+func (r *Reconciler) owns(id attach.ID, pod string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owners[id] = pod
+}
+
+// notOthers leaves out what is known to be another pod's.
+func (l *look) notOthers(ids []attach.ID) []attach.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(ids, func(id attach.ID) bool {
+		owner, known := l.owners[id]
+		return known && owner != l.pod.Key()
+	})
 }
 
 func (l *look) known() []attach.ID {
@@ -48,10 +64,11 @@ func (l *look) known() []attach.ID {
 func (l *look) among(node *cni.Node, ids []attach.ID) []attached {
 	var have []attached
 	for _, id := range ids {
-		records, err := node.Engine.Store.Records(id)
-		if err != nil && len(records) == 0 {
+		records, _ := node.Engine.Store.Records(id)
+		if len(records) == 0 {
 			continue
 		}
+		l.owns(id, records[0].Pod)
 		a := attached{id: id}
 		for _, rec := range records {
 			if rec.Pod != l.pod.Key() {

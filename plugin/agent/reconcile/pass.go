@@ -32,7 +32,7 @@ func (r *Reconciler) pass(ctx context.Context) error {
 	}
 	if node != nil {
 		defer node.Close()
-		if err := unclaimed(node, pods, wanted); err != nil {
+		if err := r.unclaimed(node, pods, wanted); err != nil {
 			return err
 		}
 	}
@@ -51,16 +51,19 @@ func (r *Reconciler) pass(ctx context.Context) error {
 }
 
 // unclaimed adds the attachments of no known pod, and those whose pod has
-// another namespace by now.
-func unclaimed(node *cni.Node, pods map[string]bool, wanted map[key]bool) error {
+// another namespace by now. It remembers whose the others are.
+func (r *Reconciler) unclaimed(node *cni.Node, pods map[string]bool, wanted map[key]bool) error {
 	ids, err := node.List()
 	if err != nil {
 		return err
 	}
+	owners := make(map[attach.ID]string, len(ids))
 	for _, id := range ids {
 		records, err := node.Engine.Store.Records(id)
 		if err != nil {
 			wanted[key{id: id}] = true // its look says what is wrong with it
+		} else if len(records) > 0 {
+			owners[id] = records[0].Pod
 		}
 		for _, rec := range records {
 			if !pods[rec.Pod] || !isNetNS(rec.Interface.NetNSPath, rec.Interface.NetNSInode) {
@@ -68,6 +71,9 @@ func unclaimed(node *cni.Node, pods map[string]bool, wanted map[key]bool) error 
 			}
 		}
 	}
+	r.mu.Lock()
+	r.owners = owners
+	r.mu.Unlock()
 	return nil
 }
 

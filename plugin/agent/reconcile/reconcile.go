@@ -18,6 +18,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/hostif"
 )
@@ -101,6 +102,10 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	states map[key]*state
+	// owners are the pods of the attachments read since the last pass, so that not
+	// each pod that has none reads all. An ID names one sandbox, which is one
+	// pod's; what an operator attaches under an old ID is found by the next pass.
+	owners map[attach.ID]string
 }
 
 // state is what is remembered between two looks at a key: never what is on the
@@ -122,7 +127,7 @@ func New(cfg Config) *Reconciler {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Observation) {}
 	}
-	r := &Reconciler{cfg: cfg, queue: newQueue(), states: make(map[key]*state)}
+	r := &Reconciler{cfg: cfg, queue: newQueue(), states: make(map[key]*state), owners: make(map[attach.ID]string)}
 	r.watch = newWatcher(r)
 	return r
 }
