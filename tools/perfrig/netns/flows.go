@@ -13,9 +13,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
-	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/shaping/model"
-	"github.com/podweir/podweir/plugin/status"
 )
 
 // crowd are the addresses of the remote ends of many flows: of the networks for
@@ -37,6 +35,7 @@ const (
 func (r *run) flows(ctx context.Context) error {
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) (err error) {
 		d := r.direction()
+		ofPod := func(container string) bool { return container == pod.ContainerID }
 		if err := rig.Lab.Behind(rig.Client, crowd); err != nil {
 			return err
 		}
@@ -45,7 +44,7 @@ func (r *run) flows(ctx context.Context) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, meter.Close()) }()
-		before, err := counted(rig.Lab, pod, d)
+		before, err := counted(rig.Lab, d.String(), ofPod)
 		if err != nil {
 			return err
 		}
@@ -60,7 +59,7 @@ func (r *run) flows(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		after, err := counted(rig.Lab, pod, d)
+		after, err := counted(rig.Lab, d.String(), ofPod)
 		if err != nil {
 			return err
 		}
@@ -110,37 +109,33 @@ func (r *run) crowdSent(sent *lab.FloodResult) {
 // packets are what a direction's programs counted.
 type packets struct{ light, all uint64 }
 
-// counted reads podweir's own counters of a pod.
-func counted(l *lab.Lab, pod *traffic.Target, d traffic.Direction) (out packets, err error) {
-	var rep *status.Report
-	err = l.Node().Do(func() error {
-		node, err := cni.Open(cni.DefaultPaths)
-		if err != nil {
-			return err
-		}
-		defer node.Close()
-		rep, err = status.Collect(node)
-		return err
-	})
+// counted sums up podweir's own counters of a direction of some attachments. Of
+// none is an error.
+func counted(l *lab.Lab, direction string, of func(containerID string) bool) (sum packets, err error) {
+	rep, err := nodeStatus(l)
 	if err != nil {
-		return out, err
+		return sum, err
 	}
+	found := false
 	for i := range rep.Attachments {
-		if rep.Attachments[i].ID.ContainerID != pod.ContainerID {
+		if !of(rep.Attachments[i].ID.ContainerID) {
 			continue
 		}
-		for _, one := range rep.Attachments[i].Directions {
-			if one.Direction != d.String() {
+		for _, d := range rep.Attachments[i].Directions {
+			if d.Direction != direction {
 				continue
 			}
-			for _, c := range one.Counters {
-				out.all += c.Packets
+			found = true
+			for _, c := range d.Counters {
+				sum.all += c.Packets
 				if c.Disposition == "light" {
-					out.light += c.Packets
+					sum.light += c.Packets
 				}
 			}
-			return out, nil
 		}
 	}
-	return out, errors.New("podweir's status has nothing of the pod")
+	if !found {
+		return sum, fmt.Errorf("podweir's status has nothing of the %s of these pods", direction)
+	}
+	return sum, nil
 }

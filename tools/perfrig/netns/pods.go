@@ -267,31 +267,10 @@ func (a *among) took(path string, all, light uint64) error {
 
 // counted sums up podweir's counters of what goes to all of the pods.
 func (a *among) counted() (packets, error) {
-	var sum packets
 	if a.cell.Phase.Kind != spec.Podweir {
-		return sum, nil
+		return packets{}, nil
 	}
-	rep, err := nodeStatus(a.lab)
-	if err != nil {
-		return sum, err
-	}
-	for i := range rep.Attachments {
-		if !ofLab(a.lab, rep.Attachments[i].ID.ContainerID) {
-			continue
-		}
-		for _, d := range rep.Attachments[i].Directions {
-			if d.Direction != a.cell.Workload.Direction {
-				continue
-			}
-			for _, c := range d.Counters {
-				sum.all += c.Packets
-				if c.Disposition == "light" {
-					sum.light += c.Packets
-				}
-			}
-		}
-	}
-	return sum, nil
+	return counted(a.lab, a.cell.Workload.Direction, func(container string) bool { return ofLab(a.lab, container) })
 }
 
 // nodeStatus is what podweir tells of all attachments of the machine, which may
