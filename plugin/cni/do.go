@@ -135,29 +135,29 @@ func (k *kernel) opened(r *attach.Record, d shaping.Direction) (*datapath.Object
 }
 
 // buildTree makes the queue anew. What is in the way is our own, or Decide had
-// the operator's word to replace it.
+// the operator's word to replace it. Only then is it looked for: on a node full
+// of pods that takes longer than all the rest.
 func (k *kernel) buildTree(r *attach.Record, p *shaping.Params) error {
 	at, err := k.mustPlace(r, p.Side)
 	if err != nil {
 		return err
 	}
-	have, err := queue.Observe(at.handle, at.index)
-	if err != nil {
-		return err
-	}
-	if have.Root() != nil {
-		if err := queue.RemoveForeignRoot(at.handle, at.index); err != nil {
+	progFD, name := 0, ""
+	if p.Tree.Filter != nil {
+		objs, err := k.opened(r, p.Direction)
+		if err != nil {
 			return err
 		}
+		progFD, name = objs.Program.FD(), p.ProgramName()
 	}
-	if p.Tree.Filter == nil {
-		return queue.Build(at.handle, at.index, p.Tree, 0, "")
-	}
-	objs, err := k.opened(r, p.Direction)
-	if err != nil {
+	err = queue.Build(at.handle, at.index, p.Tree, progFD, name)
+	if _, stands := errors.AsType[*queue.ForeignRootError](err); !stands {
 		return err
 	}
-	return queue.Build(at.handle, at.index, p.Tree, objs.Program.FD(), p.ProgramName())
+	if err := queue.RemoveForeignRoot(at.handle, at.index); err != nil {
+		return err
+	}
+	return queue.Build(at.handle, at.index, p.Tree, progFD, name)
 }
 
 func (k *kernel) changeTree(r *attach.Record, p *shaping.Params) error {
