@@ -63,10 +63,6 @@ func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-func counter(d *prometheus.Desc, v uint64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-}
-
 // podCollector reads the pods at every scrape.
 type podCollector struct{ config Config }
 
@@ -104,23 +100,29 @@ func (c *podCollector) Collect(ch chan<- prometheus.Metric) {
 }
 
 func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direction) {
-	labels := []string{i.Namespace, i.Pod, i.Name, d.Direction}
-	with := func(more ...string) []string { return slices.Concat(labels, more) }
-	ch <- gauge(descLimit, float64(d.RateBitsPerSecond), labels...)
-	ch <- gauge(descBurst, float64(d.BurstBytes), labels...)
-	ch <- gauge(descMode, 1, with(d.Policy, d.Queue, d.Mode, d.Side)...)
+	labels := labelSet{
+		label("direction", d.Direction), label("interface", i.Name), label("namespace", i.Namespace), label("pod", i.Pod),
+	}
+	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, v float64, labels labelSet) {
+		ch <- &series{desc, kind, v, labels}
+	}
+	tell(descLimit, prometheus.GaugeValue, float64(d.RateBitsPerSecond), labels)
+	tell(descBurst, prometheus.GaugeValue, float64(d.BurstBytes), labels)
+	tell(descMode, prometheus.GaugeValue, 1,
+		labels.with(label("policy", d.Policy), label("queue", d.Queue), label("mode", d.Mode), label("side", d.Side)))
 	for _, c := range d.Counters {
 		if c.Packets == 0 && !slices.Contains(usual[d.Queue], c.Disposition) {
 			continue
 		}
-		ch <- counter(descBytes, c.Bytes, with(c.Disposition)...)
-		ch <- counter(descPackets, c.Packets, with(c.Disposition)...)
+		labels := labels.with(label("disposition", c.Disposition))
+		tell(descBytes, prometheus.CounterValue, float64(c.Bytes), labels)
+		tell(descPackets, prometheus.CounterValue, float64(c.Packets), labels)
 	}
 	if q := d.Qdisc; q != nil {
-		ch <- counter(descSentBytes, q.Bytes, labels...)
-		ch <- counter(descSentPackets, q.Packets, labels...)
-		ch <- counter(descDrops, q.Drops, labels...)
-		ch <- gauge(descBacklog, float64(q.BacklogBytes), labels...)
+		tell(descSentBytes, prometheus.CounterValue, float64(q.Bytes), labels)
+		tell(descSentPackets, prometheus.CounterValue, float64(q.Packets), labels)
+		tell(descDrops, prometheus.CounterValue, float64(q.Drops), labels)
+		tell(descBacklog, prometheus.GaugeValue, float64(q.BacklogBytes), labels)
 	}
 }
 

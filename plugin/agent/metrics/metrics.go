@@ -126,17 +126,17 @@ func (m *Metrics) SetDelivery(name string) {
 // SetDoctor takes the newest results of the doctor, made at a time.
 func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep, at) }
 
-// scrapeTimeout is Prometheus' own default.
-const scrapeTimeout = 10 * time.Second
-
 // maxScrapes is how many scrapes are answered at once: two of a pair of servers.
 const maxScrapes = 2
 
-// Handler answers scrapes. What cannot be read is left out and logged.
+// Handler answers scrapes. What cannot be read is left out and logged. It has no
+// timeout of its own, for which the library would hold the whole answer, a
+// megabyte beside 250 pods: Prometheus has one, and the server ends what writes
+// for too long.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: errorLog{m.log}, ErrorHandling: promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout, DisableCompression: true,
+		MaxRequestsInFlight: maxScrapes, DisableCompression: true,
 	})
 }
 
