@@ -74,8 +74,9 @@ const (
 )
 
 // memoryLimit is what the garbage collector aims at. Beside 250 pods the agent
-// held 15 to 17 MiB with it; 19 with 24 MiB; and with 16 the collector took as
-// much of the processor as all the rest (perfrig's memory-250, 2026-11-22).
+// holds up to 14 MiB with it (perfrig's memory-250, 2026-11-22); with 16 MiB the
+// collector took as much of the processor as all the rest, before a scrape came
+// to need less (a trial).
 // gcPercent gives a little processor time for half of the memory. Both only where
 // the operator says nothing by GOMEMLIMIT and GOGC.
 const (
