@@ -53,6 +53,9 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 				f.send(t, "dropped")
 			}
 			drops.wait(t, packets, "dropped by the later program")
+			if n := drops.packets(t); n != packets {
+				t.Errorf("the later program saw %d packets to drop, want %d", n, packets)
+			}
 			remove()
 			f.send(t, "allowed")
 			if got := f.receive(t); got != "allowed" {
