@@ -6,7 +6,6 @@ package cni_test
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,10 +98,6 @@ type mode_ struct {
 	parts [][]string
 }
 
-// operState is what the kernel finds out by itself, in the background and some
-// time after a device was made: unknown, then up.
-var operState = regexp.MustCompile(` state (UP|UNKNOWN)`)
-
 // raw is what tc(8) says of all devices of a pod, handles and all.
 func (p *pod) raw(t *testing.T) string {
 	t.Helper()
@@ -119,7 +114,7 @@ func (p *pod) raw(t *testing.T) string {
 			{"ip", "link", "show"},
 		} {
 			out, _ := d.ns.Command(t, args[0], args[1:]...).CombinedOutput()
-			b.Write(operState.ReplaceAll(out, nil))
+			b.Write(out)
 		}
 	}
 	return b.String() + strings.Join(p.state(t), "\n")

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -114,6 +115,19 @@ func (n *NetNS) AddAddr(tb testing.TB, name, cidr string) {
 	})
 }
 
+// operState is what the kernel says of a device's carrier (RFC 2863).
+func (n *NetNS) operState(tb testing.TB, name string) (state netlink.LinkOperState) {
+	tb.Helper()
+	n.netlink(tb, func(h *netlink.Handle) error {
+		dev, err := h.LinkByName(name)
+		if err == nil {
+			state = dev.Attrs().OperState
+		}
+		return err
+	})
+	return state
+}
+
 func (n *NetNS) netlink(tb testing.TB, f func(*netlink.Handle) error) {
 	tb.Helper()
 	h, err := netlink.NewHandleAt(netns.NsHandle(n.FD()))
@@ -154,8 +168,16 @@ type End struct {
 	CIDRs []string
 }
 
+// carrierDeadline bounds the wait for a carrier: the kernel looks at such events
+// at least once in a second (linkwatch_schedule_work() in
+// net/core/link_watch.c), a machine that stands still later.
+const carrierDeadline = 30 * time.Second
+
 // VethPair makes a veth pair with its ends in two namespaces, up and with
 // their addresses, and a queue length of 1000 packets as the kernel gives it.
+// It returns when the kernel has seen both ends' carrier: that happens in the
+// background, and until then an end that was up first has no queue and drops
+// what is sent.
 func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 	tb.Helper()
 	attrs := netlink.NewLinkAttrs()
@@ -169,6 +191,11 @@ func VethPair(tb testing.TB, a, b End) (hostif.Interface, hostif.Interface) {
 			e.NetNS.AddAddr(tb, e.Name, c)
 		}
 		e.NetNS.Up(tb, e.Name)
+	}
+	for _, e := range []End{a, b} {
+		Eventually(tb, carrierDeadline, e.Name+" has a carrier", func() bool {
+			return e.NetNS.operState(tb, e.Name) == netlink.OperUp
+		})
 	}
 	return a.NetNS.Interface(tb, a.Name), b.NetNS.Interface(tb, b.Name)
 }
