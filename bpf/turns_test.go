@@ -5,6 +5,9 @@ package bpf_test
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,6 +20,10 @@ import (
 const (
 	turnsRounds  = 9
 	turnsPackets = 200_000
+	// aloneRounds are fewer: there is one of them for each copy.
+	aloneRounds = 3
+	// benchPods names the environment variable with the number of pods.
+	benchPods = "PODWEIR_BENCH_PODS"
 )
 
 // BenchmarkTurns measures what a light packet costs where each is another pod's,
@@ -24,28 +31,81 @@ const (
 // turns through so many copies of a program, less the same through copies of an
 // empty one. With "own" each copy has maps of its own, as pods have; with
 // "shared" all have one set, so that what is left are the instructions, which
-// one program for all pods would not fetch anew.
+// one program for all pods would not fetch anew. "least" and "most" are the
+// copies with maps of their own each by itself, which differ by where they and
+// their maps lie in memory and by nothing else.
 func BenchmarkTurns(b *testing.B) {
 	bpftest.RequireRoot(b)
+	var results []benchResult
 	for _, name := range []string{"pw_band", "pw_edt"} {
-		for _, pods := range []int{1, 8, 110, 250} {
-			empty := turns(b, copies(pods, func() *ebpf.Program { return emptyProgram(b) }))
-			first := prepare(b, &benchPath{program: name, path: "light"})
-			own := turns(b, append(copies(pods-1, func() *ebpf.Program {
-				return prepare(b, &benchPath{program: name, path: "light"}).program
-			}), first.program))
-			shared := turns(b, append(copies(pods-1, func() *ebpf.Program { return twin(b, first.dataplane, name) }), first.program))
+		for _, pods := range podsOfTurns(b) {
+			own := copies(pods, func() *benchRun { return prepare(b, &benchPath{program: name, path: "light"}) })
+			programs := make([]*ebpf.Program, pods)
+			for i, r := range own {
+				programs[i] = r.program
+			}
+			shared := append(copies(pods-1, func() *ebpf.Program { return twin(b, own[0].dataplane, name) }), programs[0])
+			empty := copies(pods, func() *ebpf.Program { return emptyProgram(b) })
+			least, most := alone(b, programs)
+			base, baseAlone := turns(b, empty), runAlone(b, empty[0])
+			took := map[string]time.Duration{
+				"own": turns(b, programs) - base, "shared": turns(b, shared) - base,
+				"least": least - baseAlone, "most": most - baseAlone,
+			}
+			for path, ns := range took {
+				results = append(results, benchResult{Program: name, Path: path, NSPerPacket: float64(ns)})
+			}
 			b.Run(fmt.Sprintf("%s/%d", name, pods), func(b *testing.B) {
-				b.ReportMetric(float64(own-empty), "own-ns/packet")
-				b.ReportMetric(float64(shared-empty), "shared-ns/packet")
+				for path, ns := range took {
+					b.ReportMetric(float64(ns), path+"-ns/packet")
+				}
 				b.ReportMetric(0, "ns/op")
 			})
 		}
 	}
+	writeResults(b, results)
 }
 
-func copies(n int, load func() *ebpf.Program) []*ebpf.Program {
-	all := make([]*ebpf.Program, n)
+// podsOfTurns are the numbers of pods to measure.
+func podsOfTurns(b *testing.B) []int {
+	b.Helper()
+	text := os.Getenv(benchPods)
+	if text == "" {
+		return []int{1, 8, 110, 250}
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		b.Fatalf("%s is %q, want a number of pods, at least 1", benchPods, text)
+	}
+	return []int{n}
+}
+
+// alone runs packets through each of the programs by itself, round by round,
+// and returns what the cheapest and the dearest took at best.
+func alone(b *testing.B, programs []*ebpf.Program) (least, most time.Duration) {
+	b.Helper()
+	best := make([]time.Duration, len(programs))
+	for round := range aloneRounds {
+		for i, p := range programs {
+			if took := runAlone(b, p); round == 0 || took < best[i] {
+				best[i] = took
+			}
+		}
+	}
+	return slices.Min(best), slices.Max(best)
+}
+
+func runAlone(b *testing.B, p *ebpf.Program) time.Duration {
+	b.Helper()
+	_, took, err := p.Benchmark(tcpPacket(0), turnsPackets, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return took
+}
+
+func copies[T any](n int, load func() T) []T {
+	all := make([]T, n)
 	for i := range all {
 		all[i] = load()
 	}
@@ -111,11 +171,7 @@ func turns(b *testing.B, programs []*ebpf.Program) time.Duration {
 	defer func() { _ = dispatch.Close() }()
 	least := time.Hour
 	for range turnsRounds {
-		_, took, err := dispatch.Benchmark(tcpPacket(0), turnsPackets, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		least = min(least, took)
+		least = min(least, runAlone(b, dispatch))
 	}
 	return least
 }

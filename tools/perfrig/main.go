@@ -211,7 +211,8 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 func (c *choices) open(s *spec.Spec, runs []spec.Run, machine *record.Machine) (*record.File, error) {
 	name := filepath.Join(c.dir, samplesFile)
 	campaign := record.Campaign{
-		Profile: s.Profile, Digest: s.Digest(), Seed: c.seed, Started: time.Now().UTC(), Machine: *machine,
+		Profile: s.Profile, Digest: s.Digest(), Seed: c.seed, Planned: len(s.Plan(c.seed)),
+		Started: time.Now().UTC(), Machine: *machine,
 	}
 	if c.anew {
 		var ids []string

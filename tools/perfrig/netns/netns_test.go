@@ -119,6 +119,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 		"others-udp-8-service/uncapped/unshaped":       {"wire_bits_per_second", "machine_cores_per_gbit"},
 		"flows-100000-egress/1G/podweir-elephants":     {"flows_live_count", "packet_cost_ns", "statistics_cost_ns", "each_offered_share"},
 		"closed-paced/100M/pfifo":                      {"closed_requests_ratio", "ingress_elephant_goodput_bits_per_second"},
+		"turns-8/uncapped/podweir-strict":              {"pw_band_own_cost_ns", "pw_band_most_cost_ns", "pw_edt_shared_cost_ns"},
 		"others-idle/uncapped/unshaped":                {"machine_busy_cores"},
 		"memory-8/100M/podweir-strict":                 {"memory_memlock_bytes"},
 		"udp6-ingress/10M/podweir-strict":              {"ingress_used_share", "ingress_worst_second_share"},

@@ -13,39 +13,23 @@ import (
 	"path/filepath"
 )
 
-// packet runs the benchmark of package bpf, which is a test because it needs
-// its fixtures: the time of each program for a packet, less an empty one's.
-func (r *run) packet(ctx context.Context) (err error) {
-	dir, err := os.MkdirTemp("", "podweir-perfrig-")
+// program is what the benchmarks of package bpf tell of one path of a program.
+type program struct {
+	Program      string  `json:"program"`
+	Path         string  `json:"path"`
+	NSPerPacket  float64 `json:"nsPerPacket"`
+	Instructions int     `json:"instructions"`
+	LoadMicros   float64 `json:"loadMicros"`
+}
+
+// packet measures the time of each program for a packet, less an empty one's.
+func (r *run) packet(ctx context.Context) error {
+	programs, err := r.benchmark(ctx, "Programs")
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file := filepath.Join(dir, "programs.json")
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "Programs", "-benchtime", "1x", "./bpf")
-	cmd.Dir = r.root
-	cmd.Env = append(os.Environ(), "PODWEIR_BENCH_JSON="+file)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go test -bench: %w: %s", err, out)
-	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	var result struct {
-		Programs []struct {
-			Program      string  `json:"program"`
-			Path         string  `json:"path"`
-			NSPerPacket  float64 `json:"nsPerPacket"`
-			Instructions int     `json:"instructions"`
-			LoadMicros   float64 `json:"loadMicros"`
-		} `json:"programs"`
-	}
-	if err := json.Unmarshal(raw, &result); err != nil {
 		return err
 	}
 	light := map[string]float64{}
-	for _, p := range result.Programs {
+	for _, p := range programs {
 		r.set(p.Program+"_"+p.Path+"_cost_ns", p.NSPerPacket)
 		if p.Path == "light" {
 			light[p.Program] = p.NSPerPacket
@@ -56,4 +40,41 @@ func (r *run) packet(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// turns measures the programs of many pods, with nothing between them.
+func (r *run) turns(ctx context.Context) error {
+	programs, err := r.benchmark(ctx, "Turns", fmt.Sprintf("PODWEIR_BENCH_PODS=%d", r.cell.Workload.Pods))
+	if err != nil {
+		return err
+	}
+	for _, p := range programs {
+		r.set(p.Program+"_"+p.Path+"_cost_ns", p.NSPerPacket)
+	}
+	return nil
+}
+
+// benchmark runs one of package bpf, which are tests because they need its
+// fixtures.
+func (r *run) benchmark(ctx context.Context, name string, env ...string) (programs []program, err error) {
+	dir, err := os.MkdirTemp("", "podweir-perfrig-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file := filepath.Join(dir, "programs.json")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", "1x", "./bpf")
+	cmd.Dir = r.root
+	cmd.Env = append(append(os.Environ(), "PODWEIR_BENCH_JSON="+file), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go test -bench: %w: %s", err, out)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var result struct {
+		Programs []program `json:"programs"`
+	}
+	return result.Programs, json.Unmarshal(raw, &result)
 }

@@ -109,6 +109,7 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Memory:  (*run).memory,
 	spec.Add:     (*run).add,
 	spec.Packet:  (*run).packet,
+	spec.Turns:   (*run).turns,
 	spec.Others:  (*run).others,
 	spec.Flows:   (*run).flows,
 	spec.Pods:    (*run).pods,

@@ -43,10 +43,12 @@ type Machine struct {
 
 // Campaign is the first line.
 type Campaign struct {
-	Format  int       `json:"format"`
-	Profile string    `json:"profile"`
-	Digest  string    `json:"digest"` // of the spec
-	Seed    uint64    `json:"seed"`
+	Format  int    `json:"format"`
+	Profile string `json:"profile"`
+	Digest  string `json:"digest"` // of the spec
+	Seed    uint64 `json:"seed"`
+	// Planned is how many samples the spec takes; older files have 0.
+	Planned int       `json:"planned,omitempty"`
 	Started time.Time `json:"started"`
 	Machine Machine   `json:"machine"`
 }

@@ -33,6 +33,23 @@ var podsView = view{
 	},
 }
 
+var turnsView = view{
+	spec.Turns, "The programs of many pods, with nothing between them",
+	"BPF_PROG_TEST_RUN, light packets of 1,500 bytes, by turns through a copy of the program for each pod, ns for each packet beyond empty programs, minimum of 9 runs of 200,000. " +
+		"Own: each copy has maps of its own, as pods have. Shared: all have one set, so that only their instructions are many. " +
+		"By itself: the cheapest and the dearest of the copies with maps of their own, each alone, minimum of 3 runs: what they differ by is where they lie in memory.",
+	[]column{
+		{"pw_band: own", "pw_band_own_cost_ns", 1, 0},
+		{"shared", "pw_band_shared_cost_ns", 1, 0},
+		{"by itself: cheapest", "pw_band_least_cost_ns", 1, 0},
+		{"dearest", "pw_band_most_cost_ns", 1, 0},
+		{"pw_edt: own", "pw_edt_own_cost_ns", 1, 0},
+		{"shared", "pw_edt_shared_cost_ns", 1, 0},
+		{"by itself: cheapest", "pw_edt_least_cost_ns", 1, 0},
+		{"dearest", "pw_edt_most_cost_ns", 1, 0},
+	},
+}
+
 var agentView = view{
 	spec.Memory, "podweir's agent and ADD beside the pods",
 	"A process of the agent with so many shaped pods, an API server and a container runtime that know them: anonymous resident set after it has looked at all of them and while it is scraped, MiB. Largest resident set of an ADD beside them, KiB. " +

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -308,6 +309,21 @@ func wellFormed(t *testing.T, name, text string) {
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMissingSamplesAreCounted: by what the file says was planned, also where
+// nobody knows the spec any more.
+func TestMissingSamplesAreCounted(t *testing.T) {
+	r := results()
+	done := len(r.Done())
+	for planned, want := range map[int]string{
+		0: "if all cells were to have as many", done + 7: fmt.Sprintf("7 of %d samples are missing", done+7), done: "",
+	} {
+		r.Campaign.Planned = planned
+		if got := incomplete(r); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%d of %d planned: %q, want %q", done, planned, got, want)
 		}
 	}
 }

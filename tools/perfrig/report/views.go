@@ -180,6 +180,6 @@ var views = []view{
 			{"memlock", "memory_memlock_bytes", kibi, 1},
 		},
 	},
-	podsView,
+	podsView, turnsView,
 	agentView,
 }

@@ -126,22 +126,27 @@ func markdown(r *record.Results, charts []Chart) []byte {
 
 // incomplete says how many of the spec's samples are not there.
 func incomplete(r *record.Results) string {
-	done := r.Done()
-	s, err := spec.Profile(r.Campaign.Profile)
-	if err != nil || s.Digest() != r.Campaign.Digest {
+	done, planned := r.Done(), planned(r)
+	if planned == 0 {
 		return incompleteAtLeast(r, done)
 	}
-	missing := 0
-	plan := s.Plan(r.Campaign.Seed)
-	for i := range plan {
-		if !done[plan[i].ID()] {
-			missing++
-		}
+	if missing := planned - len(done); missing > 0 {
+		return fmt.Sprintf("%d of %d samples are missing", missing, planned)
 	}
-	if missing == 0 {
-		return ""
+	return ""
+}
+
+// planned is how many samples the campaign's spec takes, 0 if neither the file
+// tells nor the spec is known any more.
+func planned(r *record.Results) int {
+	if r.Campaign.Planned > 0 {
+		return r.Campaign.Planned
 	}
-	return fmt.Sprintf("%d of %d samples are missing", missing, len(plan))
+	s, err := spec.Profile(r.Campaign.Profile)
+	if err != nil || s.Digest() != r.Campaign.Digest {
+		return 0
+	}
+	return len(s.Plan(r.Campaign.Seed))
 }
 
 // incompleteAtLeast goes by the samples alone, where the spec is not known any

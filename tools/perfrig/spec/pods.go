@@ -17,6 +17,7 @@ const lightCap = 100 * gbit
 func podBlocks() []Block {
 	return []Block{
 		{Phases: []Phase{unshaped, bandwidth, strict}, Rates: []uint64{lightCap}, Workloads: podPackets(podSteps...)},
+		{Phases: []Phase{strict}, Workloads: podTurns()},
 		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: podAdds(podSteps...)},
 		{
 			Phases: []Phase{bandwidth, htb, strict, strictIFB, elephants, flat}, Rates: []uint64{100 * mbit},
@@ -31,6 +32,7 @@ func podScale() []Block {
 	return []Block{
 		{Phases: []Phase{strict}, Rates: []uint64{lightCap}, Workloads: podPackets(podSteps...)},
 		{Phases: []Phase{unshaped}, Rates: []uint64{lightCap}, Workloads: podPackets(ends...)},
+		{Phases: []Phase{strict}, Workloads: podTurns()},
 		// Without TCX links, which wait for RCU.
 		{Phases: []Phase{strictClsact}, Rates: []uint64{100 * mbit}, Workloads: podAdds(ends...)},
 		// By difference over many pods: one sample is the mean of them.
@@ -43,6 +45,9 @@ func podScale() []Block {
 func podPackets(pods ...int) []Workload {
 	return podWorkloads(Pods, "pods-%d-ingress", 15, 0.08, pods)
 }
+
+// podTurns are the programs of so many pods by themselves.
+func podTurns() []Workload { return podWorkloads(Turns, "turns-%d", 6, 0.1, podSteps) }
 
 // podAdds is ADD on a node with so many pods.
 func podAdds(pods ...int) []Workload { return podWorkloads(Adds, "adds-beside-%d", 30, 0.1, pods) }

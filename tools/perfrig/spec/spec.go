@@ -79,6 +79,8 @@ const (
 	Pods WorkloadKind = "pods"
 	// Packet is the cost of the programs per packet.
 	Packet WorkloadKind = "packet"
+	// Turns is that of the programs of many pods by turns, without the way.
+	Turns WorkloadKind = "turns"
 )
 
 // Workload is one measurement.
