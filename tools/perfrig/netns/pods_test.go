@@ -67,6 +67,10 @@ func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 	described(t, into)
 	for _, path := range []string{"light", "heavy"} {
 		alone, evicted := into.Metrics["alone_"+path+"_cost_ns"], into.Metrics["evicted_"+path+"_cost_ns"]
+		least, most := into.Metrics["least_"+path+"_cost_ns"], into.Metrics["most_"+path+"_cost_ns"]
+		if least <= 0 || least > alone || most < alone {
+			t.Errorf("%s: from %.0f to %.0f ns, median %.0f", path, least, most, alone)
+		}
 		if alone <= 0 || evicted < 2*alone {
 			t.Errorf("%s: %.0f ns, with empty caches %.0f; want both, and the latter far more", path, alone, evicted)
 		}

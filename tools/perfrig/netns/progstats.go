@@ -50,18 +50,30 @@ func meterPrograms(prefix string, after ebpf.ProgramID) (*programMeter, error) {
 	if m.overhead, err = emptyProgram(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if m.programs, err = programsNamed(prefix, after); err != nil {
+	if err := m.reopen(prefix, after); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
+// reopen meters the programs that there are by now.
+func (m *programMeter) reopen(prefix string, after ebpf.ProgramID) error {
+	err := m.letGo()
+	if err == nil {
+		m.programs, err = programsNamed(prefix, after)
+	}
+	return err
+}
+
 // Close lets the programs go and switches the statistics off.
-func (m *programMeter) Close() error {
-	errs := []error{m.stats.Close()}
+func (m *programMeter) Close() error { return errors.Join(m.stats.Close(), m.letGo()) }
+
+func (m *programMeter) letGo() error {
+	var errs []error
 	for _, p := range m.programs {
 		errs = append(errs, p.Close())
 	}
+	m.programs = nil
 	return errors.Join(errs...)
 }
 
@@ -95,6 +107,7 @@ func programsNamed(prefix string, after ebpf.ProgramID) (found []*ebpf.Program, 
 			for _, p := range found {
 				err = errors.Join(err, p.Close())
 			}
+			found = nil
 		}
 	}()
 	for id := after; ; {

@@ -43,7 +43,7 @@ func podScale() []Block {
 // podPackets are packets that go to so many pods in turns; this and the other
 // estimates hold for an idle machine of two processors.
 func podPackets(pods ...int) []Workload {
-	return podWorkloads(Pods, "pods-%d-ingress", 15, 0.08, pods)
+	return podWorkloads(Pods, "pods-%d-ingress", 38, 0.2, pods)
 }
 
 // podTurns are the programs of so many pods by themselves.

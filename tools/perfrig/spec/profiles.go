@@ -68,6 +68,8 @@ func ratios() *Spec {
 	const most, times = 12, 8
 	return &Spec{Profile: "ratios", Samples: times, Blocks: []Block{
 		{Phases: closedPhases(), Rates: []uint64{gbit}, Samples: times, Workloads: []Workload{closedAlone()}},
+		// Policing has the programs and no queue.
+		{Phases: []Phase{podweir("elephants", "none")}, Rates: []uint64{gbit}, Samples: times, Workloads: []Workload{closedAlone()}},
 		// The same beside bulk that does not wait; its threshold is half of what
 		// that bulk has, so that it goes the way of heavy flows.
 		{Phases: []Phase{unshaped, pfifo, bandwidth, elephants}, Rates: []uint64{100 * mbit}, Samples: times, Workloads: []Workload{
