@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
@@ -105,6 +106,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 // choices are the flags of run and plan.
 type choices struct {
 	profile, dir, only string
+	modes              string // of attachment, with commas between them
 	where, kernels     string // the substrate, and what it runs
 	seed               uint64
 	slice              time.Duration
@@ -115,13 +117,28 @@ func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
 	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, k8s, ratios, scale, vm, ci or full")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
+	set.StringVar(&c.modes, "modes", "", "beside each phase of podweir also these attach modes, with commas between them, or all: "+
+		strings.Join(spec.AttachModes(), ", "))
 	set.StringVar(&c.only, "only", "", "only runs whose name (WORKLOAD/CAP/PHASE#ROUND) has a match of this regular expression; the plan's order stays")
 	return set
 }
 
+// spec is the profile, with the attach modes that were asked for.
+func (c *choices) spec() (*spec.Spec, error) {
+	s, err := spec.Profile(c.profile)
+	if err != nil || c.modes == "" {
+		return s, err
+	}
+	modes := strings.Split(c.modes, ",")
+	if c.modes == "all" {
+		modes = spec.AttachModes()
+	}
+	return s.InModes(modes...)
+}
+
 // plan is the ordered list of runs.
 func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
-	s, err := spec.Profile(c.profile)
+	s, err := c.spec()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -137,3 +137,18 @@ func TestUsage(t *testing.T) {
 		t.Error("plan of an unknown profile = nil, want an error")
 	}
 }
+
+func TestPlanInAttachModes(t *testing.T) {
+	var out bytes.Buffer
+	if err := command(t.Context(), []string{"plan", "-profile", "bench", "-modes", "all"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"/podweir-strict#", "/podweir-strict-ifb#", "/podweir-strict-tcx-hostside#", "/podweir-strict-clsact-podside#"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the plan lacks %s:\n%s", want, out.String())
+		}
+	}
+	if err := command(t.Context(), []string{"plan", "-modes", "tcx"}, &out); err == nil || !strings.Contains(err.Error(), `"tcx"`) {
+		t.Errorf("plan -modes tcx = %v, want an error that names it", err)
+	}
+}

@@ -113,12 +113,15 @@ func (b *barred) other(c *spec.Cell, phase, metric string) float64 {
 }
 
 func strictOrFlat(c *spec.Cell) bool {
-	return c.Phase.Kind == spec.Podweir && c.Phase.Keys["policy"] != "elephants" && c.Phase.Keys["queue"] != "none"
+	return c.Phase.Kind == spec.Podweir && c.Phase.Keys["policy"] != "elephants"
 }
 
-// caps: every sample's worst second.
+// caps: every sample's worst second. Policing has none that is promised.
 func (b *barred) caps(c *spec.Cell, directions ...string) {
 	for _, d := range directions {
+		if c.Phase.Policed(d) {
+			continue
+		}
 		worst := stats.Summarise(values(b.r, c, d+"_worst_second_share")).Max
 		allowed := b.mean(c, d+"_allowed_second_share")
 		if math.IsNaN(worst) {
@@ -130,10 +133,10 @@ func (b *barred) caps(c *spec.Cell, directions ...string) {
 }
 
 func (b *barred) sweep(c *spec.Cell) {
-	if !strictOrFlat(c) {
+	d := c.Workload.Direction
+	if !strictOrFlat(c) || c.Phase.Policed(d) {
 		return
 	}
-	d := c.Workload.Direction
 	carried := slices.Min(append(values(b.r, c, "carried_bits_per_second"), math.Inf(1))) / float64(c.Rate)
 	if carried >= offeredEnough {
 		b.caps(c, d)

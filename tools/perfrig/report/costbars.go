@@ -68,11 +68,7 @@ func (b *barred) addition(c *spec.Cell) {
 		return
 	}
 	median, most := b.mean(c, "add_p50_ms"), addMost
-	links := 0
-	// With the defaults ADD makes one TCX link, with ingress on clsact none.
-	if c.Phase.Keys["ingressMode"] == "" {
-		links = 1
-	}
+	links := tcxLinks(&c.Phase)
 	most += addPerLink * float64(links)
 	b.add(median <= most, c, fmt.Sprintf("median, %d TCX links", links), fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most)).
 		of(addKind, "add_p50_ms", median)
@@ -83,6 +79,18 @@ func (b *barred) addition(c *spec.Cell) {
 	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, shipped, "add_rss_p50_bytes"); !math.IsNaN(rss) {
 		b.add(rss <= rssOver, c, "peak RSS by the reference plugin's", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
 			of(rssKind, "", rss)
+	}
+}
+
+// tcxLinks is how many of them ADD makes for both directions.
+func tcxLinks(p *spec.Phase) int {
+	switch mode := p.Keys["mode"]; {
+	case strings.HasPrefix(mode, "tcx-"):
+		return 2
+	case strings.HasPrefix(mode, "clsact-"), p.Keys["ingressMode"] != "", p.Keys["ingressPlace"] == "ifb":
+		return 0
+	default:
+		return 1 // ingress on the host's side
 	}
 }
 

@@ -327,3 +327,24 @@ func TestMissingSamplesAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicedDirectionHasNoCap: a mode polices one of the two, and promises
+// nothing of the other's.
+func TestPolicedDirectionHasNoCap(t *testing.T) {
+	for mode, want := range map[string]int{"tcx-podside": 1, "clsact-hostside": 0, "qdisc": 1} {
+		r := &record.Results{}
+		in := spec.Phase{Name: "podweir-strict-" + mode, Kind: spec.Podweir, Keys: map[string]string{"policy": "strict", "mode": mode}}
+		r.Samples = append(r.Samples, sample(in, sweep, 0, map[string]float64{
+			"egress_worst_second_share": 1.2, "egress_allowed_second_share": 1.01, "carried_bits_per_second": 1e8,
+		}))
+		got := 0
+		for what := range words(Bars(r)) {
+			if strings.Contains(what, "worst second") {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %d bars for the cap of egress, want %d", mode, got, want)
+		}
+	}
+}

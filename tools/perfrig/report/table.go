@@ -6,6 +6,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -68,6 +69,19 @@ func cellsOf(r *record.Results, kind spec.WorkloadKind) []spec.Cell {
 			}
 		}
 	}
+	// An attach mode stands behind the phase that it is one of.
+	place := func(phase string) int {
+		for name := phase; ; {
+			if n, ok := rank[name]; ok {
+				return n
+			}
+			end := strings.LastIndex(name, "-")
+			if end < 0 {
+				return len(rank)
+			}
+			name = name[:end]
+		}
+	}
 	var out []spec.Cell
 	seen := map[string]bool{}
 	for i := range r.Samples {
@@ -93,7 +107,7 @@ func cellsOf(r *record.Results, kind spec.WorkloadKind) []spec.Cell {
 			}
 			return 1
 		}
-		return rank[a.Phase.Name] - rank[b.Phase.Name]
+		return cmp.Or(place(a.Phase.Name)-place(b.Phase.Name), strings.Compare(a.Phase.Name, b.Phase.Name))
 	})
 	return out
 }
