@@ -66,13 +66,14 @@ func costs() *Spec {
 // datagram costs is off by one; what a byte of TCP costs, by a factor.
 func ratios() *Spec {
 	const most, times = 12, 8
+	policed := podweir("elephants", "none")
 	return &Spec{Profile: "ratios", Samples: times, Blocks: []Block{
 		{Phases: closedPhases(), Rates: []uint64{gbit}, Samples: times, Workloads: []Workload{closedAlone()}},
 		// Policing has the programs and no queue.
-		{Phases: []Phase{podweir("elephants", "none")}, Rates: []uint64{gbit}, Samples: times, Workloads: []Workload{closedAlone()}},
+		{Phases: []Phase{policed}, Rates: []uint64{gbit}, Samples: times, Workloads: []Workload{closedAlone()}},
 		// The same beside bulk that does not wait; its threshold is half of what
 		// that bulk has, so that it goes the way of heavy flows.
-		{Phases: []Phase{unshaped, pfifo, bandwidth, elephants}, Rates: []uint64{100 * mbit}, Samples: times, Workloads: []Workload{
+		{Phases: []Phase{unshaped, pfifo, bandwidth, elephants, policed}, Rates: []uint64{100 * mbit}, Samples: times, Workloads: []Workload{
 			{Name: "closed-paced", Kind: Closed, Variant: "paced", Seconds: 9},
 		}},
 		{Phases: []Phase{elephants}, Rates: []uint64{10 * mbit}, Samples: times, Workloads: []Workload{mixed()}},
