@@ -271,6 +271,8 @@ func Quantity(metric string, v float64) string {
 		return fmt.Sprintf("%.4f of the cap", v)
 	case m.Unit == "ms":
 		return fmt.Sprintf("%.2f ms", v)
+	case m.Unit == "ns" && v >= 100:
+		return fmt.Sprintf("%.0f ns", v)
 	case m.Unit == "bit/s":
 		return fmt.Sprintf("%.1f Mbit/s", v*mega)
 	case m.Unit == "B":

@@ -93,3 +93,18 @@ func TestSummaryHasWhatIsOfNoKind(t *testing.T) {
 		}
 	}
 }
+
+// TestQuantityHasNoExponent: nobody reads 1.51e+03 ns.
+func TestQuantityHasNoExponent(t *testing.T) {
+	for metric, want := range map[string]map[float64]string{
+		"alone_light_sender_cost_ns": {1511.4: "1511 ns", 55.24: "55.2 ns"},
+		"kept_p99_ms":                {1234.5: "1234.50 ms"},
+		"machine_cores_per_gbit":     {0.10382: "0.104 cores per Gbit/s"},
+	} {
+		for v, text := range want {
+			if got := Quantity(metric, v); got != text {
+				t.Errorf("%s of %v = %q, want %q", metric, v, got, text)
+			}
+		}
+	}
+}
