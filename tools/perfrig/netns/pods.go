@@ -26,7 +26,8 @@ const (
 	podsFrame   = 60
 	// podsWindow is how long the sender keeps to one set of pods, podsTurns how
 	// often each has its turn: what a packet costs depends by a third on where the
-	// kernel puts a pod's maps, so the pod that is alone is attached anew each time.
+	// kernel puts a pod's program and maps, so the pod that is alone is attached
+	// anew each time.
 	podsWindow = 400 * time.Millisecond
 	podsTurns  = 8
 	// evicted is four times the second-level cache of the largest processors of

@@ -15,7 +15,7 @@ import (
 
 var podsView = view{
 	spec.Pods, "What a packet costs on a node full of pods",
-	"Frames of 60 B to pods, as fast as one sender can, in turns of 0.4 s: all to one pod (alone), which is attached anew before each of 8 turns, because what a packet costs depends on where its maps lie in memory (cheapest and dearest are those of the turns); " +
+	"Frames of 60 B to pods, as fast as one sender can, in turns of 0.4 s: all to one pod (alone), which is attached anew before each of 8 turns, because what a packet costs depends on where its program and maps lie in memory (cheapest and dearest are those of the turns); " +
 		"each to another of the workload's pods (spread); to one pod, where the sender reads 8 MiB in small pages between two packets (evicted). " +
 		"ns for each packet. Programs: podweir's, by the kernel's own statistics (BPF_ENABLE_STATS), less what these measure of an empty program. " +
 		"Whole way: time of the sender, who does all of it up to the pod's socket. Ratios are medians of turns beside one another.",

@@ -348,3 +348,15 @@ func TestPolicedDirectionHasNoCap(t *testing.T) {
 		}
 	}
 }
+
+// TestLinksOfTheModes: ADD may take longer for each TCX link that it makes.
+func TestLinksOfTheModes(t *testing.T) {
+	for key, want := range map[[2]string]int{
+		{"policy", "strict"}: 1, {"mode", "qdisc"}: 1, {"mode", "tcx-podside"}: 2, {"mode", "tcx-hostside"}: 2,
+		{"mode", "clsact-podside"}: 0, {"ingressMode", "clsact-hostside"}: 0, {"ingressPlace", "ifb"}: 0,
+	} {
+		if got := tcxLinks(&spec.Phase{Keys: map[string]string{key[0]: key[1]}}); got != want {
+			t.Errorf("%s %s: %d TCX links, want %d", key[0], key[1], got, want)
+		}
+	}
+}

@@ -54,11 +54,9 @@ func (s *Spec) InModes(names ...string) (*Spec, error) {
 	return &out, out.Validate()
 }
 
-// attachesAnywhere says whether a phase shapes and says nothing of how. What is
-// flat has no program, hence no mode.
+// attachesAnywhere says whether a phase shapes and says nothing of how.
 func (p *Phase) attachesAnywhere() bool {
-	policy := p.Keys["policy"]
-	return p.Kind == Podweir && len(p.Keys) == 1 && policy != "" && policy != "flat"
+	return p.Kind == Podweir && len(p.Keys) == 1 && p.Keys["policy"] != ""
 }
 
 // Policed says whether a direction of a phase has no queue: by its keys, or

@@ -13,8 +13,8 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// TestInModesStandsBeside: what says how it attaches, is flat or is not
-// podweir's stays as it is.
+// TestInModesStandsBeside: what says how it attaches, or is not podweir's, stays
+// as it is.
 func TestInModesStandsBeside(t *testing.T) {
 	s := &Spec{Profile: "p", Samples: 1, Blocks: []Block{{
 		Phases:    []Phase{unshaped, strict, strictIFB, flat, elephants, unused, podweir("strict", "fq")},
@@ -30,7 +30,8 @@ func TestInModesStandsBeside(t *testing.T) {
 		names = append(names, p.Name)
 	}
 	want := []string{
-		"unshaped", "podweir-strict", "podweir-strict-tcx-podside", "podweir-strict-ifb", "podweir-flat",
+		"unshaped", "podweir-strict", "podweir-strict-tcx-podside", "podweir-strict-ifb",
+		"podweir-flat", "podweir-flat-ifb", "podweir-flat-tcx-podside",
 		"podweir-elephants", "podweir-elephants-ifb", "podweir-elephants-tcx-podside", "podweir-unused", "podweir-strict-fq",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -48,7 +49,7 @@ func TestInModesStandsBeside(t *testing.T) {
 // policy and direction, and it polices where the bars are told so.
 func TestModesAreThoseOfPodweir(t *testing.T) {
 	facts := shaping.Facts{TBF: true, HTB: true, IFB: true, MTU: 1500}
-	for _, by := range []Phase{strict, elephants} {
+	for _, by := range []Phase{strict, elephants, flat} {
 		for _, name := range AttachModes() {
 			p := by.with(name, attachModes[name].key, attachModes[name].value)
 			limit := limitOf(t, &p)
