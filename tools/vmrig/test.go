@@ -26,6 +26,7 @@ func test(ctx context.Context, args []string) (int, error) {
 	o := machine(flags)
 	kernels := flags.String("k", "6.1,6.12,newest", "kernels, with commas between them")
 	pattern := flags.String("run", "^TestPrivileged", "tests to run")
+	skip := flags.String("skip", "", "tests not to run")
 	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")
 	dir := flags.String("dir", "bin/kernels", "directory for binaries and logs")
 	beside := flags.String("beside", "", "PACKAGE=PATTERN of tests that are run like those of the packages")
@@ -47,6 +48,13 @@ func test(ctx context.Context, args []string) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		never, err := r.OnlySkipped(*skip)
+		if err != nil {
+			return 0, err
+		}
+		if len(never) > 0 {
+			return 0, fmt.Errorf("-skip %q leaves out what this machine's kernel cannot run, so no kernel would: %s", *skip, strings.Join(never, ", "))
+		}
 		all = append(all, r)
 	}
 	binaries, err := suite.Build(ctx, *dir, flags.Args())
@@ -64,7 +72,7 @@ func test(ctx context.Context, args []string) (int, error) {
 	}
 	runner := suite.Runner{
 		Cache: cache, Machine: *o, Machines: *machines,
-		Run: *pattern, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
+		Run: *pattern, Skip: *skip, Logs: filepath.Join(*dir, "logs"), Progress: os.Stdout,
 	}
 	guests, err := runner.On(ctx, strings.Split(*kernels, ","), binaries, measuring)
 	if err != nil {

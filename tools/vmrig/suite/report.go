@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -56,6 +57,26 @@ func Report(w io.Writer, all []Results) []string {
 		}
 	}
 	return faults(all)
+}
+
+// OnlySkipped lists the tests that the kernel of r skipped and that no other is
+// to run, as their names match skip.
+func (r *Results) OnlySkipped(skip string) ([]string, error) {
+	if skip == "" {
+		return nil, nil
+	}
+	pattern, err := regexp.Compile(skip)
+	if err != nil {
+		return nil, fmt.Errorf("tests not to run %q: want a regular expression: %w", skip, err)
+	}
+	var names []string
+	for id, t := range r.Tests {
+		if t.Outcome == Skip && pattern.MatchString(id.Name) {
+			names = append(names, id.Package+" "+id.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // overhead writes the median of the overheads and the longest.

@@ -28,8 +28,9 @@ type Runner struct {
 	Machine vm.Options
 	// Machines is how many run side by side, at least 1.
 	Machines int
-	// Run is the pattern of the tests to run.
-	Run string
+	// Run is the pattern of the tests to run, Skip that of those among them
+	// not to run, if it is not empty.
+	Run, Skip string
 	// Logs is the directory for the whole output of each binary.
 	Logs string
 	// Progress gets a line for each binary, and the output of one that failed.
@@ -108,6 +109,9 @@ func (r *Runner) one(ctx context.Context, j job) error {
 	grace := o.Timeout / 10
 	pattern := cmp.Or(j.binary.Run, r.Run)
 	o.Args = []string{j.binary.Path, "-test.v", "-test.run=" + pattern, "-test.timeout=" + (o.Timeout - grace).String()}
+	if r.Skip != "" {
+		o.Args = append(o.Args, "-test.skip="+r.Skip)
+	}
 	start := time.Now()
 	result, runErr := r.Cache.Run(ctx, o)
 	if ctx.Err() != nil {

@@ -116,6 +116,23 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestOnlySkipped(t *testing.T) {
+	host := Results{Tests: map[TestID]Test{
+		{"p", "TestPasses"}: {Outcome: Pass}, {"p", "TestB"}: {Skip, "fq"}, {"p", "TestA/x"}: {Skip, "prio"},
+	}}
+	for skip, want := range map[string][]string{
+		"": nil, "^TestPasses$": nil, "^TestB$": {"p TestB"}, "^Test(A|B)": {"p TestA/x", "p TestB"},
+	} {
+		got, err := host.OnlySkipped(skip)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("OnlySkipped(%q) mismatch (-want +got), error %v:\n%s", skip, err, diff)
+		}
+	}
+	if _, err := host.OnlySkipped("("); err == nil || !strings.Contains(err.Error(), `"("`) {
+		t.Errorf(`OnlySkipped("(") = %v, want an error that names the pattern`, err)
+	}
+}
+
 func TestTroubles(t *testing.T) {
 	b := Binary{Package: "p"}
 	passed := map[TestID]Test{{"p", "TestA"}: {Outcome: Pass}}
