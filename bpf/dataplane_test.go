@@ -150,7 +150,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	got := d.State()
 	want := image.State{
 		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
-		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT,
+		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
 	}
 	for row := range m.Sketch.Cells {
 		for i, c := range m.Sketch.Cells[row] {

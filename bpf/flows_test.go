@@ -171,6 +171,58 @@ func TestPrivilegedHeavyFlows(t *testing.T) {
 	}
 }
 
+// Neighbour discovery goes first as long as it is small and takes a hundredth of
+// the cap, whatever else is sent; more of it, or larger, is a flow.
+func TestPrivilegedNeighbourDiscovery(t *testing.T) {
+	d := bpftest.Load(t)
+	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1414, ports: 60000}
+	m := f.direction()
+	m.Config.SketchRate = sketchRate(f.bits, 0.05)
+	for name, tt := range map[string]struct {
+		size uint32
+		// bits are offered each second, beside a flood if there is one.
+		bits  float64
+		flood bool
+		// least and most are the shares of its packets that go first.
+		least, most float64
+	}{
+		"little, beside a flood": {86, 60_000, true, 1, 1},
+		"much":                   {86, 10e6, false, 0, 0.1},
+		"large":                  {1414, 20e6, false, 0, 0.05},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d.For(t)
+			reset(d, m)
+			*m = model.Direction{Config: m.Config, Keys: m.Keys}
+			own := &step{program: f.program, packet: model.Packet{
+				Data: bpftest.Corpus()["neighbour solicitation"], WireLen: tt.size,
+			}}
+			sent, first, at, next := 0, 0, 1e12, 1e12
+			for i := 0; at < 1003e9 && !t.Failed(); i++ {
+				clock := model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}
+				if at >= next {
+					own.clock = clock
+					out, _ := both(t, d, m, own)
+					sent++
+					if out.ClassID == m.Config.LightClass {
+						first++
+					}
+					next += float64(tt.size) * 8e9 / tt.bits
+				}
+				if !tt.flood {
+					at = next
+					continue
+				}
+				both(t, d, m, &step{program: f.program, packet: f.packet(i), clock: clock})
+				at += f.packetNS() / floodOverload
+			}
+			if share := float64(first) / float64(sent); share < tt.least || share > tt.most {
+				t.Errorf("%d of %d packets went first, want from %v to %v of them", first, sent, tt.least, tt.most)
+			}
+		})
+	}
+}
+
 // Beside a flood of new flows the dataplane does what the model does, whose
 // established flow stays light.
 func TestPrivilegedFloodOfNewFlows(t *testing.T) {

@@ -36,7 +36,7 @@ var allowedVerdicts = map[string][]int32{
 func invalidConfigs() map[string]image.Config {
 	valid := validConfig(shaping.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
-	older.AbiVersion, newer.AbiVersion = 1, 3
+	older.AbiVersion, newer.AbiVersion = 2, 4
 	noPolicy.Policy, unknown.Policy = 0, 4
 	return map[string]image.Config{
 		"all zero":       {},
@@ -52,7 +52,7 @@ func degenerateConfigs() map[string]image.Config {
 	out := map[string]image.Config{}
 	for _, p := range policies {
 		out["default "+p.String()] = validConfig(p)
-		out["only the version and "+p.String()] = image.Config{AbiVersion: 2, Policy: uint8(p)}
+		out["only the version and "+p.String()] = image.Config{AbiVersion: 3, Policy: uint8(p)}
 	}
 	largest := validConfig(shaping.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}

@@ -86,8 +86,9 @@ type Packet struct {
 		Pad   [2]uint8
 		At    uint32
 	}
-	Pad [4]uint8
-	Id  uint64
+	Control uint8
+	Pad     [3]uint8
+	Id      uint64
 }
 
 type Rate struct {
@@ -103,6 +104,7 @@ type State struct {
 	TotalTat           uint64
 	UnlistedHeavyBytes uint64
 	EstablishedTat     uint64
+	ControlTat         uint64
 	Cells              [3][512]Cell
 	Flows              [2][256]uint32
 	Heavy              [16]Heavy
@@ -140,10 +142,9 @@ const (
 type FlowKind uint32
 
 const (
-	FlowPorts   FlowKind = 1
-	FlowHosts   FlowKind = 2
-	FlowEther   FlowKind = 3
-	FlowControl FlowKind = 4
+	FlowPorts FlowKind = 1
+	FlowHosts FlowKind = 2
+	FlowEther FlowKind = 3
 )
 
 type Policy uint32
@@ -166,19 +167,19 @@ var maps = []Map{
 	{Name: "pw_active", Type: 2, KeyBytes: 4, ValueBytes: 4, MaxEntries: 1, Flags: 0},
 	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 288, MaxEntries: 2, Flags: 0},
 	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 240, MaxEntries: 1, Flags: 0},
-	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15520, MaxEntries: 1, Flags: 0},
+	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15528, MaxEntries: 1, Flags: 0},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 20, ValueBytes: 1, MaxEntries: 1024, Flags: 1},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 0, to: 11336},
-	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {266, "pw_subnets"}}, from: 11336, to: 22688},
-	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 22688, to: 33392},
-	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {261, "pw_subnets"}}, from: 33392, to: 43984},
-	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 43984, to: 55104},
-	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {280, "pw_subnets"}}, from: 55104, to: 66808},
-	{Name: "pw_guard", references: []reference{}, from: 66808, to: 66856},
-	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 66856, to: 79288},
-	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {333, "pw_subnets"}}, from: 79288, to: 91880},
-	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 91880, to: 92272},
+	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 0, to: 11408, tags: [2]uint64{0x1f18e96c7af0c3f6, 0xbea36e1c56cec0fd}},
+	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {242, "pw_subnets"}}, from: 11408, to: 22864, tags: [2]uint64{0x2b908a469b13fa52, 0x6e4ebf9c8b58a438}},
+	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 22864, to: 33560, tags: [2]uint64{0xd08e45a3c1a1b8f0, 0x1e624d32b8d9407a}},
+	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {250, "pw_subnets"}}, from: 33560, to: 44416, tags: [2]uint64{0x42df6e6ce705a603, 0x9f5fbd771eaa561f}},
+	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 44416, to: 55800, tags: [2]uint64{0xd475e051d89af9d8, 0x3bb4d24076beb1c4}},
+	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {246, "pw_subnets"}}, from: 55800, to: 67464, tags: [2]uint64{0xc9ee48844980c301, 0x4a775f3cc4b845f9}},
+	{Name: "pw_guard", references: []reference{}, from: 67464, to: 67512, tags: [2]uint64{0x13b497e8676aba0c, 0xc2e64099b7ad9766}},
+	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 67512, to: 80120, tags: [2]uint64{0xf5ab807bcd66dc42, 0x36316a0e00962cdf}},
+	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {319, "pw_subnets"}}, from: 80120, to: 92640, tags: [2]uint64{0x29a137ca2e9341eb, 0x63ab1c4e726c0619}},
+	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 92640, to: 93032, tags: [2]uint64{0x288f5154e6e78f34, 0x704ffb18796026f5}},
 }

@@ -49,6 +49,14 @@ type Program struct {
 	Name       string
 	references []reference
 	from, to   int
+	// tags are the beginnings of the digests that kernels make, as they print them.
+	tags [2]uint64
+}
+
+// HasTag says whether a program to which the kernel gave this tag is this one,
+// whatever maps it has. A kernel makes a tag in one of two ways.
+func (p *Program) HasTag(tag [8]byte) bool {
+	return slices.Contains(p.tags[:], binary.BigEndian.Uint64(tag[:]))
 }
 
 // reference is an instruction, by its index, that names a map.

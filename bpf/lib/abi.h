@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 2
+#define PW_ABI_VERSION 3
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap, far below the 5 % threshold. */
@@ -126,7 +126,6 @@ enum pw_flow_kind {
 	PW_FLOW_PORTS = 1, /* 5-tuple */
 	PW_FLOW_HOSTS = 2, /* host pair and protocol: ICMP, fragments (protocol 0), others */
 	PW_FLOW_ETHER = 3, /* EtherType only */
-	PW_FLOW_CONTROL = 4, /* ARP, neighbour discovery: always light, outside the sketch */
 };
 
 /* One of the pod's current heavy flows. id is the 64-bit flow hash; 0 = empty, 1 = being written. */
@@ -143,6 +142,7 @@ struct pw_state {
 	__u64 total_tat;
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
+	__u64 control_tat; /* of ARP and neighbour discovery */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
@@ -173,7 +173,8 @@ struct pw_packet {
 	__u8 light;
 	__u32 est; /* what the flow is taken for, in units of threshold / PW_HEAVY_EST */
 	struct pw_known known;
-	__u8 pad[4];
+	__u8 control; /* ARP or neighbour discovery */
+	__u8 pad[3];
 	__u64 id; /* the flow hash */
 };
 

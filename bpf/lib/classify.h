@@ -89,6 +89,25 @@ static __always_inline bool classify_take_light(struct pw_work *work)
 	return true;
 }
 
+/* ARP and neighbour discovery go first, since without them nothing else flows. That holds for packets of up to
+ * PW_SMALL_BYTES, at this part of the cap (1/100), and this many of that size at once. Larger packets, and more
+ * of them, are flows like others. */
+#define PW_CONTROL_PART 100U
+#define PW_CONTROL_PACKETS 8U
+
+/* Simpler than meter_take: it does not ask for the exact time, and of two CPUs that charge at once one is refused.
+ * Either costs the packet no more than its privilege. With more branches the verifier walked twice as much. */
+static __always_inline bool classify_take_control(struct pw_work *work)
+{
+	const struct pw_rate *rate = &work->cfg->total_rate;
+	__u64 limit = PW_CONTROL_PART * meter_cost(rate, PW_CONTROL_PACKETS * PW_SMALL_BYTES);
+	__u64 *tat = &work->state->control_tat, seen = PW_READ64(tat);
+	__u64 now = meter_time(work->now_ns), level = meter_level(seen, now);
+
+	return (sketch_less(work->bytes, PW_SMALL_BYTES + 1) & sketch_less(level, limit)) &&
+	       meter_swap(tat, seen, now + level + PW_CONTROL_PART * meter_cost(rate, work->bytes));
+}
+
 /* What the flow is by itself: pkt->light says whether it may be light.
  * A held flow stays heavy, also one that becomes established meanwhile: let go at once it would overtake
  * what it sent before. */
@@ -133,26 +152,21 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 
 	if (with_subnets && exempt_matches(pkt, cfg))
 		return PW_CLASS_EXEMPT;
-	if (pw_unlikely(pkt->flow.kind == PW_FLOW_CONTROL)) {
-		pkt->est = 0;
-		pkt->light = 1;
-		pkt->known.age = 0;
-	} else {
-		if (cfg->policy == PW_POLICY_FLAT)
-			return PW_CLASS_HEAVY;
-		pkt->id = hash_flow(&pkt->flow, pkt->family == 6, cfg);
-		pw_forget();
-		classify_look(work, pkt->id, tick, hold);
-	}
+	if (pw_unlikely(pkt->control) && classify_take_control(work))
+		return PW_CLASS_LIGHT;
+	if (cfg->policy == PW_POLICY_FLAT)
+		return PW_CLASS_HEAVY;
+	pw_forget();
+	pkt->id = hash_flow(&pkt->flow, pkt->family == 6, cfg);
+	pw_forget();
+	classify_look(work, pkt->id, tick, hold);
 	pw_forget();
 	if (pkt->light && cfg->policy == PW_POLICY_STRICT) {
 		pkt->known.at = flows_unit(tick);
 		pkt->light = classify_take_light(work);
 	}
 	pw_forget();
-	/* Without ARP and neighbour discovery nothing else flows; up to the tolerance they are
-	 * charged, so that they leave no debt behind. */
-	if (pkt->flow.kind == PW_FLOW_CONTROL || (pkt->light && cfg->policy != PW_POLICY_STRICT))
+	if (pkt->light && cfg->policy != PW_POLICY_STRICT)
 		return PW_CLASS_LIGHT;
 	classify_remember(work, pkt->id, tick, hold);
 	if (pkt->light)

@@ -51,7 +51,7 @@ static __always_inline void parse_transport(struct __sk_buff *skb, struct pw_pac
 	type = *(const __u8 *)ports;
 	if (protocol == IPPROTO_ICMPV6 && pkt->family == 6 && pkt->hop_limit == PW_ND_HOP_LIMIT &&
 	    type >= PW_ND_FIRST && type <= PW_ND_LAST)
-		pkt->flow.kind = PW_FLOW_CONTROL;
+		pkt->control = 1;
 }
 
 static __always_inline bool parse_is_vlan(__be16 proto)
@@ -101,7 +101,7 @@ static __always_inline void parse_packet(struct __sk_buff *skb, bool l3_only, st
 	else if (pkt->flow.ethertype == bpf_htons(ETH_P_IPV6))
 		parse_ipv6(skb, pkt);
 	else if (pkt->flow.ethertype == bpf_htons(ETH_P_ARP))
-		pkt->flow.kind = PW_FLOW_CONTROL;
+		pkt->control = 1;
 	pw_forget();
 	if (pkt->l4)
 		parse_transport(skb, pkt);

@@ -22,6 +22,9 @@ import (
 type Part struct {
 	// Name is one word.
 	Name string
+	// Waits says that it begins when this agent manages the node: what it does would
+	// be in the way of another agent.
+	Waits bool
 	// Run works until its context ends and then returns nil. What it can live with
 	// it logs and tries again; an error ends the agent.
 	Run func(ctx context.Context) error
@@ -30,6 +33,9 @@ type Part struct {
 // Config is what the agent does.
 type Config struct {
 	Parts []Part
+	// Take waits until no other agent manages the node, and lets others wait until
+	// release is called; nil does not wait.
+	Take func(ctx context.Context) (release func(), err error)
 	// Ask says what SIGTERM means; nil means that it never is an uninstall.
 	Ask func(ctx context.Context) uninstall.Verdict
 	// Remove takes podweir off the node. It is called when every part has ended.
@@ -42,33 +48,29 @@ type Config struct {
 const RemoveTimeout = 40 * time.Second
 
 // Run works until ctx ends, which is SIGTERM. The parts go on until it is known what
-// that means: a pod that starts meanwhile is shaped like any other.
+// that means: a pod that starts meanwhile is shaped like any other. An agent that
+// still waits for another one to end leaves the node to that one, whatever SIGTERM
+// means.
 func Run(ctx context.Context, c Config) error {
 	parts, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	group, all := errgroup.WithContext(parts)
-	for _, p := range c.Parts {
-		group.Go(func() error {
-			err := p.Run(all)
-			if err == nil && all.Err() == nil {
-				err = errors.New("ended by itself")
-			}
-			if err != nil && all.Err() == nil {
-				return fmt.Errorf("%s: %w", p.Name, err)
-			}
-			return nil
-		})
-	}
+	r := &running{Config: c, group: group, all: all, keeps: make(chan struct{}), release: func() {}}
+	defer func() { r.release() }()
+	r.start(func(p *Part) bool { return !p.Waits })
+	group.Go(func() error {
+		err := r.take()
+		if r.all.Err() != nil {
+			err = nil // it was told to end while it waited
+		}
+		return err
+	})
 	select {
 	case <-all.Done():
 		return group.Wait()
 	case <-ctx.Done():
 	}
-	verdict := uninstall.Keep
-	if c.Ask != nil {
-		c.Log.Info("asked to end: looking whether podweir is uninstalled", "atMost", uninstall.Window.String())
-		verdict = c.Ask(all)
-	}
+	verdict := r.ask()
 	cancel()
 	if err := group.Wait(); err != nil {
 		c.Log.Error("end", "error", err)
@@ -85,4 +87,63 @@ func Run(ctx context.Context, c Config) error {
 	}
 	c.Log.Info("podweir is removed from this node")
 	return nil
+}
+
+// running is an agent at work.
+type running struct {
+	Config
+
+	group *errgroup.Group
+	all   context.Context
+	// keeps is closed when this agent manages the node.
+	keeps   chan struct{}
+	release func()
+}
+
+// start runs the parts that are chosen.
+func (r *running) start(chosen func(*Part) bool) {
+	for _, p := range r.Parts {
+		if !chosen(&p) {
+			continue
+		}
+		r.group.Go(func() error {
+			err := p.Run(r.all)
+			if err == nil && r.all.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil && r.all.Err() == nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
+			return nil
+		})
+	}
+}
+
+// take starts the parts that wait for the node.
+func (r *running) take() error {
+	if r.Take != nil {
+		release, err := r.Take(r.all)
+		if err != nil {
+			return err
+		}
+		r.release = release
+	}
+	close(r.keeps)
+	r.start(func(p *Part) bool { return p.Waits })
+	return nil
+}
+
+// ask says what SIGTERM means.
+func (r *running) ask() uninstall.Verdict {
+	select {
+	case <-r.keeps:
+	default:
+		r.Log.Info("SIGTERM received while another agent manages this node: nothing is removed")
+		return uninstall.Keep
+	}
+	if r.Ask == nil {
+		return uninstall.Keep
+	}
+	r.Log.Info("asked to end: looking whether podweir is uninstalled", "atMost", uninstall.Window.String())
+	return r.Ask(r.all)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -131,5 +132,75 @@ func TestPartThatFails(t *testing.T) {
 				t.Errorf("%s: %q, want nothing to be asked or removed", name, d.all)
 			}
 		})
+	}
+}
+
+// An agent that waits for another one runs what is in nobody's way, and leaves the
+// node alone when it is uninstalled.
+func TestRunWhileAnotherKeepsTheNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		c := d.config(uninstall.Remove)
+		waits := d.part("delivery")
+		waits.Waits = true
+		c.Parts = append(c.Parts, waits)
+		c.Take = func(ctx context.Context) (func(), error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		if err := end(t, c); err != nil || !slices.Equal(d.all, []string{"part begins", "part ends"}) {
+			t.Errorf("Run() = %v, %q, want only the part that does not wait, and nothing removed", err, d.all)
+		}
+	})
+}
+
+// The node is kept until podweir is removed from it.
+func TestNodeIsKeptToTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &diary{}
+		c := d.config(uninstall.Remove)
+		c.Parts[0].Waits = true
+		c.Take = func(context.Context) (func(), error) {
+			d.note("taken")
+			return func() { d.note("released") }, nil
+		}
+		want := []string{"taken", "part begins", "asked", "part ends", "removed", "released"}
+		if err := end(t, c); err != nil || !slices.Equal(d.all, want) {
+			t.Errorf("Run() = %v, %q, want %q", err, d.all, want)
+		}
+	})
+}
+
+func TestTakeNode(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	never := func() { t.Error("it waits for nobody") }
+	release, err := agent.TakeNode(t.Context(), dir, never)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, taken := make(chan struct{}, 100), make(chan error, 1)
+	go func() {
+		_, err := agent.TakeNode(t.Context(), dir, func() { waits <- struct{}{} })
+		taken <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-taken:
+		t.Fatalf("two agents keep the node (%v)", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := agent.TakeNode(ended, dir, func() {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("TakeNode() = %v, want that it was told to end", err)
+	}
+	release()
+	if err := <-taken; err != nil {
+		t.Errorf("TakeNode() = %v when the other one has ended", err)
+	}
+	if _, err := agent.TakeNode(t.Context(), "/dev/null/x", never); err == nil || !strings.Contains(err.Error(), "/dev/null") {
+		t.Errorf("TakeNode() = %v, want an error that names the directory", err)
 	}
 }

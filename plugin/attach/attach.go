@@ -128,7 +128,10 @@ type Dataplane struct {
 	ProgramID   uint32
 	GuardID     uint32
 	RedirectID  uint32
-	Datapath    shaping.Datapath
+	// Outdated says which program or maps are not of this build, "" if all are.
+	// Maps of another layout leave Datapath empty.
+	Outdated string
+	Datapath shaping.Datapath
 	// RedirectIndex is the ifindex that the redirect sends to.
 	RedirectIndex int
 }

@@ -4,6 +4,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,10 +71,7 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 		if pinned(req.Config.Limit(d)) && !obs.hides() {
 			return nil, choice, why
 		}
-		choice = Choice{
-			Queue: shaping.QueueNone, Note: why.Error() + "; policing instead", MadeClsact: choice.MadeClsact,
-		}
-		if params, err = compute(req, d, &choice); err != nil {
+		if params, choice, err = around(req, obs, params, &choice, why); err != nil {
 			return nil, choice, err
 		}
 	}
@@ -87,6 +85,22 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 	return &DirectionState{Params: params, HookKind: choice.HookKind}, choice, nil
 }
 
+// around finds what can be had in place of a queue that meets an obstacle: an
+// ifb in the pod, which somebody who owns the host side's root qdisc does not
+// reach, and else policing.
+func around(req *Request, obs *Observed, p *shaping.Params, was *Choice, why error) (*shaping.Params, Choice, error) {
+	if p.Direction == shaping.Ingress && p.Side == shaping.SideHost && req.Facts.IFB {
+		choice := Choice{Place: shaping.PlaceIFB, Note: why.Error() + "; queue on an ifb instead", MadeClsact: was.MadeClsact}
+		params, err := compute(req, p.Direction, &choice)
+		if err == nil && obstacle(req, obs, params) == nil {
+			return params, choice, nil
+		}
+	}
+	choice := Choice{Queue: shaping.QueueNone, Note: why.Error() + "; policing instead", MadeClsact: was.MadeClsact}
+	params, err := compute(req, p.Direction, &choice)
+	return params, choice, err
+}
+
 // pinned says that the operator left no choice but a queue.
 func pinned(l *shaping.Limit) bool {
 	return l.Queue != shaping.QueueAuto || l.Mode == shaping.ModeQdisc
@@ -98,9 +112,10 @@ func pinned(l *shaping.Limit) bool {
 // before the cap.
 func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
 	cfg := *req.Config
-	if choice.Queue != 0 {
+	if choice.Queue != 0 || choice.Place != 0 {
 		limit := *cfg.Limit(d)
-		limit.Queue, limit.Place = choice.Queue, shaping.PlaceAuto
+		limit.Place = cmp.Or(choice.Place, shaping.PlaceAuto)
+		limit.Queue = cmp.Or(choice.Queue, limit.Queue)
 		if choice.Queue == shaping.QueueNone && limit.Mode == shaping.ModeQdisc {
 			limit.Mode = shaping.ModeAuto
 		}

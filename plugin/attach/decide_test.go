@@ -54,10 +54,13 @@ func TestDecideForeignRoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Params.Queue != shaping.QueueNone || s.Params.Tree != nil || choice.Queue != shaping.QueueNone ||
+		policed := s.Params.Queue == shaping.QueueNone && s.Params.Tree == nil && choice.Queue == shaping.QueueNone
+		moved := s.Params.Queue == shaping.QueueTBF && s.Params.Side == shaping.SideIFB && s.Params.Redirect &&
+			choice.Place == shaping.PlaceIFB
+		if policed != (d == shaping.Egress) || moved != (d == shaping.Ingress) ||
 			!strings.Contains(strings.Join(s.Params.Notes, "\n"), "sfq 8001: on "+w.devices[side].Name) {
-			t.Errorf("%v, queue auto: %v with notes %q, want policing and a note that names the qdisc",
-				d, s.Params.Queue, s.Params.Notes)
+			t.Errorf("%v, queue auto: %+v with notes %q, want policing of egress, ingress on an ifb, and a note that names the qdisc",
+				d, s.Params, s.Params.Notes)
 		}
 		l := limit(10_000_000)
 		l.Queue = shaping.QueueTBF
@@ -67,6 +70,25 @@ func TestDecideForeignRoot(t *testing.T) {
 		}
 		if s, _, err = decide(t, w, d, l, true); err != nil || s.Params.Queue != shaping.QueueTBF {
 			t.Errorf("%v, with the operator's word: %v, want the queue", d, err)
+		}
+	}
+}
+
+// Policing is what is left where no ifb can be had either, for whichever reason.
+func TestDecideForeignRootWithoutIFB(t *testing.T) {
+	for name, lacks := range map[string]func(*world){
+		"the kernel has none": func(w *world) { w.facts.IFB = false },
+		"a netfilter chain":   func(w *world) { w.devices[shaping.SidePod].NetfilterIngress = true },
+	} {
+		w := newWorld()
+		foreignRoot(w, shaping.SideHost)
+		lacks(w)
+		s, choice, err := decide(t, w, shaping.Ingress, limit(10_000_000), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Params.Queue != shaping.QueueNone || s.Params.Redirect || choice.Place != 0 {
+			t.Errorf("%s: %v, redirect %v, place %v; want policing", name, s.Params.Queue, s.Params.Redirect, choice.Place)
 		}
 	}
 }

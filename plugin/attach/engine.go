@@ -71,6 +71,8 @@ type Want struct {
 	ReplaceQdisc bool
 	// Pod is "namespace/name" if known.
 	Pod string
+	// By is who asks; an attachment keeps whoever made it.
+	By By
 	// Existing says that the attachment is to be changed, not made: Ensure returns
 	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
 	Existing bool
@@ -152,8 +154,11 @@ func (e *Engine) priors(id ID) (map[string]*Record, error) {
 // changed it, nil if it did not.
 func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shaping.Config) (*Desired, error) {
 	rec := &Record{
-		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod,
+		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod, By: w.By,
 		Asked: original, ReplaceQdisc: w.ReplaceQdisc,
+	}
+	if prior != nil {
+		rec.By = prior.By
 	}
 	facts, tcx, err := e.Interfaces.Facts(iface)
 	if err != nil {

@@ -102,11 +102,13 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 			}
 			w.failAt = kind
 			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
-			if kind == attach.UpdateDataplane || kind == attach.ChangeTree {
+			switch kind {
+			case attach.UpdateDataplane, attach.ReloadDataplane, attach.ChangeTree, attach.ReplaceClassifier:
 				if err != nil {
 					t.Fatalf("Ensure = %v, and %v is no step of a first Ensure", err, kind)
 				}
 				return
+			default:
 			}
 			if !errors.Is(err, errBoom) || !strings.Contains(err.Error(), kind.String()) ||
 				!strings.Contains(err.Error(), "eth0 (ifindex 5) in "+netnsPath) {
@@ -119,6 +121,35 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 				t.Error("the attachment stays locked")
 			}
 		})
+	}
+}
+
+// Whoever made an attachment stays its maker when somebody else changes it.
+func TestRecordTellsWhoMadeIt(t *testing.T) {
+	w := newWorld()
+	for _, step := range []struct {
+		by   attach.By
+		rate units.BitRate
+	}{{attach.ByPlugin, 10_000_000}, {attach.ByAgent, 20_000_000}} {
+		want := wantOf(both(step.rate))
+		want.By = step.by
+		if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		if r := record(t, w); r.By != attach.ByPlugin || r.Config.Egress.Rate != step.rate {
+			t.Errorf("after %s the record is %v by %q, want %v by the plugin", step.by, r.Config.Egress.Rate, r.By, step.rate)
+		}
+	}
+	if err := w.engine().Remove(t.Context(), podID); err != nil {
+		t.Fatal(err)
+	}
+	want := wantOf(both(10_000_000))
+	want.By = attach.ByAgent
+	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if r := record(t, w); r.By != attach.ByAgent {
+		t.Errorf("made by %q, want by the agent", r.By)
 	}
 }
 

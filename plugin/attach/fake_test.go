@@ -172,7 +172,7 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 			return nil
 		}
 		w.devices[shaping.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
-	case attach.LoadDataplane:
+	case attach.LoadDataplane, attach.ReloadDataplane:
 		w.load(a.Direction, p)
 	case attach.UpdateDataplane:
 		w.dataplanes[a.Direction].Datapath = p.Datapath
@@ -181,6 +181,8 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 		}
 	case attach.BuildTree, attach.ChangeTree:
 		return w.setTree(a, p)
+	case attach.ReplaceClassifier:
+		w.devices[p.Side].FilterProgramID = w.dataplanes[a.Direction].ProgramID
 	case attach.AttachHook:
 		return w.hook(a, p.Side, p.Hook, a.State.HookKind, w.dataplanes[a.Direction].ProgramID, p.ProgramName())
 	case attach.AttachGuard:

@@ -21,13 +21,17 @@ func moved(before, now *shaping.Config) []shaping.Direction {
 		if old == nil {
 			continue
 		}
-		if l == nil || subnets || old.Mode != l.Mode || old.Place != l.Place || old.Queue != l.Queue ||
+		if l == nil || subnets || old.Mode != l.Mode || !samePlace(old.Place, l.Place) || old.Queue != l.Queue ||
 			old.Policy != l.Policy {
 			all = append(all, d)
 		}
 	}
 	return all
 }
+
+// samePlace says that a queue can stay where it is: whether an ifb is demanded or
+// preferred makes no difference to a queue that stands on one.
+func samePlace(a, b shaping.Place) bool { return a == b || a.IFB() && b.IFB() }
 
 // without takes what the record made for these directions out of what was
 // observed: it will be gone.

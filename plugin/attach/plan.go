@@ -20,12 +20,17 @@ const (
 	MakeIFB ActionKind = iota + 1
 	// LoadDataplane loads and pins the programs and maps of a direction.
 	LoadDataplane
+	// ReloadDataplane loads and pins the programs of this build in the place of
+	// those of another build; what is attached is still to be replaced.
+	ReloadDataplane
 	// UpdateDataplane changes the limits in the running maps.
 	UpdateDataplane
 	// BuildTree makes the qdiscs.
 	BuildTree
 	// ChangeTree changes the parameters of running qdiscs in place.
 	ChangeTree
+	// ReplaceClassifier gives the filter of running qdiscs its program.
+	ReplaceClassifier
 	// AttachHook attaches the classifier, stamper or policer.
 	AttachHook
 	// AttachGuard attaches the program that clears foreign priorities.
@@ -37,8 +42,8 @@ const (
 )
 
 var actionNames = map[ActionKind]string{
-	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
-	BuildTree: "build-queue", ChangeTree: "change-queue", AttachHook: "attach",
+	MakeIFB: "make-ifb", LoadDataplane: "load", ReloadDataplane: "reload", UpdateDataplane: "update",
+	BuildTree: "build-queue", ChangeTree: "change-queue", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect", TearDown: "tear-down",
 }
 
@@ -109,21 +114,32 @@ func (p *directionPlan) run() {
 		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
 	}
 	programs := params.ProgramName() != "" || params.Guard || params.Redirect
-	reloaded := missing != "" && programs
+	reloaded := programs && (missing != "" || have.Outdated != "")
 	switch {
-	case reloaded:
+	case !programs:
+	case missing != "":
 		p.add(LoadDataplane, "%s", missing)
-	case programs:
+	case reloaded:
+		p.add(ReloadDataplane, "%s", have.Outdated)
+	default:
 		p.planUpdate(have)
 	}
 	p.planTree(have, reloaded)
 	p.planHook(have, reloaded)
 	pod := p.obs.Device(shaping.SidePod)
-	if params.Guard && (reloaded || pod.find(shaping.HookEgress, have.GuardID) == nil) {
-		p.add(AttachGuard, "no guard on the egress hook of %s", pod.Name)
+	lacks := "no %s on the %v hook of %s"
+	if missing == "" && reloaded {
+		lacks = "the %s on the %v hook of %s is of another build"
 	}
-	if params.Redirect && (reloaded || !pod.redirects(have.RedirectID, p.obs.Device(shaping.SideIFB).Index)) {
-		p.add(AttachRedirect, "no redirect on the ingress hook of %s", pod.Name)
+	if params.Guard && (reloaded || pod.find(shaping.HookEgress, have.GuardID) == nil) {
+		p.add(AttachGuard, lacks, "guard", shaping.HookEgress, pod.Name)
+	}
+	redirect := have.RedirectID
+	if reloaded {
+		redirect = 0 // a mirred action has no program of ours, and stays
+	}
+	if params.Redirect && !pod.redirects(redirect, p.obs.Device(shaping.SideIFB).Index) {
+		p.add(AttachRedirect, lacks, "redirect", shaping.HookIngress, pod.Name)
 	}
 }
 
@@ -165,14 +181,20 @@ func (p *directionPlan) planTree(have *Dataplane, reloaded bool) {
 		return
 	}
 	dev := p.obs.Device(params.Side)
-	switch diff, inPlace := TreeDiff(params.Tree, &dev.Tree); {
-	case diff == "" && params.Tree.Filter != nil && (reloaded || dev.FilterProgramID != have.ProgramID):
-		p.add(BuildTree, "%s: classifier is program %d, want %d", dev.Name, dev.FilterProgramID, have.ProgramID)
-	case diff == "":
-	case inPlace:
-		p.add(ChangeTree, "%s: %s", dev.Name, diff)
-	default:
+	diff, inPlace := TreeDiff(params.Tree, &dev.Tree)
+	if !inPlace {
 		p.add(BuildTree, "%s: %s", dev.Name, diff)
+		return
+	}
+	if diff != "" {
+		p.add(ChangeTree, "%s: %s", dev.Name, diff)
+	}
+	switch {
+	case params.Tree.Filter == nil:
+	case reloaded:
+		p.add(ReplaceClassifier, "%s: classifier is program %d of another build", dev.Name, dev.FilterProgramID)
+	case dev.FilterProgramID != have.ProgramID:
+		p.add(ReplaceClassifier, "%s: classifier is program %d, want %d", dev.Name, dev.FilterProgramID, have.ProgramID)
 	}
 }
 
@@ -184,6 +206,8 @@ func (p *directionPlan) planHook(have *Dataplane, reloaded bool) {
 	dev := p.obs.Device(params.Side)
 	found := dev.find(params.Hook, have.ProgramID)
 	switch {
+	case reloaded && have.Outdated != "":
+		p.add(AttachHook, "%s on the %v hook of %s is of another build", params.ProgramName(), params.Hook, dev.Name)
 	case reloaded || found == nil:
 		p.add(AttachHook, "%s is not on the %v hook of %s", params.ProgramName(), params.Hook, dev.Name)
 	case found.Kind != p.state.HookKind:

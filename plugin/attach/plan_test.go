@@ -60,7 +60,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the program's pin is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
-			[]string{"egress load", "egress build-queue", "egress attach-guard"},
+			[]string{"egress load", "egress replace-classifier", "egress attach-guard"},
 			`program is "", want "pw_class"`,
 		},
 		{
@@ -121,8 +121,21 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"another classifier", func(w *world) { w.devices[shaping.SidePod].FilterProgramID = 1 },
-			[]string{"egress build-queue"},
-			"classifier is program 1",
+			[]string{"egress replace-classifier"},
+			"classifier is program 1, want",
+		},
+		{
+			"programs of another build", func(w *world) { w.dataplanes[shaping.Egress].Outdated = "pw_class is of another build" },
+			[]string{"egress reload", "egress replace-classifier", "egress attach-guard"},
+			"pw_class is of another build",
+		},
+		{
+			"maps of another layout and other limits", func(w *world) {
+				w.dataplanes[shaping.Ingress].Outdated, w.dataplanes[shaping.Ingress].Datapath = "maps have", shaping.Datapath{}
+				w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2
+			},
+			[]string{"ingress reload", "ingress change-queue", "ingress attach", "ingress attach-redirect"},
+			"maps have",
 		},
 		{
 			"the hook is empty", func(w *world) { dropHooks(w.devices[shaping.SideIFB], "pw_band") },

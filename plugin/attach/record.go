@@ -25,12 +25,29 @@ type Record struct {
 	Choices   map[string]Choice `json:"choices"`
 	// Pod is "namespace/name" where the runtime told it.
 	Pod string `json:"pod,omitempty"`
+	// By is who made the attachment, "" in records of releases that did not say.
+	By By `json:"by,omitempty"`
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`
 	// Asked is the configuration before `podweir set` changed it; nil if it
 	// did not.
 	Asked *shaping.Config `json:"asked,omitempty"`
 }
+
+// By is who makes an attachment.
+type By string
+
+// Those who do.
+const (
+	// ByPlugin is podweir-cni, called by the runtime before the pod's containers
+	// start; so is ByNRI, the agent called by the runtime's hook.
+	ByPlugin By = "plugin"
+	ByNRI    By = "nri"
+	// ByAgent is the agent's look at running pods.
+	ByAgent By = "agent"
+	// ByHand is `podweir attach`.
+	ByHand By = "hand"
+)
 
 // Choice is what was decided for one direction when it was first set up.
 type Choice struct {
@@ -41,6 +58,8 @@ type Choice struct {
 	// had; the note says why.
 	Queue shaping.Queue `json:"queue,omitempty"`
 	Note  string        `json:"note,omitempty"`
+	// Place replaces an automatic place of the ingress queue in the same way.
+	Place shaping.Place `json:"place,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
 	MadeClsact []shaping.Side `json:"madeClsact,omitempty"`
 }

@@ -6,6 +6,7 @@ package cni
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -20,7 +21,9 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 	case attach.MakeIFB:
 		return k.makeIFB(r)
 	case attach.LoadDataplane:
-		return k.load(r, a.State.Params)
+		return k.load(r, a.State.Params, (*datapath.Objects).Pin)
+	case attach.ReloadDataplane:
+		return k.load(r, a.State.Params, (*datapath.Objects).Replace)
 	case attach.UpdateDataplane:
 		index, err := k.ifbIndex(r)
 		if err != nil {
@@ -31,6 +34,8 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 		return k.buildTree(r, a.State.Params)
 	case attach.ChangeTree:
 		return k.changeTree(r, a.State.Params)
+	case attach.ReplaceClassifier:
+		return k.replaceClassifier(r, a.State.Params)
 	case attach.AttachHook:
 		return k.attachHook(r, a.State)
 	case attach.AttachGuard:
@@ -84,7 +89,14 @@ type loading struct {
 // made. Loaded objects are nobody's until they are pinned.
 func (k *kernel) Prepare(r *attach.Record, plan []attach.Action) {
 	for _, a := range plan {
-		if a.Kind != attach.LoadDataplane {
+		load := datapath.Load
+		switch a.Kind {
+		case attach.LoadDataplane:
+		case attach.ReloadDataplane:
+			load = func(p *shaping.Params, s []netip.Prefix) (*datapath.Objects, error) {
+				return datapath.Reload(k.pins(r), p, s)
+			}
+		default:
 			continue
 		}
 		l := &loading{done: make(chan struct{})}
@@ -92,12 +104,13 @@ func (k *kernel) Prepare(r *attach.Record, plan []attach.Action) {
 		params := a.State.Params
 		go func() {
 			defer close(l.done)
-			l.objs, l.err = datapath.Load(params, subnets(&r.Config))
+			l.objs, l.err = load(params, subnets(&r.Config))
 		}()
 	}
 }
 
-func (k *kernel) load(r *attach.Record, p *shaping.Params) error {
+// load waits for what was prepared and pins it.
+func (k *kernel) load(r *attach.Record, p *shaping.Params, pin func(o *datapath.Objects, dir string, p *shaping.Params, redirectIndex int) error) error {
 	index := 0
 	if p.Redirect {
 		var err error
@@ -116,7 +129,7 @@ func (k *kernel) load(r *attach.Record, p *shaping.Params) error {
 		return l.err
 	}
 	k.objects[key] = l.objs
-	return l.objs.Pin(k.pins(r), p, index)
+	return pin(l.objs, k.pins(r), p, index)
 }
 
 // opened returns the programs of a direction, loaded in this command or
@@ -172,13 +185,27 @@ func (k *kernel) changeTree(r *attach.Record, p *shaping.Params) error {
 	return queue.Change(at.handle, at.index, &have.Tree, p.Tree)
 }
 
-func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
-	p := s.Params
-	at, err := k.mustPlace(r, p.Side)
+// programsAt returns the device of a side and the programs of a direction.
+func (k *kernel) programsAt(r *attach.Record, s shaping.Side, d shaping.Direction) (*place, *datapath.Objects, error) {
+	at, err := k.mustPlace(r, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	objs, err := k.opened(r, d)
+	return at, objs, err
+}
+
+func (k *kernel) replaceClassifier(r *attach.Record, p *shaping.Params) error {
+	at, objs, err := k.programsAt(r, p.Side, p.Direction)
 	if err != nil {
 		return err
 	}
-	objs, err := k.opened(r, p.Direction)
+	return queue.ReplaceClassifier(at.handle, at.index, p.Tree.Filter, objs.Program.FD(), p.ProgramName())
+}
+
+func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
+	p := s.Params
+	at, objs, err := k.programsAt(r, p.Side, p.Direction)
 	if err != nil {
 		return err
 	}
@@ -197,11 +224,7 @@ func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
 }
 
 func (k *kernel) attachExtra(r *attach.Record, d shaping.Direction, guard bool) error {
-	at, err := k.mustPlace(r, shaping.SidePod)
-	if err != nil {
-		return err
-	}
-	objs, err := k.opened(r, d)
+	at, objs, err := k.programsAt(r, shaping.SidePod, d)
 	if err != nil {
 		return err
 	}
@@ -232,14 +255,15 @@ func hookPlace(h shaping.Hook) queue.Place {
 	return queue.Place{Hook: queueHook(h), Pref: prefHook, Handle: filterHandle}
 }
 
-// attachFilter puts a filter in its place; one of ours that an earlier run
-// left there goes first, since a filter is never replaced.
+// attachFilter puts a filter in its place, or the program into a filter of ours
+// that is there.
 func attachFilter(at *place, h shaping.Hook, pref uint16, fd int, name string) error {
 	pos := queue.Place{Hook: queueHook(h), Pref: pref, Handle: filterHandle}
-	if _, err := queue.DetachClsact(at.handle, at.index, pos, false); err != nil {
+	replaced, err := queue.ReplaceClsact(at.handle, at.index, pos, fd, name)
+	if replaced || err != nil {
 		return err
 	}
-	_, err := queue.AttachClsact(at.handle, at.index, pos, fd, name)
+	_, err = queue.AttachClsact(at.handle, at.index, pos, fd, name)
 	return err
 }
 
@@ -285,8 +309,7 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 	made := r.MadeClsact(s)
 	for i := range have.HookFilters {
 		f := &have.HookFilters[i]
-		redirect := d == shaping.Ingress && (f.RedirectIndex != 0 || f.Name == datapath.RedirectProgram)
-		if !queue.Ours(f) || !programs[f.ProgramID] && !redirect {
+		if !queue.Ours(f) || !programs[f.ProgramID] && !inPlace(f, d, s) {
 			continue
 		}
 		pos := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}
@@ -305,6 +328,17 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 		return queue.Remove(at.handle, at.index, root.Kind, root.Handle)
 	}
 	return nil
+}
+
+// inPlace says that a filter is where this direction has its own, on the pod side
+// or the host side. Its program may be none that is pinned: an interrupted run
+// pinned others, or attached what it did not come to pin.
+func inPlace(f *queue.Filter, d shaping.Direction, s shaping.Side) bool {
+	if f.Pref == queue.RedirectPref {
+		return d == shaping.Ingress
+	}
+	leaves := (s == shaping.SidePod) == (d == shaping.Egress)
+	return (f.Pref == prefHook || f.Pref == prefGuard) && leaves == (f.Hook == queue.HookEgress)
 }
 
 // ownRoot says that a root qdisc has a handle that was drawn for this

@@ -119,6 +119,49 @@ func TestPrivilegedForeignRoot(t *testing.T) {
 	wantClean(t, p, "DEL")
 }
 
+// Who owns the root qdisc of the host side, as Calico does from 3.30, keeps it:
+// the ingress queue moves to the pod, whoever comes first.
+func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	n := newNode(t)
+	takes := func(t *testing.T, p *pod) string {
+		t.Helper()
+		// Theirs is a token bucket too.
+		n.Run(t, "tc", "qdisc", "replace", "dev", p.host.Name, "root", "handle", "1:", "tbf", "rate", "10mbit", "burst", "1mb", "limit", "2mb")
+		return n.Run(t, "tc", "qdisc", "show", "dev", p.host.Name, "root")
+	}
+	for name, first := range map[string]bool{"podweir first": true, "podweir second": false} {
+		t.Run(name, func(t *testing.T) {
+			p := n.newPod(t)
+			c := p.conf(conf{"ingressRate": "10M"})
+			if first {
+				p.must(t, "ADD", c)
+			}
+			foreign := takes(t, p)
+			if err := p.call(t, "CHECK", c).err; err == nil {
+				t.Error("CHECK = nil before podweir has mended, want an error")
+			}
+			a := p.must(t, "ADD", c)
+			if !strings.Contains(a.log, "queue on an ifb instead") || !strings.Contains(a.log, "tbf 1: on "+p.host.Name) {
+				t.Errorf("ADD logs %q, want where the queue is and why", a.log)
+			}
+			p.must(t, "CHECK", c)
+			p.must(t, "ADD", c)
+			takes(t, p)
+			p.must(t, "CHECK", c)
+			wantState(t, p, name, []string{
+				"host qdisc tbf", "ifb clsact egress pw_band", "ifb exists", "ifb qdisc clsact", "ifb qdisc pfifo_fast", "ifb qdisc tbf",
+				"pod clsact ingress pw_redirect", "pod qdisc clsact",
+			})
+			p.must(t, "DEL", c)
+			if got := n.Run(t, "tc", "qdisc", "show", "dev", p.host.Name, "root"); got != foreign {
+				t.Errorf("after DEL the root is %q, want %q", got, foreign)
+			}
+		})
+	}
+}
+
 // A pod that was unshaped and is shaped now has no failure record any more.
 func TestPrivilegedFailureRecordGoes(t *testing.T) {
 	testutil.RequireRoot(t)

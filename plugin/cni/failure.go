@@ -60,11 +60,17 @@ func (p Paths) ClearFailure(id attach.ID) { _ = os.Remove(p.failurePath(id)) }
 
 // Failures returns the attachments that could not be shaped.
 func (p Paths) Failures() ([]Failure, error) {
-	names, err := filepath.Glob(filepath.Join(p.Run, "failures", "*.json"))
+	return readRecords[Failure](filepath.Join(p.Run, "failures"))
+}
+
+// readRecords reads the records in a directory, by the order of their names. One
+// that goes meanwhile or is half written is passed over.
+func readRecords[T any](dir string) ([]T, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	var all []Failure
+	var all []T
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
@@ -73,9 +79,9 @@ func (p Paths) Failures() ([]Failure, error) {
 		if err != nil {
 			return nil, err
 		}
-		var f Failure
-		if err := json.Unmarshal(b, &f); err == nil {
-			all = append(all, f)
+		var one T
+		if err := json.Unmarshal(b, &one); err == nil {
+			all = append(all, one)
 		}
 	}
 	return all, nil

@@ -23,9 +23,23 @@ type features struct {
 	TCX bool `json:"tcx"`
 	// Redirect is how packets reach an ifb, empty if they do not.
 	Redirect string `json:"redirect"`
-	// RedirectError says why the self-test could not find out; then there is
-	// no redirect.
+	// RedirectError is in files of podweir before 0.1.0, which kept the error of
+	// a self-test that could not be made, and is no answer.
 	RedirectError string `json:"redirectError,omitempty"`
+	// untried says why the self-test could not find out.
+	untried error
+}
+
+// noIFB says why no queue can stand on an ifb where the kernel has that kind of
+// device.
+func (f *features) noIFB() string {
+	switch {
+	case f.untried != nil:
+		return "the self-test of the way through an ifb failed: " + f.untried.Error()
+	case f.IFB && f.Redirect == "":
+		return "on this kernel packets get lost on the way through an ifb"
+	}
+	return ""
 }
 
 // The ways to an ifb, by self-test and never by version: on Linux 6.1
@@ -38,8 +52,12 @@ const (
 const bootIDPath = "/proc/sys/kernel/random/boot_id"
 
 // features returns what this kernel has: probed once per boot and kept in
-// the run directory, where deleting it is always safe.
-func (p Paths) features() (*features, error) {
+// the run directory, where deleting it is always safe. Only answers are kept: what
+// could not be found out by one process, for lack of a right or of memory, is
+// tried again by the next.
+func (p Paths) features() (*features, error) { return p.featuresBy(ProbeRedirect) }
+
+func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, error) {
 	boot, err := os.ReadFile(bootIDPath)
 	if err != nil {
 		return nil, fmt.Errorf("read boot id: %w", err)
@@ -47,21 +65,23 @@ func (p Paths) features() (*features, error) {
 	id := string(bytes.TrimSpace(boot))
 	path := filepath.Join(p.Run, "features.json")
 	var f features
-	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == id {
+	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == id && f.RedirectError == "" {
 		return &f, nil
 	}
-	probed, err := queue.Probe()
-	if err != nil {
+	f = features{Boot: id}
+	if f.Features, err = queue.Probe(); err != nil {
 		return nil, fmt.Errorf("probe the kernel: %w", err)
 	}
-	f = features{Boot: id, Features: probed, TCX: datapath.HaveTCX()}
-	if f.IFB {
-		if f.Redirect, err = ProbeRedirect(); err != nil {
-			f.Redirect, f.RedirectError = "", err.Error()
-		}
+	if f.TCX, err = datapath.ProbeTCX(); err != nil {
+		return nil, fmt.Errorf("probe the kernel for TCX: %w", err)
 	}
-	// A cache that cannot be written costs the next ADD a probe, no more.
-	_ = writeAtomic(path, f)
+	if f.IFB {
+		f.Redirect, f.untried = probeRedirect()
+	}
+	if f.untried == nil {
+		// A cache that cannot be written costs the next ADD a probe, no more.
+		_ = writeAtomic(path, f)
+	}
 	return &f, nil
 }
 
@@ -98,11 +118,15 @@ func ProbeRedirect() (string, error) {
 		return "", err
 	}
 	defer objs.Close()
-	if ok, err := queue.ProbeRedirect(objs.Redirect.FD()); err != nil || ok {
-		return redirectBPF, err
-	}
-	if ok, err := queue.ProbeRedirect(-1); err != nil || ok {
-		return redirectMirred, err
+	for _, way := range []struct {
+		name   string
+		progFD int
+	}{{redirectBPF, objs.Redirect.FD()}, {redirectMirred, -1}} {
+		if ok, err := queue.ProbeRedirect(way.progFD); err != nil {
+			return "", err
+		} else if ok {
+			return way.name, nil
+		}
 	}
 	return "", nil
 }

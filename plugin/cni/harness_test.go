@@ -253,6 +253,13 @@ func wantCode(t *testing.T, what string, err error, code uint, parts ...string) 
 // before which it is killed, 0 for none; killed says whether it was.
 func (p *pod) exec(t *testing.T, verb string, stdin []byte, kill int) (a answer, killed bool) {
 	t.Helper()
+	return p.execBy(t, (*exec.Cmd).Start, verb, stdin, kill)
+}
+
+// execBy is exec with another way to start the process. It is called on a thread
+// of its own, in the node's namespace.
+func (p *pod) execBy(t *testing.T, start func(*exec.Cmd) error, verb string, stdin []byte, kill int) (a answer, killed bool) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), envPins + "=" + p.node.paths.Pins, envRun + "=" + p.node.paths.Run,
@@ -265,7 +272,7 @@ func (p *pod) exec(t *testing.T, verb string, stdin []byte, kill int) (a answer,
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	// The child is in the namespace of the thread that starts it.
-	if err := p.node.Do(cmd.Start); err != nil {
+	if err := p.node.Do(func() error { return start(cmd) }); err != nil {
 		t.Fatal(err)
 	}
 	err := cmd.Wait()

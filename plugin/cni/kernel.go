@@ -153,7 +153,7 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	}
 	past := pastHost(&i)
 	return shaping.Facts{
-		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "",
+		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "", NoIFB: f.noIFB(),
 		MTU: i.MTU, L3Only: i.L3Only, ClockTick: tick,
 		IngressPastHost: past, EgressPastHost: past,
 	}, f.TCX, nil
@@ -263,14 +263,25 @@ func usesIFB(r *attach.Record, obs *attach.Observed) bool {
 // mayUseIFB says that the ingress queue is on an ifb, if there is no obstacle.
 func mayUseIFB(r *attach.Record) bool {
 	l := r.Config.Ingress
-	return l != nil && (l.Place == shaping.PlaceIFB || l.Place == shaping.PlaceAuto && pastHost(&r.Interface))
+	return l != nil && (l.Place.IFB() || l.Place == shaping.PlaceAuto && pastHost(&r.Interface) ||
+		r.Choices[shaping.Ingress.String()].Place == shaping.PlaceIFB)
+}
+
+// mayMoveToIFB says that the ingress queue cannot stand on the host side: a root
+// qdisc of somebody else's is there.
+func mayMoveToIFB(r *attach.Record, obs *attach.Observed) bool {
+	host := obs.Devices[shaping.SideHost]
+	if r.Config.Ingress == nil || host == nil || host.Root() == nil {
+		return false
+	}
+	return !ownRoot(host.Root(), r.Choices[shaping.Ingress.String()].Majors)
 }
 
 // observeNetfilter looks for a chain behind the redirect; one that cannot be
 // looked for counts as one that is there.
 func (k *kernel) observeNetfilter(r *attach.Record, obs *attach.Observed) error {
 	pod := obs.Devices[shaping.SidePod]
-	if pod == nil || !usesIFB(r, obs) {
+	if pod == nil || !usesIFB(r, obs) && !mayMoveToIFB(r, obs) {
 		return nil
 	}
 	p, err := k.podOf(&r.Interface)

@@ -356,7 +356,9 @@ func TestPrivilegedSeveralInterfaces(t *testing.T) {
 	p := n.newPod(t)
 	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
 	prev := fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":"other1"},{"name":"eth0","sandbox":%[1]q},`+
-		`{"name":"net1","sandbox":%[1]q},{"name":"eth9","sandbox":"/run/netns/another"}]}`, p.ns.Path())
+		`{"name":"net1","sandbox":%[1]q},{"name":"eth9","sandbox":"/run/netns/another"},`+
+		// aws-cni's note to itself.
+		`{"name":"dummye8cbf0e0b1b","mac":"0","sandbox":"0"}]}`, p.ns.Path())
 	c := p.conf(both(conf{"prevResult": json.RawMessage(prev)}))
 	p.must(t, "ADD", c)
 	p.must(t, "CHECK", c)

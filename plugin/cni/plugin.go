@@ -144,7 +144,7 @@ func want(cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) *attach.Want {
 	}
 	return &attach.Want{
 		ID: id, NetNSPath: args.Netns, Names: names, Config: &cfg.Shaping,
-		ReplaceQdisc: cfg.ReplaceQdisc, Pod: podOf(args.Args),
+		ReplaceQdisc: cfg.ReplaceQdisc, Pod: podOf(args.Args), By: attach.ByPlugin,
 	}
 }
 
@@ -168,7 +168,11 @@ func podOf(cniArgs string) string {
 
 func logState(log *slog.Logger, s *attach.Desired) {
 	for d, ds := range s.Directions {
-		log.Info("shaped", "interface", s.Interface.PodName, "direction", d.String(),
+		level := slog.LevelInfo
+		if !ds.Params.CapHolds {
+			level = slog.LevelWarn
+		}
+		log.Log(context.Background(), level, "shaped", "interface", s.Interface.PodName, "direction", d.String(),
 			"rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String(),
 			"policy", ds.Params.Policy.String(), "notes", ds.Params.Notes)
 	}

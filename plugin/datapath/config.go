@@ -26,7 +26,7 @@ const (
 )
 
 // ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
-const ABIVersion = 2
+const ABIVersion = 3
 
 func (o *Objects) fill(p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
 	if m := o.maps[mapSubnets]; m != nil {
@@ -81,15 +81,19 @@ func writeConfig(config, active *bpfcall.Map, cfg *image.Config) error {
 	return nil
 }
 
+// readConfig reads the configuration in use. In one of another ABI version only
+// the version, which comes first, means what it says.
 func readConfig(config, active *bpfcall.Map) (*image.Config, error) {
 	var first, current uint32
 	if err := active.Lookup(bytesOf(&first), bytesOf(&current)); err != nil {
 		return nil, fmt.Errorf("read map %s: %w", mapActive, err)
 	}
-	var cfg image.Config
-	if err := config.Lookup(bytesOf(&current), bytesOf(&cfg)); err != nil {
+	value := make([]byte, config.ValueBytes())
+	if err := config.Lookup(bytesOf(&current), value); err != nil {
 		return nil, fmt.Errorf("read map %s: %w", mapConfig, err)
 	}
+	var cfg image.Config
+	copy(bytesOf(&cfg), value)
 	return &cfg, nil
 }
 

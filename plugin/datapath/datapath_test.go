@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -87,8 +88,8 @@ func TestPrivilegedLoadObserveUpdate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || (dp.GuardID != 0) != p.Guard {
-				t.Errorf("Observe = %s, guard %d, limits (-want +got):\n%s", dp.ProgramName, dp.GuardID, diff)
+			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || (dp.GuardID != 0) != p.Guard || dp.Outdated != "" {
+				t.Errorf("Observe = %s, guard %d, outdated %q, limits (-want +got):\n%s", dp.ProgramName, dp.GuardID, dp.Outdated, diff)
 			}
 			changed := p.Datapath
 			changed.HoldTicks++
@@ -185,15 +186,18 @@ func TestPrivilegedVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objs.Close()
-	id, _, err := objs.Program.Info()
+	info, err := objs.Program.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tag, err := datapath.ProgramTag(id)
+	tag, err := datapath.ProgramTag(info.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range all {
+		if p, err := image.ProgramByName(v.Program); err != nil || !p.HasTag(v.Tag) {
+			t.Errorf("%s has the tag %x here (%v), which is none of the image's", v.Program, v.Tag, err)
+		}
 		if v.Wrong != "" {
 			t.Errorf("%s %s", v.Program, v.Wrong)
 		}

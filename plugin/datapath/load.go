@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -45,14 +46,14 @@ func pinPath(dir string, d shaping.Direction, object string) string {
 type Objects struct {
 	Program, Guard, Redirect *bpfcall.Program
 	maps                     map[string]*bpfcall.Map
+	// kept says that the maps are those that are pinned.
+	kept bool
 }
 
 // Close releases the file descriptors; what is pinned or attached stays.
 func (o *Objects) Close() {
-	for _, p := range []*bpfcall.Program{o.Program, o.Guard, o.Redirect} {
-		if p != nil {
-			_ = p.Close()
-		}
+	for _, p := range o.programs() {
+		_ = p.Close()
 	}
 	for _, m := range o.maps {
 		_ = m.Close()
@@ -74,6 +75,103 @@ func Load(p *shaping.Params, subnets []netip.Prefix) (*Objects, error) {
 		return nil, err
 	}
 	return objs, nil
+}
+
+// Reload loads the programs of this build for a direction that runs those of
+// another one. They take over the pinned maps, with all that is counted and known
+// of flows, if their layout is still the same; else they get maps of their own, as
+// by [Load]. Nothing changes yet.
+func Reload(dir string, p *shaping.Params, subnets []netip.Prefix) (*Objects, error) {
+	objs := &Objects{}
+	err := objs.keepMaps(dir, p)
+	if err == nil && !objs.kept {
+		return Load(p, subnets)
+	}
+	if err == nil {
+		err = objs.load(programNames(p), len(subnets))
+	}
+	if err != nil {
+		objs.Close()
+		return nil, err
+	}
+	return objs, nil
+}
+
+// keepMaps opens the pinned maps if the programs of this build can use them all.
+func (o *Objects) keepMaps(dir string, p *shaping.Params) error {
+	o.maps = make(map[string]*bpfcall.Map)
+	for _, name := range programNames(p) {
+		program, err := image.ProgramByName(name)
+		if err != nil {
+			return err
+		}
+		for _, name := range program.MapNames() {
+			want, err := image.MapByName(name)
+			if err != nil {
+				return err
+			}
+			if o.maps[name] != nil {
+				continue
+			}
+			m, err := openMap(dir, p.Direction, name)
+			if errors.Is(err, os.ErrNotExist) {
+				return o.leaveMaps()
+			}
+			if err != nil {
+				return err
+			}
+			o.maps[name] = m
+			if m.ValueBytes() != int(want.ValueBytes) {
+				return o.leaveMaps()
+			}
+		}
+	}
+	cfg, err := readConfig(o.maps[mapConfig], o.maps[mapActive])
+	if err == nil && cfg.AbiVersion != ABIVersion {
+		return o.leaveMaps()
+	}
+	o.kept = err == nil
+	return err
+}
+
+func (o *Objects) leaveMaps() error {
+	o.Close()
+	o.maps = nil
+	return nil
+}
+
+// Replace pins what [Reload] loaded in the place of what is pinned, the program
+// last, and gives the maps the parameters. What is attached stays: until the
+// caller replaces that, too, it is of the build before.
+func (o *Objects) Replace(dir string, p *shaping.Params, redirectIndex int) error {
+	if err := updateConfig(o.maps[mapConfig], o.maps[mapActive], &p.Datapath, redirectIndex); err != nil {
+		return err
+	}
+	if !o.kept {
+		for name, m := range o.maps {
+			if err := pinOver(m, pinPath(dir, p.Direction, name)); err != nil {
+				return fmt.Errorf("map %s: %w", name, err)
+			}
+		}
+	}
+	for _, prog := range o.programs() {
+		if err := pinOver(prog.Program, pinPath(dir, p.Direction, prog.pin)); err != nil {
+			return fmt.Errorf("program %s: %w", prog.pin, err)
+		}
+	}
+	return nil
+}
+
+// pinned is a program and the name of its pin.
+type pinned struct {
+	*bpfcall.Program
+	pin string
+}
+
+// programs are those that there are, the one that is pinned last at the end.
+func (o *Objects) programs() []pinned {
+	all := []pinned{{o.Guard, pinGuard}, {o.Redirect, pinRedirect}, {o.Program, pinProgram}}
+	return slices.DeleteFunc(all, func(p pinned) bool { return p.Program == nil })
 }
 
 // Pin pins the objects of a direction in dir, the program last, and replaces
@@ -190,15 +288,9 @@ func (o *Objects) pin(dir string, d shaping.Direction) error {
 			return fmt.Errorf("pin map %s in %s: %w", name, dir, err)
 		}
 	}
-	for _, p := range []struct {
-		name string
-		prog *bpfcall.Program
-	}{{pinGuard, o.Guard}, {pinRedirect, o.Redirect}, {pinProgram, o.Program}} {
-		if p.prog == nil {
-			continue
-		}
-		if err := p.prog.Pin(pinPath(dir, d, p.name)); err != nil {
-			return fmt.Errorf("pin program %s in %s: %w", p.name, dir, err)
+	for _, p := range o.programs() {
+		if err := p.Pin(pinPath(dir, d, p.pin)); err != nil {
+			return fmt.Errorf("pin program %s in %s: %w", p.pin, dir, err)
 		}
 	}
 	return nil

@@ -8,26 +8,42 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
 // Programs returns the pinned programs of a direction, whatever release pinned
-// them; the rest of the answer is zero.
+// them, and says if one is of another build; the rest of the answer is zero.
 func Programs(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 	dp := &attach.Dataplane{}
-	var err error
-	if dp.ProgramID, dp.ProgramName, err = pinnedProgram(pinPath(dir, d, pinProgram)); err != nil {
-		return nil, err
-	}
-	if dp.GuardID, _, err = pinnedProgram(pinPath(dir, d, pinGuard)); err != nil {
-		return nil, err
-	}
-	if dp.RedirectID, _, err = pinnedProgram(pinPath(dir, d, pinRedirect)); err != nil {
-		return nil, err
+	for _, pin := range []struct {
+		object string
+		id     *uint32
+	}{{pinProgram, &dp.ProgramID}, {pinGuard, &dp.GuardID}, {pinRedirect, &dp.RedirectID}} {
+		info, err := pinnedProgram(pinPath(dir, d, pin.object))
+		if err != nil {
+			return nil, err
+		}
+		if pin.object == pinProgram {
+			dp.ProgramName = info.Name
+		}
+		*pin.id = info.ID
+		if dp.Outdated == "" {
+			dp.Outdated = outdated(info)
+		}
 	}
 	return dp, nil
+}
+
+// outdated says of a program of podweir's that it is not the one of this build.
+func outdated(info bpfcall.ProgramInfo) string {
+	p, err := image.ProgramByName(info.Name)
+	if err != nil || p.HasTag(info.Tag) {
+		return ""
+	}
+	return fmt.Sprintf("%s with tag %x is of another build", info.Name, info.Tag)
 }
 
 // Observe returns what the pins of a direction hold, nil if nothing is pinned
@@ -53,26 +69,29 @@ func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 		return nil, err
 	}
 	if cfg.AbiVersion != ABIVersion {
-		return nil, fmt.Errorf("pins in %s: maps have ABI version %d, this podweir has %d", dir, cfg.AbiVersion, ABIVersion)
+		dp.Outdated = fmt.Sprintf("maps have ABI version %d, this podweir has %d", cfg.AbiVersion, ABIVersion)
+		return dp, nil
 	}
 	dp.Datapath = fromConfig(cfg)
 	dp.RedirectIndex = int(cfg.RedirectIfindex)
 	return dp, nil
 }
 
-func pinnedProgram(path string) (id uint32, name string, err error) {
+// pinnedProgram is zero if nothing is pinned there.
+func pinnedProgram(path string) (bpfcall.ProgramInfo, error) {
 	p, err := bpfcall.OpenProgram(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return 0, "", nil
+		return bpfcall.ProgramInfo{}, nil
 	}
 	if err != nil {
-		return 0, "", fmt.Errorf("open pinned program %s: %w", path, err)
+		return bpfcall.ProgramInfo{}, fmt.Errorf("open pinned program %s: %w", path, err)
 	}
 	defer func() { _ = p.Close() }()
-	if id, name, err = p.Info(); err != nil {
-		return 0, "", fmt.Errorf("read program %s: %w", path, err)
+	info, err := p.Info()
+	if err != nil {
+		return info, fmt.Errorf("read program %s: %w", path, err)
 	}
-	return id, name, nil
+	return info, nil
 }
 
 // ProgramName returns the name of the program with an id, "" if there is none
@@ -83,11 +102,11 @@ func ProgramName(id uint32) string {
 		return ""
 	}
 	defer func() { _ = p.Close() }()
-	_, name, err := p.Info()
+	info, err := p.Info()
 	if err != nil {
 		return ""
 	}
-	return name
+	return info.Name
 }
 
 func openConfig(dir string, d shaping.Direction) (config, active *bpfcall.Map, err error) {

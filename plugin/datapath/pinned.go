@@ -26,12 +26,12 @@ func PinnedPrograms(dir string) ([]uint32, error) {
 		if e.IsDir() {
 			continue
 		}
-		id, _, err := pinnedProgram(filepath.Join(dir, e.Name()))
+		info, err := pinnedProgram(filepath.Join(dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
-		if id != 0 { // it was unpinned meanwhile
-			ids = append(ids, id)
+		if info.ID != 0 { // else it was unpinned meanwhile
+			ids = append(ids, info.ID)
 		}
 	}
 	return ids, nil

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	recordPin     = "record"
-	recordPinNext = "record-next"
+	recordPin = "record"
+	// pinNext ends the name under which an object waits to replace another.
+	pinNext = "-next"
 	// recordStep keeps the map a multiple of this, so that a record that grows
 	// a little with `set` costs no other slab.
 	recordStep = 512
@@ -40,15 +41,20 @@ func WriteRecord(dir string, record []byte) error {
 	if err := m.Update(bytesOf(&first), value); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	next := filepath.Join(dir, recordPinNext)
+	return pinOver(m, filepath.Join(dir, recordPin))
+}
+
+// pinOver pins an object in the place of what is pinned there, in one step.
+func pinOver(object interface{ Pin(path string) error }, path string) error {
+	next := path + pinNext
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("unpin record of an interrupted run: %w", err)
+		return fmt.Errorf("unpin what an interrupted run left: %w", err)
 	}
-	if err := m.Pin(next); err != nil {
-		return fmt.Errorf("pin record in %s: %w", dir, err)
+	if err := object.Pin(next); err != nil {
+		return fmt.Errorf("replace what is pinned: %w", err)
 	}
-	if err := os.Rename(next, filepath.Join(dir, recordPin)); err != nil {
-		return fmt.Errorf("replace record: %w", err)
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("replace what is pinned: %w", err)
 	}
 	return nil
 }

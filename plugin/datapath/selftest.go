@@ -66,11 +66,11 @@ func testVerdict(name string) (*Verdict, error) {
 	case RedirectProgram:
 		prog = objs.Redirect
 	}
-	v := &Verdict{Program: name}
-	var err error
-	if v.Tag, err = prog.Tag(); err != nil {
+	info, err := prog.Info()
+	if err != nil {
 		return nil, err
 	}
+	v := &Verdict{Program: name, Tag: info.Tag}
 	for _, p := range testPackets() {
 		got, err := prog.Run(p.data)
 		if err != nil {
@@ -112,5 +112,6 @@ func ProgramTag(id uint32) ([8]byte, error) {
 		return [8]byte{}, err
 	}
 	defer func() { _ = p.Close() }()
-	return p.Tag()
+	info, err := p.Info()
+	return info.Tag, err
 }

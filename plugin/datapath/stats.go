@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -41,7 +42,7 @@ var dispositions = [...]string{
 // Counters returns the counters of a direction, summed over the CPUs, every
 // disposition once.
 func Counters(dir string, d shaping.Direction) ([]Counter, error) {
-	m, err := openMap(dir, d, mapCounters)
+	m, err := openMapOf[image.Counters](dir, d, mapCounters)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +65,21 @@ func Counters(dir string, d shaping.Direction) ([]Counter, error) {
 		}
 	}
 	return out, nil
+}
+
+// openMapOf opens a map whose values are of a type; those of another build may
+// not be.
+func openMapOf[T any](dir string, d shaping.Direction, name string) (*bpfcall.Map, error) {
+	m, err := openMap(dir, d, name)
+	if err != nil {
+		return nil, err
+	}
+	var value T
+	if want := int(unsafe.Sizeof(value)); m.ValueBytes() != want {
+		closeAll(m)
+		return nil, fmt.Errorf("map %s in %s is of another build: values of %d bytes, not %d", name, dir, m.ValueBytes(), want)
+	}
+	return m, nil
 }
 
 func bytesOfAll(s []image.Counters) []byte {
@@ -94,7 +110,7 @@ const heavyFlowAge = 2 * time.Second
 // HeavyFlows returns the current heavy flows of a direction, the largest
 // first.
 func HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
-	m, err := openMap(dir, d, mapState)
+	m, err := openMapOf[image.State](dir, d, mapState)
 	if err != nil {
 		return nil, err
 	}

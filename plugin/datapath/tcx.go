@@ -28,12 +28,20 @@ func tcxType(h shaping.Hook) (uint32, error) {
 
 // AttachTCX attaches the direction's program at the head of a TCX hook of the
 // device with this index in the caller's network namespace, pins the link and
-// reads the order back. A link that the direction had before is replaced. It
-// waits for RCU under RTNL, 11 to 16 ms (design.md).
+// reads the order back. A link that the direction has at the head already gets the
+// program in one step. Any other is replaced by a new link, which waits for RCU
+// under RTNL, 11 to 16 ms (design.md).
 func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex int, h shaping.Hook) error {
 	at, err := tcxType(h)
 	if err != nil {
 		return err
+	}
+	updated, err := updateHead(pinPath(dir, d, pinLink), prog, ifindex, at)
+	if err != nil {
+		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
+	}
+	if updated {
+		return verifyHead(prog, ifindex, h, at)
 	}
 	if err := detachNow(pinPath(dir, d, pinLink)); err != nil {
 		return err
@@ -47,6 +55,28 @@ func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex i
 		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
 	}
 	return verifyHead(prog, ifindex, h, at)
+}
+
+// updateHead gives the program to a pinned link whose program is the first on a
+// hook, so that no packet passes without one.
+func updateHead(pin string, prog *bpfcall.Program, ifindex int, at uint32) (updated bool, err error) {
+	l, err := bpfcall.OpenLink(pin)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = l.Close() }()
+	id, err := l.ProgramID()
+	if err != nil {
+		return false, err
+	}
+	list, err := bpfcall.QueryTCX(ifindex, at)
+	if err != nil || len(list.Programs) == 0 || list.Programs[0] != id {
+		return false, err
+	}
+	return true, l.Update(prog)
 }
 
 // attachTries is how often a list may change between being read and the attach.
@@ -81,7 +111,7 @@ func onNewest(read func() (revision uint64, err error), change func(revision uin
 }
 
 func verifyHead(prog *bpfcall.Program, ifindex int, h shaping.Hook, at uint32) error {
-	id, _, err := prog.Info()
+	info, err := prog.Info()
 	if err != nil {
 		return err
 	}
@@ -89,8 +119,8 @@ func verifyHead(prog *bpfcall.Program, ifindex int, h shaping.Hook, at uint32) e
 	if err != nil {
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
-	if len(list.Programs) == 0 || list.Programs[0] != id {
-		return fmt.Errorf("tcx %v of ifindex %d: program %d is not at the head after its attach", h, ifindex, id)
+	if len(list.Programs) == 0 || list.Programs[0] != info.ID {
+		return fmt.Errorf("tcx %v of ifindex %d: program %d is not at the head after its attach", h, ifindex, info.ID)
 	}
 	return nil
 }
@@ -151,6 +181,16 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 // HaveTCX says whether the kernel has TCX, by asking it about the loopback
 // device of the caller's network namespace.
 func HaveTCX() bool {
+	has, err := ProbeTCX()
+	return has && err == nil
+}
+
+// ProbeTCX is HaveTCX for who keeps the answer: an error means that the kernel
+// could not be asked.
+func ProbeTCX() (bool, error) {
 	_, err := bpfcall.QueryTCX(1, bpfcall.TCXEgress)
-	return err == nil
+	if errors.Is(err, unix.EINVAL) { // the kernel does not know the kind of hook
+		return false, nil
+	}
+	return err == nil, err
 }

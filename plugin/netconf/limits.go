@@ -63,6 +63,9 @@ type source struct {
 	unit string
 	// runtime says that it came from runtimeConfig.
 	runtime bool
+	// tuning says that it is the pod's wish for how its limit is kept, which
+	// never costs it the limit.
+	tuning bool
 }
 
 // operator reads what belongs to the operator alone and holds for every
@@ -103,8 +106,30 @@ func (p *parser) operator() {
 	}
 }
 
-// limits reads everything about rates and queues.
+// limits reads everything about rates and queues. What the pod's annotations ask
+// for is left out if it cannot be together with the operator's settings.
 func (p *parser) limits() {
+	p.pod()
+	s := p.shaping()
+	if bad := shaping.Validate(&s); len(bad) != 0 {
+		p.untuned = true
+		s = p.shaping()
+		if own := shaping.Validate(&s); len(own) != 0 {
+			p.errs = append(p.errs, own...)
+		} else {
+			p.config.Ignored = append(p.config.Ignored, bad...)
+		}
+	}
+	for _, e := range p.config.Ignored {
+		p.warn("%v; the node's own setting is used", e)
+	}
+	if len(p.errs) == 0 {
+		p.config.Shaping = s
+	}
+}
+
+// pod reads what the runtime hands over of the pod.
+func (p *parser) pod() {
 	p.runtime = p.child(p.conf, "runtimeConfig", "runtimeConfig")
 	p.bandwidth = p.child(p.runtime, bandwidthCapability, "runtimeConfig.bandwidth")
 	if raw := p.runtime.get(PodAnnotationsCapability); raw != nil {
@@ -115,7 +140,10 @@ func (p *parser) limits() {
 		}
 	}
 	p.warnUnknownAnnotations()
+}
 
+// shaping reads the limits of both directions.
+func (p *parser) shaping() shaping.Config {
 	s := shaping.Config{
 		Unshaped: p.subnets("unshapedSubnets"),
 		Shaped:   p.subnets("shapedSubnets"),
@@ -137,9 +165,7 @@ func (p *parser) limits() {
 			s.Deferred = append(s.Deferred, *deferred)
 		}
 	}
-	if len(p.errs) == 0 {
-		p.config.Shaping = s
-	}
+	return s
 }
 
 // limit reads one direction: the limit, or who else is left to enforce it. The
@@ -250,6 +276,11 @@ func (p *parser) burst(dir string, rate units.BitRate) units.Bytes {
 	return chosen
 }
 
+// dockerFiller is the burst in bits that cri-dockerd, and dockershim before it,
+// send when they were not asked for one (math.MaxInt32, network/cni/cni.go). Those
+// of containerd and CRI-O are above [units.MaxBurst].
+const dockerFiller = 1<<31 - 1
+
 // burstOf reads a burst. A time ends in s, which no quantity does.
 func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
 	unit := s.unit
@@ -267,6 +298,9 @@ func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
 	v, err := units.ParseSize(s.value)
 	if err != nil {
 		return 0, bad
+	}
+	if s.runtime && v == dockerFiller {
+		return 0, nil
 	}
 	size := units.Bytes(v)
 	if unit == unitBits {

@@ -93,9 +93,12 @@ type Config struct {
 	LogLevel slog.Level
 	// Attachments is GC's list of what is still valid.
 	Attachments []Attachment
-	// Warnings are about what was tolerated: unknown keys and annotations, and
-	// rates that were clamped.
+	// Warnings are about what was tolerated: unknown keys and annotations, rates
+	// that were clamped, and what Ignored has.
 	Warnings []string
+	// Ignored are values of podweir's own annotations that are not accepted: they
+	// say how a limit is kept, and never cost the pod its limit.
+	Ignored []*FieldError
 }
 
 // Parse reads the input of a command. It touches neither kernel nor files, so
@@ -124,10 +127,6 @@ func Parse(command Command, stdin []byte) (*Config, error) {
 	if len(p.errs) != 0 {
 		return p.config, &LimitError{Fields: p.errs}
 	}
-	if errs := shaping.Validate(&p.config.Shaping); len(errs) != 0 {
-		p.config.Shaping = shaping.Config{}
-		return p.config, &LimitError{Fields: errs}
-	}
 	return p.config, nil
 }
 
@@ -139,6 +138,8 @@ type parser struct {
 	conf, runtime, bandwidth object
 	annotations              map[string]string
 	errs                     []*FieldError
+	// untuned leaves out podweir's own annotations.
+	untuned bool
 }
 
 // contract reads what the specification demands.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,14 @@ func TestParseLimits(t *testing.T) {
 		"capitalised keys": {
 			`"Bandwidth":{"IngressRate":1000000,"IngressBurst":4294967295,"EgressRate":2000000,"EgressBurst":80001}`, "",
 			want{egress: burst(2e6, 10001), ingress: plain(1e6)},
+		},
+		"cri-dockerd's filler for the burst": {
+			`"bandwidth":{"ingressRate":1000000,"ingressBurst":2147483646,"egressRate":2000000,"egressBurst":2147483647}`, "",
+			want{egress: plain(2e6), ingress: burst(1e6, 268_435_456)},
+		},
+		"its number by the operator": {
+			"", `"egressRate":"2M","egressBurst":2147483647`,
+			want{egress: burst(2e6, 268_435_456)},
 		},
 		"CRI-O's filler for the burst": {
 			`"bandwidth":{"egressRate":2000000,"egressBurst":34359738360}`, "",
@@ -189,12 +198,71 @@ func everySetting(l *shaping.Limit) {
 	l.Horizon, l.LightShare, l.HeavyThreshold = 20*time.Millisecond, 800, 100
 }
 
+// A value of podweir's own annotations says how a limit is kept. One that cannot
+// be read does not cost the pod its limit, and neither do those that cannot be
+// together with the operator's settings: none of them is taken then.
+func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
+	t.Parallel()
+	const sizes = "a burst of 1 to 500M bytes, written as a Kubernetes quantity in bytes, or a time from 1µs to 10s " +
+		"that is not more at the rate"
+	for name, tc := range map[string]struct {
+		annotations, keys string
+		want              *netconf.FieldError
+		limit             *shaping.Limit
+	}{
+		"burst of zero": {
+			`"podweir.io/egress-burst":"0"`, `"egressBurst":"80k"`,
+			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "0", Accepted: sizes},
+			limit(10e6, func(l *shaping.Limit) { l.Burst = 10_000 }),
+		},
+		"burst above the range": {
+			`"podweir.io/egress-burst":"1G"`, "",
+			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "1G", Accepted: sizes}, limit(10e6, nil),
+		},
+		"burst of no time": {
+			`"podweir.io/egress-burst":"0s"`, "",
+			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "0s", Accepted: sizes}, limit(10e6, nil),
+		},
+		"policy": {
+			`"podweir.io/policy":"bogus"`, `"policy":"flat"`,
+			&netconf.FieldError{Field: "annotation podweir.io/policy", Value: "bogus", Accepted: "one of strict, elephants, flat"},
+			limit(10e6, func(l *shaping.Limit) { l.Policy = shaping.PolicyFlat }),
+		},
+		"queue that the node's mode does not have": {
+			`"podweir.io/egress-queue":"htb","podweir.io/policy":"flat"`, `"mode":"tcx-podside"`,
+			&netconf.FieldError{
+				Field: "egressMode, egressQueue", Value: "tcx-podside, htb", Accepted: "with this mode the queue auto, tbf, fq, none",
+			},
+			limit(10e6, func(l *shaping.Limit) { l.Mode = shaping.ModeTCXPodSide }),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := `"egressRate":"10M"`
+			if tc.keys != "" {
+				keys += "," + tc.keys
+			}
+			got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), keys))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.limit, got.Shaping.Egress); diff != "" {
+				t.Errorf("limit (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]*netconf.FieldError{tc.want}, got.Ignored); diff != "" {
+				t.Errorf("ignored (-want +got):\n%s", diff)
+			}
+			if want := tc.want.Error() + "; the node's own setting is used"; !slices.Contains(got.Warnings, want) {
+				t.Errorf("warnings %q, want %q", got.Warnings, want)
+			}
+		})
+	}
+}
+
 func TestParseBadLimits(t *testing.T) {
 	t.Parallel()
 	const rates = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
 	const bits = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
-		"that is not more at the rate"
-	const sizes = "a burst of 1 to 500M bytes, written as a Kubernetes quantity in bytes, or a time from 1µs to 10s " +
 		"that is not more at the rate"
 	const subnets = "a list of at most 256 subnets in CIDR form such as 10.0.0.0/8 or fd00::/8"
 	type fields = []*netconf.FieldError
@@ -234,32 +302,15 @@ func TestParseBadLimits(t *testing.T) {
 			`"bandwidth":{"egressRate":1000000,"egressBurst":0}`, "",
 			one("runtimeConfig.bandwidth.egressBurst", "0", bits),
 		},
-		"burst of zero, by the pod": {
-			annotations(`"podweir.io/egress-burst":"0"`), "", one("annotation podweir.io/egress-burst", "0", sizes),
-		},
-		"burst above the range, by the pod": {
-			annotations(`"podweir.io/egress-burst":"1G"`), "", one("annotation podweir.io/egress-burst", "1G", sizes),
-		},
-		"burst of no time": {
-			annotations(`"podweir.io/ingress-burst":"0s"`), "", one("annotation podweir.io/ingress-burst", "0s", sizes),
-		},
-		"burst in time that is too much at the rate": {
-			annotations(`"podweir.io/egress-burst":"1s"`), `"egressRate":"100G"`,
-			one("annotation podweir.io/egress-burst", "1s", sizes),
-		},
 		"burst without sense": {"", `"ingressBurst":"much"`, one("ingressBurst", "much", bits)},
 		"policy": {
 			"", `"policy":"fair"`, one("policy", "fair", "one of strict, elephants, flat"),
-		},
-		"policy by the pod, even where the network has a good one": {
-			annotations(`"podweir.io/policy":""`), `"policy":"flat"`,
-			one("annotation podweir.io/policy", "", "one of strict, elephants, flat"),
 		},
 		"queue": {"", `"egressQueue":"cake"`, one("egressQueue", "cake", "one of auto, tbf, htb, fq, none")},
 		"mode": {"", `"mode":"xdp"`, one("mode", "xdp",
 			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
 		"shaper":      {"", `"ingressShaper":"calico"`, one("ingressShaper", "calico", "one of podweir, cilium")},
-		"place":       {"", `"ingressPlace":"pod"`, one("ingressPlace", "pod", "one of auto, host, ifb")},
+		"place":       {"", `"ingressPlace":"pod"`, one("ingressPlace", "pod", "one of auto, host, ifb, prefer-ifb")},
 		"horizon":     {"", `"horizon":"2s"`, one("horizon", "2s", "a time from 1ms to 1s such as 50ms")},
 		"light share": {"", `"lightShare":"100%"`, one("lightShare", "100%", "a share from 1% to 99% in steps of 0.1%, written as 90% or 0.9")},
 		"heavy threshold": {
@@ -285,19 +336,14 @@ func TestParseBadLimits(t *testing.T) {
 			"", `"ingressRate":"10M","ingressMode":"tcx-podside","queue":"tbf"`,
 			one("ingressMode, ingressQueue", "tcx-podside, tbf", "with this mode the queue auto, none"),
 		},
-		"slow htb": {
-			"", `"ingressRate":"10M","queue":"htb"`,
-			one("ingressQueue, ingressRate", "htb, 10 Mbit/s", "htb only from 53 Mbit/s up"),
-		},
 		"all of them": {
-			annotations(`"podweir.io/egress-burst":"0"`),
+			"",
 			`"egressRate":"x","egressBurst":"0","policy":"y","shapedSubnets":["1","2"]`,
 			fields{
 				{Field: "shapedSubnets", Value: "1", Accepted: subnets},
 				{Field: "shapedSubnets", Value: "2", Accepted: subnets},
 				{Field: "policy", Value: "y", Accepted: "one of strict, elephants, flat"},
 				{Field: "egressRate", Value: "x", Accepted: rates},
-				{Field: "annotation podweir.io/egress-burst", Value: "0", Accepted: sizes},
 				{Field: "egressBurst", Value: "0", Accepted: bits},
 			},
 		},

@@ -36,9 +36,13 @@ func setting[T any](p *parser, preset T, parse func(string) (T, error), sources 
 
 // fail remembers a bad value. The directions share keys; each is named once.
 func (p *parser) fail(s source, accepted string) {
+	bad := &p.errs
+	if s.tuning {
+		bad = &p.config.Ignored
+	}
 	e := &FieldError{Field: s.field, Value: clipped(s.value), Accepted: accepted}
-	if !slices.ContainsFunc(p.errs, func(o *FieldError) bool { return *o == *e }) {
-		p.errs = append(p.errs, e)
+	if !slices.ContainsFunc(*bad, func(o *FieldError) bool { return *o == *e }) {
+		*bad = append(*bad, e)
 	}
 }
 
@@ -47,7 +51,14 @@ func (p *parser) key(name string) *source { return p.value(p.conf, name, name, f
 
 // annotation finds one of our annotations; nil if it is absent.
 func (p *parser) annotation(name string) *source {
-	return p.annotationNamed(AnnotationDomain+name, false)
+	if p.untuned {
+		return nil
+	}
+	s := p.annotationNamed(AnnotationDomain+name, false)
+	if s != nil {
+		s.tuning = true
+	}
+	return s
 }
 
 func (p *parser) annotationNamed(name string, runtime bool) *source {

@@ -145,11 +145,21 @@ func buildBelow(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, n
 	if tree.Filter == nil {
 		return nil
 	}
-	f := bpfFilter{
-		parent: tree.Filter.Parent, pref: ownPref, handle: ownHandle,
-		progFD: progFD, name: name, classID: tree.Filter.ClassID,
+	return classifier(tree.Filter, progFD, name).add(h, ifindex)
+}
+
+func classifier(f *shaping.Filter, progFD int, name string) *bpfFilter {
+	return &bpfFilter{parent: f.Parent, pref: ownPref, handle: ownHandle, progFD: progFD, name: name, classID: f.ClassID}
+}
+
+// ReplaceClassifier gives the filter of a tree that [Build] made the program
+// progFD, called name; packets in the queues stay where they are, and every other
+// meets the old program or the new one.
+func ReplaceClassifier(h *hostif.Handle, ifindex int, f *shaping.Filter, progFD int, name string) error {
+	if err := classifier(f, progFD, name).replace(h, ifindex); err != nil {
+		return fmt.Errorf("replace classifier on ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
-	return f.add(h, ifindex)
+	return nil
 }
 
 func addQdisc(h *hostif.Handle, ifindex int, q *shaping.Qdisc) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink/nl"
@@ -62,6 +63,16 @@ type bpfFilter struct {
 }
 
 func (f *bpfFilter) add(h *hostif.Handle, ifindex int) error {
+	return addFilter(h, ifindex, f.parent, f.pref, f.handle, f.options())
+}
+
+// replace gives a filter that is there another program; every packet meets the
+// one or the other.
+func (f *bpfFilter) replace(h *hostif.Handle, ifindex int) error {
+	return setFilter(h, ifindex, 0, f.parent, f.pref, f.handle, f.options())
+}
+
+func (f *bpfFilter) options() *nl.RtAttr {
 	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
 	o.AddRtAttr(nl.TCA_BPF_FD, nl.Uint32Attr(uint32(f.progFD)))
 	o.AddRtAttr(nl.TCA_BPF_NAME, nl.ZeroTerminated(f.name))
@@ -69,12 +80,16 @@ func (f *bpfFilter) add(h *hostif.Handle, ifindex int) error {
 	if f.classID != 0 {
 		o.AddRtAttr(nl.TCA_BPF_CLASSID, nl.Uint32Attr(uint32(f.classID)))
 	}
-	return addFilter(h, ifindex, f.parent, f.pref, f.handle, o)
+	return o
 }
 
 // addFilter never replaces: the kernel refuses what is there with EEXIST.
 func addFilter(h *hostif.Handle, ifindex int, parent shaping.TCHandle, pref uint16, handle uint32, o *nl.RtAttr) error {
-	req := filterRequest(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ifindex, parent, pref, handle)
+	return setFilter(h, ifindex, unix.NLM_F_CREATE|unix.NLM_F_EXCL, parent, pref, handle, o)
+}
+
+func setFilter(h *hostif.Handle, ifindex, flags int, parent shaping.TCHandle, pref uint16, handle uint32, o *nl.RtAttr) error {
+	req := filterRequest(unix.RTM_NEWTFILTER, flags, ifindex, parent, pref, handle)
 	req.AddData(o)
 	_, err := h.Execute(req, 0)
 	if errors.Is(err, unix.EEXIST) {
@@ -112,6 +127,29 @@ func AttachClsact(h *hostif.Handle, ifindex int, at Place, progFD int, name stri
 		f := bpfFilter{parent: at.parent(), pref: at.Pref, handle: at.Handle, progFD: progFD, name: name}
 		return f.add(h, ifindex)
 	})
+}
+
+// ReplaceClsact gives the filter of podweir's at a place on a clsact hook the
+// program progFD, called name, in one step. It says whether there was one.
+func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, progFD int, name string) (replaced bool, err error) {
+	if err := at.check(); err != nil {
+		return false, err
+	}
+	d, err := Observe(h, ifindex)
+	if err != nil {
+		return false, err
+	}
+	there := slices.ContainsFunc(d.HookFilters, func(f Filter) bool {
+		return Ours(&f) && f.Hook == at.Hook && f.Pref == at.Pref && f.Handle == at.Handle
+	})
+	if !there {
+		return false, nil
+	}
+	f := bpfFilter{parent: at.parent(), pref: at.Pref, handle: at.Handle, progFD: progFD, name: name}
+	if err := f.replace(h, ifindex); err != nil {
+		return false, fmt.Errorf("replace on ifindex %d in %s: %w", ifindex, h.Where(), err)
+	}
+	return true, nil
 }
 
 // onHook makes sure of the clsact qdisc, runs add and takes the qdisc away

@@ -5,9 +5,7 @@ package queue
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,14 +14,11 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// ErrLost means that a packet did not arrive that should have.
-var ErrLost = errors.New("the packet got lost")
-
 // ProbeDeparture sends a packet that is to depart ahead from now (SO_TXTIME)
 // through an fq on a pair of devices in a namespace of its own, and returns how
 // long it took to arrive: an fq that obeys holds it for as long. ok is false on
 // a kernel without fq. Returns an error wrapping [ErrLost] if it did not
-// arrive within ahead and a second. It needs CAP_NET_ADMIN and CAP_NET_RAW and
+// arrive within ahead and a second. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN and
 // leaves nothing.
 func ProbeDeparture(ahead time.Duration) (took time.Duration, ok bool, err error) {
 	ns, err := hostif.NewScratchNetNS()
@@ -66,60 +61,31 @@ func probeDeparture(h *hostif.Handle, ahead time.Duration) (time.Duration, bool,
 	return took, err == nil, err
 }
 
-// sendLater sends one frame with a departure time.
+// sendLater sends one packet with a departure time.
 func sendLater(near, far hostif.Interface, ahead time.Duration) (time.Duration, error) {
-	proto := bits.ReverseBytes16(probeEtherType)
-	in, err := packetSocket(proto, far.Index)
+	p, err := openPath(near, far)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = unix.Close(in) }()
-	out, err := packetSocket(0, near.Index)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = unix.Close(out) }()
+	defer p.close()
 	// struct sock_txtime of linux/net_tstamp.h: clock and flags.
 	txtime := make([]byte, 8)
 	binary.NativeEndian.PutUint32(txtime, unix.CLOCK_MONOTONIC)
-	if err := unix.SetsockoptString(out, unix.SOL_SOCKET, unix.SO_TXTIME, string(txtime)); err != nil {
+	if err := unix.SetsockoptString(p.out, unix.SOL_SOCKET, unix.SO_TXTIME, string(txtime)); err != nil {
 		return 0, fmt.Errorf("set SO_TXTIME: %w", err)
-	}
-	tv := unix.NsecToTimeval((ahead + time.Second).Nanoseconds())
-	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		return 0, fmt.Errorf("set receive timeout: %w", err)
 	}
 	start, err := monotonic()
 	if err != nil {
 		return 0, err
 	}
-	frame := make([]byte, 60)
-	copy(frame, far.HardwareAddr)
-	copy(frame[6:], near.HardwareAddr)
-	frame[12], frame[13] = probeEtherType>>8, probeEtherType&0xff
-	to := &unix.SockaddrLinklayer{Protocol: proto, Ifindex: near.Index}
-	if err := unix.Sendmsg(out, frame, departAt(start+ahead), to, 0); err != nil {
-		return 0, fmt.Errorf("send on %s: %w", near.Name, err)
+	if err := p.send(departAt(start + ahead)); err != nil {
+		return 0, err
 	}
-	if err := await(in); err != nil {
+	if err := p.receive(ahead + time.Second); err != nil {
 		return 0, err
 	}
 	end, err := monotonic()
 	return end - start, err
-}
-
-// await receives one frame.
-func await(fd int) error {
-	buf := make([]byte, 2048)
-	for {
-		_, _, err := unix.Recvfrom(fd, buf, 0)
-		switch {
-		case errors.Is(err, unix.EAGAIN):
-			return ErrLost
-		case !errors.Is(err, unix.EINTR):
-			return err
-		}
-	}
 }
 
 // departAt is the control message SCM_TXTIME.

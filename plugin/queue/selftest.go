@@ -6,7 +6,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
@@ -19,10 +18,9 @@ import (
 // [ProbeRedirect]: the program that it tries must redirect there.
 const ProbeIFBIndex = 77
 
-// Of the self-test's own frames.
+// Of the self-test's own packets.
 const (
-	probeEtherType = 0x88b5 // IEEE 802 local experimental
-	probePackets   = 8
+	probePackets = 8
 	// probeWait bounds how long a packet may be under way; it takes
 	// microseconds. A new pair drops packets until the kernel's link watch
 	// has run, so there are several rounds.
@@ -35,7 +33,8 @@ const (
 // its own, hangs the program progFD on the ingress hook as podweir would, and
 // sends packets. With a progFD below 0 it tries the mirred action. False
 // without an error means that the packets got lost or went past the ifb. It
-// leaves nothing.
+// leaves nothing. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN, as the agent has
+// them in its DaemonSet.
 func ProbeRedirect(progFD int) (bool, error) {
 	ns, err := hostif.NewScratchNetNS()
 	if err != nil {
@@ -127,70 +126,27 @@ func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
 	return near, far, err
 }
 
-// deliver sends frames into near and says whether the stack hands out a whole
+// deliver sends datagrams into near and says whether the stack hands out a whole
 // round of them at far. The calling thread is in the namespace of both.
 func deliver(near, far hostif.Interface) (bool, error) {
-	// A socket for one EtherType gets packets behind the ingress hook; one
-	// for all gets them before it.
-	proto := bits.ReverseBytes16(probeEtherType)
-	in, err := packetSocket(proto, far.Index)
+	p, err := openPath(near, far)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = unix.Close(in) }()
-	out, err := packetSocket(0, near.Index)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = unix.Close(out) }()
-	tv := unix.NsecToTimeval(probeWait.Nanoseconds())
-	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		return false, fmt.Errorf("set receive timeout: %w", err)
-	}
-	frame := make([]byte, 60)
-	copy(frame, far.HardwareAddr)
-	copy(frame[6:], near.HardwareAddr)
-	frame[12], frame[13] = probeEtherType>>8, probeEtherType&0xff
-	to := &unix.SockaddrLinklayer{Protocol: proto, Ifindex: near.Index}
+	defer p.close()
 	for range probeRounds {
 		for range probePackets {
-			if err := unix.Sendto(out, frame, 0, to); err != nil && !errors.Is(err, unix.ENOBUFS) {
-				return false, fmt.Errorf("send on %s: %w", near.Name, err)
+			if err := p.send(nil); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				return false, err
 			}
 		}
-		if n, err := receive(in); err != nil || n == probePackets {
-			return err == nil, err
+		for n := 1; ; n++ {
+			if err := p.receive(probeWait); errors.Is(err, ErrLost) {
+				break
+			} else if err != nil || n == probePackets {
+				return err == nil, err
+			}
 		}
 	}
 	return false, nil
-}
-
-// receive counts the frames of one round.
-func receive(fd int) (int, error) {
-	buf := make([]byte, 2048)
-	for n := 0; n < probePackets; {
-		switch _, _, err := unix.Recvfrom(fd, buf, 0); {
-		case err == nil:
-			n++
-		case errors.Is(err, unix.EAGAIN):
-			return n, nil
-		case errors.Is(err, unix.EINTR):
-			// The runtime's signals; a receive with a timeout is not restarted.
-		default:
-			return n, fmt.Errorf("receive probe frames: %w", err)
-		}
-	}
-	return probePackets, nil
-}
-
-func packetSocket(proto uint16, ifindex int) (int, error) {
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open packet socket: %w", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: proto, Ifindex: ifindex}); err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("bind packet socket to ifindex %d: %w", ifindex, err)
-	}
-	return fd, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -433,21 +434,6 @@ func TestComputeConflicts(t *testing.T) {
 			strict(1e9, mode(shaping.ModeTCXPodSide), at(shaping.PlaceHost)), shaping.Ingress, full,
 			"ingressPlace, ingressMode", "host, tcx-podside", true,
 		},
-		"slow htb": {
-			strict(10e6, queue(shaping.QueueHTB)), shaping.Egress, full,
-			"egressQueue, egressRate", "htb, 10 Mbit/s", true,
-		},
-		"tbf that the kernel lacks": {
-			strict(1e9, queue(shaping.QueueTBF)), shaping.Egress, bare, "egressQueue", "tbf", false,
-		},
-		"fq that the kernel lacks": {
-			strict(1e9, queue(shaping.QueueFQ)), shaping.Ingress, here, "ingressQueue", "fq", false,
-		},
-		"tbf that cannot be bypassed": {
-			strict(1e9, queue(shaping.QueueTBF), elephants), shaping.Egress,
-			shaping.Facts{TBF: true, MTU: 1500},
-			"egressQueue", "tbf", false,
-		},
 		"mode qdisc where no qdisc can be had": {
 			strict(1e9, mode(shaping.ModeQdisc)), shaping.Egress, bare, "egressMode", "qdisc", false,
 		},
@@ -543,7 +529,7 @@ func TestParseNames(t *testing.T) {
 		`"" is not one of strict, elephants, flat`:                                                  func() error { _, err := shaping.ParsePolicy(""); return err },
 		`"TBF" is not one of auto, tbf, htb, fq, none`:                                              func() error { _, err := shaping.ParseQueue("TBF"); return err },
 		`"x" is not one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside`: func() error { _, err := shaping.ParseMode("x"); return err },
-		`"pod" is not one of auto, host, ifb`:                                                       func() error { _, err := shaping.ParsePlace("pod"); return err },
+		`"pod" is not one of auto, host, ifb, prefer-ifb`:                                           func() error { _, err := shaping.ParsePlace("pod"); return err },
 	} {
 		if err := parse(); err == nil || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)
@@ -554,15 +540,41 @@ func TestParseNames(t *testing.T) {
 	}
 }
 
-func TestComputeLackingNamesWhy(t *testing.T) {
+// A queue that cannot be had never costs the limit.
+func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 	t.Parallel()
-	cfg := &shaping.Config{Egress: strict(1e9, queue(shaping.QueueTBF), elephants)}
-	for facts, want := range map[shaping.Facts]string{
-		{TBF: true, MTU: 1500}: `egressQueue: "tbf" is not accepted, want auto or a queue that this kernel has (it lacks what tbf needs, and tbf with traffic that bypasses the cap needs prio or htb)`,
-		{MTU: 1500}:            `egressQueue: "tbf" is not accepted, want auto or a queue that this kernel has (it lacks what tbf needs)`,
+	for name, tc := range map[string]struct {
+		limit *shaping.Limit
+		facts shaping.Facts
+		want  shaping.Queue
+		note  string
+	}{
+		"slow htb": {
+			strict(10e6, queue(shaping.QueueHTB)), full, shaping.QueueTBF,
+			"not the queue htb: it is used only from 53 Mbit/s up",
+		},
+		"fq that the kernel lacks": {
+			strict(1e9, queue(shaping.QueueFQ)), here, shaping.QueueTBF, "not the queue fq: the kernel lacks it",
+		},
+		"tbf that the kernel lacks": {
+			strict(1e9, queue(shaping.QueueTBF)), bare, shaping.QueueNone, "not the queue tbf: the kernel lacks it",
+		},
+		"tbf that cannot be bypassed": {
+			strict(1e9, queue(shaping.QueueTBF), elephants),
+			shaping.Facts{TBF: true, MTU: 1500},
+			shaping.QueueNone,
+			"not the queue tbf: with traffic that bypasses the cap the kernel needs prio or htb below it",
+		},
 	} {
-		if _, err := shaping.Compute(cfg, shaping.Egress, facts, counter()); err == nil || err.Error() != want {
-			t.Errorf("Compute() error = %v, want %s", err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, shaping.Egress, tc.facts, counter())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Queue != tc.want || got.Rate != tc.limit.Rate || !slices.Contains(got.Notes, tc.note) {
+				t.Errorf("Compute() = queue %v at %v, notes %q, want %v and %q", got.Queue, got.Rate, got.Notes, tc.want, tc.note)
+			}
+		})
 	}
 }

@@ -16,6 +16,9 @@ type Facts struct {
 	// Prio, FQ, HTB, TBF and IFB say whether the kernel has the qdisc or the
 	// device kind, by probe.
 	Prio, FQ, HTB, TBF, IFB bool
+	// NoIFB says why IFB is false, for people; "" if all that is known is that the
+	// kernel has none.
+	NoIFB string
 	// MTU of the device in bytes, without a link header.
 	MTU int
 	// ClockTick is the resolution of CLOCK_MONOTONIC_COARSE, which the programs
@@ -27,6 +30,14 @@ type Facts struct {
 	// go past the hooks and the qdisc of the device's host side. Then the queue
 	// for ingress is in the pod's namespace, unless a place is asked for by name.
 	IngressPastHost, EgressPastHost bool
+}
+
+// noIFB says why no queue can stand on an ifb.
+func (f *Facts) noIFB() string {
+	if f.NoIFB == "" {
+		return "this kernel has no ifb (CONFIG_IFB)"
+	}
+	return f.NoIFB
 }
 
 // pastHost is the fact for one direction.

@@ -37,7 +37,19 @@ func TestComputePastTheHostSide(t *testing.T) {
 		},
 		"no ifb": {
 			strict(10e6), shaping.Ingress, past(noIFB),
-			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: the kernel has no ifb",
+			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: this kernel has no ifb",
+		},
+		"queue by name, no ifb": {
+			strict(10e6, queue(shaping.QueueTBF)), shaping.Ingress, past(noIFB),
+			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: this kernel has no ifb",
+		},
+		"the ifb preferred": {
+			strict(10e6, at(shaping.PlacePreferIFB)), shaping.Ingress, full,
+			`qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, true, "",
+		},
+		"the ifb preferred, none there": {
+			strict(10e6, at(shaping.PlacePreferIFB)), shaping.Ingress, noIFB,
+			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: this kernel has no ifb",
 		},
 		"the host's place by name": {
 			strict(10e6, at(shaping.PlaceHost)), shaping.Ingress, past(full),
@@ -71,12 +83,15 @@ func TestComputePastTheHostSide(t *testing.T) {
 		}
 	}
 	for name, l := range map[string]*shaping.Limit{
-		"queue by name": strict(10e6, queue(shaping.QueueTBF)),
-		"mode by name":  strict(10e6, mode(shaping.ModeQdisc)),
+		"place by name":            strict(10e6, at(shaping.PlaceIFB)),
+		"mode by name":             strict(10e6, mode(shaping.ModeQdisc)),
+		"mode by name, preference": strict(10e6, mode(shaping.ModeQdisc), at(shaping.PlacePreferIFB)),
 	} {
-		p, err := shaping.Compute(&shaping.Config{Ingress: l}, shaping.Ingress, past(noIFB), counter())
-		if field := (*shaping.FieldError)(nil); !errors.As(err, &field) || !strings.Contains(err.Error(), "it has no ifb") {
-			t.Errorf("%s, no ifb: %v, %v, want an error that names the ifb", name, p, err)
+		facts := past(noIFB)
+		facts.NoIFB = "the self-test failed"
+		p, err := shaping.Compute(&shaping.Config{Ingress: l}, shaping.Ingress, facts, counter())
+		if field := (*shaping.FieldError)(nil); !errors.As(err, &field) || !strings.HasSuffix(err.Error(), ": the self-test failed") {
+			t.Errorf("%s, no ifb: %v, %v, want an error with the reason", name, p, err)
 		}
 	}
 }

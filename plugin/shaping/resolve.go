@@ -36,7 +36,7 @@ func choosePlace(l *Limit, d Direction) (place, *FieldError) {
 			return place{}, conflict(d, "Place", l.Place.String(), "Mode", l.Mode.String(),
 				"a place only with the mode auto or qdisc")
 		}
-		if l.Place == PlaceIFB {
+		if l.Place.IFB() {
 			p.side = SideIFB
 		}
 	}
@@ -46,10 +46,6 @@ func choosePlace(l *Limit, d Direction) (place, *FieldError) {
 	if l.Queue != QueueAuto && !slices.Contains(p.queues, l.Queue) {
 		return place{}, conflict(d, "Mode", l.Mode.String(), "Queue", l.Queue.String(),
 			"with this mode the queue auto, "+joinQueues(p.queues))
-	}
-	if l.Queue == QueueHTB && l.Rate < MinHTBRate {
-		return place{}, conflict(d, "Queue", l.Queue.String(), "Rate", l.Rate.String(),
-			"htb only from "+MinHTBRate.String()+" up")
 	}
 	return p, nil
 }
@@ -93,12 +89,12 @@ func (b *builder) resolve() error {
 		chosen.side = SideIFB
 		b.note("ingress may go past the host side of this device")
 	}
-	p.Queue = l.Queue
-	if l.Queue == QueueAuto {
-		p.Queue = b.autoQueue(&chosen)
-	}
-	if p.Queue == 0 || !b.has(p.Queue) {
-		return b.lacking(chosen)
+	if b.policesForIFB(&chosen) {
+		b.note("no queue: %s", b.facts.noIFB())
+		p.Queue = QueueNone
+	} else if p.Queue = b.queue(&chosen); p.Queue == 0 {
+		return conflict(p.Direction, "Mode", l.Mode.String(), "", "",
+			"the mode auto: this kernel has no queue for it that would fit ("+joinQueues(chosen.queues)+")")
 	}
 	p.Mode, p.Side, p.Hook, p.HookKind = chosen.mode, chosen.side, chosen.hook, chosen.kind
 	if p.Queue == QueueNone && l.Mode == ModeAuto {
@@ -111,26 +107,56 @@ func (b *builder) resolve() error {
 	}
 	if p.Side == SideIFB {
 		if !b.facts.IFB {
-			return conflict(p.Direction, "Place", l.Place.String(), "", "", "a place that this kernel has (it has no ifb)")
+			return conflict(p.Direction, "Place", l.Place.String(), "", "", "host, or prefer-ifb with the mode auto: "+b.facts.noIFB())
 		}
 		p.Redirect = true
 	}
 	return nil
 }
 
+// policesForIFB says that the direction is policed because its queue belongs on
+// an ifb and the kernel has none that works. The operator's word, for the place or
+// for queues of podweir's own, is not turned into something else. A queue that was
+// asked for is: a limit that is policed is better than none.
+func (b *builder) policesForIFB(at *place) bool {
+	return at.side == SideIFB && !b.facts.IFB && b.limit.Place != PlaceIFB && b.limit.Mode == ModeAuto &&
+		b.limit.Queue != QueueNone
+}
+
+// queue is the one that was asked for. Where the kernel or the rate cannot have
+// it, a limit by another is better than none. 0 means that there is none.
+func (b *builder) queue(at *place) Queue {
+	if b.limit.Queue == QueueAuto {
+		return b.autoQueue(at)
+	}
+	why := b.unfit(b.limit.Queue)
+	if why == "" {
+		return b.limit.Queue
+	}
+	b.note("not the queue %s: %s", b.limit.Queue, why)
+	return b.autoQueue(at)
+}
+
+// unfit says why a queue cannot be had; it is empty if it can.
+func (b *builder) unfit(q Queue) string {
+	switch {
+	case q == QueueHTB && b.limit.Rate < MinHTBRate:
+		return "it is used only from " + MinHTBRate.String() + " up"
+	case b.has(q):
+		return ""
+	case q == QueueTBF && b.facts.TBF:
+		return "with traffic that bypasses the cap the kernel needs prio or htb below it"
+	default:
+		return "the kernel lacks it"
+	}
+}
+
 // autoQueue is the first queue of the row that this kernel has and that fits.
-// Where the mode is open too, a place that the kernel lacks is one more reason
-// to police.
 func (b *builder) autoQueue(at *place) Queue {
 	queues := at.queues
-	if at.side == SideIFB && !b.facts.IFB && b.limit.Place == PlaceAuto && b.limit.Mode == ModeAuto {
-		b.note("no queue: the kernel has no ifb, or none that packets come through")
-		return QueueNone
-	}
 	for _, q := range queues {
-		slow := q == QueueHTB && b.limit.Rate < MinHTBRate
 		stamped := q == QueueFQ && b.limit.Policy == PolicyStrict
-		if !b.has(q) || slow || stamped {
+		if b.unfit(q) != "" || stamped {
 			continue
 		}
 		switch q {
@@ -158,20 +184,6 @@ func (b *builder) has(q Queue) bool {
 	default:
 		return true
 	}
-}
-
-func (b *builder) lacking(chosen place) *FieldError {
-	d, l := b.params.Direction, b.limit
-	if l.Queue == QueueAuto {
-		return conflict(d, "Mode", l.Mode.String(), "", "",
-			"the mode auto: this kernel has no queue for it that would fit ("+joinQueues(chosen.queues)+")")
-	}
-	why := ""
-	if l.Queue == QueueTBF && b.facts.TBF {
-		why = ", and tbf with traffic that bypasses the cap needs prio or htb"
-	}
-	return conflict(d, "Queue", l.Queue.String(), "", "",
-		"auto or a queue that this kernel has (it lacks what "+l.Queue.String()+" needs"+why+")")
 }
 
 // conflict names one field, or two that contradict each other, by their keys

@@ -83,9 +83,16 @@ const (
 	PlaceHost
 	// PlaceIFB is the root qdisc of an ifb in the pod's namespace.
 	PlaceIFB
+	// PlacePreferIFB is that of an ifb where the kernel has one that packets come
+	// through. On other kernels the direction is policed. Profiles ask for this;
+	// PlaceIFB is the operator's word and fails where it is not available.
+	PlacePreferIFB
 )
 
 func (p Place) String() string { return name(placeNames, p) }
+
+// IFB says whether the place is on an ifb, at least where the kernel has one.
+func (p Place) IFB() bool { return p == PlaceIFB || p == PlacePreferIFB }
 
 // Shaper is who enforces the limit that a pod's annotations ask for.
 type Shaper uint8
@@ -113,7 +120,7 @@ var (
 		ModeTCXPodSide: "tcx-podside", ModeTCXHostSide: "tcx-hostside",
 		ModeClsactPodSide: "clsact-podside", ModeClsactHostSide: "clsact-hostside",
 	}
-	placeNames  = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb"}
+	placeNames  = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb", PlacePreferIFB: "prefer-ifb"}
 	shaperNames = map[Shaper]string{ShaperPodweir: "podweir", ShaperCilium: "cilium"}
 )
 
@@ -135,8 +142,8 @@ func ParseQueue(s string) (Queue, error) { return parse(queueNames, s) }
 // ParseMode reads the name of an attach mode.
 func ParseMode(s string) (Mode, error) { return parse(modeNames, s) }
 
-// ParsePlace reads the name of an ingress place. Accepted are auto, host and
-// ifb.
+// ParsePlace reads the name of an ingress place. Accepted are auto, host, ifb
+// and prefer-ifb.
 func ParsePlace(s string) (Place, error) { return parse(placeNames, s) }
 
 // ParseShaper reads the name of a shaper. Accepted are podweir and cilium.

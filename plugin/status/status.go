@@ -34,6 +34,9 @@ type Attachment struct {
 	ID        attach.ID        `json:"id"`
 	Pod       string           `json:"pod,omitempty"`
 	Interface attach.Interface `json:"interface"`
+	// By is who made the attachment: plugin, nri, agent or hand; "" if that was a
+	// release that did not say.
+	By attach.By `json:"by,omitempty"`
 	// Set says that `podweir set` changed the limits.
 	Set        bool        `json:"set,omitempty"`
 	Directions []Direction `json:"directions"`
@@ -98,7 +101,7 @@ func Collect(node *cni.Node) (*Report, error) {
 }
 
 func attachment(node *cni.Node, queues *cni.Queues, r *attach.Record) Attachment {
-	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, Set: r.Asked != nil, Directions: []Direction{}}
+	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, By: r.By, Set: r.Asked != nil, Directions: []Direction{}}
 	for _, d := range r.Config.Deferred {
 		if r.Config.Limit(d.Direction) == nil { // `podweir set` may have given it one
 			a.Notes = append(a.Notes, d.String())

@@ -8,6 +8,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"go/format"
@@ -18,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
@@ -125,6 +128,25 @@ func writeMaps(src *bytes.Buffer, all map[string]*ebpf.MapSpec) {
 	src.WriteString("}\n\n")
 }
 
+// tagsOf are the tags that kernels give a program: the beginning of the SHA-1 of
+// its instructions, since Linux 6.18 of the SHA-256 (bpf_prog_calc_tag in
+// kernel/bpf/core.c). Which map it uses does not count.
+func tagsOf(program asm.Instructions) (tags [2]uint64, err error) {
+	var text bytes.Buffer
+	program = slices.Clone(program)
+	for i := range program {
+		if program[i].IsLoadFromMap() {
+			program[i] = program[i].WithReference("")
+			program[i].Src, program[i].Constant = asm.PseudoMapFD, 0
+		}
+	}
+	if err := program.Marshal(&text, binary.LittleEndian); err != nil {
+		return tags, err
+	}
+	older, newer := sha1.Sum(text.Bytes()), sha256.Sum256(text.Bytes())
+	return [2]uint64{binary.BigEndian.Uint64(older[:]), binary.BigEndian.Uint64(newer[:])}, nil
+}
+
 func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
 	src.WriteString("var programs = []Program{\n")
 	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
@@ -148,7 +170,11 @@ func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
 		if err := p.Instructions.Marshal(image, binary.LittleEndian); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)
 		}
-		fmt.Fprintf(src, "}, from: %d, to: %d},\n", from, image.Len())
+		tags, err := tagsOf(p.Instructions)
+		if err != nil {
+			return fmt.Errorf("program %s: %w", name, err)
+		}
+		fmt.Fprintf(src, "}, from: %d, to: %d, tags: [2]uint64{%#x, %#x}},\n", from, image.Len(), tags[0], tags[1])
 	}
 	src.WriteString("}\n")
 	return nil

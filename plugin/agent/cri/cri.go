@@ -92,7 +92,8 @@ func Open(socket string) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Version returns the runtime's name and version, such as "containerd 2.1.3".
+// Version returns the runtime's name and version in the form of a node's status,
+// such as "containerd://2.1.3".
 func (c *Client) Version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -100,7 +101,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", c.failed("Version", err)
 	}
-	return v.GetRuntimeName() + " " + v.GetRuntimeVersion(), nil
+	return v.GetRuntimeName() + "://" + v.GetRuntimeVersion(), nil
 }
 
 // The label by which the kubelet names a sandbox's pod

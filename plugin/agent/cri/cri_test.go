@@ -117,6 +117,17 @@ const (
 			"net1":{"IPConfigs":null,"Mac":"0c:00","Sandbox":"/var/run/netns/cni-1"}},"DNS":[{}],"Routes":null}}`
 	crioInfo = `{"image":"registry.k8s.io/pause:3.9","pid":71,
 		"runtimeSpec":{"ociVersion":"1.1.0","linux":{"namespaces":[{"type":"pid"},{"type":"network","path":"/var/run/netns/f2"}]}}}`
+	// What containerd 2.4.2 makes of the result of aws-cni 1.23.0, for a pod with two
+	// network cards. MACs are numbers of route tables; the dummy carries the VLAN and
+	// the number of the card, and no such device exists.
+	awsInfo = `{"runtimeSpec":{"linux":{"namespaces":[{"type":"network","path":"/run/netns/cni-2"}]}},
+		"cniResult":{"Interfaces":{
+			"dummye8cbf0e0b1b":{"IPConfigs":null,"Mac":"0","Sandbox":"0","PciID":"","SocketPath":""},
+			"eni0e8cbf0e0b1":{"IPConfigs":null,"Mac":"","Sandbox":"","PciID":"","SocketPath":""},
+			"eni91c2ab8f7d0":{"IPConfigs":null,"Mac":"","Sandbox":"","PciID":"","SocketPath":""},
+			"eth0":{"IPConfigs":[{"IP":"10.201.1.7","Gateway":"169.254.1.1"}],"Mac":"254","Sandbox":"/var/run/netns/cni-2","PciID":"","SocketPath":""},
+			"lo":{"IPConfigs":[{"IP":"127.0.0.1","Gateway":""}],"Mac":"00:00:00:00:00:00","Sandbox":"/var/run/netns/cni-2","PciID":"","SocketPath":""},
+			"mNicIf1":{"IPConfigs":[{"IP":"10.201.1.8","Gateway":"169.254.1.1"}],"Mac":"101","Sandbox":"/var/run/netns/cni-2","PciID":"","SocketPath":""}}}}`
 	hostNetworkInfo = `{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"ipc"}]}}}`
 )
 
@@ -126,13 +137,15 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 			sandbox("other", "u2", 9, ready), sandbox("a", "u1", 1, ready), sandbox("b", "u1", 3, ready),
 			sandbox("c", "u1", 4, notReady), sandbox("d", "u3", 1, notReady), sandbox("e", "u4", 1, ready),
 			sandbox("f", "u5", 1, ready), sandbox("g", "u6", 1, ready),
+			sandbox("h", "u7", 1, ready),
 		},
-		info: map[string]string{"b": containerdInfo, "e": crioInfo, "f": hostNetworkInfo, "g": "{"},
+		info: map[string]string{"b": containerdInfo, "e": crioInfo, "f": hostNetworkInfo, "g": "{", "h": awsInfo},
 	}
 	c := open(t, s)
 	for uid, want := range map[string]cri.Sandbox{
 		"u1": {ID: "b", NetNSPath: "/var/run/netns/cni-1", Interfaces: []string{"eth0", "net1"}},
 		"u4": {ID: "e", NetNSPath: "/var/run/netns/f2"},
+		"u7": {ID: "h", NetNSPath: "/run/netns/cni-2", Interfaces: []string{"eth0", "mNicIf1"}},
 	} {
 		got, err := c.Find(t.Context(), uid)
 		if err != nil || got.ID != want.ID || got.NetNSPath != want.NetNSPath || !slices.Equal(got.Interfaces, want.Interfaces) {
@@ -154,7 +167,7 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	if err != nil || len(ids) != len(s.sandboxes) || !slices.Contains(ids, "c") {
 		t.Errorf("IDs = %v, %v, want all, ready or not", ids, err)
 	}
-	if v, err := c.Version(t.Context()); err != nil || v != "containerd 2.1.3" {
+	if v, err := c.Version(t.Context()); err != nil || v != "containerd://2.1.3" {
 		t.Errorf("Version = %q, %v", v, err)
 	}
 	s.fail = errors.New("boom")
@@ -163,7 +176,7 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 		!strings.Contains(err.Error(), "boom") {
 		t.Errorf("Find of a runtime that fails = %v, want the call, the socket and its error", err)
 	}
-	if !json.Valid([]byte(containerdInfo)) || !json.Valid([]byte(crioInfo)) {
+	if !json.Valid([]byte(containerdInfo)) || !json.Valid([]byte(crioInfo)) || !json.Valid([]byte(awsInfo)) {
 		t.Error("the test's answers are no JSON")
 	}
 }

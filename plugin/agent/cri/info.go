@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // errNoNetNS is for a sandbox without a network namespace of its own, or of a
@@ -53,11 +55,25 @@ func parseInfo(verbose map[string]string) (Sandbox, error) {
 		return s, errNoNetNS
 	}
 	for name, dev := range i.CNIResult.Interfaces {
-		// The host's ends are named without a sandbox.
-		if name != "lo" && dev.Sandbox != "" {
+		// The host's ends are named without a sandbox, and not everything with one
+		// is an interface: aws-cni keeps notes for its DEL in an entry "dummy…" whose
+		// sandbox is the number of a network card.
+		if name != "lo" && samePath(dev.Sandbox, s.NetNSPath) {
 			s.Interfaces = append(s.Interfaces, name)
 		}
 	}
 	slices.Sort(s.Interfaces)
 	return s, nil
+}
+
+// samePath says whether two paths lead to the same network namespace. On the
+// node /var/run is a link to /run, and a runtime may write either.
+func samePath(a, b string) bool { return withoutVar(a) == withoutVar(b) }
+
+func withoutVar(path string) string {
+	path = filepath.Clean(path)
+	if strings.HasPrefix(path, "/var/run/") {
+		return strings.TrimPrefix(path, "/var")
+	}
+	return path
 }

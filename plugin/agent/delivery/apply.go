@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
@@ -38,10 +39,10 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 	v, err := m.look(ctx)
 	p := &pass{view: v}
 	if err == nil {
-		p.choice, err = choose(m.config.Delivery, v.situation)
+		p.choice, err = m.choice(v)
 	}
 	if err == nil {
-		b := beside{profile: v.node.Profile, ifb: m.ifb(v.node.Profile), others: v.node.OtherShapers()}
+		b := beside{profile: v.node.Profile, others: v.node.OtherShapers()}
 		p.entry, p.notes, err = b.entry(m.config.Defaults)
 		p.choice.Warning = join(p.choice.Warning, b.dispute(m.config.Defaults))
 	}
@@ -54,8 +55,18 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 	if err == nil && act {
 		err = m.apply(p)
 	}
+	if p.upkeep == profiles.NRI && errors.Is(err, ErrInUse) {
+		// It goes when the others have let go of it.
+		if time.Since(m.needed) >= redetect {
+			m.needed, m.neededBy = time.Now(), err
+		}
+		p.choice.Warning, err = join(p.choice.Warning, err.Error()), nil
+	}
 	if err != nil && act {
 		err = errors.Join(err, m.rescue(p))
+	}
+	if act {
+		err = errors.Join(err, m.tell(p))
 	}
 	m.publish(m.decided(p, err), check == nil)
 	return p, err
@@ -67,14 +78,6 @@ func join(a, b string) string {
 		return a + b
 	}
 	return a + "; " + b
-}
-
-// ifb asks once, where it matters: the kernel stays the same.
-func (m *Manager) ifb(p *profiles.Profile) profiles.Answer {
-	if m.hasIFB == profiles.Unknown && m.config.IFB != nil && p != nil && p.Ingress.Place == profiles.PlaceIFB {
-		m.hasIFB = m.config.IFB()
-	}
-	return m.hasIFB
 }
 
 // decided makes a decision of a pass.
@@ -105,12 +108,16 @@ func (m *Manager) apply(p *pass) error {
 	if len(p.steps) == 0 {
 		return nil
 	}
+	if p.upkeep == profiles.NRI {
+		return m.removeFiles(p.view, "the delivery is "+string(profiles.NRI))
+	}
 	r, err := m.loadRecord()
 	if err != nil {
 		p.steps = nil
 		return err
 	}
 	known := slices.Clone(r.Items)
+	r.Runtime = m.config.Runtime
 	for i := range p.steps {
 		if err := m.take(r, &p.steps[i]); err != nil {
 			p.steps = p.steps[:i]
@@ -167,10 +174,10 @@ func (m *Manager) rescue(p *pass) error {
 	if v.conf == nil || v.binDir == "" {
 		return nil
 	}
-	if _, err := os.Lstat(m.binaryPath(v)); !isMissing(err) {
+	if _, err := os.Lstat(m.binaryPath(v)); !isMissing(err) || m.placedBefore() {
 		return nil
 	}
-	out := pass{view: v, choice: p.choice}
+	out := pass{view: v, choice: p.choice, upkeep: p.upkeep}
 	m.planLeftovers(&out, "")
 	var all error
 	for _, s := range out.steps {
@@ -179,4 +186,17 @@ func (m *Manager) rescue(p *pass) error {
 	}
 	p.steps = append(p.steps, out.steps...)
 	return all
+}
+
+// placedBefore says whether a binary that podweir put somewhere else is there: the
+// chain names no path, and the runtime looks where it did.
+func (m *Manager) placedBefore() bool {
+	r, err := m.loadRecord()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(r.Items, func(i *item) bool {
+		_, err := os.Lstat(r.at(i))
+		return len(i.SHA256) > 0 && err == nil
+	})
 }

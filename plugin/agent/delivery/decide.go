@@ -11,6 +11,19 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 )
 
+// choice picks the delivery. Without a readable network there is nothing to
+// decide by, and the last choice holds: a CNI may be writing its file just now.
+func (m *Manager) choice(v *view) (conflist.Choice, error) {
+	if v.original() == nil && m.chosen.Delivery != "" {
+		return m.chosen, nil
+	}
+	c, err := choose(m.config.Delivery, v.situation)
+	if err == nil && v.original() != nil {
+		m.chosen = c
+	}
+	return c, err
+}
+
 // choose picks the delivery. What the operator asks for wins where it can work;
 // a [*SettingError] says why it cannot.
 func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, error) {
@@ -22,24 +35,25 @@ func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, err
 		return best, handable(asked, best, s)
 	}
 	c := conflist.Choice{Delivery: asked, Why: "asked for; podweir would choose " + string(best.Delivery) + ": " + best.Why}
-	if asked == profiles.NRI {
-		if s.Runtime.HasNRI() == profiles.No {
-			return conflist.Choice{}, refused(asked, s.Runtime.String()+" has no NRI, containerd has it from 1.7", best)
-		}
-		return c, nil
-	}
-	if s.Writable == profiles.No {
+	if s.Writable == profiles.No && asked != profiles.NRI {
 		return conflist.Choice{}, refused(asked, s.Obstacle, best)
 	}
+	why, certain := conflist.Objection(asked, s)
+	if certain {
+		if asked == profiles.Chain {
+			why += "; to end that: " + strings.Join(s.Profile.Conflist.ShareDo, "; ")
+		}
+		return conflist.Choice{}, refused(asked, why, best)
+	}
+	c.Warning = why
 	switch asked {
 	case profiles.Chain:
-		return chained(c, best, s)
-	case profiles.DropIn:
-		return droppedIn(c, best, s)
-	default:
+		c.Instead = best.Instead
+	case profiles.Handed:
 		c.Do = s.Profile.Conflist.HandedDo
-		return c, handable(asked, c, s)
+	default:
 	}
+	return c, handable(asked, c, s)
 }
 
 func refused(asked profiles.Delivery, why string, best conflist.Choice) error {
@@ -47,33 +61,6 @@ func refused(asked profiles.Delivery, why string, best conflist.Choice) error {
 		Setting: "delivery", Value: string(asked),
 		Accepted: "auto or " + string(best.Delivery) + " on this node", Why: why,
 	}
-}
-
-func chained(c, best conflist.Choice, s conflist.Situation) (conflist.Choice, error) {
-	c.Instead = best.Instead
-	switch {
-	case !s.Profile.Conflist.MayBeExclusive:
-	case s.Exclusive == profiles.Yes:
-		return conflist.Choice{}, refused(c.Delivery, s.Profile.Title+" renames the conflists of others (cni.exclusive=true); "+
-			"to end that: "+strings.Join(s.Profile.Conflist.ShareDo, "; "), best)
-	case s.Exclusive == profiles.Unknown:
-		c.Warning = "if " + s.Profile.Title + " runs with cni.exclusive=true it renames podweir's file, and pods start unshaped"
-	}
-	return c, nil
-}
-
-func droppedIn(c, best conflist.Choice, s conflist.Situation) (conflist.Choice, error) {
-	switch {
-	case s.Runtime.ReadsDropIns() == profiles.No:
-		return conflist.Choice{}, refused(c.Delivery, s.Runtime.String()+" ignores drop-in directories; containerd reads them from 2.1, CRI-O from 1.34", best)
-	case s.Original != nil && s.Original.OnlyInlined:
-		return conflist.Choice{}, refused(c.Delivery, s.Original.File+" says loadOnlyInlinedPlugins", best)
-	case s.Runtime.ReadsDropIns() == profiles.Unknown:
-		c.Warning = "whether " + s.Runtime.String() + " reads drop-in directories is not known; if it does not, pods start unshaped"
-	case s.Original != nil && s.Original.Index("bandwidth") >= 0:
-		c.Warning = "the chain has the bandwidth plugin, which a drop-in cannot replace: two shapers on one annotation"
-	}
-	return c, nil
 }
 
 // handable returns an error if the delivery is handed and the CNI cannot take a

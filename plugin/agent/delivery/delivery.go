@@ -56,8 +56,10 @@ type Config struct {
 	// Defaults are keys of the plugin's configuration with values for all pods of
 	// the node, as docs/reference/configuration.md lists them.
 	Defaults map[string]any
-	// IFB says whether the kernel can queue on an ifb; nil if nobody knows.
-	IFB func() profiles.Answer
+	// Hooked says whether the runtime calls the agent for each pod that starts: with
+	// the delivery nri the files of a former one stay until it does. nil takes it for
+	// granted.
+	Hooked func() bool
 	// Live may be nil.
 	Live detect.Live
 	// Log may be nil.
@@ -102,16 +104,24 @@ type Manager struct {
 
 	// busy is held with the lock of the node; what follows belongs to its holder.
 	busy        sync.Mutex
-	hasIFB      profiles.Answer
 	node        *detect.Node
 	detected    time.Time
 	fingerprint string
-	// gone is since when the original has been missing, broken or not ready, and
-	// goneAs what the files of others were then.
+	// chosen is the last choice that was made with a network to join.
+	chosen conflist.Choice
+	// gone is since when the original has been missing or broken, and goneAs what
+	// the files of others were then.
 	gone   time.Time
 	goneAs string
 	source source
 	placed stamp
+	// told is whether the runtime was made to look for drop-ins at all, untold
+	// whether one changed since.
+	told, untold bool
+	// needed is when the binary was last found to be needed by others, although the
+	// delivery leaves no files, neededBy by whom.
+	needed   time.Time
+	neededBy error
 }
 
 // New checks the configuration; it touches no file. An error is of type
@@ -197,7 +207,7 @@ func (m *Manager) logDecision(d *Decision) {
 }
 
 // Install brings the node's files to what is decided, once, and returns the
-// steps that it took. It fails with [ErrRunning] while an agent keeps the node,
+// steps that it took. It fails with [ErrRunning] while an agent manages the node,
 // and with an error that wraps [*FileError] where something cannot be written;
 // then everything is as it was.
 func (m *Manager) Install(ctx context.Context) ([]Step, error) {

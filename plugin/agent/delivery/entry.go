@@ -20,8 +20,6 @@ import (
 type beside struct {
 	// profile is that of the CNI in force, nil without one.
 	profile *profiles.Profile
-	// ifb says whether the kernel can queue on an ifb.
-	ifb profiles.Answer
 	// others says who else enforces the annotations.
 	others detect.Others
 }
@@ -47,7 +45,7 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 		if err := checkModes(b.profile, keys); err != nil {
 			return nil, nil, err
 		}
-		notes = fromProfile(b.profile, keys, b.ifb)
+		notes = fromProfile(b.profile, keys)
 	}
 	notes = append(notes, b.shapers(keys)...)
 	raw = []byte(strings.TrimSuffix(conflist.DefaultEntry, "}"))
@@ -84,7 +82,7 @@ func checkModes(p *profiles.Profile, keys map[string]any) error {
 }
 
 // fromProfile adds the keys that the profile demands and the operator left open.
-func fromProfile(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) (notes []string) {
+func fromProfile(p *profiles.Profile, keys map[string]any) (notes []string) {
 	given := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return keys[n] != nil })
 	}
@@ -99,16 +97,21 @@ func fromProfile(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) 
 		}
 	}
 	if p.Ingress.Place == profiles.PlaceIFB {
-		notes = besidePast(p, keys, ifb)
+		notes = besidePast(p, keys)
 	}
 	return notes
 }
 
+// preferIFB is the plugin's name for the place that profiles call
+// [profiles.PlaceIFB].
+const preferIFB = "prefer-ifb"
+
 // besidePast puts the ingress queue where no packets go past it, unless the
-// operator wants ingress elsewhere by name. The place is said where all of ingress
-// is policed, too: a pod may ask for a queue.
-func besidePast(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) (notes []string) {
-	mode, place, queue := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace"), chosen(keys, "ingressQueue", "queue")
+// operator wants ingress elsewhere by name. Where the kernel has no ifb the plugin
+// polices instead, unless the operator asked for the ifb by name. The place is said
+// where all of ingress is policed, too: a pod may ask for a queue.
+func besidePast(p *profiles.Profile, keys map[string]any) (notes []string) {
+	mode, place := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace")
 	switch profiles.Mode(mode) {
 	case profiles.ModeTCXPodSide, profiles.ModeClsactPodSide:
 		return nil // that hook sees everything
@@ -119,12 +122,10 @@ func besidePast(p *profiles.Profile, keys map[string]any, ifb profiles.Answer) (
 	if place == string(profiles.PlaceHost) {
 		return []string{"ingress is where the operator wants it; beside " + p.Title + " packets may go past it: " + p.BypassWhy}
 	}
-	keys["ingressPlace"] = string(profiles.PlaceIFB)
-	if ifb != profiles.No || queue != "" || mode != "" {
-		return nil
+	if place == "" {
+		keys["ingressPlace"] = preferIFB
 	}
-	keys["ingressQueue"] = "none"
-	return []string{"the kernel has no ifb that packets come through: ingress is policed on the pod side (" + p.Ingress.Why + ")"}
+	return nil
 }
 
 // chosen is the first of the keys that the operator gave, "" where it leaves the

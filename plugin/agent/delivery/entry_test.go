@@ -44,40 +44,33 @@ func parse(t *testing.T, raw []byte, rate int) *netconf.Config {
 // to what the profile demands.
 func TestEntries(t *testing.T) {
 	for _, p := range append(profiles.All(), profiles.Other()) {
-		for _, ifb := range []profiles.Answer{profiles.Unknown, profiles.Yes, profiles.No} {
-			t.Run(fmt.Sprintf("%s, ifb %v", p.Name, ifb), func(t *testing.T) {
-				raw, _, err := (&beside{profile: p, ifb: ifb}).entry(nil)
-				if err != nil {
-					t.Fatal(err)
+		t.Run(p.Name, func(t *testing.T) {
+			raw, _, err := (&beside{profile: p}).entry(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, _, _ := (&beside{profile: p}).entry(nil)
+			if string(again) != string(raw) {
+				t.Errorf("entry() = %s, then %s", raw, again)
+			}
+			want := shaping.PlaceAuto
+			if p.Ingress.Place == profiles.PlaceIFB {
+				want = shaping.PlacePreferIFB
+			}
+			for _, rate := range []int{1_000_000, 10_000_000_000} {
+				in := parse(t, raw, rate).Shaping.Ingress
+				if in == nil || in.Place != want {
+					t.Errorf("%s: ingress %+v, want the place %v: %s", raw, in, want, p.Ingress.Why)
 				}
-				again, _, _ := (&beside{profile: p, ifb: ifb}).entry(nil)
-				if string(again) != string(raw) {
-					t.Errorf("entry() = %s, then %s", raw, again)
-				}
-				for _, rate := range []int{1_000_000, 10_000_000_000} {
-					in := parse(t, raw, rate).Shaping.Ingress
-					if in == nil {
-						t.Fatalf("%s: no ingress limit", raw)
-					}
-					aside := p.Ingress.Place == profiles.PlaceIFB
-					switch {
-					case aside && ifb == profiles.No && in.Queue != shaping.QueueNone:
-						t.Errorf("%s: ingress queue %v without an ifb, want it policed", raw, in.Queue)
-					case aside && in.Place != shaping.PlaceIFB:
-						t.Errorf("%s: ingress place %v, want the ifb: %s", raw, in.Place, p.Ingress.Why)
-					case !aside && in.Place != shaping.PlaceAuto:
-						t.Errorf("%s: ingress place %v, want it open", raw, in.Place)
-					}
-				}
-				n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := conflist.Splice(n, raw); err != nil {
-					t.Errorf("Splice() of %s: %v", raw, err)
-				}
-			})
-		}
+			}
+			n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conflist.Splice(n, raw); err != nil {
+				t.Errorf("Splice() of %s: %v", raw, err)
+			}
+		})
 	}
 }
 
@@ -102,16 +95,17 @@ func TestEntryWithDefaults(t *testing.T) {
 			`"lightShare":"80%","policy":"elephants","replaceQdisc":true`,
 			"",
 		},
-		"beside the profile's": {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"ifb"`, ""},
+		"beside the profile's": {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"prefer-ifb"`, ""},
 		"instead of it":        {cilium, map[string]any{"ingressPlace": "host"}, `"ingressPlace":"host"`, "may go past"},
 		"a hook of the host's": {profiles.Find("calico-ebpf"), map[string]any{"mode": "tcx-hostside"}, `"mode":"tcx-hostside"`, "may go past"},
 		"a hook of the pod's":  {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"ingressMode":"tcx-podside"`, ""},
-		"own queues by name":   {cilium, map[string]any{"mode": "qdisc"}, `"ingressPlace":"ifb","mode":"qdisc"`, ""},
-		"auto by name":         {cilium, map[string]any{"mode": "auto", "ingressPlace": "auto"}, `"ingressPlace":"ifb","mode":"auto"`, ""},
-		"policing":             {cilium, map[string]any{"queue": "none"}, `"ingressPlace":"ifb","queue":"none"`, ""},
+		"own queues by name":   {cilium, map[string]any{"mode": "qdisc"}, `"ingressPlace":"prefer-ifb","mode":"qdisc"`, ""},
+		"auto by name":         {cilium, map[string]any{"mode": "auto", "ingressPlace": "auto"}, `"ingressPlace":"prefer-ifb","mode":"auto"`, ""},
+		"the ifb by name":      {cilium, map[string]any{"ingressPlace": "ifb"}, `"ingressPlace":"ifb"`, ""},
+		"policing":             {cilium, map[string]any{"queue": "none"}, `"ingressPlace":"prefer-ifb","queue":"none"`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, notes, err := (&beside{profile: tc.profile, ifb: profiles.Yes}).entry(tc.defaults)
+			raw, notes, err := (&beside{profile: tc.profile}).entry(tc.defaults)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,20 +125,22 @@ func TestEntryWithDefaults(t *testing.T) {
 func TestEntryWithThePodsQueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		defaults map[string]any
-		ifb      profiles.Answer
+		ifb      bool
 		queue    string
 		want     string
 	}{
-		"policing":                  {nil, profiles.Yes, "none", "none on pod"},
-		"policing, no ifb":          {nil, profiles.No, "none", "none on pod"},
-		"a queue":                   {nil, profiles.Yes, "tbf", "tbf on ifb"},
-		"a queue, no ifb":           {nil, profiles.No, "tbf", "it has no ifb"},
-		"the node polices":          {map[string]any{"queue": "none"}, profiles.Yes, "tbf", "tbf on ifb"},
-		"the node polices, no ifb":  {map[string]any{"queue": "none"}, profiles.No, "tbf", "it has no ifb"},
-		"own queues by name":        {map[string]any{"mode": "qdisc"}, profiles.Yes, "none", "with this mode the queue auto"},
-		"own queues, and it is one": {map[string]any{"mode": "qdisc"}, profiles.Yes, "tbf", "tbf on ifb"},
+		"policing":                  {nil, true, "none", "none on pod"},
+		"policing, no ifb":          {nil, false, "none", "none on pod"},
+		"a queue":                   {nil, true, "tbf", "tbf on ifb"},
+		"a queue, no ifb":           {nil, false, "tbf", "none on pod"},
+		"the node polices":          {map[string]any{"queue": "none"}, true, "tbf", "tbf on ifb"},
+		"the node polices, no ifb":  {map[string]any{"queue": "none"}, false, "tbf", "none on pod"},
+		"the ifb by name, no ifb":   {map[string]any{"ingressPlace": "ifb"}, false, "auto", "there is no ifb"},
+		"own queues, no ifb":        {map[string]any{"mode": "qdisc"}, false, "auto", "there is no ifb"},
+		"own queues by name":        {map[string]any{"mode": "qdisc"}, true, "none", "tbf on ifb"},
+		"own queues, and it is one": {map[string]any{"mode": "qdisc"}, true, "tbf", "tbf on ifb"},
 	} {
-		raw, _, err := (&beside{profile: profiles.Find("cilium"), ifb: tc.ifb}).entry(tc.defaults)
+		raw, _, err := (&beside{profile: profiles.Find("cilium")}).entry(tc.defaults)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +150,7 @@ func TestEntryWithThePodsQueue(t *testing.T) {
 		got := fmt.Sprint(err)
 		if err == nil {
 			params, err := shaping.Compute(&conf.Shaping, shaping.Ingress,
-				shaping.Facts{TBF: true, MTU: 1500, IFB: tc.ifb == profiles.Yes}, shaping.RandomMajor)
+				shaping.Facts{TBF: true, MTU: 1500, IFB: tc.ifb, NoIFB: "there is no ifb"}, shaping.RandomMajor)
 			if got = fmt.Sprint(err); err == nil {
 				got = fmt.Sprintf("%v on %v", params.Queue, params.Side)
 			}
@@ -179,7 +175,7 @@ func TestHandedEntry(t *testing.T) {
 				careful = other
 			}
 		}
-		raw, _, err := (&beside{profile: careful, ifb: profiles.Yes}).entry(nil)
+		raw, _, err := (&beside{profile: careful}).entry(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +208,7 @@ func TestEntryRefuses(t *testing.T) {
 		"by the common mode":  {"cilium", map[string]any{"mode": "clsact-hostside"}, []string{"clsact-hostside", "Cilium"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, _, err := (&beside{profile: profiles.Find(tc.profile), ifb: profiles.Yes}).entry(tc.defaults)
+			raw, _, err := (&beside{profile: profiles.Find(tc.profile)}).entry(tc.defaults)
 			if err == nil {
 				t.Fatalf("entry() = %s, want an error", raw)
 			}

@@ -76,7 +76,7 @@ func TestInstallDropIn(t *testing.T) {
 	if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" {
 		t.Errorf("chain (-want +got):\n%s", diff)
 	}
-	if got := h.read(confDir + "/cilium/" + conflist.DropInFile); !strings.Contains(got, `"ingressPlace":"ifb"`) {
+	if got := h.read(confDir + "/cilium/" + conflist.DropInFile); !strings.Contains(got, `"ingressPlace":"prefer-ifb"`) {
 		t.Errorf("the drop-in is %s, want the place that Cilium's profile demands", got)
 	}
 	if d := m.Decision(); d.Delivery != profiles.DropIn || !d.InForce || d.Problem != "" {
@@ -240,6 +240,27 @@ func TestNothingNamesAMissingBinary(t *testing.T) {
 	}
 	if slices.Contains(h.chain(), conflist.Type) && h.read(plugin) == "" {
 		t.Errorf("chain %v without the binary", h.chain())
+	}
+}
+
+// TestAWrongDirectoryLeavesAnInstallation: the chain that works goes on working.
+func TestAWrongDirectoryLeavesAnInstallation(t *testing.T) {
+	for name, config := range map[string]func(*delivery.Config){
+		"of plugins":   func(c *delivery.Config) { c.BinDir = "/nope" },
+		"of conflists": func(c *delivery.Config) { c.ConfDir = "/nope" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, simple())
+			h.install(t, nil)
+			before := h.tree(t)
+			steps, err := h.manager(t, config).Install(t.Context())
+			if err == nil || !strings.Contains(err.Error(), "/nope") {
+				t.Errorf("Install() = %v, %v, want an error that names /nope", steps, err)
+			}
+			if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+				t.Errorf("after the refusal (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 

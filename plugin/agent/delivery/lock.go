@@ -38,7 +38,7 @@ func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
 
 func (m *Manager) lockNode(ctx context.Context) (release func(), err error) {
 	if m.node == nil {
-		m.detect(ctx)
+		m.detect(ctx, nil)
 	}
 	dir := m.real("/" + m.node.ConfDir)
 	var f *os.File

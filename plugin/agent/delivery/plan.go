@@ -41,15 +41,18 @@ const (
 
 func (s *Step) String() string { return s.Do + " " + s.Path + ": " + s.Why }
 
-// settle is how long an original may be missing, broken or not ready, with nobody
-// writing, before podweir's file is taken away: not everybody writes by renaming, and in between
-// podweir's file is the only valid one.
+// settle is how long an original may be missing or broken, with nobody writing,
+// before podweir's file is taken away: not everybody writes by renaming, and in
+// between podweir's file is the only valid one.
 const settle = time.Second
 
 // pass is one look at the node with what follows from it.
 type pass struct {
 	view   *view
 	choice conflist.Choice
+	// upkeep is the delivery whose files are kept in order: that of the choice, or
+	// the former one until the choice has taken over.
+	upkeep profiles.Delivery
 	entry  []byte
 	notes  []string
 	steps  []Step
@@ -61,6 +64,10 @@ type pass struct {
 // plan lists the steps that are missing: first what is to be there, last what is
 // not, so that podweir is in the chain all the while.
 func (m *Manager) plan(p *pass) error {
+	m.chooseUpkeep(p)
+	if p.upkeep == profiles.NRI {
+		return m.planNothing(p)
+	}
 	if err := m.planBinary(p); err != nil {
 		return err
 	}
@@ -69,7 +76,7 @@ func (m *Manager) plan(p *pass) error {
 	}
 	var err error
 	keep := ""
-	switch p.choice.Delivery {
+	switch p.upkeep {
 	case profiles.Chain:
 		keep, err = m.planChain(p)
 	case profiles.DropIn:
@@ -83,10 +90,59 @@ func (m *Manager) plan(p *pass) error {
 	return nil
 }
 
-func (m *Manager) planBinary(p *pass) error {
-	if p.choice.Delivery == profiles.NRI {
-		return nil
+// chooseUpkeep says which files are to be there. Two deliveries are carried out by
+// others: by the runtime that calls the agent, and by the primary CNI that writes
+// podweir into its chain. Until they do, the files of the former delivery stay and
+// are kept in order: pods that start in between are limited.
+func (m *Manager) chooseUpkeep(p *pass) {
+	p.upkeep = p.choice.Delivery
+	until := ""
+	switch p.choice.Delivery {
+	case profiles.NRI:
+		if m.config.Hooked != nil && !m.config.Hooked() && p.view.obstacle == nil {
+			until = "the runtime calls the agent"
+		}
+	case profiles.Handed:
+		if n := p.view.original(); n != nil && n.Index(conflist.Type) < 0 {
+			until = n.File + " has podweir in it"
+		}
+	default:
 	}
+	if until == "" || p.view.conf == nil {
+		return
+	}
+	switch {
+	case slices.ContainsFunc(p.view.conf.Own(), func(f conflist.File) bool { return machineMade(&f) }):
+		p.upkeep = profiles.Chain
+	case len(m.dropIns(p.view)) > 0:
+		p.upkeep = profiles.DropIn
+	default:
+		return
+	}
+	p.choice.Warning = join(p.choice.Warning, "the files of the delivery "+string(p.upkeep)+" stay until "+until)
+}
+
+// planNothing removes every file of podweir's: those of a former delivery.
+func (m *Manager) planNothing(p *pass) error {
+	steps, err := m.planRemove(p.view)
+	if err != nil || len(steps) == 0 {
+		return err
+	}
+	if p.view.obstacle != nil {
+		var left []string
+		for _, s := range steps {
+			left = append(left, s.Path)
+		}
+		return &LeftoverError{Left: left, Err: p.view.obstacle}
+	}
+	if time.Since(m.needed) < redetect {
+		return m.neededBy
+	}
+	p.steps = steps
+	return nil
+}
+
+func (m *Manager) planBinary(p *pass) error {
 	if p.view.binaryDir != nil {
 		return p.view.binaryDir
 	}
@@ -121,7 +177,7 @@ func (m *Manager) binaryPath(v *view) string {
 // planChain returns the name of podweir's file in the directory of conflists.
 func (m *Manager) planChain(p *pass) (keep string, err error) {
 	original := p.view.originalFile()
-	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Ready: p.view.ready}
+	standing := conflist.Standing{Delivery: profiles.Chain, Original: original}
 	own := p.view.conf.Own()
 	if original != nil {
 		if keep, err = conflist.FileName(original.Name); err != nil {
@@ -264,9 +320,9 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 			continue
 		}
 		reason := why
-		if p.choice.Delivery == profiles.Chain {
+		if p.upkeep == profiles.Chain {
 			_, reason = conflist.Decide(conflist.Standing{
-				Delivery: profiles.Chain, Original: p.view.originalFile(), Own: &f, Ready: p.view.ready,
+				Delivery: profiles.Chain, Original: p.view.originalFile(), Own: &f,
 			})
 			if keep != "" {
 				reason = "podweir's file is " + keep
@@ -275,11 +331,11 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, f.Name), Why: reason, ours: machineMade(&f)})
 	}
 	for _, network := range m.dropIns(p.view) {
-		if network == keep && p.choice.Delivery == profiles.DropIn {
+		if network == keep && p.upkeep == profiles.DropIn {
 			continue
 		}
 		reason := why
-		if n := p.view.original(); n != nil && p.choice.Delivery == profiles.DropIn {
+		if n := p.view.original(); n != nil && p.upkeep == profiles.DropIn {
 			reason = fmt.Sprintf("the network in force is %s", n.Name)
 			if n.Index(conflist.Type) >= 0 {
 				reason = n.File + " has podweir in it already"

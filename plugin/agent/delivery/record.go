@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/compat/detect"
 )
 
 // recordVersion is that of the record's form.
@@ -28,6 +30,9 @@ const recordFile = "installed.json"
 // before the file that it tells of.
 type record struct {
 	Version int `json:"version"`
+	// Runtime is the container runtime that the operator named, "" if podweir
+	// found out by itself.
+	Runtime string `json:"runtime,omitempty"`
 	// Items are by path, in the order in which they were made.
 	Items []*item `json:"items"`
 
@@ -84,6 +89,21 @@ func loadRecord(root, dir string) (*record, error) {
 		}
 	}
 	return r, nil
+}
+
+// ToldRuntime returns the container runtime that the operator named when podweir
+// was installed on the node below root, "" if he did not: what judges afterwards
+// is to judge the same node.
+func ToldRuntime(root string) string {
+	full, err := detect.Resolve(root, DefaultState)
+	if err != nil {
+		return ""
+	}
+	r, err := loadRecord(root, full)
+	if err != nil {
+		return ""
+	}
+	return r.Runtime
 }
 
 // find returns the item of a path in our own file system, nil if there is none.

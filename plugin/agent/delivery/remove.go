@@ -31,29 +31,12 @@ func (m *Manager) Remove(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	m.detect(ctx)
+	m.detect(ctx, nil)
 	v, err := m.look(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := m.loadRecord()
-	if err != nil {
-		return err
-	}
-	if v.conf != nil {
-		m.sweep(&pass{view: v})
-		if err := m.removeConfigurations(v, r); err != nil {
-			return err
-		}
-	}
-	if err := m.stillNamed(v); err != nil {
-		return errors.Join(err, r.close())
-	}
-	if err := m.removeBinaries(r); err != nil {
-		return err
-	}
-	m.placed = stamp{}
-	if err := r.close(); err != nil {
+	if err := m.removeFiles(v, "podweir is removed"); err != nil {
 		return err
 	}
 	m.publish(Decision{
@@ -63,9 +46,31 @@ func (m *Manager) Remove(ctx context.Context) error {
 	return nil
 }
 
+// removeFiles removes every file of podweir's and puts back what was in its place.
+func (m *Manager) removeFiles(v *view, why string) error {
+	r, err := m.loadRecord()
+	if err != nil {
+		return err
+	}
+	if v.conf != nil {
+		m.sweep(&pass{view: v})
+		if err := m.removeConfigurations(v, r, why); err != nil {
+			return err
+		}
+	}
+	if err := m.stillNamed(v); err != nil {
+		return errors.Join(err, r.close())
+	}
+	if err := m.removeBinaries(r, why); err != nil {
+		return err
+	}
+	m.placed = stamp{}
+	return r.close()
+}
+
 // removeConfigurations removes podweir's conflist and drop-ins, and what became
 // of them, and puts back what was in their place.
-func (m *Manager) removeConfigurations(v *view, r *record) error {
+func (m *Manager) removeConfigurations(v *view, r *record, why string) error {
 	dir := m.real(v.confDir)
 	for _, f := range v.conf.Own() {
 		path := filepath.Join(dir, f.Name)
@@ -87,10 +92,12 @@ func (m *Manager) removeConfigurations(v *view, r *record) error {
 			return err
 		}
 	}
+	dropIn := false
 	for _, i := range slices.Clone(r.Items) {
 		if i.Directory || filepath.Base(i.Path) == conflist.Type {
 			continue
 		}
+		dropIn = dropIn || isDropIn(i.Path)
 		if i.Before != nil && !m.binaryWasThere(v, r) {
 			m.log.Warn("not put back: it names podweir-cni, which was not there", "path", i.Path)
 			i.Before = nil
@@ -98,7 +105,12 @@ func (m *Manager) removeConfigurations(v *view, r *record) error {
 		if err := r.restore(i); err != nil {
 			return err
 		}
-		m.log.Info("files of podweir", "do", doRemove, "path", r.at(i), "why", "podweir is removed")
+		m.log.Info("files of podweir", "do", doRemove, "path", r.at(i), "why", why)
+	}
+	if dropIn {
+		// Before the binary goes: a runtime that still has the drop-in would fail
+		// every pod for the lack of it.
+		return m.nudge(v)
 	}
 	return nil
 }
@@ -175,7 +187,7 @@ func (m *Manager) cached(v *view) error {
 
 // removeBinaries removes podweir's binary where it is still the one that podweir
 // put there, and puts back what was in its place.
-func (m *Manager) removeBinaries(r *record) error {
+func (m *Manager) removeBinaries(r *record, why string) error {
 	for _, i := range slices.Clone(r.Items) {
 		if i.Directory || filepath.Base(i.Path) != conflist.Type {
 			continue
@@ -194,7 +206,7 @@ func (m *Manager) removeBinaries(r *record) error {
 		if err := r.restore(i); err != nil {
 			return err
 		}
-		m.log.Info("files of podweir", "do", doRemove, "path", path, "why", "podweir is removed")
+		m.log.Info("files of podweir", "do", doRemove, "path", path, "why", why)
 	}
 	return nil
 }
@@ -206,11 +218,16 @@ func (m *Manager) PlanRemove(ctx context.Context) ([]Step, error) {
 		return nil, ErrRunning
 	}
 	defer m.busy.Unlock()
-	m.detect(ctx)
+	m.detect(ctx, nil)
 	v, err := m.look(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return m.planRemove(v)
+}
+
+// planRemove lists podweir's files on the node.
+func (m *Manager) planRemove(v *view) ([]Step, error) {
 	r, err := m.loadRecord()
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := profiles.Find("cilium")
 			node := detect.Node{Profile: p, Cilium: tc.cilium}
-			b := beside{profile: p, ifb: profiles.Yes, others: node.OtherShapers()}
+			b := beside{profile: p, others: node.OtherShapers()}
 			raw, notes, err := b.entry(tc.defaults)
 			if err != nil {
 				t.Fatal(err)

@@ -30,7 +30,6 @@ type view struct {
 	conf *conflist.Dir
 	// confDir and binDir are below the node's root.
 	confDir, binDir string
-	ready           profiles.Answer
 	situation       conflist.Situation
 	// obstacle says why the directories cannot be written, nil if they can.
 	obstacle error
@@ -42,16 +41,16 @@ type view struct {
 // that may change the decision.
 func (m *Manager) look(ctx context.Context) (*view, error) {
 	if m.node == nil {
-		m.detect(ctx)
+		m.detect(ctx, nil)
 	}
 	conf, err := conflist.ReadDir(m.root, m.node.ConfDir)
-	chain := fingerprint(conf, err)
-	if chain != m.fingerprint || time.Since(m.detected) > redetect {
-		m.detect(ctx)
-		m.fingerprint = chain
-		conf, err = conflist.ReadDir(m.root, m.node.ConfDir)
+	if m.outdated(conf, err) && m.detect(ctx, conf) {
+		if conf = m.node.Conf; conf != nil {
+			err = nil
+		}
+		m.fingerprint = fingerprint(conf, err)
 	}
-	v := &view{node: m.node, conf: conf, confDir: "/" + m.node.ConfDir, ready: m.node.ReadyNow(m.root)}
+	v := &view{node: m.node, conf: conf, confDir: "/" + m.node.ConfDir}
 	if err != nil && !isMissing(err) {
 		return v, fileError("list", m.hostPath(v.confDir), err)
 	}
@@ -60,18 +59,39 @@ func (m *Manager) look(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-func (m *Manager) detect(ctx context.Context) {
+// outdated says whether the whole node is to be looked at again. A network that
+// was there and cannot be read is no reason: it may be half written.
+func (m *Manager) outdated(conf *conflist.Dir, err error) bool {
+	torn := joinable(m.node.Conf) && !joinable(conf)
+	return !torn && fingerprint(conf, err) != m.fingerprint || time.Since(m.detected) > redetect
+}
+
+// joinable says whether a directory has a network that podweir can join.
+func joinable(conf *conflist.Dir) bool {
+	return conf != nil && conf.Original() != nil && conf.Original().Network != nil
+}
+
+// detect looks at the whole node; conf is what was read of the directory of
+// conflists, nil if nothing was. It is false if the node stays what it was found to
+// be, because the network that podweir joined cannot be read now: without it this
+// would be another node, and podweir would leave the chain.
+func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 	before := m.node
-	m.node = detect.Read(ctx, m.root, detect.Options{
-		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, Live: m.config.Live,
+	node := detect.Read(ctx, m.root, detect.Options{
+		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, Conf: conf, Live: m.config.Live,
 	})
 	m.detected = time.Now()
+	if before != nil && joinable(before.Conf) && !joinable(node.Conf) {
+		return false
+	}
+	m.node = node
 	if before != nil {
 		m.node.Cilium.Remembering(&before.Cilium)
 	}
 	for _, p := range m.node.Problems {
 		m.log.Debug("look at the node", "problem", p)
 	}
+	return true
 }
 
 // fingerprint changes when the decision may: with the chain that podweir joins,

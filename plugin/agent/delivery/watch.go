@@ -17,8 +17,7 @@ import (
 
 const (
 	// tick is how often the files are looked at although nothing was heard of
-	// them. It is how soon a primary CNI that is ready again is noticed, which no
-	// file tells.
+	// them: a directory whose parent comes later is watched by nobody.
 	tick = time.Second
 	// blindTick is the same where the kernel gives no notice of changes, so that
 	// a file that was rewritten is followed within a second all the same.

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 // reader reads the directory as containerd does, without a pause.
@@ -148,6 +149,7 @@ func pause(d time.Duration) { <-time.After(d) }
 // reading is there no valid network, or one without podweir; the last writing is
 // followed, and the primary's file stays as it was written.
 func TestRewrites(t *testing.T) {
+	short.LeaveOut(t, "it rewrites files 700 times and waits for the agent")
 	const times = 100
 	twoNetworks := simple()
 	twoNetworks[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
@@ -261,6 +263,7 @@ func TestInstalledLater(t *testing.T) {
 // TestPrimaryIsGone never leaves podweir's file alone in front: the node would
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
+	short.LeaveOut(t, "it waits until the agent has looked several times")
 	h := newHost(t, simple())
 	h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", h.shaped)
@@ -280,10 +283,12 @@ func TestPrimaryIsGone(t *testing.T) {
 	})
 }
 
-// TestPrimaryIsNotReady takes podweir's file away while the primary CNI does not
-// listen on its socket.
-func TestPrimaryIsNotReady(t *testing.T) {
-	const file = "00-podweir-10-aws.conflist"
+// TestPrimaryStartsAnew has aws-node start anew again and again: its socket goes and
+// comes back, its file stays until it is written anew. At no reading is podweir out
+// of the chain.
+func TestPrimaryStartsAnew(t *testing.T) {
+	short.LeaveOut(t, "it waits until the agent has looked several times")
+	const file = confDir + "/10-aws.conflist"
 	sockets := func(h *host, listens bool) {
 		text := "Num       RefCount Protocol Flags    Type St Inode Path\n"
 		if listens {
@@ -291,22 +296,48 @@ func TestPrimaryIsNotReady(t *testing.T) {
 		}
 		h.write(t, "proc/1/net/unix", text)
 	}
-	h := newHost(t, map[string]string{confDir + "/10-aws.conflist": network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
+	h := newHost(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
 	sockets(h, false)
-	m, _ := h.run(t, nil)
-	h.eventually(t, "podweir looked", func() bool { return m.Decision().Delivery == profiles.Chain })
-	if h.shaped() {
-		t.Error("podweir stands in front of a CNI that is not ready")
+	h.run(t, nil)
+	h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
+	r, stop := h.watchNetwork(t, "aws-cni")
+	for i := 2; i <= 4; i++ {
+		sockets(h, false)
+		// Longer than podweir waits for a file that is gone.
+		pause(1500 * time.Millisecond)
+		sockets(h, true)
+		if err := renames(h.path(file), network("aws-cni", i, "aws-cni")); err != nil {
+			t.Fatal(err)
+		}
+		h.eventually(t, "the new file is followed", func() bool { return h.inForce() == i })
 	}
-	sockets(h, true)
-	h.eventually(t, "podweir is in the chain of the CNI that is ready", h.shaped)
-	sockets(h, false)
-	h.eventually(t, "podweir's file is gone", func() bool { return h.read(confDir+"/"+file) == "" })
-	if diff := h.chain(); !slices.Equal(diff, []string{"aws-cni"}) {
-		t.Errorf("chain %v, want that of the primary CNI", diff)
+	stop()
+	if len(r.faults) > 0 {
+		t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
 	}
-	sockets(h, true)
-	h.eventually(t, "podweir is back", h.shaped)
+}
+
+// TestHalfWrittenChangesNothing leaves the primary CNI's file empty, torn and away:
+// that says nothing about the node, and the delivery stays what it is.
+func TestHalfWrittenChangesNothing(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	m, _ := h.run(t, recent)
+	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
+	h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
+	whole, want := h.read(file), h.read(dropIn)
+	for name, breaks := range map[string]func(){
+		"empty": func() { h.write(t, file, "") },
+		"torn":  func() { h.write(t, file, whole[:len(whole)/2]) },
+		"away":  func() { h.remove(t, file) },
+	} {
+		breaks()
+		h.eventually(t, "podweir saw the file "+name, func() bool { return !m.Decision().InForce })
+		if d := m.Decision(); d.Delivery != profiles.DropIn || d.Profile == "" || h.read(dropIn) != want {
+			t.Errorf("while the file is %s: delivery %s, profile %q, drop-in %q; want that of before", name, d.Delivery, d.Profile, h.read(dropIn))
+		}
+		h.write(t, file, whole)
+		h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce })
+	}
 }
 
 // TestCiliumTurnsExclusive changes the delivery when podweir's file is renamed,
@@ -346,6 +377,8 @@ type ciliumAgent struct {
 }
 
 func (*ciliumAgent) Programs(context.Context) ([]string, error) { return nil, errAway }
+
+func (a *ciliumAgent) Runtime(context.Context) (string, error) { return "", errors.ErrUnsupported }
 
 func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 	if a.away.Load() {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
+	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 // logged is a log that may be read while it is written.
@@ -181,6 +182,7 @@ func TestWatchFollowsThePodsOfOneNode(t *testing.T) {
 // pods, as what was asked in between could not be answered; after 410 it lists
 // anew, and what went meanwhile goes.
 func TestWatchSurvivesABreakAndAnExpiry(t *testing.T) {
+	short.LeaveOut(t, "it waits for the pauses between attempts")
 	c := newCluster(t)
 	c.Put(pod("a", nil))
 	c.Put(pod("b", nil))
@@ -215,6 +217,7 @@ func TestWatchSurvivesABreakAndAnExpiry(t *testing.T) {
 // Whatever the server answers, the pods stay what they were, the log says what
 // is wrong, and the watch comes back.
 func TestWatchOfAServerThatRefuses(t *testing.T) {
+	short.LeaveOut(t, "it waits for the pauses between attempts")
 	c := newCluster(t)
 	c.Put(pod("a", nil))
 	w, changed := c.watch(t)

@@ -94,7 +94,7 @@ func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, 
 	}
 	states, err := node.Engine.Ensure(ctx, &attach.Want{
 		ID: id, NetNSPath: p.NetNS, Names: []string{ifName}, Config: &conf.Shaping,
-		ReplaceQdisc: conf.ReplaceQdisc, Pod: p.Namespace + "/" + p.Name,
+		ReplaceQdisc: conf.ReplaceQdisc, Pod: p.Namespace + "/" + p.Name, By: attach.ByNRI,
 	})
 	for _, s := range states {
 		for d, ds := range s.Directions {

@@ -21,6 +21,6 @@ func (l *look) desired() (*netconf.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.warnings = conf.Warnings
+	l.warnings, l.ignored = conf.Warnings, conf.Ignored
 	return conf, nil
 }

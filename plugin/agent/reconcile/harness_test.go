@@ -53,6 +53,8 @@ type node struct {
 	log     *logged
 	sandbox *sandboxes
 	pods    int
+	// overdue is [reconcile.Config]'s.
+	overdue time.Duration
 
 	mu sync.Mutex
 	// conf is the entry of podweir-cni in the conflist.
@@ -287,7 +289,7 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 	pods := kube.NewWatch(client, "n1", log)
 	a := &agent{node: n, pods: pods, Reconciler: reconcile.New(reconcile.Config{
 		Pods: pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
-		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log,
+		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log, Overdue: n.overdue,
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -29,9 +29,13 @@ type look struct {
 
 	pod      *kube.Pod
 	warnings []string
-	event    *kube.Event
+	// ignored are the pod's wishes that were not accepted.
+	ignored []*netconf.FieldError
+	event   *kube.Event
 	// retry asks for another look soon.
 	retry bool
+	// missing says that the network of a pod with a limit was looked for in vain.
+	missing bool
 	// watched are the interfaces to watch from now on.
 	watched []watched
 	// changed says that the engine found something to do, planned what.
@@ -182,7 +186,7 @@ func (l *look) attach(ctx context.Context, node *cni.Node, conf *netconf.Config)
 	sandbox, err := l.cfg.Sandboxes.Find(ctx, l.pod.RuntimeUID)
 	if errors.Is(err, cri.ErrNoSandbox) {
 		l.wait(err.Error())
-		l.retry = true
+		l.retry, l.missing = true, true
 		return
 	}
 	if err != nil {
@@ -212,7 +216,7 @@ func (l *look) attach(ctx context.Context, node *cni.Node, conf *netconf.Config)
 	}
 	l.apply(ctx, node, &attach.Want{
 		ID: id, NetNSPath: sandbox.NetNSPath, Names: names, Config: &conf.Shaping,
-		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(),
+		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(), By: attach.ByAgent,
 	}, Attached)
 	if l.Err != nil && l.Outcome != Waiting {
 		l.cfg.Paths.RecordFailure(l.cfg.Log, id, l.Err)
@@ -274,16 +278,21 @@ func (l *look) keep(id attach.ID, states []*attach.Desired, err error, what Outc
 	}
 	l.cfg.Paths.ClearFailure(id)
 	l.Reason = strings.Join(l.planned, "; ")
-	l.policed()
+	l.tellOwner()
 }
 
-// policed tells the owner where a queue could not be had.
-func (l *look) policed() {
+// tellOwner says what of the pod's wishes could not be had: a queue, or values of
+// podweir's own annotations.
+func (l *look) tellOwner() {
 	for i := range l.Limits {
 		if p := &l.Limits[i]; p.Queue == shaping.QueueNone && len(p.Notes) > 0 && l.event == nil {
 			l.warn("BandwidthPoliced", fmt.Sprintf("%s of %s is policed, which keeps the limit but not within 1 %%: %s",
 				p.Direction, p.Interface.PodName, strings.Join(p.Notes, "; ")))
 		}
+	}
+	if len(l.ignored) > 0 && l.event == nil {
+		bad := &netconf.LimitError{Fields: l.ignored}
+		l.warn("BandwidthSettingIgnored", bad.Error()+"; the limit is enforced with the node's own setting")
 	}
 }
 
@@ -346,7 +355,7 @@ func (l *look) fail(err error) {
 		// It is being set up or taken down; a watch tells of both. A DEL in the
 		// middle of this look must not be undone by it.
 		l.wait(err.Error())
-		l.retry = true
+		l.retry, l.missing = true, true
 		return
 	case errors.As(err, &limit), errors.As(err, &field):
 		l.Outcome = Invalid

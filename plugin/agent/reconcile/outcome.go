@@ -45,12 +45,15 @@ const (
 	Refused
 	// Failed: something went wrong; it is tried again.
 	Failed
+	// Overdue: it runs, and its network has not been found for longer than a
+	// set-up takes; it is looked for again and again.
+	Overdue
 )
 
 var outcomeNames = map[Outcome]string{
 	Unlimited: "unlimited", Deferred: "deferred", Shaped: "shaped", Attached: "attached", Updated: "updated", Mended: "mended",
 	Removed: "removed", Waiting: "waiting", Invalid: "invalid", HostNetwork: "hostNetwork", Held: "held",
-	Refused: "refused", Failed: "failed",
+	Refused: "refused", Failed: "failed", Overdue: "overdue",
 }
 
 func (o Outcome) String() string {
@@ -63,7 +66,7 @@ func (o Outcome) String() string {
 // Outcomes lists all of them, for metrics that name each from the start.
 func Outcomes() []Outcome {
 	all := make([]Outcome, 0, len(outcomeNames))
-	for o := Unlimited; o <= Failed; o++ {
+	for o := Unlimited; o <= Overdue; o++ {
 		all = append(all, o)
 	}
 	return all
@@ -80,6 +83,22 @@ func (o Outcome) Enforced() bool {
 	}
 }
 
+// Unshaped counts by outcome the pods that have a limit and run without it; every
+// such outcome is named.
+func Unshaped(states []PodState) map[string]int {
+	count := make(map[string]int)
+	for _, o := range []Outcome{Invalid, HostNetwork, Refused, Failed, Overdue} {
+		count[o.String()] = 0
+	}
+	for i := range states {
+		name := states[i].Outcome.String()
+		if _, counts := count[name]; counts {
+			count[name]++
+		}
+	}
+	return count
+}
+
 // PodState is what is known of a pod since it was last looked at.
 type PodState struct {
 	// Namespace and Name are empty where an attachment is not of a pod that
@@ -93,6 +112,9 @@ type PodState struct {
 	Reason string
 	// Err is why it is not as it should be, nil if it is.
 	Err error
+	// Since is since when it has waited for its network although it runs; zero
+	// if it does not.
+	Since time.Time
 	// At is when it was looked at, Duration how long that took, waiting in the
 	// queue not counted.
 	At       time.Time

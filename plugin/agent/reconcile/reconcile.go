@@ -64,6 +64,9 @@ const (
 	// noticed when they come; a pass finds what no event tells of, such as a
 	// program that was put ahead of ours.
 	DefaultPass = time.Minute
+	// DefaultOverdue is how long a running pod may wait for its limit unnoticed.
+	// A set-up or a DEL in the middle of a look takes a second or two.
+	DefaultOverdue = 10 * time.Second
 	// lockTimeout is how long a worker waits for a CNI command on the same
 	// attachment; then it turns to the next pod.
 	lockTimeout = 10 * time.Second
@@ -87,6 +90,9 @@ type Config struct {
 	Workers int
 	// Pass is the time between two looks at all pods; 0 means [DefaultPass].
 	Pass time.Duration
+	// Overdue is how long a running pod may wait for its limit before its owner
+	// is told; 0 means [DefaultOverdue].
+	Overdue time.Duration
 	// Observe is called after each look at a pod, by several goroutines; nil
 	// does nothing.
 	Observe func(Observation)
@@ -124,6 +130,9 @@ func New(cfg Config) *Reconciler {
 	if cfg.Pass == 0 {
 		cfg.Pass = DefaultPass
 	}
+	if cfg.Overdue == 0 {
+		cfg.Overdue = DefaultOverdue
+	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Observation) {}
 	}
@@ -145,6 +154,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = r.host.Close() }()
+	r.cfg.Paths.ForgetOverdue()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -207,6 +217,7 @@ func (r *Reconciler) look(ctx context.Context, k key) (retry bool) {
 	if ctx.Err() != nil {
 		return false
 	}
+	l.overdue(started)
 	s := l.PodState
 	s.At, s.Duration = started, time.Since(started)
 	if !known {
@@ -228,6 +239,7 @@ func (r *Reconciler) remember(k key, s *PodState) (news bool) {
 		old = &state{}
 		r.states[k] = old
 	}
+	r.recordOverdue(s, old.Outcome)
 	if s.Outcome == Mended {
 		old.mends = append(recent(old.mends), s.At)
 	}
@@ -249,6 +261,7 @@ func (r *Reconciler) forget(ctx context.Context, k key) {
 	r.mu.Unlock()
 	r.watch.set(ctx, k, nil)
 	if k.uid != "" {
+		r.cfg.Paths.ClearOverdue(k.uid)
 		r.cfg.Events.Clear(k.uid)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -46,6 +47,9 @@ func TestPrivilegedPodThatRanBefore(t *testing.T) {
 	const packets = 50
 	p.send(t, packets)
 	att := p.attachment(t)
+	if att.By != attach.ByAgent {
+		t.Errorf("attached by %q, want by the agent", att.By)
+	}
 	if len(att.Drift) != 0 || att.Directions[0].Qdisc.Packets < packets {
 		t.Errorf("after %d packets: %+v", packets, att.Directions[0])
 	}
@@ -142,6 +146,24 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 	a.has(t, p, 0)
 	if att := p.attachment(t); att != nil {
 		t.Errorf("without an annotation there is %+v", att)
+	}
+}
+
+// A bad wish for how the limit is kept does not cost the limit.
+func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	asked := both("10M", "20M")
+	asked["podweir.io/policy"], asked["podweir.io/egress-queue"] = "bogus", "htb"
+	p.annotate(asked)
+	n.start(t, never)
+	p.gets(t, "10Mbit", "20Mbit")
+	e := p.event(t, "BandwidthSettingIgnored")
+	const want = `annotation podweir.io/policy: "bogus" is not accepted, want one of strict, elephants, flat; ` +
+		"the limit is enforced with the node's own setting"
+	if e.Message != want {
+		t.Errorf("event %q, want %q", e.Message, want)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 func config(more func(*serve.Config)) serve.Config {
@@ -162,6 +163,7 @@ func TestRunServesUntilTheEnd(t *testing.T) {
 
 // A client that says nothing does not hold a connection for ever.
 func TestSlowClientsAreCutOff(t *testing.T) {
+	short.LeaveOut(t, "it waits for the end of a connection's time")
 	t.Parallel()
 	address := port(t)
 	s, err := serve.Listen(t.Context(), config(func(c *serve.Config) { c.Address = address }))

@@ -109,7 +109,7 @@ func runAgent(cmd *cobra.Command, o *options) error {
 		return err
 	}
 	defer func() { _ = a.runtime.close() }()
-	config := daemon.Config{Parts: a.parts, Remove: a.remove, Log: log}
+	config := daemon.Config{Parts: a.parts, Take: a.waiting.take, Remove: a.remove, Log: log}
 	if a.watcher != nil {
 		config.Ask = a.watcher.Ask
 	}

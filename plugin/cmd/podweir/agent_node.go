@@ -21,7 +21,8 @@ import (
 
 // checks are the parts that have to work for the agent to be ready.
 func (a *agentParts) checks() []serve.Check {
-	return []serve.Check{
+	exclusive := serve.Check{Name: "exclusive", Err: a.waiting.problem}
+	return append([]serve.Check{exclusive}, a.waiting.unless([]serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
 		{Name: "delivery", Err: a.deliveryProblem},
 		{Name: "api", Err: func() error {
@@ -37,7 +38,7 @@ func (a *agentParts) checks() []serve.Check {
 			}
 			return nil
 		}},
-	}
+	})...)
 }
 
 // deliveryProblem says why podweir is not in the set-up of pods.
@@ -77,16 +78,7 @@ func (a *agentParts) firstPass() error {
 
 // unshaped counts the pods that have a limit and run without it.
 func (a *agentParts) unshaped() map[string]int {
-	count := map[string]int{}
-	for _, o := range []reconcile.Outcome{reconcile.Invalid, reconcile.HostNetwork, reconcile.Refused, reconcile.Failed} {
-		count[o.String()] = 0
-	}
-	for _, s := range a.reconciler.Snapshot() {
-		if _, counts := count[s.Outcome.String()]; counts {
-			count[s.Outcome.String()]++
-		}
-	}
-	return count
+	return reconcile.Unshaped(a.reconciler.Snapshot())
 }
 
 // nodeCheck runs the doctor from time to time, and tells what fails.

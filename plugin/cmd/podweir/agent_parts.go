@@ -48,6 +48,7 @@ type agentParts struct {
 	watcher    *uninstall.Watcher
 	metrics    *metrics.Metrics
 	node       *nodeCheck
+	waiting    *waiting
 	parts      []daemon.Part
 
 	// entry is closed when podweir's entry is decided for the first time.
@@ -75,6 +76,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	a.makeReconciler()
 	a.makeNRI()
 	a.node = newNodeCheck(a)
+	a.waiting = &waiting{agentParts: a}
 	server, err := a.makeServer(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -82,11 +84,11 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	log.Info("HTTP", "address", server.Addr().String())
 	a.parts = append(a.parts,
 		daemon.Part{Name: "http", Run: server.Run},
-		daemon.Part{Name: "delivery", Run: a.manager.Run},
 		daemon.Part{Name: "events", Run: a.recorder.Run},
-		daemon.Part{Name: "reconcile", Run: a.reconcile},
-		daemon.Part{Name: "nri", Run: a.nri.run},
-		daemon.Part{Name: "node", Run: a.node.run})
+		daemon.Part{Name: "delivery", Waits: true, Run: a.manager.Run},
+		daemon.Part{Name: "reconcile", Waits: true, Run: a.reconcile},
+		daemon.Part{Name: "nri", Waits: true, Run: a.nri.run},
+		daemon.Part{Name: "node", Waits: true, Run: a.node.run})
 	return a, nil
 }
 
@@ -107,8 +109,8 @@ func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
 		Root: root, ConfDir: a.o.v.GetString("cni-conf-dir"), BinDir: a.o.v.GetString("cni-bin-dir"),
 		State: a.o.v.GetString("state"), Runtime: a.o.v.GetString("runtime"), Binary: a.o.v.GetString("binary"),
 		Delivery: profiles.Delivery(a.o.v.GetString("delivery")), Defaults: defaults,
-		Live: &doctorKernel{options: a.o, root: root}, IFB: kernelHasIFB,
-		Log: a.log, OnDecision: a.decided,
+		Live: &doctorKernel{options: a.o, root: root}, Log: a.log, OnDecision: a.decided,
+		Hooked: func() bool { return a.plugin.Err() == nil },
 	})
 	return err
 }
@@ -253,8 +255,11 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	ready := a.checks()
 	paths := a.o.paths()
 	a.metrics = metrics.New(metrics.Config{
-		Log: a.log, Pods: metrics.NewPins(paths), Unshaped: a.unshaped,
+		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped,
 		Failures: func() (int, error) {
+			if a.waiting.on() {
+				return 0, nil // the other agent tells of them
+			}
 			all, err := paths.Failures()
 			return len(all), err
 		},

@@ -33,7 +33,7 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"ingress-queue", "ingressQueue", "auto, tbf, htb, fq or none"},
 	{"egress-mode", "egressMode", "auto, qdisc, tcx-podside, tcx-hostside, clsact-podside or clsact-hostside"},
 	{"ingress-mode", "ingressMode", "as --egress-mode"},
-	{"ingress-place", "ingressPlace", "auto, host or ifb"},
+	{"ingress-place", "ingressPlace", "auto, host, ifb or prefer-ifb"},
 	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
 	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
 	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
@@ -140,6 +140,7 @@ func newAttach(o *options) *cobra.Command {
 			}
 			states, err := node.Engine.Ensure(cmd.Context(), &attach.Want{
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
+				By: attach.ByHand,
 			})
 			if err != nil {
 				return err

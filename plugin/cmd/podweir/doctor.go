@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -86,7 +87,8 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	kernel := &doctorKernel{options: o, root: root}
 	host := detect.HostRoot(root)
 	node := detect.Read(ctx, host, detect.Options{
-		ConfDir: o.v.GetString("conf-dir"), BinDir: o.v.GetString("bin-dir"), Runtime: o.v.GetString("runtime"), Live: kernel,
+		ConfDir: o.v.GetString("conf-dir"), BinDir: o.v.GetString("bin-dir"), Runtime: o.v.GetString("runtime"),
+		ToldRuntime: delivery.ToldRuntime(root), Live: kernel,
 	})
 	opts := doctor.Options{Version: version.String(), Pins: o.paths().Pins, Kernel: kernel, Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery"))}
 	if watch > 0 {
@@ -134,6 +136,22 @@ func isTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
+}
+
+// runtimeTimeout bounds the question for the version.
+const runtimeTimeout = time.Second
+
+// Runtime asks the container runtime over its CRI socket.
+func (k *doctorKernel) Runtime(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	client := &runtimeClient{root: k.root, socket: k.v.GetString("cri-socket")}
+	defer func() { _ = client.close() }()
+	c, err := client.open()
+	if err != nil {
+		return "", err
+	}
+	return c.Version(ctx)
 }
 
 // ciliumTimeout bounds one question to Cilium's agent.

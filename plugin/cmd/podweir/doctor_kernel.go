@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/order"
@@ -28,10 +30,6 @@ import (
 type doctorKernel struct {
 	*options
 	root string
-	// devices are read once: three of the questions need them.
-	devices    []doctor.Device
-	devicesErr error
-	asked      bool
 }
 
 // Features tries each kind of queue in a namespace of its own.
@@ -74,7 +72,7 @@ func (k *doctorKernel) Programs(ctx context.Context) ([]string, error) {
 }
 
 // Attachments are what status shows.
-func (k *doctorKernel) Attachments(context.Context) ([]doctor.Attachment, error) {
+func (k *doctorKernel) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 	node, err := k.open()
 	if errors.Is(err, cni.ErrNoState) {
 		return nil, nil
@@ -83,7 +81,7 @@ func (k *doctorKernel) Attachments(context.Context) ([]doctor.Attachment, error)
 		return nil, err
 	}
 	defer node.Close()
-	rep, err := status.Collect(node)
+	rep, err := collectSettled(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +90,50 @@ func (k *doctorKernel) Attachments(context.Context) ([]doctor.Attachment, error)
 		out = append(out, k.attachments(node, &rep.Attachments[i])...)
 	}
 	for _, f := range rep.Failures {
-		out = append(out, doctor.Attachment{Pod: f.ID.String(), Failure: f.Error})
+		out = append(out, doctor.Attachment{Pod: f.ID.String(), ContainerID: f.ID.ContainerID, Failure: f.Error})
 	}
 	return out, nil
+}
+
+// settleWait bounds how long the doctor waits for changes that are under way; its
+// default checks have 2 s.
+const settleWait = 500 * time.Millisecond
+
+// collectSettled is status.Collect, once more where something differs, after
+// whoever may be changing it has let go: an ADD, a DEL or a repair that is half
+// done is no difference.
+func collectSettled(ctx context.Context, node *cni.Node) (*status.Report, error) {
+	rep, err := status.Collect(node)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	differs := false
+	for i := range rep.Attachments {
+		a := &rep.Attachments[i]
+		if a.Error == "" && len(a.Drift) == 0 {
+			continue
+		}
+		differs = true
+		if unlock, err := node.Engine.Store.Lock(ctx, a.ID); err == nil {
+			unlock()
+		}
+	}
+	if !differs {
+		return rep, nil
+	}
+	return status.Collect(node)
+}
+
+// Overdue are the pods that the agent waits for.
+func (k *doctorKernel) Overdue(context.Context) ([]doctor.Overdue, error) {
+	all, err := k.paths().Overdue()
+	out := make([]doctor.Overdue, len(all))
+	for i, o := range all {
+		out[i] = doctor.Overdue{Pod: o.Pod, Since: o.Since, Reason: o.Error}
+	}
+	return out, err
 }
 
 func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []doctor.Attachment {
@@ -108,7 +147,7 @@ func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []docto
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
 			Pod: podName(a), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: profiles.Mode(d.Mode), Queue: d.Queue,
-			Device: a.Interface.HostName, FailedOpen: failedOpen(d.Counters),
+			By: string(a.By), Device: a.Interface.HostName, FailedOpen: failedOpen(d.Counters),
 		}
 		if i == 0 {
 			// The plan is of the whole interface.
@@ -121,11 +160,22 @@ func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []docto
 			}
 		}
 		if record != nil {
+			one.Changed = changed(node.PinDir(record))
 			fromRecord(node, record, &d, &one)
 		}
 		out = append(out, one)
 	}
 	return out
+}
+
+// changed is when a pin was last made or removed in a directory: now if the
+// directory is gone.
+func changed(dir string) time.Time {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return time.Now()
+	}
+	return info.ModTime()
 }
 
 // fromRecord adds what status does not show.
@@ -209,16 +259,10 @@ func (k *doctorKernel) PolicyPrograms(context.Context) ([]uint32, error) {
 }
 
 // Devices are the veth and netkit devices whose other end is in another
-// namespace.
+// namespace, without those that the node itself reaches others by: in a node
+// that is a container, as kind's, its uplink looks as a pod's device does. What
+// podweir has shaped is a pod's, whatever it looks like.
 func (k *doctorKernel) Devices(context.Context) ([]doctor.Device, error) {
-	if !k.asked {
-		k.asked = true
-		k.devices, k.devicesErr = k.readDevices()
-	}
-	return k.devices, k.devicesErr
-}
-
-func (k *doctorKernel) readDevices() ([]doctor.Device, error) {
 	own, err := k.own()
 	if err != nil {
 		return nil, err
@@ -237,9 +281,16 @@ func (k *doctorKernel) readDevices() ([]doctor.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	uplinks, err := h.Uplinks()
+	if err != nil {
+		return nil, err
+	}
 	var out []doctor.Device
 	for _, i := range all {
 		if i.Kind != hostif.KindVeth && i.Kind != hostif.KindNetkit || i.PeerNetNSID == hostif.NoNetNSID {
+			continue
+		}
+		if uplinks[i.Index] && !own.shaped[i.Name] {
 			continue
 		}
 		d, err := own.device(h, &i)
@@ -259,10 +310,12 @@ type ownership struct {
 	programs map[uint32]bool
 	// majors are the handle majors of podweir's qdiscs, by host-side device.
 	majors map[string][]uint16
+	// shaped are the host-side devices of podweir's attachments.
+	shaped map[string]bool
 }
 
 func (k *doctorKernel) own() (*ownership, error) {
-	out := &ownership{programs: map[uint32]bool{}, majors: map[string][]uint16{}}
+	out := &ownership{programs: map[uint32]bool{}, majors: map[string][]uint16{}, shaped: map[string]bool{}}
 	node, err := k.open()
 	if errors.Is(err, cni.ErrNoState) {
 		return out, nil
@@ -281,6 +334,7 @@ func (k *doctorKernel) own() (*ownership, error) {
 			return nil, err
 		}
 		for _, r := range records {
+			out.shaped[r.Interface.HostName] = true
 			for _, c := range r.Choices {
 				out.majors[r.Interface.HostName] = append(out.majors[r.Interface.HostName], c.Majors...)
 			}

@@ -24,8 +24,8 @@ import (
 // prober tries what a look at the node does not tell.
 type prober struct{ *doctorKernel }
 
-// Order reads the devices anew.
-func (p *prober) Order(context.Context) ([]doctor.Device, error) { return p.readDevices() }
+// Order reads the devices again.
+func (p *prober) Order(ctx context.Context) ([]doctor.Device, error) { return p.Devices(ctx) }
 
 // Redirect sends packets through an ifb in a namespace of its own.
 func (p *prober) Redirect(context.Context) (string, error) { return cni.ProbeRedirect() }

@@ -130,18 +130,58 @@ func TestPrivilegedDoctorProbe(t *testing.T) {
 	}
 }
 
+// TestPrivilegedDoctorUplink: the veth by which a node in a container reaches
+// others is no pod's device, with or without Cilium's programs on it.
+func TestPrivilegedDoctorUplink(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact")
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
+	testutil.VethPair(t,
+		testutil.End{NetNS: c.node, Name: "eth0", CIDRs: []string{"172.30.9.2/24"}},
+		testutil.End{NetNS: testutil.NewNetNS(t), Name: "world"})
+	c.node.Run(t, "ip", "route", "add", "default", "via", "172.30.9.1", "dev", "eth0")
+	c.node.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	filterOn(t, c.node, "eth0", "cil_from_netdev-eth0")
+	// A pod without a limit.
+	testutil.VethPair(t, testutil.End{NetNS: c.node, Name: "lxc1"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})
+
+	out, _ := c.do(t, "doctor", "--root", t.TempDir(), "-o", "json")
+	var rep doctor.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, o := range rep.Checks {
+		switch o.Code {
+		case "PW502":
+			if o.Status != doctor.OK || o.Seen != "none on 2 devices" {
+				t.Errorf("PW502 = %s: %s, want none on the two pods' devices", o.Status, o.Seen)
+			}
+		case "PW604":
+			if o.Status != doctor.OK || !strings.HasPrefix(o.Seen, "2 pods") {
+				t.Errorf("PW604 = %s: %s, want 2 pods", o.Status, o.Seen)
+			}
+		}
+	}
+}
+
 // foreignFilter puts a filter that ends the chain with 0 on the ingress hook of
 // the pod's own device, ahead of everybody.
 func (c *cli) foreignFilter(t *testing.T, name string) {
 	t.Helper()
-	h, err := netlink.NewHandleAt(netns.NsHandle(c.pod.FD()))
+	filterOn(t, c.pod, "eth0", name)
+}
+
+func filterOn(t *testing.T, ns *testutil.NetNS, device, name string) {
+	t.Helper()
+	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
 	err = h.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: c.pod.Interface(t, "eth0").Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
+			LinkIndex: ns.Interface(t, device).Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
 		},
 		Fd: testutil.VerdictProgram(t, name, 0).FD, Name: name, DirectAction: true,
 	})

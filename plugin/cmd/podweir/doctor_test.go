@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -75,6 +76,7 @@ func TestDoctorOfAMountedHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent(t, filepath.Join(root, "run/cilium/cilium.sock"))
+	asked := containerd(t, filepath.Join(root, "run/containerd/containerd.sock"))
 	rep, err := examine(t, "doctor", "--root", root)
 	if rep.Schema != doctor.Schema || rep.Profile != "cilium-legacy-routing" || rep.Delivery != "drop-in" {
 		t.Errorf("profile %s (%s), delivery %s", rep.Profile, rep.Why, rep.Delivery)
@@ -82,13 +84,41 @@ func TestDoctorOfAMountedHost(t *testing.T) {
 	if !strings.Contains(rep.Runtime, "libcni v1.3") {
 		t.Errorf("runtime %q, want the libcni that go.mod names", rep.Runtime)
 	}
+	select {
+	case preface := <-asked:
+		if preface != "PRI * HTTP/2.0" {
+			t.Errorf("the runtime was sent %q, want a call", preface)
+		}
+	default:
+		t.Error("the runtime was not asked for its version")
+	}
 	status, ok := errors.AsType[*exitError](err)
 	if !ok || status.status != doctor.ExitFail || !strings.Contains(status.text, "fail") {
 		t.Errorf("error %v, want exit status 1: podweir is not in the chain", err)
 	}
 }
 
-func agent(t *testing.T, socket string) {
+// containerd is a container runtime that hangs up; what it was sent first comes
+// from the channel.
+func containerd(t *testing.T, socket string) <-chan string {
+	t.Helper()
+	l := listen(t, socket)
+	asked := make(chan string, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		preface := make([]byte, len("PRI * HTTP/2.0"))
+		_, _ = io.ReadFull(conn, preface)
+		asked <- string(preface)
+		_ = conn.Close()
+	}()
+	return asked
+}
+
+// listen makes a Unix socket, which is closed with the test.
+func listen(t *testing.T, socket string) net.Listener {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
@@ -97,6 +127,13 @@ func agent(t *testing.T, socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func agent(t *testing.T, socket string) {
+	t.Helper()
+	l := listen(t, socket)
 	answers := map[string]string{
 		"/v1/healthz": `{"attach-mode":"tcx","datapath-mode":"veth","routing":{"intra-host-routing-mode":"Legacy"}}`,
 		"/v1/config":  `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false}}}`,
@@ -106,6 +143,27 @@ func agent(t *testing.T, socket string) {
 	})}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
+}
+
+// TestInstallAndDoctorAgree: where the runtime cannot be seen both go by what the
+// operator said of it.
+func TestInstallAndDoctorAgree(t *testing.T) {
+	root := hostTree(t, map[string]string{
+		"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x", "podweir-cni": "x",
+	})
+	out, err := runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://2.1.3")
+	if err != nil || !strings.Contains(out, "drop-in: ") {
+		t.Fatalf("podweir install: %v\n%s", err, out)
+	}
+	rep, _ := examine(t, "doctor", "--root", root)
+	if rep.Runtime != "containerd 2.1.3" || rep.Delivery != "drop-in" {
+		t.Errorf("doctor after install --runtime: runtime %s, delivery %s", rep.Runtime, rep.Delivery)
+	}
+	for _, o := range rep.Checks {
+		if (o.Code == "PW210" || o.Code == "PW211") && o.Status != doctor.OK {
+			t.Errorf("%s = %s: %s", o.Code, o.Status, o.Seen)
+		}
+	}
 }
 
 func TestDoctorExitStatus(t *testing.T) {

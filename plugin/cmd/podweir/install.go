@@ -17,7 +17,6 @@ import (
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
-	"github.com/podweir/podweir/plugin/queue"
 )
 
 // deliveryFlags are those that say where on the node things are.
@@ -61,18 +60,9 @@ func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
 		Root: root, ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"),
 		State: o.v.GetString("state"), Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
 		Delivery: profiles.Delivery(o.v.GetString("delivery")), Defaults: defaults,
-		Live: &doctorKernel{options: o, root: root}, IFB: kernelHasIFB,
-		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Live: &doctorKernel{options: o, root: root},
+		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
-}
-
-// kernelHasIFB tries to make an ifb in a namespace of its own.
-func kernelHasIFB() profiles.Answer {
-	f, err := queue.Probe()
-	if err != nil {
-		return profiles.Unknown
-	}
-	return profiles.Is(f.IFB)
 }
 
 // parseDefaults reads KEY=VALUE. A value that is JSON and no number is taken as

@@ -45,7 +45,7 @@ func newUninstall(o *options) *cobra.Command {
 			for _, id := range detached {
 				fmt.Fprintf(cmd.ErrOrStderr(), "detached %v\n", id)
 			}
-			return errors.Join(err, detachErr)
+			return errors.Join(err, unlessMounted(o.paths(), detachErr))
 		},
 	}
 	deliveryFlags(cmd.Flags())

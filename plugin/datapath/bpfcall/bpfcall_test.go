@@ -32,9 +32,9 @@ func TestPrivilegedProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.Close() }()
-	id, name, err := p.Info()
-	if err != nil || id == 0 || name != "a_name_of_20_le" {
-		t.Errorf("Info = %d, %q, %v, want an ID and the first 15 letters", id, name, err)
+	i, err := p.Info()
+	if err != nil || i.ID == 0 || i.Name != "a_name_of_20_le" || i.Tag == [8]byte{} {
+		t.Errorf("Info = %+v, %v, want an ID, the first 15 letters and a tag", i, err)
 	}
 	path := filepath.Join(testutil.BPFFS(t), "program")
 	if _, err := bpfcall.OpenProgram(path); !errors.Is(err, os.ErrNotExist) {
@@ -48,14 +48,14 @@ func TestPrivilegedProgram(t *testing.T) {
 	}
 	for what, open := range map[string]func() (*bpfcall.Program, error){
 		"OpenProgram": func() (*bpfcall.Program, error) { return bpfcall.OpenProgram(path) },
-		"ProgramByID": func() (*bpfcall.Program, error) { return bpfcall.ProgramByID(id) },
+		"ProgramByID": func() (*bpfcall.Program, error) { return bpfcall.ProgramByID(i.ID) },
 	} {
 		again, err := open()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other, _, err := again.Info(); err != nil || other != id {
-			t.Errorf("%s gives program %d, %v, want %d", what, other, err, id)
+		if other, err := again.Info(); err != nil || other != i {
+			t.Errorf("%s gives program %+v, %v, want %+v", what, other, err, i)
 		}
 		// Once more is nothing, or it would close what got the number since.
 		for range 2 {

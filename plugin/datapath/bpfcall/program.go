@@ -103,16 +103,6 @@ type programInfo struct {
 	name  objectName
 }
 
-// Tag returns the kernel's digest of the instructions, the same for every copy
-// of a program whatever maps it has.
-func (p *Program) Tag() ([8]byte, error) {
-	var i programInfo
-	if err := info(&p.object, &i); err != nil {
-		return i.tag, fmt.Errorf("program: %w", err)
-	}
-	return i.tag, nil
-}
-
 type testRunAttr struct {
 	program, verdict uint32
 	inBytes, _       uint32 // size of the output
@@ -132,11 +122,20 @@ func (p *Program) Run(frame []byte) (int32, error) {
 	return int32(attr.verdict), nil
 }
 
-// Info returns the ID and the name of the program.
-func (p *Program) Info() (id uint32, name string, err error) {
+// ProgramInfo is what the kernel tells of a program.
+type ProgramInfo struct {
+	ID   uint32
+	Name string
+	// Tag is the kernel's digest of the instructions, the same for every copy of a
+	// program whatever maps it has.
+	Tag [8]byte
+}
+
+// Info asks the kernel about the program.
+func (p *Program) Info() (ProgramInfo, error) {
 	var i programInfo
 	if err := info(&p.object, &i); err != nil {
-		return 0, "", fmt.Errorf("program: %w", err)
+		return ProgramInfo{}, fmt.Errorf("program: %w", err)
 	}
-	return i.id, i.name.String(), nil
+	return ProgramInfo{ID: i.id, Name: i.name.String(), Tag: i.tag}, nil
 }

@@ -53,6 +53,32 @@ func OpenLink(path string) (*Link, error) {
 	return &Link{fd}, nil
 }
 
+// linkInfo is the beginning of struct bpf_link_info.
+type linkInfo struct {
+	_       [2]uint32 // type, ID
+	program uint32
+}
+
+// ProgramID is the ID of the program that the link holds.
+func (l *Link) ProgramID() (uint32, error) {
+	var i linkInfo
+	if err := info(&l.object, &i); err != nil {
+		return 0, fmt.Errorf("link: %w", err)
+	}
+	return i.program, nil
+}
+
+// Update puts another program in the place of the one that the link holds; every
+// packet meets the one or the other. A link that was detached is an error
+// wrapping [unix.ENOLINK].
+func (l *Link) Update(p *Program) error {
+	_, err := call(unix.BPF_LINK_UPDATE, &struct{ link, program, flags, _ uint32 }{link: uint32(l.fd), program: uint32(p.fd)})
+	if err != nil {
+		return fmt.Errorf("update link: %w", err)
+	}
+	return nil
+}
+
 // Detach takes the program off its hook now, whoever holds the link.
 func (l *Link) Detach() error {
 	_, err := call(unix.BPF_LINK_DETACH, &struct{ fd uint32 }{uint32(l.fd)})

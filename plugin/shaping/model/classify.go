@@ -28,10 +28,10 @@ type Direction struct {
 	Subnets     []netip.Prefix
 	WithSubnets bool
 
-	Light, Established, Total Meter
-	Sketch                    Sketch
-	Flows                     FlowTable
-	Heavy                     HeavyTable
+	Light, Established, Total, Control Meter
+	Sketch                             Sketch
+	Flows                              FlowTable
+	Heavy                              HeavyTable
 }
 
 // work is one packet on its way.
@@ -92,6 +92,24 @@ func (d *Direction) takeReserve(w *work, est uint32) bool {
 	return true
 }
 
+// ARP and neighbour discovery go first up to this part of the cap, so many small
+// packets of them at once.
+const (
+	controlPart    = 100
+	controlPackets = 8
+)
+
+func (d *Direction) takeControl(w *work) bool {
+	limit := controlPart * Cost(d.Config.TotalRate, controlPackets*smallBytes)
+	now := w.nowNS << meterShift
+	level := d.Control.Level(now)
+	if w.bytes > smallBytes || level >= limit {
+		return false
+	}
+	d.Control.TAT = now + level + controlPart*Cost(d.Config.TotalRate, w.bytes)
+	return true
+}
+
 func (d *Direction) exempt(p *Parsed) bool {
 	if !d.WithSubnets || p.Family == 0 || d.Config.SubnetsMode == shaping.SubnetsNone {
 		return false
@@ -121,10 +139,7 @@ func (d *Direction) classify(w *work) Class {
 	if d.exempt(&w.parsed) {
 		return ClassExempt
 	}
-	if flow.Kind == FlowControl {
-		if d.Config.Policy == shaping.PolicyStrict {
-			d.takeLight(w, 0)
-		}
+	if w.parsed.Control && d.takeControl(w) {
 		return ClassLight
 	}
 	if d.Config.Policy == shaping.PolicyFlat {

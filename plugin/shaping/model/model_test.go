@@ -266,7 +266,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, l3Only bool, protocol uint16) {
 		p := Packet{Data: data, Protocol: protocol, GSOSize: 100}
 		parsed := Parse(&p, l3Only)
-		if parsed.Flow.Kind < FlowPorts || parsed.Flow.Kind > FlowControl {
+		if parsed.Flow.Kind < FlowPorts || parsed.Flow.Kind > FlowEther {
 			t.Errorf("a packet is of flow kind %d: it would be unmetered", parsed.Flow.Kind)
 		}
 		if got := WireComputed(&p, &parsed); got < uint32(len(data)) {

@@ -17,7 +17,6 @@ const (
 	FlowPorts FlowKind = iota + 1
 	FlowHosts
 	FlowEther
-	FlowControl
 )
 
 // Flow is what identifies a flow, in host byte order; IPv4 addresses are
@@ -41,6 +40,8 @@ type Parsed struct {
 	Headers  int
 	TOS      uint8
 	hopLimit uint8
+	// Control is ARP or neighbour discovery.
+	Control bool
 }
 
 // Packet is a packet as the kernel shows it to a program.
@@ -113,7 +114,7 @@ func Parse(p *Packet, l3Only bool) Parsed {
 	case etherIPv6:
 		parseIPv6(h, &out)
 	case etherARP:
-		out.Flow.Kind = FlowControl
+		out.Control = true
 	}
 	if out.L4 != 0 {
 		parseTransport(h, &out)
@@ -206,7 +207,7 @@ func parseTransport(h packet, out *Parsed) {
 		out.Flow.Kind = FlowPorts
 	case protoICMPv6:
 		if out.Family == 6 && out.hopLimit == ndHopLimit && ports[0] >= ndFirst && ports[0] <= ndLast {
-			out.Flow.Kind = FlowControl
+			out.Control = true
 		}
 	}
 }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package delivery_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/delivery"
+)
+
+func as(d profiles.Delivery) func(*delivery.Config) {
+	return func(c *delivery.Config) { recent(c); c.Delivery = d }
+}
+
+// contents are the tree without times: a file that came back has its content.
+func (h *host) contents(t *testing.T) map[string]string {
+	t.Helper()
+	out := h.tree(t)
+	for name, text := range out {
+		if before, after, ok := strings.Cut(text, " of "); ok {
+			_, content, _ := strings.Cut(after, ": ")
+			out[name] = before + " " + content
+		}
+	}
+	return out
+}
+
+// TestSwitchToNRI leaves nothing of the former delivery, and the former delivery in
+// order until the runtime calls the agent.
+func TestSwitchToNRI(t *testing.T) {
+	for name, files := range map[profiles.Delivery]map[string]string{profiles.Chain: simple(), profiles.DropIn: exclusive(nil)} {
+		t.Run(string(name), func(t *testing.T) {
+			h := newHost(t, files)
+			before := h.contents(t)
+			h.install(t, as(name))
+			var hooked atomic.Bool
+			m, _ := h.run(t, func(c *delivery.Config) {
+				as(profiles.NRI)(c)
+				c.Hooked = hooked.Load
+			})
+			h.eventually(t, "the files stay", func() bool {
+				return strings.Contains(m.Decision().Warning, "the files of the delivery "+string(name)+" stay until the runtime calls the agent")
+			})
+			if !h.shaped() || !m.Decision().InForce {
+				t.Errorf("chain %v before the runtime calls the agent, want podweir in it", h.chain())
+			}
+			if name == profiles.Chain {
+				next := network("n", 2, "ptp")
+				h.write(t, confDir+"/"+original, next)
+				h.eventually(t, "the original is followed", func() bool { return h.inForce() == 2 })
+				h.write(t, confDir+"/"+original, files[confDir+"/"+original])
+			}
+			hooked.Store(true)
+			h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Warning == "" })
+			if diff := cmp.Diff(before, h.contents(t)); diff != "" {
+				t.Errorf("left over (-before +after):\n%s", diff)
+			}
+			if d := m.Decision(); d.Delivery != profiles.NRI || d.Problem != "" {
+				t.Errorf("decision %+v", d)
+			}
+		})
+	}
+}
+
+// TestSwitchToHanded keeps the drop-in until Cilium's own chain has podweir in it.
+func TestSwitchToHanded(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	h.install(t, as(profiles.DropIn))
+	dropIn := confDir + "/cilium/" + conflist.DropInFile
+	m, stop := h.run(t, as(profiles.Handed))
+	h.eventually(t, "the drop-in stays", func() bool {
+		return strings.Contains(m.Decision().Warning, "the files of the delivery drop-in stay until 05-cilium.conflist has podweir in it")
+	})
+	if h.read(dropIn) == "" || !m.Decision().InForce {
+		t.Errorf("the drop-in is gone before Cilium's chain has podweir in it")
+	}
+	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2, "cilium-cni", conflist.Type))
+	h.eventually(t, "the drop-in goes", func() bool { return h.read(dropIn) == "" })
+	if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" || h.read(plugin) == "" {
+		t.Errorf("chain (-want +got), or the binary is gone:\n%s", diff)
+	}
+	stop()
+
+	// What Cilium's own chain names has to stay.
+	m, _ = h.run(t, as(profiles.NRI))
+	h.eventually(t, "the binary is said to be needed", func() bool {
+		d := m.Decision()
+		return d.Problem == "" && strings.Contains(d.Warning, "05-cilium.conflist names it")
+	})
+	if h.read(plugin) == "" {
+		t.Error("the binary is gone, and Cilium's chain names it")
+	}
+}
+
+// TestPrivilegedSwitchReadOnly has files of a former delivery where the agent may
+// not write: it says which, and what to do.
+func TestPrivilegedSwitchReadOnly(t *testing.T) {
+	h := newHost(t, simple())
+	h.install(t, as(profiles.Chain))
+	for _, dir := range []string{confDir, binDir} {
+		if err := unix.Mount(h.path(dir), h.path(dir), "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(h.path(dir), unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := unix.Mount("", h.path(dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := h.manager(t, as(profiles.NRI))
+	_, err := m.Plan(t.Context())
+	var left *delivery.LeftoverError
+	if !errors.As(err, &left) || len(left.Left) != 3 || !errors.Is(err, unix.EROFS) {
+		t.Fatalf("Plan() = %v, want the binary, the conflist and the record that are left", err)
+	}
+	for _, want := range []string{ours, conflist.Type, "cleanUp.formerDelivery=true", "podweir uninstall"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("Plan() = %v, want %q in it", err, want)
+		}
+	}
+	if d := m.Decision(); d.Delivery != profiles.NRI || !d.InForce {
+		t.Errorf("decision %+v, want nri, and podweir in the chain still", d)
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/podweir/podweir/compat/detect"
+	daemon "github.com/podweir/podweir/plugin/agent"
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/agent/metrics"
+	"github.com/podweir/podweir/plugin/agent/serve"
+)
+
+// waiting is the agent while another one manages the node, that of another release:
+// it touches nothing, tells no tenant anything, and says so where operators look.
+type waiting struct {
+	*agentParts
+
+	mu  sync.Mutex
+	err error
+}
+
+// errWaits is what the other parts of the agent are while it waits.
+var errWaits = errors.New("has not begun: the agent waits for the other one")
+
+// problem says whom the agent waits for, nil if it manages the node.
+func (w *waiting) problem() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// on says whether the agent waits.
+func (w *waiting) on() bool { return w.problem() != nil }
+
+func (w *waiting) set(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+}
+
+// take returns when no other agent manages the node.
+func (w *waiting) take(ctx context.Context) (release func(), err error) {
+	release, err = daemon.TakeNode(ctx, w.o.paths().Run, func() { w.tell(ctx) })
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		// What cannot be locked can hardly be written, which other parts tell of.
+		w.log.Error("cannot tell whether another agent manages the node", "error", err)
+		release = func() {}
+	}
+	if w.on() {
+		w.log.Info("the other agent has ended: this agent manages the node now")
+		if own := w.node.ownPod(); own != nil {
+			w.recorder.Clear(own.UID)
+		}
+	}
+	w.set(nil)
+	return release, nil
+}
+
+// tell logs whom the agent waits for when it begins to, and keeps an Event of its
+// own pod as long as it waits.
+func (w *waiting) tell(ctx context.Context) {
+	err := w.problem()
+	if err == nil {
+		err = w.others(ctx)
+		w.set(err)
+		w.log.Error("waiting for the other agent; nothing is touched", "why", err)
+	}
+	if own := w.node.ownPod(); own != nil {
+		w.recorder.Emit(own, kube.Event{Warning: true, Reason: "PodweirNodeTaken", Message: err.Error()})
+	}
+}
+
+// others is an error with the names of the other agents on the node.
+func (w *waiting) others(ctx context.Context) error {
+	own := ""
+	if p := w.node.ownPod(); p != nil {
+		own = p.Namespace + "/" + p.Name
+	}
+	seen := detect.Read(ctx, detect.HostRoot(w.o.v.GetString("root")), detect.Options{}).Agents()
+	names := strings.Join(slices.DeleteFunc(seen, func(name string) bool { return name == own }), ", ")
+	if names == "" {
+		names = "its process cannot be seen"
+	}
+	return fmt.Errorf("another agent of podweir manages this node (%s); this one waits, touches nothing, and takes over when "+
+		"that one has ended: uninstall one of the two releases", names)
+}
+
+// mute hides what the agent that manages the node tells.
+func (w *waiting) mute(r metrics.Reader) metrics.Reader { return muted{w, r} }
+
+type muted struct {
+	*waiting
+
+	reader metrics.Reader
+}
+
+// Read implements [metrics.Reader].
+func (m muted) Read() (interfaces []metrics.Interface, failed int, err error) {
+	if m.on() {
+		return nil, 0, nil
+	}
+	return m.reader.Read()
+}
+
+// unless has the checks fail while the agent waits.
+func (w *waiting) unless(checks []serve.Check) []serve.Check {
+	for i := range checks {
+		works := checks[i].Err
+		checks[i].Err = func() error {
+			if w.on() {
+				return errWaits
+			}
+			return works()
+		}
+	}
+	return checks
+}
