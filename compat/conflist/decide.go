@@ -40,18 +40,17 @@ type Standing struct {
 	Delivery profiles.Delivery
 	// Original is the file to chain to, nil if the primary CNI has none.
 	Original *File
-	// Ready says whether the primary CNI serves pods now.
-	Ready profiles.Answer
 	// Own is podweir's file, nil if it is not there.
 	Own *File
 }
 
 // Decide says what to do with podweir's file, and why. It never leaves a file in
-// front whose original is gone, broken or of a CNI that is not ready: with such
-// a file the node would look ready before it is, and its pods would fail.
+// front whose original is gone or broken: with such a file the node would look
+// ready before it is, and its pods would fail.
 //
-// Readiness that is not known deletes nothing: the original itself would be in
-// force just so.
+// It does not ask whether the primary CNI serves pods now. While the original is
+// there the runtime would use that one and call the node ready just the same;
+// without podweir's file in front, pods that start would only lose their limits.
 func Decide(s Standing) (Action, string) {
 	if why := mustNotStand(s); why != "" {
 		if s.Own == nil {
@@ -84,8 +83,6 @@ func mustNotStand(s Standing) string {
 		return "the primary CNI's configuration is broken: " + s.Original.Err.Error()
 	case s.Original.Network.Index(Type) >= 0:
 		return s.Original.Name + " has podweir in it already"
-	case s.Ready == profiles.No:
-		return "the primary CNI is not ready"
 	default:
 		return ""
 	}

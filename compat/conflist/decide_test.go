@@ -32,17 +32,14 @@ func TestDecide(t *testing.T) {
 		want conflist.Action
 		why  string
 	}{
-		"fits":                     {conflist.Standing{Original: original, Own: own, Ready: profiles.Yes}, conflist.Leave, "fits"},
-		"fits, readiness unknown":  {conflist.Standing{Original: original, Own: own}, conflist.Leave, "fits"},
+		"fits":                     {conflist.Standing{Original: original, Own: own}, conflist.Leave, "fits"},
 		"not there":                {conflist.Standing{Original: original}, conflist.Write, "not in the chain"},
 		"original changed":         {conflist.Standing{Original: fileOf(t, "10-x.conflist", plain+" "), Own: own}, conflist.Write, "changed"},
 		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "changed"},
 		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "somebody changed"},
 		"ours is broken":           {conflist.Standing{Original: original, Own: fileOf(t, own.Name, "{")}, conflist.Write, "broken"},
-		"primary gone":             {conflist.Standing{Own: own, Ready: profiles.Yes}, conflist.Delete, "no configuration"},
+		"primary gone":             {conflist.Standing{Own: own}, conflist.Delete, "no configuration"},
 		"primary broken":           {conflist.Standing{Original: fileOf(t, "10-x.conflist", "{"), Own: own}, conflist.Delete, "is broken"},
-		"primary not ready":        {conflist.Standing{Original: original, Own: own, Ready: profiles.No}, conflist.Delete, "not ready"},
-		"not ready, nothing there": {conflist.Standing{Original: original, Ready: profiles.No}, conflist.Leave, "not ready"},
 		"nothing at all":           {conflist.Standing{}, conflist.Leave, "no configuration"},
 		"original has us":          {conflist.Standing{Original: chained, Own: own}, conflist.Delete, "has podweir in it already"},
 		"original has us, no file": {conflist.Standing{Original: chained}, conflist.Leave, "has podweir in it already"},
@@ -68,14 +65,12 @@ func TestDecideNeverLeavesAStaleFile(t *testing.T) {
 	own := fileOf(t, "00-podweir-10-x.conflist", splice(t, "10-x.conflist", plain))
 	for _, delivery := range []profiles.Delivery{profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI} {
 		for _, original := range []*conflist.File{nil, good, broken} {
-			for _, ready := range []profiles.Answer{profiles.Unknown, profiles.Yes, profiles.No} {
-				for _, mine := range []*conflist.File{nil, own} {
-					got, why := conflist.Decide(conflist.Standing{Delivery: delivery, Original: original, Ready: ready, Own: mine})
-					may := delivery == profiles.Chain && original == good && ready != profiles.No
-					stands := got == conflist.Write || got == conflist.Leave && mine != nil
-					if stands != may || why == "" {
-						t.Errorf("Decide(%s, original %v, ready %v, own %v) = %v, %q", delivery, original, ready, mine, got, why)
-					}
+			for _, mine := range []*conflist.File{nil, own} {
+				got, why := conflist.Decide(conflist.Standing{Delivery: delivery, Original: original, Own: mine})
+				may := delivery == profiles.Chain && original == good
+				stands := got == conflist.Write || got == conflist.Leave && mine != nil
+				if stands != may || why == "" {
+					t.Errorf("Decide(%s, original %v, own %v) = %v, %q", delivery, original, mine, got, why)
 				}
 			}
 		}

@@ -160,10 +160,52 @@ func Choose(s Situation) Choice {
 	c := Choice{
 		Delivery: profiles.DropIn, Why: exclusive + ", but no directories, and " + s.Runtime.String() + " reads them", Instead: share,
 	}
-	if s.Original != nil && s.Original.Index(bandwidthType) >= 0 {
-		c.Warning = "the chain has the bandwidth plugin, which a drop-in cannot replace: two shapers on one annotation"
-	}
+	c.Warning, _ = againstDropIn(s)
 	return c
+}
+
+// Objection says what is against a delivery on this node, whoever asks for it or
+// put it there: certain if it cannot work, else it is a doubt. It is "" if nothing
+// is against it.
+func Objection(d profiles.Delivery, s Situation) (why string, certain bool) {
+	switch d {
+	case profiles.Chain:
+		return againstChain(s)
+	case profiles.DropIn:
+		return againstDropIn(s)
+	case profiles.NRI:
+		if s.Runtime.HasNRI() == profiles.No {
+			return s.Runtime.String() + " has no NRI, containerd has it from 1.7", true
+		}
+	case profiles.Handed:
+	}
+	return "", false
+}
+
+func againstChain(s Situation) (why string, certain bool) {
+	switch {
+	case !s.Profile.Conflist.MayBeExclusive:
+	case s.Exclusive == profiles.Yes:
+		return s.Profile.Title + " renames the conflists of others (cni.exclusive=true)", true
+	case s.Exclusive == profiles.Unknown:
+		return "if " + s.Profile.Title + " runs with cni.exclusive=true it renames podweir's file, and pods start unshaped", false
+	}
+	return "", false
+}
+
+func againstDropIn(s Situation) (why string, certain bool) {
+	reads := s.Runtime.ReadsDropIns()
+	switch {
+	case reads == profiles.No:
+		return s.Runtime.String() + " ignores drop-in directories; containerd reads them from 2.1, CRI-O from 1.34", true
+	case s.Original != nil && s.Original.OnlyInlined:
+		return s.Original.File + " says loadOnlyInlinedPlugins", true
+	case reads == profiles.Unknown:
+		return "whether " + s.Runtime.String() + " reads drop-in directories is not known; if it does not, pods start unshaped", false
+	case s.Original != nil && s.Original.Index(bandwidthType) >= 0:
+		return "the chain has the bandwidth plugin, which a drop-in cannot replace: two shapers on one annotation", false
+	}
+	return "", false
 }
 
 // attachByAgent is the choice where nothing can be installed.

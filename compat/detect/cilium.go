@@ -40,8 +40,9 @@ type Cilium struct {
 	// neither writes nor renames. Known only with Settings.
 	WritesConf string
 	// Settings says whether the agent's configuration was read, API whether it
-	// answered.
-	Settings, API bool
+	// answered, Header whether the header that it compiles its programs with
+	// said what the others did not.
+	Settings, API, Header bool
 }
 
 // The files of the agent's ConfigMap, as the Helm chart of v1.20.2 mounts it.
@@ -56,6 +57,7 @@ func (r *reader) cilium(ctx context.Context) {
 	if p := r.node.Process("cilium-agent"); p != nil {
 		r.ciliumSettings(c, "proc/"+p.PID+"/root/"+ciliumSettings+"/")
 	}
+	r.ciliumHeader(c)
 	if c.ChainingMode == "" {
 		c.ChainingMode = r.chainingMode()
 	}
@@ -80,27 +82,46 @@ func (r *reader) cilium(ctx context.Context) {
 
 const ciliumSocket = "/var/run/cilium/cilium.sock"
 
-// ciliumAPI reads what the agent says of itself. The fields are those of
-// api/v1/models in v1.20.2.
+// ciliumHealth and ciliumConfig are the parts of the agent's answers that are
+// read: the fields of api/v1/models in v1.16.0 to v1.20.2 and, where they were
+// called otherwise, in v1.15.19.
+type ciliumHealth struct {
+	// Agent says the version first: "1.20.2 (v1.20.2-5e6d0a3e)" and, where
+	// something is wrong, what (pkg/status/status_collector.go).
+	Agent struct {
+		Message string `json:"msg"`
+	} `json:"cilium"`
+	AttachMode   string `json:"attach-mode"`
+	DatapathMode string `json:"datapath-mode"`
+	Routing      struct {
+		IntraHost string `json:"intra-host-routing-mode"`
+	} `json:"routing"`
+	// HostRouting is what Routing was called before 1.16.
+	HostRouting *struct {
+		Mode string `json:"mode"`
+	} `json:"host-routing"`
+	Bandwidth *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"bandwidth-manager"`
+	Chaining struct {
+		Mode string `json:"mode"`
+	} `json:"cni-chaining"`
+}
+
+type ciliumConfig struct {
+	Status struct {
+		// DatapathMode is in this answer in every release, and in that for the
+		// health from 1.16.
+		DatapathMode string `json:"datapathMode"`
+		Daemon       struct {
+			EndpointRoutes *bool `json:"EnableEndpointRoutes"`
+		} `json:"daemonConfigurationMap"`
+	} `json:"status"`
+}
+
+// ciliumAPI reads what the agent says of itself.
 func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
-	var health struct {
-		// Agent says the version first: "1.20.2 (v1.20.2-5e6d0a3e)" and, where
-		// something is wrong, what (pkg/status/status_collector.go).
-		Agent struct {
-			Message string `json:"msg"`
-		} `json:"cilium"`
-		AttachMode   string `json:"attach-mode"`
-		DatapathMode string `json:"datapath-mode"`
-		Routing      struct {
-			IntraHost string `json:"intra-host-routing-mode"`
-		} `json:"routing"`
-		Bandwidth *struct {
-			Enabled bool `json:"enabled"`
-		} `json:"bandwidth-manager"`
-		Chaining struct {
-			Mode string `json:"mode"`
-		} `json:"cni-chaining"`
-	}
+	var health ciliumHealth
 	if err := r.ask(ctx, "/v1/healthz", &health); err != nil {
 		r.problem(err)
 		return
@@ -109,19 +130,20 @@ func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 	c.Version, _, _ = strings.Cut(health.Agent.Message, " ")
 	c.AttachMode, c.DatapathMode = health.AttachMode, health.DatapathMode
 	c.Routing, c.ChainingMode = health.Routing.IntraHost, health.Chaining.Mode
+	if old := health.HostRouting; old != nil {
+		// Before 1.16 there was no TCX, and no word for it.
+		c.Routing, c.AttachMode = old.Mode, "tc"
+	}
 	if health.Bandwidth != nil {
 		c.BandwidthManager = profiles.Is(health.Bandwidth.Enabled)
 	}
-	var config struct {
-		Status struct {
-			Daemon struct {
-				EndpointRoutes *bool `json:"EnableEndpointRoutes"`
-			} `json:"daemonConfigurationMap"`
-		} `json:"status"`
-	}
+	var config ciliumConfig
 	if err := r.ask(ctx, "/v1/config", &config); err != nil {
 		r.problem(err)
 		return
+	}
+	if c.DatapathMode == "" {
+		c.DatapathMode = config.Status.DatapathMode
 	}
 	if on := config.Status.Daemon.EndpointRoutes; on != nil {
 		c.EndpointRoutes = profiles.Is(*on)
@@ -170,6 +192,49 @@ func (r *reader) ciliumSettings(c *Cilium, dir string) {
 	}
 	if c.Routing == "" && answer("enable-host-legacy-routing") == profiles.Yes {
 		c.Routing = "Legacy"
+	}
+}
+
+// ciliumNodeHeader is what the agent compiles its programs with: below the run
+// directory of its chart, which is on the node.
+const ciliumNodeHeader = "run/cilium/state/globals/node_config.h"
+
+// The defines that are read. 1.15.19 to 1.18.4 write all three, the last one
+// always; 1.19.0 no longer writes the last, and 1.20.2 none of them
+// (pkg/datapath/linux/config/config.go).
+const (
+	defineHostRouting    = "ENABLE_HOST_ROUTING"
+	defineEndpointRoutes = "ENABLE_ENDPOINT_ROUTES"
+	defineAlways         = "EPHEMERAL_MIN"
+)
+
+// ciliumHeader reads, where nobody else said it, which way the agent's programs
+// send packets. A define that is missing says something only in releases that
+// would have written it.
+func (r *reader) ciliumHeader(c *Cilium) {
+	if c.Routing != "" {
+		return
+	}
+	defined := map[string]bool{}
+	for line := range strings.Lines(r.text(ciliumNodeHeader)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "#define" {
+			defined[f[1]] = true
+		}
+	}
+	switch {
+	case defined[defineHostRouting]:
+		c.Routing = "BPF"
+	case defined[defineAlways]:
+		c.Routing = "Legacy"
+	default:
+		return
+	}
+	c.Header = true
+	if c.DatapathMode == "" && c.Routing == "Legacy" {
+		c.DatapathMode = "veth" // netkit needs BPF host routing
+	}
+	if c.EndpointRoutes == profiles.Unknown && (defined[defineAlways] || defined[defineEndpointRoutes]) {
+		c.EndpointRoutes = profiles.Is(defined[defineEndpointRoutes])
 	}
 }
 

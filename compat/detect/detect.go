@@ -29,6 +29,9 @@ type Live interface {
 	// CiliumAPI returns the body of a GET request to the socket of Cilium's
 	// agent, as /v1/healthz.
 	CiliumAPI(ctx context.Context, resource string) ([]byte, error)
+	// Runtime returns what the container runtime says that it is, in the form of
+	// a node's status: "containerd://2.1.3".
+	Runtime(ctx context.Context) (string, error)
 }
 
 // Options say where things are that have no fixed place. The zero value looks
@@ -38,8 +41,13 @@ type Options struct {
 	// the root.
 	ConfDir, BinDir string
 	// Runtime is what a node's status says, as "containerd://2.1.3"; empty to
-	// look at the process.
+	// ask the runtime, and else to look at its process.
 	Runtime string
+	// ToldRuntime is what the operator said when podweir was installed, in the same
+	// form: it counts where the runtime itself does not answer.
+	ToldRuntime string
+	// Conf is what was read of the directory of conflists already; nil to read it.
+	Conf *conflist.Dir
 	// Live may be nil.
 	Live Live
 }
@@ -121,13 +129,9 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	n.Sockets = r.sockets()
 	n.Devices = r.names("sys/class/net")
 	n.Kernel = r.kernel()
-	n.Runtime = r.runtime()
+	n.Runtime = r.runtime(ctx)
 	r.directories()
-	conf, err := conflist.ReadDir(root, n.ConfDir)
-	if err != nil {
-		r.problem(err)
-	}
-	n.Conf = conf
+	n.Conf = r.conf()
 	programs := r.programs(ctx)
 	r.distribution()
 	r.cilium(ctx)
@@ -136,9 +140,24 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	r.calico(programs)
 	r.chainFacts()
 	n.Profile, n.Assumed, n.Why = r.profile()
+	if n.Profile != nil {
+		n.Profile = n.Profile.ForRelease(n.Cilium.Version)
+	}
 	n.Ready = n.ready()
 	n.Found = r.found(programs)
 	return n
+}
+
+// conf returns what was read already if it is of the directory that is used.
+func (r *reader) conf() *conflist.Dir {
+	if c := r.opts.Conf; c != nil && c.Path == r.node.ConfDir {
+		return c
+	}
+	conf, err := conflist.ReadDir(r.root, r.node.ConfDir)
+	if err != nil {
+		r.problem(err)
+	}
+	return conf
 }
 
 func (r *reader) problem(err error) { r.node.Problems = append(r.node.Problems, err) }

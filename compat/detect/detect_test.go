@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -58,6 +59,7 @@ func (n node) root() fstest.MapFS {
 type live struct {
 	programs []string
 	api      map[string]string
+	runtime  string
 }
 
 var errNoAnswer = errors.New("connection refused")
@@ -67,6 +69,13 @@ func (l live) Programs(context.Context) ([]string, error) {
 		return nil, errNoAnswer
 	}
 	return l.programs, nil
+}
+
+func (l live) Runtime(context.Context) (string, error) {
+	if l.runtime == "" {
+		return "", errNoAnswer
+	}
+	return l.runtime, nil
 }
 
 func (l live) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
@@ -93,6 +102,29 @@ func health(routing, datapath, attach string) map[string]string {
 			`"},"bandwidth-manager":{"enabled":true,"devices":["eth0"]},"cni-chaining":{"mode":"none"}}`,
 		"/v1/config": `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false}}}`,
 	}
+}
+
+// health115 is what 1.15.19 answers, without the parts that nobody reads here:
+// host-routing in place of routing, no attach-mode, and datapathMode in the
+// configuration only (api/v1/models and daemon/cmd/status.go, v1.15.19).
+func health115(routing string, endpointRoutes bool) map[string]string {
+	return map[string]string{
+		"/v1/healthz": `{"bandwidth-manager":{"devices":null},"cilium":{"msg":"1.15.19 (v1.15.19-0000000)","state":"Ok"},
+			"cni-chaining":{"mode":"none"},"host-routing":{"mode":"` + routing + `"},"kube-proxy-replacement":{"mode":"False"},
+			"masquerading":{"enabled":true,"mode":"Iptables"}}`,
+		"/v1/config": `{"spec":{"policy-enforcement":"default"},"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":` +
+			strconv.FormatBool(endpointRoutes) + `,"EnableHostLegacyRouting":true},"datapathMode":"veth","ipam-mode":"kubernetes"}}`,
+	}
+}
+
+// nodeHeader is Cilium's node_config.h of 1.15.19 to 1.18.4, cut down; each
+// define more has a line.
+func nodeHeader(defines ...string) map[string]string {
+	text := "/*\n * FIXED CONFIG\n */\n#define CILIUM_IFINDEX 5\n#define EPHEMERAL_MIN 32768\n"
+	for _, d := range defines {
+		text += "#define " + d + " 1\n"
+	}
+	return map[string]string{"run/cilium/state/globals/node_config.h": text}
 }
 
 func TestProfile(t *testing.T) {
@@ -130,6 +162,14 @@ func TestProfile(t *testing.T) {
 		"cilium, legacy routing":   {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("Legacy", "veth", "tcx")}, want: "cilium-legacy-routing"},
 		"cilium, legacy tc":        {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("BPF", "veth", "tc")}, want: "cilium-legacy-tc"},
 		"cilium, netkit-l2":        {node: node{files: cilium, sockets: []string{"/run/cilium/cilium.sock"}}, live: live{api: health("BPF", "netkit-l2", "tcx")}, want: "cilium-netkit"},
+		"cilium 1.15, legacy":      {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health115("Legacy", false)}, want: "cilium-legacy-routing"},
+		"cilium 1.15, BPF":         {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health115("BPF", false)}, want: "cilium-legacy-tc"},
+		"cilium 1.15, routes":      {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health115("Legacy", true)}, want: "cilium-endpoint-routes"},
+		"cilium, header, legacy":   {node: node{files: with(cilium, nodeHeader())}, want: "cilium-legacy-routing"},
+		"cilium, header, routes":   {node: node{files: with(cilium, nodeHeader("ENABLE_ENDPOINT_ROUTES"))}, want: "cilium-endpoint-routes"},
+		"cilium, header, BPF":      {node: node{files: with(cilium, nodeHeader("ENABLE_HOST_ROUTING"))}, want: "cilium", assumed: true},
+		"cilium, header of 1.20":   {node: node{files: with(cilium, map[string]string{"run/cilium/state/globals/node_config.h": "#define CILIUM_IFINDEX 5\n"})}, want: "cilium", assumed: true},
+		"cilium, API over header":  {node: node{files: with(cilium, nodeHeader()), sockets: []string{socket}}, live: live{api: health("BPF", "veth", "tcx")}, want: "cilium"},
 		"cilium, no answer":        {node: node{files: cilium, sockets: []string{socket}}, live: live{}, want: "cilium", assumed: true},
 		"cilium, old agent":        {node: node{files: cilium, sockets: []string{socket}}, live: live{api: health("", "veth", "")}, want: "cilium", assumed: true},
 		"cilium, nothing known":    {node: node{files: cilium}, want: "cilium", assumed: true},
@@ -322,6 +362,24 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 	}.root(), detect.Options{Runtime: "containerd://1.7.2"})
 	if n.Runtime.Libcni != "" || n.Runtime.Version != "1.7.2" || n.Runtime.ReadsDropIns() != profiles.No {
 		t.Errorf("runtime %+v", n.Runtime)
+	}
+	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Live: live{runtime: "containerd://2.4.2"}})
+	if n.Runtime.Version != "2.4.2" || n.Runtime.ReadsDropIns() != profiles.Yes {
+		t.Errorf("runtime %+v, want what it says of itself", n.Runtime)
+	}
+	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Runtime: "containerd://1.7.2", Live: live{runtime: "containerd://2.4.2"}})
+	if n.Runtime.Version != "1.7.2" {
+		t.Errorf("runtime %+v, want what the operator says", n.Runtime)
+	}
+	n = detect.Read(t.Context(), node{processes: []string{"7 containerd"}}.root(), detect.Options{Live: live{}})
+	if n.Runtime.Name != "containerd" || n.Runtime.Version != "" || !strings.Contains(errors.Join(n.Problems...).Error(), "ask the container runtime") {
+		t.Errorf("runtime %+v, problems %v, want its process, and why it did not say", n.Runtime, n.Problems)
+	}
+	for version, l := range map[string]detect.Live{"2.1.3": live{}, "2.4.2": live{runtime: "containerd://2.4.2"}} {
+		n = detect.Read(t.Context(), node{}.root(), detect.Options{ToldRuntime: "containerd://2.1.3", Live: l})
+		if n.Runtime.Version != version {
+			t.Errorf("runtime %+v, want version %s: what was told counts where the runtime does not answer", n.Runtime, version)
+		}
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 crio"}}.root(), detect.Options{Runtime: "nonsense"})
 	if n.Runtime.Name != "cri-o" || !strings.Contains(errors.Join(n.Problems...).Error(), "nonsense") {

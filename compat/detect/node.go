@@ -4,7 +4,9 @@
 package detect
 
 import (
+	"context"
 	"debug/buildinfo"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -44,7 +46,7 @@ type Kernel struct {
 }
 
 // interesting are the processes whose command line is read.
-var interesting = []string{"controller", "containerd", "crio", "cilium-agent"}
+var interesting = []string{"controller", "containerd", "crio", "cilium-agent", "podweir"}
 
 // processes lists the node's processes, nil if they cannot be seen: without the
 // node's PID namespace /proc has only our own.
@@ -75,6 +77,25 @@ func (n *Node) Process(name string) *Process {
 		}
 	}
 	return nil
+}
+
+// Agents names the agents of podweir that run on the node: their pods as
+// namespace/name, or their processes where they are in none.
+func (n *Node) Agents() []string {
+	var out []string
+	for _, p := range n.Processes {
+		if p.Name != "podweir" || !slices.Contains(p.Args, "agent") {
+			continue
+		}
+		name := "process " + p.PID
+		for _, arg := range p.Args {
+			if pod, ok := strings.CutPrefix(arg, "--pod="); ok {
+				name = path.Dir(pod) // without the UID
+			}
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // seesNode says whether the node's own processes can be seen: a kubelet (or
@@ -146,13 +167,23 @@ func (r *reader) kernel() Kernel {
 	return k
 }
 
-// runtime finds the container runtime, its version if it was told, and the
-// libcni that is built into the running binary.
-func (r *reader) runtime() conflist.Runtime {
+// runtime finds the container runtime, its version if it was told or the runtime
+// says it, and the libcni that is built into the running binary.
+func (r *reader) runtime(ctx context.Context) conflist.Runtime {
 	var out conflist.Runtime
-	if r.opts.Runtime != "" {
+	told := r.opts.Runtime
+	if told == "" && r.opts.Live != nil {
 		var err error
-		if out, err = conflist.ParseRuntime(r.opts.Runtime); err != nil {
+		if told, err = r.opts.Live.Runtime(ctx); err != nil {
+			r.problem(fmt.Errorf("ask the container runtime for its version: %w", err))
+		}
+	}
+	if told == "" {
+		told = r.opts.ToldRuntime
+	}
+	if told != "" {
+		var err error
+		if out, err = conflist.ParseRuntime(told); err != nil {
 			r.problem(err)
 		}
 	}

@@ -216,15 +216,6 @@ func (n *Node) ready() profiles.Answer {
 	return n.Listens(n.Profile.Conflist.ReadySocket)
 }
 
-// ReadyNow looks again whether the CNI in force serves pods; the rest of the
-// node is not read.
-func (n *Node) ReadyNow(root fs.FS) profiles.Answer {
-	r := &reader{root: root, node: &Node{}}
-	n.Sockets = r.sockets()
-	n.Ready = n.ready()
-	return n.Ready
-}
-
 // found collects the signs of every family.
 func (r *reader) found(programs []string) []Found {
 	var out []Found

@@ -21,23 +21,26 @@ func awsChecks() []Check {
 			Family: "aws", Needs: []string{"PW201"},
 			Looks: "bandwidth in the chain in force while the Network Policy Agent enforces",
 			Why:   "from VPC CNI 1.19.3 pods with an egress limit cannot start; before it policy is not enforced",
-			Mend:  "Set ENABLE_BANDWIDTH_PLUGIN=false through the add-on's configuration, and start pods anew.",
+			Mend:  "Set ENABLE_BANDWIDTH_PLUGIN=false through the add-on's configuration, and recreate the pods.",
 			Refs:  []string{npaIssues + "68"},
 			run:   checkNPABandwidth,
 		},
 		{
-			Code: "PW302", Title: "policy filters are on every pod's device", Category: CategoryDatapath, Severity: SeverityFail, Family: "aws",
-			Looks: "handle_egress on hook ingress and handle_ingress on hook egress of each eni and vlan device, preference 1, handle 1",
-			Why:   "a pod without them has no network policy; podweir is not the cause, but is often suspected",
-			Mend:  "Restart the pod or aws-node. Known faults of the agent are issues 486, 514 and 569.",
-			Refs:  []string{npaIssues + "514", npaIssues + "486", npaIssues + "569"},
-			run:   checkNPAFilters,
+			Code: "PW302", Title: "no pod lacks the policy agent's filters", Category: CategoryDatapath, Severity: SeverityFail, Family: "aws",
+			Looks: "handle_egress on hook ingress and handle_ingress on hook egress of each eni and vlan device, preference 1, handle 1; " +
+				"when the agent and the pod started",
+			Why: "a pod without them has no network policy; podweir is not the cause, but is often suspected. " +
+				"The agent attaches them to new pods, and to older ones when a policy selects them: older pods without a policy need none",
+			Mend: "Delete the pod, so that a new one gets the filters; restarting aws-node does not attach them to a pod that no policy selects. " +
+				"Known faults of the agent are issues 486, 514 and 569.",
+			Refs: []string{npaIssues + "514", npaIssues + "486", npaIssues + "569"},
+			run:  checkNPAFilters,
 		},
 		{
 			Code: "PW303", Title: "no ingress qdisc is on a pod's device", Category: CategoryDatapath, Severity: SeverityFail, Family: "aws",
 			Looks: "qdiscs of kind ingress on the pods' devices",
 			Why:   "the Network Policy Agent takes it for clsact and attaches its programs to the wrong hook",
-			Mend:  "Find its owner (bandwidth, netobserv), delete the qdisc and start the pod anew.",
+			Mend:  "Find its owner (bandwidth, netobserv), delete the qdisc and recreate the pod.",
 			Refs:  []string{"https://github.com/containernetworking/plugins/issues/894", "https://github.com/netobserv/netobserv-operator/issues/791"},
 			run:   checkIngressQdisc,
 		},
@@ -117,32 +120,6 @@ func (f *Facts) podDevices(further func([]Device) Finding) Finding {
 	return further(f.Devices)
 }
 
-func checkNPAFilters(f *Facts) Finding {
-	if f.npa() != profiles.Yes {
-		return skip("the Network Policy Agent is not known to enforce")
-	}
-	return f.podDevices(func(devices []Device) Finding {
-		var miss []string
-		for _, d := range devices {
-			if !strings.HasPrefix(d.Name, "eni") && !strings.HasPrefix(d.Name, "vlan") {
-				continue
-			}
-			for _, h := range []struct {
-				hook legacyHook
-				name string
-			}{{legacyHook(d.In.Legacy), "handle_egress"}, {legacyHook(d.Out.Legacy), "handle_ingress"}} {
-				if !h.hook.has(h.name) {
-					miss = append(miss, d.Name+" lacks "+h.name)
-				}
-			}
-		}
-		if len(miss) > 0 {
-			return breaks(shorten(miss), "both filters on every device", "restart the pod, or: kubectl -n kube-system rollout restart daemonset/aws-node (AWS's part, not podweir's)", miss...)
-		}
-		return holds(fmt.Sprintf("%d devices", len(devices)))
-	})
-}
-
 // shorten lists the first few of many findings.
 func shorten(list []string) string {
 	const shown = 3
@@ -163,7 +140,7 @@ func checkIngressQdisc(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), "clsact or nothing", "tc qdisc del dev "+strings.Fields(bad[0])[0]+" ingress, and start the pod anew", bad...)
+			return breaks(shorten(bad), "clsact or nothing", "tc qdisc del dev "+strings.Fields(bad[0])[0]+" ingress, and recreate the pod", bad...)
 		}
 		return holds(fmt.Sprintf("none on %d devices", len(devices)))
 	})

@@ -19,12 +19,12 @@ func chainChecks() []Check {
 			Code: "PW201", Title: "a network is in force", Category: CategoryCNI, Severity: SeverityFail,
 			Looks: "the first file by name in the directory of conflists: readable, and a network as libcni reads it",
 			Why:   "runtimes take the first file by name; if it is broken the node has no network",
-			Mend:  "Let the primary CNI write its file anew, usually by restarting its DaemonSet. podweir never edits it.",
+			Mend:  "Let the primary CNI write its file again, usually by restarting its DaemonSet. podweir never edits it.",
 			run:   checkNetwork,
 		},
 		{
 			Code: "PW202", Title: "podweir is in the chain in force", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "the chain of the first file by name, with drop-ins: podweir-cni once, behind the plugin that makes the interface",
+			Looks: "the chain of the first file by name, with drop-ins: podweir-cni once, behind the plugin that makes the interface; who attached the pods that were set up since",
 			Why:   "the runtime calls only the chain in force: pods start without their limit",
 			Mend:  "Run podweir install, or the agent: both take the delivery that PW210 names.",
 			run:   checkChained,
@@ -33,15 +33,16 @@ func chainChecks() []Check {
 			Code: "PW203", Title: "podweir's file fits its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again",
 			Why:   "a file made from an older original keeps the primary CNI's old settings in force",
-			Mend:  "Make the file anew; if it happens again the agent does not watch (renames into the directory are moved_to events).",
+			Mend:  "Make the file again; if it happens again the agent does not watch (renames into the directory are moved_to events).",
 			run:   checkDrift,
 		},
 		{
 			Code: "PW204", Title: "no stale file stands in front", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "podweir's file while its original is gone or broken, or the primary CNI does not listen on its socket",
+			Looks: "podweir's file while the primary CNI's own file is gone or broken",
 			Why:   "the node looks ready before it is, and its pods fail",
-			Mend:  "Remove podweir's file; the agent puts it back when the primary CNI is ready.",
-			run:   checkStale,
+			Mend: "Remove podweir's file; the agent does it within a second or two, and puts it back when the primary CNI writes its own. " +
+				"While that one is there, leave podweir's, also when the primary CNI restarts: without it new pods have no limit.",
+			run: checkStale,
 		},
 		{
 			Code: "PW205", Title: "the plugin's binary can be run", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
@@ -80,6 +81,25 @@ func chainChecks() []Check {
 			Mend:  "Install the binary of the same release. Bottlerocket empties the directory at every boot.",
 			run:   checkSameBuild,
 		},
+		{
+			Code: "PW220", Title: "one agent of podweir runs on the node", Category: CategoryInstall, Severity: SeverityWarn,
+			Looks: "the processes of podweir agents, and their pods",
+			Why:   "of two agents one waits and touches nothing: the settings of its release are not in force",
+			Mend:  "Uninstall one of the two releases. /readyz and the log of the agent that waits say so; it takes over when the other one has ended.",
+			run:   checkOneAgent,
+		},
+	}
+}
+
+func checkOneAgent(f *Facts) Finding {
+	switch agents := f.Node.Agents(); len(agents) {
+	case 0:
+		return skip("no agent is seen")
+	case 1:
+		return holds(agents[0])
+	default:
+		return breaks(fmt.Sprintf("%d agents of podweir run on the node: %s", len(agents), strings.Join(agents, ", ")), "one",
+			"helm uninstall, for one of the two releases", agents...)
 	}
 }
 
@@ -146,6 +166,9 @@ func checkChained(f *Facts) Finding {
 	case slices.Contains(chain[at+1:], conflist.Type):
 		return breaks(seen, expected, "keep one delivery: remove podweir's file, or its drop-in")
 	}
+	if missed := f.uncalled(); len(missed) > 0 {
+		return f.notCalled(missed)
+	}
 	return holds(seen)
 }
 
@@ -159,7 +182,7 @@ func checkDrift(f *Facts) Finding {
 		return skip("there is no original to compare with: PW204")
 	}
 	for i := range own {
-		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i], Ready: profiles.Yes})
+		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i]})
 		if action == conflist.Write {
 			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; an agent that runs does it by itself: see its log", own[i].Name)
 		}
@@ -181,12 +204,12 @@ func checkStale(f *Facts) Finding {
 		return skip("podweir has no file of its own")
 	}
 	action, why := conflist.Decide(conflist.Standing{
-		Delivery: profiles.Chain, Original: f.Node.Conf.Original(), Own: &own[0], Ready: f.Node.Ready,
+		Delivery: profiles.Chain, Original: f.Node.Conf.Original(), Own: &own[0],
 	})
 	if action == conflist.Delete {
 		return breaks(own[0].Name+" is in front, and "+why, "no file of podweir's in front", remove(f, own[0].Name), own[0].Name)
 	}
-	return holds("its original is there, and the primary CNI's readiness is " + f.Node.Ready.String())
+	return holds("its original is there; the primary CNI serves pods now: " + f.Node.Ready.String())
 }
 
 func checkBinary(f *Facts) Finding {

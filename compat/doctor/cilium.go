@@ -15,16 +15,16 @@ func ciliumChecks() []Check {
 	return []Check{
 		{
 			Code: "PW401", Title: "Cilium's agent answers", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
-			Looks: "GET /v1/healthz on the agent's socket, and its settings under /proc/PID/root",
+			Looks: "GET /v1/healthz and /v1/config on the agent's socket; its settings under /proc/PID/root; the header of its programs, /run/cilium/state/globals/node_config.h (up to 1.18)",
 			Why:   "without it host routing, datapath mode and bandwidth manager are guessed, and the careful guess costs speed",
-			Mend:  "Mount /var/run/cilium read-only into the doctor's or agent's pod, or run the doctor on the node.",
+			Mend:  "If the agent runs, mount /var/run/cilium read-only into the doctor's or agent's pod, or run the doctor on the node. If it does not run, see why: pods do not start without it.",
 			run:   checkCiliumAPI,
 		},
 		{
 			Code: "PW402", Title: "ingress is shaped where packets pass", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "attachments with their ingress queue or program on the host side while packets are redirected past it",
 			Why:   "with BPF host routing the egress side of the host device sees nothing from the network and from other pods",
-			Mend:  "Leave mode and place of ingress to auto, or take ingressPlace ifb. Pods that run keep their place until they start anew.",
+			Mend:  "Leave mode and place of ingress to auto, or take ingressPlace ifb. Pods that run keep their place until they are recreated.",
 			Refs:  []string{ciliumDocs + "bpf/lib/local_delivery.h"},
 			run:   checkBypassed,
 		},
@@ -54,18 +54,26 @@ func ciliumChecks() []Check {
 }
 
 func checkCiliumAPI(f *Facts) Finding {
+	const expected, mount = "the agent's own answer", "mount /var/run/cilium, or run the doctor on the node"
 	c := f.Node.Cilium
-	switch {
-	case c.API && c.Routing != "" && c.DatapathMode != "":
-		return holds("datapath " + c.DatapathMode + ", host routing " + c.Routing + ", attach mode " + orUnknown(c.AttachMode))
-	case c.API:
-		return breaks("the agent answers without datapath mode or host routing: it is older than 1.16", "an agent that says where packets pass",
-			"nothing: podweir takes the careful place")
-	case c.Settings:
-		return breaks("only the agent's settings are readable", "the agent's own answer", "mount /var/run/cilium, or run the doctor on the node")
+	says := "datapath " + orUnknown(c.DatapathMode) + ", host routing " + orUnknown(c.Routing) + ", attach mode " + orUnknown(c.AttachMode)
+	if c.API {
+		return holds("Cilium " + orUnknown(c.Version) + ": " + says)
 	}
-	return breaks("neither the agent nor its settings can be read", "an answer on /var/run/cilium/cilium.sock", "mount /var/run/cilium, or run the doctor on the node", problems(f)...)
+	fix := mount
+	if f.Node.Listens(ciliumSocket) == profiles.No {
+		fix = "kubectl --namespace kube-system get pods --selector k8s-app=cilium: nobody listens on " + ciliumSocket
+	}
+	switch {
+	case c.Header:
+		return breaks("the agent does not answer; by the header of its programs: "+says, expected, fix, problems(f)...)
+	case c.Settings:
+		return breaks("only the agent's settings are readable: "+says, expected, fix, problems(f)...)
+	}
+	return breaks("neither the agent nor its settings can be read", "an answer on "+ciliumSocket, fix, problems(f)...)
 }
+
+const ciliumSocket = "/var/run/cilium/cilium.sock"
 
 func orUnknown(s string) string {
 	if s == "" {
@@ -100,7 +108,7 @@ func checkBypassed(f *Facts) Finding {
 		if len(bad) == 0 {
 			return holds("every ingress limit is on the pod side")
 		}
-		const expected, fix = "ingress on the pod side (ifb)", "set ingressMode and ingressPlace to auto, and start the pods anew"
+		const expected, fix = "ingress on the pod side (ifb)", "set ingressMode and ingressPlace to auto, and recreate the pods"
 		if f.Profile.Bypass == profiles.Unknown {
 			return warns("on the host side, where packets may pass by: "+shorten(bad), expected, fix, bad...)
 		}
@@ -113,7 +121,7 @@ func checkBandwidthIdle(f *Facts) Finding {
 	switch {
 	case c.BandwidthConfigured == profiles.Yes && c.BandwidthManager == profiles.No:
 		return breaks("enable-bandwidth-manager is true, and the agent turned it off", "the setting and the state agree",
-			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false")
+			profiles.Command(profiles.CiliumWithoutManager, c.Version))
 	case c.BandwidthConfigured == profiles.Unknown || c.BandwidthManager == profiles.Unknown:
 		return skip("the setting or the state is not known")
 	}
@@ -129,7 +137,7 @@ func checkLegacyBesideCilium(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad)+" by clsact-hostside", "qdisc or TCX", "set the mode to auto, and start the pods anew", bad...)
+			return breaks(shorten(bad)+" by clsact-hostside", "qdisc or TCX", "set the mode to auto, and recreate the pods", bad...)
 		}
 		return holds("nothing of podweir's is a legacy filter on Cilium's devices")
 	})

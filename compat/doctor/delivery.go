@@ -25,8 +25,8 @@ func deliveryChecks() []Check {
 		},
 		{
 			Code: "PW211", Title: "the drop-in is read", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "podweir's drop-in, the libcni of the container runtime, and loadOnlyInlinedPlugins",
-			Why:   "libcni before 1.3 ignores drop-in directories without a word",
+			Looks: "podweir's drop-in, the libcni of the container runtime, loadOnlyInlinedPlugins, and who attached the pods that were set up since",
+			Why:   "libcni before 1.3 ignores drop-in directories without a word, and containerd does not see that a drop-in changed",
 			Mend:  "Upgrade the runtime, or use another delivery (PW210).",
 			Refs:  []string{"https://github.com/containernetworking/cni/pull/1052"},
 			run:   checkDropInRead,
@@ -47,16 +47,16 @@ func deliveryChecks() []Check {
 		},
 		{
 			Code: "PW214", Title: "nobody renames podweir's file", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "files of podweir's that end in .cilium_bak",
+			Looks: "files of podweir's that end in .cilium_bak, whether podweir is in the chain in force all the same, and whether there is a file that would be renamed next",
 			Why:   "two programs write against each other, and pods start now with, now without their limit",
-			Mend:  "See PW210; afterwards remove the renamed file.",
+			Mend:  "See PW210. A renamed file that is left over from an earlier delivery has no effect; podweir uninstall removes it, and so may you.",
 			run:   checkRenamed,
 		},
 		{
 			Code: "PW215", Title: "podweir's files are safe from Cilium's uninstallation", Category: CategoryInstall, Severity: SeverityWarn,
 			Looks: "files of podweir's with cilium in their name",
 			Why:   "cni.uninstall deletes *cilium*.conf and *cilium*.conflist",
-			Mend:  "Let podweir write its file anew: it leaves cilium out of the name.",
+			Mend:  "Let podweir write its file again: it leaves cilium out of the name.",
 			Refs:  []string{"https://github.com/cilium/cilium/blob/v1.20.2/plugins/cilium-cni/cni-uninstall.sh"},
 			run:   checkNames,
 		},
@@ -71,20 +71,50 @@ func deliveryChecks() []Check {
 	}
 }
 
+// waysOut are the two ways that a choice names: each is a list of commands, one
+// after the other.
+func waysOut(c *conflist.Choice) string {
+	var ways []string
+	for _, commands := range [][]string{c.Do, c.Instead} {
+		if len(commands) > 0 {
+			ways = append(ways, strings.Join(commands, " && "))
+		}
+	}
+	return strings.Join(ways, "; or: ")
+}
+
 func checkDelivery(f *Facts) Finding {
 	c := f.Choice
-	own := f.Node.Conf.Own()
-	fix := strings.Join(slices.Concat(c.Do, c.Instead), "; or: ")
-	inOriginal := f.original() != nil && f.original().Index(conflist.Type) >= 0
+	inPlace, where := f.inPlace()
+	why, certain := conflist.Objection(inPlace, f.Situation)
 	switch {
-	case len(own) > 0 && !inOriginal && c.Delivery != profiles.Chain:
-		return breaks(own[0].Name+" stands beside the primary CNI's file, and "+c.Why, "delivery "+string(c.Delivery), fix, f.Node.ExclusiveWhy)
-	case len(f.ownDropIns()) > 0 && c.Delivery == profiles.Handed && !inOriginal:
-		return breaks("podweir is a drop-in, and "+c.Why, "delivery handed", fix, f.Node.ExclusiveWhy)
-	case c.Warning != "":
-		return warns(c.Warning, "podweir-cni without bandwidth", "take bandwidth out of the primary CNI's configuration", c.Why)
+	case why == "" && inPlace == c.Delivery:
+		return holds("delivery "+string(c.Delivery)+": "+c.Why, slices.Concat(c.Do, c.Instead)...)
+	case why == "":
+		return holds("delivery " + string(inPlace) + ", which works here; podweir would choose " + string(c.Delivery) + ": " + c.Why)
+	case certain:
+		return breaks(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy)
+	case f.Situation.Runtime.ReadsDropIns() == profiles.Unknown && inPlace == profiles.DropIn:
+		return warns(why, "a runtime that is known to read drop-ins", "podweir doctor --runtime NAME://VERSION; or: "+waysOut(&c))
+	case inPlace == profiles.DropIn:
+		return warns(why, "podweir-cni without bandwidth", "take bandwidth out of the primary CNI's configuration", c.Why)
 	}
-	return holds("delivery "+string(c.Delivery)+": "+c.Why, slices.Concat(c.Do, c.Instead)...)
+	return warns(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy)
+}
+
+// inPlace is the delivery that the node's files show, else the one that is
+// chosen, and how to say so.
+func (f *Facts) inPlace() (d profiles.Delivery, where string) {
+	own, original := f.Node.Conf.Own(), f.original()
+	switch {
+	case original != nil && original.Index(conflist.Type) >= 0:
+		return profiles.Handed, "podweir is in " + original.File
+	case len(own) > 0:
+		return profiles.Chain, own[0].Name + " stands beside the primary CNI's file"
+	case len(f.ownDropIns()) > 0:
+		return profiles.DropIn, "podweir is a drop-in"
+	}
+	return f.Choice.Delivery, "the delivery is " + string(f.Choice.Delivery)
 }
 
 func checkDropInRead(f *Facts) Finding {
@@ -98,6 +128,9 @@ func checkDropInRead(f *Facts) Finding {
 	}
 	switch r.ReadsDropIns() {
 	case profiles.Yes:
+		if missed := f.uncalled(); len(missed) > 0 {
+			return f.notCalled(missed)
+		}
 		return holds(r.String())
 	case profiles.No:
 		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.34 or newer", "upgrade the runtime, or use another delivery: PW210")
@@ -174,10 +207,16 @@ func checkRenamed(f *Facts) Finding {
 			renamed = append(renamed, name)
 		}
 	}
-	if len(renamed) > 0 {
-		return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", strings.Join(slices.Concat(f.Choice.Do, f.Choice.Instead), "; or: "), renamed...)
+	inForce, again := slices.Contains(f.chain(), conflist.Type), len(f.Node.Conf.Own()) > 0 && f.Node.Exclusive != profiles.No
+	switch {
+	case len(renamed) == 0:
+		return holds("none is renamed")
+	case inForce && !again:
+		return holds(strings.Join(renamed, ", ")+" is left over and has no effect: podweir is in the chain in force", renamed...)
+	case !inForce && f.Node.Exclusive == profiles.No:
+		return holds(strings.Join(renamed, ", ")+" is left over, and nobody renames now: "+f.Node.ExclusiveWhy, renamed...)
 	}
-	return holds("none is renamed")
+	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", waysOut(&f.Choice), renamed...)
 }
 
 func checkNames(f *Facts) Finding {

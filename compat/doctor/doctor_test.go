@@ -39,8 +39,10 @@ func elfHeader(machine byte) string {
 
 // node is a healthy node with the AWS VPC CNI and policy; cases change it.
 type node struct {
-	files   map[string]string
-	exec    map[string]string
+	files map[string]string
+	exec  map[string]string
+	// times are when files were last changed.
+	times   map[string]time.Time
 	sockets []string
 	kernel  *kernel
 	live    detect.Live
@@ -80,7 +82,8 @@ func aws() *node {
 	return n
 }
 
-func cilium() *node {
+// withoutCNI is a node that is well but for a primary CNI.
+func withoutCNI() *node {
 	n := aws()
 	for _, name := range []string{"10-aws.conflist", "00-podweir-10-aws.conflist"} {
 		delete(n.files, net+name)
@@ -89,6 +92,19 @@ func cilium() *node {
 		delete(n.files, "proc/"+pid+"/comm")
 	}
 	delete(n.exec, "opt/cni/bin/aws-cni")
+	return n
+}
+
+// calico is a node of Calico's that is well.
+func calico() *node {
+	n := withoutCNI()
+	n.files[net+"10-calico.conflist"] = `{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap"}]}`
+	n.spliceIn("10-calico.conflist")
+	return n
+}
+
+func cilium() *node {
+	n := withoutCNI()
 	n.files[net+"05-cilium.conflist"] = `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`
 	n.files[net+"cilium/50-podweir.conf"] = conflist.DefaultEntry
 	n.files["proc/42/comm"] = "cilium-agent\n"
@@ -139,7 +155,7 @@ func (n *node) settings(pairs ...string) {
 func (n *node) root() fstest.MapFS {
 	out := fstest.MapFS{}
 	for name, content := range n.files {
-		out[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644}
+		out[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644, ModTime: n.times[name]}
 	}
 	for name, content := range n.exec {
 		out[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o755}
@@ -164,7 +180,7 @@ func (n *node) report(t *testing.T) *doctor.Report {
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside}
+	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Settle: time.Millisecond}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}
@@ -179,9 +195,12 @@ type kernel struct {
 	features *doctor.Features
 	devices  []doctor.Device
 	attached []doctor.Attachment
+	overdue  []doctor.Overdue
 	verdicts []doctor.Verdict
 	policy   []uint32
-	err      error
+	// later, if there is any, replaces policy after the first look at it.
+	later []uint32
+	err   error
 }
 
 func healthy() *kernel {
@@ -205,17 +224,36 @@ func (k *kernel) Features(context.Context) (*doctor.Features, error) { return k.
 
 func (k *kernel) Devices(context.Context) ([]doctor.Device, error) { return k.devices, k.err }
 
-func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) { return k.attached, k.err }
+func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) {
+	return k.attached, k.err
+}
+
+func (k *kernel) Overdue(context.Context) ([]doctor.Overdue, error) { return k.overdue, k.err }
 
 func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
 
-func (k *kernel) PolicyPrograms(context.Context) ([]uint32, error) { return k.policy, k.err }
+func (k *kernel) PolicyPrograms(context.Context) ([]uint32, error) {
+	now := k.policy
+	if k.later != nil {
+		k.policy = k.later
+	}
+	return now, k.err
+}
 
-type agent struct{ health string }
+// agent answers as Cilium's does; config is that of 1.20.2 if empty.
+type agent struct{ health, config string }
+
+// agent115 answers as 1.15.19 does (TestProfile in compat/detect).
+var agent115 = agent{
+	health: `{"cilium":{"msg":"1.15.19 (v1.15.19-0000000)","state":"Ok"},"host-routing":{"mode":"Legacy"},"bandwidth-manager":{"devices":null},"cni-chaining":{"mode":"none"}}`,
+	config: `{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false},"datapathMode":"veth"}}`,
+}
 
 var errNoAgent = errors.New("no agent")
 
 func (a agent) Programs(context.Context) ([]string, error) { return []string{"cil_from_contai"}, nil }
+
+func (a agent) Runtime(context.Context) (string, error) { return "", errNoAgent }
 
 func (a agent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 	switch {
@@ -223,6 +261,8 @@ func (a agent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 		return nil, errNoAgent
 	case resource == "/v1/healthz":
 		return []byte(a.health), nil
+	case a.config != "":
+		return []byte(a.config), nil
 	}
 	return []byte(`{"status":{"daemonConfigurationMap":{"EnableEndpointRoutes":false}}}`), nil
 }

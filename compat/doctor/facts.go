@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -28,6 +29,8 @@ type Kernel interface {
 	// Attachments are what podweir made, with every difference to what should
 	// be.
 	Attachments(ctx context.Context) ([]Attachment, error)
+	// Overdue are the pods with a limit whose network the agent cannot find.
+	Overdue(ctx context.Context) ([]Overdue, error)
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with maps
 	// of its own, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
@@ -87,11 +90,16 @@ type Attachment struct {
 	Kind    profiles.HookKind
 	Hook    profiles.HookDirection
 	Program uint32
+	// Changed is when somebody last attached or detached a program of it, zero if
+	// that is not known.
+	Changed time.Time
 	// Drift are the differences to what should be, of this direction or of the
 	// whole interface: each names what it is about.
 	Drift []string
 	// Failure says why the pod is not shaped though it has a limit.
 	Failure string
+	// By is who made it: plugin, nri, agent or hand, "" if that is not known.
+	By string
 	// ContainerID is the runtime's.
 	ContainerID string
 	// Gone says that the pod's network namespace is gone.
@@ -132,6 +140,8 @@ type Facts struct {
 	Profile *profiles.Profile
 	// Choice is the delivery that suits the node.
 	Choice conflist.Choice
+	// Situation is what the choice depends on.
+	Situation conflist.Situation
 	// Pins is podweir's directory on bpffs, as an absolute path.
 	Pins string
 
@@ -141,6 +151,8 @@ type Facts struct {
 	DevicesErr   error
 	Attached     []Attachment
 	AttachedErr  error
+	Overdue      []Overdue
+	OverdueErr   error
 	Verdicts     []Verdict
 	VerdictsErr  error
 	PluginBinary Binary
@@ -150,8 +162,10 @@ type Facts struct {
 	SELinux      SELinux
 	Sandboxes    []Sandbox
 	SandboxesErr error
-	// Policy are the ids of the AWS agent's pinned programs.
+	// Policy are the ids of the AWS agent's pinned programs, Unpinned its programs
+	// on pods' devices that are not among them.
 	Policy    []uint32
+	Unpinned  []string
 	PolicyErr error
 	// Beside is the plugin's binary beside the operator's program, Installed
 	// that on the node: digests, "" if there is none.
@@ -170,6 +184,9 @@ type Options struct {
 	Prober Prober
 	// Watch is how long the prober watches.
 	Watch time.Duration
+	// Settle is how long what looks wrong gets to come right, where pods that come
+	// and go look so; 0 is a second.
+	Settle time.Duration
 	// Delivery is the one that the operator chose; "" or auto leaves it to the
 	// node.
 	Delivery profiles.Delivery
@@ -182,14 +199,15 @@ type Options struct {
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
 	f := &Facts{
 		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
-		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, VerdictsErr: ErrNotAsked, PolicyErr: ErrNotAsked,
+		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, OverdueErr: ErrNotAsked, VerdictsErr: ErrNotAsked, PolicyErr: ErrNotAsked,
 	}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
 	}
-	f.Choice = conflist.Choose(conflist.Situation{
+	f.Situation = conflist.Situation{
 		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),
-	})
+	}
+	f.Choice = conflist.Choose(f.Situation)
 	if opts.Delivery == profiles.NRI && f.Choice.Delivery != profiles.NRI {
 		// No file shows it.
 		f.Choice = conflist.Choice{Delivery: profiles.NRI, Why: "asked for"}
@@ -203,15 +221,32 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Sandboxes, f.SandboxesErr = readSandboxes(root)
 	if k := opts.Kernel; k != nil {
 		f.Features, f.FeaturesErr = k.Features(ctx)
+		began := time.Now()
 		f.Devices, f.DevicesErr = k.Devices(ctx)
 		f.Attached, f.AttachedErr = k.Attachments(ctx)
+		onlySettled(f.Attached, began)
+		f.Overdue, f.OverdueErr = k.Overdue(ctx)
 		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
-		f.Policy, f.PolicyErr = k.PolicyPrograms(ctx)
+		f.readPolicy(ctx, k, cmp.Or(opts.Settle, time.Second))
 	}
 	if opts.Prober != nil {
 		f.Probe = probe(ctx, f, &opts)
 	}
 	return f
+}
+
+// clockTick is more than the resolution of the times of files (a jiffy, at most
+// 10 ms).
+const clockTick = 10 * time.Millisecond
+
+// onlySettled leaves attachments that changed after the devices were read out of
+// the order on hooks: their pods have just started or stopped.
+func onlySettled(attached []Attachment, devices time.Time) {
+	for i := range attached {
+		if a := &attached[i]; a.Changed.After(devices.Add(-clockTick)) {
+			a.Program = 0
+		}
+	}
 }
 
 // original is the network that podweir joins, nil without one.

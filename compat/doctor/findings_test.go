@@ -5,9 +5,11 @@ package doctor_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
@@ -45,8 +47,28 @@ func nodeFindings() []finding {
 		{"locked down", "PW103", aws, set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), doctor.Warn, "confidentiality", "integrity"},
 		{"no lockdown", "PW103", aws, set("sys/kernel/security/lockdown", ""), doctor.Skip, "no lockdown", ""},
 		{"interpreted", "PW104", aws, set("proc/sys/net/core/bpf_jit_enable", "0"), doctor.Warn, "interpreted", "bpf_jit_enable=1"},
+		{"no JIT", "PW104", aws, func(n *node) {
+			for _, name := range []string{"bpf_jit_enable", "bpf_jit_harden"} {
+				delete(n.files, "proc/sys/net/core/"+name)
+			}
+			n.files["proc/sys/net/core/default_qdisc"] = "fq_codel"
+		}, doctor.Warn, "has no BPF JIT", "CONFIG_BPF_JIT"},
+		{"in a container", "PW104", aws, func(n *node) {
+			for _, name := range []string{"bpf_jit_enable", "bpf_jit_harden"} {
+				delete(n.files, "proc/sys/net/core/"+name)
+			}
+			n.files["proc/sys/net/core/somaxconn"] = "4096"
+		}, doctor.Skip, "not visible in this network namespace", ""},
 		{"hardened", "PW104", aws, set("proc/sys/net/core/bpf_jit_harden", "2"), doctor.Warn, "blinded", "bpf_jit_harden=1"},
-		{"no TCX beside policy", "PW105", aws, func(n *node) { n.kernel.features.TCX = profiles.No }, doctor.Warn, "is on the pods' hooks", "auto"},
+		{"no TCX beside policy", "PW105", aws, func(n *node) { n.kernel.features.TCX = profiles.No }, doctor.OK, "nothing asks for it", ""},
+		{"no TCX beside policy, mode by name", "PW105", aws, func(n *node) {
+			n.kernel.features.TCX = profiles.No
+			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni","egressMode":"tcx-hostside"`, 1)
+		}, doctor.Warn, "podweir's entry has egressMode tcx-hostside", "auto"},
+		{"no TCX beside policy, policing", "PW105", cilium, func(n *node) {
+			n.kernel.features.TCX = profiles.No
+			n.files[net+"cilium/50-podweir.conf"] = `{"type":"podweir-cni","ingressQueue":"none"}`
+		}, doctor.Warn, "podweir's entry has ingressQueue none", "auto"},
 		{"no TCX, nobody there", "PW105", ptp, func(n *node) { n.kernel.features.TCX = profiles.No }, doctor.OK, "nobody else", ""},
 		{"TCX unknown", "PW105", aws, func(n *node) { n.kernel.features.TCX = profiles.Unknown }, doctor.Unknown, "TCX", ""},
 		{"no queue", "PW106", aws, func(n *node) { n.kernel.features.Queues = nil }, doctor.Fail, "none of tbf", "modprobe sch_tbf"},
@@ -60,7 +82,12 @@ func nodeFindings() []finding {
 		{"CRI-O 1.33", "PW108", aws, func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, doctor.Warn, "cri-o 1.33.0", "--runtime"},
 		{"no runtime", "PW108", aws, func(n *node) { n.opts.Runtime = ""; delete(n.files, "proc/3/comm") }, doctor.Unknown, "no container runtime", ""},
 		{"unknown CNI", "PW109", ptp, set(net+"10-x.conflist", strings.Replace(list, "cilium-cni", "home-made", 1)), doctor.Warn, "home-made", "report it"},
-		{"assumed", "PW109", aws, func(n *node) { delete(n.files, "proc/4/comm") }, doctor.Warn, "aws network policy agent enforces is not known", "careful"},
+		{"assumed", "PW109", aws, func(n *node) { delete(n.files, "proc/4/comm") }, doctor.Warn, "aws network policy agent enforces is not known", "report it"},
+		{"assumed, blind", "PW109", aws, func(n *node) {
+			for _, pid := range []string{"2", "3", "4"} {
+				delete(n.files, "proc/"+pid+"/comm")
+			}
+		}, doctor.Warn, "aws network policy agent enforces is not known", "PW107"},
 		{"second CNI", "PW110", aws, set("proc/9/comm", "flanneld\n"), doctor.Warn, "flannel runs (process flanneld)", "uninstall"},
 		{"left-over CNI", "PW110", aws, set("var/lib/calico/nodename", "x"), doctor.Warn, "calico is left over", "uninstall"},
 	}
@@ -72,9 +99,46 @@ func cached(container, capability string) string {
 		`"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":` + capability + `,"result":{}}`
 }
 
+// failing is a node where the one pod with a limit could not be shaped.
+func failing(reason string) func(*node) {
+	return func(n *node) { n.kernel.attached[0].Failure = reason }
+}
+
+// agentOn is a node with podweir's agent.
+func agentOn(n *node) {
+	n.files["proc/6/comm"] = "podweir\n"
+	n.files["proc/6/cmdline"] = "podweir\x00agent\x00--config=/etc/podweir/agent.yaml\x00"
+}
+
 const results = "var/lib/cni/results/"
 
 const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}`
+
+// setUp gives the node pods with limits that the runtime set up a minute after
+// podweir was written into the chain; by is who attached each, "never" for nobody.
+// change is called with the name of each pod's cached result.
+func setUp(change func(n *node, name string), by ...string) func(*node) {
+	return func(n *node) {
+		written := time.Now().Add(-time.Hour)
+		n.times = map[string]time.Time{
+			net + "cilium/50-podweir.conf": written, net + "00-podweir-10-aws.conflist": written,
+		}
+		n.kernel.attached = nil
+		for i, who := range by {
+			container := fmt.Sprint("c", i)
+			name := results + "net-" + container + "-eth0"
+			n.files[name], n.times[name] = cached(container, limited), written.Add(time.Minute)
+			if who != "never" {
+				n.kernel.attached = append(n.kernel.attached, doctor.Attachment{
+					Pod: "default/early", Direction: "ingress", Place: profiles.PlaceIFB, Queue: "tbf", ContainerID: container, By: who,
+				})
+			}
+			if change != nil {
+				change(n, name)
+			}
+		}
+	}
+}
 
 // machineFindings are about what surrounds podweir on the node.
 func machineFindings() []finding {
@@ -112,13 +176,36 @@ func machineFindings() []finding {
 			}
 			n.beside = sum
 		}, doctor.OK, "the same build", ""},
+		{"two agents", "PW220", aws, func(n *node) {
+			for pid, pod := range map[string]string{"91": "kube-system/podweir-a", "92": "other/podweir-b"} {
+				n.files["proc/"+pid+"/comm"] = "podweir\n"
+				n.files["proc/"+pid+"/cmdline"] = "/podweir\x00agent\x00--pod=" + pod + "/0b-1\x00"
+			}
+		}, doctor.Warn, "2 agents of podweir run on the node: kube-system/podweir-a, other/podweir-b", "helm uninstall"},
+		{"an agent and a command", "PW220", aws, func(n *node) {
+			n.files["proc/91/comm"], n.files["proc/91/cmdline"] = "podweir\n", "podweir\x00agent\x00"
+			n.files["proc/92/comm"], n.files["proc/92/cmdline"] = "podweir\n", "podweir\x00doctor\x00"
+		}, doctor.OK, "process 91", ""},
+		{"no agent", "PW220", aws, set("x", ""), doctor.Skip, "no agent", ""},
 		{"capability of a drop-in", "PW207", cilium, set(net+"cilium/50-podweir.conf", `{"type":"podweir-cni","capabilities":{"bandwidth":true}}`), doctor.Fail, "pod-annotations", "/etc/cni/net.d/cilium/50-podweir.conf"},
 		{"two interfaces", "PW604", aws, func(n *node) {
 			second := n.kernel.devices[0]
 			second.Name = "eniother"
 			n.kernel.devices = append(n.kernel.devices, second)
 		}, doctor.Warn, "2 interfaces of one pod: [eni0123456789a eniother]", "each"},
-		{"early pod", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", limited)), doctor.Warn, "default/early (eth0, network aws-cni)", "start these pods anew"},
+		{"early pod", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", limited)), doctor.Warn, "default/early (eth0, network aws-cni)", "recreate these pods, or run podweir agent"},
+		{"early pod, agent", "PW605", aws, func(n *node) {
+			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
+			agentOn(n)
+		}, doctor.Warn, "default/early (eth0, network aws-cni)", "its log says why"},
+		{"early pod, not in the chain", "PW605", aws, func(n *node) {
+			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
+			delete(n.files, own)
+		}, doctor.Warn, "default/early", "first put podweir into the chain"},
+		{"failed pod", "PW605", aws, func(n *node) {
+			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
+			failing("boom")(n)
+		}, doctor.OK, "could not shape 1 of them (PW601)", ""},
 		{"known pod", "PW605", aws, set(results+"aws-cni-c1-eth0", cached("c1", limited)), doctor.OK, "1 of 1", ""},
 		{"pod without limit", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", `{"portMappings":[]}`)), doctor.OK, "0 of 1", ""},
 		{"loopback", "PW605", aws, set(results+"cni-loopback-c2-lo", strings.ReplaceAll(cached("c2", limited), "eth0", "lo")), doctor.OK, "0 of 0", ""},
@@ -167,7 +254,7 @@ func chainFindings() []finding {
 		{"edited", "PW203", aws, edit(own, `"eni"`, `"enj"`), doctor.Fail, "somebody changed", "podweir install"},
 		{"two files", "PW203", aws, func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, doctor.Fail, "2 files", "rm "},
 		{"original gone", "PW204", aws, func(n *node) { delete(n.files, net+"10-aws.conflist") }, doctor.Fail, "has no configuration", "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
-		{"primary not ready", "PW204", aws, func(n *node) { n.sockets = []string{"/x"} }, doctor.Fail, "is not ready", "rm "},
+		{"primary starts anew", "PW204", aws, func(n *node) { n.sockets = []string{"/x"} }, doctor.OK, "serves pods now: no", ""},
 		{"no binary", "PW205", aws, func(n *node) { delete(n.exec, "opt/cni/bin/podweir-cni") }, doctor.Fail, "is not in /opt/cni/bin", "install -m 0755"},
 		{"not executable", "PW205", aws, func(n *node) {
 			n.files["opt/cni/bin/podweir-cni"] = n.exec["opt/cni/bin/podweir-cni"]
@@ -194,7 +281,18 @@ func deliveryFindings() []finding {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.spliceIn("05-cilium.conflist")
 		}, doctor.Fail, "00-podweir-05-.conflist stands beside", "--set cni.exclusive=false"},
-		{"drop-in, old runtime", "PW210", cilium, func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, doctor.Fail, "libcni older than 1.3", "--set cni.configMap=podweir-cni-configuration"},
+		{"drop-in, old runtime", "PW210", cilium, func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, doctor.Fail, "containerd 1.7.2 ignores drop-in directories", "--set cni.configMap=podweir-cni-configuration"},
+		{"drop-in, unknown runtime", "PW210", cilium, func(n *node) {
+			n.opts.Runtime = ""
+			delete(n.files, "proc/3/comm")
+		}, doctor.Warn, "whether unknown runtime reads drop-in directories is not known", "podweir doctor --runtime NAME://VERSION"},
+		{"drop-in, where chain would do", "PW210", cilium, func(n *node) { n.settings("cni-exclusive", "false") }, doctor.OK, "delivery drop-in, which works here", ""},
+		{"file beside Cilium of which little is known", "PW210", cilium, func(n *node) {
+			delete(n.files, net+"cilium/50-podweir.conf")
+			delete(n.files, "proc/42/comm")
+			n.sockets = []string{"/x"}
+			n.spliceIn("05-cilium.conflist")
+		}, doctor.Warn, "if Cilium, veth, BPF host routing runs with cni.exclusive=true", "cni.exclusive=false"},
 		{"file beside shared Cilium", "PW210", cilium, func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.spliceIn("05-cilium.conflist")
@@ -206,6 +304,15 @@ func deliveryFindings() []finding {
 			n.opts.Runtime = "containerd://1.7.2"
 		}, doctor.OK, "delivery handed", ""},
 		{"bandwidth under a drop-in", "PW210", cilium, set(net+"05-cilium.conflist", strings.Replace(list, "]}", bottled, 1)), doctor.Warn, "cannot replace", "take bandwidth out"},
+		{"drop-in that the runtime has not loaded", "PW211", cilium, setUp(nil, "agent", "agent"), doctor.Fail, "called podweir-cni for none of 2 pods with a limit: default/early (attached by the agent", "touch /etc/cni/net.d/.podweir-reload.tmp && rm"},
+		{"chain that the runtime has not loaded", "PW202", aws, setUp(nil, "agent", "never"), doctor.Fail, "none of 2 pods with a limit: default/early (attached by the agent, after its start); default/early (never attached)", "touch /etc/cni/net.d"},
+		{"drop-in that the runtime loaded late", "PW211", cilium, setUp(nil, "agent", "plugin"), doctor.OK, "containerd 2.1.3", ""},
+		{"pods before the drop-in", "PW211", cilium, setUp(func(n *node, name string) { n.times[name] = n.times[name].Add(-time.Hour) }, "agent"), doctor.OK, "containerd 2.1.3", ""},
+		{"pods without a limit at their start", "PW211", cilium, setUp(func(n *node, name string) {
+			n.files[name] = strings.Replace(n.files[name], limited, "{}", 1)
+		}, "agent"), doctor.OK, "containerd 2.1.3", ""},
+		{"the plugin failed", "PW211", cilium, setUp(func(n *node, _ string) { n.kernel.attached[0].Failure = "no bpffs" }, ""), doctor.OK, "containerd 2.1.3", ""},
+		{"attached by an older release", "PW211", cilium, setUp(nil, ""), doctor.OK, "containerd 2.1.3", ""},
 		{"drop-in ignored", "PW211", cilium, func(n *node) { n.opts.Runtime = "containerd://2.0.14" }, doctor.Fail, "containerd 2.0.14 ignores", "upgrade"},
 		{"drop-in with unknown runtime", "PW211", cilium, func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, doctor.Unknown, "cri-o 1.33.0", ""},
 		{"bad drop-in of anybody", "PW212", cilium, set(net+"cilium/10-x.conf", "{"), doctor.Fail, "cilium/10-x.conf", "/etc/cni/net.d/cilium"},
@@ -213,9 +320,60 @@ func deliveryFindings() []finding {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `"cilium"`, `"portmap"`, 1)
 		}, doctor.Fail, "the network in force is portmap", "mv /etc/cni/net.d/cilium/50-podweir.conf /etc/cni/net.d/portmap/50-podweir.conf"},
 		{"drop-in left over", "PW213", cilium, set(net+"portmap/50-podweir.conf", "{}"), doctor.Warn, "left over: /etc/cni/net.d/portmap", "rm "},
-		{"renamed", "PW214", cilium, set(net+"00-podweir-05-.conflist.cilium_bak", "{}"), doctor.Fail, "00-podweir-05-.conflist.cilium_bak", "cni.exclusive=false"},
+		{"renamed", "PW214", cilium, func(n *node) {
+			delete(n.files, net+"cilium/50-podweir.conf")
+			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
+		}, doctor.Fail, "00-podweir-05-.conflist.cilium_bak", "cni.exclusive=false"},
+		{"renamed, and written again", "PW214", cilium, func(n *node) {
+			n.spliceIn("05-cilium.conflist")
+			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
+		}, doctor.Fail, "00-podweir-05-.conflist.cilium_bak", "cni.exclusive=false"},
+		{"renamed before", "PW214", cilium, set(net+"00-podweir-05-.conflist.cilium_bak", "{}"), doctor.OK, "left over and has no effect", ""},
+		{"renamed before, shared now", "PW214", cilium, func(n *node) {
+			delete(n.files, net+"cilium/50-podweir.conf")
+			n.settings("cni-exclusive", "false")
+			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
+		}, doctor.OK, "nobody renames now", ""},
 		{"cilium in the name", "PW215", cilium, set(net+"00-podweir-05-cilium.conflist", list), doctor.Warn, "00-podweir-05-cilium.conflist", "mv /etc/cni/net.d/00-podweir-05-cilium.conflist /etc/cni/net.d/00-podweir-05-.conflist"},
 	}
+}
+
+const (
+	npaSocket = "run/aws-node/npa.sock"
+	// webDevice is what aws-cni calls the device of default/web.
+	webDevice = "eni68caf03a5f4"
+)
+
+// unfiltered takes the policy agent's filters off the device of default/web, which
+// started so much later than the agent.
+func unfiltered(later time.Duration) func(*node) {
+	return func(n *node) {
+		const result = results + "aws-cni-c2-eth0"
+		n.files[npaSocket], n.files[result] = "", strings.Replace(cached("c2", "{}"), "early", "web", 1)
+		n.times = map[string]time.Time{npaSocket: time.Unix(1e9, 0), result: time.Unix(1e9, 0).Add(later)}
+		d := &n.kernel.devices[0]
+		d.Name, d.In.Legacy, d.Out.Legacy = webDevice, nil, nil
+	}
+}
+
+// deadAgent ends the policy agent; environ is that of ipamd.
+func deadAgent(environ string) func(*node) {
+	return func(n *node) {
+		delete(n.files, "proc/4/comm")
+		delete(n.files, "proc/4/cmdline")
+		n.sockets = n.sockets[:1]
+		n.files["proc/5/environ"] = environ
+	}
+}
+
+func pluginLog(lines string) func(*node) {
+	return func(n *node) { n.files["var/log/aws-routed-eni/plugin.log"] = "ok\n" + lines + "\nok\n" }
+}
+
+// npaFails is what aws-cni 1.23.0 logged so long ago when the agent was away.
+func npaFails(ago time.Duration) string {
+	return `{"level":"error","ts":"` + time.Now().Add(-ago).Format("2006-01-02T15:04:05.000Z0700") +
+		`","caller":"routed-eni-cni-plugin/cni.go:337","msg":"Failed to connect to network policy agent: context deadline exceeded"}`
 }
 
 func neighbourFindings() []finding {
@@ -226,8 +384,28 @@ func neighbourFindings() []finding {
 			n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1)
 			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
 		}, doctor.Skip, "does not enforce", ""},
-		{"filter missing", "PW302", aws, func(n *node) { n.kernel.devices[0].Out.Legacy = nil }, doctor.Fail, "eni0123456789a lacks handle_ingress", "rollout restart"},
-		{"filter elsewhere", "PW302", aws, func(n *node) { n.kernel.devices[0].In.Legacy[0].Pref = 2 }, doctor.Fail, "lacks handle_egress", "rollout restart"},
+		{"filter missing", "PW302", aws, func(n *node) { n.kernel.devices[0].Out.Legacy = nil }, doctor.Fail, "eni0123456789a lacks handle_ingress", "delete the pod of eni0123456789a"},
+		{"filter of a pod missing", "PW302", aws, func(n *node) {
+			in := n.kernel.devices[0].In.Legacy
+			unfiltered(time.Hour)(n)
+			n.kernel.devices[0].In.Legacy = in
+		}, doctor.Fail, "default/web (" + webDevice + ") lacks handle_ingress", "kubectl delete pod -n default web"},
+		{"pod being set up", "PW302", aws, func(n *node) {
+			in := n.kernel.devices[0].In.Legacy
+			unfiltered(time.Hour)(n)
+			n.kernel.devices[0].Name, n.kernel.devices[0].In.Legacy = "eni0123456789a", in
+		}, doctor.OK, "0 devices; 1 more are of pods that are being set up", ""},
+		{"filter elsewhere", "PW302", aws, func(n *node) { n.kernel.devices[0].In.Legacy[0].Pref = 2 }, doctor.Fail, "lacks handle_egress", "delete the pod"},
+		{"pod before the policy agent", "PW302", aws, unfiltered(-time.Hour), doctor.OK, "0 devices; 1 more are of pods that started before the agent", ""},
+		{"pod of nobody knows when", "PW302", aws, func(n *node) {
+			unfiltered(time.Hour)(n)
+			delete(n.files, npaSocket)
+		}, doctor.OK, "1 more", ""},
+		{"pod after the policy agent", "PW302", aws, unfiltered(time.Hour), doctor.Fail, "default/web (" + webDevice + ") has no filter, and started after the agent", "kubectl delete pod -n default web"},
+		{"filters lost", "PW302", aws, func(n *node) {
+			unfiltered(-time.Hour)(n)
+			n.files["sys/fs/bpf/globals/aws/programs/web@default_handle_ingress"] = ""
+		}, doctor.Warn, "has no filter, and the agent has programs for pods of its name", "kubectl delete pod -n default web"},
 		{"ingress qdisc", "PW303", aws, func(n *node) {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "ingress"}}
 		}, doctor.Fail, "eni0123456789a has an ingress qdisc", "tc qdisc del dev eni0123456789a ingress"},
@@ -241,11 +419,38 @@ func neighbourFindings() []finding {
 			}
 		}, doctor.Warn, "vethPrefix is pod", "VETHPREFIX=eni"},
 		{"old program", "PW308", aws, func(n *node) { n.kernel.policy = []uint32{1, 9} }, doctor.Fail, "handle_ingress (program 2) at preference 1 is not pinned", "restart the pod"},
+		{"program of a pod that starts", "PW308", aws, func(n *node) {
+			n.kernel.policy, n.kernel.later = []uint32{1}, []uint32{1, 2}
+		}, doctor.OK, "1 devices", ""},
+		{"old program, and one of a pod that starts", "PW308", aws, func(n *node) {
+			n.kernel.policy, n.kernel.later = []uint32{9}, []uint32{1}
+		}, doctor.Fail, "handle_ingress (program 2) at preference 1 is not pinned", "restart the pod"},
 		{"no pins of the agent", "PW308", aws, func(n *node) { n.kernel.policy = nil }, doctor.Skip, "nothing is pinned", ""},
-		{"agent deaf", "PW309", aws, func(n *node) { n.sockets = n.sockets[:1] }, doctor.Warn, "does not listen", "upgrade the vpc-cni add-on"},
-		{"agent late", "PW309", aws, func(n *node) {
-			n.files["var/log/aws-routed-eni/plugin.log"] = "ok\n{\"msg\":\"add cmd: failed to setup network policy\"}\nok\n"
-		}, doctor.Warn, "failed to setup network policy", "upgrade"},
+		{"agent deaf", "PW309", aws, func(n *node) { n.sockets = n.sockets[:1] }, doctor.Fail, "does not listen", "upgrade the vpc-cni add-on"},
+		{"agent dead", "PW309", aws, deadAgent("A=b\x00NETWORK_POLICY_ENFORCING_MODE=standard\x00"), doctor.Fail, "nobody listens on /var/run/aws-node/npa.sock", "--previous"},
+		{"agent dead, policy off", "PW309", aws, func(n *node) {
+			deadAgent("NETWORK_POLICY_ENFORCING_MODE=standard")(n)
+			n.kernel.devices[0].In.Legacy, n.kernel.devices[0].Out.Legacy = nil, nil
+		}, doctor.Fail, "nobody listens", "--previous"},
+		{"agent killed, environment unread", "PW309", aws, func(n *node) {
+			deadAgent("")(n)
+			n.files[npaSocket] = ""
+		}, doctor.Fail, "nobody listens", "--previous"},
+		{"nobody asks the agent", "PW309", aws, deadAgent("A=b\x00"), doctor.Skip, "asks no policy agent", ""},
+		{"agents that talk by TCP", "PW309", aws, func(n *node) {
+			n.sockets = []string{"/x"}
+			n.files["proc/5/environ"] = "NETWORK_POLICY_ENFORCING_MODE=standard"
+		}, doctor.OK, "no log", ""},
+		{"agent late", "PW309", aws, pluginLog(npaFails(time.Minute)), doctor.Warn, "Failed to connect to network policy agent", "upgrade"},
+		{"agent late, no times", "PW309", aws, pluginLog(`{"msg":"add cmd: failed to setup network policy"}`), doctor.Warn, "1 errors", "upgrade"},
+		{"agent answered since", "PW309", aws, pluginLog(npaFails(time.Minute) + "\n" +
+			`{"level":"debug","msg":"Network Policy agent for EnforceNpToPod returned Success : true"}`), doctor.OK, "no error", ""},
+		{"agent started since", "PW309", aws, func(n *node) {
+			pluginLog(npaFails(time.Minute))(n)
+			n.files[npaSocket], n.times = "", map[string]time.Time{npaSocket: time.Now()}
+		}, doctor.OK, "no error", ""},
+		{"agent late long ago", "PW309", aws, pluginLog(npaFails(time.Hour)), doctor.OK, "no error", ""},
+		{"ipamd late", "PW309", aws, pluginLog(`{"level":"error","msg":"Error received from AddNetwork gRPC call: context deadline exceeded"}`), doctor.OK, "no error", ""},
 		{"programs removed", "PW407", cilium, func(n *node) {
 			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\nlevel=warn msg=\"Detected unexpected endpoint BPF program removal\"\n"
 		}, doctor.Fail, "unexpected endpoint BPF program removal", "deletes qdiscs"},
@@ -257,13 +462,30 @@ func neighbourFindings() []finding {
 			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
 		}, doctor.Warn, "second interface", "not limited"},
 		{"agent silent", "PW401", cilium, func(n *node) { n.live = agent{} }, doctor.Warn, "only the agent's settings", "mount /var/run/cilium"},
-		{"agent old", "PW401", cilium, func(n *node) { n.live = agent{health: `{}`} }, doctor.Warn, "older than 1.16", "careful place"},
-		{"bypassed", "PW402", cilium, func(n *node) { n.kernel.attached[0].Place = profiles.PlaceHost }, doctor.Fail, "default/web (lxc0123, qdisc)", "start the pods anew"},
+		{"agent not there", "PW401", cilium, func(n *node) { n.live, n.sockets = agent{}, []string{"/x"} }, doctor.Warn, "only the agent's settings", "get pods --selector k8s-app=cilium"},
+		{"agent silent, header", "PW401", cilium, func(n *node) {
+			n.live = agent{}
+			n.files["run/cilium/state/globals/node_config.h"] = "#define ENABLE_HOST_ROUTING 1\n#define EPHEMERAL_MIN 32768\n"
+		}, doctor.Warn, "by the header of its programs: datapath unknown, host routing BPF", "mount /var/run/cilium"},
+		{"agent of 1.15", "PW401", cilium, func(n *node) { n.live = agent115 }, doctor.OK, "Cilium 1.15.19: datapath veth, host routing Legacy, attach mode tc", ""},
+		{"agent says little", "PW401", cilium, func(n *node) { n.live = agent{health: `{}`} }, doctor.OK, "host routing unknown", ""},
+		{"profile by 1.15", "PW109", cilium, func(n *node) { n.live = agent115 }, doctor.OK, "Cilium, veth, legacy host routing", ""},
+		{"agent says too little", "PW109", cilium, func(n *node) { n.live = agent{health: `{}`} }, doctor.Warn, "cilium host routing is not known", "report it"},
+		{"agent not asked", "PW109", cilium, func(n *node) { n.live = agent{} }, doctor.Warn, "cilium host routing is not known", "PW401"},
+		{"bypassed", "PW402", cilium, func(n *node) { n.kernel.attached[0].Place = profiles.PlaceHost }, doctor.Fail, "default/web (lxc0123, qdisc)", "recreate the pods"},
 		{"perhaps bypassed", "PW402", cilium, func(n *node) {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `{"type":"cilium-cni"}`, `{"type":"calico"},{"type":"cilium-cni"}`, 1)
 			n.kernel.attached[0].Place = profiles.PlaceHost
-		}, doctor.Warn, "may pass by", "start the pods anew"},
+		}, doctor.Warn, "may pass by", "recreate the pods"},
 		{"bandwidth manager idle", "PW404", cilium, func(n *node) { n.settings("enable-bandwidth-manager", "true") }, doctor.Warn, "turned it off", "bandwidthManager.enabled=false"},
+		{"bandwidth manager of 1.15 idle", "PW404", cilium, func(n *node) {
+			n.settings("enable-bandwidth-manager", "true")
+			n.live = agent115
+		}, doctor.Warn, "turned it off", "helm upgrade cilium cilium/cilium --version 1.15.19 --namespace"},
+		{"file beside Cilium 1.15", "PW210", cilium, func(n *node) {
+			n.live = agent115
+			n.spliceIn("05-cilium.conflist")
+		}, doctor.Fail, "stands beside", "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
 		{"clsact beside Cilium", "PW405", cilium, func(n *node) { n.kernel.attached[1].Mode = profiles.ModeClsactHostSide }, doctor.Fail, "default/web (lxc0123) by clsact-hostside", "auto"},
 		{"netkit", "PW406", cilium, func(n *node) { n.kernel.devices[0].Kind = profiles.Netkit }, doctor.Warn, "lxc0123 is netkit", "podweir status"},
 	}
@@ -278,6 +500,18 @@ func hookFindings() []finding {
 	return []finding{
 		{"starved", "PW501", cilium, tcx(theirs, mine), doctor.Fail, "default/web egress: cil_from_contai (program 10) ends the chain", "head"},
 		{"gone", "PW501", cilium, tcx(theirs), doctor.Fail, "is not on the hook", "head"},
+		{"gone, attached long ago", "PW501", cilium, func(n *node) {
+			tcx(theirs)(n)
+			for i := range n.kernel.attached {
+				n.kernel.attached[i].Changed = time.Now().Add(-time.Second)
+			}
+		}, doctor.Fail, "is not on the hook", "head"},
+		{"attached during the look", "PW501", cilium, func(n *node) {
+			tcx(theirs)(n)
+			for i := range n.kernel.attached {
+				n.kernel.attached[i].Changed = time.Now()
+			}
+		}, doctor.OK, "no shared host-side hook", ""},
 		{"behind a stranger", "PW501", cilium, tcx(stranger, mine, theirs), doctor.Warn, "tracer (program 9) ahead", "head"},
 		{"device gone", "PW501", cilium, func(n *node) { n.kernel.devices[0].Name = "lxcother" }, doctor.Unknown, "lxc0123 was not seen", ""},
 		{"unread", "PW501", cilium, func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }, doctor.Unknown, "EPERM", ""},
@@ -290,10 +524,27 @@ func hookFindings() []finding {
 		{"foreign queue", "PW505", aws, func(n *node) {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}}
 		}, doctor.Warn, "eni0123456789a has tbf", "replaceQdisc"},
+		{"Felix's queue", "PW505", calico, func(n *node) {
+			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}}
+		}, doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
 		{"kernel's queue", "PW505", aws, func(n *node) {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "noqueue", Root: true}}
 		}, doctor.OK, "none on 1", ""},
-		{"unshaped", "PW601", aws, func(n *node) { n.kernel.attached[0].Failure = "no bpffs" }, doctor.Fail, "default/web: no bpffs", "podweir status"},
+		{"unshaped", "PW601", aws, failing("no bpffs"), doctor.Fail, "default/web: no bpffs", "errors.md); then recreate the pod"},
+		{"unshaped, agent", "PW601", aws, func(n *node) { failing("no bpffs")(n); agentOn(n) }, doctor.Fail, "default/web: no bpffs", "the pod need not be recreated"},
+		{"unshaped, no bpffs", "PW601", aws, failing("pins: /x: not on a BPF file system (mount -t bpf bpf /sys/fs/bpf)"), doctor.Fail, "not on a BPF", "mount -t bpf bpf /sys/fs/bpf; then"},
+		{"unshaped, no ifb", "PW601", cilium, failing(`ingressPlace: "ifb" is not accepted, want a place that this kernel has (it has no ifb)`), doctor.Fail, "it has no ifb", "PW106"},
+		{"unshaped, bad annotation", "PW601", aws, failing(`annotation podweir.io/policy: "x" is not accepted, want strict`), doctor.Fail, "podweir.io/policy", "kubectl annotate --overwrite"},
+		{"unshaped, foreign queue", "PW601", aws, failing("eth0: root qdisc is not podweir's: htb"), doctor.Fail, "htb", "replaceQdisc"},
+		{"unshaped, by its pod", "PW601", aws, func(n *node) {
+			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
+			failing("boom")(n)
+			n.kernel.attached[0].Pod = "aws-cni/c1/eth0"
+		}, doctor.Fail, "unshaped: default/early: boom", "then"},
+		{"overdue", "PW610", aws, func(n *node) {
+			n.kernel.overdue = []doctor.Overdue{{Pod: "default/early", Since: time.Unix(1_800_000_000, 0), Reason: "interface eth0: gone"}}
+		}, doctor.Fail, "default/early since 2027-01-15T08:00:00Z: interface eth0: gone", "kubectl delete pod -n default early"},
+		{"not overdue", "PW610", aws, func(*node) {}, doctor.OK, "none", ""},
 		{"drifted", "PW602", aws, func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, doctor.Fail, "root qdisc is pfifo", "podweir repair"},
 		{"policed", "PW603", aws, func(n *node) { n.kernel.attached[0].Queue = "none" }, doctor.Warn, "default/web ingress by policing", "podweir status"},
 		{"before the redirect", "PW506", cilium, func(n *node) {

@@ -57,7 +57,7 @@ func hookChecks() []Check {
 			Code: "PW505", Title: "nobody else has a queue on a pod's device", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "root qdiscs of the pods' devices that are not podweir's",
 			Why:   "podweir never replaces another's root qdisc without the operator's word; two queues shape twice",
-			Mend:  "Find its owner (a chained bandwidth plugin, Calico's QoS controls) and decide; replaceQdisc gives it to podweir.",
+			Mend:  "Find its owner (a chained bandwidth plugin, for example) and decide; replaceQdisc gives it to podweir. Calico's QoS controls put theirs back: set their limit so high that it does nothing, as docs/howto/calico.md says.",
 			run:   checkRootQdiscs,
 		},
 		{
@@ -211,8 +211,18 @@ func checkRootQdiscs(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), "podweir's queue, or none", "find its owner; replaceQdisc: true gives it to podweir", bad...)
+			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(f.Profile), bad...)
 		}
 		return holds(fmt.Sprintf("none on %d devices", len(devices)))
 	})
+}
+
+// rootQdiscFix says what to do about a queue of somebody else's. Felix would put
+// its own back at once: replaceQdisc would begin a fight.
+func rootQdiscFix(p *profiles.Profile) string {
+	if p.Family == "calico" {
+		return "if the pod's limit is podweir's to enforce, take Calico's away: kubectl annotate pod POD " +
+			`qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P`
+	}
+	return "find its owner; replaceQdisc: true gives it to podweir"
 }

@@ -63,7 +63,7 @@ func checkMode(f *Facts) Finding {
 		}
 		switch {
 		case len(bad) > 0:
-			return breaks(shorten(bad), "a mode that can be had", "take away the default mode in "+file+", and start the pods anew", bad...)
+			return breaks(shorten(bad), "a mode that can be had", "take away the default mode in "+file+", and recreate the pods", bad...)
 		case len(unread) > 0:
 			return unknown(shorten(unread))
 		}

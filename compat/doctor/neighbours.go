@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/podweir/podweir/compat/profiles"
+	"time"
 )
 
 // neighbourChecks are about what others say and do.
@@ -28,12 +28,15 @@ func neighbourChecks() []Check {
 			run:   checkPolicyPrograms,
 		},
 		{
-			Code: "PW309", Title: "the policy agent answers the CNI", Category: CategoryCNI, Severity: SeverityWarn, Family: "aws",
-			Looks: "its socket /var/run/aws-node/npa.sock while it runs, and errors at the end of /" + awsPluginLog,
-			Why:   "pods fail to start with \"failed to setup network policy\", which looks as if the chain were broken",
-			Mend:  "Upgrade the vpc-cni add-on as a unit: VPC CNI from 1.20.2 asks by a Unix socket, the agent has it from 1.2.6. Under bursts of pods it is issue 585 of the agent.",
-			Refs:  []string{npaIssues + "585"},
-			run:   checkPolicyAgent,
+			Code: "PW309", Title: "the policy agent answers the CNI", Category: CategoryCNI, Severity: SeverityFail, Family: "aws",
+			Looks: "whether somebody listens on " + npaSocket + ", NETWORK_POLICY_ENFORCING_MODE of ipamd, and errors in /" + awsPluginLog +
+				" since the agent's last start and last answer, of the last 10 min",
+			Why: "with any enforcing mode, also with policy switched off, aws-cni asks the agent for each pod: without an answer pods fail to start with " +
+				"\"failed to setup network policy\", which looks as if the chain were broken",
+			Mend: "See why the container aws-eks-nodeagent of aws-node does not run. Upgrade the vpc-cni add-on as a unit: VPC CNI from 1.20.2 asks by a " +
+				"Unix socket, the agent has it from 1.2.6. Under bursts of pods it is issue 585 of the agent.",
+			Refs: []string{npaIssues + "585"},
+			run:  checkPolicyAgent,
 		},
 		{
 			Code: "PW407", Title: "nobody removes Cilium's programs", Category: CategoryCNI, Severity: SeverityFail, Family: "cilium",
@@ -54,11 +57,7 @@ func neighbourChecks() []Check {
 	}
 }
 
-const (
-	policyPins   = "/sys/fs/bpf/globals/aws/programs"
-	awsPluginLog = "var/log/aws-routed-eni/plugin.log"
-	podLogs      = "var/log/pods"
-)
+const podLogs = "var/log/pods"
 
 func checkPolicyPrograms(f *Facts) Finding {
 	return f.podDevices(func(devices []Device) Finding {
@@ -68,43 +67,45 @@ func checkPolicyPrograms(f *Facts) Finding {
 		if len(f.Policy) == 0 {
 			return skip("nothing is pinned in " + policyPins)
 		}
-		var bad []string
-		for _, d := range devices {
-			for _, p := range slices.Concat(d.In.Legacy, d.Out.Legacy) {
-				if (p.Name == "handle_egress" || p.Name == "handle_ingress") && !slices.Contains(f.Policy, p.ID) {
-					bad = append(bad, fmt.Sprintf("%s: %v is not pinned", d.Name, p))
-				}
-			}
-		}
-		if len(bad) > 0 {
+		if bad := f.Unpinned; len(bad) > 0 {
 			return breaks(shorten(bad), "programs that are pinned in "+policyPins, "restart the pod (AWS's part, not podweir's)", bad...)
 		}
 		return holds(fmt.Sprintf("%d devices", len(devices)))
 	})
 }
 
-// policyTroubles are what aws-cni logs when the agent does not answer.
-var policyTroubles = regexp.MustCompile(`failed to setup network policy|context deadline exceeded`)
+// readPolicy looks twice where a program is not pinned: the agent pins what it has
+// attached, and unpins before the device of a pod that ends is gone.
+func (f *Facts) readPolicy(ctx context.Context, k Kernel, settle time.Duration) {
+	f.Policy, f.PolicyErr = k.PolicyPrograms(ctx)
+	f.Unpinned = unpinned(f.Devices, f.Policy)
+	if f.PolicyErr != nil || len(f.Policy) == 0 || len(f.Unpinned) == 0 {
+		return
+	}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+	}
+	devices, err := k.Devices(ctx)
+	pinned, pinsErr := k.PolicyPrograms(ctx)
+	if f.PolicyErr = errors.Join(err, pinsErr); f.PolicyErr != nil {
+		return
+	}
+	still := unpinned(devices, pinned)
+	f.Unpinned = slices.DeleteFunc(f.Unpinned, func(s string) bool { return !slices.Contains(still, s) })
+}
 
-func checkPolicyAgent(f *Facts) Finding {
-	const socket = "/var/run/aws-node/npa.sock"
-	if f.npa() == profiles.No {
-		return skip("the Network Policy Agent does not enforce")
+// unpinned names the policy agent's programs on devices that are not pinned.
+func unpinned(devices []Device, pinned []uint32) []string {
+	var out []string
+	for _, d := range devices {
+		for _, p := range slices.Concat(d.In.Legacy, d.Out.Legacy) {
+			if (p.Name == "handle_egress" || p.Name == "handle_ingress") && !slices.Contains(pinned, p.ID) {
+				out = append(out, fmt.Sprintf("%s: %v is not pinned", d.Name, p))
+			}
+		}
 	}
-	const fix = "kubectl -n kube-system logs daemonset/aws-node -c aws-eks-nodeagent; upgrade the vpc-cni add-on as a unit"
-	if f.Node.Process("controller") != nil && f.Node.Listens(socket) == profiles.No {
-		return breaks("the agent runs and does not listen on "+socket, "a socket that aws-cni finds", fix)
-	}
-	troubles, err := matchesInTail(f.Root, awsPluginLog, policyTroubles)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return holds("no log of aws-cni")
-	case err != nil:
-		return unknown(err.Error())
-	case len(troubles) > 0:
-		return breaks(fmt.Sprintf("%d errors in the log of aws-cni, the last: %s", len(troubles), troubles[len(troubles)-1]), "none", fix, lastOf(troubles)...)
-	}
-	return holds("no error at the end of /" + awsPluginLog)
+	return out
 }
 
 var removal = regexp.MustCompile(`Detected unexpected endpoint BPF program removal`)

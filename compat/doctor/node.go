@@ -47,12 +47,12 @@ func nodeChecks() []Check {
 			Code: "PW104", Title: "programs are compiled for speed", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "net.core.bpf_jit_enable and net.core.bpf_jit_harden",
 			Why:   "an interpreted or hardened program costs more processor time per packet",
-			Mend:  "Set net.core.bpf_jit_enable=1. Hardening (2 on Bottlerocket) is the owner's choice; 1 leaves root's programs fast.",
+			Mend:  "Set net.core.bpf_jit_enable=1. Hardening (2 on Bottlerocket) is the owner's choice; 1 leaves root's programs fast. In a node that is a container (kind) look at the machine's own settings.",
 			run:   checkJIT,
 		},
 		{
 			Code: "PW105", Title: "TCX can be used", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
-			Looks: "whether the kernel takes a TCX attachment (6.6 or newer)",
+			Looks: "whether the kernel takes a TCX attachment (6.6 or newer), and whether podweir's entry asks for one beside somebody else's programs",
 			Why:   "without TCX podweir can share no hook with a policy program: only its own queues are left",
 			Mend:  "Take a node image with Linux 6.6 or newer (AL2023 and Bottlerocket for Kubernetes 1.33 or newer; not Bottlerocket 1.33 FIPS), or leave mode and queue to auto.",
 			run:   checkTCX,
@@ -73,16 +73,16 @@ func nodeChecks() []Check {
 		},
 		{
 			Code: "PW108", Title: "container runtime is known", Category: CategoryNode, Severity: SeverityWarn,
-			Looks: "the running containerd or CRI-O, and the libcni that is built into it",
+			Looks: "what the runtime answers on its CRI socket, and the libcni that is built into the running containerd or CRI-O",
 			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
-			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it.",
+			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. What podweir install was told counts, too, where the runtime does not answer.",
 			run:   checkRuntime,
 		},
 		{
 			Code: "PW109", Title: "the CNI in force is known", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
 			Looks: "which profile fits the chain in force, and whether a fact is missing",
 			Why:   "the profile decides where podweir stands; without it the careful place is taken",
-			Mend:  "See docs/reference/profiles.md for what tells the profiles apart, and give the doctor access to it (PW107, PW401).",
+			Mend:  "See docs/reference/profiles.md for what tells the profiles apart. The finding says whether the doctor lacks access to it (PW107, PW401) or nobody on the node says it.",
 			run:   checkProfile,
 		},
 		{
@@ -150,9 +150,12 @@ func checkLockdown(f *Facts) Finding {
 func checkJIT(f *Facts) Finding {
 	enable, harden := f.Node.Kernel.JITEnable, f.Node.Kernel.JITHarden
 	switch {
+	case enable == "" && harden == "" && f.Node.Kernel.DefaultQdisc == "":
+		// These settings, and that of the default qdisc, are the machine's: only
+		// its first network namespace shows them (net/core/sysctl_net_core.c).
+		return skip("the settings are not visible in this network namespace: the node is a container")
 	case enable == "" && harden == "":
-		// A kernel that always compiles has no such setting.
-		return skip("the kernel has no such setting")
+		return breaks("the kernel has no BPF JIT: programs are interpreted", "bpf_jit_enable 1", "take a kernel with CONFIG_BPF_JIT")
 	case enable == "0":
 		return breaks("bpf_jit_enable is 0: programs are interpreted", "1", "sysctl -w net.core.bpf_jit_enable=1")
 	case harden == "2":
@@ -169,14 +172,35 @@ func checkTCX(f *Facts) Finding {
 	case profiles.Yes:
 		return holds("the kernel has TCX")
 	case profiles.No:
-		if f.Profile.Holds(profiles.HookClsact, profiles.HookIn) || f.Profile.Holds(profiles.HookTCX, profiles.HookIn) {
-			return breaks("the kernel has no TCX, and "+f.Profile.Title+" is on the pods' hooks", "Linux 6.6 or newer",
-				"leave mode and queue to auto: podweir then uses only queues of its own")
+		asked := f.asksForHook()
+		switch {
+		case !f.Profile.Holds(profiles.HookClsact, profiles.HookIn) && !f.Profile.Holds(profiles.HookTCX, profiles.HookIn):
+			return holds("the kernel has no TCX, and nobody else is on the pods' hooks")
+		case asked == "":
+			return holds("the kernel has no TCX, and nothing asks for it: podweir uses only queues of its own")
 		}
-		return holds("the kernel has no TCX, and nobody else is on the pods' hooks")
+		return breaks("the kernel has no TCX, "+f.Profile.Title+" is on the pods' hooks, and podweir's entry has "+asked, "Linux 6.6 or newer",
+			"leave mode and queue to auto: podweir then uses only queues of its own")
 	case profiles.Unknown:
 	}
 	return unknown("whether the kernel has TCX")
+}
+
+// asksForHook is what podweir's entry asks for by name that shares a hook with
+// others, "" if it leaves mode and queue to podweir.
+func (f *Facts) asksForHook() string {
+	keys, _ := f.entryKeys()
+	for _, key := range []string{"mode", "egressMode", "ingressMode"} {
+		if mode, _ := keys[key].(string); strings.HasPrefix(mode, "tcx-") {
+			return key + " " + mode
+		}
+	}
+	for _, key := range []string{"queue", "egressQueue", "ingressQueue"} {
+		if queue, _ := keys[key].(string); queue == "none" {
+			return key + " " + queue
+		}
+	}
+	return ""
 }
 
 func checkQueues(f *Facts) Finding {
@@ -197,12 +221,16 @@ func checkQueues(f *Facts) Finding {
 	return breaks("the kernel has none of "+strings.Join(miss, ", "), "tbf", "modprobe sch_tbf")
 }
 
-func checkVisible(f *Facts) Finding {
-	var miss []string
-	runtimeSeen := slices.ContainsFunc(f.Node.Processes, func(p detect.Process) bool {
+// seesNode says whether the node's own processes are visible.
+func (f *Facts) seesNode() bool {
+	return slices.ContainsFunc(f.Node.Processes, func(p detect.Process) bool {
 		return p.Name == "kubelet" || p.Name == "containerd" || p.Name == "crio" || strings.HasPrefix(p.Name, "k3s") || strings.HasPrefix(p.Name, "rke2")
 	})
-	if !runtimeSeen {
+}
+
+func checkVisible(f *Facts) Finding {
+	var miss []string
+	if !f.seesNode() {
 		miss = append(miss, "no kubelet and no container runtime among the processes")
 	}
 	if f.Node.Sockets == nil {
@@ -233,9 +261,21 @@ func checkProfile(f *Facts) Finding {
 	case f.Profile.Family == "other":
 		return breaks(f.Node.Why, "a CNI with a profile", "report it with the conflist; until then podweir stands where it does no harm")
 	case f.Node.Assumed:
-		return breaks("assumed to be "+f.Profile.Title+": "+f.Node.Why, "facts that decide", "give the doctor access to what it names; the careful profile is in use")
+		return breaks("assumed to be "+f.Profile.Title+": "+f.Node.Why, "facts that decide", f.adviceForFacts()+"; the careful profile is in use meanwhile")
 	}
 	return holds(f.Profile.Title, f.Node.Why)
+}
+
+// adviceForFacts says how a fact that decides can be had, by what keeps it from
+// the doctor.
+func (f *Facts) adviceForFacts() string {
+	switch {
+	case f.Profile.Family == "cilium" && !f.Node.Cilium.API:
+		return "let the doctor ask Cilium's agent (PW401)"
+	case !f.seesNode() || f.Node.Sockets == nil:
+		return "let the doctor see the node (PW107)"
+	}
+	return "nobody on the node says it: report it, with the output of podweir doctor -o json"
 }
 
 func checkOthers(f *Facts) Finding {

@@ -14,13 +14,13 @@ func ownChecks() []Check {
 			Code: "PW601", Title: "every limit is enforced", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "failures that podweir recorded for pods with a limit",
 			Why:   "with onError open a pod starts unshaped when podweir cannot shape it",
-			Mend:  "Read the reason, mend it and start the pod anew. docs/reference/errors.md has the reasons.",
+			Mend:  "Read the reason and mend it; docs/reference/errors.md has the reasons. The agent then sets the limit by itself. Without an agent, recreate the pod.",
 			run:   checkFailures,
 		},
 		{
 			Code: "PW602", Title: "attachments are as they should be", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the difference between what podweir recorded and what is on the devices, as podweir status shows it",
-			Why:   "somebody changed or removed a queue or a program of podweir's",
+			Why:   "somebody changed or removed a queue or a program of podweir's, or another release attached the pod and the agent has not been there since",
 			Mend:  "podweir repair --dry-run says what differs, podweir repair puts it right. If it comes again, PW501, PW502 and PW505 name who else is there.",
 			run:   checkAttached,
 		},
@@ -78,7 +78,7 @@ func checkFQ(f *Facts) Finding {
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "podweir repair; or set queue to auto, and start the pods anew", bad...)
+			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "podweir repair; or set queue to auto, and recreate the pods", bad...)
 		}
 		return holds(fmt.Sprintf("%d limits by departure times", n))
 	})
@@ -116,14 +116,19 @@ func checkLeftOver(f *Facts) Finding {
 
 func checkFailures(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, reasons []string
 		for _, a := range list {
-			if a.Failure != "" {
-				bad = append(bad, a.Pod+": "+a.Failure)
+			if a.Failure == "" {
+				continue
 			}
+			name := a.Pod
+			if pod := f.podOf(a.ContainerID); pod != "" {
+				name = pod
+			}
+			bad, reasons = append(bad, name+": "+a.Failure), append(reasons, a.Failure)
 		}
 		if len(bad) > 0 {
-			return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", "podweir status; then start the pod anew", bad...)
+			return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", f.adviceFor(reasons), bad...)
 		}
 		return holds(fmt.Sprintf("%d limits", len(list)))
 	})

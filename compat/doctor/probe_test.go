@@ -82,7 +82,7 @@ func probeFindings() []finding {
 	broken := with(func(_ *node, p *prober) { p.err = errors.New("no such luck") })
 	return []finding{
 		{"sees all", "PW701", aws, watch(100, 100), doctor.OK, "1 of 1 limits had traffic", ""},
-		{"sees nothing", "PW701", aws, watch(100, 1), doctor.Fail, "default/web ingress: 1 of 100 packets, and nobody is ahead", "start the pod anew"},
+		{"sees nothing", "PW701", aws, watch(100, 1), doctor.Fail, "default/web ingress: 1 of 100 packets, and nobody is ahead", "recreate the pod"},
 		{"sees nothing, somebody ahead", "PW701", cilium, func(n *node) {
 			n.kernel.attached[0].Ahead = []order.Program{{ID: 9, Name: "hostile"}}
 			n.prober = flows(n, 100, 0)

@@ -18,7 +18,7 @@ func probeChecks() []Check {
 			Code: "PW701", Title: "podweir sees the pods' traffic", Category: CategoryProbe, Severity: SeverityFail,
 			Looks:   "the counters of each pod's device and of podweir's queue or program, some seconds apart",
 			Why:     "packets that somebody takes past podweir are not limited, and nothing else tells",
-			Mend:    "Whoever is named ends the chain before the redirect, or redirects past the host-side device: have its owner answer TCX_NEXT (-1), or choose another place (ingressPlace host, or mode tcx-podside) and start the pod anew. Without traffic nothing can be seen: start some, and probe again.",
+			Mend:    "Whoever is named ends the chain before the redirect, or redirects past the host-side device: have its owner answer TCX_NEXT (-1), or choose another place (ingressPlace host, or mode tcx-podside) and recreate the pod. Without traffic nothing can be seen: start some, and probe again.",
 			Refs:    []string{"https://github.com/cilium/cilium/issues/36775"},
 			Touches: "nothing: counters are read, in the pods' network namespaces",
 			run:     probed(checkFlows),
@@ -105,7 +105,7 @@ func checkFlows(f *Facts, p *Probe) Finding {
 	}
 	switch {
 	case len(blind) > 0:
-		return breaks("podweir saw "+shorten(blind), "every packet", "have who is named answer TCX_NEXT (-1), or choose another place and start the pod anew", blind...)
+		return breaks("podweir saw "+shorten(blind), "every packet", "have who is named answer TCX_NEXT (-1), or choose another place and recreate the pod", blind...)
 	case len(unread) > 0:
 		return unknown(shorten(unread))
 	case seen == 0:

@@ -10,6 +10,10 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"time"
+
+	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
 )
 
 // resultsDir is where libcni keeps, for each interface that it set up, the
@@ -23,6 +27,8 @@ type Sandbox struct {
 	Pod string
 	// Limited are the directions that the pod asked for a limit of.
 	Limited []string
+	// Made is when its set-up ended.
+	Made time.Time
 }
 
 // cachedResult are the fields of libcni's cachedInfo that are read here.
@@ -55,7 +61,8 @@ func readSandboxes(root fs.FS) ([]Sandbox, error) {
 	}
 	out := []Sandbox{}
 	for _, e := range entries {
-		if info, err := e.Info(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCached {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxCached {
 			continue
 		}
 		b, err := fs.ReadFile(root, path.Join(resultsDir, e.Name()))
@@ -72,7 +79,9 @@ func readSandboxes(root fs.FS) ([]Sandbox, error) {
 		if c.IfName == loopback {
 			continue // containerd gives it the pod's limits; nobody shapes it
 		}
-		out = append(out, c.sandbox())
+		s := c.sandbox()
+		s.Made = info.ModTime()
+		out = append(out, s)
 	}
 	return out, nil
 }
@@ -101,7 +110,7 @@ func sandboxChecks() []Check {
 			Code: "PW605", Title: "every pod with a limit came to podweir", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "the interfaces in /" + resultsDir + " that were set up with a limit, and podweir's attachments",
 			Why:   "a pod that started before podweir was in the chain, or before the runtime loaded it, is not limited",
-			Mend:  "Start those pods anew. If new ones are among them the runtime has not loaded the chain: see PW202 and PW211.",
+			Mend:  "With the agent running, its log says why it did not limit them. Without it, recreate those pods; if new ones are among them the runtime has not loaded the chain: see PW202 and PW211.",
 			Refs:  []string{"https://github.com/containernetworking/cni/blob/v1.3.0/libcni/api.go"},
 			run:   checkUnattached,
 		},
@@ -125,13 +134,17 @@ func checkUnattached(f *Facts) Finding {
 		return unknown(f.AttachedErr.Error())
 	}
 	var bad []string
-	limited := 0
+	limited, failed := 0, 0
 	for _, s := range f.Sandboxes {
 		if !f.expects(s.Limited) {
 			continue
 		}
 		limited++
-		if !slices.ContainsFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID }) {
+		at := slices.IndexFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID })
+		if at >= 0 && f.Attached[at].Failure != "" {
+			failed++
+		}
+		if at < 0 {
 			name := s.Pod
 			if name == "" {
 				name = "container " + s.ContainerID
@@ -140,9 +153,26 @@ func checkUnattached(f *Facts) Finding {
 		}
 	}
 	if len(bad) > 0 {
-		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", "start these pods anew", bad...)
+		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...)
+	}
+	if failed > 0 {
+		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
 	}
 	return holds(fmt.Sprintf("%d of %d interfaces have a limit of podweir's, and it knows them", limited, len(f.Sandboxes)))
+}
+
+// adviceForUnheard is about pods that podweir-cni was not called for, and that the
+// agent, if it runs, did not find either.
+func (f *Facts) adviceForUnheard() string {
+	switch inForce := slices.Contains(f.chain(), conflist.Type); {
+	case len(f.Node.Agents()) > 0:
+		return "the agent limits running pods by itself, and its log says why it did not: kubectl logs; PW610 has those whose network it cannot find. " +
+			"A pod whose annotation was taken away since needs nothing"
+	case !inForce && f.Choice.Delivery != profiles.NRI:
+		return "first put podweir into the chain (PW202), then recreate these pods"
+	}
+	return "recreate these pods, or run podweir agent, which limits pods that run; if pods that started after podweir was installed are among them, " +
+		"restart the container runtime: it has not loaded the chain"
 }
 
 func checkOneInterface(f *Facts) Finding {

@@ -93,7 +93,7 @@ func (f *Facts) directions() ([]direction, detect.Others) {
 }
 
 func checkOneShaper(f *Facts) Finding {
-	const fix = "take away the default shaper=podweir, or: helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false"
+	fix := "take away the default shaper=podweir, or: " + profiles.Command(profiles.CiliumWithoutManager, f.Node.Cilium.Version)
 	both, others := f.directions()
 	var two, left, still []string
 	for _, d := range both {
@@ -145,7 +145,7 @@ func checkSomeShaper(f *Facts) Finding {
 	switch {
 	case len(nobody) > 0:
 		return breaks(file+" leaves "+strings.Join(nobody, " and ")+" limits to Cilium's bandwidth manager, which does not enforce them", "a shaper for each limit",
-			"take away the default shaper=cilium; podweir install or the agent writes the entry anew")
+			"take away the default shaper=cilium; podweir install or the agent writes the entry again")
 	case len(unsure) > 0:
 		return unknown("whether Cilium's bandwidth manager enforces " + strings.Join(unsure, " and ") + ", which " + file + " leaves to it")
 	case len(left) > 0:

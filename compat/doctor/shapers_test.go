@@ -59,6 +59,6 @@ func shaperFindings() []finding {
 		{"nothing is left", "PW409", cilium, func(*node) {}, doctor.Skip, "leaves no limit", ""},
 
 		{"pod that is left to Cilium", "PW605", cilium, seen(both), doctor.OK, "0 of 1", ""},
-		{"pod that is podweir's in one direction", "PW605", cilium, seen(egress), doctor.Warn, "default/early", "start these pods anew"},
+		{"pod that is podweir's in one direction", "PW605", cilium, seen(egress), doctor.Warn, "default/early", "recreate these pods"},
 	}
 }

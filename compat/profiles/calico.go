@@ -16,8 +16,9 @@ func calicoConflicts() []Conflict {
 	return []Conflict{
 		{
 			"Calico's QoS controls",
-			"where no qos.projectcalico.org annotation is set Calico enforces kubernetes.io/*-bandwidth itself: two shapers on one annotation",
-			"podweir does not replace its root qdisc without the operator's word (replaceQdisc)",
+			"from v3.30 Felix enforces kubernetes.io/*-bandwidth itself: it takes every root tbf on a cali device for its own, and replaces or deletes it",
+			"podweir's ingress queue is on an ifb in the pod, where Felix does not reach; to take Felix's own limit away, annotate the pod with " +
+				"qos.projectcalico.org/ingressBandwidth: \"1P\" and qos.projectcalico.org/egressBandwidth: \"1P\"",
 		},
 		bandwidthConflict(),
 	}
@@ -28,11 +29,23 @@ func calicoSources() []Source {
 		{calicoRepo + "/blob/28fd1a1043405e287d12a22c863b7f4cf6513519/charts/calico/templates/calico-config.yaml", "commit 28fd1a104340", "chain calico, portmap; network k8s-pod-network"},
 		{calicoRepo + "/pull/9881", "merged 2025", "bandwidth limits by tc qdisc on the cali device"},
 		{"https://docs.tigera.io/calico/latest/networking/configuring/qos-controls.md", "3.32", "it honours kubernetes.io/*-bandwidth"},
+		{calicoRepo + "/commit/7304c5b2e9", "v3.30.0", "the first release that honours kubernetes.io/*-bandwidth; qos.projectcalico.org annotations override the number"},
+		{calicoRepo + "/blob/04baf82929c489926b9587e37fafe6d56b9cda48/felix/dataplane/linux/qos/qos.go", "commit 04baf82929c4", "every root tbf is taken for its own"},
 	}
 }
 
+// besideFelix is where podweir stands beside Calico's agent, which owns the root
+// qdisc of the host side from v3.30. Earlier releases do not, and an ifb is right
+// there too.
+func besideFelix() (egress, ingress Attach) {
+	egress, ingress = plainVeth()
+	ingress.Place = PlaceIFB
+	ingress.Why = "from v3.30 Felix replaces or deletes every root tbf on the host-side device"
+	return egress, ingress
+}
+
 func calico() []*Profile {
-	egress, ingress := plainVeth()
+	egress, ingress := besideFelix()
 	base := Profile{
 		Family: "calico", Plugins: []string{"calico"},
 		Signals: []Signal{
@@ -44,10 +57,10 @@ func calico() []*Profile {
 		Device: Veth, DevicePrefixes: []string{"cali"},
 		RootQdiscs:            []QdiscUse{{"host-side device, and a bwcali ifb for egress", "tbf", "the pod has a bandwidth annotation that Calico honours"}},
 		SharesAnnotations:     Yes,
-		SharesAnnotationsNote: "releases with QoS controls (merged in 2025) do, unless qos.projectcalico.org annotations are set",
+		SharesAnnotationsNote: "from v3.30; qos.projectcalico.org annotations override the number, they do not make Calico let go",
 		Conflist:              calicoConflist(), Delivery: Chain,
 		Conflicts: calicoConflicts(), Sources: calicoSources(),
-		Unknowns: []string{"the first release that honours kubernetes.io/*-bandwidth is not stated in its documentation", untried},
+		Unknowns: []string{"run only beside a double of what Felix does with root qdiscs"},
 	}
 	tables := base
 	tables.Name, tables.Title = "calico", "Calico, iptables or nftables dataplane"

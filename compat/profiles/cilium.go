@@ -3,6 +3,8 @@
 
 package profiles
 
+import "slices"
+
 const ciliumTree = "https://github.com/cilium/cilium/blob/v1.20.2/"
 
 func ciliumSignals() []Signal {
@@ -20,7 +22,15 @@ func ciliumSignals() []Signal {
 // handedEntry is podweir's entry for a chain that Cilium writes, with the place of
 // the ingress queue that is right whatever Cilium's routing is: the agent, which
 // knows it, cannot write there.
-const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"ingressPlace":"ifb"}`
+const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"ingressPlace":"prefer-ifb"}`
+
+// ciliumUpgrade changes one setting of the release that runs: without its version
+// Helm would take the newest.
+const ciliumUpgrade = "helm upgrade cilium cilium/cilium --version " + AnyRelease + " --namespace kube-system --reuse-values --set "
+
+// CiliumWithoutManager is the command that turns Cilium's bandwidth manager off;
+// see [Command].
+const CiliumWithoutManager = ciliumUpgrade + "bandwidthManager.enabled=false"
 
 func ciliumConflist() ConflistPolicy {
 	return ConflistPolicy{
@@ -31,11 +41,11 @@ func ciliumConflist() ConflistPolicy {
 		HandedDo: []string{
 			"jq '.plugins += [" + handedEntry + "]' /etc/cni/net.d/05-cilium.conflist > cni-config",
 			"kubectl -n kube-system create configmap podweir-cni-configuration --from-file=cni-config",
-			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set cni.configMap=podweir-cni-configuration",
+			ciliumUpgrade + "cni.configMap=podweir-cni-configuration",
 			"kubectl -n kube-system rollout restart daemonset/cilium",
 		},
 		ShareDo: []string{
-			"helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set cni.exclusive=false",
+			ciliumUpgrade + "cni.exclusive=false",
 			"kubectl -n kube-system rollout restart daemonset/cilium",
 		},
 		Note: "exclusive (Helm's default) renames every other .conf, .conflist and .json to .cilium_bak, symbolic links too; directories are left alone",
@@ -58,7 +68,7 @@ func ciliumConflicts() []Conflict {
 		{
 			"Cilium's bandwidth manager",
 			"it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing: two shapers on one annotation",
-			"podweir defers to it for the directions it handles; or: helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bandwidthManager.enabled=false",
+			"podweir defers to it for the directions it handles; or: " + CiliumWithoutManager,
 		},
 		bandwidthConflict(),
 		{"cni.exclusive=true", "every conflist of others is renamed, ours too", "use the drop-in directory (containerd 2.1, CRI-O 1.34 or newer), or cni.configMap"},
@@ -75,6 +85,22 @@ func fromContainer(kind HookKind) HookUse {
 
 func toContainer(kind HookKind) HookUse {
 	return HookUse{kind, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress; with endpoint routes or chaining"}
+}
+
+// eitherWay is a program of Cilium's that is on TCX from 1.16 on, and a legacy
+// filter before or with enable-tcx=false.
+func eitherWay(program func(HookKind) HookUse) []HookUse {
+	tcx, filter := program(HookTCX), program(HookClsact)
+	tcx.Note += "; from 1.16 on, where the kernel has TCX"
+	filter.Note += "; in 1.15, or with enable-tcx=false"
+	return []HookUse{tcx, filter}
+}
+
+func legacyTCSource() Source {
+	return Source{
+		"https://github.com/cilium/cilium/blob/v1.15.19/pkg/datapath/loader/loader.go", "v1.15.19",
+		"legacy filters on the egress side are removed at every regeneration",
+	}
 }
 
 // besideCilium is where podweir stands; bypass puts the ingress queue into the
@@ -117,12 +143,16 @@ func cilium() []*Profile {
 
 	legacyRouting := ciliumBase(false)
 	legacyRouting.Name, legacyRouting.Title = "cilium-legacy-routing", "Cilium, veth, legacy host routing (kube-proxy)"
+	legacyRouting.Tried = []string{"cilium-1.15-legacy", "cilium-1.15-shared"}
 	legacyRouting.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}}
+	legacyRouting.Hooks = eitherWay(fromContainer)
+	legacyRouting.Sources = append(legacyRouting.Sources, legacyTCSource())
 
 	endpointRoutes := ciliumBase(false)
 	endpointRoutes.Name, endpointRoutes.Title = "cilium-endpoint-routes", "Cilium, veth, per-endpoint routes"
 	endpointRoutes.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "Legacy"}, {FactCiliumEndpointRoutes, "yes"}}
-	endpointRoutes.Hooks = append(endpointRoutes.Hooks, toContainer(HookTCX))
+	endpointRoutes.Hooks = slices.Concat(eitherWay(fromContainer), eitherWay(toContainer))
+	endpointRoutes.Sources = append(endpointRoutes.Sources, legacyTCSource())
 
 	netkit := ciliumBase(true)
 	netkit.Name, netkit.Title, netkit.Device = "cilium-netkit", "Cilium, netkit", Netkit
@@ -130,7 +160,7 @@ func cilium() []*Profile {
 	netkit.Hooks = []HookUse{fromContainer(HookNetkit), toContainer(HookNetkit)}
 	netkit.BypassWhy = "netkit needs BPF host routing: packets are redirected to the peer device"
 	netkit.Unknowns = []string{
-		"that packets to the pod bypass the primary's transmit side is concluded from the source, not measured", untried,
+		"that packets to the pod bypass the primary's transmit side is concluded from the source, not measured",
 	}
 
 	return append([]*Profile{&endpointRoutes, &netkit, &veth, &legacyRouting}, ciliumOther()...)
@@ -140,12 +170,10 @@ func cilium() []*Profile {
 func ciliumOther() []*Profile {
 	legacyTC := ciliumBase(true)
 	legacyTC.Name, legacyTC.Title = "cilium-legacy-tc", "Cilium with legacy tc (1.15, or enable-tcx=false)"
+	legacyTC.Tried = []string{"cilium-1.15-bpf", "cilium-1.15-podweir-first"}
 	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
 	legacyTC.Hooks = []HookUse{fromContainer(HookClsact)}
-	legacyTC.Sources = append(legacyTC.Sources, Source{
-		"https://github.com/cilium/cilium/blob/v1.15.19/pkg/datapath/loader/loader.go", "v1.15.19",
-		"legacy filters on the egress side are removed at every regeneration",
-	})
+	legacyTC.Sources = append(legacyTC.Sources, legacyTCSource())
 
 	aws := ciliumBase(false)
 	aws.Name, aws.Title = "cilium-on-aws", "Cilium chained on the AWS VPC CNI"
@@ -156,7 +184,7 @@ func ciliumOther() []*Profile {
 	aws.Conflicts = append(ciliumConflicts(), Conflict{
 		"the Network Policy Agent", "Cilium deletes its filters", "use one policy engine: enableNetworkPolicy \"false\" for the VPC CNI",
 	}, sourceLoop())
-	aws.Unknowns = []string{"whether BPF host routing can be on in this mode", untried}
+	aws.Unknowns = []string{"whether BPF host routing can be on in this mode"}
 	aws.Sources = append(ciliumSources(), awsSources()...)
 
 	generic := ciliumBase(false)
@@ -166,7 +194,7 @@ func ciliumOther() []*Profile {
 	generic.Hooks = append(generic.Hooks, toContainer(HookTCX))
 	generic.Conflist.Network = ""
 	generic.Conflicts = append(ciliumConflicts(), sourceLoop())
-	generic.Unknowns = []string{"whether BPF host routing can be on in this mode", untried}
+	generic.Unknowns = []string{"whether BPF host routing can be on in this mode"}
 	for _, p := range []*Profile{&aws, &generic} {
 		p.Bypass, p.BypassWhy = Unknown, "no source says; the ingress queue stands where it is never bypassed"
 		p.Egress, p.Ingress = besideCilium(true)
@@ -220,6 +248,6 @@ func gke() []*Profile {
 			{"https://github.com/GoogleCloudPlatform/netd/blob/913a2dba05adcd7c94e24d78232d6fea468562a5/pkg/install-cni/plugin/ptp.go", "commit 913a2dba05ad", "the first plugin is gke, else ptp"},
 			{"https://cloud.google.com/kubernetes-engine/docs/concepts/dataplane-v2", "stored copy, date unknown", "it is made of Cilium"},
 		},
-		Unknowns: []string{"the Cilium release and its datapath settings", "exclusive mode", untried},
+		Unknowns: []string{"the Cilium release and its datapath settings", "exclusive mode"},
 	}}
 }

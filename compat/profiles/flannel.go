@@ -6,7 +6,7 @@ package profiles
 func flannel() []*Profile {
 	egress, ingress := plainVeth()
 	return []*Profile{{
-		Name: "flannel", Title: "flannel", Family: "flannel", Plugins: []string{"flannel"}, Fallback: true,
+		Name: "flannel", Tried: []string{"flannel-host-gw", "flannel-vxlan"}, Title: "flannel", Family: "flannel", Plugins: []string{"flannel"}, Fallback: true,
 		Signals: []Signal{
 			{SignalFile, "etc/cni/net.d/10-flannel.conflist", Installed},
 			{SignalFile, "opt/cni/bin/flannel", Installed},
@@ -23,13 +23,13 @@ func flannel() []*Profile {
 			"https://github.com/flannel-io/flannel/blob/master/Documentation/kube-flannel.yml", "not read again; layout as in k3s",
 			"chain flannel, portmap",
 		}},
-		Unknowns: []string{untried},
 	}}
 }
 
 // k3s and RKE2 bring their own copies of others' CNIs, in other directories.
 func k3s() []*Profile {
 	egress, ingress := plainVeth()
+	felixEgress, felixIngress := besideFelix()
 	return []*Profile{
 		{
 			Name: "k3s-flannel", Title: "flannel as bundled with k3s", Family: "flannel", Plugins: []string{"flannel"},
@@ -58,7 +58,6 @@ func k3s() []*Profile {
 				"https://github.com/k3s-io/k3s/blob/05f0cdf08065bcfdbbfd1e6dbc5a5bf14d2bd984/pkg/agent/flannel/setup.go",
 				"commit 05f0cdf08065", "the file is written at every start",
 			}},
-			Unknowns: []string{untried},
 		},
 		{
 			Name: "rke2-canal", Title: "canal as bundled with RKE2", Family: "calico", Plugins: []string{"calico"},
@@ -69,16 +68,15 @@ func k3s() []*Profile {
 				{SignalProcess, "calico-node", Running},
 			},
 			Device: Veth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
-			SharesAnnotations: Unknown, SharesAnnotationsNote: "whether the chart chains the bandwidth plugin: the chain in force tells",
-			Egress: egress, Ingress: ingress, Delivery: Chain,
+			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; whether the chart chains the bandwidth plugin, the chain in force tells",
+			Egress: felixEgress, Ingress: felixIngress, Delivery: Chain,
 			Conflist: ConflistPolicy{
 				File: "10-canal.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
 			},
-			Conflicts: []Conflict{bandwidthConflict()},
+			Conflicts: calicoConflicts(),
 			Sources: []Source{{
 				"https://docs.rke2.io/networking/basic_network_options", "not read; layout as in Calico's canal manifest", "canal is the default",
 			}},
-			Unknowns: []string{"which release honours the bandwidth annotations itself", untried},
 		},
 	}
 }

@@ -32,7 +32,7 @@ func antrea() []*Profile {
 			"https://github.com/antrea-io/antrea/blob/80285fc2cdfce45611d284eee4e19da5b1192459/build/charts/antrea/conf/antrea-cni.conflist",
 			"commit 80285fc2cdfc", "chain antrea, portmap, bandwidth; network antrea",
 		}},
-		Unknowns: []string{"hardware offload of OVS, which would bypass the queue", "the signs of it running were not read in its source", untried},
+		Unknowns: []string{"hardware offload of OVS, which would bypass the queue", "the signs of it running were not read in its source"},
 	}}
 }
 
@@ -72,7 +72,7 @@ func kubeOVN() []*Profile {
 			"https://github.com/kubeovn/kube-ovn/blob/4bae20e8e47b53b0a629b2139f2edf82c5708ea4/dist/windows/01-kube-ovn.conflist",
 			"commit 4bae20e8e47b", "name of the file in later releases",
 		}},
-		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS", "the signs of it running were not read in its source", untried},
+		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS", "the signs of it running were not read in its source"},
 	}}
 }
 
@@ -97,6 +97,6 @@ func azure() []*Profile {
 			"https://github.com/Azure/azure-container-networking/blob/4e429597dee64e9dc65cc1cdfb5a4b590d9b92fc/cni/azure-linux.conflist",
 			"commit 4e429597dee6", "chain azure-vnet, portmap; network azure",
 		}},
-		Unknowns: []string{"when the file is written anew", "multitenancy and transparent-vlan modes", untried},
+		Unknowns: []string{"when the file is written anew", "multitenancy and transparent-vlan modes"},
 	}}
 }

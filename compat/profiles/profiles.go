@@ -269,6 +269,9 @@ type Profile struct {
 	Delivery  Delivery
 	Conflicts []Conflict
 	Sources   []Source
+	// Tried are the rows of the CNI matrix that ran with it and passed. Without
+	// one, all of the profile was read.
+	Tried []string
 	// Unknowns lists what no source said.
 	Unknowns []string
 }

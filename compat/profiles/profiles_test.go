@@ -84,12 +84,12 @@ var modes = []profiles.Mode{
 }
 
 // TestPlacesAreSafe holds the data to the rules of the design: where packets may
-// bypass the host side the ingress queue is on the pod side, and where somebody
-// holds a legacy filter podweir has no clsact.
+// bypass the host side, or Felix owns its root qdisc, the ingress queue is on the
+// pod side, and where somebody holds a legacy filter podweir has no clsact.
 func TestPlacesAreSafe(t *testing.T) {
 	for _, p := range profiles.All() {
 		want := profiles.PlaceIFB
-		if p.Bypass == profiles.No {
+		if p.Bypass == profiles.No && p.Family != "calico" {
 			want = profiles.PlaceHost
 		}
 		if p.Ingress.Place != want {
@@ -147,6 +147,46 @@ func TestFamiliesHaveOneFallback(t *testing.T) {
 	}
 }
 
+// TestCiliumBeforeTCX: where 1.15 has a profile in common with later releases, it
+// names the legacy filter, too.
+func TestCiliumBeforeTCX(t *testing.T) {
+	for _, name := range []string{"cilium-legacy-tc", "cilium-legacy-routing", "cilium-endpoint-routes"} {
+		if !profiles.Find(name).Holds(profiles.HookClsact, profiles.HookIn) {
+			t.Errorf("%s has no filter of Cilium's", name)
+		}
+	}
+}
+
+// TestCommandsKeepTheRelease: no command changes the release of the CNI that runs
+// as a side effect.
+func TestCommandsKeepTheRelease(t *testing.T) {
+	upgrades := 0
+	for _, p := range profiles.All() {
+		for version, want := range map[string]string{
+			"1.15.19": "--version 1.15.19 ", "1.20.0-rc.1": "--version 1.20.0-rc.1 ", "": `--version "$(helm list `, "1.2.3; rm": `--version "$(helm list `,
+		} {
+			c := p.ForRelease(version).Conflist
+			for _, command := range slices.Concat(c.HandedDo, c.ShareDo) {
+				if !strings.HasPrefix(command, "helm upgrade") {
+					continue
+				}
+				upgrades++
+				if !strings.Contains(command, want) {
+					t.Errorf("%s: %s, want %s in it", p.Name, command, want)
+				}
+			}
+		}
+	}
+	if upgrades == 0 {
+		t.Error("no command upgrades anything")
+	}
+	for _, p := range profiles.All() {
+		if slices.ContainsFunc(p.Conflist.ShareDo, func(c string) bool { return strings.Contains(c, "1.15.19") }) {
+			t.Errorf("%s: ForRelease changed the data itself", p.Name)
+		}
+	}
+}
+
 func TestOwnsProgram(t *testing.T) {
 	for _, tc := range []struct {
 		profile, program string
@@ -194,7 +234,8 @@ const intro = `# Profiles of primary CNIs
 
 What podweir knows of the CNIs it runs beside, with the sources and the versions that were read. Directions are the pod's.
 *Unknown* means that no source was found; podweir then takes the place that does no harm. ` + "`podweir doctor`" + ` says which profile fits a
-node. This page is made from the data: ` + "`go test ./compat/profiles -update`" + `.
+node. In commands VERSION is the release that runs; ` + "`podweir doctor`" + ` writes it. This page is made from the data:
+` + "`go test ./compat/profiles -update`" + `.
 
 | profile | primary CNI | device | egress | ingress | delivery |
 | --- | --- | --- | --- | --- | --- |
@@ -258,6 +299,7 @@ func renderProfile(b *bytes.Buffer, p *profiles.Profile) {
 	for _, c := range p.Conflicts {
 		fmt.Fprintf(b, "- **Conflict** with %s: %s. Do: %s.\n", c.With, c.Effect, c.Do)
 	}
+	b.WriteString(triedIn(p.Tried))
 	for _, u := range p.Unknowns {
 		fmt.Fprintf(b, "- **Unknown**: %s.\n", u)
 	}
@@ -311,4 +353,16 @@ func TestPageHasNoEmptyParts(t *testing.T) {
 			t.Errorf("the page has %q: ...%s", pattern, render()[max(0, at[0]-80):at[1]])
 		}
 	}
+}
+
+// triedIn says whether somebody has run podweir beside the CNI.
+func triedIn(rows []string) string {
+	if len(rows) == 0 {
+		return "- **Read**, not tried: no row of the [CNI matrix](compat-matrix.md) has run with it.\n"
+	}
+	var links []string
+	for _, r := range rows {
+		links = append(links, fmt.Sprintf("[%s](compat-matrix.md#%s)", r, strings.ReplaceAll(r, ".", "")))
+	}
+	return "- **Tried** in the CNI matrix: " + strings.Join(links, ", ") + ".\n"
 }

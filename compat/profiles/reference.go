@@ -37,9 +37,6 @@ func plainVeth() (egress, ingress Attach) {
 		Attach{Mode: ModeQdisc, Place: PlaceHost, Anchor: Head, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
 }
 
-// untried is listed by the profiles that no source describes further.
-const untried = "not run together with podweir"
-
 // Other is the profile of a CNI that is not known: podweir stands where it does
 // no harm whatever the CNI does. It is not in [All].
 func Other() *Profile {
@@ -61,7 +58,7 @@ func reference() []*Profile {
 	bridgePort := "the host-side device is a port of a bridge; no program of the plugin is on it"
 	return []*Profile{
 		{
-			Name: "ptp", Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
+			Name: "ptp", Tried: []string{"ptp", "ptp-drop-in", "ptp-nri", "ptp-podweir-first", "two-interfaces"}, Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
 			Signals: []Signal{{SignalFile, "opt/cni/bin/ptp", Installed}},
 			Device:  Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
 			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
@@ -72,7 +69,7 @@ func reference() []*Profile {
 			}},
 		},
 		{
-			Name: "bridge", Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
+			Name: "bridge", Tried: []string{"bridge", "bridge-hairpin"}, Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
 			Signals: []Signal{{SignalFile, "opt/cni/bin/bridge", Installed}},
 			Device:  Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: bridgePort,
 			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
@@ -105,7 +102,7 @@ func kindnet() []*Profile {
 			"https://github.com/kubernetes-sigs/kind/blob/26637e29987e1759f0bfb6025f335396960c8565/images/kindnetd/cmd/kindnetd/cni.go",
 			"commit 26637e29987e", "chain ptp, portmap; how the file is written",
 		}},
-		Unknowns: []string{"later kindnet releases with a plugin of their own", untried},
+		Unknowns: []string{"later kindnet releases with a plugin of their own"},
 	}}
 }
 
@@ -130,6 +127,6 @@ func kubeRouter() []*Profile {
 			"https://github.com/cloudnativelabs/kube-router/blob/master/docs/user-guide.md", "stored copy, version unknown",
 			"bridge kube-bridge, names of the files",
 		}},
-		Unknowns: []string{"whether pods of one node bypass the bridge", untried},
+		Unknowns: []string{"whether pods of one node bypass the bridge"},
 	}}
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"slices"
+	"strings"
+)
+
+// advice says what to do about a recorded failure, by a part of its text: the
+// table of docs/reference/errors.md.
+var advice = []struct{ part, do string }{
+	{"not on a BPF file system", "mount -t bpf bpf /sys/fs/bpf"},
+	{"root qdisc is not podweir's", "decide who shapes the device: replaceQdisc: true gives it to podweir (PW505)"},
+	{"hook is held by another party", "leave the mode to auto, or take the other side (PW507)"},
+	{"netfilter ingress chain", "leave mode and queue to auto: podweir then polices"},
+	{"prevResult is missing", "put podweir-cni behind the plugin that makes the interface (PW202)"},
+	{"that this kernel has", "leave mode, queue and place to auto, or take a kernel that has it; PW106 and podweir doctor --probe (PW703) say what it has"},
+	{"annotation ", "kubectl annotate --overwrite pod: correct the annotation that the reason names"},
+	{"runtimeConfig", "kubectl annotate --overwrite pod: correct the kubernetes.io bandwidth annotation"},
+	{"is not accepted", "correct what the reason names: a default of podweir's, or an annotation of the pod"},
+	{"permission", "give podweir the right that the reason names"},
+	{"ABI version", "recreate the pod: another release has shaped it"},
+	{"held by another process", "look at the process: another call for the same pod ran for 30 s"},
+}
+
+// adviceFor is what to do about failures, each thing once, and what follows
+// then.
+func (f *Facts) adviceFor(failures []string) string {
+	var out []string
+	for _, failure := range failures {
+		do := "mend what the reason names (docs/reference/errors.md)"
+		for _, a := range advice {
+			if strings.Contains(failure, a.part) {
+				do = a.do
+				break
+			}
+		}
+		if !slices.Contains(out, do) {
+			out = append(out, do)
+		}
+	}
+	return strings.Join(out, "; ") + "; " + f.afterwards()
+}
+
+// afterwards says how pods get their limit when what kept it from them is
+// mended.
+func (f *Facts) afterwards() string {
+	if len(f.Node.Agents()) > 0 {
+		return "then the agent sets the limit by itself, within a minute: the pod need not be recreated"
+	}
+	return "then recreate the pod, or run podweir agent, which limits pods that run"
+}
+
+// podOf is the pod of a container as libcni's cache names it, "" if it does not.
+func (f *Facts) podOf(container string) string {
+	for _, s := range f.Sandboxes {
+		if s.ContainerID == container && container != "" {
+			return s.Pod
+		}
+	}
+	return ""
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/compat/conflist"
+)
+
+// The values of [Attachment.By] that tell whether the runtime called podweir-cni.
+const (
+	byPlugin = "plugin"
+	byAgent  = "agent"
+)
+
+// loads is how long a pod may be under way that the runtime began to set up with
+// the chain as it was before: the first ADD on a node may take 20 s with Cilium.
+const loads = 30 * time.Second
+
+// uncalled returns the pods that the runtime set up with a limit after podweir was
+// written into the chain, and without calling it, if it called it for none since:
+// then it has not loaded the chain as it is on disk.
+func (f *Facts) uncalled() []string {
+	since := f.chained()
+	if since.IsZero() || f.SandboxesErr != nil || f.AttachedErr != nil {
+		return nil
+	}
+	var missed []string
+	for _, s := range f.Sandboxes {
+		if !f.expects(s.Limited) || s.Made.Before(since.Add(loads)) {
+			continue
+		}
+		at := slices.IndexFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID })
+		switch {
+		case at < 0:
+			missed = append(missed, s.Pod+" (never attached)")
+		case f.Attached[at].By == byPlugin:
+			return nil
+		case f.Attached[at].By == byAgent:
+			missed = append(missed, s.Pod+" (attached by the agent, after its start)")
+		}
+	}
+	return missed
+}
+
+// chained is when the file was written that has podweir in it, zero if that is not
+// known.
+func (f *Facts) chained() time.Time {
+	active := f.active()
+	if active == nil || active.Network == nil {
+		return time.Time{}
+	}
+	name := path.Join(f.Node.ConfDir, active.Name)
+	if active.Network.Index(conflist.Type) < 0 {
+		name = path.Join(f.Node.ConfDir, active.Network.Name, conflist.DropInFile)
+	}
+	info, err := fs.Stat(f.Root, name)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// notCalled is the finding about them.
+func (f *Facts) notCalled(missed []string) Finding {
+	reload := path.Join("/", f.Node.ConfDir, ".podweir-reload.tmp")
+	return breaks(fmt.Sprintf("since podweir was written into the chain %s called podweir-cni for none of %d pods with a limit: %s",
+		f.Node.Runtime, len(missed), shorten(missed)), "a call for each of them",
+		"make the runtime read the chain again: touch "+reload+" && rm "+reload+"; the agent limits the pods that run", missed...)
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"strings"
+	"time"
+)
+
+// Overdue is a running pod with a limit whose network the agent cannot find.
+type Overdue struct {
+	// Pod is namespace/name.
+	Pod    string
+	Since  time.Time
+	Reason string
+}
+
+func overdueChecks() []Check {
+	return []Check{
+		{
+			Code: "PW610", Title: "no running pod waits for its limit", Category: CategoryDatapath, Severity: SeverityFail,
+			Looks: "pods with a limit whose network the agent has looked for in vain for more than 10 s",
+			Why:   "such a pod runs without its limit, although podweir-cni reported no error",
+			Mend: "The reason says what is missing. If the runtime has no sandbox for the pod, the agent may be asking another runtime than the kubelet's: " +
+				"see PW113 and set --cri-socket. If an interface is missing, recreate the pod, so that podweir-cni sets the limit, and report the reason.",
+			run: checkOverdue,
+		},
+	}
+}
+
+func checkOverdue(f *Facts) Finding {
+	if f.OverdueErr != nil {
+		return unknown(f.OverdueErr.Error())
+	}
+	if len(f.Overdue) == 0 {
+		return holds("none")
+	}
+	list := make([]string, len(f.Overdue))
+	for i, o := range f.Overdue {
+		list[i] = o.Pod + " since " + o.Since.UTC().Format(time.RFC3339) + ": " + o.Reason
+	}
+	namespace, name, _ := strings.Cut(f.Overdue[0].Pod, "/")
+	return breaks(shorten(list), "a limit on every pod that asks for one", "recreate the pod: kubectl delete pod -n "+namespace+" "+name, list...)
+}

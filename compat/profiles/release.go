@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package profiles
+
+import (
+	"regexp"
+	"strings"
+)
+
+// AnyRelease stands in commands for the version of the CNI that runs; [Command]
+// puts it in.
+const AnyRelease = "VERSION"
+
+// askRelease asks Helm for the version of the chart that is installed.
+const askRelease = `"$(helm list --namespace kube-system --filter '^cilium$' --output json | jq -r '.[0].chart | ltrimstr("cilium-")')"`
+
+// release is a version that may be written into a command as it is.
+var release = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$`)
+
+// Command returns a command for the release that runs. Where that is not known
+// the command asks Helm for it.
+func Command(command, version string) string {
+	if !release.MatchString(version) {
+		version = askRelease
+	}
+	return strings.ReplaceAll(command, "--version "+AnyRelease, "--version "+version)
+}
+
+// ForRelease returns the profile with its commands for the release that runs.
+func (p *Profile) ForRelease(version string) *Profile {
+	out := *p
+	out.Conflist.HandedDo = commands(p.Conflist.HandedDo, version)
+	out.Conflist.ShareDo = commands(p.Conflist.ShareDo, version)
+	return &out
+}
+
+func commands(list []string, version string) []string {
+	var out []string
+	for _, c := range list {
+		out = append(out, Command(c, version))
+	}
+	return out
+}
