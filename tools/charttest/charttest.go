@@ -86,5 +86,6 @@ func everything() map[string]any {
 		"nodeSelector":     map[string]any{"disk": "fast"},
 		"podLabels":        map[string]any{"team": "net"},
 		"podAnnotations":   map[string]any{"note": "x"},
+		"cleanUp":          map[string]any{"nodes": []any{"n1.example"}},
 	}
 }

@@ -200,34 +200,36 @@ var (
 	commentLine    = regexp.MustCompile(`^ *#`)
 )
 
-// Whoever reads the DaemonSet finds the reason for everything it may do at its
-// place.
+// Whoever reads the templates of pods finds the reason for everything that they may
+// do at its place.
 func TestEveryPrivilegeHasItsReason(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(chartDir, "templates", "daemonset.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(string(data), "\n")
 	seen := 0
-	for i, line := range lines {
-		switch {
-		case capabilityLine.MatchString(line):
-			seen++
-			if !strings.Contains(line, " # ") {
-				t.Errorf("daemonset.yaml:%d: the capability has no reason", i+1)
-			}
-		case hostPathLine.MatchString(line) || mountLine.MatchString(line):
-			seen++
-			above := lines[i-1]
-			if volume := volumeName.FindString(line); volume != "" && strings.Contains(above, volume) {
-				above = lines[i-2] // two mounts of one volume share it
-			}
-			if !commentLine.MatchString(above) {
-				t.Errorf("daemonset.yaml:%d: the path has no reason above it", i+1)
+	for _, name := range []string{"daemonset.yaml", "cleanup.yaml", "_helpers.tpl"} {
+		data, err := os.ReadFile(filepath.Join(chartDir, "templates", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(data), "\n")
+		for i, line := range lines {
+			switch {
+			case capabilityLine.MatchString(line):
+				seen++
+				if !strings.Contains(line, " # ") {
+					t.Errorf("%s:%d: the capability has no reason", name, i+1)
+				}
+			case hostPathLine.MatchString(line) || mountLine.MatchString(line):
+				seen++
+				above := lines[i-1]
+				if volume := volumeName.FindString(line); volume != "" && strings.Contains(above, volume) {
+					above = lines[i-2] // two mounts of one volume share it
+				}
+				if !commentLine.MatchString(above) {
+					t.Errorf("%s:%d: the path has no reason above it", name, i+1)
+				}
 			}
 		}
 	}
 	if seen < 12 {
-		t.Errorf("%d capabilities and paths were found: the patterns do not fit the file", seen)
+		t.Errorf("%d capabilities and paths were found: the patterns do not fit the files", seen)
 	}
 }

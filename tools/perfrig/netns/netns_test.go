@@ -190,18 +190,12 @@ func TestPrivilegedUnavailableIsTheKernelsAnswer(t *testing.T) {
 func TestPrivilegedPodThatIsNotShapedIsNotMeasured(t *testing.T) {
 	requireRoot(t)
 	r := cell(t, "ci", "latency-egress/100M/podweir-strict")
-	r.Cell.Phase.Keys = map[string]string{"policy": "strict", "queue": "fq", "horizon": "8ms"}
-	s := New(root)
-	if lacks, err := s.lacksQdisc(t.Context(), "fq"); err != nil {
-		t.Fatal(err)
-	} else if !lacks {
-		// With the qdisc there is no fault here to show.
-		return
-	}
+	// No mode but qdisc has the queue htb.
+	r.Cell.Phase.Keys = map[string]string{"policy": "strict", "mode": "tcx-podside", "queue": "htb"}
 	into := &record.Sample{}
-	err := s.Run(t.Context(), r, into)
+	err := New(root).Run(t.Context(), r, into)
 	if err == nil || !strings.Contains(err.Error(), "the plugin said") {
-		t.Errorf("Run of a queue that the kernel lacks = %v, want what the plugin said", err)
+		t.Errorf("Run of a mode that lacks the queue = %v, want what the plugin said", err)
 	}
 	if len(into.Metrics) > 0 {
 		t.Errorf("a pod that was not shaped has numbers: %v", into.Metrics)
