@@ -29,6 +29,8 @@ var errNoSuchResource = errors.New("no such resource")
 
 func (realAgent) Programs(context.Context) ([]string, error) { return nil, nil }
 
+func (a realAgent) Runtime(context.Context) (string, error) { return "", errors.ErrUnsupported }
+
 func (a realAgent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 	switch resource {
 	case "/v1/healthz":

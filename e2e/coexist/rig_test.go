@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
 
 // rig is a node that routes between a client and its pods:
@@ -147,16 +147,12 @@ func (p *pod) pins() string {
 	return filepath.Join(p.rig.paths.Pins, "net", p.container+",eth0", "eth0")
 }
 
-// upgrade makes ADD replace the programs, as a release with others does.
+// upgrade makes ADD replace programs of another build.
 func (p *pod) upgrade(t *testing.T, m *mode) {
 	t.Helper()
 	dir := p.pins()
+	otherbuild.Put(t, dir, p.ns, p.rig.node)
 	before := programs(t, dir)
-	for pin := range before {
-		if err := os.Remove(pin); err != nil {
-			t.Fatal(err)
-		}
-	}
 	p.must(t, "ADD", m)
 	for pin, id := range programs(t, dir) {
 		if before[pin] == id {

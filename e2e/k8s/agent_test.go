@@ -25,20 +25,20 @@ func TestPrivilegedAgentKilled(t *testing.T) {
 // waits for the next one. The pod's caps are 20M and 10M.
 func killAgent(t *testing.T, p, peer *pod) {
 	t.Helper()
-	name := agent(t, p.node)
+	name := agent(t, p.Node)
 	before := restarts(t, name)
 	r := load(t, p, peer, func(ctx context.Context) error {
 		if err := wait(2 * time.Second)(ctx); err != nil {
 			return err
 		}
-		if _, err := p.node.Exec(ctx, "pkill", "-KILL", "-x", "podweir"); err != nil {
+		if _, err := p.Node.Exec(ctx, "pkill", "-KILL", "-x", "podweir"); err != nil {
 			return err
 		}
 		err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 			if restarts(t, name) == before {
 				return errors.New("the kubelet has not started it anew")
 			}
-			_, err := fetch(ctx, p.node, "/readyz")
+			_, err := fetch(ctx, p.Node, "/readyz")
 			return err
 		})
 		return errors.Join(err, wait(2*time.Second)(ctx))
@@ -65,7 +65,7 @@ func TestPrivilegedAgentUpgraded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := agent(t, p.node)
+	before := agent(t, p.Node)
 	r := load(t, p, peer, func(ctx context.Context) error {
 		if err := wait(2 * time.Second)(ctx); err != nil {
 			return err
@@ -73,7 +73,7 @@ func TestPrivilegedAgentUpgraded(t *testing.T) {
 		install(t, "image.tag=0.1.0-next", "logLevel=debug")
 		return wait(2 * time.Second)(ctx)
 	})
-	if after := agent(t, p.node); after == before {
+	if after := agent(t, p.Node); after == before {
 		t.Errorf("the agent is %s as before", after)
 	}
 	r.judge(t, "while the agent was upgraded", 20_000_000, 10_000_000, true)

@@ -30,13 +30,13 @@ func TestPrivilegedAnnotations(t *testing.T) {
 	}
 
 	p.annotate(t, map[string]string{egressKey: "20Q"})
-	e := sees(t, p.name, egressKey, "20Q")
+	e := sees(t, p.Name, egressKey, "20Q")
 	if e.Type != "Warning" || e.InvolvedObject.Namespace != "default" {
 		t.Errorf("the Event about a bad value is %+v, want a warning in the pod's namespace", e)
 	}
 	t.Logf("%s %s: %s", e.Type, e.Reason, e.Message)
 	measure(t, p, peer).holds(t, "after a bad value", 10_000_000, 20_000_000)
-	if restarts := kubectl(t, "get", "pod", p.name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
+	if restarts := kubectl(t, "get", "pod", p.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
 		t.Errorf("the pod restarted %s times, want 0", restarts)
 	}
 }
@@ -51,11 +51,11 @@ func (p *pod) limited(t *testing.T, ingress, egress uint64) {
 		bits uint64
 	}{{"egress", egress}, {"ingress", ingress}} {
 		if d.bits > 0 {
-			want += fmt.Sprintf("podweir_pod_limit_bits_per_second{direction=%q,interface=\"eth0\",namespace=\"default\",pod=%q} %g\n", d.name, p.name, float64(d.bits))
+			want += fmt.Sprintf("podweir_pod_limit_bits_per_second{direction=%q,interface=\"eth0\",namespace=\"default\",pod=%q} %g\n", d.name, p.Name, float64(d.bits))
 		}
 	}
-	metrics(t, p.node, func(page string) error {
-		got := grep(grep(page, "podweir_pod_limit_bits_per_second{"), fmt.Sprintf("pod=%q", p.name))
+	metrics(t, p.Node, func(page string) error {
+		got := grep(grep(page, "podweir_pod_limit_bits_per_second{"), fmt.Sprintf("pod=%q", p.Name))
 		if got != want {
 			return fmt.Errorf("caps are\n%s\nwant\n%s", got, strings.TrimSpace(want))
 		}

@@ -67,13 +67,13 @@ done`
 	for i := range made {
 		p := ready(t, fmt.Sprintf("born-%d", i))
 		p.limited(t, 20_000_000, 10_000_000)
-		list, err := events(t.Context(), p.name)
+		list, err := events(t.Context(), p.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range list {
 			if e.Type == "Warning" {
-				t.Errorf("%s: %s: %s", p.name, e.Reason, e.Message)
+				t.Errorf("%s: %s: %s", p.Name, e.Reason, e.Message)
 			}
 		}
 	}

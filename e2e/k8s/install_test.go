@@ -21,8 +21,8 @@ func TestPrivilegedInstall(t *testing.T) {
 
 	install(t)
 	keepVersions(t)
-	keepFact(t, "from nothing to two ready nodes", "%.1f s", suite.tookStart.Seconds())
-	page, err := fetch(t.Context(), early.node, "/metrics")
+	keepFact(t, "from nothing to two ready nodes", "%.1f s", suite.Took.Seconds())
+	page, err := fetch(t.Context(), early.Node, "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,16 +35,16 @@ func TestPrivilegedInstall(t *testing.T) {
 	for _, n := range suite.Members {
 		green(t, n)
 	}
-	small(t, early.node)
+	small(t, early.Node)
 	early.limited(t, 20_000_000, 10_000_000)
 	late.limited(t, 10_000_000, 20_000_000)
-	metrics(t, early.node, func(page string) error {
+	metrics(t, early.Node, func(page string) error {
 		if !strings.Contains(page, "\npodweir_shaped_pods 2\n") {
 			return errors.New(grep(page, "podweir_shaped_pods"))
 		}
 		return nil
 	})
-	if out, err := podweir(t, early.node, "status"); err != nil || !strings.Contains(out, "early") || !strings.Contains(out, "late") {
+	if out, err := podweir(t, early.Node, "status"); err != nil || !strings.Contains(out, "early") || !strings.Contains(out, "late") {
 		t.Errorf("status does not name both pods: %v\n%s", err, out)
 	}
 }

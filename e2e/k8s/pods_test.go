@@ -5,79 +5,38 @@ package k8s_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 )
 
-const (
-	ingressKey = "kubernetes.io/ingress-bandwidth"
-	egressKey  = "kubernetes.io/egress-bandwidth"
-)
+const egressKey = workload.EgressKey
 
 // limits are annotations that ask for a cap in each direction.
-func limits(ingress, egress string) map[string]string {
-	return map[string]string{ingressKey: ingress, egressKey: egress}
-}
+func limits(ingress, egress string) map[string]string { return workload.Limits(ingress, egress) }
 
 // pod is one that was made and runs.
-type pod struct {
-	name string
-	node *cluster.Node
-	ip   netip.Addr
-	ns   cluster.Netns
-}
+type pod struct{ *workload.Pod }
 
 // manifest is a pod with the program work; it serves.
 func manifest(name string, node *cluster.Node, annotations map[string]string) map[string]any {
-	return cluster.Manifest(name, node.Name, annotations, "serve")
+	return workload.Manifest(name, node, annotations)
 }
 
-// create makes pods; they are deleted with the test.
 func create(t *testing.T, manifests ...map[string]any) {
 	t.Helper()
-	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": manifests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, m := range manifests {
-		names = append(names, m["metadata"].(map[string]any)["name"].(string))
-	}
-	t.Cleanup(func() {
-		// The test's own context is over by now.
-		limit := 25*time.Second + time.Duration(len(names))*time.Second
-		ctx, cancel := context.WithTimeout(context.Background(), limit+5*time.Second)
-		defer cancel()
-		args := append([]string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=" + limit.String()}, names...)
-		if _, err := suite.Kubectl(ctx, "", args...); err != nil {
-			t.Error(err)
-		}
-	})
-	// Namespaces get their service account a moment after they are there.
-	eventually(t, 20*time.Second, "create pods", func(ctx context.Context) error {
-		_, err := suite.Kubectl(ctx, string(list), "apply", "-f", "-")
-		return err
-	})
+	clustertest.Create(t, suite.Cluster, manifests...)
 }
 
 // ready waits for a pod that was created.
 func ready(t *testing.T, name string) *pod {
 	t.Helper()
-	n, ip, err := suite.Ready(t.Context(), name)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, tail(kubectl(t, "describe", "pod", name), 15))
-	}
-	p := &pod{name: name, node: n, ip: ip}
-	if p.ns, err = p.node.PodNetns(p.ip); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return &pod{clustertest.Ready(t, suite.Cluster, name)}
 }
 
 // run makes a pod and waits for it.
@@ -90,21 +49,9 @@ func run(t *testing.T, name string, node int, annotations map[string]string) *po
 // annotate changes annotations of a running pod; an empty value removes one.
 func (p *pod) annotate(t *testing.T, annotations map[string]string) {
 	t.Helper()
-	args := []string{"annotate", "--overwrite", "pod", p.name}
-	for key, value := range annotations {
-		if value == "" {
-			args = append(args, key+"-")
-		} else {
-			args = append(args, key+"="+value)
-		}
+	if err := p.Annotate(t.Context(), annotations); err != nil {
+		t.Fatal(err)
 	}
-	kubectl(t, args...)
-}
-
-// work runs the program work in the pod.
-func (p *pod) work(ctx context.Context, args ...string) error {
-	_, err := suite.Kubectl(ctx, "", append([]string{"exec", p.name, "--", "/work"}, args...)...)
-	return err
 }
 
 // event is what the API server keeps of one.

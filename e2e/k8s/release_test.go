@@ -6,36 +6,24 @@ package k8s_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
 )
 
 const (
 	chart     = "../../chart"
 	namespace = cluster.Namespace
-	// metricsPort is the chart's default.
-	metricsPort = 9479
 )
 
 // install brings the release to these values, from whatever it is, and waits
 // until every agent is ready.
 func install(t *testing.T, set ...string) {
 	t.Helper()
-	upgrade(t, set...)
-	err := suite.Rollout(t.Context())
-	if err == nil {
-		return
-	}
-	for _, n := range suite.Members {
-		_, notReady := fetch(t.Context(), n, "/readyz")
-		t.Logf("%s: %v", n.Name, notReady)
-	}
-	t.Fatalf("%v\n%s", err, kubectl(t, "-n", namespace, "describe", "pods", "-l", "app.kubernetes.io/name=podweir"))
+	clustertest.Install(t, suite.Cluster, chart, "generic", set...)
 }
 
 // upgrade does not wait for agents.
@@ -46,19 +34,9 @@ func upgrade(t *testing.T, set ...string) {
 	}
 }
 
-// uninstall returns when the agents are gone.
 func uninstall(t *testing.T) {
 	t.Helper()
-	if _, err := suite.Helm(t.Context(), "uninstall", "podweir", "-n", namespace, "--ignore-not-found"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 90*time.Second, "uninstall", func(ctx context.Context) error {
-		left, err := suite.Agents(ctx)
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("there are still %v", left)
-		}
-		return err
-	})
+	clustertest.Uninstall(t, suite.Cluster)
 }
 
 // agent is the name of the agent of a node.
@@ -77,26 +55,12 @@ func agent(t *testing.T, n *cluster.Node) string {
 // podweir runs podweir in the agent of a node.
 func podweir(t *testing.T, n *cluster.Node, args ...string) (string, error) {
 	t.Helper()
-	return suite.Kubectl(t.Context(), "", append([]string{"-n", namespace, "exec", agent(t, n), "--", "podweir"}, args...)...)
+	return suite.Podweir(t.Context(), n, args...)
 }
 
-// fetch reads from the HTTP port of a node's agent; another status than 200 is
-// an error with what it answered.
+// fetch reads from the HTTP port of a node's agent.
 func fetch(ctx context.Context, n *cluster.Node, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", n.IP, metricsPort, path), http.NoBody)
-	if err != nil {
-		return "", err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	body, err := io.ReadAll(res.Body)
-	_ = res.Body.Close()
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, res.Status, strings.TrimSpace(string(body)))
-	}
-	return string(body), err
+	return n.Fetch(ctx, path)
 }
 
 // metrics waits until a node's metrics are as they should be.
@@ -111,17 +75,9 @@ func metrics(t *testing.T, n *cluster.Node, want func(page string) error) {
 	})
 }
 
-// green fails the test if the doctor of a node's agent does not answer that all
-// is well.
 func green(t *testing.T, n *cluster.Node) {
 	t.Helper()
-	// It ends with an error if a check fails.
-	out, err := podweir(t, n, "doctor")
-	if err != nil {
-		t.Errorf("doctor on %s: %v\n%s", n.Name, err, out)
-	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	t.Logf("doctor on %s: %s", n.Name, lines[len(lines)-1])
+	clustertest.Green(t, suite.Cluster, n)
 }
 
 // mostAnonymous is the agent's bar (ruling 17 of the design), in KiB.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/k8s/page"
+	"github.com/podweir/podweir/e2e/k8s/workload"
 )
 
 // envWrite names the directory that takes the page of what was measured.
@@ -57,16 +58,16 @@ func scenario(t *testing.T) string {
 }
 
 // keepCap adds a direction of a measurement to the page.
-func keepCap(t *testing.T, what string, d direction, withSeries bool) {
+func keepCap(t *testing.T, what string, d workload.Direction, withSeries bool) {
 	t.Helper()
-	c := page.Cap{Scenario: scenario(t), What: what, Direction: d.name, Bits: d.bits, Mean: d.series.BitsPerSec()}
-	if d.bits > 0 {
-		c.WorstSecond = float64(d.series.Worst(time.Second)) * 8 / float64(d.bits)
-		c.Excess = d.series.Excess(float64(d.bits))
-		c.Used = d.used()
+	c := page.Cap{Scenario: scenario(t), What: what, Direction: d.Name, Bits: d.Bits, Mean: d.Series.BitsPerSec()}
+	if d.Bits > 0 {
+		c.WorstSecond = d.WorstSecond()
+		c.Excess = d.Series.Excess(float64(d.Bits))
+		c.Used = d.Used()
 	}
 	if withSeries {
-		c.Tenths = tenths(d.series)
+		c.Tenths = workload.Tenths(d.Series)
 	}
 	report.Lock()
 	defer report.Unlock()

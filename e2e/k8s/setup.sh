@@ -32,7 +32,8 @@ rootfs=$cache/${node/:/-}.tar
 # there.
 build() {
 	[ -d "$components" ] && return
-	rm -rf "$cache"/components-*
+	# Not those of today: the cluster of another checkout may run on them.
+	find "$cache" -maxdepth 1 -name 'components-*' -mtime +0 -exec rm -rf {} +
 	local into=$cache/components-new
 	mkdir -p "$into/cni"
 	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
@@ -46,28 +47,19 @@ build() {
 	mv "$into" "$components"
 }
 
-# bootstrap makes the root file system of a node, from the mirror that this
-# machine uses itself.
+# bootstrap makes the root file system of a node.
 bootstrap() {
 	[ -f "$rootfs" ] && return
-	rm -f "$cache"/podweir-k8s-node-*.tar
-	local mirror new=$cache/rootfs-new
-	# shellcheck disable=SC2016 # apt expands it
-	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
+	rm -rf "$cache"/podweir-k8s-node-*.tar*
 	echo "setup: making the root file system of a node" >&2
-	rm -rf "$new"
-	debootstrap --variant=minbase --include="$packages" "$suite" "$new" "${mirror:-http://deb.debian.org/debian}" \
-		>"$cache/debootstrap.log" 2>&1 || { tail -n 20 "$cache/debootstrap.log" >&2; return 1; }
-	rm -rf "$new"/var/cache/apt/archives/*.deb "$new"/var/lib/apt/lists/* "$new"/usr/share/{doc,locale,man}
-	tar -C "$new" -cf "$rootfs.part" .
-	mv "$rootfs.part" "$rootfs"
-	rm -rf "$new"
+	./rootfs.sh "$suite" "$packages" "$rootfs" 'var/cache/apt/archives/*.deb' 'var/lib/apt/lists/*' 'usr/share/doc' 'usr/share/locale' 'usr/share/man'
 }
 
 # Where nothing starts services, dockerd is started, and stays.
 if ! docker info >/dev/null 2>&1; then
 	echo "setup: starting dockerd; its log is /var/log/dockerd.log" >&2
-	setsid dockerd </dev/null >/var/log/dockerd.log 2>&1 &
+	# At the usual priority, whatever this script has: nodes inherit it.
+	setsid bash -c 'renice -n 0 -p $$ >/dev/null; exec dockerd' </dev/null >/var/log/dockerd.log 2>&1 &
 	for _ in $(seq 100); do
 		docker info >/dev/null 2>&1 && break
 		sleep 0.2

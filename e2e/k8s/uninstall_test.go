@@ -3,7 +3,11 @@
 
 package k8s_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/podweir/podweir/e2e/k8s/snapshot"
+)
 
 // TestPrivilegedUninstall takes the release off while its pods run, and compares
 // the nodes with what they were before it came.
@@ -18,27 +22,19 @@ func takenOff(t *testing.T, delivery string) {
 	uninstall(t)
 	p := run(t, "staying", 0, limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)
-	var before [][]string
+	var before []snapshot.Snapshot
 	for _, n := range suite.Members {
 		// Of what other tests left nothing may be taken for the node's own.
 		if _, err := n.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
 			t.Fatal(err)
 		}
-		s, err := snapshot(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before = append(before, s)
+		before = append(before, take(t, n))
 	}
 	install(t, "delivery="+delivery)
 	measure(t, p, peer).holds(t, "with podweir", 20_000_000, 10_000_000)
 	var changed bool
 	for i, n := range suite.Members {
-		s, err := snapshot(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed = changed || len(s) != len(before[i])
+		changed = changed || len(take(t, n)) != len(before[i])
 	}
 	if !changed {
 		t.Error("podweir changed nothing that the snapshots show")

@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 var remotes = netip.MustParsePrefix("198.19.0.0/17")
 
 // No two flows of ten minutes at 6,000 a second are the same.
 func TestCrowdFlowsAreDistinct(t *testing.T) {
+	short.LeaveOut(t, "it compares 3.6 million flows")
 	const flows = 3_600_000
 	c := Crowd{Remote: remotes, Flows: flows, PacketBytes: 100}
 	if err := c.check(); err != nil {

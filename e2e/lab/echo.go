@@ -267,7 +267,7 @@ func echoRead(fd, total int, due func(int) time.Duration, rec *recorder) {
 		if errors.Is(err, unix.EAGAIN) {
 			err = errNoResponse
 		}
-		rec.add(max(monotonic()-due(i), 0), err)
+		rec.addDue(due(i), max(monotonic()-due(i), 0), err)
 	}
 }
 

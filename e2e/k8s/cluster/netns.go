@@ -19,6 +19,9 @@ type Netns struct{ path string }
 // Netns is the node's own.
 func (n *Node) Netns() Netns { return Netns{fmt.Sprintf("/proc/%d/ns/net", n.pid)} }
 
+// NetnsAt is the network namespace of a file on this machine.
+func NetnsAt(file string) Netns { return Netns{file} }
+
 // PodNetns finds the namespace of a pod by its address.
 func (n *Node) PodNetns(ip netip.Addr) (Netns, error) {
 	files, err := filepath.Glob(n.Path("/run/netns/*"))

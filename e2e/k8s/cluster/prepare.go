@@ -20,19 +20,39 @@ func Prepare(ctx context.Context, here, dir string, nodes ...string) (Options, e
 	if err != nil {
 		return Options{}, err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(here, "setup.sh"))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
+	made, err := Setup(ctx, here, 2)
 	if err != nil {
-		return Options{}, fmt.Errorf("setup.sh: %w", err)
+		return Options{}, err
 	}
-	made := strings.Fields(string(out))
-	if len(made) != 2 {
-		return Options{}, fmt.Errorf("setup.sh printed %q, want two words", out)
+	image := filepath.Join(here, "../../bin/image/podweir-oci.tar")
+	// Docker would make a directory of a file that is not there.
+	if _, err := os.Stat(image); err != nil {
+		return Options{}, fmt.Errorf("podweir's image: %w: \"make image\" makes it", err)
 	}
 	return Options{
 		Dir: dir, Components: made[0], NodeImage: made[1], NodeFiles: filepath.Join(here, "node"),
-		Images: []string{filepath.Join(made[0], "work.tar"), filepath.Join(here, "../../bin/image/podweir-oci.tar")},
+		Images: []string{filepath.Join(made[0], "work.tar"), image},
 		Nodes:  nodes,
 	}, nil
+}
+
+// Setup runs setup.sh of a directory, which builds what is missing, and returns
+// the words that it prints, as many as are wanted. What it says of its work goes
+// to stderr.
+func Setup(ctx context.Context, here string, words int) ([]string, error) {
+	script, err := filepath.Abs(filepath.Join(here, "setup.sh"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, script)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", script, err)
+	}
+	made := strings.Fields(string(out))
+	if len(made) != words {
+		return nil, fmt.Errorf("%s printed %q, want %d words", script, out, words)
+	}
+	return made, nil
 }

@@ -3,16 +3,34 @@
 
 package cluster
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
 
 // Namespace is that of podweir's release.
 const Namespace = "kube-system"
 
-// Upgrade brings podweir's release to these values, from whatever it is; chart
-// is the directory of the chart. It does not wait for agents.
+// metricsPort is the chart's default.
+const metricsPort = 9479
+
+// Upgrade brings podweir's release to the values for any cluster and these,
+// from whatever it is; chart is the directory of the chart. It does not wait for
+// agents.
 func (c *Cluster) Upgrade(ctx context.Context, chart string, set ...string) error {
+	return c.UpgradeWith(ctx, chart, "generic", set...)
+}
+
+// UpgradeWith is [Cluster.Upgrade] with the chart's values of another name.
+func (c *Cluster) UpgradeWith(ctx context.Context, chart, values string, set ...string) error {
 	args := []string{
-		"upgrade", "--install", "podweir", chart, "-n", Namespace, "-f", chart + "/values/generic.yaml",
+		"upgrade", "--install", "podweir", chart, "-n", Namespace, "-f", chart + "/values/" + values + ".yaml",
 		// What the nodes have imported is all there is.
 		"--set", "image.pullPolicy=Never",
 	}
@@ -30,6 +48,21 @@ func (c *Cluster) Rollout(ctx context.Context) error {
 	return err
 }
 
+// Uninstall takes podweir's release away, if there is one, and returns when its
+// agents are gone.
+func (c *Cluster) Uninstall(ctx context.Context) error {
+	if _, err := c.Helm(ctx, "uninstall", "podweir", "-n", Namespace, "--ignore-not-found"); err != nil {
+		return err
+	}
+	return Eventually(ctx, 90*time.Second, func(ctx context.Context) error {
+		left, err := c.Agents(ctx)
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("there are still %v", left)
+		}
+		return err
+	})
+}
+
 // Agents are the names of the agents' pods by their nodes.
 func (c *Cluster) Agents(ctx context.Context) (map[string]string, error) {
 	var list struct {
@@ -44,4 +77,76 @@ func (c *Cluster) Agents(ctx context.Context) (map[string]string, error) {
 		found[p.Spec.NodeName] = p.Metadata.Name
 	}
 	return found, err
+}
+
+// Podweir runs podweir in the agent of a node.
+func (c *Cluster) Podweir(ctx context.Context, n *Node, args ...string) (string, error) {
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		return "", err
+	}
+	if agents[n.Name] == "" {
+		return "", fmt.Errorf("no agent on %s: %v", n.Name, agents)
+	}
+	return c.Kubectl(ctx, "", append([]string{"-n", Namespace, "exec", agents[n.Name], "--", "podweir"}, args...)...)
+}
+
+// Report is what the doctor says of a node.
+type Report struct {
+	Profile string
+	Why     string `json:"profileWhy"`
+	Checks  []Check
+}
+
+// Check is one line of a report.
+type Check struct{ Code, Title, Status, Seen, Expected, Fix string }
+
+func (c Check) String() string {
+	return fmt.Sprintf("%s: %s: %s; expected %s; fix: %s", c.Code, c.Status, c.Seen, c.Expected, c.Fix)
+}
+
+// Findings are the checks that are neither ok nor skipped.
+func (r *Report) Findings() []Check {
+	var found []Check
+	for _, c := range r.Checks {
+		if c.Status != "ok" && c.Status != "skip" {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// Doctor asks the doctor of a node's agent.
+func (c *Cluster) Doctor(ctx context.Context, n *Node) (*Report, error) {
+	// It ends with an error if a check fails; then it has written all the same.
+	out, failed := c.Podweir(ctx, n, "doctor", "-o", "json")
+	r := &Report{}
+	if err := json.Unmarshal([]byte(out), r); err != nil {
+		return nil, errors.Join(failed, err)
+	}
+	return r, nil
+}
+
+// Fetch reads from the HTTP port of the node's agent; another status than 200 is
+// an error with what it answered.
+func (n *Node) Fetch(ctx context.Context, path string) (string, error) {
+	return n.FetchFrom(ctx, metricsPort, path)
+}
+
+// FetchFrom is Fetch from an agent with another port than the chart's default.
+func (n *Node) FetchFrom(ctx context.Context, port int, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", n.IP, port, path), http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, res.Status, strings.TrimSpace(string(body)))
+	}
+	return string(body), err
 }

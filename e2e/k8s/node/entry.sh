@@ -20,10 +20,13 @@ mount --make-rshared /
 # The kubelet watches it for processes that ran out of memory.
 [ -e /dev/kmsg ] || mknod /dev/kmsg c 1 11
 
-# The kubelet writes these and demands their values. They belong to the whole
-# machine (panic_on_oops would reboot it), so the node gets files of its own.
+# The kubelet writes these and demands their values, and Cilium writes the last
+# two. They belong to the whole machine (panic_on_oops would reboot it), so the
+# node gets files of its own.
 for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
-	kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+	kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000 \
+	kernel/unprivileged_bpf_disabled=2 kernel/timer_migration=1; do
+	[ -e "/proc/sys/${setting%=*}" ] || continue
 	private=/run/sysctl/${setting%=*}
 	mkdir -p "${private%/*}"
 	echo "${setting#*=}" >"$private"
@@ -34,7 +37,8 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 # What kube-proxy does for the one Service that is used, in one rule.
 iptables -t nat -A OUTPUT -d 10.96.0.1 -p tcp --dport 443 -j DNAT --to-destination "$API"
 
-mkdir -p /etc/containerd /etc/cni/net.d /opt/cni/bin
+# Charts of CNIs mount /lib/modules, also where the kernel has none.
+mkdir -p /etc/containerd /etc/cni/net.d /opt/cni/bin /lib/modules
 cp /node/components/cni/* /opt/cni/bin/
 export PATH=/node/components:$PATH
 containerd --config /node/config/containerd.toml >/var/log/containerd.log 2>&1 &

@@ -8,7 +8,15 @@
 //	work serve                                  take connections on port 7000
 //	work load ADDRESS up|down BITS DURATION     one connection to such a server,
 //	                                            at no more than BITS per second
-//	work stop ADDRESS                           end all connections of such a server
+//	work load ADDRESS up-udp|down-udp BITS DURATION
+//	                                            the same with datagrams
+//	work stop ADDRESS                           end all loads of such a server
+//	work reach ADDRESS                          connect to such a server, and no more
+//	work ask ADDRESS DURATION                   200 questions per second on one
+//	                                            connection; prints the p50, the p99 and
+//	                                            the longest time of an answer, in µs
+//	work count DURATION                         prints what the pod receives, in bits
+//	                                            per second
 package main
 
 import (
@@ -48,7 +56,7 @@ func run(args []string) error {
 			os.Exit(0)
 		}()
 		return serve()
-	case len(args) == 5 && args[0] == "load" && (args[2] == "up" || args[2] == "down"):
+	case len(args) == 5 && args[0] == "load" && ways[args[2]]:
 		bits, err := strconv.ParseUint(args[3], 10, 63)
 		if err != nil {
 			return err
@@ -57,13 +65,29 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return load(args[1], args[2] == "down", bits, length)
-	}
-	if len(args) == 2 && args[0] == "stop" {
+		return load(args[1], args[2], bits, length)
+	case len(args) == 2 && args[0] == "stop":
 		return request(args[1], "stop 0 0\n", nil)
+	case len(args) == 2 && args[0] == "reach":
+		return request(args[1], "", nil)
+	case len(args) == 3 && args[0] == "ask":
+		length, err := time.ParseDuration(args[2])
+		if err != nil {
+			return err
+		}
+		return ask(args[1], length)
+	case len(args) == 2 && args[0] == "count":
+		length, err := time.ParseDuration(args[1])
+		if err != nil {
+			return err
+		}
+		return count(length)
 	}
-	return errors.New("usage: work pause|serve|load ADDRESS up|down BITS DURATION|stop ADDRESS")
+	return errors.New("usage: work pause|serve|load ADDRESS up|down|up-udp|down-udp BITS DURATION|stop ADDRESS|reach ADDRESS|ask ADDRESS DURATION|count DURATION")
 }
+
+// ways are those of a load.
+var ways = map[string]bool{"up": true, "down": true, "up-udp": true, "down-udp": true}
 
 // pause waits for a signal, and takes in what orphans leave behind, as the
 // first process of a pod should.
@@ -95,6 +119,7 @@ func serve() error {
 		return err
 	}
 	s := &server{conns: map[*net.TCPConn]bool{}}
+	go sink()
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -104,8 +129,10 @@ func serve() error {
 	}
 }
 
-// answer takes a request of one line: "up 0 0", "down BITS NANOSECONDS" or
-// "stop 0 0".
+// answer takes a request of one line: a way with its bits per second and its
+// time in nanoseconds, "stop 0 0", or "ask 0 0" before questions. A way of
+// datagrams lasts as long as the connection; its datagrams go to and from the
+// connection's own addresses.
 func (s *server) answer(c *net.TCPConn) {
 	defer func() { _ = c.Close() }()
 	var way string
@@ -120,11 +147,18 @@ func (s *server) answer(c *net.TCPConn) {
 	}
 	s.hold(c, true)
 	defer s.hold(c, false)
-	if way == "down" {
+	switch way {
+	case "down":
 		_ = send(c, bits, length)
-		return
+	case "ask":
+		_, _ = io.Copy(c, c)
+	case "down-udp":
+		go func() { _ = flood(c.RemoteAddr(), bits, length, c) }()
+		fallthrough
+	default:
+		_, _ = io.Copy(io.Discard, c)
+		_ = c.SetLinger(0)
 	}
-	_, _ = io.Copy(io.Discard, c)
 }
 
 func (s *server) hold(c *net.TCPConn, yes bool) {
@@ -147,11 +181,20 @@ func (s *server) stop() {
 	}
 }
 
-func load(address string, down bool, bits uint64, length time.Duration) error {
-	if !down {
-		return request(address, "up 0 0\n", func(c *net.TCPConn) error { return send(c, bits, length) })
+func load(address, way string, bits uint64, length time.Duration) error {
+	line := fmt.Sprintf("%s %d %d\n", way, bits, length)
+	switch way {
+	case "up":
+		return request(address, line, func(c *net.TCPConn) error { return send(c, bits, length) })
+	case "up-udp":
+		return request(address, line, func(c *net.TCPConn) error {
+			go func() { _ = flood(c.RemoteAddr(), bits, length, c) }()
+			return untilClosed(c, length)
+		})
+	case "down-udp":
+		return request(address, line, func(c *net.TCPConn) error { return untilClosed(c, length) })
 	}
-	return request(address, fmt.Sprintf("down %d %d\n", bits, length), func(c *net.TCPConn) error {
+	return request(address, line, func(c *net.TCPConn) error {
 		// The peer's last bytes may wait in a queue.
 		if err := c.SetReadDeadline(time.Now().Add(length + 5*time.Second)); err != nil {
 			return err

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package cilium brings a real Cilium into the cluster of e2e/k8s: agent,
+// operator, cilium-cni and Helm chart of the version that e2e/cilium-agent
+// builds.
+package cilium

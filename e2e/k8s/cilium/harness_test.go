@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cilium_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cilium"
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/clustertest"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+const (
+	here  = "../../cilium-agent"
+	chart = "../../../chart"
+)
+
+// suite is the cluster of all scenarios, with Cilium as its primary CNI, release
+// Cilium's. Both are there from the first [bring].
+var (
+	suite   = &clustertest.Suite{Start: start, Lazy: true}
+	release *cilium.Release
+)
+
+func TestMain(m *testing.M) {
+	if lab.WorkerMain() {
+		return
+	}
+	suite.Main(m)
+}
+
+// start starts a cluster without a CNI, for Cilium to come.
+func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
+	made, err := cilium.Prepare(ctx, here)
+	if err != nil {
+		return nil, err
+	}
+	o, err := cluster.Prepare(ctx, "..", dir, "n1", "n2")
+	if err != nil {
+		return nil, err
+	}
+	o.NoCNI = true
+	o.Images = append(o.Images, made.Archive())
+	c, err := cluster.Start(ctx, o)
+	release = &cilium.Release{Made: made, Cluster: c}
+	return c, err
+}
+
+// bring brings Cilium to these settings.
+func bring(t *testing.T, s cilium.Settings) {
+	t.Helper()
+	suite.Need(t)
+	if err := release.Install(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod makes a pod that policies know by app, and waits for it. It is deleted
+// with the test.
+func pod(t *testing.T, name, app string, node int, annotations map[string]string) *workload.Pod {
+	t.Helper()
+	m := workload.Manifest(name, suite.Members[node], annotations)
+	m["metadata"].(map[string]any)["labels"] = cilium.Labels(app)
+	clustertest.Create(t, suite.Cluster, m)
+	return clustertest.Ready(t, suite.Cluster, name)
+}
+
+// policy brings a policy, which goes with the test.
+func policy(t *testing.T, manifest map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := suite.Kubectl(ctx, string(text), "delete", "--ignore-not-found", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := suite.Kubectl(t.Context(), string(text), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, limit time.Duration, what string, try func(context.Context) error) {
+	t.Helper()
+	clustertest.Eventually(t, limit, what, try)
+}

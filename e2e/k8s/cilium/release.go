@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cilium
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+)
+
+// namespace is that of Cilium's release.
+const namespace = "kube-system"
+
+// Conflist is the file that Cilium's agent writes on each node.
+const Conflist = "/etc/cni/net.d/05-cilium.conflist"
+
+// Release is Cilium in a cluster that was started with [cluster.Options.NoCNI]
+// and the image of a [Made].
+type Release struct {
+	Made
+	Cluster *cluster.Cluster
+	// Settings are those of the last [Release.Install].
+	Settings Settings
+
+	installed bool
+}
+
+// Install brings Cilium to these settings, from nothing or from others, and
+// returns when every node is ready and every agent routes as it should.
+func (r *Release) Install(ctx context.Context, s Settings) error {
+	if !r.installed {
+		if err := r.endpoints(ctx); err != nil {
+			return err
+		}
+	}
+	values := filepath.Join(r.Cluster.Dir, "cilium.yaml")
+	text := s.values(r.Image, r.Cluster.API(), r.Cluster.PodCIDR())
+	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if _, err := r.Cluster.Helm(ctx, "upgrade", "--install", "cilium", r.Chart(), "-n", namespace, "-f", values); err != nil {
+		return err
+	}
+	r.Settings = s
+	if !r.installed {
+		r.installed = true
+		return r.Ready(ctx)
+	}
+	// Agents read their settings when they start.
+	return r.Restart(ctx)
+}
+
+// endpoints makes those of the Service kubernetes, which the API server of the
+// cluster does not make: Cilium and the pods reach it by them.
+func (r *Release) endpoints(ctx context.Context) error {
+	api := r.Cluster.API()
+	manifest, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Endpoints",
+		"metadata": map[string]any{"name": "kubernetes", "namespace": "default"},
+		"subsets": []any{map[string]any{
+			"addresses": []any{map[string]any{"ip": api.Addr()}},
+			"ports":     []any{map[string]any{"name": "https", "port": api.Port(), "protocol": "TCP"}},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.Cluster.Kubectl(ctx, string(manifest), "apply", "-f", "-")
+	return err
+}
+
+// Ready waits until Cilium and every node are ready.
+func (r *Release) Ready(ctx context.Context) error {
+	return cluster.Eventually(ctx, 4*time.Minute, r.Look)
+}
+
+// Look looks once and returns what is missing.
+func (r *Release) Look(ctx context.Context) error {
+	for _, what := range []string{"daemonset/cilium", "deployment/cilium-operator"} {
+		if err := r.kubectl(ctx, "rollout", "status", what, "--timeout=2s"); err != nil {
+			return err
+		}
+	}
+	if err := r.kubectl(ctx, "wait", "--for=condition=Ready", "node", "--all", "--timeout=2s"); err != nil {
+		return err
+	}
+	for _, n := range r.Cluster.Members {
+		got, err := r.HostRouting(ctx, n)
+		if want := r.Settings.HostRouting(); err == nil && got != want {
+			err = fmt.Errorf("host routing is %s, want %s", got, want)
+		}
+		if err != nil {
+			return fmt.Errorf("cilium on %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// HostRouting is how the agent of a node says that packets get to its pods: BPF
+// or Legacy.
+func (r *Release) HostRouting(ctx context.Context, n *cluster.Node) (string, error) {
+	out, err := r.Exec(ctx, n, "cilium-dbg", "status", "-o", "json")
+	if err != nil {
+		return "", err
+	}
+	var status struct {
+		HostRouting struct {
+			Mode string `json:"mode"`
+		} `json:"host-routing"`
+	}
+	err = json.Unmarshal([]byte(out), &status)
+	return status.HostRouting.Mode, err
+}
+
+// agent is the pod of an agent.
+type agent struct {
+	Metadata struct {
+		Name              string
+		DeletionTimestamp *time.Time
+	}
+	Status struct {
+		ContainerStatuses []struct {
+			Ready        bool
+			RestartCount int
+		}
+	}
+}
+
+// agent is the one of a node that is not on its way out.
+func (r *Release) agent(ctx context.Context, n *cluster.Node) (agent, error) {
+	var list struct{ Items []agent }
+	err := r.Cluster.Get(ctx, &list, "pods", "-n", namespace, "-l", "k8s-app=cilium", "--field-selector", "spec.nodeName="+n.Name)
+	if err != nil {
+		return agent{}, err
+	}
+	for _, a := range list.Items {
+		if a.Metadata.DeletionTimestamp == nil {
+			return a, nil
+		}
+	}
+	return agent{}, errors.New("cilium has no agent on " + n.Name)
+}
+
+// Exec runs a program in the agent of a node.
+func (r *Release) Exec(ctx context.Context, n *cluster.Node, args ...string) (string, error) {
+	a, err := r.agent(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	return r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace, "exec", a.Metadata.Name, "-c", "cilium-agent", "--"}, args...)...)
+}
+
+// Logs are the last words of the agent of a node.
+func (r *Release) Logs(ctx context.Context, n *cluster.Node) (string, error) {
+	a, err := r.agent(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	return r.Cluster.Kubectl(ctx, "", "-n", namespace, "logs", a.Metadata.Name, "-c", "cilium-agent", "--tail=100")
+}
+
+// DeleteAgent deletes the agent of a node and returns when the next one is
+// ready.
+func (r *Release) DeleteAgent(ctx context.Context, n *cluster.Node) error {
+	return r.replace(ctx, n, func(a agent) error {
+		return r.kubectl(ctx, "delete", "pod", a.Metadata.Name, "--wait", "--timeout=60s")
+	})
+}
+
+// KillAgent kills the agent of a node and returns when the kubelet has started
+// it again and it is ready.
+func (r *Release) KillAgent(ctx context.Context, n *cluster.Node) error {
+	return r.replace(ctx, n, func(agent) error {
+		_, err := n.Exec(ctx, "pkill", "-KILL", "-x", "cilium-agent")
+		return err
+	})
+}
+
+// replace ends the agent of a node and waits for the next one. What Kubernetes
+// says of the DaemonSet may be of the time before.
+func (r *Release) replace(ctx context.Context, n *cluster.Node, end func(agent) error) error {
+	before, err := r.agent(ctx, n)
+	if err != nil {
+		return err
+	}
+	if err := end(before); err != nil {
+		return err
+	}
+	err = cluster.Eventually(ctx, 3*time.Minute, func(ctx context.Context) error {
+		now, err := r.agent(ctx, n)
+		if err == nil && (now.run() == before.run() || !now.ready()) {
+			err = fmt.Errorf("cilium on %s has not started again: %s", n.Name, now.run())
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.Ready(ctx)
+}
+
+// run says which start of which pod it is.
+func (a agent) run() string {
+	run := a.Metadata.Name
+	for _, s := range a.Status.ContainerStatuses {
+		run += fmt.Sprintf(", restarted %d times", s.RestartCount)
+	}
+	return run
+}
+
+func (a agent) ready() bool {
+	for _, s := range a.Status.ContainerStatuses {
+		if !s.Ready {
+			return false
+		}
+	}
+	return len(a.Status.ContainerStatuses) > 0
+}
+
+// Restart replaces every agent.
+func (r *Release) Restart(ctx context.Context) error {
+	if err := r.kubectl(ctx, "rollout", "restart", "daemonset/cilium"); err != nil {
+		return err
+	}
+	return r.Ready(ctx)
+}
+
+// Uninstall removes the release, and the conflist that Cilium leaves so that
+// pods can still start while it is upgraded.
+func (r *Release) Uninstall(ctx context.Context) error {
+	_, err := r.Cluster.Helm(ctx, "uninstall", "cilium", "-n", namespace, "--wait")
+	errs := []error{err}
+	for _, n := range r.Cluster.Members {
+		_, err := n.Exec(ctx, "rm", "-f", Conflist)
+		errs = append(errs, err)
+	}
+	r.installed = false
+	return errors.Join(errs...)
+}
+
+func (r *Release) kubectl(ctx context.Context, args ...string) error {
+	_, err := r.Cluster.Kubectl(ctx, "", append([]string{"-n", namespace}, args...)...)
+	return err
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cilium_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cilium"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+)
+
+// TestPrivilegedSwitched changes how Cilium gets packets to pods and whether it
+// is exclusive, under running pods, and deletes its agent under a flood. What
+// does not change has rows in e2e/matrix.
+func TestPrivilegedSwitched(t *testing.T) {
+	bring(t, cilium.Legacy)
+	p := policed{
+		shaped: pod(t, "shaped", "shaped", 0, workload.Limits("20M", "10M")),
+		near:   pod(t, "near", "friend", 0, nil),
+		far:    pod(t, "far", "friend", 1, nil),
+		foe:    pod(t, "foe", "foe", 1, nil),
+	}
+	policy(t, cilium.Policy("shaped", "shaped", "friend"))
+	install(t)
+	t.Cleanup(func() { uninstall(t) })
+	p.limited(t, "legacy host routing", "drop-in", "host")
+	p.agentDeleted(t, "host")
+
+	bring(t, cilium.BPF)
+	p.limited(t, "BPF host routing", "drop-in", "ifb")
+	p.agentDeleted(t, "ifb")
+
+	shared := cilium.BPF
+	shared.Exclusive = false
+	bring(t, shared)
+	p.limited(t, "not exclusive", "chain", "ifb")
+	bring(t, cilium.BPF)
+	p.limited(t, "exclusive again", "drop-in", "ifb")
+	bring(t, cilium.Legacy)
+	p.limited(t, "legacy host routing again", "drop-in", "host")
+}
+
+// policed are a pod with limits and a policy, and those that it is asked by.
+type policed struct{ shaped, near, far, foe *workload.Pod }
+
+// limited fails the test unless podweir has this delivery, the pod that runs and
+// a new one are limited with the ingress queue at this side, and the policy
+// holds.
+func (p policed) limited(t *testing.T, when, delivery, side string) {
+	t.Helper()
+	chooses(t, p.shaped.Node, delivery)
+	began := time.Now()
+	// The agent looks at the node each minute, and at its pods each minute.
+	shapedWithin(t, 150*time.Second, p.shaped, side)
+	t.Logf("%s: the pod that runs has its queue at side %s after %.0f s", when, side, time.Since(began).Seconds())
+	p.holds(t, when)
+	capped(t, when+", peer on the other node", p.shaped, p.far, 20_000_000, 10_000_000)
+	capped(t, when+", peer on its node", p.shaped, p.near, 20_000_000, 10_000_000)
+	late := pod(t, "late", "late", 0, workload.Limits("100M", "50M"))
+	shaped(t, late, side)
+	capped(t, when+", a new pod", late, p.far, 100_000_000, 50_000_000)
+	if err := workload.Delete(t.Context(), suite.Cluster, "late"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds fails the test unless friends are answered and the foe is not.
+func (p policed) holds(t *testing.T, when string) {
+	t.Helper()
+	eventually(t, 20*time.Second, when+": policy", func(ctx context.Context) error {
+		err := errors.Join(p.near.Reach(ctx, p.shaped), p.far.Reach(ctx, p.shaped))
+		if p.foe.Reach(ctx, p.shaped) == nil {
+			err = errors.Join(err, errors.New("the foe was answered"))
+		}
+		return err
+	})
+}
+
+// agentDeleted deletes Cilium's agent under a flood.
+func (p policed) agentDeleted(t *testing.T, side string) {
+	t.Helper()
+	r, err := workload.Load{Pod: p.shaped, Peer: p.far}.While(t.Context(), func(ctx context.Context) error {
+		if err := workload.Wait(2 * time.Second)(ctx); err != nil {
+			return err
+		}
+		if err := release.DeleteAgent(ctx, p.shaped.Node); err != nil {
+			return err
+		}
+		p.holds(t, "under a flood, after Cilium's agent was deleted")
+		return workload.Wait(2 * time.Second)(ctx)
+	})
+	judge(t, "while Cilium's agent was deleted and came back", r, err, 20_000_000, 10_000_000)
+	t.Logf("ingress in Mbit/s in each 100 ms: %.1f", workload.Tenths(r.In))
+	shaped(t, p.shaped, side)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+)
+
+// change is a change of the delivery by helm upgrade.
+type change struct {
+	delivery string
+	set      []string
+	// handed says that the primary CNI writes podweir into its own chain after the
+	// upgrade, plain that it takes it out again.
+	handed, plain bool
+	// gap says that pods may start without a limit until the next agent is ready,
+	// as they may whenever an agent that is called by the runtime is replaced.
+	gap bool
+	// chain, dropIn and binary are the files of podweir's that are there afterwards.
+	chain, dropIn, binary bool
+}
+
+// TestPrivilegedDeliveryChanged goes through all deliveries in place, with a pod
+// under load, and pods that are made during each change.
+func TestPrivilegedDeliveryChanged(t *testing.T) {
+	uninstall(t)
+	install(t, "delivery=chain")
+	node := suite.Members[0]
+	t.Cleanup(func() { primaryWrites(t) })
+	p := run(t, "steady", 0, limits("20M", "10M"))
+	peer := run(t, "peer", 1, nil)
+	from := "chain"
+	for _, c := range []change{
+		{delivery: "nri", set: []string{"cleanUp.formerDelivery=true"}},
+		{delivery: "drop-in", gap: true, dropIn: true, binary: true},
+		{delivery: "handed", handed: true, binary: true},
+		{delivery: "chain", plain: true, chain: true, binary: true},
+	} {
+		what := from + " to " + c.delivery
+		r := load(t, p, peer, func(context.Context) error {
+			c.carryOut(t, node, what)
+			return nil
+		})
+		r.judge(t, what, 20_000_000, 10_000_000, true)
+		c.left(t, node, what)
+		made := run(t, "after-"+c.delivery, 0, limits("10M", "20M"))
+		if !hasLimit(t, made) {
+			t.Errorf("%s: a pod from afterwards starts without a limit", what)
+		}
+		measure(t, made, peer).holds(t, what+": a pod from afterwards", 10_000_000, 20_000_000)
+		green(t, node)
+		from = c.delivery
+	}
+}
+
+// carryOut changes the delivery, and makes pods meanwhile.
+func (c *change) carryOut(t *testing.T, node *cluster.Node, what string) {
+	t.Helper()
+	upgrade(t, append([]string{"delivery=" + c.delivery}, c.set...)...)
+	var late []*pod
+	for i := range 4 {
+		if i == 1 && c.handed {
+			// Until then the former delivery goes on.
+			primaryWrites(t, "podweir-cni")
+		}
+		born := run(t, fmt.Sprintf("born-%s-%d", c.delivery, i), 0, limits("20M", "10M"))
+		if !hasLimit(t, born) {
+			late = append(late, born)
+		}
+	}
+	if err := suite.Rollout(t.Context()); err != nil {
+		_, notReady := fetch(t.Context(), node, "/readyz")
+		t.Fatalf("%s: %v\n%v", what, err, notReady)
+	}
+	if c.plain {
+		primaryWrites(t)
+	}
+	keepFact(t, "pods made during the change from "+what, "4, %d of them without a limit at first", len(late))
+	if len(late) > 0 && !c.gap {
+		t.Errorf("%s: %d of 4 pods start without a limit", what, len(late))
+	}
+	for _, born := range late {
+		born.limited(t, 20_000_000, 10_000_000)
+	}
+}
+
+// primaryWrites lets the primary CNI write its conflist, with these plugins behind
+// its own.
+func primaryWrites(t *testing.T, chained ...string) {
+	t.Helper()
+	for _, n := range suite.Members {
+		// As Cilium is told to write it: with both capabilities.
+		text := strings.ReplaceAll(n.Conflist(chained...), `"bandwidth": true`, `"bandwidth": true, "io.kubernetes.cri.pod-annotations": true`)
+		if err := n.WriteFile(cluster.Conflist, text); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// hasLimit says whether the pod's egress has its queue now.
+func hasLimit(t *testing.T, p *pod) bool {
+	t.Helper()
+	out, err := p.Node.Exec(t.Context(), "nsenter", "--net="+strings.TrimPrefix(p.NS.Path(), p.Node.Path("")), "tc", "qdisc", "show", "dev", "eth0", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(out, "tbf")
+}
+
+// left waits until exactly those files of podweir's are on the node that the
+// delivery needs.
+func (c *change) left(t *testing.T, node *cluster.Node, what string) {
+	t.Helper()
+	eventually(t, 20*time.Second, "files after "+what, func(ctx context.Context) error {
+		out, err := node.Exec(ctx, "bash", "-c", "find /etc/cni /opt/cni /var/lib/podweir -name '*podweir*' ! -type d -o -path '/var/lib/podweir/*'")
+		if err != nil {
+			return err
+		}
+		for part, want := range map[string]bool{
+			"/etc/cni/net.d/00-podweir-10-lab.conflist": c.chain, "/etc/cni/net.d/lab/50-podweir.conf": c.dropIn,
+			"/opt/cni/bin/podweir-cni": c.binary, "/var/lib/podweir/": c.binary,
+		} {
+			if strings.Contains(out, part) != want {
+				err = errors.Join(err, fmt.Errorf("%s is there: %v, want %v:\n%s", part, !want, want, out))
+			}
+		}
+		return err
+	})
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package workload makes pods in a cluster of package cluster, loads them and
+// measures what they get.
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+)
+
+// The standard annotations.
+const (
+	IngressKey = "kubernetes.io/ingress-bandwidth"
+	EgressKey  = "kubernetes.io/egress-bandwidth"
+)
+
+// Limits are annotations that request a cap in each direction.
+func Limits(ingress, egress string) map[string]string {
+	return map[string]string{IngressKey: ingress, EgressKey: egress}
+}
+
+// Pod is a pod that runs.
+type Pod struct {
+	Name string
+	Node *cluster.Node
+	IP   netip.Addr
+	NS   cluster.Netns
+
+	cluster *cluster.Cluster
+}
+
+// Manifest is a pod with the program work; it serves.
+func Manifest(name string, node *cluster.Node, annotations map[string]string) map[string]any {
+	return cluster.Manifest(name, node.Name, annotations, "serve")
+}
+
+// Create makes pods and does not wait for them.
+func Create(ctx context.Context, c *cluster.Cluster, manifests ...map[string]any) error {
+	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": manifests})
+	if err != nil {
+		return err
+	}
+	// Namespaces get their service account a moment after they are there.
+	return cluster.Eventually(ctx, 20*time.Second+time.Duration(len(manifests))*time.Second, func(ctx context.Context) error {
+		_, err := c.Kubectl(ctx, string(list), "apply", "-f", "-")
+		return err
+	})
+}
+
+// Delete returns when the pods are gone.
+func Delete(ctx context.Context, c *cluster.Cluster, names ...string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	limit := 25*time.Second + time.Duration(len(names))*time.Second
+	args := append([]string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=" + limit.String()}, names...)
+	_, err := c.Kubectl(ctx, "", args...)
+	return err
+}
+
+// Ready waits for a pod that was created.
+func Ready(ctx context.Context, c *cluster.Cluster, name string) (*Pod, error) {
+	n, ip, err := c.Ready(ctx, name)
+	if err != nil {
+		described, _ := c.Kubectl(ctx, "", "describe", "pod", name)
+		return nil, fmt.Errorf("%w\n%s", err, Tail(described, 15))
+	}
+	p := &Pod{Name: name, Node: n, IP: ip, cluster: c}
+	p.NS, err = n.PodNetns(ip)
+	return p, err
+}
+
+// Run makes a pod and waits for it.
+func Run(ctx context.Context, c *cluster.Cluster, name string, node *cluster.Node, annotations map[string]string) (*Pod, error) {
+	if err := Create(ctx, c, Manifest(name, node, annotations)); err != nil {
+		return nil, err
+	}
+	return Ready(ctx, c, name)
+}
+
+// Annotate changes annotations of a running pod; an empty value removes one.
+func (p *Pod) Annotate(ctx context.Context, annotations map[string]string) error {
+	args := []string{"annotate", "--overwrite", "pod", p.Name}
+	for key, value := range annotations {
+		if value == "" {
+			args = append(args, key+"-")
+		} else {
+			args = append(args, key+"="+value)
+		}
+	}
+	_, err := p.cluster.Kubectl(ctx, "", args...)
+	return err
+}
+
+// Work runs the program work in the pod and returns what it wrote.
+func (p *Pod) Work(ctx context.Context, args ...string) (string, error) {
+	return p.cluster.Kubectl(ctx, "", append([]string{"exec", p.Name, "--", "/work"}, args...)...)
+}
+
+// Reach tries a connection to the server of another pod. A policy that does not
+// allow it drops its packets.
+func (p *Pod) Reach(ctx context.Context, server *Pod) error {
+	_, err := p.Work(ctx, "reach", server.IP.String())
+	return err
+}
+
+// Tail is the end of a long text.
+func Tail(text string, lines int) string {
+	all := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

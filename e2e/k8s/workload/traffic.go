@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+)
+
+const (
+	// Offered is what a load sends by default, in bits per second: 20 times the
+	// largest cap that the scenarios request, and little enough for two
+	// processors to carry beside a cluster.
+	Offered = 800_000_000
+	// burst is the time of the cap that may leave at once, and maxPacket the
+	// least bucket, which counts as one packet (design: rulings 1 and 6).
+	burst     = 10 * time.Millisecond
+	maxPacket = 9_100
+	// stall is how late packets may come that wait for a processor behind the
+	// queue: the cluster, the load and the meter share two. What was late comes at
+	// once. Narrower bars are those of e2e/traffic, on a machine that is idle.
+	stall = 20 * time.Millisecond
+	// leastUse is loose: the machine has the cluster to run as well.
+	leastUse = 0.9
+	// settle is how long TCP gets to find the cap.
+	settle = 1500 * time.Millisecond
+)
+
+// Load sends to a pod and lets it send, at the same time, from and to a peer.
+type Load struct {
+	Pod, Peer *Pod
+	// Bits is what is offered in each direction, in bits per second; [Offered]
+	// if it is 0.
+	Bits uint64
+	// UDP sends datagrams, whatever arrives; otherwise it is one TCP connection
+	// in each direction.
+	UDP bool
+}
+
+// Traffic is what passed a pod, in wire bytes at the receivers.
+type Traffic struct {
+	In, Out *wiremeter.Series
+}
+
+// For loads the pod for a time.
+func (l Load) For(ctx context.Context, length time.Duration) (Traffic, error) {
+	return l.While(ctx, Wait(length))
+}
+
+// While counts what arrives while f runs.
+func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t Traffic, err error) {
+	in, err := wiremeter.Attach(l.Pod.NS, "eth0", wiremeter.Delivered)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := wiremeter.Attach(l.Peer.NS, "eth0", wiremeter.Delivered)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	ends := l.start(ctx)
+	defer func() {
+		_, stopped := l.Peer.Work(context.WithoutCancel(ctx), "stop", l.Pod.IP.String())
+		if stopped == nil {
+			_, _ = <-ends, <-ends // they were stopped
+		}
+		err = errors.Join(err, stopped)
+	}()
+	begun := wiremeter.Now()
+	// Both are connected when more has come than a handshake.
+	err = cluster.Eventually(ctx, 20*time.Second, func(context.Context) error {
+		if err := failed(ends); err != nil {
+			return err
+		}
+		a, errA := in.Read(begun, wiremeter.Now())
+		b, errB := out.Read(begun, wiremeter.Now())
+		if errA == nil && errB == nil && min(a.Total(), b.Total()) < 50_000 {
+			errA = fmt.Errorf("%d and %d bytes", a.Total(), b.Total())
+		}
+		return errors.Join(errA, errB)
+	})
+	if err != nil {
+		return t, fmt.Errorf("load: %w", err)
+	}
+	from := wiremeter.Now()
+	if err := f(ctx); err != nil {
+		return t, err
+	}
+	to := wiremeter.Now()
+	if err := failed(ends); err != nil {
+		return t, fmt.Errorf("the load ended: %w", err)
+	}
+	var errA, errB error
+	t.In, errA = in.Read(from, to)
+	t.Out, errB = out.Read(from, to)
+	return t, errors.Join(errA, errB)
+}
+
+// start begins to send; the ends come when it is over.
+func (l Load) start(ctx context.Context) chan error {
+	bits := l.Bits
+	if bits == 0 {
+		bits = Offered
+	}
+	ends := make(chan error, 2)
+	for _, way := range []string{"up", "down"} {
+		if l.UDP {
+			way += "-udp"
+		}
+		go func() {
+			// Longer than f: it is stopped.
+			_, err := l.Peer.Work(ctx, "load", l.Pod.IP.String(), way, strconv.FormatUint(bits, 10), "2m")
+			ends <- fmt.Errorf("%s: %w", way, err)
+		}()
+	}
+	return ends
+}
+
+// failed looks at what has ended and leaves it there.
+func failed(ends chan error) error {
+	select {
+	case err := <-ends:
+		ends <- err
+		return err
+	default:
+		return nil
+	}
+}
+
+// Wait does nothing for a time.
+func Wait(length time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(length):
+			return nil
+		}
+	}
+}
+
+// Direction is one direction of a measurement.
+type Direction struct {
+	Name   string
+	Series *wiremeter.Series
+	// Bits is the cap in bits per second; 0 is none.
+	Bits uint64
+	// Offered is what the load sent.
+	Offered uint64
+}
+
+// Directions are both directions with their caps, in bits per second; 0 is no
+// cap: then at least a quarter of [Offered] has to pass.
+func (t Traffic) Directions(ingress, egress uint64) []Direction {
+	return []Direction{{"ingress", t.In, ingress, Offered}, {"egress", t.Out, egress, Offered}}
+}
+
+// Err says whether both directions keep to their caps and use them.
+func (t Traffic) Err(ingress, egress uint64) error {
+	var errs []error
+	for _, d := range t.Directions(ingress, egress) {
+		errs = append(errs, d.Err())
+	}
+	return errors.Join(errs...)
+}
+
+func (d Direction) String() string {
+	if d.Bits == 0 {
+		return fmt.Sprintf("%s without a cap: %.1f Mbit/s", d.Name, d.Series.BitsPerSec()/1e6)
+	}
+	return fmt.Sprintf("%s %.0fM: worst second %.4f of the cap, excess %.0f bytes, used %.3f", d.Name, float64(d.Bits)/1e6,
+		d.WorstSecond(), d.Series.Excess(float64(d.Bits)), d.Used())
+}
+
+// WorstSecond is the fullest second as a share of the cap.
+func (d Direction) WorstSecond() float64 {
+	return float64(d.Series.Worst(time.Second)) * 8 / float64(d.Bits)
+}
+
+// Used is the mean after the start, as a share of the cap.
+func (d Direction) Used() float64 {
+	late := wiremeter.Series{Bytes: d.Series.Bytes[min(int(settle/time.Millisecond), len(d.Series.Bytes)):]}
+	return late.BitsPerSec() / float64(d.Bits)
+}
+
+// Err says whether the direction keeps to its cap and uses it.
+func (d Direction) Err() error {
+	if d.Bits == 0 {
+		if got := d.Series.BitsPerSec(); got < float64(d.Offered)/4 {
+			return fmt.Errorf("%s without a cap: %.1f Mbit/s of %.0f offered", d.Name, got/1e6, float64(d.Offered)/1e6)
+		}
+		return nil
+	}
+	errs := []error{d.Above()}
+	if used := d.Used(); used < leastUse {
+		errs = append(errs, fmt.Errorf("%s %d bits/s: %.3f of the cap used", d.Name, d.Bits, used))
+	}
+	return errors.Join(errs...)
+}
+
+// Above says whether the direction keeps to its cap, which it may use or not.
+func (d Direction) Above() error {
+	var errs []error
+	bytesPerSec := float64(d.Bits) / 8
+	if excess, most := d.Series.Excess(float64(d.Bits)), bytesPerSec*(burst+stall).Seconds()+maxPacket; excess > most {
+		errs = append(errs, fmt.Errorf("%s %d bits/s: %.0f bytes above the cap, at most %.0f expected", d.Name, d.Bits, excess, most))
+	}
+	if worst := d.WorstSecond(); worst > 1.01+stall.Seconds() {
+		errs = append(errs, fmt.Errorf("%s %d bits/s: a second had %.4f of the cap", d.Name, d.Bits, worst))
+	}
+	return errors.Join(errs...)
+}
+
+// Tenths are the rates in each 100 ms, in Mbit/s.
+func Tenths(s *wiremeter.Series) []float64 {
+	var rates []float64
+	for ms := 100; ms <= len(s.Bytes); ms += 100 {
+		part := wiremeter.Series{Bytes: s.Bytes[ms-100 : ms]}
+		rates = append(rates, part.BitsPerSec()/1e6)
+	}
+	return rates
+}

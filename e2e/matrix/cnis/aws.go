@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cnis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/podweir/podweir/e2e/k8s/aws"
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// vpc is the Amazon VPC CNI with the Network Policy Agent.
+type vpc struct {
+	// set are values of AWS's chart.
+	set []string
+	// here is the directory of e2e/aws, made what its setup.sh made.
+	here, made string
+	vpc        *aws.VPC
+}
+
+func newVPC(r *row.Row) CNI {
+	v := &vpc{set: []string{
+		fmt.Sprintf("enableNetworkPolicy=%t", r.Policy != "none"),
+		fmt.Sprintf("env.ENABLE_BANDWIDTH_PLUGIN=%t", variantHas(r, "bandwidth")),
+	}}
+	if variantHas(r, "strict") {
+		v.set = append(v.set, "env.NETWORK_POLICY_ENFORCING_MODE=strict")
+		return strictVPC{v}
+	}
+	return v
+}
+
+// strictVPC has a Network Policy Agent under which no policy is no traffic.
+type strictVPC struct{ *vpc }
+
+// Admit gives a pod a policy of its own.
+func (v strictVPC) Admit(ctx context.Context, p *workload.Pod) error {
+	return v.vpc.vpc.Apply(ctx, aws.Policy{Name: p.Name, Pods: []*workload.Pod{p}, Everybody: true})
+}
+
+// Lift puts the policy of before Restrict back, which has the same name.
+func (v strictVPC) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod) error {
+	return v.Admit(ctx, server)
+}
+
+// Images are those of AWS's chart.
+func (v *vpc) Images(ctx context.Context, here string) (images []string, err error) {
+	v.here = filepath.Join(here, "../aws")
+	v.made, images, err = aws.Build(ctx, v.here)
+	return images, err
+}
+
+// Install installs AWS's chart.
+func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
+	if v.vpc, err = aws.New(ctx, c, v.here, v.made); err != nil {
+		return err
+	}
+	return v.vpc.Install(ctx, v.set...)
+}
+
+// Ready looks at aws-node and the Network Policy Agent.
+func (v *vpc) Ready(ctx context.Context, _ *cluster.Cluster) error { return v.vpc.Ready(ctx) }
+
+// Booted puts back what EC2 does for a node.
+func (v *vpc) Booted(ctx context.Context, n *cluster.Node) error { return v.vpc.Booted(ctx, n) }
+
+// Conflist is the file of aws-node.
+func (v *vpc) Conflist() string { return aws.Conflist }
+
+// Uninstall removes AWS's release. The nodes go with the row.
+func (v *vpc) Uninstall(ctx context.Context, _ *cluster.Cluster) error {
+	return errors.Join(v.vpc.Uninstall(ctx), v.vpc.Close())
+}
+
+// KillAgent kills the Network Policy Agent and ipamd.
+func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
+	for _, program := range []string{"controller", "aws-k8s-agent"} {
+		if err := v.vpc.Kill(ctx, n, program); err != nil {
+			return err
+		}
+		if err := v.vpc.Wait(ctx); err != nil {
+			return fmt.Errorf("after the end of %s: %w", program, err)
+		}
+	}
+	return nil
+}
+
+// Restrict writes what AWS's policy controller makes of a NetworkPolicy.
+func (v *vpc) Restrict(ctx context.Context, _ *cluster.Cluster, server *workload.Pod, friends ...*workload.Pod) error {
+	return v.vpc.Apply(ctx, aws.Policy{Name: server.Name, Pods: []*workload.Pod{server}, Friends: friends})
+}
+
+// Lift removes it.
+func (v *vpc) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod) error {
+	return v.vpc.Withdraw(ctx, server.Name)
+}
+
+// Own says whether a line is about ipamd's book of addresses, about the objects of
+// the Network Policy Agent, which its restart made again, or about a container: those
+// of aws-node were restarted.
+func (v *vpc) Own(line string) bool {
+	for _, part := range []string{"/run/aws-node/", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay"} {
+		if strings.Contains(line, part) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cnis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// reference is a network of reference plugins. It has no daemon: routes between
+// the nodes are made by hand, as by the administrator of such a cluster.
+type reference struct {
+	file string
+	// main is the first plugin for pods of a node.
+	main func(n *cluster.Node) plugin
+	// chained are the types behind it, each with its capability.
+	chained []string
+	// devices are what the plugins leave on a node when the last pod is gone.
+	devices []string
+	// routed networks need routes to the pods of other nodes.
+	routed bool
+	nodes  []*cluster.Node
+}
+
+// plugin is one entry of a conflist.
+type plugin map[string]any
+
+// capabilities of the plugins that may be chained.
+var capabilities = map[string]string{"bandwidth": "bandwidth", "portmap": "portMappings"}
+
+// variantHas looks for a word in a row's variant: plugins that are chained, and
+// what changes the first one.
+func variantHas(r *row.Row, word string) bool {
+	return slices.Contains(strings.FieldsFunc(r.Variant, func(c rune) bool { return c == ',' || c == ' ' }), word)
+}
+
+// chain is what the variant names behind the first plugin, in its order.
+func chain(r *row.Row) []string {
+	var out []string
+	for _, word := range []string{"portmap", "bandwidth"} {
+		if variantHas(r, word) {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+func hostLocal(n *cluster.Node) plugin {
+	return plugin{"type": "host-local", "ranges": [][]plugin{{{"subnet": n.PodCIDR}}}, "routes": []plugin{{"dst": "0.0.0.0/0"}}}
+}
+
+func newPtp(r *row.Row) CNI {
+	return &reference{
+		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r), routed: true,
+		main: func(n *cluster.Node) plugin { return plugin{"type": "ptp", "ipam": hostLocal(n)} },
+	}
+}
+
+func newBridge(r *row.Row) CNI {
+	return &reference{
+		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r), routed: true, devices: []string{"cni0"},
+		main: func(n *cluster.Node) plugin {
+			p := plugin{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": variantHas(r, "hairpin"), "ipam": hostLocal(n)}
+			if variantHas(r, "VLAN") {
+				p["vlan"] = 100
+			}
+			return p
+		},
+	}
+}
+
+// newLayered is macvlan or ipvlan on the nodes' own network: pods of all nodes
+// share one segment, so there are no routes.
+func newLayered(r *row.Row) CNI {
+	return &reference{
+		file: "/etc/cni/net.d/10-lab.conflist", chained: chain(r),
+		main: func(n *cluster.Node) plugin {
+			return plugin{"type": r.CNI, "master": "eth0", "ipam": plugin{
+				"type":   "host-local",
+				"ranges": [][]plugin{{{"subnet": "10.77.0.0/16", "rangeStart": first(n, 10), "rangeEnd": first(n, 200)}}},
+			}}
+		},
+	}
+}
+
+// first is an address in the node's part of the segment.
+func first(n *cluster.Node, last byte) string {
+	a := netip.MustParsePrefix(n.PodCIDR).Addr().As4()
+	a[3] = last
+	return netip.AddrFrom4(a).String()
+}
+
+func (p *reference) conflist(n *cluster.Node) string {
+	plugins := []plugin{p.main(n)}
+	for _, t := range p.chained {
+		plugins = append(plugins, plugin{"type": t, "capabilities": map[string]bool{capabilities[t]: true}})
+	}
+	text, err := json.MarshalIndent(map[string]any{"cniVersion": "1.0.0", "name": "lab", "plugins": plugins}, "", "  ")
+	if err != nil {
+		panic(err) // maps of texts
+	}
+	return string(text) + "\n"
+}
+
+// Install writes the conflist and the routes of each node.
+func (p *reference) Install(ctx context.Context, c *cluster.Cluster) error {
+	p.nodes = c.Members
+	for _, n := range c.Members {
+		if err := errors.Join(n.WriteFile(p.file, p.conflist(n)), p.Booted(ctx, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ready has nothing to wait for but the nodes.
+func (p *reference) Ready(context.Context, *cluster.Cluster) error { return nil }
+
+// Booted makes the routes to other nodes' pods.
+func (p *reference) Booted(ctx context.Context, n *cluster.Node) error {
+	if !p.routed {
+		return nil
+	}
+	return p.routes(ctx, "replace", n)
+}
+
+func (p *reference) routes(ctx context.Context, change string, n *cluster.Node) error {
+	for _, to := range p.nodes {
+		if to == n {
+			continue
+		}
+		if _, err := n.Exec(ctx, "ip", "route", change, to.PodCIDR, "via", to.IP.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Conflist is the file of the network.
+func (p *reference) Conflist() string { return p.file }
+
+// Uninstall removes files, devices, routes and the books of host-local.
+func (p *reference) Uninstall(ctx context.Context, c *cluster.Cluster) error {
+	var errs []error
+	for _, n := range c.Members {
+		_, err := n.Exec(ctx, "rm", "-rf", p.file, "/var/lib/cni")
+		errs = append(errs, err)
+		for _, d := range p.devices {
+			_, err := n.Exec(ctx, "bash", "-c", fmt.Sprintf("! ip link show %[1]s >/dev/null 2>&1 || ip link delete %[1]s", d))
+			errs = append(errs, err)
+		}
+		if p.routed {
+			errs = append(errs, p.routes(ctx, "delete", n))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Own is host-local's book of the last address.
+func (p *reference) Own(line string) bool { return lastAddress(line) }
+
+func lastAddress(line string) bool { return strings.Contains(line, "last_reserved_ip.") }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Command matrix runs rows of the CNI matrix: podweir beside a primary CNI in a
+// real Kubernetes cluster of this machine. It needs root, what e2e/k8s/setup.sh
+// needs, and the image of `make image`.
+//
+//	matrix [-root DIR] [-fast] [-list [-json]] [-dry-run] [-page FILE [-render]] [-logs DIR] [ROW...]
+//
+// ROW is a regular expression for whole names; without one, every row that can
+// run here.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/matrix/scenario"
+)
+
+//go:embed matrix.yaml
+var rows []byte
+
+// options are the command line.
+type options struct {
+	root, page, logs         string
+	fast, list, asJSON, plan bool
+	// render writes the page of old results.
+	render bool
+	rows   []string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.root, "root", ".", "directory of the checkout")
+	flag.BoolVar(&o.fast, "fast", false, "only the rows of the fast tier")
+	flag.BoolVar(&o.list, "list", false, "list rows, also those that cannot run here, and run none")
+	flag.BoolVar(&o.asJSON, "json", false, "with -list: as JSON")
+	flag.BoolVar(&o.plan, "dry-run", false, "print the steps of each row and run none")
+	flag.BoolVar(&o.render, "render", false, "run none, and write -page from the results beside it")
+	flag.StringVar(&o.page, "page", "", "write this page, and the results to the .json file beside it")
+	flag.StringVar(&o.logs, "logs", "", "directory for the logs of rows that fail; a temporary one if empty")
+	flag.Parse()
+	o.rows = flag.Args()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, &o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "matrix:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o *options) error {
+	m, err := row.Parse(rows)
+	if err != nil {
+		return fmt.Errorf("matrix.yaml: %w", err)
+	}
+	if o.list {
+		return list(m, o.asJSON)
+	}
+	if o.render {
+		return writePage(m, nil, o.page)
+	}
+	chosen, err := m.Select(o.fast, o.rows...)
+	if err != nil {
+		return err
+	}
+	if o.plan {
+		return dryRun(ctx, chosen)
+	}
+	results, failed := runRows(ctx, o, chosen)
+	if o.page != "" {
+		failed = errors.Join(failed, writePage(m, results, o.page))
+	}
+	return failed
+}
+
+func list(m *row.Matrix, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(m)
+	}
+	for _, r := range m.Rows {
+		where := r.Tier
+		if r.Needs != "" {
+			where = "needs a " + r.Needs + ": " + r.Job
+		}
+		fmt.Printf("%-24s %s, %s, policy %s (%s)\n", r.Name, r.Version, r.Variant, r.Policy, where)
+	}
+	return nil
+}
+
+// dryRun says what a run would do.
+func dryRun(ctx context.Context, chosen []*row.Row) error {
+	for _, r := range chosen {
+		lack, err := lacks(ctx, r.Kernel)
+		if err != nil {
+			return err
+		}
+		if lack != "" {
+			fmt.Printf("%s: the kernel lacks %s\n", r.Name, lack)
+			continue
+		}
+		steps, err := plan(r)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s:\n  %s\n", r.Name, strings.Join(steps, "\n  "))
+	}
+	return nil
+}
+
+// plan are the steps of a row with the reasons of those that are left out.
+func plan(r *row.Row) ([]string, error) {
+	run, err := newRun(r)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	steps := scenario.Steps(r)
+	for name := range r.Skip {
+		found := false
+		for _, s := range steps {
+			found = found || s.Name == name
+		}
+		if !found {
+			return nil, fmt.Errorf("row %s skips %q, which is no step of it", r.Name, name)
+		}
+	}
+	for _, s := range steps {
+		if reason := run.Skips(&s); reason != "" {
+			out = append(out, s.Name+" (skipped: "+reason+")")
+		} else {
+			out = append(out, s.Name)
+		}
+	}
+	return out, nil
+}
+
+// writePage merges results into those beside the page and writes both.
+func writePage(m *row.Matrix, results []row.Result, page string) error {
+	file := strings.TrimSuffix(page, filepath.Ext(page)) + ".json"
+	var old []row.Result
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(raw, &old)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	all := m.Merge(old, results)
+	if all == nil {
+		all = []row.Result{}
+	}
+	if raw, err = json.MarshalIndent(all, "", " "); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(file, append(raw, '\n'), 0o644), os.WriteFile(page, []byte(m.Page(all)), 0o644))
+}

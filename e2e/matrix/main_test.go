@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// docs are the pages of the repository.
+const docs = "../../docs"
+
+func matrix(t *testing.T) *row.Matrix {
+	t.Helper()
+	m, err := row.Parse(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestEveryRowCanBePlanned(t *testing.T) {
+	used := map[string]bool{}
+	for _, r := range matrix(t).Rows {
+		if r.Needs != "" {
+			continue
+		}
+		used[r.CNI] = true
+		if _, err := plan(r); err != nil {
+			t.Error(err)
+		}
+		for _, f := range r.Kernel {
+			if probes[f] == "" {
+				t.Errorf("row %s: kernel feature %q has no probe", r.Name, f)
+			}
+		}
+		if _, err := os.Stat(filepath.Join("../../chart/values", r.Values+".yaml")); err != nil {
+			t.Errorf("row %s: %v", r.Name, err)
+		}
+		if r.Recipe != "" {
+			if _, err := os.Stat(filepath.Join(docs, r.Recipe)); err != nil {
+				t.Errorf("row %s: %v", r.Name, err)
+			}
+		}
+	}
+	for _, name := range cnis.Names() {
+		if !used[name] {
+			t.Errorf("no row has the CNI %s", name)
+		}
+	}
+}
+
+// TestVersionsAreThoseOfTheModules holds the versions in matrix.yaml to the
+// modules that are built.
+func TestVersionsAreThoseOfTheModules(t *testing.T) {
+	plugins, err := os.ReadFile("../refplugins/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := os.ReadFile("../cilium-agent/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := map[string]string{"containernetworking/plugins": string(plugins), "cilium/cilium": string(agent)}
+	for _, r := range matrix(t).Rows {
+		module, version, _ := strings.Cut(r.Version, " ")
+		if text, ok := from[module]; ok && !strings.Contains(text, "github.com/"+module+" "+version+" ") {
+			t.Errorf("row %s: no go.mod has %s", r.Name, r.Version)
+		}
+	}
+}
+
+// TestCommittedPageIsOfItsResults wants -count=1, as make test-unit has it: go
+// keeps what a test said whatever files outside of its module have become.
+func TestCommittedPageIsOfItsResults(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(docs, "reference/compat-matrix.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if matrix(t).Page(committed(t)) != string(page) {
+		t.Error("docs/reference/compat-matrix.md is not what matrix.yaml and the results give: " +
+			"make matrix-page writes it again")
+	}
+}
+
+// TestProfilesCiteTheRowsThatPassed holds compat/profiles to the results.
+func TestProfilesCiteTheRowsThatPassed(t *testing.T) {
+	passed := map[string][]string{}
+	results := committed(t)
+	for _, r := range matrix(t).Rows {
+		i := slices.IndexFunc(results, func(res row.Result) bool { return res.Row == r.Name })
+		if r.Profile != "" && r.Scenario != row.Stock && i >= 0 && results[i].Lacks == "" && results[i].Failure() == nil {
+			passed[r.Profile] = append(passed[r.Profile], r.Name)
+		}
+	}
+	known := map[string]bool{}
+	for _, p := range profiles.All() {
+		known[p.Name] = true
+		if diff := cmp.Diff(passed[p.Name], p.Tried); diff != "" {
+			t.Errorf("profile %s: Tried is not the rows that passed (-passed +tried):\n%s", p.Name, diff)
+		}
+	}
+	for _, r := range matrix(t).Rows {
+		if r.Profile != "" && !known[r.Profile] {
+			t.Errorf("row %s: there is no profile %q", r.Name, r.Profile)
+		}
+	}
+}
+
+// committed are the last results of each row.
+func committed(t *testing.T) []row.Result {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(docs, "reference/compat-matrix.json"))
+	var results []row.Result
+	if err == nil {
+		err = json.Unmarshal(raw, &results)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}

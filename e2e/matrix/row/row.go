@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package row is the data of the CNI matrix: its rows, what a run of them gave,
+// and the page of both. It runs nothing.
+package row
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Matrix is what matrix.yaml holds.
+type Matrix struct {
+	Rows []*Row `json:"rows" yaml:"rows"`
+}
+
+// Row is a primary CNI in one version and variant, with a delivery and a policy
+// engine.
+type Row struct {
+	// Name says which row it is, on the command line and in the page.
+	Name string `json:"name" yaml:"name"`
+	// CNI is the implementation in e2e/matrix/cnis; it is empty where Needs is
+	// not.
+	CNI string `json:"cni,omitempty" yaml:"cni"`
+	// Version is that of the primary CNI, Variant how it is configured, Policy
+	// the engine that enforces network policy.
+	Version string `json:"version" yaml:"version"`
+	Variant string `json:"variant" yaml:"variant"`
+	Policy  string `json:"policy" yaml:"policy"`
+	// Tier is fast or full.
+	Tier string `json:"tier,omitempty" yaml:"tier"`
+	// Real and StandsIn say what runs as users have it, and what replaces the
+	// rest.
+	Real     string `json:"real,omitempty" yaml:"real"`
+	StandsIn string `json:"standsIn,omitempty" yaml:"standsIn"`
+	// Kernel lists features without which the row cannot run.
+	Kernel []string `json:"kernel,omitempty" yaml:"kernel"`
+	// Profile is the name in compat/profiles, Recipe the page for users.
+	Profile string `json:"profile,omitempty" yaml:"profile"`
+	Recipe  string `json:"recipe,omitempty" yaml:"recipe"`
+	// Scenario is full, stock or two-interfaces.
+	Scenario string `json:"scenario,omitempty" yaml:"scenario"`
+	// Order is cni-first (the default) or podweir-first.
+	Order string `json:"order,omitempty" yaml:"order"`
+	// Delivery is how podweir is expected to get into the pods' set-up.
+	Delivery string `json:"delivery,omitempty" yaml:"delivery"`
+	// Values is the chart's file of values, Set what is changed in it.
+	Values string   `json:"values,omitempty" yaml:"values"`
+	Set    []string `json:"set,omitempty" yaml:"set"`
+	// Doctor lists the findings that the row has, by their codes, with the reason.
+	Doctor map[string]string `json:"doctor,omitempty" yaml:"doctor"`
+	// Pods is how many are churned.
+	Pods int `json:"pods,omitempty" yaml:"pods"`
+	// Skip are steps that this row leaves out, with the reason.
+	Skip map[string]string `json:"skip,omitempty" yaml:"skip"`
+	// Needs is registry or cloud where the row cannot run here; Job is the job in
+	// the workflow that runs it, Elsewhere a proof that replaces it meanwhile.
+	Needs     string `json:"needs,omitempty" yaml:"needs"`
+	Job       string `json:"job,omitempty" yaml:"job"`
+	Elsewhere string `json:"elsewhere,omitempty" yaml:"elsewhere"`
+}
+
+// The scenarios.
+const (
+	Full          = "full"
+	Stock         = "stock"
+	TwoInterfaces = "two-interfaces"
+)
+
+// Fast is the tier of rows that make test runs.
+const Fast = "fast"
+
+// PodweirFirst is the order in which podweir is there before the primary CNI.
+const PodweirFirst = "podweir-first"
+
+// Parse reads matrix.yaml and checks it.
+func Parse(text []byte) (*Matrix, error) {
+	m := &Matrix{}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(m); err != nil {
+		return nil, err
+	}
+	var errs []error
+	names := map[string]bool{}
+	for _, r := range m.Rows {
+		if names[r.Name] {
+			errs = append(errs, fmt.Errorf("row %s: there are two", r.Name))
+		}
+		names[r.Name] = true
+		r.defaults()
+		if err := r.check(); err != nil {
+			errs = append(errs, fmt.Errorf("row %q: %w", r.Name, err))
+		}
+	}
+	return m, errors.Join(errs...)
+}
+
+func (r *Row) defaults() {
+	if r.Needs != "" {
+		return
+	}
+	for field, value := range map[*string]string{
+		&r.Scenario: Full, &r.Order: "cni-first", &r.Tier: "full", &r.Delivery: "chain", &r.Values: "generic", &r.Policy: "none",
+	} {
+		if *field == "" {
+			*field = value
+		}
+	}
+	if r.Pods == 0 {
+		r.Pods = 50
+		if r.Tier == Fast {
+			r.Pods = 12
+		}
+	}
+}
+
+func (r *Row) check() error {
+	var errs []error
+	oneOf := func(field, value string, accepted ...string) {
+		if !slices.Contains(accepted, value) {
+			errs = append(errs, fmt.Errorf("%s %q is not accepted, want one of %q", field, value, accepted))
+		}
+	}
+	if !regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*$`).MatchString(r.Name) {
+		errs = append(errs, errors.New("name: want small letters, digits, dots and hyphens"))
+	}
+	if r.Version == "" || r.Variant == "" {
+		errs = append(errs, errors.New("version and variant are missing"))
+	}
+	for what, reasons := range map[string]map[string]string{"doctor": r.Doctor, "skip": r.Skip} {
+		for key, reason := range reasons {
+			if reason == "" {
+				errs = append(errs, fmt.Errorf("%s %s has no reason", what, key))
+			}
+		}
+	}
+	if r.Needs != "" {
+		oneOf("needs", r.Needs, "registry", "cloud")
+		if r.CNI != "" || r.Job == "" {
+			errs = append(errs, errors.New("a row that needs something has a job and no cni"))
+		}
+		return errors.Join(errs...)
+	}
+	oneOf("tier", r.Tier, Fast, "full")
+	oneOf("scenario", r.Scenario, Full, Stock, TwoInterfaces)
+	oneOf("order", r.Order, "cni-first", PodweirFirst)
+	oneOf("delivery", r.Delivery, "chain", "drop-in", "handed", "nri")
+	if r.CNI == "" || r.Real == "" {
+		errs = append(errs, errors.New("cni and real are missing"))
+	}
+	return errors.Join(errs...)
+}
+
+// Select are the rows whose names match any of the patterns, and all that can
+// run here if there is none.
+func (m *Matrix) Select(fast bool, patterns ...string) ([]*Row, error) {
+	var all []*regexp.Regexp
+	for _, p := range patterns {
+		re, err := regexp.Compile("^(?:" + p + ")$")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, re)
+	}
+	var out []*Row
+	for _, r := range m.Rows {
+		match := len(all) == 0 || slices.ContainsFunc(all, func(re *regexp.Regexp) bool { return re.MatchString(r.Name) })
+		if match && r.Needs == "" && (!fast || r.Tier == Fast) {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no row that can run here matches %q", patterns)
+	}
+	return out, nil
+}

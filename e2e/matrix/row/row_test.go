@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package row_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+const text = `rows:
+  - {name: a.1, cni: ptp, version: v1, variant: plain, tier: fast, real: all, doctor: {PW109: it is so}}
+  - {name: a-2, cni: ptp, version: v1, variant: plain, real: all}
+  - {name: cloud, version: v1, variant: plain, needs: cloud, job: eks, elsewhere: nothing}
+`
+
+func parse(t *testing.T, text string) *row.Matrix {
+	t.Helper()
+	m, err := row.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestParseRefusesWhatNoRowCanBe(t *testing.T) {
+	for want, text := range map[string]string{
+		`there are two`:                   `rows: [{name: a, cni: p, version: v, variant: v, real: r}, {name: a, cni: p, version: v, variant: v, real: r}]`,
+		`field colour not found`:          `rows: [{name: a, colour: red}]`,
+		`version and variant are missing`: `rows: [{name: a, cni: p, real: r}]`,
+		`cni and real are missing`:        `rows: [{name: a, version: v, variant: v}]`,
+		`tier "slow" is not accepted`:     `rows: [{name: a, cni: p, version: v, variant: v, real: r, tier: slow}]`,
+		`delivery "mail" is not accepted`: `rows: [{name: a, cni: p, version: v, variant: v, real: r, delivery: mail}]`,
+		`doctor PW1 has no reason`:        `rows: [{name: a, cni: p, version: v, variant: v, real: r, doctor: {PW1: ""}}]`,
+		`has a job and no cni`:            `rows: [{name: a, cni: p, version: v, variant: v, needs: cloud}]`,
+		`needs "luck" is not accepted`:    `rows: [{name: a, version: v, variant: v, needs: luck, job: j}]`,
+		`want small letters`:              `rows: [{name: A, cni: p, version: v, variant: v, real: r}]`,
+	} {
+		if _, err := row.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse(%s) = %v, want %q in it", text, err, want)
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	m := parse(t, text)
+	for _, tc := range []struct {
+		fast     bool
+		patterns []string
+		want     []string
+	}{
+		{false, nil, []string{"a.1", "a-2"}},
+		{true, nil, []string{"a.1"}},
+		{false, []string{"a-.*"}, []string{"a-2"}},
+		{false, []string{"a"}, nil},
+		{false, []string{"cloud"}, nil},
+	} {
+		chosen, err := m.Select(tc.fast, tc.patterns...)
+		var got []string
+		for _, r := range chosen {
+			got = append(got, r.Name)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.want != nil) {
+			t.Errorf("Select(%v, %q): %v (-want +got):\n%s", tc.fast, tc.patterns, err, diff)
+		}
+	}
+	if _, err := m.Select(false, "("); err == nil {
+		t.Error("a pattern that is none is accepted")
+	}
+}
+
+func TestPage(t *testing.T) {
+	m := parse(t, text)
+	results := m.Merge(
+		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "old"}},
+		[]row.Result{
+			{Row: "a-2", Lacks: "ipvlan"},
+			{Row: "a.1", Date: "2026-11-22", Steps: []row.Step{
+				{Name: "limits", Outcome: row.Passed, Seconds: 1.25, Notes: []string{"20.00 | <none>", "two\nlines"}},
+				{Name: "policy", Outcome: row.Skipped},
+			}},
+		})
+	got := m.Page(results)
+	for _, want := range []string{
+		"| [a.1](#a1) | v1 | plain | none | `chain` | 1 steps passed, 1 left out | 2026-11-22 |\n",
+		"| not run: the kernel lacks ipvlan |",
+		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n",
+		"| limits | passed | 1.2 | 20.00 \\| &lt;none>; two<br>lines |\n",
+		"- **Declared finding** PW109: it is so.\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "gone") || strings.Contains(got, "old") {
+		t.Errorf("the page has results of rows that are gone, or old ones:\n%s", got)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	failed := &row.Result{Steps: []row.Step{{Name: "a", Outcome: row.Passed}, {Name: "b", Outcome: row.Failed}}}
+	if got := failed.Verdict(); got != "**failed** at b" {
+		t.Errorf("Verdict() = %q", got)
+	}
+	var none *row.Result
+	if got := none.Verdict(); got != "not run yet" {
+		t.Errorf("Verdict() = %q", got)
+	}
+}

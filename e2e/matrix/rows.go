@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/e2e/matrix/scenario"
+)
+
+// runner runs rows, in one cluster for as long as that is honest.
+type runner struct {
+	o *options
+	// cluster is nil before the first row, and after a row that failed or had
+	// images of its own: the next begins with another one.
+	cluster *cluster.Cluster
+	dir     string
+	about   row.Result
+}
+
+func newRun(r *row.Row) (*scenario.Run, error) {
+	cni, err := cnis.New(r)
+	return &scenario.Run{Row: r, CNI: cni, Say: say}, err
+}
+
+func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// runRows runs rows one after another; one that fails does not stop the others.
+func runRows(ctx context.Context, o *options, chosen []*row.Row) ([]row.Result, error) {
+	dir := o.logs
+	var err error
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "podweir-matrix-")
+	}
+	u := &runner{o: o, dir: dir}
+	if err = errors.Join(err, u.aboutUs()); err != nil {
+		return nil, err
+	}
+	var results []row.Result
+	var failed []error
+	for _, r := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		began := time.Now()
+		say("%s: %s, %s, policy %s", r.Name, r.Version, r.Variant, r.Policy)
+		res, err := u.row(ctx, r)
+		if res.Steps != nil || res.Lacks != "" {
+			results = append(results, res)
+		}
+		if err != nil {
+			say("%v", err)
+			failed = append(failed, fmt.Errorf("row %s failed; logs are in %s", r.Name, filepath.Join(dir, r.Name)))
+		}
+		say("%s: %s in %.0f s", r.Name, res.Verdict(), time.Since(began).Seconds())
+	}
+	failed = append(failed, u.close(), ctx.Err())
+	if err := errors.Join(failed...); err != nil {
+		return results, err
+	}
+	if o.logs == "" {
+		return results, os.RemoveAll(dir)
+	}
+	return results, nil
+}
+
+// aboutUs is what every result has.
+func (u *runner) aboutUs() error {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return err
+	}
+	commit, err := exec.Command("git", "-C", u.o.root, "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return fmt.Errorf("git describe: %w", err)
+	}
+	u.about = row.Result{
+		Date: time.Now().UTC().Format(time.DateOnly), Commit: strings.TrimSpace(string(commit)),
+		Kernel: unix.ByteSliceToString(uts.Release[:]), CPUs: runtime.NumCPU(),
+	}
+	return nil
+}
+
+// row runs one.
+func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, scenario.Limit(r), errors.New("the row's time is over"))
+	defer cancel()
+	res = u.about
+	res.Row = r.Name
+	if res.Lacks, err = lacks(ctx, r.Kernel); err != nil || res.Lacks != "" {
+		return res, err
+	}
+	run, err := newRun(r)
+	if err != nil {
+		return res, err
+	}
+	if err := u.start(ctx, run); err != nil {
+		return res, err
+	}
+	run.Cluster, run.Chart, run.Dir = u.cluster, filepath.Join(u.o.root, "chart"), filepath.Join(u.dir, r.Name)
+	if res.Versions, err = u.versions(ctx); err != nil {
+		return res, err
+	}
+	res.Steps, err = run.All(ctx, scenario.Steps(r))
+	_, own := run.CNI.(cnis.Images)
+	if err != nil {
+		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
+	}
+	if err != nil || own || !u.clean(ctx) {
+		err = errors.Join(err, u.close())
+	}
+	return res, err
+}
+
+// start makes sure that there is a cluster for the row.
+func (u *runner) start(ctx context.Context, run *scenario.Run) error {
+	special, own := run.CNI.(cnis.Images)
+	if u.cluster != nil && !own {
+		return nil
+	}
+	if err := u.close(); err != nil {
+		return err
+	}
+	began := time.Now()
+	dir := filepath.Join(u.dir, "cluster-of-"+run.Row.Name)
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return err
+	}
+	o, err := cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), dir, "n1", "n2")
+	if err != nil {
+		return err
+	}
+	o.NoCNI = true
+	if own {
+		images, err := special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix"))
+		if err != nil {
+			return fmt.Errorf("images: %w", err)
+		}
+		o.Images = append(o.Images, images...)
+	}
+	if u.cluster, err = cluster.Start(ctx, o); err != nil {
+		return err
+	}
+	say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
+	return nil
+}
+
+// clean says whether nodes have nothing of the last row, so that the next may
+// use them.
+func (u *runner) clean(ctx context.Context) bool {
+	for _, n := range u.cluster.Members {
+		out, err := n.Exec(ctx, "bash", "-c", `ls /etc/cni/net.d; ls /run/netns; ip -o link | grep -Ev '^[0-9]+: (lo|eth0)[:@]'; true`)
+		if err != nil || out != "" {
+			say("  %s is not as it was (%v), the next row gets another cluster: %s", n.Name, err, out)
+			return false
+		}
+	}
+	return true
+}
+
+func (u *runner) close() error {
+	if u.cluster == nil {
+		return nil
+	}
+	c := u.cluster
+	u.cluster = nil
+	return c.Close()
+}
+
+// versions are those of the cluster's parts.
+func (u *runner) versions(ctx context.Context) (string, error) {
+	n := u.cluster.Members[0]
+	kubelet, err := u.cluster.Kubectl(ctx, "", "get", "node", n.Name, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}, {.status.nodeInfo.containerRuntimeVersion}")
+	return "Kubernetes " + strings.Replace(kubelet, "containerd://", "containerd ", 1), err
+}
+
+// probes try a feature of the kernel in a network namespace that goes with them.
+var probes = map[string]string{
+	"ipvlan":         "ip link add name pw0 type veth peer name pw1 && ip link add link pw0 name pw2 type ipvlan",
+	"macvlan":        "ip link add name pw0 type veth peer name pw1 && ip link add link pw0 name pw2 type macvlan",
+	"vxlan":          "ip link add name pw2 type vxlan id 1 dstport 8472",
+	"8021q":          "ip link add name pw0 type veth peer name pw1 && ip link add link pw0 name pw2 type vlan id 2",
+	"vlan filtering": "ip link add name pw2 type bridge vlan_filtering 1",
+}
+
+// lacks is the first feature that the kernel does not have.
+func lacks(ctx context.Context, features []string) (string, error) {
+	for _, f := range features {
+		script, ok := probes[f]
+		if !ok {
+			return "", fmt.Errorf("kernel feature %q has no probe", f)
+		}
+		if exec.CommandContext(ctx, "unshare", "--net", "bash", "-c", script).Run() != nil {
+			return f, ctx.Err()
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+)
+
+// batch is how many pods start at a time.
+const batch = 10
+
+// churn makes pods and deletes them, while the doctor is asked again and again,
+// and looks for what they left.
+func churn(ctx context.Context, r *Run) error {
+	before, err := counts(ctx, r.Cluster.Members[0])
+	if err != nil {
+		return err
+	}
+	asking, stop := context.WithCancel(ctx)
+	asked := make(chan error, 1)
+	go func() { asked <- r.asking(asking) }()
+	err = r.churned(ctx)
+	stop()
+	if err := errors.Join(err, <-asked); err != nil {
+		return err
+	}
+	return r.nothingLeft(ctx, before)
+}
+
+func (r *Run) churned(ctx context.Context) error {
+	began := time.Now()
+	for first := 0; first < r.Row.Pods; first += batch {
+		var manifests []map[string]any
+		var names []string
+		for i := first; i < min(first+batch, r.Row.Pods); i++ {
+			names = append(names, fmt.Sprintf("churn%d", i))
+			manifests = append(manifests, workload.Manifest(names[len(names)-1], r.Cluster.Members[0], workload.Limits(capInText, capOutText)))
+		}
+		if err := workload.Create(ctx, r.Cluster, manifests...); err != nil {
+			return err
+		}
+		var last *workload.Pod
+		for _, name := range names {
+			p, err := workload.Ready(ctx, r.Cluster, name)
+			if err != nil {
+				return expect("pods start", err)
+			}
+			last = p
+		}
+		if err := r.capsOf(ctx, last, capIn, capOut); err != nil {
+			return err
+		}
+		if err := workload.Delete(ctx, r.Cluster, names...); err != nil {
+			return err
+		}
+	}
+	r.note("%d pods in %.0f s", r.Row.Pods, time.Since(began).Seconds())
+	return nil
+}
+
+// asking asks the doctor until ctx ends. A finding that is there twice in a row
+// is one: a single look may fall between a pod and its shaping.
+func (r *Run) asking(ctx context.Context) error {
+	faulty := false
+	for times := 0; ; times++ {
+		found, err := r.findings(ctx)
+		if ctx.Err() != nil {
+			r.note("doctor asked %d times", times)
+			return nil //nolint:nilerr // it was asked long enough
+		}
+		if err == nil {
+			err = undeclared(found, r.Row.Doctor)
+		}
+		if err != nil && faulty {
+			return expect("the doctor is content while pods start and stop", err)
+		}
+		faulty = err != nil
+	}
+}
+
+// nothingLeft wants no trace of pods that are gone.
+func (r *Run) nothingLeft(ctx context.Context, before string) error {
+	node := r.Cluster.Members[0]
+	err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
+		// Pins, records and metrics name pods; devices and qdiscs go with them.
+		out, err := node.Exec(ctx, "bash", "-c", "grep -rl churn /run/podweir 2>/dev/null; find /sys/fs/bpf -name '*churn*'; true")
+		if err == nil && out != "" {
+			err = errors.New(out)
+		}
+		if err != nil {
+			return err
+		}
+		page, err := node.Fetch(ctx, "/metrics")
+		if err == nil && strings.Contains(page, `pod="churn`) {
+			err = errors.New("metrics name pods that are gone")
+		}
+		if err != nil {
+			return err
+		}
+		now, err := counts(ctx, node)
+		if err == nil && now != before {
+			err = fmt.Errorf("%s, before there were %s", now, before)
+		}
+		return err
+	})
+	return expect("nothing is left of pods that are gone", err)
+}
+
+// counts are how many pins of podweir, namespaces, devices and queues a node has.
+func counts(ctx context.Context, node *cluster.Node) (string, error) {
+	return node.Exec(ctx, "bash", "-c", "echo $(find /sys/fs/bpf/podweir 2>/dev/null | wc -l) pins, "+
+		"$(ls /run/netns | wc -l) namespaces, $(ip -o link | wc -l) devices, $(tc qdisc show | wc -l) queues")
+}

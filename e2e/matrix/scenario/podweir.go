@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/snapshot"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+)
+
+// eventually tries for as long as the step may take.
+func eventually(ctx context.Context, try func(context.Context) error) error {
+	limit := time.Minute
+	if end, ok := ctx.Deadline(); ok {
+		limit = time.Until(end) - 2*time.Second
+	}
+	return cluster.Eventually(ctx, limit, try)
+}
+
+// values are the chart's settings of this row.
+func (r *Run) values(more ...string) []string {
+	set := slices.Clone(r.Row.Set)
+	if s, ok := r.CNI.(cnis.Settings); ok {
+		set = append(set, s.Settings(r.Cluster)...)
+	}
+	return append(set, more...)
+}
+
+func (r *Run) upgrade(ctx context.Context, more ...string) error {
+	return r.Cluster.UpgradeWith(ctx, r.Chart, r.Row.Values, r.values(more...)...)
+}
+
+func install(ctx context.Context, r *Run) error {
+	if err := r.upgrade(ctx); err != nil {
+		return err
+	}
+	return agentsReady(ctx, r)
+}
+
+// upgradeOnly does not wait for agents.
+func upgradeOnly(ctx context.Context, r *Run) error { return r.upgrade(ctx) }
+
+func agentsReady(ctx context.Context, r *Run) error {
+	err := r.Cluster.Rollout(ctx)
+	if err == nil {
+		return nil
+	}
+	errs := []error{err}
+	for _, n := range r.Cluster.Members {
+		_, notReady := n.Fetch(ctx, "/readyz")
+		errs = append(errs, notReady)
+	}
+	return expect("every agent becomes ready", errors.Join(errs...))
+}
+
+// delivery holds the agents' choice to the row's.
+func delivery(ctx context.Context, r *Run) error {
+	for _, n := range r.Cluster.Members {
+		rep, err := r.Cluster.Doctor(ctx, n)
+		if err != nil {
+			return err
+		}
+		page, err := n.Fetch(ctx, "/metrics")
+		if err != nil {
+			return err
+		}
+		if want := fmt.Sprintf("podweir_delivery_info{delivery=%q} 1", r.Row.Delivery); !strings.Contains(page, want) {
+			return expect("delivery "+r.Row.Delivery, fmt.Errorf("the metrics of %s have no %s", n.Name, want))
+		}
+		if r.Row.Profile != "" && rep.Profile != r.Row.Profile {
+			return expect("profile "+r.Row.Profile, fmt.Errorf("%s has %q (%s)", n.Name, rep.Profile, rep.Why))
+		}
+		if n == r.Cluster.Members[0] {
+			r.note("delivery %s, profile %s", r.Row.Delivery, rep.Profile)
+		}
+	}
+	return nil
+}
+
+// findings are the checks of all nodes that are neither ok nor skipped, with
+// what they say.
+func (r *Run) findings(ctx context.Context) (map[string]string, error) {
+	found := map[string]string{}
+	for _, n := range r.Cluster.Members {
+		rep, err := r.Cluster.Doctor(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range rep.Findings() {
+			found[c.Code] = n.Name + ": " + c.String()
+		}
+	}
+	return found, nil
+}
+
+// doctor wants exactly the findings that the row declares.
+func doctor(ctx context.Context, r *Run) error {
+	var found map[string]string
+	// A finding may be about what has just changed.
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		var err error
+		if found, err = r.findings(ctx); err != nil {
+			return err
+		}
+		if err := undeclared(found, r.Row.Doctor); err != nil {
+			return err
+		}
+		for code := range r.Row.Doctor {
+			if found[code] == "" {
+				return fmt.Errorf("%s is declared and not found", code)
+			}
+		}
+		return nil
+	})
+	if len(found) > 0 {
+		r.note("findings %s", strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+	} else {
+		r.note("all green")
+	}
+	return expect("exactly the declared findings", err)
+}
+
+// undeclared are findings that the row does not have.
+func undeclared(found, declared map[string]string) error {
+	var errs []error
+	for _, code := range slices.Sorted(maps.Keys(found)) {
+		if declared[code] == "" {
+			errs = append(errs, errors.New(found[code]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// capsOf waits until the agent says that a pod has these caps, in bits per
+// second; 0 is none.
+func (r *Run) capsOf(ctx context.Context, p *workload.Pod, ingress, egress uint64) error {
+	want := map[string]uint64{"ingress": ingress, "egress": egress}
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		page, err := p.Node.Fetch(ctx, "/metrics")
+		if err != nil {
+			return err
+		}
+		for direction, bits := range want {
+			if got := capInForce(page, p.Name, direction); got != bits {
+				return fmt.Errorf("%s has the %s cap %d", p.Name, direction, got)
+			}
+		}
+		return nil
+	})
+	return expect(fmt.Sprintf("caps of %d in and %d out in force", ingress, egress), err)
+}
+
+// capInForce is a cap in the metrics; 0 is none.
+func capInForce(page, pod, direction string) uint64 {
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "podweir_pod_limit_bits_per_second{") && strings.Contains(line, `interface="eth0"`) &&
+			strings.Contains(line, fmt.Sprintf("pod=%q", pod)) && strings.Contains(line, fmt.Sprintf("direction=%q", direction)) {
+			var bits float64
+			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &bits); err == nil {
+				return uint64(bits)
+			}
+		}
+	}
+	return 0
+}
+
+// uninstalled compares the first node with what it was before podweir, and looks
+// for traces on the second, which was restarted meanwhile.
+func uninstalled(ctx context.Context, r *Run) error {
+	if err := workload.Delete(ctx, r.Cluster, r.guests...); err != nil {
+		return err
+	}
+	r.keepWords(ctx)
+	if err := r.Cluster.Uninstall(ctx); err != nil {
+		return expect("the agents go", err)
+	}
+	accept := func(line string) bool {
+		own, ok := r.CNI.(cnis.Unchanged)
+		return ok && own.Own(line)
+	}
+	var errs []error
+	for i, n := range r.Cluster.Members {
+		after, err := snapshot.Take(ctx, n)
+		if err != nil {
+			return err
+		}
+		if i == 0 && r.before != nil {
+			differences := snapshot.Compare(r.before, after, accept)
+			r.note("%d lines of %s compared", len(after), n.Name)
+			for _, d := range differences[:min(len(differences), 20)] {
+				errs = append(errs, fmt.Errorf("%s: %s", n.Name, d))
+			}
+			continue
+		}
+		for _, line := range traces(after) {
+			errs = append(errs, fmt.Errorf("%s: is left: %s", n.Name, line))
+		}
+	}
+	return expect("nodes are as they were before podweir", errors.Join(errs...))
+}
+
+// traces are lines that only podweir leaves.
+func traces(s snapshot.Snapshot) []string {
+	var out []string
+	for _, d := range snapshot.Compare(nil, s, nil) {
+		// The archive of its image is mounted into each node.
+		if strings.Contains(d.Line, "podweir") && !strings.HasPrefix(d.Line, "/node/images/") {
+			out = append(out, d.Line)
+		}
+	}
+	return out
+}

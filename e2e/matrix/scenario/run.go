@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package scenario is what a row of the matrix goes through.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/snapshot"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// Run is one run of a row.
+type Run struct {
+	Row     *row.Row
+	CNI     cnis.CNI
+	Cluster *cluster.Cluster
+	// Chart is the directory of podweir's chart, Dir takes the logs of a row that
+	// failed.
+	Chart, Dir string
+	// Say reports progress.
+	Say func(format string, args ...any)
+
+	// The pods that stay: two with limits, one on each node; one without on the
+	// first node, and their peers.
+	early, remote, control, near, far *workload.Pod
+	before                            snapshot.Snapshot
+	// said is what agents said that are gone, by their nodes.
+	said map[string]string
+	// guests are pods that a step made and left.
+	guests []string
+
+	mu    sync.Mutex
+	notes []string
+}
+
+// Part names the component whose last words explain a failure.
+type Part string
+
+// The parts.
+const (
+	AgentPart   Part = "podweir's agent"
+	CNIPart     Part = "the primary CNI"
+	RuntimePart Part = "containerd"
+	KubeletPart Part = "the kubelet"
+)
+
+// Step is one step of a row.
+type Step struct {
+	Name string
+	// Limit is how long it may take.
+	Limit time.Duration
+	// Part is what explains a failure.
+	Part Part
+	// Needs says why a row leaves the step out; it may be nil.
+	Needs func(*Run) string
+	Do    func(context.Context, *Run) error
+}
+
+// ExpectationError is a failure: what should be, and what was seen.
+type ExpectationError struct {
+	Want string
+	Seen error
+}
+
+func (e *ExpectationError) Error() string {
+	return fmt.Sprintf("expected: %s; seen: %v", e.Want, e.Seen)
+}
+
+// Unwrap is what was seen.
+func (e *ExpectationError) Unwrap() error { return e.Seen }
+
+// expect makes an error one of an expectation.
+func expect(want string, seen error) error {
+	if seen == nil {
+		return nil
+	}
+	return &ExpectationError{want, seen}
+}
+
+// note keeps something that was measured for the page.
+func (r *Run) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// taken are the notes since the last call.
+func (r *Run) taken() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	notes := r.notes
+	r.notes = nil
+	return notes
+}
+
+// Skips is the reason for which the row leaves a step out, or nothing.
+func (r *Run) Skips(s *Step) string {
+	reason := r.Row.Skip[s.Name]
+	if reason == "" && s.Needs != nil {
+		reason = s.Needs(r)
+	}
+	return reason
+}
+
+// All goes through the steps of the row until one fails. The error is a failed
+// step's, with its last words.
+func (r *Run) All(ctx context.Context, steps []Step) ([]row.Step, error) {
+	var out []row.Step
+	for _, s := range steps {
+		res := row.Step{Name: s.Name, Outcome: row.Passed}
+		if reason := r.Skips(&s); reason != "" {
+			res.Outcome, res.Notes = row.Skipped, []string{reason}
+			out = append(out, res)
+			continue
+		}
+		r.taken()
+		began := time.Now()
+		err := within(ctx, s.Limit, func(ctx context.Context) error { return s.Do(ctx, r) })
+		res.Seconds, res.Notes = time.Since(began).Seconds(), r.taken()
+		if err != nil {
+			res.Outcome, res.Notes = row.Failed, append(res.Notes, err.Error())
+			words := r.words(context.WithoutCancel(ctx), s.Part)
+			return append(out, res), fmt.Errorf("row %s, step %q after %.1f s: %w\n--- last words of %s:\n%s",
+				r.Row.Name, s.Name, res.Seconds, err, s.Part, words)
+		}
+		r.Say("  %-28s %5.1f s  %s", s.Name, res.Seconds, strings.Join(res.Notes, "; "))
+		out = append(out, res)
+	}
+	return out, nil
+}
+
+// grace is what a step gets to obey the end of its time.
+const grace = 20 * time.Second
+
+// within ends f after a time, also if it does not obey.
+func within(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %v", limit))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return errors.Join(context.Cause(ctx), err)
+	case <-time.After(grace):
+		return fmt.Errorf("%w, and %v later it still hangs", context.Cause(ctx), grace)
+	}
+}

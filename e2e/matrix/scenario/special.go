@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/workload"
+)
+
+// stock measures the reference plugin in podweir's place; nothing is expected
+// but that it is told.
+func stock(ctx context.Context, r *Run) error {
+	if err := r.pods(ctx); err != nil {
+		r.note("pods do not start: %v", err)
+		return nil
+	}
+	for _, length := range []time.Duration{4 * time.Second, 4 * time.Second} {
+		t, err := workload.Load{Pod: r.early, Peer: r.far}.For(ctx, length)
+		if err != nil {
+			return err
+		}
+		r.note("%s of %d Mbit/s in, %s of %d out", mbit(t.In.BitsPerSec()), capIn/1_000_000, mbit(t.Out.BitsPerSec()), capOut/1_000_000)
+	}
+	return nil
+}
+
+// severalInterfaces is the doctor's check of pods with more than one interface.
+const severalInterfaces = "PW604"
+
+// stockQueue is the queue of the reference plugin on the host side of a pod.
+func stockQueue(ctx context.Context, p *workload.Pod) (string, error) {
+	out, err := p.Node.Exec(ctx, "bash", "-c", `
+peer=$(nsenter --net="$1" ip -o link show eth0 | sed -E 's/.*@if([0-9]+):.*/\1/')
+tc qdisc show dev "$(ip -o link | sed -nE "s/^$peer: ([^@:]+)[@:].*/\1/p")" root`, "bash", "/run/netns/"+filepath.Base(p.NS.Path()))
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(out, "tbf") {
+		return "", expect("a queue of the CNI's own bandwidth plugin on the pod's device", fmt.Errorf("%q", out))
+	}
+	return out, nil
+}
+
+// second is the network that a second CNI call attaches, as Multus does.
+const second = `{"cniVersion": "1.0.0", "name": "second", "plugins": [
+  {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]]}},
+  {"type": "podweir-cni", "capabilities": {"bandwidth": true}}
+]}`
+
+// secondNetwork attaches another interface to the pod that stays, with limits
+// of its own. cnitool names the container by its namespace, which no runtime
+// knows.
+func secondNetwork(ctx context.Context, r *Run) error {
+	node := r.Cluster.Members[0]
+	if _, err := node.Exec(ctx, "mkdir", "-p", "/etc/cni/second.d"); err != nil {
+		return err
+	}
+	if err := node.WriteFile("/etc/cni/second.d/20-second.conflist", second); err != nil {
+		return err
+	}
+	netns := strings.TrimPrefix(r.early.NS.Path(), node.Path("/")+"/")
+	call := func(ctx context.Context, verb string) (string, error) {
+		return node.Exec(ctx, "env", "CNI_PATH=/opt/cni/bin", "NETCONFPATH=/etc/cni/second.d", "CNI_IFNAME=net1",
+			`CAP_ARGS={"bandwidth": {"ingressRate": 5000000, "ingressBurst": 4294967295, "egressRate": 5000000, "egressBurst": 4294967295}}`,
+			"/opt/cni/bin/cnitool", verb, "second", "/"+strings.TrimPrefix(netns, "/"))
+	}
+	if out, err := call(ctx, "add"); err != nil {
+		return expect("a second interface is attached", fmt.Errorf("%w: %s", err, out))
+	}
+	status, err := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
+	if err != nil || !strings.Contains(status, `"net1"`) {
+		return expect("status shows net1 with limits of its own", errors.Join(err, errors.New(status)))
+	}
+	if err := r.limited(ctx, "eth0 keeps its caps", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut); err != nil {
+		return err
+	}
+	found, err := r.findings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, what := range found {
+		r.note("%s", what)
+	}
+	if found[severalInterfaces] == "" {
+		return expect("the doctor says that the pod has two limited interfaces ("+severalInterfaces+")", fmt.Errorf("findings %v", found))
+	}
+	if err := undeclared(found, map[string]string{severalInterfaces: "the pod has two"}); err != nil {
+		return expect("no other finding", err)
+	}
+	_, err = call(ctx, "del")
+	_, gone := node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second")
+	return errors.Join(err, gone)
+}

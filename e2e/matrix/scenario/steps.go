@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// The caps of the pods that stay, in bits per second and as annotations.
+const (
+	capIn, capOut   = 20_000_000, 10_000_000
+	capInText       = "20M"
+	capOutText      = "10M"
+	otherIn         = 10_000_000
+	otherOut        = 30_000_000
+	otherInText     = "10M"
+	otherOutText    = "30M"
+	measured        = 4 * time.Second
+	rowsMost        = 15 * time.Minute
+	controlOffered  = 200_000_000
+	datagramOffered = 60_000_000
+)
+
+// Steps are those of a row, in their order.
+func Steps(r *row.Row) []Step {
+	cni := Step{"primary CNI installed", 4 * time.Minute, CNIPart, nil, installCNI}
+	before := Step{"pods before podweir", 2 * time.Minute, CNIPart, nil, podsBefore}
+	install := Step{"helm install", 2 * time.Minute, AgentPart, nil, install}
+	choice := Step{"delivery chosen", time.Minute, AgentPart, nil, delivery}
+	doctor := Step{"doctor", time.Minute, AgentPart, nil, doctor}
+	gone := Step{"primary CNI removed", 2 * time.Minute, CNIPart, nil, removeCNI}
+	uninstalled := Step{"podweir uninstalled", 3 * time.Minute, AgentPart, nil, uninstalled}
+	works := Step{"the CNI works as before", time.Minute, CNIPart, nil, worksAsBefore}
+	churn := Step{"pods churned", 5 * time.Minute, AgentPart, nil, churn}
+	if r.Scenario == row.Stock {
+		return []Step{cni, {"stock bandwidth plugin", 3 * time.Minute, RuntimePart, nil, stock}, gone}
+	}
+	steps := []Step{
+		cni, before, install, choice,
+		{"pods from before are limited", time.Minute, AgentPart, nil, limitedFromBefore},
+	}
+	if r.Order == row.PodweirFirst {
+		install.Name, install.Do = "helm install without a CNI", upgradeOnly
+		cni.Name = "primary CNI installed behind podweir"
+		steps = []Step{install, cni, {"agents ready", 2 * time.Minute, AgentPart, nil, agentsReady}, choice, {"pods", 2 * time.Minute, CNIPart, nil, podsBehind}}
+	}
+	steps = append(
+		steps, doctor,
+		Step{"limits", 3 * time.Minute, AgentPart, nil, limits},
+		Step{"light flow beside bulk", time.Minute, AgentPart, nil, lightFlow},
+		Step{"policy enforced", 2 * time.Minute, CNIPart, policyEngine, policyEnforced},
+		Step{"annotation changed", time.Minute, AgentPart, nil, annotationChanged},
+		Step{"pod made while the agent hangs", time.Minute, AgentPart, plugin, agentStopped},
+		Step{"podweir's agent killed", 2 * time.Minute, AgentPart, nil, agentKilled},
+		Step{"the CNI's agent killed", 4 * time.Minute, CNIPart, cniAgent, cniAgentKilled},
+		Step{"conflist rewritten", 2 * time.Minute, AgentPart, chainOnly, conflistRewritten},
+		Step{"policy changed under load", 2 * time.Minute, CNIPart, policyEngine, policyChanged},
+	)
+	if r.Scenario == row.TwoInterfaces {
+		steps = append(steps, Step{"second network", 2 * time.Minute, AgentPart, nil, secondNetwork})
+	}
+	return append(
+		steps, churn,
+		Step{"podweir upgraded under load", 2 * time.Minute, AgentPart, nil, upgraded},
+		Step{"node restarted", 4 * time.Minute, KubeletPart, nil, nodeRestarted},
+		uninstalled, works, gone,
+	)
+}
+
+// Limit is how long a row may take.
+func Limit(*row.Row) time.Duration { return rowsMost }
+
+func policyEngine(r *Run) string {
+	if _, ok := r.CNI.(cnis.Policy); !ok {
+		return "the row has no policy engine"
+	}
+	return ""
+}
+
+func cniAgent(r *Run) string {
+	if _, ok := r.CNI.(cnis.Agent); !ok {
+		return "the CNI has no process on the node"
+	}
+	return ""
+}
+
+func plugin(r *Run) string {
+	if r.Row.Delivery == "nri" {
+		return "with nri, no plugin of podweir shapes pods: they wait for the agent"
+	}
+	return ""
+}
+
+func chainOnly(r *Run) string {
+	if r.Row.Delivery != "chain" {
+		return "podweir's delivery is " + r.Row.Delivery + ", which does not depend on the file"
+	}
+	return ""
+}
+
+// installCNI returns when nodes are ready.
+func installCNI(ctx context.Context, r *Run) error {
+	if err := r.CNI.Install(ctx, r.Cluster); err != nil {
+		return err
+	}
+	return r.cniReady(ctx)
+}
+
+func (r *Run) cniReady(ctx context.Context) error {
+	err := eventually(ctx, func(ctx context.Context) error { return r.CNI.Ready(ctx, r.Cluster) })
+	if err != nil {
+		return expect("the primary CNI is ready", err)
+	}
+	_, err = r.Cluster.Kubectl(ctx, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=90s")
+	return expect("nodes are ready", err)
+}
+
+// removeCNI leaves the cluster as it was without a CNI.
+func removeCNI(ctx context.Context, r *Run) error {
+	if err := r.deleteAll(ctx); err != nil {
+		return err
+	}
+	return r.CNI.Uninstall(ctx, r.Cluster)
+}
+
+func mbit(bits float64) string { return fmt.Sprintf("%.2f", bits/1e6) }
