@@ -20,8 +20,12 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X $(MODULE)/plugin/version.stamped=$(VERSION)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 
-# How long each fuzz target runs in "make test".
-FUZZTIME ?= 10s
+# How long each fuzz target runs in "make test" and in "make test-all".
+FUZZTIME      ?= 3s
+LONG_FUZZTIME ?= 2m
+# The emulated kernels of "make test" and of "make test-all".
+KERNELS     ?= 6.1,newest
+ALL_KERNELS ?= 6.1,6.12,newest
 # C that we write; bpf/headers is the kernel's and libbpf's.
 C_FILES  = $(shell find bpf -name headers -prune -o -name '*.[ch]' -print)
 SH_FILES = .ci/run $(shell find bpf e2e tools -name '*.sh')
@@ -41,6 +45,12 @@ COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/$(LIKELY)|TestPr
 LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # Others of them need a kernel with sch_fq, and can do with its clock.
 ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
+# Packages that hardly depend on the kernel, and tests that take an emulated
+# processor minutes, meet other kernels in "make test-all".
+NIGHTLY       = ./plugin/agent/% ./plugin/cmd/%
+NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|KilledAtEveryStep)$$
+# Tests of the cluster that take a minute or more each.
+NIGHTLY_CLUSTER = ^TestPrivileged(DeliveryChanged|FullNode|SecondRelease|WrongNode)$$
 
 .PHONY: help
 help: ## Show this list.
@@ -94,14 +104,54 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 
 ##@ Check
 
+# The tiers are lists of targets of this file; each target also runs by itself.
+QUICK = vet test-short chart-render
+CHECK = setup check-generate lint check-figures test-unit chart-test
+TEST  = $(CHECK) fuzz test-privileged test-emulated test-cluster matrix-fast
+ALL   = $(CHECK) long-fuzz test-privileged test-emulated-all test-perf-netns test-perf-vm test-cluster-all matrix-all test-aws test-cilium test-perf-k8s check-image bench
+
+.PHONY: quick
+quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
+	bin/tools/steps -make '$(MAKE)' $(QUICK)
+
+.PHONY: check
+check: steps ## Linters, unit tests with the race detector, generated files, figures and the chart (5 minutes; root to install what is missing).
+	bin/tools/steps -make '$(MAKE)' $(CHECK)
+
 .PHONY: test
-test: setup check-generate lint fuzz test-unit chart-test test-privileged test-kernels ## Everything that can run here but for a cluster (root, installs what it needs).
+test: steps ## check, the privileged tests on this kernel and two more, the cluster and the fast rows of the CNI matrix (root, installs what it needs, 45 minutes; an hour once).
+	bin/tools/steps -make '$(MAKE)' $(TEST)
+
+.PHONY: test-all
+test-all: steps ## test, and what takes too long for it: every kernel, long fuzzing, benchmarks (root, hours).
+	bin/tools/steps -k -make '$(MAKE)' $(ALL)
+
+.PHONY: steps
+steps:
+	CGO_ENABLED=0 go build -o bin/tools/steps ./tools/steps
+
+.PHONY: vet
+vet:
+	go vet ./...
+
+.PHONY: test-short
+test-short: ## Unit tests of the product's module without those that wait; results are cached.
+	go test -short -timeout 2m -skip '^TestPrivileged' ./...
+
+# The chart is outside of the tests' module, so go test cannot cache their
+# results; it caches the linked program.
+.PHONY: chart-render
+chart-render: ## Hold the rendered chart against its goldens.
+	cd tools/charttest && CGO_ENABLED=0 go test -c -o $(CURDIR)/bin/tools/charttest . && $(CURDIR)/bin/tools/charttest -test.run '^TestGoldenRenders$$'
 
 .PHONY: test-unit
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
-	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m ./page ./drive ./cluster
+	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./page ./drive ./cluster ./snapshot ./cilium
+	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
+	cd e2e/matrix/hosted && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
+	cd e2e/flannel && CGO_ENABLED=0 go test -timeout 5m ./plugin
 	cd tools/image && CGO_ENABLED=0 go test -timeout 5m ./...
 	cd tools/perfrig && CGO_ENABLED=0 go test -timeout 5m -skip '^TestPrivileged' ./...
 
@@ -124,34 +174,106 @@ test-privileged: build refplugins npa ## Tests on the kernel and real traffic, o
 	go test -v -count=1 -p 1 -timeout 40m -run '^TestPrivileged' $(PRIVILEGED) \
 		| tee bin/privileged.log | grep -v --line-buffered '^=== '
 	tools/skips.sh bin/privileged.log
-	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 5m -run '^TestPrivileged' ./netns
 
 .PHONY: test-kernels
-test-kernels: setup-kernels test-privileged ## The same tests on kernels 6.1, 6.12 and the newest, under emulation.
-	bin/vmrig test -timeout 15m -host bin/privileged.log -beside '$(COUNTED)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED))
-	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./vm
+test-kernels: test-privileged test-emulated ## The privileged tests on this kernel and on those of KERNELS, under emulation (root).
+
+# Goes by what this machine's kernel ran, in bin/privileged.log.
+.PHONY: test-emulated
+test-emulated: setup-kernels
+	bin/vmrig test -k $(KERNELS) -timeout 30m -host bin/privileged.log -skip '$(NIGHTLY_TESTS)' -beside '$(COUNTED)' -alone '$(ONLY_THERE)' \
+		$(filter-out $(TIMED) $(NIGHTLY),$(PRIVILEGED))
+
+# Every kernel, every package and every neighbour in every order.
+.PHONY: test-emulated-all
+test-emulated-all: setup-kernels
+	bin/vmrig test -k $(ALL_KERNELS) -timeout 60m -host bin/privileged.log -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED)) ./e2e/coexist
 
 .PHONY: coexistence
-coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; docs/reference/coexistence.md is written anew (root, 30 minutes).
+coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; docs/reference/coexistence.md is rewritten (root, 30 minutes).
 	PODWEIR_WRITE_COEXISTENCE=1 go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
 	PODWEIR_WRITE_COEXISTENCE=1 bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
 	PODWEIR_WRITE_COEXISTENCE=$(CURDIR)/bin/coexistence/logs go test -count=1 -run TestWriteSeen ./e2e/coexist
 
 .PHONY: test-cluster
 test-cluster: setup-cluster image ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).
-	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m .
+	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m -skip '$(NIGHTLY_CLUSTER)' .
+
+.PHONY: test-cluster-all
+test-cluster-all: NIGHTLY_CLUSTER = ^$$
+test-cluster-all: test-cluster ## The same, and what takes minutes: every change of the delivery, a second release, a full node, nodes that lack what podweir needs (root).
+
+# A row of the CNI matrix that needs a registry, and where the nodes of a cluster
+# that exists find the images.
+ROW      ?= kindnet-default-as-it-comes
+REGISTRY ?=
+
+.PHONY: hosted-driver
+hosted-driver:
+	cd e2e/matrix/hosted && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/ . sigs.k8s.io/kind
+	cd e2e/k8s && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/tools/work ./work
+
+.PHONY: hosted
+hosted: hosted-driver image ## Run one ROW of the CNI matrix that needs a registry (docker, helm, kubectl and a network with registries).
+	bin/tools/hosted -registry '$(REGISTRY)' '$(ROW)'
+
+.PHONY: hosted-push
+hosted-push: hosted-driver image ## Push both images of a ROW that runs in a cloud to REGISTRY.
+	e2e/matrix/hosted/push.sh '$(IMAGE)' '$(REGISTRY)'
+
+.PHONY: hosted-plan
+hosted-plan: hosted-driver ## Print every command of every ROW that needs a registry, and run none.
+	bin/tools/hosted -list | xargs -n1 bin/tools/hosted -dry-run -registry registry.example
 
 .PHONY: cluster-page
 cluster-page: export PODWEIR_WRITE_KUBERNETES = $(CURDIR)/docs/results
-cluster-page: test-cluster ## The same; what was measured goes to docs/results.
+cluster-page: test-cluster-all ## The same; what was measured goes to docs/results.
+
+# Rows of "make matrix", as regular expressions for whole names; all that can run
+# here if empty.
+ROWS ?=
+MATRIX_PAGE = docs/reference/compat-matrix.md
+
+.PHONY: matrix-command
+matrix-command:
+	cd e2e/matrix && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/matrix .
+
+.PHONY: matrix
+matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 40 minutes).
+	bin/matrix -page $(MATRIX_PAGE) $(ROWS)
+
+# Every row, without a change to the checkout.
+.PHONY: matrix-all
+matrix-all: MATRIX_PAGE = bin/compat-matrix.md
+matrix-all: matrix
+
+.PHONY: matrix-fast
+matrix-fast: setup-cluster image matrix-command ## The same for the fast rows, without the page (root, 8 minutes).
+	bin/matrix -fast
+
+.PHONY: test-cilium
+test-cilium: setup setup-cluster image ## What the Cilium rows of the matrix do not show: settings of Cilium's changed under running pods, its agent deleted under load, the bandwidth plugin (root; Cilium is built once).
+	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 40m -run '^TestPrivileged' ./cilium
+
+.PHONY: test-aws
+test-aws: setup setup-cluster image ## What the AWS rows of the matrix alone can show: policy and the bandwidth plugin, aws-node replaced while pods start (root, 8 minutes; 16 more once).
+	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m ./aws
+
+.PHONY: matrix-page
+matrix-page: matrix-command ## Write docs/reference/compat-matrix.md from its rows and the last results; runs nothing.
+	bin/matrix -render -page $(MATRIX_PAGE)
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (10s).
+fuzz: ## Run every fuzz target for FUZZTIME (3s).
 	tools/fuzz.sh $(FUZZTIME)
 
+.PHONY: long-fuzz
+long-fuzz: ## Run every fuzz target for LONG_FUZZTIME (2m).
+	tools/fuzz.sh $(LONG_FUZZTIME)
+
 .PHONY: lint
-lint: bin/tools/golangci-lint bin/tools/actionlint check-figures ## All linters and formatters, without changing a file.
-	test -z "$$(gofmt -l $(GO_FILES) | tee /dev/stderr)"
+lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters, without changing a file.
+	test -z "$$(gofmt -l $(GO_FILES) | tee -a /dev/stderr)"
 	go mod tidy -diff
 	go vet ./...
 	for dir in $(NESTED); do (cd $$dir && CGO_ENABLED=0 go vet ./...); done
@@ -188,6 +310,10 @@ PERF_KERNELS ?= 6.12/6.1
 .PHONY: perf-vm
 perf-vm: perfrig setup-kernels ## Take the campaign of emulated machines, with qdiscs that other kernels have (root, 40 minutes; goes on where it was interrupted).
 	bin/perfrig run -anew -substrate vm -kernels $(PERF_KERNELS) -profile vm
+
+.PHONY: test-perf-netns
+test-perf-netns: build refplugins ## Take samples of the performance rig in namespaces of this machine (root, 3 minutes).
+	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./netns
 
 .PHONY: test-perf-vm
 test-perf-vm: build refplugins setup-kernels ## Boot the machines of perf-vm, take samples and interrupt some (root, 3 minutes).
