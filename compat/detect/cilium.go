@@ -208,6 +208,11 @@ const (
 	defineAlways         = "EPHEMERAL_MIN"
 )
 
+// StartTraces are the files, below the node's root, that a primary CNI's agent
+// makes anew when it starts. With other settings it may then get packets to pods
+// another way, which changes no file that the runtime reads.
+var StartTraces = []string{ciliumSocket[len("/var/"):], ciliumNodeHeader}
+
 // ciliumHeader reads, where nobody else said it, which way the agent's programs
 // send packets. A define that is missing says something only in releases that
 // would have written it.

@@ -107,6 +107,10 @@ type Manager struct {
 	node        *detect.Node
 	detected    time.Time
 	fingerprint string
+	// traces are what [detect.StartTraces] were at the last look, and started is
+	// when they last changed.
+	traces  []stamp
+	started time.Time
 	// chosen is the last choice that was made with a network to join.
 	chosen conflist.Choice
 	// gone is since when the original has been missing or broken, and goneAs what

@@ -23,6 +23,10 @@ import (
 // directory of conflists is looked at much more often.
 const redetect = time.Minute
 
+// After an agent of the primary CNI started, the node is looked at this often for
+// as long as redetect: the agent takes some time until it says with which settings.
+const redetectSoon = 3 * time.Second
+
 // view is the node as one pass sees it.
 type view struct {
 	node *detect.Node
@@ -63,7 +67,24 @@ func (m *Manager) look(ctx context.Context) (*view, error) {
 // was there and cannot be read is no reason: it may be half written.
 func (m *Manager) outdated(conf *conflist.Dir, err error) bool {
 	torn := joinable(m.node.Conf) && !joinable(conf)
-	return !torn && fingerprint(conf, err) != m.fingerprint || time.Since(m.detected) > redetect
+	every := redetect
+	if m.startedSince(redetect) {
+		every = redetectSoon
+	}
+	return !torn && fingerprint(conf, err) != m.fingerprint || time.Since(m.detected) > every
+}
+
+// startedSince says whether an agent of the primary CNI started within the last
+// span, or was first seen then.
+func (m *Manager) startedSince(span time.Duration) bool {
+	traces := make([]stamp, len(detect.StartTraces))
+	for i, name := range detect.StartTraces {
+		traces[i] = stampOf(m.real("/" + name))
+	}
+	if !slices.Equal(traces, m.traces) {
+		m.traces, m.started = traces, time.Now()
+	}
+	return time.Since(m.started) <= span
 }
 
 // joinable says whether a directory has a network that podweir can join.

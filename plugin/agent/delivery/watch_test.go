@@ -374,6 +374,8 @@ type ciliumAgent struct {
 	away atomic.Bool
 	// missed counts the questions while it is away.
 	missed atomic.Int64
+	// legacy says that its host routing is.
+	legacy atomic.Bool
 }
 
 func (*ciliumAgent) Programs(context.Context) ([]string, error) { return nil, errAway }
@@ -388,7 +390,11 @@ func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, err
 	if resource != "/v1/healthz" {
 		return nil, errAway
 	}
-	return []byte(`{"cilium":{"msg":"1.20.2 (v1.20.2-abc)"},"datapath-mode":"veth","routing":{"intra-host-routing-mode":"BPF"},` +
+	routing := "BPF"
+	if a.legacy.Load() {
+		routing = "Legacy"
+	}
+	return []byte(`{"cilium":{"msg":"1.20.2 (v1.20.2-abc)"},"datapath-mode":"veth","routing":{"intra-host-routing-mode":"` + routing + `"},` +
 		`"bandwidth-manager":{"enabled":true}}`), nil
 }
 
@@ -423,6 +429,30 @@ func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
 	if !left() {
 		t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
 	}
+}
+
+// TestAgentStartsWithOtherRouting: the runtime's files stay as they are, and who
+// limits ingress changes within seconds all the same, although the agent answers
+// only some time after it made its socket.
+func TestAgentStartsWithOtherRouting(t *testing.T) {
+	short.LeaveOut(t, "the agent answers late, on purpose")
+	h := newHost(t, exclusive(nil))
+	agent := &ciliumAgent{}
+	agent.legacy.Store(true)
+	m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
+	left := func() bool { return strings.Contains(m.Decision().Entry, `"ingressShaper":"cilium"`) }
+	h.eventually(t, "podweir limits ingress", func() bool { return m.Decision().InForce && !left() })
+
+	agent.away.Store(true)
+	agent.legacy.Store(false)
+	missed := agent.missed.Load()
+	h.remove(t, "run/cilium/cilium.sock")
+	h.write(t, "run/cilium/cilium.sock", "")
+	h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
+	agent.away.Store(false)
+	began := time.Now()
+	h.eventually(t, "ingress is left to Cilium", left)
+	t.Logf("noticed %.1f s after the agent answered", time.Since(began).Seconds())
 }
 
 // TestBinaryIsRemoved puts the binary back, and leaves no chain that names it

@@ -105,6 +105,7 @@ type Reconciler struct {
 	host  *hostif.NetNS
 	queue *queue
 	watch *watcher
+	again chan struct{}
 
 	mu     sync.Mutex
 	states map[key]*state
@@ -136,7 +137,7 @@ func New(cfg Config) *Reconciler {
 	if cfg.Observe == nil {
 		cfg.Observe = func(Observation) {}
 	}
-	r := &Reconciler{cfg: cfg, queue: newQueue(), states: make(map[key]*state), owners: make(map[attach.ID]string)}
+	r := &Reconciler{cfg: cfg, queue: newQueue(), states: make(map[key]*state), owners: make(map[attach.ID]string), again: make(chan struct{}, 1)}
 	r.watch = newWatcher(r)
 	return r
 }
@@ -170,6 +171,15 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// Again asks for a look at everything, because the node's defaults changed. It does
+// not wait.
+func (r *Reconciler) Again() {
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
 }
 
 // Snapshot returns what is known of each pod, in the order of their names.
@@ -323,7 +333,7 @@ func (r *Reconciler) tell(l *look, news bool) {
 	r.cfg.Events.Emit(l.pod, *l.event)
 }
 
-// passes looks at everything, at once and then every so often.
+// passes looks at everything, at once, every so often, and when it is asked to.
 func (r *Reconciler) passes(ctx context.Context) {
 	tick := time.NewTicker(r.cfg.Pass)
 	defer tick.Stop()
@@ -335,6 +345,7 @@ func (r *Reconciler) passes(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-r.again:
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -165,6 +166,22 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 	if e.Message != want {
 		t.Errorf("event %q, want %q", e.Message, want)
 	}
+}
+
+// Defaults of the node that changed reach pods at once, not with the next pass.
+func TestPrivilegedDefaultsChanged(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	p.gets(t, "10Mbit", "20Mbit")
+	n.configure("ingressPlace", "ifb")
+	a.Again()
+	testutil.Eventually(t, soon, "the ingress queue moves to the ifb", func() bool {
+		return rate(t, n.NetNS, p.host.Name) == "" && rate(t, p.ns, hostif.IFBName(p.dev.Index)) == "20Mbit"
+	})
 }
 
 func TestPrivilegedHostNetwork(t *testing.T) {

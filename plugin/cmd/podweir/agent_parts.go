@@ -115,13 +115,15 @@ func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
 	return err
 }
 
-// decided starts and ends the delivery nri.
+// decided starts and ends the delivery nri, and has the pods looked at: what they
+// get by default may have changed.
 func (a *agentParts) decided(d delivery.Decision) {
 	a.nri.want(d.Delivery == profiles.NRI)
 	if d.Entry != "" {
 		a.onceDecided.Do(func() { close(a.entry) })
 	}
 	a.metrics.SetDelivery(string(d.Delivery))
+	a.reconciler.Again()
 	a.node.changed()
 }
 
