@@ -64,6 +64,8 @@ type BulkInterval struct {
 	Start, End  float64 // seconds since the start of the test
 	Bytes       float64 // payload
 	Retransmits float64 // segments; of the sender only
+	// Flows are the bytes of each connection.
+	Flows []float64
 }
 
 // Bulk is what both ends of a bulk transfer reported.
@@ -205,6 +207,9 @@ type iperfReport struct {
 		MSS int `json:"tcp_mss_default"`
 	} `json:"start"`
 	Intervals []struct {
+		Streams []struct {
+			Bytes float64 `json:"bytes"`
+		} `json:"streams"`
 		Sum struct {
 			Start       float64 `json:"start"`
 			End         float64 `json:"end"`
@@ -231,7 +236,11 @@ func parseIperf(raw []byte) (*iperfReport, error) {
 func (r *iperfReport) intervals() []BulkInterval {
 	out := make([]BulkInterval, 0, len(r.Intervals))
 	for _, i := range r.Intervals {
-		out = append(out, BulkInterval(i.Sum))
+		one := BulkInterval{Start: i.Sum.Start, End: i.Sum.End, Bytes: i.Sum.Bytes, Retransmits: i.Sum.Retransmits}
+		for _, f := range i.Streams {
+			one.Flows = append(one.Flows, f.Bytes)
+		}
+		out = append(out, one)
 	}
 	return out
 }

@@ -15,7 +15,7 @@ import (
 const interrupted = `{
 	"start": {"tcp_mss_default": 1448, "connected": [{"socket": 5}]},
 	"intervals": [
-		{"streams": [{}], "sum": {"start": 0, "end": 0.5, "bytes": 1000, "retransmits": 7, "sender": true}},
+		{"streams": [{"bytes": 600}, {"bytes": 400}], "sum": {"start": 0, "end": 0.5, "bytes": 1000, "retransmits": 7, "sender": true}},
 		{"streams": [{}], "sum": {"start": 0.5, "end": 1.0004, "bytes": 2000, "retransmits": 2}},
 		{"streams": [{}], "sum": {"start": 1.0004, "end": 1.5, "bytes": 3000, "retransmits": 0}},
 		{"streams": [{}], "sum": {"start": 1.5, "end": 1.5, "bytes": 500, "retransmits": 0}}
@@ -33,7 +33,10 @@ func TestParseIperf(t *testing.T) {
 		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
 	}
 	want := []BulkInterval{
-		{0, 0.5, 1000, 7}, {0.5, 1.0004, 2000, 2}, {1.0004, 1.5, 3000, 0}, {1.5, 1.5, 500, 0},
+		{0, 0.5, 1000, 7, []float64{600, 400}},
+		{0.5, 1.0004, 2000, 2, []float64{0}},
+		{1.0004, 1.5, 3000, 0, []float64{0}},
+		{1.5, 1.5, 500, 0, []float64{0}},
 	}
 	if diff := cmp.Diff(want, r.intervals()); diff != "" {
 		t.Errorf("intervals (-want +got):\n%s", diff)
@@ -75,7 +78,7 @@ func TestBetween(t *testing.T) {
 	if got := Between(nil, 0, 1).BitsPerSec(); got != 0 {
 		t.Errorf("BitsPerSec() of nothing = %v, want 0", got)
 	}
-	w := Between([]BulkInterval{{0, 0.5, 1000, 0}}, 0, 1)
+	w := Between([]BulkInterval{{End: 0.5, Bytes: 1000}}, 0, 1)
 	if got, want := w.BitsPerSec(), 16000.0; got != want {
 		t.Errorf("BitsPerSec() = %v, want %v", got, want)
 	}

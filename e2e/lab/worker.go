@@ -31,6 +31,8 @@ var workerKinds = map[string]workerFunc{
 	"udp-flood":   runUDPFlood,
 	"udp-spread":  runUDPSpread,
 	"udp-crowd":   runUDPCrowd,
+	"call-server": runCallServer,
+	"call-client": runCallClient,
 }
 
 // workerMessage is a line from the worker to its parent.

@@ -115,6 +115,7 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Pods:    (*run).pods,
 	spec.Adds:    (*run).addsBeside,
 
+	spec.Ordinary:    (*run).ordinary,
 	spec.Percentiles: (*run).percentiles,
 }
 

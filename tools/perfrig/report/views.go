@@ -96,6 +96,27 @@ var views = []view{
 		},
 	},
 	{
+		spec.Ordinary, "Ordinary loads beside each other",
+		"All in one direction: a call (UDP of a constant rate; its share of the cap is in the name), beside it bulk of so many flows, or 16 clients that each get a page of 24 ms of the cap on a fresh connection, one after the other; or 200 calls that fill the cap. " +
+			"From the fourth second on, for 7 s. Milliseconds for an answer to a datagram from when it was due; the bystander is the unlimited pod with one such call. Fairness is Jain's index of the bulk flows in a second, the median of the seconds.",
+		[]column{
+			{"call lost, %", "call_lost_percent", 1, 2},
+			{"p50", "call_p50_ms", 1, 2},
+			{"p90", "call_p90_ms", 1, 2},
+			{"p99", "call_p99_ms", 1, 2},
+			{"max", "call_max_ms", 1, 1},
+			{"bystander p99", "call_bystander_p99_ms", 1, 2},
+			{"pages/s", "pages_requests_per_second", 1, 1},
+			{"p50", "pages_p50_ms", 1, 0},
+			{"p95", "pages_p95_ms", 1, 0},
+			{"errors", "pages_errors_count", 1, 0},
+			{"sent again, %", "late_retransmits_percent", 1, 2},
+			{"fairness", "bulk_fairness_share", 1, 3},
+			{"used", "DIR_used_share", 1, 4},
+			{"worst 1 s", "DIR_worst_second_share", 1, 4},
+		},
+	},
+	{
 		spec.Attack, "Floods that are made to pass a cap",
 		"Twice the cap is offered for 7 s: UDP that ignores its ECN marks (ect0), datagrams of three fragments, a new source port for every packet, frames of 60 B; or one heavy flow, and light ones of 3 % of the cap that share every cell of the sketch with the kept connection under a key that the attacker assumes (collide) or that the pod was given (collide-known, the control). " +
 			"Kept connections of the pod and of the bystander meanwhile, 200 requests/s, milliseconds. Taken for heavy: the share of the time in which the pod's would have been, by its own sketch and holds.",

@@ -14,11 +14,11 @@ import (
 var directions = []string{"egress", "ingress"}
 
 // Profiles are all campaigns by name. Every cell of bench is one of ci, and
-// every cell of ci, of costs, of k8s, of ratios, of scale and of vm one of
+// every cell of ci, of costs, of k8s, of loads, of ratios, of scale and of vm one of
 // full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), cluster(), scale(), vm(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), cluster(), loads(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -113,6 +113,41 @@ func othersNamed(name string) []Workload {
 	return slices.DeleteFunc(others(), func(w Workload) bool { return w.Name != name })
 }
 
+// loads is what pods ordinarily do, beside a plain queue and the reference plugin.
+func loads() *Spec {
+	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{{
+		Phases: []Phase{strict, elephants, flat, bandwidthTuned}, Rates: []uint64{10 * mbit, 100 * mbit},
+		Workloads: ordinary(directions...),
+	}}}
+}
+
+// ordinary are loads without an attack: a call, below and at its fair share, beside
+// bulk; pages on fresh connections; many small flows that fill the cap.
+func ordinary(to ...string) []Workload {
+	mixes := map[string]Mix{
+		"pages":             {CallShare: 0.015, Fetch: true},
+		"calls-200":         {Calls: 200, CallShare: 0.005},
+		"call-03-mixed-4-4": {CallShare: 0.03, Bulk: []Bulk{{"cubic", 4}, {"bbr", 4}}},
+		"call-10-cubic-8":   {CallShare: 0.1, Bulk: []Bulk{{"cubic", 8}}},
+		"call-20-cubic-1":   {CallShare: 0.2, Bulk: []Bulk{{"cubic", 1}}},
+	}
+	for _, congestion := range []string{"cubic", "bbr"} {
+		for _, flows := range []int{1, 8, 64} {
+			mixes[fmt.Sprintf("call-03-%s-%d", congestion, flows)] = Mix{CallShare: 0.03, Bulk: []Bulk{{congestion, flows}}}
+		}
+	}
+	// Below 1 % of the cap is below the fair share of 65 flows.
+	mixes["call-01-cubic-64"] = Mix{CallShare: 0.01, Bulk: []Bulk{{"cubic", 64}}}
+	var out []Workload
+	for _, name := range slices.Sorted(maps.Keys(mixes)) {
+		for _, d := range to {
+			mix := mixes[name]
+			out = append(out, Workload{Name: "load-" + name + "-" + d, Kind: Ordinary, Direction: d, Mix: &mix, Seconds: 15})
+		}
+	}
+	return out
+}
+
 // percentiles are fixed rates, as shares of what the machine can at most.
 func percentiles() []Workload {
 	var out []Workload
@@ -150,7 +185,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, scale().Blocks, vm().Blocks)}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, loads().Blocks, scale().Blocks, vm().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)

@@ -79,6 +79,8 @@ const (
 	Pods WorkloadKind = "pods"
 	// Packet is the cost of the programs per packet.
 	Packet WorkloadKind = "packet"
+	// Ordinary is bulk, calls and pages beside each other, without an attack.
+	Ordinary WorkloadKind = "ordinary"
 	// Turns is that of the programs of many pods by turns, without the way.
 	Turns WorkloadKind = "turns"
 )
@@ -110,8 +112,29 @@ type Workload struct {
 	PacketsPerSecond float64 `json:"packetsPerSecond,omitempty"`
 	// Share is that of the machine's highest rate of requests, 0 to 1.
 	Share float64 `json:"share,omitempty"`
+	// Mix is what an [Ordinary] workload has beside each other.
+	Mix *Mix `json:"mix,omitempty"`
 	// BulkSeconds is how long bulk lasts, where it may differ.
 	BulkSeconds float64 `json:"bulkSeconds,omitempty"`
+}
+
+// Mix is a load without an attack, all of it in one direction.
+type Mix struct {
+	// Bulk is what sends as much as it can.
+	Bulk []Bulk `json:"bulk,omitempty"`
+	// Calls is the number of UDP flows with a constant rate, 1 if it is 0, and
+	// CallShare the rate of each as a share of the cap.
+	Calls     int     `json:"calls,omitempty"`
+	CallShare float64 `json:"callShare"`
+	// Fetch says that clients in a closed loop get pages, each on a connection of
+	// its own.
+	Fetch bool `json:"fetch,omitempty"`
+}
+
+// Bulk is TCP flows of one congestion control.
+type Bulk struct {
+	Congestion string `json:"congestion"`
+	Flows      int    `json:"flows"`
 }
 
 // Block is a matrix of cells. The unshaped phase stands in it once for each
