@@ -36,6 +36,12 @@ net() {
 	# have timers that run; the kernel gives a virtual device without a qlen 1000
 	# with its first qdisc, and without a qdisc it means nothing.
 	ip -d -o link | sed -E 's/ link-netns[^ ]* [^ ]*//; s/_timer +[0-9.]+/_timer/g; s/ *( qlen [0-9]+)?\\/\\/'
+	# A new address has no local route until it is known to be nobody else's, a
+	# second or two after the device came up.
+	for i in $(seq 50); do
+		[ -z "$(ip -o addr show tentative -dadfailed)" ] && break
+		sleep 0.1
+	done
 	ip -o addr | sed 's/ *valid_lft.*//'
 	ip route show table all
 	tc qdisc show
