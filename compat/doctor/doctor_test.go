@@ -200,7 +200,9 @@ type kernel struct {
 	policy   []uint32
 	// later, if there is any, replaces policy after the first look at it.
 	later []uint32
-	err   error
+	// meanwhile, if there is any, happens before the attachments are read.
+	meanwhile func()
+	err       error
 }
 
 func healthy() *kernel {
@@ -225,6 +227,9 @@ func (k *kernel) Features(context.Context) (*doctor.Features, error) { return k.
 func (k *kernel) Devices(context.Context) ([]doctor.Device, error) { return k.devices, k.err }
 
 func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) {
+	if k.meanwhile != nil {
+		k.meanwhile()
+	}
 	return k.attached, k.err
 }
 

@@ -227,7 +227,9 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		onlySettled(f.Attached, began)
 		f.Overdue, f.OverdueErr = k.Overdue(ctx)
 		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
-		f.readPolicy(ctx, k, cmp.Or(opts.Settle, time.Second))
+		settle := cmp.Or(opts.Settle, time.Second)
+		f.readPolicy(ctx, k, settle)
+		f.forgetEnded(ctx, root, settle)
 	}
 	if opts.Prober != nil {
 		f.Probe = probe(ctx, f, &opts)

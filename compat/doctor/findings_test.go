@@ -194,6 +194,10 @@ func machineFindings() []finding {
 			n.kernel.devices = append(n.kernel.devices, second)
 		}, doctor.Warn, "2 interfaces of one pod: [eni0123456789a eniother]", "each"},
 		{"early pod", "PW605", aws, set(results+"aws-cni-c2-eth0", cached("c2", limited)), doctor.Warn, "default/early (eth0, network aws-cni)", "recreate these pods, or run podweir agent"},
+		{"pod that ends", "PW605", aws, func(n *node) {
+			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
+			n.kernel.meanwhile = func() { delete(n.inUse, results+"aws-cni-c2-eth0") }
+		}, doctor.OK, "1 of 1", ""},
 		{"early pod, agent", "PW605", aws, func(n *node) {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
 			agentOn(n)

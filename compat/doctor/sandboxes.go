@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,8 +134,19 @@ func checkUnattached(f *Facts) Finding {
 	case f.AttachedErr != nil:
 		return unknown(f.AttachedErr.Error())
 	}
-	var bad []string
-	limited, failed := 0, 0
+	limited, failed, bad := f.heardOf()
+	if len(bad) > 0 {
+		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...)
+	}
+	if failed > 0 {
+		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
+	}
+	return holds(fmt.Sprintf("%d of %d interfaces have a limit of podweir's, and it knows them", limited, len(f.Sandboxes)))
+}
+
+// heardOf counts the interfaces with a limit, those of them that podweir could not
+// shape, and names those that it never heard of.
+func (f *Facts) heardOf() (limited, failed int, unheard []string) {
 	for _, s := range f.Sandboxes {
 		if !f.expects(s.Limited) {
 			continue
@@ -149,16 +161,31 @@ func checkUnattached(f *Facts) Finding {
 			if name == "" {
 				name = "container " + s.ContainerID
 			}
-			bad = append(bad, name+" ("+s.IfName+", network "+s.Network+")")
+			unheard = append(unheard, name+" ("+s.IfName+", network "+s.Network+")")
 		}
 	}
-	if len(bad) > 0 {
-		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...)
+	return limited, failed, unheard
+}
+
+// forgetEnded leaves out the interfaces of pods that ended while the doctor looked:
+// podweir's DEL comes first, and the runtime's own record goes last. It waits for
+// that only where it would make a difference.
+func (f *Facts) forgetEnded(ctx context.Context, root fs.FS, settle time.Duration) {
+	if _, _, unheard := f.heardOf(); f.SandboxesErr != nil || f.AttachedErr != nil || len(unheard) == 0 {
+		return
 	}
-	if failed > 0 {
-		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(settle):
 	}
-	return holds(fmt.Sprintf("%d of %d interfaces have a limit of podweir's, and it knows them", limited, len(f.Sandboxes)))
+	now, err := readSandboxes(root)
+	if err != nil {
+		return // what was read first is still the best there is
+	}
+	f.Sandboxes = slices.DeleteFunc(f.Sandboxes, func(s Sandbox) bool {
+		return !slices.ContainsFunc(now, func(o Sandbox) bool { return o.ContainerID == s.ContainerID && o.IfName == s.IfName })
+	})
 }
 
 // adviceForUnheard is about pods that podweir-cni was not called for, and that the
