@@ -79,11 +79,12 @@ func run(ctx context.Context, o *options) error {
 	if o.plan {
 		return dryRun(ctx, chosen)
 	}
-	results, failed := runRows(ctx, o, chosen)
-	if o.page != "" {
-		failed = errors.Join(failed, writePage(m, results, o.page))
-	}
-	return failed
+	return runRows(ctx, o, chosen, func(r row.Result) error {
+		if o.page == "" {
+			return nil
+		}
+		return writePage(m, []row.Result{r}, o.page)
+	})
 }
 
 func list(m *row.Matrix, asJSON bool) error {

@@ -39,8 +39,9 @@ func newRun(r *row.Row) (*scenario.Run, error) {
 
 func say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// runRows runs rows one after another; one that fails does not stop the others.
-func runRows(ctx context.Context, o *options, chosen []*row.Row) ([]row.Result, error) {
+// runRows runs rows one after another and gives each result to keep when the row has
+// ended; one that fails does not stop the others. A row that was interrupted has none.
+func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.Result) error) error {
 	dir := o.logs
 	var err error
 	if dir == "" {
@@ -48,9 +49,8 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row) ([]row.Result, 
 	}
 	u := &runner{o: o, dir: dir}
 	if err = errors.Join(err, u.aboutUs()); err != nil {
-		return nil, err
+		return err
 	}
-	var results []row.Result
 	var failed []error
 	for _, r := range chosen {
 		if ctx.Err() != nil {
@@ -59,8 +59,8 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row) ([]row.Result, 
 		began := time.Now()
 		say("%s: %s, %s, policy %s", r.Name, r.Version, r.Variant, r.Policy)
 		res, err := u.row(ctx, r)
-		if res.Steps != nil || res.Lacks != "" {
-			results = append(results, res)
+		if ctx.Err() == nil && (res.Steps != nil || res.Lacks != "") {
+			failed = append(failed, keep(res))
 		}
 		if err != nil {
 			say("%v", err)
@@ -70,12 +70,12 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row) ([]row.Result, 
 	}
 	failed = append(failed, u.close(), ctx.Err())
 	if err := errors.Join(failed...); err != nil {
-		return results, err
+		return err
 	}
 	if o.logs == "" {
-		return results, os.RemoveAll(dir)
+		return os.RemoveAll(dir)
 	}
-	return results, nil
+	return nil
 }
 
 // aboutUs is what every result has.
