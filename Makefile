@@ -239,7 +239,7 @@ matrix-command:
 	cd e2e/matrix && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/matrix .
 
 .PHONY: matrix
-matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 40 minutes).
+matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 55 minutes).
 	bin/matrix -page $(MATRIX_PAGE) $(ROWS)
 
 # Every row, without a change to the checkout.
