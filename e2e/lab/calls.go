@@ -20,7 +20,7 @@ const (
 	// callHead is the number of a datagram, which is what the other end sends
 	// back of it.
 	callHead = 8
-	// callPatience is how long after the last datagram answers are waited for.
+	// callPatience is how long an answer is waited for.
 	callPatience = 3 * time.Second
 	// callPoll is how long the receiver waits before it looks whether the load
 	// is over.
@@ -43,9 +43,6 @@ type Calls struct {
 	Duration time.Duration
 }
 
-// CallsRun is load in progress.
-type CallsRun struct{ client, server *worker }
-
 type callsArgs struct {
 	Addr        netip.AddrPort
 	Flows       int
@@ -55,7 +52,7 @@ type callsArgs struct {
 }
 
 // StartCalls starts who answers, and the load.
-func (l *Lab) StartCalls(ctx context.Context, c Calls) (*CallsRun, error) {
+func (l *Lab) StartCalls(ctx context.Context, c Calls) (*RequestsRun, error) {
 	args := callsArgs{
 		Addr:  netip.AddrPortFrom(c.To.V4, 0),
 		Flows: c.Flows, PacketBytes: c.PacketBytes, PerSecond: c.PerSecond, Duration: c.Duration,
@@ -72,15 +69,7 @@ func (l *Lab) StartCalls(ctx context.Context, c Calls) (*CallsRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, server.proc.kill())
 	}
-	return &CallsRun{client: client, server: server}, nil
-}
-
-// Wait returns the round trips when the load has ended. What was not answered is
-// a failed request.
-func (r *CallsRun) Wait(ctx context.Context) (*Latencies, error) {
-	var out Latencies
-	err := r.client.result(ctx, &out)
-	return &out, errors.Join(err, r.server.proc.kill())
+	return &RequestsRun{client: client, server: server}, nil
 }
 
 // runCallServer sends the first bytes of each datagram back.
@@ -187,7 +176,8 @@ func (c *caller) run(epoll int, quit <-chan struct{}) (*Latencies, error) {
 	a := <-got
 	rec := &recorder{}
 	for i, took := range a.took[:sent] {
-		if took == 0 {
+		// What comes later is of no use to a call.
+		if took == 0 || took >= callPatience {
 			rec.add(callPatience, errNoAnswer)
 		} else {
 			rec.addDue(due(i), took, nil)

@@ -42,9 +42,6 @@ type EchoLoad struct {
 	Timeout time.Duration
 }
 
-// EchoRun is load in progress.
-type EchoRun struct{ client, server *worker }
-
 type echoArgs struct {
 	CongestionControl string
 
@@ -57,7 +54,7 @@ type echoArgs struct {
 }
 
 // StartEcho starts a server, connects to it and starts the load.
-func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*EchoRun, error) {
+func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error) {
 	args := echoArgs{
 		CongestionControl: l.opts.CongestionControl,
 
@@ -74,14 +71,7 @@ func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*EchoRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, server.proc.kill())
 	}
-	return &EchoRun{client: client, server: server}, nil
-}
-
-// Wait returns the result when the load has ended.
-func (r *EchoRun) Wait(ctx context.Context) (*Latencies, error) {
-	var out Latencies
-	err := r.client.result(ctx, &out)
-	return &out, errors.Join(err, r.server.proc.kill())
+	return &RequestsRun{client: client, server: server}, nil
 }
 
 // tcpSocket makes a blocking socket: the echo pair stays out of Go's poller,

@@ -11,6 +11,17 @@ import (
 	"time"
 )
 
+// RequestsRun is load of requests in progress, with both of its ends.
+type RequestsRun struct{ client, server *worker }
+
+// Wait returns the result when the load has ended. What was not answered is a failed
+// request.
+func (r *RequestsRun) Wait(ctx context.Context) (*Latencies, error) {
+	var out Latencies
+	err := r.client.result(ctx, &out)
+	return &out, errors.Join(err, r.server.proc.kill())
+}
+
 // Server is the answering end of a load whose other end is in another lab.
 type Server struct {
 	// Addr is where it answers.

@@ -42,9 +42,6 @@ type HTTPLoad struct {
 	Timeout time.Duration
 }
 
-// HTTPRun is load in progress.
-type HTTPRun struct{ client, server *worker }
-
 type httpServerArgs struct {
 	Addr              netip.Addr
 	Bytes             int
@@ -61,7 +58,7 @@ type httpClientArgs struct {
 }
 
 // StartHTTP starts a server and the load on it.
-func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*HTTPRun, error) {
+func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*RequestsRun, error) {
 	var addr netip.AddrPort
 	server, err := l.startWorker(ctx, load.To, "http-server",
 		httpServerArgs{
@@ -84,14 +81,7 @@ func (l *Lab) StartHTTP(ctx context.Context, load HTTPLoad) (*HTTPRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, server.proc.kill())
 	}
-	return &HTTPRun{client: client, server: server}, nil
-}
-
-// Wait returns the result when the load has ended.
-func (r *HTTPRun) Wait(ctx context.Context) (*Latencies, error) {
-	var out Latencies
-	err := r.client.result(ctx, &out)
-	return &out, errors.Join(err, r.server.proc.kill())
+	return &RequestsRun{client: client, server: server}, nil
 }
 
 func runHTTPServer(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {

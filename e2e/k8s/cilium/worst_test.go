@@ -77,7 +77,7 @@ func round(t *testing.T, asker, bulk *workload.Pod) {
 		defer close(ended)
 		watched := make(chan [2]time.Duration, 1)
 		go watch(ended, watched)
-		runs := map[*workload.Pod]*lab.EchoRun{}
+		runs := map[*workload.Pod]*lab.RequestsRun{}
 		for _, p := range []*workload.Pod{limited, control} {
 			var err error
 			runs[p], err = l.StartEcho(ctx, lab.EchoLoad{

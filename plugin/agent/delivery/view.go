@@ -75,14 +75,17 @@ func (m *Manager) outdated(conf *conflist.Dir, err error) bool {
 }
 
 // startedSince says whether an agent of the primary CNI started within the last
-// span, or was first seen then.
+// span, or was first seen then, and remembers what it goes by.
 func (m *Manager) startedSince(span time.Duration) bool {
 	traces := make([]stamp, len(detect.StartTraces))
 	for i, name := range detect.StartTraces {
 		traces[i] = stampOf(m.real("/" + name))
 	}
 	if !slices.Equal(traces, m.traces) {
-		m.traces, m.started = traces, time.Now()
+		m.traces = traces
+		if slices.ContainsFunc(traces, func(s stamp) bool { return s != stamp{} }) {
+			m.started = time.Now()
+		}
 	}
 	return time.Since(m.started) <= span
 }

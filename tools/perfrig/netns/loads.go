@@ -37,8 +37,8 @@ const (
 // direction. The unlimited pod has a call of the same kind meanwhile.
 func (r *run) ordinary(ctx context.Context) error {
 	mix := r.cell.Workload.Mix
-	if mix == nil || r.cell.Rate == 0 && len(mix.Bulk) == 0 {
-		return fmt.Errorf("workload %s says nothing of its load", r.cell.Workload.Name)
+	if mix == nil || r.cell.Rate == 0 {
+		return fmt.Errorf("workload %s: its load is in shares of the cap, and a mix or the cap is missing", r.cell.Workload.Name)
 	}
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
 		onlooker, err := r.onlooker(rig)
@@ -74,7 +74,7 @@ func (l *ordinary) measure(ctx context.Context) error {
 		}
 		bulk = append(bulk, run)
 	}
-	var pages *lab.HTTPRun
+	var pages *lab.RequestsRun
 	if l.mix.Fetch {
 		var err error
 		if pages, err = l.fetch(ctx, from, to); err != nil {
@@ -90,14 +90,14 @@ func (l *ordinary) measure(ctx context.Context) error {
 }
 
 // fetch has pages sent in the direction: the sender is the server.
-func (l *ordinary) fetch(ctx context.Context, from, to *lab.Host) (*lab.HTTPRun, error) {
+func (l *ordinary) fetch(ctx context.Context, from, to *lab.Host) (*lab.RequestsRun, error) {
 	return l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
 		From: to, To: from, Concurrency: fetchers, ResponseBytes: int(fetchShare * float64(l.cell.Rate) / 8),
 		Duration: loadHead + loadLast, Timeout: giveUp,
 	})
 }
 
-func (l *ordinary) fetched(ctx context.Context, pages *lab.HTTPRun) error {
+func (l *ordinary) fetched(ctx context.Context, pages *lab.RequestsRun) error {
 	if pages == nil {
 		return nil
 	}
@@ -238,8 +238,6 @@ func (l *ordinary) steadyWire(d traffic.Direction, from, to time.Duration) error
 	}
 	l.promise(d, wire)
 	l.rates(d.String(), wire)
-	if l.cell.Rate > 0 {
-		l.set(d.String()+"_used_share", wire.BitsPerSec()/float64(l.cell.Rate))
-	}
+	l.set(d.String()+"_used_share", wire.BitsPerSec()/float64(l.cell.Rate))
 	return nil
 }
