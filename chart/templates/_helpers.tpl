@@ -28,10 +28,11 @@ app.kubernetes.io/component: agent
 {{- if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}
 {{- end }}
 
-{{- /* The keys of podweir's entry in the chain that have a value, as KEY=VALUE. */}}
+{{- /* The keys of podweir's entry in the chain that have a value, as KEY=VALUE. An
+empty list of annotations is a value: pods may set none. */}}
 {{- define "podweir.defaults" -}}
 {{- range $key, $value := .Values.defaults }}
-{{- if $value }}
+{{- if or $value (and (eq $key "podAnnotations") (kindIs "slice" $value)) }}
 {{- if kindIs "string" $value }}
 - {{ printf "%s=%s" $key $value | quote }}
 {{- else }}

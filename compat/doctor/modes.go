@@ -16,7 +16,7 @@ func modeChecks() []Check {
 	return []Check{{
 		Code: "PW507", Title: "the attach mode that was asked for can be had", Category: CategoryDatapath, Severity: SeverityFail,
 		Looks: "the modes of the host side that podweir's entry names, and who is on the hooks of the pods' devices",
-		Why:   "a mode by name is taken or the pod is not shaped: podweir puts no filter where another party has a program",
+		Why:   "podweir puts no filter where another party has a program: pods get the mode auto in place of the one by name",
 		Mend:  "Take away the default mode, egressMode or ingressMode: auto takes what can be had.",
 		run:   checkMode,
 	}}

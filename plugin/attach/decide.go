@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
 )
@@ -31,6 +32,10 @@ type Request struct {
 	TCX bool
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool
+	// Strict makes it an error that a mode, queue or place which was asked for by
+	// name cannot be had. Otherwise auto is used: a limit that is kept in another
+	// way is better than none.
+	Strict bool
 	// Prior are the choices of an earlier run, which stay.
 	Prior map[string]Choice
 	// Random draws a handle major, 1 to 0xffef.
@@ -39,8 +44,9 @@ type Request struct {
 
 // Decide makes every choice that Compute leaves open, and returns what should
 // be on the interface together with the choices to record. It returns an error
-// wrapping [ErrForeignQdisc] or [ErrHookTaken] where what was asked for cannot
-// be had without touching what belongs to somebody else.
+// wrapping [ErrForeignQdisc] or [ErrHookTaken] where no limit can be had without
+// touching what belongs to somebody else, or, if the request is strict, none of
+// the kind that was asked for.
 func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 	want := &Desired{
 		Interface:  req.Interface,
@@ -61,8 +67,75 @@ func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 	return want, choices, nil
 }
 
+// decideDirection tries what was asked for, each time anew, and what auto is if
+// that cannot be had. The choices of an earlier run are of the one or the other.
 func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*DirectionState, Choice, error) {
-	choice := req.Prior[d.String()]
+	prior := req.Prior[d.String()]
+	asked, settled := prior, prior
+	other := Choice{Majors: prior.Majors, MadeClsact: prior.MadeClsact}
+	if prior.Settled {
+		asked = other
+	} else {
+		settled = other
+	}
+	state, choice, err := decideAs(req, obs, d, asked)
+	limit := req.Config.Limit(d)
+	if err == nil || req.Strict || !byName(limit) {
+		return state, choice, err
+	}
+	auto := *req
+	auto.Config = withLimit(req.Config, d, settle(limit))
+	state, choice, failed := decideAs(&auto, obs, d, settled)
+	if failed != nil {
+		return nil, choice, err
+	}
+	choice.Settled = true
+	state.Params.Decline(fmt.Sprintf("not the %s: %v; auto instead", named(limit), err))
+	return state, choice, nil
+}
+
+// byName says that something was asked for that auto may do without.
+func byName(l *shaping.Limit) bool { return named(l) != "" }
+
+// named lists what was asked for by name.
+func named(l *shaping.Limit) string {
+	var all []string
+	if l.Mode != shaping.ModeAuto {
+		all = append(all, "mode "+l.Mode.String())
+	}
+	if l.Queue != shaping.QueueAuto {
+		all = append(all, "queue "+l.Queue.String())
+	}
+	if l.Place == shaping.PlaceIFB {
+		all = append(all, "place "+l.Place.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// settle is a limit that leaves to podweir how it is kept. A place on an ifb stays
+// one where there is an ifb: packets may go past the host's side.
+func settle(l *shaping.Limit) *shaping.Limit {
+	out := *l
+	out.Mode, out.Queue = shaping.ModeAuto, shaping.QueueAuto
+	if l.Place == shaping.PlaceIFB {
+		out.Place = shaping.PlacePreferIFB
+	}
+	return &out
+}
+
+// withLimit is a configuration with another limit in one direction.
+func withLimit(c *shaping.Config, d shaping.Direction, l *shaping.Limit) *shaping.Config {
+	out := *c
+	if d == shaping.Egress {
+		out.Egress = l
+	} else {
+		out.Ingress = l
+	}
+	return &out
+}
+
+// decideAs decides about one direction as it is asked for.
+func decideAs(req *Request, obs *Observed, d shaping.Direction, choice Choice) (*DirectionState, Choice, error) {
 	params, err := compute(req, d, &choice)
 	if err != nil {
 		return nil, choice, err
@@ -111,7 +184,7 @@ func pinned(l *shaping.Limit) bool {
 // that was left for policing was left whatever mode is asked for: policy comes
 // before the cap.
 func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
-	cfg := *req.Config
+	cfg := req.Config
 	if choice.Queue != 0 || choice.Place != 0 {
 		limit := *cfg.Limit(d)
 		limit.Place = cmp.Or(choice.Place, shaping.PlaceAuto)
@@ -119,11 +192,7 @@ func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params
 		if choice.Queue == shaping.QueueNone && limit.Mode == shaping.ModeQdisc {
 			limit.Mode = shaping.ModeAuto
 		}
-		if d == shaping.Egress {
-			cfg.Egress = &limit
-		} else {
-			cfg.Ingress = &limit
-		}
+		cfg = withLimit(cfg, d, &limit)
 	}
 	drawn := 0
 	majors := func() uint16 {
@@ -133,7 +202,7 @@ func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params
 		drawn++
 		return choice.Majors[drawn-1]
 	}
-	return shaping.Compute(&cfg, d, req.Facts, majors)
+	return shaping.Compute(cfg, d, req.Facts, majors)
 }
 
 func freshMajor(random func() uint16, taken []uint16) uint16 {

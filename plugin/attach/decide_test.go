@@ -17,6 +17,19 @@ import (
 func decide(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, replace bool,
 ) (*attach.DirectionState, attach.Choice, error) {
 	t.Helper()
+	return decideAs(t, w, d, l, func(r *attach.Request) { r.ReplaceQdisc = replace })
+}
+
+// decideStrictly asks for nothing but what is named.
+func decideStrictly(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit) error {
+	t.Helper()
+	_, _, err := decideAs(t, w, d, l, func(r *attach.Request) { r.Strict = true })
+	return err
+}
+
+func decideAs(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, change func(*attach.Request),
+) (*attach.DirectionState, attach.Choice, error) {
+	t.Helper()
 	cfg := &shaping.Config{Egress: l}
 	if d == shaping.Ingress {
 		cfg = &shaping.Config{Ingress: l}
@@ -26,10 +39,12 @@ func decide(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, repla
 		t.Fatal(err)
 	}
 	major := uint16(0x200)
-	want, choices, err := attach.Decide(&attach.Request{
-		Interface: w.iface, Config: cfg, Facts: w.facts, TCX: w.tcx, ReplaceQdisc: replace,
+	req := &attach.Request{
+		Interface: w.iface, Config: cfg, Facts: w.facts, TCX: w.tcx,
 		Random: func() uint16 { major++; return major },
-	}, obs)
+	}
+	change(req)
+	want, choices, err := attach.Decide(req, obs)
 	if err != nil {
 		return nil, attach.Choice{}, err
 	}
@@ -64,7 +79,7 @@ func TestDecideForeignRoot(t *testing.T) {
 		}
 		l := limit(10_000_000)
 		l.Queue = shaping.QueueTBF
-		if _, _, err = decide(t, w, d, l, false); !errors.Is(err, attach.ErrForeignQdisc) ||
+		if err = decideStrictly(t, w, d, l); !errors.Is(err, attach.ErrForeignQdisc) ||
 			!strings.Contains(err.Error(), "sfq 8001:") || !strings.Contains(err.Error(), d.String()) {
 			t.Errorf("%v, queue tbf: %v, want ErrForeignQdisc with direction and qdisc", d, err)
 		}
@@ -120,7 +135,7 @@ func TestDecideNetfilterIngress(t *testing.T) {
 			s.Params.Queue, s.Params.Redirect, s.Params.Notes)
 	}
 	l.Queue = shaping.QueueTBF
-	if _, _, err := decide(t, w, shaping.Ingress, l, false); !errors.Is(err, attach.ErrHookTaken) {
+	if err := decideStrictly(t, w, shaping.Ingress, l); !errors.Is(err, attach.ErrHookTaken) {
 		t.Errorf("with the queue asked for by name: %v, want ErrHookTaken", err)
 	}
 	// Nothing is redirected: the chain is in nobody's way.
@@ -185,13 +200,14 @@ func TestDecideHookKind(t *testing.T) {
 			if tt.mode != 0 {
 				l.Mode = tt.mode
 			}
-			s, _, err := decide(t, w, tt.d, l, false)
 			if tt.err != nil {
+				err := decideStrictly(t, w, tt.d, l)
 				if !errors.Is(err, tt.err) || !strings.Contains(err.Error(), "cil_from_container") {
 					t.Fatalf("Decide = %v, want %v naming the other program", err, tt.err)
 				}
 				return
 			}
+			s, _, err := decide(t, w, tt.d, l, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +220,7 @@ func TestDecideHookKind(t *testing.T) {
 	w.tcx = false
 	l := limit(10_000_000)
 	l.Mode = shaping.ModeTCXPodSide
-	if _, _, err := decide(t, w, shaping.Egress, l, false); err == nil || !strings.Contains(err.Error(), "no TCX") {
+	if err := decideStrictly(t, w, shaping.Egress, l); err == nil || !strings.Contains(err.Error(), "no TCX") {
 		t.Errorf("tcx-podside without TCX = %v, want an error that says so", err)
 	}
 }

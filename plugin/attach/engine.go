@@ -71,6 +71,8 @@ type Want struct {
 	ReplaceQdisc bool
 	// Pod is "namespace/name" if known.
 	Pod string
+	// Strict is [Request.Strict]: for who asks by hand and sees the error.
+	Strict bool
 	// By is who asks; an attachment keeps whoever made it.
 	By By
 	// Existing says that the attachment is to be changed, not made: Ensure returns
@@ -155,10 +157,10 @@ func (e *Engine) priors(id ID) (map[string]*Record, error) {
 func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shaping.Config) (*Desired, error) {
 	rec := &Record{
 		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod, By: w.By,
-		Asked: original, ReplaceQdisc: w.ReplaceQdisc,
+		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict,
 	}
 	if prior != nil {
-		rec.By = prior.By
+		rec.By, rec.Strict = prior.By, w.Strict || prior.Strict
 	}
 	facts, tcx, err := e.Interfaces.Facts(iface)
 	if err != nil {
@@ -166,7 +168,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	}
 	req := &Request{
 		Interface: iface, Config: w.Config, Facts: facts, TCX: tcx,
-		ReplaceQdisc: w.ReplaceQdisc, Random: e.Random,
+		ReplaceQdisc: w.ReplaceQdisc, Random: e.Random, Strict: rec.Strict,
 	}
 	obs, err := e.Kernel.Observe(rec)
 	if err != nil {
@@ -179,6 +181,12 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		req.Prior = keep(prior.Choices, gone, w.Config)
 	}
 	want, choices, err := Decide(req, obs)
+	if other := switched(prior, choices, gone); err == nil && len(other) > 0 {
+		without(obs, prior, other)
+		gone = append(gone, other...)
+		req.Prior = keep(prior.Choices, gone, w.Config)
+		want, choices, err = Decide(req, obs)
+	}
 	if err != nil {
 		return nil, errors.Join(err, e.unhide(prior, obs))
 	}
@@ -288,7 +296,7 @@ func (e *Engine) Drift(cfg *shaping.Config, iface Interface, prior *Record) (*De
 	}
 	want, _, err := Decide(&Request{
 		Interface: iface, Config: cfg, Facts: facts, TCX: tcx, Prior: prior.Choices,
-		ReplaceQdisc: prior.ReplaceQdisc, Random: e.Random,
+		ReplaceQdisc: prior.ReplaceQdisc, Random: e.Random, Strict: prior.Strict,
 	}, obs)
 	if err != nil {
 		return nil, nil, err

@@ -29,6 +29,23 @@ func moved(before, now *shaping.Config) []shaping.Direction {
 	return all
 }
 
+// switched lists the directions that change between what was asked for by name and
+// auto: they are made anew, since both may use the same program elsewhere.
+func switched(prior *Record, now map[string]Choice, gone []shaping.Direction) []shaping.Direction {
+	var all []shaping.Direction
+	if prior == nil {
+		return nil
+	}
+	for _, d := range shaping.Directions {
+		was, made := prior.Choices[d.String()]
+		is, stays := now[d.String()]
+		if made && stays && was.Settled != is.Settled && !slices.Contains(gone, d) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
 // samePlace says that a queue can stay where it is: whether an ifb is demanded or
 // preferred makes no difference to a queue that stands on one.
 func samePlace(a, b shaping.Place) bool { return a == b || a.IFB() && b.IFB() }

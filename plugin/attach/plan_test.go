@@ -235,7 +235,9 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	}
 	named := &shaping.Config{Egress: limit(10_000_000)}
 	named.Egress.Mode = shaping.ModeClsactPodSide
-	if _, _, err := w.engine().Drift(named, w.iface, record(t, w)); !errors.Is(err, attach.ErrHookTaken) ||
+	byHand := *record(t, w)
+	byHand.Strict = true
+	if _, _, err := w.engine().Drift(named, w.iface, &byHand); !errors.Is(err, attach.ErrHookTaken) ||
 		!strings.Contains(err.Error(), `"hostile"`) {
 		t.Errorf("with clsact by name: %v, want ErrHookTaken that names the program", err)
 	}

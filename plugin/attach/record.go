@@ -29,6 +29,8 @@ type Record struct {
 	By By `json:"by,omitempty"`
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`
+	// Strict is [Request.Strict].
+	Strict bool `json:"strict,omitempty"`
 	// Asked is the configuration before `podweir set` changed it; nil if it
 	// did not.
 	Asked *shaping.Config `json:"asked,omitempty"`
@@ -60,6 +62,9 @@ type Choice struct {
 	Note  string        `json:"note,omitempty"`
 	// Place replaces an automatic place of the ingress queue in the same way.
 	Place shaping.Place `json:"place,omitempty"`
+	// Settled says that these are the choices of auto, because what was asked for
+	// by name could not be had.
+	Settled bool `json:"settled,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
 	MadeClsact []shaping.Side `json:"madeClsact,omitempty"`
 }

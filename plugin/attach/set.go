@@ -24,10 +24,18 @@ var (
 // effective is the configuration that counts: what `set` made of it, as long
 // as what is asked for has not changed since.
 func effective(asked *shaping.Config, prior *Record) (cfg, original *shaping.Config) {
-	if prior == nil || prior.Asked == nil || !reflect.DeepEqual(prior.Asked, asked) {
+	if prior == nil || prior.Asked == nil || !sameWish(prior.Asked, asked) {
 		return asked, nil
 	}
 	return &prior.Config, prior.Asked
+}
+
+// sameWish says that two configurations ask for the same. Their notes tell where a
+// mistake was read, which is not the same for ADD and for the agent.
+func sameWish(a, b *shaping.Config) bool {
+	x, y := *a, *b
+	x.Notes, y.Notes = nil, nil
+	return reflect.DeepEqual(&x, &y)
 }
 
 // Set changes the limits of a running attachment without detaching it. The

@@ -4,6 +4,7 @@
 package cni_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,12 +30,17 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 		code   uint
 		parts  []string
 	}{
-		{"bad rate", both(conf{"egressRate": "10X"}), nil, 7, []string{"egressRate", `"10X"`, "1k to 400G"}},
-		{"negative rate", both(conf{"ingressRate": "-5M"}), nil, 7, []string{"ingressRate", `"-5M"`}},
-		{"rate above the highest", both(conf{"egressRate": "401G"}), nil, 7, []string{"egressRate", `"401G"`, "400G"}},
-		{"burst 0", both(conf{"egressBurst": 0}), nil, 7, []string{"egressBurst", `"0"`}},
-		{"bad combination", both(conf{"egressMode": "tcx-hostside", "egressQueue": "tbf"}), nil, 7, []string{"egressMode", "egressQueue"}},
-		{"somebody's root qdisc", both(conf{"egressQueue": "tbf"}), foreign, 102, []string{"bfifo", "eth0"}},
+		{"bad rate", conf{"egressRate": "10X"}, nil, 7, []string{"egressRate", `"10X"`, "1k to 400G"}},
+		{"negative rate", conf{"ingressRate": "-5M"}, nil, 7, []string{"ingressRate", `"-5M"`}},
+		{"rate above the highest", conf{"egressRate": "401G"}, nil, 7, []string{"egressRate", `"401G"`, "400G"}},
+		{"nothing that can be had", both(conf{"egressQueue": "tbf"}), func(t *testing.T, p *pod) {
+			t.Helper()
+			foreign(t, p)
+			p.node.rewrite(t, map[string]any{"tcx": false})
+			p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+			pin := newCounter(t, "foreign_drop", tcActShot).pinned(t)
+			p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "pref", "1", "bpf", "da", "pinned", pin)
+		}, 102, []string{"bfifo", "eth0"}},
 		{"no such interface", both(conf{"prevResult": conf{"cniVersion": "1.1.0"}}), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "ip", "link", "set", "eth0", "down")
@@ -90,6 +96,111 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 	}
 }
 
+// asks is a network configuration with a pod's annotations.
+func asks(annotations, more conf) conf {
+	c := conf{"runtimeConfig": conf{"io.kubernetes.cri.pod-annotations": annotations}}
+	maps.Copy(c, more)
+	return c
+}
+
+// A bad value never costs a limit that can be read: neither the pod's own, nor the
+// node's default where the pod's cannot be read.
+func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
+	testutil.RequireRoot(t)
+	for name, tc := range map[string]struct {
+		with conf
+		told string
+	}{
+		"the pod's policy": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "bogus"}, nil),
+			`annotation podweir.io/policy: "bogus" is not accepted`,
+		},
+		"the pod's burst of 400 s": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/egress-burst": "500M"}, nil),
+			`annotation podweir.io/egress-burst: "500M" is not accepted`,
+		},
+		"the pod's policy that limits elephants alone": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "elephants"}, nil),
+			`annotation podweir.io/policy: "elephants" is not accepted`,
+		},
+		"the pod's policing": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/egress-queue": "none"}, nil),
+			`annotation podweir.io/egress-queue: "none" is not accepted`,
+		},
+		"the pod's annotation that is not listed": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "flat"}, conf{"podAnnotations": []string{}}),
+			`annotation podweir.io/policy: "flat" is not accepted`,
+		},
+		"the pod's rate, with a default": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "bogus"}, conf{"egressRate": "10M"}),
+			`annotation kubernetes.io/egress-bandwidth: "bogus" is not accepted`,
+		},
+		"the node's policy":         {conf{"egressRate": "10M", "policy": "bogus"}, `policy: "bogus" is not accepted`},
+		"the node's burst":          {conf{"egressRate": "10M", "egressBurst": 0}, `egressBurst: "0" is not accepted`},
+		"the node's mode and queue": {conf{"egressRate": "10M", "egressMode": "qdisc", "egressQueue": "none"}, `egressMode, egressQueue: "qdisc, none" is not accepted`},
+		"the node's subnets":        {conf{"egressRate": "10M", "shapedSubnets": []string{"x"}}, `shapedSubnets: "x" is not accepted`},
+		"the runtime's burst of zero": {
+			conf{"runtimeConfig": conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": 0}}},
+			`runtimeConfig.bandwidth.egressBurst: "0" is not accepted`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			c := p.conf(tc.with)
+			a := p.must(t, "ADD", c)
+			if !strings.Contains(strings.ReplaceAll(a.log, `\"`, `"`), tc.told) {
+				t.Errorf("ADD logs %q, want %q", a.log, tc.told)
+			}
+			s := p.status(t)
+			if len(s.Directions) != 1 {
+				t.Fatalf("status shows %+v, want egress alone", s.Directions)
+			}
+			d := &s.Directions[0]
+			if d.RateBitsPerSecond != 10_000_000 || d.Queue != "tbf" || d.Policy != "strict" || d.BurstBytes > 12_500 {
+				t.Errorf("status shows %+v, want 10M of egress under tbf, strict, with a burst of at most 10 ms", d)
+			}
+			if !strings.Contains(strings.Join(s.Notes, "\n"), tc.told) {
+				t.Errorf("status notes %q, want %q", s.Notes, tc.told)
+			}
+			if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+				t.Errorf("failure records %v, %v, want none: the limit is enforced", f, err)
+			}
+			p.must(t, "CHECK", c)
+			p.must(t, "DEL", c)
+		})
+	}
+}
+
+// A rate that cannot be read, without another to take, leaves its direction without
+// a limit and not the other one.
+func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	with := asks(conf{"kubernetes.io/egress-bandwidth": "bogus", "kubernetes.io/ingress-bandwidth": "20M"}, nil)
+	closed := p.call(t, "ADD", p.conf(with))
+	wantCode(t, "ADD that fails closed", closed.err, 7, "egress-bandwidth", `"bogus"`)
+	wantState(t, p, "refused", []string{})
+	with["onError"] = "open"
+	c := p.conf(with)
+	a := p.must(t, "ADD", c)
+	if !strings.Contains(a.log, "pod starts without all of its limits") {
+		t.Errorf("ADD logs %q, want that a limit is missing", a.log)
+	}
+	s := p.status(t)
+	if len(s.Directions) != 1 || s.Directions[0].Direction != "ingress" || s.Directions[0].RateBitsPerSecond != 20_000_000 {
+		t.Errorf("status shows %+v, want 20M of ingress", s.Directions)
+	}
+	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "egress has no limit: annotation kubernetes.io/egress-bandwidth") {
+		t.Errorf("status notes %q, want the direction without a limit", notes)
+	}
+	if f, err := p.node.paths.Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, `"bogus"`) {
+		t.Errorf("failure records %v, %v, want one that names the value", f, err)
+	}
+	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 7, `"bogus"`)
+	p.must(t, "DEL", c)
+	wantClean(t, p, "DEL")
+}
+
 func TestPrivilegedForeignRoot(t *testing.T) {
 	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
@@ -108,6 +219,15 @@ func TestPrivilegedForeignRoot(t *testing.T) {
 	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0", "root"); got != foreign {
 		t.Errorf("after DEL the root is %q, want %q", got, foreign)
 	}
+	// So it is with a queue by name: a limit that is policed is better than none.
+	c = p.conf(conf{"egressRate": "10M", "egressQueue": "tbf"})
+	a = p.must(t, "ADD", c)
+	if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, "not the queue tbf") || !strings.Contains(a.log, "bfifo") {
+		t.Errorf("ADD logs %q, want a warning that tells why it is not the queue", a.log)
+	}
+	wantState(t, p, "policing in place of tbf", []string{"pod clsact egress pw_police", "pod qdisc bfifo", "pod qdisc clsact"})
+	p.must(t, "CHECK", c)
+	p.must(t, "DEL", c)
 	// With the operator's word it is replaced.
 	c = p.conf(conf{"egressRate": "10M", "replaceQdisc": true})
 	p.must(t, "ADD", c)
@@ -168,7 +288,7 @@ func TestPrivilegedFailureRecordGoes(t *testing.T) {
 	// What was probed goes with the run directory, and newNode's is not all
 	// that a kernel has.
 	p := unprobed(t).newPod(t)
-	p.must(t, "ADD", p.conf(both(conf{"onError": "open", "egressRate": "10X"})))
+	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	p.must(t, "ADD", p.conf(both(nil)))
 	if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
 		t.Errorf("failure records %v, %v, want none", f, err)
@@ -180,7 +300,7 @@ func TestPrivilegedFailureRecordGoes(t *testing.T) {
 	p.must(t, "CHECK", p.conf(both(nil)))
 	p.node.paths = cni.Paths{Pins: p.node.paths.Pins, Run: "/proc/nowhere"}
 	p.must(t, "CHECK", p.conf(both(nil)))
-	a := p.must(t, "ADD", p.conf(both(conf{"onError": "open", "egressRate": "10X"})))
+	a := p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	if !strings.Contains(a.log, "keep failure record") {
 		t.Errorf("ADD logs %q, want that the failure record could not be kept", a.log)
 	}

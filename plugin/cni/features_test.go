@@ -75,16 +75,22 @@ func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
 }
 
 // Where the ifb that a profile prefers cannot be used, ingress is policed and it is
-// said why; when it can, the next look moves the queue there. By name it is an error.
+// said why; when it can, the next look moves the queue there. So it is with the ifb
+// by name.
 func TestPrivilegedFallsBackFromAnIFB(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
 	p := newNode(t).newPod(t)
-	p.node.rewrite(t, map[string]any{"redirect": ""})
 	const why = "packets get lost on the way through an ifb"
-	wantCode(t, "ADD with the place by name", p.call(t, "ADD", p.conf(inIFB(nil))).err, 7, "ingressPlace", `"ifb"`, why)
+	for _, place := range []string{"ifb", "prefer-ifb"} {
+		t.Run(place, func(t *testing.T) { fallsBackFromAnIFB(t, p, place, why) })
+	}
+}
 
-	c := p.conf(inIFB(conf{"ingressPlace": "prefer-ifb"}))
+func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
+	t.Helper()
+	p.node.rewrite(t, map[string]any{"redirect": ""})
+	c := p.conf(inIFB(conf{"ingressPlace": place}))
 	a := p.must(t, "ADD", c)
 	if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, why) {
 		t.Errorf("ADD logs no warning with the reason: %s", a.log)

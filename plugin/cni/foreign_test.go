@@ -62,11 +62,15 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 
 // shares says whether podweir would have to put a filter on the hook of
 // another party's: TCX programs are asked before it, and the order of filters
-// is not that of their coming, so it stays away.
+// is not that of their coming, so it stays away. A mode by name gives way to auto
+// first.
 func (m *mode) shares(g gate) bool {
-	if datapath.HaveTCX() && !strings.HasPrefix(m.name, "clsact") {
-		return false
-	}
+	auto := modes()[0]
+	return !datapath.HaveTCX() && m.filters(g) && auto.filters(g)
+}
+
+// filters says whether the mode has a filter on the hook of a gate.
+func (m *mode) filters(g gate) bool {
 	return slices.ContainsFunc(withoutTCX(m.want), func(s string) bool {
 		return strings.HasPrefix(s, g.side+" clsact "+g.hook) &&
 			!strings.HasSuffix(s, datapath.GuardProgram) && !strings.HasSuffix(s, datapath.RedirectProgram)

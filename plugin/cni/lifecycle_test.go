@@ -134,6 +134,22 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	wantClean(t, p, "ADD without the limit that was there")
 }
 
+// What a runtime sends for "no burst was asked for" is none in the kernel either.
+func TestPrivilegedFillerOfTheBurst(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	const tenMilliseconds = 10_000_000 / 8 / 100
+	for runtime, filler := range map[string]uint64{"cri-dockerd": 1<<31 - 1, "containerd": 1<<32 - 1, "CRI-O": 34_359_738_360} {
+		c := p.conf(conf{"runtimeConfig": conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": filler}}})
+		p.must(t, "ADD", c)
+		if d := p.status(t).Directions; len(d) != 1 || d[0].BurstBytes > tenMilliseconds {
+			t.Errorf("%s: %+v, want a burst of at most 10 ms", runtime, d)
+		}
+		p.must(t, "DEL", c)
+	}
+}
+
 // TestPrivilegedLimitLeftToCilium: every verb takes a limit that the entry leaves
 // to Cilium's bandwidth manager for somebody else's.
 func TestPrivilegedLimitLeftToCilium(t *testing.T) {

@@ -35,6 +35,8 @@ type Plugin struct {
 	Stdout, Stderr io.Writer
 	// Paths are where state is kept.
 	Paths Paths
+	// Strict is [attach.Request.Strict]: for measuring one mode and no other.
+	Strict bool
 	// Step is [attach.Engine.Step].
 	Step func(name string)
 }
@@ -64,14 +66,20 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 	for _, d := range cfg.Shaping.Deferred {
 		log.Info("left to another shaper", "direction", d.Direction.String(), "rate", d.Rate.String(), "shaper", d.To.String())
 	}
-	if err == nil {
-		err = p.add(log, cfg, id, args)
+	// A rate that cannot be read does not cost the other direction its limit.
+	unread := err != nil
+	if !unread || failOpen(cfg) && cfg.Shaping.Limited() {
+		err = errors.Join(err, p.add(log, cfg, id, args))
 	}
 	if err != nil {
 		if !failOpen(cfg) {
 			return shapeError(err)
 		}
-		log.Error("pod starts unshaped", "error", err, "onError", cfg.OnError.String())
+		if unread && cfg.Shaping.Limited() {
+			log.Error("pod starts without all of its limits", "error", err, "onError", cfg.OnError.String())
+		} else {
+			log.Error("pod starts unshaped", "error", err, "onError", cfg.OnError.String())
+		}
 		p.Paths.RecordFailure(log, id, err)
 	} else {
 		p.Paths.ClearFailure(id)
@@ -81,7 +89,7 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 }
 
 func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) error {
-	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+	if !cfg.Shaping.Limited() {
 		return p.addWithoutLimit(id)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
@@ -92,7 +100,9 @@ func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *
 	}
 	defer node.Close()
 	node.Engine.Step = p.Step
-	states, err := node.Engine.Ensure(ctx, want(cfg, id, args))
+	w := want(cfg, id, args)
+	w.Strict = p.Strict
+	states, err := node.Engine.Ensure(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -169,7 +179,7 @@ func podOf(cniArgs string) string {
 func logState(log *slog.Logger, s *attach.Desired) {
 	for d, ds := range s.Directions {
 		level := slog.LevelInfo
-		if !ds.Params.CapHolds {
+		if !ds.Params.CapHolds || len(ds.Params.Declined) > 0 {
 			level = slog.LevelWarn
 		}
 		log.Log(context.Background(), level, "shaped", "interface", s.Interface.PodName, "direction", d.String(),
@@ -220,7 +230,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		return shapeError(err)
 	}
 	defer node.Close()
-	if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+	if !cfg.Shaping.Limited() {
 		records, err := node.Engine.Store.Records(id)
 		if err == nil && len(records) > 0 {
 			err = fmt.Errorf("%v has no limit but is attached", id)

@@ -47,7 +47,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Parse() twice (-first +second):\n%s", diff)
 		}
 		for _, d := range shaping.Directions {
-			checkLimit(t, got.Shaping.Limit(d), err)
+			checkLimit(t, got.Shaping.Limit(d))
 		}
 		if err == nil {
 			return
@@ -90,7 +90,7 @@ func FuzzValues(f *testing.F) {
 		}
 		got, err := netconf.Parse(netconf.Add, in)
 		for _, d := range shaping.Directions {
-			checkLimit(t, got.Shaping.Limit(d), err)
+			checkLimit(t, got.Shaping.Limit(d))
 		}
 		if _, ok := errors.AsType[*netconf.LimitError](err); err != nil && !ok {
 			t.Errorf("Parse() error = %v, want a LimitError", err)
@@ -98,13 +98,10 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-func checkLimit(t *testing.T, l *shaping.Limit, err error) {
+func checkLimit(t *testing.T, l *shaping.Limit) {
 	t.Helper()
 	if l == nil {
 		return
-	}
-	if err != nil {
-		t.Errorf("limit %+v beside the error %v", l, err)
 	}
 	if l.Rate < units.MinRate || l.Rate > units.MaxRate || l.Burst > units.MaxBurst ||
 		l.Horizon < netconf.MinHorizon || l.Horizon > netconf.MaxHorizon ||

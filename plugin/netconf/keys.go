@@ -42,6 +42,7 @@ var confKeys = []string{
 	"horizon", "ingressHorizon", "egressHorizon",
 	"lightShare", "heavyThreshold", "ingressPlace",
 	"shaper", "ingressShaper", "egressShaper",
+	"podAnnotations",
 	"onError", "replaceQdisc", "logFile", "logLevel",
 }
 
@@ -105,7 +106,10 @@ func (p *parser) warnUnknownAnnotations() {
 }
 
 func (p *parser) warn(format string, args ...any) {
-	p.config.Warnings = append(p.config.Warnings, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(p.config.Warnings, text) { // limits are read again where settings contradict each other
+		p.config.Warnings = append(p.config.Warnings, text)
+	}
 }
 
 // suggestion names the known key that is most like an unknown one, if one is.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,9 +64,11 @@ type source struct {
 	unit string
 	// runtime says that it came from runtimeConfig.
 	runtime bool
-	// tuning says that it is the pod's wish for how its limit is kept, which
-	// never costs it the limit.
+	// tuning says that it is the pod's wish for how its limit is kept.
 	tuning bool
+	// bad says what is accepted where the value is neither text nor a number, ""
+	// where it is.
+	bad string
 }
 
 // operator reads what belongs to the operator alone and holds for every
@@ -78,14 +81,14 @@ func (p *parser) operator() {
 		case "closed":
 			c.OnError = FailClosed
 		default:
-			p.fail(*s, "one of open, closed")
+			p.ignore(*s, "one of open, closed")
 		}
 	}
 	if s := p.key("logFile"); s != nil {
 		if s.value == "" || filepath.IsAbs(s.value) {
 			c.LogFile = s.value
 		} else {
-			p.fail(*s, "an absolute path")
+			p.ignore(*s, "an absolute path")
 		}
 	}
 	if s := p.key("logLevel"); s != nil {
@@ -96,12 +99,12 @@ func (p *parser) operator() {
 		if known {
 			c.LogLevel = level
 		} else {
-			p.fail(*s, "one of debug, info, warn, error")
+			p.ignore(*s, "one of debug, info, warn, error")
 		}
 	}
 	if raw := p.conf.get("replaceQdisc"); raw != nil {
 		if json.Unmarshal(raw, &c.ReplaceQdisc) != nil {
-			p.fail(source{field: "replaceQdisc", value: string(raw)}, "true or false")
+			p.ignore(source{field: "replaceQdisc", value: string(raw)}, "true or false")
 		}
 	}
 }
@@ -110,22 +113,44 @@ func (p *parser) operator() {
 // for is left out if it cannot be together with the operator's settings.
 func (p *parser) limits() {
 	p.pod()
+	p.rules = p.podRules()
 	s := p.shaping()
 	if bad := shaping.Validate(&s); len(bad) != 0 {
 		p.untuned = true
 		s = p.shaping()
-		if own := shaping.Validate(&s); len(own) != 0 {
-			p.errs = append(p.errs, own...)
-		} else {
-			p.config.Ignored = append(p.config.Ignored, bad...)
+		own := settle(&s)
+		for _, e := range own {
+			p.ignoreError(e, "podweir's default is used")
+		}
+		for _, e := range bad {
+			p.ignoreError(e, "the node's own setting is used")
 		}
 	}
-	for _, e := range p.config.Ignored {
-		p.warn("%v; the node's own setting is used", e)
+	s.Notes = fewNotes(p.notes)
+	p.config.Shaping = s
+}
+
+// settle gives up what of the operator's settings cannot be together: the queue,
+// which is the lesser wish, and if that is not enough the mode. It returns what
+// contradicted each other.
+func settle(s *shaping.Config) []*FieldError {
+	var all []*FieldError
+	for _, d := range shaping.Directions {
+		l := s.Limit(d)
+		one := &shaping.Config{Egress: l}
+		if d == shaping.Ingress {
+			one = &shaping.Config{Ingress: l}
+		}
+		bad := shaping.Validate(one)
+		if len(bad) == 0 {
+			continue
+		}
+		all = append(all, bad...)
+		if l.Queue = shaping.QueueAuto; len(shaping.Validate(one)) != 0 {
+			l.Mode = shaping.ModeAuto
+		}
 	}
-	if len(p.errs) == 0 {
-		p.config.Shaping = s
-	}
+	return all
 }
 
 // pod reads what the runtime hands over of the pod.
@@ -135,8 +160,8 @@ func (p *parser) pod() {
 	if raw := p.runtime.get(PodAnnotationsCapability); raw != nil {
 		if json.Unmarshal(raw, &p.annotations) != nil {
 			p.annotations = nil
-			p.fail(source{field: "runtimeConfig[" + PodAnnotationsCapability + "]", value: string(raw)},
-				"an object of strings")
+			s := source{field: "runtimeConfig[" + PodAnnotationsCapability + "]", value: string(raw)}
+			addError(&p.unread, s.fieldError("an object of strings"))
 		}
 	}
 	p.warnUnknownAnnotations()
@@ -145,14 +170,16 @@ func (p *parser) pod() {
 // shaping reads the limits of both directions.
 func (p *parser) shaping() shaping.Config {
 	s := shaping.Config{
-		Unshaped: p.subnets("unshapedSubnets"),
-		Shaped:   p.subnets("shapedSubnets"),
+		Unshaped: p.subnets("unshapedSubnets", false),
+		Shaped:   p.subnets("shapedSubnets", true),
 	}
 	if len(s.Unshaped) != 0 && len(s.Shaped) != 0 {
-		p.fail(source{
+		both := source{
 			field: "unshapedSubnets, shapedSubnets",
 			value: fmt.Sprintf("%d subnets, %d subnets", len(s.Unshaped), len(s.Shaped)),
-		}, "one of them")
+		}
+		p.ignoreError(both.fieldError("one of them"), shapesAll)
+		s.Unshaped, s.Shaped = nil, nil
 	}
 	for _, d := range shaping.Directions {
 		limit, deferred := p.limit(d)
@@ -177,25 +204,28 @@ func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) 
 		return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, lowest, highest) }
 	}
 	l := &shaping.Limit{
-		Policy: setting(p, shaping.PolicyStrict, shaping.ParsePolicy, p.annotation("policy"), p.key("policy")),
-		Queue: setting(p, shaping.QueueAuto, shaping.ParseQueue,
-			p.annotation(dir+"-queue"), p.key(dir+"Queue"), p.key("queue")),
-		Mode: setting(p, shaping.ModeAuto, shaping.ParseMode, p.key(dir+"Mode"), p.key("mode")),
+		Policy: setting(p, shaping.PolicyStrict, shaping.ParsePolicy, p.key("policy")),
+		Queue:  setting(p, shaping.QueueAuto, shaping.ParseQueue, p.key(dir+"Queue"), p.key("queue")),
+		Mode:   setting(p, shaping.ModeAuto, shaping.ParseMode, p.key(dir+"Mode"), p.key("mode")),
 		Horizon: setting(p, shaping.DefaultHorizon,
 			func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, MaxHorizon) },
-			p.annotation(dir+"-horizon"), p.key(dir+"Horizon"), p.key("horizon")),
+			p.key(dir+"Horizon"), p.key("horizon")),
 		LightShare: setting(p, shaping.DefaultLightShare, share(MinLightShare, MaxLightShare),
 			p.annotation("light-share"), p.key("lightShare")),
-		HeavyThreshold: setting(p, shaping.DefaultHeavyThreshold, share(MinHeavyThreshold, MaxHeavyThreshold),
-			p.annotation("heavy-threshold"), p.key("heavyThreshold")),
 		Place: shaping.PlaceAuto,
 	}
+	highest := MaxHeavyThreshold
+	if l.Policy == shaping.PolicyElephants {
+		highest = MaxElephantsThreshold
+	}
+	l.HeavyThreshold = setting(p, shaping.DefaultHeavyThreshold, share(MinHeavyThreshold, highest), p.key("heavyThreshold"))
+	p.tune(l, dir)
 	if d == shaping.Ingress {
 		l.Place = setting(p, shaping.PlaceAuto, shaping.ParsePlace, p.key("ingressPlace"))
 	}
 	shaper := setting(p, shaping.ShaperPodweir, shaping.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
 	var annotated bool
-	l.Rate, annotated = p.rate(dir)
+	l.Rate, annotated = p.rate(d)
 	l.Burst = p.burst(dir, l.Rate)
 	switch {
 	case l.Rate == 0:
@@ -206,42 +236,81 @@ func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) 
 	return l, nil
 }
 
-// rate is the cap in the order of precedence; 0 means that none is asked for.
-// annotated says that it is the pod's: others read the annotation as well, and
-// nobody else reads podweir's keys.
-func (p *parser) rate(dir string) (chosen units.BitRate, annotated bool) {
-	sources := []*source{
-		p.value(p.bandwidth, dir+"Rate", "runtimeConfig.bandwidth."+dir+"Rate", true),
-		p.annotationNamed("kubernetes.io/"+dir+"-bandwidth", true),
-		p.key(dir + "Rate"),
+// tune puts into the node's settings of a direction what the pod asks for within its
+// bounds.
+func (p *parser) tune(l *shaping.Limit, dir string) {
+	r, queue, horizon := &p.rules, dir+"-queue", dir+"-horizon"
+	l.Policy = setting(p, l.Policy, r.policy(l.Policy), p.annotation("policy"))
+	l.Queue = setting(p, l.Queue, r.queue(queue, l.Queue), p.annotation(queue))
+	l.Horizon = setting(p, l.Horizon, r.horizon(horizon, l.Horizon), p.annotation(horizon))
+	l.HeavyThreshold = setting(p, l.HeavyThreshold, r.heavyThreshold(l.Policy, l.HeavyThreshold), p.annotation("heavy-threshold"))
+	if l.Policy == shaping.PolicyElephants { // the node's own may be meant for another policy
+		l.HeavyThreshold = min(l.HeavyThreshold, MaxElephantsThreshold)
 	}
-	found := false
-	for i, s := range sources {
-		if s == nil {
-			continue
+}
+
+// rate is the cap in the order of precedence; 0 means that none is asked for, or
+// that none can be read, which is an error then. annotated says that it is the
+// pod's: others read the annotation as well, and nobody else reads podweir's keys.
+func (p *parser) rate(d shaping.Direction) (chosen units.BitRate, annotated bool) {
+	dir := d.String()
+	annotation := p.annotationNamed("kubernetes.io/"+dir+"-bandwidth", true)
+	unread := slices.Clone(p.unread)
+	asked := false
+	for _, s := range []*source{
+		p.value(p.bandwidth, dir+"Rate", "runtimeConfig.bandwidth."+dir+"Rate", true), annotation, p.key(dir + "Rate"),
+	} {
+		if s == nil || asked && s.runtime {
+			continue // the annotation is the runtime's rate, handed over twice
 		}
-		v, err := units.ParseQuantity(s.value)
-		if err == nil && v == 0 && i != 1 {
-			continue // in the CNI's own keys 0 is how nothing is asked for
-		}
-		if found && s.runtime {
-			continue // the same wish, handed over twice
-		}
-		rate := units.BitRate(v)
+		rate, bad := p.rateOf(s)
 		switch {
-		case err != nil || rate < units.MinRate || (rate > units.MaxRate && !s.runtime):
-			p.fail(*s, units.AcceptedRate)
-			found = true
-			continue
-		case rate > units.MaxRate:
-			p.warn("%s: %s is above the highest rate, clamped to %v", s.field, quoted(s.value), units.MaxRate)
-			rate = units.MaxRate
+		case bad != nil:
+			unread = append(unread, bad)
+		case rate == 0 && s != annotation:
+			continue // in the CNI's own keys 0 is how nothing is asked for
+		case rate == 0:
+			unread = append(unread, s.fieldError(units.AcceptedRate))
+		case chosen == 0:
+			chosen, annotated = rate, s.runtime
 		}
-		if !found {
-			chosen, annotated, found = rate, s.runtime, true
+		asked = true
+	}
+	for _, e := range unread {
+		if chosen != 0 {
+			p.ignoreError(e, "another rate is used")
+		} else {
+			p.missing(d, e)
 		}
 	}
 	return chosen, annotated
+}
+
+// missing remembers that a direction stays without a limit, and why.
+func (p *parser) missing(d shaping.Direction, e *FieldError) {
+	if note := d.String() + " has no limit: " + e.Error(); !slices.Contains(p.notes, note) {
+		p.notes = append(p.notes, note)
+	}
+	addError(&p.errs, e)
+}
+
+// rateOf reads one rate, which may be 0.
+func (p *parser) rateOf(s *source) (units.BitRate, *FieldError) {
+	if s.bad != "" {
+		return 0, s.fieldError(s.bad)
+	}
+	v, err := units.ParseQuantity(s.value)
+	rate := units.BitRate(v)
+	switch {
+	case err == nil && rate == 0:
+		return 0, nil
+	case err != nil || rate < units.MinRate || (rate > units.MaxRate && !s.runtime):
+		return 0, s.fieldError(units.AcceptedRate)
+	case rate > units.MaxRate:
+		p.warn("%s: %s is above the highest rate, clamped to %v", s.field, quoted(s.value), units.MaxRate)
+		return units.MaxRate, nil
+	}
+	return rate, nil
 }
 
 // burst is the burst in the order of precedence; 0 means the default. Where
@@ -256,17 +325,23 @@ func (p *parser) burst(dir string, rate units.BitRate) units.Bytes {
 		p.value(p.bandwidth, dir+"Burst", "runtimeConfig.bandwidth."+dir+"Burst", true),
 		p.key(dir + "Burst"),
 	}
-	chosen := units.Bytes(0)
+	chosen, own := units.Bytes(0), units.Bytes(0)
+	if s := sources[2]; s != nil {
+		own, _ = burstOf(s, rate)
+	}
 	for i, s := range sources {
 		if s == nil {
 			continue
 		}
 		size, err := burstOf(s, rate)
+		if err == nil && s == annotation {
+			err = p.rules.burst(dir+"-burst", size, own, rate)
+		}
 		if err != nil && i > 0 && s.value == "0" && !p.hasRate(dir, s.runtime) {
 			continue // rate 0 and burst 0: nothing is asked for
 		}
 		if err != nil {
-			p.fail(*s, err.Error())
+			p.ignore(*s, err.Error())
 			continue
 		}
 		if chosen == 0 {
@@ -277,12 +352,17 @@ func (p *parser) burst(dir string, rate units.BitRate) units.Bytes {
 }
 
 // dockerFiller is the burst in bits that cri-dockerd, and dockershim before it,
-// send when they were not asked for one (math.MaxInt32, network/cni/cni.go). Those
-// of containerd and CRI-O are above [units.MaxBurst].
+// send when they were not asked for one: math.MaxInt32 in buildCNIRuntimeConf of
+// network/cni/cni.go (github.com/Mirantis/cri-dockerd; pkg/kubelet/dockershim in
+// Kubernetes up to 1.23). Those of containerd (2^32-1) and CRI-O are above
+// [units.MaxBurst].
 const dockerFiller = 1<<31 - 1
 
 // burstOf reads a burst. A time ends in s, which no quantity does.
 func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
+	if s.bad != "" {
+		return 0, errors.New(s.bad)
+	}
 	unit := s.unit
 	if unit == "" {
 		unit = unitBits
@@ -328,8 +408,16 @@ func (p *parser) hasRate(dir string, runtime bool) bool {
 	return err != nil || v != 0
 }
 
-// subnets reads a list of CIDRs.
-func (p *parser) subnets(key string) []netip.Prefix {
+// What becomes of exempt networks that cannot be read: what podweir does not know
+// to be exempt, it shapes.
+const (
+	shapesAll = "all traffic is shaped"
+	shapesIt  = "traffic with it is shaped"
+)
+
+// subnets reads a list of CIDRs. Of the networks that alone are shaped none is
+// taken if one is bad: it would be left without a limit.
+func (p *parser) subnets(key string, alone bool) []netip.Prefix {
 	const accepted = "a list of at most 256 subnets in CIDR form such as 10.0.0.0/8 or fd00::/8"
 	raw := p.conf.get(key)
 	if raw == nil {
@@ -337,14 +425,20 @@ func (p *parser) subnets(key string) []netip.Prefix {
 	}
 	var list []string
 	if json.Unmarshal(raw, &list) != nil || len(list) > MaxSubnets {
-		p.fail(source{field: key, value: string(raw)}, accepted)
+		s := source{field: key, value: string(raw)}
+		p.ignoreError(s.fieldError(accepted), shapesAll)
 		return nil
 	}
-	out := make([]netip.Prefix, 0, len(list))
-	for _, s := range list {
-		prefix, err := netip.ParsePrefix(s)
+	var out []netip.Prefix
+	for _, text := range list {
+		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			p.fail(source{field: key, value: s}, accepted)
+			s := source{field: key, value: text}
+			if alone {
+				p.ignoreError(s.fieldError(accepted), shapesAll)
+				return nil
+			}
+			p.ignoreError(s.fieldError(accepted), shapesIt)
 			continue
 		}
 		if a := prefix.Addr(); a.Is4In6() && prefix.Bits() >= 96 {

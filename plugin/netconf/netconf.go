@@ -7,6 +7,8 @@ package netconf
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -80,8 +82,8 @@ type Config struct {
 	PrevResult json.RawMessage
 	// Interfaces are those of PrevResult.
 	Interfaces []Interface
-	// Shaping is what is asked for; both limits are nil where an error is
-	// returned.
+	// Shaping is what is asked for. Beside a [*LimitError] it lacks the directions
+	// whose rate cannot be read, and has the others.
 	Shaping shaping.Config
 	// OnError applies to every error but a [*ContractError].
 	OnError OnError
@@ -96,8 +98,9 @@ type Config struct {
 	// Warnings are about what was tolerated: unknown keys and annotations, rates
 	// that were clamped, and what Ignored has.
 	Warnings []string
-	// Ignored are values of podweir's own annotations that are not accepted: they
-	// say how a limit is kept, and never cost the pod its limit.
+	// Ignored are the values that are not accepted and that something else is used
+	// for: they say how a limit is kept, and never cost the pod its limit, or they
+	// are rates where there is another one. Shaping.Notes says what is used.
 	Ignored []*FieldError
 }
 
@@ -109,7 +112,8 @@ type Config struct {
 // log settings.
 //
 // Returns a [*ContractError] for a break of the CNI contract, which is never
-// to be failed open, or a [*LimitError] for limits that cannot be enforced.
+// to be failed open, or a [*LimitError] for rates that cannot be read where there
+// is no other. A bad value of anything else is ignored, see [Config.Ignored].
 func Parse(command Command, stdin []byte) (*Config, error) {
 	p := &parser{config: &Config{OnError: FailOpen, LogLevel: slog.LevelInfo}}
 	if err := p.contract(command, stdin); err != nil {
@@ -117,9 +121,6 @@ func Parse(command Command, stdin []byte) (*Config, error) {
 	}
 	p.operator()
 	if command == Del || command == GC {
-		for _, e := range p.errs {
-			p.warn("%v", e)
-		}
 		return p.config, nil
 	}
 	p.warnUnknownKeys()
@@ -130,6 +131,33 @@ func Parse(command Command, stdin []byte) (*Config, error) {
 	return p.config, nil
 }
 
+// maxNotes bounds what a pinned record holds of mistakes: a pod can make some ten,
+// a list of networks hundreds. The log has them all.
+const maxNotes = 16
+
+// fewNotes is all notes, or the first and how many there are more.
+func fewNotes(notes []string) []string {
+	if len(notes) <= maxNotes {
+		return notes
+	}
+	return append(slices.Clone(notes[:maxNotes-1]), fmt.Sprintf("%d more mistakes, which are in the log", len(notes)-maxNotes+1))
+}
+
+// ParseStrict is [Parse] for input that somebody has just written and can mend, on
+// a command line or in an installation's settings: what Parse ignores is an error
+// too.
+func ParseStrict(command Command, stdin []byte) (*Config, error) {
+	c, err := Parse(command, stdin)
+	bad, limits := errors.AsType[*LimitError](err)
+	switch {
+	case len(c.Ignored) == 0 || err != nil && !limits:
+		return c, err
+	case !limits:
+		bad = &LimitError{}
+	}
+	return c, &LimitError{Fields: append(slices.Clone(bad.Fields), c.Ignored...)}
+}
+
 // parser holds what the steps of [Parse] share.
 type parser struct {
 	config *Config
@@ -137,7 +165,12 @@ type parser struct {
 	// runtimeConfig and the bandwidth in that.
 	conf, runtime, bandwidth object
 	annotations              map[string]string
-	errs                     []*FieldError
+	// unread are the parts of the runtime's words that cannot be read and may
+	// have held a rate, errs the rates that are missing for it.
+	unread, errs []*FieldError
+	// notes become [shaping.Config.Notes].
+	notes []string
+	rules podRules
 	// untuned leaves out podweir's own annotations.
 	untuned bool
 }

@@ -18,13 +18,17 @@ func setting[T any](p *parser, preset T, parse func(string) (T, error), sources 
 		if s == nil {
 			continue
 		}
+		if s.bad != "" {
+			p.ignore(*s, s.bad)
+			continue
+		}
 		v, err := parse(s.value)
 		if err != nil {
 			accepted := err.Error()
 			if bad, ok := errors.AsType[*units.ValueError](err); ok {
 				accepted = bad.Accepted
 			}
-			p.fail(*s, accepted)
+			p.ignore(*s, accepted)
 			continue
 		}
 		if !found {
@@ -34,29 +38,57 @@ func setting[T any](p *parser, preset T, parse func(string) (T, error), sources 
 	return preset
 }
 
-// fail remembers a bad value. The directions share keys; each is named once.
-func (p *parser) fail(s source, accepted string) {
-	bad := &p.errs
-	if s.tuning {
-		bad = &p.config.Ignored
+// fieldError names a bad value.
+func (s *source) fieldError(accepted string) *FieldError {
+	return &FieldError{Field: s.field, Value: clipped(s.value), Accepted: accepted}
+}
+
+// ignore leaves out a bad value that says how a limit is kept.
+func (p *parser) ignore(s source, accepted string) {
+	instead := "podweir's default is used"
+	if s.tuning || s.runtime {
+		instead = "the node's own setting is used"
 	}
-	e := &FieldError{Field: s.field, Value: clipped(s.value), Accepted: accepted}
-	if !slices.ContainsFunc(*bad, func(o *FieldError) bool { return *o == *e }) {
-		*bad = append(*bad, e)
+	p.ignoreError(s.fieldError(accepted), instead)
+}
+
+// ignoreError remembers what is ignored, and tells what is done instead.
+func (p *parser) ignoreError(e *FieldError, instead string) {
+	if !addError(&p.config.Ignored, e) {
+		return
 	}
+	text := e.Error() + "; " + instead
+	p.warn("%s", text)
+	p.notes = append(p.notes, text)
+}
+
+// addError says whether an error is new: the directions share keys, and each is
+// named once.
+func addError(to *[]*FieldError, e *FieldError) bool {
+	if slices.ContainsFunc(*to, func(o *FieldError) bool { return *o == *e }) {
+		return false
+	}
+	*to = append(*to, e)
+	return true
 }
 
 // key finds a key of the network configuration; nil if it is absent.
 func (p *parser) key(name string) *source { return p.value(p.conf, name, name, false) }
 
-// annotation finds one of our annotations; nil if it is absent.
+// annotation finds one of our annotations; nil if it is absent, or if it is none of
+// those that the operator lets pods set.
 func (p *parser) annotation(name string) *source {
 	if p.untuned {
 		return nil
 	}
 	s := p.annotationNamed(AnnotationDomain+name, false)
-	if s != nil {
-		s.tuning = true
+	if s == nil {
+		return nil
+	}
+	s.tuning = true
+	if !slices.Contains(p.rules.names, name) {
+		p.ignore(*s, "none: the node's podAnnotations does not list it")
+		return nil
 	}
 	return s
 }
@@ -69,7 +101,8 @@ func (p *parser) annotationNamed(name string, runtime bool) *source {
 	return &source{field: "annotation " + name, value: v, runtime: runtime}
 }
 
-// value finds a string or number of an object; nil if it is absent.
+// value finds a string or number of an object; nil if it is absent. Anything else
+// comes as a source that is bad.
 func (p *parser) value(o object, key, field string, runtime bool) *source {
 	raw := o.get(key)
 	if raw == nil {
@@ -78,15 +111,15 @@ func (p *parser) value(o object, key, field string, runtime bool) *source {
 	s := &source{field: field, runtime: runtime}
 	v, ok := text(raw)
 	if !ok {
-		s.value = string(raw)
-		p.fail(*s, "a string or a number")
-		return nil
+		s.value, s.bad = string(raw), "a string or a number"
+		return s
 	}
 	s.value = v
 	return s
 }
 
-// child finds an object in an object; nil if it is absent.
+// child finds an object in an object; nil if it is absent. One that cannot be read
+// may have held a rate.
 func (p *parser) child(o object, key, field string) object {
 	raw := o.get(key)
 	if raw == nil {
@@ -94,7 +127,8 @@ func (p *parser) child(o object, key, field string) object {
 	}
 	out, err := decodeObject(raw)
 	if err != nil {
-		p.fail(source{field: field, value: string(raw)}, "a JSON object")
+		s := source{field: field, value: string(raw)}
+		addError(&p.unread, s.fieldError("a JSON object"))
 	}
 	return out
 }

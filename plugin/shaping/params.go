@@ -215,8 +215,17 @@ type Params struct {
 	// CapHolds says that in any window t at most cap*t + burst + one packet
 	// pass of what the policy charges.
 	CapHolds bool
+	// Declined say what was asked for by name and cannot be had, why, and what is
+	// used instead. Notes have it too.
+	Declined []string
 	// Notes say in words why auto chose what it chose, and what does not hold.
 	Notes []string
+}
+
+// Decline records that something which was asked for by name is not used.
+func (p *Params) Decline(note string) {
+	p.Declined = append(p.Declined, note)
+	p.Notes = append(p.Notes, note)
 }
 
 // ProgramName is the BPF entry point, empty for [ProgramNone].

@@ -133,7 +133,7 @@ func (b *builder) queue(at *place) Queue {
 	if why == "" {
 		return b.limit.Queue
 	}
-	b.note("not the queue %s: %s", b.limit.Queue, why)
+	b.params.Decline("not the queue " + b.limit.Queue.String() + ": " + why)
 	return b.autoQueue(at)
 }
 

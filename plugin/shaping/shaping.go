@@ -213,6 +213,9 @@ type Config struct {
 	// Deferred are the limits that the pod asks for and that are left to
 	// somebody else; those directions have no limit here.
 	Deferred []Deferred `json:",omitempty"`
+	// Notes say what of the wish was not accepted and what is done instead, for
+	// people. They change nothing.
+	Notes []string `json:",omitempty"`
 }
 
 // Deferred is a limit that somebody else enforces.
@@ -230,6 +233,9 @@ func (d Deferred) String() string {
 	}
 	return fmt.Sprintf("%v of %v is left to %s", d.Rate, d.Direction, who)
 }
+
+// Limited says whether a limit is asked for in either direction.
+func (c *Config) Limited() bool { return c.Egress != nil || c.Ingress != nil }
 
 // Left says which limits are left to others, "" if none is.
 func (c *Config) Left() string {

@@ -107,6 +107,7 @@ func attachment(node *cni.Node, queues *cni.Queues, r *attach.Record) Attachment
 			a.Notes = append(a.Notes, d.String())
 		}
 	}
+	a.Notes = append(a.Notes, r.Config.Notes...)
 	want, plan, err := node.Engine.Drift(&r.Config, r.Interface, r)
 	if err != nil {
 		a.Error = err.Error()

@@ -4,6 +4,7 @@
 package charttest
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -32,6 +33,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"burst in bytes":                {`defaults: {egressBurst: 64kB}`, "egressBurst"},
 		"share above all":               {`defaults: {lightShare: "1.5"}`, "lightShare"},
 		"share of a word":               {`defaults: {heavyThreshold: much}`, "heavyThreshold"},
+		"annotation of a typo":          {`defaults: {podAnnotations: [polcy]}`, "podAnnotations"},
+		"annotation with a value":       {`defaults: {podAnnotations: [policy=flat]}`, "podAnnotations"},
+		"annotations as text":           {`defaults: {podAnnotations: policy}`, "podAnnotations"},
 		"onError of a word":             {`defaults: {onError: ignore}`, "onError"},
 		"subnet without length":         {`defaults: {unshapedSubnets: [10.0.0.0]}`, "unshapedSubnets"},
 		"both kinds of subnets":         {`defaults: {unshapedSubnets: [10.0.0.0/8], shapedSubnets: [fd00::/8]}`, "defaults"},
@@ -67,6 +71,29 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				t.Errorf("%s: error = %v, want one that names %s", tc.values, err, tc.want)
 			}
 		})
+	}
+}
+
+// An empty list of annotations is no annotation for pods, and not podweir's default.
+func TestPodAnnotationsReachTheNode(t *testing.T) {
+	for values, want := range map[string]string{
+		`defaults: {podAnnotations: []}`:                                    `- "podAnnotations=[]"`,
+		`defaults: {podAnnotations: [policy=elephants, egress-burst=0.5s]}`: `- "podAnnotations=[\"policy=elephants\",\"egress-burst=0.5s\"]"`,
+		`defaults: {podAnnotations: null}`:                                  "",
+		`{}`:                                                                "",
+	} {
+		given := map[string]any{}
+		if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+			t.Fatal(err)
+		}
+		out, err := render("1.34", given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprint(out)
+		if want == "" && strings.Contains(text, "podAnnotations") || !strings.Contains(text, want) {
+			t.Errorf("%s: the agent's settings lack %q, or have annotations", values, want)
+		}
 	}
 }
 

@@ -157,7 +157,7 @@ func accepted(raw []byte) error {
 	if err != nil {
 		return fmt.Errorf("podweir's entry: %w", err)
 	}
-	_, err = netconf.Parse(netconf.Add, stdin)
+	_, err = netconf.ParseStrict(netconf.Add, stdin)
 	if err != nil {
 		return fmt.Errorf("defaults of the node: %w", err)
 	}

@@ -123,14 +123,16 @@ func TestEntryWithDefaults(t *testing.T) {
 // TestEntryWithThePodsQueue: what a pod asks for never ends up where packets go
 // past it.
 func TestEntryWithThePodsQueue(t *testing.T) {
+	policing := []string{"ingress-queue=none"}
 	for name, tc := range map[string]struct {
 		defaults map[string]any
 		ifb      bool
 		queue    string
 		want     string
 	}{
-		"policing":                  {nil, true, "none", "none on pod"},
-		"policing, no ifb":          {nil, false, "none", "none on pod"},
+		"policing":                  {map[string]any{"podAnnotations": policing}, true, "none", "none on pod"},
+		"policing, no ifb":          {map[string]any{"podAnnotations": policing}, false, "none", "none on pod"},
+		"policing is not the pod's": {nil, true, "none", "tbf on ifb"},
 		"a queue":                   {nil, true, "tbf", "tbf on ifb"},
 		"a queue, no ifb":           {nil, false, "tbf", "none on pod"},
 		"the node polices":          {map[string]any{"queue": "none"}, true, "tbf", "tbf on ifb"},

@@ -56,8 +56,9 @@ func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 			"rate", d.Rate.String(), "shaper", d.To.String())
 	}
 	id := attach.ID{Network: conf.Name, ContainerID: p.ID, IfName: ifName}
-	if err == nil {
-		err = e.shape(ctx, id, conf, p)
+	// A rate that cannot be read does not cost the other direction its limit.
+	if err == nil || conf.OnError != netconf.FailClosed && conf.Shaping.Limited() {
+		err = errors.Join(err, e.shape(ctx, id, conf, p))
 	}
 	switch {
 	case err == nil:
@@ -75,7 +76,7 @@ func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 }
 
 func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, p *Pod) error {
-	if conf.Shaping.Egress == nil && conf.Shaping.Ingress == nil || p.NetNS == "" {
+	if !conf.Shaping.Limited() || p.NetNS == "" {
 		return nil
 	}
 	node, err := e.Open()
@@ -100,6 +101,9 @@ func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, 
 		for d, ds := range s.Directions {
 			e.Log.Info("shaped", "pod", p.Namespace+"/"+p.Name, "interface", s.Interface.PodName,
 				"direction", d.String(), "rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String())
+			for _, declined := range ds.Params.Declined {
+				e.Log.Warn("configuration", "pod", p.Namespace+"/"+p.Name, "direction", d.String(), "warning", declined)
+			}
 		}
 	}
 	return err

@@ -252,6 +252,34 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	}
 }
 
+// A rate that cannot be read does not cost the other direction its limit, and gives
+// way to the node's default.
+func TestPrivilegedBadRateKeepsTheRest(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	s := sandbox("one", pod.Path(), map[string]string{
+		"kubernetes.io/egress-bandwidth": "fast", "kubernetes.io/ingress-bandwidth": "20M",
+	})
+	if err := r.run(t, s); err != nil {
+		t.Fatal(err)
+	}
+	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 20e6 {
+		t.Errorf("limits = %d, %d, want none and 20M", egress, ingress)
+	}
+	if n.unshaped["one"] == nil {
+		t.Error("nobody was told that egress has no limit")
+	}
+	n.entry = strings.TrimSuffix(n.entry, "}") + `,"egressRate":"5M"}`
+	if err := r.run(t, s); err != nil {
+		t.Fatal(err)
+	}
+	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 20e6 {
+		t.Errorf("limits = %d, %d, want the node's 5M and 20M", egress, ingress)
+	}
+}
+
 // A pod that ADD shaped under the name of another network is not shaped twice.
 func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	n := newNode(t)

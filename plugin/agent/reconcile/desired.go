@@ -11,16 +11,13 @@ import (
 
 // desired is what the pod asks for, read by the code that reads it for ADD: the
 // node's entry in the conflist with the pod's annotations as a runtime hands
-// them over.
+// them over. Beside an error the configuration has what could be read, or is nil.
 func (l *look) desired() (*netconf.Config, error) {
 	entry, err := l.cfg.NetConf()
 	if err != nil {
 		return nil, fmt.Errorf("read the node's configuration: %w", err)
 	}
 	conf, err := netconf.ParseEntry(entry, l.pod.Annotations)
-	if err != nil {
-		return nil, err
-	}
 	l.warnings, l.ignored = conf.Warnings, conf.Ignored
-	return conf, nil
+	return conf, err
 }

@@ -120,6 +120,19 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
+// withoutTCX makes the node one whose kernel lacks TCX.
+func (n *node) withoutTCX(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(n.paths.Run, "features.json")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (n *node) write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600); err != nil {

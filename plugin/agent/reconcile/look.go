@@ -91,7 +91,7 @@ func (l *look) claim(have []attached) {
 // unable answers a node on which nothing can be shaped: that concerns only who
 // asks for a limit.
 func (l *look) unable(cause error) {
-	if conf, err := l.desired(); err == nil && !limited(conf) {
+	if conf, err := l.desired(); err == nil && !conf.Shaping.Limited() {
 		l.unlimited(conf)
 		l.Reason = cause.Error()
 		return
@@ -105,10 +105,6 @@ func (l *look) unlimited(conf *netconf.Config) {
 	if len(conf.Shaping.Deferred) > 0 {
 		l.Outcome, l.Reason = Deferred, conf.Shaping.Left()
 	}
-}
-
-func limited(conf *netconf.Config) bool {
-	return conf.Shaping.Egress != nil || conf.Shaping.Ingress != nil
 }
 
 // hostNetwork tells the owner of a pod without interfaces of its own that its
@@ -134,7 +130,7 @@ func (l *look) hostNetwork() {
 func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
 	conf, err := l.desired()
 	if err != nil {
-		l.invalid(ctx, node, have, err)
+		l.invalid(ctx, node, conf, have, err)
 		return
 	}
 	if len(have) > 0 && !l.cfg.Pods.Current() {
@@ -152,10 +148,10 @@ func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
 		}
 	}
 	switch {
-	case limited(conf) && len(own) == 0 && len(others) == 0:
+	case conf.Shaping.Limited() && len(own) == 0 && len(others) == 0:
 		l.attach(ctx, node, conf)
 		return
-	case limited(conf):
+	case conf.Shaping.Limited():
 		for _, a := range own {
 			l.ensure(ctx, node, conf, a)
 		}
@@ -290,10 +286,23 @@ func (l *look) tellOwner() {
 				p.Direction, p.Interface.PodName, strings.Join(p.Notes, "; ")))
 		}
 	}
-	if len(l.ignored) > 0 && l.event == nil {
-		bad := &netconf.LimitError{Fields: l.ignored}
-		l.warn("BandwidthSettingIgnored", bad.Error()+"; the limit is enforced with the node's own setting")
+	if why := l.notTaken(); len(why) > 0 && l.event == nil {
+		l.warn("BandwidthSettingIgnored", strings.Join(why, "; ")+"; the limit is enforced with the node's own setting")
 	}
+}
+
+// notTaken lists the settings that the limit is kept without.
+func (l *look) notTaken() []string {
+	var all []string
+	for _, e := range l.ignored {
+		all = append(all, e.Error())
+	}
+	for i := range l.Limits {
+		for _, why := range l.Limits[i].Declined {
+			all = append(all, l.Limits[i].Direction.String()+": "+why)
+		}
+	}
+	return all
 }
 
 // worst keeps the outcome that says most about a pod with several interfaces.
@@ -319,12 +328,19 @@ func (l *look) remove(ctx context.Context, node *cni.Node, conf *netconf.Config,
 }
 
 // invalid answers a configuration that cannot be read: what was there stays,
-// and is kept as it was.
-func (l *look) invalid(ctx context.Context, node *cni.Node, have []attached, cause error) {
+// and is kept as it was. Of a pod that has nothing yet the direction whose rate
+// can be read gets its limit.
+func (l *look) invalid(ctx context.Context, node *cni.Node, conf *netconf.Config, have []attached, cause error) {
 	stays := "the pod is not shaped"
-	if len(have) > 0 {
+	switch {
+	case len(have) > 0:
 		l.repair(ctx, node, have)
 		stays = "the limit from before stays"
+	case conf != nil && conf.Shaping.Limited():
+		if l.attach(ctx, node, conf); l.Err != nil || l.Outcome == Waiting {
+			return
+		}
+		stays = "the other direction is limited"
 	}
 	l.event = nil
 	l.fail(cause)

@@ -141,6 +141,8 @@ type Limit struct {
 	Side shaping.Side
 	// CapHolds is false under policing, where the cap is not kept within 1 %.
 	CapHolds bool
+	// Declined say what was asked for by name and is not used.
+	Declined []string
 	// Notes say why what was asked for could not be had as it was asked for.
 	Notes []string
 }
@@ -157,6 +159,7 @@ func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
 			all = append(all, Limit{
 				ID: id, Interface: s.Interface, Direction: d, Rate: p.Rate, Burst: p.BurstBytes,
 				Policy: p.Policy, Queue: p.Queue, Mode: p.Mode, Side: p.Side, CapHolds: p.CapHolds, Notes: p.Notes,
+				Declined: p.Declined,
 			})
 		}
 	}

@@ -162,9 +162,33 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 	p.gets(t, "10Mbit", "20Mbit")
 	e := p.event(t, "BandwidthSettingIgnored")
 	const want = `annotation podweir.io/policy: "bogus" is not accepted, want one of strict, elephants, flat; ` +
-		"the limit is enforced with the node's own setting"
+		"egress: not the queue htb: it is used only from 53 Mbit/s up; the limit is enforced with the node's own setting"
 	if e.Message != want {
 		t.Errorf("event %q, want %q", e.Message, want)
+	}
+}
+
+// A rate that cannot be read gives way to the node's default; without one the other
+// direction is limited all the same.
+func TestPrivilegedBadRate(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("bogus", "20M"))
+	a := n.start(t, never)
+	p.gets(t, "", "20Mbit")
+	a.becomes(t, p, reconcile.Invalid)
+	e := p.event(t, "BandwidthInvalid")
+	for _, part := range []string{`annotation kubernetes.io/egress-bandwidth: "bogus" is not accepted`, "the other direction is limited"} {
+		if !strings.Contains(e.Message, part) {
+			t.Errorf("event %q, want %q in it", e.Message, part)
+		}
+	}
+	n.configure("egressRate", "5M")
+	a.Again()
+	p.gets(t, "5Mbit", "20Mbit")
+	if e := p.event(t, "BandwidthSettingIgnored"); !strings.Contains(e.Message, `"bogus"`) {
+		t.Errorf("event %q, want one that names the value", e.Message)
 	}
 }
 
@@ -220,6 +244,10 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	n.configure("egressQueue", "tbf")
 	p := n.newPod(t)
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
+	// Policing cannot be had either, behind a filter of somebody else's without TCX.
+	n.withoutTCX(t)
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+	p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
 	p.annotate(map[string]string{egress: "10M"})
 	a := n.start(t, 200*time.Millisecond)
 	a.becomes(t, p, reconcile.Refused)
@@ -229,12 +257,36 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	failures := func() int { f, _ := n.paths.Failures(); return len(f) }
 	testutil.Eventually(t, soon, "a record of the failure", func() bool { return failures() == 1 })
 	events := len(n.api.Events())
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	p.gets(t, "10Mbit", "")
 	testutil.Eventually(t, soon, "no record of a failure", func() bool { return failures() == 0 })
 	if events != 1 {
 		t.Errorf("%d events for one failure that lasted, want 1", events)
 	}
+}
+
+// A queue by name that cannot be had is policed, its owner is told, and it comes when
+// it can be had.
+func TestPrivilegedQueueByNameIsTriedAgain(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.configure("egressQueue", "tbf")
+	p := n.newPod(t)
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
+	p.annotate(map[string]string{egress: "10M"})
+	a := n.start(t, 200*time.Millisecond)
+	e := p.event(t, "BandwidthPoliced")
+	for _, part := range []string{"not the queue tbf", "root qdisc is not podweir's: htb 7: on eth0"} {
+		if !strings.Contains(e.Message, part) {
+			t.Errorf("event %q, want %q in it", e.Message, part)
+		}
+	}
+	if s := a.has(t, p, 1); s.Limits[0].Queue.String() != "none" || s.Limits[0].Rate != 10_000_000 {
+		t.Errorf("state %+v, want 10M policed", s)
+	}
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.gets(t, "10Mbit", "")
 }
 
 // On a node where nothing can be shaped, those who ask for a limit are told.

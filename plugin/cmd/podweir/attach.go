@@ -37,7 +37,7 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
 	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
 	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
-	{"heavy-threshold", "heavyThreshold", "share of the cap from which a flow is heavy, as 5%"},
+	{"heavy-threshold", "heavyThreshold", "elephants: share of the cap from which a flow is heavy, as 5%"},
 }
 
 func limitFlags(f *pflag.FlagSet) {
@@ -71,7 +71,7 @@ func limits(f *pflag.FlagSet) (*netconf.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode flags: %w", err)
 	}
-	cfg, err := netconf.Parse(netconf.Add, b)
+	cfg, err := netconf.ParseStrict(netconf.Add, b)
 	if bad, ok := errors.AsType[*netconf.LimitError](err); ok {
 		return nil, flagError(bad)
 	}
@@ -123,7 +123,7 @@ func newAttach(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if cfg.Shaping.Egress == nil && cfg.Shaping.Ingress == nil {
+			if !cfg.Shaping.Limited() {
 				return fmt.Errorf("no limit: give --egress, --ingress or both")
 			}
 			id, err := manualID(netns, ifname)
@@ -140,7 +140,7 @@ func newAttach(o *options) *cobra.Command {
 			}
 			states, err := node.Engine.Ensure(cmd.Context(), &attach.Want{
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
-				By: attach.ByHand,
+				By: attach.ByHand, Strict: true,
 			})
 			if err != nil {
 				return err

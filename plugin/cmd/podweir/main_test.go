@@ -187,8 +187,8 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	// The bucket lets eight go, and once more after set: tbf_change() fills it. All
-	// others fit into the queue.
-	const packets = 32
+	// others fit into what shall wait; beyond that they would be lost by chance.
+	const packets = 24
 	for i := range packets {
 		if _, err := fmt.Fprintf(conn, "%-1000d", i); err != nil {
 			t.Fatal(err)
@@ -197,12 +197,12 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	waiting := func() uint64 {
 		return parse[status.Report](t, c, "status").Attachments[0].Directions[0].Qdisc.BacklogBytes
 	}
-	if waiting() < 5000 {
+	if waiting() < 2000 {
 		t.Fatalf("%d bytes wait before set, want some of %d packets", waiting(), packets)
 	}
 	// On an emulated machine set takes seconds; in each, 1.5 kB leave the queue.
 	c.must(t, append(c.netns(), "set", "--egress", "12k")...)
-	if waiting() < 5000 {
+	if waiting() < 2000 {
 		t.Errorf("%d bytes wait after set, want what waited before", waiting())
 	}
 	c.must(t, append(c.netns(), "set", "--egress", "100M")...)

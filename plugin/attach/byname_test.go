@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// byName is a default of the node that a world cannot have.
+type byName struct {
+	d      shaping.Direction
+	change func(*shaping.Limit)
+	world  func(*world)
+	// queue and side are those of the limit in place of it.
+	queue shaping.Queue
+	side  shaping.Side
+	told  []string
+}
+
+func byNames() map[string]byName {
+	filter := func(s shaping.Side, h shaping.Hook) func(*world) {
+		return func(w *world) {
+			w.devices[s].Hooks = []attach.HookProgram{{Kind: shaping.HookKindClsact, Hook: h, ProgramID: 7, Name: "theirs"}}
+		}
+	}
+	mode := func(m shaping.Mode) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Mode = m } }
+	return map[string]byName{
+		"a mode that the kernel lacks": {
+			d: shaping.Egress, change: mode(shaping.ModeTCXPodSide), world: func(w *world) { w.tcx = false },
+			queue: shaping.QueueTBF, side: shaping.SidePod, told: []string{"not the mode tcx-podside", "no TCX", "auto instead"},
+		},
+		"policing at a hook that the kernel lacks": {
+			d: shaping.Egress, change: mode(shaping.ModeTCXHostSide), world: func(w *world) { w.tcx = false },
+			queue: shaping.QueueTBF, side: shaping.SidePod, told: []string{"not the mode tcx-hostside", "no TCX"},
+		},
+		"a hook that another party holds": {
+			d: shaping.Ingress, change: mode(shaping.ModeClsactHostSide), world: filter(shaping.SideHost, shaping.HookEgress),
+			queue: shaping.QueueTBF, side: shaping.SideHost, told: []string{"not the mode clsact-hostside", `"theirs"`},
+		},
+		"a queue beside somebody's root qdisc": {
+			d: shaping.Egress, change: func(l *shaping.Limit) { l.Queue = shaping.QueueTBF },
+			world: func(w *world) { foreignRoot(w, shaping.SidePod) },
+			queue: shaping.QueueNone, side: shaping.SidePod, told: []string{"not the queue tbf", "sfq 8001:"},
+		},
+		"queues of its own beside somebody's root qdisc": {
+			d: shaping.Ingress, change: mode(shaping.ModeQdisc), world: func(w *world) { foreignRoot(w, shaping.SideHost) },
+			queue: shaping.QueueTBF, side: shaping.SideIFB, told: []string{"not the mode qdisc", "sfq 8001:"},
+		},
+		"a place that the kernel lacks": {
+			d: shaping.Ingress, change: func(l *shaping.Limit) { l.Place = shaping.PlaceIFB },
+			world: func(w *world) { w.facts.IFB = false },
+			queue: shaping.QueueNone, side: shaping.SidePod, told: []string{"not the place ifb", "this kernel has no ifb"},
+		},
+		"a mode without a queue": {
+			d: shaping.Egress, change: mode(shaping.ModeQdisc), world: func(w *world) { w.facts.TBF, w.facts.HTB, w.facts.FQ = false, false, false },
+			queue: shaping.QueueNone, side: shaping.SidePod, told: []string{"not the mode qdisc", "no queue for it"},
+		},
+	}
+}
+
+// TestByNameGivesWayToAuto: what the node's defaults name and what cannot be had
+// never leaves a pod without a limit, and is told.
+func TestByNameGivesWayToAuto(t *testing.T) {
+	for name, tc := range byNames() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.world(w)
+			l := limit(10_000_000)
+			tc.change(l)
+			s, choice, err := decide(t, w, tc.d, l, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Params.Queue != tc.queue || s.Params.Side != tc.side {
+				t.Errorf("queue %v on the %v side, want %v on the %v side", s.Params.Queue, s.Params.Side, tc.queue, tc.side)
+			}
+			if !choice.Settled {
+				t.Error("the choices are not told to be of auto")
+			}
+			for where, notes := range map[string][]string{"declined": s.Params.Declined, "notes": s.Params.Notes} {
+				for _, part := range tc.told {
+					if !strings.Contains(strings.Join(notes, "\n"), part) {
+						t.Errorf("%s %q, want %q in it", where, notes, part)
+					}
+				}
+			}
+			if err := decideStrictly(t, w, tc.d, l); err == nil {
+				t.Error("strictly: no error, want one for what was named by hand")
+			}
+		})
+	}
+}
+
+// TestByNameIsTriedAgain: done twice it changes nothing, and when what was named can
+// be had, the next look takes it and leaves nothing of the other.
+func TestByNameIsTriedAgain(t *testing.T) {
+	for name, tc := range byNames() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			before := *w.devices[shaping.SidePod]
+			host, facts := *w.devices[shaping.SideHost], w.facts
+			tc.world(w)
+			l := limit(10_000_000)
+			tc.change(l)
+			cfg := &shaping.Config{Egress: l}
+			if tc.d == shaping.Ingress {
+				cfg = &shaping.Config{Ingress: l}
+			}
+			ensure(t, w, cfg)
+			w.log = nil
+			ensure(t, w, cfg)
+			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
+				t.Errorf("a second time: did %v, Check = %v, want nothing and nil", w.log, err)
+			}
+			w.tcx, w.facts = true, facts
+			for side, was := range map[shaping.Side]*attach.Device{shaping.SidePod: &before, shaping.SideHost: &host} {
+				dev := w.devices[side]
+				dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h attach.HookProgram) bool { return h.Name == "theirs" })
+				if root := dev.Root(); root != nil && root.Kind == "sfq" {
+					dev.Tree = was.Tree
+				}
+			}
+			ensure(t, w, cfg)
+			want := newWorld()
+			ensure(t, want, cfg)
+			if diff := cmp.Diff(want.shape(), w.shape()); diff != "" {
+				t.Errorf("the pod (-want +got):\n%s", diff)
+			}
+			if record(t, w).Choices[tc.d.String()].Settled {
+				t.Error("the choices are still told to be of auto")
+			}
+		})
+	}
+}
