@@ -26,9 +26,9 @@ var mapStructs = map[string]uintptr{
 	"pw_subnet":   unsafe.Sizeof(image.Subnet{}),
 }
 
-// sizes of ABI version 3.
+// sizes of ABI version 4.
 var sizes = map[string]uint32{
-	"pw_config": 288, "pw_state": 15528, "pw_counters": 240, "pw_heavy": 72, "pw_flow": 40,
+	"pw_config": 328, "pw_state": 15544, "pw_counters": 272, "pw_heavy": 72, "pw_flow": 40,
 	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 20,
 }
 

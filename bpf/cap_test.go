@@ -51,7 +51,9 @@ func (f *flood) direction() *model.Direction {
 	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * f.packetNS() * 64) }
 	m.Config.TotalBurst, m.Config.TotalHorizon = packets(floodBurst), packets(floodHorizon)
 	m.Config.LightTolerance = packets(floodTolerance)
-	m.Config.SketchRate = fixed(model.HeavyEstimate / (floodHeavy * float64(f.size)))
+	m.Config.SketchRate = fixed(model.EstimateOne / 4 / (floodHeavy * float64(f.size)))
+	m.Config.FrameEstimate = 0
+	setFair(&m.Config)
 	return m
 }
 
@@ -167,7 +169,8 @@ func TestPrivilegedLightBesideHeavy(t *testing.T) {
 	d := bpftest.Load(t)
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 1}
 	m := f.direction()
-	m.Config.SketchRate = sketchRate(f.bits, 0.05)
+	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
+	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 1514))
 	reset(d, m)
 	at, heavy := 1e12, 0
 	for i := range 6000 {

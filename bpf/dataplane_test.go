@@ -6,6 +6,7 @@ package bpf_test
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -25,11 +26,11 @@ func rate(bitsPerSecond float64) shaping.FixedRate {
 	return fixed(8e9 * 64 / bitsPerSecond)
 }
 
-// sketchRate is what a byte adds to an estimate if a flow is heavy above share
-// of the rate, averaged over the mean life of a byte in the sketch, 1.549 s.
-func sketchRate(bitsPerSecond, share float64) shaping.FixedRate {
-	const meanLife = 1.549
-	return fixed(model.HeavyEstimate / (bitsPerSecond / 8 * share * meanLife))
+// sketchRate is what a byte adds to an estimate if share of the rate is
+// EstimateOne, where estimates halve in 2^shift ticks.
+func sketchRate(bitsPerSecond, share float64, shift uint32) shaping.FixedRate {
+	meanLife := float64(uint64(1)<<(shift+model.TickShift)) / 1e9 / math.Ln2
+	return fixed(model.EstimateOne / (bitsPerSecond / 8 * share * meanLife))
 }
 
 // fixed is a cost per byte with as many bits as struct pw_rate allows.
@@ -50,12 +51,21 @@ func newDirection(bitsPerSecond float64, policy shaping.Policy) *model.Direction
 		Policy: policy, Direction: shaping.Egress,
 		LightRate: rate(bitsPerSecond * 0.9), LightTolerance: meterTime(50 * time.Millisecond),
 		TotalRate: rate(bitsPerSecond), TotalBurst: meterTime(10 * time.Millisecond),
-		TotalHorizon: meterTime(50 * time.Millisecond),
-		SketchRate:   sketchRate(bitsPerSecond, 0.05), HoldTicks: 477,
-		DepthMeter:    true,
+		TotalHorizon:  meterTime(50 * time.Millisecond),
+		HoldTicks:     477,
 		LightPriority: 6, HeavyPriority: 2, ExemptPriority: 0x50001,
 		LightClass: 1, HeavyClass: 2, ExemptClass: 3,
 	}}
+	c := &m.Config
+	if policy == shaping.PolicyStrict {
+		c.SketchRate, c.HalfLifeShift = sketchRate(bitsPerSecond, 1, 5), 5
+		c.LightLeast, c.LightMost = model.EstimateOne/64, model.EstimateOne/4
+		c.FrameEstimate = uint32(min(model.Cost(c.SketchRate, 1514), math.MaxUint32))
+		setFair(c)
+	} else {
+		c.SketchRate, c.HalfLifeShift = sketchRate(bitsPerSecond, 0.05, 10), 10
+		c.LightLeast, c.LightMost = model.EstimateOne, model.EstimateOne
+	}
 	random := rand.New(rand.NewPCG(1, uint64(policy)))
 	for i := range m.Keys {
 		for j := range m.Keys[i] {
@@ -63,6 +73,12 @@ func newDirection(bitsPerSecond float64, policy shaping.Policy) *model.Direction
 		}
 	}
 	return m
+}
+
+// setFair sets what follows from the horizon.
+func setFair(c *shaping.Datapath) {
+	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
+	c.FairLeast, c.FairEach = c.FairMost/4, c.FairMost/16
 }
 
 // step is one packet of a run of the dataplane and the model.
@@ -77,11 +93,11 @@ type step struct {
 func (s *step) outcome(m *model.Direction) model.Outcome {
 	switch s.program {
 	case "pw_class_probe":
-		return m.Class(&s.packet, s.clock)
+		return m.Class(&s.packet, s.clock, s.random)
 	case "pw_band", "pw_band_x":
-		return m.Band(&s.packet, s.clock)
+		return m.Band(&s.packet, s.clock, s.random)
 	case "pw_edt", "pw_edt_x":
-		return m.Departure(&s.packet, s.clock)
+		return m.Departure(&s.packet, s.clock, s.random)
 	default:
 		return m.Police(&s.packet, s.clock, s.random)
 	}
@@ -119,10 +135,10 @@ func compareResult(t *testing.T, s *step, got *bpftest.Result, want *model.Outco
 	t.Helper()
 	verdict := int32(-1)
 	switch {
-	case s.program == "pw_class_probe":
-		verdict = 0
 	case want.Disposition.Dropped():
 		verdict = 2
+	case s.program == "pw_class_probe":
+		verdict = 0
 	}
 	if got.Verdict != verdict {
 		t.Errorf("%s answers %d, want %d (%v)", s.program, got.Verdict, verdict, want.Disposition)
@@ -151,6 +167,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	want := image.State{
 		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
 		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
+		Fair: uint64(m.Fair.Tick)<<32 | uint64(m.Fair.Share), FairWait: m.Fair.Wait,
 	}
 	for row := range m.Sketch.Cells {
 		for i, c := range m.Sketch.Cells[row] {

@@ -12,8 +12,8 @@ import (
 	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
-// A flow never overtakes itself: once heavy it stays so for the hold after its
-// last heavy packet, however little it sends, and then it is light again.
+// A flow does not overtake itself: once heavy it stays so for the hold after it
+// was not clearly light, however little it sends, and then it is light again.
 func TestPrivilegedHold(t *testing.T) {
 	d := bpftest.Load(t)
 	m := newDirection(10e6, shaping.PolicyStrict)
@@ -25,27 +25,23 @@ func TestPrivilegedHold(t *testing.T) {
 		return d.MustRun("pw_class_probe", &model.Packet{Data: data}).ClassID
 	}
 	elephant := tcpPacket(0)
-	for range 200 { // 300 kB at once: threshold is 97 kB
+	for range 40 { // 60 kB at once: all of the cap, by the sketch
 		send(elephant)
 	}
 	if c := send(elephant); c != 2 {
-		t.Fatalf("a flow of 300 kB at once is of class %d, want 2", c)
+		t.Fatalf("a flow of 60 kB at once is of class %d, want 2", c)
 	}
 	small := bpftest.Build(10, bpftest.Ethernet(0x0800),
 		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(40000, 443, 5))
 	held := now
-	for now+holdNS/2 < held+10e9 { // the estimate falls below half the threshold on the way
-		now += holdNS / 2
-		if send(small) == 1 {
-			break
-		}
+	for now < held+10e9 && send(small) != 1 {
+		now += 10 * millisecond
 	}
-	// 300 kB are 3.1 times the threshold and half of it after 2.8 s; the hold
-	// that was set last ends a hold later.
+	// It is below a quarter of the cap after two half-lives, 68 ms.
 	switch after := now - held; {
-	case after < 2_500_000_000+holdNS/2:
+	case after < holdNS+50*millisecond:
 		t.Errorf("the flow is light %d ms after its bulk, before it was clearly light for a hold", after/1e6)
-	case after > 4_000_000_000+2*holdNS:
+	case after > holdNS+110*millisecond:
 		t.Errorf("the flow is still heavy %d ms after its bulk: it does not come back while it goes on", after/1e6)
 	}
 }
@@ -177,7 +173,8 @@ func TestPrivilegedNeighbourDiscovery(t *testing.T) {
 	d := bpftest.Load(t)
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1414, ports: 60000}
 	m := f.direction()
-	m.Config.SketchRate = sketchRate(f.bits, 0.05)
+	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
+	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 1514))
 	for name, tt := range map[string]struct {
 		size uint32
 		// bits are offered each second, beside a flood if there is one.
@@ -229,7 +226,8 @@ func TestPrivilegedFloodOfNewFlows(t *testing.T) {
 	d := bpftest.Load(t)
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1514, ports: 60000}
 	m := f.direction()
-	m.Config.SketchRate = sketchRate(f.bits, 0.05)
+	m.Config.SketchRate = sketchRate(f.bits, 1, 5)
+	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 1514))
 	reset(d, m)
 	kept := bpftest.Build(64, bpftest.Ethernet(0x0800),
 		bpftest.IPv4("10.0.0.1", "192.0.2.9", 6, 0, 0, 0), bpftest.TCP(700, 443, 5))

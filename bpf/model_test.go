@@ -59,13 +59,16 @@ func TestPrivilegedDataplaneEqualsModel(t *testing.T) {
 func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Policy, program string) {
 	t.Helper()
 	m := newDirection(bits, policy)
-	// A threshold that 300 packets reach and 3 do not, at any rate.
-	m.Config.SketchRate = sketchRate(1e6, 0.1)
+	// An estimate that 300 packets reach and 3 do not, at any rate.
+	m.Config.SketchRate = sketchRate(1e6, 0.1, 10)
+	m.Config.HalfLifeShift = 10 - uint32(policy)
+	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 700))
 	// And meters that fill up.
 	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * 700 * 8e9 * 64 / bits) }
 	m.Config.TotalBurst = min(m.Config.TotalBurst, packets(10))
 	m.Config.TotalHorizon = min(m.Config.TotalHorizon, packets(40))
 	m.Config.LightTolerance = min(m.Config.LightTolerance, packets(40))
+	setFair(&m.Config)
 	reset(d, m)
 	random := rand.New(rand.NewPCG(uint64(bits), uint64(policy)))
 	now := random.Uint64() >> 1

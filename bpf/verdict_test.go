@@ -24,8 +24,9 @@ const (
 
 // allowedVerdicts is what each program may answer, whatever happens.
 var allowedVerdicts = map[string][]int32{
-	"pw_class": {verdictOwnClass}, "pw_class_x": {verdictOwnClass}, "pw_class_probe": {verdictOwnClass},
-	"pw_band": {verdictNext, verdictDrop}, "pw_band_x": {verdictNext, verdictDrop},
+	"pw_class": {verdictOwnClass, verdictDrop}, "pw_class_x": {verdictOwnClass, verdictDrop},
+	"pw_class_probe": {verdictOwnClass, verdictDrop},
+	"pw_band":        {verdictNext, verdictDrop}, "pw_band_x": {verdictNext, verdictDrop},
 	"pw_edt": {verdictNext, verdictDrop}, "pw_edt_x": {verdictNext, verdictDrop},
 	"pw_police": {verdictNext, verdictDrop}, "pw_police_x": {verdictNext, verdictDrop},
 	"pw_guard":    {verdictNext},
@@ -36,7 +37,7 @@ var allowedVerdicts = map[string][]int32{
 func invalidConfigs() map[string]image.Config {
 	valid := validConfig(shaping.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
-	older.AbiVersion, newer.AbiVersion = 2, 4
+	older.AbiVersion, newer.AbiVersion = 3, 5
 	noPolicy.Policy, unknown.Policy = 0, 4
 	return map[string]image.Config{
 		"all zero":       {},
@@ -52,7 +53,7 @@ func degenerateConfigs() map[string]image.Config {
 	out := map[string]image.Config{}
 	for _, p := range policies {
 		out["default "+p.String()] = validConfig(p)
-		out["only the version and "+p.String()] = image.Config{AbiVersion: 3, Policy: uint8(p)}
+		out["only the version and "+p.String()] = image.Config{AbiVersion: 4, Policy: uint8(p)}
 	}
 	largest := validConfig(shaping.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}

@@ -108,20 +108,20 @@ func Config(dp *shaping.Datapath, keys *model.Keys) image.Config {
 		return image.Rate{Mult: r.Mult, Shift: r.Shift}
 	}
 	cfg := image.Config{
-		AbiVersion: 3,
+		AbiVersion: 4,
 		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
 		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),
-		TotalHorizon: uint64(dp.TotalHorizon), SketchRate: rate(dp.SketchRate), HoldTicks: dp.HoldTicks,
+		TotalHorizon: uint64(dp.TotalHorizon), SketchRate: rate(dp.SketchRate),
+		FairEach: uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
+		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
+		HalfLifeShift: dp.HalfLifeShift, HoldTicks: dp.HoldTicks,
 		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
 		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
 		ExemptClass: dp.ExemptClass, HashKeys: *keys,
 	}
 	if dp.L3Only {
 		cfg.L3Only = 1
-	}
-	if dp.DepthMeter {
-		cfg.DepthMeter = 1
 	}
 	return cfg
 }

@@ -23,8 +23,14 @@ type Config struct {
 	TotalBurst      uint64
 	TotalHorizon    uint64
 	SketchRate      Rate
+	FairEach        uint64
+	FairLeast       uint64
+	FairMost        uint64
+	LightLeast      uint32
+	LightMost       uint32
+	FrameEst        uint32
+	HalfLifeShift   uint32
 	HoldTicks       uint32
-	DepthMeter      uint32
 	RedirectIfindex uint32
 	LightPriority   uint32
 	HeavyPriority   uint32
@@ -32,7 +38,7 @@ type Config struct {
 	LightClass      uint16
 	HeavyClass      uint16
 	ExemptClass     uint16
-	Pad             uint16
+	Pad             [3]uint16
 	HashKeys        [2][11]uint64
 }
 
@@ -76,6 +82,12 @@ type Packet struct {
 	Big      uint8
 	Light    uint8
 	Est      uint32
+	Claim    uint32
+	BigEst   uint32
+	Fair     uint32
+	Hold     uint32
+	Level    uint64
+	Wait     uint64
 	Known    struct {
 		_     structs.HostLayout
 		Place uint16
@@ -87,7 +99,8 @@ type Packet struct {
 		At    uint32
 	}
 	Control uint8
-	Pad     [3]uint8
+	Excess  uint8
+	Pad     [2]uint8
 	Id      uint64
 }
 
@@ -105,6 +118,8 @@ type State struct {
 	UnlistedHeavyBytes uint64
 	EstablishedTat     uint64
 	ControlTat         uint64
+	Fair               uint64
+	FairWait           uint64
 	Cells              [3][512]Cell
 	Flows              [2][256]uint32
 	Heavy              [16]Heavy
@@ -165,21 +180,21 @@ const (
 
 var maps = []Map{
 	{Name: "pw_active", Type: 2, KeyBytes: 4, ValueBytes: 4, MaxEntries: 1, Flags: 0},
-	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 288, MaxEntries: 2, Flags: 0},
-	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 240, MaxEntries: 1, Flags: 0},
-	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15528, MaxEntries: 1, Flags: 0},
+	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 328, MaxEntries: 2, Flags: 0},
+	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 272, MaxEntries: 1, Flags: 0},
+	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15544, MaxEntries: 1, Flags: 0},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 20, ValueBytes: 1, MaxEntries: 1024, Flags: 1},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {18, "pw_active"}, {28, "pw_config"}, {42, "pw_state"}}, from: 0, to: 11408, tags: [2]uint64{0x1f18e96c7af0c3f6, 0xbea36e1c56cec0fd}},
-	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {242, "pw_subnets"}}, from: 11408, to: 22864, tags: [2]uint64{0x2b908a469b13fa52, 0x6e4ebf9c8b58a438}},
-	{Name: "pw_class", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 22864, to: 33560, tags: [2]uint64{0xd08e45a3c1a1b8f0, 0x1e624d32b8d9407a}},
-	{Name: "pw_class_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {250, "pw_subnets"}}, from: 33560, to: 44416, tags: [2]uint64{0x42df6e6ce705a603, 0x9f5fbd771eaa561f}},
-	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 44416, to: 55800, tags: [2]uint64{0xd475e051d89af9d8, 0x3bb4d24076beb1c4}},
-	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {246, "pw_subnets"}}, from: 55800, to: 67464, tags: [2]uint64{0xc9ee48844980c301, 0x4a775f3cc4b845f9}},
-	{Name: "pw_guard", references: []reference{}, from: 67464, to: 67512, tags: [2]uint64{0x13b497e8676aba0c, 0xc2e64099b7ad9766}},
-	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}}, from: 67512, to: 80120, tags: [2]uint64{0xf5ab807bcd66dc42, 0x36316a0e00962cdf}},
-	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {319, "pw_subnets"}}, from: 80120, to: 92640, tags: [2]uint64{0x29a137ca2e9341eb, 0x63ab1c4e726c0619}},
-	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 92640, to: 93032, tags: [2]uint64{0x288f5154e6e78f34, 0x704ffb18796026f5}},
+	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 0, to: 13920, tags: [2]uint64{0x7da9f2f241d7116, 0x30d7621669d14270}},
+	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {241, "pw_subnets"}}, from: 13920, to: 27920, tags: [2]uint64{0x1ebfdb36da4e0e10, 0xe9f69f1ca1c778bd}},
+	{Name: "pw_class", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {29, "pw_config"}, {43, "pw_state"}}, from: 27920, to: 42024, tags: [2]uint64{0x5887b05fba4a9319, 0xb98b137ea109091e}},
+	{Name: "pw_class_x", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {30, "pw_config"}, {44, "pw_state"}, {252, "pw_subnets"}}, from: 42024, to: 56320, tags: [2]uint64{0x31095c7b2bca25e6, 0x824979264794b5da}},
+	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 56320, to: 70048, tags: [2]uint64{0x56d5527f4845aa04, 0xbaf13ba2d153a16e}},
+	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {249, "pw_subnets"}}, from: 70048, to: 84288, tags: [2]uint64{0xf4f50d080c9e4b91, 0x8a1a049d51190ebf}},
+	{Name: "pw_guard", references: []reference{}, from: 84288, to: 84336, tags: [2]uint64{0x13b497e8676aba0c, 0xc2e64099b7ad9766}},
+	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {13, "pw_active"}, {23, "pw_config"}, {36, "pw_state"}}, from: 84336, to: 98656, tags: [2]uint64{0xe3971c72feb4143c, 0x863399e7196778ca}},
+	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {318, "pw_subnets"}}, from: 98656, to: 112912, tags: [2]uint64{0xcaf78c167e4742d5, 0x34cc48d63b733c0}},
+	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 112912, to: 113304, tags: [2]uint64{0x29cbdd20b25f16ec, 0x7e2deb6352f23085}},
 }

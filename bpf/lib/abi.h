@@ -8,10 +8,10 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 3
+#define PW_ABI_VERSION 4
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
- * holds 1/512 of the decayed total on average, 0.2 % of the cap, far below the 5 % threshold. */
+ * holds 1/512 of the decayed total on average, 0.2 % of the cap. */
 #define PW_SKETCH_ROWS 3
 #define PW_SKETCH_COL_BITS 9
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
@@ -23,11 +23,11 @@
 /* The minor number that pw_class answers without a configuration: the first band of prio. */
 #define PW_FALLBACK_CLASS 1
 
-/* An estimate of PW_HEAVY_EST is the heavy-hitter threshold; estimates saturate at 2^32-1. */
-#define PW_HEAVY_EST (1U << 24)
-/* One tick of sketch and hold time is 2^20 ns; the sketch halves in 2^10 ticks, 1.07 s. */
+/* The estimate of a flow that has all of the cap, or in the policy elephants as much as the threshold;
+ * estimates saturate at 2^32-1. */
+#define PW_EST_ONE (1U << 24)
+/* One tick of sketch and hold time is 2^20 ns. */
 #define PW_TICK_SHIFT 20
-#define PW_HALF_LIFE_SHIFT 10
 /* Meter time is in 1/64 ns. */
 #define PW_METER_SHIFT 6
 /* The multilinear hash: one constant, then a key per 32-bit word (2 x 4 address words, ports,
@@ -57,10 +57,10 @@ enum pw_disposition {
 	PW_LIGHT = 0, /* first band, or passed at once as light */
 	PW_CONFORMING = 1, /* heavy, passed at once and unmarked (departure times, policing) */
 	PW_PACED = 2, /* heavy, sent to the second band or given a departure time in the future */
-	PW_MARKED = 3, /* heavy, passed with ECN CE (policing) */
+	PW_MARKED = 3, /* heavy, passed with ECN CE */
 	PW_EXEMPT = 4, /* bypasses the cap: exempt subnet */
 	PW_DROP_HORIZON = 5, /* the heavy band is horizon x cap deep already */
-	PW_DROP_EARLY = 6, /* policing: early drop below the hard limit */
+	PW_DROP_EARLY = 6, /* heavy, beyond the flow's fair share; policing: below the hard limit */
 	PW_DROP_POLICED = 7, /* policing: past the hard limit */
 	PW_FAILOPEN_CONFIG = 8, /* no valid configuration: passed unmetered */
 	PW_FAILOPEN_STAMP = 9, /* the departure time could not be set: passed unmetered */
@@ -90,10 +90,21 @@ struct pw_config {
 	 * resolution of CLOCK_MONOTONIC_COARSE. */
 	__u64 total_burst;
 	__u64 total_horizon; /* 1/64 ns, below 2^48: queue depth beyond the burst */
-	struct pw_rate sketch_rate; /* cost in units of threshold / PW_HEAVY_EST */
+	struct pw_rate sketch_rate; /* cost in estimates: PW_EST_ONE is the cap, or the threshold */
 
-	__u32 hold_ticks; /* how long a flow stays heavy after its last heavy packet */
-	__u32 depth_meter; /* pw_band: 1 = the total meter bounds the second band */
+	/* Strict: how long heavy packets shall wait, 1/64 ns: fair_each for every flow that is active, but at
+	 * least and at most so long. */
+	__u64 fair_each;
+	__u64 fair_least;
+	__u64 fair_most;
+	/* A flow is held for its fair share, or light_least if that is more, or light_most if that is less, and
+	 * becomes heavy a quarter above that; estimates. */
+	__u32 light_least;
+	__u32 light_most;
+	__u32 frame_est; /* what a full frame adds to an estimate: as much is overlooked */
+	__u32 half_life_shift; /* the sketch halves in 2^half_life_shift ticks */
+
+	__u32 hold_ticks; /* how long a heavy flow stays so after it had its share */
 	__u32 redirect_ifindex; /* pw_redirect: the ifb */
 
 	__u32 light_priority; /* skb->priority to set */
@@ -102,11 +113,11 @@ struct pw_config {
 	__u16 light_class; /* minor of the class to answer on our own qdisc */
 	__u16 heavy_class;
 	__u16 exempt_class;
-	__u16 pad;
+	__u16 pad[3];
 	__u64 hash_keys[2][PW_HASH_KEYS]; /* random, per pod and direction */
 };
 
-/* est in units of threshold / PW_HEAVY_EST as of tick; read and written as one word. */
+/* est as of tick; read and written as one word. */
 struct pw_cell {
 	__u32 est;
 	__u32 tick;
@@ -143,6 +154,8 @@ struct pw_state {
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
 	__u64 control_tat; /* of ARP and neighbour discovery */
+	__u64 fair; /* the fair share as an estimate, and above it the tick that it is as of */
+	__u64 fair_wait; /* how long heavy packets shall wait now, 1/64 ns */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
@@ -169,12 +182,19 @@ struct pw_packet {
 	__u8 hop_limit;
 	__u8 family; /* 4, 6, or 0 if it is not IP */
 	__u8 class; /* enum pw_class */
-	__u8 big; /* at least half the threshold */
+	__u8 big; /* has big_est */
 	__u8 light;
-	__u32 est; /* what the flow is taken for, in units of threshold / PW_HEAVY_EST */
+	__u32 est; /* of the flow */
+	__u32 claim; /* what the flow is taken for where the light-only meter is asked */
+	__u32 big_est; /* from this estimate on a flow is held; a quarter above it, it becomes heavy */
+	__u32 fair; /* the fair share as an estimate */
+	__u32 hold; /* for how long the flow would be held now, in units of the table of flows */
+	__u64 level; /* of the total meter when the packet came, 1/64 ns */
+	__u64 wait; /* how long heavy packets shall wait, 1/64 ns */
 	struct pw_known known;
 	__u8 control; /* ARP or neighbour discovery */
-	__u8 pad[3];
+	__u8 excess; /* enum pw_excess */
+	__u8 pad[2];
 	__u64 id; /* the flow hash */
 };
 

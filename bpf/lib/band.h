@@ -8,73 +8,69 @@
 #include "verdict.h"
 #include "work.h"
 
+/* What becomes of the packet. Under strict the total meter knows how much waits: it bounds the second band, and
+ * makes it fair between flows. */
+static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *work,
+					 bool with_subnets)
+{
+	enum pw_class class = classify_packet(work, with_subnets);
+	struct pw_packet *pkt = work->pkt;
+	bool heavy = class == PW_CLASS_HEAVY;
+
+	if (class == PW_CLASS_EXEMPT)
+		return PW_EXEMPT;
+	if (work->cfg->policy != PW_POLICY_STRICT)
+		return heavy ? PW_PACED : PW_LIGHT;
+	if (total_excess(work, class) == PW_EXCESS_DROP)
+		return PW_DROP_EARLY;
+	if (!total_take(work, class) && heavy)
+		return PW_DROP_HORIZON;
+	if (!heavy)
+		return PW_LIGHT;
+	if (pw_likely(pkt->excess == PW_EXCESS_NONE))
+		return PW_PACED;
+	return ecn_set_ce(skb, pkt) ? PW_MARKED : PW_DROP_EARLY;
+}
+
+static __always_inline __u32 band_priority(const struct pw_config *cfg, __u32 disposition)
+{
+	if (disposition == PW_LIGHT)
+		return cfg->light_priority;
+	return disposition == PW_EXEMPT ? cfg->exempt_priority : cfg->heavy_priority;
+}
+
+static __always_inline __u32 band_class(const struct pw_config *cfg, __u32 disposition)
+{
+	if (disposition == PW_LIGHT)
+		return cfg->light_class;
+	return disposition == PW_EXEMPT ? cfg->exempt_class : cfg->heavy_class;
+}
+
 /* The classifier of our own qdisc. Without a configuration: the first band. */
 static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnets)
 {
-	__u32 disposition, priority, classid;
-	const struct pw_config *cfg;
+	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
-	if (pw_unlikely(!work_begin(skb, &work, true))) {
-		skb->tc_classid = PW_FALLBACK_CLASS;
-		verdict_count(work.counters, PW_FAILOPEN_CONFIG, work.bytes);
-		return PW_OWN_CLASS;
+	skb->tc_classid = PW_FALLBACK_CLASS;
+	if (pw_likely(work_begin(skb, &work, true))) {
+		disposition = band_decide(skb, &work, with_subnets);
+		skb->priority = band_priority(work.cfg, disposition);
+		skb->tc_classid = band_class(work.cfg, disposition);
 	}
-	cfg = work.cfg;
-	switch (classify_packet(&work, with_subnets)) {
-	case PW_CLASS_LIGHT:
-		disposition = PW_LIGHT;
-		priority = cfg->light_priority;
-		classid = cfg->light_class;
-		break;
-	case PW_CLASS_HEAVY:
-		disposition = PW_PACED;
-		priority = cfg->heavy_priority;
-		classid = cfg->heavy_class;
-		break;
-	default:
-		disposition = PW_EXEMPT;
-		priority = cfg->exempt_priority;
-		classid = cfg->exempt_class;
-		break;
-	}
-	skb->priority = priority;
-	skb->tc_classid = classid;
 	verdict_count(work.counters, disposition, work.bytes);
-	return PW_OWN_CLASS;
+	return verdict_is_drop(disposition) ? PW_DROP : PW_OWN_CLASS;
 }
 
-/* What becomes of the packet, and skb->priority set accordingly. The qdisc of the device chooses the
- * band by it and bounds packets, not bytes; the depth meter bounds the second band by the time that
- * it takes to send. */
-static __always_inline __u32 band_prioritise(struct __sk_buff *skb, struct pw_work *work,
-					     bool with_subnets)
-{
-	const struct pw_config *cfg = work->cfg;
-	enum pw_class class = classify_packet(work, with_subnets);
-
-	__u32 disposition = PW_LIGHT, priority = cfg->light_priority;
-
-	if (class == PW_CLASS_HEAVY) {
-		disposition = PW_PACED;
-		priority = cfg->heavy_priority;
-	} else if (class == PW_CLASS_EXEMPT) {
-		disposition = PW_EXEMPT;
-		priority = cfg->exempt_priority;
-	}
-	if (cfg->depth_meter && class != PW_CLASS_EXEMPT && !total_take(work, class) &&
-	    class == PW_CLASS_HEAVY)
-		disposition = PW_DROP_HORIZON;
-	skb->priority = priority;
-	return disposition;
-}
-
+/* The qdisc of the device chooses the band by skb->priority. */
 static __always_inline int band_packet(struct __sk_buff *skb, bool with_subnets)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
-	if (pw_likely(work_begin(skb, &work, true)))
-		disposition = band_prioritise(skb, &work, with_subnets);
+	if (pw_likely(work_begin(skb, &work, true))) {
+		disposition = band_decide(skb, &work, with_subnets);
+		skb->priority = band_priority(work.cfg, disposition);
+	}
 	return verdict_shared(work.counters, disposition, work.bytes);
 }

@@ -5,6 +5,7 @@
 #include "base.h"
 #include "clock.h"
 #include "exempt.h"
+#include "fair.h"
 #include "flows.h"
 #include "hash.h"
 #include "heavy.h"
@@ -25,7 +26,7 @@ struct pw_work {
 	struct pw_counters *counters;
 	struct pw_packet *pkt;
 	__u64 now_ns; /* as of the last timer interrupt, or exact */
-	__u64 level; /* of the total meter when the packet came */
+	__u64 level; /* of the total meter when it was asked */
 	__u32 bytes; /* on the wire */
 };
 
@@ -33,26 +34,26 @@ struct pw_work {
  * requests, queries and their likes fit, and a flood of them is one of very many packets. */
 #define PW_SMALL_BYTES 256U
 
-/* The level of the light-only meter up to which a flow with this estimate may use it. The fuller the
- * meter, the smaller a flow has to be: the biggest of the light flows become heavy first, and with
- * only small ones the whole tolerance is theirs. */
-static __always_inline __u64 classify_light_limit(__u64 tolerance, __u32 est)
+/* The level of the light-only meter up to which a flow that is taken for so much may use it. The fuller the
+ * meter, the smaller a flow has to be: the biggest of the light flows wait first, and with only small ones
+ * the whole tolerance is theirs. */
+static __always_inline __u64 classify_light_limit(__u64 tolerance, const struct pw_packet *pkt)
 {
 	__u64 eighth = tolerance / 8;
 
-	tolerance -= eighth & ~sketch_less(est, PW_HEAVY_EST / 32);
-	tolerance -= eighth & ~sketch_less(est, PW_HEAVY_EST / 8);
-	return tolerance - (2 * eighth & ~sketch_less(est, PW_HEAVY_EST / 2));
+	tolerance -= eighth & ~sketch_less(pkt->claim, pkt->big_est / 32);
+	tolerance -= eighth & ~sketch_less(pkt->claim, pkt->big_est / 8);
+	return tolerance - (2 * eighth & ~sketch_less(pkt->claim, pkt->big_est / 2));
 }
 
 /* What a light flow is taken for. The estimate of a new one is mostly that of others, so its packets count
  * by their size: those that a connection begins with may use the whole meter, and large ones not. */
-static __always_inline __u32 classify_claim(__u32 est, __u32 age, __u32 bytes)
+static __always_inline __u32 classify_claim(const struct pw_packet *pkt, __u32 bytes)
 {
-	__u64 is_new = sketch_less(age, PW_FLOW_OLD);
+	__u64 is_new = sketch_less(pkt->known.age, PW_FLOW_OLD);
+	__u64 claim = pkt->est + (is_new & sketch_more(pkt->big_est / 32, pkt->est));
 
-	est |= PW_HEAVY_EST / 32 & (__u32)is_new;
-	return est & ~(__u32)(is_new & sketch_less(bytes, PW_SMALL_BYTES + 1));
+	return (__u32)(claim & ~(is_new & sketch_less(bytes, PW_SMALL_BYTES + 1)));
 }
 
 /* Asks the light-only meter. Where it is full, what established flows need is theirs, up to half of the
@@ -67,7 +68,7 @@ static __always_inline bool classify_take_light(struct pw_work *work)
 	struct pw_ask ask = {
 		.now_ns = &work->now_ns,
 		.cost = cost,
-		.limit = classify_light_limit(cfg->light_tolerance, work->pkt->est),
+		.limit = classify_light_limit(cfg->light_tolerance, work->pkt),
 		/* The reserve is charged beyond the limit. */
 		.full = 2 * cfg->light_tolerance,
 	};
@@ -108,47 +109,76 @@ static __always_inline bool classify_take_control(struct pw_work *work)
 	       meter_swap(tat, seen, now + level + PW_CONTROL_PART * meter_cost(rate, work->bytes));
 }
 
+/* For how long the flow would be held now, in units of the table. One that has its share is held for the longest
+ * time from its last such packet on: bulk would go back and forth otherwise, and overtake itself. Any other that
+ * finds no room among the light ones waits its turn: as long as what is queued takes to send, and long enough to
+ * become established meanwhile. */
+static __always_inline __u32 classify_hold(const struct pw_packet *pkt, __u32 longest)
+{
+	__u64 turn = pkt->level >> (PW_METER_SHIFT + PW_TICK_SHIFT);
+
+	turn = PW_FLOW_OLD + flows_hold((__u32)sketch_min(turn, PW_EST_MAX));
+	turn |= PW_EST_MAX & -(__u64)pkt->big;
+	return (__u32)sketch_min(turn, longest);
+}
+
 /* What the flow is by itself: pkt->light says whether it may be light.
  * A held flow stays heavy, also one that becomes established meanwhile: let go at once it would overtake
  * what it sent before. */
-static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 tick, __u32 hold)
+static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 tick)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_packet *pkt = work->pkt;
 	struct pw_known *known = &pkt->known;
-	__u32 unit = flows_unit(tick);
+	__u32 unit = flows_unit(tick), longest = flows_hold(cfg->hold_ticks);
+	__u64 light;
 
-	pkt->est = sketch_update(work->state, id, tick, meter_cost(&cfg->sketch_rate, work->bytes));
+	pkt->est = sketch_update(cfg, work->state, id, tick,
+				 meter_cost(&cfg->sketch_rate, work->bytes));
 	pw_forget();
-	if (!flows_find_same(work->state, id, unit, hold, known))
-		flows_find(work->state, id, unit, hold, known);
+	pkt->big_est = (__u32)fair_big(cfg, pkt->fair);
+	pkt->big = !sketch_less(pkt->est, pkt->big_est);
+	pkt->hold = classify_hold(pkt, longest);
 	pw_forget();
-	pkt->big = pkt->est >= PW_HEAVY_EST / 2;
-	pkt->light = pkt->est < PW_HEAVY_EST && !known->held;
-	pkt->est = classify_claim(pkt->est, known->age, work->bytes);
+	if (!flows_find_same(work->state, id, unit, pkt->hold, known))
+		flows_find(work->state, id, unit, pkt->hold, longest, known);
+	pw_forget();
+	/* A quarter more than that, or a call below its share would wait whenever that is a little less. */
+	light = (__u64)pkt->big_est + pkt->big_est / 4 + cfg->frame_est;
+	pkt->light = sketch_less(pkt->est, light) && !known->held;
+	pkt->claim = classify_claim(pkt, work->bytes);
 }
 
-/* A held flow is held anew as long as it is not clearly light: at half the threshold. A small flow that was
- * moved once for want of room would otherwise never come back while its packets follow each other faster
- * than the hold, as those of a call do. */
-static __always_inline void classify_remember(struct pw_work *work, __u64 id, __u32 tick,
-					      __u32 hold)
+static __always_inline void classify_remember(struct pw_work *work, __u64 id, __u32 tick)
 {
 	struct pw_packet *pkt = work->pkt;
 	struct pw_known *known = &pkt->known;
 
-	if (!pkt->light && (!known->held || pkt->big))
-		known->at = flows_unit(tick) + hold;
+	if (!pkt->light && (pkt->big || !known->held))
+		known->at = flows_unit(tick) + pkt->hold;
 	pw_forget();
 	flows_keep(work->state, known, id, pkt->big);
 	pw_forget();
+}
+
+/* Strict: how much waits, and what is fair. Without that a fixed estimate tells light from heavy. */
+static __always_inline void classify_share(struct pw_work *work, __u32 tick)
+{
+	struct pw_packet *pkt = work->pkt;
+
+	pkt->fair = 0;
+	pkt->level = 0;
+	if (work->cfg->policy != PW_POLICY_STRICT)
+		return;
+	pkt->level = meter_level(PW_READ64(&work->state->total_tat), meter_time(work->now_ns));
+	fair_look(work->cfg, work->state, pkt, tick);
 }
 
 static __always_inline enum pw_class classify_decide(struct pw_work *work, bool with_subnets)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_packet *pkt = work->pkt;
-	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT), hold = flows_hold(cfg->hold_ticks);
+	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
 
 	if (with_subnets && exempt_matches(pkt, cfg))
 		return PW_CLASS_EXEMPT;
@@ -159,7 +189,9 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	pw_forget();
 	pkt->id = hash_flow(&pkt->flow, pkt->family == 6, cfg);
 	pw_forget();
-	classify_look(work, pkt->id, tick, hold);
+	classify_share(work, tick);
+	pw_forget();
+	classify_look(work, pkt->id, tick);
 	pw_forget();
 	if (pkt->light && cfg->policy == PW_POLICY_STRICT) {
 		pkt->known.at = flows_unit(tick);
@@ -168,7 +200,7 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	pw_forget();
 	if (pkt->light && cfg->policy != PW_POLICY_STRICT)
 		return PW_CLASS_LIGHT;
-	classify_remember(work, pkt->id, tick, hold);
+	classify_remember(work, pkt->id, tick);
 	if (pkt->light)
 		return PW_CLASS_LIGHT;
 	heavy_record(work->state, pkt->id, &pkt->flow, work->bytes, work->now_ns);

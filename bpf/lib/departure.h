@@ -39,6 +39,8 @@ static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work
 
 	if (class == PW_CLASS_EXEMPT)
 		return PW_EXEMPT;
+	if (total_excess(work, class) == PW_EXCESS_DROP)
+		return PW_DROP_EARLY;
 	if (!total_take(work, class))
 		return PW_DROP_HORIZON;
 	depart_ns = class == PW_CLASS_HEAVY ? departure_ns(work) : work->now_ns;
@@ -46,6 +48,8 @@ static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work
 		return PW_FAILOPEN_STAMP;
 	if (class == PW_CLASS_LIGHT)
 		return PW_LIGHT;
+	if (pw_unlikely(work->pkt->excess == PW_EXCESS_MARK))
+		return ecn_set_ce(skb, work->pkt) ? PW_MARKED : PW_DROP_EARLY;
 	return depart_ns > work->now_ns ? PW_PACED : PW_CONFORMING;
 }
 

@@ -116,9 +116,10 @@ static __always_inline bool flows_find_same(struct pw_state *state, __u64 id, __
 	return true;
 }
 
-/* Looks a flow up. Branch-free, like the sketch. */
+/* Looks a flow up that would be held for so long now, where the longest hold is that. Branch-free, like the
+ * sketch. */
 static __always_inline void flows_find(struct pw_state *state, __u64 id, __u32 unit, __u32 hold,
-				       struct pw_known *known)
+				       __u32 longest, struct pw_known *known)
 {
 	__u32 place[PW_FLOW_ROWS], word[PW_FLOW_ROWS], rank[PW_FLOW_ROWS];
 	__u64 own[PW_FLOW_ROWS], second;
@@ -129,7 +130,7 @@ static __always_inline void flows_find(struct pw_state *state, __u64 id, __u32 u
 
 		place[row] = row * PW_FLOW_COLS + (PW_FLOW_BITS(id, row) & (PW_FLOW_COLS - 1));
 		word[row] = PW_READ32(&state->flows[0][0] + place[row]);
-		live = flows_live(word[row], unit, hold);
+		live = flows_live(word[row], unit, longest);
 		own[row] = live & sketch_less(word[row] >> PW_FLOW_MARK_SHIFT ^ flows_mark(id), 1);
 		rank[row] = flows_rank(word[row], unit, live);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The count-min sketch: how much each flow sent recently, in units of threshold / PW_HEAVY_EST.
+/* The count-min sketch: how much each flow sent recently, as an estimate.
  *
- * A cell halves every PW_HALF_LIFE_SHIFT ticks and is brought up to date when it is touched.
+ * A cell halves every 2^half_life_shift ticks and is brought up to date when it is touched.
  * Conservative update (Estan and Varghese, SIGCOMM 2002): a packet raises only the cells below the
  * flow's new estimate, to that estimate. Two CPUs that write one cell at once lose one of the two
  * packets from it, never more: a cell is one 64-bit store.
@@ -41,8 +41,14 @@ static __always_inline __u64 sketch_min(__u64 a, __u64 b)
 	return b + ((a - b) & sketch_less(a, b));
 }
 
-/* est as of the tick of the cell, seen dt ticks later. */
-static __always_inline __u64 sketch_decay(__u32 est, __u32 since)
+/* What a exceeds b by, if it does. */
+static __always_inline __u64 sketch_more(__u64 a, __u64 b)
+{
+	return (a - b) & sketch_less(b, a);
+}
+
+/* est as of the tick of the cell, seen so many ticks later; shift is that of the half-life. */
+static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 {
 	__u64 dt, halvings, rest, lost;
 
@@ -50,18 +56,20 @@ static __always_inline __u64 sketch_decay(__u32 est, __u32 since)
 	if (pw_likely(!since))
 		return est;
 	dt = since & sketch_less(since, (1ULL << 32) - PW_TICK_SKEW);
-	halvings = sketch_min(dt >> PW_HALF_LIFE_SHIFT, 32);
-	rest = dt & ((1U << PW_HALF_LIFE_SHIFT) - 1);
-	lost = PW_DECAY_B - (PW_DECAY_C * rest >> PW_HALF_LIFE_SHIFT);
-	lost = PW_DECAY_A - (lost * rest >> PW_HALF_LIFE_SHIFT);
-	lost = lost * rest >> PW_HALF_LIFE_SHIFT;
+	halvings = sketch_min(dt >> shift, 32);
+	rest = dt & ((1U << shift) - 1);
+	lost = PW_DECAY_B - (PW_DECAY_C * rest >> shift);
+	lost = PW_DECAY_A - (lost * rest >> shift);
+	lost = lost * rest >> shift;
 	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 
 /* Charges cost to the flow and returns its new estimate. */
-static __always_inline __u32 sketch_update(struct pw_state *state, __u64 id, __u32 tick, __u64 cost)
+static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct pw_state *state,
+					   __u64 id, __u32 tick, __u64 cost)
 {
 	__u64 est[PW_SKETCH_ROWS], least = PW_EST_MAX;
+	__u32 shift = cfg->half_life_shift & 31;
 	void *cell[PW_SKETCH_ROWS];
 
 #pragma clang loop unroll(full)
@@ -70,7 +78,7 @@ static __always_inline __u32 sketch_update(struct pw_state *state, __u64 id, __u
 
 		cell[row] = &state->cells[row][PW_ROW_BITS(id, row) & (PW_SKETCH_COLS - 1)];
 		word = PW_READ64(cell[row]);
-		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32));
+		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32), shift);
 		least = sketch_min(est[row], least);
 	}
 	least = sketch_min(least + cost, PW_EST_MAX);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The total meter: what departure times, policing and the depth of the second band have in common. */
+/* The total meter: what all programs have in common that bound what waits. */
 #pragma once
 
 #include "base.h"
 #include "classify.h"
+#include "fair.h"
 #include "meter.h"
 
 /* Heavy packets are admitted up to this level. */
@@ -45,4 +46,16 @@ static __always_inline bool total_take(struct pw_work *work, enum pw_class class
 		limit = total_full(cfg);
 	}
 	return total_take_below(work, limit);
+}
+
+/* Under strict heavy flows share what is left to them. */
+static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw_class class)
+{
+	struct pw_packet *pkt = work->pkt;
+
+	pkt->excess = PW_EXCESS_NONE;
+	if (class == PW_CLASS_HEAVY && work->cfg->policy == PW_POLICY_STRICT)
+		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
+	pw_forget();
+	return (enum pw_excess)pkt->excess;
 }

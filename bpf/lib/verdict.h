@@ -17,6 +17,11 @@
 /* On our own qdisc: tc_classid is the class. */
 #define PW_OWN_CLASS TC_ACT_OK
 
+static __always_inline bool verdict_is_drop(__u32 disposition)
+{
+	return disposition >= PW_DROP_HORIZON && disposition <= PW_DROP_POLICED;
+}
+
 /* Per CPU: plain adds lose nothing. */
 static __always_inline void verdict_count(struct pw_counters *counters, __u32 disposition,
 					  __u32 bytes)
@@ -32,7 +37,5 @@ static __always_inline int verdict_shared(struct pw_counters *counters, __u32 di
 					  __u32 bytes)
 {
 	verdict_count(counters, disposition, bytes);
-	if (disposition >= PW_DROP_HORIZON && disposition <= PW_DROP_POLICED)
-		return PW_DROP;
-	return PW_NEXT;
+	return verdict_is_drop(disposition) ? PW_DROP : PW_NEXT;
 }

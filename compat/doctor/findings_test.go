@@ -609,3 +609,22 @@ func TestFindings(t *testing.T) {
 		}
 	}
 }
+
+// PW101 goes by the processor, too: podweir's programs are not compiled on arm64
+// before Linux 5.18.
+func TestKernelByProcessor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		release, arch, want string
+	}{
+		{"5.17.9", "arm64", "Linux 5.18 or newer on arm64"},
+		{"5.18.0", "arm64", "Linux 6.1 or newer, which are tested"},
+		{"5.17.9", "amd64", "Linux 6.1 or newer, which are tested"},
+		{"6.1.0", "arm64", ""},
+		{"5.14.0", "arm64", "Linux 5.15 or newer"},
+	} {
+		if got := doctor.KernelOn(tt.release, tt.arch); got.Expected != tt.want {
+			t.Errorf("Linux %s on %s: expected %q, want %q", tt.release, tt.arch, got.Expected, tt.want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,15 +19,20 @@ const (
 	oldestMajor, oldestMinor       = 5, 15
 	testedMajor, testedMinor       = 6, 1
 	oldestKernel, testedKernelText = "5.15", "6.1"
+	// The BPF compiler of arm64 takes atomic operations that return a value since
+	// Linux 5.18 (arch/arm64/net/bpf_jit_comp.c, emit_lse_atomic); podweir's programs
+	// have them. Distributions' kernels interpret nothing that is not compiled.
+	oldestMinorARM  = 18
+	oldestKernelARM = "5.18"
 )
 
 func nodeChecks() []Check {
 	return []Check{
 		{
 			Code: "PW101", Title: "kernel is new enough", Category: CategoryNode, Severity: SeverityFail,
-			Looks: "the release in /proc/sys/kernel/osrelease",
+			Looks: "the release in /proc/sys/kernel/osrelease, and the processor",
 			Why:   "older kernels lack what the programs need",
-			Mend:  "Take a node image with Linux 5.15 or newer; 6.1 is the oldest that is tested. Decide by the node, not by the version of Kubernetes.",
+			Mend:  "Take a node image with Linux 5.15 or newer, on arm64 5.18 or newer; 6.1 is the oldest that is tested. Decide by the node, not by the version of Kubernetes.",
 			run:   checkKernel,
 		},
 		{
@@ -95,14 +101,19 @@ func nodeChecks() []Check {
 	}
 }
 
-func checkKernel(f *Facts) Finding {
-	release := f.Node.Kernel.Release
+// checkKernel goes by the processor that this program runs on, which is the node's.
+func checkKernel(f *Facts) Finding { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
+
+func kernelOn(release, arch string) Finding {
 	major, minor, ok := kernelVersion(release)
 	switch {
 	case !ok:
 		return unknown(fmt.Sprintf("the release of the kernel is %q", release))
 	case major < oldestMajor || major == oldestMajor && minor < oldestMinor:
 		return breaks("Linux "+release, "Linux "+oldestKernel+" or newer", "take a newer node image")
+	case arch == "arm64" && major == oldestMajor && minor < oldestMinorARM:
+		return breaks("Linux "+release+" on arm64, which does not compile programs with atomic operations that return a value",
+			"Linux "+oldestKernelARM+" or newer on arm64", "take a newer node image")
 	case major < testedMajor || major == testedMajor && minor < testedMinor:
 		return warns("Linux "+release, "Linux "+testedKernelText+" or newer, which are tested", "take a newer node image")
 	}

@@ -107,7 +107,8 @@ func (p *pod) call(t *testing.T, verb string, m *mode) error {
 		t.Fatal(err)
 	}
 	var stdout, log bytes.Buffer
-	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.rig.paths}
+	// Strict: the page tells of each mode by itself, not of auto in place of it.
+	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.rig.paths, Strict: true}
 	args := &skel.CmdArgs{
 		ContainerID: p.container, Netns: p.ns.Path(), IfName: "eth0", StdinData: stdin,
 		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.container,

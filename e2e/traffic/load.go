@@ -61,7 +61,8 @@ var (
 	UDPTiny  = Load{Name: "UDP 60 B", Payload: tinyPayload, Times: 2}
 	UDPECT0  = Load{Name: "UDP 2x ECT(0)", Payload: fullPayload, Times: 2, TOS: lab.ECT0}
 	UDPPorts = Load{Name: "UDP 2x rotating ports", Payload: fullPayload, Times: 2, RotatePorts: true}
-	// Discovery can only be sent by a neighbour: a router takes a hop off.
+	// Discovery can only be sent by a neighbour, because a router takes a hop off:
+	// into a pod it comes from the node.
 	Discovery = Load{Name: "neighbour discovery 2x", Payload: fullPayload, Times: 2, V6: true, Discovery: true}
 )
 
@@ -76,6 +77,9 @@ type Offer struct {
 // Start puts a load on a pod.
 func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec uint64, last time.Duration) (*Offer, error) {
 	from, to := t.Ends(d)
+	if load.Discovery && d == Ingress {
+		from = &lab.Host{Name: "node", Netns: t.rig.Lab.Node()}
+	}
 	o := &Offer{Started: wiremeter.Now()}
 	var err error
 	if load.Flows > 0 {

@@ -57,7 +57,7 @@ func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 	for _, tt := range []struct {
 		direction Direction
 		flood     Load
-	}{{Egress, UDP}, {Ingress, UDP}, {Egress, Discovery}} {
+	}{{Egress, UDP}, {Ingress, UDP}, {Egress, Discovery}, {Ingress, Discovery}} {
 		t.Run(fmt.Sprintf("%v/%s", tt.direction, tt.flood.Name), func(t *testing.T) {
 			got, err := pod.KeptBeside(t.Context(), tt.direction, tt.flood, capacity, 2, time.Second)
 			if err != nil {

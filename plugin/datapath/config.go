@@ -26,7 +26,7 @@ const (
 )
 
 // ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
-const ABIVersion = 3
+const ABIVersion = 4
 
 func (o *Objects) fill(p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
 	if m := o.maps[mapSubnets]; m != nil {
@@ -104,7 +104,10 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
 		L3Only: flag[uint8](dp.L3Only), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: toRate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
 		TotalRate: toRate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst), TotalHorizon: uint64(dp.TotalHorizon),
-		SketchRate: toRate(dp.SketchRate), HoldTicks: dp.HoldTicks, DepthMeter: flag[uint32](dp.DepthMeter),
+		SketchRate: toRate(dp.SketchRate),
+		FairEach:   uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
+		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
+		HalfLifeShift: dp.HalfLifeShift, HoldTicks: dp.HoldTicks,
 		RedirectIfindex: uint32(redirectIndex),
 		LightPriority:   dp.LightPriority, HeavyPriority: dp.HeavyPriority, ExemptPriority: dp.ExemptPriority,
 		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass,
@@ -119,7 +122,10 @@ func fromConfig(c *image.Config) shaping.Datapath {
 		LightRate: fromRate(c.LightRate), LightTolerance: shaping.MeterTime(c.LightTolerance),
 		TotalRate: fromRate(c.TotalRate), TotalBurst: shaping.MeterTime(c.TotalBurst),
 		TotalHorizon: shaping.MeterTime(c.TotalHorizon),
-		SketchRate:   fromRate(c.SketchRate), HoldTicks: c.HoldTicks, DepthMeter: c.DepthMeter != 0,
+		SketchRate:   fromRate(c.SketchRate),
+		FairEach:     shaping.MeterTime(c.FairEach), FairLeast: shaping.MeterTime(c.FairLeast), FairMost: shaping.MeterTime(c.FairMost),
+		LightLeast: c.LightLeast, LightMost: c.LightMost, FrameEstimate: c.FrameEst,
+		HalfLifeShift: c.HalfLifeShift, HoldTicks: c.HoldTicks,
 		LightPriority: c.LightPriority, HeavyPriority: c.HeavyPriority, ExemptPriority: c.ExemptPriority,
 		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass,
 	}

@@ -160,7 +160,7 @@ func (b *builder) bands(parent TCHandle) (TCHandle, error) {
 	if b.classful() {
 		dp.LightPriority, dp.HeavyPriority = uint32(prio|firstBand), uint32(prio|secondBand)
 	}
-	_, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: prio | secondBand, Limit: p.DepthBytes})
+	_, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: prio | secondBand, Limit: b.heavyLeaf()})
 	return prio, err
 }
 
@@ -222,7 +222,7 @@ func (b *builder) buildHTB() error {
 		}
 	}
 	p.Tree.Classes = append(p.Tree.Classes, heavy)
-	if _, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: heavy.Handle, Limit: p.DepthBytes}); err != nil {
+	if _, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: heavy.Handle, Limit: b.heavyLeaf()}); err != nil {
 		return err
 	}
 	if b.limit.Policy == PolicyFlat && !b.exempt {

@@ -103,9 +103,6 @@ func where(p *shaping.Params) string {
 	if p.Redirect {
 		s += " redirect"
 	}
-	if p.Datapath.DepthMeter {
-		s += " depth"
-	}
 	return s
 }
 
@@ -134,13 +131,13 @@ func TestComputeTrees(t *testing.T) {
 root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
 2:1 bfifo 3:0 limit 200000
-2:2 bfifo 4:0 limit 62500
+2:2 bfifo 4:0 limit 319000
 filter on 2:0 answers 2:0
 `, "light 1 0, heavy 2 0, exempt 0 0",
 		},
 		"strict, no prio": {
 			strict(10e6), shaping.Egress, here, false,
-			`qdisc/tbf on pod: "pw_band" at egress/auto depth`, `
+			`qdisc/tbf on pod: "pw_band" at egress/auto`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
@@ -151,13 +148,13 @@ root tbf 1:0 rate 1250000 burst 9100
 root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
 2:1 bfifo 3:0 limit 200000
-2:2 bfifo 4:0 limit 62500
+2:2 bfifo 4:0 limit 319000
 filter on 2:0 answers 2:0
 `, "light 1 0, heavy 2 0, exempt 0 0",
 		},
 		"strict, ifb": {
 			strict(10e6, at(shaping.PlaceIFB)), shaping.Ingress, here, false,
-			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect depth`, `
+			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
@@ -204,7 +201,7 @@ root prio 1:0 bands 2
 1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 prio 4:0 bands 2
 4:1 bfifo 5:0 limit 200000
-4:2 bfifo 6:0 limit 62500
+4:2 bfifo 6:0 limit 319000
 filter on 1:0 answers 1:0
 `, "light 2 40001, heavy 2 40002, exempt 1 0",
 		},
@@ -230,14 +227,14 @@ filter on 1:0 answers 1:0
 		},
 		"strict at a hook takes pfifo_fast even with prio": {
 			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Ingress, full, false,
-			`tcx-hostside/tbf on host: "pw_band" at egress/tcx depth`, `
+			`tcx-hostside/tbf on host: "pw_band" at egress/tcx`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict with exempt subnets at a hook, no prio": {
 			strict(10e6, mode(shaping.ModeClsactPodSide)), shaping.Egress, here, true,
-			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact depth`, `
+			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact`, `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
@@ -267,7 +264,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 			`qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, `
 root htb 1:0 default 3
 1:2 bfifo 2:0 limit 12500000
-1:3 bfifo 3:0 limit 6250000
+1:3 bfifo 3:0 limit 6319000
 class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 499243/499243 prio 0
 class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 249621/499243 prio 0
 class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 249621/499243 prio 1

@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"math"
 	"math/bits"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // Numbers of bpf/lib/abi.h.
 const (
 	meterShift     = 6                      // PW_METER_SHIFT
-	heavyEstimate  = 1 << 24                // PW_HEAVY_EST
+	estimateOne    = 1 << 24                // PW_EST_ONE
 	tick           = time.Duration(1) << 20 // PW_TICK_SHIFT
 	perMilleScaled = uint64(units.Whole)
 )
@@ -22,11 +23,12 @@ const (
 // below 2^-42, and 2^43 * 2^20 + 2^shift fits 64 bits.
 const multBits = 43
 
-// sketchScale is 10^4 * 8 * 1000 * heavyEstimate * 10^9 * ln 2 / 2^30, rounded
+// sketchScale is 10^4 * 8 * 1000 * estimateOne * 10^9 * ln 2 / 2^30, rounded
 // up: dividing by (bits per second * per mille * 10^4) gives the estimate that
-// one byte adds. A rate of r bytes per second settles at r * tau bytes under
-// exponential decay, with tau = half-life / ln 2, and that is heavyEstimate
-// when r is the threshold. 8e7 * 2^24 * 1e9 / 2^30 = 1.25e15.
+// one byte adds with the longest half-life. A rate of r bytes per second settles
+// at r * tau bytes under exponential decay, with tau = half-life / ln 2, and that
+// is estimateOne when r is the share that is asked for: the cap, or the threshold
+// of elephants. 8e7 * 2^24 * 1e9 / 2^30 = 1.25e15.
 const (
 	sketchScale   = 866_433_975_699_932 // 1.25e15 * 0.693147180559945309...
 	sketchDivisor = 10_000
@@ -37,10 +39,26 @@ func meterRate(rate units.BitRate, share units.PerMille) FixedRate {
 	return fixed(perMilleScaled*8*uint64(time.Second)<<meterShift, uint64(rate)*uint64(share))
 }
 
-// sketchRate is what a byte adds to an estimate, in units of the threshold /
-// heavyEstimate.
-func sketchRate(rate units.BitRate, threshold units.PerMille) FixedRate {
-	return fixed(sketchScale, uint64(rate)*uint64(threshold)*sketchDivisor)
+// The half-lives of the sketch in ticks, as powers of two: from 34 ms to 1.07 s.
+const (
+	shortestHalfLife = 5
+	longestHalfLife  = 10
+)
+
+// sketchRate is what a byte adds to an estimate that halves in 2^halfLife ticks,
+// where a share of the rate is estimateOne.
+func sketchRate(rate units.BitRate, share units.PerMille, halfLife uint32) FixedRate {
+	return fixed(sketchScale<<(longestHalfLife-halfLife), uint64(rate)*uint64(share)*sketchDivisor)
+}
+
+// meanLife is how long a byte is in the sketch on average, the half-life / ln 2.
+func meanLife(halfLife uint32) time.Duration {
+	return time.Duration(float64(tick<<halfLife) / math.Ln2)
+}
+
+// cost of so many bytes, rounded up; at most what an estimate holds.
+func (r FixedRate) cost(bytes units.Bytes) uint32 {
+	return uint32(min((uint64(bytes)*r.Mult+1<<r.Shift-1)>>r.Shift, math.MaxUint32))
 }
 
 // fixed is num/den rounded up to multBits significant bits. num/den must be

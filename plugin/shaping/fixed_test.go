@@ -72,23 +72,24 @@ func TestSketchRate(t *testing.T) {
 	// ln 2 to 40 digits.
 	ln2, _ := new(big.Rat).SetString("0.6931471805599453094172321214581765680755")
 	for _, rate := range sampleRates() {
-		for _, threshold := range []units.PerMille{5, 50, 333, 1000} {
-			// estimate = rate * tau * x must be 2^24 with tau = 2^30 ns / ln 2.
+		for i, threshold := range []units.PerMille{5, 50, 333, 1000} {
+			// estimate = rate * tau * x must be 2^24 with tau = 2^(20 + half-life) ns / ln 2.
+			halfLife := uint32(10 - i)
 			perSecond := new(big.Rat).SetFrac(
 				new(big.Int).Mul(new(big.Int).SetUint64(uint64(rate)), big.NewInt(int64(threshold))), big.NewInt(8000))
-			tau := new(big.Rat).Quo(new(big.Rat).SetFrac64(1<<30, 1e9), ln2)
+			tau := new(big.Rat).Quo(new(big.Rat).SetFrac64(1<<(20+halfLife), 1e9), ln2)
 			want := new(big.Rat).Quo(new(big.Rat).SetInt64(1<<24), new(big.Rat).Mul(perSecond, tau))
-			checkFixed(t, rate.String()+" x "+threshold.String(), shaping.SketchRate(rate, threshold), want)
+			checkFixed(t, rate.String()+" x "+threshold.String(), shaping.SketchRate(rate, threshold, halfLife), want)
 		}
 	}
 }
 
 // TestSketchSettlesAtThreshold runs the decay of the sketch in real numbers: a
-// flow at exactly the threshold must settle at PW_HEAVY_EST.
+// flow at exactly the threshold must settle at PW_EST_ONE.
 func TestSketchSettlesAtThreshold(t *testing.T) {
 	t.Parallel()
 	const rate, packet = 10e6, 1500
-	x, _ := quotient(shaping.SketchRate(rate, 50)).Float64()
+	x, _ := quotient(shaping.SketchRate(rate, 50, 10)).Float64()
 	threshold := float64(rate) / 8 * 0.05
 	decay := math.Exp2(-packet / threshold / (float64(1<<30) / 1e9))
 	estimate := 0.0
@@ -97,6 +98,6 @@ func TestSketchSettlesAtThreshold(t *testing.T) {
 	}
 	// A packet more or less is 1500 bytes of the 96,800 that are remembered.
 	if ratio := estimate / (1 << 24); ratio < 0.99 || ratio > 1.02 {
-		t.Errorf("estimate at the threshold = %.4f of PW_HEAVY_EST, want 1", ratio)
+		t.Errorf("estimate at the threshold = %.4f of PW_EST_ONE, want 1", ratio)
 	}
 }

@@ -164,8 +164,17 @@ type Datapath struct {
 	TotalHorizon   MeterTime
 	SketchRate     FixedRate
 
-	HoldTicks  uint32
-	DepthMeter bool
+	// FairEach is how long heavy packets shall wait under strict for every flow
+	// that is active, but at least FairLeast and at most FairMost.
+	FairEach, FairLeast, FairMost MeterTime
+	// LightLeast and LightMost are estimates: a flow is held for its fair share
+	// within these, and becomes heavy a quarter above that. FrameEstimate is what
+	// a full frame adds; as much is overlooked.
+	LightLeast, LightMost, FrameEstimate uint32
+	// HalfLifeShift says that the sketch halves in 2^HalfLifeShift ticks.
+	HalfLifeShift uint32
+
+	HoldTicks uint32
 
 	// LightPriority, HeavyPriority and ExemptPriority are values of
 	// skb->priority.

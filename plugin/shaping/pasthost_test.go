@@ -33,7 +33,7 @@ func TestComputePastTheHostSide(t *testing.T) {
 		},
 		"mode qdisc": {
 			strict(10e6, mode(shaping.ModeQdisc)), shaping.Ingress, past(here),
-			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect depth`, true, "ingress may go past",
+			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, true, "ingress may go past",
 		},
 		"no ifb": {
 			strict(10e6), shaping.Ingress, past(noIFB),

@@ -180,13 +180,14 @@ type Limit struct {
 	// Burst is what may leave back to back after idle; 0 means the default,
 	// [DefaultBurst] of the cap.
 	Burst units.Bytes
-	// Horizon is the depth of the heavy band in time.
+	// Horizon is the depth of the heavy band in time, as far as nothing else asks
+	// for a deeper one.
 	Horizon time.Duration
 	// LightShare is what light flows may take while heavy flows wait, in
 	// per mille of the cap.
 	LightShare units.PerMille
-	// HeavyThreshold is the rate above which a flow is heavy, in per mille
-	// of the cap.
+	// HeavyThreshold is the rate above which a flow is heavy under
+	// [PolicyElephants], in per mille of the cap.
 	HeavyThreshold units.PerMille
 	Policy         Policy
 	Queue          Queue

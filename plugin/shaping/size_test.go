@@ -43,36 +43,36 @@ func TestComputeSizes(t *testing.T) {
 		note         string
 	}{
 		"1M: the floors": {
-			strict(1e6), full, 9_100, 30_000, 2400 * time.Millisecond,
+			strict(1e6), full, 9_100, 30_000, 7920 * time.Millisecond,
 			"burst 9.1 kB, 73ms of the cap: the least for an MTU of up to 9082",
 		},
-		"10M: the least bucket":  {strict(10e6), full, 9_100, 62_500, 500 * time.Millisecond, ""},
-		"1G without Ethernet":    {strict(1e9), l3(full), 998_500, 6_250_000, 500 * time.Millisecond, ""},
-		"54M: whole GSO packets": {strict(54e6), full, 66_000, 337_500, 500 * time.Millisecond, ""},
-		"below 54M they are cut": {strict(53e6), full, 51_486, 331_250, 500 * time.Millisecond, ""},
-		"1G":                     {strict(1e9), full, 998_486, 6_250_000, 500 * time.Millisecond, ""},
-		"400G":                   {strict(400e9), full, 399_998_486, 2_500_000_000, 500 * time.Millisecond, ""},
-		"jumbo frames":           {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 2562880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
+		"10M: the least bucket":  {strict(10e6), full, 9_100, 250_000, 2552 * time.Millisecond, ""},
+		"1G without Ethernet":    {strict(1e9), l3(full), 998_500, 6_250_000, 505520 * time.Microsecond, ""},
+		"54M: whole GSO packets": {strict(54e6), full, 66_000, 337_500, 602222 * time.Microsecond, ""},
+		"below 54M they are cut": {strict(53e6), full, 51_486, 331_250, 604151 * time.Microsecond, ""},
+		"1G":                     {strict(1e9), full, 998_486, 6_250_000, 505520 * time.Microsecond, ""},
+		"400G":                   {strict(400e9), full, 399_998_486, 2_500_000_000, 500014 * time.Microsecond, ""},
+		"jumbo frames":           {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 8082880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
 		"asked for, smaller": {
-			strict(100e6, burst(20_000)), full, 18_486, 625_000, 500 * time.Millisecond, "",
+			strict(100e6, burst(20_000)), full, 18_486, 625_000, 555200 * time.Microsecond, "",
 		},
 		"asked for, too small": {
-			strict(100e6, burst(1)), full, 9_100, 625_000, 500 * time.Millisecond,
+			strict(100e6, burst(1)), full, 9_100, 625_000, 555200 * time.Microsecond,
 			"burst 9.1 kB instead of 1 B: the least for an MTU of 1500",
 		},
 		"asked for, larger": {
-			strict(10e6, burst(100_000)), full, 98_486, 196_972, 1575776 * time.Microsecond, "",
+			strict(10e6, burst(100_000)), full, 98_486, 250_000, 2552 * time.Millisecond, "",
 		},
 		"a burst of minutes is no queue of minutes": {
-			strict(10e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 1_250_000, 10 * time.Second, "",
+			strict(10e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 1_250_000, 10552 * time.Millisecond, "",
 		},
-		"horizon": {strict(10e6, horizon(time.Second)), full, 9_100, 1_250_000, 10 * time.Second, ""},
+		"horizon": {strict(10e6, horizon(time.Second)), full, 9_100, 1_250_000, 10552 * time.Millisecond, ""},
 		"the largest queue that the kernel can count": {
 			strict(400e9, horizon(time.Second)), full, 399_998_486, math.MaxUint32, 858993459 * time.Nanosecond, "",
 		},
 		"elephants wait for nobody": {strict(10e6, elephants), full, 9_100, 62_500, 50 * time.Millisecond, ""},
 		"flat waits for nobody":     {strict(10e6, flat), full, 9_100, 62_500, 50 * time.Millisecond, ""},
-		"half for light flows":      {strict(10e6, share(500)), full, 9_100, 62_500, 100 * time.Millisecond, ""},
+		"half for light flows":      {strict(10e6, share(500)), full, 9_100, 250_000, 510400 * time.Microsecond, ""},
 		"credit of a policer": {
 			strict(10e6, queue(shaping.QueueNone)), full, 312_500, 0, 0,
 			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
@@ -90,7 +90,7 @@ func TestComputeSizes(t *testing.T) {
 		},
 		"fq, flat": {strict(10e6, queue(shaping.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
 		"pfifo_fast": {
-			strict(10e6), here, 9_100, 62_500, 1052 * time.Millisecond,
+			strict(10e6), here, 9_100, 250_000, 2552 * time.Millisecond,
 			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
 		},
 	} {
@@ -116,7 +116,7 @@ func TestComputeMeters(t *testing.T) {
 	t.Parallel()
 	const ms = shaping.MeterTime(64 * 1e6)
 	band := compute(t, strict(10e6), here).Datapath
-	if band.LightTolerance != 100*ms || band.TotalBurst != 64*7280000 || band.TotalHorizon != 50*ms {
+	if band.LightTolerance != 100*ms || band.TotalBurst != 64*7280000 || band.TotalHorizon != 200*ms {
 		t.Errorf("band = %+v, want the horizon, the bucket and the depth in time", band)
 	}
 	slow := compute(t, strict(1e6), here).Datapath
@@ -124,7 +124,7 @@ func TestComputeMeters(t *testing.T) {
 		t.Errorf("band at 1M = %+v, want 30 kB in time", slow)
 	}
 	police := compute(t, strict(10e6, queue(shaping.QueueNone)), here).Datapath
-	if police.TotalBurst != 250*ms || police.TotalHorizon != 50*ms || police.DepthMeter {
+	if police.TotalBurst != 250*ms || police.TotalHorizon != 50*ms {
 		t.Errorf("police = %+v, want the credit and the horizon", police)
 	}
 	ticking := full
@@ -139,10 +139,9 @@ func TestComputeMeters(t *testing.T) {
 	if edt.TotalBurst != 10*ms || edt.TotalHorizon != 64*11111111 || edt.LightTolerance != 64*24e6 {
 		t.Errorf("edt = %+v, want the burst and the short horizon", edt)
 	}
-	// 500 ms are 476.8 ticks; the band may hold a large packet beyond its
-	// depth, and then 131.5 kB leave in 1,052 ms, 1003.3 ticks.
-	if band.HoldTicks != 1006 || police.HoldTicks != 479 {
-		t.Errorf("hold = %d, %d ticks, want 1006 and 479", band.HoldTicks, police.HoldTicks)
+	// A second is 953.7 ticks.
+	if band.HoldTicks != 956 || police.HoldTicks != 956 {
+		t.Errorf("hold = %d, %d ticks, want 956", band.HoldTicks, police.HoldTicks)
 	}
 	// 50 * 2^20 ns are 50 ticks and not one more.
 	if exact := compute(t, strict(1e9, flat, horizon(50<<20)), full).Datapath; exact.HoldTicks != 52 {
@@ -219,12 +218,31 @@ func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping
 		}
 	default:
 	}
-	// A flow must stay heavy while a packet of it can wait.
-	if held := time.Duration(p.Datapath.HoldTicks-2) << 20; held < p.MaxWait {
-		t.Errorf("%s: held for %v, waits %v", what, held, p.MaxWait)
+	if p.Policy == shaping.PolicyStrict {
+		checkShares(t, what, p)
+	} else if held := time.Duration(p.Datapath.HoldTicks-2) << 20; held < p.MaxWait {
+		t.Errorf("%s: held for %v, waits %v: a flow must stay heavy while a packet of it can wait", what, held, p.MaxWait)
 	}
 	if p.Tree != nil {
 		checkTree(t, what, l, p)
+	}
+}
+
+// checkShares: what is fair is a part of the cap, at every rate.
+func checkShares(t *testing.T, what string, p *shaping.Params) {
+	t.Helper()
+	dp := &p.Datapath
+	if dp.FairLeast == 0 || dp.FairLeast > dp.FairMost || dp.FairMost >= dp.TotalHorizon {
+		t.Errorf("%s: heavy packets shall wait %d to %d, want some time within the depth, %d", what, dp.FairLeast, dp.FairMost, dp.TotalHorizon)
+	}
+	if dp.LightLeast == 0 || dp.LightLeast > dp.LightMost || dp.FrameEstimate == 0 {
+		t.Errorf("%s: light up to %d, %d and a frame of %d, want them in order", what, dp.LightLeast, dp.LightMost, dp.FrameEstimate)
+	}
+	// From 2 Mbit/s on the half-life is the shortest, 34 ms, below 63 kbit/s the
+	// longest, 1.07 s.
+	want := map[bool]uint32{p.Rate < 62_000: 10, p.Rate >= 2_000_000: 5}[true]
+	if got := dp.HalfLifeShift; want != 0 && got != want || got < 5 || got > 10 {
+		t.Errorf("%s: the sketch halves in 2^%d ticks, want 2^%d", what, got, want)
 	}
 }
 
@@ -265,7 +283,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 }
 
 // checkMonotone: more rate never means less burst, depth or cost per byte, as
-// long as the queue is the same.
+// long as the queue and the half-life of the sketch are the same.
 func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 	t.Helper()
 	if slower.Queue != faster.Queue {
@@ -281,6 +299,9 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 		{slower.Datapath.LightRate, faster.Datapath.LightRate},
 		{slower.Datapath.SketchRate, faster.Datapath.SketchRate},
 	} {
+		if r[0] == slower.Datapath.SketchRate && slower.Datapath.HalfLifeShift != faster.Datapath.HalfLifeShift {
+			continue
+		}
 		if quotient(r[0]).Cmp(quotient(r[1])) < 0 {
 			t.Errorf("%v: cost %+v, %v: %+v, want no more", slower.Rate, r[0], faster.Rate, r[1])
 		}

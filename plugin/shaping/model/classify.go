@@ -4,6 +4,7 @@
 package model
 
 import (
+	"math"
 	"net/netip"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -29,6 +30,7 @@ type Direction struct {
 	WithSubnets bool
 
 	Light, Established, Total, Control Meter
+	Fair                               Fair
 	Sketch                             Sketch
 	Flows                              FlowTable
 	Heavy                              HeavyTable
@@ -40,50 +42,60 @@ type work struct {
 	clock  Clock
 	nowNS  uint64
 	bytes  uint32
-	level  uint64
+	// level is that of the total meter when it was asked, before is when the
+	// packet came.
+	level, before uint64
+	// fair is what is fair under strict.
+	fair Fair
+	// est is the flow's estimate, bigEst from which on a flow is held.
+	est, bigEst uint32
 }
 
 // smallBytes is up to how many bytes a packet of a new flow counts as small.
 const smallBytes = 256
 
-// lightLimit is the level of the light-only meter up to which a flow with this
-// estimate may use it: the fuller the meter, the smaller a flow has to be.
-func lightLimit(tolerance uint64, est uint32) uint64 {
+// lightLimit is the level of the light-only meter up to which a flow that is
+// taken for so much may use it, where flows are held from an estimate on: the
+// fuller the meter, the smaller a flow has to be.
+func lightLimit(tolerance uint64, claim, bigEst uint32) uint64 {
 	eighth := tolerance / 8
 	switch {
-	case est >= HeavyEstimate/2:
+	case claim >= bigEst/2:
 		return tolerance - 4*eighth
-	case est >= HeavyEstimate/8:
+	case claim >= bigEst/8:
 		return tolerance - 2*eighth
-	case est >= HeavyEstimate/32:
+	case claim >= bigEst/32:
 		return tolerance - eighth
 	default:
 		return tolerance
 	}
 }
 
-// newEstimate is what a new flow is taken for: its packets count by their size.
-func newEstimate(est, bytes uint32) uint32 {
-	if bytes <= smallBytes {
+// newClaim is what a new flow is taken for: its packets count by their size.
+func (w *work) newClaim() uint32 {
+	if w.bytes <= smallBytes {
 		return 0
 	}
-	return max(est, HeavyEstimate/32)
+	return max(w.est, w.bigEst/32)
 }
 
-func (d *Direction) lightAsk(w *work, est uint32) ask {
+func (d *Direction) lightAsk(w *work, claim uint32) ask {
 	tolerance := uint64(d.Config.LightTolerance)
-	return ask{rate: d.Config.LightRate, bytes: w.bytes, limit: lightLimit(tolerance, est), full: 2 * tolerance}
+	return ask{
+		rate: d.Config.LightRate, bytes: w.bytes, full: 2 * tolerance,
+		limit: lightLimit(tolerance, claim, w.bigEst),
+	}
 }
 
-func (d *Direction) takeLight(w *work, est uint32) bool {
-	_, ok := d.Light.take(&w.nowNS, w.clock, d.lightAsk(w, est))
+func (d *Direction) takeLight(w *work, claim uint32) bool {
+	_, ok := d.Light.take(&w.nowNS, w.clock, d.lightAsk(w, claim))
 	return ok
 }
 
 // takeReserve is asked for established flows where the light-only meter is
 // full.
-func (d *Direction) takeReserve(w *work, est uint32) bool {
-	a := d.lightAsk(w, est)
+func (d *Direction) takeReserve(w *work) bool {
+	a := d.lightAsk(w, w.est)
 	a.twice, a.limit, a.full = true, a.limit/4, uint64(d.Config.LightTolerance)/4
 	if _, ok := d.Established.take(&w.nowNS, w.clock, a); !ok {
 		return false
@@ -153,30 +165,45 @@ func (d *Direction) classify(w *work) Class {
 	return ClassHeavy
 }
 
-// isHeavy counts the packet and decides. A flow that is held is held anew only
-// while it is not clearly light, so that a small flow that was moved once comes
-// back although its packets follow each other faster than the hold.
+// isHeavy counts the packet and decides. A heavy flow is held for the longest
+// time from its last packet on at which it had its share. Any other that
+// finds no room among the light ones waits its turn: as long as what is queued
+// takes to send, and long enough to become established meanwhile.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
-	est := d.Sketch.Update(id, tick, Cost(d.Config.SketchRate, w.bytes))
-	unit, hold := flowUnit(tick), flowHold(d.Config.HoldTicks)
-	k := d.Flows.find(id, unit, hold)
-	big := est >= HeavyEstimate/2
-	light := est < HeavyEstimate && !k.held
-	at := k.at
-	if light {
-		if d.Config.Policy != shaping.PolicyStrict {
-			return false
-		}
-		if k.age == flowOld {
-			light = d.takeLight(w, est) || d.takeReserve(w, est)
-		} else {
-			light = d.takeLight(w, newEstimate(est, w.bytes))
-		}
-		at = unit
+	c := &d.Config
+	strict := c.Policy == shaping.PolicyStrict
+	if strict {
+		w.before = d.Total.Level(w.nowNS << meterShift)
+		d.Fair.look(c, w.before, tick)
+		w.fair = d.Fair
 	}
-	if !light && (!k.held || big) {
+	w.est = d.Sketch.Update(id, tick, Cost(c.SketchRate, w.bytes), c.HalfLifeShift)
+	w.bigEst = BigEstimate(w.fair.Share, c.LightLeast, c.LightMost)
+	big := w.est >= w.bigEst
+	unit, longest := flowUnit(tick), flowHold(c.HoldTicks)
+	hold := longest
+	if !big {
+		hold = min(flowOld+flowHold(uint32(min(w.before>>(meterShift+TickShift), math.MaxUint32))), longest)
+	}
+	k := d.Flows.find(id, unit, hold, longest)
+	light, at := uint64(w.est) < uint64(w.bigEst)+uint64(w.bigEst/4)+uint64(c.FrameEstimate) && !k.held, k.at
+	if light && !strict {
+		return false
+	}
+	if light {
+		light, at = d.room(w, &k), unit
+	}
+	if !light && (big || !k.held) {
 		at = unit + hold
 	}
 	d.Flows.keep(id, k, at, big)
 	return !light
+}
+
+// room says whether there is room among the light flows.
+func (d *Direction) room(w *work, k *known) bool {
+	if k.age == flowOld {
+		return d.takeLight(w, w.est) || d.takeReserve(w)
+	}
+	return d.takeLight(w, w.newClaim())
 }

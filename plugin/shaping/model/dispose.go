@@ -88,48 +88,65 @@ func (d *Direction) takeTotal(w *work, class Class) bool {
 	}
 }
 
-// Class is pw_class: the classifier of our own qdisc.
-func (d *Direction) Class(p *Packet, clock Clock) Outcome {
-	w, out := d.begin(p, clock, true)
-	switch d.classify(w) {
-	case ClassLight:
-		out.Disposition = Light
-		out.Priority, out.ClassID = d.Config.LightPriority, d.Config.LightClass
-	case ClassHeavy:
-		out.Disposition = Paced
-		out.Priority, out.ClassID = d.Config.HeavyPriority, d.Config.HeavyClass
-	default:
-		out.Disposition = Exempt
-		out.Priority, out.ClassID = d.Config.ExemptPriority, d.Config.ExemptClass
+// Class is pw_class: the classifier of our own qdisc. random is what the dice
+// show, here and below.
+func (d *Direction) Class(p *Packet, clock Clock, random uint32) Outcome {
+	out := d.Band(p, clock, random)
+	out.ClassID = map[Disposition]uint16{Light: d.Config.LightClass, Exempt: d.Config.ExemptClass}[out.Disposition]
+	if out.Disposition != Light && out.Disposition != Exempt {
+		out.ClassID = d.Config.HeavyClass
 	}
 	return out
 }
 
 // Band is pw_band: the priority that chooses the band.
-func (d *Direction) Band(p *Packet, clock Clock) Outcome {
+func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
 	w, out := d.begin(p, clock, true)
-	class := d.classify(w)
-	switch class {
+	switch d.classify(w) {
 	case ClassLight:
 		out.Disposition, out.Priority = Light, d.Config.LightPriority
+		if d.Config.Policy == shaping.PolicyStrict {
+			d.takeTotal(w, ClassLight)
+		}
 	case ClassHeavy:
-		out.Disposition, out.Priority = Paced, d.Config.HeavyPriority
+		out.Disposition, out.Priority = d.wait(w, random), d.Config.HeavyPriority
 	default:
 		out.Disposition, out.Priority = Exempt, d.Config.ExemptPriority
-		return out
-	}
-	if d.Config.DepthMeter && !d.takeTotal(w, class) && class == ClassHeavy {
-		out.Disposition = DropHorizon
 	}
 	return out
 }
 
+// wait is what becomes of a heavy packet in the second band.
+func (d *Direction) wait(w *work, random uint32) Disposition {
+	if d.Config.Policy != shaping.PolicyStrict {
+		return Paced
+	}
+	e := draw(&d.Config, w, random)
+	switch {
+	case e == excessDrop:
+		return DropEarly
+	case !d.takeTotal(w, ClassHeavy):
+		return DropHorizon
+	case e == excessMark:
+		return Marked
+	default:
+		return Paced
+	}
+}
+
 // Departure is pw_edt: the departure time that fq obeys.
-func (d *Direction) Departure(p *Packet, clock Clock) Outcome {
+func (d *Direction) Departure(p *Packet, clock Clock, random uint32) Outcome {
 	w, out := d.begin(p, clock, true)
-	class := d.classify(w)
+	class, e := d.classify(w), excessNone
 	if class == ClassExempt {
 		out.Disposition = Exempt
+		return out
+	}
+	if class == ClassHeavy && d.Config.Policy == shaping.PolicyStrict {
+		e = draw(&d.Config, w, random)
+	}
+	if e == excessDrop {
+		out.Disposition = DropEarly
 		return out
 	}
 	if !d.takeTotal(w, class) {
@@ -145,6 +162,9 @@ func (d *Direction) Departure(p *Packet, clock Clock) Outcome {
 		out.Disposition = Paced
 		out.Stamp += (w.level - burst + 1<<meterShift - 1) >> meterShift
 	}
+	if e == excessMark {
+		out.Disposition = Marked
+	}
 	return out
 }
 
@@ -155,7 +175,7 @@ const coarseLagNS = 10_000_000
 // chanceBits is the resolution of the chance of an early drop.
 const chanceBits = 16
 
-// Police is pw_police: pass, mark or drop now. random is what the dice show.
+// Police is pw_police: pass, mark or drop now.
 func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
 	w, out := d.begin(p, clock, false)
 	class, limit := d.classify(w), d.heavyLimit()

@@ -53,13 +53,14 @@ func ahead(word, unit uint32) int32 {
 	return int32((word-unit)<<(32-flowTimeBits)) >> (32 - flowTimeBits)
 }
 
-// find looks a flow up.
-func (t *FlowTable) find(id FlowID, unit, hold uint32) known {
+// find looks a flow up that would be held for so long now, where the longest
+// hold is that.
+func (t *FlowTable) find(id FlowID, unit, hold, longest uint32) known {
 	var best known
 	for row := range t.Words {
 		word := t.Words[row][id.place(row)]
 		d, age := ahead(word, unit), word>>flowAgeShift&flowOld
-		live := d > -flowKept && d <= int32(hold+TickSkew>>flowUnitShift)
+		live := d > -flowKept && d <= int32(longest+TickSkew>>flowUnitShift)
 		k := known{row: row, held: d > 0, at: word & flowTimeMask}
 		if live {
 			k.rank = 1 + age
@@ -83,7 +84,8 @@ func (t *FlowTable) find(id FlowID, unit, hold uint32) known {
 // Held says whether the table holds a flow in the second band at a time of
 // [Tick], where holds last so many ticks.
 func (t *FlowTable) Held(id FlowID, tick, holdTicks uint32) bool {
-	return t.find(id, flowUnit(tick), flowHold(holdTicks)).held
+	hold := flowHold(holdTicks)
+	return t.find(id, flowUnit(tick), hold, hold).held
 }
 
 // grown is the age with this packet: the second packet counts at once, then

@@ -5,6 +5,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -22,14 +23,26 @@ func (f floodOf) String() string {
 }
 
 func strictAt(bits float64) *Direction {
-	const share = 0.05
-	return &Direction{Keys: randomKeys(uint64(bits)), Config: shaping.Datapath{
+	const shift = 5
+	total := fixedRate(8e9 * 64 / bits)
+	d := &Direction{Keys: randomKeys(uint64(bits)), Config: shaping.Datapath{
 		Policy: shaping.PolicyStrict, Direction: shaping.Egress,
 		LightRate:      fixedRate(8e9 * 64 / (0.9 * bits)),
 		LightTolerance: shaping.MeterTime(100*time.Millisecond) << meterShift,
-		SketchRate:     fixedRate(HeavyEstimate / (share * bits / 8 * HalfLifeTicks * (1 << TickShift) / 1e9 / 0.6931)),
-		HoldTicks:      1006,
+		TotalRate:      total,
+		TotalBurst:     shaping.MeterTime(10*time.Millisecond) << meterShift,
+		TotalHorizon:   shaping.MeterTime(200*time.Millisecond) << meterShift,
+		SketchRate:     fixedRate(EstimateOne / (bits / 8 * (1 << (shift + TickShift)) / 1e9 / math.Ln2)),
+		HalfLifeShift:  shift,
+		LightLeast:     EstimateOne / 64,
+		LightMost:      EstimateOne / 4,
+		HoldTicks:      956,
 	}}
+	c := &d.Config
+	c.FrameEstimate = uint32(Cost(c.SketchRate, 1514))
+	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
+	c.FairLeast, c.FairEach = c.FairMost/2, c.FairMost/16
+	return d
 }
 
 // fixedRate is a cost per byte with as many bits as there are.
@@ -151,11 +164,11 @@ func TestHoldsAreNotShared(t *testing.T) {
 		return keys.Hash(&f)
 	}
 	for i := range flows {
-		table.keep(id(i), table.find(id(i), unit, hold), unit+hold, true)
+		table.keep(id(i), table.find(id(i), unit, hold, hold), unit+hold, true)
 	}
 	held := 0
 	for i := flows; i < 2*flows; i++ {
-		if table.find(id(i), unit, hold).held {
+		if table.find(id(i), unit, hold, hold).held {
 			held++
 		}
 	}
@@ -164,10 +177,10 @@ func TestHoldsAreNotShared(t *testing.T) {
 		t.Errorf("%d of %d flows that sent nothing are held, want at most %d", held, flows, flows/500)
 	}
 	last := id(flows - 1)
-	if k := table.find(last, unit, hold); !k.held {
+	if k := table.find(last, unit, hold, hold); !k.held {
 		t.Error("the flow that was held last is not held")
 	}
-	if k := table.find(last, unit+hold, hold); k.held {
+	if k := table.find(last, unit+hold, hold, hold); k.held {
 		t.Error("the flow is still held at the end of its hold")
 	}
 }
@@ -182,10 +195,10 @@ func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
 		var table FlowTable
 		unit := begin
 		for range flowOld + 1 {
-			table.keep(own, table.find(own, unit, hold), unit, false)
+			table.keep(own, table.find(own, unit, hold, hold), unit, false)
 			unit++
 		}
-		if k := table.find(own, unit, hold); !k.found || k.age != flowOld {
+		if k := table.find(own, unit, hold, hold); !k.found || k.age != flowOld {
 			t.Fatalf("after %d packets in as many units from %d on: found %t, age %d", flowOld+1, begin, k.found, k.age)
 		}
 		// Everybody else is established too, so that new flows find no other place.
@@ -199,12 +212,12 @@ func TestEstablishedFlowsKeepTheirPlace(t *testing.T) {
 		for i := range 100_000 {
 			f := flowOf(i)
 			other := keys.Hash(&f)
-			table.keep(other, table.find(other, unit, hold), unit+hold, false)
+			table.keep(other, table.find(other, unit, hold, hold), unit+hold, false)
 		}
-		if k := table.find(own, unit+flowKept-2, hold); !k.found {
+		if k := table.find(own, unit+flowKept-2, hold, hold); !k.found {
 			t.Errorf("an established flow of unit %d lost its place to new ones", begin)
 		}
-		if k := table.find(own, unit+flowKept, hold); k.found {
+		if k := table.find(own, unit+flowKept, hold, hold); k.found {
 			t.Errorf("a flow of unit %d is remembered after %d units", begin, flowKept)
 		}
 	}

@@ -11,15 +11,21 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// exactDecay is what Decay approximates.
+// exactDecay is what Decay approximates, with a half-life of a second.
 func exactDecay(est float64, ticks float64) float64 {
-	return est * math.Exp2(-ticks/HalfLifeTicks)
+	return est * math.Exp2(-ticks/halfLife)
 }
+
+// The longest half-life.
+const (
+	shift    = 10
+	halfLife = 1 << shift
+)
 
 func TestDecayIsExponential(t *testing.T) {
 	const est = 1 << 30
-	for since := range uint32(8 * HalfLifeTicks) {
-		got, want := float64(Decay(est, since)), exactDecay(est, float64(since))
+	for since := range uint32(8 * halfLife) {
+		got, want := float64(Decay(est, since, shift)), exactDecay(est, float64(since))
 		if math.Abs(got-want) > 0.001*want {
 			t.Fatalf("Decay(2^30, %d) = %.0f, want %.0f within 0.1 %%", since, got, want)
 		}
@@ -30,8 +36,8 @@ func TestDecayBySmallStepsIsDecay(t *testing.T) {
 	for _, step := range []uint32{1, 3, 10, 100, 511, 1023} {
 		est := uint32(1 << 30)
 		ticks := uint32(0)
-		for ; ticks < 4*HalfLifeTicks; ticks += step {
-			est = Decay(est, step)
+		for ; ticks < 4*halfLife; ticks += step {
+			est = Decay(est, step, shift)
 		}
 		want := exactDecay(1<<30, float64(ticks))
 		if math.Abs(float64(est)-want) > 0.01*want {
@@ -43,17 +49,17 @@ func TestDecayBySmallStepsIsDecay(t *testing.T) {
 func TestDecayAtTheEdges(t *testing.T) {
 	for name, c := range map[string]struct{ est, since, want uint32 }{
 		"no time":                     {math.MaxUint32, 0, math.MaxUint32},
-		"one half-life":               {1000, HalfLifeTicks, 500},
-		"31 half-lives":               {math.MaxUint32, 31 * HalfLifeTicks, 1},
-		"32 half-lives":               {math.MaxUint32, 32 * HalfLifeTicks, 0},
+		"one half-life":               {1000, halfLife, 500},
+		"31 half-lives":               {math.MaxUint32, 31 * halfLife, 1},
+		"32 half-lives":               {math.MaxUint32, 32 * halfLife, 0},
 		"26 days":                     {math.MaxUint32, 1 << 31, 0},
 		"another CPU is ahead":        {1000, math.MaxUint32, 1000},
 		"as far ahead as it may be":   {1000, math.MaxUint32 - TickSkew + 1, 1000},
 		"further ahead is long ago":   {1000, math.MaxUint32 - TickSkew, 0},
-		"the last tick of its second": {1 << 20, HalfLifeTicks - 1, 524_645},
+		"the last tick of its second": {1 << 20, halfLife - 1, 524_645},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decay(c.est, c.since); got != c.want {
+			if got := Decay(c.est, c.since, shift); got != c.want {
 				t.Errorf("Decay(%d, %d) = %d, want %d", c.est, c.since, got, c.want)
 			}
 		})
@@ -62,14 +68,14 @@ func TestDecayAtTheEdges(t *testing.T) {
 
 func FuzzDecay(f *testing.F) {
 	f.Add(uint32(1<<24), uint32(1))
-	f.Add(uint32(math.MaxUint32), uint32(32*HalfLifeTicks-1))
+	f.Add(uint32(math.MaxUint32), uint32(32*halfLife-1))
 	f.Fuzz(func(t *testing.T, est, since uint32) {
-		got := Decay(est, since)
+		got := Decay(est, since, shift)
 		if got > est {
 			t.Errorf("Decay(%d, %d) = %d grows", est, since, got)
 		}
-		if since < math.MaxUint32-TickSkew && Decay(est, since+1) > got+est>>10+1 {
-			t.Errorf("Decay(%d, %d) = %d, and %d a tick later", est, since, got, Decay(est, since+1))
+		if since < math.MaxUint32-TickSkew && Decay(est, since+1, shift) > got+est>>10+1 {
+			t.Errorf("Decay(%d, %d) = %d, and %d a tick later", est, since, got, Decay(est, since+1, shift))
 		}
 	})
 }
@@ -104,7 +110,7 @@ func TestSketchNeverUnderestimates(t *testing.T) {
 		tick += uint32(random.IntN(100) / 99)
 		cost := uint64(random.IntN(100_000))
 		flow := flowOf(i)
-		est := s.Update(keys.Hash(&flow), tick, cost)
+		est := s.Update(keys.Hash(&flow), tick, cost, shift)
 		truth[i] = exactDecay(truth[i], float64(tick-last[i])) + float64(cost)
 		last[i] = tick
 		if float64(est) < 0.99*truth[i]-100 {
@@ -122,13 +128,13 @@ func TestSketchIsPrecise(t *testing.T) {
 	for range 10 {
 		for i := range flows {
 			flow := flowOf(i)
-			s.Update(keys.Hash(&flow), 7, cost)
+			s.Update(keys.Hash(&flow), 7, cost, shift)
 		}
 	}
 	off := 0
 	for i := range 1000 {
 		flow := flowOf(100_000 + i) // new
-		if est := s.Update(keys.Hash(&flow), 7, 0); float64(est) > 0.005*flows*cost*10 {
+		if est := s.Update(keys.Hash(&flow), 7, 0, shift); float64(est) > 0.005*flows*cost*10 {
 			off++
 		}
 	}
@@ -142,7 +148,7 @@ func TestSketchSaturates(t *testing.T) {
 	var s Sketch
 	flow := flowOf(1)
 	for range 3 {
-		if got := s.Update(keys.Hash(&flow), 1, math.MaxUint32); got != math.MaxUint32 {
+		if got := s.Update(keys.Hash(&flow), 1, math.MaxUint32, shift); got != math.MaxUint32 {
 			t.Errorf("estimate is %d, want %d", got, uint32(math.MaxUint32))
 		}
 	}
@@ -248,8 +254,8 @@ func TestCost(t *testing.T) {
 func TestLightLimit(t *testing.T) {
 	const tolerance = 1 << 20
 	last := uint64(0)
-	for _, est := range []uint32{HeavyEstimate - 1, HeavyEstimate/4 - 1, HeavyEstimate/16 - 1, HeavyEstimate/64 - 1} {
-		limit := lightLimit(tolerance, est)
+	for _, est := range []uint32{EstimateOne - 1, EstimateOne/4 - 1, EstimateOne/16 - 1, EstimateOne/64 - 1} {
+		limit := lightLimit(tolerance, est, EstimateOne)
 		if limit <= last {
 			t.Errorf("limit at estimate %d is %d, want more than %d", est, limit, last)
 		}

@@ -16,13 +16,13 @@ type Cell struct {
 }
 
 // Update charges cost to the flow at tick and returns its new estimate, which
-// saturates at 2^32-1.
-func (s *Sketch) Update(id FlowID, tick uint32, cost uint64) uint32 {
+// saturates at 2^32-1. Estimates halve in 2^shift ticks.
+func (s *Sketch) Update(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
 	var est [sketchRows]uint32
 	least := uint64(math.MaxUint32)
 	for row := range est {
 		c := s.Cells[row][id.row(row)]
-		est[row] = Decay(c.Est, tick-c.Tick)
+		est[row] = Decay(c.Est, tick-c.Tick, shift)
 		least = min(least, uint64(est[row]))
 	}
 	now := uint32(min(least+cost, math.MaxUint32))

@@ -47,21 +47,22 @@ func TestLightFlowsAreLight(t *testing.T) {
 // TestHeavyIsTheClassifiers: a flow is heavy by its estimate or because it is
 // held, both until they have gone by; it is held by its own mark alone.
 func TestHeavyIsTheClassifiers(t *testing.T) {
-	const tick, hold, marks = 5000, 500, 1 << 12
+	const tick, hold, marks, light = 5000, 500, 1 << 12, model.EstimateOne / 4
+	cfg := &image.Config{HoldTicks: hold, HalfLifeShift: 5, LightLeast: 1, LightMost: light, FrameEst: 1000}
 	id := model.FlowID(0x0123_4567_89ab_cdef)
 	for name, tc := range map[string]struct {
 		est, until uint32
 		want       int // of the marks
 	}{
-		"light":          {model.HeavyEstimate - 1, 0, 0},
-		"heavy":          {model.HeavyEstimate, 0, marks},
+		"light":          {light + light/4 + 999, 0, 0},
+		"heavy":          {light + light/4 + 1000, 0, marks},
 		"light and held": {0, tick + hold, 1},
 		"held before":    {0, tick - 100, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := 0
 			for mark := range uint32(marks) {
-				var s image.State
+				s := image.State{Fair: model.EstimateOne}
 				for row := range s.Cells {
 					for i := range s.Cells[row] {
 						s.Cells[row][i] = image.Cell{Est: tc.est, Tick: tick}
@@ -73,7 +74,7 @@ func TestHeavyIsTheClassifiers(t *testing.T) {
 						s.Flows[row][i] = mark<<20 | tc.until>>3
 					}
 				}
-				if heavy(&s, id, tick, hold) {
+				if heavy(&s, cfg, id, tick) {
 					got++
 				}
 				if s.Cells[0][0].Tick != tick {

@@ -23,8 +23,7 @@ const lookEvery = time.Second / perSecond
 // classifier would make of a flow: the same words by the same arithmetic.
 type looks struct {
 	state *state
-	keys  model.Keys
-	hold  uint32 // ticks
+	cfg   *image.Config
 	id    model.FlowID
 	// all and heavy count.
 	all, heavy int
@@ -39,9 +38,8 @@ func newLooks(pod *traffic.Target, d traffic.Direction, victim *model.Flow) (*lo
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	l := &looks{state: s, keys: cfg.HashKeys, hold: cfg.HoldTicks}
-	l.id = l.keys.Hash(victim)
-	return l, nil
+	keys := model.Keys(cfg.HashKeys)
+	return &looks{state: s, cfg: cfg, id: keys.Hash(victim)}, nil
 }
 
 // watch looks until ctx ends or the time of [wiremeter.Now] has come.
@@ -67,7 +65,7 @@ func (l *looks) look() error {
 		return fmt.Errorf("read %s: %w", mapState, err)
 	}
 	l.all++
-	if heavy(&s, l.id, model.Tick(uint64(wiremeter.Now())), l.hold) {
+	if heavy(&s, l.cfg, l.id, model.Tick(uint64(wiremeter.Now()))) {
 		l.heavy++
 	}
 	return nil
@@ -75,7 +73,7 @@ func (l *looks) look() error {
 
 // heavy says whether a flow would be taken for heavy if it sent now, be it
 // because of its estimate or because it is held.
-func heavy(s *image.State, id model.FlowID, tick, holdTicks uint32) bool {
+func heavy(s *image.State, cfg *image.Config, id model.FlowID, tick uint32) bool {
 	var sketch model.Sketch
 	for row := range s.Cells {
 		for i, c := range s.Cells[row] {
@@ -83,7 +81,9 @@ func heavy(s *image.State, id model.FlowID, tick, holdTicks uint32) bool {
 		}
 	}
 	flows := model.FlowTable{Words: s.Flows}
-	return sketch.Update(id, tick, 0) >= model.HeavyEstimate || flows.Held(id, tick, holdTicks)
+	big := model.BigEstimate(uint32(s.Fair), cfg.LightLeast, cfg.LightMost)
+	est := sketch.Update(id, tick, 0, cfg.HalfLifeShift)
+	return uint64(est) >= uint64(big)+uint64(big/4)+uint64(cfg.FrameEst) || flows.Held(id, tick, cfg.HoldTicks)
 }
 
 func (l *looks) close() error { return l.state.close() }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The fair share, and who loses a packet for having more than that.
+ *
+ * Nobody counts flows. The share is an estimate that grows while the queue is shorter than what is aimed at and
+ * shrinks while it is longer, so that it ends where the flows, each cut down to it, take the cap together. A heavy
+ * packet is lost with the chance that brings its flow down to the share (approximate fair dropping: Pan, Breslau,
+ * Prabhakar and Shenker, SIGCOMM CCR 33(2), 2003).
+ */
+#pragma once
+
+#include "base.h"
+#include "clock.h"
+#include "ecn.h"
+#include "meter.h"
+#include "sketch.h"
+
+/* From all of the cap, since what is above that only takes longer to come down when it is needed, to 1/256 of it:
+ * with more active flows than that each has a packet now and then in any case. */
+#define PW_FAIR_MOST ((__u64)PW_EST_ONE)
+#define PW_FAIR_LEAST (PW_EST_ONE / 256)
+/* An empty queue makes the share grow by 1/128 of itself in a tick, e times in 0.13 s. */
+#define PW_FAIR_GAIN_SHIFT 7
+#define PW_FAIR_ERROR_SHIFT 10
+/* The part of what is aimed at over which the chance of a loss rises. */
+#define PW_FAIR_RANGE(wait) ((wait) / 4)
+/* It shrinks faster than it grows, since too long a queue costs others more than too short a one. */
+#define PW_FAIR_SHRINK 2
+/* At once it shrinks by no more than a quarter of itself. */
+#define PW_FAIR_MOST_TICKS 16U
+#define PW_FAIR_PAUSE 512U /* ticks */
+
+enum pw_excess {
+	PW_EXCESS_NONE,
+	PW_EXCESS_DROP,
+	PW_EXCESS_MARK,
+};
+
+/* How long heavy packets shall wait. So that a flow that is cut down to its share still has some packets under way,
+ * the queue is the longer the more flows share it. */
+static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair)
+{
+	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
+
+	wait = sketch_min(wait, cfg->fair_most);
+	return cfg->fair_least + sketch_more(wait, cfg->fair_least);
+}
+
+/* The share so many ticks later. How far the queue is from what is aimed at counts as a part of the range of
+ * fair_draw, so that the share comes to rest soon. */
+static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struct pw_packet *pkt,
+					__u64 fair, __u64 ticks)
+{
+	__u64 aim = cfg->total_burst + pkt->wait, range = PW_FAIR_RANGE(pkt->wait) | 1;
+	__u64 below = sketch_min(sketch_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
+	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), range) << PW_FAIR_ERROR_SHIFT;
+	__u64 part = fair * sketch_min(ticks, PW_FAIR_MOST_TICKS);
+
+	fair += part * (below / range) >> (PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
+	fair -= part * (PW_FAIR_SHRINK * beyond / range) >>
+		(PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
+	/* After a pause nothing is known, which is also how it begins. */
+	fair |= PW_FAIR_MOST & sketch_less(PW_FAIR_PAUSE, ticks);
+	fair = sketch_min(fair, PW_FAIR_MOST);
+	return PW_FAIR_LEAST + sketch_more(fair, PW_FAIR_LEAST);
+}
+
+/* Sets what is fair now. Two CPUs that change it at once change it once. */
+static __always_inline void fair_look(const struct pw_config *cfg, struct pw_state *state,
+				      struct pw_packet *pkt, __u32 tick)
+{
+	__u64 word = PW_READ64(&state->fair), fair = (__u32)word;
+	__u32 ticks = tick - (__u32)(word >> 32);
+
+	pkt->wait = PW_READ64(&state->fair_wait);
+	pkt->fair = (__u32)fair;
+	if (pw_likely(!ticks))
+		return;
+	fair = fair_moved(cfg, pkt, fair, ticks);
+	pkt->fair = (__u32)fair;
+	pkt->wait = fair_wait(cfg, fair);
+	PW_WRITE64(&state->fair_wait, pkt->wait);
+	PW_WRITE64(&state->fair, (__u64)tick << 32 | fair);
+}
+
+/* From which estimate on a flow is held. */
+static __always_inline __u64 fair_big(const struct pw_config *cfg, __u64 fair)
+{
+	__u64 least = cfg->light_least;
+
+	return least + sketch_more(sketch_min(fair, cfg->light_most), least);
+}
+
+/* What becomes of a heavy packet, if there is room for it. Who understands marks gets one instead of a drop, unless
+ * it has ignored so many that it is at twice the share. */
+static __always_inline enum pw_excess fair_draw(const struct pw_config *cfg,
+						const struct pw_packet *pkt)
+{
+	/* At the aim the chance is all that the share asks for: if the queue had to be longer for that, the share would
+	 * shrink to nothing under a flood. */
+	__u64 first = cfg->total_burst + pkt->wait - PW_FAIR_RANGE(pkt->wait);
+	__u64 fair = pkt->fair, level = pkt->level;
+	__u32 dice;
+
+	if (pw_likely(pkt->est <= fair || level < first))
+		return PW_EXCESS_NONE;
+	dice = clock_random();
+	/* The part of the flow that does not fit is lost; on the way there, the lower bits say, less. */
+	if ((__u64)dice * pkt->est >> 32 <= fair ||
+	    level - first <= (pkt->wait >> 18) * (dice & 0xffff))
+		return PW_EXCESS_NONE;
+	return ecn_is_capable(pkt) && pkt->est < 2 * fair ? PW_EXCESS_MARK : PW_EXCESS_DROP;
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+// KernelOn is the judgement of PW101 for a release and a processor.
+var KernelOn = kernelOn

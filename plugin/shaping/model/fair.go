@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import "github.com/podweir/podweir/plugin/shaping"
+
+// The fair share as in bpf/lib/fair.h.
+const (
+	fairMost       = EstimateOne
+	fairLeast      = EstimateOne / 256
+	fairGainShift  = 7
+	fairErrorShift = 10
+	fairShrink     = 2
+	fairMostTicks  = 16
+	fairPause      = 512
+)
+
+// Fair is the fair share of a direction: an estimate, as of a tick. It is moved
+// by how full the queue is.
+type Fair struct {
+	Share, Tick uint32
+	// Wait is how long heavy packets shall wait, in 1/64 ns.
+	Wait uint64
+}
+
+// look brings it up to a tick, at which the total meter has a level.
+func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
+	ticks := tick - f.Tick
+	if ticks == 0 {
+		return
+	}
+	f.Tick, f.Share = tick, moved(f.Share, level, uint64(c.TotalBurst), f.Wait, ticks)
+	wait := uint64(c.FairEach) << 16 / uint64(f.Share>>8|1)
+	f.Wait = max(min(wait, uint64(c.FairMost)), uint64(c.FairLeast))
+}
+
+// moved is the share so many ticks later, with a level where heavy packets shall
+// wait for so long beyond the burst.
+func moved(share uint32, level, burst, wait uint64, ticks uint32) uint32 {
+	if ticks > fairPause {
+		return fairMost
+	}
+	fair, aim, part := uint64(share), burst+wait, fairRange(wait)|1
+	step := fair * uint64(min(ticks, fairMostTicks))
+	if level <= aim {
+		fair += step * (min(aim-level, part) << fairErrorShift / part) >> (fairGainShift + fairErrorShift)
+	} else {
+		beyond := min(level-aim, part) << fairErrorShift
+		fair -= step * (fairShrink * beyond / part) >> (fairGainShift + fairErrorShift)
+	}
+	return uint32(max(min(fair, fairMost), fairLeast))
+}
+
+// fairRange is the part of what is aimed at over which the chance of a loss rises.
+func fairRange(wait uint64) uint64 { return wait / 4 }
+
+// BigEstimate is from which estimate on a flow is held, where so much is fair; it
+// becomes heavy a quarter above that.
+func BigEstimate(fair, least, most uint32) uint32 {
+	return max(min(fair, most), least)
+}
+
+// excess is what becomes of a heavy packet of a flow that has more than its
+// share.
+type excess uint8
+
+const (
+	excessNone excess = iota
+	excessDrop
+	excessMark
+)
+
+// draw says it for an estimate, where so much waits. random is what the dice
+// show.
+func draw(c *shaping.Datapath, w *work, random uint32) excess {
+	fair := uint64(w.fair.Share)
+	first := uint64(c.TotalBurst) + w.fair.Wait - fairRange(w.fair.Wait)
+	switch {
+	case uint64(w.est) <= fair || w.before < first:
+		return excessNone
+	case uint64(random)*uint64(w.est)>>32 <= fair:
+		return excessNone
+	case w.before-first <= w.fair.Wait>>18*uint64(random&0xffff):
+		return excessNone
+	case w.parsed.ecnCapable() && uint64(w.est) < 2*fair:
+		return excessMark
+	default:
+		return excessDrop
+	}
+}
