@@ -40,6 +40,10 @@ type EchoLoad struct {
 	Duration time.Duration
 	// Timeout ends the load if no response arrives for so long.
 	Timeout time.Duration
+	// FrameBytes, if not 0, has the server send bulk on the same connection, from
+	// the time of the connect on, in frames of so many bytes: a response goes
+	// between two of them, as in HTTP/2.
+	FrameBytes int
 }
 
 type echoArgs struct {
@@ -51,6 +55,8 @@ type echoArgs struct {
 	Delay     time.Duration
 	Duration  time.Duration
 	Timeout   time.Duration
+
+	FrameBytes int
 }
 
 // StartEcho starts a server, connects to it and starts the load.
@@ -62,6 +68,7 @@ func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error
 		FromPort:  load.FromPort,
 		PerSecond: load.PerSecond,
 		Delay:     load.Delay, Duration: load.Duration, Timeout: load.Timeout,
+		FrameBytes: load.FrameBytes,
 	}
 	server, err := l.startWorker(ctx, load.To, "echo-server", args, &args.Addr)
 	if err != nil {
@@ -124,6 +131,9 @@ func runEchoServer(raw json.RawMessage, ready func(any) error, _ <-chan struct{}
 	}
 	if err := unix.SetsockoptInt(conn, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return nil, err
+	}
+	if args.FrameBytes > 0 {
+		return struct{}{}, serveFrames(conn, args.FrameBytes)
 	}
 	buf := make([]byte, echoBytes)
 	for {
@@ -229,7 +239,7 @@ func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		runtime.LockOSThread()
-		echoRead(fd, total, due, &rec)
+		echoRead(fd, total, due, &rec, args.FrameBytes)
 	})
 	buf := make([]byte, echoBytes)
 	for i := 0; i < total && !closed(quit); i++ {
@@ -246,13 +256,18 @@ func echoLoop(fd int, args echoArgs, quit <-chan struct{}) *Latencies {
 
 // echoRead counts the response of every request; when one does not arrive
 // before the socket's timeout, it and all later ones count as failed.
-func echoRead(fd, total int, due func(int) time.Duration, rec *recorder) {
-	buf := make([]byte, echoBytes)
-	sleepUntil(due(0)) // the timeout of the socket is not for the delay
+func echoRead(fd, total int, due func(int) time.Duration, rec *recorder, frameBytes int) {
+	read, buf := readFull, make([]byte, max(echoBytes, frameBytes))
+	if frameBytes > 0 {
+		read = readPastFrames
+	} else {
+		buf = buf[:echoBytes]
+		sleepUntil(due(0)) // the timeout of the socket is not for the delay
+	}
 	var err error
 	for i := range total {
 		if err == nil {
-			err = readFull(fd, buf)
+			err = read(fd, buf)
 		}
 		if errors.Is(err, unix.EAGAIN) {
 			err = errNoResponse

@@ -16,7 +16,9 @@ const (
 	// packets of a flow, each of so much of the threshold that one flow alone is
 	// far from it and a few together are over it.
 	packets = 10
-	cost    = model.HeavyEstimate / 3 / packets
+	cost    = model.EstimateOne / 3 / packets
+
+	halfLifeShift = 10
 )
 
 func search(inwards bool) *Search {
@@ -38,10 +40,10 @@ func estimates(s *Search, keys *model.Keys, found []netip.AddrPort) (victim, lar
 	for range packets {
 		for _, remote := range found {
 			f := s.Flow(remote)
-			largest = max(largest, sketch.Update(keys.Hash(&f), 1, cost))
+			largest = max(largest, sketch.Update(keys.Hash(&f), 1, cost, halfLifeShift))
 		}
 	}
-	return sketch.Update(keys.Hash(&s.Victim), 1, 0), largest
+	return sketch.Update(keys.Hash(&s.Victim), 1, 0, halfLifeShift), largest
 }
 
 // TestFoundFlowsCollide: where the key is the assumed one, light flows make the
@@ -61,12 +63,12 @@ func TestFoundFlowsCollide(t *testing.T) {
 				}
 				seen[remote] = true
 				// One flow alone must share every row with the victim.
-				if victim, alone := estimates(s, &s.Keys, []netip.AddrPort{remote}); victim != alone || alone >= model.HeavyEstimate {
+				if victim, alone := estimates(s, &s.Keys, []netip.AddrPort{remote}); victim != alone || alone >= model.EstimateOne {
 					t.Errorf("%s sent %d, of which the victim is charged %d, want all of it, and not heavy", remote, alone, victim)
 				}
 			}
-			if victim, _ := estimates(s, &s.Keys, found); victim < model.HeavyEstimate {
-				t.Errorf("under the assumed key the victim has %d, want at least %d", victim, model.HeavyEstimate)
+			if victim, _ := estimates(s, &s.Keys, found); victim < model.EstimateOne {
+				t.Errorf("under the assumed key the victim has %d, want at least %d", victim, model.EstimateOne)
 			}
 			random := rand.New(rand.NewPCG(7, uint64(len(name))))
 			for range 200 {
@@ -76,8 +78,8 @@ func TestFoundFlowsCollide(t *testing.T) {
 						keys[i][j] = random.Uint64()
 					}
 				}
-				if victim, _ := estimates(s, &keys, found); victim >= model.HeavyEstimate {
-					t.Errorf("under random keys the victim has %d, want less than %d", victim, model.HeavyEstimate)
+				if victim, _ := estimates(s, &keys, found); victim >= model.EstimateOne {
+					t.Errorf("under random keys the victim has %d, want less than %d", victim, model.EstimateOne)
 				}
 			}
 		})

@@ -16,6 +16,10 @@ import (
 
 // attacks are floods of twice the cap that were made to pass one.
 var attacks = map[string]traffic.Load{
+	// One flow, full packets.
+	"udp": traffic.UDP,
+	// Neighbours must find each other, whatever else is sent.
+	"discovery": traffic.Discovery,
 	// A mark is a request that UDP need not heed.
 	"ect0": traffic.UDPECT0,
 	// Every packet is a flow of its own, and none is heavy.

@@ -24,9 +24,9 @@ const (
 	// flowShare of the cap is sent altogether: a tenth of it is no heavy flow,
 	// and all together are below lightShare.
 	flowShare = 0.3
-	// liveFor is how long a flow counts as live after a packet: until the sketch
-	// holds a sixteenth of it, four half-lives.
-	liveFor = 4 * model.HalfLifeTicks << model.TickShift * time.Nanosecond
+	// liveFor is how long a flow counts as live after a packet: the longest that a
+	// sketch holds a sixteenth of it, four half-lives of 2^10 ticks.
+	liveFor = 4 << (10 + model.TickShift) * time.Nanosecond
 )
 
 // flows sends datagrams of many light flows in turns, and asks podweir's own

@@ -27,13 +27,9 @@ const (
 	callRate            = 200
 	callLeast, callMost = 100, 1400 // bytes of IP packets
 	ethernetBytes       = 14
-	// fetchers are the clients of a closed loop, and fetchShare what one of their
-	// responses is, in seconds of the cap: 30 kB at 10 Mbit/s.
-	fetchers   = 16
-	fetchShare = 0.024
 )
 
-// ordinary puts on the pod what has no attack in it: bulk, calls and pages, in one
+// ordinary puts calls on the pod and, beside them, what its mix has, all in one
 // direction. The unlimited pod has a call of the same kind meanwhile.
 func (r *run) ordinary(ctx context.Context) error {
 	mix := r.cell.Workload.Mix
@@ -64,48 +60,17 @@ func (l *ordinary) measure(ctx context.Context) error {
 	d := l.direction()
 	from, to := l.pod.Ends(d)
 	start := wiremeter.Now()
-	var bulk []*lab.ElephantRun
-	for _, b := range l.mix.Bulk {
-		run, err := l.rig.Lab.StartElephant(ctx, lab.Elephant{
-			From: from, To: to, CongestionControl: b.Congestion, Flows: b.Flows, Duration: 2 * (loadHead + loadLast),
-		})
-		if err != nil {
-			return err
-		}
-		bulk = append(bulk, run)
-	}
-	var pages *lab.RequestsRun
-	if l.mix.Fetch {
-		var err error
-		if pages, err = l.fetch(ctx, from, to); err != nil {
-			return err
-		}
+	b, err := l.startBeside(ctx, d, from, to)
+	if err != nil {
+		return err
 	}
 	if err := wiremeter.Until(ctx, start+loadHead); err != nil {
 		return err
 	}
-	err := l.calls(ctx, from, to)
+	err = l.calls(ctx, from, to, b)
 	end := start + loadHead + loadLast
-	return errors.Join(err, l.fetched(ctx, pages), l.bulkDone(ctx, bulk, end), l.steadyWire(d, start+loadHead, end))
-}
-
-// fetch has pages sent in the direction: the sender is the server.
-func (l *ordinary) fetch(ctx context.Context, from, to *lab.Host) (*lab.RequestsRun, error) {
-	return l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
-		From: to, To: from, Concurrency: fetchers, ResponseBytes: int(fetchShare * float64(l.cell.Rate) / 8),
-		Duration: loadHead + loadLast, Timeout: giveUp,
-	})
-}
-
-func (l *ordinary) fetched(ctx context.Context, pages *lab.RequestsRun) error {
-	if pages == nil {
-		return nil
-	}
-	got, err := pages.Wait(ctx)
-	if err == nil {
-		l.answers("pages", got)
-	}
-	return err
+	// Bulk is last: what is measured beside it must not outlast it.
+	return errors.Join(err, l.besideDone(ctx, b), l.bulkDone(ctx, b.bulk, end), l.steadyWire(d, start+loadHead, end))
 }
 
 // call is one of the mix, whose packets are as many per second as callRate as far
@@ -119,33 +84,47 @@ func (l *ordinary) call() lab.Calls {
 	}
 }
 
-// calls puts the calls on the pod, and one on the unlimited pod.
-func (l *ordinary) calls(ctx context.Context, from, to *lab.Host) error {
+// callEnds are those of a call, and the name of its metrics.
+type callEnds struct {
+	name string
+	hosts
+}
+
+// calls puts the calls on the pod, one through its tunnel if there is one, and
+// one on the unlimited pod.
+func (l *ordinary) calls(ctx context.Context, from, to *lab.Host, b *beside) error {
 	c := l.call()
-	c.From, c.To = from, to
-	own, err := l.rig.Lab.StartCalls(ctx, c)
-	if err != nil {
-		return err
-	}
-	c.PerSecond /= float64(c.Flows)
-	c.Flows = 1
 	// The same direction, of a pod and a client of its own.
-	c.From, c.To = &l.rig.Free.Host, l.onlooker
+	free := hosts{&l.rig.Free.Host, l.onlooker}
 	if from != &l.pod.Host {
-		c.From, c.To = c.To, c.From
+		free = hosts{l.onlooker, &l.rig.Free.Host}
 	}
-	other, err := l.rig.Lab.StartCalls(ctx, c)
-	if err != nil {
-		return err
+	ends := []callEnds{{"call", hosts{from, to}}, {"call_bystander", free}}
+	if b.inner != nil {
+		ends = append(ends, callEnds{"inner_call", *b.inner})
 	}
-	got, err := own.Wait(ctx)
-	beside, otherErr := other.Wait(ctx)
-	if err := errors.Join(err, otherErr); err != nil {
-		return err
+	var runs []*lab.RequestsRun
+	for i, end := range ends {
+		c.From, c.To = end.from, end.to
+		run, err := l.rig.Lab.StartCalls(ctx, c)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, run)
+		if i == 0 {
+			c.PerSecond /= float64(c.Flows)
+			c.Flows = 1
+		}
 	}
-	l.told("call", got)
-	l.told("call_bystander", beside)
-	return nil
+	var errs []error
+	for i, run := range runs {
+		got, err := run.Wait(ctx)
+		if err == nil {
+			l.told(ends[i].name, got)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // told records a call: what was lost, and how long the rest took.

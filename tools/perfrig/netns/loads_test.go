@@ -6,6 +6,7 @@ package netns
 import (
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -41,6 +42,54 @@ func TestMedianFairness(t *testing.T) {
 	} {
 		if got := medianFairness(tc.flows); math.Abs(got-tc.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestMeanMillis(t *testing.T) {
+	for want, took := range map[float64][]time.Duration{
+		0: nil, 1.5: {time.Millisecond, 2 * time.Millisecond},
+	} {
+		if got := meanMillis(took); got != want {
+			t.Errorf("meanMillis(%v) = %v, want %v", took, got, want)
+		}
+	}
+}
+
+// TestPrivilegedLoadsBesideACall: what is measured of each, with all that do not
+// hurt each other in one run.
+func TestPrivilegedLoadsBesideACall(t *testing.T) {
+	requireRoot(t)
+	for _, tc := range []struct {
+		mix  spec.Mix
+		more []string // metrics that are above 0
+	}{
+		{
+			spec.Mix{CallShare: 0.03, Stream: true, Tunnel: true, VideoShare: 0.05, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 1}}},
+			[]string{"stream_p99_ms", "stream_requests_per_second", "inner_call_p50_ms", "segment_mean_ms", "segment_requests_per_second"},
+		},
+		{spec.Mix{CallShare: 0.03, Flood: "discovery"}, []string{"call_p50_ms"}},
+	} {
+		r := cell(t, "loads", "load-pages-ingress/10M/podweir-flat")
+		r.Cell.Workload.Mix = &tc.mix
+		into := &record.Sample{}
+		if err := New(root).Run(t.Context(), r, into); err != nil {
+			t.Fatal(err)
+		}
+		described(t, into)
+		for _, name := range tc.more {
+			if into.Metrics[name] <= 0 {
+				t.Errorf("%+v: %s = %v, want more than 0", tc.mix, name, into.Metrics[name])
+			}
+		}
+		if used := into.Metrics["ingress_used_share"]; used < 0.9 {
+			t.Errorf("%+v: %.2f of the cap was used, want at least 0.9", tc.mix, used)
+		}
+		if flood := into.Metrics["offered_bits_per_second"]; tc.mix.Flood != "" && flood < 1.9*10e6 {
+			t.Errorf("the flood offered %.1f Mbit/s, want 20", flood/1e6)
+		}
+		if n := into.Metrics["stream_errors_count"]; n != 0 {
+			t.Errorf("%+v: %v requests on the stream without an answer: %v", tc.mix, n, into.Errors)
 		}
 	}
 }

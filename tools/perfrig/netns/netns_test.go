@@ -40,6 +40,9 @@ func TestEveryProfileCanBeDone(t *testing.T) {
 			if _, ok := attacks[c.Workload.Variant]; c.Workload.Kind == spec.Attack && !ok {
 				t.Errorf("%s: no attack %q", c.ID(), c.Workload.Variant)
 			}
+			if m := c.Workload.Mix; m != nil && m.Flood != "" && attacks[m.Flood].Name == "" {
+				t.Errorf("%s: no attack %q", c.ID(), m.Flood)
+			}
 			if d := c.Phase.Discipline; c.Phase.Kind == spec.Qdisc && needs[d] == nil {
 				t.Errorf("%s: no discipline %q", c.ID(), d)
 			}
@@ -152,11 +155,11 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 }
 
 // TestPrivilegedFlowsTellsHeavyFromLight: one flow of all the rate is heavy, six
-// times over the threshold; a thousand are not.
+// times over the threshold of elephants; a thousand are not.
 func TestPrivilegedFlowsTellsHeavyFromLight(t *testing.T) {
 	requireRoot(t)
 	for flows, heavy := range map[int]bool{1: true, 1000: false} {
-		r := cell(t, "full", "flows-1000-ingress/1G/podweir-strict")
+		r := cell(t, "full", "flows-1000-ingress/1G/podweir-elephants")
 		r.Cell.Workload.BulkSeconds, r.Cell.Workload.Flows = 2, flows
 		into := &record.Sample{}
 		if err := New(root).Run(t.Context(), r, into); err != nil {

@@ -74,6 +74,7 @@ var quantities = []struct {
 	{"p90", Lower, "90th percentile, from the time a request was due"},
 	{"p95", Lower, "95th percentile"},
 	{"p99", Lower, "99th percentile, from the time a request was due"},
+	{"mean", Lower, "mean, from the time a request was due"},
 	{"max", Lower, "longest"},
 	{"light_errors", Lower, "packets of light flows that podweir took for heavy, by its counters"},
 	{"errors", Lower, "requests without a complete answer"},

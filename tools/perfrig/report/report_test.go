@@ -246,6 +246,31 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// TestViewHasOnlyRowsWithNumbers: of two views of a kind each has its own rows.
+func TestViewHasOnlyRowsWithNumbers(t *testing.T) {
+	r := &record.Results{}
+	for name, metrics := range map[string]map[string]float64{
+		"load-stream": {"call_p50_ms": 1, "stream_p50_ms": 20}, "load-cubic": {"call_p50_ms": 1},
+	} {
+		r.Samples = append(r.Samples, sample(ours, spec.Workload{Name: name, Kind: spec.Ordinary}, 0, metrics))
+	}
+	var got [][]string
+	for _, table := range Tables(r) {
+		var rows []string
+		for _, row := range table.Rows {
+			if strings.HasPrefix(row[0], "load-") {
+				rows = append(rows, row[0])
+			}
+		}
+		if rows != nil {
+			got = append(got, rows)
+		}
+	}
+	if diff := cmp.Diff([][]string{{"load-cubic", "load-stream"}, {"load-stream"}}, got); diff != "" {
+		t.Errorf("rows of the tables (-want +got):\n%s", diff)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	samples := filepath.Join(dir, "in.jsonl")

@@ -131,7 +131,10 @@ func (v *view) table(r *record.Results) Table {
 			n = max(n, s.N)
 			numbers = append(numbers, col.format(s))
 		}
-		t.Rows = append(t.Rows, append(append(row, fmt.Sprint(n)), numbers...))
+		// A kind may have several views, each for some of its workloads.
+		if n > 0 {
+			t.Rows = append(t.Rows, append(append(row, fmt.Sprint(n)), numbers...))
+		}
 	}
 	return t
 }

@@ -96,8 +96,8 @@ var views = []view{
 		},
 	},
 	{
-		spec.Ordinary, "Ordinary loads beside each other",
-		"All in one direction: a call (UDP of a constant rate; its share of the cap is in the name), beside it bulk of so many flows, or 16 clients that each get a page of 24 ms of the cap on a fresh connection, one after the other; or 200 calls that fill the cap. " +
+		spec.Ordinary, "A call beside other loads",
+		"All in one direction: a call (UDP of a constant rate; its share of the cap is in the name, or 3 %), beside it bulk of so many flows, what the next table has, or a flood of twice the cap; or 200 calls that fill the cap. " +
 			"From the fourth second on, for 7 s. Milliseconds for an answer to a datagram from when it was due; the bystander is the unlimited pod with one such call. Fairness is Jain's index of the bulk flows in a second, the median of the seconds.",
 		[]column{
 			{"call lost, %", "call_lost_percent", 1, 2},
@@ -106,14 +106,33 @@ var views = []view{
 			{"p99", "call_p99_ms", 1, 2},
 			{"max", "call_max_ms", 1, 1},
 			{"bystander p99", "call_bystander_p99_ms", 1, 2},
+			{"sent again, %", "late_retransmits_percent", 1, 2},
+			{"fairness", "bulk_fairness_share", 1, 3},
+			{"flood, Mbit/s", "offered_bits_per_second", mega, 1},
+			{"used", "DIR_used_share", 1, 4},
+			{"worst 1 s", "DIR_worst_second_share", 1, 4},
+		},
+	},
+	{
+		spec.Ordinary, "What the loads beside the call got themselves",
+		"Pages: 16 clients that each get 24 ms of the cap on a fresh connection, one after the other. Stream: one TCP connection that carries bulk in frames of 16 KiB and between them 200 answers/s of 64 B, as HTTP/2 does. " +
+			"Tunnel: one TCP bulk flow and a second call inside one UDP flow, as with WireGuard; the call in it is told here. Video: a segment every 4 s, whose share of the cap over that time is in the name, beside so many bulk flows; two segments a sample, and one that has not come after 8 s is an error and counts as 8 s. Milliseconds from when each was due.",
+		[]column{
 			{"pages/s", "pages_requests_per_second", 1, 1},
 			{"p50", "pages_p50_ms", 1, 0},
 			{"p95", "pages_p95_ms", 1, 0},
 			{"errors", "pages_errors_count", 1, 0},
-			{"sent again, %", "late_retransmits_percent", 1, 2},
-			{"fairness", "bulk_fairness_share", 1, 3},
-			{"used", "DIR_used_share", 1, 4},
-			{"worst 1 s", "DIR_worst_second_share", 1, 4},
+			{"stream's answers p50", "stream_p50_ms", 1, 2},
+			{"p95", "stream_p95_ms", 1, 2},
+			{"p99", "stream_p99_ms", 1, 2},
+			{"errors", "stream_errors_count", 1, 0},
+			{"call in the tunnel lost, %", "inner_call_lost_percent", 1, 2},
+			{"p50", "inner_call_p50_ms", 1, 2},
+			{"p90", "inner_call_p90_ms", 1, 2},
+			{"p99", "inner_call_p99_ms", 1, 2},
+			{"segment, mean", "segment_mean_ms", 1, 0},
+			{"max", "segment_max_ms", 1, 0},
+			{"errors", "segment_errors_count", 1, 0},
 		},
 	},
 	{
@@ -136,7 +155,7 @@ var views = []view{
 	},
 	{
 		spec.Flows, "Light flows: taken for heavy ones, and what their packets cost",
-		"30 % of the cap altogether, in turns by flows of so many remote addresses and ports; none of them is heavy. Live are those of whose last packet the sketch still holds a sixteenth (4.3 s); where there is one packet for each flow, every packet is a flow's first. " +
+		"30 % of the cap altogether, in turns by flows of so many remote addresses and ports; none of them is heavy. Live are those that sent within 4.3 s; where there is one packet for each flow, every packet is a flow's first. " +
 			"Taken for heavy by podweir's own counters. ns by the kernel's account of podweir's programs for these packets (BPF_ENABLE_STATS), less that of an empty program behind them on the same device, which is told beside it.",
 		[]column{
 			{"flows", "flows_count", 1, 0},

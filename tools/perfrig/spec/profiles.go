@@ -113,18 +113,31 @@ func othersNamed(name string) []Workload {
 	return slices.DeleteFunc(others(), func(w Workload) bool { return w.Name != name })
 }
 
-// loads is what pods ordinarily do, beside a plain queue and the reference plugin.
+// loads is what pods ordinarily do, and the same call beside floods, with a plain
+// queue and the reference plugin beside podweir.
 func loads() *Spec {
-	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{{
-		Phases: []Phase{strict, elephants, flat, bandwidthTuned}, Rates: []uint64{10 * mbit, 100 * mbit},
-		Workloads: ordinary(directions...),
-	}}}
+	phases := []Phase{strict, elephants, flat, bandwidthTuned}
+	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{
+		{
+			Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit},
+			Workloads: slices.Concat(ordinary(directions...), calledBeside([]string{"discovery", "ect0", "fragments", "ports", "udp"}, directions...)),
+		},
+		// Generators of small packets offer less than 1.2 x 100M here.
+		{Phases: phases, Rates: []uint64{10 * mbit}, Workloads: calledBeside([]string{"tiny"}, directions...)},
+	}}
 }
 
 // ordinary are loads without an attack: a call, below and at its fair share, beside
-// bulk; pages on fresh connections; many small flows that fill the cap.
+// bulk; pages on fresh connections; many small flows that fill the cap; bulk and
+// small answers on one connection or through one tunnel; video.
 func ordinary(to ...string) []Workload {
 	mixes := map[string]Mix{
+		"stream": {CallShare: 0.03, Stream: true},
+		"tunnel": {CallShare: 0.03, Tunnel: true, Bulk: []Bulk{{"cubic", 1}}},
+		// Below the fair share of two flows and of nine, as players choose it.
+		"video-30-cubic-1": {CallShare: 0.03, VideoShare: 0.3, Bulk: []Bulk{{"cubic", 1}}},
+		"video-08-cubic-8": {CallShare: 0.03, VideoShare: 0.08, Bulk: []Bulk{{"cubic", 8}}},
+
 		"pages":             {CallShare: 0.015, Fetch: true},
 		"calls-200":         {Calls: 200, CallShare: 0.005},
 		"call-03-mixed-4-4": {CallShare: 0.03, Bulk: []Bulk{{"cubic", 4}, {"bbr", 4}}},
@@ -138,6 +151,19 @@ func ordinary(to ...string) []Workload {
 	}
 	// Below 1 % of the cap is below the fair share of 65 flows.
 	mixes["call-01-cubic-64"] = Mix{CallShare: 0.01, Bulk: []Bulk{{"cubic", 64}}}
+	return ofMixes(mixes, to...)
+}
+
+// calledBeside are floods with a call beside each.
+func calledBeside(floods []string, to ...string) []Workload {
+	mixes := map[string]Mix{}
+	for _, flood := range floods {
+		mixes["flood-"+flood] = Mix{CallShare: 0.03, Flood: flood}
+	}
+	return ofMixes(mixes, to...)
+}
+
+func ofMixes(mixes map[string]Mix, to ...string) []Workload {
 	var out []Workload
 	for _, name := range slices.Sorted(maps.Keys(mixes)) {
 		for _, d := range to {

@@ -118,7 +118,8 @@ type Workload struct {
 	BulkSeconds float64 `json:"bulkSeconds,omitempty"`
 }
 
-// Mix is a load without an attack, all of it in one direction.
+// Mix is a call and what is beside it, all of it in one direction. There is no
+// attack in it, unless it has a flood.
 type Mix struct {
 	// Bulk is what sends as much as it can.
 	Bulk []Bulk `json:"bulk,omitempty"`
@@ -129,6 +130,17 @@ type Mix struct {
 	// Fetch says that clients in a closed loop get pages, each on a connection of
 	// its own.
 	Fetch bool `json:"fetch,omitempty"`
+	// Stream is one TCP connection that carries both bulk and small answers, as
+	// HTTP/2 does.
+	Stream bool `json:"stream,omitempty"`
+	// Tunnel has the bulk, and a second call, go through one UDP flow, as through
+	// WireGuard.
+	Tunnel bool `json:"tunnel,omitempty"`
+	// VideoShare, if not 0, is the share of the cap that a video takes, which comes
+	// in a segment every four seconds.
+	VideoShare float64 `json:"videoShare,omitempty"`
+	// Flood names an attack, as the variant of an [Attack] does.
+	Flood string `json:"flood,omitempty"`
 }
 
 // Bulk is TCP flows of one congestion control.

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/e2e/traffic"
+)
+
+const (
+	// besideTail is how much longer than planned loads beside a call last, because
+	// calls start late by the time of their processes' start.
+	besideTail = time.Second
+	// fetchers are the clients of a closed loop, and fetchShare what one of their
+	// responses is, in seconds of the cap: 30 kB at 10 Mbit/s.
+	fetchers   = 16
+	fetchShare = 0.024
+	// frameBytes is the largest frame that HTTP/2 has by default (RFC 9113 section
+	// 4.2).
+	frameBytes = 16 << 10
+	// A segment of video is due every videoPeriod, the first videoHead after the
+	// start, when one bulk flow is out of slow start. There are two, so that the
+	// patience with the second is over when the last answer to a call is.
+	videoHead   = time.Second
+	videoPeriod = 4 * time.Second
+	videoLast   = 2*videoPeriod - time.Second
+	// videoPatience is what a player has in its buffer: two segments.
+	videoPatience = 2 * videoPeriod
+)
+
+// hosts are the two ends of a load.
+type hosts struct{ from, to *lab.Host }
+
+// beside is what runs beside the calls of a mix; what the mix has not is nil.
+type beside struct {
+	bulk                 []*lab.ElephantRun
+	pages, stream, video *lab.RequestsRun
+	flood                *traffic.Offer
+	// inner are the ends as they are inside the tunnel.
+	inner *hosts
+}
+
+// startBeside starts all but the calls. A tunnel goes with the pod.
+func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, to *lab.Host) (*beside, error) {
+	b := &beside{}
+	bulk := hosts{from, to}
+	if l.mix.Tunnel {
+		innerFrom, innerTo, err := l.rig.Lab.Tunnel(from, to)
+		if err != nil {
+			return nil, err
+		}
+		bulk = hosts{innerFrom, innerTo}
+		b.inner = &bulk
+	}
+	for _, of := range l.mix.Bulk {
+		run, err := l.rig.Lab.StartElephant(ctx, lab.Elephant{
+			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (loadHead + loadLast),
+		})
+		if err != nil {
+			return nil, err
+		}
+		b.bulk = append(b.bulk, run)
+	}
+	var err error
+	if l.mix.Flood != "" {
+		load, ok := attacks[l.mix.Flood]
+		if !ok {
+			return nil, fmt.Errorf("no attack %q", l.mix.Flood)
+		}
+		b.flood, err = l.pod.Start(ctx, d, load, l.cell.Rate, loadHead+loadLast+besideTail)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b, l.startRequests(ctx, from, to, b)
+}
+
+// startRequests has answers sent in the direction: the sender is the server.
+func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *beside) (err error) {
+	bytesIn := func(seconds float64) int { return int(seconds * float64(l.cell.Rate) / 8) }
+	if l.mix.Fetch {
+		b.pages, err = l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
+			From: to, To: from, Concurrency: fetchers, ResponseBytes: bytesIn(fetchShare),
+			Duration: loadHead + loadLast, Timeout: giveUp,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if l.mix.Stream {
+		b.stream, err = l.rig.Lab.StartEcho(ctx, lab.EchoLoad{
+			From: to, To: from, FrameBytes: frameBytes, PerSecond: perSecond,
+			Delay: loadHead, Duration: loadLast + besideTail, Timeout: giveUp,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if l.mix.VideoShare == 0 {
+		return nil
+	}
+	if err := wiremeter.Until(ctx, wiremeter.Now()+videoHead); err != nil {
+		return err
+	}
+	b.video, err = l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
+		From: to, To: from, PerSecond: 1 / videoPeriod.Seconds(), ResponseBytes: bytesIn(l.mix.VideoShare * videoPeriod.Seconds()),
+		Duration: videoLast, Timeout: videoPatience,
+	})
+	return err
+}
+
+// besideDone waits for what runs beside the calls and ends by itself, and records
+// what it saw.
+func (l *ordinary) besideDone(ctx context.Context, b *beside) error {
+	var errs []error
+	for name, run := range map[string]*lab.RequestsRun{"pages": b.pages, "stream": b.stream, "segment": b.video} {
+		if run == nil {
+			continue
+		}
+		got, err := run.Wait(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		l.answers(name, got)
+		if run == b.video {
+			l.set(name+"_mean_ms", meanMillis(got.Samples))
+		}
+	}
+	if b.flood != nil {
+		_, flood, err := b.flood.Wait(ctx)
+		if err == nil {
+			l.set("offered_bits_per_second", offered(flood))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// meanMillis is of samples too few for a percentile.
+func meanMillis(took []time.Duration) float64 {
+	var sum time.Duration
+	for _, t := range took {
+		sum += t
+	}
+	return millis(sum) / float64(max(len(took), 1))
+}
