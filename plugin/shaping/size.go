@@ -30,13 +30,15 @@ const (
 	// before it knows how fast it may be. Where that is a long time, for so long.
 	fairDepth    units.Bytes = 250_000
 	maxFairDepth             = 200 * time.Millisecond
-	// What a heavy packet shall wait, at least: TCP keeps the queue at some three
-	// quarters of it. The bytes are several offloaded packets, of which one is lost
-	// each time that the queue is full: with 150 kB one flow at 100 Mbit/s sent
-	// 0.4 % of its segments again (measured). At low rates those packets are small.
+	// What a heavy packet shall wait, at least: so long, and as long as fairQueue
+	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
+	// three quarters of it. One offloaded packet is lost each time that it is full,
+	// and at 100 Mbit/s that is a large one: with 150 kB one flow sent 0.4 % of its
+	// segments again there (measured).
 	fairWait                 = 12 * time.Millisecond
-	fairBytes    units.Bytes = 250_000
-	maxFairBytes             = 120 * time.Millisecond
+	fairQueue                = 120 * time.Millisecond
+	minFairBytes units.Bytes = 150_000
+	maxFairBytes units.Bytes = 250_000
 	// How much of every active flow there shall be: eight packets, with which TCP
 	// still notices a lost one by those behind it.
 	fairEach units.Bytes = 12_000
@@ -263,7 +265,8 @@ func (b *builder) shares() {
 	dp.FrameEstimate = dp.SketchRate.cost(b.mtu() + ethernetHeader)
 	dp.HoldTicks = holdTicks(strictHold)
 	dp.FairMost = dp.TotalHorizon - dp.TotalHorizon/8
-	dp.FairLeast = min(meterTime(max(fairWait, min(rate.Duration(fairBytes), maxFairBytes))), dp.FairMost)
+	queue := min(max(rate.Bytes(fairQueue), minFairBytes), maxFairBytes)
+	dp.FairLeast = min(meterTime(max(fairWait, rate.Duration(queue))), dp.FairMost)
 	dp.FairEach = meterTime(rate.Duration(fairEach))
 }
 

@@ -307,3 +307,22 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 		}
 	}
 }
+
+// What heavy packets shall wait at least, over the range of rates: nearly all of the
+// depth where 150 kB take longer, 250 kB at most, and never less than 12 ms.
+func TestComputeFairWait(t *testing.T) {
+	t.Parallel()
+	const ms = shaping.MeterTime(64 * 1e6)
+	for rate, want := range map[int]shaping.MeterTime{
+		10e6: 120 * ms, 12.5e6: 120 * ms, 50e6: 40 * ms, 100e6: 20 * ms, 1e9: 12 * ms,
+	} {
+		if got := compute(t, strict(rate), here).Datapath.FairLeast; got != want {
+			t.Errorf("%d bit/s: %d, want %d", rate, got, want)
+		}
+	}
+	for _, rate := range []int{10e3, 1e6} {
+		if dp := compute(t, strict(rate), here).Datapath; dp.FairLeast != dp.FairMost {
+			t.Errorf("%d bit/s: %d, want the most, %d", rate, dp.FairLeast, dp.FairMost)
+		}
+	}
+}
