@@ -28,7 +28,7 @@ var mapStructs = map[string]uintptr{
 
 // sizes of ABI version 4.
 var sizes = map[string]uint32{
-	"pw_config": 328, "pw_state": 15544, "pw_counters": 272, "pw_heavy": 72, "pw_flow": 40,
+	"pw_config": 352, "pw_state": 15560, "pw_counters": 288, "pw_heavy": 72, "pw_flow": 40,
 	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 20,
 }
 

@@ -51,6 +51,7 @@ func benchPaths() []benchPath {
 		{program: "pw_police", path: "light", counted: 0},
 		{program: "pw_police", path: "heavy", heavy: true, counted: 1},
 		{program: "pw_police", path: "metered", heavy: true, ahead: true, ecn: 3, counted: 3},
+		{program: "pw_ceiling", path: "passed", counted: uint32(image.Dispositions)},
 	}
 }
 
@@ -111,6 +112,7 @@ func prepare(b *testing.B, path *benchPath) *benchRun {
 	m := newDirection(10e9, shaping.PolicyStrict)
 	m.Config.LightRate = shaping.FixedRate{Mult: 1, Shift: 40}
 	m.Config.TotalRate = shaping.FixedRate{Mult: 1, Shift: 40}
+	m.Config.CeilingRate = m.Config.TotalRate
 	m.Config.TotalHorizon = meterTime(time.Hour / 2)
 	m.Config.SketchRate = shaping.FixedRate{Mult: 1, Shift: 40}
 	if path.heavy {

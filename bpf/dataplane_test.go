@@ -51,8 +51,9 @@ func newDirection(bitsPerSecond float64, policy shaping.Policy) *model.Direction
 		Policy: policy, Direction: shaping.Egress,
 		LightRate: rate(bitsPerSecond * 0.9), LightTolerance: meterTime(50 * time.Millisecond),
 		TotalRate: rate(bitsPerSecond), TotalBurst: meterTime(10 * time.Millisecond),
-		TotalHorizon:  meterTime(50 * time.Millisecond),
-		HoldTicks:     477,
+		TotalHorizon: meterTime(50 * time.Millisecond),
+		HoldTicks:    477,
+		CeilingRate:  rate(bitsPerSecond * 1.02), CeilingBurst: meterTime(60 * time.Millisecond),
 		LightPriority: 6, HeavyPriority: 2, ExemptPriority: 0x50001,
 		LightClass: 1, HeavyClass: 2, ExemptClass: 3,
 	}}
@@ -98,6 +99,8 @@ func (s *step) outcome(m *model.Direction) model.Outcome {
 		return m.Band(&s.packet, s.clock, s.random)
 	case "pw_edt", "pw_edt_x":
 		return m.Departure(&s.packet, s.clock, s.random)
+	case "pw_ceiling", "pw_ceiling_x":
+		return m.Ceiling(&s.packet, s.clock)
 	default:
 		return m.Police(&s.packet, s.clock, s.random)
 	}
@@ -167,6 +170,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	want := image.State{
 		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
 		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
+		CeilingTat: m.CeilingMeter.TAT, CeilingFor: m.CeilingFor,
 		Fair: uint64(m.Fair.Tick)<<32 | uint64(m.Fair.Share), FairWait: m.Fair.Wait,
 	}
 	for row := range m.Sketch.Cells {

@@ -6,6 +6,7 @@ package bpf_test
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -122,11 +123,26 @@ func TestPrivilegedSubnets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := d.For(t)
 			m.Config.Direction, m.Config.SubnetsMode = c.direction, c.mode
-			m.Total, m.Light = model.Meter{}, model.Meter{}
+			m.Total, m.Light, m.CeilingMeter = model.Meter{}, model.Meter{}, model.Meter{}
+			m.CeilingFor = 0
 			reset(d, m)
 			s := &step{program: "pw_band_x", packet: model.Packet{Data: c.data}, clock: model.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
 			if got, _ := both(t, d, m, s); got.Disposition != c.want {
 				t.Errorf("the packet is %v, want %v", got.Disposition, c.want)
+			}
+			// The ceiling drops no more than what is charged.
+			atCeiling := model.DropCeiling
+			if c.want == model.Exempt {
+				atCeiling = model.Uncounted
+			}
+			m.Ceiling(&s.packet, s.clock) // so that it is of this rate
+			m.CeilingMeter.TAT = (s.clock.ExactNS + uint64(time.Second)) << 6
+			state := d.State()
+			state.CeilingTat, state.CeilingFor = m.CeilingMeter.TAT, m.CeilingFor
+			d.WriteState(state)
+			s.program = "pw_ceiling_x"
+			if got, _ := both(t, d, m, s); got.Disposition != atCeiling {
+				t.Errorf("at the ceiling the packet is %v, want %v", got.Disposition, atCeiling)
 			}
 		})
 	}

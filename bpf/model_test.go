@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	programs = []string{"pw_class_probe", "pw_band", "pw_edt", "pw_police"}
+	programs = []string{"pw_class_probe", "pw_band", "pw_edt", "pw_police", "pw_ceiling"}
 	policies = []shaping.Policy{shaping.PolicyStrict, shaping.PolicyElephants, shaping.PolicyFlat}
 )
 
@@ -68,6 +68,7 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Po
 	m.Config.TotalBurst = min(m.Config.TotalBurst, packets(10))
 	m.Config.TotalHorizon = min(m.Config.TotalHorizon, packets(40))
 	m.Config.LightTolerance = min(m.Config.LightTolerance, packets(40))
+	m.Config.CeilingBurst = min(m.Config.CeilingBurst, packets(10))
 	setFair(&m.Config)
 	reset(d, m)
 	random := rand.New(rand.NewPCG(uint64(bits), uint64(policy)))
@@ -93,7 +94,11 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Po
 			t.FailNow()
 		}
 	}
-	if policy != shaping.PolicyFlat && (seen[model.Light] < 3 || len(seen) < 2) {
+	usual := model.Light
+	if program == "pw_ceiling" {
+		usual = model.DropCeiling
+	}
+	if policy != shaping.PolicyFlat && (seen[usual] < 3 || len(seen) < 2) {
 		t.Errorf("the run saw only %v", seen)
 	}
 }

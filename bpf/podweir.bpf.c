@@ -8,6 +8,7 @@
 
 #include "base.h"
 #include "band.h"
+#include "ceiling.h"
 #include "departure.h"
 #include "police.h"
 #include "verdict.h"
@@ -70,6 +71,19 @@ int pw_guard(struct __sk_buff *skb)
 	if (TC_H_MAJ(skb->priority))
 		skb->priority = 0;
 	return PW_NEXT;
+}
+
+/* On the ingress hook of the host side, where what leaves the pod arrives. */
+SEC("tc")
+int pw_ceiling(struct __sk_buff *skb)
+{
+	return ceiling_packet(skb, false);
+}
+
+SEC("tc")
+int pw_ceiling_x(struct __sk_buff *skb)
+{
+	return ceiling_packet(skb, true);
 }
 
 /* Sends what enters the pod through the ifb, where the queue is. */

@@ -23,6 +23,8 @@ const (
 	PodweirMapPwSubnets   = "pw_subnets"
 	PodweirProgPwBand     = "pw_band"
 	PodweirProgPwBandX    = "pw_band_x"
+	PodweirProgPwCeiling  = "pw_ceiling"
+	PodweirProgPwCeilingX = "pw_ceiling_x"
 	PodweirProgPwClass    = "pw_class"
 	PodweirProgPwClassX   = "pw_class_x"
 	PodweirProgPwEdt      = "pw_edt"
@@ -77,6 +79,8 @@ type PodweirSpecs struct {
 type PodweirProgramSpecs struct {
 	PwBand     *ebpf.ProgramSpec `ebpf:"pw_band"`
 	PwBandX    *ebpf.ProgramSpec `ebpf:"pw_band_x"`
+	PwCeiling  *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
+	PwCeilingX *ebpf.ProgramSpec `ebpf:"pw_ceiling_x"`
 	PwClass    *ebpf.ProgramSpec `ebpf:"pw_class"`
 	PwClassX   *ebpf.ProgramSpec `ebpf:"pw_class_x"`
 	PwEdt      *ebpf.ProgramSpec `ebpf:"pw_edt"`
@@ -153,6 +157,8 @@ type PodweirVariables struct {
 type PodweirPrograms struct {
 	PwBand     *ebpf.Program `ebpf:"pw_band"`
 	PwBandX    *ebpf.Program `ebpf:"pw_band_x"`
+	PwCeiling  *ebpf.Program `ebpf:"pw_ceiling"`
+	PwCeilingX *ebpf.Program `ebpf:"pw_ceiling_x"`
 	PwClass    *ebpf.Program `ebpf:"pw_class"`
 	PwClassX   *ebpf.Program `ebpf:"pw_class_x"`
 	PwEdt      *ebpf.Program `ebpf:"pw_edt"`
@@ -167,6 +173,8 @@ func (p *PodweirPrograms) Close() error {
 	return _PodweirClose(
 		p.PwBand,
 		p.PwBandX,
+		p.PwCeiling,
+		p.PwCeilingX,
 		p.PwClass,
 		p.PwClassX,
 		p.PwEdt,

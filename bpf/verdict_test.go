@@ -29,7 +29,8 @@ var allowedVerdicts = map[string][]int32{
 	"pw_band":        {verdictNext, verdictDrop}, "pw_band_x": {verdictNext, verdictDrop},
 	"pw_edt": {verdictNext, verdictDrop}, "pw_edt_x": {verdictNext, verdictDrop},
 	"pw_police": {verdictNext, verdictDrop}, "pw_police_x": {verdictNext, verdictDrop},
-	"pw_guard":    {verdictNext},
+	"pw_guard":   {verdictNext},
+	"pw_ceiling": {verdictNext, verdictDrop}, "pw_ceiling_x": {verdictNext, verdictDrop},
 	"pw_redirect": {verdictNext, verdictRedirect},
 }
 
@@ -57,13 +58,13 @@ func degenerateConfigs() map[string]image.Config {
 	}
 	largest := validConfig(shaping.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}
-	largest.LightRate, largest.TotalRate, largest.SketchRate = most, most, most
+	largest.LightRate, largest.TotalRate, largest.SketchRate, largest.CeilingRate = most, most, most, most
 	out["the highest cost"] = largest
 	shift := validConfig(shaping.PolicyStrict)
 	shift.TotalRate.Shift, shift.LightRate.Shift = 64, 1<<31
 	out["a shift beyond 63"] = shift
 	closed := validConfig(shaping.PolicyStrict)
-	closed.TotalBurst, closed.TotalHorizon, closed.LightTolerance = 0, 0, 0
+	closed.TotalBurst, closed.TotalHorizon, closed.LightTolerance, closed.CeilingBurst = 0, 0, 0, 0
 	out["nothing is allowed"] = closed
 	subnets := validConfig(shaping.PolicyStrict)
 	subnets.SubnetsMode = uint8(shaping.SubnetsShaped)

@@ -23,6 +23,8 @@ const (
 	bpftestMapPwSubnets      = "pw_subnets"
 	bpftestProgPwBand        = "pw_band"
 	bpftestProgPwBandX       = "pw_band_x"
+	bpftestProgPwCeiling     = "pw_ceiling"
+	bpftestProgPwCeilingX    = "pw_ceiling_x"
 	bpftestProgPwClass       = "pw_class"
 	bpftestProgPwClassProbe  = "pw_class_probe"
 	bpftestProgPwClassX      = "pw_class_x"
@@ -82,6 +84,8 @@ type bpftestSpecs struct {
 type bpftestProgramSpecs struct {
 	PwBand       *ebpf.ProgramSpec `ebpf:"pw_band"`
 	PwBandX      *ebpf.ProgramSpec `ebpf:"pw_band_x"`
+	PwCeiling    *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
+	PwCeilingX   *ebpf.ProgramSpec `ebpf:"pw_ceiling_x"`
 	PwClass      *ebpf.ProgramSpec `ebpf:"pw_class"`
 	PwClassProbe *ebpf.ProgramSpec `ebpf:"pw_class_probe"`
 	PwClassX     *ebpf.ProgramSpec `ebpf:"pw_class_x"`
@@ -167,6 +171,8 @@ type bpftestVariables struct {
 type bpftestPrograms struct {
 	PwBand       *ebpf.Program `ebpf:"pw_band"`
 	PwBandX      *ebpf.Program `ebpf:"pw_band_x"`
+	PwCeiling    *ebpf.Program `ebpf:"pw_ceiling"`
+	PwCeilingX   *ebpf.Program `ebpf:"pw_ceiling_x"`
 	PwClass      *ebpf.Program `ebpf:"pw_class"`
 	PwClassProbe *ebpf.Program `ebpf:"pw_class_probe"`
 	PwClassX     *ebpf.Program `ebpf:"pw_class_x"`
@@ -182,6 +188,8 @@ func (p *bpftestPrograms) Close() error {
 	return _BpftestClose(
 		p.PwBand,
 		p.PwBandX,
+		p.PwCeiling,
+		p.PwCeilingX,
 		p.PwClass,
 		p.PwClassProbe,
 		p.PwClassX,

@@ -116,6 +116,7 @@ func Config(dp *shaping.Datapath, keys *model.Keys) image.Config {
 		FairEach: uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
 		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
 		HalfLifeShift: dp.HalfLifeShift, HoldTicks: dp.HoldTicks,
+		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
 		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
 		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
 		ExemptClass: dp.ExemptClass, HashKeys: *keys,

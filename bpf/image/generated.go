@@ -30,6 +30,8 @@ type Config struct {
 	LightMost       uint32
 	FrameEst        uint32
 	HalfLifeShift   uint32
+	CeilingRate     Rate
+	CeilingBurst    uint64
 	HoldTicks       uint32
 	RedirectIfindex uint32
 	LightPriority   uint32
@@ -44,8 +46,8 @@ type Config struct {
 
 type Counters struct {
 	_       structs.HostLayout
-	Packets [10]uint64
-	Bytes   [10]uint64
+	Packets [11]uint64
+	Bytes   [11]uint64
 	Scratch Packet
 }
 
@@ -118,6 +120,8 @@ type State struct {
 	UnlistedHeavyBytes uint64
 	EstablishedTat     uint64
 	ControlTat         uint64
+	CeilingTat         uint64
+	CeilingFor         uint64
 	Fair               uint64
 	FairWait           uint64
 	Cells              [3][512]Cell
@@ -151,7 +155,8 @@ const (
 	DropPoliced    Disposition = 7
 	FailopenConfig Disposition = 8
 	FailopenStamp  Disposition = 9
-	Dispositions   Disposition = 10
+	DropCeiling    Disposition = 10
+	Dispositions   Disposition = 11
 )
 
 type FlowKind uint32
@@ -180,21 +185,23 @@ const (
 
 var maps = []Map{
 	{Name: "pw_active", Type: 2, KeyBytes: 4, ValueBytes: 4, MaxEntries: 1, Flags: 0},
-	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 328, MaxEntries: 2, Flags: 0},
-	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 272, MaxEntries: 1, Flags: 0},
-	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15544, MaxEntries: 1, Flags: 0},
+	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 352, MaxEntries: 2, Flags: 0},
+	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 288, MaxEntries: 1, Flags: 0},
+	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15560, MaxEntries: 1, Flags: 0},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 20, ValueBytes: 1, MaxEntries: 1024, Flags: 1},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 0, to: 13920, tags: [2]uint64{0x7da9f2f241d7116, 0x30d7621669d14270}},
-	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {241, "pw_subnets"}}, from: 13920, to: 27920, tags: [2]uint64{0x1ebfdb36da4e0e10, 0xe9f69f1ca1c778bd}},
-	{Name: "pw_class", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {29, "pw_config"}, {43, "pw_state"}}, from: 27920, to: 42024, tags: [2]uint64{0x5887b05fba4a9319, 0xb98b137ea109091e}},
-	{Name: "pw_class_x", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {30, "pw_config"}, {44, "pw_state"}, {252, "pw_subnets"}}, from: 42024, to: 56320, tags: [2]uint64{0x31095c7b2bca25e6, 0x824979264794b5da}},
-	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 56320, to: 70048, tags: [2]uint64{0x56d5527f4845aa04, 0xbaf13ba2d153a16e}},
-	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {249, "pw_subnets"}}, from: 70048, to: 84288, tags: [2]uint64{0xf4f50d080c9e4b91, 0x8a1a049d51190ebf}},
-	{Name: "pw_guard", references: []reference{}, from: 84288, to: 84336, tags: [2]uint64{0x13b497e8676aba0c, 0xc2e64099b7ad9766}},
-	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {13, "pw_active"}, {23, "pw_config"}, {36, "pw_state"}}, from: 84336, to: 98656, tags: [2]uint64{0xe3971c72feb4143c, 0x863399e7196778ca}},
-	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {318, "pw_subnets"}}, from: 98656, to: 112912, tags: [2]uint64{0xcaf78c167e4742d5, 0x34cc48d63b733c0}},
-	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 112912, to: 113304, tags: [2]uint64{0x29cbdd20b25f16ec, 0x7e2deb6352f23085}},
+	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 0, to: 13920, tags: [2]uint64{0x4c57e09ebac4f214, 0x109f3661ee9b9147}},
+	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {241, "pw_subnets"}}, from: 13920, to: 27920, tags: [2]uint64{0xbd17854f6468ac40, 0xa3c507d413b9e4c7}},
+	{Name: "pw_ceiling", references: []reference{{5, "pw_active"}, {15, "pw_config"}, {28, "pw_counters"}, {35, "pw_state"}}, from: 27920, to: 31864, tags: [2]uint64{0x51b0815ebfd6ee69, 0xc5be3943ce89a332}},
+	{Name: "pw_ceiling_x", references: []reference{{5, "pw_active"}, {15, "pw_config"}, {28, "pw_counters"}, {35, "pw_state"}, {330, "pw_subnets"}}, from: 31864, to: 36064, tags: [2]uint64{0xcd5dbc1d31585152, 0xe834fb079734af49}},
+	{Name: "pw_class", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {29, "pw_config"}, {43, "pw_state"}}, from: 36064, to: 50168, tags: [2]uint64{0x86263c8c242b76fe, 0xa360bee97260462a}},
+	{Name: "pw_class_x", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {30, "pw_config"}, {44, "pw_state"}, {252, "pw_subnets"}}, from: 50168, to: 64464, tags: [2]uint64{0x3ab9f943857f833e, 0x35c6bc4f26416bdf}},
+	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 64464, to: 78192, tags: [2]uint64{0x5a144faed9ae19c7, 0xbcccc47b2deb02e0}},
+	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {249, "pw_subnets"}}, from: 78192, to: 92432, tags: [2]uint64{0xb40052f9110d8ad6, 0x518239179dcb6959}},
+	{Name: "pw_guard", references: []reference{}, from: 92432, to: 92480, tags: [2]uint64{0x13b497e8676aba0c, 0xc2e64099b7ad9766}},
+	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {13, "pw_active"}, {23, "pw_config"}, {36, "pw_state"}}, from: 92480, to: 106800, tags: [2]uint64{0x6a1581b82d970710, 0x1596278d9a6a42c6}},
+	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {318, "pw_subnets"}}, from: 106800, to: 121056, tags: [2]uint64{0x512412488b2e1aa7, 0xd95c0f80f5a9031c}},
+	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 121056, to: 121448, tags: [2]uint64{0x2010faaf9d39b688, 0xdaaefa32132b36ea}},
 }

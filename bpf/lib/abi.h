@@ -64,7 +64,8 @@ enum pw_disposition {
 	PW_DROP_POLICED = 7, /* policing: past the hard limit */
 	PW_FAILOPEN_CONFIG = 8, /* no valid configuration: passed unmetered */
 	PW_FAILOPEN_STAMP = 9, /* the departure time could not be set: passed unmetered */
-	PW_DISPOSITIONS = 10,
+	PW_DROP_CEILING = 10, /* at the host side: it came past the queue */
+	PW_DISPOSITIONS = 11,
 };
 
 /* A rate for a meter or for the sketch: cost = (bytes * mult + 2^shift - 1) >> shift.
@@ -103,6 +104,9 @@ struct pw_config {
 	__u32 light_most;
 	__u32 frame_est; /* what a full frame adds to an estimate: as much is overlooked */
 	__u32 half_life_shift; /* the sketch halves in 2^half_life_shift ticks */
+
+	struct pw_rate ceiling_rate; /* cost in 1/64 ns: somewhat more than the cap */
+	__u64 ceiling_burst; /* 1/64 ns */
 
 	__u32 hold_ticks; /* how long a heavy flow stays so after it had its share */
 	__u32 redirect_ifindex; /* pw_redirect: the ifb */
@@ -154,6 +158,8 @@ struct pw_state {
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
 	__u64 control_tat; /* of ARP and neighbour discovery */
+	__u64 ceiling_tat;
+	__u64 ceiling_for; /* the rate that it is of, as ceiling_rate_of */
 	__u64 fair; /* the fair share as an estimate, and above it the tick that it is as of */
 	__u64 fair_wait; /* how long heavy packets shall wait now, 1/64 ns */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];

@@ -19,7 +19,8 @@
 
 static __always_inline bool verdict_is_drop(__u32 disposition)
 {
-	return disposition >= PW_DROP_HORIZON && disposition <= PW_DROP_POLICED;
+	return (disposition >= PW_DROP_HORIZON && disposition <= PW_DROP_POLICED) ||
+	       disposition == PW_DROP_CEILING;
 }
 
 /* Per CPU: plain adds lose nothing. */

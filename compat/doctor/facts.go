@@ -113,6 +113,11 @@ type Attachment struct {
 	Root *RootQdisc
 	// FailedOpen counts the packets that passed for a fault of podweir's own.
 	FailedOpen uint64
+	// PastQueue counts the packets that the ceiling dropped.
+	PastQueue uint64
+	// NoCeiling says why what leaves the pod has no ceiling, "" if it has one or
+	// needs none.
+	NoCeiling string
 }
 
 // RootQdisc is what a queue's device has.

@@ -566,6 +566,8 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 10000}
 		}, doctor.OK, "1 limits", ""},
 		{"failed open", "PW607", aws, func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, doctor.Warn, "default/web ingress: 3 packets", "report it"},
+		{"no ceiling", "PW609", aws, func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, doctor.Warn, "default/web: the kernel has no TCX", "podweir status"},
+		{"past the queue", "PW611", aws, func(n *node) { n.kernel.attached[0].PastQueue = 9 }, doctor.Warn, "default/web ingress: 9 packets", "podweir status"},
 		{"left over", "PW608", aws, func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, doctor.Warn, "default/web (eni0123456789a)", "podweir gc"},

@@ -46,6 +46,20 @@ func ownChecks() []Check {
 			run:   checkFailedOpen,
 		},
 		{
+			Code: "PW609", Title: "no pod can send past its limit", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "limits of egress without a ceiling, the second meter at the host side",
+			Why:   "a process with CAP_NET_RAW, which containers have by default, can send past the queue in its own namespace",
+			Mend:  "Linux 6.6 or newer has TCX, which the ceiling needs. Until then drop CAP_NET_RAW from pods that are not trusted.",
+			run:   checkCeilings,
+		},
+		{
+			Code: "PW611", Title: "no pod sends past its queue", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "the counter dropped-ceiling",
+			Why:   "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling dropped it",
+			Mend:  "Look at what runs in the pod. podweir status shows whether its queue is there, and how many packets were dropped.",
+			run:   checkPastQueue,
+		},
+		{
 			Code: "PW608", Title: "nothing is left over", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "pins of pods whose network namespace is gone",
 			Why:   "they hold memory; some runtimes do not call DEL for a drop-in",
@@ -85,17 +99,42 @@ func checkFQ(f *Facts) Finding {
 }
 
 func checkFailedOpen(f *Facts) Finding {
+	return f.counted("podweir status -o json, and report it", func(a *Attachment) uint64 { return a.FailedOpen })
+}
+
+func checkPastQueue(f *Facts) Finding {
+	return f.counted("podweir status", func(a *Attachment) uint64 { return a.PastQueue })
+}
+
+// counted is broken by every packet of a kind, and then names a remedy.
+func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad []string
-		for _, a := range list {
-			if a.FailedOpen > 0 {
-				bad = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, a.FailedOpen))
+		for i := range list {
+			a := &list[i]
+			if n := packets(a); n > 0 {
+				bad = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, n))
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), "none", "podweir status -o json, and report it", bad...)
+			return breaks(shorten(bad), "none", remedy, bad...)
 		}
 		return holds("none")
+	})
+}
+
+func checkCeilings(f *Facts) Finding {
+	return f.withAttachments(func(list []Attachment) Finding {
+		var bad []string
+		for _, a := range list {
+			if a.NoCeiling != "" && a.Failure == "" && !a.Gone {
+				bad = append(bad, a.Pod+": "+a.NoCeiling)
+			}
+		}
+		if len(bad) > 0 {
+			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "podweir status says why there is none", bad...)
+		}
+		return holds("every limit of egress that is asked to have a ceiling has one")
 	})
 }
 

@@ -57,6 +57,9 @@ type UDPFlood struct {
 	// datagrams, as a process with CAP_NET_RAW can. It takes IPv6, and excludes
 	// Segments and RotatePorts.
 	Discovery bool
+	// PastQueue sends past every queue and program of the sender's device. It takes
+	// IPv4, and excludes Segments, RotatePorts and Discovery.
+	PastQueue bool
 	// Duration is how long the flood lasts.
 	Duration time.Duration
 }
@@ -86,6 +89,7 @@ type floodArgs struct {
 	TOS          int
 	RotatePorts  bool
 	Discovery    bool
+	PastQueue    bool
 	Duration     time.Duration
 }
 
@@ -97,10 +101,14 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	if load.Discovery && (!load.IPv6 || load.RotatePorts || load.Segments > 1) {
 		return nil, errors.New("neighbour discovery is of IPv6, without ports and segments")
 	}
+	if load.PastQueue && (load.IPv6 || load.RotatePorts || load.Discovery || load.Segments > 1) {
+		return nil, errors.New("what goes past the queue is datagrams of IPv4 from one port, without segments")
+	}
 	args := floodArgs{
 		From:       load.From.Addr(load.IPv6),
 		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
-		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, Duration: load.Duration,
+		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, PastQueue: load.PastQueue,
+		Duration: load.Duration,
 	}
 	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
 	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
@@ -176,6 +184,9 @@ func runUDPFlood(raw json.RawMessage, ready func(any) error, quit <-chan struct{
 }
 
 func (f *flooder) open() error {
+	if f.args.PastQueue {
+		return f.openPast()
+	}
 	family, level, tos := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TOS
 	if f.args.To.Addr().Is6() {
 		family, level, tos = unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_TCLASS

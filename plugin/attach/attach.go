@@ -128,12 +128,19 @@ type Dataplane struct {
 	ProgramID   uint32
 	GuardID     uint32
 	RedirectID  uint32
+	CeilingID   uint32
 	// Outdated says which program or maps are not of this build, "" if all are.
 	// Maps of another layout leave Datapath empty.
 	Outdated string
 	Datapath shaping.Datapath
 	// RedirectIndex is the ifindex that the redirect sends to.
 	RedirectIndex int
+}
+
+// Programs are the ids of the pinned programs.
+func (d *Dataplane) Programs() []uint32 {
+	all := []uint32{d.ProgramID, d.GuardID, d.RedirectID, d.CeilingID}
+	return slices.DeleteFunc(all, func(id uint32) bool { return id == 0 })
 }
 
 // Observed is all that is on one interface.

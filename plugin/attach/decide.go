@@ -151,6 +151,7 @@ func decideAs(req *Request, obs *Observed, d shaping.Direction, choice Choice) (
 	if choice.HookKind, err = hookKind(req, obs, params, choice.HookKind); err != nil {
 		return nil, choice, err
 	}
+	settleCeiling(req, obs, params)
 	choice.MadeClsact = missingClsact(obs, params, choice.HookKind, choice.MadeClsact)
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
@@ -263,6 +264,20 @@ func hookKind(req *Request, obs *Observed, p *shaping.Params, prior shaping.Hook
 		return 0, fmt.Errorf("mode %v: the kernel has no TCX (Linux 6.6)", p.Mode)
 	}
 	return kind, nil
+}
+
+// settleCeiling leaves out a ceiling that cannot be had: the pod keeps its limit
+// without one. It is at the head of the TCX programs. As a filter it would stand on
+// the hook where others come later: Cilium takes every filter away that it finds
+// there, and what answers "pass" before it starves it.
+func settleCeiling(req *Request, obs *Observed, p *shaping.Params) {
+	switch {
+	case !p.Ceiling:
+	case !obs.Device(shaping.SideHost).Exists:
+		p.LeaveCeiling("the interface has no other end on the host")
+	case !req.TCX:
+		p.LeaveCeiling("the kernel has no TCX (Linux 6.6)")
+	}
 }
 
 // missingClsact lists the sides where a clsact qdisc will be ours to remove:

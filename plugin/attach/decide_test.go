@@ -238,6 +238,38 @@ func TestDecideRemembersClsact(t *testing.T) {
 	}
 }
 
+// What keeps the ceiling away costs the pod nothing but the ceiling.
+func TestDecideCeiling(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(w *world, l *shaping.Limit)
+		want   bool
+		note   string
+	}{
+		"as a rule":             {func(*world, *shaping.Limit) {}, true, ""},
+		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, false, "the kernel has no TCX"},
+		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, shaping.SideHost) }, false, "no other end on the host"},
+		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, false, ""},
+		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = shaping.PolicyElephants }, false, "under elephants"},
+		"netkit":                {func(w *world, _ *shaping.Limit) { w.facts.EgressPastHost = true }, false, "may go past the host side"},
+		"the limit is up there": {func(_ *world, l *shaping.Limit) { l.Mode = shaping.ModeTCXHostSide }, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, l := newWorld(), limit(10_000_000)
+			tt.change(w, l)
+			state, _, err := decide(t, w, shaping.Egress, l, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state.Params.Ceiling != tt.want {
+				t.Errorf("a ceiling: %v, want %v", state.Params.Ceiling, tt.want)
+			}
+			if notes := strings.Join(state.Params.Notes, "; "); !strings.Contains(notes, tt.note) || tt.note == "" && strings.Contains(notes, "ceiling") {
+				t.Errorf("notes %q, want %q", notes, tt.note)
+			}
+		})
+	}
+}
+
 func TestOurs(t *testing.T) {
 	for name, want := range map[string]bool{"pw_band": true, "pw_": true, "pw": false, "": false, "cil_pw_x": false} {
 		if got := attach.Ours(name); got != want {

@@ -188,6 +188,8 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	case attach.AttachGuard:
 		return w.hook(a, shaping.SidePod, shaping.HookEgress, shaping.HookKindClsact,
 			w.dataplanes[a.Direction].GuardID, "pw_guard")
+	case attach.AttachCeiling:
+		return w.hook(a, shaping.SideHost, shaping.HookIngress, shaping.HookKindTCX, w.dataplanes[a.Direction].CeilingID, "pw_ceiling")
 	case attach.AttachRedirect:
 		return w.hook(a, shaping.SidePod, shaping.HookIngress, shaping.HookKindClsact,
 			w.dataplanes[a.Direction].RedirectID, "pw_redirect")
@@ -205,6 +207,9 @@ func (w *world) load(d shaping.Direction, p *shaping.Params) {
 	}
 	if p.Guard {
 		dp.GuardID = w.id()
+	}
+	if p.Ceiling {
+		dp.CeilingID = w.id()
 	}
 	if p.Redirect {
 		dp.RedirectID, dp.RedirectIndex = w.id(), w.devices[shaping.SideIFB].Index
@@ -263,7 +268,7 @@ func (w *world) tearDown(r *attach.Record, d shaping.Direction) {
 		}
 		if dp != nil {
 			dev.Hooks = slices.DeleteFunc(dev.Hooks, func(p attach.HookProgram) bool {
-				return p.ProgramID == dp.ProgramID || p.ProgramID == dp.GuardID || p.ProgramID == dp.RedirectID
+				return slices.Contains(dp.Programs(), p.ProgramID)
 			})
 		}
 		if r.MadeClsact(s) && !slices.ContainsFunc(dev.Hooks, func(p attach.HookProgram) bool {
@@ -299,7 +304,7 @@ func (w *world) shape() map[string][]string {
 		out[s.String()] = is
 	}
 	for d, dp := range w.dataplanes {
-		out[d.String()] = []string{dp.ProgramName, fmt.Sprint(dp.GuardID != 0), fmt.Sprint(dp.RedirectID != 0)}
+		out[d.String()] = []string{dp.ProgramName, fmt.Sprint(dp.GuardID != 0), fmt.Sprint(dp.RedirectID != 0), fmt.Sprint(dp.CeilingID != 0)}
 	}
 	return out
 }

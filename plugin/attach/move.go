@@ -22,7 +22,7 @@ func moved(before, now *shaping.Config) []shaping.Direction {
 			continue
 		}
 		if l == nil || subnets || old.Mode != l.Mode || !samePlace(old.Place, l.Place) || old.Queue != l.Queue ||
-			old.Policy != l.Policy {
+			old.Policy != l.Policy || old.NoCeiling != l.NoCeiling {
 			all = append(all, d)
 		}
 	}
@@ -58,8 +58,7 @@ func without(obs *Observed, r *Record, directions []shaping.Direction) {
 		for _, dev := range obs.Devices {
 			if dp != nil {
 				dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
-					return h.ProgramID != 0 &&
-						(h.ProgramID == dp.ProgramID || h.ProgramID == dp.GuardID || h.ProgramID == dp.RedirectID)
+					return slices.Contains(dp.Programs(), h.ProgramID)
 				})
 			}
 			if root := dev.Root(); root != nil && slices.Contains(majors, uint16(uint32(root.Handle)>>16)) {

@@ -37,6 +37,8 @@ const (
 	AttachGuard
 	// AttachRedirect attaches the redirect to the ifb.
 	AttachRedirect
+	// AttachCeiling attaches the ceiling at the host side.
+	AttachCeiling
 	// TearDown removes all that a direction has, hooks first.
 	TearDown
 )
@@ -44,7 +46,8 @@ const (
 var actionNames = map[ActionKind]string{
 	MakeIFB: "make-ifb", LoadDataplane: "load", ReloadDataplane: "reload", UpdateDataplane: "update",
 	BuildTree: "build-queue", ChangeTree: "change-queue", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
-	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect", TearDown: "tear-down",
+	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
+	AttachCeiling: "attach-ceiling", TearDown: "tear-down",
 }
 
 func (k ActionKind) String() string { return actionNames[k] }
@@ -104,7 +107,7 @@ func (p *directionPlan) run() {
 		have = &Dataplane{}
 	}
 	missing := p.missing(have)
-	if missing != "" && (have.ProgramID+have.GuardID+have.RedirectID != 0 || p.leaves()) {
+	if missing != "" && (len(have.Programs()) != 0 || p.leaves()) {
 		p.add(TearDown, "%s", missing)
 		p.obs = p.obs.without(p.direction)
 	}
@@ -113,14 +116,15 @@ func (p *directionPlan) run() {
 	} else if params.Side == shaping.SideIFB && ifb.Down {
 		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
 	}
-	programs := params.ProgramName() != "" || params.Guard || params.Redirect
-	reloaded := programs && (missing != "" || have.Outdated != "")
+	programs := params.ProgramName() != "" || params.Guard || params.Redirect || params.Ceiling
+	outdated := p.outdated(have)
+	reloaded := programs && (missing != "" || outdated != "")
 	switch {
 	case !programs:
 	case missing != "":
 		p.add(LoadDataplane, "%s", missing)
 	case reloaded:
-		p.add(ReloadDataplane, "%s", have.Outdated)
+		p.add(ReloadDataplane, "%s", outdated)
 	default:
 		p.planUpdate(have)
 	}
@@ -141,6 +145,7 @@ func (p *directionPlan) run() {
 	if params.Redirect && !pod.redirects(redirect, p.obs.Device(shaping.SideIFB).Index) {
 		p.add(AttachRedirect, lacks, "redirect", shaping.HookIngress, pod.Name)
 	}
+	p.planCeiling(have, reloaded)
 }
 
 // leaves says that the redirect has to go at once.
@@ -161,8 +166,19 @@ func (p *directionPlan) missing(have *Dataplane) string {
 		return "guard program is not pinned"
 	case params.Redirect && have.RedirectID == 0:
 		return "redirect program is not pinned"
+	case want == "" && params.Ceiling && have.CeilingID == 0:
+		return "ceiling program is not pinned"
 	}
 	return ""
+}
+
+// outdated says why the pinned programs have to be loaded anew, in the place of
+// those that are there.
+func (p *directionPlan) outdated(have *Dataplane) string {
+	if have.Outdated == "" && p.state.Params.Ceiling && have.CeilingID == 0 {
+		return "ceiling program is not pinned"
+	}
+	return have.Outdated
 }
 
 func (p *directionPlan) planUpdate(have *Dataplane) {
@@ -200,26 +216,51 @@ func (p *directionPlan) planTree(have *Dataplane, reloaded bool) {
 
 func (p *directionPlan) planHook(have *Dataplane, reloaded bool) {
 	params := p.state.Params
-	if params.Hook != shaping.HookEgress && params.Hook != shaping.HookIngress {
-		return
+	if params.Hook == shaping.HookEgress || params.Hook == shaping.HookIngress {
+		p.planOn(&hooked{
+			action: AttachHook, name: params.ProgramName(), dev: p.obs.Device(params.Side), hook: params.Hook,
+			kind: p.state.HookKind, programID: have.ProgramID,
+		}, have, reloaded)
 	}
-	dev := p.obs.Device(params.Side)
-	found := dev.find(params.Hook, have.ProgramID)
+}
+
+func (p *directionPlan) planCeiling(have *Dataplane, reloaded bool) {
+	if p.state.Params.Ceiling {
+		p.planOn(&hooked{
+			action: AttachCeiling, name: "the ceiling", dev: p.obs.Device(shaping.SideHost), hook: shaping.HookIngress,
+			kind: shaping.HookKindTCX, programID: have.CeilingID,
+		}, have, reloaded)
+	}
+}
+
+// hooked is a program that should be on a hook that others can use.
+type hooked struct {
+	action    ActionKind
+	name      string
+	dev       *Device
+	hook      shaping.Hook
+	kind      shaping.HookKind
+	programID uint32
+}
+
+func (p *directionPlan) planOn(want *hooked, have *Dataplane, reloaded bool) {
+	dev := want.dev
+	found := dev.find(want.hook, want.programID)
 	switch {
 	case reloaded && have.Outdated != "":
-		p.add(AttachHook, "%s on the %v hook of %s is of another build", params.ProgramName(), params.Hook, dev.Name)
+		p.add(want.action, "%s on the %v hook of %s is of another build", want.name, want.hook, dev.Name)
 	case reloaded || found == nil:
-		p.add(AttachHook, "%s is not on the %v hook of %s", params.ProgramName(), params.Hook, dev.Name)
-	case found.Kind != p.state.HookKind:
-		reason := fmt.Sprintf("%s is on %v, want %v", params.ProgramName(), found.Kind, p.state.HookKind)
-		if other := dev.firstOther(params.Hook); other != nil {
-			reason += fmt.Sprintf(" because of program %q (%d) on the %v hook of %s", other.Name, other.ProgramID, params.Hook, dev.Name)
+		p.add(want.action, "%s is not on the %v hook of %s", want.name, want.hook, dev.Name)
+	case found.Kind != want.kind:
+		reason := fmt.Sprintf("%s is on %v, want %v", want.name, found.Kind, want.kind)
+		if other := dev.firstOther(want.hook); other != nil {
+			reason += fmt.Sprintf(" because of program %q (%d) on the %v hook of %s", other.Name, other.ProgramID, want.hook, dev.Name)
 		}
-		p.add(AttachHook, "%s", reason)
+		p.add(want.action, "%s", reason)
 	case found.Kind == shaping.HookKindTCX:
-		if first := firstTCX(dev, params.Hook); first.ProgramID != have.ProgramID {
-			p.add(AttachHook, "program %q (%d) is ahead of %s on the %v hook of %s",
-				first.Name, first.ProgramID, params.ProgramName(), params.Hook, dev.Name)
+		if first := firstTCX(dev, want.hook); first.ProgramID != want.programID {
+			p.add(want.action, "program %q (%d) is ahead of %s on the %v hook of %s",
+				first.Name, first.ProgramID, want.name, want.hook, dev.Name)
 		}
 	}
 }

@@ -41,12 +41,7 @@ func dropHooks(d *attach.Device, name string) {
 
 // Each difference asks for exactly its own step, and that step mends it.
 func TestPlanOfOneDifference(t *testing.T) {
-	tests := []struct {
-		name   string
-		break_ func(*world)
-		want   []string
-		reason string
-	}{
+	plansOfOne(t, []difference{
 		{"nothing", func(*world) {}, []string{}, ""},
 		{
 			"the ifb is down", func(w *world) { w.devices[shaping.SideIFB].Down = true },
@@ -60,17 +55,17 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the program's pin is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
-			[]string{"egress load", "egress replace-classifier", "egress attach-guard"},
+			[]string{"egress load", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling"},
 			`program is "", want "pw_class"`,
 		},
 		{
 			"another program is pinned", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"},
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
 			`program is "pw_band"`,
 		},
 		{
 			"the guard's pin is gone", func(w *world) { w.dataplanes[shaping.Egress].GuardID = 0 },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard"},
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
 			"guard program is not pinned",
 		},
 		{
@@ -126,7 +121,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"programs of another build", func(w *world) { w.dataplanes[shaping.Egress].Outdated = "pw_class is of another build" },
-			[]string{"egress reload", "egress replace-classifier", "egress attach-guard"},
+			[]string{"egress reload", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling"},
 			"pw_class is of another build",
 		},
 		{
@@ -152,7 +147,47 @@ func TestPlanOfOneDifference(t *testing.T) {
 			[]string{"ingress attach-redirect"},
 			"no redirect on the ingress hook of eth0",
 		},
-	}
+	})
+}
+
+func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
+	plansOfOne(t, []difference{
+		{
+			"the ceiling is detached", func(w *world) { dropHooks(w.devices[shaping.SideHost], "pw_ceiling") },
+			[]string{"egress attach-ceiling"},
+			"the ceiling is not on the ingress hook of veth1",
+		},
+		{
+			"an attachment of a release without a ceiling", func(w *world) {
+				w.dataplanes[shaping.Egress].CeilingID = 0
+				dropHooks(w.devices[shaping.SideHost], "pw_ceiling")
+			},
+			[]string{"egress reload", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling"},
+			"ceiling program is not pinned",
+		},
+		{
+			"somebody is ahead of the ceiling", func(w *world) {
+				dev := w.devices[shaping.SideHost]
+				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
+					Kind: shaping.HookKindTCX, Hook: shaping.HookIngress, ProgramID: 7, Name: "other",
+				})
+			},
+			[]string{"egress attach-ceiling"},
+			`program "other" (7) is ahead of the ceiling on the ingress hook of veth1`,
+		},
+	})
+}
+
+// difference is what differs in a rich world, and the steps that mend it.
+type difference struct {
+	name   string
+	break_ func(*world)
+	want   []string
+	reason string
+}
+
+func plansOfOne(t *testing.T, tests []difference) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w, cfg := rich(t)

@@ -42,6 +42,8 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 		return k.attachExtra(r, a.Direction, true)
 	case attach.AttachRedirect:
 		return k.attachExtra(r, a.Direction, false)
+	case attach.AttachCeiling:
+		return k.attachCeiling(r, a.Direction)
 	case attach.TearDown:
 		return k.tearDown(r, a.Direction)
 	default:
@@ -211,7 +213,7 @@ func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
 	}
 	if s.HookKind == shaping.HookKindTCX {
 		err := at.ns.Do(func() error {
-			return datapath.AttachTCX(k.pins(r), p.Direction, objs.Program, at.index, p.Hook)
+			return datapath.AttachTCX(k.pins(r), p.Direction, datapath.ProgramLink, objs.Program, at.index, p.Hook)
 		})
 		if err != nil {
 			return err
@@ -248,6 +250,16 @@ func (k *kernel) attachExtra(r *attach.Record, d shaping.Direction, guard bool) 
 	}
 	_, err = queue.AttachMirred(at.handle, at.index, pos, index)
 	return err
+}
+
+func (k *kernel) attachCeiling(r *attach.Record, d shaping.Direction) error {
+	at, objs, err := k.programsAt(r, shaping.SideHost, d)
+	if err != nil {
+		return err
+	}
+	return at.ns.Do(func() error {
+		return datapath.AttachTCX(k.pins(r), d, datapath.CeilingLink, objs.Ceiling, at.index, shaping.HookIngress)
+	})
 }
 
 // hookPlace is where the classifier, stamper or policer is as a filter.
@@ -309,7 +321,7 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 	made := r.MadeClsact(s)
 	for i := range have.HookFilters {
 		f := &have.HookFilters[i]
-		if !queue.Ours(f) || !programs[f.ProgramID] && !inPlace(f, d, s) {
+		if !queue.Ours(f) || !slices.Contains(programs, f.ProgramID) && !inPlace(f, d, s) {
 			continue
 		}
 		pos := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}
@@ -347,14 +359,12 @@ func ownRoot(root *shaping.Qdisc, majors []uint16) bool {
 	return slices.Contains(majors, uint16(uint32(root.Handle)>>16))
 }
 
-func pinnedIDs(dir string, d shaping.Direction) (map[uint32]bool, error) {
+func pinnedIDs(dir string, d shaping.Direction) ([]uint32, error) {
 	dp, err := datapath.Programs(dir, d)
 	if err != nil {
 		return nil, err
 	}
-	ids := map[uint32]bool{dp.ProgramID: true, dp.GuardID: true, dp.RedirectID: true}
-	delete(ids, 0)
-	return ids, nil
+	return dp.Programs(), nil
 }
 
 // hookFilters are the clsact filters of all parties as hook programs.

@@ -84,7 +84,7 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 					t.Errorf("failure %q and log %q, want %q in both", f[0].Error, open.log, part)
 				}
 			}
-			wantState(t, p, "after both", before)
+			wantState(t, p, "after both", append(before, noCeiling))
 			if pins := p.node.pinned(t); len(pins) != 0 {
 				t.Errorf("still pinned: %v", pins)
 			}

@@ -50,7 +50,7 @@ func modes() []mode {
 			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host tcx egress pw_band"}),
 		named("qdisc", conf{"policy": "flat"},
 			[]string{"pod qdisc tbf", "pod qdisc bfifo", "host qdisc tbf", "host qdisc bfifo"}),
-		named("qdisc", conf{"policy": "elephants"}, []string{
+		named("qdisc", conf{"policy": "elephants"}, []string{noCeiling}, []string{
 			"pod qdisc htb", "pod qdisc tbf", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
 			"host qdisc htb", "host qdisc tbf", "host qdisc bfifo", "host filter pw_class",
 		}),

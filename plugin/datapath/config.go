@@ -108,6 +108,7 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
 		FairEach:   uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
 		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
 		HalfLifeShift: dp.HalfLifeShift, HoldTicks: dp.HoldTicks,
+		CeilingRate: toRate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
 		RedirectIfindex: uint32(redirectIndex),
 		LightPriority:   dp.LightPriority, HeavyPriority: dp.HeavyPriority, ExemptPriority: dp.ExemptPriority,
 		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass,
@@ -126,6 +127,7 @@ func fromConfig(c *image.Config) shaping.Datapath {
 		FairEach:     shaping.MeterTime(c.FairEach), FairLeast: shaping.MeterTime(c.FairLeast), FairMost: shaping.MeterTime(c.FairMost),
 		LightLeast: c.LightLeast, LightMost: c.LightMost, FrameEstimate: c.FrameEst,
 		HalfLifeShift: c.HalfLifeShift, HoldTicks: c.HoldTicks,
+		CeilingRate: fromRate(c.CeilingRate), CeilingBurst: shaping.MeterTime(c.CeilingBurst),
 		LightPriority: c.LightPriority, HeavyPriority: c.HeavyPriority, ExemptPriority: c.ExemptPriority,
 		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass,
 	}

@@ -104,8 +104,8 @@ func TestPrivilegedLoadObserveUpdate(t *testing.T) {
 				}
 			}
 			counters, err := datapath.Counters(dir, shaping.Egress)
-			if err != nil || len(counters) != 10 {
-				t.Errorf("Counters = %v, %v, want all ten dispositions", counters, err)
+			if err != nil || len(counters) != 11 {
+				t.Errorf("Counters = %v, %v, want all eleven dispositions", counters, err)
 			}
 			for _, c := range counters {
 				if c.Disposition == "" || c.Packets != 0 {
@@ -177,8 +177,8 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 func TestPrivilegedVerdicts(t *testing.T) {
 	testutil.RequireRoot(t)
 	all, err := datapath.TestVerdicts()
-	if err != nil || len(all) != 8 {
-		t.Fatalf("TestVerdicts = %+v, %v, want 8 programs", all, err)
+	if err != nil || len(all) != 10 {
+		t.Fatalf("TestVerdicts = %+v, %v, want 10 programs", all, err)
 	}
 	p := params(t, policing)
 	objs, err := datapath.Load(p, nil)
@@ -288,7 +288,7 @@ func TestPrivilegedTCX(t *testing.T) {
 		return all
 	}
 	attach := func(prog *bpfcall.Program, h shaping.Hook) error {
-		return ns.Do(func() error { return datapath.AttachTCX(dir, shaping.Egress, prog, lo, h) })
+		return ns.Do(func() error { return datapath.AttachTCX(dir, shaping.Egress, datapath.ProgramLink, prog, lo, h) })
 	}
 	if got := names(); len(got) != 0 {
 		t.Fatalf("a new namespace has %v", got)

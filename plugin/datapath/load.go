@@ -34,8 +34,17 @@ const (
 const (
 	pinProgram  = "program"
 	pinGuard    = "guard"
+	pinCeiling  = "ceiling"
 	pinRedirect = "redirect"
-	pinLink     = "link"
+)
+
+// Link is a TCX link of a direction.
+type Link string
+
+// The links: that of the program, and that of the ceiling.
+const (
+	ProgramLink Link = "link"
+	CeilingLink Link = "ceiling-link"
 )
 
 func pinPath(dir string, d shaping.Direction, object string) string {
@@ -44,8 +53,8 @@ func pinPath(dir string, d shaping.Direction, object string) string {
 
 // Objects are the loaded programs and maps of one direction.
 type Objects struct {
-	Program, Guard, Redirect *bpfcall.Program
-	maps                     map[string]*bpfcall.Map
+	Program, Guard, Redirect, Ceiling *bpfcall.Program
+	maps                              map[string]*bpfcall.Map
 	// kept says that the maps are those that are pinned.
 	kept bool
 }
@@ -170,7 +179,7 @@ type pinned struct {
 
 // programs are those that there are, the one that is pinned last at the end.
 func (o *Objects) programs() []pinned {
-	all := []pinned{{o.Guard, pinGuard}, {o.Redirect, pinRedirect}, {o.Program, pinProgram}}
+	all := []pinned{{o.Guard, pinGuard}, {o.Redirect, pinRedirect}, {o.Ceiling, pinCeiling}, {o.Program, pinProgram}}
 	return slices.DeleteFunc(all, func(p pinned) bool { return p.Program == nil })
 }
 
@@ -202,7 +211,23 @@ func programNames(p *shaping.Params) []string {
 	if p.Redirect {
 		names = append(names, RedirectProgram)
 	}
+	if p.Ceiling {
+		names = append(names, ceilingName(p))
+	}
 	return names
+}
+
+// The ceiling, and the one that looks up exempt subnets.
+const (
+	ceilingProgram = "pw_ceiling"
+	ceilingSubnets = "pw_ceiling_x"
+)
+
+func ceilingName(p *shaping.Params) string {
+	if p.Exempt {
+		return ceilingSubnets
+	}
+	return ceilingProgram
 }
 
 // load loads the named programs and the maps that they use.
@@ -224,6 +249,8 @@ func (o *Objects) load(names []string, subnets int) error {
 			o.Guard = prog
 		case RedirectProgram:
 			o.Redirect = prog
+		case ceilingProgram, ceilingSubnets:
+			o.Ceiling = prog
 		default:
 			o.Program = prog
 		}

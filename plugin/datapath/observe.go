@@ -21,7 +21,7 @@ func Programs(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 	for _, pin := range []struct {
 		object string
 		id     *uint32
-	}{{pinProgram, &dp.ProgramID}, {pinGuard, &dp.GuardID}, {pinRedirect, &dp.RedirectID}} {
+	}{{pinProgram, &dp.ProgramID}, {pinGuard, &dp.GuardID}, {pinRedirect, &dp.RedirectID}, {pinCeiling, &dp.CeilingID}} {
 		info, err := pinnedProgram(pinPath(dir, d, pin.object))
 		if err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dp.ProgramID == 0 && dp.RedirectID == 0 {
+	if dp.ProgramID+dp.RedirectID+dp.CeilingID == 0 {
 		return nil, nil
 	}
 	config, active, err := openConfig(dir, d)
@@ -161,7 +161,7 @@ func Open(dir string, d shaping.Direction) (*Objects, error) {
 	for _, p := range []struct {
 		name string
 		prog **bpfcall.Program
-	}{{pinProgram, &objs.Program}, {pinGuard, &objs.Guard}, {pinRedirect, &objs.Redirect}} {
+	}{{pinProgram, &objs.Program}, {pinGuard, &objs.Guard}, {pinRedirect, &objs.Redirect}, {pinCeiling, &objs.Ceiling}} {
 		prog, err := bpfcall.OpenProgram(pinPath(dir, d, p.name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -17,6 +17,7 @@ const verdictNext = -1
 // sharedPrograms are those that run on hooks which others can use, too.
 var sharedPrograms = []string{
 	"pw_band", "pw_band_x", "pw_edt", "pw_edt_x", "pw_police", "pw_police_x", GuardProgram, RedirectProgram,
+	ceilingProgram, ceilingSubnets,
 }
 
 // Verdict is what a copy of one shared-hook program answered.
@@ -65,6 +66,8 @@ func testVerdict(name string) (*Verdict, error) {
 		prog = objs.Guard
 	case RedirectProgram:
 		prog = objs.Redirect
+	case ceilingProgram, ceilingSubnets:
+		prog = objs.Ceiling
 	}
 	info, err := prog.Info()
 	if err != nil {

@@ -34,6 +34,7 @@ var dispositions = [...]string{
 	image.Exempt:         "exempt",
 	image.DropHorizon:    "dropped-horizon",
 	image.DropEarly:      "dropped-early",
+	image.DropCeiling:    "dropped-ceiling",
 	image.DropPoliced:    "dropped-policed",
 	image.FailopenConfig: "failed-open-config",
 	image.FailopenStamp:  "failed-open-stamp",

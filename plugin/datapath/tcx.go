@@ -26,24 +26,25 @@ func tcxType(h shaping.Hook) (uint32, error) {
 	}
 }
 
-// AttachTCX attaches the direction's program at the head of a TCX hook of the
+// AttachTCX attaches a program of the direction's at the head of a TCX hook of the
 // device with this index in the caller's network namespace, pins the link and
 // reads the order back. A link that the direction has at the head already gets the
 // program in one step. Any other is replaced by a new link, which waits for RCU
 // under RTNL, 11 to 16 ms (design.md).
-func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex int, h shaping.Hook) error {
+func AttachTCX(dir string, d shaping.Direction, name Link, prog *bpfcall.Program, ifindex int, h shaping.Hook) error {
 	at, err := tcxType(h)
 	if err != nil {
 		return err
 	}
-	updated, err := updateHead(pinPath(dir, d, pinLink), prog, ifindex, at)
+	pin := pinPath(dir, d, string(name))
+	updated, err := updateHead(pin, prog, ifindex, at)
 	if err != nil {
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
 	if updated {
 		return verifyHead(prog, ifindex, h, at)
 	}
-	if err := detachNow(pinPath(dir, d, pinLink)); err != nil {
+	if err := detachNow(pin); err != nil {
 		return err
 	}
 	l, err := attachHead(prog, ifindex, at)
@@ -51,7 +52,7 @@ func AttachTCX(dir string, d shaping.Direction, prog *bpfcall.Program, ifindex i
 		return fmt.Errorf("tcx %v of ifindex %d: %w", h, ifindex, err)
 	}
 	defer func() { _ = l.Close() }()
-	if err := l.Pin(pinPath(dir, d, pinLink)); err != nil {
+	if err := l.Pin(pin); err != nil {
 		return fmt.Errorf("pin tcx link in %s: %w", dir, err)
 	}
 	return verifyHead(prog, ifindex, h, at)
@@ -143,12 +144,14 @@ func detachNow(pin string) error {
 	return nil
 }
 
-// DetachTCX removes the pinned link of a direction; none is no error. The kernel
-// detaches it soon after, without the caller waiting for RCU.
+// DetachTCX removes the pinned links of a direction; none is no error. The kernel
+// detaches them soon after, without the caller waiting for RCU.
 func DetachTCX(dir string, d shaping.Direction) error {
-	err := os.Remove(pinPath(dir, d, pinLink))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("unpin tcx link: %w", err)
+	for _, name := range []Link{ProgramLink, CeilingLink} {
+		err := os.Remove(pinPath(dir, d, string(name)))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("unpin tcx link: %w", err)
+		}
 	}
 	return nil
 }

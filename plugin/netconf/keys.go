@@ -40,7 +40,7 @@ var confKeys = []string{
 	"mode", "ingressMode", "egressMode",
 	"queue", "ingressQueue", "egressQueue",
 	"horizon", "ingressHorizon", "egressHorizon",
-	"lightShare", "heavyThreshold", "ingressPlace",
+	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling",
 	"shaper", "ingressShaper", "egressShaper",
 	"podAnnotations",
 	"onError", "replaceQdisc", "logFile", "logLevel",
@@ -98,7 +98,7 @@ func (p *parser) warnUnknownAnnotations() {
 		switch {
 		case strings.HasSuffix(key, "-bandwidth") || strings.HasSuffix(key, "-rate"):
 			hint = ", the rate is kubernetes.io/ingress-bandwidth or kubernetes.io/egress-bandwidth"
-		case strings.HasSuffix(key, "-mode") || key == "mode" || strings.HasSuffix(key, "-place") || strings.HasSuffix(key, "shaper"):
+		case strings.HasSuffix(key, "-mode") || key == "mode" || strings.HasSuffix(key, "-place") || strings.HasSuffix(key, "shaper") || strings.HasSuffix(key, "ceiling"):
 			hint = ", it is for the network configuration alone"
 		}
 		p.warn("unknown annotation %s is ignored%s", quoted(AnnotationDomain+key), hint)

@@ -222,6 +222,8 @@ func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) 
 	p.tune(l, dir)
 	if d == shaping.Ingress {
 		l.Place = setting(p, shaping.PlaceAuto, shaping.ParsePlace, p.key("ingressPlace"))
+	} else {
+		l.NoCeiling = !setting(p, true, parseSwitch, p.key("egressCeiling"))
 	}
 	shaper := setting(p, shaping.ShaperPodweir, shaping.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
 	var annotated bool
@@ -234,6 +236,14 @@ func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) 
 		return nil, &shaping.Deferred{Direction: d, Rate: l.Rate, To: shaper}
 	}
 	return l, nil
+}
+
+// parseSwitch reads what is on or off.
+func parseSwitch(s string) (bool, error) {
+	if s != "on" && s != "off" {
+		return false, &units.ValueError{Value: s, Accepted: "one of on, off"}
+	}
+	return s == "on", nil
 }
 
 // tune puts into the node's settings of a direction what the pod asks for within its

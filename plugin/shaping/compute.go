@@ -36,6 +36,7 @@ func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, 
 		return nil, fmt.Errorf("compute %s %s queue: %w", d, b.params.Queue, err)
 	}
 	b.meters()
+	b.ceiling()
 	b.explain()
 	return b.params, nil
 }

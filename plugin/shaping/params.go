@@ -176,6 +176,10 @@ type Datapath struct {
 
 	HoldTicks uint32
 
+	// CeilingRate and CeilingBurst are what may arrive at the host side.
+	CeilingRate  FixedRate
+	CeilingBurst MeterTime
+
 	// LightPriority, HeavyPriority and ExemptPriority are values of
 	// skb->priority.
 	LightPriority, HeavyPriority, ExemptPriority uint32
@@ -211,7 +215,12 @@ type Params struct {
 	Guard bool
 	// Redirect asks for the redirect from pod-side ingress to the ifb.
 	Redirect bool
-	Datapath Datapath
+	// Ceiling asks for the meter of what leaves the pod at the host side, which
+	// the pod cannot reach.
+	Ceiling bool
+	// NoCeiling says why one that was asked for cannot be had. Notes have it too.
+	NoCeiling string
+	Datapath  Datapath
 	// Rate is the cap.
 	Rate units.BitRate
 	// BurstBytes is what may leave back to back after idle: the bucket of the
@@ -236,6 +245,15 @@ func (p *Params) Decline(note string) {
 	p.Declined = append(p.Declined, note)
 	p.Notes = append(p.Notes, note)
 }
+
+// LeaveCeiling records why there is no ceiling.
+func (p *Params) LeaveCeiling(why string) {
+	p.Ceiling, p.NoCeiling = false, why
+	p.Notes = append(p.Notes, "no egress ceiling: "+why)
+}
+
+// Counts says that a program counts packets of this direction.
+func (p *Params) Counts() bool { return p.Program != ProgramNone || p.Ceiling }
 
 // ProgramName is the BPF entry point, empty for [ProgramNone].
 func (p *Params) ProgramName() string {

@@ -194,6 +194,8 @@ type Limit struct {
 	Mode           Mode
 	// Place is for ingress only.
 	Place Place
+	// NoCeiling leaves out the ceiling of egress, [Params.Ceiling].
+	NoCeiling bool `json:",omitempty"`
 }
 
 // Defaults of ruling 1.

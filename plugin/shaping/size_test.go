@@ -70,9 +70,12 @@ func TestComputeSizes(t *testing.T) {
 		"the largest queue that the kernel can count": {
 			strict(400e9, horizon(time.Second)), full, 399_998_486, math.MaxUint32, 858993459 * time.Nanosecond, "",
 		},
-		"elephants wait for nobody": {strict(10e6, elephants), full, 9_100, 62_500, 50 * time.Millisecond, ""},
-		"flat waits for nobody":     {strict(10e6, flat), full, 9_100, 62_500, 50 * time.Millisecond, ""},
-		"half for light flows":      {strict(10e6, share(500)), full, 9_100, 250_000, 510400 * time.Microsecond, ""},
+		"elephants wait for nobody": {
+			strict(10e6, elephants), full, 9_100, 62_500, 50 * time.Millisecond,
+			"no egress ceiling: under elephants light flows have no limit",
+		},
+		"flat waits for nobody": {strict(10e6, flat), full, 9_100, 62_500, 50 * time.Millisecond, ""},
+		"half for light flows":  {strict(10e6, share(500)), full, 9_100, 250_000, 510400 * time.Microsecond, ""},
 		"credit of a policer": {
 			strict(10e6, queue(shaping.QueueNone)), full, 312_500, 0, 0,
 			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",

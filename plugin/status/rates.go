@@ -90,7 +90,7 @@ func podRate(a *Attachment, was, now *Direction, seconds float64) PodRate {
 	_, p.LightBitsPerSecond = delta("light")
 	_, p.HeavyBitsPerSecond = delta("conforming", "paced", "marked")
 	_, p.SentBitsPerSecond = delta("light", "conforming", "paced", "marked", "exempt")
-	p.DropsPerSecond, _ = delta("dropped-horizon", "dropped-early", "dropped-policed")
+	p.DropsPerSecond, _ = delta("dropped-horizon", "dropped-early", "dropped-policed", "dropped-ceiling")
 	if q := now.Qdisc; q != nil {
 		before := was.Qdisc
 		if before == nil {

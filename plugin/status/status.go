@@ -50,23 +50,25 @@ type Attachment struct {
 
 // Direction is one direction of an interface.
 type Direction struct {
-	Direction         string               `json:"direction"`
-	RateBitsPerSecond uint64               `json:"rateBitsPerSecond"`
-	BurstBytes        uint64               `json:"burstBytes"`
-	DepthBytes        uint64               `json:"depthBytes"`
-	MaxWaitSeconds    float64              `json:"maxWaitSeconds"`
-	Policy            string               `json:"policy"`
-	Queue             string               `json:"queue"`
-	Mode              string               `json:"mode"`
-	Side              string               `json:"side"`
-	Hook              string               `json:"hook"`
-	HookKind          string               `json:"hookKind,omitempty"`
-	Program           string               `json:"program,omitempty"`
-	CapHolds          bool                 `json:"capHolds"`
-	Notes             []string             `json:"notes,omitempty"`
-	Counters          []datapath.Counter   `json:"counters,omitempty"`
-	HeavyFlows        []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
-	Qdisc             *cni.QueueStatistics `json:"qdisc,omitempty"`
+	Direction         string  `json:"direction"`
+	RateBitsPerSecond uint64  `json:"rateBitsPerSecond"`
+	BurstBytes        uint64  `json:"burstBytes"`
+	DepthBytes        uint64  `json:"depthBytes"`
+	MaxWaitSeconds    float64 `json:"maxWaitSeconds"`
+	Policy            string  `json:"policy"`
+	Queue             string  `json:"queue"`
+	Mode              string  `json:"mode"`
+	Side              string  `json:"side"`
+	Hook              string  `json:"hook"`
+	HookKind          string  `json:"hookKind,omitempty"`
+	Program           string  `json:"program,omitempty"`
+	CapHolds          bool    `json:"capHolds"`
+	// NoCeiling says why egress has no ceiling, "" if it has one or none was asked for.
+	NoCeiling  string               `json:"noCeiling,omitempty"`
+	Notes      []string             `json:"notes,omitempty"`
+	Counters   []datapath.Counter   `json:"counters,omitempty"`
+	HeavyFlows []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
+	Qdisc      *cni.QueueStatistics `json:"qdisc,omitempty"`
 }
 
 // Collect looks at every attachment of the node. What cannot be read of one
@@ -157,14 +159,14 @@ func direction(node *cni.Node, queues *cni.Queues, r *attach.Record, s *attach.D
 		Direction: p.Direction.String(), RateBitsPerSecond: uint64(p.Rate),
 		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
 		Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
-		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, Notes: p.Notes,
+		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
 	}
 	if p.Hook == shaping.HookEgress || p.Hook == shaping.HookIngress {
 		d.HookKind = s.HookKind.String()
 	}
 	dir := node.PinDir(r)
 	var err error
-	if p.Program != shaping.ProgramNone {
+	if p.Counts() {
 		if d.Counters, err = datapath.Counters(dir, p.Direction); err != nil {
 			d.Notes = append(d.Notes, "counters: "+err.Error())
 		}

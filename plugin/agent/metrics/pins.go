@@ -133,7 +133,7 @@ func (p *Pins) describe(node *cni.Node, k key, r *attach.Record) (known, error) 
 		}
 		params := s.Params
 		out.directions = append(out.directions, described{
-			of: d, side: params.Side, counts: params.Program != shaping.ProgramNone, queue: params.Tree != nil,
+			of: d, side: params.Side, counts: params.Counts(), queue: params.Tree != nil,
 			Direction: status.Direction{
 				Direction: d.String(), RateBitsPerSecond: uint64(params.Rate), BurstBytes: uint64(params.BurstBytes),
 				Policy: params.Policy.String(), Queue: params.Queue.String(), Mode: params.Mode.String(),

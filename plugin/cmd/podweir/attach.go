@@ -34,6 +34,7 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"egress-mode", "egressMode", "auto, qdisc, tcx-podside, tcx-hostside, clsact-podside or clsact-hostside"},
 	{"ingress-mode", "ingressMode", "as --egress-mode"},
 	{"ingress-place", "ingressPlace", "auto, host, ifb or prefer-ifb"},
+	{"egress-ceiling", "egressCeiling", "on, or off: nothing limits what the pod sends past its queue"},
 	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
 	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
 	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
@@ -329,6 +330,7 @@ func merge(old, given *shaping.Limit, f *pflag.FlagSet, prefix string) *shaping.
 		prefix + "mode":    func() { out.Mode = given.Mode },
 		prefix + "horizon": func() { out.Horizon = given.Horizon },
 		"ingress-place":    func() { out.Place = given.Place },
+		"egress-ceiling":   func() { out.NoCeiling = given.NoCeiling },
 		"light-share":      func() { out.LightShare = given.LightShare },
 		"heavy-threshold":  func() { out.HeavyThreshold = given.HeavyThreshold },
 	} {

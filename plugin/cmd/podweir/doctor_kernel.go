@@ -147,7 +147,8 @@ func (k *doctorKernel) attachments(node *cni.Node, a *status.Attachment) []docto
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
 			Pod: podName(a), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: profiles.Mode(d.Mode), Queue: d.Queue,
-			By: string(a.By), Device: a.Interface.HostName, FailedOpen: failedOpen(d.Counters),
+			By: string(a.By), Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
+			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
 		}
 		if i == 0 {
 			// The plan is of the whole interface.
@@ -217,11 +218,11 @@ func fromRecord(node *cni.Node, r *attach.Record, d *status.Direction, one *doct
 	}
 }
 
-// failedOpen sums what passed for a fault of podweir's.
-func failedOpen(counters []datapath.Counter) uint64 {
+// counted sums the packets of the dispositions whose names begin so.
+func counted(counters []datapath.Counter, prefix string) uint64 {
 	n := uint64(0)
 	for _, c := range counters {
-		if strings.HasPrefix(c.Disposition, "failed-open") {
+		if strings.HasPrefix(c.Disposition, prefix) {
 			n += c.Packets
 		}
 	}
@@ -343,8 +344,8 @@ func (k *doctorKernel) own() (*ownership, error) {
 				if err != nil {
 					return nil, err
 				}
-				for _, program := range []uint32{dp.ProgramID, dp.GuardID, dp.RedirectID} {
-					out.programs[program] = program != 0
+				for _, program := range dp.Programs() {
+					out.programs[program] = true
 				}
 			}
 		}

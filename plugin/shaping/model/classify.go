@@ -30,10 +30,13 @@ type Direction struct {
 	WithSubnets bool
 
 	Light, Established, Total, Control Meter
-	Fair                               Fair
-	Sketch                             Sketch
-	Flows                              FlowTable
-	Heavy                              HeavyTable
+	CeilingMeter                       Meter
+	// CeilingFor is the rate that CeilingMeter is of.
+	CeilingFor uint64
+	Fair       Fair
+	Sketch     Sketch
+	Flows      FlowTable
+	Heavy      HeavyTable
 }
 
 // work is one packet on its way.

@@ -25,11 +25,15 @@ const (
 	DropPoliced
 	FailOpenConfig
 	FailOpenStamp
+	DropCeiling
+	// Uncounted is a packet that passed and was counted before.
+	Uncounted
 )
 
 var dispositionNames = [...]string{
 	"light", "conforming", "paced", "marked", "exempt",
 	"drop-horizon", "drop-early", "drop-policed", "failopen-config", "failopen-stamp",
+	"drop-ceiling", "uncounted",
 }
 
 func (d Disposition) String() string {
@@ -40,7 +44,9 @@ func (d Disposition) String() string {
 }
 
 // Dropped says whether the packet was dropped.
-func (d Disposition) Dropped() bool { return d >= DropHorizon && d <= DropPoliced }
+func (d Disposition) Dropped() bool {
+	return d >= DropHorizon && d <= DropPoliced || d == DropCeiling
+}
 
 // Outcome is what a program does to a packet.
 type Outcome struct {

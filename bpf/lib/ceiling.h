@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The ceiling: a second meter of what leaves the pod, at the host side, where a packet comes by whatever the pod
+ * does on its own side. It lets through all that the queue can let out, and drops what came past it.
+ */
+#pragma once
+
+#include "base.h"
+#include "exempt.h"
+#include "maps.h"
+#include "meter.h"
+#include "parse.h"
+#include "verdict.h"
+#include "wire.h"
+
+static __always_inline __u64 ceiling_rate_of(const struct pw_config *cfg)
+{
+	return cfg->ceiling_rate.mult ^ (__u64)cfg->ceiling_rate.shift << 48;
+}
+
+/* With another rate the queue begins anew with a full bucket, and so does the ceiling: what it counted at a slower
+ * rate would hold the pod up for as long as that took. */
+static __always_inline void ceiling_begin(const struct pw_config *cfg, struct pw_state *state)
+{
+	__u64 rate = ceiling_rate_of(cfg);
+
+	if (pw_likely(PW_READ64(&state->ceiling_for) == rate))
+		return;
+	PW_WRITE64(&state->ceiling_tat, meter_time(clock_exact_ns()));
+	PW_WRITE64(&state->ceiling_for, rate);
+}
+
+static __always_inline bool ceiling_admits(const struct pw_config *cfg, struct pw_state *state,
+					   __u32 bytes)
+{
+	__u64 now_ns = clock_coarse_ns(), level;
+	struct pw_ask ask = {
+		.now_ns = &now_ns,
+		.cost = meter_cost(&cfg->ceiling_rate, bytes),
+		.limit = cfg->ceiling_burst,
+		.full = cfg->ceiling_burst,
+	};
+
+	return meter_take(&state->ceiling_tat, &cfg->ceiling_rate, &ask, &level);
+}
+
+/* Only a packet that is dropped is counted: the others were, on their way here. */
+static __always_inline int ceiling_packet(struct __sk_buff *skb, bool with_subnets)
+{
+	const struct pw_config *cfg = maps_config();
+	struct pw_counters *counters = maps_counters();
+	struct pw_state *state = maps_state();
+	struct pw_packet *pkt;
+	__u32 bytes = skb->len;
+
+	if (pw_unlikely(!cfg || !state || !counters))
+		return verdict_shared(counters, PW_FAILOPEN_CONFIG, bytes);
+	pkt = &counters->scratch;
+	if (with_subnets || skb->gso_size) {
+		parse_packet(skb, cfg->l3_only, pkt);
+		bytes = wire_computed(skb, pkt);
+	}
+	if (with_subnets && exempt_matches(pkt, cfg))
+		return PW_NEXT;
+	ceiling_begin(cfg, state);
+	if (pw_likely(ceiling_admits(cfg, state, bytes)))
+		return PW_NEXT;
+	return verdict_shared(counters, PW_DROP_CEILING, bytes);
+}

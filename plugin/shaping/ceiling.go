@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping
+
+import (
+	"time"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// The ceiling shall never drop what a queue lets out.
+const (
+	// ceilingExcess is by how much it exceeds the cap: a token bucket rounds its
+	// rate, and a ceiling that is slower by a millionth would drop after a day.
+	// HTB exceeds the cap by 0.5 % itself (measured).
+	ceilingExcess units.PerMille = 20
+	// ceilingDelay is what may arrive at once because a processor was busy
+	// elsewhere, in time at the cap. With the burst of 10 ms and the excess, a
+	// second holds at most 1.02 of the cap and 60 ms of it.
+	ceilingDelay = 50 * time.Millisecond
+)
+
+// ceiling sets the meter of what leaves the pod that is out of the pod's reach: a
+// process in it can send past its queue, or take the queue away.
+func (b *builder) ceiling() {
+	p, l := b.params, b.limit
+	if p.Direction != Egress || p.Side != SidePod || l.NoCeiling {
+		return
+	}
+	switch {
+	case l.Policy == PolicyElephants:
+		b.note("no egress ceiling: under elephants light flows have no limit")
+		return
+	case b.facts.pastHost(Egress):
+		p.LeaveCeiling("packets of this device may go past the host side")
+		return
+	}
+	p.Ceiling = true
+	burst := l.Rate.Duration(p.BurstBytes) + ceilingDelay
+	if p.Queue != QueueTBF && p.Queue != QueueHTB {
+		// A meter admits light flows on top of heavy ones that fill the horizon.
+		burst += b.horizon() + b.lightTolerance()
+	}
+	p.Datapath.CeilingRate = meterRate(l.Rate, units.Whole+ceilingExcess)
+	p.Datapath.CeilingBurst = meterTime(burst)
+}
