@@ -83,11 +83,16 @@ func TestPrivilegedFlowLimitOfFQ(t *testing.T) {
 	pod := newPod(t, r, capacity, map[string]any{"queue": "fq", "policy": "flat", "horizon": "500ms"})
 	used := func() float64 {
 		t.Helper()
-		got, err := r.MeasureOn(t.Context(), pod, traffic.Case{
-			Cap: capacity, Direction: traffic.Ingress, Load: traffic.UDP, Duration: 4 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
+		var got *traffic.CapResult
+		// Others may have had the processor meanwhile.
+		for try := 0; try < 3 && (got == nil || !got.Offered()); try++ {
+			var err error
+			got, err = r.MeasureOn(t.Context(), pod, traffic.Case{
+				Cap: capacity, Direction: traffic.Ingress, Load: traffic.UDP, Duration: 4 * time.Second,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		if !got.Offered() {
 			t.Fatalf("the generator offers %.1f Mbit/s only", got.Carried/mbit)
