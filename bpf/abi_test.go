@@ -16,20 +16,22 @@ import (
 // mapStructs are the structs that maps hold, with their sizes: a change of one
 // is a change of the ABI version.
 var mapStructs = map[string]uintptr{
-	"pw_config":   unsafe.Sizeof(image.Config{}),
-	"pw_state":    unsafe.Sizeof(image.State{}),
-	"pw_counters": unsafe.Sizeof(image.Counters{}),
-	"pw_heavy":    unsafe.Sizeof(image.Heavy{}),
-	"pw_flow":     unsafe.Sizeof(image.Flow{}),
-	"pw_cell":     unsafe.Sizeof(image.Cell{}),
-	"pw_rate":     unsafe.Sizeof(image.Rate{}),
-	"pw_subnet":   unsafe.Sizeof(image.Subnet{}),
+	"pw_slot":   unsafe.Sizeof(image.Slot{}),
+	"pw_config": unsafe.Sizeof(image.Config{}),
+	"pw_state":  unsafe.Sizeof(image.State{}),
+	"pw_count":  unsafe.Sizeof(image.Count{}),
+	"pw_heavy":  unsafe.Sizeof(image.Heavy{}),
+	"pw_flow":   unsafe.Sizeof(image.Flow{}),
+	"pw_cell":   unsafe.Sizeof(image.Cell{}),
+	"pw_rate":   unsafe.Sizeof(image.Rate{}),
+	"pw_subnet": unsafe.Sizeof(image.Subnet{}),
+	"pw_host":   unsafe.Sizeof(image.Host{}),
 }
 
-// sizes of ABI version 4.
+// sizes of ABI version 6.
 var sizes = map[string]uint32{
-	"pw_config": 352, "pw_state": 15560, "pw_counters": 288, "pw_heavy": 72, "pw_flow": 40,
-	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 20,
+	"pw_slot": 16448, "pw_config": 176, "pw_state": 15768, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40,
+	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8,
 }
 
 // No struct that a map holds has a hole: what is not written would be whatever

@@ -31,7 +31,8 @@ const (
 // benchPath is one way of a packet through a program.
 type benchPath struct {
 	program, path string
-	// heavy makes the flow heavy, ahead puts the total meter past its burst.
+	// heavy makes the flow heavy, ahead puts the total meter past its burst, but not as
+	// far as the queue may get before flows lose packets for having more than their share.
 	heavy, ahead bool
 	ecn          uint8
 	// counted is the disposition that all packets must have had.
@@ -118,7 +119,10 @@ func prepare(b *testing.B, path *benchPath) *benchRun {
 	if path.heavy {
 		m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
 	}
-	d.WriteConfig(bpftest.Config(&m.Config, &m.Keys))
+	if path.ahead {
+		m.Config.FairLeast = m.Config.TotalHorizon
+	}
+	d.WriteConfig(bpftest.Config(&m.Config), m.Keys)
 	if path.ahead {
 		d.WriteState(&image.State{TotalTat: (monotonicNS(b) + uint64(10*time.Minute)) << 6})
 	}
@@ -183,6 +187,9 @@ func oneProgram(tb testing.TB, program string) *ebpf.CollectionSpec {
 		if m := spec.Maps[ins.Reference()]; m != nil {
 			m.Key, m.Value = nil, nil
 			used[ins.Reference()] = m
+			if m.InnerMap != nil {
+				used["pw_chunk"] = spec.Maps["pw_chunk"]
+			}
 		}
 		p.Instructions[i] = plain(ins)
 	}

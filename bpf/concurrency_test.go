@@ -11,8 +11,8 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
 // Contention lets no packet through free: whatever races CPUs lose against
@@ -23,7 +23,7 @@ func TestPrivilegedConcurrentCharges(t *testing.T) {
 	m := newDirection(1e9, shaping.PolicyFlat)
 	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
 	m.Config.TotalHorizon = meterTime(time.Hour)
-	d.WriteConfig(bpftest.Config(&m.Config, &m.Keys))
+	d.WriteConfig(bpftest.Config(&m.Config), m.Keys)
 	// Far ahead of now, or an idle meter would forget what it never owed.
 	start := (monotonicNS(t) + uint64(10*time.Minute)) << 6
 	d.WriteState(&image.State{TotalTat: start})

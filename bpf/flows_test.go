@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
 // A flow does not overtake itself: once heavy it stays so for the hold after it

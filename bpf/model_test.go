@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
 var (

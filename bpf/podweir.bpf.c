@@ -3,8 +3,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Copyright Authors of podweir */
 
-/* The programs. An attachment loads those it uses, with maps of its own. The *_x programs look up
- * exempt subnets; the others have no trie to pay for. */
+/* The programs. A node loads each once, for all its pods. The *_x programs look up exempt subnets. */
 
 #include "base.h"
 #include "band.h"
@@ -90,11 +89,15 @@ int pw_ceiling_x(struct __sk_buff *skb)
 SEC("tc")
 int pw_redirect(struct __sk_buff *skb)
 {
-	const struct pw_config *cfg = maps_config();
+	struct pw_slot *slot = maps_slot(maps_slot_number(skb));
+	const struct pw_config *cfg;
 
+	if (!slot)
+		return PW_NEXT;
+	cfg = maps_config(slot);
 	if (cfg && cfg->redirect_ifindex && bpf_redirect(cfg->redirect_ifindex, 0) == PW_REDIRECT)
 		return PW_REDIRECT;
-	return verdict_shared(maps_counters(), PW_FAILOPEN_CONFIG, skb->len);
+	return verdict_shared(&slot->state, PW_FAILOPEN_CONFIG, skb->len);
 }
 
 /* Never called and never loaded: it puts the enums into the type information, from which bpf2go makes

@@ -16,10 +16,10 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	PodweirMapPwActive    = "pw_active"
-	PodweirMapPwConfig    = "pw_config"
-	PodweirMapPwCounters  = "pw_counters"
-	PodweirMapPwState     = "pw_state"
+	PodweirMapPwChunk     = "pw_chunk"
+	PodweirMapPwHosts     = "pw_hosts"
+	PodweirMapPwScratch   = "pw_scratch"
+	PodweirMapPwSlab      = "pw_slab"
 	PodweirMapPwSubnets   = "pw_subnets"
 	PodweirProgPwBand     = "pw_band"
 	PodweirProgPwBandX    = "pw_band_x"
@@ -95,11 +95,11 @@ type PodweirProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type PodweirMapSpecs struct {
-	PwActive   *ebpf.MapSpec `ebpf:"pw_active"`
-	PwConfig   *ebpf.MapSpec `ebpf:"pw_config"`
-	PwCounters *ebpf.MapSpec `ebpf:"pw_counters"`
-	PwState    *ebpf.MapSpec `ebpf:"pw_state"`
-	PwSubnets  *ebpf.MapSpec `ebpf:"pw_subnets"`
+	PwChunk   *ebpf.MapSpec `ebpf:"pw_chunk"`
+	PwHosts   *ebpf.MapSpec `ebpf:"pw_hosts"`
+	PwScratch *ebpf.MapSpec `ebpf:"pw_scratch"`
+	PwSlab    *ebpf.MapSpec `ebpf:"pw_slab"`
+	PwSubnets *ebpf.MapSpec `ebpf:"pw_subnets"`
 }
 
 // PodweirVariableSpecs contains global variables before they are loaded into the kernel.
@@ -128,19 +128,19 @@ func (o *PodweirObjects) Close() error {
 //
 // It can be passed to LoadPodweirObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PodweirMaps struct {
-	PwActive   *ebpf.Map `ebpf:"pw_active"`
-	PwConfig   *ebpf.Map `ebpf:"pw_config"`
-	PwCounters *ebpf.Map `ebpf:"pw_counters"`
-	PwState    *ebpf.Map `ebpf:"pw_state"`
-	PwSubnets  *ebpf.Map `ebpf:"pw_subnets"`
+	PwChunk   *ebpf.Map `ebpf:"pw_chunk"`
+	PwHosts   *ebpf.Map `ebpf:"pw_hosts"`
+	PwScratch *ebpf.Map `ebpf:"pw_scratch"`
+	PwSlab    *ebpf.Map `ebpf:"pw_slab"`
+	PwSubnets *ebpf.Map `ebpf:"pw_subnets"`
 }
 
 func (m *PodweirMaps) Close() error {
 	return _PodweirClose(
-		m.PwActive,
-		m.PwConfig,
-		m.PwCounters,
-		m.PwState,
+		m.PwChunk,
+		m.PwHosts,
+		m.PwScratch,
+		m.PwSlab,
 		m.PwSubnets,
 	)
 }

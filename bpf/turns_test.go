@@ -6,7 +6,6 @@ package bpf_test
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -15,50 +14,33 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
 )
 
 const (
 	turnsRounds  = 9
 	turnsPackets = 200_000
-	// aloneRounds are fewer: there is one of them for each copy.
-	aloneRounds = 3
 	// benchPods names the environment variable with the number of pods.
 	benchPods = "PODWEIR_BENCH_PODS"
 )
 
 // BenchmarkTurns measures what a light packet costs where each is another pod's,
-// with nothing between two of them: the minimum of 9 runs of 200,000 packets, by
-// turns through so many copies of a program, less the same through copies of an
-// empty one. With "own" each copy has maps of its own, as pods have; with
-// "shared" all have one set, so that what is left are the instructions, which
-// one program for all pods would not fetch anew. "least" and "most" are the
-// copies with maps of their own each by itself, which differ by where they and
-// their maps lie in memory and by nothing else.
+// with nothing between two of them: the minimum of 9 runs of 200,000 packets that
+// take turns through so many slots, less the same through an empty program.
 func BenchmarkTurns(b *testing.B) {
 	bpftest.RequireRoot(b)
 	var results []benchResult
 	for _, name := range []string{"pw_band", "pw_edt"} {
 		for _, pods := range podsOfTurns(b) {
-			own := copies(pods, func() *benchRun { return prepare(b, &benchPath{program: name, path: "light"}) })
-			programs := make([]*ebpf.Program, pods)
-			for i, r := range own {
-				programs[i] = r.program
+			d, program := slots(b, name, pods)
+			took := turns(b, program, pods) - turns(b, emptyProgram(b), pods)
+			packets, _ := d.Counters()
+			if want := uint64(turnsRounds * (turnsPackets/pods - 1)); packets[image.Light] < want {
+				b.Errorf("%s counted %d light packets in the first of %d slots, want at least %d", name, packets[image.Light], pods, want)
 			}
-			shared := append(copies(pods-1, func() *ebpf.Program { return twin(b, own[0].dataplane, name) }), programs[0])
-			empty := copies(pods, func() *ebpf.Program { return emptyProgram(b) })
-			least, most := alone(b, programs)
-			base, baseAlone := turns(b, empty), runAlone(b, empty[0])
-			took := map[string]time.Duration{
-				"own": turns(b, programs) - base, "shared": turns(b, shared) - base,
-				"least": least - baseAlone, "most": most - baseAlone,
-			}
-			for path, ns := range took {
-				results = append(results, benchResult{Program: name, Path: path, NSPerPacket: float64(ns)})
-			}
+			results = append(results, benchResult{Program: name, Path: "turns", NSPerPacket: float64(took)})
 			b.Run(fmt.Sprintf("%s/%d", name, pods), func(b *testing.B) {
-				for path, ns := range took {
-					b.ReportMetric(float64(ns), path+"-ns/packet")
-				}
+				b.ReportMetric(float64(took), "ns/packet")
 				b.ReportMetric(0, "ns/op")
 			})
 		}
@@ -80,19 +62,31 @@ func podsOfTurns(b *testing.B) []int {
 	return []int{n}
 }
 
-// alone runs packets through each of the programs by itself, round by round,
-// and returns what the cheapest and the dearest took at best.
-func alone(b *testing.B, programs []*ebpf.Program) (least, most time.Duration) {
+// slots loads a program that goes by the classid of its filter, and configures so
+// many slots for it, all like the first.
+func slots(b *testing.B, name string, pods int) (*bpftest.Dataplane, *ebpf.Program) {
 	b.Helper()
-	best := make([]time.Duration, len(programs))
-	for round := range aloneRounds {
-		for i, p := range programs {
-			if took := runAlone(b, p); round == 0 || took < best[i] {
-				best[i] = took
+	r := prepare(b, &benchPath{program: name, path: "light"})
+	r.dataplane.CopySlot(b, pods)
+	spec := oneProgram(b, name)
+	p := spec.Programs[name]
+	for i := range p.Instructions {
+		ins := &p.Instructions[i]
+		if ref := ins.Reference(); spec.Maps[ref] != nil {
+			if err := p.Instructions[i].AssociateMap(r.dataplane.Map(ref)); err != nil {
+				b.Fatal(err)
 			}
 		}
+		if ins.OpCode.IsDWordLoad() && ins.Constant == bpftest.Carrier {
+			ins.Constant = int64(image.ByClassID)
+		}
 	}
-	return slices.Min(best), slices.Max(best)
+	made, err := ebpf.NewProgram(p)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = made.Close() })
+	return r.dataplane, made
 }
 
 func runAlone(b *testing.B, p *ebpf.Program) time.Duration {
@@ -104,54 +98,24 @@ func runAlone(b *testing.B, p *ebpf.Program) time.Duration {
 	return took
 }
 
-func copies[T any](n int, load func() T) []T {
-	all := make([]T, n)
-	for i := range all {
-		all[i] = load()
-	}
-	return all
-}
-
-// twin loads a program once more over the maps of a dataplane.
-func twin(b *testing.B, d *bpftest.Dataplane, name string) *ebpf.Program {
+// turns runs packets through the program, each with the number of the next slot,
+// as filters give it.
+func turns(b *testing.B, p *ebpf.Program, pods int) time.Duration {
 	b.Helper()
-	spec := oneProgram(b, name)
-	p := spec.Programs[name]
-	for i := range p.Instructions {
-		if ref := p.Instructions[i].Reference(); spec.Maps[ref] != nil {
-			if err := p.Instructions[i].AssociateMap(d.Map(ref)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-	made, err := ebpf.NewProgram(p)
+	target, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = made.Close() })
-	return made
-}
-
-// turns runs packets through the programs, each through the next one.
-func turns(b *testing.B, programs []*ebpf.Program) time.Duration {
-	b.Helper()
-	all, err := ebpf.NewMap(&ebpf.MapSpec{
-		Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: uint32(len(programs)),
-	})
-	if err != nil {
+	defer func() { _ = target.Close() }()
+	if err := target.Put(uint32(0), p); err != nil {
 		b.Fatal(err)
-	}
-	defer func() { _ = all.Close() }()
-	for i, p := range programs {
-		if err := all.Put(uint32(i), p); err != nil {
-			b.Fatal(err)
-		}
 	}
 	next, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = next.Close() }()
+	const classIDAt = 72 // tc_classid in struct __sk_buff
 	dispatch, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.SchedCLS, License: "Dual BSD/GPL", Instructions: asm.Instructions{
 			asm.Mov.Reg(asm.R6, asm.R1),
@@ -160,8 +124,9 @@ func turns(b *testing.B, programs []*ebpf.Program) time.Duration {
 			asm.FnMapLookupElem.Call(), asm.JEq.Imm(asm.R0, 0, "out"),
 			asm.LoadMem(asm.R3, asm.R0, 0, asm.DWord), asm.Mov.Reg(asm.R4, asm.R3),
 			asm.Add.Imm(asm.R4, 1), asm.StoreMem(asm.R0, 0, asm.R4, asm.DWord),
-			asm.Mod.Imm(asm.R3, int32(len(programs))),
-			asm.Mov.Reg(asm.R1, asm.R6), asm.LoadMapPtr(asm.R2, all.FD()), asm.FnTailCall.Call(),
+			asm.Mod.Imm(asm.R3, int32(pods)), asm.Add.Imm(asm.R3, bpftest.FirstSlot),
+			asm.StoreMem(asm.R6, classIDAt, asm.R3, asm.Word),
+			asm.Mov.Reg(asm.R1, asm.R6), asm.LoadMapPtr(asm.R2, target.FD()), asm.Mov.Imm(asm.R3, 0), asm.FnTailCall.Call(),
 			asm.Mov.Imm(asm.R0, -1).WithSymbol("out"), asm.Return(),
 		},
 	})

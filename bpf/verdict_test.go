@@ -10,8 +10,8 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
 // Verdicts, as in linux/pkt_cls.h.
@@ -38,7 +38,7 @@ var allowedVerdicts = map[string][]int32{
 func invalidConfigs() map[string]image.Config {
 	valid := validConfig(shaping.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
-	older.AbiVersion, newer.AbiVersion = 3, 5
+	older.AbiVersion, newer.AbiVersion = 5, 7
 	noPolicy.Policy, unknown.Policy = 0, 4
 	return map[string]image.Config{
 		"all zero":       {},
@@ -54,7 +54,7 @@ func degenerateConfigs() map[string]image.Config {
 	out := map[string]image.Config{}
 	for _, p := range policies {
 		out["default "+p.String()] = validConfig(p)
-		out["only the version and "+p.String()] = image.Config{AbiVersion: 4, Policy: uint8(p)}
+		out["only the version and "+p.String()] = image.Config{AbiVersion: 6, Policy: uint8(p)}
 	}
 	largest := validConfig(shaping.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}
@@ -79,7 +79,7 @@ func degenerateConfigs() map[string]image.Config {
 
 func validConfig(p shaping.Policy) image.Config {
 	m := newDirection(1e6, p)
-	return bpftest.Config(&m.Config, &m.Keys)
+	return bpftest.Config(&m.Config)
 }
 
 // No program ever answers what would end somebody else's chain: every packet
@@ -108,7 +108,7 @@ func TestPrivilegedVerdicts(t *testing.T) {
 
 func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg image.Config, seen map[string]map[int32]int) {
 	t.Helper()
-	d.WriteConfig(cfg)
+	d.WriteConfig(cfg, newDirection(1e6, shaping.PolicyStrict).Keys)
 	now := 5000 * millisecond
 	for program, allowed := range allowedVerdicts {
 		d.WriteState(&image.State{})
@@ -161,7 +161,7 @@ func TestPrivilegedFailOpen(t *testing.T) {
 
 func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program string) {
 	t.Helper()
-	d.WriteConfig(cfg)
+	d.WriteConfig(cfg, newDirection(1e6, shaping.PolicyStrict).Keys)
 	p := model.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"], Stamp: 77, Priority: 9}
 	before, bytesBefore := d.Counters()
 	r := d.MustRun(program, &p)

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright Authors of podweir
 #
-# Runs every fuzz target of the module for the given time, one after the other
-# (go test fuzzes one target at a time). "fuzz.sh 10s"; a crasher that it
-# finds is written to the package's testdata/fuzz and fails every later test.
+# Runs fuzz targets of the module for the given time or number of executions, one
+# after the other (go test fuzzes one target at a time): every target, or those
+# whose "DIRECTORY TARGET" matches a regular expression. Further arguments are
+# flags of go test. A crasher that it finds is written to the package's
+# testdata/fuzz and fails every later test.
 set -euo pipefail
-fuzztime=${1:?usage: fuzz.sh DURATION, for example 10s}
+fuzztime=${1:?usage: fuzz.sh 10s or 1000000x [REGEXP [FLAG...]]}
+targets=${2:-.}
+flags=("${@:3}")
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
@@ -21,8 +25,11 @@ timed_out() {
 while IFS=: read -r file declaration; do
 	target=${declaration#func }
 	target=${target%%(*}
+	if ! grep -qE "$targets" <<<"$(dirname "$file") $target"; then
+		continue
+	fi
 	echo "fuzz ./$(dirname "$file") $target $fuzztime"
-	if go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" "./$(dirname "$file")" >"$output" 2>&1; then
+	if go test -timeout 0 -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" "${flags[@]}" "./$(dirname "$file")" >"$output" 2>&1; then
 		cat "$output"
 	elif timed_out; then
 		grep '^fuzz: ' "$output"

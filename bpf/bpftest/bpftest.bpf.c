@@ -14,6 +14,8 @@ int pw_class_probe(struct __sk_buff *skb)
 {
 	int verdict = band_classify(skb, false);
 
+	/* Or the compiler computes the address of tc_classid once, which the verifier refuses. */
+	asm volatile("" : "+r"(skb));
 	skb->cb[0] = skb->tc_classid;
 	return verdict;
 }

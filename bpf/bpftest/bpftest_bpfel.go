@@ -16,10 +16,10 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpftestMapPwActive       = "pw_active"
-	bpftestMapPwConfig       = "pw_config"
-	bpftestMapPwCounters     = "pw_counters"
-	bpftestMapPwState        = "pw_state"
+	bpftestMapPwChunk        = "pw_chunk"
+	bpftestMapPwHosts        = "pw_hosts"
+	bpftestMapPwScratch      = "pw_scratch"
+	bpftestMapPwSlab         = "pw_slab"
 	bpftestMapPwSubnets      = "pw_subnets"
 	bpftestProgPwBand        = "pw_band"
 	bpftestProgPwBandX       = "pw_band_x"
@@ -101,11 +101,11 @@ type bpftestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestMapSpecs struct {
-	PwActive   *ebpf.MapSpec `ebpf:"pw_active"`
-	PwConfig   *ebpf.MapSpec `ebpf:"pw_config"`
-	PwCounters *ebpf.MapSpec `ebpf:"pw_counters"`
-	PwState    *ebpf.MapSpec `ebpf:"pw_state"`
-	PwSubnets  *ebpf.MapSpec `ebpf:"pw_subnets"`
+	PwChunk   *ebpf.MapSpec `ebpf:"pw_chunk"`
+	PwHosts   *ebpf.MapSpec `ebpf:"pw_hosts"`
+	PwScratch *ebpf.MapSpec `ebpf:"pw_scratch"`
+	PwSlab    *ebpf.MapSpec `ebpf:"pw_slab"`
+	PwSubnets *ebpf.MapSpec `ebpf:"pw_subnets"`
 }
 
 // bpftestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -138,19 +138,19 @@ func (o *bpftestObjects) Close() error {
 //
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestMaps struct {
-	PwActive   *ebpf.Map `ebpf:"pw_active"`
-	PwConfig   *ebpf.Map `ebpf:"pw_config"`
-	PwCounters *ebpf.Map `ebpf:"pw_counters"`
-	PwState    *ebpf.Map `ebpf:"pw_state"`
-	PwSubnets  *ebpf.Map `ebpf:"pw_subnets"`
+	PwChunk   *ebpf.Map `ebpf:"pw_chunk"`
+	PwHosts   *ebpf.Map `ebpf:"pw_hosts"`
+	PwScratch *ebpf.Map `ebpf:"pw_scratch"`
+	PwSlab    *ebpf.Map `ebpf:"pw_slab"`
+	PwSubnets *ebpf.Map `ebpf:"pw_subnets"`
 }
 
 func (m *bpftestMaps) Close() error {
 	return _BpftestClose(
-		m.PwActive,
-		m.PwConfig,
-		m.PwCounters,
-		m.PwState,
+		m.PwChunk,
+		m.PwHosts,
+		m.PwScratch,
+		m.PwSlab,
 		m.PwSubnets,
 	)
 }

@@ -13,12 +13,21 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
-// Dataplane is a set of loaded programs with maps of their own, as one
-// attachment has.
+// Numbers of bpf/lib/abi.h.
+const (
+	// FirstSlot is PW_FIRST_SLOT, which a program serves as it is in the object.
+	FirstSlot = 256
+	// Carrier is PW_CARRIER, the constant that a loader replaces.
+	Carrier = 0x7077736c00000100
+	// chunkSlots is PW_CHUNK_SLOTS.
+	chunkSlots = 32
+)
+
+// Dataplane is a set of loaded programs with maps of their own and one slot.
 type Dataplane struct {
 	tb   testing.TB
 	coll *ebpf.Collection
@@ -53,7 +62,11 @@ func LoadSpec(tb testing.TB, spec *ebpf.CollectionSpec) *Dataplane {
 		tb.Fatalf("load the test object: %+v", err)
 	}
 	tb.Cleanup(coll.Close)
-	return &Dataplane{tb: tb, coll: coll}
+	d := &Dataplane{tb: tb, coll: coll}
+	if coll.Maps["pw_slab"] != nil {
+		d.must(d.Map("pw_slab").Put(uint32(FirstSlot/chunkSlots), d.Map("pw_chunk")))
+	}
+	return d
 }
 
 // For is the same dataplane for a subtest or the target of a fuzz test.
@@ -85,30 +98,64 @@ func (d *Dataplane) Map(name string) *ebpf.Map {
 // Configure writes the configuration and the subnets of a model.
 func (d *Dataplane) Configure(m *model.Direction) {
 	d.tb.Helper()
-	d.WriteConfig(Config(&m.Config, &m.Keys))
+	d.WriteConfig(Config(&m.Config), m.Keys)
 	for _, s := range m.Subnets {
-		bits := s.Bits()
+		bits := 64 + s.Bits() // behind the slot and its epoch
 		if s.Addr().Is4() {
 			bits += 96
 		}
-		key := image.Subnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
+		key := image.Subnet{PrefixBits: uint32(bits), Slot: FirstSlot, Addr: s.Addr().As16()}
 		d.must(d.Map("pw_subnets").Put(key, uint8(1)))
 	}
 }
 
-// WriteConfig writes one configuration, which may be invalid.
-func (d *Dataplane) WriteConfig(cfg image.Config) {
+// WriteConfig writes one configuration, which may be invalid, and the keys.
+func (d *Dataplane) WriteConfig(cfg image.Config, keys model.Keys) {
 	d.tb.Helper()
-	d.must(d.Map("pw_config").Put(uint32(0), cfg))
+	d.change(func(s *image.Slot) { s.Config[0], s.HashKeys = cfg, keys })
 }
 
-// Config is the map value for a configuration and keys.
-func Config(dp *shaping.Datapath, keys *model.Keys) image.Config {
+func (d *Dataplane) slot() *image.Slot {
+	d.tb.Helper()
+	s := new(image.Slot)
+	d.must(d.Map("pw_chunk").Lookup(uint32(FirstSlot%chunkSlots), s))
+	return s
+}
+
+func (d *Dataplane) change(by func(s *image.Slot)) {
+	d.tb.Helper()
+	s := d.slot()
+	by(s)
+	d.must(d.Map("pw_chunk").Put(uint32(FirstSlot%chunkSlots), s))
+}
+
+// CopySlot makes so many slots, in as many chunks as that takes, that are what the
+// first one is now.
+func (d *Dataplane) CopySlot(tb testing.TB, slots int) {
+	tb.Helper()
+	chunk, first := d.Map("pw_chunk"), d.slot()
+	for i := uint32(FirstSlot); i < FirstSlot+uint32(slots); i++ {
+		if i != FirstSlot && i%chunkSlots == 0 {
+			info, err := chunk.Info()
+			d.must(err)
+			chunk, err = ebpf.NewMap(&ebpf.MapSpec{
+				Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, Flags: info.Flags,
+			})
+			d.must(err)
+			tb.Cleanup(func() { _ = chunk.Close() })
+			d.must(d.Map("pw_slab").Put(i/chunkSlots, chunk))
+		}
+		d.must(chunk.Put(i%chunkSlots, first))
+	}
+}
+
+// Config is what the slot has of a configuration.
+func Config(dp *shaping.Datapath) image.Config {
 	rate := func(r shaping.FixedRate) image.Rate {
 		return image.Rate{Mult: r.Mult, Shift: r.Shift}
 	}
 	cfg := image.Config{
-		AbiVersion: 4,
+		AbiVersion: 6,
 		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
 		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),
@@ -119,10 +166,13 @@ func Config(dp *shaping.Datapath, keys *model.Keys) image.Config {
 		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
 		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
 		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
-		ExemptClass: dp.ExemptClass, HashKeys: *keys,
+		ExemptClass: dp.ExemptClass,
 	}
 	if dp.L3Only {
 		cfg.L3Only = 1
+	}
+	if dp.Observe {
+		cfg.Observe = 1
 	}
 	return cfg
 }
@@ -206,30 +256,30 @@ func (d *Dataplane) MustRun(program string, p *model.Packet) Result {
 	return r
 }
 
-// State reads the state of the meters, the sketch and the heavy flows.
+// State reads the state of the meters, the sketch and the heavy flows; what was
+// counted is left out.
 func (d *Dataplane) State() *image.State {
 	d.tb.Helper()
-	state := new(image.State)
-	d.must(d.Map("pw_state").Lookup(uint32(0), state))
+	state := &d.slot().State
+	state.Counts = [image.Dispositions]image.Count{}
 	return state
 }
 
-// WriteState replaces the state.
+// WriteState replaces the state, but for what was counted.
 func (d *Dataplane) WriteState(state *image.State) {
 	d.tb.Helper()
-	d.must(d.Map("pw_state").Put(uint32(0), state))
+	d.change(func(s *image.Slot) {
+		counts := s.State.Counts
+		s.State = *state
+		s.State.Counts = counts
+	})
 }
 
-// Counters reads the counters, summed over the CPUs.
-func (d *Dataplane) Counters() (packets, bytes [10]uint64) {
+// Counters reads what became of packets.
+func (d *Dataplane) Counters() (packets, bytes [image.Dispositions]uint64) {
 	d.tb.Helper()
-	var perCPU []image.Counters
-	d.must(d.Map("pw_counters").Lookup(uint32(0), &perCPU))
-	for i := range perCPU {
-		for j := range packets {
-			packets[j] += perCPU[i].Packets[j]
-			bytes[j] += perCPU[i].Bytes[j]
-		}
+	for i, c := range d.slot().State.Counts {
+		packets[i], bytes[i] = c.Packets, c.Bytes
 	}
 	return packets, bytes
 }

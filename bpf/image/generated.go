@@ -40,15 +40,14 @@ type Config struct {
 	LightClass      uint16
 	HeavyClass      uint16
 	ExemptClass     uint16
-	Pad             [3]uint16
-	HashKeys        [2][11]uint64
+	Observe         uint8
+	Pad             [5]uint8
 }
 
-type Counters struct {
+type Count struct {
 	_       structs.HostLayout
-	Packets [11]uint64
-	Bytes   [11]uint64
-	Scratch Packet
+	Packets uint64
+	Bytes   uint64
 }
 
 type Flow struct {
@@ -69,6 +68,12 @@ type Heavy struct {
 	FirstSeenNs uint64
 	LastSeenNs  uint64
 	Flow        Flow
+}
+
+type Host struct {
+	_         structs.HostLayout
+	Ifindex   uint32
+	Direction uint32
 }
 
 type Packet struct {
@@ -113,10 +118,27 @@ type Rate struct {
 	Pad   uint32
 }
 
+type Slot struct {
+	_        structs.HostLayout
+	Owner    uint64
+	SinceNs  uint64
+	Active   uint32
+	Epoch    uint32
+	Program  [16]uint8
+	Side     uint8
+	Build    [23]uint8
+	Config   [2]Config
+	HashKeys [2][11]uint64
+	Pad      [6]uint64
+	State    State
+	Tail     [5]uint64
+}
+
 type State struct {
 	_                  structs.HostLayout
 	LightTat           uint64
 	TotalTat           uint64
+	Counts             [13]Count
 	UnlistedHeavyBytes uint64
 	EstablishedTat     uint64
 	ControlTat         uint64
@@ -132,6 +154,8 @@ type State struct {
 type Subnet struct {
 	_          structs.HostLayout
 	PrefixBits uint32
+	Slot       uint32
+	Epoch      uint32
 	Addr       [16]uint8
 }
 
@@ -156,7 +180,9 @@ const (
 	FailopenConfig Disposition = 8
 	FailopenStamp  Disposition = 9
 	DropCeiling    Disposition = 10
-	Dispositions   Disposition = 11
+	WouldWait      Disposition = 11
+	WouldDrop      Disposition = 12
+	Dispositions   Disposition = 13
 )
 
 type FlowKind uint32
@@ -184,24 +210,24 @@ const (
 )
 
 var maps = []Map{
-	{Name: "pw_active", Type: 2, KeyBytes: 4, ValueBytes: 4, MaxEntries: 1, Flags: 0},
-	{Name: "pw_config", Type: 2, KeyBytes: 4, ValueBytes: 352, MaxEntries: 2, Flags: 0},
-	{Name: "pw_counters", Type: 6, KeyBytes: 4, ValueBytes: 288, MaxEntries: 1, Flags: 0},
-	{Name: "pw_state", Type: 2, KeyBytes: 4, ValueBytes: 15560, MaxEntries: 1, Flags: 0},
-	{Name: "pw_subnets", Type: 11, KeyBytes: 20, ValueBytes: 1, MaxEntries: 1024, Flags: 1},
+	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 16448, MaxEntries: 32, Flags: 1024, Inner: ""},
+	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 112, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
+	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 0, to: 13920, tags: [2]uint64{0x4c57e09ebac4f214, 0x109f3661ee9b9147}},
-	{Name: "pw_band_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {241, "pw_subnets"}}, from: 13920, to: 27920, tags: [2]uint64{0xbd17854f6468ac40, 0xa3c507d413b9e4c7}},
-	{Name: "pw_ceiling", references: []reference{{5, "pw_active"}, {15, "pw_config"}, {28, "pw_counters"}, {35, "pw_state"}}, from: 27920, to: 31864, tags: [2]uint64{0x51b0815ebfd6ee69, 0xc5be3943ce89a332}},
-	{Name: "pw_ceiling_x", references: []reference{{5, "pw_active"}, {15, "pw_config"}, {28, "pw_counters"}, {35, "pw_state"}, {330, "pw_subnets"}}, from: 31864, to: 36064, tags: [2]uint64{0xcd5dbc1d31585152, 0xe834fb079734af49}},
-	{Name: "pw_class", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {29, "pw_config"}, {43, "pw_state"}}, from: 36064, to: 50168, tags: [2]uint64{0x86263c8c242b76fe, 0xa360bee97260462a}},
-	{Name: "pw_class_x", references: []reference{{7, "pw_counters"}, {19, "pw_active"}, {30, "pw_config"}, {44, "pw_state"}, {252, "pw_subnets"}}, from: 50168, to: 64464, tags: [2]uint64{0x3ab9f943857f833e, 0x35c6bc4f26416bdf}},
-	{Name: "pw_edt", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}}, from: 64464, to: 78192, tags: [2]uint64{0x5a144faed9ae19c7, 0xbcccc47b2deb02e0}},
-	{Name: "pw_edt_x", references: []reference{{5, "pw_counters"}, {17, "pw_active"}, {27, "pw_config"}, {41, "pw_state"}, {249, "pw_subnets"}}, from: 78192, to: 92432, tags: [2]uint64{0xb40052f9110d8ad6, 0x518239179dcb6959}},
-	{Name: "pw_guard", references: []reference{}, from: 92432, to: 92480, tags: [2]uint64{0x13b497e8676aba0c, 0xc2e64099b7ad9766}},
-	{Name: "pw_police", references: []reference{{5, "pw_counters"}, {13, "pw_active"}, {23, "pw_config"}, {36, "pw_state"}}, from: 92480, to: 106800, tags: [2]uint64{0x6a1581b82d970710, 0x1596278d9a6a42c6}},
-	{Name: "pw_police_x", references: []reference{{5, "pw_counters"}, {14, "pw_active"}, {24, "pw_config"}, {37, "pw_state"}, {318, "pw_subnets"}}, from: 106800, to: 121056, tags: [2]uint64{0x512412488b2e1aa7, 0xd95c0f80f5a9031c}},
-	{Name: "pw_redirect", references: []reference{{5, "pw_active"}, {14, "pw_config"}, {35, "pw_counters"}}, from: 121056, to: 121448, tags: [2]uint64{0x2010faaf9d39b688, 0xdaaefa32132b36ea}},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 14168, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {282, "pw_subnets"}}, from: 14168, to: 28832, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 28832, to: 32944, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 32944, to: 37456, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 37456, to: 51768, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {290, "pw_subnets"}}, from: 51768, to: 66632, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 66632, to: 80744, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 80744, to: 95240, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 95240, to: 95288, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 95288, to: 109752, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 109752, to: 124648, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 124648, to: 125152, carrier: 1},
 }

@@ -5,12 +5,14 @@
 // types of bpf/lib/abi.h.
 //
 // It is the object of package bpf with everything done that does not depend on
-// the pod, so that a process that starts for each pod neither reads an ELF file
+// the node, so that a process that starts for each pod neither reads an ELF file
 // nor holds the code to read one: that was 2 MB of its memory. imagegen makes
 // it; a test proves that it says what the object says.
 package image
 
 import (
+	"crypto/sha1"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/binary"
 	"fmt"
@@ -35,13 +37,15 @@ const (
 	pseudoMapFD      = 1
 )
 
-// Map is what the kernel is asked for. Type and Flags are numbers of
+// Map is what is requested of the kernel. Type and Flags are numbers of
 // linux/bpf.h.
 type Map struct {
 	Name                             string
 	Type                             uint32
 	KeyBytes, ValueBytes, MaxEntries uint32
 	Flags                            uint32
+	// Inner names the map that the entries of an array of maps are like.
+	Inner string
 }
 
 // Program is one program; all are of type BPF_PROG_TYPE_SCHED_CLS.
@@ -49,14 +53,42 @@ type Program struct {
 	Name       string
 	references []reference
 	from, to   int
-	// tags are the beginnings of the digests that kernels make, as they print them.
-	tags [2]uint64
+	// carrier is the index of the instruction that loads the carrier, -1 if the
+	// program needs no slot.
+	carrier int
 }
 
-// HasTag says whether a program to which the kernel gave this tag is this one,
-// whatever maps it has. A kernel makes a tag in one of two ways.
-func (p *Program) HasTag(tag [8]byte) bool {
-	return slices.Contains(p.tags[:], binary.BigEndian.Uint64(tag[:]))
+// Carrier says how a program learns which slot is that of its packet.
+type Carrier uint32
+
+// FirstSlot is the lowest number of a slot, PW_FIRST_SLOT in bpf/lib/abi.h.
+const FirstSlot = 256
+
+// The carriers of programs that many pods share; any other is the number of the
+// one slot that a program serves.
+const (
+	// ByClassID is the classid of the filter that a program is on.
+	ByClassID Carrier = iota
+	// ByHostEgress and ByHostIngress are the device at the host side.
+	ByHostEgress
+	ByHostIngress
+)
+
+// HasTag says whether a program to which the kernel gave this tag is this one with
+// a carrier, whatever maps it has. A tag is the beginning of the SHA-1 of the
+// instructions, since Linux 6.18 of the SHA-256 (bpf_prog_calc_tag in
+// kernel/bpf/core.c).
+func (p *Program) HasTag(tag [8]byte, carrier Carrier) bool {
+	none := make(map[string]int)
+	for _, r := range p.references {
+		none[r.mapName] = 0
+	}
+	text, err := p.Link(none, carrier)
+	if err != nil {
+		return false
+	}
+	older, newer := sha1.Sum(text), sha256.Sum256(text)
+	return [8]byte(older[:8]) == tag || [8]byte(newer[:8]) == tag
 }
 
 // reference is an instruction, by its index, that names a map.
@@ -96,10 +128,16 @@ func (p *Program) MapNames() []string {
 	return names
 }
 
-// Link returns the instructions with the file descriptors of the maps in place.
-// A map that is missing is an error.
-func (p *Program) Link(fds map[string]int) ([]byte, error) {
+// Carried says whether the program is another one with another carrier.
+func (p *Program) Carried() bool { return p.carrier >= 0 }
+
+// Link returns the instructions with the file descriptors of the maps and the
+// carrier in place. A map that is missing is an error.
+func (p *Program) Link(fds map[string]int, carrier Carrier) ([]byte, error) {
 	out := []byte(instructions[p.from:p.to])
+	if p.Carried() {
+		binary.LittleEndian.PutUint32(out[p.carrier*instructionBytes+immediateByte:], uint32(carrier))
+	}
 	for _, r := range p.references {
 		fd, ok := fds[r.mapName]
 		if !ok {

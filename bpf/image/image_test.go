@@ -52,7 +52,7 @@ func TestImageIsTheObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := linked.Link(fds)
+		got, err := linked.Link(fds, 256) // what the object has
 		if err != nil || !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("Link of %s is not the object's program (%d bytes, want %d): %v", name, len(got), want.Len(), err)
 		}
@@ -73,6 +73,9 @@ func TestMapsAreTheObjects(t *testing.T) {
 			Name: name, Type: uint32(m.Type), KeyBytes: m.KeySize, ValueBytes: m.ValueSize,
 			MaxEntries: m.MaxEntries, Flags: m.Flags,
 		}
+		if m.InnerMap != nil {
+			want.Inner = "pw_chunk"
+		}
 		if got, err := image.MapByName(name); err != nil || got != want {
 			t.Errorf("MapByName(%s) = %+v, %v, want %+v", name, got, err, want)
 		}
@@ -90,7 +93,7 @@ func TestUnknownNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Link(map[string]int{"pw_config": 3}); err == nil || !strings.Contains(err.Error(), "pw_") {
+	if _, err := p.Link(map[string]int{"pw_slab": 3}, image.ByClassID); err == nil || !strings.Contains(err.Error(), "pw_") {
 		t.Errorf("Link without maps = %v, want an error that names one", err)
 	}
 }

@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 4
+#define PW_ABI_VERSION 6
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. */
@@ -65,7 +65,9 @@ enum pw_disposition {
 	PW_FAILOPEN_CONFIG = 8, /* no valid configuration: passed unmetered */
 	PW_FAILOPEN_STAMP = 9, /* the departure time could not be set: passed unmetered */
 	PW_DROP_CEILING = 10, /* at the host side: it came past the queue */
-	PW_DISPOSITIONS = 11,
+	PW_WOULD_WAIT = 11, /* observed: heavy, and it would have waited in the queue */
+	PW_WOULD_DROP = 12, /* observed: policing at this limit would have dropped it */
+	PW_DISPOSITIONS = 13,
 };
 
 /* A rate for a meter or for the sketch: cost = (bytes * mult + 2^shift - 1) >> shift.
@@ -117,8 +119,14 @@ struct pw_config {
 	__u16 light_class; /* minor of the class to answer on our own qdisc */
 	__u16 heavy_class;
 	__u16 exempt_class;
-	__u16 pad[3];
-	__u64 hash_keys[2][PW_HASH_KEYS]; /* random, per pod and direction */
+	__u8 observe; /* pw_police: counts what the limit would do, and does nothing */
+	__u8 pad[5];
+};
+
+/* What became of packets. Several CPUs add to it at a time. */
+struct pw_count {
+	__u64 packets;
+	__u64 bytes; /* wire bytes */
 };
 
 /* est as of tick; read and written as one word. */
@@ -155,6 +163,8 @@ struct pw_heavy {
 struct pw_state {
 	__u64 light_tat; /* 1/64 ns, wrapping */
 	__u64 total_tat;
+	/* The first of them is in the cache line that every light packet writes to anyway. */
+	struct pw_count counts[PW_DISPOSITIONS];
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
 	__u64 control_tat; /* of ARP and neighbour discovery */
@@ -204,14 +214,55 @@ struct pw_packet {
 	__u64 id; /* the flow hash */
 };
 
-struct pw_counters {
-	__u64 packets[PW_DISPOSITIONS];
-	__u64 bytes[PW_DISPOSITIONS]; /* wire bytes */
-	struct pw_packet scratch; /* means nothing between packets */
+/* A slot of the slab: all that the programs know of one direction of one interface. Only user space writes the
+ * first 64 bytes, and the configurations.
+ */
+struct pw_slot {
+	__u64 owner; /* a hash of whose it is; 0: nobody's */
+	__u64 since_ns; /* CLOCK_BOOTTIME at which it was taken or given back */
+	__u32 active; /* its lowest bit: which configuration is in use */
+	__u32 epoch; /* how often it was taken; a part of the key of its subnets */
+	/* Only user space reads the rest of the first 64 bytes. */
+	__u8 program[16]; /* which of the programs it is for */
+	__u8 side; /* and on which device */
+	__u8 build[23]; /* the release that wrote the configuration */
+	struct pw_config config[2];
+	__u64 hash_keys[2][PW_HASH_KEYS]; /* random, drawn when it is taken */
+	__u64 pad[6]; /* so that the state begins with a cache line */
+	struct pw_state state;
+	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
+	 * other's, pod by pod. */
+	__u64 tail[5];
 };
 
-/* LPM trie key: IPv4 as ::ffff:0:0/96. */
+/* LPM trie key: the slot, its epoch, then IPv4 as ::ffff:0:0/96. */
 struct pw_subnet {
-	__u32 prefix_bits;
+	__u32 prefix_bits; /* of all that follows */
+	__u32 slot;
+	__u32 epoch;
 	__u8 addr[16];
 };
+
+#define PW_SUBNET_SLOT_BITS 64 /* of slot and epoch */
+
+/* Key of pw_hosts. */
+struct pw_host {
+	__u32 ifindex; /* in the host's network namespace */
+	__u32 direction; /* enum pw_direction */
+};
+
+/* The slab is an array of arrays, so that a node pays for the slots that it needs. A slot's number has to fit into
+ * 16 bits, skb->tc_classid. The lowest numbers are left out: as the minor number of a filter's class they would be
+ * classes of our own qdiscs.
+ */
+#define PW_CHUNK_BITS 5
+#define PW_CHUNK_SLOTS (1 << PW_CHUNK_BITS)
+#define PW_CHUNKS (1 << (16 - PW_CHUNK_BITS))
+#define PW_FIRST_SLOT 256
+
+/* How a program learns its slot, in place of PW_CARRIER: a number of a slot, or one of these. */
+#define PW_CARRIER_CLASSID 0 /* skb->tc_classid, which cls_bpf sets to the filter's own */
+#define PW_CARRIER_HOST_EGRESS PW_DIR_EGRESS /* skb->ifindex at the host side, by pw_hosts */
+#define PW_CARRIER_HOST_INGRESS PW_DIR_INGRESS
+/* The loader puts the carrier into the lower 32 bits. As it is: the first slot, for tests. */
+#define PW_CARRIER 0x7077736c00000100

@@ -51,14 +51,16 @@ static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnet
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
+	bool begun = work_begin(skb, &work, true);
 
+	/* Only now: it said which slot is the packet's. */
 	skb->tc_classid = PW_FALLBACK_CLASS;
-	if (pw_likely(work_begin(skb, &work, true))) {
+	if (pw_likely(begun)) {
 		disposition = band_decide(skb, &work, with_subnets);
 		skb->priority = band_priority(work.cfg, disposition);
 		skb->tc_classid = band_class(work.cfg, disposition);
 	}
-	verdict_count(work.counters, disposition, work.bytes);
+	verdict_count(work.state, disposition, work.bytes);
 	return verdict_is_drop(disposition) ? PW_DROP : PW_OWN_CLASS;
 }
 
@@ -72,5 +74,5 @@ static __always_inline int band_packet(struct __sk_buff *skb, bool with_subnets)
 		disposition = band_decide(skb, &work, with_subnets);
 		skb->priority = band_priority(work.cfg, disposition);
 	}
-	return verdict_shared(work.counters, disposition, work.bytes);
+	return verdict_shared(work.state, disposition, work.bytes);
 }

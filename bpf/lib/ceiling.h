@@ -46,23 +46,25 @@ static __always_inline bool ceiling_admits(const struct pw_config *cfg, struct p
 /* Only a packet that is dropped is counted: the others were, on their way here. */
 static __always_inline int ceiling_packet(struct __sk_buff *skb, bool with_subnets)
 {
-	const struct pw_config *cfg = maps_config();
-	struct pw_counters *counters = maps_counters();
-	struct pw_state *state = maps_state();
+	__u32 number = maps_slot_number(skb), bytes = skb->len;
+	struct pw_slot *slot = maps_slot(number);
+	const struct pw_config *cfg;
 	struct pw_packet *pkt;
-	__u32 bytes = skb->len;
 
-	if (pw_unlikely(!cfg || !state || !counters))
-		return verdict_shared(counters, PW_FAILOPEN_CONFIG, bytes);
-	pkt = &counters->scratch;
+	if (pw_unlikely(!slot))
+		return PW_NEXT;
+	cfg = maps_config(slot);
+	pkt = maps_scratch();
+	if (pw_unlikely(!cfg || !pkt))
+		return verdict_shared(&slot->state, PW_FAILOPEN_CONFIG, bytes);
 	if (with_subnets || skb->gso_size) {
 		parse_packet(skb, cfg->l3_only, pkt);
 		bytes = wire_computed(skb, pkt);
 	}
-	if (with_subnets && exempt_matches(pkt, cfg))
+	if (with_subnets && exempt_matches(pkt, cfg, slot, number))
 		return PW_NEXT;
-	ceiling_begin(cfg, state);
-	if (pw_likely(ceiling_admits(cfg, state, bytes)))
+	ceiling_begin(cfg, &slot->state);
+	if (pw_likely(ceiling_admits(cfg, &slot->state, bytes)))
 		return PW_NEXT;
-	return verdict_shared(counters, PW_DROP_CEILING, bytes);
+	return verdict_shared(&slot->state, PW_DROP_CEILING, bytes);
 }

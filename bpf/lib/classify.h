@@ -21,13 +21,14 @@ enum pw_class {
 
 /* One packet on its way through a program. */
 struct pw_work {
+	const struct pw_slot *slot;
 	const struct pw_config *cfg;
 	struct pw_state *state;
-	struct pw_counters *counters;
 	struct pw_packet *pkt;
 	__u64 now_ns; /* as of the last timer interrupt, or exact */
 	__u64 level; /* of the total meter when it was asked */
 	__u32 bytes; /* on the wire */
+	__u32 number; /* of the slot */
 };
 
 /* Up to this many bytes on the wire a packet of a new flow may use what is left to small flows: handshakes,
@@ -180,14 +181,14 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	struct pw_packet *pkt = work->pkt;
 	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
 
-	if (with_subnets && exempt_matches(pkt, cfg))
+	if (with_subnets && exempt_matches(pkt, cfg, work->slot, work->number))
 		return PW_CLASS_EXEMPT;
 	if (pw_unlikely(pkt->control) && classify_take_control(work))
 		return PW_CLASS_LIGHT;
 	if (cfg->policy == PW_POLICY_FLAT)
 		return PW_CLASS_HEAVY;
 	pw_forget();
-	pkt->id = hash_flow(&pkt->flow, pkt->family == 6, cfg);
+	pkt->id = hash_flow(&pkt->flow, pkt->family == 6, work->slot->hash_keys);
 	pw_forget();
 	classify_share(work, tick);
 	pw_forget();

@@ -60,5 +60,5 @@ static __always_inline int departure_packet(struct __sk_buff *skb, bool with_sub
 
 	if (pw_likely(work_begin(skb, &work, true)))
 		disposition = departure_set(skb, &work, with_subnets);
-	return verdict_shared(work.counters, disposition, work.bytes);
+	return verdict_shared(work.state, disposition, work.bytes);
 }

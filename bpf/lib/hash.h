@@ -46,8 +46,7 @@ static __always_inline __u32 hash_half(const struct pw_flow *flow, bool is_ipv6,
 }
 
 static __always_inline __u64 hash_flow(const struct pw_flow *flow, bool is_ipv6,
-				       const struct pw_config *cfg)
+				       const __u64 (*keys)[PW_HASH_KEYS])
 {
-	return (__u64)hash_half(flow, is_ipv6, cfg->hash_keys[0]) << 32 |
-	       hash_half(flow, is_ipv6, cfg->hash_keys[1]);
+	return (__u64)hash_half(flow, is_ipv6, keys[0]) << 32 | hash_half(flow, is_ipv6, keys[1]);
 }

@@ -5,6 +5,9 @@
  * probability that rises from 0 to 1 over the horizon (as RED does over its range: Floyd and
  * Jacobson, 1993). A mark is a request and any process can ask for marks on its UDP packets, so past
  * the horizon everybody is dropped.
+ *
+ * A limit that is only observed has the same arithmetic, and every packet passes as it is: none is dropped, and
+ * none is marked.
  */
 #pragma once
 
@@ -42,6 +45,14 @@ static __always_inline __u64 police_limit(struct pw_work *work)
 	return cfg->total_burst + ((cfg->total_horizon * chance) >> PW_CHANCE_BITS);
 }
 
+/* What a packet is that the meter does not admit. */
+static __always_inline __u32 police_refused(const struct pw_work *work)
+{
+	if (work->cfg->observe)
+		return PW_WOULD_DROP;
+	return work->level > total_heavy_limit(work->cfg) ? PW_DROP_POLICED : PW_DROP_EARLY;
+}
+
 static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work *work,
 					  bool with_subnets)
 {
@@ -56,10 +67,14 @@ static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work 
 	if (class == PW_CLASS_HEAVY)
 		limit = police_limit(work);
 	if (!total_take_below(work, limit))
-		return work->level > total_heavy_limit(cfg) ? PW_DROP_POLICED : PW_DROP_EARLY;
+		return police_refused(work);
 	if (class == PW_CLASS_LIGHT)
 		return PW_LIGHT;
-	if (work->level <= cfg->total_burst || !ecn_is_capable(work->pkt))
+	if (work->level <= cfg->total_burst)
+		return PW_CONFORMING;
+	if (cfg->observe)
+		return PW_WOULD_WAIT;
+	if (!ecn_is_capable(work->pkt))
 		return PW_CONFORMING;
 	return ecn_set_ce(skb, work->pkt) ? PW_MARKED : PW_DROP_POLICED;
 }
@@ -71,5 +86,5 @@ static __always_inline int police_packet(struct __sk_buff *skb, bool with_subnet
 
 	if (pw_likely(work_begin(skb, &work, false)))
 		disposition = police_class(skb, &work, with_subnets);
-	return verdict_shared(work.counters, disposition, work.bytes);
+	return verdict_shared(work.state, disposition, work.bytes);
 }

@@ -23,20 +23,20 @@ static __always_inline bool verdict_is_drop(__u32 disposition)
 	       disposition == PW_DROP_CEILING;
 }
 
-/* Per CPU: plain adds lose nothing. */
-static __always_inline void verdict_count(struct pw_counters *counters, __u32 disposition,
-					  __u32 bytes)
+static __always_inline void verdict_count(struct pw_state *state, __u32 disposition, __u32 bytes)
 {
-	if (!counters || disposition >= PW_DISPOSITIONS)
+	struct pw_count *count;
+
+	if (!state || disposition >= PW_DISPOSITIONS)
 		return;
-	counters->packets[disposition]++;
-	counters->bytes[disposition] += bytes;
+	count = &state->counts[disposition];
+	__sync_fetch_and_add(&count->packets, 1);
+	__sync_fetch_and_add(&count->bytes, bytes);
 }
 
 /* The only way to an answer on a shared hook. */
-static __always_inline int verdict_shared(struct pw_counters *counters, __u32 disposition,
-					  __u32 bytes)
+static __always_inline int verdict_shared(struct pw_state *state, __u32 disposition, __u32 bytes)
 {
-	verdict_count(counters, disposition, bytes);
+	verdict_count(state, disposition, bytes);
 	return verdict_is_drop(disposition) ? PW_DROP : PW_NEXT;
 }

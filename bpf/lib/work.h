@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How every metered program begins: configuration, state, packet, time. */
+/* How every metered program begins: slot, configuration, packet, time. */
 #pragma once
 
 #include "base.h"
@@ -9,18 +9,25 @@
 #include "parse.h"
 #include "wire.h"
 
-/* False if there is no valid configuration; only counters, which may be NULL, and bytes are set then.
+/* False if there is no slot, or no valid configuration in it; only state, which may be NULL, and bytes are set then.
  * The kernel counted the wire bytes of a packet if it is on its way out. */
 static __always_inline bool work_begin(struct __sk_buff *skb, struct pw_work *work,
 				       bool wire_is_counted)
 {
-	work->counters = maps_counters();
+	struct pw_slot *slot;
+
+	work->number = maps_slot_number(skb);
+	slot = maps_slot(work->number);
+	work->slot = slot;
+	work->state = 0;
 	work->bytes = wire_is_counted ? wire_counted(skb) : skb->len;
-	work->cfg = maps_config();
-	work->state = maps_state();
-	if (pw_unlikely(!work->cfg || !work->state || !work->counters))
+	if (pw_unlikely(!slot))
 		return false;
-	work->pkt = &work->counters->scratch;
+	work->state = &slot->state;
+	work->cfg = maps_config(slot);
+	work->pkt = maps_scratch();
+	if (pw_unlikely(!work->cfg || !work->pkt))
+		return false;
 	work->now_ns = clock_coarse_ns();
 	parse_packet(skb, work->cfg->l3_only, work->pkt);
 	if (!wire_is_counted)

@@ -3,7 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 Copyright Authors of podweir
 */ -}}
 {{- define "podweir.name" -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" }}
+{{- .Values.fullnameOverride | default .Release.Name | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
 {{- /* Labels by which objects find the pods; they can never change. */}}
@@ -16,6 +16,67 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "podweir.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: agent
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The Secrets of the chart and of the charts above it. A name alone is taken, too. */}}
+{{- define "podweir.pullSecrets" -}}
+{{- with concat .Values.imagePullSecrets ((.Values.global).imagePullSecrets | default list) -}}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ if kindIs "string" . }}{{ . }}{{ else }}{{ .name }}{{ end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* What a chart above this one hands down and this one does not honour is an error. */}}
+{{- define "podweir.checkGlobal" -}}
+{{- with (.Values.global).imageRegistry }}
+{{- fail (printf "global.imageRegistry %q is not accepted: set image.registry, which AWS replaces by its name" .) }}
+{{- end }}
+{{- end }}
+
+{{- /* For the commands that are run in a container: where the node is, and what no file
+on it shows. */}}
+{{- define "podweir.commandEnv" -}}
+- name: PODWEIR_ROOT
+  value: /host
+# No file on the node shows the deliveries nri and watch.
+- name: PODWEIR_DELIVERY
+  value: {{ .Values.delivery }}
+{{- with .Values.node.confDir }}
+- name: PODWEIR_CNI_CONF_DIR
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.node.binDir }}
+- name: PODWEIR_CNI_BIN_DIR
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* Which nodes have an agent. */}}
+{{- define "podweir.placement" -}}
+nodeSelector:
+  kubernetes.io/os: linux
+  {{- with .Values.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if or .Values.tolerations .Values.startupTaint.enabled }}
+tolerations:
+  {{- with .Values.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- if .Values.startupTaint.enabled }}
+  # The agent takes this taint away.
+  - key: {{ include "podweir.startupTaint" . }}
+    operator: Exists
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "podweir.serviceAccount" -}}
@@ -42,6 +103,11 @@ empty list of annotations is a value: pods may set none. */}}
 {{- end }}
 {{- end }}
 
+{{- /* The key of the taint that keeps pods off a node until its agent is ready. */}}
+{{- define "podweir.startupTaint" -}}
+podweir.io/agent-not-ready
+{{- end }}
+
 {{- define "podweir.confDir" -}}
 {{- .Values.node.confDir | default "/etc/cni/net.d" }}
 {{- end }}
@@ -59,12 +125,12 @@ allowPrivilegeEscalation: true # the kubelet asks for it beside SYS_ADMIN
 readOnlyRootFilesystem: true
 # containerd's own filter lets bpf() and setns() through to whoever
 # has SYS_ADMIN.
-seccompProfile: {type: RuntimeDefault}
+seccompProfile: {{- toYaml .Values.securityContext.seccompProfile | nindent 2 }}
 {{- if semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
 # containerd's own profile forbids writing to /sys/fs/bpf.
 appArmorProfile: {type: Unconfined}
 {{- end }}
-{{- with .Values.seLinuxOptions }}
+{{- with .Values.securityContext.seLinuxOptions }}
 seLinuxOptions: {{- toYaml . | nindent 2 }}
 {{- end }}
 capabilities:
@@ -72,14 +138,40 @@ capabilities:
   add:
     - NET_ADMIN # qdiscs, filters and programs on the pods' devices
     - SYS_ADMIN # setns() into the pods' network namespaces; it includes BPF and PERFMON
+    {{- if eq .Values.node.hostFiles "all" }}
     - SYS_PTRACE # /proc/PID/root and exe of other CNIs' agents and of the runtime: which they are, how they are set
+    {{- end }}
 {{- end }}
 
 {{- /* What of the node is in the container; writes says whether files may be installed and removed. */}}
 {{- define "podweir.mounts" -}}
+{{- if eq .root.Values.node.hostFiles "eks" }}
+# Where the runtime looks for conflists and plugins.
+- {name: containerd, mountPath: /host/etc/containerd, readOnly: true}
+# Its CRI socket, and below it the mounts of containers' file systems, which
+# read-only does not cover.
+- {name: sockets, mountPath: /host/run/containerd, readOnly: true, mountPropagation: HostToContainer}
+# Its NRI socket.
+- {name: nri, mountPath: /host/run/nri, readOnly: true}
+# The primary CNI's conflist: the network whose name attachments have.
+- {name: cni, mountPath: /host/etc/cni, readOnly: true}
+# Its plugins, by which it is known.
+- {name: binaries, mountPath: /host/opt/cni/bin, readOnly: true}
+# What its agents leave there, by which doctor tells whether they run.
+- {name: aws-node, mountPath: /host/run/aws-node, readOnly: true}
+# Names of the node's devices, by which the primary CNI is known.
+- {name: devices, mountPath: /host/sys/class/net, readOnly: true}
+# Pins of the network policy agent, which doctor lists.
+- {name: bpffs, mountPath: /host/sys/fs/bpf, readOnly: true, mountPropagation: HostToContainer}
+# Names and arguments of processes, listening sockets, the kernel's settings.
+- {name: proc, mountPath: /host/proc, readOnly: true}
+# Whether the kernel describes its types, which programs need.
+- {name: btf, mountPath: /host/sys/kernel/btf, readOnly: true}
+{{- else }}
 # What is on the node: the runtime's and the primary CNI's settings,
 # their processes under /host/proc, the runtime's sockets.
 - {name: root, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
+{{- end }}
 # Pins: what keeps programs and maps when the agent ends.
 - {name: bpffs, mountPath: /sys/fs/bpf, mountPropagation: HostToContainer}
 # Probe results and failure records, shared with podweir-cni.
@@ -99,10 +191,30 @@ capabilities:
 {{- end }}
 
 {{- define "podweir.volumes" -}}
-# Read-only. It hides nothing from an agent that has SYS_ADMIN, and a
-# choice of directories would make podweir believe that a CNI is not
-# there whose files it cannot see.
+{{- if eq .root.Values.node.hostFiles "eks" }}
+# Part of Amazon's images.
+- {name: containerd, hostPath: {path: /etc/containerd, type: Directory}}
+# Made by the runtime, before any pod.
+- {name: sockets, hostPath: {path: /run/containerd, type: Directory}}
+# Made by the runtime unless NRI is off; empty then.
+- {name: nri, hostPath: {path: /run/nri, type: DirectoryOrCreate}}
+# Part of Amazon's images; aws-node fills it.
+- {name: cni, hostPath: {path: /etc/cni, type: Directory}}
+# Likewise.
+- {name: binaries, hostPath: {path: /opt/cni/bin, type: Directory}}
+# aws-node makes it in the same way.
+- {name: aws-node, hostPath: {path: /run/aws-node, type: DirectoryOrCreate}}
+# The kernel's.
+- {name: devices, hostPath: {path: /sys/class/net, type: Directory}}
+# The kernel's.
+- {name: btf, hostPath: {path: /sys/kernel/btf, type: Directory}}
+# The kernel's.
+- {name: proc, hostPath: {path: /proc, type: Directory}}
+{{- else }}
+# Read-only itself; what is mounted below it is not. A choice of directories
+# would make podweir believe that a CNI is not there whose files it cannot see.
 - {name: root, hostPath: {path: /, type: Directory}}
+{{- end }}
 # Mounted by systemd; never made by us, a directory would do as well as
 # nothing.
 - {name: bpffs, hostPath: {path: /sys/fs/bpf, type: Directory}}

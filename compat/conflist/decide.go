@@ -14,7 +14,7 @@ type Action uint8
 const (
 	// Leave means that nothing is to be done.
 	Leave Action = iota + 1
-	// Write means that the file is to be written, or anew.
+	// Write means that the file is to be written or rewritten.
 	Write
 	// Delete means that the file is to be removed.
 	Delete
@@ -61,8 +61,10 @@ func Decide(s Standing) (Action, string) {
 	switch {
 	case s.Own == nil:
 		return Write, "podweir is not in the chain"
-	case s.Own.Network == nil || s.Own.Network.Mark == nil:
+	case s.Own.Network == nil:
 		return Write, "podweir's file is broken"
+	case s.Own.Network.Mark == nil:
+		return Write, "it was made by hand, and does not follow " + s.Original.Name
 	case s.Own.Network.Mark.Source != s.Original.Name || s.Own.Network.Mark.SHA256 != Hash(s.Original.Raw):
 		return Write, s.Original.Name + " changed since podweir's file was made from it"
 	}

@@ -38,6 +38,7 @@ func TestDecide(t *testing.T) {
 		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "changed"},
 		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "somebody changed"},
 		"ours is broken":           {conflist.Standing{Original: original, Own: fileOf(t, own.Name, "{")}, conflist.Write, "broken"},
+		"made by hand":             {conflist.Standing{Original: original, Own: fileOf(t, own.Name, string(chained.Raw))}, conflist.Write, "made by hand, and does not follow 10-x.conflist"},
 		"primary gone":             {conflist.Standing{Own: own}, conflist.Delete, "no configuration"},
 		"primary broken":           {conflist.Standing{Original: fileOf(t, "10-x.conflist", "{"), Own: own}, conflist.Delete, "is broken"},
 		"nothing at all":           {conflist.Standing{}, conflist.Leave, "no configuration"},
@@ -63,7 +64,7 @@ func TestDecide(t *testing.T) {
 func TestDecideNeverLeavesAStaleFile(t *testing.T) {
 	good, broken := fileOf(t, "10-x.conflist", plain), fileOf(t, "10-x.conflist", "{")
 	own := fileOf(t, "00-podweir-10-x.conflist", splice(t, "10-x.conflist", plain))
-	for _, delivery := range []profiles.Delivery{profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI} {
+	for _, delivery := range []profiles.Delivery{profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI, profiles.Watch} {
 		for _, original := range []*conflist.File{nil, good, broken} {
 			for _, mine := range []*conflist.File{nil, own} {
 				got, why := conflist.Decide(conflist.Standing{Delivery: delivery, Original: original, Own: mine})

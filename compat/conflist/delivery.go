@@ -4,6 +4,7 @@
 package conflist
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -141,7 +142,9 @@ type Choice struct {
 func Choose(s Situation) Choice {
 	switch {
 	case s.Writable == profiles.No:
-		return attachByAgent(s)
+		return attachByAgent(s, cmp.Or(s.Obstacle, "the directory of conflists cannot be written"))
+	case s.Profile.Delivery.ByAgent():
+		return attachByAgent(s, s.Profile.Conflist.File+" sorts before every file of podweir's")
 	case !s.Profile.Conflist.MayBeExclusive:
 		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " leaves the files of others alone"}
 	case s.Exclusive == profiles.No:
@@ -164,6 +167,9 @@ func Choose(s Situation) Choice {
 	return c
 }
 
+// WatchIsLate is what to know of the delivery [profiles.Watch].
+const WatchIsLate = "a pod runs without its limit until the kubelet has reported its address, a second or two"
+
 // Objection says what is against a delivery on this node, whoever asks for it or
 // put it there: certain if it cannot work, else it is a doubt. It is "" if nothing
 // is against it.
@@ -177,7 +183,7 @@ func Objection(d profiles.Delivery, s Situation) (why string, certain bool) {
 		if s.Runtime.HasNRI() == profiles.No {
 			return s.Runtime.String() + " has no NRI, containerd has it from 1.7", true
 		}
-	case profiles.Handed:
+	case profiles.Handed, profiles.Watch:
 	}
 	return "", false
 }
@@ -208,12 +214,8 @@ func againstDropIn(s Situation) (why string, certain bool) {
 	return "", false
 }
 
-// attachByAgent is the choice where nothing can be installed.
-func attachByAgent(s Situation) Choice {
-	obstacle := s.Obstacle
-	if obstacle == "" {
-		obstacle = "the directory of conflists cannot be written"
-	}
+// attachByAgent is the choice where no file of podweir's would do.
+func attachByAgent(s Situation, obstacle string) Choice {
 	c := Choice{Delivery: profiles.NRI, Why: obstacle + ", so the agent attaches through the runtime's NRI hook"}
 	switch s.Runtime.HasNRI() {
 	case profiles.No:

@@ -12,7 +12,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // FuzzSplice: what comes out of Remove is what went into Splice, to the byte;
 // libcni loads what we made of anything it loads; and what we refuse of that is

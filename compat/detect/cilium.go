@@ -162,7 +162,7 @@ func (r *reader) ask(ctx context.Context, path string, into any) error {
 }
 
 // ciliumSettings reads the ConfigMap in the agent's own mount namespace. It says
-// what was asked for, so the agent's own answer counts more.
+// what was requested, so the agent's own answer counts more.
 func (r *reader) ciliumSettings(c *Cilium, dir string) {
 	if _, err := fs.ReadDir(r.root, dir[:len(dir)-1]); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -209,7 +209,7 @@ const (
 )
 
 // StartTraces are the files, below the node's root, that a primary CNI's agent
-// makes anew when it starts. With other settings it may then get packets to pods
+// rewrites when it starts. With other settings it may then get packets to pods
 // another way, which changes no file that the runtime reads.
 var StartTraces = []string{ciliumSocket[len("/var/"):], ciliumNodeHeader}
 

@@ -13,6 +13,7 @@ package detect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -32,6 +33,20 @@ type Live interface {
 	// Runtime returns what the container runtime says that it is, in the form of
 	// a node's status: "containerd://2.1.3".
 	Runtime(ctx context.Context) (string, error)
+	// RuntimeNetwork returns what the container runtime says of the CNI configuration
+	// that it uses; nil if it says nothing of it, as CRI-O.
+	RuntimeNetwork(ctx context.Context) (*RuntimeNetwork, error)
+}
+
+// RuntimeNetwork is the CNI configuration that a container runtime says that it uses,
+// with paths as the node has them. It counts more than the runtime's files, which it
+// may not have read again.
+type RuntimeNetwork struct {
+	// ConfDir has the conflists, BinDirs the plugins.
+	ConfDir string
+	BinDirs []string
+	// MaxConfNum is how many networks it loads, 0 for all.
+	MaxConfNum int64
 }
 
 // Options say where things are that have no fixed place. The zero value looks
@@ -80,6 +95,8 @@ type Found struct {
 
 // Node is what was found out.
 type Node struct {
+	// Config is what the container runtime's files say.
+	Config RuntimeConfig
 	// ConfDir and BinDirs are below the root.
 	ConfDir string
 	BinDirs []string
@@ -102,6 +119,7 @@ type Node struct {
 	Exclusive    profiles.Answer
 	ExclusiveWhy string
 	Cilium       Cilium
+	Calico       Calico
 	Runtime      conflist.Runtime
 	Kernel       Kernel
 	Processes    []Process
@@ -130,14 +148,15 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	n.Devices = r.names("sys/class/net")
 	n.Kernel = r.kernel()
 	n.Runtime = r.runtime(ctx)
-	r.directories()
+	r.directories(ctx)
 	n.Conf = r.conf()
 	programs := r.programs(ctx)
 	r.distribution()
 	r.cilium(ctx)
 	r.exclusive()
 	r.policyAgent(programs)
-	r.calico(programs)
+	r.dataplane(programs)
+	r.calico()
 	r.chainFacts()
 	n.Profile, n.Assumed, n.Why = r.profile()
 	if n.Profile != nil {
@@ -223,32 +242,39 @@ const (
 )
 
 // directories finds the directories of conflists and plugins: as told, else as
-// containerd's configuration says, else where a distribution has them.
-func (r *reader) directories() {
+// the runtime says, else as its files say, else where a distribution has them.
+func (r *reader) directories(ctx context.Context) {
 	n := r.node
 	n.ConfDir, n.BinDirs = clean(r.opts.ConfDir), nil
-	confDir, binDir := r.containerdDirs()
+	n.Config = ReadRuntimeConfig(r.root, n.Processes)
+	for _, err := range n.Config.Problems {
+		r.problem(err)
+	}
+	if r.opts.Live != nil {
+		said, err := r.opts.Live.RuntimeNetwork(ctx)
+		if err != nil {
+			r.problem(fmt.Errorf("ask the container runtime for its CNI configuration: %w", err))
+		}
+		n.Config.says(said)
+	}
 	switch {
 	case n.ConfDir != "":
-	case confDir != "":
-		n.ConfDir = confDir
+	case n.Config.ConfDir != "":
+		n.ConfDir = n.Config.ConfDir
 	case r.exists(k3sConfDir) == profiles.Yes:
 		n.ConfDir = k3sConfDir
 	default:
 		n.ConfDir = defaultConfDir
 	}
-	for _, dir := range []string{clean(r.opts.BinDir), binDir, defaultBinDir} {
-		if dir == "" {
-			continue
-		}
-		n.BinDirs = append(n.BinDirs, dir)
-		if r.opts.BinDir != "" || binDir != "" {
-			break
-		}
-	}
-	if r.opts.BinDir != "" || binDir != "" {
+	switch {
+	case r.opts.BinDir != "":
+		n.BinDirs = []string{clean(r.opts.BinDir)}
+		return
+	case len(n.Config.BinDirs) > 0:
+		n.BinDirs = n.Config.BinDirs
 		return
 	}
+	n.BinDirs = []string{defaultBinDir}
 	for _, p := range profiles.All() {
 		for _, dir := range p.Conflist.BinDirs {
 			if r.exists(dir) == profiles.Yes {

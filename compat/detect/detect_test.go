@@ -60,6 +60,7 @@ type live struct {
 	programs []string
 	api      map[string]string
 	runtime  string
+	network  *detect.RuntimeNetwork
 }
 
 var errNoAnswer = errors.New("connection refused")
@@ -76,6 +77,13 @@ func (l live) Runtime(context.Context) (string, error) {
 		return "", errNoAnswer
 	}
 	return l.runtime, nil
+}
+
+func (l live) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
+	if l.network == nil && l.runtime == "" {
+		return nil, errNoAnswer
+	}
+	return l.network, nil
 }
 
 func (l live) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
@@ -153,6 +161,8 @@ func TestProfile(t *testing.T) {
 
 		"aws, policy on":        {node: node{files: aws, processes: []string{"9 controller --enable-network-policy=true"}}, want: "aws-vpc-cni-npa"},
 		"aws, policy off":       {node: node{files: aws, processes: []string{"9 controller --enable-network-policy=false"}}, want: "aws-vpc-cni"},
+		"aws, Calico's policy":  {node: node{files: aws, processes: []string{"2 kubelet", "9 controller --enable-network-policy=false", "7 calico-node"}}, want: "aws-vpc-cni-calico"},
+		"aws, both policies":    {node: node{files: aws, processes: []string{"2 kubelet", "9 controller --enable-network-policy=true", "7 calico-node"}}, want: "aws-vpc-cni-npa"},
 		"aws, filters there":    {node: node{files: aws}, live: live{programs: []string{"handle_ingress", "handle_egress"}}, want: "aws-vpc-cni-npa"},
 		"aws, nothing known":    {node: node{files: aws}, want: "aws-vpc-cni-npa", assumed: true},
 		"aws, agent not there":  {node: node{files: aws, processes: []string{"2 kubelet"}, sockets: []string{"/x"}}, live: live{programs: []string{}}, want: "aws-vpc-cni"},
@@ -339,8 +349,29 @@ func TestDirectories(t *testing.T) {
 	}{
 		"default":      {map[string]string{}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
 		"containerd's": {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
-		"told":         {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{ConfDir: "/a/../b", BinDir: "/c"}, "b", []string{"c"}},
-		"gke":          {map[string]string{"home/kubernetes/bin/gke": ""}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin", "home/kubernetes/bin"}},
+		"the second of two directories": {map[string]string{
+			"etc/containerd/config.toml": "[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/bin', \"/opt/more\"]\n",
+		}, detect.Options{}, "etc/cni/net.d", []string{"opt/bin", "opt/more"}},
+		"imported, by a file that is imported": {map[string]string{
+			"etc/containerd/config.toml":   "version = 3\nimports = ['conf.d/*.toml']\n" + toml,
+			"etc/containerd/conf.d/a.toml": "imports = ['/etc/b.toml', '/etc/containerd/config.toml']\n",
+			"etc/b.toml":                   "[plugins.'io.containerd.cri.v1.runtime'.cni]\n  conf_dir = '/etc/b.d'\n",
+		}, detect.Options{}, "etc/b.d", []string{"opt/bin"}},
+		"a comment is no value": {map[string]string{
+			"etc/containerd/config.toml": "[plugins.'io.containerd.cri.v1.runtime'.cni]\n  # conf_dir = '/etc/cni/other.d'\n[other]\n  conf_dir = '/x'\n",
+		}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
+		"CRI-O's drop-ins": {map[string]string{
+			"proc/9/comm": "crio\n", "proc/9/cmdline": "/usr/bin/crio\x00",
+			"etc/crio/crio.conf":             "[crio.network]\nnetwork_dir = '/etc/a.d'\nplugin_dirs = ['/usr/a']\n",
+			"etc/crio/crio.conf.d/00-x":      "[crio.network]\nnetwork_dir = '/etc/kubernetes/cni/net.d/'\n",
+			"etc/crio/crio.conf.d/10-y.conf": "[crio.network]\nplugin_dirs = ['/var/lib/cni/bin', '/usr/libexec/cni']\n",
+		}, detect.Options{}, "etc/kubernetes/cni/net.d", []string{"var/lib/cni/bin", "usr/libexec/cni"}},
+		"containerd of k3s": {map[string]string{
+			"proc/9/comm": "containerd\n", "proc/9/cmdline": "containerd\x00-c\x00/var/lib/rancher/k3s/agent/etc/containerd/config.toml\x00",
+			"var/lib/rancher/k3s/agent/etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"told": {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{ConfDir: "/a/../b", BinDir: "/c"}, "b", []string{"c"}},
+		"gke":  {map[string]string{"home/kubernetes/bin/gke": ""}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin", "home/kubernetes/bin"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := detect.Read(t.Context(), node{files: tc.files}.root(), tc.opts)
@@ -384,6 +415,33 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 	n = detect.Read(t.Context(), node{processes: []string{"7 crio"}}.root(), detect.Options{Runtime: "nonsense"})
 	if n.Runtime.Name != "cri-o" || !strings.Contains(errors.Join(n.Problems...).Error(), "nonsense") {
 		t.Errorf("runtime %+v, problems %v", n.Runtime, n.Problems)
+	}
+}
+
+// What the runtime says of its CNI configuration counts more than its files, and less
+// than what the operator says.
+func TestRuntimeNetwork(t *testing.T) {
+	files := map[string]string{"etc/containerd/config.toml": "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.cni]\n" +
+		"conf_dir = '/etc/file/net.d'\nbin_dir = '/opt/file/bin'\nmax_conf_num = 1\n"}
+	said := live{network: &detect.RuntimeNetwork{ConfDir: "/etc/said/net.d", BinDirs: []string{"/opt/said/bin", "/opt/more/bin"}, MaxConfNum: 3}}
+	for name, tc := range map[string]struct {
+		opts    detect.Options
+		conf    string
+		bins    []string
+		maxConf int64
+	}{
+		"said":          {detect.Options{Live: said}, "etc/said/net.d", []string{"opt/said/bin", "opt/more/bin"}, 3},
+		"told":          {detect.Options{Live: said, ConfDir: "/etc/told", BinDir: "/opt/told"}, "etc/told", []string{"opt/told"}, 3},
+		"says nothing":  {detect.Options{Live: live{runtime: "cri-o://1.34.0"}}, "etc/file/net.d", []string{"opt/file/bin"}, 1},
+		"not reachable": {detect.Options{Live: live{}}, "etc/file/net.d", []string{"opt/file/bin"}, 1},
+	} {
+		n := detect.Read(t.Context(), node{files: files, processes: []string{"7 containerd"}}.root(), tc.opts)
+		if n.ConfDir != tc.conf || !slices.Equal(n.BinDirs, tc.bins) || n.Config.MaxConfNum == nil || *n.Config.MaxConfNum != tc.maxConf {
+			t.Errorf("%s: %s, %v, %v, want %s, %v, %d", name, n.ConfDir, n.BinDirs, n.Config.MaxConfNum, tc.conf, tc.bins, tc.maxConf)
+		}
+		if problem := errors.Join(n.Problems...); (name == "not reachable") != (problem != nil && strings.Contains(problem.Error(), "for its CNI configuration")) {
+			t.Errorf("%s: problems %v", name, problem)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -205,21 +204,25 @@ const libcniModule = "github.com/containernetworking/cni"
 
 // libcni reads from a Go binary which libcni it was built with; "" if it does
 // not say.
-func (r *reader) libcni(exe string) string {
+func (r *reader) libcni(exe string) string { return libcniVersion(r.buildInfo(exe)) }
+
+// buildInfo is what a Go binary says of its build, empty if it says nothing.
+func (r *reader) buildInfo(exe string) *debug.BuildInfo {
+	none := &debug.BuildInfo{}
 	f, err := r.root.Open(exe)
 	if err != nil {
-		return ""
+		return none
 	}
 	defer func() { _ = f.Close() }()
 	at, ok := f.(io.ReaderAt)
 	if !ok {
-		return ""
+		return none
 	}
 	info, err := buildinfo.Read(at)
 	if err != nil {
-		return ""
+		return none
 	}
-	return libcniVersion(info)
+	return info
 }
 
 func libcniVersion(info *debug.BuildInfo) string {
@@ -233,34 +236,6 @@ func libcniVersion(info *debug.BuildInfo) string {
 		return m.Version
 	}
 	return ""
-}
-
-var (
-	confDirLine = regexp.MustCompile(`(?m)^\s*conf_dir\s*=\s*['"]([^'"]+)['"]`)
-	binDirLine  = regexp.MustCompile(`(?m)^\s*bin_dirs?\s*=\s*\[?\s*['"]([^'"]+)['"]`)
-)
-
-// containerdDirs reads the directories from containerd's main configuration;
-// "" for what it does not say. Files that it imports are not followed.
-func (r *reader) containerdDirs() (confDir, binDir string) {
-	config := "etc/containerd/config.toml"
-	if p := r.node.Process("containerd"); p != nil {
-		for i, a := range p.Args {
-			if file, ok := strings.CutPrefix(a, "--config="); ok {
-				config = clean(file)
-			} else if (a == "--config" || a == "-c") && i+1 < len(p.Args) {
-				config = clean(p.Args[i+1])
-			}
-		}
-	}
-	text := r.text(config)
-	if m := confDirLine.FindStringSubmatch(text); m != nil {
-		confDir = clean(m[1])
-	}
-	if m := binDirLine.FindStringSubmatch(text); m != nil {
-		binDir = clean(m[1])
-	}
-	return confDir, binDir
 }
 
 // Binary looks for a plugin in the directories of plugins and returns its path

@@ -61,8 +61,8 @@ func (r *reader) policyAgent(programs []string) {
 	}
 }
 
-// calico finds out which dataplane Calico has.
-func (r *reader) calico(programs []string) {
+// dataplane finds out which one Calico has.
+func (r *reader) dataplane(programs []string) {
 	bpf := slices.ContainsFunc(programs, func(name string) bool { return strings.HasPrefix(name, "cali_") })
 	entries, err := fs.ReadDir(r.root, "sys/fs/bpf/tc/globals")
 	pinned := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), "cali_") })

@@ -8,11 +8,14 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Others says whether somebody else enforces the bandwidth annotations of pods,
 // by direction.
 type Others struct {
+	// By is who does or may, 0 if nobody is there who could.
+	By              terms.Shaper
 	Egress, Ingress profiles.Answer
 	// Why is a sentence without a full stop, "" if there is nothing to say.
 	Why string
@@ -22,12 +25,17 @@ type Others struct {
 func (o *Others) Any() bool { return o.Egress == profiles.Yes || o.Ingress == profiles.Yes }
 
 // OtherShapers says who else enforces the annotations of the pods that podweir is
-// asked for: those of the CNI in force.
+// called for: the CNI in force, or Calico's agent, which also runs for policy alone.
 func (n *Node) OtherShapers() Others {
-	if n.Profile == nil || n.Profile.Family != "cilium" {
-		return Others{Egress: profiles.No, Ingress: profiles.No}
+	switch {
+	case n.Profile != nil && n.Profile.Family == "cilium":
+		others := n.Cilium.EnforcesAnnotations()
+		others.By = terms.ShaperCilium
+		return others
+	case n.Profile != nil && (n.Profile.Family == "calico" || n.Calico.Runs == profiles.Yes):
+		return n.Calico.EnforcesAnnotations()
 	}
-	return n.Cilium.EnforcesAnnotations()
+	return Others{Egress: profiles.No, Ingress: profiles.No}
 }
 
 // Cilium's bandwidth manager reads the annotation for ingress from 1.18 on: it is
@@ -93,6 +101,12 @@ func (c *Cilium) describe() string {
 
 // readsIngress says whether a release of Cilium knows the annotation for ingress.
 func readsIngress(version string) profiles.Answer {
+	return atLeast(version, ingressMajor, ingressMinor)
+}
+
+// atLeast compares a version such as v1.18.4 with a release; unknown for what is no
+// version.
+func atLeast(version string, wantMajor, wantMinor int) profiles.Answer {
 	first, rest, ok := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	second, _, _ := strings.Cut(rest, ".")
 	major, majorErr := strconv.Atoi(first)
@@ -100,11 +114,11 @@ func readsIngress(version string) profiles.Answer {
 	if !ok || majorErr != nil || minorErr != nil {
 		return profiles.Unknown
 	}
-	return profiles.Is(major > ingressMajor || major == ingressMajor && minor >= ingressMinor)
+	return profiles.Is(major > wantMajor || major == wantMajor && minor >= wantMinor)
 }
 
 // Remembering fills in what Cilium's agent said of its bandwidth manager before,
-// if it does not say so now: while it starts anew its programs go on.
+// if it does not say so now: while it restarts its programs go on.
 func (c *Cilium) Remembering(before *Cilium) {
 	if c.API || c.BandwidthManager != profiles.Unknown || c.BandwidthConfigured == profiles.No {
 		return

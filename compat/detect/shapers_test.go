@@ -4,13 +4,15 @@
 package detect_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-// TestRemembering: an agent that is being started anew has not changed its mind;
+// TestRemembering: an agent that is being restarted has not changed its mind;
 // one that answers, or is told otherwise, has.
 func TestRemembering(t *testing.T) {
 	on := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2", Routing: "BPF"}
@@ -63,6 +65,37 @@ func TestWhoPolicesIngress(t *testing.T) {
 		c := detect.Cilium{API: true, BandwidthManager: yes, Version: tc.version, Routing: tc.routing, ChainingMode: tc.chaining}
 		if got := c.EnforcesAnnotations(); got.Ingress != tc.want || got.Egress != yes || got.Why == "" {
 			t.Errorf("%+v: %+v, want ingress %v, and why", tc, got, tc.want)
+		}
+	}
+}
+
+// TestWhetherFelixEnforces: by the release, or by what it leaves on the node.
+func TestWhetherFelixEnforces(t *testing.T) {
+	const yes, no, unknown = profiles.Yes, profiles.No, profiles.Unknown
+	for name, tc := range map[string]struct {
+		calico detect.Calico
+		want   profiles.Answer
+		why    string
+	}{
+		"3.30":                  {detect.Calico{Version: "v3.30.0", Dataplane: "tables"}, yes, "Calico v3.30.0 enforces"},
+		"3.29":                  {detect.Calico{Version: "v3.29.6", Dataplane: "tables"}, no, ""},
+		"4.0, dataplane hidden": {detect.Calico{Version: "v4.0.0"}, yes, "v4.0.0"},
+		"release hidden":        {detect.Calico{Dataplane: "tables"}, unknown, "which release"},
+		"release hidden, acts":  {detect.Calico{Dataplane: "tables", Limits: true}, yes, "Calico enforces"},
+		"eBPF":                  {detect.Calico{Version: "v3.31.2", Dataplane: "bpf"}, unknown, "where that uses TCX"},
+		"eBPF, acts":            {detect.Calico{Version: "v3.31.2", Dataplane: "bpf", Limits: true}, yes, "Calico v3.31.2 enforces"},
+		"eBPF, 3.29":            {detect.Calico{Version: "v3.29.6", Dataplane: "bpf"}, no, ""},
+	} {
+		for _, profile := range []string{"calico", "canal", "aws-vpc-cni-calico"} {
+			tc.calico.Runs = yes
+			got := (&detect.Node{Profile: profiles.Find(profile), Calico: tc.calico}).OtherShapers()
+			if got.By != terms.ShaperCalico || got.Egress != tc.want || got.Ingress != tc.want || !strings.Contains(got.Why, tc.why) {
+				t.Errorf("%s, %s: %+v, want %v because %q", name, profile, got, tc.want, tc.why)
+			}
+		}
+		tc.calico.Runs = no
+		if got := (&detect.Node{Profile: profiles.Find("flannel"), Calico: tc.calico}).OtherShapers(); got != (detect.Others{Egress: no, Ingress: no}) {
+			t.Errorf("%s, left over beside flannel: %+v, want nobody", name, got)
 		}
 	}
 }

@@ -17,7 +17,7 @@ const npaIssues = "https://github.com/aws/aws-network-policy-agent/issues/"
 func awsChecks() []Check {
 	return []Check{
 		{
-			Code: "PW301", Title: "AWS policy and the bandwidth plugin are not together", Category: CategoryCNI, Severity: SeverityFail,
+			Code: "PW301", Title: "the bandwidth plugin is not combined with AWS network policy", Category: CategoryCNI, Severity: SeverityFail,
 			Family: "aws", Needs: []string{"PW201"},
 			Looks: "bandwidth in the chain in force while the Network Policy Agent enforces",
 			Why:   "from VPC CNI 1.19.3 pods with an egress limit cannot start; before it policy is not enforced",
@@ -26,7 +26,7 @@ func awsChecks() []Check {
 			run:   checkNPABandwidth,
 		},
 		{
-			Code: "PW302", Title: "no pod lacks the policy agent's filters", Category: CategoryDatapath, Severity: SeverityFail, Family: "aws",
+			Code: "PW302", Title: "every pod has the policy agent's filters", Category: CategoryDatapath, Severity: SeverityFail, Family: "aws",
 			Looks: "handle_egress on hook ingress and handle_ingress on hook egress of each eni and vlan device, preference 1, handle 1; " +
 				"when the agent and the pod started",
 			Why: "a pod without them has no network policy; podweir is not the cause, but is often suspected. " +
@@ -45,7 +45,7 @@ func awsChecks() []Check {
 			run:   checkIngressQdisc,
 		},
 		{
-			Code: "PW304", Title: "one policy engine", Category: CategoryCNI, Severity: SeverityFail, Family: "aws",
+			Code: "PW304", Title: "only one policy engine is active", Category: CategoryCNI, Severity: SeverityFail, Family: "aws",
 			Looks: "Cilium in the chain, or running, while the Network Policy Agent enforces",
 			Why:   "Cilium deletes every legacy filter of the devices it attaches to, the agent's policy included",
 			Mend:  "Disable one: enableNetworkPolicy \"false\" for the VPC CNI, or Cilium's policy.",
@@ -53,7 +53,7 @@ func awsChecks() []Check {
 			run:   checkTwoEngines,
 		},
 		{
-			Code: "PW305", Title: "no foreign filter is in the policy agent's way", Category: CategoryDatapath, Severity: SeverityWarn, Family: "aws",
+			Code: "PW305", Title: "no foreign filter takes the policy agent's place", Category: CategoryDatapath, Severity: SeverityWarn, Family: "aws",
 			Looks: "legacy filters on the pods' devices that are neither the agent's nor podweir's",
 			Why:   "the agent deletes filters with handle 1 of anybody, and what stands behind its own never runs",
 			Mend:  "Tell the owner: only TCX works beside the agent.",
@@ -69,7 +69,7 @@ func awsChecks() []Check {
 			run:   checkVethPrefix,
 		},
 		{
-			Code: "PW307", Title: "no second interface goes round the limit", Category: CategoryCNI, Severity: SeverityWarn,
+			Code: "PW307", Title: "no second interface bypasses the limit", Category: CategoryCNI, Severity: SeverityWarn,
 			Family: "aws", Needs: []string{"PW201"},
 			Looks: "egress-cni in the chain, enabled",
 			Why:   "it gives pods a second interface (v4if0, v6if0) for the other IP family, which no limit covers",
@@ -122,7 +122,7 @@ func (f *Facts) podDevices(further func([]Device) Finding) Finding {
 
 // shorten lists the first few of many findings.
 func shorten(list []string) string {
-	const shown = 3
+	const shown = 5 // that many fit a screen
 	if len(list) <= shown {
 		return strings.Join(list, "; ")
 	}
@@ -161,7 +161,7 @@ func checkForeignFilters(f *Facts) Finding {
 		return f.podDevices(func(devices []Device) Finding {
 			var bad []string
 			for _, d := range devices {
-				for _, p := range slices.Concat(d.In.Legacy, d.Out.Legacy) {
+				for _, p := range filters(&d.In, &d.Out) {
 					if !p.Ours && !f.Profile.OwnsProgram(p.Name) {
 						bad = append(bad, fmt.Sprintf("%s: %v", d.Name, p))
 					}

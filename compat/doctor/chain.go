@@ -6,6 +6,7 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 func chainChecks() []Check {
 	return []Check{
 		{
-			Code: "PW201", Title: "a network is in force", Category: CategoryCNI, Severity: SeverityFail,
+			Code: "PW201", Title: "the runtime has a CNI network", Category: CategoryCNI, Severity: SeverityFail,
 			Looks: "the first file by name in the directory of conflists: readable, and a network as libcni reads it",
 			Why:   "runtimes take the first file by name; if it is broken the node has no network",
 			Mend:  "Let the primary CNI write its file again, usually by restarting its DaemonSet. podweir never edits it.",
@@ -31,13 +32,13 @@ func chainChecks() []Check {
 		},
 		{
 			Code: "PW203", Title: "podweir's file fits its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again",
+			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again; the plugins of a file made by hand",
 			Why:   "a file made from an older original keeps the primary CNI's old settings in force",
 			Mend:  "Make the file again; if it happens again the agent does not watch (renames into the directory are moved_to events).",
 			run:   checkDrift,
 		},
 		{
-			Code: "PW204", Title: "no stale file stands in front", Category: CategoryInstall, Severity: SeverityFail,
+			Code: "PW204", Title: "no stale file sorts before podweir's", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "podweir's file while the primary CNI's own file is gone or broken",
 			Why:   "the node looks ready before it is, and its pods fail",
 			Mend: "Remove podweir's file; the agent does it within a second or two, and puts it back when the primary CNI writes its own. " +
@@ -45,8 +46,8 @@ func chainChecks() []Check {
 			run: checkStale,
 		},
 		{
-			Code: "PW205", Title: "the plugin's binary can be run", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
-			Looks: "podweir-cni in the directories of plugins: there, executable, static, for this processor",
+			Code: "PW205", Title: "podweir-cni can be executed", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
+			Looks: "podweir-cni in the directories of plugins: there, executable, static, for this processor, on a file system that is not mounted noexec",
 			Why:   "a chain with a plugin that cannot be run fails every pod",
 			Mend:  "Install the binary again. Bottlerocket empties the directory at every boot; its binaries must be static.",
 			run:   checkBinary,
@@ -74,7 +75,7 @@ func chainChecks() []Check {
 			run:   checkFirst,
 		},
 		{
-			Code: "PW217", Title: "the plugin on the node came with this program", Category: CategoryInstall, Severity: SeverityWarn,
+			Code: "PW217", Title: "podweir-cni on the node is the build that came with this program", Category: CategoryInstall, Severity: SeverityWarn,
 			Needs: []string{"PW205"},
 			Looks: "the digest of podweir-cni in the directory of plugins, and of the one beside this program",
 			Why:   "programs and maps of two releases may not understand each other",
@@ -82,7 +83,7 @@ func chainChecks() []Check {
 			run:   checkSameBuild,
 		},
 		{
-			Code: "PW220", Title: "one agent of podweir runs on the node", Category: CategoryInstall, Severity: SeverityWarn,
+			Code: "PW220", Title: "only one agent of podweir runs on the node", Category: CategoryInstall, Severity: SeverityWarn,
 			Looks: "the processes of podweir agents, and their pods",
 			Why:   "of two agents one waits and touches nothing: the settings of its release are not in force",
 			Mend:  "Uninstall one of the two releases. /readyz and the log of the agent that waits say so; it takes over when the other one has ended.",
@@ -121,7 +122,7 @@ func checkNetwork(f *Facts) Finding {
 	file := f.active()
 	switch {
 	case f.Node.Conf == nil:
-		return breaks(dir+" cannot be read", "the directory of conflists", "podweir doctor --root, --conf-dir: say where it is", problems(f)...)
+		return breaks(dir+" cannot be read", "the directory of conflists", "podweir doctor --root, --cni-conf-dir: say where it is", problems(f)...)
 	case file == nil:
 		return breaks(dir+" has no network", "a conflist of the primary CNI", "restart the primary CNI's DaemonSet")
 	case file.Err != nil:
@@ -155,8 +156,8 @@ func checkChained(f *Facts) Finding {
 	fix := "podweir install --delivery " + string(f.Choice.Delivery)
 	at := slices.Index(chain, conflist.Type)
 	switch {
-	case at < 0 && f.Choice.Delivery == profiles.NRI && len(f.ownDropIns()) == 0:
-		return skip("the delivery is " + string(profiles.NRI))
+	case at < 0 && f.Choice.Delivery.ByAgent() && len(f.ownDropIns()) == 0:
+		return skip("the delivery is " + string(f.Choice.Delivery))
 	case at < 0 && len(f.ownDropIns()) > 0:
 		return breaks(seen+"; the drop-in is not read", expected, fix)
 	case at < 0:
@@ -181,6 +182,9 @@ func checkDrift(f *Facts) Finding {
 	if original == nil || original.Network == nil {
 		return skip("there is no original to compare with: PW204")
 	}
+	if at := slices.IndexFunc(own, byHand); at >= 0 {
+		return handMade(&own[at], original)
+	}
 	for i := range own {
 		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i]})
 		if action == conflist.Write {
@@ -191,6 +195,23 @@ func checkDrift(f *Facts) Finding {
 		return breaks(fmt.Sprintf("%d files of podweir's", len(own)), "one", remove(f, own[1].Name))
 	}
 	return holds(own[0].Name + " fits " + original.Name)
+}
+
+// byHand says that a person made a file of podweir's name, as the how-to shows.
+func byHand(own conflist.File) bool { return own.Network != nil && own.Network.Mark == nil }
+
+// handMade compares a file that nobody keeps in step with its original: the two have
+// the same plugins, but for podweir in the one and bandwidth in the other.
+func handMade(own, original *conflist.File) Finding {
+	others := func(n *conflist.Network) []string {
+		return slices.DeleteFunc(n.Types(), func(t string) bool { return t == conflist.Type || t == "bandwidth" })
+	}
+	const fix = "podweir install: it writes a file of its own, and keeps this one for podweir uninstall"
+	seen := own.Name + " was made by hand and is not followed"
+	if slices.Equal(others(own.Network), others(original.Network)) {
+		return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
+	}
+	return warns(seen+", and "+original.Name+" has other plugins now", "the plugins of "+original.Name+" and podweir-cni", fix, own.Name)
 }
 
 func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }
@@ -223,6 +244,9 @@ func checkBinary(f *Facts) Finding {
 		return breaks("/"+b.Path+": "+b.Err.Error(), "an ELF executable", fix+"/"+b.Path)
 	case !b.Executable:
 		return breaks("/"+b.Path+" is not executable", "mode 0755", "chmod 0755 /"+b.Path)
+	case slices.Contains(f.NoExec, path.Dir(b.Path)):
+		return breaks("/"+path.Dir(b.Path)+" is on a file system that is mounted noexec", "a mount from which plugins can be run",
+			"mount -o remount,exec for the file system of /"+path.Dir(b.Path)+", or use another bin_dir")
 	case b.Machine != wantMachine():
 		return breaks(fmt.Sprintf("/%s is for %v", b.Path, b.Machine), wantMachine().String(), fix+"/"+b.Path+", from the image for this processor")
 	case !b.Static:
@@ -242,6 +266,33 @@ func checkBandwidth(f *Facts) Finding {
 		return warns(seen, "podweir-cni in the place of bandwidth", "podweir install --delivery chain: podweir takes its place")
 	}
 	return holds("bandwidth is not in the chain")
+}
+
+// entryChecks are about what podweir's own entry says.
+func entryChecks() []Check {
+	return []Check{
+		{
+			Code: "PW218", Title: "podweir-cni accepts every value of its entry", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
+			Looks: "podweir's entry in the chain in force, read by the parser that podweir-cni has",
+			Why:   "podweir-cni ignores a value that it cannot read, and uses the default instead",
+			Mend:  "Correct the value where it comes from: the chart's defaults, podweir install --default, or the file if it was made by hand.",
+			run:   checkEntry,
+		},
+	}
+}
+
+func checkEntry(f *Facts) Finding {
+	raw, file := f.ownEntry()
+	switch {
+	case f.parseEntry == nil:
+		return skip("the plugin's parser is not there in this mode")
+	case file == "":
+		return unknown("podweir's entry cannot be read")
+	}
+	if err := f.parseEntry(raw); err != nil {
+		return breaks(strings.ReplaceAll(err.Error(), "\n", "; "), "values that podweir-cni accepts", "correct "+file, file)
+	}
+	return holds("podweir-cni accepts all of it", file)
 }
 
 func checkCapabilities(f *Facts) Finding {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const ciliumDocs = "https://github.com/cilium/cilium/blob/v1.20.2/"
@@ -21,7 +22,7 @@ func ciliumChecks() []Check {
 			run:   checkCiliumAPI,
 		},
 		{
-			Code: "PW402", Title: "ingress is shaped where packets pass", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW402", Title: "ingress is limited where packets pass", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "attachments with their ingress queue or program on the host side while packets are redirected past it",
 			Why:   "with BPF host routing the egress side of the host device sees nothing from the network and from other pods",
 			Mend:  "Leave mode and place of ingress to auto, or take ingressPlace ifb. Pods that run keep their place until they are recreated.",
@@ -29,7 +30,7 @@ func ciliumChecks() []Check {
 			run:   checkBypassed,
 		},
 		{
-			Code: "PW404", Title: "the bandwidth manager does what it was told", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
+			Code: "PW404", Title: "Cilium's bandwidth manager runs as configured", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
 			Looks: "the setting enable-bandwidth-manager and what the agent says",
 			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read); podweir shapes until it comes on, so who shapes may change with a restart of Cilium",
 			Mend:  "Turn the setting off, so that it stays podweir.",
@@ -44,7 +45,7 @@ func ciliumChecks() []Check {
 			run:   checkLegacyBesideCilium,
 		},
 		{
-			Code: "PW406", Title: "the host-side device is a kind that was tried", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW406", Title: "pods' host-side devices are of a tested kind", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "the kind of the pods' devices",
 			Why:   "on netkit programs are attached at the host's end only, and podweir was not run with it",
 			Mend:  "Use bpf.datapathMode=veth on new nodes; it cannot be changed under running pods. Or watch podweir status.",
@@ -100,9 +101,9 @@ func checkBypassed(f *Facts) Finding {
 		}
 		var bad []string
 		for _, a := range list {
-			onHost := a.Place == profiles.PlaceHost && a.Mode == profiles.ModeQdisc || a.Mode == profiles.ModeTCXHostSide || a.Mode == profiles.ModeClsactHostSide
+			onHost := a.Place == terms.PlaceHost && a.Mode == terms.ModeQdisc || a.Mode == terms.ModeTCXHostSide || a.Mode == terms.ModeClsactHostSide
 			if a.Direction == "ingress" && onHost {
-				bad = append(bad, a.Pod+" ("+a.Device+", "+string(a.Mode)+")")
+				bad = append(bad, a.Pod+" ("+a.Device+", "+a.Mode.String()+")")
 			}
 		}
 		if len(bad) == 0 {
@@ -132,7 +133,7 @@ func checkLegacyBesideCilium(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad []string
 		for _, a := range list {
-			if a.Mode == profiles.ModeClsactHostSide && strings.HasPrefix(a.Device, "lxc") {
+			if a.Mode == terms.ModeClsactHostSide && strings.HasPrefix(a.Device, "lxc") {
 				bad = append(bad, a.Pod+" ("+a.Device+")")
 			}
 		}

@@ -16,7 +16,7 @@ import (
 func deliveryChecks() []Check {
 	return []Check{
 		{
-			Code: "PW210", Title: "the delivery survives", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
+			Code: "PW210", Title: "podweir stays in the chain when the CNI restarts", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "how podweir gets into the chain, whether Cilium is exclusive, and what the container runtime reads",
 			Why:   "an exclusive Cilium renames every file of others in the directory, whatever its name or content",
 			Mend:  "Use the delivery that the finding names: a drop-in directory (containerd 2.1, CRI-O 1.34 or newer), else cni.configMap, else cni.exclusive=false.",
@@ -24,7 +24,7 @@ func deliveryChecks() []Check {
 			run:   checkDelivery,
 		},
 		{
-			Code: "PW211", Title: "the drop-in is read", Category: CategoryInstall, Severity: SeverityFail,
+			Code: "PW211", Title: "the runtime reads podweir's drop-in", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "podweir's drop-in, the libcni of the container runtime, loadOnlyInlinedPlugins, and who attached the pods that were set up since",
 			Why:   "libcni before 1.3 ignores drop-in directories without a word, and containerd does not see that a drop-in changed",
 			Mend:  "Upgrade the runtime, or use another delivery (PW210).",
@@ -53,7 +53,7 @@ func deliveryChecks() []Check {
 			run:   checkRenamed,
 		},
 		{
-			Code: "PW215", Title: "podweir's files are safe from Cilium's uninstallation", Category: CategoryInstall, Severity: SeverityWarn,
+			Code: "PW215", Title: "Cilium's uninstallation leaves podweir's files alone", Category: CategoryInstall, Severity: SeverityWarn,
 			Looks: "files of podweir's with cilium in their name",
 			Why:   "cni.uninstall deletes *cilium*.conf and *cilium*.conflist",
 			Mend:  "Let podweir write its file again: it leaves cilium out of the name.",
@@ -61,7 +61,7 @@ func deliveryChecks() []Check {
 			run:   checkNames,
 		},
 		{
-			Code: "PW216", Title: "the network's name means nothing to cilium-cni", Category: CategoryCNI, Severity: SeverityFail, Needs: []string{"PW201"},
+			Code: "PW216", Title: "cilium-cni attaches no meaning to the network's name", Category: CategoryCNI, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "cilium-cni as the main plugin in a network called aws-cni, azure, flannel or generic-veth",
 			Why:   "cilium-cni takes the chained path at DEL and CHECK for these names",
 			Mend:  "Give the network its original name. podweir keeps it.",
@@ -90,6 +90,8 @@ func checkDelivery(f *Facts) Finding {
 	switch {
 	case why == "" && inPlace == c.Delivery:
 		return holds("delivery "+string(c.Delivery)+": "+c.Why, slices.Concat(c.Do, c.Instead)...)
+	case why == "" && c.Delivery == profiles.Handed:
+		return warns(where+" until "+f.Profile.Title+" writes podweir into its own chain", "delivery handed: "+c.Why, waysOut(&c))
 	case why == "":
 		return holds("delivery " + string(inPlace) + ", which works here; podweir would choose " + string(c.Delivery) + ": " + c.Why)
 	case certain:

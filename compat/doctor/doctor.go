@@ -2,12 +2,12 @@
 // Copyright Authors of podweir
 
 // Package doctor checks whether podweir can work on a node, is wired in, and
-// gets on with everybody else there.
+// works beside everything else there.
 //
 // A check reads facts and answers with what was seen, what was expected and the
 // command that mends it. Running, rendering and documenting are separate: the
 // pages under docs/reference/doctor are made from the registry. Nothing here
-// changes the node, but for what a probe that was asked for says that it touches.
+// changes the node, but for what a probe that was requested says that it touches.
 package doctor
 
 import (
@@ -74,7 +74,7 @@ type Check struct {
 	// Refs are sources.
 	Refs []string
 	// Touches says what the check makes or changes while it runs; only checks
-	// of a probe do. They are left out unless they are asked for.
+	// of a probe do. They are left out unless they are requested.
 	Touches string
 
 	run func(*Facts) Finding
@@ -89,6 +89,14 @@ type Finding struct {
 	Fix string
 	// Evidence names files, devices and programs.
 	Evidence []string
+	// about are the pods that it is about, as namespace/name.
+	about []string
+}
+
+// of says which pods a finding is about.
+func (f Finding) of(pods []string) Finding {
+	f.about = pods
+	return f
 }
 
 // Outcome is a finding with its check, as it is reported.
@@ -102,8 +110,12 @@ type Outcome struct {
 	Why      string   `json:"why,omitempty"`
 	Fix      string   `json:"fix,omitempty"`
 	Evidence []string `json:"evidence,omitempty"`
-	Touches  string   `json:"touches,omitempty"`
-	Page     string   `json:"page"`
+	// Also are other checks that the same problem breaks.
+	Also    []Also `json:"also,omitempty"`
+	Touches string `json:"touches,omitempty"`
+	Page    string `json:"page"`
+
+	about []string
 }
 
 // Schema is the version of the JSON report. Fields are added under the same
@@ -144,14 +156,14 @@ func skip(why string) Finding { return Finding{Status: Skip, Seen: why} }
 // Checks returns the registry, by code. The caller may keep and change the
 // list.
 func Checks() []Check {
-	out := slices.Concat(nodeChecks(), chainChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), shaperChecks(), hookChecks(), modeChecks(), ownChecks(), overdueChecks(),
+	out := slices.Concat(nodeChecks(), chainChecks(), entryChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), shaperChecks(), hookChecks(), modeChecks(), ownChecks(), overdueChecks(), unenforcedChecks(), agentChecks(),
 		runtimeChecks(), securityChecks(), neighbourChecks(), sandboxChecks(), probeChecks())
 	slices.SortFunc(out, func(a, b Check) int { return cmp.Compare(a.Code, b.Code) })
 	return out
 }
 
 // Run asks every check. One root cause is reported once: checks that need one
-// that does not hold are skipped.
+// that does not hold are skipped, and so are those that tell of the same problem.
 func Run(f *Facts) *Report {
 	rep := &Report{
 		Schema: Schema, Version: f.Version, Kernel: f.Node.Kernel.Release, Runtime: f.Node.Runtime.String(),
@@ -164,8 +176,11 @@ func Run(f *Facts) *Report {
 		}
 		o := c.outcome(f, status)
 		status[c.Code] = o.Status
-		rep.Count[o.Status]++
 		rep.Checks = append(rep.Checks, o)
+	}
+	join(rep.Checks)
+	for i := range rep.Checks {
+		rep.Count[rep.Checks[i].Status]++
 	}
 	slices.SortStableFunc(rep.Checks, func(a, b Outcome) int {
 		return cmp.Or(slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
@@ -173,7 +188,8 @@ func Run(f *Facts) *Report {
 	return rep
 }
 
-// inOrder puts each check behind those it needs.
+// inOrder puts each check behind those it needs, and at the end those for which that is
+// not possible.
 func inOrder(checks []Check) []Check {
 	var out []Check
 	done := map[string]bool{}
@@ -185,8 +201,8 @@ func inOrder(checks []Check) []Check {
 				done[c.Code] = true
 			}
 		}
-		if len(out) == before {
-			panic("checks need each other in a circle, or one that is not there")
+		if len(out) == before { // they need each other in a circle, or one that is not there
+			return append(out, slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return done[c.Code] })...)
 		}
 	}
 	return out
@@ -200,6 +216,7 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	o := Outcome{
 		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: found.Seen,
 		Expected: found.Expected, Fix: found.Fix, Evidence: found.Evidence, Touches: c.Touches, Page: Page(c.Code),
+		about: found.about,
 	}
 	if o.Status == Fail || o.Status == Warn {
 		o.Why = c.Why

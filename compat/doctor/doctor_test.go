@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,11 +21,12 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/compat/order"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-var update = flag.Bool("update", false, "write golden files and pages anew")
+var update = flag.Bool("update", false, "rewrite golden files and pages")
 
 const net = "etc/cni/net.d/"
 
@@ -49,6 +51,7 @@ type node struct {
 	opts    detect.Options
 	pins    string
 	beside  string
+	entry   func([]byte) error
 	prober  *prober
 	// inUse is the root of the report that is made.
 	inUse fstest.MapFS
@@ -114,16 +117,16 @@ func cilium() *node {
 	n.kernel = healthy()
 	n.kernel.devices = []doctor.Device{{
 		Name: "lxc0123", Kind: profiles.Veth,
-		In: order.Hook{Direction: profiles.HookIn, TCX: []order.Program{
-			{ID: 20, Name: "pw_police", Ours: true}, {ID: 10, Name: "cil_from_contai"},
+		In: judge.Chain{Device: "lxc0123", Side: terms.SideHost, Hook: terms.HookIngress, Programs: []judge.Program{
+			{Kind: terms.HookKindTCX, ProgramID: 20, Name: "pw_police", Ours: true}, {Kind: terms.HookKindTCX, ProgramID: 10, Name: "cil_from_contai"},
 		}},
-		Out: order.Hook{Direction: profiles.HookOut},
+		Out: judge.Chain{Hook: terms.HookEgress},
 	}}
 	n.kernel.attached = []doctor.Attachment{
-		{Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceIFB, Queue: "tbf", Device: "lxc0123", Redirected: true},
+		{Pod: "default/web", Direction: "ingress", Mode: terms.ModeQdisc, Place: terms.PlaceIFB, Queue: "tbf", Device: "lxc0123", Redirected: true},
 		{
-			Pod: "default/web", Direction: "egress", Mode: profiles.ModeTCXHostSide, Queue: "none", Device: "lxc0123",
-			Kind: profiles.HookTCX, Hook: profiles.HookIn, Program: 20,
+			Pod: "default/web", Direction: "egress", Mode: terms.ModeTCXHostSide, Queue: "none", Device: "lxc0123",
+			Kind: terms.HookKindTCX, Hook: terms.HookIngress, Program: 20,
 		},
 	}
 	return n
@@ -177,27 +180,34 @@ func (n *node) touch(name string) {
 
 func (n *node) report(t *testing.T) *doctor.Report {
 	t.Helper()
+	return doctor.Run(n.facts(t))
+}
+
+func (n *node) facts(t *testing.T) *doctor.Facts {
+	t.Helper()
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Settle: time.Millisecond}
+	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Entry: n.entry, Settle: time.Millisecond}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}
 	if n.kernel != nil {
 		opts.Kernel = n.kernel
 	}
-	return doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), opts))
+	return doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), opts)
 }
 
 // kernel answers as it is told.
 type kernel struct {
-	features *doctor.Features
-	devices  []doctor.Device
-	attached []doctor.Attachment
-	overdue  []doctor.Overdue
-	verdicts []doctor.Verdict
-	policy   []uint32
+	features   *doctor.Features
+	devices    []doctor.Device
+	attached   []doctor.Attachment
+	agent      *doctor.Agent
+	overdue    []doctor.Overdue
+	unenforced []doctor.Unenforced
+	verdicts   []doctor.Verdict
+	policy     []uint32
 	// later, if there is any, replaces policy after the first look at it.
 	later []uint32
 	// meanwhile, if there is any, happens before the attachments are read.
@@ -210,12 +220,12 @@ func healthy() *kernel {
 		features: &doctor.Features{TCX: profiles.Yes, Queues: map[string]profiles.Answer{"tbf": profiles.Yes, "prio": profiles.Yes}},
 		devices: []doctor.Device{{
 			Name: "eni0123456789a", Kind: profiles.Veth, Pod: 1,
-			In:     order.Hook{Direction: profiles.HookIn, Legacy: []order.Program{{ID: 1, Name: "handle_egress", Pref: 1, Handle: 1}}},
-			Out:    order.Hook{Direction: profiles.HookOut, Legacy: []order.Program{{ID: 2, Name: "handle_ingress", Pref: 1, Handle: 1}}},
+			In:     judge.Chain{Hook: terms.HookIngress, Programs: []judge.Program{{Kind: terms.HookKindClsact, ProgramID: 1, Name: "handle_egress", Pref: 1, FilterHandle: 1}}},
+			Out:    judge.Chain{Hook: terms.HookEgress, Programs: []judge.Program{{Kind: terms.HookKindClsact, ProgramID: 2, Name: "handle_ingress", Pref: 1, FilterHandle: 1}}},
 			Qdiscs: []doctor.Qdisc{{Kind: "clsact"}, {Kind: "tbf", Root: true, Ours: true}},
 		}},
 		attached: []doctor.Attachment{{
-			Pod: "default/web", Direction: "ingress", Mode: profiles.ModeQdisc, Place: profiles.PlaceHost, Queue: "tbf", Device: "eni0123456789a", ContainerID: "c1",
+			Pod: "default/web", Direction: "ingress", Mode: terms.ModeQdisc, Place: terms.PlaceHost, Queue: "tbf", Device: "eni0123456789a", ContainerID: "c1",
 		}},
 		verdicts: []doctor.Verdict{{Program: "pw_police"}},
 		policy:   []uint32{1, 2},
@@ -232,6 +242,11 @@ func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) {
 	}
 	return k.attached, k.err
 }
+
+func (k *kernel) Unenforced(context.Context) ([]doctor.Unenforced, error) {
+	return k.unenforced, k.err
+}
+func (k *kernel) Agent(context.Context) (*doctor.Agent, error) { return k.agent, k.err }
 
 func (k *kernel) Overdue(context.Context) ([]doctor.Overdue, error) { return k.overdue, k.err }
 
@@ -259,6 +274,10 @@ var errNoAgent = errors.New("no agent")
 func (a agent) Programs(context.Context) ([]string, error) { return []string{"cil_from_contai"}, nil }
 
 func (a agent) Runtime(context.Context) (string, error) { return "", errNoAgent }
+
+func (a agent) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
+	return nil, errNoAgent
+}
 
 func (a agent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 	switch {
@@ -368,6 +387,46 @@ func TestEmptyRoot(t *testing.T) {
 	}
 }
 
+// Five broken pods of 110 are one finding, named on a screen of 40 lines and 80 columns.
+func TestManyPodsFitAScreen(t *testing.T) {
+	n := aws()
+	good := n.kernel.attached[0]
+	var broken []string
+	for i := range 109 {
+		a := good
+		a.Pod, a.ContainerID, a.Device = fmt.Sprintf("default/web-%03d", i), fmt.Sprintf("c%03d", i), fmt.Sprintf("eni%011d", i)
+		a.Program, a.Kind = 0, 0
+		if i%22 == 0 {
+			a.Drift = []string{"egress build-queue: eth0: no root qdisc, want tbf 9a3f:0 at 10 Mbit/s"}
+			broken = append(broken, a.Pod)
+		}
+		n.kernel.attached = append(n.kernel.attached, a)
+	}
+	if len(broken) != 5 {
+		t.Fatalf("%d pods are broken, want 5", len(broken))
+	}
+	rep := n.report(t)
+	var b bytes.Buffer
+	if err := rep.WriteTable(&b, doctor.Format{Short: true}); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, pod := range broken {
+		if !strings.Contains(text, pod) {
+			t.Errorf("%s is not named", pod)
+		}
+	}
+	lines := strings.Split(text, "\n")
+	for _, l := range lines {
+		if len([]rune(l)) > 80 {
+			t.Errorf("a line of %d columns: %s", len([]rune(l)), l)
+		}
+	}
+	if len(lines) > 40 || rep.Count[doctor.Fail] != 1 || t.Failed() {
+		t.Errorf("%d lines and %d failures:\n%s", len(lines), rep.Count[doctor.Fail], text)
+	}
+}
+
 func TestRenderers(t *testing.T) {
 	n := aws()
 	delete(n.files, net+"00-podweir-10-aws.conflist")
@@ -376,11 +435,10 @@ func TestRenderers(t *testing.T) {
 	n.files["proc/sys/kernel/osrelease"] = ""
 	rep := n.report(t)
 	for name, write := range map[string]func(*bytes.Buffer) error{
-		"table.golden":      func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{}) },
-		"short.golden":      func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true}) },
-		"color.golden":      func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true, Color: true}) },
-		"json.golden":       func(b *bytes.Buffer) error { return rep.WriteJSON(b, doctor.Format{}) },
-		"short.json.golden": func(b *bytes.Buffer) error { return rep.WriteJSON(b, doctor.Format{Short: true}) },
+		"table.golden": func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{}) },
+		"short.golden": func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true}) },
+		"color.golden": func(b *bytes.Buffer) error { return rep.WriteTable(b, doctor.Format{Short: true, Color: true}) },
+		"json.golden":  func(b *bytes.Buffer) error { return writeJSON(b, rep) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

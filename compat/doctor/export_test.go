@@ -5,3 +5,6 @@ package doctor
 
 // KernelOn is the judgement of PW101 for a release and a processor.
 var KernelOn = kernelOn
+
+// InOrder is [inOrder].
+var InOrder = inOrder

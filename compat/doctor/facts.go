@@ -13,8 +13,9 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
-	"github.com/podweir/podweir/compat/order"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Kernel is what the checks need of the running system besides files. Each
@@ -29,8 +30,12 @@ type Kernel interface {
 	// Attachments are what podweir made, with every difference to what should
 	// be.
 	Attachments(ctx context.Context) ([]Attachment, error)
+	// Agent asks podweir's agent whether it is ready; nil if none answers.
+	Agent(ctx context.Context) (*Agent, error)
 	// Overdue are the pods with a limit whose network the agent cannot find.
 	Overdue(ctx context.Context) ([]Overdue, error)
+	// Unenforced are the limits that the agent found not to hold.
+	Unenforced(ctx context.Context) ([]Unenforced, error)
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with maps
 	// of its own, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
@@ -60,6 +65,8 @@ type Qdisc struct {
 	// Root says that it is the device's root qdisc; ingress and clsact are not.
 	Root bool
 	Ours bool
+	// BitsPerSec is the rate of a tbf, 0 if not known.
+	BitsPerSec uint64
 }
 
 // Device is the host-side device of a pod.
@@ -70,7 +77,7 @@ type Device struct {
 	// the network namespace of the other end.
 	Pod int
 	// In and Out are the hooks by the device's own direction.
-	In, Out order.Hook
+	In, Out judge.Chain
 	Qdiscs  []Qdisc
 }
 
@@ -81,14 +88,14 @@ type Attachment struct {
 	// Direction is ingress or egress, Mode and Place as the configuration
 	// names them, Queue the kind of queue.
 	Direction string
-	Mode      profiles.Mode
-	Place     profiles.Place
+	Mode      terms.Mode
+	Place     terms.Place
 	Queue     string
 	// Device is the host-side device, Hook its direction and Program the id of
 	// ours there; Program is 0 if none of ours is on a host-side hook.
 	Device  string
-	Kind    profiles.HookKind
-	Hook    profiles.HookDirection
+	Kind    terms.HookKind
+	Hook    terms.Hook
 	Program uint32
 	// Changed is when somebody last attached or detached a program of it, zero if
 	// that is not known.
@@ -102,12 +109,14 @@ type Attachment struct {
 	By string
 	// ContainerID is the runtime's.
 	ContainerID string
-	// Gone says that the pod's network namespace is gone.
+	// Gone says that the pod's interface is gone, or that it is not known: then Lost
+	// names what is left on it.
 	Gone bool
+	Lost string
 	// Redirected says that the direction waits on an ifb; Ahead are the programs
-	// of others on that hook, all of which are asked before the redirect.
+	// of others on that hook, all of which run before the redirect.
 	Redirected bool
-	Ahead      []order.Program
+	Ahead      []judge.Program
 	// Root is the root qdisc of the device that holds the queue, nil if it has
 	// none but the kernel's own.
 	Root *RootQdisc
@@ -115,6 +124,8 @@ type Attachment struct {
 	FailedOpen uint64
 	// PastQueue counts the packets that the ceiling dropped.
 	PastQueue uint64
+	// Observed says that the limit is measured and not enforced, as the operator wants.
+	Observed bool
 	// NoCeiling says why what leaves the pod has no ceiling, "" if it has one or
 	// needs none.
 	NoCeiling string
@@ -150,20 +161,28 @@ type Facts struct {
 	// Pins is podweir's directory on bpffs, as an absolute path.
 	Pins string
 
-	Features     *Features
-	FeaturesErr  error
-	Devices      []Device
-	DevicesErr   error
-	Attached     []Attachment
-	AttachedErr  error
-	Overdue      []Overdue
-	OverdueErr   error
-	Verdicts     []Verdict
-	VerdictsErr  error
-	PluginBinary Binary
+	Features    *Features
+	FeaturesErr error
+	Devices     []Device
+	DevicesErr  error
+	Attached    []Attachment
+	AttachedErr error
+	Agent       *Agent
+	AgentErr    error
+	Overdue     []Overdue
+	OverdueErr  error
+	// Unenforced are limits that the agent found not to hold.
+	Unenforced    []Unenforced
+	UnenforcedErr error
+	Verdicts      []Verdict
+	VerdictsErr   error
+	PluginBinary  Binary
 
-	Kubelet      Kubelet
-	Containerd   Containerd
+	Kubelet Kubelet
+	// NoExec are directories of plugins on a file system that is mounted noexec.
+	NoExec []string
+
+	parseEntry   func(entry []byte) error
 	SELinux      SELinux
 	Sandboxes    []Sandbox
 	SandboxesErr error
@@ -198,13 +217,16 @@ type Options struct {
 	// Beside is the digest of the plugin's binary that came with this program,
 	// as [Digest] makes it; "" if there is none.
 	Beside string
+	// Entry is the plugin's own parser: it returns an error for an entry of which it
+	// would not take a value. Nil leaves that out.
+	Entry func(entry []byte) error
 }
 
 // Gather collects the facts. What is slow is asked once, here.
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
 	f := &Facts{
 		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
-		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, OverdueErr: ErrNotAsked, VerdictsErr: ErrNotAsked, PolicyErr: ErrNotAsked,
+		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, AgentErr: ErrNotAsked, OverdueErr: ErrNotAsked, UnenforcedErr: ErrNotAsked, VerdictsErr: ErrNotAsked, PolicyErr: ErrNotAsked,
 	}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
@@ -213,15 +235,27 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),
 	}
 	f.Choice = conflist.Choose(f.Situation)
-	if opts.Delivery == profiles.NRI && f.Choice.Delivery != profiles.NRI {
-		// No file shows it.
-		f.Choice = conflist.Choice{Delivery: profiles.NRI, Why: "asked for"}
+	if opts.Delivery != f.Choice.Delivery {
+		switch opts.Delivery {
+		case profiles.NRI:
+			// No file shows it.
+			f.Choice = conflist.Choice{Delivery: profiles.NRI, Why: "requested"}
+		case profiles.Watch:
+			f.Choice = conflist.Choice{Delivery: profiles.Watch, Why: "requested; " + conflist.WatchIsLate}
+		case profiles.Handed:
+			// Nor this one, before the primary CNI has written its file again.
+			if do := f.Profile.Conflist.HandedDo; len(do) > 0 {
+				f.Choice = conflist.Choice{Delivery: profiles.Handed, Why: "requested", Do: do}
+			}
+		default:
+		}
 	}
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
+	f.parseEntry = opts.Entry
 	f.readKubelet()
-	f.readContainerd()
+	f.NoExec = readNoExec(root, node.BinDirs)
 	f.readSELinux()
 	f.Sandboxes, f.SandboxesErr = readSandboxes(root)
 	if k := opts.Kernel; k != nil {
@@ -230,9 +264,12 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		f.Devices, f.DevicesErr = k.Devices(ctx)
 		f.Attached, f.AttachedErr = k.Attachments(ctx)
 		onlySettled(f.Attached, began)
+		f.Agent, f.AgentErr = k.Agent(ctx)
 		f.Overdue, f.OverdueErr = k.Overdue(ctx)
+		f.Unenforced, f.UnenforcedErr = k.Unenforced(ctx)
 		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
 		settle := cmp.Or(opts.Settle, time.Second)
+		f.readQueues(ctx, k, settle)
 		f.readPolicy(ctx, k, settle)
 		f.forgetEnded(ctx, root, settle)
 	}

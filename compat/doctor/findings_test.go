@@ -13,8 +13,9 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/compat/order"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const (
@@ -89,6 +90,9 @@ func nodeFindings() []finding {
 			}
 		}, doctor.Warn, "aws network policy agent enforces is not known", "PW107"},
 		{"second CNI", "PW110", aws, set("proc/9/comm", "flanneld\n"), doctor.Warn, "flannel runs (process flanneld)", "uninstall"},
+		{"behind Multus", "PW110", aws, func(n *node) {
+			n.files[net+"00-multus.conf"] = `{"cniVersion":"1.0.0","name":"multus","type":"multus-shim"}`
+		}, doctor.OK, "behind Multus: ", ""},
 		{"left-over CNI", "PW110", aws, set("var/lib/calico/nodename", "x"), doctor.Warn, "calico is left over", "uninstall"},
 	}
 }
@@ -130,7 +134,7 @@ func setUp(change func(n *node, name string), by ...string) func(*node) {
 			n.files[name], n.times[name] = cached(container, limited), written.Add(time.Minute)
 			if who != "never" {
 				n.kernel.attached = append(n.kernel.attached, doctor.Attachment{
-					Pod: "default/early", Direction: "ingress", Place: profiles.PlaceIFB, Queue: "tbf", ContainerID: container, By: who,
+					Pod: "default/early", Direction: "ingress", Place: terms.PlaceIFB, Queue: "tbf", ContainerID: container, By: who,
 				})
 			}
 			if change != nil {
@@ -227,7 +231,7 @@ func ptp() *node {
 		delete(n.files, "proc/"+pid+"/comm")
 	}
 	n.files[net+"10-x.conflist"] = strings.Replace(list, "cilium-cni", "ptp", 1)
-	n.kernel.devices[0].In.Legacy, n.kernel.devices[0].Out.Legacy = nil, nil
+	n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs = nil, nil
 	return n
 }
 
@@ -241,8 +245,11 @@ func chainFindings() []finding {
 		}
 	}
 	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
+	byHand := func(types ...string) string {
+		return `{"name":"aws-cni","plugins":[{"type":"` + strings.Join(types, `"},{"type":"`) + `"},` + conflist.DefaultEntry + `]}`
+	}
 	return []finding{
-		{"no directory", "PW201", aws, func(n *node) { n.opts.ConfDir = "nowhere" }, doctor.Fail, "/nowhere cannot be read", "--conf-dir"},
+		{"no directory", "PW201", aws, func(n *node) { n.opts.ConfDir = "nowhere" }, doctor.Fail, "/nowhere cannot be read", "--cni-conf-dir"},
 		{"empty directory", "PW201", aws, func(n *node) {
 			n.opts.ConfDir = "etc/empty"
 			n.files["etc/empty/README"] = ""
@@ -256,15 +263,34 @@ func chainFindings() []finding {
 		{"drop-in unread", "PW202", cilium, func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, doctor.Fail, "the drop-in is not read", "handed"},
 		{"drift", "PW203", aws, edit(net+"10-aws.conflist", `"eni"`, `"eni" `), doctor.Fail, "10-aws.conflist changed", "podweir install"},
 		{"edited", "PW203", aws, edit(own, `"eni"`, `"enj"`), doctor.Fail, "somebody changed", "podweir install"},
+		{"by hand", "PW203", aws, set(own, byHand("aws-cni", "egress-cni")), doctor.OK, "made by hand and is not followed; it has the plugins of 10-aws.conflist", ""},
+		{"by hand, and old", "PW203", aws, set(own, byHand("aws-cni")), doctor.Warn, "made by hand and is not followed, and 10-aws.conflist has other plugins now", "podweir install"},
 		{"two files", "PW203", aws, func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, doctor.Fail, "2 files", "rm "},
 		{"original gone", "PW204", aws, func(n *node) { delete(n.files, net+"10-aws.conflist") }, doctor.Fail, "has no configuration", "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},
-		{"primary starts anew", "PW204", aws, func(n *node) { n.sockets = []string{"/x"} }, doctor.OK, "serves pods now: no", ""},
+		{"primary restarts", "PW204", aws, func(n *node) { n.sockets = []string{"/x"} }, doctor.OK, "serves pods now: no", ""},
 		{"no binary", "PW205", aws, func(n *node) { delete(n.exec, "opt/cni/bin/podweir-cni") }, doctor.Fail, "is not in /opt/cni/bin", "install -m 0755"},
 		{"not executable", "PW205", aws, func(n *node) {
 			n.files["opt/cni/bin/podweir-cni"] = n.exec["opt/cni/bin/podweir-cni"]
 			delete(n.exec, "opt/cni/bin/podweir-cni")
 		}, doctor.Fail, "is not executable", "chmod 0755 /opt/cni/bin/podweir-cni"},
 		{"no ELF", "PW205", aws, func(n *node) { n.exec["opt/cni/bin/podweir-cni"] = "#!/bin/sh\n" + strings.Repeat("#", 100) }, doctor.Fail, "bad magic number", "install"},
+		{"noexec", "PW205", aws, func(n *node) {
+			n.files["proc/1/mounts"] += "tmpfs /opt tmpfs rw 0 0\n/dev/sda9 /opt/cni ext4 rw,nosuid,noexec 0 0\n"
+		}, doctor.Fail, "/opt/cni/bin is on a file system that is mounted noexec", "remount,exec"},
+		{"noexec, and mounted over", "PW205", aws, func(n *node) {
+			n.files["proc/1/mounts"] += "/dev/sda9 /opt/cni ext4 rw,noexec 0 0\noverlay /opt/cni overlay rw 0 0\ntmpfs /opt/cni/b tmpfs noexec 0 0\n"
+		}, doctor.OK, "/opt/cni/bin/podweir-cni", ""},
+		{"second of bin_dirs", "PW205", aws, set("etc/containerd/config.toml",
+			"[plugins.'io.containerd.cri.v1.runtime'.cni]\n  bin_dirs = ['/opt/first', '/opt/cni/bin']\n"), doctor.OK, "/opt/cni/bin/podweir-cni", ""},
+		{"a bad value", "PW218", aws, func(n *node) {
+			n.entry = func(entry []byte) error {
+				if !strings.Contains(string(entry), "podweir-cni") {
+					return errors.New("another entry")
+				}
+				return errors.New(`policy: "fair" is not accepted`)
+			}
+		}, doctor.Fail, `policy: "fair" is not accepted`, "correct "},
+		{"good values", "PW218", aws, func(n *node) { n.entry = func([]byte) error { return nil } }, doctor.OK, "accepts all", ""},
 		{"other processor", "PW205", aws, func(n *node) { n.exec["opt/cni/bin/podweir-cni"] = elfHeader(0xf3) }, doctor.Fail, "EM_RISCV", "for this processor"},
 		{"two shapers", "PW206", aws, edit(own, "]}", bottled), doctor.Fail, "podweir-cni → bandwidth", "take bandwidth out"},
 		{"only bandwidth", "PW206", aws, func(n *node) {
@@ -356,7 +382,7 @@ func unfiltered(later time.Duration) func(*node) {
 		n.files[npaSocket], n.files[result] = "", strings.Replace(cached("c2", "{}"), "early", "web", 1)
 		n.times = map[string]time.Time{npaSocket: time.Unix(1e9, 0), result: time.Unix(1e9, 0).Add(later)}
 		d := &n.kernel.devices[0]
-		d.Name, d.In.Legacy, d.Out.Legacy = webDevice, nil, nil
+		d.Name, d.In.Programs, d.Out.Programs = webDevice, nil, nil
 	}
 }
 
@@ -381,25 +407,25 @@ func npaFails(ago time.Duration) string {
 }
 
 func neighbourFindings() []finding {
-	foreign := order.Program{ID: 9, Name: "tracer", Pref: 10, Handle: 1}
+	foreign := judge.Program{Kind: terms.HookKindClsact, ProgramID: 9, Name: "tracer", Pref: 10, FilterHandle: 1}
 	return []finding{
 		{"policy and bandwidth", "PW301", aws, func(n *node) { n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1) }, doctor.Fail, "bandwidth is in the chain", "ENABLE_BANDWIDTH_PLUGIN=false"},
 		{"no policy, bandwidth", "PW301", aws, func(n *node) {
 			n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1)
 			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
 		}, doctor.Skip, "does not enforce", ""},
-		{"filter missing", "PW302", aws, func(n *node) { n.kernel.devices[0].Out.Legacy = nil }, doctor.Fail, "eni0123456789a lacks handle_ingress", "delete the pod of eni0123456789a"},
+		{"filter missing", "PW302", aws, func(n *node) { n.kernel.devices[0].Out.Programs = nil }, doctor.Fail, "eni0123456789a lacks handle_ingress", "delete the pod of eni0123456789a"},
 		{"filter of a pod missing", "PW302", aws, func(n *node) {
-			in := n.kernel.devices[0].In.Legacy
+			in := n.kernel.devices[0].In.Programs
 			unfiltered(time.Hour)(n)
-			n.kernel.devices[0].In.Legacy = in
+			n.kernel.devices[0].In.Programs = in
 		}, doctor.Fail, "default/web (" + webDevice + ") lacks handle_ingress", "kubectl delete pod -n default web"},
 		{"pod being set up", "PW302", aws, func(n *node) {
-			in := n.kernel.devices[0].In.Legacy
+			in := n.kernel.devices[0].In.Programs
 			unfiltered(time.Hour)(n)
-			n.kernel.devices[0].Name, n.kernel.devices[0].In.Legacy = "eni0123456789a", in
+			n.kernel.devices[0].Name, n.kernel.devices[0].In.Programs = "eni0123456789a", in
 		}, doctor.OK, "0 devices; 1 more are of pods that are being set up", ""},
-		{"filter elsewhere", "PW302", aws, func(n *node) { n.kernel.devices[0].In.Legacy[0].Pref = 2 }, doctor.Fail, "lacks handle_egress", "delete the pod"},
+		{"filter elsewhere", "PW302", aws, func(n *node) { n.kernel.devices[0].In.Programs[0].Pref = 2 }, doctor.Fail, "lacks handle_egress", "delete the pod"},
 		{"pod before the policy agent", "PW302", aws, unfiltered(-time.Hour), doctor.OK, "0 devices; 1 more are of pods that started before the agent", ""},
 		{"pod of nobody knows when", "PW302", aws, func(n *node) {
 			unfiltered(time.Hour)(n)
@@ -415,7 +441,7 @@ func neighbourFindings() []finding {
 		}, doctor.Fail, "eni0123456789a has an ingress qdisc", "tc qdisc del dev eni0123456789a ingress"},
 		{"two engines", "PW304", aws, func(n *node) { n.files["proc/42/comm"] = "cilium-agent\n" }, doctor.Fail, "Cilium is here", "enableNetworkPolicy"},
 		{"foreign filter", "PW305", aws, func(n *node) {
-			n.kernel.devices[0].In.Legacy = append(n.kernel.devices[0].In.Legacy, foreign)
+			n.kernel.devices[0].In.Programs = append(n.kernel.devices[0].In.Programs, foreign)
 		}, doctor.Warn, "tracer (program 9) at preference 10", "TCX"},
 		{"other prefix", "PW306", aws, func(n *node) {
 			for _, f := range []string{own, net + "10-aws.conflist"} {
@@ -434,7 +460,7 @@ func neighbourFindings() []finding {
 		{"agent dead", "PW309", aws, deadAgent("A=b\x00NETWORK_POLICY_ENFORCING_MODE=standard\x00"), doctor.Fail, "nobody listens on /var/run/aws-node/npa.sock", "--previous"},
 		{"agent dead, policy off", "PW309", aws, func(n *node) {
 			deadAgent("NETWORK_POLICY_ENFORCING_MODE=standard")(n)
-			n.kernel.devices[0].In.Legacy, n.kernel.devices[0].Out.Legacy = nil, nil
+			n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs = nil, nil
 		}, doctor.Fail, "nobody listens", "--previous"},
 		{"agent killed, environment unread", "PW309", aws, func(n *node) {
 			deadAgent("")(n)
@@ -476,10 +502,10 @@ func neighbourFindings() []finding {
 		{"profile by 1.15", "PW109", cilium, func(n *node) { n.live = agent115 }, doctor.OK, "Cilium, veth, legacy host routing", ""},
 		{"agent says too little", "PW109", cilium, func(n *node) { n.live = agent{health: `{}`} }, doctor.Warn, "cilium host routing is not known", "report it"},
 		{"agent not asked", "PW109", cilium, func(n *node) { n.live = agent{} }, doctor.Warn, "cilium host routing is not known", "PW401"},
-		{"bypassed", "PW402", cilium, func(n *node) { n.kernel.attached[0].Place = profiles.PlaceHost }, doctor.Fail, "default/web (lxc0123, qdisc)", "recreate the pods"},
+		{"bypassed", "PW402", cilium, func(n *node) { n.kernel.attached[0].Place = terms.PlaceHost }, doctor.Fail, "default/web (lxc0123, qdisc)", "recreate the pods"},
 		{"perhaps bypassed", "PW402", cilium, func(n *node) {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `{"type":"cilium-cni"}`, `{"type":"calico"},{"type":"cilium-cni"}`, 1)
-			n.kernel.attached[0].Place = profiles.PlaceHost
+			n.kernel.attached[0].Place = terms.PlaceHost
 		}, doctor.Warn, "may pass by", "recreate the pods"},
 		{"bandwidth manager idle", "PW404", cilium, func(n *node) { n.settings("enable-bandwidth-manager", "true") }, doctor.Warn, "turned it off", "bandwidthManager.enabled=false"},
 		{"bandwidth manager of 1.15 idle", "PW404", cilium, func(n *node) {
@@ -490,17 +516,17 @@ func neighbourFindings() []finding {
 			n.live = agent115
 			n.spliceIn("05-cilium.conflist")
 		}, doctor.Fail, "stands beside", "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
-		{"clsact beside Cilium", "PW405", cilium, func(n *node) { n.kernel.attached[1].Mode = profiles.ModeClsactHostSide }, doctor.Fail, "default/web (lxc0123) by clsact-hostside", "auto"},
+		{"clsact beside Cilium", "PW405", cilium, func(n *node) { n.kernel.attached[1].Mode = terms.ModeClsactHostSide }, doctor.Fail, "default/web (lxc0123) by clsact-hostside", "auto"},
 		{"netkit", "PW406", cilium, func(n *node) { n.kernel.devices[0].Kind = profiles.Netkit }, doctor.Warn, "lxc0123 is netkit", "podweir status"},
 	}
 }
 
 func hookFindings() []finding {
-	stranger := order.Program{ID: 9, Name: "tracer"}
-	tcx := func(list ...order.Program) func(*node) {
-		return func(n *node) { n.kernel.devices[0].In.TCX = list }
+	stranger := judge.Program{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}
+	tcx := func(list ...judge.Program) func(*node) {
+		return func(n *node) { n.kernel.devices[0].In.Programs = list }
 	}
-	mine, theirs := order.Program{ID: 20, Name: "pw_police", Ours: true}, order.Program{ID: 10, Name: "cil_from_contai"}
+	mine, theirs := judge.Program{Kind: terms.HookKindTCX, ProgramID: 20, Name: "pw_police", Ours: true}, judge.Program{Kind: terms.HookKindTCX, ProgramID: 10, Name: "cil_from_contai"}
 	return []finding{
 		{"starved", "PW501", cilium, tcx(theirs, mine), doctor.Fail, "default/web egress: cil_from_contai (program 10) ends the chain", "head"},
 		{"gone", "PW501", cilium, tcx(theirs), doctor.Fail, "is not on the hook", "head"},
@@ -512,8 +538,9 @@ func hookFindings() []finding {
 		}, doctor.Fail, "is not on the hook", "head"},
 		{"attached during the look", "PW501", cilium, func(n *node) {
 			tcx(theirs)(n)
+			// However long the look takes.
 			for i := range n.kernel.attached {
-				n.kernel.attached[i].Changed = time.Now()
+				n.kernel.attached[i].Changed = time.Now().Add(time.Hour)
 			}
 		}, doctor.OK, "no shared host-side hook", ""},
 		{"behind a stranger", "PW501", cilium, tcx(stranger, mine, theirs), doctor.Warn, "tracer (program 9) ahead", "head"},
@@ -528,9 +555,12 @@ func hookFindings() []finding {
 		{"foreign queue", "PW505", aws, func(n *node) {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}}
 		}, doctor.Warn, "eni0123456789a has tbf", "replaceQdisc"},
-		{"Felix's queue", "PW505", calico, func(n *node) {
+		{"queue that is being made", "PW505", aws, func(n *node) {
+			made := n.kernel.devices[0]
+			n.kernel.devices = []doctor.Device{made}
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}}
-		}, doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
+			n.kernel.meanwhile = func() { n.kernel.devices = []doctor.Device{made} }
+		}, doctor.OK, "none on 1", ""},
 		{"kernel's queue", "PW505", aws, func(n *node) {
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "noqueue", Root: true}}
 		}, doctor.OK, "none on 1", ""},
@@ -548,11 +578,22 @@ func hookFindings() []finding {
 		{"overdue", "PW610", aws, func(n *node) {
 			n.kernel.overdue = []doctor.Overdue{{Pod: "default/early", Since: time.Unix(1_800_000_000, 0), Reason: "interface eth0: gone"}}
 		}, doctor.Fail, "default/early since 2027-01-15T08:00:00Z: interface eth0: gone", "kubectl delete pod -n default early"},
+		{"exceeded", "PW612", aws, func(n *node) {
+			n.kernel.unenforced = []doctor.Unenforced{
+				{What: "TAMPERED default/held", Held: true}, {What: "EXCEEDED default/greedy egress"},
+			}
+		}, doctor.Fail, "EXCEEDED default/greedy egress", "podweir doctor --probe"},
+		{"tampered but held", "PW612", aws, func(n *node) {
+			n.kernel.unenforced = []doctor.Unenforced{{What: "TAMPERED default/held", Held: true}}
+		}, doctor.Warn, "TAMPERED default/held", "podweir status"},
+		{"not exceeded", "PW612", aws, func(*node) {}, doctor.OK, "none is exceeded", ""},
 		{"not overdue", "PW610", aws, func(*node) {}, doctor.OK, "none", ""},
 		{"drifted", "PW602", aws, func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, doctor.Fail, "root qdisc is pfifo", "podweir repair"},
 		{"policed", "PW603", aws, func(n *node) { n.kernel.attached[0].Queue = "none" }, doctor.Warn, "default/web ingress by policing", "podweir status"},
+		{"observed", "PW603", aws, func(n *node) { n.kernel.attached[0].Queue, n.kernel.attached[0].Observed = "none", true }, doctor.OK, "every limit has a queue", ""},
+		{"observed, enforced", "PW601", aws, func(n *node) { n.kernel.attached[0].Observed = true }, doctor.OK, "1 that are observed only, as is wanted", ""},
 		{"before the redirect", "PW506", cilium, func(n *node) {
-			n.kernel.attached[0].Ahead = []order.Program{{ID: 9, Name: "tracer"}}
+			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}
 		}, doctor.Warn, "default/web ingress: tracer (program 9) before the redirect", "--probe"},
 		{"no redirect", "PW506", aws, func(*node) {}, doctor.OK, "no limit waits on an ifb", ""},
 		{"no fq", "PW606", aws, func(n *node) { n.kernel.attached[0].Queue = "fq" }, doctor.Fail, "no fq on its device", "queue to auto"},
@@ -574,6 +615,13 @@ func hookFindings() []finding {
 		{"left over is no drift", "PW602", aws, func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, doctor.OK, "1 limits", ""},
+		{"agent that is not ready", "PW613", aws, func(n *node) {
+			n.kernel.agent = &doctor.Agent{NotReady: []string{"api: the API server is not reached"}}
+		}, doctor.Warn, "api: the API server is not reached", "by itself"},
+		{"agent that is ready", "PW613", aws, func(n *node) { n.kernel.agent = &doctor.Agent{} }, doctor.OK, "every part works", ""},
+		{"agent elsewhere", "PW613", aws, agentOn, doctor.Skip, "run podweir doctor in its pod", ""},
+		{"no agent", "PW613", aws, func(*node) {}, doctor.Skip, "no agent answers", ""},
+		{"agent that cannot be asked", "PW613", aws, func(n *node) { n.kernel.err = errors.New("EPERM") }, doctor.Unknown, "EPERM", ""},
 		{"no limits", "PW602", aws, func(n *node) { n.kernel.attached = nil }, doctor.Skip, "no pod", ""},
 	}
 }

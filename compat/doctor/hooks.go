@@ -4,27 +4,45 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/podweir/podweir/compat/order"
-	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-// legacyHook are the legacy filters of a hook.
-type legacyHook []order.Program
+// hasPolicy says whether the policy agent's filter is on a hook, where it puts it.
+func hasPolicy(c *judge.Chain, name string) bool {
+	return slices.ContainsFunc(filters(c), func(p judge.Program) bool { return p.Name == name && p.Pref == 1 && p.FilterHandle == 1 })
+}
 
-// has says whether the policy agent's filter is there, where it puts it.
-func (l legacyHook) has(name string) bool {
-	return slices.ContainsFunc(l, func(p order.Program) bool { return p.Name == name && p.Pref == 1 && p.Handle == 1 })
+// filters are what is on a hook by clsact.
+func filters(chains ...*judge.Chain) []judge.Program {
+	var all []judge.Program
+	for _, c := range chains {
+		for i := range c.Programs {
+			if c.Programs[i].Kind == terms.HookKindClsact {
+				all = append(all, c.Programs[i])
+			}
+		}
+	}
+	return all
+}
+
+// strangers are the programs on a hook that are neither podweir's nor, by name, the
+// CNI's.
+func (f *Facts) strangers(c *judge.Chain) []judge.Program {
+	return slices.DeleteFunc(c.Others(), func(p judge.Program) bool { return f.Profile.OwnsProgram(p.Name) })
 }
 
 func hookChecks() []Check {
 	return []Check{
 		{
-			Code: "PW501", Title: "podweir's programs are asked", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW501", Title: "podweir's programs run before any program that ends the chain", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the order of programs on each host-side hook where podweir has one",
 			Why:   "a program before ours that ends the chain starves us: the pod is not limited",
 			Mend:  "Run podweir repair: podweir goes back to the head. If it happens again the other program's owner inserts it with an anchor: tell him.",
@@ -40,7 +58,7 @@ func hookChecks() []Check {
 			run:   checkStrangers,
 		},
 		{
-			Code: "PW503", Title: "podweir's pins are in a place of their own", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW503", Title: "podweir's pins have a directory of their own", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the directory of podweir's pins",
 			Why:   "Cilium and the AWS agent walk their own directories at their start and remove what they do not know",
 			Mend:  "Give a directory of its own on bpffs, as /sys/fs/bpf/podweir.",
@@ -54,16 +72,16 @@ func hookChecks() []Check {
 			run:   checkVerdicts,
 		},
 		{
-			Code: "PW505", Title: "nobody else has a queue on a pod's device", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "root qdiscs of the pods' devices that are not podweir's",
+			Code: "PW505", Title: "no pod's device has a queue that is not podweir's", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "root qdiscs of the pods' devices that are not podweir's; where there is one, once more after a second",
 			Why:   "podweir never replaces another's root qdisc without the operator's word; two queues shape twice",
 			Mend:  "Find its owner (a chained bandwidth plugin, for example) and decide; replaceQdisc gives it to podweir. Calico's QoS controls put theirs back: set their limit so high that it does nothing, as docs/howto/calico.md says.",
 			run:   checkRootQdiscs,
 		},
 		{
-			Code: "PW506", Title: "nobody takes packets past an ifb", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW506", Title: "no program runs before the redirect to an ifb", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "programs of others at the ingress hook of the pods' own devices, where the redirect to the ifb is the last filter",
-			Why:   "the redirect is asked last on purpose; a program that ends the chain before it lets the pod receive without a limit",
+			Why:   "the redirect runs last on purpose; a program that ends the chain before it lets the pod receive without a limit",
 			Mend:  "Have PW701 tell whether it does: podweir doctor --probe, with traffic to the pod.",
 			run:   checkAhead,
 		},
@@ -72,7 +90,7 @@ func hookChecks() []Check {
 
 func checkAhead(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, pods []string
 		n := 0
 		for _, a := range list {
 			if !a.Redirected {
@@ -80,13 +98,13 @@ func checkAhead(f *Facts) Finding {
 			}
 			n++
 			for _, p := range a.Ahead {
-				bad = append(bad, a.Pod+" "+a.Direction+": "+p.String())
+				bad, pods = append(bad, a.Pod+" "+a.Direction+": "+p.String()), append(pods, a.Pod)
 			}
 		}
 		switch {
 		case len(bad) > 0:
 			return breaks(shorten(bad)+" before the redirect to the ifb", "nobody, or programs that answer TCX_NEXT (-1)",
-				"podweir doctor --probe tells whether packets pass it by; then ask its owner", bad...)
+				"podweir doctor --probe tells whether packets pass it by; then ask its owner", bad...).of(pods)
 		case n == 0:
 			return holds("no limit waits on an ifb")
 		}
@@ -100,7 +118,7 @@ func checkOrder(f *Facts) Finding {
 		for i := range f.Devices {
 			devices[f.Devices[i].Name] = &f.Devices[i]
 		}
-		var starved, behind, blind []string
+		var starved, behind, blind, pods []string
 		looked := 0
 		for _, a := range list {
 			if a.Program == 0 {
@@ -114,27 +132,27 @@ func checkOrder(f *Facts) Finding {
 				continue
 			}
 			hook := &d.In
-			if a.Hook == profiles.HookOut {
+			if a.Hook == terms.HookEgress {
 				hook = &d.Out
 			}
-			switch r := order.Judge(hook, f.Profile, a.Kind, a.Program); r.Standing {
-			case order.Starved, order.Missing:
-				starved = append(starved, where+": "+r.String())
-			case order.Behind:
-				behind = append(behind, where+": "+r.String())
-			case order.NotKnown:
+			switch r := hook.Stand(a.Program, f.Profile); r.Standing {
+			case judge.Starved, judge.Missing:
+				starved, pods = append(starved, where+": "+r.String()), append(pods, a.Pod)
+			case judge.Behind:
+				behind, pods = append(behind, where+": "+r.String()), append(pods, a.Pod)
+			case judge.NotKnown:
 				blind = append(blind, where+": "+hook.Unread)
-			case order.First:
+			case judge.First:
 			}
 		}
 		const expected, fix = "podweir first on every hook", "podweir repair: podweir goes back to the head"
 		switch {
 		case len(starved) > 0:
-			return breaks(shorten(starved), expected, fix, slices.Concat(starved, behind)...)
+			return breaks(shorten(starved), expected, fix, slices.Concat(starved, behind)...).of(pods)
 		case len(blind) > 0 || f.DevicesErr != nil && looked > 0:
 			return unknown(shorten(blind))
 		case len(behind) > 0:
-			return warns(shorten(behind), expected, fix, behind...)
+			return warns(shorten(behind), expected, fix, behind...).of(pods)
 		case looked == 0:
 			return holds("podweir stands on no shared host-side hook")
 		}
@@ -146,12 +164,12 @@ func checkStrangers(f *Facts) Finding {
 	return f.podDevices(func(devices []Device) Finding {
 		var bad, blind []string
 		for _, d := range devices {
-			for _, h := range []order.Hook{d.In, d.Out} {
+			for _, h := range []judge.Chain{d.In, d.Out} {
 				if h.Unread != "" {
 					blind = append(blind, d.Name+": "+h.Unread)
 				}
-				for _, p := range order.Strangers(&h, f.Profile) {
-					bad = append(bad, fmt.Sprintf("%s %s: %v", d.Name, h.Direction, p))
+				for _, p := range f.strangers(&h) {
+					bad = append(bad, fmt.Sprintf("%s %v: %v", d.Name, h.Hook, p))
 				}
 			}
 		}
@@ -200,18 +218,66 @@ func checkVerdicts(f *Facts) Finding {
 // kernelQdiscs are what a device has without anybody's doing.
 var kernelQdiscs = []string{"noqueue", "pfifo_fast", "fq_codel", "fq", "mq", "clsact", "ingress"}
 
+// readQueues looks twice where a device has a queue of somebody else's: before ADD
+// has finished a queue of podweir's, nothing shows whose it is.
+func (f *Facts) readQueues(ctx context.Context, k Kernel, settle time.Duration) {
+	unwelcome := f.unwelcome()
+	if !slices.ContainsFunc(f.Devices, func(d Device) bool { return slices.ContainsFunc(d.Qdiscs, unwelcome) }) {
+		return
+	}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+	}
+	again, err := k.Devices(ctx)
+	if err != nil {
+		return // the first look stands
+	}
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		d.Qdiscs = slices.DeleteFunc(d.Qdiscs, func(q Qdisc) bool {
+			return unwelcome(q) && !slices.ContainsFunc(again, func(a Device) bool {
+				return a.Name == d.Name && slices.ContainsFunc(a.Qdiscs, func(still Qdisc) bool { return unwelcome(still) && still.Kind == q.Kind })
+			})
+		})
+	}
+}
+
+// ofOthers is a root queue that neither podweir nor the kernel has put there.
+func ofOthers(q Qdisc) bool { return q.Root && !q.Ours && !slices.Contains(kernelQdiscs, q.Kind) }
+
+// unwelcome says which queues of others take something from podweir: Calico's do not
+// where they hold back nothing, or where ingress is left to Calico.
+func (f *Facts) unwelcome() func(Qdisc) bool {
+	both, others := f.directions()
+	felix := others.By == terms.ShaperCalico
+	return func(q Qdisc) bool {
+		accepted := felix && q.Kind == "tbf" && (!holdsBack(q) || both[1].left == others.By)
+		return ofOthers(q) && !accepted
+	}
+}
+
 func checkRootQdiscs(f *Facts) Finding {
 	return f.podDevices(func(devices []Device) Finding {
-		var bad []string
+		unwelcome := f.unwelcome()
+		var bad, pods []string
+		n := 0
 		for _, d := range devices {
 			for _, q := range d.Qdiscs {
-				if q.Root && !q.Ours && !slices.Contains(kernelQdiscs, q.Kind) {
-					bad = append(bad, d.Name+" has "+q.Kind)
+				switch {
+				case unwelcome(q):
+					bad, pods = append(bad, d.Name+" has "+q.Kind), append(pods, f.podAt(d.Name))
+				case ofOthers(q):
+					n++
 				}
 			}
 		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(f.Profile), bad...)
+		switch {
+		case len(bad) > 0:
+			_, others := f.directions()
+			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By == terms.ShaperCalico), bad...).of(pods)
+		case n > 0:
+			return holds(fmt.Sprintf("%d of Calico's, which hold back nothing of podweir's, on %d devices", n, len(devices)))
 		}
 		return holds(fmt.Sprintf("none on %d devices", len(devices)))
 	})
@@ -219,8 +285,8 @@ func checkRootQdiscs(f *Facts) Finding {
 
 // rootQdiscFix says what to do about a queue of somebody else's. Felix would put
 // its own back at once: replaceQdisc would begin a fight.
-func rootQdiscFix(p *profiles.Profile) string {
-	if p.Family == "calico" {
+func rootQdiscFix(felix bool) string {
+	if felix {
 		return "if the pod's limit is podweir's to enforce, take Calico's away: kubectl annotate pod POD " +
 			`qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P`
 	}

@@ -6,18 +6,18 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/podweir/podweir/compat/order"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func modeChecks() []Check {
 	return []Check{{
-		Code: "PW507", Title: "the attach mode that was asked for can be had", Category: CategoryDatapath, Severity: SeverityFail,
+		Code: "PW507", Title: "the requested attach mode is available", Category: CategoryDatapath, Severity: SeverityFail,
 		Looks: "the modes of the host side that podweir's entry names, and who is on the hooks of the pods' devices",
 		Why:   "podweir puts no filter where another party has a program: pods get the mode auto in place of the one by name",
-		Mend:  "Take away the default mode, egressMode or ingressMode: auto takes what can be had.",
+		Mend:  "Take away the default mode, egressMode or ingressMode: auto takes what is available.",
 		run:   checkMode,
 	}}
 }
@@ -27,43 +27,41 @@ func modeChecks() []Check {
 func checkMode(f *Facts) Finding {
 	keys, file := f.entryKeys()
 	type want struct {
-		direction string
-		mode      profiles.Mode
+		direction terms.Direction
+		mode      terms.Mode
 	}
 	var asked []want
-	for _, direction := range []string{"egress", "ingress"} {
-		mode, ok := keys[direction+"Mode"].(string)
+	for _, direction := range terms.Directions {
+		named, ok := keys[direction.String()+"Mode"].(string)
 		if !ok {
-			mode, _ = keys["mode"].(string)
+			named, _ = keys["mode"].(string)
 		}
-		switch m := profiles.Mode(mode); m {
-		case profiles.ModeTCXHostSide, profiles.ModeClsactHostSide:
-			asked = append(asked, want{direction, m})
-		case profiles.ModeQdisc, profiles.ModeTCXPodSide, profiles.ModeClsactPodSide:
+		if mode, err := terms.ParseMode(named); err == nil && mode.HostSide() {
+			asked = append(asked, want{direction, mode})
 		}
 	}
 	if len(asked) == 0 {
-		return skip("no mode of the host side is asked for by name")
+		return skip("no mode of the host side is requested by name")
 	}
 	return f.podDevices(func(devices []Device) Finding {
 		var bad, unread, good []string
 		for i := range devices {
 			for _, w := range asked {
-				where := devices[i].Name + " " + w.direction + ": "
-				at, err := f.place(&devices[i], w.direction, w.mode)
+				where := devices[i].Name + " " + w.direction.String() + ": "
+				kind, err := f.mayAttach(&devices[i], w.direction, w.mode)
 				switch {
-				case errors.Is(err, order.ErrUnread):
+				case errors.Is(err, judge.ErrUnread):
 					unread = append(unread, where+err.Error())
 				case err != nil:
 					bad = append(bad, where+err.Error())
 				default:
-					good = append(good, where+at.String())
+					good = append(good, where+kind.String())
 				}
 			}
 		}
 		switch {
 		case len(bad) > 0:
-			return breaks(shorten(bad), "a mode that can be had", "take away the default mode in "+file+", and recreate the pods", bad...)
+			return breaks(shorten(bad), "a mode that is available", "take away the default mode in "+file+", and recreate the pods", bad...)
 		case len(unread) > 0:
 			return unknown(shorten(unread))
 		}
@@ -71,16 +69,12 @@ func checkMode(f *Facts) Finding {
 	})
 }
 
-// place decides for one direction of one pod.
-func (f *Facts) place(d *Device, direction string, mode profiles.Mode) (order.Placement, error) {
-	hook, attach := &d.In, &f.Profile.Egress // what the pod sends enters there
-	if direction == "ingress" {
-		hook, attach = &d.Out, &f.Profile.Ingress
+// mayAttach asks the judge about one direction of one pod.
+func (f *Facts) mayAttach(d *Device, direction terms.Direction, mode terms.Mode) (terms.HookKind, error) {
+	chain, attach := &d.In, &f.Profile.Egress // what the pod sends enters there
+	if direction == terms.Ingress {
+		chain, attach = &d.Out, &f.Profile.Ingress
 	}
-	if strings.HasPrefix(string(mode), "tcx") && f.FeaturesErr == nil && f.Features.TCX == profiles.No {
-		return order.Placement{}, fmt.Errorf("mode %s: %w", mode, errNoTCX)
-	}
-	return order.Place(hook, f.Profile, mode, attach)
+	q := judge.Question{Mode: mode, Rules: attach.Rules(), TCX: f.FeaturesErr != nil || f.Features.TCX != profiles.No}
+	return q.Attach(chain)
 }
-
-var errNoTCX = errors.New("the kernel has no TCX (Linux 6.6)")

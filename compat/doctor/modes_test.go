@@ -4,11 +4,15 @@
 package doctor_test
 
 import (
+	"slices"
 	"strings"
+	"testing"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func modeFindings() []finding {
@@ -30,11 +34,32 @@ func modeFindings() []finding {
 		{"a mode of the pod's side", "PW507", cilium, asks(`,"mode":"clsact-podside"`, nil), doctor.Skip, "no mode of the host side", ""},
 		{"TCX", "PW507", cilium, asks(egress, nil), doctor.OK, "on 1 devices", ""},
 		{"TCX where there is none", "PW507", cilium, asks(egress, func(n *node) { n.kernel.features.TCX = profiles.No }), doctor.Fail, "lxc0123 egress: mode tcx-hostside: the kernel has no TCX", "take away"},
-		{"TCX that packets go past", "PW507", cilium, asks(`,"mode":"tcx-hostside"`, nil), doctor.Fail, "lxc0123 ingress: mode tcx-hostside: ruled out", "50-podweir.conf"},
-		{"clsact beside Cilium", "PW507", cilium, asks(ingress, legacy), doctor.Fail, "lxc0123 ingress: mode clsact-hostside: ruled out", "take away"},
+		{"TCX that packets go past", "PW507", cilium, asks(`,"mode":"tcx-hostside"`, nil), doctor.Fail, "lxc0123 ingress: mode tcx-hostside is refused: the host-side egress hook sees only", "50-podweir.conf"},
+		{"clsact beside Cilium", "PW507", cilium, asks(ingress, legacy), doctor.Fail, "lxc0123 ingress: mode clsact-hostside is refused: hostHook is tcx", "take away"},
 		{"clsact behind somebody", "PW507", cilium, func(n *node) {
 			n.files[net+"05-cilium.conflist"] = `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"ptp"},{"type":"podweir-cni","mode":"clsact-hostside"}]}`
-		}, doctor.Fail, "lxc0123 egress: mode clsact-hostside: another party has a program on this hook, which is asked before a filter or shares its place: cil_from_contai (program 10)", "take away"},
+		}, doctor.Fail, "lxc0123 egress: hook is held by another party: TCX program \"cil_from_contai\" runs before every filter on ingress of lxc0123", "take away"},
 		{"hook unread", "PW507", cilium, asks(egress, func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }), doctor.Unknown, "EPERM", ""},
+	}
+}
+
+// TestRefusedInOneSentence: beside every Cilium a filter on the host side is refused as
+// ADD refuses it.
+func TestRefusedInOneSentence(t *testing.T) {
+	told := judge.Rules{HostTCX: true}
+	sentence := told.Mode(terms.ModeClsactHostSide).Error()
+	for _, p := range profiles.All() {
+		if p.Family != "cilium" {
+			continue
+		}
+		n := cilium()
+		n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + `,"mode":"clsact-hostside"}`
+		f := n.facts(t)
+		f.Profile = p
+		rep := doctor.Run(f)
+		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW507" })
+		if o := rep.Checks[at]; o.Status != doctor.Fail || strings.Count(strings.Join(o.Evidence, "\n"), sentence) != 2 {
+			t.Errorf("%s: PW507 is %v with %q, want %q for both directions", p.Name, o.Status, o.Evidence, sentence)
+		}
 	}
 }

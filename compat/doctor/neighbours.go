@@ -19,7 +19,7 @@ import (
 func neighbourChecks() []Check {
 	return []Check{
 		{
-			Code: "PW308", Title: "policy filters run the agent's present programs", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW308", Title: "the policy filters run the agent's current programs", Category: CategoryDatapath, Severity: SeverityFail,
 			Family: "aws", Needs: []string{"PW302"},
 			Looks: "the programs of the filters handle_egress and handle_ingress, and those pinned in " + policyPins,
 			Why:   "a filter with a program of before the agent's restart enforces a policy that nobody updates",
@@ -47,7 +47,7 @@ func neighbourChecks() []Check {
 			run:   checkRemovals,
 		},
 		{
-			Code: "PW408", Title: "Cilium's programs are its own", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
+			Code: "PW408", Title: "Cilium's programs call no foreign programs", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
 			Looks: "the setting enable-datapath-plugins (1.20)",
 			Why:   "with it a cil_ program may run others, whose answers podweir was not tried with",
 			Mend:  "See with podweir doctor --probe whether packets are still seen.",
@@ -99,8 +99,8 @@ func (f *Facts) readPolicy(ctx context.Context, k Kernel, settle time.Duration) 
 func unpinned(devices []Device, pinned []uint32) []string {
 	var out []string
 	for _, d := range devices {
-		for _, p := range slices.Concat(d.In.Legacy, d.Out.Legacy) {
-			if (p.Name == "handle_egress" || p.Name == "handle_ingress") && !slices.Contains(pinned, p.ID) {
+		for _, p := range filters(&d.In, &d.Out) {
+			if (p.Name == "handle_egress" || p.Name == "handle_ingress") && !slices.Contains(pinned, p.ProgramID) {
 				out = append(out, fmt.Sprintf("%s: %v is not pinned", d.Name, p))
 			}
 		}

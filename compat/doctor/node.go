@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // The oldest kernel that is probed for; 6.1 is the oldest that is tested.
@@ -29,28 +30,28 @@ const (
 func nodeChecks() []Check {
 	return []Check{
 		{
-			Code: "PW101", Title: "kernel is new enough", Category: CategoryNode, Severity: SeverityFail,
+			Code: "PW101", Title: "the kernel is new enough", Category: CategoryNode, Severity: SeverityFail,
 			Looks: "the release in /proc/sys/kernel/osrelease, and the processor",
 			Why:   "older kernels lack what the programs need",
 			Mend:  "Take a node image with Linux 5.15 or newer, on arm64 5.18 or newer; 6.1 is the oldest that is tested. Decide by the node, not by the version of Kubernetes.",
 			run:   checkKernel,
 		},
 		{
-			Code: "PW102", Title: "bpf file system is mounted", Category: CategoryNode, Severity: SeverityFail,
+			Code: "PW102", Title: "the BPF file system is mounted", Category: CategoryNode, Severity: SeverityFail,
 			Looks: "the mount at /sys/fs/bpf, as the first process sees it",
 			Why:   "pins are the only state: without them nothing can be found again or removed",
 			Mend:  "Mount it, and give the agent's pod the directory with mountPropagation HostToContainer.",
 			run:   checkBPFFS,
 		},
 		{
-			Code: "PW103", Title: "kernel is not locked down", Category: CategoryNode, Severity: SeverityWarn,
+			Code: "PW103", Title: "the kernel is not locked down", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "/sys/kernel/security/lockdown",
 			Why:   "a locked-down kernel refuses BPF operations that others allow; podweir was not run on one",
 			Mend:  "Boot with lockdown=integrity, or see by PW504 whether the programs load.",
 			run:   checkLockdown,
 		},
 		{
-			Code: "PW104", Title: "programs are compiled for speed", Category: CategoryNode, Severity: SeverityWarn,
+			Code: "PW104", Title: "the kernel compiles BPF programs (JIT)", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "net.core.bpf_jit_enable and net.core.bpf_jit_harden",
 			Why:   "an interpreted or hardened program costs more processor time per packet",
 			Mend:  "Set net.core.bpf_jit_enable=1. Hardening (2 on Bottlerocket) is the owner's choice; 1 leaves root's programs fast. In a node that is a container (kind) look at the machine's own settings.",
@@ -64,21 +65,21 @@ func nodeChecks() []Check {
 			run:   checkTCX,
 		},
 		{
-			Code: "PW106", Title: "the kernel has a queue for the cap", Category: CategoryNode, Severity: SeverityFail,
+			Code: "PW106", Title: "the kernel has a queue that can enforce a limit", Category: CategoryNode, Severity: SeverityFail,
 			Looks: "whether tbf can be made, and prio, htb and fq beside it",
 			Why:   "a cap needs a queue: policing makes TCP lose whole windows",
 			Mend:  "Load sch_tbf (modprobe sch_tbf; on Bottlerocket settings.kernel.modules.sch_tbf.autoload=true).",
 			run:   checkQueues,
 		},
 		{
-			Code: "PW107", Title: "the node can be seen", Category: CategoryNode, Severity: SeverityWarn,
+			Code: "PW107", Title: "the node's processes and sockets are visible", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "whether the node's processes and listening sockets are visible",
 			Why:   "what cannot be seen is guessed, and the careful guess costs speed",
 			Mend:  "Run it on the node, or in a pod with hostPID and hostNetwork and the node's root mounted: podweir doctor --root /host.",
 			run:   checkVisible,
 		},
 		{
-			Code: "PW108", Title: "container runtime is known", Category: CategoryNode, Severity: SeverityWarn,
+			Code: "PW108", Title: "the container runtime is known", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "what the runtime answers on its CRI socket, and the libcni that is built into the running containerd or CRI-O",
 			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
 			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. What podweir install was told counts, too, where the runtime does not answer.",
@@ -92,7 +93,7 @@ func nodeChecks() []Check {
 			run:   checkProfile,
 		},
 		{
-			Code: "PW110", Title: "one primary CNI runs", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
+			Code: "PW110", Title: "only one primary CNI runs", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
 			Looks: "signs of CNIs other than the one in force",
 			Why:   "a second CNI that runs fights for devices and files; one that is left over comes into force when the first one's file goes",
 			Mend:  "Uninstall what is not used, its file in the directory of conflists included.",
@@ -185,7 +186,7 @@ func checkTCX(f *Facts) Finding {
 	case profiles.No:
 		asked := f.asksForHook()
 		switch {
-		case !f.Profile.Holds(profiles.HookClsact, profiles.HookIn) && !f.Profile.Holds(profiles.HookTCX, profiles.HookIn):
+		case !f.Profile.Holds(terms.HookKindClsact, terms.HookIngress) && !f.Profile.Holds(terms.HookKindTCX, terms.HookIngress):
 			return holds("the kernel has no TCX, and nobody else is on the pods' hooks")
 		case asked == "":
 			return holds("the kernel has no TCX, and nothing asks for it: podweir uses only queues of its own")
@@ -277,7 +278,7 @@ func checkProfile(f *Facts) Finding {
 	return holds(f.Profile.Title, f.Node.Why)
 }
 
-// adviceForFacts says how a fact that decides can be had, by what keeps it from
+// adviceForFacts says how to get a fact that decides, by what keeps it from
 // the doctor.
 func (f *Facts) adviceForFacts() string {
 	switch {
@@ -303,6 +304,13 @@ func checkOthers(f *Facts) Finding {
 			left = append(left, c.Family+" is left over ("+strings.Join(c.Signs, ", ")+")")
 		case detect.StateActive, detect.StateInstalled:
 		}
+	}
+	// Multus calls other plugins: who runs is who makes the pods' networks.
+	if chain := f.chain(); len(chain) > 0 && strings.HasPrefix(chain[0], "multus") {
+		if len(left) == 0 {
+			return holds("behind Multus: " + strings.Join(running, "; "))
+		}
+		return breaks(strings.Join(left, "; "), "only what Multus calls", "remove what is left over", left...)
 	}
 	if all := slices.Concat(running, left); len(all) > 0 {
 		return breaks(strings.Join(all, "; "), "only "+f.Profile.Title, "uninstall what is not used", all...)

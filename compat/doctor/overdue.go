@@ -19,7 +19,7 @@ type Overdue struct {
 func overdueChecks() []Check {
 	return []Check{
 		{
-			Code: "PW610", Title: "no running pod waits for its limit", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW610", Title: "the network of every pod with a limit was found", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "pods with a limit whose network the agent has looked for in vain for more than 10 s",
 			Why:   "such a pod runs without its limit, although podweir-cni reported no error",
 			Mend: "The reason says what is missing. If the runtime has no sandbox for the pod, the agent may be asking another runtime than the kubelet's: " +

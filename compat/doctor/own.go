@@ -11,59 +11,59 @@ import (
 func ownChecks() []Check {
 	return []Check{
 		{
-			Code: "PW601", Title: "every limit is enforced", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW601", Title: "no pod with a limit runs without it", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "failures that podweir recorded for pods with a limit",
 			Why:   "with onError open a pod starts unshaped when podweir cannot shape it",
 			Mend:  "Read the reason and mend it; docs/reference/errors.md has the reasons. The agent then sets the limit by itself. Without an agent, recreate the pod.",
 			run:   checkFailures,
 		},
 		{
-			Code: "PW602", Title: "attachments are as they should be", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW602", Title: "every limit is attached as podweir recorded it", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the difference between what podweir recorded and what is on the devices, as podweir status shows it",
 			Why:   "somebody changed or removed a queue or a program of podweir's, or another release attached the pod and the agent has not been there since",
 			Mend:  "podweir repair --dry-run says what differs, podweir repair puts it right. If it comes again, PW501, PW502 and PW505 name who else is there.",
 			run:   checkAttached,
 		},
 		{
-			Code: "PW603", Title: "a limit has a queue", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "attachments that police because no queue could be had",
+			Code: "PW603", Title: "every limit has a queue", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "attachments that police because no queue was available",
 			Why:   "policing drops instead of delaying: TCP gets far less than its limit",
 			Mend:  "See PW106, and podweir status for why the queue was not taken.",
 			run:   checkPolicing,
 		},
 		{
-			Code: "PW606", Title: "departure times are obeyed", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW606", Title: "fq enforces departure times", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "attachments with the queue fq: the root qdisc of their device and its limits",
 			Why:   "a departure time without an fq that obeys it shapes nothing, and fq's own limits of 100 packets drop while the clock runs on",
 			Mend:  "podweir repair puts its fq back, as the agent does. Who replaced it shows PW505; or set queue to auto.",
 			run:   checkFQ,
 		},
 		{
-			Code: "PW607", Title: "no packet passed for a fault of podweir's", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW607", Title: "no packet passed unlimited because of a podweir fault", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "the counters failed-open-config and failed-open-stamp",
 			Why:   "such packets were not charged",
 			Mend:  "Report it, with the output of podweir status -o json.",
 			run:   checkFailedOpen,
 		},
 		{
-			Code: "PW609", Title: "no pod can send past its limit", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW609", Title: "every egress limit has a ceiling outside the pod", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "limits of egress without a ceiling, the second meter at the host side",
 			Why:   "a process with CAP_NET_RAW, which containers have by default, can send past the queue in its own namespace",
-			Mend:  "Linux 6.6 or newer has TCX, which the ceiling needs. Until then drop CAP_NET_RAW from pods that are not trusted.",
+			Mend:  "Linux 6.6 or newer has TCX, which the ceiling needs beside another program on its hook. An interface without an end on the host (macvlan, ipvlan) has no place for a ceiling. Without one, drop CAP_NET_RAW from pods that are not trusted.",
 			run:   checkCeilings,
 		},
 		{
-			Code: "PW611", Title: "no pod sends past its queue", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW611", Title: "no process sends past its queue", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "the counter dropped-ceiling",
 			Why:   "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling dropped it",
 			Mend:  "Look at what runs in the pod. podweir status shows whether its queue is there, and how many packets were dropped.",
 			run:   checkPastQueue,
 		},
 		{
-			Code: "PW608", Title: "nothing is left over", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "pins of pods whose network namespace is gone",
-			Why:   "they hold memory; some runtimes do not call DEL for a drop-in",
-			Mend:  "podweir gc removes them, and so does the next GC of the runtime or the agent.",
+			Code: "PW608", Title: "nothing is left of pods that are gone", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "pins of pods whose interface is gone, and queues and programs of podweir's that no record tells of",
+			Why:   "pins hold memory; some runtimes do not call DEL for a drop-in. A queue without a record limits a pod to what it was once given: somebody removed podweir's pins, or mounted another bpffs over them",
+			Mend:  "podweir gc removes both. The agent removes pins within a minute. It takes over a queue without a record if the pod has a limit, and removes it within 12 minutes if no pod asks for it. An ADD of the pod takes it over, too, and a GC of the runtime removes pins.",
 			run:   checkLeftOver,
 		},
 	}
@@ -75,13 +75,14 @@ const minFQLimit = 10_000
 
 func checkFQ(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, pods []string
 		n := 0
 		for _, a := range list {
 			if a.Queue != "fq" || a.Gone || a.Failure != "" {
 				continue
 			}
 			n++
+			known := len(bad)
 			switch r := a.Root; {
 			case r == nil:
 				bad = append(bad, a.Pod+" "+a.Direction+": no fq on its device")
@@ -90,9 +91,12 @@ func checkFQ(f *Facts) Finding {
 			case r.PacketLimit < minFQLimit || r.FlowLimit < minFQLimit:
 				bad = append(bad, fmt.Sprintf("%s %s: fq holds %d packets, %d of one flow", a.Pod, a.Direction, r.PacketLimit, r.FlowLimit))
 			}
+			if len(bad) > known {
+				pods = append(pods, a.Pod)
+			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "podweir repair; or set queue to auto, and recreate the pods", bad...)
+			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "podweir repair; or set queue to auto, and recreate the pods", bad...).of(pods)
 		}
 		return holds(fmt.Sprintf("%d limits by departure times", n))
 	})
@@ -109,15 +113,15 @@ func checkPastQueue(f *Facts) Finding {
 // counted is broken by every packet of a kind, and then names a remedy.
 func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, pods []string
 		for i := range list {
 			a := &list[i]
 			if n := packets(a); n > 0 {
-				bad = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, n))
+				bad, pods = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, n)), append(pods, a.Pod)
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad), "none", remedy, bad...)
+			return breaks(shorten(bad), "none", remedy, bad...).of(pods)
 		}
 		return holds("none")
 	})
@@ -125,14 +129,14 @@ func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Findi
 
 func checkCeilings(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, pods []string
 		for _, a := range list {
 			if a.NoCeiling != "" && a.Failure == "" && !a.Gone {
-				bad = append(bad, a.Pod+": "+a.NoCeiling)
+				bad, pods = append(bad, a.Pod+": "+a.NoCeiling), append(pods, a.Pod)
 			}
 		}
 		if len(bad) > 0 {
-			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "podweir status says why there is none", bad...)
+			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "podweir status says why there is none", bad...).of(pods)
 		}
 		return holds("every limit of egress that is asked to have a ceiling has one")
 	})
@@ -142,12 +146,15 @@ func checkLeftOver(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad []string
 		for _, a := range list {
-			if a.Gone {
-				bad = append(bad, a.Pod+" ("+a.Device+")")
+			switch {
+			case a.Lost != "":
+				bad = append(bad, a.Pod+": no record tells of "+a.Lost)
+			case a.Gone:
+				bad = append(bad, a.Pod+" ("+a.Device+") is gone")
 			}
 		}
 		if len(bad) > 0 {
-			return breaks("pins of pods that are gone: "+shorten(bad), "none", "podweir gc", bad...)
+			return breaks("left over: "+shorten(bad), "nothing", "podweir gc", bad...)
 		}
 		return holds("none")
 	})
@@ -169,20 +176,43 @@ func checkFailures(f *Facts) Finding {
 		if len(bad) > 0 {
 			return breaks("unshaped: "+shorten(bad), "no pod with a limit unshaped", f.adviceFor(reasons), bad...)
 		}
+		if n := observed(list); n > 0 {
+			return holds(fmt.Sprintf("%d limits, and %d that are observed only, as is wanted (enforce: observe)", len(list)-n, n))
+		}
 		return holds(fmt.Sprintf("%d limits", len(list)))
 	})
 }
 
+// observed is how many limits are measured and not enforced.
+func observed(list []Attachment) int {
+	n := 0
+	for i := range list {
+		if list[i].Observed {
+			n++
+		}
+	}
+	return n
+}
+
+// differencesShown is how many differences of a pod fit a screen that has those of five:
+// the first is what podweir would do, and the next often the cause.
+const differencesShown = 2
+
 func checkAttached(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var first, all, pods []string
 		for _, a := range list {
-			if len(a.Drift) > 0 && !a.Gone {
-				bad = append(bad, a.Pod+": "+strings.Join(a.Drift, ", "))
+			if len(a.Drift) == 0 || a.Gone {
+				continue
 			}
+			seen := a.Pod + ": " + strings.Join(a.Drift[:min(len(a.Drift), differencesShown)], ", ")
+			if n := len(a.Drift) - differencesShown; n > 0 {
+				seen += fmt.Sprintf(" (and %d more)", n)
+			}
+			first, all, pods = append(first, seen), append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
 		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad), "no difference", "podweir repair", bad...)
+		if len(all) > 0 {
+			return breaks(shorten(first), "no difference", "podweir repair", all...).of(pods)
 		}
 		return holds(fmt.Sprintf("%d limits", len(list)))
 	})
@@ -190,14 +220,14 @@ func checkAttached(f *Facts) Finding {
 
 func checkPolicing(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, pods []string
 		for _, a := range list {
-			if a.Failure == "" && a.Queue == "none" {
-				bad = append(bad, a.Pod+" "+a.Direction)
+			if a.Failure == "" && a.Queue == "none" && !a.Observed {
+				bad, pods = append(bad, a.Pod+" "+a.Direction), append(pods, a.Pod)
 			}
 		}
 		if len(bad) > 0 {
-			return breaks(shorten(bad)+" by policing", "a queue", "podweir status says why there is none", bad...)
+			return breaks(shorten(bad)+" by policing", "a queue", "podweir status says why there is none", bad...).of(pods)
 		}
 		return holds("every limit has a queue")
 	})

@@ -24,7 +24,7 @@ const pages = "../../docs/reference/doctor"
 func TestPages(t *testing.T) {
 	want := map[string]string{"README.md": index()}
 	for _, c := range doctor.Checks() {
-		want[filepath.Base(doctor.Page(c.Code))] = page(&c)
+		want[filepath.Base(doctor.Page(c.Code))] = c.Explanation()
 	}
 	if *update {
 		for name, text := range want {
@@ -54,39 +54,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func page(c *doctor.Check) string {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s: %s\n\n", c.Code, c.Title)
-	fmt.Fprintf(&b, "Category %s, severity %s.", c.Category, c.Severity)
-	if len(c.Needs) > 0 {
-		var links []string
-		for _, n := range c.Needs {
-			links = append(links, "["+n+"]("+n+".md)")
-		}
-		fmt.Fprintf(&b, " Needs %s.", strings.Join(links, ", "))
-	}
-	if c.Family != "" {
-		fmt.Fprintf(&b, " Only where a CNI of the family `%s` is in force or runs.", c.Family)
-	}
-	fmt.Fprintf(&b, "\n\n- **Looks at** %s.\n- **Why** %s.\n", c.Looks, c.Why)
-	if c.Touches != "" {
-		fmt.Fprintf(&b, "- **Touches** %s. Only with `podweir doctor --probe`.\n", c.Touches)
-	}
-	fmt.Fprintf(&b, "\n## What to do\n\n%s\n", c.Mend)
-	if len(c.Refs) > 0 {
-		b.WriteString("\n## Sources\n\n")
-		for _, r := range c.Refs {
-			fmt.Fprintf(&b, "- <%s>\n", r)
-		}
-	}
-	return b.String()
-}
-
 const head = `# Doctor codes
 
-` + "`podweir doctor`" + ` checks whether podweir can work on a node, is wired in, and gets on with everybody else there. It changes nothing.
-` + "`podweir doctor --short`" + ` shows only what is not in order. ` + "`podweir doctor --probe`" + ` also watches for some seconds and tries what a look
-does not tell (category probe); each such check says what it touches.
+` + "`podweir doctor`" + ` checks whether podweir can work on a node, is wired in, and works beside everything else there. It changes nothing. It
+lists problems, and counts what is in order; ` + "`podweir doctor -v`" + ` lists that too. ` + "`podweir doctor explain PW602`" + ` prints the page of a code.
+` + "`podweir doctor --probe`" + ` also watches for some seconds and tries what a look does not tell (category probe); each such check says what it
+touches.
 
 | result | meaning |
 | --- | --- |
@@ -117,11 +90,12 @@ const schema = `
 | ` + "`schema`" + ` | ` + "`" + doctor.Schema + "`" + ` |
 | ` + "`version`, `kernel`, `runtime`" + ` | of podweir, the node's kernel and its container runtime |
 | ` + "`profile`, `profileAssumed`, `profileWhy`" + ` | the [profile](../profiles.md) of the CNI in force; whether a fact is missing; how it was found |
-| ` + "`delivery`" + ` | the delivery that suits the node: ` + "`chain`, `drop-in`, `handed` or `nri`" + ` |
+| ` + "`delivery`" + ` | the delivery that suits the node: ` + "`chain`, `drop-in`, `handed`, `nri` or `watch`" + ` |
 | ` + "`checks`" + ` | one object for each check, in the order of the table |
 | ` + "`checks[].code`, `title`, `category`, `status`" + ` | the check and its result |
 | ` + "`checks[].seen`, `expected`, `why`, `fix`" + ` | what is there, what should be, why it matters, what to do |
 | ` + "`checks[].evidence`" + ` | files, devices and programs, all of them |
+| ` + "`checks[].also`" + ` | codes of other checks that the same problem breaks, with what they saw; they are skipped |
 | ` + "`checks[].touches`" + ` | of a probe: what it makes or changes while it runs |
 | ` + "`checks[].page`" + ` | the page of the code in the source tree |
 | ` + "`count`" + ` | number of checks with each result |

@@ -110,7 +110,7 @@ type filterCensus struct {
 }
 
 func (c *filterCensus) add(f *Facts, d *Device) {
-	egress, ingress := legacyHook(d.In.Legacy).has("handle_egress"), legacyHook(d.Out.Legacy).has("handle_ingress")
+	egress, ingress := hasPolicy(&d.In, "handle_egress"), hasPolicy(&d.Out, "handle_ingress")
 	name, fix := d.Name, "delete the pod of "+d.Name
 	pod := f.policyPod(d.Name)
 	if pod != nil {

@@ -10,8 +10,8 @@ import (
 	"path"
 	"time"
 
-	"github.com/podweir/podweir/compat/order"
-	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Prober tries what a look at the node does not tell. What it makes it makes in
@@ -19,7 +19,7 @@ import (
 type Prober interface {
 	// Flows reads the counters of every limit.
 	Flows(ctx context.Context) ([]Flow, error)
-	// Order reads the host-side devices anew.
+	// Order reads the host-side devices again.
 	Order(ctx context.Context) ([]Device, error)
 	// Redirect says how packets get through an ifb: "bpf", "mirred", or "" if
 	// they do not. It makes two devices and an ifb.
@@ -128,12 +128,12 @@ func stamps(root fs.FS, dir string) ([]string, error) {
 
 // hookOf finds the hook that an attachment has a program on, nil if the device
 // was not seen.
-func hookOf(devices []Device, a *Attachment) *order.Hook {
+func hookOf(devices []Device, a *Attachment) *judge.Chain {
 	for i := range devices {
 		d := &devices[i]
 		switch {
 		case d.Name != a.Device:
-		case a.Hook == profiles.HookOut:
+		case a.Hook == terms.HookEgress:
 			return &d.Out
 		default:
 			return &d.In

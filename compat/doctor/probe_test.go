@@ -7,13 +7,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/compat/order"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // prober answers the first look with before, the second with after.
@@ -84,9 +87,23 @@ func probeFindings() []finding {
 		{"sees all", "PW701", aws, watch(100, 100), doctor.OK, "1 of 1 limits had traffic", ""},
 		{"sees nothing", "PW701", aws, watch(100, 1), doctor.Fail, "default/web ingress: 1 of 100 packets, and nobody is ahead", "recreate the pod"},
 		{"sees nothing, somebody ahead", "PW701", cilium, func(n *node) {
-			n.kernel.attached[0].Ahead = []order.Program{{ID: 9, Name: "hostile"}}
+			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "hostile"}}
 			n.prober = flows(n, 100, 0)
 		}, doctor.Fail, "0 of 100 packets, behind hostile (program 9)", "TCX_NEXT"},
+		{"a packet socket in the pod", "PW701", aws, with(func(n *node, p *prober) {
+			a := &n.kernel.attached[0]
+			a.Direction, a.Queue, a.Kind, a.NoCeiling = "egress", "tbf", 0, ""
+			for _, one := range [][]doctor.Flow{p.before, p.after} {
+				one[0].Direction = "egress"
+			}
+			p.after[0].Held = p.before[0].Held
+		}), doctor.Warn, "default/web egress: 0 of 100 packets: a process in the pod sends past its queue, with a packet socket; the ceiling", "CAP_NET_RAW"},
+		{"a packet socket, and no ceiling", "PW701", aws, with(func(n *node, p *prober) {
+			a := &n.kernel.attached[0]
+			a.Direction, a.Queue, a.Kind, a.NoCeiling = "egress", "tbf", 0, "no TCX"
+			p.before[0].Direction, p.after[0].Direction = "egress", "egress"
+			p.after[0].Held = p.before[0].Held
+		}), doctor.Fail, "a process in the pod sends past its queue", ""},
 		{"drops count", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Held.Bytes = p.before[0].Held.Bytes }), doctor.OK, "1 of 1", ""},
 		{"segments count", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Held.Packets = p.before[0].Held.Packets + 3 }), doctor.OK, "1 of 1", ""},
 		{"idle", "PW701", aws, watch(5, 0), doctor.Skip, "no limit had traffic", ""},
@@ -95,7 +112,7 @@ func probeFindings() []finding {
 		{"order stays", "PW702", cilium, with(func(*node, *prober) {}), doctor.OK, "1 hooks", ""},
 		{"moved", "PW702", cilium, with(func(n *node, p *prober) {
 			d := n.kernel.devices[0]
-			d.In.TCX = append([]order.Program{{ID: 9, Name: "tracer"}}, d.In.TCX...)
+			d.In.Programs = append([]judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}, d.In.Programs...)
 			p.reorder = []doctor.Device{d}
 		}), doctor.Fail, "default/web egress: tracer (program 9) ahead", "tell the owner"},
 		{"order unread", "PW702", cilium, broken, doctor.Unknown, "no such luck", ""},
@@ -166,10 +183,10 @@ func TestNRI(t *testing.T) {
 	}
 }
 
-// No file shows the delivery nri: who runs the doctor says so.
+// No file shows the deliveries nri and watch: who runs the doctor says so.
 func TestDeliveryThatWasAskedFor(t *testing.T) {
 	for asked, want := range map[profiles.Delivery]doctor.Status{
-		"": doctor.Fail, "auto": doctor.Fail, profiles.Chain: doctor.Fail, profiles.NRI: doctor.Skip,
+		"": doctor.Fail, "auto": doctor.Fail, profiles.Chain: doctor.Fail, profiles.NRI: doctor.Skip, profiles.Watch: doctor.Skip,
 	} {
 		n := aws()
 		delete(n.files, own)
@@ -178,10 +195,41 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 			doctor.Options{Pins: n.pins, Kernel: n.kernel, Delivery: asked}))
 		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW202" })
 		if got := rep.Checks[at]; got.Status != want {
-			t.Errorf("asked for %q, without podweir in the chain: PW202 = %s: %s, want %s", asked, got.Status, got.Seen, want)
+			t.Errorf("requested %q, without podweir in the chain: PW202 = %s: %s, want %s", asked, got.Status, got.Seen, want)
 		}
-		if asked == profiles.NRI && rep.Delivery != string(asked) {
-			t.Errorf("asked for %q: the delivery is %q", asked, rep.Delivery)
+		if asked.ByAgent() && rep.Delivery != string(asked) {
+			t.Errorf("requested %q: the delivery is %q", asked, rep.Delivery)
 		}
+	}
+}
+
+// TestHandedThatWasAskedFor says how the primary CNI takes podweir into its chain
+// until it has.
+func TestHandedThatWasAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked  profiles.Delivery
+		handed bool
+		want   doctor.Status
+		fix    string
+	}{
+		"not yet":  {profiles.Handed, false, doctor.Warn, "cni.configMap=podweir-cni-configuration"},
+		"done":     {profiles.Handed, true, doctor.OK, ""},
+		"auto":     {"auto", false, doctor.OK, ""},
+		"not said": {"", true, doctor.OK, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := cilium()
+			if tc.handed {
+				delete(n.files, net+"cilium/50-podweir.conf")
+				n.files[net+"05-cilium.conflist"] = strings.Replace(n.files[net+"05-cilium.conflist"], "]}", ","+conflist.DefaultEntry+"]}", 1)
+			}
+			root := n.root()
+			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
+				doctor.Options{Pins: n.pins, Kernel: n.kernel, Delivery: tc.asked}))
+			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
+			if got := rep.Checks[at]; got.Status != tc.want || !strings.Contains(got.Fix, tc.fix) {
+				t.Errorf("PW210 = %s: %s; fix: %s, want %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.fix)
+			}
+		})
 	}
 }

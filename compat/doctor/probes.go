@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podweir/podweir/compat/order"
+	"github.com/podweir/podweir/plugin/judge"
 )
 
 func probeChecks() []Check {
@@ -18,13 +18,13 @@ func probeChecks() []Check {
 			Code: "PW701", Title: "podweir sees the pods' traffic", Category: CategoryProbe, Severity: SeverityFail,
 			Looks:   "the counters of each pod's device and of podweir's queue or program, some seconds apart",
 			Why:     "packets that somebody takes past podweir are not limited, and nothing else tells",
-			Mend:    "Whoever is named ends the chain before the redirect, or redirects past the host-side device: have its owner answer TCX_NEXT (-1), or choose another place (ingressPlace host, or mode tcx-podside) and recreate the pod. Without traffic nothing can be seen: start some, and probe again.",
+			Mend:    "If a process in the pod sends past its queue, look at what runs there: it has CAP_NET_RAW. Otherwise, whoever is named ends the chain before the redirect, or redirects past the host-side device: have its owner answer TCX_NEXT (-1), or choose another place (ingressPlace host, or mode tcx-podside) and recreate the pod. Without traffic nothing can be seen: start some, and probe again.",
 			Refs:    []string{"https://github.com/cilium/cilium/issues/36775"},
 			Touches: "nothing: counters are read, in the pods' network namespaces",
 			run:     probed(checkFlows),
 		},
 		{
-			Code: "PW702", Title: "the order of programs stays", Category: CategoryProbe, Severity: SeverityFail,
+			Code: "PW702", Title: "the order of programs is stable", Category: CategoryProbe, Severity: SeverityFail,
 			Looks:   "the programs on each host-side hook where podweir has one, some seconds apart",
 			Why:     "somebody who comes ahead again and again starves podweir for as long as he is there",
 			Mend:    "Tell his owner. podweir goes back to the head when it repairs the pod.",
@@ -79,7 +79,8 @@ func checkFlows(f *Facts, p *Probe) Finding {
 	if p.FlowsErr != nil {
 		return unknown(p.FlowsErr.Error())
 	}
-	var blind, unread []string
+	var blind, unread, pods []string
+	held := true // by the ceiling, whatever goes past the queue
 	seen := 0
 	for i := range p.After {
 		after := &p.After[i]
@@ -94,24 +95,49 @@ func checkFlows(f *Facts, p *Probe) Finding {
 			unread = append(unread, name+": "+text)
 			continue
 		}
-		passed, held := after.Passed.since(p.Before[at].Passed), after.Held.since(p.Before[at].Held)
+		passed, queued := after.Passed.since(p.Before[at].Passed), after.Held.since(p.Before[at].Held)
 		switch {
 		case passed.Packets < minPassed:
-		case float64(held.Packets) < seesShare*float64(passed.Packets) && float64(held.Bytes) < seesShare*float64(passed.Bytes):
-			blind = append(blind, fmt.Sprintf("%s: %d of %d packets%s", name, held.Packets, passed.Packets, suspects(f, after)))
+		case float64(queued.Packets) < seesShare*float64(passed.Packets) && float64(queued.Bytes) < seesShare*float64(passed.Bytes):
+			text := suspects(f, after)
+			own, ceiling := f.ownQueue(after)
+			if own {
+				text = pastQueue
+			}
+			held = held && own && ceiling
+			blind = append(blind, fmt.Sprintf("%s: %d of %d packets%s", name, queued.Packets, passed.Packets, text))
+			pods = append(pods, after.Pod)
 		default:
 			seen++
 		}
 	}
 	switch {
+	case len(blind) > 0 && held:
+		return warns("podweir saw "+shorten(blind)+"; the ceiling at the host side holds the limit", "every packet",
+			"look at what runs in the pod, and drop CAP_NET_RAW from it", blind...).of(pods)
 	case len(blind) > 0:
-		return breaks("podweir saw "+shorten(blind), "every packet", "have who is named answer TCX_NEXT (-1), or choose another place and recreate the pod", blind...)
+		return breaks("podweir saw "+shorten(blind), "every packet", "have who is named answer TCX_NEXT (-1), or choose another place and recreate the pod", blind...).of(pods)
 	case len(unread) > 0:
 		return unknown(shorten(unread))
 	case seen == 0:
 		return skip(fmt.Sprintf("no limit had traffic in %.1f s: start some, and probe again", p.Watched.Seconds()))
 	}
 	return holds(fmt.Sprintf("%d of %d limits had traffic in %.1f s, and podweir saw it", seen, len(p.After), p.Watched.Seconds()))
+}
+
+// pastQueue is who sends past a queue that stands on the pod's own device: nobody else can.
+const pastQueue = ": a process in the pod sends past its queue, with a packet socket"
+
+// ownQueue says whether the queue of a flow is on the pod's own device, where only the
+// pod itself can go past it, and whether the egress ceiling meters what does.
+func (f *Facts) ownQueue(flow *Flow) (own, ceiling bool) {
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if a.Pod == flow.Pod && a.Direction == flow.Direction && a.Device == flow.Device {
+			return a.Direction == "egress" && a.Queue != "none" && a.Queue != "" && len(a.Ahead) == 0, a.NoCeiling == ""
+		}
+	}
+	return false, false
 }
 
 func (c Count) since(before Count) Count {
@@ -129,8 +155,8 @@ func suspects(f *Facts, flow *Flow) string {
 		for _, p := range a.Ahead {
 			names = append(names, p.String())
 		}
-		if hook := hookOf(f.Devices, a); hook != nil && a.Kind != "" {
-			for _, p := range order.Judge(hook, f.Profile, a.Kind, a.Program).Ahead {
+		if hook := hookOf(f.Devices, a); hook != nil && a.Kind != 0 {
+			for _, p := range hook.Stand(a.Program, f.Profile).Ahead {
 				names = append(names, p.String())
 			}
 		}
@@ -152,7 +178,7 @@ func checkMoves(f *Facts, p *Probe) Finding {
 	hooks := 0
 	for i := range f.Attached {
 		a := &f.Attached[i]
-		if a.Kind == "" {
+		if a.Kind == 0 {
 			continue
 		}
 		before, after := hookOf(p.OrderBefore, a), hookOf(p.OrderAfter, a)
@@ -160,7 +186,7 @@ func checkMoves(f *Facts, p *Probe) Finding {
 			continue // the pod ended
 		}
 		hooks++
-		if r := order.Drift(before, after, f.Profile, a.Kind, a.Program); r != nil {
+		if r := judge.Drift(before, after, a.Program, f.Profile); r != nil {
 			moved = append(moved, fmt.Sprintf("%s %s: %v", a.Pod, a.Direction, *r))
 		}
 	}

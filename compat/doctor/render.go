@@ -4,18 +4,21 @@
 package doctor
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // Format says how a report is written.
 type Format struct {
-	// Short leaves out what is ok or skipped.
+	// Short leaves out what is ok or skipped, and counts it.
 	Short bool
 	// Color marks results by colour; for terminals only.
 	Color bool
+	// Explain is the command that explains a code; podweir doctor explain if empty.
+	Explain string
 }
 
 // symbols begin a line of the table; the word follows, so that nobody needs to
@@ -45,9 +48,22 @@ func (r *Report) WriteTable(w io.Writer, format Format) error {
 		}
 		t.outcome(&o)
 	}
-	t.line("\n%s", r.Summary())
+	if format.Short {
+		t.line("\n%s", r.rest(last == "", cmp.Or(format.Explain, "podweir doctor explain")))
+	} else {
+		t.line("\n%s", r.Summary())
+	}
 	_, err := io.WriteString(w, t.b.String())
 	return err
+}
+
+// rest is one line about the checks that the short form leaves out.
+func (r *Report) rest(all bool, explain string) string {
+	text := fmt.Sprintf("%d checks passed, %d skipped; -v lists them.", r.Count[OK], r.Count[Skip])
+	if all {
+		return "No problem found. " + text
+	}
+	return explain + " CODE tells more about a problem.\n" + text
 }
 
 type table struct {
@@ -64,24 +80,47 @@ func (t *table) outcome(o *Outcome) {
 	}
 	switch o.Status {
 	case Fail, Warn, Unknown:
-		t.line("  %s %s %s", mark, o.Code, o.Title)
+		t.wrapped(fmt.Sprintf("%s %s ", mark, o.Code), len("✗ unknown PW000 ")-2, o.Title)
 		t.part("seen", o.Seen)
+		for _, a := range o.Also {
+			t.part("also", a.Code+": "+a.Seen)
+		}
 		t.part("expected", o.Expected)
 		t.part("why", o.Why)
 		t.part("fix", o.Fix)
 		t.part("touches", o.Touches)
-		t.part("page", o.Page)
 	case OK, Skip:
-		t.line("  %s %s %s: %s", mark, o.Code, o.Title, printable(o.Seen))
+		t.wrapped(fmt.Sprintf("%s %s ", mark, o.Code), len("✗ unknown PW000 ")-2, o.Title+": "+o.Seen)
 		t.part("touches", o.Touches)
 	}
 }
 
-// part writes one line of a finding; what foreign files brought in is cut to one
-// line of printable text.
+// width is that of a terminal, in columns.
+const width = 80
+
+// wrapped writes text behind a label of some columns, broken between words; every further
+// line is indented as far.
+func (t *table) wrapped(label string, columns int, text string) {
+	line, at := label, columns
+	for i, word := range strings.Fields(printable(text)) {
+		n := utf8.RuneCountInString(word)
+		if i > 0 && at+1+n > width {
+			t.line("%s", line)
+			line, at = strings.Repeat(" ", columns), columns
+		} else if i > 0 {
+			line, at = line+" ", at+1
+		}
+		line, at = line+word, at+n
+	}
+	t.line("%s", line)
+}
+
+// part writes one part of a finding; what foreign files brought in is cut to
+// printable text.
 func (t *table) part(name, text string) {
 	if text != "" {
-		t.line("              %-9s %s", name, printable(text))
+		label := fmt.Sprintf("  %-8s ", name)
+		t.wrapped(label, len(label), text)
 	}
 }
 
@@ -92,20 +131,4 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// WriteJSON writes a report for programs, in the form that [Schema] names.
-func (r *Report) WriteJSON(w io.Writer, format Format) error {
-	out := *r
-	if format.Short {
-		out.Checks = []Outcome{}
-		for _, o := range r.Checks {
-			if o.Status != OK && o.Status != Skip {
-				out.Checks = append(out.Checks, o)
-			}
-		}
-	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -25,15 +24,6 @@ type Kubelet struct {
 	Labels map[string]string
 }
 
-// Containerd is what its configuration says; "" and unknown for what it does
-// not. Files that it imports are not followed.
-type Containerd struct {
-	// MaxConfNum is how many networks it loads, 0 for all.
-	MaxConfNum string
-	// NRI says whether its NRI plugin is on.
-	NRI profiles.Answer
-}
-
 func runtimeChecks() []Check {
 	return []Check{
 		{
@@ -45,25 +35,25 @@ func runtimeChecks() []Check {
 			run:   checkComputeType,
 		},
 		{
-			Code: "PW113", Title: "kubelet uses the runtime that was looked at", Category: CategoryNode, Severity: SeverityWarn,
+			Code: "PW113", Title: "kubelet uses the runtime that doctor looked at", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "containerRuntimeEndpoint in kubelet's configuration, or its flag",
 			Why:   "where both containerd and CRI-O run, the other one's version says nothing about drop-ins",
 			Mend:  "Say which runtime it is: podweir doctor --runtime cri-o://1.34.0, and stop the one that is not used.",
 			run:   checkEndpoint,
 		},
 		{
-			Code: "PW114", Title: "the runtime loads one network", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "max_conf_num in containerd's configuration",
+			Code: "PW114", Title: "the runtime loads one network, not several", Category: CategoryCNI, Severity: SeverityFail,
+			Looks: "max_conf_num, as containerd says it on its CRI socket, or else as its configuration has it",
 			Why:   "with more than one, or 0 for all, podweir's file and its original are both loaded and pods get two networks",
 			Mend:  "Set max_conf_num = 1, which is containerd's default, and restart containerd; or use the delivery drop-in.",
 			Refs:  []string{"https://github.com/containerd/containerd/blob/v2.1.3/docs/cri/config.md"},
 			run:   checkMaxConfNum,
 		},
 		{
-			Code: "PW115", Title: "NRI is on where it is the delivery", Category: CategoryInstall, Severity: SeverityFail,
+			Code: "PW115", Title: "NRI is on if pods are limited through NRI", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "whether somebody listens on /var/run/nri/nri.sock, and containerd's setting of its NRI plugin",
 			Why:   "without it the delivery nri reaches no pod",
-			Mend:  "Set disable = false for io.containerd.nri.v1.nri (containerd before 2.0 has it off), or enable_nri = true for CRI-O, and restart the runtime.",
+			Mend:  "Set disable = false for io.containerd.nri.v1.nri (containerd before 2.0 has it off), or enable_nri = true for CRI-O, and restart the runtime. Where that cannot be changed, the delivery watch needs no NRI.",
 			run:   checkNRI,
 		},
 	}
@@ -121,35 +111,6 @@ func (f *Facts) readKubelet() {
 	}
 }
 
-var (
-	maxConfNumLine = regexp.MustCompile(`(?m)^\s*max_conf_num\s*=\s*(\d+)`)
-	nriSection     = regexp.MustCompile(`(?ms)^\s*\[plugins\.["']io\.containerd\.nri\.v1\.nri["']\]\s*$(.*?)(?:^\s*\[|\z)`)
-	disableLine    = regexp.MustCompile(`(?m)^\s*disable\s*=\s*(true|false)`)
-)
-
-func (f *Facts) readContainerd() {
-	config := "etc/containerd/config.toml"
-	if p := f.Node.Process("containerd"); p != nil {
-		for _, name := range []string{"--config", "-c"} {
-			if file := flagOf(p.Args, name); file != "" {
-				config = strings.TrimPrefix(path.Clean("/"+file), "/")
-			}
-		}
-	}
-	b, err := fs.ReadFile(f.Root, config)
-	if err != nil {
-		return
-	}
-	if m := maxConfNumLine.FindSubmatch(b); m != nil {
-		f.Containerd.MaxConfNum = string(m[1])
-	}
-	if section := nriSection.FindSubmatch(b); section != nil {
-		if m := disableLine.FindSubmatch(section[1]); m != nil {
-			f.Containerd.NRI = profiles.Is(string(m[1]) == "false")
-		}
-	}
-}
-
 // unsupportedTypes are the values of the label on nodes where no second plugin
 // can be installed, and what they are.
 var unsupportedTypes = map[string]string{"auto": "EKS Auto Mode", "fargate": "Fargate", "hybrid": "an EKS hybrid node"}
@@ -179,14 +140,10 @@ func checkEndpoint(f *Facts) Finding {
 }
 
 func checkMaxConfNum(f *Facts) Finding {
-	text := f.Containerd.MaxConfNum
-	if text == "" {
+	if f.Node.Config.MaxConfNum == nil {
 		return holds("max_conf_num is not set: one network is loaded")
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return unknown("max_conf_num is " + text)
-	}
+	n := *f.Node.Config.MaxConfNum
 	own := f.Node.Conf != nil && len(f.Node.Conf.Own()) > 0
 	switch {
 	case n == 1:
@@ -206,8 +163,8 @@ func checkNRI(f *Facts) Finding {
 		return skip("the delivery is " + string(f.Choice.Delivery))
 	case listens == profiles.Yes:
 		return holds("the runtime listens on " + nriSocket)
-	case f.Containerd.NRI == profiles.No:
-		return breaks("containerd's NRI plugin is disabled", "NRI on", "disable = false for io.containerd.nri.v1.nri, and restart containerd")
+	case f.Node.Config.NRI == profiles.No:
+		return breaks("the runtime's configuration has NRI off", "NRI on", "disable = false for io.containerd.nri.v1.nri, or enable_nri = true for CRI-O, and restart the runtime")
 	case listens == profiles.No:
 		return breaks("nobody listens on "+nriSocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
 	}

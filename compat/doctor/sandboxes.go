@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
-	"github.com/podweir/podweir/compat/profiles"
 )
 
 // resultsDir is where libcni keeps, for each interface that it set up, the
@@ -26,7 +25,7 @@ type Sandbox struct {
 	ContainerID, IfName, Network string
 	// Pod is namespace/name, "" if the runtime did not say.
 	Pod string
-	// Limited are the directions that the pod asked for a limit of.
+	// Limited are the directions that the pod requested a limit of.
 	Limited []string
 	// Made is when its set-up ended.
 	Made time.Time
@@ -108,7 +107,7 @@ func (c *cachedResult) sandbox() Sandbox {
 func sandboxChecks() []Check {
 	return []Check{
 		{
-			Code: "PW605", Title: "every pod with a limit came to podweir", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW605", Title: "podweir-cni was called for every pod with a limit", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "the interfaces in /" + resultsDir + " that were set up with a limit, and podweir's attachments",
 			Why:   "a pod that started before podweir was in the chain, or before the runtime loaded it, is not limited",
 			Mend:  "With the agent running, its log says why it did not limit them. Without it, recreate those pods; if new ones are among them the runtime has not loaded the chain: see PW202 and PW211.",
@@ -116,7 +115,7 @@ func sandboxChecks() []Check {
 			run:   checkUnattached,
 		},
 		{
-			Code: "PW604", Title: "a pod has one interface", Category: CategoryDatapath, Severity: SeverityWarn,
+			Code: "PW604", Title: "each limited pod has one interface", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "host-side devices whose other ends are in the same network namespace",
 			Why:   "a cap holds for each interface by itself: a pod with two may use twice its limit, or one of them without any",
 			Mend:  "Know it, and set the limits accordingly; on AWS this is multi-NIC, or the second address family of egress-cni.",
@@ -195,7 +194,7 @@ func (f *Facts) adviceForUnheard() string {
 	case len(f.Node.Agents()) > 0:
 		return "the agent limits running pods by itself, and its log says why it did not: kubectl logs; PW610 has those whose network it cannot find. " +
 			"A pod whose annotation was taken away since needs nothing"
-	case !inForce && f.Choice.Delivery != profiles.NRI:
+	case !inForce && !f.Choice.Delivery.ByAgent():
 		return "first put podweir into the chain (PW202), then recreate these pods"
 	}
 	return "recreate these pods, or run podweir agent, which limits pods that run; if pods that started after podweir was installed are among them, " +

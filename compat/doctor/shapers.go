@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -11,25 +12,29 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func shaperChecks() []Check {
 	return []Check{
 		{
-			Code: "PW403", Title: "one shaper for the annotations", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
-			Looks: "whether Cilium's bandwidth manager is on, which directions podweir's entry leaves to it, and podweir's attachments",
-			Why:   "it enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node",
-			Mend:  "Decide who shapes: podweir leaves to it what it enforces, unless the operator gives the default shaper=podweir. docs/howto/cilium-bandwidth-manager.md has both ways.",
-			Refs:  []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824"},
-			run:   checkOneShaper,
+			Code: "PW403", Title: "only one component enforces the bandwidth annotations", Category: CategoryCNI, Severity: SeverityWarn,
+			Looks: "whether Cilium's bandwidth manager is on, which release of Calico runs and where it has a limit, which directions podweir's entry leaves to them, and podweir's attachments",
+			Why: "Cilium enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node; " +
+				"Calico enforces both from v3.30, with a burst of up to 343 MB behind which light packets wait",
+			Mend: "Decide who shapes. podweir leaves to Cilium what that enforces, unless the operator gives the default shaper=podweir: docs/howto/cilium-bandwidth-manager.md " +
+				"has both ways. It leaves nothing to Calico, unless the operator gives the default shaper=calico: docs/howto/calico.md has the ways to one shaper.",
+			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824", "https://github.com/projectcalico/calico/commit/7304c5b2e9"},
+			run:  checkOneShaper,
 		},
 		{
-			Code: "PW409", Title: "every annotation has a shaper", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the directions that podweir's entry leaves to Cilium's bandwidth manager, and whether that enforces them",
+			Code: "PW409", Title: "somebody enforces every bandwidth annotation", Category: CategoryCNI, Severity: SeverityFail,
+			Looks: "the directions that podweir's entry leaves to Cilium's bandwidth manager or to Calico, and whether that enforces them",
 			Why:   "a limit that each takes for the other's is nobody's",
-			Mend:  "Take away the default shaper=cilium, so that the agent or podweir install decides by what Cilium says; or turn the bandwidth manager on.",
-			Refs:  []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go"},
-			run:   checkSomeShaper,
+			Mend: "Take away the default shaper=cilium or shaper=calico, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
+				"Cilium with its bandwidth manager, Calico from v3.30.",
+			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go"},
+			run:  checkSomeShaper,
 		},
 	}
 }
@@ -61,46 +66,54 @@ func (f *Facts) entryKeys() (keys map[string]any, file string) {
 // direction is one of the two, and who is to shape it.
 type direction struct {
 	name string
-	// enforced says whether somebody else enforces the annotation, left whether
-	// podweir leaves it to him.
+	// left is to whom podweir leaves it, 0 if to nobody; enforced says whether he
+	// enforces the annotation or, where nothing is left, whether anybody else does.
+	left     terms.Shaper
 	enforced profiles.Answer
-	left     bool
 	// ownRate says that podweir has a rate for pods without the annotation.
 	ownRate bool
 }
 
 // directions compares podweir's entry with who else shapes. Without an entry, as
-// with the delivery nri, podweir leaves what is enforced.
+// with the delivery nri, podweir leaves to Cilium what that enforces.
 func (f *Facts) directions() ([]direction, detect.Others) {
 	others := f.Node.OtherShapers()
 	both := []direction{{name: "egress", enforced: others.Egress}, {name: "ingress", enforced: others.Ingress}}
 	keys, file := f.entryKeys()
-	if file == "" {
-		for i := range both {
-			both[i].left = both[i].enforced == profiles.Yes
-		}
-		return both, others
-	}
 	for i := range both {
 		d := &both[i]
-		shaper := keys[d.name+"Shaper"]
-		if shaper == nil {
-			shaper = keys["shaper"]
+		if file == "" {
+			if others.By == terms.ShaperCilium && d.enforced == profiles.Yes {
+				d.left = others.By
+			}
+			continue
 		}
-		d.left, d.ownRate = shaper == "cilium", keys[d.name+"Rate"] != nil
+		shaper, _ := keys[d.name+"Shaper"].(string)
+		if shaper == "" {
+			shaper, _ = keys["shaper"].(string)
+		}
+		if left, err := terms.ParseShaper(shaper); err == nil && left != terms.ShaperPodweir {
+			d.left = left
+		}
+		if d.left != 0 && d.left != others.By {
+			d.enforced = profiles.No
+		}
+		d.ownRate = keys[d.name+"Rate"] != nil
 	}
 	return both, others
 }
 
 func checkOneShaper(f *Facts) Finding {
-	fix := "take away the default shaper=podweir, or: " + profiles.Command(profiles.CiliumWithoutManager, f.Node.Cilium.Version)
 	both, others := f.directions()
+	if others.By == 0 {
+		return skip("neither Cilium nor Calico is here")
+	}
 	var two, left, still []string
 	for _, d := range both {
 		switch {
 		case d.enforced != profiles.Yes:
 			continue
-		case !d.left:
+		case d.left == 0:
 			two = append(two, d.name)
 			continue
 		}
@@ -112,51 +125,96 @@ func checkOneShaper(f *Facts) Finding {
 		}
 	}
 	switch {
+	case len(two) > 0 && others.By == terms.ShaperCalico:
+		return f.besideFelix(&others, two)
 	case len(two) > 0:
-		return breaks(others.Why+", and podweir shapes "+strings.Join(two, " and "), "one shaper", fix)
+		return breaks(others.Why+", and podweir shapes "+strings.Join(two, " and "), "one shaper",
+			"take away the default shaper=podweir, or: "+profiles.Command(profiles.CiliumWithoutManager, f.Node.Cilium.Version))
 	case len(still) > 0:
 		return breaks(others.Why+", and podweir still shapes "+shorten(still), "one shaper",
 			"the agent takes them off; without it: podweir detach --pod NAMESPACE/NAME", still...)
 	case len(left) > 0 && others.Ingress == profiles.Unknown:
 		return warns(others.Why, "an agent that says what it enforces", "mount /var/run/cilium into the agent's pod; podweir shapes ingress meanwhile")
-	case len(left) > 0:
+	case len(left) > 0 && others.By == terms.ShaperCilium:
 		return holds(others.Why + ": " + strings.Join(left, " and ") + " limits are left to it, which leaves out traffic between pods of one node")
-	case others.Egress == profiles.No:
-		return holds("the bandwidth manager is off")
+	case len(left) > 0:
+		return holds(others.Why + ": " + strings.Join(left, " and ") + " limits are left to it")
+	case others.Egress != profiles.No:
+		return unknown(cmp.Or(others.Why, "whether the bandwidth manager is on") + ": podweir shapes")
+	case others.By == terms.ShaperCalico:
+		return holds("Calico " + f.Node.Calico.Version + " does not read the annotations")
 	}
-	return unknown("whether the bandwidth manager is on: podweir shapes")
+	return holds("the bandwidth manager is off")
 }
+
+// besideFelix looks for pods of podweir's on which Felix has a limit of ingress. Its
+// limit of egress lies behind podweir's queue, and lets all pass that this lets out.
+func (f *Facts) besideFelix(others *detect.Others, two []string) Finding {
+	if f.DevicesErr != nil || f.AttachedErr != nil {
+		return unknown(others.Why + "; whether it has a limit on a pod that podweir shapes was not seen")
+	}
+	var held []string
+	for _, a := range f.Attached {
+		at := slices.IndexFunc(f.Devices, func(d Device) bool { return d.Name == a.Device })
+		if a.Direction == "ingress" && a.Failure == "" && at >= 0 && slices.ContainsFunc(f.Devices[at].Qdiscs, holdsBack) {
+			held = append(held, a.Pod)
+		}
+	}
+	if len(held) > 0 {
+		return breaks(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", profiles.OneShaperBesideFelix, held...).of(held)
+	}
+	return holds(others.Why + "; podweir shapes " + strings.Join(two, " and ") + ", and no limit of Calico's is before its own")
+}
+
+// endless is the rate from which on a tbf holds nothing back: no pod can have a
+// limit as high.
+const endless = 400_000_000_000
+
+// holdsBack says whether a qdisc is somebody else's limit.
+func holdsBack(q Qdisc) bool { return q.Root && !q.Ours && q.Kind == "tbf" && q.BitsPerSec <= endless }
 
 func checkSomeShaper(f *Facts) Finding {
 	both, _ := f.directions()
-	var nobody, unsure, left []string
+	var nobody, unsure, left []direction
 	for _, d := range both {
 		switch {
-		case !d.left:
+		case d.left == 0:
 		case d.enforced == profiles.No:
-			nobody = append(nobody, d.name)
+			nobody = append(nobody, d)
 		case d.enforced == profiles.Unknown:
-			unsure = append(unsure, d.name)
+			unsure = append(unsure, d)
 		default:
-			left = append(left, d.name)
+			left = append(left, d)
 		}
 	}
 	_, file := f.ownEntry()
 	switch {
 	case len(nobody) > 0:
-		return breaks(file+" leaves "+strings.Join(nobody, " and ")+" limits to Cilium's bandwidth manager, which does not enforce them", "a shaper for each limit",
-			"take away the default shaper=cilium; podweir install or the agent writes the entry again")
+		return breaks(file+" leaves "+limitsTo(nobody)+", which does not enforce them", "a shaper for each limit",
+			"take away the default shaper="+nobody[0].left.String()+"; podweir install or the agent writes the entry again")
 	case len(unsure) > 0:
-		return unknown("whether Cilium's bandwidth manager enforces " + strings.Join(unsure, " and ") + ", which " + file + " leaves to it")
+		return unknown(file + " leaves " + limitsTo(unsure) + ": whether it enforces them is not known")
 	case len(left) > 0:
-		return holds(strings.Join(left, " and ") + ": Cilium's bandwidth manager")
+		return holds(limitsTo(left))
 	}
 	return skip("podweir leaves no limit to others")
+}
+
+// limitsTo says which limits are left to whom.
+func limitsTo(list []direction) string {
+	if len(list) == 2 && list[0].left == list[1].left {
+		return list[0].name + " and " + list[1].name + " limits to " + list[0].left.Title()
+	}
+	texts := make([]string, len(list))
+	for i, d := range list {
+		texts[i] = d.name + " limits to " + d.left.Title()
+	}
+	return strings.Join(texts, " and ")
 }
 
 // expects says whether a pod with annotations for these directions should have
 // come to podweir.
 func (f *Facts) expects(asked []string) bool {
 	both, _ := f.directions()
-	return slices.ContainsFunc(both, func(d direction) bool { return !d.left && slices.Contains(asked, d.name) })
+	return slices.ContainsFunc(both, func(d direction) bool { return d.left == 0 && slices.Contains(asked, d.name) })
 }

@@ -3,6 +3,8 @@
 
 package profiles
 
+import "github.com/podweir/podweir/plugin/terms"
+
 const (
 	awsNPARepo = "https://github.com/aws/aws-network-policy-agent"
 	awsCNIRepo = "https://github.com/aws/amazon-vpc-cni-k8s"
@@ -36,8 +38,8 @@ func aws() []*Profile {
 	egress, ingress := plainVeth()
 	ingress.Why += "; a packet that policy drops costs nothing"
 	npaEgress, npaIngress := egress, ingress
-	npaEgress.Refused = map[Mode]string{ModeClsactHostSide: npaNoClsact}
-	npaIngress.Refused = map[Mode]string{ModeClsactHostSide: npaNoClsact}
+	npaEgress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: npaNoClsact}
+	npaIngress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: npaNoClsact}
 	base := Profile{
 		Family: "aws", Plugins: []string{"aws-cni"}, Signals: awsSignals(),
 		Device: Veth, DevicePrefixes: []string{"eni", "vlan"}, Bypass: No,
@@ -46,7 +48,7 @@ func aws() []*Profile {
 		SharesAnnotationsNote: "only with ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin",
 		Conflist:              awsConflist(), Delivery: Chain,
 	}
-	without, with := base, base
+	without, with, felix := base, base, base
 	without.Name, without.Title = "aws-vpc-cni", "AWS VPC CNI"
 	without.When = []Condition{{FactNPA, "no"}}
 	without.Egress, without.Ingress = egress, ingress
@@ -57,8 +59,8 @@ func aws() []*Profile {
 	with.Tried = []string{"aws-npa", "aws-npa-podweir-first", "aws-npa-strict"}
 	with.Egress, with.Ingress = npaEgress, npaIngress
 	with.Hooks = []HookUse{
-		{HookClsact, HookIn, []string{"handle_egress"}, Yes, "pod egress policy; cls_bpf, preference 1, handle 1"},
-		{HookClsact, HookOut, []string{"handle_ingress"}, Yes, "pod ingress policy; cls_bpf, preference 1, handle 1"},
+		{terms.HookKindClsact, terms.HookIngress, []string{"handle_egress"}, Yes, "pod egress policy; cls_bpf, preference 1, handle 1"},
+		{terms.HookKindClsact, terms.HookEgress, []string{"handle_ingress"}, Yes, "pod ingress policy; cls_bpf, preference 1, handle 1"},
 	}
 	with.Signals = append(awsSignals(),
 		Signal{SignalSocket, "/var/run/aws-node/npa.sock", Running},
@@ -68,7 +70,16 @@ func aws() []*Profile {
 	)
 	with.Conflicts = awsConflicts()
 	with.Sources = awsSources()
-	return []*Profile{&with, &without}
+	felix.Name, felix.Title = "aws-vpc-cni-calico", "AWS VPC CNI with Calico's policy"
+	felix.When = []Condition{{FactNPA, "no"}, {FactFelixQueues, "yes"}}
+	felix.Egress, felix.Ingress = besideFelix()
+	felix.Hooks, felix.RootQdiscs = felixHooks(), felixQdiscs()
+	felix.SharesAnnotations, felix.SharesAnnotationsNote = Yes, "Felix from v3.30; qos.projectcalico.org annotations override the number"
+	felix.Signals = awsSignals() // that Felix runs is no sign of the VPC CNI
+	felix.Conflicts = append(calicoConflicts(), awsConflicts()[2:]...)
+	felix.Sources = append(awsSources(), calicoSources()...)
+	felix.Unknowns = []string{"run only beside a double of what Felix does with root qdiscs; Felix is taken to own devices with the prefix eni as it owns cali devices"}
+	return []*Profile{&with, &felix, &without}
 }
 
 func awsConflicts() []Conflict {
@@ -85,7 +96,7 @@ func awsConflicts() []Conflict {
 		},
 		{
 			"an ingress qdisc of anybody on the pod's veth", "the Network Policy Agent takes it for clsact and attaches to the wrong hook",
-			"delete the qdisc and start the pod anew",
+			"delete the qdisc and restart the pod",
 		},
 	}
 }

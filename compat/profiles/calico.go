@@ -3,6 +3,8 @@
 
 package profiles
 
+import "github.com/podweir/podweir/plugin/terms"
+
 const calicoRepo = "https://github.com/projectcalico/calico"
 
 func calicoConflist() ConflistPolicy {
@@ -17,11 +19,30 @@ func calicoConflicts() []Conflict {
 		{
 			"Calico's QoS controls",
 			"from v3.30 Felix enforces kubernetes.io/*-bandwidth itself: it takes every root tbf on a cali device for its own, and replaces or deletes it",
-			"podweir's ingress queue is on an ifb in the pod, where Felix does not reach; to take Felix's own limit away, annotate the pod with " +
-				"qos.projectcalico.org/ingressBandwidth: \"1P\" and qos.projectcalico.org/egressBandwidth: \"1P\"",
+			"podweir's ingress queue is on an ifb in the pod, where Felix does not reach; " + OneShaperBesideFelix,
 		},
 		bandwidthConflict(),
 	}
+}
+
+// OneShaperBesideFelix says how a pod gets one shaper beside Calico's agent.
+const OneShaperBesideFelix = "to take Felix's own limit away annotate the pod with qos.projectcalico.org/ingressBandwidth: \"1P\" and " +
+	"qos.projectcalico.org/egressBandwidth: \"1P\", or give it podweir.io/ingress-rate and podweir.io/egress-rate in place of kubernetes.io/*-bandwidth; " +
+	"to leave the limits to Calico give the default shaper=calico"
+
+// felixHooks and felixQdiscs are what Felix makes for a pod with a limit, from
+// v3.30: for egress it sends all packets to an ifb.
+func felixHooks() []HookUse {
+	return []HookUse{{
+		terms.HookKindClsact, terms.HookIngress,
+		[]string{"u32"},
+		Yes,
+		"for a pod with a limit of egress, from v3.30: all packets go to an ifb; every other filter on the hook is deleted",
+	}}
+}
+
+func felixQdiscs() []QdiscUse {
+	return []QdiscUse{{"host-side device, and a bwcali ifb for egress", "tbf", "the pod has a bandwidth annotation that Calico honours"}}
 }
 
 func calicoSources() []Source {
@@ -39,8 +60,11 @@ func calicoSources() []Source {
 // there too.
 func besideFelix() (egress, ingress Attach) {
 	egress, ingress = plainVeth()
-	ingress.Place = PlaceIFB
+	ingress.Place = terms.PlaceIFB
 	ingress.Why = "from v3.30 Felix replaces or deletes every root tbf on the host-side device"
+	const qos = "from v3.30 Felix makes the ingress qdisc of the host-side device for a pod with a limit of egress"
+	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: qos}
+	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: qos}
 	return egress, ingress
 }
 
@@ -55,7 +79,7 @@ func calico() []*Profile {
 			{SignalFile, "var/lib/calico/nodename", Once},
 		},
 		Device: Veth, DevicePrefixes: []string{"cali"},
-		RootQdiscs:            []QdiscUse{{"host-side device, and a bwcali ifb for egress", "tbf", "the pod has a bandwidth annotation that Calico honours"}},
+		Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
 		SharesAnnotations:     Yes,
 		SharesAnnotationsNote: "from v3.30; qos.projectcalico.org annotations override the number, they do not make Calico let go",
 		Conflist:              calicoConflist(), Delivery: Chain,
@@ -84,8 +108,8 @@ func calicoBPF(p Profile) *Profile {
 	p.Name, p.Title, p.Fallback = "calico-ebpf", "Calico, eBPF dataplane", true
 	p.When = []Condition{{FactCalicoDataplane, "bpf"}}
 	p.Signals = append(p.Signals, Signal{SignalProgram, "cali_tc_preambl", Running}, Signal{SignalProgram, "cali_tcx_", Running})
-	for _, kind := range []HookKind{HookTCX, HookClsact} {
-		for _, d := range []HookDirection{HookIn, HookOut} {
+	for _, kind := range []terms.HookKind{terms.HookKindTCX, terms.HookKindClsact} {
+		for _, d := range []terms.Hook{terms.HookIngress, terms.HookEgress} {
 			p.Hooks = append(p.Hooks, HookUse{
 				kind, d,
 				[]string{"cali_*"},
@@ -99,10 +123,10 @@ func calicoBPF(p Profile) *Profile {
 	p.Bypass, p.BypassWhy = Unknown, "it has a redirect to the peer device; no source says when it is on"
 	egress, ingress := plainVeth()
 	egress.Anchor = Head
-	ingress.Place, ingress.Why = PlaceIFB, "the ingress queue stands where it is never bypassed"
+	ingress.Place, ingress.Why = terms.PlaceIFB, "the ingress queue stands where it is never bypassed"
 	ingress.Anchor = Head
-	egress.Refused = map[Mode]string{ModeClsactHostSide: noClsact}
-	ingress.Refused = map[Mode]string{ModeClsactHostSide: noClsact}
+	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: noClsact}
+	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: noClsact}
 	p.Egress, p.Ingress = egress, ingress
 	p.Sources = append(calicoSources(),
 		Source{calicoRepo + "/pull/10573", "merged 2025-06", "TCX support, pins under /sys/fs/bpf/tc/globals/tcx"},

@@ -3,7 +3,11 @@
 
 package profiles
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
 
 const ciliumTree = "https://github.com/cilium/cilium/blob/v1.20.2/"
 
@@ -22,7 +26,7 @@ func ciliumSignals() []Signal {
 // handedEntry is podweir's entry for a chain that Cilium writes, with the place of
 // the ingress queue that is right whatever Cilium's routing is: the agent, which
 // knows it, cannot write there.
-const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"ingressPlace":"prefer-ifb"}`
+const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"hostHook":"tcx","ingressPlace":"prefer-ifb"}`
 
 // ciliumUpgrade changes one setting of the release that runs: without its version
 // Helm would take the newest.
@@ -79,18 +83,18 @@ func ciliumConflicts() []Conflict {
 // ciliumNoClsact is the reason against clsact on a device of Cilium's.
 const ciliumNoClsact = "Cilium deletes legacy filters of others at every regeneration of the endpoint"
 
-func fromContainer(kind HookKind) HookUse {
-	return HookUse{kind, HookIn, []string{"cil_from_contai*"}, Yes, "pod egress; always"}
+func fromContainer(kind terms.HookKind) HookUse {
+	return HookUse{kind, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; always"}
 }
 
-func toContainer(kind HookKind) HookUse {
-	return HookUse{kind, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress; with endpoint routes or chaining"}
+func toContainer(kind terms.HookKind) HookUse {
+	return HookUse{kind, terms.HookEgress, []string{"cil_to_containe*"}, Yes, "pod ingress; with endpoint routes or chaining"}
 }
 
 // eitherWay is a program of Cilium's that is on TCX from 1.16 on, and a legacy
 // filter before or with enable-tcx=false.
-func eitherWay(program func(HookKind) HookUse) []HookUse {
-	tcx, filter := program(HookTCX), program(HookClsact)
+func eitherWay(program func(terms.HookKind) HookUse) []HookUse {
+	tcx, filter := program(terms.HookKindTCX), program(terms.HookKindClsact)
 	tcx.Note += "; from 1.16 on, where the kernel has TCX"
 	filter.Note += "; in 1.15, or with enable-tcx=false"
 	return []HookUse{tcx, filter}
@@ -108,12 +112,12 @@ func legacyTCSource() Source {
 func besideCilium(bypass bool) (egress, ingress Attach) {
 	egress, ingress = plainVeth()
 	egress.Anchor = Head
-	egress.Refused = map[Mode]string{ModeClsactHostSide: ciliumNoClsact}
-	ingress.Refused = map[Mode]string{ModeClsactHostSide: ciliumNoClsact}
+	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: ciliumNoClsact}
+	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: ciliumNoClsact}
 	if bypass {
-		ingress.Place = PlaceIFB
+		ingress.Place = terms.PlaceIFB
 		ingress.Why = "packets are redirected past the host-side device: only the pod-side ingress hook sees them all"
-		ingress.Refused[ModeTCXHostSide] = "the host-side egress hook sees only packets from the node itself"
+		ingress.Refused[terms.ModeTCXHostSide] = "the host-side egress hook sees only packets from the node itself"
 	}
 	return egress, ingress
 }
@@ -121,7 +125,7 @@ func besideCilium(bypass bool) (egress, ingress Attach) {
 func ciliumBase(bypass bool) Profile {
 	p := Profile{
 		Family: "cilium", Plugins: []string{"cilium-cni"}, Signals: ciliumSignals(),
-		Device: Veth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(HookTCX)},
+		Device: Veth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(terms.HookKindTCX)},
 		RootQdiscs: []QdiscUse{{"the node's own devices", "mq with fq, or fq", "bandwidth manager on"}},
 		Bypass:     Is(bypass), SharesAnnotations: Unknown,
 		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18 with BPF host routing",
@@ -157,7 +161,7 @@ func cilium() []*Profile {
 	netkit := ciliumBase(true)
 	netkit.Name, netkit.Title, netkit.Device = "cilium-netkit", "Cilium, netkit", Netkit
 	netkit.When = []Condition{{FactCiliumDatapath, "netkit"}}
-	netkit.Hooks = []HookUse{fromContainer(HookNetkit), toContainer(HookNetkit)}
+	netkit.Hooks = []HookUse{fromContainer(terms.HookKindNetkit), toContainer(terms.HookKindNetkit)}
 	netkit.BypassWhy = "netkit needs BPF host routing: packets are redirected to the peer device"
 	netkit.Unknowns = []string{
 		"that packets to the pod bypass the primary's transmit side is concluded from the source, not measured",
@@ -172,14 +176,14 @@ func ciliumOther() []*Profile {
 	legacyTC.Name, legacyTC.Title = "cilium-legacy-tc", "Cilium with legacy tc (1.15, or enable-tcx=false)"
 	legacyTC.Tried = []string{"cilium-1.15-bpf", "cilium-1.15-podweir-first"}
 	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
-	legacyTC.Hooks = []HookUse{fromContainer(HookClsact)}
+	legacyTC.Hooks = []HookUse{fromContainer(terms.HookKindClsact)}
 	legacyTC.Sources = append(legacyTC.Sources, legacyTCSource())
 
 	aws := ciliumBase(false)
 	aws.Name, aws.Title = "cilium-on-aws", "Cilium chained on the AWS VPC CNI"
 	aws.Plugins, aws.Chained = []string{"aws-cni"}, []string{"cilium-cni"}
 	aws.DevicePrefixes = []string{"eni", "vlan"}
-	aws.Hooks = append(aws.Hooks, toContainer(HookTCX))
+	aws.Hooks = append(aws.Hooks, toContainer(terms.HookKindTCX))
 	aws.Conflist.Network = "aws-cni"
 	aws.Conflicts = append(ciliumConflicts(), Conflict{
 		"the Network Policy Agent", "Cilium deletes its filters", "use one policy engine: enableNetworkPolicy \"false\" for the VPC CNI",
@@ -191,7 +195,7 @@ func ciliumOther() []*Profile {
 	generic.Name, generic.Title = "cilium-on-veth", "Cilium chained on another CNI (generic-veth)"
 	generic.Plugins, generic.Chained = []string{"*"}, []string{"cilium-cni"}
 	generic.DevicePrefixes = nil
-	generic.Hooks = append(generic.Hooks, toContainer(HookTCX))
+	generic.Hooks = append(generic.Hooks, toContainer(terms.HookKindTCX))
 	generic.Conflist.Network = ""
 	generic.Conflicts = append(ciliumConflicts(), sourceLoop())
 	generic.Unknowns = []string{"whether BPF host routing can be on in this mode"}
@@ -228,10 +232,10 @@ func gke() []*Profile {
 		},
 		Device: Veth, DevicePrefixes: []string{"gke", "veth"},
 		Hooks: []HookUse{
-			{HookClsact, HookIn, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
-			{HookTCX, HookIn, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
-			{HookClsact, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress"},
-			{HookTCX, HookOut, []string{"cil_to_containe*"}, Yes, "pod ingress"},
+			{terms.HookKindClsact, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
+			{terms.HookKindTCX, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
+			{terms.HookKindClsact, terms.HookEgress, []string{"cil_to_containe*"}, Yes, "pod ingress"},
+			{terms.HookKindTCX, terms.HookEgress, []string{"cil_to_containe*"}, Yes, "pod ingress"},
 		},
 		Bypass: Unknown, BypassWhy: "no source says",
 		SharesAnnotations:     Unknown,
@@ -249,5 +253,6 @@ func gke() []*Profile {
 			{"https://cloud.google.com/kubernetes-engine/docs/concepts/dataplane-v2", "stored copy, date unknown", "it is made of Cilium"},
 		},
 		Unknowns: []string{"the Cilium release and its datapath settings", "exclusive mode"},
+		Guessed:  []Ruling{RulingDevice, RulingHooks, RulingEgress, RulingIngress},
 	}}
 }

@@ -68,6 +68,7 @@ func k3s() []*Profile {
 				{SignalProcess, "calico-node", Running},
 			},
 			Device: Veth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
+			Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
 			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; whether the chart chains the bandwidth plugin, the chain in force tells",
 			Egress: felixEgress, Ingress: felixIngress, Delivery: Chain,
 			Conflist: ConflistPolicy{
@@ -77,6 +78,7 @@ func k3s() []*Profile {
 			Sources: []Source{{
 				"https://docs.rke2.io/networking/basic_network_options", "not read; layout as in Calico's canal manifest", "canal is the default",
 			}},
+			Guessed: []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingShares, RulingEgress, RulingIngress, RulingConflist},
 		},
 	}
 }

@@ -3,6 +3,8 @@
 
 package profiles
 
+import "github.com/podweir/podweir/plugin/terms"
+
 // The CNIs in this file switch packets between devices in Open vSwitch, or are
 // run by a cloud. Of most of them only the configuration was read.
 
@@ -16,7 +18,7 @@ func antrea() []*Profile {
 			{SignalProcess, "antrea-agent", Running},
 			{SignalDevice, "antrea-gw0", Running},
 		},
-		Device: Veth, Hooks: []HookUse{{HookOVS, HookIn, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
+		Device: Veth, Hooks: []HookUse{{terms.HookKindOVS, terms.HookIngress, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
 		RootQdiscs:            []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the value cni.plugins.bandwidth chains the reference plugin"}},
 		Bypass:                No,
 		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
@@ -32,7 +34,8 @@ func antrea() []*Profile {
 			"https://github.com/antrea-io/antrea/blob/80285fc2cdfce45611d284eee4e19da5b1192459/build/charts/antrea/conf/antrea-cni.conflist",
 			"commit 80285fc2cdfc", "chain antrea, portmap, bandwidth; network antrea",
 		}},
-		Unknowns: []string{"hardware offload of OVS, which would bypass the queue", "the signs of it running were not read in its source"},
+		Unknowns: []string{"hardware offload of OVS, which would bypass the queue"},
+		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingEgress, RulingIngress},
 	}}
 }
 
@@ -48,7 +51,7 @@ func kubeOVN() []*Profile {
 			{SignalProcess, "kube-ovn-daemon", Running},
 			{SignalDevice, "ovn0", Running},
 		},
-		Device: Veth, Hooks: []HookUse{{HookOVS, HookIn, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
+		Device: Veth, Hooks: []HookUse{{terms.HookKindOVS, terms.HookIngress, nil, Yes, "the host-side device is a port of the OVS bridge br-int"}},
 		Bypass:                No,
 		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations:     Unknown,
@@ -72,7 +75,8 @@ func kubeOVN() []*Profile {
 			"https://github.com/kubeovn/kube-ovn/blob/4bae20e8e47b53b0a629b2139f2edf82c5708ea4/dist/windows/01-kube-ovn.conflist",
 			"commit 4bae20e8e47b", "name of the file in later releases",
 		}},
-		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS", "the signs of it running were not read in its source"},
+		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS"},
+		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingEgress, RulingIngress},
 	}}
 }
 
@@ -82,6 +86,7 @@ func azure() []*Profile {
 		Name: "azure-vnet", Title: "Azure CNI", Family: "azure", Plugins: []string{"azure-vnet"},
 		Signals: []Signal{
 			{SignalFile, "etc/cni/net.d/10-azure.conflist", Installed},
+			{SignalFile, "etc/cni/net.d/15-azure-swift-overlay.conflist", Installed},
 			{SignalFile, "opt/cni/bin/azure-vnet", Installed},
 			{SignalFile, "run/azure-vnet.json", Once},
 			{SignalDevice, "azure0", Running},
@@ -89,14 +94,21 @@ func azure() []*Profile {
 		Device: Veth, DevicePrefixes: []string{"azv"}, Bypass: No,
 		BypassWhy:         "bridge mode: a port of azure0; transparent mode: packets are routed to the host-side device",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
-		Conflist: ConflistPolicy{File: "10-azure.conflist", Network: "azure", Rewrites: "when the node's image or azure-cns installs it"},
+		Conflist: ConflistPolicy{
+			File: "10-azure.conflist", Network: "azure", Rewrites: "when the node's image or azure-cns installs it",
+			Note: "AKS with Azure CNI Overlay has 15-azure-swift-overlay.conflist, with the same network name",
+		},
 		Conflicts: []Conflict{{
 			"Azure CNI powered by Cilium", "it is Cilium, with azure-ipam: the profile of Cilium applies", "nothing",
 		}, bandwidthConflict()},
 		Sources: []Source{{
 			"https://github.com/Azure/azure-container-networking/blob/4e429597dee64e9dc65cc1cdfb5a4b590d9b92fc/cni/azure-linux.conflist",
 			"commit 4e429597dee6", "chain azure-vnet, portmap; network azure",
+		}, {
+			"https://github.com/vipul-21/azure-container-networking/blob/0bc72e46c113a35a40c26974bdfea8e2daa86b5d/cni/azure-linux-swift-overlay.conflist",
+			"commit 0bc72e46c113 of a fork", "the overlay's chain azure-vnet in transparent mode, portmap; network azure",
 		}},
-		Unknowns: []string{"when the file is written anew", "multitenancy and transparent-vlan modes"},
+		Unknowns: []string{"multitenancy and transparent-vlan modes"},
+		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingShares, RulingEgress, RulingIngress, RulingConflist},
 	}}
 }

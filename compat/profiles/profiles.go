@@ -10,6 +10,13 @@
 // profile treats unknown as the case that can do harm.
 package profiles
 
+import (
+	"slices"
+
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
 // Answer is yes, no, or not known.
 type Answer uint8
 
@@ -52,37 +59,14 @@ const (
 	UnknownKind DeviceKind = "unknown"
 )
 
-// HookKind is a mechanism by which somebody looks at packets.
-type HookKind string
-
-// The mechanisms that primary CNIs use on a pod's interface.
-const (
-	HookTCX       HookKind = "tcx"
-	HookClsact    HookKind = "clsact"
-	HookIngress   HookKind = "ingress qdisc"
-	HookNetkit    HookKind = "netkit"
-	HookNetfilter HookKind = "netfilter ingress"
-	HookOVS       HookKind = "openvswitch port"
-)
-
-// HookDirection is the direction of a hook as its device sees it. On the host
-// side it is the opposite of the pod's: what the pod sends enters there.
-type HookDirection string
-
-// The hook directions.
-const (
-	HookIn  HookDirection = "ingress"
-	HookOut HookDirection = "egress"
-)
-
 // HookUse is a hook of the host-side device that the CNI holds.
 type HookUse struct {
-	Kind      HookKind
-	Direction HookDirection
+	Kind      terms.HookKind
+	Direction terms.Hook
 	// Programs are the names of its programs, as the kernel reports them: 15
 	// characters at most. A * at the end stands for any rest.
 	Programs []string
-	// EndsChain says whether nobody behind it on this hook is asked.
+	// EndsChain says whether the programs behind it on this hook never run.
 	EndsChain Answer
 	// Note says when and how.
 	Note string
@@ -97,28 +81,6 @@ type QdiscUse struct {
 	When string
 }
 
-// Mode is where podweir attaches, as the plugin's configuration names it.
-type Mode string
-
-// The attach modes.
-const (
-	ModeQdisc          Mode = "qdisc"
-	ModeTCXPodSide     Mode = "tcx-podside"
-	ModeTCXHostSide    Mode = "tcx-hostside"
-	ModeClsactPodSide  Mode = "clsact-podside"
-	ModeClsactHostSide Mode = "clsact-hostside"
-)
-
-// Place is the device that holds the ingress queue, as the plugin's
-// configuration names it.
-type Place string
-
-// The places of the ingress queue.
-const (
-	PlaceHost Place = "host"
-	PlaceIFB  Place = "ifb"
-)
-
 // Anchor is where a program of ours goes in an mprog list.
 type Anchor string
 
@@ -127,16 +89,26 @@ const Head Anchor = "head"
 
 // Attach is where podweir stands for one direction of the pod.
 type Attach struct {
-	Mode Mode
+	Mode terms.Mode
 	// Place is for ingress.
-	Place Place
+	Place terms.Place
 	// Anchor is for a TCX hook of the host side, if one is needed.
 	Anchor Anchor
 	// Refused are the modes that must not be used beside this CNI, each with
 	// its reason.
-	Refused map[Mode]string
+	Refused map[terms.Mode]string
 	// Why says why here.
 	Why string
+}
+
+// Rules are what it rules out, for the judge.
+func (a *Attach) Rules() judge.Rules { return judge.Rules{Refused: a.Refused} }
+
+// NoHostFilter says that somebody else wants the clsact qdisc of the host side for
+// himself, or removes filters there.
+func (p *Profile) NoHostFilter() bool {
+	egress, ingress := p.Egress.Rules(), p.Ingress.Rules()
+	return !egress.Filters() || !ingress.Filters()
 }
 
 // Delivery is a way for podweir into the set-up of pods.
@@ -148,7 +120,12 @@ const (
 	DropIn Delivery = "drop-in"
 	Handed Delivery = "handed"
 	NRI    Delivery = "nri"
+	Watch  Delivery = "watch"
 )
+
+// ByAgent says that nothing of podweir is on the node and the agent alone attaches:
+// when the runtime calls it (NRI), or when it sees the pod (Watch).
+func (d Delivery) ByAgent() bool { return d == NRI || d == Watch }
 
 // ConflistPolicy is how the CNI treats the directory of conflists.
 type ConflistPolicy struct {
@@ -156,7 +133,7 @@ type ConflistPolicy struct {
 	File string
 	// Network is the name of the network in it.
 	Network string
-	// Rewrites says when it writes the file anew.
+	// Rewrites says when it writes the file again.
 	Rewrites string
 	// MayBeExclusive says that it can be configured to rename everybody else's
 	// files.
@@ -269,11 +246,55 @@ type Profile struct {
 	Delivery  Delivery
 	Conflicts []Conflict
 	Sources   []Source
-	// Tried are the rows of the CNI matrix that ran with it and passed. Without
-	// one, all of the profile was read.
+	// Tried are the rows of the CNI matrix that ran with it and passed.
 	Tried []string
+	// Guessed are the rulings for which no source was read: they follow from how
+	// such software usually works.
+	Guessed []Ruling
 	// Unknowns lists what no source said.
 	Unknowns []string
+}
+
+// Ruling is one statement of a profile.
+type Ruling string
+
+// The rulings whose evidence differs from profile to profile.
+const (
+	RulingSigns    Ruling = "signs"
+	RulingDevice   Ruling = "device"
+	RulingBypass   Ruling = "bypass"
+	RulingHooks    Ruling = "hooks"
+	RulingQdiscs   Ruling = "root qdiscs"
+	RulingShares   Ruling = "annotations"
+	RulingEgress   Ruling = "egress"
+	RulingIngress  Ruling = "ingress"
+	RulingConflist Ruling = "conflist"
+)
+
+// Evidence is how a ruling is known.
+type Evidence string
+
+// The kinds of evidence.
+const (
+	Tried   Evidence = "tried"
+	Read    Evidence = "read"
+	Guessed Evidence = "guessed"
+)
+
+// byMatrix are the rulings that a row of the CNI matrix tries: it finds the profile,
+// measures both directions, and sees the conflist rewritten.
+var byMatrix = []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingEgress, RulingIngress, RulingConflist}
+
+// Evidence returns how a ruling of the profile is known.
+func (p *Profile) Evidence(r Ruling) Evidence {
+	switch {
+	case len(p.Tried) > 0 && slices.Contains(byMatrix, r):
+		return Tried
+	case slices.Contains(p.Guessed, r):
+		return Guessed
+	default:
+		return Read
+	}
 }
 
 // All returns every profile, the more specific ones of a family first. The
@@ -281,7 +302,7 @@ type Profile struct {
 func All() []*Profile {
 	var out []*Profile
 	for _, family := range [][]*Profile{
-		aws(), cilium(), gke(), calico(), k3s(), flannel(), kindnet(), kubeRouter(), antrea(), kubeOVN(), azure(), reference(),
+		aws(), cilium(), gke(), calico(), k3s(), flannel(), kindnet(), kubeRouter(), antrea(), kubeOVN(), ovnKubernetes(), terway(), multus(), azure(), reference(),
 	} {
 		out = append(out, family...)
 	}
@@ -309,6 +330,17 @@ func (p *Profile) OwnsProgram(name string) bool {
 	return false
 }
 
+// EndsChain says whether a program with this name is known as one that nobody runs
+// after on a hook of the host side.
+func (p *Profile) EndsChain(hook terms.Hook, name string) bool {
+	for _, h := range p.Hooks {
+		if h.Direction == hook && h.EndsChain == Yes && h.Names(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // Names says whether a program with this name is one of those on the hook.
 func (h HookUse) Names(name string) bool {
 	for _, pattern := range h.Programs {
@@ -321,7 +353,7 @@ func (h HookUse) Names(name string) bool {
 
 // Holds says whether the CNI uses this mechanism on the host-side device in
 // this direction.
-func (p *Profile) Holds(kind HookKind, direction HookDirection) bool {
+func (p *Profile) Holds(kind terms.HookKind, direction terms.Hook) bool {
 	for _, h := range p.Hooks {
 		if h.Kind == kind && h.Direction == direction {
 			return true

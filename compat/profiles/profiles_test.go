@@ -16,11 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-var update = flag.Bool("update", false, "write the reference page anew")
+var update = flag.Bool("update", false, "rewrite the reference page")
 
-// TestNames holds the list to what was asked for: a CNI that is taken out is
+// TestNames holds the list to what was requested: a CNI that is taken out is
 // missed here.
 func TestNames(t *testing.T) {
 	var got []string
@@ -29,9 +30,10 @@ func TestNames(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"antrea", "aws-vpc-cni", "aws-vpc-cni-npa", "azure-vnet", "bridge", "calico", "calico-ebpf", "canal",
+		"antrea", "aws-vpc-cni", "aws-vpc-cni-calico", "aws-vpc-cni-npa", "azure-vnet", "bridge", "calico", "calico-ebpf", "canal",
 		"cilium", "cilium-endpoint-routes", "cilium-legacy-routing", "cilium-legacy-tc", "cilium-netkit", "cilium-on-aws",
-		"cilium-on-veth", "flannel", "gke-dataplane-v2", "k3s-flannel", "kindnet", "kube-ovn", "kube-router", "ptp", "rke2-canal",
+		"cilium-on-veth", "flannel", "gke-dataplane-v2", "k3s-flannel", "kindnet", "kube-ovn", "kube-router",
+		"multus", "ovn-kubernetes", "ptp", "rke2-canal", "terway",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("profiles (-want +got):\n%s", diff)
@@ -79,18 +81,23 @@ func TestProfilesAreWhole(t *testing.T) {
 	}
 }
 
-var modes = []profiles.Mode{
-	profiles.ModeQdisc, profiles.ModeTCXPodSide, profiles.ModeTCXHostSide, profiles.ModeClsactPodSide, profiles.ModeClsactHostSide,
+var modes = []terms.Mode{
+	terms.ModeQdisc, terms.ModeTCXPodSide, terms.ModeTCXHostSide, terms.ModeClsactPodSide, terms.ModeClsactHostSide,
+}
+
+// felix says whether Felix owns the root qdisc of the host side.
+func felix(p *profiles.Profile) bool {
+	return slices.ContainsFunc(p.RootQdiscs, func(q profiles.QdiscUse) bool { return strings.Contains(q.Device, "bwcali") })
 }
 
 // TestPlacesAreSafe holds the data to the rules of the design: where packets may
-// bypass the host side, or Felix owns its root qdisc, the ingress queue is on the
+// bypass the host side, or Felix or Open vSwitch owns its root qdisc, the ingress queue is on the
 // pod side, and where somebody holds a legacy filter podweir has no clsact.
 func TestPlacesAreSafe(t *testing.T) {
 	for _, p := range profiles.All() {
-		want := profiles.PlaceIFB
-		if p.Bypass == profiles.No && p.Family != "calico" {
-			want = profiles.PlaceHost
+		want := terms.PlaceIFB
+		if p.Bypass == profiles.No && !felix(p) && p.Family != "ovn" {
+			want = terms.PlaceHost
 		}
 		if p.Ingress.Place != want {
 			t.Errorf("%s: bypass %v, ingress queue on %s, want %s", p.Name, p.Bypass, p.Ingress.Place, want)
@@ -104,8 +111,8 @@ func TestPlacesAreSafe(t *testing.T) {
 					t.Errorf("%s %s: refuses %q because %q", p.Name, name, mode, why)
 				}
 			}
-			legacy := p.Holds(profiles.HookClsact, profiles.HookIn) || p.Holds(profiles.HookClsact, profiles.HookOut)
-			if legacy && a.Refused[profiles.ModeClsactHostSide] == "" {
+			legacy := p.Holds(terms.HookKindClsact, terms.HookIngress) || p.Holds(terms.HookKindClsact, terms.HookEgress)
+			if legacy && a.Refused[terms.ModeClsactHostSide] == "" {
 				t.Errorf("%s %s: clsact is held by the CNI and not refused to us", p.Name, name)
 			}
 		}
@@ -136,7 +143,8 @@ func TestFamiliesHaveOneFallback(t *testing.T) {
 		if len(p.When) == 0 || f == nil {
 			continue
 		}
-		if p.Ingress.Place == profiles.PlaceIFB && f.Ingress.Place != profiles.PlaceIFB {
+		// Whether Felix runs is not known only where nothing at all can be seen.
+		if p.Ingress.Place == terms.PlaceIFB && f.Ingress.Place != terms.PlaceIFB && !felix(p) {
 			t.Errorf("%s needs the ifb, and the fallback %s has not got it", p.Name, f.Name)
 		}
 	}
@@ -151,7 +159,7 @@ func TestFamiliesHaveOneFallback(t *testing.T) {
 // names the legacy filter, too.
 func TestCiliumBeforeTCX(t *testing.T) {
 	for _, name := range []string{"cilium-legacy-tc", "cilium-legacy-routing", "cilium-endpoint-routes"} {
-		if !profiles.Find(name).Holds(profiles.HookClsact, profiles.HookIn) {
+		if !profiles.Find(name).Holds(terms.HookKindClsact, terms.HookIngress) {
 			t.Errorf("%s has no filter of Cilium's", name)
 		}
 	}
@@ -233,7 +241,8 @@ func TestReferencePage(t *testing.T) {
 const intro = `# Profiles of primary CNIs
 
 What podweir knows of the CNIs it runs beside, with the sources and the versions that were read. Directions are the pod's.
-*Unknown* means that no source was found; podweir then takes the place that does no harm. ` + "`podweir doctor`" + ` says which profile fits a
+Each ruling is *tried* (a row of the [CNI matrix](compat-matrix.md) ran with it), *read* (a source below says it) or *guessed* (it follows from how such
+software usually works). *Unknown* means that no source was found; podweir then takes the place that does no harm. ` + "`podweir doctor`" + ` says which profile fits a
 node. In commands VERSION is the release that runs; ` + "`podweir doctor`" + ` writes it. This page is made from the data:
 ` + "`go test ./compat/profiles -update`" + `.
 
@@ -273,29 +282,30 @@ func renderProfile(b *bytes.Buffer, p *profiles.Profile) {
 	for _, s := range p.Signals {
 		signs = append(signs, fmt.Sprintf("%s `%s` (%s)", s.Kind, s.Value, s.Means))
 	}
-	fmt.Fprintf(b, ". Signs: %s.\n- **Device** %s", strings.Join(signs, ", "), p.Device)
+	mark := func(r profiles.Ruling) string { return "*" + string(p.Evidence(r)) + "*" }
+	fmt.Fprintf(b, ". Signs, %s: %s.\n- **Device**, %s: %s", mark(profiles.RulingSigns), strings.Join(signs, ", "), mark(profiles.RulingDevice), p.Device)
 	if len(p.DevicePrefixes) > 0 {
 		fmt.Fprintf(b, ", named `%s…`", strings.Join(p.DevicePrefixes, "…`, `"))
 	}
-	fmt.Fprintf(b, ".\n- **Host side bypassed** on the way to the pod: %v; %s.\n", p.Bypass, p.BypassWhy)
+	fmt.Fprintf(b, ".\n- **Host side bypassed** on the way to the pod, %s: %v; %s.\n", mark(profiles.RulingBypass), p.Bypass, p.BypassWhy)
 	for _, h := range p.Hooks {
-		fmt.Fprintf(b, "- **Holds** %s %s of the host-side device", h.Kind, h.Direction)
+		fmt.Fprintf(b, "- **Holds**, "+mark(profiles.RulingHooks)+": %s %s of the host-side device", h.Kind, h.Direction)
 		if len(h.Programs) > 0 {
 			fmt.Fprintf(b, " with `%s`", strings.Join(h.Programs, "`, `"))
 		}
 		fmt.Fprintf(b, "; ends the chain: %v. %s.\n", h.EndsChain, h.Note)
 	}
 	for _, q := range p.RootQdiscs {
-		fmt.Fprintf(b, "- **Root qdisc** %s on: %s. When: %s.\n", q.Kind, q.Device, q.When)
+		fmt.Fprintf(b, "- **Root qdisc**, "+mark(profiles.RulingQdiscs)+": %s on: %s. When: %s.\n", q.Kind, q.Device, q.When)
 	}
-	fmt.Fprintf(b, "- **Enforces the same annotations**: %v", p.SharesAnnotations)
+	fmt.Fprintf(b, "- **Enforces the same annotations**, %s: %v", mark(profiles.RulingShares), p.SharesAnnotations)
 	if p.SharesAnnotationsNote != "" {
 		fmt.Fprintf(b, "; %s", p.SharesAnnotationsNote)
 	}
 	b.WriteString(".\n")
-	renderAttach(b, "Egress", p.Egress)
-	renderAttach(b, "Ingress", p.Ingress)
-	renderConflist(b, p)
+	renderAttach(b, "Egress**, "+mark(profiles.RulingEgress), p.Egress)
+	renderAttach(b, "Ingress**, "+mark(profiles.RulingIngress), p.Ingress)
+	renderConflist(b, p, mark(profiles.RulingConflist))
 	for _, c := range p.Conflicts {
 		fmt.Fprintf(b, "- **Conflict** with %s: %s. Do: %s.\n", c.With, c.Effect, c.Do)
 	}
@@ -309,8 +319,8 @@ func renderProfile(b *bytes.Buffer, p *profiles.Profile) {
 }
 
 func renderAttach(b *bytes.Buffer, name string, a profiles.Attach) {
-	fmt.Fprintf(b, "- **%s** mode `%s`", name, a.Mode)
-	if a.Place != "" {
+	fmt.Fprintf(b, "- **%s: mode `%s`", name, a.Mode)
+	if a.Place != 0 {
 		fmt.Fprintf(b, ", queue on `%s`", a.Place)
 	}
 	fmt.Fprintf(b, ": %s.", a.Why)
@@ -322,9 +332,9 @@ func renderAttach(b *bytes.Buffer, name string, a profiles.Attach) {
 	b.WriteString("\n")
 }
 
-func renderConflist(b *bytes.Buffer, p *profiles.Profile) {
+func renderConflist(b *bytes.Buffer, p *profiles.Profile, mark string) {
 	c := p.Conflist
-	fmt.Fprintf(b, "- **Conflist** `%s`, network `%s`; rewritten %s.", orUnknown(c.File), orUnknown(c.Network), c.Rewrites)
+	fmt.Fprintf(b, "- **Conflist**, "+mark+": `%s`, network `%s`; rewritten %s.", orUnknown(c.File), orUnknown(c.Network), c.Rewrites)
 	if c.ReadySocket != "" {
 		fmt.Fprintf(b, " Ready while `%s` is listened on.", c.ReadySocket)
 	}
@@ -358,7 +368,7 @@ func TestPageHasNoEmptyParts(t *testing.T) {
 // triedIn says whether somebody has run podweir beside the CNI.
 func triedIn(rows []string) string {
 	if len(rows) == 0 {
-		return "- **Read**, not tried: no row of the [CNI matrix](compat-matrix.md) has run with it.\n"
+		return "- **Not tried**: no row of the [CNI matrix](compat-matrix.md) has run with it.\n"
 	}
 	var links []string
 	for _, r := range rows {

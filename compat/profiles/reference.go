@@ -3,6 +3,8 @@
 
 package profiles
 
+import "github.com/podweir/podweir/plugin/terms"
+
 // The facts of a node that conditions ask for. detect fills them.
 const (
 	// FactCiliumDatapath is veth, netkit or netkit-l2.
@@ -18,6 +20,9 @@ const (
 	FactCiliumChaining = "cilium chaining mode"
 	// FactNPA is yes or no: whether the AWS Network Policy Agent enforces.
 	FactNPA = "aws network policy agent enforces"
+	// FactFelixQueues is yes or no: whether a Felix runs that enforces bandwidth
+	// annotations, and so owns the root qdisc of the host side.
+	FactFelixQueues = "felix owns root qdiscs"
 	// FactCalicoDataplane is bpf or tables.
 	FactCalicoDataplane = "calico dataplane"
 	// FactFlannelDelegate is the type that the flannel plugin calls.
@@ -33,18 +38,18 @@ const (
 // plainVeth is where podweir stands beside a CNI that leaves the pod's veth
 // alone: on queues of its own at both ends.
 func plainVeth() (egress, ingress Attach) {
-	return Attach{Mode: ModeQdisc, Why: "nobody else has a queue on the pod-side device"},
-		Attach{Mode: ModeQdisc, Place: PlaceHost, Anchor: Head, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
+	return Attach{Mode: terms.ModeQdisc, Why: "nobody else has a queue on the pod-side device"},
+		Attach{Mode: terms.ModeQdisc, Place: terms.PlaceHost, Anchor: Head, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
 }
 
 // Other is the profile of a CNI that is not known: podweir stands where it does
 // no harm whatever the CNI does. It is not in [All].
 func Other() *Profile {
 	egress, ingress := plainVeth()
-	ingress.Place, ingress.Anchor = PlaceIFB, Head
+	ingress.Place, ingress.Anchor = terms.PlaceIFB, Head
 	ingress.Why = "nothing is known of this CNI: the ingress queue stands where it is never bypassed"
 	for _, a := range []*Attach{&egress, &ingress} {
-		a.Refused = map[Mode]string{ModeClsactHostSide: "nothing is known of this CNI: somebody may hold a filter there"}
+		a.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: "nothing is known of this CNI: somebody may hold a filter there"}
 	}
 	return &Profile{
 		Name: "other", Title: "a CNI that podweir has no profile of", Family: "other", Fallback: true,
@@ -128,5 +133,6 @@ func kubeRouter() []*Profile {
 			"bridge kube-bridge, names of the files",
 		}},
 		Unknowns: []string{"whether pods of one node bypass the bridge"},
+		Guessed:  []Ruling{RulingSigns, RulingBypass, RulingShares, RulingEgress, RulingIngress},
 	}}
 }

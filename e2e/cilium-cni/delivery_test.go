@@ -142,7 +142,7 @@ func TestManagerBesideChained(t *testing.T) {
 			h.runManager(t, map[string]any{"cni-exclusive": false, "cni-chaining-mode": "aws-cni"})
 			h.deliver(t, tc.runtime)
 			h.staysAt(t, tc.want)
-			// Cilium's agent starts anew, and makes its file anew.
+			// Cilium's agent restarts, and makes its file again.
 			h.runManager(t, map[string]any{"cni-exclusive": false, "cni-chaining-mode": "aws-cni"})
 			h.rests(t)
 			chain, err := h.inForce()

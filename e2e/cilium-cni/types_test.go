@@ -31,6 +31,10 @@ func (realAgent) Programs(context.Context) ([]string, error) { return nil, nil }
 
 func (a realAgent) Runtime(context.Context) (string, error) { return "", errors.ErrUnsupported }
 
+func (a realAgent) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (a realAgent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 	switch resource {
 	case "/v1/healthz":

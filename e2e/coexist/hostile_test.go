@@ -79,7 +79,7 @@ func behindRedirect(m *mode) bool { return strings.Contains(m.ingress, "ifb") }
 
 // Somebody ends the chain ahead of podweir. Where his program decides whether
 // the limit holds, CHECK names him and ADD goes back in front of him, or, where
-// a filter was asked for by name, refuses and names him.
+// a filter was requested by name, refuses and names him.
 func TestPrivilegedHostile(t *testing.T) {
 	r := newRig(t)
 	bpffs := testutil.BPFFS(t)
@@ -140,7 +140,7 @@ func (k *hostileCase) row(t *testing.T, order string, mended bool) {
 	r.Result = "ok"
 	switch {
 	case behindRedirect(k.mode) && r.IngressShaped == "no" && r.EgressShaped == "yes":
-		r.Result = "**ingress starved**: the redirect is asked last by design; status names the neighbour, CHECK cannot know"
+		r.Result = "**ingress starved**: the redirect runs last by design; status names the neighbour, CHECK cannot know"
 		if !k.other.owns(k.notes(t)) {
 			t.Errorf("%s: ingress passes the queue by, and status does not say who may be the cause: %s", order, k.notes(t))
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/coexist"
-	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -81,7 +81,7 @@ func (k *kase) status(t *testing.T) *status.Attachment {
 	t.Helper()
 	var rep *status.Report
 	err := k.pod.rig.node.Do(func() error {
-		node, err := cni.Open(k.pod.rig.paths)
+		node, err := engine.Open(k.pod.rig.paths)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (k *kase) held(t *testing.T, d shaping.Direction) uint64 {
 	t.Helper()
 	a := k.status(t)
 	if a.Error != "" {
-		// It could not be had again as it is: somebody holds the hook.
+		// It was not available again: somebody holds the hook.
 		return k.heldByTC(t, d)
 	}
 	for _, one := range a.Directions {
@@ -148,7 +148,9 @@ func (k *kase) heldByTC(t *testing.T, d shaping.Direction) uint64 {
 	if n, ok := tbfPackets(t, ns, device); ok {
 		return n
 	}
-	counters, err := datapath.Counters(k.pod.pins(), d)
+	node := datapath.OpenNode(k.pod.rig.paths.Pins, k.pod.node())
+	defer node.Close()
+	counters, err := node.Counters(k.pod.pins(), d)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
 	s := seen{section, *r.machine(t), coexist.Merged(rows)}
 	if os.Getenv(envWrite) != "" {
 		if some() {
-			t.Fatalf("%s wants all cases of a test, and -run has some", envWrite)
+			t.Fatalf("%s wants all cases of a test, and -run or -skip leaves some out", envWrite)
 		}
 		line, err := json.Marshal(&s)
 		if err != nil {
@@ -63,10 +63,12 @@ func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
 	s.compare(t)
 }
 
-// some says that not all cases of a test run: -run names subtests.
+// some says that not all cases of a test run: -run or -skip names subtests.
 func some() bool {
-	f := flag.Lookup("test.run")
-	return f != nil && strings.Contains(f.Value.String(), "/")
+	return slices.ContainsFunc([]string{"test.run", "test.skip"}, func(name string) bool {
+		f := flag.Lookup(name)
+		return f != nil && strings.Contains(f.Value.String(), "/")
+	})
 }
 
 func readPage(t *testing.T) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // neighbour is somebody with programs on the device of one pod, who drops what
@@ -119,10 +120,10 @@ func (k *kase) ours(t *testing.T, s *step) {
 // are, and the neighbour's are in the same places.
 func (k *kase) neighbours(t *testing.T, s *step) {
 	t.Helper()
-	mine := programs(t, k.pod.pins())
+	mine := programs(t, k.pod.node())
 	places, ids := k.other.programs(t)
 	s.do(t)
-	if after := programs(t, k.pod.pins()); !maps.Equal(mine, after) {
+	if after := programs(t, k.pod.node()); !maps.Equal(mine, after) {
 		t.Errorf("%s: podweir has programs %v, want %v as before", s.label, after, mine)
 	}
 	placesAfter, idsAfter := k.other.programs(t)
@@ -249,7 +250,7 @@ func (k *kase) ruledOut() string {
 	switch {
 	case refused(&k.profile.Egress):
 		return "ruled out by the profile"
-	case k.profile.Ingress.Place == profiles.PlaceIFB && k.mode.ingressHost:
+	case k.profile.Ingress.Place == terms.PlaceIFB && k.mode.ingressHost:
 		return "ruled out by the profile: its place for ingress is an ifb"
 	case refused(&k.profile.Ingress):
 		return "ruled out by the profile"

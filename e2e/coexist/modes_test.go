@@ -10,7 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // mode is a way to attach.
@@ -19,7 +19,7 @@ type mode struct {
 	// egress and ingress are its names in the page.
 	egress, ingress string
 	// profile is the mode's name in package profiles, where there is no auto.
-	profile profiles.Mode
+	profile terms.Mode
 	// tcx says that it needs a kernel with TCX.
 	tcx bool
 	// ingressHost says that ingress is held on the host side.
@@ -30,33 +30,34 @@ type mode struct {
 // can stand in either direction.
 func modes() []*mode {
 	return []*mode{
-		{keys: conf{}, egress: "auto", ingress: "auto", profile: profiles.ModeQdisc, ingressHost: true},
+		{keys: conf{}, egress: "auto", ingress: "auto", profile: terms.ModeQdisc, ingressHost: true},
 		{
 			keys: conf{"queue": "none"}, egress: "auto, policing", ingress: "auto, policing",
 		},
 		{
 			keys: conf{"mode": "qdisc", "policy": "flat"}, egress: "qdisc, flat", ingress: "qdisc, flat",
-			profile: profiles.ModeQdisc, ingressHost: true,
+			profile: terms.ModeQdisc, ingressHost: true,
 		},
 		{
 			keys: conf{"mode": "qdisc", "ingressPlace": "ifb"}, egress: "qdisc", ingress: "qdisc on an ifb",
-			profile: profiles.ModeQdisc,
+			profile: terms.ModeQdisc,
 		},
 		{
 			keys: conf{"mode": "tcx-podside"}, egress: "tcx-podside", ingress: "tcx-podside, policing",
-			profile: profiles.ModeTCXPodSide, tcx: true,
+			profile: terms.ModeTCXPodSide, tcx: true,
 		},
 		{
 			keys: conf{"mode": "tcx-hostside"}, egress: "tcx-hostside, policing", ingress: "tcx-hostside",
-			profile: profiles.ModeTCXHostSide, ingressHost: true, tcx: true,
+			profile: terms.ModeTCXHostSide, ingressHost: true, tcx: true,
 		},
 		{
 			keys: conf{"mode": "clsact-podside"}, egress: "clsact-podside", ingress: "clsact-podside, policing",
-			profile: profiles.ModeClsactPodSide,
+			profile: terms.ModeClsactPodSide,
 		},
 		{
-			keys: conf{"mode": "clsact-hostside"}, egress: "clsact-hostside, policing", ingress: "clsact-hostside",
-			profile: profiles.ModeClsactHostSide, ingressHost: true,
+			// With hostHook tcx, as beside these neighbours, ADD refuses this mode.
+			keys: conf{"mode": "clsact-hostside", "hostHook": "auto"}, egress: "clsact-hostside, policing", ingress: "clsact-hostside",
+			profile: terms.ModeClsactHostSide, ingressHost: true,
 		},
 	}
 }
@@ -66,10 +67,10 @@ func (m *mode) name() string {
 	return strings.ReplaceAll(m.egress+"+"+m.ingress, " ", "")
 }
 
-// programs are the ids of the programs that podweir pinned in a directory.
-func programs(t *testing.T, dir string) map[string]ebpf.ProgramID {
+// programs are the ids of the programs that podweir pinned for the node.
+func programs(t *testing.T, node string) map[string]ebpf.ProgramID {
 	t.Helper()
-	pins, err := filepath.Glob(filepath.Join(dir, "*-program"))
+	pins, err := filepath.Glob(filepath.Join(node, "pw_*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func programs(t *testing.T, dir string) map[string]ebpf.ProgramID {
 	for _, pin := range pins {
 		prog, err := ebpf.LoadPinnedProgram(pin, nil)
 		if err != nil {
-			t.Fatal(err)
+			continue // a map
 		}
 		info, err := prog.Info()
 		_ = prog.Close()

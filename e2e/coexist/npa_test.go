@@ -70,7 +70,7 @@ func (n *npa) restart(t *testing.T) {
 }
 
 // upgrade is the restart of an agent with other programs: it removes every
-// filter with its handle from all devices, attaches anew, and programs the
+// filter with its handle from all devices, attaches again, and programs the
 // policy.
 func (n *npa) upgrade(t *testing.T) {
 	t.Helper()

@@ -10,12 +10,15 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
@@ -27,7 +30,7 @@ import (
 type rig struct {
 	node, client     *testutil.NetNS
 	uplink, clientIf hostif.Interface
-	paths            cni.Paths
+	paths            engine.Paths
 	pods             int
 }
 
@@ -42,7 +45,7 @@ func newRig(t *testing.T) *rig {
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
 	r := &rig{
 		node: testutil.NewNetNS(t), client: testutil.NewNetNS(t),
-		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		paths: engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
 	}
 	r.clientIf, r.uplink = testutil.VethPair(t,
 		testutil.End{NetNS: r.client, Name: "eth0", CIDRs: []string{clientAddr + "/24"}},
@@ -92,6 +95,8 @@ func (p *pod) with(m *mode) conf {
 	c := conf{
 		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
 		"egressRate": bitRate, "ingressRate": bitRate,
+		// As the agent and `podweir install` write it beside each of these neighbours.
+		"hostHook": "tcx",
 		"prevResult": json.RawMessage(fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":%q},{"name":"eth0","sandbox":%q}],`+
 			`"ips":[{"address":"%s/24","interface":1}]}`, p.host.Name, p.ns.Path(), p.addr)),
 	}
@@ -148,16 +153,18 @@ func (p *pod) pins() string {
 	return filepath.Join(p.rig.paths.Pins, "net", p.container+",eth0", "eth0")
 }
 
+// node is where the pins are that all attachments share.
+func (p *pod) node() string {
+	return filepath.Join(p.rig.paths.Pins, fmt.Sprintf("node,%d", datapath.ABIVersion))
+}
+
 // upgrade makes ADD replace programs of another build.
 func (p *pod) upgrade(t *testing.T, m *mode) {
 	t.Helper()
-	dir := p.pins()
-	otherbuild.Put(t, dir, p.ns, p.rig.node)
-	before := programs(t, dir)
-	p.must(t, "ADD", m)
-	for pin, id := range programs(t, dir) {
-		if before[pin] == id {
-			t.Errorf("the upgrade left program %d at %s", id, pin)
-		}
+	otherbuild.Put(t, p.node(), p.pins(), p.ns, p.rig.node)
+	if err := p.call(t, "CHECK", m); err == nil || !strings.Contains(describe(err), "is of another build") {
+		t.Errorf("CHECK of programs of another build = %v, want an error that says so", err)
 	}
+	p.must(t, "ADD", m)
+	p.must(t, "CHECK", m)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/figures"
 )
 
 // Machine is what a kernel has that decides between ways, and how it was judged
@@ -89,18 +91,8 @@ func Alike(all []Machine, m *Machine, rows []OnKernels) string {
 // ErrTable means that a text is no table of those columns.
 var ErrTable = errors.New("not the table that is wanted")
 
-const bar = `\|`
-
 func table(columns []string, lines [][]string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s |\n%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
-	for _, line := range lines {
-		for _, cell := range line {
-			fmt.Fprintf(&b, "| %s ", strings.ReplaceAll(cell, "|", bar))
-		}
-		b.WriteString("|\n")
-	}
-	return b.String()
+	return (&figures.Table{Header: columns, Rows: lines}).Markdown()
 }
 
 // readTable is the inverse of table; cells have no space at their ends.
@@ -110,7 +102,7 @@ func readTable(columns []string, text string) ([][]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: it does not begin with %q", ErrTable, head)
 	}
-	const escaped = "\x00"
+	const bar, escaped = `\|`, "\x00"
 	var lines [][]string
 	for line := range strings.Lines(body) {
 		line = strings.ReplaceAll(strings.TrimSpace(line), bar, escaped)

@@ -244,7 +244,7 @@ func (tr *traffic) watch(t *testing.T) (end func()) {
 	}
 }
 
-// verdicts says what became of the packets of both kinds, and counts anew.
+// verdicts says what became of the packets of both kinds, and counts again.
 func (d *direction) verdicts(t *testing.T) string {
 	t.Helper()
 	text := "allowed drops"

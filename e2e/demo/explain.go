@@ -61,13 +61,19 @@ func (d *demo) compare(limit uint64) {
 		result.Milli(reference.Open.P99), result.Milli(strict.Open.P99), result.Milli(strict.BystanderOpen.P99))
 	fmt.Fprintf(d.out, "  a request on a kept connection took %s ms (p99) and %s ms (bystander: %s ms);\n",
 		result.Milli(reference.Kept.P99), result.Milli(strict.Kept.P99), result.Milli(strict.BystanderKept.P99))
-	worst := max(strict.Egress.WorstSecondFromStart, strict.Ingress.WorstSecondFromStart) / float64(limit)
-	theirs := max(reference.Egress.WorstSecondFromStart, reference.Ingress.WorstSecondFromStart) / float64(limit)
+	worst := strict.Worst(result.FromStart) / float64(limit)
+	theirs := reference.Worst(result.FromStart) / float64(limit)
 	fmt.Fprintf(d.out, "  the worst second on the wire held %s × the cap with the bandwidth plugin (kubelet hands it a burst of\n", result.Digits(theirs))
 	fmt.Fprintf(d.out, "  512 MB), and %.3f × with podweir strict.\n", worst)
 	if tuned := d.find("b2", limit); tuned != nil {
 		fmt.Fprintf(d.out, "  Tuned by hand to a burst of 64 kB, the bandwidth plugin took %s ms (small request) and %s ms (kept connection).\n",
 			result.Milli(tuned.Open.P99), result.Milli(tuned.Kept.P99))
+	}
+	for _, rival := range []struct{ key, name string }{{"e", "Calico's QoS controls (burst 4 Gibit)"}, {"f", "Cilium's manager (a policer for ingress)"}} {
+		if r := d.find(rival.key, limit); r != nil {
+			fmt.Fprintf(d.out, "  With %s: %s ms and %s ms, the worst second %s × the cap.\n", rival.name,
+				result.Milli(r.Open.P99), result.Milli(r.Kept.P99), result.Digits(r.Worst(result.FromStart)/float64(limit)))
+		}
 	}
 	if elephants := d.find("d", limit); elephants != nil {
 		fmt.Fprintf(d.out, "  With policy elephants only the bulk flows are capped: %s ms and %s ms, %s requests/s in the closed loop.\n",

@@ -54,8 +54,8 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.caps, "caps", "10M,100M", "caps to try, in bits per second")
-	flag.StringVar(&o.cases, "cases", "a,b,b2,c,d",
-		"a: no plugin, b: bandwidth plugin, b2: the same tuned by hand, c: podweir strict, d: podweir elephants")
+	flag.StringVar(&o.cases, "cases", "a,b,b2,c,d,e,f",
+		"a: no plugin, b: bandwidth plugin, b2: the same tuned by hand, c: podweir strict, d: podweir elephants, e and f: doubles of Calico's and Cilium's limits")
 	flag.StringVar(&o.congestion, "cc", "cubic", "TCP congestion control of all flows")
 	flag.StringVar(&o.json, "json", "demo.json", "where to write the numbers; - is stdout, and the text goes to stderr")
 	flag.StringVar(&o.far, "far", "", "address of a peer, another machine, that has the clients")
@@ -228,15 +228,14 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 	for n, limit := range caps {
 		for i, s := range picked {
 			r := row{Case: s.key, Title: s.title, Memory: memories[i]}
-			var bandwidth *lab.Bandwidth
 			if s.shaped() {
-				r.CapBitRate, bandwidth = limit, s.bandwidth(limit)
+				r.CapBitRate = limit
 			} else if n > 0 {
 				continue // without a cap there is one row
 			}
 			fmt.Fprintf(d.out, "[%3.0f s] (%s) %s, %s: ", time.Since(d.began).Seconds(),
 				s.key, s.title, result.CapName(r.CapBitRate))
-			if err := b.measure(ctx, networks[i], bandwidth, &r); err != nil {
+			if err := b.measure(ctx, networks[i], &s, &r); err != nil {
 				return fmt.Errorf("(%s) %s, %s: %w", s.key, s.title, result.CapName(r.CapBitRate), err)
 			}
 			d.report.Rows = append(d.report.Rows, r)
@@ -247,10 +246,11 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 	return nil
 }
 
-// memory measures what a scenario's chained plugin costs the kernel per pod.
+// memory measures what a scenario's chained plugin costs the kernel per pod; nil if
+// it has none.
 func (d *demo) memory(ctx context.Context, network *lab.Network, s *scenario, limit uint64) (*memory, error) {
 	// An emulated kernel's memory says nothing new and takes minutes.
-	if !s.shaped() || d.report.Far != nil {
+	if s.bandwidth == nil || d.report.Far != nil {
 		return nil, nil
 	}
 	var out *memory

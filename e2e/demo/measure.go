@@ -16,8 +16,8 @@ import (
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
-// plan is the load of every row. With nine rows of 14 s the demo ends in less
-// than three minutes.
+// plan is the load of every row. With thirteen rows of 14 s the demo ends in less
+// than four minutes.
 var plan = loadPlan{
 	// Slow start and what a burst lets through at first are over by then
 	// (ruling 17).
@@ -42,6 +42,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // bench is what all rows share.
 type bench struct {
 	ends       far.Ends
+	node       *lab.Netns
 	congestion string
 	client     *lab.Host // talks to the pod under test
 	bystander  *lab.Pod
@@ -51,7 +52,7 @@ type bench struct {
 
 // newBench makes the clients and the unshaped bystander.
 func newBench(ctx context.Context, l *lab.Lab, e far.Ends, congestion string) (*bench, error) {
-	b := &bench{ends: e, congestion: congestion}
+	b := &bench{ends: e, node: l.Node(), congestion: congestion}
 	var err error
 	if b.client, err = e.Client("client"); err != nil {
 		return nil, err
@@ -79,14 +80,23 @@ type running struct {
 
 // measure makes a pod of the network, loads it and fills in the row. The pod
 // is gone afterwards.
-func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *lab.Bandwidth, r *row) (err error) {
-	pod, err := network.Pod(ctx, lab.PodOptions{Bandwidth: bandwidth})
+func (b *bench) measure(ctx context.Context, network *lab.Network, s *scenario, r *row) (err error) {
+	var opts lab.PodOptions
+	if s.bandwidth != nil {
+		opts.Bandwidth = s.bandwidth(r.CapBitRate)
+	}
+	pod, err := network.Pod(ctx, opts)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		err = errors.Join(err, pod.Delete(context.WithoutCancel(ctx)))
 	}()
+	if s.double != nil {
+		if r.IngressOnly, err = s.double(b.node, pod, r.CapBitRate); err != nil {
+			return err
+		}
+	}
 	// Nothing of a row outlives it, whatever happened.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +110,7 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *la
 	}
 	defer func() { err = errors.Join(err, run.ingressMeter.Close()) }()
 
-	if err := b.startElephants(ctx, pod, run); err != nil {
+	if err := b.startElephants(ctx, pod, run, r.IngressOnly); err != nil {
 		return err
 	}
 	b.phase("warm-up")
@@ -119,8 +129,9 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, bandwidth *la
 }
 
 // startElephants opens the kept connections first: their handshake is not what
-// is measured, and through a queue of seconds it would not end.
-func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) error {
+// is measured, and through a queue of seconds it would not end. Bulk that no limit
+// holds would measure the machine, so there is none out of a pod without one.
+func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running, ingressOnly bool) error {
 	kept := lab.EchoLoad{
 		From: b.client, To: &pod.Host, PerSecond: plan.KeptPerSecond,
 		Delay: seconds(plan.WarmUpSeconds), Duration: seconds(plan.OpenLoopSeconds),
@@ -140,8 +151,10 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running) 
 		// Longer than needed: they are stopped.
 		Duration: seconds(5 * (plan.WarmUpSeconds + plan.OpenLoopSeconds + plan.ClosedLoopSeconds)),
 	}
-	if run.egress, err = b.ends.Elephant(ctx, elephant); err != nil {
-		return err
+	if !ingressOnly {
+		if run.egress, err = b.ends.Elephant(ctx, elephant); err != nil {
+			return err
+		}
 	}
 	elephant.From, elephant.To = elephant.To, elephant.From
 	run.ingress, err = b.ends.Elephant(ctx, elephant)
@@ -216,6 +229,9 @@ func (b *bench) finish(ctx context.Context, run *running, r *row) error {
 	}{{run.egress, run.egressMeter, &r.Egress}, {run.ingress, run.ingressMeter, &r.Ingress}} {
 		if err := fillWire(d.meter, run, r.CapBitRate, d.into); err != nil {
 			return err
+		}
+		if d.elephant == nil {
+			continue
 		}
 		bulk, err := d.elephant.Stop(ctx)
 		if err != nil {

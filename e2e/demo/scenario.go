@@ -4,11 +4,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/rivals"
 )
 
 // tunedBurstBits is the burst of the bandwidth plugin as somebody who knows tc
@@ -19,12 +23,33 @@ const tunedBurstBits = 64_000 * 8
 type scenario struct {
 	key, title string
 	chain      []lab.Entry
-	// bandwidth is the runtimeConfig for a cap; nil if there is no cap.
+	// bandwidth is the runtimeConfig for a cap; nil if no plugin gets one.
 	bandwidth func(bitsPerSec uint64) *lab.Bandwidth
+	// double, if not nil, limits the pod once it is there, instead of a plugin. It
+	// says whether egress has no limit on this kernel.
+	double func(node *lab.Netns, pod *lab.Pod, bitsPerSec uint64) (ingressOnly bool, err error)
 }
 
 // shaped says whether the scenario depends on the cap.
-func (s *scenario) shaped() bool { return s.bandwidth != nil }
+func (s *scenario) shaped() bool { return s.bandwidth != nil || s.double != nil }
+
+// cilium limits a pod as Cilium's bandwidth manager does, egress only where the
+// kernel has fq.
+func cilium(node *lab.Netns, pod *lab.Pod, bitsPerSec uint64) (ingressOnly bool, err error) {
+	if err := rivals.CiliumIngress(node, pod.HostIfName, bitsPerSec); err != nil {
+		return false, err
+	}
+	err = rivals.CiliumEgress(pod.Netns, pod.IfName, bitsPerSec)
+	if errors.Is(err, unix.ENOENT) {
+		return true, nil
+	}
+	return false, err
+}
+
+// calico limits a pod as Calico's QoS controls do.
+func calico(node *lab.Netns, pod *lab.Pod, bitsPerSec uint64) (ingressOnly bool, err error) {
+	return false, rivals.Calico(node, pod.HostIfName, bitsPerSec)
+}
 
 func scenarios() []scenario {
 	return []scenario{
@@ -53,6 +78,8 @@ func scenarios() []scenario {
 			chain:     []lab.Entry{lab.PodweirEntry(map[string]any{"policy": "elephants"})},
 			bandwidth: lab.KubeletBandwidth,
 		},
+		{key: "e", title: "Calico's QoS", double: calico},
+		{key: "f", title: "Cilium's manager", double: cilium},
 	}
 }
 
@@ -70,7 +97,7 @@ func pick(all []scenario, keys string) ([]scenario, error) {
 		}
 	}
 	for k := range wanted {
-		return nil, fmt.Errorf("no case %q: the cases are a, b, b2, c and d", k)
+		return nil, fmt.Errorf("no case %q: the cases are a, b, b2, c, d, e and f", k)
 	}
 	return out, nil
 }

@@ -23,8 +23,9 @@ between them. Both may be emulated: compare within this run only.
 	}
 	fmt.Fprintf(d.out, `podweir demo: one pod, made by ptp + host-local and one chained plugin, is loaded with
 a bulk TCP flow in each direction (iperf3, %s) and small HTTP requests beside them.
+Cases e and f have no plugin: doubles of what Calico and Cilium set on a pod limit it.
 A second, unshaped pod gets the same small requests at the same time: the bystander.
-Kernel %s, %d CPUs, %s. Takes about 2.5 minutes; Ctrl-C cleans up.
+Kernel %s, %d CPUs, %s. Takes about 3.5 minutes; Ctrl-C cleans up.
 
 `, d.report.Congestion, d.report.Machine.Kernel, d.report.Machine.CPUs, d.report.Machine.CPU)
 	d.warnIfBusy()
@@ -109,16 +110,17 @@ func writeColumns(out io.Writer, lines [][]string) {
 }
 
 func cells(r *row, name string) []string {
+	e, in := &r.Egress, &r.Ingress
 	return []string{
-		name, "(" + r.Case + ") " + r.Title,
-		result.Mega(r.Egress.ElephantBitRate) + " / " + result.Mega(r.Ingress.ElephantBitRate),
-		result.Mega(r.Egress.WireBitRate) + " / " + result.Mega(r.Ingress.WireBitRate),
-		r.OfCap(r.Egress.WireSpread[2], r.Ingress.WireSpread[2]),
-		r.OfCap(max(r.Egress.WorstSecondFromStart, r.Ingress.WorstSecondFromStart)),
+		name, "(" + r.Case + ") " + r.Name(),
+		r.OutIn(result.Mega(e.ElephantBitRate), result.Mega(in.ElephantBitRate)),
+		r.OutIn(result.Mega(e.WireBitRate), result.Mega(in.WireBitRate)),
+		r.OutIn(r.OfCap(e.WireSpread[2]), r.OfCap(in.WireSpread[2])),
+		r.OfCap(r.Worst(result.FromStart)),
 		result.Milli(r.Open.P50) + " / " + result.Milli(r.Open.P99), result.Milli(r.BystanderOpen.P99),
 		result.Milli(r.Kept.P99), result.Milli(r.BystanderKept.P99),
 		result.Digits(r.Closed.PerSecond),
-		fmt.Sprintf("%.0f / %.0f", r.Egress.RetransmitsPer10s, r.Ingress.RetransmitsPer10s),
+		r.Resent(),
 		r.Memory.Cell(),
 	}
 }

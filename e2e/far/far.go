@@ -21,7 +21,7 @@ const (
 	// dialTime bounds the wait for a peer that is still booting.
 	dialTime  = time.Minute
 	dialPause = 200 * time.Millisecond
-	// syncRounds is how often the peer is asked for its time; the quickest
+	// syncRounds is how often the peer has to tell its time; the quickest
 	// answer counts.
 	syncRounds = 20
 )
@@ -118,7 +118,7 @@ func (t *TwoMachines) compare(ctx context.Context) (clocks, error) {
 	return best, nil
 }
 
-// follow sets the offset anew: emulated clocks drift.
+// follow sets the offset again: emulated clocks drift.
 func (t *TwoMachines) follow(ctx context.Context) error {
 	now, err := t.compare(ctx)
 	if err != nil {
@@ -247,7 +247,7 @@ func (t *TwoMachines) Meter(h *lab.Host, at wiremeter.Direction) (Meter, error) 
 	if err != nil {
 		return nil, err
 	}
-	// Nothing that is asked for is to lie before its start by that clock.
+	// Nothing that is requested is to lie before its start by that clock.
 	return &farMeter{t, run}, wiremeter.Until(ctx, wiremeter.Now()+t.uncertain)
 }
 

@@ -46,7 +46,7 @@ type ServeOptions struct {
 	// Listen is the address, Device the one that leads to the other machine.
 	Listen, Device string
 	Lab            lab.Options
-	// Machine is asked for a description of this machine.
+	// Machine returns a description of this machine.
 	Machine func() any
 	// Out is told where it listens.
 	Out io.Writer

@@ -36,7 +36,7 @@ func killAgent(t *testing.T, p, peer *pod) {
 		}
 		err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 			if restarts(t, name) == before {
-				return errors.New("the kubelet has not started it anew")
+				return errors.New("the kubelet has not restarted it")
 			}
 			_, err := fetch(ctx, p.Node, "/readyz")
 			return err
@@ -46,7 +46,7 @@ func killAgent(t *testing.T, p, peer *pod) {
 	r.judge(t, "while the agent was killed and came back", 20_000_000, 10_000_000, true)
 }
 
-// restarts is how often a pod of podweir was started anew.
+// restarts is how often a pod of podweir was restarted.
 func restarts(t *testing.T, name string) string {
 	t.Helper()
 	return kubectl(t, "-n", namespace, "get", "pod", name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")

@@ -56,7 +56,7 @@ func TestPrivilegedFullNode(t *testing.T) {
 		return err
 	})
 	took("podweir doctor, by kubectl exec", func(context.Context) error {
-		_, err := podweir(t, node, "doctor", "--short")
+		_, err := podweir(t, node, "doctor")
 		return err
 	})
 	last := ready(t, fmt.Sprintf("full-%d", full-1))

@@ -30,7 +30,7 @@ func TestPrivilegedNRI(t *testing.T) {
 	}
 	// The look at running pods would shape it, too, but later, and logs it otherwise.
 	log := kubectl(t, "-n", namespace, "logs", agent(t, node))
-	if shaped := grep(grep(log, `"msg":"shaped"`), `"pod":"default/`+p.Name+`"`); strings.Count(shaped, `"direction":`) != 2 {
+	if shaped := grep(grep(log, `"msg":"pod shaped"`), `"pod":"default/`+p.Name+`"`); strings.Count(shaped, `"direction":`) != 2 {
 		t.Errorf("the hook did not shape the pod in both directions:\n%s", shaped)
 	}
 	killAgent(t, p, peer)

@@ -84,7 +84,7 @@ func keepFact(t *testing.T, what, format string, args ...any) {
 	report.Facts = append(report.Facts, page.Fact{Scenario: scenario(t), What: what, Value: value})
 }
 
-// writeReport writes the page, if it is asked for, as DATE-kubernetes.{json,md}.
+// writeReport writes the page, if it is requested, as DATE-kubernetes.{json,md}.
 func writeReport() error {
 	dir := os.Getenv(envWrite)
 	if dir == "" {

@@ -101,6 +101,7 @@ func TestPrivilegedLimitOverdue(t *testing.T) {
 	}
 	overdue("1")
 	out, err := podweir(t, node, "doctor")
+	out = strings.Join(strings.Fields(out), " ") // its lines are broken at 80 columns
 	if err == nil || !strings.Contains(out, "PW610") || !strings.Contains(out, "default/"+p.Name+" since ") {
 		t.Errorf("doctor says %v\n%s\nwant PW610 and the pod", err, out)
 	}

@@ -17,8 +17,8 @@ import (
 const (
 	// second is the name of another release beside podweir's.
 	second = "second"
-	// secondPort is its port: the scheduler lets no two pods of a node have one.
-	secondPort = 9480
+	// These are its ports: the scheduler lets no two pods of a node have one.
+	secondPort, secondHealth = 9480, 9481
 	// undecided is longer than an agent waits for its delivery before it looks at
 	// pods all the same.
 	undecided = 12 * time.Second
@@ -51,7 +51,7 @@ func TestPrivilegedSecondRelease(t *testing.T) {
 	waits(t, p.Node)
 	removeRelease(t, "podweir")
 	eventually(t, time.Minute, "take over", func(ctx context.Context) error {
-		_, err := p.Node.FetchFrom(ctx, secondPort, "/readyz")
+		_, err := p.Node.FetchHealth(ctx, secondHealth, "/readyz")
 		return err
 	})
 	measure(t, p, peer).holds(t, "after the first release was taken off", 20_000_000, 10_000_000)
@@ -72,7 +72,7 @@ func installSecond(t *testing.T) {
 		}
 	})
 	_, err := suite.Helm(t.Context(), "upgrade", "--install", second, chart, "-n", namespace,
-		"--set", "image.pullPolicy=Never", "--set", fmt.Sprintf("metrics.port=%d", secondPort))
+		"--set", "image.pullPolicy=Never", "--set", fmt.Sprintf("metrics.port=%d,health.port=%d,cluster.enabled=false", secondPort, secondHealth))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func waits(t *testing.T, n *cluster.Node) string {
 	}
 	const says = "another agent of podweir manages this node"
 	eventually(t, time.Minute, "the agent that waits", func(ctx context.Context) error {
-		_, err := n.FetchFrom(ctx, secondPort, "/readyz")
+		_, err := n.FetchHealth(ctx, secondHealth, "/readyz")
 		if text := fmt.Sprint(err); !strings.Contains(text, "not ready: exclusive: "+says) || !strings.Contains(text, first[0]) {
 			return fmt.Errorf("/readyz: %s", text)
 		}

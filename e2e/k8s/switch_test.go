@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 // change is a change of the delivery by helm upgrade.
 type change struct {
 	delivery string
-	set      []string
 	// handed says that the primary CNI writes podweir into its own chain after the
 	// upgrade, plain that it takes it out again.
 	handed, plain bool
@@ -28,8 +28,9 @@ type change struct {
 	chain, dropIn, binary bool
 }
 
-// TestPrivilegedDeliveryChanged goes through all deliveries in place, with a pod
-// under load, and pods that are made during each change.
+// TestPrivilegedDeliveryChanged goes through all deliveries in place, by nothing but
+// the value delivery, with a pod under load, and pods that are made during each
+// change.
 func TestPrivilegedDeliveryChanged(t *testing.T) {
 	uninstall(t)
 	install(t, "delivery=chain")
@@ -39,7 +40,7 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 	peer := run(t, "peer", 1, nil)
 	from := "chain"
 	for _, c := range []change{
-		{delivery: "nri", set: []string{"cleanUp.formerDelivery=true"}},
+		{delivery: "nri"},
 		{delivery: "drop-in", gap: true, dropIn: true, binary: true},
 		{delivery: "handed", handed: true, binary: true},
 		{delivery: "chain", plain: true, chain: true, binary: true},
@@ -61,10 +62,53 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 	}
 }
 
+// TestPrivilegedFormerDeliveryLeft changes the delivery to nri where the operator
+// keeps the node from being written to: the agent says at once what is left and what
+// to do, pods are limited all the same, and what it says mends it.
+func TestPrivilegedFormerDeliveryLeft(t *testing.T) {
+	uninstall(t)
+	install(t, "delivery=chain")
+	was, err := suite.Agents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade(t, "delivery=nri", "cleanUp.formerDelivery=false")
+	began := time.Now()
+	var node *cluster.Node
+	eventually(t, 60*time.Second, "an agent that names the files and the remedy", func(ctx context.Context) error {
+		var errs []error
+		for _, n := range suite.Members {
+			_, err := fetch(ctx, n, "/readyz")
+			if err != nil && strings.Contains(err.Error(), "cleanUp.formerDelivery=true") {
+				node = n
+				return nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
+		}
+		return errors.Join(errs...)
+	})
+	now := agent(t, node)
+	if now == was[node.Name] {
+		t.Errorf("the agent of before says it: %s", now)
+	}
+	// The agent that was replaced took its time, too.
+	t.Logf("not ready and told after %.1f s", time.Since(began).Seconds())
+	sees(t, now, "cleanUp.formerDelivery=true", "00-podweir-10-lab.conflist")
+	index := slices.Index(suite.Members, node)
+	p, peer := run(t, "left", index, limits("20M", "10M")), run(t, "peer", 1-index, nil)
+	measure(t, p, peer).holds(t, "files of a former delivery are left", 20_000_000, 10_000_000)
+
+	install(t, "delivery=nri")
+	c := change{delivery: "nri"}
+	for _, n := range suite.Members {
+		c.left(t, n, "what the agent said")
+	}
+}
+
 // carryOut changes the delivery, and makes pods meanwhile.
 func (c *change) carryOut(t *testing.T, node *cluster.Node, what string) {
 	t.Helper()
-	upgrade(t, append([]string{"delivery=" + c.delivery}, c.set...)...)
+	upgrade(t, "delivery="+c.delivery)
 	var late []*pod
 	for i := range 4 {
 		if i == 1 && c.handed {

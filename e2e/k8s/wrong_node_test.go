@@ -159,6 +159,7 @@ func (f *fault) told(t *testing.T, node *cluster.Node) {
 	}
 	// It ends with an error if a check fails.
 	out, failed := podweir(t, node, "doctor")
+	out = strings.Join(strings.Fields(out), " ") // its lines are broken at 80 columns
 	if err := has("doctor", out, f.doctor); err != nil || len(f.doctor) > 0 && failed == nil {
 		t.Errorf("doctor (%v): %v", failed, err)
 	}

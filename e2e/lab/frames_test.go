@@ -43,7 +43,7 @@ func streamed(t *testing.T, frameBytes int) (fd int, ended <-chan error) {
 	}
 }
 
-// TestAnswersGoBetweenFrames: bulk comes without being asked for, each request
+// TestAnswersGoBetweenFrames: bulk comes without being requested, each request
 // has one answer, and the server ends when the client does.
 func TestAnswersGoBetweenFrames(t *testing.T) {
 	const frame, unasked, requests = 1000, 50, 20

@@ -29,7 +29,7 @@ func askOnTheMainThread() {
 // it, gives its function another one.
 func TestThreadOfItsOwnIsNotTheMainThread(t *testing.T) {
 	if onMain != unix.Getpid() {
-		t.Fatalf("it was asked for on thread %d, want the main thread %d", onMain, unix.Getpid())
+		t.Fatalf("it was requested on thread %d, want the main thread %d", onMain, unix.Getpid())
 	}
 	if given == 0 || given == unix.Getpid() {
 		t.Errorf("the function was on thread %d, want one that is not the main thread", given)

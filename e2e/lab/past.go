@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,21 +18,43 @@ import (
 )
 
 // openPast opens a packet socket whose packets go past every qdisc of the sender's
-// device and every program on its hooks (packet(7), PACKET_QDISC_BYPASS), and builds
-// the datagram that it sends. The socket needs CAP_NET_RAW, which containers have.
+// device and every program on its hooks (packet(7), PACKET_QDISC_BYPASS).
 func (f *flooder) openPast() error {
-	hop, err := f.nextHop()
-	if err != nil {
+	if err := f.frame(); err != nil {
 		return err
 	}
-	f.packet = f.datagram()
-	if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+	var err error
+	if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("packet socket: %w", err)
 	}
 	if err := unix.SetsockoptInt(f.fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
 		return fmt.Errorf("set PACKET_QDISC_BYPASS: %w", err)
 	}
-	f.dest = hop
+	return nil
+}
+
+// frame makes the packet an Ethernet frame to the neighbour that the way to the
+// receiver leads to, and the destination the device.
+func (f *flooder) frame() error {
+	hop, err := f.nextHop()
+	if err != nil {
+		return err
+	}
+	device, err := net.InterfaceByIndex(hop.Ifindex)
+	if err != nil {
+		return fmt.Errorf("find the way: %w", err)
+	}
+	from := device.HardwareAddr
+	if f.args.Way == PastSpoofed {
+		from = net.HardwareAddr{0x02, 0xba, 0xdb, 0xad, 0xba, 0xd0}
+	}
+	head := slices.Concat(hop.Addr[:hop.Halen], from)
+	if f.args.Way == PastTagged {
+		head = binary.BigEndian.AppendUint16(head, unix.ETH_P_8021Q)
+		head = binary.BigEndian.AppendUint16(head, 7<<13) // the highest priority
+	}
+	head = binary.BigEndian.AppendUint16(head, unix.ETH_P_IP)
+	f.packet, f.dest = append(head, f.datagram()...), hop
 	return nil
 }
 
@@ -58,7 +81,7 @@ func (f *flooder) datagram() []byte {
 }
 
 // nextHop is the neighbour that the way to the receiver leads to. The kernel is
-// asked for it by sending something there.
+// requested it by sending something there.
 func (f *flooder) nextHop() (*unix.SockaddrLinklayer, error) {
 	conn, err := net.Dial("udp4", f.args.To.String())
 	if err != nil {

@@ -57,9 +57,9 @@ type UDPFlood struct {
 	// datagrams, as a process with CAP_NET_RAW can. It takes IPv6, and excludes
 	// Segments and RotatePorts.
 	Discovery bool
-	// PastQueue sends past every queue and program of the sender's device. It takes
+	// Way is how the datagrams leave the sender. One other than [BySocket] takes
 	// IPv4, and excludes Segments, RotatePorts and Discovery.
-	PastQueue bool
+	Way Way
 	// Duration is how long the flood lasts.
 	Duration time.Duration
 }
@@ -89,7 +89,7 @@ type floodArgs struct {
 	TOS          int
 	RotatePorts  bool
 	Discovery    bool
-	PastQueue    bool
+	Way          Way
 	Duration     time.Duration
 }
 
@@ -101,13 +101,13 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	if load.Discovery && (!load.IPv6 || load.RotatePorts || load.Segments > 1) {
 		return nil, errors.New("neighbour discovery is of IPv6, without ports and segments")
 	}
-	if load.PastQueue && (load.IPv6 || load.RotatePorts || load.Discovery || load.Segments > 1) {
-		return nil, errors.New("what goes past the queue is datagrams of IPv4 from one port, without segments")
+	if load.Way != BySocket && (load.IPv6 || load.RotatePorts || load.Discovery || load.Segments > 1) {
+		return nil, fmt.Errorf("%q is a way of datagrams of IPv4 from one port, without segments", load.Way)
 	}
 	args := floodArgs{
 		From:       load.From.Addr(load.IPv6),
 		BitsPerSec: load.BitsPerSec, PayloadBytes: load.PayloadBytes, Segments: max(load.Segments, 1),
-		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, PastQueue: load.PastQueue,
+		TOS: load.TOS, RotatePorts: load.RotatePorts, Discovery: load.Discovery, Way: load.Way,
 		Duration: load.Duration,
 	}
 	bind := netip.AddrPortFrom(load.To.Addr(load.IPv6), 0)
@@ -162,6 +162,8 @@ type flooder struct {
 	packet []byte
 	dest   unix.Sockaddr
 	sport  uint16
+	// offer hands the packet to the kernel, or says why it was refused.
+	offer func() error
 }
 
 func runUDPFlood(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
@@ -184,8 +186,13 @@ func runUDPFlood(raw json.RawMessage, ready func(any) error, quit <-chan struct{
 }
 
 func (f *flooder) open() error {
-	if f.args.PastQueue {
+	f.offer = func() error { return unix.Sendto(f.fd, f.packet, unix.MSG_DONTWAIT, f.dest) }
+	switch f.args.Way {
+	case Past, PastSpoofed, PastTagged:
 		return f.openPast()
+	case ByXDP:
+		return f.openXDP()
+	case BySocket, Prioritised, Stamped:
 	}
 	family, level, tos := unix.AF_INET, unix.IPPROTO_IP, unix.IP_TOS
 	if f.args.To.Addr().Is6() {
@@ -231,6 +238,9 @@ func (f *flooder) open() error {
 		if err := unix.SetsockoptInt(f.fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 255); err != nil {
 			return fmt.Errorf("set hop limit 255: %w", err)
 		}
+	}
+	if err := f.goes(); err != nil {
+		return err
 	}
 	// Deep enough that the shaper's queue fills before the socket's budget.
 	return unix.SetsockoptInt(f.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 16<<20)
@@ -281,7 +291,7 @@ func (f *flooder) send(out *FloodResult, size uint64) {
 		}
 	}
 	n := uint64(f.args.Segments)
-	if unix.Sendto(f.fd, f.packet, unix.MSG_DONTWAIT, f.dest) != nil {
+	if f.offer() != nil {
 		out.Refused += n
 		return
 	}

@@ -25,11 +25,14 @@ import (
 // runner runs rows, in one cluster for as long as that is honest.
 type runner struct {
 	o *options
-	// cluster is nil before the first row, and after a row that failed or had
-	// images of its own: the next begins with another one.
+	// cluster is nil before the first row, and after a row that failed or left
+	// something: the next begins with another one.
 	cluster *cluster.Cluster
-	dir     string
-	about   row.Result
+	// guest is the CNI whose rows the cluster is for, or the row; "" is any without
+	// images.
+	guest string
+	dir   string
+	about row.Result
 }
 
 func newRun(r *row.Row) (*scenario.Run, error) {
@@ -59,6 +62,10 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.R
 		began := time.Now()
 		say("%s: %s, %s, policy %s", r.Name, r.Version, r.Variant, r.Policy)
 		res, err := u.row(ctx, r)
+		if err != nil && o.again && ctx.Err() == nil {
+			say("%v\n%s: %s, and runs once more", err, r.Name, res.Verdict())
+			res, err = u.row(ctx, r)
+		}
 		if ctx.Err() == nil && (res.Steps != nil || res.Lacks != "") {
 			failed = append(failed, keep(res))
 		}
@@ -115,12 +122,14 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	if res.Versions, err = u.versions(ctx); err != nil {
 		return res, err
 	}
+	peak := peakMemory(u.cluster)
 	res.Steps, err = run.All(ctx, scenario.Steps(r))
-	_, own := run.CNI.(cnis.Images)
+	res.PeakMiB = peak()
+	say("  %-28s %5d MiB", "most memory", res.PeakMiB)
 	if err != nil {
 		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
 	}
-	if err != nil || own || !u.clean(ctx) {
+	if err != nil || u.guest == "" && !u.clean(ctx) {
 		err = errors.Join(err, u.close())
 	}
 	return res, err
@@ -129,13 +138,31 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 // start makes sure that there is a cluster for the row.
 func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	special, own := run.CNI.(cnis.Images)
-	if u.cluster != nil && !own {
+	guest := ""
+	switch run.CNI.(type) {
+	case cnis.Shares:
+		guest = run.Row.CNI
+	case cnis.Images:
+		guest = run.Row.Name
+	}
+	began := time.Now()
+	if u.cluster != nil && u.guest == guest {
+		if !own {
+			return nil
+		}
+		// The row learns where its images and charts are.
+		if _, err := special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix")); err != nil {
+			return fmt.Errorf("images: %w", err)
+		}
+		if err := u.reset(ctx); err != nil {
+			return err
+		}
+		say("  %-28s %5.1f s", "nodes restarted", time.Since(began).Seconds())
 		return nil
 	}
 	if err := u.close(); err != nil {
 		return err
 	}
-	began := time.Now()
 	dir := filepath.Join(u.dir, "cluster-of-"+run.Row.Name)
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
@@ -155,7 +182,36 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	if u.cluster, err = cluster.Start(ctx, o); err != nil {
 		return err
 	}
+	u.guest = guest
 	say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
+	return nil
+}
+
+// reset makes the nodes what they were before their last row, for another one with
+// the same images: the CNI leaves devices, rules, mounts and programs, which a
+// restart takes, files and kinds of object.
+func (u *runner) reset(ctx context.Context) error {
+	if _, err := u.cluster.Kubectl(ctx, "", "delete", "crd", "--all", "--timeout=60s"); err != nil {
+		return err
+	}
+	for _, n := range u.cluster.Members {
+		// The node's start puts the reference plugins back.
+		if _, err := n.Exec(ctx, "bash", "-c", "rm -rf /etc/cni/net.d/* /opt/cni/bin/* /var/lib/cni /var/lib/podweir"); err != nil {
+			return err
+		}
+		if err := n.Restart(ctx); err != nil {
+			return err
+		}
+	}
+	for _, n := range u.cluster.Members {
+		err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
+			_, err := u.cluster.Kubectl(ctx, "", "get", "--raw", "/api/v1/nodes/"+n.Name+"/proxy/healthz")
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("kubelet of %s: %w", n.Name, err)
+		}
+	}
 	return nil
 }
 

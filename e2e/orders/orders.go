@@ -24,7 +24,7 @@ type Order struct {
 	Status string `json:"status,omitempty"`
 }
 
-// Chain writes the conflist of a node's primary CNI anew: ptp, and behind it
+// Chain writes the conflist of a node's primary CNI again: ptp, and behind it
 // these types of plugin, each with the capability "bandwidth".
 type Chain struct {
 	Node    string   `json:"node"`

@@ -9,7 +9,7 @@
 //	queues -measure caps10
 //
 // The first measures and merges into the file, the second writes the page
-// anew from it, the third prints what it measures here as JSON, an object in a
+// again from it, the third prints what it measures here as JSON, an object in a
 // line. All but the second need root, and the binaries of `make build
 // refplugins`; kernels need bin/vmrig and its `setup`.
 package main

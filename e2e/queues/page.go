@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/figures"
 )
 
 const pageHead = `# Queues on every kernel
@@ -77,7 +79,7 @@ func wayIndex(r *row) int {
 
 // machines names the kernels behind the names, and the days.
 func (r *results) machines(b *bytes.Buffer) {
-	b.WriteString("\n| kernel | release | measured on | rows |\n| --- | --- | --- | --- |\n")
+	t := figures.Table{Header: []string{"kernel", "release", "measured on", "rows"}}
 	for _, kernel := range kernelOrder {
 		releases, days, n := map[string]bool{}, map[string]bool{}, 0
 		for i := range r.Rows {
@@ -87,9 +89,10 @@ func (r *results) machines(b *bytes.Buffer) {
 			}
 		}
 		if n > 0 {
-			fmt.Fprintf(b, "| %s | %s | %s | %d |\n", kernel, keys(releases), keys(days), n)
+			t.Add(kernel, keys(releases), keys(days), fmt.Sprint(n))
 		}
 	}
+	b.WriteString("\n" + t.Markdown())
 }
 
 func keys(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }

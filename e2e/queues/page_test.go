@@ -63,7 +63,7 @@ func TestVerdictOfARow(t *testing.T) {
 	}
 }
 
-// A group that was measured anew as a whole, at another cap, leaves no row of
+// A group that was measured again as a whole, at another cap, leaves no row of
 // then behind.
 func TestDropForgetsAGroupOfAKernel(t *testing.T) {
 	then := row{Kernel: "6.12", Group: "capsTop", Way: "tbf", Cap: 300 * mbit}

@@ -89,7 +89,7 @@ func readResults(file string) (*results, error) {
 	return r, json.Unmarshal(raw, &r.Rows)
 }
 
-// drop forgets a group of a kernel, which was measured anew as a whole: another
+// drop forgets a group of a kernel, which was measured again as a whole: another
 // cap or load of then is not what is measured now.
 func (r *results) drop(kernel, group string) {
 	r.Rows = slices.DeleteFunc(r.Rows, func(old row) bool { return old.Kernel == kernel && old.Group == group })

@@ -5,12 +5,9 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 	"os/exec"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -50,7 +47,10 @@ func stampedFlood(ctx context.Context, pod *traffic.Target, to *lab.Host, f stam
 	err := pod.Netns.Do(func() error {
 		for i := range fds {
 			var err error
-			if fds[i], err = stampingSocket(); err != nil {
+			if fds[i], err = lab.StampingSocket(); err != nil {
+				return err
+			}
+			if err = unix.SetsockoptInt(fds[i], unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20); err != nil {
 				return err
 			}
 		}
@@ -78,7 +78,7 @@ func stampedFlood(ctx context.Context, pod *traffic.Target, to *lab.Host, f stam
 				at = now - now%interval + interval
 			}
 			// A full queue is what a flood meets.
-			_ = unix.Sendmsg(fds[i], payload, txTime(at), dest, unix.MSG_DONTWAIT)
+			_ = unix.Sendmsg(fds[i], payload, lab.TxTime(at), dest, unix.MSG_DONTWAIT)
 		}
 		select {
 		case <-tick.C:
@@ -87,29 +87,4 @@ func stampedFlood(ctx context.Context, pod *traffic.Target, to *lab.Host, f stam
 		}
 	}
 	return nil
-}
-
-// stampingSocket is a UDP socket that takes SCM_TXTIME, as any process may
-// open it. struct sock_txtime is a clock and flags (linux/net_tstamp.h).
-func stampingSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	option := make([]byte, 8)
-	binary.NativeEndian.PutUint32(option, unix.CLOCK_MONOTONIC)
-	if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option)); err != nil {
-		return 0, fmt.Errorf("set SO_TXTIME: %w", err)
-	}
-	return fd, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20)
-}
-
-// txTime is a control message with a departure time of CLOCK_MONOTONIC.
-func txTime(at time.Duration) []byte {
-	b := make([]byte, unix.CmsgSpace(8))
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0])) //nolint:gosec // how golang.org/x/sys/unix itself makes one
-	h.Level, h.Type = unix.SOL_SOCKET, unix.SCM_TXTIME
-	h.SetLen(unix.CmsgLen(8))
-	binary.NativeEndian.PutUint64(b[unix.CmsgLen(0):], uint64(at))
-	return b
 }

@@ -100,12 +100,6 @@ func (c *Case) heldUp(away time.Duration) uint64 {
 	return uint64(float64(c.Cap) / 8 * min(away, longestAway).Seconds())
 }
 
-// UseCounts says whether the use of the cap is promised: one TCP flow, on a
-// machine that carries enough unshaped.
-func (r *CapResult) UseCounts() bool {
-	return r.Load.Flows == 1 && r.Carried >= carriedEnough*float64(r.Cap)
-}
-
 // Offered says whether the generator could send enough to test the cap.
 func (r *CapResult) Offered() bool { return r.Carried >= offeredEnough*float64(r.Cap) }
 

@@ -5,13 +5,27 @@ package traffic
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/testutil"
 )
+
+// flood50 offers 50 times the cap in one of the ways.
+func flood50(way lab.Way) Load {
+	return Load{Name: fmt.Sprintf("UDP 50x %s", way), Payload: fullPayload, Times: 50, Way: way}
+}
 
 // What a process in the pod sends past its queue, or after it took the queue away,
 // does not get past the ceiling. Without one it does, so that the test sees it.
@@ -23,34 +37,150 @@ func TestPrivilegedCeiling(t *testing.T) {
 	r := newRig(t)
 	without := shaped(t, r, capacity, map[string]any{"egressCeiling": "off"})
 	for _, tt := range []struct {
-		name   string
-		keys   map[string]any
-		load   Load
-		break_ []string
+		name  string
+		keys  map[string]any
+		way   lab.Way
+		ruins []string
+		// held says that this is no way past the queue: it holds the limit by
+		// itself, the ceiling sees nothing, and only a pod without podweir
+		// shows what was offered.
+		held bool
 	}{
-		{name: "past the queue", load: UDPPast},
-		{name: "past the queue of one band", keys: map[string]any{"policy": "flat"}, load: UDPPast},
+		{name: "packet socket", way: lab.Past},
+		{name: "packet socket beside the queue of one band", keys: map[string]any{"policy": "flat"}, way: lab.Past},
+		{name: "packet socket, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.Past},
+		{name: "packet socket, MAC of somebody else", way: lab.PastSpoofed},
+		{name: "packet socket, VLAN tag", way: lab.PastTagged},
+		{name: "packet socket, VLAN tag, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.PastTagged},
+		{name: "AF_XDP in copy mode", way: lab.ByXDP},
+		{name: "SO_PRIORITY", way: lab.Prioritised, held: true},
+		{name: "SO_TXTIME", way: lab.Stamped, held: true},
 		{
-			name: "without queue and programs", load: Load{Name: "UDP 50x", Payload: fullPayload, Times: 50},
-			break_: []string{"sh", "-c", "tc qdisc del dev eth0 clsact; tc qdisc del dev eth0 root 2>/dev/null || true"},
+			name: "without queue and programs", way: lab.BySocket,
+			ruins: []string{"sh", "-c", "tc qdisc del dev eth0 clsact; tc qdisc del dev eth0 root 2>/dev/null || true"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pod := shaped(t, r, capacity, tt.keys)
-			if got := worstSecond(t, pod, tt.load, capacity, tt.break_); got > most {
+			requireFor(t, tt.way, tt.keys)
+			pod, control := shaped(t, r, capacity, tt.keys), without
+			if tt.held {
+				control = r.Free
+			}
+			got, offered := worstSecond(t, pod, flood50(tt.way), capacity, tt.ruins)
+			if got > most {
 				t.Errorf("a second held %.3f of the cap, want at most %.3f", 8*got/capacity, 8*most/capacity)
 			}
-			if got := worstSecond(t, without, tt.load, capacity, tt.break_); got < 5*most {
-				t.Errorf("without a ceiling a second held %.3f of the cap: the load is not what it shall be", 8*got/capacity)
+			if offered < 5*capacity {
+				t.Errorf("the kernel took %.3f of the cap from the sender: the load is not what it shall be", offered/capacity)
+			}
+			dropped := egressCounter(t, pod, droppedCeiling)
+			if (dropped == 0) != tt.held {
+				t.Errorf("the ceiling dropped %d packets, want some = %v", dropped, !tt.held)
+			}
+			if got, _ := worstSecond(t, control, flood50(tt.way), capacity, tt.ruins); got < 5*most {
+				t.Errorf("without a ceiling, or a queue that holds, a second held %.3f of the cap: the load is not what it shall be", 8*got/capacity)
 			}
 		})
 	}
 }
 
-// worstSecond is what the receiver got in the worst second, in bytes, from one
-// second after a load began. Before that the pod does something to itself.
-func worstSecond(t *testing.T, pod *Target, load Load, capacity uint64, first []string) float64 {
+// requireFor skips what this kernel cannot have.
+func requireFor(t *testing.T, way lab.Way, keys map[string]any) {
 	t.Helper()
+	if keys["hostHook"] == "tcx" && !datapath.HaveTCX() {
+		testutil.SkipFeature(t, "tcx")
+	}
+	if way != lab.ByXDP {
+		return
+	}
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		testutil.SkipFeature(t, "AF_XDP")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// No packet that the queue let out is dropped by the ceiling, whatever waits in the
+// queue or is dropped there.
+func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
+	r := newRig(t)
+	all := []Load{TCP1, TCP1BBR, TCP20, TCP6, UDP, UDPGSO, UDPPorts}
+	some := []Load{TCP20, UDP, UDPGSO, UDPPorts}
+	for _, tt := range []struct {
+		name     string
+		capacity uint64
+		keys     map[string]any
+		loads    []Load
+	}{
+		// Not at 100M: 400,000 packets a second are more than one thread can send.
+		{"10M", 10 * mbit, nil, append([]Load{UDPTiny}, all...)},
+		{"100M", 100 * mbit, nil, all},
+		{"100M in HTB", 100 * mbit, map[string]any{"queue": "htb"}, some},
+		{"10M policed", 10 * mbit, map[string]any{"queue": "none"}, some},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.keys["queue"] == "htb" {
+				testutil.RequireQdisc(t, "htb")
+			}
+			pod := shaped(t, r, tt.capacity, tt.keys)
+			for _, load := range tt.loads {
+				t.Run(load.Name, func(t *testing.T) { ordinary(t, pod, load, tt.capacity) })
+			}
+			// The ceiling is there, and its counter counts.
+			worstSecond(t, pod, flood50(lab.Past), tt.capacity, nil)
+			if egressCounter(t, pod, droppedCeiling) == 0 {
+				t.Error("the ceiling drops nothing of a flood past the queue")
+			}
+		})
+	}
+}
+
+// ordinary puts a load on the way out of a pod, and small requests beside it.
+func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
+	t.Helper()
+	const last, fullFor = 3 * time.Second, 100 * time.Millisecond
+	if err := pod.freshMeters(); err != nil {
+		t.Fatal(err)
+	}
+	before := egressCounter(t, pod, droppedCeiling)
+	offer, err := pod.Start(t.Context(), Egress, load, capacity, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	light := pod.lightMiddle(t.Context(), capacity, last)
+	_, _, err = offer.Wait(context.WithoutCancel(t.Context()))
+	if lightErr := <-light; err != nil || lightErr != nil {
+		t.Fatal(err, lightErr)
+	}
+	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// On a busy machine a load does not fill the cap all the time. What the ceiling
+	// may drop are packets that come close together.
+	fullest := 8 * float64(wire.Worst(fullFor)) / (float64(capacity) * fullFor.Seconds())
+	t.Logf("%.3f of the cap, %.3f in the fullest %v", wire.BitsPerSec()/float64(capacity), fullest, fullFor)
+	if fullest < 0.9 {
+		t.Errorf("the fullest %v held %.3f of the cap: the load is not what it shall be", fullFor, fullest)
+	}
+	if dropped := egressCounter(t, pod, droppedCeiling) - before; dropped != 0 {
+		t.Errorf("the ceiling dropped %d packets, want none", dropped)
+	}
+}
+
+// worstSecond is what the receiver got in the worst second, in bytes, from one
+// second after a load began, and what the sender's kernel took from the load, in
+// bits per second. Before that the pod does something to itself.
+func worstSecond(t *testing.T, pod *Target, load Load, capacity uint64, first []string) (got, offered float64) {
+	t.Helper()
+	if err := pod.freshMeters(); err != nil {
+		t.Fatal(err)
+	}
 	if first != nil {
 		err := pod.Netns.Do(func() error {
 			out, err := exec.CommandContext(t.Context(), first[0], first[1:]...).CombinedOutput()
@@ -67,13 +197,53 @@ func worstSecond(t *testing.T, pod *Target, load Load, capacity uint64, first []
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := offer.Wait(context.WithoutCancel(t.Context())); err != nil {
+	_, flood, err := offer.Wait(context.WithoutCancel(t.Context()))
+	if err != nil {
 		t.Fatal(err)
 	}
 	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%.3f of the cap in the worst second", 8*float64(wire.Worst(time.Second))/float64(capacity))
-	return float64(wire.Worst(time.Second))
+	got = float64(wire.Worst(time.Second))
+	t.Logf("%.3f of the cap in the worst second, %.1f offered", 8*got/float64(capacity), flood.BitsPerSec()/float64(capacity))
+	return got, flood.BitsPerSec()
+}
+
+// droppedCeiling is the ceiling's counter, as `podweir status` names it.
+const droppedCeiling = "dropped-ceiling"
+
+// egressCounter is a counter of packets that `podweir status` has of a pod's egress.
+func egressCounter(t *testing.T, pod *Target, name string) uint64 {
+	t.Helper()
+	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", "podweir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	err = pod.rig.Lab.Node().Do(func() (err error) {
+		// It exits with 1 where a pod is not as it should be, as one that broke
+		// its own queue.
+		out, err = exec.CommandContext(t.Context(), bin, "status", "-o", "json").Output()
+		return err
+	})
+	var rep status.Report
+	if bad := json.Unmarshal(out, &rep); bad != nil {
+		t.Fatalf("podweir status: %v: %v: %s", err, bad, out)
+	}
+	for _, a := range rep.Attachments {
+		for _, d := range a.Directions {
+			if a.ID.ContainerID != pod.ContainerID || d.Direction != Egress.String() {
+				continue
+			}
+			for _, c := range d.Counters {
+				if c.Disposition == name {
+					return c.Packets
+				}
+			}
+			t.Fatalf("no counter %s of %s: %+v", name, pod.Name, d)
+		}
+	}
+	t.Fatalf("podweir status knows nothing of %s: %v", pod.Name, err)
+	return 0
 }

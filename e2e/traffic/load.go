@@ -40,8 +40,8 @@ type Load struct {
 	RotatePorts bool
 	// Discovery has neighbour discovery in place of datagrams.
 	Discovery bool
-	// PastQueue has datagrams that go past the pod's own queue.
-	PastQueue bool
+	// Way is how datagrams leave the pod.
+	Way lab.Way
 	// Segments is the number of datagrams in a packet; 0 is one, and 16 where
 	// one thread cannot send twice the cap otherwise.
 	Segments int
@@ -63,7 +63,6 @@ var (
 	UDPTiny  = Load{Name: "UDP 60 B", Payload: tinyPayload, Times: 2}
 	UDPECT0  = Load{Name: "UDP 2x ECT(0)", Payload: fullPayload, Times: 2, TOS: lab.ECT0}
 	UDPPorts = Load{Name: "UDP 2x rotating ports", Payload: fullPayload, Times: 2, RotatePorts: true}
-	UDPPast  = Load{Name: "UDP past the queue", Payload: fullPayload, Times: 50, PastQueue: true}
 	// Discovery can only be sent by a neighbour, because a router takes a hop off:
 	// into a pod it comes from the node.
 	Discovery = Load{Name: "neighbour discovery 2x", Payload: fullPayload, Times: 2, V6: true, Discovery: true}
@@ -98,7 +97,7 @@ func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec u
 		o.flood, err = t.rig.Lab.StartFlood(ctx, lab.UDPFlood{
 			From: from, To: to, IPv6: load.V6, BitsPerSec: load.Times * bitsPerSec,
 			PayloadBytes: load.Payload, Segments: segments, TOS: load.TOS,
-			RotatePorts: load.RotatePorts, Discovery: load.Discovery, PastQueue: load.PastQueue,
+			RotatePorts: load.RotatePorts, Discovery: load.Discovery, Way: load.Way,
 			Duration: last,
 		})
 	}

@@ -73,19 +73,19 @@ func Run(ctx context.Context, c Config) error {
 	verdict := r.ask()
 	cancel()
 	if err := group.Wait(); err != nil {
-		c.Log.Error("end", "error", err)
+		c.Log.Error("a part of the agent ended with an error", "error", err)
 	}
 	if verdict != uninstall.Remove || c.Remove == nil {
-		c.Log.Info("end: everything stays as it is, and shaped")
+		c.Log.Info("agent ended: pods stay shaped")
 		return nil
 	}
-	c.Log.Info("podweir is uninstalled: removing it from this node")
+	c.Log.Info("uninstallation detected: podweir is being removed from this node")
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), RemoveTimeout)
 	defer stop()
 	if err := c.Remove(end); err != nil {
 		return fmt.Errorf("remove podweir from this node (`podweir uninstall` does the rest): %w", err)
 	}
-	c.Log.Info("podweir is removed from this node")
+	c.Log.Info("podweir removed from this node")
 	return nil
 }
 
@@ -144,6 +144,6 @@ func (r *running) ask() uninstall.Verdict {
 	if r.Ask == nil {
 		return uninstall.Keep
 	}
-	r.Log.Info("asked to end: looking whether podweir is uninstalled", "atMost", uninstall.Window.String())
+	r.Log.Info("SIGTERM received: checking whether podweir is being uninstalled", "atMost", uninstall.Window.String())
 	return r.Ask(r.all)
 }

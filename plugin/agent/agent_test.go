@@ -115,7 +115,7 @@ func TestRemovalThatFails(t *testing.T) {
 	})
 }
 
-// A part that fails ends the agent, which is started anew, and nothing is asked or
+// A part that fails ends the agent, which is restarted, and nothing is asked or
 // removed.
 func TestPartThatFails(t *testing.T) {
 	t.Parallel()

@@ -7,10 +7,13 @@
 package attach
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ID names one attachment: the state key of everything podweir makes.
@@ -29,8 +32,15 @@ type Interface struct {
 	NetNSPath string `json:"netns"`
 	// NetNSInode tells the namespace apart from a later one at the same path.
 	NetNSInode uint64 `json:"netnsInode"`
-	PodName    string `json:"podName"`
-	PodIndex   int    `json:"podIndex"`
+	// NetNSCookie is the kernel's number of the namespace, which it never gives
+	// again before the next boot, as it does with inodes; 0 in records of releases
+	// that did not know it.
+	NetNSCookie uint64 `json:"netnsCookie,omitempty"`
+	// PodName is the name of the device when it was attached, NowName its name now
+	// if that is another.
+	PodName  string `json:"podName"`
+	NowName  string `json:"nowName,omitempty"`
+	PodIndex int    `json:"podIndex"`
 	// Kind is the kernel's name of the device kind, such as veth or netkit.
 	Kind string `json:"kind,omitempty"`
 	// HostName and HostIndex are zero where the interface has no other end on
@@ -42,19 +52,11 @@ type Interface struct {
 	L3Only bool `json:"l3Only,omitempty"`
 }
 
-// HookProgram is a BPF program on a hook of a device.
-type HookProgram struct {
-	Kind      shaping.HookKind
-	Hook      shaping.Hook
-	ProgramID uint32
-	Name      string
-	// Pref and FilterHandle are the position of a clsact filter.
-	Pref         uint16
-	FilterHandle uint32
-	// RedirectIndex is where the filter's mirred action sends to, 0 if it has
-	// none.
-	RedirectIndex int
-}
+// Name is the name that the device has now.
+func (i *Interface) Name() string { return cmp.Or(i.NowName, i.PodName) }
+
+// HookProgram is a program of any party on a hook of a device.
+type HookProgram = judge.Program
 
 // Device is one device as it is.
 type Device struct {
@@ -64,12 +66,18 @@ type Device struct {
 	// Tree holds every qdisc, class and filter below the root; a qdisc of the
 	// kernel's own (noqueue) is left out.
 	Tree shaping.Tree
-	// FilterProgramID is the program of the classifier on Tree.Filter.
-	FilterProgramID uint32
+	// OwnTree says that Tree is of podweir's making: by its shape and its programs,
+	// whether or not a record tells of it.
+	OwnTree bool
+	// Classifier is the program on Tree.Filter; nil if there is none.
+	Classifier *HookProgram
 	// Hooks are the programs of all parties, in the order they run.
 	Hooks []HookProgram
-	// Clsact says that the device has a clsact qdisc.
-	Clsact bool
+	// Clsact says that the device has a clsact qdisc, IngressOnly that it has an
+	// ingress qdisc in its place, with no hook for what leaves.
+	Clsact, IngressOnly bool
+	// Unread says why the hooks could not all be read, "" if they were.
+	Unread string
 	// Down says that an ifb was set down: what is redirected to it is lost.
 	Down bool
 	// NetfilterIngress says that a netfilter ingress chain stands behind our
@@ -87,60 +95,107 @@ func (d *Device) Root() *shaping.Qdisc {
 	return nil
 }
 
-// find returns the program with this id on a hook, nil if it is not there.
-func (d *Device) find(hook shaping.Hook, programID uint32) *HookProgram {
+// ownMajors are the handle majors of a tree of podweir's, in the order in which
+// they are drawn: the root first.
+func (d *Device) ownMajors() []uint16 {
+	var all []uint16
+	if !d.OwnTree {
+		return nil
+	}
+	for i := range d.Tree.Qdiscs {
+		if m := major(d.Tree.Qdiscs[i].Handle); m != 0 {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// ownMajor is that of the root, 0 if it is not podweir's.
+func (d *Device) ownMajor() uint16 {
+	if root := d.OwnRoot(); root != nil {
+		return major(root.Handle)
+	}
+	return 0
+}
+
+// OwnRoot returns the root qdisc if it is podweir's, nil if not.
+func (d *Device) OwnRoot() *shaping.Qdisc {
+	if !d.OwnTree {
+		return nil
+	}
+	return d.Root()
+}
+
+func major(h shaping.TCHandle) uint16 { return uint16(uint32(h) >> 16) }
+
+// find returns the first program of podweir's with this name on a hook, nil if it
+// is not there.
+func (d *Device) find(hook shaping.Hook, name string) *HookProgram {
 	for i := range d.Hooks {
-		if d.Hooks[i].Hook == hook && d.Hooks[i].ProgramID == programID {
-			return &d.Hooks[i]
+		if h := &d.Hooks[i]; h.Ours && h.Hook == hook && h.Name == name {
+			return h
 		}
 	}
 	return nil
 }
 
-// firstOther returns whom of other parties a hook asks first, nil if nobody
-// else is there.
-func (d *Device) firstOther(hook shaping.Hook) *HookProgram {
+// count is how often a program of podweir's is on a hook.
+func (d *Device) count(hook shaping.Hook, name string) int {
+	n := 0
 	for i := range d.Hooks {
-		if d.Hooks[i].Hook == hook && !Ours(d.Hooks[i].Name) {
-			return &d.Hooks[i]
+		if h := &d.Hooks[i]; h.Ours && h.Hook == hook && h.Name == name {
+			n++
 		}
 	}
-	return nil
+	return n
 }
 
-// redirects says whether everything on the ingress hook goes to an ifb, by the
-// program with this id or by a mirred action.
-func (d *Device) redirects(programID uint32, ifb int) bool {
+// Chain is what is on one of its hooks, for the judge. side is whose device it is.
+func (d *Device) Chain(side shaping.Side, hook shaping.Hook) *judge.Chain {
+	c := &judge.Chain{Device: d.Name, Side: side, Hook: hook, IngressOnly: d.IngressOnly, Unread: d.Unread}
 	for i := range d.Hooks {
-		h := &d.Hooks[i]
-		if h.Hook == shaping.HookIngress && ifb != 0 &&
-			(h.RedirectIndex == ifb || programID != 0 && h.ProgramID == programID) {
-			return true
+		if d.Hooks[i].Hook == hook {
+			c.Programs = append(c.Programs, d.Hooks[i])
 		}
 	}
-	return false
+	return c
 }
 
-// Dataplane is what the pins of one direction hold.
+// redirects says whether a mirred action sends everything on the ingress hook to
+// an ifb.
+func (d *Device) redirects(ifb int) bool {
+	return slices.ContainsFunc(d.Hooks, func(h HookProgram) bool {
+		return h.Hook == shaping.HookIngress && ifb != 0 && h.RedirectIndex == ifb
+	})
+}
+
+// Dataplane is what one direction has in the slab.
 type Dataplane struct {
-	// Program and the ids are of the pinned programs, 0 where none is pinned.
+	// Slot is the number of its slot, 0 if it has none yet.
+	Slot uint32
+	// ProgramName is the program that the slot is for, "" if only for a ceiling or
+	// a redirect.
 	ProgramName string
-	ProgramID   uint32
-	GuardID     uint32
-	RedirectID  uint32
-	CeilingID   uint32
-	// Outdated says which program or maps are not of this build, "" if all are.
-	// Maps of another layout leave Datapath empty.
-	Outdated string
+	// Side is the device that the program is for, 0 if that is not known.
+	Side shaping.Side
+	// Build is the release that wrote the limits.
+	Build string
+	// Datapath is empty if the slot has no limits that this build understands.
 	Datapath shaping.Datapath
 	// RedirectIndex is the ifindex that the redirect sends to.
 	RedirectIndex int
+	// Former says that a release which loaded programs for each pod made this
+	// attachment, and that its pins are still there.
+	Former bool
 }
 
-// Programs are the ids of the pinned programs.
-func (d *Dataplane) Programs() []uint32 {
-	all := []uint32{d.ProgramID, d.GuardID, d.RedirectID, d.CeilingID}
-	return slices.DeleteFunc(all, func(id uint32) bool { return id == 0 })
+// QueueSide is the device of a pod's interface whose root qdisc is the queue of a
+// direction, if that is not on an ifb.
+func QueueSide(d shaping.Direction) shaping.Side {
+	if d == shaping.Egress {
+		return shaping.SidePod
+	}
+	return shaping.SideHost
 }
 
 // Observed is all that is on one interface.
@@ -157,14 +212,13 @@ func (o *Observed) without(d shaping.Direction) *Observed {
 	out := &Observed{
 		Devices: make(map[shaping.Side]*Device), Dataplanes: make(map[shaping.Direction]*Dataplane),
 	}
-	queueSide := shaping.SidePod
-	if d == shaping.Ingress {
-		queueSide = shaping.SideHost
-	}
 	for s, dev := range o.Devices {
 		left := *dev
-		if s == queueSide {
-			left.Tree, left.FilterProgramID = shaping.Tree{}, 0
+		left.Hooks = slices.DeleteFunc(slices.Clone(dev.Hooks), func(h HookProgram) bool {
+			return h.Ours && terms.DirectionAt(s, h.Hook) == d
+		})
+		if s == QueueSide(d) {
+			left.Tree, left.Classifier, left.OwnTree = shaping.Tree{}, nil, false
 		}
 		if s != shaping.SideIFB || d == shaping.Egress {
 			out.Devices[s] = &left
@@ -186,8 +240,11 @@ func (o *Observed) Device(s shaping.Side) *Device {
 	return &Device{}
 }
 
-// redirectName is the name of our redirect's filter.
-const redirectName = ProgramPrefix + "redirect"
+// Programs of podweir's beside the classifiers, as in bpf/podweir.bpf.c.
+const (
+	guardName    = "pw_guard"
+	redirectName = "pw_redirect"
+)
 
 // hides says that a redirect of ours takes packets away from a netfilter
 // ingress chain. It may be one that nothing is pinned of any more.
@@ -197,9 +254,43 @@ func (o *Observed) hides() bool {
 		return false
 	}
 	named := slices.ContainsFunc(pod.Hooks, func(h HookProgram) bool {
-		return h.Hook == shaping.HookIngress && h.Name == redirectName
+		return h.Ours && h.Hook == shaping.HookIngress && h.Name == redirectName
 	})
-	return named || pod.redirects(0, o.Device(shaping.SideIFB).Index)
+	return named || pod.redirects(o.Device(shaping.SideIFB).Index)
+}
+
+// OtherBuild says that a program of podweir's, but of another build, is attached.
+func (o *Observed) OtherBuild() bool {
+	other := func(h HookProgram) bool { return h.Ours && h.ProgramID != 0 && !h.Current }
+	for _, dev := range o.Devices {
+		if dev.Classifier != nil && other(*dev.Classifier) || slices.ContainsFunc(dev.Hooks, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// Own names what podweir has on the devices, whether or not a record tells of it.
+func (o *Observed) Own() []string {
+	var all []string
+	for _, side := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
+		dev := o.Device(side)
+		if side == shaping.SideIFB {
+			if dev.Exists && len(all) > 0 { // DEL leaves one without a redirect to its namespace
+				all = append(all, "device "+dev.Name)
+			}
+			continue
+		}
+		if root := dev.OwnRoot(); root != nil {
+			all = append(all, fmt.Sprintf("%s on %s", describe(root), dev.Name))
+		}
+		for i := range dev.Hooks {
+			if h := &dev.Hooks[i]; h.Ours {
+				all = append(all, fmt.Sprintf("%s (%d) on the %v hook of %s", h.Name, h.ProgramID, h.Hook, dev.Name))
+			}
+		}
+	}
+	return all
 }
 
 // Desired is what should be on one interface.
@@ -214,4 +305,9 @@ type DirectionState struct {
 	Params *shaping.Params
 	// HookKind is Params.HookKind with auto resolved.
 	HookKind shaping.HookKind
+	// CeilingKind is how the ceiling is attached, if there is one.
+	CeilingKind shaping.HookKind
+	// HostSide says that the direction is policed on the host side for now; see
+	// [Engine.HostSide].
+	HostSide bool
 }

@@ -66,7 +66,7 @@ func byNames() map[string]byName {
 	}
 }
 
-// TestByNameGivesWayToAuto: what the node's defaults name and what cannot be had
+// TestByNameGivesWayToAuto: what the node's defaults name and what is not available
 // never leaves a pod without a limit, and is told.
 func TestByNameGivesWayToAuto(t *testing.T) {
 	for name, tc := range byNames() {
@@ -99,8 +99,8 @@ func TestByNameGivesWayToAuto(t *testing.T) {
 	}
 }
 
-// TestByNameIsTriedAgain: done twice it changes nothing, and when what was named can
-// be had, the next look takes it and leaves nothing of the other.
+// TestByNameIsTriedAgain: done twice it changes nothing, and when what was named is
+// available, the next look takes it and leaves nothing of the other.
 func TestByNameIsTriedAgain(t *testing.T) {
 	for name, tc := range byNames() {
 		t.Run(name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -18,7 +19,9 @@ var (
 	// ErrForeignQdisc: a root qdisc of somebody else's is on the device.
 	ErrForeignQdisc = errors.New("root qdisc is not podweir's")
 	// ErrHookTaken: a hook cannot be shared with the party that holds it.
-	ErrHookTaken = errors.New("hook is held by another party")
+	ErrHookTaken = judge.ErrHookTaken
+	// ErrNoHostEnd: the interface has no other end in the host's namespace.
+	ErrNoHostEnd = errors.New("the interface has no other end on the host")
 	// ErrRecordVersion: the pinned record has another format.
 	ErrRecordVersion = errors.New("unknown record version")
 )
@@ -32,21 +35,24 @@ type Request struct {
 	TCX bool
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool
-	// Strict makes it an error that a mode, queue or place which was asked for by
-	// name cannot be had. Otherwise auto is used: a limit that is kept in another
+	// Strict makes it an error that a mode, queue or place which was requested by
+	// name is not available. Otherwise auto is used: a limit that is kept in another
 	// way is better than none.
 	Strict bool
 	// Prior are the choices of an earlier run, which stay.
 	Prior map[string]Choice
+	// HostSide are the directions to police on the host side for now, whatever is
+	// requested; see [hostSided].
+	HostSide map[shaping.Direction]bool
 	// Random draws a handle major, 1 to 0xffef.
 	Random func() uint16
 }
 
 // Decide makes every choice that Compute leaves open, and returns what should
 // be on the interface together with the choices to record. It returns an error
-// wrapping [ErrForeignQdisc] or [ErrHookTaken] where no limit can be had without
+// wrapping [ErrForeignQdisc] or [ErrHookTaken] where no limit is available without
 // touching what belongs to somebody else, or, if the request is strict, none of
-// the kind that was asked for.
+// the kind that was requested.
 func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 	want := &Desired{
 		Interface:  req.Interface,
@@ -67,10 +73,18 @@ func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 	return want, choices, nil
 }
 
-// decideDirection tries what was asked for, each time anew, and what auto is if
-// that cannot be had. The choices of an earlier run are of the one or the other.
+// decideDirection tries what was requested every time, and what auto is if
+// that is not available. The choices of an earlier run are of the one or the other.
 func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*DirectionState, Choice, error) {
 	prior := req.Prior[d.String()]
+	if req.HostSide[d] && !req.Config.Observe {
+		if state, choice, err := decideHostSide(req, obs, d, prior); err == nil {
+			return state, choice, nil
+		}
+	}
+	if prior.HostSide {
+		prior = Choice{MadeClsact: prior.MadeClsact}
+	}
 	asked, settled := prior, prior
 	other := Choice{Majors: prior.Majors, MadeClsact: prior.MadeClsact}
 	if prior.Settled {
@@ -94,10 +108,10 @@ func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*Directi
 	return state, choice, nil
 }
 
-// byName says that something was asked for that auto may do without.
+// byName says that something was requested that auto may do without.
 func byName(l *shaping.Limit) bool { return named(l) != "" }
 
-// named lists what was asked for by name.
+// named lists what was requested by name.
 func named(l *shaping.Limit) string {
 	var all []string
 	if l.Mode != shaping.ModeAuto {
@@ -134,44 +148,60 @@ func withLimit(c *shaping.Config, d shaping.Direction, l *shaping.Limit) *shapin
 	return &out
 }
 
-// decideAs decides about one direction as it is asked for.
-func decideAs(req *Request, obs *Observed, d shaping.Direction, choice Choice) (*DirectionState, Choice, error) {
-	params, err := compute(req, d, &choice)
+// decideAs decides about one direction as it is requested. What an earlier run got
+// in place of that is never a wish: what is wanted is tried first, each time.
+func decideAs(req *Request, obs *Observed, d shaping.Direction, prior Choice) (*DirectionState, Choice, error) {
+	choice := prior
+	if prior.Degraded() {
+		choice = Choice{MadeClsact: prior.MadeClsact}
+	}
+	params, err := compute(req, obs, d, &choice)
 	if err != nil {
 		return nil, choice, err
 	}
-	if why := obstacle(req, obs, params); why != nil {
+	if why := choice.fit(req, obs, params); why != nil {
 		if pinned(req.Config.Limit(d)) && !obs.hides() {
 			return nil, choice, why
 		}
-		if params, choice, err = around(req, obs, params, &choice, why); err != nil {
+		if params, choice, err = around(req, obs, params, &prior, why); err != nil {
 			return nil, choice, err
 		}
 	}
-	if choice.HookKind, err = hookKind(req, obs, params, choice.HookKind); err != nil {
-		return nil, choice, err
-	}
-	settleCeiling(req, obs, params)
-	choice.MadeClsact = missingClsact(obs, params, choice.HookKind, choice.MadeClsact)
+	choice.CeilingKind = settleCeiling(req, obs, params, choice.CeilingKind)
+	choice.MadeClsact = missingClsact(obs, params, &choice)
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
 	}
-	return &DirectionState{Params: params, HookKind: choice.HookKind}, choice, nil
+	return &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind}, choice, nil
 }
 
-// around finds what can be had in place of a queue that meets an obstacle: an
-// ifb in the pod, which somebody who owns the host side's root qdisc does not
-// reach, and else policing.
-func around(req *Request, obs *Observed, p *shaping.Params, was *Choice, why error) (*shaping.Params, Choice, error) {
+// fit chooses how the program of the parameters is attached, and says why they do not
+// fit what is there.
+func (c *Choice) fit(req *Request, obs *Observed, p *shaping.Params) error {
+	if why := obstacle(req, obs, p); why != nil {
+		return why
+	}
+	var err error
+	c.HookKind, err = hookKind(req, obs, p, c.HookKind)
+	return err
+}
+
+// around finds what is available in place of a queue that meets an obstacle: an
+// ifb in the pod, which somebody who owns the host side's root qdisc or its hook does
+// not reach, and else policing.
+func around(req *Request, obs *Observed, p *shaping.Params, prior *Choice, why error) (*shaping.Params, Choice, error) {
 	if p.Direction == shaping.Ingress && p.Side == shaping.SideHost && req.Facts.IFB {
-		choice := Choice{Place: shaping.PlaceIFB, Note: why.Error() + "; queue on an ifb instead", MadeClsact: was.MadeClsact}
-		params, err := compute(req, p.Direction, &choice)
-		if err == nil && obstacle(req, obs, params) == nil {
+		choice := prior.instead(0, shaping.PlaceIFB, why.Error()+"; queue on an ifb instead")
+		params, err := compute(req, obs, p.Direction, &choice)
+		if err == nil && choice.fit(req, obs, params) == nil {
 			return params, choice, nil
 		}
 	}
-	choice := Choice{Queue: shaping.QueueNone, Note: why.Error() + "; policing instead", MadeClsact: was.MadeClsact}
-	params, err := compute(req, p.Direction, &choice)
+	choice := prior.instead(shaping.QueueNone, 0, why.Error()+"; policing instead")
+	params, err := compute(req, obs, p.Direction, &choice)
+	if err == nil {
+		err = choice.fit(req, obs, params)
+	}
 	return params, choice, err
 }
 
@@ -181,10 +211,26 @@ func pinned(l *shaping.Limit) bool {
 }
 
 // compute runs shaping.Compute with the queue of an earlier choice and with
-// the majors that were drawn before, and records those drawn now. A redirect
-// that was left for policing was left whatever mode is asked for: policy comes
-// before the cap.
-func compute(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
+// the majors that were drawn before, and records those drawn now. Where a queue of
+// podweir's stands that no record tells of, it takes over the handles, so that what
+// waits in that queue stays.
+func compute(req *Request, obs *Observed, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
+	params, err := computeWith(req, d, choice)
+	if err != nil || params.Tree == nil || slices.Contains(choice.Majors, obs.Device(params.Side).ownMajor()) {
+		return params, err
+	}
+	adopted := *choice
+	if adopted.Majors = obs.Device(params.Side).ownMajors(); len(adopted.Majors) == 0 {
+		return params, nil
+	}
+	params, err = computeWith(req, d, &adopted)
+	*choice = adopted
+	return params, err
+}
+
+// computeWith is compute with the handles of the choice. A redirect that was left
+// for policing was left whatever mode is requested: policy comes before the cap.
+func computeWith(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
 	cfg := req.Config
 	if choice.Queue != 0 || choice.Place != 0 {
 		limit := *cfg.Limit(d)
@@ -223,85 +269,68 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 		return fmt.Errorf("%w: "+chainBehind, ErrHookTaken, req.Interface.PodName)
 	}
 	dev := obs.Device(p.Side)
+	if p.Tree != nil && p.Side == shaping.SideHost && !dev.Exists {
+		return fmt.Errorf("%w: %s", ErrNoHostEnd, req.Interface.PodName)
+	}
 	root := dev.Root()
 	if p.Tree == nil || root == nil || req.ReplaceQdisc || root.Handle == p.Tree.Qdiscs[0].Handle {
 		return nil
 	}
-	if p.Side == shaping.SideIFB {
-		return nil // the device is ours, and so is what an earlier attachment left on it
+	if p.Side == shaping.SideIFB || dev.OwnTree {
+		return nil // it is what an earlier attachment left
 	}
-	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, uint32(root.Handle)>>16, dev.Name)
+	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, major(root.Handle), dev.Name)
 }
 
-// hookKind resolves an automatic hook kind; prior is that of an earlier run.
-// Where nobody else is on a hook inside the pod, clsact comes before TCX, whose
-// attach waits for RCU under RTNL (ruling 3). On the host side others may come
-// later, and they expect clsact to be theirs: TCX first. A filter is asked after
-// every TCX program and after the filters before it, each of which may end the
-// chain: where somebody else is, clsact would be a limit that may not hold.
+// hookKind asks the judge how the program of the parameters is attached, if it is on a
+// hook that others can use; prior is that of an earlier run.
 func hookKind(req *Request, obs *Observed, p *shaping.Params, prior shaping.HookKind) (shaping.HookKind, error) {
 	if p.Hook != shaping.HookEgress && p.Hook != shaping.HookIngress {
 		return shaping.HookKindAuto, nil
 	}
-	dev := obs.Device(p.Side)
-	other := dev.firstOther(p.Hook)
-	kind := p.HookKind
-	if kind == shaping.HookKindAuto && prior == shaping.HookKindTCX {
-		kind = shaping.HookKindTCX
-	}
-	if kind == shaping.HookKindAuto {
-		kind = shaping.HookKindClsact
-		if req.TCX && (p.Side == shaping.SideHost || other != nil) {
-			kind = shaping.HookKindTCX
-		}
-	}
-	switch {
-	case kind == shaping.HookKindClsact && other != nil && other.Kind == shaping.HookKindTCX:
-		return 0, fmt.Errorf("%w: TCX program %q is asked before every filter on %v of %s", ErrHookTaken, other.Name, p.Hook, dev.Name)
-	case kind == shaping.HookKindClsact && other != nil:
-		return 0, fmt.Errorf("%w: clsact filter %q on %v of %s", ErrHookTaken, other.Name, p.Hook, dev.Name)
-	case kind == shaping.HookKindTCX && !req.TCX:
-		return 0, fmt.Errorf("mode %v: the kernel has no TCX (Linux 6.6)", p.Mode)
-	}
-	return kind, nil
+	q := judge.Question{Mode: p.Mode, Rules: req.rules(), TCX: req.TCX, Prior: prior, Limits: p.Program != shaping.ProgramBand}
+	return q.Attach(obs.Device(p.Side).Chain(p.Side, p.Hook))
 }
 
-// settleCeiling leaves out a ceiling that cannot be had: the pod keeps its limit
-// without one. It is at the head of the TCX programs. As a filter it would stand on
-// the hook where others come later: Cilium takes every filter away that it finds
-// there, and what answers "pass" before it starves it.
-func settleCeiling(req *Request, obs *Observed, p *shaping.Params) {
+// rules are what the node's configuration passes on of the CNI's.
+func (r *Request) rules() judge.Rules { return judge.Rules{HostTCX: r.Config.HostTCX} }
+
+// settleCeiling asks the judge how the ceiling is attached, and leaves out one that is
+// not possible: the pod keeps its limit without it.
+func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior shaping.HookKind) shaping.HookKind {
+	host := obs.Device(shaping.SideHost)
 	switch {
 	case !p.Ceiling:
-	case !obs.Device(shaping.SideHost).Exists:
+		return 0
+	case !host.Exists:
 		p.LeaveCeiling("the interface has no other end on the host")
-	case !req.TCX:
-		p.LeaveCeiling("the kernel has no TCX (Linux 6.6)")
+		return 0
 	}
+	q := judge.Question{Mode: shaping.ModeAuto, Rules: req.rules(), TCX: req.TCX, Prior: prior}
+	kind, err := q.Attach(host.Chain(shaping.SideHost, shaping.HookIngress))
+	if err != nil {
+		p.LeaveCeiling(err.Error())
+	}
+	return kind
 }
 
-// missingClsact lists the sides where a clsact qdisc will be ours to remove:
-// made are those of earlier runs.
-func missingClsact(obs *Observed, p *shaping.Params, kind shaping.HookKind, made []shaping.Side) []shaping.Side {
-	sides := slices.Clone(made)
+// missingClsact lists the sides where a clsact qdisc will be ours to remove, those
+// of earlier runs included.
+func missingClsact(obs *Observed, p *shaping.Params, choice *Choice) []shaping.Side {
+	sides := slices.Clone(choice.MadeClsact)
 	need := func(s shaping.Side) {
 		if !obs.Device(s).Clsact && !slices.Contains(sides, s) {
 			sides = append(sides, s)
 		}
 	}
-	if kind == shaping.HookKindClsact {
+	if choice.HookKind == shaping.HookKindClsact {
 		need(p.Side)
+	}
+	if choice.CeilingKind == shaping.HookKindClsact {
+		need(shaping.SideHost)
 	}
 	if p.Guard || p.Redirect {
 		need(shaping.SidePod)
 	}
 	return sides
-}
-
-// ProgramPrefix starts the name of every BPF program of podweir's.
-const ProgramPrefix = "pw_"
-
-// Ours says whether a program of this name is podweir's.
-func Ours(program string) bool {
-	return len(program) >= len(ProgramPrefix) && program[:len(ProgramPrefix)] == ProgramPrefix
 }

@@ -4,7 +4,9 @@
 package attach_test
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +54,7 @@ func decideAs(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, cha
 }
 
 func foreignRoot(w *world, s shaping.Side) {
+	w.devices[s].OwnTree = false
 	w.devices[s].Tree = shaping.Tree{Qdiscs: []shaping.Qdisc{
 		{Kind: "sfq", Handle: 0x80010000, Parent: shaping.RootParent},
 	}}
@@ -89,7 +92,7 @@ func TestDecideForeignRoot(t *testing.T) {
 	}
 }
 
-// Policing is what is left where no ifb can be had either, for whichever reason.
+// Policing is what is left where no ifb is found either, whatever the reason.
 func TestDecideForeignRootWithoutIFB(t *testing.T) {
 	for name, lacks := range map[string]func(*world){
 		"the kernel has none": func(w *world) { w.facts.IFB = false },
@@ -136,7 +139,7 @@ func TestDecideNetfilterIngress(t *testing.T) {
 	}
 	l.Queue = shaping.QueueTBF
 	if err := decideStrictly(t, w, shaping.Ingress, l); !errors.Is(err, attach.ErrHookTaken) {
-		t.Errorf("with the queue asked for by name: %v, want ErrHookTaken", err)
+		t.Errorf("with the queue requested by name: %v, want ErrHookTaken", err)
 	}
 	// Nothing is redirected: the chain is in nobody's way.
 	if s, _, err := decide(t, w, shaping.Ingress, limit(10_000_000), false); err != nil || s.Params.Queue != shaping.QueueTBF {
@@ -172,21 +175,25 @@ func TestDecideHookKind(t *testing.T) {
 			name: "pod side, somebody's filter", d: shaping.Egress, side: shaping.SidePod,
 			other: other(shaping.HookKindClsact, shaping.HookEgress), want: shaping.HookKindTCX,
 		},
-		{name: "host side", d: shaping.Ingress, side: shaping.SideHost, want: shaping.HookKindTCX},
+		{name: "host side, nobody there", d: shaping.Ingress, side: shaping.SideHost, want: shaping.HookKindClsact},
+		{
+			name: "host side, somebody's filter", d: shaping.Ingress, side: shaping.SideHost,
+			other: other(shaping.HookKindClsact, shaping.HookEgress), want: shaping.HookKindTCX,
+		},
 		{name: "host side without TCX", d: shaping.Ingress, side: shaping.SideHost, noTCX: true, want: shaping.HookKindClsact},
 		{
 			name: "a filter of another party and no TCX", d: shaping.Egress, side: shaping.SidePod,
 			other: other(shaping.HookKindClsact, shaping.HookEgress), noTCX: true, err: attach.ErrHookTaken,
 		},
 		{
-			name: "clsact asked for beside a filter", d: shaping.Egress, mode: shaping.ModeClsactPodSide, side: shaping.SidePod,
+			name: "clsact requested beside a filter", d: shaping.Egress, mode: shaping.ModeClsactPodSide, side: shaping.SidePod,
 			other: other(shaping.HookKindClsact, shaping.HookEgress), err: attach.ErrHookTaken,
 		},
 		{
-			name: "clsact asked for behind a TCX program", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost,
+			name: "clsact requested behind a TCX program", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost,
 			other: other(shaping.HookKindTCX, shaping.HookEgress), err: attach.ErrHookTaken,
 		},
-		{name: "clsact asked for", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost, want: shaping.HookKindClsact},
+		{name: "clsact requested", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost, want: shaping.HookKindClsact},
 		{name: "policing at pod-side ingress", d: shaping.Ingress, mode: shaping.ModeTCXPodSide, side: shaping.SidePod, want: shaping.HookKindTCX},
 	}
 	for _, tt := range tests {
@@ -197,9 +204,7 @@ func TestDecideHookKind(t *testing.T) {
 				w.devices[tt.side].Hooks = []attach.HookProgram{tt.other}
 			}
 			l := limit(10_000_000)
-			if tt.mode != 0 {
-				l.Mode = tt.mode
-			}
+			l.Mode, l.Queue = cmp.Or(tt.mode, l.Mode), cmp.Or(tt.queue, l.Queue)
 			if tt.err != nil {
 				err := decideStrictly(t, w, tt.d, l)
 				if !errors.Is(err, tt.err) || !strings.Contains(err.Error(), "cil_from_container") {
@@ -228,10 +233,10 @@ func TestDecideHookKind(t *testing.T) {
 func TestDecideRemembersClsact(t *testing.T) {
 	w := newWorld()
 	_, choice, err := decide(t, w, shaping.Egress, limit(10_000_000), false)
-	if err != nil || !slices.Equal(choice.MadeClsact, []shaping.Side{shaping.SidePod}) {
-		t.Errorf("made clsact on %v, %v, want the pod side", choice.MadeClsact, err)
+	if err != nil || !slices.Equal(choice.MadeClsact, []shaping.Side{shaping.SidePod, shaping.SideHost}) {
+		t.Errorf("made clsact on %v, %v, want both sides", choice.MadeClsact, err)
 	}
-	w.devices[shaping.SidePod].Clsact = true
+	w.devices[shaping.SidePod].Clsact, w.devices[shaping.SideHost].Clsact = true, true
 	_, choice, err = decide(t, w, shaping.Egress, limit(10_000_000), false)
 	if err != nil || len(choice.MadeClsact) != 0 {
 		t.Errorf("made clsact on %v, %v, want none: it was there", choice.MadeClsact, err)
@@ -242,16 +247,18 @@ func TestDecideRemembersClsact(t *testing.T) {
 func TestDecideCeiling(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(w *world, l *shaping.Limit)
-		want   bool
+		want   shaping.HookKind
 		note   string
 	}{
-		"as a rule":             {func(*world, *shaping.Limit) {}, true, ""},
-		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, false, "the kernel has no TCX"},
-		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, shaping.SideHost) }, false, "no other end on the host"},
-		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, false, ""},
-		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = shaping.PolicyElephants }, false, "under elephants"},
-		"netkit":                {func(w *world, _ *shaping.Limit) { w.facts.EgressPastHost = true }, false, "may go past the host side"},
-		"the limit is up there": {func(_ *world, l *shaping.Limit) { l.Mode = shaping.ModeTCXHostSide }, false, ""},
+		"as a rule":             {func(*world, *shaping.Limit) {}, shaping.HookKindClsact, ""},
+		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, shaping.HookKindClsact, ""},
+		"somebody's filter":     {(*world).policy, shaping.HookKindTCX, ""},
+		"that and no TCX":       {func(w *world, l *shaping.Limit) { w.policy(l); w.tcx = false }, 0, `clsact filter "handle_egress" on ingress of veth1`},
+		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, shaping.SideHost) }, 0, "no other end on the host"},
+		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, 0, ""},
+		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = shaping.PolicyElephants }, 0, "under elephants"},
+		"netkit":                {func(w *world, _ *shaping.Limit) { w.facts.EgressPastHost = true }, 0, "may go past the host side"},
+		"the limit is up there": {func(_ *world, l *shaping.Limit) { l.Mode = shaping.ModeTCXHostSide }, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, l := newWorld(), limit(10_000_000)
@@ -260,8 +267,8 @@ func TestDecideCeiling(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if state.Params.Ceiling != tt.want {
-				t.Errorf("a ceiling: %v, want %v", state.Params.Ceiling, tt.want)
+			if state.CeilingKind != tt.want || state.Params.Ceiling != (tt.want != 0) {
+				t.Errorf("a ceiling: %v by %v, want %v", state.Params.Ceiling, state.CeilingKind, tt.want)
 			}
 			if notes := strings.Join(state.Params.Notes, "; "); !strings.Contains(notes, tt.note) || tt.note == "" && strings.Contains(notes, "ceiling") {
 				t.Errorf("notes %q, want %q", notes, tt.note)
@@ -270,10 +277,71 @@ func TestDecideCeiling(t *testing.T) {
 	}
 }
 
-func TestOurs(t *testing.T) {
-	for name, want := range map[string]bool{"pw_band": true, "pw_": true, "pw": false, "": false, "cil_pw_x": false} {
-		if got := attach.Ours(name); got != want {
-			t.Errorf("Ours(%q) = %v, want %v", name, got, want)
+// policy puts somebody's program where the ceiling would be.
+func (w *world) policy(*shaping.Limit) {
+	w.devices[shaping.SideHost].Hooks = []attach.HookProgram{
+		{Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 77, Name: "handle_egress", Pref: 1},
+	}
+}
+
+// Where the operator says so, nothing of podweir's is a filter on the host side.
+// Without TCX the queue whose program would be one stands on an ifb, or gives way to
+// policing in the pod.
+func TestDecideHostTCX(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tcx, noIFB bool
+		want       string
+	}{
+		"TCX":        {tcx: true, want: "tcx on the host side and tcx"},
+		"no TCX":     {want: "clsact on the ifb side and auto"},
+		"nor an ifb": {noIFB: true, want: "clsact on the pod side and auto"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			cfg := both(10_000_000)
+			ensure(t, w, cfg) // as filters
+			w.tcx, w.facts.IFB = tt.tcx, !tt.noIFB
+			cfg.HostTCX = true
+			states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, out := states[0].Directions[shaping.Ingress], states[0].Directions[shaping.Egress]
+			ceiling := shaping.HookKindAuto
+			if out.Params.Ceiling {
+				ceiling = out.CeilingKind
+			}
+			if is := fmt.Sprintf("%v on the %v side and %v", in.HookKind, in.Params.Side, ceiling); is != tt.want {
+				t.Errorf("the program and the ceiling are by %s, want %s", is, tt.want)
+			}
+			for _, h := range w.devices[shaping.SideHost].Hooks {
+				if h.Kind == shaping.HookKindClsact {
+					t.Errorf("%s is a filter on the host side", h.Name)
+				}
+			}
+			notes := strings.Join(in.Params.Notes, "; ")
+			if told := strings.Contains(notes, "hostHook is tcx, and the kernel has no TCX"); told == tt.tcx {
+				t.Errorf("notes of ingress: %q", notes)
+			}
+		})
+	}
+}
+
+// A hook that another party holds costs the pod its queue, not its limit.
+func TestDecideAroundATakenHook(t *testing.T) {
+	w := newWorld()
+	w.tcx = false
+	w.devices[shaping.SideHost].Hooks = []attach.HookProgram{
+		{Kind: shaping.HookKindClsact, Hook: shaping.HookEgress, ProgramID: 77, Name: "handle_ingress", Pref: 1},
+	}
+	for noIFB, want := range map[bool]shaping.Side{false: shaping.SideIFB, true: shaping.SidePod} {
+		w.facts.IFB = !noIFB
+		s, choice, err := decide(t, w, shaping.Ingress, limit(10_000_000), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Params.Side != want || !strings.Contains(choice.Note, "handle_ingress") {
+			t.Errorf("without an ifb %v: ingress on the %v side, %q, want the %v side and who is on the hook", noIFB, s.Params.Side, choice.Note, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package attach
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/units"
@@ -59,7 +60,9 @@ func findQdisc(t *shaping.Tree, w *shaping.Qdisc) *shaping.Qdisc {
 func qdiscDiff(w, g *shaping.Qdisc) string {
 	switch {
 	case w.Rate != g.Rate:
-		return fmt.Sprintf("%s rate is %v, want %v", w.Kind, g.Rate, w.Rate)
+		return fmt.Sprintf("limit of the queue (%s) is %v, want %v", w.Kind, g.Rate.BitRate(), w.Rate.BitRate())
+	case w.Kind == shaping.KindTBF && !closeTo(w.Burst, g.Burst) && g.Burst < w.Burst:
+		return fmt.Sprintf("%s burst is %v, want %v: larger packets are lost; was the MTU raised?", w.Kind, g.Burst, w.Burst)
 	case w.Kind == shaping.KindTBF && !closeTo(w.Burst, g.Burst):
 		return fmt.Sprintf("%s burst is %v, want %v", w.Kind, g.Burst, w.Burst)
 	case w.Kind == shaping.KindBfifo && w.Limit != g.Limit:
@@ -94,7 +97,7 @@ func classesDiff(want, got *shaping.Tree) string {
 			found = true
 			if g.Rate != w.Rate || g.Ceil != w.Ceil || g.Prio != w.Prio {
 				return fmt.Sprintf("class %s has rate %v ceil %v prio %d, want %v, %v, %d",
-					handle(w.Handle), g.Rate, g.Ceil, g.Prio, w.Rate, w.Ceil, w.Prio)
+					handle(w.Handle), g.Rate.BitRate(), g.Ceil.BitRate(), g.Prio, w.Rate.BitRate(), w.Ceil.BitRate(), w.Prio)
 			}
 		}
 		if !found {
@@ -104,16 +107,38 @@ func classesDiff(want, got *shaping.Tree) string {
 	return ""
 }
 
+// datapathDiff says in an operator's words how limits differ, "" if they do not.
 func datapathDiff(want, got *shaping.Datapath) string {
 	if *want == *got {
 		return ""
 	}
-	return fmt.Sprintf("limits in the maps are %+v, want %+v", *got, *want)
+	var all []string
+	rate := func(what string, w, g shaping.FixedRate) {
+		if w != g {
+			all = append(all, fmt.Sprintf("%s is %v, want %v", what, g.BitRate(), w.BitRate()))
+		}
+	}
+	rate("limit", want.TotalRate, got.TotalRate)
+	rate("rate of light flows", want.LightRate, got.LightRate)
+	rate("ceiling", want.CeilingRate, got.CeilingRate)
+	if want.Policy != got.Policy {
+		all = append(all, fmt.Sprintf("policy is %v, want %v", got.Policy, want.Policy))
+	}
+	if want.Observe != got.Observe {
+		all = append(all, fmt.Sprintf("observed only is %v, want %v", got.Observe, want.Observe))
+	}
+	if want.SubnetsMode != got.SubnetsMode {
+		all = append(all, "the subnets that are not limited differ")
+	}
+	if len(all) == 0 {
+		all = append(all, "bursts, classes or thresholds of flows differ")
+	}
+	return strings.Join(all, ", ")
 }
 
 func describe(q *shaping.Qdisc) string {
 	if q.Rate != 0 {
-		return fmt.Sprintf("%s %s at %v", q.Kind, handle(q.Handle), q.Rate)
+		return fmt.Sprintf("%s %s at %v", q.Kind, handle(q.Handle), q.Rate.BitRate())
 	}
 	return fmt.Sprintf("%s %s", q.Kind, handle(q.Handle))
 }

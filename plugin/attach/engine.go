@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
 )
@@ -18,6 +19,10 @@ type Interfaces interface {
 	// Find returns the interface of this name in the namespace at a path. The
 	// error wraps [ErrGone] if the one or the other is not there.
 	Find(netnsPath, name string) (Interface, error)
+	// Again returns an interface that was found before as it is now, whatever its
+	// devices are called by now. The error wraps [ErrGone] if it is not there, or
+	// another one is in its place.
+	Again(i *Interface) (Interface, error)
 	// Facts returns what the kernel offers for it, and whether it has TCX.
 	Facts(i Interface) (facts shaping.Facts, tcx bool, err error)
 }
@@ -39,27 +44,42 @@ type Store interface {
 // Kernel shows and changes one interface.
 type Kernel interface {
 	Observe(r *Record) (*Observed, error)
-	// Prepare is told the whole plan before its first step, and may begin what
-	// leaves nothing behind.
-	Prepare(r *Record, plan []Action)
 	// Do takes one step.
 	Do(r *Record, a Action) error
 }
 
-// Engine runs observe, plan and apply.
+// Engine runs observe, plan and apply. Its fields are for who wants to be told or asked;
+// set them before the first call.
 type Engine struct {
-	Interfaces Interfaces
-	Store      Store
-	Kernel     Kernel
-	// Random draws a handle major.
-	Random func() uint16
+	interfaces Interfaces
+	store      Store
+	kernel     Kernel
+	random     func() uint16
 	// Planned is told what differs on an interface before it is mended; nil
 	// does nothing.
 	Planned func(i Interface, plan []Action)
+	// Drifted is told what differs although the wish is the same: what somebody
+	// changed or took away. Nil does nothing.
+	Drifted func(id ID, plan []Action)
+	// HostSide says whether a direction is to be policed on the host side for now,
+	// out of the pod's reach; is says whether it was. It is asked again after Drifted,
+	// and not obeyed where that is not available. Nil leaves a direction where it is.
+	HostSide func(id ID, d shaping.Direction, is bool) bool
+	// Now is the time, for how long something is degraded; nil means [time.Now].
+	Now func() time.Time
 	// Step is called with a name before every step that leaves something
 	// behind; tests kill the process there. Nil does nothing.
 	Step func(name string)
 }
+
+// New returns an engine; random draws a handle major, 1 to 0xffef.
+func New(i Interfaces, s Store, k Kernel, random func() uint16) *Engine {
+	return &Engine{interfaces: i, store: s, kernel: k, random: random}
+}
+
+// Records returns the records of an attachment; none is not an error. One that cannot be
+// read is left out, and the error names its interface.
+func (e *Engine) Records(id ID) ([]*Record, error) { return e.store.Records(id) }
 
 // Want is what an attachment asks for.
 type Want struct {
@@ -99,7 +119,7 @@ func (e *DriftError) Error() string {
 // Done twice it changes nothing. If it fails, nothing of this attachment stays
 // on the interface that failed, unless it was shaped before.
 func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
-	unlock, err := e.Store.Lock(ctx, w.ID)
+	unlock, err := e.store.Lock(ctx, w.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +133,12 @@ func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
 	}
 	all := make([]*Desired, 0, len(w.Names))
 	for _, name := range w.Names {
-		iface, err := e.Interfaces.Find(w.NetNSPath, name)
+		prior := priors[name]
+		iface, err := e.find(w.NetNSPath, name, prior)
 		if err != nil {
 			return all, err
 		}
-		prior := priors[name]
-		if prior != nil && !prior.Interface.same(&iface) {
+		if prior != nil && !prior.Interface.Same(&iface) {
 			// The same ID with a new namespace or device: what the record tells
 			// of is gone, its ifb and its side on the host perhaps not.
 			if err := e.remove(prior); err != nil {
@@ -141,7 +161,7 @@ func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
 // priors returns the readable records of an attachment by interface. What
 // cannot be read was left half made: it is removed.
 func (e *Engine) priors(id ID) (map[string]*Record, error) {
-	records, err := e.Store.Records(id)
+	records, err := e.store.Records(id)
 	if err != nil && !errors.Is(err, ErrRecordVersion) {
 		return nil, err
 	}
@@ -160,37 +180,23 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict,
 	}
 	if prior != nil {
-		rec.By, rec.Strict = prior.By, w.Strict || prior.Strict
+		rec.By, rec.Strict, rec.Attached = prior.By, w.Strict || prior.Strict, prior.Attached
+	} else {
+		rec.Attached = e.now().UTC().Truncate(time.Millisecond)
 	}
-	facts, tcx, err := e.Interfaces.Facts(iface)
+	in, err := e.inspect(rec, prior, e.hostSides(w.ID, prior))
 	if err != nil {
+		if in != nil {
+			err = errors.Join(err, e.unhide(prior, in.Observed))
+		}
 		return nil, err
 	}
-	req := &Request{
-		Interface: iface, Config: w.Config, Facts: facts, TCX: tcx,
-		ReplaceQdisc: w.ReplaceQdisc, Random: e.Random, Strict: rec.Strict,
+	if e.drifted(w.ID, prior, rec, in.gone, in.steps) && e.asksAnew(in.request, w.ID, prior) {
+		if err := in.decide(prior); err != nil {
+			return nil, err
+		}
 	}
-	obs, err := e.Kernel.Observe(rec)
-	if err != nil {
-		return nil, err
-	}
-	var gone []shaping.Direction
-	if prior != nil {
-		gone = moved(&prior.Config, w.Config)
-		without(obs, prior, gone)
-		req.Prior = keep(prior.Choices, gone, w.Config)
-	}
-	want, choices, err := Decide(req, obs)
-	if other := switched(prior, choices, gone); err == nil && len(other) > 0 {
-		without(obs, prior, other)
-		gone = append(gone, other...)
-		req.Prior = keep(prior.Choices, gone, w.Config)
-		want, choices, err = Decide(req, obs)
-	}
-	if err != nil {
-		return nil, errors.Join(err, e.unhide(prior, obs))
-	}
-	plan := Plan(want, obs)
+	want, plan := in.Want, in.Plan
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
 		return want, nil
@@ -198,18 +204,15 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	if e.Planned != nil {
 		e.Planned(iface, plan)
 	}
-	rec.Choices = choices
-	// Before anything is taken down: what takes longest shortens the time that
-	// a direction which is made anew is without its queue.
-	e.Kernel.Prepare(rec, plan)
-	if err := e.tearDown(prior, gone); err != nil {
+	rec.Choices = in.choices
+	if err := e.tearDown(prior, in.gone); err != nil {
 		return nil, err
 	}
 	e.step("record")
-	if err := e.Store.Write(rec); err != nil {
+	if err := e.store.Write(rec); err != nil {
 		return nil, err
 	}
-	if err := e.apply(rec, plan); err != nil {
+	if err := e.apply(rec, in.steps); err != nil {
 		if prior == nil {
 			err = errors.Join(err, e.remove(rec))
 		}
@@ -219,7 +222,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 }
 
 // unhide takes a redirect away from in front of a netfilter ingress chain where
-// nothing else can be had instead: the pod is better unshaped than without its
+// nothing else is available instead: the pod is better unshaped than without its
 // policy.
 func (e *Engine) unhide(prior *Record, obs *Observed) error {
 	if prior == nil || !obs.hides() {
@@ -231,7 +234,7 @@ func (e *Engine) unhide(prior *Record, obs *Observed) error {
 func (e *Engine) apply(rec *Record, plan []Action) error {
 	for _, a := range plan {
 		e.step(a.Direction.String() + " " + a.Kind.String())
-		if err := e.Kernel.Do(rec, a); err != nil {
+		if err := e.kernel.Do(rec, a); err != nil {
 			return fmt.Errorf("%v %v: %w", a.Direction, a.Kind, err)
 		}
 	}
@@ -247,7 +250,7 @@ func (e *Engine) step(name string) {
 // Check returns nil if every interface is what the request asks for, and a
 // [*DriftError] naming the differences if one is not.
 func (e *Engine) Check(ctx context.Context, w *Want) error {
-	unlock, err := e.Store.Lock(ctx, w.ID)
+	unlock, err := e.store.Lock(ctx, w.ID)
 	if err != nil {
 		return err
 	}
@@ -257,7 +260,7 @@ func (e *Engine) Check(ctx context.Context, w *Want) error {
 		return err
 	}
 	for _, name := range w.Names {
-		iface, err := e.Interfaces.Find(w.NetNSPath, name)
+		iface, err := e.find(w.NetNSPath, name, priors[name])
 		if err != nil {
 			return err
 		}
@@ -270,49 +273,29 @@ func (e *Engine) Check(ctx context.Context, w *Want) error {
 }
 
 func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) error {
-	if prior == nil {
+	if prior == nil || !prior.Interface.Same(&iface) {
 		return fmt.Errorf("%s (ifindex %d) in %s has limits but is not attached",
 			iface.PodName, iface.PodIndex, iface.NetNSPath)
 	}
-	_, plan, err := e.Drift(cfg, iface, prior)
+	in, err := e.look(cfg, iface, prior)
 	if err != nil {
 		return err
 	}
-	if len(plan) > 0 {
-		return &DriftError{Interface: iface, Actions: plan}
+	if len(in.Plan) > 0 {
+		return &DriftError{Interface: iface, Actions: in.Plan}
 	}
 	return nil
-}
-
-// Drift returns what should be on an interface and the steps that are missing.
-func (e *Engine) Drift(cfg *shaping.Config, iface Interface, prior *Record) (*Desired, []Action, error) {
-	facts, tcx, err := e.Interfaces.Facts(iface)
-	if err != nil {
-		return nil, nil, err
-	}
-	obs, err := e.Kernel.Observe(prior)
-	if err != nil {
-		return nil, nil, err
-	}
-	want, _, err := Decide(&Request{
-		Interface: iface, Config: cfg, Facts: facts, TCX: tcx, Prior: prior.Choices,
-		ReplaceQdisc: prior.ReplaceQdisc, Random: e.Random, Strict: prior.Strict,
-	}, obs)
-	if err != nil {
-		return nil, nil, err
-	}
-	return want, Plan(want, obs), nil
 }
 
 // Remove removes everything of an attachment. That something is gone already
 // is not an error.
 func (e *Engine) Remove(ctx context.Context, id ID) error {
-	unlock, err := e.Store.Lock(ctx, id)
+	unlock, err := e.store.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	records, err := e.Store.Records(id)
+	records, err := e.store.Records(id)
 	if err != nil && !errors.Is(err, ErrRecordVersion) {
 		return err
 	}
@@ -323,7 +306,7 @@ func (e *Engine) Remove(ctx context.Context, id ID) error {
 	if all != nil {
 		return all
 	}
-	return e.Store.Remove(id, "")
+	return e.store.Remove(id, "")
 }
 
 func (e *Engine) remove(r *Record) error {
@@ -337,7 +320,7 @@ func (e *Engine) remove(r *Record) error {
 		return err
 	}
 	e.step("unpin")
-	return e.Store.Remove(r.ID, r.Interface.PodName)
+	return e.store.Remove(r.ID, r.Interface.PodName)
 }
 
 // tearDown removes directions by the record that tells how they were made.
@@ -345,7 +328,7 @@ func (e *Engine) tearDown(r *Record, directions []shaping.Direction) error {
 	for _, d := range directions {
 		a := Action{Kind: TearDown, Direction: d, Reason: "removed"}
 		e.step(d.String() + " " + a.Kind.String())
-		if err := e.Kernel.Do(r, a); err != nil {
+		if err := e.kernel.Do(r, a); err != nil {
 			return fmt.Errorf("%v %v of %s: %w", d, a.Kind, r.Interface.PodName, err)
 		}
 	}

@@ -103,7 +103,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 			w.failAt = kind
 			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
 			switch kind {
-			case attach.UpdateDataplane, attach.ReloadDataplane, attach.ChangeTree, attach.ReplaceClassifier:
+			case attach.UpdateDataplane, attach.ChangeTree, attach.ReplaceClassifier, attach.DetachCeiling, attach.RemoveFormer, attach.RemoveStray:
 				if err != nil {
 					t.Fatalf("Ensure = %v, and %v is no step of a first Ensure", err, kind)
 				}
@@ -210,7 +210,7 @@ func TestSetAndClear(t *testing.T) {
 		t.Errorf("Set of nothing = %v, want ErrNotAttached", err)
 	}
 	ensure(t, w, cfg)
-	program := w.dataplanes[shaping.Egress].ProgramID
+	program := w.dataplanes[shaping.Egress].Slot
 	w.log = nil
 	faster := func(c *shaping.Config) error { c.Egress.Rate = 20_000_000; return nil }
 	if _, err := e.Set(t.Context(), podID, faster); err != nil {
@@ -219,7 +219,7 @@ func TestSetAndClear(t *testing.T) {
 	if want := []string{"record", "egress update", "egress change-queue"}; !slices.Equal(w.log, want) {
 		t.Errorf("Set took the steps %v, want %v", w.log, want)
 	}
-	if got := w.dataplanes[shaping.Egress].ProgramID; got != program {
+	if got := w.dataplanes[shaping.Egress].Slot; got != program {
 		t.Errorf("Set replaced program %d by %d", program, got)
 	}
 	if r := record(t, w); r.Config.Egress.Rate != 20_000_000 || r.Asked == nil || r.Asked.Egress.Rate != 10_000_000 {
@@ -349,7 +349,7 @@ func clearDataplanes(c *shaping.Config) bool { return c.Egress == nil && c.Ingre
 func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	done := 0
-	for range 1500 {
+	for range 500 {
 		facts := shaping.Facts{
 			TBF: true, HTB: true, IFB: true, Prio: rnd.IntN(2) == 0, FQ: rnd.IntN(2) == 0, MTU: 1500,
 		}
@@ -367,7 +367,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 				}
 				continue
 			}
-			if _, plan, err := w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 0 {
+			if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
 				t.Fatalf("after Ensure %+v %+v the plan is %v, %v, want it empty", cfg.Egress, cfg.Ingress, plan, err)
 			}
 			last = cfg
@@ -387,7 +387,57 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 			t.Fatalf("Remove after %+v %+v (-untouched +got):\n%s", last.Egress, last.Ingress, diff)
 		}
 	}
-	if done < 400 {
-		t.Fatalf("only %d of the drawn configurations could be had", done)
+	if done < 130 {
+		t.Fatalf("only %d of the drawn configurations could be applied", done)
+	}
+}
+
+// An attachment says when it was made, whatever becomes of it later. One of a release
+// that did not say so is made at no known time.
+func TestTimeOfTheAttachment(t *testing.T) {
+	w := newWorld()
+	e := w.engine()
+	made := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	now := made
+	e.Now = func() time.Time { return now }
+	if _, err := e.Ensure(t.Context(), wantOf(both(10_000_000))); err != nil {
+		t.Fatal(err)
+	}
+	change := func(what string, f func() error) {
+		t.Helper()
+		now = now.Add(time.Hour)
+		before := record(t, w).Attached
+		if err := f(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := record(t, w).Attached; !got.Equal(before) {
+			t.Errorf("after %s it was attached at %v, want %v as before", what, got, before)
+		}
+	}
+	changes := func() {
+		t.Helper()
+		change("another limit", func() error {
+			_, err := e.Ensure(t.Context(), wantOf(both(20_000_000+units.BitRate(now.Hour()))))
+			return err
+		})
+		change("set", func() error {
+			_, err := e.Set(t.Context(), podID, func(c *shaping.Config) error { c.Egress.Rate = 30_000_000; return nil })
+			return err
+		})
+		change("repair", func() error {
+			w.devices[shaping.SidePod].Tree = shaping.Tree{}
+			_, err := e.Repair(t.Context(), podID)
+			return err
+		})
+	}
+	changes()
+	if got := record(t, w).Attached; !got.Equal(made) {
+		t.Errorf("attached at %v, want %v", got, made)
+	}
+	record(t, w).Attached = time.Time{}
+	changes()
+	b, err := record(t, w).Marshal()
+	if err != nil || strings.Contains(string(b), "attached\"") {
+		t.Errorf("record without a time: %s, %v", b, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const (
@@ -60,11 +61,9 @@ func newWorld() *world {
 }
 
 func (w *world) engine() *attach.Engine {
-	return &attach.Engine{
-		Interfaces: w, Store: w, Kernel: w,
-		Random: func() uint16 { w.lastMajor++; return w.lastMajor },
-		Step:   func(name string) { w.log = append(w.log, name) },
-	}
+	e := attach.New(w, w, w, func() uint16 { w.lastMajor++; return w.lastMajor })
+	e.Step = func(name string) { w.log = append(w.log, name) }
+	return e
 }
 
 // Find implements attach.Interfaces.
@@ -73,6 +72,16 @@ func (w *world) Find(path, name string) (attach.Interface, error) {
 		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, attach.ErrGone)
 	}
 	return w.iface, nil
+}
+
+// Again implements attach.Interfaces.
+func (w *world) Again(i *attach.Interface) (attach.Interface, error) {
+	if i.NetNSPath != netnsPath || !i.Same(&w.iface) {
+		return attach.Interface{}, fmt.Errorf("%s in %s: %w", i.PodName, i.NetNSPath, attach.ErrGone)
+	}
+	now := w.iface
+	now.PodName = i.PodName
+	return now, nil
 }
 
 // Facts implements attach.Interfaces.
@@ -147,9 +156,6 @@ func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 	return obs, nil
 }
 
-// Prepare implements attach.Kernel.
-func (w *world) Prepare(*attach.Record, []attach.Action) {}
-
 // Do implements attach.Kernel.
 func (w *world) Do(r *attach.Record, a attach.Action) error {
 	err := w.do(r, a)
@@ -172,49 +178,63 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 			return nil
 		}
 		w.devices[shaping.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
-	case attach.LoadDataplane, attach.ReloadDataplane:
-		w.load(a.Direction, p)
-	case attach.UpdateDataplane:
-		w.dataplanes[a.Direction].Datapath = p.Datapath
-		if p.Redirect {
-			w.dataplanes[a.Direction].RedirectIndex = w.devices[shaping.SideIFB].Index
-		}
+	case attach.LoadDataplane, attach.UpdateDataplane:
+		w.configure(a.Direction, p)
 	case attach.BuildTree, attach.ChangeTree:
 		return w.setTree(a, p)
 	case attach.ReplaceClassifier:
-		w.devices[p.Side].FilterProgramID = w.dataplanes[a.Direction].ProgramID
+		w.devices[p.Side].Classifier = w.program(a.Direction, p.ProgramName())
 	case attach.AttachHook:
-		return w.hook(a, p.Side, p.Hook, a.State.HookKind, w.dataplanes[a.Direction].ProgramID, p.ProgramName())
+		return w.hook(a, p.Side, p.Hook, a.State.HookKind, p.ProgramName())
 	case attach.AttachGuard:
-		return w.hook(a, shaping.SidePod, shaping.HookEgress, shaping.HookKindClsact,
-			w.dataplanes[a.Direction].GuardID, "pw_guard")
+		return w.hook(a, shaping.SidePod, shaping.HookEgress, shaping.HookKindClsact, "pw_guard")
 	case attach.AttachCeiling:
-		return w.hook(a, shaping.SideHost, shaping.HookIngress, shaping.HookKindTCX, w.dataplanes[a.Direction].CeilingID, "pw_ceiling")
+		return w.hook(a, shaping.SideHost, shaping.HookIngress, a.State.CeilingKind, p.CeilingName())
 	case attach.AttachRedirect:
-		return w.hook(a, shaping.SidePod, shaping.HookIngress, shaping.HookKindClsact,
-			w.dataplanes[a.Direction].RedirectID, "pw_redirect")
+		return w.hook(a, shaping.SidePod, shaping.HookIngress, shaping.HookKindClsact, "pw_redirect")
+	case attach.DetachCeiling:
+		dropHooks(w.devices[shaping.SideHost], p.CeilingName())
+	case attach.RemoveFormer:
+		w.dataplanes[a.Direction].Former = false
+	case attach.RemoveStray:
+		w.removeStray(a)
 	case attach.TearDown:
 	}
 	return nil
 }
 
+func (w *world) removeStray(a attach.Action) {
+	for s, dev := range w.devices {
+		dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h attach.HookProgram) bool {
+			return h.Ours && terms.DirectionAt(s, h.Hook) == a.Direction && !a.State.Keeps(s, &h)
+		})
+		if dev.OwnTree && !a.State.KeepsRoot(s) {
+			dev.Tree, dev.Classifier, dev.OwnTree = shaping.Tree{}, nil, false
+		}
+	}
+}
+
 func (w *world) id() uint32 { w.lastID++; return w.lastID }
 
-func (w *world) load(d shaping.Direction, p *shaping.Params) {
-	dp := &attach.Dataplane{ProgramName: p.ProgramName(), Datapath: p.Datapath}
-	if dp.ProgramName != "" {
-		dp.ProgramID = w.id()
+// configure gives a direction a slot, if it has none, and its limits.
+func (w *world) configure(d shaping.Direction, p *shaping.Params) {
+	dp := w.dataplanes[d]
+	if dp == nil {
+		dp = &attach.Dataplane{}
+		w.dataplanes[d] = dp
 	}
-	if p.Guard {
-		dp.GuardID = w.id()
+	if dp.Slot == 0 {
+		dp.Slot = w.id()
 	}
-	if p.Ceiling {
-		dp.CeilingID = w.id()
-	}
+	dp.ProgramName, dp.Side, dp.Datapath = p.ProgramName(), p.Side, p.Datapath
 	if p.Redirect {
-		dp.RedirectID, dp.RedirectIndex = w.id(), w.devices[shaping.SideIFB].Index
+		dp.RedirectIndex = w.devices[shaping.SideIFB].Index
 	}
-	w.dataplanes[d] = dp
+}
+
+// program is one of this build for the slot of a direction.
+func (w *world) program(d shaping.Direction, name string) *attach.HookProgram {
+	return &attach.HookProgram{ProgramID: w.id(), Name: name, Ours: true, Current: true, Slot: w.dataplanes[d].Slot}
 }
 
 func (w *world) setTree(a attach.Action, p *shaping.Params) error {
@@ -228,25 +248,26 @@ func (w *world) setTree(a attach.Action, p *shaping.Params) error {
 		}
 	}
 	dev.Tree = shaping.Tree{Qdiscs: slices.Clone(p.Tree.Qdiscs), Classes: slices.Clone(p.Tree.Classes), Filter: p.Tree.Filter}
-	dev.FilterProgramID = 0
+	dev.Classifier, dev.OwnTree = nil, true
 	if p.Tree.Filter != nil {
-		dev.FilterProgramID = w.dataplanes[a.Direction].ProgramID
+		dev.Classifier = w.program(a.Direction, p.ProgramName())
 	}
 	return nil
 }
 
-func (w *world) hook(a attach.Action, s shaping.Side, h shaping.Hook, k shaping.HookKind, id uint32, name string) error {
+func (w *world) hook(a attach.Action, s shaping.Side, h shaping.Hook, k shaping.HookKind, name string) error {
 	dev := w.devices[s]
 	if dev == nil {
 		return fmt.Errorf("%v: no device on the %v side", a, s)
 	}
-	if id == 0 {
-		return fmt.Errorf("%v: %s is not loaded", a, name)
+	if w.dataplanes[a.Direction] == nil {
+		return fmt.Errorf("%v: no slot", a)
 	}
 	dev.Hooks = slices.DeleteFunc(dev.Hooks, func(p attach.HookProgram) bool {
-		return p.Kind == k && p.Hook == h && p.Name == name
+		return p.Hook == h && p.Name == name
 	})
-	prog := attach.HookProgram{Kind: k, Hook: h, ProgramID: id, Name: name}
+	prog := *w.program(a.Direction, name)
+	prog.Kind, prog.Hook = k, h
 	if k == shaping.HookKindTCX {
 		dev.Hooks = slices.Insert(dev.Hooks, 0, prog)
 		return nil
@@ -258,7 +279,6 @@ func (w *world) hook(a attach.Action, s shaping.Side, h shaping.Hook, k shaping.
 
 func (w *world) tearDown(r *attach.Record, d shaping.Direction) {
 	choice := r.Choices[d.String()]
-	dp := w.dataplanes[d]
 	for s, dev := range w.devices {
 		if s == shaping.SideIFB {
 			if d == shaping.Ingress {
@@ -266,18 +286,17 @@ func (w *world) tearDown(r *attach.Record, d shaping.Direction) {
 			}
 			continue
 		}
-		if dp != nil {
-			dev.Hooks = slices.DeleteFunc(dev.Hooks, func(p attach.HookProgram) bool {
-				return slices.Contains(dp.Programs(), p.ProgramID)
-			})
-		}
+		dev.Hooks = slices.DeleteFunc(dev.Hooks, func(p attach.HookProgram) bool {
+			return p.Ours && terms.DirectionAt(s, p.Hook) == d
+		})
 		if r.MadeClsact(s) && !slices.ContainsFunc(dev.Hooks, func(p attach.HookProgram) bool {
 			return p.Kind == shaping.HookKindClsact
 		}) {
 			dev.Clsact = false
 		}
-		if root := dev.Root(); root != nil && slices.Contains(choice.Majors, uint16(uint32(root.Handle)>>16)) {
-			dev.Tree, dev.FilterProgramID = shaping.Tree{}, 0
+		if root := dev.Root(); root != nil && (slices.Contains(choice.Majors, uint16(uint32(root.Handle)>>16)) || dev.OwnTree && s == attach.QueueSide(d)) {
+			dev.OwnTree = false
+			dev.Tree, dev.Classifier = shaping.Tree{}, nil
 		}
 	}
 	delete(w.dataplanes, d)
@@ -304,7 +323,18 @@ func (w *world) shape() map[string][]string {
 		out[s.String()] = is
 	}
 	for d, dp := range w.dataplanes {
-		out[d.String()] = []string{dp.ProgramName, fmt.Sprint(dp.GuardID != 0), fmt.Sprint(dp.RedirectID != 0), fmt.Sprint(dp.CeilingID != 0)}
+		out[d.String()] = []string{dp.ProgramName, fmt.Sprint(dp.Slot != 0), fmt.Sprint(dp.RedirectIndex != 0), fmt.Sprint(dp.Former)}
 	}
 	return out
+}
+
+// drift is the plan for an interface whose record asks for cfg.
+func drift(w *world, cfg *shaping.Config, r *attach.Record) ([]attach.Action, error) {
+	asks := *r
+	asks.Config = *cfg
+	in, err := w.engine().Inspect(&asks)
+	if err != nil {
+		return nil, err
+	}
+	return in.Plan, nil
 }

@@ -7,21 +7,22 @@ import (
 	"slices"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // moved lists the directions that cannot be changed where they are, because
-// another place or other parts are asked for, or nothing at all. They are torn
+// another place or other parts are requested, or nothing at all. They are torn
 // down by the record that made them, before the new one is written: whoever
 // comes after a crash in between still knows how.
 func moved(before, now *shaping.Config) []shaping.Direction {
 	var all []shaping.Direction
-	subnets := !slices.Equal(before.Unshaped, now.Unshaped) || !slices.Equal(before.Shaped, now.Shaped)
+	other := before.Observe != now.Observe || !slices.Equal(before.Unshaped, now.Unshaped) || !slices.Equal(before.Shaped, now.Shaped)
 	for _, d := range shaping.Directions {
 		old, l := before.Limit(d), now.Limit(d)
 		if old == nil {
 			continue
 		}
-		if l == nil || subnets || old.Mode != l.Mode || !samePlace(old.Place, l.Place) || old.Queue != l.Queue ||
+		if l == nil || other || old.Mode != l.Mode || !samePlace(old.Place, l.Place) || old.Queue != l.Queue ||
 			old.Policy != l.Policy || old.NoCeiling != l.NoCeiling {
 			all = append(all, d)
 		}
@@ -29,8 +30,9 @@ func moved(before, now *shaping.Config) []shaping.Direction {
 	return all
 }
 
-// switched lists the directions that change between what was asked for by name and
-// auto: they are made anew, since both may use the same program elsewhere.
+// switched lists the directions that change between what is wanted and what was
+// available, or to the host side and back: they are made again, since both may use
+// the same program elsewhere.
 func switched(prior *Record, now map[string]Choice, gone []shaping.Direction) []shaping.Direction {
 	var all []shaping.Direction
 	if prior == nil {
@@ -39,7 +41,8 @@ func switched(prior *Record, now map[string]Choice, gone []shaping.Direction) []
 	for _, d := range shaping.Directions {
 		was, made := prior.Choices[d.String()]
 		is, stays := now[d.String()]
-		if made && stays && was.Settled != is.Settled && !slices.Contains(gone, d) {
+		other := was.Settled != is.Settled || was.HostSide != is.HostSide || was.Queue != is.Queue || was.Place != is.Place
+		if made && stays && other && !slices.Contains(gone, d) {
 			all = append(all, d)
 		}
 	}
@@ -54,21 +57,20 @@ func samePlace(a, b shaping.Place) bool { return a == b || a.IFB() && b.IFB() }
 // observed: it will be gone.
 func without(obs *Observed, r *Record, directions []shaping.Direction) {
 	for _, d := range directions {
-		dp, majors := obs.Dataplanes[d], r.Choices[d.String()].Majors
-		for _, dev := range obs.Devices {
-			if dp != nil {
-				dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
-					return slices.Contains(dp.Programs(), h.ProgramID)
-				})
-			}
-			if root := dev.Root(); root != nil && slices.Contains(majors, uint16(uint32(root.Handle)>>16)) {
-				dev.Tree, dev.FilterProgramID = shaping.Tree{}, 0
+		majors := r.Choices[d.String()].Majors
+		for side, dev := range obs.Devices {
+			dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
+				return h.Ours && terms.DirectionAt(side, h.Hook) == d
+			})
+			if root := dev.Root(); root != nil && (slices.Contains(majors, major(root.Handle)) || dev.OwnTree && side == QueueSide(d)) {
+				dev.Tree, dev.Classifier, dev.OwnTree = shaping.Tree{}, nil, false
 			}
 		}
 		if d == shaping.Ingress {
 			delete(obs.Devices, shaping.SideIFB)
 		}
 		delete(obs.Dataplanes, d)
+		delete(obs.Recorded, d)
 	}
 }
 

@@ -37,7 +37,7 @@ func (w *world) has(program string) bool {
 }
 
 // Policy comes before the cap: a running redirect is left for policing whatever
-// the operator asked for, CHECK says so first, and done twice it changes
+// the operator requested, CHECK says so first, and done twice it changes
 // nothing.
 func TestLeavesTheRedirect(t *testing.T) {
 	for name, change := range map[string]func(*shaping.Limit){
@@ -77,7 +77,7 @@ func TestLeavesTheRedirect(t *testing.T) {
 	}
 }
 
-// Where policing cannot be had either, the redirect goes all the same.
+// Where policing is not available either, the redirect goes all the same.
 func TestLeavesTheRedirectForNothing(t *testing.T) {
 	w, cfg := redirected(t, func(*shaping.Limit) {})
 	w.tcx = false
@@ -100,7 +100,7 @@ func TestLeavesTheRedirectForNothing(t *testing.T) {
 func TestLeavesTheRedirectWithoutPins(t *testing.T) {
 	w, cfg := redirected(t, func(*shaping.Limit) {})
 	delete(w.dataplanes, shaping.Ingress)
-	_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+	plan, err := drift(w, cfg, record(t, w))
 	if err != nil || len(plan) == 0 || plan[0].Kind != attach.TearDown {
 		t.Errorf("the plan is %v, %v, want a tear-down first", plan, err)
 	}

@@ -4,9 +4,12 @@
 package attach
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ActionKind is one kind of step between what is there and what should be.
@@ -18,12 +21,9 @@ type ActionKind uint8
 const (
 	// MakeIFB makes the ifb that holds the ingress queue, and sets it up.
 	MakeIFB ActionKind = iota + 1
-	// LoadDataplane loads and pins the programs and maps of a direction.
+	// LoadDataplane takes a slot in the slab for a direction and writes the limits.
 	LoadDataplane
-	// ReloadDataplane loads and pins the programs of this build in the place of
-	// those of another build; what is attached is still to be replaced.
-	ReloadDataplane
-	// UpdateDataplane changes the limits in the running maps.
+	// UpdateDataplane changes the limits in the slot.
 	UpdateDataplane
 	// BuildTree makes the qdiscs.
 	BuildTree
@@ -39,15 +39,22 @@ const (
 	AttachRedirect
 	// AttachCeiling attaches the ceiling at the host side.
 	AttachCeiling
+	// DetachCeiling takes a ceiling away that should not be there.
+	DetachCeiling
+	// RemoveStray removes queues and programs of podweir's that are of no use to a
+	// direction as it should be.
+	RemoveStray
+	// RemoveFormer removes the pins of a release that loaded programs for each pod.
+	RemoveFormer
 	// TearDown removes all that a direction has, hooks first.
 	TearDown
 )
 
 var actionNames = map[ActionKind]string{
-	MakeIFB: "make-ifb", LoadDataplane: "load", ReloadDataplane: "reload", UpdateDataplane: "update",
+	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
 	BuildTree: "build-queue", ChangeTree: "change-queue", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
-	AttachCeiling: "attach-ceiling", TearDown: "tear-down",
+	AttachCeiling: "attach-ceiling", DetachCeiling: "detach-ceiling", RemoveStray: "remove-stray", RemoveFormer: "remove-former", TearDown: "tear-down",
 }
 
 func (k ActionKind) String() string { return actionNames[k] }
@@ -60,6 +67,9 @@ type Action struct {
 	// no longer wanted.
 	State  *DirectionState
 	Reason string
+	// OtherBuild says that what is there is podweir's, but of another build or for
+	// another slot.
+	OtherBuild bool
 }
 
 func (a Action) String() string {
@@ -75,7 +85,7 @@ func Plan(want *Desired, obs *Observed) []Action {
 		if ds == nil {
 			if obs.Dataplanes[d] != nil || obs.Recorded[d] {
 				plan = append(plan, Action{
-					Kind: TearDown, Direction: d, Reason: "attached, but no limit is asked for",
+					Kind: TearDown, Direction: d, Reason: "attached, but no limit is requested",
 				})
 			}
 			continue
@@ -106,46 +116,32 @@ func (p *directionPlan) run() {
 	if have == nil {
 		have = &Dataplane{}
 	}
-	missing := p.missing(have)
-	if missing != "" && (len(have.Programs()) != 0 || p.leaves()) {
-		p.add(TearDown, "%s", missing)
+	wrong := p.wrong(have)
+	if wrong != "" {
+		p.add(TearDown, "%s", wrong)
 		p.obs = p.obs.without(p.direction)
+		have = &Dataplane{}
 	}
 	if ifb := p.obs.Device(shaping.SideIFB); params.Side == shaping.SideIFB && !ifb.Exists {
 		p.add(MakeIFB, "no ifb in the pod's namespace")
 	} else if params.Side == shaping.SideIFB && ifb.Down {
 		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
 	}
-	programs := params.ProgramName() != "" || params.Guard || params.Redirect || params.Ceiling
-	outdated := p.outdated(have)
-	reloaded := programs && (missing != "" || outdated != "")
-	switch {
-	case !programs:
-	case missing != "":
-		p.add(LoadDataplane, "%s", missing)
-	case reloaded:
-		p.add(ReloadDataplane, "%s", outdated)
-	default:
-		p.planUpdate(have)
+	p.planSlot(have, wrong)
+	p.planTree(have)
+	p.planHooks(have)
+	if strays := p.strays(); strays != "" {
+		p.add(RemoveStray, "%s: of no use", strays)
 	}
-	p.planTree(have, reloaded)
-	p.planHook(have, reloaded)
-	pod := p.obs.Device(shaping.SidePod)
-	lacks := "no %s on the %v hook of %s"
-	if missing == "" && reloaded {
-		lacks = "the %s on the %v hook of %s is of another build"
+	if have.Former {
+		p.add(RemoveFormer, "pins of a release that loaded programs for each pod are left")
 	}
-	if params.Guard && (reloaded || pod.find(shaping.HookEgress, have.GuardID) == nil) {
-		p.add(AttachGuard, lacks, "guard", shaping.HookEgress, pod.Name)
-	}
-	redirect := have.RedirectID
-	if reloaded {
-		redirect = 0 // a mirred action has no program of ours, and stays
-	}
-	if params.Redirect && !pod.redirects(redirect, p.obs.Device(shaping.SideIFB).Index) {
-		p.add(AttachRedirect, lacks, "redirect", shaping.HookIngress, pod.Name)
-	}
-	p.planCeiling(have, reloaded)
+}
+
+// needsSlot says that a program of the direction has limits to look up.
+func (p *directionPlan) needsSlot() bool {
+	params := p.state.Params
+	return params.ProgramName() != "" || params.Redirect || params.Ceiling
 }
 
 // leaves says that the redirect has to go at once.
@@ -153,45 +149,40 @@ func (p *directionPlan) leaves() bool {
 	return p.direction == shaping.Ingress && !p.state.Params.Redirect && p.obs.hides()
 }
 
-// missing says what keeps the pinned programs from being those that are
-// wanted, "" if nothing does.
-func (p *directionPlan) missing(have *Dataplane) string {
-	params := p.state.Params
-	switch want := params.ProgramName(); {
+// wrong says why what is there has to go first, "" if it need not.
+func (p *directionPlan) wrong(have *Dataplane) string {
+	want := p.state.Params.ProgramName()
+	switch {
 	case p.leaves():
 		return fmt.Sprintf(chainBehind, p.obs.Device(shaping.SidePod).Name)
-	case have.ProgramName != want:
+	case (have.Slot != 0 || have.Former) && have.ProgramName != want:
 		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
-	case params.Guard && have.GuardID == 0:
-		return "guard program is not pinned"
-	case params.Redirect && have.RedirectID == 0:
-		return "redirect program is not pinned"
-	case want == "" && params.Ceiling && have.CeilingID == 0:
-		return "ceiling program is not pinned"
+	case have.Side != 0 && have.Side != p.state.Params.Side:
+		return fmt.Sprintf("%v is limited on the %v side, want the %v side", p.direction, have.Side, p.state.Params.Side)
 	}
 	return ""
 }
 
-// outdated says why the pinned programs have to be loaded anew, in the place of
-// those that are there.
-func (p *directionPlan) outdated(have *Dataplane) string {
-	if have.Outdated == "" && p.state.Params.Ceiling && have.CeilingID == 0 {
-		return "ceiling program is not pinned"
-	}
-	return have.Outdated
-}
-
-func (p *directionPlan) planUpdate(have *Dataplane) {
-	params := p.state.Params
-	ifb := p.obs.Device(shaping.SideIFB)
-	if diff := datapathDiff(&params.Datapath, &have.Datapath); diff != "" {
-		p.add(UpdateDataplane, "%s", diff)
-	} else if params.Redirect && ifb.Index != have.RedirectIndex {
+func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
+	params, ifb := p.state.Params, p.obs.Device(shaping.SideIFB)
+	switch {
+	case !p.needsSlot():
+	case have.Slot == 0 && wrong != "":
+		p.add(LoadDataplane, "%s", wrong)
+	case have.Slot == 0 && have.Former:
+		p.add(LoadDataplane, "programs are of a release that loaded them for each pod")
+	case have.Slot == 0:
+		p.add(LoadDataplane, "no slot for %s", cmp.Or(params.ProgramName(), "the ceiling"))
+	case have.Datapath == (shaping.Datapath{}):
+		p.add(UpdateDataplane, "the slot has no limits of this build")
+	case datapathDiff(&params.Datapath, &have.Datapath) != "":
+		p.add(UpdateDataplane, "%s", datapathDiff(&params.Datapath, &have.Datapath))
+	case params.Redirect && (!ifb.Exists || ifb.Index != have.RedirectIndex):
 		p.add(UpdateDataplane, "redirect goes to ifindex %d, which is not the ifb", have.RedirectIndex)
 	}
 }
 
-func (p *directionPlan) planTree(have *Dataplane, reloaded bool) {
+func (p *directionPlan) planTree(have *Dataplane) {
 	params := p.state.Params
 	if params.Tree == nil {
 		return
@@ -199,77 +190,151 @@ func (p *directionPlan) planTree(have *Dataplane, reloaded bool) {
 	dev := p.obs.Device(params.Side)
 	diff, inPlace := TreeDiff(params.Tree, &dev.Tree)
 	if !inPlace {
-		p.add(BuildTree, "%s: %s", dev.Name, diff)
+		p.add(BuildTree, "%s: %s", called(dev, params.Side), diff)
 		return
 	}
 	if diff != "" {
 		p.add(ChangeTree, "%s: %s", dev.Name, diff)
 	}
+	if params.Tree.Filter == nil {
+		return
+	}
+	if differs := p.differs(dev.Classifier, params.ProgramName(), have); differs != "" {
+		p.add(ReplaceClassifier, "%s: classifier %s", dev.Name, differs)
+		p.markOther(dev.Classifier, params.ProgramName())
+	}
+}
+
+// differs says what is wrong with a program of podweir's, "" if nothing is.
+func (p *directionPlan) differs(is *HookProgram, name string, have *Dataplane) string {
 	switch {
-	case params.Tree.Filter == nil:
-	case reloaded:
-		p.add(ReplaceClassifier, "%s: classifier is program %d of another build", dev.Name, dev.FilterProgramID)
-	case dev.FilterProgramID != have.ProgramID:
-		p.add(ReplaceClassifier, "%s: classifier is program %d, want %d", dev.Name, dev.FilterProgramID, have.ProgramID)
+	case is == nil:
+		return fmt.Sprintf("is missing, want %s", name)
+	case is.Name != name:
+		return fmt.Sprintf("is program %q (%d), want %s", is.Name, is.ProgramID, name)
+	case !is.Current:
+		return fmt.Sprintf("%s (%d) is of another build", is.Name, is.ProgramID)
+	case name == guardName:
+		return ""
+	case have.Slot == 0:
+		// What stands there is on its way out: the kernel detaches a link some time
+		// after its last pin is gone.
+		return fmt.Sprintf("%s (%d) has no slot yet", is.Name, is.ProgramID)
+	case is.Slot != have.Slot:
+		return fmt.Sprintf("%s (%d) uses slot %d, want %d", is.Name, is.ProgramID, is.Slot, have.Slot)
 	}
+	return ""
 }
 
-func (p *directionPlan) planHook(have *Dataplane, reloaded bool) {
+// markOther says of the last step that it replaces a program of podweir's own.
+func (p *directionPlan) markOther(is *HookProgram, name string) {
+	p.actions[len(p.actions)-1].OtherBuild = is != nil && is.Name == name
+}
+
+func (p *directionPlan) planHooks(have *Dataplane) {
 	params := p.state.Params
+	pod, host := p.obs.Device(shaping.SidePod), p.obs.Device(shaping.SideHost)
 	if params.Hook == shaping.HookEgress || params.Hook == shaping.HookIngress {
-		p.planOn(&hooked{
-			action: AttachHook, name: params.ProgramName(), dev: p.obs.Device(params.Side), hook: params.Hook,
-			kind: p.state.HookKind, programID: have.ProgramID,
-		}, have, reloaded)
+		p.planOn(&hooked{AttachHook, params.ProgramName(), p.obs.Device(params.Side), params.Side, params.Hook, p.state.HookKind}, have)
+	}
+	if params.Guard {
+		p.planOn(&hooked{AttachGuard, guardName, pod, shaping.SidePod, shaping.HookEgress, shaping.HookKindClsact}, have)
+	}
+	if params.Redirect && !pod.redirects(p.obs.Device(shaping.SideIFB).Index) {
+		p.planOn(&hooked{AttachRedirect, redirectName, pod, shaping.SidePod, shaping.HookIngress, shaping.HookKindClsact}, have)
+	}
+	switch stands := host.find(shaping.HookIngress, params.CeilingName()); {
+	case params.Ceiling:
+		p.planOn(&hooked{AttachCeiling, params.CeilingName(), host, shaping.SideHost, shaping.HookIngress, p.state.CeilingKind}, have)
+	case p.direction == shaping.Egress && stands != nil:
+		p.add(DetachCeiling, "%s (%d) is on the ingress hook of %s, want none", stands.Name, stands.ProgramID, host.Name)
 	}
 }
 
-func (p *directionPlan) planCeiling(have *Dataplane, reloaded bool) {
-	if p.state.Params.Ceiling {
-		p.planOn(&hooked{
-			action: AttachCeiling, name: "the ceiling", dev: p.obs.Device(shaping.SideHost), hook: shaping.HookIngress,
-			kind: shaping.HookKindTCX, programID: have.CeilingID,
-		}, have, reloaded)
+// Keeps says whether a program of podweir's on a hook belongs to what should be.
+func (s *DirectionState) Keeps(side shaping.Side, h *HookProgram) bool {
+	p := s.Params
+	switch {
+	case side == p.Side && h.Hook == p.Hook && h.Name == p.ProgramName():
+		return true
+	case side == shaping.SideHost && h.Hook == shaping.HookIngress && p.Direction == shaping.Egress && h.Name == p.CeilingName():
+		return true // one that should not be there has a step of its own
+	case side != shaping.SidePod:
+		return false
+	case h.Hook == shaping.HookEgress:
+		return p.Guard && h.Name == guardName
+	default:
+		return p.Redirect && (h.Name == redirectName || h.RedirectIndex != 0)
 	}
 }
+
+// KeepsRoot says whether a root qdisc of podweir's on a side belongs to what should
+// be, or to the other direction.
+func (s *DirectionState) KeepsRoot(side shaping.Side) bool {
+	return side != QueueSide(s.Params.Direction) || s.Params.Tree != nil && s.Params.Side == side
+}
+
+// strays names what podweir has left on a device and does not need there: the record
+// of it was lost, or somebody moved it.
+func (p *directionPlan) strays() string {
+	var all []string
+	for _, side := range []shaping.Side{shaping.SidePod, shaping.SideHost} {
+		dev := p.obs.Device(side)
+		for i := range dev.Hooks {
+			h := &dev.Hooks[i]
+			if h.Ours && terms.DirectionAt(side, h.Hook) == p.direction && !p.state.Keeps(side, h) {
+				all = append(all, fmt.Sprintf("%s (%d) on the %v hook of %s", h.Name, h.ProgramID, h.Hook, dev.Name))
+			}
+		}
+		if root := dev.OwnRoot(); root != nil && !p.state.KeepsRoot(side) {
+			all = append(all, fmt.Sprintf("%s on %s", describe(root), dev.Name))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// called is the name of a device; an ifb that is to be made has none yet.
+func called(d *Device, s shaping.Side) string { return cmp.Or(d.Name, "the "+s.String()) }
 
 // hooked is a program that should be on a hook that others can use.
 type hooked struct {
-	action    ActionKind
-	name      string
-	dev       *Device
-	hook      shaping.Hook
-	kind      shaping.HookKind
-	programID uint32
+	action ActionKind
+	name   string
+	dev    *Device
+	side   shaping.Side
+	hook   shaping.Hook
+	kind   shaping.HookKind
 }
 
-func (p *directionPlan) planOn(want *hooked, have *Dataplane, reloaded bool) {
+func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
 	dev := want.dev
-	found := dev.find(want.hook, want.programID)
-	switch {
-	case reloaded && have.Outdated != "":
-		p.add(want.action, "%s on the %v hook of %s is of another build", want.name, want.hook, dev.Name)
-	case reloaded || found == nil:
-		p.add(want.action, "%s is not on the %v hook of %s", want.name, want.hook, dev.Name)
-	case found.Kind != want.kind:
+	found := dev.find(want.hook, want.name)
+	if found == nil {
+		p.add(want.action, "%s is not on the %v hook of %s", want.name, want.hook, called(dev, want.side))
+		return
+	}
+	if differs := p.differs(found, want.name, have); differs != "" {
+		p.add(want.action, "on the %v hook of %s %s", want.hook, dev.Name, differs)
+		p.markOther(found, want.name)
+		return
+	}
+	chain := dev.Chain(want.side, want.hook)
+	if found.Kind != want.kind {
 		reason := fmt.Sprintf("%s is on %v, want %v", want.name, found.Kind, want.kind)
-		if other := dev.firstOther(want.hook); other != nil {
+		if other := chain.FirstOther(); other != nil {
 			reason += fmt.Sprintf(" because of program %q (%d) on the %v hook of %s", other.Name, other.ProgramID, want.hook, dev.Name)
 		}
 		p.add(want.action, "%s", reason)
-	case found.Kind == shaping.HookKindTCX:
-		if first := firstTCX(dev, want.hook); first.ProgramID != want.programID {
-			p.add(want.action, "program %q (%d) is ahead of %s on the %v hook of %s",
-				first.Name, first.ProgramID, want.name, want.hook, dev.Name)
-		}
+		return
 	}
-}
-
-func firstTCX(dev *Device, hook shaping.Hook) HookProgram {
-	for _, h := range dev.Hooks {
-		if h.Kind == shaping.HookKindTCX && h.Hook == hook {
-			return h
-		}
+	if dev.count(want.hook, want.name) > 1 {
+		// An interrupted move between filter and link left both, which charge twice.
+		p.add(want.action, "%s is on the %v hook of %s twice", want.name, want.hook, dev.Name)
+		return
 	}
-	return HookProgram{}
+	if stands := chain.Stand(found.ProgramID, nil); found.Kind == shaping.HookKindTCX && len(stands.Ahead) > 0 {
+		first := &stands.Ahead[0]
+		p.add(want.action, "program %q (%d) is ahead of %s on the %v hook of %s",
+			first.Name, first.ProgramID, want.name, want.hook, dev.Name)
+	}
 }

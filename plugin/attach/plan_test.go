@@ -50,36 +50,59 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
-			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach", "ingress attach-redirect"},
+			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach"},
 			"no ifb",
 		},
 		{
-			"the program's pin is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
-			[]string{"egress load", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling"},
-			`program is "", want "pw_class"`,
+			"the slot is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
+			[]string{"egress load", "egress replace-classifier", "egress attach-ceiling"},
+			"no slot for pw_class",
 		},
 		{
-			"another program is pinned", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
+			"the slot is for another program", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
 			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
 			`program is "pw_band"`,
 		},
 		{
-			"the guard's pin is gone", func(w *world) { w.dataplanes[shaping.Egress].GuardID = 0 },
+			"the slot is for another device", func(w *world) { w.dataplanes[shaping.Egress].Side = shaping.SideHost },
 			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
-			"guard program is not pinned",
+			"egress is limited on the host side, want the pod side",
 		},
 		{
-			"the redirect's pin is gone", func(w *world) { w.dataplanes[shaping.Ingress].RedirectID = 0 },
-			[]string{
-				"ingress tear-down", "ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach",
-				"ingress attach-redirect",
-			},
-			"redirect program is not pinned",
-		},
-		{
-			"other limits in the maps", func(w *world) { w.dataplanes[shaping.Egress].Datapath.HoldTicks++ },
+			"the slot has limits of another layout", func(w *world) { w.dataplanes[shaping.Egress].Datapath = shaping.Datapath{} },
 			[]string{"egress update"},
-			"limits in the maps are",
+			"the slot has no limits of this build",
+		},
+		{
+			"a release loaded programs for each pod", func(w *world) {
+				w.dataplanes[shaping.Egress] = &attach.Dataplane{ProgramName: "pw_class", Former: true}
+				w.outdate()
+			},
+			[]string{
+				"egress load", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling", "egress remove-former",
+				"ingress attach", "ingress attach-redirect",
+			},
+			"programs are of a release that loaded them for each pod",
+		},
+		{
+			"the slot was given back, and the link is not gone yet", func(w *world) {
+				delete(w.dataplanes, shaping.Egress)
+				for i := range w.devices[shaping.SideHost].Hooks {
+					w.devices[shaping.SideHost].Hooks[i].Slot = 0
+				}
+			},
+			[]string{"egress load", "egress replace-classifier", "egress attach-ceiling"},
+			"no slot for pw_class",
+		},
+		{
+			"the pins of that release are left", func(w *world) { w.dataplanes[shaping.Egress].Former = true },
+			[]string{"egress remove-former"},
+			"pins of a release",
+		},
+		{
+			"other limits in the slot", func(w *world) { w.dataplanes[shaping.Egress].Datapath.HoldTicks++ },
+			[]string{"egress update"},
+			"thresholds of flows differ",
 		},
 		{
 			"the redirect goes elsewhere", func(w *world) { w.dataplanes[shaping.Ingress].RedirectIndex = 1 },
@@ -103,7 +126,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		{
 			"the TBF has another rate", func(w *world) { w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
 			[]string{"ingress change-queue"},
-			"tbf rate is 6.25 MB/s, want 12.5 MB/s",
+			"limit of the queue (tbf) is 50 Mbit/s, want 100 Mbit/s",
 		},
 		{"the bands are gone", func(w *world) {
 			tree := &w.devices[shaping.SideIFB].Tree
@@ -115,22 +138,24 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"classifier filter is missing",
 		},
 		{
-			"another classifier", func(w *world) { w.devices[shaping.SidePod].FilterProgramID = 1 },
+			"another classifier", func(w *world) { w.devices[shaping.SidePod].Classifier.Name = "pw_other" },
 			[]string{"egress replace-classifier"},
-			"classifier is program 1, want",
+			`classifier is program "pw_other"`,
 		},
 		{
-			"programs of another build", func(w *world) { w.dataplanes[shaping.Egress].Outdated = "pw_class is of another build" },
-			[]string{"egress reload", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling"},
-			"pw_class is of another build",
+			"a classifier with another slot", func(w *world) { w.devices[shaping.SidePod].Classifier.Slot++ },
+			[]string{"egress replace-classifier"},
+			"classifier pw_class",
 		},
 		{
-			"maps of another layout and other limits", func(w *world) {
-				w.dataplanes[shaping.Ingress].Outdated, w.dataplanes[shaping.Ingress].Datapath = "maps have", shaping.Datapath{}
-				w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2
-			},
-			[]string{"ingress reload", "ingress change-queue", "ingress attach", "ingress attach-redirect"},
-			"maps have",
+			"programs of another build", (*world).outdate,
+			[]string{"egress replace-classifier", "egress attach-guard", "egress attach-ceiling", "ingress attach", "ingress attach-redirect"},
+			"is of another build",
+		},
+		{
+			"a hook with another slot", func(w *world) { w.devices[shaping.SideIFB].Hooks[0].Slot++ },
+			[]string{"ingress attach"},
+			"on the egress hook of podweir5 pw_band",
 		},
 		{
 			"the hook is empty", func(w *world) { dropHooks(w.devices[shaping.SideIFB], "pw_band") },
@@ -140,12 +165,12 @@ func TestPlanOfOneDifference(t *testing.T) {
 		{
 			"the guard is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_guard") },
 			[]string{"egress attach-guard"},
-			"no guard on the egress hook of eth0",
+			"pw_guard is not on the egress hook of eth0",
 		},
 		{
 			"the redirect is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_redirect") },
 			[]string{"ingress attach-redirect"},
-			"no redirect on the ingress hook of eth0",
+			"pw_redirect is not on the ingress hook of eth0",
 		},
 	})
 }
@@ -155,27 +180,52 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 		{
 			"the ceiling is detached", func(w *world) { dropHooks(w.devices[shaping.SideHost], "pw_ceiling") },
 			[]string{"egress attach-ceiling"},
-			"the ceiling is not on the ingress hook of veth1",
+			"pw_ceiling is not on the ingress hook of veth1",
 		},
 		{
-			"an attachment of a release without a ceiling", func(w *world) {
-				w.dataplanes[shaping.Egress].CeilingID = 0
-				dropHooks(w.devices[shaping.SideHost], "pw_ceiling")
-			},
-			[]string{"egress reload", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling"},
-			"ceiling program is not pinned",
-		},
-		{
-			"somebody is ahead of the ceiling", func(w *world) {
+			"somebody else comes to the ceiling's hook", func(w *world) {
 				dev := w.devices[shaping.SideHost]
 				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
-					Kind: shaping.HookKindTCX, Hook: shaping.HookIngress, ProgramID: 7, Name: "other",
+					Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
 				})
 			},
 			[]string{"egress attach-ceiling"},
-			`program "other" (7) is ahead of the ceiling on the ingress hook of veth1`,
+			`pw_ceiling is on clsact, want tcx because of program "other" (7) on the ingress hook of veth1`,
+		},
+		{
+			"somebody else comes to the ceiling's hook, and there is no TCX", func(w *world) {
+				dev := w.devices[shaping.SideHost]
+				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
+					Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
+				})
+				w.tcx = false
+			},
+			[]string{"egress detach-ceiling"},
+			"is on the ingress hook of veth1, want none",
+		},
+		{
+			"the ceiling is there twice", func(w *world) {
+				dev := w.devices[shaping.SideHost]
+				again := dev.Hooks[slices.IndexFunc(dev.Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_ceiling" })]
+				again.Kind = shaping.HookKindTCX
+				dev.Hooks = append(dev.Hooks, again)
+			},
+			[]string{"egress attach-ceiling"},
+			"pw_ceiling is on the ingress hook of veth1 twice",
 		},
 	})
+}
+
+// outdate makes all programs of podweir's ones of another build.
+func (w *world) outdate() {
+	for _, dev := range w.devices {
+		if dev.Classifier != nil {
+			dev.Classifier.Current = false
+		}
+		for i := range dev.Hooks {
+			dev.Hooks[i].Current = false
+		}
+	}
 }
 
 // difference is what differs in a rich world, and the steps that mend it.
@@ -192,7 +242,7 @@ func plansOfOne(t *testing.T, tests []difference) {
 		t.Run(tt.name, func(t *testing.T) {
 			w, cfg := rich(t)
 			tt.break_(w)
-			_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+			plan, err := drift(w, cfg, record(t, w))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +253,7 @@ func plansOfOne(t *testing.T, tests []difference) {
 				t.Errorf("reason %q, want %q in it", plan[0].Reason, tt.reason)
 			}
 			ensure(t, w, cfg)
-			if _, plan, err = w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 0 {
+			if plan, err = drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
 				t.Errorf("after the plan was applied it is %v, %v, want it empty", kinds(plan), err)
 			}
 		})
@@ -213,7 +263,7 @@ func plansOfOne(t *testing.T, tests []difference) {
 func TestPlanOfAnUnwantedDirection(t *testing.T) {
 	w, cfg := rich(t)
 	cfg = &shaping.Config{Egress: cfg.Egress}
-	_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+	plan, err := drift(w, cfg, record(t, w))
 	if err != nil || !slices.Equal(kinds(plan), []string{"ingress tear-down"}) {
 		t.Errorf("plan = %v, %v, want ingress torn down", kinds(plan), err)
 	}
@@ -222,7 +272,7 @@ func TestPlanOfAnUnwantedDirection(t *testing.T) {
 // On the host side podweir is first, so that nobody ends the chain before it.
 func TestPlanKeepsTheHead(t *testing.T) {
 	w := newWorld()
-	cfg := &shaping.Config{Ingress: limit(10_000_000)}
+	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
 	ensure(t, w, cfg)
 	host := w.devices[shaping.SideHost]
 	if len(host.Hooks) != 1 || host.Hooks[0].Kind != shaping.HookKindTCX {
@@ -235,13 +285,13 @@ func TestPlanKeepsTheHead(t *testing.T) {
 	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
 		Kind: shaping.HookKindTCX, Hook: shaping.HookIngress, ProgramID: 9, Name: "other",
 	})
-	if _, plan, err := w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 0 {
+	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
 		t.Errorf("plan = %v, %v, want it empty", plan, err)
 	}
 	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
 		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 10, Name: "cil_to_container",
 	})
-	_, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
+	plan, err := drift(w, cfg, record(t, w))
 	if err != nil || !slices.Equal(kinds(plan), []string{"ingress attach"}) ||
 		!strings.Contains(plan[0].Reason, `program "cil_to_container" (10) is ahead of pw_band`) {
 		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
@@ -250,7 +300,7 @@ func TestPlanKeepsTheHead(t *testing.T) {
 
 // Inside the pod, too, where a filter suffices as long as nobody else is there:
 // a program that comes later is named, and TCX takes the head from it. The
-// filter that an operator asked for by name cannot.
+// filter that an operator requested by name cannot.
 func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	w := newWorld()
 	cfg := &shaping.Config{Egress: limit(10_000_000)}
@@ -262,17 +312,17 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	pod.Hooks = slices.Insert(pod.Hooks, 0, attach.HookProgram{
 		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 10, Name: "hostile",
 	})
-	want, plan, err := w.engine().Drift(cfg, w.iface, record(t, w))
-	if err != nil || !slices.Equal(kinds(plan), []string{"egress attach"}) ||
-		!strings.Contains(plan[0].Reason, `because of program "hostile" (10)`) ||
-		want.Directions[shaping.Egress].HookKind != shaping.HookKindTCX {
-		t.Errorf("plan = %v, %v, want TCX because of the program that is named", plan, err)
+	in, err := w.engine().Inspect(record(t, w))
+	if err != nil || !slices.Equal(kinds(in.Plan), []string{"egress attach"}) ||
+		!strings.Contains(in.Plan[0].Reason, `because of program "hostile" (10)`) ||
+		in.Want.Directions[shaping.Egress].HookKind != shaping.HookKindTCX {
+		t.Errorf("inspection = %+v, %v, want TCX because of the program that is named", in, err)
 	}
 	named := &shaping.Config{Egress: limit(10_000_000)}
 	named.Egress.Mode = shaping.ModeClsactPodSide
 	byHand := *record(t, w)
 	byHand.Strict = true
-	if _, _, err := w.engine().Drift(named, w.iface, &byHand); !errors.Is(err, attach.ErrHookTaken) ||
+	if _, err := drift(w, named, &byHand); !errors.Is(err, attach.ErrHookTaken) ||
 		!strings.Contains(err.Error(), `"hostile"`) {
 		t.Errorf("with clsact by name: %v, want ErrHookTaken that names the program", err)
 	}
@@ -280,9 +330,12 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	// As a TCX program it keeps the head like on the host side.
 	pod.Hooks = []attach.HookProgram{
 		{Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 11, Name: "again"},
-		{Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: w.dataplanes[shaping.Egress].ProgramID, Name: "pw_band"},
+		{
+			Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 12, Name: "pw_band", Ours: true, Current: true,
+			Slot: w.dataplanes[shaping.Egress].Slot,
+		},
 	}
-	if _, plan, err := w.engine().Drift(cfg, w.iface, record(t, w)); err != nil || len(plan) != 1 ||
+	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 1 ||
 		!strings.Contains(plan[0].Reason, `program "again" (11) is ahead of pw_band`) {
 		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
 	}
@@ -304,12 +357,12 @@ func TestTreeDiff(t *testing.T) {
 		{"equal", func(*shaping.Tree) {}, "", true},
 		{"the bucket is off by the kernel's rounding", func(g *shaping.Tree) { g.Qdiscs[0].Burst -= 12 }, "", true},
 		{"another bucket", func(g *shaping.Tree) { g.Qdiscs[0].Burst = 13_000 }, "tbf burst is 13 kB, want 12.5 kB", true},
-		{"another rate", func(g *shaping.Tree) { g.Qdiscs[0].Rate = 2_500_000 }, "tbf rate is 2.5 MB/s, want 1.25 MB/s", true},
+		{"another rate", func(g *shaping.Tree) { g.Qdiscs[0].Rate = 2_500_000 }, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", true},
 		{"another depth", func(g *shaping.Tree) { g.Qdiscs[1].Limit = 1 }, "bfifo limit is 1 B, want 30 kB", true},
 		{"another kind", func(g *shaping.Tree) { g.Qdiscs[1].Kind = shaping.KindPfifoFast }, "1:1 is pfifo_fast, want bfifo", false},
-		{"another root", func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 1.25 MB/s under root", false},
+		{"another root", func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 10 Mbit/s under root", false},
 		{"no child", func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
-		{"nothing", func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 1.25 MB/s", false},
+		{"nothing", func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 10 Mbit/s", false},
 		{"a filter too many", func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "classifier filter", false},
 	}
 	for _, tt := range tests {

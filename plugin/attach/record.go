@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
 )
@@ -27,6 +28,9 @@ type Record struct {
 	Pod string `json:"pod,omitempty"`
 	// By is who made the attachment, "" in records of releases that did not say.
 	By By `json:"by,omitempty"`
+	// Attached is when the attachment was made, zero in records of releases that did not
+	// say.
+	Attached time.Time `json:"attached,omitzero"`
 	// ReplaceQdisc is the operator's word to replace a foreign root qdisc.
 	ReplaceQdisc bool `json:"replaceQdisc,omitempty"`
 	// Strict is [Request.Strict].
@@ -56,17 +60,39 @@ type Choice struct {
 	// Majors are the random handle majors in the order they were drawn.
 	Majors   []uint16         `json:"majors"`
 	HookKind shaping.HookKind `json:"hookKind"`
+	// CeilingKind is that of the ceiling.
+	CeilingKind shaping.HookKind `json:"ceilingKind,omitempty"`
 	// Queue replaces an automatic queue where the first choice could not be
 	// had; the note says why.
 	Queue shaping.Queue `json:"queue,omitempty"`
 	Note  string        `json:"note,omitempty"`
 	// Place replaces an automatic place of the ingress queue in the same way.
 	Place shaping.Place `json:"place,omitempty"`
-	// Settled says that these are the choices of auto, because what was asked for
-	// by name could not be had.
+	// Since is when the direction fell back to something else than what is wanted,
+	// zero if it did not.
+	Since time.Time `json:"since,omitzero"`
+	// Settled says that these are the choices of auto, because what was requested
+	// by name was not available.
 	Settled bool `json:"settled,omitempty"`
+	// HostSide says that the direction is policed on the host side, because what
+	// kept its limit in the pod was taken away again and again.
+	HostSide bool `json:"hostSide,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
 	MadeClsact []shaping.Side `json:"madeClsact,omitempty"`
+}
+
+// Degraded says that the queue or its place is not the one that is wanted.
+func (c *Choice) Degraded() bool { return c.Queue != 0 || c.Place != 0 }
+
+// instead is the choice of another queue or place than what is wanted. It has the
+// handles of an earlier run that chose the same.
+func (c *Choice) instead(q shaping.Queue, p shaping.Place, note string) Choice {
+	out := Choice{MadeClsact: c.MadeClsact}
+	if c.Degraded() && c.Queue == q && c.Place == p {
+		out = *c
+	}
+	out.Queue, out.Place, out.Note = q, p, note
+	return out
 }
 
 // MadeClsact says whether the clsact qdisc of a side is ours to remove with the
@@ -78,6 +104,14 @@ func (r *Record) MadeClsact(s shaping.Side) bool {
 		}
 	}
 	return false
+}
+
+// LeaveClsact says that the clsact qdisc of a side is somebody else's.
+func (r *Record) LeaveClsact(s shaping.Side) {
+	for d, c := range r.Choices {
+		c.MadeClsact = slices.DeleteFunc(slices.Clone(c.MadeClsact), func(made shaping.Side) bool { return made == s })
+		r.Choices[d] = c
+	}
 }
 
 // Marshal returns the record as it is pinned.

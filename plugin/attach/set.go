@@ -22,7 +22,7 @@ var (
 )
 
 // effective is the configuration that counts: what `set` made of it, as long
-// as what is asked for has not changed since.
+// as what is requested has not changed since.
 func effective(asked *shaping.Config, prior *Record) (cfg, original *shaping.Config) {
 	if prior == nil || prior.Asked == nil || !sameWish(prior.Asked, asked) {
 		return asked, nil
@@ -39,7 +39,7 @@ func sameWish(a, b *shaping.Config) bool {
 }
 
 // Set changes the limits of a running attachment without detaching it. The
-// change lasts until what is asked for changes, or until Clear.
+// change lasts until what is requested changes, or until Clear.
 func (e *Engine) Set(ctx context.Context, id ID, change func(*shaping.Config) error) ([]*Desired, error) {
 	return e.reshape(ctx, id, func(r *Record) (cfg, original *shaping.Config, err error) {
 		changed := clone(&r.Config)
@@ -74,12 +74,12 @@ func (e *Engine) Repair(ctx context.Context, id ID) ([]*Desired, error) {
 func (e *Engine) reshape(ctx context.Context, id ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
 ) ([]*Desired, error) {
-	unlock, err := e.Store.Lock(ctx, id)
+	unlock, err := e.store.Lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	records, err := e.Store.Records(id)
+	records, err := e.store.Records(id)
 	if err != nil {
 		return nil, err
 	}
@@ -107,30 +107,42 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 }
 
 // Refind returns the interface of a record as it is now. The error wraps
-// [ErrGone] if another one is in its place.
-func (e *Engine) Refind(r *Record) (Interface, error) {
-	iface, err := e.Interfaces.Find(r.Interface.NetNSPath, r.Interface.PodName)
-	if err == nil && !r.Interface.same(&iface) {
-		err = fmt.Errorf("%s (ifindex %d) in %s: %w, another is in its place",
-			r.Interface.PodName, r.Interface.PodIndex, r.Interface.NetNSPath, ErrGone)
+// [ErrGone] if it is gone, or another one is in its place.
+func (e *Engine) Refind(r *Record) (Interface, error) { return e.interfaces.Again(&r.Interface) }
+
+// find returns the interface of this name or, if there is none, the one that had the
+// name when it was attached.
+func (e *Engine) find(netnsPath, name string, prior *Record) (Interface, error) {
+	iface, err := e.interfaces.Find(netnsPath, name)
+	if err == nil || prior == nil || !errors.Is(err, ErrGone) {
+		return iface, err
+	}
+	if again, renamed := e.Refind(prior); renamed == nil && again.NetNSPath == netnsPath {
+		return again, nil
 	}
 	return iface, err
 }
 
-// same says whether both are one interface of one namespace.
-func (i *Interface) same(other *Interface) bool {
-	return i.NetNSInode == other.NetNSInode && i.PodIndex == other.PodIndex
+// Same says whether both are one interface of one namespace.
+func (i *Interface) Same(other *Interface) bool {
+	if i.PodIndex != other.PodIndex {
+		return false
+	}
+	if i.NetNSCookie != 0 && other.NetNSCookie != 0 {
+		return i.NetNSCookie == other.NetNSCookie
+	}
+	return i.NetNSInode == other.NetNSInode
 }
 
 // RemoveGone removes what is left of an attachment whose interfaces are all
 // gone, and says whether it did. One that still is there is left alone.
 func (e *Engine) RemoveGone(ctx context.Context, id ID) (bool, error) {
-	unlock, err := e.Store.Lock(ctx, id)
+	unlock, err := e.store.Lock(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	records, err := e.Store.Records(id)
+	records, err := e.store.Records(id)
 	if err != nil || len(records) == 0 {
 		return false, err
 	}
@@ -146,7 +158,7 @@ func (e *Engine) RemoveGone(ctx context.Context, id ID) (bool, error) {
 	if all != nil {
 		return false, all
 	}
-	return true, e.Store.Remove(id, "")
+	return true, e.store.Remove(id, "")
 }
 
 func clone(c *shaping.Config) *shaping.Config {

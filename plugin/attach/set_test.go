@@ -9,7 +9,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// What `set` changed lasts until what is asked for changes; how a mistake in it is
+// What `set` changed lasts until what is requested changes; how a mistake in it is
 // told is no change.
 func TestSetOutlivesNotes(t *testing.T) {
 	w := newWorld()

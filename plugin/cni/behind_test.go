@@ -4,18 +4,19 @@
 package cni_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// The redirect to the ifb is asked last: a TCX program and filters at any
+// The redirect to the ifb runs last: a TCX program and filters at any
 // preference that come after it see every packet, and what one of them drops
 // does not arrive.
 func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
@@ -68,7 +69,7 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 // A netfilter ingress chain that comes behind the redirect is blind, which is
 // why podweir leaves at once: who waits for such a chain is told, CHECK and
 // status name it, and a repair or the next ADD moves to policing, whatever mode
-// was asked for. Then what the chain drops does not arrive.
+// was requested. Then what the chain drops does not arrive.
 func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb", "tbf")
@@ -103,15 +104,6 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 				f.send(t, "forbidden")
 			}
 			p.chainDrops(t, 5)
-			p.deleteChain(t)
-			f.send(t, "allowed")
-			if got := f.receive(t); got != "allowed" {
-				t.Errorf("the chain let %q pass", got)
-			}
-			offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "policing")
-			wantState(t, p, "repaired", join(podQueue, []string{
-				"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police",
-			}))
 			p.must(t, "CHECK", c)
 			a := p.must(t, "ADD", c)
 			s := p.status(t)
@@ -123,17 +115,33 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			if len(s.Drift) != 0 || len(s.Directions) != 2 || !strings.Contains(a.log, chain) {
 				t.Errorf("status tells drift %q and %d directions, ADD logs %s", s.Drift, len(s.Directions), a.log)
 			}
+			p.deleteChain(t)
+			f.send(t, "allowed")
+			if got := f.receive(t); got != "allowed" {
+				t.Errorf("the chain let %q pass", got)
+			}
+			offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "policing")
+			wantState(t, p, "repaired", join(podQueue, []string{
+				"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police",
+			}))
+			// The queue was always wanted, and is available again.
+			wantCode(t, "CHECK without the chain", p.call(t, "CHECK", c).err, 101, "is available again")
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			if now := p.state(t); !slices.Contains(now, "pod clsact ingress pw_redirect") && !slices.Contains(now, "pod clsact ingress mirred") {
+				t.Errorf("after ADD there is %q, want the redirect", now)
+			}
 			p.must(t, "DEL", c)
-			wantClean(t, p, "DEL")
+			wantClean(t, p.afterIFB(t), "DEL")
 		})
 	}
 }
 
 // onNode runs a function on the node's state, as `podweir` does.
-func (p *pod) onNode(t *testing.T, f func(*cni.Node) error) {
+func (p *pod) onNode(t *testing.T, f func(*engine.Node) error) {
 	t.Helper()
 	if err := p.node.Do(func() error {
-		node, err := cni.Open(p.node.paths)
+		node, err := engine.Open(p.node.paths)
 		if err != nil {
 			return err
 		}
@@ -147,7 +155,7 @@ func (p *pod) onNode(t *testing.T, f func(*cni.Node) error) {
 func (p *pod) status(t *testing.T) status.Attachment {
 	t.Helper()
 	var rep *status.Report
-	p.onNode(t, func(n *cni.Node) (err error) { rep, err = status.Collect(n); return err })
+	p.onNode(t, func(n *engine.Node) (err error) { rep, err = status.Collect(n); return err })
 	if len(rep.Attachments) != 1 || rep.Attachments[0].Error != "" {
 		t.Fatalf("status = %+v, want one attachment", rep)
 	}
@@ -156,8 +164,8 @@ func (p *pod) status(t *testing.T) status.Attachment {
 
 func (p *pod) repair(t *testing.T) {
 	t.Helper()
-	p.onNode(t, func(n *cni.Node) error {
-		_, err := n.Engine.Repair(t.Context(), attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
+	p.onNode(t, func(n *engine.Node) error {
+		_, err := n.Repair(t.Context(), attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
 		return err
 	})
 }

@@ -14,8 +14,7 @@ import (
 
 	"github.com/cilium/ebpf/link"
 
-	"github.com/podweir/podweir/plugin/cni"
-	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -64,14 +63,14 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
 		}, []string{"egress attach: pw_band is not on the egress hook of eth0"}},
-		{"link removed", both(nil), func(t *testing.T, p *pod) {
+		{"link removed", both(conf{"hostHook": "tcx"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.unpin(t, "ingress-link")
 			testutil.Eventually(t, 5*time.Second, "the kernel detaches the link", func() bool {
 				return len(tcxNames(t, p.node.NetNS, p.host.Index, "egress")) == 0
 			})
 		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
-		{"link detached", both(nil), func(t *testing.T, p *pod) {
+		{"link detached", both(conf{"hostHook": "tcx"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			l, err := link.LoadPinnedLink(filepath.Join(p.dir(), "ingress-link"), nil)
 			if err == nil {
@@ -82,9 +81,18 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			}
 		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
 		{
-			"program's pin removed", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.unpin(t, "egress-program") },
-			[]string{`egress load: program is "", want "pw_band"`},
+			"slot given back", both(nil), func(t *testing.T, p *pod) {
+				t.Helper()
+				if err := p.node.slab(t).GiveBack(p.dir(), shaping.Egress, nil, 0); err != nil {
+					t.Fatal(err)
+				}
+			},
+			[]string{"egress load: no slot for pw_band"},
 		},
+		{"ceiling detached", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "ingress")
+		}, []string{"egress attach-ceiling: pw_ceiling is not on the ingress hook of veth1"}},
 		{"queue removed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
@@ -95,19 +103,21 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 		}, []string{"ingress build-queue: veth1: no root qdisc, want tbf"}},
 		{
 			"rate changed by tc", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.setRate(t, "20mbit") },
-			[]string{"egress change-queue: eth0: tbf rate is 2.5 MB/s, want 1.25 MB/s"},
+			[]string{"egress change-queue: eth0: limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s"},
 		},
 		{"limits in the maps changed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
-			dp, err := datapath.Observe(p.dir(), shaping.Egress)
+			slab := p.node.slab(t)
+			dp, err := slab.Observe(p.dir(), shaping.Egress)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dp.Datapath.HoldTicks++
-			if err := datapath.Update(p.dir(), shaping.Egress, &dp.Datapath, 0); err != nil {
+			other := &shaping.Params{Direction: shaping.Egress, Program: shaping.ProgramBand, Datapath: dp.Datapath}
+			if err := slab.Configure(p.dir(), other, nil, 0); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"egress update: limits in the maps are", "HoldTicks"}},
+		}, []string{"egress update: bursts, classes or thresholds of flows differ"}},
 		{"ifb deleted", inIFB(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "ip", "link", "del", hostif.IFBName(p.dev.Index))
@@ -119,11 +129,11 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 		{"redirect detached", inIFB(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")
-		}, []string{"ingress attach-redirect: no redirect on the ingress hook of eth0"}},
+		}, []string{"ingress attach-redirect: pw_redirect is not on the ingress hook of eth0"}},
 		{"guard detached", both(conf{"egressRate": "100M", "egressQueue": "htb"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
-		}, []string{"egress attach-guard: no guard on the egress hook of eth0"}},
+		}, []string{"egress attach-guard: pw_guard is not on the egress hook of eth0"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -137,6 +147,9 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			shaped := p.state(t)
 			tt.break_(t, p)
 			broken := p.state(t)
+			if strings.HasPrefix(tt.name, "ceiling") {
+				broken = join(broken, []string{noCeiling})
+			}
 			parts := append([]string{"eth0 (ifindex", p.ns.Path()}, tt.parts...)
 			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, parts...)
 			wantState(t, p, "CHECK must not repair", broken)
@@ -165,11 +178,11 @@ func TestPrivilegedCheckOfOtherLimits(t *testing.T) {
 	wantCode(t, "CHECK of what was never added", p.call(t, "CHECK", p.conf(both(nil))).err, 100, "not attached")
 	p.must(t, "ADD", p.conf(both(nil)))
 	wantCode(t, "CHECK with another rate", p.call(t, "CHECK", p.conf(both(conf{"egressRate": "20M"}))).err, 101,
-		"tbf rate is 1.25 MB/s, want 2.5 MB/s")
+		"limit of the queue (tbf) is 10 Mbit/s, want 20 Mbit/s")
 	wantCode(t, "CHECK with bad limits", p.call(t, "CHECK", p.conf(both(conf{"egressRate": "10X"}))).err, 7, "egressRate", "10X")
 	p.netns = "/run/netns/nowhere"
 	c := p.conf(both(conf{"prevResult": conf{"cniVersion": "1.1.0"}}))
 	wantCode(t, "CHECK in no namespace", p.call(t, "CHECK", c).err, 8, "/run/netns/nowhere")
-	p.node.paths = cni.Paths{Pins: filepath.Join(t.TempDir(), "x"), Run: p.node.paths.Run}
+	p.node.paths = engine.Paths{Pins: filepath.Join(t.TempDir(), "x"), Run: p.node.paths.Run}
 	wantCode(t, "CHECK without bpffs", p.call(t, "CHECK", c).err, 100, "BPF file system")
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // isContract tells a break of the CNI contract, which is never fail-open
-// because the chain around us is broken, from limits that cannot be had.
+// because the chain around us is broken, from limits that cannot be enforced.
 func isContract(err error) bool {
 	var contract *netconf.ContractError
 	return errors.As(err, &contract)
@@ -62,4 +62,6 @@ func shapeError(err error) error {
 
 // failOpen is the one decision whether a pod starts although it could not be
 // shaped.
-func failOpen(cfg *netconf.Config) bool { return cfg.OnError != netconf.FailClosed }
+func failOpen(cfg *netconf.Config) bool {
+	return cfg.OnError != netconf.FailClosed || cfg.Shaping.Observe
+}

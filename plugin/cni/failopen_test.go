@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -33,7 +33,7 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 		{"bad rate", conf{"egressRate": "10X"}, nil, 7, []string{"egressRate", `"10X"`, "1k to 400G"}},
 		{"negative rate", conf{"ingressRate": "-5M"}, nil, 7, []string{"ingressRate", `"-5M"`}},
 		{"rate above the highest", conf{"egressRate": "401G"}, nil, 7, []string{"egressRate", `"401G"`, "400G"}},
-		{"nothing that can be had", both(conf{"egressQueue": "tbf"}), func(t *testing.T, p *pod) {
+		{"nothing that is available", both(conf{"egressQueue": "tbf"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			foreign(t, p)
 			p.node.rewrite(t, map[string]any{"tcx": false})
@@ -122,6 +122,18 @@ func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
 		"the pod's policy that limits elephants alone": {
 			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "elephants"}, nil),
 			`annotation podweir.io/policy: "elephants" is not accepted`,
+		},
+		"the pod's policy under which no flow stays heavy": {
+			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "elephants", "podweir.io/heavy-threshold": "100%"}, nil),
+			`annotation podweir.io/policy: "elephants" is not accepted`,
+		},
+		"the pod's rate above the maximum": {
+			asks(conf{"podweir.io/egress-rate": "100G"}, conf{"egressMaxRate": "10M"}),
+			`annotation podweir.io/egress-rate: "100G" is not accepted, want at most 10 Mbit/s (egressMaxRate); the maximum is used`,
+		},
+		"the pod's rate, with a maximum": {
+			asks(conf{"podweir.io/egress-rate": "bogus"}, conf{"egressMaxRate": "10M"}),
+			`annotation podweir.io/egress-rate: "bogus" is not accepted`,
 		},
 		"the pod's policing": {
 			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/egress-queue": "none"}, nil),
@@ -298,10 +310,10 @@ func TestPrivilegedFailureRecordGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.must(t, "CHECK", p.conf(both(nil)))
-	p.node.paths = cni.Paths{Pins: p.node.paths.Pins, Run: "/proc/nowhere"}
+	p.node.paths = engine.Paths{Pins: p.node.paths.Pins, Run: "/proc/nowhere"}
 	p.must(t, "CHECK", p.conf(both(nil)))
 	a := p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
-	if !strings.Contains(a.log, "keep failure record") {
+	if !strings.Contains(a.log, "failure record not written") {
 		t.Errorf("ADD logs %q, want that the failure record could not be kept", a.log)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,38 +41,10 @@ func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
 		t.Errorf("attached by %q, want by the plugin", by)
 	}
 	p.crosses(t)
-	untried := func() (string, error) { return "", errors.New("it was tried again") }
-	if way, none, err := p.node.paths.Redirect(untried); err != nil || way == "" || none != "" {
-		t.Errorf("what was kept of the self-test is %q, %q, %v, want a way through the ifb", way, none, err)
+	if kept := p.node.kept(t); kept["redirect"] == "" || kept["redirect"] == nil {
+		t.Errorf("what was kept of the probes is %v, want a way through the ifb", kept)
 	}
 	p.must(t, "DEL", p.conf(nil))
-}
-
-// Only answers are kept: an error is tried again, and so is one that an earlier
-// release left in the file.
-func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
-	testutil.RequireRoot(t)
-	testutil.RequireQdisc(t, "ifb")
-	n := unprobed(t)
-	fails := func() (string, error) { return "", unix.EPERM }
-	if way, none, err := n.paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, unix.EPERM.Error()) {
-		t.Errorf("Redirect() = %q, %q, %v, want the reason of the failure", way, none, err)
-	}
-	if way, none, err := n.paths.Redirect(func() (string, error) { return "mirred", nil }); err != nil || way != "mirred" || none != "" {
-		t.Errorf("after a failure Redirect() = %q, %q, %v, want mirred", way, none, err)
-	}
-	if way, _, err := n.paths.Redirect(fails); err != nil || way != "mirred" {
-		t.Errorf("after an answer Redirect() = %q, %v, want mirred, which is kept", way, err)
-	}
-	n.rewrite(t, map[string]any{"redirect": "", "redirectError": "redirect self-test: open packet socket: operation not permitted"})
-	if way, _, err := n.paths.Redirect(func() (string, error) { return "bpf", nil }); err != nil || way != "bpf" {
-		t.Errorf("with a file of an earlier release Redirect() = %q, %v, want bpf", way, err)
-	}
-	// That packets get lost is an answer.
-	n.rewrite(t, map[string]any{"redirect": ""})
-	if way, none, err := n.paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, "get lost") {
-		t.Errorf("Redirect() = %q, %q, %v, want that packets get lost", way, none, err)
-	}
 }
 
 // Where the ifb that a profile prefers cannot be used, ingress is policed and it is
@@ -114,6 +87,40 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 	p.must(t, "DEL", c)
 }
 
+// Where hostHook is tcx and the kernel has no TCX, no program of podweir's stands on the
+// host side, not even one that stood there before: the ingress queue moves into the pod.
+func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
+	p := newNode(t).newPod(t)
+	p.must(t, "ADD", p.conf(both(nil)))
+	if onHost := p.hostFilters(t); len(onHost) == 0 {
+		t.Fatal("without hostHook there is no filter on the host side to remove")
+	}
+	p.node.rewrite(t, map[string]any{"tcx": false})
+	c := p.conf(both(conf{"hostHook": "tcx"}))
+	p.must(t, "ADD", c)
+	if onHost := p.hostFilters(t); len(onHost) != 0 {
+		t.Errorf("on the host side: %v, want nothing", onHost)
+	}
+	if d := p.ingress(t); d.Side != shaping.SideIFB.String() || !strings.Contains(strings.Join(d.Notes, "; "), "hostHook is tcx") {
+		t.Errorf("ingress is on the %s side, notes %q, want the ifb and the reason", d.Side, d.Notes)
+	}
+	p.must(t, "CHECK", c)
+	p.crosses(t)
+	p.must(t, "DEL", c)
+	p.afterIFB(t)
+	wantClean(t, p, "DEL")
+}
+
+// hostFilters are the filters on the host side and their qdisc.
+func (p *pod) hostFilters(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(p.state(t), func(s string) bool {
+		return !strings.HasPrefix(s, "host ") || !strings.Contains(s, "clsact")
+	})
+}
+
 // ingress is what status says of that direction.
 func (p *pod) ingress(t *testing.T) status.Direction {
 	t.Helper()
@@ -126,21 +133,28 @@ func (p *pod) ingress(t *testing.T) status.Direction {
 	return status.Direction{}
 }
 
-// rewrite changes what the node keeps of its probes.
-func (n *node) rewrite(t *testing.T, change map[string]any) {
+// kept is what the node keeps of its probes.
+func (n *node) kept(t *testing.T) map[string]any {
 	t.Helper()
-	path := filepath.Join(n.paths.Run, "features.json")
 	found := map[string]any{}
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(filepath.Join(n.paths.Run, "features.json"))
 	if err == nil {
 		err = json.Unmarshal(b, &found)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return found
+}
+
+// rewrite changes what the node keeps of its probes.
+func (n *node) rewrite(t *testing.T, change map[string]any) {
+	t.Helper()
+	found := n.kept(t)
 	maps.Copy(found, change)
-	if b, err = json.Marshal(found); err == nil {
-		err = os.WriteFile(path, b, 0o600)
+	b, err := json.Marshal(found)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(n.paths.Run, "features.json"), b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)

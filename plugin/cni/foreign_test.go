@@ -60,8 +60,53 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 	}
 }
 
+// A clsact qdisc that somebody makes while ADD is under way is theirs: it stays when the
+// pod's limits go.
+func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
+	p := newNode(t).newPod(t)
+	c := p.conf(both(nil))
+	p.step = func(name string) {
+		if name == "record" {
+			p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "clsact")
+		}
+	}
+	p.must(t, "ADD", c)
+	p.step = nil
+	p.must(t, "CHECK", c)
+	p.must(t, "DEL", c)
+	if got := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name); !strings.Contains(got, "clsact") {
+		t.Errorf("after DEL the host side has %q, want the clsact that somebody else made", got)
+	}
+	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "clsact") {
+		t.Errorf("after DEL the pod side has %q, want no clsact: ADD made it", got)
+	}
+}
+
+// So is a queue: ADD fails and leaves it.
+func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	p := newNode(t).newPod(t)
+	p.step = func(name string) {
+		if name == "record" {
+			p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "root", "handle", "7:", "pfifo_fast")
+		}
+	}
+	err := p.call(t, "ADD", p.conf(both(nil))).err
+	p.step = nil
+	wantCode(t, "ADD", err, 102, "pfifo_fast 7:0")
+	if got := p.node.Run(t, "tc", "qdisc", "show", "dev", p.host.Name); !strings.Contains(got, "pfifo_fast 7: root") || strings.Contains(got, "clsact") {
+		t.Errorf("after ADD failed the host side has %q, want the queue that somebody else made", got)
+	}
+	if got := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(got, "tbf") || strings.Contains(got, "clsact") {
+		t.Errorf("after ADD failed the pod side has %q, want nothing of podweir's", got)
+	}
+}
+
 // shares says whether podweir would have to put a filter on the hook of
-// another party's: TCX programs are asked before it, and the order of filters
+// another party's: TCX programs run before it, and the order of filters
 // is not that of their coming, so it stays away. A mode by name gives way to auto
 // first.
 func (m *mode) shares(g gate) bool {
@@ -82,7 +127,12 @@ func (m *mode) filters(g gate) bool {
 func staysAway(t *testing.T, g gate, p *pod, m mode) {
 	t.Helper()
 	open := g.close(t)
-	wantCode(t, "ADD beside a "+g.name, p.call(t, "ADD", p.conf(m.with)).err, 102, "foreign_drop")
+	err := p.call(t, "ADD", p.conf(m.with)).err
+	if m.with["enforce"] != "observe" {
+		wantCode(t, "ADD beside a "+g.name, err, 102, "foreign_drop")
+	} else if err != nil {
+		t.Errorf("ADD beside a %s = %v, want none: a pod that cannot be observed starts", g.name, err)
+	}
 	open()
 	g.clean(t)
 	wantState(t, p, "a refused ADD", []string{})
@@ -160,4 +210,38 @@ func (p *pod) gates(drops *counter, pin string) []gate {
 		}
 	}
 	return all
+}
+
+// A program of somebody else's that is named as podweir's are is somebody else's: it
+// stays, it decides, and podweir keeps away from its hook as from any other's.
+func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
+	requireTCX(t)
+	p := newNode(t).newPod(t)
+	namesake := newCounter(t, "pw_ceiling", -1)
+	pin := namesake.pinned(t)
+	p.node.Run(t, "tc", "qdisc", "add", "dev", p.host.Name, "clsact")
+	p.node.Run(t, "tc", "filter", "add", "dev", p.host.Name, "ingress", "pref", "1", "handle", "1", "bpf", "da", "pinned", pin)
+	t.Cleanup(namesake.onTCX(t, p.ns, p.dev.Index, "egress")) // a link that nobody holds is collected
+	there := func(after string) {
+		t.Helper()
+		if got := p.node.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress", "pref", "1"); !strings.Contains(got, "pw_ceiling") {
+			t.Errorf("after %s the host side has %q, want the filter that is not podweir's", after, got)
+		}
+		if got := tcxNames(t, p.ns, p.dev.Index, "egress"); !slices.Contains(got, "pw_ceiling") {
+			t.Errorf("after %s the pod side has %v, want the program that is not podweir's", after, got)
+		}
+	}
+	c := p.conf(both(nil))
+	p.must(t, "ADD", c)
+	there("ADD")
+	if got := tcxNames(t, p.node.NetNS, p.host.Index, "ingress"); !slices.Equal(got, []string{"pw_ceiling"}) {
+		t.Errorf("the ceiling beside a filter of somebody else's: TCX has %v, want podweir's", got)
+	}
+	p.must(t, "CHECK", c)
+	p.repair(t)
+	there("a repair")
+	p.must(t, "DEL", c)
+	there("DEL")
 }

@@ -28,7 +28,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -52,7 +55,7 @@ func TestMain(m *testing.M) {
 func runPlugin() {
 	p := cni.Plugin{
 		Stdout: os.Stdout, Stderr: os.Stderr,
-		Paths: cni.Paths{Pins: os.Getenv(envPins), Run: os.Getenv(envRun)},
+		Paths: engine.Paths{Pins: os.Getenv(envPins), Run: os.Getenv(envRun)},
 	}
 	if kill, err := strconv.Atoi(os.Getenv(envKill)); err == nil {
 		p.Step = func(string) {
@@ -72,7 +75,7 @@ func runPlugin() {
 // own.
 type node struct {
 	*testutil.NetNS
-	paths cni.Paths
+	paths engine.Paths
 	pods  int
 }
 
@@ -100,7 +103,7 @@ func unprobed(t *testing.T) *node {
 	t.Helper()
 	return &node{
 		NetNS: testutil.NewNetNS(t),
-		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		paths: engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
 	}
 }
 
@@ -137,6 +140,8 @@ type pod struct {
 	netns string
 	// gone says that the namespace is not to be reached any more.
 	gone bool
+	// step is [cni.Plugin.Step].
+	step func(name string)
 }
 
 func (n *node) newPod(t *testing.T) *pod {
@@ -205,7 +210,7 @@ func (p *pod) call(t *testing.T, verb string, c conf) answer {
 
 func (p *pod) callRaw(verb string, stdin []byte) answer {
 	var stdout, log bytes.Buffer
-	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.node.paths}
+	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.node.paths, Step: p.step}
 	args := &skel.CmdArgs{
 		ContainerID: p.container, Netns: p.netns, IfName: "eth0", StdinData: stdin,
 		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.container,
@@ -291,10 +296,14 @@ func (p *pod) execBy(t *testing.T, start func(*exec.Cmd) error, verb string, std
 }
 
 // pins lists what is in the pin directory, without its path.
+// pinned are the pins of attachments, not those that all share.
 func (n *node) pinned(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	err := filepath.WalkDir(n.paths.Pins, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "node,") {
+			return filepath.SkipDir
+		}
 		if err == nil && !d.IsDir() {
 			all = append(all, strings.TrimPrefix(path, n.paths.Pins+"/"))
 		}
@@ -304,6 +313,33 @@ func (n *node) pinned(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return all
+}
+
+func (n *node) nodeDir(t *testing.T) string {
+	t.Helper()
+	s, err := pins.Open(n.paths.Pins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.NodeDir(datapath.ABIVersion)
+}
+
+// slab opens what all attachments share.
+func (n *node) slab(t *testing.T) *datapath.Node {
+	t.Helper()
+	shared := datapath.OpenNode(n.paths.Pins, n.nodeDir(t))
+	t.Cleanup(shared.Close)
+	return shared
+}
+
+// slots is how many slots of the slab are taken.
+func (n *node) slots(t *testing.T) int {
+	t.Helper()
+	taken, _, err := n.slab(t).Taken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return taken
 }
 
 // state lists everything that somebody has put on the devices of a pod, in

@@ -41,8 +41,8 @@ func onThisKernel(t *testing.T, n *node, want []string) []string {
 // noCeiling stands in a list of what is wanted for a policy that has none.
 const noCeiling = "no ceiling"
 
-// withCeiling adds the ceiling that a limit on the pod's own side has where the
-// kernel has TCX. What was read from the devices has it already.
+// withCeiling adds the ceiling that a limit on the pod's own side has. What was read
+// from the devices has it already.
 func withCeiling(want []string) []string {
 	if i := slices.Index(want, noCeiling); i >= 0 {
 		return slices.Delete(slices.Clone(want), i, i+1)
@@ -54,14 +54,18 @@ func withCeiling(want []string) []string {
 		queue := strings.HasPrefix(s, "pod qdisc ") && s != "pod qdisc clsact"
 		return queue || strings.HasPrefix(s, "pod ") && strings.Contains(s, " egress pw_")
 	}
-	if !datapath.HaveTCX() || !slices.ContainsFunc(want, own) {
+	if !slices.ContainsFunc(want, own) {
 		return want
 	}
 	name := "pw_ceiling"
 	if slices.ContainsFunc(want, func(s string) bool { return strings.HasSuffix(s, "_x") }) {
 		name = "pw_ceiling_x"
 	}
-	return join(want, []string{"host tcx ingress " + name})
+	ceiling := []string{"host clsact ingress " + name}
+	if !slices.Contains(want, "host qdisc clsact") {
+		ceiling = append(ceiling, "host qdisc clsact")
+	}
+	return join(want, ceiling)
 }
 
 // withoutTCX is what a kernel without TCX has instead of the programs that have

@@ -7,7 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,13 +18,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // shapedBoth is what ADD of both directions makes where nobody else is.
 var shapedBoth = []string{
-	"host qdisc pfifo_fast", "host qdisc tbf", "host tcx egress pw_band",
+	"host clsact egress pw_band", "host qdisc clsact", "host qdisc pfifo_fast", "host qdisc tbf",
 	"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
 }
 
@@ -48,25 +49,29 @@ func wantClean(t *testing.T, p *pod, what string) {
 	if pins := p.node.pinned(t); len(pins) != 0 {
 		t.Errorf("%s: still pinned: %v", what, pins)
 	}
+	if n := p.node.slots(t); n != 0 {
+		t.Errorf("%s: %d slots are still taken", what, n)
+	}
 }
 
-// programs returns the ids of the pinned programs.
+// programs returns the ids of the programs that all pods of the node share.
 func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
 	t.Helper()
+	pins, err := filepath.Glob(filepath.Join(n.paths.Pins, "node,*", "pw_*"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ids := make(map[string]ebpf.ProgramID)
-	for _, pin := range n.pinned(t) {
-		if !strings.HasSuffix(pin, "-program") {
-			continue
-		}
-		prog, err := ebpf.LoadPinnedProgram(filepath.Join(n.paths.Pins, pin), nil)
+	for _, pin := range pins {
+		prog, err := ebpf.LoadPinnedProgram(pin, nil)
 		if err != nil {
-			t.Fatal(err)
+			continue // a map
 		}
 		info, err := prog.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids[pin], _ = info.ID()
+		ids[filepath.Base(pin)], _ = info.ID()
 		_ = prog.Close()
 	}
 	return ids
@@ -84,14 +89,16 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	wantState(t, p, "after ADD", shapedBoth)
 	p.must(t, "CHECK", c)
 	ids := p.node.programs(t)
-	if len(ids) != 2 {
-		t.Fatalf("pinned programs: %v, want two", ids)
+	if want := []string{"pw_band", "pw_ceiling"}; !slices.Equal(slices.Sorted(maps.Keys(ids)), want) {
+		t.Fatalf("the node's programs: %v, want %v", ids, want)
 	}
 	// The key: network, container, interface.
-	for pin := range ids {
-		if !strings.HasPrefix(pin, "net/"+p.container+",eth0/eth0/") {
-			t.Errorf("pin %s is not under network, container and interface", pin)
-		}
+	at := "net/" + p.container + ",eth0/eth0/"
+	if pins := p.node.pinned(t); !slices.Equal(pins, []string{at + "egress-slot", at + "ingress-slot", at + "record"}) {
+		t.Errorf("pinned: %v, want a record and two slots under network, container and interface", pins)
+	}
+	if n := p.node.slots(t); n != 2 {
+		t.Errorf("%d slots are taken, want one for each direction", n)
 	}
 	p.must(t, "ADD", c)
 	wantState(t, p, "after ADD twice", shapedBoth)
@@ -103,15 +110,13 @@ func TestPrivilegedLifecycle(t *testing.T) {
 		p.must(t, "DEL", c)
 		wantClean(t, p, what)
 	}
-	for _, id := range ids {
-		testutil.Eventually(t, 5*time.Second, fmt.Sprintf("program %d is freed", id), func() bool {
-			prog, err := ebpf.NewProgramFromID(id)
-			if err == nil {
-				_ = prog.Close()
-			}
-			return err != nil
-		})
+	// The programs stay for the next pod.
+	other := p.node.newPod(t)
+	other.must(t, "ADD", other.conf(both(nil)))
+	if again := p.node.programs(t); !cmp.Equal(ids, again) {
+		t.Errorf("the next pod: programs %v, want %v", again, ids)
 	}
+	other.must(t, "DEL", other.conf(both(nil)))
 }
 
 func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
@@ -119,11 +124,11 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	p := newNode(t).newPod(t)
 	a := p.must(t, "ADD", p.conf(nil))
 	wantClean(t, p, "ADD without a limit")
-	if strings.TrimSpace(a.stdout) != string(compact(t, p.prevResult())) && a.stdout == "" {
-		t.Errorf("ADD without a limit prints %q, want prevResult", a.stdout)
+	if got, want := string(compact(t, []byte(a.stdout))), string(compact(t, p.prevResult())); got != want {
+		t.Errorf("ADD without a limit prints %s, want prevResult %s", got, want)
 	}
 	p.must(t, "CHECK", p.conf(nil))
-	// kubelet's way to say that nobody asked for a burst.
+	// kubelet's way to say that nobody requested a burst.
 	runtime := conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": 4294967295}}
 	p.must(t, "ADD", p.conf(conf{"runtimeConfig": runtime}))
 	wantState(t, p, "egress from runtimeConfig", []string{
@@ -134,7 +139,7 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	wantClean(t, p, "ADD without the limit that was there")
 }
 
-// What a runtime sends for "no burst was asked for" is none in the kernel either.
+// What a runtime sends for "no burst was requested" is none in the kernel either.
 func TestPrivilegedFillerOfTheBurst(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
@@ -205,7 +210,7 @@ func TestPrivilegedOneDirection(t *testing.T) {
 	p := newNode(t).newPod(t)
 	ingress := p.conf(conf{"ingressRate": "10M"})
 	p.must(t, "ADD", ingress)
-	wantState(t, p, "ingress", []string{"host qdisc pfifo_fast", "host qdisc tbf", "host tcx egress pw_band"})
+	wantState(t, p, "ingress", []string{"host clsact egress pw_band", "host qdisc clsact", "host qdisc pfifo_fast", "host qdisc tbf"})
 	p.must(t, "CHECK", ingress)
 	// From one direction to the other, to another policy, to none of them.
 	egress := p.conf(conf{"egressRate": "10M", "policy": "flat"})
@@ -322,9 +327,9 @@ func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
 		}, nil},
-		"a part of the pins": {both(nil), func(t *testing.T, p *pod) {
+		"a slot": {both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
-			if err := os.Remove(filepath.Join(n.paths.Pins, "net", p.container+",eth0", "eth0", "egress-pw_config")); err != nil {
+			if err := n.slab(t).GiveBack(p.dir(), shaping.Egress, nil, 0); err != nil {
 				t.Fatal(err)
 			}
 		}, nil},
@@ -383,8 +388,8 @@ func TestPrivilegedSeveralInterfaces(t *testing.T) {
 			t.Errorf("%s has %q, want a queue", dev, out)
 		}
 	}
-	if got := len(n.programs(t)); got != 4 {
-		t.Errorf("%d programs pinned, want 4", got)
+	if got := n.slots(t); got != 4 {
+		t.Errorf("%d slots are taken, want 4", got)
 	}
 	// One of them goes by itself; DEL does the rest.
 	p.ns.Run(t, "ip", "link", "del", "net1")
@@ -458,7 +463,7 @@ func TestPrivilegedStatus(t *testing.T) {
 	p.must(t, "STATUS", p.conf(nil))
 	p.must(t, "STATUS", p.conf(conf{"prevResult": nil}))
 	wantCode(t, "STATUS with bad limits", p.call(t, "STATUS", p.conf(conf{"egressRate": "10X"})).err, 50, "egressRate")
-	p.node.paths = cni.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
+	p.node.paths = engine.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
 	wantCode(t, "STATUS without bpffs", p.call(t, "STATUS", p.conf(nil)).err, 50, "BPF file system")
 	a := p.must(t, "STATUS", p.conf(conf{"onError": "open"}))
 	if !strings.Contains(a.log, "cannot shape") {

@@ -27,7 +27,7 @@ func (p *Plugin) logger(cfg *netconf.Config, verb string, id attach.ID) *slog.Lo
 	return slog.New(h).With("verb", verb, "network", id.Network, "containerID", id.ContainerID, "ifName", id.IfName)
 }
 
-// openLog returns nil if there is no file to be had: a full disk must not
+// openLog returns nil if no file can be opened: a full disk must not
 // stop pods.
 func openLog(path string) *os.File {
 	if path == "" {

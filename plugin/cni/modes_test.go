@@ -43,11 +43,14 @@ func modes() []mode {
 	}
 	list := []mode_{
 		named("auto", nil, podQueue, hostQueue,
-			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host tcx egress pw_band"}),
+			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host qdisc clsact", "host clsact egress pw_band"}),
 		named("auto", conf{"queue": "none"},
 			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
+		named("auto", conf{"enforce": "observe"}, []string{noCeiling},
+			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
+		named("tcx-hostside", conf{"enforce": "observe"}, []string{"host tcx egress pw_police", "host tcx ingress pw_police"}),
 		named("qdisc", nil, podQueue, hostQueue,
-			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host tcx egress pw_band"}),
+			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host qdisc clsact", "host clsact egress pw_band"}),
 		named("qdisc", conf{"policy": "flat"},
 			[]string{"pod qdisc tbf", "pod qdisc bfifo", "host qdisc tbf", "host qdisc bfifo"}),
 		named("qdisc", conf{"policy": "elephants"}, []string{noCeiling}, []string{
@@ -60,7 +63,7 @@ func modes() []mode {
 		}),
 		named("qdisc", conf{"egressQueue": "htb", "egressRate": "100M"}, hostQueue, []string{
 			"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
-			"host tcx egress pw_band",
+			"host qdisc clsact", "host clsact egress pw_band",
 		}),
 		named("qdisc", conf{"ingressPlace": "ifb"}, podQueue, []string{
 			"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_redirect",
@@ -229,7 +232,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	testutil.RequireRoot(t)
 	requireTCX(t)
 	p := newNode(t).newPod(t)
-	c := p.conf(conf{"ingressRate": "10M"})
+	c := p.conf(conf{"ingressRate": "10M", "hostHook": "tcx"})
 	p.must(t, "ADD", c)
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "cil_to_pod", Type: ebpf.SchedCLS, License: "GPL",
@@ -291,7 +294,7 @@ func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
 	}
 	p.must(t, "DEL", c)
 	wantClean(t, p, "DEL")
-	// The chain was there first; so it is for a queue that is asked for by name.
+	// The chain was there first; so it is for a queue that is requested by name.
 	p.addChain(t)
 	p.must(t, "ADD", c)
 	wantState(t, p, "the chain was first", polices)

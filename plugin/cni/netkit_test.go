@@ -13,7 +13,6 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -112,7 +111,7 @@ func TestPrivilegedNetkit(t *testing.T) {
 // wantHeavy fails the test unless the stream to this port is listed as heavy.
 func wantHeavy(t *testing.T, p *pod, d shaping.Direction, port uint16) {
 	t.Helper()
-	flows, err := datapath.HeavyFlows(p.dir(), d)
+	flows, err := p.node.slab(t).HeavyFlows(p.dir(), d)
 	if err != nil {
 		t.Fatal(err)
 	}

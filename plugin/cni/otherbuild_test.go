@@ -4,15 +4,17 @@
 package cni_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -22,30 +24,13 @@ import (
 // fromOtherBuild makes a pod one that another build attached.
 func (p *pod) fromOtherBuild(t *testing.T) {
 	t.Helper()
-	otherbuild.Put(t, p.dir(), p.ns, p.node.NetNS)
-}
-
-// current counts the directions whose pinned programs are of this build and those
-// of another one.
-func (p *pod) current(t *testing.T) (current, other int) {
-	t.Helper()
-	for _, d := range shaping.Directions {
-		dp, err := datapath.Programs(p.dir(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if dp.Outdated == "" {
-			current++
-		} else {
-			other++
-		}
-	}
-	return current, other
+	otherbuild.Put(t, p.node.nodeDir(t), p.dir(), p.ns, p.node.NetNS)
 }
 
 // shapes are the ways in which programs are attached.
 var shapes = map[string]conf{
-	"filter and link":  both(nil),
+	"filters":          both(nil),
+	"TCX at the host":  both(conf{"hostHook": "tcx"}),
 	"ifb and redirect": inIFB(nil),
 	"class and guard":  both(conf{"egressRate": "100M", "egressQueue": "htb"}),
 	"TCX inside":       both(conf{"mode": "tcx-podside"}),
@@ -69,19 +54,13 @@ func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 			in, out := p.newFlow(t, true), p.newFlow(t, false)
 			for round := range 5 {
 				p.fromOtherBuild(t)
-				if _, other := p.current(t); other != 2 {
-					t.Fatalf("%d directions are of another build, want both: the test looks at nothing", other)
-				}
 				before := p.counted(t)
-				wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress reload: pw_", "of another build", "ingress reload: pw_")
+				wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress ", "ingress ", "is of another build")
 				if drift := p.drift(t); !strings.Contains(strings.Join(drift, ";"), "of another build") {
 					t.Errorf("status tells of the drift %q, want another build", drift)
 				}
 				sent := exchange(t, in, out, func() error { return p.call(t, "ADD", c).err })
 				p.must(t, "CHECK", c)
-				if current, _ := p.current(t); current != 2 {
-					t.Errorf("%d directions are of this build, want both", current)
-				}
 				wantState(t, p, fmt.Sprintf("round %d", round), shaped)
 				if now := p.qdiscs(t); !slices.Equal(now, queues) {
 					t.Errorf("the queues are %q, they were %q", now, queues)
@@ -97,14 +76,56 @@ func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 	}
 }
 
+// What a release with another layout shared goes when no program of it is attached any
+// more, and not before.
+func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	p := newNode(t).newPod(t)
+	c := p.conf(both(nil))
+	p.must(t, "ADD", c)
+	other := filepath.Join(p.node.paths.Pins, "node,4")
+	if err := os.MkdirAll(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := datapath.WriteRecord(other, []byte("a map of another layout")); err != nil {
+		t.Fatal(err)
+	}
+	p.fromOtherBuild(t)
+	remove := func(want []string) {
+		t.Helper()
+		node, err := engine.Open(p.node.paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close()
+		dirs, err := node.RemoveUnusedLayouts()
+		if err != nil || !slices.Equal(dirs, want) {
+			t.Errorf("RemoveUnusedLayouts = %q, %v, want %q", dirs, err, want)
+		}
+		if _, err := os.Stat(other); (err == nil) != (want == nil) {
+			t.Errorf("%s after RemoveUnusedLayouts = %q: %v", other, dirs, err)
+		}
+	}
+	remove(nil)
+	p.must(t, "ADD", c)
+	remove([]string{other})
+	p.must(t, "CHECK", c)
+	p.must(t, "DEL", c)
+}
+
 // exchange sends datagrams in both directions, each when the one before has
 // arrived, while something is done, and some more. It returns how many.
 func exchange(t *testing.T, in, out *flow, during func() error) (sent int) {
 	t.Helper()
-	const least = 200
+	const least, leastAfter = 200, 20
 	result := make(chan error, 1)
 	go func() { result <- during() }()
-	for ended := false; !ended || sent < least; {
+	ended := false
+	for after := 0; after < leastAfter || sent < least; {
+		if ended {
+			after++
+		}
 		for _, f := range []*flow{in, out} {
 			text := fmt.Sprint(sent)
 			f.send(t, text)
@@ -130,7 +151,7 @@ func (p *pod) counted(t *testing.T) uint64 {
 	t.Helper()
 	var all uint64
 	for _, d := range shaping.Directions {
-		counters, err := datapath.Counters(p.dir(), d)
+		counters, err := p.node.slab(t).Counters(p.dir(), d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,36 +178,66 @@ func (p *pod) qdiscs(t *testing.T) []string {
 	return all
 }
 
-// Maps of another layout are replaced with the programs.
-func TestPrivilegedOtherABI(t *testing.T) {
+// asFormer makes a pod's attachment one of a release that loaded programs for each
+// pod: those of another build are attached, pinned beside the record, and nothing is
+// in the slab.
+func (p *pod) asFormer(t *testing.T) {
+	t.Helper()
+	p.fromOtherBuild(t)
+	slab := p.node.slab(t)
+	for _, d := range shaping.Directions {
+		if err := slab.GiveBack(p.dir(), d, nil, p.host.Index); err != nil {
+			t.Fatal(err)
+		}
+		for pin, from := range map[string]string{"program": "pw_band", "guard": "pw_band", "pw_config": "pw_hosts", "pw_counters": "pw_scratch"} {
+			shared, err := bpfcall.OpenProgram(filepath.Join(p.node.nodeDir(t), from))
+			if err != nil {
+				m, err := bpfcall.OpenMap(filepath.Join(p.node.nodeDir(t), from))
+				if err == nil {
+					err = errors.Join(m.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), m.Close())
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if err := errors.Join(shared.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), shared.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A pod of a release that loaded programs for each pod moves to the node's: in
+// place, while packets pass, without touching a queue, and its pins go.
+func TestPrivilegedFormerRelease(t *testing.T) {
 	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))
 	p.must(t, "ADD", c)
 	shaped, queues := p.state(t), p.qdiscs(t)
-	m, err := ebpf.LoadPinnedMap(filepath.Join(p.dir(), "egress-pw_config"), nil)
-	if err != nil {
-		t.Fatal(err)
+	p.asFormer(t)
+	if pins := p.node.pinned(t); len(pins) != 9 {
+		t.Fatalf("pinned: %v, want a record and four of each direction: the test looks at nothing", pins)
 	}
-	defer func() { _ = m.Close() }()
-	for i := range m.MaxEntries() {
-		b, err := m.LookupBytes(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b[0]++ // abi_version, the first field
-		if err := m.Put(i, b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wantCode(t, "CHECK of another ABI", p.call(t, "CHECK", c).err, 101, "egress reload: maps have ABI version")
+	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress load: programs are of a release that loaded them for each pod",
+		"ingress remove-former")
 	in, out := p.newFlow(t, true), p.newFlow(t, false)
-	exchange(t, in, out, func() error { return p.call(t, "ADD", c).err })
+	sent := exchange(t, in, out, func() error { return p.call(t, "ADD", c).err })
 	p.must(t, "CHECK", c)
-	wantState(t, p, "ADD replaces the maps", shaped)
+	wantState(t, p, "ADD", shaped)
 	if now := p.qdiscs(t); !slices.Equal(now, queues) {
 		t.Errorf("the queues are %q, they were %q", now, queues)
 	}
+	if pins := p.node.pinned(t); len(pins) != 3 {
+		t.Errorf("pinned: %v, want the record and a link to the slot of each direction", pins)
+	}
+	if n := p.counted(t); n == 0 || n > uint64(sent)*2 {
+		t.Errorf("%d packets are counted of %d", n, sent)
+	}
+	// One that goes before it was moved leaves nothing either.
+	p.asFormer(t)
 	p.must(t, "DEL", c)
 	wantClean(t, p, "DEL")
 }

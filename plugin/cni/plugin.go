@@ -2,8 +2,7 @@
 // Copyright Authors of podweir
 
 // Package cni implements the CNI verbs: contract in, contract out, and the one
-// decision whether a pod starts unshaped. It needs CAP_NET_ADMIN, CAP_BPF and
-// CAP_SYS_ADMIN (for network namespaces).
+// decision whether a pod starts unshaped. What it needs is what package engine needs.
 package cni
 
 import (
@@ -21,8 +20,8 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/pins"
 )
 
 // verbTimeout bounds a verb: the time that may pass in waiting for another
@@ -34,7 +33,7 @@ type Plugin struct {
 	// Stdout takes the result, Stderr the log.
 	Stdout, Stderr io.Writer
 	// Paths are where state is kept.
-	Paths Paths
+	Paths engine.Paths
 	// Strict is [attach.Request.Strict]: for measuring one mode and no other.
 	Strict bool
 	// Step is [attach.Engine.Step].
@@ -54,17 +53,21 @@ func (p *Plugin) Funcs() skel.CNIFuncs {
 // Add shapes the interfaces that the chain made for this attachment and prints
 // prevResult as it came.
 func (p *Plugin) Add(args *skel.CmdArgs) error {
-	cfg, err := netconf.Parse(netconf.Add, args.StdinData)
+	namespace, namespaceErr := p.Paths.Namespace(namespaceOf(args.Args))
+	cfg, err := netconf.ParseIn(namespace, netconf.Add, args.StdinData)
 	if isContract(err) {
 		return contractError(err)
 	}
 	id := idOf(cfg, args)
 	log := p.logger(cfg, "ADD", id)
+	if namespaceErr != nil {
+		log.Error("rates of the namespace not read: the node's rates are used", "error", namespaceErr)
+	}
 	for _, w := range cfg.Warnings {
-		log.Warn("configuration", "warning", w)
+		log.Warn("configuration read with a warning", "warning", w)
 	}
 	for _, d := range cfg.Shaping.Deferred {
-		log.Info("left to another shaper", "direction", d.Direction.String(), "rate", d.Rate.String(), "shaper", d.To.String())
+		log.Info("limit left to another shaper", "direction", d.Direction.String(), "rate", d.Rate.String(), "shaper", d.To.String())
 	}
 	// A rate that cannot be read does not cost the other direction its limit.
 	unread := err != nil
@@ -80,7 +83,7 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 		} else {
 			log.Error("pod starts unshaped", "error", err, "onError", cfg.OnError.String())
 		}
-		p.Paths.RecordFailure(log, id, err)
+		p.Paths.RecordFailure(log, id, podOf(args.Args), err)
 	} else {
 		p.Paths.ClearFailure(id)
 	}
@@ -94,15 +97,15 @@ func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := Open(p.Paths)
+	node, err := engine.Open(p.Paths)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	node.Engine.Step = p.Step
+	node.Step = p.Step
 	w := want(cfg, id, args)
 	w.Strict = p.Strict
-	states, err := node.Engine.Ensure(ctx, w)
+	states, err := node.Ensure(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -115,25 +118,18 @@ func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *
 // addWithoutLimit is what most pods of a node get: nothing, unless an earlier
 // ADD of the same attachment had limits.
 func (p *Plugin) addWithoutLimit(id attach.ID) error {
-	s, err := openStore(p.Paths.Pins)
-	if errors.Is(err, ErrNoState) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if devices, err := s.pins.Devices(pins.Key(id)); err != nil || len(devices) == 0 {
+	if there, err := p.Paths.Attached(id); err != nil || !there {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := Open(p.Paths)
+	node, err := engine.Open(p.Paths)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	node.Engine.Step = p.Step
-	return node.Engine.Remove(ctx, id)
+	node.Step = p.Step
+	return node.Remove(ctx, id)
 }
 
 func idOf(cfg *netconf.Config, args *skel.CmdArgs) attach.ID {
@@ -176,13 +172,24 @@ func podOf(cniArgs string) string {
 	return namespace + "/" + name
 }
 
+// namespaceOf reads the pod's namespace from CNI_ARGS; empty if it is not there.
+func namespaceOf(cniArgs string) string {
+	namespace, _, _ := strings.Cut(podOf(cniArgs), "/")
+	return namespace
+}
+
 func logState(log *slog.Logger, s *attach.Desired) {
 	for d, ds := range s.Directions {
+		if ds.Params.Observes() {
+			log.Info("pod observed: its limit is measured and not enforced", "interface", s.Interface.PodName, "direction", d.String(),
+				"rate", ds.Params.Rate.String(), "notes", ds.Params.Notes)
+			continue
+		}
 		level := slog.LevelInfo
 		if !ds.Params.CapHolds || len(ds.Params.Declined) > 0 {
 			level = slog.LevelWarn
 		}
-		log.Log(context.Background(), level, "shaped", "interface", s.Interface.PodName, "direction", d.String(),
+		log.Log(context.Background(), level, "pod shaped", "interface", s.Interface.PodName, "direction", d.String(),
 			"rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String(),
 			"policy", ds.Params.Policy.String(), "notes", ds.Params.Notes)
 	}
@@ -199,39 +206,47 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 	p.Paths.ClearFailure(id)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := Open(p.Paths)
-	if errors.Is(err, ErrNoState) {
+	node, err := engine.Open(p.Paths)
+	if errors.Is(err, engine.ErrNoState) {
 		return nil
 	}
 	if err != nil {
 		return shapeError(err)
 	}
 	defer node.Close()
-	node.Engine.Step = p.Step
-	node.leaveIFB()
-	if err := node.Engine.Remove(ctx, id); err != nil {
+	node.Step = p.Step
+	node.LeaveIFB()
+	records, unread := node.Records(id)
+	if err := node.Remove(ctx, id); err != nil {
 		return shapeError(err)
 	}
-	return nil
+	if args.Netns == "" || len(records) > 0 && unread == nil {
+		return nil
+	}
+	// Perhaps the record was lost, or is of a release that this one cannot read.
+	_, err = node.Sweep(ctx, id, args.Netns, args.IfName)
+	return shapeError(err)
 }
 
 // Check fails, naming the difference, where anything is not as ADD would make
 // it.
 func (p *Plugin) Check(args *skel.CmdArgs) error {
-	cfg, err := netconf.Parse(netconf.Check, args.StdinData)
+	// ADD used the node's rates, too, where those of the namespace cannot be read.
+	namespace, _ := p.Paths.Namespace(namespaceOf(args.Args))
+	cfg, err := netconf.ParseIn(namespace, netconf.Check, args.StdinData)
 	if err != nil {
 		return contractError(err)
 	}
 	id := idOf(cfg, args)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := Open(p.Paths)
+	node, err := engine.Open(p.Paths)
 	if err != nil {
 		return shapeError(err)
 	}
 	defer node.Close()
 	if !cfg.Shaping.Limited() {
-		records, err := node.Engine.Store.Records(id)
+		records, err := node.Records(id)
 		if err == nil && len(records) > 0 {
 			err = fmt.Errorf("%v has no limit but is attached", id)
 			if left := cfg.Shaping.Left(); left != "" {
@@ -240,7 +255,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		}
 		return shapeError(err)
 	}
-	return shapeError(node.Engine.Check(ctx, want(cfg, id, args)))
+	return shapeError(node.Check(ctx, want(cfg, id, args)))
 }
 
 // GC removes the attachments of this network that are not in the valid list,
@@ -252,15 +267,15 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := Open(p.Paths)
-	if errors.Is(err, ErrNoState) {
+	node, err := engine.Open(p.Paths)
+	if errors.Is(err, engine.ErrNoState) {
 		return nil
 	}
 	if err != nil {
 		return shapeError(err)
 	}
 	defer node.Close()
-	node.Engine.Step = p.Step
+	node.Step = p.Step
 	ids, all := node.Known()
 	for _, id := range ids {
 		valid := slices.Contains(cfg.Attachments,
@@ -269,7 +284,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 			continue
 		}
 		p.Paths.ClearFailure(id)
-		all = errors.Join(all, node.Engine.Remove(ctx, id))
+		all = errors.Join(all, node.Remove(ctx, id))
 	}
 	return shapeError(all)
 }
@@ -283,8 +298,8 @@ func (p *Plugin) Status(args *skel.CmdArgs) error {
 		return contractError(err)
 	}
 	if err == nil {
-		var node *Node
-		if node, err = Open(p.Paths); err == nil {
+		var node *engine.Node
+		if node, err = engine.Open(p.Paths); err == nil {
 			node.Close()
 			return nil
 		}
@@ -292,6 +307,6 @@ func (p *Plugin) Status(args *skel.CmdArgs) error {
 	if !failOpen(cfg) {
 		return types.NewError(codeNotAvailable, "podweir cannot shape", err.Error())
 	}
-	p.logger(cfg, "STATUS", idOf(cfg, args)).Error("podweir cannot shape", "error", err)
+	p.logger(cfg, "STATUS", idOf(cfg, args)).Error("STATUS failed: podweir cannot shape", "error", err)
 	return nil
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// The list of the host's queues is read once for all pods, and anew for one that
+// The list of the host's queues is read once for all pods, and again for one that
 // came after it.
 func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 	testutil.RequireRoot(t)
@@ -20,11 +20,11 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 	n := newNode(t)
 	first, later := n.newPod(t), n.newPod(t)
 	first.must(t, "ADD", first.conf(both(conf{"ingressPlace": "host"})))
-	first.onNode(t, func(node *cni.Node) error {
+	first.onNode(t, func(node *engine.Node) error {
 		queues := node.Queues()
 		counters := func(p *pod, s shaping.Side) uint64 {
 			t.Helper()
-			records, err := node.Engine.Store.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
+			records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
 			if err != nil || len(records) != 1 {
 				t.Fatalf("Records() = %v, %v, want one", records, err)
 			}
@@ -39,7 +39,7 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 		later.crosses(t)
 		first.crosses(t)
 		if got := counters(first, shaping.SideHost); got != before {
-			t.Errorf("the list of the host was read anew: %d packets after %d", got, before)
+			t.Errorf("the list of the host was read again: %d packets after %d", got, before)
 		}
 		if got := counters(later, shaping.SideHost); got == 0 {
 			t.Error("a pod that came later has no packets to it")

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -47,7 +47,7 @@ func (p *pod) drift(t *testing.T) []string {
 	t.Helper()
 	var rep *status.Report
 	if err := p.node.Do(func() error {
-		n, err := cni.Open(p.node.paths)
+		n, err := engine.Open(p.node.paths)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
 		{"redirect", inIFB(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")
-		}, "ingress attach-redirect: no redirect on the ingress hook of eth0"},
+		}, "ingress attach-redirect: pw_redirect is not on the ingress hook of eth0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

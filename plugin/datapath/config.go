@@ -4,58 +4,137 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/version"
 )
 
-// Names of the maps, as in bpf/lib/maps.h.
-const (
-	mapConfig   = "pw_config"
-	mapActive   = "pw_active"
-	mapState    = "pw_state"
-	mapCounters = "pw_counters"
-	mapSubnets  = "pw_subnets"
-)
-
-// ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
-const ABIVersion = 4
-
-func (o *Objects) fill(p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
-	if m := o.maps[mapSubnets]; m != nil {
-		if err := fillSubnets(m, subnets); err != nil {
-			return err
-		}
-	}
-	if o.maps[mapConfig] == nil {
-		return nil
-	}
-	cfg := toConfig(&p.Datapath, redirectIndex)
-	if err := randomKeys(cfg); err != nil {
+// Configure gives a direction a slot, if it has none, and the limits; every packet
+// sees either the old ones or the new ones. The hash keys, and so the sketch, stay.
+// dir is where the interface's pins are, redirectIndex the ifindex of the ifb, 0 if
+// there is none.
+func (n *Node) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
+	s, fresh, err := n.take(dir, p.Direction)
+	if err != nil {
 		return err
 	}
-	return writeConfig(o.maps[mapConfig], o.maps[mapActive], cfg)
+	if fresh && p.Exempt {
+		if err := n.putSubnets(s, subnets); err != nil {
+			return errors.Join(err, n.removeSubnets(s, subnets))
+		}
+	}
+	s.describe(p)
+	s.configure(toConfig(&p.Datapath, redirectIndex))
+	// Last: without its subnets a slot would have other limits than its owner wants.
+	s.own(n.owner(dir, p.Direction))
+	return nil
 }
 
-func fillSubnets(m *bpfcall.Map, subnets []netip.Prefix) error {
-	for _, s := range subnets {
-		bits := s.Bits()
-		if s.Addr().Is4() {
-			bits += 96
-		}
-		key := image.Subnet{PrefixBits: uint32(bits), Addr: s.Addr().As16()}
+// Slot is the number of the slot of a direction.
+func (n *Node) Slot(dir string, d shaping.Direction) (uint32, error) {
+	s, err := n.mustFind(dir, d)
+	return s.number, err
+}
+
+// Stamp is Slot for who attaches a program to it: it notes this release.
+func (n *Node) Stamp(dir string, d shaping.Direction) (uint32, error) {
+	s, err := n.mustFind(dir, d)
+	if err == nil {
+		s.stamp()
+	}
+	return s.number, err
+}
+
+// GiveBack takes the slot of a direction away, for which no program is attached any
+// more. subnets are those that it was configured with, hostIndex the device at the
+// host side. That there is none is no error.
+func (n *Node) GiveBack(dir string, d shaping.Direction, subnets []netip.Prefix, hostIndex int) error {
+	s, found, err := n.find(dir, d)
+	if err != nil || !found {
+		return err
+	}
+	if err := n.forgetHost(hostIndex, d, s.number); err != nil {
+		return err
+	}
+	if err := n.removeSubnets(s, subnets); err != nil {
+		return err
+	}
+	s.release()
+	return unlink(dir, d)
+}
+
+func subnetKey(s slot, subnet netip.Prefix) image.Subnet {
+	const slotBits = 64 // PW_SUBNET_SLOT_BITS
+	bits := slotBits + subnet.Bits()
+	if subnet.Addr().Is4() {
+		bits += 96
+	}
+	return image.Subnet{PrefixBits: uint32(bits), Slot: s.number, Epoch: s.Epoch, Addr: subnet.Addr().As16()}
+}
+
+func (n *Node) putSubnets(s slot, subnets []netip.Prefix) error {
+	m, err := n.table(mapSubnets)
+	if err != nil {
+		return err
+	}
+	for _, subnet := range subnets {
+		key := subnetKey(s, subnet)
 		if err := m.Update(bytesOf(&key), []byte{1}); err != nil {
-			return fmt.Errorf("put subnet %v: %w", s, err)
+			return fmt.Errorf("put subnet %v, the node has room for %d: %w", subnet, m.MaxEntries(), err)
 		}
 	}
 	return nil
+}
+
+func (n *Node) removeSubnets(s slot, subnets []netip.Prefix) error {
+	if len(subnets) == 0 {
+		return nil
+	}
+	m, err := n.table(mapSubnets)
+	if err != nil {
+		return err
+	}
+	for _, subnet := range subnets {
+		key := subnetKey(s, subnet)
+		if err := m.Delete(bytesOf(&key)); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove subnet %v: %w", subnet, err)
+		}
+	}
+	return nil
+}
+
+// describe says for the next look, and for people, what the slot is for.
+func (s slot) describe(p *shaping.Params) {
+	s.Program, s.Side = [len(s.Program)]uint8{}, uint8(p.Side)
+	copy(s.Program[:len(s.Program)-1], p.ProgramName())
+	s.stamp()
+}
+
+func (s slot) stamp() {
+	s.Build = [len(s.Build)]uint8{}
+	copy(s.Build[:len(s.Build)-1], version.String())
+}
+
+// configure fills the configuration that is not in use and then turns to it, so
+// that no packet sees half of an old and half of a new one.
+func (s slot) configure(cfg *image.Config) {
+	next := atomic.LoadUint32(&s.Active) + 1
+	s.Config[next%2] = *cfg
+	atomic.StoreUint32(&s.Active, next)
+}
+
+// config is the configuration in use.
+func (s slot) config() *image.Config {
+	return &s.Config[atomic.LoadUint32(&s.Active)%2]
 }
 
 // bytesOf is the memory of a map's key or value; the types of package image are
@@ -64,40 +143,7 @@ func bytesOf[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
-// writeConfig fills the entry that is not in use and then points to it, so
-// that no packet sees half of an old and half of a new configuration.
-func writeConfig(config, active *bpfcall.Map, cfg *image.Config) error {
-	var first, current uint32
-	if err := active.Lookup(bytesOf(&first), bytesOf(&current)); err != nil {
-		return fmt.Errorf("read map %s: %w", mapActive, err)
-	}
-	next := (current + 1) % config.MaxEntries()
-	if err := config.Update(bytesOf(&next), bytesOf(cfg)); err != nil {
-		return fmt.Errorf("write map %s: %w", mapConfig, err)
-	}
-	if err := active.Update(bytesOf(&first), bytesOf(&next)); err != nil {
-		return fmt.Errorf("write map %s: %w", mapActive, err)
-	}
-	return nil
-}
-
-// readConfig reads the configuration in use. In one of another ABI version only
-// the version, which comes first, means what it says.
-func readConfig(config, active *bpfcall.Map) (*image.Config, error) {
-	var first, current uint32
-	if err := active.Lookup(bytesOf(&first), bytesOf(&current)); err != nil {
-		return nil, fmt.Errorf("read map %s: %w", mapActive, err)
-	}
-	value := make([]byte, config.ValueBytes())
-	if err := config.Lookup(bytesOf(&current), value); err != nil {
-		return nil, fmt.Errorf("read map %s: %w", mapConfig, err)
-	}
-	var cfg image.Config
-	copy(bytesOf(&cfg), value)
-	return &cfg, nil
-}
-
-// toConfig fills the map value; the hash keys stay zero.
+// toConfig is what a slot has of the parameters.
 func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
 	return &image.Config{
 		AbiVersion: ABIVersion, Policy: uint8(dp.Policy), Direction: uint8(dp.Direction),
@@ -112,6 +158,7 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
 		RedirectIfindex: uint32(redirectIndex),
 		LightPriority:   dp.LightPriority, HeavyPriority: dp.HeavyPriority, ExemptPriority: dp.ExemptPriority,
 		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass,
+		Observe: flag[uint8](dp.Observe),
 	}
 }
 
@@ -130,6 +177,7 @@ func fromConfig(c *image.Config) shaping.Datapath {
 		CeilingRate: fromRate(c.CeilingRate), CeilingBurst: shaping.MeterTime(c.CeilingBurst),
 		LightPriority: c.LightPriority, HeavyPriority: c.HeavyPriority, ExemptPriority: c.ExemptPriority,
 		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass,
+		Observe: c.Observe != 0,
 	}
 }
 

@@ -40,21 +40,30 @@ func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 	return p
 }
 
-// pinDir is an empty directory on bpffs.
-func pinDir(t *testing.T) string {
+// openNode is a node on a bpffs of its own, and the pin directory of an interface.
+func openNode(t *testing.T) (n *datapath.Node, dir string) {
 	t.Helper()
-	dir := filepath.Join(testutil.BPFFS(t), "pins")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	root := testutil.BPFFS(t)
+	dir = filepath.Join(root, "network", "container,eth0", "eth0")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return again(t, root), dir
+}
+
+// again is another process's look at the node of a bpffs.
+func again(t *testing.T, root string) *datapath.Node {
+	t.Helper()
+	n := datapath.OpenNode(root, filepath.Join(root, "node"))
+	t.Cleanup(n.Close)
+	return n
 }
 
 func policing(c *shaping.Config) { c.Egress.Queue = shaping.QueueNone }
 
-// Every program is loaded, pinned, observed as it was computed, changed and
-// unpinned.
-func TestPrivilegedLoadObserveUpdate(t *testing.T) {
+// What a slot is configured with is observed as it was computed, changed in place
+// and given back.
+func TestPrivilegedConfigureObserve(t *testing.T) {
 	testutil.RequireRoot(t)
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	for name, change := range map[string]func(*shaping.Config){
@@ -68,141 +77,181 @@ func TestPrivilegedLoadObserveUpdate(t *testing.T) {
 		"pw_police_x": func(c *shaping.Config) { policing(c); c.Shaped = subnets },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := pinDir(t)
+			n, dir := openNode(t)
 			p := params(t, change)
 			if p.ProgramName() != name {
 				t.Fatalf("the parameters name %s, want %s", p.ProgramName(), name)
 			}
-			if dp, err := datapath.Observe(dir, shaping.Egress); err != nil || dp != nil {
+			if dp, err := n.Observe(dir, shaping.Egress); err != nil || dp != nil {
 				t.Fatalf("Observe of nothing = %+v, %v, want nil", dp, err)
 			}
-			objs, err := datapath.Load(p, subnets)
+			if err := n.Configure(dir, p, subnets, 0); err != nil {
+				t.Fatal(err)
+			}
+			dp, err := n.Observe(dir, shaping.Egress)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer objs.Close()
-			if err := objs.Pin(dir, p, 0); err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || dp.Slot < image.FirstSlot || dp.Build == "" || dp.Former {
+				t.Errorf("Observe = %s, slot %d of %q, limits (-want +got):\n%s", dp.ProgramName, dp.Slot, dp.Build, diff)
 			}
-			dp, err := datapath.Observe(dir, shaping.Egress)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || (dp.GuardID != 0) != p.Guard || dp.Outdated != "" {
-				t.Errorf("Observe = %s, guard %d, outdated %q, limits (-want +got):\n%s", dp.ProgramName, dp.GuardID, dp.Outdated, diff)
-			}
-			changed := p.Datapath
-			changed.HoldTicks++
-			for i := range 3 { // the entries take turns
-				changed.LightRate.Mult++
-				if err := datapath.Update(dir, shaping.Egress, &changed, 5); err != nil {
+			p.Datapath.HoldTicks++
+			for i := range 3 { // the two configurations take turns
+				p.Datapath.LightRate.Mult++
+				if err := n.Configure(dir, p, subnets, 5); err != nil {
 					t.Fatal(err)
 				}
-				after, err := datapath.Observe(dir, shaping.Egress)
-				if err != nil || !cmp.Equal(after.Datapath, changed) || after.ProgramID != dp.ProgramID || after.RedirectIndex != 5 {
-					t.Errorf("after Update %d: %+v, %v, want %+v in the same program", i, after, err, changed)
+				after, err := n.Observe(dir, shaping.Egress)
+				if err != nil || !cmp.Equal(after.Datapath, p.Datapath) || after.Slot != dp.Slot || after.RedirectIndex != 5 {
+					t.Errorf("after Configure %d: %+v, %v, want %+v in the same slot", i, after, err, p.Datapath)
 				}
 			}
-			counters, err := datapath.Counters(dir, shaping.Egress)
-			if err != nil || len(counters) != 11 {
-				t.Errorf("Counters = %v, %v, want all eleven dispositions", counters, err)
+			counters, err := n.Counters(dir, shaping.Egress)
+			if err != nil || len(counters) != int(image.Dispositions) {
+				t.Errorf("Counters = %v, %v, want all %d dispositions", counters, err, image.Dispositions)
 			}
 			for _, c := range counters {
 				if c.Disposition == "" || c.Packets != 0 {
 					t.Errorf("counter %+v of a program that has not run", c)
 				}
 			}
-			if flows, err := datapath.HeavyFlows(dir, shaping.Egress); err != nil || len(flows) != 0 {
+			if flows, err := n.HeavyFlows(dir, shaping.Egress); err != nil || len(flows) != 0 {
 				t.Errorf("HeavyFlows = %v, %v, want none", flows, err)
 			}
-			if err := datapath.Unpin(dir, shaping.Egress); err != nil {
-				t.Fatal(err)
+			for range 2 {
+				if err := n.GiveBack(dir, shaping.Egress, subnets, 0); err != nil {
+					t.Errorf("GiveBack = %v, want nil, also if there is no slot", err)
+				}
 			}
-			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-				t.Errorf("Unpin leaves %v, %v", left, err)
+			if dp, err := n.Observe(dir, shaping.Egress); err != nil || dp != nil {
+				t.Errorf("Observe after GiveBack = %+v, %v, want nil", dp, err)
+			}
+			if _, err := n.Counters(dir, shaping.Egress); !errors.Is(err, datapath.ErrNoSlot) {
+				t.Errorf("Counters without a slot = %v, want ErrNoSlot", err)
 			}
 		})
 	}
 }
 
-// A flood becomes one heavy flow with its addresses, and every packet is
-// counted once.
-func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
+// A program is loaded once for the node, whoever asks, and one of another build
+// gives way to it.
+func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	testutil.RequireRoot(t)
-	dir := pinDir(t)
-	p := params(t, policing)
-	objs, err := datapath.Load(p, nil)
+	n, dir := openNode(t)
+	root := filepath.Join(dir, "..", "..", "..")
+	id := func(n *datapath.Node, c image.Carrier) uint32 {
+		t.Helper()
+		p, err := n.Program("pw_police", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := p.Info()
+		if err != nil || info.Name != "pw_police" || !datapath.Current(info.Name, info.Tag, c) {
+			t.Fatalf("Program = %+v, %v, want pw_police of this build", info, err)
+		}
+		return info.ID
+	}
+	first := id(n, image.ByClassID)
+	if second := id(again(t, root), image.ByClassID); second != first {
+		t.Errorf("another process has program %d, want %d", second, first)
+	}
+	if host := id(n, image.ByHostEgress); host == first || host != id(again(t, root), image.ByHostEgress) {
+		t.Errorf("the program by device is %d, want one of its own, shared", host)
+	}
+	if one := id(n, 300); one == id(again(t, root), 300) {
+		t.Error("a program for one slot is shared")
+	}
+	// A pinned program with the right name is of another build if its tag is not ours.
+	next := []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0} // r0 = -1; exit
+	other, err := bpfcall.LoadProgram("pw_police", image.License, next)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer objs.Close()
-	if err := objs.Pin(dir, p, 0); err != nil {
+	defer func() { _ = other.Close() }()
+	pin := filepath.Join(root, "node", "pw_police")
+	if err := errors.Join(os.Remove(pin), other.Pin(pin)); err != nil {
+		t.Fatal(err)
+	}
+	newer := id(again(t, root), image.ByClassID)
+	if newer == first || newer != id(again(t, root), image.ByClassID) {
+		t.Errorf("beside a pinned program of another build %d was returned, want a new one, once", newer)
+	}
+	if _, err := n.Program("pw_none", image.ByClassID); err == nil || !strings.Contains(err.Error(), "pw_none") {
+		t.Errorf("an unknown program = %v, want an error that names it", err)
+	}
+}
+
+// A flood becomes one heavy flow with its addresses, and every packet is
+// counted once, in the slot that the program serves.
+func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
+	testutil.RequireRoot(t)
+	n, dir := openNode(t)
+	beside := filepath.Join(filepath.Dir(dir), "eth1")
+	if err := os.Mkdir(beside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{beside, dir} {
+		if err := n.Configure(at, params(t, policing), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slot, err := n.Slot(dir, shaping.Egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, err := n.Program("pw_police", image.Carrier(slot))
+	if err != nil {
 		t.Fatal(err)
 	}
 	const packets = 2000
-	prog, err := ebpf.LoadPinnedProgram(filepath.Join(dir, "egress-program"), nil)
-	if err != nil {
-		t.Fatal(err)
+	for range packets {
+		if _, err := prog.Run(udpPacket(1400)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer func() { _ = prog.Close() }()
-	if _, err := prog.Run(&ebpf.RunOptions{Data: udpPacket(1400), Repeat: packets}); err != nil {
-		t.Fatal(err)
+	if sum, size := sumOf(t, n, dir); sum != packets || size != packets*1400 {
+		t.Errorf("counted %d packets and %d bytes, want %d and %d", sum, size, packets, packets*1400)
 	}
-	counters, err := datapath.Counters(dir, shaping.Egress)
-	if err != nil {
-		t.Fatal(err)
+	if sum, _ := sumOf(t, n, beside); sum != 0 {
+		t.Errorf("counted %d packets in the slot of another interface", sum)
 	}
-	sum, size := uint64(0), uint64(0)
-	for _, c := range counters {
-		sum += c.Packets
-		size += c.Bytes
-	}
-	if sum != packets || size != packets*1400 {
-		t.Errorf("counted %d packets and %d bytes, want %d and %d: %+v", sum, size, packets, packets*1400, counters)
-	}
-	flows, err := datapath.HeavyFlows(dir, shaping.Egress)
+	flows, err := n.HeavyFlows(dir, shaping.Egress)
 	if err != nil || len(flows) != 1 {
 		t.Fatalf("HeavyFlows = %+v, %v, want the one", flows, err)
 	}
 	f := flows[0]
-	if got := f.Name(); got != "udp 10.0.0.1:4660 > 10.0.0.2:80" {
-		t.Errorf("heavy flow %q, want udp 10.0.0.1:4660 > 10.0.0.2:80", got)
+	if f.Protocol != 17 || f.Source.String() != "10.0.0.1:4660" || f.Dest.String() != "10.0.0.2:80" {
+		t.Errorf("heavy flow %+v, want udp 10.0.0.1:4660 > 10.0.0.2:80", f)
 	}
 	if f.Bytes == 0 || f.Bytes > packets*1400 || f.LastSeen > time.Minute || f.Since < f.LastSeen {
 		t.Errorf("heavy flow %+v", f)
 	}
 }
 
-// The copies answer next, and an attached program is told by its tag.
+// sumOf is all that was counted of egress.
+func sumOf(t *testing.T, n *datapath.Node, dir string) (packets, size uint64) {
+	t.Helper()
+	counters, err := n.Counters(dir, shaping.Egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range counters {
+		packets += c.Packets
+		size += c.Bytes
+	}
+	return packets, size
+}
+
+// The copies answer next.
 func TestPrivilegedVerdicts(t *testing.T) {
 	testutil.RequireRoot(t)
 	all, err := datapath.TestVerdicts()
 	if err != nil || len(all) != 10 {
 		t.Fatalf("TestVerdicts = %+v, %v, want 10 programs", all, err)
 	}
-	p := params(t, policing)
-	objs, err := datapath.Load(p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer objs.Close()
-	info, err := objs.Program.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tag, err := datapath.ProgramTag(info.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, v := range all {
-		if p, err := image.ProgramByName(v.Program); err != nil || !p.HasTag(v.Tag) {
-			t.Errorf("%s has the tag %x here (%v), which is none of the image's", v.Program, v.Tag, err)
-		}
 		if v.Wrong != "" {
 			t.Errorf("%s %s", v.Program, v.Wrong)
-		}
-		if same := v.Tag == tag; same != (v.Program == "pw_police") {
-			t.Errorf("%s has tag %x, the loaded pw_police %x", v.Program, v.Tag, tag)
 		}
 	}
 }
@@ -219,23 +268,9 @@ func udpPacket(length int) []byte {
 	return b
 }
 
-func TestHeavyFlowName(t *testing.T) {
-	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")
-	for want, f := range map[string]datapath.HeavyFlow{
-		"tcp 10.0.0.1:80 > [fd00::1]:443": {Protocol: 6, Source: netip.AddrPortFrom(v4, 80), Dest: netip.AddrPortFrom(v6, 443)},
-		"icmp 10.0.0.1 > 10.0.0.1":        {Protocol: 1, Source: netip.AddrPortFrom(v4, 0), Dest: netip.AddrPortFrom(v4, 0)},
-		"proto 47 fd00::1 > fd00::1":      {Protocol: 47, Source: netip.AddrPortFrom(v6, 0), Dest: netip.AddrPortFrom(v6, 0)},
-		"ethertype 0x88cc":                {EtherType: 0x88cc},
-	} {
-		if got := f.Name(); got != want {
-			t.Errorf("Name = %q, want %q", got, want)
-		}
-	}
-}
-
 func TestPrivilegedRecord(t *testing.T) {
 	testutil.RequireRoot(t)
-	dir := pinDir(t)
+	_, dir := openNode(t)
 	if _, err := datapath.ReadRecord(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("ReadRecord of nothing = %v, want ErrNotExist", err)
 	}
@@ -266,14 +301,13 @@ func TestPrivilegedTCX(t *testing.T) {
 	if !datapath.HaveTCX() {
 		testutil.SkipFeature(t, "tcx")
 	}
-	dir, ns := pinDir(t), testutil.NewNetNS(t)
+	ns := testutil.NewNetNS(t)
+	n, dir := openNode(t)
 	lo := ns.Interface(t, "lo").Index
-	p := params(t, policing)
-	objs, err := datapath.Load(p, nil)
+	police, err := n.Program("pw_police", 300)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer objs.Close()
 	names := func() (all []string) {
 		t.Helper()
 		if err := ns.Do(func() error {
@@ -309,24 +343,34 @@ func TestPrivilegedTCX(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := attach(objs.Program, shaping.HookEgress); err != nil {
+	if err := attach(police, shaping.HookEgress); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
 		t.Errorf("QueryTCX = %v, want %v: at the head", got, want)
 	}
 	// Once more, as when another program had come in between.
-	if err := attach(objs.Program, shaping.HookEgress); err != nil {
+	if err := attach(police, shaping.HookEgress); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
 		t.Errorf("after a second attach QueryTCX = %v, want %v", got, want)
 	}
-	if err := attach(objs.Program, shaping.HookOwnQdisc); err == nil || !strings.Contains(err.Error(), "own-qdisc") {
+	// The kernel detaches the link of an unpinned one later, and until then refuses the
+	// same program.
+	for range 50 {
+		if err := datapath.DetachTCX(dir, shaping.Egress, datapath.ProgramLink); err != nil {
+			t.Fatal(err)
+		}
+		if err := attach(police, shaping.HookEgress); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := attach(police, shaping.HookOwnQdisc); err == nil || !strings.Contains(err.Error(), "own-qdisc") {
 		t.Errorf("AttachTCX to no TCX hook = %v, want an error that names it", err)
 	}
 	for range 2 {
-		if err := datapath.DetachTCX(dir, shaping.Egress); err != nil {
+		if err := datapath.DetachTCX(dir, shaping.Egress, datapath.ProgramLink); err != nil {
 			t.Fatal(err)
 		}
 	}

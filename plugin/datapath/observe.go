@@ -4,77 +4,105 @@
 package datapath
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
-	"github.com/podweir/podweir/bpf/image"
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
-// Programs returns the pinned programs of a direction, whatever release pinned
-// them, and says if one is of another build; the rest of the answer is zero.
-func Programs(dir string, d shaping.Direction) (*attach.Dataplane, error) {
-	dp := &attach.Dataplane{}
-	for _, pin := range []struct {
-		object string
-		id     *uint32
-	}{{pinProgram, &dp.ProgramID}, {pinGuard, &dp.GuardID}, {pinRedirect, &dp.RedirectID}, {pinCeiling, &dp.CeilingID}} {
-		info, err := pinnedProgram(pinPath(dir, d, pin.object))
-		if err != nil {
-			return nil, err
-		}
-		if pin.object == pinProgram {
-			dp.ProgramName = info.Name
-		}
-		*pin.id = info.ID
-		if dp.Outdated == "" {
-			dp.Outdated = outdated(info)
-		}
-	}
-	return dp, nil
-}
-
-// outdated says of a program of podweir's that it is not the one of this build.
-func outdated(info bpfcall.ProgramInfo) string {
-	p, err := image.ProgramByName(info.Name)
-	if err != nil || p.HasTag(info.Tag) {
-		return ""
-	}
-	return fmt.Sprintf("%s with tag %x is of another build", info.Name, info.Tag)
-}
-
-// Observe returns what the pins of a direction hold, nil if nothing is pinned
-// or if an interrupted run pinned only a part.
-func Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
-	dp, err := Programs(dir, d)
+// Observe returns what the slot of a direction holds, nil if it has none. dir is
+// where the interface's pins are. Of an attachment by a release that loaded
+// programs for each pod it returns the name of the program only.
+func (n *Node) Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+	s, found, err := n.find(dir, d)
 	if err != nil {
 		return nil, err
 	}
-	if dp.ProgramID+dp.RedirectID+dp.CeilingID == 0 {
+	if !found {
+		return observeFormer(dir, d)
+	}
+	dp := &attach.Dataplane{Slot: s.number, ProgramName: text(s.Program[:]), Side: shaping.Side(s.Side), Build: text(s.Build[:])}
+	if cfg := s.config(); cfg.AbiVersion == ABIVersion {
+		dp.Datapath, dp.RedirectIndex = fromConfig(cfg), int(cfg.RedirectIfindex)
+	}
+	former, err := observeFormer(dir, d)
+	dp.Former = former != nil
+	return dp, err
+}
+
+func text(b []byte) string {
+	s, _, _ := bytes.Cut(b, []byte{0})
+	return string(s)
+}
+
+// Pins of releases before the slab: programs and maps of one direction, each
+// <direction>-<object> beside the record.
+var formerPins = []string{
+	"program", "guard", "redirect", "ceiling", "pw_config", "pw_active", "pw_state", "pw_counters", "pw_subnets",
+}
+
+// observeFormer is nil if a release before the slab left nothing.
+func observeFormer(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+	pins, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("look for pins: %w", err)
+	}
+	left := slices.ContainsFunc(pins, func(pin os.DirEntry) bool {
+		object, ofDirection := strings.CutPrefix(pin.Name(), d.String()+"-")
+		return ofDirection && slices.Contains(formerPins, object)
+	})
+	if !left {
 		return nil, nil
 	}
-	config, active, err := openConfig(dir, d)
-	if errors.Is(err, os.ErrNotExist) {
-		return dp, nil
+	info, err := pinnedProgram(pinPath(dir, d, formerPins[0]))
+	return &attach.Dataplane{Former: true, ProgramName: info.Name}, err
+}
+
+// RemoveFormer removes what a release before the slab pinned. The kernel frees it
+// when it is no longer attached.
+func RemoveFormer(dir string, d shaping.Direction) error {
+	for _, object := range formerPins {
+		if err := unpin(pinPath(dir, d, object)); err != nil {
+			return fmt.Errorf("unpin: %w", err)
+		}
 	}
+	return nil
+}
+
+func pinPath(dir string, d shaping.Direction, object string) string {
+	return filepath.Join(dir, d.String()+"-"+object)
+}
+
+// Unpin removes every pin of a direction; a link detaches. What is absent is no
+// error.
+func Unpin(dir string, d shaping.Direction) error {
+	pins, err := filepath.Glob(pinPath(dir, d, "*"))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("list pins of %v in %s: %w", d, dir, err)
 	}
-	defer closeAll(config, active)
-	cfg, err := readConfig(config, active)
-	if err != nil {
-		return nil, err
+	for _, p := range pins {
+		if err := unpin(p); err != nil {
+			return fmt.Errorf("unpin: %w", err)
+		}
 	}
-	if cfg.AbiVersion != ABIVersion {
-		dp.Outdated = fmt.Sprintf("maps have ABI version %d, this podweir has %d", cfg.AbiVersion, ABIVersion)
-		return dp, nil
+	return nil
+}
+
+// unpin removes a pin; none is no error. [os.Remove] asks twice for what is not there.
+func unpin(path string) error {
+	if err := unix.Unlink(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
 	}
-	dp.Datapath = fromConfig(cfg)
-	dp.RedirectIndex = int(cfg.RedirectIfindex)
-	return dp, nil
+	return nil
 }
 
 // pinnedProgram is zero if nothing is pinned there.
@@ -94,83 +122,20 @@ func pinnedProgram(path string) (bpfcall.ProgramInfo, error) {
 	return info, nil
 }
 
-// ProgramName returns the name of the program with an id, "" if there is none
-// any more.
-func ProgramName(id uint32) string {
+// programInfo is zero if there is no program with this id any more.
+func programInfo(id uint32) bpfcall.ProgramInfo {
 	p, err := bpfcall.ProgramByID(id)
 	if err != nil {
-		return ""
+		return bpfcall.ProgramInfo{}
 	}
 	defer func() { _ = p.Close() }()
 	info, err := p.Info()
 	if err != nil {
-		return ""
+		return bpfcall.ProgramInfo{}
 	}
-	return info.Name
+	return info
 }
 
-func openConfig(dir string, d shaping.Direction) (config, active *bpfcall.Map, err error) {
-	if config, err = openMap(dir, d, mapConfig); err != nil {
-		return nil, nil, err
-	}
-	if active, err = openMap(dir, d, mapActive); err != nil {
-		_ = config.Close()
-		return nil, nil, err
-	}
-	return config, active, nil
-}
-
-func openMap(dir string, d shaping.Direction, name string) (*bpfcall.Map, error) {
-	m, err := bpfcall.OpenMap(pinPath(dir, d, name))
-	if err != nil {
-		return nil, fmt.Errorf("open pinned map %s: %w", pinPath(dir, d, name), err)
-	}
-	return m, nil
-}
-
-func closeAll(maps ...*bpfcall.Map) {
-	for _, m := range maps {
-		_ = m.Close()
-	}
-}
-
-// Update changes the limits of a running direction; every packet sees either
-// the old ones or the new ones. The hash keys, and so the sketch, stay.
-func Update(dir string, d shaping.Direction, dp *shaping.Datapath, redirectIndex int) error {
-	config, active, err := openConfig(dir, d)
-	if err != nil {
-		return err
-	}
-	defer closeAll(config, active)
-	return updateConfig(config, active, dp, redirectIndex)
-}
-
-func updateConfig(config, active *bpfcall.Map, dp *shaping.Datapath, redirectIndex int) error {
-	old, err := readConfig(config, active)
-	if err != nil {
-		return err
-	}
-	cfg := toConfig(dp, redirectIndex)
-	cfg.HashKeys = old.HashKeys
-	return writeConfig(config, active, cfg)
-}
-
-// Open opens the pinned programs of a direction, for attaching them.
-func Open(dir string, d shaping.Direction) (*Objects, error) {
-	objs := &Objects{}
-	for _, p := range []struct {
-		name string
-		prog **bpfcall.Program
-	}{{pinProgram, &objs.Program}, {pinGuard, &objs.Guard}, {pinRedirect, &objs.Redirect}, {pinCeiling, &objs.Ceiling}} {
-		prog, err := bpfcall.OpenProgram(pinPath(dir, d, p.name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			objs.Close()
-			return nil, fmt.Errorf("open pinned program %s: %w", pinPath(dir, d, p.name), err)
-		}
-		*p.prog = prog
-	}
-	return objs, nil
-}
+// ProgramName returns the name of the program with an id, "" if there is none
+// any more.
+func ProgramName(id uint32) string { return programInfo(id).Name }

@@ -5,7 +5,6 @@ package datapath
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ const (
 	// pinNext ends the name under which an object waits to replace another.
 	pinNext = "-next"
 	// recordStep keeps the map a multiple of this, so that a record that grows
-	// a little with `set` costs no other slab.
+	// a little with `set` costs no more kernel memory.
 	recordStep = 512
 )
 
@@ -47,7 +46,7 @@ func WriteRecord(dir string, record []byte) error {
 // pinOver pins an object in the place of what is pinned there, in one step.
 func pinOver(object interface{ Pin(path string) error }, path string) error {
 	next := path + pinNext
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := unpin(next); err != nil {
 		return fmt.Errorf("unpin what an interrupted run left: %w", err)
 	}
 	if err := object.Pin(next); err != nil {

@@ -5,16 +5,16 @@ package datapath
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
@@ -36,59 +36,45 @@ var dispositions = [...]string{
 	image.DropEarly:      "dropped-early",
 	image.DropCeiling:    "dropped-ceiling",
 	image.DropPoliced:    "dropped-policed",
+	image.WouldWait:      "would-wait",
+	image.WouldDrop:      "would-drop",
 	image.FailopenConfig: "failed-open-config",
 	image.FailopenStamp:  "failed-open-stamp",
 }
 
-// Counters returns the counters of a direction, summed over the CPUs, every
-// disposition once.
-func Counters(dir string, d shaping.Direction) ([]Counter, error) {
-	m, err := openMapOf[image.Counters](dir, d, mapCounters)
+// ErrNoSlot means that a direction has no slot, so nothing was counted.
+var ErrNoSlot = errors.New("no slot in the slab")
+
+func (n *Node) mustFind(dir string, d shaping.Direction) (slot, error) {
+	s, found, err := n.find(dir, d)
+	if err == nil && !found {
+		err = fmt.Errorf("%v of %s: %w", d, dir, ErrNoSlot)
+	}
+	return s, err
+}
+
+// View is the memory of the slot of a direction, which programs write to meanwhile,
+// as long as the node is open; for who measures. dir is where the interface's pins
+// are.
+func (n *Node) View(dir string, d shaping.Direction) (*image.Slot, error) {
+	s, err := n.mustFind(dir, d)
+	return s.Slot, err
+}
+
+// Counters returns the counters of a direction, every disposition once. dir is
+// where the interface's pins are.
+func (n *Node) Counters(dir string, d shaping.Direction) ([]Counter, error) {
+	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err
-	}
-	defer closeAll(m)
-	cpus, err := possibleCPUs()
-	if err != nil {
-		return nil, err
-	}
-	var first uint32
-	perCPU := make([]image.Counters, cpus)
-	if err := m.Lookup(bytesOf(&first), bytesOfAll(perCPU)); err != nil {
-		return nil, fmt.Errorf("read map %s in %s: %w", mapCounters, dir, err)
 	}
 	out := make([]Counter, len(dispositions))
 	for i, name := range dispositions {
-		out[i].Disposition = name
-		for _, c := range perCPU {
-			out[i].Packets += c.Packets[i]
-			out[i].Bytes += c.Bytes[i]
-		}
+		c := &s.State.Counts[i]
+		out[i] = Counter{name, atomic.LoadUint64(&c.Packets), atomic.LoadUint64(&c.Bytes)}
 	}
 	return out, nil
 }
-
-// openMapOf opens a map whose values are of a type; those of another build may
-// not be.
-func openMapOf[T any](dir string, d shaping.Direction, name string) (*bpfcall.Map, error) {
-	m, err := openMap(dir, d, name)
-	if err != nil {
-		return nil, err
-	}
-	var value T
-	if want := int(unsafe.Sizeof(value)); m.ValueBytes() != want {
-		closeAll(m)
-		return nil, fmt.Errorf("map %s in %s is of another build: values of %d bytes, not %d", name, dir, m.ValueBytes(), want)
-	}
-	return m, nil
-}
-
-func bytesOfAll(s []image.Counters) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
-}
-
-// A value of a per-CPU map takes a multiple of 8 bytes.
-var _ [-(unsafe.Sizeof(image.Counters{}) % 8)]struct{}
 
 // HeavyFlow is one of the pod's current heavy flows.
 type HeavyFlow struct {
@@ -108,27 +94,21 @@ type HeavyFlow struct {
 // twice the half-life of the sketch.
 const heavyFlowAge = 2 * time.Second
 
-// HeavyFlows returns the current heavy flows of a direction, the largest
-// first.
-func HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
-	m, err := openMapOf[image.State](dir, d, mapState)
+// HeavyFlows returns the current heavy flows of a direction, the largest first.
+func (n *Node) HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
+	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(m)
-	var first uint32
-	var s image.State
-	if err := m.Lookup(bytesOf(&first), bytesOf(&s)); err != nil {
-		return nil, fmt.Errorf("read map %s in %s: %w", mapState, dir, err)
-	}
+	heavy := s.State.Heavy
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
 	now := uint64(ts.Nano())
 	var out []HeavyFlow
-	for i := range s.Heavy {
-		h := &s.Heavy[i]
+	for i := range heavy {
+		h := &heavy[i]
 		// 0 is an empty slot, 1 one that is being written.
 		if h.Id <= 1 || now < h.LastSeenNs || time.Duration(now-h.LastSeenNs) > heavyFlowAge {
 			continue
@@ -175,30 +155,4 @@ func bigEndian(v uint16) uint16 {
 	var b [2]byte
 	binary.NativeEndian.PutUint16(b[:], v)
 	return binary.BigEndian.Uint16(b[:])
-}
-
-// Name tells the flow in one line.
-func (f *HeavyFlow) Name() string {
-	if f.EtherType != 0 {
-		return fmt.Sprintf("ethertype %#04x", f.EtherType)
-	}
-	protocol := fmt.Sprintf("proto %d", f.Protocol)
-	switch f.Protocol {
-	case unix.IPPROTO_TCP:
-		protocol = "tcp"
-	case unix.IPPROTO_UDP:
-		protocol = "udp"
-	case unix.IPPROTO_SCTP:
-		protocol = "sctp"
-	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
-		protocol = "icmp"
-	}
-	return fmt.Sprintf("%s %s > %s", protocol, endpoint(f.Source), endpoint(f.Dest))
-}
-
-func endpoint(a netip.AddrPort) string {
-	if a.Port() == 0 {
-		return a.Addr().String()
-	}
-	return a.String()
 }

@@ -7,12 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Link is a TCX link of a direction.
+type Link string
+
+// The links: that of the program, and that of the ceiling.
+const (
+	ProgramLink Link = "link"
+	CeilingLink Link = "ceiling-link"
 )
 
 func tcxType(h shaping.Hook) (uint32, error) {
@@ -45,6 +56,14 @@ func AttachTCX(dir string, d shaping.Direction, name Link, prog *bpfcall.Program
 		return verifyHead(prog, ifindex, h, at)
 	}
 	if err := detachNow(pin); err != nil {
+		return err
+	}
+	info, err := prog.Info()
+	if err != nil {
+		return err
+	}
+	// A link whose pin was lost would charge once more.
+	if err := DetachLost(ifindex, h, func(other *attach.HookProgram) bool { return other.Name != info.Name }); err != nil {
 		return err
 	}
 	l, err := attachHead(prog, ifindex, at)
@@ -83,17 +102,28 @@ func updateHead(pin string, prog *bpfcall.Program, ifindex int, at uint32) (upda
 // attachTries is how often a list may change between being read and the attach.
 const attachTries = 10
 
+// The kernel detaches a link some time after its last pin is gone, and refuses the
+// same program until then: a pod that is added again right after its DEL meets that.
+const (
+	detachWithin = 2 * time.Second
+	detachPause  = 5 * time.Millisecond
+)
+
 // attachHead attaches to the list that was read: if somebody changed it since,
 // it is read again. Whoever was faster stands behind us then, not before.
 func attachHead(prog *bpfcall.Program, ifindex int, at uint32) (l *bpfcall.Link, err error) {
-	err = onNewest(func() (uint64, error) {
-		list, err := bpfcall.QueryTCX(ifindex, at)
-		return list.Revision, err
-	}, func(revision uint64) error {
-		l, err = bpfcall.AttachTCXHead(prog, ifindex, at, revision)
-		return err
-	})
-	return l, err
+	for deadline := time.Now().Add(detachWithin); ; <-time.After(detachPause) {
+		err = onNewest(func() (uint64, error) {
+			list, err := bpfcall.QueryTCX(ifindex, at)
+			return list.Revision, err
+		}, func(revision uint64) error {
+			l, err = bpfcall.AttachTCXHead(prog, ifindex, at, revision)
+			return err
+		})
+		if !errors.Is(err, unix.EEXIST) || time.Now().After(deadline) {
+			return l, err
+		}
+	}
 }
 
 // onNewest changes a list of the revision that was read, and reads it again as
@@ -144,16 +174,107 @@ func detachNow(pin string) error {
 	return nil
 }
 
-// DetachTCX removes the pinned links of a direction; none is no error. The kernel
-// detaches them soon after, without the caller waiting for RCU.
-func DetachTCX(dir string, d shaping.Direction) error {
-	for _, name := range []Link{ProgramLink, CeilingLink} {
-		err := os.Remove(pinPath(dir, d, string(name)))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("unpin tcx link: %w", err)
+// PutHost tells the programs on TCX hooks at the host side which slot is that of the
+// direction at a device.
+func (n *Node) PutHost(dir string, d shaping.Direction, ifindex int) error {
+	s, err := n.mustFind(dir, d)
+	if err != nil {
+		return err
+	}
+	m, err := n.table(mapHosts)
+	if err != nil {
+		return err
+	}
+	key := hostKey(ifindex, d)
+	if err := m.Update(bytesOf(&key), bytesOf(&s.number)); err != nil {
+		return fmt.Errorf("give ifindex %d its slot: %w", ifindex, err)
+	}
+	return nil
+}
+
+// HostSlot is the slot that programs on TCX hooks at the host side use for a
+// direction at a device, 0 if there is none.
+func (n *Node) HostSlot(d shaping.Direction, ifindex int) (uint32, error) {
+	m, err := n.table(mapHosts)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	key, number := hostKey(ifindex, d), uint32(0)
+	if err := m.Lookup(bytesOf(&key), bytesOf(&number)); err != nil && !errors.Is(err, unix.ENOENT) {
+		return 0, fmt.Errorf("read the slot of ifindex %d: %w", ifindex, err)
+	}
+	return number, nil
+}
+
+// forgetHost removes what [Node.PutHost] put, unless another slot has taken the
+// place.
+func (n *Node) forgetHost(ifindex int, d shaping.Direction, slot uint32) error {
+	if now, err := n.HostSlot(d, ifindex); err != nil || now != slot {
+		return err
+	}
+	m, err := n.table(mapHosts)
+	if err != nil {
+		return err
+	}
+	key := hostKey(ifindex, d)
+	if err := m.Delete(bytesOf(&key)); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("forget the slot of ifindex %d: %w", ifindex, err)
+	}
+	return nil
+}
+
+func hostKey(ifindex int, d shaping.Direction) image.Host {
+	return image.Host{Ifindex: uint32(ifindex), Direction: uint32(d)}
+}
+
+// DetachTCX removes a pinned link of a direction; none is no error. The kernel
+// detaches it soon after, without the caller waiting for RCU.
+func DetachTCX(dir string, d shaping.Direction, name Link) error {
+	if err := unpin(pinPath(dir, d, string(name))); err != nil {
+		return fmt.Errorf("unpin tcx link: %w", err)
+	}
+	return nil
+}
+
+// DetachLost takes podweir's programs off a TCX hook of a device in the caller's
+// network namespace, those that keep says yes to excepted. It needs no pins of them.
+// Each takes 11 to 16 ms (design.md).
+func DetachLost(ifindex int, h shaping.Hook, keep func(p *attach.HookProgram) bool) error {
+	at, err := tcxType(h)
+	if err != nil {
+		return err
+	}
+	list, err := bpfcall.QueryTCX(ifindex, at)
+	if errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
+	}
+	for i, id := range list.Programs {
+		p := tcxProgram(h, id)
+		if list.Links[i] == 0 || !p.Ours || keep(&p) {
+			continue
+		}
+		if err := detachLink(list.Links[i]); err != nil {
+			return fmt.Errorf("detach %s (%d) from tcx %v of ifindex %d: %w", p.Name, id, h, ifindex, err)
 		}
 	}
 	return nil
+}
+
+func detachLink(id uint32) error {
+	l, err := bpfcall.LinkByID(id)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAGAIN) {
+		return nil // the kernel is about to detach it
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.Detach(), l.Close())
 }
 
 // QueryTCX lists the programs on both TCX hooks of a device in the caller's
@@ -173,12 +294,17 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 			return nil, fmt.Errorf("query tcx %v of ifindex %d: %w", h, ifindex, err)
 		}
 		for _, id := range list.Programs {
-			all = append(all, attach.HookProgram{
-				Kind: shaping.HookKindTCX, Hook: h, ProgramID: id, Name: ProgramName(id),
-			})
+			all = append(all, tcxProgram(h, id))
 		}
 	}
 	return all, nil
+}
+
+func tcxProgram(h shaping.Hook, id uint32) attach.HookProgram {
+	info := programInfo(id)
+	return attach.HookProgram{
+		Kind: shaping.HookKindTCX, Hook: h, ProgramID: id, Name: info.Name, Tag: info.Tag, Ours: Ours(id, info.Name, info.Tag),
+	}
 }
 
 // HaveTCX says whether the kernel has TCX, by asking it about the loopback

@@ -30,7 +30,10 @@ func EachAttr(b []byte, f func(kind uint16, value []byte) error) error {
 		if err := f(e.Uint16(b[2:])&nlaTypeMask, b[nlaHeaderLen:n]); err != nil {
 			return err
 		}
-		b = b[min(len(b), (n+nlaAlign-1)&^(nlaAlign-1)):]
+		b = b[min(len(b), nlaRound(n)):]
 	}
 	return nil
 }
+
+// nlaRound is a length with the padding that follows it.
+func nlaRound(n int) int { return (n + nlaAlign - 1) &^ (nlaAlign - 1) }

@@ -46,6 +46,25 @@ func currentInode(t *testing.T) uint64 {
 	return ns.Inode()
 }
 
+// Nobody who is in a namespace needs a right to go there.
+func TestDoWhereTheCallerIs(t *testing.T) {
+	ns, err := hostif.CurrentNetNS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside uint64
+	boom := errors.New("boom")
+	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) || inside != ns.Inode() {
+		t.Errorf("Do = %v in netns %d, want the function's error, %d", err, inside, ns.Inode())
+	}
+	// Once more is nothing, or it would close what got the number since.
+	for range 2 {
+		if err := ns.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+}
+
 func TestPrivilegedDo(t *testing.T) {
 	testutil.RequireRoot(t)
 	ns := testutil.NewNetNS(t)

@@ -40,6 +40,9 @@ func (k Kind) String() string {
 // NoNetNSID is the namespace id of a peer that is in the same namespace.
 const NoNetNSID = -1
 
+// NoQueue is the root qdisc that the kernel gives to a device without a queue.
+const NoQueue = "noqueue"
+
 // Interface is a device as one namespace sees it.
 type Interface struct {
 	Name  string
@@ -60,6 +63,8 @@ type Interface struct {
 	TxQueueLen int
 	// NumTxQueues is the number of transmit queues.
 	NumTxQueues int
+	// Qdisc is the kind of the root qdisc.
+	Qdisc string
 	// L3Only means that packets have no Ethernet header.
 	L3Only       bool
 	HardwareAddr net.HardwareAddr
@@ -71,11 +76,24 @@ type Interface struct {
 // IFLA_GSO_IPV4_MAX_SIZE of linux/if_link.h, since 6.3.
 const iflaGSOIPv4MaxSize = 0x3f
 
+// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h: the kernel leaves out the
+// counters of a device, for which it adds up those of every processor.
+const skipStats = 1 << 3
+
+// linkRequest asks for a device, or for all.
+func linkRequest(flags, index int) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, flags)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	return req
+}
+
 // InterfaceByName returns the device of that name. Returns an error wrapping
 // [ErrNoDevice] if there is none.
 func (h *Handle) InterfaceByName(name string) (Interface, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req := linkRequest(0, 0)
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	return h.getLink(req, fmt.Sprintf("interface %q", name))
 }
@@ -83,11 +101,7 @@ func (h *Handle) InterfaceByName(name string) (Interface, error) {
 // InterfaceByIndex returns the device of that ifindex. Returns an error
 // wrapping [ErrNoDevice] if there is none.
 func (h *Handle) InterfaceByIndex(index int) (Interface, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
-	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	msg.Index = int32(index)
-	req.AddData(msg)
-	return h.getLink(req, fmt.Sprintf("interface with ifindex %d", index))
+	return h.getLink(linkRequest(0, index), fmt.Sprintf("interface with ifindex %d", index))
 }
 
 func (h *Handle) getLink(req *nl.NetlinkRequest, what string) (Interface, error) {
@@ -105,9 +119,7 @@ func (h *Handle) getLink(req *nl.NetlinkRequest, what string) (Interface, error)
 
 // Interfaces returns all devices of the namespace.
 func (h *Handle) Interfaces() ([]Interface, error) {
-	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	msgs, err := h.Execute(req, unix.RTM_NEWLINK)
+	msgs, err := h.Execute(linkRequest(unix.NLM_F_DUMP, 0), unix.RTM_NEWLINK)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces in %s: %w", h.where, err)
 	}
@@ -144,6 +156,8 @@ func parseLink(m []byte) (Interface, error) {
 			i.PeerIndex = int(u32(v))
 		case unix.IFLA_LINK_NETNSID:
 			i.PeerNetNSID = int(int32(u32(v)))
+		case unix.IFLA_QDISC:
+			i.Qdisc = unix.ByteSliceToString(v)
 		case unix.IFLA_TXQLEN:
 			i.TxQueueLen = int(u32(v))
 		case unix.IFLA_NUM_TX_QUEUES:
@@ -209,11 +223,24 @@ type Pair struct {
 // [ErrNoPeer] if it has no other end in the host's namespace; Pod is filled in
 // the latter case.
 func FindPair(pod, host *Handle, podNS, hostNS *NetNS, name string) (Pair, error) {
-	var p Pair
-	var err error
-	if p.Pod, err = pod.InterfaceByName(name); err != nil {
-		return p, err
+	dev, err := pod.InterfaceByName(name)
+	if err != nil {
+		return Pair{}, err
 	}
+	return findPeer(pod, host, podNS, hostNS, dev)
+}
+
+// FindPairAt is [FindPair] for the interface with this ifindex in the pod's namespace.
+func FindPairAt(pod, host *Handle, podNS, hostNS *NetNS, index int) (Pair, error) {
+	dev, err := pod.InterfaceByIndex(index)
+	if err != nil {
+		return Pair{}, err
+	}
+	return findPeer(pod, host, podNS, hostNS, dev)
+}
+
+func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, error) {
+	p, name := Pair{Pod: dev}, dev.Name
 	what := fmt.Sprintf("interface %s (ifindex %d, %s) in %s", name, p.Pod.Index, p.Pod.KindName, pod.where)
 	if p.Pod.PeerIndex == 0 || (p.Pod.Kind != KindVeth && p.Pod.Kind != KindNetkit) {
 		return p, fmt.Errorf("%s is not one end of a pair: %w", what, ErrNoPeer)

@@ -39,7 +39,8 @@ const threadNetNS = "/proc/thread-self/ns/net"
 // NetNS is an open network namespace. It stays alive as long as it is open. It
 // is safe for concurrent use, Close excepted.
 type NetNS struct {
-	file *os.File
+	// fd is no os.File: the Go runtime would make each one known to its poller.
+	fd   int
 	path string
 	dev  uint64
 	ino  uint64
@@ -51,7 +52,7 @@ type NetNS struct {
 // something that is not a network namespace: the mount is gone and its file
 // stayed behind.
 func OpenNetNS(path string) (*NetNS, error) {
-	f, err := os.Open(path)
+	fd, err := open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("netns %s: %w", path, ErrNoNetNS)
 	}
@@ -59,29 +60,44 @@ func OpenNetNS(path string) (*NetNS, error) {
 		return nil, fmt.Errorf("open netns: %w", err)
 	}
 	// NS_GET_NSTYPE answers on nsfs only.
-	kind, err := unix.IoctlRetInt(int(f.Fd()), unix.NS_GET_NSTYPE)
+	kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE)
 	if err != nil || kind != unix.CLONE_NEWNET {
-		_ = f.Close()
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("%s is not a network namespace: %w", path, ErrNoNetNS)
 	}
-	return newNetNS(f, path)
+	return newNetNS(fd, path)
+}
+
+func open(path string) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return fd, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return -1, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
 }
 
 // CurrentNetNS opens the network namespace of the calling thread. Lock the
 // goroutine to its thread if the thread may have been moved.
 func CurrentNetNS() (*NetNS, error) {
-	f, err := os.Open(threadNetNS)
+	fd, err := open(threadNetNS)
 	if err != nil {
 		return nil, fmt.Errorf("open current netns: %w", err)
 	}
-	return newNetNS(f, "(current)")
+	return newNetNS(fd, "(current)")
 }
 
 // NewScratchNetNS makes a network namespace that has no name and is gone when
 // it is closed; its devices go with it.
 func NewScratchNetNS() (*NetNS, error) {
 	var ns *NetNS
-	err := onOwnThread(func() error {
+	err := onOwnThread(func(t *thread) error {
+		if err := t.leave(); err != nil {
+			return err
+		}
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare netns: %w", err)
 		}
@@ -96,43 +112,73 @@ func NewScratchNetNS() (*NetNS, error) {
 	return ns, nil
 }
 
-func newNetNS(f *os.File, path string) (*NetNS, error) {
+func newNetNS(fd int, path string) (*NetNS, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		_ = f.Close()
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("stat netns %s: %w", path, err)
 	}
-	return &NetNS{file: f, path: path, dev: st.Dev, ino: st.Ino}, nil
+	return &NetNS{fd: fd, path: path, dev: st.Dev, ino: st.Ino}, nil
 }
 
 // Path returns the path that the namespace was opened by.
 func (n *NetNS) Path() string { return n.path }
 
 // FD returns the file descriptor, which stays owned by n.
-func (n *NetNS) FD() int { return int(n.file.Fd()) }
+func (n *NetNS) FD() int { return n.fd }
 
 // Inode returns the inode number, the namespace's identity as long as it
 // lives. Numbers are used again.
 func (n *NetNS) Inode() uint64 { return n.ino }
+
+// Cookie returns the kernel's number of the handle's namespace, which is not given
+// again before the next boot; 0 from kernels older than 5.14.
+func (h *Handle) Cookie() uint64 {
+	cookie, err := unix.GetsockoptUint64(h.socket.fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0
+	}
+	return cookie
+}
 
 // Same says whether both are the same network namespace.
 func (n *NetNS) Same(other *NetNS) bool {
 	return other != nil && n.ino == other.ino && n.dev == other.dev
 }
 
-// Close lets go of the namespace.
-func (n *NetNS) Close() error { return n.file.Close() }
+// Close lets go of the namespace. Once more is nothing.
+func (n *NetNS) Close() error {
+	fd := n.fd
+	if fd < 0 {
+		return nil
+	}
+	n.fd = -1
+	return unix.Close(fd)
+}
 
-// Do runs f in the namespace, on a thread of its own. Goroutines that f starts
-// are not in the namespace. The thread is thrown away if it cannot be brought
-// back. The error wraps [ErrNoEntry] without CAP_SYS_ADMIN.
+// Do runs f in the namespace, on a thread that runs nothing else meanwhile. Goroutines
+// that f starts are not in the namespace. The thread is thrown away if it cannot be
+// brought back. To enter another namespace than the own one takes CAP_SYS_ADMIN: without
+// it the error wraps [ErrNoEntry].
 func (n *NetNS) Do(f func() error) error {
-	return onOwnThread(func() error {
-		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+	return onOwnThread(func(t *thread) error {
+		if n.holdsThread() {
+			return f()
+		}
+		if err := t.leave(); err != nil {
+			return err
+		}
+		if err := unix.Setns(n.fd, unix.CLONE_NEWNET); err != nil {
 			return entryError(n.path, err)
 		}
 		return f()
 	})
+}
+
+// holdsThread says whether the calling thread is in the namespace.
+func (n *NetNS) holdsThread() bool {
+	var st unix.Stat_t
+	return unix.Stat(threadNetNS, &st) == nil && st.Ino == n.ino && st.Dev == n.dev
 }
 
 func entryError(path string, err error) error {
@@ -142,29 +188,47 @@ func entryError(path string, err error) error {
 	return fmt.Errorf("enter netns %s: %w", path, err)
 }
 
-// onOwnThread runs f on a locked thread and brings the thread back to its
-// network namespace.
-func onOwnThread(f func() error) error {
+// thread is a locked thread.
+type thread struct {
+	// home is the network namespace that it is to come back to, if it left one.
+	home int
+	left bool
+}
+
+// leave says that the thread is about to go to another network namespace.
+func (t *thread) leave() error {
+	home, err := open(threadNetNS)
+	if err != nil {
+		return fmt.Errorf("open current netns: %w", err)
+	}
+	t.home, t.left = home, true
+	return nil
+}
+
+// release brings the thread back and unlocks it. One that stays locked ends with its
+// goroutine.
+func (t *thread) release() {
+	if t.left {
+		err := unix.Setns(t.home, unix.CLONE_NEWNET)
+		_ = unix.Close(t.home)
+		if err != nil {
+			return
+		}
+	}
+	runtime.UnlockOSThread()
+}
+
+// onOwnThread runs f on a locked thread.
+func onOwnThread(f func(t *thread) error) error {
 	err := errors.New("the function did not return")
 	done := make(chan struct{})
 	go func() {
-		// Deferred, so that runtime.Goexit in f does not leave the caller
-		// waiting. A thread that stays locked ends with its goroutine.
+		// Deferred, so that runtime.Goexit in f does not leave the caller waiting.
 		defer close(done)
 		runtime.LockOSThread()
-		orig, openErr := os.Open(threadNetNS)
-		if openErr != nil {
-			runtime.UnlockOSThread()
-			err = fmt.Errorf("open current netns: %w", openErr)
-			return
-		}
-		defer func() {
-			if unix.Setns(int(orig.Fd()), unix.CLONE_NEWNET) == nil {
-				runtime.UnlockOSThread()
-			}
-			_ = orig.Close()
-		}()
-		err = f()
+		var t thread
+		defer t.release()
+		err = f(&t)
 	}()
 	<-done
 	return err

@@ -9,10 +9,10 @@ import (
 )
 
 // ParseEntry reads podweir's entry in the chain, with the name of its network,
-// together with a pod's annotations as a runtime would hand them over: for who
-// shapes without being called by a runtime. Configuration and errors are those of
+// together with a pod's annotations as a runtime would hand them over, and what is
+// set for its namespace: for who shapes without being called by a runtime. Configuration and errors are those of
 // [Parse]; an entry that is no JSON object is an error without a type.
-func ParseEntry(entry []byte, annotations map[string]string) (*Config, error) {
+func ParseEntry(entry []byte, annotations PodAnnotations, namespace Namespace) (*Config, error) {
 	bad := func(err error) (*Config, error) {
 		return &Config{OnError: FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
 	}
@@ -20,15 +20,11 @@ func ParseEntry(entry []byte, annotations map[string]string) (*Config, error) {
 	if err != nil {
 		return bad(err)
 	}
-	runtime, err := json.Marshal(map[string]any{PodAnnotationsCapability: annotations})
-	if err != nil {
-		return bad(err)
-	}
-	conf["runtimeConfig"] = runtime
+	delete(conf, "runtimeConfig")
 	stdin, err := json.Marshal(conf)
 	if err != nil {
 		return bad(err)
 	}
 	// STATUS is the command that needs no result of the plugin before.
-	return Parse(Status, stdin)
+	return parse(namespace, Status, stdin, annotations)
 }

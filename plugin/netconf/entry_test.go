@@ -30,7 +30,7 @@ func TestParseEntry(t *testing.T) {
 		"null":           {entry: "null", err: "read the node's configuration: not a JSON object"},
 		"no JSON":        {entry: "{", err: "read the node's configuration"},
 	} {
-		got, err := netconf.ParseEntry([]byte(tc.entry), tc.annotations)
+		got, err := netconf.ParseEntry([]byte(tc.entry), netconf.KeepAnnotations(tc.annotations), nil)
 		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: ParseEntry() = %v, want %q", name, err, tc.err)
 		}

@@ -12,11 +12,18 @@ import (
 // AnnotationDomain is the prefix of podweir's own annotations.
 const AnnotationDomain = "podweir.io/"
 
-// The annotations of Kubernetes that ask for a limit.
+// The annotations of Kubernetes that ask for a limit, which other software enforces,
+// too, and those that podweir alone reads.
 const (
 	IngressAnnotation = "kubernetes.io/ingress-bandwidth"
 	EgressAnnotation  = "kubernetes.io/egress-bandwidth"
+
+	OwnIngressAnnotation = AnnotationDomain + "ingress-rate"
+	OwnEgressAnnotation  = AnnotationDomain + "egress-rate"
 )
+
+// RateAnnotations are all annotations of pods that ask for a limit.
+var RateAnnotations = []string{OwnEgressAnnotation, OwnIngressAnnotation, EgressAnnotation, IngressAnnotation}
 
 // Keys that the runtime fills in.
 const (
@@ -34,38 +41,39 @@ var specKeys = []string{
 
 // confKeys are our keys of the network configuration.
 var confKeys = []string{
-	"ingressRate", "egressRate", "ingressBurst", "egressBurst",
+	"defaultRate", "ingressRate", "egressRate", "maxRate", "ingressMaxRate", "egressMaxRate",
+	"ingressBurst", "egressBurst",
 	"unshapedSubnets", "shapedSubnets",
 	"policy",
 	"mode", "ingressMode", "egressMode",
 	"queue", "ingressQueue", "egressQueue",
 	"horizon", "ingressHorizon", "egressHorizon",
-	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling",
+	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling", "hostHook",
 	"shaper", "ingressShaper", "egressShaper",
+	"enforce",
 	"podAnnotations",
 	"onError", "replaceQdisc", "logFile", "logLevel",
 }
 
 // annotationKeys are our annotations, without the domain.
 var annotationKeys = []string{
+	"ingress-rate", "egress-rate",
 	"policy",
 	"ingress-burst", "egress-burst",
 	"ingress-queue", "egress-queue",
 	"ingress-horizon", "egress-horizon",
 	"light-share", "heavy-threshold",
+	enforceAnnotation,
 }
+
+// enforceAnnotation is read on Namespaces, and on pods if the operator lets them.
+const enforceAnnotation = "enforce"
 
 // Keys returns the keys of the network configuration that are podweir's own.
 func Keys() []string { return slices.Clone(confKeys) }
 
 // Annotations returns the pod annotations that are podweir's own.
-func Annotations() []string {
-	out := make([]string, len(annotationKeys))
-	for i, k := range annotationKeys {
-		out[i] = AnnotationDomain + k
-	}
-	return out
-}
+func Annotations() []string { return inDomain(annotationKeys) }
 
 // warnUnknownKeys mentions keys that nobody reads. The specification demands
 // that they are tolerated, but most of them are typing errors.
@@ -84,25 +92,42 @@ func (p *parser) warnUnknownKeys() {
 	}
 }
 
+// warnUnknownAnnotations lists the first annotations that nobody reads and counts the
+// others, in one warning: their author is not the one who reads the log.
 func (p *parser) warnUnknownAnnotations() {
-	var unknown []string
-	for name := range p.annotations {
-		key, ours := strings.CutPrefix(name, AnnotationDomain)
-		if ours && !slices.Contains(annotationKeys, key) {
-			unknown = append(unknown, key)
-		}
+	names := p.annotations.UnknownNames()
+	if len(names) == 0 {
+		return
 	}
-	slices.Sort(unknown)
-	for _, key := range unknown {
-		hint := suggestion(key, annotationKeys)
-		switch {
-		case strings.HasSuffix(key, "-bandwidth") || strings.HasSuffix(key, "-rate"):
-			hint = ", the rate is kubernetes.io/ingress-bandwidth or kubernetes.io/egress-bandwidth"
-		case strings.HasSuffix(key, "-mode") || key == "mode" || strings.HasSuffix(key, "-place") || strings.HasSuffix(key, "shaper") || strings.HasSuffix(key, "ceiling"):
-			hint = ", it is for the network configuration alone"
-		}
-		p.warn("unknown annotation %s is ignored%s", quoted(AnnotationDomain+key), hint)
+	listed := make([]string, len(names))
+	for i, name := range names {
+		listed[i] = quoted(name) + annotationHint(strings.TrimPrefix(name, AnnotationDomain))
 	}
+	text := strings.Join(listed, ", ")
+	if more := p.annotations.Unknown - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	p.warn("unknown annotations are ignored: %s", text)
+}
+
+// annotationHint says what may be meant by an annotation that nobody reads.
+func annotationHint(key string) string {
+	is := func(suffixes ...string) bool {
+		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(key, s) })
+	}
+	switch {
+	case slices.Contains(namespaceKeys, key):
+		return " (it is for Namespaces)"
+	case is("-bandwidth", "-rate"):
+		return " (the rate is " + OwnIngressAnnotation + " or " + OwnEgressAnnotation + ")"
+	case key == "mode", is("-mode", "-place", "shaper", "ceiling"):
+		return " (it is for the network configuration alone)"
+	}
+	hint := strings.TrimPrefix(suggestion(key, annotationKeys), ", ")
+	if hint == "" {
+		return ""
+	}
+	return " (" + hint + ")"
 }
 
 func (p *parser) warn(format string, args ...any) {

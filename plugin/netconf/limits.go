@@ -10,11 +10,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -62,7 +62,12 @@ type source struct {
 	field, value string
 	// unit of a plain number, where the field is a size.
 	unit string
-	// runtime says that it came from runtimeConfig.
+	// origin says who wrote it.
+	origin origin
+	// mayBeNone says that the operator may want none.
+	mayBeNone bool
+	// runtime says that it came from runtimeConfig, or from an annotation that the
+	// runtime reads, too.
 	runtime bool
 	// tuning says that it is the pod's wish for how its limit is kept.
 	tuning bool
@@ -70,6 +75,18 @@ type source struct {
 	// where it is.
 	bad string
 }
+
+// origin is who wrote a value.
+type origin uint8
+
+const (
+	// ofNode is the operator, in podweir's entry in the chain.
+	ofNode origin = iota
+	// ofNamespace is the operator, on the pod's Namespace.
+	ofNamespace
+	// ofPod is the pod's author.
+	ofPod
+)
 
 // operator reads what belongs to the operator alone and holds for every
 // command.
@@ -159,7 +176,7 @@ func (p *parser) pod() {
 	p.bandwidth = p.child(p.runtime, bandwidthCapability, "runtimeConfig.bandwidth")
 	if raw := p.runtime.get(PodAnnotationsCapability); raw != nil {
 		if json.Unmarshal(raw, &p.annotations) != nil {
-			p.annotations = nil
+			p.annotations = PodAnnotations{}
 			s := source{field: "runtimeConfig[" + PodAnnotationsCapability + "]", value: string(raw)}
 			addError(&p.unread, s.fieldError("an object of strings"))
 		}
@@ -172,6 +189,9 @@ func (p *parser) shaping() shaping.Config {
 	s := shaping.Config{
 		Unshaped: p.subnets("unshapedSubnets", false),
 		Shaped:   p.subnets("shapedSubnets", true),
+		HostTCX:  setting(p, false, parseHostHook, p.key("hostHook")),
+		Observe: setting(p, false, shaping.ParseEnforce,
+			p.annotation(enforceAnnotation), p.ofNamespace(enforceAnnotation), p.key("enforce")),
 	}
 	if len(s.Unshaped) != 0 && len(s.Shaped) != 0 {
 		both := source{
@@ -196,7 +216,7 @@ func (p *parser) shaping() shaping.Config {
 }
 
 // limit reads one direction: the limit, or who else is left to enforce it. The
-// settings are checked where no rate is asked for as well: a bad one is to be
+// settings are checked where no rate is requested as well: a bad one is to be
 // found before the first pod needs it.
 func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) {
 	dir := d.String()
@@ -204,9 +224,9 @@ func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) 
 		return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, lowest, highest) }
 	}
 	l := &shaping.Limit{
-		Policy: setting(p, shaping.PolicyStrict, shaping.ParsePolicy, p.key("policy")),
-		Queue:  setting(p, shaping.QueueAuto, shaping.ParseQueue, p.key(dir+"Queue"), p.key("queue")),
-		Mode:   setting(p, shaping.ModeAuto, shaping.ParseMode, p.key(dir+"Mode"), p.key("mode")),
+		Policy: setting(p, shaping.PolicyStrict, terms.ParsePolicy, p.key("policy")),
+		Queue:  setting(p, shaping.QueueAuto, terms.ParseQueue, p.key(dir+"Queue"), p.key("queue")),
+		Mode:   setting(p, shaping.ModeAuto, terms.ParseMode, p.key(dir+"Mode"), p.key("mode")),
 		Horizon: setting(p, shaping.DefaultHorizon,
 			func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, MaxHorizon) },
 			p.key(dir+"Horizon"), p.key("horizon")),
@@ -221,21 +241,29 @@ func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) 
 	l.HeavyThreshold = setting(p, shaping.DefaultHeavyThreshold, share(MinHeavyThreshold, highest), p.key("heavyThreshold"))
 	p.tune(l, dir)
 	if d == shaping.Ingress {
-		l.Place = setting(p, shaping.PlaceAuto, shaping.ParsePlace, p.key("ingressPlace"))
+		l.Place = setting(p, shaping.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
 	} else {
 		l.NoCeiling = !setting(p, true, parseSwitch, p.key("egressCeiling"))
 	}
-	shaper := setting(p, shaping.ShaperPodweir, shaping.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
-	var annotated bool
-	l.Rate, annotated = p.rate(d)
+	shaper := setting(p, shaping.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
+	var others bool
+	l.Rate, others = p.rate(d)
 	l.Burst = p.burst(dir, l.Rate)
 	switch {
 	case l.Rate == 0:
 		return nil, nil
-	case annotated && shaper != shaping.ShaperPodweir:
+	case others && shaper != shaping.ShaperPodweir:
 		return nil, &shaping.Deferred{Direction: d, Rate: l.Rate, To: shaper}
 	}
 	return l, nil
+}
+
+// parseHostHook says whether only TCX will do on the host side.
+func parseHostHook(s string) (onlyTCX bool, err error) {
+	if s != "auto" && s != "tcx" {
+		return false, &units.ValueError{Value: s, Accepted: "one of auto, tcx"}
+	}
+	return s == "tcx", nil
 }
 
 // parseSwitch reads what is on or off.
@@ -257,70 +285,6 @@ func (p *parser) tune(l *shaping.Limit, dir string) {
 	if l.Policy == shaping.PolicyElephants { // the node's own may be meant for another policy
 		l.HeavyThreshold = min(l.HeavyThreshold, MaxElephantsThreshold)
 	}
-}
-
-// rate is the cap in the order of precedence; 0 means that none is asked for, or
-// that none can be read, which is an error then. annotated says that it is the
-// pod's: others read the annotation as well, and nobody else reads podweir's keys.
-func (p *parser) rate(d shaping.Direction) (chosen units.BitRate, annotated bool) {
-	dir := d.String()
-	annotation := p.annotationNamed("kubernetes.io/"+dir+"-bandwidth", true)
-	unread := slices.Clone(p.unread)
-	asked := false
-	for _, s := range []*source{
-		p.value(p.bandwidth, dir+"Rate", "runtimeConfig.bandwidth."+dir+"Rate", true), annotation, p.key(dir + "Rate"),
-	} {
-		if s == nil || asked && s.runtime {
-			continue // the annotation is the runtime's rate, handed over twice
-		}
-		rate, bad := p.rateOf(s)
-		switch {
-		case bad != nil:
-			unread = append(unread, bad)
-		case rate == 0 && s != annotation:
-			continue // in the CNI's own keys 0 is how nothing is asked for
-		case rate == 0:
-			unread = append(unread, s.fieldError(units.AcceptedRate))
-		case chosen == 0:
-			chosen, annotated = rate, s.runtime
-		}
-		asked = true
-	}
-	for _, e := range unread {
-		if chosen != 0 {
-			p.ignoreError(e, "another rate is used")
-		} else {
-			p.missing(d, e)
-		}
-	}
-	return chosen, annotated
-}
-
-// missing remembers that a direction stays without a limit, and why.
-func (p *parser) missing(d shaping.Direction, e *FieldError) {
-	if note := d.String() + " has no limit: " + e.Error(); !slices.Contains(p.notes, note) {
-		p.notes = append(p.notes, note)
-	}
-	addError(&p.errs, e)
-}
-
-// rateOf reads one rate, which may be 0.
-func (p *parser) rateOf(s *source) (units.BitRate, *FieldError) {
-	if s.bad != "" {
-		return 0, s.fieldError(s.bad)
-	}
-	v, err := units.ParseQuantity(s.value)
-	rate := units.BitRate(v)
-	switch {
-	case err == nil && rate == 0:
-		return 0, nil
-	case err != nil || rate < units.MinRate || (rate > units.MaxRate && !s.runtime):
-		return 0, s.fieldError(units.AcceptedRate)
-	case rate > units.MaxRate:
-		p.warn("%s: %s is above the highest rate, clamped to %v", s.field, quoted(s.value), units.MaxRate)
-		return units.MaxRate, nil
-	}
-	return rate, nil
 }
 
 // burst is the burst in the order of precedence; 0 means the default. Where
@@ -348,7 +312,7 @@ func (p *parser) burst(dir string, rate units.BitRate) units.Bytes {
 			err = p.rules.burst(dir+"-burst", size, own, rate)
 		}
 		if err != nil && i > 0 && s.value == "0" && !p.hasRate(dir, s.runtime) {
-			continue // rate 0 and burst 0: nothing is asked for
+			continue // rate 0 and burst 0: nothing is requested
 		}
 		if err != nil {
 			p.ignore(*s, err.Error())

@@ -82,7 +82,7 @@ type Config struct {
 	PrevResult json.RawMessage
 	// Interfaces are those of PrevResult.
 	Interfaces []Interface
-	// Shaping is what is asked for. Beside a [*LimitError] it lacks the directions
+	// Shaping is what is requested. Beside a [*LimitError] it lacks the directions
 	// whose rate cannot be read, and has the others.
 	Shaping shaping.Config
 	// OnError applies to every error but a [*ContractError].
@@ -102,6 +102,9 @@ type Config struct {
 	// for: they say how a limit is kept, and never cost the pod its limit, or they
 	// are rates where there is another one. Shaping.Notes says what is used.
 	Ignored []*FieldError
+	// Capped are the rates of the pod, or of its namespace's default, that are above
+	// the maximum, which is used instead.
+	Capped []*FieldError
 }
 
 // Parse reads the input of a command. It touches neither kernel nor files, so
@@ -115,7 +118,19 @@ type Config struct {
 // to be failed open, or a [*LimitError] for rates that cannot be read where there
 // is no other. A bad value of anything else is ignored, see [Config.Ignored].
 func Parse(command Command, stdin []byte) (*Config, error) {
-	p := &parser{config: &Config{OnError: FailOpen, LogLevel: slog.LevelInfo}}
+	return ParseIn(nil, command, stdin)
+}
+
+// ParseIn is [Parse] for a pod of a namespace.
+func ParseIn(namespace Namespace, command Command, stdin []byte) (*Config, error) {
+	return parse(namespace, command, stdin, PodAnnotations{})
+}
+
+// parse is [ParseIn] with annotations that stdin does not have.
+func parse(namespace Namespace, command Command, stdin []byte, annotations PodAnnotations) (*Config, error) {
+	p := &parser{
+		config: &Config{OnError: FailOpen, LogLevel: slog.LevelInfo}, namespace: namespace, annotations: annotations,
+	}
 	if err := p.contract(command, stdin); err != nil {
 		return p.config, err
 	}
@@ -164,7 +179,8 @@ type parser struct {
 	// conf, runtime and bandwidth are the network configuration, its
 	// runtimeConfig and the bandwidth in that.
 	conf, runtime, bandwidth object
-	annotations              map[string]string
+	annotations              PodAnnotations
+	namespace                Namespace
 	// unread are the parts of the runtime's words that cannot be read and may
 	// have held a rate, errs the rates that are missing for it.
 	unread, errs []*FieldError

@@ -64,7 +64,7 @@ func TestParseLimits(t *testing.T) {
 		runtime, keys string
 		want          want
 	}{
-		"nothing is asked for": {"", "", want{}},
+		"nothing is requested": {"", "", want{}},
 		"rates of the runtime, containerd's filler for the burst": {
 			`"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295,"egressRate":2000000,"egressBurst":4294967295}`, "",
 			want{egress: plain(2e6), ingress: plain(1e6)},
@@ -167,11 +167,10 @@ func TestParseLimits(t *testing.T) {
 			want{egress: plain(1e6), warnings: []string{
 				`unknown key "isGateway" is ignored`,
 				`unknown key "polcy" is ignored, did you mean "policy"?`,
-				`unknown annotation "podweir.io/egres-burst" is ignored, did you mean "egress-burst"?`,
-				`unknown annotation "podweir.io/egress-bandwidth" is ignored, the rate is kubernetes.io/ingress-bandwidth or kubernetes.io/egress-bandwidth`,
-				`unknown annotation "podweir.io/egress-mode" is ignored, it is for the network configuration alone`,
-				`unknown annotation "podweir.io/egress-shaper" is ignored, it is for the network configuration alone`,
-				`unknown annotation "podweir.io/x" is ignored`,
+				`unknown annotations are ignored: "podweir.io/egres-burst" (did you mean "egress-burst"?), ` +
+					`"podweir.io/egress-bandwidth" (the rate is podweir.io/ingress-rate or podweir.io/egress-rate), ` +
+					`"podweir.io/egress-mode" (it is for the network configuration alone), ` +
+					`"podweir.io/egress-shaper" (it is for the network configuration alone), "podweir.io/x"`,
 			}},
 		},
 	} {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -49,7 +50,8 @@ type podRules struct {
 // podRules reads podAnnotations. An item that cannot be read opens nothing.
 func (p *parser) podRules() podRules {
 	const key = "podAnnotations"
-	preset := podRules{names: annotationKeys}
+	// Who observes only has no limit: that is nothing for pods unless the operator says so.
+	preset := podRules{names: slices.DeleteFunc(slices.Clone(annotationKeys), func(k string) bool { return k == enforceAnnotation })}
 	raw := p.conf.get(key)
 	if raw == nil {
 		return preset
@@ -87,6 +89,8 @@ func (r *podRules) add(item string) error {
 func (r *podRules) widen(name, value string) error {
 	bad := errors.New(name + " without a value: it has no bound")
 	switch {
+	case strings.HasSuffix(name, "-rate"):
+		bad = errors.New(name + " without a value: its bound is maxRate")
 	case name == "policy":
 		bad = errors.New("policy=elephants")
 		if value == shaping.PolicyElephants.String() {
@@ -127,7 +131,7 @@ func (r *podRules) policy(own shaping.Policy) func(string) (shaping.Policy, erro
 	may := func(v shaping.Policy) bool {
 		return v != shaping.PolicyElephants || own == v || slices.Contains(r.free, "policy")
 	}
-	return only(shaping.ParsePolicy, may, "one of strict, flat; the node's podAnnotations does not have policy=elephants")
+	return only(terms.ParsePolicy, may, "one of strict, flat; the node's podAnnotations does not have policy=elephants")
 }
 
 // queue reads a pod's queue beside the node's own. Policing has a credit of a
@@ -136,7 +140,7 @@ func (r *podRules) queue(name string, own shaping.Queue) func(string) (shaping.Q
 	may := func(v shaping.Queue) bool {
 		return v != shaping.QueueNone || own == v || slices.Contains(r.free, name)
 	}
-	return only(shaping.ParseQueue, may, "one of auto, tbf, htb, fq; the node's podAnnotations does not have "+name+"=none")
+	return only(terms.ParseQueue, may, "one of auto, tbf, htb, fq; the node's podAnnotations does not have "+name+"=none")
 }
 
 // horizon reads a pod's horizon beside the node's own.

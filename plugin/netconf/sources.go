@@ -5,6 +5,7 @@ package netconf
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/podweir/podweir/plugin/units"
@@ -46,7 +47,7 @@ func (s *source) fieldError(accepted string) *FieldError {
 // ignore leaves out a bad value that says how a limit is kept.
 func (p *parser) ignore(s source, accepted string) {
 	instead := "podweir's default is used"
-	if s.tuning || s.runtime {
+	if s.tuning || s.runtime || s.origin == ofNamespace {
 		instead = "the node's own setting is used"
 	}
 	p.ignoreError(s.fieldError(accepted), instead)
@@ -57,7 +58,11 @@ func (p *parser) ignoreError(e *FieldError, instead string) {
 	if !addError(&p.config.Ignored, e) {
 		return
 	}
-	text := e.Error() + "; " + instead
+	p.tell(e.Error() + "; " + instead)
+}
+
+// tell puts something into the log and into what status shows.
+func (p *parser) tell(text string) {
 	p.warn("%s", text)
 	p.notes = append(p.notes, text)
 }
@@ -81,6 +86,11 @@ func (p *parser) annotation(name string) *source {
 	if p.untuned {
 		return nil
 	}
+	return p.listed(name)
+}
+
+// listed finds one of our annotations if the operator lets pods set it; nil if not.
+func (p *parser) listed(name string) *source {
 	s := p.annotationNamed(AnnotationDomain+name, false)
 	if s == nil {
 		return nil
@@ -94,11 +104,20 @@ func (p *parser) annotation(name string) *source {
 }
 
 func (p *parser) annotationNamed(name string, runtime bool) *source {
-	v, ok := p.annotations[name]
+	v, ok := p.annotations.Values[name]
 	if !ok {
 		return nil
 	}
-	return &source{field: "annotation " + name, value: v, runtime: runtime}
+	return &source{field: "annotation " + name, value: v, runtime: runtime, origin: ofPod, bad: tooLong(v)}
+}
+
+// tooLong says what is accepted of a value of an annotation that is too long, "" if it
+// is not.
+func tooLong(value string) string {
+	if len(value) <= MaxAnnotationBytes {
+		return ""
+	}
+	return fmt.Sprintf("at most %d bytes", MaxAnnotationBytes)
 }
 
 // value finds a string or number of an object; nil if it is absent. Anything else
@@ -109,6 +128,9 @@ func (p *parser) value(o object, key, field string, runtime bool) *source {
 		return nil
 	}
 	s := &source{field: field, runtime: runtime}
+	if runtime {
+		s.origin = ofPod
+	}
 	v, ok := text(raw)
 	if !ok {
 		s.value, s.bad = string(raw), "a string or a number"

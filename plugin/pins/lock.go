@@ -40,7 +40,7 @@ func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
 		if f != nil {
 			return func() {
 				// Still locked: nobody else can be about to fill it. Who
-				// waits for it finds another inode and tries anew.
+				// waits for it finds another inode and tries again.
 				_ = s.prune(dir)
 				_ = f.Close()
 			}, nil

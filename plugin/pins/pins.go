@@ -46,6 +46,7 @@ func (k Key) compare(other Key) int {
 // Store is podweir's directory on bpffs:
 //
 //	<root>/<network>/<container>,<interface>/<device>/<pin>
+//	<root>/node,<layout>/<pin>
 //
 // It is safe for concurrent use, and by several processes; what belongs to one
 // attachment is guarded by [Store.Lock].
@@ -79,6 +80,33 @@ func Open(root string) (*Store, error) {
 
 // Root returns the directory of the store.
 func (s *Store) Root() string { return s.root }
+
+// NodeDir returns the directory of what all attachments share, of one layout of
+// the maps; it need not exist. No network can have its name.
+func (s *Store) NodeDir(abi int) string {
+	return filepath.Join(s.root, fmt.Sprintf("%s%d", nodePrefix, abi))
+}
+
+// nodePrefix begins the names of the directories of [Store.NodeDir].
+const nodePrefix = "node" + separator
+
+// OtherNodeDirs returns the directories of [Store.NodeDir] that are there, of every
+// layout but this one.
+func (s *Store) OtherNodeDirs(abi int) ([]string, error) {
+	names, err := readNames(s.root)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, name := range names {
+		dir := filepath.Join(s.root, name)
+		if strings.HasPrefix(name, nodePrefix) && dir != s.NodeDir(abi) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return dirs, nil
+}
 
 // Path returns the directory of an attachment, which need not exist. Returns
 // an error wrapping [ErrName] if the key cannot be made into file names.

@@ -14,7 +14,7 @@ func BenchmarkBuildBands(b *testing.B) {
 	d := newDevice(b)
 	tree := bandTree(1_250_000, 12_500)
 	for b.Loop() {
-		if err := queue.Build(d.Handle, d.index, &tree, -1, ""); err != nil {
+		if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{}); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
@@ -30,7 +30,7 @@ func BenchmarkRemoveBands(b *testing.B) {
 	tree := bandTree(1_250_000, 12_500)
 	for b.Loop() {
 		b.StopTimer()
-		if err := queue.Build(d.Handle, d.index, &tree, -1, ""); err != nil {
+		if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{}); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()
@@ -64,7 +64,7 @@ func BenchmarkAttachClsact(b *testing.B) {
 	p := testutil.VerdictProgram(b, "pw_test", -1)
 	at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
 	for b.Loop() {
-		made, err := queue.AttachClsact(d.Handle, d.index, at, p.FD, "pw_test")
+		made, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -27,13 +27,13 @@ const (
 const interimLimit units.Bytes = 1 << 20
 
 // Build makes a tree on a device whose root qdisc is the kernel's default, and
-// hangs the program progFD, called name, on it if the tree has a filter. A
+// hangs the program on it if the tree has a filter. A
 // root of the same kind and handle is one that an earlier Build left, perhaps
-// half made: it is built anew, and what waits in it is lost.
+// half made: it is rebuilt, and what waits in it is lost.
 //
 // Returns a [*ForeignRootError], which is an [ErrForeignRoot], if somebody
 // else's root is there. A failure leaves the kernel's default.
-func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name string) error {
+func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
 	if err := checkTree(tree); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name s
 	if err != nil {
 		return fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
-	if err := buildBelow(h, ifindex, tree, progFD, name); err != nil {
+	if err := buildBelow(h, ifindex, tree, program); err != nil {
 		err = fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
 		return errors.Join(err, Remove(h, ifindex, root.Kind, root.Handle))
 	}
@@ -124,7 +124,7 @@ func clearRoot(h *hostif.Handle, ifindex int, want *shaping.Qdisc) error {
 // buildBelow makes what is under the root, parents first. A root that shapes
 // does so from its first packet on; HTB and prio pass packets until the filter
 // comes, which is last, so that a class that it answers is there.
-func buildBelow(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, name string) error {
+func buildBelow(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
 	for i := range tree.Qdiscs {
 		q := &tree.Qdiscs[i]
 		if i > 0 {
@@ -145,18 +145,18 @@ func buildBelow(h *hostif.Handle, ifindex int, tree *shaping.Tree, progFD int, n
 	if tree.Filter == nil {
 		return nil
 	}
-	return classifier(tree.Filter, progFD, name).add(h, ifindex)
+	return classifier(tree.Filter, program).add(h, ifindex)
 }
 
-func classifier(f *shaping.Filter, progFD int, name string) *bpfFilter {
-	return &bpfFilter{parent: f.Parent, pref: ownPref, handle: ownHandle, progFD: progFD, name: name, classID: f.ClassID}
+func classifier(f *shaping.Filter, program Classifier) *bpfFilter {
+	return &bpfFilter{parent: f.Parent, pref: ownPref, handle: ownHandle, program: program, class: f.ClassID}
 }
 
-// ReplaceClassifier gives the filter of a tree that [Build] made the program
-// progFD, called name; packets in the queues stay where they are, and every other
-// meets the old program or the new one.
-func ReplaceClassifier(h *hostif.Handle, ifindex int, f *shaping.Filter, progFD int, name string) error {
-	if err := classifier(f, progFD, name).replace(h, ifindex); err != nil {
+// ReplaceClassifier gives the filter of a tree that [Build] made another program;
+// packets in the queues stay where they are, and every other meets the old program
+// or the new one.
+func ReplaceClassifier(h *hostif.Handle, ifindex int, f *shaping.Filter, program Classifier) error {
+	if err := classifier(f, program).replace(h, ifindex); err != nil {
 		return fmt.Errorf("replace classifier on ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
 	return nil

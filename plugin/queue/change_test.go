@@ -77,8 +77,8 @@ func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
 	if diff := sameTree(to, got.Tree); diff != "" {
 		t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
 	}
-	if got.FilterProgramID != prog.ID {
-		t.Errorf("after Change the filter's program is %d, want %d", got.FilterProgramID, prog.ID)
+	if got.Classifier == nil || got.Classifier.ProgramID != prog.ID {
+		t.Errorf("after Change the classifier is %+v, want program %d", got.Classifier, prog.ID)
 	}
 }
 

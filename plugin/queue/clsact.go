@@ -18,12 +18,21 @@ import (
 )
 
 // ProgramPrefix starts the name of every program of podweir's. A filter of
-// another name is never removed.
+// another name is never removed; one that has no more than the name is not podweir's,
+// see [Ours].
 const ProgramPrefix = "pw_"
 
-// RedirectPref is the position of the redirect: behind every other filter
-// (ruling 3), since it is the largest that there is.
-const RedirectPref = 65535
+// Positions of podweir's filters. Nobody else's default preference is near them.
+const (
+	HookPref    = 49000
+	GuardPref   = 49001
+	CeilingPref = 49002
+	// RedirectPref is behind every other filter (ruling 3), since it is the largest
+	// that there is.
+	RedirectPref = 65535
+	// FilterHandle is the handle of a filter under its preference.
+	FilterHandle = 1
+)
 
 // Place is a position on a clsact hook.
 type Place struct {
@@ -57,9 +66,9 @@ type bpfFilter struct {
 	parent  shaping.TCHandle
 	pref    uint16
 	handle  uint32
-	progFD  int
-	name    string
-	classID shaping.TCHandle
+	program Classifier
+	// class is that of the qdisc whose classes the program answers, 0 on a hook.
+	class shaping.TCHandle
 }
 
 func (f *bpfFilter) add(h *hostif.Handle, ifindex int) error {
@@ -74,11 +83,11 @@ func (f *bpfFilter) replace(h *hostif.Handle, ifindex int) error {
 
 func (f *bpfFilter) options() *nl.RtAttr {
 	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
-	o.AddRtAttr(nl.TCA_BPF_FD, nl.Uint32Attr(uint32(f.progFD)))
-	o.AddRtAttr(nl.TCA_BPF_NAME, nl.ZeroTerminated(f.name))
+	o.AddRtAttr(nl.TCA_BPF_FD, nl.Uint32Attr(uint32(f.program.ProgramFD)))
+	o.AddRtAttr(nl.TCA_BPF_NAME, nl.ZeroTerminated(f.program.Name))
 	o.AddRtAttr(nl.TCA_BPF_FLAGS, nl.Uint32Attr(nl.TCA_BPF_FLAG_ACT_DIRECT))
-	if f.classID != 0 {
-		o.AddRtAttr(nl.TCA_BPF_CLASSID, nl.Uint32Attr(uint32(f.classID)))
+	if id := f.class | shaping.TCHandle(f.program.Slot); id != 0 {
+		o.AddRtAttr(nl.TCA_BPF_CLASSID, nl.Uint32Attr(uint32(id)))
 	}
 	return o
 }
@@ -111,7 +120,7 @@ func filterRequest(cmd, flags, ifindex int, parent shaping.TCHandle, pref uint16
 	return req
 }
 
-// AttachClsact puts the program progFD, called name, on a clsact hook and
+// AttachClsact puts a program on a clsact hook and
 // makes the clsact qdisc if there is none; made says so, and is what
 // [DetachClsact] wants to know. The same program at that place already is
 // not told apart from another party's: read [Observe] first.
@@ -119,19 +128,34 @@ func filterRequest(cmd, flags, ifindex int, parent shaping.TCHandle, pref uint16
 // Returns an error wrapping [ErrFilterExists] if the place is taken, and
 // [ErrNoEgressHook] if an ingress qdisc stands where clsact would have to. A
 // failure leaves nothing.
-func AttachClsact(h *hostif.Handle, ifindex int, at Place, progFD int, name string) (made bool, err error) {
-	if !strings.HasPrefix(name, ProgramPrefix) {
-		return false, fmt.Errorf("program name %q does not begin with %q", name, ProgramPrefix)
+func AttachClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) (made bool, err error) {
+	if !strings.HasPrefix(program.Name, ProgramPrefix) {
+		return false, fmt.Errorf("program name %q does not begin with %q", program.Name, ProgramPrefix)
 	}
-	return onHook(h, ifindex, at, func() error {
-		f := bpfFilter{parent: at.parent(), pref: at.Pref, handle: at.Handle, progFD: progFD, name: name}
-		return f.add(h, ifindex)
-	})
+	return onHook(h, ifindex, at, func() error { return filterAt(at, program).add(h, ifindex) })
 }
 
-// ReplaceClsact gives the filter of podweir's at a place on a clsact hook the
-// program progFD, called name, in one step. It says whether there was one.
-func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, progFD int, name string) (replaced bool, err error) {
+// AddToClsact is [AttachClsact] for who knows that the clsact qdisc is there.
+func AddToClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) error {
+	if !strings.HasPrefix(program.Name, ProgramPrefix) {
+		return fmt.Errorf("program name %q does not begin with %q", program.Name, ProgramPrefix)
+	}
+	if err := at.check(); err != nil {
+		return err
+	}
+	if err := filterAt(at, program).add(h, ifindex); err != nil {
+		return fmt.Errorf("attach to ifindex %d in %s: %w", ifindex, h.Where(), err)
+	}
+	return nil
+}
+
+func filterAt(at Place, program Classifier) *bpfFilter {
+	return &bpfFilter{parent: at.parent(), pref: at.Pref, handle: at.Handle, program: program}
+}
+
+// ReplaceClsact gives the filter of podweir's at a place on a clsact hook
+// another program in one step. It says whether there was one.
+func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, program Classifier) (replaced bool, err error) {
 	if err := at.check(); err != nil {
 		return false, err
 	}
@@ -140,13 +164,12 @@ func ReplaceClsact(h *hostif.Handle, ifindex int, at Place, progFD int, name str
 		return false, err
 	}
 	there := slices.ContainsFunc(d.HookFilters, func(f Filter) bool {
-		return Ours(&f) && f.Hook == at.Hook && f.Pref == at.Pref && f.Handle == at.Handle
+		return named(&f) && f.Hook == at.Hook && f.Pref == at.Pref && f.Handle == at.Handle
 	})
 	if !there {
 		return false, nil
 	}
-	f := bpfFilter{parent: at.parent(), pref: at.Pref, handle: at.Handle, progFD: progFD, name: name}
-	if err := f.replace(h, ifindex); err != nil {
+	if err := filterAt(at, program).replace(h, ifindex); err != nil {
 		return false, fmt.Errorf("replace on ifindex %d in %s: %w", ifindex, h.Where(), err)
 	}
 	return true, nil
@@ -172,26 +195,23 @@ func onHook(h *hostif.Handle, ifindex int, at Place, add func() error) (made boo
 }
 
 func ensureClsact(h *hostif.Handle, ifindex int, hook Hook) (made bool, err error) {
-	req := newRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ifindex, clsactHandle, clsactParent, "clsact")
-	if _, err = h.Execute(req, 0); err == nil {
+	set := func(flags int) error {
+		_, err := h.Execute(newRequest(unix.RTM_NEWQDISC, flags, ifindex, clsactHandle, clsactParent, "clsact"), 0)
+		return err
+	}
+	if err = set(unix.NLM_F_CREATE | unix.NLM_F_EXCL); err == nil {
 		return true, nil
 	}
-	if !errors.Is(err, unix.EEXIST) {
-		return false, fmt.Errorf("clsact qdisc: %w", err)
-	}
-	if hook == HookIngress {
-		// An ingress qdisc has that hook too.
-		return false, nil
-	}
-	qdiscs, err := listQdiscs(h, ifindex)
-	if err != nil {
-		return false, err
-	}
-	for _, q := range qdiscs {
-		// Filters for clsact's egress hook would land on the ingress hook.
-		if q.Parent == clsactParent && q.Kind == "ingress" {
+	if errors.Is(err, unix.EEXIST) && hook == HookEgress {
+		// Filters for clsact's egress hook would land on the hook of an ingress qdisc,
+		// which has the same handle. The kernel refuses to change one into a clsact, and
+		// has nothing to change in a clsact; a list would be of all qdiscs of the node.
+		if err = set(0); errors.Is(err, unix.EINVAL) {
 			return false, ErrNoEgressHook
 		}
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return false, fmt.Errorf("clsact qdisc: %w", err)
 	}
 	return false, nil
 }
@@ -217,7 +237,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 	}
 	for i := range d.HookFilters {
 		f := &d.HookFilters[i]
-		mine := Ours(f)
+		mine := named(f)
 		if mine && f.Hook == at.Hook && f.Pref == at.Pref && f.Handle == at.Handle {
 			if err := deleteFilter(h, ifindex, f); err != nil {
 				return nil, err
@@ -234,8 +254,19 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 	return foreign, err
 }
 
-// Ours says whether podweir made a filter.
+// Ours says whether podweir made a filter, of whatever build: it stands in a place of
+// podweir's and is named as its filters are.
 func Ours(f *Filter) bool {
+	switch f.Pref {
+	case HookPref, GuardPref, CeilingPref, RedirectPref:
+		return f.Handle == FilterHandle && named(f)
+	default:
+		return false
+	}
+}
+
+// named says that a filter has a name as podweir's have, for who knows its place.
+func named(f *Filter) bool {
 	return f.Kind == "bpf" && strings.HasPrefix(f.Name, ProgramPrefix)
 }
 

@@ -9,17 +9,73 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
 func (d *device) attach(tb testing.TB, at queue.Place, p testutil.Program) bool {
 	tb.Helper()
-	made, err := queue.AttachClsact(d.Handle, d.index, at, p.FD, "pw_test")
+	made, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return made
+}
+
+// What is asked of one device is what the list of all says.
+func TestPrivilegedObserveBare(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf")
+	d := newDevice(t)
+	check := func(what string) {
+		t.Helper()
+		got, err := queue.ObserveBare(d.Handle, d.index)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if diff := cmp.Diff(d.observe(t), got, cmp.AllowUnexported(queue.Qdisc{})); diff != "" {
+			t.Errorf("%s: ObserveBare differs from Observe:\n%s", what, diff)
+		}
+	}
+	check("nothing")
+	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
+	check("an ingress qdisc")
+	d.Run(t, "tc", "qdisc", "del", "dev", "eth0", "ingress")
+	check("nothing any more")
+	d.attach(t, queue.Place{Hook: queue.HookEgress, Pref: 9, Handle: 4}, testutil.VerdictProgram(t, "pw_test", -1))
+	check("clsact with a filter")
+	if _, err := queue.ObserveBare(d.Handle, 4711); !errors.Is(err, hostif.ErrNoDevice) {
+		t.Errorf("ObserveBare of no device = %v, want ErrNoDevice", err)
+	}
+}
+
+func TestPrivilegedAddToClsact(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf")
+	d := newDevice(t)
+	p := testutil.VerdictProgram(t, "pw_test", -1)
+	program := queue.Classifier{ProgramFD: p.FD, Name: "pw_test"}
+	in, out := queue.Place{Hook: queue.HookIngress, Pref: 7, Handle: 3}, queue.Place{Hook: queue.HookEgress, Pref: 9, Handle: 4}
+	if err := queue.AddToClsact(d.Handle, d.index, out, program); err == nil {
+		t.Error("AddToClsact without a clsact qdisc = nil, want an error")
+	}
+	d.attach(t, in, p)
+	if err := queue.AddToClsact(d.Handle, d.index, out, program); err != nil {
+		t.Error(err)
+	}
+	if err := queue.AddToClsact(d.Handle, d.index, out, program); !errors.Is(err, queue.ErrFilterExists) {
+		t.Errorf("AddToClsact where a filter is = %v, want ErrFilterExists", err)
+	}
+	if err := queue.AddToClsact(d.Handle, d.index, out, queue.Classifier{ProgramFD: p.FD, Name: "other"}); err == nil || errors.Is(err, queue.ErrFilterExists) {
+		t.Errorf("AddToClsact of a program without our prefix = %v, want an error that says so", err)
+	}
+	if err := queue.AddToClsact(d.Handle, d.index, queue.Place{Hook: queue.HookEgress, Pref: 1}, program); err == nil {
+		t.Error("AddToClsact with handle 0 = nil, want an error")
+	}
+	if got := d.observe(t).HookFilters; len(got) != 2 || got[1].Hook != queue.HookEgress || got[1].Pref != 9 {
+		t.Errorf("Observe = %+v, want a filter on each hook", got)
+	}
 }
 
 func TestPrivilegedClsactAttachDetach(t *testing.T) {
@@ -42,10 +98,10 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 		{Parent: 0xFFFFFFF3, Hook: queue.HookEgress, Pref: 9, Handle: 4, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true},
 	}
 	for i := range got.HookFilters {
-		if len(got.HookFilters[i].Tag) != 16 {
-			t.Errorf("tag %q, want 16 hexadecimal digits", got.HookFilters[i].Tag)
+		if got.HookFilters[i].Tag == [8]byte{} {
+			t.Error("the filter has no tag")
 		}
-		got.HookFilters[i].Tag = ""
+		got.HookFilters[i].Tag = [8]byte{}
 	}
 	if diff := cmp.Diff(want, got.HookFilters); diff != "" || got.HookQdisc != "clsact" || got.Root() != nil {
 		t.Errorf("Observe after AttachClsact (qdisc %q) differs (-want +got):\n%s", got.HookQdisc, diff)
@@ -80,7 +136,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	d.Run(t, "tc", "filter", "add", "dev", "eth0", "ingress", "pref", "1", "handle", "1", "bpf", "bytecode", "1,6 0 0 4294967295", "flowid", "1:1")
 	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
 	before := d.observe(t)
-	if _, err := queue.AttachClsact(d.Handle, d.index, at, ours.FD, "pw_test"); !errors.Is(err, queue.ErrFilterExists) {
+	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: ours.FD, Name: "pw_test"}); !errors.Is(err, queue.ErrFilterExists) {
 		t.Errorf("AttachClsact over a filter = %v, want ErrFilterExists", err)
 	}
 	if _, err := queue.AttachMirred(d.Handle, d.index, at, d.index); !errors.Is(err, queue.ErrFilterExists) {
@@ -106,7 +162,7 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 	if diff := cmp.Diff(before.HookFilters, d.observe(t).HookFilters); diff != "" {
 		t.Errorf("the foreign filter changed (-before +after):\n%s", diff)
 	}
-	if _, err := queue.AttachClsact(d.Handle, d.index, mine, ours.FD, "other"); err == nil {
+	if _, err := queue.AttachClsact(d.Handle, d.index, mine, queue.Classifier{ProgramFD: ours.FD, Name: "other"}); err == nil {
 		t.Error("AttachClsact of a program without our prefix = nil, want an error")
 	}
 }
@@ -138,7 +194,7 @@ func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
 	p := testutil.VerdictProgram(t, "pw_test", -1)
-	_, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}, p.FD, "pw_test")
+	_, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
 	if !errors.Is(err, queue.ErrNoEgressHook) {
 		t.Errorf("AttachClsact to egress beside an ingress qdisc = %v, want ErrNoEgressHook", err)
 	}
@@ -163,13 +219,13 @@ func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
 	testutil.RequireQdisc(t, "clsact")
 	d := newDevice(t)
 	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
-	if _, err := queue.AttachClsact(d.Handle, d.index, at, 9999, "pw_test"); err == nil {
+	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}); err == nil {
 		t.Fatal("AttachClsact of a bad program = nil, want an error")
 	}
 	if got := d.observe(t); got.HookQdisc != "" {
 		t.Errorf("a failed AttachClsact left a %s qdisc", got.HookQdisc)
 	}
-	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookIngress, Pref: 1}, 1, "pw_test"); err == nil {
+	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookIngress, Pref: 1}, queue.Classifier{ProgramFD: 1, Name: "pw_test"}); err == nil {
 		t.Error("AttachClsact with handle 0 = nil, want an error")
 	}
 }
@@ -195,7 +251,7 @@ func TestPrivilegedMirred(t *testing.T) {
 	// The pod still answers, by way of the ifb: what is larger than the ifb's MTU,
 	// and IPv6, which an ifb has not.
 	tree := bandTree(1_250_000, 12_500)
-	if err := queue.Build(d.Handle, ifb.Index, &tree, -1, ""); err != nil {
+	if err := queue.Build(d.Handle, ifb.Index, &tree, queue.Classifier{}); err != nil {
 		t.Fatal(err)
 	}
 	d.Run(t, "ip", "addr", "add", "fd09::1/64", "dev", "eth0", "nodad")
@@ -231,7 +287,7 @@ func redirectReachesIFB(t *testing.T) bool {
 	}
 	prog := testutil.RedirectProgram(t, "pw_redirect", int32(ifb.Index))
 	at := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: 1}
-	if _, err := queue.AttachClsact(d.Handle, d.index, at, prog.FD, "pw_redirect"); err != nil {
+	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: prog.FD, Name: "pw_redirect"}); err != nil {
 		t.Fatal(err)
 	}
 	return d.peer.Command(t, "ping", "-c3", "-i0.1", "-W1", "-s1400", "10.9.0.1").Run() == nil

@@ -4,7 +4,6 @@
 package queue
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -116,6 +115,7 @@ func parseTBF(q *Qdisc, options []byte) error {
 		switch t {
 		case nl.TCA_TBF_PARMS:
 			q.Rate = units.ByteRate(u32at(v, 8))
+			q.tbfLimit = units.Bytes(u32at(v, 24))
 			ticks = u32at(v, 28)
 		case nl.TCA_TBF_RATE64:
 			rate64 = u64(v)
@@ -196,7 +196,7 @@ func parseFilter(m *message) (Filter, bool, error) {
 		case nl.TCA_BPF_FLAGS:
 			f.DirectAction = u32at(v, 0)&nl.TCA_BPF_FLAG_ACT_DIRECT != 0
 		case tcaBPFTag:
-			f.Tag = hex.EncodeToString(v)
+			copy(f.Tag[:], v)
 		case tcaBPFID:
 			f.ProgramID = u32at(v, 0)
 		case nl.TCA_BPF_ACT:

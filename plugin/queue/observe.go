@@ -29,11 +29,72 @@ const (
 // Observe reads everything of tc on a device. Returns an error wrapping
 // [hostif.ErrNoDevice] if there is no such device.
 func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
-	d := &Device{Index: ifindex}
 	qdiscs, err := listQdiscs(h, ifindex)
 	if err != nil {
 		return nil, err
 	}
+	if len(qdiscs) == 0 {
+		// Every device has a qdisc, and a device that is not there has none.
+		if _, err := h.InterfaceByIndex(ifindex); err != nil {
+			return nil, err
+		}
+	}
+	return observe(h, ifindex, qdiscs)
+}
+
+// ObserveBare is [Observe] for a device whose root qdisc is noqueue: there the kernel
+// keeps no other qdisc than that of the hooks, and can be asked for one without a list of
+// all qdiscs of the node. Kernels before 6.7 send it to whoever watches the qdiscs, too,
+// so that who looks because of what such a watch told uses Observe.
+func ObserveBare(h *hostif.Handle, ifindex int) (*Device, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_ACK)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC, Ifindex: int32(ifindex), Parent: uint32(clsactParent)})
+	if _, err := h.Execute(req, 0); errors.Is(err, unix.ENOENT) {
+		return &Device{Index: ifindex}, nil
+	}
+	return Observe(h, ifindex)
+}
+
+// Listing is every qdisc of a namespace as it was at one time. The kernel lists those
+// of all devices or none: whoever looks at many devices reads the list once.
+type Listing struct {
+	handle   *hostif.Handle
+	byDevice map[int][]Qdisc
+}
+
+// List reads all qdiscs in the handle's namespace.
+func List(h *hostif.Handle) (*Listing, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
+	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
+	msgs, err := dumpFor(h, req, unix.RTM_NEWQDISC, func([]byte) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs in %s: %w", h.Where(), err)
+	}
+	l := &Listing{handle: h, byDevice: make(map[int][]Qdisc)}
+	for i := range msgs {
+		q, err := parseQdisc(&msgs[i])
+		if err != nil {
+			return nil, err
+		}
+		at := int(msgs[i].Ifindex)
+		l.byDevice[at] = append(l.byDevice[at], q)
+	}
+	return l, nil
+}
+
+// Observe is [Observe] with the qdiscs of the listing; classes and filters are those of
+// now. A device that has come since is read by itself.
+func (l *Listing) Observe(ifindex int) (*Device, error) {
+	qdiscs, listed := l.byDevice[ifindex]
+	if !listed {
+		return Observe(l.handle, ifindex)
+	}
+	return observe(l.handle, ifindex, qdiscs)
+}
+
+func observe(h *hostif.Handle, ifindex int, qdiscs []Qdisc) (*Device, error) {
+	d := &Device{Index: ifindex}
+	var err error
 	for _, q := range qdiscs {
 		switch {
 		case q.Parent == clsactParent:
@@ -54,10 +115,6 @@ func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
 	if err == nil && d.HookQdisc != "" {
 		d.HookFilters, err = hookFilters(h, ifindex, d.HookQdisc)
 	}
-	if err == nil && len(qdiscs) == 0 {
-		// Every device has a qdisc, and a device that is not there has none.
-		_, err = h.InterfaceByIndex(ifindex)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +123,7 @@ func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
 
 // RootStats reads the counters of all root qdiscs in the handle's namespace, by
 // the index of their device; the kernel's defaults have none. Where many devices
-// are asked for, one list of all takes as long as [Observe] of one of them.
+// are requested, one list of all takes as long as [Observe] of one of them.
 func RootStats(h *hostif.Handle) (map[int]Stats, error) {
 	req := nl.NewNetlinkRequest(unix.RTM_GETQDISC, unix.NLM_F_DUMP)
 	req.AddData(&nl.TcMsg{Family: unix.AF_UNSPEC})
@@ -138,10 +195,11 @@ func (d *Device) observeClasses(h *hostif.Handle) error {
 		}
 		d.Filters = append(d.Filters, fs...)
 	}
-	for _, f := range d.Filters {
-		if f.DirectAction {
-			d.Tree.Filter = &shaping.Filter{Parent: f.Parent, ClassID: f.ClassID}
-			d.FilterProgramID = f.ProgramID
+	for i := range d.Filters {
+		if f := &d.Filters[i]; f.DirectAction {
+			// The minor number is a slot's, see Classifier.
+			d.Tree.Filter = &shaping.Filter{Parent: f.Parent, ClassID: f.ClassID & majorMask}
+			d.Classifier = f
 			break
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // Errors that callers branch on. They are wrapped with the device and what was
@@ -19,7 +20,7 @@ var (
 	ErrForeignRoot = errors.New("root qdisc of another party")
 	// ErrRebuild means that a tree cannot be changed in place: its kinds or
 	// its handles differ.
-	ErrRebuild = errors.New("tree has another shape and must be built anew")
+	ErrRebuild = errors.New("tree has another shape and must be rebuilt")
 	// ErrFilterExists means that a position on a hook is taken. Filters are
 	// never replaced.
 	ErrFilterExists = errors.New("filter position is taken")
@@ -73,6 +74,17 @@ type Stats struct {
 type Qdisc struct {
 	shaping.Qdisc
 	Stats Stats
+	// tbfLimit is the limit of a TBF in bytes.
+	tbfLimit units.Bytes
+}
+
+// Classifier is a program for a filter.
+type Classifier struct {
+	ProgramFD int
+	Name      string
+	// Slot is the number that the program finds in skb->tc_classid, 0 for a program
+	// that needs none: the minor number of the filter's class.
+	Slot uint16
 }
 
 // Class is a class as it is; parameters are read for HTB only.
@@ -98,7 +110,7 @@ type Filter struct {
 	// redirect of [AttachMirred], whose program the kernel keeps no name of, is
 	// called [MirredName].
 	Name         string
-	Tag          string
+	Tag          [8]byte
 	ProgramID    uint32
 	DirectAction bool
 	ClassID      shaping.TCHandle
@@ -117,8 +129,8 @@ type Device struct {
 	// (noqueue, another default, default leaves) is left out. A qdisc of a
 	// kind that podweir does not make has its kind and handles only.
 	Tree shaping.Tree
-	// FilterProgramID is the program of Tree.Filter.
-	FilterProgramID uint32
+	// Classifier is Tree.Filter with its program; nil if there is none.
+	Classifier *Filter
 	// Qdiscs are those of Tree, with their counters.
 	Qdiscs []Qdisc
 	// Classes are the classes of all kinds, with their counters.
@@ -139,6 +151,31 @@ func (d *Device) Root() *Qdisc {
 		}
 	}
 	return nil
+}
+
+// Made says that the root is a TBF as [Build] makes it: with a child that has a handle,
+// and a limit that is this package's own or the child's. It knows a queue of podweir's
+// that no record tells of.
+func (d *Device) Made() bool {
+	root := d.Root()
+	if root == nil || root.Kind != shaping.KindTBF {
+		return false
+	}
+	for i := range d.Qdiscs {
+		q := &d.Qdiscs[i]
+		if q.Parent&majorMask != root.Handle || q.Handle == 0 {
+			continue
+		}
+		switch q.Kind {
+		case shaping.KindBfifo:
+			return root.tbfLimit == interimLimit || root.tbfLimit == q.Limit
+		case shaping.KindPrio, shaping.KindPfifoFast:
+			return root.tbfLimit == interimLimit
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 func handleString(h shaping.TCHandle) string {

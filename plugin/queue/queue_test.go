@@ -108,9 +108,12 @@ func (d *device) observe(tb testing.TB) *queue.Device {
 	return got
 }
 
+// testSlot is larger than any class of a tree.
+const testSlot = 0xabcd
+
 func (d *device) build(tb testing.TB, tree shaping.Tree, prog testutil.Program) {
 	tb.Helper()
-	if err := queue.Build(d.Handle, d.index, &tree, prog.FD, "pw_test"); err != nil {
+	if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: prog.FD, Name: "pw_test", Slot: testSlot}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -165,8 +168,9 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 			if diff := sameTree(c.tree, got.Tree); diff != "" {
 				t.Errorf("Observe after Build differs (-want +got):\n%s", diff)
 			}
-			if c.tree.Filter != nil && (got.FilterProgramID != prog.ID || got.Filters[0].Name != "pw_test") {
-				t.Errorf("filter = %+v, want program %d pw_test", got.Filters, prog.ID)
+			if c.tree.Filter != nil && (got.Classifier == nil || got.Classifier.ProgramID != prog.ID ||
+				got.Filters[0].Name != "pw_test" || got.Classifier.ClassID != c.tree.Filter.ClassID|testSlot) {
+				t.Errorf("filter = %+v, want program %d pw_test with slot %#x", got.Filters, prog.ID, testSlot)
 			}
 			// Packets pass, and are counted.
 			d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
@@ -207,7 +211,7 @@ func TestPrivilegedBuildBesideForeignRoot(t *testing.T) {
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "5:", "htb", "default", "1")
 	before := d.observe(t).Tree
 	tree := bandTree(1_250_000, 12_500)
-	err := queue.Build(d.Handle, d.index, &tree, -1, "")
+	err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{})
 	var foreign *queue.ForeignRootError
 	if !errors.Is(err, queue.ErrForeignRoot) || !errors.As(err, &foreign) {
 		t.Fatalf("Build beside a foreign root = %v, want ErrForeignRoot", err)
@@ -254,17 +258,17 @@ func TestPrivilegedBuildFailureLeavesNothing(t *testing.T) {
 	testutil.RequireQdisc(t, "htb", "tbf", "pfifo_fast")
 	d := newDevice(t)
 	tree := htbTree(1_250_000, 12_500)
-	if err := queue.Build(d.Handle, d.index, &tree, 9999, "pw_test"); err == nil {
+	if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: 9999, Name: "pw_test"}); err == nil {
 		t.Fatal("Build with a bad program = nil, want an error")
 	}
 	if got := d.observe(t); len(got.Tree.Qdiscs) != 0 {
 		t.Errorf("a failed Build left %+v", got.Tree)
 	}
 	bad := shaping.Tree{Qdiscs: []shaping.Qdisc{tbf(7, root, 0, 9000)}}
-	if err := queue.Build(d.Handle, d.index, &bad, -1, ""); err == nil || !strings.Contains(err.Error(), "rate is 0") {
+	if err := queue.Build(d.Handle, d.index, &bad, queue.Classifier{}); err == nil || !strings.Contains(err.Error(), "rate is 0") {
 		t.Errorf("Build with rate 0 = %v, want an error that says so", err)
 	}
-	if err := queue.Build(d.Handle, 4711, &tree, -1, ""); err == nil {
+	if err := queue.Build(d.Handle, 4711, &tree, queue.Classifier{}); err == nil {
 		t.Error("Build on no device = nil, want an error")
 	}
 	if err := queue.Remove(d.Handle, 4711, shaping.KindTBF, handle(7, 0)); err != nil {
@@ -349,7 +353,7 @@ func TestPrivilegedRootStats(t *testing.T) {
 	testutil.VethPair(t, testutil.End{NetNS: d.NetNS, Name: "plain"}, testutil.End{NetNS: d.peer, Name: "plain"})
 	tree := flatTree(1_250_000, 12_500, 20_000)
 	for _, index := range []int{d.index, second.Index} {
-		if err := queue.Build(d.Handle, index, &tree, -1, ""); err != nil {
+		if err := queue.Build(d.Handle, index, &tree, queue.Classifier{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -71,7 +71,7 @@ func probeRedirect(h *hostif.Handle, progFD int) (bool, error) {
 	if progFD < 0 {
 		_, err = AttachMirred(h, far.Index, at, ifb.Index)
 	} else {
-		_, err = AttachClsact(h, far.Index, at, progFD, ProgramPrefix+"redirect")
+		_, err = AttachClsact(h, far.Index, at, Classifier{ProgramFD: progFD, Name: ProgramPrefix + "redirect"})
 	}
 	if err != nil {
 		return false, err

@@ -37,11 +37,38 @@ func (b *builder) ceiling() {
 		return
 	}
 	p.Ceiling = true
-	burst := l.Rate.Duration(p.BurstBytes) + ceilingDelay
-	if p.Queue != QueueTBF && p.Queue != QueueHTB {
+	p.Allowance.Excess = ceilingExcess
+	p.Datapath.CeilingRate = meterRate(l.Rate, units.Whole+ceilingExcess)
+	p.Datapath.CeilingBurst = meterTime(b.atOnce())
+}
+
+// atOnce is what may pass at once, in time at the cap.
+func (b *builder) atOnce() time.Duration {
+	burst := b.limit.Rate.Duration(b.params.BurstBytes) + ceilingDelay
+	if q := b.params.Queue; q != QueueTBF && q != QueueHTB {
 		// A meter admits light flows on top of heavy ones that fill the horizon.
 		burst += b.horizon() + b.lightTolerance()
 	}
-	p.Datapath.CeilingRate = meterRate(l.Rate, units.Whole+ceilingExcess)
-	p.Datapath.CeilingBurst = meterTime(burst)
+	return burst
+}
+
+// queueExcess is by how much a queue may exceed the cap over a long time, since it
+// rounds its rate. HTB exceeds it by 0.5 % from 100M up, and by more below (measured).
+const queueExcess units.PerMille = 10
+
+// Allowance is what a device may carry of one direction as long as its limit holds: in
+// any window t at most (1 + Excess) * Rate * t + AtOnce.
+type Allowance struct {
+	Excess units.PerMille
+	// AtOnce has the burst, what may arrive at once because a processor was busy
+	// elsewhere, and one packet.
+	AtOnce units.Bytes
+}
+
+// allow sets what the watch of the rate goes by.
+func (b *builder) allow() {
+	b.params.Allowance = Allowance{Excess: queueExcess, AtOnce: b.limit.Rate.Bytes(b.atOnce()) + gsoPacket}
+	if b.params.Queue == QueueHTB {
+		b.params.Allowance.Excess = ceilingExcess
+	}
 }

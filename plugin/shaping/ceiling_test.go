@@ -35,6 +35,9 @@ func TestComputeCeiling(t *testing.T) {
 		if !p.Ceiling || second > tc.most {
 			t.Errorf("%s: %.3f of the cap may arrive in a second, want a ceiling of at most %.3f", name, second, tc.most)
 		}
+		if a := p.Allowance; a.Excess != 20 || float64(tc.limit.Rate.Duration(a.AtOnce)) < float64(dp.CeilingBurst)/64+float64(tc.limit.Rate.Duration(1514)) {
+			t.Errorf("%s: %+v is allowed, want no less than the ceiling lets through and one packet", name, a)
+		}
 		queued := dp.TotalBurst
 		if p.Tree == nil || p.Queue == shaping.QueueFQ {
 			queued += dp.TotalHorizon + dp.LightTolerance
@@ -42,6 +45,10 @@ func TestComputeCeiling(t *testing.T) {
 		if dp.CeilingBurst < queued+64*50_000_000 || perByte(dp.CeilingRate)*1.01 > perByte(dp.TotalRate) {
 			t.Errorf("%s: burst %d and rate %+v, want 50 ms more than %d and 2 %% more than %+v", name, dp.CeilingBurst, dp.CeilingRate, queued, dp.TotalRate)
 		}
+	}
+	in, err := shaping.Compute(&shaping.Config{Ingress: strict(100e6)}, shaping.Ingress, full, shaping.RandomMajor)
+	if err != nil || in.Allowance.Excess != 10 {
+		t.Errorf("without a ceiling %+v is allowed (%v), want 1 %%", in.Allowance, err)
 	}
 	off := strict(10e6)
 	off.NoCeiling = true

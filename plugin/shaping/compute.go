@@ -5,15 +5,15 @@ package shaping
 
 import "fmt"
 
-// Compute turns what is asked for in one direction into everything that has to
-// exist. It returns nil where no limit is asked for.
+// Compute turns what is requested in one direction into everything that has to
+// exist. It returns nil where no limit is requested.
 //
 // majors gives the handle major of each qdisc in the order of [Tree.Qdiscs],
 // as [RandomMajor] does; with the majors of an existing tree the same
 // parameters come out again. A repeated or forbidden major is drawn again.
 //
 // Returns a [*FieldError] for a combination that is not in the tables of the
-// design, and for a queue or device that is asked for by name and that the
+// design, and for a queue or device that is requested by name and that the
 // kernel lacks.
 func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, error) {
 	limit := cfg.Limit(d)
@@ -32,10 +32,15 @@ func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, 
 		return nil, err
 	}
 	b.size()
+	if cfg.Observe {
+		b.observe()
+		return b.params, nil
+	}
 	if err := b.build(); err != nil {
 		return nil, fmt.Errorf("compute %s %s queue: %w", d, b.params.Queue, err)
 	}
 	b.meters()
+	b.allow()
 	b.ceiling()
 	b.explain()
 	return b.params, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // counter gives the majors 1, 2, 3 ..., so that a tree can be written down.
@@ -309,11 +310,11 @@ root fq 1:0 packets 10000 flow 10000 horizon 10000000
 root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
 `, none,
 		},
-		"no queue to be had, egress": {
+		"no queue available, egress": {
 			strict(10e6), shaping.Egress, bare, true,
 			`auto/none on pod: "pw_police_x" at egress/auto`, "", none,
 		},
-		"no queue to be had, ingress": {
+		"no queue available, ingress": {
 			strict(10e6), shaping.Ingress, bare, false,
 			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
 		},
@@ -329,7 +330,7 @@ root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
 			strict(10e6, queue(shaping.QueueNone), at(shaping.PlaceIFB)), shaping.Ingress, bare, false,
 			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
 		},
-		"policing where a queue could be had": {
+		"policing where a queue was available": {
 			strict(10e6, mode(shaping.ModeTCXHostSide), queue(shaping.QueueNone), at(shaping.PlaceHost)),
 			shaping.Ingress, full, false,
 			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "", none,
@@ -431,7 +432,7 @@ func TestComputeConflicts(t *testing.T) {
 			strict(1e9, mode(shaping.ModeTCXPodSide), at(shaping.PlaceHost)), shaping.Ingress, full,
 			"ingressPlace, ingressMode", "host, tcx-podside", true,
 		},
-		"mode qdisc where no qdisc can be had": {
+		"mode qdisc where no qdisc is available": {
 			strict(1e9, mode(shaping.ModeQdisc)), shaping.Egress, bare, "egressMode", "qdisc", false,
 		},
 		"ifb that the kernel lacks": {
@@ -519,14 +520,14 @@ func TestComputeNothing(t *testing.T) {
 
 func TestParseNames(t *testing.T) {
 	t.Parallel()
-	if got, err := shaping.ParseQueue("fq"); got != shaping.QueueFQ || err != nil {
+	if got, err := terms.ParseQueue("fq"); got != shaping.QueueFQ || err != nil {
 		t.Errorf("ParseQueue(fq) = %v, %v", got, err)
 	}
 	for want, parse := range map[string]func() error{
-		`"" is not one of strict, elephants, flat`:                                                  func() error { _, err := shaping.ParsePolicy(""); return err },
-		`"TBF" is not one of auto, tbf, htb, fq, none`:                                              func() error { _, err := shaping.ParseQueue("TBF"); return err },
-		`"x" is not one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside`: func() error { _, err := shaping.ParseMode("x"); return err },
-		`"pod" is not one of auto, host, ifb, prefer-ifb`:                                           func() error { _, err := shaping.ParsePlace("pod"); return err },
+		`"" is not one of strict, elephants, flat`:                                                  func() error { _, err := terms.ParsePolicy(""); return err },
+		`"TBF" is not one of auto, tbf, htb, fq, none`:                                              func() error { _, err := terms.ParseQueue("TBF"); return err },
+		`"x" is not one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside`: func() error { _, err := terms.ParseMode("x"); return err },
+		`"pod" is not one of auto, host, ifb, prefer-ifb`:                                           func() error { _, err := terms.ParsePlace("pod"); return err },
 	} {
 		if err := parse(); err == nil || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)
@@ -537,7 +538,7 @@ func TestParseNames(t *testing.T) {
 	}
 }
 
-// A queue that cannot be had never costs the limit.
+// A queue that is not available never costs the limit.
 func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -27,7 +27,7 @@ const multBits = 43
 // up: dividing by (bits per second * per mille * 10^4) gives the estimate that
 // one byte adds with the longest half-life. A rate of r bytes per second settles
 // at r * tau bytes under exponential decay, with tau = half-life / ln 2, and that
-// is estimateOne when r is the share that is asked for: the cap, or the threshold
+// is estimateOne when r is the share that is requested: the cap, or the threshold
 // of elephants. 8e7 * 2^24 * 1e9 / 2^30 = 1.25e15.
 const (
 	sketchScale   = 866_433_975_699_932 // 1.25e15 * 0.693147180559945309...
@@ -54,6 +54,17 @@ func sketchRate(rate units.BitRate, share units.PerMille, halfLife uint32) Fixed
 // meanLife is how long a byte is in the sketch on average, the half-life / ln 2.
 func meanLife(halfLife uint32) time.Duration {
 	return time.Duration(float64(tick<<halfLife) / math.Ln2)
+}
+
+// BitRate is the rate of a meter that charges by r, rounded to six digits, for
+// people; 0 for no rate.
+func (r FixedRate) BitRate() units.BitRate {
+	if r.Mult == 0 {
+		return 0
+	}
+	rate := 8 * 64e9 * math.Exp2(float64(r.Shift)) / float64(r.Mult)
+	unit := math.Pow10(max(0, int(math.Log10(rate))-5))
+	return units.BitRate(math.Round(rate/unit) * unit)
 }
 
 // cost of so many bytes, rounded up; at most what an estimate holds.

@@ -4,6 +4,7 @@
 package shaping
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -28,7 +29,7 @@ type Facts struct {
 	L3Only bool
 	// IngressPastHost and EgressPastHost say that packets of the direction may
 	// go past the hooks and the qdisc of the device's host side. Then the queue
-	// for ingress is in the pod's namespace, unless a place is asked for by name.
+	// for ingress is in the pod's namespace, unless a place is requested by name.
 	IngressPastHost, EgressPastHost bool
 }
 
@@ -48,20 +49,6 @@ func (f *Facts) pastHost(d Direction) bool {
 	return f.EgressPastHost
 }
 
-// Side is the device, of those that belong to a pod interface, that an object
-// is on.
-type Side uint8
-
-// The devices of a pod interface.
-const (
-	SidePod Side = iota + 1
-	SideHost
-	// SideIFB is the ifb in the pod's namespace, behind a redirect.
-	SideIFB
-)
-
-func (s Side) String() string { return name(sideNames, s) }
-
 // Program is the dataplane program of a direction.
 type Program uint8
 
@@ -80,50 +67,17 @@ const (
 )
 
 // String is the name of the BPF entry point without exempt subnets.
-func (p Program) String() string { return name(programNames, p) }
-
-// Hook is where a program is attached on the device of [Params.Side].
-type Hook uint8
-
-// The hooks.
-const (
-	HookNone Hook = iota + 1
-	// HookOwnQdisc is the cls_bpf filter [Tree.Filter].
-	HookOwnQdisc
-	// HookEgress and HookIngress are the shared hooks, named from the device's
-	// point of view, not from the pod's.
-	HookEgress
-	HookIngress
-)
-
-func (h Hook) String() string { return name(hookNames, h) }
-
-// HookKind is the kernel mechanism of a shared hook.
-type HookKind uint8
-
-// The kinds of shared hooks.
-const (
-	// HookKindAuto leaves it to what is found on the device.
-	HookKindAuto HookKind = iota + 1
-	HookKindClsact
-	HookKindTCX
-)
-
-func (k HookKind) String() string { return name(hookKindNames, k) }
-
-var (
-	sideNames    = map[Side]string{SidePod: "pod", SideHost: "host", SideIFB: "ifb"}
-	programNames = map[Program]string{
-		ProgramNone: "none", ProgramClass: "pw_class", ProgramBand: "pw_band",
-		ProgramEDT: "pw_edt", ProgramPolice: "pw_police",
+func (p Program) String() string {
+	if s, ok := programNames[p]; ok {
+		return s
 	}
-	hookNames = map[Hook]string{
-		HookNone: "none", HookOwnQdisc: "own-qdisc", HookEgress: "egress", HookIngress: "ingress",
-	}
-	hookKindNames = map[HookKind]string{
-		HookKindAuto: "auto", HookKindClsact: "clsact", HookKindTCX: "tcx",
-	}
-)
+	return fmt.Sprintf("invalid(%d)", p)
+}
+
+var programNames = map[Program]string{
+	ProgramNone: "none", ProgramClass: "pw_class", ProgramBand: "pw_band",
+	ProgramEDT: "pw_edt", ProgramPolice: "pw_police",
+}
 
 // SubnetsMode says what the subnets of a configuration mean; the values are
 // those of enum pw_subnets_mode.
@@ -187,6 +141,9 @@ type Datapath struct {
 	// [Filter.ClassID]. HeavyClass is where everything shaped goes in the
 	// policy flat.
 	LightClass, HeavyClass, ExemptClass uint16
+
+	// Observe makes [ProgramPolice] count what the limit would do, and do nothing.
+	Observe bool
 }
 
 // Params is everything that has to exist for one direction of one interface.
@@ -218,7 +175,7 @@ type Params struct {
 	// Ceiling asks for the meter of what leaves the pod at the host side, which
 	// the pod cannot reach.
 	Ceiling bool
-	// NoCeiling says why one that was asked for cannot be had. Notes have it too.
+	// NoCeiling says why one that was requested is not available. Notes have it too.
 	NoCeiling string
 	Datapath  Datapath
 	// Rate is the cap.
@@ -233,14 +190,16 @@ type Params struct {
 	// CapHolds says that in any window t at most cap*t + burst + one packet
 	// pass of what the policy charges.
 	CapHolds bool
-	// Declined say what was asked for by name and cannot be had, why, and what is
+	// Allowance is what the device may carry.
+	Allowance Allowance
+	// Declined say what was requested by name and is not available, why, and what is
 	// used instead. Notes have it too.
 	Declined []string
 	// Notes say in words why auto chose what it chose, and what does not hold.
 	Notes []string
 }
 
-// Decline records that something which was asked for by name is not used.
+// Decline records that something which was requested by name is not used.
 func (p *Params) Decline(note string) {
 	p.Declined = append(p.Declined, note)
 	p.Notes = append(p.Notes, note)
@@ -252,19 +211,37 @@ func (p *Params) LeaveCeiling(why string) {
 	p.Notes = append(p.Notes, "no egress ceiling: "+why)
 }
 
+// Observes says that the limit is measured only, and that nothing is held to it.
+func (p *Params) Observes() bool { return p.Datapath.Observe }
+
+// Enforce is the word for it: limit or observe.
+func (p *Params) Enforce() string {
+	if p.Observes() {
+		return EnforceObserve
+	}
+	return EnforceLimit
+}
+
 // Counts says that a program counts packets of this direction.
 func (p *Params) Counts() bool { return p.Program != ProgramNone || p.Ceiling }
 
 // ProgramName is the BPF entry point, empty for [ProgramNone].
 func (p *Params) ProgramName() string {
-	switch {
-	case p.Program == ProgramNone:
+	if p.Program == ProgramNone {
 		return ""
-	case p.Exempt:
-		return p.Program.String() + "_x"
-	default:
-		return p.Program.String()
 	}
+	return p.variant(p.Program.String())
+}
+
+// CeilingName is the BPF entry point of the ceiling.
+func (p *Params) CeilingName() string { return p.variant("pw_ceiling") }
+
+// variant is the program that asks the subnets, if there are any.
+func (p *Params) variant(program string) string {
+	if p.Exempt {
+		return program + "_x"
+	}
+	return program
 }
 
 // The range of handle majors that [RandomMajor] draws from: 0 is no handle,

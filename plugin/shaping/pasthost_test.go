@@ -12,7 +12,7 @@ import (
 )
 
 // Where packets may go past the host side, ingress moves into the pod, unless
-// the host side is asked for by name: then it is said that the cap does not
+// the host side is requested by name: then it is said that the cap does not
 // hold.
 func TestComputePastTheHostSide(t *testing.T) {
 	t.Parallel()

@@ -100,10 +100,7 @@ func (b *builder) resolve() error {
 	if p.Queue == QueueNone && l.Mode == ModeAuto {
 		// Without a queue there is nothing to place: a pod that asks for policing on
 		// a node whose queues stand on an ifb is policed at its own hook.
-		p.Mode, p.Side, p.Hook = ModeAuto, SidePod, HookEgress
-		if p.Direction == Ingress {
-			p.Hook = HookIngress
-		}
+		b.atOwnHook()
 	}
 	if p.Side == SideIFB {
 		if !b.facts.IFB {
@@ -114,16 +111,25 @@ func (b *builder) resolve() error {
 	return nil
 }
 
+// atOwnHook puts the program of a direction at the pod's own hook, which sees all of it.
+func (b *builder) atOwnHook() {
+	p := b.params
+	p.Mode, p.Side, p.Hook, p.HookKind = ModeAuto, SidePod, HookEgress, HookKindAuto
+	if p.Direction == Ingress {
+		p.Hook = HookIngress
+	}
+}
+
 // policesForIFB says that the direction is policed because its queue belongs on
 // an ifb and the kernel has none that works. The operator's word, for the place or
 // for queues of podweir's own, is not turned into something else. A queue that was
-// asked for is: a limit that is policed is better than none.
+// requested is: a limit that is policed is better than none.
 func (b *builder) policesForIFB(at *place) bool {
 	return at.side == SideIFB && !b.facts.IFB && b.limit.Place != PlaceIFB && b.limit.Mode == ModeAuto &&
 		b.limit.Queue != QueueNone
 }
 
-// queue is the one that was asked for. Where the kernel or the rate cannot have
+// queue is the one that was requested. Where the kernel or the rate cannot have
 // it, a limit by another is better than none. 0 means that there is none.
 func (b *builder) queue(at *place) Queue {
 	if b.limit.Queue == QueueAuto {
@@ -137,7 +143,7 @@ func (b *builder) queue(at *place) Queue {
 	return b.autoQueue(at)
 }
 
-// unfit says why a queue cannot be had; it is empty if it can.
+// unfit says why a queue is not available; it is empty if it can.
 func (b *builder) unfit(q Queue) string {
 	switch {
 	case q == QueueHTB && b.limit.Rate < MinHTBRate:

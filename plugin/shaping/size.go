@@ -85,8 +85,12 @@ const (
 	// smallestFrame in bytes bounds how many packets a depth can hold.
 	smallestFrame units.Bytes = 60
 	// fqHorizonMicros is the kernel's default for fq (net/sched/sch_fq.c,
-	// fq_init): 10 s, far beyond every horizon that can be asked for.
+	// fq_init): 10 s, far beyond every horizon that can be requested.
 	fqHorizonMicros = 10_000_000
+	// longestBucket is the time that a bucket can take to fill: the kernel tells of it
+	// in 32 bits of 64 ns (net/sched/sch_tbf.c, tbf_dump), 274.8 s. A larger bucket
+	// works, and reads back as another one.
+	longestBucket = 274 * time.Second
 	// kernelLimit is the largest u32, which bounds every size of a qdisc.
 	kernelLimit units.Bytes = math.MaxUint32
 )
@@ -139,7 +143,7 @@ func (b *builder) leftover() units.BitRate {
 	return b.limit.Rate.Share(units.Whole - b.limit.LightShare)
 }
 
-// horizon is the horizon that is asked for, shorter for fq under strict.
+// horizon is the horizon that is requested, shorter for fq under strict.
 func (b *builder) horizon() time.Duration {
 	h := b.limit.Horizon
 	if b.params.Queue == QueueFQ && b.limit.Policy == PolicyStrict {
@@ -164,6 +168,7 @@ func (b *builder) burst() units.Bytes {
 		return max(size, frame)
 	default:
 	}
+	size = min(size, b.longestBurst())
 	// TBF lets a packet pass on top of its bucket's average: the bucket and
 	// one packet are the burst.
 	header := ethernetHeader
@@ -178,7 +183,10 @@ func (b *builder) burst() units.Bytes {
 	return max(size, least)
 }
 
-// defaultBurst is the burst where none is asked for: a TBF or HTB has the
+// longestBurst is the largest burst that a TBF or HTB can have.
+func (b *builder) longestBurst() units.Bytes { return b.limit.Rate.Bytes(longestBucket) }
+
+// defaultBurst is the burst where none is requested: a TBF or HTB has the
 // smaller bucket, a meter is the cap itself.
 func (b *builder) defaultBurst() time.Duration {
 	if q := b.params.Queue; q == QueueTBF || q == QueueHTB {
@@ -308,6 +316,8 @@ func (b *builder) explain() {
 		if b.horizon() < l.Horizon {
 			b.note("horizon %v instead of %v: fq under strict", b.horizon(), l.Horizon)
 		}
+	case (p.Queue == QueueTBF || p.Queue == QueueHTB) && l.Burst > b.longestBurst():
+		b.note("burst %v instead of %v: the kernel keeps a bucket of at most %v of the cap", p.BurstBytes, l.Burst, longestBucket)
 	case l.Burst != 0 && p.BurstBytes > l.Burst:
 		b.note("burst %v instead of %v: the least for an MTU of %d", p.BurstBytes, l.Burst, b.facts.MTU)
 	case l.Burst == 0 && p.BurstBytes+b.mtu() > l.Rate.Bytes(2*DefaultBurst):

@@ -53,18 +53,22 @@ func TestComputeSizes(t *testing.T) {
 		"1G":                     {strict(1e9), full, 998_486, 6_250_000, 505520 * time.Microsecond, ""},
 		"400G":                   {strict(400e9), full, 399_998_486, 2_500_000_000, 500014 * time.Microsecond, ""},
 		"jumbo frames":           {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 8082880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
-		"asked for, smaller": {
+		"requested, smaller": {
 			strict(100e6, burst(20_000)), full, 18_486, 625_000, 555200 * time.Microsecond, "",
 		},
-		"asked for, too small": {
+		"requested, too small": {
 			strict(100e6, burst(1)), full, 9_100, 625_000, 555200 * time.Microsecond,
 			"burst 9.1 kB instead of 1 B: the least for an MTU of 1500",
 		},
-		"asked for, larger": {
+		"requested, larger": {
 			strict(10e6, burst(100_000)), full, 98_486, 250_000, 2552 * time.Millisecond, "",
 		},
 		"a burst of minutes is no queue of minutes": {
-			strict(10e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 1_250_000, 10552 * time.Millisecond, "",
+			strict(16e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 2_000_000, 10345 * time.Millisecond, "",
+		},
+		"a burst that the kernel has no number for": {
+			strict(10e6, burst(units.MaxBurst)), full, 342_498_486, 1_250_000, 10552 * time.Millisecond,
+			"burst 342.498486 MB instead of 500 MB: the kernel keeps a bucket of at most 4m34s of the cap",
 		},
 		"horizon": {strict(10e6, horizon(time.Second)), full, 9_100, 1_250_000, 10552 * time.Millisecond, ""},
 		"the largest queue that the kernel can count": {
@@ -80,7 +84,7 @@ func TestComputeSizes(t *testing.T) {
 			strict(10e6, queue(shaping.QueueNone)), full, 312_500, 0, 0,
 			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
 		},
-		"credit asked for": {
+		"credit requested": {
 			strict(10e6, queue(shaping.QueueNone), burst(1e6)), full, 1_000_000, 0, 0, "",
 		},
 		"fq under strict has a short horizon": {

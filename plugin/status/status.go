@@ -10,20 +10,27 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 )
 
 // Report is the state of a node.
 type Report struct {
 	// Schema is raised when a field changes its meaning.
-	Schema      int           `json:"schema"`
-	Attachments []Attachment  `json:"attachments"`
-	Failures    []cni.Failure `json:"failures,omitempty"`
+	Schema      int              `json:"schema"`
+	Attachments []Attachment     `json:"attachments"`
+	Failures    []engine.Failure `json:"failures,omitempty"`
+	// Lost is what podweir has on interfaces that no record tells of.
+	Lost []engine.Lost `json:"lost,omitempty"`
+	// Unenforced are the limits that the agent saw exceeded, or taken away again and
+	// again.
+	Unenforced []engine.Unenforced `json:"unenforced,omitempty"`
+	// Overdue are the running pods with a limit whose network the agent cannot find.
+	Overdue []engine.Overdue `json:"overdue,omitempty"`
 }
 
 // Schema is the version of [Report].
@@ -37,6 +44,8 @@ type Attachment struct {
 	// By is who made the attachment: plugin, nri, agent or hand; "" if that was a
 	// release that did not say.
 	By attach.By `json:"by,omitempty"`
+	// Attached is when it was made, zero if that was a release that did not say.
+	Attached time.Time `json:"attached,omitzero"`
 	// Set says that `podweir set` changed the limits.
 	Set        bool        `json:"set,omitempty"`
 	Directions []Direction `json:"directions"`
@@ -44,8 +53,14 @@ type Attachment struct {
 	Notes []string `json:"notes,omitempty"`
 	// Error says why the interface could not be looked at.
 	Error string `json:"error,omitempty"`
+	// Gone says that the interface no longer exists, or another one is in its
+	// place.
+	Gone bool `json:"gone,omitempty"`
 	// Drift names the differences to what it should be.
 	Drift []string `json:"drift,omitempty"`
+
+	inspection *attach.Inspection
+	record     *attach.Record
 }
 
 // Direction is one direction of an interface.
@@ -55,39 +70,47 @@ type Direction struct {
 	BurstBytes        uint64  `json:"burstBytes"`
 	DepthBytes        uint64  `json:"depthBytes"`
 	MaxWaitSeconds    float64 `json:"maxWaitSeconds"`
-	Policy            string  `json:"policy"`
-	Queue             string  `json:"queue"`
-	Mode              string  `json:"mode"`
-	Side              string  `json:"side"`
-	Hook              string  `json:"hook"`
-	HookKind          string  `json:"hookKind,omitempty"`
-	Program           string  `json:"program,omitempty"`
-	CapHolds          bool    `json:"capHolds"`
-	// NoCeiling says why egress has no ceiling, "" if it has one or none was asked for.
-	NoCeiling  string               `json:"noCeiling,omitempty"`
-	Notes      []string             `json:"notes,omitempty"`
-	Counters   []datapath.Counter   `json:"counters,omitempty"`
-	HeavyFlows []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
-	Qdisc      *cni.QueueStatistics `json:"qdisc,omitempty"`
+	// Enforce is limit, or observe if nothing is held to the limit.
+	Enforce  string `json:"enforce"`
+	Policy   string `json:"policy"`
+	Queue    string `json:"queue"`
+	Mode     string `json:"mode"`
+	Side     string `json:"side"`
+	Hook     string `json:"hook"`
+	HookKind string `json:"hookKind,omitempty"`
+	Program  string `json:"program,omitempty"`
+	// Build is the release that attached it last.
+	Build    string `json:"build,omitempty"`
+	CapHolds bool   `json:"capHolds"`
+	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
+	NoCeiling string `json:"noCeiling,omitempty"`
+	// Degraded is what is wanted and not available now.
+	Degraded   []attach.Degradation    `json:"degraded,omitempty"`
+	Notes      []string                `json:"notes,omitempty"`
+	Counters   []datapath.Counter      `json:"counters,omitempty"`
+	HeavyFlows []datapath.HeavyFlow    `json:"heavyFlows,omitempty"`
+	Qdisc      *engine.QueueStatistics `json:"qdisc,omitempty"`
 }
 
 // Collect looks at every attachment of the node. What cannot be read of one
 // attachment is told in its place; the others are complete.
-func Collect(node *cni.Node) (*Report, error) {
+func Collect(node *engine.Node) (*Report, error) {
 	ids, err := node.List()
 	if err != nil {
 		return nil, err
 	}
 	rep := &Report{Schema: Schema, Attachments: []Attachment{}}
+	survey, err := node.Survey()
+	if err != nil {
+		return nil, err
+	}
 	queues := node.Queues()
 	for _, id := range ids {
-		records, err := node.Engine.Store.Records(id)
-		if err != nil {
-			rep.Attachments = append(rep.Attachments, Attachment{ID: id, Error: err.Error()})
+		found := of(survey, queues, id)
+		if slices.ContainsFunc(found, func(a Attachment) bool { return a.Error != "" || len(a.Drift) > 0 }) {
+			found = of(node, queues, id) // the list of the survey may be too old
 		}
-		for _, r := range records {
-			rep.Attachments = append(rep.Attachments, attachment(node, queues, r))
-		}
+		rep.Attachments = append(rep.Attachments, found...)
 	}
 	sort.Slice(rep.Attachments, func(i, j int) bool {
 		a, b := &rep.Attachments[i], &rep.Attachments[j]
@@ -99,80 +122,121 @@ func Collect(node *cni.Node) (*Report, error) {
 	if rep.Failures, err = node.Paths.Failures(); err != nil {
 		return nil, fmt.Errorf("read failure records: %w", err)
 	}
+	if rep.Lost, err = node.Lost(); err != nil {
+		return nil, fmt.Errorf("look for what no record tells of: %w", err)
+	}
+	if rep.Unenforced, err = node.Unenforced(); err != nil {
+		return nil, fmt.Errorf("read the record of limits that do not hold: %w", err)
+	}
+	if rep.Overdue, err = node.Paths.Overdue(); err != nil {
+		return nil, fmt.Errorf("read the record of pods whose network is not found: %w", err)
+	}
 	return rep, nil
 }
 
-func attachment(node *cni.Node, queues *cni.Queues, r *attach.Record) Attachment {
-	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, By: r.By, Set: r.Asked != nil, Directions: []Direction{}}
+// of looks at the interfaces of one attachment; none if there is no such attachment.
+func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
+	var all []Attachment
+	records, err := node.Records(id)
+	if err != nil {
+		all = append(all, Attachment{ID: id, Error: err.Error()})
+	}
+	for _, r := range records {
+		all = append(all, attachment(node, queues, r))
+	}
+	return all
+}
+
+// Keep leaves only what is of the pods of which keep says yes, by their names.
+func (r *Report) Keep(keep func(pod string) bool) {
+	r.Failures = slices.DeleteFunc(r.Failures, func(f engine.Failure) bool { return !keep(r.name(f.Pod, f.ID)) })
+	r.Attachments = slices.DeleteFunc(r.Attachments, func(a Attachment) bool { return !keep(a.Name()) })
+	r.Unenforced = slices.DeleteFunc(r.Unenforced, func(u engine.Unenforced) bool { return !keep(podName(u.Pod, u.ID)) })
+	r.Lost = slices.DeleteFunc(r.Lost, func(l engine.Lost) bool { return !keep(l.Name()) })
+	r.Overdue = slices.DeleteFunc(r.Overdue, func(o engine.Overdue) bool { return !keep(o.Pod) })
+}
+
+func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Attachment {
+	a := Attachment{ID: r.ID, Pod: r.Pod, Interface: r.Interface, By: r.By, Attached: r.Attached, Set: r.Asked != nil, Directions: []Direction{}}
 	for _, d := range r.Config.Deferred {
 		if r.Config.Limit(d.Direction) == nil { // `podweir set` may have given it one
 			a.Notes = append(a.Notes, d.String())
 		}
 	}
 	a.Notes = append(a.Notes, r.Config.Notes...)
-	want, plan, err := node.Engine.Drift(&r.Config, r.Interface, r)
+	in, err := node.Inspect(r)
 	if err != nil {
-		a.Error = err.Error()
-		if errors.Is(err, hostif.ErrNoNetNS) {
-			a.Error = "the pod's network namespace is gone; DEL, GC or `podweir detach` removes the rest"
+		a.Gone, a.Error = errors.Is(err, attach.ErrGone), err.Error()
+		if a.Gone {
+			a.Error = "the pod is gone; DEL, GC or `podweir gc` removes the rest"
 		}
 		return a
 	}
-	for _, step := range plan {
+	now := *r
+	now.Interface = in.Interface
+	a.Interface, a.inspection, a.record = in.Interface, in, r
+	for _, step := range in.Plan {
 		a.Drift = append(a.Drift, step.String())
 	}
 	for _, d := range shaping.Directions {
-		if s := want.Directions[d]; s != nil {
-			one := direction(node, queues, r, s)
-			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(node, r, s)...)
+		if s := in.Want.Directions[d]; s != nil {
+			one := direction(node, queues, &now, s)
+			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(in.Observed, s)...)
+			for _, g := range in.Degraded {
+				if g.Direction == d {
+					one.Degraded = append(one.Degraded, g)
+				}
+			}
 			a.Directions = append(a.Directions, one)
 		}
 	}
 	return a
 }
 
-// beforeRedirect says who is asked before the redirect to the ifb, which is
+// Inspection is the look at the interface, nil if there was none.
+func (a *Attachment) Inspection() *attach.Inspection { return a.inspection }
+
+// Record is what the attachment is recorded as, nil if it could not be looked at.
+func (a *Attachment) Record() *attach.Record { return a.record }
+
+// beforeRedirect says who runs before the redirect to the ifb, which is
 // asked last on purpose. Whether a program lets packets on cannot be read from
 // it.
-func beforeRedirect(node *cni.Node, r *attach.Record, s *attach.DirectionState) []string {
+func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) []string {
 	if !s.Params.Redirect {
 		return nil
 	}
-	obs, err := node.Engine.Kernel.Observe(r)
-	if err != nil {
-		return []string{"hooks: " + err.Error()}
-	}
 	pod := obs.Device(shaping.SidePod)
 	var notes []string
-	for _, h := range pod.Hooks {
-		if h.Hook == shaping.HookIngress && !attach.Ours(h.Name) {
-			notes = append(notes, fmt.Sprintf("%v program %q (%d) is asked before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
-				h.Kind, h.Name, h.ProgramID, pod.Name))
-		}
+	for _, h := range pod.Chain(shaping.SidePod, shaping.HookIngress).Others() {
+		notes = append(notes, fmt.Sprintf("%v program %q (%d) runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
+			h.Kind, h.Name, h.ProgramID, pod.Name))
 	}
 	return notes
 }
 
-func direction(node *cni.Node, queues *cni.Queues, r *attach.Record, s *attach.DirectionState) Direction {
+func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *attach.DirectionState) Direction {
 	p := s.Params
 	d := Direction{
 		Direction: p.Direction.String(), RateBitsPerSecond: uint64(p.Rate),
 		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
-		Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
+		Enforce: p.Enforce(), Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
 		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
 	}
 	if p.Hook == shaping.HookEgress || p.Hook == shaping.HookIngress {
 		d.HookKind = s.HookKind.String()
 	}
-	dir := node.PinDir(r)
 	var err error
 	if p.Counts() {
-		if d.Counters, err = datapath.Counters(dir, p.Direction); err != nil {
+		if d.Counters, err = node.Counters(r, p.Direction); err != nil {
 			d.Notes = append(d.Notes, "counters: "+err.Error())
 		}
-		if d.HeavyFlows, err = datapath.HeavyFlows(dir, p.Direction); err != nil {
+		if d.HeavyFlows, err = node.HeavyFlows(r, p.Direction); err != nil {
 			d.Notes = append(d.Notes, "heavy flows: "+err.Error())
 		}
+	}
+	if dp, err := node.Dataplane(r, p.Direction); err == nil && dp != nil {
+		d.Build = dp.Build
 	}
 	if p.Tree != nil {
 		if d.Qdisc, err = queues.Statistics(r, p.Side); err != nil {
@@ -184,7 +248,7 @@ func direction(node *cni.Node, queues *cni.Queues, r *attach.Record, s *attach.D
 
 // Faults counts the interfaces that are not as they should be.
 func (r *Report) Faults() int {
-	n := len(r.Failures)
+	n := len(r.Failures) + len(r.Unenforced) + len(r.Overdue) + len(r.Lost)
 	for i := range r.Attachments {
 		if a := &r.Attachments[i]; a.Error != "" || len(a.Drift) > 0 {
 			n++

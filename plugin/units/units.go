@@ -31,8 +31,8 @@ const (
 	MaxRate BitRate = 400_000_000_000
 )
 
-// MaxBurst is the largest burst that can be asked for: 10 ms at [MaxRate], and
-// below the fillers that runtimes send when nobody asked for one (2^32-1 bits
+// MaxBurst is the largest burst that can be requested: 10 ms at [MaxRate], and
+// below the fillers that runtimes send when nobody requested one (2^32-1 bits
 // from containerd, 34.4 Gbit from CRI-O).
 const MaxBurst Bytes = 500_000_000
 

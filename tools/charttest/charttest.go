@@ -7,7 +7,7 @@
 // and the Kubernetes types are needed by nothing else.
 //
 // With UPDATE=1 in the environment the tests write chart/testdata/golden and
-// docs/reference/chart-values.md anew.
+// docs/reference/chart-values.md.
 package charttest
 
 import (
@@ -76,16 +76,37 @@ func everything() map[string]any {
 	return map[string]any{
 		"metrics": map[string]any{
 			"address": "127.0.0.1", "profiles": true,
+			"tls": map[string]any{
+				"enabled": true, "secretName": "podweir-metrics",
+				"endpoint": map[string]any{"tlsConfig": map[string]any{"serverName": "podweir"}},
+			},
 			"podMonitor": on(), "serviceMonitor": on(), "dashboard": map[string]any{"enabled": true},
+			"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"team": "net"}},
 		},
-		"defaults":         map[string]any{"policy": "elephants", "horizon": "20ms", "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
+		"defaults":         map[string]any{"policy": "elephants", "horizon": "20ms", "maxRate": "1G", "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
+		"startupTaint":     map[string]any{"enabled": true},
 		"node":             map[string]any{"confDir": "/etc/cni/other.d", "binDir": "/opt/bin", "criSocket": "/run/x.sock"},
 		"serviceAccount":   map[string]any{"name": "other", "annotations": map[string]any{"a": "b"}},
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
-		"seLinuxOptions":   map[string]any{"type": "spc_t"},
-		"nodeSelector":     map[string]any{"disk": "fast"},
-		"podLabels":        map[string]any{"team": "net"},
-		"podAnnotations":   map[string]any{"note": "x"},
-		"cleanUp":          map[string]any{"nodes": []any{"n1.example"}},
+		"securityContext": map[string]any{
+			"seLinuxOptions": map[string]any{"type": "spc_t"}, "seccompProfile": map[string]any{"type": "Localhost", "localhostProfile": "podweir.json"},
+		},
+		"image":             map[string]any{"digest": "sha256:" + strings.Repeat("0123456789abcdef", 4)},
+		"global":            map[string]any{"imageRegistry": "", "imagePullSecrets": []any{"shared"}},
+		"fullnameOverride":  "net-podweir",
+		"commonLabels":      map[string]any{"owner": "net"},
+		"delivery":          "watch",
+		"logFormat":         "text",
+		"doctorInterval":    "1m",
+		"goMemLimit":        "32MiB",
+		"extraArgs":         []any{"--pass=30s"},
+		"extraEnv":          []any{map[string]any{"name": "GOGC", "value": "30"}},
+		"extraVolumes":      []any{map[string]any{"name": "more", "emptyDir": map[string]any{}}},
+		"extraVolumeMounts": []any{map[string]any{"name": "more", "mountPath": "/more"}},
+		"uninstall":         map[string]any{"clean": false},
+		"nodeSelector":      map[string]any{"disk": "fast"},
+		"podLabels":         map[string]any{"team": "net"},
+		"podAnnotations":    map[string]any{"note": "x"},
+		"cleanUp":           map[string]any{"nodes": []any{"n1.example"}},
 	}
 }

@@ -15,10 +15,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -83,6 +86,23 @@ func only[T runtime.Object](t *testing.T, all []runtime.Object) T {
 	return found[0]
 }
 
+// named returns the object of a type and name.
+func named[T metav1.Object](t *testing.T, all []runtime.Object, name string) T {
+	t.Helper()
+	for _, o := range all {
+		if x, ok := o.(T); ok && x.GetName() == name {
+			return x
+		}
+	}
+	t.Fatalf("no object of type %T called %s", *new(T), name)
+	return *new(T)
+}
+
+// rule is a rule in one line.
+func rule(r *rbac.PolicyRule) string {
+	return strings.Join(r.Resources, ",") + "[" + strings.Join(r.ResourceNames, ",") + "]: " + strings.Join(r.Verbs, ",")
+}
+
 func TestObjectsAreOfTheirKinds(t *testing.T) {
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	for name, values := range mustEnvironments(t) {
@@ -127,16 +147,83 @@ func TestDaemonSetFitsTogether(t *testing.T) {
 		if !volumes.Equal(mounted) {
 			t.Errorf("%s: volumes %v, mounted %v", name, sets.List(volumes), sets.List(mounted))
 		}
-		if account := only[*core.ServiceAccount](t, all); pod.ServiceAccountName != account.Name {
-			t.Errorf("%s: runs as %s, the account is %s", name, pod.ServiceAccountName, account.Name)
-		}
-		if port := container.Ports[0]; port.ContainerPort >= 32768 {
-			t.Errorf("%s: port %d is one that Linux gives to connections", name, port.ContainerPort)
-		}
-		for _, probe := range []*core.Probe{container.LivenessProbe, container.ReadinessProbe} {
-			if port := probe.HTTPGet.Port.StrVal; port != container.Ports[0].Name {
-				t.Errorf("%s: a probe asks port %s, the container has %s", name, port, container.Ports[0].Name)
+		named[*core.ServiceAccount](t, all, pod.ServiceAccountName)
+		for _, port := range container.Ports {
+			if port.ContainerPort >= 32768 {
+				t.Errorf("%s: port %d is one that Linux gives to connections", name, port.ContainerPort)
 			}
+		}
+		// The agent listens for probes on the loopback alone.
+		for _, probe := range []*core.Probe{container.LivenessProbe, container.ReadinessProbe} {
+			if get := probe.HTTPGet; get.Port.StrVal != container.Ports[1].Name || get.Host != "127.0.0.1" {
+				t.Errorf("%s: a probe asks %s port %s, the container has %s", name, get.Host, get.Port.StrVal, container.Ports[1].Name)
+			}
+		}
+	}
+}
+
+// Who has a stolen token of an agent learns of tokens only where readers have to show
+// them.
+func TestReviewsOnlyWhereTokensAreRead(t *testing.T) {
+	for _, c := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+		tls, cluster := c[0], c[1]
+		values := map[string]any{
+			"metrics": map[string]any{"tls": map[string]any{"enabled": tls}}, "cluster": map[string]any{"enabled": cluster},
+		}
+		var may []string
+		for _, rule := range only[*rbac.ClusterRole](t, objects(t, "1.34", values)).Rules {
+			may = append(may, rule.Resources...)
+		}
+		want := []string{"pods", "events", "namespaces"}
+		if tls || cluster {
+			want = append(want, "tokenreviews")
+		}
+		if tls {
+			want = append(want, "subjectaccessreviews")
+		}
+		if !slices.Equal(may, want) {
+			t.Errorf("tls %v, cluster %v: the cluster role has %v, want %v", tls, cluster, may, want)
+		}
+	}
+}
+
+// Who reads all nodes needs the role of the readers and no other right. The agents accept
+// tokens of the account that it may make tokens of, on the port that their pods name.
+// Nobody has the role by the chart alone, and no pod runs as that account.
+func TestReadersOfTheCluster(t *testing.T) {
+	all := objects(t, "1.34", map[string]any{"fullnameOverride": "net-podweir", "cluster": map[string]any{"port": 9500}})
+	var rules []string
+	for _, r := range named[*rbac.Role](t, all, "net-podweir-reader").Rules {
+		rules = append(rules, rule(&r))
+	}
+	want := []string{
+		"pods[]: list", "daemonsets[net-podweir]: get", "pods/proxy[]: get", "serviceaccounts/token[net-podweir-reader]: create",
+	}
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	account := named[*core.ServiceAccount](t, all, "net-podweir-reader")
+	if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
+		t.Error("the account's token is mounted into pods")
+	}
+	for _, o := range all {
+		if b, ok := o.(*rbac.RoleBinding); ok && (b.RoleRef.Name == account.Name || b.Subjects[0].Name == account.Name) {
+			t.Errorf("%s binds the readers", b.Name)
+		}
+	}
+	settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]
+	for _, want := range []string{"cluster-address: \":9500\"\n", "cluster-reader: kube-system/net-podweir-reader\n"} {
+		if !strings.Contains(settings, want) {
+			t.Errorf("the agent's settings lack %q:\n%s", want, settings)
+		}
+	}
+	ports := only[*apps.DaemonSet](t, all).Spec.Template.Spec.Containers[0].Ports
+	if !slices.ContainsFunc(ports, func(p core.ContainerPort) bool { return p.Name == "cluster" && p.ContainerPort == 9500 }) {
+		t.Errorf("ports %v: none is called cluster", ports)
+	}
+	for _, o := range objects(t, "1.34", map[string]any{"cluster": map[string]any{"enabled": false}}) {
+		if m, err := meta.Accessor(o); err != nil || strings.HasSuffix(m.GetName(), "-reader") {
+			t.Errorf("%T %v is there though nobody reads all nodes: %v", o, m, err)
 		}
 	}
 }
@@ -150,12 +237,35 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Errorf("%s: privileged", name)
 		case !*security.ReadOnlyRootFilesystem:
 			t.Errorf("%s: its root is writable", name)
-		case security.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault:
+		case security.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault && security.SeccompProfile.LocalhostProfile == nil:
 			t.Errorf("%s: seccomp %s", name, security.SeccompProfile.Type)
 		case !slices.Equal(security.Capabilities.Drop, []core.Capability{"ALL"}):
 			t.Errorf("%s: drops %v", name, security.Capabilities.Drop)
-		case !slices.Equal(security.Capabilities.Add, []core.Capability{"NET_ADMIN", "SYS_ADMIN", "SYS_PTRACE"}):
-			t.Errorf("%s: adds %v", name, security.Capabilities.Add)
+		}
+		pod := d.Spec.Template.Spec
+		root := slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.HostPath != nil && v.HostPath.Path == "/" })
+		capabilities := []core.Capability{"NET_ADMIN", "SYS_ADMIN"}
+		if name != "eks-addon" {
+			capabilities = append(capabilities, "SYS_PTRACE")
+		}
+		if root != (name != "eks-addon") || !slices.Equal(security.Capabilities.Add, capabilities) {
+			t.Errorf("%s: adds %v, has the node's root: %v; want %v", name, security.Capabilities.Add, root, capabilities)
+		}
+		// What the agent writes is its own, or the user's.
+		writes := []string{"/sys/fs/bpf", "/run/podweir", "/host/var/lib/podweir", "/more"}
+		for _, key := range []string{"confDir", "binDir"} {
+			dir := map[string]string{"confDir": "/etc/cni/net.d", "binDir": "/opt/cni/bin"}[key]
+			if node, ok := values["node"].(map[string]any); ok {
+				if given, ok := node[key].(string); ok && given != "" {
+					dir = given
+				}
+			}
+			writes = append(writes, "/host"+dir)
+		}
+		for _, m := range pod.Containers[0].VolumeMounts {
+			if !m.ReadOnly && !slices.Contains(writes, m.MountPath) {
+				t.Errorf("%s: %s is mounted for writing", name, m.MountPath)
+			}
 		}
 		for _, m := range d.Spec.Template.Spec.Containers[0].VolumeMounts {
 			// The kubelet takes it from privileged containers alone.
@@ -166,29 +276,147 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-func TestNRIWritesNothingToTheNode(t *testing.T) {
-	d := only[*apps.DaemonSet](t, objects(t, "1.34", map[string]any{"delivery": "nri"}))
-	for _, v := range d.Spec.Template.Spec.Volumes {
-		if v.HostPath == nil {
-			continue
+// With nri the agent writes no file. It can remove those of a former delivery,
+// unless the operator says that the node is not to be written to.
+func TestNRIMountsOnlyWhatCleanUpNeeds(t *testing.T) {
+	addOn, err := readYAML(chartDir + "/values/eks-addon.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		values map[string]any
+		want   []string
+	}{
+		"as it comes":       {map[string]any{"delivery": "nri"}, []string{"/etc/cni/net.d", "/opt/cni/bin", "/var/lib/podweir"}},
+		"not to be written": {map[string]any{"delivery": "nri", "cleanUp": map[string]any{"formerDelivery": false}}, nil},
+		"watch":             {map[string]any{"delivery": "watch", "cleanUp": map[string]any{"formerDelivery": false}}, nil},
+		"an EKS add-on":     {addOn, nil},
+	} {
+		var got []string
+		pod := only[*apps.DaemonSet](t, objects(t, "1.34", c.values)).Spec.Template.Spec
+		for _, v := range pod.Volumes {
+			written := slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == v.Name && !m.ReadOnly })
+			if written && v.HostPath != nil && (strings.Contains(v.HostPath.Path, "cni") || strings.HasPrefix(v.HostPath.Path, "/var/lib")) {
+				got = append(got, v.HostPath.Path)
+			}
 		}
-		if strings.Contains(v.HostPath.Path, "cni") || strings.HasPrefix(v.HostPath.Path, "/var/lib") {
-			t.Errorf("it mounts %s", v.HostPath.Path)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: it mounts %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-func TestRolesGrantOnlyWhatIsUsed(t *testing.T) {
-	all := objects(t, "1.34", nil)
-	cluster := only[*rbac.ClusterRole](t, all).Rules
-	own := only[*rbac.Role](t, all).Rules
-	var got []string
-	for _, r := range append(slices.Clone(cluster), own...) {
-		got = append(got, strings.Join(r.Resources, ",")+"["+strings.Join(r.ResourceNames, ",")+"]: "+strings.Join(r.Verbs, ","))
+// Without uninstall.clean the agent does not know its DaemonSet, and has no right to
+// ask about it: no deletion is an uninstall.
+func TestUninstallIsAChoice(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		all := objects(t, "1.34", map[string]any{"uninstall": map[string]any{"clean": clean}})
+		told := strings.Contains(only[*core.ConfigMap](t, all).Data["agent.yaml"], "daemonset: kube-system/podweir\n")
+		may := slices.ContainsFunc(all, func(o runtime.Object) bool { r, ok := o.(*rbac.Role); return ok && r.Name == "podweir" })
+		if told != clean || may != clean {
+			t.Errorf("clean %v: the agent is told of its DaemonSet: %v, may watch it: %v", clean, told, may)
+		}
 	}
-	want := []string{"pods[]: list,watch", "events[]: create", "daemonsets[podweir]: list,watch"}
-	if !slices.Equal(got, want) {
-		t.Errorf("rules = %q, want %q", got, want)
+}
+
+// The Pod of "helm test" sees what the agent sees and writes to nothing that lasts. A
+// hook has to be told from the release by its labels: the agents' Service and monitors
+// choose pods by theirs.
+func TestPodOfHelmTest(t *testing.T) {
+	for name, values := range mustEnvironments(t) {
+		all := objects(t, "1.34", values)
+		agent := only[*apps.DaemonSet](t, all).Spec
+		i := slices.IndexFunc(all, func(o runtime.Object) bool { _, ok := o.(*core.Pod); return ok })
+		if (i < 0) != (name == "eks-addon") {
+			t.Errorf("%s: has a Pod for helm test: %v", name, i >= 0)
+		}
+		if i < 0 {
+			continue
+		}
+		pod := all[i].(*core.Pod)
+		if diff := cmp.Diff(agent.Template.Spec.Containers[0].SecurityContext, pod.Spec.Containers[0].SecurityContext); diff != "" {
+			t.Errorf("%s: rights (-agent +test):\n%s", name, diff)
+		}
+		if pod.Annotations["helm.sh/hook"] != "test" || pod.Labels["app.kubernetes.io/name"] == agent.Selector.MatchLabels["app.kubernetes.io/name"] {
+			t.Errorf("%s: annotations %v, labels %v", name, pod.Annotations, pod.Labels)
+		}
+		for _, m := range pod.Spec.Containers[0].VolumeMounts {
+			if !m.ReadOnly && m.Name != "bpffs" && m.Name != "run" {
+				t.Errorf("%s: %s is mounted for writing", name, m.MountPath)
+			}
+		}
+	}
+}
+
+func TestCommonLabelsAndName(t *testing.T) {
+	all := objects(t, "1.34", everything())
+	for _, o := range all {
+		m, err := meta.Accessor(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(m.GetName(), "net-podweir") && m.GetName() != "other" { // the ServiceAccount has a name of its own
+			t.Errorf("%T is called %s", o, m.GetName())
+		}
+		if m.GetLabels()["owner"] != "net" {
+			t.Errorf("%T %s has the labels %v", o, m.GetName(), m.GetLabels())
+		}
+	}
+	d := only[*apps.DaemonSet](t, all).Spec
+	if d.Template.Labels["owner"] != "net" || len(d.Selector.MatchLabels) != 2 {
+		t.Errorf("labels of the pods %v, selector %v: it can never change", d.Template.Labels, d.Selector.MatchLabels)
+	}
+	if image := d.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, "abcdef") || !strings.Contains(image, ":0.1.0@sha256:0123") {
+		t.Errorf("image %s, want the tag and the digest", image)
+	}
+}
+
+func TestRolesGrantOnlyWhatIsUsed(t *testing.T) {
+	const always = "pods[]: list,watch|events[]: create"
+	const own = "|tokenreviews[]: create|daemonsets[podweir]: list,watch"
+	for name, tc := range map[string]struct {
+		values map[string]any
+		want   string
+	}{
+		"own values":    {nil, always + "|namespaces[]: get" + own},
+		"no namespaces": {map[string]any{"namespaces": map[string]any{"interval": "0"}}, always + own},
+		"startup taint": {
+			map[string]any{"startupTaint": map[string]any{"enabled": true}}, always + "|namespaces[]: get|nodes[]: get,patch" + own,
+		},
+	} {
+		all := objects(t, "1.34", tc.values)
+		var got []string
+		for _, r := range append(slices.Clone(only[*rbac.ClusterRole](t, all).Rules), named[*rbac.Role](t, all, "podweir").Rules...) {
+			got = append(got, rule(&r))
+		}
+		if got := strings.Join(got, "|"); got != tc.want {
+			t.Errorf("%s: rules = %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// An agent that takes a taint away has to be where the taint is.
+func TestAgentToleratesItsStartupTaint(t *testing.T) {
+	for _, tolerations := range []any{nil, []any{}, []any{map[string]any{"key": "gpu", "operator": "Exists"}}} {
+		values := map[string]any{"startupTaint": map[string]any{"enabled": true}}
+		if tolerations != nil {
+			values["tolerations"] = tolerations
+		}
+		all := objects(t, "1.34", values)
+		pod := only[*apps.DaemonSet](t, all).Spec.Template.Spec
+		if !slices.ContainsFunc(pod.Tolerations, func(o core.Toleration) bool {
+			return o.Key == "podweir.io/agent-not-ready" && o.Operator == core.TolerationOpExists && o.Effect == ""
+		}) {
+			t.Errorf("%v: tolerations %v", tolerations, pod.Tolerations)
+		}
+		settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]
+		if !strings.Contains(settings, "startup-taint: podweir.io/agent-not-ready\n") {
+			t.Errorf("the agent is not told of the taint:\n%s", settings)
+		}
+	}
+	all := objects(t, "1.34", nil)
+	if settings := only[*core.ConfigMap](t, all).Data["agent.yaml"]; strings.Contains(settings, "startup-taint") {
+		t.Errorf("the agent is told of a taint that nobody wants:\n%s", settings)
 	}
 }
 

@@ -6,6 +6,7 @@ package charttest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,19 @@ func TestGoldenRenders(t *testing.T) {
 	}
 }
 
+// The example in docs is what the chart renders, of nothing but the policies and the
+// right.
+func TestAdmissionPolicyExample(t *testing.T) {
+	text := licence + "# What the chart renders with admissionPolicy.enabled=true: docs/howto/limit-a-namespace.md.\n" +
+		"# Written by UPDATE=1 in tools/charttest.\n"
+	for _, m := range mustRender(t, kubeVersions[len(kubeVersions)-1], withPolicy) {
+		if strings.HasSuffix(m.Template, "/admission.yaml") {
+			text += "---\n" + strings.TrimSpace(m.Text) + "\n"
+		}
+	}
+	golden(t, filepath.Join(docsDir, "examples", "admission-policy.yaml"), text)
+}
+
 func TestHelmLintStrict(t *testing.T) {
 	for name, values := range mustEnvironments(t) {
 		for _, version := range kubeVersions {
@@ -93,11 +107,15 @@ func TestOldKubernetesIsRefused(t *testing.T) {
 
 func TestNotesSayWhatToRunNext(t *testing.T) {
 	for name, values := range mustEnvironments(t) {
+		daemonSet := "daemonset/podweir"
+		if other, ok := values["fullnameOverride"].(string); ok {
+			daemonSet = "daemonset/" + other
+		}
 		text, err := helmchart.Notes(chartDir, helmchart.Options{Release: "podweir", Namespace: "kube-system", KubeVersion: "1.34", Values: values})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"podweir doctor", "daemonset/podweir", "kubernetes.io/egress-bandwidth", "helm uninstall podweir -n kube-system"} {
+		for _, want := range []string{"podweir doctor", daemonSet, "kubernetes.io/egress-bandwidth", "helm uninstall podweir -n kube-system"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the notes do not say %q", name, want)
 			}
@@ -105,18 +123,41 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 	}
 }
 
-// The chart keeps every rule of EKS add-ons, with the values for one; with its
-// own, only that about CNI plugins is broken.
+// The chart keeps every rule of EKS add-ons with the values for one, also with the
+// delivery watch; with all others it breaks those about CNI plugins, the node's files
+// and hooks, and no more.
 func TestEKSAddonRules(t *testing.T) {
 	o := rules.Options{Namespace: "kube-system", KubeVersions: []string{"1.33", "1.34"}}
-	for _, f := range checkRules(t, o) {
-		if f.Code != "EKS101" {
-			t.Errorf("own values: %s", f)
+	watch := filepath.Join(t.TempDir(), "watch.yaml")
+	if err := os.WriteFile(watch, []byte("delivery: watch\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const addOn = valuesDir + "/eks-addon.yaml"
+	for _, o.Values = range [][]string{{addOn}, {addOn, watch}} {
+		for _, f := range checkRules(t, o) {
+			t.Errorf("values of the add-on, %v: %s", o.Values, f)
 		}
 	}
-	o.Values = []string{valuesDir + "/eks-addon.yaml"}
-	for _, f := range checkRules(t, o) {
-		t.Errorf("values of the add-on: %s", f)
+	others, err := filepath.Glob(valuesDir + "/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(others, "") {
+		if name == addOn {
+			continue
+		}
+		o.Values = nil
+		if name != "" {
+			o.Values = []string{name}
+		}
+		var codes []string
+		for _, f := range checkRules(t, o) {
+			codes = append(codes, f.Code)
+		}
+		slices.Sort(codes)
+		if want := []string{"EKS101", "EKS102", "EKS128", "EKS129"}; !slices.Equal(slices.Compact(codes), want) {
+			t.Errorf("%q: broken rules %v, want %v", name, codes, want)
+		}
 	}
 }
 

@@ -23,8 +23,9 @@ type value struct {
 
 // freeForms are maps whose keys are not ours.
 var freeForms = []string{
-	"metrics.podMonitor.labels", "metrics.serviceMonitor.labels", "metrics.dashboard.labels",
-	"serviceAccount.annotations", "nodeSelector", "affinity", "podLabels", "podAnnotations", "seLinuxOptions",
+	"metrics.podMonitor.labels", "metrics.serviceMonitor.labels", "metrics.prometheusRule.labels", "metrics.dashboard.labels", "metrics.tls.endpoint",
+	"serviceAccount.annotations", "nodeSelector", "affinity", "podLabels", "podAnnotations", "commonLabels", "securityContext.seLinuxOptions", "securityContext.seccompProfile",
+	"admissionPolicy.namespaceSelector",
 }
 
 // readValues lists the keys of values.yaml in their order.

@@ -37,6 +37,16 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"annotation with a value":       {`defaults: {podAnnotations: [policy=flat]}`, "podAnnotations"},
 		"annotations as text":           {`defaults: {podAnnotations: policy}`, "podAnnotations"},
 		"onError of a word":             {`defaults: {onError: ignore}`, "onError"},
+		"rate in bytes":                 {`defaults: {maxRate: 10MB}`, "maxRate"},
+		"rate as a number":              {`defaults: {egressRate: 10}`, "egressRate"},
+		"rate of milli":                 {`defaults: {defaultRate: 10m}`, "defaultRate"},
+		"annotation of a rate's value":  {`defaults: {podAnnotations: [egress-rate=1G]}`, "podAnnotations"},
+		"namespaces without unit":       {`namespaces: {interval: "120"}`, "interval"},
+		"namespaces as a number":        {`namespaces: {interval: 0}`, "interval"},
+		"taint as a word":               {`startupTaint: {enabled: "yes"}`, "enabled"},
+		"action of a typo":              {`admissionPolicy: {actions: [deny]}`, "actions"},
+		"no action":                     {`admissionPolicy: {actions: []}`, "actions"},
+		"actions that exclude another":  {`admissionPolicy: {actions: [Deny, Warn]}`, "actions"},
 		"subnet without length":         {`defaults: {unshapedSubnets: [10.0.0.0]}`, "unshapedSubnets"},
 		"both kinds of subnets":         {`defaults: {unshapedSubnets: [10.0.0.0/8], shapedSubnets: [fd00::/8]}`, "defaults"},
 		"port of connections":           {`metrics: {port: 40000}`, "port"},
@@ -60,7 +70,20 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"grace of nothing":              {`terminationGracePeriodSeconds: 0`, "terminationGracePeriodSeconds"},
 		"pull secret as text":           {`imagePullSecrets: [registry]`, "imagePullSecrets"},
 		"monitor without a service":     {`metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}`, "metrics.serviceMonitor.enabled needs metrics.service.enabled"},
+		"rules of a typo":               {`metrics: {prometheusRule: {enable: true}}`, "enable"},
+		"docs without scheme":           {`metrics: {prometheusRule: {docs: docs.example}}`, "docs"},
 		"privileged":                    {`securityContext: {privileged: true}`, "securityContext"},
+		"seccomp that lets all through": {`securityContext: {seccompProfile: {type: Unconfined}}`, "seccompProfile"},
+		"digest without its kind":       {`image: {digest: 0123}`, "digest"},
+		"registry of all charts":        {`global: {imageRegistry: registry.example}`, `global.imageRegistry "registry.example" is not accepted: set image.registry`},
+		"label of the chart":            {`commonLabels: {app.kubernetes.io/name: x}`, "commonLabels"},
+		"name of dots":                  {`fullnameOverride: a.b`, "fullnameOverride"},
+		"argument without dashes":       {`extraArgs: [pass=30s]`, "extraArgs"},
+		"variable of a typo":            {`extraEnv: [{name: A, valeu: b}]`, "extraEnv"},
+		"doctor without unit":           {`doctorInterval: "300"`, "doctorInterval"},
+		"log format":                    {`logFormat: xml`, "logFormat"},
+		"memory of a processor":         {`goMemLimit: 32M`, "goMemLimit"},
+		"clean as a word":               {`uninstall: {clean: "no"}`, "clean"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			values := map[string]any{}
@@ -180,7 +203,7 @@ func TestSettingsAreFlags(t *testing.T) {
 }
 
 func TestDefaultsReachTheAgent(t *testing.T) {
-	want := []any{"horizon=20ms", "policy=elephants", `unshapedSubnets=["10.0.0.0/8","fd00::/8"]`}
+	want := []any{"horizon=20ms", "maxRate=1G", "policy=elephants", `unshapedSubnets=["10.0.0.0/8","fd00::/8"]`}
 	for _, o := range objects(t, "1.34", everything()) {
 		c, ok := o.(*core.ConfigMap)
 		if !ok || c.Data["agent.yaml"] == "" {

@@ -19,6 +19,7 @@ func docRules() []Rule {
 		{"code blocks name their language", fences},
 		{"the changelog keeps its form", changelog},
 		{"documented make targets exist", makeTargets},
+		{"documented values of the chart exist", chartValues},
 	}
 }
 
@@ -150,77 +151,4 @@ func changelog(t *Tree) []string {
 		}
 	}
 	return faults
-}
-
-var (
-	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
-	inlineMake = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
-	blockMake  = regexp.MustCompile(`(?m)^ *(?:sudo )?make ([a-z][a-z0-9-]*)`)
-)
-
-// makeTargets checks that what the documents tell a reader to make can be
-// made.
-func makeTargets(t *Tree) []string {
-	makefile := t.Get("Makefile")
-	if makefile == nil {
-		return []string{"Makefile: is missing"}
-	}
-	var targets, faults []string
-	for _, m := range makeTarget.FindAllSubmatch(makefile.Data, -1) {
-		targets = append(targets, string(m[1]))
-	}
-	for _, f := range t.Files {
-		if !f.Is("*.md") {
-			continue
-		}
-		for _, m := range calls(&f, inlineMake, blockMake) {
-			if !slices.Contains(targets, string(m[1])) {
-				faults = append(faults, fmt.Sprintf("%s: make has no target %s", f.Path, m[1]))
-			}
-		}
-	}
-	return faults
-}
-
-// Command is one call of the operator's program in a document.
-type Command struct {
-	// Where names the page.
-	Where string
-	// Name is the subcommand, Flags its long flags without the dashes.
-	Name  string
-	Flags []string
-}
-
-var (
-	inlineCall = regexp.MustCompile("`podweir ([a-z]+)([^`\n]*)`")
-	blockCall  = regexp.MustCompile(`(?m)^ *(?:sudo )?(?:bin/)?podweir ([a-z]+)(.*)$`)
-	longFlag   = regexp.MustCompile(`--([a-z][a-z-]*)`)
-)
-
-// Commands lists every call of podweir in the documents.
-func Commands(t *Tree) []Command {
-	var out []Command
-	for _, f := range t.Files {
-		if !f.Is("*.md") {
-			continue
-		}
-		for _, m := range calls(&f, inlineCall, blockCall) {
-			c := Command{Where: f.Path, Name: string(m[1])}
-			for _, flag := range longFlag.FindAllSubmatch(m[2], -1) {
-				c.Flags = append(c.Flags, string(flag[1]))
-			}
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// calls lists the matches of inline in a page's prose and of block in its code
-// blocks.
-func calls(f *File, inline, block *regexp.Regexp) [][][]byte {
-	out := inline.FindAllSubmatch(fenced.ReplaceAll(f.Data, nil), -1)
-	for _, code := range fenced.FindAll(f.Data, -1) {
-		out = append(out, block.FindAllSubmatch(code, -1)...)
-	}
-	return out
 }

@@ -19,6 +19,7 @@ func goRules() []Rule {
 		{"every package has one package comment", packageComments},
 		{"functions stay short", funcSizes},
 		{"a test that needs root is called TestPrivileged", privilegedNames},
+		{"log messages say what happened", logMessages},
 	}
 }
 

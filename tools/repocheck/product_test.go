@@ -4,6 +4,7 @@
 package repocheck
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 // TestImportsOfTheCNIBinary holds what runs at every pod start small: depguard
@@ -39,55 +41,98 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 	}
 }
 
-// TestDocumentedCommands runs the help of each subcommand that a page tells the
-// reader to type, and looks for the flags there.
+// TestDocumentedCommands has both programs read every command line that a page tells the
+// reader to type, and look for the flags of those in its text.
 func TestDocumentedCommands(t *testing.T) {
 	tree, err := Load(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := Commands(tree)
-	if len(commands) == 0 {
-		t.Fatal("no document calls podweir")
+	for program, dir := range map[string]string{"podweir": "plugin/cmd/podweir", "kubectl podweir": "plugin/cmd/kubectl-podweir"} {
+		t.Run(program, func(t *testing.T) {
+			if program != "podweir" {
+				short.LeaveOut(t, "it links a client of Kubernetes")
+			}
+			binary := filepath.Join(t.TempDir(), "program")
+			build := exec.Command("go", "build", "-o", binary, ".")
+			build.Dir, build.Env = filepath.Join(root, dir), append(os.Environ(), "CGO_ENABLED=0")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", build, err, out)
+			}
+			read, n := map[string]string{}, 0
+			for _, c := range Commands(tree) {
+				if c.Program != program || len(c.Args) == 0 {
+					continue
+				}
+				n++
+				if fault := misread(binary, &c, read); fault != "" {
+					t.Errorf("%s: %s %s: %s", c.Where, program, strings.Join(c.Args, " "), fault)
+				}
+			}
+			if n < 10 {
+				t.Errorf("the documents call %s %d times", program, n)
+			}
+		})
 	}
-	binary := filepath.Join(t.TempDir(), "podweir")
-	build := exec.Command("go", "build", "-o", binary, "./plugin/cmd/podweir")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build, err, out)
-	}
-	overview := help(t, binary)
-	for _, c := range commands {
-		if !regexp.MustCompile(`(?m)^  ` + c.Name + ` `).MatchString(overview) {
-			t.Errorf("%s: podweir has no command %q", c.Where, c.Name)
-			continue
+}
+
+var (
+	subcommand = regexp.MustCompile(`^[a-z]+$`)
+	flagName   = regexp.MustCompile(`--[a-z][a-z-]*`)
+)
+
+// misread says what a program does not understand of a command. The help that it prints
+// instead of doing anything is kept in read.
+func misread(binary string, c *Command, read map[string]string) string {
+	args := c.Args
+	if c.Inline {
+		// Values may stand for something there, and what is optional in brackets.
+		args = nil
+		for _, arg := range c.Args {
+			if !subcommand.MatchString(arg) || len(args) == 2 {
+				break
+			}
+			args = append(args, arg)
 		}
-		text := help(t, binary, c.Name)
-		for _, flag := range c.Flags {
-			if !strings.Contains(text, "--"+flag+" ") {
-				t.Errorf("%s: podweir %s has no flag --%s", c.Where, c.Name, flag)
+	}
+	key := strings.Join(args, " ")
+	help, known := read[key]
+	if !known {
+		out, err := exec.Command(binary, append(slices.Clone(args), "--help")...).CombinedOutput()
+		if err != nil {
+			return strings.TrimSpace(string(out))
+		}
+		help = string(out)
+		read[key] = help
+	}
+	if c.Inline {
+		for _, flag := range flagName.FindAllString(strings.Join(c.Args, " "), -1) {
+			if !strings.Contains(help, flag+" ") {
+				return "there is no flag " + flag
 			}
 		}
 	}
-}
-
-func help(t *testing.T, binary string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command(binary, append(args, "--help")...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
-	}
-	return string(out)
+	return ""
 }
 
 func TestCommandsFindsCalls(t *testing.T) {
-	page := "Run `podweir status -o json`.\n```console\nsudo bin/podweir attach --netns /x --egress 10M\npodweir top    # rates\n```\nthe podweir log\n"
-	got := Commands(&Tree{Files: []File{{Path: "a.md", Data: []byte(page)}}})
+	page := "Run `podweir status -o json`, `go vet`.\n```console\nsudo bin/podweir attach --netns <path> \\\n  --pod 'a b'\n" +
+		"A=b podweir top | grep x    # rates | podweir none\n```\nthe podweir log\n" +
+		"   ```console\n   kubectl -n x exec daemonset/podweir -- podweir doctor\n   X=$(kubectl podweir explain PW602)\n   ```\n" +
+		"```text\n$ podweir gc\npodweir is there\n```\n"
+	var got []Command
+	for _, c := range Commands(&Tree{Files: []File{{Path: "a.md", Data: []byte(page)}}}) {
+		if strings.Contains(c.Program, "podweir") {
+			got = append(got, c)
+		}
+	}
 	want := []Command{
-		{Where: "a.md", Name: "status"},
-		{Where: "a.md", Name: "attach", Flags: []string{"netns", "egress"}},
-		{Where: "a.md", Name: "top"},
+		{Where: "a.md", Program: "podweir", Args: []string{"status", "-o", "json"}, Inline: true},
+		{Where: "a.md:3", Program: "podweir", Args: []string{"attach", "--netns", "<path>", "--pod", "a b"}},
+		{Where: "a.md:5", Program: "podweir", Args: []string{"top"}},
+		{Where: "a.md:9", Program: "podweir", Args: []string{"doctor"}},
+		{Where: "a.md:10", Program: "kubectl podweir", Args: []string{"explain", "PW602"}},
+		{Where: "a.md:13", Program: "podweir", Args: []string{"gc"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Commands() (-want +got):\n%s", diff)
@@ -97,11 +142,29 @@ func TestCommandsFindsCalls(t *testing.T) {
 func TestMakeTargetsAreLookedUp(t *testing.T) {
 	tree := &Tree{Files: []File{
 		{Path: "Makefile", Data: []byte("build: ## Builds.\n\ttrue\n")},
-		{Path: "a.md", Data: []byte("`make build`, `make none`\n```console\nsudo make gone\n```\nto\nmake sense\n")},
+		{Path: "a.md", Data: []byte("`make build`, `make none`\n```console\nsudo make build gone A=b\n```\n```text\nmake map\n```\nto\nmake sense\n")},
 	}}
-	want := []string{"a.md: make has no target none", "a.md: make has no target gone"}
+	want := []string{"a.md: make has no target none", "a.md:3: make has no target gone"}
 	if got := makeTargets(tree); !slices.Equal(got, want) {
 		t.Errorf("makeTargets() = %q, want %q", got, want)
+	}
+}
+
+func TestValuesOfTheChartAreLookedUp(t *testing.T) {
+	tree := &Tree{Files: []File{
+		{Path: "chart/values.schema.json", Data: []byte(`{"additionalProperties": false, "properties": {
+			"a": {"additionalProperties": false, "properties": {"b": {}}}, "labels": {"type": "object"},
+			"either": {"anyOf": [{"additionalProperties": false, "properties": {"c": {}}}, {"additionalProperties": false}]}}}`)},
+		{Path: "chart/values/x.yaml"},
+		{Path: "a.md", Data: []byte("```console\nhelm install podweir chart -f chart/values/x.yaml --set a.b=1 --set labels.any=x --set either.c=1 -f chart/values/ENV.yaml\n" +
+			"helm upgrade podweir chart -f chart/values/y.yaml --set a.c=1 \\\n  --set 'd={1,2}' --set either.d=1\nhelm install cilium cilium/cilium --set e=1\n```\n")},
+	}}
+	want := []string{
+		"a.md:3: there is no file chart/values/y.yaml", "a.md:3: the chart has no value a.c", "a.md:3: the chart has no value d",
+		"a.md:3: the chart has no value either.d",
+	}
+	if diff := cmp.Diff(want, chartValues(tree)); diff != "" {
+		t.Errorf("chartValues() (-want +got):\n%s", diff)
 	}
 }
 

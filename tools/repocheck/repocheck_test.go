@@ -57,6 +57,8 @@ func TestRulesSeeFaults(t *testing.T) {
 		"name of the workplace":        {"no names", "Makefile", "cd /wo" + "rk/main\n", "for itself"},
 		"a directory called work":      {"no names", "Makefile", "cd e2e/wo" + "rk/main\n", ""},
 		"sleep in a test":              {"tests neither", "plugin/a/a_test.go", "time.Sl" + "eep(1)\n", "poll"},
+		"sleep by a fake clock":        {"tests neither", "plugin/a/a_test.go", "import \"testing/synctest\"\ntime.Sl" + "eep(1)\n", ""},
+		"skip with a fake clock":       {"tests neither", "plugin/a/a_test.go", "import \"testing/synctest\"\nt.Sk" + "ip()\n", "poll"},
 		"skip in a test":               {"tests neither", "plugin/a/a_test.go", "t.Sk" + "ipf(\"no root\")\n", "poll"},
 		"sleep outside a test":         {"tests neither", "plugin/a/a.go", "time.Sl" + "eep(1)\n", ""},
 		"netns of the main thread":     {"nothing reads", "plugin/a/a.go", "\"/proc/self/ns/" + "net\"\n", "thread-self"},
@@ -85,6 +87,13 @@ func TestRulesSeeFaults(t *testing.T) {
 		"code block with language":     {"code blocks", "docs/a.md", "```console\nls\n```\n", ""},
 		"code block that stays open":   {"code blocks", "docs/a.md", "```console\nls\n", "not closed"},
 		"changelog section of our own": {"the changelog", "CHANGELOG.md", "\n## [Unreleased]\n\n### Misc\n", "Misc"},
+		"banned words":                 {"texts are in plain", "docs/a.md", "Where no queue can be h" + "ad.\n", "write is available"},
+		"banned word at an end":        {"texts are in plain", "plugin/a/a.go", "// It is made an" + "ew.\n", "write again"},
+		"banned words in results":      {"texts are in plain", "docs/results/a/README.md", "made an" + "ew.\n", ""},
+		"plain words":                  {"texts are in plain", "docs/a.md", "No queue is available. It asked for ECN.\n", ""},
+		"bare noun in the log":         {"log messages", "plugin/a/a.go", "package a\n\nfunc f() { c.cfg.Log.Info(\"pod\", \"reason\", r) }\n", "does not say what happened"},
+		"order in the log":             {"log messages", "plugin/a/a.go", "package a\n\nfunc f() { p.logger(x).Warn(\"keep failure record\") }\n", "does not say what happened"},
+		"event in the log":             {"log messages", "plugin/a/a.go", "package a\n\nfunc f() { log.Log(ctx, level, \"pod reconciled\") }\n", ""},
 		"changelog without unreleased": {"the changelog", "CHANGELOG.md", "\n## 0.1.0\n", "[Unreleased]"},
 	} {
 		t.Run(name, func(t *testing.T) { checkPlanted(t, p) })

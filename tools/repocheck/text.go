@@ -19,6 +19,7 @@ func textRules() []Rule {
 		{"tests neither sleep nor skip by themselves", sleepsAndSkips},
 		{"nothing reads the network namespace of the wrong thread", wrongNetns},
 		{"verdicts on shared hooks are next or drop", verdicts},
+		{"texts are in plain English", plainEnglish},
 	}
 }
 
@@ -62,6 +63,7 @@ var (
 	unitlessName   = regexp.MustCompile(`(?:\b|_)[bB]` + `ps(?:\b|_)|[a-z](?:B` + `ps)\b`)
 	workplaceName  = regexp.MustCompile(`(?:^|[^a-z.])/wo` + `rk/|\.lib` + `rary\b|farm-` + `bench`)
 	sleepOrSkip    = regexp.MustCompile(`\btime\.Sl` + `eep\(|\b(?:t|b|tb|f)\.Sk` + `ip(?:f|Now)?\(`)
+	skipCall       = regexp.MustCompile(`\b(?:t|b|tb|f)\.Sk` + `ip(?:f|Now)?\(`)
 	selfNetns      = regexp.MustCompile(`/proc/self/ns/` + `net`)
 	verdictName    = regexp.MustCompile(`\b(?:TC_ACT_[A-Z_]+|TCX_[A-Z_]+)\b`)
 )
@@ -90,9 +92,13 @@ func workplace(t *Tree) []string {
 	return grepAll(t, func(*File) bool { return true }, workplaceName, "the repository stands for itself")
 }
 
+// sleepsAndSkips lets files with testing/synctest sleep: in its bubble that costs
+// no time.
 func sleepsAndSkips(t *Tree) []string {
-	return grepAll(t, func(f *File) bool { return f.Is("*_test.go") }, sleepOrSkip,
-		"poll with a deadline; skip through a helper that names the kernel feature it probed")
+	const why = "poll with a deadline; skip through a helper that names the kernel feature it probed"
+	fake := func(f *File) bool { return bytes.Contains(f.Data, []byte("\"testing/synctest\"")) }
+	faults := grepAll(t, func(f *File) bool { return f.Is("*_test.go") && !fake(f) }, sleepOrSkip, why)
+	return append(faults, grepAll(t, func(f *File) bool { return f.Is("*_test.go") && fake(f) }, skipCall, why)...)
 }
 
 // wrongNetns: /proc/self is the main thread, and a Go test runs on another

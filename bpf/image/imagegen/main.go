@@ -8,8 +8,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha1"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"go/format"
@@ -20,15 +18,21 @@ import (
 	"strings"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 )
 
 // types are those of abi.h that Go code uses.
 var types = []string{
-	"pw_cell", "pw_config", "pw_counters", "pw_flow", "pw_heavy", "pw_packet", "pw_rate", "pw_state", "pw_subnet",
+	"pw_cell", "pw_config", "pw_count", "pw_flow", "pw_heavy", "pw_host", "pw_packet", "pw_rate", "pw_slot", "pw_state", "pw_subnet",
 	"pw_direction", "pw_disposition", "pw_flow_kind", "pw_policy", "pw_subnets_mode",
 }
+
+// carrier is PW_CARRIER of bpf/lib/abi.h, and chunk the map that the slab has inside
+// (bpf/lib/maps.h).
+const (
+	carrier = 0x7077736c00000100
+	chunk   = "pw_chunk"
+)
 
 func main() {
 	if len(os.Args) != 4 {
@@ -122,29 +126,14 @@ func writeMaps(src *bytes.Buffer, all map[string]*ebpf.MapSpec) {
 	src.WriteString("var maps = []Map{\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		m := all[name]
-		fmt.Fprintf(src, "{Name: %q, Type: %d, KeyBytes: %d, ValueBytes: %d, MaxEntries: %d, Flags: %d},\n",
-			m.Name, uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Flags)
+		inner := ""
+		if m.InnerMap != nil {
+			inner = chunk
+		}
+		fmt.Fprintf(src, "{Name: %q, Type: %d, KeyBytes: %d, ValueBytes: %d, MaxEntries: %d, Flags: %d, Inner: %q},\n",
+			m.Name, uint32(m.Type), m.KeySize, m.ValueSize, m.MaxEntries, m.Flags, inner)
 	}
 	src.WriteString("}\n\n")
-}
-
-// tagsOf are the tags that kernels give a program: the beginning of the SHA-1 of
-// its instructions, since Linux 6.18 of the SHA-256 (bpf_prog_calc_tag in
-// kernel/bpf/core.c). Which map it uses does not count.
-func tagsOf(program asm.Instructions) (tags [2]uint64, err error) {
-	var text bytes.Buffer
-	program = slices.Clone(program)
-	for i := range program {
-		if program[i].IsLoadFromMap() {
-			program[i] = program[i].WithReference("")
-			program[i].Src, program[i].Constant = asm.PseudoMapFD, 0
-		}
-	}
-	if err := program.Marshal(&text, binary.LittleEndian); err != nil {
-		return tags, err
-	}
-	older, newer := sha1.Sum(text.Bytes()), sha256.Sum256(text.Bytes())
-	return [2]uint64{binary.BigEndian.Uint64(older[:]), binary.BigEndian.Uint64(newer[:])}, nil
 }
 
 func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
@@ -156,12 +145,17 @@ func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
 		}
 		from := image.Len()
 		fmt.Fprintf(src, "{Name: %q, references: []reference{", name)
-		at := 0
+		at, carrierAt := 0, -1
 		for i := range p.Instructions {
 			ins := p.Instructions[i]
 			switch {
 			case ins.IsLoadFromMap():
 				fmt.Fprintf(src, "{%d, %q},", at, ins.Reference())
+			case ins.OpCode.IsDWordLoad() && ins.Constant == carrier:
+				if carrierAt >= 0 {
+					return fmt.Errorf("program %s: the carrier is at instructions %d and %d, and the loader replaces one", name, carrierAt, at)
+				}
+				carrierAt = at
 			case ins.IsFunctionCall(), ins.IsFunctionReference():
 				return fmt.Errorf("program %s: instruction %d calls %q, and the loader links nothing", name, at, ins.Reference())
 			}
@@ -170,11 +164,7 @@ func writePrograms(src, image *bytes.Buffer, spec *ebpf.CollectionSpec) error {
 		if err := p.Instructions.Marshal(image, binary.LittleEndian); err != nil {
 			return fmt.Errorf("program %s: %w", name, err)
 		}
-		tags, err := tagsOf(p.Instructions)
-		if err != nil {
-			return fmt.Errorf("program %s: %w", name, err)
-		}
-		fmt.Fprintf(src, "}, from: %d, to: %d, tags: [2]uint64{%#x, %#x}},\n", from, image.Len(), tags[0], tags[1])
+		fmt.Fprintf(src, "}, from: %d, to: %d, carrier: %d},\n", from, image.Len(), carrierAt)
 	}
 	src.WriteString("}\n")
 	return nil

@@ -51,3 +51,38 @@ func CapName(bitsPerSec uint64) string {
 		return fmt.Sprintf("%dk", bitsPerSec/1e3)
 	}
 }
+
+// Name is what shapes, with what it does not.
+func (r *Row) Name() string {
+	if r.IngressOnly {
+		return r.Title + ", ingress"
+	}
+	return r.Title
+}
+
+// OutIn writes a number of each direction, and "-" for one without a limit.
+func (r *Row) OutIn(out, in string) string {
+	if r.IngressOnly {
+		out = "-"
+	}
+	return out + " / " + in
+}
+
+// Worst is the largest of what f says of the directions that are limited.
+func (r *Row) Worst(f func(*Flow) float64) float64 {
+	if r.IngressOnly {
+		return f(&r.Ingress)
+	}
+	return max(f(&r.Egress), f(&r.Ingress))
+}
+
+// FromStart is the worst second of all, in bits, for [Row.Worst].
+func FromStart(f *Flow) float64 { return f.WorstSecondFromStart }
+
+// AfterWarmUp is the worst second of those behind slow start and bursts.
+func AfterWarmUp(f *Flow) float64 { return f.WireSpread[2] }
+
+// Resent writes segments that were sent again in ten seconds.
+func (r *Row) Resent() string {
+	return r.OutIn(fmt.Sprintf("%.0f", r.Egress.RetransmitsPer10s), fmt.Sprintf("%.0f", r.Ingress.RetransmitsPer10s))
+}

@@ -21,27 +21,27 @@ func (r *Report) OneMachine(out io.Writer, numbers string) {
 	}
 	fmt.Fprintf(out, `[All numbers](%s) of `+"`make demo`"+`: %.10s, %d x %s, Linux %s, podweir %.7s%s, load average %.2f before it.
 One pod with a bulk TCP flow (%s) in each direction; beside it %g new connections a second with responses of %.0f kB, and a kept connection
-with %g small requests a second. In brackets an unshaped pod under the same light load at the same time.
+with %g requests of 64 bytes a second. Bulk is payload in Mbit/s; the two latencies are p99 in ms, in brackets that of an unshaped pod under the
+same light load at the same time; resent are segments in 10 s. A request of a new connection that has
+no answer after %g s counts as that. The memory is the kernel's, "noise" where what the shaper takes cannot be told from what others take.
 
-| cap | chained plugin | bulk out / in, Mbit/s | on the wire out / in, Mbit/s | worst 1 s ÷ cap | small request p99, ms | kept connection p99, ms | resent per 10 s out / in | kernel memory, KiB/pod |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| cap | shaper | bulk out / in | worst 1 s ÷ cap | small request | kept connection | resent out / in | KiB/pod |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 `, numbers, r.Started, r.Machine.CPUs, r.Machine.CPU, r.Machine.Kernel, r.Machine.Git, dirty, r.Machine.Load,
-		r.Congestion, r.Load.OpenLoopPerSecond, float64(r.Load.ResponseBytes)/1e3, r.Load.KeptPerSecond)
+		r.Congestion, r.Load.OpenLoopPerSecond, float64(r.Load.ResponseBytes)/1e3, r.Load.KeptPerSecond, r.Load.RequestTimeoutMilli/1e3)
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		e, in := &row.Egress, &row.Ingress
-		fmt.Fprintf(out, "| %s | %s | %s / %s | %s / %s | %s | %s | %s | %.0f / %.0f | %s |\n",
-			CapName(row.CapBitRate), row.Title,
-			Mega(e.ElephantBitRate), Mega(in.ElephantBitRate), Mega(e.WireBitRate), Mega(in.WireBitRate),
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
+			CapName(row.CapBitRate), row.Name(),
+			row.OutIn(Mega(row.Egress.ElephantBitRate), Mega(row.Ingress.ElephantBitRate)),
 			row.worstSecond(), beside(&row.Open, &row.BystanderOpen), beside(&row.Kept, &row.BystanderKept),
-			e.RetransmitsPer10s, in.RetransmitsPer10s, row.Memory.Cell())
+			row.Resent(), row.Memory.Cell())
 	}
 }
 
-// worstSecond is of both directions.
+// worstSecond is of both directions that are limited.
 func (r *Row) worstSecond() string {
-	later := max(r.Egress.WireSpread[2], r.Ingress.WireSpread[2])
-	first := max(r.Egress.WorstSecondFromStart, r.Ingress.WorstSecondFromStart)
+	later, first := r.Worst(AfterWarmUp), r.Worst(FromStart)
 	switch {
 	case r.CapBitRate == 0:
 		return "-"

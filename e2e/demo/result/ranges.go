@@ -9,6 +9,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"github.com/podweir/podweir/e2e/figures"
 )
 
 // ranged are the columns of [Ranges]; NaN is no number.
@@ -40,26 +42,22 @@ func (r *Row) shares(rates ...float64) []float64 {
 // Ranges prints, for each chained plugin at each cap, the lowest and the
 // highest of all runs as a table of a page.
 func Ranges(out io.Writer, runs []Report) {
-	fmt.Fprint(out, "| cap | chained plugin | runs |")
+	t := figures.Table{Header: []string{"cap", "chained plugin", "runs"}}
 	for _, c := range ranged {
-		fmt.Fprintf(out, " %s |", c.head)
+		t.Header = append(t.Header, c.head)
 	}
-	fmt.Fprint(out, "\n| --- | --- | --- |")
-	for range ranged {
-		fmt.Fprint(out, " --- |")
-	}
-	fmt.Fprintln(out)
 	for _, rows := range alike(runs) {
-		fmt.Fprintf(out, "| %s | %s | %d |", CapName(rows[0].CapBitRate), rows[0].Title, len(rows))
+		cells := []string{CapName(rows[0].CapBitRate), rows[0].Title, fmt.Sprint(len(rows))}
 		for _, c := range ranged {
 			var all []float64
 			for i := range rows {
 				all = append(all, c.of(&rows[i])...)
 			}
-			fmt.Fprintf(out, " %s |", span(all))
+			cells = append(cells, span(all))
 		}
-		fmt.Fprintln(out)
+		t.Add(cells...)
 	}
+	fmt.Fprint(out, t.Markdown())
 }
 
 // alike are the rows of all runs by plugin and cap, ordered by the cap. What a

@@ -57,14 +57,17 @@ type Load struct {
 
 // Row is one scenario at one cap.
 type Row struct {
-	Case       string  `json:"case"`
-	Title      string  `json:"title"`
-	CapBitRate uint64  `json:"capBitRate"` // 0 = no cap
-	Egress     Flow    `json:"egress"`
-	Ingress    Flow    `json:"ingress"`
-	Open       Latency `json:"openLoop"`
-	Closed     Latency `json:"closedLoop"`
-	Kept       Latency `json:"kept"`
+	Case       string `json:"case"`
+	Title      string `json:"title"`
+	CapBitRate uint64 `json:"capBitRate"` // 0 = no cap
+	// IngressOnly says that egress had neither a limit nor bulk: the kernel lacks
+	// what the limit needs.
+	IngressOnly bool    `json:"ingressOnly,omitempty"`
+	Egress      Flow    `json:"egress"`
+	Ingress     Flow    `json:"ingress"`
+	Open        Latency `json:"openLoop"`
+	Closed      Latency `json:"closedLoop"`
+	Kept        Latency `json:"kept"`
 	// The unshaped bystander pod, at the same time.
 	BystanderOpen Latency `json:"bystanderOpenLoop"`
 	BystanderKept Latency `json:"bystanderKept"`

@@ -133,3 +133,33 @@ func TestRanges(t *testing.T) {
 		t.Errorf("Ranges = %s, want at its end %s", out.String(), want)
 	}
 }
+
+// TestChart: each shaper has a dot with its number in the panel of its cap, and
+// larger is further right.
+func TestChart(t *testing.T) {
+	r := &Report{Started: "2026-11-24T00:00:00Z", Rows: []Row{
+		{Title: "no plugin", Open: Latency{P99: 2}},
+		{Title: "bandwidth <plugin>", CapBitRate: 10e6, Open: Latency{P99: 1500}},
+		{Title: "podweir strict", CapBitRate: 10e6, Open: Latency{P99: 20}},
+		{Title: "nobody answers", CapBitRate: 10e6},
+	}}
+	var out strings.Builder
+	if err := r.Chart(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"limit 10 Mbit/s", "bandwidth &lt;plugin&gt;", ">1500<", ">no limit<", ">2.00<",
+		// Of four decades from 1 ms on 438 pixels, 20 ms is at 1.301.
+		`<circle class="dot ours" cx="354.5"`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the chart lacks %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "nobody answers") {
+		t.Error("a row without an answer has a dot")
+	}
+	if err := (&Report{}).Chart(&out); err == nil {
+		t.Error("a chart of nothing was drawn")
+	}
+}

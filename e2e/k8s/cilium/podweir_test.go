@@ -4,6 +4,7 @@
 package cilium_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,7 +54,7 @@ type attachment struct {
 }
 
 // shaped waits until podweir shapes both directions of a pod, ingress at a
-// side, and nothing has to be mended.
+// side, or at any if it is empty, and nothing has to be mended.
 func shaped(t *testing.T, p *workload.Pod, side string) {
 	t.Helper()
 	shapedWithin(t, 20*time.Second, p, side)
@@ -93,7 +94,7 @@ func (a attachment) err(side string) error {
 	for _, d := range a.Directions {
 		want := "pod"
 		if d.Direction == "ingress" {
-			want = side
+			want = cmp.Or(side, d.Side)
 		}
 		if d.Side != want || d.Queue != "tbf" {
 			errs = append(errs, fmt.Errorf("%s has the queue %s at side %s, want tbf at %s: %q", d.Direction, d.Queue, d.Side, want, d.Notes))

@@ -18,6 +18,9 @@ type Settings struct {
 	// BPFMasquerade is bpf.masquerade. With KubeProxyReplacement it gives BPF
 	// host routing.
 	BPFMasquerade bool
+	// ConfigMap is cni.configMap, the name of one in the namespace of the release
+	// whose key cni-config is the chain that Cilium writes; empty is Cilium's own.
+	ConfigMap string
 }
 
 // Settings of the three ways in which Cilium takes packets to pods.
@@ -54,7 +57,7 @@ autoDirectNodeRoutes: true
 ipv4NativeRoutingCIDR: %[4]q
 kubeProxyReplacement: "%[5]t"
 bpf: {masquerade: %[6]t, preallocateMaps: false}
-cni: {exclusive: %[7]t}
+cni: {exclusive: %[7]t, configMap: %[8]q}
 hubble: {enabled: false}
 envoy: {enabled: false}
 l7Proxy: false
@@ -65,5 +68,5 @@ securityContext:
   capabilities:
     ciliumAgent: [CHOWN, KILL, NET_ADMIN, NET_RAW, IPC_LOCK, SYS_MODULE, SYS_ADMIN, DAC_OVERRIDE, FOWNER, SETGID, SETUID]
     cleanCiliumState: [NET_ADMIN, SYS_MODULE, SYS_ADMIN]
-`, image, api.Addr(), api.Port(), podCIDR, s.KubeProxyReplacement, s.BPFMasquerade, s.Exclusive)
+`, image, api.Addr(), api.Port(), podCIDR, s.KubeProxyReplacement, s.BPFMasquerade, s.Exclusive, s.ConfigMap)
 }

@@ -18,13 +18,7 @@ import (
 // does not change has rows in e2e/matrix.
 func TestPrivilegedSwitched(t *testing.T) {
 	bring(t, cilium.Legacy)
-	p := policed{
-		shaped: pod(t, "shaped", "shaped", 0, workload.Limits("20M", "10M")),
-		near:   pod(t, "near", "friend", 0, nil),
-		far:    pod(t, "far", "friend", 1, nil),
-		foe:    pod(t, "foe", "foe", 1, nil),
-	}
-	policy(t, cilium.Policy("shaped", "shaped", "friend"))
+	p := underPolicy(t, "shaped")
 	install(t)
 	t.Cleanup(func() { uninstall(t) })
 	p.limited(t, "legacy host routing", "drop-in", "host")
@@ -46,6 +40,19 @@ func TestPrivilegedSwitched(t *testing.T) {
 
 // policed are a pod with limits and a policy, and those that it is asked by.
 type policed struct{ shaped, near, far, foe *workload.Pod }
+
+// underPolicy makes the pods and the policy; name is that of the pod with limits.
+func underPolicy(t *testing.T, name string) policed {
+	t.Helper()
+	p := policed{
+		shaped: pod(t, name, name, 0, workload.Limits("20M", "10M")),
+		near:   pod(t, "near", "friend", 0, nil),
+		far:    pod(t, "far", "friend", 1, nil),
+		foe:    pod(t, "foe", "foe", 1, nil),
+	}
+	policy(t, cilium.Policy(name, name, "friend"))
+	return p
+}
 
 // limited fails the test unless podweir has this delivery, the pod that runs and
 // a new one are limited with the ingress queue at this side, and the policy

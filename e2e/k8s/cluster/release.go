@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -17,8 +18,11 @@ import (
 // Namespace is that of podweir's release.
 const Namespace = "kube-system"
 
-// metricsPort is the chart's default.
-const metricsPort = 9479
+// The chart's defaults.
+const (
+	metricsPort = 9479
+	healthPort  = 9478
+)
 
 // Upgrade brings podweir's release to the values for any cluster and these,
 // from whatever it is; chart is the directory of the chart. It does not wait for
@@ -130,16 +134,35 @@ func (c *Cluster) Doctor(ctx context.Context, n *Node) (*Report, error) {
 // Fetch reads from the HTTP port of the node's agent; another status than 200 is
 // an error with what it answered.
 func (n *Node) Fetch(ctx context.Context, path string) (string, error) {
-	return n.FetchFrom(ctx, metricsPort, path)
+	if path == "/metrics" {
+		return n.FetchFrom(ctx, metricsPort, path)
+	}
+	return n.FetchHealth(ctx, healthPort, path)
 }
 
-// FetchFrom is Fetch from an agent with another port than the chart's default.
+// FetchFrom is Fetch of metrics from an agent with another port than the chart's default.
 func (n *Node) FetchFrom(ctx context.Context, port int, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d%s", n.IP, port, path), http.NoBody)
+	return fetch(ctx, http.DefaultClient, fmt.Sprintf("http://%s:%d", n.IP, port), path)
+}
+
+// FetchHealth is Fetch from the node's loopback, as the kubelet asks.
+func (n *Node) FetchHealth(ctx context.Context, port int, path string) (string, error) {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			err = n.Netns().Do(func() error { conn, err = (&net.Dialer{}).DialContext(ctx, network, address); return err })
+			return conn, err
+		},
+	}}
+	return fetch(ctx, client, fmt.Sprintf("http://127.0.0.1:%d", port), path)
+}
+
+func fetch(ctx context.Context, client *http.Client, server, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+path, http.NoBody)
 	if err != nil {
 		return "", err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}

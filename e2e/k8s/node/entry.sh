@@ -43,8 +43,10 @@ cp /node/components/cni/* /opt/cni/bin/
 export PATH=/node/components:$PATH
 containerd --config /node/config/containerd.toml >/var/log/containerd.log 2>&1 &
 until ctr version >/dev/null 2>&1; do sleep 0.05; done
-for image in /node/images/*.tar; do
+# A node that was restarted has them.
+[ -e /var/lib/containerd/imported ] || for image in /node/images/*.tar; do
 	ctr -n k8s.io images import "$image" >/dev/null
 done
+touch /var/lib/containerd/imported
 exec kubelet --config=/node/config/kubelet.yaml --kubeconfig="/node/config/$NODE.kubeconfig" \
 	--hostname-override="$NODE" --node-ip="$IP" >/var/log/kubelet.log 2>&1

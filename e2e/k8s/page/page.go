@@ -7,6 +7,8 @@ package page
 import (
 	"fmt"
 	"strings"
+
+	"github.com/podweir/podweir/e2e/figures"
 )
 
 // Page is one run.
@@ -49,36 +51,34 @@ func (p *Page) Markdown() string {
 	fmt.Fprintf(&b, "Written by `make cluster-page` from [the numbers](%s-kubernetes.json). Linux %s, %d processors, podweir %s, two nodes as containers of one machine.\n",
 		p.Date, p.Kernel, p.CPUs, p.Commit)
 	b.WriteString("How it is made: [Kubernetes, end to end](../contributing/kubernetes-e2e.md).\n\n")
-	b.WriteString("| part | version |\n| --- | --- |\n")
+	parts := figures.Table{Header: []string{"part", "version"}}
 	for _, v := range p.Versions {
-		fmt.Fprintf(&b, "| %s | %s |\n", v.What, v.Value)
+		parts.Add(v.What, v.Value)
 	}
+	b.WriteString(parts.Markdown())
 	b.WriteString("\n## Caps\n\nWire bytes at the receiver, counted in milliseconds. One TCP flow in each direction at the same time; bars: the worst second at most " +
 		"1.03 of the cap and no window above it by more than 30 ms of the cap and one packet (9,100 bytes), of which 20 ms are for processors that are busy; at least 0.9 used.\n\n")
-	b.WriteString("| scenario | state | direction | cap | mean, Mbit/s | worst second ÷ cap | bytes above | used |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	caps := figures.Table{Header: []string{"scenario", "state", "direction", "cap", "mean, Mbit/s", "worst second ÷ cap", "bytes above", "used"}}
 	for _, c := range p.Caps {
 		if c.Bits == 0 {
-			fmt.Fprintf(&b, "| %s | %s | %s | none | %.1f | | | |\n", c.Scenario, c.What, c.Direction, c.Mean/1e6)
+			caps.Add(c.Scenario, c.What, c.Direction, "none", fmt.Sprintf("%.1f", c.Mean/1e6), "", "", "")
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %dM | %.2f | %.4f | %.0f | %.3f |\n", c.Scenario, c.What, c.Direction, c.Bits/1_000_000,
-			c.Mean/1e6, c.WorstSecond, c.Excess, c.Used)
+		caps.Add(c.Scenario, c.What, c.Direction, fmt.Sprintf("%dM", c.Bits/1_000_000), fmt.Sprintf("%.2f", c.Mean/1e6),
+			fmt.Sprintf("%.4f", c.WorstSecond), fmt.Sprintf("%.0f", c.Excess), fmt.Sprintf("%.3f", c.Used))
 	}
+	b.WriteString(caps.Markdown())
 	p.facts(&b)
 	p.series(&b)
 	return b.String()
 }
 
 func (p *Page) facts(b *strings.Builder) {
-	b.WriteString("\n## What else was seen\n\n| scenario | what | value |\n| --- | --- | --- |\n")
+	seen := figures.Table{Header: []string{"scenario", "what", "value"}}
 	for _, f := range p.Facts {
-		fmt.Fprintf(b, "| %s | %s | %s |\n", f.Scenario, f.What, cell(f.Value))
+		seen.Add(f.Scenario, f.What, strings.TrimSpace(f.Value))
 	}
-}
-
-// cell is a text that fits into a table.
-func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", "<br>").Replace(strings.TrimSpace(s))
+	b.WriteString("\n## What else was seen\n\n" + seen.Markdown())
 }
 
 func (p *Page) series(b *strings.Builder) {

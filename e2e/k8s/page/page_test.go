@@ -27,7 +27,7 @@ func TestMarkdown(t *testing.T) {
 	for _, want := range []string{
 		"# podweir in a Kubernetes cluster, 2026-11-21\n",
 		"| Kubernetes | v1.34.2 |\n",
-		"| Install | before | egress | none | 700.0 | | | |\n",
+		"| Install | before | egress | none | 700.0 |  |  |  |\n",
 		"| AgentKilled | under load | ingress | 20M | 19.98 | 1.0062 | 17918 | 0.999 |\n",
 		"| Install | a | one \\| two<br>three |\n",
 		"## AgentKilled: under load, ingress, cap 20M\n",

@@ -206,7 +206,8 @@ func load(address, way string, bits uint64, length time.Duration) error {
 
 // request sends a line and does the rest.
 func request(address, line string, rest func(*net.TCPConn) error) error {
-	c, err := net.DialTimeout("tcp", net.JoinHostPort(address, port), 5*time.Second)
+	// Long enough for a first packet that was lost, which is sent again after 1 s.
+	c, err := net.DialTimeout("tcp", net.JoinHostPort(address, port), 2500*time.Millisecond)
 	if err != nil {
 		return err
 	}

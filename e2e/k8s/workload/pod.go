@@ -68,14 +68,30 @@ func Delete(ctx context.Context, c *cluster.Cluster, names ...string) error {
 
 // Ready waits for a pod that was created.
 func Ready(ctx context.Context, c *cluster.Cluster, name string) (*Pod, error) {
-	n, ip, err := c.Ready(ctx, name)
+	all, err := AllReady(ctx, c, name)
 	if err != nil {
-		described, _ := c.Kubectl(ctx, "", "describe", "pod", name)
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// AllReady waits for pods that were created, and returns them in the order of their
+// names.
+func AllReady(ctx context.Context, c *cluster.Cluster, names ...string) ([]*Pod, error) {
+	places, err := c.AllReady(ctx, names...)
+	if err != nil {
+		described, _ := c.Kubectl(ctx, "", append([]string{"describe", "pod"}, names...)...)
 		return nil, fmt.Errorf("%w\n%s", err, Tail(described, 15))
 	}
-	p := &Pod{Name: name, Node: n, IP: ip, cluster: c}
-	p.NS, err = n.PodNetns(ip)
-	return p, err
+	pods := make([]*Pod, len(names))
+	for i, at := range places {
+		p := &Pod{Name: names[i], Node: at.Node, IP: at.IP, cluster: c}
+		if p.NS, err = p.Node.PodNetns(p.IP); err != nil {
+			return nil, err
+		}
+		pods[i] = p
+	}
+	return pods, nil
 }
 
 // Run makes a pod and waits for it.

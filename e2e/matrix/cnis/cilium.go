@@ -47,6 +47,9 @@ func (m *ciliumCNI) Images(ctx context.Context, here string) ([]string, error) {
 	return []string{m.Archive()}, err
 }
 
+// Shares says that Cilium leaves nothing else.
+func (m *ciliumCNI) Shares() {}
+
 // Install returns when Cilium is ready.
 func (m *ciliumCNI) Install(ctx context.Context, c *cluster.Cluster) error {
 	m.Cluster = c

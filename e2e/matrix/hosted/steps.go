@@ -130,7 +130,7 @@ func (o *options) doctor(ctx context.Context, _ *row) error {
 		pods = "POD"
 	}
 	for pod := range strings.FieldsSeq(pods) {
-		err = errors.Join(err, o.run(ctx, "kubectl", "-n", "kube-system", "exec", pod, "--", "podweir", "doctor", "--short"))
+		err = errors.Join(err, o.run(ctx, "kubectl", "-n", "kube-system", "exec", pod, "--", "podweir", "doctor"))
 	}
 	return err
 }

@@ -39,7 +39,10 @@ type Result struct {
 	Versions string
 	// Lacks is the kernel feature for want of which the row did not run.
 	Lacks string `json:",omitempty"`
-	Steps []Step
+	// PeakMiB is the most memory that the cluster took, in MiB, without the cache of
+	// files; 0 if nobody looked.
+	PeakMiB uint64 `json:",omitempty"`
+	Steps   []Step
 }
 
 // Failure is the step that failed, or nil.
@@ -73,9 +76,9 @@ func (m *Matrix) Page(results []Result) string {
 	var b strings.Builder
 	b.WriteString(`# CNI matrix
 
-Written by ` + "`make matrix`" + ` from [its rows](../../e2e/matrix/matrix.yaml) and [the last result of each](compat-matrix.json). Each row starts
-a real Kubernetes cluster of two nodes (containers of one machine), installs the primary CNI and podweir, and goes through the steps below.
-[How it works, and how to run a row](../contributing/cni-matrix.md). A step that a row leaves out has its reason in the row's table.
+Written by ` + "`make matrix`" + ` from [its rows](../../e2e/matrix/matrix.yaml) and [the last result of each](compat-matrix.json). Each row installs
+the primary CNI and podweir in a real Kubernetes cluster of two nodes (containers of one machine), and goes through the steps below. The cluster takes 0.6 to 1.5 GiB of memory.
+[How it works, how to run a row, and what time and memory rows take](../contributing/cni-matrix.md). A step that a row leaves out has its reason in the row's table.
 
 ## Rows that run here
 
@@ -169,7 +172,11 @@ func (r *Row) section(b *strings.Builder, res *Result) {
 		b.WriteString("\nIt has not run yet.\n")
 		return
 	}
-	fmt.Fprintf(b, "- **Run** on %s: podweir %s, Linux %s, %d processors; %s.\n", res.Date, res.Commit, res.Kernel, res.CPUs, res.Versions)
+	fmt.Fprintf(b, "- **Run** on %s: podweir %s, Linux %s, %d processors; %s", res.Date, res.Commit, res.Kernel, res.CPUs, res.Versions)
+	if res.PeakMiB > 0 {
+		fmt.Fprintf(b, "; the cluster took at most %d MiB of memory", res.PeakMiB)
+	}
+	b.WriteString(".\n")
 	if res.Lacks != "" {
 		fmt.Fprintf(b, "\nIt did not run: the kernel lacks %s.\n", res.Lacks)
 		return

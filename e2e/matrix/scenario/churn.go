@@ -35,35 +35,43 @@ func churn(ctx context.Context, r *Run) error {
 	return r.nothingLeft(ctx, before)
 }
 
+// churned deletes a batch while the next one starts, as a node sees it when a
+// deployment is replaced.
 func (r *Run) churned(ctx context.Context) error {
 	began := time.Now()
+	gone := make(chan error, 1)
+	gone <- nil // there is no batch before the first
 	for first := 0; first < r.Row.Pods; first += batch {
-		var manifests []map[string]any
-		var names []string
-		for i := first; i < min(first+batch, r.Row.Pods); i++ {
-			names = append(names, fmt.Sprintf("churn%d", i))
-			manifests = append(manifests, workload.Manifest(names[len(names)-1], r.Cluster.Members[0], workload.Limits(capInText, capOutText)))
-		}
-		if err := workload.Create(ctx, r.Cluster, manifests...); err != nil {
+		names, err := r.startBatch(ctx, first, min(first+batch, r.Row.Pods))
+		if err := errors.Join(err, <-gone); err != nil {
 			return err
 		}
-		var last *workload.Pod
-		for _, name := range names {
-			p, err := workload.Ready(ctx, r.Cluster, name)
-			if err != nil {
-				return expect("pods start", err)
-			}
-			last = p
-		}
-		if err := r.capsOf(ctx, last, capIn, capOut); err != nil {
-			return err
-		}
-		if err := workload.Delete(ctx, r.Cluster, names...); err != nil {
-			return err
-		}
+		go func() { gone <- workload.Delete(ctx, r.Cluster, names...) }()
+	}
+	if err := <-gone; err != nil {
+		return err
 	}
 	r.note("%d pods in %.0f s", r.Row.Pods, time.Since(began).Seconds())
 	return nil
+}
+
+// startBatch makes the pods of these numbers and returns their names when they run
+// and the last one is limited.
+func (r *Run) startBatch(ctx context.Context, from, to int) ([]string, error) {
+	var manifests []map[string]any
+	var names []string
+	for i := from; i < to; i++ {
+		names = append(names, fmt.Sprintf("churn%d", i))
+		manifests = append(manifests, workload.Manifest(names[len(names)-1], r.Cluster.Members[0], workload.Limits(capInText, capOutText)))
+	}
+	if err := workload.Create(ctx, r.Cluster, manifests...); err != nil {
+		return nil, err
+	}
+	pods, err := workload.AllReady(ctx, r.Cluster, names...)
+	if err != nil {
+		return nil, expect("pods start", err)
+	}
+	return names, r.capsOf(ctx, pods[len(pods)-1], capIn, capOut)
 }
 
 // asking asks the doctor until ctx ends. A finding that is there twice in a row
@@ -114,8 +122,9 @@ func (r *Run) nothingLeft(ctx context.Context, before string) error {
 	return expect("nothing is left of pods that are gone", err)
 }
 
-// counts are how many pins of podweir, namespaces, devices and queues a node has.
+// counts are how many pins of podweir, namespaces, devices and queues a node has. What
+// all pods share is left out: it grows and stays.
 func counts(ctx context.Context, node *cluster.Node) (string, error) {
-	return node.Exec(ctx, "bash", "-c", "echo $(find /sys/fs/bpf/podweir 2>/dev/null | wc -l) pins, "+
+	return node.Exec(ctx, "bash", "-c", "echo $(find /sys/fs/bpf/podweir -name 'node,*' -prune -o -print 2>/dev/null | wc -l) pins, "+
 		"$(ls /run/netns | wc -l) namespaces, $(ip -o link | wc -l) devices, $(tc qdisc show | wc -l) queues")
 }

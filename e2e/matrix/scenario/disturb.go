@@ -22,7 +22,7 @@ import (
 // to its caps meanwhile.
 func (r *Run) underLoad(ctx context.Context, what string, f func(context.Context) error) error {
 	t, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
-		if err := workload.Wait(2 * time.Second)(ctx); err != nil {
+		if err := workload.Wait(time.Second)(ctx); err != nil {
 			return err
 		}
 		return errors.Join(f(ctx), workload.Wait(2*time.Second)(ctx))
@@ -94,16 +94,13 @@ func cniAgentKilled(ctx context.Context, r *Run) error {
 	return r.bornLimited(ctx, "orphan")
 }
 
-// bornLimited makes a pod, looks at its caps and deletes it.
+// bornLimited makes a pod and looks at its caps. It stays until podweir goes.
 func (r *Run) bornLimited(ctx context.Context, name string) error {
 	p, err := r.run(ctx, name, 0, workload.Limits(capInText, capOutText))
 	if err != nil {
 		return err
 	}
-	if err := r.capsOf(ctx, p, capIn, capOut); err != nil {
-		return err
-	}
-	return workload.Delete(ctx, r.Cluster, name)
+	return r.capsOf(ctx, p, capIn, capOut)
 }
 
 // conflistRewritten lets the primary CNI write its file again, by a new name and
@@ -167,7 +164,9 @@ func upgraded(ctx context.Context, r *Run) error {
 		return err
 	}
 	err = r.underLoad(ctx, "meanwhile", func(ctx context.Context) error {
-		if err := r.upgrade(ctx, "image.tag=0.1.0-next", "logLevel=debug"); err != nil {
+		// All agents at once, not one after the other as by default: the pod's node is
+		// one of them either way, and an agent takes ten seconds to go.
+		if err := r.upgrade(ctx, "image.tag=0.1.0-next", "logLevel=debug", "updateStrategy.rollingUpdate.maxUnavailable=100%"); err != nil {
 			return err
 		}
 		return agentsReady(ctx, r)

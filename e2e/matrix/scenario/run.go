@@ -31,9 +31,9 @@ type Run struct {
 	Say func(format string, args ...any)
 
 	// The pods that stay: two with limits, one on each node; one without on the
-	// first node, and their peers.
-	early, remote, control, near, far *workload.Pod
-	before                            snapshot.Snapshot
+	// first node, and their peers, of which free is the control pod's.
+	early, remote, control, near, far, free *workload.Pod
+	before                                  snapshot.Snapshot
 	// said is what agents said that are gone, by their nodes.
 	said map[string]string
 	// guests are pods that a step made and left.

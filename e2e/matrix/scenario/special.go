@@ -17,9 +17,15 @@ import (
 // stock measures the reference plugin in podweir's place; nothing is expected
 // but that it is told.
 func stock(ctx context.Context, r *Run) error {
-	if err := r.pods(ctx); err != nil {
+	starting, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	go r.watchRefusals(starting, give)
+	if err := r.pods(starting); err != nil {
+		if refused := context.Cause(starting); refused != nil {
+			err = refused
+		}
 		r.note("pods do not start: %v", err)
-		return nil
+		return ctx.Err()
 	}
 	for _, length := range []time.Duration{4 * time.Second, 4 * time.Second} {
 		t, err := workload.Load{Pod: r.early, Peer: r.far}.For(ctx, length)
@@ -29,6 +35,30 @@ func stock(ctx context.Context, r *Run) error {
 		r.note("%s of %d Mbit/s in, %s of %d out", mbit(t.In.BitsPerSec()), capIn/1_000_000, mbit(t.Out.BitsPerSec()), capOut/1_000_000)
 	}
 	return nil
+}
+
+// watchRefusals gives up with what the runtime says when it could not make a pod
+// twice: it goes on trying, and nothing changes.
+func (r *Run) watchRefusals(ctx context.Context, give context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		var events struct {
+			Items []struct {
+				InvolvedObject struct{ Name string }
+				Message        string
+				Count          int
+			}
+		}
+		// A look that fails is taken again.
+		_ = r.Cluster.Get(ctx, &events, "events", "--field-selector", "reason=FailedCreatePodSandBox")
+		refused := map[string]int{}
+		for _, e := range events.Items {
+			if refused[e.InvolvedObject.Name] += max(e.Count, 1); refused[e.InvolvedObject.Name] > 1 {
+				give(fmt.Errorf("pod %s: %s", e.InvolvedObject.Name, e.Message))
+				return
+			}
+		}
+		_ = workload.Wait(time.Second)(ctx)
+	}
 }
 
 // severalInterfaces is the doctor's check of pods with more than one interface.

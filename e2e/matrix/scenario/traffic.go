@@ -7,84 +7,135 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
 
-// limits holds a pod from after the install to its caps: across nodes and on
-// its node, TCP and datagrams, beside a pod without a limit.
+// load is a load with its name, on a pod with the usual caps or without any.
+type load struct {
+	what string
+	workload.Load
+	free bool
+}
+
+// limits holds a pod from before the install and one from after it to their caps:
+// across nodes and on their node, TCP and datagrams, beside a pod without a limit.
+// Loads that share neither pod nor peer run at the same time.
 func limits(ctx context.Context, r *Run) error {
 	late, err := r.run(ctx, "late", 0, workload.Limits(capInText, capOutText))
 	if err != nil {
 		return err
 	}
-	beside := make(chan error, 1)
-	go func() {
-		t, err := workload.Load{Pod: r.control, Peer: r.near, Bits: controlOffered}.For(ctx, measured)
-		if err == nil {
-			least := min(t.In.BitsPerSec(), t.Out.BitsPerSec())
-			r.note("control pod beside it: at least %s Mbit/s of %d offered", mbit(least), controlOffered/1_000_000)
-			if least < controlOffered/4 {
-				err = expect("the control pod has no limit", fmt.Errorf("%s Mbit/s", mbit(least)))
-			}
-		}
-		beside <- err
-	}()
-	err = r.limited(ctx, "TCP from the other node", workload.Load{Pod: late, Peer: r.far}, capIn, capOut)
-	if err := errors.Join(err, <-beside); err != nil {
-		return err
-	}
-	for _, l := range []struct {
-		what string
-		load workload.Load
-	}{
-		{"TCP on its node", workload.Load{Pod: late, Peer: r.near}},
-		{"UDP from the other node", workload.Load{Pod: late, Peer: r.far, UDP: true, Bits: datagramOffered}},
-		{"UDP on its node", workload.Load{Pod: late, Peer: r.near, UDP: true, Bits: datagramOffered}},
+	for _, at := range [][]load{
+		{
+			{what: "TCP from the other node", Load: workload.Load{Pod: late, Peer: r.far}},
+			{what: "TCP on its node", Load: workload.Load{Pod: r.early, Peer: r.near}},
+			{what: "control pod beside them", Load: workload.Load{Pod: r.control, Peer: r.free, Bits: controlOffered}, free: true},
+		},
+		{
+			{what: "UDP from the other node", Load: workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}},
+			{what: "UDP on its node", Load: workload.Load{Pod: late, Peer: r.near, UDP: true, Bits: datagramOffered}},
+		},
 	} {
-		if err := r.limited(ctx, l.what, l.load, capIn, capOut); err != nil {
+		if err := r.together(ctx, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// together measures at the same time and judges in order.
+func (r *Run) together(ctx context.Context, loads []load) error {
+	traffic, errs := make([]workload.Traffic, len(loads)), make([]error, len(loads))
+	var all sync.WaitGroup
+	for i, l := range loads {
+		all.Go(func() {
+			if l.free {
+				traffic[i], errs[i] = l.For(ctx, measured)
+			} else {
+				traffic[i], errs[i] = r.measure(ctx, l.what, l.Load, measured, capIn, capOut)
+			}
+		})
+	}
+	all.Wait()
+	for i, l := range loads {
+		switch {
+		case errs[i] != nil:
+		case l.free:
+			least := min(traffic[i].In.BitsPerSec(), traffic[i].Out.BitsPerSec())
+			r.note("%s: at least %s Mbit/s of %d offered", l.what, mbit(least), controlOffered/1_000_000)
+			if least < controlOffered/4 {
+				errs[i] = expect("the control pod has no limit", fmt.Errorf("%s Mbit/s", mbit(least)))
+			}
+		default:
+			errs[i] = r.judge(l.what, traffic[i], capIn, capOut)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // worstLight is how long 99 of 100 answers beside bulk may take: less than the
 // heavy band is deep (50 ms), and more than a busy machine needs by itself.
 const worstLight = 20 * time.Millisecond
 
-// lightFlow asks questions beside bulk in both directions.
+// lightFlow asks questions beside bulk in both directions, and at the same time
+// those of a pod without a limit: what the machine itself needs.
 func lightFlow(ctx context.Context, r *Run) error {
-	ask := func(ctx context.Context, p *workload.Pod) (p50, p99, most time.Duration, err error) {
-		out, err := r.near.Work(ctx, "ask", p.IP.String(), "3s")
-		if err != nil {
-			return 0, 0, 0, err
-		}
-		var us [3]int64
-		_, err = fmt.Sscan(out, &us[0], &us[1], &us[2])
-		micro := func(i int) time.Duration { return time.Duration(us[i]) * time.Microsecond }
-		return micro(0), micro(1), micro(2), err
-	}
-	_, idle, _, err := ask(ctx, r.control)
-	if err != nil {
-		return err
-	}
-	var p99 time.Duration
-	_, err = workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
-		p50, beside, most, err := ask(ctx, r.early)
-		p99 = beside
-		r.note("beside bulk: p50 %v, p99 %v, longest %v; control pod, idle: p99 %v", p50, p99, most, idle)
-		return err
+	var light, control answers
+	_, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
+		beside := make(chan error, 1)
+		go func() {
+			var err error
+			control, err = ask(ctx, r.near, r.control)
+			beside <- err
+		}()
+		var err error
+		light, err = ask(ctx, r.near, r.early)
+		return errors.Join(err, <-beside)
 	})
 	if err != nil {
 		return err
 	}
-	if p99 > worstLight+2*idle {
-		return expect(fmt.Sprintf("p99 at most %v and twice the control pod's", worstLight), fmt.Errorf("%v", p99))
+	r.note("beside bulk: p50 %v, p99 %v, longest %v; control pod at the same time: p99 %v", light.p50, light.p99, light.most, control.p99)
+	if light.p99 > worstLight+2*control.p99 {
+		return expect(fmt.Sprintf("p99 at most %v and twice the control pod's", worstLight), fmt.Errorf("%v", light.p99))
 	}
 	return nil
+}
+
+// answers are the times of answers.
+type answers struct{ p50, p99, most time.Duration }
+
+// ask asks one pod from another for 3 s.
+func ask(ctx context.Context, from, to *workload.Pod) (answers, error) {
+	out, err := from.Work(ctx, "ask", to.IP.String(), "3s")
+	if err != nil {
+		return answers{}, err
+	}
+	var us [3]int64
+	_, err = fmt.Sscan(out, &us[0], &us[1], &us[2])
+	micro := func(i int) time.Duration { return time.Duration(us[i]) * time.Microsecond }
+	return answers{micro(0), micro(1), micro(2)}, err
+}
+
+// policyHolds lets one pod connect and no other, for a moment, where the CNI has a
+// policy engine.
+func policyHolds(ctx context.Context, r *Run) error {
+	engine, ok := r.CNI.(cnis.Policy)
+	if !ok {
+		return nil
+	}
+	if err := engine.Restrict(ctx, r.Cluster, r.early, r.far); err != nil {
+		return err
+	}
+	if err := r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control}); err != nil {
+		return err
+	}
+	return engine.Lift(ctx, r.Cluster, r.early)
 }
 
 // policyEnforced: one pod may connect, the other not; then nobody, then all.
@@ -127,20 +178,26 @@ func policyChanged(ctx context.Context, r *Run) error {
 	return engine.Lift(ctx, r.Cluster, r.early)
 }
 
-// allows waits until friends reach a server and strangers do not.
+// allows waits until friends reach a server and strangers do not. All try at the
+// same time: what a policy denies is known after seconds.
 func (r *Run) allows(ctx context.Context, server *workload.Pod, friends, strangers []*workload.Pod) error {
 	err := eventually(ctx, func(ctx context.Context) error {
-		for _, p := range strangers {
-			if err := p.Reach(ctx, server); err == nil {
-				return fmt.Errorf("%s reaches %s", p.Name, server.Name)
-			}
+		pods := slices.Concat(friends, strangers)
+		errs := make([]error, len(pods))
+		var all sync.WaitGroup
+		for i, p := range pods {
+			all.Go(func() {
+				err := p.Reach(ctx, server)
+				switch {
+				case i < len(friends) && err != nil:
+					errs[i] = fmt.Errorf("%s does not reach %s: %w", p.Name, server.Name, err)
+				case i >= len(friends) && err == nil:
+					errs[i] = fmt.Errorf("%s reaches %s", p.Name, server.Name)
+				}
+			})
 		}
-		for _, p := range friends {
-			if err := p.Reach(ctx, server); err != nil {
-				return fmt.Errorf("%s does not reach %s: %w", p.Name, server.Name, err)
-			}
-		}
-		return nil
+		all.Wait()
+		return errors.Join(errs...)
 	})
 	if err == nil {
 		r.note("%d allowed, %d denied", len(friends), len(strangers))

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -69,7 +70,10 @@ type Sandbox struct {
 
 // Client asks one runtime. It is safe for concurrent use.
 type Client struct {
-	socket  string
+	socket string
+	// one is held while an answer about one pod is decoded: it has the pod's
+	// annotations several times, a megabyte or more.
+	one     sync.Mutex
 	conn    *grpc.ClientConn
 	service runtime.RuntimeServiceClient
 }
@@ -78,7 +82,7 @@ type Client struct {
 // runtime that is away now may be back for the first question, and a client
 // outlives a restart of the runtime.
 func Open(socket string) (*Client, error) {
-	// Small buffers: answers are small but for the list of sandboxes.
+	// Small buffers: most answers are small.
 	conn, err := grpc.NewClient("unix://"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
@@ -104,6 +108,28 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return v.GetRuntimeName() + "://" + v.GetRuntimeVersion(), nil
 }
 
+// Network is the CNI configuration that a runtime says that it uses.
+type Network struct {
+	// ConfDir has the conflists, BinDirs the plugins: paths on the node.
+	ConfDir string   `json:"PluginConfDir"`
+	BinDirs []string `json:"PluginDirs"`
+	// MaxConfNum is how many networks it loads, 0 for all.
+	MaxConfNum int64 `json:"PluginMaxConfNum"`
+}
+
+// Network returns the CNI configuration that the runtime uses now, from its verbose
+// status; nil if that does not have it. containerd has it (go-cni's ConfigResult),
+// CRI-O does not.
+func (c *Client) Network(ctx context.Context) (*Network, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	status, err := c.service.Status(ctx, &runtime.StatusRequest{Verbose: true})
+	if err != nil {
+		return nil, c.failed("Status", err)
+	}
+	return parseNetwork(status.GetInfo())
+}
+
 // The label by which the kubelet names a sandbox's pod
 // (k8s.io/kubelet/pkg/types).
 const uidLabel = "io.kubernetes.pod.uid"
@@ -111,6 +137,8 @@ const uidLabel = "io.kubernetes.pod.uid"
 // Find returns the ready sandbox of a pod, by the UID that the kubelet gave it.
 // It returns an error wrapping [ErrNoSandbox] if there is none.
 func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
+	c.one.Lock()
+	defer c.one.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
@@ -142,19 +170,17 @@ func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 	return s, nil
 }
 
-// IDs returns the IDs of all sandboxes that the runtime knows of, ready or not.
-func (c *Client) IDs(ctx context.Context) ([]string, error) {
+// Knows says whether the runtime knows of a sandbox, ready or not, by its ID. It does
+// not ask for all of them: each comes with its annotations, and 20 pods can have more
+// than an answer may hold.
+func (c *Client) Knows(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{})
+	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{Id: id}})
 	if err != nil {
-		return nil, c.failed("ListPodSandbox", err)
+		return false, c.failed("ListPodSandbox", err)
 	}
-	ids := make([]string, 0, len(list.GetItems()))
-	for _, s := range list.GetItems() {
-		ids = append(ids, s.GetId())
-	}
-	return ids, nil
+	return len(list.GetItems()) > 0, nil
 }
 
 func (c *Client) failed(call string, err error) error {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -25,7 +26,17 @@ type service struct {
 	runtime.UnimplementedRuntimeServiceServer
 	sandboxes []*runtime.PodSandbox
 	info      map[string]string
-	fail      error
+	// status is what the runtime says of itself beyond the CRI's own fields.
+	status map[string]string
+	fail   error
+}
+
+// Status implements runtime.RuntimeServiceServer.
+func (s *service) Status(_ context.Context, r *runtime.StatusRequest) (*runtime.StatusResponse, error) {
+	if !r.GetVerbose() {
+		return &runtime.StatusResponse{}, s.fail
+	}
+	return &runtime.StatusResponse{Info: s.status}, s.fail
 }
 
 // ListPodSandbox implements runtime.RuntimeServiceServer.
@@ -35,7 +46,11 @@ func (s *service) ListPodSandbox(_ context.Context, r *runtime.ListPodSandboxReq
 	}
 	res := &runtime.ListPodSandboxResponse{}
 	for _, b := range s.sandboxes {
-		if f := r.GetFilter(); f != nil && (f.GetState().GetState() != b.GetState() ||
+		if f := r.GetFilter(); f.GetId() != "" {
+			if f.GetId() != b.GetId() {
+				continue
+			}
+		} else if f != nil && (f.GetState().GetState() != b.GetState() ||
 			f.GetLabelSelector()["io.kubernetes.pod.uid"] != b.GetLabels()["io.kubernetes.pod.uid"]) {
 			continue
 		}
@@ -163,20 +178,62 @@ func TestFindTheReadySandboxOfAPod(t *testing.T) {
 	if got, err := c.Find(t.Context(), "u6"); err == nil || !strings.Contains(err.Error(), "sandbox g at ") {
 		t.Errorf("Find with an answer that is no JSON = %+v, %v", got, err)
 	}
-	ids, err := c.IDs(t.Context())
-	if err != nil || len(ids) != len(s.sandboxes) || !slices.Contains(ids, "c") {
-		t.Errorf("IDs = %v, %v, want all, ready or not", ids, err)
+	for id, want := range map[string]bool{"a": true, "c": true, "none": false} {
+		if knows, err := c.Knows(t.Context(), id); knows != want || err != nil {
+			t.Errorf("Knows(%q) = %v, %v, want %v: ready or not", id, knows, err, want)
+		}
 	}
 	if v, err := c.Version(t.Context()); err != nil || v != "containerd://2.1.3" {
 		t.Errorf("Version = %q, %v", v, err)
 	}
 	s.fail = errors.New("boom")
-	_, err = c.Find(t.Context(), "u1")
+	_, err := c.Find(t.Context(), "u1")
 	if err == nil || errors.Is(err, cri.ErrNoSandbox) || !strings.Contains(err.Error(), "containerd.sock") ||
 		!strings.Contains(err.Error(), "boom") {
 		t.Errorf("Find of a runtime that fails = %v, want the call, the socket and its error", err)
 	}
 	if !json.Valid([]byte(containerdInfo)) || !json.Valid([]byte(crioInfo)) || !json.Valid([]byte(awsInfo)) {
 		t.Error("the test's answers are no JSON")
+	}
+}
+
+// What containerd 1.6.20 answers, and what other runtimes may.
+func TestNetwork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status map[string]string
+		fail   error
+		want   *cri.Network
+		err    string
+	}{
+		"containerd": {
+			status: map[string]string{"cniconfig": `{"PluginDirs":["/opt/other/bin"],"PluginConfDir":"/etc/other/net.d","PluginMaxConfNum":3,"Prefix":"eth",` +
+				`"Networks":[{"Config":{"Name":"cni-loopback","CNIVersion":"0.3.1","Plugins":[{"Network":{"type":"loopback","ipam":{},"dns":{}},"Source":"{}"}],"Source":"{}"},"IFName":"lo"}]}`},
+			want: &cri.Network{ConfDir: "/etc/other/net.d", BinDirs: []string{"/opt/other/bin"}, MaxConfNum: 3},
+		},
+		"CRI-O":           {status: map[string]string{"config": `{"sandboxImage":"x"}`}},
+		"not loaded":      {status: map[string]string{"cniconfig": "null"}},
+		"something else":  {status: map[string]string{"cniconfig": `["x"]`}, err: "cniconfig"},
+		"it does not say": {fail: errors.New("no"), err: "Status at CRI socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			serve(t, root, &service{status: tc.status, fail: tc.fail})
+			socket, err := cri.FindSocket(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := cri.Open(socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			got, err := c.Network(t.Context())
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Network() (-want +got):\n%s", diff)
+			}
+			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("Network() = %v, want %q", err, tc.err)
+			}
+		})
 	}
 }

@@ -66,6 +66,23 @@ func parseInfo(verbose map[string]string) (Sandbox, error) {
 	return s, nil
 }
 
+// parseNetwork reads the value "cniconfig" of a verbose Status; nil if there is none, or
+// none of a network.
+func parseNetwork(verbose map[string]string) (*Network, error) {
+	raw, ok := verbose["cniconfig"]
+	if !ok {
+		return nil, nil
+	}
+	var n *Network
+	if err := json.Unmarshal([]byte(raw), &n); err != nil {
+		return nil, fmt.Errorf("read the runtime's verbose status: cniconfig: %w", err)
+	}
+	if n == nil || n.ConfDir == "" {
+		return nil, nil
+	}
+	return n, nil
+}
+
 // samePath says whether two paths lead to the same network namespace. On the
 // node /var/run is a link to /run, and a runtime may write either.
 func samePath(a, b string) bool { return withoutVar(a) == withoutVar(b) }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
-	"github.com/podweir/podweir/compat/profiles"
 )
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
@@ -33,36 +32,30 @@ func cause(err error) error {
 func equal(a, b *Decision) bool { return reflect.DeepEqual(a, b) }
 
 // pass looks at the node, decides, and takes the steps that are missing if act
-// is set and check, which may be nil, has nothing against it. The decision that
-// results is told in any case.
+// is set and check, which may be nil, has nothing against it. With a check, which is
+// that of an installation, nothing is done before it is settled what to do. The
+// decision that results is told in any case.
 func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (*pass, error) {
 	v, err := m.look(ctx)
 	p := &pass{view: v}
 	if err == nil {
-		p.choice, err = m.choice(v)
-	}
-	if err == nil {
-		b := beside{profile: v.node.Profile, others: v.node.OtherShapers()}
-		p.entry, p.notes, err = b.entry(m.config.Defaults)
-		p.choice.Warning = join(p.choice.Warning, b.dispute(m.config.Defaults))
-	}
-	if err == nil {
-		err = m.plan(p)
+		err = m.decide(p)
 	}
 	if err == nil && check != nil {
 		err = check(p)
+		act = act && p.wait == 0
 	}
 	if err == nil && act {
-		err = m.apply(p)
+		err = m.apply(ctx, p, check != nil)
 	}
-	if p.upkeep == profiles.NRI && errors.Is(err, ErrInUse) {
+	if p.upkeep.ByAgent() && errors.Is(err, ErrInUse) {
 		// It goes when the others have let go of it.
 		if time.Since(m.needed) >= redetect {
 			m.needed, m.neededBy = time.Now(), err
 		}
 		p.choice.Warning, err = join(p.choice.Warning, err.Error()), nil
 	}
-	if err != nil && act {
+	if err != nil && act && check == nil {
 		err = errors.Join(err, m.rescue(p))
 	}
 	if act {
@@ -70,6 +63,34 @@ func (m *Manager) pass(ctx context.Context, act bool, check func(*pass) error) (
 	}
 	m.publish(m.decided(p, err), check == nil)
 	return p, err
+}
+
+// decide fills in what follows from the look.
+func (m *Manager) decide(p *pass) error {
+	choice, err := m.choice(p.view)
+	if err != nil {
+		return err
+	}
+	p.choice = choice
+	b := beside{profile: p.view.node.Profile, others: p.view.node.OtherShapers()}
+	if p.entry, p.notes, err = b.entry(m.defaults); err != nil {
+		return err
+	}
+	p.network = m.Decision().Network
+	if n := p.view.original(); n != nil {
+		p.network = n.Name
+	} else if f := m.found(p.view); p.view.node.Profile == nil && f.delivery != "" {
+		// Who was there when podweir's files were written these alone can tell.
+		p.network, p.entry = f.network, f.entry
+	}
+	p.choice.Warning = join(p.choice.Warning, b.dispute(m.defaults))
+	if err := m.plan(p); err != nil {
+		return err
+	}
+	if p.view.original() != nil && !p.held {
+		m.chosen = choice
+	}
+	return nil
 }
 
 // join puts two sentences into one, of which either may be "".
@@ -80,15 +101,20 @@ func join(a, b string) string {
 	return a + "; " + b
 }
 
-// decided makes a decision of a pass.
+// decided makes a decision of a pass. While what is wanted has not stood for long
+// enough the one before holds.
 func (m *Manager) decided(p *pass, err error) Decision {
 	v := p.view
 	d := Decision{
-		Asked: m.config.Delivery, Choice: p.choice, Runtime: v.node.Runtime.String(),
-		ConfDir: v.confDir, BinDir: v.binDir, Entry: string(p.entry), Notes: p.notes, InForce: v.inForce(),
+		Asked: m.config.Delivery, Choice: p.choice, Runtime: v.node.Runtime.String(), Defaults: m.defaults,
+		ConfDir: v.confDir, BinDir: v.binDir, Network: p.network, Entry: string(p.entry), Notes: p.notes, InForce: v.inForce(),
 	}
+	before := m.Decision()
 	if v.node.Profile != nil {
 		d.Profile = v.node.Profile.Name
+	}
+	if p.held && before.Delivery != "" {
+		d.Choice, d.Profile, d.Network, d.Entry, d.Notes = before.Choice, before.Profile, before.Network, before.Entry, before.Notes
 	}
 	if err != nil {
 		d.Problem = err.Error()
@@ -103,32 +129,62 @@ func (m *Manager) decided(p *pass, err error) Decision {
 	return d
 }
 
-// apply takes the steps. If the first one fails everything is as it was.
-func (m *Manager) apply(p *pass) error {
-	if len(p.steps) == 0 {
-		return nil
+// apply takes the steps. If the first one fails everything is as it was, and if
+// all is set, whichever fails: then none may be taken alone.
+func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
+	if p.upkeep.ByAgent() {
+		if len(p.steps) == 0 {
+			return nil
+		}
+		return m.removeFiles(p.view, "the delivery is "+string(p.upkeep))
 	}
-	if p.upkeep == profiles.NRI {
-		return m.removeFiles(p.view, "the delivery is "+string(profiles.NRI))
+	if len(p.steps) == 0 && m.noted {
+		return nil
 	}
 	r, err := m.loadRecord()
 	if err != nil {
 		p.steps = nil
 		return err
 	}
-	known := slices.Clone(r.Items)
-	r.Runtime = m.config.Runtime
-	for i := range p.steps {
-		if err := m.take(r, &p.steps[i]); err != nil {
-			p.steps = p.steps[:i]
-			if i == 0 {
-				err = errors.Join(err, r.undo(known))
-			}
-			return err
-		}
-		m.log.Info("files of podweir", "do", p.steps[i].Do, "path", p.steps[i].Path, "why", p.steps[i].Why)
+	u := newUndo(r)
+	if err := u.keepAll(p.steps); err != nil {
+		p.steps = nil
+		return errors.Join(err, u.forget())
 	}
-	return nil
+	taken, err := m.takeAll(ctx, r, p.steps)
+	if err != nil && (all || taken == 0) {
+		p.steps, m.placed = nil, stamp{}
+		return errors.Join(err, u.restore())
+	}
+	p.steps = p.steps[:taken]
+	return errors.Join(err, u.forget())
+}
+
+// takeAll takes the steps one after the other, notes the settings that they follow
+// from, and returns how many were taken. Between what podweir writes and what it
+// removes there is a pause: a runtime that listed the directory before the one must
+// have read it before the other.
+func (m *Manager) takeAll(ctx context.Context, r *record, steps []Step) (taken int, err error) {
+	changed := r.set(m.runtime, m.defaults)
+	written := false
+	for i := range steps {
+		if steps[i].Do == doRemove && written {
+			if err := sleep(ctx, settle); err != nil {
+				return i, err
+			}
+			written = false
+		}
+		if err := m.take(r, &steps[i]); err != nil {
+			return i, err
+		}
+		written = written || steps[i].Do == doWrite && !steps[i].binary
+		m.log.Info("files of podweir changed", "do", steps[i].Do, "path", steps[i].Path, "why", steps[i].Why)
+	}
+	if changed && len(r.Items) > 0 {
+		err = r.save()
+	}
+	m.noted = err == nil
+	return len(steps), err
 }
 
 func (m *Manager) loadRecord() (*record, error) {

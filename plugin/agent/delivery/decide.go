@@ -4,6 +4,9 @@
 package delivery
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,16 +15,48 @@ import (
 )
 
 // choice picks the delivery. Without a readable network there is nothing to
-// decide by, and the last choice holds: a CNI may be writing its file just now.
+// decide by, and the last choice holds: a CNI may be writing its file just now. An
+// agent that has just started takes the last choice from what is on the node.
 func (m *Manager) choice(v *view) (conflist.Choice, error) {
-	if v.original() == nil && m.chosen.Delivery != "" {
+	if v.original() != nil {
+		return choose(m.config.Delivery, v.situation)
+	}
+	if m.chosen.Delivery != "" {
 		return m.chosen, nil
 	}
-	c, err := choose(m.config.Delivery, v.situation)
-	if err == nil && v.original() != nil {
-		m.chosen = c
+	if f := m.found(v); f.delivery != "" && m.config.Delivery == Auto {
+		return conflist.Choice{Delivery: f.delivery, Why: "as it was: without a network there is nothing to decide by"}, nil
 	}
-	return c, err
+	return choose(m.config.Delivery, v.situation)
+}
+
+// found is what podweir's own files on the node tell of the last decision.
+type found struct {
+	// delivery is "" if there are none.
+	delivery profiles.Delivery
+	network  string
+	entry    []byte
+}
+
+func (m *Manager) found(v *view) found {
+	if v.conf == nil {
+		return found{}
+	}
+	for _, f := range v.conf.Own() {
+		if !machineMade(&f) {
+			continue
+		}
+		if at := f.Network.Index(conflist.Type); at >= 0 {
+			return found{profiles.Chain, f.Network.Name, f.Network.Plugins[at].Raw}
+		}
+	}
+	for _, network := range m.dropIns(v) {
+		raw, err := os.ReadFile(filepath.Join(m.real(v.confDir), network, conflist.DropInFile))
+		if err == nil {
+			return found{profiles.DropIn, network, bytes.TrimSpace(raw)}
+		}
+	}
+	return found{}
 }
 
 // choose picks the delivery. What the operator asks for wins where it can work;
@@ -30,12 +65,12 @@ func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, err
 	best := conflist.Choose(s)
 	if asked == Auto || asked == best.Delivery {
 		if asked != Auto {
-			best.Why = "asked for; " + best.Why
+			best.Why = "requested; " + best.Why
 		}
 		return best, handable(asked, best, s)
 	}
-	c := conflist.Choice{Delivery: asked, Why: "asked for; podweir would choose " + string(best.Delivery) + ": " + best.Why}
-	if s.Writable == profiles.No && asked != profiles.NRI {
+	c := conflist.Choice{Delivery: asked, Why: "requested; podweir would choose " + string(best.Delivery) + ": " + best.Why}
+	if s.Writable == profiles.No && !asked.ByAgent() {
 		return conflist.Choice{}, refused(asked, s.Obstacle, best)
 	}
 	why, certain := conflist.Objection(asked, s)
@@ -49,6 +84,8 @@ func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, err
 	switch asked {
 	case profiles.Chain:
 		c.Instead = best.Instead
+	case profiles.Watch:
+		c.Warning = conflist.WatchIsLate
 	case profiles.Handed:
 		c.Do = s.Profile.Conflist.HandedDo
 	default:
@@ -96,6 +133,6 @@ func checkConfig(c *Config) error {
 			return &SettingError{Setting: "runtime", Value: c.Runtime, Accepted: "NAME://VERSION, as containerd://2.1.3"}
 		}
 	}
-	_, _, err := new(beside).entry(c.Defaults)
+	_, _, err := new(beside).entry(merge(nil, c.Defaults))
 	return err
 }

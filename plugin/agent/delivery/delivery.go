@@ -14,10 +14,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
@@ -27,8 +30,8 @@ import (
 // Auto lets podweir choose the delivery.
 const Auto profiles.Delivery = "auto"
 
-// Deliveries are all that can be asked for.
-var Deliveries = []profiles.Delivery{Auto, profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI}
+// Deliveries are all that can be requested.
+var Deliveries = []profiles.Delivery{Auto, profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI, profiles.Watch}
 
 // DefaultState is the directory that holds the record of what was installed,
 // below the node's root.
@@ -54,7 +57,8 @@ type Config struct {
 	// Delivery is what the operator asks for, [Auto] if empty.
 	Delivery profiles.Delivery
 	// Defaults are keys of the plugin's configuration with values for all pods of
-	// the node, as docs/reference/configuration.md lists them.
+	// the node, as docs/reference/configuration.md lists them. [Manager.Install] adds
+	// those of the installation before it; "" takes one of them back.
 	Defaults map[string]any
 	// Hooked says whether the runtime calls the agent for each pod that starts: with
 	// the delivery nri the files of a former one stay until it does. nil takes it for
@@ -82,8 +86,11 @@ type Decision struct {
 	// ConfDir and BinDir are absolute paths on the node.
 	ConfDir string `json:"confDir"`
 	BinDir  string `json:"binDir"`
-	// Entry is podweir's entry in the chain.
-	Entry string `json:"entry,omitempty"`
+	// Network is the name of the network that podweir joins, "" before one was seen.
+	Network string `json:"network,omitempty"`
+	// Entry is podweir's entry in the chain, Defaults what of it the operator said.
+	Entry    string         `json:"entry,omitempty"`
+	Defaults map[string]any `json:"defaults,omitempty"`
 	// Notes are what else to know of the entry.
 	Notes []string `json:"notes,omitempty"`
 	// InForce says whether the chain that the runtime uses now has podweir in it.
@@ -98,6 +105,8 @@ type Manager struct {
 	config Config
 	log    *slog.Logger
 	root   fs.FS
+	// notify makes a watcher of files.
+	notify func() (*fsnotify.Watcher, error)
 
 	mu       sync.Mutex
 	decision Decision
@@ -111,14 +120,19 @@ type Manager struct {
 	// when they last changed.
 	traces  []stamp
 	started time.Time
+	// runtime and defaults are what the operator said, now or, for an installation,
+	// at an earlier one; noted says that the record has them.
+	runtime  string
+	defaults map[string]any
+	noted    bool
 	// chosen is the last choice that was made with a network to join.
 	chosen conflist.Choice
-	// gone is since when the original has been missing or broken, and goneAs what
-	// the files of others were then.
-	gone   time.Time
-	goneAs string
-	source source
-	placed stamp
+	// unlike is since when files of podweir's have stood that are not as they are
+	// wanted, and unlikeAs what was wanted then, and what the files of others were.
+	unlike   time.Time
+	unlikeAs string
+	source   source
+	placed   stamp
 	// told is whether the runtime was made to look for drop-ins at all, untold
 	// whether one changed since.
 	told, untold bool
@@ -150,7 +164,8 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, log: config.Log, root: detect.HostRoot(config.Root),
+		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher,
+		runtime: config.Runtime, defaults: merge(nil, config.Defaults),
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil
 }
@@ -204,55 +219,85 @@ func (m *Manager) logDecision(d *Decision) {
 		attrs = append(attrs, "do", d.Do)
 	}
 	if d.Problem == "" {
-		m.log.Info("delivery", attrs...)
+		m.log.Info("delivery decided", attrs...)
 		return
 	}
-	m.log.Error("delivery", append(attrs, "problem", d.Problem)...)
+	m.log.Error("delivery failed", append(attrs, "problem", d.Problem)...)
 }
 
 // Install brings the node's files to what is decided, once, and returns the
-// steps that it took. It fails with [ErrRunning] while an agent manages the node,
-// and with an error that wraps [*FileError] where something cannot be written;
-// then everything is as it was.
+// steps that it took. Settings that it is not given are those of the installation
+// before. It fails with [ErrRunning] while an agent manages the node, and with an
+// error that wraps [*FileError] where something cannot be written; then everything
+// is as it was.
 func (m *Manager) Install(ctx context.Context) ([]Step, error) {
+	if err := m.remember(); err != nil {
+		return nil, err
+	}
 	unlock, err := m.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	var taken []Step
-	for {
-		p, err := m.pass(ctx, true, m.installable)
-		if err != nil {
-			return taken, err
-		}
-		taken = append(taken, p.steps...)
-		if p.wait == 0 {
-			return taken, nil
-		}
-		if err := sleep(ctx, p.wait); err != nil {
-			return taken, err
-		}
-	}
+	return m.settled(ctx, true)
 }
 
 // Plan returns the steps that [Manager.Install] would take. It writes nothing.
 func (m *Manager) Plan(ctx context.Context) ([]Step, error) {
+	if err := m.remember(); err != nil {
+		return nil, err
+	}
 	if !m.busy.TryLock() {
 		return nil, ErrRunning
 	}
 	defer m.busy.Unlock()
-	p, err := m.pass(ctx, false, m.installable)
-	return p.steps, err
+	return m.settled(ctx, false)
+}
+
+// settled passes over the node until it is settled what to do.
+func (m *Manager) settled(ctx context.Context, act bool) ([]Step, error) {
+	for {
+		p, err := m.pass(ctx, act, m.installable)
+		if err != nil || p.wait == 0 {
+			return p.steps, err
+		}
+		if err := sleep(ctx, p.wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// remember takes up what the operator said at an earlier installation.
+func (m *Manager) remember() error {
+	r, err := m.loadRecord()
+	if err != nil {
+		return err
+	}
+	m.defaults = merge(r.Defaults, m.config.Defaults)
+	if m.runtime == "" {
+		m.runtime = r.Runtime
+	}
+	return nil
+}
+
+// merge returns the settings before with those of now over them; "" takes one back.
+func merge(before, now map[string]any) map[string]any {
+	out := map[string]any{}
+	maps.Copy(out, before)
+	maps.Copy(out, now)
+	maps.DeleteFunc(out, func(_ string, value any) bool { return value == "" })
+	return out
 }
 
 // installable says why podweir cannot be installed once and for all, although an
 // agent would wait for better times.
 func (m *Manager) installable(p *pass) error {
-	if p.choice.Delivery == profiles.NRI && p.view.obstacle != nil {
+	switch {
+	case p.wait > 0:
+		return nil
+	case p.choice.Delivery.ByAgent():
 		return p.view.obstacle
-	}
-	if p.wait > 0 || p.view.original() != nil || p.choice.Delivery == profiles.NRI {
+	case p.view.original() != nil:
 		return nil
 	}
 	if f := p.view.originalFile(); f != nil {

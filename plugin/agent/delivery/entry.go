@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // beside is what of a node decides about podweir's entry in the chain.
@@ -60,8 +61,8 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 	return raw, notes, accepted(raw)
 }
 
-// checkModes returns an error for a mode of the operator's that the profile
-// refuses.
+// checkModes asks the judge about a mode of the operator's: the error says which the
+// profile refuses.
 func checkModes(p *profiles.Profile, keys map[string]any) error {
 	for _, d := range []struct {
 		key string
@@ -71,12 +72,15 @@ func checkModes(p *profiles.Profile, keys map[string]any) error {
 		if !ok {
 			value = keys["mode"]
 		}
-		mode, _ := value.(string)
-		why, refuses := d.at.Refused[profiles.Mode(mode)]
-		if !refuses {
-			continue
+		named, _ := value.(string)
+		mode, err := terms.ParseMode(named)
+		if err != nil {
+			continue // the plugin's own reading refuses it
 		}
-		return &SettingError{Setting: "default", Value: d.key + "=" + mode, Accepted: "another mode beside " + p.Title, Why: why}
+		rules := d.at.Rules()
+		if err := rules.Mode(mode); err != nil {
+			return &SettingError{Setting: "default", Value: d.key + "=" + named, Accepted: "another mode beside " + p.Title, Why: err.Error()}
+		}
 	}
 	return nil
 }
@@ -92,38 +96,39 @@ func fromProfile(p *profiles.Profile, keys map[string]any) (notes []string) {
 	}{{"egressMode", &p.Egress}, {"ingressMode", &p.Ingress}} {
 		// On queues of its own podweir stands by default; naming the mode would
 		// only rule out what is to be tried next.
-		if d.at.Mode != "" && d.at.Mode != profiles.ModeQdisc && !given(d.key, "mode") {
-			keys[d.key] = string(d.at.Mode)
+		if d.at.Mode != 0 && d.at.Mode != terms.ModeQdisc && !given(d.key, "mode") {
+			keys[d.key] = d.at.Mode.String()
 		}
 	}
-	if p.Ingress.Place == profiles.PlaceIFB {
+	if p.NoHostFilter() && !given("hostHook") {
+		keys["hostHook"] = hostHookTCX
+	}
+	if p.Ingress.Place == terms.PlaceIFB {
 		notes = besidePast(p, keys)
 	}
 	return notes
 }
 
-// preferIFB is the plugin's name for the place that profiles call
-// [profiles.PlaceIFB].
-const preferIFB = "prefer-ifb"
+// hostHookTCX keeps podweir's clsact filters off the host side.
+const hostHookTCX = "tcx"
 
 // besidePast puts the ingress queue where no packets go past it, unless the
 // operator wants ingress elsewhere by name. Where the kernel has no ifb the plugin
-// polices instead, unless the operator asked for the ifb by name. The place is said
+// polices instead, unless the operator requested the ifb by name. The place is said
 // where all of ingress is policed, too: a pod may ask for a queue.
 func besidePast(p *profiles.Profile, keys map[string]any) (notes []string) {
 	mode, place := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace")
-	switch profiles.Mode(mode) {
-	case profiles.ModeTCXPodSide, profiles.ModeClsactPodSide:
+	switch named, _ := terms.ParseMode(mode); {
+	case named == terms.ModeTCXPodSide, named == terms.ModeClsactPodSide:
 		return nil // that hook sees everything
-	case profiles.ModeTCXHostSide, profiles.ModeClsactHostSide:
-		place = string(profiles.PlaceHost)
-	case profiles.ModeQdisc:
+	case named.HostSide():
+		place = terms.PlaceHost.String()
 	}
-	if place == string(profiles.PlaceHost) {
+	if place == terms.PlaceHost.String() {
 		return []string{"ingress is where the operator wants it; beside " + p.Title + " packets may go past it: " + p.BypassWhy}
 	}
 	if place == "" {
-		keys["ingressPlace"] = preferIFB
+		keys["ingressPlace"] = terms.PlacePreferIFB.String()
 	}
 	return nil
 }

@@ -12,8 +12,10 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // parse reads an entry as the plugin does, at a rate in bits per second.
@@ -54,8 +56,12 @@ func TestEntries(t *testing.T) {
 				t.Errorf("entry() = %s, then %s", raw, again)
 			}
 			want := shaping.PlaceAuto
-			if p.Ingress.Place == profiles.PlaceIFB {
+			if p.Ingress.Place == terms.PlaceIFB {
 				want = shaping.PlacePreferIFB
+			}
+			_, noFilter := p.Egress.Refused[terms.ModeClsactHostSide]
+			if got := parse(t, raw, 1_000_000).Shaping.HostTCX; got != noFilter {
+				t.Errorf("%s: only TCX at the host side: %v, want %v", raw, got, noFilter)
 			}
 			for _, rate := range []int{1_000_000, 10_000_000_000} {
 				in := parse(t, raw, rate).Shaping.Ingress
@@ -71,6 +77,24 @@ func TestEntries(t *testing.T) {
 				t.Errorf("Splice() of %s: %v", raw, err)
 			}
 		})
+	}
+}
+
+// TestRefusedInOneSentence: beside every Cilium a filter on the host side is refused as
+// ADD refuses it.
+func TestRefusedInOneSentence(t *testing.T) {
+	told := judge.Rules{HostTCX: true}
+	sentence := told.Mode(terms.ModeClsactHostSide).Error()
+	for _, p := range profiles.All() {
+		if p.Family != "cilium" {
+			continue
+		}
+		for _, key := range []string{"mode", "egressMode", "ingressMode"} {
+			_, _, err := (&beside{profile: p}).entry(map[string]any{key: "clsact-hostside"})
+			if _, ok := errors.AsType[*SettingError](err); !ok || !strings.Contains(err.Error(), sentence) {
+				t.Errorf("%s, %s: %v, want %q", p.Name, key, err, sentence)
+			}
+		}
 	}
 }
 
@@ -95,14 +119,15 @@ func TestEntryWithDefaults(t *testing.T) {
 			`"lightShare":"80%","policy":"elephants","replaceQdisc":true`,
 			"",
 		},
-		"beside the profile's": {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","ingressPlace":"prefer-ifb"`, ""},
-		"instead of it":        {cilium, map[string]any{"ingressPlace": "host"}, `"ingressPlace":"host"`, "may go past"},
-		"a hook of the host's": {profiles.Find("calico-ebpf"), map[string]any{"mode": "tcx-hostside"}, `"mode":"tcx-hostside"`, "may go past"},
-		"a hook of the pod's":  {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"ingressMode":"tcx-podside"`, ""},
-		"own queues by name":   {cilium, map[string]any{"mode": "qdisc"}, `"ingressPlace":"prefer-ifb","mode":"qdisc"`, ""},
-		"auto by name":         {cilium, map[string]any{"mode": "auto", "ingressPlace": "auto"}, `"ingressPlace":"prefer-ifb","mode":"auto"`, ""},
-		"the ifb by name":      {cilium, map[string]any{"ingressPlace": "ifb"}, `"ingressPlace":"ifb"`, ""},
-		"policing":             {cilium, map[string]any{"queue": "none"}, `"ingressPlace":"prefer-ifb","queue":"none"`, ""},
+		"beside the profile's": {cilium, map[string]any{"horizon": "20ms"}, `"horizon":"20ms","hostHook":"tcx","ingressPlace":"prefer-ifb"`, ""},
+		"instead of it":        {cilium, map[string]any{"ingressPlace": "host"}, `"hostHook":"tcx","ingressPlace":"host"`, "may go past"},
+		"a hook of the host's": {profiles.Find("calico-ebpf"), map[string]any{"mode": "tcx-hostside"}, `"hostHook":"tcx","mode":"tcx-hostside"`, "may go past"},
+		"a hook of the pod's":  {cilium, map[string]any{"ingressMode": "tcx-podside"}, `"hostHook":"tcx","ingressMode":"tcx-podside"`, ""},
+		"own queues by name":   {cilium, map[string]any{"mode": "qdisc"}, `"hostHook":"tcx","ingressPlace":"prefer-ifb","mode":"qdisc"`, ""},
+		"auto by name":         {cilium, map[string]any{"mode": "auto", "ingressPlace": "auto"}, `"hostHook":"tcx","ingressPlace":"prefer-ifb","mode":"auto"`, ""},
+		"the ifb by name":      {cilium, map[string]any{"ingressPlace": "ifb"}, `"hostHook":"tcx","ingressPlace":"ifb"`, ""},
+		"policing":             {cilium, map[string]any{"queue": "none"}, `"hostHook":"tcx","ingressPlace":"prefer-ifb","queue":"none"`, ""},
+		"a filter by name":     {cilium, map[string]any{"hostHook": "auto", "ingressPlace": "host"}, `"hostHook":"auto","ingressPlace":"host"`, "may go past"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, notes, err := (&beside{profile: tc.profile}).entry(tc.defaults)
@@ -237,7 +262,7 @@ func TestChoose(t *testing.T) {
 		"auto":                       {asked: Auto, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "leaves the files"},
 		"auto, exclusive":            {asked: Auto, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.DropIn},
 		"auto, read-only":            {asked: Auto, s: unwritable, want: profiles.NRI, why: "read-only"},
-		"what auto says":             {asked: profiles.Chain, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "asked for"},
+		"what auto says":             {asked: profiles.Chain, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "requested"},
 		"drop-in":                    {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "would choose chain"},
 		"drop-in, old runtime":       {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: old}, refused: "1.6.36 ignores"},
 		"drop-in, who knows":         {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp}, want: profiles.DropIn, warn: "not known"},
@@ -247,7 +272,9 @@ func TestChoose(t *testing.T) {
 		"chain, read-only":           {asked: profiles.Chain, s: unwritable, refused: "/opt/cni/bin cannot be written"},
 		"handed":                     {asked: profiles.Handed, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.Handed},
 		"handed to who takes none":   {asked: profiles.Handed, s: conflist.Situation{Profile: ptp}, refused: "does not take a chain"},
-		"nri":                        {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.NRI, why: "asked for"},
+		"nri":                        {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.NRI, why: "requested"},
+		"watch":                      {asked: profiles.Watch, s: conflist.Situation{Profile: ptp, Runtime: old}, want: profiles.Watch, why: "would choose chain", warn: "without its limit"},
+		"watch, read-only":           {asked: profiles.Watch, s: unwritable, want: profiles.Watch, why: "would choose nri", warn: "without its limit"},
 		"nri, runtime without":       {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: old}, refused: "1.6.36 has no NRI"},
 		"auto, read-only, no NRI":    {asked: Auto, s: conflist.Situation{Profile: ptp, Runtime: old, Writable: profiles.No}, want: profiles.NRI, warn: "has no NRI"},
 		"auto, read-only, may be on": {asked: Auto, s: conflist.Situation{Profile: ptp, Writable: profiles.No}, want: profiles.NRI, warn: "not known"},

@@ -89,7 +89,7 @@ func fileError(op, path string, err error) error {
 	e := &FileError{Op: op, Path: path, Err: cause}
 	switch {
 	case errors.Is(cause, unix.EROFS):
-		e.Want = "a file system that is mounted writable; or the agent with the delivery nri, which writes nothing"
+		e.Want = "a file system that is mounted writable; or the agent with the delivery nri or watch, which write nothing"
 	case errors.Is(cause, fs.ErrPermission):
 		e.Want = "root, and no policy (SELinux, AppArmor) against it"
 	case errors.Is(cause, unix.ENOSPC), errors.Is(cause, unix.EDQUOT):

@@ -4,6 +4,7 @@
 package delivery_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -119,6 +120,42 @@ func TestPrivilegedFull(t *testing.T) {
 			}
 			h.refused(t, h.manager(t, nil), h.path(dir), "no space left", "free space")
 		})
+	}
+}
+
+// TestPrivilegedFullOverAnInstallation has no room for the conflist, after the new
+// binary was put in place: what was installed before is there, whole.
+func TestPrivilegedFullOverAnInstallation(t *testing.T) {
+	testutil.RequireRoot(t)
+	h := newHost(t, simple())
+	h.mount(t, confDir, "size=32k")
+	h.install(t, nil)
+	h.write(t, confDir+"/full.tmp", "")
+	for err := error(nil); err == nil; {
+		var f *os.File
+		if f, err = os.OpenFile(h.path(confDir+"/full.tmp"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+			_, err = f.WriteString(strings.Repeat("x", 1<<10))
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err := os.WriteFile(h.binary, []byte("plugin, second release"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before := h.tree(t)
+	m := h.manager(t, func(c *delivery.Config) { c.Defaults = map[string]any{"policy": "flat"} })
+	steps, err := m.Install(t.Context())
+	if !errors.Is(err, unix.ENOSPC) || len(steps) > 0 {
+		t.Errorf("Install() = %v, %v, want no space left, and no step", steps, err)
+	}
+	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+		t.Errorf("after the failure (-before +after):\n%s", diff)
+	}
+	if !h.shaped() {
+		t.Error("podweir is out of the chain")
+	}
+	h.remove(t, confDir+"/full.tmp")
+	if _, err := m.Install(t.Context()); err != nil || h.read(plugin) != "plugin, second release" {
+		t.Errorf("Install() with room = %v, binary %q", err, h.read(plugin))
 	}
 }
 

@@ -144,7 +144,7 @@ type source struct {
 	hash  string
 }
 
-// read hashes the source anew if it is another file than before.
+// read hashes the source again if it is another file than before.
 func (s *source) read(path string) error {
 	now := stampOf(path)
 	if now == s.stamp && s.hash != "" {

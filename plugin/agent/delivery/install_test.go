@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
@@ -145,33 +147,36 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 		"drop-in, an empty directory": {files: exclusive(nil), config: recent, first: func(h *host) error { return os.Mkdir(h.path(confDir+"/cilium"), 0o700) }},
 		"handed":                      {files: exclusive(nil), config: func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }},
 		"nri":                         {files: simple(), config: func(c *delivery.Config) { c.Delivery = profiles.NRI }},
+		"watch":                       {files: simple(), config: func(c *delivery.Config) { c.Delivery = profiles.Watch }},
 		"chain, a link to a binary":   {files: simple(), first: func(h *host) error { return os.Symlink("../../elsewhere/podweir-cni", h.path(plugin)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, tc.files)
-			if tc.first != nil {
-				if err := tc.first(h); err != nil {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, tc.files)
+				if tc.first != nil {
+					if err := tc.first(h); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := h.tree(t)
+				h.install(t, tc.config)
+				// A later release, and a primary CNI that rewrites its file.
+				if err := os.WriteFile(h.binary, []byte("plugin, second release"), 0o755); err != nil {
 					t.Fatal(err)
 				}
-			}
-			before := h.tree(t)
-			h.install(t, tc.config)
-			// A later release, and a primary CNI that rewrites its file.
-			if err := os.WriteFile(h.binary, []byte("plugin, second release"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			m := h.install(t, tc.config)
-			if d := m.Decision(); d.Delivery != profiles.NRI && h.read(plugin) != "plugin, second release" {
-				t.Errorf("the binary is %q after the second installation", h.read(plugin))
-			}
-			for range 2 {
-				if err := m.Remove(t.Context()); err != nil {
-					t.Fatal(err)
+				m := h.install(t, tc.config)
+				if d := m.Decision(); !d.Delivery.ByAgent() && h.read(plugin) != "plugin, second release" {
+					t.Errorf("the binary is %q after the second installation", h.read(plugin))
 				}
-				if diff := cmp.Diff(before, h.tree(t)); diff != "" {
-					t.Errorf("after the removal (-before +after):\n%s", diff)
+				for range 2 {
+					if err := m.Remove(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+						t.Errorf("after the removal (-before +after):\n%s", diff)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -264,17 +269,77 @@ func TestAWrongDirectoryLeavesAnInstallation(t *testing.T) {
 	}
 }
 
+// TestInstallKeepsDefaults: what one installation was told the next one keeps, shows,
+// changes one by one, and takes back.
+func TestInstallKeepsDefaults(t *testing.T) {
+	h := newHost(t, simple())
+	install := func(defaults map[string]any) (entry string) {
+		m := h.install(t, func(c *delivery.Config) { c.Defaults = defaults })
+		if _, err := m.Plan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return m.Decision().Entry
+	}
+	h.install(t, func(c *delivery.Config) {
+		c.Defaults, c.Runtime = map[string]any{"policy": "flat", "podAnnotations": []string{"policy=elephants"}}, "containerd://1.7.2"
+	})
+	for _, step := range []struct {
+		given         map[string]any
+		want, wantNot string
+	}{
+		{nil, `"podAnnotations":["policy=elephants"],"policy":"flat"`, "maxRate"},
+		{map[string]any{"maxRate": "1G"}, `"maxRate":"1G","podAnnotations":["policy=elephants"],"policy":"flat"`, "x"},
+		{map[string]any{"policy": "strict", "podAnnotations": ""}, `"maxRate":"1G","policy":"strict"`, "podAnnotations"},
+		{nil, `"maxRate":"1G","policy":"strict"`, "podAnnotations"},
+	} {
+		entry := install(step.given)
+		raw := h.read(confDir + "/" + ours)
+		if !strings.Contains(entry, step.want) || !strings.Contains(raw, step.want) || strings.Contains(raw, `"`+step.wantNot+`"`) {
+			t.Errorf("installed with %v: decision %s, file %s, want %s and no %s", step.given, entry, raw, step.want, step.wantNot)
+		}
+	}
+	m := h.manager(t, nil)
+	steps, err := m.Install(t.Context())
+	if err != nil || len(steps) > 0 {
+		t.Errorf("installed again: %v, %v, want no step", steps, err)
+	}
+	if d := m.Decision(); !cmp.Equal(d.Defaults, map[string]any{"maxRate": "1G", "policy": "strict"}) || d.Runtime != "containerd 1.7.2" {
+		t.Errorf("decision %+v, want the defaults and the runtime of before", d)
+	}
+	if err := m.Remove(t.Context()); err != nil || h.read(state+"/installed.json") != "" {
+		t.Errorf("Remove() = %v, record %s", err, h.read(state+"/installed.json"))
+	}
+	if entry := install(nil); strings.Contains(entry, "maxRate") {
+		t.Errorf("entry %s after an uninstallation, want no defaults", entry)
+	}
+}
+
+// TestInstallOverAFileMadeByHand says whose it is.
+func TestInstallOverAFileMadeByHand(t *testing.T) {
+	files := simple()
+	files[confDir+"/"+ours] = network("n", 7, "ptp", conflist.Type)
+	steps, err := newHost(t, files).manager(t, nil).Plan(t.Context())
+	if err != nil || len(steps) != 2 || !strings.Contains(steps[1].Why, "made by hand, and does not follow "+original) {
+		t.Errorf("Plan() = %v, %v, want that the file was made by hand", steps, err)
+	}
+}
+
 func TestInstallRefuses(t *testing.T) {
+	pipe := func(h *host) error { return unix.Mkfifo(h.path(confDir+"/"+ours), 0o600) }
 	for name, tc := range map[string]struct {
 		files   map[string]string
+		first   func(*host) error
 		missing string
 		config  func(*delivery.Config)
 		want    []string
 	}{
+		"a pipe as conflist":        {first: pipe, want: []string{ours, "is neither a file nor a link"}},
+		"a pipe, and a binary":      {first: pipe, files: map[string]string{plugin: "by hand"}, want: []string{ours, "is neither a file nor a link"}},
 		"no directory of plugins":   {missing: binDir, want: []string{binDir, "does not exist", "--cni-bin-dir"}},
 		"no directory of conflists": {missing: confDir, want: []string{confDir, "there is none"}},
 		"no conflist":               {missing: confDir + "/" + original, want: []string{confDir, "there is none"}},
 		"a broken conflist":         {files: map[string]string{confDir + "/" + original: "{"}, want: []string{original, "ends in the middle"}},
+		"a directory as conflist":   {files: map[string]string{confDir + "/" + ours + "/x": ""}, want: []string{ours, "is a directory"}},
 		"a directory as binary":     {files: map[string]string{plugin + "/x": ""}, want: []string{plugin, "is a directory"}},
 		"no binary to install":      {config: func(c *delivery.Config) { c.Binary += "-not" }, want: []string{"podweir-cni-not", "--binary"}},
 		"a file as state":           {files: map[string]string{state: "x"}, want: []string{state, "not a directory"}},
@@ -288,6 +353,11 @@ func TestInstallRefuses(t *testing.T) {
 			h := newHost(t, files)
 			if tc.missing != "" {
 				h.remove(t, tc.missing)
+			}
+			if tc.first != nil {
+				if err := tc.first(h); err != nil {
+					t.Fatal(err)
+				}
 			}
 			before := h.tree(t)
 			steps, err := h.manager(t, tc.config).Install(t.Context())

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockInterval is how often a lock that is held is asked for again.
+// lockInterval is how often podweir tries for a lock that another process holds.
 const lockInterval = 200 * time.Millisecond
 
 // lock keeps every other podweir from writing to this node's files. The lock is
@@ -73,7 +73,7 @@ func (m *Manager) waitLock(ctx context.Context) (unlock func(), err error) {
 			return unlock, err
 		}
 		if !told {
-			m.log.Info("waiting for the agent before this one to end")
+			m.log.Info("agent starts when the one before it has ended")
 			told = true
 		}
 		if err := sleep(ctx, lockInterval); err != nil {

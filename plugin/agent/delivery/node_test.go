@@ -38,6 +38,8 @@ const (
 // host is the root of a node with a primary CNI.
 type host struct {
 	root, binary string
+	// blind says that no notice of changed files comes: the agent looks often instead.
+	blind bool
 }
 
 // network is a list with a number in it, so that one writing can be told from
@@ -66,6 +68,15 @@ func newHost(t *testing.T, files map[string]string) *host {
 	for name, content := range files {
 		h.write(t, name, content)
 	}
+	return h
+}
+
+// newBlindHost is for a bubble of testing/synctest, whose clock stands still while somebody
+// waits for the kernel.
+func newBlindHost(t *testing.T, files map[string]string) *host {
+	t.Helper()
+	h := newHost(t, files)
+	h.blind = true
 	return h
 }
 
@@ -106,6 +117,9 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 	m, err := delivery.New(c)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if h.blind {
+		m.Blind()
 	}
 	return m
 }

@@ -41,9 +41,10 @@ const (
 
 func (s *Step) String() string { return s.Do + " " + s.Path + ": " + s.Why }
 
-// settle is how long an original may be missing or broken, with nobody writing,
-// before podweir's file is taken away: not everybody writes by renaming, and in
-// between podweir's file is the only valid one.
+// settle is how long another decision has to stand, with nobody writing in the
+// directory of conflists, before anything of podweir's is removed or moved. Not
+// everybody writes by renaming: in between a file is missing, broken, or behind
+// another one that is not meant to be first.
 const settle = time.Second
 
 // pass is one look at the node with what follows from it.
@@ -53,19 +54,32 @@ type pass struct {
 	// upkeep is the delivery whose files are kept in order: that of the choice, or
 	// the former one until the choice has taken over.
 	upkeep profiles.Delivery
-	entry  []byte
-	notes  []string
-	steps  []Step
+	// network is the name of the one that podweir joins, as far as that is known.
+	network string
+	entry   []byte
+	notes   []string
+	steps   []Step
 	// wait is after what time to look again although nothing happened; 0 if that
 	// is not needed.
 	wait time.Duration
+	// held says that what podweir has on the node is not what the choice wants, and
+	// stays until the choice has stood for a while.
+	held bool
 }
 
 // plan lists the steps that are missing: first what is to be there, last what is
 // not, so that podweir is in the chain all the while.
 func (m *Manager) plan(p *pass) error {
 	m.chooseUpkeep(p)
-	if p.upkeep == profiles.NRI {
+	stays, goes := m.standing(p)
+	p.wait = m.unsettled(p, goes)
+	if p.held = p.wait > 0 && !stays; p.held {
+		if p.upkeep.ByAgent() {
+			return nil
+		}
+		return m.planBinary(p)
+	}
+	if p.upkeep.ByAgent() {
 		return m.planNothing(p)
 	}
 	if err := m.planBinary(p); err != nil {
@@ -86,8 +100,59 @@ func (m *Manager) plan(p *pass) error {
 	if err != nil {
 		return err
 	}
-	m.planLeftovers(p, keep)
+	if p.wait == 0 {
+		m.planLeftovers(p, keep)
+	}
 	return nil
+}
+
+// standing says of the files that podweir has made whether one is where this pass
+// wants it, and whether another one is to go. A drop-in of a network that cannot
+// be read now does nothing, and is right again when the network is back.
+func (m *Manager) standing(p *pass) (stays, goes bool) {
+	if p.view.conf == nil {
+		return false, false
+	}
+	source, network := "", ""
+	if n := p.view.original(); n != nil && n.Index(conflist.Type) < 0 {
+		source, network = n.File, n.Name
+	}
+	for _, f := range p.view.conf.Own() {
+		if f.Network == nil {
+			continue // it is in nobody's chain
+		}
+		right := p.upkeep == profiles.Chain && source != "" && madeFor(&f, source)
+		stays, goes = stays || right, goes || !right
+	}
+	for _, dir := range m.dropIns(p.view) {
+		if p.view.original() == nil && !p.upkeep.ByAgent() {
+			continue
+		}
+		right := p.upkeep == profiles.DropIn && dir == network
+		stays, goes = stays || right, goes || !right
+	}
+	return stays, goes
+}
+
+// unsettled is how long to wait until something may go: for as long as what is
+// wanted changes, or somebody writes in the directory, nothing is decided. A file
+// that is removed and written again and again may never be seen whole.
+func (m *Manager) unsettled(p *pass, goes bool) time.Duration {
+	if !goes {
+		m.unlike = time.Time{}
+		return 0
+	}
+	var wanted strings.Builder
+	fmt.Fprintln(&wanted, p.upkeep, stampOf(m.real(p.view.confDir)))
+	for _, f := range p.view.conf.Files {
+		if !f.Ours() {
+			fmt.Fprintln(&wanted, f.Name, stampOf(filepath.Join(m.real(p.view.confDir), f.Name)))
+		}
+	}
+	if now := wanted.String(); m.unlike.IsZero() || now != m.unlikeAs {
+		m.unlike, m.unlikeAs = time.Now(), now
+	}
+	return max(0, settle-time.Since(m.unlike))
 }
 
 // chooseUpkeep says which files are to be there. Two deliveries are carried out by
@@ -191,25 +256,9 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 		standing.Own = &own[0]
 	}
 	action, why := conflist.Decide(standing)
-	switch action {
-	case conflist.Delete:
-		if left := settle - m.sinceGone(p.view); left > 0 {
-			p.wait = left
-			return standing.Own.Name, nil
-		}
+	if action == conflist.Delete || action == conflist.Leave && standing.Own == nil {
 		return "", nil // with the leftovers
-	case conflist.Write, conflist.Leave:
-		if moved(p, standing) {
-			if left := settle - m.sinceGone(p.view); left > 0 {
-				p.wait = left
-				return standing.Own.Name, nil
-			}
-		}
 	}
-	if action == conflist.Leave && standing.Own == nil {
-		return "", nil
-	}
-	m.gone = time.Time{}
 	content, err := conflist.Splice(original.Network, p.entry)
 	if err != nil {
 		return keep, err
@@ -227,32 +276,14 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 	return keep, nil
 }
 
-// moved says that the original of podweir's file is gone and another file has
-// come to be the first: the runtime would take that one if podweir's did not
-// stand, perhaps for the moment of a rewrite only.
-func moved(p *pass, s conflist.Standing) bool {
-	if s.Own == nil || !machineMade(s.Own) {
-		return false
+// madeFor says whether a file of podweir's is that of an original, by its mark or,
+// if a person made it, by its name.
+func madeFor(f *conflist.File, original string) bool {
+	if machineMade(f) {
+		return f.Network.Mark.Source == original
 	}
-	source := s.Own.Network.Mark.Source
-	return !slices.ContainsFunc(p.view.conf.Files, func(f conflist.File) bool { return f.Name == source })
-}
-
-// sinceGone is how long the original has been gone without anything happening in
-// the directory: while somebody writes there, nothing is decided. A file that is
-// removed and written again and again may never be seen whole.
-func (m *Manager) sinceGone(v *view) time.Duration {
-	var others strings.Builder
-	fmt.Fprintln(&others, stampOf(m.real(v.confDir)))
-	for _, f := range v.conf.Files {
-		if !f.Ours() {
-			fmt.Fprintln(&others, f.Name, stampOf(filepath.Join(m.real(v.confDir), f.Name)))
-		}
-	}
-	if now := others.String(); m.gone.IsZero() || now != m.goneAs {
-		m.gone, m.goneAs = time.Now(), now
-	}
-	return time.Since(m.gone)
+	name, err := conflist.FileName(original)
+	return err == nil && f.Name == name
 }
 
 // machineMade says that podweir wrote a file, and not a person by hand.
@@ -261,15 +292,7 @@ func machineMade(f *conflist.File) bool { return f.Network != nil && f.Network.M
 // planDropIn returns the name of the directory that holds podweir's drop-in.
 func (m *Manager) planDropIn(p *pass) (keep string, err error) {
 	network := p.view.original()
-	if network == nil {
-		// Without its network a drop-in does nothing; the one that is there is
-		// right again when the network is back.
-		if dirs := m.dropIns(p.view); len(dirs) > 0 {
-			return dirs[0], nil
-		}
-		return "", nil
-	}
-	if network.Index(conflist.Type) >= 0 {
+	if network == nil || network.Index(conflist.Type) >= 0 {
 		return "", nil
 	}
 	content, err := conflist.DropIn(p.entry)
@@ -331,7 +354,7 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, f.Name), Why: reason, ours: machineMade(&f)})
 	}
 	for _, network := range m.dropIns(p.view) {
-		if network == keep && p.upkeep == profiles.DropIn {
+		if p.view.original() == nil || network == keep && p.upkeep == profiles.DropIn {
 			continue
 		}
 		reason := why

@@ -4,6 +4,7 @@
 package delivery
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,9 @@ const recordVersion = 1
 // podweir's stand now.
 const recordFile = "installed.json"
 
+// backupPrefix begins the names of those files.
+const backupPrefix = "before-"
+
 // record is what podweir put where, and what was there before: all that the
 // files themselves do not tell and that leaving no trace needs. It is written
 // before the file that it tells of.
@@ -33,6 +38,8 @@ type record struct {
 	// Runtime is the container runtime that the operator named, "" if podweir
 	// found out by itself.
 	Runtime string `json:"runtime,omitempty"`
+	// Defaults are what the operator wants for all pods of the node.
+	Defaults map[string]any `json:"defaults,omitempty"`
 	// Items are by path, in the order in which they were made.
 	Items []*item `json:"items"`
 
@@ -220,7 +227,7 @@ func (r *record) keep(path string) (*before, error) {
 	if err != nil {
 		return nil, fileError("read", path, err)
 	}
-	b.Backup = "before-" + found[:16]
+	b.Backup = backupPrefix + found[:16]
 	if err := r.makeDir(r.dir); err != nil {
 		return nil, err
 	}
@@ -282,12 +289,8 @@ func (r *record) close() error {
 	if slices.ContainsFunc(r.Items, func(i *item) bool { return !i.Directory }) {
 		return r.save()
 	}
-	copies, err := filepath.Glob(filepath.Join(r.dir, "before-*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range append(copies, filepath.Join(r.dir, recordFile)) {
-		if err := remove(path); err != nil {
+	for _, name := range append(r.backups(), recordFile) {
+		if err := remove(filepath.Join(r.dir, name)); err != nil {
 			return err
 		}
 	}
@@ -300,12 +303,35 @@ func (r *record) close() error {
 	return nil
 }
 
-// undo forgets what came in since known was all, after nothing came of it.
-func (r *record) undo(known []*item) error {
-	if len(known) > 0 {
-		r.Items = known
-		return r.save()
+// set takes in the settings of the operator, and says whether they are others than
+// before. The caller saves the record.
+func (r *record) set(runtime string, defaults map[string]any) (changed bool) {
+	changed = r.Runtime != runtime || !sameJSON(r.Defaults, defaults)
+	r.Runtime, r.Defaults = runtime, defaults
+	return changed
+}
+
+// sameJSON compares settings as they are written: a list is one, whatever its type.
+func sameJSON(a, b map[string]any) bool {
+	if len(a) == 0 && len(b) == 0 {
+		return true
 	}
-	r.Items = slices.DeleteFunc(r.Items, func(i *item) bool { return !i.Directory })
-	return r.close()
+	first, err := json.Marshal(a)
+	second, otherErr := json.Marshal(b)
+	return err == nil && otherErr == nil && bytes.Equal(first, second)
+}
+
+// backups are the names of the copies in the state directory.
+func (r *record) backups() []string {
+	var out []string
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil // there are none
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), backupPrefix) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
 }

@@ -64,7 +64,7 @@ func (m *Manager) removeFiles(v *view, why string) error {
 	if err := m.removeBinaries(r, why); err != nil {
 		return err
 	}
-	m.placed = stamp{}
+	m.placed, m.noted = stamp{}, false
 	return r.close()
 }
 
@@ -105,7 +105,7 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) error {
 		if err := r.restore(i); err != nil {
 			return err
 		}
-		m.log.Info("files of podweir", "do", doRemove, "path", r.at(i), "why", why)
+		m.log.Info("files of podweir changed", "do", doRemove, "path", r.at(i), "why", why)
 	}
 	if dropIn {
 		// Before the binary goes: a runtime that still has the drop-in would fail
@@ -206,7 +206,7 @@ func (m *Manager) removeBinaries(r *record, why string) error {
 		if err := r.restore(i); err != nil {
 			return err
 		}
-		m.log.Info("files of podweir", "do", doRemove, "path", path, "why", why)
+		m.log.Info("files of podweir changed", "do", doRemove, "path", path, "why", why)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // annotated is one of the annotations that others may enforce, too.
@@ -24,23 +25,32 @@ func (b *beside) annotations() []annotated {
 // key is where the plugin reads who shapes the direction.
 func (a *annotated) key() string { return a.direction.String() + "Shaper" }
 
-// shapers leaves the directions that somebody else enforces to him, unless the
-// operator says who shapes. Where it is not known podweir shapes: two shapers
-// keep a cap, none does not.
+// shapers leaves the directions that Cilium's bandwidth manager enforces to it,
+// unless the operator says who shapes. Where it is not known podweir shapes: two
+// shapers keep a cap, none does not. Calico is left nothing by itself: its default
+// burst is 343 MB.
 func (b *beside) shapers(keys map[string]any) (notes []string) {
-	var left []string
+	var left, both []string
 	for _, a := range b.annotations() {
-		if a.enforced == profiles.Yes && keys[a.key()] == nil && keys["shaper"] == nil {
+		given := keys[a.key()] != nil || keys["shaper"] != nil
+		switch {
+		case a.enforced != profiles.Yes || given:
+		case b.others.By == terms.ShaperCilium:
 			keys[a.key()] = shaping.ShaperCilium.String()
 			left = append(left, a.direction.String())
+		default:
+			both = append(both, a.direction.String())
 		}
+	}
+	if b.others.Why != "" {
+		notes = append(notes, b.others.Why)
 	}
 	if len(left) > 0 {
 		notes = append(notes, strings.Join(left, " and ")+" limits of pods are left to it, which does not limit traffic "+
 			"between pods of one node; the default shaper=podweir gives them to podweir")
 	}
-	if b.others.Why != "" {
-		notes = append([]string{b.others.Why}, notes...)
+	if len(both) > 0 {
+		notes = append(notes, strings.Join(both, " and ")+" limits of pods have two shapers; "+profiles.OneShaperBesideFelix)
 	}
 	return notes
 }
@@ -52,10 +62,13 @@ func (b *beside) dispute(defaults map[string]any) string {
 	for _, a := range b.annotations() {
 		given := chosen(defaults, a.key(), "shaper")
 		switch {
-		case given == shaping.ShaperPodweir.String() && a.enforced == profiles.Yes:
-			all = append(all, a.direction.String()+" limits have two shapers, podweir by the operator's word and Cilium: "+b.others.Why)
-		case given == shaping.ShaperCilium.String() && a.enforced == profiles.No:
-			all = append(all, "nobody enforces "+a.direction.String()+" limits: they are left to Cilium's bandwidth manager by the operator's word, and it does not")
+		case given == "" || given == shaping.ShaperPodweir.String() && a.enforced != profiles.Yes:
+		case given == shaping.ShaperPodweir.String():
+			all = append(all, a.direction.String()+" limits have two shapers, podweir by the operator's word and "+b.others.By.Title()+": "+b.others.Why)
+		case given != b.others.By.String() || a.enforced == profiles.No:
+			to, _ := terms.ParseShaper(given) // the plugin's own reading refuses any other
+			all = append(all, "nobody enforces "+a.direction.String()+" limits: they are left to "+to.Title()+
+				" by the operator's word, and it does not")
 		}
 	}
 	return strings.Join(all, "; ")

@@ -33,8 +33,8 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 		"legacy host routing":   {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "Legacy"}, podweir: "ingress", note: "host routing Legacy"},
 		"chained on a veth":     {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF", ChainingMode: "generic-veth"}, podweir: "ingress", note: "generic-veth"},
 		"chained, not known":    {cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF", ChainingMode: "aws-cni"}, podweir: "ingress", note: "aws-cni"},
-		"asked for, not said":   {cilium: detect.Cilium{BandwidthConfigured: on}, podweir: "egress ingress", note: "does not say"},
-		"asked for, turned off": {cilium: detect.Cilium{API: true, BandwidthConfigured: on, BandwidthManager: profiles.No}, podweir: "egress ingress"},
+		"requested, not said":   {cilium: detect.Cilium{BandwidthConfigured: on}, podweir: "egress ingress", note: "does not say"},
+		"requested, turned off": {cilium: detect.Cilium{API: true, BandwidthConfigured: on, BandwidthManager: profiles.No}, podweir: "egress ingress"},
 		"given to podweir": {
 			cilium: detect.Cilium{API: true, BandwidthManager: on, Version: "1.20.2", Routing: "BPF"}, defaults: map[string]any{"shaper": "podweir"},
 			podweir: "egress ingress", note: "is on", warning: "egress limits have two shapers",
@@ -66,6 +66,54 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 			}
 			if got := shapedBy(t, raw); got != tc.podweir {
 				t.Errorf("podweir shapes %q by %s, want %q", got, raw, tc.podweir)
+			}
+		})
+	}
+}
+
+// TestEntryBesideFelix: podweir shapes beside it, says so, and leaves to it what the
+// operator gives it.
+func TestEntryBesideFelix(t *testing.T) {
+	for name, tc := range map[string]struct {
+		profile, version string
+		defaults         map[string]any
+		podweir          string
+		note, warning    string
+	}{
+		"calico 3.31":       {profile: "calico", version: "v3.31.2", podweir: "egress ingress", note: "egress and ingress limits of pods have two shapers"},
+		"calico 3.29":       {profile: "calico", version: "v3.29.1", podweir: "egress ingress"},
+		"calico, unknown":   {profile: "canal", podweir: "egress ingress", note: "which release of Calico runs is not known"},
+		"on AWS":            {profile: "aws-vpc-cni-calico", version: "v3.31.2", podweir: "egress ingress", note: `qos.projectcalico.org/ingressBandwidth: "1P"`},
+		"given to Calico":   {profile: "calico", version: "v3.31.2", defaults: map[string]any{"shaper": "calico"}, note: "Calico v3.31.2 enforces"},
+		"one of them":       {profile: "calico", version: "v3.31.2", defaults: map[string]any{"egressShaper": "calico"}, podweir: "ingress", note: "ingress limits of pods have two shapers"},
+		"given to podweir":  {profile: "calico", version: "v3.31.2", defaults: map[string]any{"shaper": "podweir"}, podweir: "egress ingress", note: "Calico", warning: "egress limits have two shapers, podweir by the operator's word and Calico"},
+		"given to 3.29":     {profile: "calico", version: "v3.29.1", defaults: map[string]any{"shaper": "calico"}, warning: "nobody enforces egress limits: they are left to Calico"},
+		"given to who may":  {profile: "calico", defaults: map[string]any{"shaper": "calico"}, note: "is not known"},
+		"given to Cilium":   {profile: "calico", version: "v3.31.2", defaults: map[string]any{"shaper": "cilium"}, note: "Calico", warning: "nobody enforces egress limits: they are left to Cilium's bandwidth manager"},
+		"Calico beside ptp": {profile: "ptp", defaults: map[string]any{"ingressShaper": "calico"}, podweir: "egress", warning: "nobody enforces ingress limits: they are left to Calico"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := profiles.Find(tc.profile)
+			node := detect.Node{Profile: p, Calico: detect.Calico{Version: tc.version, Dataplane: "tables"}}
+			if tc.profile != "ptp" {
+				node.Calico.Runs = profiles.Yes
+			}
+			b := beside{profile: p, others: node.OtherShapers()}
+			raw, notes, err := b.entry(tc.defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
+				t.Errorf("notes %q, want %q", text, tc.note)
+			}
+			if warning := b.dispute(tc.defaults); !strings.Contains(warning, tc.warning) || tc.warning == "" && warning != "" {
+				t.Errorf("warning %q, want %q", warning, tc.warning)
+			}
+			if got := shapedBy(t, raw); got != tc.podweir {
+				t.Errorf("podweir shapes %q by %s, want %q", got, raw, tc.podweir)
+			}
+			if felix := `"hostHook":"tcx","ingressPlace":"prefer-ifb"`; strings.Contains(string(raw), felix) != (tc.profile != "ptp") {
+				t.Errorf("entry %s, want %s in it beside Felix alone", raw, felix)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -39,66 +40,70 @@ func (h *host) contents(t *testing.T) map[string]string {
 func TestSwitchToNRI(t *testing.T) {
 	for name, files := range map[profiles.Delivery]map[string]string{profiles.Chain: simple(), profiles.DropIn: exclusive(nil)} {
 		t.Run(string(name), func(t *testing.T) {
-			h := newHost(t, files)
-			before := h.contents(t)
-			h.install(t, as(name))
-			var hooked atomic.Bool
-			m, _ := h.run(t, func(c *delivery.Config) {
-				as(profiles.NRI)(c)
-				c.Hooked = hooked.Load
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, files)
+				before := h.contents(t)
+				h.install(t, as(name))
+				var hooked atomic.Bool
+				m, _ := h.run(t, func(c *delivery.Config) {
+					as(profiles.NRI)(c)
+					c.Hooked = hooked.Load
+				})
+				h.eventually(t, "the files stay", func() bool {
+					return strings.Contains(m.Decision().Warning, "the files of the delivery "+string(name)+" stay until the runtime calls the agent")
+				})
+				if !h.shaped() || !m.Decision().InForce {
+					t.Errorf("chain %v before the runtime calls the agent, want podweir in it", h.chain())
+				}
+				if name == profiles.Chain {
+					next := network("n", 2, "ptp")
+					h.write(t, confDir+"/"+original, next)
+					h.eventually(t, "the original is followed", func() bool { return h.inForce() == 2 })
+					h.write(t, confDir+"/"+original, files[confDir+"/"+original])
+				}
+				hooked.Store(true)
+				h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Warning == "" })
+				if diff := cmp.Diff(before, h.contents(t)); diff != "" {
+					t.Errorf("left over (-before +after):\n%s", diff)
+				}
+				if d := m.Decision(); d.Delivery != profiles.NRI || d.Problem != "" {
+					t.Errorf("decision %+v", d)
+				}
 			})
-			h.eventually(t, "the files stay", func() bool {
-				return strings.Contains(m.Decision().Warning, "the files of the delivery "+string(name)+" stay until the runtime calls the agent")
-			})
-			if !h.shaped() || !m.Decision().InForce {
-				t.Errorf("chain %v before the runtime calls the agent, want podweir in it", h.chain())
-			}
-			if name == profiles.Chain {
-				next := network("n", 2, "ptp")
-				h.write(t, confDir+"/"+original, next)
-				h.eventually(t, "the original is followed", func() bool { return h.inForce() == 2 })
-				h.write(t, confDir+"/"+original, files[confDir+"/"+original])
-			}
-			hooked.Store(true)
-			h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Warning == "" })
-			if diff := cmp.Diff(before, h.contents(t)); diff != "" {
-				t.Errorf("left over (-before +after):\n%s", diff)
-			}
-			if d := m.Decision(); d.Delivery != profiles.NRI || d.Problem != "" {
-				t.Errorf("decision %+v", d)
-			}
 		})
 	}
 }
 
 // TestSwitchToHanded keeps the drop-in until Cilium's own chain has podweir in it.
 func TestSwitchToHanded(t *testing.T) {
-	h := newHost(t, exclusive(nil))
-	h.install(t, as(profiles.DropIn))
-	dropIn := confDir + "/cilium/" + conflist.DropInFile
-	m, stop := h.run(t, as(profiles.Handed))
-	h.eventually(t, "the drop-in stays", func() bool {
-		return strings.Contains(m.Decision().Warning, "the files of the delivery drop-in stay until 05-cilium.conflist has podweir in it")
-	})
-	if h.read(dropIn) == "" || !m.Decision().InForce {
-		t.Errorf("the drop-in is gone before Cilium's chain has podweir in it")
-	}
-	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2, "cilium-cni", conflist.Type))
-	h.eventually(t, "the drop-in goes", func() bool { return h.read(dropIn) == "" })
-	if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" || h.read(plugin) == "" {
-		t.Errorf("chain (-want +got), or the binary is gone:\n%s", diff)
-	}
-	stop()
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		h.install(t, as(profiles.DropIn))
+		dropIn := confDir + "/cilium/" + conflist.DropInFile
+		m, stop := h.run(t, as(profiles.Handed))
+		h.eventually(t, "the drop-in stays", func() bool {
+			return strings.Contains(m.Decision().Warning, "the files of the delivery drop-in stay until 05-cilium.conflist has podweir in it")
+		})
+		if h.read(dropIn) == "" || !m.Decision().InForce {
+			t.Errorf("the drop-in is gone before Cilium's chain has podweir in it")
+		}
+		h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2, "cilium-cni", conflist.Type))
+		h.eventually(t, "the drop-in goes", func() bool { return h.read(dropIn) == "" })
+		if diff := cmp.Diff([]string{"cilium-cni", conflist.Type}, h.chain()); diff != "" || h.read(plugin) == "" {
+			t.Errorf("chain (-want +got), or the binary is gone:\n%s", diff)
+		}
+		stop()
 
-	// What Cilium's own chain names has to stay.
-	m, _ = h.run(t, as(profiles.NRI))
-	h.eventually(t, "the binary is said to be needed", func() bool {
-		d := m.Decision()
-		return d.Problem == "" && strings.Contains(d.Warning, "05-cilium.conflist names it")
+		// What Cilium's own chain names has to stay.
+		m, _ = h.run(t, as(profiles.NRI))
+		h.eventually(t, "the binary is said to be needed", func() bool {
+			d := m.Decision()
+			return d.Problem == "" && strings.Contains(d.Warning, "05-cilium.conflist names it")
+		})
+		if h.read(plugin) == "" {
+			t.Error("the binary is gone, and Cilium's chain names it")
+		}
 	})
-	if h.read(plugin) == "" {
-		t.Error("the binary is gone, and Cilium's chain names it")
-	}
 }
 
 // TestPrivilegedSwitchReadOnly has files of a former delivery where the agent may

@@ -34,7 +34,7 @@ func (m *Manager) tell(p *pass) error {
 func isDropIn(path string) bool { return filepath.Base(path) == conflist.DropInFile }
 
 // nudge makes a file in the directory of conflists and removes it. containerd
-// watches that directory and none below it, and reads everything anew when a file
+// watches that directory and none below it, and reads everything again when a file
 // there is written, renamed or removed; it ignores a directory or file that is made
 // (internal/cri/server/cni_conf_syncer.go, v2.1 to v2.4). No CNI takes a file of this
 // name for a configuration. podweir's own watch hears of it, too: the next pass finds

@@ -67,6 +67,7 @@ func (r *containerd) loaded() int {
 
 // The runtime learns of the drop-in, of its change and of its end.
 func TestTheRuntimeIsToldOfTheDropIn(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, exclusive(nil))
 	r := h.startRuntime(t)
 	m := h.install(t, recent)
@@ -90,6 +91,7 @@ func TestTheRuntimeIsToldOfTheDropIn(t *testing.T) {
 // A drop-in that a release before this one wrote may never have been read: an agent
 // tells the runtime when it starts, and only then.
 func TestTheRuntimeIsToldAtTheStart(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, exclusive(nil))
 	h.install(t, recent)
 	r := h.startRuntime(t)
@@ -107,7 +109,7 @@ func TestTheRuntimeIsToldAtTheStart(t *testing.T) {
 	}
 	h.eventually(t, "the runtime heard of it", func() bool { return r.loaded() > told })
 	settled := r.loaded()
-	pause(3 * time.Second) // passes that nothing asked for
+	pause(1500 * time.Millisecond) // a pass that nothing requested
 	if now := r.loaded(); now > settled+1 {
 		t.Errorf("the runtime was made to load %d times more with nothing changed", now-settled)
 	}

@@ -102,7 +102,7 @@ func joinable(conf *conflist.Dir) bool {
 func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 	before := m.node
 	node := detect.Read(ctx, m.root, detect.Options{
-		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, Conf: conf, Live: m.config.Live,
+		ConfDir: m.config.ConfDir, BinDir: m.config.BinDir, Runtime: m.config.Runtime, ToldRuntime: m.runtime, Conf: conf, Live: m.config.Live,
 	})
 	m.detected = time.Now()
 	if before != nil && joinable(before.Conf) && !joinable(node.Conf) {
@@ -113,7 +113,7 @@ func (m *Manager) detect(ctx context.Context, conf *conflist.Dir) bool {
 		m.node.Cilium.Remembering(&before.Cilium)
 	}
 	for _, p := range m.node.Problems {
-		m.log.Debug("look at the node", "problem", p)
+		m.log.Debug("part of the node not read", "problem", p)
 	}
 	return true
 }

@@ -40,7 +40,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	w := newWatcher(m.log)
+	w := newWatcher(m.log, m.notify)
 	defer w.close()
 	swept := false
 	for ctx.Err() == nil {
@@ -90,7 +90,7 @@ func (m *Manager) sweep(p *pass) {
 	}
 	for _, dir := range dirs {
 		if err := sweep(dir); err != nil {
-			m.log.Warn("remove temporary files", "error", err)
+			m.log.Warn("temporary files not removed", "error", err)
 		}
 	}
 }
@@ -107,9 +107,9 @@ type watcher struct {
 
 // newWatcher returns one that hears nothing if the kernel allows no more of
 // them (fs.inotify.max_user_instances).
-func newWatcher(log *slog.Logger) *watcher {
+func newWatcher(log *slog.Logger, notify func() (*fsnotify.Watcher, error)) *watcher {
 	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}}
-	n, err := fsnotify.NewWatcher()
+	n, err := notify()
 	if err != nil {
 		w.goBlind(err)
 		return w
@@ -150,7 +150,7 @@ func (w *watcher) goBlind(err error) {
 
 // follow watches these directories and no others, and says whether a watch is
 // new: then what is in that directory has to be read again. A directory that was
-// replaced is watched anew, one that is missing when it is there.
+// replaced is watched again, one that is missing when it is there.
 func (w *watcher) follow(dirs []string) (fresh bool) {
 	if w.notify == nil {
 		return false

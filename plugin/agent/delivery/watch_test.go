@@ -6,6 +6,7 @@ package delivery_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,9 +15,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil/short"
@@ -26,7 +29,9 @@ import (
 type reader struct {
 	mu       sync.Mutex
 	readings int
-	faults   []string
+	// torn says that a network that cannot be read is no fault.
+	torn   bool
+	faults []string
 }
 
 func (r *reader) count() int {
@@ -49,10 +54,14 @@ func (h *host) watchNetwork(t *testing.T, name string) (r *reader, stop func()) 
 				return
 			default:
 			}
+			if h.blind {
+				pause(5 * time.Millisecond) // by the clock of the bubble, which would stand still
+			}
 			list, err := load(h.path(confDir))
 			r.mu.Lock()
 			r.readings++
 			switch {
+			case err != nil && r.torn:
 			case err != nil:
 				r.faults = append(r.faults, err.Error())
 			case list.Name != name:
@@ -145,12 +154,17 @@ func excludes(path, content string) error {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// TestRewrites has the primary CNI write its file 100 times in a row. At no
+// rewrites is how often the primary CNI writes its file in TestRewrites;
+// "make rewrites" has more.
+var rewrites = flag.Int("rewrites", 100, "how often TestRewrites has each file written")
+
+// TestRewrites has the primary CNI write its file again and again. At no
 // reading is there no valid network, or one without podweir; the last writing is
 // followed, and the primary's file stays as it was written.
 func TestRewrites(t *testing.T) {
-	short.LeaveOut(t, "it rewrites files 700 times and waits for the agent")
-	const times = 100
+	short.LeaveOut(t, "it rewrites files 800 times and waits for the agent")
+	t.Parallel()
+	times := *rewrites
 	twoNetworks := simple()
 	twoNetworks[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
 	for name, tc := range map[string]struct {
@@ -168,8 +182,10 @@ func TestRewrites(t *testing.T) {
 		"bandwidth in the chain":     {simple(), original, "n", []string{"ptp", "bandwidth"}, nil, renames},
 		"drop-in, exclusive Cilium":  {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, excludes},
 		"drop-in, renamed elsewhere": {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, renames},
+		"drop-in, written in place":  {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, writes},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t, tc.files)
 			path, last := h.path(confDir+"/"+tc.file), ""
 			_, stopRun := h.run(t, tc.config)
@@ -178,6 +194,11 @@ func TestRewrites(t *testing.T) {
 			}
 			h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 0 })
 			r, stop := h.watchNetwork(t, tc.network)
+			// The file in force is then the one that is written in place: what a reading
+			// finds half written is not podweir's doing.
+			r.mu.Lock()
+			r.torn = name == "drop-in, written in place"
+			r.mu.Unlock()
 			for i := 1; i <= times; i++ {
 				last = network(tc.network, i, tc.types...)
 				if err := tc.write(path, last); err != nil {
@@ -209,6 +230,7 @@ func TestRewrites(t *testing.T) {
 // TestHowSoon reports how soon a rewritten file is followed; what it judges is
 // only that it is.
 func TestHowSoon(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, simple())
 	h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 1 })
@@ -226,8 +248,9 @@ func TestHowSoon(t *testing.T) {
 }
 
 // TestDirectoryIsReplaced follows the directory of conflists itself: renamed
-// away and made anew, and removed with its parent.
+// away and made again, and removed with its parent.
 func TestDirectoryIsReplaced(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, simple())
 	h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", h.shaped)
@@ -249,6 +272,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 
 // TestInstalledLater waits for a CNI that is not there yet.
 func TestInstalledLater(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, nil)
 	h.remove(t, "etc/cni")
 	m, _ := h.run(t, nil)
@@ -263,31 +287,31 @@ func TestInstalledLater(t *testing.T) {
 // TestPrimaryIsGone never leaves podweir's file alone in front: the node would
 // look ready.
 func TestPrimaryIsGone(t *testing.T) {
-	short.LeaveOut(t, "it waits until the agent has looked several times")
-	h := newHost(t, simple())
-	h.run(t, nil)
-	h.eventually(t, "podweir is in the chain", h.shaped)
-	h.remove(t, confDir+"/"+original)
-	h.eventually(t, "podweir's file is gone with its original", func() bool { return h.read(confDir+"/"+ours) == "" })
-	h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
-	h.eventually(t, "podweir is back", func() bool { return h.inForce() == 2 })
-	h.write(t, confDir+"/"+original, "{")
-	h.eventually(t, "podweir's file is gone from the broken one's front", func() bool { return h.read(confDir+"/"+ours) == "" })
-	h.write(t, confDir+"/"+original, network("n", 3, "ptp"))
-	h.eventually(t, "podweir is back again", func() bool { return h.inForce() == 3 })
-	if err := os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")); err != nil {
-		t.Fatal(err)
-	}
-	h.eventually(t, "podweir's file has the new name", func() bool {
-		return h.read(confDir+"/"+ours) == "" && h.read(confDir+"/00-podweir-20-y.conflist") != ""
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, simple())
+		h.run(t, nil)
+		h.eventually(t, "podweir is in the chain", h.shaped)
+		h.remove(t, confDir+"/"+original)
+		h.eventually(t, "podweir's file is gone with its original", func() bool { return h.read(confDir+"/"+ours) == "" })
+		h.write(t, confDir+"/"+original, network("n", 2, "ptp"))
+		h.eventually(t, "podweir is back", func() bool { return h.inForce() == 2 })
+		h.write(t, confDir+"/"+original, "{")
+		h.eventually(t, "podweir's file is gone from the broken one's front", func() bool { return h.read(confDir+"/"+ours) == "" })
+		h.write(t, confDir+"/"+original, network("n", 3, "ptp"))
+		h.eventually(t, "podweir is back again", func() bool { return h.inForce() == 3 })
+		if err := os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")); err != nil {
+			t.Fatal(err)
+		}
+		h.eventually(t, "podweir's file has the new name", func() bool {
+			return h.read(confDir+"/"+ours) == "" && h.read(confDir+"/00-podweir-20-y.conflist") != ""
+		})
 	})
 }
 
-// TestPrimaryStartsAnew has aws-node start anew again and again: its socket goes and
-// comes back, its file stays until it is written anew. At no reading is podweir out
+// TestPrimaryStartsAnew restarts aws-node again and again: its socket goes and
+// comes back, its file stays until it is written again. At no reading is podweir out
 // of the chain.
 func TestPrimaryStartsAnew(t *testing.T) {
-	short.LeaveOut(t, "it waits until the agent has looked several times")
 	const file = confDir + "/10-aws.conflist"
 	sockets := func(h *host, listens bool) {
 		text := "Num       RefCount Protocol Flags    Type St Inode Path\n"
@@ -296,48 +320,148 @@ func TestPrimaryStartsAnew(t *testing.T) {
 		}
 		h.write(t, "proc/1/net/unix", text)
 	}
-	h := newHost(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
-	sockets(h, false)
-	h.run(t, nil)
-	h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
-	r, stop := h.watchNetwork(t, "aws-cni")
-	for i := 2; i <= 4; i++ {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, map[string]string{file: network("aws-cni", 1, "aws-cni"), binDir + "/aws-cni": "x"})
 		sockets(h, false)
-		// Longer than podweir waits for a file that is gone.
-		pause(1500 * time.Millisecond)
-		sockets(h, true)
-		if err := renames(h.path(file), network("aws-cni", i, "aws-cni")); err != nil {
-			t.Fatal(err)
+		h.run(t, nil)
+		h.eventually(t, "podweir is in the chain, since pods could start without it", func() bool { return h.inForce() == 1 })
+		r, stop := h.watchNetwork(t, "aws-cni")
+		for i := 2; i <= 4; i++ {
+			sockets(h, false)
+			// Longer than podweir waits for a file that is gone.
+			pause(1500 * time.Millisecond)
+			sockets(h, true)
+			if err := renames(h.path(file), network("aws-cni", i, "aws-cni")); err != nil {
+				t.Fatal(err)
+			}
+			h.eventually(t, "the new file is followed", func() bool { return h.inForce() == i })
 		}
-		h.eventually(t, "the new file is followed", func() bool { return h.inForce() == i })
-	}
-	stop()
-	if len(r.faults) > 0 {
-		t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
-	}
+		stop()
+		if len(r.faults) > 0 {
+			t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
+		}
+	})
 }
 
 // TestHalfWrittenChangesNothing leaves the primary CNI's file empty, torn and away:
 // that says nothing about the node, and the delivery stays what it is.
 func TestHalfWrittenChangesNothing(t *testing.T) {
-	h := newHost(t, exclusive(nil))
-	m, _ := h.run(t, recent)
-	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
-	h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
-	whole, want := h.read(file), h.read(dropIn)
-	for name, breaks := range map[string]func(){
-		"empty": func() { h.write(t, file, "") },
-		"torn":  func() { h.write(t, file, whole[:len(whole)/2]) },
-		"away":  func() { h.remove(t, file) },
-	} {
-		breaks()
-		h.eventually(t, "podweir saw the file "+name, func() bool { return !m.Decision().InForce })
-		if d := m.Decision(); d.Delivery != profiles.DropIn || d.Profile == "" || h.read(dropIn) != want {
-			t.Errorf("while the file is %s: delivery %s, profile %q, drop-in %q; want that of before", name, d.Delivery, d.Profile, h.read(dropIn))
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		m, _ := h.run(t, recent)
+		const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
+		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().InForce })
+		whole, want := h.read(file), h.read(dropIn)
+		for name, breaks := range map[string]func(){
+			"empty": func() { h.write(t, file, "") },
+			"torn":  func() { h.write(t, file, whole[:len(whole)/2]) },
+			"away":  func() { h.remove(t, file) },
+		} {
+			breaks()
+			h.eventually(t, "podweir saw the file "+name, func() bool { return !m.Decision().InForce })
+			if d := m.Decision(); d.Delivery != profiles.DropIn || d.Profile == "" || h.read(dropIn) != want {
+				t.Errorf("while the file is %s: delivery %s, profile %q, drop-in %q; want that of before", name, d.Delivery, d.Profile, h.read(dropIn))
+			}
+			h.write(t, file, whole)
+			h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce })
 		}
-		h.write(t, file, whole)
-		h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce })
+	})
+}
+
+// TestStartsWhileHalfWritten: an agent that starts while the primary CNI's file cannot
+// be read goes by what its own files say, for as long as it takes.
+func TestStartsWhileHalfWritten(t *testing.T) {
+	const file, dropIn = confDir + "/05-cilium.conflist", confDir + "/cilium/50-podweir.conf"
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		h.install(t, recent)
+		whole, want := h.read(file), h.read(dropIn)
+		for name, breaks := range map[string]func(){
+			"torn": func() { h.write(t, file, whole[:len(whole)/2]) },
+			"away": func() { h.remove(t, file) },
+		} {
+			breaks()
+			m, stop := h.run(t, recent)
+			h.eventually(t, "podweir decided", func() bool { return m.Decision().Delivery != "" })
+			for range 15 {
+				d := m.Decision()
+				if d.Delivery != profiles.DropIn || d.Network != "cilium" || d.Entry+"\n" != want || h.read(dropIn) != want {
+					t.Fatalf("while the file is %s: %+v, drop-in %q; want that of before", name, d, h.read(dropIn))
+				}
+				pause(100 * time.Millisecond)
+			}
+			h.write(t, file, whole)
+			h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce && m.Decision().Profile != "" })
+			stop()
+		}
+	})
+}
+
+// TestAnotherNetworkForAMoment: a file behind the primary CNI's is the first one while
+// that is written. podweir does not join it, or it would keep the other network in
+// front when the primary's is back.
+func TestAnotherNetworkForAMoment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files  map[string]string
+		file   string
+		config func(*delivery.Config)
+	}{
+		"chain":   {simple(), original, nil},
+		"drop-in": {exclusive(nil), "05-cilium.conflist", recent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.files[confDir+"/87-other.conflist"] = network("other", 1, "ptp")
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, tc.files)
+				m, _ := h.run(t, tc.config)
+				h.eventually(t, "podweir is in the chain", func() bool { return m.Decision().InForce })
+				whole, before := h.read(confDir+"/"+tc.file), m.Decision()
+				for range 5 {
+					h.remove(t, confDir+"/"+tc.file)
+					pause(300 * time.Millisecond)
+					if found, err := filepath.Glob(h.path(confDir + "/00-podweir-87-*")); err != nil || len(found) > 0 {
+						t.Errorf("podweir joined the other network: %v, %v", found, err)
+					}
+					if d := m.Decision(); d.Delivery != before.Delivery || d.Entry != before.Entry || d.Network != before.Network {
+						t.Errorf("decision %+v meanwhile, want %+v", d, before)
+					}
+					h.write(t, confDir+"/"+tc.file, whole)
+					h.eventually(t, "podweir is in the chain again", func() bool { return m.Decision().InForce })
+					if d := m.Decision(); d.Delivery != before.Delivery || d.Network != before.Network {
+						t.Errorf("decision %+v afterwards, want %+v", d, before)
+					}
+				}
+				h.remove(t, confDir+"/"+tc.file)
+				h.eventually(t, "podweir joins the other network, which stays", func() bool { return h.shaped() && m.Decision().Network == "other" })
+			})
+		})
 	}
+}
+
+// TestCiliumTurnsShared goes from the drop-in to the chain, and at no reading is podweir
+// in neither.
+func TestCiliumTurnsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		m, _ := h.run(t, recent)
+		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
+		r, stop := h.watchNetwork(t, "cilium")
+		h.write(t, settings+"/cni-exclusive", "false")
+		if err := renames(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni", "portmap")); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		h.eventually(t, "podweir chains, and the drop-in is gone", func() bool {
+			return h.read(confDir+"/00-podweir-05-.conflist") != "" && h.read(confDir+"/cilium/50-podweir.conf") == ""
+		})
+		if took := time.Since(began); took < time.Second {
+			t.Errorf("the drop-in went after %v, want it to stay until the change has settled", took)
+		}
+		stop()
+		if len(r.faults) > 0 {
+			t.Errorf("%d of %d readings: %q", len(r.faults), r.readings, r.faults[:min(5, len(r.faults))])
+		}
+	})
 }
 
 // TestCiliumTurnsExclusive changes the delivery when podweir's file is renamed,
@@ -382,6 +506,10 @@ func (*ciliumAgent) Programs(context.Context) ([]string, error) { return nil, er
 
 func (a *ciliumAgent) Runtime(context.Context) (string, error) { return "", errors.ErrUnsupported }
 
+func (a *ciliumAgent) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, error) {
 	if a.away.Load() {
 		a.missed.Add(1)
@@ -401,85 +529,91 @@ func (a *ciliumAgent) CiliumAPI(_ context.Context, resource string) ([]byte, err
 var errAway = errors.New("the agent is away")
 
 // TestBandwidthManagerKeepsItsLimits: what Cilium enforces is left to it, also
-// while its agent starts anew.
+// while its agent restarts.
 func TestBandwidthManagerKeepsItsLimits(t *testing.T) {
-	h := newHost(t, exclusive(nil))
-	agent := &ciliumAgent{}
-	m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
-	left := func() bool {
-		entry := m.Decision().Entry
-		return strings.Contains(entry, `"egressShaper":"cilium"`) && strings.Contains(entry, `"ingressShaper":"cilium"`)
-	}
-	h.eventually(t, "both directions are left to Cilium", func() bool { return m.Decision().InForce && left() })
-	if raw := h.read(confDir + "/cilium/50-podweir.conf"); !strings.Contains(raw, `"egressShaper":"cilium"`) {
-		t.Errorf("the drop-in is %s, want the shapers of the decision in it", raw)
-	}
-	notes := strings.Join(m.Decision().Notes, " ")
-	if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2, host routing BPF)") || m.Decision().Warning != "" {
-		t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
-	}
-	agent.away.Store(true)
-	// Another chain makes the whole node be looked at again, and the second time
-	// what came of the first is decided.
-	for i, chain := range [][]string{{"cilium-cni", "portmap"}, {"cilium-cni"}} {
-		missed := agent.missed.Load()
-		h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2+i, chain...))
-		h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
-	}
-	if !left() {
-		t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		agent := &ciliumAgent{}
+		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
+		left := func() bool {
+			entry := m.Decision().Entry
+			return strings.Contains(entry, `"egressShaper":"cilium"`) && strings.Contains(entry, `"ingressShaper":"cilium"`)
+		}
+		h.eventually(t, "both directions are left to Cilium", func() bool { return m.Decision().InForce && left() })
+		if raw := h.read(confDir + "/cilium/50-podweir.conf"); !strings.Contains(raw, `"egressShaper":"cilium"`) {
+			t.Errorf("the drop-in is %s, want the shapers of the decision in it", raw)
+		}
+		notes := strings.Join(m.Decision().Notes, " ")
+		if !strings.Contains(notes, "Cilium's bandwidth manager is on (version 1.20.2, host routing BPF)") || m.Decision().Warning != "" {
+			t.Errorf("notes %q and warning %q, want that the manager is on", notes, m.Decision().Warning)
+		}
+		agent.away.Store(true)
+		// Another chain makes the whole node be looked at again, and the second time
+		// what came of the first is decided.
+		for i, chain := range [][]string{{"cilium-cni", "portmap"}, {"cilium-cni"}} {
+			missed := agent.missed.Load()
+			h.write(t, confDir+"/05-cilium.conflist", network("cilium", 2+i, chain...))
+			h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
+		}
+		if !left() {
+			t.Errorf("entry %s while Cilium's agent is away, want the limits left to it", m.Decision().Entry)
+		}
+	})
 }
 
 // TestAgentStartsWithOtherRouting: the runtime's files stay as they are, and who
 // limits ingress changes within seconds all the same, although the agent answers
 // only some time after it made its socket.
 func TestAgentStartsWithOtherRouting(t *testing.T) {
-	short.LeaveOut(t, "the agent answers late, on purpose")
-	h := newHost(t, exclusive(nil))
-	agent := &ciliumAgent{}
-	agent.legacy.Store(true)
-	m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
-	left := func() bool { return strings.Contains(m.Decision().Entry, `"ingressShaper":"cilium"`) }
-	h.eventually(t, "podweir limits ingress", func() bool { return m.Decision().InForce && !left() })
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, exclusive(nil))
+		agent := &ciliumAgent{}
+		agent.legacy.Store(true)
+		m, _ := h.run(t, func(c *delivery.Config) { recent(c); c.Live = agent })
+		left := func() bool { return strings.Contains(m.Decision().Entry, `"ingressShaper":"cilium"`) }
+		h.eventually(t, "podweir limits ingress", func() bool { return m.Decision().InForce && !left() })
 
-	agent.away.Store(true)
-	agent.legacy.Store(false)
-	missed := agent.missed.Load()
-	h.remove(t, "run/cilium/cilium.sock")
-	h.write(t, "run/cilium/cilium.sock", "")
-	h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
-	agent.away.Store(false)
-	began := time.Now()
-	h.eventually(t, "ingress is left to Cilium", left)
-	t.Logf("noticed %.1f s after the agent answered", time.Since(began).Seconds())
+		agent.away.Store(true)
+		agent.legacy.Store(false)
+		missed := agent.missed.Load()
+		h.remove(t, "run/cilium/cilium.sock")
+		h.write(t, "run/cilium/cilium.sock", "")
+		h.eventually(t, "the agent is asked in vain", func() bool { return agent.missed.Load() > missed })
+		agent.away.Store(false)
+		began := time.Now()
+		h.eventually(t, "ingress is left to Cilium", left)
+		t.Logf("noticed %.1f s after the agent answered", time.Since(began).Seconds())
+	})
 }
 
 // TestBinaryIsRemoved puts the binary back, and leaves no chain that names it
 // where it cannot.
 func TestBinaryIsRemoved(t *testing.T) {
-	h := newHost(t, simple())
-	m, _ := h.run(t, nil)
-	h.eventually(t, "podweir is in the chain", h.shaped)
-	h.remove(t, plugin)
-	h.eventually(t, "the binary is back", func() bool { return h.read(plugin) != "" })
-	if err := os.Rename(h.binary, h.binary+".away"); err != nil {
-		t.Fatal(err)
-	}
-	h.remove(t, plugin)
-	h.eventually(t, "podweir is out of the chain and says why", func() bool {
-		d := m.Decision()
-		return !h.shaped() && !d.InForce && strings.Contains(d.Problem, h.binary)
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, simple())
+		m, _ := h.run(t, nil)
+		h.eventually(t, "podweir is in the chain", h.shaped)
+		h.remove(t, plugin)
+		h.eventually(t, "the binary is back", func() bool { return h.read(plugin) != "" })
+		if err := os.Rename(h.binary, h.binary+".away"); err != nil {
+			t.Fatal(err)
+		}
+		h.remove(t, plugin)
+		h.eventually(t, "podweir is out of the chain and says why", func() bool {
+			d := m.Decision()
+			return !h.shaped() && !d.InForce && strings.Contains(d.Problem, h.binary)
+		})
+		if err := os.Rename(h.binary+".away", h.binary); err != nil {
+			t.Fatal(err)
+		}
+		h.eventually(t, "podweir is in the chain again", func() bool { return h.shaped() && h.read(plugin) != "" })
 	})
-	if err := os.Rename(h.binary+".away", h.binary); err != nil {
-		t.Fatal(err)
-	}
-	h.eventually(t, "podweir is in the chain again", func() bool { return h.shaped() && h.read(plugin) != "" })
 }
 
 // TestOneAtATime keeps others off while an agent runs, and lets the next agent
 // wait.
 func TestOneAtATime(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, simple())
 	_, stop := h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", h.shaped)
@@ -499,6 +633,7 @@ func TestOneAtATime(t *testing.T) {
 
 // TestCrash leaves what a killed agent may leave, and wants it swept.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, simple())
 	h.install(t, nil)
 	left := confDir + "/.podweir-12345.tmp"
@@ -509,21 +644,23 @@ func TestCrash(t *testing.T) {
 
 // TestDecisionsAreTold once each.
 func TestDecisionsAreTold(t *testing.T) {
-	h := newHost(t, simple())
-	var mu sync.Mutex
-	var told []delivery.Decision
-	h.run(t, func(c *delivery.Config) {
-		c.OnDecision = func(d delivery.Decision) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, d)
+	synctest.Test(t, func(t *testing.T) {
+		h := newBlindHost(t, simple())
+		var mu sync.Mutex
+		var told []delivery.Decision
+		h.run(t, func(c *delivery.Config) {
+			c.OnDecision = func(d delivery.Decision) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, d)
+			}
+		})
+		h.eventually(t, "podweir is in the chain", h.shaped)
+		pause(1500 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) != 1 || !told[0].InForce {
+			t.Errorf("told %+v, want one decision", told)
 		}
 	})
-	h.eventually(t, "podweir is in the chain", h.shaped)
-	pause(1500 * time.Millisecond)
-	mu.Lock()
-	defer mu.Unlock()
-	if len(told) != 1 || !told[0].InForce {
-		t.Errorf("told %+v, want one decision", told)
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
 // heard says whether a change is told before long.
@@ -31,7 +33,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWatcher(slog.New(slog.DiscardHandler))
+	w := newWatcher(slog.New(slog.DiscardHandler), fsnotify.NewWatcher)
 	defer w.close()
 	if w.follow([]string{dir}) {
 		t.Error("a directory that is not there is watched")
@@ -65,10 +67,17 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// Blind keeps notice of changed files from a manager, as the kernel does that has no more
+// of them to give.
+func (m *Manager) Blind() {
+	m.notify = func() (*fsnotify.Watcher, error) { return nil, os.ErrPermission }
+}
+
 // TestBlind looks often where the kernel gives no notice.
 func TestBlind(t *testing.T) {
-	w := &watcher{log: slog.New(slog.DiscardHandler), changed: make(chan struct{}, 1), seen: map[string]stamp{}}
-	w.goBlind(os.ErrPermission)
+	m := &Manager{}
+	m.Blind()
+	w := newWatcher(slog.New(slog.DiscardHandler), m.notify)
 	if w.follow([]string{t.TempDir()}) || !w.blind {
 		t.Error("a watcher without notice says that it watches")
 	}

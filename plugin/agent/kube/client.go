@@ -28,11 +28,13 @@ import (
 
 // Client talks to one API server. It is safe for concurrent use.
 type Client struct {
+	// hurry divides every pause; tests have more than 1.
+	hurry  time.Duration
 	config *Config
 	server *url.URL
 
 	mu sync.Mutex
-	// http is made anew when the authorities in the file change.
+	// http is made again when the authorities in the file change.
 	http        *http.Client
 	authorities []byte
 }
@@ -43,10 +45,13 @@ func NewClient(config *Config) (*Client, error) {
 	if err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http" {
 		return nil, fmt.Errorf("API server %q is not an URL such as https://10.0.0.1:6443", config.Server)
 	}
-	c := &Client{config: config, server: server}
+	c := &Client{config: config, server: server, hurry: 1}
 	_, err = c.transport()
 	return c, err
 }
+
+// pause is how long to wait in place of d.
+func (c *Client) pause(d time.Duration) time.Duration { return d / c.hurry }
 
 // Server is the URL of the API server.
 func (c *Client) Server() string { return c.server.String() }
@@ -56,6 +61,10 @@ const (
 	pingAfter   = 30 * time.Second
 	pingTimeout = 15 * time.Second
 )
+
+// receiveBuffer is how much the server may send of one answer before it is read, in
+// bytes; the default is 4 MiB.
+const receiveBuffer = 128 << 10
 
 // transport returns the HTTP client, with the certificate authorities as they
 // are in the file now.
@@ -87,7 +96,9 @@ func (c *Client) transport() (*http.Client, error) {
 		TLSClientConfig: conf, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		DialContext:     (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: pingAfter}).DialContext,
 		IdleConnTimeout: 90 * time.Second, MaxIdleConns: 2, ResponseHeaderTimeout: time.Minute,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: receiveBuffer,
+		},
 	}}
 	return c.http, nil
 }
@@ -120,7 +131,7 @@ func statusOf(err error) int {
 const maxErrorBytes = 16 << 10
 
 // Do sends a request and returns the body of a successful answer, which the
-// caller closes. body is JSON, nil for none. Any other answer is a
+// caller closes. body is JSON, that of a PATCH a JSON Patch, nil for none. Any other answer is a
 // [*StatusError].
 func (c *Client) Do(ctx context.Context, method, path string, query url.Values, body []byte) (io.ReadCloser, error) {
 	h, err := c.transport()
@@ -135,7 +146,11 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "podweir/"+version.String())
-	if body != nil {
+	switch {
+	case body == nil:
+	case method == http.MethodPatch:
+		req.Header.Set("Content-Type", "application/json-patch+json")
+	default:
 		req.Header.Set("Content-Type", "application/json")
 	}
 	token, err := c.config.Token()

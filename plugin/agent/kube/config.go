@@ -24,7 +24,7 @@ type Config struct {
 	Server string
 	// ServerName is the name in its certificate, empty for the host of the URL.
 	ServerName string
-	// Token returns the bearer token, empty for none. It is asked for each
+	// Token returns the bearer token, empty for none. It is called for each
 	// request: the kubelet replaces the token of a pod about every hour.
 	Token func() (string, error)
 	// CA returns the certificate authorities in PEM form, none for the

@@ -86,7 +86,7 @@ func (r *Recorder) Emit(pod *Pod, e Event) {
 	case r.queue <- posted{*pod, e, now}:
 	default:
 		r.again(pod.UID)
-		r.log.Error("event is dropped, too many wait", "pod", pod.Key(), "reason", e.Reason, "message", e.Message)
+		r.log.Error("event dropped: too many are waiting", "pod", pod.Key(), "reason", e.Reason, "message", e.Message)
 	}
 }
 
@@ -109,7 +109,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case p := <-r.queue:
 			if err := r.post(ctx, &p); err != nil && ctx.Err() == nil {
 				r.again(p.pod.UID)
-				r.log.Error("event cannot be posted", "pod", p.pod.Key(), "reason", p.Reason, "message", p.Message, "error", err)
+				r.log.Error("event not posted", "pod", p.pod.Key(), "reason", p.Reason, "message", p.Message, "error", err)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func (r *Recorder) post(ctx context.Context, p *posted) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(retryMin << (attempt - 1)):
+		case <-time.After(r.client.pause(retryMin << (attempt - 1))):
 		}
 	}
 }

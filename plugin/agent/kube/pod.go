@@ -4,8 +4,7 @@
 package kube
 
 import (
-	"maps"
-	"strings"
+	"encoding/json"
 
 	"github.com/podweir/podweir/plugin/netconf"
 )
@@ -14,7 +13,7 @@ import (
 type Pod struct {
 	Namespace, Name, UID string
 	// Annotations are those that ask for a limit or say how to keep it.
-	Annotations map[string]string
+	Annotations netconf.PodAnnotations
 	// HostNetwork says that the pod has no interfaces of its own.
 	HostNetwork bool
 	// Started says that the pod has an address: its network is set up.
@@ -35,55 +34,89 @@ func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 func (p *Pod) equal(o *Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.UID == o.UID && p.RuntimeUID == o.RuntimeUID &&
 		p.HostNetwork == o.HostNetwork && p.Started == o.Started && p.Finished == o.Finished && p.Ending == o.Ending &&
-		maps.Equal(p.Annotations, o.Annotations)
+		p.Annotations.Equal(&o.Annotations)
 }
 
 // mirrorAnnotation holds, on the mirror of a static pod, the UID that the
 // kubelet gave to the pod (k8s.io/api/core/v1, MirrorPodAnnotationKey).
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// wanted says whether an annotation is one that podweir reads.
-func wanted(name string) bool {
-	return name == netconf.IngressAnnotation || name == netconf.EgressAnnotation ||
-		strings.HasPrefix(name, netconf.AnnotationDomain)
+// annotations are those of a manifest, as far as the agent reads them.
+type annotations struct {
+	netconf.PodAnnotations
+
+	// mirror is the value of [mirrorAnnotation].
+	mirror string
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (a *annotations) UnmarshalJSON(data []byte) error {
+	*a = annotations{}
+	return netconf.EachString(data, func(name, value []byte) error {
+		if string(name) == `"`+mirrorAnnotation+`"` {
+			var uid string
+			err := json.Unmarshal(value, &uid)
+			a.mirror = netconf.Cut(uid)
+			return err
+		}
+		return a.Add(name, value)
+	})
 }
 
 // manifest is the part of a Pod of the API that is read. What it does not name
 // is skipped and takes no memory.
 type manifest struct {
 	Metadata struct {
-		Namespace       string            `json:"namespace"`
-		Name            string            `json:"name"`
-		UID             string            `json:"uid"`
-		ResourceVersion string            `json:"resourceVersion"`
-		Annotations     map[string]string `json:"annotations"`
-		DeletedAt       string            `json:"deletionTimestamp"`
+		Namespace       string      `json:"namespace"`
+		Name            string      `json:"name"`
+		UID             string      `json:"uid"`
+		ResourceVersion string      `json:"resourceVersion"`
+		Annotations     annotations `json:"annotations"`
+		DeletedAt       string      `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Spec struct {
 		HostNetwork bool `json:"hostNetwork"`
 	} `json:"spec"`
-	Status struct {
-		Phase string `json:"phase"`
-		PodIP string `json:"podIP"`
-	} `json:"status"`
+	Status podStatus `json:"status"`
+}
+
+type podStatus struct {
+	Phase string `json:"phase"`
+	PodIP string `json:"podIP"`
+}
+
+// watchEvent is one message of a watch: a pod, or an error, whose fields have other
+// names but for status, which is a word there. It is decoded in place: a copy of the
+// object would be as large as its author likes.
+type watchEvent struct {
+	Type   string `json:"type"`
+	Object struct {
+		manifest
+
+		Code    int    `json:"code"`
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	} `json:"object"`
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: anything but an object is nothing.
+func (s *podStatus) UnmarshalJSON(data []byte) error {
+	type plain podStatus
+	if len(data) == 0 || data[0] != '{' {
+		return nil
+	}
+	return json.Unmarshal(data, (*plain)(s))
 }
 
 func (m *manifest) pod() Pod {
 	p := Pod{
 		Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, UID: m.Metadata.UID, RuntimeUID: m.Metadata.UID,
 		HostNetwork: m.Spec.HostNetwork, Started: m.Status.PodIP != "", Ending: m.Metadata.DeletedAt != "",
-		Finished: m.Status.Phase == "Succeeded" || m.Status.Phase == "Failed",
+		Finished:    m.Status.Phase == "Succeeded" || m.Status.Phase == "Failed",
+		Annotations: m.Metadata.Annotations.PodAnnotations,
 	}
-	if uid := m.Metadata.Annotations[mirrorAnnotation]; uid != "" {
+	if uid := m.Metadata.Annotations.mirror; uid != "" {
 		p.RuntimeUID = uid
-	}
-	for name, value := range m.Metadata.Annotations {
-		if wanted(name) {
-			if p.Annotations == nil {
-				p.Annotations = make(map[string]string)
-			}
-			p.Annotations[name] = value
-		}
 	}
 	return p
 }

@@ -29,6 +29,8 @@ type Watch struct {
 	mu      sync.Mutex
 	pods    map[string]Pod
 	current bool
+	// failed is why the last attempt to list or watch failed.
+	failed error
 }
 
 // NewWatch returns a watch of the pods on a node, by the node's name.
@@ -63,6 +65,23 @@ func (w *Watch) Current() bool {
 	return w.current
 }
 
+// Err says why the pods are not known, or were known some time ago; nil if [Watch.Current].
+func (w *Watch) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.current:
+		return nil
+	case w.failed == nil:
+		return errors.New("the pods of the node are not listed yet")
+	}
+	cause := w.failed
+	if of, ok := errors.AsType[*url.Error](cause); ok {
+		cause = of.Err // without the query
+	}
+	return fmt.Errorf("the pods of the node are not watched: %s (%s): %w", hint(w.failed), w.client.Server(), cause)
+}
+
 func (w *Watch) setCurrent(current bool) (before bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +94,7 @@ func (w *Watch) setCurrent(current bool) (before bool) {
 // The changes that brought the list there are told only now for the same reason.
 func (w *Watch) nowCurrent(news []string, changed func(string)) {
 	if !w.setCurrent(true) {
-		w.log.Info("pods are watched", "server", w.client.Server(), "node", w.node)
+		w.log.Info("watch of pods started", "server", w.client.Server(), "node", w.node)
 		for _, p := range w.List() {
 			changed(p.UID)
 		}
@@ -119,12 +138,14 @@ func (w *Watch) Run(ctx context.Context, changed func(uid string)) error {
 				// One list at once; a server whose lists are expired already
 				// is not asked without a pause.
 				failures++
-				w.log.Info("watch has expired, list anew")
+				w.log.Info("watch expired: pods are listed again")
 				continue
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			w.setCurrent(false)
+			w.mu.Lock()
+			w.current, w.failed = false, err
+			w.mu.Unlock()
 			failures++
 			w.wait(ctx, failures, err)
 		}
@@ -154,17 +175,22 @@ func expired(err error) bool {
 
 // wait says what is wrong and pauses.
 func (w *Watch) wait(ctx context.Context, failures int, err error) {
+	pause := pauseAfter(failures)
+	w.log.Error("watch of pods failed: pods that are shaped stay shaped", "server", w.client.Server(), "node", w.node,
+		"error", err, "hint", hint(err), "again", pause.Round(time.Millisecond))
+	select {
+	case <-ctx.Done():
+	case <-time.After(w.client.pause(pause)):
+	}
+}
+
+// pauseAfter is the pause after so many failures in a row, at least one.
+func pauseAfter(failures int) time.Duration {
 	pause := retryMax
 	if failures < 8 {
 		pause = min(retryMin<<(failures-1), retryMax)
 	}
-	pause += time.Duration(rand.Int64N(int64(pause) / 5))
-	w.log.Error("watch of pods; those that are shaped stay shaped", "server", w.client.Server(), "node", w.node,
-		"error", err, "hint", hint(err), "again", pause.Round(time.Millisecond))
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
-	}
+	return pause + time.Duration(rand.Int64N(int64(pause)/5))
 }
 
 // hint says what an operator can do about an error.
@@ -173,7 +199,7 @@ func hint(err error) string {
 	case 0:
 		return "the API server is not reached"
 	case http.StatusUnauthorized:
-		return "the token is not accepted; it is read anew for each request"
+		return "the token is not accepted; it is read again for each request"
 	case http.StatusForbidden:
 		return "the service account needs list and watch of pods"
 	default:
@@ -297,10 +323,7 @@ func (w *Watch) watch(ctx context.Context, since string, changed func(string)) (
 	w.nowCurrent(nil, changed)
 	dec := json.NewDecoder(body)
 	for {
-		var e struct {
-			Type   string          `json:"type"`
-			Object json.RawMessage `json:"object"`
-		}
+		var e watchEvent
 		err := dec.Decode(&e)
 		if errors.Is(err, io.EOF) {
 			return since, nil
@@ -309,12 +332,9 @@ func (w *Watch) watch(ctx context.Context, since string, changed func(string)) (
 			return since, fmt.Errorf("watch of pods: %w", err)
 		}
 		if e.Type == "ERROR" {
-			return since, watchError(e.Object)
+			return since, e.failure()
 		}
-		var m manifest
-		if err := json.Unmarshal(e.Object, &m); err != nil {
-			return since, fmt.Errorf("watch of pods: %w", err)
-		}
+		m := &e.Object.manifest
 		if m.Metadata.ResourceVersion != "" {
 			since = m.Metadata.ResourceVersion
 		}
@@ -327,28 +347,20 @@ func (w *Watch) watch(ctx context.Context, since string, changed func(string)) (
 	}
 }
 
-func watchError(raw []byte) error {
-	var s struct {
-		Code    int    `json:"code"`
-		Reason  string `json:"reason"`
-		Message string `json:"message"`
+// failure is the error that a watch was told.
+func (e *watchEvent) failure() error {
+	o := &e.Object
+	if o.Code == http.StatusGone || o.Reason == "Expired" {
+		return fmt.Errorf("%w: %s", errExpired, o.Message)
 	}
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return fmt.Errorf("watch of pods: %w", err)
-	}
-	if s.Code == http.StatusGone || s.Reason == "Expired" {
-		return fmt.Errorf("%w: %s", errExpired, s.Message)
-	}
-	return &StatusError{Code: s.Code, Reason: s.Reason, Message: s.Message}
+	return &StatusError{Code: o.Code, Reason: o.Reason, Message: o.Message}
 }
 
 func (w *Watch) put(p Pod, changed func(string)) {
 	w.mu.Lock()
 	old, known := w.pods[p.UID]
 	same := known && old.equal(&p)
-	if !same {
-		w.pods[p.UID] = p
-	}
+	w.pods[p.UID] = p
 	w.mu.Unlock()
 	if !same {
 		changed(p.UID)

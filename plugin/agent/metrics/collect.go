@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 )
 
@@ -39,9 +40,10 @@ var (
 	descLimit = podDesc("podweir_pod_limit_bits_per_second", "The cap.")
 	descBurst = podDesc("podweir_pod_burst_bytes", "What may leave back to back after idle.")
 	descMode  = podDesc("podweir_pod_mode_info",
-		"1, with the way in which the cap is enforced.", "policy", "queue", "mode", "side")
-	descShaped = desc("podweir_shaped_pods", "Pods with at least one limit in force.")
-	descFailed = desc("podweir_unreadable_interfaces",
+		"1, with the way in which the cap is enforced.", "enforce", "policy", "queue", "mode", "side")
+	descShaped   = desc("podweir_shaped_pods", "Pods with at least one limit in force.")
+	descObserved = desc("podweir_observed_pods", "Pods whose limits are measured and not enforced (enforce: observe).")
+	descFailed   = desc("podweir_unreadable_interfaces",
 		"Shaped interfaces that this scrape could not read.")
 	descRead = desc("podweir_read_duration_seconds", "Time that this scrape took to read the pods.")
 )
@@ -50,6 +52,10 @@ var (
 var (
 	descUnshaped = desc("podweir_unshaped_pods",
 		"Pods that have a limit and run without it, by reason.", "reason")
+	descEnforced = desc("podweir_pod_enforced",
+		"1 if the limit of the pod holds, else 0, with the reason; empty if nothing is wrong.", "namespace", "pod", "direction", "reason")
+	descHeld = podDesc("podweir_pod_held_seconds_total",
+		"Time in which the device carried at least 90 % of the limit, by looks every 2 s.")
 	descFailures = desc("podweir_cni_failures",
 		"Attachments whose ADD could not shape them, as recorded on the node.")
 	descReady  = desc("podweir_ready", "1 if the part of the agent works, else 0.", "part")
@@ -60,7 +66,15 @@ var (
 )
 
 func gauge(d *prometheus.Desc, v float64, labels ...string) prometheus.Metric {
-	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	return constant(d, prometheus.GaugeValue, v, labels...)
+}
+
+func constant(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) prometheus.Metric {
+	m, err := prometheus.NewConstMetric(d, kind, v, labels...)
+	if err != nil { // a name that is no UTF-8
+		return prometheus.NewInvalidMetric(d, err)
+	}
+	return m
 }
 
 // podCollector reads the pods at every scrape.
@@ -70,7 +84,7 @@ type podCollector struct{ config Config }
 func (*podCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descBytes, descPackets, descSentBytes, descSentPackets, descDrops, descBacklog, descLimit, descBurst,
-		descMode, descShaped, descFailed, descRead,
+		descMode, descShaped, descObserved, descFailed, descRead,
 	} {
 		ch <- d
 	}
@@ -89,14 +103,19 @@ func (c *podCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- gauge(descRead, time.Since(start).Seconds())
 	ch <- gauge(descFailed, float64(failed))
-	pods := map[[2]string]bool{}
+	shaped, observed := map[[2]string]bool{}, map[[2]string]bool{}
 	for i := range all {
-		pods[[2]string{all[i].Namespace, all[i].Pod}] = true
 		for j := range all[i].Directions {
 			collectDirection(ch, &all[i], &all[i].Directions[j])
+			pods := shaped
+			if all[i].Directions[j].Enforce == shaping.EnforceObserve {
+				pods = observed
+			}
+			pods[[2]string{all[i].Namespace, all[i].Pod}] = true
 		}
 	}
-	ch <- gauge(descShaped, float64(len(pods)))
+	ch <- gauge(descShaped, float64(len(shaped)))
+	ch <- gauge(descObserved, float64(len(observed)))
 }
 
 func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direction) {
@@ -109,9 +128,13 @@ func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direc
 	tell(descLimit, prometheus.GaugeValue, float64(d.RateBitsPerSecond), labels)
 	tell(descBurst, prometheus.GaugeValue, float64(d.BurstBytes), labels)
 	tell(descMode, prometheus.GaugeValue, 1,
-		labels.with(label("policy", d.Policy), label("queue", d.Queue), label("mode", d.Mode), label("side", d.Side)))
+		labels.with(label("enforce", d.Enforce), label("policy", d.Policy), label("queue", d.Queue), label("mode", d.Mode), label("side", d.Side)))
+	expected := usual[d.Queue]
+	if d.Enforce == shaping.EnforceObserve {
+		expected = usualObserved
+	}
 	for _, c := range d.Counters {
-		if c.Packets == 0 && !slices.Contains(usual[d.Queue], c.Disposition) {
+		if c.Packets == 0 && !slices.Contains(expected, c.Disposition) {
 			continue
 		}
 		labels := labels.with(label("disposition", c.Disposition))
@@ -136,12 +159,14 @@ var usual = map[string][]string{
 	"none": {"light", "conforming", "marked", "dropped-early", "dropped-policed"},
 }
 
+var usualObserved = []string{"light", "conforming", "would-wait", "would-drop"}
+
 // stateCollector tells the state of the node.
 type stateCollector struct{ config Config }
 
 // Describe implements [prometheus.Collector].
 func (*stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descUnshaped, descFailures, descReady} {
+	for _, d := range []*prometheus.Desc{descUnshaped, descEnforced, descHeld, descFailures, descReady} {
 		ch <- d
 	}
 }
@@ -151,6 +176,16 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	if c.config.Unshaped != nil {
 		for reason, n := range c.config.Unshaped() {
 			ch <- gauge(descUnshaped, float64(n), reason)
+		}
+	}
+	if c.config.Enforced != nil {
+		for _, e := range c.config.Enforced() {
+			ch <- gauge(descEnforced, oneIf(e.Holds), e.Namespace, e.Pod, e.Direction, e.Reason)
+		}
+	}
+	if c.config.Held != nil {
+		for _, h := range c.config.Held() {
+			ch <- constant(descHeld, prometheus.CounterValue, h.Time.Seconds(), h.Namespace, h.Pod, h.Interface, h.Direction)
 		}
 	}
 	if c.config.Failures != nil {
@@ -163,13 +198,16 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if c.config.Ready != nil {
 		for part, works := range c.config.Ready() {
-			v := 0.0
-			if works {
-				v = 1
-			}
-			ch <- gauge(descReady, v, part)
+			ch <- gauge(descReady, oneIf(works), part)
 		}
 	}
+}
+
+func oneIf(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
 }
 
 // doctorCollector keeps the newest results of the doctor.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/snapshot"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -47,10 +47,29 @@ type Config struct {
 	// Unshaped counts by reason the pods that have a limit and run without it.
 	// The reasons are few and fixed.
 	Unshaped func() map[string]int
+	// Enforced are the limited directions of pods, each once.
+	Enforced func() []Enforced
+	// Held are the limited directions of interfaces, each once.
+	Held func() []Held
 	// Failures counts the failure records of ADD.
 	Failures func() (int, error)
 	// Ready tells for each part of the agent whether it works.
 	Ready func() map[string]bool
+}
+
+// Enforced says whether one direction of a pod is held to its limit.
+type Enforced struct {
+	Namespace, Pod, Direction string
+	// Reason is why it is not, or what else is wrong; "" if nothing is. The reasons are
+	// few and fixed.
+	Reason string
+	Holds  bool
+}
+
+// Held says how long one direction of an interface was held at its limit.
+type Held struct {
+	Namespace, Pod, Interface, Direction string
+	Time                                 time.Duration
 }
 
 // Metrics is the agent's registry.
@@ -126,22 +145,7 @@ func (m *Metrics) SetDelivery(name string) {
 // SetDoctor takes the newest results of the doctor, made at a time.
 func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep, at) }
 
-// maxScrapes is how many scrapes are answered at once: two of a pair of servers.
-const maxScrapes = 2
-
-// Handler answers scrapes. What cannot be read is left out and logged. It has no
-// timeout of its own, for which the library would hold the whole answer, a
-// megabyte beside 250 pods: Prometheus has one, and the server ends what writes
-// for too long.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog: errorLog{m.log}, ErrorHandling: promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes, DisableCompression: true,
-	})
-}
-
-// errorLog takes what the library reports.
-type errorLog struct{ log *slog.Logger }
-
-// Println implements promhttp.Logger.
-func (l errorLog) Println(v ...any) { l.log.Error("scrape", "errors", v) }
+// Handler answers scrapes with what was read within the last second. What cannot be
+// read is left out and logged. A reader that is slow holds nothing but the answer, some
+// 40 kB.
+func (m *Metrics) Handler() http.Handler { return snapshot.New(string(format), m.write, m.log) }

@@ -22,8 +22,8 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/metrics"
-	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 )
 
@@ -41,22 +41,37 @@ func onePod() *pods {
 		Namespace: "default", Pod: "web", Name: "eth0",
 		Directions: []status.Direction{{
 			Direction: "egress", RateBitsPerSecond: 10e6, BurstBytes: 12500,
-			Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
+			Enforce: "limit", Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
 			Counters: []datapath.Counter{
 				{Disposition: "light", Packets: 7, Bytes: 700},
 				{Disposition: "paced"},
 				{Disposition: "exempt"},
 				{Disposition: "failed-open-config", Packets: 1, Bytes: 60},
 			},
-			Qdisc: &cni.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
+			Qdisc: &engine.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
 		}},
 	}}}
 }
 
-func full(p metrics.Reader) *metrics.Metrics {
+func full(p *pods) *metrics.Metrics {
 	m := metrics.New(metrics.Config{
 		Log: slog.New(slog.DiscardHandler), Pods: p,
 		Unshaped: func() map[string]int { return map[string]int{"host-network": 2} },
+		Enforced: func() []metrics.Enforced {
+			if len(p.all) == 0 {
+				return nil
+			}
+			return []metrics.Enforced{
+				{Namespace: "default", Pod: "web", Direction: "egress", Reason: "exceeded"},
+				{Namespace: "default", Pod: "web", Direction: "ingress", Holds: true},
+			}
+		},
+		Held: func() []metrics.Held {
+			if len(p.all) == 0 {
+				return nil
+			}
+			return []metrics.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: "egress", Time: 2500 * time.Millisecond}}
+		},
 		Failures: func() (int, error) { return 4, nil },
 		Ready:    func() map[string]bool { return map[string]bool{"delivery": true, "api": false} },
 	})
@@ -89,7 +104,7 @@ func scrape(tb testing.TB, h http.Handler) string {
 func own(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "podweir_") && !regexp.MustCompile(`_seconds_|build_info|read_duration`).MatchString(line) {
+		if strings.HasPrefix(line, "podweir_") && !regexp.MustCompile(`_seconds_[^t]|build_info|read_duration`).MatchString(line) {
 			out = append(out, strings.TrimSpace(line))
 		}
 	}
@@ -110,12 +125,16 @@ func TestScrape(t *testing.T) {
 		`podweir_delivery_info{delivery="chain"} 1`,
 		`podweir_doctor_check{category="node",code="PW101",result="fail"} 1`,
 		`podweir_doctor_last_run_timestamp_seconds 1000`,
+		`podweir_observed_pods 0`,
 		`podweir_pod_burst_bytes{` + pod + name + `} 12500`,
 		`podweir_pod_bytes_total` + disposition("failed-open-config") + ` 60`,
 		`podweir_pod_bytes_total` + disposition("light") + ` 700`,
 		`podweir_pod_bytes_total` + disposition("paced") + ` 0`,
+		`podweir_pod_enforced{direction="egress",` + name + `,reason="exceeded"} 0`,
+		`podweir_pod_enforced{direction="ingress",` + name + `,reason=""} 1`,
+		`podweir_pod_held_seconds_total{` + pod + name + `} 2.5`,
 		`podweir_pod_limit_bits_per_second{` + pod + name + `} 1e+07`,
-		`podweir_pod_mode_info{` + pod + `mode="qdisc",` + name + `,policy="strict",queue="tbf",side="pod"} 1`,
+		`podweir_pod_mode_info{direction="egress",enforce="limit",interface="eth0",mode="qdisc",` + name + `,policy="strict",queue="tbf",side="pod"} 1`,
 		`podweir_pod_packets_total` + disposition("failed-open-config") + ` 1`,
 		`podweir_pod_packets_total` + disposition("light") + ` 7`,
 		`podweir_pod_packets_total` + disposition("paced") + ` 0`,
@@ -143,6 +162,28 @@ func TestScrape(t *testing.T) {
 	}
 }
 
+// A pod that is observed only counts as such, and has series of what would be from the
+// start.
+func TestScrapeOfAnObservedPod(t *testing.T) {
+	t.Parallel()
+	p := onePod()
+	d := &p.all[0].Directions[0]
+	d.Enforce, d.Queue, d.Qdisc = "observe", "none", nil
+	d.Counters = []datapath.Counter{{Disposition: "would-wait"}, {Disposition: "would-drop"}, {Disposition: "dropped-policed"}}
+	text := scrape(t, full(p).Handler())
+	for _, want := range []string{
+		"podweir_observed_pods 1\n", "podweir_shaped_pods 0\n", `enforce="observe"`,
+		`podweir_pod_packets_total{direction="egress",disposition="would-wait",`, `podweir_pod_bytes_total{direction="egress",disposition="would-drop",`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %v", want, own(text))
+		}
+	}
+	if strings.Contains(text, "dropped-policed") {
+		t.Errorf("series of what cannot happen: %v", own(text))
+	}
+}
+
 // What cannot be read is left out; the rest is answered.
 func TestScrapeSurvivesErrors(t *testing.T) {
 	t.Parallel()
@@ -155,12 +196,12 @@ func TestScrapeSurvivesErrors(t *testing.T) {
 func TestDeadPodsHaveNoSeries(t *testing.T) {
 	t.Parallel()
 	p := onePod()
-	h := full(p).Handler()
-	if text := scrape(t, h); !strings.Contains(text, `pod="web"`) {
+	m := full(p)
+	if text := scrape(t, m.Handler()); !strings.Contains(text, `pod="web"`) {
 		t.Fatal("the pod is not there to begin with")
 	}
 	p.all = nil
-	if text := scrape(t, h); strings.Contains(text, `pod="web"`) {
+	if text := scrape(t, m.Handler()); strings.Contains(text, `pod="web"`) {
 		t.Errorf("series of a pod that is gone: %v", own(text))
 	}
 }
@@ -186,7 +227,7 @@ func TestDocsNameEveryMetric(t *testing.T) {
 		for _, l := range quoted.FindAllStringSubmatch(row[3], -1) {
 			labels = append(labels, l[1])
 		}
-		if strings.HasPrefix(row[1], "podweir_pod_") {
+		if strings.HasPrefix(row[1], "podweir_pod_") && row[1] != "podweir_pod_enforced" { // which names its own
 			labels = append(labels, "namespace", "pod", "interface", "direction")
 		}
 		slices.Sort(labels)
@@ -214,11 +255,29 @@ func TestDocsNameEveryMetric(t *testing.T) {
 func TestNamesEndInUnits(t *testing.T) {
 	t.Parallel()
 	text := scrape(t, full(onePod()).Handler())
-	fits := regexp.MustCompile(`(_bytes|_packets|_seconds|_bits_per_second|_info|_pods|_interfaces|_failures|_check|_ready)$`)
+	fits := regexp.MustCompile(`(_bytes|_packets|_seconds|_bits_per_second|_info|_pods|_interfaces|_failures|_check|_ready|_enforced)$`)
 	for _, m := range typeLine.FindAllStringSubmatch(text, -1) {
 		name, total := strings.CutSuffix(m[1], "_total")
 		if total != (m[2] == "counter") || !fits.MatchString(name) {
 			t.Errorf("%s %s does not end in a unit that fits", m[2], m[1])
 		}
+	}
+}
+
+// A name that Prometheus does not accept costs its own series, not the scrape.
+func TestNameThatIsNotUTF8(t *testing.T) {
+	m := metrics.New(metrics.Config{
+		Log: slog.New(slog.DiscardHandler),
+		Enforced: func() []metrics.Enforced {
+			return []metrics.Enforced{
+				{Namespace: "default", Pod: "\xff", Direction: "egress"},
+				{Namespace: "default", Pod: "web", Direction: "egress"},
+			}
+		},
+		Ready: func() map[string]bool { return map[string]bool{"api": true} },
+	})
+	text := strings.Join(own(scrape(t, m.Handler())), "\n")
+	if !strings.Contains(text, `podweir_ready{part="api"} 1`) || !strings.Contains(text, `pod="web"`) || strings.Contains(text, "\xff") {
+		t.Errorf("scrape:\n%s\nwant all but the pod with the bad name", text)
 	}
 }

@@ -5,15 +5,12 @@ package metrics
 
 import (
 	"errors"
-	"os"
 	"reflect"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
-	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 )
@@ -22,7 +19,7 @@ import (
 // podweir status, and works in the network namespace it is called in. It takes
 // no lock of an attachment: a scrape never holds up a pod.
 type Pins struct {
-	paths cni.Paths
+	paths engine.Paths
 	mu    sync.Mutex
 	// known is what was found out about a record, for as long as it says the same:
 	// working it out takes a look at every device.
@@ -49,15 +46,15 @@ type described struct {
 }
 
 // NewPins returns a reader.
-func NewPins(paths cni.Paths) *Pins { return &Pins{paths: paths, known: map[key]known{}} }
+func NewPins(paths engine.Paths) *Pins { return &Pins{paths: paths, known: map[key]known{}} }
 
-// Read implements [Reader]. The node is opened anew each time: what it keeps open
+// Read implements [Reader]. The node is opened again each time: what it keeps open
 // would keep the namespace of a pod that is gone.
 func (p *Pins) Read() ([]Interface, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	node, err := cni.Open(p.paths)
-	if errors.Is(err, cni.ErrNoState) {
+	node, err := engine.Open(p.paths)
+	if errors.Is(err, engine.ErrNoState) {
 		return nil, 0, nil
 	}
 	if err != nil {
@@ -72,18 +69,19 @@ func (p *Pins) Read() ([]Interface, int, error) {
 	seen := make(map[key]known, len(ids))
 	taken := map[[3]string]int{}
 	queues := node.Queues()
+	describe := p.describer(node)
 	var all []Interface
 	for _, id := range ids {
-		records, err := node.Engine.Store.Records(id)
+		records, err := node.Records(id)
 		if err != nil {
 			failed++
 		}
 		for _, r := range records {
-			if !alive(r) {
+			if !node.Lives(&r.Interface) {
 				continue
 			}
 			k := key{id, r.Interface.PodName}
-			one, err := p.describe(node, k, r)
+			one, err := describe(k, r)
 			if err != nil {
 				failed++
 				continue
@@ -107,27 +105,30 @@ func (p *Pins) Read() ([]Interface, int, error) {
 
 func (i *Interface) labels() [3]string { return [3]string{i.Namespace, i.Pod, i.Name} }
 
-// alive says that the namespace of the record is still there.
-func alive(r *attach.Record) bool {
-	info, err := os.Stat(r.Interface.NetNSPath)
-	if err != nil {
-		return false
+// describer returns what describes the interfaces of one scrape. The qdiscs of the node
+// are listed once, if there is anything new.
+func (p *Pins) describer(node *engine.Node) func(key, *attach.Record) (known, error) {
+	survey := sync.OnceValues(node.Survey)
+	return func(k key, r *attach.Record) (known, error) {
+		if old, ok := p.known[k]; ok && reflect.DeepEqual(old.record, r) {
+			return old, nil
+		}
+		node, err := survey()
+		if err != nil {
+			return known{}, err
+		}
+		return describe(node, r)
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && st.Ino == r.Interface.NetNSInode
 }
 
-func (p *Pins) describe(node *cni.Node, k key, r *attach.Record) (known, error) {
-	if old, ok := p.known[k]; ok && reflect.DeepEqual(old.record, r) {
-		return old, nil
-	}
-	want, _, err := node.Engine.Drift(&r.Config, r.Interface, r)
+func describe(node *engine.Node, r *attach.Record) (known, error) {
+	in, err := node.Inspect(r)
 	if err != nil {
 		return known{}, err
 	}
 	out := known{record: r}
 	for _, d := range shaping.Directions {
-		s := want.Directions[d]
+		s := in.Want.Directions[d]
 		if s == nil {
 			continue
 		}
@@ -136,7 +137,7 @@ func (p *Pins) describe(node *cni.Node, k key, r *attach.Record) (known, error) 
 			of: d, side: params.Side, counts: params.Counts(), queue: params.Tree != nil,
 			Direction: status.Direction{
 				Direction: d.String(), RateBitsPerSecond: uint64(params.Rate), BurstBytes: uint64(params.BurstBytes),
-				Policy: params.Policy.String(), Queue: params.Queue.String(), Mode: params.Mode.String(),
+				Enforce: params.Enforce(), Policy: params.Policy.String(), Queue: params.Queue.String(), Mode: params.Mode.String(),
 				Side: params.Side.String(),
 			},
 		})
@@ -145,17 +146,16 @@ func (p *Pins) describe(node *cni.Node, k key, r *attach.Record) (known, error) 
 }
 
 // read adds the counters. What cannot be read is left out of the answer.
-func read(node *cni.Node, queues *cni.Queues, r *attach.Record, k known) (i Interface, failed int) {
+func read(node *engine.Node, queues *engine.Queues, r *attach.Record, k known) (i Interface, failed int) {
 	i.Name = r.Interface.PodName
 	i.Namespace, i.Pod, _ = strings.Cut(r.Pod, "/")
 	if i.Pod == "" {
 		i.Namespace, i.Pod = "", r.ID.ContainerID
 	}
-	dir := node.PinDir(r)
 	for _, d := range k.directions {
 		var err, queueErr error
 		if d.counts {
-			d.Counters, err = datapath.Counters(dir, d.of)
+			d.Counters, err = node.Counters(r, d.of)
 		}
 		if d.queue {
 			d.Qdisc, queueErr = queues.Statistics(r, d.side)

@@ -10,9 +10,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
@@ -24,35 +25,47 @@ const ifName = "eth0"
 type Engine struct {
 	// Open opens the node's state in the network namespace that the pods' other
 	// ends are in.
-	Open func() (*cni.Node, error)
+	Open func() (*engine.Node, error)
 	// NetConf returns podweir-cni's entry with the name of the network: the
-	// defaults of the node. It is asked for each pod.
+	// defaults of the node. It is called for each pod.
 	NetConf func() (json.RawMessage, error)
+	// Rates returns what is set on a Namespace, within the time of the context; nil
+	// knows of none.
+	Rates func(ctx context.Context, namespace string) netconf.Namespace
 	// Paths has the failure records.
-	Paths cni.Paths
+	Paths engine.Paths
 	// Unshaped is told of each pod that has a limit and runs, or was refused,
 	// without it. Nil does nothing.
 	Unshaped func(p *Pod, err error)
 	Log      *slog.Logger
 }
 
+// ratesTimeout is how long a pod waits for what is set on its namespace.
+const ratesTimeout = 500 * time.Millisecond
+
 // parse reads what the pod asks for as ADD does.
-func (e *Engine) parse(p *Pod) (*netconf.Config, error) {
+func (e *Engine) parse(ctx context.Context, p *Pod) (*netconf.Config, error) {
 	entry, err := e.NetConf()
 	if err != nil {
 		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
 	}
-	return netconf.ParseEntry(entry, p.Annotations)
+	var rates netconf.Namespace
+	if e.Rates != nil && p.NetNS != "" {
+		ctx, cancel := context.WithTimeout(ctx, ratesTimeout)
+		defer cancel()
+		rates = e.Rates(ctx, p.Namespace)
+	}
+	return netconf.ParseEntry(entry, p.Annotations, rates)
 }
 
 // Shape implements [Shaper].
 func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
-	conf, err := e.parse(p)
+	conf, err := e.parse(ctx, p)
 	for _, w := range conf.Warnings {
-		e.Log.Warn("configuration", "pod", p.Namespace+"/"+p.Name, "warning", w)
+		e.Log.Warn("configuration read with a warning", "pod", p.Namespace+"/"+p.Name, "warning", w)
 	}
 	for _, d := range conf.Shaping.Deferred {
-		e.Log.Info("left to another shaper", "pod", p.Namespace+"/"+p.Name, "direction", d.Direction.String(),
+		e.Log.Info("limit left to another shaper", "pod", p.Namespace+"/"+p.Name, "direction", d.Direction.String(),
 			"rate", d.Rate.String(), "shaper", d.To.String())
 	}
 	id := attach.ID{Network: conf.Name, ContainerID: p.ID, IfName: ifName}
@@ -68,7 +81,7 @@ func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 		// The sandbox ended meanwhile: there is nothing left to shape.
 		return false, err
 	}
-	e.Paths.RecordFailure(e.Log, id, err)
+	e.Paths.RecordFailure(e.Log, id, p.Namespace+"/"+p.Name, err)
 	if e.Unshaped != nil {
 		e.Unshaped(p, err)
 	}
@@ -84,25 +97,24 @@ func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, 
 		return err
 	}
 	defer node.Close()
-	iface, err := node.Engine.Interfaces.Find(p.NetNS, ifName)
-	if err != nil {
-		return err
-	}
 	// One that ADD of another network shaped keeps what it got.
-	if holder, held, err := node.Holder(&iface, id); err != nil || held {
+	holder, held, err := node.Holder(p.NetNS, ifName, id)
+	if held {
 		e.Log.Debug("pod is shaped already", "pod", p.Namespace+"/"+p.Name, "as", holder.String())
+	}
+	if err != nil || held {
 		return err
 	}
-	states, err := node.Engine.Ensure(ctx, &attach.Want{
+	states, err := node.Ensure(ctx, &attach.Want{
 		ID: id, NetNSPath: p.NetNS, Names: []string{ifName}, Config: &conf.Shaping,
 		ReplaceQdisc: conf.ReplaceQdisc, Pod: p.Namespace + "/" + p.Name, By: attach.ByNRI,
 	})
 	for _, s := range states {
 		for d, ds := range s.Directions {
-			e.Log.Info("shaped", "pod", p.Namespace+"/"+p.Name, "interface", s.Interface.PodName,
+			e.Log.Info("pod shaped", "pod", p.Namespace+"/"+p.Name, "interface", s.Interface.PodName,
 				"direction", d.String(), "rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String())
 			for _, declined := range ds.Params.Declined {
-				e.Log.Warn("configuration", "pod", p.Namespace+"/"+p.Name, "direction", d.String(), "warning", declined)
+				e.Log.Warn("configuration read with a warning", "pod", p.Namespace+"/"+p.Name, "direction", d.String(), "warning", declined)
 			}
 		}
 	}
@@ -112,25 +124,25 @@ func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, 
 // Forget implements [Shaper]. It works by the sandbox's ID alone: what the
 // configuration says now need not be what it was.
 func (e *Engine) Forget(ctx context.Context, p *Pod) error {
-	return e.each(func(node *cni.Node, id attach.ID) error {
+	return e.each(func(node *engine.Node, id attach.ID) error {
 		if id.ContainerID != p.ID {
 			return nil
 		}
 		e.Paths.ClearFailure(id)
-		return node.Engine.Remove(ctx, id)
+		return node.Remove(ctx, id)
 	})
 }
 
 // Known implements [Shaper].
 func (e *Engine) Known(ctx context.Context, ids []string) error {
-	return e.each(func(node *cni.Node, id attach.ID) error {
+	return e.each(func(node *engine.Node, id attach.ID) error {
 		if slices.Contains(ids, id.ContainerID) {
 			return nil
 		}
-		if _, err := node.Engine.RemoveGone(ctx, id); err != nil {
+		if _, err := node.RemoveGone(ctx, id); err != nil {
 			return err
 		}
-		records, err := node.Engine.Store.Records(id)
+		records, err := node.Records(id)
 		if err == nil && len(records) == 0 {
 			e.Paths.ClearFailure(id)
 		}
@@ -140,9 +152,9 @@ func (e *Engine) Known(ctx context.Context, ids []string) error {
 
 // each calls f for every attachment and, where there was none because it failed,
 // for every failure record.
-func (e *Engine) each(f func(*cni.Node, attach.ID) error) error {
+func (e *Engine) each(f func(*engine.Node, attach.ID) error) error {
 	node, err := e.Open()
-	if errors.Is(err, cni.ErrNoState) {
+	if errors.Is(err, engine.ErrNoState) {
 		return nil
 	}
 	if err != nil {

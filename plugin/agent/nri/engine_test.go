@@ -4,6 +4,7 @@
 package nri_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -16,14 +17,15 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // node is a namespace that plays the host, with the agent's end of the interface.
 type node struct {
 	*testutil.NetNS
-	paths  cni.Paths
+	paths  engine.Paths
 	entry  string
 	socket string
 	pods   int
@@ -42,14 +44,14 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	return &node{
 		NetNS: testutil.NewNetNS(t), entry: openEntry, socket: filepath.Join(t.TempDir(), "nri.sock"),
-		paths:    cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		paths:    engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
 		unshaped: map[string]error{},
 	}
 }
 
-func (n *node) open() (out *cni.Node, err error) {
+func (n *node) open() (out *engine.Node, err error) {
 	err = n.Do(func() error {
-		out, err = cni.Open(n.paths)
+		out, err = engine.Open(n.paths)
 		return err
 	})
 	return out, err
@@ -86,7 +88,7 @@ func (n *node) limits(t *testing.T, id string) (egress, ingress uint64) {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	records, err := node.Engine.Store.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"})
+	records, err := node.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +206,7 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 	first, second, gone := n.pod(t), n.pod(t), ""
 	t.Run("pod", func(t *testing.T) {
 		pod := n.pod(t)
-		if _, err := n.engine().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: limited, NetNS: pod.Path()}); err != nil {
+		if _, err := n.engine().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}); err != nil {
 			t.Fatal(err)
 		}
 		gone = pod.Path()
@@ -285,7 +287,7 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	n := newNode(t)
 	pod := n.pod(t)
 	n.entry = `{"cniVersion":"1.0.0","name":"other","type":"podweir-cni"}`
-	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: limited, NetNS: pod.Path()}
+	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
 	if _, err := n.engine().Shape(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -298,5 +300,32 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	}
 	if err := n.engine().Forget(t.Context(), p); err != nil || queued(t, pod) {
 		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
+	}
+}
+
+// A pod gets what is set on its namespace before its containers start, and its own
+// annotations are read as by podweir-cni.
+func TestPrivilegedRatesOfTheNamespace(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	shaper := n.engine()
+	var asked []string
+	shaper.Rates = func(ctx context.Context, namespace string) netconf.Namespace {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("the pod would wait for ever")
+		}
+		asked = append(asked, namespace)
+		return netconf.Namespace{"podweir.io/max-egress-rate": "5M", "podweir.io/default-ingress-rate": "6M"}
+	}
+	pod := n.pod(t)
+	p := &nri.Pod{ID: "one", Namespace: "team", Name: "x", NetNS: pod.Path(), Annotations: netconf.KeepAnnotations(map[string]string{"podweir.io/egress-rate": "7M"})}
+	if refuse, err := shaper.Shape(t.Context(), p); err != nil || refuse {
+		t.Fatalf("Shape = %v, %v", refuse, err)
+	}
+	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 6e6 {
+		t.Errorf("limits = %d, %d, want the namespace's maximum and default", egress, ingress)
+	}
+	if _, err := shaper.Shape(t.Context(), &nri.Pod{ID: "host", Namespace: "kube-system"}); err != nil || len(asked) != 1 || asked[0] != "team" {
+		t.Errorf("requested %v, %v, want the namespace of the pod with a network of its own", asked, err)
 	}
 }

@@ -9,17 +9,15 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/podweir/podweir/plugin/netconf"
 )
 
 // hooks are what the runtime calls.
 type hooks struct{ *Plugin }
 
 // synchronize takes what runs when the connection is made.
-func (h *hooks) synchronize(pods []*api.PodSandbox) {
-	all := make([]*Pod, len(pods))
-	for i, s := range pods {
-		all[i] = podOf(s)
-	}
+func (h *hooks) synchronize(all []*Pod) {
 	select {
 	case <-h.syncs: // of an earlier connection
 	default:
@@ -85,7 +83,8 @@ const networkNamespace = "network"
 
 func podOf(s *api.PodSandbox) *Pod {
 	p := &Pod{
-		ID: s.GetId(), Namespace: s.GetNamespace(), Name: s.GetName(), UID: s.GetUid(), Annotations: s.GetAnnotations(),
+		ID: s.GetId(), Namespace: s.GetNamespace(), Name: s.GetName(), UID: s.GetUid(),
+		Annotations: netconf.KeepAnnotations(s.GetAnnotations()),
 	}
 	for _, ns := range s.GetLinux().GetNamespaces() {
 		if ns.GetType() == networkNamespace {

@@ -20,6 +20,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/podweir/podweir/plugin/netconf"
 )
 
 // DefaultSocket is where runtimes listen for plugins: the library says /var/run,
@@ -37,7 +39,7 @@ const (
 type Pod struct {
 	// ID is the sandbox's, UID the pod's.
 	ID, Namespace, Name, UID string
-	Annotations              map[string]string
+	Annotations              netconf.PodAnnotations
 	// NetNS is the path of its network namespace, "" with hostNetwork.
 	NetNS string
 }
@@ -198,7 +200,7 @@ func (p *Plugin) synchronize(ctx context.Context, pods []*Pod) {
 		ids[i] = pod.ID
 	}
 	if err := p.config.Shaper.Known(ctx, ids); err != nil && ctx.Err() == nil {
-		p.config.Log.Error("remove what pods that are gone left", "error", err)
+		p.config.Log.Error("leftovers of deleted pods not removed", "error", err)
 	}
 	for _, pod := range pods {
 		if ctx.Err() != nil {
@@ -208,5 +210,5 @@ func (p *Plugin) synchronize(ctx context.Context, pods []*Pod) {
 			p.config.Log.Error("pod runs unshaped", "pod", pod.Namespace+"/"+pod.Name, "containerID", pod.ID, "error", err)
 		}
 	}
-	p.config.Log.Info("looked at the pods that ran before", "pods", len(pods))
+	p.config.Log.Info("pods that ran before checked", "pods", len(pods))
 }

@@ -20,8 +20,9 @@ type service struct {
 	onceConfigured, onceSynced sync.Once
 
 	mu sync.Mutex
-	// collected are the sandboxes of a list that comes in several messages.
-	collected []*api.PodSandbox
+	// collected are the pods of a list that comes in several messages. Of those
+	// nothing else is held: their annotations may be a hundred times as much.
+	collected []*Pod
 }
 
 // events are those that we ask for, as the bits of a mask.
@@ -44,7 +45,9 @@ func (s *service) Configure(_ context.Context, req *api.ConfigureRequest) (*api.
 // Synchronize tells what runs when the connection is made.
 func (s *service) Synchronize(_ context.Context, req *api.SynchronizeRequest) (*api.SynchronizeResponse, error) {
 	s.mu.Lock()
-	s.collected = append(s.collected, req.GetPods()...)
+	for _, pod := range req.GetPods() {
+		s.collected = append(s.collected, podOf(pod))
+	}
 	all := s.collected
 	if !req.GetMore() {
 		s.collected = nil

@@ -6,6 +6,10 @@ package reconcile_test
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +122,43 @@ func TestPrivilegedRedirectLeavesForAChain(t *testing.T) {
 	testutil.Eventually(t, soon, "ingress is policed", func() bool {
 		s := a.state(p)
 		return s.Outcome.Enforced() && len(s.Limits) == 2 && !s.Limits[1].CapHolds
+	})
+}
+
+// A limit whose record was lost is adopted for the pod that asks for it, and removed from
+// the one that does not.
+func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	limited, free := n.newPod(t), n.newPod(t)
+	for _, p := range []*pod{limited, free} {
+		p.api.Annotations = both("10M", "20M")
+		if err := p.call(t, "ADD"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queue := limited.programs(t)
+	entries, err := os.ReadDir(n.paths.Pins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(n.paths.Pins, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limited.annotate(both("10M", "20M"))
+	free.annotate(nil)
+	free.gets(t, "10Mbit", "20Mbit")
+	a := n.start(t, 300*time.Millisecond)
+	a.has(t, limited, 2)
+	free.gets(t, "", "")
+	limited.gets(t, "10Mbit", "20Mbit")
+	handles := regexp.MustCompile(`qdisc tbf [0-9a-f]+:`)
+	if now := limited.programs(t); !slices.Equal(handles.FindAllString(now, -1), handles.FindAllString(queue, -1)) {
+		t.Errorf("the queues of the pod with a limit are %s, want those from before: %s", now, queue)
+	}
+	testutil.Eventually(t, soon, "the log tells of it", func() bool {
+		return strings.Contains(n.log.String(), "of which there was no record")
 	})
 }

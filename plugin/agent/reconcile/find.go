@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 // attached is one attachment of a pod whose interfaces are there.
@@ -18,7 +18,7 @@ type attached struct {
 
 // attachments finds what is attached for the pod: where it was found last, or
 // among everything that is pinned.
-func (l *look) attachments(node *cni.Node) ([]attached, error) {
+func (l *look) attachments(node *engine.Node) ([]attached, error) {
 	if have := l.among(node, l.known()); len(have) > 0 {
 		return have, nil
 	}
@@ -61,10 +61,10 @@ func (l *look) known() []attach.ID {
 
 // among returns those attachments that are of the pod and have their
 // interfaces. One that cannot be read is none of this pod's: a pass says so.
-func (l *look) among(node *cni.Node, ids []attach.ID) []attached {
+func (l *look) among(node *engine.Node, ids []attach.ID) []attached {
 	var have []attached
 	for _, id := range ids {
-		records, _ := node.Engine.Store.Records(id)
+		records, _ := node.Records(id)
 		if len(records) == 0 {
 			continue
 		}
@@ -74,7 +74,7 @@ func (l *look) among(node *cni.Node, ids []attach.ID) []attached {
 			if rec.Pod != l.pod.Key() {
 				continue
 			}
-			if _, err := node.Engine.Refind(rec); err == nil {
+			if _, err := node.Refind(rec); err == nil {
 				a.records = append(a.records, rec)
 			}
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -48,13 +49,15 @@ func both(out, in string) map[string]string { return map[string]string{egress: o
 type node struct {
 	*testutil.NetNS
 	api     *apitest.Server
-	paths   cni.Paths
+	paths   engine.Paths
 	dir     string
 	log     *logged
 	sandbox *sandboxes
 	pods    int
-	// overdue is [reconcile.Config]'s.
-	overdue time.Duration
+	// overdue and quiet are [reconcile.Config]'s.
+	overdue, quiet time.Duration
+	// namespaces is the time between two looks at a Namespace, 0 for none.
+	namespaces time.Duration
 
 	mu sync.Mutex
 	// conf is the entry of podweir-cni in the conflist.
@@ -85,7 +88,7 @@ func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{
 		NetNS: testutil.NewNetNS(t), api: apitest.New(), dir: t.TempDir(), log: &logged{}, sandbox: newSandboxes(),
-		paths: cni.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		paths: engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
 		conf:  map[string]any{"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni"},
 	}
 	t.Cleanup(n.api.Close)
@@ -104,14 +107,10 @@ func newNode(t *testing.T) *node {
 		}
 		return n
 	}
-	open := n.open(t)
-	defer open.Close()
 	p := n.newPod(t)
-	iface, err := open.Engine.Interfaces.Find(p.ns.Path(), "eth0")
+	p.api.Annotations = both("10M", "10M")
+	err := errors.Join(p.call(t, "ADD"), p.call(t, "DEL"))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := open.Engine.Interfaces.Facts(iface); err != nil {
 		t.Fatal(err)
 	}
 	if probed, err = os.ReadFile(cache); err != nil {
@@ -140,10 +139,10 @@ func (n *node) write(t *testing.T, name, text string) {
 	}
 }
 
-func (n *node) open(t *testing.T) *cni.Node {
+func (n *node) open(t *testing.T) *engine.Node {
 	t.Helper()
-	var open *cni.Node
-	if err := n.Do(func() (err error) { open, err = cni.Open(n.paths); return err }); err != nil {
+	var open *engine.Node
+	if err := n.Do(func() (err error) { open, err = engine.Open(n.paths); return err }); err != nil {
 		t.Fatal(err)
 	}
 	return open
@@ -220,7 +219,7 @@ func (p *pod) call(t *testing.T, verb string) error {
 	plugin := cni.Plugin{Stdout: &bytes.Buffer{}, Stderr: p.node.log, Paths: p.node.paths}
 	args := &skel.CmdArgs{
 		ContainerID: p.container, Netns: p.ns.Path(), IfName: "eth0", StdinData: stdin,
-		Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.api.Name,
+		Args: "K8S_POD_NAMESPACE=" + p.api.Namespace + ";K8S_POD_NAME=" + p.api.Name,
 	}
 	f := plugin.Funcs()
 	verbs := map[string]func(*skel.CmdArgs) error{"ADD": f.Add, "DEL": f.Del, "CHECK": f.Check}
@@ -268,15 +267,16 @@ func (s *sandboxes) Find(_ context.Context, uid string) (cri.Sandbox, error) {
 	return found, nil
 }
 
-// IDs implements reconcile.Sandboxes.
-func (s *sandboxes) IDs(context.Context) ([]string, error) {
+// Knows implements reconcile.Sandboxes.
+func (s *sandboxes) Knows(_ context.Context, id string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids := []string{}
 	for _, sandbox := range s.pods {
-		ids = append(ids, sandbox.ID)
+		if sandbox.ID == id {
+			return true, s.err
+		}
 	}
-	return ids, s.err
+	return false, s.err
 }
 
 // agent is a reconciler that runs.
@@ -300,9 +300,14 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 	log := slog.New(slog.NewTextHandler(n.log, nil))
 	recorder := kube.NewRecorder(client, "n1", log)
 	pods := kube.NewWatch(client, "n1", log)
+	var namespaces reconcile.Namespaces
+	if n.namespaces != 0 {
+		namespaces = kube.NewNamespaces(client, pods, n.namespaces, log)
+	}
 	a := &agent{node: n, pods: pods, Reconciler: reconcile.New(reconcile.Config{
-		Pods: pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
-		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log, Overdue: n.overdue,
+		Namespaces: namespaces,
+		Pods:       pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
+		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log, Overdue: n.overdue, Quiet: n.quiet,
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -373,7 +378,7 @@ func (p *pod) attachment(t *testing.T) *status.Attachment {
 		t.Fatal(err)
 	}
 	for i := range rep.Attachments {
-		if rep.Attachments[i].Pod == "default/"+p.api.Name {
+		if rep.Attachments[i].Pod == p.api.Namespace+"/"+p.api.Name {
 			return &rep.Attachments[i]
 		}
 	}

@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 )
@@ -29,9 +30,10 @@ type look struct {
 
 	pod      *kube.Pod
 	warnings []string
-	// ignored are the pod's wishes that were not accepted.
-	ignored []*netconf.FieldError
-	event   *kube.Event
+	// ignored are the pod's wishes that were not accepted, capped those above the
+	// maximum.
+	ignored, capped []*netconf.FieldError
+	event           *kube.Event
 	// retry asks for another look soon.
 	retry bool
 	// missing says that the network of a pod with a limit was looked for in vain.
@@ -64,15 +66,21 @@ func (l *look) run(ctx context.Context) bool {
 		return true
 	}
 	defer node.Close()
-	node.Engine.Planned = l.note
+	l.listen(node)
 	have, err := l.attachments(node)
 	if err != nil {
 		l.fail(err)
+		l.stays(nil)
 		return true
 	}
 	l.claim(have)
 	l.bring(ctx, node, have)
 	return true
+}
+
+// listen has the engine tell what it finds.
+func (l *look) listen(node *engine.Node) {
+	node.Planned, node.Drifted, node.HostSide = l.note, l.drift, l.onHostSide
 }
 
 // claim has attachments let go that were looked after before the API server
@@ -97,6 +105,7 @@ func (l *look) unable(cause error) {
 		return
 	}
 	l.fail(cause)
+	l.stays(nil)
 }
 
 // unlimited is the outcome of a pod that podweir has nothing to do for.
@@ -111,8 +120,8 @@ func (l *look) unlimited(conf *netconf.Config) {
 // annotations do nothing.
 func (l *look) hostNetwork() {
 	var asked []string
-	for _, name := range []string{netconf.EgressAnnotation, netconf.IngressAnnotation} {
-		if v, ok := l.pod.Annotations[name]; ok {
+	for _, name := range netconf.RateAnnotations {
+		if v, ok := l.pod.Annotations.Values[name]; ok {
 			asked = append(asked, fmt.Sprintf("%s %q", name, v))
 		}
 	}
@@ -127,26 +136,21 @@ func (l *look) hostNetwork() {
 }
 
 // bring makes of what a pod has what it asks for.
-func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
+func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 	conf, err := l.desired()
+	l.Asked = asked(conf)
+	_, known := l.rates()
+	known = known && l.cfg.Pods.Current()
 	if err != nil {
-		l.invalid(ctx, node, conf, have, err)
+		l.invalid(ctx, node, conf, have, known, err)
 		return
 	}
-	if len(have) > 0 && !l.cfg.Pods.Current() {
+	if len(have) > 0 && !known {
 		// What the pod asks for now is not known: what it got stays.
 		l.repair(ctx, node, have)
 		return
 	}
-	var own, others []attached
-	for _, a := range have {
-		if a.id.Network == conf.Name {
-			own = append(own, a)
-		} else {
-			// Of another network, whose configuration is not known here.
-			others = append(others, a)
-		}
-	}
+	own, others := ofNetwork(conf.Name, have)
 	switch {
 	case conf.Shaping.Limited() && len(own) == 0 && len(others) == 0:
 		l.attach(ctx, node, conf)
@@ -168,8 +172,32 @@ func (l *look) bring(ctx context.Context, node *cni.Node, have []attached) {
 	}
 }
 
+// ofNetwork are the attachments of a network, and those of others, whose configuration
+// is not known here.
+func ofNetwork(name string, have []attached) (own, others []attached) {
+	for _, a := range have {
+		if a.id.Network == name {
+			own = append(own, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	return own, others
+}
+
+// asked are the directions of a configuration that may be nil.
+func asked(conf *netconf.Config) []shaping.Direction {
+	var all []shaping.Direction
+	for _, d := range shaping.Directions {
+		if conf != nil && conf.Shaping.Limit(d) != nil {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
 // attach shapes a pod that has nothing yet.
-func (l *look) attach(ctx context.Context, node *cni.Node, conf *netconf.Config) {
+func (l *look) attach(ctx context.Context, node *engine.Node, conf *netconf.Config) {
 	if !l.pod.Started {
 		l.wait("its network is not set up yet")
 		return
@@ -195,12 +223,7 @@ func (l *look) attach(ctx context.Context, node *cni.Node, conf *netconf.Config)
 		names = []string{id.IfName}
 	}
 	for _, name := range names {
-		iface, err := node.Engine.Interfaces.Find(sandbox.NetNSPath, name)
-		if err != nil {
-			l.fail(err)
-			return
-		}
-		holder, held, err := node.Holder(&iface, id)
+		holder, held, err := node.Holder(sandbox.NetNSPath, name, id)
 		if err != nil {
 			l.fail(err)
 			return
@@ -215,21 +238,17 @@ func (l *look) attach(ctx context.Context, node *cni.Node, conf *netconf.Config)
 		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(), By: attach.ByAgent,
 	}, Attached)
 	if l.Err != nil && l.Outcome != Waiting {
-		l.cfg.Paths.RecordFailure(l.cfg.Log, id, l.Err)
+		l.cfg.Paths.RecordFailure(l.cfg.Log, id, l.pod.Key(), l.Err)
 	}
 }
 
 // ensure brings an attachment to what the pod asks for.
-func (l *look) ensure(ctx context.Context, node *cni.Node, conf *netconf.Config, a attached) {
+func (l *look) ensure(ctx context.Context, node *engine.Node, conf *netconf.Config, a attached) {
 	names := make([]string, len(a.records))
 	what := Mended
 	for i, r := range a.records {
 		names[i] = r.Interface.PodName
-		asked := &r.Config
-		if r.Asked != nil {
-			asked = r.Asked
-		}
-		if !reflect.DeepEqual(asked, &conf.Shaping) {
+		if !reflect.DeepEqual(askedOf(r), &conf.Shaping) {
 			what = Updated
 		}
 	}
@@ -239,21 +258,29 @@ func (l *look) ensure(ctx context.Context, node *cni.Node, conf *netconf.Config,
 	}, what)
 }
 
+// askedOf is what an attachment was made for, before `podweir set` changed it.
+func askedOf(r *attach.Record) *shaping.Config {
+	if r.Asked != nil {
+		return r.Asked
+	}
+	return &r.Config
+}
+
 // apply runs the engine; what is the outcome if it finds something to do.
-func (l *look) apply(ctx context.Context, node *cni.Node, w *attach.Want, what Outcome) {
+func (l *look) apply(ctx context.Context, node *engine.Node, w *attach.Want, what Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	l.changed = false
-	states, err := node.Engine.Ensure(ctx, w)
+	states, err := node.Ensure(ctx, w)
 	l.keep(w.ID, states, err, what)
 }
 
 // repair brings attachments back to what they were made for.
-func (l *look) repair(ctx context.Context, node *cni.Node, have []attached) {
+func (l *look) repair(ctx context.Context, node *engine.Node, have []attached) {
 	for _, a := range have {
 		bounded, cancel := context.WithTimeout(ctx, lockTimeout)
 		l.changed = false
-		states, err := node.Engine.Repair(bounded, a.id)
+		states, err := node.Repair(bounded, a.id)
 		cancel()
 		l.keep(a.id, states, err, Mended)
 	}
@@ -263,9 +290,12 @@ func (l *look) repair(ctx context.Context, node *cni.Node, have []attached) {
 func (l *look) keep(id attach.ID, states []*attach.Desired, err error, what Outcome) {
 	l.Limits = append(l.Limits, limitsOf(id, states)...)
 	l.watched = append(l.watched, watchedOf(states)...)
+	l.fighting()
 	switch {
 	case err != nil:
-		l.fail(err)
+		if l.fail(err); l.Outcome != Waiting {
+			l.stays(&id)
+		}
 		return
 	case l.changed:
 		l.worst(what)
@@ -277,30 +307,79 @@ func (l *look) keep(id attach.ID, states []*attach.Desired, err error, what Outc
 	l.tellOwner()
 }
 
-// tellOwner says what of the pod's wishes could not be had: a queue, or values of
-// podweir's own annotations.
+// stays keeps what the look before knew of an attachment, nil for all, after an error:
+// what happens to it is noticed all the same, and as soon.
+func (l *look) stays(id *attach.ID) {
+	l.mu.Lock()
+	var limits []Limit
+	if s := l.states[l.key]; s != nil {
+		limits = slices.Clone(s.Limits)
+	}
+	l.mu.Unlock()
+	before := l.watch.watched(l.key)
+	for i := range limits {
+		p := &limits[i]
+		known := func(o Limit) bool { return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction }
+		if id != nil && p.ID != *id || slices.ContainsFunc(l.Limits, known) {
+			continue
+		}
+		p.Stale = true
+		l.Limits = append(l.Limits, *p)
+		same := func(w watched) bool { return w.iface == p.Interface }
+		if n := slices.IndexFunc(before, same); n >= 0 && !slices.ContainsFunc(l.watched, same) {
+			l.watched = append(l.watched, before[n])
+		}
+	}
+}
+
+// tellOwner says what of the pod's requests could not be met: a queue, a rate above the
+// maximum, or values of podweir's own annotations.
 func (l *look) tellOwner() {
+	if l.event == nil {
+		l.tellTampering()
+	}
 	for i := range l.Limits {
-		if p := &l.Limits[i]; p.Queue == shaping.QueueNone && len(p.Notes) > 0 && l.event == nil {
+		if p := &l.Limits[i]; p.Queue == shaping.QueueNone && !p.Observe && len(p.Notes) > 0 && l.event == nil {
 			l.warn("BandwidthPoliced", fmt.Sprintf("%s of %s is policed, which keeps the limit but not within 1 %%: %s",
 				p.Direction, p.Interface.PodName, strings.Join(p.Notes, "; ")))
 		}
 	}
-	if why := l.notTaken(); len(why) > 0 && l.event == nil {
+	why := l.notTaken()
+	switch {
+	case l.event != nil:
+	case len(l.capped) > 0:
+		l.warn("BandwidthAboveMaximum", strings.Join(append(texts(l.capped), why...), "; ")+"; the maximum is enforced")
+	case len(why) > 0:
 		l.warn("BandwidthSettingIgnored", strings.Join(why, "; ")+"; the limit is enforced with the node's own setting")
+	case l.Outcome == Attached || l.Outcome == Updated:
+		l.tellObserved()
+	}
+}
+
+// tellObserved says once that the limits of a pod are not enforced, by the operator's
+// wish.
+func (l *look) tellObserved() {
+	if slices.ContainsFunc(l.Limits, func(p Limit) bool { return p.Observe }) {
+		l.event = &kube.Event{
+			Reason: "BandwidthObserved", Message: "the limit is observed only (enforce: observe): what exceeds it is counted, and nothing is held",
+		}
 	}
 }
 
 // notTaken lists the settings that the limit is kept without.
 func (l *look) notTaken() []string {
-	var all []string
-	for _, e := range l.ignored {
-		all = append(all, e.Error())
-	}
+	all := texts(l.ignored)
 	for i := range l.Limits {
 		for _, why := range l.Limits[i].Declined {
 			all = append(all, l.Limits[i].Direction.String()+": "+why)
 		}
+	}
+	return all
+}
+
+func texts(errs []*netconf.FieldError) (all []string) {
+	for _, e := range errs {
+		all = append(all, e.Error())
 	}
 	return all
 }
@@ -312,27 +391,38 @@ func (l *look) worst(o Outcome) {
 	}
 }
 
-func (l *look) remove(ctx context.Context, node *cni.Node, conf *netconf.Config, id attach.ID) {
+func (l *look) remove(ctx context.Context, node *engine.Node, conf *netconf.Config, id attach.ID) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	if err := node.Engine.Remove(ctx, id); err != nil {
-		l.fail(err)
+	if err := node.Remove(ctx, id); err != nil {
+		if l.fail(err); l.Outcome != Waiting {
+			l.stays(&id)
+		}
 		return
 	}
 	l.cfg.Paths.ClearFailure(id)
 	l.worst(Removed)
-	l.Reason = "no limit is asked for any more"
+	l.Reason = "no limit is requested any more"
 	if left := conf.Shaping.Left(); left != "" {
 		l.Reason = left
 	}
 }
 
 // invalid answers a configuration that cannot be read: what was there stays,
-// and is kept as it was. Of a pod that has nothing yet the direction whose rate
-// can be read gets its limit.
-func (l *look) invalid(ctx context.Context, node *cni.Node, conf *netconf.Config, have []attached, cause error) {
+// and is kept as it was. The direction whose rate can be read gets its limit; known
+// says that it is what the pod asks for now.
+func (l *look) invalid(ctx context.Context, node *engine.Node, conf *netconf.Config, have []attached, known bool, cause error) {
 	stays := "the pod is not shaped"
 	switch {
+	case len(have) > 0 && known && conf != nil && conf.Shaping.Limited():
+		own, others := ofNetwork(conf.Name, have)
+		for _, a := range own {
+			merged := *conf
+			merged.Shaping = withPrior(&conf.Shaping, askedOf(a.records[0]))
+			l.ensure(ctx, node, &merged, a)
+		}
+		l.repair(ctx, node, others)
+		stays = "the limit from before stays"
 	case len(have) > 0:
 		l.repair(ctx, node, have)
 		stays = "the limit from before stays"

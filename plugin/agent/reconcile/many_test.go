@@ -22,7 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -74,7 +74,7 @@ func runAgent(path string) error {
 	r := reconcile.New(reconcile.Config{
 		Pods: kube.NewWatch(client, "n1", log), Sandboxes: boxes, Events: kube.NewRecorder(client, "n1", log),
 		NetConf: func() (json.RawMessage, error) { return o.NetConf, nil },
-		Paths:   cni.Paths{Pins: o.Pins, Run: o.Run}, HostNetNS: o.HostNetNS, Pass: 5 * time.Second, Log: log,
+		Paths:   engine.Paths{Pins: o.Pins, Run: o.Run}, HostNetNS: o.HostNetNS, Pass: 5 * time.Second, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

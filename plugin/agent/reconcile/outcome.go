@@ -17,7 +17,7 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Unlimited: no limit is asked for, and none is there.
+	// Unlimited: no limit is requested, and none is there.
 	Unlimited Outcome = iota + 1
 	// Deferred: its limits are left to another shaper, and none of podweir's is
 	// there.
@@ -26,15 +26,15 @@ const (
 	Shaped
 	// Attached: it was not shaped, and is now.
 	Attached
-	// Updated: its limits were changed to what is asked for now.
+	// Updated: its limits were changed to what is requested now.
 	Updated
 	// Mended: what had been changed or removed was put right.
 	Mended
-	// Removed: no limit is asked for any more, and it was taken off.
+	// Removed: no limit is requested any more, and it was taken off.
 	Removed
 	// Waiting: its network is not set up yet, or not any more.
 	Waiting
-	// Invalid: what is asked for cannot be read. A limit that was there stays.
+	// Invalid: what is requested cannot be read. A limit that was there stays.
 	Invalid
 	// HostNetwork: it has no interface of its own to shape.
 	HostNetwork
@@ -61,15 +61,6 @@ func (o Outcome) String() string {
 		return s
 	}
 	return fmt.Sprintf("invalid(%d)", uint8(o))
-}
-
-// Outcomes lists all of them, for metrics that name each from the start.
-func Outcomes() []Outcome {
-	all := make([]Outcome, 0, len(outcomeNames))
-	for o := Unlimited; o <= Overdue; o++ {
-		all = append(all, o)
-	}
-	return all
 }
 
 // Enforced says that the pod has the limits that it asks for, which may be
@@ -119,12 +110,18 @@ type PodState struct {
 	// queue not counted.
 	At       time.Time
 	Duration time.Duration
+	// Tampered are the limits that somebody takes away, again and again.
+	Tampered []Tampering
+	// Mends are the newest of each direction, within the last minute.
+	Mends []Mend
+	// Asked are the directions that it has a limit in, as far as that can be read.
+	Asked []shaping.Direction
 	// Limits are those that are enforced, one for each interface and
 	// direction; also those that stay after an error.
 	Limits []Limit
 }
 
-// Limit is one direction of one interface, as it is enforced.
+// Limit is one direction of one interface, as it is enforced or observed.
 type Limit struct {
 	// ID is the attachment, by which pins and counters are found.
 	ID        attach.ID
@@ -141,10 +138,24 @@ type Limit struct {
 	Side shaping.Side
 	// CapHolds is false under policing, where the cap is not kept within 1 %.
 	CapHolds bool
-	// Declined say what was asked for by name and is not used.
+	// Ceiling says that a second meter stands at the host side, HostSide that the
+	// direction is policed there for as long as somebody takes its limit away.
+	Ceiling, HostSide bool
+	// NoCeiling says why a ceiling that was requested is not there.
+	NoCeiling string
+	// Observe says that the limit is measured only, and nothing is held to it.
+	Observe bool
+	// Exempt says that there are subnets beside the limit.
+	Exempt bool
+	// Allowance is what the device may carry as long as the limit holds.
+	Allowance shaping.Allowance
+	// Declined say what was requested by name and is not used.
 	Declined []string
-	// Notes say why what was asked for could not be had as it was asked for.
+	// Notes say why what was requested was not available in that form.
 	Notes []string
+	// Stale says that the last look could not bring it to what it should be: it is as
+	// it was known before.
+	Stale bool
 }
 
 func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
@@ -159,7 +170,8 @@ func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
 			all = append(all, Limit{
 				ID: id, Interface: s.Interface, Direction: d, Rate: p.Rate, Burst: p.BurstBytes,
 				Policy: p.Policy, Queue: p.Queue, Mode: p.Mode, Side: p.Side, CapHolds: p.CapHolds, Notes: p.Notes,
-				Declined: p.Declined,
+				Declined: p.Declined, Ceiling: p.Ceiling, HostSide: ds.HostSide,
+				NoCeiling: p.NoCeiling, Observe: p.Observes(), Exempt: p.Exempt, Allowance: p.Allowance,
 			})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 // overdue makes a fault of a wait that lasts: the pod runs, as far as the API
@@ -41,7 +41,7 @@ func (l *look) waitsSince(now time.Time) time.Time {
 func (r *Reconciler) recordOverdue(s *PodState, was Outcome) {
 	switch {
 	case s.Outcome == Overdue:
-		r.cfg.Paths.RecordOverdue(r.cfg.Log, &cni.Overdue{
+		r.cfg.Paths.RecordOverdue(r.cfg.Log, &engine.Overdue{
 			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Since: s.Since.UTC(), Error: s.Err.Error(),
 		})
 	case was == Overdue:

@@ -6,12 +6,12 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 // pass asks for a look at every pod that the API server told of, and at every
@@ -24,7 +24,7 @@ func (r *Reconciler) pass(ctx context.Context) error {
 		wanted[key{uid: p.UID}] = true
 	}
 	node, err := r.open()
-	if errors.Is(err, cni.ErrNoState) {
+	if errors.Is(err, engine.ErrNoState) {
 		err = nil // the pods' own looks say so
 	}
 	if err != nil {
@@ -34,6 +34,20 @@ func (r *Reconciler) pass(ctx context.Context) error {
 		defer node.Close()
 		if err := r.unclaimed(node, pods, wanted); err != nil {
 			return err
+		}
+		r.sweepLeftovers(ctx, node, time.Now())
+		// What a killed plugin took and nobody gave back.
+		switch slots, err := node.CollectSlots(); {
+		case err != nil:
+			r.cfg.Log.Warn("slots of the slab could not be looked through", "error", err)
+		case slots > 0:
+			r.cfg.Log.Info("slots of the slab that no attachment used were given back", "slots", slots)
+		}
+		switch dirs, err := node.RemoveUnusedLayouts(); {
+		case err != nil:
+			r.cfg.Log.Warn("what another release left could not be removed", "error", err)
+		case len(dirs) > 0:
+			r.cfg.Log.Info("what another release left was removed", "directories", dirs)
 		}
 	}
 	for k := range wanted {
@@ -52,21 +66,21 @@ func (r *Reconciler) pass(ctx context.Context) error {
 
 // unclaimed adds the attachments of no known pod, and those whose pod has
 // another namespace by now. It remembers whose the others are.
-func (r *Reconciler) unclaimed(node *cni.Node, pods map[string]bool, wanted map[key]bool) error {
+func (r *Reconciler) unclaimed(node *engine.Node, pods map[string]bool, wanted map[key]bool) error {
 	ids, err := node.List()
 	if err != nil {
 		return err
 	}
 	owners := make(map[attach.ID]string, len(ids))
 	for _, id := range ids {
-		records, err := node.Engine.Store.Records(id)
+		records, err := node.Records(id)
 		if err != nil {
 			wanted[key{id: id}] = true // its look says what is wrong with it
 		} else if len(records) > 0 {
 			owners[id] = records[0].Pod
 		}
 		for _, rec := range records {
-			if !pods[rec.Pod] || !isNetNS(rec.Interface.NetNSPath, rec.Interface.NetNSInode) {
+			if !pods[rec.Pod] || !node.Lives(&rec.Interface) {
 				wanted[key{id: id}] = true
 			}
 		}
@@ -89,16 +103,18 @@ func (l *look) unclaimed(ctx context.Context) bool {
 	node, err := l.open()
 	if err != nil {
 		l.fail(err)
+		l.stays(nil)
 		return true
 	}
 	defer node.Close()
-	node.Engine.Planned = l.note
-	records, err := node.Engine.Store.Records(l.key.id)
+	l.listen(node)
+	records, err := node.Records(l.key.id)
 	if err != nil && len(records) == 0 {
 		l.fail(err)
+		l.stays(nil)
 		return true
 	}
-	if len(records) == 0 || l.claimed(records) {
+	if len(records) == 0 || l.claimed(node, records) {
 		return false
 	}
 	l.Namespace, l.Name, _ = strings.Cut(records[0].Pod, "/")
@@ -111,10 +127,10 @@ func (l *look) unclaimed(ctx context.Context) bool {
 }
 
 // claimed says that a pod of the API answers for the attachment by now.
-func (l *look) claimed(records []*attach.Record) bool {
+func (l *look) claimed(node *engine.Node, records []*attach.Record) bool {
 	for _, p := range l.cfg.Pods.List() {
 		for _, rec := range records {
-			if rec.Pod == p.Key() && !p.Finished && isNetNS(rec.Interface.NetNSPath, rec.Interface.NetNSInode) {
+			if rec.Pod == p.Key() && !p.Finished && node.Lives(&rec.Interface) {
 				return true
 			}
 		}
@@ -125,18 +141,17 @@ func (l *look) claimed(records []*attach.Record) bool {
 // sweep removes what is left of an attachment whose namespace is gone and whose
 // sandbox the runtime does not know any more. Only both together: a namespace
 // may be out of sight because a mount of the agent's is missing.
-func (l *look) sweep(ctx context.Context, node *cni.Node) {
+func (l *look) sweep(ctx context.Context, node *engine.Node) {
 	id := l.key.id
-	if id.Network == cni.ManualNetwork {
+	if id.Network == engine.ManualNetwork {
 		return
 	}
-	ids, err := l.cfg.Sandboxes.IDs(ctx)
-	if err != nil || slices.Contains(ids, id.ContainerID) {
+	if known, err := l.cfg.Sandboxes.Knows(ctx, id.ContainerID); err != nil || known {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	removed, err := node.Engine.RemoveGone(ctx, id)
+	removed, err := node.RemoveGone(ctx, id)
 	switch {
 	case err != nil:
 		l.fail(err)

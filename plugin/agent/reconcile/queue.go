@@ -46,7 +46,7 @@ func newQueue() *queue {
 }
 
 // add asks for a key to be worked on after a delay, or earlier if that was
-// asked for before.
+// requested before.
 func (q *queue) add(k key, delay time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -30,7 +30,7 @@ func TestQueueHandsOutEachKeyOnce(t *testing.T) {
 				t.Fatalf("next = %v, want nothing", got)
 			}
 		}
-		// Asked for thrice, the earliest counts.
+		// Requested thrice, the earliest counts.
 		q.add(a, time.Second)
 		q.add(a, time.Hour)
 		q.add(a, 10*time.Millisecond)
@@ -69,7 +69,7 @@ func TestQueueTriesAgain(t *testing.T) {
 		at := time.Now()
 		q.next(t.Context())
 		if took := time.Since(at); took != 0 {
-			t.Errorf("came after %v although it was asked for", took)
+			t.Errorf("came after %v although it was requested", took)
 		}
 		q.done(a, false)
 		if p := pause(1000); p < retryMax || p > retryMax+retryMax/10 {

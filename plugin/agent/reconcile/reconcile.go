@@ -19,8 +19,9 @@ import (
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
 )
 
 // Pods tells which pods the node has and what they ask for.
@@ -42,9 +43,8 @@ type Sandboxes interface {
 	// Find returns the ready sandbox of a pod; the error wraps
 	// [cri.ErrNoSandbox] if it has none.
 	Find(ctx context.Context, runtimeUID string) (cri.Sandbox, error)
-	// IDs returns the IDs of all sandboxes that the runtime knows of, ready or
-	// not.
-	IDs(ctx context.Context) ([]string, error)
+	// Knows says whether the runtime knows of a sandbox, ready or not, by its ID.
+	Knows(ctx context.Context, id string) (bool, error)
 }
 
 // Events tells the owner of a pod what is wrong with it.
@@ -78,10 +78,12 @@ type Config struct {
 	Sandboxes Sandboxes
 	Events    Events
 	// NetConf returns podweir-cni's entry in the conflist, with the name of the
-	// network: the defaults of the node. It is asked for each pod.
+	// network: the defaults of the node. It is called for each pod.
 	NetConf func() (json.RawMessage, error)
+	// Namespaces tells what is set on the pods' Namespaces; nil if nothing is to be.
+	Namespaces Namespaces
 	// Paths are where state is kept, as podweir-cni has them.
-	Paths cni.Paths
+	Paths engine.Paths
 	// HostNetNS is the path of the network namespace that pods' other ends are
 	// in, empty for that of the process.
 	HostNetNS string
@@ -93,6 +95,9 @@ type Config struct {
 	// Overdue is how long a running pod may wait for its limit before its owner
 	// is told; 0 means [DefaultOverdue].
 	Overdue time.Duration
+	// Quiet is how long a limit that is taken away again and again is kept out of the
+	// pod's reach; 0 means [DefaultQuiet].
+	Quiet time.Duration
 	// Observe is called after each look at a pod, by several goroutines; nil
 	// does nothing.
 	Observe func(Observation)
@@ -106,6 +111,8 @@ type Reconciler struct {
 	queue *queue
 	watch *watcher
 	again chan struct{}
+	// left is for passes alone.
+	left leftovers
 
 	mu     sync.Mutex
 	states map[key]*state
@@ -121,6 +128,10 @@ type state struct {
 	PodState
 	// mends are the last times at which drift was mended.
 	mends []time.Time
+	// fights are what was taken away of each direction.
+	fights map[fightKey]*fight
+	// warnings are those of the last look.
+	warnings []string
 }
 
 // New returns a reconciler that does nothing until [Reconciler.Run].
@@ -133,6 +144,9 @@ func New(cfg Config) *Reconciler {
 	}
 	if cfg.Overdue == 0 {
 		cfg.Overdue = DefaultOverdue
+	}
+	if cfg.Quiet == 0 {
+		cfg.Quiet = DefaultQuiet
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Observation) {}
@@ -156,6 +170,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 	defer func() { _ = r.host.Close() }()
 	r.cfg.Paths.ForgetOverdue()
+	r.rememberNamespaces()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -166,7 +181,8 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		wg.Go(func() { r.work(ctx) })
 	}
 	wg.Go(func() { r.passes(ctx) })
-	err = r.cfg.Pods.Run(ctx, func(uid string) { r.queue.add(key{uid: uid}, 0) })
+	wg.Go(func() { r.namespaces(ctx) })
+	err = r.cfg.Pods.Run(ctx, r.podChanged)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -182,13 +198,28 @@ func (r *Reconciler) Again() {
 	}
 }
 
+// LookAt asks for a look at one pod, or at an attachment of none, of which the state is
+// known. It does not wait.
+func (r *Reconciler) LookAt(s *PodState) {
+	k := key{uid: s.UID}
+	if s.UID == "" {
+		if len(s.Limits) == 0 {
+			return
+		}
+		k.id = s.Limits[0].ID
+	}
+	r.queue.add(k, 0)
+}
+
 // Snapshot returns what is known of each pod, in the order of their names.
 func (r *Reconciler) Snapshot() []PodState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make([]PodState, 0, len(r.states))
 	for _, s := range r.states {
-		all = append(all, s.PodState)
+		if s.Outcome != 0 { // it is being looked at for the first time
+			all = append(all, s.PodState)
+		}
 	}
 	slices.SortFunc(all, func(a, b PodState) int {
 		return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.UID, b.Namespace+"/"+b.Name+"/"+b.UID)
@@ -198,11 +229,11 @@ func (r *Reconciler) Snapshot() []PodState {
 
 // open opens the node's state as podweir-cni does, for one pod: sockets and
 // namespaces are not kept from one to the next.
-func (r *Reconciler) open() (*cni.Node, error) {
-	var node *cni.Node
+func (r *Reconciler) open() (*engine.Node, error) {
+	var node *engine.Node
 	err := r.host.Do(func() error {
 		var err error
-		node, err = cni.Open(r.cfg.Paths)
+		node, err = engine.Open(r.cfg.Paths)
 		return err
 	})
 	return node, err
@@ -236,26 +267,29 @@ func (r *Reconciler) look(ctx context.Context, k key) (retry bool) {
 	}
 	r.cfg.Observe(Observation{Outcome: s.Outcome, Duration: s.Duration})
 	r.watch.set(ctx, k, l.watched)
-	r.tell(l, r.remember(k, &s))
+	fresh, news := r.remember(k, &s, l.warnings)
+	for _, w := range fresh {
+		r.cfg.Log.Warn("configuration read with a warning", "pod", s.Namespace+"/"+s.Name, "warning", w)
+	}
+	r.tell(l, news)
+	l.retryExposed()
 	return l.retry
 }
 
-// remember keeps what became of a key and says whether it is news.
-func (r *Reconciler) remember(k key, s *PodState) (news bool) {
+// remember keeps what became of a key, and says which warnings are new and whether
+// the rest is news.
+func (r *Reconciler) remember(k key, s *PodState, warnings []string) (fresh []string, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.states[k]
-	if old == nil {
-		old = &state{}
-		r.states[k] = old
-	}
+	old := r.stateOf(k)
 	r.recordOverdue(s, old.Outcome)
 	if s.Outcome == Mended {
 		old.mends = append(recent(old.mends), s.At)
 	}
 	news = old.Outcome != s.Outcome || old.Reason != s.Reason || text(old.Err) != text(s.Err)
-	old.PodState = *s
-	return news
+	fresh = slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return slices.Contains(old.warnings, w) })
+	old.PodState, old.warnings = *s, warnings
+	return fresh, news
 }
 
 func text(err error) string {
@@ -289,37 +323,72 @@ func recent(times []time.Time) []time.Time {
 const (
 	driftPauseMin = 20 * time.Millisecond
 	driftPauseMax = 20 * time.Second
+	// These are for what nothing else holds.
+	driftPauseFirst   = 5 * time.Millisecond
+	driftPauseNext    = time.Millisecond
+	driftPauseExposed = time.Second
 )
 
 // drifted asks for a look after a change on one of the pod's devices.
 func (r *Reconciler) drifted(k key) {
 	r.mu.Lock()
-	n := 0
+	pause := driftPauseMin
 	if s := r.states[k]; s != nil {
 		s.mends = recent(s.mends)
-		n = min(len(s.mends), 10)
+		pause = s.driftPause()
 	}
 	r.mu.Unlock()
-	r.queue.add(k, min(driftPauseMin<<n, driftPauseMax))
+	r.queue.add(k, pause)
+}
+
+// driftPause never backs off into no limit: where a direction has nothing that holds
+// it meanwhile, the next mends follow at once, until they are a fight and it is moved
+// to where nobody takes it away. Where that is not available it is put back every
+// second, if need be.
+func (s *state) driftPause() time.Duration {
+	n := min(len(s.mends), 10)
+	switch {
+	case !s.exposed():
+		most := driftPauseMax
+		if slices.ContainsFunc(s.Limits, func(l Limit) bool { return !l.Ceiling && !l.Observe }) {
+			most = driftPauseExposed // software on the node may take it away
+		}
+		return min(driftPauseMin<<n, most)
+	case n == 0:
+		return driftPauseFirst
+	case n < fightMends:
+		return driftPauseNext
+	default:
+		return min(driftPauseMin<<(n-fightMends), driftPauseExposed)
+	}
+}
+
+// retryExposed has the retry come within a second for what nothing else holds,
+// however often it failed.
+func (l *look) retryExposed() {
+	if l.retry && l.exposed() {
+		l.queue.add(l.key, driftPauseExposed)
+	}
+}
+
+// exposed says that a limit of the pod can be taken away by the pod, and nothing else
+// holds it.
+func (s *PodState) exposed() bool {
+	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Side != shaping.SideHost && !l.Ceiling && !l.Observe })
 }
 
 // tell puts into the log and the pod's events what became of it: into the log
 // what is news, into the events as long as it lasts.
 func (r *Reconciler) tell(l *look, news bool) {
 	log := r.cfg.Log.With("pod", l.Namespace+"/"+l.Name, "outcome", l.Outcome.String())
-	if news {
-		for _, w := range l.warnings {
-			log.Warn("configuration", "warning", w)
-		}
-	}
 	switch {
 	case !news:
 	case l.Err != nil:
-		log.Error("pod is not as it should be", "error", l.Err, "reason", l.Reason)
+		log.Error("pod not reconciled", "error", l.Err, "reason", l.Reason)
 	case l.Outcome == Attached || l.Outcome == Updated || l.Outcome == Removed || l.Outcome == Mended:
-		log.Info("pod", "reason", l.Reason)
+		log.Info("pod reconciled", "reason", l.Reason)
 	default:
-		log.Debug("pod", "reason", l.Reason)
+		log.Debug("pod reconciled", "reason", l.Reason)
 	}
 	if l.pod == nil {
 		return
@@ -339,7 +408,7 @@ func (r *Reconciler) passes(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := r.pass(ctx); err != nil && ctx.Err() == nil {
-			r.cfg.Log.Error("full pass", "error", err)
+			r.cfg.Log.Error("full pass failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -123,8 +123,8 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 	}
 
 	// A value that cannot be read: the owner is told which, and what was there
-	// stays.
-	p.annotate(both("30M", "fast"))
+	// stays. The other direction follows.
+	p.annotate(both("25M", "fast"))
 	s := a.becomes(t, p, reconcile.Invalid)
 	e := p.event(t, "BandwidthInvalid")
 	for _, part := range []string{`annotation kubernetes.io/ingress-bandwidth: "fast" is not accepted, want `, "the limit from before stays"} {
@@ -135,10 +135,10 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 	if s.Err == nil || len(s.Limits) != 2 || s.Limits[1].Rate != 40_000_000 {
 		t.Errorf("state %+v, want an error and the limits from before", s)
 	}
-	p.gets(t, "30Mbit", "40Mbit")
+	p.gets(t, "25Mbit", "40Mbit")
 	// ... also when it is mended meanwhile.
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-	p.gets(t, "30Mbit", "40Mbit")
+	p.gets(t, "25Mbit", "40Mbit")
 
 	p.annotate(map[string]string{egress: "5M"})
 	p.gets(t, "5Mbit", "")
@@ -213,10 +213,12 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	p.api.HostNetwork = true
-	p.annotate(both("10M", "20M"))
+	asked := both("10M", "20M")
+	asked["podweir.io/ingress-rate"] = "5M"
+	p.annotate(asked)
 	a := n.start(t, never)
 	e := p.event(t, "BandwidthHostNetwork")
-	if !strings.Contains(e.Message, `kubernetes.io/egress-bandwidth "10M"`) || !strings.Contains(e.Message, "is not shaped") {
+	if !strings.Contains(e.Message, `kubernetes.io/egress-bandwidth "10M"`) || !strings.Contains(e.Message, `podweir.io/ingress-rate "5M"`) || !strings.Contains(e.Message, "is not shaped") {
 		t.Errorf("event %q", e.Message)
 	}
 	a.becomes(t, p, reconcile.HostNetwork)
@@ -244,7 +246,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	n.configure("egressQueue", "tbf")
 	p := n.newPod(t)
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
-	// Policing cannot be had either, behind a filter of somebody else's without TCX.
+	// Policing is not available either, behind a filter of somebody else's without TCX.
 	n.withoutTCX(t)
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	p.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
@@ -266,8 +268,8 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	}
 }
 
-// A queue by name that cannot be had is policed, its owner is told, and it comes when
-// it can be had.
+// A queue by name that is not available is policed, its owner is told, and it comes when
+// it is available.
 func TestPrivilegedQueueByNameIsTriedAgain(t *testing.T) {
 	testutil.RequireRoot(t)
 	n := newNode(t)

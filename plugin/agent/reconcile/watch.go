@@ -88,7 +88,7 @@ func (w *watcher) run(ctx context.Context) {
 
 func (w *watcher) failed(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil && err != nil {
-		w.r.cfg.Log.Error("changes are noticed by full passes only", "of", what, "error", err)
+		w.r.cfg.Log.Error("watch failed: changes are noticed by full passes only", "of", what, "error", err)
 	}
 }
 
@@ -158,6 +158,16 @@ func (w *watcher) set(ctx context.Context, k key, list []watched) {
 	}
 }
 
+// watched are the interfaces of a key that are watched.
+func (w *watcher) watched(k key) []watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.pods[k]; p != nil {
+		return p.watched
+	}
+	return nil
+}
+
 // pod watches one interface in its own namespace.
 func (w *watcher) pod(ctx context.Context, k key, i watched) {
 	ns, err := hostif.OpenNetNS(i.iface.NetNSPath)
@@ -173,7 +183,7 @@ func (w *watcher) pod(ctx context.Context, k key, i watched) {
 	defer wg.Wait()
 	if i.redirect {
 		wg.Go(func() {
-			switch err := hostif.WaitNetfilterIngress(ctx, ns, i.iface.PodName); {
+			switch err := hostif.WaitNetfilterIngress(ctx, ns, i.iface.Name()); {
 			case err == nil:
 				w.r.queue.add(k, 0)
 			case !errors.Is(err, errors.ErrUnsupported):

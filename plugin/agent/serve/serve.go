@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package serve answers HTTP for the agent: metrics, whether it lives, whether it
-// works, and profiles if the operator wants them.
+// Package serve answers HTTP for the agent, on three ports: metrics for Prometheus, on
+// addresses that others reach; on the loopback, for the kubelet, whether the agent
+// lives, whether it works, and profiles if the operator wants them; and the state of the
+// node, over TLS and only to who shows a token, for the command that asks all nodes.
 package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,11 +19,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// DefaultAddress is on every address of the node: the agent has the node's network
-// namespace. 9479 is nobody's by default among the CNIs that podweir knows.
-const DefaultAddress = ":9479"
+// Where the agent serves. The agent has the node's network namespace: metrics are on
+// every address of the node, health on the loopback, which the kubelet shares. These
+// ports are nobody's by default among the CNIs that podweir knows.
+const (
+	DefaultAddress       = ":9479"
+	DefaultHealthAddress = "127.0.0.1:9478"
+)
+
+// NodePath is where the state of the node is. The token is in a header of its own:
+// the API server, through which requests come, takes Authorization for itself and does
+// not hand it on.
+const (
+	NodePath    = "/v1/node"
+	TokenHeader = "Podweir-Token"
+)
 
 // MaxPort is the highest port that is accepted. From 32768 on Linux gives ports to
 // connections (net.ipv4.ip_local_port_range), and one of those may have ours when
@@ -37,14 +54,28 @@ type Check struct {
 
 // Config is what is served.
 type Config struct {
-	// Address is as ParseAddress accepts it.
+	// Address is that of the metrics, as [ParseAddress] accepts it.
 	Address string
 	Metrics http.Handler
+	// Review makes the metrics TLS, and is asked about who reads them; nil lets
+	// everybody read them.
+	Review Review
+	// CertDir has the certificate for TLS, as tls.crt and tls.key, which are read anew
+	// when they change; the agent makes one if it is empty.
+	CertDir string
+	// HealthAddress is as [ParseLoopback] accepts it.
+	HealthAddress string
 	// Ready are the parts that have to work for the agent to be ready.
 	Ready []Check
-	// Profile offers /debug/pprof/.
+	// Profile offers /debug/pprof/, beside health.
 	Profile bool
-	Log     *slog.Logger
+	// NodeAddress is where Node is served, to those whom ReviewNode allows; "" is
+	// nowhere. The port always speaks TLS, by a certificate that the agent signs: who
+	// reads goes through the API server, which verifies none.
+	NodeAddress string
+	Node        http.Handler
+	ReviewNode  Review
+	Log         *slog.Logger
 }
 
 // ParseAddress returns the port of an address to listen on, such as :9479 or
@@ -73,69 +104,176 @@ func ParseAddress(address string) (port int, err error) {
 	return port, nil
 }
 
-// Limits of a request. An answer is some 400 kB, a profile takes 30 s by default.
+// ParseLoopback is [ParseAddress] for an address that only the node itself reaches.
+func ParseLoopback(address string) (port int, err error) {
+	port, err = ParseAddress(address)
+	if err != nil {
+		return 0, err
+	}
+	if host, _, _ := net.SplitHostPort(address); !net.ParseIP(host).IsLoopback() {
+		return 0, fmt.Errorf("address %q is not accepted, want a loopback address such as %s: others must not reach it", address, DefaultHealthAddress)
+	}
+	return port, nil
+}
+
+// Limits of a request. An answer is some 40 kB, and ten times that for who does not
+// accept gzip; a profile takes 30 s by default.
 const (
 	headerTimeout   = 5 * time.Second
 	readTimeout     = 10 * time.Second
-	writeTimeout    = 30 * time.Second
+	writeTimeout    = 10 * time.Second
 	profileTimeout  = 2 * time.Minute
 	idleTimeout     = time.Minute
 	shutdownTimeout = 2 * time.Second
 	maxHeaderBytes  = 16 << 10
 )
 
-// Server answers requests.
-type Server struct {
+// Server answers requests; node is nil if nobody may ask for the node.
+type Server struct{ metrics, health, node *port }
+
+// port is one of them.
+type port struct {
 	http     *http.Server
 	listener net.Listener
 }
 
-// Listen takes the port. The error names it.
+// Listen takes the ports. The error names the one that it could not take. Without that
+// for the node's state the agent does its work all the same, and the log says so.
 func Listen(ctx context.Context, c Config) (*Server, error) {
 	if _, err := ParseAddress(c.Address); err != nil {
 		return nil, err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	if _, err := ParseLoopback(c.HealthAddress); err != nil {
+		return nil, err
+	}
+	health, err := listen(ctx, c.HealthAddress, Health(c), c.Log)
+	if err != nil {
+		return nil, err
+	}
+	if c.Profile {
+		health.http.WriteTimeout = profileTimeout
+	}
+	metrics, err := listen(ctx, c.Address, Metrics(c), c.Log)
+	if err == nil && c.Review != nil {
+		err = metrics.secure(c.CertDir)
+	}
+	if err != nil {
+		_ = health.listener.Close()
+		return nil, err
+	}
+	s := &Server{metrics: metrics, health: health}
+	if c.NodeAddress != "" {
+		if s.node, err = listenNode(ctx, c); err != nil {
+			c.Log.Error("port for the state of the node not opened: kubectl podweir does not see this node", "error", err)
+		}
+	}
+	return s, nil
+}
+
+// listenNode takes the port for the node's state.
+func listenNode(ctx context.Context, c Config) (*port, error) {
+	node, err := listen(ctx, c.NodeAddress, Node(c), c.Log)
+	if err != nil {
+		return nil, err
+	}
+	if err := node.secure(""); err != nil {
+		return nil, err
+	}
+	return node, nil
+}
+
+func listen(ctx context.Context, address string, h http.Handler, log *slog.Logger) (*port, error) {
+	l, err := (&net.ListenConfig{Control: control}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serve HTTP: %w", err)
 	}
-	s := &http.Server{
-		Handler: Handler(c), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
+	limited := &limiter{Listener: l}
+	return &port{listener: limited, http: &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelWarn),
-	}
-	if c.Profile {
-		s.WriteTimeout = profileTimeout
-	}
-	return &Server{http: s, listener: l}, nil
+		ConnState: limited.state, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		// HTTP/2 would let one connection have hundreds of requests.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}}, nil
 }
 
-// Addr is the address that was taken.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// secure has the port speak TLS.
+func (p *port) secure(certDir string) error {
+	certificates, err := newCertificates(certDir)
+	if err != nil {
+		_ = p.listener.Close()
+		return err
+	}
+	p.listener = tls.NewListener(p.listener, &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: certificates.get, NextProtos: []string{"http/1.1"},
+	})
+	return nil
+}
+
+// Addr is the address that was taken for metrics, HealthAddr that for health.
+func (s *Server) Addr() net.Addr { return s.metrics.listener.Addr() }
+
+// HealthAddr is the address that was taken for health.
+func (s *Server) HealthAddr() net.Addr { return s.health.listener.Addr() }
+
+// NodeAddr is the address that was taken for the node's state, nil if none was.
+func (s *Server) NodeAddr() net.Addr {
+	if s.node == nil {
+		return nil
+	}
+	return s.node.listener.Addr()
+}
 
 // Run answers until the context ends, and then returns nil when the requests that
 // were begun are answered.
 func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range []*port{s.metrics, s.health, s.node} {
+		if p != nil {
+			group.Go(func() error { return p.run(ctx) })
+		}
+	}
+	return group.Wait()
+}
+
+func (p *port) run(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- s.http.Serve(s.listener) }()
+	go func() { done <- p.http.Serve(p.listener) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve HTTP on %v: %w", s.listener.Addr(), err)
+		return fmt.Errorf("serve HTTP on %v: %w", p.listener.Addr(), err)
 	case <-ctx.Done():
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if err := s.http.Shutdown(end); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("end HTTP on %v: %w", s.listener.Addr(), err)
+	if err := p.http.Shutdown(end); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("end HTTP on %v: %w", p.listener.Addr(), err)
 	}
-	return s.http.Close()
+	return p.http.Close()
 }
 
-// Handler answers /metrics, /healthz and /readyz, and /debug/pprof/ if it is asked
-// for.
-func Handler(c Config) http.Handler {
+// Metrics answers /metrics, to those whom [Config.Review] allows.
+func Metrics(c Config) http.Handler {
+	h := c.Metrics
+	if c.Review != nil {
+		h = newGuard(h, bearer, c.Review, c.Log)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", c.Metrics)
+	mux.Handle("GET /metrics", h)
+	return mux
+}
+
+// Node answers [NodePath] to those whom [Config.ReviewNode] allows. Who has no token
+// learns not even which paths there are.
+func Node(c Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET "+NodePath, c.Node)
+	return newGuard(mux, func(h http.Header) string { return h.Get(TokenHeader) }, c.ReviewNode, c.Log)
+}
+
+// Health answers /healthz and /readyz, and /debug/pprof/ if it is requested.
+func Health(c Config) http.Handler {
+	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok\n")
 	})

@@ -6,22 +6,24 @@ package serve_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/serve"
-	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 func config(more func(*serve.Config)) serve.Config {
 	c := serve.Config{
-		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+		Address: "127.0.0.1:0", HealthAddress: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metric 1\n") }),
 	}
 	if more != nil {
@@ -62,10 +64,27 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
+func TestParseLoopback(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"127.0.0.1:9478", "[::1]:1", "127.9.9.9:80"} {
+		if _, err := serve.ParseLoopback(address); err != nil {
+			t.Errorf("ParseLoopback(%q) = %v, want none", address, err)
+		}
+	}
+	for _, address := range []string{":9478", "0.0.0.0:9478", "192.0.2.1:9478", "[::]:9478"} {
+		if _, err := serve.ParseLoopback(address); err == nil || !strings.Contains(err.Error(), "127.0.0.1:9478") {
+			t.Errorf("ParseLoopback(%q) = %v, want an error that says what is accepted", address, err)
+		}
+	}
+	if _, err := serve.ParseLoopback("127.0.0.1:65535"); err == nil {
+		t.Error("a port that the kernel gives to connections is accepted")
+	}
+}
+
 func TestReadyNamesEveryPartThatFails(t *testing.T) {
 	t.Parallel()
 	fault := errors.New("watch of pods: 403 Forbidden\nsecond line")
-	h := serve.Handler(config(func(c *serve.Config) {
+	h := serve.Health(config(func(c *serve.Config) {
 		c.Ready = []serve.Check{
 			{Name: "delivery", Err: func() error { return nil }},
 			{Name: "api", Err: func() error { return fault }},
@@ -84,15 +103,22 @@ func TestReadyNamesEveryPartThatFails(t *testing.T) {
 
 func TestHandler(t *testing.T) {
 	t.Parallel()
-	plain := serve.Handler(config(nil))
-	profile := serve.Handler(config(func(c *serve.Config) { c.Profile = true }))
+	metrics, plain := serve.Metrics(config(nil)), serve.Health(config(nil))
+	profile := serve.Health(config(func(c *serve.Config) { c.Profile = true }))
 	for _, test := range []struct {
 		h            http.Handler
 		method, path string
 		status       int
 		body         string
 	}{
-		{plain, http.MethodGet, "/metrics", http.StatusOK, "metric 1\n"},
+		{metrics, http.MethodGet, "/metrics", http.StatusOK, "metric 1\n"},
+		{metrics, http.MethodPost, "/metrics", http.StatusMethodNotAllowed, ""},
+		{metrics, http.MethodGet, "/", http.StatusNotFound, ""},
+		// Who reaches the node from outside learns nothing else.
+		{metrics, http.MethodGet, "/healthz", http.StatusNotFound, ""},
+		{metrics, http.MethodGet, "/readyz", http.StatusNotFound, ""},
+		{metrics, http.MethodGet, "/debug/pprof/", http.StatusNotFound, ""},
+		{plain, http.MethodGet, "/metrics", http.StatusNotFound, ""},
 		{plain, http.MethodGet, "/healthz", http.StatusOK, "ok\n"},
 		{plain, http.MethodPost, "/healthz", http.StatusMethodNotAllowed, ""},
 		{plain, http.MethodGet, "/", http.StatusNotFound, ""},
@@ -108,83 +134,137 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// port finds one that is free and accepted.
-func port(t *testing.T) string {
+// ports are addresses that are free and accepted.
+func ports(t *testing.T, n int) (addresses []string) {
 	t.Helper()
-	for p := range 200 {
-		address := net.JoinHostPort("127.0.0.1", []string{"31", "30", "29"}[p%3]+string(rune('0'+p/3%10))+"17")
+	for p := 20000; p < 30000; p++ {
+		address := fmt.Sprintf("127.0.0.1:%d", p+os.Getpid()%1000)
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-		if err == nil {
-			_ = l.Close()
-			return address
+		if err != nil {
+			continue
+		}
+		defer func() { _ = l.Close() }()
+		if addresses = append(addresses, address); len(addresses) == n {
+			return addresses
 		}
 	}
 	t.Fatal("no port is free")
-	return ""
+	return nil
 }
 
-func TestRunServesUntilTheEnd(t *testing.T) {
-	t.Parallel()
-	address := port(t)
-	s, err := serve.Listen(t.Context(), config(func(c *serve.Config) { c.Address = address }))
+// server is one that runs until the test ends.
+type server struct{ metrics, health, node string }
+
+// free is held while ports are looked for and taken.
+var free sync.Mutex
+
+func start(t *testing.T, more func(*serve.Config)) *server {
+	t.Helper()
+	return startWith(t, 0, more)
+}
+
+// startWith gives clients so much time for a request and an answer, 0 for what they have
+// by default.
+func startWith(t *testing.T, patience time.Duration, more func(*serve.Config)) *server {
+	t.Helper()
+	free.Lock()
+	defer free.Unlock()
+	addresses := ports(t, 2)
+	s, err := serve.Listen(t.Context(), config(func(c *serve.Config) {
+		c.Address, c.HealthAddress = addresses[0], addresses[1]
+		if more != nil {
+			more(c)
+		}
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := serve.Listen(t.Context(), config(func(c *serve.Config) { c.Address = address })); err == nil || !strings.Contains(err.Error(), address) {
-		t.Errorf("Listen on a port that is taken = %v, want the address in the error", err)
+	if patience > 0 {
+		s.SetPatience(patience)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/healthz", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	cancel()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Errorf("Run() = %v, want nil after the end", err)
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run() = %v, want nil after the end", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Run does not end")
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("Run does not end")
+	})
+	up := &server{metrics: addresses[0], health: addresses[1]}
+	if node := s.NodeAddr(); node != nil {
+		up.node = node.String()
 	}
-	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address); err != nil {
-		t.Errorf("the port is still taken: %v", err)
-	} else {
-		_ = l.Close()
+	return up
+}
+
+// connect opens a connection from an address of the loopback.
+func connect(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	conn, err := d.DialContext(t.Context(), "tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// fetch gets a page over a connection of its own and says how long that took.
+func fetch(t *testing.T, from, url string) (body string, took time.Duration) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	client := &http.Client{Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	began := time.Now()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), time.Since(began)
+}
+
+func TestRunServesUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil)
+	if _, err := serve.Listen(t.Context(), config(func(c *serve.Config) {
+		c.Address, c.HealthAddress = s.metrics, ports(t, 1)[0]
+	})); err == nil || !strings.Contains(err.Error(), s.metrics) {
+		t.Errorf("Listen on a port that is taken = %v, want the address in the error", err)
+	}
+	if body, _ := fetch(t, "127.0.0.1", "http://"+s.health+"/healthz"); body != "ok\n" {
+		t.Errorf("/healthz = %q", body)
+	}
+	if body, _ := fetch(t, "127.0.0.1", "http://"+s.metrics+"/metrics"); body != "metric 1\n" {
+		t.Errorf("/metrics = %q", body)
 	}
 }
 
 // A client that says nothing does not hold a connection for ever.
 func TestSlowClientsAreCutOff(t *testing.T) {
-	short.LeaveOut(t, "it waits for the end of a connection's time")
 	t.Parallel()
-	address := port(t)
-	s, err := serve.Listen(t.Context(), config(func(c *serve.Config) { c.Address = address }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { _ = s.Run(ctx) }()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\n"); err != nil {
+	s := startWith(t, 50*time.Millisecond, nil)
+	conn := connect(t, "127.0.0.1", s.metrics)
+	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = io.ReadAll(conn)
+	_, err := io.ReadAll(conn)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		t.Error("the connection of a client that never ends its request stays open")
 	}

@@ -78,7 +78,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			pause = pauseMin
 		}
 		if err != nil {
-			w.log.Warn("watch the agent's own DaemonSet", "error", err, "retryIn", pause.String())
+			w.log.Warn("watch of the agent's own DaemonSet failed", "error", err, "retryIn", pause.String())
 		}
 		w.rest(ctx, pause)
 		pause = min(2*pause, pauseMax)
@@ -142,7 +142,7 @@ func (w *Watcher) update(f func(*State)) {
 	if w.state == before {
 		return
 	}
-	w.log.Info("the agent's own DaemonSet", "uid", w.state.own, "deleted", w.state.deleted, "successor", w.state.successor)
+	w.log.Info("the agent's own DaemonSet changed", "uid", w.state.own, "deleted", w.state.deleted, "successor", w.state.successor)
 	select {
 	case w.changed <- struct{}{}:
 	default:

@@ -69,7 +69,7 @@ func (s *server) Watch(ctx context.Context, _ string, f func(uninstall.Event)) e
 	}
 }
 
-// seen are the streams that are open and the lists that were asked for.
+// seen are the streams that are open and the lists that were requested.
 func (s *server) seen() (streams, lists int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,11 +11,12 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 
 	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/version"
 )
 
 func main() {
-	p := cni.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Paths: cni.DefaultPaths}
+	p := cni.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Paths: engine.DefaultPaths}
 	about := "podweir-cni " + version.String() + ": chained plugin that enforces pod bandwidth annotations"
 	if err := skel.PluginMainFuncsWithError(p.Funcs(), cni.SupportedVersions, about); err != nil {
 		// The error goes to stdout as the specification asks; if that fails

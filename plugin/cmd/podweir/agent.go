@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 
 	daemon "github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/delivery"
@@ -31,26 +31,33 @@ import (
 // processor, and what it finds changes with a configuration or an upgrade.
 const defaultDoctorInterval = 5 * time.Minute
 
+// defaultNamespaceInterval is how old the rates on a Namespace may be: at 5,000 nodes
+// with pods of 26 namespaces each the API server answers 1,100 requests a second from
+// its cache (docs/explanation/agent.md).
+const defaultNamespaceInterval = 2 * time.Minute
+
 func newAgent(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Keeps podweir working on this node: runs until SIGTERM",
-		Long: "Installs podweir on the node and follows the primary CNI, keeps every pod shaped as its annotations ask\n" +
-			"for, and answers Prometheus. It is never in the way of a packet: what is shaped stays shaped without it. It\n" +
-			"ends with SIGTERM and leaves everything as it is, unless its DaemonSet was deleted: then it leaves nothing.",
+		Short: "Run on this node until SIGTERM: install podweir and keep pods shaped",
+		Long: "Install podweir on the node, follow the primary CNI, keep every pod shaped as its annotations say, and serve\n" +
+			"metrics for Prometheus. No packet passes through the agent: pods stay shaped without it. SIGTERM ends it and\n" +
+			"leaves everything in place, unless its DaemonSet was deleted: then it removes podweir from the node.",
 		Example: "  podweir agent --node-name $(hostname) --kubeconfig /etc/kubernetes/admin.conf\n" +
 			"  PODWEIR_ADDRESS=127.0.0.1:9479 podweir agent --config /etc/podweir/agent.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd, o) },
 	}
 	agentFlags(cmd.Flags())
+	completeEnum(cmd, "delivery", deliveries...)
+	completeEnum(cmd, "log-level", "debug", "info", "warn", "error")
+	completeEnum(cmd, "log-format", "json", "text")
 	return cmd
 }
 
 func agentFlags(f *pflag.FlagSet) {
 	deliveryFlags(f)
-	f.String("config", "", "YAML file with values for these flags, by their names")
-	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: auto, chain, drop-in, handed or nri")
+	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: auto, chain, drop-in, handed, nri or watch")
 	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.String("node-name", "", "name of this node in Kubernetes; required")
@@ -59,18 +66,26 @@ func agentFlags(f *pflag.FlagSet) {
 	f.String("nri-socket", nri.DefaultSocket, "socket for the delivery nri")
 	f.String("daemonset", "", "namespace/name of the DaemonSet that the agent belongs to, whose deletion is an uninstall; none if empty")
 	f.String("pod", "", "namespace/name/UID of the agent's own pod, for Events about the node; none if empty")
-	f.String("address", serve.DefaultAddress, fmt.Sprintf("address to serve HTTP on, its port at most %d", serve.MaxPort))
-	f.Bool("pprof", false, "serve profiles on /debug/pprof/")
+	f.String("address", serve.DefaultAddress, fmt.Sprintf("address to serve metrics on, its port at most %d", serve.MaxPort))
+	f.String("health-address", serve.DefaultHealthAddress, "loopback address to serve /healthz and /readyz on")
+	f.Bool("tls", false, "serve metrics over TLS, and only to those whom the API server allows to get /metrics")
+	f.String("tls-dir", "", "directory with tls.crt and tls.key for --tls; the agent makes a certificate if empty")
+	f.String("cluster-address", "", "address to serve the state of the node on over TLS, for kubectl podweir; none if empty")
+	f.String("cluster-reader", "", "namespace/name of the ServiceAccount whose tokens may read the state of the node")
+	f.Bool("pprof", false, "serve profiles on /debug/pprof/ of the health address")
 	f.Duration("pass", reconcile.DefaultPass, "time between two looks at all pods; changes are noticed when they come")
 	f.Duration("doctor-interval", defaultDoctorInterval, "time between two runs of the doctor, 0 for none")
+	f.Duration("namespace-interval", defaultNamespaceInterval, "time after which the rates on a pod's Namespace are read again, 0 to read none")
+	f.String("startup-taint", "", "key of a taint, as podweir.io/agent-not-ready, to remove from this node when the agent is ready; none if empty")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "json", "json or text")
 }
 
 // The least that the intervals may be: more often than that is only load.
 const (
-	minPass           = time.Second
-	minDoctorInterval = 10 * time.Second
+	minPass              = time.Second
+	minDoctorInterval    = 10 * time.Second
+	minNamespaceInterval = 10 * time.Second
 )
 
 // memoryLimit is what the garbage collector aims at. Beside 250 pods the agent
@@ -85,9 +100,6 @@ const (
 )
 
 func runAgent(cmd *cobra.Command, o *options) error {
-	if err := readAgentConfig(o.v.GetString("config"), cmd.Flags()); err != nil {
-		return err
-	}
 	if !o.v.GetBool("pprof") {
 		// Nobody can ask for the profile that the runtime would keep.
 		runtime.MemProfileRate = 0
@@ -102,71 +114,22 @@ func runAgent(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
-	log.Info("podweir agent", "version", version.String(), "node", o.v.GetString("node-name"))
+	log.Info("agent started", "version", version.String(), "node", o.v.GetString("node-name"))
 	a, err := newParts(cmd, o, log)
 	if err != nil {
-		log.Error("the agent cannot begin; pods stay as they are", "error", err)
+		log.Error("agent failed to start: pods stay as they are", "error", err)
 		return err
 	}
-	defer func() { _ = a.runtime.close() }()
+	defer func() { _ = a.runtime.Close() }()
 	config := daemon.Config{Parts: a.parts, Take: a.waiting.take, Remove: a.remove, Log: log}
 	if a.watcher != nil {
 		config.Ask = a.watcher.Ask
 	}
 	if err := daemon.Run(cmd.Context(), config); err != nil {
-		log.Error("the agent ends; pods stay as they are", "error", err)
+		log.Error("agent ended with an error: pods stay as they are", "error", err)
 		return err
 	}
 	return nil
-}
-
-// readAgentConfig gives the flags that neither the command line nor the
-// environment has set the values of a file. It knows every key of the file or
-// fails.
-func readAgentConfig(path string, f *pflag.FlagSet) error {
-	if path == "" {
-		return nil
-	}
-	v := viper.New()
-	v.SetConfigFile(path)
-	v.SetConfigType("yaml")
-	if err := v.ReadInConfig(); err != nil {
-		return fmt.Errorf("--config %s: %w", path, err)
-	}
-	var all error
-	for _, key := range v.AllKeys() {
-		flag := f.Lookup(key)
-		if flag == nil || key == "config" || key == "help" {
-			all = errors.Join(all, fmt.Errorf("--config %s: %q is no setting of the agent, want one of %s", path, key, strings.Join(settings(f), ", ")))
-			continue
-		}
-		if flag.Changed {
-			continue
-		}
-		if err := setFlag(f, flag, v); err != nil {
-			all = errors.Join(all, fmt.Errorf("--config %s: %s: %w", path, key, err))
-		}
-	}
-	return all
-}
-
-func setFlag(f *pflag.FlagSet, flag *pflag.Flag, v *viper.Viper) error {
-	if list, ok := flag.Value.(pflag.SliceValue); ok {
-		flag.Changed = true
-		return list.Replace(v.GetStringSlice(flag.Name))
-	}
-	return f.Set(flag.Name, v.GetString(flag.Name))
-}
-
-// settings are the keys that the file may have.
-func settings(f *pflag.FlagSet) []string {
-	var names []string
-	f.VisitAll(func(flag *pflag.Flag) {
-		if flag.Name != "config" && flag.Name != "help" {
-			names = append(names, flag.Name)
-		}
-	})
-	return names
 }
 
 func agentLog(w io.Writer, format, level string) (*slog.Logger, error) {
@@ -185,6 +148,9 @@ func agentLog(w io.Writer, format, level string) (*slog.Logger, error) {
 	}
 }
 
+// taintKey is what Kubernetes accepts as the key of a taint, a qualified name.
+var taintKey = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
 // checkAgent returns everything that is wrong with the settings, by flag.
 func checkAgent(o *options) error {
 	var all error
@@ -195,11 +161,24 @@ func checkAgent(o *options) error {
 	if _, err := serve.ParseAddress(o.v.GetString("address")); err != nil {
 		fail("--address: %w", err)
 	}
+	if _, err := serve.ParseLoopback(o.v.GetString("health-address")); err != nil {
+		fail("--health-address: %w", err)
+	}
+	checkCluster(o, fail)
+	if dir := o.v.GetString("tls-dir"); dir != "" && !o.v.GetBool("tls") {
+		fail("--tls-dir %q is not accepted without --tls", dir)
+	}
 	if d := o.v.GetDuration("pass"); d < minPass {
 		fail("--pass %v is not accepted, want %v or more", d, minPass)
 	}
 	if d := o.v.GetDuration("doctor-interval"); d != 0 && d < minDoctorInterval {
 		fail("--doctor-interval %v is not accepted, want 0 or %v or more", d, minDoctorInterval)
+	}
+	if d := o.v.GetDuration("namespace-interval"); d != 0 && d < minNamespaceInterval {
+		fail("--namespace-interval %v is not accepted, want 0 or %v or more", d, minNamespaceInterval)
+	}
+	if key := o.v.GetString("startup-taint"); key != "" && !taintKey.MatchString(key) {
+		fail("--startup-taint %q is not accepted, want the key of a taint, as podweir.io/agent-not-ready, without value and effect", key)
 	}
 	if name := o.v.GetString("daemonset"); name != "" {
 		if _, _, err := uninstall.ParseName(name); err != nil {

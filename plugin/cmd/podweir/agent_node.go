@@ -16,7 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
-	"github.com/podweir/podweir/plugin/version"
+	"github.com/podweir/podweir/plugin/status"
 )
 
 // checks are the parts that have to work for the agent to be ready.
@@ -25,12 +25,7 @@ func (a *agentParts) checks() []serve.Check {
 	return append([]serve.Check{exclusive}, a.waiting.unless([]serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
 		{Name: "delivery", Err: a.deliveryProblem},
-		{Name: "api", Err: func() error {
-			if !a.watch.Current() {
-				return errors.New("the pods of the node are not watched: the log says why")
-			}
-			return nil
-		}},
+		{Name: "api", Err: a.watch.Err},
 		{Name: "pass", Err: a.firstPass},
 		{Name: "nri", Err: func() error {
 			if a.nri.isWanted() {
@@ -49,6 +44,9 @@ func (a *agentParts) deliveryProblem() error {
 	return nil
 }
 
+// fewNames is how many pods a check lists individually.
+const fewNames = 5
+
 // firstPass says whether every pod was looked at since the agent began.
 func (a *agentParts) firstPass() error {
 	a.mu.Lock()
@@ -65,12 +63,13 @@ func (a *agentParts) firstPass() error {
 	}
 	var left []string
 	for _, p := range a.watch.List() {
-		if asks := len(p.Annotations) > 0; asks && !p.Finished && !looked[p.UID] {
+		// Also one without annotations: the node or its namespace may have a rate for it.
+		if !p.Finished && !looked[p.UID] {
 			left = append(left, p.Key())
 		}
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("%d pods were not looked at yet: %s", len(left), strings.Join(left, ", "))
+		return fmt.Errorf("%d pods were not looked at yet, such as %s", len(left), strings.Join(left[:min(len(left), fewNames)], ", "))
 	}
 	a.passed = true
 	return nil
@@ -90,6 +89,7 @@ type nodeCheck struct {
 
 	mu  sync.Mutex
 	rep *doctor.Report
+	at  time.Time
 	// told is what was told last.
 	told string
 }
@@ -137,23 +137,27 @@ func (n *nodeCheck) run(ctx context.Context) error {
 func (n *nodeCheck) look(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	root := n.o.v.GetString("root")
-	kernel := &doctorKernel{options: n.o, root: root}
-	host := detect.HostRoot(root)
-	node := detect.Read(limited, host, detect.Options{
-		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"), Live: kernel,
-	})
-	rep := doctor.Run(doctor.Gather(limited, host, node, doctor.Options{
-		Version: version.String(), Pins: n.o.paths().Pins, Kernel: kernel, Delivery: n.manager.Decision().Delivery,
-	}))
+	node := n.o.examined()
+	node.Young = status.Young
+	rep := node.Doctor(limited, detect.Options{
+		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"),
+	}, doctor.Options{Delivery: n.manager.Decision().Delivery})
 	if ctx.Err() != nil {
 		return
 	}
-	n.metrics.SetDoctor(rep, time.Now())
+	now := time.Now()
+	n.metrics.SetDoctor(rep, now)
 	n.mu.Lock()
-	n.rep = rep
+	n.rep, n.at = rep, now
 	n.mu.Unlock()
 	n.tell(rep, missingCapabilities(), n.deliveryProblem())
+}
+
+// last is what the doctor found last and when, nil if it has not looked yet.
+func (n *nodeCheck) last() (*doctor.Report, time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rep, n.at
 }
 
 // tell logs what fails, and makes it an Event of the agent's own pod, once as long
@@ -186,9 +190,9 @@ func (n *nodeCheck) tell(rep *doctor.Report, known ...error) {
 		return
 	}
 	for _, f := range failing {
-		n.log.Error("doctor", "fails", f)
+		n.log.Error("doctor check failed", "check", f)
 	}
-	n.log.Info("doctor", "summary", rep.Summary())
+	n.log.Info("doctor finished", "summary", rep.Summary())
 }
 
 // failure is a check that fails in one line: what, where, and what to do.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,26 +12,25 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/compat/conflist"
-	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	daemon "github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/cri"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/metrics"
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/netconf"
 )
 
 // agentParts are the parts of the agent, made of its settings.
@@ -38,26 +38,29 @@ type agentParts struct {
 	o   *options
 	log *slog.Logger
 
-	manager    *delivery.Manager
-	watch      *kube.Watch
-	recorder   *kube.Recorder
-	reconciler *reconcile.Reconciler
-	nri        *onDemand
-	plugin     *nri.Plugin
-	runtime    *runtimeClient
-	watcher    *uninstall.Watcher
-	metrics    *metrics.Metrics
-	node       *nodeCheck
-	waiting    *waiting
-	parts      []daemon.Part
+	manager     *delivery.Manager
+	client      *kube.Client
+	watch       *kube.Watch
+	namespaces  *kube.Namespaces
+	taint       *kube.StartupTaint
+	recorder    *kube.Recorder
+	reconciler  *reconcile.Reconciler
+	nri         *onDemand
+	plugin      *nri.Plugin
+	runtime     *cri.Runtime
+	watcher     *uninstall.Watcher
+	metrics     *metrics.Metrics
+	enforcement *enforce.Watcher
+	node        *nodeCheck
+	waiting     *waiting
+	parts       []daemon.Part
 
 	// entry is closed when podweir's entry is decided for the first time.
 	entry       chan struct{}
 	onceDecided sync.Once
 
-	mu      sync.Mutex
-	network string
-	passed  bool
+	mu     sync.Mutex
+	passed bool
 }
 
 // newParts makes the parts; none of them works yet, but the port is taken. An
@@ -74,6 +77,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 		return nil, err
 	}
 	a.makeReconciler()
+	a.makeEnforcement()
 	a.makeNRI()
 	a.node = newNodeCheck(a)
 	a.waiting = &waiting{agentParts: a}
@@ -81,15 +85,32 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	if err != nil {
 		return nil, err
 	}
-	log.Info("HTTP", "address", server.Addr().String())
+	log.Info("HTTP ports opened", "address", server.Addr().String(), "healthAddress", server.HealthAddr().String(),
+		"clusterAddress", o.v.GetString("cluster-address"))
 	a.parts = append(a.parts,
 		daemon.Part{Name: "http", Run: server.Run},
 		daemon.Part{Name: "events", Run: a.recorder.Run},
 		daemon.Part{Name: "delivery", Waits: true, Run: a.manager.Run},
 		daemon.Part{Name: "reconcile", Waits: true, Run: a.reconcile},
+		daemon.Part{Name: "enforcement", Waits: true, Run: a.enforcement.Run},
 		daemon.Part{Name: "nri", Waits: true, Run: a.nri.run},
 		daemon.Part{Name: "node", Waits: true, Run: a.node.run})
+	if a.taint != nil {
+		a.parts = append(a.parts, daemon.Part{Name: "taint", Waits: true, Run: a.removeTaint})
+	}
 	return a, nil
+}
+
+// removeTaint lets pods come to the node when every part works.
+func (a *agentParts) removeTaint(ctx context.Context) error {
+	checks := a.checks()
+	return a.taint.Run(ctx, func() error {
+		var all error
+		for _, c := range checks {
+			all = errors.Join(all, c.Err())
+		}
+		return all
+	})
 }
 
 func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
@@ -109,7 +130,7 @@ func (a *agentParts) makeDelivery(cmd *cobra.Command) error {
 		Root: root, ConfDir: a.o.v.GetString("cni-conf-dir"), BinDir: a.o.v.GetString("cni-bin-dir"),
 		State: a.o.v.GetString("state"), Runtime: a.o.v.GetString("runtime"), Binary: a.o.v.GetString("binary"),
 		Delivery: profiles.Delivery(a.o.v.GetString("delivery")), Defaults: defaults,
-		Live: &doctorKernel{options: a.o, root: root}, Log: a.log, OnDecision: a.decided,
+		Live: a.o.examined(), Log: a.log, OnDecision: a.decided,
 		Hooked: func() bool { return a.plugin.Err() == nil },
 	})
 	return err
@@ -142,9 +163,16 @@ func (a *agentParts) makeKube() error {
 	if err != nil {
 		return err
 	}
+	a.client = client
 	name := a.o.v.GetString("node-name")
 	a.watch = kube.NewWatch(client, name, a.log)
 	a.recorder = kube.NewRecorder(client, name, a.log)
+	if every := a.o.v.GetDuration("namespace-interval"); every != 0 {
+		a.namespaces = kube.NewNamespaces(client, a.watch, every, a.log)
+	}
+	if key := a.o.v.GetString("startup-taint"); key != "" {
+		a.taint = kube.NewStartupTaint(client, name, key, a.log)
+	}
 	if own := a.o.v.GetString("daemonset"); own != "" {
 		namespace, name, err := uninstall.ParseName(own)
 		if err != nil {
@@ -160,12 +188,45 @@ func (a *agentParts) makeKube() error {
 }
 
 func (a *agentParts) makeReconciler() {
-	a.runtime = &runtimeClient{root: a.o.v.GetString("root"), socket: a.o.v.GetString("cri-socket")}
+	a.runtime = &cri.Runtime{Root: a.o.v.GetString("root"), Socket: a.o.v.GetString("cri-socket")}
+	var namespaces reconcile.Namespaces
+	if a.namespaces != nil {
+		namespaces = a.namespaces
+	}
 	a.reconciler = reconcile.New(reconcile.Config{
-		Pods: a.watch, Sandboxes: a.runtime, Events: a.recorder, NetConf: a.netConf, Paths: a.o.paths(),
+		Namespaces: namespaces,
+		Pods:       a.watch, Sandboxes: a.runtime, Events: a.recorder, NetConf: a.netConf, Paths: a.o.paths(),
 		Pass: a.o.v.GetDuration("pass"), Log: a.log,
 		Observe: func(o reconcile.Observation) { a.metrics.ObserveReconcile(o.Outcome.String(), o.Duration) },
 	})
+}
+
+// makeEnforcement watches what pods carry.
+func (a *agentParts) makeEnforcement() {
+	a.enforcement = enforce.New(enforce.Config{
+		Pods: a.reconciler, Events: a.recorder, Paths: a.o.paths(), Log: a.log,
+		Open: func() (enforce.Counters, error) { return enforce.Open(a.o.paths(), "") },
+	})
+}
+
+// enforced are the limited directions of pods, for the metrics.
+func (a *agentParts) enforced() []metrics.Enforced {
+	states := a.enforcement.States()
+	all := make([]metrics.Enforced, len(states))
+	for i, s := range states {
+		all[i] = metrics.Enforced{Namespace: s.Namespace, Pod: s.Pod, Direction: s.Direction.String(), Reason: s.Reason, Holds: s.Enforced}
+	}
+	return all
+}
+
+// held are the times for which limits were reached, for the metrics.
+func (a *agentParts) held() []metrics.Held {
+	times := a.enforcement.Held()
+	all := make([]metrics.Held, len(times))
+	for i, h := range times {
+		all[i] = metrics.Held{Namespace: h.Namespace, Pod: h.Pod, Interface: h.Interface, Direction: h.Direction.String(), Time: h.Time}
+	}
+	return all
 }
 
 // decisionTime is how long pods wait for the first decision about the delivery: what
@@ -185,65 +246,16 @@ func (a *agentParts) reconcile(ctx context.Context) error {
 	return a.reconciler.Run(ctx)
 }
 
-// runtimeClient is a client of the container runtime whose socket is looked for
-// until it is there: pods that are shaped need none.
-type runtimeClient struct {
-	root, socket string
-
-	mu     sync.Mutex
-	client *cri.Client
-}
-
-func (r *runtimeClient) open() (*cri.Client, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client != nil {
-		return r.client, nil
-	}
-	socket := r.socket
-	var err error
-	if socket == "" {
-		if socket, err = cri.FindSocket(r.root); err != nil {
-			return nil, fmt.Errorf("--cri-socket: %w", err)
-		}
-	}
-	r.client, err = cri.Open(socket)
-	return r.client, err
-}
-
-// Find implements [reconcile.Sandboxes].
-func (r *runtimeClient) Find(ctx context.Context, runtimeUID string) (cri.Sandbox, error) {
-	c, err := r.open()
-	if err != nil {
-		return cri.Sandbox{}, err
-	}
-	return c.Find(ctx, runtimeUID)
-}
-
-// IDs implements [reconcile.Sandboxes].
-func (r *runtimeClient) IDs(ctx context.Context) ([]string, error) {
-	c, err := r.open()
-	if err != nil {
-		return nil, err
-	}
-	return c.IDs(ctx)
-}
-
-func (r *runtimeClient) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.client == nil {
-		return nil
-	}
-	return r.client.Close()
-}
-
 func (a *agentParts) makeNRI() {
+	var rates func(ctx context.Context, namespace string) netconf.Namespace
+	if a.namespaces != nil {
+		rates = a.namespaces.Ask
+	}
 	a.plugin = nri.New(nri.Config{
 		Socket: filepath.Join(a.o.v.GetString("root"), a.o.v.GetString("nri-socket")), Log: a.log,
 		Observe: func(hook string, d time.Duration, err error) { a.metrics.ObserveHook(hook, d, err) },
 		Shaper: &nri.Engine{
-			Open: a.o.open, NetConf: a.netConf, Paths: a.o.paths(), Log: a.log,
+			Open: a.o.open, NetConf: a.netConf, Rates: rates, Paths: a.o.paths(), Log: a.log,
 			Unshaped: func(p *nri.Pod, err error) {
 				a.recorder.Emit(&kube.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 					kube.Event{Warning: true, Reason: "BandwidthNotEnforced", Message: err.Error()})
@@ -257,7 +269,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	ready := a.checks()
 	paths := a.o.paths()
 	a.metrics = metrics.New(metrics.Config{
-		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped,
+		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforced, Held: a.held,
 		Failures: func() (int, error) {
 			if a.waiting.on() {
 				return 0, nil // the other agent tells of them
@@ -273,10 +285,15 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 			return works
 		},
 	})
-	return serve.Listen(ctx, serve.Config{
-		Address: a.o.v.GetString("address"), Metrics: a.metrics.Handler(), Ready: ready,
-		Profile: a.o.v.GetBool("pprof"), Log: a.log,
-	})
+	config := serve.Config{
+		Address: a.o.v.GetString("address"), Metrics: a.metrics.Handler(), CertDir: a.o.v.GetString("tls-dir"),
+		HealthAddress: a.o.v.GetString("health-address"), Ready: ready, Profile: a.o.v.GetBool("pprof"), Log: a.log,
+	}
+	if a.o.v.GetBool("tls") {
+		config.Review = a.client.MayGet
+	}
+	a.serveNode(&config)
+	return serve.Listen(ctx, config)
 }
 
 // onDemand runs something while it is wanted.
@@ -353,24 +370,8 @@ func (a *agentParts) netConf() (json.RawMessage, error) {
 	if err := json.Unmarshal([]byte(d.Entry), &conf); err != nil {
 		return nil, fmt.Errorf("read podweir's entry: %w", err)
 	}
-	conf["cniVersion"], conf["name"] = "1.0.0", a.networkOf(d.ConfDir)
+	conf["cniVersion"], conf["name"] = "1.0.0", cmp.Or(d.Network, ownNetwork)
 	return json.Marshal(conf)
-}
-
-// networkOf is the name of the network that podweir joins. While its file is being
-// rewritten it is what it was.
-func (a *agentParts) networkOf(confDir string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if dir, err := conflist.ReadDir(detect.HostRoot(a.o.v.GetString("root")), strings.TrimPrefix(confDir, "/")); err == nil {
-		if f := dir.Original(); f != nil && f.Network != nil && f.Network.Name != "" {
-			a.network = f.Network.Name
-		}
-	}
-	if a.network == "" {
-		return ownNetwork
-	}
-	return a.network
 }
 
 // remove takes podweir off the node: first out of the set-up of pods, so that none
@@ -378,14 +379,14 @@ func (a *agentParts) networkOf(confDir string) string {
 func (a *agentParts) remove(ctx context.Context) error {
 	err := a.manager.Remove(ctx)
 	detached, detachErr := detachAll(ctx, a.o)
-	a.log.Info("limits are taken off", "attachments", len(detached))
+	a.log.Info("limits removed", "attachments", len(detached))
 	return errors.Join(err, unlessMounted(a.o.paths(), detachErr))
 }
 
 // unlessMounted drops the error of a removal that left nothing but an empty
 // directory: in a container podweir's directories are mounts, or in a root that is
 // read-only, and stay.
-func unlessMounted(paths cni.Paths, err error) error {
+func unlessMounted(paths engine.Paths, err error) error {
 	if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EROFS) {
 		return err
 	}

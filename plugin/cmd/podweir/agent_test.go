@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,12 +13,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/agent/enforce"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/status/view"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
@@ -42,8 +49,8 @@ func agentFile(t *testing.T, text string) string {
 func TestAgentConfigFile(t *testing.T) {
 	t.Parallel()
 	f := agentFlagSet(t, "--address", ":1")
-	path := agentFile(t, "address: :2\ndelivery: nri\npprof: true\npass: 5m\ndefault: [lightShare=80%, policy=flat]\n")
-	if err := readAgentConfig(path, f); err != nil {
+	path := agentFile(t, "interval: 9s\naddress: :2\ndelivery: nri\npprof: true\npass: 5m\ndefault: [lightShare=80%, policy=flat]\n")
+	if err := readConfig(path, f, map[string]bool{"interval": true}); err != nil {
 		t.Fatal(err)
 	}
 	defaults, err := f.GetStringArray("default")
@@ -66,7 +73,7 @@ func TestAgentConfigFileErrors(t *testing.T) {
 		"a: [\n":                     {"yaml"},
 	} {
 		path := agentFile(t, text)
-		err := readAgentConfig(path, agentFlagSet(t))
+		err := readConfig(path, agentFlagSet(t), nil)
 		if err == nil {
 			t.Errorf("%q is accepted", text)
 			continue
@@ -77,7 +84,7 @@ func TestAgentConfigFileErrors(t *testing.T) {
 			}
 		}
 	}
-	if err := readAgentConfig("/nowhere/agent.yaml", agentFlagSet(t)); err == nil || !strings.Contains(err.Error(), "/nowhere/agent.yaml") {
+	if err := readConfig("/nowhere/agent.yaml", agentFlagSet(t), nil); err == nil || !strings.Contains(err.Error(), "/nowhere/agent.yaml") {
 		t.Errorf("a file that is not there: %v, want its name", err)
 	}
 }
@@ -90,6 +97,8 @@ func TestAgentSettingErrors(t *testing.T) {
 	root.SetErr(&stderr)
 	root.SetArgs([]string{
 		"agent", "--address", ":40000", "--pass", "1ms", "--doctor-interval", "1s", "--daemonset", "podweir", "--pod", "a/b",
+		"--namespace-interval", "1s", "--startup-taint", "podweir.io/agent-not-ready:NoSchedule",
+		"--cluster-address", ":99999", "--cluster-reader", "kube-system",
 	})
 	err := root.ExecuteContext(t.Context())
 	if err == nil {
@@ -98,6 +107,8 @@ func TestAgentSettingErrors(t *testing.T) {
 	for _, want := range []string{
 		"--node-name", "spec.nodeName", "--address", "from 1 to 32767", "--pass 1ms", "1s or more", "--doctor-interval 1s",
 		"--daemonset", "namespace/name", "--pod", "namespace/name/UID",
+		"--cluster-address", `--cluster-reader "kube-system"`, "namespace/name of a ServiceAccount",
+		"--namespace-interval 1s", "0 or 10s or more", `--startup-taint "podweir.io/agent-not-ready:NoSchedule"`, "without value and effect",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
@@ -151,7 +162,7 @@ func TestAgentPageNamesEverySetting(t *testing.T) {
 // is no failure if it is empty.
 func TestAgentRemovesWhatIsMounted(t *testing.T) {
 	t.Parallel()
-	paths := cni.Paths{Pins: filepath.Join(t.TempDir(), "gone"), Run: t.TempDir()}
+	paths := engine.Paths{Pins: filepath.Join(t.TempDir(), "gone"), Run: t.TempDir()}
 	busy := fmt.Errorf("remove in %s: %w", paths.Run, unix.EBUSY)
 	if err := unlessMounted(paths, busy); err != nil {
 		t.Errorf("an empty mount: %v, want no error", err)
@@ -167,5 +178,56 @@ func TestAgentRemovesWhatIsMounted(t *testing.T) {
 	}
 	if err := unlessMounted(paths, busy); err == nil {
 		t.Error("a mount that is not empty is no error")
+	}
+}
+
+// The pods that podweir has no limit for are told with the cause, and counted where they
+// request none.
+func TestPodsWithoutLimit(t *testing.T) {
+	state := func(name string, o reconcile.Outcome, reason string, err error) reconcile.PodState {
+		return reconcile.PodState{Namespace: "ns", Name: name, UID: name, Outcome: o, Reason: reason, Err: err}
+	}
+	shaped := state("shaped", reconcile.Invalid, "the limit from before stays", errors.New("no rate"))
+	shaped.Limits = []reconcile.Limit{{}}
+	byHand := state("by-hand", reconcile.Failed, "", errors.New("gone"))
+	byHand.UID = ""
+	want := &cluster.Unlimited{None: map[string]int{"ns": 2}, Pods: []cluster.UnlimitedPod{
+		{Pod: "ns/left", LeftToOthers: true, Cause: "egress is left to Cilium"},
+		{Pod: "ns/host", Cause: "it has hostNetwork"},
+		{Pod: "ns/bad", Cause: `"x" is no rate`},
+	}}
+	got := podsWithoutLimit([]reconcile.PodState{
+		state("a", reconcile.Unlimited, "", nil), state("b", reconcile.Removed, "no limit is requested any more", nil),
+		state("left", reconcile.Deferred, "egress is left to Cilium", nil), state("host", reconcile.HostNetwork, "it has hostNetwork", nil),
+		state("bad", reconcile.Invalid, "the pod is not shaped", errors.New(`"x" is no rate`)),
+		state("new", reconcile.Waiting, "its network is not set up yet", nil), state("held", reconcile.Held, "eth0 is shaped by hand", nil),
+		shaped, byHand,
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods without a limit (-want +got):\n%s", diff)
+	}
+}
+
+// Each limit gets the time for which it has been reached, and that of no other.
+func TestAddReached(t *testing.T) {
+	since := time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)
+	n := &view.Node{Pods: []view.Pod{
+		{Pod: "ns/web", Limits: []view.Limit{{Interface: "eth0", Direction: "egress"}, {Interface: "eth0", Direction: "ingress"}, {Interface: "net1", Direction: "egress"}}},
+		{Pod: "ns/api", Limits: []view.Limit{{Interface: "eth0", Direction: "egress"}}},
+	}}
+	addReached(n, []enforce.Held{
+		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: shaping.Egress, Since: since, LastMinute: 0.9},
+		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: shaping.Ingress, LastMinute: 0.1},
+		{Namespace: "ns", Pod: "gone", Interface: "eth0", Direction: shaping.Egress, LastMinute: 1},
+	})
+	want := []view.Reached{{AtLimitSince: since, HeldShare: 0.9}, {HeldShare: 0.1}, {}, {}}
+	var got []view.Reached
+	for i := range n.Pods {
+		for j := range n.Pods[i].Limits {
+			got = append(got, n.Pods[i].Limits[j].Reached)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("times at the limit (-want +got):\n%s", diff)
 	}
 }

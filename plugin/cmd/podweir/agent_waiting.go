@@ -54,11 +54,11 @@ func (w *waiting) take(ctx context.Context) (release func(), err error) {
 	}
 	if err != nil {
 		// What cannot be locked can hardly be written, which other parts tell of.
-		w.log.Error("cannot tell whether another agent manages the node", "error", err)
+		w.log.Error("lock of the node not read: another agent may manage it", "error", err)
 		release = func() {}
 	}
 	if w.on() {
-		w.log.Info("the other agent has ended: this agent manages the node now")
+		w.log.Info("other agent ended: this agent manages the node now")
 		if own := w.node.ownPod(); own != nil {
 			w.recorder.Clear(own.UID)
 		}
@@ -74,7 +74,7 @@ func (w *waiting) tell(ctx context.Context) {
 	if err == nil {
 		err = w.others(ctx)
 		w.set(err)
-		w.log.Error("waiting for the other agent; nothing is touched", "why", err)
+		w.log.Error("node is managed by another agent: this agent waits and changes nothing", "why", err)
 	}
 	if own := w.node.ownPod(); own != nil {
 		w.recorder.Emit(own, kube.Event{Warning: true, Reason: "PodweirNodeTaken", Message: err.Error()})

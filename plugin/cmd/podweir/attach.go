@@ -13,11 +13,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -35,6 +38,8 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"ingress-mode", "ingressMode", "as --egress-mode"},
 	{"ingress-place", "ingressPlace", "auto, host, ifb or prefer-ifb"},
 	{"egress-ceiling", "egressCeiling", "on, or off: nothing limits what the pod sends past its queue"},
+	{"enforce", "enforce", "limit, or observe: measure and count what exceeds the caps, and hold nothing"},
+	{"host-hook", "hostHook", "auto, or tcx: no clsact filter at the host side"},
 	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
 	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
 	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
@@ -52,7 +57,7 @@ func limitFlags(f *pflag.FlagSet) {
 // limits reads the flags that were given as a network configuration.
 func limits(f *pflag.FlagSet) (*netconf.Config, error) {
 	conf := map[string]any{
-		"cniVersion": "1.0.0", "name": cni.ManualNetwork, "type": "podweir-cni", "onError": "closed",
+		"cniVersion": "1.0.0", "name": engine.ManualNetwork, "type": "podweir-cni", "onError": "closed",
 		"prevResult": map[string]any{"cniVersion": "1.0.0"},
 	}
 	for _, k := range limitKeys {
@@ -96,6 +101,19 @@ func flagError(bad *netconf.LimitError) error {
 	return out
 }
 
+// completeLimits completes the flags of limits that take one of a few words.
+func completeLimits(cmd *cobra.Command) {
+	modes := []string{"auto", "qdisc", "tcx-podside", "tcx-hostside", "clsact-podside", "clsact-hostside"}
+	queues := []string{"auto", "tbf", "htb", "fq", "none"}
+	for flag, values := range map[string][]string{
+		"policy": {"strict", "elephants", "flat"}, "egress-queue": queues, "ingress-queue": queues,
+		"egress-mode": modes, "ingress-mode": modes, "ingress-place": {"auto", "host", "ifb", "prefer-ifb"},
+		"egress-ceiling": {"on", "off"}, "enforce": {shaping.EnforceLimit, shaping.EnforceObserve}, "host-hook": {"auto", "tcx"},
+	} {
+		completeEnum(cmd, flag, values...)
+	}
+}
+
 func podFlags(f *pflag.FlagSet) {
 	f.String("netns", "", "network namespace of the pod, as /run/netns/x")
 	f.String("ifname", "eth0", "interface in the pod")
@@ -108,14 +126,14 @@ func manualID(netns, ifname string) (attach.ID, error) {
 	}
 	defer func() { _ = ns.Close() }()
 	return attach.ID{
-		Network: cni.ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", ns.Inode()), IfName: ifname,
+		Network: engine.ManualNetwork, ContainerID: fmt.Sprintf("netns-%d", ns.Inode()), IfName: ifname,
 	}, nil
 }
 
 func newAttach(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "attach --netns PATH [--ifname eth0] [--egress RATE] [--ingress RATE]",
-		Short:   "Shapes one interface by hand",
+		Short:   "Shape one interface by hand",
 		Example: "  podweir attach --netns /run/netns/x --ifname eth0 --egress 10M --ingress 10M",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -126,6 +144,10 @@ func newAttach(o *options) *cobra.Command {
 			}
 			if !cfg.Shaping.Limited() {
 				return fmt.Errorf("no limit: give --egress, --ingress or both")
+			}
+			here := detect.Read(cmd.Context(), detect.HostRoot(o.v.GetString("root")), detect.Options{})
+			if err := heed(here.Profile, &cfg.Shaping, cmd.Flags().Changed("host-hook")); err != nil {
+				return err
 			}
 			id, err := manualID(netns, ifname)
 			if err != nil {
@@ -139,7 +161,7 @@ func newAttach(o *options) *cobra.Command {
 			if err := free(node, id, netns, ifname); err != nil {
 				return err
 			}
-			states, err := node.Engine.Ensure(cmd.Context(), &attach.Want{
+			states, err := node.Ensure(cmd.Context(), &attach.Want{
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
 				By: attach.ByHand, Strict: true,
 			})
@@ -151,19 +173,35 @@ func newAttach(o *options) *cobra.Command {
 	}
 	podFlags(cmd.Flags())
 	limitFlags(cmd.Flags())
+	completeLimits(cmd)
+	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
 	cmd.Flags().Bool("replace-qdisc", false, "replace a root qdisc that somebody else put on the device")
 	_ = cmd.MarkFlagRequired("netns")
 	return cmd
 }
 
+// heed keeps what is attached by hand to the rules of the node's CNI, as podweir's
+// entry in the chain does for pods. given says that --host-hook was.
+func heed(p *profiles.Profile, cfg *shaping.Config, given bool) error {
+	if p == nil {
+		return nil
+	}
+	for direction, at := range map[terms.Direction]*profiles.Attach{terms.Egress: &p.Egress, terms.Ingress: &p.Ingress} {
+		rules := at.Rules()
+		if limit := cfg.Limit(direction); limit != nil {
+			if err := rules.Mode(limit.Mode); err != nil {
+				return fmt.Errorf("%v: %w", direction, err)
+			}
+		}
+	}
+	cfg.HostTCX = cfg.HostTCX || !given && p.NoHostFilter()
+	return nil
+}
+
 // free returns an error if the interface is shaped by another attachment: two
 // would take each other's place on the hooks.
-func free(node *cni.Node, id attach.ID, netns, ifname string) error {
-	iface, err := node.Engine.Interfaces.Find(netns, ifname)
-	if err != nil {
-		return err
-	}
-	other, held, err := node.Holder(&iface, id)
+func free(node *engine.Node, id attach.ID, netns, ifname string) error {
+	other, held, err := node.Holder(netns, ifname, id)
 	if held {
 		return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", ifname, netns, other)
 	}
@@ -173,7 +211,7 @@ func free(node *cni.Node, id attach.ID, netns, ifname string) error {
 func newDetach(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detach (--netns PATH [--ifname eth0] | --container ID)",
-		Short: "Takes the limits off one interface or one pod",
+		Short: "Remove the limits of one interface or one pod",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			node, err := o.open()
@@ -182,11 +220,14 @@ func newDetach(o *options) *cobra.Command {
 			}
 			defer node.Close()
 			ids, err := selected(o, node)
+			if errors.Is(err, errNotSelected) && o.v.GetString("netns") != "" {
+				return sweep(cmd, o, node, err)
+			}
 			if err != nil {
 				return err
 			}
 			for _, id := range ids {
-				if err := node.Engine.Remove(cmd.Context(), id); err != nil {
+				if err := node.Remove(cmd.Context(), id); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "detached %v\n", id)
@@ -195,17 +236,42 @@ func newDetach(o *options) *cobra.Command {
 		},
 	}
 	podFlags(cmd.Flags())
-	selectFlags(cmd.Flags())
+	selectFlags(o, cmd)
 	return cmd
 }
 
-func selectFlags(f *pflag.FlagSet) {
-	f.String("container", "", "container ID of the pod's sandbox, or its beginning")
-	f.String("pod", "", "pod as namespace/name")
+// sweep takes off what no record tells of; notSelected is the error if there is
+// nothing.
+func sweep(cmd *cobra.Command, o *options, node *engine.Node, notSelected error) error {
+	netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
+	id, err := manualID(netns, ifname)
+	if err != nil {
+		return err
+	}
+	removed, err := node.Sweep(cmd.Context(), id, netns, ifname)
+	for _, what := range removed {
+		fmt.Fprintf(cmd.ErrOrStderr(), "removed %s, of which there was no record\n", what)
+	}
+	if err == nil && len(removed) == 0 {
+		return notSelected
+	}
+	return err
+}
+
+// errNotSelected means that no attachment is what the flags name.
+var errNotSelected = errors.New("nothing is attached")
+
+func selectFlags(o *options, cmd *cobra.Command) {
+	cmd.Flags().String("container", "", "container ID of the pod's sandbox, or its beginning")
+	cmd.Flags().String("pod", "", "pod as namespace/name")
+	o.completePods(cmd)
+	complete(cmd, "container", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return o.recorded(cmd, func(r *attach.Record) string { return r.ID.ContainerID })
+	})
 }
 
 // selected returns the attachments that the flags name: at least one.
-func selected(o *options, node *cni.Node) ([]attach.ID, error) {
+func selected(o *options, node *engine.Node) ([]attach.ID, error) {
 	netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
 	container, pod := o.v.GetString("container"), o.v.GetString("pod")
 	if netns == "" && container == "" && pod == "" {
@@ -221,40 +287,45 @@ func selected(o *options, node *cni.Node) ([]attach.ID, error) {
 			continue
 		}
 		if netns != "" || pod != "" {
-			records, err := node.Engine.Store.Records(id)
-			if err != nil {
+			records, err := node.Records(id)
+			if err != nil && !errors.Is(err, attach.ErrRecordVersion) {
 				return nil, err
 			}
-			if !matches(records, netns, ifname, pod) {
+			if !matches(node, records, netns, ifname, pod) {
 				continue
 			}
 		}
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {
-		return nil, fmt.Errorf("nothing is attached for netns %q container %q pod %q", netns, container, pod)
+		return nil, fmt.Errorf("%w for netns %q container %q pod %q", errNotSelected, netns, container, pod)
 	}
 	return ids, nil
 }
 
-func matches(records []*attach.Record, netns, ifname, pod string) bool {
+// matches says whether a record is of the interface, by its name then or now, or of the
+// pod.
+func matches(node *engine.Node, records []*attach.Record, netns, ifname, pod string) bool {
 	for _, r := range records {
 		if pod != "" && r.Pod != pod {
 			continue
 		}
-		if netns != "" && (r.Interface.NetNSPath != netns || r.Interface.PodName != ifname) {
-			continue
+		if netns == "" {
+			return true
 		}
-		return true
+		now, err := node.Refind(r)
+		if r.Interface.NetNSPath == netns && (r.Interface.PodName == ifname || err == nil && now.Name() == ifname) {
+			return true
+		}
 	}
 	return false
 }
 
 func newSet(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "set (--netns PATH | --container ID | --pod NAMESPACE/NAME) [--egress RATE] [--ingress RATE] [--clear]",
-		Short: "Changes the limits of a running pod without detaching",
-		Long: "Changes the limits of a running pod; packets that wait stay. The change lasts until the pod's own\n" +
+		Use:   "set (--netns PATH | --container ID | --pod NAMESPACE/NAME) [--egress RATE] [--ingress RATE] [--enforce observe] [--clear]",
+		Short: "Change the limits of a running pod without detaching",
+		Long: "Change the limits of a running pod; packets that wait stay in the queue. The change lasts until the pod's own\n" +
 			"annotation changes, or until --clear.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -275,9 +346,9 @@ func newSet(o *options) *cobra.Command {
 			for _, id := range ids {
 				var states []*attach.Desired
 				if o.v.GetBool("clear") {
-					states, err = node.Engine.Clear(cmd.Context(), id)
+					states, err = node.Clear(cmd.Context(), id)
 				} else {
-					states, err = node.Engine.Set(cmd.Context(), id, func(c *shaping.Config) error {
+					states, err = node.Set(cmd.Context(), id, func(c *shaping.Config) error {
 						return change(c, &cfg.Shaping, cmd.Flags())
 					})
 				}
@@ -290,11 +361,13 @@ func newSet(o *options) *cobra.Command {
 		},
 	}
 	podFlags(cmd.Flags())
-	selectFlags(cmd.Flags())
+	selectFlags(o, cmd)
 	limitFlags(cmd.Flags())
+	completeLimits(cmd)
 	cmd.Flags().Bool("clear", false, "take back what set changed")
 	cmd.MarkFlagsMutuallyExclusive("clear", "egress")
 	cmd.MarkFlagsMutuallyExclusive("clear", "ingress")
+	cmd.MarkFlagsMutuallyExclusive("clear", "enforce")
 	return cmd
 }
 
@@ -302,8 +375,11 @@ func newSet(o *options) *cobra.Command {
 // given only as a whole: a new rate comes with the defaults of the other
 // settings unless they are given too.
 func change(c, given *shaping.Config, f *pflag.FlagSet) error {
-	if given.Egress == nil && given.Ingress == nil {
-		return fmt.Errorf("nothing to change: give --egress, --ingress or both, or --clear")
+	if given.Egress == nil && given.Ingress == nil && !f.Changed("enforce") {
+		return fmt.Errorf("nothing to change: give --egress, --ingress or both, --enforce, or --clear")
+	}
+	if f.Changed("enforce") {
+		c.Observe = given.Observe
 	}
 	if given.Egress != nil {
 		c.Egress = merge(c.Egress, given.Egress, f, "egress-")
@@ -346,6 +422,7 @@ type stateLine struct {
 	Interface string   `json:"interface"`
 	Direction string   `json:"direction"`
 	Rate      uint64   `json:"rateBitsPerSecond"`
+	Enforce   string   `json:"enforce"`
 	Queue     string   `json:"queue"`
 	Policy    string   `json:"policy"`
 	Notes     []string `json:"notes,omitempty"`
@@ -357,18 +434,22 @@ func printStates(o *options, w io.Writer, states []*attach.Desired) error {
 		for _, d := range shaping.Directions {
 			if ds := s.Directions[d]; ds != nil {
 				lines = append(lines, stateLine{
-					s.Interface.PodName, d.String(), uint64(ds.Params.Rate),
+					s.Interface.PodName, d.String(), uint64(ds.Params.Rate), ds.Params.Enforce(),
 					ds.Params.Queue.String(), ds.Params.Policy.String(), ds.Params.Notes,
 				})
 			}
 		}
 	}
-	if o.json() {
-		return printJSON(w, lines)
+	if o.machine() {
+		return o.print(w, lines)
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintf(w, "%s %s: %v, queue %s, policy %s\n", l.Interface, l.Direction,
-			units.BitRate(l.Rate), l.Queue, l.Policy); err != nil {
+		queue := "queue " + l.Queue
+		if l.Enforce == shaping.EnforceObserve {
+			queue = "observed only"
+		}
+		if _, err := fmt.Fprintf(w, "%s %s: %v, %s, policy %s\n", l.Interface, l.Direction,
+			units.BitRate(l.Rate), queue, l.Policy); err != nil {
 			return err
 		}
 		for _, n := range l.Notes {

@@ -5,13 +5,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +20,9 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
-	"github.com/podweir/podweir/plugin/version"
+	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/examine"
+	"github.com/podweir/podweir/plugin/status/view"
 )
 
 // doctorTimeout bounds the whole: a node in trouble must not hold its doctor.
@@ -42,30 +42,65 @@ func (e *exitError) Error() string { return e.text }
 func newDoctor(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Checks whether podweir can work on this node and gets on with its CNI",
-		Long: "Checks whether podweir can work on this node, is wired in, and gets on with everybody else there. It\n" +
+		Short: "Check whether podweir can work on this node and beside its CNI",
+		Long: "Check whether podweir can work on this node, is wired in, and works beside everything else there. It\n" +
 			"changes nothing. With --probe it also watches for some seconds and tries what a look does not tell; each such\n" +
 			"check names what it touches. Exit status 1 if a check failed, 2 if one could not be answered.",
-		Example: "  podweir doctor --short\n  podweir doctor --probe\n  podweir doctor --root /host -o json",
+		Example: "  podweir doctor\n  podweir doctor explain PW602\n  podweir doctor --probe\n  podweir doctor --root /host -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, o) },
 	}
 	f := cmd.Flags()
 	f.String("root", "/", "root directory of the node")
-	f.String("conf-dir", "", "directory of conflists below the root; looked for if empty")
-	f.String("bin-dir", "", "directory of plugins below the root; looked for if empty")
+	f.String("cni-conf-dir", "", "directory of conflists below the root; looked for if empty")
+	f.String("cni-bin-dir", "", "directory of plugins below the root; looked for if empty")
 	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
-	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was asked for: a node does not show nri")
-	f.Bool("short", false, "show only what is not in order")
+	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was requested: a node does not show nri and watch")
+	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
+	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")
 	f.Bool("probe", false, "also watch, and try what a look does not tell")
 	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
+	completeEnum(cmd, "delivery", deliveries...)
+	cmd.AddCommand(newExplain())
 	return cmd
+}
+
+// deliveries are the ways into the set-up of pods.
+var deliveries = []string{"auto", "chain", "drop-in", "handed", "nri"}
+
+// newExplain prints the page of a code from the binary.
+func newExplain() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain CODE",
+		Short: "Explain a code: what is checked, why it matters and what to do",
+		Args:  cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var codes []string
+			for _, c := range doctor.Checks() {
+				codes = append(codes, c.Code+"\t"+c.Title)
+			}
+			return codes, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			page := doctor.Explain(args[0])
+			if page == "" {
+				return fmt.Errorf("%q is no code of a check, want one such as PW602, as podweir doctor prints them", args[0])
+			}
+			for line := range strings.Lines(page) {
+				text := strings.Join(view.Wrap(line, view.Width), "\n") + "\n"
+				if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
 }
 
 // newCompat holds the doctor under the name of what it is about, too.
 func newCompat(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "compat", Short: "Looks at what else is on this node", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "compat", Short: "Look at what else is on this node", Args: cobra.NoArgs}
 	cmd.AddCommand(newDoctor(o))
 	return cmd
 }
@@ -84,30 +119,32 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout+watch)
 	defer cancel()
-	kernel := &doctorKernel{options: o, root: root}
-	host := detect.HostRoot(root)
-	node := detect.Read(ctx, host, detect.Options{
-		ConfDir: o.v.GetString("conf-dir"), BinDir: o.v.GetString("bin-dir"), Runtime: o.v.GetString("runtime"),
-		ToldRuntime: delivery.ToldRuntime(root), Live: kernel,
-	})
-	opts := doctor.Options{Version: version.String(), Pins: o.paths().Pins, Kernel: kernel, Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery"))}
-	if watch > 0 {
-		opts.Prober, opts.Watch = &prober{kernel}, watch
-	}
-	rep := doctor.Run(doctor.Gather(ctx, host, node, opts))
+	node := o.examined()
+	node.HealthAddress = o.v.GetString("health-address")
+	rep := node.Doctor(ctx, detect.Options{
+		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
+		ToldRuntime: delivery.ToldRuntime(root),
+	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Watch: watch})
 	out := cmd.OutOrStdout()
-	format := doctor.Format{Short: o.v.GetBool("short"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
-	write := rep.WriteTable
-	if o.json() {
-		write = rep.WriteJSON
+	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
+	var err error
+	if o.machine() {
+		err = o.print(out, rep)
+	} else {
+		err = rep.WriteTable(out, format)
 	}
-	if err := write(out, format); err != nil {
+	if err != nil {
 		return err
 	}
 	if status := rep.Exit(o.v.GetBool("strict")); status != doctor.ExitOK {
 		return &exitError{status, "doctor: " + rep.Summary()}
 	}
 	return nil
+}
+
+// examined is the node as the doctor sees it.
+func (o *options) examined() *examine.Node {
+	return &examine.Node{Paths: o.paths(), Root: o.v.GetString("root"), CRISocket: o.v.GetString("cri-socket")}
 }
 
 // beside is the digest of the plugin's binary in the directory of this program,
@@ -136,55 +173,4 @@ func isTerminal(w io.Writer) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
-}
-
-// runtimeTimeout bounds the question for the version.
-const runtimeTimeout = time.Second
-
-// Runtime asks the container runtime over its CRI socket.
-func (k *doctorKernel) Runtime(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
-	defer cancel()
-	client := &runtimeClient{root: k.root, socket: k.v.GetString("cri-socket")}
-	defer func() { _ = client.close() }()
-	c, err := client.open()
-	if err != nil {
-		return "", err
-	}
-	return c.Version(ctx)
-}
-
-// ciliumTimeout bounds one question to Cilium's agent.
-const ciliumTimeout = 2 * time.Second
-
-// maxAnswer bounds what is read of an answer, in bytes: /v1/config has some 20 kB.
-const maxAnswer = 4 << 20
-
-// CiliumAPI asks Cilium's agent over its socket.
-func (k *doctorKernel) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, ciliumTimeout)
-	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", filepath.Join(k.root, "run/cilium/cilium.sock"))
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cilium"+resource, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the agent answers %s", res.Status)
-	}
-	return body, nil
 }

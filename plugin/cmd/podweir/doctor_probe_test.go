@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -20,23 +19,6 @@ import (
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
 )
-
-func TestParseDevice(t *testing.T) {
-	const head = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n"
-	const lines = "  eth01: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n  eth0: 1024 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n"
-	got, err := parseDevice(head+lines, "eth0")
-	want := map[string]doctor.Count{"ingress": {Packets: 16, Bytes: 1024}, "egress": {Packets: 32, Bytes: 2048}}
-	if err != nil || !cmp.Equal(want, got) {
-		t.Errorf("parseDevice() = %v, %v, want %v", got, err, want)
-	}
-	for name, text := range map[string]string{
-		"no such device": head, "3 fields": "eth0: 1 2 3\n", "invalid syntax": "eth0: x 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n",
-	} {
-		if _, err := parseDevice(text, "eth0"); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("parseDevice(%q) = %v, want %q", text, err, name)
-		}
-	}
-}
 
 // probeReport runs the doctor with a probe while the pod gets packets.
 func (c *cli) probeReport(t *testing.T) map[string]doctor.Outcome {
@@ -120,13 +102,13 @@ func TestPrivilegedDoctorProbe(t *testing.T) {
 	if o := got["PW701"]; o.Status != doctor.Fail || !strings.Contains(o.Seen, "hostile") || !strings.Contains(o.Seen, " ingress: ") {
 		t.Errorf("PW701 = %s: %s, want a failure that names the filter", o.Status, o.Seen)
 	}
-	if o := got["PW506"]; o.Status != doctor.Warn || !strings.Contains(o.Seen, "hostile") {
-		t.Errorf("PW506 = %s: %s, want a warning that names the filter", o.Status, o.Seen)
+	if o := got["PW701"]; len(o.Also) != 1 || o.Also[0].Code != "PW506" || !strings.Contains(o.Also[0].Seen, "hostile") {
+		t.Errorf("PW701 comes with %v, want PW506, which names the filter", o.Also)
 	}
 	// Without a probe status says who is there, and no more.
-	out := c.must(t, "status")
-	if !strings.Contains(out, `"hostile"`) || !strings.Contains(out, "is asked before the redirect") {
-		t.Errorf("status does not say who is asked before the redirect:\n%s", out)
+	out := c.must(t, "status", "-o", "wide")
+	if !strings.Contains(out, `"hostile"`) || !strings.Contains(out, "runs before the redirect") {
+		t.Errorf("status does not say who runs before the redirect:\n%s", out)
 	}
 }
 

@@ -45,7 +45,7 @@ func runPodweir(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func examine(t *testing.T, args ...string) (*doctor.Report, error) {
+func askDoctor(t *testing.T, args ...string) (*doctor.Report, error) {
 	t.Helper()
 	out, err := runPodweir(t, append(args, "-o", "json")...)
 	var rep doctor.Report
@@ -77,7 +77,7 @@ func TestDoctorOfAMountedHost(t *testing.T) {
 	}
 	agent(t, filepath.Join(root, "run/cilium/cilium.sock"))
 	asked := containerd(t, filepath.Join(root, "run/containerd/containerd.sock"))
-	rep, err := examine(t, "doctor", "--root", root)
+	rep, err := askDoctor(t, "doctor", "--root", root)
 	if rep.Schema != doctor.Schema || rep.Profile != "cilium-legacy-routing" || rep.Delivery != "drop-in" {
 		t.Errorf("profile %s (%s), delivery %s", rep.Profile, rep.Why, rep.Delivery)
 	}
@@ -155,7 +155,7 @@ func TestInstallAndDoctorAgree(t *testing.T) {
 	if err != nil || !strings.Contains(out, "drop-in: ") {
 		t.Fatalf("podweir install: %v\n%s", err, out)
 	}
-	rep, _ := examine(t, "doctor", "--root", root)
+	rep, _ := askDoctor(t, "doctor", "--root", root)
 	if rep.Runtime != "containerd 2.1.3" || rep.Delivery != "drop-in" {
 		t.Errorf("doctor after install --runtime: runtime %s, delivery %s", rep.Runtime, rep.Delivery)
 	}
@@ -174,7 +174,7 @@ func TestDoctorExitStatus(t *testing.T) {
 	}{
 		"no root":      {[]string{"doctor", "--root", "/nowhere/at/all"}, doctor.ExitUnknown, "--root"},
 		"root a file":  {[]string{"doctor", "--root", "/etc/hostname"}, doctor.ExitUnknown, "--root"},
-		"empty node":   {[]string{"doctor", "--short", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
+		"empty node":   {[]string{"doctor", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
 		"by its alias": {[]string{"compat", "doctor", "--strict", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,12 +186,35 @@ func TestDoctorExitStatus(t *testing.T) {
 	}
 }
 
-// TestDoctorShort: --short shows what is not in order and nothing else.
+// The doctor lists problems and counts the rest; -v lists everything. Neither is wider than
+// a terminal.
 func TestDoctorShort(t *testing.T) {
-	out, _ := runPodweir(t, "doctor", "--short", "--root", hostTree(t, map[string]string{
+	root := hostTree(t, map[string]string{
 		"etc/cni/net.d/10-x.conflist": `{"name":"x","plugins":[{"type":"ptp"}]}`,
-	}))
-	if !strings.Contains(out, "PW202 podweir is in the chain in force") || strings.Contains(out, "PW201") || strings.Contains(out, "\x1b") {
-		t.Errorf("podweir doctor --short:\n%s", out)
+	})
+	out, _ := runPodweir(t, "doctor", "--root", root)
+	if !strings.Contains(out, "PW202 podweir is in the chain in force") || strings.Contains(out, "PW201") ||
+		!strings.Contains(out, "skipped; -v lists them.") || strings.Contains(out, "\x1b") {
+		t.Errorf("podweir doctor:\n%s", out)
+	}
+	all, _ := runPodweir(t, "doctor", "-v", "--root", root)
+	if !strings.Contains(all, "PW201") {
+		t.Errorf("podweir doctor -v:\n%s", all)
+	}
+	for line := range strings.Lines(out + all) {
+		if words := strings.Fields(line); len([]rune(line)) > 81 && len(words) > 2 {
+			t.Errorf("a line of %d columns: %s", len([]rune(line)), line)
+		}
+	}
+}
+
+// The page of a code comes from the binary.
+func TestDoctorExplain(t *testing.T) {
+	out, err := runPodweir(t, "doctor", "explain", "pw602")
+	if err != nil || !strings.HasPrefix(out, "# PW602: ") || !strings.Contains(out, "## What to do\n") {
+		t.Errorf("explain pw602 = %v\n%s", err, out)
+	}
+	if _, err := runPodweir(t, "doctor", "explain", "PW000"); err == nil || !strings.Contains(err.Error(), `"PW000" is no code`) {
+		t.Errorf("explain PW000 = %v", err)
 	}
 }

@@ -4,29 +4,29 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 func newGC(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Removes what podweir keeps of pods that are gone",
-		Long: "Removes the pins of every attachment whose interface is gone at both ends, as after a DEL that was\n" +
-			"never called. A pod of which an end is left is not touched.",
+		Short: "Remove what podweir keeps of deleted pods",
+		Long: "Remove the pins of every attachment whose interface no longer exists at either end, as after a DEL that was\n" +
+			"never called. A pod that still has one end of its interface is not touched. Slots that no attachment uses are\n" +
+			"given back. What a release with another layout of the maps left is removed if none of its programs is attached.\n" +
+			"Queues and programs of podweir's that have no record, because the pins were lost, are removed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, err := o.open()
-			if errors.Is(err, cni.ErrNoState) {
-				return nil
-			}
-			if err != nil {
+			node, err := o.openIfAny()
+			if node == nil {
 				return err
 			}
 			defer node.Close()
@@ -37,39 +37,66 @@ func newGC(o *options) *cobra.Command {
 			dry := o.v.GetBool("dry-run")
 			var all error
 			for _, id := range ids {
-				dead, err := gone(node, id)
+				dead, err := node.Gone(id)
 				if err == nil && dead && !dry {
-					err = node.Engine.Remove(cmd.Context(), id)
+					err = node.Remove(cmd.Context(), id)
 				}
 				if err != nil {
 					all = errors.Join(all, fmt.Errorf("%v: %w", id, err))
 				} else if dead {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s %v\n", map[bool]string{true: "to remove", false: "removed"}[dry], id)
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s %v\n", removed(dry), id)
 				}
 			}
-			return all
+			all = errors.Join(all, removeLost(cmd.Context(), cmd.ErrOrStderr(), node, dry))
+			return errors.Join(all, collectSlots(cmd.ErrOrStderr(), node, dry), removeLayouts(cmd.ErrOrStderr(), node, dry))
 		},
 	}
 	cmd.Flags().Bool("dry-run", false, "show what would be removed and change nothing")
 	return cmd
 }
 
-// gone says that no interface of an attachment has an end left. An attachment
-// without a record is one that is being made, or what a killed ADD left behind:
-// the next ADD or DEL of the pod removes it.
-func gone(node *cni.Node, id attach.ID) (bool, error) {
-	records, err := node.Engine.Store.Records(id)
-	if err != nil || len(records) == 0 {
-		return false, err
+// removeLost takes off, or shows, what no record tells of.
+func removeLost(ctx context.Context, w io.Writer, node *engine.Node, dry bool) error {
+	did, act := "removed", node.RemoveLost
+	if dry {
+		did, act = "to remove", func(context.Context) ([]engine.Lost, error) { return node.Lost() }
 	}
-	for _, r := range records {
-		seen, err := node.Engine.Kernel.Observe(r)
-		if err != nil {
-			return false, err
-		}
-		if seen.Devices[shaping.SidePod] != nil || seen.Devices[shaping.SideHost] != nil {
-			return false, nil
-		}
+	lost, err := act(ctx)
+	for i := range lost {
+		fmt.Fprintf(w, "%s from %s, of which there is no record: %s\n", did, lost[i].Name(), strings.Join(lost[i].What, ", "))
 	}
-	return true, nil
+	return err
+}
+
+// collectSlots gives back what killed processes left in the slab.
+func collectSlots(w io.Writer, node *engine.Node, dry bool) error {
+	collect, done := node.CollectSlots, "gave back"
+	if dry {
+		collect, done = node.LeftSlots, "to give back:"
+	}
+	slots, err := collect()
+	if slots > 0 {
+		fmt.Fprintf(w, "%s %d slots that no attachment uses\n", done, slots)
+	}
+	return err
+}
+
+// removeLayouts removes what a release with another layout of the maps left.
+func removeLayouts(w io.Writer, node *engine.Node, dry bool) error {
+	remove := node.RemoveUnusedLayouts
+	if dry {
+		remove = node.UnusedLayouts
+	}
+	dirs, err := remove()
+	for _, dir := range dirs {
+		fmt.Fprintf(w, "%s %s, which another release left\n", removed(dry), dir)
+	}
+	return err
+}
+
+func removed(dry bool) string {
+	if dry {
+		return "to remove"
+	}
+	return "removed"
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -60,7 +62,7 @@ func newManager(o *options, cmd *cobra.Command) (*delivery.Manager, error) {
 		Root: root, ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"),
 		State: o.v.GetString("state"), Runtime: o.v.GetString("runtime"), Binary: o.v.GetString("binary"),
 		Delivery: profiles.Delivery(o.v.GetString("delivery")), Defaults: defaults,
-		Live: &doctorKernel{options: o, root: root},
+		Live: o.examined(),
 		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 }
@@ -89,11 +91,14 @@ func parseDefaults(given []string) (map[string]any, error) {
 func newInstall(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Puts podweir into the set-up of this node's pods, once",
-		Long: "Installs podweir-cni and podweir's entry in the chain of the primary CNI. It does not follow that CNI\n" +
-			"afterwards: the agent does. Pods that start from now on are shaped.",
-		Example: "  podweir install --dry-run\n  podweir install --default lightShare=80% --default policy=elephants",
-		Args:    cobra.NoArgs,
+		Short: "Install podweir on this node, once",
+		Long: "Install podweir-cni and podweir's entry in the chain of the primary CNI. It does not follow that CNI\n" +
+			"afterwards: the agent does. Pods that start from now on are shaped.\n\n" +
+			"Defaults of an earlier install stay in force: --default KEY=VALUE changes one of them, --default KEY= removes\n" +
+			"one. A failed install changes nothing.",
+		Example: "  podweir install --dry-run\n  podweir install --default lightShare=80% --default policy=elephants\n" +
+			"  podweir install --default defaultRate=100M --default maxRate=1G",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := newManager(o, cmd)
 			if err != nil {
@@ -112,10 +117,11 @@ func newInstall(o *options) *cobra.Command {
 	}
 	f := cmd.Flags()
 	deliveryFlags(f)
-	f.String("delivery", string(delivery.Auto), "how podweir gets into the chain: auto, chain, drop-in, handed or nri")
+	f.String("delivery", string(delivery.Auto), "how podweir gets into the chain: auto, chain, drop-in, handed, nri or watch")
 	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.Bool("dry-run", false, "show what would be done and change nothing")
+	completeEnum(cmd, "delivery", deliveries...)
 	return cmd
 }
 
@@ -131,8 +137,8 @@ func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery
 	if steps == nil {
 		steps = []delivery.Step{}
 	}
-	if o.json() {
-		return printJSON(w, installOutput{d, steps, dry})
+	if o.machine() {
+		return o.print(w, installOutput{d, steps, dry})
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(key, value string) {
@@ -148,6 +154,9 @@ func printInstall(o *options, w io.Writer, d delivery.Decision, steps []delivery
 	line("conflists", d.ConfDir)
 	line("plugins", d.BinDir)
 	line("entry", d.Entry)
+	for _, key := range slices.Sorted(maps.Keys(d.Defaults)) {
+		line("default", fmt.Sprintf("%s=%v", key, d.Defaults[key]))
+	}
 	for _, note := range d.Notes {
 		line("note", note)
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,8 @@ func main() {
 	err := newRoot().ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "podweir:", err)
+		// One line: errors that were joined have one each.
+		fmt.Fprintln(os.Stderr, "podweir:", strings.ReplaceAll(err.Error(), "\n", "; "))
 		if e, ok := errors.AsType[*exitError](err); ok {
 			os.Exit(e.status)
 		}

@@ -19,10 +19,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -106,7 +107,7 @@ func (c *cli) programs(t *testing.T) string {
 func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	testutil.RequireRoot(t)
 	c := newCLI(t)
-	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit of podweir's.") {
+	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit from podweir.") {
 		t.Errorf("status of an empty node prints %q", out)
 	}
 	out := c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
@@ -120,7 +121,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	}
 	a := rep.Attachments[0]
 	e := a.Directions[0]
-	if a.ID.Network != cni.ManualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
+	if a.ID.Network != engine.ManualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
 		e.Direction != "egress" || e.RateBitsPerSecond != 10_000_000 || e.Queue != "tbf" || e.Policy != "strict" ||
 		e.Mode != "qdisc" || e.Side != "pod" || !e.CapHolds || len(e.Counters) == 0 || e.Qdisc == nil {
 		t.Errorf("status: %+v", a)
@@ -129,13 +130,17 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	if e.Program != program || e.HookKind != kind {
 		t.Errorf("status: program %q by %q, want %q by %q", e.Program, e.HookKind, program, kind)
 	}
-	if out = c.must(t, "status"); !strings.Contains(out, "10 Mbit/s") || !strings.Contains(out, where) {
+	if out = c.must(t, "status"); !strings.Contains(out, "The only pod with a limit is limited as it should be.") || !strings.Contains(out, "10 Mbit/s") {
 		t.Errorf("status prints %q", out)
+	}
+	if out = c.must(t, "status", "-o", "wide"); !strings.Contains(out, "10 Mbit/s") || !strings.Contains(out, where) {
+		t.Errorf("status -o wide prints %q", out)
 	}
 	// Somebody takes the queue away: exit status 1, and what differs.
 	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	out, err := c.do(t, "status")
-	if err == nil || !strings.Contains(out, "DIFFERS egress build-queue: eth0: no root qdisc, want tbf") {
+	if err == nil || !strings.Contains(out, "DIFFERS ") || !strings.Contains(out, "cause  egress build-queue: eth0: no root qdisc, want tbf ") ||
+		!strings.Contains(out, " at 10 Mbit/s\n  cure   podweir repair") {
 		t.Errorf("status without the queue = %v and prints %q", err, out)
 	}
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
@@ -226,7 +231,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	if a := rep.Attachments[0]; !a.Set || a.Directions[0].RateBitsPerSecond != 100_000_000 || a.Directions[1].RateBitsPerSecond != 10_000_000 {
 		t.Errorf("status after set: %+v", a)
 	}
-	if out := c.must(t, "status"); !strings.Contains(out, "limits changed by `podweir set`") {
+	if out := c.must(t, "status", "-o", "wide"); !strings.Contains(out, "limits changed by `podweir set`") {
 		t.Errorf("status after set prints %q", out)
 	}
 	c.must(t, append(c.netns(), "set", "--clear")...)
@@ -249,14 +254,20 @@ func TestPrivilegedTop(t *testing.T) {
 	testutil.RequireRoot(t)
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
-	rates := parse[[]status.PodRate](t, c, "top", "--count", "1", "--interval", "100ms")
+	rates := parse[[]view.PodRate](t, c, "top", "--count", "1", "--interval", "100ms")
 	if len(rates) != 2 || rates[0].Interface != "eth0" || rates[0].CapBitsPerSecond != 10_000_000 {
 		t.Errorf("top: %+v, want both directions of eth0", rates)
 	}
 	out := c.must(t, "top", "--count", "1", "--interval", "100ms")
-	if !strings.Contains(out, "DIRECTION") || !strings.Contains(out, "10 Mbit/s") {
+	if !strings.Contains(out, "2 idle not shown") {
 		t.Errorf("top prints %q", out)
 	}
+	out = c.must(t, "top", "--count", "1", "--interval", "100ms", "--idle")
+	// The kernel's own packets, such as those of a new IPv6 address, may come in between.
+	if !regexp.MustCompile(`egress +10M +\S+ \[░{10}\] +0 %`).MatchString(out) || strings.Contains(out, "\x1b") {
+		t.Errorf("top --idle prints %q", out)
+	}
+	c.fails(t, []string{"--sort", "share, rate, drops, name"}, "top", "--sort", "size")
 	c.fails(t, []string{"--interval", "100ms or more"}, "top", "--interval", "1ms")
 }
 
@@ -277,7 +288,8 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.fails(t, []string{"nothing is attached"}, append(ns, "set", "--egress", "1M")...)
 	c.fails(t, []string{"--netns, --container or --pod"}, "set", "--egress", "1M")
 	c.fails(t, []string{"clear", "egress"}, append(ns, "set", "--clear", "--egress", "1M")...)
-	c.fails(t, []string{`--output "yaml"`, "table or json"}, "status", "-o", "yaml")
+	c.fails(t, []string{`--output "xml"`, "table, wide, json or yaml"}, "status", "-o", "xml")
+	c.fails(t, []string{`--output "wide"`, "podweir top", "table, json or yaml"}, "top", "-o", "wide")
 	if out := c.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") {
 		t.Errorf("after errors eth0 has %q", out)
 	}
@@ -299,7 +311,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 // ensureAs shapes the pod as CNI would under this ID.
 func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 	t.Helper()
-	node, err := cni.Open(cni.Paths{Pins: c.pins, Run: c.run})
+	node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
 	if err != nil {
 		return err
 	}
@@ -309,7 +321,7 @@ func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: shaping.PolicyStrict,
 		Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
 	}}
-	_, err = node.Engine.Ensure(t.Context(), &attach.Want{
+	_, err = node.Ensure(t.Context(), &attach.Want{
 		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: "default/web", ReplaceQdisc: true,
 	})
 	return err
@@ -354,6 +366,77 @@ func TestVersionAndCompletion(t *testing.T) {
 	}
 	if out := run("__complete", "status", "--output", ""); !strings.Contains(out, "json") {
 		t.Errorf("completion of --output gives %q", out)
+	}
+}
+
+// A flag comes before the environment, that before the file, and that before the default.
+// One file serves all commands; a key that none has is an error.
+func TestPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "podweir.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version := func(args ...string) string {
+		t.Helper()
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetArgs(append([]string{"version"}, args...))
+		if err := root.Execute(); err != nil {
+			return err.Error()
+		}
+		return out.String()
+	}
+	write("output: yaml\nnri-socket: /run/x.sock\n")
+	if out := version("--config", file); !strings.HasPrefix(out, "version: ") {
+		t.Errorf("by the file: %q", out)
+	}
+	t.Setenv("PODWEIR_CONFIG", file)
+	if out := version(); !strings.HasPrefix(out, "version: ") {
+		t.Errorf("by a file that the environment names: %q", out)
+	}
+	t.Setenv("PODWEIR_OUTPUT", "json")
+	if out := version(); !strings.HasPrefix(out, "{") {
+		t.Errorf("the environment does not come before the file: %q", out)
+	}
+	if out := version("-o", "table"); strings.ContainsAny(out, "{:") {
+		t.Errorf("the flag does not come before the environment: %q", out)
+	}
+	write("putout: yaml\n")
+	if out := version(); !strings.Contains(out, `"putout" is no setting`) {
+		t.Errorf("a key that no command has: %q", out)
+	}
+}
+
+// Values that are one of a few are completed, for every flag that has them.
+func TestEnumsAreCompleted(t *testing.T) {
+	for _, line := range [][]string{
+		{"attach", "--policy", "elephants"},
+		{"set", "--egress-queue", "htb"},
+		{"attach", "--ingress-mode", "tcx-hostside"},
+		{"attach", "--ingress-place", "prefer-ifb"},
+		{"attach", "--host-hook", "tcx"},
+		{"attach", "--egress-ceiling", "off"},
+		{"top", "--sort", "drops"},
+		{"doctor", "--delivery", "drop-in"},
+		{"install", "--delivery", "handed"},
+		{"agent", "--delivery", "nri"},
+		{"agent", "--log-level", "warn"},
+		{"agent", "--log-format", "text"},
+		{"status", "--output", "wide"},
+		{"doctor", "explain", "PW602"},
+	} {
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(append(append([]string{"__complete"}, line[:2]...), ""))
+		if err := root.Execute(); err != nil || !strings.Contains(out.String(), line[2]) {
+			t.Errorf("podweir %s %s <tab> gives %q, %v, want %s", line[0], line[1], out.String(), err, line[2])
+		}
 	}
 }
 

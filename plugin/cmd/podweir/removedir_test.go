@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -40,7 +40,7 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	paths := cni.Paths{Run: dir, Pins: filepath.Join(root, "none")}
+	paths := engine.Paths{Run: dir, Pins: filepath.Join(root, "none")}
 	if err := unlessMounted(paths, removeDir("remove", dir)); err != nil {
 		t.Errorf("remove: %v", err)
 	}

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 // repaired is one interface as repair prints it.
@@ -22,6 +23,8 @@ type repaired struct {
 	NetNS     string `json:"netns"`
 	// Steps are the differences that were mended, or with --dry-run would be.
 	Steps []string `json:"steps"`
+	// Degraded is what is wanted and not available now.
+	Degraded []string `json:"degraded,omitempty"`
 	// Gone says that the pod is gone, and that this is left over.
 	Gone  bool   `json:"gone,omitempty"`
 	Error string `json:"error,omitempty"`
@@ -30,10 +33,10 @@ type repaired struct {
 func newRepair(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair [--dry-run] [--container ID | --pod NAMESPACE/NAME]",
-		Short: "Puts right what was changed on shaped pods",
-		Long: "Compares each shaped interface of this node with what it was given, and puts right what differs: queues,\n" +
-			"programs, their order, the size of a queue after a change of the MTU. It goes by what is pinned on the node and\n" +
-			"needs no Kubernetes. Pods do not notice. Exit status 1 if something could not be put right.",
+		Short: "Repair what was changed on shaped pods",
+		Long: "Compare each shaped interface of this node with its recorded limits, and repair what differs: queues, programs,\n" +
+			"their order, the size of a queue after a change of the MTU. The record is on the node; no Kubernetes is needed.\n" +
+			"Pods do not notice. Exit status 1 if something could not be repaired.",
 		Example: "  podweir repair --dry-run\n  podweir repair --pod default/web",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,8 +53,13 @@ func newRepair(o *options) *cobra.Command {
 			for _, id := range ids {
 				r.attachment(cmd.Context(), id)
 			}
-			if o.json() {
-				err = printJSON(cmd.OutOrStdout(), r.all)
+			if o.v.GetString("container") == "" && o.v.GetString("pod") == "" {
+				if err := r.lost(); err != nil {
+					return err
+				}
+			}
+			if o.machine() {
+				err = o.print(cmd.OutOrStdout(), r.all)
 			} else {
 				err = r.print(cmd.OutOrStdout())
 			}
@@ -61,13 +69,13 @@ func newRepair(o *options) *cobra.Command {
 			return err
 		},
 	}
-	selectFlags(cmd.Flags())
+	selectFlags(o, cmd)
 	cmd.Flags().Bool("dry-run", false, "say what would be done, and do nothing")
 	return cmd
 }
 
 // selectedOrAll returns the attachments that the flags name; all without flags.
-func selectedOrAll(o *options, node *cni.Node) ([]attach.ID, error) {
+func selectedOrAll(o *options, node *engine.Node) ([]attach.ID, error) {
 	if o.v.GetString("container") == "" && o.v.GetString("pod") == "" {
 		return node.List()
 	}
@@ -76,7 +84,7 @@ func selectedOrAll(o *options, node *cni.Node) ([]attach.ID, error) {
 
 // repair is one run of the command.
 type repair struct {
-	node   *cni.Node
+	node   *engine.Node
 	dry    bool
 	all    []repaired
 	failed int
@@ -84,7 +92,7 @@ type repair struct {
 
 // attachment repairs all interfaces of one attachment.
 func (r *repair) attachment(ctx context.Context, id attach.ID) {
-	records, err := r.node.Engine.Store.Records(id)
+	records, err := r.node.Records(id)
 	if err != nil {
 		r.failed++
 		r.all = append(r.all, repaired{Interface: id.IfName, Steps: []string{}, Error: err.Error()})
@@ -107,33 +115,67 @@ func (r *repair) attachment(ctx context.Context, id attach.ID) {
 		return
 	}
 	lines := r.all[first:]
-	r.node.Engine.Planned = func(i attach.Interface, plan []attach.Action) {
+	r.node.Planned = func(i attach.Interface, plan []attach.Action) {
 		for n := range lines {
 			if lines[n].Interface == i.PodName {
 				lines[n].Steps = steps(plan)
 			}
 		}
 	}
-	if _, err := r.node.Engine.Repair(ctx, id); err != nil {
+	if _, err := r.node.Repair(ctx, id); err != nil {
 		for n := range lines {
 			r.fault(&lines[n], err)
 		}
 	}
+	r.stillDegraded(id, lines)
+}
+
+// stillDegraded fills in what a repair could not bring back.
+func (r *repair) stillDegraded(id attach.ID, lines []repaired) {
+	records, _ := r.node.Records(id)
+	for _, rec := range records {
+		in, err := r.node.Inspect(rec)
+		if err != nil {
+			continue // repair has said why
+		}
+		for n := range lines {
+			if lines[n].Interface == rec.Interface.PodName {
+				lines[n].Degraded = degraded(in)
+			}
+		}
+	}
+}
+
+func degraded(in *attach.Inspection) []string {
+	var all []string
+	for _, d := range in.Degraded {
+		all = append(all, fmt.Sprintf("%v: %s", d.Direction, d.Reason))
+	}
+	return all
+}
+
+// lost names what no record tells of: what it should be is not known here.
+func (r *repair) lost() error {
+	lost, err := r.node.Lost()
+	for i := range lost {
+		l := &lost[i]
+		r.failed++
+		r.all = append(r.all, repaired{
+			Pod: "(not known)", Interface: l.Interface.Name(), NetNS: l.Interface.NetNSPath, Steps: []string{},
+			Error: "no record tells of " + strings.Join(l.What, ", ") + "; the pod's next ADD or the agent takes it over, podweir gc removes it",
+		})
+	}
+	return err
 }
 
 // compare fills in what would be done for one interface.
 func (r *repair) compare(rec *attach.Record, line *repaired) {
-	iface, err := r.node.Engine.Refind(rec)
+	in, err := r.node.Inspect(rec)
 	if err != nil {
 		r.fault(line, err)
 		return
 	}
-	_, plan, err := r.node.Engine.Drift(&rec.Config, iface, rec)
-	if err != nil {
-		r.fault(line, err)
-		return
-	}
-	line.Steps = steps(plan)
+	line.Steps, line.Degraded = steps(in.Plan), degraded(in)
 }
 
 // fault notes an error. What is gone needs no repair.
@@ -161,7 +203,7 @@ func (r *repair) print(w io.Writer) error {
 	}
 	for i := range r.all {
 		l := &r.all[i]
-		if len(l.Steps) == 0 && l.Error == "" && !l.Gone {
+		if len(l.Steps)+len(l.Degraded) == 0 && l.Error == "" && !l.Gone {
 			continue
 		}
 		if _, err := fmt.Fprintf(w, "%s  %s in %s\n", l.Pod, l.Interface, l.NetNS); err != nil {
@@ -172,11 +214,16 @@ func (r *repair) print(w io.Writer) error {
 			_, _ = fmt.Fprintln(w, "  the pod is gone; DEL, GC or `podweir detach` removes the rest")
 		case l.Error != "":
 			_, _ = fmt.Fprintf(w, "  error: %s\n", l.Error)
-		default:
+		case len(l.Steps) > 0:
 			mended++
 		}
 		for _, s := range l.Steps {
 			if _, err := fmt.Fprintf(w, "  %s %s\n", did, s); err != nil {
+				return err
+			}
+		}
+		for _, d := range l.Degraded {
+			if _, err := fmt.Fprintf(w, "  degraded %s\n", d); err != nil {
 				return err
 			}
 		}

@@ -4,17 +4,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -22,22 +20,36 @@ import (
 // environment variable PODWEIR_<FLAG> too.
 type options struct{ v *viper.Viper }
 
-func (o *options) paths() cni.Paths {
-	return cni.Paths{Pins: o.v.GetString("pins"), Run: o.v.GetString("run")}
+func (o *options) paths() engine.Paths {
+	return engine.Paths{Pins: o.v.GetString("pins"), Run: o.v.GetString("run")}
 }
 
-func (o *options) json() bool { return o.v.GetString("output") == "json" }
+func (o *options) open() (*engine.Node, error) { return engine.Open(o.paths()) }
 
-func (o *options) open() (*cni.Node, error) { return cni.Open(o.paths()) }
+// openIfAny opens the node. It returns nil and no error where podweir has no state:
+// then nothing is attached.
+func (o *options) openIfAny() (*engine.Node, error) {
+	node, err := o.open()
+	if errors.Is(err, engine.ErrNoState) {
+		return nil, nil
+	}
+	return node, err
+}
 
-func newRoot() *cobra.Command {
+func newOptions() *options {
 	o := &options{v: viper.New()}
 	o.v.SetEnvPrefix("podweir")
 	o.v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
 	o.v.AutomaticEnv()
+	return o
+}
+
+func newRoot() *cobra.Command {
+	o := newOptions()
 	root := &cobra.Command{
 		Use:           "podweir",
-		Short:         "Shows and changes how podweir shapes the pods of this node",
+		Short:         "Show and change how podweir limits the pods of this node",
+		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,20 +59,21 @@ func newRoot() *cobra.Command {
 			if err := o.fromEnvironment(cmd.Flags()); err != nil {
 				return err
 			}
-			if out := o.v.GetString("output"); out != "table" && out != "json" {
-				return fmt.Errorf("--output %q is not accepted, want table or json", out)
+			if err := readConfig(o.v.GetString("config"), cmd.Flags(), flagsOf(cmd.Root(), map[string]bool{})); err != nil {
+				return err
 			}
-			return nil
+			return o.checkOutput(cmd)
 		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	f := root.PersistentFlags()
-	f.StringP("output", "o", "table", "output format: table or json")
-	f.String("pins", cni.DefaultPaths.Pins, "directory of the pins, on bpffs")
-	f.String("run", cni.DefaultPaths.Run, "directory of probe results and failure records")
-	if err := root.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is defined above
-	}
+	f.StringP("output", "o", "table", "output format: table, json or yaml; wide for status")
+	f.String("config", "", "YAML file with values for flags, by their names; flags and environment come first")
+	f.String("pins", engine.DefaultPaths.Pins, "directory of the pins, on bpffs")
+	f.String("run", engine.DefaultPaths.Run, "directory of probe results and failure records")
+	complete(root, "output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
+	})
 	root.AddCommand(newStatus(o), newTop(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o), newCompat(o),
 		newVersion(o))
 	root.AddCommand(newInstall(o), newUninstall(o), newGC(o), newAgent(o))
@@ -84,19 +97,13 @@ func (o *options) fromEnvironment(f *pflag.FlagSet) error {
 
 func newVersion(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Prints the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.json() {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"version": version.String()})
+			if o.machine() {
+				return o.print(cmd.OutOrStdout(), map[string]string{"version": version.String()})
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())
 			return err
 		},
 	}
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

@@ -6,42 +6,76 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/units"
+	"github.com/podweir/podweir/plugin/version"
 )
 
 func newStatus(o *options) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Shows the limits, the mode, the policy and the counters of each pod",
-		Long: "Shows every shaped interface of this node: its limits, where it is shaped and why there, its\n" +
-			"counters, and every difference to what it should be. Exit status 1 if a pod is not shaped as it should be.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rep, err := collect(o)
-			if err != nil {
-				return err
-			}
-			if o.json() {
-				err = printJSON(cmd.OutOrStdout(), rep)
-			} else {
-				err = printStatus(cmd.OutOrStdout(), rep)
-			}
-			if err != nil {
-				return err
-			}
-			if n := rep.Faults(); n > 0 {
-				return fmt.Errorf("%d of the interfaces above are not shaped as they should be", n)
-			}
-			return nil
-		},
+		Short: "Show which pods are limited as they should be, and why others are not",
+		Long: "Show which pods of this node are limited as they should be. Each pod that is not comes first, with the\n" +
+			"cause and what to do; the others are counted, or listed if there are few. -o wide shows every limit: where it\n" +
+			"is enforced and why there, and its counters. Exit status 1 if a pod is not limited as it should be.",
+		Example: "  podweir status\n  podweir status --broken\n  podweir status --pod default/web\n  podweir status -o wide",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runStatus(cmd, o) },
 	}
+	cmd.Flags().Bool("broken", false, "show only pods that are not limited as they should be")
+	cmd.Flags().String("pod", "", "show only this pod, NAMESPACE/NAME, in the wide form")
+	o.formats(cmd, "table", "wide", "json", "yaml")
+	o.completePods(cmd)
+	return cmd
+}
+
+func runStatus(cmd *cobra.Command, o *options) error {
+	rep, err := collect(o)
+	if err != nil {
+		return err
+	}
+	node := rep.View(time.Now())
+	pod := o.v.GetString("pod")
+	if pod != "" {
+		rep.Keep(func(name string) bool { return name == pod })
+		node.Keep(func(p *view.Pod) bool { return p.Pod == pod })
+		if len(node.Pods) == 0 {
+			return fmt.Errorf("--pod %q: podweir has no limit for a pod of this name on this node", pod)
+		}
+	}
+	if o.v.GetBool("broken") && o.output() != "table" {
+		broken := map[string]bool{}
+		for _, p := range node.Broken() {
+			broken[p.Pod] = true
+		}
+		rep.Keep(func(name string) bool { return broken[name] })
+	}
+	out := cmd.OutOrStdout()
+	switch {
+	case o.machine():
+		err = o.print(out, rep)
+	case o.output() == "wide" || pod != "":
+		err = printWide(out, rep, node)
+	default:
+		_, err = io.WriteString(out, node.Summary("this node", o.v.GetBool("broken")))
+	}
+	if err != nil {
+		return err
+	}
+	if n := len(node.Broken()); n > 0 {
+		return fmt.Errorf("%d of %d pods are not limited as they should be", n, len(node.Pods))
+	}
+	return nil
 }
 
 func collect(o *options) (*status.Report, error) {
@@ -53,51 +87,47 @@ func collect(o *options) (*status.Report, error) {
 	return status.Collect(node)
 }
 
-func printStatus(out io.Writer, rep *status.Report) error {
+// printWide writes all that is known of each pod, after what is wrong with it.
+func printWide(out io.Writer, rep *status.Report, node *view.Node) error {
 	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
-	if len(rep.Attachments) == 0 && len(rep.Failures) == 0 {
-		fmt.Fprintln(w, "No pod of this node has a bandwidth limit of podweir's.")
+	broken := node.Broken()
+	if len(broken) > 0 || len(node.Pods) != 1 {
+		fmt.Fprintln(w, node.Head("this node"))
+	}
+	for i := range broken {
+		p := &broken[i]
+		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", strings.ToUpper(string(p.State)), p.Pod, view.Printable(p.Cause), p.Cure)
 	}
 	for i := range rep.Attachments {
 		printAttachment(w, &rep.Attachments[i])
-	}
-	for _, f := range rep.Failures {
-		fmt.Fprintf(w, "UNSHAPED %s (%s/%s) since %s: %s\n", f.ID.ContainerID, f.ID.Network, f.ID.IfName,
-			f.Time.Format(time.RFC3339), f.Error)
 	}
 	return w.Flush()
 }
 
 func printAttachment(w io.Writer, a *status.Attachment) {
-	fmt.Fprintf(w, "%s  %s in %s", podName(a), a.Interface.PodName, a.Interface.NetNSPath)
+	fmt.Fprintf(w, "%s  %s in %s", a.Name(), a.Interface.PodName, a.Interface.NetNSPath)
+	if now := a.Interface.NowName; now != "" {
+		fmt.Fprintf(w, ", now %s", now)
+	}
 	if a.Set {
 		fmt.Fprint(w, "  (limits changed by `podweir set`)")
 	}
 	fmt.Fprintln(w)
-	if a.Error != "" {
-		fmt.Fprintf(w, "  error: %s\n", a.Error)
-	}
 	for i := range a.Directions {
 		printDirection(w, &a.Directions[i])
 	}
 	for _, n := range a.Notes {
 		fmt.Fprintf(w, "  note: %s\n", n)
 	}
-	for _, d := range a.Drift {
-		fmt.Fprintf(w, "  DIFFERS %s\n", d)
-	}
-}
-
-func podName(a *status.Attachment) string {
-	if a.Pod != "" {
-		return a.Pod
-	}
-	return a.ID.Network + "/" + a.ID.ContainerID
 }
 
 func printDirection(w io.Writer, d *status.Direction) {
-	fmt.Fprintf(w, "  %s\t%v\tpolicy %s\tqueue %s\tmode %s\ton %s side", d.Direction,
-		units.BitRate(d.RateBitsPerSecond), d.Policy, d.Queue, d.Mode, d.Side)
+	queue := "queue " + d.Queue
+	if d.Enforce == shaping.EnforceObserve {
+		queue = "observed only"
+	}
+	fmt.Fprintf(w, "  %s\t%v\tpolicy %s\t%s\tmode %s\ton %s side", d.Direction,
+		units.BitRate(d.RateBitsPerSecond), d.Policy, queue, d.Mode, d.Side)
 	if d.HookKind != "" {
 		fmt.Fprintf(w, ", %s %s", d.HookKind, d.Hook)
 	}
@@ -116,7 +146,19 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if len(shown) > 0 {
 		fmt.Fprintf(w, "  \tpackets: %s\n", strings.Join(shown, ", "))
 	}
+	if !strings.HasPrefix(version.String(), d.Build) {
+		fmt.Fprintf(w, "  \tattached by podweir %s, this is %s\n", d.Build, version.String())
+	}
+	for _, g := range d.Degraded {
+		fmt.Fprintf(w, "  \tDEGRADED")
+		if !g.Since.IsZero() {
+			fmt.Fprintf(w, " since %s", g.Since.Format(time.RFC3339))
+		}
+		fmt.Fprintf(w, ": %s\n", g.Reason)
+	}
 	for _, n := range d.Notes {
-		fmt.Fprintf(w, "  \tnote: %s\n", n)
+		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
+			fmt.Fprintf(w, "  \tnote: %s\n", n)
+		}
 	}
 }

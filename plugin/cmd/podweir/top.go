@@ -6,90 +6,67 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/podweir/podweir/plugin/status"
-	"github.com/podweir/podweir/plugin/units"
+	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/status/view"
 )
 
 func newTop(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Shows live rates and the heavy flows of each pod",
-		Args:  cobra.NoArgs,
+		Short: "Show live rates and the heavy flows of each pod",
+		Long: "Show what each pod carries of its limit, a row for each direction. In a terminal: s sorts, / filters by\n" +
+			"name, f shows heavy flows, i shows idle pods, p pauses, q quits. Into a pipe it writes plain tables.",
+		Example: "  podweir top\n  podweir top --filter team-a/ --flows\n  podweir top --count 1 | head",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			interval := o.v.GetDuration("interval")
 			if interval < 100*time.Millisecond {
 				return fmt.Errorf("--interval %v is not accepted, want 100ms or more", interval)
 			}
-			return top(cmd.Context(), o, cmd.OutOrStdout(), interval, o.v.GetInt("count"))
+			if by := o.v.GetString("sort"); !slices.Contains(view.Sorts, by) {
+				return fmt.Errorf("--sort %q is not accepted, want %s", by, strings.Join(view.Sorts, ", "))
+			}
+			live := &show.Live{
+				Out: cmd.OutOrStdout(), Format: o.output(), Count: o.v.GetInt("count"), Look: looks(o), Table: view.Top{
+					Sort: o.v.GetString("sort"), Idle: o.v.GetBool("idle"), Flows: o.v.GetBool("flows"),
+					Filter: o.v.GetString("filter"), Interval: interval,
+				},
+			}
+			return live.Run(cmd.Context())
 		},
 	}
-	cmd.Flags().Duration("interval", 2*time.Second, "time between two pictures")
-	cmd.Flags().Int("count", 0, "number of pictures, 0 for no end")
+	f := cmd.Flags()
+	f.Duration("interval", 2*time.Second, "time between two looks")
+	f.Int("count", 0, "number of tables, 0 for no end")
+	f.String("sort", "share", "order of the rows: "+strings.Join(view.Sorts, ", "))
+	f.String("filter", "", "show only pods with this in namespace/name")
+	f.Bool("idle", false, "show also pods that carry next to nothing")
+	f.Bool("flows", false, "show heavy flows")
+	completeEnum(cmd, "sort", view.Sorts...)
 	return cmd
 }
 
-func top(ctx context.Context, o *options, out io.Writer, interval time.Duration, count int) error {
-	before, err := collect(o)
-	if err != nil {
-		return err
-	}
-	last := time.Now()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for shown := 0; count == 0 || shown < count; shown++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		now, err := collect(o)
+// looks returns a function that looks at the node and returns the rates since it was
+// called last.
+func looks(o *options) func(context.Context) ([]view.PodRate, time.Time, error) {
+	var before *view.Node
+	return func(context.Context) ([]view.PodRate, time.Time, error) {
+		rep, err := collect(o)
 		if err != nil {
-			return err
+			return nil, time.Time{}, err
 		}
-		rates := status.Rates(before, now, time.Since(last))
-		before, last = now, time.Now()
-		if o.json() {
-			err = printJSON(out, rates)
-		} else {
-			err = printTop(out, rates)
+		now := rep.View(time.Now())
+		if before == nil {
+			before = now
 		}
-		if err != nil {
-			return err
-		}
+		rates := view.Rates(before, now)
+		before = now
+		return rates, now.Time, nil
 	}
-	return nil
 }
-
-// clearScreen homes the cursor and clears what is below it.
-const clearScreen = "\x1b[H\x1b[2J"
-
-func printTop(out io.Writer, pods []status.PodRate) error {
-	if _, err := fmt.Fprint(out, clearScreen); err != nil {
-		return err
-	}
-	w := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "POD\tINTERFACE\tDIRECTION\tCAP\tNOW\tLIGHT\tHEAVY\tDROPPED/S\tWAITING")
-	for i := range pods {
-		p := &pods[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%v\t%v\t%v\t%.0f\t%v\n", p.Pod, p.Interface, p.Direction,
-			units.BitRate(p.CapBitsPerSecond), rate(p.SentBitsPerSecond), rate(p.LightBitsPerSecond),
-			rate(p.HeavyBitsPerSecond), p.DropsPerSecond, units.Bytes(p.WaitingBytes))
-		for j := range p.HeavyFlows {
-			f := &p.HeavyFlows[j]
-			fmt.Fprintf(w, "\t\t  %s\t\t%v\t%v in all, last seen %v ago\n", f.Name(),
-				rate(p.FlowBitsPerSecond[j]), units.Bytes(f.Bytes), f.LastSeen.Round(time.Millisecond))
-		}
-	}
-	if len(pods) == 0 {
-		fmt.Fprintln(w, "No pod of this node has a bandwidth limit of podweir's.")
-	}
-	return w.Flush()
-}
-
-func rate(bitsPerSecond float64) units.BitRate { return units.BitRate(max(bitsPerSecond, 0)) }

@@ -16,16 +16,15 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 func newUninstall(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Takes podweir off this node: out of the chain, and off every pod",
-		Long: "Takes podweir out of the chain of the primary CNI, takes the limits off every pod, and leaves files,\n" +
-			"pins, qdiscs and devices as they were before. Where an agent runs it has to end first: it would put\n" +
-			"everything back.",
+		Short: "Remove podweir from this node: from the chain and from every pod",
+		Long: "Remove podweir from the chain of the primary CNI and the limits from every pod, and leave files, pins, qdiscs\n" +
+			"and devices as they were before. If an agent runs, end it first: it would install podweir again.",
 		Example: "  podweir uninstall --dry-run\n  podweir uninstall --root /host",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,8 +56,8 @@ func newUninstall(o *options) *cobra.Command {
 // node besides: pins and records of failures. It goes on after an error.
 func detachAll(ctx context.Context, o *options) (detached []attach.ID, err error) {
 	paths := o.paths()
-	node, err := cni.Open(paths)
-	if errors.Is(err, cni.ErrNoState) {
+	node, err := engine.Open(paths)
+	if errors.Is(err, engine.ErrNoState) {
 		return nil, removeDir("remove", paths.Run)
 	}
 	if err != nil {
@@ -67,12 +66,14 @@ func detachAll(ctx context.Context, o *options) (detached []attach.ID, err error
 	defer node.Close()
 	ids, all := node.List()
 	for _, id := range ids {
-		if err := node.Engine.Remove(ctx, id); err != nil {
+		if err := node.Remove(ctx, id); err != nil {
 			all = errors.Join(all, fmt.Errorf("detach %v: %w", id, err))
 			continue
 		}
 		detached = append(detached, id)
 	}
+	_, lostErr := node.RemoveLost(ctx)
+	all = errors.Join(all, lostErr)
 	if all != nil {
 		// The pins that are left tell what is left.
 		return detached, all
@@ -110,7 +111,7 @@ func planUninstall(ctx context.Context, o *options, m *delivery.Manager, w io.Wr
 	plan.Steps = append(plan.Steps, steps...)
 	node, err := o.open()
 	switch {
-	case errors.Is(err, cni.ErrNoState):
+	case errors.Is(err, engine.ErrNoState):
 	case err != nil:
 		return err
 	default:
@@ -126,8 +127,8 @@ func planUninstall(ctx context.Context, o *options, m *delivery.Manager, w io.Wr
 			plan.Steps = append(plan.Steps, delivery.Step{Do: "remove", Path: dir, Why: "podweir is removed"})
 		}
 	}
-	if o.json() {
-		return printJSON(w, plan)
+	if o.machine() {
+		return o.print(w, plan)
 	}
 	for _, id := range plan.Detach {
 		fmt.Fprintf(w, "to do  detach %v\n", id)

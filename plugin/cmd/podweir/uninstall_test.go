@@ -21,6 +21,7 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -126,7 +127,7 @@ func (c *cli) add(t *testing.T, confDir, container, netns string) {
 		t.Fatal(err)
 	}
 	var stdout, log bytes.Buffer
-	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: cni.Paths{Pins: c.pins, Run: c.run}}
+	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: engine.Paths{Pins: c.pins, Run: c.run}}
 	err = c.node.Do(func() error {
 		return p.Add(&skel.CmdArgs{ContainerID: container, Netns: netns, IfName: "eth0", StdinData: raw})
 	})
@@ -206,7 +207,7 @@ func TestPrivilegedGC(t *testing.T) {
 // attachments are the containers that podweir keeps something of.
 func attachments(t *testing.T, c *cli) []string {
 	t.Helper()
-	node, err := cni.Open(cni.Paths{Pins: c.pins, Run: c.run})
+	node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
 	if err != nil {
 		t.Fatal(err)
 	}

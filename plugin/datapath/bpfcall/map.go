@@ -4,7 +4,9 @@
 package bpfcall
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,17 +19,20 @@ type MapSpec struct {
 	Type                             uint32
 	KeyBytes, ValueBytes, MaxEntries uint32
 	Flags                            uint32
+	// Inner is the descriptor of a map like those that an array of maps holds.
+	Inner int
 }
 
 // Map is an open map.
 type Map struct {
 	object
-	valueBytes, maxEntries uint32
+	id, keyBytes, valueBytes, maxEntries uint32
 }
 
 type mapCreateAttr struct {
 	mapType, keyBytes, valueBytes, maxEntries, flags uint32
-	_                                                [2]uint32 // inner_map_fd, numa_node
+	inner                                            uint32
+	_                                                uint32 // numa_node
 	name                                             objectName
 }
 
@@ -35,18 +40,35 @@ type mapCreateAttr struct {
 func NewMap(spec *MapSpec) (*Map, error) {
 	fd, err := call(unix.BPF_MAP_CREATE, &mapCreateAttr{
 		mapType: spec.Type, keyBytes: spec.KeyBytes, valueBytes: spec.ValueBytes, maxEntries: spec.MaxEntries,
-		flags: spec.Flags, name: newName(spec.Name),
+		flags: spec.Flags, inner: uint32(spec.Inner), name: newName(spec.Name),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make map %s: %w", spec.Name, err)
 	}
-	return &Map{object: object{fd}, valueBytes: spec.ValueBytes, maxEntries: spec.MaxEntries}, nil
+	return &Map{object: object{fd}, keyBytes: spec.KeyBytes, valueBytes: spec.ValueBytes, maxEntries: spec.MaxEntries}, nil
 }
 
 // mapInfo is the beginning of struct bpf_map_info.
 type mapInfo struct {
-	_                      [3]uint32 // type, ID, size of a key
-	valueBytes, maxEntries uint32
+	_, id                            uint32 // type
+	keyBytes, valueBytes, maxEntries uint32
+	_                                uint32 // flags
+	name                             objectName
+}
+
+// MapName is the name of the map with an ID; it needs CAP_SYS_ADMIN.
+func MapName(id uint32) (string, error) {
+	fd, err := call(unix.BPF_MAP_GET_FD_BY_ID, &byIDAttr{id: id})
+	if err != nil {
+		return "", fmt.Errorf("open map %d: %w", id, err)
+	}
+	f := object{fd}
+	defer func() { _ = f.Close() }()
+	var i mapInfo
+	if err := info(&f, &i); err != nil {
+		return "", fmt.Errorf("map %d: %w", id, err)
+	}
+	return i.name.String(), nil
 }
 
 // OpenMap opens a pinned map. An error that wraps [os.ErrNotExist] means that
@@ -61,8 +83,11 @@ func OpenMap(path string) (*Map, error) {
 		_ = fd.Close()
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
-	return &Map{object: fd, valueBytes: i.valueBytes, maxEntries: i.maxEntries}, nil
+	return &Map{object: fd, id: i.id, keyBytes: i.keyBytes, valueBytes: i.valueBytes, maxEntries: i.maxEntries}, nil
 }
+
+// ID is the kernel's number of a map that was opened, 0 of one that was just made.
+func (m *Map) ID() uint32 { return m.id }
 
 // ValueBytes is the size of one value, on one CPU.
 func (m *Map) ValueBytes() int { return int(m.valueBytes) }
@@ -87,6 +112,46 @@ func (m *Map) Lookup(key, value []byte) error {
 // Update sets the value of a key, which need not exist.
 func (m *Map) Update(key, value []byte) error {
 	return m.element(unix.BPF_MAP_UPDATE_ELEM, key, value)
+}
+
+// Delete removes a key; an error that wraps [unix.ENOENT] means that it was not
+// there.
+func (m *Map) Delete(key []byte) error {
+	_, err := call(unix.BPF_MAP_DELETE_ELEM, &elementAttr{fd: uint32(m.fd), key: pointer(key)})
+	return err
+}
+
+// Keys returns the keys of a map, at most as many as it has room for: where others change
+// it meanwhile, some may be missing and some come twice.
+func (m *Map) Keys() ([][]byte, error) {
+	var keys [][]byte
+	var last []byte
+	for range m.maxEntries {
+		next := make([]byte, m.keyBytes)
+		_, err := call(unix.BPF_MAP_GET_NEXT_KEY, &elementAttr{fd: uint32(m.fd), key: pointer(last), value: pointer(next)})
+		if errors.Is(err, unix.ENOENT) {
+			return keys, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		keys, last = append(keys, next), next
+	}
+	return keys, nil
+}
+
+// Memory maps the value at an index of an array that was made with BPF_F_MMAPABLE, and
+// returns what ends that. The mapping outlives the descriptor.
+func (m *Map) Memory(index uint32) (value []byte, unmap func() error, err error) {
+	const word = 8 // each value is rounded up to it
+	stride := (int(m.valueBytes) + word - 1) / word * word
+	from := int(index) * stride
+	first := from &^ (os.Getpagesize() - 1)
+	b, err := unix.Mmap(m.fd, int64(first), from-first+stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, fmt.Errorf("map the memory of value %d of an array: %w", index, err)
+	}
+	return b[from-first:][:m.valueBytes], func() error { return unix.Munmap(b) }, nil
 }
 
 func (m *Map) element(cmd uintptr, key, value []byte) error {

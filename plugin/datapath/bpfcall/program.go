@@ -23,17 +23,21 @@ type programAttr struct {
 	pointer, license          unsafe.Pointer
 	logLevel, logBytes        uint32
 	log                       unsafe.Pointer
-	_                         [2]uint32 // kernel version, flags
+	_                         uint32 // kernel version
+	flags                     uint32
 	name                      objectName
 }
 
 // LoadProgram has the kernel verify a program of type BPF_PROG_TYPE_SCHED_CLS
 // and compile it. If it refuses, the error has the last lines of its reasons.
+// Addresses in packets may have any alignment, also on a kernel that was built
+// without CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS: the processors that podweir is
+// built for can do with that.
 func LoadProgram(name, license string, instructions []byte) (*Program, error) {
 	const instructionBytes = 8
 	text := append([]byte(license), 0)
 	attr := programAttr{
-		programType: unix.BPF_PROG_TYPE_SCHED_CLS, instructions: uint32(len(instructions) / instructionBytes),
+		programType: unix.BPF_PROG_TYPE_SCHED_CLS, flags: unix.BPF_F_ANY_ALIGNMENT, instructions: uint32(len(instructions) / instructionBytes),
 		pointer: pointer(instructions), license: pointer(text), name: newName(name),
 	}
 	fd, err := call(unix.BPF_PROG_LOAD, &attr)
@@ -98,8 +102,9 @@ type programInfo struct {
 	tag   [8]byte
 	_     [2]uint32 // lengths of the code
 	_     [3]uint64 // the code, load time
-	_     [2]uint32 // created by, number of maps
-	_     uint64    // maps
+	_     uint32    // created by
+	nMaps uint32
+	maps  unsafe.Pointer
 	name  objectName
 }
 
@@ -129,6 +134,16 @@ type ProgramInfo struct {
 	// Tag is the kernel's digest of the instructions, the same for every copy of a
 	// program whatever maps it has.
 	Tag [8]byte
+}
+
+// MapIDs are the IDs of the maps that the program uses, at most 16.
+func (p *Program) MapIDs() ([]uint32, error) {
+	var ids [16]uint32
+	i := programInfo{nMaps: uint32(len(ids)), maps: unsafe.Pointer(&ids)}
+	if err := info(&p.object, &i); err != nil {
+		return nil, fmt.Errorf("maps of program: %w", err)
+	}
+	return ids[:min(int(i.nMaps), len(ids))], nil
 }
 
 // Info asks the kernel about the program.

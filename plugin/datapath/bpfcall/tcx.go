@@ -53,6 +53,16 @@ func OpenLink(path string) (*Link, error) {
 	return &Link{fd}, nil
 }
 
+// LinkByID opens a link by its ID; it needs CAP_SYS_ADMIN. An error that wraps
+// [unix.ENOENT] means that there is none any more.
+func LinkByID(id uint32) (*Link, error) {
+	fd, err := call(unix.BPF_LINK_GET_FD_BY_ID, &byIDAttr{id: id})
+	if err != nil {
+		return nil, fmt.Errorf("open link %d: %w", id, err)
+	}
+	return &Link{object{fd}}, nil
+}
+
 // linkInfo is the beginning of struct bpf_link_info.
 type linkInfo struct {
 	_       [2]uint32 // type, ID
@@ -90,7 +100,9 @@ type queryAttr struct {
 	_                   [2]uint32 // flags
 	programs            unsafe.Pointer
 	count, _            uint32
-	_                   [3]uint64 // their flags, their links and their flags
+	_                   uint64 // their flags
+	links               unsafe.Pointer
+	_                   uint64 // flags of the links
 	revision            uint64
 }
 
@@ -102,6 +114,8 @@ const hookPrograms = 64
 type TCXList struct {
 	// Programs are the IDs, in the order they run.
 	Programs []uint32
+	// Links are the IDs of the links that hold them, 0 where that is no link.
+	Links []uint32
 	// Revision is raised by the kernel with every change, 0 if the hook never
 	// had a program.
 	Revision uint64
@@ -110,10 +124,10 @@ type TCXList struct {
 // QueryTCX reads a hook of the device with this index in the caller's network
 // namespace. Without TCX the kernel answers EINVAL.
 func QueryTCX(ifindex int, attachType uint32) (TCXList, error) {
-	var ids [hookPrograms]uint32
+	var ids, links [hookPrograms]uint32
 	attr := queryAttr{
 		ifindex: uint32(ifindex), attachType: attachType,
-		programs: unsafe.Pointer(&ids), count: hookPrograms,
+		programs: unsafe.Pointer(&ids), links: unsafe.Pointer(&links), count: hookPrograms,
 	}
 	_, err := call(unix.BPF_PROG_QUERY, &attr)
 	if errors.Is(err, unix.ENOENT) {
@@ -122,5 +136,5 @@ func QueryTCX(ifindex int, attachType uint32) (TCXList, error) {
 	if err != nil {
 		return TCXList{}, fmt.Errorf("query hook: %w", err)
 	}
-	return TCXList{Programs: ids[:attr.count], Revision: attr.revision}, nil
+	return TCXList{Programs: ids[:attr.count], Links: links[:attr.count], Revision: attr.revision}, nil
 }

@@ -7,53 +7,48 @@ package otherbuild
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// Put replaces the programs of an attachment, which are pinned in a directory and
-// attached in these namespaces, by those of another build: the same with an
-// instruction more that does nothing.
-func Put(tb testing.TB, dir string, namespaces ...*testutil.NetNS) {
+// Put replaces the programs of podweir's on the devices of namespaces, and on the
+// TCX links that are pinned in a directory of an interface, by those of another
+// build: the same with an instruction more that does nothing. node is the directory
+// of the node's pins.
+func Put(tb testing.TB, node, dir string, namespaces ...*testutil.NetNS) {
 	tb.Helper()
+	for _, ns := range namespaces {
+		replaceFilters(tb, node, ns)
+	}
 	for _, d := range shaping.Directions {
-		for _, object := range []string{"program", "guard", "redirect"} {
-			pin := filepath.Join(dir, d.String()+"-"+object)
-			was, err := bpfcall.OpenProgram(pin)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				tb.Fatal(err)
-			}
-			info, err := was.Info()
-			if err != nil {
-				tb.Fatal(err)
-			}
-			other := load(tb, info.Name, filepath.Join(dir, d.String()))
-			if err := errors.Join(was.Close(), os.Remove(pin), other.Pin(pin)); err != nil {
-				tb.Fatal(err)
-			}
-			for _, ns := range namespaces {
-				replaceFilters(tb, ns, info, other)
-			}
+		for _, name := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink} {
+			replaceLink(tb, node, filepath.Join(dir, d.String()+"-"+string(name)), slot(tb, node, dir, d))
 		}
-		replaceLink(tb, filepath.Join(dir, d.String()))
 	}
 }
 
-// load loads the program with the maps whose pins begin with a path.
-func load(tb testing.TB, name, maps string) *bpfcall.Program {
+func slot(tb testing.TB, node, dir string, d shaping.Direction) image.Carrier {
+	tb.Helper()
+	n := datapath.OpenNode(filepath.Dir(node), node)
+	defer n.Close()
+	number, err := n.Slot(dir, d)
+	if err != nil && !errors.Is(err, datapath.ErrNoSlot) {
+		tb.Fatal(err)
+	}
+	return image.Carrier(number)
+}
+
+// load loads the program of another build over the node's maps.
+func load(tb testing.TB, node, name string, carrier image.Carrier) *bpfcall.Program {
 	tb.Helper()
 	program, err := image.ProgramByName(name)
 	if err != nil {
@@ -61,14 +56,14 @@ func load(tb testing.TB, name, maps string) *bpfcall.Program {
 	}
 	fds := make(map[string]int)
 	for _, name := range program.MapNames() {
-		m, err := ebpf.LoadPinnedMap(maps+"-"+name, nil)
+		m, err := ebpf.LoadPinnedMap(filepath.Join(node, name), nil)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		tb.Cleanup(func() { _ = m.Close() })
 		fds[name] = m.FD()
 	}
-	instructions, err := program.Link(fds)
+	instructions, err := program.Link(fds, carrier)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -81,13 +76,16 @@ func load(tb testing.TB, name, maps string) *bpfcall.Program {
 	return other
 }
 
-// replaceFilters gives the filters with a program another one, on every device of
-// a namespace.
-func replaceFilters(tb testing.TB, ns *testutil.NetNS, was bpfcall.ProgramInfo, other *bpfcall.Program) {
+// replaceFilters gives podweir's filters another program, on every device of a
+// namespace.
+func replaceFilters(tb testing.TB, node string, ns *testutil.NetNS) {
 	tb.Helper()
 	devices, err := ns.Handle.Interfaces()
 	if err != nil {
 		tb.Fatal(err)
+	}
+	other := func(f *queue.Filter) queue.Classifier {
+		return queue.Classifier{ProgramFD: load(tb, node, f.Name, image.ByClassID).FD(), Name: f.Name, Slot: uint16(f.ClassID)}
 	}
 	for i := range devices {
 		index := devices[i].Index
@@ -95,28 +93,28 @@ func replaceFilters(tb testing.TB, ns *testutil.NetNS, was bpfcall.ProgramInfo, 
 		if err != nil {
 			tb.Fatal(err)
 		}
-		if d.Tree.Filter != nil && d.FilterProgramID == was.ID {
-			if err := queue.ReplaceClassifier(ns.Handle, index, d.Tree.Filter, other.FD(), was.Name); err != nil {
+		if f := d.Classifier; f != nil && datapath.Ours(f.ProgramID, f.Name, f.Tag) {
+			if err := queue.ReplaceClassifier(ns.Handle, index, d.Tree.Filter, other(d.Classifier)); err != nil {
 				tb.Fatal(err)
 			}
 		}
 		for j := range d.HookFilters {
 			f := &d.HookFilters[j]
-			if f.ProgramID != was.ID {
+			if !queue.Ours(f) || f.Name == queue.MirredName {
 				continue
 			}
 			at := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}
-			if ok, err := queue.ReplaceClsact(ns.Handle, index, at, other.FD(), was.Name); err != nil || !ok {
-				tb.Fatalf("ReplaceClsact of %s = %v, %v, want it replaced", was.Name, ok, err)
+			if ok, err := queue.ReplaceClsact(ns.Handle, index, at, other(f)); err != nil || !ok {
+				tb.Fatalf("ReplaceClsact of %s = %v, %v, want it replaced", f.Name, ok, err)
 			}
 		}
 	}
 }
 
-// replaceLink gives a pinned program to the TCX link beside it, if there is one.
-func replaceLink(tb testing.TB, pins string) {
+// replaceLink gives a pinned TCX link another program, if there is one.
+func replaceLink(tb testing.TB, node, pin string, slot image.Carrier) {
 	tb.Helper()
-	l, err := link.LoadPinnedLink(pins+"-link", nil)
+	l, err := bpfcall.OpenLink(pin)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -124,12 +122,26 @@ func replaceLink(tb testing.TB, pins string) {
 		tb.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	prog, err := ebpf.LoadPinnedProgram(pins+"-program", nil)
+	id, err := l.ProgramID()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer func() { _ = prog.Close() }()
-	if err := l.Update(prog); err != nil {
+	was, err := bpfcall.ProgramByID(id)
+	if err != nil {
 		tb.Fatal(err)
+	}
+	defer func() { _ = was.Close() }()
+	is, err := was.Info()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, carrier := range []image.Carrier{image.ByHostEgress, image.ByHostIngress, slot} {
+		if !datapath.Current(is.Name, is.Tag, carrier) {
+			continue
+		}
+		if err := l.Update(load(tb, node, is.Name, carrier)); err != nil {
+			tb.Fatal(err)
+		}
+		return
 	}
 }

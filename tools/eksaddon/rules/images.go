@@ -85,8 +85,9 @@ func registries(c *Chart) []Finding {
 var (
 	imageLine = regexp.MustCompile(`^\s*(?:- )?["']?image["']?:\s*(\S.*?)\s*$`)
 	// threeParts is the form that AWS prescribes: registry, repository and tag
-	// of one map of the values.
-	threeParts = regexp.MustCompile(`^["']?\{\{-? *\$?\.Values\.([\w.]+)\.registry *-?\}\}/\{\{-? *\$?\.Values\.([\w.]+)\.repository *-?\}\}:\{\{-? *\$?\.Values\.([\w.]+)\.tag *-?\}\}["']?$`)
+	// of one map of the values. A digest of the same map may follow where it is set.
+	threeParts = regexp.MustCompile(`^["']?\{\{-? *\$?\.Values\.([\w.]+)\.registry *-?\}\}/\{\{-? *\$?\.Values\.([\w.]+)\.repository *-?\}\}:\{\{-? *\$?\.Values\.([\w.]+)\.tag *-?\}\}` +
+		`(?:\{\{-? *with +\$?\.Values\.([\w.]+)\.digest *-?\}\}@\{\{-? *\. *-?\}\}\{\{-? *end *-?\}\})?["']?$`)
 )
 
 func imageReferences(c *Chart) []Finding {
@@ -106,7 +107,8 @@ func imageReferences(c *Chart) []Finding {
 				continue
 			}
 			parts := threeParts.FindSubmatch(m[1])
-			if parts == nil || string(parts[1]) != string(parts[2]) || string(parts[1]) != string(parts[3]) {
+			if parts == nil || string(parts[1]) != string(parts[2]) || string(parts[1]) != string(parts[3]) ||
+				len(parts[4]) > 0 && string(parts[1]) != string(parts[4]) {
 				out = append(out, Finding{File: name, Line: n, Message: fmt.Sprintf(
 					`image: %s; AWS replaces the parts by name and needs "{{ .Values.x.registry }}/{{ .Values.x.repository }}:{{ .Values.x.tag }}"`, m[1])})
 			}

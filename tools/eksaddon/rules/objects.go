@@ -6,6 +6,7 @@ package rules
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,20 +21,73 @@ func objectRules() []Rule {
 		{"EKS124", "roles grant what is named, nothing by wildcard", wildcards},
 		{"EKS125", "no privileged container", privileged},
 		{"EKS127", "a DaemonSet keeps off nodes that EKS runs by itself", computeTypes},
+		{"EKS128", "of the node it writes to bpffs and below /run only", nodeFiles},
+		{"EKS129", "podweir is delivered by nri or watch, which leave nothing on the node", podweirDelivery},
 	}
 }
 
-// cniDirs are where container runtimes look for plugins and their
-// configuration.
-var cniDirs = []string{"/opt/cni/bin", "/opt/cni", "/etc/cni/net.d", "/etc/cni"}
+// cniDir is where container runtimes look for plugins and their configuration:
+// /opt/cni/bin, /etc/cni/net.d, and the same below the directories of distributions.
+var cniDir = regexp.MustCompile(`/cni(/|$)`)
 
 func cniPlugin(c *Chart) []Finding {
+	return c.eachHostPath(func(o Object, pod map[string]any, volume, dir string) []Finding {
+		if !cniDir.MatchString(dir) || !writable(pod, volume) {
+			return nil
+		}
+		return []Finding{c.at(o, dir, `it may write to %s; AWS Marketplace: "Software cannot be Container Network Interface (CNI)"`, dir)}
+	})
+}
+
+// nodeFiles finds directories of the node that can be written to, other than those
+// that are gone with the next boot. Mounts below a directory are not read-only with
+// it, and the node's root has all of them.
+func nodeFiles(c *Chart) []Finding {
+	return c.eachHostPath(func(o Object, pod map[string]any, volume, dir string) []Finding {
+		switch {
+		case dir == "/" && len(mounts(pod, volume)) > 0:
+			return []Finding{c.at(o, "path: /", "it mounts the node's root: what is mounted below it can be written to, read-only or not")}
+		case cniDir.MatchString(dir) || !writable(pod, volume) || volatile(dir):
+			return nil // EKS101 has the first
+		}
+		return []Finding{c.at(o, dir, "it may write to the node's %s", dir)}
+	})
+}
+
+// volatile reports whether a directory of the node is gone with the next boot.
+func volatile(dir string) bool {
+	for _, top := range []string{"/sys/fs/bpf", "/run", "/var/run"} {
+		if dir == top || strings.HasPrefix(dir, top+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// podweirDelivery looks at the environment of podweir's containers: the chart says
+// the delivery there. Charts of other software have none.
+func podweirDelivery(c *Chart) []Finding {
+	return c.eachPod(func(o Object, pod map[string]any) []Finding {
+		var out []Finding
+		for _, container := range containersOf(pod) {
+			for _, e := range list(container, "env") {
+				if d := str(e, "value"); str(e, "name") == "PODWEIR_DELIVERY" && d != "nri" && d != "watch" {
+					out = append(out, c.at(o, "PODWEIR_DELIVERY", "the delivery %q writes to the node; an add-on takes nri or watch", d))
+				}
+			}
+		}
+		return out
+	})
+}
+
+// eachHostPath calls f for each volume of a pod that is a directory of the node, with
+// the volume's name.
+func (c *Chart) eachHostPath(f func(o Object, pod map[string]any, volume, dir string) []Finding) []Finding {
 	return c.eachPod(func(o Object, pod map[string]any) []Finding {
 		var out []Finding
 		for _, volume := range list(pod, "volumes") {
-			dir := path.Clean("/" + str(volume, "hostPath", "path"))
-			if slices.Contains(cniDirs, dir) && writable(pod, str(volume, "name")) {
-				out = append(out, c.at(o, dir, `it may write to %s; AWS Marketplace: "Software cannot be Container Network Interface (CNI)"`, dir))
+			if dir := str(volume, "hostPath", "path"); dir != "" {
+				out = append(out, f(o, pod, str(volume, "name"), path.Clean("/"+dir))...)
 			}
 		}
 		return out
@@ -43,14 +97,20 @@ func cniPlugin(c *Chart) []Finding {
 // writable reports whether a container of the pod mounts the volume other than
 // read-only.
 func writable(pod map[string]any, volume string) bool {
+	return slices.ContainsFunc(mounts(pod, volume), func(m any) bool { return get(m, "readOnly") != true })
+}
+
+// mounts lists where the containers of a pod have a volume.
+func mounts(pod map[string]any, volume string) []any {
+	var out []any
 	for _, container := range containersOf(pod) {
 		for _, mount := range list(container, "volumeMounts") {
-			if str(mount, "name") == volume && get(mount, "readOnly") != true {
-				return true
+			if str(mount, "name") == volume {
+				out = append(out, mount)
 			}
 		}
 	}
-	return false
+	return out
 }
 
 func hooks(c *Chart) []Finding {

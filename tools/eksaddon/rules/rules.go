@@ -25,7 +25,7 @@ type Finding struct {
 	// file is meant.
 	File string
 	Line int
-	// Message says what is there and what is asked for.
+	// Message says what is there and what is requested.
 	Message string
 	// Review marks what AWS decides by hand: it has to be explained, and does
 	// not fail the check.
@@ -49,7 +49,7 @@ func (f Finding) String() string {
 type Rule struct {
 	// Code is stable; a retired one is not used again.
 	Code string
-	// Title says in one line what is asked for.
+	// Title says in one line what is requested.
 	Title string
 	// check appends nothing when the chart keeps the rule.
 	check func(*Chart) []Finding

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/podweir/podweir/plugin/shaping/model"
+	"github.com/podweir/podweir/bpf/model"
 )
 
 // Of the sketch, as in bpf/lib/abi.h: the rows take one after the other 9 bits

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/podweir/podweir/plugin/shaping/model"
+	"github.com/podweir/podweir/bpf/model"
 )
 
 const (

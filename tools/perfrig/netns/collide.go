@@ -5,15 +5,14 @@ package netns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
-	"github.com/podweir/podweir/plugin/shaping/model"
 	"github.com/podweir/podweir/tools/perfrig/collide"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -87,7 +86,9 @@ func assume(pod *traffic.Target, d traffic.Direction) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.setKeys(collide.Assumed()), s.close())
+	s.setKeys(collide.Assumed())
+	s.close()
+	return nil
 }
 
 func (*run) startCrafted(ctx context.Context, rig *traffic.Rig, load *lab.Crowd) (*lab.FloodRun, error) {
@@ -124,7 +125,8 @@ func (r *run) lookAtVictim(ctx context.Context, rig *traffic.Rig, pod *traffic.T
 	if err == nil {
 		err = l.watch(ctx, from+attackLast)
 	}
-	if err := errors.Join(err, l.close()); err != nil {
+	l.close()
+	if err != nil {
 		return err
 	}
 	r.set("victim_heavy_share", float64(l.heavy)/float64(l.all))

@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
 // crowd are the addresses of the remote ends of many flows: of the networks for

@@ -18,10 +18,12 @@ import (
 	"github.com/podweir/podweir/e2e/traffic"
 )
 
-// pathMeter is a [programMeter] of one direction of one pod. Its empty program
-// stands behind podweir's on the same device and sees the same packets, with
-// the same caches as them: what the statistics show of it is what they cost
-// there.
+// pathMeter is a [programMeter] of podweir's programs while one pod has traffic. Its
+// empty program stands behind podweir's on the same device and sees the same
+// packets, with the same caches as them: what the statistics show of it is what
+// they cost there. The two directions of a pod share programs, so what is measured
+// is the mean of a run, those for the acknowledgements of the other direction
+// included.
 type pathMeter struct {
 	programMeter
 	empty *ebpf.Program
@@ -44,22 +46,11 @@ func meterPath(rig *traffic.Rig, pod *traffic.Target, d traffic.Direction) (*pat
 }
 
 func (m *pathMeter) begin(rig *traffic.Rig, pod *traffic.Target, d traffic.Direction) error {
-	for _, object := range []string{"program", "guard", "redirect"} {
-		paths, err := pinned(pod, d, object)
-		if err != nil {
-			return err
-		}
-		// Not every queue needs the other two.
-		for _, path := range paths {
-			p, err := ebpf.LoadPinnedProgram(path, nil)
-			if err != nil {
-				return fmt.Errorf("pinned program %s: %w", path, err)
-			}
-			m.programs = append(m.programs, p)
-		}
-		if len(m.programs) == 0 {
-			return fmt.Errorf("pod %s has no pinned program for %s", pod.Name, d)
-		}
+	if err := m.reopen(ownPrograms); err != nil {
+		return err
+	}
+	if len(m.programs) == 0 {
+		return errors.New("podweir has no program on this machine")
 	}
 	if err := m.attachEmpty(rig, pod, d); err != nil {
 		return err
@@ -78,7 +69,7 @@ func (m *pathMeter) attachEmpty(rig *traffic.Rig, pod *traffic.Target, d traffic
 	var err error
 	m.empty, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "perfrig_empty", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, edtNext), asm.Return()},
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, verdictNext), asm.Return()},
 	})
 	if err != nil {
 		return fmt.Errorf("empty program: %w", err)
@@ -104,8 +95,9 @@ func (m *pathMeter) attachEmpty(rig *traffic.Rig, pod *traffic.Target, d traffic
 	})
 }
 
-// end is the time of the direction's programs for each of so many packets, in
-// ns, without that of the statistics, which is told beside it.
+// end is the time of a run of podweir's programs, in ns, without that of the
+// statistics, which is returned beside it. There must have been at least as many
+// runs as packets.
 func (m *pathMeter) end(packets uint64) (cost, statistics float64, err error) {
 	did, err := m.read()
 	if err != nil {
@@ -121,7 +113,7 @@ func (m *pathMeter) end(packets uint64) (cost, statistics float64, err error) {
 			did.runs, empty.runs, packets)
 	}
 	m.overhead = float64(empty.time) / float64(empty.runs)
-	return m.perPacket(did, packets), m.overhead, nil
+	return m.perPacket(did, did.runs), m.overhead, nil
 }
 
 // Close ends the account and removes the empty program.

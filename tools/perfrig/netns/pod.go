@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/rivals"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -102,27 +103,54 @@ var needs = map[string][]string{
 	"htb+fq_codel": {"htb", "fq_codel"},
 	"cake":         {"cake"},
 	"edt":          {"fq"},
+	"cilium":       {"fq"},
+	"calico":       {"tbf"},
 	"pfifo":        {"pfifo"},
+}
+
+// end is a device at an end of the pod's veth.
+type end struct {
+	ns     *lab.Netns
+	ifName string
+}
+
+// doubles are the disciplines that commands of tc do not make, by what they do with
+// the ends of the pod's veth, the pod's and the node's.
+var doubles = map[string]func(r *run, pod, node end) error{
+	"edt": func(r *run, pod, node end) error {
+		return errors.Join(rivals.CiliumEgress(pod.ns, pod.ifName, r.cell.Rate), rivals.CiliumEgress(node.ns, node.ifName, r.cell.Rate))
+	},
+	"cilium": func(r *run, pod, node end) error {
+		err := rivals.CiliumIngress(node.ns, node.ifName, r.cell.Rate)
+		if !ingressAlone(r.cell) {
+			err = errors.Join(err, rivals.CiliumEgress(pod.ns, pod.ifName, r.cell.Rate))
+		}
+		return err
+	},
+	"calico": func(r *run, _, node end) error { return rivals.Calico(node.ns, node.ifName, r.cell.Rate) },
+}
+
+// ingressAlone says that a workload does not depend on the limit of egress, which is
+// then left out: not every kernel has what it needs.
+func ingressAlone(c *spec.Cell) bool {
+	return c.Phase.Discipline == "cilium" && c.Workload.Direction == "ingress"
 }
 
 // trees puts the tree on both ends of the pod's veth: egress leaves by the
 // pod's, ingress by the node's.
 func (r *run) trees(ctx context.Context, rig *traffic.Rig, t *traffic.Target) error {
-	if r.cell.Phase.Discipline == "edt" {
-		return errors.Join(attachDepartures(t.Netns, t.IfName, r.cell.Rate),
-			attachDepartures(rig.Lab.Node(), t.HostIfName, r.cell.Rate))
+	pod, node := end{t.Netns, t.IfName}, end{rig.Lab.Node(), t.HostIfName}
+	if double, ok := doubles[r.cell.Phase.Discipline]; ok {
+		return double(r, pod, node)
 	}
 	commands, ok := disciplines[r.cell.Phase.Discipline]
 	if !ok {
 		return fmt.Errorf("no discipline %q", r.cell.Phase.Discipline)
 	}
-	for _, end := range []struct {
-		ns  *lab.Netns
-		dev string
-	}{{t.Netns, t.IfName}, {rig.Lab.Node(), t.HostIfName}} {
+	for _, e := range []end{pod, node} {
 		for _, text := range commands {
-			text = strings.NewReplacer("DEV", end.dev, "RATE", fmt.Sprintf("%dbit", r.cell.Rate)).Replace(text)
-			if err := tc(ctx, end.ns, text); err != nil {
+			text = strings.NewReplacer("DEV", e.ifName, "RATE", fmt.Sprintf("%dbit", r.cell.Rate)).Replace(text)
+			if err := tc(ctx, e.ns, text); err != nil {
 				return err
 			}
 		}

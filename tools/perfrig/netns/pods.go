@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/podweir/podweir/e2e/lab"
-	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -27,7 +25,7 @@ const (
 	// podsWindow is how long the sender keeps to one set of pods, podsTurns how
 	// often each has its turn: what a packet costs depends by a third on where the
 	// kernel puts a pod's program and maps, so the pod that is alone is attached
-	// anew each time.
+	// again each time.
 	podsWindow = 400 * time.Millisecond
 	podsTurns  = 8
 	// evicted is four times the second-level cache of the largest processors of
@@ -53,8 +51,6 @@ type among struct {
 	all   []*lab.Pod
 	sinks *lab.Sinks
 	meter *programMeter
-	// older is the last program of others, who are not to be counted.
-	older ebpf.ProgramID
 	// one is the limit of the pod that is alone, each that of the others.
 	one, each *lab.Bandwidth
 }
@@ -91,9 +87,6 @@ func (a *among) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.older, err = lastProgram(); err != nil {
-		return err
-	}
 	if a.all, err = network.Pods(ctx, 1+a.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}); err != nil {
 		return err
 	}
@@ -108,7 +101,7 @@ func (a *among) open(ctx context.Context) (err error) {
 		return err
 	}
 	// In all phases: the statistics cost each program a little.
-	if a.meter, err = meterPrograms(ownPrograms, a.older); err != nil {
+	if a.meter, err = meterPrograms(ownPrograms); err != nil {
 		return err
 	}
 	a.set("statistics_cost_ns", a.meter.overhead)
@@ -153,7 +146,7 @@ func (a *among) path(ctx context.Context, name string) (perSecond float64, err e
 	var took packets
 	var rates []float64
 	for range podsTurns {
-		if err := a.anew(ctx, windows); err != nil {
+		if err := a.reattach(ctx, windows); err != nil {
 			return 0, err
 		}
 		before, err := a.counted()
@@ -182,17 +175,17 @@ func (a *among) path(ctx context.Context, name string) (perSecond float64, err e
 	return stats.Summarise(rates).Median, nil
 }
 
-// anew attaches the pod that is alone once more, and another one that is by
+// reattach attaches the pod that is alone once more, and another one that is by
 // itself, so that their programs and maps lie elsewhere. Then each has a turn
 // that does not count: the first flows are light until they are known, and
 // neighbours and routes are looked up once.
-func (a *among) anew(ctx context.Context, windows []*podsTurn) error {
+func (a *among) reattach(ctx context.Context, windows []*podsTurn) error {
 	if a.cell.Phase.Kind == spec.Podweir {
 		err := a.again(ctx, a.all[:1], a.one)
 		if others := a.all[1:]; len(others) == 1 {
 			err = errors.Join(err, a.again(ctx, others, a.each))
 		}
-		if err = errors.Join(err, a.said.err(), a.meter.reopen(ownPrograms, a.older)); err != nil {
+		if err = errors.Join(err, a.said.err(), a.meter.reopen(ownPrograms)); err != nil {
 			return err
 		}
 	}
@@ -316,7 +309,7 @@ func (a *among) counted() (packets, error) {
 // be those of other labs, too.
 func nodeStatus(l *lab.Lab) (rep *status.Report, err error) {
 	err = l.Node().Do(func() error {
-		node, err := cni.Open(cni.DefaultPaths)
+		node, err := engine.Open(engine.DefaultPaths)
 		if err != nil {
 			return err
 		}

@@ -19,12 +19,14 @@ import (
 )
 
 // Unavailable asks the kernel for the qdiscs that a phase cannot do without;
-// what podweir chooses by itself is not asked for.
+// what podweir chooses by itself is not requested.
 func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, error) {
 	var kinds []string
 	switch p := &c.Phase; p.Kind {
 	case spec.Qdisc:
-		kinds = needs[p.Discipline]
+		if kinds = needs[p.Discipline]; ingressAlone(c) {
+			kinds = nil
+		}
 	case spec.Podweir:
 		switch p.Keys["queue"] {
 		case "fq":

@@ -16,6 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// verdictNext is TCX_NEXT: whatever is behind the program decides.
+const verdictNext = -1
+
 // ownPrograms is how the names of podweir's programs begin.
 const ownPrograms = "pw_"
 
@@ -39,9 +42,8 @@ type ran struct {
 
 func (r ran) sub(o ran) ran { return ran{r.time - o.time, r.runs - o.runs} }
 
-// meterPrograms meters all programs that there are now whose names begin so and
-// that were loaded after another one; the kernel counts their numbers up.
-func meterPrograms(prefix string, after ebpf.ProgramID) (*programMeter, error) {
+// meterPrograms meters all programs that there are now whose names begin so.
+func meterPrograms(prefix string) (*programMeter, error) {
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
 		return nil, fmt.Errorf("switch on the statistics of programs: %w", err)
@@ -50,17 +52,17 @@ func meterPrograms(prefix string, after ebpf.ProgramID) (*programMeter, error) {
 	if m.overhead, err = emptyProgram(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if err := m.reopen(prefix, after); err != nil {
+	if err := m.reopen(prefix); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
 // reopen meters the programs that there are by now.
-func (m *programMeter) reopen(prefix string, after ebpf.ProgramID) error {
+func (m *programMeter) reopen(prefix string) error {
 	err := m.letGo()
 	if err == nil {
-		m.programs, err = programsNamed(prefix, after)
+		m.programs, err = programsNamed(prefix)
 	}
 	return err
 }
@@ -101,7 +103,7 @@ func sumOf(programs []*ebpf.Program) (ran, error) {
 
 // programsNamed opens the programs whose names begin so. One that goes
 // meanwhile is left out.
-func programsNamed(prefix string, after ebpf.ProgramID) (found []*ebpf.Program, err error) {
+func programsNamed(prefix string) (found []*ebpf.Program, err error) {
 	defer func() {
 		if err != nil {
 			for _, p := range found {
@@ -110,7 +112,7 @@ func programsNamed(prefix string, after ebpf.ProgramID) (found []*ebpf.Program, 
 			found = nil
 		}
 	}()
-	for id := after; ; {
+	for id := ebpf.ProgramID(0); ; {
 		next, err := ebpf.ProgramGetNextID(id)
 		if errors.Is(err, os.ErrNotExist) {
 			return found, nil
@@ -138,20 +140,6 @@ func programsNamed(prefix string, after ebpf.ProgramID) (found []*ebpf.Program, 
 	}
 }
 
-// lastProgram is the newest program of the machine, 0 if there is none.
-func lastProgram() (last ebpf.ProgramID, err error) {
-	for {
-		next, err := ebpf.ProgramGetNextID(last)
-		if errors.Is(err, os.ErrNotExist) {
-			return last, nil
-		}
-		if err != nil {
-			return 0, fmt.Errorf("list BPF programs: %w", err)
-		}
-		last = next
-	}
-}
-
 const (
 	// emptyRuns of the empty program, the best of emptyRounds, are some 0.2 s.
 	emptyRuns   = 500_000
@@ -163,7 +151,7 @@ const (
 func emptyProgram() (ns float64, err error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "perfrig_empty", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, edtNext), asm.Return()},
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, verdictNext), asm.Return()},
 	})
 	if err != nil {
 		return 0, fmt.Errorf("empty program: %w", err)

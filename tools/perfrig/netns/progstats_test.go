@@ -27,7 +27,7 @@ func TestPrivilegedProgramMeter(t *testing.T) {
 	load := func(name string, body ...asm.Instruction) *ebpf.Program {
 		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 			Name: name, Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
-			Instructions: append(body, asm.Mov.Imm(asm.R0, edtNext), asm.Return()),
+			Instructions: append(body, asm.Mov.Imm(asm.R0, verdictNext), asm.Return()),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -39,19 +39,14 @@ func TestPrivilegedProgramMeter(t *testing.T) {
 	for range 20 {
 		busy = append(busy, asm.FnKtimeGetNs.Call())
 	}
-	old := load("perfrigtest_old")
-	before, err := lastProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
 	counted, other := load("perfrigtest_a", busy...), load("perfrigother_a")
-	m, err := meterPrograms("perfrigtest_", before)
+	m, err := meterPrograms("perfrigtest_")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = m.Close() }()
 	const runs = 20_000
-	for _, p := range []*ebpf.Program{counted, other, old} {
+	for _, p := range []*ebpf.Program{counted, other} {
 		if _, err := p.Run(&ebpf.RunOptions{Data: make([]byte, 14), Repeat: runs}); err != nil {
 			t.Fatal(err)
 		}

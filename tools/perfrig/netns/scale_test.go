@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/e2e/lab"
-	"github.com/podweir/podweir/plugin/shaping/model"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )

@@ -44,9 +44,9 @@ type Substrate struct {
 	// NewRig makes the lab of a run that needs a client and a pod without a
 	// limit; nil means that everything is on this machine.
 	NewRig func(context.Context, lab.Options) (*traffic.Rig, error)
-	// lacks are the qdiscs that were asked for, and whether they are missing.
+	// lacks are the qdiscs that were requested, and whether they are missing.
 	lacks map[string]bool
-	// maximum is in answers per second, 0 as long as nobody has asked for it.
+	// maximum is in answers per second, 0 as long as nobody has requested it.
 	maximum float64
 }
 

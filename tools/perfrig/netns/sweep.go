@@ -20,7 +20,7 @@ func (r *run) sweep(ctx context.Context) error {
 		}
 		d, l := r.direction(), load(&r.cell.Workload)
 		// Before the processor time counts: what the unlimited pod carries is
-		// asked for once in a rig.
+		// requested once in a rig.
 		if _, err := rig.Carried(ctx, d, l, r.cell.Rate); err != nil {
 			return err
 		}

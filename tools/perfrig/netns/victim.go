@@ -5,14 +5,12 @@ package netns
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
-	"github.com/podweir/podweir/plugin/shaping/model"
 )
 
 // lookEvery is how often the state is looked at: as often as the kept
@@ -34,12 +32,8 @@ func newLooks(pod *traffic.Target, d traffic.Direction, victim *model.Flow) (*lo
 	if err != nil {
 		return nil, err
 	}
-	cfg, _, err := s.read()
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	keys := model.Keys(cfg.HashKeys)
-	return &looks{state: s, cfg: cfg, id: keys.Hash(victim)}, nil
+	keys := model.Keys(s.slot.HashKeys)
+	return &looks{state: s, cfg: s.config(), id: keys.Hash(victim)}, nil
 }
 
 // watch looks until ctx ends or the time of [wiremeter.Now] has come.
@@ -52,23 +46,17 @@ func (l *looks) watch(ctx context.Context, until time.Duration) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := l.look(); err != nil {
-			return err
-		}
+		l.look()
 	}
 	return nil
 }
 
-func (l *looks) look() error {
-	var s image.State
-	if err := l.state.state.Lookup(uint32(0), &s); err != nil {
-		return fmt.Errorf("read %s: %w", mapState, err)
-	}
+func (l *looks) look() {
+	s := l.state.slot.State // at one moment, or nearly
 	l.all++
 	if heavy(&s, l.cfg, l.id, model.Tick(uint64(wiremeter.Now()))) {
 		l.heavy++
 	}
-	return nil
 }
 
 // heavy says whether a flow would be taken for heavy if it sent now, be it
@@ -86,4 +74,4 @@ func heavy(s *image.State, cfg *image.Config, id model.FlowID, tick uint32) bool
 	return uint64(est) >= uint64(big)+uint64(big/4)+uint64(cfg.FrameEst) || flows.Held(id, tick, cfg.HoldTicks)
 }
 
-func (l *looks) close() error { return l.state.close() }
+func (l *looks) close() { l.state.close() }

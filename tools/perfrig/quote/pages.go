@@ -21,54 +21,57 @@ func remake(root string, write bool) (changed []string, err error) {
 		return nil, err
 	}
 	for _, samples := range campaigns {
-		files, err := remakeOne(samples, write)
+		made, err := report.Page(samples)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", samples, err)
 		}
-		for _, file := range files {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				return nil, err
-			}
-			changed = append(changed, filepath.ToSlash(name))
+		file := filepath.Join(filepath.Dir(samples), "README.md")
+		differs, err := renew(file, made, write)
+		if err != nil {
+			return nil, err
 		}
+		if !differs {
+			continue
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return nil, err
+		}
+		changed = append(changed, filepath.ToSlash(name))
 	}
 	return changed, nil
 }
 
-// remakeOne makes the page of one campaign, its numbers and its charts.
-func remakeOne(samples string, write bool) (changed []string, err error) {
-	scratch, err := os.MkdirTemp("", "figures")
-	if err != nil {
+// demoChart is where the chart of the newest run of the demo is, from the root.
+const demoChart = "docs/results/demo.svg"
+
+// drawDemo draws the newest run of the demo, if one is committed.
+func drawDemo(results *results, write bool) (changed []string, err error) {
+	runs, name, err := results.runs("demo")
+	if err != nil || len(runs) == 0 {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	if err := report.Write(scratch, samples); err != nil {
-		return nil, err
+	var made bytes.Buffer
+	if err := runs[0].Chart(&made); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	files, err := os.ReadDir(scratch)
-	if err != nil {
-		return nil, err
+	differs, err := renew(filepath.Join(results.root, filepath.FromSlash(demoChart)), made.Bytes(), write)
+	if differs {
+		changed = append(changed, demoChart)
 	}
-	for _, f := range files {
-		made, err := os.ReadFile(filepath.Join(scratch, f.Name()))
-		if err != nil {
-			return nil, err
-		}
-		name := filepath.Join(filepath.Dir(samples), f.Name())
-		old, err := os.ReadFile(name)
-		switch {
-		case err != nil && !errors.Is(err, os.ErrNotExist):
-			return nil, err
-		case err == nil && bytes.Equal(old, made):
-			continue
-		}
-		changed = append(changed, name)
-		if write {
-			if err := os.WriteFile(name, made, 0o644); err != nil {
-				return nil, err
-			}
-		}
+	return changed, err
+}
+
+// renew says whether a file is not what was made, and writes it if it may.
+func renew(name string, made []byte, write bool) (differs bool, err error) {
+	old, err := os.ReadFile(name)
+	switch {
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return false, err
+	case err == nil && bytes.Equal(old, made):
+		return false, nil
+	case !write:
+		return true, nil
 	}
-	return changed, nil
+	return true, os.WriteFile(name, made, 0o644)
 }

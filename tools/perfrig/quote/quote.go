@@ -29,7 +29,7 @@ import (
 	"strings"
 )
 
-// Update makes the pages of committed campaigns anew, in the checkout at root,
+// Update makes the pages of committed campaigns again, in the checkout at root,
 // and then every figure of README.md and of the pages below docs. It returns
 // the files that have changed by it, by their paths from there. Only if write
 // is set are they written.
@@ -42,6 +42,11 @@ func Update(root string, write bool) (changed []string, err error) {
 		return nil, err
 	}
 	results := newResults(root)
+	drawn, err := drawDemo(results, write)
+	if err != nil {
+		return nil, err
+	}
+	changed = append(changed, drawn...)
 	for _, name := range pages {
 		file := filepath.Join(root, filepath.FromSlash(name))
 		old, err := os.ReadFile(file)
@@ -98,7 +103,7 @@ type page struct {
 	results *results
 }
 
-// rewrite returns the page's text with its figures made anew. An error begins
+// rewrite returns the page's text with its figures made again. An error begins
 // with the line.
 func (p *page) rewrite(old string) (string, error) {
 	var out bytes.Buffer
@@ -163,7 +168,7 @@ func (p *page) block(out *bytes.Buffer, indent, view string, sources []string) e
 	return nil
 }
 
-// numbers makes those of a line anew.
+// numbers makes those of a line again.
 func (p *page) numbers(line string) (string, error) {
 	var failed error
 	out := inline.ReplaceAllStringFunc(line, func(old string) string {

@@ -60,7 +60,8 @@ func campaign(t *testing.T, root, name string, p99 float64) {
 			}
 		}
 	}
-	if err := errors.Join(f.Close(), report.Write(dir, filepath.Join(dir, "samples.jsonl"))); err != nil {
+	page, err := report.Page(filepath.Join(dir, "samples.jsonl"))
+	if err := errors.Join(err, f.Close(), os.WriteFile(filepath.Join(dir, "README.md"), page, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,18 +123,18 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestPagesOfCampaigns: what their samples do not give is made anew.
+// TestPagesOfCampaigns: what their samples do not give is made again.
 func TestPagesOfCampaigns(t *testing.T) {
 	root := checkout(t, map[string]string{"README.md": ""})
 	campaign(t, root, "2026-11-21-netns", 1.5)
-	const page, numbers = "docs/results/2026-11-21-netns/README.md", "docs/results/2026-11-21-netns/numbers.csv"
+	const page = "docs/results/2026-11-21-netns/README.md"
 	was := read(t, root, page)
-	if err := errors.Join(os.WriteFile(filepath.Join(root, page), []byte("1.4 ms"), 0o644), os.Remove(filepath.Join(root, numbers))); err != nil {
+	if err := os.WriteFile(filepath.Join(root, page), []byte("1.4 ms"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, write := range []bool{false, true} {
-		if changed, err := Update(root, write); err != nil || !slices.Equal(changed, []string{page, numbers}) {
-			t.Fatalf("Update(write %v) = %v, %v, want %s and %s", write, changed, err, page, numbers)
+		if changed, err := Update(root, write); err != nil || !slices.Equal(changed, []string{page}) {
+			t.Fatalf("Update(write %v) = %v, %v, want %s", write, changed, err, page)
 		}
 	}
 	if got := read(t, root, page); got != was {
@@ -162,7 +163,7 @@ func TestDemo(t *testing.T) {
 		"README.md":                           "",
 		"docs/a.md":                           "1. x\n\n   <!-- figures: begin demo from docs/results/2026-11-20-demo.json -->\n   <!-- figures: end -->\n",
 		"docs/results/2026-11-20-demo.json":   `{"machine": {"kernel": "6.18"}, "rows": [{"case": "c", "title": "podweir strict", "capBitRate": 10000000, "openLoop": {"p99": 6.51}}]}`,
-		"docs/results/2026-11-22-x-demo.json": "{",
+		"docs/results/2026-11-19-x-demo.json": "{",
 	})
 	if _, err := Update(root, true); err != nil {
 		t.Fatal(err)
@@ -192,6 +193,43 @@ func TestRunsOnTwoMachines(t *testing.T) {
 	}
 	if want := "| no cap | unshaped | 2 | - | - | - | - | - | - | 100 to 150 |"; !strings.Contains(page, want) {
 		t.Errorf("a.md lacks %q:\n%s", want, page)
+	}
+}
+
+// TestRivals: what was not measured has no row and no number, and without a campaign
+// the page says how to get one.
+func TestRivals(t *testing.T) {
+	const view = "<!-- figures: begin rivals from netns-rivals -->\n<!-- figures: end -->\n"
+	root := checkout(t, map[string]string{"README.md": view, "docs/a.md": ""})
+	for _, want := range []string{"`make perf-rivals` measures", "| 20M | Cilium: policer, burst of 1 s | 2.010 | 2000 | - | 30.00 ms (1.00 ms) |\n\n<!-- figures: end"} {
+		if _, err := Update(root, true); err != nil {
+			t.Fatal(err)
+		}
+		if top := read(t, root, "README.md"); !strings.Contains(top, want) {
+			t.Errorf("README.md lacks %q:\n%s", want, top)
+		}
+		dir := filepath.Join(root, "docs/results/2026-11-25-netns-rivals")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{Profile: "rivals"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for workload, metrics := range map[string]map[string]float64{
+			"latency-ingress":     {"kept_p99_ms": 30, "kept_bystander_p99_ms": 1},
+			"tcp-1-cubic-ingress": {"ingress_worst_second_share": 2.01, "early_retransmits_count": 700, "late_retransmits_count": 900},
+		} {
+			s := &record.Sample{Metrics: metrics}
+			s.Cell.Phase, s.Cell.Rate = spec.Phase{Name: "cilium", Kind: spec.Qdisc}, 20_000_000
+			s.Cell.Workload = spec.Workload{Name: workload, Kind: spec.Sweep, Direction: "ingress"}
+			if err := f.Append(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -227,6 +265,7 @@ func TestMistakes(t *testing.T) {
 		"no such file":       {"<!-- figures: begin bars from docs/none.jsonl -->\n<!-- figures: end -->\n", "no such file"},
 		"demo of two":        {"<!-- figures: begin demo from docs/a.json -->\n<!-- figures: end -->\n", "not one run on one machine"},
 		"wire of one":        {"<!-- figures: begin wire from docs/b.json -->\n<!-- figures: end -->\n", "a run on one machine"},
+		"two rivals":         {"<!-- figures: begin rivals from netns vm -->\n<!-- figures: end -->\n", "one source"},
 		"two demos":          {"<!-- figures: begin demo from demo demo2 -->\n<!-- figures: end -->\n", "one source"},
 	} {
 		root := checkout(t, map[string]string{

@@ -29,6 +29,7 @@ var views = map[string]func(p *page, sources []string) (string, error){
 	"demo":      demo(oneMachine),
 	"wire":      demo(twoMachines),
 	"ranges":    demo(ranges),
+	"rivals":    rivals,
 }
 
 // bars holds campaigns of the rig, taken together, against what was promised.
@@ -49,12 +50,30 @@ func bars(p *page, sources []string) (string, error) {
 	}
 	b.WriteByte('\n')
 	t := report.Summary(all...)
-	row := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	row(t.Header)
-	fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(t.Header)))
-	for _, cells := range t.Rows {
-		row(cells)
+	b.WriteString(t.Markdown())
+	return b.String(), nil
+}
+
+// rivals is what each limiter does with one flow into a pod.
+func rivals(p *page, sources []string) (string, error) {
+	if len(sources) != 1 {
+		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
 	}
+	r, name, err := p.results.campaign(sources[0])
+	switch {
+	case err != nil:
+		return "", err
+	case r == nil:
+		return "Their numbers below are of one run of `make demo`. A campaign with intervals is not taken yet; `make perf-rivals` measures and publishes it.\n", nil
+	}
+	var b bytes.Buffer
+	m := &r.Campaign.Machine
+	fmt.Fprintf(&b, "One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s. Cilium's and Calico's limits are doubles of the code\n"+
+		"that sets them, without their agents. The worst second is of the whole flow, its start included; the connection beside it has 200 small\n"+
+		"requests a second, in brackets that of a pod without a limit.\n\n",
+		p.link(path.Join(path.Dir(name), "README.md")), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU)
+	t := report.Rivals(r)
+	b.WriteString(t.Markdown())
 	return b.String(), nil
 }
 

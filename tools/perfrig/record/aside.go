@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Aside makes room for a campaign that begins anew: a file of another campaign,
+// Aside makes room for a campaign that starts again: a file of another campaign,
 // or of one that has all of the runs, is renamed for the time at which it was
 // begun. A campaign that can go on stays where it is.
 func Aside(name string, c Campaign, runIDs []string) error {

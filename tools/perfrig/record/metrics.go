@@ -53,7 +53,7 @@ var quantities = []struct {
 	better Better
 	text   string
 }{
-	{"over_bystander", Lower, "p99 of the pod's connection by that of the unlimited pod's, measured in turns"},
+	{"over_bystander", Lower, "p99 of the pod's connection relative to the unlimited pod's, measured in turns"},
 	{"over_idle", Lower, "p99 beside load by p99 without"},
 	{"worst_second", Lower, "the most wire bytes of any second, as a share of the cap"},
 	{"allowed_second", Neither, "what the promise allows any second, as a share of the cap"},

@@ -18,6 +18,9 @@ import (
 type Bar struct {
 	What, Measured, Want string
 	Pass                 bool
+	// Undecided: the interval of what was measured has room on either side of
+	// what is wanted.
+	Undecided bool
 	// Cell is what it was measured on. Kind is the name of its [Kind], if it is
 	// of one; it is judged by Value, and Metric is what that is one of, "" where
 	// other phases have nothing like it.
@@ -32,10 +35,10 @@ const (
 	carriedEnough = 1.5  // of the cap, for its use to be tested
 	leastUse      = 0.97 // of the cap, by one TCP flow
 	lightOver     = 2.0  // light p99 by serialisation and the bystander's p99
-	lightTuned    = 0.1  // light p99 by the tuned reference plugin's
-	keptOver      = 2.0  // kept p99 by the bystander's
+	lightTuned    = 0.1  // light p99, relative to the tuned reference plugin
+	keptOver      = 2.0  // kept p99, relative to the bystander
 	keptSlack     = 0.1  // ms
-	keptShipped   = 0.05 // kept p99 by the shipped reference plugin's
+	keptShipped   = 0.05 // kept p99, relative to the shipped reference plugin
 	leastAnswers  = 0.95 // of the bystander's answers, under elephants
 	lostPer10s    = 10.0 // segments more than the tuned plugin's
 	lostPercent   = 0.5  // of segments
@@ -158,7 +161,7 @@ func (b *barred) lost(c *spec.Cell) {
 		return
 	}
 	per10s := 10 / late
-	b.add(got*per10s <= reference*per10s+lostPer10s || percent <= lostPercent, c, "segments sent again after 3 s",
+	b.add(got*per10s <= reference*per10s+lostPer10s || percent <= lostPercent, c, "segments retransmitted after 3 s",
 		fmt.Sprintf("%.0f in 10 s, %.3f %%", got*per10s, percent),
 		fmt.Sprintf("at most %.0f (tuned plugin) + %.0f, or %.1f %%", reference*per10s, lostPer10s, lostPercent)).
 		of(lostKind, "late_retransmits_count", got*per10s)
@@ -182,13 +185,13 @@ func (b *barred) mixed(c *spec.Cell) {
 			fmt.Sprintf("at most %.2f ms (2 x serialisation and the bystander's)", limit)).
 			of(lightKind, "open_p99_ms", p99)
 		if reference := b.other(c, tuned, "open_p99_ms"); !math.IsNaN(reference) {
-			b.add(p99 <= lightTuned*reference, c, "light p99 by the tuned plugin's",
+			b.add(p99 <= lightTuned*reference, c, "light p99 relative to the tuned plugin",
 				fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.1f", lightTuned)).
 				of(lightTunedKind, "", p99/reference)
 		}
 	case strings.HasPrefix(c.Phase.Name, "podweir-elephants"):
 		ratio := b.mean(c, "closed_requests_ratio")
-		b.add(ratio >= leastAnswers, c, "closed-loop answers by the bystander's", fmt.Sprintf("%.3f", ratio),
+		b.add(ratio >= leastAnswers, c, "closed-loop answers relative to the bystander", fmt.Sprintf("%.3f", ratio),
 			fmt.Sprintf("at least %.2f", leastAnswers)).
 			of(answersKind, "closed_requests_ratio", ratio)
 	}
@@ -204,7 +207,7 @@ func (b *barred) latency(c *spec.Cell) {
 		fmt.Sprintf("at most %.3f ms (2 x bystander + 0.1)", limit)).
 		of(keptKind, "kept_p99_ms", p99)
 	if reference := b.other(c, shipped, "kept_p99_ms"); !math.IsNaN(reference) {
-		b.add(p99 <= keptShipped*reference, c, "kept p99 by the shipped plugin's",
+		b.add(p99 <= keptShipped*reference, c, "kept p99 relative to the shipped plugin",
 			fmt.Sprintf("%.4f of %.1f ms", p99/reference, reference), fmt.Sprintf("at most %.2f", keptShipped)).
 			of(keptShippedKind, "", p99/reference)
 	}

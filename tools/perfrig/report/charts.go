@@ -4,20 +4,14 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
-	"image/color"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
-
+	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -25,17 +19,6 @@ import (
 
 // Chart is a file that was drawn.
 type Chart struct{ Title, File string }
-
-const (
-	chartWidth  = 18 * vg.Centimeter
-	chartHeight = 10 * vg.Centimeter
-)
-
-// line is one phase in a chart.
-type line struct {
-	name   string
-	points plotter.XYs
-}
 
 // drawAll draws a chart of every distribution and series that several phases
 // have of one workload and cap.
@@ -126,8 +109,8 @@ func latencyNames(r *record.Results, g []spec.Cell) []string {
 
 // cdfs are the distributions of each phase, and that of the bystander beside
 // the first of podweir's.
-func cdfs(r *record.Results, g []spec.Cell, name string) []line {
-	var out []line
+func cdfs(r *record.Results, g []spec.Cell, name string) []figures.Line {
+	var out []figures.Line
 	bystander := false
 	for _, c := range g {
 		l, ok := distribution(r, &c, name)
@@ -137,7 +120,7 @@ func cdfs(r *record.Results, g []spec.Cell, name string) []line {
 		out = append(out, l)
 		if c.Phase.Kind == spec.Podweir && !bystander {
 			if l, ok := distribution(r, &c, name+"_bystander"); ok {
-				l.name, bystander = "bystander of "+l.name, true
+				l.Name, bystander = "bystander of "+l.Name, true
 				out = append(out, l)
 			}
 		}
@@ -149,14 +132,14 @@ func cdfs(r *record.Results, g []spec.Cell, name string) []line {
 const cdfStep = 0.002
 
 // distribution joins the rounds of a cell; ok is false if there is none.
-func distribution(r *record.Results, c *spec.Cell, name string) (l line, ok bool) {
+func distribution(r *record.Results, c *spec.Cell, name string) (l figures.Line, ok bool) {
 	all := stats.NewHistogram(nil)
 	for i := range r.Samples {
 		if s := &r.Samples[i]; s.Good() && s.Cell.ID() == c.ID() && s.Latencies[name] != nil {
 			all.Add(s.Latencies[name])
 		}
 	}
-	l.name = c.Phase.Name
+	l.Name = c.Phase.Name
 	drawn := -1.0
 	for _, p := range all.Distribution() {
 		// A step that is less than a line's width is not seen.
@@ -164,15 +147,15 @@ func distribution(r *record.Results, c *spec.Cell, name string) (l line, ok bool
 			continue
 		}
 		drawn = p.Share
-		l.points = append(l.points, plotter.XY{X: max(float64(p.Latency)/1e6, 0.01), Y: p.Share})
+		l.Points = append(l.Points, figures.Point{X: max(float64(p.Latency)/1e6, 0.01), Y: p.Share})
 	}
 	return l, all.Count() > 0
 }
 
 // rates are the series of the first round. An unlimited pod's would hide the
 // others.
-func rates(r *record.Results, g []spec.Cell, name string) []line {
-	var out []line
+func rates(r *record.Results, g []spec.Cell, name string) []figures.Line {
+	var out []figures.Line
 	for _, c := range g {
 		for i := range r.Samples {
 			s := &r.Samples[i]
@@ -180,9 +163,9 @@ func rates(r *record.Results, g []spec.Cell, name string) []line {
 			if !ok || s.Round != 0 || s.Cell.ID() != c.ID() || c.Rate == 0 {
 				continue
 			}
-			l := line{name: c.Phase.Name}
+			l := figures.Line{Name: c.Phase.Name}
 			for i, v := range series.Values {
-				l.points = append(l.points, plotter.XY{X: float64(i) * series.EverySeconds, Y: v / 1e6})
+				l.Points = append(l.Points, figures.Point{X: float64(i) * series.EverySeconds, Y: v / 1e6})
 			}
 			out = append(out, l)
 		}
@@ -190,64 +173,22 @@ func rates(r *record.Results, g []spec.Cell, name string) []line {
 	return out
 }
 
-// axes say how points are shown.
-type axes struct {
-	x, y string
-	// most is the end of the vertical axis, 0 for what the lines need.
-	most float64
-	// logarithmic is the horizontal axis; there the legend stands at the foot,
-	// beside the lines.
-	logarithmic bool
-}
-
-var latencyAxes = axes{x: "latency, ms", y: "share of requests", logarithmic: true}
+var latencyAxes = figures.Lines{X: "latency, ms", Y: "share of requests", LogX: true}
 
 // rateCut is where the axis of rates ends, in caps: the burst that kubelet asks
 // for would hide everything else.
 const rateCut = 3
 
-func rateAxes(g []spec.Cell) axes {
-	return axes{x: "s", y: "Mbit/s", most: rateCut * float64(capped(g)) / 1e6}
+func rateAxes(g []spec.Cell) figures.Lines {
+	return figures.Lines{X: "s", Y: "Mbit/s", LimitY: float64(capped(g)) / 1e6, MostY: rateCut * float64(capped(g)) / 1e6}
 }
 
-// legendRoom is how much further than the lines a logarithmic axis goes.
-const legendRoom = 12
-
-func (c *Chart) draw(dir string, lines []line, a axes) error {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = c.Title, a.x, a.y
-	p.BackgroundColor = color.White
-	p.Add(plotter.NewGrid())
-	p.Legend.Top = !a.logarithmic
-	if a.logarithmic {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+// draw writes the chart of these lines, with the axes of another.
+func (c *Chart) draw(dir string, lines []figures.Line, axes figures.Lines) error {
+	axes.Title, axes.Lines = c.Title, lines
+	var drawn bytes.Buffer
+	if err := axes.WriteSVG(&drawn); err != nil {
+		return fmt.Errorf("chart %s: %w", c.File, err)
 	}
-	for i, l := range lines {
-		drawn, err := plotter.NewLine(l.points)
-		if err != nil {
-			return fmt.Errorf("chart %s, %s: %w", c.File, l.name, err)
-		}
-		drawn.Color, drawn.Width = plotutil.Color(i), vg.Points(1.2)
-		drawn.Dashes = plotutil.Dashes(i % 3)
-		p.Add(drawn)
-		p.Legend.Add(l.name, drawn)
-	}
-	p.Y.Min = 0
-	if a.most > 0 {
-		p.Y.Max = a.most
-	}
-	if a.logarithmic {
-		p.X.Max *= legendRoom
-	}
-	canvas := vgsvg.New(chartWidth, chartHeight)
-	p.Draw(draw.New(canvas))
-	f, err := os.Create(filepath.Join(dir, c.File))
-	if err != nil {
-		return err
-	}
-	if _, err := canvas.WriteTo(f); err != nil {
-		_ = f.Close()
-		return err
-	}
-	return f.Close()
+	return os.WriteFile(filepath.Join(dir, c.File), drawn.Bytes(), 0o644)
 }

@@ -57,10 +57,10 @@ func (b *barred) others(c *spec.Cell) {
 	if !ok {
 		return
 	}
-	b.add(d.Ratio <= unusedMost || d.Low <= 1, c, "processor time per Gbit by that without podweir",
-		fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High),
-		fmt.Sprintf("at most %.2f, or 1 within the interval", unusedMost)).
-		of(othersKind, "", d.Ratio)
+	bar := b.add(d.Low <= unusedMost, c, "processor time per Gbit, relative to a node without podweir",
+		fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High), fmt.Sprintf("at most %.2f", unusedMost))
+	bar.Undecided = d.Low <= unusedMost && unusedMost < d.High
+	bar.of(othersKind, "", d.Ratio)
 }
 
 func (b *barred) addition(c *spec.Cell) {
@@ -73,11 +73,11 @@ func (b *barred) addition(c *spec.Cell) {
 	b.add(median <= most, c, fmt.Sprintf("median, %d TCX links", links), fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most)).
 		of(addKind, "add_p50_ms", median)
 	if drift := b.mean(c, "add_last_by_first_ratio"); links == 0 && !math.IsNaN(drift) {
-		b.add(drift <= addDrift, c, "last 20 pods by the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
+		b.add(drift <= addDrift, c, "last 20 pods relative to the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
 			of(addDriftKind, "add_last_by_first_ratio", drift)
 	}
 	if rss := b.mean(c, "add_rss_p50_bytes") / b.other(c, shipped, "add_rss_p50_bytes"); !math.IsNaN(rss) {
-		b.add(rss <= rssOver, c, "peak RSS by the reference plugin's", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
+		b.add(rss <= rssOver, c, "peak RSS relative to the reference plugin", fmt.Sprintf("%.2f", rss), fmt.Sprintf("at most %.1f", rssOver)).
 			of(rssKind, "", rss)
 	}
 }

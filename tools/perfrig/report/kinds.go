@@ -18,19 +18,19 @@ type Kind struct {
 var (
 	capKind         = Kind{Name: "worst second on the wire", Asked: "promise 2's formula: 1.01 of the cap from 10M up"}
 	useKind         = Kind{Name: "use of the cap by one TCP flow", Asked: fmt.Sprintf("at least %.2f", leastUse)}
-	lostKind        = Kind{Name: "segments sent again after 3 s", Asked: fmt.Sprintf("at most %.0f in 10 s more than the tuned plugin, or %.1f %%", lostPer10s, lostPercent)}
+	lostKind        = Kind{Name: "segments retransmitted after 3 s", Asked: fmt.Sprintf("at most %.0f in 10 s more than the tuned plugin, or %.1f %%", lostPer10s, lostPercent)}
 	keptKind        = Kind{Name: "kept connection beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × the bystander's + %.1f ms", keptOver, keptSlack), Bystander: "kept_bystander_p99_ms"}
-	keptShippedKind = Kind{Name: "the same by the shipped plugin's", Asked: fmt.Sprintf("at most %.2f", keptShipped)}
+	keptShippedKind = Kind{Name: "the same, relative to the shipped plugin", Asked: fmt.Sprintf("at most %.2f", keptShipped)}
 	lightKind       = Kind{Name: "fresh connections beside bulk, p99", Asked: fmt.Sprintf("at most %.0f × (serialisation at the cap + the bystander's)", lightOver), Bystander: "open_bystander_p99_ms"}
-	lightTunedKind  = Kind{Name: "the same by the tuned plugin's", Asked: fmt.Sprintf("at most %.1f", lightTuned)}
-	answersKind     = Kind{Name: "answers in a closed loop under `elephants`, by the bystander's", Asked: fmt.Sprintf("at least %.2f", leastAnswers)}
+	lightTunedKind  = Kind{Name: "the same, relative to the tuned plugin", Asked: fmt.Sprintf("at most %.1f", lightTuned)}
+	answersKind     = Kind{Name: "requests/s in a closed loop under `elephants`, relative to an unshaped pod", Asked: fmt.Sprintf("at least %.2f", leastAnswers)}
 	addKind         = Kind{Name: "ADD, median", Asked: fmt.Sprintf("at most %.0f ms, with a TCX link %.0f more", addMost, addPerLink)}
-	addDriftKind    = Kind{Name: "ADD, median of the last 20 pods by that of the first 20", Asked: fmt.Sprintf("at most %.1f", addDrift)}
-	rssKind         = Kind{Name: "peak memory of ADD by the reference plugin's", Asked: fmt.Sprintf("at most %.1f", rssOver)}
+	addDriftKind    = Kind{Name: "ADD, median of the last 20 pods relative to the first 20", Asked: fmt.Sprintf("at most %.1f", addDrift)}
+	rssKind         = Kind{Name: "peak memory of ADD, relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", rssOver)}
 	memoryKind      = Kind{Name: "kernel memory per pod, both directions", Asked: fmt.Sprintf("at most %d KiB, with an ifb %d", memoryMost>>10, (memoryMost+memoryIFB)>>10)}
 	packetKind      = Kind{Name: "cost per light packet", Asked: fmt.Sprintf("at most %.0f ns", packetMost)}
-	packetOverKind  = Kind{Name: "cost per heavy or metered packet by a light one's", Asked: fmt.Sprintf("at most %.1f", packetOver)}
-	othersKind      = Kind{Name: "processor time per Gbit of pods without a limit, by that without podweir", Asked: fmt.Sprintf("at most %.2f, or 1 within the 95 %% interval", unusedMost)}
+	packetOverKind  = Kind{Name: "cost per heavy or metered packet, relative to a light one", Asked: fmt.Sprintf("at most %.1f", packetOver)}
+	othersKind      = Kind{Name: "processor time per Gbit of pods without a limit, relative to a node without podweir", Asked: fmt.Sprintf("at most %.2f", unusedMost)}
 )
 
 // Kinds are those that a campaign of `ci` and one of `costs` have bars of

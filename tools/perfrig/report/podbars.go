@@ -42,18 +42,18 @@ func (b *barred) podPackets(c *spec.Cell) {
 		metric := "alone_" + path + "_cost_ns"
 		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
 			drift := b.mean(c, metric) / by
-			b.add(drift <= packetDrift, c, path+" packets to one pod, by that where it is the only one",
+			b.add(drift <= packetDrift, c, path+" packets to one pod, relative to a node with that pod alone",
 				fmt.Sprintf("%.2f", drift), want)
 		}
 		metric = "spread_" + path + "_cost_ratio"
 		if ratio := b.mean(c, metric); !math.IsNaN(ratio) {
-			b.add(ratio <= packetDrift, c, path+" packets to all pods in turns, by those to one",
+			b.add(ratio <= packetDrift, c, path+" packets to all pods in turns, relative to one pod",
 				fmt.Sprintf("%.2f", ratio), want)
 		}
 	}
 }
 
-// podAddition is asked for where ADD makes no TCX link.
+// podAddition is allowed where ADD makes no TCX link.
 func (b *barred) podAddition(c *spec.Cell) {
 	if c.Phase.Kind != spec.Podweir || c.Phase.Keys["ingressMode"] == "" {
 		return
@@ -64,7 +64,7 @@ func (b *barred) podAddition(c *spec.Cell) {
 	}
 	drift := quantile(pooled(b.r, c, "add_one"), 0.5) / quantile(pooled(b.r, one, "add_one"), 0.5)
 	if !math.IsNaN(drift) {
-		b.add(drift <= addDrift, c, "ADD, median by that with one pod", fmt.Sprintf("%.2f", drift),
+		b.add(drift <= addDrift, c, "ADD, median relative to one pod", fmt.Sprintf("%.2f", drift),
 			fmt.Sprintf("at most %.1f", addDrift))
 	}
 }

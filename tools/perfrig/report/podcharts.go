@@ -6,8 +6,7 @@ package report
 import (
 	"math"
 
-	"gonum.org/v1/plot/plotter"
-
+	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -78,7 +77,7 @@ func drawPods(dir string, r *record.Results) ([]Chart, error) {
 		if len(lines) == 0 {
 			continue
 		}
-		if err := c.draw(dir, lines, axes{x: "pods", y: c.axis, logarithmic: true}); err != nil {
+		if err := c.draw(dir, lines, figures.Lines{X: "pods", Y: c.axis, LogX: true}); err != nil {
 			return nil, err
 		}
 		out = append(out, c.Chart)
@@ -88,8 +87,8 @@ func drawPods(dir string, r *record.Results) ([]Chart, error) {
 
 // lines are those with at least two points, in the order of the phases and the
 // measures.
-func (c *scaleChart) lines(r *record.Results) []line {
-	var out []line
+func (c *scaleChart) lines(r *record.Results) []figures.Line {
+	var out []figures.Line
 	index := map[string]int{}
 	for _, cell := range cellsOf(r, c.kind) {
 		for _, m := range c.measures {
@@ -102,14 +101,14 @@ func (c *scaleChart) lines(r *record.Results) []line {
 			if !ok {
 				at = len(out)
 				index[name] = at
-				out = append(out, line{name: name})
+				out = append(out, figures.Line{Name: name})
 			}
-			out[at].points = append(out[at].points, plotter.XY{X: float64(cell.Workload.Pods), Y: v})
+			out[at].Points = append(out[at].Points, figures.Point{X: float64(cell.Workload.Pods), Y: v})
 		}
 	}
 	kept := out[:0]
 	for _, l := range out {
-		if len(l.points) > 1 {
+		if len(l.Points) > 1 {
 			kept = append(kept, l)
 		}
 	}

@@ -68,12 +68,12 @@ func TestFullNodeIsHeldToOnePod(t *testing.T) {
 	want := map[string]string{}
 	for where, word := range map[string]string{"flat": "ok", "steep": "MISS"} {
 		for what, word := range map[string]string{
-			"pods-1/10M/podweir-strict: light packets to all pods in turns, by those to one":          "ok",
-			"pods-110/10M/podweir-strict: light packets to all pods in turns, by those to one":        word,
-			"pods-110/10M/podweir-strict: light packets to one pod, by that where it is the only one": word,
-			"adds-110/10M/podweir-strict-clsact: ADD, median by that with one pod":                    word,
-			"memory-1/10M/podweir-strict: the agent's anonymous memory":                               "ok",
-			"memory-110/10M/podweir-strict: the agent's anonymous memory":                             word,
+			"pods-1/10M/podweir-strict: light packets to all pods in turns, relative to one pod":            "ok",
+			"pods-110/10M/podweir-strict: light packets to all pods in turns, relative to one pod":          word,
+			"pods-110/10M/podweir-strict: light packets to one pod, relative to a node with that pod alone": word,
+			"adds-110/10M/podweir-strict-clsact: ADD, median relative to one pod":                           word,
+			"memory-1/10M/podweir-strict: the agent's anonymous memory":                                     "ok",
+			"memory-110/10M/podweir-strict: the agent's anonymous memory":                                   word,
 		} {
 			want[where+", "+what] = word
 			want[where+", memory-110/10M/podweir-strict: kernel memory per pod"] = "ok"
@@ -91,8 +91,8 @@ func TestBarsOfPodsAreSummedUp(t *testing.T) {
 		names[row[0]] = true
 	}
 	for _, want := range []string{
-		"light packets to all pods in turns, by those to one", "light packets to one pod, by that where it is the only one",
-		"ADD, median by that with one pod", "the agent's anonymous memory",
+		"light packets to all pods in turns, relative to one pod", "light packets to one pod, relative to a node with that pod alone",
+		"ADD, median relative to one pod", "the agent's anonymous memory",
 	} {
 		if !names[want] {
 			t.Errorf("no row %q in %v", want, names)

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gonum.org/v1/plot/plotter"
 
+	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -29,14 +29,14 @@ func TestFlowCosts(t *testing.T) {
 		sample(ours, flowsOf(10, "a"), 1, cost(64)), sample(ours, flowsOf(10_000, "fresh"), 0, cost(90)),
 		sample(lightly, flowsOf(10, "a"), 0, cost(50)),
 	}}
-	var got []plotter.XYs
+	var got [][]figures.Point
 	for _, l := range flowCosts(r) {
-		if want := "podweir-strict, ingress at 10M"; l.name != want {
-			t.Errorf("a line is called %q, want %q", l.name, want)
+		if want := "podweir-strict, ingress at 10M"; l.Name != want {
+			t.Errorf("a line is called %q, want %q", l.Name, want)
 		}
-		got = append(got, l.points)
+		got = append(got, l.Points)
 	}
-	if diff := cmp.Diff([]plotter.XYs{{{X: 10, Y: 62}, {X: 9000, Y: 70}}}, got); diff != "" {
+	if diff := cmp.Diff([][]figures.Point{{{X: 10, Y: 62}, {X: 9000, Y: 70}}}, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 	dir := t.TempDir()

@@ -7,8 +7,7 @@ import (
 	"cmp"
 	"slices"
 
-	"gonum.org/v1/plot/plotter"
-
+	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -21,13 +20,13 @@ func drawFlowCost(dir string, r *record.Results) ([]Chart, error) {
 		return nil, nil
 	}
 	c := Chart{Title: "Time of podweir's programs for a packet against the number of flows", File: "flows-cost.svg"}
-	return []Chart{c}, c.draw(dir, lines, axes{x: "flows", y: "ns", logarithmic: true})
+	return []Chart{c}, c.draw(dir, lines, figures.Lines{X: "flows", Y: "ns", LogX: true})
 }
 
 // flowCosts has a line for each phase, cap and direction. Fresh flows are a
 // number of another kind, at another rate of packets.
-func flowCosts(r *record.Results) []line {
-	var out []line
+func flowCosts(r *record.Results) []figures.Line {
+	var out []figures.Line
 	at := map[string]int{}
 	for _, c := range cellsOf(r, spec.Flows) {
 		w := &c.Workload
@@ -40,13 +39,13 @@ func flowCosts(r *record.Results) []line {
 		if !ok {
 			i = len(out)
 			at[name] = i
-			out = append(out, line{name: name})
+			out = append(out, figures.Line{Name: name})
 		}
-		out[i].points = append(out[i].points, plotter.XY{X: float64(w.Flows), Y: s.Mean})
+		out[i].Points = append(out[i].Points, figures.Point{X: float64(w.Flows), Y: s.Mean})
 	}
-	out = slices.DeleteFunc(out, func(l line) bool { return len(l.points) < 2 })
+	out = slices.DeleteFunc(out, func(l figures.Line) bool { return len(l.Points) < 2 })
 	for _, l := range out {
-		slices.SortFunc(l.points, func(a, b plotter.XY) int { return cmp.Compare(a.X, b.X) })
+		slices.SortFunc(l.Points, func(a, b figures.Point) int { return cmp.Compare(a.X, b.X) })
 	}
 	return out
 }

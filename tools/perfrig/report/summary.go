@@ -47,7 +47,7 @@ func Summary(campaigns ...*record.Results) Table {
 }
 
 func sumUp(bars []judged) Table {
-	t := Table{Header: []string{"what", "podweir", "bandwidth plugin 1.9, as shipped", "tuned", "asked for", ""}}
+	t := Table{Header: []string{"what", "podweir", "bandwidth plugin 1.9, as shipped", "tuned", "target", ""}}
 	byKind := map[string][]judged{}
 	for _, b := range bars {
 		byKind[b.Kind] = append(byKind[b.Kind], b)
@@ -287,13 +287,20 @@ func Quantity(metric string, v float64) string {
 }
 
 func verdict(bars []judged) string {
-	missed := 0
+	missed, undecided := 0, 0
 	for i := range bars {
-		if !bars[i].Pass {
+		switch {
+		case bars[i].Undecided:
+			undecided++
+		case !bars[i].Pass:
 			missed++
 		}
 	}
 	switch {
+	case missed == 0 && undecided == len(bars):
+		return "not decided"
+	case missed == 0 && undecided > 0:
+		return fmt.Sprintf("not decided in %d of %d", undecided, len(bars))
 	case missed == 0:
 		return "ok"
 	case len(bars) == 1:

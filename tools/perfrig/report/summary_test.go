@@ -34,12 +34,12 @@ func TestSummary(t *testing.T) {
 	for _, want := range []string{
 		"worst second on the wire | tcp-1 **1.0105 of the cap**; mixed **1.0150 of the cap**; attack-ports 1.0095 of the cap | not measured | tcp-1 1.5010 of the cap; mixed 1.0150 of the cap | promise 2's formula: 1.01 of the cap from 10M up | **missed** by 2 of 3",
 		"use of the cap by one TCP flow | **0.9600** | not measured | 1.0000 of the cap | at least 0.97 | **missed**",
-		"segments sent again after 3 s | 40 in 10 s, 1.000 % | not measured | 34 | at most 10 in 10 s more than the tuned plugin, or 0.5 % | ok",
+		"segments retransmitted after 3 s | 40 in 10 s, 1.000 % | not measured | 34 | at most 10 in 10 s more than the tuned plugin, or 0.5 % | ok",
 		"kept connection beside bulk, p99 | 1.500 ms (bystander 1.00) | 20.00 ms | not measured | at most 2 × the bystander's + 0.1 ms | ok",
-		"the same by the shipped plugin's | **0.0750 of 20.0 ms** | - | - | at most 0.05 | **missed**",
+		"the same, relative to the shipped plugin | **0.0750 of 20.0 ms** | - | - | at most 0.05 | **missed**",
 		"ADD, median | strict, 1 TCX links 25.00 ms; strict-clsact, 0 TCX links 9.00 ms | not measured",
 		"kernel memory per pod, both directions | strict 127.0 KiB; strict-ifb 190.0 KiB |",
-		"processor time per Gbit of pods without a limit, by that without podweir | not measured | not measured | not measured | at most 1.01",
+		"processor time per Gbit of pods without a limit, relative to a node without podweir | not measured | not measured | not measured | at most 1.01",
 	} {
 		what, _, _ := strings.Cut(want, " | ")
 		if got := rowOf(t, &table, what); !strings.HasPrefix(got, want) {
@@ -105,6 +105,22 @@ func TestQuantityHasNoExponent(t *testing.T) {
 			if got := Quantity(metric, v); got != text {
 				t.Errorf("%s of %v = %q, want %q", metric, v, got, text)
 			}
+		}
+	}
+}
+
+// TestNotDecided: an interval that has room on either side of the target is no
+// pass.
+func TestNotDecided(t *testing.T) {
+	pass, miss, open := judged{Bar: Bar{Pass: true}}, judged{}, judged{Bar: Bar{Pass: true, Undecided: true}}
+	for want, bars := range map[string][]judged{
+		"ok":                    {pass, pass},
+		"not decided":           {open, open},
+		"not decided in 1 of 2": {pass, open},
+		"**missed** by 1 of 3":  {pass, open, miss},
+	} {
+		if got := verdict(bars); got != want {
+			t.Errorf("verdict = %q, want %q", got, want)
 		}
 	}
 }

@@ -13,17 +13,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
 // Table is one of a report.
-type Table struct {
-	Title, Note string
-	Header      []string
-	Rows        [][]string
-}
+type Table = figures.Table
 
 // column is a metric of a table.
 type column struct {

@@ -45,7 +45,10 @@ func Terminal(w io.Writer, r *record.Results) error {
 }
 
 func (b *Bar) word() string {
-	if b.Pass {
+	switch {
+	case b.Undecided:
+		return "?"
+	case b.Pass:
 		return "ok"
 	}
 	return "MISS"
@@ -76,18 +79,27 @@ func Write(dir, samples string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "samples.jsonl"), raw, 0o644),
 		os.WriteFile(filepath.Join(dir, "numbers.csv"), numbers, 0o644),
-		os.WriteFile(filepath.Join(dir, "README.md"), markdown(r, charts), 0o644),
+		os.WriteFile(filepath.Join(dir, "README.md"), markdown(r, "[numbers.csv](numbers.csv) has all of them with their 95 % confidence intervals", charts), 0o644),
 	)
 }
 
-// markdown is the page.
-func markdown(r *record.Results, charts []Chart) []byte {
+// Page is the page without charts, as it is committed beside its samples.
+func Page(samples string) ([]byte, error) {
+	r, err := record.Read(samples)
+	if err != nil {
+		return nil, err
+	}
+	return markdown(r, "`bin/perfrig report -out DIR samples.jsonl` writes all of them with their 95 % confidence intervals, and draws the charts", nil), nil
+}
+
+// markdown is the page; more says where the other numbers are.
+func markdown(r *record.Results, more string, charts []Chart) []byte {
 	var b bytes.Buffer
 	c, m := &r.Campaign, &r.Campaign.Machine
 	fmt.Fprintf(&b, "# Measured on %s, %s\n\n", c.Started.Format("2006-01-02"), where(m))
 	b.WriteString(emulated(m))
 	b.WriteString("Written by `perfrig report` from [samples.jsonl](samples.jsonl); [The performance rig](../../contributing/perfrig.md) says how it was measured. " +
-		"Numbers are mean ± standard deviation of the samples; [numbers.csv](numbers.csv) has all of them with their 95 % confidence intervals.\n\n")
+		"Numbers are mean ± standard deviation of the samples; " + more + ".\n\n")
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| kernel | %s |\n| processor | %d x %s |\n| clang of the BPF object | %s |\n| commit | %s |\n| podweir-cni, SHA-256 | %s… |\n",
 		m.Kernel, m.CPUs, m.CPU, m.Clang, m.Commit, m.Plugin)
 	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n| profile, spec, seed | %s, %s, %d |\n", m.Niceness, c.Profile, c.Digest, c.Seed)
@@ -104,16 +116,13 @@ func markdown(r *record.Results, charts []Chart) []byte {
 	if missing := incomplete(r); missing != "" {
 		fmt.Fprintf(&b, "| not complete | %s |\n", missing)
 	}
-	b.WriteString("\n## Bars\n\nWhat podweir has promised to reach; a miss stays in the table.\n\n| what | measured | bar | |\n| --- | --- | --- | --- |\n")
+	bars := Table{Header: []string{"what", "measured", "bar", ""}}
 	for _, x := range Bars(r) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", x.What, x.Measured, x.Want, x.word())
+		bars.Add(x.What, x.Measured, x.Want, x.word())
 	}
+	b.WriteString("\n## Bars\n\nWhat podweir has promised to reach; a miss stays in the table.\n\n" + bars.Markdown())
 	for _, t := range Tables(r) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n| %s |\n|%s\n", t.Title, emulatedNote(m), t.Note,
-			strings.Join(t.Header, " | "), strings.Repeat(" --- |", len(t.Header)))
-		for _, row := range t.Rows {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
-		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n%s", t.Title, emulatedNote(m), t.Note, t.Markdown())
 	}
 	for i, chart := range charts {
 		if i == 0 {

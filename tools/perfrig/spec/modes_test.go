@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // TestInModesStandsBeside: what says how it attaches, or is not podweir's, stays
@@ -82,11 +83,11 @@ func limitOf(t *testing.T, p *Phase) *shaping.Limit {
 		var err error
 		switch key {
 		case "policy":
-			limit.Policy, err = shaping.ParsePolicy(value)
+			limit.Policy, err = terms.ParsePolicy(value)
 		case "mode":
-			limit.Mode, err = shaping.ParseMode(value)
+			limit.Mode, err = terms.ParseMode(value)
 		case "ingressPlace":
-			limit.Place, err = shaping.ParsePlace(value)
+			limit.Place, err = terms.ParsePlace(value)
 		default:
 			t.Fatalf("a mode has the key %s", key)
 		}

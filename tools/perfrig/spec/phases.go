@@ -29,6 +29,13 @@ var (
 	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
 	cake       = Phase{Name: "cake", Kind: Qdisc, Discipline: "cake"}
 	edt        = Phase{Name: "edt", Kind: Qdisc, Discipline: "edt"}
+
+	// What users have who do not chain a plugin, by the doubles of package rivals:
+	// Cilium's policer of ingress and departure times of egress, which need fq,
+	// and Calico's token bucket.
+	cilium = Phase{Name: "cilium", Kind: Qdisc, Discipline: "cilium"}
+	calico = Phase{Name: "calico", Kind: Qdisc, Discipline: "calico"}
+
 	// What any queue costs a veth, which has none by itself.
 	pfifo = Phase{Name: "pfifo", Kind: Qdisc, Discipline: "pfifo"}
 

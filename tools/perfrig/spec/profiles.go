@@ -14,11 +14,11 @@ import (
 var directions = []string{"egress", "ingress"}
 
 // Profiles are all campaigns by name. Every cell of bench is one of ci, and
-// every cell of ci, of costs, of k8s, of loads, of ratios, of scale and of vm one of
-// full, in at most as many samples.
+// every cell of ci, of costs, of k8s, of loads, of ratios, of rivals, of scale and of
+// vm one of full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), cluster(), loads(), scale(), vm(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -81,6 +81,20 @@ func ratios() *Spec {
 	}}
 }
 
+// rivals are the limits that Cilium and Calico bring, and the reference plugin's,
+// beside podweir's: 20M because Cilium's manual shows that. Of Cilium's, egress is
+// for a kernel with fq, in vm.
+func rivals() *Spec {
+	loads := func(to ...string) []Workload {
+		return slices.Concat(latencies(to...), sweeps("tcp-1-cubic", to...), sweeps("tcp-1-bbr", to...))
+	}
+	phases := []Phase{unshaped, bandwidth, bandwidthTuned, calico, strict}
+	return &Spec{Profile: "rivals", Samples: 3, Blocks: []Block{
+		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: loads("egress")},
+		{Phases: append(phases, cilium), Rates: []uint64{20 * mbit, 100 * mbit}, Workloads: loads("ingress")},
+	}}
+}
+
 // closedAlone is far below the cap: what remains is what the queue itself costs.
 func closedAlone() Workload { return Workload{Name: "closed-alone", Kind: Closed, Seconds: 8} }
 
@@ -114,9 +128,10 @@ func othersNamed(name string) []Workload {
 }
 
 // loads is what pods ordinarily do, and the same call beside floods, with a plain
-// queue and the reference plugin beside podweir.
+// queue, the reference plugin and fair queues beside podweir. Small kernels have none
+// of the latter; in vm there are all.
 func loads() *Spec {
-	phases := []Phase{strict, elephants, flat, bandwidthTuned}
+	phases := []Phase{strict, elephants, flat, bandwidthTuned, htbFQCodel, cake}
 	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{
 		{
 			Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit},
@@ -211,7 +226,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, loads().Blocks, scale().Blocks, vm().Blocks)}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, rivals().Blocks, loads().Blocks, scale().Blocks, vm().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)
@@ -253,6 +268,9 @@ func latencies(to ...string) []Workload {
 	return out
 }
 
+// SweepSeconds is how long the bulk of a [Sweep] lasts.
+const SweepSeconds = 8
+
 // sweepLoads are the loads of the sweep by name.
 var sweepLoads = map[string]Workload{
 	"tcp-1-cubic":  {Streams: 1, Congestion: "cubic"},
@@ -275,7 +293,7 @@ func sweeps(load string, to ...string) []Workload {
 	for _, d := range to {
 		w := sweepLoads[load]
 		w.Name, w.Kind, w.Direction = load+"-"+d, Sweep, d
-		w.BulkSeconds = 8
+		w.BulkSeconds = SweepSeconds
 		w.Seconds = w.BulkSeconds + 2
 		out = append(out, w)
 	}

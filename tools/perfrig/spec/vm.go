@@ -10,7 +10,7 @@ func vm() *Spec {
 	strictFQ, strictHTB := podweir("strict", "fq"), podweir("strict", "htb")
 	return &Spec{Profile: "vm", Samples: 3, Blocks: []Block{
 		{
-			Phases: []Phase{unshaped, bandwidthTuned, htbFQCodel, cake, edt, strict, strictFQ, elephants},
+			Phases: []Phase{unshaped, bandwidthTuned, htbFQCodel, cake, edt, cilium, strict, strictFQ, elephants},
 			Rates:  []uint64{10 * mbit}, Workloads: sweeps("tcp-1-cubic", directions...),
 		},
 		// Below 53M podweir makes no htb.
@@ -20,7 +20,7 @@ func vm() *Spec {
 			Rates:  []uint64{10 * mbit}, Workloads: latencies(directions...),
 		},
 		{
-			Phases: []Phase{unshaped, htbFQCodel, cake, edt, strict, strictFQ},
+			Phases: []Phase{unshaped, htbFQCodel, cake, edt, cilium, strict, strictFQ},
 			Rates:  []uint64{10 * mbit}, Workloads: []Workload{mixedFew()},
 		},
 	}}

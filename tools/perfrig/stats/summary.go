@@ -73,9 +73,9 @@ func GeometricMean(ratios []float64) float64 {
 
 // Difference is how much two sets of samples of a positive number differ.
 type Difference struct {
-	// Ratio is the geometric mean of the second by that of the first.
+	// Ratio is the geometric mean of the second relative to the first.
 	Ratio float64
-	// Low and High bound the ratio at the confidence asked for, by Welch's t on
+	// Low and High bound the ratio at the confidence requested, by Welch's t on
 	// the logarithms: the spread of both sets is in it.
 	Low, High float64
 }

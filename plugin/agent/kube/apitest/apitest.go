@@ -57,6 +57,12 @@ type Server struct {
 	token   string
 	lists   int
 	watches int
+
+	namespaces map[string]map[string]string
+	asked      []string
+	// failNamespaces is fail for namespaces alone.
+	failNamespaces int
+	nodes          map[string]*node
 }
 
 type kept struct {
@@ -73,10 +79,16 @@ type change struct {
 func New() *Server {
 	s := &Server{
 		version: 1, pods: make(map[string]kept), changed: make(chan struct{}), cut: make(chan struct{}), token: Token,
+		namespaces: map[string]map[string]string{"default": nil}, nodes: make(map[string]*node),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", s.getPods)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", s.postEvent)
+	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.getNamespace)
+	mux.HandleFunc("GET /api/v1/nodes/{name}", s.getNode)
+	mux.HandleFunc("PATCH /api/v1/nodes/{name}", s.patchNode)
+	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", reviewToken)
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", reviewAccess)
 	s.Server = httptest.NewUnstartedServer(s.guard(mux))
 	s.EnableHTTP2 = true
 	s.StartTLS()
@@ -152,7 +164,7 @@ func (s *Server) Events() []Event {
 	return append([]Event(nil), s.events...)
 }
 
-// Requests returns how many lists and watches were asked for.
+// Requests returns how many lists and watches were requested.
 func (s *Server) Requests() (lists, watches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

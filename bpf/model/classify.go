@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import (
+	"math"
+	"net/netip"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Class is the class of a packet.
+type Class uint8
+
+// The classes.
+const (
+	ClassLight Class = iota + 1
+	ClassHeavy
+	ClassExempt
+)
+
+// Direction is one direction of one pod: a configuration and the state that
+// packets leave behind.
+type Direction struct {
+	Config shaping.Datapath
+	Keys   Keys
+	// Subnets are asked if WithSubnets is set, as in the *_x programs.
+	Subnets     []netip.Prefix
+	WithSubnets bool
+
+	Light, Established, Total, Control Meter
+	CeilingMeter                       Meter
+	// CeilingFor is the rate that CeilingMeter is of.
+	CeilingFor uint64
+	Fair       Fair
+	Sketch     Sketch
+	Flows      FlowTable
+	Heavy      HeavyTable
+}
+
+// work is one packet on its way.
+type work struct {
+	parsed Parsed
+	clock  Clock
+	nowNS  uint64
+	bytes  uint32
+	// level is that of the total meter when it was asked, before is when the
+	// packet came.
+	level, before uint64
+	// fair is what is fair under strict.
+	fair Fair
+	// est is the flow's estimate, bigEst from which on a flow is held.
+	est, bigEst uint32
+}
+
+// smallBytes is up to how many bytes a packet of a new flow counts as small.
+const smallBytes = 256
+
+// lightLimit is the level of the light-only meter up to which a flow that is
+// taken for so much may use it, where flows are held from an estimate on: the
+// fuller the meter, the smaller a flow has to be.
+func lightLimit(tolerance uint64, claim, bigEst uint32) uint64 {
+	eighth := tolerance / 8
+	switch {
+	case claim >= bigEst/2:
+		return tolerance - 4*eighth
+	case claim >= bigEst/8:
+		return tolerance - 2*eighth
+	case claim >= bigEst/32:
+		return tolerance - eighth
+	default:
+		return tolerance
+	}
+}
+
+// newClaim is what a new flow is taken for: its packets count by their size.
+func (w *work) newClaim() uint32 {
+	if w.bytes <= smallBytes {
+		return 0
+	}
+	return max(w.est, w.bigEst/32)
+}
+
+func (d *Direction) lightAsk(w *work, claim uint32) ask {
+	tolerance := uint64(d.Config.LightTolerance)
+	return ask{
+		rate: d.Config.LightRate, bytes: w.bytes, full: 2 * tolerance,
+		limit: lightLimit(tolerance, claim, w.bigEst),
+	}
+}
+
+func (d *Direction) takeLight(w *work, claim uint32) bool {
+	_, ok := d.Light.take(&w.nowNS, w.clock, d.lightAsk(w, claim))
+	return ok
+}
+
+// takeReserve is called for established flows where the light-only meter is
+// full.
+func (d *Direction) takeReserve(w *work) bool {
+	a := d.lightAsk(w, w.est)
+	a.twice, a.limit, a.full = true, a.limit/4, uint64(d.Config.LightTolerance)/4
+	if _, ok := d.Established.take(&w.nowNS, w.clock, a); !ok {
+		return false
+	}
+	d.Light.TAT += Cost(a.rate, a.bytes)
+	return true
+}
+
+// ARP and neighbour discovery go first up to this part of the cap, so many small
+// packets of them at once.
+const (
+	controlPart    = 100
+	controlPackets = 8
+)
+
+func (d *Direction) takeControl(w *work) bool {
+	limit := controlPart * Cost(d.Config.TotalRate, controlPackets*smallBytes)
+	now := w.nowNS << meterShift
+	level := d.Control.Level(now)
+	if w.bytes > smallBytes || level >= limit {
+		return false
+	}
+	d.Control.TAT = now + level + controlPart*Cost(d.Config.TotalRate, w.bytes)
+	return true
+}
+
+func (d *Direction) exempt(p *Parsed) bool {
+	if !d.WithSubnets || p.Family == 0 || d.Config.SubnetsMode == shaping.SubnetsNone {
+		return false
+	}
+	remote := netip.AddrFrom16(p.Flow.Dst)
+	if d.Config.Direction == shaping.Ingress {
+		remote = netip.AddrFrom16(p.Flow.Src)
+	}
+	found := false
+	for _, s := range d.Subnets {
+		found = found || mapped(s).Contains(remote)
+	}
+	return found == (d.Config.SubnetsMode == shaping.SubnetsUnshaped)
+}
+
+// mapped is an IPv4 prefix as a prefix of IPv4-mapped addresses.
+func mapped(p netip.Prefix) netip.Prefix {
+	bits := p.Bits()
+	if p.Addr().Is4() {
+		bits += 96
+	}
+	return netip.PrefixFrom(netip.AddrFrom16(p.Addr().As16()), bits)
+}
+
+func (d *Direction) classify(w *work) Class {
+	flow := &w.parsed.Flow
+	if d.exempt(&w.parsed) {
+		return ClassExempt
+	}
+	if w.parsed.Control && d.takeControl(w) {
+		return ClassLight
+	}
+	if d.Config.Policy == shaping.PolicyFlat {
+		return ClassHeavy
+	}
+	id, tick := d.Keys.Hash(flow), Tick(w.nowNS)
+	if !d.isHeavy(w, id, tick) {
+		return ClassLight
+	}
+	d.Heavy.record(id, flow, w.bytes, w.nowNS)
+	return ClassHeavy
+}
+
+// isHeavy counts the packet and decides. A heavy flow is held for the longest
+// time from its last packet on at which it had its share. Any other that
+// finds no room among the light ones waits its turn: as long as what is queued
+// takes to send, and long enough to become established meanwhile.
+func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
+	c := &d.Config
+	strict := c.Policy == shaping.PolicyStrict
+	if strict {
+		w.before = d.Total.Level(w.nowNS << meterShift)
+		d.Fair.look(c, w.before, tick)
+		w.fair = d.Fair
+	}
+	w.est = d.Sketch.Update(id, tick, Cost(c.SketchRate, w.bytes), c.HalfLifeShift)
+	w.bigEst = BigEstimate(w.fair.Share, c.LightLeast, c.LightMost)
+	big := w.est >= w.bigEst
+	unit, longest := flowUnit(tick), flowHold(c.HoldTicks)
+	hold := longest
+	if !big {
+		hold = min(flowOld+flowHold(uint32(min(w.before>>(meterShift+TickShift), math.MaxUint32))), longest)
+	}
+	k := d.Flows.find(id, unit, hold, longest)
+	light, at := uint64(w.est) < uint64(w.bigEst)+uint64(w.bigEst/4)+uint64(c.FrameEstimate) && !k.held, k.at
+	if light && !strict {
+		return false
+	}
+	if light {
+		light, at = d.room(w, &k), unit
+	}
+	if !light && (big || !k.held) {
+		at = unit + hold
+	}
+	d.Flows.keep(id, k, at, big)
+	return !light
+}
+
+// room says whether there is room among the light flows.
+func (d *Direction) room(w *work, k *known) bool {
+	if k.age == flowOld {
+		return d.takeLight(w, w.est) || d.takeReserve(w)
+	}
+	return d.takeLight(w, w.newClaim())
+}

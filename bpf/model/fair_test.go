@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package model
+
+import (
+	"container/heap"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// sender sends packets at a rate whatever becomes of them.
+type sender struct {
+	flow Flow
+	// share of the cap that it offers, in packets of so many bytes; ecn is the
+	// ECN field of its packets.
+	share float64
+	bytes uint32
+	ecn   uint8
+	next  float64
+	// sent, got and light are bytes after the start.
+	sent, got, light float64
+}
+
+// senders is a heap by the time of the next packet.
+type senders []*sender
+
+func (s senders) Len() int           { return len(s) }
+func (s senders) Less(i, j int) bool { return s[i].next < s[j].next }
+func (s senders) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *senders) Push(x any)        { *s = append(*s, x.(*sender)) }
+func (s *senders) Pop() any          { panic("nobody stops sending") }
+
+// offer has all of them send until end, counts from start on, and returns how
+// full the total meter was on average, in seconds.
+func offer(d *Direction, bits, start, end float64, all ...*sender) (level float64) {
+	random := rand.New(rand.NewPCG(1, 2))
+	queue := make(senders, len(all))
+	for i, s := range all {
+		s.flow = flowOf(i)
+		s.next = random.Float64() / 100
+		queue[i] = s
+	}
+	heap.Init(&queue)
+	looks := 0
+	for queue[0].next < end {
+		s := queue[0]
+		now := uint64((1000 + s.next) * 1e9)
+		w := &work{nowNS: now, clock: Clock{CoarseNS: now, ExactNS: now}, bytes: s.bytes}
+		w.parsed.Family, w.parsed.Flow, w.parsed.TOS = 4, s.flow, s.ecn
+		light := d.classify(w) == ClassLight
+		passed := light
+		if light {
+			d.takeTotal(w, ClassLight)
+		} else {
+			passed = !d.wait(w, random.Uint32()).Dropped()
+		}
+		if s.next >= start {
+			s.count(passed, light)
+			level += float64(d.Total.Level(now<<meterShift)) / (1 << meterShift) / 1e9
+			looks++
+		}
+		// Evenly but for a twentieth, as processes send.
+		s.next += float64(s.bytes) * 8 / (s.share * bits) * (0.95 + random.Float64()/10)
+		heap.Fix(&queue, 0)
+	}
+	return level / float64(looks)
+}
+
+func (s *sender) count(passed, light bool) {
+	s.sent += float64(s.bytes)
+	if passed {
+		s.got += float64(s.bytes)
+	}
+	if light {
+		s.light += float64(s.bytes)
+	}
+}
+
+// Who has more than the fair share is cut down to it, however much it offers; who has
+// less loses nothing and goes first.
+func TestFairShare(t *testing.T) {
+	// At 1 Gbit/s a second has a hundred times as many packets.
+	for bits, end := range map[float64]float64{10e6: 7, 100e6: 4, 1e9: 2.5} {
+		const start = 2.0
+		d := strictAt(bits)
+		call := &sender{share: 0.15, bytes: 1200}
+		bulk := []*sender{{share: 0.4, bytes: 1514}, {share: 0.8, bytes: 1514}, {share: 1.6, bytes: 1514}}
+		offer(d, bits, start, end, append(bulk, call)...)
+		if call.got != call.sent || call.light < 0.99*call.sent {
+			t.Errorf("%.0e bit/s: the call lost %.2f %% and %.2f %% went first, want none and nearly all", bits,
+				100*(1-call.got/call.sent), 100*call.light/call.sent)
+		}
+		fair := (1 - call.share) / float64(len(bulk))
+		for _, b := range bulk {
+			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.15 {
+				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within 15 %%", bits, b.share, got, fair)
+			}
+		}
+	}
+}
+
+// Flows that together have less than the cap are left alone, whatever was fair
+// before.
+func TestFairShareWithoutCongestion(t *testing.T) {
+	const bits, begin = 10e6, uint64(1000e9)
+	d := strictAt(bits)
+	d.Fair = Fair{Share: fairLeast, Tick: uint32(begin >> TickShift), Wait: uint64(d.Config.FairLeast)}
+	a, b := &sender{share: 0.6, bytes: 1514}, &sender{share: 0.3, bytes: 1514}
+	offer(d, bits, 0, 5, a, b)
+	if a.got != a.sent || b.got != b.sent {
+		t.Errorf("%.0f of %.0f and %.0f of %.0f bytes passed, want all", a.got, a.sent, b.got, b.sent)
+	}
+}
+
+// What waits is what shall wait, within an eighth of it.
+func TestQueueIsAsLongAsItShallBe(t *testing.T) {
+	const bits = 100e6
+	d := strictAt(bits)
+	level := offer(d, bits, 2, 5, &sender{share: 0.7, bytes: 1514}, &sender{share: 0.9, bytes: 1514})
+	aim := float64(uint64(d.Config.TotalBurst)+d.Fair.Wait) / (1 << meterShift) / 1e9
+	if math.Abs(level/aim-1) > 0.125 {
+		t.Errorf("the meter is %.1f ms ahead, want %.1f", 1e3*level, 1e3*aim)
+	}
+}
+
+// The more flows, the longer the queue; never beyond the most.
+func TestWaitGrowsWithTheFlows(t *testing.T) {
+	const bits = 100e6
+	last := uint64(0)
+	for _, flows := range []int{2, 32, 200} {
+		d := strictAt(bits)
+		var all []*sender
+		for range flows {
+			all = append(all, &sender{share: 3 / float64(flows), bytes: 1514})
+		}
+		offer(d, bits, 2, 4, all...)
+		if d.Fair.Wait < last || d.Fair.Wait > uint64(d.Config.FairMost) || d.Fair.Wait < uint64(d.Config.FairLeast) {
+			t.Errorf("%d flows shall wait %d, after %d with fewer, want more, from %d to %d", flows, d.Fair.Wait, last,
+				d.Config.FairLeast, d.Config.FairMost)
+		}
+		last = d.Fair.Wait
+	}
+	if least := uint64(strictAt(bits).Config.FairLeast); last <= least {
+		t.Errorf("200 flows shall wait %d, want more than the least, %d", last, least)
+	}
+}
+
+// Who asks for marks and ignores them has at most twice the share.
+func TestMarksIgnored(t *testing.T) {
+	const bits, start, end = 10e6, 2.0, 7.0
+	deaf := &sender{share: 1.2, bytes: 1514, ecn: 2}
+	other := &sender{share: 1.2, bytes: 1514}
+	offer(strictAt(bits), bits, start, end, deaf, other)
+	if deaf.got > 2*other.got {
+		t.Errorf("%.0f bytes of who ignores marks passed, and %.0f of the other, want at most twice as many", deaf.got, other.got)
+	}
+}
+
+// After a pause nothing is known of what is fair.
+func TestFairShareAfterAPause(t *testing.T) {
+	d := strictAt(10e6)
+	f := Fair{Share: fairLeast, Tick: 5}
+	f.look(&d.Config, 0, 5+fairPause)
+	if f.Share >= EstimateOne/2 {
+		t.Errorf("the share is %d after %d ticks, want still a small one", f.Share, fairPause)
+	}
+	f = Fair{Share: fairLeast, Tick: 5}
+	if f.look(&d.Config, 0, 5+fairPause+1); f.Share != EstimateOne {
+		t.Errorf("the share is %d after a pause, want all of the cap, %d", f.Share, EstimateOne)
+	}
+}

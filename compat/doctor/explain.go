@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Explain returns the page of a code; "" if there is no such check.
+func Explain(code string) string {
+	for _, c := range Checks() {
+		if strings.EqualFold(c.Code, code) {
+			return c.Explanation()
+		}
+	}
+	return ""
+}
+
+// Explanation is the page of the check, in Markdown.
+func (c *Check) Explanation() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: %s\n\n", c.Code, c.Title)
+	fmt.Fprintf(&b, "Category %s, severity %s.", c.Category, c.Severity)
+	if len(c.Needs) > 0 {
+		var links []string
+		for _, n := range c.Needs {
+			links = append(links, "["+n+"]("+n+".md)")
+		}
+		fmt.Fprintf(&b, " Needs %s.", strings.Join(links, ", "))
+	}
+	if c.Family != "" {
+		fmt.Fprintf(&b, " Only where a CNI of the family `%s` is in force or runs.", c.Family)
+	}
+	fmt.Fprintf(&b, "\n\n- **Looks at** %s.\n- **Why** %s.\n", c.Looks, c.Why)
+	if c.Touches != "" {
+		fmt.Fprintf(&b, "- **Touches** %s. Only with `podweir doctor --probe`.\n", c.Touches)
+	}
+	fmt.Fprintf(&b, "\n## What to do\n\n%s\n", c.Mend)
+	if len(c.Refs) > 0 {
+		b.WriteString("\n## Sources\n\n")
+		for _, r := range c.Refs {
+			fmt.Fprintf(&b, "- <%s>\n", r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+)
+
+// One problem is one finding: what else it breaks is told with it.
+func TestOneProblemIsOneFinding(t *testing.T) {
+	foreign := func(n *node) {
+		n.kernel.attached[0].Drift = []string{"ingress build-queue: root qdisc is not podweir's: pfifo"}
+		n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "pfifo", Root: true}}
+	}
+	tampered := func(held bool) func(n *node) {
+		return func(n *node) {
+			n.kernel.unenforced = []doctor.Unenforced{{Pod: "default/web", What: "TAMPERED default/web", Held: held}}
+			n.kernel.attached[0].Drift, n.kernel.attached[0].PastQueue = []string{"egress build-queue"}, 9
+		}
+	}
+	for name, tc := range map[string]struct {
+		node   func() *node
+		change func(n *node)
+		// want are codes with the codes that are told with them.
+		want map[string][]string
+	}{
+		"a foreign queue": {aws, foreign, map[string][]string{"PW602": {"PW505"}}},
+		"a foreign queue on two devices, one of them of another pod": {aws, func(n *node) {
+			foreign(n)
+			n.kernel.devices = append(n.kernel.devices, doctor.Device{Name: "eniother", Kind: profiles.Veth, Pod: 2, In: n.kernel.devices[0].In, Out: n.kernel.devices[0].Out, Qdiscs: []doctor.Qdisc{{Kind: "htb", Root: true}}})
+		}, map[string][]string{"PW602": nil, "PW505": nil}},
+		"a queue that is gone": {aws, func(n *node) {
+			a := &n.kernel.attached[0]
+			a.Drift, a.Queue, a.NoCeiling, a.PastQueue = []string{"no root qdisc"}, "none", "the host side is gone", 3
+		}, map[string][]string{"PW602": {"PW603", "PW609", "PW611"}}},
+		"a limit that is taken away":              {aws, tampered(false), map[string][]string{"PW612": {"PW611", "PW602"}}},
+		"a limit that is taken away and holds":    {aws, tampered(true), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},
+		"packets past the queue, without a probe": {aws, func(n *node) { n.kernel.attached[0].PastQueue = 3 }, map[string][]string{"PW611": nil}},
+		"somebody is ahead": {cilium, func(n *node) {
+			n.kernel.devices[0].In.Programs = []judge.Program{{ProgramID: 10, Name: "cil_from_contai"}, {ProgramID: 20, Name: "pw_police", Ours: true}}
+			n.kernel.attached[1].Drift = []string{"egress attach: not first"}
+		}, map[string][]string{"PW501": {"PW602"}, "PW603": nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := tc.node()
+			tc.change(n)
+			rep := n.report(t)
+			got, count := map[string][]string{}, map[doctor.Status]int{}
+			for _, o := range rep.Checks {
+				count[o.Status]++
+				if o.Status == doctor.Fail || o.Status == doctor.Warn {
+					got[o.Code] = nil
+				}
+				for _, also := range o.Also {
+					got[o.Code] = append(got[o.Code], also.Code)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(count, rep.Count); diff != "" {
+				t.Errorf("count (-checks +report):\n%s", diff)
+			}
+			var b bytes.Buffer
+			if err := rep.WriteTable(&b, doctor.Format{Short: true}); err != nil {
+				t.Fatal(err)
+			}
+			for code, also := range got {
+				if i := slices.IndexFunc(also, func(a string) bool { return !strings.Contains(b.String(), "also     "+a+": ") }); i >= 0 || !strings.Contains(b.String(), " "+code+" ") {
+					t.Errorf("%s or what is with it is not written:\n%s", code, b.String())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package figures_test
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/e2e/figures"
+)
+
+// drawn is the chart as text; it has to be well-formed XML.
+func drawn(t *testing.T, c interface{ WriteSVG(io.Writer) error }) string {
+	t.Helper()
+	var out strings.Builder
+	if err := c.WriteSVG(&out); err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(strings.NewReader(out.String())); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return out.String()
+		} else if err != nil {
+			t.Fatalf("%v:\n%s", err, out.String())
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	svg := drawn(t, &figures.Lines{Title: "a < b", X: "ms", Y: "share", LogX: true, LimitY: 0.5, MostY: 1, Lines: []figures.Line{
+		{Name: "podweir strict", Points: []figures.Point{{X: 1, Y: 0.5}, {X: 100, Y: 3}}},
+		{Name: "plain <queue>", Points: []figures.Point{{X: 0, Y: 0}, {X: 10, Y: math.NaN()}, {X: 10, Y: 1}}},
+		{Name: "absent"},
+	}})
+	for _, want := range []string{
+		"a &lt; b", ">plain &lt;queue&gt;<", `<polyline class="line ours"`, `class="label small ours"`,
+		// Two decades on 510 pixels from 60, and the whole height for what is cut.
+		`points="60,209 570,58"`, `points="315,58"`, `<line class="limit" x1="60" x2="570" y1="209"`,
+		">0.2<", ">100<",
+	} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the chart lacks %q:\n%s", want, svg)
+		}
+	}
+	if strings.Contains(svg, "absent") {
+		t.Error("a line without points has a name in the chart")
+	}
+}
+
+// TestLabelsKeepApart: lines that end at one place have names below one another, the
+// last of them above the foot.
+func TestLabelsKeepApart(t *testing.T) {
+	c := &figures.Lines{X: "s", Y: "x"}
+	for _, name := range []string{"a", "b", "c"} {
+		c.Lines = append(c.Lines, figures.Line{Name: name, Points: []figures.Point{{X: 0, Y: 1}, {X: 1, Y: 0}}})
+	}
+	places := regexp.MustCompile(`class="label small" x="584" y="(\d+)"`).FindAllStringSubmatch(drawn(t, c), -1)
+	var got []string
+	for _, p := range places {
+		got = append(got, p[1])
+	}
+	if strings.Join(got, " ") != "333 349 365" {
+		t.Errorf("the names are at %v, want 16 pixels apart, the last at the foot", got)
+	}
+}
+
+// TestNothingToDraw is an error, not an empty picture.
+func TestNothingToDraw(t *testing.T) {
+	for _, c := range []interface{ WriteSVG(io.Writer) error }{
+		&figures.Lines{Lines: []figures.Line{{Name: "a"}, {Name: "b", Points: []figures.Point{{X: 1, Y: math.NaN()}}}}},
+		&figures.Dots{Panels: []figures.Panel{{Title: "p", Dots: []figures.Dot{{Name: "a"}}}}},
+	} {
+		if err := c.WriteSVG(io.Discard); err == nil {
+			t.Errorf("%+v was drawn", c)
+		}
+	}
+}

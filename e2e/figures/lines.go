@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package figures
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Lines is a chart of numbers against another, with the name of each line at its end.
+type Lines struct {
+	Title string
+	// X and Y name the axes, with their units. Y begins at 0.
+	X, Y string
+	// LogX makes the horizontal axis logarithmic: numbers of 0 or less are not drawn.
+	LogX bool
+	// LimitY is a number of the vertical axis that gets a line of its own, 0 for none.
+	LimitY float64
+	// MostY is where the vertical axis ends and larger numbers are drawn, 0 for what
+	// the lines need.
+	MostY float64
+	Lines []Line
+}
+
+// Line is a series of points with ascending X. The names of podweir's begin with
+// "podweir".
+type Line struct {
+	Name   string
+	Points []Point
+}
+
+// Point is in the units of the axes.
+type Point struct{ X, Y float64 }
+
+// Sizes of a chart of lines.
+const (
+	linesWidth  = 900
+	linesLeft   = 60
+	linesRight  = 570
+	linesTop    = 58
+	linesBottom = 360
+	linesHeight = 410
+	labelHeight = 16
+)
+
+const (
+	lineStyle = ".limit{stroke:#cf222e;stroke-width:1.5}.line{fill:none;stroke:#8c959f;stroke-width:1.5}.line.ours{stroke:#0969da;stroke-width:2}\n"
+	lineDark  = "\n.limit{stroke:#ff7b72}.line{stroke:#768390}.line.ours{stroke:#4493f8}"
+)
+
+// dashes tell lines of one colour apart.
+var dashes = []string{"", "7 3", "2 3"}
+
+// WriteSVG fails if no line has a point.
+func (c *Lines) WriteSVG(out io.Writer) error {
+	x := scale{from: math.Inf(1), to: math.Inf(-1), pixelFrom: linesLeft, pixelTo: linesRight, logarithmic: c.LogX}
+	y := scale{pixelFrom: linesBottom, pixelTo: linesTop, to: c.MostY}
+	drawable := make([]Line, 0, len(c.Lines))
+	for _, l := range c.Lines {
+		l.Points = slices.DeleteFunc(slices.Clone(l.Points), func(p Point) bool {
+			return math.IsNaN(p.X) || math.IsNaN(p.Y) || c.LogX && p.X <= 0
+		})
+		if len(l.Points) == 0 {
+			continue
+		}
+		drawable = append(drawable, l)
+		for i, p := range l.Points {
+			x.from, x.to = min(x.from, p.X), max(x.to, p.X)
+			if c.MostY == 0 {
+				y.to = max(y.to, p.Y)
+			} else {
+				l.Points[i].Y = min(p.Y, c.MostY)
+			}
+		}
+	}
+	if len(drawable) == 0 {
+		return fmt.Errorf("none of %d lines has a point", len(c.Lines))
+	}
+	var drawn chart
+	c.axes(&drawn, &x, &y)
+	ends := make([]end, len(drawable))
+	for i, l := range drawable {
+		var points []string
+		for _, p := range l.Points {
+			points = append(points, number(x.at(p.X))+","+number(y.at(p.Y)))
+		}
+		fmt.Fprintf(&drawn.body, "<polyline class=%q stroke-dasharray=%q points=%q/>\n", series("line", l.Name), dashes[i%len(dashes)], strings.Join(points, " "))
+		last := l.Points[len(l.Points)-1]
+		ends[i] = end{x.at(last.X), y.at(last.Y)}
+	}
+	c.labels(&drawn, drawable, ends)
+	return drawn.writeTo(out, linesWidth, linesHeight, lineStyle, lineDark)
+}
+
+func (c *Lines) axes(out *chart, x, y *scale) {
+	out.text("head", "", 12, 22, c.Title)
+	for _, tick := range x.widen() {
+		out.line("grid", x.at(tick), linesTop, x.at(tick), linesBottom)
+		out.text("small", "middle", x.at(tick), linesBottom+16, fmt.Sprintf("%.6g", tick))
+	}
+	for _, tick := range y.widen() {
+		out.line("grid", linesLeft, y.at(tick), linesRight, y.at(tick))
+		out.text("small", "end", linesLeft-8, y.at(tick)+textMiddle, fmt.Sprintf("%.6g", tick))
+	}
+	if c.LimitY > 0 {
+		out.line("limit", linesLeft, y.at(c.LimitY), linesRight, y.at(c.LimitY))
+		out.text("small", "", linesLeft+4, y.at(c.LimitY)-textMiddle, "limit")
+	}
+	out.text("small", "middle", (linesLeft+linesRight)/2, linesBottom+36, c.X)
+	out.text("small", "", 12, linesTop-10, c.Y)
+}
+
+// end is where a line ends, in pixels.
+type end struct{ x, y float64 }
+
+// labels writes the names at the right, each as near to the end of its line as the
+// others leave room, with a line from there. Of lines that end at one height the one
+// that ends last is first.
+func (c *Lines) labels(out *chart, lines []Line, ends []end) {
+	order := make([]int, len(lines))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(ends[a].y, ends[b].y), cmp.Compare(ends[b].x, ends[a].x))
+	})
+	at := math.Inf(-1)
+	places := make([]float64, len(lines))
+	for _, i := range order {
+		at = max(ends[i].y, at+labelHeight)
+		places[i] = at
+	}
+	// What would run off the foot moves up.
+	limit := float64(linesBottom)
+	for _, i := range slices.Backward(order) {
+		places[i] = min(places[i], limit)
+		limit = places[i] - labelHeight
+	}
+	for i, l := range lines {
+		out.line("grid", ends[i].x, ends[i].y, linesRight+10, places[i])
+		out.text(series("label small", l.Name), "", linesRight+14, places[i]+textMiddle, l.Name)
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// undo runs kubectl when the test ends, whose context has ended by then.
+func undo(t *testing.T, args ...string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if _, err := suite.Kubectl(context.WithoutCancel(t.Context()), "", args...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// annotateNamespace changes annotations of the pods' namespace until the test ends.
+func annotateNamespace(t *testing.T, pairs ...string) {
+	t.Helper()
+	kubectl(t, append([]string{"annotate", "--overwrite", "namespace", "default"}, pairs...)...)
+	for _, pair := range pairs {
+		name, _, _ := strings.Cut(pair, "=")
+		undo(t, "annotate", "namespace", "default", name+"-")
+	}
+}
+
+// TestPrivilegedNamespaceRates sets rates on the namespace of pods that run, and of
+// pods that start.
+func TestPrivilegedNamespaceRates(t *testing.T) {
+	install(t, "namespaces.interval=10s")
+	quiet := run(t, "quiet", 0, nil)
+	greedy := run(t, "greedy", 0, map[string]string{"podweir.io/ingress-rate": "100M", "podweir.io/egress-rate": "200M"})
+	greedy.limited(t, 100_000_000, 200_000_000)
+	quiet.limited(t, 0, 0)
+	annotateNamespace(t, "podweir.io/default-egress-rate=20M", "podweir.io/max-ingress-rate=30M")
+	quiet.limited(t, 30_000_000, 20_000_000)
+	greedy.limited(t, 30_000_000, 200_000_000)
+	e := sees(t, greedy.Name, "podweir.io/ingress-rate", "at most 30 Mbit/s", "podweir.io/max-ingress-rate")
+	if e.Reason != "BandwidthAboveMaximum" {
+		t.Errorf("event %+v, want BandwidthAboveMaximum", e)
+	}
+	// At ADD, and not by the agent.
+	next := run(t, "next", 0, nil)
+	next.limited(t, 30_000_000, 20_000_000)
+	out, err := podweir(t, next.Node, "status", "-o", "json")
+	if err != nil || !strings.Contains(out, next.Name) {
+		t.Fatalf("status: %v\n%s", err, out)
+	}
+	for _, p := range []*pod{quiet, next} {
+		if got := p.by(t, out); got != map[string]string{"quiet": "agent", "next": "plugin"}[p.Name] {
+			t.Errorf("%s was attached by %q", p.Name, got)
+		}
+	}
+}
+
+// by says who attached the pod, by what status prints as JSON.
+func (p *pod) by(t *testing.T, status string) string {
+	t.Helper()
+	var report struct {
+		Attachments []struct{ Pod, By string }
+	}
+	if err := json.Unmarshal([]byte(status), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range report.Attachments {
+		if a.Pod == "default/"+p.Name {
+			return a.By
+		}
+	}
+	return "nobody"
+}
+
+// TestPrivilegedStartupTaint taints a node as one that joins, and starts its agent again.
+func TestPrivilegedStartupTaint(t *testing.T) {
+	install(t, "startupTaint.enabled=true")
+	node := suite.Members[1]
+	kubectl(t, "taint", "node", node.Name, "podweir.io/agent-not-ready=:NoSchedule", "example.com/other=x:NoSchedule")
+	undo(t, "taint", "node", node.Name, "example.com/other-")
+	kubectl(t, "-n", namespace, "delete", "pod", agent(t, node))
+	eventually(t, 2*time.Minute, "startup taint of "+node.Name, func(context.Context) error {
+		taints := kubectl(t, "get", "node", node.Name, "-o", "jsonpath={.spec.taints[*].key}")
+		if strings.Contains(taints, "podweir.io/") {
+			return errors.New(taints)
+		}
+		return nil
+	})
+	if taints := kubectl(t, "get", "node", node.Name, "-o", "jsonpath={.spec.taints[*].key}"); !strings.Contains(taints, "example.com/other") {
+		t.Errorf("taints %q, want that somebody else's stays", taints)
+	}
+	green(t, node)
+	// The token of an agent is good for nothing else of the node, and for no other one.
+	for what, args := range map[string][]string{
+		"another node": {"annotate", "node", suite.Members[0].Name, "x=y"},
+		"a label":      {"label", "node", node.Name, "x=y"},
+	} {
+		as := []string{"--as=system:serviceaccount:" + namespace + ":podweir", "--as-group=system:serviceaccounts"}
+		if _, err := suite.Kubectl(t.Context(), "", append(as, args...)...); err == nil || !strings.Contains(err.Error(), "an agent of podweir may") {
+			t.Errorf("%s: %v, want the policy's refusal", what, err)
+		}
+	}
+}
+
+// TestPrivilegedAdmissionPolicy tries what a tenant may change of limits.
+func TestPrivilegedAdmissionPolicy(t *testing.T) {
+	install(t, "admissionPolicy.enabled=true")
+	annotateNamespace(t, "podweir.io/max-egress-rate=10M")
+	p := run(t, "tenants", 0, map[string]string{"podweir.io/egress-rate": "5M"})
+	for _, binding := range []string{"edit", "admin"} {
+		kubectl(t, "create", "clusterrolebinding", "tenant-"+binding, "--clusterrole="+binding, "--user=tenant")
+		undo(t, "delete", "clusterrolebinding", "tenant-"+binding)
+	}
+	kubectl(t, "create", "clusterrole", "namespaces", "--verb=get,patch", "--resource=namespaces")
+	undo(t, "delete", "clusterrole", "namespaces")
+	kubectl(t, "create", "clusterrolebinding", "tenant-namespaces", "--clusterrole=namespaces", "--user=tenant")
+	undo(t, "delete", "clusterrolebinding", "tenant-namespaces")
+	tenant := func(args ...string) error {
+		_, err := suite.Kubectl(t.Context(), "", append([]string{"--as=tenant"}, args...)...)
+		return err
+	}
+	const pods, namespaces = "the rates of a pod cannot be changed", "the limits of a namespace cannot be changed"
+	eventually(t, time.Minute, "policy in force", func(context.Context) error {
+		err := tenant("annotate", "pod", p.Name, "kubernetes.io/ingress-bandwidth=9M")
+		if err == nil {
+			_, again := suite.Kubectl(t.Context(), "", "annotate", "pod", p.Name, "kubernetes.io/ingress-bandwidth-")
+			return errors.Join(errors.New("a tenant added a rate"), again)
+		}
+		if !strings.Contains(err.Error(), pods) {
+			return err
+		}
+		return nil
+	})
+	for what, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"raise":             {[]string{"annotate", "--overwrite", "pod", p.Name, "podweir.io/egress-rate=9M"}, pods},
+		"take away":         {[]string{"annotate", "pod", p.Name, "podweir.io/egress-rate-"}, pods},
+		"raise the maximum": {[]string{"annotate", "--overwrite", "namespace", "default", "podweir.io/max-egress-rate=1G"}, namespaces},
+		"ask for too much": {
+			[]string{"run", "greedy", "--image=x", "--annotations=podweir.io/egress-rate=11M"}, "more than its namespace may have",
+		},
+		"tune": {[]string{"annotate", "pod", p.Name, "podweir.io/policy=flat"}, ""},
+	} {
+		err := tenant(tc.args...)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", what, err, tc.want)
+		}
+	}
+	p.limited(t, 0, 5_000_000)
+}

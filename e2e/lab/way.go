@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package lab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Way is how the datagrams of a flood leave their sender.
+type Way string
+
+// The ways. Those past the queue go past every qdisc of the sender's device and
+// every program on its hooks; they need CAP_NET_RAW, which containers have.
+const (
+	// BySocket is a UDP socket, or a raw one where the flood needs it.
+	BySocket Way = ""
+	// Prioritised is a UDP socket that asks for the first band (SO_PRIORITY).
+	Prioritised Way = "priority"
+	// Stamped is a UDP socket that says when its packets shall leave (SO_TXTIME): now.
+	Stamped Way = "stamped"
+	// Past is a packet socket past the queue (packet(7), PACKET_QDISC_BYPASS).
+	Past Way = "past"
+	// PastSpoofed is Past from a MAC address that is not the sender's.
+	PastSpoofed Way = "past spoofed"
+	// PastTagged is Past with an 802.1Q tag. Its VLAN is 0, which is none but a
+	// priority, so that a receiver without VLAN devices takes the packets.
+	PastTagged Way = "past tagged"
+	// ByXDP is an AF_XDP socket in copy mode, which every device has.
+	ByXDP Way = "xdp"
+)
+
+// firstBand is a priority that any process may ask for, and that queues with
+// priorities serve first (tc-prio(8)).
+const firstBand = 6
+
+// StampingSocket is a UDP socket over IPv4 that takes [TxTime], as any process may
+// open it. struct sock_txtime is a clock and flags (linux/net_tstamp.h).
+func StampingSocket() (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	if err := stamps(fd); err != nil {
+		_ = unix.Close(fd)
+		return 0, err
+	}
+	return fd, nil
+}
+
+func stamps(fd int) error {
+	option := make([]byte, 8)
+	binary.NativeEndian.PutUint32(option, unix.CLOCK_MONOTONIC)
+	if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, string(option)); err != nil {
+		return fmt.Errorf("set SO_TXTIME: %w", err)
+	}
+	return nil
+}
+
+// TxTime is a control message with a departure time of CLOCK_MONOTONIC.
+func TxTime(at time.Duration) []byte {
+	b := make([]byte, unix.CmsgSpace(8))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0])) //nolint:gosec // how golang.org/x/sys/unix itself makes one
+	h.Level, h.Type = unix.SOL_SOCKET, unix.SCM_TXTIME
+	h.SetLen(unix.CmsgLen(8))
+	binary.NativeEndian.PutUint64(b[unix.CmsgLen(0):], uint64(at))
+	return b
+}
+
+// goes makes a UDP socket send in the flood's way.
+func (f *flooder) goes() error {
+	if f.args.Way == Prioritised {
+		if err := unix.SetsockoptInt(f.fd, unix.SOL_SOCKET, unix.SO_PRIORITY, firstBand); err != nil {
+			return fmt.Errorf("set SO_PRIORITY %d: %w", firstBand, err)
+		}
+	}
+	if f.args.Way != Stamped {
+		return nil
+	}
+	f.offer = func() error {
+		return unix.Sendmsg(f.fd, f.packet, TxTime(monotonic()), f.dest, unix.MSG_DONTWAIT)
+	}
+	return stamps(f.fd)
+}

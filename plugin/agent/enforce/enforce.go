@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package enforce watches whether limits hold: not whether what enforces them is in
+// place, which package reconcile looks at, but what the pods' devices carried. What is
+// beyond a limit becomes an Event of the pod, a metric, and a record for status and the
+// doctor. It needs CAP_NET_ADMIN, and CAP_BPF for podweir's own counters.
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/agent/ratewatch"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// DefaultEvery is the time between two looks: three are enough for what exceeds its
+// limit by some tenths, which is to be said within 10 s.
+const DefaultEvery = 2 * time.Second
+
+// Pods are what the agent knows of the node's pods.
+type Pods interface {
+	// Snapshot returns what is known of each pod.
+	Snapshot() []reconcile.PodState
+	// LookAt asks for a look whether a pod's limit is the same and in place.
+	LookAt(s *reconcile.PodState)
+}
+
+// Config is what a [Watcher] works with.
+type Config struct {
+	Pods   Pods
+	Events reconcile.Events
+	// Open opens the counters; it is tried again when it fails.
+	Open func() (Counters, error)
+	// Paths are where the record is kept.
+	Paths engine.Paths
+	// Every is the time between two looks; 0 means [DefaultEvery].
+	Every time.Duration
+	Log   *slog.Logger
+}
+
+// Reasons of [State].
+const (
+	// ReasonExceeded: the device carried more than the limit lets through.
+	ReasonExceeded = "exceeded"
+	// ReasonTampered: the limit is taken away again and again. It may hold all the same.
+	ReasonTampered = "tampered"
+	// ReasonObserve: the operator wants the limit to be observed only.
+	ReasonObserve = "observe"
+)
+
+// State says whether one direction of a pod is held to its limit.
+type State struct {
+	Namespace, Pod string
+	Direction      shaping.Direction
+	Enforced       bool
+	// Reason is why not, or what else is wrong; "" if nothing is.
+	Reason string
+}
+
+// Held says how long one direction of an interface was held at its limit, since the
+// agent began or the pod started.
+type Held struct {
+	Namespace, Pod, Interface string
+	Direction                 shaping.Direction
+	// Time is the sum of the times between two looks in which the device carried at least
+	// [ratewatch.HeldShare] of the limit.
+	Time time.Duration
+	// Since is when it came to its limit, zero if it is not at it; pauses of up to
+	// [ratewatch.HeldPause] do not count. LastMinute is the part of that minute in which
+	// it was held, 1 for all of it.
+	Since      time.Time
+	LastMinute float64
+}
+
+// Watcher looks at the limits of a node every so often.
+type Watcher struct {
+	cfg   Config
+	start time.Time
+
+	counters   Counters
+	looks      int
+	failed     string
+	directions map[limitKey]*watch
+
+	mu     sync.Mutex
+	states []State
+	held   []Held
+	told   []engine.Unenforced
+}
+
+// limitKey is one direction of one interface of an attachment.
+type limitKey struct {
+	id        attach.ID
+	device    string
+	direction shaping.Direction
+}
+
+// watch is what is known of one direction.
+type watch struct {
+	ratewatch.Direction
+	limit   reconcile.Limit
+	verdict ratewatch.Verdict
+	held    time.Duration
+	// arrived is of what the pod's own device received, beside what the counter has.
+	arrived ratewatch.Direction
+	past    ratewatch.Verdict
+	// source is raised when another device or another counter is read.
+	source uint64
+	seen   bool
+	// told is when it was last told that it is exceeded, for this cause, since then and
+	// by so much; zero if it is not.
+	told    time.Time
+	cause   string
+	since   time.Duration
+	carried units.BitRate
+}
+
+// New returns a watcher that does nothing until [Watcher.Run].
+func New(cfg Config) *Watcher {
+	cfg.Every = cmp.Or(cfg.Every, DefaultEvery)
+	return &Watcher{cfg: cfg, start: time.Now(), directions: make(map[limitKey]*watch)}
+}
+
+// Run looks until the context ends, and returns nil.
+func (w *Watcher) Run(ctx context.Context) error {
+	w.cfg.Paths.ForgetUnenforced()
+	tick := time.NewTicker(w.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			w.close()
+			w.cfg.Paths.ForgetUnenforced() // nobody looks any more
+			return nil
+		case <-tick.C:
+			w.fail(w.look())
+		}
+	}
+}
+
+// States returns what is known of each limited direction, in the order of the names.
+func (w *Watcher) States() []State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.states)
+}
+
+// Held returns how long limits were reached, in the order of the names. Limits that no
+// device on the host shows are not in it.
+func (w *Watcher) Held() []Held {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.held)
+}
+
+// fail logs an error once as long as it stays the same.
+func (w *Watcher) fail(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != w.failed && err != nil {
+		w.cfg.Log.Error("traffic counters of pods not read", "error", err)
+	}
+	w.failed = text
+}
+
+// close closes the counters, if they are open and can be.
+func (w *Watcher) close() {
+	if k, ok := w.counters.(interface{ Close() }); ok {
+		k.Close()
+	}
+	w.counters = nil
+}
+
+// look reads every limit once.
+func (w *Watcher) look() error {
+	if w.counters == nil {
+		var err error
+		if w.counters, err = w.cfg.Open(); err != nil {
+			w.counters = nil
+			return err
+		}
+	}
+	before := w.cfg.Pods.Snapshot()
+	w.looks++
+	r := &reader{Watcher: w}
+	r.credit(before)
+	r.from = time.Since(w.start)
+	if err := w.counters.Begin(); err != nil {
+		w.close() // its sockets may not come back: they are opened anew
+		return err
+	}
+	for _, d := range w.directions {
+		d.seen = false
+	}
+	after := w.cfg.Pods.Snapshot()
+	first := limitsOf(before)
+	var failed error
+	for i := range after {
+		if err := r.pod(&after[i], first); err != nil {
+			failed = err
+		}
+	}
+	for k, d := range w.directions {
+		if !d.seen {
+			delete(w.directions, k)
+		}
+	}
+	w.publish(after)
+	return failed
+}
+
+func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.Limit {
+	all := make(map[limitKey]*reconcile.Limit)
+	for i := range states {
+		for j := range states[i].Limits {
+			l := &states[i].Limits[j]
+			all[keyOf(l)] = l
+		}
+	}
+	return all
+}
+
+func keyOf(l *reconcile.Limit) limitKey { return limitKey{l.ID, l.Interface.PodName, l.Direction} }
+
+// reader is one look.
+type reader struct {
+	*Watcher
+	from time.Duration
+	// before is the credit of those that need it, read before the devices.
+	before map[limitKey]uint64
+}
+
+// credit reads podweir's own counters, of those directions that need them.
+func (r *reader) credit(states []reconcile.PodState) {
+	r.before = make(map[limitKey]uint64)
+	for k, l := range limitsOf(states) {
+		if d := r.directions[k]; d != nil && d.verdict.WantCredit {
+			if n, err := r.counters.Beside(l, besides(l)); err == nil {
+				r.before[k] = n
+			}
+		}
+	}
+}
+
+// pod reads the limits of one pod.
+func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.Limit) error {
+	var failed error
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		k := keyOf(l)
+		if counterOf(l) == counterNone || l.Observe {
+			continue
+		}
+		d := r.directions[k]
+		if d == nil {
+			d = &watch{}
+			r.directions[k] = d
+		}
+		d.seen = true
+		if !same(&d.limit, l) {
+			d.source++
+			d.arrived, d.past = ratewatch.Direction{}, ratewatch.Verdict{}
+		}
+		d.limit = *l
+		if was := first[k]; was == nil || !same(was, l) {
+			continue // what was read is of the one limit or the other
+		}
+		// A device that is gone is that of a pod that ends.
+		if err := r.direction(s, k, d); err != nil && !errors.Is(err, hostif.ErrNoDevice) {
+			failed = fmt.Errorf("%s of %s/%s: %w", l.Direction, s.Namespace, s.Name, err)
+		}
+	}
+	return failed
+}
+
+// direction takes one reading. One that fails is one that is missed.
+func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
+	l := &d.limit
+	carried, err := r.counters.Carried(l)
+	if err != nil {
+		return err
+	}
+	reading := ratewatch.Reading{
+		Limit: watched(l), From: r.from, To: time.Since(r.start), Bytes: carried, Source: d.source, Looked: s.At.Sub(r.start),
+	}
+	if before, ok := r.before[k]; ok {
+		if after, err := r.counters.Beside(l, besides(l)); err == nil {
+			reading.Credit = &ratewatch.Credit{Before: before, After: after}
+		}
+	}
+	d.verdict = d.Look(reading)
+	d.held += d.verdict.Held
+	r.judge(s, d, &d.verdict, func() string { return cause(s, l) })
+	if arrives(l) && (r.looks+l.Interface.HostIndex)%arriveEvery == 0 || d.past.Suspected {
+		return r.arrived(s, d)
+	}
+	return nil
+}
+
+// arriveEvery is how many looks there are between two at the pod's own device.
+const arriveEvery = 5
+
+// arrived reads the pod's own device.
+func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
+	l := &d.limit
+	from := time.Since(r.start)
+	n, err := r.counters.Arrived(l)
+	if err != nil {
+		return err
+	}
+	d.past = d.arrived.Look(ratewatch.Reading{
+		Limit: watched(l), From: from, To: time.Since(r.start), Bytes: n, Source: d.source, Looked: s.At.Sub(r.start),
+	})
+	r.judge(s, d, &d.past, func() string {
+		return "a program takes packets past the host side's device (bpf_redirect_peer); podweir doctor --probe names it"
+	})
+	return nil
+}
+
+// judge acts on a verdict.
+func (r *reader) judge(s *reconcile.PodState, d *watch, v *ratewatch.Verdict, why func() string) {
+	if v.Suspected {
+		r.cfg.Pods.LookAt(s)
+	}
+	switch {
+	case v.Began && d.told.IsZero():
+		d.cause, d.carried, d.since = why(), v.Carried, v.Since
+		r.tell(s, d)
+	case !d.exceeded():
+		d.told = time.Time{}
+	case v.Exceeded && time.Since(d.told) > tellAgain:
+		d.cause, d.carried = why(), v.Carried
+		r.tell(s, d)
+	}
+}
+
+// tellAgain is how long an API server keeps an Event by default (--event-ttl).
+const tellAgain = time.Hour
+
+// exceeded says whether either counter tells that the limit does not hold.
+func (d *watch) exceeded() bool { return d.verdict.Exceeded || d.past.Exceeded }
+
+// tell says that a limit is exceeded.
+func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
+	l := &d.limit
+	d.told = time.Now()
+	text := fmt.Sprintf("%v of %s carried %v, its limit is %v; likely cause: %s", l.Direction, l.Interface.PodName, d.carried, l.Rate, d.cause)
+	w.cfg.Log.Error("limit exceeded", "pod", s.Namespace+"/"+s.Name, "direction", l.Direction.String(),
+		"carriedBitsPerSecond", uint64(d.carried), "limitBitsPerSecond", uint64(l.Rate), "likelyCause", d.cause)
+	if s.UID != "" {
+		w.cfg.Events.Emit(&kube.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
+			kube.Event{Warning: true, Reason: "LimitExceeded", Message: text})
+	}
+}
+
+// cause is why a limit may be exceeded, as far as the agent knows.
+func cause(s *reconcile.PodState, l *reconcile.Limit) string {
+	for i := range s.Tampered {
+		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction {
+			return t.String()
+		}
+	}
+	for i := range s.Mends {
+		if m := &s.Mends[i]; m.ID == l.ID && m.Direction == l.Direction {
+			return "what keeps it was changed, and was put back at " + m.At.UTC().Format(time.RFC3339) + " (" + m.What + ")"
+		}
+	}
+	switch {
+	case s.Err != nil:
+		return s.Err.Error()
+	case l.Direction == shaping.Ingress:
+		return "a program or a filter of somebody else takes packets past the queue; podweir doctor --probe names it"
+	case l.Ceiling:
+		return "a program that runs before the ceiling takes packets past it; podweir doctor --probe names it"
+	case l.NoCeiling != "":
+		return "a process in the pod sends past the queue (CAP_NET_RAW), and there is no ceiling: " + l.NoCeiling
+	default:
+		return "a process in the pod sends past the queue (CAP_NET_RAW), and egressCeiling is off"
+	}
+}

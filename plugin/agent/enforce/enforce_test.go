@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package enforce_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/agent/enforce"
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/agent/ratewatch"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// node is what the watcher sees: pods that carry so many bytes a second each.
+type node struct {
+	mu     sync.Mutex
+	states []reconcile.PodState
+	// rates are bytes a second by direction, beside those that are counted as such.
+	rates, beside map[shaping.Direction]uint64
+	since         time.Time
+	bytes, away   map[shaping.Direction]uint64
+	dump          map[shaping.Direction]uint64
+	err, missing  error
+	events        []kube.Event
+	reads         int
+	arrivals      int
+	// open is how often the counters are open.
+	open int
+	// change is called between the two snapshots of a look.
+	change func()
+	log    bytes.Buffer
+}
+
+func (n *node) Snapshot() []reconcile.PodState {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]reconcile.PodState, len(n.states))
+	for i, s := range n.states {
+		s.Limits = append([]reconcile.Limit(nil), s.Limits...)
+		all[i] = s
+	}
+	return all
+}
+
+func (n *node) LookAt(s *reconcile.PodState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range n.states {
+		if n.states[i].UID == s.UID {
+			n.states[i].At = time.Now()
+		}
+	}
+}
+
+func (n *node) Close() { n.set(func() { n.open-- }) }
+
+func (n *node) Begin() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carry()
+	n.dump = maps.Clone(n.bytes)
+	if n.change != nil {
+		n.change()
+	}
+	return n.err
+}
+
+// carry brings the counters up to now.
+func (n *node) carry() {
+	for d, rate := range n.rates {
+		n.bytes[d] += uint64(float64(rate) * time.Since(n.since).Seconds())
+		n.away[d] += uint64(float64(n.beside[d]) * time.Since(n.since).Seconds())
+	}
+	n.since = time.Now()
+}
+
+func (n *node) Carried(l *reconcile.Limit) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dump[l.Direction], n.missing
+}
+
+func (n *node) Arrived(*reconcile.Limit) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carry()
+	n.arrivals++
+	return n.bytes[shaping.Ingress] + n.away[shaping.Ingress], nil
+}
+
+func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carry()
+	n.reads++
+	want := []string{"dropped-ceiling"}
+	if l.Policy == shaping.PolicyElephants {
+		want = []string{"exempt", "light"}
+	}
+	if !cmp.Equal(names, want) {
+		return 0, errors.New("not what is beside the limit")
+	}
+	return n.away[l.Direction], nil
+}
+
+func (n *node) Emit(pod *kube.Pod, e kube.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if pod.UID == "u" && e.Warning {
+		n.events = append(n.events, e)
+	}
+}
+
+func (n *node) Clear(string) {}
+
+// limited is a pod with limits of 8 Mbit/s.
+func limited(directions ...shaping.Direction) reconcile.PodState {
+	s := reconcile.PodState{Namespace: "ns", Name: "pod", UID: "u", Outcome: reconcile.Shaped, Asked: directions}
+	for _, d := range directions {
+		side := shaping.SidePod
+		if d == shaping.Ingress {
+			side = shaping.SideHost
+		}
+		s.Limits = append(s.Limits, reconcile.Limit{
+			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, Direction: d, Rate: 8e6, Side: side, Queue: shaping.QueueTBF,
+			Policy: shaping.PolicyStrict, Interface: attach.Interface{PodName: "eth0", HostIndex: 7, Kind: "veth"},
+			Allowance: shaping.Allowance{Excess: 10, AtOnce: 100_000},
+		})
+	}
+	return s
+}
+
+// runs lets the watcher run over a node; then the test looks.
+func runs(t *testing.T, states []reconcile.PodState, test func(n *node, w *enforce.Watcher, paths engine.Paths)) {
+	t.Helper()
+	paths := engine.Paths{Run: t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{
+			states: states, since: time.Now(), rates: map[shaping.Direction]uint64{}, beside: map[shaping.Direction]uint64{},
+			bytes: map[shaping.Direction]uint64{}, away: map[shaping.Direction]uint64{},
+		}
+		w := enforce.New(enforce.Config{
+			Pods: n, Events: n, Paths: paths, Log: slog.New(slog.NewTextHandler(&n.log, nil)),
+			Open: func() (enforce.Counters, error) { n.set(func() { n.open++ }); return n, nil },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = w.Run(ctx) })
+		test(n, w, paths)
+		cancel()
+		wg.Wait()
+		if n.open != 0 {
+			t.Errorf("the counters are open %d times after the end", n.open)
+		}
+		if records, err := paths.Unenforced(); err != nil || len(records) != 0 {
+			t.Errorf("records = %+v, %v, want none after the end", records, err)
+		}
+	})
+}
+
+// after lets a time pass, and the watcher finish what falls due at its end.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (n *node) set(f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carry()
+	f()
+}
+
+func TestExceededIsTold(t *testing.T) {
+	runs(t, []reconcile.PodState{limited(shaping.Egress, shaping.Ingress)}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
+		n.set(func() { n.rates[shaping.Egress], n.rates[shaping.Ingress] = 1_000_000, 1_000_000 })
+		after(10 * time.Minute)
+		within := []enforce.State{
+			{Namespace: "ns", Pod: "pod", Direction: shaping.Egress, Enforced: true},
+			{Namespace: "ns", Pod: "pod", Direction: shaping.Ingress, Enforced: true},
+		}
+		if diff := cmp.Diff(within, w.States()); diff != "" || len(n.events) != 0 {
+			t.Errorf("within the limits, with the events %v:\n%s", n.events, diff)
+		}
+		n.set(func() { n.rates[shaping.Egress] = 10_000_000 })
+		after(10 * time.Second)
+		if got := w.States()[0]; got.Enforced || got.Reason != enforce.ReasonExceeded || !w.States()[1].Enforced {
+			t.Errorf("states = %+v, want egress to be exceeded", w.States())
+		}
+		after(time.Hour)
+		if len(n.events) != 2 || n.events[1] != n.events[0] {
+			t.Errorf("events = %v, want the same once an hour", n.events)
+		}
+		n.set(func() {
+			n.rates[shaping.Egress] = 5_000_000
+			n.states[0].Mends = []reconcile.Mend{{ID: n.states[0].Limits[0].ID, Direction: shaping.Egress, At: time.Now(), What: "queue"}}
+		})
+		after(time.Hour + time.Minute)
+		if last := n.events[len(n.events)-1].Message; !strings.Contains(last, "carried 40 Mbit/s") || !strings.Contains(last, "was put back at") {
+			t.Errorf("event an hour later = %q, want what is carried now, and why", last)
+		}
+		if n.events[0].Reason != "LimitExceeded" {
+			t.Errorf("event = %v", n.events[0])
+		}
+		for _, part := range []string{"egress of eth0 carried 80 Mbit/s", "its limit is 8 Mbit/s", "CAP_NET_RAW", "egressCeiling is off"} {
+			if !strings.Contains(n.events[0].Message, part) {
+				t.Errorf("event %q, want %q in it", n.events[0].Message, part)
+			}
+		}
+		records, err := paths.Unenforced()
+		if err != nil || len(records) != 1 || records[0].Reason != "exceeded" || records[0].Pod != "ns/pod" || records[0].Held ||
+			records[0].CarriedBitsPerSecond < 39e6 || records[0].Cause == "" || time.Since(records[0].Since) > 2*time.Hour+2*time.Minute {
+			t.Errorf("records = %+v, %v", records, err)
+		}
+		n.set(func() { n.rates[shaping.Egress] = 1_000_000 })
+		after(ratewatch.Quiet + 10*time.Second)
+		if diff := cmp.Diff(within, w.States()); diff != "" {
+			t.Errorf("afterwards:\n%s", diff)
+		}
+		if records, err := paths.Unenforced(); err != nil || len(records) != 0 {
+			t.Errorf("afterwards records = %+v, %v", records, err)
+		}
+	})
+}
+
+// How long a pod was at its limit is counted for each interface once, also under a policy
+// that charges only some of what the device counts.
+func TestHeldIsCounted(t *testing.T) {
+	s := limited(shaping.Egress, shaping.Ingress)
+	s.Limits[1].Policy = shaping.PolicyElephants
+	replaced := limited(shaping.Egress) // its sandbox lingers, and its device has the same counter
+	replaced.UID, replaced.Limits[0].ID.ContainerID = "old", "c0"
+	replaced.Limits[0].Rate = 1e9
+	runs(t, []reconcile.PodState{replaced, s}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
+		n.set(func() {
+			n.rates[shaping.Egress] = 950_000
+			n.rates[shaping.Ingress], n.beside[shaping.Ingress] = 900_000_000, 899_000_000
+		})
+		began := time.Now()
+		after(10 * time.Minute)
+		for _, h := range w.Held() {
+			if late := h.Since.Sub(began); late < -time.Second || late > 15*time.Second || h.LastMinute != 1 {
+				t.Errorf("held = %+v, want it since %v and all of the last minute", h, began)
+			}
+		}
+		n.set(func() {
+			n.rates[shaping.Egress] = 500_000
+			n.rates[shaping.Ingress], n.beside[shaping.Ingress] = 900_000_000, 900_000_000
+		})
+		after(10 * time.Minute)
+		held := w.Held()
+		if len(held) != 2 || len(n.events) != 0 {
+			t.Fatalf("held = %+v, events = %v, want one for each direction", held, n.events)
+		}
+		for i, d := range []shaping.Direction{shaping.Egress, shaping.Ingress} {
+			h := held[i]
+			if h.Namespace != "ns" || h.Pod != "pod" || h.Interface != "eth0" || h.Direction != d || h.Time < 585*time.Second || h.Time > 10*time.Minute || !h.Since.IsZero() || h.LastMinute != 0 {
+				t.Errorf("held[%d] = %+v, want some 10 minutes of %v, and nothing now", i, h, d)
+			}
+		}
+	})
+}
+
+// What the ceiling drops is counted by the device, and is no excess; its counter is read
+// for that only. What goes past the ceiling is.
+func TestWhatTheCeilingDrops(t *testing.T) {
+	s := limited(shaping.Egress)
+	s.Limits[0].Ceiling = true
+	runs(t, []reconcile.PodState{s}, func(n *node, _ *enforce.Watcher, _ engine.Paths) {
+		after(time.Hour)
+		n.set(func() {
+			if n.reads != 0 {
+				t.Errorf("the ceiling's counter was read %d times", n.reads)
+			}
+			n.rates[shaping.Egress], n.beside[shaping.Egress] = 101_000_000, 100_000_000
+		})
+		after(time.Hour)
+		n.set(func() {
+			if len(n.events) != 0 || n.reads == 0 {
+				t.Errorf("events = %v after %d reads, want none", n.events, n.reads)
+			}
+			n.beside[shaping.Egress] = 50_000_000
+		})
+		after(10 * time.Second)
+		if len(n.events) != 1 || !strings.Contains(n.events[0].Message, "past it") {
+			t.Errorf("events = %v, want one about a program that runs before the ceiling", n.events)
+		}
+	})
+}
+
+// What goes past the host side's device arrives at the pod's all the same, which is
+// looked at now and then.
+func TestPastTheHostSide(t *testing.T) {
+	runs(t, []reconcile.PodState{limited(shaping.Ingress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
+		n.set(func() { n.rates[shaping.Ingress] = 1_000_000 })
+		after(time.Hour)
+		n.set(func() {
+			if len(n.events) != 0 || n.arrivals < 350 || n.arrivals > 370 {
+				t.Errorf("%d reads of the pod's device and the events %v, want one each 10 s", n.arrivals, n.events)
+			}
+			n.beside[shaping.Ingress] = 10_000_000
+		})
+		after(20 * time.Second)
+		if len(n.events) != 1 || !strings.Contains(n.events[0].Message, "bpf_redirect_peer") || w.States()[0].Enforced {
+			t.Errorf("events = %v, states = %+v, want one about packets past the host side", n.events, w.States())
+		}
+		after(10 * time.Minute)
+		n.set(func() { n.states[0].Limits[0].Side = shaping.SideIFB })
+		after(3 * time.Second)
+		if got := w.States()[0]; !got.Enforced {
+			t.Errorf("state = %+v, want another place of the queue to be another matter", got)
+		}
+		n.set(func() { n.states[0].Limits[0].Side, n.events = shaping.SideHost, nil })
+		after(20 * time.Second)
+		n.set(func() { n.beside[shaping.Ingress] = 0 })
+		if got := w.States()[0]; got.Enforced || len(n.events) != 1 {
+			t.Errorf("state = %+v after %d events, want it to last", got, len(n.events))
+		}
+		after(2 * ratewatch.Quiet)
+		if got := w.States()[0]; !got.Enforced {
+			t.Errorf("state = %+v, want it to be over", got)
+		}
+	})
+}
+
+// A limit that changes while it is looked at is the one or the other.
+func TestLimitChanges(t *testing.T) {
+	runs(t, []reconcile.PodState{limited(shaping.Ingress)}, func(n *node, _ *enforce.Watcher, _ engine.Paths) {
+		n.set(func() {
+			fast := false
+			looks := 0
+			n.change = func() {
+				if looks++; looks%5 != 0 {
+					return
+				}
+				if fast = !fast; fast {
+					n.states[0].Limits[0].Rate, n.rates[shaping.Ingress] = 8e9, 1_000_000_000
+				} else { // it is slow from 50 ms after the counters were read
+					n.states[0].Limits[0].Rate, n.rates[shaping.Ingress] = 8e6, 1_000_000
+					n.bytes[shaping.Ingress] += 50_000_000
+				}
+			}
+		})
+		after(time.Hour)
+		if len(n.events) != 0 {
+			t.Errorf("events = %v, want none", n.events)
+		}
+	})
+}
+
+func TestStates(t *testing.T) {
+	tampered := limited(shaping.Egress, shaping.Ingress)
+	tampered.Limits[0].Ceiling = true
+	for _, l := range tampered.Limits {
+		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction, InPod: true, Since: time.Now()})
+	}
+	tampered.Name = "tampered"
+	failed := reconcile.PodState{Namespace: "ns", Name: "failed", UID: "f", Outcome: reconcile.Failed, Asked: []shaping.Direction{shaping.Ingress}}
+	failed.Limits = limited(shaping.Ingress).Limits
+	failed.Limits[0].ID.ContainerID, failed.Limits[0].Stale = "f", true
+	free := reconcile.PodState{Namespace: "ns", Name: "free", UID: "n", Outcome: reconcile.Unlimited}
+	waits := reconcile.PodState{Namespace: "ns", Name: "waits", UID: "w", Outcome: reconcile.Waiting, Asked: []shaping.Direction{shaping.Ingress}}
+	byHand := limited(shaping.Egress)
+	byHand.Namespace, byHand.Name, byHand.UID = "", "", ""
+	byHand.Limits[0].ID.ContainerID = "netns-1"
+	twice := limited(shaping.Egress)
+	twice.Name, twice.UID = "failed", "f2"
+	twice.Limits[0].Direction = shaping.Ingress
+	observed := limited(shaping.Egress)
+	observed.Name, observed.UID = "observed", "o"
+	observed.Limits[0].ID.ContainerID, observed.Limits[0].Observe = "o", true
+	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
+		after(3 * time.Second)
+		want := []enforce.State{
+			{Pod: "netns-1", Direction: shaping.Egress, Enforced: true},
+			{Namespace: "ns", Pod: "failed", Direction: shaping.Ingress, Reason: "failed"},
+			{Namespace: "ns", Pod: "observed", Direction: shaping.Egress, Reason: enforce.ReasonObserve},
+			{Namespace: "ns", Pod: "tampered", Direction: shaping.Egress, Enforced: true, Reason: enforce.ReasonTampered},
+			{Namespace: "ns", Pod: "tampered", Direction: shaping.Ingress, Reason: enforce.ReasonTampered},
+		}
+		if diff := cmp.Diff(want, w.States()); diff != "" {
+			t.Errorf("states (-want +got):\n%s", diff)
+		}
+		records, err := paths.Unenforced()
+		if err != nil || len(records) != 2 || !records[0].Held || records[1].Held || records[1].Reason != "tampered" {
+			t.Errorf("records = %+v, %v, want those of the pod that is tampered with", records, err)
+		}
+	})
+}
+
+// What exceeds a limit that is observed only is what the operator wants to know, and no
+// fault: nobody is told.
+func TestObservedIsNotExceeded(t *testing.T) {
+	s := limited(shaping.Egress)
+	s.Limits[0].Observe = true
+	runs(t, []reconcile.PodState{s}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
+		n.set(func() { n.rates[shaping.Egress] = 100e6 })
+		after(time.Minute)
+		records, err := paths.Unenforced()
+		if err != nil || len(records) != 0 || len(n.events) != 0 {
+			t.Errorf("records %+v, %v, events %+v, want none", records, err, n.events)
+		}
+		want := []enforce.State{{Namespace: "ns", Pod: "pod", Direction: shaping.Egress, Reason: enforce.ReasonObserve}}
+		if diff := cmp.Diff(want, w.States()); diff != "" {
+			t.Errorf("states (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// While nothing can be read nothing is said, but for one line of the log.
+func TestUnreadable(t *testing.T) {
+	runs(t, []reconcile.PodState{limited(shaping.Egress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
+		after(5 * time.Second)
+		n.set(func() { n.err, n.rates[shaping.Egress] = errors.New("no socket"), 1_000_000 })
+		after(time.Hour)
+		n.mu.Lock()
+		if n.open != 0 {
+			t.Error("counters that cannot be read are not closed")
+		}
+		n.mu.Unlock()
+		n.set(func() { n.err, n.missing = nil, fmt.Errorf("veth1: %w", hostif.ErrNoDevice) })
+		after(time.Minute) // the pod ends
+		if strings.Contains(n.log.String(), "veth1") {
+			t.Errorf("log = %s, want nothing about a device that is gone", n.log.String())
+		}
+		n.set(func() { n.missing = nil })
+		after(time.Minute)
+		if len(n.events) != 0 || len(w.States()) != 1 || strings.Count(n.log.String(), "no socket") != 1 {
+			t.Errorf("events %v, states %v, log %s", n.events, w.States(), n.log.String())
+		}
+	})
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package apitest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Scrapers is a group of users that may get /metrics. A token for reviews is "user:group:group",
+// and the server knows no token without a user. One that was made for an audience is
+// "audience@user" and good for nothing else.
+const Scrapers = "scrapers"
+
+func reviewToken(w http.ResponseWriter, r *http.Request) {
+	var review struct {
+		Spec struct {
+			Token     string
+			Audiences []string
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	audience, token, made := strings.Cut(review.Spec.Token, "@")
+	if !made {
+		audience, token = "api", review.Spec.Token
+	}
+	if len(review.Spec.Audiences) == 0 {
+		review.Spec.Audiences = []string{"api"}
+	}
+	parts := strings.Split(token, ":")
+	if made {
+		parts = []string{token}
+	}
+	status := map[string]any{"authenticated": false, "error": "no such token"}
+	if parts[0] != "" && slices.Contains(review.Spec.Audiences, audience) {
+		status = map[string]any{"authenticated": true, "audiences": []string{audience}, "user": map[string]any{
+			"username": parts[0], "uid": "uid-" + parts[0], "groups": parts[1:], "extra": map[string]any{"key": []string{"value"}},
+		}}
+	}
+	created(w, status)
+}
+
+func reviewAccess(w http.ResponseWriter, r *http.Request) {
+	var review struct {
+		Spec struct {
+			User, UID             string
+			Groups                []string
+			Extra                 map[string][]string
+			NonResourceAttributes struct{ Path, Verb string }
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	s := review.Spec
+	created(w, map[string]any{"allowed": s.UID == "uid-"+s.User && slices.Equal(s.Extra["key"], []string{"value"}) &&
+		slices.Contains(s.Groups, Scrapers) && s.NonResourceAttributes.Path == "/metrics" && s.NonResourceAttributes.Verb == "get"})
+}
+
+func created(w http.ResponseWriter, status map[string]any) {
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status})
+}

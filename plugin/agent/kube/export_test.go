@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package kube
+
+import "encoding/json"
+
+// Hurry divides the pauses between attempts, which no test has to sit out.
+func (c *Client) Hurry() { c.hurry = 50 }
+
+// DecodeList is decodeList.
+var DecodeList = decodeList
+
+// DecodeEvent decodes one message of a watch.
+func DecodeEvent(raw []byte) (kind string, p Pod, failure error, err error) {
+	var e watchEvent
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return "", Pod{}, nil, err
+	}
+	return e.Type, e.Object.pod(), e.failure(), nil
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package nri
+
+import (
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/podweir/podweir/plugin/netconf"
+)
+
+// FuzzSynchronize: nothing that a runtime sends when it connects breaks the agent, and
+// what is held of it is bounded.
+func FuzzSynchronize(f *testing.F) {
+	seed, err := proto.Marshal(&api.SynchronizeRequest{Pods: []*api.PodSandbox{{
+		Id: "a", Uid: "b", Name: "c", Namespace: "d", Annotations: map[string]string{"podweir.io/policy": "flat", "podweir.io/x": "y"},
+		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: "/run/netns/a"}, nil}},
+	}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var req api.SynchronizeRequest
+		if proto.Unmarshal(raw, &req) != nil {
+			return
+		}
+		for _, s := range req.GetPods() {
+			p := podOf(s)
+			if p.ID != s.GetId() || len(p.Annotations.Values) > 20 {
+				t.Errorf("pod %q keeps %d annotations", p.ID, len(p.Annotations.Values))
+			}
+			for _, v := range p.Annotations.Values {
+				if len(v) > netconf.MaxAnnotationBytes+1 {
+					t.Errorf("a value of %d bytes is kept", len(v))
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package ratewatch compares what devices carried with what a limit lets through: in
+// any window t at most rate * t, and so much at once. It reads nothing by itself:
+// readings come in, verdicts go out, and a look at a direction takes constant time and
+// memory whatever the window.
+//
+// A reading is not exact: the counter was read somewhere between two times, and what
+// does not count (see [Reading.Credit]) was read before and after it. Each is taken in
+// favour of the limit, so that a limit that holds is never said to be exceeded.
+package ratewatch
+
+import (
+	"time"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Limit is what a direction may carry.
+type Limit struct {
+	// Rate is the cap in bits per second, Excess what is allowed beyond it: what a
+	// queue rounds, and what the ceiling leaves room for.
+	Rate   units.BitRate
+	Excess units.PerMille
+	// AtOnce is what may pass on top of the rate in any window: the burst, a
+	// scheduler's delay and one packet.
+	AtOnce units.Bytes
+	// InFlight is what may be on its way from the counter to where it is counted as
+	// credit.
+	InFlight units.Bytes
+	// Credited says that some of what the counter counts may be beyond the limit for
+	// a good reason. That is read only if it matters; see [Verdict.WantCredit].
+	Credited bool
+	// Uncharged says that part of that credit is traffic which the policy does not
+	// charge: only the credit tells how much of the limit is used.
+	Uncharged bool
+}
+
+// bytesPerSecond is the rate with its excess.
+func (l *Limit) bytesPerSecond() float64 {
+	return float64(l.Rate) / 8 * float64(units.Whole+l.Excess) / float64(units.Whole)
+}
+
+// Reading is one look at the counter of a direction. Times are those of one clock that
+// goes on while the machine does, from any start.
+type Reading struct {
+	Limit Limit
+	// From and To are before and after the counter was read.
+	From, To time.Duration
+	// Bytes is the counter.
+	Bytes uint64
+	// Source tells counters apart: another one starts from zero.
+	Source uint64
+	// Credit is what the counter counts and the limit does not, before the counter was
+	// read and after; nil if it was not read.
+	Credit *Credit
+	// Looked is when it was last looked whether the limit is still this one and what
+	// enforces it is in place.
+	Looked time.Duration
+}
+
+// Credit is a counter of bytes that was read twice.
+type Credit struct{ Before, After uint64 }
+
+// Verdict is what a reading says.
+type Verdict struct {
+	// Exceeded says that the limit did not hold, now or within [Quiet].
+	Exceeded bool
+	// Began is true at the one reading with which that begins.
+	Began bool
+	// Since is the reading that it was seen at first.
+	Since time.Duration
+	// Carried is the rate since shortly before, without what does not count.
+	Carried units.BitRate
+	// Suspected says that more was carried than the limit lets through. Somebody
+	// should look whether the limit is still the same: the next readings decide.
+	Suspected bool
+	// WantCredit says that the next readings need [Reading.Credit].
+	WantCredit bool
+	// Held is the time since the previous reading if the direction carried at least
+	// [HeldShare] of its rate in it, else 0.
+	Held time.Duration
+	// Reached is what such times add up to.
+	Reached Reached
+}
+
+// HeldShare is the part of its rate from which a direction counts as held at its limit.
+// It is below 1 because a device counts a packet of many segments with one header: 4 %
+// less than the queue for full segments.
+const HeldShare = 0.9
+
+const (
+	// Quiet is how long a limit has to hold until it is no longer said to be exceeded:
+	// somebody who reads the state every minute shall see it.
+	Quiet = time.Minute
+	// creditTime is how long the credit is read after it was needed last.
+	creditTime = 10 * time.Minute
+	// maxUnsettled is how many readings wait for [Reading.Looked].
+	maxUnsettled = 3
+)
+
+// Direction watches one direction of one interface. The zero value knows nothing yet.
+type Direction struct {
+	last  *Reading
+	level float64 // bytes beyond the rate in the worst window that ends with last
+
+	suspect *Reading // the reading before the one that was first beyond the limit
+	since   time.Duration
+	waits   int
+
+	reached reached
+
+	exceeded    bool
+	over        time.Duration // when it was last beyond the limit
+	creditUntil time.Duration
+	carried     units.BitRate
+}
+
+// Look takes a reading and says what it means.
+func (d *Direction) Look(r Reading) Verdict {
+	began := false
+	var held time.Duration
+	switch {
+	case d.last == nil || d.last.Source != r.Source || d.last.Limit != r.Limit:
+		*d = Direction{}
+	case r.Bytes < d.last.Bytes || !sameCredit(d.last.Credit, r.Credit):
+		// A counter started again, or the credit comes in or goes: nothing can be said
+		// about what was between the two.
+		d.level, d.suspect = 0, nil
+	default:
+		held = d.held(&r)
+		if d.beyond(&r) {
+			began = d.judge(&r)
+		} else {
+			d.suspect = nil
+		}
+	}
+	if d.last != nil {
+		d.reached.add(d.last.From, r.From, held > 0)
+	}
+	if d.exceeded && r.To-d.over > Quiet {
+		d.exceeded = false
+	}
+	d.last = &r
+	return Verdict{
+		Exceeded: d.exceeded, Began: began, Since: d.since, Carried: d.carried,
+		Suspected: d.suspect != nil, WantCredit: r.Limit.Credited && r.To < d.creditUntil,
+		Held: held, Reached: d.reached.verdict(),
+	}
+}
+
+// held returns the time since the last reading if the limit was used up in it. Where not
+// everything is charged, it asks for the credit and returns 0 until it has it.
+func (d *Direction) held(r *Reading) time.Duration {
+	since := r.From - d.last.From
+	enough := HeldShare * float64(r.Limit.Rate) / 8 * since.Seconds()
+	if r.Limit.Uncharged && float64(r.Bytes-d.last.Bytes) >= enough {
+		d.creditUntil = r.To + creditTime
+		if r.Credit == nil {
+			return 0
+		}
+	}
+	if since <= 0 || carried(d.last, r) < enough {
+		return 0
+	}
+	return since
+}
+
+// sameCredit says that both are read, and go on, or none is.
+func sameCredit(a, b *Credit) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return b.Before >= a.Before && b.After >= b.Before
+}
+
+// beyond adds what was carried since the last reading, and says whether the worst
+// window that ends here holds more than the limit. That is the largest, over all
+// readings j before this one, of bytes since j less rate * time since j: a level that
+// rises with bytes, falls with time, and is never below 0.
+func (d *Direction) beyond(r *Reading) bool {
+	rate := r.Limit.bytesPerSecond()
+	d.level += carried(d.last, r) - rate*(r.From-d.last.From).Seconds()
+	// Since a reading j counts from its beginning, and this one counts to its end.
+	slack := rate * (r.To - r.From).Seconds()
+	if r.Credit != nil {
+		slack += float64(r.Credit.After-r.Credit.Before) + float64(r.Limit.InFlight)
+	}
+	if r.Credit != nil && float64(r.Bytes-d.last.Bytes) > rate*(r.From-d.last.From).Seconds() {
+		d.creditUntil = r.To + creditTime // it is still needed
+	}
+	over := d.level-slack > float64(r.Limit.AtOnce)
+	d.level = max(d.level, 0)
+	return over
+}
+
+// carried is the number of bytes that count between two readings.
+func carried(a, b *Reading) float64 {
+	n := float64(b.Bytes - a.Bytes)
+	if a.Credit != nil && b.Credit != nil {
+		n -= float64(b.Credit.Before - a.Credit.Before)
+	}
+	return n
+}
+
+// judge answers a reading beyond the limit. What is suspected is said only when it was
+// looked since then whether the limit is still the same, or that takes too long.
+func (d *Direction) judge(r *Reading) (began bool) {
+	if r.Limit.Credited && r.Credit == nil {
+		d.creditUntil = r.To + creditTime
+		return false
+	}
+	if d.exceeded {
+		d.over, d.level = r.To, 0
+		d.carried = rateOf(d.last, r)
+		return false
+	}
+	if d.suspect == nil {
+		d.suspect, d.since, d.waits = d.last, r.To, 0
+		return false
+	}
+	d.waits++
+	if r.Looked <= d.since && d.waits < maxUnsettled {
+		return false
+	}
+	d.carried = rateOf(d.suspect, r)
+	// From here on it is exceeded by what comes, not by what was.
+	d.exceeded, d.over, d.level, d.suspect = true, r.To, 0, nil
+	return true
+}
+
+func rateOf(a, b *Reading) units.BitRate {
+	seconds := (b.To - a.From).Seconds()
+	if seconds <= 0 {
+		return 0
+	}
+	return units.BitRate(max(carried(a, b), 0) * 8 / seconds)
+}

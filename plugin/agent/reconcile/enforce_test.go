@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/podweir/podweir/plugin/agent/enforce"
+	"github.com/podweir/podweir/plugin/agent/kube"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// asKnown are the pods as the agent knows them at some time. Nobody mends anything.
+type asKnown struct {
+	mu     sync.Mutex
+	states []reconcile.PodState
+	events []kube.Event
+	looks  int
+}
+
+// Snapshot implements enforce.Pods.
+func (a *asKnown) Snapshot() []reconcile.PodState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]reconcile.PodState(nil), a.states...)
+}
+
+// LookAt implements enforce.Pods.
+func (a *asKnown) LookAt(*reconcile.PodState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.looks++
+	for i := range a.states {
+		a.states[i].At = time.Now()
+	}
+}
+
+// Emit implements reconcile.Events.
+func (a *asKnown) Emit(_ *kube.Pod, e kube.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.events = append(a.events, e)
+}
+
+// Clear implements reconcile.Events.
+func (*asKnown) Clear(string) {}
+
+func (a *asKnown) told() []kube.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]kube.Event(nil), a.events...)
+}
+
+// watch runs the watch of the rate over pods that nobody mends.
+func (n *node) watch(t *testing.T, states []reconcile.PodState, every time.Duration) (*enforce.Watcher, *asKnown) {
+	t.Helper()
+	pods := &asKnown{states: states}
+	w := enforce.New(enforce.Config{
+		Pods: pods, Events: pods, Paths: n.paths, Every: every, Log: slog.New(slog.NewTextHandler(n.log, nil)),
+		Open: func() (enforce.Counters, error) { return enforce.Open(n.paths, n.Path()) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return w, pods
+}
+
+// stream has one end send to the other over TCP as fast as it can, until stop.
+func (n *node) stream(t *testing.T, from, to *testutil.NetNS, addr string) (stop func()) {
+	t.Helper()
+	var listener net.Listener
+	if err := to.Do(func() (err error) {
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", addr+":0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	wg.Go(func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		// The sender's end may take a minute to come through a limit that is full.
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	var conn net.Conn
+	if err := from.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(t.Context(), "tcp4", listener.Addr().String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(func() {
+		for full := make([]byte, 1<<16); ; {
+			if _, err := conn.Write(full); err != nil {
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		_ = conn.Close()
+		_ = listener.Close()
+		wg.Wait()
+	}
+}
+
+// What a limit lets through is never taken for more, whatever is offered; what is
+// beyond it is said within 10 s.
+func TestPrivilegedRateIsWatched(t *testing.T) {
+	testutil.RequireRoot(t)
+	const soonEnough = 10 * time.Second
+	for _, tt := range []struct {
+		name      string
+		direction string
+		keys      map[string]any
+		// harm is run in the pod or on the node.
+		harm     string
+		onNode   bool
+		exceeded bool
+		// flows are so many that each have six tenths of the limit.
+		flows int
+	}{
+		{name: "egress", direction: "egress"},
+		{name: "egress, one band", direction: "egress", keys: map[string]any{"policy": "flat"}},
+		{name: "egress, policing", direction: "egress", keys: map[string]any{"egressQueue": "none"}},
+		{name: "egress, policing on the host side", direction: "egress", keys: map[string]any{"egressMode": "tcx-hostside"}},
+		{name: "egress, everything is beside the limit", direction: "egress", keys: map[string]any{"unshapedSubnets": []string{"10.0.0.0/8"}}},
+		{name: "egress, light flows are beside the limit", direction: "egress", keys: map[string]any{"policy": "elephants", "heavyThreshold": "100%"}, flows: 4},
+		{name: "egress without a queue, with a ceiling", direction: "egress", keys: map[string]any{"policy": "flat"}, harm: "tc qdisc del dev eth0 root"},
+		{
+			name: "egress without a queue and a ceiling", direction: "egress", keys: map[string]any{"policy": "flat", "egressCeiling": "off"},
+			harm: "tc qdisc del dev eth0 root", exceeded: true,
+		},
+		{name: "ingress", direction: "ingress"},
+		{name: "ingress, policing", direction: "ingress", keys: map[string]any{"ingressQueue": "none"}},
+		{name: "ingress without a queue", direction: "ingress", keys: map[string]any{"policy": "flat"}, harm: "tc qdisc del dev veth2 root", onNode: true, exceeded: true},
+		{name: "ingress by an ifb", direction: "ingress", keys: map[string]any{"ingressPlace": "ifb"}},
+		{
+			name: "ingress by an ifb without a queue", direction: "ingress", keys: map[string]any{"ingressPlace": "ifb", "policy": "flat"},
+			harm: "tc qdisc del dev $(ls /sys/class/net | grep podweir) root", exceeded: true,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			for k, v := range tt.keys {
+				n.configure(k, v)
+			}
+			if n.pods == 0 {
+				n.pods = 1 // so that the device is veth2
+			}
+			p := n.newPod(t)
+			annotation, from, to, addr := egress, p.ns, n.NetNS, p.gateway
+			if tt.direction == "ingress" {
+				annotation, from, to, addr = ingress, n.NetNS, p.ns, p.addr
+			}
+			p.annotate(map[string]string{annotation: "50M"})
+			a := n.start(t, never)
+			states := []reconcile.PodState{a.has(t, p, 1)}
+			a.stop()
+			every, last := 500*time.Millisecond, 5*time.Second
+			if tt.exceeded {
+				every, last = enforce.DefaultEvery, soonEnough
+			}
+			w, pods := n.watch(t, states, every)
+			defer n.stream(t, from, to, addr)()
+			for range tt.flows {
+				defer p.flow(t, from, to, addr, 30_000_000)()
+			}
+			if tt.flows == 0 {
+				defer p.flood(t, from, to, addr)()
+			}
+			<-time.After(2 * time.Second)
+			if tt.harm != "" {
+				ns := p.ns
+				if tt.onNode {
+					ns = n.NetNS
+				}
+				ns.Run(t, "sh", "-c", tt.harm)
+			}
+			began := time.Now()
+			for time.Since(began) < last && len(pods.told()) == 0 {
+				<-time.After(100 * time.Millisecond)
+			}
+			took := time.Since(began)
+			told := pods.told()
+			if (len(told) == 1) != tt.exceeded {
+				t.Fatalf("after %v the events are %v, want one: %v", took, told, tt.exceeded)
+			}
+			records, err := n.paths.Unenforced()
+			if err != nil || (len(records) == 1) != tt.exceeded {
+				t.Errorf("records = %v, %v, want one: %v", records, err, tt.exceeded)
+			}
+			state := w.States()
+			if len(state) != 1 || state[0].Enforced == tt.exceeded {
+				t.Errorf("states = %+v, want one that is exceeded: %v", state, tt.exceeded)
+			}
+			if tt.exceeded {
+				t.Logf("told after %v: %+v", took.Round(100*time.Millisecond), told)
+				return
+			}
+			t.Logf("suspected %d times", pods.looks)
+		})
+	}
+}
+
+// What somebody's program hands to the pod past the host side's device, the queue on it
+// and every counter of it is seen at the pod's own.
+func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(map[string]string{ingress: "50M"})
+	a := n.start(t, never)
+	states := []reconcile.PodState{a.has(t, p, 1)}
+	a.stop()
+	far := testutil.NewNetNS(t)
+	inFar, uplink := testutil.VethPair(t,
+		testutil.End{NetNS: far, Name: "eth0", CIDRs: []string{"10.80.0.2/24"}},
+		testutil.End{NetNS: n.NetNS, Name: "uplink", CIDRs: []string{"10.80.0.1/24"}})
+	far.Run(t, "ip", "neigh", "replace", "10.80.0.1", "lladdr", uplink.HardwareAddr.String(), "dev", "eth0")
+	n.Run(t, "ip", "neigh", "replace", "10.80.0.2", "lladdr", inFar.HardwareAddr.String(), "dev", "uplink")
+	w, pods := n.watch(t, states, 0)
+	defer p.flood(t, far, n.NetNS, "10.80.0.1")()
+	<-time.After(2 * time.Second)
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(p.host.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = program.Close() }()
+	if err := n.Do(func() error {
+		tcx, err := link.AttachTCX(link.TCXOptions{Interface: uplink.Index, Program: program, Attach: ebpf.AttachTCXIngress})
+		if err == nil {
+			t.Cleanup(func() { _ = tcx.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	testutil.Eventually(t, soon, "an event", func() bool { return len(pods.told()) > 0 })
+	t.Logf("told after %v: %+v", time.Since(began).Round(100*time.Millisecond), pods.told())
+	if e := pods.told()[0]; e.Reason != "LimitExceeded" || !strings.Contains(e.Message, "bpf_redirect_peer") {
+		t.Errorf("event = %+v, want one about bpf_redirect_peer", e)
+	}
+	if state := w.States(); len(state) != 1 || state[0].Enforced {
+		t.Errorf("states = %+v, want one that is exceeded", state)
+	}
+}

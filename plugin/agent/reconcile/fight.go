@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+const (
+	// fightMends is how many mends of one direction within [mendWindow] are taken for
+	// somebody who takes the limit away, and not for one who changes a device.
+	fightMends = 3
+	// fightAtOnce is how soon after a mend another one is taken for that already, where
+	// nothing else holds the limit: each mend takes some ten milliseconds, in which a
+	// pod sends many times its limit.
+	fightAtOnce = time.Second
+	// DefaultQuiet is how long after the last mend a fight is over. On the host side
+	// nobody can take anything away, so that nothing shows whether somebody still
+	// tries: after as long the limit goes back into the pod, and after twice as long
+	// the next time, if it is taken away there at once.
+	DefaultQuiet = 5 * time.Minute
+	quietMax     = time.Hour
+)
+
+// fightKey is what is fought for.
+type fightKey struct {
+	id        attach.ID
+	direction shaping.Direction
+}
+
+// fight is what was taken away of one direction of one attachment. Its times are
+// those of the agent's own clock; an agent that starts knows of none.
+type fight struct {
+	// quiet is [Config.Quiet].
+	quiet time.Duration
+	// mends are the newest mends, the oldest first.
+	mends []time.Time
+	// since is when it became a fight, zero if it is none.
+	since time.Time
+	// inPod says that what is taken away is in the pod's reach.
+	inPod bool
+	// what was taken away last.
+	what string
+	// until is how long the direction is on the host side, zero if it is not.
+	until time.Time
+	// calm is how long it is there, the next time.
+	calm time.Duration
+}
+
+// mended counts a mend. exposed says that nothing else holds the limit meanwhile.
+func (f *fight) mended(now time.Time, what string, inPod, exposed bool) {
+	f.end(now)
+	f.mends = append(slices.DeleteFunc(f.mends, func(t time.Time) bool { return now.Sub(t) > mendWindow }), now)
+	f.what, f.inPod = what, inPod
+	again := f.calm > 0 && !now.Before(f.until) && now.Sub(f.until) < f.calm
+	n, exposed := len(f.mends), exposed && inPod
+	atOnce := exposed && n > 1 && f.mends[n-1].Sub(f.mends[n-2]) < fightAtOnce
+	if f.since.IsZero() && (n >= fightMends || atOnce || again) {
+		f.since = now
+	}
+	if f.since.IsZero() || !exposed {
+		return
+	}
+	switch {
+	case again:
+		f.calm = min(2*f.calm, quietMax)
+	case !now.Before(f.until):
+		f.calm = f.quiet
+	}
+	f.until = now.Add(f.calm)
+}
+
+// over is when a fight ends without another mend.
+func (f *fight) over() time.Time {
+	if n := len(f.mends); n > 0 && f.mends[n-1].Add(f.quiet).After(f.until) {
+		return f.mends[n-1].Add(f.quiet)
+	}
+	return f.until
+}
+
+// end forgets a fight that is over.
+func (f *fight) end(now time.Time) {
+	if !f.since.IsZero() && !now.Before(f.over()) {
+		f.since, f.mends = time.Time{}, nil
+	}
+}
+
+// next is when a fight that is on changes without another mend: the direction goes back
+// into the pod, or it is over.
+func (f *fight) next(now time.Time) time.Time {
+	if f.hostSide(now) {
+		return f.until
+	}
+	return f.over()
+}
+
+// on says whether it is a fight.
+func (f *fight) on(now time.Time) bool {
+	f.end(now)
+	return !f.since.IsZero()
+}
+
+// hostSide says whether the direction is to be on the host side.
+func (f *fight) hostSide(now time.Time) bool { return now.Before(f.until) }
+
+// adopt takes over a direction that an agent before this one has moved.
+func (f *fight) adopt(now time.Time) {
+	f.since, f.inPod, f.calm, f.what = now, true, f.quiet, "an agent before this one saw it"
+	f.until = now.Add(f.calm)
+}
+
+// Mend is one difference that was put right.
+type Mend struct {
+	ID        attach.ID
+	Direction shaping.Direction
+	At        time.Time
+	// What differed.
+	What string
+}
+
+// Tampering is a fight that goes on: the limit of one direction is taken away again
+// and again.
+type Tampering struct {
+	ID        attach.ID
+	Direction shaping.Direction
+	Since     time.Time
+	// InPod says that a process in the pod can be the one who does.
+	InPod bool
+	// What was taken away last.
+	What string
+}
+
+func (t *Tampering) String() string {
+	who := "software on the node"
+	if t.InPod {
+		who = "a process in the pod that has CAP_NET_ADMIN, or software on the node"
+	}
+	return fmt.Sprintf("the %v limit is taken away again and again, by %s", t.Direction, who)
+}
+
+// fightOf returns what is known of a direction, to be changed under the lock.
+func (r *Reconciler) fightOf(of key, id attach.ID, d shaping.Direction) *fight {
+	s, k := r.stateOf(of), fightKey{id, d}
+	if s.fights == nil {
+		s.fights = make(map[fightKey]*fight)
+	}
+	if s.fights[k] == nil {
+		s.fights[k] = &fight{quiet: r.cfg.Quiet}
+	}
+	return s.fights[k]
+}
+
+// onHostSide is [attach.Engine.HostSide].
+func (l *look) onHostSide(id attach.ID, d shaping.Direction, is bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, now := l.fightOf(l.key, id, d), time.Now()
+	if is && f.calm == 0 {
+		f.adopt(now)
+	}
+	return f.hostSide(now)
+}
+
+// drift is [attach.Engine.Drifted]: it counts one mend for each direction.
+func (l *look) drift(id attach.ID, plan []attach.Action) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range shaping.Directions {
+		i := slices.IndexFunc(plan, func(a attach.Action) bool { return a.Direction == d })
+		if i < 0 || plan[i].State != nil && plan[i].State.Params.Observes() {
+			continue // without a limit in force there is nothing to fight for
+		}
+		inPod := slices.ContainsFunc(plan, func(a attach.Action) bool { return a.Direction == d && a.InPod() })
+		state := plan[i].State
+		exposed := state == nil || !state.Params.Ceiling
+		l.fightOf(l.key, id, d).mended(now, plan[i].String(), inPod, exposed)
+	}
+}
+
+// stateOf is what is remembered of a key.
+func (r *Reconciler) stateOf(k key) *state {
+	if r.states[k] == nil {
+		r.states[k] = &state{}
+	}
+	return r.states[k]
+}
+
+// fighting takes the fights of the pod, and looks again when the next one changes.
+func (l *look) fighting() {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.states[l.key]
+	if s == nil {
+		return
+	}
+	l.Tampered, l.Mends = nil, nil
+	for k, f := range s.fights {
+		if n := len(f.mends); n > 0 && now.Sub(f.mends[n-1]) <= mendWindow {
+			l.Mends = append(l.Mends, Mend{ID: k.id, Direction: k.direction, At: f.mends[n-1], What: f.what})
+		}
+		if !f.on(now) {
+			continue
+		}
+		l.Tampered = append(l.Tampered, Tampering{ID: k.id, Direction: k.direction, Since: f.since, InPod: f.inPod, What: f.what})
+		if !f.until.IsZero() {
+			l.queue.add(l.key, f.next(now).Sub(now)+time.Millisecond)
+		}
+	}
+	slices.SortFunc(l.Tampered, func(a, b Tampering) int { return int(a.Direction) - int(b.Direction) })
+}
+
+// tellTampering tells the owner of a limit that is taken away again and again, and
+// what holds it meanwhile. The words are the same as long as it lasts: it is one Event.
+func (l *look) tellTampering() {
+	if len(l.Tampered) > 0 {
+		t := &l.Tampered[0]
+		l.warn("BandwidthTampered", t.String()+"; "+l.heldBy(t))
+	}
+}
+
+// heldBy says what keeps the limit while it is fought for.
+func (l *look) heldBy(t *Tampering) string {
+	for i := range l.Limits {
+		switch p := &l.Limits[i]; {
+		case p.ID != t.ID || p.Direction != t.Direction:
+		case p.HostSide:
+			return "it is policed on the host side meanwhile, out of the pod's reach"
+		case p.Ceiling:
+			return "the ceiling on the host side holds it meanwhile"
+		}
+	}
+	return "it is put back each time, and the pod may exceed it in between"
+}

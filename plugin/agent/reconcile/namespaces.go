@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile
+
+import (
+	"context"
+
+	"github.com/podweir/podweir/plugin/netconf"
+)
+
+// Namespaces tells what the operator set for the pods of a namespace.
+type Namespaces interface {
+	// Remember takes what an agent before this one knew.
+	Remember(name string, rates netconf.Namespace)
+	// Want asks for a namespace if it is not known, and does not wait.
+	Want(name string)
+	// Rates returns what is set on a namespace; known is false as long as the API
+	// server has not answered.
+	Rates(name string) (rates netconf.Namespace, known bool)
+	// Run keeps what is known current until the context ends, and tells of every
+	// answer, and of namespaces that are not needed any more, without rates.
+	Run(ctx context.Context, told func(name string, rates netconf.Namespace, changed bool)) error
+}
+
+// rememberNamespaces begins with what podweir-cni works with.
+func (r *Reconciler) rememberNamespaces() {
+	if r.cfg.Namespaces == nil {
+		return
+	}
+	names, err := r.cfg.Paths.RecordedNamespaces()
+	if err != nil {
+		r.cfg.Log.Error("recorded rates of namespaces not listed", "error", err)
+	}
+	for _, name := range names {
+		rates, err := r.cfg.Paths.Namespace(name)
+		if err != nil {
+			r.cfg.Log.Error("recorded rates of a namespace not read: the API server will be queried", "error", err)
+		}
+		r.cfg.Namespaces.Remember(name, rates)
+	}
+}
+
+func (r *Reconciler) namespaces(ctx context.Context) {
+	if r.cfg.Namespaces == nil {
+		return
+	}
+	if err := r.cfg.Namespaces.Run(ctx, r.namespaceTold); err != nil && ctx.Err() == nil {
+		r.cfg.Log.Error("watching namespaces stopped", "error", err)
+	}
+}
+
+// namespaceTold records the rates of a namespace for podweir-cni, also if they are what
+// they were, since the record may be gone, and has its pods looked at if they changed.
+func (r *Reconciler) namespaceTold(name string, rates netconf.Namespace, changed bool) {
+	if err := r.cfg.Paths.RecordNamespace(name, rates); err != nil {
+		r.cfg.Log.Error("rates of a namespace not recorded: new pods get the rates of the node until the agent reconciles them", "error", err)
+	}
+	if !changed {
+		return
+	}
+	for _, p := range r.cfg.Pods.List() {
+		if p.Namespace == name {
+			r.queue.add(key{uid: p.UID}, 0)
+		}
+	}
+}
+
+// podChanged asks for a look at a pod, and for its namespace: before podweir-cni is
+// called for the pod, if the API server is quick.
+func (r *Reconciler) podChanged(uid string) {
+	if p, ok := r.cfg.Pods.Pod(uid); ok && r.cfg.Namespaces != nil && p.NeedsNamespace() {
+		r.cfg.Namespaces.Want(p.Namespace)
+	}
+	r.queue.add(key{uid: uid}, 0)
+}
+
+// rates returns what is set on the pod's namespace.
+func (l *look) rates() (rates netconf.Namespace, known bool) {
+	if l.cfg.Namespaces == nil {
+		return nil, true
+	}
+	rates, known = l.cfg.Namespaces.Rates(l.pod.Namespace)
+	if !known && l.pod.NeedsNamespace() {
+		l.cfg.Namespaces.Want(l.pod.Namespace)
+	}
+	return rates, known
+}

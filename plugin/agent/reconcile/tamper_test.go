@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+const (
+	// fightTime is how long a pod takes its limit away, again and again.
+	fightTime = 12 * time.Second
+	// mostInFight is what it may get meanwhile, as a share of the cap.
+	mostInFight = 1.2
+	fightCap    = 100_000_000
+)
+
+// A pod with CAP_NET_ADMIN takes away what holds it, again and again, while it sends
+// as fast as it can.
+func TestPrivilegedDeleteLoop(t *testing.T) {
+	testutil.RequireRoot(t)
+	const (
+		root   = "tc qdisc del dev eth0 root"
+		clsact = "tc qdisc del dev eth0 clsact"
+		filter = "tc filter del dev eth0 egress"
+	)
+	for _, tt := range []struct {
+		name, policy, queue, remove string
+		noTCX                       bool
+	}{
+		// The queue alone keeps the limit: under strict a program may drop the rest.
+		{name: "root qdisc", policy: "flat", queue: "auto", remove: root},
+		{name: "root qdisc without TCX", policy: "flat", queue: "auto", remove: root, noTCX: true},
+		// A program on the hook alone keeps the limit.
+		{name: "clsact", policy: "strict", queue: "none", remove: clsact},
+		{name: "filter", policy: "strict", queue: "none", remove: filter},
+	} {
+		for _, ceiling := range []string{"on", "off"} {
+			t.Run(tt.name+" ceiling "+ceiling, func(t *testing.T) {
+				n := newNode(t)
+				n.configure("egressCeiling", ceiling)
+				n.configure("egressQueue", tt.queue)
+				n.configure("policy", tt.policy)
+				if tt.noTCX {
+					n.withoutTCX(t)
+				}
+				// A node has filters somewhere. Where there is none at all, the kernel switches
+				// the hooks on with the first TCX program, an RCU wait after it is attached.
+				n.Run(t, "tc", "qdisc", "add", "dev", "lo", "clsact")
+				p := n.newPod(t)
+				n.quiet = time.Minute
+				p.annotate(map[string]string{egress: strconv.Itoa(fightCap)})
+				a := n.start(t, never)
+				a.has(t, p, 1)
+				if got := p.fights(t, tt.remove); got > mostInFight {
+					t.Errorf("the pod got %.3f of its cap in %v, want at most %.1f", got, fightTime, mostInFight)
+				}
+				covered := ceiling == "on" // a filter where there is no TCX
+				s := a.state(p)
+				if len(s.Tampered) != 1 || !s.Tampered[0].InPod || len(s.Limits) != 1 || s.Limits[0].HostSide == covered {
+					t.Errorf("state = %+v, want a limit that is taken away in the pod, and is on the host side: %v", s, !covered)
+				}
+				where := map[bool]string{true: "the ceiling on the host side holds it", false: "policed on the host side"}[covered]
+				if e := p.event(t, "BandwidthTampered"); !strings.Contains(e.Message, where) || !strings.Contains(e.Message, "CAP_NET_ADMIN") {
+					t.Errorf("event %q, want %q in it", e.Message, where)
+				}
+			})
+		}
+	}
+}
+
+// fights returns what the node received of the pod, as a share of its cap, while the
+// pod floods it and runs a command in a loop.
+func (p *pod) fights(t *testing.T, remove string) float64 {
+	t.Helper()
+	stop := p.flood(t, p.ns, p.node.NetNS, p.gateway)
+	defer stop()
+	// A flood that is held to the cap from the start is what the loop begins with.
+	<-time.After(500 * time.Millisecond)
+	loop := p.ns.Command(t, "sh", "-c", "while :; do "+remove+" 2>/dev/null; done")
+	before, began := p.node.received(t), time.Now()
+	if err := loop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := began.Add(fightTime); time.Now().Before(end); {
+		from, at := p.node.received(t), time.Now()
+		<-time.After(time.Second)
+		t.Logf("after %4.1f s: %.3f of the cap", time.Since(began).Seconds(), share(p.node.received(t)-from, time.Since(at)))
+	}
+	got := share(p.node.received(t)-before, time.Since(began))
+	_ = loop.Process.Kill()
+	_ = loop.Wait()
+	t.Logf("%.3f of the cap over %v", got, fightTime)
+	return got
+}
+
+func share(bytes uint64, d time.Duration) float64 { return 8 * float64(bytes) / d.Seconds() / fightCap }
+
+// received is what IP got on the node, in bytes: behind every hook of its devices.
+func (n *node) received(t *testing.T) uint64 {
+	t.Helper()
+	var text []byte
+	if err := n.Do(func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netstat"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "IpExt:" {
+			continue
+		}
+		if names == nil {
+			names = fields
+			continue
+		}
+		v, err := strconv.ParseUint(fields[slices.Index(names, "InOctets")], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	t.Fatal("no IpExt in netstat")
+	return 0
+}
+
+// flood has one end send datagrams to the other as fast as it can, until stop.
+func (p *pod) flood(t *testing.T, from, to *testutil.NetNS, addr string) (stop func()) {
+	t.Helper()
+	return p.flow(t, from, to, addr, 0)
+}
+
+// flow has one end send datagrams to the other, so many bits a second or as fast as it
+// can, until stop.
+func (p *pod) flow(t *testing.T, from, to *testutil.NetNS, addr string, bitsPerSecond int) (stop func()) {
+	t.Helper()
+	var sink net.PacketConn
+	if err := to.Do(func() (err error) {
+		sink, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	if err := from.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", sink.LocalAddr().String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		full := make([]byte, 1472)
+		began, sent := time.Now(), 0
+		for ctx.Err() == nil {
+			if bitsPerSecond > 0 && 8*sent > int(time.Since(began).Seconds()*float64(bitsPerSecond)) {
+				<-time.After(time.Millisecond)
+				continue
+			}
+			_, _ = conn.Write(full) // a queue that is full refuses it
+			sent += len(full)
+		}
+	})
+	return func() {
+		cancel()
+		_ = conn.Close()
+		wg.Wait()
+		_ = sink.Close()
+	}
+}
+
+// When nobody takes it away any more the limit goes back into the pod.
+func TestPrivilegedFightIsOver(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.quiet = 3 * time.Second
+	n.configure("egressCeiling", "off")
+	p := n.newPod(t)
+	p.annotate(map[string]string{egress: "100M"})
+	a := n.start(t, never)
+	a.has(t, p, 1)
+	testutil.Eventually(t, soon, "the limit is on the host side", func() bool {
+		if rate(t, p.ns, "eth0") == "100Mbit" {
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+		}
+		s := a.state(p)
+		return len(s.Limits) == 1 && s.Limits[0].HostSide && len(s.Tampered) == 1
+	})
+	if drift := p.attachment(t).Drift; len(drift) != 0 {
+		t.Errorf("status tells of %v, want nothing: this is what should be", drift)
+	}
+	testutil.Eventually(t, soon, "the limit is back in the pod", func() bool {
+		s := a.state(p)
+		return rate(t, p.ns, "eth0") == "100Mbit" && len(s.Limits) == 1 && !s.Limits[0].HostSide && len(s.Tampered) == 0
+	})
+	if got := n.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress"); strings.Contains(got, "pw_police") {
+		t.Errorf("%s is left on the host side", got)
+	}
+}

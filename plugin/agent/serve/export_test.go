@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package serve
+
+import "time"
+
+// SetPatience changes how much time clients have for a request and for an answer; it is
+// called before [Server.Run].
+func (s *Server) SetPatience(d time.Duration) {
+	for _, p := range []*port{s.metrics, s.health} {
+		p.http.ReadHeaderTimeout, p.http.ReadTimeout, p.http.WriteTimeout = d, d, d
+	}
+}

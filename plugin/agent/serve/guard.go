@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Review says whether who has a token may get a path. The error says why that cannot be
+// told.
+type Review func(ctx context.Context, token, path string) (allowed bool, err error)
+
+// Times and limits of reviews. The API server is called as rarely as that, whoever sends
+// tokens to whom.
+const (
+	// allowedLives and refusedLives are how long an answer counts.
+	allowedLives = time.Minute
+	refusedLives = 10 * time.Second
+	// staleLives is how long a token that was allowed is while nobody can be asked.
+	staleLives = 10 * time.Minute
+	// reviewPause is the time between two tokens of one source that are not known, and
+	// between any two of them.
+	reviewPause    = time.Second
+	reviewPauseAll = 200 * time.Millisecond
+	reviewTimeout  = 5 * time.Second
+	// maxKnown bounds the answers, and the sources, that are remembered.
+	maxKnown = 64
+	// maxToken is longer than a token of a service account, in bytes.
+	maxToken = 8 << 10
+)
+
+// guard lets those through whose token the API server accepts and allows.
+type guard struct {
+	next http.Handler
+	// token finds the token among the headers of a request, "" if there is none.
+	token  func(http.Header) string
+	review Review
+	log    *slog.Logger
+
+	mu sync.Mutex
+	// known are the answers, by the digest of the token: tokens are not kept.
+	known map[[sha256.Size]byte]verdict
+	// asked is when a token of a source was reviewed last, last that of any.
+	asked map[netip.Addr]time.Time
+	last  time.Time
+	// trusted is when a source last had a token that is allowed: a flood from others
+	// does not keep its next token waiting.
+	trusted map[netip.Addr]time.Time
+}
+
+type verdict struct {
+	allowed bool
+	at      time.Time
+}
+
+// bearer is the token where HTTP has it.
+func bearer(h http.Header) string {
+	if token, ok := strings.CutPrefix(h.Get("Authorization"), "Bearer "); ok {
+		return token
+	}
+	return ""
+}
+
+func newGuard(next http.Handler, token func(http.Header) string, review Review, log *slog.Logger) *guard {
+	return &guard{
+		next: next, token: token, review: review, log: log,
+		known: make(map[[sha256.Size]byte]verdict), asked: make(map[netip.Addr]time.Time),
+		trusted: make(map[netip.Addr]time.Time),
+	}
+}
+
+// ServeHTTP implements [http.Handler].
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token := g.token(r.Header)
+	if token == "" || len(token) > maxToken {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		answer(w, http.StatusUnauthorized, "a bearer token is required\n")
+		return
+	}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	switch status := g.status(r.Context(), token, r.URL.Path, from.Addr()); status {
+	case http.StatusOK:
+		g.next.ServeHTTP(w, r)
+	default:
+		answer(w, status, http.StatusText(status)+"\n")
+	}
+}
+
+// status answers for a token: 200, 403, 429 if the source has to wait, or 503 if nobody
+// can be asked.
+func (g *guard) status(ctx context.Context, token, path string, from netip.Addr) int {
+	key := sha256.Sum256([]byte(token + "\x00" + path))
+	now := time.Now()
+	g.mu.Lock()
+	old, known := g.known[key]
+	age := now.Sub(old.at)
+	switch {
+	case known && old.allowed && age < allowedLives:
+		g.trust(from, now)
+		g.mu.Unlock()
+		return http.StatusOK
+	case known && !old.allowed && age < refusedLives:
+		g.mu.Unlock()
+		return http.StatusForbidden
+	case !known || !old.allowed:
+		trusted := now.Sub(g.trusted[from]) < staleLives
+		if now.Sub(g.asked[from]) < reviewPause || !trusted && now.Sub(g.last) < reviewPauseAll {
+			g.mu.Unlock()
+			return http.StatusTooManyRequests
+		}
+		dropOldest(g.asked, itself)
+		if g.asked[from] = now; !trusted {
+			g.last = now
+		}
+	}
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	allowed, err := g.review(ctx, token, path)
+	if err != nil {
+		g.log.Error("token not reviewed", "path", path, "from", from.String(), "error", err)
+		if known && old.allowed && age < staleLives {
+			return http.StatusOK
+		}
+		return http.StatusServiceUnavailable
+	}
+	g.mu.Lock()
+	dropOldest(g.known, verdict.worth)
+	g.known[key] = verdict{allowed, now}
+	if allowed {
+		g.trust(from, now)
+	}
+	g.mu.Unlock()
+	if !allowed {
+		g.log.Debug("token refused", "path", path, "from", from.String())
+		return http.StatusForbidden
+	}
+	return http.StatusOK
+}
+
+// trust remembers a source whose token is allowed.
+func (g *guard) trust(from netip.Addr, now time.Time) {
+	if _, known := g.trusted[from]; !known {
+		dropOldest(g.trusted, itself)
+	}
+	g.trusted[from] = now
+}
+
+// worth sorts what is dropped: what was refused goes before all that still counts.
+func (v verdict) worth() time.Time {
+	if v.allowed {
+		return v.at
+	}
+	return v.at.Add(-staleLives)
+}
+
+func itself(t time.Time) time.Time { return t }
+
+// dropOldest makes room for one more.
+func dropOldest[K comparable, V any](m map[K]V, at func(V) time.Time) {
+	if len(m) < maxKnown {
+		return
+	}
+	var oldest K
+	var when time.Time
+	for k, v := range m {
+		if t := at(v); when.IsZero() || t.Before(when) {
+			oldest, when = k, t
+		}
+	}
+	delete(m, oldest)
+}

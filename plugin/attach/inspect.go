@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"time"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Inspection is one look at one interface of an attachment. ADD, CHECK, the agent,
+// repair, status, doctor and metrics all work from it.
+type Inspection struct {
+	// Interface is the one that is there now.
+	Interface Interface
+	Observed  *Observed
+	// Want is what should be there: what is wanted as far as it is available now.
+	Want *Desired
+	// Plan are the steps from what is there to that, each with what differs.
+	Plan []Action
+	// Degraded is what is wanted and not available now.
+	Degraded []Degradation
+
+	choices map[string]Choice
+	// gone are the directions that are made again, steps the plan without their end.
+	gone    []shaping.Direction
+	steps   []Action
+	request *Request
+}
+
+// Degradation says that a direction is limited in another way than is wanted. Every
+// look tries the wanted way again.
+type Degradation struct {
+	Direction shaping.Direction `json:"-"`
+	// Reason says why the wanted way is not available, and what is used instead.
+	Reason string `json:"reason"`
+	// Since is when that began, zero if it is not known.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Inspect looks at the interface of a record as it is now. It takes no lock and
+// changes nothing. The error wraps [ErrGone] if the interface is not there any more,
+// or another one is in its place.
+func (e *Engine) Inspect(r *Record) (*Inspection, error) {
+	iface, err := e.Refind(r)
+	if err != nil {
+		return nil, err
+	}
+	return e.look(&r.Config, iface, r)
+}
+
+// look is inspect for an attachment that stays as it is requested.
+func (e *Engine) look(cfg *shaping.Config, iface Interface, prior *Record) (*Inspection, error) {
+	rec := *prior
+	rec.Interface, rec.Config = iface, *cfg
+	return e.inspect(&rec, prior, hostSidesOf(prior))
+}
+
+// inspect compares an interface with what a record asks for; prior is the record of
+// an earlier run, nil if there is none. Beside an error about what is wanted it
+// returns what was observed.
+func (e *Engine) inspect(rec, prior *Record, hostSide map[shaping.Direction]bool) (*Inspection, error) {
+	facts, tcx, err := e.interfaces.Facts(rec.Interface)
+	if err != nil {
+		return nil, err
+	}
+	if prior != nil {
+		rec.Choices = prior.Choices // they say where to look
+	}
+	obs, err := e.kernel.Observe(rec)
+	if err != nil {
+		return nil, err
+	}
+	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
+		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
+		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
+	}}
+	if prior != nil {
+		in.gone = moved(&prior.Config, &rec.Config)
+		without(obs, prior, in.gone)
+		in.request.Prior = keep(prior.Choices, in.gone, &rec.Config)
+	}
+	if err := in.decide(prior); err != nil {
+		return in, err
+	}
+	in.degraded(prior, e.now())
+	return in, nil
+}
+
+// decide is [Decide], once more without what is made again.
+func (in *Inspection) decide(prior *Record) error {
+	want, choices, err := Decide(in.request, in.Observed)
+	if other := switched(prior, choices, in.gone); err == nil && len(other) > 0 {
+		without(in.Observed, prior, other)
+		in.gone = append(in.gone, other...)
+		in.request.Prior = keep(prior.Choices, in.gone, in.request.Config)
+		want, choices, err = Decide(in.request, in.Observed)
+	}
+	if err != nil {
+		return err
+	}
+	in.Want, in.choices = want, choices
+	in.steps = Plan(want, in.Observed)
+	in.Plan = append(in.remakes(prior), in.steps...)
+	return nil
+}
+
+// remakes says why directions are made again.
+func (in *Inspection) remakes(prior *Record) []Action {
+	var all []Action
+	for _, d := range in.gone {
+		a := Action{Kind: TearDown, Direction: d, State: in.Want.Directions[d]}
+		was, is := prior.Choices[d.String()], in.choices[d.String()]
+		switch {
+		case a.State == nil:
+			a.Reason = "attached, but no limit is requested"
+		case in.request.Config.Observe != prior.Config.Observe:
+			a.Reason = "the limit is to be enforced, and was observed only"
+			if in.request.Config.Observe {
+				a.Reason = "the limit is to be observed only, and was enforced"
+			}
+		case is.Degraded() && is.Note != was.Note:
+			a.Reason = is.Note
+		case was.Degraded() && !is.Degraded():
+			a.Reason = "what is wanted is available again; it was not: " + was.Note
+		default:
+			a.Reason = "another way of limiting it"
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// degraded lists what is not as it is wanted, and since when.
+func (in *Inspection) degraded(prior *Record, now time.Time) {
+	for _, d := range shaping.Directions {
+		ds, choice := in.Want.Directions[d], in.choices[d.String()]
+		if ds == nil {
+			continue
+		}
+		reasons := append([]string{}, ds.Params.Declined...)
+		if choice.Degraded() {
+			reasons = append(reasons, choice.Note)
+		}
+		if ds.HostSide {
+			reasons = append(reasons, hostSideNote)
+		}
+		choice.Since = time.Time{}
+		if len(reasons) > 0 {
+			choice.Since = now
+			if prior != nil && !prior.Choices[d.String()].Since.IsZero() {
+				choice.Since = prior.Choices[d.String()].Since
+			}
+		}
+		in.choices[d.String()] = choice
+		for _, why := range reasons {
+			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: why, Since: choice.Since})
+		}
+		if why := ds.Params.NoCeiling; why != "" {
+			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no egress ceiling: " + why})
+		}
+	}
+}
+
+func (e *Engine) now() time.Time {
+	if e.Now != nil {
+		return e.Now()
+	}
+	return time.Now()
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// What was not available is no wish: every look tries what is wanted again, and says
+// since when it is not available.
+func TestWantedIsTriedAgain(t *testing.T) {
+	for _, d := range shaping.Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			w := newWorld()
+			cfg := both(10_000_000)
+			side := attach.QueueSide(d)
+			foreignRoot(w, side)
+			ensure(t, w, cfg)
+			first := record(t, w).Choices[d.String()]
+			if !first.Degraded() || first.Since.IsZero() {
+				t.Fatalf("choice beside a foreign root: %+v, want a degraded one with a time", first)
+			}
+			e := w.engine()
+			e.Now = func() time.Time { return first.Since.Add(time.Hour) }
+			in, err := e.Inspect(record(t, w))
+			if err != nil || len(in.Plan) != 0 || len(in.Degraded) != 1 || !in.Degraded[0].Since.Equal(first.Since) ||
+				!strings.Contains(in.Degraded[0].Reason, "sfq 8001:") {
+				t.Fatalf("with the foreign root: %+v, %v, want no step and the reason since %v", in, err, first.Since)
+			}
+			w.devices[side].Tree = shaping.Tree{}
+			if in, err = e.Inspect(record(t, w)); err != nil || len(in.Degraded) != 0 || len(in.Plan) == 0 ||
+				!strings.Contains(in.Plan[0].Reason, "what is wanted is available again") {
+				t.Fatalf("without the foreign root: %+v, %v, want steps to what is wanted", in, err)
+			}
+			if _, err := e.Repair(t.Context(), podID); err != nil {
+				t.Fatal(err)
+			}
+			if c := record(t, w).Choices[d.String()]; c.Degraded() || !c.Since.IsZero() || w.devices[side].Root() == nil {
+				t.Errorf("after repair the choice is %+v and the device %+v, want the queue", c, w.devices[side])
+			}
+			if in, err = e.Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
+				t.Errorf("after repair: %+v, %v, want no step", in, err)
+			}
+		})
+	}
+}
+
+// A queue of podweir's that no record tells of is no stranger's: it is taken over with
+// its handles, and what waits in it stays.
+func TestAdoptsItsOwnQueue(t *testing.T) {
+	w := newWorld()
+	cfg := both(10_000_000)
+	ensure(t, w, cfg)
+	majors := record(t, w).Choices["egress"].Majors
+	clear(w.records)
+	clear(w.dataplanes)
+	var told []string
+	e := w.engine()
+	e.Planned = func(_ attach.Interface, plan []attach.Action) { told = append(told, kinds(plan)...) }
+	if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(told, func(s string) bool { return strings.HasSuffix(s, "build-queue") }) || !slices.Contains(told, "egress load") {
+		t.Errorf("steps %v, want a slot and no new queue", told)
+	}
+	if c := record(t, w).Choices["egress"]; !slices.Equal(c.Majors, majors) || c.Degraded() {
+		t.Errorf("choice %+v, want the handles %v", c, majors)
+	}
+	if in, err := e.Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
+		t.Errorf("afterwards: %+v, %v, want no step", in, err)
+	}
+}
+
+// What an earlier way of limiting left is removed when no record tells of it.
+func TestRemovesStrays(t *testing.T) {
+	w := newWorld()
+	ensure(t, w, both(10_000_000))
+	clear(w.records)
+	clear(w.dataplanes)
+	cfg := both(10_000_000)
+	cfg.Egress.Queue = shaping.QueueNone
+	ensure(t, w, cfg)
+	pod := w.devices[shaping.SidePod]
+	if pod.Root() != nil || w.has("pw_band") && slices.ContainsFunc(pod.Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_band" }) {
+		t.Errorf("the pod's device has %+v, want neither queue nor classifier", pod)
+	}
+	if in, err := w.engine().Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
+		t.Errorf("afterwards: %+v, %v, want no step", in, err)
+	}
+}
+
+// A namespace's inode is given again, its cookie is not.
+func TestSameInterface(t *testing.T) {
+	was := attach.Interface{NetNSInode: 7, NetNSCookie: 70, PodIndex: 2}
+	for name, tc := range map[string]struct {
+		now  attach.Interface
+		same bool
+	}{
+		"itself":                      {was, true},
+		"renamed":                     {attach.Interface{NetNSInode: 7, NetNSCookie: 70, PodIndex: 2, NowName: "lan0"}, true},
+		"another with the same inode": {attach.Interface{NetNSInode: 7, NetNSCookie: 71, PodIndex: 2}, false},
+		"another device":              {attach.Interface{NetNSInode: 7, NetNSCookie: 70, PodIndex: 3}, false},
+		"recorded before the cookie":  {attach.Interface{NetNSInode: 7, PodIndex: 2}, true},
+		"another, before the cookie":  {attach.Interface{NetNSInode: 8, PodIndex: 2}, false},
+	} {
+		if got := was.Same(&tc.now); got != tc.same {
+			t.Errorf("%s: Same = %t, want %t", name, got, tc.same)
+		}
+	}
+}
+
+// Where only TCX will do on the host side, a filter by name is refused as one beside
+// somebody else's is.
+func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
+	w := newWorld()
+	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
+	cfg.Ingress.Mode = shaping.ModeClsactHostSide
+	ensure(t, w, cfg)
+	for _, h := range w.devices[shaping.SideHost].Hooks {
+		if h.Kind == shaping.HookKindClsact {
+			t.Errorf("%s is a filter on the host side", h.Name)
+		}
+	}
+	in, err := w.engine().Inspect(record(t, w))
+	if err != nil || len(in.Degraded) != 1 || !strings.Contains(in.Degraded[0].Reason, "hostHook is tcx") {
+		t.Errorf("inspection %+v, %v, want the reason", in, err)
+	}
+	if byHand := wantOf(cfg); true {
+		byHand.Strict = true
+		if _, err := newWorld().engine().Ensure(t.Context(), byHand); err == nil || !strings.Contains(err.Error(), "hostHook is tcx") {
+			t.Errorf("by hand: %v, want an error", err)
+		}
+	}
+}

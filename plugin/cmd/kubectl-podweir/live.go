@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+// minInterval is the least time between two looks: an agent gives what it read within
+// the last second to further readers.
+const minInterval = 2 * time.Second
+
+// looks returns a function that asks all agents and returns the rates since it was called
+// last. What it asked is kept in last.
+func looks(c *client, last **cluster.Nodes) func(context.Context) ([]view.PodRate, time.Time, error) {
+	return func(ctx context.Context) ([]view.PodRate, time.Time, error) {
+		now, err := c.look(ctx)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		before := *last
+		if before == nil {
+			before = now
+		}
+		*last = now
+		return cluster.Rates(before, now), time.Now(), nil
+	}
+}
+
+// lookAgain asks the agents [minInterval] after they were asked before.
+func (c *client) lookAgain(ctx context.Context) (*cluster.Nodes, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(minInterval):
+	}
+	return c.look(ctx)
+}
+
+func newTop(o *options) *cobra.Command {
+	l := &show.Live{}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show live rates and the heavy flows of each pod",
+		Long: "Show what each pod of the cluster carries of its limit, a row for each direction, as podweir top does for one\n" +
+			"node. In a terminal: s sorts, / filters by name, f shows heavy flows, i shows idle pods, p pauses, q quits. Nodes\n" +
+			"that did not answer are rows of their own. Exit status 2 if one did not at the last look.",
+		Example: "  kubectl podweir top\n  kubectl podweir top --filter team-a/ --flows --count 1",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if l.Table.Interval < minInterval {
+				return fmt.Errorf("--interval %v is not accepted, want %v or more", l.Table.Interval, minInterval)
+			}
+			if !slices.Contains(view.Sorts, l.Table.Sort) {
+				return fmt.Errorf("--sort %q is not accepted, want %s", l.Table.Sort, strings.Join(view.Sorts, ", "))
+			}
+			c, err := o.client()
+			if err != nil {
+				return err
+			}
+			var last *cluster.Nodes
+			l.Out, l.Format, l.Look = cmd.OutOrStdout(), o.output, looks(c, &last)
+			l.Table.Where = "the cluster"
+			if err := l.Run(cmd.Context()); err != nil {
+				return err
+			}
+			if n := last.Unknown(); n > 0 {
+				return exit(cluster.ExitUnknown, fmt.Sprintf("%d of %d nodes are unknown", n, last.Total()))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&l.Table.Interval, "interval", minInterval, "time between two looks, 2s or more")
+	f.IntVar(&l.Count, "count", 0, "number of tables, 0 for no end")
+	f.StringVar(&l.Table.Sort, "sort", "share", "order of the rows: "+strings.Join(view.Sorts, ", "))
+	f.StringVar(&l.Table.Filter, "filter", "", "show only pods with this in namespace/name")
+	f.BoolVar(&l.Table.Idle, "idle", false, "show also pods that carry next to nothing")
+	f.BoolVar(&l.Table.Flows, "flows", false, "show heavy flows")
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(view.Sorts, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func newExplain(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain NAMESPACE/POD | CODE",
+		Short: "Say in a sentence what the limits of a pod do to it now, or explain a code of the doctor",
+		Long: "Say in a sentence for each direction what the limits of a pod do to it now, then the numbers. It looks twice,\n" +
+			"2 s apart. With a code of the doctor it prints the page of that. Exit status 1 if the pod is not limited as it\n" +
+			"should be, 2 if it was not found and a node is unknown.",
+		Example: "  kubectl podweir explain default/web-5d8f7c9b6d-x2x4q\n  kubectl podweir explain PW602",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if page := doctor.Explain(args[0]); page != "" {
+				return writePage(cmd.OutOrStdout(), page)
+			}
+			if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {
+				return fmt.Errorf("%q is not accepted, want NAMESPACE/POD or a code of the doctor such as PW602", args[0])
+			}
+			return explain(cmd, o, args[0])
+		},
+	}
+}
+
+// writePage writes a page for a terminal.
+func writePage(out io.Writer, page string) error {
+	for line := range strings.Lines(page) {
+		if _, err := io.WriteString(out, strings.Join(view.Wrap(line, view.Width), "\n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func explain(cmd *cobra.Command, o *options, pod string) error {
+	c, err := o.client()
+	if err != nil {
+		return err
+	}
+	before, err := c.look(cmd.Context())
+	if err != nil {
+		return err
+	}
+	where := before.Find(pod)
+	if where == "" {
+		if n := before.Unknown(); n > 0 {
+			return exit(cluster.ExitUnknown, fmt.Sprintf("no node that answered has a limit for pod %s; %d of %d nodes are unknown", pod, n, before.Total()))
+		}
+		return exit(cluster.ExitBroken, fmt.Sprintf("no node has a limit for pod %s: it has none, or podweir does not see the pod", pod))
+	}
+	c.node = where
+	now, err := c.lookAgain(cmd.Context())
+	if err != nil {
+		return err
+	}
+	said := cluster.Explain(pod, before, now)
+	if err := o.print(cmd, said, func() string { return said.Text(time.Now()) }); err != nil {
+		return err
+	}
+	return exit(said.Exit())
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+
+	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.status
+	}
+	if err != nil {
+		return -1
+	}
+	return 0
+}
+
+// expect fails unless a command ends with a status, and its output and error have texts.
+func expect(t *testing.T, f *fakeCluster, args []string, status int, want ...string) string {
+	t.Helper()
+	out, err := f.run(t, args...)
+	if got := statusOf(err); got != status {
+		t.Errorf("%v ends with %d, %v, want %d\n%s", args, got, err, status, out)
+	}
+	text := strings.Join(strings.Fields(out+" "+fmt.Sprint(err)), " ")
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%v has no %q:\n%s\n%v", args, w, out, err)
+		}
+	}
+	return out
+}
+
+func TestEverythingIsFine(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 3, pods: 2})
+	expect(t, f, []string{"status"}, 0, "All 6 pods with a limit are limited as they should be.", "team-a/n1-0 n1")
+	expect(t, f, []string{"status", "-o", "wide"}, 0, "team-a/n3-1 n3 limited 20 Mbit/s 20 Mbit/s strict tbf, strict tbf",
+		"team-a/n3-0 n3 limited 20 Mbit/s 20 Mbit/s strict tbf (egress at its limit for 90 % of the last minute), strict tbf")
+	expect(t, f, []string{"doctor"}, 0, "3 nodes looked at", "No problem found. 1 checks passed, 0 skipped")
+	expect(t, f, []string{"doctor", "-v"}, 0, "PW101 the kernel is new enough")
+	var nodes cluster.Nodes
+	if err := json.Unmarshal([]byte(expect(t, f, []string{"status", "-o", "json"}, 0)), &nodes); err != nil || len(nodes.Nodes) != 3 {
+		t.Errorf("JSON with %d nodes, %v", len(nodes.Nodes), err)
+	}
+	expect(t, f, []string{"status", "-o", "yaml"}, 0, "node: n2", "pod: team-a/n2-1")
+}
+
+// What is wrong on some nodes is told once, with the nodes. A node that does not answer is
+// unknown, and not fine.
+func TestProblemsAndUnknownNodes(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 40, desired: 41, pods: 2, sick: []string{"n7", "n19"}, down: []string{"n3", "n4"}})
+	expect(t, f, []string{"status"}, cluster.ExitBroken,
+		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "no route to host", "UNKNOWN 1 node without an agent's pod",
+		"76 of 78 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: team-b/n19 on n19, team-b/n7 on n7", "cause no memory for the queue",
+		"2 of 78 pods are not limited as they should be; 3 of 41 nodes are unknown")
+	out := expect(t, f, []string{"doctor"}, 1, "fail PW602 on 2 of 38 nodes: n19, n7. what is attached is what should be",
+		"seen a queue is missing", "UNKNOWN 2 nodes: n3, n4", "kubectl podweir explain CODE", "3 of 41 nodes are unknown; 1 fail, 1 ok")
+	for line := range strings.Lines(out) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > view.Width {
+			t.Errorf("a line has more than %d columns: %q", view.Width, line)
+		}
+	}
+	f.sick = nil
+	expect(t, f, []string{"status"}, cluster.ExitUnknown, "All 76 pods", "3 of 41 nodes are unknown")
+	expect(t, f, []string{"doctor"}, cluster.ExitUnknown, "3 of 41 nodes are unknown")
+	expect(t, f, []string{"status", "--node", "n3"}, cluster.ExitUnknown, "0 of 1 node answered; 1 is unknown")
+	expect(t, f, []string{"status", "--node", "n5"}, 0, "All 2 pods")
+}
+
+func TestTop(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 2, pods: 2, down: []string{"n2"}, busy: 1})
+	expect(t, f, []string{"top", "--count", "1", "--flows"}, cluster.ExitUnknown,
+		"team-a/n1-0 egress 20M 20M [██████████] 100 %", "tcp 10.0.0.1:4242 > 10.0.0.9:443 19.4M 97 %", "3 idle not shown",
+		"no rates of node n2: ask its agent: 503 Service Unavailable", "1 of 2 nodes are unknown")
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 2, pods: 2, sick: []string{"n2"}})
+	expect(t, f, []string{"explain", "team-a/n1-0"}, 0,
+		"egress has been at its limit of 20 Mbit/s since 14:02 UTC: one flow, tcp 10.0.0.1:4242 > 10.0.0.9:443, has 97 % of it; light flows (600 kbit/s) go before heavy ones.",
+		"ingress carries next to nothing of its limit of 20 Mbit/s.", "egress of eth0 on n1, limit 20 Mbit/s, policy strict, queue tbf",
+		"held at the limit for 90 % of the last minute")
+	expect(t, f, []string{"explain", "team-b/n2"}, cluster.ExitBroken, "NOT LIMITED team-b/n2 on n2", "cause no memory for the queue")
+	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitBroken, "no node has a limit for pod team-a/none")
+	expect(t, f, []string{"explain", "PW602"}, 0, "# PW602", "What to do")
+	f.down = []string{"n2"}
+	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitUnknown, "1 of 2 nodes are unknown")
+}
+
+// A plan says what would change for pods whose limits are observed, and for which pods
+// nothing would.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 3, pods: 4, observed: []string{"n1", "n2"}, sick: []string{"n1"}})
+	out := expect(t, f, []string{"plan", "--node", "n1"}, 0,
+		"Enforcement would limit 4 pods, observed now: 1 would lose packets at this moment, 1 would only wait, 1 went beyond a limit before, 1 stayed below. WOULD",
+		"WOULD DROP team-a/n1-0 on n1: egress carries 25 Mbit/s, 125 % of its limit of 20 Mbit/s; 5 Mbit/s would be dropped and 10 Mbit/s would wait; "+
+			"since it was attached, 20.0 % of its bytes would have been dropped and 40.0 % would have waited",
+		"WOULD WAIT team-a/n1-1 on n1: ingress carries 20 Mbit/s", "0 bit/s would be dropped and 2 Mbit/s would wait",
+		"BEFORE team-a/n1-2 on n1: egress carries 0 bit/s, 0 % of its limit of 20 Mbit/s; since it was attached, less than 0.1 % of its bytes would have been dropped and none would",
+		"POD NODE EGRESS INGRESS POLICY team-a/n1-0 n1 20 Mbit/s 20 Mbit/s strict",
+		`NOTE 1 pod: team-a/n1-0 on n1 cause annotation podweir.io/policy: "fast" is not accepted`,
+		"LEFT 1 pod: team-c/left-n1 on n1 cause its egress is left to Cilium",
+		"NO LIMIT 1 pod: team-b/n1 on n1 cause no memory for the queue", "NO LIMIT 1 pod: team-c/host-n1 on n1 cause it has hostNetwork",
+		"3 pods without a requested limit would have none.")
+	for line := range strings.Lines(out) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > view.Width {
+			t.Errorf("a line has more than %d columns: %q", view.Width, line)
+		}
+	}
+	var one cluster.Plan
+	out = expect(t, f, []string{"plan", "--pod-namespace", "team-c", "-o", "json"}, 0)
+	if err := json.Unmarshal([]byte(out), &one); err != nil || len(one.Pods) != 0 || len(one.Unlimited) != 6 || one.None != 3 {
+		t.Errorf("the plan of a namespace: %+v, %v", one, err)
+	}
+	f.down, f.old = []string{"n1"}, []string{"n2"}
+	expect(t, f, []string{"plan"}, cluster.ExitUnknown, "2 of 3 nodes answered; 1 is unknown:", "UNKNOWN 1 node: n1", "would limit 4 pods",
+		"Nothing changes for 4 pods with limits that are enforced already.", "The agents of 1 node are of a release that does not report pods without a limit.", "1 of 3 nodes are unknown")
+}
+
+func TestErrorsSayWhatIsAccepted(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 1})
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"top", "-o", "wide"}, `--output "wide" is not accepted by kubectl podweir top, want table, json, yaml`},
+		{[]string{"plan", "--pod-namespace", "team/web"}, "want the name of a namespace"},
+		{[]string{"top", "--interval", "1s"}, "want 2s or more"},
+		{[]string{"top", "--sort", "age"}, "want share, rate, drops, name"},
+		{[]string{"status", "--request-timeout", "1ms"}, "want 1s or more"},
+		{[]string{"status", "--node", "n9"}, "no agent on node n9"},
+		{[]string{"explain", "web"}, "want NAMESPACE/POD or a code"},
+		{[]string{"status", "--context", "none"}, "read the kubeconfig"},
+	} {
+		expect(t, f, c.args, -1, c.want)
+	}
+	for path, want := range map[string]string{
+		"/token": "make a token of the account kube-system/podweir-reader", "/pods": "list the agents' pods in the namespace kube-system",
+		"/daemonsets": "how many agents there should be",
+	} {
+		f.forbidden = path
+		expect(t, f, []string{"status"}, -1, want, "403", `User "me" cannot do that`)
+	}
+	f.forbidden = "/proxy/"
+	expect(t, f, []string{"status"}, cluster.ExitUnknown, "403 Forbidden", "1 is unknown")
+}
+
+// Five hundred nodes with 15,000 pods. How long it takes is for people to read: that is a
+// matter of the machine.
+func TestFiveHundredNodes(t *testing.T) {
+	f := start(t, &fakeCluster{nodes: 500, pods: 30, sick: []string{"n7", "n19"}, made: map[string][]byte{}})
+	for i := range f.nodes { // agents make their answers on processors of their own
+		node := fmt.Sprintf("n%d", i+1)
+		f.made[node] = f.encode(node, 1)
+	}
+	for _, command := range []string{"status", "doctor"} {
+		began, used := time.Now(), processor(t)
+		out := expect(t, f, []string{command}, 1, "n19")
+		t.Logf("%s of 500 nodes took %v, and %v of the processor for it and for the API server that is played", command,
+			time.Since(began).Round(time.Millisecond), (processor(t) - used).Round(time.Millisecond))
+		if n := strings.Count(out, "\n"); n > 23 {
+			t.Errorf("%s has %d lines, which is more than a screen", command, n)
+		}
+	}
+	if f.tokens != 2 {
+		t.Errorf("%d tokens were made for two commands", f.tokens)
+	}
+}
+
+// processor is how much time of processors this process used so far.
+func processor(t *testing.T) time.Duration {
+	t.Helper()
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// The reference page names every command and every flag.
+func TestReferenceNamesEveryFlag(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/reference/kubectl-podweir.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(text string) {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/reference/kubectl-podweir.md does not have %q", text)
+		}
+	}
+	root := newRoot()
+	for _, cmd := range root.Commands() {
+		check("## kubectl podweir " + cmd.Name())
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
+	}
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/enforce"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/snapshot"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/version"
+)
+
+// checkCluster says what is wrong with the settings for who reads all nodes.
+func checkCluster(o *options, fail func(format string, args ...any)) {
+	address, reader := o.v.GetString("cluster-address"), o.v.GetString("cluster-reader")
+	if address == "" {
+		return
+	}
+	if _, err := serve.ParseAddress(address); err != nil {
+		fail("--cluster-address: %w", err)
+	}
+	if namespace, name, ok := strings.Cut(reader, "/"); !ok || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {
+		fail("--cluster-reader %q is not accepted with --cluster-address, want namespace/name of a ServiceAccount", reader)
+	}
+}
+
+// serveNode has the state of the node served to the account that reads all nodes, if the
+// operator wants that.
+func (a *agentParts) serveNode(c *serve.Config) {
+	c.NodeAddress = a.o.v.GetString("cluster-address")
+	account := "system:serviceaccount:" + strings.ReplaceAll(a.o.v.GetString("cluster-reader"), "/", ":")
+	c.ReviewNode = func(ctx context.Context, token, _ string) (bool, error) {
+		return a.client.MayRead(ctx, token, cluster.Audience, account)
+	}
+	c.Node = a.nodeHandler(c.Ready)
+}
+
+// nodeHandler answers with what the agent knows of its node.
+func (a *agentParts) nodeHandler(checks []serve.Check) http.Handler {
+	return snapshot.New("application/json", func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(a.answer(checks))
+	}, a.log)
+}
+
+func (a *agentParts) answer(checks []serve.Check) *cluster.Answer {
+	answer := &cluster.Answer{Schema: cluster.Schema, Node: a.o.v.GetString("node-name"), Version: version.String()}
+	for _, c := range checks {
+		if err := c.Err(); err != nil {
+			answer.NotReady = append(answer.NotReady, fmt.Sprintf("%s: %v", c.Name, err))
+		}
+	}
+	if a.waiting.on() {
+		answer.Error = a.waiting.problem().Error() // the other agent tells of the pods
+		return answer
+	}
+	if state, err := a.nodeStatus(); err != nil {
+		answer.Error = err.Error()
+	} else {
+		addReached(state, a.enforcement.Held())
+		answer.Status = state
+		answer.Unlimited = podsWithoutLimit(a.reconciler.Snapshot())
+	}
+	answer.Doctor, answer.DoctorTime = a.node.last()
+	return answer
+}
+
+// podsWithoutLimit are the pods that podweir has no limit for. One whose network is not set up
+// yet may get one.
+func podsWithoutLimit(states []reconcile.PodState) *cluster.Unlimited {
+	u := &cluster.Unlimited{None: map[string]int{}}
+	for i := range states {
+		s := &states[i]
+		left := s.Outcome == reconcile.Deferred
+		switch {
+		case s.UID == "" || len(s.Limits) > 0 || s.Outcome == reconcile.Waiting:
+		case s.Outcome == reconcile.Unlimited || s.Outcome == reconcile.Removed:
+			u.None[s.Namespace]++
+		case left || !s.Outcome.Enforced():
+			one := cluster.UnlimitedPod{Pod: s.Namespace + "/" + s.Name, LeftToOthers: left, Cause: s.Reason}
+			if s.Err != nil {
+				one.Cause = s.Err.Error()
+			}
+			u.Pods = append(u.Pods, one)
+		}
+	}
+	return u
+}
+
+// addReached adds to the limits of pods how long they have been reached.
+func addReached(n *view.Node, held []enforce.Held) {
+	type key struct{ pod, device, direction string }
+	all := make(map[key]view.Reached, len(held))
+	for i := range held {
+		h := &held[i]
+		all[key{h.Namespace + "/" + h.Pod, h.Interface, h.Direction.String()}] = view.Reached{AtLimitSince: h.Since, HeldShare: h.LastMinute}
+	}
+	for i := range n.Pods {
+		for j := range n.Pods[i].Limits {
+			l := &n.Pods[i].Limits[j]
+			l.Reached = all[key{n.Pods[i].Pod, l.Interface, l.Direction}]
+		}
+	}
+}
+
+// nodeStatus is what `podweir status` shows.
+func (a *agentParts) nodeStatus() (*view.Node, error) {
+	node, err := a.o.openIfAny()
+	if err != nil {
+		return nil, err
+	}
+	rep := &status.Report{}
+	if node != nil {
+		defer node.Close()
+		if rep, err = status.Collect(node); err != nil {
+			return nil, err
+		}
+	}
+	return rep.View(time.Now()), nil
+}

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// notice is one state of an attachment: what is true, what each command says of it,
+// and what repair does. The page what-podweir-notices.md is made from it.
+type notice struct {
+	name string
+	// conf are settings beside the rates.
+	conf map[string]any
+	make func(t *testing.T, n *noticed)
+	// packetBytes is the size of the packets that the truth is measured with, 0 for
+	// 1,000.
+	packetBytes int
+	// truth is what becomes of floods before anybody mends it, after what becomes of
+	// them then; "" means that it is not measured.
+	truth, after string
+	// Parts of what is said; a "!" in front means that it is not said. No parts
+	// mean that nothing is.
+	check, status, dry, repair, then []string
+	// again is what a second repair says, nil for nothing to do.
+	again []string
+	// doctor are the codes of what it finds.
+	doctor string
+}
+
+const same = limited + ", " + limited
+
+func notices() []notice {
+	return slices.Concat(queueNotices(), lostNotices(), deviceNotices(), nodeNotices())
+}
+
+// inPod and onNode run a command on the one side or the other.
+func inPod(args ...string) func(t *testing.T, n *noticed) {
+	return func(t *testing.T, n *noticed) { t.Helper(); n.pod.Run(t, args[0], args[1:]...) }
+}
+
+func onNode(args ...string) func(t *testing.T, n *noticed) {
+	return func(t *testing.T, n *noticed) { t.Helper(); n.node.Run(t, args[0], args[1:]...) }
+}
+
+// What commands say.
+var (
+	inOrder = []string{"default/web", "!DIFFERS", "!error"}
+	nothing = []string{"0 with differences", "0 errors"}
+	lost    = []string{"no record tells of", "podweir gc"}
+)
+
+// Settings beside the rates.
+var (
+	onIFB   = map[string]any{"ingressPlace": "ifb"}
+	flat    = map[string]any{"policy": "flat"}
+	policed = map[string]any{"egressQueue": "none", "egressCeiling": "off"}
+)
+
+// ifbName is the name of the ifb in the pod, in a shell.
+const ifbName = `$(ip -o link | sed -n 's/.*: \(podweir[0-9]*\):.*/\1/p')`
+
+// queueNotices are about queues and programs, changed by others.
+func queueNotices() []notice {
+	return []notice{
+		{
+			name: "everything is in order", make: func(*testing.T, *noticed) {},
+			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "the MTU was raised above the bucket of the queue", packetBytes: 15000,
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "ip", "link", "set", "eth0", "mtu", "20000")
+				n.node.Run(t, "ip", "link", "set", "veth1", "mtu", "20000")
+			},
+			truth: outage + ", " + outage,
+			check: []string{"tbf burst is"}, status: []string{"DIFFERS default/web", "egress change-queue", "ingress change-queue"}, doctor: "PW602",
+			dry:    []string{"would repair egress change-queue", "would repair ingress change-queue"},
+			repair: []string{"repaired egress", "repaired ingress"}, after: same, then: inOrder,
+		},
+		{
+			name: "the queue of egress was removed", make: inPod("tc", "qdisc", "del", "dev", "eth0", "root"),
+			truth: same, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the queue of ingress was removed", conf: flat, make: onNode("tc", "qdisc", "del", "dev", "veth1", "root"),
+			truth: limited + ", " + unlimited, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "ingress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair ingress build-queue"}, repair: []string{"repaired ingress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "somebody put a queue in the place of the one of egress", make: inPod("tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo"),
+			truth: same, check: []string{"root qdisc is not podweir's: pfifo"}, status: []string{"DIFFERS", "pfifo"}, doctor: "PW602",
+			dry: []string{"would repair egress", "policing instead"}, repair: []string{"repaired egress"}, after: same,
+			then: []string{"!DIFFERS", "policing instead", "queue none"},
+		},
+		{
+			name: "somebody's queue in the place of podweir's went again",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo")
+				n.must(t, "repair")
+				n.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+			},
+			truth: same, check: []string{"is available again"}, status: []string{"DIFFERS", "is available again"}, doctor: "PW602",
+			dry: []string{"is available again"}, repair: []string{"repaired egress"}, after: same, then: append([]string{"!policing", "queue tbf"}, inOrder...),
+		},
+		{
+			name: "somebody put a queue in the place of the one of ingress", conf: flat, make: onNode("tc", "qdisc", "replace", "dev", "veth1", "root", "pfifo"),
+			truth: limited + ", " + unlimited, check: []string{"root qdisc is not podweir's: pfifo"}, status: []string{"DIFFERS", "pfifo"}, doctor: "PW602",
+			dry: []string{"would repair ingress", "queue on an ifb instead"}, repair: []string{"repaired ingress"}, after: same,
+			then: []string{"!DIFFERS", "queue on an ifb instead"},
+		},
+		{
+			name: "somebody's queue on the host side went again",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.node.Run(t, "tc", "qdisc", "replace", "dev", "veth1", "root", "pfifo")
+				n.must(t, "repair")
+				n.node.Run(t, "tc", "qdisc", "del", "dev", "veth1", "root")
+			},
+			truth: same, check: []string{"is available again"}, status: []string{"DIFFERS", "is available again"}, doctor: "PW602",
+			dry: []string{"is available again"}, repair: []string{"repaired ingress"}, after: same, then: append([]string{"!ifb"}, inOrder...),
+		},
+		{
+			name: "the limit of the queue was changed by tc", conf: flat, make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.node.Run(t, "sh", "-c", "h=$(tc qdisc show dev veth1 | sed -n 's/^qdisc tbf \\([0-9a-f]*:\\) root.*/\\1/p'); tc qdisc change dev veth1 root handle $h tbf rate 100mbit burst 100k limit 1048576")
+			},
+			truth: limited + ", " + unlimited, check: []string{"limit of the queue (tbf) is 100 Mbit/s, want 800 kbit/s"},
+			status: []string{"limit of the queue (tbf) is 100 Mbit/s, want 800 kbit/s"}, doctor: "PW602",
+			dry: []string{"would repair ingress change-queue"}, repair: []string{"repaired ingress change-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "programs on the hooks in the pod were removed", make: inPod("tc", "qdisc", "del", "dev", "eth0", "clsact"),
+			truth: same, check: []string{"is not on the egress hook of eth0"}, status: []string{"DIFFERS default/web", "egress attach"}, doctor: "PW602",
+			dry: []string{"would repair egress attach"}, repair: []string{"repaired egress attach"}, after: same, then: inOrder,
+		},
+		{
+			name: "the ceiling was removed", make: onNode("tc", "filter", "del", "dev", "veth1", "ingress"),
+			truth: same, check: []string{"pw_ceiling is not on the ingress hook"}, status: []string{"DIFFERS default/web", "egress attach-ceiling"}, doctor: "PW602",
+			dry: []string{"would repair egress attach-ceiling"}, repair: []string{"repaired egress attach-ceiling"}, after: same, then: inOrder,
+		},
+		{
+			name: "everything was removed from the devices",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				for _, what := range []string{"root", "clsact"} {
+					n.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", what)
+					n.node.Run(t, "tc", "qdisc", "del", "dev", "veth1", what)
+				}
+			},
+			truth: unlimited + ", " + unlimited, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress", "ingress"}, doctor: "PW602",
+			dry: []string{"would repair"}, repair: []string{"repaired egress", "repaired ingress"}, after: same, then: inOrder,
+		},
+		{
+			name:  "the queue below the limit was removed",
+			make:  inPod("sh", "-c", `tc qdisc del dev eth0 parent $(tc qdisc show dev eth0 | sed -n 's/.* parent \([0-9a-f]*:1\) .*/\1/p' | head -1)`),
+			truth: outage + ", " + limited, check: []string{"egress build-queue"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the policer's program was removed", conf: policed, make: inPod("tc", "filter", "del", "dev", "eth0", "egress"),
+			truth: unlimited + ", " + limited, check: []string{"pw_police is not on the egress hook"}, status: []string{"DIFFERS default/web", "egress attach"}, doctor: "PW602",
+			dry: []string{"would repair egress attach"}, repair: []string{"repaired egress attach"}, after: same, then: inOrder,
+		},
+	}
+}
+
+// lostNotices are about records, pins and pods that went.
+func lostNotices() []notice {
+	return []notice{
+		{
+			name: "the record was lost", make: func(t *testing.T, n *noticed) { t.Helper(); n.loseRecord(t) },
+			truth: same, check: []string{"is not attached"}, status: []string{"DIFFERS eth0 in", "no record tells of tbf", "error"}, doctor: "PW608",
+			dry: lost, repair: lost, again: lost, after: same, then: []string{"no record tells of"},
+		},
+		{
+			name: "the record was lost, and the next ADD comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.loseRecord(t)
+				if err := n.verb(t, "ADD"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "an empty bpffs was mounted over the pins, and the next ADD comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.mountAnew(t)
+				if err := n.verb(t, "ADD"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "an empty bpffs was mounted over the pins, and the limit is taken off", conf: onIFB,
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.mountAnew(t)
+				if err := n.verb(t, "DEL"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
+			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
+		},
+		{
+			name: "an empty bpffs was mounted over the pins, and `podweir detach` comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.mountAnew(t)
+				if out := n.say(t, append(n.netns(), "detach")...); strings.Contains(out, "error") {
+					t.Fatal(out)
+				}
+				n.fails(t, []string{"nothing is attached"}, append(n.netns(), "detach")...)
+			},
+			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
+			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
+		},
+		{
+			name: "another pod's namespace is at the path of one that ended", make: func(t *testing.T, n *noticed) { t.Helper(); n.renew(t) },
+			truth: unlimited + ", " + unlimited, check: []string{"not"}, status: []string{"the pod is gone"}, doctor: "PW608",
+			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, after: unlimited + ", " + unlimited, then: []string{"the pod is gone"},
+		},
+		{
+			name: "the pod's device is gone and nobody called DEL", make: inPod("ip", "link", "del", "eth0"),
+			check: []string{"eth0"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
+			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, then: []string{"the pod is gone"},
+		},
+		{
+			name:  "the record is lost and `podweir gc` comes",
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.loseRecord(t); n.must(t, "gc") },
+			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
+			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
+		},
+		{
+			name: "the record is of another release", make: func(t *testing.T, n *noticed) { t.Helper(); n.recordOfAnotherRelease(t) },
+			truth: same, check: []string{"is not attached"}, status: []string{"unknown record version", "no record tells of"}, doctor: "PW602 PW608",
+			dry: []string{"unknown record version"}, repair: []string{"unknown record version"}, again: []string{"unknown record version"},
+			after: same, then: []string{"unknown record version"},
+		},
+		{
+			name:  "the record is of another release, and the next ADD comes",
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.recordOfAnotherRelease(t); n.add(t) },
+			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "the slab was lost, the record was not",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				dirs, err := filepath.Glob(filepath.Join(n.pins, "node,*"))
+				if err != nil || len(dirs) != 1 || os.RemoveAll(dirs[0]) != nil {
+					t.Fatal(dirs, err)
+				}
+			},
+			truth: same, check: []string{"no slot"}, status: []string{"DIFFERS default/web", "egress load", "ingress load"}, doctor: "PW602",
+			dry: []string{"would repair egress load"}, repair: []string{"repaired egress load", "repaired ingress load"}, after: same, then: inOrder,
+		},
+		{
+			name: "an empty bpffs was mounted over the pins of TCX links, and the next ADD comes", conf: map[string]any{"hostHook": "tcx"},
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.mountAnew(t); n.add(t) },
+			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name:  "an empty bpffs was mounted over the pins of a pod with the policy elephants, and the next ADD comes",
+			conf:  map[string]any{"policy": "elephants"},
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.mountAnew(t); n.add(t) },
+			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name:  "an empty bpffs was mounted over the pins of a pod with the policy flat, and the next ADD comes",
+			conf:  map[string]any{"policy": "flat"},
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.mountAnew(t); n.add(t) },
+			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "an empty bpffs was mounted over the pins, and the next ADD asks for policing",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.mountAnew(t)
+				n.conf["egressQueue"] = "none"
+				n.add(t)
+				if out := n.pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") {
+					t.Errorf("the queue of before is still there: %s", out)
+				}
+			},
+			truth: same, status: append([]string{"queue none"}, inOrder...), doctor: "PW603", dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "the name of the pod's namespace went, without DEL",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				if err := unix.Unmount(n.path, unix.MNT_DETACH); err != nil {
+					t.Fatal(err)
+				}
+			},
+			check: []string{"no network namespace"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
+			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, then: []string{"the pod is gone"},
+		},
+	}
+}
+
+// deviceNotices are about devices, and what else stands on them.
+func deviceNotices() []notice {
+	return []notice{
+		{
+			name: "eth0 has another name",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "ip", "link", "set", "eth0", "down")
+				n.pod.Run(t, "ip", "link", "set", "eth0", "name", "lan0")
+				n.pod.Run(t, "ip", "link", "set", "lan0", "up")
+			},
+			truth: same, status: append([]string{"now lan0"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "the host side has another name",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.node.Run(t, "ip", "link", "set", "veth1", "down")
+				n.node.Run(t, "ip", "link", "set", "veth1", "name", "cali9")
+				n.node.Run(t, "ip", "link", "set", "cali9", "up")
+			},
+			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "the ifb was removed", conf: onIFB, make: inPod("sh", "-c", "ip link del "+ifbName),
+			truth: limited + ", " + outage, check: []string{"no ifb"}, status: []string{"DIFFERS default/web", "ingress make-ifb"}, doctor: "PW602",
+			dry: []string{"would repair ingress make-ifb"}, repair: []string{"repaired ingress make-ifb"}, after: same, then: inOrder,
+		},
+		{
+			name: "the ifb was set down", conf: onIFB, make: inPod("sh", "-c", "ip link set down dev "+ifbName),
+			truth: limited + ", " + outage, check: []string{"is down"}, status: []string{"DIFFERS default/web", "ingress make-ifb", "is down"}, doctor: "PW602",
+			dry: []string{"would repair ingress make-ifb"}, repair: []string{"repaired ingress make-ifb"}, after: same, then: inOrder,
+		},
+		{
+			name: "the redirect to the ifb was removed", conf: onIFB, make: inPod("tc", "filter", "del", "dev", "eth0", "ingress"),
+			truth: limited + ", " + unlimited, check: []string{"is not on the ingress hook of eth0"}, status: []string{"DIFFERS default/web", "ingress attach-redirect"}, doctor: "PW602",
+			dry: []string{"would repair ingress attach-redirect"}, repair: []string{"repaired ingress attach-redirect"}, after: same, then: inOrder,
+		},
+		{
+			name: "a netfilter ingress chain came to stand behind the redirect", conf: onIFB, make: chain,
+			truth: same, check: []string{"netfilter ingress chain"}, status: []string{"DIFFERS default/web", "ingress", "netfilter ingress chain"}, doctor: "PW602",
+			dry: []string{"netfilter ingress chain"}, repair: []string{"repaired ingress"}, after: same,
+			then: []string{"DEGRADED", "netfilter ingress chain", "!DIFFERS"},
+		},
+		{
+			name: "the netfilter ingress chain went again", conf: onIFB,
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				chain(t, n)
+				n.must(t, "repair")
+				n.pod.Run(t, "nft", "delete", "table", "netdev", "t")
+			},
+			truth: same, check: []string{"ingress"}, status: []string{"DIFFERS default/web", "ingress"}, doctor: "PW602",
+			dry: []string{"would repair ingress"}, repair: []string{"repaired ingress"}, after: same,
+			then: append([]string{"!DEGRADED"}, inOrder...),
+		},
+		{
+			name: "the host side is in another namespace",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.node.Run(t, "ip", "link", "set", "veth1", "netns", testutil.NewNetNS(t).Name)
+			},
+			check: []string{"no other end on the host"}, status: []string{"DIFFERS default/web", "ingress", "no other end on the host"}, doctor: "PW602",
+			dry: []string{"would repair ingress"}, repair: []string{"repaired ingress"}, then: []string{"DEGRADED", "no other end on the host", "!DIFFERS"},
+		},
+		{
+			name: "the pod's device was set down and up again",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "ip", "link", "set", "eth0", "down")
+				n.pod.Run(t, "ip", "link", "set", "eth0", "up")
+			},
+			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "another txqueuelen", make: onNode("ip", "link", "set", "veth1", "txqueuelen", "5"),
+			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+	}
+}
+
+// nodeNotices are about what is requested.
+func nodeNotices() []notice {
+	return []notice{
+		{
+			name: "a pod could not be limited",
+			make: func(_ *testing.T, n *noticed) {
+				engine.Paths{Pins: n.pins, Run: n.run}.RecordFailure(slog.New(slog.DiscardHandler),
+					attach.ID{Network: "net", ContainerID: "0ba2212f", IfName: "eth0"}, "default/db", errors.New("boom"))
+			},
+			truth: same, status: []string{"NOT-LIMITED default/db", "boom"}, doctor: "PW601",
+			dry: nothing, repair: nothing, after: same, then: []string{"NOT-LIMITED default/db"},
+		},
+		{
+			name:  "an operator changed the limit with `podweir set`",
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.must(t, "set", "--container", "c1", "--egress", "400k") },
+			truth: same, status: append([]string{"400 kbit/s", "limits changed by `podweir set`"}, inOrder...),
+			dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "podweir's directory in /run was removed",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				if err := os.RemoveAll(n.run); err != nil {
+					t.Fatal(err)
+				}
+			},
+			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name:  "another rate is requested, and nobody has said so",
+			make:  func(_ *testing.T, n *noticed) { n.conf["egressRate"] = "400k" },
+			truth: same, check: []string{"limit of the queue (tbf) is 800 kbit/s, want 400 kbit/s"}, status: inOrder,
+			dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name:  "no limit is requested any more, and nobody has said so",
+			make:  func(_ *testing.T, n *noticed) { delete(n.conf, "egressRate"); delete(n.conf, "ingressRate") },
+			truth: same, check: []string{"has no limit but is attached"}, status: inOrder,
+			dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+	}
+}
+
+// chain puts a netfilter ingress chain on the pod's device.
+func chain(t *testing.T, n *noticed) {
+	t.Helper()
+	n.pod.Run(t, "nft", "add table netdev t; add chain netdev t c { type filter hook ingress device eth0 priority 0; }")
+}

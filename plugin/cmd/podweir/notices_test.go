@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/cni"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// noticeRate is the limit of both directions: 100 kB/s, with a bucket of some 9 kB.
+const noticeRate = "800k"
+
+// noticed is a node with one pod that a runtime's ADD has limited.
+type noticed struct {
+	*cli
+	conf map[string]any
+	// container is the sandbox, path that of its namespace.
+	container, path string
+}
+
+func newNoticed(t *testing.T, more map[string]any) *noticed {
+	t.Helper()
+	n := &noticed{cli: newCLI(t), container: "c1", conf: map[string]any{
+		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
+		"egressRate": noticeRate, "ingressRate": noticeRate,
+		"prevResult": map[string]any{"cniVersion": "1.1.0"},
+	}}
+	n.path = n.pod.Path()
+	maps.Copy(n.conf, more)
+	if err := n.verb(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// verb runs a verb of the plugin; the error has its details.
+func (n *noticed) verb(t *testing.T, verb string) error {
+	t.Helper()
+	stdin, err := json.Marshal(n.conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, log bytes.Buffer
+	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: engine.Paths{Pins: n.pins, Run: n.run}}
+	f := p.Funcs()
+	run := map[string]func(*skel.CmdArgs) error{"ADD": f.Add, "CHECK": f.Check, "DEL": f.Del}[verb]
+	args := &skel.CmdArgs{
+		ContainerID: n.container, Netns: n.path, IfName: "eth0", StdinData: stdin,
+		Args: "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web",
+	}
+	err = n.node.Do(func() error { return run(args) })
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return fmt.Errorf("%s: %s", e.Msg, e.Details)
+	}
+	return err
+}
+
+// What becomes of a flood in one direction.
+const (
+	limited, unlimited, outage = "limited", "unlimited", "outage"
+)
+
+// flood sends 200 kB at once and says what became of them within 150 ms, in which
+// the limit lets some 25 kB pass.
+func (n *noticed) flood(t *testing.T, toPod bool, packetBytes int) string {
+	t.Helper()
+	receiver, sender, addr := n.node, n.pod, "10.78.0.1"
+	if toPod {
+		receiver, sender, addr = n.pod, n.node, "10.78.0.2"
+	}
+	var to net.PacketConn
+	if err := receiver.Do(func() (err error) {
+		to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = to.Close() }()
+	room(t, to)
+	var from net.Conn
+	if err := sender.Do(func() (err error) {
+		from, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = from.Close() }()
+	got := make(chan int)
+	const window, quiet, all = 150 * time.Millisecond, 250 * time.Millisecond, 200_000
+	start := time.Now()
+	go func() {
+		b, soon, late := make([]byte, 65536), 0, 0
+		for {
+			_ = to.SetReadDeadline(time.Now().Add(quiet))
+			size, _, err := to.ReadFrom(b)
+			switch {
+			case err != nil:
+				if soon == 0 {
+					soon = late // a machine that stood still
+				}
+				got <- soon
+				return
+			case time.Since(start) < window:
+				soon += size
+			default:
+				late += size
+			}
+		}
+	}()
+	packet := make([]byte, packetBytes)
+	for sent := 0; sent < all; sent += packetBytes {
+		_, _ = from.Write(packet) // what a queue refuses is lost
+	}
+	switch n := <-got; {
+	case n == 0:
+		return outage
+	case n <= all*2/5:
+		return limited
+	default:
+		return unlimited
+	}
+}
+
+// room lets a socket hold all of a flood, whenever it is read.
+func room(t *testing.T, c net.PacketConn) {
+	t.Helper()
+	raw, err := c.(*net.UDPConn).SyscallConn()
+	if err == nil {
+		err = errors.Join(raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+		}), err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// both says what becomes of floods, egress first.
+func (n *noticed) both(t *testing.T, packetBytes int) string {
+	t.Helper()
+	return n.flood(t, false, packetBytes) + ", " + n.flood(t, true, packetBytes)
+}
+
+// say is what a command prints, its error included.
+func (n *noticed) say(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := n.do(t, args...)
+	if err != nil {
+		out += "error: " + err.Error()
+	}
+	return out
+}
+
+// findings are the codes of the doctor's checks about attachments that do not hold.
+func (n *noticed) findings(t *testing.T) string {
+	t.Helper()
+	out, _ := n.do(t, "doctor", "--root", t.TempDir(), "-o", "json")
+	var rep doctor.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var all []string
+	for _, f := range rep.Checks {
+		if about := strings.HasPrefix(f.Code, "PW6") || f.Code == "PW505" || f.Code == "PW501"; about && f.Status != doctor.OK && f.Status != doctor.Skip {
+			all = append(all, f.Code)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+//nolint:tparallel // its cases run beside each other, and it beside no other privileged test
+func TestPrivilegedNotices(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, s := range notices() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel() // a node each, which mostly waits
+			n := newNoticed(t, s.conf)
+			s.make(t, n)
+			n.judge(t, &s)
+		})
+	}
+}
+
+func (n *noticed) judge(t *testing.T, s *notice) {
+	t.Helper()
+	size := s.packetBytes
+	if size == 0 {
+		size = 1000
+	}
+	truth := ""
+	if s.truth != "" {
+		truth = n.both(t, size)
+	}
+	if truth != s.truth {
+		t.Errorf("the truth is %q, want %q", truth, s.truth)
+	}
+	check := ""
+	if err := n.verb(t, "CHECK"); err != nil {
+		check = err.Error()
+	}
+	holds(t, "CHECK", check, s.check)
+	holds(t, "status", n.say(t, "status", "-o", "wide"), s.status)
+	if got := n.findings(t); got != s.doctor {
+		t.Errorf("doctor finds %q, want %q", got, s.doctor)
+	}
+	holds(t, "repair --dry-run", n.say(t, "repair", "--dry-run"), s.dry)
+	if s.truth != "" {
+		if again := n.both(t, size); again != truth {
+			t.Errorf("looking has changed the truth to %q", again)
+		}
+	}
+	holds(t, "repair", n.say(t, "repair"), s.repair)
+	if s.after != "" {
+		if truth := n.both(t, size); truth != s.after {
+			t.Errorf("after repair the truth is %q, want %q", truth, s.after)
+		}
+	}
+	again := s.again
+	if again == nil {
+		again = []string{"0 with differences", "0 errors"}
+	}
+	holds(t, "a second repair", n.say(t, "repair"), again)
+	holds(t, "status after repair", n.say(t, "status", "-o", "wide"), s.then)
+}
+
+// holds fails the test unless a text has each of the parts, and none of those that
+// begin with "!". No parts means that it is empty.
+func holds(t *testing.T, what, text string, parts []string) {
+	t.Helper()
+	if len(parts) == 0 && text != "" {
+		t.Errorf("%s says %q, want nothing", what, text)
+	}
+	for _, p := range parts {
+		if not, ok := strings.CutPrefix(p, "!"); ok && strings.Contains(text, not) {
+			t.Errorf("%s says %q, want nothing of %q", what, text, not)
+		} else if !ok && !strings.Contains(text, p) {
+			t.Errorf("%s says %q, want %q in it", what, text, p)
+		}
+	}
+}
+
+// renew puts another network namespace with an interface of the same name in the
+// place of the pod's, as a runtime does that uses its names again.
+func (n *noticed) renew(t *testing.T) {
+	t.Helper()
+	path := n.path
+	n.pod.Run(t, "ip", "link", "del", "eth0")
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	fresh := testutil.NewNetNS(t)
+	if err := unix.Mount(fresh.Path(), path, "none", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	n.node.Run(t, "ip", "link", "add", "veth1", "type", "veth", "peer", "name", "eth0", "netns", fresh.Name)
+	fresh.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
+	fresh.Run(t, "ip", "link", "set", "eth0", "up")
+	n.node.Run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", "veth1")
+	n.node.Run(t, "ip", "link", "set", "veth1", "up")
+	renewed := *n.pod
+	renewed.NetNS, renewed.Handle = fresh.NetNS, fresh.Handle
+	renewed.Name = filepath.Base(path)
+	n.pod = &renewed
+}
+
+// add is the runtime's ADD once more.
+func (n *noticed) add(t *testing.T) {
+	t.Helper()
+	if err := n.verb(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recordOfAnotherRelease puts a record in the place of the pod's that this release
+// cannot read.
+func (n *noticed) recordOfAnotherRelease(t *testing.T) {
+	t.Helper()
+	if err := datapath.WriteRecord(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), []byte(`{"version":99}`)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseRecord removes the pins of all attachments, not what they share.
+func (n *noticed) loseRecord(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(filepath.Join(n.pins, "net")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mountAnew puts an empty bpffs over the one that has the pins.
+func (n *noticed) mountAnew(t *testing.T) {
+	t.Helper()
+	dir := filepath.Dir(n.pins)
+	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
+)
+
+// broken is a report of pods that are not limited, each for another reason.
+func broken() *status.Report {
+	since := time.Unix(1_800_000_000, 0).UTC()
+	id := func(c string) attach.ID { return attach.ID{Network: "net", ContainerID: c, IfName: "eth0"} }
+	exceeded := engine.Unenforced{
+		ID: id("c1"), Pod: "ns/web", Interface: "eth0", Direction: "egress", Reason: "exceeded", Since: since,
+		LimitBitsPerSecond: 10e6, CarriedBitsPerSecond: 25e6, Cause: "a process in the pod",
+	}
+	held := exceeded
+	held.ID, held.Pod, held.Reason, held.Held, held.CarriedBitsPerSecond = id("c2"), "/", "tampered", true, 0
+	return &status.Report{
+		Schema: status.Schema,
+		Attachments: []status.Attachment{
+			{ID: id("c1"), Pod: "ns/web", Interface: attach.Interface{PodName: "eth0"}},
+			{ID: id("c3"), Pod: "ns/db", Drift: []string{"egress build-queue: no root qdisc"}},
+			{ID: id("c4"), Error: "unexpected end of JSON input"},
+		},
+		Failures:   []engine.Failure{{ID: id("c3"), Error: "no memory", Time: since}, {ID: id("c5"), Pod: "ns/new", Error: "no memory", Time: since}},
+		Unenforced: []engine.Unenforced{exceeded, held},
+		Overdue:    []engine.Overdue{{Pod: "ns/late", Since: since, Error: "no sandbox"}},
+	}
+}
+
+// Each pod that is not limited is named once, with its cause and what to do.
+func TestStatusNamesEveryBrokenPod(t *testing.T) {
+	t.Parallel()
+	rep := broken()
+	now := time.Unix(1_800_000_060, 0).UTC()
+	want := `0 of 6 pods are limited as they should be; 6 are not:
+NOT LIMITED ns/db since 2027-01-15T08:00:00Z (1 min)
+  cause  no memory; also differs: egress build-queue: no root qdisc
+  cure   the agent tries again by itself; podweir doctor finds what prevents it
+NOT LIMITED ns/late since 2027-01-15T08:00:00Z (1 min)
+  cause  no sandbox
+  cure   podweir doctor explain PW610
+NOT LIMITED ns/new since 2027-01-15T08:00:00Z (1 min)
+  cause  no memory
+  cure   the agent tries again by itself; podweir doctor finds what prevents it
+EXCEEDED    ns/web since 2027-01-15T08:00:00Z (1 min)
+  cause  egress of eth0 has a limit of 10 Mbit/s and carried 25 Mbit/s; likely
+         cause: a process in the pod
+  cure   podweir doctor explain PW612
+UNKNOWN     net/c4
+  cause  its record cannot be read: unexpected end of JSON input
+  cure   podweir doctor
+TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
+  cause  its egress limit of 10 Mbit/s is taken away again and again, and holds;
+         likely cause: a process in the pod
+  cure   podweir doctor explain PW612
+`
+	if diff := cmp.Diff(want, rep.View(now).Summary("this node", false)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if rep.Faults() != 7 {
+		t.Errorf("%d faults, want 7", rep.Faults())
+	}
+	rep.Attachments = append(rep.Attachments, status.Attachment{ID: attach.ID{Network: "net", ContainerID: "c2", IfName: "eth0"}, Drift: []string{"egress build-queue: no root qdisc"}})
+	if text := rep.View(now).Summary("this node", false); !strings.Contains(text, "TAMPERED    net/c2 since") || strings.Contains(text, "DIFFERS ") {
+		t.Errorf("a queue that is missing while it is fought for is told by itself:\n%s", text)
+	}
+	rep.Keep(func(pod string) bool { return pod == "ns/db" })
+	if len(rep.Attachments) != 1 || len(rep.Failures) != 1 || len(rep.Unenforced)+len(rep.Overdue) != 0 {
+		t.Errorf("of ns/db %+v is left", rep)
+	}
+}
+
+// YAML has the fields of JSON in the same order, and reads as the same values.
+func TestYAMLIsJSON(t *testing.T) {
+	t.Parallel()
+	rep := broken()
+	rep.Failures[0].Error = "yes"
+	rep.Failures[1].Error = "1: \"2\"\n# 3"
+	o := newOptions()
+	o.v.Set("output", "yaml")
+	var out bytes.Buffer
+	if err := o.print(&out, rep); err != nil {
+		t.Fatal(err)
+	}
+	var fromYAML, fromJSON any
+	if err := yaml.Unmarshal(out.Bytes(), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(rep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(fromYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &fromJSON); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(again, &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
+		t.Errorf("YAML (-JSON +YAML):\n%s", diff)
+	}
+	if text := out.String(); !strings.HasPrefix(text, "schema: 1\nattachments:\n") || strings.Contains(text, "{") || !strings.Contains(text, "error: \"yes\"\n") || !strings.Contains(text, "pod: ns/web\n") {
+		t.Errorf("it does not look like YAML:\n%s", text)
+	}
+}
+
+// A node without podweir and a pod that is not there are errors in one line, with what was
+// requested.
+func TestStatusErrors(t *testing.T) {
+	for _, args := range [][]string{{"status", "--pod", "ns/none"}, {"status", "-o", "wide", "--broken", "--bad"}} {
+		_, err := runPodweir(t, append(args, "--pins", filepath.Join(t.TempDir(), "none"), "--run", t.TempDir())...)
+		if err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("podweir %v = %v, want an error in one line", args, err)
+		}
+	}
+}

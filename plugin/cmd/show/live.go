@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package show
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+// Live is one run of the live table.
+type Live struct {
+	Table view.Top
+	Out   io.Writer
+	// Format is that of the output; Count is how many tables are written, 0 for no end.
+	Format string
+	Count  int
+	// Look returns the rates since the last look, and when that was; the first look is
+	// only the beginning.
+	Look func(ctx context.Context) ([]view.PodRate, time.Time, error)
+
+	// screen is the terminal, nil where the output is not one.
+	screen *os.File
+}
+
+// Run looks and shows until the context ends, the reader presses q, or all tables are
+// written.
+func (l *Live) Run(ctx context.Context) error {
+	keys, restore, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer restore()
+	if _, _, err := l.Look(ctx); err != nil {
+		return err
+	}
+	tick := time.NewTicker(l.Table.Interval)
+	defer tick.Stop()
+	for shown := 0; l.Count == 0 || shown < l.Count; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case key := <-keys:
+			if l.Table.Key(key) {
+				return nil
+			}
+			if shown > 0 {
+				if err := l.draw(nil); err != nil {
+					return err
+				}
+			}
+			continue
+		case <-tick.C:
+		}
+		rates, at, err := l.Look(ctx)
+		if err != nil {
+			return err
+		}
+		l.Table.Observe(rates, at)
+		if err := l.draw(rates); err != nil {
+			return err
+		}
+		shown++
+	}
+	return nil
+}
+
+// draw shows the table, or what a program reads of it.
+func (l *Live) draw(rates []view.PodRate) error {
+	switch {
+	case Machine(l.Format):
+		return Print(l.Out, l.Format, rates)
+	case l.screen == nil:
+		_, err := io.WriteString(l.Out, l.Table.Plain())
+		return err
+	}
+	width, height, err := term.GetSize(int(l.screen.Fd()))
+	if err != nil || width < 1 || height < 1 {
+		width, height = view.Width, 24
+	}
+	var b bytes.Buffer
+	b.WriteString("\x1b[H") // home; each line clears its rest, the end all below
+	for i, line := range l.Table.Screen(width, height) {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(line + "\x1b[K")
+	}
+	b.WriteString("\x1b[J")
+	_, err = l.screen.Write(b.Bytes())
+	return err
+}
+
+// open takes the terminal, if there is one at both ends: keys come at once, and the table
+// has a screen of its own. Restore gives it back.
+func (l *Live) open() (keys <-chan rune, restore func(), err error) {
+	out, ok := l.Out.(*os.File)
+	in := int(os.Stdin.Fd())
+	if !ok || Machine(l.Format) || !term.IsTerminal(int(out.Fd())) || !term.IsTerminal(in) {
+		return nil, func() {}, nil
+	}
+	old, err := term.MakeRaw(in)
+	if err != nil {
+		return nil, nil, fmt.Errorf("take the terminal: %w", err)
+	}
+	l.screen = out
+	_, _ = out.WriteString("\x1b[?1049h\x1b[?25l\x1b[H\x1b[J") // other screen, no cursor
+	read := make(chan rune)
+	go readKeys(os.Stdin, read)
+	return read, func() {
+		_, _ = out.WriteString("\x1b[?25h\x1b[?1049l")
+		_ = term.Restore(in, old)
+	}, nil
+}
+
+// readKeys sends the keys that a terminal reports, until it ends.
+func readKeys(in io.Reader, keys chan<- rune) {
+	b := make([]byte, 64)
+	for {
+		n, err := in.Read(b)
+		if err != nil {
+			return
+		}
+		switch string(b[:n]) {
+		case "\x1b[A", "\x1bOA":
+			keys <- view.KeyUp
+		case "\x1b[B", "\x1bOB":
+			keys <- view.KeyDown
+		default:
+			for _, r := range string(b[:n]) {
+				keys <- r
+			}
+		}
+	}
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package datapath loads, pins, attaches, updates, reads and detaches BPF
+// programs, which all pods of a node share, and the slots of the slab, of which
+// each direction of each interface has one; it needs CAP_BPF and CAP_NET_ADMIN
+// and is the only user of bpf(2).
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+)
+
+// ABIVersion is the layout of the maps, PW_ABI_VERSION in bpf/lib/abi.h.
+const ABIVersion = 6
+
+// Names of the programs beside the classifiers, as in bpf/podweir.bpf.c.
+const (
+	GuardProgram    = "pw_guard"
+	RedirectProgram = "pw_redirect"
+	CeilingProgram  = "pw_ceiling"
+)
+
+// Names of the maps, as in bpf/lib/maps.h. Chunks are pinned as chunkPin and a number.
+const (
+	mapSlab    = "pw_slab"
+	mapChunk   = "pw_chunk"
+	mapScratch = "pw_scratch"
+	mapHosts   = "pw_hosts"
+	mapSubnets = "pw_subnets"
+	chunkPin   = "slab-"
+)
+
+// shared are the maps that programs name.
+var shared = []string{mapSlab, mapScratch, mapHosts, mapSubnets}
+
+// Node is what the pods of a node share, pinned in a directory of its own. It is
+// made when it is first needed. It is not safe for concurrent use; several
+// processes may have one each. Close it.
+type Node struct {
+	dir  string
+	root string
+	maps map[string]*bpfcall.Map
+	// chunks are the open parts of the slab by their numbers, slots the mapped slots.
+	chunks map[uint32]chunk
+	slots  map[uint32]slot
+	// claimed is the slot that was claimed last, 0 if none was.
+	claimed  uint32
+	programs map[programKey]*bpfcall.Program
+	// serving says of programs by their IDs whether they use this slab.
+	serving map[uint32]bool
+}
+
+type programKey struct {
+	name    string
+	carrier image.Carrier
+}
+
+// OpenNode returns the node whose pins are, or will be, in dir. Pins of interfaces
+// are below root.
+func OpenNode(root, dir string) *Node {
+	return &Node{
+		root: root, dir: dir,
+		maps: make(map[string]*bpfcall.Map), programs: make(map[programKey]*bpfcall.Program),
+		chunks: make(map[uint32]chunk), slots: make(map[uint32]slot), serving: make(map[uint32]bool),
+	}
+}
+
+// Close releases descriptors and memory; what is pinned or attached stays.
+func (n *Node) Close() {
+	for _, m := range n.maps {
+		_ = m.Close()
+	}
+	for _, p := range n.programs {
+		_ = p.Close()
+	}
+	for _, s := range n.slots {
+		_ = s.unmap()
+	}
+	for _, c := range n.chunks {
+		_ = c.Close()
+	}
+	n.maps, n.programs, n.chunks, n.slots = nil, nil, nil, nil
+}
+
+// RemoveNode removes the pins that a node of another layout left in dir. The kernel
+// frees what is attached nowhere.
+func RemoveNode(dir string) error {
+	n := Node{dir: dir}
+	unlock, err := n.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the pins of another layout: %w", err)
+	}
+	return nil
+}
+
+// lock excludes other processes from the directory, which it makes. What is done
+// under it takes milliseconds.
+func (n *Node) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the node's pin directory: %w", err)
+	}
+	f, err := os.Open(n.dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the node's pin directory: %w", err)
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil && !sameFile(f, n.dir) {
+		err = errRemoved
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", n.dir, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// errRemoved: podweir is being uninstalled.
+var errRemoved = errors.New("somebody removes the pins")
+
+// sameFile says whether the open directory is still the one at its path.
+func sameFile(f *os.File, path string) bool {
+	var open, there unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &open) == nil && unix.Stat(path, &there) == nil && open.Ino == there.Ino && open.Dev == there.Dev
+}
+
+// table opens a pinned map of the node's. An error that wraps [os.ErrNotExist]
+// means that there is none.
+func (n *Node) table(name string) (*bpfcall.Map, error) {
+	if m := n.maps[name]; m != nil {
+		return m, nil
+	}
+	m, err := bpfcall.OpenMap(filepath.Join(n.dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("open pinned map %s: %w", name, err)
+	}
+	n.maps[name] = m
+	return m, nil
+}
+
+// makeTables makes the maps that are not there, and a chunk; the caller has the
+// lock. A map whose values have another size is of another build, and its programs
+// keep it: only the scratch space may be so.
+func (n *Node) makeTables() error {
+	for _, name := range shared {
+		want, err := image.MapByName(name)
+		if err != nil {
+			return err
+		}
+		m, err := n.table(name)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return err
+		case m.ValueBytes() == int(want.ValueBytes):
+			continue
+		case name != mapScratch:
+			return fmt.Errorf("map %s in %s is of another build: values of %d bytes, not %d", name, n.dir, m.ValueBytes(), want.ValueBytes)
+		default:
+			_ = m.Close()
+			delete(n.maps, name)
+		}
+		made, err := makeMap(name)
+		if err != nil {
+			return err
+		}
+		n.maps[name] = made
+		if err := pinOver(made, filepath.Join(n.dir, name)); err != nil {
+			return fmt.Errorf("map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// makeMap makes a map of the image.
+func makeMap(name string) (*bpfcall.Map, error) {
+	m, err := image.MapByName(name)
+	if err != nil {
+		return nil, err
+	}
+	spec := bpfcall.MapSpec{
+		Name: m.Name, Type: m.Type, KeyBytes: m.KeyBytes, ValueBytes: m.ValueBytes, MaxEntries: m.MaxEntries, Flags: m.Flags,
+	}
+	if m.Inner != "" {
+		like, err := makeMap(m.Inner)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = like.Close() }()
+		spec.Inner = like.FD()
+	}
+	return bpfcall.NewMap(&spec)
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// Carrier is how a program learns the slot of a packet.
+type Carrier = image.Carrier
+
+// ByClassID is the carrier of filters.
+const ByClassID = image.ByClassID
+
+// CarrierOf is that of a program attached by TCX on one side for a direction. At the host side the device tells; a device inside a pod has the
+// number of many others, so a program there serves one slot.
+func CarrierOf(s shaping.Side, d shaping.Direction, slot uint32) Carrier {
+	switch {
+	case s != shaping.SideHost:
+		return Carrier(slot)
+	case d == shaping.Egress:
+		return image.ByHostEgress
+	default:
+		return image.ByHostIngress
+	}
+}
+
+// Program returns a program of this build, loaded once for all pods and pinned, or
+// for one slot, if that is the carrier, and not pinned. It stays open as long as
+// the node. A program of another build that is pinned in its place gives way; what
+// it is attached to keeps it.
+func (n *Node) Program(name string, carrier Carrier) (*bpfcall.Program, error) {
+	p, err := image.ProgramByName(name)
+	if err != nil {
+		return nil, err
+	}
+	if !p.Carried() {
+		carrier = ByClassID
+	}
+	key := programKey{name, carrier}
+	if prog := n.programs[key]; prog != nil {
+		return prog, nil
+	}
+	pin := n.programPin(key)
+	prog, err := n.pinned(&p, carrier, pin)
+	if err == nil && prog == nil {
+		prog, err = n.loadProgram(&p, carrier, pin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	n.programs[key] = prog
+	return prog, nil
+}
+
+// programPin is where a program is pinned, "" if it is not.
+func (n *Node) programPin(key programKey) string {
+	switch key.carrier {
+	case ByClassID:
+		return filepath.Join(n.dir, key.name)
+	case image.ByHostEgress:
+		return filepath.Join(n.dir, key.name+"-host-egress")
+	case image.ByHostIngress:
+		return filepath.Join(n.dir, key.name+"-host-ingress")
+	default:
+		return ""
+	}
+}
+
+// pinned opens what is pinned if it is the program of this build; nil if not.
+func (n *Node) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
+	if pin == "" {
+		return nil, nil
+	}
+	prog, err := bpfcall.OpenProgram(pin)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open pinned program: %w", err)
+	}
+	current, err := n.current(prog, p, carrier)
+	if current {
+		return prog, nil
+	}
+	_ = prog.Close()
+	return nil, err
+}
+
+// current says whether a program is the one of this build over the slab that is
+// pinned. A tag does not tell the maps, and an interrupted uninstall may have left a
+// program of an earlier slab.
+func (n *Node) current(prog *bpfcall.Program, p *image.Program, carrier Carrier) (bool, error) {
+	info, err := prog.Info()
+	if err != nil || !p.HasTag(info.Tag, carrier) || !p.Carried() {
+		return err == nil && p.HasTag(info.Tag, carrier), err
+	}
+	slab, err := bpfcall.OpenMap(filepath.Join(n.dir, mapSlab))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = slab.Close() }()
+	ids, err := prog.MapIDs()
+	return slices.Contains(ids, slab.ID()), err
+}
+
+func (n *Node) loadProgram(p *image.Program, carrier Carrier, pin string) (*bpfcall.Program, error) {
+	unlock, err := n.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	// Another process may have been faster.
+	if prog, err := n.pinned(p, carrier, pin); prog != nil || err != nil {
+		return prog, err
+	}
+	if err := n.makeTables(); err != nil {
+		return nil, err
+	}
+	prog, err := load(p, carrier, n.maps)
+	if err != nil || pin == "" {
+		return prog, err
+	}
+	if err := pinOver(prog, pin); err != nil {
+		_ = prog.Close()
+		return nil, fmt.Errorf("program %s: %w", p.Name, err)
+	}
+	return prog, nil
+}
+
+func load(p *image.Program, carrier Carrier, maps map[string]*bpfcall.Map) (*bpfcall.Program, error) {
+	fds := make(map[string]int, len(maps))
+	for name, m := range maps {
+		fds[name] = m.FD()
+	}
+	instructions, err := p.Link(fds, carrier)
+	if err != nil {
+		return nil, err
+	}
+	return bpfcall.LoadProgram(p.Name, image.License, instructions)
+}
+
+// Current says whether a program with this name and tag is the one of this build
+// with that carrier.
+func Current(name string, tag [8]byte, carrier Carrier) bool {
+	p, err := image.ProgramByName(name)
+	if err != nil {
+		return false
+	}
+	if !p.Carried() {
+		carrier = ByClassID
+	}
+	return p.HasTag(tag, carrier)
+}
+
+// Serves says whether a program that is attached somewhere looks slots up in this
+// node's slab, or in none. A slab whose pins were lost lives as long as programs that
+// use it, and knows nothing of new limits.
+func (n *Node) Serves(id uint32, name string) bool {
+	p, err := image.ProgramByName(name)
+	if err != nil || !p.Carried() {
+		return err == nil
+	}
+	if serves, known := n.serving[id]; known {
+		return serves
+	}
+	serves := n.usesSlab(id)
+	n.serving[id] = serves
+	return serves
+}
+
+func (n *Node) usesSlab(id uint32) bool {
+	slab, err := n.table(mapSlab)
+	if err != nil {
+		return false
+	}
+	prog, err := bpfcall.ProgramByID(id)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = prog.Close() }()
+	ids, err := prog.MapIDs()
+	return err == nil && slices.Contains(ids, slab.ID())
+}
+
+// Steers says whether a program of this name steers packets from an egress hook into
+// the queue of the same device.
+func Steers(name string) bool {
+	for _, p := range []shaping.Program{shaping.ProgramBand, shaping.ProgramEDT} {
+		if name == p.String() || name == p.String()+"_x" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// ErrFull means that every slot of the node is taken.
+var ErrFull = errors.New("no slot is free")
+
+// slotRest is how long a slot that was given back stays unused: on another CPU a
+// packet may still be on its way through a program that found it, and the kernel
+// detaches a link some time after its last pin is gone.
+const slotRest = 10 * time.Second
+
+// makingBit of an owner says that the slot is not what its owner wants yet: who was
+// killed meanwhile starts again.
+const makingBit = 1 << 63
+
+// slotPin is beside an interface's pins for each direction: a symbolic link to the number
+// of its slot. With it nobody reads the slab of a whole node to find one slot.
+const slotPin = "slot"
+
+// freePin is a symbolic link to the number of the chunk in which a slot was claimed last:
+// the next one is likely to be free there. It is a hint; nothing depends on it.
+const freePin = "free"
+
+// chunk is one part of the slab: an array of slots, of which the memory of single ones
+// can be mapped.
+type chunk interface {
+	Memory(index uint32) (value []byte, unmap func() error, err error)
+	Close() error
+}
+
+// slot is one slot and its number.
+type slot struct {
+	*image.Slot
+	number uint32
+	unmap  func() error
+}
+
+// owner is whose a slot is: a hash of the path of the interface's pins below the
+// root and of the direction.
+func (n *Node) owner(dir string, d shaping.Direction) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(strings.TrimPrefix(dir, n.root) + "\x00" + d.String()))
+	return h.Sum64()&^makingBit | 1
+}
+
+func chunkSlots() uint32 {
+	m, err := image.MapByName(mapChunk)
+	if err != nil {
+		return 1 // the image is a part of this program, and has it; who makes a chunk gets the error
+	}
+	return m.MaxEntries
+}
+
+// chunkNumbers are those of the pinned chunks, in order.
+func (n *Node) chunkNumbers() ([]uint32, error) {
+	entries, err := os.ReadDir(n.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the slab: %w", err)
+	}
+	var numbers []uint32
+	for _, e := range entries {
+		text, isChunk := strings.CutPrefix(e.Name(), chunkPin)
+		if number, err := strconv.ParseUint(text, 10, 32); isChunk && err == nil {
+			numbers = append(numbers, uint32(number))
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// chunk opens a part of the slab, if it is not open yet. An error that wraps
+// [os.ErrNotExist] means that there is none.
+func (n *Node) chunk(number uint32) (chunk, error) {
+	if c := n.chunks[number]; c != nil {
+		return c, nil
+	}
+	m, err := bpfcall.OpenMap(filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10)))
+	if err != nil {
+		return nil, fmt.Errorf("open a part of the slab: %w", err)
+	}
+	if m.ValueBytes() != int(unsafe.Sizeof(image.Slot{})) {
+		_ = m.Close()
+		return nil, fmt.Errorf("the slab in %s is of another build: slots of %d bytes, not %d", n.dir, m.ValueBytes(), unsafe.Sizeof(image.Slot{}))
+	}
+	n.chunks[number] = m
+	return m, nil
+}
+
+// peek maps a slot for who unmaps it: all slots of a node take megabytes.
+func (n *Node) peek(number uint32) (slot, error) {
+	c, err := n.chunk(number / chunkSlots())
+	if err != nil {
+		return slot{}, err
+	}
+	memory, unmap, err := c.Memory(number % chunkSlots())
+	if err != nil {
+		return slot{}, err
+	}
+	return slot{(*image.Slot)(unsafe.Pointer(&memory[0])), number, unmap}, nil
+}
+
+// slot maps a slot as long as the node is open.
+func (n *Node) slot(number uint32) (slot, error) {
+	if s, ok := n.slots[number]; ok {
+		return s, nil
+	}
+	s, err := n.peek(number)
+	if err == nil {
+		n.slots[number] = s
+	}
+	return s, err
+}
+
+// each calls do for every slot of the node, which is mapped while do runs.
+func (n *Node) each(do func(s slot)) error {
+	numbers, err := n.chunkNumbers()
+	if err != nil {
+		return err
+	}
+	for _, number := range numbers {
+		for i := range chunkSlots() {
+			s, err := n.peek(number*chunkSlots() + i)
+			if errors.Is(err, os.ErrNotExist) {
+				break // somebody removes the pins
+			}
+			if err != nil {
+				return err
+			}
+			do(s)
+			if err := s.unmap(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// find returns the slot of a direction. dir is where the interface's pins are.
+func (n *Node) find(dir string, d shaping.Direction) (s slot, found bool, err error) {
+	number, linked, err := slotNumber(dir, d)
+	if err != nil || !linked {
+		return s, false, err
+	}
+	s, err = n.slot(number)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, err
+	}
+	return s, atomic.LoadUint64(&s.Owner)&^makingBit == n.owner(dir, d), nil
+}
+
+// slotNumber reads the link to the slot of a direction.
+func slotNumber(dir string, d shaping.Direction) (number uint32, linked bool, err error) {
+	text, err := os.Readlink(pinPath(dir, d, slotPin))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("find the slot: %w", err)
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, false, fmt.Errorf("%s is no number of a slot: %w", pinPath(dir, d, slotPin), err)
+	}
+	return uint32(n), true, nil
+}
+
+// link leaves the number of the slot for find.
+func (s slot) link(dir string, d shaping.Direction) error {
+	if err := os.Symlink(strconv.FormatUint(uint64(s.number), 10), pinPath(dir, d, slotPin)); err != nil {
+		return fmt.Errorf("link the slot: %w", err)
+	}
+	return nil
+}
+
+// unlink removes a link to a slot that is not the direction's any more. It is gone before
+// another slot is claimed: what [Node.Collect] finds linked is what was claimed last.
+func unlink(dir string, d shaping.Direction) error {
+	if err := unpin(pinPath(dir, d, slotPin)); err != nil {
+		return fmt.Errorf("unlink another slot: %w", err)
+	}
+	return nil
+}
+
+// take returns the slot of a direction, and says whether it is a fresh one, with
+// nothing in it but random keys: [slot.own] makes it its owner's when everything is.
+// Who takes one holds the lock of the attachment, whose directory is there.
+func (n *Node) take(dir string, d shaping.Direction) (s slot, fresh bool, err error) {
+	owner := n.owner(dir, d)
+	s, found, err := n.find(dir, d)
+	if err == nil && !found {
+		err = unlink(dir, d)
+	}
+	for err == nil && !found {
+		if s, found, err = n.claim(owner); err != nil {
+			break
+		}
+		if found {
+			err = s.link(dir, d)
+		} else {
+			err = n.grow()
+		}
+	}
+	if err != nil {
+		return s, false, err
+	}
+	if atomic.LoadUint64(&s.Owner) == owner {
+		return s, false, nil
+	}
+	return s, true, s.empty()
+}
+
+// own ends what take began.
+func (s slot) own(owner uint64) { atomic.StoreUint64(&s.Owner, owner) }
+
+// claim takes a slot that has been free for long enough, and maps it. Of several
+// processes that want one each gets another.
+func (n *Node) claim(owner uint64) (claimed slot, ok bool, err error) {
+	numbers, err := n.chunkNumbers()
+	if err != nil {
+		return claimed, false, err
+	}
+	last := n.lastClaimed()
+	for _, number := range fromLast(numbers, last) {
+		claimed, ok, err = n.claimIn(number, owner)
+		if err != nil {
+			return claimed, false, err
+		}
+		if ok {
+			n.noteClaimed(last, number)
+			return n.keep(claimed)
+		}
+	}
+	return claimed, false, nil
+}
+
+// keep leaves a slot that was claimed mapped as long as the node is open.
+func (n *Node) keep(s slot) (kept slot, ok bool, err error) {
+	n.claimed = s.number
+	if kept, mapped := n.slots[s.number]; mapped {
+		return kept, true, s.unmap()
+	}
+	n.slots[s.number] = s
+	return s, true, nil
+}
+
+// claimIn is claim for one chunk. To look at a slot takes a mapping, so that each owner
+// begins at another one, and beside the slot that this process claimed before: behind
+// slots that are taken there would be half a chunk to look at.
+func (n *Node) claimIn(number uint32, owner uint64) (s slot, ok bool, err error) {
+	const upper = 32
+	first, now := uint32(owner>>upper), boottime()
+	if n.claimed != 0 {
+		first = n.claimed + 1
+	}
+	for i := range chunkSlots() {
+		s, err := n.peek(number*chunkSlots() + (first+i)%chunkSlots())
+		if errors.Is(err, os.ErrNotExist) {
+			break // somebody removes the pins
+		}
+		if err != nil {
+			return s, false, err
+		}
+		freed := atomic.LoadUint64(&s.SinceNs)
+		rested := freed == 0 || freed+uint64(slotRest) <= now // 0: it never had an owner
+		if rested && atomic.CompareAndSwapUint64(&s.Owner, 0, owner|makingBit) {
+			return s, true, nil
+		}
+		if err := s.unmap(); err != nil {
+			return s, false, err
+		}
+	}
+	return slot{}, false, nil
+}
+
+// fromLast is the order in which chunks are searched: the one that had a free slot last,
+// the older ones, then the others, newest first.
+func fromLast(ascending []uint32, last uint32) []uint32 {
+	i, found := slices.BinarySearch(ascending, last)
+	if found {
+		i++
+	} else {
+		i = len(ascending)
+	}
+	order := slices.Concat(ascending[i:], ascending[:i])
+	slices.Reverse(order)
+	return order
+}
+
+// lastClaimed reads the hint of [freePin], 0 if there is none.
+func (n *Node) lastClaimed() uint32 {
+	text, err := os.Readlink(filepath.Join(n.dir, freePin))
+	if err != nil {
+		return 0
+	}
+	number, _ := strconv.ParseUint(text, 10, 32)
+	return uint32(number)
+}
+
+// noteClaimed leaves the hint for the next who claims a slot, and can do without: of
+// several processes one leaves it.
+func (n *Node) noteClaimed(last, now uint32) {
+	if last == now {
+		return
+	}
+	path := filepath.Join(n.dir, freePin)
+	_ = unpin(path)
+	_ = os.Symlink(strconv.FormatUint(uint64(now), 10), path)
+}
+
+// empty makes a slot that was claimed one that knows nothing.
+func (s slot) empty() error {
+	epoch := s.Epoch
+	// Not the owner: whoever finds a slot without one may take it.
+	clear(unsafe.Slice((*byte)(unsafe.Pointer(&s.Active)), unsafe.Sizeof(image.Slot{})-unsafe.Offsetof(image.Slot{}.Active)))
+	s.Epoch = epoch + 1
+	atomic.StoreUint64(&s.SinceNs, boottime())
+	keys := unsafe.Slice((*byte)(unsafe.Pointer(&s.HashKeys)), unsafe.Sizeof(s.HashKeys))
+	// getrandom(2) gives up to 256 bytes in one piece; crypto/rand would add a
+	// generator and its self-tests to every ADD.
+	if _, err := unix.Getrandom(keys, 0); err != nil {
+		return fmt.Errorf("draw hash keys: %w", err)
+	}
+	return nil
+}
+
+// release makes a slot nobody's. No program finds a configuration in it.
+func (s slot) release() {
+	for i := range s.Config {
+		atomic.StoreUint32(&s.Config[i].AbiVersion, 0)
+	}
+	atomic.StoreUint64(&s.SinceNs, boottime())
+	atomic.StoreUint64(&s.Owner, 0)
+}
+
+// grow adds a chunk to the slab, unless another process just did. The kernel waits
+// for RCU when it puts one there, some 10 ms, which 16 pods share.
+func (n *Node) grow() error {
+	unlock, err := n.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	numbers, err := n.chunkNumbers()
+	if err != nil {
+		return err
+	}
+	number := uint32(image.FirstSlot) / chunkSlots()
+	if len(numbers) > 0 {
+		number = numbers[len(numbers)-1] + 1
+		if n.chunks[number-1] == nil {
+			return nil // another process just made it
+		}
+	}
+	if err := n.makeTables(); err != nil {
+		return err
+	}
+	if number >= n.maps[mapSlab].MaxEntries() {
+		return fmt.Errorf("%w: all %d are taken", ErrFull, (number-uint32(image.FirstSlot)/chunkSlots())*chunkSlots())
+	}
+	m, err := makeMap(mapChunk)
+	if err != nil {
+		return fmt.Errorf("add to the slab: %w", err)
+	}
+	n.chunks[number] = m
+	fd := uint32(m.FD())
+	if err := n.maps[mapSlab].Update(bytesOf(&number), bytesOf(&fd)); err != nil {
+		return fmt.Errorf("add to the slab: %w", err)
+	}
+	// Pinned last: a chunk that is pinned is one that programs find.
+	if err := m.Pin(filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10))); err != nil {
+		return fmt.Errorf("add to the slab: %w", err)
+	}
+	n.noteClaimed(n.lastClaimed(), number)
+	return nil
+}
+
+// Taken is how many slots have an owner, of how many.
+func (n *Node) Taken() (taken, all int, err error) {
+	err = n.each(func(s slot) {
+		all++
+		if atomic.LoadUint64(&s.Owner) != 0 {
+			taken++
+		}
+	})
+	return taken, all, err
+}
+
+// boottime is CLOCK_BOOTTIME in nanoseconds, which every kernel has.
+func boottime() uint64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return uint64(ts.Nano())
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// plainChunk is a part of the slab in plain memory.
+type plainChunk []image.Slot
+
+func (c plainChunk) Memory(index uint32) ([]byte, func() error, error) {
+	return bytesOf(&c[index]), func() error { return nil }, nil
+}
+
+func (plainChunk) Close() error { return nil }
+
+// inMemory is a node whose slab is plain memory in which so many slots are not taken,
+// with a directory for each interface.
+func inMemory(t *testing.T, free int) *Node {
+	t.Helper()
+	n := OpenNode(t.TempDir(), t.TempDir())
+	slots := make(plainChunk, chunkSlots())
+	for i := range slots[free:] {
+		slots[free+i].Owner, slots[free+i].SinceNs = 1, boottime()
+	}
+	number := image.FirstSlot / chunkSlots()
+	n.chunks[number] = slots
+	if err := os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// interfaceDir makes the directory of an interface's pins.
+func (n *Node) interfaceDir(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(n.root, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Of many that want a slot at once each gets another one, until none is left.
+func TestClaim(t *testing.T) {
+	const slots = 32
+	n := inMemory(t, slots)
+	numbers := make([]atomic.Uint32, slots)
+	var group sync.WaitGroup
+	for owner := range uint64(slots) {
+		group.Go(func() {
+			process := OpenNode(n.root, n.dir)
+			process.chunks = n.chunks
+			s, ok, err := process.claim(owner + 1)
+			if !ok || err != nil || s.number < image.FirstSlot || s.number >= image.FirstSlot+slots {
+				t.Errorf("claim = slot %d, %v, %v, want one of %d", s.number, ok, err, slots)
+				return
+			}
+			if numbers[s.number-image.FirstSlot].Add(1) != 1 {
+				t.Errorf("slot %d has two owners", s.number)
+			}
+		})
+	}
+	group.Wait()
+	if s, ok, err := n.claim(1000); ok || err != nil {
+		t.Errorf("claim = slot %d, %v, want none: all are taken", s.number, err)
+	}
+}
+
+func TestFromLast(t *testing.T) {
+	tests := []struct {
+		name  string
+		there []uint32
+		last  uint32
+		want  []uint32
+	}{
+		{"no hint", []uint32{1, 2, 3}, 0, []uint32{3, 2, 1}},
+		{"newest", []uint32{1, 2, 3}, 3, []uint32{3, 2, 1}},
+		{"in between", []uint32{1, 2, 3, 4}, 2, []uint32{2, 1, 4, 3}},
+		{"gone", []uint32{1, 2}, 9, []uint32{2, 1}},
+		{"none", nil, 1, nil},
+	}
+	for _, tt := range tests {
+		if got := fromLast(tt.there, tt.last); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: fromLast(%v, %d) = %v, want %v", tt.name, tt.there, tt.last, got, tt.want)
+		}
+	}
+}
+
+// looked is a chunk that counts who looks at its slots.
+type looked struct {
+	chunk
+	times *int
+}
+
+func (c looked) Memory(index uint32) ([]byte, func() error, error) {
+	*c.times++
+	return c.chunk.Memory(index)
+}
+
+// Who claims a slot of a node full of pods does not look at all of them.
+func TestClaimStartsWhereOneWasFree(t *testing.T) {
+	n := inMemory(t, 8)
+	oldest := uint32(image.FirstSlot) / chunkSlots()
+	times := 0
+	for number := oldest + 1; number < oldest+7; number++ {
+		n.chunks[number] = looked{inMemory(t, 0).chunks[oldest], &times}
+		if err := os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for owner, want := range []int{6 * int(chunkSlots()), 0, 0} {
+		times = 0
+		process := OpenNode(n.root, n.dir)
+		process.chunks = n.chunks
+		if _, ok, err := process.claim(uint64(owner) + 2); !ok || err != nil || times != want {
+			t.Errorf("claim %d = %v, %v after %d slots of full chunks, want %d", owner, ok, err, times, want)
+		}
+	}
+}
+
+// Behind slots that are taken others are found soon, and the second one of a pod at once.
+func TestClaimLooksAtFewSlots(t *testing.T) {
+	n := inMemory(t, int(chunkSlots()))
+	times := 0
+	for number, c := range n.chunks {
+		n.chunks[number] = looked{c, &times}
+	}
+	pods := int(chunkSlots()) / len(shaping.Directions)
+	for pod := range pods {
+		process := OpenNode(n.root, n.dir)
+		process.chunks = n.chunks
+		for _, d := range shaping.Directions {
+			if _, ok, err := process.claim(n.owner(filepath.Join(n.root, fmt.Sprint(pod)), d)); !ok || err != nil {
+				t.Fatalf("pod %d %v: claim = %v, %v", pod, d, ok, err)
+			}
+		}
+	}
+	// From the first slot on it would be 528 to fill a chunk.
+	if most := 128; times > most {
+		t.Errorf("%d pods looked at %d slots, want at most %d", pods, times, most)
+	}
+}
+
+// A slot that was given back rests, and is empty when it is taken again.
+func TestSlotsAreReused(t *testing.T) {
+	n := inMemory(t, 1)
+	dir := n.interfaceDir(t, "a")
+	s, fresh, err := n.take(dir, shaping.Egress)
+	if err != nil || !fresh || s.HashKeys == [2][11]uint64{} || s.Epoch != 1 {
+		t.Fatalf("take = fresh %v, epoch %d, %v, want a fresh slot with keys", fresh, s.Epoch, err)
+	}
+	s.own(n.owner(dir, shaping.Egress))
+	keys := s.HashKeys
+	s.State.TotalTat, s.State.Counts[0].Packets = 7, 8
+	s.configure(&image.Config{AbiVersion: ABIVersion, HoldTicks: 9})
+	if again, fresh, err := n.take(dir, shaping.Egress); err != nil || fresh || again.State.TotalTat != 7 {
+		t.Errorf("take again = fresh %v, %v, want the same slot as it is", fresh, err)
+	}
+	s.release()
+	if s.config().AbiVersion != 0 {
+		t.Error("a program still finds a configuration in a slot that was given back")
+	}
+	if _, ok, err := n.claim(5); ok || err != nil {
+		t.Errorf("a slot was taken at once after it was given back (%v)", err)
+	}
+	atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
+	s, fresh, err = n.take(n.interfaceDir(t, "b"), shaping.Egress)
+	if err != nil || !fresh || s.State.TotalTat != 0 || s.State.Counts[0].Packets != 0 || s.Config != [2]image.Config{} ||
+		s.HashKeys == keys || s.Epoch != 2 {
+		t.Errorf("take = fresh %v, epoch %d, %v, tat %d, want an empty slot with keys of its own", fresh, s.Epoch, err, s.State.TotalTat)
+	}
+	if _, found, err := n.find(dir, shaping.Egress); found || err != nil {
+		t.Errorf("who had the slot before still finds it (%v)", err)
+	}
+}
+
+// Who was killed before the slot was empty finds it, and empties it.
+func TestInterruptedTake(t *testing.T) {
+	n := inMemory(t, 2)
+	dir := n.interfaceDir(t, "a")
+	half, ok, err := n.claim(n.owner(dir, shaping.Ingress))
+	if !ok || err != nil {
+		t.Fatal("no slot", err)
+	}
+	if err := half.link(dir, shaping.Ingress); err != nil {
+		t.Fatal(err)
+	}
+	half.State.TotalTat = 7
+	s, fresh, err := n.take(dir, shaping.Ingress)
+	if err != nil || !fresh || s.number != half.number || s.State.TotalTat != 0 || s.Epoch != 1 {
+		t.Errorf("take = slot %d, fresh %v, tat %d, %v, want slot %d, emptied", s.number, fresh, s.State.TotalTat, err, half.number)
+	}
+}
+
+// What is of an interface that lives stays, one that was just claimed too; of two with
+// the same owner, as an interrupted take leaves them, the one that is linked.
+func TestCollect(t *testing.T) {
+	n := inMemory(t, 8)
+	old := boottime() - uint64(1e12)
+	var dirs []string
+	slots := make(map[string]slot)
+	for _, name := range []string{"lives", "gone", "young", "twice", "claimed"} {
+		dir := n.interfaceDir(t, name)
+		if name != "gone" && name != "young" {
+			dirs = append(dirs, dir)
+		}
+		if name == "twice" || name == "claimed" {
+			s, _, err := n.claim(n.owner(dir, shaping.Egress))
+			if err != nil {
+				t.Fatal(err)
+			}
+			atomic.StoreUint64(&s.SinceNs, old)
+			slots[name+" without a link"] = s
+		}
+		if name == "claimed" {
+			continue
+		}
+		s, _, err := n.take(dir, shaping.Egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.own(n.owner(dir, shaping.Egress))
+		if name != "young" {
+			atomic.StoreUint64(&s.SinceNs, old)
+		}
+		slots[name] = s
+	}
+	list := func() ([]string, error) { return dirs, nil }
+	if left, err := n.Left(list); left != 2 || err != nil {
+		t.Errorf("Left = %d, %v, want 2", left, err)
+	}
+	if collected, err := n.Collect(list); err != nil || collected != 2 {
+		t.Errorf("Collect = %d, %v, want the one of nobody and the one that is not linked", collected, err)
+	}
+	for name, want := range map[string]bool{
+		"lives": true, "gone": false, "young": true, "twice": true, "twice without a link": false, "claimed without a link": true,
+	} {
+		if got := atomic.LoadUint64(&slots[name].Owner) != 0; got != want {
+			t.Errorf("the slot of %s has an owner: %v, want %v", name, got, want)
+		}
+	}
+	atomic.StoreUint64(&slots["young"].SinceNs, old)
+	if _, err := n.Collect(func() ([]string, error) { return nil, errors.New("no list") }); err == nil {
+		t.Error("Collect without a list = nil, want an error")
+	}
+}
+
+// The slab grows by chunks that every process sees, and slots keep apart what they
+// know.
+func TestPrivilegedSlabGrows(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := testutil.BPFFS(t)
+	dir := filepath.Join(root, "node")
+	const owners = 70 // three chunks
+	numbers := map[uint32]int{}
+	nodes := []*Node{OpenNode(root, dir), OpenNode(root, dir)}
+	for _, n := range nodes {
+		defer n.Close()
+	}
+	for i := range owners {
+		n := nodes[i%2]
+		at := n.interfaceDir(t, fmt.Sprint(i))
+		s, fresh, err := n.take(at, shaping.Egress)
+		if err != nil || !fresh {
+			t.Fatalf("take %d = fresh %v, %v", i, fresh, err)
+		}
+		s.own(n.owner(at, shaping.Egress))
+		numbers[s.number]++
+		s.State.TotalTat = uint64(i + 1)
+	}
+	if len(numbers) != owners {
+		t.Errorf("%d owners have %d slots", owners, len(numbers))
+	}
+	third := OpenNode(root, dir)
+	defer third.Close()
+	for i := range owners {
+		s, found, err := third.find(filepath.Join(root, fmt.Sprint(i)), shaping.Egress)
+		if err != nil || !found || s.State.TotalTat != uint64(i+1) {
+			t.Errorf("find of owner %d = %v, %v, want the slot with what it was given", i+1, found, err)
+		}
+	}
+	if taken, all, err := third.Taken(); taken != owners || all != 96 || err != nil {
+		t.Errorf("Taken = %d of %d, %v, want %d of 96", taken, all, err, owners)
+	}
+	// Whoever looks for one slot or takes one has no more than that one in memory.
+	fourth := OpenNode(root, dir)
+	defer fourth.Close()
+	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), shaping.Egress); err != nil || len(fourth.slots) != 1 || len(fourth.chunks) != 1 {
+		t.Errorf("one slot was taken (%v) with %d slots of %d chunks in memory, want 1 of 1", err, len(fourth.slots), len(fourth.chunks))
+	}
+}
+
+// What other maps have of a slot goes with it.
+func TestPrivilegedCollectForgets(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := testutil.BPFFS(t)
+	n := OpenNode(root, filepath.Join(root, "node"))
+	defer n.Close()
+	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
+	limits := &shaping.Params{
+		Direction: shaping.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: shaping.PolicyStrict},
+	}
+	lives, gone := n.interfaceDir(t, "lives"), n.interfaceDir(t, "gone")
+	for i, dir := range []string{lives, gone} {
+		if err := n.Configure(dir, limits, subnets, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.PutHost(dir, shaping.Egress, i+1); err != nil {
+			t.Fatal(err)
+		}
+		s, err := n.View(dir, shaping.Egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(young)-1) // before the boot, if that was just now
+	}
+	if collected, err := n.Collect(func() ([]string, error) { return []string{lives}, nil }); collected != 1 || err != nil {
+		t.Fatalf("Collect = %d, %v, want 1", collected, err)
+	}
+	for name, want := range map[string]int{mapHosts: 1, mapSubnets: len(subnets)} {
+		m, err := n.table(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys, err := m.Keys(); len(keys) != want || err != nil {
+			t.Errorf("%s has %d keys (%v), want those %d of the slot that lives", name, len(keys), err, want)
+		}
+	}
+}
+
+// Whatever number a filter carries, its packets touch no slot but that one.
+func FuzzSlotNumber(f *testing.F) {
+	testutil.RequireRoot(f)
+	root := testutil.BPFFS(f)
+	n := OpenNode(root, filepath.Join(root, "node"))
+	f.Cleanup(n.Close)
+	limits := &shaping.Params{Direction: shaping.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: shaping.PolicyStrict}}
+	for i := range 40 {
+		dir := filepath.Join(root, fmt.Sprint(i))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			f.Fatal(err)
+		}
+		if err := n.Configure(dir, limits, nil, 0); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for _, number := range []uint32{3, 255, 256, 257, 287, 288, 295, 296, 320, 65535, 65536, 1 << 31} {
+		f.Add(number)
+	}
+	f.Fuzz(func(t *testing.T, number uint32) {
+		p, err := image.ProgramByName("pw_band")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number < image.FirstSlot {
+			number += image.FirstSlot // below are other carriers
+		}
+		prog, err := load(&p, image.Carrier(number), n.maps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = prog.Close() }()
+		before := n.countAll()
+		for _, packet := range testPackets() {
+			if verdict, err := prog.Run(packet.data); err != nil || verdict != verdictNext {
+				t.Errorf("slot %d: verdict %d, %v, want next", number, verdict, err)
+			}
+		}
+		for slot, packets := range n.countAll() {
+			want := uint64(0)
+			if slot == number {
+				want = uint64(len(testPackets()))
+			}
+			if packets-before[slot] != want {
+				t.Errorf("a program for slot %d counted %d packets in slot %d, want %d", number, packets-before[slot], slot, want)
+			}
+		}
+	})
+}
+
+// countAll is what was counted in every slot.
+func (n *Node) countAll() map[uint32]uint64 {
+	all := make(map[uint32]uint64)
+	_ = n.each(func(s slot) {
+		for i := range s.State.Counts {
+			all[s.number] += s.State.Counts[i].Packets
+		}
+	})
+	return all
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// PodDevice is the host's end of a pod's interface, as it is.
+type PodDevice struct {
+	attach.Device
+	// Kind is the kernel's name of the device kind.
+	Kind string
+	// NetNSID is the host's number of the namespace of the other end.
+	NetNSID int
+}
+
+// PodDevices returns the veth and netkit devices whose other end is in another
+// namespace, without those that the node itself reaches others by: in a node that is
+// a container, as kind's, its uplink looks as a pod's device does. What podweir has
+// shaped is a pod's, whatever it looks like. It looks at the namespace that it runs in,
+// and needs no state of podweir's.
+func (p Paths) PodDevices() ([]PodDevice, error) {
+	records, k, err := p.look()
+	if err != nil {
+		return nil, err
+	}
+	defer k.close()
+	k.shows = true
+	all, err := k.host.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	uplinks, err := k.host.Uplinks()
+	if err != nil {
+		return nil, err
+	}
+	var out []PodDevice
+	for i := range all {
+		one := &all[i]
+		majors, shaped := records[one.Index]
+		if !isPair(one) || uplinks[one.Index] && !shaped {
+			continue
+		}
+		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: shaping.SideHost, name: one.Name}
+		seen, err := k.observeDevice(at, nil)
+		if errors.Is(err, hostif.ErrNoDevice) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at device %s: %w", one.Name, err)
+		}
+		if root := seen.Root(); root != nil && ownRoot(root, majors) {
+			seen.OwnTree = true
+		}
+		out = append(out, PodDevice{Device: *seen, Kind: one.Kind.String(), NetNSID: one.PeerNetNSID})
+	}
+	return out, nil
+}
+
+// look opens the kernel's interfaces, and returns the handle majors of the records by
+// the index of the host-side device.
+func (p Paths) look() (map[int][]uint16, *kernel, error) {
+	majors := make(map[int][]uint16)
+	n, err := Open(p)
+	if errors.Is(err, ErrNoState) {
+		k, err := newKernel(p, nil)
+		return majors, k, err
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	records, err := n.records()
+	if err != nil {
+		n.Close()
+		return nil, nil, err
+	}
+	for _, r := range records {
+		of := majors[r.Interface.HostIndex]
+		for _, c := range r.Choices {
+			of = append(of, c.Majors...)
+		}
+		majors[r.Interface.HostIndex] = of
+	}
+	return majors, n.kernel, nil
+}
+
+// records are all that this release can read.
+func (n *Node) records() ([]*attach.Record, error) {
+	ids, err := n.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []*attach.Record
+	for _, id := range ids {
+		records, err := n.store.Records(id)
+		if err != nil && !errors.Is(err, attach.ErrRecordVersion) {
+			return nil, err
+		}
+		all = append(all, records...)
+	}
+	return all, nil
+}

@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// Do implements [attach.Kernel].
+func (k *kernel) Do(r *attach.Record, a attach.Action) error {
+	if _, err := k.store.dir(r); err != nil {
+		return err
+	}
+	switch a.Kind {
+	case attach.MakeIFB:
+		return k.makeIFB(r)
+	case attach.LoadDataplane, attach.UpdateDataplane:
+		return k.configure(r, a.State.Params)
+	case attach.BuildTree:
+		return k.buildTree(r, a.State.Params)
+	case attach.ChangeTree:
+		return k.changeTree(r, a.State.Params)
+	case attach.ReplaceClassifier:
+		return k.replaceClassifier(r, a.State.Params)
+	case attach.AttachHook:
+		return k.attachHook(r, a.State)
+	case attach.AttachGuard:
+		return k.attachGuard(r)
+	case attach.AttachRedirect:
+		return k.attachRedirect(r)
+	case attach.AttachCeiling:
+		return k.attachCeiling(r, a.State)
+	case attach.DetachCeiling:
+		return k.detachCeiling(r, a.Direction)
+	case attach.RemoveStray:
+		return k.removeStray(r, a.State)
+	case attach.RemoveFormer:
+		return datapath.RemoveFormer(k.pins(r), a.Direction)
+	case attach.TearDown:
+		return k.tearDown(r, a.Direction)
+	default:
+		return fmt.Errorf("no such action: %v", a.Kind)
+	}
+}
+
+func (k *kernel) makeIFB(r *attach.Record) error {
+	p, err := k.mustPlace(r, shaping.SidePod)
+	if err != nil {
+		return err
+	}
+	dev, err := p.handle.InterfaceByIndex(p.index)
+	if err != nil {
+		return err
+	}
+	_, err = p.handle.EnsureIFB(dev)
+	return err
+}
+
+func (k *kernel) ifbIndex(r *attach.Record) (int, error) {
+	if !mayUseIFB(r) {
+		return 0, nil
+	}
+	p, err := k.placeOf(r, shaping.SideIFB)
+	if err != nil || p == nil {
+		return 0, err
+	}
+	return p.index, nil
+}
+
+// configure gives a direction its slot and its limits.
+func (k *kernel) configure(r *attach.Record, p *shaping.Params) error {
+	index := 0
+	if p.Redirect {
+		var err error
+		if index, err = k.ifbIndex(r); err != nil {
+			return err
+		}
+	}
+	return k.node.Configure(k.pins(r), p, subnets(&r.Config), index)
+}
+
+// classifier is the program for the filter of a tree, with the slot of the
+// direction; it is nothing if the tree has no filter.
+func (k *kernel) classifier(r *attach.Record, p *shaping.Params) (queue.Classifier, error) {
+	if p.Tree.Filter == nil {
+		return queue.Classifier{}, nil
+	}
+	return k.filterProgram(r, p.Direction, p.ProgramName())
+}
+
+// filterProgram is a program for a filter, with the slot of a direction.
+func (k *kernel) filterProgram(r *attach.Record, d shaping.Direction, name string) (queue.Classifier, error) {
+	program, err := k.node.Program(name, datapath.ByClassID)
+	if err != nil {
+		return queue.Classifier{}, err
+	}
+	slot, err := k.node.Stamp(k.pins(r), d)
+	return queue.Classifier{ProgramFD: program.FD(), Name: name, Slot: uint16(slot)}, err
+}
+
+// buildTree makes the queue again. What is in the way is our own, or Decide had
+// the operator's word to replace it. Only then is it looked for: on a node full
+// of pods that takes longer than all the rest.
+func (k *kernel) buildTree(r *attach.Record, p *shaping.Params) error {
+	at, err := k.mustPlace(r, p.Side)
+	if err != nil {
+		return err
+	}
+	program, err := k.classifier(r, p)
+	if err != nil {
+		return err
+	}
+	err = queue.Build(at.handle, at.index, p.Tree, program)
+	if _, stands := errors.AsType[*queue.ForeignRootError](err); !stands {
+		return err
+	}
+	if k.seen[at.device].noRoot && !r.ReplaceQdisc { // it came since
+		return fmt.Errorf("%w: %w", attach.ErrForeignQdisc, err)
+	}
+	if err := queue.RemoveForeignRoot(at.handle, at.index); err != nil {
+		return err
+	}
+	return queue.Build(at.handle, at.index, p.Tree, program)
+}
+
+func (k *kernel) changeTree(r *attach.Record, p *shaping.Params) error {
+	at, err := k.mustPlace(r, p.Side)
+	if err != nil {
+		return err
+	}
+	have, err := queue.Observe(at.handle, at.index)
+	if err != nil {
+		return err
+	}
+	return queue.Change(at.handle, at.index, &have.Tree, p.Tree)
+}
+
+func (k *kernel) replaceClassifier(r *attach.Record, p *shaping.Params) error {
+	at, err := k.mustPlace(r, p.Side)
+	if err != nil {
+		return err
+	}
+	program, err := k.classifier(r, p)
+	if err != nil {
+		return err
+	}
+	return queue.ReplaceClassifier(at.handle, at.index, p.Tree.Filter, program)
+}
+
+func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
+	p := s.Params
+	return k.attachAt(r, &hooking{
+		direction: p.Direction, side: p.Side, hook: p.Hook, kind: s.HookKind, name: p.ProgramName(), link: datapath.ProgramLink, pref: queue.HookPref,
+	})
+}
+
+func (k *kernel) attachCeiling(r *attach.Record, s *attach.DirectionState) error {
+	return k.attachAt(r, &hooking{
+		direction: s.Params.Direction, side: shaping.SideHost, hook: shaping.HookIngress, kind: s.CeilingKind,
+		name: s.Params.CeilingName(), link: datapath.CeilingLink, pref: queue.CeilingPref,
+	})
+}
+
+// hooking is a program on its way to a hook that others can use.
+type hooking struct {
+	direction shaping.Direction
+	side      shaping.Side
+	hook      shaping.Hook
+	kind      shaping.HookKind
+	name      string
+	link      datapath.Link
+	pref      uint16
+}
+
+// attachAt attaches a program in one way, and takes it away where it was attached
+// in the other one.
+func (k *kernel) attachAt(r *attach.Record, h *hooking) error {
+	at, err := k.mustPlace(r, h.side)
+	if err != nil {
+		return err
+	}
+	if h.kind == shaping.HookKindTCX {
+		if err := k.attachTCX(r, at, h); err != nil {
+			return err
+		}
+		return detachFilter(r, at, h.side, h.hook, h.pref)
+	}
+	if err := k.attachFilter(r, at, h.hook, h.pref, h.direction, h.name); err != nil {
+		return err
+	}
+	return datapath.DetachTCX(k.pins(r), h.direction, h.link)
+}
+
+// detachCeiling takes the ceiling away, however it is attached.
+func (k *kernel) detachCeiling(r *attach.Record, d shaping.Direction) error {
+	if err := datapath.DetachTCX(k.pins(r), d, datapath.CeilingLink); err != nil {
+		return err
+	}
+	at, err := k.placeOf(r, shaping.SideHost)
+	if at == nil || err != nil {
+		return err
+	}
+	return detachFilter(r, at, shaping.SideHost, shaping.HookIngress, queue.CeilingPref)
+}
+
+func (k *kernel) attachTCX(r *attach.Record, at *place, h *hooking) error {
+	slot, err := k.node.Stamp(k.pins(r), h.direction)
+	if err != nil {
+		return err
+	}
+	program, err := k.node.Program(h.name, datapath.CarrierOf(h.side, h.direction, slot))
+	if err != nil {
+		return err
+	}
+	if h.side == shaping.SideHost {
+		if err := k.node.PutHost(k.pins(r), h.direction, at.index); err != nil {
+			return err
+		}
+	}
+	return at.ns.Do(func() error {
+		return datapath.AttachTCX(k.pins(r), h.direction, h.link, program, at.index, h.hook)
+	})
+}
+
+func (k *kernel) attachGuard(r *attach.Record) error {
+	at, err := k.mustPlace(r, shaping.SidePod)
+	if err != nil {
+		return err
+	}
+	return k.attachFilter(r, at, shaping.HookEgress, queue.GuardPref, shaping.Egress, datapath.GuardProgram)
+}
+
+func (k *kernel) attachRedirect(r *attach.Record) error {
+	at, err := k.mustPlace(r, shaping.SidePod)
+	if err != nil {
+		return err
+	}
+	f, err := k.features()
+	if err != nil {
+		return err
+	}
+	if f.Redirect != redirectMirred {
+		return k.attachFilter(r, at, shaping.HookIngress, queue.RedirectPref, shaping.Ingress, datapath.RedirectProgram)
+	}
+	index, err := k.ifbIndex(r)
+	if err != nil {
+		return err
+	}
+	pos := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: queue.FilterHandle}
+	if _, err := queue.DetachClsact(at.handle, at.index, pos, false); err != nil {
+		return err
+	}
+	made, err := queue.AttachMirred(at.handle, at.index, pos, index)
+	if err != nil {
+		return err
+	}
+	return k.settleClsact(r, at, made)
+}
+
+// tearDown removes a direction: programs before the queue that they steer
+// for, so that no stamp is set that nothing obeys. Sides that are gone, with
+// their namespace or device, are skipped.
+func (k *kernel) tearDown(r *attach.Record, d shaping.Direction) error {
+	var all error
+	for _, link := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink} {
+		if err := datapath.DetachTCX(k.pins(r), d, link); err != nil {
+			all = errors.Join(all, err)
+		}
+	}
+	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
+		if err := k.tearDownSide(r, d, s); err != nil {
+			all = errors.Join(all, fmt.Errorf("%v side: %w", s, err))
+		}
+	}
+	if all != nil {
+		return all // what is still attached still looks its slot up
+	}
+	if err := k.node.GiveBack(k.pins(r), d, subnets(&r.Config), r.Interface.HostIndex); err != nil {
+		return err
+	}
+	return datapath.Unpin(k.pins(r), d)
+}
+
+func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.Side) error {
+	if s == shaping.SideIFB && (d != shaping.Ingress || k.leaveIFB) {
+		return nil
+	}
+	at, err := k.placeOf(r, s)
+	if at == nil || err != nil {
+		return err
+	}
+	if s == shaping.SideIFB {
+		return at.handle.DeleteIFB(r.Interface.PodIndex)
+	}
+	have, err := queue.Observe(at.handle, at.index)
+	if err != nil {
+		return err
+	}
+	made := r.MadeClsact(s)
+	for i := range have.HookFilters {
+		f := &have.HookFilters[i]
+		if !queue.Ours(f) || terms.DirectionAt(s, hookOf(f)) != d {
+			continue
+		}
+		pos := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: f.Handle}
+		if _, err := queue.DetachClsact(at.handle, at.index, pos, made); err != nil {
+			return err
+		}
+	}
+	if made && have.HookQdisc != "" && len(have.HookFilters) == 0 {
+		// Made for a filter that an interrupted run did not come to add.
+		pos := queue.Place{Hook: queue.HookEgress, Pref: queue.HookPref, Handle: queue.FilterHandle}
+		if _, err := queue.DetachClsact(at.handle, at.index, pos, true); err != nil {
+			return err
+		}
+	}
+	// Both after what is pinned: the record may have been lost, and the pins with it.
+	if root := have.Root(); root != nil && s == attach.QueueSide(d) {
+		dev, err := k.observeDevice(at, nil)
+		if err != nil {
+			return err
+		}
+		if dev.OwnTree || ownRoot(&root.Qdisc, r.Choices[d.String()].Majors) {
+			err = queue.Remove(at.handle, at.index, root.Kind, root.Handle)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return k.detachLost(at, s, d, func(*attach.HookProgram) bool { return false })
+}
+
+// detachLost takes podweir's TCX programs of a direction off a device, without those
+// to keep.
+func (k *kernel) detachLost(at *place, s shaping.Side, d shaping.Direction, keep func(*attach.HookProgram) bool) error {
+	return at.ns.Do(func() error {
+		for _, h := range []shaping.Hook{shaping.HookIngress, shaping.HookEgress} {
+			if terms.DirectionAt(s, h) != d {
+				continue
+			}
+			if err := datapath.DetachLost(at.index, h, keep); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// removeStray removes what podweir has on an interface and the direction does not
+// need.
+func (k *kernel) removeStray(r *attach.Record, state *attach.DirectionState) error {
+	d := state.Params.Direction
+	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost} {
+		at, err := k.placeOf(r, s)
+		if err != nil {
+			return err
+		}
+		if at == nil {
+			continue
+		}
+		dev, err := k.observeDevice(at, nil)
+		if err != nil {
+			return err
+		}
+		keep := func(h *attach.HookProgram) bool { return state.Keeps(s, h) }
+		for i := range dev.Hooks {
+			h := &dev.Hooks[i]
+			if h.Kind != shaping.HookKindClsact || !h.Ours || terms.DirectionAt(s, h.Hook) != d || keep(h) {
+				continue
+			}
+			pos := queue.Place{Hook: queueHook(h.Hook), Pref: h.Pref, Handle: h.FilterHandle}
+			if _, err := queue.DetachClsact(at.handle, at.index, pos, r.MadeClsact(s)); err != nil {
+				return err
+			}
+		}
+		if err := k.detachLost(at, s, d, keep); err != nil {
+			return err
+		}
+		if root := dev.OwnRoot(); root != nil && !state.KeepsRoot(s) {
+			if err := queue.Remove(at.handle, at.index, root.Kind, root.Handle); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ownRoot says that a root qdisc has a handle that was drawn for this
+// direction.
+func ownRoot(root *shaping.Qdisc, majors []uint16) bool {
+	return slices.Contains(majors, uint16(uint32(root.Handle)>>16))
+}
+
+// queueHook is the same hook in the words of package queue.
+func queueHook(h shaping.Hook) queue.Hook {
+	if h == shaping.HookEgress {
+		return queue.HookEgress
+	}
+	return queue.HookIngress
+}

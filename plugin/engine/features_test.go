@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// Only answers are kept: an error is tried again, and so is one that an earlier
+// release left in the file.
+func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	paths := engine.Paths{Run: t.TempDir()}
+	fails := func() (string, error) { return "", unix.EPERM }
+	if way, none, err := paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, unix.EPERM.Error()) {
+		t.Errorf("Redirect() = %q, %q, %v, want the reason of the failure", way, none, err)
+	}
+	if way, none, err := paths.Redirect(func() (string, error) { return "mirred", nil }); err != nil || way != "mirred" || none != "" {
+		t.Errorf("after a failure Redirect() = %q, %q, %v, want mirred", way, none, err)
+	}
+	if way, _, err := paths.Redirect(fails); err != nil || way != "mirred" {
+		t.Errorf("after an answer Redirect() = %q, %v, want mirred, which is kept", way, err)
+	}
+	rewrite(t, paths, map[string]any{"redirect": "", "redirectError": "redirect self-test: open packet socket: operation not permitted"})
+	if way, _, err := paths.Redirect(func() (string, error) { return "bpf", nil }); err != nil || way != "bpf" {
+		t.Errorf("with a file of an earlier release Redirect() = %q, %v, want bpf", way, err)
+	}
+	// That packets get lost is an answer.
+	rewrite(t, paths, map[string]any{"redirect": ""})
+	if way, none, err := paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, "get lost") {
+		t.Errorf("Redirect() = %q, %q, %v, want that packets get lost", way, none, err)
+	}
+}
+
+// rewrite changes what is kept of the probes.
+func rewrite(t *testing.T, paths engine.Paths, change map[string]any) {
+	t.Helper()
+	path := filepath.Join(paths.Run, "features.json")
+	found := map[string]any{}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &found)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(found, change)
+	if b, err = json.Marshal(found); err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// kernel implements attach.Kernel and attach.Interfaces over netlink and
+// bpf(2). It keeps sockets and programs open between the steps of one command.
+type kernel struct {
+	paths  Paths
+	store  *store
+	host   *hostif.Handle
+	hostNS *hostif.NetNS
+	pods   map[string]*podNS
+	node   *datapath.Node
+	// shows says that what is seen is for people: part of it is better than nothing.
+	shows bool
+	// seen is what the last look at a device found.
+	seen map[device]seen
+	// listed are the qdiscs of the host's devices, nil to read them at each look.
+	listed *queue.Listing
+	// known are the kernel's features, nil until they are read.
+	known *features
+	// leaveIFB leaves the ifb to the namespace, which is about to go:
+	// deleting one takes 25 ms.
+	leaveIFB bool
+}
+
+type podNS struct {
+	ns     *hostif.NetNS
+	handle *hostif.Handle
+	cookie uint64
+}
+
+// holds says whether it is the namespace of an interface.
+func (p *podNS) holds(i *attach.Interface) bool {
+	now := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodIndex: i.PodIndex}
+	return i.Same(&now)
+}
+
+// newKernel takes no store where there is no state: then nothing can be attached.
+func newKernel(paths Paths, s *store) (*kernel, error) {
+	root, shared := paths.Pins, paths.Pins
+	if s != nil {
+		root, shared = s.pins.Root(), s.pins.NodeDir(datapath.ABIVersion)
+	}
+	ns, err := hostif.CurrentNetNS()
+	if err != nil {
+		return nil, err
+	}
+	h, err := hostif.NewHandle(nil)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	return &kernel{
+		paths: paths, store: s, host: h, hostNS: ns,
+		pods: make(map[string]*podNS), seen: make(map[device]seen),
+		node: datapath.OpenNode(root, shared),
+	}, nil
+}
+
+func (k *kernel) close() {
+	k.node.Close()
+	for path := range k.pods {
+		k.release(path)
+	}
+	k.host.Close()
+	_ = k.hostNS.Close()
+}
+
+func (k *kernel) pod(path string) (*podNS, error) {
+	if p := k.pods[path]; p != nil {
+		return p, nil
+	}
+	ns, err := hostif.OpenNetNS(path)
+	if err != nil {
+		return nil, err
+	}
+	h, err := hostif.NewHandle(ns)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	k.pods[path] = &podNS{ns: ns, handle: h, cookie: h.Cookie()}
+	return k.pods[path], nil
+}
+
+// release closes what pod opened.
+func (k *kernel) release(path string) {
+	if p := k.pods[path]; p != nil {
+		p.handle.Close()
+		_ = p.ns.Close()
+		delete(k.pods, path)
+	}
+}
+
+// podOf returns the pod's namespace if it is still the one of the record, nil
+// if it is gone.
+func (k *kernel) podOf(i *attach.Interface) (*podNS, error) {
+	p, err := k.pod(i.NetNSPath)
+	if errors.Is(err, hostif.ErrNoNetNS) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !p.holds(i) {
+		return nil, nil
+	}
+	return p, nil
+}
+
+// Find implements [attach.Interfaces].
+func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
+	p, err := k.pod(netnsPath)
+	if err != nil {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
+	}
+	pair, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, name)
+	if err != nil && (!errors.Is(err, hostif.ErrNoPeer) || pair.Pod.Index == 0) {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
+	}
+	return p.interfaceOf(netnsPath, &pair), nil
+}
+
+func (p *podNS) interfaceOf(path string, pair *hostif.Pair) attach.Interface {
+	return attach.Interface{
+		NetNSPath: path, NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie,
+		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.KindName,
+		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
+		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
+	}
+}
+
+// Again implements [attach.Interfaces].
+func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
+	p, err := k.pod(i.NetNSPath)
+	if err != nil {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
+	}
+	if !p.holds(i) {
+		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, another namespace is in its place",
+			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone)
+	}
+	pair, err := hostif.FindPairAt(p.handle, k.host, p.ns, k.hostNS, i.PodIndex)
+	if err != nil && (!errors.Is(err, hostif.ErrNoPeer) || pair.Pod.Index == 0) {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
+	}
+	now := p.interfaceOf(i.NetNSPath, &pair)
+	if now.PodName != i.PodName {
+		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had
+	}
+	return now, nil
+}
+
+// goneError is an error that is [attach.ErrGone] too, in its own words.
+type goneError struct{ error }
+
+// Is says that it is [attach.ErrGone].
+func (goneError) Is(target error) bool { return target == attach.ErrGone }
+func (e goneError) Unwrap() error      { return e.error }
+
+func goneIf(err, cause error) error {
+	if errors.Is(err, cause) {
+		return goneError{err}
+	}
+	return err
+}
+
+// features are those of the node, read once.
+func (k *kernel) features() (*features, error) {
+	if k.known == nil {
+		f, err := k.paths.features()
+		if err != nil {
+			return nil, err
+		}
+		k.known = f
+	}
+	return k.known, nil
+}
+
+// Facts implements [attach.Interfaces].
+func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
+	f, err := k.features()
+	if err != nil {
+		return shaping.Facts{}, false, err
+	}
+	tick, err := datapath.ClockTick()
+	if err != nil {
+		return shaping.Facts{}, false, err
+	}
+	past := pastHost(&i)
+	return shaping.Facts{
+		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "", NoIFB: f.noIFB(),
+		MTU: i.MTU, L3Only: i.L3Only, ClockTick: tick,
+		IngressPastHost: past, EgressPastHost: past,
+	}, f.TCX, nil
+}
+
+// pastHost says that packets may go past the host side of a device. The
+// programs of a netkit pair run inside its transmit function and may redirect
+// what the pod sends; what it is sent comes by bpf_redirect_peer as a rule, for
+// whose sake these devices were made.
+func pastHost(i *attach.Interface) bool { return i.Kind == hostif.KindNetkit.String() }
+
+// pins is the directory of the interface's pins. Observe and Do refuse a record whose
+// names cannot be a path.
+func (k *kernel) pins(r *attach.Record) string {
+	dir, _ := k.store.dir(r)
+	return dir
+}
+
+// device is a device by the socket to reach it and its index.
+type device struct {
+	handle *hostif.Handle
+	index  int
+}
+
+// place is one device of a pod with the namespace to reach it.
+type place struct {
+	device
+	ns   *hostif.NetNS
+	side shaping.Side
+	// name is not known of every place.
+	name string
+	// down is known of an ifb only.
+	down bool
+	// bare says that nobody has put a root qdisc there, as far as that is known.
+	bare bool
+}
+
+// placeOf returns nil if the device is gone.
+func (k *kernel) placeOf(r *attach.Record, s shaping.Side) (*place, error) {
+	p, err := k.recordedPlace(r, s)
+	if p == nil || err != nil || p.name != "" {
+		return p, err
+	}
+	dev, err := p.handle.InterfaceByIndex(p.index)
+	if errors.Is(err, hostif.ErrNoDevice) {
+		return nil, nil
+	}
+	p.name, p.bare = dev.Name, dev.Qdisc == hostif.NoQueue
+	return p, err
+}
+
+// recordedPlace is placeOf for who is told anyway that the device is gone. It does not
+// ask for a device whose index the record has, and returns nil if the namespace is gone.
+func (k *kernel) recordedPlace(r *attach.Record, s shaping.Side) (*place, error) {
+	i := &r.Interface
+	if s == shaping.SideHost {
+		if i.HostIndex == 0 {
+			return nil, nil
+		}
+		return &place{device: device{k.host, i.HostIndex}, ns: k.hostNS, side: s}, nil
+	}
+	p, err := k.podOf(i)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	if s == shaping.SidePod {
+		return &place{device: device{p.handle, i.PodIndex}, ns: p.ns, side: s}, nil
+	}
+	ifb, err := p.handle.IFB(i.PodIndex)
+	if errors.Is(err, hostif.ErrNoDevice) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &place{device: device{p.handle, ifb.Index}, ns: p.ns, side: s, name: ifb.Name, down: !ifb.Up}, nil
+}
+
+// Observe implements [attach.Kernel].
+func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
+	if _, err := k.store.dir(r); err != nil {
+		return nil, err
+	}
+	obs := &attach.Observed{
+		Devices:    make(map[shaping.Side]*attach.Device),
+		Dataplanes: make(map[shaping.Direction]*attach.Dataplane),
+		Recorded:   make(map[shaping.Direction]bool),
+	}
+	for _, d := range shaping.Directions {
+		_, obs.Recorded[d] = r.Choices[d.String()]
+		dp, err := k.node.Observe(k.pins(r), d)
+		if err != nil {
+			return nil, err
+		}
+		if dp != nil {
+			obs.Dataplanes[d] = dp
+		}
+	}
+	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
+		if s == shaping.SideIFB && !usesIFB(r, obs) && !redirected(obs) && len(r.Choices) > 0 {
+			continue
+		}
+		p, err := k.placeOf(r, s)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			continue
+		}
+		p.bare = p.bare && len(r.Choices) == 0 // else podweir was there before
+		if obs.Devices[s], err = k.observeDevice(p, obs.Dataplanes); err != nil {
+			return nil, fmt.Errorf("%s (ifindex %d) in %s: %w", p.name, p.index, p.handle.Where(), err)
+		}
+	}
+	return obs, k.observeNetfilter(r, obs)
+}
+
+// redirected says that a redirect of podweir's is on the pod's device.
+func redirected(obs *attach.Observed) bool {
+	pod := obs.Devices[shaping.SidePod]
+	return pod != nil && slices.ContainsFunc(pod.Hooks, func(h attach.HookProgram) bool {
+		return h.Ours && (h.Name == datapath.RedirectProgram || h.RedirectIndex != 0)
+	})
+}
+
+func usesIFB(r *attach.Record, obs *attach.Observed) bool {
+	dp := obs.Dataplanes[shaping.Ingress]
+	return dp != nil && dp.RedirectIndex != 0 || mayUseIFB(r)
+}
+
+// mayUseIFB says that the ingress queue is on an ifb, if there is no obstacle.
+func mayUseIFB(r *attach.Record) bool {
+	l := r.Config.Ingress
+	return l != nil && (l.Place.IFB() || l.Place == shaping.PlaceAuto && pastHost(&r.Interface) ||
+		r.Choices[shaping.Ingress.String()].Place == shaping.PlaceIFB)
+}
+
+// mayMoveToIFB says that the ingress queue cannot stand on the host side: a root
+// qdisc of somebody else's is there.
+func mayMoveToIFB(r *attach.Record, obs *attach.Observed) bool {
+	host := obs.Devices[shaping.SideHost]
+	if r.Config.Ingress == nil || host == nil || host.Root() == nil {
+		return false
+	}
+	return !ownRoot(host.Root(), r.Choices[shaping.Ingress.String()].Majors)
+}
+
+// observeNetfilter looks for a chain behind the redirect; one that cannot be
+// looked for counts as one that is there.
+func (k *kernel) observeNetfilter(r *attach.Record, obs *attach.Observed) error {
+	pod := obs.Devices[shaping.SidePod]
+	if pod == nil || !usesIFB(r, obs) && !mayMoveToIFB(r, obs) {
+		return nil
+	}
+	p, err := k.podOf(&r.Interface)
+	if err != nil || p == nil {
+		return err
+	}
+	found, err := hostif.HasNetfilterIngress(p.ns, r.Interface.Name())
+	pod.NetfilterIngress = found || err != nil
+	return nil
+}
+
+func (k *kernel) observeDevice(p *place, slots map[shaping.Direction]*attach.Dataplane) (*attach.Device, error) {
+	q, err := k.observeQueue(p)
+	if err != nil {
+		return nil, err
+	}
+	k.seen[p.device] = seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
+	dev := &attach.Device{
+		Exists: true, Index: p.index, Name: p.name, Down: p.down, Tree: q.Tree,
+		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress",
+	}
+	if q.Classifier != nil {
+		dev.Classifier = k.hookProgram(q.Classifier)
+	}
+	err = p.ns.Do(func() error {
+		var err error
+		dev.Hooks, err = datapath.QueryTCX(p.index)
+		return err
+	})
+	if err != nil && k.shows {
+		dev.Unread, err = err.Error(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range dev.Hooks {
+		if err := k.identify(&dev.Hooks[i], p, slots); err != nil {
+			return nil, err
+		}
+	}
+	for i := range q.HookFilters {
+		f := &q.HookFilters[i]
+		if i > 0 && f.Kind != "bpf" && f.Kind == q.HookFilters[i-1].Kind && f.Pref == q.HookFilters[i-1].Pref && f.Hook == q.HookFilters[i-1].Hook {
+			continue // u32 and others list their tables and keys as filters, too
+		}
+		dev.Hooks = append(dev.Hooks, *k.hookProgram(f))
+	}
+	dev.OwnTree = ownTree(q, dev, p.side)
+	return dev, nil
+}
+
+// observeQueue reads what tc has on a device.
+func (k *kernel) observeQueue(p *place) (*queue.Device, error) {
+	if k.listed != nil && p.handle == k.host {
+		return k.listed.Observe(p.index)
+	}
+	if p.bare {
+		return queue.ObserveBare(p.handle, p.index)
+	}
+	return queue.Observe(p.handle, p.index)
+}
+
+// ownTree says that a queue is of podweir's making: its shape is, or a program of
+// podweir's chooses its classes. On podweir's own ifb everything is.
+func ownTree(q *queue.Device, dev *attach.Device, side shaping.Side) bool {
+	if dev.Root() == nil {
+		return false
+	}
+	if side == shaping.SideIFB || q.Made() || dev.Classifier != nil && dev.Classifier.Ours {
+		return true
+	}
+	switch dev.Root().Kind {
+	case shaping.KindFQ, shaping.KindHTB, shaping.KindPrio:
+		return slices.ContainsFunc(dev.Hooks, func(h attach.HookProgram) bool {
+			return h.Ours && h.Hook == shaping.HookEgress && datapath.Steers(h.Name)
+		})
+	default:
+		return false
+	}
+}
+
+// identify says of a TCX program whether it is of this build, and which slot it
+// serves.
+func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[shaping.Direction]*attach.Dataplane) error {
+	if !h.Ours {
+		return nil
+	}
+	d, slot := terms.DirectionAt(p.side, h.Hook), uint32(0)
+	if dp := slots[d]; dp != nil {
+		slot = dp.Slot
+	}
+	h.Current = datapath.Current(h.Name, h.Tag, datapath.CarrierOf(p.side, d, slot)) && k.node.Serves(h.ProgramID, h.Name)
+	if p.side != shaping.SideHost {
+		h.Slot = slot // a current program has it in its instructions
+		return nil
+	}
+	var err error
+	h.Slot, err = k.node.HostSlot(d, p.index)
+	return err
+}
+
+// hookProgram is a filter of any party.
+func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
+	current := datapath.Current(f.Name, f.Tag, datapath.ByClassID)
+	h := &attach.HookProgram{
+		Kind: shaping.HookKindClsact, Hook: hookOf(f), ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
+		Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
+		Ours: current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag),
+	}
+	if h.Ours {
+		const minor = 0xffff
+		h.Current = current && k.node.Serves(f.ProgramID, f.Name)
+		h.Slot = uint32(f.ClassID) & minor
+	}
+	return h
+}
+
+// hookOf is the hook of a filter.
+func hookOf(f *queue.Filter) shaping.Hook {
+	if f.Hook == queue.HookEgress {
+		return shaping.HookEgress
+	}
+	return shaping.HookIngress
+}
+
+func subnets(c *shaping.Config) []netip.Prefix {
+	if len(c.Unshaped) > 0 {
+		return c.Unshaped
+	}
+	return c.Shaped
+}
+
+var errGone = errors.New("device is gone")
+
+func (k *kernel) mustPlace(r *attach.Record, s shaping.Side) (*place, error) {
+	p, err := k.recordedPlace(r, s)
+	if err == nil && p == nil {
+		err = fmt.Errorf("%v side of %s in %s: %w", s, r.Interface.PodName, r.Interface.NetNSPath, errGone)
+	}
+	return p, err
+}

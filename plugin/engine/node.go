@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package engine is podweir on one node: it observes, applies and keeps the records
+// of attachments. The CNI verbs, the agent, NRI, status, metrics and the commands of
+// the operator call it. It needs CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN (for network
+// namespaces).
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// ErrNoState means that nothing was ever attached on this node.
+var ErrNoState = errors.New("no podweir state")
+
+// Node is podweir on this node: the engine over the real kernel. It holds
+// sockets; Close it.
+type Node struct {
+	*attach.Engine
+
+	Paths  Paths
+	store  *store
+	kernel *kernel
+}
+
+// Open opens the node's state. An error that wraps [ErrNoState] means that
+// there is no bpffs to keep any on.
+func Open(paths Paths) (*Node, error) {
+	s, err := openStore(paths.Pins)
+	if err != nil {
+		return nil, err
+	}
+	k, err := newKernel(paths, s)
+	if err != nil {
+		return nil, fmt.Errorf("open the kernel's interfaces: %w", err)
+	}
+	return &Node{
+		Engine: attach.New(k, s, k, shaping.RandomMajor),
+		Paths:  paths, store: s, kernel: k,
+	}, nil
+}
+
+// Survey returns the node for a look at many interfaces: it has the qdiscs of the host's
+// devices as they are now, from one list for all. It is for looking alone, and what
+// differs is to be looked at again with n: it may have changed since. Close n, not it.
+func (n *Node) Survey() (*Node, error) {
+	listed, err := queue.List(n.kernel.host)
+	if err != nil {
+		return nil, err
+	}
+	k := *n.kernel
+	k.listed, k.seen = listed, make(map[device]seen)
+	return &Node{Engine: attach.New(&k, n.store, &k, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
+}
+
+// Close releases what Open took; attachments stay.
+func (n *Node) Close() { n.kernel.close() }
+
+// LeaveIFB leaves each ifb to its namespace, which is about to go: deleting one
+// takes 25 ms.
+func (n *Node) LeaveIFB() { n.kernel.leaveIFB = true }
+
+// List returns every attachment of the node, of all networks.
+func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
+
+// Known returns every attachment, and those that have a failure record only: what
+// could not be shaped. With an error about the records the attachments come too.
+func (n *Node) Known() ([]attach.ID, error) {
+	ids, err := n.List()
+	if err != nil {
+		return nil, err
+	}
+	failures, err := n.Paths.Failures()
+	for _, f := range failures {
+		if !slices.Contains(ids, f.ID) {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids, err
+}
+
+// ManualNetwork is the network name of what was attached by hand, which no
+// runtime knows of.
+const ManualNetwork = "podweir-manual"
+
+// Lock excludes every other process from an attachment until unlock is called.
+func (n *Node) Lock(ctx context.Context, id attach.ID) (unlock func(), err error) {
+	return n.store.Lock(ctx, id)
+}
+
+// Holder returns another attachment than id that shapes an interface in a namespace:
+// two would take each other's place on the hooks. The error wraps [attach.ErrGone] if
+// there is no such interface.
+func (n *Node) Holder(netnsPath, ifName string, id attach.ID) (holder attach.ID, held bool, err error) {
+	iface, err := n.kernel.Find(netnsPath, ifName)
+	if err != nil {
+		return attach.ID{}, false, err
+	}
+	return n.holder(&iface, id)
+}
+
+func (n *Node) holder(iface *attach.Interface, id attach.ID) (other attach.ID, held bool, err error) {
+	ids, err := n.List()
+	if err != nil {
+		return attach.ID{}, false, err
+	}
+	for _, other := range ids {
+		if other == id {
+			continue
+		}
+		records, err := n.Records(other)
+		if err != nil && !errors.Is(err, attach.ErrRecordVersion) {
+			return attach.ID{}, false, err
+		}
+		for _, r := range records {
+			if r.Interface.Same(iface) {
+				return other, true, nil
+			}
+		}
+	}
+	return attach.ID{}, false, nil
+}
+
+// Lives says whether the namespace of an interface is still there. It does not look
+// for the device.
+func (n *Node) Lives(i *attach.Interface) bool {
+	p, err := n.kernel.podOf(i)
+	return err != nil || p != nil // what cannot be found out is not gone
+}
+
+// Gone says that no interface of an attachment has an end left. An attachment without a
+// record is one that is being made, or what a killed ADD left: the next ADD or DEL of
+// the pod removes it.
+func (n *Node) Gone(id attach.ID) (bool, error) {
+	records, err := n.Records(id)
+	if err != nil || len(records) == 0 {
+		return false, err
+	}
+	for _, r := range records {
+		seen, err := n.kernel.Observe(r)
+		if err != nil {
+			return false, err
+		}
+		if seen.Devices[shaping.SidePod] != nil || seen.Devices[shaping.SideHost] != nil {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Sweep removes what podweir has on an interface that no record tells of, and names
+// it. What belongs to another attachment than id stays. That there is no such
+// interface is no error.
+func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string) (removed []string, err error) {
+	iface, err := n.kernel.Find(netnsPath, ifName)
+	if errors.Is(err, attach.ErrGone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := n.store.Lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	r := &attach.Record{ID: id, Interface: iface}
+	seen, err := n.kernel.Observe(r)
+	if err != nil || len(seen.Own()) == 0 {
+		return nil, err
+	}
+	if _, held, err := n.holder(&iface, id); held || err != nil {
+		return nil, err
+	}
+	for _, d := range shaping.Directions {
+		err = errors.Join(err, n.kernel.tearDown(r, d))
+	}
+	return seen.Own(), err
+}
+
+// PinDir is where the pins of one interface are.
+func (n *Node) PinDir(r *attach.Record) string { return n.kernel.pins(r) }
+
+// Counters returns what became of the packets of a direction.
+func (n *Node) Counters(r *attach.Record, d shaping.Direction) ([]datapath.Counter, error) {
+	return n.kernel.node.Counters(n.kernel.pins(r), d)
+}
+
+// HeavyFlows returns the current heavy flows of a direction, the largest first.
+func (n *Node) HeavyFlows(r *attach.Record, d shaping.Direction) ([]datapath.HeavyFlow, error) {
+	return n.kernel.node.HeavyFlows(n.kernel.pins(r), d)
+}
+
+// Dataplane returns what a direction has in the slab, nil if it has nothing.
+func (n *Node) Dataplane(r *attach.Record, d shaping.Direction) (*attach.Dataplane, error) {
+	return n.kernel.node.Observe(n.kernel.pins(r), d)
+}
+
+// CollectSlots gives back the slots of attachments that are gone, and returns how
+// many those were. A process that was killed may have left them.
+func (n *Node) CollectSlots() (int, error) {
+	return n.kernel.node.Collect(n.store.dirs)
+}
+
+// LeftSlots is how many slots CollectSlots would give back now.
+func (n *Node) LeftSlots() (int, error) { return n.kernel.node.Left(n.store.dirs) }
+
+// UnusedLayouts are the directories of what attachments shared under releases with
+// another layout of the maps; none as long as a program of another build is attached.
+func (n *Node) UnusedLayouts() ([]string, error) {
+	dirs, err := n.store.pins.OtherNodeDirs(datapath.ABIVersion)
+	if err != nil || len(dirs) == 0 {
+		return nil, err
+	}
+	ids, err := n.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		records, err := n.Records(id)
+		if err != nil {
+			return nil, err // it may be of the release that uses them
+		}
+		for _, r := range records {
+			if seen, err := n.kernel.Observe(r); err != nil || seen.OtherBuild() {
+				return nil, err
+			}
+		}
+	}
+	return dirs, nil
+}
+
+// RemoveUnusedLayouts removes the directories of [Node.UnusedLayouts] and returns
+// them.
+func (n *Node) RemoveUnusedLayouts() ([]string, error) {
+	dirs, err := n.UnusedLayouts()
+	for _, dir := range dirs {
+		err = errors.Join(err, datapath.RemoveNode(dir))
+	}
+	return dirs, err
+}
+
+// QueueStatistics are the kernel's counters of a pod's queue.
+type QueueStatistics struct {
+	// Packets and Bytes left the queue; bytes are wire bytes.
+	Packets uint64 `json:"packets"`
+	Bytes   uint64 `json:"bytes"`
+	// BacklogBytes wait now.
+	BacklogBytes uint64 `json:"backlogBytes"`
+	// Drops found their band full.
+	Drops uint64 `json:"drops"`
+	// Read is when the kernel was asked.
+	Read time.Time `json:"-"`
+}
+
+// Queues reads the counters of queues, of one pod or of many at one time: those
+// on the host's side are listed once for all.
+type Queues struct {
+	kernel *kernel
+	host   map[int]queue.Stats
+	// read is when the list was.
+	read time.Time
+}
+
+// Queues returns a reader of counters as they are now; for later ones, take
+// another.
+func (n *Node) Queues() *Queues { return &Queues{kernel: n.kernel} }
+
+// Statistics returns the counters of the root qdisc of one side.
+func (q *Queues) Statistics(r *attach.Record, s shaping.Side) (*QueueStatistics, error) {
+	at, err := q.kernel.mustPlace(r, s)
+	if err != nil {
+		return nil, err
+	}
+	root, found := q.host[at.index]
+	read := q.read
+	if s != shaping.SideHost || !found { // a pod may have come since the list was read
+		all, err := queue.RootStats(at.handle)
+		if err != nil {
+			return nil, err
+		}
+		read = time.Now()
+		if s == shaping.SideHost {
+			q.host, q.read = all, read
+		}
+		root, found = all[at.index]
+	}
+	if !found {
+		return nil, fmt.Errorf("no root qdisc on ifindex %d in %s", at.index, at.handle.Where())
+	}
+	return &QueueStatistics{
+		Packets: root.Packets, Bytes: root.Bytes, BacklogBytes: uint64(root.BacklogBytes), Drops: uint64(root.Drops), Read: read,
+	}, nil
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/pins"
+)
+
+// store implements attach.Store: records as maps pinned on bpffs.
+type store struct{ pins *pins.Store }
+
+func openStore(root string) (*store, error) {
+	s, err := pins.Open(root)
+	if errors.Is(err, pins.ErrNotBPFFS) {
+		return nil, fmt.Errorf("%w: %w", ErrNoState, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &store{s}, nil
+}
+
+// Attached says whether there is anything of an attachment: the quick look for what
+// most pods of a node have, which is nothing.
+func (p Paths) Attached(id attach.ID) (bool, error) {
+	s, err := openStore(p.Pins)
+	if errors.Is(err, ErrNoState) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	devices, err := s.pins.Devices(pins.Key(id))
+	return len(devices) > 0, err
+}
+
+// Lock implements [attach.Store].
+func (s *store) Lock(ctx context.Context, id attach.ID) (func(), error) {
+	return s.pins.Lock(ctx, pins.Key(id))
+}
+
+// Records implements [attach.Store].
+func (s *store) Records(id attach.ID) ([]*attach.Record, error) {
+	devices, err := s.pins.Devices(pins.Key(id))
+	if err != nil {
+		return nil, err
+	}
+	var all []*attach.Record
+	var bad error
+	for _, name := range devices {
+		r, err := s.read(id, name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // killed before the record was pinned: nothing was made
+		}
+		if err != nil {
+			bad = errors.Join(bad, fmt.Errorf("%v device %s: %w", id, name, err))
+			continue
+		}
+		all = append(all, r)
+	}
+	return all, bad
+}
+
+func (s *store) read(id attach.ID, name string) (*attach.Record, error) {
+	dir, err := s.pins.DevicePath(pins.Key(id), name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := datapath.ReadRecord(dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := attach.UnmarshalRecord(b)
+	if err == nil && (r.ID != id || r.Interface.PodName != name) {
+		// Its names become paths.
+		return nil, fmt.Errorf("the record is of %v device %q", r.ID, r.Interface.PodName)
+	}
+	return r, err
+}
+
+// Write implements [attach.Store].
+func (s *store) Write(r *attach.Record) error {
+	b, err := r.Marshal()
+	if err != nil {
+		return err
+	}
+	dir, err := s.pins.MakeDevice(pins.Key(r.ID), r.Interface.PodName)
+	if err != nil {
+		return err
+	}
+	return datapath.WriteRecord(dir, b)
+}
+
+// Remove implements [attach.Store].
+func (s *store) Remove(id attach.ID, podName string) error {
+	if podName == "" {
+		return s.pins.Remove(pins.Key(id))
+	}
+	return s.pins.RemoveDevice(pins.Key(id), podName)
+}
+
+func (s *store) list() ([]attach.ID, error) {
+	keys, err := s.pins.List()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]attach.ID, len(keys))
+	for i, k := range keys {
+		ids[i] = attach.ID(k)
+	}
+	return ids, nil
+}
+
+// dirs are the pin directories of all interfaces, also of those that are just being
+// made.
+func (s *store) dirs() ([]string, error) {
+	keys, err := s.pins.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, k := range keys {
+		devices, err := s.pins.Devices(k)
+		if err != nil {
+			return nil, err
+		}
+		for _, device := range devices {
+			dir, err := s.pins.DevicePath(k, device)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, dir)
+		}
+	}
+	return all, nil
+}
+
+func (s *store) dir(r *attach.Record) (string, error) {
+	return s.pins.DevicePath(pins.Key(r.ID), r.Interface.PodName)
+}

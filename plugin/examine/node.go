@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package examine answers what the doctor asks about a running node, in the doctor's
+// words. It needs the privileges of podweir status.
+package examine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/version"
+)
+
+// Node is the node that is examined, in the namespaces that this process runs in. It
+// implements [doctor.Kernel], [doctor.Prober] and [detect.Live].
+type Node struct {
+	Paths engine.Paths
+	// Root is the root directory of the node.
+	Root string
+	// CRISocket is that of the container runtime; looked for below the root if empty.
+	CRISocket string
+	// HealthAddress is where podweir's agent answers /readyz; empty asks nobody.
+	HealthAddress string
+	// Young is the age from which on attachments are looked at, 0 for all.
+	Young time.Duration
+}
+
+// Doctor runs the doctor's checks on the node. Where and how to look comes from the
+// caller, who and what to ask from here; with a time to watch it probes too.
+func (n *Node) Doctor(ctx context.Context, where detect.Options, how doctor.Options) *doctor.Report {
+	host := detect.HostRoot(n.Root)
+	where.Live = n
+	how.Version, how.Pins, how.Kernel, how.Entry = version.String(), n.Paths.Pins, n, checkEntry
+	if how.Watch > 0 {
+		how.Prober = n
+	}
+	return doctor.Run(doctor.Gather(ctx, host, detect.Read(ctx, host, where), how))
+}
+
+// checkEntry reads podweir's entry as podweir-cni would, and refuses what that ignores.
+func checkEntry(entry []byte) error {
+	conf := map[string]any{}
+	if err := json.Unmarshal(entry, &conf); err != nil {
+		return err
+	}
+	// The runtime gives it what the whole network has.
+	conf["cniVersion"], conf["name"] = "1.0.0", "network"
+	b, err := json.Marshal(conf)
+	if err != nil {
+		return err
+	}
+	_, err = netconf.ParseStrict(netconf.Status, b)
+	return err
+}
+
+// open opens podweir's state; nil and no error if there is none.
+func (n *Node) open() (*engine.Node, error) {
+	node, err := engine.Open(n.Paths)
+	if errors.Is(err, engine.ErrNoState) {
+		return nil, nil
+	}
+	return node, err
+}
+
+// Features tries each kind of queue in a namespace of its own.
+func (n *Node) Features(context.Context) (*doctor.Features, error) {
+	f, err := queue.Probe()
+	if err != nil {
+		return nil, err
+	}
+	return &doctor.Features{
+		TCX: profiles.Is(datapath.HaveTCX()),
+		Queues: map[string]profiles.Answer{
+			"tbf": profiles.Is(f.TBF), "prio": profiles.Is(f.Prio), "htb": profiles.Is(f.HTB), "fq": profiles.Is(f.FQ),
+		},
+	}, nil
+}
+
+// Verdicts runs copies of podweir's shared-hook programs.
+func (n *Node) Verdicts(context.Context) ([]doctor.Verdict, error) {
+	all, err := datapath.TestVerdicts()
+	out := make([]doctor.Verdict, len(all))
+	for i, v := range all {
+		out[i] = doctor.Verdict{Program: v.Program, Wrong: v.Wrong}
+	}
+	return out, err
+}
+
+// Programs lists the programs on the pods' devices.
+func (n *Node) Programs(ctx context.Context) ([]string, error) {
+	devices, err := n.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, d := range devices {
+		for _, p := range slices.Concat(d.In.Programs, d.Out.Programs) {
+			out = append(out, p.Name)
+		}
+	}
+	return out, nil
+}
+
+// Attachments are what status shows.
+func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
+	node, err := n.open()
+	if node == nil {
+		return nil, err
+	}
+	defer node.Close()
+	rep, err := status.Settled(ctx, node, n.Young)
+	if err != nil {
+		return nil, err
+	}
+	var out []doctor.Attachment
+	for i := range rep.Attachments {
+		out = append(out, attachments(node, &rep.Attachments[i])...)
+	}
+	for i := range rep.Lost {
+		l := &rep.Lost[i]
+		out = append(out, doctor.Attachment{Pod: l.Name(), Device: l.Interface.HostName, Gone: true, Lost: strings.Join(l.What, ", ")})
+	}
+	for _, f := range rep.Failures {
+		out = append(out, doctor.Attachment{Pod: cmp.Or(f.Pod, f.ID.String()), ContainerID: f.ID.ContainerID, Failure: f.Error})
+	}
+	return out, nil
+}
+
+// Overdue are the pods that the agent waits for.
+func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
+	all, err := n.Paths.Overdue()
+	out := make([]doctor.Overdue, len(all))
+	for i, o := range all {
+		out[i] = doctor.Overdue{Pod: o.Pod, Since: o.Since, Reason: o.Error}
+	}
+	return out, err
+}
+
+// Unenforced are the limits that the agent found not to hold.
+func (n *Node) Unenforced(context.Context) ([]doctor.Unenforced, error) {
+	node, err := n.open()
+	if node == nil {
+		return nil, err
+	}
+	defer node.Close()
+	all, err := node.Unenforced()
+	out := make([]doctor.Unenforced, len(all))
+	for i := range all {
+		out[i] = doctor.Unenforced{Pod: status.UnenforcedPod(&all[i]), What: status.UnenforcedLine(&all[i]), Held: all[i].Held}
+	}
+	return out, err
+}
+
+func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
+	if a.Error != "" {
+		return []doctor.Attachment{{
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error}, Gone: a.Gone,
+		}}
+	}
+	record := a.Record()
+	var out []doctor.Attachment
+	for i, d := range a.Directions {
+		mode, _ := terms.ParseMode(d.Mode)
+		one := doctor.Attachment{
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: mode, Queue: d.Queue,
+			By: string(a.By), Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
+			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
+			Observed: d.Enforce == shaping.EnforceObserve,
+		}
+		if i == 0 {
+			// The plan is of the whole interface.
+			one.Drift = a.Drift
+		}
+		if d.Direction == shaping.Ingress.String() {
+			one.Place = terms.PlaceIFB
+			if d.Side == shaping.SideHost.String() {
+				one.Place = terms.PlaceHost
+			}
+		}
+		if record != nil {
+			one.Changed = changed(node.PinDir(record))
+			for direction, state := range a.Inspection().Want.Directions {
+				if direction.String() == d.Direction {
+					fromInspection(a.Inspection().Observed, state, &one)
+				}
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// changed is when a pin was last made or removed in a directory: now if the
+// directory is gone.
+func changed(dir string) time.Time {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return time.Now()
+	}
+	return info.ModTime()
+}
+
+// fromInspection adds what status does not show.
+func fromInspection(obs *attach.Observed, state *attach.DirectionState, one *doctor.Attachment) {
+	p := state.Params
+	if p.Side == shaping.SideHost && (p.Hook == shaping.HookEgress || p.Hook == shaping.HookIngress) {
+		one.Kind, one.Hook = state.HookKind, p.Hook
+	}
+	one.Redirected = p.Side == shaping.SideIFB
+	if one.Hook == 0 && !one.Redirected && p.Queue != shaping.QueueFQ {
+		return
+	}
+	for _, h := range obs.Device(shaping.SideHost).Hooks {
+		// None if it is not there: then the doctor finds nothing of ours on the
+		// hook, which is what it is.
+		if one.Hook == h.Hook && h.Ours && h.Name == p.ProgramName() {
+			one.Program = h.ProgramID
+		}
+	}
+	if root := obs.Device(p.Side).Root(); root != nil {
+		one.Root = &doctor.RootQdisc{Kind: string(root.Kind), PacketLimit: root.PacketLimit, FlowLimit: root.FlowLimit}
+	}
+	if !one.Redirected {
+		return
+	}
+	one.Ahead = obs.Device(shaping.SidePod).Chain(shaping.SidePod, shaping.HookIngress).Others()
+}
+
+// counted sums the packets of the dispositions whose names begin so.
+func counted(counters []datapath.Counter, prefix string) uint64 {
+	sum := uint64(0)
+	for _, c := range counters {
+		if strings.HasPrefix(c.Disposition, prefix) {
+			sum += c.Packets
+		}
+	}
+	return sum
+}
+
+// PolicyPrograms are the pins of the AWS Network Policy Agent.
+func (n *Node) PolicyPrograms(context.Context) ([]uint32, error) {
+	return datapath.PinnedPrograms(filepath.Join(n.Root, "sys/fs/bpf/globals/aws/programs"))
+}
+
+// Devices are the host's ends of pods' interfaces.
+func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
+	all, err := n.Paths.PodDevices()
+	out := make([]doctor.Device, len(all))
+	for i := range all {
+		d := &all[i]
+		out[i] = doctor.Device{
+			Name: d.Name, Kind: profiles.DeviceKind(d.Kind), Pod: d.NetNSID + 1,
+			In: *d.Chain(shaping.SideHost, shaping.HookIngress), Out: *d.Chain(shaping.SideHost, shaping.HookEgress),
+		}
+		if d.IngressOnly {
+			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{Kind: "ingress"})
+		} else if d.Clsact {
+			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{Kind: "clsact"})
+		}
+		for _, q := range d.Tree.Qdiscs {
+			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{
+				Kind: string(q.Kind), Root: q.Parent == shaping.RootParent, Ours: d.OwnTree, BitsPerSec: uint64(q.Rate.BitRate()),
+			})
+		}
+	}
+	return out, err
+}

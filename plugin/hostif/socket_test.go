@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+const testSeq, testPort = 7, 4711
+
+func message(kind, flags uint16, data ...byte) syscall.NetlinkMessage {
+	return syscall.NetlinkMessage{
+		Header: syscall.NlMsghdr{Type: kind, Flags: flags, Seq: testSeq, Pid: testPort}, Data: data,
+	}
+}
+
+func ended(kind, flags uint16, errno unix.Errno, rest ...byte) syscall.NetlinkMessage {
+	return message(kind, flags, append(binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno))), rest...)...)
+}
+
+func words(text string) []byte {
+	return nl.NewRtAttr(nl.NLMSGERR_ATTR_MSG, nl.ZeroTerminated(text)).Serialize()
+}
+
+// request is one with so many bytes behind its header, as the kernel echoes it.
+func request(bytes int) []byte {
+	b := make([]byte, unix.SizeofNlMsghdr+bytes)
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	return b
+}
+
+func TestReply(t *testing.T) {
+	const want, other, more = unix.RTM_NEWLINK, unix.RTM_NEWADDR, unix.NLM_F_MULTI
+	for name, tc := range map[string]struct {
+		msgs  []syscall.NetlinkMessage
+		taken string
+		ended bool
+		err   error
+		words string
+	}{
+		"one message":    {msgs: []syscall.NetlinkMessage{message(want, 0, 'a')}, taken: "a", ended: true},
+		"another answer": {msgs: []syscall.NetlinkMessage{message(other, 0, 'a')}},
+		"of another request": {msgs: []syscall.NetlinkMessage{
+			{Header: syscall.NlMsghdr{Type: want, Seq: testSeq - 1, Pid: testPort}},
+			{Header: syscall.NlMsghdr{Type: want, Seq: testSeq, Pid: testPort + 1}},
+		}},
+		"a dump that goes on": {msgs: []syscall.NetlinkMessage{message(want, more, 'a'), message(want, more, 'b')}, taken: "ab"},
+		"a dump":              {msgs: []syscall.NetlinkMessage{message(want, more, 'a'), ended(unix.NLMSG_DONE, more, 0)}, taken: "a", ended: true},
+		"an empty end":        {msgs: []syscall.NetlinkMessage{message(unix.NLMSG_DONE, more)}, ended: true},
+		"a dump that was interrupted": {
+			msgs:  []syscall.NetlinkMessage{message(want, more|unix.NLM_F_DUMP_INTR, 'a'), ended(unix.NLMSG_DONE, more, 0)},
+			taken: "a", ended: true, err: errInterrupted,
+		},
+		"an acknowledgement": {msgs: []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_CAPPED, 0, request(0)...)}, ended: true},
+		"an error":           {msgs: []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, 0, unix.EEXIST, request(4)...)}, ended: true, err: unix.EEXIST},
+		"an error with words behind the request": {
+			msgs:  []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, unix.EINVAL, append(request(8), words("no such thing")...)...)},
+			ended: true, err: unix.EINVAL, words: "no such thing",
+		},
+		"an error with words behind the header": {
+			msgs:  []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS|unix.NLM_F_CAPPED, unix.EINVAL, append(request(0), words("no such thing")...)...)},
+			ended: true, err: unix.EINVAL, words: "no such thing",
+		},
+		"a dump that ends with an error and words": {
+			msgs:  []syscall.NetlinkMessage{ended(unix.NLMSG_DONE, more|unix.NLM_F_ACK_TLVS, unix.ENODEV, words("it is gone")...)},
+			ended: true, err: unix.ENODEV, words: "it is gone",
+		},
+		"an error that says it has words and has none": {
+			msgs: []syscall.NetlinkMessage{ended(unix.NLMSG_ERROR, unix.NLM_F_ACK_TLVS, unix.EINVAL)}, ended: true, err: unix.EINVAL,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var taken []byte
+			r := reply{seq: testSeq, port: testPort, answer: want, take: func(msg []byte) { taken = append(taken, msg...) }}
+			ended, err := r.read(tc.msgs)
+			if string(taken) != tc.taken || ended != tc.ended || !errors.Is(err, tc.err) {
+				t.Errorf("read = %v, %v, took %q, want %v, %v, %q", ended, err, taken, tc.ended, tc.err, tc.taken)
+			}
+			if err != nil && !strings.HasSuffix(err.Error(), tc.words) {
+				t.Errorf("error %q does not end with the kernel's words %q", err, tc.words)
+			}
+		})
+	}
+}
+
+// The kernel answers a reader without privileges, too.
+func TestSocketAsksTheKernel(t *testing.T) {
+	h, err := NewHandle(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	lo, err := h.InterfaceByName("lo")
+	if err != nil || lo.Name != "lo" {
+		t.Fatalf("InterfaceByName(lo) = %+v, %v", lo, err)
+	}
+	all, err := h.Interfaces()
+	if err != nil || !slices.ContainsFunc(all, func(i Interface) bool { return i.Index == lo.Index && i.Name == "lo" }) {
+		t.Errorf("Interfaces = %+v, %v, want lo among them", all, err)
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETNSID, 0)
+	req.AddData(nl.NewRtGenMsg())
+	if _, err := h.Execute(req, unix.RTM_NEWNSID); !errors.Is(err, unix.EINVAL) || !strings.Contains(err.Error(), "netns reference") {
+		t.Errorf("a request for no namespace = %v, want EINVAL and the kernel's words", err)
+	}
+	if again, err := h.InterfaceByIndex(lo.Index); err != nil || again.Name != "lo" {
+		t.Errorf("after an error InterfaceByIndex(%d) = %+v, %v", lo.Index, again, err)
+	}
+}
+
+// A request that gets no answer ends with an error that says so.
+func TestNoAnswer(t *testing.T) {
+	before := answerTimeout
+	t.Cleanup(func() { answerTimeout = before })
+	answerTimeout = 50 * time.Millisecond
+	hasty, err := NewHandle(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hasty.Close)
+	// The kernel says nothing to this one, since it does not ask for an acknowledgement.
+	_, err = hasty.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0)
+	if !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "within 50ms") {
+		t.Errorf("a request without an answer: %v, want %v within 50ms", err, ErrNoAnswer)
+	}
+}

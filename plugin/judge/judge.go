@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package judge says whether podweir may attach to a hook that others use too, in
+// which way, and who else is there. It is the only one to say so: ADD, CHECK, the
+// agent, the delivery of the node's configuration, the commands and the doctor ask it.
+//
+// It is pure: who asks gives it what was observed, and what is known of the CNI.
+package judge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// Program is a program or filter of any party on a hook of a device.
+type Program struct {
+	// Kind is TCX, or clsact for a filter.
+	Kind terms.HookKind
+	Hook terms.Hook
+	// ProgramID is 0 for a filter that is no BPF program.
+	ProgramID uint32
+	Name      string
+	// FilterKind is the kernel's name of a filter's kind, bpf for a program.
+	FilterKind string
+	// Tag is the kernel's digest of the program.
+	Tag [8]byte
+	// Ours says that podweir made it: who reads the hook finds that out by the
+	// program's maps, its tag and its place.
+	Ours bool
+	// Current says that it is a program of podweir's, and of this build.
+	Current bool
+	// Slot is that of the slab that it serves there, 0 if none.
+	Slot uint32
+	// Pref and FilterHandle are the position of a clsact filter.
+	Pref         uint16
+	FilterHandle uint32
+	// RedirectIndex is where the filter's mirred action sends to, 0 if it has
+	// none.
+	RedirectIndex int
+}
+
+// String names it for people.
+func (p Program) String() string {
+	text := fmt.Sprintf("%s (program %d)", p.Name, p.ProgramID)
+	if p.ProgramID == 0 {
+		text = p.FilterKind + " filter"
+	}
+	if p.Pref != 0 {
+		text += fmt.Sprintf(" at preference %d", p.Pref)
+	}
+	return text
+}
+
+// Chain is what is on one shared hook of a device.
+type Chain struct {
+	// Device is its name.
+	Device string
+	Side   terms.Side
+	Hook   terms.Hook
+	// Programs of all parties, in the order they run: those of TCX before every
+	// filter.
+	Programs []Program
+	// IngressOnly says that the device has an ingress qdisc in place of clsact,
+	// with no hook for what leaves.
+	IngressOnly bool
+	// Unread says why the hook, or part of it, could not be read.
+	Unread string
+}
+
+// FirstOther is whom of other parties the hook asks first, nil if nobody else is
+// there.
+func (c *Chain) FirstOther() *Program {
+	for i := range c.Programs {
+		if !c.Programs[i].Ours {
+			return &c.Programs[i]
+		}
+	}
+	return nil
+}
+
+// Others are the programs of other parties.
+func (c *Chain) Others() []Program {
+	var all []Program
+	for i := range c.Programs {
+		if !c.Programs[i].Ours {
+			all = append(all, c.Programs[i])
+		}
+	}
+	return all
+}
+
+// The errors of this package that callers tell apart.
+var (
+	// ErrHookTaken: a hook cannot be shared with the party that holds it.
+	ErrHookTaken = errors.New("hook is held by another party")
+	// ErrNoTCX: the kernel has none.
+	ErrNoTCX = errors.New("the kernel has no TCX (Linux 6.6)")
+	// ErrUnread: nothing may be decided without knowing who is there.
+	ErrUnread = errors.New("the hook cannot be read")
+)
+
+// Rules are what the CNI beside podweir rules out, in one direction.
+type Rules struct {
+	// Refused are modes that must not be used, with the reason.
+	Refused map[terms.Mode]string
+	// HostTCX says that no filter of podweir's may stand on the host side. It is
+	// all that podweir-cni is told, by the key hostHook.
+	HostTCX bool
+}
+
+// noHostFilter is why [terms.ModeClsactHostSide] is refused, whoever asks. That ADD is
+// not told the name of the CNI makes no difference to the answer.
+const noHostFilter = "hostHook is tcx, because filters on the host side are another party's, or it removes those of others"
+
+// RefusedError says that a mode is ruled out beside the node's CNI.
+type RefusedError struct {
+	Mode terms.Mode
+	// Why is the same for all who ask, Detail what is known of the CNI.
+	Why, Detail string
+}
+
+func (e *RefusedError) Error() string {
+	text := fmt.Sprintf("mode %v is refused: %s", e.Mode, e.Why)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// Is says that it is [ErrHookTaken].
+func (*RefusedError) Is(target error) bool { return target == ErrHookTaken }
+
+// Filters says whether filters of podweir's may stand on the host side.
+func (r *Rules) Filters() bool { return !r.HostTCX && r.Refused[terms.ModeClsactHostSide] == "" }
+
+// Mode returns nil if a mode may be asked for, and a [*RefusedError] if not.
+func (r *Rules) Mode(m terms.Mode) error {
+	switch why := r.Refused[m]; {
+	case m == terms.ModeClsactHostSide && !r.Filters():
+		return &RefusedError{Mode: m, Why: noHostFilter, Detail: why}
+	case why != "":
+		return &RefusedError{Mode: m, Why: why}
+	}
+	return nil
+}
+
+// Question is whether, and how, a program may be attached to a hook.
+type Question struct {
+	// Mode is what was requested by name, auto if nothing was.
+	Mode  terms.Mode
+	Rules Rules
+	// TCX says that the kernel has it.
+	TCX bool
+	// Prior is how an earlier run attached the program, 0 if none did.
+	Prior terms.HookKind
+	// Limits says that the limit does not hold without the program.
+	Limits bool
+}
+
+// kind is the mechanism that a mode asks for by name, auto if it leaves that open.
+func kind(m terms.Mode) terms.HookKind {
+	switch m {
+	case terms.ModeTCXPodSide, terms.ModeTCXHostSide:
+		return terms.HookKindTCX
+	case terms.ModeClsactPodSide, terms.ModeClsactHostSide:
+		return terms.HookKindClsact
+	default:
+		return terms.HookKindAuto
+	}
+}
+
+// Attach says how the program is to be attached: as a filter, or at the head of the
+// TCX list. Where nobody else is on a hook, clsact comes before TCX, whose attach waits
+// for RCU under RTNL (ruling 3). A filter runs after every TCX program and after the
+// filters before it, each of which may end the chain: once somebody else is there, it
+// has to be TCX. On the host side others may come at any time, so a program without
+// which the limit does not hold is TCX there from the beginning.
+//
+// Errors wrap [ErrHookTaken], [ErrNoTCX] or [ErrUnread].
+func (q *Question) Attach(c *Chain) (terms.HookKind, error) {
+	if err := q.Rules.Mode(q.Mode); err != nil {
+		return 0, err
+	}
+	if c.Unread != "" {
+		return 0, fmt.Errorf("%w: %s", ErrUnread, c.Unread)
+	}
+	other := c.FirstOther()
+	noFilter := c.Side == terms.SideHost && !q.Rules.Filters()
+	switch way := kind(q.Mode); {
+	case way == terms.HookKindTCX && !q.TCX:
+		return 0, fmt.Errorf("mode %v: %w", q.Mode, ErrNoTCX)
+	case way == terms.HookKindTCX:
+		return way, nil
+	case way == terms.HookKindAuto && q.TCX && q.prefersTCX(c, other != nil || noFilter):
+		return terms.HookKindTCX, nil
+	case noFilter:
+		return 0, fmt.Errorf("hostHook is tcx, and %w", ErrNoTCX)
+	case other == nil:
+		return terms.HookKindClsact, nil
+	case other.Kind == terms.HookKindTCX:
+		return 0, fmt.Errorf("%w: TCX program %q runs before every filter on %v of %s", ErrHookTaken, other.Name, c.Hook, c.Device)
+	default:
+		return 0, fmt.Errorf("%w: clsact filter %q on %v of %s", ErrHookTaken, cmp.Or(other.Name, other.FilterKind), c.Hook, c.Device)
+	}
+}
+
+func (q *Question) prefersTCX(c *Chain, needs bool) bool {
+	return needs || q.Prior == terms.HookKindTCX || c.Side == terms.SideHost && q.Limits ||
+		c.Hook == terms.HookEgress && c.IngressOnly
+}

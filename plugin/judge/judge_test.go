@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package judge_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+var (
+	cilFrom  = judge.Program{Kind: terms.HookKindTCX, ProgramID: 10, Name: "cil_from_contai"}
+	mine     = judge.Program{Kind: terms.HookKindTCX, ProgramID: 20, Name: "pw_police", Ours: true}
+	myFilter = judge.Program{Kind: terms.HookKindClsact, ProgramID: 21, Name: "pw_police", Ours: true, Pref: 49000}
+	// namesake has no more of podweir's than the beginning of the name.
+	namesake = judge.Program{Kind: terms.HookKindClsact, ProgramID: 22, Name: "pw_police", Pref: 1}
+	stranger = judge.Program{Kind: terms.HookKindTCX, ProgramID: 30, Name: "tracer"}
+	filter   = judge.Program{Kind: terms.HookKindClsact, ProgramID: 31, Name: "handle_egress", Pref: 1}
+	u32      = judge.Program{Kind: terms.HookKindClsact, FilterKind: "u32", Pref: 1}
+)
+
+type list = []judge.Program
+
+// cilium is what is known of one neighbour.
+type cilium struct{}
+
+func (cilium) EndsChain(h terms.Hook, name string) bool {
+	return h == terms.HookIngress && name == cilFrom.Name
+}
+
+func on(side terms.Side, programs ...judge.Program) *judge.Chain {
+	return &judge.Chain{Device: "veth1", Side: side, Hook: terms.HookIngress, Programs: programs}
+}
+
+func TestAttach(t *testing.T) {
+	const pod, host, tcx, clsact = terms.SidePod, terms.SideHost, terms.HookKindTCX, terms.HookKindClsact
+	byName := func(m terms.Mode) judge.Question { return judge.Question{Mode: m, TCX: true} }
+	auto := byName(terms.ModeAuto)
+	with := func(q judge.Question, change func(*judge.Question)) judge.Question {
+		change(&q)
+		return q
+	}
+	noTCX := func(q *judge.Question) { q.TCX = false }
+	hostTCX := func(q *judge.Question) { q.Rules.HostTCX = true }
+	for name, tc := range map[string]struct {
+		ask   judge.Question
+		chain *judge.Chain
+		want  terms.HookKind
+		err   error
+		names string
+	}{
+		"nobody there":                     {auto, on(pod), clsact, nil, ""},
+		"only ours":                        {auto, on(pod, mine, myFilter), clsact, nil, ""},
+		"somebody's TCX program":           {auto, on(pod, stranger), tcx, nil, ""},
+		"somebody's filter":                {auto, on(host, filter), tcx, nil, ""},
+		"that and no TCX":                  {with(auto, noTCX), on(host, filter), 0, judge.ErrHookTaken, `clsact filter "handle_egress" on ingress of veth1`},
+		"a filter that is no program":      {with(auto, noTCX), on(host, u32), 0, judge.ErrHookTaken, `clsact filter "u32"`},
+		"a namesake is somebody":           {auto, on(host, namesake), tcx, nil, ""},
+		"it was TCX before":                {with(auto, func(q *judge.Question) { q.Prior = tcx }), on(pod), tcx, nil, ""},
+		"the limit needs it, host side":    {with(auto, func(q *judge.Question) { q.Limits = true }), on(host), tcx, nil, ""},
+		"the limit needs it, pod side":     {with(auto, func(q *judge.Question) { q.Limits = true }), on(pod), clsact, nil, ""},
+		"an ingress qdisc":                 {auto, &judge.Chain{Side: pod, Hook: terms.HookEgress, IngressOnly: true}, tcx, nil, ""},
+		"no filters on the host side":      {with(auto, hostTCX), on(host), tcx, nil, ""},
+		"nor without TCX":                  {with(auto, func(q *judge.Question) { hostTCX(q); noTCX(q) }), on(host), 0, judge.ErrNoTCX, "hostHook is tcx"},
+		"nor one that was there before":    {with(auto, func(q *judge.Question) { hostTCX(q); noTCX(q); q.Prior = clsact }), on(host, myFilter), 0, judge.ErrNoTCX, "hostHook is tcx"},
+		"nor for a limit":                  {with(auto, func(q *judge.Question) { hostTCX(q); noTCX(q); q.Limits = true }), on(host), 0, judge.ErrNoTCX, "hostHook is tcx"},
+		"they do not concern the pod side": {with(auto, hostTCX), on(pod), clsact, nil, ""},
+		"TCX by name":                      {byName(terms.ModeTCXHostSide), on(host, filter), tcx, nil, ""},
+		"TCX by name, and none":            {with(byName(terms.ModeTCXPodSide), noTCX), on(pod), 0, judge.ErrNoTCX, "mode tcx-podside"},
+		"clsact by name":                   {byName(terms.ModeClsactHostSide), on(host), clsact, nil, ""},
+		"clsact by name beside ours":       {byName(terms.ModeClsactHostSide), on(host, myFilter), clsact, nil, ""},
+		"clsact by name, somebody's there": {byName(terms.ModeClsactPodSide), on(pod, filter), 0, judge.ErrHookTaken, "handle_egress"},
+		"clsact by name behind TCX":        {byName(terms.ModeClsactHostSide), on(host, stranger), 0, judge.ErrHookTaken, `TCX program "tracer" runs before every filter`},
+		"clsact by name, refused":          {with(byName(terms.ModeClsactHostSide), hostTCX), on(host), 0, judge.ErrHookTaken, "mode clsact-hostside is refused"},
+		"refused comes first":              {with(byName(terms.ModeClsactHostSide), hostTCX), on(host, stranger), 0, judge.ErrHookTaken, "mode clsact-hostside is refused"},
+		"unread":                           {auto, &judge.Chain{Unread: "EPERM"}, 0, judge.ErrUnread, "EPERM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.ask.Attach(tc.chain)
+			if got != tc.want || !errors.Is(err, tc.err) || err != nil && !strings.Contains(err.Error(), tc.names) {
+				t.Errorf("Attach() = %v, %v, want %v, %v naming %q", got, err, tc.want, tc.err, tc.names)
+			}
+		})
+	}
+}
+
+// A filter never stands beside somebody else's program, whatever is requested.
+func TestFilterNeverBesideOthers(t *testing.T) {
+	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
+		for _, mode := range []terms.Mode{terms.ModeAuto, terms.ModeQdisc, terms.ModeClsactPodSide, terms.ModeClsactHostSide} {
+			for _, other := range (list{filter, u32, stranger, namesake}) {
+				for _, tcx := range []bool{true, false} {
+					q := judge.Question{Mode: mode, TCX: tcx}
+					if got, err := q.Attach(on(side, myFilter, other)); err == nil && got == terms.HookKindClsact {
+						t.Errorf("%v on the %v side beside %v: %v, want no filter", mode, side, other, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	host := judge.Rules{HostTCX: true}
+	profile := judge.Rules{Refused: map[terms.Mode]string{
+		terms.ModeClsactHostSide: "it deletes the filters of others", terms.ModeTCXHostSide: "packets go past it",
+	}}
+	told, known := host.Mode(terms.ModeClsactHostSide), profile.Mode(terms.ModeClsactHostSide)
+	if told == nil || known == nil || known.Error() != told.Error()+": it deletes the filters of others" {
+		t.Errorf("refused with %v, and %v by who knows the CNI, want one sentence and what is known", told, known)
+	}
+	if err := profile.Mode(terms.ModeTCXHostSide); err == nil || err.Error() != "mode tcx-hostside is refused: packets go past it" {
+		t.Errorf("Mode(tcx-hostside) = %v", err)
+	}
+	for _, m := range []terms.Mode{terms.ModeAuto, terms.ModeQdisc, terms.ModeTCXPodSide, terms.ModeClsactPodSide} {
+		if err := errors.Join(host.Mode(m), profile.Mode(m), new(judge.Rules).Mode(m)); err != nil {
+			t.Errorf("Mode(%v) = %v, want it allowed", m, err)
+		}
+	}
+	if err := new(judge.Rules).Mode(terms.ModeClsactHostSide); err != nil {
+		t.Errorf("without rules: %v", err)
+	}
+}
+
+func TestStand(t *testing.T) {
+	for name, tc := range map[string]struct {
+		programs list
+		program  uint32
+		want     judge.Standing
+		says     string
+	}{
+		"first":                   {list{mine, cilFrom}, mine.ProgramID, judge.First, "runs first"},
+		"starved by Cilium":       {list{cilFrom, mine}, mine.ProgramID, judge.Starved, "cil_from_contai (program 10) ends the chain"},
+		"behind a stranger":       {list{stranger, mine, cilFrom}, mine.ProgramID, judge.Behind, "tracer (program 30) ahead of podweir"},
+		"stranger, then Cilium":   {list{stranger, cilFrom, mine}, mine.ProgramID, judge.Starved, "cil_from_contai"},
+		"behind another of ours":  {list{mine, myFilter}, myFilter.ProgramID, judge.First, "first"},
+		"missing":                 {list{cilFrom}, mine.ProgramID, judge.Missing, "not on the hook"},
+		"same id, not ours":       {list{{ProgramID: 20, Name: "x"}}, mine.ProgramID, judge.Missing, "not on the hook"},
+		"a filter behind TCX":     {list{cilFrom, myFilter}, myFilter.ProgramID, judge.Starved, "cil_from_contai"},
+		"a filter behind another": {list{u32, myFilter}, myFilter.ProgramID, judge.Behind, "u32 filter at preference 1 ahead"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := on(terms.SideHost, tc.programs...).Stand(tc.program, cilium{})
+			if got.Standing != tc.want || !strings.Contains(got.String(), tc.says) {
+				t.Errorf("Stand() = %+v (%v), want %s saying %q", got, got, tc.want, tc.says)
+			}
+		})
+	}
+	unread := &judge.Chain{Unread: "EPERM", Programs: list{mine}}
+	if got := unread.Stand(mine.ProgramID, cilium{}); got.Standing != judge.NotKnown {
+		t.Errorf("Stand() of what was not read = %v", got)
+	}
+	// The same program on a hook where Cilium has none is nobody's that is known.
+	out := on(terms.SideHost, cilFrom, mine)
+	out.Hook = terms.HookEgress
+	for _, known := range []judge.Neighbour{cilium{}, nil} {
+		if got := out.Stand(mine.ProgramID, known); got.Standing != judge.Behind {
+			t.Errorf("Stand(other direction) = %v, want behind", got)
+		}
+	}
+}
+
+func TestDrift(t *testing.T) {
+	good := on(terms.SideHost, mine, cilFrom)
+	for name, tc := range map[string]struct {
+		after *judge.Chain
+		want  string
+	}{
+		"nothing moved":           {on(terms.SideHost, mine, cilFrom), ""},
+		"somebody behind us":      {on(terms.SideHost, mine, stranger, cilFrom), ""},
+		"somebody ahead":          {on(terms.SideHost, stranger, mine, cilFrom), "tracer (program 30) ahead of podweir"},
+		"the CNI ahead":           {on(terms.SideHost, cilFrom, mine), "cil_from_contai (program 10) ends the chain: podweir sees no packet"},
+		"ours is gone":            {on(terms.SideHost, cilFrom), "podweir's program is not on the hook"},
+		"it cannot be read later": {&judge.Chain{Unread: "x"}, "the hook could not be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judge.Drift(good, tc.after, mine.ProgramID, cilium{})
+			if (got == nil) != (tc.want == "") || got != nil && !strings.Contains(got.String(), tc.want) {
+				t.Errorf("Drift() = %v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestOthers(t *testing.T) {
+	if diff := cmp.Diff(list{stranger, filter}, on(terms.SidePod, mine, stranger, myFilter, filter).Others()); diff != "" {
+		t.Errorf("Others() (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// Standing is how a program of ours stands on a hook.
+type Standing string
+
+// The standings, from good to bad.
+const (
+	// First: no program runs before ours.
+	First Standing = "first"
+	// Behind: a foreign program runs first; we cannot tell whether it ends
+	// the chain.
+	Behind Standing = "behind"
+	// Starved: somebody before us ends the chain, so we see nothing.
+	Starved Standing = "starved"
+	// Missing: ours is not there.
+	Missing Standing = "missing"
+	// NotKnown: the hook could not be read.
+	NotKnown Standing = "unknown"
+)
+
+// Report is the verdict on a hook that was read back.
+type Report struct {
+	Standing Standing
+	// Ahead are the programs of others that run before us.
+	Ahead []Program
+	// By is who ends the chain before us, nil unless Starved.
+	By *Program
+}
+
+func (r Report) String() string {
+	names := make([]string, len(r.Ahead))
+	for i := range r.Ahead {
+		names[i] = r.Ahead[i].String()
+	}
+	switch r.Standing {
+	case First:
+		return "podweir runs first"
+	case Behind:
+		return strings.Join(names, ", ") + " ahead of podweir: whether it lets packets on is not known"
+	case Starved:
+		return fmt.Sprintf("%v ends the chain: podweir sees no packet", *r.By)
+	case Missing:
+		return "podweir's program is not on the hook"
+	case NotKnown:
+		return "the hook could not be read"
+	default:
+		return "invalid"
+	}
+}
+
+// Neighbour is what is known of the CNI's programs, by their names.
+type Neighbour interface {
+	// EndsChain says that nobody runs after a program of this name on a hook of the
+	// host side.
+	EndsChain(h terms.Hook, name string) bool
+}
+
+// Stand reads an order back: who runs before the program of ours with an id. What a
+// foreign program answers cannot be read from it: programs of the CNI are known by
+// name, of any other it is unknown. Without a neighbour nobody is known.
+func (c *Chain) Stand(program uint32, n Neighbour) Report {
+	if c.Unread != "" {
+		return Report{Standing: NotKnown}
+	}
+	at := slices.IndexFunc(c.Programs, func(p Program) bool { return p.ProgramID == program && p.Ours })
+	if at < 0 {
+		return Report{Standing: Missing}
+	}
+	out := Report{Standing: First}
+	for i := range c.Programs[:at] {
+		p := &c.Programs[i]
+		if p.Ours {
+			continue
+		}
+		out.Ahead = append(out.Ahead, *p)
+		if out.By == nil && n != nil && n.EndsChain(c.Hook, p.Name) {
+			out.By, out.Standing = p, Starved
+		}
+	}
+	if len(out.Ahead) > 0 && out.Standing == First {
+		out.Standing = Behind
+	}
+	return out
+}
+
+// Drift compares two observations of a hook and says what came ahead of ours
+// in between, nil if nothing did.
+func Drift(before, after *Chain, program uint32, n Neighbour) *Report {
+	was, is := before.Stand(program, n), after.Stand(program, n)
+	if was.Standing == is.Standing && slices.Equal(was.Ahead, is.Ahead) {
+		return nil
+	}
+	return &is
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netconf
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// asked is a rate and who asks for it; the rate is 0 where nobody does, or where the
+// operator wants none.
+type asked struct {
+	rate units.BitRate
+	by   *source
+}
+
+// rate is the cap in the order of precedence (docs/reference/configuration.md, "Where
+// a value comes from"), and at most the maximum; 0 means that there is none, or that
+// none can be read, which is an error then. others says that the pod asks for exactly
+// this by an annotation that other software enforces, too.
+func (p *parser) rate(d shaping.Direction) (chosen units.BitRate, others bool) {
+	p.checkOwnMax(d)
+	first, unread := p.firstRate(d)
+	most := p.maxRate(d)
+	chosen, others = first.rate, first.by != nil && first.by.runtime
+	switch {
+	case most.rate == 0:
+	case chosen == 0:
+		// Without a limit a pod would have more than the most.
+		chosen, others = most.rate, false
+	case chosen > most.rate:
+		chosen, others = most.rate, false
+		p.capped(first, most)
+	}
+	for _, e := range unread {
+		if chosen != 0 {
+			p.ignoreError(e, "another rate is used")
+		} else {
+			p.missing(d, e)
+		}
+	}
+	return chosen, others
+}
+
+// firstRate is the first rate that can be read. What cannot be is returned beside it.
+func (p *parser) firstRate(d shaping.Direction) (first asked, unread []*FieldError) {
+	dir := d.String()
+	unread = slices.Clone(p.unread)
+	for _, s := range []*source{
+		p.listed(dir + "-rate"), p.standardRate(dir), p.ofNamespace("default-" + dir + "-rate"), p.key(dir + "Rate"), p.key("defaultRate"),
+	} {
+		if s == nil {
+			continue
+		}
+		rate, bad := p.rateOf(s)
+		switch {
+		case bad != nil:
+			unread = append(unread, bad)
+		case first.by == nil:
+			first = asked{rate, s}
+		}
+	}
+	return first, unread
+}
+
+// standardRate is what the pod asks for by the annotations of Kubernetes: as the
+// runtime hands it over, or the annotation itself where it does not. nil if the pod
+// does not ask.
+func (p *parser) standardRate(dir string) *source {
+	s := p.value(p.bandwidth, dir+"Rate", "runtimeConfig.bandwidth."+dir+"Rate", true)
+	if s != nil && !isZero(s) {
+		return s
+	}
+	return p.annotationNamed("kubernetes.io/"+dir+"-bandwidth", true)
+}
+
+// isZero says that a value is 0, which is how runtimes and the CNI's own keys ask for
+// nothing.
+func isZero(s *source) bool {
+	v, err := units.ParseQuantity(s.value)
+	return s.bad == "" && err == nil && v == 0
+}
+
+// maxRate is the lower one of the namespace's and the node's maximum.
+func (p *parser) maxRate(d shaping.Direction) asked {
+	namespace, node := p.readMax(p.ofNamespace("max-"+d.String()+"-rate")), p.nodeMax(d)
+	if node.rate == 0 || namespace.rate != 0 && namespace.rate < node.rate {
+		return namespace
+	}
+	return node
+}
+
+// nodeMax is the node's maximum: that of the direction if it can be read, else that of
+// both.
+func (p *parser) nodeMax(d shaping.Direction) asked {
+	return p.readMax(p.key(d.String()+"MaxRate"), p.key("maxRate"))
+}
+
+// readMax is the first maximum that can be read.
+func (p *parser) readMax(sources ...*source) (first asked) {
+	for _, s := range sources {
+		if s == nil {
+			continue
+		}
+		rate, bad := p.rateOf(s)
+		switch {
+		case bad != nil:
+			p.ignoreError(bad, "it is no maximum")
+		case first.by == nil:
+			first = asked{rate, s}
+		}
+	}
+	return first
+}
+
+// capped tells that somebody asks for more than the maximum. The node's own default may
+// be above that of a namespace: it is for all namespaces.
+func (p *parser) capped(first, most asked) {
+	if first.by.origin == ofNode {
+		return
+	}
+	if e := first.aboveMax(most); addError(&p.config.Capped, e) {
+		p.tell(e.Error() + "; " + maxIsUsed)
+	}
+}
+
+const maxIsUsed = "the maximum is used"
+
+func (a *asked) aboveMax(most asked) *FieldError {
+	return a.by.fieldError(fmt.Sprintf("at most %v (%s)", most.rate, most.by.field))
+}
+
+// checkOwnMax finds a default rate of the node that its own maximum does not allow,
+// whatever a pod asks for.
+func (p *parser) checkOwnMax(d shaping.Direction) {
+	preset, most := asked{by: p.key(d.String() + "Rate")}, p.nodeMax(d)
+	if preset.by == nil {
+		preset.by = p.key("defaultRate")
+	}
+	if preset.by == nil || most.rate == 0 {
+		return
+	}
+	preset.rate, _ = p.rateOf(preset.by) // an unread one is told of elsewhere
+	if preset.rate > most.rate {
+		p.ignoreError(preset.aboveMax(most), maxIsUsed)
+	}
+}
+
+// rateOf reads one rate. It is 0 where the operator says that there is none.
+func (p *parser) rateOf(s *source) (units.BitRate, *FieldError) {
+	accepted := units.AcceptedRate
+	switch {
+	case s.bad != "":
+		return 0, s.fieldError(s.bad)
+	case s.origin == ofNode && isZero(s):
+		return 0, nil
+	case s.origin == ofNamespace && s.mayBeNone:
+		if s.value == noRate {
+			return 0, nil
+		}
+		accepted += ", or " + noRate
+	}
+	v, err := units.ParseQuantity(s.value)
+	rate := units.BitRate(v)
+	switch {
+	case err != nil || rate < units.MinRate || rate > units.MaxRate && s.origin != ofPod:
+		return 0, s.fieldError(accepted)
+	case rate > units.MaxRate:
+		p.warn("%s: %s is above the highest rate, clamped to %v", s.field, quoted(s.value), units.MaxRate)
+		return units.MaxRate, nil
+	}
+	return rate, nil
+}
+
+// missing remembers that a direction stays without a limit, and why.
+func (p *parser) missing(d shaping.Direction, e *FieldError) {
+	if note := d.String() + " has no limit: " + e.Error(); !slices.Contains(p.notes, note) {
+		p.notes = append(p.notes, note)
+	}
+	addError(&p.errs, e)
+}

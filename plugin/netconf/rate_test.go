@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package netconf_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+)
+
+// choice is what one party says: nothing, a rate in Mbit/s, that there is none, or
+// something that cannot be read.
+type choice int
+
+const (
+	silent choice = -iota - 1
+	none
+	bogus
+)
+
+func (c choice) readable() bool { return c >= 0 || c == none }
+
+// words are how a party writes a rate, none and nonsense.
+func (c choice) words(none string) string {
+	switch {
+	case c >= 0:
+		return strconv.Itoa(int(c)) + "M"
+	case c == bogus:
+		return "10X"
+	default:
+		return none
+	}
+}
+
+// parties are all that have a say in one direction of a pod.
+type parties struct{ own, standard, namespace, node, namespaceMax, nodeMax choice }
+
+// want is ruling 21, written down once more: the first that can be read, and at most
+// the lower maximum.
+func (p *parties) want() (rate int, capped, missing bool) {
+	chosen := silent
+	for _, c := range []choice{p.own, p.standard, p.namespace, p.node} {
+		if c.readable() && chosen == silent {
+			chosen = c
+		}
+	}
+	most := 0
+	for _, c := range []choice{p.namespaceMax, p.nodeMax} {
+		if c > 0 && (most == 0 || int(c) < most) {
+			most = int(c)
+		}
+	}
+	byNode := !p.own.readable() && !p.standard.readable() && !p.namespace.readable()
+	switch {
+	case chosen <= 0 && most == 0:
+		return 0, false, slices.Contains([]choice{p.own, p.standard, p.namespace, p.node}, bogus)
+	case chosen <= 0:
+		return most, false, false
+	case most > 0 && int(chosen) > most:
+		return most, !byNode, false
+	default:
+		return int(chosen), false, false
+	}
+}
+
+func (p *parties) input(d shaping.Direction) (stdin []byte, namespace netconf.Namespace) {
+	var pod, keys []string
+	if p.own != silent {
+		pod = append(pod, fmt.Sprintf(`"podweir.io/%v-rate":%q`, d, p.own.words("")))
+	}
+	if p.standard != silent {
+		pod = append(pod, fmt.Sprintf(`"kubernetes.io/%v-bandwidth":%q`, d, p.standard.words("")))
+	}
+	if p.node != silent {
+		keys = append(keys, fmt.Sprintf(`"%vRate":%q`, d, p.node.words("0")))
+	}
+	if p.nodeMax != silent {
+		keys = append(keys, fmt.Sprintf(`"%vMaxRate":%q`, d, p.nodeMax.words("0")))
+	}
+	namespace = netconf.Namespace{}
+	if p.namespace != silent {
+		namespace[fmt.Sprintf("podweir.io/default-%v-rate", d)] = p.namespace.words("none")
+	}
+	if p.namespaceMax != silent {
+		namespace[fmt.Sprintf("podweir.io/max-%v-rate", d)] = p.namespaceMax.words("")
+	}
+	return input(annotations(strings.Join(pod, ",")), strings.Join(keys, ",")), namespace
+}
+
+// every calls f for each combination of what the parties can say.
+func every(f func(*parties)) (n int) {
+	for _, own := range []choice{silent, 40, bogus} {
+		for _, standard := range []choice{silent, 30, bogus} {
+			for _, namespace := range []choice{silent, 20, none, bogus} {
+				for _, node := range []choice{silent, 10, none, bogus} {
+					for _, namespaceMax := range []choice{silent, 5, 25, 50, bogus} {
+						for _, nodeMax := range []choice{silent, 6, 26, 51, none, bogus} {
+							n++
+							f(&parties{own, standard, namespace, node, namespaceMax, nodeMax})
+						}
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+// TestRatePrecedence holds every combination of what pod, namespace and node say
+// against the ruling.
+func TestRatePrecedence(t *testing.T) {
+	t.Parallel()
+	for _, d := range shaping.Directions {
+		n := every(func(p *parties) {
+			stdin, namespace := p.input(d)
+			got, err := netconf.ParseIn(namespace, netconf.Add, stdin)
+			rate := 0
+			if l := got.Shaping.Limit(d); l != nil {
+				rate = int(l.Rate) / 1e6
+			}
+			wantRate, wantCapped, wantMissing := p.want()
+			if _, missing := errors.AsType[*netconf.LimitError](err); rate != wantRate || missing != wantMissing || (len(got.Capped) > 0) != wantCapped {
+				t.Errorf("%v of %+v: %d Mbit/s, capped %v, error %v, want %d, %v, %v", d, *p, rate, got.Capped, err, wantRate, wantCapped, wantMissing)
+			}
+			for _, o := range shaping.Directions {
+				if l := got.Shaping.Limit(o); o != d && l != nil {
+					t.Errorf("%v of %+v: %v has a limit of %v", d, *p, o, l.Rate)
+				}
+			}
+			p.checkTold(t, got, err)
+		})
+		if n != 4320 {
+			t.Errorf("%d combinations, want 4320", n)
+		}
+	}
+}
+
+// checkTold: every value that cannot be read is named, in the log or in the error.
+func (p *parties) checkTold(t *testing.T, got *netconf.Config, err error) {
+	t.Helper()
+	bad := 0
+	for _, c := range []choice{p.own, p.standard, p.namespace, p.node, p.namespaceMax, p.nodeMax} {
+		if c == bogus {
+			bad++
+		}
+	}
+	told := len(slices.DeleteFunc(slices.Clone(got.Ignored), func(e *netconf.FieldError) bool { return e.Value != "10X" }))
+	if missing, ok := errors.AsType[*netconf.LimitError](err); ok {
+		told += len(missing.Fields)
+	}
+	if told != bad {
+		t.Errorf("%+v: %d values cannot be read, %d are named: %v, %v", *p, bad, told, got.Ignored, err)
+	}
+}
+
+// TestMaxRateIsToldToTheOwner: who asks for more than the maximum learns whose it is.
+func TestMaxRateIsToldToTheOwner(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		runtime, keys string
+		namespace     netconf.Namespace
+		want          *netconf.FieldError
+	}{
+		"the node's maximum for both directions": {
+			runtime: `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`, keys: `"maxRate":"10M"`,
+			want: &netconf.FieldError{Field: "runtimeConfig.bandwidth.egressRate", Value: "50000000", Accepted: "at most 10 Mbit/s (maxRate)"},
+		},
+		"that of the direction before that of both": {
+			runtime: annotations(`"podweir.io/egress-rate":"50M"`), keys: `"maxRate":"1G","egressMaxRate":"10M"`,
+			want: &netconf.FieldError{Field: "annotation podweir.io/egress-rate", Value: "50M", Accepted: "at most 10 Mbit/s (egressMaxRate)"},
+		},
+		"that of both where the direction's cannot be read": {
+			runtime: annotations(`"podweir.io/egress-rate":"50M"`), keys: `"maxRate":"10M","egressMaxRate":"10X"`,
+			want: &netconf.FieldError{Field: "annotation podweir.io/egress-rate", Value: "50M", Accepted: "at most 10 Mbit/s (maxRate)"},
+		},
+		"the namespace's": {
+			runtime: annotations(`"kubernetes.io/egress-bandwidth":"50M"`), keys: `"maxRate":"1G"`,
+			namespace: netconf.Namespace{"podweir.io/max-egress-rate": "10M"},
+			want: &netconf.FieldError{
+				Field: "annotation kubernetes.io/egress-bandwidth", Value: "50M",
+				Accepted: "at most 10 Mbit/s (namespace annotation podweir.io/max-egress-rate)",
+			},
+		},
+		"the namespace's default": {
+			keys: `"maxRate":"10M"`, namespace: netconf.Namespace{"podweir.io/default-egress-rate": "50M"},
+			want: &netconf.FieldError{
+				Field: "namespace annotation podweir.io/default-egress-rate", Value: "50M", Accepted: "at most 10 Mbit/s (maxRate)",
+			},
+		},
+	} {
+		got, err := netconf.ParseIn(tc.namespace, netconf.Add, input(tc.runtime, tc.keys))
+		if err != nil || got.Shaping.Egress == nil || got.Shaping.Egress.Rate != limit(10e6, nil).Rate {
+			t.Errorf("%s: %+v, %v, want 10 Mbit/s", name, got.Shaping.Egress, err)
+		}
+		if diff := cmp.Diff([]*netconf.FieldError{tc.want}, got.Capped); diff != "" || len(got.Ignored) != strings.Count(tc.keys, "10X") {
+			t.Errorf("%s: ignored %v, capped (-want +got):\n%s", name, got.Ignored, diff)
+		}
+		text := tc.want.Error() + "; the maximum is used"
+		if !slices.Contains(got.Warnings, text) || !slices.Contains(got.Shaping.Notes, text) {
+			t.Errorf("%s: warnings %q, notes %q, want %q", name, got.Warnings, got.Shaping.Notes, text)
+		}
+	}
+}
+
+// TestLongNamespaceRateIsRefused: a rate on a Namespace that is too long is refused, and
+// its beginning is not another rate.
+func TestLongNamespaceRateIsRefused(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("0", 121) + "10000000M" // 128 bytes of it are 1 Mbit/s
+	for _, name := range netconf.NamespaceAnnotations() {
+		got, err := netconf.ParseIn(netconf.Namespace{name: netconf.Cut(long)}, netconf.Add, input(annotations(""), `"defaultRate":"50M"`))
+		if err != nil {
+			t.Errorf("%s: ParseIn() = %v, want the node's rate", name, err)
+		}
+		for _, d := range shaping.Directions {
+			if l := got.Shaping.Limit(d); l == nil || l.Rate != 50e6 {
+				t.Errorf("%s: %v = %+v, want 50 Mbit/s", name, d, l)
+			}
+		}
+		if len(got.Ignored) != 1 || got.Ignored[0].Field != "namespace annotation "+name || got.Ignored[0].Accepted != "at most 128 bytes" {
+			t.Errorf("%s: ignored %v, want it named and what is accepted", name, got.Ignored)
+		}
+	}
+	short := strings.Repeat("0", 125) + "10M"
+	got, err := netconf.ParseIn(netconf.Namespace{"podweir.io/max-egress-rate": netconf.Cut(short)}, netconf.Add, input(annotations(""), `"defaultRate":"50M"`))
+	if err != nil || got.Shaping.Egress.Rate != 10e6 {
+		t.Errorf("128 bytes: %+v, %v, want 10 Mbit/s", got.Shaping.Egress, err)
+	}
+}
+
+// TestMaxRateOfTheOperator: a default above the node's own maximum is a contradiction
+// that install refuses; one above a namespace's is how namespaces get less.
+func TestMaxRateOfTheOperator(t *testing.T) {
+	t.Parallel()
+	const runtime = `"bandwidth":{"egressRate":1000000,"egressBurst":4294967295}` // hides the default, not the contradiction
+	for _, keys := range []string{`"egressRate":"50M","maxRate":"10M"`, `"egressRate":"50M","egressMaxRate":"10M"`} {
+		_, err := netconf.ParseStrict(netconf.Add, input(runtime, keys))
+		if err == nil || !strings.Contains(err.Error(), `egressRate: "50M"`) || !strings.Contains(err.Error(), "axRate") {
+			t.Errorf("ParseStrict(%s) = %v, want an error that names both keys", keys, err)
+		}
+	}
+	if _, err := netconf.ParseStrict(netconf.Add, input(`"bandwidth":{"egressRate":1000000000,"egressBurst":4294967295}`, `"maxRate":"10M"`)); err != nil {
+		t.Errorf("ParseStrict() of a pod's rate above the maximum = %v, want no mistake of the operator's", err)
+	}
+	got, err := netconf.ParseIn(netconf.Namespace{"podweir.io/max-egress-rate": "10M"}, netconf.Add, input("", `"egressRate":"50M"`))
+	if err != nil || got.Shaping.Egress.Rate != limit(10e6, nil).Rate || len(got.Capped)+len(got.Ignored)+len(got.Warnings) != 0 {
+		t.Errorf("ParseIn() = %+v, %v, capped %v, warnings %q, want 10 Mbit/s and nothing to say", got.Shaping.Egress, err, got.Capped, got.Warnings)
+	}
+}
+
+// TestOwnRatesAreNobodyElses: what other software enforces is left to it; podweir's
+// own annotations, and a limit that is lower than what the pod asks for, are not.
+func TestOwnRatesAreNobodyElses(t *testing.T) {
+	t.Parallel()
+	const standard = `"kubernetes.io/egress-bandwidth":"50M"`
+	for name, tc := range map[string]struct {
+		annotations, keys string
+		egress            int
+	}{
+		"own annotation":                         {annotations: `"podweir.io/egress-rate":"7M"`, egress: 7e6},
+		"own annotation beside the standard one": {annotations: standard + `,"podweir.io/egress-rate":"7M"`, egress: 7e6},
+		"standard annotation above the maximum":  {annotations: standard, keys: `,"maxRate":"10M"`, egress: 10e6},
+		"standard annotation below the maximum":  {annotations: standard, keys: `,"maxRate":"60M"`},
+		"standard annotation, an own one that cannot be read": {
+			annotations: standard + `,"podweir.io/egress-rate":"fast"`,
+		},
+	} {
+		got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), `"shaper":"cilium"`+tc.keys))
+		egress := 0
+		if l := got.Shaping.Egress; l != nil {
+			egress = int(l.Rate)
+		}
+		if left := len(got.Shaping.Deferred) == 1; err != nil || egress != tc.egress || left != (tc.egress == 0) {
+			t.Errorf("%s: %d bit/s, deferred %v, %v, want %d", name, egress, got.Shaping.Deferred, err, tc.egress)
+		}
+	}
+}
+
+// TestOwnRateIsTheOperatorsToAllow: podAnnotations is about the rates, too; what it
+// leaves out of a pod's settings does not take the rate along.
+func TestOwnRateIsTheOperatorsToAllow(t *testing.T) {
+	t.Parallel()
+	const own = `"podweir.io/egress-rate":"7M"`
+	for name, tc := range map[string]struct {
+		annotations, keys string
+		egress, ignored   int
+	}{
+		"listed":            {own, `"podAnnotations":["egress-rate"]`, 7e6, 0},
+		"not listed":        {own, `"podAnnotations":["policy"],"egressRate":"1M"`, 1e6, 1},
+		"nothing is listed": {own + `,"kubernetes.io/egress-bandwidth":"2M"`, `"podAnnotations":[]`, 2e6, 1},
+		"with a value":      {own, `"podAnnotations":["egress-rate=1G"],"egressRate":"1M"`, 1e6, 2},
+		"settings that contradict each other": {
+			own + `,"podweir.io/egress-queue":"htb"`, `"mode":"tcx-podside"`, 7e6, 1,
+		},
+		"above the range": {`"podweir.io/egress-rate":"1P"`, `"onError":"open"`, 400e9, 0},
+	} {
+		got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), tc.keys))
+		if err != nil || got.Shaping.Egress == nil || int(got.Shaping.Egress.Rate) != tc.egress || len(got.Ignored) != tc.ignored {
+			t.Errorf("%s: %+v, %v, ignored %v, want %d bit/s and %d ignored", name, got.Shaping.Egress, err, got.Ignored, tc.egress, tc.ignored)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package snapshot answers many readers over HTTP with one page that is made when
+// somebody asks and kept compressed: a slow reader holds that page, and nothing that
+// another reader or the agent waits for.
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// pageLives is how long an answer is given to further readers. It is far below the
+// interval of a scrape: only readers beside each other get the same one.
+const pageLives = time.Second
+
+// page is an answer, compressed. The metrics of 250 pods are a megabyte of text.
+type page struct {
+	at time.Time
+	gz []byte
+}
+
+// Handler answers requests, and makes one page at a time.
+type Handler struct {
+	contentType string
+	write       func(w io.Writer) error
+	log         *slog.Logger
+	// one is full while somebody makes a page or looks whether there is one.
+	one  chan struct{}
+	last *page
+}
+
+// New returns a handler whose pages write makes; an error of it is logged, and the
+// reader gets 503.
+func New(contentType string, write func(w io.Writer) error, log *slog.Logger) *Handler {
+	return &Handler{contentType: contentType, write: write, log: log, one: make(chan struct{}, 1)}
+}
+
+// get returns the last page if it is new, or makes one.
+func (h *Handler) get(ctx context.Context) (*page, error) {
+	select {
+	case h.one <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-h.one }()
+	if h.last != nil && time.Since(h.last.at) < pageLives {
+		return h.last, nil
+	}
+	made, err := h.make()
+	if err != nil {
+		return nil, err
+	}
+	h.last = made
+	return made, nil
+}
+
+func (h *Handler) make() (*page, error) {
+	made := &page{at: time.Now()}
+	var b bytes.Buffer
+	gz, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.write(gz); err != nil {
+		return nil, err
+	}
+	if err := gz.Close(); err != nil {
+		return nil, err
+	}
+	made.gz = bytes.Clone(b.Bytes())
+	return made, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	made, err := h.get(r.Context())
+	if r.Context().Err() != nil {
+		return // who asked is gone
+	}
+	if err != nil {
+		h.log.Error("request failed", "path", r.URL.Path, "error", err)
+		http.Error(w, "nothing can be read: the agent's log says why", http.StatusServiceUnavailable)
+		return
+	}
+	head := w.Header()
+	head.Set("Content-Type", h.contentType)
+	head.Set("Vary", "Accept-Encoding")
+	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		head.Set("Content-Encoding", "gzip")
+		head.Set("Content-Length", strconv.Itoa(len(made.gz)))
+		_, _ = w.Write(made.gz) // who asked is gone if this fails
+		return
+	}
+	if err := made.plain(w); err != nil && r.Context().Err() == nil {
+		h.log.Debug("reader left before all was read", "path", r.URL.Path, "error", err)
+	}
+}
+
+// plain writes the text, a little at a time.
+func (p *page) plain(w io.Writer) error {
+	gz, err := gzip.NewReader(bytes.NewReader(p.gz))
+	if err != nil {
+		return err
+	}
+	// Not the writer's own way of copying, which takes 32 KiB.
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{gz}, make([]byte, 4<<10))
+	return err
+}
+
+// acceptsGzip reads the header Accept-Encoding.
+func acceptsGzip(values []string) bool {
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			name, quality, _ := strings.Cut(part, ";")
+			name, quality = strings.TrimSpace(name), strings.ReplaceAll(quality, " ", "")
+			// q=0 is no, in as many digits as somebody likes.
+			no := strings.HasPrefix(quality, "q=") && strings.Trim(quality, "q=0.") == ""
+			if name == "gzip" && !no {
+				return true
+			}
+		}
+	}
+	return false
+}

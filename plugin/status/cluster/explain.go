@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+// Explained is what the limits of a pod do to it.
+type Explained struct {
+	Pod  string `json:"pod"`
+	Node string `json:"node"`
+	// State, Cause, Cure and Since are those of [view.Pod].
+	State view.State `json:"state"`
+	Cause string     `json:"cause,omitempty"`
+	Cure  string     `json:"cure,omitempty"`
+	Since time.Time  `json:"since,omitzero"`
+	// Directions are the limits of its interfaces.
+	Directions []Direction `json:"directions,omitempty"`
+}
+
+// Direction is one limit with its verdict and the rates that it follows from.
+type Direction struct {
+	// Verdict is one sentence.
+	Verdict string `json:"verdict"`
+	view.PodRate
+	view.Reached
+	Policy string `json:"policy"`
+	Queue  string `json:"queue"`
+	// Counters are since the pod was attached.
+	Counters view.Counters `json:"counters"`
+}
+
+// Explain says what the limits of a pod do to it, by two looks at its node.
+func Explain(pod string, before, now *Nodes) *Explained {
+	e := &Explained{Pod: pod, Node: now.Find(pod), State: view.Unknown, Cause: "the pod was there at the first look and is not any more"}
+	n := now.get(e.Node)
+	if n == nil {
+		e.Node = before.Find(pod)
+		if silent := now.get(e.Node); silent != nil && noPods(silent) != "" {
+			e.Cause = noPods(silent)
+		}
+		return e
+	}
+	at := slices.IndexFunc(n.Answer.Status.Pods, func(p view.Pod) bool { return p.Pod == pod })
+	p := &n.Answer.Status.Pods[at]
+	e.State, e.Cause, e.Cure, e.Since = p.State, p.Cause, p.Cure, p.Since
+	rates := Rates(before, now)
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		for _, r := range rates {
+			if r.Pod == pod && r.Interface == l.Interface && r.Direction == l.Direction {
+				d := Direction{PodRate: r, Reached: l.Reached, Policy: l.Policy, Queue: l.Queue, Counters: l.Counters}
+				d.Verdict = d.verdict(n.Answer.Status.Time)
+				e.Directions = append(e.Directions, d)
+			}
+		}
+	}
+	return e
+}
+
+// Shares of a limit. At fullShare a direction is at its limit: a rate over two seconds is
+// not exact to the last hundredth. Below idleShare it carries next to nothing.
+const (
+	fullShare = 0.95
+	idleShare = 0.001
+)
+
+// verdict is one sentence; now is the time of the look by the node's clock.
+func (d *Direction) verdict(now time.Time) string {
+	limit := view.Rate(float64(d.CapBitsPerSecond))
+	held := d.DropsPerSecond > 0 || d.WaitingBytes > 0
+	switch {
+	case d.Observed:
+		return fmt.Sprintf("%s is observed only: it carries %.0f %% of its limit of %s, and nothing is held to that", d.Direction, 100*d.Share(), limit)
+	case d.Share() >= fullShare && !d.AtLimitSince.IsZero():
+		return fmt.Sprintf("%s has been at its limit of %s since %s: %s; %s", d.Direction, limit, clock(d.AtLimitSince, now), d.users(), d.queued())
+	case d.Share() >= fullShare:
+		return fmt.Sprintf("%s is at its limit of %s: %s; %s", d.Direction, limit, d.users(), d.queued())
+	case held:
+		return fmt.Sprintf("%s carries %.0f %% of its limit of %s on average, and reaches it for moments: %s packets/s were dropped and %d bytes wait; %s",
+			d.Direction, 100*d.Share(), limit, view.Short(d.DropsPerSecond), d.WaitingBytes, d.queued())
+	case d.Share() < idleShare:
+		return fmt.Sprintf("%s carries next to nothing of its limit of %s", d.Direction, limit)
+	default:
+		return fmt.Sprintf("%s carries %.0f %% of its limit of %s, drops nothing and nothing waits: the limit is not what slows it",
+			d.Direction, 100*d.Share(), limit)
+	}
+}
+
+// clock is a time for people: the hour, and before that the day unless it was within the
+// last 24 hours.
+func clock(at, now time.Time) string {
+	layout := "15:04 MST"
+	if now.Sub(at) >= 24*time.Hour {
+		layout = "2006-01-02 15:04 MST"
+	}
+	return at.UTC().Format(layout)
+}
+
+// users says whose the traffic is.
+func (d *Direction) users() string {
+	part := func(bits float64) string { return fmt.Sprintf("%.0f %%", min(100*bits/d.SentBitsPerSecond, 100)) }
+	largest := -1
+	for i, bits := range d.FlowBitsPerSecond {
+		if bits > 0 && (largest < 0 || bits > d.FlowBitsPerSecond[largest]) {
+			largest = i
+		}
+	}
+	if largest < 0 {
+		return "no heavy flow was seen, so that light flows use it"
+	}
+	flow, bits := &d.HeavyFlows[largest], d.FlowBitsPerSecond[largest]
+	if 2*bits > d.SentBitsPerSecond {
+		return fmt.Sprintf("one flow, %s, has %s of it", flow.Name(), part(bits))
+	}
+	return fmt.Sprintf("the largest of %s, %s, has %s of it", count(len(d.HeavyFlows), "heavy flow"), flow.Name(), part(bits))
+}
+
+// queued says who waits for whom.
+func (d *Direction) queued() string {
+	switch {
+	case d.Queue == "none":
+		return "there is no queue, so that what exceeds the limit is dropped"
+	case d.Policy == "flat":
+		return "all flows wait in one queue"
+	default:
+		return fmt.Sprintf("light flows (%s) go before heavy ones", view.Rate(d.LightBitsPerSecond))
+	}
+}
+
+// Text is the verdict and then the numbers.
+func (e *Explained) Text(now time.Time) string {
+	var b strings.Builder
+	if !e.State.AsWanted() {
+		one := &view.Node{Time: now, Pods: []view.Pod{{Node: e.Node, Pod: e.Pod, State: e.State, Cause: e.Cause, Cure: e.Cure, Since: e.Since}}}
+		b.WriteString(one.Summary("the cluster", true))
+	}
+	for i := range e.Directions {
+		b.WriteString(view.Paragraph("", e.Directions[i].Verdict+".", 0))
+	}
+	for i := range e.Directions {
+		e.Directions[i].numbers(&b)
+	}
+	return b.String()
+}
+
+func (d *Direction) numbers(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s of %s on %s, limit %s, policy %s, queue %s\n", d.Direction, view.Printable(d.Interface), d.Node,
+		view.Rate(float64(d.CapBitsPerSecond)), d.Policy, d.Queue)
+	fmt.Fprintf(b, "  now      %s (%.0f %%) sent; offered by light flows %s, by heavy ones %s\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(),
+		view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))
+	fmt.Fprintf(b, "  dropped  %s packets/s, %d since it was attached; %d bytes wait\n", view.Short(d.DropsPerSecond), d.Counters.Drops, d.WaitingBytes)
+	if d.HeldShare > 0 {
+		fmt.Fprintf(b, "  held     at the limit for %.0f %% of the last minute\n", 100*d.HeldShare)
+	}
+	for i := range d.HeavyFlows {
+		fmt.Fprintf(b, "  flow     %s %s\n", view.Pad(d.HeavyFlows[i].Name(), 56), view.Rate(d.FlowBitsPerSecond[i]))
+	}
+}
+
+// Exit is the exit status and why it is not 0: 1 if the pod is not limited as it should be,
+// 2 if that is unknown.
+func (e *Explained) Exit() (status int, why string) {
+	switch e.State {
+	case view.Limited, view.Observed:
+		return ExitOK, ""
+	case view.Unknown:
+		return ExitUnknown, "whether the pod is limited is unknown: " + e.Cause
+	default:
+		return ExitBroken, "the pod is not limited as it should be"
+	}
+}

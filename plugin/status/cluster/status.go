@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+// noPods says why nothing is known of a node's pods, "" if something is.
+func noPods(n *Node) string {
+	switch {
+	case n.Answer == nil:
+		return n.Error
+	case n.Answer.Status == nil:
+		return n.Answer.Error
+	default:
+		return ""
+	}
+}
+
+// Pods are the pods of all nodes that answered, the worst first. Now is the reader's time.
+func (c *Nodes) Pods(now time.Time) *view.Node {
+	all := &view.Node{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if noPods(n) != "" {
+			continue
+		}
+		for _, p := range n.Answer.Status.Pods {
+			p.Node = n.Name
+			all.Pods = append(all.Pods, p)
+		}
+	}
+	all.Sort()
+	return all
+}
+
+// Status is the state of all pods on one screen: which nodes are unknown, which pods are
+// not limited as they should be, which agents are not ready, and the rest counted.
+func (c *Nodes) Status(now time.Time, onlyBroken bool) string {
+	var b strings.Builder
+	where := "the cluster"
+	if unknown := c.group(noPods); unknown.count+c.Missing > 0 {
+		where = "the nodes that answered"
+		b.WriteString(c.unknownText(unknown))
+	}
+	b.WriteString(c.Pods(now).Summary(where, onlyBroken))
+	b.WriteString(c.notReady().text("NOT READY", "node"))
+	return b.String()
+}
+
+// Wide is the same with a line for each pod.
+func (c *Nodes) Wide(now time.Time) string {
+	pods := c.Pods(now)
+	var b strings.Builder
+	b.WriteString(c.Status(now, true))
+	b.WriteString("\n")
+	row := func(pod, node, state, egress, ingress, policy string) {
+		fmt.Fprintf(&b, "%s\n", strings.TrimRight(fmt.Sprintf("%-40s  %-20s  %-11s  %-13s  %-13s  %s", pod, node, state, egress, ingress, policy), " "))
+	}
+	row("POD", "NODE", "STATE", "EGRESS", "INGRESS", "POLICY, QUEUE")
+	for i := range pods.Pods {
+		p := &pods.Pods[i]
+		var how []string
+		for _, l := range p.Limits {
+			text := l.Policy + " " + l.Queue
+			if l.HeldShare > 0 {
+				text += fmt.Sprintf(" (%s at its limit for %.0f %% of the last minute)", l.Direction, 100*l.HeldShare)
+			}
+			how = append(how, text)
+		}
+		row(view.Printable(p.Pod), p.Node, string(p.State), p.Limit("egress"), p.Limit("ingress"), strings.Join(how, ", "))
+	}
+	return b.String()
+}
+
+// unknownText is about the nodes of which something is unknown.
+func (c *Nodes) unknownText(unknown *groups) string {
+	n := unknown.count + c.Missing
+	verb := "are"
+	if n == 1 {
+		verb = "is"
+	}
+	text := fmt.Sprintf("%d of %s answered; %d %s unknown:\n", c.Total()-n, count(c.Total(), "node"), n, verb)
+	text += unknown.text("UNKNOWN", "node")
+	if c.Missing > 0 {
+		text += view.Paragraph(view.Pad("UNKNOWN", 12), count(c.Missing, "node")+" without an agent's pod, though the DaemonSet wants one there", 0)
+	}
+	return text
+}
+
+// notReady are the nodes whose agent does not work in all its parts, by what fails.
+func (c *Nodes) notReady() *groups {
+	return c.group(func(n *Node) string {
+		if n.Answer == nil || n.Answer.Status == nil {
+			return ""
+		}
+		return strings.Join(n.Answer.NotReady, "; ")
+	})
+}
+
+// The exit statuses of the commands.
+const (
+	ExitOK      = 0
+	ExitBroken  = 1
+	ExitUnknown = 2
+)
+
+// StatusExit is the exit status for the state of all pods and why it is not 0: 1 if a pod
+// is not limited as it should be, else 2 if a node is unknown.
+func (c *Nodes) StatusExit() (status int, why string) {
+	pods := c.Pods(time.Time{})
+	unknown := c.group(noPods).count + c.Missing
+	var parts []string
+	if n := len(pods.Broken()); n > 0 {
+		status = ExitBroken
+		parts = append(parts, fmt.Sprintf("%d of %d pods are not limited as they should be", n, len(pods.Pods)))
+	}
+	if unknown > 0 {
+		if status == ExitOK {
+			status = ExitUnknown
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d nodes are unknown", unknown, c.Total()))
+	}
+	return status, strings.Join(parts, "; ")
+}

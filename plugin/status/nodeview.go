@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+// What to do about a pod, by what is wrong with it.
+const (
+	cureUnshaped = "the agent tries again by itself; podweir doctor finds what prevents it"
+	cureOverdue  = "podweir doctor explain PW610"
+	cureExceeded = "podweir doctor explain PW612"
+	cureDiffers  = "podweir repair; if it comes back: podweir doctor explain PW602"
+	cureGone     = "podweir gc"
+	cureUnknown  = "podweir doctor"
+	cureLost     = "the pod's next ADD or the agent takes it over; podweir gc removes it"
+)
+
+// Name is what people know the pod by: namespace/name, or network/containerID.
+func (a *Attachment) Name() string { return podName(a.Pod, a.ID) }
+
+func podName(pod string, id attach.ID) string {
+	if pod == "" || pod == "/" {
+		return id.Network + "/" + id.ContainerID
+	}
+	return pod
+}
+
+// View is what people are shown of the report. Now is when it was collected.
+func (r *Report) View(now time.Time) *view.Node {
+	n := &view.Node{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
+	for i := range r.Attachments {
+		n.Add(attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID)))
+	}
+	for _, f := range r.Failures {
+		n.Add(&view.Pod{
+			Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureUnshaped,
+		})
+	}
+	for _, o := range r.Overdue {
+		n.Add(&view.Pod{Pod: o.Pod, State: view.NotLimited, Since: o.Since, Cause: o.Error, Cure: cureOverdue})
+	}
+	for i := range r.Unenforced {
+		n.Add(unenforcedView(&r.Unenforced[i]))
+	}
+	for i := range r.Lost {
+		l := &r.Lost[i]
+		n.Add(&view.Pod{
+			Pod: l.Name(), State: view.Differs, Cause: "no record tells of " + strings.Join(l.What, ", "), Cure: cureLost,
+		})
+	}
+	n.Sort()
+	return n
+}
+
+// name is the name of an attachment, which may be known only from its record.
+func (r *Report) name(pod string, id attach.ID) string {
+	for i := range r.Attachments {
+		if pod == "" && r.Attachments[i].ID == id {
+			return r.Attachments[i].Name()
+		}
+	}
+	return podName(pod, id)
+}
+
+// held says that somebody takes a limit away again and again, which holds all the same:
+// what is missing at this moment is no other problem.
+func (r *Report) held(id attach.ID) bool {
+	return slices.ContainsFunc(r.Unenforced, func(u engine.Unenforced) bool { return u.ID == id && u.Held })
+}
+
+func attachmentView(a *Attachment, held bool) *view.Pod {
+	p := &view.Pod{Pod: a.Name(), State: view.Limited, Notes: a.Notes}
+	for i := range a.Directions {
+		d := &a.Directions[i]
+		limit := view.Limit{
+			Interface: a.Interface.PodName, Direction: d.Direction, RateBitsPerSecond: d.RateBitsPerSecond,
+			Policy: d.Policy, Queue: d.Queue, Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
+			Counters: counters(d),
+		}
+		if d.Qdisc != nil {
+			limit.Read = d.Qdisc.Read
+		}
+		p.Limits = append(p.Limits, limit)
+		if d.observed() {
+			p.State = view.Observed
+		}
+	}
+	switch {
+	case a.Gone:
+		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
+	case a.Error != "":
+		p.State, p.Cause, p.Cure = view.Unknown, "its record cannot be read: "+a.Error, cureUnknown
+		if a.Interface.PodName != "" {
+			p.Cause = a.Error
+		}
+	case len(a.Drift) > 0 && !held:
+		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
+	}
+	return p
+}
+
+// observed says that nothing is held to the limit.
+func (d *Direction) observed() bool { return d.Enforce == shaping.EnforceObserve }
+
+// counters sums up what became of the packets of a direction.
+func counters(d *Direction) view.Counters {
+	var c view.Counters
+	for _, n := range d.Counters {
+		switch n.Disposition {
+		case "light":
+			c.LightBytes += n.Bytes
+			c.SentBytes += n.Bytes
+		case "conforming", "paced", "marked":
+			c.HeavyBytes += n.Bytes
+			c.SentBytes += n.Bytes
+		case "would-wait":
+			c.HeavyBytes += n.Bytes
+			c.SentBytes += n.Bytes
+			c.WouldWaitBytes += n.Bytes
+		case "would-drop":
+			c.HeavyBytes += n.Bytes
+			c.SentBytes += n.Bytes
+			c.WouldDropBytes += n.Bytes
+		case "exempt":
+			c.SentBytes += n.Bytes
+		case "dropped-horizon", "dropped-early", "dropped-policed", "dropped-ceiling":
+			c.Drops += n.Packets
+		}
+	}
+	if q := d.Qdisc; q != nil {
+		c.SentBytes, c.WaitingBytes = q.Bytes, q.BacklogBytes
+		c.Drops += q.Drops
+	}
+	for _, f := range d.HeavyFlows {
+		c.HeavyFlows = append(c.HeavyFlows, view.Flow(f))
+	}
+	return c
+}
+
+// UnenforcedPod is what people know the pod by.
+func UnenforcedPod(u *engine.Unenforced) string { return podName(u.Pod, u.ID) }
+
+// UnenforcedLine is one line about a limit that the agent found not to hold.
+func UnenforcedLine(u *engine.Unenforced) string {
+	p := unenforcedView(u)
+	return fmt.Sprintf("%s %s since %s: %s", p.State, p.Pod, p.Since.UTC().Format(time.RFC3339), p.Cause)
+}
+
+func unenforcedView(u *engine.Unenforced) *view.Pod {
+	p := &view.Pod{Pod: podName(u.Pod, u.ID), State: view.NotLimited, Since: u.Since, Cure: cureExceeded}
+	p.Cause = fmt.Sprintf("%s of %s has a limit of %s", u.Direction, u.Interface, view.Rate(float64(u.LimitBitsPerSecond)))
+	switch {
+	case u.CarriedBitsPerSecond > 0:
+		p.State = view.Exceeded
+		p.Cause += " and carried " + view.Rate(float64(u.CarriedBitsPerSecond))
+	case u.Held:
+		p.State = view.Tampered
+		p.Cause = fmt.Sprintf("its %s limit of %s is taken away again and again, and holds", u.Direction, view.Rate(float64(u.LimitBitsPerSecond)))
+	default:
+		p.Cause += ", which is taken away again and again"
+	}
+	// The agent's cause begins with what is said already.
+	_, cause, ok := strings.Cut(u.Cause, "again and again, by ")
+	if !ok {
+		cause = u.Cause
+	}
+	p.Cause += "; likely cause: " + cause
+	return p
+}

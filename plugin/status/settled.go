@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package status
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+)
+
+// Young is the age below which the agent's doctor leaves an attachment out: the primary
+// CNI may still be at work on the pod's devices, and an alarm would last until the next
+// look. An operator who asks by hand is told at once.
+const Young = 10 * time.Second
+
+// Settled is [Collect] for a verdict: it leaves out attachments made less than an age
+// ago, and looks once more at what differs, since a change may have been under way.
+func Settled(ctx context.Context, node *engine.Node, age time.Duration) (*Report, error) {
+	rep, err := Collect(node)
+	if err != nil {
+		return nil, err
+	}
+	again := func(id attach.ID) []Attachment { return of(node, node.Queues(), id) }
+	rep.Attachments = settled(ctx, withoutYoung(rep.Attachments, time.Now(), age), node.Lock, again)
+	return rep, nil
+}
+
+// withoutYoung leaves out attachments made less than an age ago. One that does not say
+// when it was made, or that says so by a clock which was set back since, is old.
+func withoutYoung(all []Attachment, now time.Time, age time.Duration) []Attachment {
+	return slices.DeleteFunc(all, func(a Attachment) bool {
+		is := now.Sub(a.Attached)
+		return !a.Attached.IsZero() && is >= 0 && is < age
+	})
+}
+
+// settleWait bounds how long the doctor waits for changes that are under way; its
+// default checks have 2 s.
+const settleWait = 500 * time.Millisecond
+
+// settled looks once more at each attachment that differs, with its lock held: an ADD,
+// a DEL or a repair that is half done is no difference. What cannot be locked in
+// time stays as it was seen.
+func settled(ctx context.Context, all []Attachment, lock func(context.Context, attach.ID) (func(), error), again func(attach.ID) []Attachment) []Attachment {
+	ctx, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	var out []Attachment
+	anew := map[attach.ID]bool{}
+	for _, id := range differing(all) {
+		unlock, err := lock(ctx, id)
+		if err != nil {
+			continue
+		}
+		anew[id] = true
+		out = append(out, again(id)...)
+		unlock()
+	}
+	return append(slices.DeleteFunc(all, func(a Attachment) bool { return anew[a.ID] }), out...)
+}
+
+// differing are the attachments with a difference or an error, each once.
+func differing(all []Attachment) []attach.ID {
+	var ids []attach.ID
+	for i := range all {
+		if a := &all[i]; (a.Error != "" || len(a.Drift) > 0) && !slices.Contains(ids, a.ID) {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
+}

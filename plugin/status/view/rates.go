@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package view
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Counters are of one limit, since the pod was attached; bytes are on the wire.
+type Counters struct {
+	// SentBytes left the queue, or passed where there is none.
+	SentBytes uint64 `json:"sentBytes"`
+	// LightBytes and HeavyBytes came to the queue, by class.
+	LightBytes uint64 `json:"lightBytes"`
+	HeavyBytes uint64 `json:"heavyBytes"`
+	// Drops are packets that the program or the queue dropped.
+	Drops uint64 `json:"drops"`
+	// WaitingBytes wait now.
+	WaitingBytes uint64 `json:"waitingBytes"`
+	// WouldWaitBytes and WouldDropBytes are of a limit that is observed only: what passed
+	// and would have waited, or been dropped.
+	WouldWaitBytes uint64 `json:"wouldWaitBytes,omitempty"`
+	WouldDropBytes uint64 `json:"wouldDropBytes,omitempty"`
+	// HeavyFlows are the current ones, the largest first.
+	HeavyFlows []Flow `json:"heavyFlows,omitempty"`
+}
+
+// Flow is a heavy flow.
+type Flow struct {
+	// Protocol is an IP protocol number, or 0 with EtherType set.
+	Protocol  uint8          `json:"protocol"`
+	EtherType uint16         `json:"etherType,omitempty"`
+	Source    netip.AddrPort `json:"source"`
+	Dest      netip.AddrPort `json:"destination"`
+	// Bytes are wire bytes since Since; LastSeen is how long ago the last packet was.
+	Bytes    uint64        `json:"bytes"`
+	Since    time.Duration `json:"sinceNanoseconds"`
+	LastSeen time.Duration `json:"lastSeenNanoseconds"`
+}
+
+// Name is what people call the flow: the same for one flow at any time.
+func (f *Flow) Name() string {
+	names := map[uint8]string{1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
+	name, ok := names[f.Protocol]
+	switch {
+	case f.EtherType != 0:
+		return fmt.Sprintf("ethertype 0x%04x", f.EtherType)
+	case !ok:
+		name = fmt.Sprintf("protocol %d", f.Protocol)
+	}
+	return name + " " + end(f.Source) + " > " + end(f.Dest)
+}
+
+func end(a netip.AddrPort) string {
+	if a.Port() == 0 {
+		return a.Addr().String()
+	}
+	return a.String()
+}
+
+// PodRate is what one direction of one interface carries now.
+type PodRate struct {
+	// Node is set where there are several.
+	Node      string `json:"node,omitempty"`
+	Pod       string `json:"pod"`
+	Interface string `json:"interface"`
+	Direction string `json:"direction"`
+	// Error says why nothing is known of the pod; then the rest is empty.
+	Error string `json:"error,omitempty"`
+	// State is set where the pod is not limited as it should be.
+	State State `json:"state,omitempty"`
+
+	CapBitsPerSecond uint64 `json:"capBitsPerSecond"`
+	// Observed says that nothing is held to it.
+	Observed bool `json:"observed,omitempty"`
+	// SentBitsPerSecond left the queue; without one it is what passed.
+	SentBitsPerSecond  float64 `json:"sentBitsPerSecond"`
+	LightBitsPerSecond float64 `json:"lightBitsPerSecond"`
+	HeavyBitsPerSecond float64 `json:"heavyBitsPerSecond"`
+	DropsPerSecond     float64 `json:"dropsPerSecond"`
+	WaitingBytes       uint64  `json:"waitingBytes"`
+	// WouldWaitBitsPerSecond and WouldDropBitsPerSecond are of a limit that is observed
+	// only: what of it would have waited, or been dropped.
+	WouldWaitBitsPerSecond float64 `json:"wouldWaitBitsPerSecond,omitempty"`
+	WouldDropBitsPerSecond float64 `json:"wouldDropBitsPerSecond,omitempty"`
+
+	HeavyFlows []Flow `json:"heavyFlows"`
+	// FlowBitsPerSecond belongs to HeavyFlows, in the same order.
+	FlowBitsPerSecond []float64 `json:"flowBitsPerSecond"`
+}
+
+// Share is what is carried of the limit, 1 for all of it.
+func (r *PodRate) Share() float64 {
+	if r.CapBitsPerSecond == 0 {
+		return 0
+	}
+	return r.SentBitsPerSecond / float64(r.CapBitsPerSecond)
+}
+
+type rateKey struct{ pod, iface, direction string }
+
+func (r *PodRate) key() rateKey { return rateKey{r.Node + " " + r.Pod, r.Interface, r.Direction} }
+
+// Rates returns what each direction carried between two looks, and the pods of which
+// nothing is known. A counter that went back was begun again from zero in between.
+func Rates(before, now *Node) []PodRate {
+	old := map[rateKey]*Limit{}
+	for i := range before.Pods {
+		p := &before.Pods[i]
+		for j := range p.Limits {
+			l := &p.Limits[j]
+			old[rateKey{p.Pod, l.Interface, l.Direction}] = l
+		}
+	}
+	rates := []PodRate{}
+	for i := range now.Pods {
+		p := &now.Pods[i]
+		if len(p.Limits) == 0 {
+			rates = append(rates, PodRate{Pod: p.Pod, Error: p.Cause})
+		}
+		for j := range p.Limits {
+			l := &p.Limits[j]
+			was := old[rateKey{p.Pod, l.Interface, l.Direction}]
+			if was == nil {
+				was = &Limit{}
+			}
+			rate := podRate(p.Pod, l, &was.Counters, between(before, now, was, l))
+			if !p.State.AsWanted() {
+				rate.State = p.State
+			}
+			rates = append(rates, rate)
+		}
+	}
+	return rates
+}
+
+// between are the seconds between two readings of the counters of a limit. A look takes
+// time, and longer on a busy node: the time of the look is not that of its counters.
+func between(before, now *Node, was, l *Limit) float64 {
+	from, to := was.Read, l.Read
+	if from.IsZero() || to.IsZero() {
+		from, to = before.Time, now.Time
+	}
+	return max(to.Sub(from).Seconds(), 1e-3)
+}
+
+func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
+	each := func(before, after uint64) float64 {
+		if after < before {
+			before = 0
+		}
+		return float64(after-before) / seconds
+	}
+	r := PodRate{
+		Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: l.Observed,
+		SentBitsPerSecond:  8 * each(was.SentBytes, l.SentBytes),
+		LightBitsPerSecond: 8 * each(was.LightBytes, l.LightBytes),
+		HeavyBitsPerSecond: 8 * each(was.HeavyBytes, l.HeavyBytes),
+		DropsPerSecond:     each(was.Drops, l.Drops),
+		WaitingBytes:       l.WaitingBytes, HeavyFlows: l.HeavyFlows,
+		WouldWaitBitsPerSecond: 8 * each(was.WouldWaitBytes, l.WouldWaitBytes),
+		WouldDropBitsPerSecond: 8 * each(was.WouldDropBytes, l.WouldDropBytes),
+	}
+	for i := range l.HeavyFlows {
+		f := &l.HeavyFlows[i]
+		var bytes uint64
+		for j := range was.HeavyFlows {
+			if was.HeavyFlows[j].Name() == f.Name() {
+				bytes = was.HeavyFlows[j].Bytes
+			}
+		}
+		r.FlowBitsPerSecond = append(r.FlowBitsPerSecond, 8*each(bytes, f.Bytes))
+	}
+	return r
+}

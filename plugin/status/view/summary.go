@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// MaxListed is up to how many pods the summary lists also those that are as they
+// should be. It counts more of them.
+const MaxListed = 10
+
+// causeLines is how much of a cause the summary shows: five of them fit a screen of 24
+// lines. All of it is in the wide form.
+const causeLines = 2
+
+var words = map[State]string{
+	NotLimited: "NOT LIMITED", Exceeded: "EXCEEDED", Differs: "DIFFERS", Unknown: "UNKNOWN", Tampered: "TAMPERED",
+	Observed: "observed", Limited: "limited",
+}
+
+// Headline is one sentence about all pods of a node or of a cluster.
+func Headline(pods, broken int, where string) string {
+	switch {
+	case pods == 0:
+		return "No pod of " + where + " has a bandwidth limit from podweir."
+	case broken == 0 && pods == 1:
+		return "The only pod with a limit is limited as it should be."
+	case broken == 0:
+		return fmt.Sprintf("All %d pods with a limit are limited as they should be.", pods)
+	}
+	verb := "are"
+	if broken == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %d pods are limited as they should be; %d %s not:", pods-broken, pods, broken, verb)
+}
+
+// Head is [Headline] of the pods that are to be limited, and a sentence about those
+// that are observed only.
+func (n *Node) Head(where string) string {
+	observed := n.observed()
+	if observed == 0 {
+		return Headline(len(n.Pods), len(n.Broken()), where)
+	}
+	text := fmt.Sprintf("%d pods are observed only: what exceeds their limits is counted, and nothing is held.", observed)
+	if observed == 1 {
+		text = "1 pod is observed only: what exceeds its limits is counted, and nothing is held."
+	}
+	if rest := len(n.Pods) - observed; rest > 0 {
+		text += "\n" + Headline(rest, len(n.Broken()), where)
+	}
+	return text
+}
+
+// Summary is the state of a node, or of where else the pods are, on one screen: each pod
+// that is not limited as it should be with cause and cure, and the others counted.
+func (n *Node) Summary(where string, onlyBroken bool) string {
+	var b strings.Builder
+	broken := n.Broken()
+	b.WriteString(n.Head(where) + "\n")
+	b.WriteString(problems(broken, n.Time))
+	if onlyBroken {
+		return b.String()
+	}
+	var rest []Pod
+	for i := range n.Pods {
+		if n.Pods[i].State.AsWanted() {
+			rest = append(rest, n.Pods[i])
+		}
+	}
+	switch {
+	case len(rest) == 0:
+	case len(rest) <= MaxListed:
+		b.WriteString("\n" + Table(rest))
+	default:
+		b.WriteString(Paragraph("", counted(rest), 0))
+	}
+	b.WriteString(Paragraph("", rough(rest), 0))
+	return b.String()
+}
+
+// problems is a paragraph for each pod; pods with the same cause and cure share one.
+func problems(broken []Pod, now time.Time) string {
+	type key struct {
+		state       State
+		cause, cure string
+	}
+	var order []key
+	groups := map[key][]*Pod{}
+	for i := range broken {
+		p := &broken[i]
+		k := key{p.State, p.Cause, p.Cure}
+		if groups[k] == nil {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], p)
+	}
+	var b strings.Builder
+	for _, k := range order {
+		var names []string
+		for _, p := range groups[k] {
+			names = append(names, p.label())
+		}
+		head := Names(names)
+		if len(names) == 1 {
+			if at := since(groups[k][0].Since, now); at != "" {
+				head += " " + at
+			}
+		} else {
+			head = fmt.Sprintf("%d pods: %s", len(names), head)
+		}
+		b.WriteString(Paragraph(Pad(words[k.state], 12), head, 0))
+		b.WriteString(Paragraph("  cause  ", k.cause, causeLines))
+		b.WriteString(Paragraph("  cure   ", k.cure, causeLines))
+	}
+	return b.String()
+}
+
+// label is the pod with its node, where there are several.
+func (p *Pod) label() string {
+	if p.Node == "" {
+		return p.Pod
+	}
+	return p.Pod + " on " + p.Node
+}
+
+// maxNames is how many names a list has; it counts more of them.
+const maxNames = 50
+
+// Names lists names in one line.
+func Names(names []string) string {
+	if n := len(names) - maxNames; n > 0 {
+		return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Table is a line for each pod, with its node where there are several.
+func Table(pods []Pod) string {
+	var b strings.Builder
+	name := func(pod, _ string) string { return Pad(pod, 40) }
+	if slices.ContainsFunc(pods, func(p Pod) bool { return p.Node != "" }) {
+		name = func(pod, node string) string { return Pad(pod, 26) + "  " + Pad(node, 12) }
+	}
+	row := func(pod, node, egress, ingress, policy string) {
+		b.WriteString(strings.TrimRight(name(pod, node)+"  "+Pad(egress, 13)+"  "+Pad(ingress, 13)+"  "+Pad(policy, 8), " ") + "\n")
+	}
+	row("POD", "NODE", "EGRESS", "INGRESS", "POLICY")
+	for i := range pods {
+		p := &pods[i]
+		policies := map[string]bool{}
+		for _, l := range p.Limits {
+			if l.Observed {
+				policies[string(Observed)] = true
+			} else {
+				policies[l.Policy] = true
+			}
+		}
+		row(Printable(p.Pod), p.Node, p.Limit("egress"), p.Limit("ingress"), strings.Join(slices.Sorted(maps.Keys(policies)), ","))
+	}
+	return b.String()
+}
+
+// Limit is the limits of a direction in words, one for each interface.
+func (p *Pod) Limit(direction string) string {
+	var all []string
+	for _, l := range p.Limits {
+		if l.Direction == direction {
+			all = append(all, Rate(float64(l.RateBitsPerSecond)))
+		}
+	}
+	if len(all) == 0 {
+		return "-"
+	}
+	return strings.Join(all, ", ")
+}
+
+// counted says of many pods what they have.
+func counted(pods []Pod) string {
+	directions, queues := map[string]int{}, map[string]int{}
+	for i := range pods {
+		for _, l := range pods[i].Limits {
+			directions[l.Direction]++
+			queue := "by " + l.Queue
+			switch {
+			case l.Observed:
+				queue = "observed only"
+			case l.Queue == "none":
+				queue = "by policing, without a queue"
+			}
+			queues[queue]++
+		}
+	}
+	list := func(m map[string]int) string {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, fmt.Sprintf("%d %s", m[name], name))
+		}
+		return strings.Join(parts, ", ")
+	}
+	return fmt.Sprintf("%d pods as they should be: limits %s (%s). List them with -o wide.", len(pods), list(directions), list(queues))
+}
+
+// maxRough is how many limits are named that hold only roughly.
+const maxRough = 3
+
+// rough names limits that a second may exceed; "" if there are none.
+func rough(pods []Pod) string {
+	var names []string
+	for i := range pods {
+		for _, l := range pods[i].Limits {
+			if l.Roughly {
+				names = append(names, pods[i].Pod+" "+l.Direction)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(names) - maxRough; n > 0 {
+		names, more = names[:maxRough], fmt.Sprintf(" and %d more", n)
+	}
+	return "Limits that a single second may exceed, as -o wide explains: " + strings.Join(names, ", ") + more + "."
+}

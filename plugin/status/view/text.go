@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package view
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Width is the width of what is printed for people, in columns.
+const Width = 80
+
+// Rate is a rate with three significant digits and its unit.
+func Rate(bitsPerSecond float64) string {
+	number, prefix := significant(bitsPerSecond)
+	return number + " " + prefix + "bit/s"
+}
+
+// Short is [Rate] for a column whose head has the unit: 9.87M.
+func Short(bitsPerSecond float64) string {
+	number, prefix := significant(bitsPerSecond)
+	return number + prefix
+}
+
+// significant returns a number with three significant digits, and the prefix of its
+// unit.
+func significant(v float64) (number, prefix string) {
+	if math.IsNaN(v) || v < 0 {
+		v = 0
+	}
+	prefixes := []string{"", "k", "M", "G", "T", "P", "E"}
+	at := 0
+	// 999.5 is printed as 1000: the next prefix shows it.
+	for v >= 999.5 && at < len(prefixes)-1 {
+		v /= 1000
+		at++
+	}
+	digits := 0
+	switch {
+	case v < 9.995:
+		digits = 2
+	case v < 99.95:
+		digits = 1
+	}
+	if number = fmt.Sprintf("%.*f", digits, v); digits > 0 {
+		number = strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return number, prefixes[at]
+}
+
+// Wrap breaks text into lines of at most width columns, between words; a word that is
+// longer is broken. Control characters become spaces: text may come from elsewhere.
+func Wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(Printable(text)) {
+		for utf8.RuneCountInString(word) > width {
+			if line != "" {
+				lines, line = append(lines, line), ""
+			}
+			r := []rune(word)
+			lines, word = append(lines, string(r[:width])), string(r[width:])
+		}
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Paragraph is text below a label, wrapped to [Width] and cut after some lines; 0 is no
+// cut. Every line but the first is indented as far as the text of the first.
+func Paragraph(label, text string, lines int) string {
+	room := Width - utf8.RuneCountInString(label)
+	wrapped := Wrap(text, room)
+	if lines > 0 && len(wrapped) > lines {
+		wrapped = wrapped[:lines]
+		last := []rune(wrapped[lines-1])
+		wrapped[lines-1] = string(last[:min(len(last), room-1)]) + "…"
+	}
+	var b strings.Builder
+	for i, line := range wrapped {
+		if i == 1 {
+			label = strings.Repeat(" ", utf8.RuneCountInString(label))
+		}
+		b.WriteString(label + line + "\n")
+	}
+	return b.String()
+}
+
+// Cut shortens text to width columns. It takes from the middle: names of pods differ at
+// their ends.
+func Cut(text string, width int) string {
+	r := []rune(text)
+	if len(r) <= width {
+		return text
+	}
+	if width < 2 {
+		return string(r[:max(width, 0)])
+	}
+	front := (width - 1) / 2
+	return string(r[:front]) + "…" + string(r[len(r)-(width-1-front):])
+}
+
+// Pad is text of exactly width columns.
+func Pad(text string, width int) string {
+	text = Cut(text, width)
+	return text + strings.Repeat(" ", width-utf8.RuneCountInString(text))
+}
+
+// Printable has no control characters.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// since is a time for people, with how long ago it was.
+func since(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	text := "since " + at.UTC().Format(time.RFC3339)
+	if !now.IsZero() && now.After(at) {
+		text += " (" + age(now.Sub(at)) + ")"
+	}
+	return text
+}
+
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%.0f h", d.Hours())
+	}
+	return fmt.Sprintf("%.0f days", d.Hours()/24)
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Sorts are the orders of rows: by share of the limit, rate, drops, or name.
+var Sorts = []string{"share", "rate", "drops", "name"}
+
+// Top is the live table of what pods carry: it takes rates and keys, and returns lines.
+type Top struct {
+	// Sort is one of [Sorts].
+	Sort string
+	// Idle shows also what carries next to nothing, Flows the heavy flows.
+	Idle, Flows bool
+	// Filter is part of the names of pods that are shown.
+	Filter string
+	// Interval is between two looks.
+	Interval time.Duration
+	// Where are the pods, "this node" if empty.
+	Where string
+
+	paused, editing bool
+	offset          int
+	rates           []PodRate
+	drops           map[rateKey][]float64
+	at              time.Time
+}
+
+// sparks is how many looks the column of drops shows.
+const sparks = 6
+
+// Observe takes the rates of a look. A table that is paused does not change.
+func (t *Top) Observe(rates []PodRate, at time.Time) {
+	if t.paused {
+		return
+	}
+	drops := map[rateKey][]float64{}
+	for i := range rates {
+		k := rates[i].key()
+		all := append(slices.Clip(t.drops[k]), rates[i].DropsPerSecond)
+		drops[k] = all[max(len(all)-sparks, 0):]
+	}
+	t.rates, t.drops, t.at = rates, drops, at
+}
+
+// The keys that are not letters.
+const (
+	KeyUp     = '\u2191'
+	KeyDown   = '\u2193'
+	KeyEnter  = '\r'
+	KeyEscape = '\x1b'
+	KeyDelete = '\x7f'
+	keyCtrlC  = '\x03'
+)
+
+// Key takes a key that was pressed, and says whether it ends the table.
+func (t *Top) Key(key rune) (quit bool) {
+	if t.editing {
+		switch {
+		case key == KeyEnter:
+			t.editing = false
+		case key == KeyEscape:
+			t.editing, t.Filter = false, ""
+		case key == KeyDelete || key == '\b':
+			if r := []rune(t.Filter); len(r) > 0 {
+				t.Filter = string(r[:len(r)-1])
+			}
+		case key == keyCtrlC:
+			return true
+		case key >= ' ' && key != KeyUp && key != KeyDown:
+			t.Filter += string(key)
+		}
+		return false
+	}
+	switch key {
+	case 'q', keyCtrlC:
+		return true
+	case 's':
+		t.Sort = Sorts[(slices.Index(Sorts, t.Sort)+1)%len(Sorts)]
+	case 'i':
+		t.Idle = !t.Idle
+	case 'f':
+		t.Flows = !t.Flows
+	case 'p', ' ':
+		t.paused = !t.paused
+	case '/':
+		t.editing, t.Filter, t.offset = true, "", 0
+	case 'j', KeyDown:
+		t.offset++
+	case 'k', KeyUp:
+		t.offset = max(t.offset-1, 0)
+	}
+	return false
+}
+
+// idleShare is the share of a limit below which a pod is idle.
+const idleShare = 0.001
+
+// idle is never said of a pod that is not limited as it should be.
+func idle(r *PodRate) bool {
+	return r.State == "" && r.Share() < idleShare && r.DropsPerSecond == 0 && r.WaitingBytes == 0
+}
+
+// Screen is the table for a terminal: height lines of at most width columns, the rows that
+// do not fit left out. The line of keys is the last.
+func (t *Top) Screen(width, height int) []string {
+	rows, hidden := t.rows()
+	room := max(height-3, 1)
+	t.offset = min(t.offset, max(len(rows)-room, 0))
+	lines := append([]string{t.title(hidden), topHead()}, rows[t.offset:min(t.offset+room, len(rows))]...)
+	for len(lines) < height-1 {
+		lines = append(lines, "")
+	}
+	last := "q quit  s sort  i idle  f flows  / filter  p pause  j k scroll"
+	if t.editing {
+		last = "filter by name, Enter to end: " + t.Filter + "_"
+	}
+	lines = append(lines, last)
+	for i := range lines {
+		if r := []rune(lines[i]); len(r) > width {
+			lines[i] = string(r[:max(width, 0)])
+		}
+	}
+	return lines
+}
+
+// Plain is the whole table, for a file or a pipe.
+func (t *Top) Plain() string {
+	rows, hidden := t.rows()
+	return strings.Join(append([]string{t.title(hidden), topHead()}, rows...), "\n") + "\n"
+}
+
+func (t *Top) title(hidden int) string {
+	parts := []string{"podweir top", t.at.Format(time.TimeOnly), "every " + t.Interval.String(), "by " + t.Sort}
+	if hidden > 0 {
+		parts = append(parts, fmt.Sprintf("%d idle not shown", hidden))
+	}
+	if t.Filter != "" && !t.editing {
+		parts = append(parts, fmt.Sprintf("filter %q", t.Filter))
+	}
+	if t.paused {
+		parts = append(parts, "PAUSED")
+	}
+	return strings.Join(parts, "  ")
+}
+
+func topHead() string {
+	return topRow("POD", "DIR", "LIMIT", "NOW", "SHARE (bit/s)", "", "DROPS/s", "")
+}
+
+func topRow(pod, direction, limit, now, bar, share, drops, spark string) string {
+	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %-12s %5s %5s %s", Pad(pod, 26), direction, limit, now, bar, share, drops, spark), " ")
+}
+
+// rows are the rows in their order, and how many idle ones are left out.
+func (t *Top) rows() (rows []string, hidden int) {
+	shown := make([]*PodRate, 0, len(t.rates))
+	var failed []string
+	for i := range t.rates {
+		r := &t.rates[i]
+		switch {
+		case !strings.Contains(r.Pod, t.Filter):
+		case r.Error != "":
+			failed = append(failed, strings.TrimSuffix(Paragraph("no rates of ", r.Pod+": "+r.Error, 1), "\n"))
+		case !t.Idle && idle(r):
+			hidden++
+		default:
+			shown = append(shown, r)
+		}
+	}
+	slices.SortStableFunc(shown, t.compare)
+	for _, r := range shown {
+		rows = append(rows, t.row(r))
+		if t.Flows {
+			rows = append(rows, flowRows(r)...)
+		}
+	}
+	if len(t.rates) == 0 {
+		rows = append(rows, Headline(0, 0, cmp.Or(t.Where, "this node")))
+	}
+	return append(rows, failed...), hidden
+}
+
+func (t *Top) compare(a, b *PodRate) int {
+	by := 0
+	switch t.Sort {
+	case "share":
+		by = cmp.Compare(b.Share(), a.Share())
+	case "rate":
+		by = cmp.Compare(b.SentBitsPerSecond, a.SentBitsPerSecond)
+	case "drops":
+		by = cmp.Compare(b.DropsPerSecond, a.DropsPerSecond)
+	}
+	return cmp.Or(by, strings.Compare(a.Pod, b.Pod), strings.Compare(a.Direction, b.Direction), strings.Compare(a.Interface, b.Interface))
+}
+
+func (t *Top) row(r *PodRate) string {
+	name := Printable(r.Pod)
+	if r.Interface != "eth0" {
+		name += " " + Printable(r.Interface)
+	}
+	history := t.drops[r.key()]
+	drops, spark := "", ""
+	if r.DropsPerSecond > 0 || slices.Max(append([]float64{0}, history...)) > 0 {
+		drops, spark = Short(r.DropsPerSecond), Sparkline(history)
+	}
+	bar := Bar(r.Share())
+	switch {
+	case r.State != "":
+		bar = words[r.State]
+	case r.Observed:
+		bar = words[Observed]
+	}
+	return topRow(name, r.Direction, Short(float64(r.CapBitsPerSecond)), Short(r.SentBitsPerSecond), bar,
+		fmt.Sprintf("%.0f %%", min(100*r.Share(), 999)), drops, spark)
+}
+
+// maxFlows is how many heavy flows of a direction are listed, the fastest first.
+const maxFlows = 5
+
+func flowRows(r *PodRate) []string {
+	var rows []string
+	if v := r.Verdict(); v != "" {
+		rows = append(rows, "  "+v)
+	}
+	order := make([]int, len(r.HeavyFlows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.FlowBitsPerSecond[b], r.FlowBitsPerSecond[a]) })
+	for _, i := range order[:min(len(order), maxFlows)] {
+		rate, part := r.FlowBitsPerSecond[i], 0.0
+		if r.SentBitsPerSecond > 0 {
+			part = min(100*rate/r.SentBitsPerSecond, 100)
+		}
+		rows = append(rows, fmt.Sprintf("  %s %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), 60), Short(rate), part))
+	}
+	if n := len(order) - maxFlows; n > 0 {
+		rows = append(rows, fmt.Sprintf("  and %d more", n))
+	}
+	return rows
+}
+
+// Bar is a share of 1 as ten blocks; more than all of it is all.
+func Bar(share float64) string {
+	full := int(math.Round(min(max(share, 0), 1) * 10))
+	return "[" + strings.Repeat("█", full) + strings.Repeat("░", 10-full) + "]"
+}
+
+// Sparkline is a column for each value, the highest full.
+func Sparkline(values []float64) string {
+	columns := []rune("▁▂▃▄▅▆▇█")
+	top := slices.Max(append([]float64{0}, values...))
+	var b strings.Builder
+	for _, v := range values {
+		at := 0
+		if top > 0 {
+			at = int(math.Ceil(v / top * float64(len(columns)-1)))
+		}
+		b.WriteRune(columns[at])
+	}
+	return b.String()
+}

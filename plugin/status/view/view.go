@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package view is what people are shown of the limits of pods, and the text of it. It
+// takes data and returns text: it knows neither kernel nor files nor terminals, so
+// that a node, a cluster and a test show the same.
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schema is the version of [Node] as JSON. It is raised when a field changes its
+// meaning; new fields may come without that.
+const Schema = 1
+
+// Node is what a node knows of the limits of its pods.
+type Node struct {
+	Schema int `json:"schema"`
+	// Time is when it was looked at.
+	Time time.Time `json:"time,omitzero"`
+	Pods []Pod     `json:"pods"`
+}
+
+// State says whether a pod has its limits.
+type State string
+
+// The states, the worst first.
+const (
+	// NotLimited: a limit is missing.
+	NotLimited State = "not-limited"
+	// Exceeded: the pod carried more than its limit.
+	Exceeded State = "exceeded"
+	// Differs: what is attached is not what should be.
+	Differs State = "differs"
+	// Unknown: it could not be found out.
+	Unknown State = "unknown"
+	// Tampered: somebody takes the limit away again and again, and it holds all the same.
+	Tampered State = "tampered"
+	// Observed: its limits are measured and not enforced, as the operator wants it.
+	Observed State = "observed"
+	// Limited: all is as it should be.
+	Limited State = "limited"
+)
+
+var states = []State{NotLimited, Exceeded, Differs, Unknown, Tampered, Observed, Limited}
+
+// AsWanted says that a pod of this state needs no cure.
+func (s State) AsWanted() bool { return s == Limited || s == Observed }
+
+// Worse compares states: below 0 if s is worse than o.
+func (s State) Worse(o State) int { return slices.Index(states, s) - slices.Index(states, o) }
+
+// Pod is one pod with a limit.
+type Pod struct {
+	// Node is set where there are several.
+	Node string `json:"node,omitempty"`
+	// Pod is namespace/name, or network/containerID if the name is not known.
+	Pod    string  `json:"pod"`
+	State  State   `json:"state"`
+	Limits []Limit `json:"limits,omitempty"`
+	// Cause and Cure are of a state other than limited: why it is so, and what to do.
+	Cause string `json:"cause,omitempty"`
+	Cure  string `json:"cure,omitempty"`
+	// Since is when that was seen first, zero if it is not known.
+	Since time.Time `json:"since,omitzero"`
+	// Notes say which values of the pod's annotations were not accepted and what is used
+	// instead, and which limits are left to others.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Limit is one direction of one interface.
+type Limit struct {
+	Interface         string `json:"interface"`
+	Direction         string `json:"direction"`
+	RateBitsPerSecond uint64 `json:"rateBitsPerSecond"`
+	Policy            string `json:"policy"`
+	Queue             string `json:"queue"`
+	// Roughly says that a second may have more than the limit: there is no queue, or one
+	// that allows it.
+	Roughly bool `json:"roughly,omitempty"`
+	// Observed says that nothing is held to the limit.
+	Observed bool `json:"observed,omitempty"`
+	// Read is when the counters were read, zero for the time of the node.
+	Read time.Time `json:"-"`
+	Reached
+	Counters
+}
+
+// Reached is how long a direction has been at its limit, which a node's agent sees every
+// two seconds. It is zero where no agent tells.
+type Reached struct {
+	// AtLimitSince is when it came to its limit, zero if it is not at it; pauses of up to
+	// 10 s do not count.
+	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
+	// HeldShare is the part of the last minute in which it was at its limit, 1 for all of
+	// it.
+	HeldShare float64 `json:"heldShare,omitempty"`
+}
+
+// Add adds what was found out about a pod to the others. The worst state of a pod
+// counts; other causes are told behind its own.
+func (n *Node) Add(p *Pod) {
+	at := slices.IndexFunc(n.Pods, func(o Pod) bool { return o.Pod == p.Pod && o.Node == p.Node })
+	if at < 0 {
+		n.Pods = append(n.Pods, *p)
+		return
+	}
+	have := &n.Pods[at]
+	have.Limits = append(have.Limits, p.Limits...)
+	for _, note := range p.Notes { // of two interfaces they are the same
+		if !slices.Contains(have.Notes, note) {
+			have.Notes = append(slices.Clip(have.Notes), note)
+		}
+	}
+	switch {
+	case p.State == have.State && p.Cause == have.Cause:
+	case p.State.AsWanted() && (!have.State.AsWanted() || p.State == Limited):
+	case have.State.AsWanted():
+		have.State, have.Cause, have.Cure, have.Since = p.State, p.Cause, p.Cure, p.Since
+	case p.State.Worse(have.State) < 0:
+		have.Cause, have.Cure = p.Cause+"; also "+string(have.State)+": "+have.Cause, p.Cure
+		have.State, have.Since = p.State, p.Since
+	default:
+		have.Cause += "; also " + string(p.State) + ": " + p.Cause
+	}
+}
+
+// Sort puts the worst pods first, those of one state by name.
+func (n *Node) Sort() {
+	slices.SortFunc(n.Pods, func(a, b Pod) int {
+		return cmp.Or(a.State.Worse(b.State), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Node, b.Node))
+	})
+}
+
+// Broken are the pods that are not limited as they should be.
+func (n *Node) Broken() []Pod {
+	var broken []Pod
+	for i := range n.Pods {
+		if !n.Pods[i].State.AsWanted() {
+			broken = append(broken, n.Pods[i])
+		}
+	}
+	return broken
+}
+
+// observed is how many pods are observed only.
+func (n *Node) observed() int {
+	count := 0
+	for i := range n.Pods {
+		if n.Pods[i].State == Observed {
+			count++
+		}
+	}
+	return count
+}
+
+// Keep leaves only the pods of which keep says yes.
+func (n *Node) Keep(keep func(*Pod) bool) {
+	n.Pods = slices.DeleteFunc(n.Pods, func(p Pod) bool { return !keep(&p) })
+}

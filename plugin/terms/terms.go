@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package terms is the vocabulary: each word of the design that both podweir's own
+// code and what it knows of others use is one type here, with its name for people.
+// Records on the node hold the numbers, so a value never changes its number.
+package terms
+
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Direction is a direction of traffic, always from the pod's point of view.
+type Direction uint8
+
+// The two directions.
+const (
+	Egress Direction = iota + 1
+	Ingress
+)
+
+// Directions lists both directions in the order they are set up.
+var Directions = [...]Direction{Egress, Ingress}
+
+func (d Direction) String() string { return name(directionNames, d) }
+
+// Policy says how light and heavy flows share the cap.
+type Policy uint8
+
+// The policies of design.md.
+const (
+	// PolicyStrict sends light flows first but charges them: the total is the cap.
+	PolicyStrict Policy = iota + 1
+	// PolicyElephants caps heavy flows only.
+	PolicyElephants
+	// PolicyFlat does not classify.
+	PolicyFlat
+)
+
+func (p Policy) String() string { return name(policyNames, p) }
+
+// Queue is where heavy packets wait.
+type Queue uint8
+
+// The queue kinds of design.md.
+const (
+	QueueAuto Queue = iota + 1
+	QueueTBF
+	QueueHTB
+	QueueFQ
+	// QueueNone is policing.
+	QueueNone
+)
+
+func (q Queue) String() string { return name(queueNames, q) }
+
+// Mode is where podweir attaches.
+type Mode uint8
+
+// The attach modes of design.md.
+const (
+	ModeAuto Mode = iota + 1
+	ModeQdisc
+	ModeTCXPodSide
+	ModeTCXHostSide
+	ModeClsactPodSide
+	ModeClsactHostSide
+)
+
+func (m Mode) String() string { return name(modeNames, m) }
+
+// HostSide says whether the mode is of a shared hook of the host side.
+func (m Mode) HostSide() bool { return m == ModeTCXHostSide || m == ModeClsactHostSide }
+
+// Place is the device that holds the ingress queue.
+type Place uint8
+
+// The places of design.md.
+const (
+	PlaceAuto Place = iota + 1
+	// PlaceHost is the root qdisc of the host-side device.
+	PlaceHost
+	// PlaceIFB is the root qdisc of an ifb in the pod's namespace.
+	PlaceIFB
+	// PlacePreferIFB is that of an ifb where the kernel has one that packets come
+	// through. On other kernels the direction is policed. Profiles ask for this;
+	// PlaceIFB is the operator's word and fails where it is not available.
+	PlacePreferIFB
+)
+
+func (p Place) String() string { return name(placeNames, p) }
+
+// IFB says whether the place is on an ifb, at least where the kernel has one.
+func (p Place) IFB() bool { return p == PlaceIFB || p == PlacePreferIFB }
+
+// Shaper is who enforces the limit that a pod's annotations ask for.
+type Shaper uint8
+
+// The shapers.
+const (
+	ShaperPodweir Shaper = iota + 1
+	// ShaperCilium is Cilium's bandwidth manager, which reads the same
+	// annotations.
+	ShaperCilium
+	// ShaperCalico is Calico's agent, which does so from v3.30.
+	ShaperCalico
+)
+
+// Title names the shaper in a sentence.
+func (s Shaper) Title() string {
+	switch s {
+	case ShaperCilium:
+		return "Cilium's bandwidth manager"
+	case ShaperCalico:
+		return "Calico"
+	default:
+		return s.String()
+	}
+}
+
+func (s Shaper) String() string { return name(shaperNames, s) }
+
+// Side is the device, of those that belong to a pod interface, that an object
+// is on.
+type Side uint8
+
+// The devices of a pod interface.
+const (
+	SidePod Side = iota + 1
+	SideHost
+	// SideIFB is the ifb in the pod's namespace, behind a redirect.
+	SideIFB
+)
+
+func (s Side) String() string { return name(sideNames, s) }
+
+// Hook is where a program is attached on a device.
+type Hook uint8
+
+// The hooks.
+const (
+	HookNone Hook = iota + 1
+	// HookOwnQdisc is the cls_bpf filter on a qdisc of podweir's.
+	HookOwnQdisc
+	// HookEgress and HookIngress are the shared hooks, named from the device's
+	// point of view, not from the pod's: what the pod sends enters the host side.
+	HookEgress
+	HookIngress
+)
+
+func (h Hook) String() string { return name(hookNames, h) }
+
+// HookKind is the kernel mechanism of a shared hook.
+type HookKind uint8
+
+// The kinds of shared hooks.
+const (
+	// HookKindAuto leaves it to what is found on the device.
+	HookKindAuto HookKind = iota + 1
+	HookKindClsact
+	HookKindTCX
+	// HookKindIngressQdisc and those after it are other parties' alone.
+	HookKindIngressQdisc
+	HookKindNetkit
+	HookKindNetfilter
+	HookKindOVS
+)
+
+func (k HookKind) String() string { return name(hookKindNames, k) }
+
+// DirectionAt is the direction whose packets pass a hook of a pod's device.
+func DirectionAt(s Side, h Hook) Direction {
+	if (s == SidePod) == (h == HookEgress) {
+		return Egress
+	}
+	return Ingress
+}
+
+var (
+	directionNames = map[Direction]string{Egress: "egress", Ingress: "ingress"}
+	policyNames    = map[Policy]string{
+		PolicyStrict: "strict", PolicyElephants: "elephants", PolicyFlat: "flat",
+	}
+	queueNames = map[Queue]string{
+		QueueAuto: "auto", QueueTBF: "tbf", QueueHTB: "htb", QueueFQ: "fq", QueueNone: "none",
+	}
+	modeNames = map[Mode]string{
+		ModeAuto: "auto", ModeQdisc: "qdisc",
+		ModeTCXPodSide: "tcx-podside", ModeTCXHostSide: "tcx-hostside",
+		ModeClsactPodSide: "clsact-podside", ModeClsactHostSide: "clsact-hostside",
+	}
+	sideNames = map[Side]string{SidePod: "pod", SideHost: "host", SideIFB: "ifb"}
+	hookNames = map[Hook]string{
+		HookNone: "none", HookOwnQdisc: "own-qdisc", HookEgress: "egress", HookIngress: "ingress",
+	}
+	hookKindNames = map[HookKind]string{
+		HookKindAuto: "auto", HookKindClsact: "clsact", HookKindTCX: "tcx",
+		HookKindIngressQdisc: "ingress qdisc", HookKindNetkit: "netkit", HookKindNetfilter: "netfilter ingress", HookKindOVS: "openvswitch port",
+	}
+	placeNames  = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb", PlacePreferIFB: "prefer-ifb"}
+	shaperNames = map[Shaper]string{ShaperPodweir: "podweir", ShaperCilium: "cilium", ShaperCalico: "calico"}
+)
+
+func name[T ~uint8](names map[T]string, v T) string {
+	if s, ok := names[v]; ok {
+		return s
+	}
+	return fmt.Sprintf("invalid(%d)", v)
+}
+
+// ParsePolicy reads the name of a policy. Accepted are strict, elephants and
+// flat; returns a [*units.ValueError] for anything else.
+func ParsePolicy(s string) (Policy, error) { return parse(policyNames, s) }
+
+// ParseQueue reads the name of a queue kind. Accepted are auto, tbf, htb, fq
+// and none.
+func ParseQueue(s string) (Queue, error) { return parse(queueNames, s) }
+
+// ParseMode reads the name of an attach mode.
+func ParseMode(s string) (Mode, error) { return parse(modeNames, s) }
+
+// ParsePlace reads the name of an ingress place. Accepted are auto, host, ifb
+// and prefer-ifb.
+func ParsePlace(s string) (Place, error) { return parse(placeNames, s) }
+
+// ParseShaper reads the name of a shaper. Accepted are podweir, cilium and calico.
+func ParseShaper(s string) (Shaper, error) { return parse(shaperNames, s) }
+
+func parse[T ~uint8](names map[T]string, s string) (T, error) {
+	for v, n := range names {
+		if n == s {
+			return v, nil
+		}
+	}
+	return 0, &units.ValueError{Value: s, Accepted: "one of " + accepted(names)}
+}
+
+// accepted lists the names in the order of their values.
+func accepted[T ~uint8](names map[T]string) string {
+	out := ""
+	for v, left := T(1), len(names); left > 0; v++ {
+		if n, ok := names[v]; ok {
+			if out != "" {
+				out += ", "
+			}
+			out += n
+			left--
+		}
+	}
+	return out
+}
