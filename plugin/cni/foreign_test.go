@@ -44,7 +44,10 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 					staysAway(t, g, before, m)
 					continue
 				}
-				decides(t, g, before, g.name+" before podweir", func() { before.must(t, "ADD", before.conf(m.with)) })
+				decides(t, g, before, g.name+" before podweir", func() {
+					before.must(t, "ADD", before.conf(m.with))
+					wantNoFilterBeside(t, g, before)
+				})
 				before.must(t, "DEL", before.conf(m.with))
 				before.afterIFB(t)
 				g.clean(t)
@@ -108,18 +111,35 @@ func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
 // shares says whether podweir would have to put a filter on the hook of
 // another party's: TCX programs run before it, and the order of filters
 // is not that of their coming, so it stays away. A mode by name gives way to auto
-// first.
+// first, and a queue on the host side to an ifb.
 func (m *mode) shares(g gate) bool {
 	auto := modes()[0]
-	return !datapath.HaveTCX() && m.filters(g) && auto.filters(g)
+	return !datapath.HaveTCX() && g.side == "pod" && g.filter(withoutTCX(m.want)) != "" && g.filter(withoutTCX(auto.want)) != ""
 }
 
-// filters says whether the mode has a filter on the hook of a gate.
-func (m *mode) filters(g gate) bool {
-	return slices.ContainsFunc(withoutTCX(m.want), func(s string) bool {
-		return strings.HasPrefix(s, g.side+" clsact "+g.hook) &&
+// filter returns podweir's filter among the parts of a state that needs the hook of the
+// gate for itself, empty if there is none.
+func (g *gate) filter(state []string) string {
+	i := slices.IndexFunc(state, func(s string) bool {
+		return strings.HasPrefix(s, g.side+" clsact "+g.hook+" pw_") &&
 			!strings.HasSuffix(s, datapath.GuardProgram) && !strings.HasSuffix(s, datapath.RedirectProgram)
 	})
+	if i < 0 {
+		return ""
+	}
+	return state[i]
+}
+
+// wantNoFilterBeside fails the test if podweir has put a filter on the hook where
+// somebody else's filter is.
+func wantNoFilterBeside(t *testing.T, g gate, p *pod) {
+	t.Helper()
+	if g.kind != "clsact" {
+		return
+	}
+	if got := g.filter(p.state(t)); got != "" {
+		t.Errorf("beside a %s podweir has %q, want it on another hook", g.name, got)
+	}
 }
 
 // staysAway fails the test unless ADD refuses while the gate is closed and
