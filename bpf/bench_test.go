@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // benchJSON names the environment variable with the file for the results.
@@ -110,7 +111,7 @@ type benchRun struct {
 func prepare(b *testing.B, path *benchPath) *benchRun {
 	b.Helper()
 	d, load := loadOne(b, path.program)
-	m := newDirection(10e9, shaping.PolicyStrict)
+	m := newDirection(10e9, terms.PolicyStrict)
 	m.Config.LightRate = shaping.FixedRate{Mult: 1, Shift: 40}
 	m.Config.TotalRate = shaping.FixedRate{Mult: 1, Shift: 40}
 	m.Config.CeilingRate = m.Config.TotalRate

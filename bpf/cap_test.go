@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // flood is an attempt on the cap: packets of a size, at three times the cap.
@@ -47,7 +48,7 @@ func (f *flood) String() string {
 func (f *flood) packetNS() float64 { return float64(f.size) * 8e9 / f.bits }
 
 func (f *flood) direction() *model.Direction {
-	m := newDirection(f.bits, shaping.PolicyStrict)
+	m := newDirection(f.bits, terms.PolicyStrict)
 	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * f.packetNS() * 64) }
 	m.Config.TotalBurst, m.Config.TotalHorizon = packets(floodBurst), packets(floodHorizon)
 	m.Config.LightTolerance = packets(floodTolerance)
@@ -226,7 +227,7 @@ func TestPrivilegedLightMeterIsBounded(t *testing.T) {
 // minutes that it was.
 func TestPrivilegedMeterForgetsASlowerRate(t *testing.T) {
 	d := bpftest.Load(t)
-	m := newDirection(1e9, shaping.PolicyFlat)
+	m := newDirection(1e9, terms.PolicyFlat)
 	reset(d, m)
 	now := uint64(1e12)
 	d.WriteState(&image.State{TotalTat: (now + 500e9) << 6})
@@ -245,7 +246,7 @@ func TestPrivilegedMeterForgetsASlowerRate(t *testing.T) {
 // CE is set without harm to anything else, in place and behind a tag.
 func TestPrivilegedMark(t *testing.T) {
 	d := bpftest.Load(t)
-	m := newDirection(1e6, shaping.PolicyFlat)
+	m := newDirection(1e6, terms.PolicyFlat)
 	now := uint64(1e12)
 	for _, name := range []string{"UDP with ECT(0)", "UDP with ECT(1) over IPv6"} {
 		for _, tagged := range []bool{false, true} {

@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Contention lets no packet through free: whatever races CPUs lose against
@@ -20,7 +21,7 @@ import (
 func TestPrivilegedConcurrentCharges(t *testing.T) {
 	const perCPU = 2_000_000
 	d, _ := loadOne(t, "pw_edt")
-	m := newDirection(1e9, shaping.PolicyFlat)
+	m := newDirection(1e9, terms.PolicyFlat)
 	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
 	m.Config.TotalHorizon = meterTime(time.Hour)
 	d.WriteConfig(bpftest.Config(&m.Config), m.Keys)

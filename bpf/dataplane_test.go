@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const millisecond = uint64(time.Millisecond)
@@ -46,9 +47,9 @@ func fixed(costPerByte float64) shaping.FixedRate {
 func meterTime(d time.Duration) shaping.MeterTime { return shaping.MeterTime(d) << 6 }
 
 // newDirection is a direction with the defaults of design.md.
-func newDirection(bitsPerSecond float64, policy shaping.Policy) *model.Direction {
+func newDirection(bitsPerSecond float64, policy terms.Policy) *model.Direction {
 	m := &model.Direction{Config: shaping.Datapath{
-		Policy: policy, Direction: shaping.Egress,
+		Policy: policy, Direction: terms.Egress,
 		LightRate: rate(bitsPerSecond * 0.9), LightTolerance: meterTime(50 * time.Millisecond),
 		TotalRate: rate(bitsPerSecond), TotalBurst: meterTime(10 * time.Millisecond),
 		TotalHorizon: meterTime(50 * time.Millisecond),
@@ -58,7 +59,7 @@ func newDirection(bitsPerSecond float64, policy shaping.Policy) *model.Direction
 		LightClass: 1, HeavyClass: 2, ExemptClass: 3,
 	}}
 	c := &m.Config
-	if policy == shaping.PolicyStrict {
+	if policy == terms.PolicyStrict {
 		c.SketchRate, c.HalfLifeShift = sketchRate(bitsPerSecond, 1, 5), 5
 		c.LightLeast, c.LightMost = model.EstimateOne/64, model.EstimateOne/4
 		c.FrameEstimate = uint32(min(model.Cost(c.SketchRate, 1514), math.MaxUint32))

@@ -11,13 +11,14 @@ import (
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // A flow does not overtake itself: once heavy it stays so for the hold after it
 // was not clearly light, however little it sends, and then it is light again.
 func TestPrivilegedHold(t *testing.T) {
 	d := bpftest.Load(t)
-	m := newDirection(10e6, shaping.PolicyStrict)
+	m := newDirection(10e6, terms.PolicyStrict)
 	reset(d, m)
 	holdNS := uint64(m.Config.HoldTicks) << model.TickShift
 	now := uint64(1e12)
@@ -50,7 +51,7 @@ func TestPrivilegedHold(t *testing.T) {
 // All fragments of a datagram are of one flow, the first with its ports too.
 func TestPrivilegedFragmentsAreOneFlow(t *testing.T) {
 	d := bpftest.Load(t)
-	m := newDirection(1e6, shaping.PolicyElephants)
+	m := newDirection(1e6, terms.PolicyElephants)
 	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
 	reset(d, m)
 	d.SetClock(model.Clock{ExactNS: 1e12, CoarseNS: 1e12}, 0)
@@ -73,7 +74,7 @@ func TestPrivilegedFragmentsAreOneFlow(t *testing.T) {
 func TestPrivilegedDepartureTimes(t *testing.T) {
 	d := bpftest.Load(t)
 	const bits, horizonPackets = 10e6, 49 // 10 ms + 50 ms at 1.2112 ms a packet
-	m := newDirection(bits, shaping.PolicyFlat)
+	m := newDirection(bits, terms.PolicyFlat)
 	reset(d, m)
 	now := uint64(1e12)
 	d.SetClock(model.Clock{ExactNS: now, CoarseNS: now}, 0)
@@ -102,23 +103,23 @@ func TestPrivilegedSubnets(t *testing.T) {
 	d := bpftest.Load(t)
 	ipv6 := bpftest.Corpus()["UDP over IPv6"] // 2001:db8::1 to 2001:db8:5::9
 	ipv4 := bpftest.Corpus()["UDP over IPv4"] // 10.0.0.1 to 192.0.2.9
-	m := newDirection(1e6, shaping.PolicyFlat)
+	m := newDirection(1e6, terms.PolicyFlat)
 	m.WithSubnets = true
 	m.Subnets = bpftest.Subnets("192.0.2.0/24", "2001:db8::/64")
 	for name, c := range map[string]struct {
 		data      []byte
-		direction shaping.Direction
+		direction terms.Direction
 		mode      shaping.SubnetsMode
 		want      model.Disposition
 	}{
-		"egress to an unshaped subnet":     {ipv4, shaping.Egress, shaping.SubnetsUnshaped, model.Exempt},
-		"ingress, source elsewhere":        {ipv4, shaping.Ingress, shaping.SubnetsUnshaped, model.Paced},
-		"egress IPv6, remote elsewhere":    {ipv6, shaping.Egress, shaping.SubnetsUnshaped, model.Paced},
-		"ingress IPv6 from an unshaped":    {ipv6, shaping.Ingress, shaping.SubnetsUnshaped, model.Exempt},
-		"egress to a shaped subnet":        {ipv4, shaping.Egress, shaping.SubnetsShaped, model.Paced},
-		"egress outside of shaped subnets": {ipv6, shaping.Egress, shaping.SubnetsShaped, model.Exempt},
-		"no mode":                          {ipv4, shaping.Egress, shaping.SubnetsNone, model.Paced},
-		"not IP":                           {bpftest.Corpus()["PPPoE"], shaping.Egress, shaping.SubnetsShaped, model.Paced},
+		"egress to an unshaped subnet":     {ipv4, terms.Egress, shaping.SubnetsUnshaped, model.Exempt},
+		"ingress, source elsewhere":        {ipv4, terms.Ingress, shaping.SubnetsUnshaped, model.Paced},
+		"egress IPv6, remote elsewhere":    {ipv6, terms.Egress, shaping.SubnetsUnshaped, model.Paced},
+		"ingress IPv6 from an unshaped":    {ipv6, terms.Ingress, shaping.SubnetsUnshaped, model.Exempt},
+		"egress to a shaped subnet":        {ipv4, terms.Egress, shaping.SubnetsShaped, model.Paced},
+		"egress outside of shaped subnets": {ipv6, terms.Egress, shaping.SubnetsShaped, model.Exempt},
+		"no mode":                          {ipv4, terms.Egress, shaping.SubnetsNone, model.Paced},
+		"not IP":                           {bpftest.Corpus()["PPPoE"], terms.Egress, shaping.SubnetsShaped, model.Paced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d.For(t)
@@ -151,7 +152,7 @@ func TestPrivilegedSubnets(t *testing.T) {
 // The table lists heavy flows with their bytes, and a stale one makes room.
 func TestPrivilegedHeavyFlows(t *testing.T) {
 	d := bpftest.Load(t)
-	m := newDirection(1e6, shaping.PolicyElephants)
+	m := newDirection(1e6, terms.PolicyElephants)
 	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40}
 	reset(d, m)
 	const flows = 100

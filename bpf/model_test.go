@@ -12,11 +12,12 @@ import (
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 var (
 	programs = []string{"pw_class_probe", "pw_band", "pw_edt", "pw_police", "pw_ceiling"}
-	policies = []shaping.Policy{shaping.PolicyStrict, shaping.PolicyElephants, shaping.PolicyFlat}
+	policies = []terms.Policy{terms.PolicyStrict, terms.PolicyElephants, terms.PolicyFlat}
 )
 
 // randomPacket is one of 24 flows, mostly TCP, of any size.
@@ -56,7 +57,7 @@ func TestPrivilegedDataplaneEqualsModel(t *testing.T) {
 	}
 }
 
-func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Policy, program string) {
+func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy terms.Policy, program string) {
 	t.Helper()
 	m := newDirection(bits, policy)
 	// An estimate that 300 packets reach and 3 do not, at any rate.
@@ -98,7 +99,7 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy shaping.Po
 	if program == "pw_ceiling" {
 		usual = model.DropCeiling
 	}
-	if policy != shaping.PolicyFlat && (seen[usual] < 3 || len(seen) < 2) {
+	if policy != terms.PolicyFlat && (seen[usual] < 3 || len(seen) < 2) {
 		t.Errorf("the run saw only %v", seen)
 	}
 }
@@ -156,7 +157,7 @@ func FuzzParse(f *testing.F) {
 // parseBoth reports whether the kernel built the packet.
 func parseBoth(t *testing.T, d *bpftest.Dataplane, data []byte, l3Only bool, gsoSize, gsoSegs uint32) bool {
 	t.Helper()
-	m := newDirection(1e6, shaping.PolicyElephants)
+	m := newDirection(1e6, terms.PolicyElephants)
 	m.Config.L3Only = l3Only
 	m.Config.SketchRate = shaping.FixedRate{Mult: 1 << 40} // every packet is heavy
 	reset(d, m)

@@ -12,6 +12,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Verdicts, as in linux/pkt_cls.h.
@@ -36,7 +37,7 @@ var allowedVerdicts = map[string][]int32{
 
 // invalidConfigs makes configurations that a program must not obey.
 func invalidConfigs() map[string]image.Config {
-	valid := validConfig(shaping.PolicyStrict)
+	valid := validConfig(terms.PolicyStrict)
 	older, newer, noPolicy, unknown := valid, valid, valid, valid
 	older.AbiVersion, newer.AbiVersion = 5, 7
 	noPolicy.Policy, unknown.Policy = 0, 4
@@ -56,28 +57,28 @@ func degenerateConfigs() map[string]image.Config {
 		out["default "+p.String()] = validConfig(p)
 		out["only the version and "+p.String()] = image.Config{AbiVersion: 6, Policy: uint8(p)}
 	}
-	largest := validConfig(shaping.PolicyStrict)
+	largest := validConfig(terms.PolicyStrict)
 	most := image.Rate{Mult: 1<<44 - 1, Shift: 0}
 	largest.LightRate, largest.TotalRate, largest.SketchRate, largest.CeilingRate = most, most, most, most
 	out["the highest cost"] = largest
-	shift := validConfig(shaping.PolicyStrict)
+	shift := validConfig(terms.PolicyStrict)
 	shift.TotalRate.Shift, shift.LightRate.Shift = 64, 1<<31
 	out["a shift beyond 63"] = shift
-	closed := validConfig(shaping.PolicyStrict)
+	closed := validConfig(terms.PolicyStrict)
 	closed.TotalBurst, closed.TotalHorizon, closed.LightTolerance, closed.CeilingBurst = 0, 0, 0, 0
 	out["nothing is allowed"] = closed
-	subnets := validConfig(shaping.PolicyStrict)
+	subnets := validConfig(terms.PolicyStrict)
 	subnets.SubnetsMode = uint8(shaping.SubnetsShaped)
 	out["shaped subnets and none given"] = subnets
 	subnets.SubnetsMode = 77
 	out["unknown subnets mode"] = subnets
-	redirect := validConfig(shaping.PolicyStrict)
+	redirect := validConfig(terms.PolicyStrict)
 	redirect.RedirectIfindex = 1
 	out["with a redirect"] = redirect
 	return out
 }
 
-func validConfig(p shaping.Policy) image.Config {
+func validConfig(p terms.Policy) image.Config {
 	m := newDirection(1e6, p)
 	return bpftest.Config(&m.Config)
 }
@@ -108,7 +109,7 @@ func TestPrivilegedVerdicts(t *testing.T) {
 
 func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg image.Config, seen map[string]map[int32]int) {
 	t.Helper()
-	d.WriteConfig(cfg, newDirection(1e6, shaping.PolicyStrict).Keys)
+	d.WriteConfig(cfg, newDirection(1e6, terms.PolicyStrict).Keys)
 	now := 5000 * millisecond
 	for program, allowed := range allowedVerdicts {
 		d.WriteState(&image.State{})
@@ -161,7 +162,7 @@ func TestPrivilegedFailOpen(t *testing.T) {
 
 func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program string) {
 	t.Helper()
-	d.WriteConfig(cfg, newDirection(1e6, shaping.PolicyStrict).Keys)
+	d.WriteConfig(cfg, newDirection(1e6, terms.PolicyStrict).Keys)
 	p := model.Packet{Data: bpftest.Corpus()["UDP with ECT(0)"], Stamp: 77, Priority: 9}
 	before, bytesBefore := d.Counters()
 	r := d.MustRun(program, &p)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Class is the class of a packet.
@@ -130,7 +131,7 @@ func (d *Direction) exempt(p *Parsed) bool {
 		return false
 	}
 	remote := netip.AddrFrom16(p.Flow.Dst)
-	if d.Config.Direction == shaping.Ingress {
+	if d.Config.Direction == terms.Ingress {
 		remote = netip.AddrFrom16(p.Flow.Src)
 	}
 	found := false
@@ -157,7 +158,7 @@ func (d *Direction) classify(w *work) Class {
 	if w.parsed.Control && d.takeControl(w) {
 		return ClassLight
 	}
-	if d.Config.Policy == shaping.PolicyFlat {
+	if d.Config.Policy == terms.PolicyFlat {
 		return ClassHeavy
 	}
 	id, tick := d.Keys.Hash(flow), Tick(w.nowNS)
@@ -174,7 +175,7 @@ func (d *Direction) classify(w *work) Class {
 // takes to send, and long enough to become established meanwhile.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	c := &d.Config
-	strict := c.Policy == shaping.PolicyStrict
+	strict := c.Policy == terms.PolicyStrict
 	if strict {
 		w.before = d.Total.Level(w.nowNS << meterShift)
 		d.Fair.look(c, w.before, tick)

@@ -6,7 +6,7 @@ package model
 import (
 	"fmt"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Disposition is what became of a packet; the values are those of enum
@@ -89,7 +89,7 @@ func (d *Direction) takeTotal(w *work, class Class) bool {
 	switch {
 	case class == ClassHeavy:
 		return d.takeTotalBelow(w, d.heavyLimit())
-	case d.Config.Policy == shaping.PolicyElephants:
+	case d.Config.Policy == terms.PolicyElephants:
 		return true
 	default:
 		return d.takeTotalBelow(w, d.full())
@@ -113,7 +113,7 @@ func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
 	switch d.classify(w) {
 	case ClassLight:
 		out.Disposition, out.Priority = Light, d.Config.LightPriority
-		if d.Config.Policy == shaping.PolicyStrict {
+		if d.Config.Policy == terms.PolicyStrict {
 			d.takeTotal(w, ClassLight)
 		}
 	case ClassHeavy:
@@ -126,7 +126,7 @@ func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
 
 // wait is what becomes of a heavy packet in the second band.
 func (d *Direction) wait(w *work, random uint32) Disposition {
-	if d.Config.Policy != shaping.PolicyStrict {
+	if d.Config.Policy != terms.PolicyStrict {
 		return Paced
 	}
 	e := draw(&d.Config, w, random)
@@ -150,7 +150,7 @@ func (d *Direction) Departure(p *Packet, clock Clock, random uint32) Outcome {
 		out.Disposition = Exempt
 		return out
 	}
-	if class == ClassHeavy && d.Config.Policy == shaping.PolicyStrict {
+	if class == ClassHeavy && d.Config.Policy == terms.PolicyStrict {
 		e = draw(&d.Config, w, random)
 	}
 	if e == excessDrop {
@@ -191,7 +191,7 @@ func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
 	case class == ClassExempt:
 		out.Disposition = Exempt
 		return out
-	case class == ClassLight && d.Config.Policy == shaping.PolicyElephants:
+	case class == ClassLight && d.Config.Policy == terms.PolicyElephants:
 		return out
 	case class == ClassHeavy:
 		limit = d.policeLimit(w, random)

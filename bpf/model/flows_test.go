@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // floodOf are packets of one new flow each, at a multiple of the cap.
@@ -26,7 +27,7 @@ func strictAt(bits float64) *Direction {
 	const shift = 5
 	total := fixedRate(8e9 * 64 / bits)
 	d := &Direction{Keys: randomKeys(uint64(bits)), Config: shaping.Datapath{
-		Policy: shaping.PolicyStrict, Direction: shaping.Egress,
+		Policy: terms.PolicyStrict, Direction: terms.Egress,
 		LightRate:      fixedRate(8e9 * 64 / (0.9 * bits)),
 		LightTolerance: shaping.MeterTime(100*time.Millisecond) << meterShift,
 		TotalRate:      total,

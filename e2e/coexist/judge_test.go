@@ -16,8 +16,8 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -60,15 +60,15 @@ func (r *rig) machine(t *testing.T) *coexist.Machine {
 	return m
 }
 
-func (tr *traffic) of(d shaping.Direction) *direction {
-	if d == shaping.Egress {
+func (tr *traffic) of(d terms.Direction) *direction {
+	if d == terms.Egress {
 		return tr.egress
 	}
 	return tr.ingress
 }
 
 // holds says whether podweir holds a direction of the pod.
-func (k *kase) holds(t *testing.T, d shaping.Direction) bool {
+func (k *kase) holds(t *testing.T, d terms.Direction) bool {
 	t.Helper()
 	if !testutil.Emulated() {
 		return k.traffic.of(d).shaped(t)
@@ -113,7 +113,7 @@ func (k *kase) notes(t *testing.T) string {
 
 // held is what the queue of a direction, or the program where there is none,
 // has counted so far.
-func (k *kase) held(t *testing.T, d shaping.Direction) uint64 {
+func (k *kase) held(t *testing.T, d terms.Direction) uint64 {
 	t.Helper()
 	a := k.status(t)
 	if a.Error != "" {
@@ -139,10 +139,10 @@ func (k *kase) held(t *testing.T, d shaping.Direction) uint64 {
 
 // heldByTC is held without podweir's help: what the TBF on the direction's
 // device counted, or the program where there is none.
-func (k *kase) heldByTC(t *testing.T, d shaping.Direction) uint64 {
+func (k *kase) heldByTC(t *testing.T, d terms.Direction) uint64 {
 	t.Helper()
 	ns, device := k.pod.ns, k.pod.dev.Name
-	if d == shaping.Ingress {
+	if d == terms.Ingress {
 		ns, device = k.pod.rig.node, k.pod.host.Name
 	}
 	if n, ok := tbfPackets(t, ns, device); ok {
@@ -185,13 +185,13 @@ func (d *direction) counted(t *testing.T, counter func() uint64) bool {
 
 // byReference is holds for the reference plugin, whose queues are TBFs on the
 // host side and, for egress, on an ifb of its own.
-func (k *kase) byReference(t *testing.T, d shaping.Direction) bool {
+func (k *kase) byReference(t *testing.T, d terms.Direction) bool {
 	t.Helper()
 	if !testutil.Emulated() {
 		return k.traffic.of(d).shaped(t)
 	}
 	device := k.pod.host.Name
-	if d == shaping.Egress {
+	if d == terms.Egress {
 		device = "bwp"
 	}
 	return k.traffic.of(d).counted(t, func() uint64 {

@@ -14,7 +14,6 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -220,7 +219,7 @@ func (k *kase) look(t *testing.T, order string) (coexist.Row, error) {
 	t.Helper()
 	r := k.blank(order)
 	k.probe(t, &r)
-	r.EgressShaped, r.IngressShaped = yesNo(k.holds(t, shaping.Egress)), yesNo(k.holds(t, shaping.Ingress))
+	r.EgressShaped, r.IngressShaped = yesNo(k.holds(t, terms.Egress)), yesNo(k.holds(t, terms.Ingress))
 	err := k.pod.call(t, "CHECK", k.mode)
 	r.Check = k.check(t, err)
 	return r, err

@@ -15,7 +15,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/podweir/podweir/e2e/coexist"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // bandwidthPlugin is where "make refplugins" puts the reference plugin.
@@ -113,7 +113,7 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 			row := coexist.Row{
 				Neighbour: "NPA v1.4.1", Device: "eni…", Egress: "bandwidth v1.9.1", Ingress: "bandwidth v1.9.1", Order: tt.order,
 				EgressVerdicts: k.traffic.egress.verdicts(t), IngressVerdicts: k.traffic.ingress.verdicts(t),
-				EgressShaped: yesNo(k.byReference(t, shaping.Egress)), IngressShaped: yesNo(k.byReference(t, shaping.Ingress)),
+				EgressShaped: yesNo(k.byReference(t, terms.Egress)), IngressShaped: yesNo(k.byReference(t, terms.Ingress)),
 				Check: "-", Result: "ok",
 			}
 			if row.EgressVerdicts != tt.verdicts || row.IngressVerdicts != tt.verdicts || row.EgressShaped != tt.egress || row.IngressShaped != tt.ingress {

@@ -130,7 +130,7 @@ func major(h shaping.TCHandle) uint16 { return uint16(uint32(h) >> 16) }
 
 // find returns the first program of podweir's with this name on a hook, nil if it
 // is not there.
-func (d *Device) find(hook shaping.Hook, name string) *HookProgram {
+func (d *Device) find(hook terms.Hook, name string) *HookProgram {
 	for i := range d.Hooks {
 		if h := &d.Hooks[i]; h.Ours && h.Hook == hook && h.Name == name {
 			return h
@@ -140,7 +140,7 @@ func (d *Device) find(hook shaping.Hook, name string) *HookProgram {
 }
 
 // count is how often a program of podweir's is on a hook.
-func (d *Device) count(hook shaping.Hook, name string) int {
+func (d *Device) count(hook terms.Hook, name string) int {
 	n := 0
 	for i := range d.Hooks {
 		if h := &d.Hooks[i]; h.Ours && h.Hook == hook && h.Name == name {
@@ -151,7 +151,7 @@ func (d *Device) count(hook shaping.Hook, name string) int {
 }
 
 // Chain is what is on one of its hooks, for the judge. side is whose device it is.
-func (d *Device) Chain(side shaping.Side, hook shaping.Hook) *judge.Chain {
+func (d *Device) Chain(side terms.Side, hook terms.Hook) *judge.Chain {
 	c := &judge.Chain{Device: d.Name, Side: side, Hook: hook, IngressOnly: d.IngressOnly, Unread: d.Unread}
 	for i := range d.Hooks {
 		if d.Hooks[i].Hook == hook {
@@ -165,7 +165,7 @@ func (d *Device) Chain(side shaping.Side, hook shaping.Hook) *judge.Chain {
 // an ifb.
 func (d *Device) redirects(ifb int) bool {
 	return slices.ContainsFunc(d.Hooks, func(h HookProgram) bool {
-		return h.Hook == shaping.HookIngress && ifb != 0 && h.RedirectIndex == ifb
+		return h.Hook == terms.HookIngress && ifb != 0 && h.RedirectIndex == ifb
 	})
 }
 
@@ -177,7 +177,7 @@ type Dataplane struct {
 	// a redirect.
 	ProgramName string
 	// Side is the device that the program is for, 0 if that is not known.
-	Side shaping.Side
+	Side terms.Side
 	// Build is the release that wrote the limits.
 	Build string
 	// Datapath is empty if the slot has no limits that this build understands.
@@ -191,26 +191,26 @@ type Dataplane struct {
 
 // QueueSide is the device of a pod's interface whose root qdisc is the queue of a
 // direction, if that is not on an ifb.
-func QueueSide(d shaping.Direction) shaping.Side {
-	if d == shaping.Egress {
-		return shaping.SidePod
+func QueueSide(d terms.Direction) terms.Side {
+	if d == terms.Egress {
+		return terms.SidePod
 	}
-	return shaping.SideHost
+	return terms.SideHost
 }
 
 // Observed is all that is on one interface.
 type Observed struct {
-	Devices    map[shaping.Side]*Device
-	Dataplanes map[shaping.Direction]*Dataplane
+	Devices    map[terms.Side]*Device
+	Dataplanes map[terms.Direction]*Dataplane
 	// Recorded are the directions that an earlier run set up or began to.
-	Recorded map[shaping.Direction]bool
+	Recorded map[terms.Direction]bool
 }
 
 // without is what will be there after a direction is torn down: the devices
 // that are not ours, without what is ours of that direction on them.
-func (o *Observed) without(d shaping.Direction) *Observed {
+func (o *Observed) without(d terms.Direction) *Observed {
 	out := &Observed{
-		Devices: make(map[shaping.Side]*Device), Dataplanes: make(map[shaping.Direction]*Dataplane),
+		Devices: make(map[terms.Side]*Device), Dataplanes: make(map[terms.Direction]*Dataplane),
 	}
 	for s, dev := range o.Devices {
 		left := *dev
@@ -220,7 +220,7 @@ func (o *Observed) without(d shaping.Direction) *Observed {
 		if s == QueueSide(d) {
 			left.Tree, left.Classifier, left.OwnTree = shaping.Tree{}, nil, false
 		}
-		if s != shaping.SideIFB || d == shaping.Egress {
+		if s != terms.SideIFB || d == terms.Egress {
 			out.Devices[s] = &left
 		}
 	}
@@ -233,7 +233,7 @@ func (o *Observed) without(d shaping.Direction) *Observed {
 }
 
 // Device returns the device of a side, an absent one if there is none.
-func (o *Observed) Device(s shaping.Side) *Device {
+func (o *Observed) Device(s terms.Side) *Device {
 	if d := o.Devices[s]; d != nil {
 		return d
 	}
@@ -249,14 +249,14 @@ const (
 // hides says that a redirect of ours takes packets away from a netfilter
 // ingress chain. It may be one that nothing is pinned of any more.
 func (o *Observed) hides() bool {
-	pod := o.Device(shaping.SidePod)
+	pod := o.Device(terms.SidePod)
 	if !pod.NetfilterIngress {
 		return false
 	}
 	named := slices.ContainsFunc(pod.Hooks, func(h HookProgram) bool {
-		return h.Ours && h.Hook == shaping.HookIngress && h.Name == redirectName
+		return h.Ours && h.Hook == terms.HookIngress && h.Name == redirectName
 	})
-	return named || pod.redirects(o.Device(shaping.SideIFB).Index)
+	return named || pod.redirects(o.Device(terms.SideIFB).Index)
 }
 
 // OtherBuild says that a program of podweir's, but of another build, is attached.
@@ -273,9 +273,9 @@ func (o *Observed) OtherBuild() bool {
 // Own names what podweir has on the devices, whether or not a record tells of it.
 func (o *Observed) Own() []string {
 	var all []string
-	for _, side := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
+	for _, side := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
 		dev := o.Device(side)
-		if side == shaping.SideIFB {
+		if side == terms.SideIFB {
 			if dev.Exists && len(all) > 0 { // DEL leaves one without a redirect to its namespace
 				all = append(all, "device "+dev.Name)
 			}
@@ -296,7 +296,7 @@ func (o *Observed) Own() []string {
 // Desired is what should be on one interface.
 type Desired struct {
 	Interface  Interface
-	Directions map[shaping.Direction]*DirectionState
+	Directions map[terms.Direction]*DirectionState
 }
 
 // DirectionState is what should be there for one direction: parameters with
@@ -304,9 +304,9 @@ type Desired struct {
 type DirectionState struct {
 	Params *shaping.Params
 	// HookKind is Params.HookKind with auto resolved.
-	HookKind shaping.HookKind
+	HookKind terms.HookKind
 	// CeilingKind is how the ceiling is attached, if there is one.
-	CeilingKind shaping.HookKind
+	CeilingKind terms.HookKind
 	// HostSide says that the direction is policed on the host side for now; see
 	// [Engine.HostSide].
 	HostSide bool

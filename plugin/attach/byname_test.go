@@ -12,56 +12,57 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // byName is a default of the node that a world cannot have.
 type byName struct {
-	d      shaping.Direction
+	d      terms.Direction
 	change func(*shaping.Limit)
 	world  func(*world)
 	// queue and side are those of the limit in place of it.
-	queue shaping.Queue
-	side  shaping.Side
+	queue terms.Queue
+	side  terms.Side
 	told  []string
 }
 
 func byNames() map[string]byName {
-	filter := func(s shaping.Side, h shaping.Hook) func(*world) {
+	filter := func(s terms.Side, h terms.Hook) func(*world) {
 		return func(w *world) {
-			w.devices[s].Hooks = []attach.HookProgram{{Kind: shaping.HookKindClsact, Hook: h, ProgramID: 7, Name: "theirs"}}
+			w.devices[s].Hooks = []attach.HookProgram{{Kind: terms.HookKindClsact, Hook: h, ProgramID: 7, Name: "theirs"}}
 		}
 	}
-	mode := func(m shaping.Mode) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Mode = m } }
+	mode := func(m terms.Mode) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Mode = m } }
 	return map[string]byName{
 		"a mode that the kernel lacks": {
-			d: shaping.Egress, change: mode(shaping.ModeTCXPodSide), world: func(w *world) { w.tcx = false },
-			queue: shaping.QueueTBF, side: shaping.SidePod, told: []string{"not the mode tcx-podside", "no TCX", "auto instead"},
+			d: terms.Egress, change: mode(terms.ModeTCXPodSide), world: func(w *world) { w.tcx = false },
+			queue: terms.QueueTBF, side: terms.SidePod, told: []string{"not the mode tcx-podside", "no TCX", "auto instead"},
 		},
 		"policing at a hook that the kernel lacks": {
-			d: shaping.Egress, change: mode(shaping.ModeTCXHostSide), world: func(w *world) { w.tcx = false },
-			queue: shaping.QueueTBF, side: shaping.SidePod, told: []string{"not the mode tcx-hostside", "no TCX"},
+			d: terms.Egress, change: mode(terms.ModeTCXHostSide), world: func(w *world) { w.tcx = false },
+			queue: terms.QueueTBF, side: terms.SidePod, told: []string{"not the mode tcx-hostside", "no TCX"},
 		},
 		"a hook that another party holds": {
-			d: shaping.Ingress, change: mode(shaping.ModeClsactHostSide), world: filter(shaping.SideHost, shaping.HookEgress),
-			queue: shaping.QueueTBF, side: shaping.SideHost, told: []string{"not the mode clsact-hostside", `"theirs"`},
+			d: terms.Ingress, change: mode(terms.ModeClsactHostSide), world: filter(terms.SideHost, terms.HookEgress),
+			queue: terms.QueueTBF, side: terms.SideHost, told: []string{"not the mode clsact-hostside", `"theirs"`},
 		},
 		"a queue beside somebody's root qdisc": {
-			d: shaping.Egress, change: func(l *shaping.Limit) { l.Queue = shaping.QueueTBF },
-			world: func(w *world) { foreignRoot(w, shaping.SidePod) },
-			queue: shaping.QueueNone, side: shaping.SidePod, told: []string{"not the queue tbf", "sfq 8001:"},
+			d: terms.Egress, change: func(l *shaping.Limit) { l.Queue = terms.QueueTBF },
+			world: func(w *world) { foreignRoot(w, terms.SidePod) },
+			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the queue tbf", "sfq 8001:"},
 		},
 		"queues of its own beside somebody's root qdisc": {
-			d: shaping.Ingress, change: mode(shaping.ModeQdisc), world: func(w *world) { foreignRoot(w, shaping.SideHost) },
-			queue: shaping.QueueTBF, side: shaping.SideIFB, told: []string{"not the mode qdisc", "sfq 8001:"},
+			d: terms.Ingress, change: mode(terms.ModeQdisc), world: func(w *world) { foreignRoot(w, terms.SideHost) },
+			queue: terms.QueueTBF, side: terms.SideIFB, told: []string{"not the mode qdisc", "sfq 8001:"},
 		},
 		"a place that the kernel lacks": {
-			d: shaping.Ingress, change: func(l *shaping.Limit) { l.Place = shaping.PlaceIFB },
+			d: terms.Ingress, change: func(l *shaping.Limit) { l.Place = terms.PlaceIFB },
 			world: func(w *world) { w.facts.IFB = false },
-			queue: shaping.QueueNone, side: shaping.SidePod, told: []string{"not the place ifb", "this kernel has no ifb"},
+			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the place ifb", "this kernel has no ifb"},
 		},
 		"a mode without a queue": {
-			d: shaping.Egress, change: mode(shaping.ModeQdisc), world: func(w *world) { w.facts.TBF, w.facts.HTB, w.facts.FQ = false, false, false },
-			queue: shaping.QueueNone, side: shaping.SidePod, told: []string{"not the mode qdisc", "no queue for it"},
+			d: terms.Egress, change: mode(terms.ModeQdisc), world: func(w *world) { w.facts.TBF, w.facts.HTB, w.facts.FQ = false, false, false },
+			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the mode qdisc", "no queue for it"},
 		},
 	}
 }
@@ -105,13 +106,13 @@ func TestByNameIsTriedAgain(t *testing.T) {
 	for name, tc := range byNames() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			before := *w.devices[shaping.SidePod]
-			host, facts := *w.devices[shaping.SideHost], w.facts
+			before := *w.devices[terms.SidePod]
+			host, facts := *w.devices[terms.SideHost], w.facts
 			tc.world(w)
 			l := limit(10_000_000)
 			tc.change(l)
 			cfg := &shaping.Config{Egress: l}
-			if tc.d == shaping.Ingress {
+			if tc.d == terms.Ingress {
 				cfg = &shaping.Config{Ingress: l}
 			}
 			ensure(t, w, cfg)
@@ -121,7 +122,7 @@ func TestByNameIsTriedAgain(t *testing.T) {
 				t.Errorf("a second time: did %v, Check = %v, want nothing and nil", w.log, err)
 			}
 			w.tcx, w.facts = true, facts
-			for side, was := range map[shaping.Side]*attach.Device{shaping.SidePod: &before, shaping.SideHost: &host} {
+			for side, was := range map[terms.Side]*attach.Device{terms.SidePod: &before, terms.SideHost: &host} {
 				dev := w.devices[side]
 				dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h attach.HookProgram) bool { return h.Name == "theirs" })
 				if root := dev.Root(); root != nil && root.Kind == "sfq" {

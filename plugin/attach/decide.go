@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Errors that callers tell apart.
@@ -43,7 +44,7 @@ type Request struct {
 	Prior map[string]Choice
 	// HostSide are the directions to police on the host side for now, whatever is
 	// requested; see [hostSided].
-	HostSide map[shaping.Direction]bool
+	HostSide map[terms.Direction]bool
 	// Random draws a handle major, 1 to 0xffef.
 	Random func() uint16
 }
@@ -56,10 +57,10 @@ type Request struct {
 func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 	want := &Desired{
 		Interface:  req.Interface,
-		Directions: make(map[shaping.Direction]*DirectionState),
+		Directions: make(map[terms.Direction]*DirectionState),
 	}
 	choices := make(map[string]Choice)
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if req.Config.Limit(d) == nil {
 			continue
 		}
@@ -75,7 +76,7 @@ func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 
 // decideDirection tries what was requested every time, and what auto is if
 // that is not available. The choices of an earlier run are of the one or the other.
-func decideDirection(req *Request, obs *Observed, d shaping.Direction) (*DirectionState, Choice, error) {
+func decideDirection(req *Request, obs *Observed, d terms.Direction) (*DirectionState, Choice, error) {
 	prior := req.Prior[d.String()]
 	if req.HostSide[d] && !req.Config.Observe {
 		if state, choice, err := decideHostSide(req, obs, d, prior); err == nil {
@@ -114,13 +115,13 @@ func byName(l *shaping.Limit) bool { return named(l) != "" }
 // named lists what was requested by name.
 func named(l *shaping.Limit) string {
 	var all []string
-	if l.Mode != shaping.ModeAuto {
+	if l.Mode != terms.ModeAuto {
 		all = append(all, "mode "+l.Mode.String())
 	}
-	if l.Queue != shaping.QueueAuto {
+	if l.Queue != terms.QueueAuto {
 		all = append(all, "queue "+l.Queue.String())
 	}
-	if l.Place == shaping.PlaceIFB {
+	if l.Place == terms.PlaceIFB {
 		all = append(all, "place "+l.Place.String())
 	}
 	return strings.Join(all, ", ")
@@ -130,17 +131,17 @@ func named(l *shaping.Limit) string {
 // one where there is an ifb: packets may go past the host's side.
 func settle(l *shaping.Limit) *shaping.Limit {
 	out := *l
-	out.Mode, out.Queue = shaping.ModeAuto, shaping.QueueAuto
-	if l.Place == shaping.PlaceIFB {
-		out.Place = shaping.PlacePreferIFB
+	out.Mode, out.Queue = terms.ModeAuto, terms.QueueAuto
+	if l.Place == terms.PlaceIFB {
+		out.Place = terms.PlacePreferIFB
 	}
 	return &out
 }
 
 // withLimit is a configuration with another limit in one direction.
-func withLimit(c *shaping.Config, d shaping.Direction, l *shaping.Limit) *shaping.Config {
+func withLimit(c *shaping.Config, d terms.Direction, l *shaping.Limit) *shaping.Config {
 	out := *c
-	if d == shaping.Egress {
+	if d == terms.Egress {
 		out.Egress = l
 	} else {
 		out.Ingress = l
@@ -150,7 +151,7 @@ func withLimit(c *shaping.Config, d shaping.Direction, l *shaping.Limit) *shapin
 
 // decideAs decides about one direction as it is requested. What an earlier run got
 // in place of that is never a wish: what is wanted is tried first, each time.
-func decideAs(req *Request, obs *Observed, d shaping.Direction, prior Choice) (*DirectionState, Choice, error) {
+func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*DirectionState, Choice, error) {
 	choice := prior
 	if prior.Degraded() {
 		choice = Choice{MadeClsact: prior.MadeClsact}
@@ -190,14 +191,14 @@ func (c *Choice) fit(req *Request, obs *Observed, p *shaping.Params) error {
 // ifb in the pod, which somebody who owns the host side's root qdisc or its hook does
 // not reach, and else policing.
 func around(req *Request, obs *Observed, p *shaping.Params, prior *Choice, why error) (*shaping.Params, Choice, error) {
-	if p.Direction == shaping.Ingress && p.Side == shaping.SideHost && req.Facts.IFB {
-		choice := prior.instead(0, shaping.PlaceIFB, why.Error()+"; queue on an ifb instead")
+	if p.Direction == terms.Ingress && p.Side == terms.SideHost && req.Facts.IFB {
+		choice := prior.instead(0, terms.PlaceIFB, why.Error()+"; queue on an ifb instead")
 		params, err := compute(req, obs, p.Direction, &choice)
 		if err == nil && choice.fit(req, obs, params) == nil {
 			return params, choice, nil
 		}
 	}
-	choice := prior.instead(shaping.QueueNone, 0, why.Error()+"; policing instead")
+	choice := prior.instead(terms.QueueNone, 0, why.Error()+"; policing instead")
 	params, err := compute(req, obs, p.Direction, &choice)
 	if err == nil {
 		err = choice.fit(req, obs, params)
@@ -207,14 +208,14 @@ func around(req *Request, obs *Observed, p *shaping.Params, prior *Choice, why e
 
 // pinned says that the operator left no choice but a queue.
 func pinned(l *shaping.Limit) bool {
-	return l.Queue != shaping.QueueAuto || l.Mode == shaping.ModeQdisc
+	return l.Queue != terms.QueueAuto || l.Mode == terms.ModeQdisc
 }
 
 // compute runs shaping.Compute with the queue of an earlier choice and with
 // the majors that were drawn before, and records those drawn now. Where a queue of
 // podweir's stands that no record tells of, it takes over the handles, so that what
 // waits in that queue stays.
-func compute(req *Request, obs *Observed, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
+func compute(req *Request, obs *Observed, d terms.Direction, choice *Choice) (*shaping.Params, error) {
 	params, err := computeWith(req, d, choice)
 	if err != nil || params.Tree == nil || slices.Contains(choice.Majors, obs.Device(params.Side).ownMajor()) {
 		return params, err
@@ -230,14 +231,14 @@ func compute(req *Request, obs *Observed, d shaping.Direction, choice *Choice) (
 
 // computeWith is compute with the handles of the choice. A redirect that was left
 // for policing was left whatever mode is requested: policy comes before the cap.
-func computeWith(req *Request, d shaping.Direction, choice *Choice) (*shaping.Params, error) {
+func computeWith(req *Request, d terms.Direction, choice *Choice) (*shaping.Params, error) {
 	cfg := req.Config
 	if choice.Queue != 0 || choice.Place != 0 {
 		limit := *cfg.Limit(d)
-		limit.Place = cmp.Or(choice.Place, shaping.PlaceAuto)
+		limit.Place = cmp.Or(choice.Place, terms.PlaceAuto)
 		limit.Queue = cmp.Or(choice.Queue, limit.Queue)
-		if choice.Queue == shaping.QueueNone && limit.Mode == shaping.ModeQdisc {
-			limit.Mode = shaping.ModeAuto
+		if choice.Queue == terms.QueueNone && limit.Mode == terms.ModeQdisc {
+			limit.Mode = terms.ModeAuto
 		}
 		cfg = withLimit(cfg, d, &limit)
 	}
@@ -265,18 +266,18 @@ const chainBehind = "netfilter ingress chain on %s, which a redirect would hide 
 
 // obstacle says why a queue cannot be made where the parameters want it.
 func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
-	if p.Redirect && obs.Device(shaping.SidePod).NetfilterIngress {
+	if p.Redirect && obs.Device(terms.SidePod).NetfilterIngress {
 		return fmt.Errorf("%w: "+chainBehind, ErrHookTaken, req.Interface.PodName)
 	}
 	dev := obs.Device(p.Side)
-	if p.Tree != nil && p.Side == shaping.SideHost && !dev.Exists {
+	if p.Tree != nil && p.Side == terms.SideHost && !dev.Exists {
 		return fmt.Errorf("%w: %s", ErrNoHostEnd, req.Interface.PodName)
 	}
 	root := dev.Root()
 	if p.Tree == nil || root == nil || req.ReplaceQdisc || root.Handle == p.Tree.Qdiscs[0].Handle {
 		return nil
 	}
-	if p.Side == shaping.SideIFB || dev.OwnTree {
+	if p.Side == terms.SideIFB || dev.OwnTree {
 		return nil // it is what an earlier attachment left
 	}
 	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, major(root.Handle), dev.Name)
@@ -284,9 +285,9 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 
 // hookKind asks the judge how the program of the parameters is attached, if it is on a
 // hook that others can use; prior is that of an earlier run.
-func hookKind(req *Request, obs *Observed, p *shaping.Params, prior shaping.HookKind) (shaping.HookKind, error) {
-	if p.Hook != shaping.HookEgress && p.Hook != shaping.HookIngress {
-		return shaping.HookKindAuto, nil
+func hookKind(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKind) (terms.HookKind, error) {
+	if p.Hook != terms.HookEgress && p.Hook != terms.HookIngress {
+		return terms.HookKindAuto, nil
 	}
 	q := judge.Question{Mode: p.Mode, Rules: req.rules(), TCX: req.TCX, Prior: prior, Limits: p.Program != shaping.ProgramBand}
 	return q.Attach(obs.Device(p.Side).Chain(p.Side, p.Hook))
@@ -297,8 +298,8 @@ func (r *Request) rules() judge.Rules { return judge.Rules{HostTCX: r.Config.Hos
 
 // settleCeiling asks the judge how the ceiling is attached, and leaves out one that is
 // not possible: the pod keeps its limit without it.
-func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior shaping.HookKind) shaping.HookKind {
-	host := obs.Device(shaping.SideHost)
+func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKind) terms.HookKind {
+	host := obs.Device(terms.SideHost)
 	switch {
 	case !p.Ceiling:
 		return 0
@@ -306,8 +307,8 @@ func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior shaping
 		p.LeaveCeiling("the interface has no other end on the host")
 		return 0
 	}
-	q := judge.Question{Mode: shaping.ModeAuto, Rules: req.rules(), TCX: req.TCX, Prior: prior}
-	kind, err := q.Attach(host.Chain(shaping.SideHost, shaping.HookIngress))
+	q := judge.Question{Mode: terms.ModeAuto, Rules: req.rules(), TCX: req.TCX, Prior: prior}
+	kind, err := q.Attach(host.Chain(terms.SideHost, terms.HookIngress))
 	if err != nil {
 		p.LeaveCeiling(err.Error())
 	}
@@ -316,21 +317,21 @@ func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior shaping
 
 // missingClsact lists the sides where a clsact qdisc will be ours to remove, those
 // of earlier runs included.
-func missingClsact(obs *Observed, p *shaping.Params, choice *Choice) []shaping.Side {
+func missingClsact(obs *Observed, p *shaping.Params, choice *Choice) []terms.Side {
 	sides := slices.Clone(choice.MadeClsact)
-	need := func(s shaping.Side) {
+	need := func(s terms.Side) {
 		if !obs.Device(s).Clsact && !slices.Contains(sides, s) {
 			sides = append(sides, s)
 		}
 	}
-	if choice.HookKind == shaping.HookKindClsact {
+	if choice.HookKind == terms.HookKindClsact {
 		need(p.Side)
 	}
-	if choice.CeilingKind == shaping.HookKindClsact {
-		need(shaping.SideHost)
+	if choice.CeilingKind == terms.HookKindClsact {
+		need(terms.SideHost)
 	}
 	if p.Guard || p.Redirect {
-		need(shaping.SidePod)
+		need(terms.SidePod)
 	}
 	return sides
 }

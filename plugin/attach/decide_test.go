@@ -13,27 +13,28 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // decide asks for one direction in a world.
-func decide(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, replace bool,
+func decide(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, replace bool,
 ) (*attach.DirectionState, attach.Choice, error) {
 	t.Helper()
 	return decideAs(t, w, d, l, func(r *attach.Request) { r.ReplaceQdisc = replace })
 }
 
 // decideStrictly asks for nothing but what is named.
-func decideStrictly(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit) error {
+func decideStrictly(t *testing.T, w *world, d terms.Direction, l *shaping.Limit) error {
 	t.Helper()
 	_, _, err := decideAs(t, w, d, l, func(r *attach.Request) { r.Strict = true })
 	return err
 }
 
-func decideAs(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, change func(*attach.Request),
+func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, change func(*attach.Request),
 ) (*attach.DirectionState, attach.Choice, error) {
 	t.Helper()
 	cfg := &shaping.Config{Egress: l}
-	if d == shaping.Ingress {
+	if d == terms.Ingress {
 		cfg = &shaping.Config{Ingress: l}
 	}
 	obs, err := w.Observe(&attach.Record{})
@@ -53,7 +54,7 @@ func decideAs(t *testing.T, w *world, d shaping.Direction, l *shaping.Limit, cha
 	return want.Directions[d], choices[d.String()], nil
 }
 
-func foreignRoot(w *world, s shaping.Side) {
+func foreignRoot(w *world, s terms.Side) {
 	w.devices[s].OwnTree = false
 	w.devices[s].Tree = shaping.Tree{Qdiscs: []shaping.Qdisc{
 		{Kind: "sfq", Handle: 0x80010000, Parent: shaping.RootParent},
@@ -61,10 +62,10 @@ func foreignRoot(w *world, s shaping.Side) {
 }
 
 func TestDecideForeignRoot(t *testing.T) {
-	for _, d := range shaping.Directions {
-		side := shaping.SidePod
-		if d == shaping.Ingress {
-			side = shaping.SideHost
+	for _, d := range terms.Directions {
+		side := terms.SidePod
+		if d == terms.Ingress {
+			side = terms.SideHost
 		}
 		w := newWorld()
 		foreignRoot(w, side)
@@ -72,21 +73,21 @@ func TestDecideForeignRoot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		policed := s.Params.Queue == shaping.QueueNone && s.Params.Tree == nil && choice.Queue == shaping.QueueNone
-		moved := s.Params.Queue == shaping.QueueTBF && s.Params.Side == shaping.SideIFB && s.Params.Redirect &&
-			choice.Place == shaping.PlaceIFB
-		if policed != (d == shaping.Egress) || moved != (d == shaping.Ingress) ||
+		policed := s.Params.Queue == terms.QueueNone && s.Params.Tree == nil && choice.Queue == terms.QueueNone
+		moved := s.Params.Queue == terms.QueueTBF && s.Params.Side == terms.SideIFB && s.Params.Redirect &&
+			choice.Place == terms.PlaceIFB
+		if policed != (d == terms.Egress) || moved != (d == terms.Ingress) ||
 			!strings.Contains(strings.Join(s.Params.Notes, "\n"), "sfq 8001: on "+w.devices[side].Name) {
 			t.Errorf("%v, queue auto: %+v with notes %q, want policing of egress, ingress on an ifb, and a note that names the qdisc",
 				d, s.Params, s.Params.Notes)
 		}
 		l := limit(10_000_000)
-		l.Queue = shaping.QueueTBF
+		l.Queue = terms.QueueTBF
 		if err = decideStrictly(t, w, d, l); !errors.Is(err, attach.ErrForeignQdisc) ||
 			!strings.Contains(err.Error(), "sfq 8001:") || !strings.Contains(err.Error(), d.String()) {
 			t.Errorf("%v, queue tbf: %v, want ErrForeignQdisc with direction and qdisc", d, err)
 		}
-		if s, _, err = decide(t, w, d, l, true); err != nil || s.Params.Queue != shaping.QueueTBF {
+		if s, _, err = decide(t, w, d, l, true); err != nil || s.Params.Queue != terms.QueueTBF {
 			t.Errorf("%v, with the operator's word: %v, want the queue", d, err)
 		}
 	}
@@ -96,16 +97,16 @@ func TestDecideForeignRoot(t *testing.T) {
 func TestDecideForeignRootWithoutIFB(t *testing.T) {
 	for name, lacks := range map[string]func(*world){
 		"the kernel has none": func(w *world) { w.facts.IFB = false },
-		"a netfilter chain":   func(w *world) { w.devices[shaping.SidePod].NetfilterIngress = true },
+		"a netfilter chain":   func(w *world) { w.devices[terms.SidePod].NetfilterIngress = true },
 	} {
 		w := newWorld()
-		foreignRoot(w, shaping.SideHost)
+		foreignRoot(w, terms.SideHost)
 		lacks(w)
-		s, choice, err := decide(t, w, shaping.Ingress, limit(10_000_000), false)
+		s, choice, err := decide(t, w, terms.Ingress, limit(10_000_000), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Params.Queue != shaping.QueueNone || s.Params.Redirect || choice.Place != 0 {
+		if s.Params.Queue != terms.QueueNone || s.Params.Redirect || choice.Place != 0 {
 			t.Errorf("%s: %v, redirect %v, place %v; want policing", name, s.Params.Queue, s.Params.Redirect, choice.Place)
 		}
 	}
@@ -114,87 +115,87 @@ func TestDecideForeignRootWithoutIFB(t *testing.T) {
 // What an earlier attachment left on our own ifb is in nobody's way.
 func TestDecideRootOnTheIFB(t *testing.T) {
 	w := newWorld()
-	w.devices[shaping.SideIFB] = &attach.Device{Exists: true, Index: 7, Name: "podweir5"}
-	foreignRoot(w, shaping.SideIFB)
+	w.devices[terms.SideIFB] = &attach.Device{Exists: true, Index: 7, Name: "podweir5"}
+	foreignRoot(w, terms.SideIFB)
 	l := limit(10_000_000)
-	l.Place, l.Queue = shaping.PlaceIFB, shaping.QueueTBF
-	if _, _, err := decide(t, w, shaping.Ingress, l, false); err != nil {
+	l.Place, l.Queue = terms.PlaceIFB, terms.QueueTBF
+	if _, _, err := decide(t, w, terms.Ingress, l, false); err != nil {
 		t.Errorf("Decide = %v, want the ifb taken over", err)
 	}
 }
 
 func TestDecideNetfilterIngress(t *testing.T) {
 	w := newWorld()
-	w.devices[shaping.SidePod].NetfilterIngress = true
+	w.devices[terms.SidePod].NetfilterIngress = true
 	l := limit(10_000_000)
-	l.Place = shaping.PlaceIFB
-	s, _, err := decide(t, w, shaping.Ingress, l, false)
+	l.Place = terms.PlaceIFB
+	s, _, err := decide(t, w, terms.Ingress, l, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Params.Queue != shaping.QueueNone || s.Params.Redirect || s.Params.Side != shaping.SidePod ||
+	if s.Params.Queue != terms.QueueNone || s.Params.Redirect || s.Params.Side != terms.SidePod ||
 		!strings.Contains(strings.Join(s.Params.Notes, "\n"), "netfilter ingress chain on eth0") {
 		t.Errorf("behind a netfilter chain: %v redirect %v notes %q, want policing that says why",
 			s.Params.Queue, s.Params.Redirect, s.Params.Notes)
 	}
-	l.Queue = shaping.QueueTBF
-	if err := decideStrictly(t, w, shaping.Ingress, l); !errors.Is(err, attach.ErrHookTaken) {
+	l.Queue = terms.QueueTBF
+	if err := decideStrictly(t, w, terms.Ingress, l); !errors.Is(err, attach.ErrHookTaken) {
 		t.Errorf("with the queue requested by name: %v, want ErrHookTaken", err)
 	}
 	// Nothing is redirected: the chain is in nobody's way.
-	if s, _, err := decide(t, w, shaping.Ingress, limit(10_000_000), false); err != nil || s.Params.Queue != shaping.QueueTBF {
+	if s, _, err := decide(t, w, terms.Ingress, limit(10_000_000), false); err != nil || s.Params.Queue != terms.QueueTBF {
 		t.Errorf("at the host side: %v, want the queue", err)
 	}
 }
 
 func TestDecideHookKind(t *testing.T) {
-	other := func(k shaping.HookKind, h shaping.Hook) attach.HookProgram {
+	other := func(k terms.HookKind, h terms.Hook) attach.HookProgram {
 		return attach.HookProgram{Kind: k, Hook: h, ProgramID: 7, Name: "cil_from_container"}
 	}
 	tests := []struct {
 		name  string
-		d     shaping.Direction
-		mode  shaping.Mode
-		queue shaping.Queue
-		side  shaping.Side
+		d     terms.Direction
+		mode  terms.Mode
+		queue terms.Queue
+		side  terms.Side
 		other attach.HookProgram
 		noTCX bool
-		want  shaping.HookKind
+		want  terms.HookKind
 		err   error
 	}{
-		{name: "pod side, nobody there", d: shaping.Egress, side: shaping.SidePod, want: shaping.HookKindClsact},
+		{name: "pod side, nobody there", d: terms.Egress, side: terms.SidePod, want: terms.HookKindClsact},
 		{
-			name: "pod side, somebody's TCX program", d: shaping.Egress, side: shaping.SidePod,
-			other: other(shaping.HookKindTCX, shaping.HookEgress), want: shaping.HookKindTCX,
+			name: "pod side, somebody's TCX program", d: terms.Egress, side: terms.SidePod,
+			other: other(terms.HookKindTCX, terms.HookEgress), want: terms.HookKindTCX,
 		},
 		{
-			name: "pod side, somebody on the other hook", d: shaping.Egress, side: shaping.SidePod,
-			other: other(shaping.HookKindClsact, shaping.HookIngress), want: shaping.HookKindClsact,
+			name: "pod side, somebody on the other hook", d: terms.Egress, side: terms.SidePod,
+			other: other(terms.HookKindClsact, terms.HookIngress), want: terms.HookKindClsact,
 		},
 		{
-			name: "pod side, somebody's filter", d: shaping.Egress, side: shaping.SidePod,
-			other: other(shaping.HookKindClsact, shaping.HookEgress), want: shaping.HookKindTCX,
+			name: "pod side, somebody's filter", d: terms.Egress, side: terms.SidePod,
+			other: other(terms.HookKindClsact, terms.HookEgress), want: terms.HookKindTCX,
 		},
-		{name: "host side, nobody there", d: shaping.Ingress, side: shaping.SideHost, want: shaping.HookKindClsact},
+		{name: "host side, nobody there", d: terms.Ingress, side: terms.SideHost, want: terms.HookKindClsact},
 		{
-			name: "host side, somebody's filter", d: shaping.Ingress, side: shaping.SideHost,
-			other: other(shaping.HookKindClsact, shaping.HookEgress), want: shaping.HookKindTCX,
+			name: "host side, somebody's filter", d: terms.Ingress, side: terms.SideHost,
+			other: other(terms.HookKindClsact, terms.HookEgress), want: terms.HookKindTCX,
 		},
-		{name: "host side without TCX", d: shaping.Ingress, side: shaping.SideHost, noTCX: true, want: shaping.HookKindClsact},
+		{name: "host side without TCX", d: terms.Ingress, side: terms.SideHost, noTCX: true, want: terms.HookKindClsact},
 		{
-			name: "a filter of another party and no TCX", d: shaping.Egress, side: shaping.SidePod,
-			other: other(shaping.HookKindClsact, shaping.HookEgress), noTCX: true, err: attach.ErrHookTaken,
-		},
-		{
-			name: "clsact requested beside a filter", d: shaping.Egress, mode: shaping.ModeClsactPodSide, side: shaping.SidePod,
-			other: other(shaping.HookKindClsact, shaping.HookEgress), err: attach.ErrHookTaken,
+			name: "a filter of another party and no TCX", d: terms.Egress, side: terms.SidePod,
+			other: other(terms.HookKindClsact, terms.HookEgress), noTCX: true, err: attach.ErrHookTaken,
 		},
 		{
-			name: "clsact requested behind a TCX program", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost,
-			other: other(shaping.HookKindTCX, shaping.HookEgress), err: attach.ErrHookTaken,
+			name: "clsact requested beside a filter", d: terms.Egress, mode: terms.ModeClsactPodSide, side: terms.SidePod,
+			other: other(terms.HookKindClsact, terms.HookEgress), err: attach.ErrHookTaken,
 		},
-		{name: "clsact requested", d: shaping.Ingress, mode: shaping.ModeClsactHostSide, side: shaping.SideHost, want: shaping.HookKindClsact},
-		{name: "policing at pod-side ingress", d: shaping.Ingress, mode: shaping.ModeTCXPodSide, side: shaping.SidePod, want: shaping.HookKindTCX},
+		{
+			name: "clsact requested behind a TCX program", d: terms.Ingress, mode: terms.ModeClsactHostSide, side: terms.SideHost,
+			other: other(terms.HookKindTCX, terms.HookEgress), err: attach.ErrHookTaken,
+		},
+		{name: "clsact requested", d: terms.Ingress, mode: terms.ModeClsactHostSide, side: terms.SideHost, want: terms.HookKindClsact},
+		{name: "policing at pod-side ingress", d: terms.Ingress, mode: terms.ModeTCXPodSide, side: terms.SidePod, want: terms.HookKindTCX},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,20 +225,20 @@ func TestDecideHookKind(t *testing.T) {
 	w := newWorld()
 	w.tcx = false
 	l := limit(10_000_000)
-	l.Mode = shaping.ModeTCXPodSide
-	if err := decideStrictly(t, w, shaping.Egress, l); err == nil || !strings.Contains(err.Error(), "no TCX") {
+	l.Mode = terms.ModeTCXPodSide
+	if err := decideStrictly(t, w, terms.Egress, l); err == nil || !strings.Contains(err.Error(), "no TCX") {
 		t.Errorf("tcx-podside without TCX = %v, want an error that says so", err)
 	}
 }
 
 func TestDecideRemembersClsact(t *testing.T) {
 	w := newWorld()
-	_, choice, err := decide(t, w, shaping.Egress, limit(10_000_000), false)
-	if err != nil || !slices.Equal(choice.MadeClsact, []shaping.Side{shaping.SidePod, shaping.SideHost}) {
+	_, choice, err := decide(t, w, terms.Egress, limit(10_000_000), false)
+	if err != nil || !slices.Equal(choice.MadeClsact, []terms.Side{terms.SidePod, terms.SideHost}) {
 		t.Errorf("made clsact on %v, %v, want both sides", choice.MadeClsact, err)
 	}
-	w.devices[shaping.SidePod].Clsact, w.devices[shaping.SideHost].Clsact = true, true
-	_, choice, err = decide(t, w, shaping.Egress, limit(10_000_000), false)
+	w.devices[terms.SidePod].Clsact, w.devices[terms.SideHost].Clsact = true, true
+	_, choice, err = decide(t, w, terms.Egress, limit(10_000_000), false)
 	if err != nil || len(choice.MadeClsact) != 0 {
 		t.Errorf("made clsact on %v, %v, want none: it was there", choice.MadeClsact, err)
 	}
@@ -247,23 +248,23 @@ func TestDecideRemembersClsact(t *testing.T) {
 func TestDecideCeiling(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(w *world, l *shaping.Limit)
-		want   shaping.HookKind
+		want   terms.HookKind
 		note   string
 	}{
-		"as a rule":             {func(*world, *shaping.Limit) {}, shaping.HookKindClsact, ""},
-		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, shaping.HookKindClsact, ""},
-		"somebody's filter":     {(*world).policy, shaping.HookKindTCX, ""},
+		"as a rule":             {func(*world, *shaping.Limit) {}, terms.HookKindClsact, ""},
+		"no TCX":                {func(w *world, _ *shaping.Limit) { w.tcx = false }, terms.HookKindClsact, ""},
+		"somebody's filter":     {(*world).policy, terms.HookKindTCX, ""},
 		"that and no TCX":       {func(w *world, l *shaping.Limit) { w.policy(l); w.tcx = false }, 0, `clsact filter "handle_egress" on ingress of veth1`},
-		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, shaping.SideHost) }, 0, "no other end on the host"},
+		"no host side":          {func(w *world, _ *shaping.Limit) { delete(w.devices, terms.SideHost) }, 0, "no other end on the host"},
 		"it is switched off":    {func(_ *world, l *shaping.Limit) { l.NoCeiling = true }, 0, ""},
-		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = shaping.PolicyElephants }, 0, "under elephants"},
+		"light flows are free":  {func(_ *world, l *shaping.Limit) { l.Policy = terms.PolicyElephants }, 0, "under elephants"},
 		"netkit":                {func(w *world, _ *shaping.Limit) { w.facts.EgressPastHost = true }, 0, "may go past the host side"},
-		"the limit is up there": {func(_ *world, l *shaping.Limit) { l.Mode = shaping.ModeTCXHostSide }, 0, ""},
+		"the limit is up there": {func(_ *world, l *shaping.Limit) { l.Mode = terms.ModeTCXHostSide }, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, l := newWorld(), limit(10_000_000)
 			tt.change(w, l)
-			state, _, err := decide(t, w, shaping.Egress, l, false)
+			state, _, err := decide(t, w, terms.Egress, l, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -279,8 +280,8 @@ func TestDecideCeiling(t *testing.T) {
 
 // policy puts somebody's program where the ceiling would be.
 func (w *world) policy(*shaping.Limit) {
-	w.devices[shaping.SideHost].Hooks = []attach.HookProgram{
-		{Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 77, Name: "handle_egress", Pref: 1},
+	w.devices[terms.SideHost].Hooks = []attach.HookProgram{
+		{Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 77, Name: "handle_egress", Pref: 1},
 	}
 }
 
@@ -306,16 +307,16 @@ func TestDecideHostTCX(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in, out := states[0].Directions[shaping.Ingress], states[0].Directions[shaping.Egress]
-			ceiling := shaping.HookKindAuto
+			in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
+			ceiling := terms.HookKindAuto
 			if out.Params.Ceiling {
 				ceiling = out.CeilingKind
 			}
 			if is := fmt.Sprintf("%v on the %v side and %v", in.HookKind, in.Params.Side, ceiling); is != tt.want {
 				t.Errorf("the program and the ceiling are by %s, want %s", is, tt.want)
 			}
-			for _, h := range w.devices[shaping.SideHost].Hooks {
-				if h.Kind == shaping.HookKindClsact {
+			for _, h := range w.devices[terms.SideHost].Hooks {
+				if h.Kind == terms.HookKindClsact {
 					t.Errorf("%s is a filter on the host side", h.Name)
 				}
 			}
@@ -331,12 +332,12 @@ func TestDecideHostTCX(t *testing.T) {
 func TestDecideAroundATakenHook(t *testing.T) {
 	w := newWorld()
 	w.tcx = false
-	w.devices[shaping.SideHost].Hooks = []attach.HookProgram{
-		{Kind: shaping.HookKindClsact, Hook: shaping.HookEgress, ProgramID: 77, Name: "handle_ingress", Pref: 1},
+	w.devices[terms.SideHost].Hooks = []attach.HookProgram{
+		{Kind: terms.HookKindClsact, Hook: terms.HookEgress, ProgramID: 77, Name: "handle_ingress", Pref: 1},
 	}
-	for noIFB, want := range map[bool]shaping.Side{false: shaping.SideIFB, true: shaping.SidePod} {
+	for noIFB, want := range map[bool]terms.Side{false: terms.SideIFB, true: terms.SidePod} {
 		w.facts.IFB = !noIFB
-		s, choice, err := decide(t, w, shaping.Ingress, limit(10_000_000), false)
+		s, choice, err := decide(t, w, terms.Ingress, limit(10_000_000), false)
 		if err != nil {
 			t.Fatal(err)
 		}

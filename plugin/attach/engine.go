@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Interfaces finds what podweir attaches to.
@@ -64,7 +65,7 @@ type Engine struct {
 	// HostSide says whether a direction is to be policed on the host side for now,
 	// out of the pod's reach; is says whether it was. It is asked again after Drifted,
 	// and not obeyed where that is not available. Nil leaves a direction where it is.
-	HostSide func(id ID, d shaping.Direction, is bool) bool
+	HostSide func(id ID, d terms.Direction, is bool) bool
 	// Now is the time, for how long something is degraded; nil means [time.Now].
 	Now func() time.Time
 	// Step is called with a name before every step that leaves something
@@ -228,7 +229,7 @@ func (e *Engine) unhide(prior *Record, obs *Observed) error {
 	if prior == nil || !obs.hides() {
 		return nil
 	}
-	return e.tearDown(prior, []shaping.Direction{shaping.Ingress})
+	return e.tearDown(prior, []terms.Direction{terms.Ingress})
 }
 
 func (e *Engine) apply(rec *Record, plan []Action) error {
@@ -310,8 +311,8 @@ func (e *Engine) Remove(ctx context.Context, id ID) error {
 }
 
 func (e *Engine) remove(r *Record) error {
-	var made []shaping.Direction
-	for _, d := range shaping.Directions {
+	var made []terms.Direction
+	for _, d := range terms.Directions {
 		if _, ok := r.Choices[d.String()]; ok {
 			made = append(made, d)
 		}
@@ -324,7 +325,7 @@ func (e *Engine) remove(r *Record) error {
 }
 
 // tearDown removes directions by the record that tells how they were made.
-func (e *Engine) tearDown(r *Record, directions []shaping.Direction) error {
+func (e *Engine) tearDown(r *Record, directions []terms.Direction) error {
 	for _, d := range directions {
 		a := Action{Kind: TearDown, Direction: d, Reason: "removed"}
 		e.step(d.String() + " " + a.Kind.String())

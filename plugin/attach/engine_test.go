@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -25,7 +26,7 @@ var podID = attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}
 func limit(rate units.BitRate) *shaping.Limit {
 	return &shaping.Limit{
 		Rate: rate, Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
-		Policy: shaping.PolicyStrict, Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+		Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}
 }
 
@@ -56,7 +57,7 @@ func record(t *testing.T, w *world) *attach.Record {
 func TestEnsureOrder(t *testing.T) {
 	w := newWorld()
 	cfg := both(10_000_000)
-	cfg.Ingress.Place = shaping.PlaceIFB
+	cfg.Ingress.Place = terms.PlaceIFB
 	ensure(t, w, cfg)
 	// The record first, so that whoever comes after a crash knows everything;
 	// a queue before what steers for it, and the redirect last of all.
@@ -91,14 +92,14 @@ func TestEnsureOrder(t *testing.T) {
 
 func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 	cfg := both(10_000_000)
-	cfg.Ingress.Place = shaping.PlaceIFB
+	cfg.Ingress.Place = terms.PlaceIFB
 	for kind := attach.MakeIFB; kind < attach.TearDown; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {
 			w := newWorld()
 			cfg := cfg
 			if kind == attach.AttachGuard {
 				cfg = both(100_000_000)
-				cfg.Egress.Queue = shaping.QueueHTB
+				cfg.Egress.Queue = terms.QueueHTB
 			}
 			w.failAt = kind
 			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
@@ -180,7 +181,7 @@ func TestCheckNamesTheDifference(t *testing.T) {
 		t.Errorf("Check of nothing = %v, want \"not attached\"", err)
 	}
 	ensure(t, w, cfg)
-	w.devices[shaping.SidePod].Tree = shaping.Tree{}
+	w.devices[terms.SidePod].Tree = shaping.Tree{}
 	err = w.engine().Check(t.Context(), wantOf(cfg))
 	var drift *attach.DriftError
 	if !errors.As(err, &drift) || len(drift.Actions) != 1 || drift.Actions[0].Kind != attach.BuildTree {
@@ -191,7 +192,7 @@ func TestCheckNamesTheDifference(t *testing.T) {
 			t.Errorf("Check = %q, want %q in it", err, part)
 		}
 	}
-	if w.devices[shaping.SidePod].Root() != nil {
+	if w.devices[terms.SidePod].Root() != nil {
 		t.Error("Check repaired; it must not change anything")
 	}
 	if _, err := w.engine().Repair(t.Context(), podID); err != nil {
@@ -210,7 +211,7 @@ func TestSetAndClear(t *testing.T) {
 		t.Errorf("Set of nothing = %v, want ErrNotAttached", err)
 	}
 	ensure(t, w, cfg)
-	program := w.dataplanes[shaping.Egress].Slot
+	program := w.dataplanes[terms.Egress].Slot
 	w.log = nil
 	faster := func(c *shaping.Config) error { c.Egress.Rate = 20_000_000; return nil }
 	if _, err := e.Set(t.Context(), podID, faster); err != nil {
@@ -219,7 +220,7 @@ func TestSetAndClear(t *testing.T) {
 	if want := []string{"record", "egress update", "egress change-queue"}; !slices.Equal(w.log, want) {
 		t.Errorf("Set took the steps %v, want %v", w.log, want)
 	}
-	if got := w.dataplanes[shaping.Egress].Slot; got != program {
+	if got := w.dataplanes[terms.Egress].Slot; got != program {
 		t.Errorf("Set replaced program %d by %d", program, got)
 	}
 	if r := record(t, w); r.Config.Egress.Rate != 20_000_000 || r.Asked == nil || r.Asked.Egress.Rate != 10_000_000 {
@@ -327,11 +328,11 @@ func randomConfig(rnd *rand.Rand) *shaping.Config {
 			return nil
 		}
 		l := limit([]units.BitRate{1_000_000, 100_000_000, 10_000_000_000}[pick(3)])
-		l.Policy = shaping.PolicyStrict + shaping.Policy(pick(3))
-		l.Queue = shaping.QueueAuto + shaping.Queue(pick(5))
-		l.Mode = shaping.ModeAuto + shaping.Mode(pick(6))
+		l.Policy = terms.PolicyStrict + terms.Policy(pick(3))
+		l.Queue = terms.QueueAuto + terms.Queue(pick(5))
+		l.Mode = terms.ModeAuto + terms.Mode(pick(6))
 		if ingress {
-			l.Place = shaping.PlaceAuto + shaping.Place(pick(3))
+			l.Place = terms.PlaceAuto + terms.Place(pick(3))
 		}
 		return l
 	}
@@ -425,7 +426,7 @@ func TestTimeOfTheAttachment(t *testing.T) {
 			return err
 		})
 		change("repair", func() error {
-			w.devices[shaping.SidePod].Tree = shaping.Tree{}
+			w.devices[terms.SidePod].Tree = shaping.Tree{}
 			_, err := e.Repair(t.Context(), podID)
 			return err
 		})

@@ -29,8 +29,8 @@ type world struct {
 	facts shaping.Facts
 	tcx   bool
 
-	devices    map[shaping.Side]*attach.Device
-	dataplanes map[shaping.Direction]*attach.Dataplane
+	devices    map[terms.Side]*attach.Device
+	dataplanes map[terms.Direction]*attach.Dataplane
 	records    map[attach.ID]map[string]*attach.Record
 	storeErr   error
 
@@ -50,12 +50,12 @@ func newWorld() *world {
 		},
 		facts: shaping.Facts{TBF: true, HTB: true, IFB: true, MTU: 1500},
 		tcx:   true, lastID: 100, lastMajor: 0x100,
-		dataplanes: make(map[shaping.Direction]*attach.Dataplane),
+		dataplanes: make(map[terms.Direction]*attach.Dataplane),
 		records:    make(map[attach.ID]map[string]*attach.Record),
 	}
-	w.devices = map[shaping.Side]*attach.Device{
-		shaping.SidePod:  {Exists: true, Index: podIndex, Name: "eth0"},
-		shaping.SideHost: {Exists: true, Index: hostIndex, Name: "veth1"},
+	w.devices = map[terms.Side]*attach.Device{
+		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0"},
+		terms.SideHost: {Exists: true, Index: hostIndex, Name: "veth1"},
 	}
 	return w
 }
@@ -137,11 +137,11 @@ func (w *world) Remove(id attach.ID, name string) error {
 // Observe implements attach.Kernel.
 func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 	obs := &attach.Observed{
-		Devices:    make(map[shaping.Side]*attach.Device),
-		Dataplanes: make(map[shaping.Direction]*attach.Dataplane),
-		Recorded:   make(map[shaping.Direction]bool),
+		Devices:    make(map[terms.Side]*attach.Device),
+		Dataplanes: make(map[terms.Direction]*attach.Dataplane),
+		Recorded:   make(map[terms.Direction]bool),
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		_, obs.Recorded[d] = r.Choices[d.String()]
 	}
 	for s, d := range w.devices {
@@ -173,11 +173,11 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	p := a.State.Params
 	switch a.Kind {
 	case attach.MakeIFB:
-		if ifb := w.devices[shaping.SideIFB]; ifb != nil {
+		if ifb := w.devices[terms.SideIFB]; ifb != nil {
 			ifb.Down = false
 			return nil
 		}
-		w.devices[shaping.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
+		w.devices[terms.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
 	case attach.LoadDataplane, attach.UpdateDataplane:
 		w.configure(a.Direction, p)
 	case attach.BuildTree, attach.ChangeTree:
@@ -187,13 +187,13 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	case attach.AttachHook:
 		return w.hook(a, p.Side, p.Hook, a.State.HookKind, p.ProgramName())
 	case attach.AttachGuard:
-		return w.hook(a, shaping.SidePod, shaping.HookEgress, shaping.HookKindClsact, "pw_guard")
+		return w.hook(a, terms.SidePod, terms.HookEgress, terms.HookKindClsact, "pw_guard")
 	case attach.AttachCeiling:
-		return w.hook(a, shaping.SideHost, shaping.HookIngress, a.State.CeilingKind, p.CeilingName())
+		return w.hook(a, terms.SideHost, terms.HookIngress, a.State.CeilingKind, p.CeilingName())
 	case attach.AttachRedirect:
-		return w.hook(a, shaping.SidePod, shaping.HookIngress, shaping.HookKindClsact, "pw_redirect")
+		return w.hook(a, terms.SidePod, terms.HookIngress, terms.HookKindClsact, "pw_redirect")
 	case attach.DetachCeiling:
-		dropHooks(w.devices[shaping.SideHost], p.CeilingName())
+		dropHooks(w.devices[terms.SideHost], p.CeilingName())
 	case attach.RemoveFormer:
 		w.dataplanes[a.Direction].Former = false
 	case attach.RemoveStray:
@@ -217,7 +217,7 @@ func (w *world) removeStray(a attach.Action) {
 func (w *world) id() uint32 { w.lastID++; return w.lastID }
 
 // configure gives a direction a slot, if it has none, and its limits.
-func (w *world) configure(d shaping.Direction, p *shaping.Params) {
+func (w *world) configure(d terms.Direction, p *shaping.Params) {
 	dp := w.dataplanes[d]
 	if dp == nil {
 		dp = &attach.Dataplane{}
@@ -228,12 +228,12 @@ func (w *world) configure(d shaping.Direction, p *shaping.Params) {
 	}
 	dp.ProgramName, dp.Side, dp.Datapath = p.ProgramName(), p.Side, p.Datapath
 	if p.Redirect {
-		dp.RedirectIndex = w.devices[shaping.SideIFB].Index
+		dp.RedirectIndex = w.devices[terms.SideIFB].Index
 	}
 }
 
 // program is one of this build for the slot of a direction.
-func (w *world) program(d shaping.Direction, name string) *attach.HookProgram {
+func (w *world) program(d terms.Direction, name string) *attach.HookProgram {
 	return &attach.HookProgram{ProgramID: w.id(), Name: name, Ours: true, Current: true, Slot: w.dataplanes[d].Slot}
 }
 
@@ -255,7 +255,7 @@ func (w *world) setTree(a attach.Action, p *shaping.Params) error {
 	return nil
 }
 
-func (w *world) hook(a attach.Action, s shaping.Side, h shaping.Hook, k shaping.HookKind, name string) error {
+func (w *world) hook(a attach.Action, s terms.Side, h terms.Hook, k terms.HookKind, name string) error {
 	dev := w.devices[s]
 	if dev == nil {
 		return fmt.Errorf("%v: no device on the %v side", a, s)
@@ -268,7 +268,7 @@ func (w *world) hook(a attach.Action, s shaping.Side, h shaping.Hook, k shaping.
 	})
 	prog := *w.program(a.Direction, name)
 	prog.Kind, prog.Hook = k, h
-	if k == shaping.HookKindTCX {
+	if k == terms.HookKindTCX {
 		dev.Hooks = slices.Insert(dev.Hooks, 0, prog)
 		return nil
 	}
@@ -277,11 +277,11 @@ func (w *world) hook(a attach.Action, s shaping.Side, h shaping.Hook, k shaping.
 	return nil
 }
 
-func (w *world) tearDown(r *attach.Record, d shaping.Direction) {
+func (w *world) tearDown(r *attach.Record, d terms.Direction) {
 	choice := r.Choices[d.String()]
 	for s, dev := range w.devices {
-		if s == shaping.SideIFB {
-			if d == shaping.Ingress {
+		if s == terms.SideIFB {
+			if d == terms.Ingress {
 				delete(w.devices, s)
 			}
 			continue
@@ -290,7 +290,7 @@ func (w *world) tearDown(r *attach.Record, d shaping.Direction) {
 			return p.Ours && terms.DirectionAt(s, p.Hook) == d
 		})
 		if r.MadeClsact(s) && !slices.ContainsFunc(dev.Hooks, func(p attach.HookProgram) bool {
-			return p.Kind == shaping.HookKindClsact
+			return p.Kind == terms.HookKindClsact
 		}) {
 			dev.Clsact = false
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // errNoHostSide means that a direction cannot be moved to the host side.
@@ -19,9 +20,9 @@ var errNoHostSide = errors.New("the host side cannot hold this direction")
 // holds what the pod cannot take away.
 func hostSided(l *shaping.Limit, tcx bool) *shaping.Limit {
 	out := *l
-	out.Mode, out.Queue, out.Place = shaping.ModeClsactHostSide, shaping.QueueNone, shaping.PlaceAuto
+	out.Mode, out.Queue, out.Place = terms.ModeClsactHostSide, terms.QueueNone, terms.PlaceAuto
 	if tcx {
-		out.Mode = shaping.ModeTCXHostSide
+		out.Mode = terms.ModeTCXHostSide
 	}
 	return &out
 }
@@ -31,8 +32,8 @@ const hostSideNote = "policed on the host side for now: what kept the limit in t
 // decideHostSide decides about a direction that is to be policed on the host side.
 // Only egress is moved: ingress stands there already, or on an ifb because packets go
 // past the host side.
-func decideHostSide(req *Request, obs *Observed, d shaping.Direction, prior Choice) (*DirectionState, Choice, error) {
-	if d != shaping.Egress || req.Facts.EgressPastHost || !obs.Device(shaping.SideHost).Exists {
+func decideHostSide(req *Request, obs *Observed, d terms.Direction, prior Choice) (*DirectionState, Choice, error) {
+	if d != terms.Egress || req.Facts.EgressPastHost || !obs.Device(terms.SideHost).Exists {
 		return nil, prior, errNoHostSide
 	}
 	if !prior.HostSide {
@@ -50,12 +51,12 @@ func decideHostSide(req *Request, obs *Observed, d shaping.Direction, prior Choi
 }
 
 // hostSidesOf are the directions that an earlier run moved to the host side.
-func hostSidesOf(prior *Record) map[shaping.Direction]bool {
-	all := make(map[shaping.Direction]bool)
+func hostSidesOf(prior *Record) map[terms.Direction]bool {
+	all := make(map[terms.Direction]bool)
 	if prior == nil {
 		return all
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if prior.Choices[d.String()].HostSide {
 			all[d] = true
 		}
@@ -64,12 +65,12 @@ func hostSidesOf(prior *Record) map[shaping.Direction]bool {
 }
 
 // hostSides are the directions to have on the host side now.
-func (e *Engine) hostSides(id ID, prior *Record) map[shaping.Direction]bool {
+func (e *Engine) hostSides(id ID, prior *Record) map[terms.Direction]bool {
 	all := hostSidesOf(prior)
 	if e.HostSide == nil || prior == nil {
 		return all
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if e.HostSide(id, d, all[d]) {
 			all[d] = true
 		} else {
@@ -88,7 +89,7 @@ func (e *Engine) asksAnew(req *Request, id ID, prior *Record) bool {
 }
 
 // drifted tells what differs for no reason of ours, and says whether anything does.
-func (e *Engine) drifted(id ID, prior, rec *Record, gone []shaping.Direction, plan []Action) bool {
+func (e *Engine) drifted(id ID, prior, rec *Record, gone []terms.Direction, plan []Action) bool {
 	if e.Drifted == nil || prior == nil || !reflect.DeepEqual(prior.Config, rec.Config) {
 		return false
 	}
@@ -104,7 +105,7 @@ func (e *Engine) drifted(id ID, prior, rec *Record, gone []shaping.Direction, pl
 
 // ours says that a direction gets a slot: with another release, or because another way
 // is taken. What else differs is due to that.
-func ours(d shaping.Direction, plan []Action) bool {
+func ours(d terms.Direction, plan []Action) bool {
 	return slices.ContainsFunc(plan, func(a Action) bool {
 		return a.Direction == d && a.Kind == LoadDataplane
 	})
@@ -117,7 +118,7 @@ func (a *Action) InPod() bool {
 	case MakeIFB, AttachGuard, AttachRedirect:
 		return true
 	case BuildTree, ChangeTree, ReplaceClassifier, AttachHook:
-		return a.State != nil && a.State.Params.Side != shaping.SideHost
+		return a.State != nil && a.State.Params.Side != terms.SideHost
 	default:
 		return false
 	}

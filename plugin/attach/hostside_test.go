@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // besieged takes the pod's egress queue away and repairs, with somebody who wants the
@@ -23,7 +24,7 @@ func besieged(t *testing.T, w *world) (*attach.Engine, *bool) {
 		}
 		away = true
 	}
-	e.HostSide = func(_ attach.ID, d shaping.Direction, _ bool) bool { return away && d == shaping.Egress }
+	e.HostSide = func(_ attach.ID, d terms.Direction, _ bool) bool { return away && d == terms.Egress }
 	return e, &away
 }
 
@@ -39,41 +40,41 @@ func TestEgressMovesToTheHostSide(t *testing.T) {
 			if _, err := e.Repair(t.Context(), podID); err != nil || *away {
 				t.Fatalf("Repair of what is in order = %v, told of drift: %v", err, *away)
 			}
-			w.devices[shaping.SidePod].Tree = shaping.Tree{}
+			w.devices[terms.SidePod].Tree = shaping.Tree{}
 			states, err := e.Repair(t.Context(), podID)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out := states[0].Directions[shaping.Egress]
-			if p := out.Params; !out.HostSide || p.Side != shaping.SideHost || p.Queue != shaping.QueueNone || p.Rate != 10_000_000 {
+			out := states[0].Directions[terms.Egress]
+			if p := out.Params; !out.HostSide || p.Side != terms.SideHost || p.Queue != terms.QueueNone || p.Rate != 10_000_000 {
 				t.Errorf("egress is %+v, want policing on the host side", p)
 			}
-			kind := map[bool]shaping.HookKind{true: shaping.HookKindTCX, false: shaping.HookKindClsact}[tcx]
+			kind := map[bool]terms.HookKind{true: terms.HookKindTCX, false: terms.HookKindClsact}[tcx]
 			if out.HookKind != kind {
 				t.Errorf("hook kind %v, want %v", out.HookKind, kind)
 			}
-			if in := states[0].Directions[shaping.Ingress]; in.HostSide || in.Params.Queue != shaping.QueueTBF {
+			if in := states[0].Directions[terms.Ingress]; in.HostSide || in.Params.Queue != terms.QueueTBF {
 				t.Errorf("ingress is %+v, want it where it was", in.Params)
 			}
-			if len(w.devices[shaping.SidePod].Tree.Qdiscs) != 0 {
+			if len(w.devices[terms.SidePod].Tree.Qdiscs) != 0 {
 				t.Error("the queue was made in the pod again")
 			}
 			// Neither CHECK nor a repair by somebody else moves it.
 			if err := w.engine().Check(t.Context(), wantOf(both(10_000_000))); err != nil {
 				t.Errorf("CHECK = %v, want nil", err)
 			}
-			if states, err = w.engine().Repair(t.Context(), podID); err != nil || !states[0].Directions[shaping.Egress].HostSide {
+			if states, err = w.engine().Repair(t.Context(), podID); err != nil || !states[0].Directions[terms.Egress].HostSide {
 				t.Errorf("another repair: %v, want egress on the host side", err)
 			}
 			*away = false
 			if states, err = e.Repair(t.Context(), podID); err != nil {
 				t.Fatal(err)
 			}
-			if p := states[0].Directions[shaping.Egress].Params; p.Side != shaping.SidePod || p.Queue != shaping.QueueTBF {
+			if p := states[0].Directions[terms.Egress].Params; p.Side != terms.SidePod || p.Queue != terms.QueueTBF {
 				t.Errorf("afterwards egress is %+v, want the queue in the pod", p)
 			}
-			if slices.ContainsFunc(w.devices[shaping.SideHost].Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_police" }) {
-				t.Errorf("%v are left on the host side", w.devices[shaping.SideHost].Hooks)
+			if slices.ContainsFunc(w.devices[terms.SideHost].Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_police" }) {
+				t.Errorf("%v are left on the host side", w.devices[terms.SideHost].Hooks)
 			}
 			if err := w.engine().Check(t.Context(), wantOf(both(10_000_000))); err != nil || *away {
 				t.Errorf("CHECK = %v, told of drift: %v", err, *away)
@@ -87,16 +88,16 @@ func TestHostSideIsTaken(t *testing.T) {
 	w := newWorld()
 	w.tcx = false
 	ensure(t, w, both(10_000_000))
-	w.devices[shaping.SideHost].Hooks = []attach.HookProgram{
-		{Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 7, Name: "theirs"},
+	w.devices[terms.SideHost].Hooks = []attach.HookProgram{
+		{Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "theirs"},
 	}
-	w.devices[shaping.SidePod].Tree = shaping.Tree{}
+	w.devices[terms.SidePod].Tree = shaping.Tree{}
 	e, away := besieged(t, w)
 	states, err := e.Repair(t.Context(), podID)
 	if err != nil || !*away {
 		t.Fatalf("Repair = %v, told of drift: %v", err, *away)
 	}
-	if out := states[0].Directions[shaping.Egress]; out.HostSide || out.Params.Side != shaping.SidePod || len(w.devices[shaping.SidePod].Tree.Qdiscs) == 0 {
+	if out := states[0].Directions[terms.Egress]; out.HostSide || out.Params.Side != terms.SidePod || len(w.devices[terms.SidePod].Tree.Qdiscs) == 0 {
 		t.Errorf("egress is %+v, want the queue in the pod", out.Params)
 	}
 }
@@ -106,7 +107,7 @@ func TestHostSideIsTaken(t *testing.T) {
 func TestDriftIsWhatSomebodyElseDid(t *testing.T) {
 	for name, change := range map[string]func(*world, *shaping.Config){
 		"another rate":  func(_ *world, c *shaping.Config) { c.Egress.Rate *= 2 },
-		"another queue": func(_ *world, c *shaping.Config) { c.Egress.Queue = shaping.QueueNone },
+		"another queue": func(_ *world, c *shaping.Config) { c.Egress.Queue = terms.QueueNone },
 		"another build": func(w *world, _ *shaping.Config) { w.outdate() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,10 +129,10 @@ func TestDriftIsWhatSomebodyElseDid(t *testing.T) {
 func TestNothingStaysBehindAMove(t *testing.T) {
 	w := newWorld()
 	cfg := both(10_000_000)
-	cfg.Egress.Policy = shaping.PolicyFlat
+	cfg.Egress.Policy = terms.PolicyFlat
 	ensure(t, w, cfg)
 	e, away := besieged(t, w)
-	pod := w.devices[shaping.SidePod]
+	pod := w.devices[terms.SidePod]
 	pod.Tree.Qdiscs[0].Rate *= 10
 	if _, err := e.Repair(t.Context(), podID); err != nil || !*away {
 		t.Fatalf("Repair = %v, told of drift: %v", err, *away)
@@ -143,7 +144,7 @@ func TestNothingStaysBehindAMove(t *testing.T) {
 	if _, err := e.Repair(t.Context(), podID); err != nil || *away {
 		t.Fatalf("Repair = %v, told of drift: %v", err, *away)
 	}
-	if len(pod.Tree.Qdiscs) == 0 || slices.ContainsFunc(w.devices[shaping.SideHost].Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_police" }) {
-		t.Errorf("the pod has %v and the host side %v, want the queue alone", pod.Tree.Qdiscs, w.devices[shaping.SideHost].Hooks)
+	if len(pod.Tree.Qdiscs) == 0 || slices.ContainsFunc(w.devices[terms.SideHost].Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_police" }) {
+		t.Errorf("the pod has %v and the host side %v, want the queue alone", pod.Tree.Qdiscs, w.devices[terms.SideHost].Hooks)
 	}
 }

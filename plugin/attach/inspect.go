@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Inspection is one look at one interface of an attachment. ADD, CHECK, the agent,
@@ -24,7 +25,7 @@ type Inspection struct {
 
 	choices map[string]Choice
 	// gone are the directions that are made again, steps the plan without their end.
-	gone    []shaping.Direction
+	gone    []terms.Direction
 	steps   []Action
 	request *Request
 }
@@ -32,7 +33,7 @@ type Inspection struct {
 // Degradation says that a direction is limited in another way than is wanted. Every
 // look tries the wanted way again.
 type Degradation struct {
-	Direction shaping.Direction `json:"-"`
+	Direction terms.Direction `json:"-"`
 	// Reason says why the wanted way is not available, and what is used instead.
 	Reason string `json:"reason"`
 	// Since is when that began, zero if it is not known.
@@ -60,7 +61,7 @@ func (e *Engine) look(cfg *shaping.Config, iface Interface, prior *Record) (*Ins
 // inspect compares an interface with what a record asks for; prior is the record of
 // an earlier run, nil if there is none. Beside an error about what is wanted it
 // returns what was observed.
-func (e *Engine) inspect(rec, prior *Record, hostSide map[shaping.Direction]bool) (*Inspection, error) {
+func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) (*Inspection, error) {
 	facts, tcx, err := e.interfaces.Facts(rec.Interface)
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (in *Inspection) remakes(prior *Record) []Action {
 
 // degraded lists what is not as it is wanted, and since when.
 func (in *Inspection) degraded(prior *Record, now time.Time) {
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		ds, choice := in.Want.Directions[d], in.choices[d.String()]
 		if ds == nil {
 			continue

@@ -11,12 +11,13 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // What was not available is no wish: every look tries what is wanted again, and says
 // since when it is not available.
 func TestWantedIsTriedAgain(t *testing.T) {
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		t.Run(d.String(), func(t *testing.T) {
 			w := newWorld()
 			cfg := both(10_000_000)
@@ -85,9 +86,9 @@ func TestRemovesStrays(t *testing.T) {
 	clear(w.records)
 	clear(w.dataplanes)
 	cfg := both(10_000_000)
-	cfg.Egress.Queue = shaping.QueueNone
+	cfg.Egress.Queue = terms.QueueNone
 	ensure(t, w, cfg)
-	pod := w.devices[shaping.SidePod]
+	pod := w.devices[terms.SidePod]
 	if pod.Root() != nil || w.has("pw_band") && slices.ContainsFunc(pod.Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_band" }) {
 		t.Errorf("the pod's device has %+v, want neither queue nor classifier", pod)
 	}
@@ -121,10 +122,10 @@ func TestSameInterface(t *testing.T) {
 func TestNoFilterWhereOnlyTCXWillDo(t *testing.T) {
 	w := newWorld()
 	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
-	cfg.Ingress.Mode = shaping.ModeClsactHostSide
+	cfg.Ingress.Mode = terms.ModeClsactHostSide
 	ensure(t, w, cfg)
-	for _, h := range w.devices[shaping.SideHost].Hooks {
-		if h.Kind == shaping.HookKindClsact {
+	for _, h := range w.devices[terms.SideHost].Hooks {
+		if h.Kind == terms.HookKindClsact {
 			t.Errorf("%s is a filter on the host side", h.Name)
 		}
 	}

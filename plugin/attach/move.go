@@ -14,10 +14,10 @@ import (
 // another place or other parts are requested, or nothing at all. They are torn
 // down by the record that made them, before the new one is written: whoever
 // comes after a crash in between still knows how.
-func moved(before, now *shaping.Config) []shaping.Direction {
-	var all []shaping.Direction
+func moved(before, now *shaping.Config) []terms.Direction {
+	var all []terms.Direction
 	other := before.Observe != now.Observe || !slices.Equal(before.Unshaped, now.Unshaped) || !slices.Equal(before.Shaped, now.Shaped)
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		old, l := before.Limit(d), now.Limit(d)
 		if old == nil {
 			continue
@@ -33,12 +33,12 @@ func moved(before, now *shaping.Config) []shaping.Direction {
 // switched lists the directions that change between what is wanted and what was
 // available, or to the host side and back: they are made again, since both may use
 // the same program elsewhere.
-func switched(prior *Record, now map[string]Choice, gone []shaping.Direction) []shaping.Direction {
-	var all []shaping.Direction
+func switched(prior *Record, now map[string]Choice, gone []terms.Direction) []terms.Direction {
+	var all []terms.Direction
 	if prior == nil {
 		return nil
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		was, made := prior.Choices[d.String()]
 		is, stays := now[d.String()]
 		other := was.Settled != is.Settled || was.HostSide != is.HostSide || was.Queue != is.Queue || was.Place != is.Place
@@ -51,11 +51,11 @@ func switched(prior *Record, now map[string]Choice, gone []shaping.Direction) []
 
 // samePlace says that a queue can stay where it is: whether an ifb is demanded or
 // preferred makes no difference to a queue that stands on one.
-func samePlace(a, b shaping.Place) bool { return a == b || a.IFB() && b.IFB() }
+func samePlace(a, b terms.Place) bool { return a == b || a.IFB() && b.IFB() }
 
 // without takes what the record made for these directions out of what was
 // observed: it will be gone.
-func without(obs *Observed, r *Record, directions []shaping.Direction) {
+func without(obs *Observed, r *Record, directions []terms.Direction) {
 	for _, d := range directions {
 		majors := r.Choices[d.String()].Majors
 		for side, dev := range obs.Devices {
@@ -66,8 +66,8 @@ func without(obs *Observed, r *Record, directions []shaping.Direction) {
 				dev.Tree, dev.Classifier, dev.OwnTree = shaping.Tree{}, nil, false
 			}
 		}
-		if d == shaping.Ingress {
-			delete(obs.Devices, shaping.SideIFB)
+		if d == terms.Ingress {
+			delete(obs.Devices, terms.SideIFB)
 		}
 		delete(obs.Dataplanes, d)
 		delete(obs.Recorded, d)
@@ -77,10 +77,10 @@ func without(obs *Observed, r *Record, directions []shaping.Direction) {
 // keep returns the choices that still hold: all of a direction that stays. Of
 // one that is gone only who made the clsact qdiscs, which may be in use by the
 // other direction.
-func keep(choices map[string]Choice, gone []shaping.Direction, now *shaping.Config) map[string]Choice {
+func keep(choices map[string]Choice, gone []terms.Direction, now *shaping.Config) map[string]Choice {
 	kept := make(map[string]Choice)
-	var made []shaping.Side
-	for _, d := range shaping.Directions {
+	var made []terms.Side
+	for _, d := range terms.Directions {
 		c := choices[d.String()]
 		if slices.Contains(gone, d) {
 			made = append(made, c.MadeClsact...)
@@ -88,7 +88,7 @@ func keep(choices map[string]Choice, gone []shaping.Direction, now *shaping.Conf
 			kept[d.String()] = c
 		}
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if now.Limit(d) == nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // redirected is a pod whose ingress goes through the ifb, then gets a netfilter
@@ -19,19 +20,19 @@ func redirected(t *testing.T, change func(*shaping.Limit)) (*world, *shaping.Con
 	t.Helper()
 	w := newWorld()
 	l := limit(10_000_000)
-	l.Place = shaping.PlaceIFB
+	l.Place = terms.PlaceIFB
 	change(l)
 	cfg := &shaping.Config{Ingress: l}
 	ensure(t, w, cfg)
 	if !w.has("pw_redirect") {
 		t.Fatal("no redirect")
 	}
-	w.devices[shaping.SidePod].NetfilterIngress = true
+	w.devices[terms.SidePod].NetfilterIngress = true
 	return w, cfg
 }
 
 func (w *world) has(program string) bool {
-	return slices.ContainsFunc(w.devices[shaping.SidePod].Hooks, func(h attach.HookProgram) bool {
+	return slices.ContainsFunc(w.devices[terms.SidePod].Hooks, func(h attach.HookProgram) bool {
 		return h.Name == program
 	})
 }
@@ -42,9 +43,9 @@ func (w *world) has(program string) bool {
 func TestLeavesTheRedirect(t *testing.T) {
 	for name, change := range map[string]func(*shaping.Limit){
 		"auto":          func(*shaping.Limit) {},
-		"mode by name":  func(l *shaping.Limit) { l.Mode = shaping.ModeQdisc },
-		"queue by name": func(l *shaping.Limit) { l.Queue = shaping.QueueTBF },
-		"both by name":  func(l *shaping.Limit) { l.Mode, l.Queue = shaping.ModeQdisc, shaping.QueueTBF },
+		"mode by name":  func(l *shaping.Limit) { l.Mode = terms.ModeQdisc },
+		"queue by name": func(l *shaping.Limit) { l.Queue = terms.QueueTBF },
+		"both by name":  func(l *shaping.Limit) { l.Mode, l.Queue = terms.ModeQdisc, terms.QueueTBF },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, cfg := redirected(t, change)
@@ -57,12 +58,12 @@ func TestLeavesTheRedirect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := states[0].Directions[shaping.Ingress].Params
-			if p.Queue != shaping.QueueNone || p.Redirect || p.CapHolds ||
+			p := states[0].Directions[terms.Ingress].Params
+			if p.Queue != terms.QueueNone || p.Redirect || p.CapHolds ||
 				!strings.Contains(strings.Join(p.Notes, "\n"), "netfilter ingress chain on eth0") {
 				t.Errorf("after Repair %v, redirect %v, notes %q, want policing that says why", p.Queue, p.Redirect, p.Notes)
 			}
-			if w.has("pw_redirect") || !w.has("pw_police") || w.devices[shaping.SideIFB] != nil {
+			if w.has("pw_redirect") || !w.has("pw_police") || w.devices[terms.SideIFB] != nil {
 				t.Errorf("after Repair the pod has %+v", w.shape())
 			}
 			w.log = nil
@@ -70,7 +71,7 @@ func TestLeavesTheRedirect(t *testing.T) {
 			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
 				t.Errorf("Ensure again did %v, Check = %v, want nothing and nil", w.log, err)
 			}
-			if err := w.engine().Remove(t.Context(), podID); err != nil || len(w.devices[shaping.SidePod].Hooks) != 0 {
+			if err := w.engine().Remove(t.Context(), podID); err != nil || len(w.devices[terms.SidePod].Hooks) != 0 {
 				t.Errorf("Remove = %v and leaves %+v", err, w.shape())
 			}
 		})
@@ -81,9 +82,9 @@ func TestLeavesTheRedirect(t *testing.T) {
 func TestLeavesTheRedirectForNothing(t *testing.T) {
 	w, cfg := redirected(t, func(*shaping.Limit) {})
 	w.tcx = false
-	pod := w.devices[shaping.SidePod]
+	pod := w.devices[terms.SidePod]
 	pod.Hooks = append(pod.Hooks, attach.HookProgram{
-		Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 9, Name: "theirs",
+		Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 9, Name: "theirs",
 	})
 	for range 2 {
 		_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
@@ -99,7 +100,7 @@ func TestLeavesTheRedirectForNothing(t *testing.T) {
 // A redirect whose pin is gone hides packets too.
 func TestLeavesTheRedirectWithoutPins(t *testing.T) {
 	w, cfg := redirected(t, func(*shaping.Limit) {})
-	delete(w.dataplanes, shaping.Ingress)
+	delete(w.dataplanes, terms.Ingress)
 	plan, err := drift(w, cfg, record(t, w))
 	if err != nil || len(plan) == 0 || plan[0].Kind != attach.TearDown {
 		t.Errorf("the plan is %v, %v, want a tear-down first", plan, err)

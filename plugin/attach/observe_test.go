@@ -10,19 +10,20 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // A limit that is observed only has a program and no queue, and is as it should be so.
 // It changes to an enforced limit and back without a rest.
 func TestObserveAndEnforce(t *testing.T) {
 	w := newWorld()
-	foreignRoot(w, shaping.SideHost) // which is no obstacle for what makes no queue
+	foreignRoot(w, terms.SideHost) // which is no obstacle for what makes no queue
 	cfg := both(10_000_000)
 	cfg.Observe = true
 	observed := func(what string) {
 		t.Helper()
-		pod := w.devices[shaping.SidePod]
-		if pod.Root() != nil || len(pod.Hooks) != 2 || len(w.devices[shaping.SideHost].Hooks) != 0 {
+		pod := w.devices[terms.SidePod]
+		if pod.Root() != nil || len(pod.Hooks) != 2 || len(w.devices[terms.SideHost].Hooks) != 0 {
 			t.Errorf("%s: the pod's device has %+v, want a program for each direction and no queue", what, pod)
 		}
 		for _, h := range pod.Hooks {
@@ -36,7 +37,7 @@ func TestObserveAndEnforce(t *testing.T) {
 	}
 	ensure(t, w, cfg)
 	observed("at first")
-	w.devices[shaping.SideHost].Tree = shaping.Tree{}
+	w.devices[terms.SideHost].Tree = shaping.Tree{}
 	e := w.engine()
 	e.Drifted = func(_ attach.ID, plan []attach.Action) { t.Errorf("told of drift: %v", plan) }
 
@@ -47,12 +48,12 @@ func TestObserveAndEnforce(t *testing.T) {
 	if _, err := e.Ensure(t.Context(), wantOf(enforced)); err != nil {
 		t.Fatal(err)
 	}
-	for _, side := range []shaping.Side{shaping.SidePod, shaping.SideHost} {
+	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
 		if w.devices[side].Root() == nil {
 			t.Errorf("enforced: the %v side has no queue", side)
 		}
 	}
-	ceiling := slices.ContainsFunc(w.devices[shaping.SideHost].Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_ceiling" })
+	ceiling := slices.ContainsFunc(w.devices[terms.SideHost].Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_ceiling" })
 	if !ceiling || w.has("pw_police") {
 		t.Errorf("enforced: a ceiling is %v, a policer in the pod %v, want the one and not the other", ceiling, w.has("pw_police"))
 	}
@@ -60,7 +61,7 @@ func TestObserveAndEnforce(t *testing.T) {
 		t.Fatal(err)
 	}
 	observed("after set")
-	if _, err := e.Clear(t.Context(), podID); err != nil || w.devices[shaping.SidePod].Root() == nil {
+	if _, err := e.Clear(t.Context(), podID); err != nil || w.devices[terms.SidePod].Root() == nil {
 		t.Errorf("Clear = %v, want the queue again", err)
 	}
 }
@@ -71,13 +72,13 @@ func TestObserveIsComparedWithTheSlot(t *testing.T) {
 	cfg := both(10_000_000)
 	cfg.Observe = true
 	ensure(t, w, cfg)
-	w.dataplanes[shaping.Egress].Datapath.Observe = false
+	w.dataplanes[terms.Egress].Datapath.Observe = false
 	in, err := w.engine().Inspect(record(t, w))
 	if err != nil || len(in.Plan) != 1 || in.Plan[0].Kind != attach.UpdateDataplane || !strings.Contains(in.Plan[0].Reason, "observed only is false, want true") {
 		t.Fatalf("plan %v, %v, want to update the slot", in.Plan, err)
 	}
-	if _, err := w.engine().Repair(t.Context(), podID); err != nil || !w.dataplanes[shaping.Egress].Datapath.Observe {
-		t.Errorf("Repair = %v, slot %+v, want it observed", err, w.dataplanes[shaping.Egress])
+	if _, err := w.engine().Repair(t.Context(), podID); err != nil || !w.dataplanes[terms.Egress].Datapath.Observe {
+		t.Errorf("Repair = %v, slot %+v, want it observed", err, w.dataplanes[terms.Egress])
 	}
 }
 
@@ -87,12 +88,12 @@ func TestObservedStaysInThePod(t *testing.T) {
 	cfg := both(10_000_000)
 	cfg.Observe = true
 	e := w.engine()
-	e.HostSide = func(attach.ID, shaping.Direction, bool) bool { return true }
+	e.HostSide = func(attach.ID, terms.Direction, bool) bool { return true }
 	ensure(t, w, cfg)
 	if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
 		t.Fatal(err)
 	}
-	if hooks := w.devices[shaping.SideHost].Hooks; slices.ContainsFunc(hooks, func(h attach.HookProgram) bool { return h.Ours }) {
+	if hooks := w.devices[terms.SideHost].Hooks; slices.ContainsFunc(hooks, func(h attach.HookProgram) bool { return h.Ours }) {
 		t.Errorf("the host side has %v, want nothing", hooks)
 	}
 }

@@ -62,7 +62,7 @@ func (k ActionKind) String() string { return actionNames[k] }
 // Action is one step, with the difference that asks for it.
 type Action struct {
 	Kind      ActionKind
-	Direction shaping.Direction
+	Direction terms.Direction
 	// State is what should be there; nil for TearDown of a direction that is
 	// no longer wanted.
 	State  *DirectionState
@@ -80,7 +80,7 @@ func (a Action) String() string {
 // exactly when nothing differs.
 func Plan(want *Desired, obs *Observed) []Action {
 	var plan []Action
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		ds := want.Directions[d]
 		if ds == nil {
 			if obs.Dataplanes[d] != nil || obs.Recorded[d] {
@@ -98,7 +98,7 @@ func Plan(want *Desired, obs *Observed) []Action {
 }
 
 type directionPlan struct {
-	direction shaping.Direction
+	direction terms.Direction
 	state     *DirectionState
 	obs       *Observed
 	actions   []Action
@@ -122,9 +122,9 @@ func (p *directionPlan) run() {
 		p.obs = p.obs.without(p.direction)
 		have = &Dataplane{}
 	}
-	if ifb := p.obs.Device(shaping.SideIFB); params.Side == shaping.SideIFB && !ifb.Exists {
+	if ifb := p.obs.Device(terms.SideIFB); params.Side == terms.SideIFB && !ifb.Exists {
 		p.add(MakeIFB, "no ifb in the pod's namespace")
-	} else if params.Side == shaping.SideIFB && ifb.Down {
+	} else if params.Side == terms.SideIFB && ifb.Down {
 		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
 	}
 	p.planSlot(have, wrong)
@@ -146,7 +146,7 @@ func (p *directionPlan) needsSlot() bool {
 
 // leaves says that the redirect has to go at once.
 func (p *directionPlan) leaves() bool {
-	return p.direction == shaping.Ingress && !p.state.Params.Redirect && p.obs.hides()
+	return p.direction == terms.Ingress && !p.state.Params.Redirect && p.obs.hides()
 }
 
 // wrong says why what is there has to go first, "" if it need not.
@@ -154,7 +154,7 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 	want := p.state.Params.ProgramName()
 	switch {
 	case p.leaves():
-		return fmt.Sprintf(chainBehind, p.obs.Device(shaping.SidePod).Name)
+		return fmt.Sprintf(chainBehind, p.obs.Device(terms.SidePod).Name)
 	case (have.Slot != 0 || have.Former) && have.ProgramName != want:
 		return fmt.Sprintf("program is %q, want %q", have.ProgramName, want)
 	case have.Side != 0 && have.Side != p.state.Params.Side:
@@ -164,7 +164,7 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 }
 
 func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
-	params, ifb := p.state.Params, p.obs.Device(shaping.SideIFB)
+	params, ifb := p.state.Params, p.obs.Device(terms.SideIFB)
 	switch {
 	case !p.needsSlot():
 	case have.Slot == 0 && wrong != "":
@@ -233,35 +233,35 @@ func (p *directionPlan) markOther(is *HookProgram, name string) {
 
 func (p *directionPlan) planHooks(have *Dataplane) {
 	params := p.state.Params
-	pod, host := p.obs.Device(shaping.SidePod), p.obs.Device(shaping.SideHost)
-	if params.Hook == shaping.HookEgress || params.Hook == shaping.HookIngress {
+	pod, host := p.obs.Device(terms.SidePod), p.obs.Device(terms.SideHost)
+	if params.Hook == terms.HookEgress || params.Hook == terms.HookIngress {
 		p.planOn(&hooked{AttachHook, params.ProgramName(), p.obs.Device(params.Side), params.Side, params.Hook, p.state.HookKind}, have)
 	}
 	if params.Guard {
-		p.planOn(&hooked{AttachGuard, guardName, pod, shaping.SidePod, shaping.HookEgress, shaping.HookKindClsact}, have)
+		p.planOn(&hooked{AttachGuard, guardName, pod, terms.SidePod, terms.HookEgress, terms.HookKindClsact}, have)
 	}
-	if params.Redirect && !pod.redirects(p.obs.Device(shaping.SideIFB).Index) {
-		p.planOn(&hooked{AttachRedirect, redirectName, pod, shaping.SidePod, shaping.HookIngress, shaping.HookKindClsact}, have)
+	if params.Redirect && !pod.redirects(p.obs.Device(terms.SideIFB).Index) {
+		p.planOn(&hooked{AttachRedirect, redirectName, pod, terms.SidePod, terms.HookIngress, terms.HookKindClsact}, have)
 	}
-	switch stands := host.find(shaping.HookIngress, params.CeilingName()); {
+	switch stands := host.find(terms.HookIngress, params.CeilingName()); {
 	case params.Ceiling:
-		p.planOn(&hooked{AttachCeiling, params.CeilingName(), host, shaping.SideHost, shaping.HookIngress, p.state.CeilingKind}, have)
-	case p.direction == shaping.Egress && stands != nil:
+		p.planOn(&hooked{AttachCeiling, params.CeilingName(), host, terms.SideHost, terms.HookIngress, p.state.CeilingKind}, have)
+	case p.direction == terms.Egress && stands != nil:
 		p.add(DetachCeiling, "%s (%d) is on the ingress hook of %s, want none", stands.Name, stands.ProgramID, host.Name)
 	}
 }
 
 // Keeps says whether a program of podweir's on a hook belongs to what should be.
-func (s *DirectionState) Keeps(side shaping.Side, h *HookProgram) bool {
+func (s *DirectionState) Keeps(side terms.Side, h *HookProgram) bool {
 	p := s.Params
 	switch {
 	case side == p.Side && h.Hook == p.Hook && h.Name == p.ProgramName():
 		return true
-	case side == shaping.SideHost && h.Hook == shaping.HookIngress && p.Direction == shaping.Egress && h.Name == p.CeilingName():
+	case side == terms.SideHost && h.Hook == terms.HookIngress && p.Direction == terms.Egress && h.Name == p.CeilingName():
 		return true // one that should not be there has a step of its own
-	case side != shaping.SidePod:
+	case side != terms.SidePod:
 		return false
-	case h.Hook == shaping.HookEgress:
+	case h.Hook == terms.HookEgress:
 		return p.Guard && h.Name == guardName
 	default:
 		return p.Redirect && (h.Name == redirectName || h.RedirectIndex != 0)
@@ -270,7 +270,7 @@ func (s *DirectionState) Keeps(side shaping.Side, h *HookProgram) bool {
 
 // KeepsRoot says whether a root qdisc of podweir's on a side belongs to what should
 // be, or to the other direction.
-func (s *DirectionState) KeepsRoot(side shaping.Side) bool {
+func (s *DirectionState) KeepsRoot(side terms.Side) bool {
 	return side != QueueSide(s.Params.Direction) || s.Params.Tree != nil && s.Params.Side == side
 }
 
@@ -278,7 +278,7 @@ func (s *DirectionState) KeepsRoot(side shaping.Side) bool {
 // of it was lost, or somebody moved it.
 func (p *directionPlan) strays() string {
 	var all []string
-	for _, side := range []shaping.Side{shaping.SidePod, shaping.SideHost} {
+	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
 		dev := p.obs.Device(side)
 		for i := range dev.Hooks {
 			h := &dev.Hooks[i]
@@ -294,16 +294,16 @@ func (p *directionPlan) strays() string {
 }
 
 // called is the name of a device; an ifb that is to be made has none yet.
-func called(d *Device, s shaping.Side) string { return cmp.Or(d.Name, "the "+s.String()) }
+func called(d *Device, s terms.Side) string { return cmp.Or(d.Name, "the "+s.String()) }
 
 // hooked is a program that should be on a hook that others can use.
 type hooked struct {
 	action ActionKind
 	name   string
 	dev    *Device
-	side   shaping.Side
-	hook   shaping.Hook
-	kind   shaping.HookKind
+	side   terms.Side
+	hook   terms.Hook
+	kind   terms.HookKind
 }
 
 func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
@@ -332,7 +332,7 @@ func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
 		p.add(want.action, "%s is on the %v hook of %s twice", want.name, want.hook, dev.Name)
 		return
 	}
-	if stands := chain.Stand(found.ProgramID, nil); found.Kind == shaping.HookKindTCX && len(stands.Ahead) > 0 {
+	if stands := chain.Stand(found.ProgramID, nil); found.Kind == terms.HookKindTCX && len(stands.Ahead) > 0 {
 		first := &stands.Ahead[0]
 		p.add(want.action, "program %q (%d) is ahead of %s on the %v hook of %s",
 			first.Name, first.ProgramID, want.name, want.hook, dev.Name)

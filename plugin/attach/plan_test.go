@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // rich is a world in which every kind of thing is attached: egress as HTB with
@@ -21,8 +22,8 @@ func rich(t *testing.T) (*world, *shaping.Config) {
 	t.Helper()
 	w := newWorld()
 	cfg := both(100_000_000)
-	cfg.Egress.Queue = shaping.QueueHTB
-	cfg.Ingress.Place = shaping.PlaceIFB
+	cfg.Egress.Queue = terms.QueueHTB
+	cfg.Ingress.Place = terms.PlaceIFB
 	ensure(t, w, cfg)
 	return w, cfg
 }
@@ -44,38 +45,38 @@ func TestPlanOfOneDifference(t *testing.T) {
 	plansOfOne(t, []difference{
 		{"nothing", func(*world) {}, []string{}, ""},
 		{
-			"the ifb is down", func(w *world) { w.devices[shaping.SideIFB].Down = true },
+			"the ifb is down", func(w *world) { w.devices[terms.SideIFB].Down = true },
 			[]string{"ingress make-ifb"},
 			"is down",
 		},
 		{
-			"the ifb is gone", func(w *world) { delete(w.devices, shaping.SideIFB) },
+			"the ifb is gone", func(w *world) { delete(w.devices, terms.SideIFB) },
 			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach"},
 			"no ifb",
 		},
 		{
-			"the slot is gone", func(w *world) { delete(w.dataplanes, shaping.Egress) },
+			"the slot is gone", func(w *world) { delete(w.dataplanes, terms.Egress) },
 			[]string{"egress load", "egress replace-classifier", "egress attach-ceiling"},
 			"no slot for pw_class",
 		},
 		{
-			"the slot is for another program", func(w *world) { w.dataplanes[shaping.Egress].ProgramName = "pw_band" },
+			"the slot is for another program", func(w *world) { w.dataplanes[terms.Egress].ProgramName = "pw_band" },
 			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
 			`program is "pw_band"`,
 		},
 		{
-			"the slot is for another device", func(w *world) { w.dataplanes[shaping.Egress].Side = shaping.SideHost },
+			"the slot is for another device", func(w *world) { w.dataplanes[terms.Egress].Side = terms.SideHost },
 			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
 			"egress is limited on the host side, want the pod side",
 		},
 		{
-			"the slot has limits of another layout", func(w *world) { w.dataplanes[shaping.Egress].Datapath = shaping.Datapath{} },
+			"the slot has limits of another layout", func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} },
 			[]string{"egress update"},
 			"the slot has no limits of this build",
 		},
 		{
 			"a release loaded programs for each pod", func(w *world) {
-				w.dataplanes[shaping.Egress] = &attach.Dataplane{ProgramName: "pw_class", Former: true}
+				w.dataplanes[terms.Egress] = &attach.Dataplane{ProgramName: "pw_class", Former: true}
 				w.outdate()
 			},
 			[]string{
@@ -86,64 +87,64 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the slot was given back, and the link is not gone yet", func(w *world) {
-				delete(w.dataplanes, shaping.Egress)
-				for i := range w.devices[shaping.SideHost].Hooks {
-					w.devices[shaping.SideHost].Hooks[i].Slot = 0
+				delete(w.dataplanes, terms.Egress)
+				for i := range w.devices[terms.SideHost].Hooks {
+					w.devices[terms.SideHost].Hooks[i].Slot = 0
 				}
 			},
 			[]string{"egress load", "egress replace-classifier", "egress attach-ceiling"},
 			"no slot for pw_class",
 		},
 		{
-			"the pins of that release are left", func(w *world) { w.dataplanes[shaping.Egress].Former = true },
+			"the pins of that release are left", func(w *world) { w.dataplanes[terms.Egress].Former = true },
 			[]string{"egress remove-former"},
 			"pins of a release",
 		},
 		{
-			"other limits in the slot", func(w *world) { w.dataplanes[shaping.Egress].Datapath.HoldTicks++ },
+			"other limits in the slot", func(w *world) { w.dataplanes[terms.Egress].Datapath.HoldTicks++ },
 			[]string{"egress update"},
 			"thresholds of flows differ",
 		},
 		{
-			"the redirect goes elsewhere", func(w *world) { w.dataplanes[shaping.Ingress].RedirectIndex = 1 },
+			"the redirect goes elsewhere", func(w *world) { w.dataplanes[terms.Ingress].RedirectIndex = 1 },
 			[]string{"ingress update"},
 			"redirect goes to ifindex 1",
 		},
 		{
-			"the queue is gone", func(w *world) { w.devices[shaping.SidePod].Tree = shaping.Tree{} },
+			"the queue is gone", func(w *world) { w.devices[terms.SidePod].Tree = shaping.Tree{} },
 			[]string{"egress build-queue"},
 			"no root qdisc, want htb",
 		},
 		{
-			"a class has another rate", func(w *world) { w.devices[shaping.SidePod].Tree.Classes[0].Rate++ },
+			"a class has another rate", func(w *world) { w.devices[terms.SidePod].Tree.Classes[0].Rate++ },
 			[]string{"egress change-queue"},
 			"has rate",
 		},
 		{"a class is gone", func(w *world) {
-			tree := &w.devices[shaping.SidePod].Tree
+			tree := &w.devices[terms.SidePod].Tree
 			tree.Classes = tree.Classes[1:]
 		}, []string{"egress build-queue"}, "2 classes, want 3"},
 		{
-			"the TBF has another rate", func(w *world) { w.devices[shaping.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
+			"the TBF has another rate", func(w *world) { w.devices[terms.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
 			[]string{"ingress change-queue"},
 			"limit of the queue (tbf) is 50 Mbit/s, want 100 Mbit/s",
 		},
 		{"the bands are gone", func(w *world) {
-			tree := &w.devices[shaping.SideIFB].Tree
+			tree := &w.devices[terms.SideIFB].Tree
 			tree.Qdiscs = tree.Qdiscs[:1]
 		}, []string{"ingress build-queue"}, "no pfifo_fast"},
 		{
-			"the classifier is gone", func(w *world) { w.devices[shaping.SidePod].Tree.Filter = nil },
+			"the classifier is gone", func(w *world) { w.devices[terms.SidePod].Tree.Filter = nil },
 			[]string{"egress build-queue"},
 			"classifier filter is missing",
 		},
 		{
-			"another classifier", func(w *world) { w.devices[shaping.SidePod].Classifier.Name = "pw_other" },
+			"another classifier", func(w *world) { w.devices[terms.SidePod].Classifier.Name = "pw_other" },
 			[]string{"egress replace-classifier"},
 			`classifier is program "pw_other"`,
 		},
 		{
-			"a classifier with another slot", func(w *world) { w.devices[shaping.SidePod].Classifier.Slot++ },
+			"a classifier with another slot", func(w *world) { w.devices[terms.SidePod].Classifier.Slot++ },
 			[]string{"egress replace-classifier"},
 			"classifier pw_class",
 		},
@@ -153,22 +154,22 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"is of another build",
 		},
 		{
-			"a hook with another slot", func(w *world) { w.devices[shaping.SideIFB].Hooks[0].Slot++ },
+			"a hook with another slot", func(w *world) { w.devices[terms.SideIFB].Hooks[0].Slot++ },
 			[]string{"ingress attach"},
 			"on the egress hook of podweir5 pw_band",
 		},
 		{
-			"the hook is empty", func(w *world) { dropHooks(w.devices[shaping.SideIFB], "pw_band") },
+			"the hook is empty", func(w *world) { dropHooks(w.devices[terms.SideIFB], "pw_band") },
 			[]string{"ingress attach"},
 			"pw_band is not on the egress hook of podweir5",
 		},
 		{
-			"the guard is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_guard") },
+			"the guard is detached", func(w *world) { dropHooks(w.devices[terms.SidePod], "pw_guard") },
 			[]string{"egress attach-guard"},
 			"pw_guard is not on the egress hook of eth0",
 		},
 		{
-			"the redirect is detached", func(w *world) { dropHooks(w.devices[shaping.SidePod], "pw_redirect") },
+			"the redirect is detached", func(w *world) { dropHooks(w.devices[terms.SidePod], "pw_redirect") },
 			[]string{"ingress attach-redirect"},
 			"pw_redirect is not on the ingress hook of eth0",
 		},
@@ -178,15 +179,15 @@ func TestPlanOfOneDifference(t *testing.T) {
 func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 	plansOfOne(t, []difference{
 		{
-			"the ceiling is detached", func(w *world) { dropHooks(w.devices[shaping.SideHost], "pw_ceiling") },
+			"the ceiling is detached", func(w *world) { dropHooks(w.devices[terms.SideHost], "pw_ceiling") },
 			[]string{"egress attach-ceiling"},
 			"pw_ceiling is not on the ingress hook of veth1",
 		},
 		{
 			"somebody else comes to the ceiling's hook", func(w *world) {
-				dev := w.devices[shaping.SideHost]
+				dev := w.devices[terms.SideHost]
 				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
-					Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
+					Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
 				})
 			},
 			[]string{"egress attach-ceiling"},
@@ -194,9 +195,9 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 		},
 		{
 			"somebody else comes to the ceiling's hook, and there is no TCX", func(w *world) {
-				dev := w.devices[shaping.SideHost]
+				dev := w.devices[terms.SideHost]
 				dev.Hooks = slices.Insert(dev.Hooks, 0, attach.HookProgram{
-					Kind: shaping.HookKindClsact, Hook: shaping.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
+					Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "other", Pref: 1,
 				})
 				w.tcx = false
 			},
@@ -205,9 +206,9 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 		},
 		{
 			"the ceiling is there twice", func(w *world) {
-				dev := w.devices[shaping.SideHost]
+				dev := w.devices[terms.SideHost]
 				again := dev.Hooks[slices.IndexFunc(dev.Hooks, func(h attach.HookProgram) bool { return h.Name == "pw_ceiling" })]
-				again.Kind = shaping.HookKindTCX
+				again.Kind = terms.HookKindTCX
 				dev.Hooks = append(dev.Hooks, again)
 			},
 			[]string{"egress attach-ceiling"},
@@ -274,22 +275,22 @@ func TestPlanKeepsTheHead(t *testing.T) {
 	w := newWorld()
 	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
 	ensure(t, w, cfg)
-	host := w.devices[shaping.SideHost]
-	if len(host.Hooks) != 1 || host.Hooks[0].Kind != shaping.HookKindTCX {
+	host := w.devices[terms.SideHost]
+	if len(host.Hooks) != 1 || host.Hooks[0].Kind != terms.HookKindTCX {
 		t.Fatalf("hooks of the host side: %+v, want one TCX program", host.Hooks)
 	}
 	// Behind us and on the other hook is nobody's harm.
 	host.Hooks = append(host.Hooks, attach.HookProgram{
-		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 8, Name: "behind",
+		Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 8, Name: "behind",
 	})
 	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
-		Kind: shaping.HookKindTCX, Hook: shaping.HookIngress, ProgramID: 9, Name: "other",
+		Kind: terms.HookKindTCX, Hook: terms.HookIngress, ProgramID: 9, Name: "other",
 	})
 	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
 		t.Errorf("plan = %v, %v, want it empty", plan, err)
 	}
 	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
-		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 10, Name: "cil_to_container",
+		Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 10, Name: "cil_to_container",
 	})
 	plan, err := drift(w, cfg, record(t, w))
 	if err != nil || !slices.Equal(kinds(plan), []string{"ingress attach"}) ||
@@ -305,21 +306,21 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	w := newWorld()
 	cfg := &shaping.Config{Egress: limit(10_000_000)}
 	ensure(t, w, cfg)
-	pod := w.devices[shaping.SidePod]
-	if len(pod.Hooks) != 1 || pod.Hooks[0].Kind != shaping.HookKindClsact {
+	pod := w.devices[terms.SidePod]
+	if len(pod.Hooks) != 1 || pod.Hooks[0].Kind != terms.HookKindClsact {
 		t.Fatalf("hooks of the pod side: %+v, want one filter", pod.Hooks)
 	}
 	pod.Hooks = slices.Insert(pod.Hooks, 0, attach.HookProgram{
-		Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 10, Name: "hostile",
+		Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 10, Name: "hostile",
 	})
 	in, err := w.engine().Inspect(record(t, w))
 	if err != nil || !slices.Equal(kinds(in.Plan), []string{"egress attach"}) ||
 		!strings.Contains(in.Plan[0].Reason, `because of program "hostile" (10)`) ||
-		in.Want.Directions[shaping.Egress].HookKind != shaping.HookKindTCX {
+		in.Want.Directions[terms.Egress].HookKind != terms.HookKindTCX {
 		t.Errorf("inspection = %+v, %v, want TCX because of the program that is named", in, err)
 	}
 	named := &shaping.Config{Egress: limit(10_000_000)}
-	named.Egress.Mode = shaping.ModeClsactPodSide
+	named.Egress.Mode = terms.ModeClsactPodSide
 	byHand := *record(t, w)
 	byHand.Strict = true
 	if _, err := drift(w, named, &byHand); !errors.Is(err, attach.ErrHookTaken) ||
@@ -329,10 +330,10 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	ensure(t, w, cfg)
 	// As a TCX program it keeps the head like on the host side.
 	pod.Hooks = []attach.HookProgram{
-		{Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 11, Name: "again"},
+		{Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 11, Name: "again"},
 		{
-			Kind: shaping.HookKindTCX, Hook: shaping.HookEgress, ProgramID: 12, Name: "pw_band", Ours: true, Current: true,
-			Slot: w.dataplanes[shaping.Egress].Slot,
+			Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 12, Name: "pw_band", Ours: true, Current: true,
+			Slot: w.dataplanes[terms.Egress].Slot,
 		},
 	}
 	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 1 ||

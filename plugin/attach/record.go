@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // RecordVersion is the format of [Record].
@@ -58,16 +59,16 @@ const (
 // Choice is what was decided for one direction when it was first set up.
 type Choice struct {
 	// Majors are the random handle majors in the order they were drawn.
-	Majors   []uint16         `json:"majors"`
-	HookKind shaping.HookKind `json:"hookKind"`
+	Majors   []uint16       `json:"majors"`
+	HookKind terms.HookKind `json:"hookKind"`
 	// CeilingKind is that of the ceiling.
-	CeilingKind shaping.HookKind `json:"ceilingKind,omitempty"`
+	CeilingKind terms.HookKind `json:"ceilingKind,omitempty"`
 	// Queue replaces an automatic queue where the first choice could not be
 	// had; the note says why.
-	Queue shaping.Queue `json:"queue,omitempty"`
-	Note  string        `json:"note,omitempty"`
+	Queue terms.Queue `json:"queue,omitempty"`
+	Note  string      `json:"note,omitempty"`
 	// Place replaces an automatic place of the ingress queue in the same way.
-	Place shaping.Place `json:"place,omitempty"`
+	Place terms.Place `json:"place,omitempty"`
 	// Since is when the direction fell back to something else than what is wanted,
 	// zero if it did not.
 	Since time.Time `json:"since,omitzero"`
@@ -78,7 +79,7 @@ type Choice struct {
 	// kept its limit in the pod was taken away again and again.
 	HostSide bool `json:"hostSide,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
-	MadeClsact []shaping.Side `json:"madeClsact,omitempty"`
+	MadeClsact []terms.Side `json:"madeClsact,omitempty"`
 }
 
 // Degraded says that the queue or its place is not the one that is wanted.
@@ -86,7 +87,7 @@ func (c *Choice) Degraded() bool { return c.Queue != 0 || c.Place != 0 }
 
 // instead is the choice of another queue or place than what is wanted. It has the
 // handles of an earlier run that chose the same.
-func (c *Choice) instead(q shaping.Queue, p shaping.Place, note string) Choice {
+func (c *Choice) instead(q terms.Queue, p terms.Place, note string) Choice {
 	out := Choice{MadeClsact: c.MadeClsact}
 	if c.Degraded() && c.Queue == q && c.Place == p {
 		out = *c
@@ -97,7 +98,7 @@ func (c *Choice) instead(q shaping.Queue, p shaping.Place, note string) Choice {
 
 // MadeClsact says whether the clsact qdisc of a side is ours to remove with the
 // last filter, whichever direction it was made for.
-func (r *Record) MadeClsact(s shaping.Side) bool {
+func (r *Record) MadeClsact(s terms.Side) bool {
 	for _, c := range r.Choices {
 		if slices.Contains(c.MadeClsact, s) {
 			return true
@@ -107,9 +108,9 @@ func (r *Record) MadeClsact(s shaping.Side) bool {
 }
 
 // LeaveClsact says that the clsact qdisc of a side is somebody else's.
-func (r *Record) LeaveClsact(s shaping.Side) {
+func (r *Record) LeaveClsact(s terms.Side) {
 	for d, c := range r.Choices {
-		c.MadeClsact = slices.DeleteFunc(slices.Clone(c.MadeClsact), func(made shaping.Side) bool { return made == s })
+		c.MadeClsact = slices.DeleteFunc(slices.Clone(c.MadeClsact), func(made terms.Side) bool { return made == s })
 		r.Choices[d] = c
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func TestRepairTellsWhatItMends(t *testing.T) {
@@ -25,7 +26,7 @@ func TestRepairTellsWhatItMends(t *testing.T) {
 	if _, err := e.Repair(t.Context(), podID); err != nil || len(told) != 0 {
 		t.Errorf("Repair of what is in order = %v and mends %v", err, told)
 	}
-	w.devices[shaping.SidePod].Tree = shaping.Tree{}
+	w.devices[terms.SidePod].Tree = shaping.Tree{}
 	if _, err := e.Repair(t.Context(), podID); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -83,7 +84,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 		{
 			"slot given back", both(nil), func(t *testing.T, p *pod) {
 				t.Helper()
-				if err := p.node.slab(t).GiveBack(p.dir(), shaping.Egress, nil, 0); err != nil {
+				if err := p.node.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -108,12 +109,12 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 		{"limits in the maps changed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			slab := p.node.slab(t)
-			dp, err := slab.Observe(p.dir(), shaping.Egress)
+			dp, err := slab.Observe(p.dir(), terms.Egress)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dp.Datapath.HoldTicks++
-			other := &shaping.Params{Direction: shaping.Egress, Program: shaping.ProgramBand, Datapath: dp.Datapath}
+			other := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: dp.Datapath}
 			if err := slab.Configure(p.dir(), other, nil, 0); err != nil {
 				t.Fatal(err)
 			}

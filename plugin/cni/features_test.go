@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -34,7 +34,7 @@ func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
 	if a.err != nil {
 		t.Fatalf("ADD: %s\n%s", describe(a.err), a.log)
 	}
-	if d := p.ingress(t); d.Side != shaping.SideIFB.String() || d.Queue != shaping.QueueTBF.String() {
+	if d := p.ingress(t); d.Side != terms.SideIFB.String() || d.Queue != terms.QueueTBF.String() {
 		t.Errorf("ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
 	}
 	if by := p.status(t).By; by != attach.ByPlugin {
@@ -69,7 +69,7 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 		t.Errorf("ADD logs no warning with the reason: %s", a.log)
 	}
 	d := p.ingress(t)
-	if d.Queue != shaping.QueueNone.String() || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "; "), why) {
+	if d.Queue != terms.QueueNone.String() || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "; "), why) {
 		t.Errorf("ingress is %+v, want policing with the reason", d)
 	}
 	p.must(t, "CHECK", c)
@@ -79,7 +79,7 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 		t.Fatal(err)
 	}
 	p.repair(t)
-	if d := p.ingress(t); d.Side != shaping.SideIFB.String() || d.Queue != shaping.QueueTBF.String() {
+	if d := p.ingress(t); d.Side != terms.SideIFB.String() || d.Queue != terms.QueueTBF.String() {
 		t.Errorf("after the repair ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
 	}
 	p.must(t, "CHECK", c)
@@ -103,7 +103,7 @@ func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
 	if onHost := p.hostFilters(t); len(onHost) != 0 {
 		t.Errorf("on the host side: %v, want nothing", onHost)
 	}
-	if d := p.ingress(t); d.Side != shaping.SideIFB.String() || !strings.Contains(strings.Join(d.Notes, "; "), "hostHook is tcx") {
+	if d := p.ingress(t); d.Side != terms.SideIFB.String() || !strings.Contains(strings.Join(d.Notes, "; "), "hostHook is tcx") {
 		t.Errorf("ingress is on the %s side, notes %q, want the ifb and the reason", d.Side, d.Notes)
 	}
 	p.must(t, "CHECK", c)
@@ -125,7 +125,7 @@ func (p *pod) hostFilters(t *testing.T) []string {
 func (p *pod) ingress(t *testing.T) status.Direction {
 	t.Helper()
 	for _, d := range p.status(t).Directions {
-		if d.Direction == shaping.Ingress.String() {
+		if d.Direction == terms.Ingress.String() {
 			return d
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -329,7 +329,7 @@ func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
 		}, nil},
 		"a slot": {both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
-			if err := n.slab(t).GiveBack(p.dir(), shaping.Egress, nil, 0); err != nil {
+			if err := n.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0); err != nil {
 				t.Fatal(err)
 			}
 		}, nil},

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -78,7 +78,7 @@ func TestPrivilegedNetkit(t *testing.T) {
 					t.Errorf("ADD twice replaced program %s", pin)
 				}
 			}
-			for _, d := range shaping.Directions {
+			for _, d := range terms.Directions {
 				const bytesPerSec = 5_000_000 / 8
 				got, port := stream(t, p, d)
 				wantHeavy(t, p, d, port)
@@ -109,14 +109,14 @@ func TestPrivilegedNetkit(t *testing.T) {
 }
 
 // wantHeavy fails the test unless the stream to this port is listed as heavy.
-func wantHeavy(t *testing.T, p *pod, d shaping.Direction, port uint16) {
+func wantHeavy(t *testing.T, p *pod, d terms.Direction, port uint16) {
 	t.Helper()
 	flows, err := p.node.slab(t).HeavyFlows(p.dir(), d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	to := p.gateway
-	if d == shaping.Ingress {
+	if d == terms.Ingress {
 		to = p.addr
 	}
 	for _, f := range flows {
@@ -142,10 +142,10 @@ const streamBytes = 300_000
 // stream sends as much as it can by TCP until the other end has read for a
 // second, and streamBytes: on a processor that is emulated, and that others use,
 // that may take longer. port is where it sent to.
-func stream(t *testing.T, p *pod, d shaping.Direction) (s streamed, port uint16) {
+func stream(t *testing.T, p *pod, d terms.Direction) (s streamed, port uint16) {
 	t.Helper()
 	from, to, addr := p.ns, p.node.NetNS, p.gateway
-	if d == shaping.Ingress {
+	if d == terms.Ingress {
 		from, to, addr = p.node.NetNS, p.ns, p.addr
 	}
 	var l net.Listener

@@ -16,7 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
@@ -150,7 +150,7 @@ func exchange(t *testing.T, in, out *flow, during func() error) (sent int) {
 func (p *pod) counted(t *testing.T) uint64 {
 	t.Helper()
 	var all uint64
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		counters, err := p.node.slab(t).Counters(p.dir(), d)
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func (p *pod) asFormer(t *testing.T) {
 	t.Helper()
 	p.fromOtherBuild(t)
 	slab := p.node.slab(t)
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if err := slab.GiveBack(p.dir(), d, nil, p.host.Index); err != nil {
 			t.Fatal(err)
 		}

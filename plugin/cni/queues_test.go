@@ -8,7 +8,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -22,7 +22,7 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 	first.must(t, "ADD", first.conf(both(conf{"ingressPlace": "host"})))
 	first.onNode(t, func(node *engine.Node) error {
 		queues := node.Queues()
-		counters := func(p *pod, s shaping.Side) uint64 {
+		counters := func(p *pod, s terms.Side) uint64 {
 			t.Helper()
 			records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
 			if err != nil || len(records) != 1 {
@@ -34,17 +34,17 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 			}
 			return got.Packets
 		}
-		before := counters(first, shaping.SideHost)
+		before := counters(first, terms.SideHost)
 		later.must(t, "ADD", later.conf(both(conf{"ingressPlace": "host"})))
 		later.crosses(t)
 		first.crosses(t)
-		if got := counters(first, shaping.SideHost); got != before {
+		if got := counters(first, terms.SideHost); got != before {
 			t.Errorf("the list of the host was read again: %d packets after %d", got, before)
 		}
-		if got := counters(later, shaping.SideHost); got == 0 {
+		if got := counters(later, terms.SideHost); got == 0 {
 			t.Error("a pod that came later has no packets to it")
 		}
-		if got := counters(later, shaping.SidePod); got == 0 {
+		if got := counters(later, terms.SidePod); got == 0 {
 			t.Error("a pod that came later has no packets from it")
 		}
 		return nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // young is how long a slot that was taken is left alone: its owner may be about to make
@@ -87,7 +87,7 @@ func (n *Node) left(list func() (dirs []string, err error)) ([]leftSlot, error) 
 	const notYet = 0 // no slot has this number
 	linked := make(map[uint64]uint32)
 	for _, dir := range dirs {
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			number, found, err := slotNumber(dir, d)
 			if err != nil {
 				return nil, err

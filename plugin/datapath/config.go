@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -40,13 +41,13 @@ func (n *Node) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 }
 
 // Slot is the number of the slot of a direction.
-func (n *Node) Slot(dir string, d shaping.Direction) (uint32, error) {
+func (n *Node) Slot(dir string, d terms.Direction) (uint32, error) {
 	s, err := n.mustFind(dir, d)
 	return s.number, err
 }
 
 // Stamp is Slot for who attaches a program to it: it notes this release.
-func (n *Node) Stamp(dir string, d shaping.Direction) (uint32, error) {
+func (n *Node) Stamp(dir string, d terms.Direction) (uint32, error) {
 	s, err := n.mustFind(dir, d)
 	if err == nil {
 		s.stamp()
@@ -57,7 +58,7 @@ func (n *Node) Stamp(dir string, d shaping.Direction) (uint32, error) {
 // GiveBack takes the slot of a direction away, for which no program is attached any
 // more. subnets are those that it was configured with, hostIndex the device at the
 // host side. That there is none is no error.
-func (n *Node) GiveBack(dir string, d shaping.Direction, subnets []netip.Prefix, hostIndex int) error {
+func (n *Node) GiveBack(dir string, d terms.Direction, subnets []netip.Prefix, hostIndex int) error {
 	s, found, err := n.find(dir, d)
 	if err != nil || !found {
 		return err
@@ -165,7 +166,7 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
 // fromConfig is the inverse of toConfig.
 func fromConfig(c *image.Config) shaping.Datapath {
 	return shaping.Datapath{
-		Policy: shaping.Policy(c.Policy), Direction: shaping.Direction(c.Direction),
+		Policy: terms.Policy(c.Policy), Direction: terms.Direction(c.Direction),
 		L3Only: c.L3Only != 0, SubnetsMode: shaping.SubnetsMode(c.SubnetsMode),
 		LightRate: fromRate(c.LightRate), LightTolerance: shaping.MeterTime(c.LightTolerance),
 		TotalRate: fromRate(c.TotalRate), TotalBurst: shaping.MeterTime(c.TotalBurst),

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -29,11 +30,11 @@ func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 	t.Helper()
 	cfg := &shaping.Config{Egress: &shaping.Limit{
 		Rate: 10_000_000, Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
-		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: shaping.PolicyStrict,
-		Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
+		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}}
 	change(cfg)
-	p, err := shaping.Compute(cfg, shaping.Egress, shaping.Facts{TBF: true, HTB: true, FQ: true, MTU: 1500}, shaping.RandomMajor)
+	p, err := shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, FQ: true, MTU: 1500}, shaping.RandomMajor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func again(t *testing.T, root string) *datapath.Node {
 	return n
 }
 
-func policing(c *shaping.Config) { c.Egress.Queue = shaping.QueueNone }
+func policing(c *shaping.Config) { c.Egress.Queue = terms.QueueNone }
 
 // What a slot is configured with is observed as it was computed, changed in place
 // and given back.
@@ -68,9 +69,9 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	for name, change := range map[string]func(*shaping.Config){
 		"pw_band":   func(*shaping.Config) {},
-		"pw_class":  func(c *shaping.Config) { c.Egress.Policy = shaping.PolicyElephants },
+		"pw_class":  func(c *shaping.Config) { c.Egress.Policy = terms.PolicyElephants },
 		"pw_police": policing,
-		"pw_edt":    func(c *shaping.Config) { c.Egress.Queue = shaping.QueueFQ },
+		"pw_edt":    func(c *shaping.Config) { c.Egress.Queue = terms.QueueFQ },
 		"pw_class_x": func(c *shaping.Config) {
 			c.Unshaped = subnets
 		},
@@ -82,13 +83,13 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 			if p.ProgramName() != name {
 				t.Fatalf("the parameters name %s, want %s", p.ProgramName(), name)
 			}
-			if dp, err := n.Observe(dir, shaping.Egress); err != nil || dp != nil {
+			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
 				t.Fatalf("Observe of nothing = %+v, %v, want nil", dp, err)
 			}
 			if err := n.Configure(dir, p, subnets, 0); err != nil {
 				t.Fatal(err)
 			}
-			dp, err := n.Observe(dir, shaping.Egress)
+			dp, err := n.Observe(dir, terms.Egress)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,12 +102,12 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 				if err := n.Configure(dir, p, subnets, 5); err != nil {
 					t.Fatal(err)
 				}
-				after, err := n.Observe(dir, shaping.Egress)
+				after, err := n.Observe(dir, terms.Egress)
 				if err != nil || !cmp.Equal(after.Datapath, p.Datapath) || after.Slot != dp.Slot || after.RedirectIndex != 5 {
 					t.Errorf("after Configure %d: %+v, %v, want %+v in the same slot", i, after, err, p.Datapath)
 				}
 			}
-			counters, err := n.Counters(dir, shaping.Egress)
+			counters, err := n.Counters(dir, terms.Egress)
 			if err != nil || len(counters) != int(image.Dispositions) {
 				t.Errorf("Counters = %v, %v, want all %d dispositions", counters, err, image.Dispositions)
 			}
@@ -115,18 +116,18 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 					t.Errorf("counter %+v of a program that has not run", c)
 				}
 			}
-			if flows, err := n.HeavyFlows(dir, shaping.Egress); err != nil || len(flows) != 0 {
+			if flows, err := n.HeavyFlows(dir, terms.Egress); err != nil || len(flows) != 0 {
 				t.Errorf("HeavyFlows = %v, %v, want none", flows, err)
 			}
 			for range 2 {
-				if err := n.GiveBack(dir, shaping.Egress, subnets, 0); err != nil {
+				if err := n.GiveBack(dir, terms.Egress, subnets, 0); err != nil {
 					t.Errorf("GiveBack = %v, want nil, also if there is no slot", err)
 				}
 			}
-			if dp, err := n.Observe(dir, shaping.Egress); err != nil || dp != nil {
+			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
 				t.Errorf("Observe after GiveBack = %+v, %v, want nil", dp, err)
 			}
-			if _, err := n.Counters(dir, shaping.Egress); !errors.Is(err, datapath.ErrNoSlot) {
+			if _, err := n.Counters(dir, terms.Egress); !errors.Is(err, datapath.ErrNoSlot) {
 				t.Errorf("Counters without a slot = %v, want ErrNoSlot", err)
 			}
 		})
@@ -195,7 +196,7 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	slot, err := n.Slot(dir, shaping.Egress)
+	slot, err := n.Slot(dir, terms.Egress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	if sum, _ := sumOf(t, n, beside); sum != 0 {
 		t.Errorf("counted %d packets in the slot of another interface", sum)
 	}
-	flows, err := n.HeavyFlows(dir, shaping.Egress)
+	flows, err := n.HeavyFlows(dir, terms.Egress)
 	if err != nil || len(flows) != 1 {
 		t.Fatalf("HeavyFlows = %+v, %v, want the one", flows, err)
 	}
@@ -231,7 +232,7 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 // sumOf is all that was counted of egress.
 func sumOf(t *testing.T, n *datapath.Node, dir string) (packets, size uint64) {
 	t.Helper()
-	counters, err := n.Counters(dir, shaping.Egress)
+	counters, err := n.Counters(dir, terms.Egress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +322,8 @@ func TestPrivilegedTCX(t *testing.T) {
 		}
 		return all
 	}
-	attach := func(prog *bpfcall.Program, h shaping.Hook) error {
-		return ns.Do(func() error { return datapath.AttachTCX(dir, shaping.Egress, datapath.ProgramLink, prog, lo, h) })
+	attach := func(prog *bpfcall.Program, h terms.Hook) error {
+		return ns.Do(func() error { return datapath.AttachTCX(dir, terms.Egress, datapath.ProgramLink, prog, lo, h) })
 	}
 	if got := names(); len(got) != 0 {
 		t.Fatalf("a new namespace has %v", got)
@@ -343,14 +344,14 @@ func TestPrivilegedTCX(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := attach(police, shaping.HookEgress); err != nil {
+	if err := attach(police, terms.HookEgress); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
 		t.Errorf("QueryTCX = %v, want %v: at the head", got, want)
 	}
 	// Once more, as when another program had come in between.
-	if err := attach(police, shaping.HookEgress); err != nil {
+	if err := attach(police, terms.HookEgress); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
@@ -359,18 +360,18 @@ func TestPrivilegedTCX(t *testing.T) {
 	// The kernel detaches the link of an unpinned one later, and until then refuses the
 	// same program.
 	for range 50 {
-		if err := datapath.DetachTCX(dir, shaping.Egress, datapath.ProgramLink); err != nil {
+		if err := datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink); err != nil {
 			t.Fatal(err)
 		}
-		if err := attach(police, shaping.HookEgress); err != nil {
+		if err := attach(police, terms.HookEgress); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := attach(police, shaping.HookOwnQdisc); err == nil || !strings.Contains(err.Error(), "own-qdisc") {
+	if err := attach(police, terms.HookOwnQdisc); err == nil || !strings.Contains(err.Error(), "own-qdisc") {
 		t.Errorf("AttachTCX to no TCX hook = %v, want an error that names it", err)
 	}
 	for range 2 {
-		if err := datapath.DetachTCX(dir, shaping.Egress, datapath.ProgramLink); err != nil {
+		if err := datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Observe returns what the slot of a direction holds, nil if it has none. dir is
 // where the interface's pins are. Of an attachment by a release that loaded
 // programs for each pod it returns the name of the program only.
-func (n *Node) Observe(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+func (n *Node) Observe(dir string, d terms.Direction) (*attach.Dataplane, error) {
 	s, found, err := n.find(dir, d)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (n *Node) Observe(dir string, d shaping.Direction) (*attach.Dataplane, erro
 	if !found {
 		return observeFormer(dir, d)
 	}
-	dp := &attach.Dataplane{Slot: s.number, ProgramName: text(s.Program[:]), Side: shaping.Side(s.Side), Build: text(s.Build[:])}
+	dp := &attach.Dataplane{Slot: s.number, ProgramName: text(s.Program[:]), Side: terms.Side(s.Side), Build: text(s.Build[:])}
 	if cfg := s.config(); cfg.AbiVersion == ABIVersion {
 		dp.Datapath, dp.RedirectIndex = fromConfig(cfg), int(cfg.RedirectIfindex)
 	}
@@ -51,7 +51,7 @@ var formerPins = []string{
 }
 
 // observeFormer is nil if a release before the slab left nothing.
-func observeFormer(dir string, d shaping.Direction) (*attach.Dataplane, error) {
+func observeFormer(dir string, d terms.Direction) (*attach.Dataplane, error) {
 	pins, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("look for pins: %w", err)
@@ -69,7 +69,7 @@ func observeFormer(dir string, d shaping.Direction) (*attach.Dataplane, error) {
 
 // RemoveFormer removes what a release before the slab pinned. The kernel frees it
 // when it is no longer attached.
-func RemoveFormer(dir string, d shaping.Direction) error {
+func RemoveFormer(dir string, d terms.Direction) error {
 	for _, object := range formerPins {
 		if err := unpin(pinPath(dir, d, object)); err != nil {
 			return fmt.Errorf("unpin: %w", err)
@@ -78,13 +78,13 @@ func RemoveFormer(dir string, d shaping.Direction) error {
 	return nil
 }
 
-func pinPath(dir string, d shaping.Direction, object string) string {
+func pinPath(dir string, d terms.Direction, object string) string {
 	return filepath.Join(dir, d.String()+"-"+object)
 }
 
 // Unpin removes every pin of a direction; a link detaches. What is absent is no
 // error.
-func Unpin(dir string, d shaping.Direction) error {
+func Unpin(dir string, d terms.Direction) error {
 	pins, err := filepath.Glob(pinPath(dir, d, "*"))
 	if err != nil {
 		return fmt.Errorf("list pins of %v in %s: %w", d, dir, err)

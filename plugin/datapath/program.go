@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Carrier is how a program learns the slot of a packet.
@@ -23,11 +24,11 @@ const ByClassID = image.ByClassID
 
 // CarrierOf is that of a program attached by TCX on one side for a direction. At the host side the device tells; a device inside a pod has the
 // number of many others, so a program there serves one slot.
-func CarrierOf(s shaping.Side, d shaping.Direction, slot uint32) Carrier {
+func CarrierOf(s terms.Side, d terms.Direction, slot uint32) Carrier {
 	switch {
-	case s != shaping.SideHost:
+	case s != terms.SideHost:
 		return Carrier(slot)
-	case d == shaping.Egress:
+	case d == terms.Egress:
 		return image.ByHostEgress
 	default:
 		return image.ByHostIngress

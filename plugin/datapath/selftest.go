@@ -9,6 +9,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // verdictNext is "next" on a shared hook: TC_ACT_UNSPEC and TCX_NEXT of
@@ -49,7 +50,7 @@ func TestVerdicts() ([]Verdict, error) {
 func testVerdict(name string) (*Verdict, error) {
 	// Rates of zero cost nothing, so that the limits admit every packet; the
 	// redirect has nowhere to go.
-	copied, err := loadCopy(name, shaping.PolicyStrict, 0)
+	copied, err := loadCopy(name, terms.PolicyStrict, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -71,12 +72,12 @@ func testVerdict(name string) (*Verdict, error) {
 // ifindex, for a self-test.
 func LoadRedirect(ifindex int) (*bpfcall.Program, error) {
 	// Any policy will do, but a configuration without one is not valid.
-	return loadCopy(RedirectProgram, shaping.PolicyFlat, ifindex)
+	return loadCopy(RedirectProgram, terms.PolicyFlat, ifindex)
 }
 
 // loadCopy loads a program for one slot of a slab of its own, which stays as long as
 // the program.
-func loadCopy(name string, policy shaping.Policy, redirectIndex int) (*bpfcall.Program, error) {
+func loadCopy(name string, policy terms.Policy, redirectIndex int) (*bpfcall.Program, error) {
 	p, err := image.ProgramByName(name)
 	if err != nil {
 		return nil, err

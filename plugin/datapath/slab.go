@@ -20,7 +20,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ErrFull means that every slot of the node is taken.
@@ -59,7 +59,7 @@ type slot struct {
 
 // owner is whose a slot is: a hash of the path of the interface's pins below the
 // root and of the direction.
-func (n *Node) owner(dir string, d shaping.Direction) uint64 {
+func (n *Node) owner(dir string, d terms.Direction) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(strings.TrimPrefix(dir, n.root) + "\x00" + d.String()))
 	return h.Sum64()&^makingBit | 1
@@ -161,7 +161,7 @@ func (n *Node) each(do func(s slot)) error {
 }
 
 // find returns the slot of a direction. dir is where the interface's pins are.
-func (n *Node) find(dir string, d shaping.Direction) (s slot, found bool, err error) {
+func (n *Node) find(dir string, d terms.Direction) (s slot, found bool, err error) {
 	number, linked, err := slotNumber(dir, d)
 	if err != nil || !linked {
 		return s, false, err
@@ -177,7 +177,7 @@ func (n *Node) find(dir string, d shaping.Direction) (s slot, found bool, err er
 }
 
 // slotNumber reads the link to the slot of a direction.
-func slotNumber(dir string, d shaping.Direction) (number uint32, linked bool, err error) {
+func slotNumber(dir string, d terms.Direction) (number uint32, linked bool, err error) {
 	text, err := os.Readlink(pinPath(dir, d, slotPin))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, false, nil
@@ -193,7 +193,7 @@ func slotNumber(dir string, d shaping.Direction) (number uint32, linked bool, er
 }
 
 // link leaves the number of the slot for find.
-func (s slot) link(dir string, d shaping.Direction) error {
+func (s slot) link(dir string, d terms.Direction) error {
 	if err := os.Symlink(strconv.FormatUint(uint64(s.number), 10), pinPath(dir, d, slotPin)); err != nil {
 		return fmt.Errorf("link the slot: %w", err)
 	}
@@ -202,7 +202,7 @@ func (s slot) link(dir string, d shaping.Direction) error {
 
 // unlink removes a link to a slot that is not the direction's any more. It is gone before
 // another slot is claimed: what [Node.Collect] finds linked is what was claimed last.
-func unlink(dir string, d shaping.Direction) error {
+func unlink(dir string, d terms.Direction) error {
 	if err := unpin(pinPath(dir, d, slotPin)); err != nil {
 		return fmt.Errorf("unlink another slot: %w", err)
 	}
@@ -212,7 +212,7 @@ func unlink(dir string, d shaping.Direction) error {
 // take returns the slot of a direction, and says whether it is a fresh one, with
 // nothing in it but random keys: [slot.own] makes it its owner's when everything is.
 // Who takes one holds the lock of the attachment, whose directory is there.
-func (n *Node) take(dir string, d shaping.Direction) (s slot, fresh bool, err error) {
+func (n *Node) take(dir string, d terms.Direction) (s slot, fresh bool, err error) {
 	owner := n.owner(dir, d)
 	s, found, err := n.find(dir, d)
 	if err == nil && !found {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -140,11 +141,11 @@ func TestClaimLooksAtFewSlots(t *testing.T) {
 	for number, c := range n.chunks {
 		n.chunks[number] = looked{c, &times}
 	}
-	pods := int(chunkSlots()) / len(shaping.Directions)
+	pods := int(chunkSlots()) / len(terms.Directions)
 	for pod := range pods {
 		process := OpenNode(n.root, n.dir)
 		process.chunks = n.chunks
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			if _, ok, err := process.claim(n.owner(filepath.Join(n.root, fmt.Sprint(pod)), d)); !ok || err != nil {
 				t.Fatalf("pod %d %v: claim = %v, %v", pod, d, ok, err)
 			}
@@ -160,15 +161,15 @@ func TestClaimLooksAtFewSlots(t *testing.T) {
 func TestSlotsAreReused(t *testing.T) {
 	n := inMemory(t, 1)
 	dir := n.interfaceDir(t, "a")
-	s, fresh, err := n.take(dir, shaping.Egress)
+	s, fresh, err := n.take(dir, terms.Egress)
 	if err != nil || !fresh || s.HashKeys == [2][11]uint64{} || s.Epoch != 1 {
 		t.Fatalf("take = fresh %v, epoch %d, %v, want a fresh slot with keys", fresh, s.Epoch, err)
 	}
-	s.own(n.owner(dir, shaping.Egress))
+	s.own(n.owner(dir, terms.Egress))
 	keys := s.HashKeys
 	s.State.TotalTat, s.State.Counts[0].Packets = 7, 8
 	s.configure(&image.Config{AbiVersion: ABIVersion, HoldTicks: 9})
-	if again, fresh, err := n.take(dir, shaping.Egress); err != nil || fresh || again.State.TotalTat != 7 {
+	if again, fresh, err := n.take(dir, terms.Egress); err != nil || fresh || again.State.TotalTat != 7 {
 		t.Errorf("take again = fresh %v, %v, want the same slot as it is", fresh, err)
 	}
 	s.release()
@@ -179,12 +180,12 @@ func TestSlotsAreReused(t *testing.T) {
 		t.Errorf("a slot was taken at once after it was given back (%v)", err)
 	}
 	atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
-	s, fresh, err = n.take(n.interfaceDir(t, "b"), shaping.Egress)
+	s, fresh, err = n.take(n.interfaceDir(t, "b"), terms.Egress)
 	if err != nil || !fresh || s.State.TotalTat != 0 || s.State.Counts[0].Packets != 0 || s.Config != [2]image.Config{} ||
 		s.HashKeys == keys || s.Epoch != 2 {
 		t.Errorf("take = fresh %v, epoch %d, %v, tat %d, want an empty slot with keys of its own", fresh, s.Epoch, err, s.State.TotalTat)
 	}
-	if _, found, err := n.find(dir, shaping.Egress); found || err != nil {
+	if _, found, err := n.find(dir, terms.Egress); found || err != nil {
 		t.Errorf("who had the slot before still finds it (%v)", err)
 	}
 }
@@ -193,15 +194,15 @@ func TestSlotsAreReused(t *testing.T) {
 func TestInterruptedTake(t *testing.T) {
 	n := inMemory(t, 2)
 	dir := n.interfaceDir(t, "a")
-	half, ok, err := n.claim(n.owner(dir, shaping.Ingress))
+	half, ok, err := n.claim(n.owner(dir, terms.Ingress))
 	if !ok || err != nil {
 		t.Fatal("no slot", err)
 	}
-	if err := half.link(dir, shaping.Ingress); err != nil {
+	if err := half.link(dir, terms.Ingress); err != nil {
 		t.Fatal(err)
 	}
 	half.State.TotalTat = 7
-	s, fresh, err := n.take(dir, shaping.Ingress)
+	s, fresh, err := n.take(dir, terms.Ingress)
 	if err != nil || !fresh || s.number != half.number || s.State.TotalTat != 0 || s.Epoch != 1 {
 		t.Errorf("take = slot %d, fresh %v, tat %d, %v, want slot %d, emptied", s.number, fresh, s.State.TotalTat, err, half.number)
 	}
@@ -220,7 +221,7 @@ func TestCollect(t *testing.T) {
 			dirs = append(dirs, dir)
 		}
 		if name == "twice" || name == "claimed" {
-			s, _, err := n.claim(n.owner(dir, shaping.Egress))
+			s, _, err := n.claim(n.owner(dir, terms.Egress))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,11 +231,11 @@ func TestCollect(t *testing.T) {
 		if name == "claimed" {
 			continue
 		}
-		s, _, err := n.take(dir, shaping.Egress)
+		s, _, err := n.take(dir, terms.Egress)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.own(n.owner(dir, shaping.Egress))
+		s.own(n.owner(dir, terms.Egress))
 		if name != "young" {
 			atomic.StoreUint64(&s.SinceNs, old)
 		}
@@ -275,11 +276,11 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	for i := range owners {
 		n := nodes[i%2]
 		at := n.interfaceDir(t, fmt.Sprint(i))
-		s, fresh, err := n.take(at, shaping.Egress)
+		s, fresh, err := n.take(at, terms.Egress)
 		if err != nil || !fresh {
 			t.Fatalf("take %d = fresh %v, %v", i, fresh, err)
 		}
-		s.own(n.owner(at, shaping.Egress))
+		s.own(n.owner(at, terms.Egress))
 		numbers[s.number]++
 		s.State.TotalTat = uint64(i + 1)
 	}
@@ -289,7 +290,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	third := OpenNode(root, dir)
 	defer third.Close()
 	for i := range owners {
-		s, found, err := third.find(filepath.Join(root, fmt.Sprint(i)), shaping.Egress)
+		s, found, err := third.find(filepath.Join(root, fmt.Sprint(i)), terms.Egress)
 		if err != nil || !found || s.State.TotalTat != uint64(i+1) {
 			t.Errorf("find of owner %d = %v, %v, want the slot with what it was given", i+1, found, err)
 		}
@@ -300,7 +301,7 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	// Whoever looks for one slot or takes one has no more than that one in memory.
 	fourth := OpenNode(root, dir)
 	defer fourth.Close()
-	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), shaping.Egress); err != nil || len(fourth.slots) != 1 || len(fourth.chunks) != 1 {
+	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.slots) != 1 || len(fourth.chunks) != 1 {
 		t.Errorf("one slot was taken (%v) with %d slots of %d chunks in memory, want 1 of 1", err, len(fourth.slots), len(fourth.chunks))
 	}
 }
@@ -313,17 +314,17 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	defer n.Close()
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 	limits := &shaping.Params{
-		Direction: shaping.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: shaping.PolicyStrict},
+		Direction: terms.Egress, Program: shaping.ProgramBand, Exempt: true, Datapath: shaping.Datapath{Policy: terms.PolicyStrict},
 	}
 	lives, gone := n.interfaceDir(t, "lives"), n.interfaceDir(t, "gone")
 	for i, dir := range []string{lives, gone} {
 		if err := n.Configure(dir, limits, subnets, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.PutHost(dir, shaping.Egress, i+1); err != nil {
+		if err := n.PutHost(dir, terms.Egress, i+1); err != nil {
 			t.Fatal(err)
 		}
-		s, err := n.View(dir, shaping.Egress)
+		s, err := n.View(dir, terms.Egress)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +350,7 @@ func FuzzSlotNumber(f *testing.F) {
 	root := testutil.BPFFS(f)
 	n := OpenNode(root, filepath.Join(root, "node"))
 	f.Cleanup(n.Close)
-	limits := &shaping.Params{Direction: shaping.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: shaping.PolicyStrict}}
+	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
 	for i := range 40 {
 		dir := filepath.Join(root, fmt.Sprint(i))
 		if err := os.MkdirAll(dir, 0o700); err != nil {

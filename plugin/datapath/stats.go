@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Counter is what became of packets, in wire bytes.
@@ -45,7 +45,7 @@ var dispositions = [...]string{
 // ErrNoSlot means that a direction has no slot, so nothing was counted.
 var ErrNoSlot = errors.New("no slot in the slab")
 
-func (n *Node) mustFind(dir string, d shaping.Direction) (slot, error) {
+func (n *Node) mustFind(dir string, d terms.Direction) (slot, error) {
 	s, found, err := n.find(dir, d)
 	if err == nil && !found {
 		err = fmt.Errorf("%v of %s: %w", d, dir, ErrNoSlot)
@@ -56,14 +56,14 @@ func (n *Node) mustFind(dir string, d shaping.Direction) (slot, error) {
 // View is the memory of the slot of a direction, which programs write to meanwhile,
 // as long as the node is open; for who measures. dir is where the interface's pins
 // are.
-func (n *Node) View(dir string, d shaping.Direction) (*image.Slot, error) {
+func (n *Node) View(dir string, d terms.Direction) (*image.Slot, error) {
 	s, err := n.mustFind(dir, d)
 	return s.Slot, err
 }
 
 // Counters returns the counters of a direction, every disposition once. dir is
 // where the interface's pins are.
-func (n *Node) Counters(dir string, d shaping.Direction) ([]Counter, error) {
+func (n *Node) Counters(dir string, d terms.Direction) ([]Counter, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ type HeavyFlow struct {
 const heavyFlowAge = 2 * time.Second
 
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
-func (n *Node) HeavyFlows(dir string, d shaping.Direction) ([]HeavyFlow, error) {
+func (n *Node) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return nil, err

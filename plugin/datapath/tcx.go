@@ -14,7 +14,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Link is a TCX link of a direction.
@@ -26,11 +26,11 @@ const (
 	CeilingLink Link = "ceiling-link"
 )
 
-func tcxType(h shaping.Hook) (uint32, error) {
+func tcxType(h terms.Hook) (uint32, error) {
 	switch h {
-	case shaping.HookEgress:
+	case terms.HookEgress:
 		return bpfcall.TCXEgress, nil
-	case shaping.HookIngress:
+	case terms.HookIngress:
 		return bpfcall.TCXIngress, nil
 	default:
 		return 0, fmt.Errorf("no TCX attach type for hook %v", h)
@@ -42,7 +42,7 @@ func tcxType(h shaping.Hook) (uint32, error) {
 // reads the order back. A link that the direction has at the head already gets the
 // program in one step. Any other is replaced by a new link, which waits for RCU
 // under RTNL, 11 to 16 ms (design.md).
-func AttachTCX(dir string, d shaping.Direction, name Link, prog *bpfcall.Program, ifindex int, h shaping.Hook) error {
+func AttachTCX(dir string, d terms.Direction, name Link, prog *bpfcall.Program, ifindex int, h terms.Hook) error {
 	at, err := tcxType(h)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func onNewest(read func() (revision uint64, err error), change func(revision uin
 	}
 }
 
-func verifyHead(prog *bpfcall.Program, ifindex int, h shaping.Hook, at uint32) error {
+func verifyHead(prog *bpfcall.Program, ifindex int, h terms.Hook, at uint32) error {
 	info, err := prog.Info()
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func detachNow(pin string) error {
 
 // PutHost tells the programs on TCX hooks at the host side which slot is that of the
 // direction at a device.
-func (n *Node) PutHost(dir string, d shaping.Direction, ifindex int) error {
+func (n *Node) PutHost(dir string, d terms.Direction, ifindex int) error {
 	s, err := n.mustFind(dir, d)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (n *Node) PutHost(dir string, d shaping.Direction, ifindex int) error {
 
 // HostSlot is the slot that programs on TCX hooks at the host side use for a
 // direction at a device, 0 if there is none.
-func (n *Node) HostSlot(d shaping.Direction, ifindex int) (uint32, error) {
+func (n *Node) HostSlot(d terms.Direction, ifindex int) (uint32, error) {
 	m, err := n.table(mapHosts)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -211,7 +211,7 @@ func (n *Node) HostSlot(d shaping.Direction, ifindex int) (uint32, error) {
 
 // forgetHost removes what [Node.PutHost] put, unless another slot has taken the
 // place.
-func (n *Node) forgetHost(ifindex int, d shaping.Direction, slot uint32) error {
+func (n *Node) forgetHost(ifindex int, d terms.Direction, slot uint32) error {
 	if now, err := n.HostSlot(d, ifindex); err != nil || now != slot {
 		return err
 	}
@@ -226,13 +226,13 @@ func (n *Node) forgetHost(ifindex int, d shaping.Direction, slot uint32) error {
 	return nil
 }
 
-func hostKey(ifindex int, d shaping.Direction) image.Host {
+func hostKey(ifindex int, d terms.Direction) image.Host {
 	return image.Host{Ifindex: uint32(ifindex), Direction: uint32(d)}
 }
 
 // DetachTCX removes a pinned link of a direction; none is no error. The kernel
 // detaches it soon after, without the caller waiting for RCU.
-func DetachTCX(dir string, d shaping.Direction, name Link) error {
+func DetachTCX(dir string, d terms.Direction, name Link) error {
 	if err := unpin(pinPath(dir, d, string(name))); err != nil {
 		return fmt.Errorf("unpin tcx link: %w", err)
 	}
@@ -242,7 +242,7 @@ func DetachTCX(dir string, d shaping.Direction, name Link) error {
 // DetachLost takes podweir's programs off a TCX hook of a device in the caller's
 // network namespace, those that keep says yes to excepted. It needs no pins of them.
 // Each takes 11 to 16 ms (design.md).
-func DetachLost(ifindex int, h shaping.Hook, keep func(p *attach.HookProgram) bool) error {
+func DetachLost(ifindex int, h terms.Hook, keep func(p *attach.HookProgram) bool) error {
 	at, err := tcxType(h)
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func detachLink(id uint32) error {
 // network namespace, in the order they run. A kernel without TCX has none.
 func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 	var all []attach.HookProgram
-	for _, h := range []shaping.Hook{shaping.HookIngress, shaping.HookEgress} {
+	for _, h := range []terms.Hook{terms.HookIngress, terms.HookEgress} {
 		at, err := tcxType(h)
 		if err != nil {
 			return nil, err
@@ -300,10 +300,10 @@ func QueryTCX(ifindex int) ([]attach.HookProgram, error) {
 	return all, nil
 }
 
-func tcxProgram(h shaping.Hook, id uint32) attach.HookProgram {
+func tcxProgram(h terms.Hook, id uint32) attach.HookProgram {
 	info := programInfo(id)
 	return attach.HookProgram{
-		Kind: shaping.HookKindTCX, Hook: h, ProgramID: id, Name: info.Name, Tag: info.Tag, Ours: Ours(id, info.Name, info.Tag),
+		Kind: terms.HookKindTCX, Hook: h, ProgramID: id, Name: info.Name, Tag: info.Tag, Ours: Ours(id, info.Name, info.Tag),
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/queue"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // seen is what of a device the steps after a look have to know.
@@ -20,7 +20,7 @@ type seen struct {
 
 // detachFilter removes a filter of ours, and the clsact qdisc that podweir made if
 // nothing is left on it.
-func detachFilter(r *attach.Record, at *place, s shaping.Side, h shaping.Hook, pref uint16) error {
+func detachFilter(r *attach.Record, at *place, s terms.Side, h terms.Hook, pref uint16) error {
 	pos := queue.Place{Hook: queueHook(h), Pref: pref, Handle: queue.FilterHandle}
 	_, err := queue.DetachClsact(at.handle, at.index, pos, r.MadeClsact(s))
 	return err
@@ -43,7 +43,7 @@ func (k *kernel) settleClsact(r *attach.Record, at *place, made bool) error {
 // attachFilter puts a filter in its place, or the program into a filter of ours
 // that is there. That is looked for last: on a node full of pods it takes longer
 // than all the rest.
-func (k *kernel) attachFilter(r *attach.Record, at *place, h shaping.Hook, pref uint16, d shaping.Direction, name string) error {
+func (k *kernel) attachFilter(r *attach.Record, at *place, h terms.Hook, pref uint16, d terms.Direction, name string) error {
 	program, err := k.filterProgram(r, d, name)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // PodDevice is the host's end of a pod's interface, as it is.
@@ -48,7 +48,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if !isPair(one) || uplinks[one.Index] && !shaped {
 			continue
 		}
-		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: shaping.SideHost, name: one.Name}
+		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: terms.SideHost, name: one.Name}
 		seen, err := k.observeDevice(at, nil)
 		if errors.Is(err, hostif.ErrNoDevice) {
 			continue

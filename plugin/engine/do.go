@@ -53,7 +53,7 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 }
 
 func (k *kernel) makeIFB(r *attach.Record) error {
-	p, err := k.mustPlace(r, shaping.SidePod)
+	p, err := k.mustPlace(r, terms.SidePod)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (k *kernel) ifbIndex(r *attach.Record) (int, error) {
 	if !mayUseIFB(r) {
 		return 0, nil
 	}
-	p, err := k.placeOf(r, shaping.SideIFB)
+	p, err := k.placeOf(r, terms.SideIFB)
 	if err != nil || p == nil {
 		return 0, err
 	}
@@ -98,7 +98,7 @@ func (k *kernel) classifier(r *attach.Record, p *shaping.Params) (queue.Classifi
 }
 
 // filterProgram is a program for a filter, with the slot of a direction.
-func (k *kernel) filterProgram(r *attach.Record, d shaping.Direction, name string) (queue.Classifier, error) {
+func (k *kernel) filterProgram(r *attach.Record, d terms.Direction, name string) (queue.Classifier, error) {
 	program, err := k.node.Program(name, datapath.ByClassID)
 	if err != nil {
 		return queue.Classifier{}, err
@@ -165,17 +165,17 @@ func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
 
 func (k *kernel) attachCeiling(r *attach.Record, s *attach.DirectionState) error {
 	return k.attachAt(r, &hooking{
-		direction: s.Params.Direction, side: shaping.SideHost, hook: shaping.HookIngress, kind: s.CeilingKind,
+		direction: s.Params.Direction, side: terms.SideHost, hook: terms.HookIngress, kind: s.CeilingKind,
 		name: s.Params.CeilingName(), link: datapath.CeilingLink, pref: queue.CeilingPref,
 	})
 }
 
 // hooking is a program on its way to a hook that others can use.
 type hooking struct {
-	direction shaping.Direction
-	side      shaping.Side
-	hook      shaping.Hook
-	kind      shaping.HookKind
+	direction terms.Direction
+	side      terms.Side
+	hook      terms.Hook
+	kind      terms.HookKind
 	name      string
 	link      datapath.Link
 	pref      uint16
@@ -188,7 +188,7 @@ func (k *kernel) attachAt(r *attach.Record, h *hooking) error {
 	if err != nil {
 		return err
 	}
-	if h.kind == shaping.HookKindTCX {
+	if h.kind == terms.HookKindTCX {
 		if err := k.attachTCX(r, at, h); err != nil {
 			return err
 		}
@@ -201,15 +201,15 @@ func (k *kernel) attachAt(r *attach.Record, h *hooking) error {
 }
 
 // detachCeiling takes the ceiling away, however it is attached.
-func (k *kernel) detachCeiling(r *attach.Record, d shaping.Direction) error {
+func (k *kernel) detachCeiling(r *attach.Record, d terms.Direction) error {
 	if err := datapath.DetachTCX(k.pins(r), d, datapath.CeilingLink); err != nil {
 		return err
 	}
-	at, err := k.placeOf(r, shaping.SideHost)
+	at, err := k.placeOf(r, terms.SideHost)
 	if at == nil || err != nil {
 		return err
 	}
-	return detachFilter(r, at, shaping.SideHost, shaping.HookIngress, queue.CeilingPref)
+	return detachFilter(r, at, terms.SideHost, terms.HookIngress, queue.CeilingPref)
 }
 
 func (k *kernel) attachTCX(r *attach.Record, at *place, h *hooking) error {
@@ -221,7 +221,7 @@ func (k *kernel) attachTCX(r *attach.Record, at *place, h *hooking) error {
 	if err != nil {
 		return err
 	}
-	if h.side == shaping.SideHost {
+	if h.side == terms.SideHost {
 		if err := k.node.PutHost(k.pins(r), h.direction, at.index); err != nil {
 			return err
 		}
@@ -232,15 +232,15 @@ func (k *kernel) attachTCX(r *attach.Record, at *place, h *hooking) error {
 }
 
 func (k *kernel) attachGuard(r *attach.Record) error {
-	at, err := k.mustPlace(r, shaping.SidePod)
+	at, err := k.mustPlace(r, terms.SidePod)
 	if err != nil {
 		return err
 	}
-	return k.attachFilter(r, at, shaping.HookEgress, queue.GuardPref, shaping.Egress, datapath.GuardProgram)
+	return k.attachFilter(r, at, terms.HookEgress, queue.GuardPref, terms.Egress, datapath.GuardProgram)
 }
 
 func (k *kernel) attachRedirect(r *attach.Record) error {
-	at, err := k.mustPlace(r, shaping.SidePod)
+	at, err := k.mustPlace(r, terms.SidePod)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (k *kernel) attachRedirect(r *attach.Record) error {
 		return err
 	}
 	if f.Redirect != redirectMirred {
-		return k.attachFilter(r, at, shaping.HookIngress, queue.RedirectPref, shaping.Ingress, datapath.RedirectProgram)
+		return k.attachFilter(r, at, terms.HookIngress, queue.RedirectPref, terms.Ingress, datapath.RedirectProgram)
 	}
 	index, err := k.ifbIndex(r)
 	if err != nil {
@@ -269,14 +269,14 @@ func (k *kernel) attachRedirect(r *attach.Record) error {
 // tearDown removes a direction: programs before the queue that they steer
 // for, so that no stamp is set that nothing obeys. Sides that are gone, with
 // their namespace or device, are skipped.
-func (k *kernel) tearDown(r *attach.Record, d shaping.Direction) error {
+func (k *kernel) tearDown(r *attach.Record, d terms.Direction) error {
 	var all error
 	for _, link := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink} {
 		if err := datapath.DetachTCX(k.pins(r), d, link); err != nil {
 			all = errors.Join(all, err)
 		}
 	}
-	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
+	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
 		if err := k.tearDownSide(r, d, s); err != nil {
 			all = errors.Join(all, fmt.Errorf("%v side: %w", s, err))
 		}
@@ -290,15 +290,15 @@ func (k *kernel) tearDown(r *attach.Record, d shaping.Direction) error {
 	return datapath.Unpin(k.pins(r), d)
 }
 
-func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.Side) error {
-	if s == shaping.SideIFB && (d != shaping.Ingress || k.leaveIFB) {
+func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side) error {
+	if s == terms.SideIFB && (d != terms.Ingress || k.leaveIFB) {
 		return nil
 	}
 	at, err := k.placeOf(r, s)
 	if at == nil || err != nil {
 		return err
 	}
-	if s == shaping.SideIFB {
+	if s == terms.SideIFB {
 		return at.handle.DeleteIFB(r.Interface.PodIndex)
 	}
 	have, err := queue.Observe(at.handle, at.index)
@@ -341,9 +341,9 @@ func (k *kernel) tearDownSide(r *attach.Record, d shaping.Direction, s shaping.S
 
 // detachLost takes podweir's TCX programs of a direction off a device, without those
 // to keep.
-func (k *kernel) detachLost(at *place, s shaping.Side, d shaping.Direction, keep func(*attach.HookProgram) bool) error {
+func (k *kernel) detachLost(at *place, s terms.Side, d terms.Direction, keep func(*attach.HookProgram) bool) error {
 	return at.ns.Do(func() error {
-		for _, h := range []shaping.Hook{shaping.HookIngress, shaping.HookEgress} {
+		for _, h := range []terms.Hook{terms.HookIngress, terms.HookEgress} {
 			if terms.DirectionAt(s, h) != d {
 				continue
 			}
@@ -359,7 +359,7 @@ func (k *kernel) detachLost(at *place, s shaping.Side, d shaping.Direction, keep
 // need.
 func (k *kernel) removeStray(r *attach.Record, state *attach.DirectionState) error {
 	d := state.Params.Direction
-	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost} {
+	for _, s := range []terms.Side{terms.SidePod, terms.SideHost} {
 		at, err := k.placeOf(r, s)
 		if err != nil {
 			return err
@@ -374,7 +374,7 @@ func (k *kernel) removeStray(r *attach.Record, state *attach.DirectionState) err
 		keep := func(h *attach.HookProgram) bool { return state.Keeps(s, h) }
 		for i := range dev.Hooks {
 			h := &dev.Hooks[i]
-			if h.Kind != shaping.HookKindClsact || !h.Ours || terms.DirectionAt(s, h.Hook) != d || keep(h) {
+			if h.Kind != terms.HookKindClsact || !h.Ours || terms.DirectionAt(s, h.Hook) != d || keep(h) {
 				continue
 			}
 			pos := queue.Place{Hook: queueHook(h.Hook), Pref: h.Pref, Handle: h.FilterHandle}
@@ -401,8 +401,8 @@ func ownRoot(root *shaping.Qdisc, majors []uint16) bool {
 }
 
 // queueHook is the same hook in the words of package queue.
-func queueHook(h shaping.Hook) queue.Hook {
-	if h == shaping.HookEgress {
+func queueHook(h terms.Hook) queue.Hook {
+	if h == terms.HookEgress {
 		return queue.HookEgress
 	}
 	return queue.HookIngress

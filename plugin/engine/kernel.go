@@ -232,7 +232,7 @@ type device struct {
 type place struct {
 	device
 	ns   *hostif.NetNS
-	side shaping.Side
+	side terms.Side
 	// name is not known of every place.
 	name string
 	// down is known of an ifb only.
@@ -242,7 +242,7 @@ type place struct {
 }
 
 // placeOf returns nil if the device is gone.
-func (k *kernel) placeOf(r *attach.Record, s shaping.Side) (*place, error) {
+func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	p, err := k.recordedPlace(r, s)
 	if p == nil || err != nil || p.name != "" {
 		return p, err
@@ -257,9 +257,9 @@ func (k *kernel) placeOf(r *attach.Record, s shaping.Side) (*place, error) {
 
 // recordedPlace is placeOf for who is told anyway that the device is gone. It does not
 // ask for a device whose index the record has, and returns nil if the namespace is gone.
-func (k *kernel) recordedPlace(r *attach.Record, s shaping.Side) (*place, error) {
+func (k *kernel) recordedPlace(r *attach.Record, s terms.Side) (*place, error) {
 	i := &r.Interface
-	if s == shaping.SideHost {
+	if s == terms.SideHost {
 		if i.HostIndex == 0 {
 			return nil, nil
 		}
@@ -269,7 +269,7 @@ func (k *kernel) recordedPlace(r *attach.Record, s shaping.Side) (*place, error)
 	if p == nil || err != nil {
 		return nil, err
 	}
-	if s == shaping.SidePod {
+	if s == terms.SidePod {
 		return &place{device: device{p.handle, i.PodIndex}, ns: p.ns, side: s}, nil
 	}
 	ifb, err := p.handle.IFB(i.PodIndex)
@@ -288,11 +288,11 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 		return nil, err
 	}
 	obs := &attach.Observed{
-		Devices:    make(map[shaping.Side]*attach.Device),
-		Dataplanes: make(map[shaping.Direction]*attach.Dataplane),
-		Recorded:   make(map[shaping.Direction]bool),
+		Devices:    make(map[terms.Side]*attach.Device),
+		Dataplanes: make(map[terms.Direction]*attach.Dataplane),
+		Recorded:   make(map[terms.Direction]bool),
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		_, obs.Recorded[d] = r.Choices[d.String()]
 		dp, err := k.node.Observe(k.pins(r), d)
 		if err != nil {
@@ -302,8 +302,8 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 			obs.Dataplanes[d] = dp
 		}
 	}
-	for _, s := range []shaping.Side{shaping.SidePod, shaping.SideHost, shaping.SideIFB} {
-		if s == shaping.SideIFB && !usesIFB(r, obs) && !redirected(obs) && len(r.Choices) > 0 {
+	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
+		if s == terms.SideIFB && !usesIFB(r, obs) && !redirected(obs) && len(r.Choices) > 0 {
 			continue
 		}
 		p, err := k.placeOf(r, s)
@@ -323,38 +323,38 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 
 // redirected says that a redirect of podweir's is on the pod's device.
 func redirected(obs *attach.Observed) bool {
-	pod := obs.Devices[shaping.SidePod]
+	pod := obs.Devices[terms.SidePod]
 	return pod != nil && slices.ContainsFunc(pod.Hooks, func(h attach.HookProgram) bool {
 		return h.Ours && (h.Name == datapath.RedirectProgram || h.RedirectIndex != 0)
 	})
 }
 
 func usesIFB(r *attach.Record, obs *attach.Observed) bool {
-	dp := obs.Dataplanes[shaping.Ingress]
+	dp := obs.Dataplanes[terms.Ingress]
 	return dp != nil && dp.RedirectIndex != 0 || mayUseIFB(r)
 }
 
 // mayUseIFB says that the ingress queue is on an ifb, if there is no obstacle.
 func mayUseIFB(r *attach.Record) bool {
 	l := r.Config.Ingress
-	return l != nil && (l.Place.IFB() || l.Place == shaping.PlaceAuto && pastHost(&r.Interface) ||
-		r.Choices[shaping.Ingress.String()].Place == shaping.PlaceIFB)
+	return l != nil && (l.Place.IFB() || l.Place == terms.PlaceAuto && pastHost(&r.Interface) ||
+		r.Choices[terms.Ingress.String()].Place == terms.PlaceIFB)
 }
 
 // mayMoveToIFB says that the ingress queue cannot stand on the host side: a root
 // qdisc of somebody else's is there.
 func mayMoveToIFB(r *attach.Record, obs *attach.Observed) bool {
-	host := obs.Devices[shaping.SideHost]
+	host := obs.Devices[terms.SideHost]
 	if r.Config.Ingress == nil || host == nil || host.Root() == nil {
 		return false
 	}
-	return !ownRoot(host.Root(), r.Choices[shaping.Ingress.String()].Majors)
+	return !ownRoot(host.Root(), r.Choices[terms.Ingress.String()].Majors)
 }
 
 // observeNetfilter looks for a chain behind the redirect; one that cannot be
 // looked for counts as one that is there.
 func (k *kernel) observeNetfilter(r *attach.Record, obs *attach.Observed) error {
-	pod := obs.Devices[shaping.SidePod]
+	pod := obs.Devices[terms.SidePod]
 	if pod == nil || !usesIFB(r, obs) && !mayMoveToIFB(r, obs) {
 		return nil
 	}
@@ -367,7 +367,7 @@ func (k *kernel) observeNetfilter(r *attach.Record, obs *attach.Observed) error 
 	return nil
 }
 
-func (k *kernel) observeDevice(p *place, slots map[shaping.Direction]*attach.Dataplane) (*attach.Device, error) {
+func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Dataplane) (*attach.Device, error) {
 	q, err := k.observeQueue(p)
 	if err != nil {
 		return nil, err
@@ -420,17 +420,17 @@ func (k *kernel) observeQueue(p *place) (*queue.Device, error) {
 
 // ownTree says that a queue is of podweir's making: its shape is, or a program of
 // podweir's chooses its classes. On podweir's own ifb everything is.
-func ownTree(q *queue.Device, dev *attach.Device, side shaping.Side) bool {
+func ownTree(q *queue.Device, dev *attach.Device, side terms.Side) bool {
 	if dev.Root() == nil {
 		return false
 	}
-	if side == shaping.SideIFB || q.Made() || dev.Classifier != nil && dev.Classifier.Ours {
+	if side == terms.SideIFB || q.Made() || dev.Classifier != nil && dev.Classifier.Ours {
 		return true
 	}
 	switch dev.Root().Kind {
 	case shaping.KindFQ, shaping.KindHTB, shaping.KindPrio:
 		return slices.ContainsFunc(dev.Hooks, func(h attach.HookProgram) bool {
-			return h.Ours && h.Hook == shaping.HookEgress && datapath.Steers(h.Name)
+			return h.Ours && h.Hook == terms.HookEgress && datapath.Steers(h.Name)
 		})
 	default:
 		return false
@@ -439,7 +439,7 @@ func ownTree(q *queue.Device, dev *attach.Device, side shaping.Side) bool {
 
 // identify says of a TCX program whether it is of this build, and which slot it
 // serves.
-func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[shaping.Direction]*attach.Dataplane) error {
+func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[terms.Direction]*attach.Dataplane) error {
 	if !h.Ours {
 		return nil
 	}
@@ -448,7 +448,7 @@ func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[shaping.Dir
 		slot = dp.Slot
 	}
 	h.Current = datapath.Current(h.Name, h.Tag, datapath.CarrierOf(p.side, d, slot)) && k.node.Serves(h.ProgramID, h.Name)
-	if p.side != shaping.SideHost {
+	if p.side != terms.SideHost {
 		h.Slot = slot // a current program has it in its instructions
 		return nil
 	}
@@ -461,7 +461,7 @@ func (k *kernel) identify(h *attach.HookProgram, p *place, slots map[shaping.Dir
 func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 	current := datapath.Current(f.Name, f.Tag, datapath.ByClassID)
 	h := &attach.HookProgram{
-		Kind: shaping.HookKindClsact, Hook: hookOf(f), ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
+		Kind: terms.HookKindClsact, Hook: hookOf(f), ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
 		Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
 		Ours: current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag),
 	}
@@ -474,11 +474,11 @@ func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 }
 
 // hookOf is the hook of a filter.
-func hookOf(f *queue.Filter) shaping.Hook {
+func hookOf(f *queue.Filter) terms.Hook {
 	if f.Hook == queue.HookEgress {
-		return shaping.HookEgress
+		return terms.HookEgress
 	}
-	return shaping.HookIngress
+	return terms.HookIngress
 }
 
 func subnets(c *shaping.Config) []netip.Prefix {
@@ -490,7 +490,7 @@ func subnets(c *shaping.Config) []netip.Prefix {
 
 var errGone = errors.New("device is gone")
 
-func (k *kernel) mustPlace(r *attach.Record, s shaping.Side) (*place, error) {
+func (k *kernel) mustPlace(r *attach.Record, s terms.Side) (*place, error) {
 	p, err := k.recordedPlace(r, s)
 	if err == nil && p == nil {
 		err = fmt.Errorf("%v side of %s in %s: %w", s, r.Interface.PodName, r.Interface.NetNSPath, errGone)

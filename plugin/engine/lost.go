@@ -11,7 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Lost is what podweir has on an interface that no record tells of: its pins were
@@ -228,7 +228,7 @@ func (n *Node) RemoveFound(ctx context.Context, lost []Lost) ([]Lost, error) {
 
 func (n *Node) tearDownLost(i *attach.Interface) error {
 	var all error
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		all = errors.Join(all, n.kernel.tearDown(lostRecord(i), d))
 	}
 	return all

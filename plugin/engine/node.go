@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ErrNoState means that nothing was ever attached on this node.
@@ -151,7 +152,7 @@ func (n *Node) Gone(id attach.ID) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if seen.Devices[shaping.SidePod] != nil || seen.Devices[shaping.SideHost] != nil {
+		if seen.Devices[terms.SidePod] != nil || seen.Devices[terms.SideHost] != nil {
 			return false, nil
 		}
 	}
@@ -182,7 +183,7 @@ func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string
 	if _, held, err := n.holder(&iface, id); held || err != nil {
 		return nil, err
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		err = errors.Join(err, n.kernel.tearDown(r, d))
 	}
 	return seen.Own(), err
@@ -192,17 +193,17 @@ func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string
 func (n *Node) PinDir(r *attach.Record) string { return n.kernel.pins(r) }
 
 // Counters returns what became of the packets of a direction.
-func (n *Node) Counters(r *attach.Record, d shaping.Direction) ([]datapath.Counter, error) {
+func (n *Node) Counters(r *attach.Record, d terms.Direction) ([]datapath.Counter, error) {
 	return n.kernel.node.Counters(n.kernel.pins(r), d)
 }
 
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
-func (n *Node) HeavyFlows(r *attach.Record, d shaping.Direction) ([]datapath.HeavyFlow, error) {
+func (n *Node) HeavyFlows(r *attach.Record, d terms.Direction) ([]datapath.HeavyFlow, error) {
 	return n.kernel.node.HeavyFlows(n.kernel.pins(r), d)
 }
 
 // Dataplane returns what a direction has in the slab, nil if it has nothing.
-func (n *Node) Dataplane(r *attach.Record, d shaping.Direction) (*attach.Dataplane, error) {
+func (n *Node) Dataplane(r *attach.Record, d terms.Direction) (*attach.Dataplane, error) {
 	return n.kernel.node.Observe(n.kernel.pins(r), d)
 }
 
@@ -277,20 +278,20 @@ type Queues struct {
 func (n *Node) Queues() *Queues { return &Queues{kernel: n.kernel} }
 
 // Statistics returns the counters of the root qdisc of one side.
-func (q *Queues) Statistics(r *attach.Record, s shaping.Side) (*QueueStatistics, error) {
+func (q *Queues) Statistics(r *attach.Record, s terms.Side) (*QueueStatistics, error) {
 	at, err := q.kernel.mustPlace(r, s)
 	if err != nil {
 		return nil, err
 	}
 	root, found := q.host[at.index]
 	read := q.read
-	if s != shaping.SideHost || !found { // a pod may have come since the list was read
+	if s != terms.SideHost || !found { // a pod may have come since the list was read
 		all, err := queue.RootStats(at.handle)
 		if err != nil {
 			return nil, err
 		}
 		read = time.Now()
-		if s == shaping.SideHost {
+		if s == terms.SideHost {
 			q.host, q.read = all, read
 		}
 		root, found = all[at.index]

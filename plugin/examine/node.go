@@ -190,9 +190,9 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 			// The plan is of the whole interface.
 			one.Drift = a.Drift
 		}
-		if d.Direction == shaping.Ingress.String() {
+		if d.Direction == terms.Ingress.String() {
 			one.Place = terms.PlaceIFB
-			if d.Side == shaping.SideHost.String() {
+			if d.Side == terms.SideHost.String() {
 				one.Place = terms.PlaceHost
 			}
 		}
@@ -222,14 +222,14 @@ func changed(dir string) time.Time {
 // fromInspection adds what status does not show.
 func fromInspection(obs *attach.Observed, state *attach.DirectionState, one *doctor.Attachment) {
 	p := state.Params
-	if p.Side == shaping.SideHost && (p.Hook == shaping.HookEgress || p.Hook == shaping.HookIngress) {
+	if p.Side == terms.SideHost && (p.Hook == terms.HookEgress || p.Hook == terms.HookIngress) {
 		one.Kind, one.Hook = state.HookKind, p.Hook
 	}
-	one.Redirected = p.Side == shaping.SideIFB
-	if one.Hook == 0 && !one.Redirected && p.Queue != shaping.QueueFQ {
+	one.Redirected = p.Side == terms.SideIFB
+	if one.Hook == 0 && !one.Redirected && p.Queue != terms.QueueFQ {
 		return
 	}
-	for _, h := range obs.Device(shaping.SideHost).Hooks {
+	for _, h := range obs.Device(terms.SideHost).Hooks {
 		// None if it is not there: then the doctor finds nothing of ours on the
 		// hook, which is what it is.
 		if one.Hook == h.Hook && h.Ours && h.Name == p.ProgramName() {
@@ -242,7 +242,7 @@ func fromInspection(obs *attach.Observed, state *attach.DirectionState, one *doc
 	if !one.Redirected {
 		return
 	}
-	one.Ahead = obs.Device(shaping.SidePod).Chain(shaping.SidePod, shaping.HookIngress).Others()
+	one.Ahead = obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress).Others()
 }
 
 // counted sums the packets of the dispositions whose names begin so.
@@ -269,7 +269,7 @@ func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 		d := &all[i]
 		out[i] = doctor.Device{
 			Name: d.Name, Kind: profiles.DeviceKind(d.Kind), Pod: d.NetNSID + 1,
-			In: *d.Chain(shaping.SideHost, shaping.HookIngress), Out: *d.Chain(shaping.SideHost, shaping.HookEgress),
+			In: *d.Chain(terms.SideHost, terms.HookIngress), Out: *d.Chain(terms.SideHost, terms.HookEgress),
 		}
 		if d.IngressOnly {
 			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{Kind: "ingress"})

@@ -16,8 +16,8 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Order reads the devices again.
@@ -118,7 +118,7 @@ func parseDevice(text, name string) (map[string]doctor.Count, error) {
 			}
 		}
 		return map[string]doctor.Count{
-			shaping.Ingress.String(): {Bytes: counts[0], Packets: counts[1]}, shaping.Egress.String(): {Bytes: counts[2], Packets: counts[3]},
+			terms.Ingress.String(): {Bytes: counts[0], Packets: counts[1]}, terms.Egress.String(): {Bytes: counts[2], Packets: counts[3]},
 		}, nil
 	}
 	return nil, fmt.Errorf("counters of %s: no such device", name)

@@ -10,14 +10,15 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // TestParseDeferred: what a pod asks for can be left to another shaper, and what
 // the network's configuration asks for cannot.
 func TestParseDeferred(t *testing.T) {
 	t.Parallel()
-	left := func(d shaping.Direction, rate int) shaping.Deferred {
-		out := shaping.Deferred{Direction: d, To: shaping.ShaperCilium}
+	left := func(d terms.Direction, rate int) shaping.Deferred {
+		out := shaping.Deferred{Direction: d, To: terms.ShaperCilium}
 		l := limit(rate, nil)
 		out.Rate = l.Rate
 		return out
@@ -30,16 +31,16 @@ func TestParseDeferred(t *testing.T) {
 	}{
 		"the runtime's rates": {
 			runtime: runtime, keys: `"shaper":"cilium","egressRate":"10M"`,
-			left: []shaping.Deferred{left(shaping.Egress, 2e6), left(shaping.Ingress, 1e6)},
+			left: []shaping.Deferred{left(terms.Egress, 2e6), left(terms.Ingress, 1e6)},
 		},
 		"annotations, in one direction": {
 			runtime: annotations(`"kubernetes.io/egress-bandwidth":"7M","kubernetes.io/ingress-bandwidth":"3M"`),
 			keys:    `"shaper":"cilium","ingressShaper":"podweir"`,
-			ingress: limit(3e6, nil), left: []shaping.Deferred{left(shaping.Egress, 7e6)},
+			ingress: limit(3e6, nil), left: []shaping.Deferred{left(terms.Egress, 7e6)},
 		},
 		"not the network's own rates": {
 			runtime: annotations(`"kubernetes.io/egress-bandwidth":"7M"`), keys: `"shaper":"cilium","egressRate":"10M","ingressRate":"1M"`,
-			ingress: limit(1e6, nil), left: []shaping.Deferred{left(shaping.Egress, 7e6)},
+			ingress: limit(1e6, nil), left: []shaping.Deferred{left(terms.Egress, 7e6)},
 		},
 		"not without a word": {runtime: runtime, egress: limit(2e6, nil), ingress: limit(1e6, nil)},
 		"no rate":            {keys: `"shaper":"cilium"`},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -48,7 +49,7 @@ func FuzzParse(f *testing.F) {
 		if !reflect.DeepEqual(got, again) || (err == nil) != (errAgain == nil) {
 			t.Errorf("Parse() twice, errors %v and %v (-first +second):\n%s", err, errAgain, cmp.Diff(got, again, cmpopts.EquateComparable(netip.Prefix{})))
 		}
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			checkLimit(t, got.Shaping.Limit(d))
 		}
 		if err == nil {
@@ -93,7 +94,7 @@ func FuzzValues(f *testing.F) {
 		got, err := netconf.ParseIn(netconf.Namespace{
 			"podweir.io/default-egress-rate": rate, "podweir.io/max-egress-rate": burst, "podweir.io/max-ingress-rate": rate,
 		}, netconf.Add, in)
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			checkLimit(t, got.Shaping.Limit(d))
 		}
 		if _, ok := errors.AsType[*netconf.LimitError](err); err != nil && !ok {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const acceptedRates = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
@@ -75,7 +76,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 		"mode and queue that do not go together": {
 			keys:   `"egressMode":"tcx-podside","queue":"htb"`,
 			want:   one("egressMode, egressQueue", "tcx-podside, htb", queueRow),
-			change: func(l *shaping.Limit) { l.Mode = shaping.ModeTCXPodSide },
+			change: func(l *shaping.Limit) { l.Mode = terms.ModeTCXPodSide },
 		},
 		"a default rate that another hides": {
 			runtime: `"bandwidth":{"egressRate":10000000,"egressBurst":4294967295}`, keys: `"egressRate":"10X"`,

@@ -152,10 +152,10 @@ func (p *parser) limits() {
 // contradicted each other.
 func settle(s *shaping.Config) []*FieldError {
 	var all []*FieldError
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		l := s.Limit(d)
 		one := &shaping.Config{Egress: l}
-		if d == shaping.Ingress {
+		if d == terms.Ingress {
 			one = &shaping.Config{Ingress: l}
 		}
 		bad := shaping.Validate(one)
@@ -163,8 +163,8 @@ func settle(s *shaping.Config) []*FieldError {
 			continue
 		}
 		all = append(all, bad...)
-		if l.Queue = shaping.QueueAuto; len(shaping.Validate(one)) != 0 {
-			l.Mode = shaping.ModeAuto
+		if l.Queue = terms.QueueAuto; len(shaping.Validate(one)) != 0 {
+			l.Mode = terms.ModeAuto
 		}
 	}
 	return all
@@ -201,9 +201,9 @@ func (p *parser) shaping() shaping.Config {
 		p.ignoreError(both.fieldError("one of them"), shapesAll)
 		s.Unshaped, s.Shaped = nil, nil
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		limit, deferred := p.limit(d)
-		if d == shaping.Egress {
+		if d == terms.Egress {
 			s.Egress = limit
 		} else {
 			s.Ingress = limit
@@ -218,41 +218,41 @@ func (p *parser) shaping() shaping.Config {
 // limit reads one direction: the limit, or who else is left to enforce it. The
 // settings are checked where no rate is requested as well: a bad one is to be
 // found before the first pod needs it.
-func (p *parser) limit(d shaping.Direction) (*shaping.Limit, *shaping.Deferred) {
+func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 	dir := d.String()
 	share := func(lowest, highest units.PerMille) func(string) (units.PerMille, error) {
 		return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, lowest, highest) }
 	}
 	l := &shaping.Limit{
-		Policy: setting(p, shaping.PolicyStrict, terms.ParsePolicy, p.key("policy")),
-		Queue:  setting(p, shaping.QueueAuto, terms.ParseQueue, p.key(dir+"Queue"), p.key("queue")),
-		Mode:   setting(p, shaping.ModeAuto, terms.ParseMode, p.key(dir+"Mode"), p.key("mode")),
+		Policy: setting(p, terms.PolicyStrict, terms.ParsePolicy, p.key("policy")),
+		Queue:  setting(p, terms.QueueAuto, terms.ParseQueue, p.key(dir+"Queue"), p.key("queue")),
+		Mode:   setting(p, terms.ModeAuto, terms.ParseMode, p.key(dir+"Mode"), p.key("mode")),
 		Horizon: setting(p, shaping.DefaultHorizon,
 			func(s string) (time.Duration, error) { return units.ParseDuration(s, MinHorizon, MaxHorizon) },
 			p.key(dir+"Horizon"), p.key("horizon")),
 		LightShare: setting(p, shaping.DefaultLightShare, share(MinLightShare, MaxLightShare),
 			p.annotation("light-share"), p.key("lightShare")),
-		Place: shaping.PlaceAuto,
+		Place: terms.PlaceAuto,
 	}
 	highest := MaxHeavyThreshold
-	if l.Policy == shaping.PolicyElephants {
+	if l.Policy == terms.PolicyElephants {
 		highest = MaxElephantsThreshold
 	}
 	l.HeavyThreshold = setting(p, shaping.DefaultHeavyThreshold, share(MinHeavyThreshold, highest), p.key("heavyThreshold"))
 	p.tune(l, dir)
-	if d == shaping.Ingress {
-		l.Place = setting(p, shaping.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
+	if d == terms.Ingress {
+		l.Place = setting(p, terms.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
 	} else {
 		l.NoCeiling = !setting(p, true, parseSwitch, p.key("egressCeiling"))
 	}
-	shaper := setting(p, shaping.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
+	shaper := setting(p, terms.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
 	var others bool
 	l.Rate, others = p.rate(d)
 	l.Burst = p.burst(dir, l.Rate)
 	switch {
 	case l.Rate == 0:
 		return nil, nil
-	case others && shaper != shaping.ShaperPodweir:
+	case others && shaper != terms.ShaperPodweir:
 		return nil, &shaping.Deferred{Direction: d, Rate: l.Rate, To: shaper}
 	}
 	return l, nil
@@ -282,7 +282,7 @@ func (p *parser) tune(l *shaping.Limit, dir string) {
 	l.Queue = setting(p, l.Queue, r.queue(queue, l.Queue), p.annotation(queue))
 	l.Horizon = setting(p, l.Horizon, r.horizon(horizon, l.Horizon), p.annotation(horizon))
 	l.HeavyThreshold = setting(p, l.HeavyThreshold, r.heavyThreshold(l.Policy, l.HeavyThreshold), p.annotation("heavy-threshold"))
-	if l.Policy == shaping.PolicyElephants { // the node's own may be meant for another policy
+	if l.Policy == terms.PolicyElephants { // the node's own may be meant for another policy
 		l.HeavyThreshold = min(l.HeavyThreshold, MaxElephantsThreshold)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const prevResult = `{"cniVersion": "1.0.0",  "vendor": {"b":1, "a":1e3},
@@ -41,7 +42,7 @@ func annotations(pairs string) string {
 func limit(rate int, change func(*shaping.Limit)) *shaping.Limit {
 	l := &shaping.Limit{
 		Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
-		Policy: shaping.PolicyStrict, Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+		Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}
 	setRate(l, rate)
 	if change != nil {
@@ -142,11 +143,11 @@ func TestParseLimits(t *testing.T) {
 				"ingressQueue":"tbf","horizon":"20ms","ingressHorizon":"30ms","ingressPlace":"ifb"`,
 			want{
 				egress: limit(1e9, func(l *shaping.Limit) {
-					l.Mode, l.Queue, l.Horizon = shaping.ModeTCXPodSide, shaping.QueueFQ, 20*time.Millisecond
+					l.Mode, l.Queue, l.Horizon = terms.ModeTCXPodSide, terms.QueueFQ, 20*time.Millisecond
 				}),
 				ingress: limit(1e9, func(l *shaping.Limit) {
-					l.Mode, l.Queue, l.Horizon = shaping.ModeQdisc, shaping.QueueTBF, 30*time.Millisecond
-					l.Place = shaping.PlaceIFB
+					l.Mode, l.Queue, l.Horizon = terms.ModeQdisc, terms.QueueTBF, 30*time.Millisecond
+					l.Place = terms.PlaceIFB
 				}),
 			},
 		},
@@ -156,7 +157,7 @@ func TestParseLimits(t *testing.T) {
 			`"egressRate":"1G","policy":"flat","egressQueue":"htb","horizon":"20ms","lightShare":"80%","heavyThreshold":"1%",
 				"podAnnotations":["policy=elephants","egress-queue","egress-horizon","light-share","heavy-threshold=20%"]`,
 			want{egress: limit(1e9, func(l *shaping.Limit) {
-				l.Policy, l.Queue, l.Horizon = shaping.PolicyElephants, shaping.QueueFQ, 5*time.Millisecond
+				l.Policy, l.Queue, l.Horizon = terms.PolicyElephants, terms.QueueFQ, 5*time.Millisecond
 				l.LightShare, l.HeavyThreshold = 500, 200
 			})},
 		},
@@ -194,7 +195,7 @@ func TestParseLimits(t *testing.T) {
 }
 
 func everySetting(l *shaping.Limit) {
-	l.Policy, l.Mode, l.Queue = shaping.PolicyFlat, shaping.ModeQdisc, shaping.QueueHTB
+	l.Policy, l.Mode, l.Queue = terms.PolicyFlat, terms.ModeQdisc, terms.QueueHTB
 	l.Horizon, l.LightShare, l.HeavyThreshold = 20*time.Millisecond, 800, 100
 }
 
@@ -226,14 +227,14 @@ func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 		"policy": {
 			`"podweir.io/policy":"bogus"`, `"policy":"flat"`,
 			&netconf.FieldError{Field: "annotation podweir.io/policy", Value: "bogus", Accepted: "one of strict, elephants, flat"},
-			limit(10e6, func(l *shaping.Limit) { l.Policy = shaping.PolicyFlat }),
+			limit(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }),
 		},
 		"queue that the node's mode does not have": {
 			`"podweir.io/egress-queue":"htb","podweir.io/policy":"flat"`, `"mode":"tcx-podside"`,
 			&netconf.FieldError{
 				Field: "egressMode, egressQueue", Value: "tcx-podside, htb", Accepted: "with this mode the queue auto, tbf, fq, none",
 			},
-			limit(10e6, func(l *shaping.Limit) { l.Mode = shaping.ModeTCXPodSide }),
+			limit(10e6, func(l *shaping.Limit) { l.Mode = terms.ModeTCXPodSide }),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

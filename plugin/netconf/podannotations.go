@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -93,12 +92,12 @@ func (r *podRules) widen(name, value string) error {
 		bad = errors.New(name + " without a value: its bound is maxRate")
 	case name == "policy":
 		bad = errors.New("policy=elephants")
-		if value == shaping.PolicyElephants.String() {
+		if value == terms.PolicyElephants.String() {
 			r.free, bad = append(r.free, name), nil
 		}
 	case strings.HasSuffix(name, "-queue"):
 		bad = errors.New(name + "=none")
-		if value == shaping.QueueNone.String() {
+		if value == terms.QueueNone.String() {
 			r.free, bad = append(r.free, name), nil
 		}
 	case strings.HasSuffix(name, "-burst"):
@@ -127,18 +126,18 @@ func only[T any](parse func(string) (T, error), may func(T) bool, accepted strin
 
 // policy reads a pod's policy beside the node's own. Elephants leaves all light flows
 // without a limit.
-func (r *podRules) policy(own shaping.Policy) func(string) (shaping.Policy, error) {
-	may := func(v shaping.Policy) bool {
-		return v != shaping.PolicyElephants || own == v || slices.Contains(r.free, "policy")
+func (r *podRules) policy(own terms.Policy) func(string) (terms.Policy, error) {
+	may := func(v terms.Policy) bool {
+		return v != terms.PolicyElephants || own == v || slices.Contains(r.free, "policy")
 	}
 	return only(terms.ParsePolicy, may, "one of strict, flat; the node's podAnnotations does not have policy=elephants")
 }
 
 // queue reads a pod's queue beside the node's own. Policing has a credit of a
 // quarter of a second.
-func (r *podRules) queue(name string, own shaping.Queue) func(string) (shaping.Queue, error) {
-	may := func(v shaping.Queue) bool {
-		return v != shaping.QueueNone || own == v || slices.Contains(r.free, name)
+func (r *podRules) queue(name string, own terms.Queue) func(string) (terms.Queue, error) {
+	may := func(v terms.Queue) bool {
+		return v != terms.QueueNone || own == v || slices.Contains(r.free, name)
 	}
 	return only(terms.ParseQueue, may, "one of auto, tbf, htb, fq; the node's podAnnotations does not have "+name+"=none")
 }
@@ -152,9 +151,9 @@ func (r *podRules) horizon(name string, own time.Duration) func(string) (time.Du
 // heavyThreshold reads a pod's threshold beside the node's own, under the policy that
 // it gets. A higher one frees more flows of the limit under elephants, and none under
 // the others.
-func (r *podRules) heavyThreshold(policy shaping.Policy, own units.PerMille) func(string) (units.PerMille, error) {
+func (r *podRules) heavyThreshold(policy terms.Policy, own units.PerMille) func(string) (units.PerMille, error) {
 	highest := MaxHeavyThreshold
-	if policy == shaping.PolicyElephants {
+	if policy == terms.PolicyElephants {
 		highest = max(min(own, MaxElephantsThreshold), r.threshold)
 	}
 	return func(s string) (units.PerMille, error) { return units.ParsePerMille(s, MinHeavyThreshold, highest) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // TestPodsCannotLiftTheirLimit: by default a pod's annotations tune its limit and do
@@ -51,45 +52,45 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 		"elephants": {annotations: `"podweir.io/policy":"elephants"`, ignored: "policy", accepted: "one of strict, flat"},
 		"elephants, as the node": {
 			annotations: `"podweir.io/policy":"elephants"`, keys: `"policy":"elephants"`,
-			change: func(l *shaping.Limit) { l.Policy = shaping.PolicyElephants },
+			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
 		},
 		"elephants, which the operator lets pods have": {
 			annotations: `"podweir.io/policy":"elephants"`, keys: `"podAnnotations":["policy=elephants"]`,
-			change: func(l *shaping.Limit) { l.Policy = shaping.PolicyElephants },
+			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
 		},
 		"nothing is heavy": {
 			annotations: `"podweir.io/heavy-threshold":"100%"`, keys: `"policy":"elephants"`,
 			ignored: "heavy-threshold", accepted: "0.5% to 5%",
-			change: func(l *shaping.Limit) { l.Policy = shaping.PolicyElephants },
+			change: func(l *shaping.Limit) { l.Policy = terms.PolicyElephants },
 		},
 		"less is heavy than the node says": {
 			annotations: `"podweir.io/heavy-threshold":"11%"`, keys: `"policy":"elephants","heavyThreshold":"10%"`,
 			ignored: "heavy-threshold", accepted: "0.5% to 10%",
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = shaping.PolicyElephants, 100 },
+			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 100 },
 		},
 		"more is heavy": {
 			annotations: `"podweir.io/heavy-threshold":"2%"`, keys: `"policy":"elephants"`,
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = shaping.PolicyElephants, 20 },
+			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 20 },
 		},
 		"a threshold that the operator lets pods have": {
 			annotations: `"podweir.io/heavy-threshold":"30%"`, keys: `"policy":"elephants","podAnnotations":["heavy-threshold=30%"]`,
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = shaping.PolicyElephants, 300 },
+			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 300 },
 		},
 		"all light flows are charged": {
 			annotations: `"podweir.io/heavy-threshold":"100%"`, change: func(l *shaping.Limit) { l.HeavyThreshold = 1000 },
 		},
 		"a threshold for strict, and then elephants": {
 			annotations: `"podweir.io/policy":"elephants"`, keys: `"heavyThreshold":"100%","podAnnotations":["policy=elephants"]`,
-			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = shaping.PolicyElephants, 500 },
+			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 500 },
 		},
 		"policing": {annotations: `"podweir.io/egress-queue":"none"`, ignored: "egress-queue", accepted: "one of auto, tbf, htb, fq"},
 		"policing, as the node": {
 			annotations: `"podweir.io/egress-queue":"none"`, keys: `"queue":"none"`,
-			change: func(l *shaping.Limit) { l.Queue = shaping.QueueNone },
+			change: func(l *shaping.Limit) { l.Queue = terms.QueueNone },
 		},
 		"policing, which the operator lets pods have": {
 			annotations: `"podweir.io/egress-queue":"none"`, keys: `"podAnnotations":["egress-queue=none"]`,
-			change: func(l *shaping.Limit) { l.Queue = shaping.QueueNone },
+			change: func(l *shaping.Limit) { l.Queue = terms.QueueNone },
 		},
 		"a horizon, which is credit where the limit is policed": {
 			annotations: `"podweir.io/egress-horizon":"1s"`, ignored: "egress-horizon", accepted: "1ms to 100ms",

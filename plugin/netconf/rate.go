@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -22,7 +22,7 @@ type asked struct {
 // a value comes from"), and at most the maximum; 0 means that there is none, or that
 // none can be read, which is an error then. others says that the pod asks for exactly
 // this by an annotation that other software enforces, too.
-func (p *parser) rate(d shaping.Direction) (chosen units.BitRate, others bool) {
+func (p *parser) rate(d terms.Direction) (chosen units.BitRate, others bool) {
 	p.checkOwnMax(d)
 	first, unread := p.firstRate(d)
 	most := p.maxRate(d)
@@ -47,7 +47,7 @@ func (p *parser) rate(d shaping.Direction) (chosen units.BitRate, others bool) {
 }
 
 // firstRate is the first rate that can be read. What cannot be is returned beside it.
-func (p *parser) firstRate(d shaping.Direction) (first asked, unread []*FieldError) {
+func (p *parser) firstRate(d terms.Direction) (first asked, unread []*FieldError) {
 	dir := d.String()
 	unread = slices.Clone(p.unread)
 	for _, s := range []*source{
@@ -86,7 +86,7 @@ func isZero(s *source) bool {
 }
 
 // maxRate is the lower one of the namespace's and the node's maximum.
-func (p *parser) maxRate(d shaping.Direction) asked {
+func (p *parser) maxRate(d terms.Direction) asked {
 	namespace, node := p.readMax(p.ofNamespace("max-"+d.String()+"-rate")), p.nodeMax(d)
 	if node.rate == 0 || namespace.rate != 0 && namespace.rate < node.rate {
 		return namespace
@@ -96,7 +96,7 @@ func (p *parser) maxRate(d shaping.Direction) asked {
 
 // nodeMax is the node's maximum: that of the direction if it can be read, else that of
 // both.
-func (p *parser) nodeMax(d shaping.Direction) asked {
+func (p *parser) nodeMax(d terms.Direction) asked {
 	return p.readMax(p.key(d.String()+"MaxRate"), p.key("maxRate"))
 }
 
@@ -136,7 +136,7 @@ func (a *asked) aboveMax(most asked) *FieldError {
 
 // checkOwnMax finds a default rate of the node that its own maximum does not allow,
 // whatever a pod asks for.
-func (p *parser) checkOwnMax(d shaping.Direction) {
+func (p *parser) checkOwnMax(d terms.Direction) {
 	preset, most := asked{by: p.key(d.String() + "Rate")}, p.nodeMax(d)
 	if preset.by == nil {
 		preset.by = p.key("defaultRate")
@@ -177,7 +177,7 @@ func (p *parser) rateOf(s *source) (units.BitRate, *FieldError) {
 }
 
 // missing remembers that a direction stays without a limit, and why.
-func (p *parser) missing(d shaping.Direction, e *FieldError) {
+func (p *parser) missing(d terms.Direction, e *FieldError) {
 	if note := d.String() + " has no limit: " + e.Error(); !slices.Contains(p.notes, note) {
 		p.notes = append(p.notes, note)
 	}

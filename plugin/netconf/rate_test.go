@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // choice is what one party says: nothing, a rate in Mbit/s, that there is none, or
@@ -72,7 +72,7 @@ func (p *parties) want() (rate int, capped, missing bool) {
 	}
 }
 
-func (p *parties) input(d shaping.Direction) (stdin []byte, namespace netconf.Namespace) {
+func (p *parties) input(d terms.Direction) (stdin []byte, namespace netconf.Namespace) {
 	var pod, keys []string
 	if p.own != silent {
 		pod = append(pod, fmt.Sprintf(`"podweir.io/%v-rate":%q`, d, p.own.words("")))
@@ -119,7 +119,7 @@ func every(f func(*parties)) (n int) {
 // against the ruling.
 func TestRatePrecedence(t *testing.T) {
 	t.Parallel()
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		n := every(func(p *parties) {
 			stdin, namespace := p.input(d)
 			got, err := netconf.ParseIn(namespace, netconf.Add, stdin)
@@ -131,7 +131,7 @@ func TestRatePrecedence(t *testing.T) {
 			if _, missing := errors.AsType[*netconf.LimitError](err); rate != wantRate || missing != wantMissing || (len(got.Capped) > 0) != wantCapped {
 				t.Errorf("%v of %+v: %d Mbit/s, capped %v, error %v, want %d, %v, %v", d, *p, rate, got.Capped, err, wantRate, wantCapped, wantMissing)
 			}
-			for _, o := range shaping.Directions {
+			for _, o := range terms.Directions {
 				if l := got.Shaping.Limit(o); o != d && l != nil {
 					t.Errorf("%v of %+v: %v has a limit of %v", d, *p, o, l.Rate)
 				}
@@ -221,7 +221,7 @@ func TestLongNamespaceRateIsRefused(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: ParseIn() = %v, want the node's rate", name, err)
 		}
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			if l := got.Shaping.Limit(d); l == nil || l.Rate != 50e6 {
 				t.Errorf("%s: %v = %+v, want 50 Mbit/s", name, d, l)
 			}

@@ -6,6 +6,7 @@ package shaping
 import (
 	"errors"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -41,10 +42,10 @@ var errMajors = errors.New("no usable handle major was given")
 func (b *builder) build() error {
 	p := b.params
 	switch p.Queue {
-	case QueueNone:
+	case terms.QueueNone:
 		p.Program = ProgramPolice
 		return nil
-	case QueueFQ:
+	case terms.QueueFQ:
 		p.Tree = &Tree{}
 		p.Program = ProgramEDT
 		_, err := b.qdisc(Qdisc{
@@ -52,7 +53,7 @@ func (b *builder) build() error {
 			PacketLimit: b.fqLimit(), FlowLimit: b.fqLimit(),
 		})
 		return err
-	case QueueHTB:
+	case terms.QueueHTB:
 		p.Tree = &Tree{}
 		return b.buildHTB()
 	default:
@@ -92,8 +93,8 @@ func (b *builder) buildTBF() error {
 	switch {
 	case b.classful():
 		b.classifyAtRoot(root)
-	case b.limit.Policy == PolicyFlat:
-		p.Hook, p.HookKind = HookNone, HookKindAuto
+	case b.limit.Policy == terms.PolicyFlat:
+		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
 	case inner != 0:
 		b.filter(inner)
 		p.Datapath.LightClass, p.Datapath.HeavyClass = uint16(firstBand), uint16(secondBand)
@@ -141,7 +142,7 @@ func (b *builder) openRoot() (TCHandle, error) {
 // skb->priority.
 func (b *builder) bands(parent TCHandle) (TCHandle, error) {
 	p, dp := b.params, &b.params.Datapath
-	if b.limit.Policy != PolicyStrict {
+	if b.limit.Policy != terms.PolicyStrict {
 		_, err := b.qdisc(Qdisc{Kind: KindBfifo, Parent: parent, Limit: p.DepthBytes})
 		return 0, err
 	}
@@ -173,18 +174,18 @@ func (b *builder) classifyAtRoot(root TCHandle) {
 		b.filter(root)
 		dp.ExemptPriority = 0
 		dp.LightClass, dp.HeavyClass = uint16(secondBand), uint16(secondBand)
-		if b.limit.Policy == PolicyElephants {
+		if b.limit.Policy == terms.PolicyElephants {
 			dp.LightClass = dp.ExemptClass
 		}
 		return
 	}
 	p.Program = ProgramBand
 	dp.ExemptClass = 0
-	if b.limit.Policy == PolicyStrict {
+	if b.limit.Policy == terms.PolicyStrict {
 		return
 	}
 	dp.LightPriority, dp.HeavyPriority = uint32(root|secondBand), uint32(root|secondBand)
-	if b.limit.Policy == PolicyElephants {
+	if b.limit.Policy == terms.PolicyElephants {
 		dp.LightPriority = dp.ExemptPriority
 	}
 }
@@ -192,7 +193,7 @@ func (b *builder) classifyAtRoot(root TCHandle) {
 // buildHTB makes the two-class HTB.
 func (b *builder) buildHTB() error {
 	p, dp, rate := b.params, &b.params.Datapath, b.limit.Rate
-	strict := b.limit.Policy == PolicyStrict
+	strict := b.limit.Policy == terms.PolicyStrict
 	htb := Qdisc{Kind: KindHTB, Parent: RootParent, DefaultClass: uint32(htbHeavy)}
 	if b.classful() {
 		htb.DefaultClass = uint32(htbDirect)
@@ -225,14 +226,14 @@ func (b *builder) buildHTB() error {
 	if _, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: heavy.Handle, Limit: b.heavyLeaf()}); err != nil {
 		return err
 	}
-	if b.limit.Policy == PolicyFlat && !b.exempt {
-		p.Hook, p.HookKind = HookNone, HookKindAuto
+	if b.limit.Policy == terms.PolicyFlat && !b.exempt {
+		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
 		return nil
 	}
 	b.filter(root)
 	dp.ExemptClass, dp.HeavyClass = uint16(htbDirect), uint16(htbHeavy)
-	dp.LightClass = map[Policy]uint16{
-		PolicyStrict: uint16(htbLight), PolicyElephants: uint16(htbDirect), PolicyFlat: uint16(htbHeavy),
+	dp.LightClass = map[terms.Policy]uint16{
+		terms.PolicyStrict: uint16(htbLight), terms.PolicyElephants: uint16(htbDirect), terms.PolicyFlat: uint16(htbHeavy),
 	}[b.limit.Policy]
 	return nil
 }
@@ -241,8 +242,8 @@ func (b *builder) buildHTB() error {
 func (b *builder) filter(on TCHandle) {
 	p := b.params
 	p.Tree.Filter = &Filter{Parent: on, ClassID: on}
-	p.Program, p.Hook, p.HookKind = ProgramClass, HookOwnQdisc, HookKindAuto
-	p.Guard = p.Side == SidePod
+	p.Program, p.Hook, p.HookKind = ProgramClass, terms.HookOwnQdisc, terms.HookKindAuto
+	p.Guard = p.Side == terms.SidePod
 }
 
 // qdisc appends to the tree with a handle of its own.

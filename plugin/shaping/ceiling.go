@@ -6,6 +6,7 @@ package shaping
 import (
 	"time"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -25,14 +26,14 @@ const (
 // process in it can send past its queue, or take the queue away.
 func (b *builder) ceiling() {
 	p, l := b.params, b.limit
-	if p.Direction != Egress || p.Side != SidePod || l.NoCeiling {
+	if p.Direction != terms.Egress || p.Side != terms.SidePod || l.NoCeiling {
 		return
 	}
 	switch {
-	case l.Policy == PolicyElephants:
+	case l.Policy == terms.PolicyElephants:
 		b.note("no egress ceiling: under elephants light flows have no limit")
 		return
-	case b.facts.pastHost(Egress):
+	case b.facts.pastHost(terms.Egress):
 		p.LeaveCeiling("packets of this device may go past the host side")
 		return
 	}
@@ -45,7 +46,7 @@ func (b *builder) ceiling() {
 // atOnce is what may pass at once, in time at the cap.
 func (b *builder) atOnce() time.Duration {
 	burst := b.limit.Rate.Duration(b.params.BurstBytes) + ceilingDelay
-	if q := b.params.Queue; q != QueueTBF && q != QueueHTB {
+	if q := b.params.Queue; q != terms.QueueTBF && q != terms.QueueHTB {
 		// A meter admits light flows on top of heavy ones that fill the horizon.
 		burst += b.horizon() + b.lightTolerance()
 	}
@@ -68,7 +69,7 @@ type Allowance struct {
 // allow sets what the watch of the rate goes by.
 func (b *builder) allow() {
 	b.params.Allowance = Allowance{Excess: queueExcess, AtOnce: b.limit.Rate.Bytes(b.atOnce()) + gsoPacket}
-	if b.params.Queue == QueueHTB {
+	if b.params.Queue == terms.QueueHTB {
 		b.params.Allowance.Excess = ceilingExcess
 	}
 }

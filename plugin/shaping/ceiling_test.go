@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // perByte is what a rate makes of a byte, in 1/64 ns.
@@ -24,10 +25,10 @@ func TestComputeCeiling(t *testing.T) {
 	}{
 		"10M":      {strict(10e6), 1.08},
 		"100M":     {strict(100e6), 1.08},
-		"1G, htb":  {strict(1e9, queue(shaping.QueueHTB)), 1.08},
+		"1G, htb":  {strict(1e9, queue(terms.QueueHTB)), 1.08},
 		"flat":     {strict(100e6, flat), 1.08},
-		"fq, flat": {strict(100e6, queue(shaping.QueueFQ), flat), 1.2},
-		"policing": {strict(100e6, queue(shaping.QueueNone)), 1.5},
+		"fq, flat": {strict(100e6, queue(terms.QueueFQ), flat), 1.2},
+		"policing": {strict(100e6, queue(terms.QueueNone)), 1.5},
 	} {
 		p := compute(t, tc.limit, full)
 		dp := &p.Datapath
@@ -39,14 +40,14 @@ func TestComputeCeiling(t *testing.T) {
 			t.Errorf("%s: %+v is allowed, want no less than the ceiling lets through and one packet", name, a)
 		}
 		queued := dp.TotalBurst
-		if p.Tree == nil || p.Queue == shaping.QueueFQ {
+		if p.Tree == nil || p.Queue == terms.QueueFQ {
 			queued += dp.TotalHorizon + dp.LightTolerance
 		}
 		if dp.CeilingBurst < queued+64*50_000_000 || perByte(dp.CeilingRate)*1.01 > perByte(dp.TotalRate) {
 			t.Errorf("%s: burst %d and rate %+v, want 50 ms more than %d and 2 %% more than %+v", name, dp.CeilingBurst, dp.CeilingRate, queued, dp.TotalRate)
 		}
 	}
-	in, err := shaping.Compute(&shaping.Config{Ingress: strict(100e6)}, shaping.Ingress, full, shaping.RandomMajor)
+	in, err := shaping.Compute(&shaping.Config{Ingress: strict(100e6)}, terms.Ingress, full, shaping.RandomMajor)
 	if err != nil || in.Allowance.Excess != 10 {
 		t.Errorf("without a ceiling %+v is allowed (%v), want 1 %%", in.Allowance, err)
 	}

@@ -3,7 +3,11 @@
 
 package shaping
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
 
 // Compute turns what is requested in one direction into everything that has to
 // exist. It returns nil where no limit is requested.
@@ -15,7 +19,7 @@ import "fmt"
 // Returns a [*FieldError] for a combination that is not in the tables of the
 // design, and for a queue or device that is requested by name and that the
 // kernel lacks.
-func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, error) {
+func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Params, error) {
 	limit := cfg.Limit(d)
 	if limit == nil {
 		return nil, nil
@@ -23,7 +27,7 @@ func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, 
 	b := &builder{limit: limit, facts: f, exempt: cfg.subnetsMode() != SubnetsNone, majors: majors}
 	b.params = &Params{
 		Direction: d, Policy: limit.Policy, Rate: limit.Rate, Exempt: b.exempt,
-		Program: ProgramNone, Hook: HookNone, HookKind: HookKindAuto, CapHolds: true,
+		Program: ProgramNone, Hook: terms.HookNone, HookKind: terms.HookKindAuto, CapHolds: true,
 		Datapath: Datapath{
 			Policy: limit.Policy, Direction: d, L3Only: f.L3Only, SubnetsMode: cfg.subnetsMode(),
 		},
@@ -51,7 +55,7 @@ func Compute(cfg *Config, d Direction, f Facts, majors func() uint16) (*Params, 
 // node.
 func Validate(cfg *Config) []*FieldError {
 	var all []*FieldError
-	for _, d := range Directions {
+	for _, d := range terms.Directions {
 		limit := cfg.Limit(d)
 		if limit == nil {
 			continue
@@ -76,12 +80,12 @@ type builder struct {
 // classful says that some packets bypass the cap, so that the root must have
 // a class without a shaper.
 func (b *builder) classful() bool {
-	return b.exempt || b.limit.Policy == PolicyElephants
+	return b.exempt || b.limit.Policy == terms.PolicyElephants
 }
 
 // ownFilter says that the program is a filter on our own qdisc, not on a
 // shared hook.
-func (b *builder) ownFilter() bool { return b.params.Mode == ModeQdisc }
+func (b *builder) ownFilter() bool { return b.params.Mode == terms.ModeQdisc }
 
 func (b *builder) note(format string, args ...any) {
 	b.params.Notes = append(b.params.Notes, fmt.Sprintf(format, args...))

@@ -26,8 +26,8 @@ func counter() func() uint16 {
 func strict(rate int, change ...func(*shaping.Limit)) *shaping.Limit {
 	l := &shaping.Limit{
 		Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
-		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: shaping.PolicyStrict,
-		Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
+		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}
 	setRate(l, rate)
 	for _, c := range change {
@@ -36,10 +36,10 @@ func strict(rate int, change ...func(*shaping.Limit)) *shaping.Limit {
 	return l
 }
 
-func policy(p shaping.Policy) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Policy = p } }
-func queue(q shaping.Queue) func(*shaping.Limit)   { return func(l *shaping.Limit) { l.Queue = q } }
-func mode(m shaping.Mode) func(*shaping.Limit)     { return func(l *shaping.Limit) { l.Mode = m } }
-func at(p shaping.Place) func(*shaping.Limit)      { return func(l *shaping.Limit) { l.Place = p } }
+func policy(p terms.Policy) func(*shaping.Limit) { return func(l *shaping.Limit) { l.Policy = p } }
+func queue(q terms.Queue) func(*shaping.Limit)   { return func(l *shaping.Limit) { l.Queue = q } }
+func mode(m terms.Mode) func(*shaping.Limit)     { return func(l *shaping.Limit) { l.Mode = m } }
+func at(p terms.Place) func(*shaping.Limit)      { return func(l *shaping.Limit) { l.Place = p } }
 
 var (
 	// full has everything, here has what the build machine has.
@@ -47,8 +47,8 @@ var (
 	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500}
 	bare = shaping.Facts{MTU: 1500}
 
-	elephants = policy(shaping.PolicyElephants)
-	flat      = policy(shaping.PolicyFlat)
+	elephants = policy(terms.PolicyElephants)
+	flat      = policy(terms.PolicyFlat)
 	exempt    = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 )
 
@@ -119,7 +119,7 @@ func TestComputeTrees(t *testing.T) {
 	const none = "light 0 0, heavy 0 0, exempt 0 0"
 	for name, tc := range map[string]struct {
 		limit   *shaping.Limit
-		dir     shaping.Direction
+		dir     terms.Direction
 		facts   shaping.Facts
 		exempt  bool
 		where   string
@@ -127,7 +127,7 @@ func TestComputeTrees(t *testing.T) {
 		answers string
 	}{
 		"strict, prio": {
-			strict(10e6), shaping.Egress, full, false,
+			strict(10e6), terms.Egress, full, false,
 			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
@@ -137,14 +137,14 @@ filter on 2:0 answers 2:0
 `, "light 1 0, heavy 2 0, exempt 0 0",
 		},
 		"strict, no prio": {
-			strict(10e6), shaping.Egress, here, false,
+			strict(10e6), terms.Egress, here, false,
 			`qdisc/tbf on pod: "pw_band" at egress/auto`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict, ingress on the host side": {
-			strict(10e6), shaping.Ingress, full, false,
+			strict(10e6), terms.Ingress, full, false,
 			`qdisc/tbf on host: "pw_class" at own-qdisc/auto`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
@@ -154,28 +154,28 @@ filter on 2:0 answers 2:0
 `, "light 1 0, heavy 2 0, exempt 0 0",
 		},
 		"strict, ifb": {
-			strict(10e6, at(shaping.PlaceIFB)), shaping.Ingress, here, false,
+			strict(10e6, at(terms.PlaceIFB)), terms.Ingress, here, false,
 			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"flat": {
-			strict(10e6, flat), shaping.Egress, full, false,
+			strict(10e6, flat), terms.Egress, full, false,
 			`qdisc/tbf on pod: "" at none/auto`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 bfifo 2:0 limit 62500
 `, none,
 		},
 		"flat at a hook has no program either": {
-			strict(10e6, flat, mode(shaping.ModeTCXPodSide)), shaping.Egress, here, false,
+			strict(10e6, flat, mode(terms.ModeTCXPodSide)), terms.Egress, here, false,
 			`tcx-podside/tbf on pod: "" at none/auto`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 bfifo 2:0 limit 62500
 `, none,
 		},
 		"elephants, prio": {
-			strict(10e6, elephants), shaping.Egress, full, false,
+			strict(10e6, elephants), terms.Egress, full, false,
 			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
@@ -185,7 +185,7 @@ filter on 1:0 answers 1:0
 `, "light 1 0, heavy 2 0, exempt 1 0",
 		},
 		"elephants, no prio": {
-			strict(10e6, elephants), shaping.Egress, here, false,
+			strict(10e6, elephants), terms.Egress, here, false,
 			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
@@ -195,7 +195,7 @@ filter on 1:0 answers 1:0
 `, "light 0 0, heavy 2 0, exempt 0 0",
 		},
 		"strict with exempt subnets, prio": {
-			strict(10e6), shaping.Egress, full, true,
+			strict(10e6), terms.Egress, full, true,
 			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
@@ -207,7 +207,7 @@ filter on 1:0 answers 1:0
 `, "light 2 40001, heavy 2 40002, exempt 1 0",
 		},
 		"strict with exempt subnets, no prio": {
-			strict(10e6), shaping.Ingress, here, true,
+			strict(10e6), terms.Ingress, here, true,
 			`qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
@@ -217,7 +217,7 @@ filter on 1:0 answers 1:0
 `, "light 2 6, heavy 2 2, exempt 0 0",
 		},
 		"flat with exempt subnets": {
-			strict(10e6, flat), shaping.Egress, full, true,
+			strict(10e6, flat), terms.Egress, full, true,
 			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
@@ -227,14 +227,14 @@ filter on 1:0 answers 1:0
 `, "light 2 0, heavy 2 0, exempt 1 0",
 		},
 		"strict at a hook takes pfifo_fast even with prio": {
-			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Ingress, full, false,
+			strict(10e6, mode(terms.ModeTCXHostSide)), terms.Ingress, full, false,
 			`tcx-hostside/tbf on host: "pw_band" at egress/tcx`, `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
 `, "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict with exempt subnets at a hook, no prio": {
-			strict(10e6, mode(shaping.ModeClsactPodSide)), shaping.Egress, here, true,
+			strict(10e6, mode(terms.ModeClsactPodSide)), terms.Egress, here, true,
 			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact`, `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
@@ -243,7 +243,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 `, "light 0 6, heavy 0 2, exempt 0 10000",
 		},
 		"elephants at a hook, prio": {
-			strict(10e6, elephants, mode(shaping.ModeTCXPodSide)), shaping.Egress, full, false,
+			strict(10e6, elephants, mode(terms.ModeTCXPodSide)), terms.Egress, full, false,
 			`tcx-podside/tbf on pod: "pw_band" at egress/tcx`, `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
@@ -252,7 +252,7 @@ root prio 1:0 bands 2
 `, "light 0 10001, heavy 0 10002, exempt 0 10001",
 		},
 		"flat with exempt subnets at a hook": {
-			strict(10e6, flat, mode(shaping.ModeTCXPodSide)), shaping.Egress, here, true,
+			strict(10e6, flat, mode(terms.ModeTCXPodSide)), terms.Egress, here, true,
 			`tcx-podside/tbf on pod: "pw_band_x" at egress/tcx`, `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
@@ -261,7 +261,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 `, "light 0 10002, heavy 0 10002, exempt 0 10000",
 		},
 		"strict htb": {
-			strict(1e9, queue(shaping.QueueHTB)), shaping.Egress, here, false,
+			strict(1e9, queue(terms.QueueHTB)), terms.Egress, here, false,
 			`qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, `
 root htb 1:0 default 3
 1:2 bfifo 2:0 limit 12500000
@@ -273,7 +273,7 @@ filter on 1:0 answers 1:0
 `, "light 2 0, heavy 3 0, exempt 0 0",
 		},
 		"elephants htb": {
-			strict(1e9, queue(shaping.QueueHTB), elephants), shaping.Ingress, here, false,
+			strict(1e9, queue(terms.QueueHTB), elephants), terms.Ingress, here, false,
 			`qdisc/htb on host: "pw_class" at own-qdisc/auto`, `
 root htb 1:0
 1:3 bfifo 2:0 limit 6250000
@@ -282,7 +282,7 @@ filter on 1:0 answers 1:0
 `, "light 0 0, heavy 3 0, exempt 0 0",
 		},
 		"flat htb": {
-			strict(1e9, queue(shaping.QueueHTB), flat), shaping.Egress, here, false,
+			strict(1e9, queue(terms.QueueHTB), flat), terms.Egress, here, false,
 			`qdisc/htb on pod: "" at none/auto`, `
 root htb 1:0 default 3
 1:3 bfifo 2:0 limit 6250000
@@ -290,7 +290,7 @@ class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 `, none,
 		},
 		"flat htb with exempt subnets": {
-			strict(1e9, queue(shaping.QueueHTB), flat), shaping.Ingress, here, true,
+			strict(1e9, queue(terms.QueueHTB), flat), terms.Ingress, here, true,
 			`qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, `
 root htb 1:0
 1:3 bfifo 2:0 limit 6250000
@@ -299,40 +299,40 @@ filter on 1:0 answers 1:0
 `, "light 3 0, heavy 3 0, exempt 0 0",
 		},
 		"fq": {
-			strict(10e6, queue(shaping.QueueFQ), elephants), shaping.Ingress, full, true,
+			strict(10e6, queue(terms.QueueFQ), elephants), terms.Ingress, full, true,
 			`qdisc/fq on host: "pw_edt_x" at egress/auto`, `
 root fq 1:0 packets 10000 flow 10000 horizon 10000000
 `, none,
 		},
 		"fq at high rates has room for small packets": {
-			strict(10e9, queue(shaping.QueueFQ), flat), shaping.Egress, full, false,
+			strict(10e9, queue(terms.QueueFQ), flat), terms.Egress, full, false,
 			`qdisc/fq on pod: "pw_edt" at egress/auto`, `
 root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
 `, none,
 		},
 		"no queue available, egress": {
-			strict(10e6), shaping.Egress, bare, true,
+			strict(10e6), terms.Egress, bare, true,
 			`auto/none on pod: "pw_police_x" at egress/auto`, "", none,
 		},
 		"no queue available, ingress": {
-			strict(10e6), shaping.Ingress, bare, false,
+			strict(10e6), terms.Ingress, bare, false,
 			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
 		},
 		"host-side egress polices": {
-			strict(10e6, mode(shaping.ModeClsactHostSide)), shaping.Egress, full, false,
+			strict(10e6, mode(terms.ModeClsactHostSide)), terms.Egress, full, false,
 			`clsact-hostside/none on host: "pw_police" at ingress/clsact`, "", none,
 		},
 		"pod-side ingress polices": {
-			strict(10e6, mode(shaping.ModeTCXPodSide)), shaping.Ingress, full, false,
+			strict(10e6, mode(terms.ModeTCXPodSide)), terms.Ingress, full, false,
 			`tcx-podside/none on pod: "pw_police" at ingress/tcx`, "", none,
 		},
 		"policing where the queues of other pods are on an ifb": {
-			strict(10e6, queue(shaping.QueueNone), at(shaping.PlaceIFB)), shaping.Ingress, bare, false,
+			strict(10e6, queue(terms.QueueNone), at(terms.PlaceIFB)), terms.Ingress, bare, false,
 			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
 		},
 		"policing where a queue was available": {
-			strict(10e6, mode(shaping.ModeTCXHostSide), queue(shaping.QueueNone), at(shaping.PlaceHost)),
-			shaping.Ingress, full, false,
+			strict(10e6, mode(terms.ModeTCXHostSide), queue(terms.QueueNone), at(terms.PlaceHost)),
+			terms.Ingress, full, false,
 			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "", none,
 		},
 	} {
@@ -368,23 +368,23 @@ func TestComputeAutoQueue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
-		want  shaping.Queue
+		want  terms.Queue
 		note  string
 	}{
-		"tbf first": {strict(1e9), full, shaping.QueueTBF, ""},
-		"then htb":  {strict(53e6), noTBF, shaping.QueueHTB, "queue htb: the kernel lacks tbf that would fit"},
+		"tbf first": {strict(1e9), full, terms.QueueTBF, ""},
+		"then htb":  {strict(53e6), noTBF, terms.QueueHTB, "queue htb: the kernel lacks tbf that would fit"},
 		"but not slowly, and fq not under strict": {
-			strict(52_999_999), noTBF, shaping.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
+			strict(52_999_999), noTBF, terms.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
 		},
-		"fq for flat":             {strict(10e6, flat), noTBF, shaping.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
-		"fq for elephants":        {strict(10e6, elephants), onlyFQ, shaping.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
-		"strict with fq alone":    {strict(10e6), onlyFQ, shaping.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit"},
-		"tbf alone serves strict": {strict(10e6), onlyTBF, shaping.QueueTBF, ""},
+		"fq for flat":             {strict(10e6, flat), noTBF, terms.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
+		"fq for elephants":        {strict(10e6, elephants), onlyFQ, terms.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
+		"strict with fq alone":    {strict(10e6), onlyFQ, terms.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit"},
+		"tbf alone serves strict": {strict(10e6), onlyTBF, terms.QueueTBF, ""},
 		"tbf alone bypasses for nobody": {
-			strict(10e6, elephants), onlyTBF, shaping.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
+			strict(10e6, elephants), onlyTBF, terms.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
 		},
 	} {
-		p, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, shaping.Egress, tc.facts, counter())
+		p, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, terms.Egress, tc.facts, counter())
 		if err != nil {
 			t.Errorf("%s: Compute() error = %v", name, err)
 			continue
@@ -402,41 +402,41 @@ func TestComputeConflicts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		limit  *shaping.Limit
-		dir    shaping.Direction
+		dir    terms.Direction
 		facts  shaping.Facts
 		field  string
 		value  string
 		always bool // whatever the kernel has: Validate says so too
 	}{
 		"a queue at pod-side ingress": {
-			strict(1e9, mode(shaping.ModeTCXPodSide), queue(shaping.QueueTBF)), shaping.Ingress, full,
+			strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueTBF)), terms.Ingress, full,
 			"ingressMode, ingressQueue", "tcx-podside, tbf", true,
 		},
 		"a queue at host-side egress": {
-			strict(1e9, mode(shaping.ModeClsactHostSide), queue(shaping.QueueTBF)), shaping.Egress, full,
+			strict(1e9, mode(terms.ModeClsactHostSide), queue(terms.QueueTBF)), terms.Egress, full,
 			"egressMode, egressQueue", "clsact-hostside, tbf", true,
 		},
 		"htb at a hook": {
-			strict(1e9, mode(shaping.ModeTCXPodSide), queue(shaping.QueueHTB)), shaping.Egress, full,
+			strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueHTB)), terms.Egress, full,
 			"egressMode, egressQueue", "tcx-podside, htb", true,
 		},
 		"policing on a qdisc": {
-			strict(1e9, mode(shaping.ModeQdisc), queue(shaping.QueueNone)), shaping.Egress, full,
+			strict(1e9, mode(terms.ModeQdisc), queue(terms.QueueNone)), terms.Egress, full,
 			"egressMode, egressQueue", "qdisc, none", true,
 		},
 		"ifb for host-side hooks": {
-			strict(1e9, mode(shaping.ModeTCXHostSide), at(shaping.PlaceIFB)), shaping.Ingress, full,
+			strict(1e9, mode(terms.ModeTCXHostSide), at(terms.PlaceIFB)), terms.Ingress, full,
 			"ingressPlace, ingressMode", "ifb, tcx-hostside", true,
 		},
 		"host for pod-side hooks": {
-			strict(1e9, mode(shaping.ModeTCXPodSide), at(shaping.PlaceHost)), shaping.Ingress, full,
+			strict(1e9, mode(terms.ModeTCXPodSide), at(terms.PlaceHost)), terms.Ingress, full,
 			"ingressPlace, ingressMode", "host, tcx-podside", true,
 		},
 		"mode qdisc where no qdisc is available": {
-			strict(1e9, mode(shaping.ModeQdisc)), shaping.Egress, bare, "egressMode", "qdisc", false,
+			strict(1e9, mode(terms.ModeQdisc)), terms.Egress, bare, "egressMode", "qdisc", false,
 		},
 		"ifb that the kernel lacks": {
-			strict(1e9, at(shaping.PlaceIFB)), shaping.Ingress,
+			strict(1e9, at(terms.PlaceIFB)), terms.Ingress,
 			shaping.Facts{TBF: true, MTU: 1500},
 			"ingressPlace", "ifb", false,
 		},
@@ -444,7 +444,7 @@ func TestComputeConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := &shaping.Config{}
-			if cfg.Ingress = tc.limit; tc.dir == shaping.Egress {
+			if cfg.Ingress = tc.limit; tc.dir == terms.Egress {
 				cfg.Egress, cfg.Ingress = tc.limit, nil
 			}
 			p, err := shaping.Compute(cfg, tc.dir, tc.facts, counter())
@@ -469,12 +469,12 @@ func TestComputeConflicts(t *testing.T) {
 func TestComputeMajors(t *testing.T) {
 	t.Parallel()
 	cfg := &shaping.Config{Egress: strict(10e6), Unshaped: exempt}
-	first, err := shaping.Compute(cfg, shaping.Egress, full, shaping.RandomMajor)
+	first, err := shaping.Compute(cfg, terms.Egress, full, shaping.RandomMajor)
 	if err != nil {
 		t.Fatal(err)
 	}
 	i := 0
-	again, err := shaping.Compute(cfg, shaping.Egress, full, func() uint16 {
+	again, err := shaping.Compute(cfg, terms.Egress, full, func() uint16 {
 		i++
 		return uint16(first.Tree.Qdiscs[i-1].Handle >> 16)
 	})
@@ -485,7 +485,7 @@ func TestComputeMajors(t *testing.T) {
 		t.Errorf("with the recorded majors (-first +again):\n%s", diff)
 	}
 	odd := []uint16{0, 0xffff, 0xfff1, 0xfff0, 7, 7, 8, 7, 9, 10, 11, 0xffef}
-	p, err := shaping.Compute(cfg, shaping.Egress, full, func() uint16 {
+	p, err := shaping.Compute(cfg, terms.Egress, full, func() uint16 {
 		m := odd[0]
 		odd = odd[1:]
 		return m
@@ -500,7 +500,7 @@ func TestComputeMajors(t *testing.T) {
 	if diff := cmp.Diff([]uint16{7, 8, 9, 10, 11, 0xffef}, got); diff != "" {
 		t.Errorf("majors (-want +got):\n%s", diff)
 	}
-	if _, err = shaping.Compute(cfg, shaping.Egress, full, func() uint16 { return 7 }); err == nil {
+	if _, err = shaping.Compute(cfg, terms.Egress, full, func() uint16 { return 7 }); err == nil {
 		t.Error("Compute() with one major for all = nil, want an error")
 	}
 	for range 100_000 {
@@ -512,7 +512,7 @@ func TestComputeMajors(t *testing.T) {
 
 func TestComputeNothing(t *testing.T) {
 	t.Parallel()
-	p, err := shaping.Compute(&shaping.Config{Egress: strict(10e6)}, shaping.Ingress, full, counter())
+	p, err := shaping.Compute(&shaping.Config{Egress: strict(10e6)}, terms.Ingress, full, counter())
 	if p != nil || err != nil {
 		t.Errorf("Compute() of no limit = %v, %v, want nothing", p, err)
 	}
@@ -520,7 +520,7 @@ func TestComputeNothing(t *testing.T) {
 
 func TestParseNames(t *testing.T) {
 	t.Parallel()
-	if got, err := terms.ParseQueue("fq"); got != shaping.QueueFQ || err != nil {
+	if got, err := terms.ParseQueue("fq"); got != terms.QueueFQ || err != nil {
 		t.Errorf("ParseQueue(fq) = %v, %v", got, err)
 	}
 	for want, parse := range map[string]func() error{
@@ -533,7 +533,7 @@ func TestParseNames(t *testing.T) {
 			t.Errorf("error = %v, want %s", err, want)
 		}
 	}
-	if got := shaping.Queue(0).String(); got != "invalid(0)" {
+	if got := terms.Queue(0).String(); got != "invalid(0)" {
 		t.Errorf("String() of no queue = %s", got)
 	}
 }
@@ -544,29 +544,29 @@ func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
-		want  shaping.Queue
+		want  terms.Queue
 		note  string
 	}{
 		"slow htb": {
-			strict(10e6, queue(shaping.QueueHTB)), full, shaping.QueueTBF,
+			strict(10e6, queue(terms.QueueHTB)), full, terms.QueueTBF,
 			"not the queue htb: it is used only from 53 Mbit/s up",
 		},
 		"fq that the kernel lacks": {
-			strict(1e9, queue(shaping.QueueFQ)), here, shaping.QueueTBF, "not the queue fq: the kernel lacks it",
+			strict(1e9, queue(terms.QueueFQ)), here, terms.QueueTBF, "not the queue fq: the kernel lacks it",
 		},
 		"tbf that the kernel lacks": {
-			strict(1e9, queue(shaping.QueueTBF)), bare, shaping.QueueNone, "not the queue tbf: the kernel lacks it",
+			strict(1e9, queue(terms.QueueTBF)), bare, terms.QueueNone, "not the queue tbf: the kernel lacks it",
 		},
 		"tbf that cannot be bypassed": {
-			strict(1e9, queue(shaping.QueueTBF), elephants),
+			strict(1e9, queue(terms.QueueTBF), elephants),
 			shaping.Facts{TBF: true, MTU: 1500},
-			shaping.QueueNone,
+			terms.QueueNone,
 			"not the queue tbf: with traffic that bypasses the cap the kernel needs prio or htb below it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, shaping.Egress, tc.facts, counter())
+			got, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, terms.Egress, tc.facts, counter())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // What is observed only has the policer's program where the pod's packets pass, and
@@ -18,34 +19,34 @@ func TestComputeObserved(t *testing.T) {
 	past.IngressPastHost = true
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
-		dir   shaping.Direction
+		dir   terms.Direction
 		facts shaping.Facts
 		where string
 		would string
 	}{
 		"egress": {
-			strict(10e6), shaping.Egress, full,
+			strict(10e6), terms.Egress, full,
 			`auto/none on pod: "pw_police" at egress/auto`, "have the queue tbf on the pod side",
 		},
 		"ingress": {
-			strict(10e6), shaping.Ingress, full,
+			strict(10e6), terms.Ingress, full,
 			`auto/none on pod: "pw_police" at ingress/auto`, "have the queue tbf on the host side",
 		},
 		"ingress that goes past the host side": {
-			strict(10e6), shaping.Ingress, past,
+			strict(10e6), terms.Ingress, past,
 			`auto/none on pod: "pw_police" at ingress/auto`, "have the queue tbf on the ifb side",
 		},
 		"without a queue": {
-			strict(10e6), shaping.Egress, bare,
+			strict(10e6), terms.Egress, bare,
 			`auto/none on pod: "pw_police" at egress/auto`, "be policed",
 		},
 		"a hook by name": {
-			strict(10e6, mode(shaping.ModeTCXHostSide)), shaping.Ingress, full,
+			strict(10e6, mode(terms.ModeTCXHostSide)), terms.Ingress, full,
 			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "have the queue tbf on the host side",
 		},
 	} {
 		cfg := &shaping.Config{Observe: true, Egress: tc.limit}
-		if tc.dir == shaping.Ingress {
+		if tc.dir == terms.Ingress {
 			cfg.Egress, cfg.Ingress = nil, tc.limit
 		}
 		p, err := shaping.Compute(cfg, tc.dir, tc.facts, shaping.RandomMajor)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -42,8 +43,8 @@ func (f *Facts) noIFB() string {
 }
 
 // pastHost is the fact for one direction.
-func (f *Facts) pastHost(d Direction) bool {
-	if d == Ingress {
+func (f *Facts) pastHost(d terms.Direction) bool {
+	if d == terms.Ingress {
 		return f.IngressPastHost
 	}
 	return f.EgressPastHost
@@ -106,8 +107,8 @@ type MeterTime uint64
 // Datapath mirrors struct pw_config of bpf/lib/abi.h, without what only the
 // writer knows: the ABI version, the hash keys and the ifb's index.
 type Datapath struct {
-	Policy      Policy
-	Direction   Direction
+	Policy      terms.Policy
+	Direction   terms.Direction
 	L3Only      bool
 	SubnetsMode SubnetsMode
 
@@ -148,22 +149,22 @@ type Datapath struct {
 
 // Params is everything that has to exist for one direction of one interface.
 type Params struct {
-	Direction Direction
-	Policy    Policy
+	Direction terms.Direction
+	Policy    terms.Policy
 	// Mode is the mode that was chosen. It stays [ModeAuto] with
 	// [QueueNone], where [HookKindAuto] is decided on the device.
-	Mode Mode
+	Mode terms.Mode
 	// Queue is the queue that was chosen, never [QueueAuto].
-	Queue Queue
+	Queue terms.Queue
 	// Side is the device that holds the queue, the filter and the hook.
-	Side Side
+	Side terms.Side
 	// Tree is the queue; nil with [QueueNone].
 	Tree    *Tree
 	Program Program
 	// Exempt selects the variant of the program that asks the subnets.
 	Exempt   bool
-	Hook     Hook
-	HookKind HookKind
+	Hook     terms.Hook
+	HookKind terms.HookKind
 	// Guard asks for the program at pod-side egress that clears a preset
 	// skb->priority. It is needed where a qdisc of ours that obeys
 	// skb->priority stands on the pod side and our program is its filter:

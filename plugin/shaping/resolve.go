@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -18,63 +19,63 @@ const MinHTBRate units.BitRate = 53_000_000
 // place is one row of the design's tables: where a mode puts a direction and
 // which queues it can have there, in the order in which auto tries them.
 type place struct {
-	mode   Mode
-	side   Side
-	hook   Hook
-	kind   HookKind
-	queues []Queue
+	mode   terms.Mode
+	side   terms.Side
+	hook   terms.Hook
+	kind   terms.HookKind
+	queues []terms.Queue
 }
 
 // choosePlace is the part of the resolution that depends on the configuration
 // alone.
-func choosePlace(l *Limit, d Direction) (place, *FieldError) {
+func choosePlace(l *Limit, d terms.Direction) (place, *FieldError) {
 	p := placeOf(l.Mode, d)
-	if d == Ingress && l.Place != PlaceAuto {
-		ownQueue := p.mode == ModeQdisc
-		hostHook := p.side == SideHost && l.Place == PlaceHost
+	if d == terms.Ingress && l.Place != terms.PlaceAuto {
+		ownQueue := p.mode == terms.ModeQdisc
+		hostHook := p.side == terms.SideHost && l.Place == terms.PlaceHost
 		if !ownQueue && !hostHook {
 			return place{}, conflict(d, "Place", l.Place.String(), "Mode", l.Mode.String(),
 				"a place only with the mode auto or qdisc")
 		}
 		if l.Place.IFB() {
-			p.side = SideIFB
+			p.side = terms.SideIFB
 		}
 	}
-	if l.Mode == ModeAuto {
-		p.queues = append(p.queues, QueueNone)
+	if l.Mode == terms.ModeAuto {
+		p.queues = append(p.queues, terms.QueueNone)
 	}
-	if l.Queue != QueueAuto && !slices.Contains(p.queues, l.Queue) {
+	if l.Queue != terms.QueueAuto && !slices.Contains(p.queues, l.Queue) {
 		return place{}, conflict(d, "Mode", l.Mode.String(), "Queue", l.Queue.String(),
 			"with this mode the queue auto, "+joinQueues(p.queues))
 	}
 	return p, nil
 }
 
-func placeOf(m Mode, d Direction) place {
-	hooked := []Queue{QueueTBF, QueueFQ, QueueNone}
-	police := []Queue{QueueNone}
-	kind := HookKindTCX
-	if m == ModeClsactPodSide || m == ModeClsactHostSide {
-		kind = HookKindClsact
+func placeOf(m terms.Mode, d terms.Direction) place {
+	hooked := []terms.Queue{terms.QueueTBF, terms.QueueFQ, terms.QueueNone}
+	police := []terms.Queue{terms.QueueNone}
+	kind := terms.HookKindTCX
+	if m == terms.ModeClsactPodSide || m == terms.ModeClsactHostSide {
+		kind = terms.HookKindClsact
 	}
 	switch m {
-	case ModeTCXPodSide, ModeClsactPodSide:
-		if d == Egress {
-			return place{m, SidePod, HookEgress, kind, hooked}
+	case terms.ModeTCXPodSide, terms.ModeClsactPodSide:
+		if d == terms.Egress {
+			return place{m, terms.SidePod, terms.HookEgress, kind, hooked}
 		}
-		return place{m, SidePod, HookIngress, kind, police}
-	case ModeTCXHostSide, ModeClsactHostSide:
-		if d == Egress {
-			return place{m, SideHost, HookIngress, kind, police}
+		return place{m, terms.SidePod, terms.HookIngress, kind, police}
+	case terms.ModeTCXHostSide, terms.ModeClsactHostSide:
+		if d == terms.Egress {
+			return place{m, terms.SideHost, terms.HookIngress, kind, police}
 		}
-		return place{m, SideHost, HookEgress, kind, hooked}
+		return place{m, terms.SideHost, terms.HookEgress, kind, hooked}
 	default:
-		side := SidePod
-		if d == Ingress {
-			side = SideHost
+		side := terms.SidePod
+		if d == terms.Ingress {
+			side = terms.SideHost
 		}
 		// The hook is used only where the program cannot be our filter.
-		return place{ModeQdisc, side, HookEgress, HookKindAuto, []Queue{QueueTBF, QueueHTB, QueueFQ}}
+		return place{terms.ModeQdisc, side, terms.HookEgress, terms.HookKindAuto, []terms.Queue{terms.QueueTBF, terms.QueueHTB, terms.QueueFQ}}
 	}
 }
 
@@ -85,24 +86,24 @@ func (b *builder) resolve() error {
 	if bad != nil {
 		return bad
 	}
-	if p.Direction == Ingress && b.facts.IngressPastHost && chosen.mode == ModeQdisc && l.Place == PlaceAuto {
-		chosen.side = SideIFB
+	if p.Direction == terms.Ingress && b.facts.IngressPastHost && chosen.mode == terms.ModeQdisc && l.Place == terms.PlaceAuto {
+		chosen.side = terms.SideIFB
 		b.note("ingress may go past the host side of this device")
 	}
 	if b.policesForIFB(&chosen) {
 		b.note("no queue: %s", b.facts.noIFB())
-		p.Queue = QueueNone
+		p.Queue = terms.QueueNone
 	} else if p.Queue = b.queue(&chosen); p.Queue == 0 {
 		return conflict(p.Direction, "Mode", l.Mode.String(), "", "",
 			"the mode auto: this kernel has no queue for it that would fit ("+joinQueues(chosen.queues)+")")
 	}
 	p.Mode, p.Side, p.Hook, p.HookKind = chosen.mode, chosen.side, chosen.hook, chosen.kind
-	if p.Queue == QueueNone && l.Mode == ModeAuto {
+	if p.Queue == terms.QueueNone && l.Mode == terms.ModeAuto {
 		// Without a queue there is nothing to place: a pod that asks for policing on
 		// a node whose queues stand on an ifb is policed at its own hook.
 		b.atOwnHook()
 	}
-	if p.Side == SideIFB {
+	if p.Side == terms.SideIFB {
 		if !b.facts.IFB {
 			return conflict(p.Direction, "Place", l.Place.String(), "", "", "host, or prefer-ifb with the mode auto: "+b.facts.noIFB())
 		}
@@ -114,9 +115,9 @@ func (b *builder) resolve() error {
 // atOwnHook puts the program of a direction at the pod's own hook, which sees all of it.
 func (b *builder) atOwnHook() {
 	p := b.params
-	p.Mode, p.Side, p.Hook, p.HookKind = ModeAuto, SidePod, HookEgress, HookKindAuto
-	if p.Direction == Ingress {
-		p.Hook = HookIngress
+	p.Mode, p.Side, p.Hook, p.HookKind = terms.ModeAuto, terms.SidePod, terms.HookEgress, terms.HookKindAuto
+	if p.Direction == terms.Ingress {
+		p.Hook = terms.HookIngress
 	}
 }
 
@@ -125,14 +126,14 @@ func (b *builder) atOwnHook() {
 // for queues of podweir's own, is not turned into something else. A queue that was
 // requested is: a limit that is policed is better than none.
 func (b *builder) policesForIFB(at *place) bool {
-	return at.side == SideIFB && !b.facts.IFB && b.limit.Place != PlaceIFB && b.limit.Mode == ModeAuto &&
-		b.limit.Queue != QueueNone
+	return at.side == terms.SideIFB && !b.facts.IFB && b.limit.Place != terms.PlaceIFB && b.limit.Mode == terms.ModeAuto &&
+		b.limit.Queue != terms.QueueNone
 }
 
 // queue is the one that was requested. Where the kernel or the rate cannot have
 // it, a limit by another is better than none. 0 means that there is none.
-func (b *builder) queue(at *place) Queue {
-	if b.limit.Queue == QueueAuto {
+func (b *builder) queue(at *place) terms.Queue {
+	if b.limit.Queue == terms.QueueAuto {
 		return b.autoQueue(at)
 	}
 	why := b.unfit(b.limit.Queue)
@@ -144,13 +145,13 @@ func (b *builder) queue(at *place) Queue {
 }
 
 // unfit says why a queue is not available; it is empty if it can.
-func (b *builder) unfit(q Queue) string {
+func (b *builder) unfit(q terms.Queue) string {
 	switch {
-	case q == QueueHTB && b.limit.Rate < MinHTBRate:
+	case q == terms.QueueHTB && b.limit.Rate < MinHTBRate:
 		return "it is used only from " + MinHTBRate.String() + " up"
 	case b.has(q):
 		return ""
-	case q == QueueTBF && b.facts.TBF:
+	case q == terms.QueueTBF && b.facts.TBF:
 		return "with traffic that bypasses the cap the kernel needs prio or htb below it"
 	default:
 		return "the kernel lacks it"
@@ -158,16 +159,16 @@ func (b *builder) unfit(q Queue) string {
 }
 
 // autoQueue is the first queue of the row that this kernel has and that fits.
-func (b *builder) autoQueue(at *place) Queue {
+func (b *builder) autoQueue(at *place) terms.Queue {
 	queues := at.queues
 	for _, q := range queues {
-		stamped := q == QueueFQ && b.limit.Policy == PolicyStrict
+		stamped := q == terms.QueueFQ && b.limit.Policy == terms.PolicyStrict
 		if b.unfit(q) != "" || stamped {
 			continue
 		}
 		switch q {
 		case queues[0]:
-		case QueueNone:
+		case terms.QueueNone:
 			b.note("no queue: the kernel lacks %s that would fit", joinQueues(queues[:len(queues)-1]))
 		default:
 			b.note("queue %s: the kernel lacks %s that would fit", q, joinQueues(queues[:slices.Index(queues, q)]))
@@ -179,13 +180,13 @@ func (b *builder) autoQueue(at *place) Queue {
 
 // has says whether the kernel can build a queue, with a classful root if some
 // packets bypass the cap.
-func (b *builder) has(q Queue) bool {
+func (b *builder) has(q terms.Queue) bool {
 	switch q {
-	case QueueTBF:
+	case terms.QueueTBF:
 		return b.facts.TBF && (!b.classful() || b.facts.Prio || b.facts.HTB)
-	case QueueHTB:
+	case terms.QueueHTB:
 		return b.facts.HTB
-	case QueueFQ:
+	case terms.QueueFQ:
 		return b.facts.FQ
 	default:
 		return true
@@ -194,7 +195,7 @@ func (b *builder) has(q Queue) bool {
 
 // conflict names one field, or two that contradict each other, by their keys
 // in the network configuration.
-func conflict(d Direction, field, value, other, otherValue, accepted string) *FieldError {
+func conflict(d terms.Direction, field, value, other, otherValue, accepted string) *FieldError {
 	e := &FieldError{Field: d.String() + field, Value: value, Accepted: accepted}
 	if other != "" {
 		e.Field += ", " + d.String() + other
@@ -203,7 +204,7 @@ func conflict(d Direction, field, value, other, otherValue, accepted string) *Fi
 	return e
 }
 
-func joinQueues(queues []Queue) string {
+func joinQueues(queues []terms.Queue) string {
 	names := make([]string, len(queues))
 	for i, q := range queues {
 		names[i] = q.String()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -30,11 +31,11 @@ type Limit struct {
 	// HeavyThreshold is the rate above which a flow is heavy under
 	// [PolicyElephants], in per mille of the cap.
 	HeavyThreshold units.PerMille
-	Policy         Policy
-	Queue          Queue
-	Mode           Mode
+	Policy         terms.Policy
+	Queue          terms.Queue
+	Mode           terms.Mode
 	// Place is for ingress only.
-	Place Place
+	Place terms.Place
 	// NoCeiling leaves out the ceiling of egress, [Params.Ceiling].
 	NoCeiling bool `json:",omitempty"`
 }
@@ -84,10 +85,10 @@ func ParseEnforce(s string) (observe bool, err error) {
 
 // Deferred is a limit that somebody else enforces.
 type Deferred struct {
-	Direction Direction
+	Direction terms.Direction
 	// Rate is the cap in bits per second.
 	Rate units.BitRate
-	To   Shaper
+	To   terms.Shaper
 }
 
 func (d Deferred) String() string {
@@ -107,8 +108,8 @@ func (c *Config) Left() string {
 }
 
 // Limit returns the limit of a direction, nil if there is none.
-func (c *Config) Limit(d Direction) *Limit {
-	if d == Egress {
+func (c *Config) Limit(d terms.Direction) *Limit {
+	if d == terms.Egress {
 		return c.Egress
 	}
 	return c.Ingress

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -100,14 +101,14 @@ func (b *builder) size() {
 	p, rate := b.params, b.limit.Rate
 	horizon := b.horizon()
 	p.BurstBytes = b.burst()
-	if p.Queue == QueueNone {
+	if p.Queue == terms.QueueNone {
 		return
 	}
 	// Twice the bucket, so that a burst fits; but somebody's burst of minutes
 	// is not a wish for a queue of minutes.
 	twice := min(2*p.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
 	p.DepthBytes = min(max(rate.Bytes(horizon), twice, minDepth, b.fairDepth()), kernelLimit)
-	if p.Queue == QueueFQ {
+	if p.Queue == terms.QueueFQ {
 		p.DepthBytes = max(rate.Bytes(horizon), 1)
 	}
 	p.MaxWait = b.leftover().Duration(p.DepthBytes)
@@ -116,7 +117,7 @@ func (b *builder) size() {
 // fair says that the program bounds the heavy band and shares it between flows.
 func (b *builder) fair() bool {
 	q := b.params.Queue
-	return b.limit.Policy == PolicyStrict && (q == QueueTBF || q == QueueHTB)
+	return b.limit.Policy == terms.PolicyStrict && (q == terms.QueueTBF || q == terms.QueueHTB)
 }
 
 func (b *builder) fairDepth() units.Bytes {
@@ -137,7 +138,7 @@ func (b *builder) heavyLeaf() units.Bytes {
 
 // leftover is what heavy flows get while light ones take all they may.
 func (b *builder) leftover() units.BitRate {
-	if b.limit.Policy != PolicyStrict {
+	if b.limit.Policy != terms.PolicyStrict {
 		return b.limit.Rate
 	}
 	return b.limit.Rate.Share(units.Whole - b.limit.LightShare)
@@ -146,7 +147,7 @@ func (b *builder) leftover() units.BitRate {
 // horizon is the horizon that is requested, shorter for fq under strict.
 func (b *builder) horizon() time.Duration {
 	h := b.limit.Horizon
-	if b.params.Queue == QueueFQ && b.limit.Policy == PolicyStrict {
+	if b.params.Queue == terms.QueueFQ && b.limit.Policy == terms.PolicyStrict {
 		h = min(h, fqStrictExcess*time.Duration(units.Whole)/time.Duration(b.limit.LightShare))
 	}
 	return h
@@ -162,9 +163,9 @@ func (b *builder) burst() units.Bytes {
 	}
 	frame := b.mtu() + frameOverhead
 	switch b.params.Queue {
-	case QueueNone:
+	case terms.QueueNone:
 		return max(size, rate.Bytes(minCredit), frame)
-	case QueueFQ:
+	case terms.QueueFQ:
 		return max(size, frame)
 	default:
 	}
@@ -189,7 +190,7 @@ func (b *builder) longestBurst() units.Bytes { return b.limit.Rate.Bytes(longest
 // defaultBurst is the burst where none is requested: a TBF or HTB has the
 // smaller bucket, a meter is the cap itself.
 func (b *builder) defaultBurst() time.Duration {
-	if q := b.params.Queue; q == QueueTBF || q == QueueHTB {
+	if q := b.params.Queue; q == terms.QueueTBF || q == terms.QueueHTB {
 		return defaultBucket
 	}
 	return DefaultBurst
@@ -211,7 +212,7 @@ func (b *builder) lightLeaf() units.Bytes {
 // Where the meter is the cap it would be exceeded by as much.
 func (b *builder) lightTolerance() time.Duration {
 	tolerance := b.horizon()
-	if q := b.params.Queue; q == QueueTBF || q == QueueHTB {
+	if q := b.params.Queue; q == terms.QueueTBF || q == terms.QueueHTB {
 		tolerance *= 2
 	}
 	return max(tolerance, b.limit.Rate.Duration(minDepth))
@@ -242,7 +243,7 @@ func (b *builder) meters() {
 		dp.TotalHorizon = meterTime(l.Rate.Duration(p.DepthBytes))
 		p.MaxWait = b.leftover().Duration(b.heavyLeaf())
 	}
-	if l.Policy == PolicyStrict {
+	if l.Policy == terms.PolicyStrict {
 		b.shares()
 		return
 	}
@@ -254,7 +255,7 @@ func (b *builder) meters() {
 	// Where nothing waits a flow still stays heavy as if it did: flapping
 	// would let it out of the meter that holds it.
 	hold := p.MaxWait
-	if p.Queue == QueueNone {
+	if p.Queue == terms.QueueNone {
 		hold = b.leftover().Duration(l.Rate.Bytes(horizon))
 	}
 	dp.HoldTicks = holdTicks(hold)
@@ -300,23 +301,23 @@ func holdTicks(d time.Duration) uint32 {
 // explain adds the notes that status shows.
 func (b *builder) explain() {
 	p, l := b.params, b.limit
-	if p.Side == SideHost && b.facts.pastHost(p.Direction) {
+	if p.Side == terms.SideHost && b.facts.pastHost(p.Direction) {
 		p.CapHolds = false
 		b.note("on the host side, which packets of this device may go past: those are not shaped")
 	}
 	switch {
-	case p.Queue == QueueNone:
+	case p.Queue == terms.QueueNone:
 		p.CapHolds = false
 		b.note("policing: the burst is a credit of %v, so the cap does not hold within 1 %% of any second",
 			p.BurstBytes)
-	case p.Queue == QueueFQ && l.Policy == PolicyStrict:
+	case p.Queue == terms.QueueFQ && l.Policy == terms.PolicyStrict:
 		p.CapHolds = false
 		b.note("fq under strict: up to %v of the cap more, because packets with a departure time cannot be moved back",
 			time.Duration(l.LightShare)*b.horizon()/time.Duration(units.Whole))
 		if b.horizon() < l.Horizon {
 			b.note("horizon %v instead of %v: fq under strict", b.horizon(), l.Horizon)
 		}
-	case (p.Queue == QueueTBF || p.Queue == QueueHTB) && l.Burst > b.longestBurst():
+	case (p.Queue == terms.QueueTBF || p.Queue == terms.QueueHTB) && l.Burst > b.longestBurst():
 		b.note("burst %v instead of %v: the kernel keeps a bucket of at most %v of the cap", p.BurstBytes, l.Burst, longestBucket)
 	case l.Burst != 0 && p.BurstBytes > l.Burst:
 		b.note("burst %v instead of %v: the least for an MTU of %d", p.BurstBytes, l.Burst, b.facts.MTU)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -26,7 +27,7 @@ func mtu(f shaping.Facts, bytes int) shaping.Facts { f.MTU = bytes; return f }
 func l3(f shaping.Facts) shaping.Facts             { f.L3Only = true; return f }
 func compute(t *testing.T, l *shaping.Limit, f shaping.Facts) *shaping.Params {
 	t.Helper()
-	p, err := shaping.Compute(&shaping.Config{Egress: l}, shaping.Egress, f, counter())
+	p, err := shaping.Compute(&shaping.Config{Egress: l}, terms.Egress, f, counter())
 	if err != nil {
 		t.Fatalf("Compute(%+v) error = %v", l, err)
 	}
@@ -81,21 +82,21 @@ func TestComputeSizes(t *testing.T) {
 		"flat waits for nobody": {strict(10e6, flat), full, 9_100, 62_500, 50 * time.Millisecond, ""},
 		"half for light flows":  {strict(10e6, share(500)), full, 9_100, 250_000, 510400 * time.Microsecond, ""},
 		"credit of a policer": {
-			strict(10e6, queue(shaping.QueueNone)), full, 312_500, 0, 0,
+			strict(10e6, queue(terms.QueueNone)), full, 312_500, 0, 0,
 			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
 		},
 		"credit requested": {
-			strict(10e6, queue(shaping.QueueNone), burst(1e6)), full, 1_000_000, 0, 0, "",
+			strict(10e6, queue(terms.QueueNone), burst(1e6)), full, 1_000_000, 0, 0, "",
 		},
 		"fq under strict has a short horizon": {
-			strict(10e6, queue(shaping.QueueFQ)), full, 12_500, 13_888, 111104 * time.Microsecond,
+			strict(10e6, queue(terms.QueueFQ)), full, 12_500, 13_888, 111104 * time.Microsecond,
 			"horizon 11.111111ms instead of 50ms: fq under strict",
 		},
 		"fq under strict, excess": {
-			strict(10e6, queue(shaping.QueueFQ), horizon(5*time.Millisecond)), full, 12_500, 6_250, 50 * time.Millisecond,
+			strict(10e6, queue(terms.QueueFQ), horizon(5*time.Millisecond)), full, 12_500, 6_250, 50 * time.Millisecond,
 			"fq under strict: up to 4.5ms of the cap more, because packets with a departure time cannot be moved back",
 		},
-		"fq, flat": {strict(10e6, queue(shaping.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
+		"fq, flat": {strict(10e6, queue(terms.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
 		"pfifo_fast": {
 			strict(10e6), here, 9_100, 250_000, 2552 * time.Millisecond,
 			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
@@ -112,7 +113,7 @@ func TestComputeSizes(t *testing.T) {
 		if all := strings.Join(p.Notes, "\n"); !strings.Contains(all, tc.note) || (tc.note == "" && p.CapHolds && all != "") {
 			t.Errorf("%s: notes = %q, want %q", name, all, tc.note)
 		}
-		holds := p.Queue != shaping.QueueNone && (p.Queue != shaping.QueueFQ || p.Policy != shaping.PolicyStrict)
+		holds := p.Queue != terms.QueueNone && (p.Queue != terms.QueueFQ || p.Policy != terms.PolicyStrict)
 		if p.CapHolds != holds {
 			t.Errorf("%s: cap holds = %v, want %v", name, p.CapHolds, holds)
 		}
@@ -130,19 +131,19 @@ func TestComputeMeters(t *testing.T) {
 	if slow.LightTolerance != 240*ms || slow.TotalHorizon != 240*ms {
 		t.Errorf("band at 1M = %+v, want 30 kB in time", slow)
 	}
-	police := compute(t, strict(10e6, queue(shaping.QueueNone)), here).Datapath
+	police := compute(t, strict(10e6, queue(terms.QueueNone)), here).Datapath
 	if police.TotalBurst != 250*ms || police.TotalHorizon != 50*ms {
 		t.Errorf("police = %+v, want the credit and the horizon", police)
 	}
 	ticking := full
 	ticking.ClockTick = 4 * time.Millisecond
-	if slow := compute(t, strict(10e6, queue(shaping.QueueFQ)), ticking).Datapath; slow.TotalBurst != 6*ms {
+	if slow := compute(t, strict(10e6, queue(terms.QueueFQ)), ticking).Datapath; slow.TotalBurst != 6*ms {
 		t.Errorf("burst by a clock of 4 ms = %d, want 10 ms less 4 ms", slow.TotalBurst)
 	}
 	if band := compute(t, strict(10e6), ticking).Datapath; band.TotalBurst != 64*7280000 {
 		t.Errorf("burst under a shaper = %d, want what the bucket is", band.TotalBurst)
 	}
-	edt := compute(t, strict(10e6, queue(shaping.QueueFQ)), full).Datapath
+	edt := compute(t, strict(10e6, queue(terms.QueueFQ)), full).Datapath
 	if edt.TotalBurst != 10*ms || edt.TotalHorizon != 64*11111111 || edt.LightTolerance != 64*24e6 {
 		t.Errorf("edt = %+v, want the burst and the short horizon", edt)
 	}
@@ -155,7 +156,7 @@ func TestComputeMeters(t *testing.T) {
 		t.Errorf("hold = %d ticks, want 52", exact.HoldTicks)
 	}
 	l3 := compute(t, strict(10e6), l3(full)).Datapath
-	if band.L3Only || !l3.L3Only || band.Policy != shaping.PolicyStrict || band.Direction != shaping.Egress {
+	if band.L3Only || !l3.L3Only || band.Policy != terms.PolicyStrict || band.Direction != terms.Egress {
 		t.Errorf("datapath = %+v, want the device and the policy told", band)
 	}
 	for mode, cfg := range map[shaping.SubnetsMode]*shaping.Config{
@@ -163,7 +164,7 @@ func TestComputeMeters(t *testing.T) {
 		shaping.SubnetsUnshaped: {Egress: strict(10e6), Unshaped: exempt},
 		shaping.SubnetsShaped:   {Egress: strict(10e6), Shaped: exempt},
 	} {
-		p, err := shaping.Compute(cfg, shaping.Egress, here, counter())
+		p, err := shaping.Compute(cfg, terms.Egress, here, counter())
 		if err != nil || p.Datapath.SubnetsMode != mode || p.Exempt != (mode != shaping.SubnetsNone) {
 			t.Errorf("subnets mode = %+v, %v, want %d", p, err, mode)
 		}
@@ -176,13 +177,13 @@ func TestComputeInvariants(t *testing.T) {
 	rates := sampleRates()
 	slices.Sort(rates)
 	for _, facts := range []shaping.Facts{full, here, mtu(full, 576), mtu(here, 9000), mtu(l3(full), 65_535)} {
-		for _, pol := range []shaping.Policy{shaping.PolicyStrict, shaping.PolicyElephants, shaping.PolicyFlat} {
-			for _, q := range []shaping.Queue{shaping.QueueAuto, shaping.QueueHTB, shaping.QueueFQ, shaping.QueueNone} {
+		for _, pol := range []terms.Policy{terms.PolicyStrict, terms.PolicyElephants, terms.PolicyFlat} {
+			for _, q := range []terms.Queue{terms.QueueAuto, terms.QueueHTB, terms.QueueFQ, terms.QueueNone} {
 				var last *shaping.Params
 				for _, rate := range rates {
 					l := strict(0, policy(pol), queue(q))
 					l.Rate = rate
-					if (q == shaping.QueueHTB && rate < shaping.MinHTBRate) || (q == shaping.QueueFQ && !facts.FQ) {
+					if (q == terms.QueueHTB && rate < shaping.MinHTBRate) || (q == terms.QueueFQ && !facts.FQ) {
 						continue
 					}
 					p := compute(t, l, facts)
@@ -203,7 +204,7 @@ func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping
 	ten := l.Rate.Bytes(10 * time.Millisecond)
 	packet := units.Bytes(f.MTU) + 18
 	switch p.Queue {
-	case shaping.QueueTBF, shaping.QueueHTB:
+	case terms.QueueTBF, terms.QueueHTB:
 		if p.BurstBytes < packet || p.BurstBytes < 9100 {
 			t.Errorf("%s: burst %d loses packets", what, p.BurstBytes)
 		}
@@ -219,13 +220,13 @@ func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping
 		if p.DepthBytes < l.Rate.Bytes(l.Horizon) && p.DepthBytes != math.MaxUint32 {
 			t.Errorf("%s: depth %d is below the horizon", what, p.DepthBytes)
 		}
-	case shaping.QueueNone:
+	case terms.QueueNone:
 		if p.BurstBytes < l.Rate.Bytes(250*time.Millisecond) || p.CapHolds || p.Tree != nil {
 			t.Errorf("%s: %+v, want a credit of 0.25 s and no promise", what, p)
 		}
 	default:
 	}
-	if p.Policy == shaping.PolicyStrict {
+	if p.Policy == terms.PolicyStrict {
 		checkShares(t, what, p)
 	} else if held := time.Duration(p.Datapath.HoldTicks-2) << 20; held < p.MaxWait {
 		t.Errorf("%s: held for %v, waits %v: a flow must stay heavy while a packet of it can wait", what, held, p.MaxWait)
@@ -262,7 +263,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
 			t.Errorf("%s: class %x has no parent", what, c.Handle)
 		}
-		if c.Ceil < c.Rate || (p.Queue == shaping.QueueHTB && c.Ceil != l.Rate.ByteRate()) {
+		if c.Ceil < c.Rate || (p.Queue == terms.QueueHTB && c.Ceil != l.Rate.ByteRate()) {
 			t.Errorf("%s: class %+v exceeds the cap", what, c)
 		}
 	}
@@ -284,7 +285,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 			t.Errorf("%s: bfifo %+v, want a limit that the kernel can count", what, q)
 		}
 	}
-	if (shaped == 1) != (p.Queue == shaping.QueueTBF) {
+	if (shaped == 1) != (p.Queue == terms.QueueTBF) {
 		t.Errorf("%s: %d tbf in the tree", what, shaped)
 	}
 }

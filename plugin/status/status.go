@@ -15,7 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Report is the state of a node.
@@ -178,7 +178,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	for _, step := range in.Plan {
 		a.Drift = append(a.Drift, step.String())
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if s := in.Want.Directions[d]; s != nil {
 			one := direction(node, queues, &now, s)
 			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(in.Observed, s)...)
@@ -206,9 +206,9 @@ func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) []string {
 	if !s.Params.Redirect {
 		return nil
 	}
-	pod := obs.Device(shaping.SidePod)
+	pod := obs.Device(terms.SidePod)
 	var notes []string
-	for _, h := range pod.Chain(shaping.SidePod, shaping.HookIngress).Others() {
+	for _, h := range pod.Chain(terms.SidePod, terms.HookIngress).Others() {
 		notes = append(notes, fmt.Sprintf("%v program %q (%d) runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
 			h.Kind, h.Name, h.ProgramID, pod.Name))
 	}
@@ -223,7 +223,7 @@ func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *at
 		Enforce: p.Enforce(), Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
 		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
 	}
-	if p.Hook == shaping.HookEgress || p.Hook == shaping.HookIngress {
+	if p.Hook == terms.HookEgress || p.Hook == terms.HookIngress {
 		d.HookKind = s.HookKind.String()
 	}
 	var err error

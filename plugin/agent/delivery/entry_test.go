@@ -55,9 +55,9 @@ func TestEntries(t *testing.T) {
 			if string(again) != string(raw) {
 				t.Errorf("entry() = %s, then %s", raw, again)
 			}
-			want := shaping.PlaceAuto
+			want := terms.PlaceAuto
 			if p.Ingress.Place == terms.PlaceIFB {
-				want = shaping.PlacePreferIFB
+				want = terms.PlacePreferIFB
 			}
 			_, noFilter := p.Egress.Refused[terms.ModeClsactHostSide]
 			if got := parse(t, raw, 1_000_000).Shaping.HostTCX; got != noFilter {
@@ -176,7 +176,7 @@ func TestEntryWithThePodsQueue(t *testing.T) {
 		conf, err := netconf.Parse(netconf.Status, []byte(stdin))
 		got := fmt.Sprint(err)
 		if err == nil {
-			params, err := shaping.Compute(&conf.Shaping, shaping.Ingress,
+			params, err := shaping.Compute(&conf.Shaping, terms.Ingress,
 				shaping.Facts{TBF: true, MTU: 1500, IFB: tc.ifb, NoIFB: "there is no ifb"}, shaping.RandomMajor)
 			if got = fmt.Sprint(err); err == nil {
 				got = fmt.Sprintf("%v on %v", params.Queue, params.Side)

@@ -7,19 +7,18 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
 // annotated is one of the annotations that others may enforce, too.
 type annotated struct {
-	direction shaping.Direction
+	direction terms.Direction
 	// enforced says whether somebody else does.
 	enforced profiles.Answer
 }
 
 func (b *beside) annotations() []annotated {
-	return []annotated{{shaping.Egress, b.others.Egress}, {shaping.Ingress, b.others.Ingress}}
+	return []annotated{{terms.Egress, b.others.Egress}, {terms.Ingress, b.others.Ingress}}
 }
 
 // key is where the plugin reads who shapes the direction.
@@ -36,7 +35,7 @@ func (b *beside) shapers(keys map[string]any) (notes []string) {
 		switch {
 		case a.enforced != profiles.Yes || given:
 		case b.others.By == terms.ShaperCilium:
-			keys[a.key()] = shaping.ShaperCilium.String()
+			keys[a.key()] = terms.ShaperCilium.String()
 			left = append(left, a.direction.String())
 		default:
 			both = append(both, a.direction.String())
@@ -62,8 +61,8 @@ func (b *beside) dispute(defaults map[string]any) string {
 	for _, a := range b.annotations() {
 		given := chosen(defaults, a.key(), "shaper")
 		switch {
-		case given == "" || given == shaping.ShaperPodweir.String() && a.enforced != profiles.Yes:
-		case given == shaping.ShaperPodweir.String():
+		case given == "" || given == terms.ShaperPodweir.String() && a.enforced != profiles.Yes:
+		case given == terms.ShaperPodweir.String():
 			all = append(all, a.direction.String()+" limits have two shapers, podweir by the operator's word and "+b.others.By.Title()+": "+b.others.Why)
 		case given != b.others.By.String() || a.enforced == profiles.No:
 			to, _ := terms.ParseShaper(given) // the plugin's own reading refuses any other

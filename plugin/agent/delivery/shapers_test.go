@@ -11,7 +11,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // TestEntryBesideAnotherShaper goes from what Cilium's agent says to what the
@@ -129,12 +129,12 @@ func shapedBy(t *testing.T, raw []byte) string {
 		t.Fatal(err)
 	}
 	var shaped []string
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		if conf.Shaping.Limit(d) != nil {
 			shaped = append(shaped, d.String())
 		}
 	}
-	if len(shaped)+len(conf.Shaping.Deferred) != len(shaping.Directions) {
+	if len(shaped)+len(conf.Shaping.Deferred) != len(terms.Directions) {
 		t.Errorf("%s: shaped %v, left to others %v, want every limit in one of them", raw, shaped, conf.Shaping.Deferred)
 	}
 	return strings.Join(shaped, " ")

@@ -9,7 +9,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/ratewatch"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -58,13 +58,13 @@ func counterOf(l *reconcile.Limit) counter {
 	switch {
 	case l.Interface.HostIndex == 0:
 		return counterNone
-	case l.Direction == shaping.Egress && netkit:
+	case l.Direction == terms.Egress && netkit:
 		return podSent
-	case l.Direction == shaping.Egress:
+	case l.Direction == terms.Egress:
 		return hostReceived
-	case l.Side == shaping.SideIFB:
+	case l.Side == terms.SideIFB:
 		return ifbReceived
-	case l.Side == shaping.SidePod:
+	case l.Side == terms.SidePod:
 		return podReceived
 	default:
 		return hostSent
@@ -86,21 +86,21 @@ func besides(l *reconcile.Limit) []string {
 	if uncharged(l) {
 		names = append(names, "exempt")
 	}
-	if l.Policy == shaping.PolicyElephants {
+	if l.Policy == terms.PolicyElephants {
 		names = append(names, "light")
 	}
 	if l.Ceiling {
 		names = append(names, "dropped-ceiling")
 	}
-	atIngressHook := (l.Direction == shaping.Egress) == (l.Side == shaping.SideHost)
-	if l.Queue == shaping.QueueNone && atIngressHook {
+	atIngressHook := (l.Direction == terms.Egress) == (l.Side == terms.SideHost)
+	if l.Queue == terms.QueueNone && atIngressHook {
 		names = append(names, "dropped-policed", "dropped-early")
 	}
 	return names
 }
 
 // uncharged says that the policy does not charge all traffic.
-func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy == shaping.PolicyElephants }
+func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy == terms.PolicyElephants }
 
 // inFlight is what may wait between a veth's counter and its ingress hook: the backlog
 // of a processor (net.core.netdev_max_backlog, 1,000 packets by default), in full frames

@@ -23,7 +23,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -65,7 +65,7 @@ const (
 // State says whether one direction of a pod is held to its limit.
 type State struct {
 	Namespace, Pod string
-	Direction      shaping.Direction
+	Direction      terms.Direction
 	Enforced       bool
 	// Reason is why not, or what else is wrong; "" if nothing is.
 	Reason string
@@ -75,7 +75,7 @@ type State struct {
 // agent began or the pod started.
 type Held struct {
 	Namespace, Pod, Interface string
-	Direction                 shaping.Direction
+	Direction                 terms.Direction
 	// Time is the sum of the times between two looks in which the device carried at least
 	// [ratewatch.HeldShare] of the limit.
 	Time time.Duration
@@ -106,7 +106,7 @@ type Watcher struct {
 type limitKey struct {
 	id        attach.ID
 	device    string
-	direction shaping.Direction
+	direction terms.Direction
 }
 
 // watch is what is known of one direction.
@@ -384,7 +384,7 @@ func cause(s *reconcile.PodState, l *reconcile.Limit) string {
 	switch {
 	case s.Err != nil:
 		return s.Err.Error()
-	case l.Direction == shaping.Ingress:
+	case l.Direction == terms.Ingress:
 		return "a program or a filter of somebody else takes packets past the queue; podweir doctor --probe names it"
 	case l.Ceiling:
 		return "a program that runs before the ceiling takes packets past it; podweir doctor --probe names it"

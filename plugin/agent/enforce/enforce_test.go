@@ -26,6 +26,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // node is what the watcher sees: pods that carry so many bytes a second each.
@@ -33,10 +34,10 @@ type node struct {
 	mu     sync.Mutex
 	states []reconcile.PodState
 	// rates are bytes a second by direction, beside those that are counted as such.
-	rates, beside map[shaping.Direction]uint64
+	rates, beside map[terms.Direction]uint64
 	since         time.Time
-	bytes, away   map[shaping.Direction]uint64
-	dump          map[shaping.Direction]uint64
+	bytes, away   map[terms.Direction]uint64
+	dump          map[terms.Direction]uint64
 	err, missing  error
 	events        []kube.Event
 	reads         int
@@ -102,7 +103,7 @@ func (n *node) Arrived(*reconcile.Limit) (uint64, error) {
 	defer n.mu.Unlock()
 	n.carry()
 	n.arrivals++
-	return n.bytes[shaping.Ingress] + n.away[shaping.Ingress], nil
+	return n.bytes[terms.Ingress] + n.away[terms.Ingress], nil
 }
 
 func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
@@ -111,7 +112,7 @@ func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
 	n.carry()
 	n.reads++
 	want := []string{"dropped-ceiling"}
-	if l.Policy == shaping.PolicyElephants {
+	if l.Policy == terms.PolicyElephants {
 		want = []string{"exempt", "light"}
 	}
 	if !cmp.Equal(names, want) {
@@ -131,16 +132,16 @@ func (n *node) Emit(pod *kube.Pod, e kube.Event) {
 func (n *node) Clear(string) {}
 
 // limited is a pod with limits of 8 Mbit/s.
-func limited(directions ...shaping.Direction) reconcile.PodState {
+func limited(directions ...terms.Direction) reconcile.PodState {
 	s := reconcile.PodState{Namespace: "ns", Name: "pod", UID: "u", Outcome: reconcile.Shaped, Asked: directions}
 	for _, d := range directions {
-		side := shaping.SidePod
-		if d == shaping.Ingress {
-			side = shaping.SideHost
+		side := terms.SidePod
+		if d == terms.Ingress {
+			side = terms.SideHost
 		}
 		s.Limits = append(s.Limits, reconcile.Limit{
-			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, Direction: d, Rate: 8e6, Side: side, Queue: shaping.QueueTBF,
-			Policy: shaping.PolicyStrict, Interface: attach.Interface{PodName: "eth0", HostIndex: 7, Kind: "veth"},
+			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, Direction: d, Rate: 8e6, Side: side, Queue: terms.QueueTBF,
+			Policy: terms.PolicyStrict, Interface: attach.Interface{PodName: "eth0", HostIndex: 7, Kind: "veth"},
 			Allowance: shaping.Allowance{Excess: 10, AtOnce: 100_000},
 		})
 	}
@@ -153,8 +154,8 @@ func runs(t *testing.T, states []reconcile.PodState, test func(n *node, w *enfor
 	paths := engine.Paths{Run: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{
-			states: states, since: time.Now(), rates: map[shaping.Direction]uint64{}, beside: map[shaping.Direction]uint64{},
-			bytes: map[shaping.Direction]uint64{}, away: map[shaping.Direction]uint64{},
+			states: states, since: time.Now(), rates: map[terms.Direction]uint64{}, beside: map[terms.Direction]uint64{},
+			bytes: map[terms.Direction]uint64{}, away: map[terms.Direction]uint64{},
 		}
 		w := enforce.New(enforce.Config{
 			Pods: n, Events: n, Paths: paths, Log: slog.New(slog.NewTextHandler(&n.log, nil)),
@@ -189,17 +190,17 @@ func (n *node) set(f func()) {
 }
 
 func TestExceededIsTold(t *testing.T) {
-	runs(t, []reconcile.PodState{limited(shaping.Egress, shaping.Ingress)}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
-		n.set(func() { n.rates[shaping.Egress], n.rates[shaping.Ingress] = 1_000_000, 1_000_000 })
+	runs(t, []reconcile.PodState{limited(terms.Egress, terms.Ingress)}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
+		n.set(func() { n.rates[terms.Egress], n.rates[terms.Ingress] = 1_000_000, 1_000_000 })
 		after(10 * time.Minute)
 		within := []enforce.State{
-			{Namespace: "ns", Pod: "pod", Direction: shaping.Egress, Enforced: true},
-			{Namespace: "ns", Pod: "pod", Direction: shaping.Ingress, Enforced: true},
+			{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Enforced: true},
+			{Namespace: "ns", Pod: "pod", Direction: terms.Ingress, Enforced: true},
 		}
 		if diff := cmp.Diff(within, w.States()); diff != "" || len(n.events) != 0 {
 			t.Errorf("within the limits, with the events %v:\n%s", n.events, diff)
 		}
-		n.set(func() { n.rates[shaping.Egress] = 10_000_000 })
+		n.set(func() { n.rates[terms.Egress] = 10_000_000 })
 		after(10 * time.Second)
 		if got := w.States()[0]; got.Enforced || got.Reason != enforce.ReasonExceeded || !w.States()[1].Enforced {
 			t.Errorf("states = %+v, want egress to be exceeded", w.States())
@@ -209,8 +210,8 @@ func TestExceededIsTold(t *testing.T) {
 			t.Errorf("events = %v, want the same once an hour", n.events)
 		}
 		n.set(func() {
-			n.rates[shaping.Egress] = 5_000_000
-			n.states[0].Mends = []reconcile.Mend{{ID: n.states[0].Limits[0].ID, Direction: shaping.Egress, At: time.Now(), What: "queue"}}
+			n.rates[terms.Egress] = 5_000_000
+			n.states[0].Mends = []reconcile.Mend{{ID: n.states[0].Limits[0].ID, Direction: terms.Egress, At: time.Now(), What: "queue"}}
 		})
 		after(time.Hour + time.Minute)
 		if last := n.events[len(n.events)-1].Message; !strings.Contains(last, "carried 40 Mbit/s") || !strings.Contains(last, "was put back at") {
@@ -229,7 +230,7 @@ func TestExceededIsTold(t *testing.T) {
 			records[0].CarriedBitsPerSecond < 39e6 || records[0].Cause == "" || time.Since(records[0].Since) > 2*time.Hour+2*time.Minute {
 			t.Errorf("records = %+v, %v", records, err)
 		}
-		n.set(func() { n.rates[shaping.Egress] = 1_000_000 })
+		n.set(func() { n.rates[terms.Egress] = 1_000_000 })
 		after(ratewatch.Quiet + 10*time.Second)
 		if diff := cmp.Diff(within, w.States()); diff != "" {
 			t.Errorf("afterwards:\n%s", diff)
@@ -243,15 +244,15 @@ func TestExceededIsTold(t *testing.T) {
 // How long a pod was at its limit is counted for each interface once, also under a policy
 // that charges only some of what the device counts.
 func TestHeldIsCounted(t *testing.T) {
-	s := limited(shaping.Egress, shaping.Ingress)
-	s.Limits[1].Policy = shaping.PolicyElephants
-	replaced := limited(shaping.Egress) // its sandbox lingers, and its device has the same counter
+	s := limited(terms.Egress, terms.Ingress)
+	s.Limits[1].Policy = terms.PolicyElephants
+	replaced := limited(terms.Egress) // its sandbox lingers, and its device has the same counter
 	replaced.UID, replaced.Limits[0].ID.ContainerID = "old", "c0"
 	replaced.Limits[0].Rate = 1e9
 	runs(t, []reconcile.PodState{replaced, s}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
 		n.set(func() {
-			n.rates[shaping.Egress] = 950_000
-			n.rates[shaping.Ingress], n.beside[shaping.Ingress] = 900_000_000, 899_000_000
+			n.rates[terms.Egress] = 950_000
+			n.rates[terms.Ingress], n.beside[terms.Ingress] = 900_000_000, 899_000_000
 		})
 		began := time.Now()
 		after(10 * time.Minute)
@@ -261,15 +262,15 @@ func TestHeldIsCounted(t *testing.T) {
 			}
 		}
 		n.set(func() {
-			n.rates[shaping.Egress] = 500_000
-			n.rates[shaping.Ingress], n.beside[shaping.Ingress] = 900_000_000, 900_000_000
+			n.rates[terms.Egress] = 500_000
+			n.rates[terms.Ingress], n.beside[terms.Ingress] = 900_000_000, 900_000_000
 		})
 		after(10 * time.Minute)
 		held := w.Held()
 		if len(held) != 2 || len(n.events) != 0 {
 			t.Fatalf("held = %+v, events = %v, want one for each direction", held, n.events)
 		}
-		for i, d := range []shaping.Direction{shaping.Egress, shaping.Ingress} {
+		for i, d := range []terms.Direction{terms.Egress, terms.Ingress} {
 			h := held[i]
 			if h.Namespace != "ns" || h.Pod != "pod" || h.Interface != "eth0" || h.Direction != d || h.Time < 585*time.Second || h.Time > 10*time.Minute || !h.Since.IsZero() || h.LastMinute != 0 {
 				t.Errorf("held[%d] = %+v, want some 10 minutes of %v, and nothing now", i, h, d)
@@ -281,7 +282,7 @@ func TestHeldIsCounted(t *testing.T) {
 // What the ceiling drops is counted by the device, and is no excess; its counter is read
 // for that only. What goes past the ceiling is.
 func TestWhatTheCeilingDrops(t *testing.T) {
-	s := limited(shaping.Egress)
+	s := limited(terms.Egress)
 	s.Limits[0].Ceiling = true
 	runs(t, []reconcile.PodState{s}, func(n *node, _ *enforce.Watcher, _ engine.Paths) {
 		after(time.Hour)
@@ -289,14 +290,14 @@ func TestWhatTheCeilingDrops(t *testing.T) {
 			if n.reads != 0 {
 				t.Errorf("the ceiling's counter was read %d times", n.reads)
 			}
-			n.rates[shaping.Egress], n.beside[shaping.Egress] = 101_000_000, 100_000_000
+			n.rates[terms.Egress], n.beside[terms.Egress] = 101_000_000, 100_000_000
 		})
 		after(time.Hour)
 		n.set(func() {
 			if len(n.events) != 0 || n.reads == 0 {
 				t.Errorf("events = %v after %d reads, want none", n.events, n.reads)
 			}
-			n.beside[shaping.Egress] = 50_000_000
+			n.beside[terms.Egress] = 50_000_000
 		})
 		after(10 * time.Second)
 		if len(n.events) != 1 || !strings.Contains(n.events[0].Message, "past it") {
@@ -308,28 +309,28 @@ func TestWhatTheCeilingDrops(t *testing.T) {
 // What goes past the host side's device arrives at the pod's all the same, which is
 // looked at now and then.
 func TestPastTheHostSide(t *testing.T) {
-	runs(t, []reconcile.PodState{limited(shaping.Ingress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
-		n.set(func() { n.rates[shaping.Ingress] = 1_000_000 })
+	runs(t, []reconcile.PodState{limited(terms.Ingress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
+		n.set(func() { n.rates[terms.Ingress] = 1_000_000 })
 		after(time.Hour)
 		n.set(func() {
 			if len(n.events) != 0 || n.arrivals < 350 || n.arrivals > 370 {
 				t.Errorf("%d reads of the pod's device and the events %v, want one each 10 s", n.arrivals, n.events)
 			}
-			n.beside[shaping.Ingress] = 10_000_000
+			n.beside[terms.Ingress] = 10_000_000
 		})
 		after(20 * time.Second)
 		if len(n.events) != 1 || !strings.Contains(n.events[0].Message, "bpf_redirect_peer") || w.States()[0].Enforced {
 			t.Errorf("events = %v, states = %+v, want one about packets past the host side", n.events, w.States())
 		}
 		after(10 * time.Minute)
-		n.set(func() { n.states[0].Limits[0].Side = shaping.SideIFB })
+		n.set(func() { n.states[0].Limits[0].Side = terms.SideIFB })
 		after(3 * time.Second)
 		if got := w.States()[0]; !got.Enforced {
 			t.Errorf("state = %+v, want another place of the queue to be another matter", got)
 		}
-		n.set(func() { n.states[0].Limits[0].Side, n.events = shaping.SideHost, nil })
+		n.set(func() { n.states[0].Limits[0].Side, n.events = terms.SideHost, nil })
 		after(20 * time.Second)
-		n.set(func() { n.beside[shaping.Ingress] = 0 })
+		n.set(func() { n.beside[terms.Ingress] = 0 })
 		if got := w.States()[0]; got.Enforced || len(n.events) != 1 {
 			t.Errorf("state = %+v after %d events, want it to last", got, len(n.events))
 		}
@@ -342,7 +343,7 @@ func TestPastTheHostSide(t *testing.T) {
 
 // A limit that changes while it is looked at is the one or the other.
 func TestLimitChanges(t *testing.T) {
-	runs(t, []reconcile.PodState{limited(shaping.Ingress)}, func(n *node, _ *enforce.Watcher, _ engine.Paths) {
+	runs(t, []reconcile.PodState{limited(terms.Ingress)}, func(n *node, _ *enforce.Watcher, _ engine.Paths) {
 		n.set(func() {
 			fast := false
 			looks := 0
@@ -351,10 +352,10 @@ func TestLimitChanges(t *testing.T) {
 					return
 				}
 				if fast = !fast; fast {
-					n.states[0].Limits[0].Rate, n.rates[shaping.Ingress] = 8e9, 1_000_000_000
+					n.states[0].Limits[0].Rate, n.rates[terms.Ingress] = 8e9, 1_000_000_000
 				} else { // it is slow from 50 ms after the counters were read
-					n.states[0].Limits[0].Rate, n.rates[shaping.Ingress] = 8e6, 1_000_000
-					n.bytes[shaping.Ingress] += 50_000_000
+					n.states[0].Limits[0].Rate, n.rates[terms.Ingress] = 8e6, 1_000_000
+					n.bytes[terms.Ingress] += 50_000_000
 				}
 			}
 		})
@@ -366,34 +367,34 @@ func TestLimitChanges(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	tampered := limited(shaping.Egress, shaping.Ingress)
+	tampered := limited(terms.Egress, terms.Ingress)
 	tampered.Limits[0].Ceiling = true
 	for _, l := range tampered.Limits {
 		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction, InPod: true, Since: time.Now()})
 	}
 	tampered.Name = "tampered"
-	failed := reconcile.PodState{Namespace: "ns", Name: "failed", UID: "f", Outcome: reconcile.Failed, Asked: []shaping.Direction{shaping.Ingress}}
-	failed.Limits = limited(shaping.Ingress).Limits
+	failed := reconcile.PodState{Namespace: "ns", Name: "failed", UID: "f", Outcome: reconcile.Failed, Asked: []terms.Direction{terms.Ingress}}
+	failed.Limits = limited(terms.Ingress).Limits
 	failed.Limits[0].ID.ContainerID, failed.Limits[0].Stale = "f", true
 	free := reconcile.PodState{Namespace: "ns", Name: "free", UID: "n", Outcome: reconcile.Unlimited}
-	waits := reconcile.PodState{Namespace: "ns", Name: "waits", UID: "w", Outcome: reconcile.Waiting, Asked: []shaping.Direction{shaping.Ingress}}
-	byHand := limited(shaping.Egress)
+	waits := reconcile.PodState{Namespace: "ns", Name: "waits", UID: "w", Outcome: reconcile.Waiting, Asked: []terms.Direction{terms.Ingress}}
+	byHand := limited(terms.Egress)
 	byHand.Namespace, byHand.Name, byHand.UID = "", "", ""
 	byHand.Limits[0].ID.ContainerID = "netns-1"
-	twice := limited(shaping.Egress)
+	twice := limited(terms.Egress)
 	twice.Name, twice.UID = "failed", "f2"
-	twice.Limits[0].Direction = shaping.Ingress
-	observed := limited(shaping.Egress)
+	twice.Limits[0].Direction = terms.Ingress
+	observed := limited(terms.Egress)
 	observed.Name, observed.UID = "observed", "o"
 	observed.Limits[0].ID.ContainerID, observed.Limits[0].Observe = "o", true
 	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
 		after(3 * time.Second)
 		want := []enforce.State{
-			{Pod: "netns-1", Direction: shaping.Egress, Enforced: true},
-			{Namespace: "ns", Pod: "failed", Direction: shaping.Ingress, Reason: "failed"},
-			{Namespace: "ns", Pod: "observed", Direction: shaping.Egress, Reason: enforce.ReasonObserve},
-			{Namespace: "ns", Pod: "tampered", Direction: shaping.Egress, Enforced: true, Reason: enforce.ReasonTampered},
-			{Namespace: "ns", Pod: "tampered", Direction: shaping.Ingress, Reason: enforce.ReasonTampered},
+			{Pod: "netns-1", Direction: terms.Egress, Enforced: true},
+			{Namespace: "ns", Pod: "failed", Direction: terms.Ingress, Reason: "failed"},
+			{Namespace: "ns", Pod: "observed", Direction: terms.Egress, Reason: enforce.ReasonObserve},
+			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: enforce.ReasonTampered},
+			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: enforce.ReasonTampered},
 		}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
@@ -408,16 +409,16 @@ func TestStates(t *testing.T) {
 // What exceeds a limit that is observed only is what the operator wants to know, and no
 // fault: nobody is told.
 func TestObservedIsNotExceeded(t *testing.T) {
-	s := limited(shaping.Egress)
+	s := limited(terms.Egress)
 	s.Limits[0].Observe = true
 	runs(t, []reconcile.PodState{s}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
-		n.set(func() { n.rates[shaping.Egress] = 100e6 })
+		n.set(func() { n.rates[terms.Egress] = 100e6 })
 		after(time.Minute)
 		records, err := paths.Unenforced()
 		if err != nil || len(records) != 0 || len(n.events) != 0 {
 			t.Errorf("records %+v, %v, events %+v, want none", records, err, n.events)
 		}
-		want := []enforce.State{{Namespace: "ns", Pod: "pod", Direction: shaping.Egress, Reason: enforce.ReasonObserve}}
+		want := []enforce.State{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
@@ -426,9 +427,9 @@ func TestObservedIsNotExceeded(t *testing.T) {
 
 // While nothing can be read nothing is said, but for one line of the log.
 func TestUnreadable(t *testing.T) {
-	runs(t, []reconcile.PodState{limited(shaping.Egress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
+	runs(t, []reconcile.PodState{limited(terms.Egress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
 		after(5 * time.Second)
-		n.set(func() { n.err, n.rates[shaping.Egress] = errors.New("no socket"), 1_000_000 })
+		n.set(func() { n.err, n.rates[terms.Egress] = errors.New("no socket"), 1_000_000 })
 		after(time.Hour)
 		n.mu.Lock()
 		if n.open != 0 {

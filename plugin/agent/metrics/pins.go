@@ -11,8 +11,8 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Pins implements [Reader] over what is pinned. It needs the privileges of
@@ -39,8 +39,8 @@ type known struct {
 
 type described struct {
 	status.Direction
-	of     shaping.Direction
-	side   shaping.Side
+	of     terms.Direction
+	side   terms.Side
 	counts bool
 	queue  bool
 }
@@ -127,7 +127,7 @@ func describe(node *engine.Node, r *attach.Record) (known, error) {
 		return known{}, err
 	}
 	out := known{record: r}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		s := in.Want.Directions[d]
 		if s == nil {
 			continue

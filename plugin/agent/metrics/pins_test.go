@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -46,8 +47,8 @@ func (n *node) shape(tb testing.TB, index int) *testutil.NetNS {
 		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", index), CIDRs: []string{gateway + "/24"}})
 	limit := func() *shaping.Limit {
 		return &shaping.Limit{
-			Rate: 10e6, Policy: shaping.PolicyStrict, Queue: shaping.QueueAuto, Mode: shaping.ModeAuto,
-			Place: shaping.PlaceAuto, Horizon: shaping.DefaultHorizon,
+			Rate: 10e6, Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto,
+			Place: terms.PlaceAuto, Horizon: shaping.DefaultHorizon,
 			LightShare: shaping.DefaultLightShare, HeavyThreshold: shaping.DefaultHeavyThreshold,
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // desired is what the pod asks for, read by the code that reads it for ADD: the
@@ -31,12 +32,12 @@ func (l *look) desired() (*netconf.Config, error) {
 func withPrior(read, prior *shaping.Config) shaping.Config {
 	all := *read
 	all.Deferred, all.Notes = slices.Clone(read.Deferred), slices.Clone(read.Notes)
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		of := func(o shaping.Deferred) bool { return o.Direction == d }
 		if read.Limit(d) != nil || slices.ContainsFunc(read.Deferred, of) {
 			continue
 		}
-		if d == shaping.Egress {
+		if d == terms.Egress {
 			all.Egress = prior.Egress
 		} else {
 			all.Ingress = prior.Ingress

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // A rate that cannot be read keeps its direction as it was, and the other one follows
@@ -18,7 +19,7 @@ func TestWithPrior(t *testing.T) {
 	t.Parallel()
 	const standard = "kubernetes.io/"
 	before := &shaping.Config{Egress: &shaping.Limit{Rate: 30_000_000}, Ingress: &shaping.Limit{Rate: 40_000_000}}
-	left := shaping.Deferred{Direction: shaping.Ingress, Rate: 40_000_000, To: shaping.ShaperCilium}
+	left := shaping.Deferred{Direction: terms.Ingress, Rate: 40_000_000, To: terms.ShaperCilium}
 	for name, tt := range map[string]struct {
 		ingress string
 		prior   *shaping.Config

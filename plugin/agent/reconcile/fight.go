@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 // fightKey is what is fought for.
 type fightKey struct {
 	id        attach.ID
-	direction shaping.Direction
+	direction terms.Direction
 }
 
 // fight is what was taken away of one direction of one attachment. Its times are
@@ -118,7 +118,7 @@ func (f *fight) adopt(now time.Time) {
 // Mend is one difference that was put right.
 type Mend struct {
 	ID        attach.ID
-	Direction shaping.Direction
+	Direction terms.Direction
 	At        time.Time
 	// What differed.
 	What string
@@ -128,7 +128,7 @@ type Mend struct {
 // and again.
 type Tampering struct {
 	ID        attach.ID
-	Direction shaping.Direction
+	Direction terms.Direction
 	Since     time.Time
 	// InPod says that a process in the pod can be the one who does.
 	InPod bool
@@ -145,7 +145,7 @@ func (t *Tampering) String() string {
 }
 
 // fightOf returns what is known of a direction, to be changed under the lock.
-func (r *Reconciler) fightOf(of key, id attach.ID, d shaping.Direction) *fight {
+func (r *Reconciler) fightOf(of key, id attach.ID, d terms.Direction) *fight {
 	s, k := r.stateOf(of), fightKey{id, d}
 	if s.fights == nil {
 		s.fights = make(map[fightKey]*fight)
@@ -157,7 +157,7 @@ func (r *Reconciler) fightOf(of key, id attach.ID, d shaping.Direction) *fight {
 }
 
 // onHostSide is [attach.Engine.HostSide].
-func (l *look) onHostSide(id attach.ID, d shaping.Direction, is bool) bool {
+func (l *look) onHostSide(id attach.ID, d terms.Direction, is bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f, now := l.fightOf(l.key, id, d), time.Now()
@@ -172,7 +172,7 @@ func (l *look) drift(id attach.ID, plan []attach.Action) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		i := slices.IndexFunc(plan, func(a attach.Action) bool { return a.Direction == d })
 		if i < 0 || plan[i].State != nil && plan[i].State.Params.Observes() {
 			continue // without a limit in force there is nothing to fight for

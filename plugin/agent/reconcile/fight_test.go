@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 var start = time.Unix(1_700_000_000, 0)
@@ -124,7 +124,7 @@ func TestFightOutlastsTheHostSide(t *testing.T) {
 	}
 	f.until = time.Now().Add(-time.Second)
 	l := &look{Reconciler: New(Config{}), key: k}
-	l.states[k] = &state{fights: map[fightKey]*fight{{direction: shaping.Egress}: f}}
+	l.states[k] = &state{fights: map[fightKey]*fight{{direction: terms.Egress}: f}}
 	l.fighting()
 	_, wait, ok := l.queue.take()
 	if ok || wait < DefaultQuiet-time.Minute || wait > DefaultQuiet+time.Second || len(l.Tampered) != 1 {
@@ -138,19 +138,19 @@ func TestFightOutlastsTheHostSide(t *testing.T) {
 // Nobody's limit is left away for long because he takes it away often.
 func TestDriftPause(t *testing.T) {
 	t.Parallel()
-	covered := Limit{Side: shaping.SidePod, Ceiling: true}
+	covered := Limit{Side: terms.SidePod, Ceiling: true}
 	for name, tt := range map[string]struct {
 		limits []Limit
 		mends  int
 		want   time.Duration
 	}{
-		"the first":                       {[]Limit{{Side: shaping.SidePod}}, 0, driftPauseFirst},
+		"the first":                       {[]Limit{{Side: terms.SidePod}}, 0, driftPauseFirst},
 		"the first with a ceiling":        {[]Limit{covered}, 0, driftPauseMin},
-		"the next is quick":               {[]Limit{{Side: shaping.SidePod}}, 2, driftPauseNext},
-		"where the host side is taken":    {[]Limit{{Side: shaping.SidePod}}, 100, driftPauseExposed},
-		"one of two":                      {[]Limit{covered, {Side: shaping.SideIFB}}, 100, driftPauseExposed},
-		"on the host side":                {[]Limit{covered, {Side: shaping.SideHost}}, 100, driftPauseExposed},
-		"the first on the host side":      {[]Limit{covered, {Side: shaping.SideHost}}, 0, driftPauseMin},
+		"the next is quick":               {[]Limit{{Side: terms.SidePod}}, 2, driftPauseNext},
+		"where the host side is taken":    {[]Limit{{Side: terms.SidePod}}, 100, driftPauseExposed},
+		"one of two":                      {[]Limit{covered, {Side: terms.SideIFB}}, 100, driftPauseExposed},
+		"on the host side":                {[]Limit{covered, {Side: terms.SideHost}}, 100, driftPauseExposed},
+		"the first on the host side":      {[]Limit{covered, {Side: terms.SideHost}}, 0, driftPauseMin},
 		"with a ceiling":                  {[]Limit{covered}, 2, 4 * driftPauseMin},
 		"with a ceiling, for a long time": {[]Limit{covered}, 100, driftPauseMax},
 	} {

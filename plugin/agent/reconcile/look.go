@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // defaultIfName is what Kubernetes runtimes call a pod's first interface.
@@ -186,9 +187,9 @@ func ofNetwork(name string, have []attached) (own, others []attached) {
 }
 
 // asked are the directions of a configuration that may be nil.
-func asked(conf *netconf.Config) []shaping.Direction {
-	var all []shaping.Direction
-	for _, d := range shaping.Directions {
+func asked(conf *netconf.Config) []terms.Direction {
+	var all []terms.Direction
+	for _, d := range terms.Directions {
 		if conf != nil && conf.Shaping.Limit(d) != nil {
 			all = append(all, d)
 		}
@@ -339,7 +340,7 @@ func (l *look) tellOwner() {
 		l.tellTampering()
 	}
 	for i := range l.Limits {
-		if p := &l.Limits[i]; p.Queue == shaping.QueueNone && !p.Observe && len(p.Notes) > 0 && l.event == nil {
+		if p := &l.Limits[i]; p.Queue == terms.QueueNone && !p.Observe && len(p.Notes) > 0 && l.event == nil {
 			l.warn("BandwidthPoliced", fmt.Sprintf("%s of %s is policed, which keeps the limit but not within 1 %%: %s",
 				p.Direction, p.Interface.PodName, strings.Join(p.Notes, "; ")))
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -115,7 +116,7 @@ type PodState struct {
 	// Mends are the newest of each direction, within the last minute.
 	Mends []Mend
 	// Asked are the directions that it has a limit in, as far as that can be read.
-	Asked []shaping.Direction
+	Asked []terms.Direction
 	// Limits are those that are enforced, one for each interface and
 	// direction; also those that stay after an error.
 	Limits []Limit
@@ -126,16 +127,16 @@ type Limit struct {
 	// ID is the attachment, by which pins and counters are found.
 	ID        attach.ID
 	Interface attach.Interface
-	Direction shaping.Direction
+	Direction terms.Direction
 	// Rate is the cap in bits per second.
 	Rate units.BitRate
 	// Burst is what may leave back to back after idle.
 	Burst  units.Bytes
-	Policy shaping.Policy
-	Queue  shaping.Queue
+	Policy terms.Policy
+	Queue  terms.Queue
 	// Mode and Side are where it is shaped.
-	Mode shaping.Mode
-	Side shaping.Side
+	Mode terms.Mode
+	Side terms.Side
 	// CapHolds is false under policing, where the cap is not kept within 1 %.
 	CapHolds bool
 	// Ceiling says that a second meter stands at the host side, HostSide that the
@@ -161,7 +162,7 @@ type Limit struct {
 func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
 	var all []Limit
 	for _, s := range states {
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			ds := s.Directions[d]
 			if ds == nil {
 				continue

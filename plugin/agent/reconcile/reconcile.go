@@ -21,7 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Pods tells which pods the node has and what they ask for.
@@ -374,7 +374,7 @@ func (l *look) retryExposed() {
 // exposed says that a limit of the pod can be taken away by the pod, and nothing else
 // holds it.
 func (s *PodState) exposed() bool {
-	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Side != shaping.SideHost && !l.Ceiling && !l.Observe })
+	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Side != terms.SideHost && !l.Ceiling && !l.Observe })
 }
 
 // tell puts into the log and the pod's events what became of it: into the log

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // What was known of an attachment stays known, and watched, while it cannot be brought
@@ -21,8 +21,8 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 	one, other := attach.ID{ContainerID: "1"}, attach.ID{ContainerID: "2"}
 	in := attach.Interface{PodName: "eth0", PodIndex: 2}
 	prior := []Limit{
-		{ID: one, Interface: in, Direction: shaping.Egress, Side: shaping.SidePod},
-		{ID: one, Interface: in, Direction: shaping.Ingress, Side: shaping.SideHost, Ceiling: true},
+		{ID: one, Interface: in, Direction: terms.Egress, Side: terms.SidePod},
+		{ID: one, Interface: in, Direction: terms.Ingress, Side: terms.SideHost, Ceiling: true},
 		{ID: other, Interface: attach.Interface{PodName: "eth1", PodIndex: 3}},
 	}
 	stale := []Limit{prior[0], prior[1]}

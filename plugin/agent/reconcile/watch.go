@@ -12,7 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // watched is one interface to watch.
@@ -26,7 +26,7 @@ type watched struct {
 func watchedOf(states []*attach.Desired) []watched {
 	all := make([]watched, 0, len(states))
 	for _, s := range states {
-		in := s.Directions[shaping.Ingress]
+		in := s.Directions[terms.Ingress]
 		all = append(all, watched{s.Interface, in != nil && in.Params.Redirect})
 	}
 	return all

@@ -22,9 +22,9 @@ import (
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
@@ -216,9 +216,9 @@ func TestAddReached(t *testing.T) {
 		{Pod: "ns/api", Limits: []view.Limit{{Interface: "eth0", Direction: "egress"}}},
 	}}
 	addReached(n, []enforce.Held{
-		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: shaping.Egress, Since: since, LastMinute: 0.9},
-		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: shaping.Ingress, LastMinute: 0.1},
-		{Namespace: "ns", Pod: "gone", Interface: "eth0", Direction: shaping.Egress, LastMinute: 1},
+		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: terms.Egress, Since: since, LastMinute: 0.9},
+		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: terms.Ingress, LastMinute: 0.1},
+		{Namespace: "ns", Pod: "gone", Interface: "eth0", Direction: terms.Egress, LastMinute: 1},
 	})
 	want := []view.Reached{{AtLimitSince: since, HeldShare: 0.9}, {HeldShare: 0.1}, {}, {}}
 	var got []view.Reached

@@ -431,7 +431,7 @@ type stateLine struct {
 func printStates(o *options, w io.Writer, states []*attach.Desired) error {
 	lines := []stateLine{}
 	for _, s := range states {
-		for _, d := range shaping.Directions {
+		for _, d := range terms.Directions {
 			if ds := s.Directions[d]; ds != nil {
 				lines = append(lines, stateLine{
 					s.Interface.PodName, d.String(), uint64(ds.Params.Rate), ds.Params.Enforce(),

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -318,8 +319,8 @@ func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 	defer node.Close()
 	cfg := &shaping.Config{Egress: &shaping.Limit{
 		Rate: 1_000_000, Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
-		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: shaping.PolicyStrict,
-		Queue: shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+		HeavyThreshold: shaping.DefaultHeavyThreshold, Policy: terms.PolicyStrict,
+		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}}
 	_, err = node.Ensure(t.Context(), &attach.Want{
 		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: "default/web", ReplaceQdisc: true,

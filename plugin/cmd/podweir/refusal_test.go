@@ -66,8 +66,8 @@ func TestOneRefusal(t *testing.T) {
 }
 
 func nobodyThere() *attach.Observed {
-	return &attach.Observed{Devices: map[shaping.Side]*attach.Device{
-		shaping.SidePod: {Exists: true, Name: "eth0", Index: 2}, shaping.SideHost: {Exists: true, Name: "lxc1", Index: 3},
+	return &attach.Observed{Devices: map[terms.Side]*attach.Device{
+		terms.SidePod: {Exists: true, Name: "eth0", Index: 2}, terms.SideHost: {Exists: true, Name: "lxc1", Index: 3},
 	}}
 }
 
@@ -84,7 +84,7 @@ func TestHeed(t *testing.T) {
 		"Cilium, his word":  {profiles.Find("cilium"), true, false},
 		"nobody is against": {profiles.Find("ptp"), false, false},
 	} {
-		cfg := shaping.Config{Egress: &shaping.Limit{Mode: shaping.ModeAuto}}
+		cfg := shaping.Config{Egress: &shaping.Limit{Mode: terms.ModeAuto}}
 		if err := heed(tc.profile, &cfg, tc.given); err != nil || cfg.HostTCX != tc.want {
 			t.Errorf("%s: HostTCX %v, %v, want %v", name, cfg.HostTCX, err, tc.want)
 		}

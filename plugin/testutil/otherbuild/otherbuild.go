@@ -16,7 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/queue"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -29,14 +29,14 @@ func Put(tb testing.TB, node, dir string, namespaces ...*testutil.NetNS) {
 	for _, ns := range namespaces {
 		replaceFilters(tb, node, ns)
 	}
-	for _, d := range shaping.Directions {
+	for _, d := range terms.Directions {
 		for _, name := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink} {
 			replaceLink(tb, node, filepath.Join(dir, d.String()+"-"+string(name)), slot(tb, node, dir, d))
 		}
 	}
 }
 
-func slot(tb testing.TB, node, dir string, d shaping.Direction) image.Carrier {
+func slot(tb testing.TB, node, dir string, d terms.Direction) image.Carrier {
 	tb.Helper()
 	n := datapath.OpenNode(filepath.Dir(node), node)
 	defer n.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/pins"
-	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // state is what podweir's programs know of one direction of a pod.
@@ -34,9 +34,9 @@ func openState(pod *traffic.Target, d traffic.Direction) (*state, error) {
 		return nil, err
 	}
 	s := &state{node: datapath.OpenNode(store.Root(), store.NodeDir(datapath.ABIVersion))}
-	direction := shaping.Egress
+	direction := terms.Egress
 	if d == traffic.Ingress {
-		direction = shaping.Ingress
+		direction = terms.Ingress
 	}
 	if s.slot, err = s.node.View(dirs[0], direction); err != nil {
 		s.node.Close()

@@ -54,17 +54,17 @@ func TestModesAreThoseOfPodweir(t *testing.T) {
 		for _, name := range AttachModes() {
 			p := by.with(name, attachModes[name].key, attachModes[name].value)
 			limit := limitOf(t, &p)
-			for _, d := range []shaping.Direction{shaping.Egress, shaping.Ingress} {
+			for _, d := range []terms.Direction{terms.Egress, terms.Ingress} {
 				got, err := shaping.Compute(&shaping.Config{Egress: limit, Ingress: limit}, d, facts, shaping.RandomMajor)
 				if err != nil {
 					t.Errorf("%s, %s: %v", p.Name, d, err)
-				} else if policed := got.Queue == shaping.QueueNone; policed != p.Policed(d.String()) {
+				} else if policed := got.Queue == terms.QueueNone; policed != p.Policed(d.String()) {
 					t.Errorf("%s, %s: podweir polices: %t, the phase: %t", p.Name, d, policed, !policed)
 				}
 			}
 		}
 	}
-	for m := shaping.ModeQdisc; !strings.HasPrefix(m.String(), "invalid"); m++ {
+	for m := terms.ModeQdisc; !strings.HasPrefix(m.String(), "invalid"); m++ {
 		if !slices.Contains(AttachModes(), m.String()) {
 			t.Errorf("podweir's mode %s is none of the rig's", m)
 		}
@@ -77,7 +77,7 @@ func limitOf(t *testing.T, p *Phase) *shaping.Limit {
 	limit := &shaping.Limit{
 		Rate: 10 * mbit, Horizon: shaping.DefaultHorizon, LightShare: shaping.DefaultLightShare,
 		HeavyThreshold: shaping.DefaultHeavyThreshold,
-		Queue:          shaping.QueueAuto, Mode: shaping.ModeAuto, Place: shaping.PlaceAuto,
+		Queue:          terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}
 	for key, value := range p.Keys {
 		var err error
