@@ -36,7 +36,7 @@ type Runner struct {
 	// Progress gets a line for each binary, and the output of one that failed.
 	Progress io.Writer
 
-	// mu guards Progress and the results.
+	// mu guards Progress and the results of the kernels.
 	mu sync.Mutex
 }
 
@@ -100,14 +100,34 @@ func (r *Runner) work(ctx context.Context, machines int, jobs <-chan job) error 
 	return errors.Join(ended...)
 }
 
-// one runs one binary and adds what came of it to the results.
+// one runs one binary and adds what came of it to the results. The tests that fail run
+// once more, as gotestsum does it on this machine's own kernel.
 func (r *Runner) one(ctx context.Context, j job) error {
+	part, err := r.boot(ctx, j, cmp.Or(j.binary.Run, r.Run), ".log")
+	if err != nil {
+		return err
+	}
+	if names := part.failed(); len(names) > 0 && len(names) <= mostAgain && len(part.Troubles) == 0 {
+		again, err := r.boot(ctx, j, exactly(names), ".again.log")
+		if err != nil {
+			return err
+		}
+		maps.Copy(part.Tests, again.Tests)
+		part.Again, part.Troubles = names, again.Troubles
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	j.results.add(&part)
+	return nil
+}
+
+// boot runs those tests of a binary that match a pattern, on a machine of their own.
+func (r *Runner) boot(ctx context.Context, j job, pattern, suffix string) (Results, error) {
 	o := r.Machine
 	var out bytes.Buffer
 	o.Kernel, o.Dir, o.Stdout, o.Stderr = j.results.Kernel, j.binary.Dir, &out, &out
 	// The tests give up first, and say where they are.
 	grace := o.Timeout / 10
-	pattern := cmp.Or(j.binary.Run, r.Run)
 	o.Args = []string{j.binary.Path, "-test.v", "-test.run=" + pattern, "-test.timeout=" + (o.Timeout - grace).String()}
 	if r.Skip != "" {
 		o.Args = append(o.Args, "-test.skip="+r.Skip)
@@ -115,18 +135,18 @@ func (r *Runner) one(ctx context.Context, j job) error {
 	start := time.Now()
 	result, runErr := r.Cache.Run(ctx, o)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return Results{}, ctx.Err()
 	}
-	log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(j.binary.Path)+".log")
+	log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(j.binary.Path)+suffix)
 	if err := os.MkdirAll(r.Logs, 0o755); err != nil {
-		return err
+		return Results{}, err
 	}
 	if err := os.WriteFile(log, out.Bytes(), 0o644); err != nil {
-		return err
+		return Results{}, err
 	}
 	tests, err := Parse(bytes.NewReader(out.Bytes()), j.binary.Package)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", log, err)
+		return Results{}, fmt.Errorf("read %s: %w", log, err)
 	}
 	part := Results{Tests: tests, Troubles: troubles(j.binary, log, tests, &result, runErr)}
 	if runErr == nil {
@@ -134,15 +154,12 @@ func (r *Runner) one(ctx context.Context, j job) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.Copy(j.results.Tests, part.Tests)
-	j.results.Troubles = append(j.results.Troubles, part.Troubles...)
-	j.results.Overheads = append(j.results.Overheads, part.Overheads...)
 	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %.0f s\n",
 		o.Kernel, j.binary.Package, part.count(Pass), part.count(Fail), part.count(Skip), time.Since(start).Seconds())
 	if runErr != nil || result.Status != 0 {
-		return writeInteresting(r.Progress, &out)
+		return part, writeInteresting(r.Progress, &out)
 	}
-	return nil
+	return part, nil
 }
 
 // troubles are what went wrong with a binary besides its tests.
