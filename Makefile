@@ -363,6 +363,17 @@ queues: setup-demo build refplugins setup-kernels ## Measure every queue kind on
 perfrig: setup-demo build refplugins
 	cd tools/perfrig && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/perfrig .
 
+# The build that "bin/perfrig run -profile loads" takes beside that of the checkout.
+BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo HEAD~1)
+
+.PHONY: before
+before: ## Build bin/podweir-cni-before from the commit BEFORE, to be measured beside today's.
+	rm -rf bin/before
+	git worktree prune
+	git worktree add --quiet --detach bin/before '$(BEFORE)'
+	cd bin/before && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/podweir-cni-before ./plugin/cmd/podweir-cni
+	git worktree remove --force bin/before
+
 .PHONY: perf-ci
 perf-ci: perfrig ## Take the campaign that the documents quote (root, half an hour; goes on where it was interrupted).
 	bin/perfrig run -anew -profile ci

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -28,6 +29,11 @@ func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, erro
 			kinds = nil
 		}
 	case spec.Podweir:
+		if name := c.Phase.Keys["type"]; name != "" {
+			if _, err := os.Stat(filepath.Join(s.root, ownPlugins, name)); errors.Is(err, fs.ErrNotExist) {
+				return "no " + filepath.Join(ownPlugins, name) + `: "make before" builds it`, nil
+			}
+		}
 		switch p.Keys["queue"] {
 		case "fq":
 			kinds = []string{"fq"}

@@ -17,6 +17,10 @@ const (
 	tunedBurst = 64 * 1024 * 8
 )
 
+// BeforePlugin is the name of the podweir-cni of an earlier build, which "make before"
+// puts beside that of today.
+const BeforePlugin = "podweir-cni-before"
+
 // The phases.
 var (
 	unshaped = Phase{Name: "unshaped", Kind: Unshaped}
@@ -42,6 +46,9 @@ var (
 	strict    = podweir("strict", "auto")
 	elephants = podweir("elephants", "auto")
 	flat      = podweir("flat", "auto")
+
+	// The build that a change is compared with, in the same run.
+	strictBefore = strict.with("before", "type", BeforePlugin)
 
 	// What podweir costs pods without a limit: in the conflist and not asked
 	// for anything, and busy with others.

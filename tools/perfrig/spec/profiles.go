@@ -127,11 +127,11 @@ func othersNamed(name string) []Workload {
 	return slices.DeleteFunc(others(), func(w Workload) bool { return w.Name != name })
 }
 
-// loads is what pods ordinarily do, and the same call beside floods, with a plain
-// queue, the reference plugin and fair queues beside podweir. Small kernels have none
-// of the latter; in vm there are all.
+// loads is what pods ordinarily do, and the same call beside floods, with an earlier
+// build, a plain queue, the reference plugin and fair queues beside podweir. Small kernels
+// have none of the latter; in vm there are all.
 func loads() *Spec {
-	phases := []Phase{strict, elephants, flat, bandwidthTuned, htbFQCodel, cake}
+	phases := []Phase{strict, strictBefore, elephants, flat, bandwidthTuned, htbFQCodel, cake}
 	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{
 		{
 			Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit},
