@@ -148,7 +148,7 @@ func checkDeviceKind(f *Facts) Finding {
 	return f.podDevices(func(devices []Device) Finding {
 		var bad []string
 		for _, d := range devices {
-			if d.Kind != profiles.Veth {
+			if d.Kind != terms.DeviceVeth {
 				bad = append(bad, d.Name+" is "+string(d.Kind))
 			}
 		}

@@ -72,7 +72,7 @@ type Qdisc struct {
 // Device is the host-side device of a pod.
 type Device struct {
 	Name string
-	Kind profiles.DeviceKind
+	Kind terms.DeviceKind
 	// Pod tells devices of one pod from those of others: a number above 0 for
 	// the network namespace of the other end.
 	Pod int

@@ -517,7 +517,7 @@ func neighbourFindings() []finding {
 			n.spliceIn("05-cilium.conflist")
 		}, doctor.Fail, "stands beside", "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
 		{"clsact beside Cilium", "PW405", cilium, func(n *node) { n.kernel.attached[1].Mode = terms.ModeClsactHostSide }, doctor.Fail, "default/web (lxc0123) by clsact-hostside", "auto"},
-		{"netkit", "PW406", cilium, func(n *node) { n.kernel.devices[0].Kind = profiles.Netkit }, doctor.Warn, "lxc0123 is netkit", "podweir status"},
+		{"netkit", "PW406", cilium, func(n *node) { n.kernel.devices[0].Kind = terms.DeviceNetkit }, doctor.Warn, "lxc0123 is netkit", "podweir status"},
 	}
 }
 

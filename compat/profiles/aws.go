@@ -42,7 +42,7 @@ func aws() []*Profile {
 	npaIngress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: npaNoClsact}
 	base := Profile{
 		Family: "aws", Plugins: []string{"aws-cni"}, Signals: awsSignals(),
-		Device: Veth, DevicePrefixes: []string{"eni", "vlan"}, Bypass: No,
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"eni", "vlan"}, Bypass: No,
 		BypassWhy:             "packets are routed to the host-side veth; the reference bandwidth plugin's tbf there works",
 		SharesAnnotations:     No,
 		SharesAnnotationsNote: "only with ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin",

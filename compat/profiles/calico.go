@@ -78,7 +78,7 @@ func calico() []*Profile {
 			{SignalProcess, "calico-node", Running},
 			{SignalFile, "var/lib/calico/nodename", Once},
 		},
-		Device: Veth, DevicePrefixes: []string{"cali"},
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"cali"},
 		Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
 		SharesAnnotations:     Yes,
 		SharesAnnotationsNote: "from v3.30; qos.projectcalico.org annotations override the number, they do not make Calico let go",

@@ -125,7 +125,7 @@ func besideCilium(bypass bool) (egress, ingress Attach) {
 func ciliumBase(bypass bool) Profile {
 	p := Profile{
 		Family: "cilium", Plugins: []string{"cilium-cni"}, Signals: ciliumSignals(),
-		Device: Veth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(terms.HookKindTCX)},
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"lxc"}, Hooks: []HookUse{fromContainer(terms.HookKindTCX)},
 		RootQdiscs: []QdiscUse{{"the node's own devices", "mq with fq, or fq", "bandwidth manager on"}},
 		Bypass:     Is(bypass), SharesAnnotations: Unknown,
 		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18 with BPF host routing",
@@ -159,7 +159,7 @@ func cilium() []*Profile {
 	endpointRoutes.Sources = append(endpointRoutes.Sources, legacyTCSource())
 
 	netkit := ciliumBase(true)
-	netkit.Name, netkit.Title, netkit.Device = "cilium-netkit", "Cilium, netkit", Netkit
+	netkit.Name, netkit.Title, netkit.Device = "cilium-netkit", "Cilium, netkit", terms.DeviceNetkit
 	netkit.When = []Condition{{FactCiliumDatapath, "netkit"}}
 	netkit.Hooks = []HookUse{fromContainer(terms.HookKindNetkit), toContainer(terms.HookKindNetkit)}
 	netkit.BypassWhy = "netkit needs BPF host routing: packets are redirected to the peer device"
@@ -230,7 +230,7 @@ func gke() []*Profile {
 			{SignalSocket, "/var/run/cilium/cilium.sock", Running},
 			{SignalProcess, "cilium-agent", Running},
 		},
-		Device: Veth, DevicePrefixes: []string{"gke", "veth"},
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"gke", "veth"},
 		Hooks: []HookUse{
 			{terms.HookKindClsact, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},
 			{terms.HookKindTCX, terms.HookIngress, []string{"cil_from_contai*"}, Yes, "pod egress; whether TCX or clsact depends on the release"},

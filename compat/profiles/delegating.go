@@ -31,7 +31,7 @@ func ovnKubernetes() []*Profile {
 			{SignalProcess, "ovnkube", Running},
 			{SignalDevice, "ovn-k8s-mp0", Running},
 		},
-		Device: Veth,
+		Device: terms.DeviceVeth,
 		Hooks: []HookUse{
 			{terms.HookKindOVS, terms.HookIngress, nil, Yes, "the host-side device is a port of the OVS bridge br-int"},
 			{terms.HookKindIngressQdisc, terms.HookIngress, nil, No, "ingress_policing_rate, for a pod with kubernetes.io/egress-bandwidth"},
@@ -68,7 +68,7 @@ func terway() []*Profile {
 			{SignalFile, "opt/cni/bin/terway", Installed},
 			{SignalProcess, "terwayd", Running},
 		},
-		Device: UnknownKind, DevicePrefixes: []string{"cali"},
+		Device: terms.DeviceUnknown, DevicePrefixes: []string{"cali"},
 		RootQdiscs:            []QdiscUse{{"the pod's devices", "tbf", `10-terway.conf has "capabilities": {"bandwidth": true}; departure times in datapath v2`}},
 		BypassWhy:             "a veth, an ipvlan or a whole network card, as Terway is configured: podweir shapes the veth alone",
 		SharesAnnotations:     Yes,
@@ -99,7 +99,7 @@ func multus() []*Profile {
 			{SignalFile, "opt/cni/bin/multus-shim", Installed},
 			{SignalProcess, "multus-daemon", Running},
 		},
-		Device: UnknownKind, BypassWhy: "the CNI behind Multus makes the interface",
+		Device: terms.DeviceUnknown, BypassWhy: "the CNI behind Multus makes the interface",
 		SharesAnnotations: Unknown, SharesAnnotationsNote: "the CNI behind it may",
 		Egress: other.Egress, Ingress: other.Ingress, Delivery: NRI,
 		Conflist: ConflistPolicy{

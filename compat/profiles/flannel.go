@@ -3,6 +3,8 @@
 
 package profiles
 
+import "github.com/podweir/podweir/plugin/terms"
+
 func flannel() []*Profile {
 	egress, ingress := plainVeth()
 	return []*Profile{{
@@ -13,7 +15,7 @@ func flannel() []*Profile {
 			{SignalProcess, "flanneld", Running},
 			{SignalFile, "run/flannel/subnet.env", Once},
 		},
-		Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No,
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No,
 		BypassWhy:         "the plugin calls bridge; the host-side device is a port of cni0",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
@@ -39,7 +41,7 @@ func k3s() []*Profile {
 				{SignalFile, "run/k3s/containerd/containerd.sock", Once},
 				{SignalSocket, "/run/k3s/containerd/containerd.sock", Running},
 			},
-			Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No,
+			Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No,
 			BypassWhy:             "the plugin calls bridge; the host-side device is a port of cni0",
 			SharesAnnotations:     Yes,
 			SharesAnnotationsNote: "the bundled chain ends with the reference bandwidth plugin",
@@ -67,7 +69,7 @@ func k3s() []*Profile {
 				{SignalFile, "var/lib/rancher/rke2/bin", Installed},
 				{SignalProcess, "calico-node", Running},
 			},
-			Device: Veth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
+			Device: terms.DeviceVeth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
 			Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
 			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; whether the chart chains the bandwidth plugin, the chain in force tells",
 			Egress: felixEgress, Ingress: felixIngress, Delivery: Chain,

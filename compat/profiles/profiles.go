@@ -49,16 +49,6 @@ func Is(yes bool) Answer {
 	return No
 }
 
-// DeviceKind is the kind of the host-side device.
-type DeviceKind string
-
-// The kinds that podweir knows.
-const (
-	Veth        DeviceKind = "veth"
-	Netkit      DeviceKind = "netkit"
-	UnknownKind DeviceKind = "unknown"
-)
-
 // HookUse is a hook of the host-side device that the CNI holds.
 type HookUse struct {
 	Kind      terms.HookKind
@@ -227,7 +217,7 @@ type Profile struct {
 	Fallback bool
 	Signals  []Signal
 
-	Device         DeviceKind
+	Device         terms.DeviceKind
 	DevicePrefixes []string
 	Hooks          []HookUse
 	RootQdiscs     []QdiscUse

@@ -53,7 +53,7 @@ func Other() *Profile {
 	}
 	return &Profile{
 		Name: "other", Title: "a CNI that podweir has no profile of", Family: "other", Fallback: true,
-		Device: UnknownKind, BypassWhy: "nothing is known of this CNI", Egress: egress, Ingress: ingress, Delivery: Chain,
+		Device: terms.DeviceUnknown, BypassWhy: "nothing is known of this CNI", Egress: egress, Ingress: ingress, Delivery: Chain,
 		Unknowns: []string{"everything"},
 	}
 }
@@ -65,7 +65,7 @@ func reference() []*Profile {
 		{
 			Name: "ptp", Tried: []string{"ptp", "ptp-drop-in", "ptp-nri", "ptp-podweir-first", "two-interfaces"}, Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
 			Signals: []Signal{{SignalFile, "opt/cni/bin/ptp", Installed}},
-			Device:  Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
+			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
 			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
 			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
 			Sources: []Source{{
@@ -76,7 +76,7 @@ func reference() []*Profile {
 		{
 			Name: "bridge", Tried: []string{"bridge", "bridge-hairpin"}, Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
 			Signals: []Signal{{SignalFile, "opt/cni/bin/bridge", Installed}},
-			Device:  Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: bridgePort,
+			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: bridgePort,
 			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
 			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
 			Sources: []Source{{
@@ -97,7 +97,7 @@ func kindnet() []*Profile {
 			{SignalFile, "etc/cni/net.d/10-kindnet.conflist", Installed},
 			{SignalProcess, "kindnetd", Running},
 		},
-		Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "10-kindnet.conflist", Network: "kindnet",
@@ -122,7 +122,7 @@ func kubeRouter() []*Profile {
 			{SignalProcess, "kube-router", Running},
 			{SignalDevice, "kube-bridge", Running},
 		},
-		Device: Veth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "the host-side device is a port of kube-bridge; policy is iptables",
+		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "the host-side device is a port of kube-bridge; policy is iptables",
 		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "10-kuberouter.conflist", Rewrites: "when kube-router starts: it edits the subnet in the file",

@@ -38,11 +38,10 @@ type Interface struct {
 	NetNSCookie uint64 `json:"netnsCookie,omitempty"`
 	// PodName is the name of the device when it was attached, NowName its name now
 	// if that is another.
-	PodName  string `json:"podName"`
-	NowName  string `json:"nowName,omitempty"`
-	PodIndex int    `json:"podIndex"`
-	// Kind is the kernel's name of the device kind, such as veth or netkit.
-	Kind string `json:"kind,omitempty"`
+	PodName  string           `json:"podName"`
+	NowName  string           `json:"nowName,omitempty"`
+	PodIndex int              `json:"podIndex"`
+	Kind     terms.DeviceKind `json:"kind,omitempty"`
 	// HostName and HostIndex are zero where the interface has no other end on
 	// the host.
 	HostName  string `json:"hostName,omitempty"`

@@ -15,8 +15,7 @@ import (
 // PodDevice is the host's end of a pod's interface, as it is.
 type PodDevice struct {
 	attach.Device
-	// Kind is the kernel's name of the device kind.
-	Kind string
+	Kind terms.DeviceKind
 	// NetNSID is the host's number of the namespace of the other end.
 	NetNSID int
 }
@@ -59,7 +58,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if root := seen.Root(); root != nil && ownRoot(root, majors) {
 			seen.OwnTree = true
 		}
-		out = append(out, PodDevice{Device: *seen, Kind: one.Kind.String(), NetNSID: one.PeerNetNSID})
+		out = append(out, PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID})
 	}
 	return out, nil
 }

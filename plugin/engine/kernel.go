@@ -138,7 +138,7 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 func (p *podNS) interfaceOf(path string, pair *hostif.Pair) attach.Interface {
 	return attach.Interface{
 		NetNSPath: path, NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie,
-		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.KindName,
+		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.Kind,
 		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
 		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
 	}
@@ -213,7 +213,7 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 // programs of a netkit pair run inside its transmit function and may redirect
 // what the pod sends; what it is sent comes by bpf_redirect_peer as a rule, for
 // whose sake these devices were made.
-func pastHost(i *attach.Interface) bool { return i.Kind == hostif.KindNetkit.String() }
+func pastHost(i *attach.Interface) bool { return i.Kind == terms.DeviceNetkit }
 
 // pins is the directory of the interface's pins. Observe and Do refuse a record whose
 // names cannot be a path.

@@ -124,7 +124,7 @@ func holds(held []attach.Interface, i *attach.Interface) bool {
 
 // isPair says that a device may be one end of a pod's interface.
 func isPair(d *hostif.Interface) bool {
-	return (d.Kind == hostif.KindVeth || d.Kind == hostif.KindNetkit) && d.PeerNetNSID != hostif.NoNetNSID
+	return d.Kind.IsPair() && d.PeerNetNSID != hostif.NoNetNSID
 }
 
 // held are the interfaces that records tell of. What a record of another release says

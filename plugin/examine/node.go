@@ -268,7 +268,7 @@ func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 	for i := range all {
 		d := &all[i]
 		out[i] = doctor.Device{
-			Name: d.Name, Kind: profiles.DeviceKind(d.Kind), Pod: d.NetNSID + 1,
+			Name: d.Name, Kind: d.Kind, Pod: d.NetNSID + 1,
 			In: *d.Chain(terms.SideHost, terms.HookIngress), Out: *d.Chain(terms.SideHost, terms.HookEgress),
 		}
 		if d.IngressOnly {

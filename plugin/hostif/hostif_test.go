@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -106,7 +107,7 @@ func TestPrivilegedFindPair(t *testing.T) {
 		t.Errorf("FindPair = %d and %d %q, want %d and %d \"vethx\"",
 			p.Pod.Index, p.Host.Index, p.Host.Name, podIf.Index, hostIf.Index)
 	}
-	if p.Pod.Kind != hostif.KindVeth || p.Pod.MTU != 1500 || p.Pod.TxQueueLen != 1000 || p.Pod.L3Only ||
+	if p.Pod.Kind != terms.DeviceVeth || p.Pod.MTU != 1500 || p.Pod.TxQueueLen != 1000 || p.Pod.L3Only ||
 		!p.Pod.Up || len(p.Pod.HardwareAddr) != 6 || p.Pod.GSOMaxSize < 65536 {
 		t.Errorf("FindPair gives the pod's interface as %+v", p.Pod)
 	}
@@ -162,7 +163,7 @@ func TestPrivilegedIFB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != hostif.KindIFB || !ifb.Up || ifb.MTU != hostif.IFBMTU ||
+	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != terms.DeviceIFB || !ifb.Up || ifb.MTU != hostif.IFBMTU ||
 		ifb.TxQueueLen != 1000 || ifb.NumTxQueues != 1 {
 		t.Errorf("EnsureIFB = %+v", ifb)
 	}
@@ -302,7 +303,7 @@ func TestPrivilegedL3Only(t *testing.T) {
 		t.Logf("%s", out)
 		testutil.SkipFeature(t, "tun")
 	}
-	if i := ns.Interface(t, "tun0"); !i.L3Only || i.Kind != hostif.KindOther || i.PeerIndex != 0 {
+	if i := ns.Interface(t, "tun0"); !i.L3Only || i.Kind != "tun" || i.PeerIndex != 0 {
 		t.Errorf("tun0 = %+v, want an L3-only device of another kind", i)
 	}
 }

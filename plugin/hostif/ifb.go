@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // IFBPrefix starts the name of every ifb that podweir makes; the ifindex of
@@ -44,9 +46,9 @@ func (h *Handle) IFB(ifindex int) (Interface, error) {
 	if err != nil {
 		return Interface{}, err
 	}
-	if i.Kind != KindIFB {
+	if i.Kind != terms.DeviceIFB {
 		return Interface{}, fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w",
-			i.Name, i.Index, i.KindName, h.where, ErrForeignDevice)
+			i.Name, i.Index, i.Kind, h.where, ErrForeignDevice)
 	}
 	return i, nil
 }
@@ -89,8 +91,8 @@ func (h *Handle) ensureIFBWith(name string, ifindex int, dev Interface) (Interfa
 		return Interface{}, err
 	}
 	i, err := h.InterfaceByName(name)
-	if err == nil && i.Kind != KindIFB {
-		err = fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w", name, i.Index, i.KindName, h.where, ErrForeignDevice)
+	if err == nil && i.Kind != terms.DeviceIFB {
+		err = fmt.Errorf("interface %s (ifindex %d, %q) in %s: %w", name, i.Index, i.Kind, h.where, ErrForeignDevice)
 	}
 	if err == nil {
 		err = h.setUpIFB(i, dev, made)
@@ -117,7 +119,7 @@ func (h *Handle) newIFB(name string, ifindex int, dev Interface) (bool, error) {
 	req.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(max(dev.TxQueueLen, IFBTxQueueLen)))))
 	addLimits(req, Interface{}, dev)
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("ifb"))
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(string(terms.DeviceIFB)))
 	req.AddData(info)
 	_, err := h.Execute(req, 0)
 	switch {

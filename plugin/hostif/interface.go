@@ -10,32 +10,9 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
-
-// Kind is a kind of device.
-type Kind uint8
-
-// The kinds of device that a pod may have.
-const (
-	KindOther Kind = iota + 1
-	KindVeth
-	KindNetkit
-	KindIFB
-)
-
-func (k Kind) String() string {
-	switch k {
-	case KindVeth:
-		return "veth"
-	case KindNetkit:
-		return "netkit"
-	case KindIFB:
-		return "ifb"
-	case KindOther:
-		return "other"
-	}
-	return fmt.Sprintf("invalid(%d)", uint8(k))
-}
 
 // NoNetNSID is the namespace id of a peer that is in the same namespace.
 const NoNetNSID = -1
@@ -53,10 +30,8 @@ type Interface struct {
 	// PeerNetNSID is the number by which the device's namespace knows that of
 	// the peer; [NoNetNSID] if it is the same.
 	PeerNetNSID int
-	Kind        Kind
-	// KindName is the kernel's name of the kind, empty for physical devices.
-	KindName string
-	Up       bool
+	Kind        terms.DeviceKind
+	Up          bool
 	// MTU is in bytes, without the link layer header.
 	MTU int
 	// TxQueueLen is in packets.
@@ -142,7 +117,6 @@ func parseLink(m []byte) (Interface, error) {
 	i := Interface{
 		Index:       int(msg.Index),
 		PeerNetNSID: NoNetNSID,
-		Kind:        KindOther,
 		Up:          msg.Flags&unix.IFF_UP != 0,
 		L3Only:      msg.Type == unix.ARPHRD_NONE,
 	}
@@ -173,25 +147,17 @@ func parseLink(m []byte) (Interface, error) {
 		case iflaGSOIPv4MaxSize:
 			i.GSOIPv4MaxSize = u32(v)
 		case unix.IFLA_LINKINFO:
-			i.KindName = linkKind(v)
+			i.Kind = linkKind(v)
 		}
 		return nil
 	})
 	if err != nil {
 		return Interface{}, fmt.Errorf("parse link message: %w", err)
 	}
-	switch i.KindName {
-	case "veth":
-		i.Kind = KindVeth
-	case "netkit":
-		i.Kind = KindNetkit
-	case "ifb":
-		i.Kind = KindIFB
-	}
 	return i, nil
 }
 
-func linkKind(info []byte) string {
+func linkKind(info []byte) terms.DeviceKind {
 	name := ""
 	_ = EachAttr(info, func(kind uint16, v []byte) error {
 		if kind == nl.IFLA_INFO_KIND {
@@ -199,7 +165,7 @@ func linkKind(info []byte) string {
 		}
 		return nil
 	})
-	return name
+	return terms.DeviceKind(name)
 }
 
 func u32(b []byte) uint32 {
@@ -241,8 +207,8 @@ func FindPairAt(pod, host *Handle, podNS, hostNS *NetNS, index int) (Pair, error
 
 func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, error) {
 	p, name := Pair{Pod: dev}, dev.Name
-	what := fmt.Sprintf("interface %s (ifindex %d, %s) in %s", name, p.Pod.Index, p.Pod.KindName, pod.where)
-	if p.Pod.PeerIndex == 0 || (p.Pod.Kind != KindVeth && p.Pod.Kind != KindNetkit) {
+	what := fmt.Sprintf("interface %s (ifindex %d, %s) in %s", name, p.Pod.Index, p.Pod.Kind, pod.where)
+	if p.Pod.PeerIndex == 0 || !p.Pod.Kind.IsPair() {
 		return p, fmt.Errorf("%s is not one end of a pair: %w", what, ErrNoPeer)
 	}
 	if err := pod.peerIsIn(p.Pod, podNS, hostNS); err != nil {
@@ -257,7 +223,7 @@ func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, err
 	}
 	if peer.PeerIndex != p.Pod.Index || peer.Kind != p.Pod.Kind {
 		return p, fmt.Errorf("%s: peer %s (ifindex %d, %s) in %s names ifindex %d: %w",
-			what, peer.Name, peer.Index, peer.KindName, host.where, peer.PeerIndex, ErrNoPeer)
+			what, peer.Name, peer.Index, peer.Kind, host.where, peer.PeerIndex, ErrNoPeer)
 	}
 	if err := host.peerIsIn(peer, hostNS, podNS); err != nil {
 		return p, fmt.Errorf("%s: peer %s (ifindex %d): %w", what, peer.Name, peer.Index, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -26,7 +27,7 @@ func TestPrivilegedFindNetkitPair(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.Pod.Index != podIf.Index || p.Host.Index != hostIf.Index || p.Host.Name != "lxc1" ||
-				p.Pod.Kind != hostif.KindNetkit || p.Host.Kind != hostif.KindNetkit || p.Pod.L3Only || !p.Pod.Up || p.Pod.MTU != 1500 {
+				p.Pod.Kind != terms.DeviceNetkit || p.Host.Kind != terms.DeviceNetkit || p.Pod.L3Only || !p.Pod.Up || p.Pod.MTU != 1500 {
 				t.Errorf("FindPair = %+v", p)
 			}
 			_, err = hostif.FindPair(pod.Handle, third.Handle, pod.NetNS, third.NetNS, "eth0")

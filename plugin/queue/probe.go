@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -119,7 +120,7 @@ func tryIFB(h *hostif.Handle) error {
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated("probe")))
 	req.AddData(nl.NewRtAttr(unix.IFLA_ADDRESS, []byte{0x01, 0, 0x5e, 0, 0, 1}))
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("ifb"))
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(string(terms.DeviceIFB)))
 	req.AddData(info)
 	_, err := h.Execute(req, 0)
 	if errors.Is(err, unix.EADDRNOTAVAIL) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // ProbeIFBIndex is the ifindex of the ifb in the namespace of
@@ -105,7 +106,7 @@ func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
 	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(nearName)))
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(string(terms.DeviceVeth)))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
 	peer.AddChild(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(farName))

@@ -170,6 +170,22 @@ const (
 
 func (k HookKind) String() string { return name(hookKindNames, k) }
 
+// DeviceKind is the kernel's name of a kind of device, such as macvlan; empty for
+// physical devices. Records on the node hold it as it is.
+type DeviceKind string
+
+// The kinds that podweir knows.
+const (
+	DeviceVeth   DeviceKind = "veth"
+	DeviceNetkit DeviceKind = "netkit"
+	DeviceIFB    DeviceKind = "ifb"
+	// DeviceUnknown is what a CNI's profile says where the kind is not known.
+	DeviceUnknown DeviceKind = "unknown"
+)
+
+// IsPair says that devices of the kind come as the two ends of a pair.
+func (k DeviceKind) IsPair() bool { return k == DeviceVeth || k == DeviceNetkit }
+
 // DirectionAt is the direction whose packets pass a hook of a pod's device.
 func DirectionAt(s Side, h Hook) Direction {
 	if (s == SidePod) == (h == HookEgress) {

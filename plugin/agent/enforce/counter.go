@@ -54,7 +54,7 @@ func (c counter) of(t hostif.Traffic) uint64 {
 }
 
 func counterOf(l *reconcile.Limit) counter {
-	netkit := l.Interface.Kind == hostif.KindNetkit.String()
+	netkit := l.Interface.Kind == terms.DeviceNetkit
 	switch {
 	case l.Interface.HostIndex == 0:
 		return counterNone
