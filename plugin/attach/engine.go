@@ -45,6 +45,8 @@ type Store interface {
 // Kernel shows and changes one interface.
 type Kernel interface {
 	Observe(r *Record) (*Observed, error)
+	// SetDeadline ends requests to the kernel at t; zero takes the deadline back.
+	SetDeadline(t time.Time)
 	// Do takes one step.
 	Do(r *Record, a Action) error
 }
@@ -56,6 +58,9 @@ type Engine struct {
 	store      Store
 	kernel     Kernel
 	random     func() uint16
+	// began is when the lock was taken that is held, deadline when the work under it
+	// has to be done.
+	began, deadline time.Time
 	// Planned is told what differs on an interface before it is mended; nil
 	// does nothing.
 	Planned func(i Interface, plan []Action)
@@ -120,7 +125,7 @@ func (e *DriftError) Error() string {
 // Done twice it changes nothing. If it fails, nothing of this attachment stays
 // on the interface that failed, unless it was shaped before.
 func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
-	unlock, err := e.store.Lock(ctx, w.ID)
+	unlock, err := e.Lock(ctx, w.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +220,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	}
 	if err := e.apply(rec, in.steps); err != nil {
 		if prior == nil {
+			e.begin() // what takes it away has time, too
 			err = errors.Join(err, e.remove(rec))
 		}
 		return nil, err
@@ -234,12 +240,20 @@ func (e *Engine) unhide(prior *Record, obs *Observed) error {
 
 func (e *Engine) apply(rec *Record, plan []Action) error {
 	for _, a := range plan {
-		e.step(a.Direction.String() + " " + a.Kind.String())
-		if err := e.kernel.Do(rec, a); err != nil {
+		if err := e.do(rec, a); err != nil {
 			return fmt.Errorf("%v %v: %w", a.Direction, a.Kind, err)
 		}
 	}
 	return nil
+}
+
+// do takes one step, unless it is too late for it.
+func (e *Engine) do(r *Record, a Action) error {
+	e.step(a.Direction.String() + " " + a.Kind.String())
+	if err := e.late(); err != nil {
+		return err
+	}
+	return e.kernel.Do(r, a)
 }
 
 func (e *Engine) step(name string) {
@@ -251,7 +265,7 @@ func (e *Engine) step(name string) {
 // Check returns nil if every interface is what the request asks for, and a
 // [*DriftError] naming the differences if one is not.
 func (e *Engine) Check(ctx context.Context, w *Want) error {
-	unlock, err := e.store.Lock(ctx, w.ID)
+	unlock, err := e.Lock(ctx, w.ID)
 	if err != nil {
 		return err
 	}
@@ -291,7 +305,7 @@ func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) erro
 // Remove removes everything of an attachment. That something is gone already
 // is not an error.
 func (e *Engine) Remove(ctx context.Context, id ID) error {
-	unlock, err := e.store.Lock(ctx, id)
+	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -328,8 +342,7 @@ func (e *Engine) remove(r *Record) error {
 func (e *Engine) tearDown(r *Record, directions []terms.Direction) error {
 	for _, d := range directions {
 		a := Action{Kind: TearDown, Direction: d, Reason: "removed"}
-		e.step(d.String() + " " + a.Kind.String())
-		if err := e.kernel.Do(r, a); err != nil {
+		if err := e.do(r, a); err != nil {
 			return fmt.Errorf("%v %v of %s: %w", d, a.Kind, r.Interface.PodName, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -40,6 +41,8 @@ type world struct {
 	// failAt makes the action of this kind fail after it was done by half.
 	failAt attach.ActionKind
 	locked bool
+	// deadline is the one that was set last.
+	deadline time.Time
 }
 
 func newWorld() *world {
@@ -155,6 +158,9 @@ func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 	}
 	return obs, nil
 }
+
+// SetDeadline implements attach.Kernel.
+func (w *world) SetDeadline(t time.Time) { w.deadline = t }
 
 // Do implements attach.Kernel.
 func (w *world) Do(r *attach.Record, a attach.Action) error {

@@ -74,7 +74,7 @@ func (e *Engine) Repair(ctx context.Context, id ID) ([]*Desired, error) {
 func (e *Engine) reshape(ctx context.Context, id ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
 ) ([]*Desired, error) {
-	unlock, err := e.store.Lock(ctx, id)
+	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (i *Interface) Same(other *Interface) bool {
 // RemoveGone removes what is left of an attachment whose interfaces are all
 // gone, and says whether it did. One that still is there is left alone.
 func (e *Engine) RemoveGone(ctx context.Context, id ID) (bool, error) {
-	unlock, err := e.store.Lock(ctx, id)
+	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,8 +107,11 @@ func RemoveNode(dir string) error {
 	return nil
 }
 
-// lock excludes other processes from the directory, which it makes. What is done
-// under it takes milliseconds.
+// lockTimeout is how long another process may keep the node's lock. What is done under
+// it takes milliseconds; the verifier of a slow machine takes seconds.
+var lockTimeout = 20 * time.Second
+
+// lock excludes other processes from the directory, which it makes.
 func (n *Node) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the node's pin directory: %w", err)
@@ -116,21 +120,49 @@ func (n *Node) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the node's pin directory: %w", err)
 	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err == nil && !sameFile(f, n.dir) {
-		err = errRemoved
-	}
-	if err != nil {
-		_ = f.Close()
+	if err := flock(f); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", n.dir, err)
+	}
+	if !sameFile(f, n.dir) {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", n.dir, errRemoved)
 	}
 	return func() { _ = f.Close() }, nil
 }
+
+// flock locks an open directory, or closes it. Who waits gets the lock in the order of
+// coming, which trying again and again would not give.
+func flock(f *os.File) error {
+	fd := int(f.Fd())
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return closeIf(f, err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		err := unix.Flock(fd, unix.LOCK_EX)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Flock(fd, unix.LOCK_EX)
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		return closeIf(f, err)
+	case <-time.After(lockTimeout):
+		go func() { _ = errors.Join(<-got, f.Close()) }() // the lock may come yet
+		return fmt.Errorf("%w for %v", errHeld, lockTimeout)
+	}
+}
+
+func closeIf(f *os.File, err error) error {
+	if err != nil {
+		_ = f.Close()
+	}
+	return err
+}
+
+// errHeld: what holds the lock is stuck.
+var errHeld = errors.New("held by another process")
 
 // errRemoved: podweir is being uninstalled.
 var errRemoved = errors.New("somebody removes the pins")

@@ -3,6 +3,8 @@
 
 package engine
 
+import "time"
+
 // Redirect returns what is known of the way through an ifb: its name, and why
 // there is none. It is found out by a self-test if it is not known yet.
 func (p Paths) Redirect(selfTest func() (string, error)) (way, none string, err error) {
@@ -15,3 +17,6 @@ func (p Paths) Redirect(selfTest func() (string, error)) (way, none string, err 
 
 // StillAttached is what [Node.Unenforced] leaves of the record.
 var StillAttached = stillAttached
+
+// SetDeadline ends requests to the kernel at t, until the next lock is taken or released.
+func (n *Node) SetDeadline(t time.Time) { n.kernel.SetDeadline(t) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
@@ -34,21 +35,11 @@ type kernel struct {
 	listed *queue.Listing
 	// known are the kernel's features, nil until they are read.
 	known *features
+	// deadline is that of all handles, zero for none.
+	deadline time.Time
 	// leaveIFB leaves the ifb to the namespace, which is about to go:
 	// deleting one takes 25 ms.
 	leaveIFB bool
-}
-
-type podNS struct {
-	ns     *hostif.NetNS
-	handle *hostif.Handle
-	cookie uint64
-}
-
-// holds says whether it is the namespace of an interface.
-func (p *podNS) holds(i *attach.Interface) bool {
-	now := attach.Interface{NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie, PodIndex: i.PodIndex}
-	return i.Same(&now)
 }
 
 // newKernel takes no store where there is no state: then nothing can be attached.
@@ -79,47 +70,6 @@ func (k *kernel) close() {
 	}
 	k.host.Close()
 	_ = k.hostNS.Close()
-}
-
-func (k *kernel) pod(path string) (*podNS, error) {
-	if p := k.pods[path]; p != nil {
-		return p, nil
-	}
-	ns, err := hostif.OpenNetNS(path)
-	if err != nil {
-		return nil, err
-	}
-	h, err := hostif.NewHandle(ns)
-	if err != nil {
-		return nil, errors.Join(err, ns.Close())
-	}
-	k.pods[path] = &podNS{ns: ns, handle: h, cookie: h.Cookie()}
-	return k.pods[path], nil
-}
-
-// release closes what pod opened.
-func (k *kernel) release(path string) {
-	if p := k.pods[path]; p != nil {
-		p.handle.Close()
-		_ = p.ns.Close()
-		delete(k.pods, path)
-	}
-}
-
-// podOf returns the pod's namespace if it is still the one of the record, nil
-// if it is gone.
-func (k *kernel) podOf(i *attach.Interface) (*podNS, error) {
-	p, err := k.pod(i.NetNSPath)
-	if errors.Is(err, hostif.ErrNoNetNS) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !p.holds(i) {
-		return nil, nil
-	}
-	return p, nil
 }
 
 // Find implements [attach.Interfaces].

@@ -94,11 +94,6 @@ func (n *Node) Known() ([]attach.ID, error) {
 // runtime knows of.
 const ManualNetwork = "podweir-manual"
 
-// Lock excludes every other process from an attachment until unlock is called.
-func (n *Node) Lock(ctx context.Context, id attach.ID) (unlock func(), err error) {
-	return n.store.Lock(ctx, id)
-}
-
 // Holder returns another attachment than id that shapes an interface in a namespace:
 // two would take each other's place on the hooks. The error wraps [attach.ErrGone] if
 // there is no such interface.
@@ -170,7 +165,7 @@ func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := n.store.Lock(ctx, id)
+	unlock, err := n.Lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -52,6 +53,14 @@ func newHandle(ns *NetNS, proto int) (*Handle, error) {
 
 // Where names the namespace in error messages.
 func (h *Handle) Where() string { return h.where }
+
+// SetDeadline ends every request at t: one that begins later fails with [ErrLate], one
+// that is under way with [ErrNoAnswer]. The zero time means that there is no deadline.
+func (h *Handle) SetDeadline(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.socket.deadline = t
+}
 
 // Close closes the socket.
 func (h *Handle) Close() { _ = h.socket.close() }

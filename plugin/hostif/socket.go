@@ -27,6 +27,9 @@ var answers = sync.Pool{New: func() any { return new([answerBytes]byte) }}
 // within sendto, which nothing can interrupt.
 var answerTimeout = 20 * time.Second
 
+// ErrLate means that a request was not sent, since the deadline of its handle has passed.
+var ErrLate = errors.New("no time is left for a netlink request")
+
 // ErrNoAnswer means that the kernel did not answer a request in time. What was requested
 // may have been done all the same.
 var ErrNoAnswer = errors.New("the kernel did not answer the netlink request")
@@ -40,6 +43,10 @@ type socket struct {
 	fd   int
 	port uint32
 	seq  uint32
+	// deadline ends every exchange; zero does not.
+	deadline time.Time
+	// timeout is how long the kernel may take for the next part of an answer.
+	timeout time.Duration
 }
 
 // openSocket opens a socket in the namespace of the calling thread.
@@ -71,8 +78,26 @@ func (s *socket) setUp() error {
 	timeout := unix.NsecToTimeval(answerTimeout.Nanoseconds())
 	return errors.Join(
 		unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
-		unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
+		s.bound(),
 		unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1))
+}
+
+// bound sets how long the next part of an answer may take: [answerTimeout], or what is
+// left until the deadline.
+func (s *socket) bound() error {
+	timeout := answerTimeout
+	if !s.deadline.IsZero() {
+		timeout = min(timeout, time.Until(s.deadline))
+	}
+	if timeout <= 0 {
+		return ErrLate
+	}
+	if timeout == s.timeout {
+		return nil
+	}
+	s.timeout = timeout
+	timeval := unix.NsecToTimeval(max(timeout, time.Millisecond).Nanoseconds()) // 0 would be forever
+	return unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeval)
 }
 
 func (s *socket) close() error { return unix.Close(s.fd) }
@@ -81,6 +106,9 @@ func (s *socket) close() error { return unix.Close(s.fd) }
 // valid during the call only. It ends with the kernel's error, in the kernel's own words
 // where it has any, or with errInterrupted.
 func (s *socket) exchange(req *nl.NetlinkRequest, answer uint16, take func(msg []byte)) error {
+	if err := s.bound(); err != nil {
+		return err
+	}
 	s.seq++
 	req.Seq = s.seq
 	if err := unix.Sendto(s.fd, req.Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -93,12 +121,15 @@ func (s *socket) exchange(req *nl.NetlinkRequest, answer uint16, take func(msg [
 	for {
 		msgs, err := s.receive(room[:])
 		if errors.Is(err, unix.EAGAIN) {
-			return fmt.Errorf("%w within %v", ErrNoAnswer, answerTimeout)
+			return fmt.Errorf("%w within %v", ErrNoAnswer, s.timeout)
 		}
 		if err != nil {
 			return err
 		}
 		if ended, err := r.read(msgs); ended {
+			return err
+		}
+		if err := s.bound(); err != nil {
 			return err
 		}
 	}

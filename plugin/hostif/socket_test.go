@@ -118,6 +118,27 @@ func TestSocketAsksTheKernel(t *testing.T) {
 	}
 }
 
+// A deadline ends what is under way, and refuses what comes after it; taken back, it
+// does neither.
+func TestDeadline(t *testing.T) {
+	h, err := NewHandle(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	h.SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := h.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0); !errors.Is(err, ErrNoAnswer) || strings.Contains(err.Error(), answerTimeout.String()) {
+		t.Errorf("a request without an answer: %v, want %v before the deadline", err, ErrNoAnswer)
+	}
+	if _, err := h.InterfaceByName("lo"); !errors.Is(err, ErrLate) {
+		t.Errorf("a request after the deadline: %v, want %v", err, ErrLate)
+	}
+	h.SetDeadline(time.Time{})
+	if _, err := h.InterfaceByName("lo"); err != nil || h.socket.timeout != answerTimeout {
+		t.Errorf("a request without a deadline: %v, may take %v, want %v", err, h.socket.timeout, answerTimeout)
+	}
+}
+
 // A request that gets no answer ends with an error that says so.
 func TestNoAnswer(t *testing.T) {
 	before := answerTimeout
