@@ -12,7 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/examine"
+	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/short"
 )
@@ -55,6 +60,62 @@ func TestPrivilegedFullNode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// While 30 pods start, the agent's doctor finds nothing wrong with those that are being
+// made.
+func TestPrivilegedRollout(t *testing.T) {
+	testutil.RequireRoot(t)
+	const pods = 30
+	n := newNightNode(t, &nightCase{})
+	a := n.start(t)
+	started := make(chan struct{})
+	looked := make(chan []string)
+	go func() {
+		var found []string
+		looks := 0
+		for begun := true; begun; looks++ {
+			select {
+			case <-started:
+				begun = false
+			default:
+			}
+			found = append(found, n.doubts(t)...)
+		}
+		t.Logf("looked %d times", looks)
+		looked <- found
+	}()
+	for i := 2; i < 2+pods; i++ { // the node has a veth1
+		n.testNode.pod(t, i, map[string]string{"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "20M"})
+	}
+	a.until(t, 2*time.Minute, "all pods are shaped", func() (bool, string) {
+		have := a.outcomes("attached")
+		return have == pods, fmt.Sprintf("%d of %d pods are", have, pods)
+	})
+	close(started)
+	for _, doubt := range <-looked {
+		t.Error(doubt)
+	}
+}
+
+// doubts are what the agent's doctor finds of attachments that it does not find of a
+// healthy node.
+func (n *nightNode) doubts(t *testing.T) []string {
+	t.Helper()
+	node := examine.Node{Paths: engine.Paths{Pins: n.cli.pins, Run: n.cli.run}, Root: n.root, Young: status.Young}
+	var rep *doctor.Report
+	_ = n.node.Do(func() error {
+		rep = node.Doctor(t.Context(), detect.Options{}, doctor.Options{})
+		return nil
+	})
+	var all []string
+	for i := range rep.Checks {
+		c := &rep.Checks[i]
+		if about := c.Code == "PW501" || c.Code == "PW505" || c.Code == "PW602" || c.Code == "PW608"; about && c.Status != doctor.OK && c.Status != doctor.Skip {
+			all = append(all, c.Code+": "+c.Seen)
+		}
+	}
+	return all
 }
 
 // screen runs a command and returns what it prints, which fits a screen of 80 columns

@@ -309,6 +309,29 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.must(t, "detach", "--pod", "default/web")
 }
 
+// While somebody's queue is on eth0 podweir polices; once it is gone, attaching again means
+// podweir's queue, and so does --replace-qdisc while it is there.
+func TestPrivilegedAttachTriesTheQueueAgain(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	attachTo := func(kind string, more ...string) {
+		t.Helper()
+		c.must(t, append(append(c.netns(), "attach", "--egress", "1M"), more...)...)
+		if out := c.must(t, "status", "-o", "wide"); !strings.Contains(out, "queue "+kind) {
+			t.Errorf("attached with %v, want queue %s: %s", more, kind, out)
+		}
+	}
+	for _, taken := range []func(){
+		func() { c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root"); attachTo("tbf") },
+		func() { attachTo("tbf", "--replace-qdisc") },
+	} {
+		c.pod.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "pfifo")
+		attachTo("none")
+		taken()
+		c.must(t, append(c.netns(), "detach")...)
+	}
+}
+
 // ensureAs shapes the pod as CNI would under this ID.
 func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 	t.Helper()

@@ -41,8 +41,8 @@ func renderNotices(all []notice) string {
 
 States of a limited pod, and what each command says of them. A test makes each of these %d states, sends a flood in both directions,
 runs every command, repairs, sends the floods again, and repairs once more: a second repair finds nothing to do. This page is
-written from that test: `+"`go test ./plugin/cmd/podweir -run TestNoticesPage -update`"+`. The test runs on the kernel of the
-machine that tests, without Kubernetes; the agent does what `+"`podweir repair`"+` does, by itself.
+written from that test: `+"`go test ./plugin/cmd/podweir -run TestNoticesPage -update`"+`. The test runs without Kubernetes, on the kernel of the
+machine that tests, and on 6.1, 6.12 and the newest in `+"`make test-all`"+`. It leaves out a state that a kernel cannot have. The agent does what `+"`podweir repair`"+` does, by itself.
 
 Traffic is what becomes of a flood: egress first, then ingress. *Limited* means that the limit holds, *outage* that nothing passes.
 Quotes are parts of what is said. "In order" means that no difference and no error is shown. Codes are those of
@@ -61,15 +61,19 @@ their shape and their programs.
 		if len(s.check) > 0 {
 			check = quotes(s.check)
 		}
+		doctor := orDash(s.doctor)
+		if s.noTCX != "" {
+			doctor += " (without TCX: " + s.noTCX + ")"
+		}
 		fmt.Fprintf(&b, "| %s%s | %s | %s | %s | %s | %s | %s | %s |\n", s.name, confOf(s.conf), orDash(s.truth), check, quotes(s.status),
-			orDash(s.doctor), quotes(s.repair), orDash(s.after), quotes(s.then))
+			doctor, quotes(s.repair), orDash(s.after), quotes(s.then))
 	}
 	return b.String()
 }
 
 func confOf(conf map[string]any) string {
 	var all []string
-	for _, key := range []string{"ingressPlace", "egressQueue", "egressCeiling", "hostHook", "policy"} {
+	for _, key := range []string{"ingressPlace", "egressQueue", "ingressQueue", "egressCeiling", "hostHook", "policy"} {
 		if v, ok := conf[key]; ok {
 			all = append(all, fmt.Sprintf("`%s: %v`", key, v))
 		}

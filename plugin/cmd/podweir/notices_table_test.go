@@ -37,14 +37,17 @@ type notice struct {
 	check, status, dry, repair, then []string
 	// again is what a second repair says, nil for nothing to do.
 	again []string
-	// doctor are the codes of what it finds.
-	doctor string
+	// doctor are the codes of what it finds, noTCX those that it finds too where the
+	// kernel has no TCX.
+	doctor, noTCX string
+	// needs are features of the kernel without which there is no such state.
+	needs []string
 }
 
 const same = limited + ", " + limited
 
 func notices() []notice {
-	return slices.Concat(queueNotices(), lostNotices(), deviceNotices(), nodeNotices())
+	return slices.Concat(queueNotices(), kindNotices(), lostNotices(), deviceNotices(), nodeNotices())
 }
 
 // inPod and onNode run a command on the one side or the other.
@@ -72,6 +75,16 @@ var (
 
 // ifbName is the name of the ifb in the pod, in a shell.
 const ifbName = `$(ip -o link | sed -n 's/.*: \(podweir[0-9]*\):.*/\1/p')`
+
+// rootOf is the handle of podweir's root qdisc on a device, in a shell.
+func rootOf(device string) string {
+	return "$(tc qdisc show dev " + device + ` root | sed -n 's/^qdisc [a-z]* \([0-9a-f]*:\) root.*/\1/p')`
+}
+
+// prioOf is the handle of the queue of bands on a device, in a shell.
+func prioOf(device string) string {
+	return "$(tc qdisc show dev " + device + ` | sed -n 's/^qdisc prio \([0-9a-f]*:\) .*/\1/p')`
+}
 
 // queueNotices are about queues and programs, changed by others.
 func queueNotices() []notice {
@@ -126,6 +139,17 @@ func queueNotices() []notice {
 			then: []string{"!DIFFERS", "queue on an ifb instead"},
 		},
 		{
+			name: "somebody's queue in the place of podweir's went again, and the next ADD comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo")
+				n.must(t, "repair")
+				n.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+				n.add(t)
+			},
+			truth: same, status: append([]string{"queue tbf", "!policing"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
 			name: "somebody's queue on the host side went again",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
@@ -169,7 +193,7 @@ func queueNotices() []notice {
 		},
 		{
 			name:  "the queue below the limit was removed",
-			make:  inPod("sh", "-c", `tc qdisc del dev eth0 parent $(tc qdisc show dev eth0 | sed -n 's/.* parent \([0-9a-f]*:1\) .*/\1/p' | head -1)`),
+			make:  inPod("sh", "-c", "tc qdisc del dev eth0 parent "+rootOf("eth0")+"1"),
 			truth: outage + ", " + limited, check: []string{"egress build-queue"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
 			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
 		},
@@ -177,6 +201,74 @@ func queueNotices() []notice {
 			name: "the policer's program was removed", conf: policed, make: inPod("tc", "filter", "del", "dev", "eth0", "egress"),
 			truth: unlimited + ", " + limited, check: []string{"pw_police is not on the egress hook"}, status: []string{"DIFFERS default/web", "egress attach"}, doctor: "PW602",
 			dry: []string{"would repair egress attach"}, repair: []string{"repaired egress attach"}, after: same, then: inOrder,
+		},
+	}
+}
+
+// kindNotices are about the kinds of queues and programs that not each kernel or
+// configuration has.
+func kindNotices() []notice {
+	return []notice{
+		{
+			name: "the queue of a band was removed", needs: []string{"prio"},
+			make:  inPod("sh", "-c", "tc qdisc del dev eth0 parent "+prioOf("eth0")+"1"),
+			truth: same, check: []string{"egress build-queue"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the filter of the queue was removed", needs: []string{"prio"},
+			make:  inPod("sh", "-c", "tc filter del dev eth0 parent "+prioOf("eth0")),
+			truth: same, check: []string{"egress"}, status: []string{"DIFFERS default/web", "egress"}, doctor: "PW602",
+			dry: []string{"would repair egress"}, repair: []string{"repaired egress"}, after: same, then: inOrder,
+		},
+		{
+			name: "the queue below the one of HTB was removed", conf: map[string]any{"egressQueue": "htb"}, needs: []string{"htb"},
+			make: inPod("sh", "-c", "root="+rootOf("eth0")+
+				"; tc qdisc del dev eth0 parent $(tc qdisc show dev eth0 | sed -n \"s/.* parent \\($root[0-9a-f]*\\) .*/\\1/p\" | sort | head -1)"),
+			truth: outage + ", " + limited, check: []string{"egress build-queue"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the queue of HTB was removed", conf: map[string]any{"egressQueue": "htb"}, needs: []string{"htb"}, make: inPod("tc", "qdisc", "del", "dev", "eth0", "root"),
+			truth: same, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "fq in the pod was removed", conf: map[string]any{"egressQueue": "fq"}, needs: []string{"fq"}, make: inPod("tc", "qdisc", "del", "dev", "eth0", "root"),
+			truth: same, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the limit of a flow in fq was changed by tc", conf: map[string]any{"egressQueue": "fq"}, needs: []string{"fq"},
+			make:  inPod("sh", "-c", "tc qdisc change dev eth0 root handle "+rootOf("eth0")+" fq flow_limit 1"),
+			truth: same, check: []string{"egress change-queue"}, status: []string{"DIFFERS default/web", "egress change-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the queue on the ifb was removed", conf: map[string]any{"ingressPlace": "ifb", "policy": "flat"}, make: inPod("sh", "-c", "tc qdisc del root dev "+ifbName),
+			truth: limited + ", " + unlimited, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "ingress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair ingress build-queue"}, repair: []string{"repaired ingress build-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "the policer of ingress was removed", conf: map[string]any{"ingressQueue": "none"}, make: inPod("tc", "filter", "del", "dev", "eth0", "ingress"),
+			truth: limited + ", " + unlimited, check: []string{"pw_police is not on the ingress hook"}, status: []string{"DIFFERS default/web", "ingress attach"}, doctor: "PW602",
+			dry: []string{"would repair ingress attach"}, repair: []string{"repaired ingress attach"}, after: same, then: inOrder,
+		},
+		{
+			name: "the link of a TCX program was removed", conf: map[string]any{"hostHook": "tcx"}, needs: []string{"tcx"},
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				pins, err := filepath.Glob(filepath.Join(n.pins, "net", "*", "*", "*ceiling*"))
+				if err != nil || len(pins) != 1 || os.Remove(pins[0]) != nil {
+					t.Fatal(pins, err)
+				}
+			},
+			truth: same, check: []string{"pw_ceiling is not on the ingress hook"}, status: []string{"DIFFERS default/web", "egress attach-ceiling"}, doctor: "PW602",
+			dry: []string{"would repair egress attach-ceiling"}, repair: []string{"repaired egress attach-ceiling"}, after: same, then: inOrder,
+		},
+		{
+			name: "somebody's netfilter chain drops what the pod sends", make: inPod("nft", "add table netdev t; add chain netdev t c { type filter hook egress device eth0 priority 0; policy drop; }"),
+			truth: outage + ", " + limited, status: inOrder, dry: nothing, repair: nothing, after: outage + ", " + limited, then: inOrder,
 		},
 	}
 }
@@ -276,7 +368,7 @@ func lostNotices() []notice {
 			dry: []string{"would repair egress load"}, repair: []string{"repaired egress load", "repaired ingress load"}, after: same, then: inOrder,
 		},
 		{
-			name: "an empty bpffs was mounted over the pins of TCX links, and the next ADD comes", conf: map[string]any{"hostHook": "tcx"},
+			name: "an empty bpffs was mounted over the pins of TCX links, and the next ADD comes", conf: map[string]any{"hostHook": "tcx"}, noTCX: "PW609",
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.mountAnew(t); n.add(t) },
 			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
@@ -394,6 +486,22 @@ func deviceNotices() []notice {
 			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
+			name: "the host side is down", make: onNode("ip", "link", "set", "veth1", "down"),
+			status: inOrder, dry: nothing, repair: nothing, then: inOrder,
+		},
+		{
+			name: "eth0 has another name, and its queue was removed",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.pod.Run(t, "ip", "link", "set", "eth0", "down")
+				n.pod.Run(t, "ip", "link", "set", "eth0", "name", "lan0")
+				n.pod.Run(t, "ip", "link", "set", "lan0", "up")
+				n.pod.Run(t, "tc", "qdisc", "del", "dev", "lan0", "root")
+			},
+			truth: same, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
+			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: append([]string{"now lan0"}, inOrder...),
+		},
+		{
 			name: "another txqueuelen", make: onNode("ip", "link", "set", "veth1", "txqueuelen", "5"),
 			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
@@ -417,6 +525,21 @@ func nodeNotices() []notice {
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.must(t, "set", "--container", "c1", "--egress", "400k") },
 			truth: same, status: append([]string{"400 kbit/s", "limits changed by `podweir set`"}, inOrder...),
 			dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name: "an operator changed the limit with `podweir set`, and took that back",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.must(t, "set", "--container", "c1", "--egress", "400k")
+				n.must(t, "set", "--container", "c1", "--clear")
+			},
+			truth: same, status: append([]string{"!limits changed by"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
+		},
+		{
+			name:  "an operator took the limit off with `podweir detach`",
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.must(t, append(n.netns(), "detach")...) },
+			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
+			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
 		},
 		{
 			name: "podweir's directory in /run was removed",

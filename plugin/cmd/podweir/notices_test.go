@@ -194,6 +194,16 @@ func TestPrivilegedNotices(t *testing.T) {
 	for _, s := range notices() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel() // a node each, which mostly waits
+			for _, what := range s.needs {
+				if what != "tcx" {
+					testutil.RequireQdisc(t, what)
+				} else if !datapath.HaveTCX() {
+					testutil.SkipFeature(t, what)
+				}
+			}
+			if s.noTCX != "" && !datapath.HaveTCX() {
+				s.doctor = s.noTCX
+			}
 			n := newNoticed(t, s.conf)
 			s.make(t, n)
 			n.judge(t, &s)
