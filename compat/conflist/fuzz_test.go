@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -17,7 +18,8 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // FuzzSplice: what comes out of Remove is what went into Splice, to the byte;
 // libcni loads what we made of anything it loads; and what we refuse of that is
 // refused for one of the documented reasons.
-func FuzzSplice(f *testing.F) {
+func FuzzSplice(tf *testing.F) {
+	f := mutate.New(tf)
 	for _, raw := range []string{
 		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
 		"{\n  \"name\": \"cbr0\",\n  \"plugins\": [\n    {\n      \"type\": \"flannel\"\n    }\n  ]\n}\n",

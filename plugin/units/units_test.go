@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/mutate"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -188,7 +189,8 @@ func TestConversionsAtBothEnds(t *testing.T) {
 }
 
 // FuzzQuantity holds the parser against exact rational arithmetic.
-func FuzzQuantity(f *testing.F) {
+func FuzzQuantity(tf *testing.F) {
+	f := mutate.New(tf)
 	for _, s := range []string{"10M", "1.5Gi", "1e6", "-3k", ".5u", "0.000000000000000001E", "10m", "9e-3", "1Ei"} {
 		f.Add(s)
 	}

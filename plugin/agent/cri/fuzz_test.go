@@ -3,11 +3,16 @@
 
 package cri
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/mutate"
+)
 
 // FuzzInfo: nothing that a runtime says of a sandbox breaks the decoder, and a sandbox
 // without an error has a namespace.
-func FuzzInfo(f *testing.F) {
+func FuzzInfo(tf *testing.F) {
+	f := mutate.New(tf)
 	for _, seed := range []string{
 		`{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"network","path":"/var/run/netns/a"}]}},"cniResult":{"Interfaces":{"eth0":{"Sandbox":"/run/netns/a"},"lo":{"Sandbox":"/run/netns/a"},"veth":{}}}}`,
 		`{"runtimeSpec":{"linux":{"namespaces":[{"type":"network"}]}}}`, `{}`, `null`, `[]`,
