@@ -331,8 +331,8 @@ long-fuzz: ## Run every fuzz target for LONG_FUZZTIME (2m), and those of decoder
 	tools/mutate.sh 1000000 '$(DECODERS)'
 
 # What reads bytes that others write: the runtime, the API server, other CNIs and
-# the authors of pods. FUZZCOUNT is for each of the ten targets.
-DECODERS  = plugin/agent/(cri|kube|nri) |compat/(conflist|detect) |plugin/netconf |plugin/units
+# the authors of pods. FUZZCOUNT is for each target.
+DECODERS  = plugin/agent/(cri|kube|nri) |FuzzDaemonSets|compat/(conflist|detect) |plugin/netconf |plugin/units
 FUZZCOUNT ?= 10000000x
 
 .PHONY: fuzz-decoders

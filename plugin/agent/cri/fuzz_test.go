@@ -31,3 +31,21 @@ func FuzzInfo(tf *testing.F) {
 		}
 	})
 }
+
+// FuzzNetwork: nothing that a runtime says of its CNI configuration breaks the decoder,
+// and a network has a directory of conflists.
+func FuzzNetwork(tf *testing.F) {
+	f := mutate.New(tf)
+	for _, seed := range []string{
+		`{"PluginDirs":["/opt/cni/bin"],"PluginConfDir":"/etc/cni/net.d","PluginMaxConfNum":1,"Prefix":"eth","Networks":[{"Config":{"Name":"a"}}]}`,
+		`{"PluginConfDir":""}`, `{"PluginMaxConfNum":1e3,"pluginconfdir":"a"}`, `null`, `[]`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		n, err := parseNetwork(map[string]string{"cniconfig": raw})
+		if n != nil && (err != nil || n.ConfDir == "") {
+			t.Errorf("network %+v with error %v", n, err)
+		}
+	})
+}
