@@ -24,6 +24,7 @@ func (a *agentParts) checks() []serve.Check {
 	exclusive := serve.Check{Name: "exclusive", Err: a.waiting.problem}
 	return append([]serve.Check{exclusive}, a.waiting.unless([]serve.Check{
 		{Name: "node", Err: func() error { return a.node.problem() }},
+		{Name: "defaults", Err: a.defaults.problem},
 		{Name: "delivery", Err: a.deliveryProblem},
 		{Name: "api", Err: a.watch.Err},
 		{Name: "pass", Err: a.firstPass},
@@ -150,7 +151,7 @@ func (n *nodeCheck) look(ctx context.Context) {
 	n.mu.Lock()
 	n.rep, n.at = rep, now
 	n.mu.Unlock()
-	n.tell(rep, missingCapabilities(), n.deliveryProblem())
+	n.tell(rep, missingCapabilities(), n.deliveryProblem(), n.defaults.problem())
 }
 
 // last is what the doctor found last and when, nil if it has not looked yet.

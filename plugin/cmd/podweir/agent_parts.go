@@ -59,6 +59,8 @@ type agentParts struct {
 	entry       chan struct{}
 	onceDecided sync.Once
 
+	defaults *defaultsCheck
+
 	mu     sync.Mutex
 	passed bool
 }
@@ -79,6 +81,7 @@ func newParts(cmd *cobra.Command, o *options, log *slog.Logger) (*agentParts, er
 	a.makeReconciler()
 	a.makeEnforcement()
 	a.makeNRI()
+	a.defaults = &defaultsCheck{agentParts: a}
 	a.node = newNodeCheck(a)
 	a.waiting = &waiting{agentParts: a}
 	server, err := a.makeServer(cmd.Context())

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/engine"
+)
+
+// TestLacking: what no pod can have is named, and what depends on a pod's rate is not.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]any{
+		"boot": strings.TrimSpace(string(boot)), "Prio": true, "FQ": true, "HTB": true, "TBF": true, "IFB": true, "tcx": true, "redirect": "bpf",
+	}
+	const fq, tcx = "not the queue fq: the kernel lacks it", "not the mode tcx-podside: the kernel has no TCX"
+	for name, tt := range map[string]struct {
+		keys  string
+		lacks map[string]any
+		want  []string
+	}{
+		"nothing by name":            {``, map[string]any{"FQ": false, "HTB": false, "TBF": false, "IFB": false, "tcx": false}, nil},
+		"fq that there is":           {`,"queue":"fq","policy":"flat"`, nil, nil},
+		"fq that there is not":       {`,"queue":"fq"`, map[string]any{"FQ": false}, []string{fq}},
+		"in one direction":           {`,"egressQueue":"fq"`, map[string]any{"FQ": false}, []string{fq}},
+		"fq, observed":               {`,"queue":"fq","enforce":"observe"`, map[string]any{"FQ": false}, []string{fq}},
+		"htb, which needs 53M":       {`,"queue":"htb","maxRate":"10M","defaultRate":"1M"`, nil, nil},
+		"TCX that there is not":      {`,"mode":"tcx-podside"`, map[string]any{"tcx": false}, []string{tcx}},
+		"an ifb that loses packets":  {`,"ingressPlace":"ifb"`, map[string]any{"redirect": ""}, []string{"packets get lost"}},
+		"an ifb if there is one":     {`,"ingressPlace":"prefer-ifb"`, map[string]any{"redirect": ""}, nil},
+		"a direction that is others": {`,"queue":"fq","shaper":"cilium"`, map[string]any{"FQ": false}, nil},
+	} {
+		paths, features := engine.Paths{Run: t.TempDir()}, maps.Clone(has)
+		maps.Copy(features, tt.lacks)
+		b, err := json.Marshal(features)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(paths.Run, "features.json"), b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := paths.Lacking(json.RawMessage(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni"` + tt.keys + `}`))
+		if err != nil || !slices.EqualFunc(got, tt.want, strings.Contains) {
+			t.Errorf("%s: Lacking() = %q, %v, want %q", name, got, err, tt.want)
+		}
+	}
+}
