@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -34,7 +33,7 @@ func (p Paths) Lacking(entry json.RawMessage) ([]string, error) {
 		return nil, err
 	}
 	k := &kernel{paths: p}
-	facts, tcx, err := k.Facts(attach.Interface{Kind: hostif.KindVeth.String(), MTU: 1500})
+	facts, tcx, err := k.Facts(attach.Interface{Kind: terms.DeviceVeth, MTU: 1500})
 	if err != nil {
 		return nil, err
 	}
