@@ -206,7 +206,8 @@ func TestAlertsFire(t *testing.T) {
 			not: []series{
 				{ofPod("podweir_pod_enforced", `,reason="overdue"`, "_x57 0x3")},
 				{ofPod("podweir_pod_enforced", `,reason="observe"`, "0x60")},
-				{ofPod("podweir_pod_enforced", `,reason="tampered"`, "0x60")}, {ofPod("podweir_pod_enforced", `,reason="exceeded"`, "0x60")},
+				{ofPod("podweir_pod_enforced", `,reason="tampered"`, "0x60")},
+				{ofPod("podweir_pod_enforced", `,reason="exceeded"`, "0x60")},
 			},
 			summary: "Pod shop/web runs without its egress limit",
 		},

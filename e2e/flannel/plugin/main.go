@@ -24,8 +24,7 @@ const subnetFile = "/run/flannel/subnet.env"
 
 func main() {
 	if err := run(); err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			os.Exit(exit.ExitCode()) // bridge has said why
 		}
 		_ = json.NewEncoder(os.Stdout).Encode(map[string]any{"cniVersion": "1.0.0", "code": 11, "msg": err.Error()})

@@ -41,6 +41,7 @@ func TestPrivilegedStockBandwidth(t *testing.T) {
 }
 
 func stockBehind(t *testing.T, s cilium.Settings) {
+	t.Helper()
 	bring(t, s)
 	n := suite.Members[0]
 	if err := n.WriteFile(stockConflist, stock); err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
@@ -208,11 +209,11 @@ func (r *Release) replace(ctx context.Context, n *cluster.Node, end func(agent) 
 
 // run says which start of which pod it is.
 func (a agent) run() string {
-	run := a.Metadata.Name
+	run := []string{a.Metadata.Name}
 	for _, s := range a.Status.ContainerStatuses {
-		run += fmt.Sprintf(", restarted %d times", s.RestartCount)
+		run = append(run, fmt.Sprintf("restarted %d times", s.RestartCount))
 	}
-	return run
+	return strings.Join(run, ", ")
 }
 
 func (a agent) ready() bool {

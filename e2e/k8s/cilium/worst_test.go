@@ -52,6 +52,7 @@ func TestPrivilegedWorstRequests(t *testing.T) {
 
 // round is one of fresh pods.
 func round(t *testing.T, asker, bulk *workload.Pod) {
+	t.Helper()
 	limited := pod(t, "limited", "limited", 0, workload.Limits("100M", "100M"))
 	control := pod(t, "control", "control", 0, nil)
 	l, err := lab.New(t.Context(), lab.Options{})

@@ -56,17 +56,21 @@ func (m *ciliumCNI) Install(ctx context.Context, c *cluster.Cluster) error {
 	return m.Release.Install(ctx, m.settings)
 }
 
+// Ready looks once and returns what is missing.
 func (m *ciliumCNI) Ready(ctx context.Context, _ *cluster.Cluster) error { return m.Look(ctx) }
 
 // Booted has nothing to do: the kubelet starts Cilium's agent.
 func (m *ciliumCNI) Booted(context.Context, *cluster.Node) error { return nil }
 
+// Conflist returns the name of the file that Cilium writes.
 func (m *ciliumCNI) Conflist() string { return cilium.Conflist }
 
+// Uninstall removes the Helm release and the conflist.
 func (m *ciliumCNI) Uninstall(ctx context.Context, _ *cluster.Cluster) error {
 	return m.Release.Uninstall(ctx)
 }
 
+// KillAgent returns when the kubelet has started the agent again.
 func (m *ciliumCNI) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
 	return m.Release.KillAgent(ctx, n)
 }
@@ -88,6 +92,7 @@ func (m *ciliumCNI) Restrict(ctx context.Context, c *cluster.Cluster, server *wo
 	return err
 }
 
+// Lift deletes the policy that [ciliumCNI.Restrict] made.
 func (m *ciliumCNI) Lift(ctx context.Context, c *cluster.Cluster, server *workload.Pod) error {
 	_, err := c.Kubectl(ctx, m.manifest(server.Name), "delete", "--ignore-not-found", "-f", "-")
 	return err

@@ -6,10 +6,10 @@
 package common
 
 // StringPtr is what flannel calls.
-func StringPtr(s string) *string { return &s }
+func StringPtr(s string) *string { return new(s) }
 
 // StringPtrs is what flannel calls.
-func StringPtrs(s []string) []*string { return nil }
+func StringPtrs(_ []string) []*string { return nil }
 
 // BoolPtr is what flannel calls.
-func BoolPtr(b bool) *bool { return &b }
+func BoolPtr(b bool) *bool { return new(b) }
