@@ -135,7 +135,3 @@ func programInfo(id uint32) bpfcall.ProgramInfo {
 	}
 	return info
 }
-
-// ProgramName returns the name of the program with an id, "" if there is none
-// any more.
-func ProgramName(id uint32) string { return programInfo(id).Name }

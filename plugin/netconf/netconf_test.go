@@ -70,6 +70,10 @@ func TestParseLimits(t *testing.T) {
 			`"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295,"egressRate":2000000,"egressBurst":4294967295}`, "",
 			want{egress: plain(2e6), ingress: plain(1e6)},
 		},
+		"lowest and highest rate": {
+			`"bandwidth":{"ingressRate":1000,"ingressBurst":4294967295,"egressRate":400000000000,"egressBurst":4294967295}`, "",
+			want{egress: plain(400e9), ingress: plain(1e3)},
+		},
 		"capitalised keys": {
 			`"Bandwidth":{"IngressRate":1000000,"IngressBurst":4294967295,"EgressRate":2000000,"EgressBurst":80001}`, "",
 			want{egress: burst(2e6, 10001), ingress: plain(1e6)},
@@ -217,8 +221,8 @@ func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 			limit(10e6, func(l *shaping.Limit) { l.Burst = 10_000 }),
 		},
 		"burst above the range": {
-			`"podweir.io/egress-burst":"1G"`, "",
-			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "1G", Accepted: sizes}, limit(10e6, nil),
+			`"podweir.io/egress-burst":"500000001"`, "",
+			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "500000001", Accepted: sizes}, limit(10e6, nil),
 		},
 		"burst of no time": {
 			`"podweir.io/egress-burst":"0s"`, "",
@@ -276,11 +280,11 @@ func TestParseBadLimits(t *testing.T) {
 		"milli":               {"", `"egressRate":"10m"`, one("egressRate", "10m", acceptedRates)},
 		"negative number":     {"", `"ingressRate":-1`, one("ingressRate", "-1", acceptedRates)},
 		"above the range, by the operator": {
-			"", `"ingressRate":"401G"`, one("ingressRate", "401G", acceptedRates),
+			"", `"ingressRate":"400000000001"`, one("ingressRate", "400000000001", acceptedRates),
 		},
 		"below the range, by the runtime": {
-			`"bandwidth":{"egressRate":8,"egressBurst":4294967295}`, "",
-			one("runtimeConfig.bandwidth.egressRate", "8", acceptedRates),
+			`"bandwidth":{"egressRate":999,"egressBurst":4294967295}`, "",
+			one("runtimeConfig.bandwidth.egressRate", "999", acceptedRates),
 		},
 		"negative, by the runtime": {
 			`"bandwidth":{"egressRate":-8,"egressBurst":4294967295}`, "",

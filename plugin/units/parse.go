@@ -21,7 +21,7 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("%q is not %s", e.Value, e.Accepted)
 }
 
-// AcceptedRate describes what [ParseBitRate] takes.
+// AcceptedRate describes a rate that podweir takes.
 const AcceptedRate = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
 
 // ParseQuantity reads a Kubernetes quantity ("10M", "1.5Gi", "1e6"; m is milli)
@@ -51,34 +51,6 @@ func ParseSize(s string) (uint64, error) {
 		return 0, &ValueError{Value: s, Accepted: "a Kubernetes quantity of at least 1 such as 64Ki"}
 	}
 	return v, nil
-}
-
-// ParseBitRate reads a rate in bits per second written as a Kubernetes
-// quantity, as in the annotation kubernetes.io/egress-bandwidth: "10m" is ten
-// thousandths of a bit, not ten megabits.
-//
-// The range is [MinRate] to [MaxRate]. Returns a [*ValueError] outside of it.
-func ParseBitRate(s string) (BitRate, error) {
-	v, err := ParseQuantity(s)
-	if err != nil || BitRate(v) < MinRate || BitRate(v) > MaxRate {
-		return 0, &ValueError{Value: s, Accepted: AcceptedRate}
-	}
-	return BitRate(v), nil
-}
-
-// AcceptedBytes describes what [ParseBytes] takes.
-const AcceptedBytes = "a size from 1 byte to 500M bytes, written as a Kubernetes quantity such as 64Ki"
-
-// ParseBytes reads a size in bytes written as a Kubernetes quantity: "64Ki" is
-// 65,536 bytes, "125k" is 125,000 bytes.
-//
-// The range is 1 to [MaxBurst]. Returns a [*ValueError] outside of it.
-func ParseBytes(s string) (Bytes, error) {
-	v, err := ParseSize(s)
-	if err != nil || Bytes(v) > MaxBurst {
-		return 0, &ValueError{Value: s, Accepted: AcceptedBytes}
-	}
-	return Bytes(v), nil
 }
 
 // ParseDuration reads a time such as "10ms" within a range, both ends included.
