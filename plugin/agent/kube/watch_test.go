@@ -4,7 +4,6 @@
 package kube_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/pem"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,38 +19,21 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/short"
 )
-
-// logged is a log that may be read while it is written.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // cluster is an API server and a client of it in a pod.
 type cluster struct {
 	*apitest.Server
 	client *kube.Client
-	log    *logged
+	log    *logged.Log
 	dir    string
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{Server: apitest.New(), log: &logged{}, dir: t.TempDir()}
+	c := &cluster{Server: apitest.New(), log: &logged.Log{}, dir: t.TempDir()}
 	t.Cleanup(c.Close)
 	// A watch would keep the server from closing.
 	t.Cleanup(c.CloseClientConnections)

@@ -31,6 +31,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/logged"
 )
 
 const (
@@ -51,7 +52,7 @@ type node struct {
 	api     *apitest.Server
 	paths   engine.Paths
 	dir     string
-	log     *logged
+	log     *logged.Log
 	sandbox *sandboxes
 	pods    int
 	// overdue and quiet are [reconcile.Config]'s.
@@ -64,30 +65,13 @@ type node struct {
 	conf map[string]any
 }
 
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // probed is what the kernel was found to have, for all tests.
 var probed []byte
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{
-		NetNS: testutil.NewNetNS(t), api: apitest.New(), dir: t.TempDir(), log: &logged{}, sandbox: newSandboxes(),
+		NetNS: testutil.NewNetNS(t), api: apitest.New(), dir: t.TempDir(), log: &logged.Log{}, sandbox: newSandboxes(),
 		paths: engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
 		conf:  map[string]any{"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni"},
 	}

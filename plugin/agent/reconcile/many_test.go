@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/logged"
 )
 
 // With envAgent set, the test binary is an agent: a process whose memory is its
@@ -146,7 +147,7 @@ func TestPrivilegedFullNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &logged{}
+	out := &logged.Log{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestPrivilegedAgentUnderAnnotationFlood(t *testing.T) {
 		t.Errorf("the agent has up to %d bytes, want at most %d", a.most, mostMemory)
 	}
 	for i := range pods {
-		if have := strings.Count(a.log(), fmt.Sprintf(`"default/pod-%d"`, i)); have > mostLines {
+		if have := strings.Count(a.String(), fmt.Sprintf(`"default/pod-%d"`, i)); have > mostLines {
 			t.Errorf("%d lines of log for pod-%d, want at most %d", have, i, mostLines)
 		}
 	}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -30,6 +29,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/logged"
 )
 
 // With envCommand set, the test binary is the command podweir: a process whose memory
@@ -135,22 +135,10 @@ type agentProcess struct {
 	node *testNode
 	once sync.Once
 
-	mu   sync.Mutex
-	text bytes.Buffer
+	logged.Log
+
 	// most is the highest anonymous resident set that was seen, in bytes.
 	most int
-}
-
-func (a *agentProcess) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.text.Write(p)
-}
-
-func (a *agentProcess) log() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.text.String()
 }
 
 // end ends the agent as the kubelet does, once.
@@ -163,7 +151,7 @@ func (a *agentProcess) end() {
 
 // outcomes is how often the log tells of an outcome as news.
 func (a *agentProcess) outcomes(name string) (n int) {
-	for line := range strings.Lines(a.log()) {
+	for line := range strings.Lines(a.String()) {
 		if strings.Contains(line, `"level":"INFO"`) && strings.Contains(line, fmt.Sprintf(`"outcome":%q`, name)) {
 			n++
 		}
@@ -200,10 +188,10 @@ func (n *testNode) startAs(t *testing.T, by []string) *agentProcess {
 	}
 	t.Cleanup(func() {
 		a.end()
-		t.Logf("memory: at most %.1f MiB of RssAnon; %d lines of log", float64(a.most)/(1<<20), strings.Count(a.log(), "\n"))
+		t.Logf("memory: at most %.1f MiB of RssAnon; %d lines of log", float64(a.most)/(1<<20), strings.Count(a.String(), "\n"))
 		if t.Failed() {
 			const last = 4000
-			log := a.log()
+			log := a.String()
 			t.Logf("the agent's log ends with\n%s", log[max(0, len(log)-last):])
 		}
 	})

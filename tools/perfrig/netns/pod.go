@@ -10,32 +10,21 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
-	"sync"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/rivals"
 	"github.com/podweir/podweir/e2e/traffic"
+	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 // pluginLog keeps what plugins write to stderr.
-type pluginLog struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *pluginLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
+type pluginLog struct{ logged.Log }
 
 // err is what podweir said of a pod that it could not shape: ADD succeeds all
 // the same, and the pod would be measured as if it were.
 func (l *pluginLog) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "level=ERROR") {
 			return fmt.Errorf("the plugin said: %s", strings.TrimSpace(line))
 		}

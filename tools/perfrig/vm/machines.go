@@ -4,7 +4,6 @@
 package vm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +15,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/logged"
 	rig "github.com/podweir/podweir/tools/vmrig/vm"
 	"github.com/podweir/podweir/tools/vmrig/wire"
 )
@@ -45,24 +44,13 @@ type machines struct {
 }
 
 // output keeps what two programs write.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
+type output struct{ logged.Log }
 
 // last is the end of it, which says what was the matter.
 func (o *output) last() string {
 	const enough = 2000
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := bytes.TrimSpace(o.buf.Bytes())
-	return string(all[max(0, len(all)-enough):])
+	all := strings.TrimSpace(o.String())
+	return all[max(0, len(all)-enough):]
 }
 
 // boot returns when the guest's program answers. If it fails, nothing is left.
