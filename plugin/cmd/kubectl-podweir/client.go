@@ -46,6 +46,9 @@ const (
 	agentLabel  = "app.kubernetes.io/name=podweir,app.kubernetes.io/component=agent"
 )
 
+// rights says where the rights are that somebody lacks. It comes first: causes are cut.
+const rights = " (the chart's Role NAME-reader has the rights)"
+
 // client asks agents through the API server.
 type client struct {
 	http      *http.Client
@@ -104,7 +107,11 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	if res.StatusCode/100 != 2 {
-		return &statusError{res.StatusCode, fmt.Sprintf("%s: %s", res.Status, reason(b))}
+		hint := ""
+		if res.StatusCode == http.StatusForbidden {
+			hint = rights
+		}
+		return &statusError{res.StatusCode, fmt.Sprintf("%s%s: %s", res.Status, hint, reason(b))}
 	}
 	return json.Unmarshal(b, into)
 }
@@ -126,8 +133,18 @@ func reason(b []byte) string {
 
 // agent is a pod of a DaemonSet of podweir.
 type agent struct {
-	pod, node, daemonSet string
-	port                 int
+	pod, node, address, daemonSet string
+	port                          int
+}
+
+// common is an error in words that are the same for every node: what many have is told
+// once.
+func (a *agent) common(err error) string {
+	text := strings.ReplaceAll(err.Error(), a.pod, "POD")
+	if a.address == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, a.address, "ADDRESS")
 }
 
 // podList is what is read of a list of pods.
@@ -147,6 +164,7 @@ type podList struct {
 				}
 			}
 		}
+		Status struct{ PodIP string }
 	}
 }
 
@@ -163,7 +181,7 @@ func (c *client) agents(ctx context.Context) ([]agent, error) {
 			return nil, fmt.Errorf("list the agents' pods in the namespace %s (-n names another one): %w", c.namespace, err)
 		}
 		for _, p := range page.Items {
-			a := agent{pod: p.Metadata.Name, node: p.Spec.NodeName}
+			a := agent{pod: p.Metadata.Name, node: p.Spec.NodeName, address: p.Status.PodIP}
 			for _, o := range p.Metadata.OwnerReferences {
 				if o.Kind == "DaemonSet" {
 					a.daemonSet = o.Name
@@ -272,7 +290,7 @@ func (c *client) ask(ctx context.Context, all []agent) []cluster.Node {
 				nodes[i].Name = all[i].node
 				answer, err := c.askOne(ctx, &all[i])
 				if err != nil {
-					nodes[i].Error = err.Error()
+					nodes[i].Error = all[i].common(err)
 					continue
 				}
 				nodes[i].Answer = answer

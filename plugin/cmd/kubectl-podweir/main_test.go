@@ -67,7 +67,7 @@ func TestProblemsAndUnknownNodes(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 40, desired: 41, pods: 2, sick: []string{"n7", "n19"}, down: []string{"n3", "n4"}})
 	expect(t, f, []string{"status"}, cluster.ExitBroken,
-		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "no route to host", "UNKNOWN 1 node without an agent's pod",
+		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "dial tcp ADDRESS:9477: connect: no route to host", "UNKNOWN 1 node without an agent's pod",
 		"76 of 78 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: team-b/n19 on n19, team-b/n7 on n7", "cause no memory for the queue",
 		"2 of 78 pods are not limited as they should be; 3 of 41 nodes are unknown")
 	out := expect(t, f, []string{"doctor"}, 1, "fail PW602 on 2 of 38 nodes: n19, n7. what is attached is what should be",
@@ -160,10 +160,10 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		"/daemonsets": "how many agents there should be",
 	} {
 		f.forbidden = path
-		expect(t, f, []string{"status"}, -1, want, "403", `User "me" cannot do that`)
+		expect(t, f, []string{"status"}, -1, want, "403", `User "me" cannot do that`, "the chart's Role NAME-reader")
 	}
-	f.forbidden = "/proxy/"
-	expect(t, f, []string{"status"}, cluster.ExitUnknown, "403 Forbidden", "1 is unknown")
+	f.forbidden, f.nodes, f.desired = "/proxy/", 2, 2
+	expect(t, f, []string{"status"}, cluster.ExitUnknown, "403 Forbidden", "UNKNOWN 2 nodes: n1, n2", "pods/https:POD:9477/proxy", "the chart's Role NAME-reader")
 }
 
 // Five hundred nodes with 15,000 pods. How long it takes is for people to read: that is a

@@ -66,7 +66,7 @@ func start(t *testing.T, f *fakeCluster) *fakeCluster {
 		case r.Header.Get("Authorization") != "Bearer me":
 			refuse(w, http.StatusUnauthorized, "Unauthorized")
 		case f.forbidden != "" && strings.Contains(r.URL.Path, f.forbidden):
-			refuse(w, http.StatusForbidden, "User \"me\" cannot do that")
+			refuse(w, http.StatusForbidden, "User \"me\" cannot do that: "+r.URL.Path)
 		default:
 			mux.ServeHTTP(w, r)
 		}
@@ -99,6 +99,7 @@ func (f *fakeCluster) list(w http.ResponseWriter, r *http.Request) {
 			"spec": map[string]any{"nodeName": node, "containers": []any{map[string]any{"ports": []any{
 				map[string]any{"name": "metrics", "containerPort": 9479}, map[string]any{"name": "cluster", "containerPort": 9477},
 			}}}},
+			"status": map[string]any{"podIP": addressOf(node)},
 		})
 	}
 	items = append(items, map[string]any{"metadata": map[string]any{"name": "podweir-by-hand"}, "spec": map[string]any{"nodeName": "n1"}})
@@ -108,6 +109,9 @@ func (f *fakeCluster) list(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"continue": next}, "items": items})
 }
+
+// addressOf is the address of a node, n7.
+func addressOf(node string) string { return "10.0.0." + strings.TrimPrefix(node, "n") }
 
 func (f *fakeCluster) makeToken(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Spec struct{ Audiences []string } }
@@ -134,7 +138,7 @@ func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
 	case !ok || !port:
 		refuse(w, http.StatusNotFound, r.URL.Path)
 	case slices.Contains(f.down, node):
-		refuse(w, http.StatusServiceUnavailable, "error trying to reach service: dial tcp 10.0.0.7:9477: connect: no route to host")
+		refuse(w, http.StatusServiceUnavailable, "error trying to reach service: dial tcp "+addressOf(node)+":9477: connect: no route to host")
 	case r.Header.Get("Podweir-Token") != "for-podweir":
 		w.WriteHeader(http.StatusUnauthorized)
 	case look <= f.busy:
