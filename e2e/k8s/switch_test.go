@@ -152,7 +152,7 @@ func primaryWrites(t *testing.T, chained ...string) {
 // hasLimit says whether the pod's egress has its queue now.
 func hasLimit(t *testing.T, p *pod) bool {
 	t.Helper()
-	out, err := p.Node.Exec(t.Context(), "nsenter", "--net="+strings.TrimPrefix(p.NS.Path(), p.Node.Path("")), "tc", "qdisc", "show", "dev", "eth0", "root")
+	out, err := p.tc(t.Context(), "qdisc", "show", "dev", "eth0", "root")
 	if err != nil {
 		t.Fatal(err)
 	}
