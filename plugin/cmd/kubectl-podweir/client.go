@@ -107,11 +107,11 @@ func (c *client) do(ctx context.Context, method, path string, query url.Values, 
 		return err
 	}
 	if res.StatusCode/100 != 2 {
-		hint := ""
+		why := ": " + reason(b)
 		if res.StatusCode == http.StatusForbidden {
-			hint = rights
+			why = rights + denied(why)
 		}
-		return &statusError{res.StatusCode, fmt.Sprintf("%s%s: %s", res.Status, hint, reason(b))}
+		return &statusError{res.StatusCode, res.Status + why}
 	}
 	return json.Unmarshal(b, into)
 }
@@ -129,6 +129,15 @@ func reason(b []byte) string {
 		text = string(r[:most]) + "…"
 	}
 	return text
+}
+
+// denied is what the API server says of a request that it forbids, without what the request
+// was for: who lacks which right.
+func denied(why string) string {
+	if _, right, ok := strings.Cut(why, " is forbidden: "); ok {
+		return ": " + right
+	}
+	return why
 }
 
 // agent is a pod of a DaemonSet of podweir.

@@ -160,10 +160,11 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 		"/daemonsets": "how many agents there should be",
 	} {
 		f.forbidden = path
-		expect(t, f, []string{"status"}, -1, want, "403", `User "me" cannot do that`, "the chart's Role NAME-reader")
+		expect(t, f, []string{"status"}, -1, want, "403", `(the chart's Role NAME-reader has the rights): User "me" cannot do that`)
 	}
 	f.forbidden, f.nodes, f.desired = "/proxy/", 2, 2
-	expect(t, f, []string{"status"}, cluster.ExitUnknown, "403 Forbidden", "UNKNOWN 2 nodes: n1, n2", "pods/https:POD:9477/proxy", "the chart's Role NAME-reader")
+	expect(t, f, []string{"status"}, cluster.ExitUnknown, "UNKNOWN 2 nodes: n1, n2",
+		`403 Forbidden (the chart's Role NAME-reader has the rights): User "me" cannot do that`)
 }
 
 // Five hundred nodes with 15,000 pods. How long it takes is for people to read: that is a

@@ -66,7 +66,7 @@ func start(t *testing.T, f *fakeCluster) *fakeCluster {
 		case r.Header.Get("Authorization") != "Bearer me":
 			refuse(w, http.StatusUnauthorized, "Unauthorized")
 		case f.forbidden != "" && strings.Contains(r.URL.Path, f.forbidden):
-			refuse(w, http.StatusForbidden, "User \"me\" cannot do that: "+r.URL.Path)
+			refuse(w, http.StatusForbidden, r.URL.Path+" is forbidden: User \"me\" cannot do that")
 		default:
 			mux.ServeHTTP(w, r)
 		}
