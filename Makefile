@@ -55,8 +55,8 @@ NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|Killed
 # Cases that differ from others of theirs by one setting, of tests that take
 # minutes on this kernel.
 NIGHTLY_HERE = ^TestPrivileged(Night|FullNode|FlowLimitOfFQ)$$|^TestPrivilegedCilium$$/^cilium-endpoint-routes$$|^TestPrivilegedCilium$$/.*/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedNPA$$/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedCeilingLeavesOrdinaryLoads$$/^100M$$|^TestPrivilegedDeleteLoop$$/ceiling_off$$|^TestPrivilegedRateIsWatched$$/(one_band|policing_on_the_host_side|without_a_queue_and_a_ceiling|ifb_without_a_queue)$$|^TestPrivilegedCeiling$$/(one_band|by_TCX|somebody_else)$$
-# Tests of the cluster that take a minute or more each.
-NIGHTLY_CLUSTER = ^TestPrivileged(DeliveryChanged|FormerDeliveryLeft|FullNode|NothingExceeded|SecondRelease|WrongNode)$$
+# Tests of the cluster that take a minute or more each, and that of "helm test".
+NIGHTLY_CLUSTER = ^TestPrivileged(DeliveryChanged|FormerDeliveryLeft|FullNode|HelmTest|NothingExceeded|Observe|SecondRelease|Watch|WrongNode)$$
 
 .PHONY: help
 help: ## Show this list.
@@ -252,7 +252,7 @@ coexistence: build refplugins npa setup-kernels ## Every neighbour in every orde
 	PODWEIR_WRITE_COEXISTENCE=$(CURDIR)/bin/coexistence/logs go test -count=1 -run TestWriteSeen ./e2e/coexist
 
 .PHONY: test-cluster
-test-cluster: setup-cluster image bin/tools/gotestsum ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).
+test-cluster: setup-cluster image plugin bin/tools/gotestsum ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).
 	: >bin/cluster.again
 	cd e2e/k8s && CGO_ENABLED=0 $(CURDIR)/bin/tools/gotestsum $(TWICE) --rerun-fails-report=$(CURDIR)/bin/cluster.again --packages=. \
 		-- -count=1 -timeout 30m -skip '$(NIGHTLY_CLUSTER)'
