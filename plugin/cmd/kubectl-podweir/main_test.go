@@ -165,6 +165,9 @@ func TestErrorsSayWhatIsAccepted(t *testing.T) {
 	f.forbidden, f.nodes, f.desired = "/proxy/", 2, 2
 	expect(t, f, []string{"status"}, cluster.ExitUnknown, "UNKNOWN 2 nodes: n1, n2",
 		`403 Forbidden (the chart's Role NAME-reader has the rights): User "me" cannot do that`)
+	if _, err := f.run(t, "doctor"); err == nil || err.Error() != "2 of 2 nodes are unknown" {
+		t.Errorf("doctor of unknown nodes: %v", err)
+	}
 }
 
 // Five hundred nodes with 15,000 pods. How long it takes is for people to read: that is a

@@ -180,11 +180,17 @@ func (c *Nodes) oldest(now time.Time) string {
 func (c *Nodes) DoctorExit(strict bool) (status int, why string) {
 	merged := c.Merged()
 	status = merged.Exit(strict)
-	if n := c.group(noDoctor).count + c.Missing; n > 0 {
-		why = fmt.Sprintf("%d of %d nodes are unknown; ", n, c.Total())
-		if status == doctor.ExitOK {
-			status = ExitUnknown
-		}
+	summary := merged.Summary()
+	n := c.group(noDoctor).count + c.Missing
+	if n == 0 {
+		return status, summary
 	}
-	return status, why + merged.Summary()
+	if status == doctor.ExitOK {
+		status = ExitUnknown
+	}
+	why = fmt.Sprintf("%d of %d nodes are unknown", n, c.Total())
+	if summary != "" {
+		why += "; " + summary
+	}
+	return status, why
 }
