@@ -112,7 +112,8 @@ func (s *step) outcome(m *model.Direction) model.Outcome {
 // kernel does not build.
 func both(t *testing.T, d *bpftest.Dataplane, m *model.Direction, s *step) (model.Outcome, bool) {
 	t.Helper()
-	before, _ := d.Counters()
+	before, beforeBytes := d.Counters()
+	m.LightBytes = beforeBytes[model.Light]
 	d.SetClock(s.clock, s.random)
 	got, err := d.Run(s.program, &s.packet)
 	if err != nil {
@@ -173,6 +174,8 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
 		CeilingTat: m.CeilingMeter.TAT, CeilingFor: m.CeilingFor,
 		Fair: uint64(m.Fair.Tick)<<32 | uint64(m.Fair.Share), FairWait: m.Fair.Wait,
+		WaitClock: m.Waits.Clock, WaitFrame: m.Waits.Frame, WaitFactor: m.Waits.Factor,
+		WaitBytes: m.Waits.Bytes, WaitSince: m.Waits.SinceNS, WaitedNs: m.Waits.NS, Waits: m.Waits.Packets,
 	}
 	for row := range m.Sketch.Cells {
 		for i, c := range m.Sketch.Cells[row] {

@@ -131,7 +131,7 @@ type Slot struct {
 	HashKeys [2][11]uint64
 	Pad      [6]uint64
 	State    State
-	Tail     [5]uint64
+	Tail     [14]uint64
 }
 
 type State struct {
@@ -146,9 +146,16 @@ type State struct {
 	CeilingFor         uint64
 	Fair               uint64
 	FairWait           uint64
+	WaitClock          uint64
+	WaitFrame          uint64
+	WaitFactor         uint64
+	WaitBytes          uint64
+	WaitSince          uint64
 	Cells              [3][512]Cell
 	Flows              [2][256]uint32
 	Heavy              [16]Heavy
+	WaitedNs           [2]uint64
+	Waits              [2][128]uint64
 }
 
 type Subnet struct {
@@ -210,7 +217,7 @@ const (
 )
 
 var maps = []Map{
-	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 16448, MaxEntries: 32, Flags: 1024, Inner: ""},
+	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 18624, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
 	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 112, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
@@ -218,16 +225,16 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 14168, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {282, "pw_subnets"}}, from: 14168, to: 28832, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 28832, to: 32944, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 32944, to: 37456, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 37456, to: 51768, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {290, "pw_subnets"}}, from: 51768, to: 66632, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 66632, to: 80744, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 80744, to: 95240, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 95240, to: 95288, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 95288, to: 109752, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 109752, to: 124648, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 124648, to: 125152, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 16424, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {282, "pw_subnets"}}, from: 16424, to: 32992, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 32992, to: 37104, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 37104, to: 41616, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 41616, to: 58104, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {285, "pw_subnets"}}, from: 58104, to: 74896, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 74896, to: 89008, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 89008, to: 103504, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 103504, to: 103552, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 103552, to: 118016, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 118016, to: 132912, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 132912, to: 133416, carrier: 1},
 }

@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 6
+#define PW_ABI_VERSION 7
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. */
@@ -28,6 +28,16 @@
 #define PW_EST_ONE (1U << 24)
 /* One tick of sketch and hold time is 2^20 ns. */
 #define PW_TICK_SHIFT 20
+/* Waits are counted in units of 2^14 ns, 16 us: the first eight units have a bucket each, and from there on every
+ * octave has eight, up to 4.3 s. */
+#define PW_WAIT_UNIT_SHIFT 14
+#define PW_WAIT_STEPS 8
+#define PW_WAIT_UNITS (1U << 18)
+#define PW_WAIT_BUCKETS 128
+/* The bands. */
+#define PW_WAIT_LIGHT 0
+#define PW_WAIT_HEAVY 1
+#define PW_WAIT_BANDS 2
 /* Meter time is in 1/64 ns. */
 #define PW_METER_SHIFT 6
 /* The multilinear hash: one constant, then a key per 32-bit word (2 x 4 address words, ports,
@@ -172,9 +182,17 @@ struct pw_state {
 	__u64 ceiling_for; /* the rate that it is of, as ceiling_rate_of */
 	__u64 fair; /* the fair share as an estimate, and above it the tick that it is as of */
 	__u64 fair_wait; /* how long heavy packets shall wait now, 1/64 ns */
+	/* As in wait.h. The clock is in the cache line of what every packet reads of the fair share. */
+	__u64 wait_clock; /* when the first band will have sent what is in it, 1/64 ns */
+	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
+	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/65536 */
+	__u64 wait_bytes; /* of the light packets when that was measured */
+	__u64 wait_since; /* and when that was, ns */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
+	__u64 waited_ns[PW_WAIT_BANDS];
+	__u64 waits[PW_WAIT_BANDS][PW_WAIT_BUCKETS]; /* packets that waited so long */
 };
 
 /* What the table of flows has of the packet's flow, or whom the flow would displace. */
@@ -232,7 +250,7 @@ struct pw_slot {
 	struct pw_state state;
 	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
 	 * other's, pod by pod. */
-	__u64 tail[5];
+	__u64 tail[14];
 };
 
 /* LPM trie key: the slot, its epoch, then IPv4 as ::ffff:0:0/96. */

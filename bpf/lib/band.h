@@ -6,6 +6,7 @@
 #include "classify.h"
 #include "total.h"
 #include "verdict.h"
+#include "wait.h"
 #include "work.h"
 
 /* What becomes of the packet. Under strict the total meter knows how much waits: it bounds the second band, and
@@ -23,13 +24,17 @@ static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *
 		return heavy ? PW_PACED : PW_LIGHT;
 	if (total_excess(work, class) == PW_EXCESS_DROP)
 		return PW_DROP_EARLY;
-	if (!total_take(work, class) && heavy)
+	/* A light packet that is beyond its limit is not charged, and goes in. */
+	if (!total_take_below(work, heavy ? total_heavy_limit(work->cfg) : total_full(work->cfg)) &&
+	    heavy)
 		return PW_DROP_HORIZON;
+	/* What is light has no excess. */
+	if (pw_unlikely(pkt->excess == PW_EXCESS_MARK) && !ecn_set_ce(skb, pkt))
+		return PW_DROP_EARLY;
+	wait_note(work);
 	if (!heavy)
 		return PW_LIGHT;
-	if (pw_likely(pkt->excess == PW_EXCESS_NONE))
-		return PW_PACED;
-	return ecn_set_ce(skb, pkt) ? PW_MARKED : PW_DROP_EARLY;
+	return pkt->excess == PW_EXCESS_NONE ? PW_PACED : PW_MARKED;
 }
 
 static __always_inline __u32 band_priority(const struct pw_config *cfg, __u32 disposition)

@@ -27,6 +27,7 @@ struct pw_work {
 	struct pw_packet *pkt;
 	__u64 now_ns; /* as of the last timer interrupt, or exact */
 	__u64 level; /* of the total meter when it was asked */
+	__u64 cost; /* at the cap, 1/64 ns, when that meter was asked */
 	__u32 bytes; /* on the wire */
 	__u32 number; /* of the slot */
 };

@@ -31,6 +31,7 @@ static __always_inline bool total_take_below(struct pw_work *work, __u64 limit)
 		.full = total_full(cfg),
 	};
 
+	work->cost = ask.cost;
 	return meter_take(&work->state->total_tat, &cfg->total_rate, &ask, &work->level);
 }
 

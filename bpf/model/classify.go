@@ -38,6 +38,9 @@ type Direction struct {
 	Sketch     Sketch
 	Flows      FlowTable
 	Heavy      HeavyTable
+	Waits      Waits
+	// LightBytes is what was counted as light before the packet at hand.
+	LightBytes uint64
 }
 
 // work is one packet on its way.

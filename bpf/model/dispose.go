@@ -115,6 +115,7 @@ func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
 		out.Disposition, out.Priority = Light, d.Config.LightPriority
 		if d.Config.Policy == terms.PolicyStrict {
 			d.takeTotal(w, ClassLight)
+			d.noteWait(w, false)
 		}
 	case ClassHeavy:
 		out.Disposition, out.Priority = d.wait(w, random), d.Config.HeavyPriority
@@ -135,11 +136,12 @@ func (d *Direction) wait(w *work, random uint32) Disposition {
 		return DropEarly
 	case !d.takeTotal(w, ClassHeavy):
 		return DropHorizon
-	case e == excessMark:
-		return Marked
-	default:
-		return Paced
 	}
+	d.noteWait(w, true)
+	if e == excessMark {
+		return Marked
+	}
+	return Paced
 }
 
 // Departure is pw_edt: the departure time that fq obeys.

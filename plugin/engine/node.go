@@ -192,6 +192,11 @@ func (n *Node) Counters(r *attach.Record, d terms.Direction) ([]datapath.Counter
 	return n.kernel.node.Counters(n.kernel.pins(r), d)
 }
 
+// Waits returns how long the packets of each band of a direction waited.
+func (n *Node) Waits(r *attach.Record, d terms.Direction) ([]datapath.Wait, error) {
+	return n.kernel.node.Waits(n.kernel.pins(r), d)
+}
+
 // HeavyFlows returns the current heavy flows of a direction, the largest first.
 func (n *Node) HeavyFlows(r *attach.Record, d terms.Direction) ([]datapath.HeavyFlow, error) {
 	return n.kernel.node.HeavyFlows(n.kernel.pins(r), d)

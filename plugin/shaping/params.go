@@ -226,6 +226,12 @@ func (p *Params) Enforce() string {
 // Counts says that a program counts packets of this direction.
 func (p *Params) Counts() bool { return p.Program != ProgramNone || p.Ceiling }
 
+// Waits says that a program estimates how long packets wait: it has a meter of all that is
+// queued, and knows how a TBF empties its bands.
+func (p *Params) Waits() bool {
+	return p.Datapath.Policy == terms.PolicyStrict && p.Queue == terms.QueueTBF
+}
+
 // ProgramName is the BPF entry point, empty for [ProgramNone].
 func (p *Params) ProgramName() string {
 	if p.Program == ProgramNone {

@@ -86,7 +86,7 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		limit := view.Limit{
 			Interface: a.Interface.PodName, Direction: d.Direction, RateBitsPerSecond: d.RateBitsPerSecond,
 			Policy: d.Policy, Queue: d.Queue, Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
-			Counters: counters(d),
+			Counters: counters(d), Waits: d.BandWaits(),
 		}
 		if d.Qdisc != nil {
 			limit.Read = d.Qdisc.Read
@@ -108,6 +108,17 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
 	}
 	return p
+}
+
+// BandWaits are the waits of the bands that had packets.
+func (d *Direction) BandWaits() []view.Wait {
+	var all []view.Wait
+	for i := range d.Waits {
+		if w := &d.Waits[i]; w.Packets > 0 {
+			all = append(all, view.Wait{Band: w.Band, P50: w.P50, P99: w.P99})
+		}
+	}
+	return all
 }
 
 // observed says that nothing is held to the limit.

@@ -85,11 +85,13 @@ type Direction struct {
 	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
 	NoCeiling string `json:"noCeiling,omitempty"`
 	// Degraded is what is wanted and not available now.
-	Degraded   []attach.Degradation    `json:"degraded,omitempty"`
-	Notes      []string                `json:"notes,omitempty"`
-	Counters   []datapath.Counter      `json:"counters,omitempty"`
-	HeavyFlows []datapath.HeavyFlow    `json:"heavyFlows,omitempty"`
-	Qdisc      *engine.QueueStatistics `json:"qdisc,omitempty"`
+	Degraded   []attach.Degradation `json:"degraded,omitempty"`
+	Notes      []string             `json:"notes,omitempty"`
+	Counters   []datapath.Counter   `json:"counters,omitempty"`
+	HeavyFlows []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
+	// Waits are how long packets waited in each band; none where nothing estimates it.
+	Waits []datapath.Wait         `json:"waits,omitempty"`
+	Qdisc *engine.QueueStatistics `json:"qdisc,omitempty"`
 }
 
 // Collect looks at every attachment of the node. What cannot be read of one
@@ -233,6 +235,11 @@ func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *at
 		}
 		if d.HeavyFlows, err = node.HeavyFlows(r, p.Direction); err != nil {
 			d.Notes = append(d.Notes, "heavy flows: "+err.Error())
+		}
+	}
+	if p.Waits() {
+		if d.Waits, err = node.Waits(r, p.Direction); err != nil {
+			d.Notes = append(d.Notes, "waits: "+err.Error())
 		}
 	}
 	if dp, err := node.Dataplane(r, p.Direction); err == nil && dp != nil {

@@ -37,6 +37,8 @@ var (
 		"Packets that found their band of the queue full.")
 	descBacklog = podDesc("podweir_pod_queue_backlog_bytes",
 		"Bytes that wait in the queue now.")
+	descWait = podDesc("podweir_pod_wait_seconds",
+		"How long packets wait in a band of the queue, as the classifier estimates it.", "band")
 	descLimit = podDesc("podweir_pod_limit_bits_per_second", "The cap.")
 	descBurst = podDesc("podweir_pod_burst_bytes", "What may leave back to back after idle.")
 	descMode  = podDesc("podweir_pod_mode_info",
@@ -83,7 +85,7 @@ type podCollector struct{ config Config }
 // Describe implements [prometheus.Collector].
 func (*podCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descBytes, descPackets, descSentBytes, descSentPackets, descDrops, descBacklog, descLimit, descBurst,
+		descBytes, descPackets, descSentBytes, descSentPackets, descDrops, descBacklog, descWait, descLimit, descBurst,
 		descMode, descShaped, descObserved, descFailed, descRead,
 	} {
 		ch <- d
@@ -140,6 +142,11 @@ func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direc
 		labels := labels.with(label("disposition", c.Disposition))
 		tell(descBytes, prometheus.CounterValue, float64(c.Bytes), labels)
 		tell(descPackets, prometheus.CounterValue, float64(c.Packets), labels)
+	}
+	for i := range d.Waits {
+		if w := &d.Waits[i]; w.Packets > 0 {
+			ch <- &waits{w, labels.with(label("band", w.Band))}
+		}
 	}
 	if q := d.Qdisc; q != nil {
 		tell(descSentBytes, prometheus.CounterValue, float64(q.Bytes), labels)

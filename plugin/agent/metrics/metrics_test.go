@@ -48,6 +48,10 @@ func onePod() *pods {
 				{Disposition: "exempt"},
 				{Disposition: "failed-open-config", Packets: 1, Bytes: 60},
 			},
+			Waits: []datapath.Wait{
+				{Band: "light"},
+				{Band: "heavy", Packets: 9, Seconds: 0.5, Below: [len(datapath.WaitBounds)]uint64{3: 2, 4: 2, 5: 4, 6: 8, 7: 8, 8: 9, 9: 9}},
+			},
 			Qdisc: &engine.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
 		}},
 	}}}
@@ -154,11 +158,18 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.0025"} 0`,
 		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.005"} 1`,
+		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="0.001048576"} 0`,
+		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="0.033554432"} 4`,
+		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="+Inf"} 9`,
+		`podweir_pod_wait_seconds_sum{band="heavy",` + pod + name + `} 0.5`,
 		`podweir_nri_hook_duration_seconds_count{hook="RunPodSandbox",result="error"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("scrape has no line %s", line)
 		}
+	}
+	if strings.Contains(text, `podweir_pod_wait_seconds_count{band="light"`) {
+		t.Error("a band without packets has series")
 	}
 }
 

@@ -42,6 +42,7 @@ type described struct {
 	of     terms.Direction
 	side   terms.Side
 	counts bool
+	waits  bool
 	queue  bool
 }
 
@@ -134,7 +135,7 @@ func describe(node *engine.Node, r *attach.Record) (known, error) {
 		}
 		params := s.Params
 		out.directions = append(out.directions, described{
-			of: d, side: params.Side, counts: params.Counts(), queue: params.Tree != nil,
+			of: d, side: params.Side, counts: params.Counts(), waits: params.Waits(), queue: params.Tree != nil,
 			Direction: status.Direction{
 				Direction: d.String(), RateBitsPerSecond: uint64(params.Rate), BurstBytes: uint64(params.BurstBytes),
 				Enforce: params.Enforce(), Policy: params.Policy.String(), Queue: params.Queue.String(), Mode: params.Mode.String(),
@@ -153,14 +154,17 @@ func read(node *engine.Node, queues *engine.Queues, r *attach.Record, k known) (
 		i.Namespace, i.Pod = "", r.ID.ContainerID
 	}
 	for _, d := range k.directions {
-		var err, queueErr error
+		var err, waitErr, queueErr error
 		if d.counts {
 			d.Counters, err = node.Counters(r, d.of)
+		}
+		if d.waits {
+			d.Waits, waitErr = node.Waits(r, d.of)
 		}
 		if d.queue {
 			d.Qdisc, queueErr = queues.Statistics(r, d.side)
 		}
-		if errors.Join(err, queueErr) != nil {
+		if errors.Join(err, waitErr, queueErr) != nil {
 			failed++
 		}
 		i.Directions = append(i.Directions, d.Direction)

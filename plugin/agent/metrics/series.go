@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/podweir/podweir/plugin/datapath"
 )
 
 // labelSet is sorted by name, as the library wants it.
@@ -43,5 +45,25 @@ func (s *series) Write(m *dto.Metric) error {
 	} else {
 		m.Gauge = &dto.Gauge{Value: &s.value}
 	}
+	return nil
+}
+
+// waits is the histogram of how long the packets of a band waited.
+type waits struct {
+	of     *datapath.Wait
+	labels labelSet
+}
+
+// Desc implements [prometheus.Metric].
+func (*waits) Desc() *prometheus.Desc { return descWait }
+
+// Write implements [prometheus.Metric].
+func (w *waits) Write(m *dto.Metric) error {
+	m.Label = w.labels
+	buckets := make([]*dto.Bucket, len(w.of.Below))
+	for i := range buckets {
+		buckets[i] = &dto.Bucket{UpperBound: &datapath.WaitBounds[i], CumulativeCount: &w.of.Below[i]}
+	}
+	m.Histogram = &dto.Histogram{SampleCount: &w.of.Packets, SampleSum: &w.of.Seconds, Bucket: buckets}
 	return nil
 }

@@ -146,6 +146,7 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if len(shown) > 0 {
 		fmt.Fprintf(w, "  \tpackets: %s\n", strings.Join(shown, ", "))
 	}
+	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
 	if !strings.HasPrefix(version.String(), d.Build) {
 		fmt.Fprintf(w, "  \tattached by podweir %s, this is %s\n", d.Build, version.String())
 	}
@@ -160,5 +161,21 @@ func printDirection(w io.Writer, d *status.Direction) {
 		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
 			fmt.Fprintf(w, "  \tnote: %s\n", n)
 		}
+	}
+}
+
+// waits says how long the packets of each band waited, or why nobody knows.
+func waits(d *status.Direction) string {
+	var shown []string
+	for _, w := range d.BandWaits() {
+		shown = append(shown, w.String())
+	}
+	switch {
+	case len(shown) > 0:
+		return strings.Join(shown, "; ")
+	case len(d.Waits) > 0:
+		return "no packets yet"
+	default:
+		return "not estimated: that takes the policy strict and the queue tbf"
 	}
 }

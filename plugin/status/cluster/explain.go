@@ -35,6 +35,8 @@ type Direction struct {
 	Queue  string `json:"queue"`
 	// Counters are since the pod was attached.
 	Counters view.Counters `json:"counters"`
+	// Waits are how long packets waited since then.
+	Waits []view.Wait `json:"waits,omitempty"`
 }
 
 // Explain says what the limits of a pod do to it, by two looks at its node.
@@ -56,7 +58,7 @@ func Explain(pod string, before, now *Nodes) *Explained {
 		l := &p.Limits[i]
 		for _, r := range rates {
 			if r.Pod == pod && r.Interface == l.Interface && r.Direction == l.Direction {
-				d := Direction{PodRate: r, Reached: l.Reached, Policy: l.Policy, Queue: l.Queue, Counters: l.Counters}
+				d := Direction{PodRate: r, Reached: l.Reached, Policy: l.Policy, Queue: l.Queue, Counters: l.Counters, Waits: l.Waits}
 				d.Verdict = d.verdict(n.Answer.Status.Time)
 				e.Directions = append(e.Directions, d)
 			}
@@ -159,6 +161,9 @@ func (d *Direction) numbers(b *strings.Builder) {
 	fmt.Fprintf(b, "  dropped  %s packets/s, %d since it was attached; %d bytes wait\n", view.Short(d.DropsPerSecond), d.Counters.Drops, d.WaitingBytes)
 	if d.HeldShare > 0 {
 		fmt.Fprintf(b, "  held     at the limit for %.0f %% of the last minute\n", 100*d.HeldShare)
+	}
+	for _, w := range d.Waits {
+		fmt.Fprintf(b, "  waited   %s since it was attached\n", w)
 	}
 	for i := range d.HeavyFlows {
 		fmt.Fprintf(b, "  flow     %s %s\n", view.Pad(d.HeavyFlows[i].Name(), 56), view.Rate(d.FlowBitsPerSecond[i]))

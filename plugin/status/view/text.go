@@ -26,6 +26,19 @@ func Short(bitsPerSecond float64) string {
 	return number + prefix
 }
 
+// Milliseconds is how long a packet waited, with three significant digits. Less than the
+// smallest bucket of the datapath holds is one value.
+func Milliseconds(seconds float64) string {
+	const least = 20e-6
+	if seconds < least {
+		return "below 0.02 ms"
+	}
+	if seconds >= 1 {
+		return fmt.Sprintf("%.0f ms", seconds*1e3)
+	}
+	return fmt.Sprintf("%.3g ms", seconds*1e3)
+}
+
 // significant returns a number with three significant digits, and the prefix of its
 // unit.
 func significant(v float64) (number, prefix string) {

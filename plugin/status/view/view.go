@@ -8,6 +8,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -88,6 +89,22 @@ type Limit struct {
 	Read time.Time `json:"-"`
 	Reached
 	Counters
+	// Waits are how long packets waited, one for each band in which there were any; none
+	// where nothing estimates it.
+	Waits []Wait `json:"waits,omitempty"`
+}
+
+// Wait is how long the packets of a band waited since the pod was attached.
+type Wait struct {
+	// Band is light or heavy.
+	Band string  `json:"band"`
+	P50  float64 `json:"p50Seconds"`
+	P99  float64 `json:"p99Seconds"`
+}
+
+// String is for people.
+func (w Wait) String() string {
+	return fmt.Sprintf("%s p50 %s, p99 %s", w.Band, Milliseconds(w.P50), Milliseconds(w.P99))
 }
 
 // Reached is how long a direction has been at its limit, which a node's agent sees every

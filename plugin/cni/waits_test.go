@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// stamped is a flow of which every datagram carries the time at which it was sent, and
+// the kernel notes when it arrived.
+type stamped struct {
+	from *net.UDPConn
+	to   *net.UDPConn
+	took []time.Duration
+	done chan error
+}
+
+func wallNS() uint64 { return uint64(time.Now().UnixNano()) }
+
+// newStamped makes one to the pod or from it, and collects what arrives.
+func (p *pod) newStamped(t *testing.T, toPod bool) *stamped {
+	t.Helper()
+	f := p.newFlow(t, toPod)
+	s := &stamped{from: f.from.(*net.UDPConn), to: f.to.(*net.UDPConn), done: make(chan error, 1)}
+	raw, err := s.to.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+	}), err, s.to.SetReadBuffer(8<<20), s.from.SetWriteBuffer(8<<20)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { s.done <- s.collect() }()
+	return s
+}
+
+func (s *stamped) collect() error {
+	payload, control := make([]byte, 2000), make([]byte, 200)
+	for {
+		n, c, _, _, err := s.to.ReadMsgUDP(payload, control)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		messages, err := unix.ParseSocketControlMessage(control[:c])
+		if err != nil || len(messages) == 0 || n < 8 {
+			return errors.New("a datagram without a time")
+		}
+		sent := binary.NativeEndian.Uint64(payload)
+		if sent == 0 { // a segment behind the first
+			continue
+		}
+		sec, nsec := binary.NativeEndian.Uint64(messages[0].Data), binary.NativeEndian.Uint64(messages[0].Data[8:])
+		s.took = append(s.took, time.Duration(sec*1e9+nsec-sent))
+	}
+}
+
+// source is what the flows of a band send.
+type source struct {
+	flows int
+	// size is that of a packet with its Ethernet header, bits what a flow sends in a
+	// second.
+	size int
+	bits float64
+	// burst packets go at once.
+	burst int
+	// segments are so many packets that the sender hands over as one.
+	segments int
+	// Of every second it sends so long only.
+	on time.Duration
+}
+
+func (s *stamped) send(from *source, during time.Duration) error {
+	segments := max(from.segments, 1)
+	payload := make([]byte, (from.size-42)*segments)
+	if from.segments > 0 {
+		raw, err := s.from.SyscallConn()
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, from.size-42)
+		}), err); err != nil {
+			return err
+		}
+	}
+	burst := max(from.burst, 1)
+	gap := time.Duration(float64(burst*segments*from.size) * 8e9 / from.bits)
+	start := time.Now()
+	for next := time.Duration(0); next < during; next += gap {
+		if from.on > 0 && next%time.Second > from.on {
+			continue
+		}
+		if wait := next - time.Since(start); wait > 200*time.Microsecond {
+			<-time.After(wait)
+		}
+		for range burst {
+			binary.NativeEndian.PutUint64(payload, wallNS())
+			if _, err := s.from.Write(payload); err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EPERM) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// end waits for what is still queued.
+func (s *stamped) end(t *testing.T) []time.Duration {
+	t.Helper()
+	if err := s.to.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-s.done; err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(s.took)
+	return s.took
+}
+
+// waited is how long packets took: the mean, and quantiles.
+type waited struct{ mean, p50, p99 time.Duration }
+
+func measured(sorted []time.Duration) (w waited) {
+	for _, d := range sorted {
+		w.mean += d
+	}
+	n := len(sorted)
+	return waited{w.mean / time.Duration(n), sorted[n/2], sorted[n*99/100]}
+}
+
+func estimated(w *datapath.Wait) waited {
+	s := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	return waited{s(w.Seconds / float64(max(w.Packets, 1))), s(w.P50), s(w.P99)}
+}
+
+// The way through the kernel and to the socket is a part of what a datagram takes, and
+// no part of its wait.
+const wayBesideWait = 150 * time.Microsecond
+
+func wantWaits(t *testing.T, band string, got, want waited) {
+	t.Helper()
+	t.Logf("%s: estimated %v, measured %v (mean, median, p99)", band, got, want)
+	for name, of := range map[string][2]time.Duration{"mean": {got.mean, want.mean}, "median": {got.p50, want.p50}} {
+		if off := of[0] - of[1]; off.Abs() > of[1]/10+wayBesideWait {
+			t.Errorf("%s: the %s is %v, measured %v: off by %v", band, name, of[0], of[1], off)
+		}
+	}
+}
+
+// How long packets wait is what their own time stamps say.
+func TestPrivilegedWaits(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	bulk := func(bits float64) source { return source{flows: 1, size: 1514, bits: 1.3 * bits} }
+	calls := func(flows int, bits float64) source { return source{flows: flows, size: 200, bits: bits} }
+	for _, tt := range []struct {
+		name, rate   string
+		heavy, light source
+		toPod        bool
+	}{
+		{"bulk at 10M", "10M", bulk(10e6), source{}, false},
+		{"bulk at 100M", "100M", bulk(100e6), source{}, false},
+		{"a call beside bulk at 10M", "10M", bulk(10e6), calls(1, 200e3), true},
+		{"a call beside bulk at 100M", "100M", bulk(100e6), calls(1, 1e6), true},
+		{"light flows with a third of 10M", "10M", bulk(10e6), calls(8, 400e3), false},
+		{"light bursts at 10M", "10M", bulk(10e6), source{flows: 10, size: 1014, bits: 200e3, burst: 5}, false},
+		{"large offloaded packets at 100M", "100M", source{flows: 1, size: 1514, bits: 130e6, segments: 20}, source{}, false},
+		{"bulk that comes and goes at 100M", "100M", source{flows: 1, size: 1514, bits: 130e6, on: 300 * time.Millisecond}, calls(1, 1e6), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			p.must(t, "ADD", p.conf(conf{"egressRate": tt.rate, "ingressRate": tt.rate}))
+			took := [2][]time.Duration{}
+			var all [2][]*stamped
+			errs := make(chan error)
+			for band, from := range []source{tt.light, tt.heavy} {
+				for range from.flows {
+					s := p.newStamped(t, tt.toPod)
+					all[band] = append(all[band], s)
+					go func() { errs <- s.send(&from, 6*time.Second) }()
+				}
+			}
+			for range tt.light.flows + tt.heavy.flows {
+				if err := <-errs; err != nil {
+					t.Fatal(err)
+				}
+			}
+			waits := p.waits(t, tt.toPod)
+			for band, flows := range all {
+				for _, s := range flows {
+					took[band] = append(took[band], s.end(t)...)
+				}
+				slices.Sort(took[band])
+				if len(flows) == 0 {
+					continue
+				}
+				got, want := estimated(&waits[band]), measured(took[band])
+				if tt.light.burst > 0 && waits[band].Band == "heavy" {
+					// The share of light packets is taken for even: the mean is right, and
+					// a median in the middle between two bursts is not.
+					got.p50 = want.p50
+				}
+				wantWaits(t, waits[band].Band, got, want)
+			}
+		})
+	}
+}
+
+func (p *pod) waits(t *testing.T, toPod bool) []datapath.Wait {
+	t.Helper()
+	for _, d := range p.status(t).Directions {
+		if (d.Direction == "ingress") == toPod {
+			if len(d.Waits) != 2 {
+				t.Fatalf("%s has the waits %+v, want two bands", d.Direction, d.Waits)
+			}
+			return d.Waits
+		}
+	}
+	t.Fatal("no such direction")
+	return nil
+}
