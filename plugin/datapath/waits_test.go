@@ -21,6 +21,12 @@ func TestWaitBuckets(t *testing.T) {
 			t.Errorf("bucket %d, from %v to %v, is wider than an eighth", b, from, to)
 		}
 	}
+	// As wait_bucket of bpf/lib/wait.h counts them.
+	for b, units := range map[int]time.Duration{0: 0, 7: 7, 8: 8, 15: 15, 16: 16, 17: 18, 24: 32, 127: 15 << 14} {
+		if got := waitFrom(b); got != units<<14 {
+			t.Errorf("bucket %d is from %v, want %v", b, got, units<<14)
+		}
+	}
 	for _, bound := range WaitBounds {
 		found := false
 		for b := range len(waitBuckets{}) {
