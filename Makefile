@@ -48,13 +48,15 @@ COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/$(LIKELY)|TestPr
 LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # Others of them need a kernel with sch_fq, and can do with its clock.
 ONLY_THERE = ./e2e/queues=OwnStamps
+# One elsewhere that does.
+TIMED_TESTS = ^TestPrivilegedWaits$$
 # Packages that hardly depend on the kernel, and tests that take an emulated
 # processor minutes, meet other kernels in "make test-all".
 NIGHTLY       = ./plugin/agent/% ./plugin/cmd/%
 NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|KilledAtEveryStep|NeighbourDiscovery)$$
 # Cases that differ from others of theirs by one setting, of tests that take
 # minutes on this kernel.
-NIGHTLY_HERE = ^TestPrivileged(Night|FullNode|FlowLimitOfFQ)$$|^TestPrivilegedCilium$$/^cilium-endpoint-routes$$|^TestPrivilegedCilium$$/.*/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedNPA$$/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedCeilingLeavesOrdinaryLoads$$/^100M$$|^TestPrivilegedDeleteLoop$$/ceiling_off$$|^TestPrivilegedRateIsWatched$$/(one_band|policing_on_the_host_side|without_a_queue_and_a_ceiling|ifb_without_a_queue)$$|^TestPrivilegedCeiling$$/(one_band|by_TCX|somebody_else)$$
+NIGHTLY_HERE = ^TestPrivileged(Night|FullNode|FlowLimitOfFQ)$$|^TestPrivilegedCilium$$/^cilium-endpoint-routes$$|^TestPrivilegedCilium$$/.*/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedNPA$$/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedCeilingLeavesOrdinaryLoads$$/^100M$$|^TestPrivilegedDeleteLoop$$/ceiling_off$$|^TestPrivilegedRateIsWatched$$/(one_band|policing_on_the_host_side|without_a_queue_and_a_ceiling|ifb_without_a_queue)$$|^TestPrivilegedCeiling$$/(one_band|by_TCX|somebody_else)$$|^TestPrivilegedWaits$$/light_
 # Tests of the cluster that take a minute or more each, and that of "helm test".
 NIGHTLY_CLUSTER = ^TestPrivileged(DeliveryChanged|FormerDeliveryLeft|FullNode|HelmTest|NothingExceeded|Observe|SecondRelease|Watch|WrongNode)$$
 
@@ -231,14 +233,14 @@ test-kernels: test-privileged test-emulated ## The privileged tests on this kern
 # Goes by what this machine's kernel ran, in bin/privileged.log.
 .PHONY: test-emulated
 test-emulated: setup-kernels
-	bin/vmrig test -k $(KERNELS) -timeout 30m -host bin/privileged.log -skip '$(NIGHTLY_TESTS)' -beside '$(COUNTED)' -alone '$(ONLY_THERE)' \
+	bin/vmrig test -k $(KERNELS) -timeout 30m -host bin/privileged.log -skip '$(NIGHTLY_TESTS)|$(TIMED_TESTS)' -beside '$(COUNTED)' -alone '$(ONLY_THERE)' \
 		$(filter-out $(TIMED) $(NIGHTLY),$(PRIVILEGED))
 
 # Every kernel, every package and every neighbour in every order.
 .PHONY: test-emulated-all
 test-emulated-all: ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
 test-emulated-all: setup-kernels
-	bin/vmrig test -k $(ALL_KERNELS) -timeout 60m -host bin/privileged.log -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED)) ./e2e/coexist
+	bin/vmrig test -k $(ALL_KERNELS) -timeout 60m -host bin/privileged.log -skip '$(TIMED_TESTS)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED)) ./e2e/coexist
 
 # Seven minutes of files that are written, half of them in place.
 .PHONY: rewrites
