@@ -46,6 +46,8 @@ TIMED = ./e2e/%
 # most like real nodes; "make coexistence" runs them all.
 COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/$(LIKELY)|TestPrivilegedCilium/^cilium(-legacy-routing)?$$/$(LIKELY)
 LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
+# States of a pod that need queues which this machine's kernel lacks.
+QUEUE_STATES = ./plugin/cmd/podweir=TestPrivilegedNotices/^(fq_in_the_pod_was|the_limit_of_a_flow_in_fq|the_filter_of_the_queue|the_queue_of_a_band)
 # Others of them need a kernel with sch_fq, and can do with its clock.
 ONLY_THERE = ./e2e/queues=OwnStamps
 # One elsewhere that does.
@@ -233,7 +235,7 @@ test-kernels: test-privileged test-emulated ## The privileged tests on this kern
 # Goes by what this machine's kernel ran, in bin/privileged.log.
 .PHONY: test-emulated
 test-emulated: setup-kernels
-	bin/vmrig test -k $(KERNELS) -timeout 30m -host bin/privileged.log -skip '$(NIGHTLY_TESTS)|$(TIMED_TESTS)' -beside '$(COUNTED)' -alone '$(ONLY_THERE)' \
+	bin/vmrig test -k $(KERNELS) -timeout 30m -host bin/privileged.log -skip '$(NIGHTLY_TESTS)|$(TIMED_TESTS)' -beside '$(COUNTED)' -beside '$(QUEUE_STATES)' -alone '$(ONLY_THERE)' \
 		$(filter-out $(TIMED) $(NIGHTLY),$(PRIVILEGED))
 
 # Every kernel, every package and every neighbour in every order.

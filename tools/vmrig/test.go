@@ -29,8 +29,9 @@ func test(ctx context.Context, args []string) (int, error) {
 	skip := flags.String("skip", "", "tests not to run")
 	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")
 	dir := flags.String("dir", "bin/kernels", "directory for binaries and logs")
-	beside := flags.String("beside", "", "PACKAGE=PATTERN of tests that are run like those of the packages")
-	alone := flags.String("alone", "", "PACKAGE=PATTERN of tests that measure, for which one machine runs at a time")
+	var beside, alone []string
+	flags.Func("beside", "PACKAGE=PATTERN of tests that are run like those of the packages; may be given again", appendTo(&beside))
+	flags.Func("alone", "PACKAGE=PATTERN of tests that measure, for which one machine runs at a time; may be given again", appendTo(&alone))
 	host := flags.String("host", "", `output of "go test -v" on this machine's own kernel, which counts too`)
 	if err := flags.Parse(args); err != nil {
 		return 0, err
@@ -61,12 +62,12 @@ func test(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	some, err := buildSome(ctx, *dir, "beside", *beside)
+	some, err := buildSome(ctx, *dir, "beside", beside)
 	if err != nil {
 		return 0, err
 	}
 	binaries = append(binaries, some...)
-	measuring, err := buildSome(ctx, *dir, "alone", *alone)
+	measuring, err := buildSome(ctx, *dir, "alone", alone)
 	if err != nil {
 		return 0, err
 	}
@@ -85,21 +86,32 @@ func test(ctx context.Context, args []string) (int, error) {
 	return 0, nil
 }
 
-// buildSome builds a package of which only some tests are run; name is the
+func appendTo(list *[]string) func(string) error {
+	return func(s string) error {
+		*list = append(*list, s)
+		return nil
+	}
+}
+
+// buildSome builds packages of which only some tests are run; name is the
 // flag's that says so.
-func buildSome(ctx context.Context, dir, name, some string) ([]suite.Binary, error) {
-	if some == "" {
-		return nil, nil
+func buildSome(ctx context.Context, dir, name string, some []string) ([]suite.Binary, error) {
+	var all []suite.Binary
+	for _, s := range some {
+		pkg, pattern, ok := strings.Cut(s, "=")
+		if !ok || pattern == "" {
+			return nil, fmt.Errorf("-%s %q: want PACKAGE=PATTERN", name, s)
+		}
+		binaries, err := suite.Build(ctx, dir, []string{pkg})
+		if err != nil {
+			return nil, err
+		}
+		for i := range binaries {
+			binaries[i].Run = pattern
+		}
+		all = append(all, binaries...)
 	}
-	pkg, pattern, ok := strings.Cut(some, "=")
-	if !ok || pattern == "" {
-		return nil, fmt.Errorf("-%s %q: want PACKAGE=PATTERN", name, some)
-	}
-	binaries, err := suite.Build(ctx, dir, []string{pkg})
-	for i := range binaries {
-		binaries[i].Run = pattern
-	}
-	return binaries, err
+	return all, nil
 }
 
 // hostResults reads what the machine's own kernel ran.
