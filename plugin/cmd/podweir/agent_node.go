@@ -101,9 +101,12 @@ func newNodeCheck(a *agentParts) *nodeCheck {
 
 // When the doctor looks: first when the delivery had the time to do its work, since
 // what is not installed yet is no fault, and soon after the delivery changed.
+// A problem that is new may pass at once, as that of a pod which is just being deleted:
+// another look must not wait until the next is due.
 const (
-	firstLook    = 15 * time.Second
-	lookAfterNew = 2 * time.Second
+	firstLook      = 15 * time.Second
+	lookAfterNew   = 2 * time.Second
+	lookAfterFault = 15 * time.Second
 )
 
 // changed asks for a look soon.
@@ -130,9 +133,40 @@ func (n *nodeCheck) run(ctx context.Context) error {
 			continue
 		case <-timer.C:
 		}
+		before, _ := n.last()
 		n.look(ctx)
-		timer.Reset(n.every)
+		next := n.every
+		if now, _ := n.last(); newProblem(before, now) {
+			next = min(next, lookAfterFault)
+		}
+		timer.Reset(next)
 	}
+}
+
+// newProblem says that a check has a problem which it did not have in the report before.
+// Either may be nil, and both may be the same.
+func newProblem(before, now *doctor.Report) bool {
+	had := problems(before)
+	for code := range problems(now) {
+		if !had[code] {
+			return true
+		}
+	}
+	return false
+}
+
+// problems are the codes of the checks that found one, or could not look.
+func problems(r *doctor.Report) map[string]bool {
+	codes := map[string]bool{}
+	if r == nil {
+		return codes
+	}
+	for i := range r.Checks {
+		if c := &r.Checks[i]; c.Status != doctor.OK && c.Status != doctor.Skip {
+			codes[c.Code] = true
+		}
+	}
+	return codes
 }
 
 func (n *nodeCheck) look(ctx context.Context) {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
@@ -229,5 +230,33 @@ func TestAddReached(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("times at the limit (-want +got):\n%s", diff)
+	}
+}
+
+// A problem that is new is looked at again soon, one that stays is not.
+func TestNewProblem(t *testing.T) {
+	report := func(status ...doctor.Status) *doctor.Report {
+		r := &doctor.Report{}
+		for i, s := range status {
+			r.Checks = append(r.Checks, doctor.Outcome{Code: fmt.Sprintf("PW%d", i), Status: s})
+		}
+		return r
+	}
+	for name, tt := range map[string]struct {
+		before, now *doctor.Report
+		want        bool
+	}{
+		"no look yet":            {nil, nil, false},
+		"a first look, all well": {nil, report(doctor.OK, doctor.Skip), false},
+		"a first look":           {nil, report(doctor.OK, doctor.Warn), true},
+		"it stays":               {report(doctor.Warn, doctor.Fail), report(doctor.Fail, doctor.Unknown), false},
+		"it went":                {report(doctor.Fail), report(doctor.OK), false},
+		"another comes":          {report(doctor.Fail, doctor.OK), report(doctor.Fail, doctor.Unknown), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := newProblem(tt.before, tt.now); got != tt.want {
+				t.Errorf("newProblem() = %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
