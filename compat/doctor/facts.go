@@ -85,6 +85,8 @@ type Device struct {
 type Attachment struct {
 	// Pod is namespace/name, or what else names it.
 	Pod string
+	// Young means that it is too new to be judged; nothing but ContainerID is set then.
+	Young bool
 	// Direction is ingress or egress, Mode and Place as the configuration
 	// names them, Queue the kind of queue.
 	Direction string
@@ -263,6 +265,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		began := time.Now()
 		f.Devices, f.DevicesErr = k.Devices(ctx)
 		f.Attached, f.AttachedErr = k.Attachments(ctx)
+		f.leaveOutYoung()
 		onlySettled(f.Attached, began)
 		f.Agent, f.AgentErr = k.Agent(ctx)
 		f.Overdue, f.OverdueErr = k.Overdue(ctx)
@@ -277,6 +280,19 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		f.Probe = probe(ctx, f, &opts)
 	}
 	return f
+}
+
+// leaveOutYoung forgets pods that were attached a moment ago: as an attachment, and as an
+// interface that asks for one.
+func (f *Facts) leaveOutYoung() {
+	young := map[string]bool{}
+	f.Attached = slices.DeleteFunc(f.Attached, func(a Attachment) bool {
+		if a.Young {
+			young[a.ContainerID] = true
+		}
+		return a.Young
+	})
+	f.Sandboxes = slices.DeleteFunc(f.Sandboxes, func(s Sandbox) bool { return young[s.ContainerID] })
 }
 
 // clockTick is more than the resolution of the times of files (a jiffy, at most

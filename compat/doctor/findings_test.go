@@ -202,6 +202,10 @@ func machineFindings() []finding {
 			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
 			n.kernel.meanwhile = func() { delete(n.inUse, results+"aws-cni-c2-eth0") }
 		}, doctor.OK, "1 of 1", ""},
+		{"pod attached a moment ago", "PW605", aws, func(n *node) {
+			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
+			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{ContainerID: "c2", Young: true})
+		}, doctor.OK, "1 of 1", ""},
 		{"early pod, agent", "PW605", aws, func(n *node) {
 			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
 			agentOn(n)

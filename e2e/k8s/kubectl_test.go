@@ -113,8 +113,7 @@ func (r reader) gets(t *testing.T, status int, command string, texts ...string) 
 	return a
 }
 
-// soon waits until a command ends with a status and writes these texts. A look of the
-// agents' doctor that met a pod which was being deleted is followed by another in 15 s.
+// soon waits until a command ends with a status and writes these texts.
 func (r reader) soon(t *testing.T, status int, command string, texts ...string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "kubectl podweir "+command, func(ctx context.Context) error {

@@ -135,6 +135,9 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 	for i := range rep.Attachments {
 		out = append(out, attachments(node, &rep.Attachments[i])...)
 	}
+	for _, id := range rep.Young {
+		out = append(out, doctor.Attachment{ContainerID: id.ContainerID, Young: true})
+	}
 	for i := range rep.Lost {
 		l := &rep.Lost[i]
 		out = append(out, doctor.Attachment{Pod: l.Name(), Device: l.Interface.HostName, Gone: true, Lost: strings.Join(l.What, ", ")})

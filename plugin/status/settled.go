@@ -25,17 +25,23 @@ func Settled(ctx context.Context, node *engine.Node, age time.Duration) (*Report
 		return nil, err
 	}
 	again := func(id attach.ID) []Attachment { return of(node, node.Queues(), id) }
-	rep.Attachments = settled(ctx, withoutYoung(rep.Attachments, time.Now(), age), node.Lock, again)
+	old, young := apart(rep.Attachments, time.Now(), age)
+	rep.Attachments, rep.Young = settled(ctx, old, node.Lock, again), young
 	return rep, nil
 }
 
-// withoutYoung leaves out attachments made less than an age ago. One that does not say
+// apart takes out attachments made less than an age ago. One that does not say
 // when it was made, or that says so by a clock which was set back since, is old.
-func withoutYoung(all []Attachment, now time.Time, age time.Duration) []Attachment {
-	return slices.DeleteFunc(all, func(a Attachment) bool {
-		is := now.Sub(a.Attached)
-		return !a.Attached.IsZero() && is >= 0 && is < age
-	})
+func apart(all []Attachment, now time.Time, age time.Duration) (old []Attachment, young []attach.ID) {
+	for i := range all {
+		is := now.Sub(all[i].Attached)
+		if !all[i].Attached.IsZero() && is >= 0 && is < age {
+			young = append(young, all[i].ID)
+		} else {
+			old = append(old, all[i])
+		}
+	}
+	return old, young
 }
 
 // settleWait bounds how long the doctor waits for changes that are under way; its

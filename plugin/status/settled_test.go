@@ -31,7 +31,10 @@ func TestYoungAttachmentsAreLeftOut(t *testing.T) {
 		"another release, for who asks by hand": {time.Time{}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := withoutYoung([]Attachment{{Attached: tc.attached}}, now, tc.young)
+			got, young := apart([]Attachment{{Attached: tc.attached}}, now, tc.young)
+			if len(got)+len(young) != 1 {
+				t.Errorf("%d old and %d young of one attachment", len(got), len(young))
+			}
 			if kept := len(got) == 1; kept != tc.kept {
 				t.Errorf("attached %v before the look: kept %t, want %t", now.Sub(tc.attached), kept, tc.kept)
 			}

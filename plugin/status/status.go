@@ -21,9 +21,11 @@ import (
 // Report is the state of a node.
 type Report struct {
 	// Schema is raised when a field changes its meaning.
-	Schema      int              `json:"schema"`
-	Attachments []Attachment     `json:"attachments"`
-	Failures    []engine.Failure `json:"failures,omitempty"`
+	Schema      int          `json:"schema"`
+	Attachments []Attachment `json:"attachments"`
+	// Young are those that [Settled] left out.
+	Young    []attach.ID      `json:"-"`
+	Failures []engine.Failure `json:"failures,omitempty"`
 	// Lost is what podweir has on interfaces that no record tells of.
 	Lost []engine.Lost `json:"lost,omitempty"`
 	// Unenforced are the limits that the agent saw exceeded, or taken away again and
