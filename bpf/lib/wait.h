@@ -22,8 +22,8 @@
 #include "sketch.h"
 
 #define PW_WAIT_DICE_BITS 5
-/* 1/64 ns: 66 us at the cap, 1500 bytes at 183 Mbit/s. */
-#define PW_WAIT_LONG (1ULL << 22)
+/* 1/64 ns: 0.5 ms at the cap, 1500 bytes at 23 Mbit/s. */
+#define PW_WAIT_LONG (1ULL << 25)
 /* Consecutive multiples of it, as an unsigned fraction, are spread evenly (Weyl). */
 #define PW_WAIT_SPREAD 0x9e3779b97f4a7c15ULL
 #define PW_WAIT_FULL_FRAME 1514U

@@ -12,7 +12,7 @@ const (
 	waitUnits     = 1 << 18
 	waitBuckets   = 128
 	waitDiceBits  = 5
-	waitLong      = 1 << 22
+	waitLong      = 1 << 25
 	waitSpread    = 0x9e3779b97f4a7c15
 	waitOne       = 1 << 16
 	waitLeastNS   = 1 << 28
