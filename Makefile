@@ -202,6 +202,15 @@ release-check: image release-plugin ## Put what a release has into bin/release a
 docs: bin/docs/bin/mkdocs ## Build the documentation as a site into bin/site; fail if a link is broken.
 	NO_MKDOCS_2_WARNING=1 bin/docs/bin/mkdocs build --strict -f tools/docs/mkdocs.yml
 
+# The release whose pages are published, such as 0.1.0. Commits to the branch gh-pages
+# of this clone; whoever may, pushes it.
+DOCS_RELEASE ?= $(shell sed -n 's/^version: //p' chart/Chart.yaml)
+
+.PHONY: docs-release
+docs-release: docs ## Add the documentation as the pages of DOCS_RELEASE to the branch gh-pages, which has all releases; pushes nothing.
+	cd tools/docs && PATH=$(CURDIR)/bin/docs/bin:$$PATH NO_MKDOCS_2_WARNING=1 mike deploy --branch gh-pages --update-aliases '$(DOCS_RELEASE)' latest
+	cd tools/docs && PATH=$(CURDIR)/bin/docs/bin:$$PATH NO_MKDOCS_2_WARNING=1 mike set-default --branch gh-pages latest
+
 bin/docs/bin/mkdocs: tools/docs/requirements.txt
 	python3 -m venv bin/docs
 	bin/docs/bin/pip install --quiet --disable-pip-version-check -r $<
