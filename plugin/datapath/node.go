@@ -50,11 +50,8 @@ type Node struct {
 	dir  string
 	root string
 	maps map[string]*bpfcall.Map
-	// chunks are the open parts of the slab by their numbers, slots the mapped slots.
-	chunks map[uint32]chunk
-	slots  map[uint32]slot
-	// claimed is the slot that was claimed last, 0 if none was.
-	claimed  uint32
+	// chunks are the mapped parts of the slab by their numbers.
+	chunks   map[uint32]chunk
 	programs map[programKey]*bpfcall.Program
 	// serving says of programs by their IDs whether they use this slab.
 	serving map[uint32]bool
@@ -71,7 +68,7 @@ func OpenNode(root, dir string) *Node {
 	return &Node{
 		root: root, dir: dir,
 		maps: make(map[string]*bpfcall.Map), programs: make(map[programKey]*bpfcall.Program),
-		chunks: make(map[uint32]chunk), slots: make(map[uint32]slot), serving: make(map[uint32]bool),
+		chunks: make(map[uint32]chunk), serving: make(map[uint32]bool),
 	}
 }
 
@@ -83,13 +80,10 @@ func (n *Node) Close() {
 	for _, p := range n.programs {
 		_ = p.Close()
 	}
-	for _, s := range n.slots {
-		_ = s.unmap()
-	}
 	for _, c := range n.chunks {
-		_ = c.Close()
+		_ = c.unmap()
 	}
-	n.maps, n.programs, n.chunks, n.slots = nil, nil, nil, nil
+	n.maps, n.programs, n.chunks = nil, nil, nil
 }
 
 // RemoveNode removes the pins that a node of another layout left in dir. The kernel

@@ -43,18 +43,17 @@ const slotPin = "slot"
 // the next one is likely to be free there. It is a hint; nothing depends on it.
 const freePin = "free"
 
-// chunk is one part of the slab: an array of slots, of which the memory of single ones
-// can be mapped.
-type chunk interface {
-	Memory(index uint32) (value []byte, unmap func() error, err error)
-	Close() error
+// chunk is one part of the slab: the memory of its slots. Mapping all of them takes
+// about as long as mapping a single one.
+type chunk struct {
+	slots []image.Slot
+	unmap func() error
 }
 
-// slot is one slot and its number.
+// slot is one slot and its number. Its memory is there as long as the node is open.
 type slot struct {
 	*image.Slot
 	number uint32
-	unmap  func() error
 }
 
 // owner is whose a slot is: a hash of the path of the interface's pins below the
@@ -93,68 +92,82 @@ func (n *Node) chunkNumbers() ([]uint32, error) {
 	return numbers, nil
 }
 
-// chunk opens a part of the slab, if it is not open yet. An error that wraps
-// [os.ErrNotExist] means that there is none.
+// chunk maps a part of the slab as long as the node is open, if it is not mapped yet. An
+// error that wraps [os.ErrNotExist] means that there is none.
 func (n *Node) chunk(number uint32) (chunk, error) {
-	if c := n.chunks[number]; c != nil {
+	if c, open := n.chunks[number]; open {
 		return c, nil
 	}
-	m, err := bpfcall.OpenMap(filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10)))
-	if err != nil {
-		return nil, fmt.Errorf("open a part of the slab: %w", err)
+	c, err := n.mapChunk(number)
+	if err == nil {
+		n.chunks[number] = c
 	}
-	if m.ValueBytes() != int(unsafe.Sizeof(image.Slot{})) {
-		_ = m.Close()
-		return nil, fmt.Errorf("the slab in %s is of another build: slots of %d bytes, not %d", n.dir, m.ValueBytes(), unsafe.Sizeof(image.Slot{}))
-	}
-	n.chunks[number] = m
-	return m, nil
+	return c, err
 }
 
-// peek maps a slot for who unmaps it: all slots of a node take megabytes.
-func (n *Node) peek(number uint32) (slot, error) {
+// mapChunk maps a part of the slab for who unmaps it.
+func (n *Node) mapChunk(number uint32) (chunk, error) {
+	m, err := bpfcall.OpenMap(n.chunkPath(number))
+	if err != nil {
+		return chunk{}, fmt.Errorf("open a part of the slab: %w", err)
+	}
+	defer func() { _ = m.Close() }()
+	if m.ValueBytes() != int(unsafe.Sizeof(image.Slot{})) || m.MaxEntries() != chunkSlots() {
+		return chunk{}, fmt.Errorf("the slab in %s is of another build: %d slots of %d bytes, not %d of %d",
+			n.dir, m.MaxEntries(), m.ValueBytes(), chunkSlots(), unsafe.Sizeof(image.Slot{}))
+	}
+	return memoryOf(m)
+}
+
+func (n *Node) chunkPath(number uint32) string {
+	return filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10))
+}
+
+// memoryOf maps the slots of a chunk. The kernel rounds each up to 8 bytes, and they are
+// made of such words.
+func memoryOf(m *bpfcall.Map) (chunk, error) {
+	memory, err := m.Memory()
+	if err != nil {
+		return chunk{}, err
+	}
+	slots := unsafe.Slice((*image.Slot)(unsafe.Pointer(&memory[0])), m.MaxEntries())
+	return chunk{slots, func() error { return unix.Munmap(memory) }}, nil
+}
+
+func (n *Node) slot(number uint32) (slot, error) {
 	c, err := n.chunk(number / chunkSlots())
 	if err != nil {
 		return slot{}, err
 	}
-	memory, unmap, err := c.Memory(number % chunkSlots())
-	if err != nil {
-		return slot{}, err
-	}
-	return slot{(*image.Slot)(unsafe.Pointer(&memory[0])), number, unmap}, nil
+	return slot{&c.slots[number%chunkSlots()], number}, nil
 }
 
-// slot maps a slot as long as the node is open.
-func (n *Node) slot(number uint32) (slot, error) {
-	if s, ok := n.slots[number]; ok {
-		return s, nil
-	}
-	s, err := n.peek(number)
-	if err == nil {
-		n.slots[number] = s
-	}
-	return s, err
-}
-
-// each calls do for every slot of the node, which is mapped while do runs.
+// each calls do for every slot of the node. What is mapped for that is unmapped: all
+// slots of a node take megabytes.
 func (n *Node) each(do func(s slot)) error {
 	numbers, err := n.chunkNumbers()
 	if err != nil {
 		return err
 	}
 	for _, number := range numbers {
-		for i := range chunkSlots() {
-			s, err := n.peek(number*chunkSlots() + i)
-			if errors.Is(err, os.ErrNotExist) {
-				break // somebody removes the pins
-			}
-			if err != nil {
-				return err
-			}
-			do(s)
-			if err := s.unmap(); err != nil {
-				return err
-			}
+		c, open := n.chunks[number]
+		if !open {
+			c, err = n.mapChunk(number)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			continue // somebody removes the pins
+		}
+		if err != nil {
+			return err
+		}
+		for i := range c.slots {
+			do(slot{&c.slots[i], number*chunkSlots() + uint32(i)})
+		}
+		if !open {
+			err = c.unmap()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -240,64 +253,37 @@ func (n *Node) take(dir string, d terms.Direction) (s slot, fresh bool, err erro
 // own ends what take began.
 func (s slot) own(owner uint64) { atomic.StoreUint64(&s.Owner, owner) }
 
-// claim takes a slot that has been free for long enough, and maps it. Of several
-// processes that want one each gets another.
+// claim takes a slot that has been free for long enough. Of several processes that want
+// one each gets another.
 func (n *Node) claim(owner uint64) (claimed slot, ok bool, err error) {
 	numbers, err := n.chunkNumbers()
 	if err != nil {
 		return claimed, false, err
 	}
-	last := n.lastClaimed()
+	last, now := n.lastClaimed(), boottime()
 	for _, number := range fromLast(numbers, last) {
-		claimed, ok, err = n.claimIn(number, owner)
+		c, err := n.chunk(number)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // somebody removes the pins
+		}
 		if err != nil {
 			return claimed, false, err
 		}
-		if ok {
-			n.noteClaimed(last, number)
-			return n.keep(claimed)
-		}
-	}
-	return claimed, false, nil
-}
-
-// keep leaves a slot that was claimed mapped as long as the node is open.
-func (n *Node) keep(s slot) (kept slot, ok bool, err error) {
-	n.claimed = s.number
-	if kept, mapped := n.slots[s.number]; mapped {
-		return kept, true, s.unmap()
-	}
-	n.slots[s.number] = s
-	return s, true, nil
-}
-
-// claimIn is claim for one chunk. To look at a slot takes a mapping, so that each owner
-// begins at another one, and beside the slot that this process claimed before: behind
-// slots that are taken there would be half a chunk to look at.
-func (n *Node) claimIn(number uint32, owner uint64) (s slot, ok bool, err error) {
-	const upper = 32
-	first, now := uint32(owner>>upper), boottime()
-	if n.claimed != 0 {
-		first = n.claimed + 1
-	}
-	for i := range chunkSlots() {
-		s, err := n.peek(number*chunkSlots() + (first+i)%chunkSlots())
-		if errors.Is(err, os.ErrNotExist) {
-			break // somebody removes the pins
-		}
-		if err != nil {
-			return s, false, err
-		}
-		freed := atomic.LoadUint64(&s.SinceNs)
-		rested := freed == 0 || freed+uint64(slotRest) <= now // 0: it never had an owner
-		if rested && atomic.CompareAndSwapUint64(&s.Owner, 0, owner|makingBit) {
-			return s, true, nil
-		}
-		if err := s.unmap(); err != nil {
-			return s, false, err
+		for i := range c.slots {
+			if claimed = (slot{&c.slots[i], number*chunkSlots() + uint32(i)}); claimed.claim(owner, now) {
+				n.noteClaimed(last, number)
+				return claimed, true, nil
+			}
 		}
 	}
 	return slot{}, false, nil
+}
+
+// claim takes the slot if it has been free for long enough.
+func (s slot) claim(owner, now uint64) bool {
+	freed := atomic.LoadUint64(&s.SinceNs)
+	rested := freed == 0 || freed+uint64(slotRest) <= now // 0: it never had an owner
+	return rested && atomic.CompareAndSwapUint64(&s.Owner, 0, owner|makingBit)
 }
 
 // fromLast is the order in which chunks are searched: the one that had a free slot last,
@@ -375,7 +361,7 @@ func (n *Node) grow() error {
 	number := uint32(image.FirstSlot) / chunkSlots()
 	if len(numbers) > 0 {
 		number = numbers[len(numbers)-1] + 1
-		if n.chunks[number-1] == nil {
+		if _, open := n.chunks[number-1]; !open {
 			return nil // another process just made it
 		}
 	}
@@ -389,13 +375,13 @@ func (n *Node) grow() error {
 	if err != nil {
 		return fmt.Errorf("add to the slab: %w", err)
 	}
-	n.chunks[number] = m
+	defer func() { _ = m.Close() }()
 	fd := uint32(m.FD())
 	if err := n.maps[mapSlab].Update(bytesOf(&number), bytesOf(&fd)); err != nil {
 		return fmt.Errorf("add to the slab: %w", err)
 	}
 	// Pinned last: a chunk that is pinned is one that programs find.
-	if err := m.Pin(filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10))); err != nil {
+	if err := m.Pin(n.chunkPath(number)); err != nil {
 		return fmt.Errorf("add to the slab: %w", err)
 	}
 	n.noteClaimed(n.lastClaimed(), number)

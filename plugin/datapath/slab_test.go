@@ -21,25 +21,21 @@ import (
 )
 
 // plainChunk is a part of the slab in plain memory.
-type plainChunk []image.Slot
-
-func (c plainChunk) Memory(index uint32) ([]byte, func() error, error) {
-	return bytesOf(&c[index]), func() error { return nil }, nil
+func plainChunk() chunk {
+	return chunk{make([]image.Slot, chunkSlots()), func() error { return nil }}
 }
-
-func (plainChunk) Close() error { return nil }
 
 // inMemory is a node whose slab is plain memory in which so many slots are not taken,
 // with a directory for each interface.
 func inMemory(t *testing.T, free int) *Node {
 	t.Helper()
 	n := OpenNode(t.TempDir(), t.TempDir())
-	slots := make(plainChunk, chunkSlots())
-	for i := range slots[free:] {
-		slots[free+i].Owner, slots[free+i].SinceNs = 1, boottime()
+	c := plainChunk()
+	for i := free; i < len(c.slots); i++ {
+		c.slots[i].Owner, c.slots[i].SinceNs = 1, boottime()
 	}
 	number := image.FirstSlot / chunkSlots()
-	n.chunks[number] = slots
+	n.chunks[number] = c
 	if err := os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,61 +98,6 @@ func TestFromLast(t *testing.T) {
 	}
 }
 
-// looked is a chunk that counts who looks at its slots.
-type looked struct {
-	chunk
-	times *int
-}
-
-func (c looked) Memory(index uint32) ([]byte, func() error, error) {
-	*c.times++
-	return c.chunk.Memory(index)
-}
-
-// Who claims a slot of a node full of pods does not look at all of them.
-func TestClaimStartsWhereOneWasFree(t *testing.T) {
-	n := inMemory(t, 8)
-	oldest := uint32(image.FirstSlot) / chunkSlots()
-	times := 0
-	for number := oldest + 1; number < oldest+7; number++ {
-		n.chunks[number] = looked{inMemory(t, 0).chunks[oldest], &times}
-		if err := os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for owner, want := range []int{6 * int(chunkSlots()), 0, 0} {
-		times = 0
-		process := OpenNode(n.root, n.dir)
-		process.chunks = n.chunks
-		if _, ok, err := process.claim(uint64(owner) + 2); !ok || err != nil || times != want {
-			t.Errorf("claim %d = %v, %v after %d slots of full chunks, want %d", owner, ok, err, times, want)
-		}
-	}
-}
-
-// Behind slots that are taken others are found soon, and the second one of a pod at once.
-func TestClaimLooksAtFewSlots(t *testing.T) {
-	n := inMemory(t, int(chunkSlots()))
-	times := 0
-	for number, c := range n.chunks {
-		n.chunks[number] = looked{c, &times}
-	}
-	pods := int(chunkSlots()) / len(terms.Directions)
-	for pod := range pods {
-		process := OpenNode(n.root, n.dir)
-		process.chunks = n.chunks
-		for _, d := range terms.Directions {
-			if _, ok, err := process.claim(n.owner(filepath.Join(n.root, fmt.Sprint(pod)), d)); !ok || err != nil {
-				t.Fatalf("pod %d %v: claim = %v, %v", pod, d, ok, err)
-			}
-		}
-	}
-	// From the first slot on it would be 528 to fill a chunk.
-	if most := 128; times > most {
-		t.Errorf("%d pods looked at %d slots, want at most %d", pods, times, most)
-	}
-}
-
 // A slot that was given back rests, and is empty when it is taken again.
 func TestSlotsAreReused(t *testing.T) {
 	n := inMemory(t, 1)
@@ -212,7 +153,7 @@ func TestInterruptedTake(t *testing.T) {
 // the same owner, as an interrupted take leaves them, the one that is linked.
 func TestCollect(t *testing.T) {
 	n := inMemory(t, 8)
-	old := boottime() - uint64(1e12)
+	old := boottime() - uint64(young) - 1 // before the boot, if that was just now
 	var dirs []string
 	slots := make(map[string]slot)
 	for _, name := range []string{"lives", "gone", "young", "twice", "claimed"} {
@@ -298,11 +239,42 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	if taken, all, err := third.Taken(); taken != owners || all != 96 || err != nil {
 		t.Errorf("Taken = %d of %d, %v, want %d of 96", taken, all, err, owners)
 	}
-	// Whoever looks for one slot or takes one has no more than that one in memory.
+	// Whoever takes one maps the chunk that has one, and no other.
 	fourth := OpenNode(root, dir)
 	defer fourth.Close()
-	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.slots) != 1 || len(fourth.chunks) != 1 {
-		t.Errorf("one slot was taken (%v) with %d slots of %d chunks in memory, want 1 of 1", err, len(fourth.slots), len(fourth.chunks))
+	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.chunks) != 1 {
+		t.Errorf("one slot was taken (%v) with %d chunks mapped, want 1", err, len(fourth.chunks))
+	}
+}
+
+// Who claims a slot of a node full of pods looks at all chunks once, and the next one
+// looks where a slot was free.
+func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := testutil.BPFFS(t)
+	dir := filepath.Join(root, "node")
+	n := OpenNode(root, dir)
+	defer n.Close()
+	for range 3 {
+		if err := n.grow(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := n.claim(1); err != nil { // it maps the chunk
+			t.Fatal(err)
+		}
+	}
+	oldest := uint32(image.FirstSlot) / chunkSlots()
+	if err := n.each(func(s slot) { s.Owner = uint64(s.number - s.number%chunkSlots() - image.FirstSlot) }); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{3, 1, 1} {
+		process := OpenNode(root, dir)
+		defer process.Close()
+		s, ok, err := process.claim(uint64(i) + 2)
+		if !ok || err != nil || s.number/chunkSlots() != oldest || len(process.chunks) != want {
+			t.Errorf("claim %d = slot %d, %v, %v with %d chunks mapped, want one of chunk %d with %d",
+				i, s.number, ok, err, len(process.chunks), oldest, want)
+		}
 	}
 }
 
@@ -341,6 +313,124 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 		if keys, err := m.Keys(); len(keys) != want || err != nil {
 			t.Errorf("%s has %d keys (%v), want those %d of the slot that lives", name, len(keys), err, want)
 		}
+	}
+}
+
+// A node whose slab has no room for another chunk says so, and gives a slot again as soon
+// as one has rested.
+func TestPrivilegedSlabIsFull(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := testutil.BPFFS(t)
+	n := OpenNode(root, filepath.Join(root, "node"))
+	defer n.Close()
+	if err := n.grow(); err != nil {
+		t.Fatal(err)
+	}
+	// The last chunk that there can be, in the place of two thousand of them.
+	last := n.maps[mapSlab].MaxEntries() - 1
+	if err := os.Rename(n.chunkPath(uint32(image.FirstSlot)/chunkSlots()), n.chunkPath(last)); err != nil {
+		t.Fatal(err)
+	}
+	one := n.interfaceDir(t, "one")
+	s, _, err := n.take(one, terms.Egress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.each(func(s slot) { s.Owner, s.SinceNs = 1, boottime() }); err != nil {
+		t.Fatal(err)
+	}
+	other := n.interfaceDir(t, "other")
+	if _, _, err := n.take(other, terms.Egress); !errors.Is(err, ErrFull) {
+		t.Errorf("take of a slot of a full slab = %v, want %v", err, ErrFull)
+	}
+	s.release()
+	if _, _, err := n.take(other, terms.Egress); !errors.Is(err, ErrFull) {
+		t.Errorf("take of the slot that was just given back = %v, want %v", err, ErrFull)
+	}
+	atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
+	if again, fresh, err := n.take(other, terms.Egress); err != nil || !fresh || again.number != s.number {
+		t.Errorf("take = slot %d, fresh %v, %v, want the one that has rested, %d", again.number, fresh, err, s.number)
+	}
+}
+
+// A slot is given back and taken again and again while packets meet its program and those
+// of its neighbours: no packet is lost, no neighbour notices, and the last owner has the
+// limits that it asked for.
+func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := testutil.BPFFS(t)
+	n := OpenNode(root, filepath.Join(root, "node"))
+	defer n.Close()
+	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
+	number := func(name string) uint32 {
+		t.Helper()
+		dir := n.interfaceDir(t, name)
+		if err := n.Configure(dir, limits, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		number, err := n.Slot(dir, terms.Egress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return number
+	}
+	before, reused, after := number("before"), number("owner 0"), number("after")
+	stop := make(chan struct{})
+	var traffic sync.WaitGroup
+	sent := make(map[uint32]*uint64)
+	for _, slot := range []uint32{before, reused, after} {
+		packets := new(uint64)
+		sent[slot] = packets
+		prog, err := n.Program("pw_band", image.Carrier(slot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		traffic.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				packet := testPackets()[i%len(testPackets())]
+				if verdict, err := prog.Run(packet.data); err != nil || verdict != verdictNext {
+					t.Errorf("packet %d in slot %d: verdict %d, %v, want next", i, slot, verdict, err)
+					return
+				}
+				*packets++
+			}
+		})
+	}
+	const owners = 1000
+	for i := range owners {
+		s, err := n.slot(reused)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.GiveBack(filepath.Join(root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
+		limits.Datapath.HoldTicks = uint32(i)
+		if got := number(fmt.Sprint("owner ", i+1)); got != reused {
+			t.Fatalf("owner %d has slot %d, want the one that was given back, %d", i+1, got, reused)
+		}
+	}
+	close(stop)
+	traffic.Wait()
+	counted := n.countAll()
+	for _, slot := range []uint32{before, after} {
+		if got, want := counted[slot], *sent[slot]; got != want || want == 0 {
+			t.Errorf("slot %d counted %d packets, want %d", slot, got, want)
+		}
+	}
+	for slot, packets := range counted {
+		if sent[slot] == nil && packets != 0 {
+			t.Errorf("slot %d counted %d packets, and none met its program", slot, packets)
+		}
+	}
+	if s, err := n.slot(reused); err != nil || s.config().HoldTicks != owners-1 || s.config().AbiVersion != ABIVersion {
+		t.Errorf("the last owner has %d hold ticks, ABI %d, %v, want %d, %d", s.config().HoldTicks, s.config().AbiVersion, err, owners-1, ABIVersion)
 	}
 }
 

@@ -6,7 +6,6 @@ package bpfcall
 import (
 	"errors"
 	"fmt"
-	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -140,18 +139,16 @@ func (m *Map) Keys() ([][]byte, error) {
 	return keys, nil
 }
 
-// Memory maps the value at an index of an array that was made with BPF_F_MMAPABLE, and
-// returns what ends that. The mapping outlives the descriptor.
-func (m *Map) Memory(index uint32) (value []byte, unmap func() error, err error) {
-	const word = 8 // each value is rounded up to it
+// Memory maps the values of an array that was made with BPF_F_MMAPABLE, each rounded up
+// to 8 bytes, until [unix.Munmap]. The mapping outlives the descriptor.
+func (m *Map) Memory() ([]byte, error) {
+	const word = 8
 	stride := (int(m.valueBytes) + word - 1) / word * word
-	from := int(index) * stride
-	first := from &^ (os.Getpagesize() - 1)
-	b, err := unix.Mmap(m.fd, int64(first), from-first+stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	b, err := unix.Mmap(m.fd, 0, int(m.maxEntries)*stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, nil, fmt.Errorf("map the memory of value %d of an array: %w", index, err)
+		return nil, fmt.Errorf("map the memory of an array: %w", err)
 	}
-	return b[from-first:][:m.valueBytes], func() error { return unix.Munmap(b) }, nil
+	return b, nil
 }
 
 func (m *Map) element(cmd uintptr, key, value []byte) error {
