@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+const (
+	// otherTerminal stands before a block that the reader leaves running.
+	otherTerminal = "<!-- leave it running -->"
+	// elsewhere stands before a block that "make" runs, not this test.
+	elsewhere = "<!-- not run by the page's test -->"
+)
+
+var consoleBlock = regexp.MustCompile("(?ms)^(<!-- [^\n]+ -->\n)?```console\n(.*?)^```$")
+
+// TestPrivilegedTutorial types the commands of the tutorial, in new namespaces in
+// place of the machine's, and looks for what the tutorial promises.
+func TestPrivilegedTutorial(t *testing.T) {
+	testutil.RequireRoot(t)
+	dir := t.TempDir()
+	shell := newTutorialShell(t, dir)
+	var said []string
+	for _, block := range tutorialBlocks(t) {
+		said = append(said, shell.run(t, block))
+	}
+	if len(said) != 10 {
+		t.Fatalf("the tutorial has %d blocks to run, want 10: pod, server, its rate, limit, bulk, ping, status, top, set, cleanup", len(said))
+	}
+	if got := received(t, said[2]); got < 100 {
+		t.Errorf("the unshaped pod sends %.1f Mbit/s, want more than 100", got)
+	}
+	if got := received(t, said[3]); got < 9 || got > 10 {
+		t.Errorf("the shaped pod sends %.2f Mbit/s, want about 9.5 as the page says", got)
+	}
+	if got := averagePing(t, said[5]); got > 5 {
+		t.Errorf("a ping beside bulk takes %.2f ms on average, want below 5: light flows go first", got)
+	}
+	for _, want := range []string{"eth0", "10 Mbit/s", "heavy"} {
+		if !strings.Contains(said[6], want) {
+			t.Errorf("status lacks %q:\n%s", want, said[6])
+		}
+	}
+	if !strings.Contains(said[8], "50 Mbit/s") {
+		t.Errorf("set says %q, want the new limit of 50 Mbit/s", said[8])
+	}
+}
+
+type tutorialBlock struct {
+	commands string
+	// running is one that goes on while the next ones run.
+	running bool
+}
+
+func tutorialBlocks(t *testing.T) (blocks []tutorialBlock) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/tutorial/first-shaped-pod.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range consoleBlock.FindAllStringSubmatch(string(page), -1) {
+		switch mark := strings.TrimSpace(found[1]); mark {
+		case elsewhere:
+		case "", otherTerminal:
+			blocks = append(blocks, tutorialBlock{found[2], mark == otherTerminal})
+		default:
+			t.Fatalf("a block is marked %q, want %q, %q or nothing", mark, otherTerminal, elsewhere)
+		}
+	}
+	return blocks
+}
+
+// tutorialShell runs blocks one after the other in one set of namespaces: of the network,
+// so that nothing of the machine is touched; of mounts, for the names of network
+// namespaces, bpffs and podweir's records; and of processes, so that none stays.
+type tutorialShell struct{ dir, pid string }
+
+func newTutorialShell(t *testing.T, dir string) *tutorialShell {
+	t.Helper()
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "bin/podweir"), "../../plugin/cmd/podweir")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	const prepare = `mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mkdir -p /run/netns &&
+		mount -t bpf bpf /sys/fs/bpf && ip link set lo up && touch "$0" && exec sleep 600`
+	ready := filepath.Join(dir, "ready")
+	holder := exec.Command("sh", "-c", prepare, ready)
+	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &tutorialShell{dir, strconv.Itoa(holder.Process.Pid)}
+	t.Cleanup(func() {
+		_ = holder.Process.Kill() // and with it every process of its namespace
+		_ = holder.Wait()
+		_ = os.Remove("/tmp/weir-iperf3.pid")
+	})
+	testutil.Eventually(t, 10*time.Second, "the namespaces are ready", func() bool {
+		_, err := os.Stat(ready)
+		return err == nil
+	})
+	return s
+}
+
+// run returns what a block printed, or "" for one that goes on. A reader is slower than
+// the server takes to listen; a test is not.
+func (s *tutorialShell) run(t *testing.T, block tutorialBlock) (said string) {
+	t.Helper()
+	testutil.Eventually(t, 2*time.Minute, "the server listens", func() bool {
+		said = s.try(t, block)
+		return !strings.Contains(said, "Connection refused")
+	})
+	return said
+}
+
+func (s *tutorialShell) try(t *testing.T, block tutorialBlock) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	cmd := exec.CommandContext(ctx, "nsenter", "--net", "--mount", "--pid", "--target", s.pid, "--wd="+s.dir, "bash", "-euo", "pipefail", "-c", block.commands)
+	cmd.Env = append(os.Environ(), "PATH="+s.dir+":"+os.Getenv("PATH"))
+	if block.running {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+		return ""
+	}
+	defer cancel()
+	out, err := cmd.CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "Connection refused") {
+		t.Fatalf("%v:\n%s%s", err, block.commands, out)
+	}
+	return string(out)
+}
+
+// received is what the receiver of iperf3 got, in Mbit/s.
+func received(t *testing.T, said string) float64 {
+	t.Helper()
+	found := regexp.MustCompile(`([\d.]+) ([MG])bits/sec +receiver`).FindStringSubmatch(said)
+	if found == nil {
+		t.Fatalf("iperf3 says nothing of its receiver:\n%s", said)
+	}
+	scale := map[string]float64{"M": 1, "G": 1000}[found[2]]
+	return scale * number(t, found[1])
+}
+
+func averagePing(t *testing.T, said string) float64 {
+	t.Helper()
+	found := regexp.MustCompile(`rtt min/avg/max/mdev = [\d.]+/([\d.]+)/`).FindStringSubmatch(said)
+	if found == nil {
+		t.Fatalf("ping says no average:\n%s", said)
+	}
+	return number(t, found[1])
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	var n float64
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
