@@ -49,7 +49,7 @@ func newAgent(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return runAgent(cmd, o) },
 	}
 	agentFlags(cmd.Flags())
-	completeEnum(cmd, "delivery", deliveries...)
+	completeEnum(cmd, "delivery", deliveries()...)
 	completeEnum(cmd, "log-level", "debug", "info", "warn", "error")
 	completeEnum(cmd, "log-format", "json", "text")
 	return cmd
@@ -57,7 +57,7 @@ func newAgent(o *options) *cobra.Command {
 
 func agentFlags(f *pflag.FlagSet) {
 	deliveryFlags(f)
-	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: auto, chain, drop-in, handed, nri or watch")
+	f.String("delivery", string(delivery.Auto), "how podweir gets into the set-up of pods: "+strings.Join(deliveries(), ", "))
 	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.String("node-name", "", "name of this node in Kubernetes; required")

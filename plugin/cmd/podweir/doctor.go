@@ -61,13 +61,19 @@ func newDoctor(o *options) *cobra.Command {
 	f.Bool("probe", false, "also watch, and try what a look does not tell")
 	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
-	completeEnum(cmd, "delivery", deliveries...)
+	completeEnum(cmd, "delivery", deliveries()...)
 	cmd.AddCommand(newExplain())
 	return cmd
 }
 
-// deliveries are the ways into the set-up of pods.
-var deliveries = []string{"auto", "chain", "drop-in", "handed", "nri"}
+// deliveries are the ways into the set-up of pods, as words.
+func deliveries() []string {
+	words := make([]string, len(delivery.Deliveries))
+	for i, d := range delivery.Deliveries {
+		words[i] = string(d)
+	}
+	return words
+}
 
 // newExplain prints the page of a code from the binary.
 func newExplain() *cobra.Command {

@@ -117,11 +117,11 @@ func newInstall(o *options) *cobra.Command {
 	}
 	f := cmd.Flags()
 	deliveryFlags(f)
-	f.String("delivery", string(delivery.Auto), "how podweir gets into the chain: auto, chain, drop-in, handed, nri or watch")
+	f.String("delivery", string(delivery.Auto), "how podweir gets into the chain: "+strings.Join(deliveries(), ", "))
 	f.String("binary", "", "the podweir-cni to install; the one beside this program if empty")
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.Bool("dry-run", false, "show what would be done and change nothing")
-	completeEnum(cmd, "delivery", deliveries...)
+	completeEnum(cmd, "delivery", deliveries()...)
 	return cmd
 }
 

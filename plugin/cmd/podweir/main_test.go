@@ -435,31 +435,69 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// completed is what the shell offers at the end of a command line.
+func completed(t *testing.T, line ...string) []string {
+	t.Helper()
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(append(append([]string{"__complete"}, line...), ""))
+	if err := root.Execute(); err != nil {
+		t.Errorf("podweir %v <tab>: %v", line, err)
+	}
+	offered, _, _ := strings.Cut(out.String(), "\n:")
+	return strings.Split(offered, "\n")
+}
+
 // Values that are one of a few are completed, for every flag that has them.
 func TestEnumsAreCompleted(t *testing.T) {
 	for _, line := range [][]string{
-		{"attach", "--policy", "elephants"},
 		{"set", "--egress-queue", "htb"},
-		{"attach", "--ingress-mode", "tcx-hostside"},
-		{"attach", "--ingress-place", "prefer-ifb"},
-		{"attach", "--host-hook", "tcx"},
-		{"attach", "--egress-ceiling", "off"},
-		{"top", "--sort", "drops"},
-		{"doctor", "--delivery", "drop-in"},
-		{"install", "--delivery", "handed"},
-		{"agent", "--delivery", "nri"},
 		{"agent", "--log-level", "warn"},
 		{"agent", "--log-format", "text"},
-		{"status", "--output", "wide"},
 		{"doctor", "explain", "PW602"},
 	} {
+		if all := completed(t, line[:2]...); !strings.Contains(strings.Join(all, " "), line[2]) {
+			t.Errorf("podweir %v <tab> gives %q, want %s", line[:2], all, line[2])
+		}
+	}
+}
+
+// What is offered is what the command accepts, as its error says: the whole list.
+func TestEnumsAreCompletedAsAccepted(t *testing.T) {
+	limits := []string{"--netns", "/run/netns/x", "--egress", "10M", "--ingress", "10M"}
+	for _, line := range [][]string{
+		append([]string{"attach", "--policy"}, limits...),
+		append([]string{"attach", "--egress-queue"}, limits...),
+		append([]string{"attach", "--ingress-queue"}, limits...),
+		append([]string{"attach", "--egress-mode"}, limits...),
+		append([]string{"attach", "--ingress-mode"}, limits...),
+		append([]string{"attach", "--ingress-place"}, limits...),
+		append([]string{"attach", "--egress-ceiling"}, limits...),
+		append([]string{"attach", "--enforce"}, limits...),
+		append([]string{"attach", "--host-hook"}, limits...),
+		{"top", "--sort"},
+		{"status", "--output"},
+		{"install", "--delivery", "--root", t.TempDir(), "--binary", "/dev/null"},
+	} {
 		root := newRoot()
-		var out bytes.Buffer
-		root.SetOut(&out)
-		root.SetErr(&out)
-		root.SetArgs(append(append([]string{"__complete"}, line[:2]...), ""))
-		if err := root.Execute(); err != nil || !strings.Contains(out.String(), line[2]) {
-			t.Errorf("podweir %s %s <tab> gives %q, %v, want %s", line[0], line[1], out.String(), err, line[2])
+		root.SetArgs(append([]string{line[0], line[1] + "=bogus"}, line[2:]...))
+		err := root.Execute()
+		_, accepted, ok := strings.Cut(fmt.Sprint(err), "want ")
+		if !ok {
+			t.Errorf("podweir %s %s=bogus: %v", line[0], line[1], err)
+			continue
+		}
+		accepted = strings.ReplaceAll(strings.TrimPrefix(accepted, "one of "), " or ", ", ")
+		if got := strings.Join(completed(t, line[:2]...), ", "); got != accepted {
+			t.Errorf("podweir %s %s <tab> gives %s, want %s", line[0], line[1], got, accepted)
+		}
+	}
+	install := completed(t, "install", "--delivery")
+	for _, command := range []string{"agent", "doctor"} {
+		if got := completed(t, command, "--delivery"); !slices.Equal(got, install) {
+			t.Errorf("podweir %s --delivery <tab> gives %q, want %q as install", command, got, install)
 		}
 	}
 }
