@@ -5,8 +5,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +116,24 @@ func TestProfilesCiteTheRowsThatPassed(t *testing.T) {
 	for _, r := range matrix(t).Rows {
 		if r.Profile != "" && !known[r.Profile] {
 			t.Errorf("row %s: there is no profile %q", r.Name, r.Profile)
+		}
+	}
+}
+
+// TestReadmeQuotesRows compares what README quotes of a row with what was seen in it.
+func TestReadmeQuotesRows(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("\\(docs/reference/compat-matrix\\.md#([a-z-]+)\\) `([^`]+)`").FindAllStringSubmatch(string(readme), -1)
+	if len(found) == 0 {
+		t.Error("README.md quotes no row")
+	}
+	for _, m := range found {
+		i := slices.IndexFunc(committed(t), func(r row.Result) bool { return r.Row == m[1] })
+		if i < 0 || !strings.Contains(fmt.Sprint(committed(t)[i].Steps), m[2]) {
+			t.Errorf("README.md quotes %q of the row %s, which has not seen it", m[2], m[1])
 		}
 	}
 }

@@ -178,8 +178,8 @@ func TestPrivilegedPolicySwitchedOn(t *testing.T) {
 }
 
 // TestPrivilegedStockBandwidth keeps what the reference plugin "bandwidth" does in
-// podweir's place; README says it. If it fails because AWS or the plugin is
-// better than that, README has to change.
+// podweir's place, two lines of a table in README. If it fails because AWS or the
+// plugin is better than that, README has to change.
 func TestPrivilegedStockBandwidth(t *testing.T) {
 	uninstall(t)
 	vpc(t, policyOff, bandwidth)

@@ -32,7 +32,7 @@ const stockLoad = 4 * time.Second
 
 // TestPrivilegedStockBandwidth shows what the reference plugin does behind
 // cilium-cni: a pod with an egress limit does not start, and with BPF host
-// routing an ingress limit limits nothing.
+// routing an ingress limit limits nothing. Two lines of a table in README say so.
 func TestPrivilegedStockBandwidth(t *testing.T) {
 	for _, s := range []cilium.Settings{cilium.Legacy, cilium.BPF} {
 		s.Exclusive = false
