@@ -32,10 +32,10 @@ type Wait struct {
 	Below [len(WaitBounds)]uint64 `json:"-"`
 }
 
-// WaitBounds are the seconds of [Wait.Below], from 1.05 ms to 0.54 s. Each is twice the
-// one before, and ends a bucket of the slab.
+// WaitBounds are the seconds of [Wait.Below], from 66 µs to 0.54 s. Each is twice the one
+// before, and ends a bucket of the slab: the shortest four of the slab's linear buckets.
 var WaitBounds = [...]float64{
-	1 << 20 / 1e9, 1 << 21 / 1e9, 1 << 22 / 1e9, 1 << 23 / 1e9, 1 << 24 / 1e9,
+	1 << 16 / 1e9, 1 << 17 / 1e9, 1 << 18 / 1e9, 1 << 19 / 1e9, 1 << 20 / 1e9, 1 << 21 / 1e9, 1 << 22 / 1e9, 1 << 23 / 1e9, 1 << 24 / 1e9,
 	1 << 25 / 1e9, 1 << 26 / 1e9, 1 << 27 / 1e9, 1 << 28 / 1e9, 1 << 29 / 1e9,
 }
 

@@ -27,7 +27,13 @@ func TestWaitBuckets(t *testing.T) {
 			t.Errorf("bucket %d is from %v, want %v", b, got, units<<14)
 		}
 	}
-	for _, bound := range WaitBounds {
+	if WaitBounds[0] > 100e-6 {
+		t.Errorf("waits of 100 µs are below the first bound, %v s", WaitBounds[0])
+	}
+	for i, bound := range WaitBounds {
+		if i > 0 && bound != 2*WaitBounds[i-1] {
+			t.Errorf("the bound %v s is not twice the one before, %v s", bound, WaitBounds[i-1])
+		}
 		found := false
 		for b := range len(waitBuckets{}) {
 			found = found || waitFrom(b).Seconds() == bound
@@ -59,7 +65,7 @@ func TestWaitQuantiles(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, of[0], of[1])
 		}
 	}
-	if got, want := float64(w.Below[6]), 6710.; math.Abs(got-want) > 2 {
+	if got, want := float64(w.Below[10]), 6710.; math.Abs(got-want) > 2 {
 		t.Errorf("%v packets waited for less than 67.1 ms, want %v", got, want)
 	}
 	if w.Below[len(w.Below)-1] != w.Packets {

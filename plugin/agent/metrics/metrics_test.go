@@ -50,7 +50,7 @@ func onePod() *pods {
 			},
 			Waits: []datapath.Wait{
 				{Band: "light"},
-				{Band: "heavy", Packets: 9, Seconds: 0.5, Below: [len(datapath.WaitBounds)]uint64{3: 2, 4: 2, 5: 4, 6: 8, 7: 8, 8: 9, 9: 9}},
+				{Band: "heavy", Packets: 9, Seconds: 0.5, Below: [len(datapath.WaitBounds)]uint64{1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 2, 8: 2, 9: 4, 10: 8, 11: 8, 12: 9, 13: 9}},
 			},
 			Qdisc: &engine.QueueStatistics{Packets: 5, Bytes: 500, BacklogBytes: 200, Drops: 2},
 		}},
@@ -158,7 +158,8 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.0025"} 0`,
 		`podweir_reconcile_duration_seconds_bucket{outcome="mended",le="0.005"} 1`,
-		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="0.001048576"} 0`,
+		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="6.5536e-05"} 0`,
+		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="0.000131072"} 1`,
 		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="0.033554432"} 4`,
 		`podweir_pod_wait_seconds_bucket{band="heavy",` + pod + name + `,le="+Inf"} 9`,
 		`podweir_pod_wait_seconds_sum{band="heavy",` + pod + name + `} 0.5`,
