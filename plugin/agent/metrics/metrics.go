@@ -147,5 +147,5 @@ func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep
 
 // Handler answers scrapes with what was read within the last second. What cannot be
 // read is left out and logged. A reader that is slow holds nothing but the answer, some
-// 40 kB.
+// 60 kB with 110 pods.
 func (m *Metrics) Handler() http.Handler { return snapshot.New(string(format), m.write, m.log) }

@@ -116,7 +116,7 @@ func ParseLoopback(address string) (port int, err error) {
 	return port, nil
 }
 
-// Limits of a request. An answer is some 40 kB, and ten times that for who does not
+// Limits of a request. An answer is some 60 kB, and twenty times that for who does not
 // accept gzip; a profile takes 30 s by default.
 const (
 	headerTimeout   = 5 * time.Second
