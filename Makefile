@@ -49,7 +49,7 @@ LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # States of a pod that need queues which this machine's kernel lacks.
 QUEUE_STATES = ./plugin/cmd/podweir=TestPrivilegedNotices/^(fq_in_the_pod_was|the_limit_of_a_flow_in_fq|the_filter_of_the_queue|the_queue_of_a_band)
 # Others of them need a kernel with sch_fq, and can do with its clock.
-ONLY_THERE = ./e2e/queues=OwnStamps
+ONLY_THERE = ./e2e/traffic=OwnStamps
 # One elsewhere that does.
 TIMED_TESTS = ^TestPrivilegedWaits$$
 # Packages that hardly depend on the kernel, and tests that take an emulated
@@ -72,18 +72,6 @@ help: ## Show this list.
 demo: setup-demo build refplugins ## Shape real pods and print the comparison table (root, < 4 minutes).
 	$(GO_BUILD) -o bin/demo ./e2e/demo
 	bin/demo
-
-# The kernel of the pods and that of the clients, and where the clients' program
-# listens, on the wire that is not measured.
-TWO_KERNELS ?= 6.12,6.1
-FAR = 198.19.1.2:7000
-
-.PHONY: demo-two-kernels
-demo-two-kernels: setup-demo setup-kernels build refplugins ## The demo with pods and clients on two kernels, joined by a virtual wire (root, 10 minutes).
-	$(GO_BUILD) -o bin/demo ./e2e/demo
-	bin/vmrig wire -k $(TWO_KERNELS) -timeout 15m -peer 'exec bin/demo -serve $(FAR)' -- \
-		bin/demo -far $(FAR) -cases a,b,c,d -caps 10M,30M -json - > bin/two-kernels.json
-	bin/demo -page bin/two-kernels.json
 
 .PHONY: build
 build: ## Build the static binaries bin/podweir-cni and bin/podweir (no clang needed).
@@ -163,7 +151,7 @@ test-unit: ## Tests that need no privileges, and every fuzz corpus, under the ra
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -timeout 5m ./...
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
-	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./page ./drive ./cluster ./snapshot ./cilium
+	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./drive ./cluster ./snapshot ./cilium
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/matrix/hosted && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/flannel && CGO_ENABLED=0 go test -timeout 5m ./plugin
@@ -249,7 +237,7 @@ test-emulated: setup-kernels
 
 # Every kernel, every package and every neighbour in every order.
 .PHONY: test-emulated-all
-test-emulated-all: ONLY_THERE = ./e2e/queues=FlowLimitOfFQ|OwnStamps
+test-emulated-all: ONLY_THERE = ./e2e/traffic=FlowLimitOfFQ|OwnStamps
 test-emulated-all: setup-kernels
 	bin/vmrig test -k $(ALL_KERNELS) -timeout 60m -host bin/privileged.log -skip '$(TIMED_TESTS)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED)) ./e2e/coexist
 
@@ -296,10 +284,6 @@ hosted-push: hosted-driver image ## Push both images of a ROW that runs in a clo
 .PHONY: hosted-plan
 hosted-plan: hosted-driver ## Print every command of every ROW that needs a registry, and run none.
 	bin/tools/hosted -list | xargs -n1 bin/tools/hosted -dry-run -registry registry.example
-
-.PHONY: cluster-page
-cluster-page: export PODWEIR_WRITE_KUBERNETES = $(CURDIR)/docs/results
-cluster-page: test-cluster-all ## The same; what was measured goes to docs/results.
 
 # Rows of "make matrix", as regular expressions for whole names; all that can run
 # here if empty.
@@ -376,11 +360,6 @@ lint-nightly: bin/tools/golangci-lint ## The Go linters in the modules whose dep
 .PHONY: check-figures
 check-figures: ## Fail unless every figure in README.md and docs is what the committed results give.
 	cd tools/perfrig && CGO_ENABLED=0 go run . quote -check -C ../..
-
-.PHONY: queues
-queues: setup-demo build refplugins setup-kernels ## Measure every queue kind on every kernel; the table goes to docs/results (root, an hour).
-	$(GO_BUILD) -o bin/queues ./e2e/queues
-	bin/queues -k 6.1,6.12,newest,host -json docs/results/$$(date -u +%F)-queues.json -page docs/results/$$(date -u +%F)-queues.md
 
 .PHONY: perfrig
 perfrig: setup-demo build refplugins

@@ -41,11 +41,6 @@ var errLeftovers = errors.New("not everything could be removed")
 // options are the command line.
 type options struct {
 	caps, cases, congestion, json string
-	// far is where a peer serves, which has the clients; serve is where this
-	// process serves as one; wire is the device between the two machines.
-	far, serve, wire string
-	// page is set to print the results in files as a page's table.
-	page bool
 }
 
 func main() {
@@ -58,10 +53,6 @@ func main() {
 		"a: no plugin, b: bandwidth plugin, b2: the same tuned by hand, c: podweir strict, d: podweir elephants, e and f: doubles of Calico's and Cilium's limits")
 	flag.StringVar(&o.congestion, "cc", "cubic", "TCP congestion control of all flows")
 	flag.StringVar(&o.json, "json", "demo.json", "where to write the numbers; - is stdout, and the text goes to stderr")
-	flag.StringVar(&o.far, "far", "", "address of a peer, another machine, that has the clients")
-	flag.StringVar(&o.serve, "serve", "", "be the peer and serve at this address")
-	flag.StringVar(&o.wire, "wire", "eth0", "with -far or -serve: the device that leads to the other machine")
-	flag.BoolVar(&o.page, "page", false, "print the results that the arguments name as the tables of a page")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -72,19 +63,7 @@ func main() {
 	if o.json == "-" {
 		out = os.Stderr
 	}
-	var err error
-	switch {
-	case o.page:
-		err = writePage(os.Stdout, flag.Args())
-	case o.serve != "":
-		err = far.Serve(ctx, far.ServeOptions{
-			Listen: o.serve, Device: o.wire, Out: out,
-			Lab:     lab.Options{CongestionControl: o.congestion},
-			Machine: func() any { return describeMachine() },
-		})
-	default:
-		err = run(ctx, out, o)
-	}
+	err := run(ctx, out, o)
 	switch {
 	case errors.Is(err, errLeftovers):
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -110,9 +89,6 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	if err := checkTools(); err != nil {
 		return err
 	}
-	if o.far != "" {
-		plan = farPlan
-	}
 	began := time.Now()
 	l, err := lab.New(ctx, lab.Options{CongestionControl: o.congestion})
 	if err != nil {
@@ -128,21 +104,11 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		Congestion: o.congestion, Load: plan,
 	}
 	d := &demo{out: out, began: began, lab: l, ends: far.OneMachine{Lab: l}, report: rep}
-	if o.far != "" {
-		peer, err := d.joinPeer(ctx, o)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = peer.Close() }()
-	}
 	d.introduce()
 	if err := d.rows(ctx, picked, caps); err != nil {
 		return err
 	}
 	rep.Seconds = time.Since(began).Seconds()
-	if peer, ok := d.ends.(*far.TwoMachines); ok {
-		rep.Far.ClockDrift = peer.Drift()
-	}
 	if err := writeReport(rep, o.json); err != nil {
 		return err
 	}
@@ -182,24 +148,6 @@ type demo struct {
 	report *report
 }
 
-// joinPeer makes the lab one half of two and leaves the clients to the peer.
-func (d *demo) joinPeer(ctx context.Context, o options) (*far.TwoMachines, error) {
-	if err := d.lab.Join(o.wire, lab.Near); err != nil {
-		return nil, err
-	}
-	peer, err := far.Dial(ctx, d.lab, o.far)
-	if err != nil {
-		return nil, err
-	}
-	d.ends = peer
-	var m Machine
-	if err := peer.Machine(ctx, &m); err != nil {
-		return nil, errors.Join(err, peer.Close())
-	}
-	d.report.Far = &peerMachine{Machine: m}
-	return peer, nil
-}
-
 // say prints a line of progress with the time since the start.
 func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "[%3.0f s] %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
@@ -214,9 +162,7 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 	b.phase = func(name string) { fmt.Fprint(d.out, name) }
 	networks := make([]*lab.Network, len(picked))
 	memories := make([]*memory, len(picked))
-	if d.report.Far == nil {
-		d.say("kernel memory: %d pods of each case", memoryPods)
-	}
+	d.say("kernel memory: %d pods of each case", memoryPods)
 	for i, s := range picked {
 		if networks[i], err = d.lab.Network("case-"+s.key, s.chain...); err != nil {
 			return err
@@ -249,8 +195,7 @@ func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error
 // memory measures what a scenario's chained plugin costs the kernel per pod; nil if
 // it has none.
 func (d *demo) memory(ctx context.Context, network *lab.Network, s *scenario, limit uint64) (*memory, error) {
-	// An emulated kernel's memory says nothing new and takes minutes.
-	if s.bandwidth == nil || d.report.Far != nil {
+	if s.bandwidth == nil {
 		return nil, nil
 	}
 	var out *memory

@@ -27,16 +27,6 @@ var plan = loadPlan{
 	ClosedLoopClients: 10, ResponseBytes: 6000, RequestTimeoutMilli: 3000,
 }
 
-// farPlan is the load of every row where emulated machines have to carry it:
-// starting a process takes them up to a second, and a new connection up to 20
-// ms of one processor on each side. So there are fewer, for longer.
-var farPlan = loadPlan{
-	WarmUpSeconds:   8,
-	OpenLoopSeconds: 20, ClosedLoopSeconds: 4,
-	OpenLoopPerSecond: 5, KeptPerSecond: 20,
-	ClosedLoopClients: 4, ResponseBytes: 6000, RequestTimeoutMilli: 10000,
-}
-
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // bench is what all rows share.
@@ -262,7 +252,6 @@ func fillWire(m far.Meter, run *running, capBitRate uint64, f *flow) error {
 		return err
 	}
 	f.WireBitRateClosedLoop = during.BitsPerSec()
-	f.WorstTenSeconds = float64(steady.Worst(10*time.Second)) * 8 / 10
 	if w := steady.Windows(time.Second); len(w) > 0 {
 		f.WireSpread = [3]float64{
 			float64(w[0]) * 8, float64(lab.Quantile(w, 0.5)) * 8, float64(w[len(w)-1]) * 8,

@@ -21,13 +21,12 @@ import (
 
 // The parts of a report, which package result defines.
 type (
-	report      = result.Report
-	row         = result.Row
-	flow        = result.Flow
-	latency     = result.Latency
-	memory      = result.Memory
-	loadPlan    = result.Load
-	peerMachine = result.Peer
+	report   = result.Report
+	row      = result.Row
+	flow     = result.Flow
+	latency  = result.Latency
+	memory   = result.Memory
+	loadPlan = result.Load
 	// Machine is what a number depends on.
 	Machine = result.Machine
 )

@@ -14,13 +14,6 @@ import (
 
 // introduce says what is about to happen.
 func (d *demo) introduce() {
-	if far := d.report.Far; far != nil {
-		fmt.Fprintf(d.out, `podweir demo on two kernels: pods on Linux %s, clients and servers on Linux %s, a wire
-between them. Both may be emulated: compare within this run only.
-
-`, d.report.Machine.Kernel, far.Kernel)
-		return
-	}
 	fmt.Fprintf(d.out, `podweir demo: one pod, made by ptp + host-local and one chained plugin, is loaded with
 a bulk TCP flow in each direction (iperf3, %s) and small HTTP requests beside them.
 Cases e and f have no plugin: doubles of what Calico and Cilium set on a pod limit it.

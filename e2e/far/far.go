@@ -5,7 +5,6 @@ package far
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -34,16 +33,9 @@ type TwoMachines struct {
 	offset time.Duration
 	// uncertain is by how much offset may be wrong.
 	uncertain time.Duration
-	// first is the first look at both clocks, drift what they have gone apart
-	// since, in parts of the time.
-	first clocks
-	drift float64
 }
 
 var _ Ends = (*TwoMachines)(nil)
-
-// clocks are two readings of the same moment, give or take half of error.
-type clocks struct{ near, far, error time.Duration }
 
 // Dial connects to the peer that serves at an address, which may still be
 // booting. The caller must call Close.
@@ -53,7 +45,7 @@ func Dial(ctx context.Context, l *lab.Lab, addr string) (*TwoMachines, error) {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
 		if err == nil {
 			t := &TwoMachines{near: l, far: jsonrpc.NewClient(conn)}
-			if t.first, err = t.compare(ctx); err != nil {
+			if err = t.compare(ctx); err != nil {
 				return nil, errors.Join(err, t.far.Close())
 			}
 			return t, nil
@@ -87,45 +79,18 @@ func call[T any](ctx context.Context, t *TwoMachines, method string, args any) (
 // Close hangs up; what the peer has for this process ends.
 func (t *TwoMachines) Close() error { return t.far.Close() }
 
-// Machine fills in what the peer says of its machine.
-func (t *TwoMachines) Machine(ctx context.Context, into any) error {
-	raw, err := call[json.RawMessage](ctx, t, "Machine", struct{}{})
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
-}
-
-// Drift is how far the peer's clock has gone apart from this one since Dial, in
-// parts of the time, as of the last meter.
-func (t *TwoMachines) Drift() float64 { return t.drift }
-
-// compare looks at both clocks.
-func (t *TwoMachines) compare(ctx context.Context) (clocks, error) {
-	var best clocks
+// compare sets the offset, from the fastest of some calls: emulated clocks drift.
+func (t *TwoMachines) compare(ctx context.Context) error {
 	for i := range syncRounds {
 		asked := wiremeter.Now()
 		far, err := call[time.Duration](ctx, t, "Now", struct{}{})
 		if err != nil {
-			return best, err
+			return err
 		}
 		took := wiremeter.Now() - asked
-		if i == 0 || took < best.error {
-			best = clocks{near: asked + took/2, far: far, error: took}
+		if i == 0 || took < t.uncertain {
+			t.offset, t.uncertain = far-asked-took/2, took
 		}
-	}
-	t.offset, t.uncertain = best.far-best.near, best.error
-	return best, nil
-}
-
-// follow sets the offset again: emulated clocks drift.
-func (t *TwoMachines) follow(ctx context.Context) error {
-	now, err := t.compare(ctx)
-	if err != nil {
-		return err
-	}
-	if passed := now.near - t.first.near; passed > 0 {
-		t.drift = float64(now.far-t.first.far)/float64(passed) - 1
 	}
 	return nil
 }
@@ -240,7 +205,7 @@ func (t *TwoMachines) Meter(h *lab.Host, at wiremeter.Direction) (Meter, error) 
 		return nil, fmt.Errorf("a peer has no meter at place %d of a host", at)
 	}
 	ctx := context.Background()
-	if err := t.follow(ctx); err != nil {
+	if err := t.compare(ctx); err != nil {
 		return nil, err
 	}
 	run, err := call[int](ctx, t, "Meter", h.Name)

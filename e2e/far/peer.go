@@ -5,7 +5,6 @@ package far
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,9 +26,8 @@ const peerService = "Peer"
 // are called from there. Hosts go by their names, what runs by numbers; times
 // are of this machine's CLOCK_MONOTONIC.
 type Peer struct {
-	ctx     context.Context // of a call of Serve: net/rpc hands none to methods
-	lab     *lab.Lab
-	machine func() any
+	ctx context.Context // of a call of Serve: net/rpc hands none to methods
+	lab *lab.Lab
 
 	mu    sync.Mutex
 	hosts map[string]*lab.Host
@@ -37,8 +35,8 @@ type Peer struct {
 	last  int
 }
 
-func newPeer(ctx context.Context, l *lab.Lab, machine func() any) *Peer {
-	return &Peer{ctx: ctx, lab: l, machine: machine, hosts: map[string]*lab.Host{}, runs: map[int]any{}}
+func newPeer(ctx context.Context, l *lab.Lab) *Peer {
+	return &Peer{ctx: ctx, lab: l, hosts: map[string]*lab.Host{}, runs: map[int]any{}}
 }
 
 // ServeOptions are the choices of a peer.
@@ -46,8 +44,6 @@ type ServeOptions struct {
 	// Listen is the address, Device the one that leads to the other machine.
 	Listen, Device string
 	Lab            lab.Options
-	// Machine returns a description of this machine.
-	Machine func() any
 	// Out is told where it listens.
 	Out io.Writer
 }
@@ -88,7 +84,7 @@ func (o *ServeOptions) session(ctx context.Context, conn net.Conn) (err error) {
 	if err := l.Join(o.Device, lab.Far); err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	p, server := newPeer(ctx, l, o.Machine), rpc.NewServer()
+	p, server := newPeer(ctx, l), rpc.NewServer()
 	if err := server.RegisterName(peerService, p); err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -107,12 +103,6 @@ func (p *Peer) closeMeters() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Machine returns what this machine is.
-func (p *Peer) Machine(_ struct{}, reply *json.RawMessage) (err error) {
-	*reply, err = json.Marshal(p.machine())
-	return err
 }
 
 // Now returns the time of this machine.

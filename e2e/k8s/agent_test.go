@@ -43,7 +43,7 @@ func killAgent(t *testing.T, p, peer *pod) {
 		})
 		return errors.Join(err, wait(2*time.Second)(ctx))
 	})
-	r.judge(t, "while the agent was killed and came back", 20_000_000, 10_000_000, true)
+	r.holds(t, "while the agent was killed and came back", 20_000_000, 10_000_000)
 }
 
 // restarts is how often a pod of podweir was restarted.
@@ -76,5 +76,5 @@ func TestPrivilegedAgentUpgraded(t *testing.T) {
 	if after := agent(t, p.Node); after == before {
 		t.Errorf("the agent is %s as before", after)
 	}
-	r.judge(t, "while the agent was upgraded", 20_000_000, 10_000_000, true)
+	r.holds(t, "while the agent was upgraded", 20_000_000, 10_000_000)
 }

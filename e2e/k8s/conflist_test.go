@@ -55,7 +55,7 @@ done`
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	keepFact(t, "the primary CNI's conflist rewritten, pods made meanwhile", "%d times, %d pods", rewrites, len(made))
+	t.Logf("the primary CNI's conflist rewritten, pods made meanwhile: %d times, %d pods", rewrites, len(made))
 	eventually(t, time.Second, "chain", func(ctx context.Context) error {
 		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
 		newest := strings.Contains(out, fmt.Sprint(1300+rewrites)) && strings.Contains(out, "podweir-cni")

@@ -94,7 +94,7 @@ func small(t *testing.T, n *cluster.Node) {
 	if _, err := fmt.Sscanf(out, "%d kB", &kib); err != nil {
 		t.Fatalf("RssAnon %q: %v", out, err)
 	}
-	keepFact(t, "anonymous memory of the agent", "%.1f MiB", float64(kib)/1024)
+	t.Logf("anonymous memory of the agent: %.1f MiB", float64(kib)/1024)
 	if kib > mostAnonymous {
 		t.Errorf("the agent has %d KiB of anonymous memory, want at most %d", kib, mostAnonymous)
 	}

@@ -26,5 +26,5 @@ func unchanged(t *testing.T, n *cluster.Node, before snapshot.Snapshot) {
 	for _, d := range snapshot.Compare(before, take(t, n), nil) {
 		t.Errorf("%s: after the uninstall %s", n.Name, d)
 	}
-	keepFact(t, "lines of "+n.Name+" compared", "%d", len(before))
+	t.Logf("lines of %s compared: %d", n.Name, len(before))
 }

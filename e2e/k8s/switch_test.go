@@ -50,7 +50,7 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 			c.carryOut(t, node, what)
 			return nil
 		})
-		r.judge(t, what, 20_000_000, 10_000_000, true)
+		r.holds(t, what, 20_000_000, 10_000_000)
 		c.left(t, node, what)
 		made := run(t, "after-"+c.delivery, 0, limits("10M", "20M"))
 		if !hasLimit(t, made) {
@@ -127,7 +127,7 @@ func (c *change) carryOut(t *testing.T, node *cluster.Node, what string) {
 	if c.plain {
 		primaryWrites(t)
 	}
-	keepFact(t, "pods made during the change from "+what, "4, %d of them without a limit at first", len(late))
+	t.Logf("pods made during the change from %s: 4, %d of them without a limit at first", what, len(late))
 	if len(late) > 0 && !c.gap {
 		t.Errorf("%s: %d of 4 pods start without a limit", what, len(late))
 	}

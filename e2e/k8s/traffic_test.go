@@ -41,20 +41,10 @@ func wait(length time.Duration) func(context.Context) error { return workload.Wa
 // second, and use them. 0 is no cap.
 func (r traffic) holds(t *testing.T, what string, ingress, egress uint64) {
 	t.Helper()
-	r.judge(t, what, ingress, egress, false)
-}
-
-// judge is holds; with series the rate in each 100 ms is kept, too.
-func (r traffic) judge(t *testing.T, what string, ingress, egress uint64, series bool) {
-	t.Helper()
 	for _, d := range r.Directions(ingress, egress) {
 		if err := d.Err(); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v; Mbit/s in each 100 ms: %.1f", what, err, workload.Tenths(d.Series))
 		}
 		t.Logf("%s: %s", what, d)
-		if series {
-			t.Logf("%s, Mbit/s in each 100 ms: %.1f", d.Name, workload.Tenths(d.Series))
-		}
-		keepCap(t, what, d, series)
 	}
 }

@@ -31,7 +31,7 @@ func TestPrivilegedWatch(t *testing.T) {
 	install(t, "delivery=watch")
 	measure(t, early, peer).holds(t, "a pod from before", 20_000_000, 10_000_000)
 	for i := range 5 {
-		keepFact(t, "time that a pod runs without its limit", "%s s", unlimitedTime(t, node, fmt.Sprintf("watched-%d", i)))
+		t.Logf("time that a pod runs without its limit: %s s", unlimitedTime(t, node, fmt.Sprintf("watched-%d", i)))
 	}
 	last := ready(t, "watched-4")
 	last.limited(t, 20_000_000, 10_000_000)

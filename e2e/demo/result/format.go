@@ -86,3 +86,11 @@ func AfterWarmUp(f *Flow) float64 { return f.WireSpread[2] }
 func (r *Row) Resent() string {
 	return r.OutIn(fmt.Sprintf("%.0f", r.Egress.RetransmitsPer10s), fmt.Sprintf("%.0f", r.Ingress.RetransmitsPer10s))
 }
+
+// share has the digits in which a cap is told from its excess.
+func share(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.3f", v)
+	}
+	return Digits(v)
+}

@@ -5,17 +5,10 @@
 // made of it.
 package result
 
-import (
-	"bytes"
-	"encoding/json"
-)
-
 // Report is what a run measured, demo.json. All rates are in bits per second, times in
 // milliseconds, memory in KiB.
 type Report struct {
-	Machine Machine `json:"machine"`
-	// Far has the clients, if they are on another machine than the pods.
-	Far        *Peer   `json:"far,omitempty"`
+	Machine    Machine `json:"machine"`
 	Started    string  `json:"started"`
 	Seconds    float64 `json:"seconds"`
 	Congestion string  `json:"congestionControl"`
@@ -34,13 +27,6 @@ type Machine struct {
 	MemoryKiB int64  `json:"memoryKiB"`
 	// Load is the load average of the last minute before the start.
 	Load float64 `json:"loadAverage"`
-}
-
-// Peer is the machine at the other end of the wire.
-type Peer struct {
-	Machine
-	// ClockDrift is by what part of the time its clock went faster.
-	ClockDrift float64 `json:"clockDrift"`
 }
 
 // Load is what was offered in every row.
@@ -92,10 +78,6 @@ type Flow struct {
 	// WorstSecondFromStart is the maximum with the warm-up: what a burst lets
 	// through at first is in it.
 	WorstSecondFromStart float64 `json:"worstSecondFromStart"`
-	// WorstTenSeconds is the largest rate over ten seconds after the warm-up; 0
-	// if there are fewer. A machine that stalls for 50 ms and then catches up
-	// adds 5 % to a second, and a tenth of that here.
-	WorstTenSeconds float64 `json:"worstTenSeconds"`
 	// ExcessBytes is the smallest burst b with bytes ≤ cap × t + b in every
 	// window after the warm-up.
 	ExcessBytes float64 `json:"excessBytes"`
@@ -130,15 +112,3 @@ type Memory struct {
 // Plausible says whether the difference can be the plugin's: it is not less
 // than what the kernel itself accounts to BPF objects, and not negative.
 func (m *Memory) Plausible() bool { return m.Total >= m.Memlock && m.Total >= 0 }
-
-// Parse reads one run, as the demo writes it, or a list of them.
-func Parse(raw []byte) ([]Report, error) {
-	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
-		var runs []Report
-		err := json.Unmarshal(raw, &runs)
-		return runs, err
-	}
-	var one Report
-	err := json.Unmarshal(raw, &one)
-	return []Report{one}, err
-}

@@ -50,39 +50,6 @@ func TestOfCap(t *testing.T) {
 	}
 }
 
-func TestPageMarksCapsThatWereNotTested(t *testing.T) {
-	r := &Report{Far: &Peer{}, Rows: []Row{
-		{Title: "no plugin", Egress: Flow{WireBitRate: 100e6}, Ingress: Flow{WireBitRate: 20e6}},
-		{Title: "at ten", CapBitRate: 10e6, Open: Latency{P99: 30}, BystanderOpen: Latency{P99: 10}},
-		{Title: "at twenty", CapBitRate: 20e6},
-	}}
-	var out strings.Builder
-	r.TwoMachines(&out)
-	for line, want := range map[string]bool{"| at ten |": true, "| at twenty (not offered) |": true, "| 3.00 |": true, "no plugin (not": false} {
-		if got := strings.Contains(out.String(), line); got != want {
-			t.Errorf("table contains %q = %v, want %v:\n%s", line, got, want, out.String())
-		}
-	}
-}
-
-func TestParseRuns(t *testing.T) {
-	const one = `{"started": "x", "far": {"clockDrift": 0.5}}`
-	for text, want := range map[string]int{one: 1, "[" + one + "," + one + "]": 2, "[]": 0} {
-		runs, err := Parse([]byte(text))
-		if err != nil || len(runs) != want {
-			t.Fatalf("Parse(%s) = %d runs, %v, want %d", text, len(runs), err, want)
-		}
-		for _, r := range runs {
-			if r.Started != "x" || r.Far.ClockDrift != 0.5 {
-				t.Errorf("Parse(%s) = %+v", text, r)
-			}
-		}
-	}
-	if _, err := Parse([]byte("{")); err == nil {
-		t.Error("Parse of half an object = nil error, want an error")
-	}
-}
-
 // TestOneMachine: each thing that a row may have to say besides its numbers.
 func TestOneMachine(t *testing.T) {
 	r := &Report{
@@ -109,28 +76,6 @@ func TestOneMachine(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("table lacks %q:\n%s", want, out.String())
 		}
-	}
-}
-
-func TestRanges(t *testing.T) {
-	run := func(worst, p99 float64) Report {
-		return Report{Rows: []Row{
-			{Title: "no plugin", Egress: Flow{WireBitRate: 50e6}, Ingress: Flow{WireBitRate: 50e6}, Open: Latency{P99: 3}, BystanderOpen: Latency{P99: 2}},
-			{Title: "at twenty", CapBitRate: 20e6, Egress: Flow{WireSpread: [3]float64{0, 0, worst * 20e6}}, Open: Latency{P99: p99}, BystanderOpen: Latency{P99: 2}},
-			{Title: "at ten", CapBitRate: 10e6, Ingress: Flow{WireSpread: [3]float64{0, 0, worst * 10e6}}},
-			{Title: "another at ten", CapBitRate: 10e6},
-			{Title: "at forty", CapBitRate: 40e6},
-		}}
-	}
-	var out strings.Builder
-	Ranges(&out, []Report{run(1.001, 4), run(1.022, 30)})
-	want := `| no cap | no plugin | 2 | - | - | - | - | 1.500 to 1.500 | - | - |
-| 10M | at ten | 2 | - | - | - | 1.001 to 1.022 | - | - | - |
-| 10M | another at ten | 2 | - | - | - | - | - | - | - |
-| 20M | at twenty | 2 | - | - | 1.001 to 1.022 | - | 2.000 to 15.0 | - | - |
-`
-	if !strings.HasSuffix(out.String(), " --- |\n"+want) {
-		t.Errorf("Ranges = %s, want at its end %s", out.String(), want)
 	}
 }
 

@@ -34,8 +34,6 @@ type Suite struct {
 	Lazy bool
 	// Stop ends what runs beside the cluster; it may be nil.
 	Stop func() error
-	// Passed is called when no test failed; it may be nil.
-	Passed func() error
 
 	// Took is how long the start took.
 	Took time.Duration
@@ -79,9 +77,6 @@ func (s *Suite) run(ctx context.Context, m *testing.M) error {
 			err = errors.Join(err, s.Stop())
 		}
 		err = errors.Join(err, s.Close())
-	}
-	if err == nil && s.Passed != nil {
-		err = s.Passed()
 	}
 	if err == nil && *keepFiles == "" && s.dir != "" {
 		return os.RemoveAll(s.dir)

@@ -47,12 +47,12 @@ const demoChart = "docs/results/demo.svg"
 
 // drawDemo draws the newest run of the demo, if one is committed.
 func drawDemo(results *results, write bool) (changed []string, err error) {
-	runs, name, err := results.runs("demo")
-	if err != nil || len(runs) == 0 {
+	run, name, err := results.demo("demo")
+	if err != nil || run == nil {
 		return nil, err
 	}
 	var made bytes.Buffer
-	if err := runs[0].Chart(&made); err != nil {
+	if err := run.Chart(&made); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	differs, err := renew(filepath.Join(results.root, filepath.FromSlash(demoChart)), made.Bytes(), write)

@@ -176,26 +176,6 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestRunsOnTwoMachines: a table for each, and one for all.
-func TestRunsOnTwoMachines(t *testing.T) {
-	const run = `{"machine": {"kernel": "6.1"}, "far": {"kernel": "7.2"}, "rows": [{"title": "unshaped", "closedLoop": {"perSecond": 100}}]}`
-	root := checkout(t, map[string]string{
-		"README.md":                          "",
-		"docs/a.md":                          "<!-- figures: begin wire from wires -->\n<!-- figures: end -->\n<!-- figures: begin ranges from wires -->\n<!-- figures: end -->\n",
-		"docs/results/2026-11-22-wires.json": "[" + run + "," + strings.Replace(run, "100", "150", 1) + "]",
-	})
-	if _, err := Update(root, true); err != nil {
-		t.Fatal(err)
-	}
-	page := read(t, root, "docs/a.md")
-	if n := strings.Count(page, "### Pod on 6.1, clients on 7.2\n"); n != 2 {
-		t.Errorf("%d tables, want 2:\n%s", n, page)
-	}
-	if want := "| no cap | unshaped | 2 | - | - | - | - | - | - | 100 to 150 |"; !strings.Contains(page, want) {
-		t.Errorf("a.md lacks %q:\n%s", want, page)
-	}
-}
-
 // TestRivals: what was not measured has no row and no number, and without a campaign
 // the page says how to get one.
 func TestRivals(t *testing.T) {
@@ -263,13 +243,12 @@ func TestMistakes(t *testing.T) {
 		"no such metric":     {"x <!-- figure: haste of a/b/c from netns -->1<!-- figure end -->\n", `the metric "haste"`},
 		"no such cell":       {"x <!-- figure: kept_p99_ms of a/b/c from netns -->(not measured)<!-- figure end -->\n", ""},
 		"no such file":       {"<!-- figures: begin bars from docs/none.jsonl -->\n<!-- figures: end -->\n", "no such file"},
-		"demo of two":        {"<!-- figures: begin demo from docs/a.json -->\n<!-- figures: end -->\n", "not one run on one machine"},
-		"wire of one":        {"<!-- figures: begin wire from docs/b.json -->\n<!-- figures: end -->\n", "a run on one machine"},
+		"demo, a list":       {"<!-- figures: begin demo from docs/a.json -->\n<!-- figures: end -->\n", "cannot unmarshal array"},
 		"two rivals":         {"<!-- figures: begin rivals from netns vm -->\n<!-- figures: end -->\n", "one source"},
 		"two demos":          {"<!-- figures: begin demo from demo demo2 -->\n<!-- figures: end -->\n", "one source"},
 	} {
 		root := checkout(t, map[string]string{
-			"README.md": "", "docs/a.md": tc.text, "docs/a.json": `[{"far": {}}]`, "docs/b.json": `{}`,
+			"README.md": "", "docs/a.md": tc.text, "docs/a.json": `[{}]`,
 		})
 		campaign(t, root, "2026-11-21-netns", 1.5)
 		changed, err := Update(root, false)

@@ -4,6 +4,7 @@
 package quote
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -62,8 +63,8 @@ func (r *results) campaign(source string) (c *record.Results, name string, err e
 	return c, name, nil
 }
 
-// runs reads those of the demo; none as above.
-func (r *results) runs(source string) (runs []result.Report, name string, err error) {
+// demo reads a run of the demo; nil as above.
+func (r *results) demo(source string) (run *result.Report, name string, err error) {
 	if name, err = r.find(source); err != nil || name == "" {
 		return nil, name, err
 	}
@@ -71,8 +72,9 @@ func (r *results) runs(source string) (runs []result.Report, name string, err er
 	if err != nil {
 		return nil, name, err
 	}
-	if runs, err = result.Parse(raw); err != nil {
+	run = &result.Report{}
+	if err := json.Unmarshal(raw, run); err != nil {
 		return nil, name, fmt.Errorf("%s: %w", name, err)
 	}
-	return runs, name, nil
+	return run, name, nil
 }

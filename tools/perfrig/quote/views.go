@@ -5,15 +5,12 @@ package quote
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/podweir/podweir/e2e/demo/result"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/report"
 	"github.com/podweir/podweir/tools/perfrig/stats"
@@ -26,9 +23,7 @@ const missing = "(not measured)"
 var views = map[string]func(p *page, sources []string) (string, error){
 	"bars":      bars,
 	"campaigns": campaigns,
-	"demo":      demo(oneMachine),
-	"wire":      demo(twoMachines),
-	"ranges":    demo(ranges),
+	"demo":      demo,
 	"rivals":    rivals,
 }
 
@@ -143,49 +138,19 @@ func (p *page) number(metric, name, source string) (string, error) {
 	return report.Quantity(metric, stats.Summarise(samples).Mean), nil
 }
 
-// demo is a view of runs of the demo.
-func demo(show func(w io.Writer, runs []result.Report, numbers string) error) func(p *page, sources []string) (string, error) {
-	return func(p *page, sources []string) (string, error) {
-		if len(sources) != 1 {
-			return "", fmt.Errorf("this view is of one source, not %d", len(sources))
-		}
-		runs, name, err := p.results.runs(sources[0])
-		switch {
-		case err != nil:
-			return "", err
-		case len(runs) == 0:
-			return fmt.Sprintf("No run of `%s` is committed.\n", sources[0]), nil
-		}
-		var b bytes.Buffer
-		if err := show(&b, runs, p.link(name)); err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
-		}
-		return strings.TrimPrefix(b.String(), "\n"), nil
+// demo is the table of a run of the demo.
+func demo(p *page, sources []string) (string, error) {
+	if len(sources) != 1 {
+		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
 	}
-}
-
-// oneMachine is the demo's table.
-func oneMachine(w io.Writer, runs []result.Report, numbers string) error {
-	if len(runs) != 1 || runs[0].Far != nil {
-		return errors.New("not one run on one machine")
+	run, name, err := p.results.demo(sources[0])
+	switch {
+	case err != nil:
+		return "", err
+	case run == nil:
+		return fmt.Sprintf("No run of `%s` is committed.\n", sources[0]), nil
 	}
-	runs[0].OneMachine(w, numbers)
-	return nil
-}
-
-// twoMachines is a table for each run on two machines.
-func twoMachines(w io.Writer, runs []result.Report, _ string) error {
-	for i := range runs {
-		if runs[i].Far == nil {
-			return errors.New("a run on one machine")
-		}
-		runs[i].TwoMachines(w)
-	}
-	return nil
-}
-
-// ranges sums runs up.
-func ranges(w io.Writer, runs []result.Report, _ string) error {
-	result.Ranges(w, runs)
-	return nil
+	var b bytes.Buffer
+	run.OneMachine(&b, p.link(name))
+	return b.String(), nil
 }

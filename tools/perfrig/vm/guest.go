@@ -54,7 +54,7 @@ const starting = time.Second
 func serveClients(ctx context.Context, root, addr string) error {
 	return far.Serve(ctx, far.ServeOptions{
 		Listen: addr, Device: wire.WireDevice, Out: os.Stderr,
-		Lab: lab.Options{PluginDirs: []string{root}}, Machine: func() any { return nil },
+		Lab: lab.Options{PluginDirs: []string{root}},
 	})
 }
 
