@@ -59,7 +59,7 @@ func rivals(p *page, sources []string) (string, error) {
 	case err != nil:
 		return "", err
 	case r == nil:
-		return "Their numbers below are of one run of `make demo`. A campaign with intervals is not taken yet; `make perf-rivals` measures and publishes it.\n", nil
+		return "A campaign with intervals is not taken yet: `make perf-rivals` measures and publishes it.\n", nil
 	}
 	var b bytes.Buffer
 	m := &r.Campaign.Machine
