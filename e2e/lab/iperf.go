@@ -66,6 +66,8 @@ type BulkInterval struct {
 	Retransmits float64 // segments; of the sender only
 	// Flows are the bytes of each connection.
 	Flows []float64
+	// RoundTrips are what TCP takes each connection's for; of the sender only.
+	RoundTrips []time.Duration
 }
 
 // Bulk is what both ends of a bulk transfer reported.
@@ -209,6 +211,8 @@ type iperfReport struct {
 	Intervals []struct {
 		Streams []struct {
 			Bytes float64 `json:"bytes"`
+			// RTTMicros is of the sender only.
+			RTTMicros float64 `json:"rtt"`
 		} `json:"streams"`
 		Sum struct {
 			Start       float64 `json:"start"`
@@ -239,6 +243,9 @@ func (r *iperfReport) intervals() []BulkInterval {
 		one := BulkInterval{Start: i.Sum.Start, End: i.Sum.End, Bytes: i.Sum.Bytes, Retransmits: i.Sum.Retransmits}
 		for _, f := range i.Streams {
 			one.Flows = append(one.Flows, f.Bytes)
+			if f.RTTMicros > 0 {
+				one.RoundTrips = append(one.RoundTrips, time.Duration(f.RTTMicros)*time.Microsecond)
+			}
 		}
 		out = append(out, one)
 	}

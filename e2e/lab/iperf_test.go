@@ -6,6 +6,7 @@ package lab
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -15,7 +16,7 @@ import (
 const interrupted = `{
 	"start": {"tcp_mss_default": 1448, "connected": [{"socket": 5}]},
 	"intervals": [
-		{"streams": [{"bytes": 600}, {"bytes": 400}], "sum": {"start": 0, "end": 0.5, "bytes": 1000, "retransmits": 7, "sender": true}},
+		{"streams": [{"bytes": 600, "rtt": 2500}, {"bytes": 400, "rtt": 150}], "sum": {"start": 0, "end": 0.5, "bytes": 1000, "retransmits": 7, "sender": true}},
 		{"streams": [{}], "sum": {"start": 0.5, "end": 1.0004, "bytes": 2000, "retransmits": 2}},
 		{"streams": [{}], "sum": {"start": 1.0004, "end": 1.5, "bytes": 3000, "retransmits": 0}},
 		{"streams": [{}], "sum": {"start": 1.5, "end": 1.5, "bytes": 500, "retransmits": 0}}
@@ -33,10 +34,10 @@ func TestParseIperf(t *testing.T) {
 		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
 	}
 	want := []BulkInterval{
-		{0, 0.5, 1000, 7, []float64{600, 400}},
-		{0.5, 1.0004, 2000, 2, []float64{0}},
-		{1.0004, 1.5, 3000, 0, []float64{0}},
-		{1.5, 1.5, 500, 0, []float64{0}},
+		{0, 0.5, 1000, 7, []float64{600, 400}, []time.Duration{2500 * time.Microsecond, 150 * time.Microsecond}},
+		{0.5, 1.0004, 2000, 2, []float64{0}, nil},
+		{1.0004, 1.5, 3000, 0, []float64{0}, nil},
+		{1.5, 1.5, 500, 0, []float64{0}, nil},
 	}
 	if diff := cmp.Diff(want, r.intervals()); diff != "" {
 		t.Errorf("intervals (-want +got):\n%s", diff)

@@ -12,15 +12,14 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
+	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 const (
-	// besideTail is how much longer than planned loads beside a call last, because
-	// calls start late by the time of their processes' start.
+	// besideTail is the least of [ordinary.tail].
 	besideTail = time.Second
-	// fetchers are the clients of a closed loop, and fetchShare what one of their
-	// responses is, in seconds of the cap: 30 kB at 10 Mbit/s.
-	fetchers   = 16
+	// fetchShare is what a response is to one of the clients of a closed loop, in
+	// seconds of the cap: 30 kB at 10 Mbit/s.
 	fetchShare = 0.024
 	// frameBytes is the largest frame that HTTP/2 has by default (RFC 9113 section
 	// 4.2).
@@ -60,8 +59,13 @@ func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, t
 		b.inner = &bulk
 	}
 	for _, of := range l.mix.Bulk {
+		if of.ECN {
+			if err := errors.Join(askForMarks(bulk.from), askForMarks(bulk.to)); err != nil {
+				return nil, err
+			}
+		}
 		run, err := l.rig.Lab.StartElephant(ctx, lab.Elephant{
-			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (loadHead + loadLast),
+			From: bulk.from, To: bulk.to, CongestionControl: of.Congestion, Flows: of.Flows, Duration: 2 * (l.head() + loadLast),
 		})
 		if err != nil {
 			return nil, err
@@ -74,7 +78,7 @@ func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, t
 		if !ok {
 			return nil, fmt.Errorf("no attack %q", l.mix.Flood)
 		}
-		b.flood, err = l.pod.Start(ctx, d, load, l.cell.Rate, loadHead+loadLast+besideTail)
+		b.flood, err = l.pod.Start(ctx, d, load, l.cell.Rate, l.head()+loadLast+l.tail())
 		if err != nil {
 			return nil, err
 		}
@@ -87,8 +91,8 @@ func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *bes
 	bytesIn := func(seconds float64) int { return int(seconds * float64(l.cell.Rate) / 8) }
 	if l.mix.Fetch {
 		b.pages, err = l.rig.Lab.StartHTTP(ctx, lab.HTTPLoad{
-			From: to, To: from, Concurrency: fetchers, ResponseBytes: bytesIn(fetchShare),
-			Duration: loadHead + loadLast, Timeout: giveUp,
+			From: to, To: from, Concurrency: spec.Fetchers, ResponseBytes: bytesIn(fetchShare),
+			Duration: l.head() + loadLast + l.tail(), Timeout: giveUp,
 		})
 		if err != nil {
 			return err
@@ -97,7 +101,7 @@ func (l *ordinary) startRequests(ctx context.Context, from, to *lab.Host, b *bes
 	if l.mix.Stream {
 		b.stream, err = l.rig.Lab.StartEcho(ctx, lab.EchoLoad{
 			From: to, To: from, FrameBytes: frameBytes, PerSecond: perSecond,
-			Delay: loadHead, Duration: loadLast + besideTail, Timeout: giveUp,
+			Delay: l.head(), Duration: loadLast + l.tail(), Timeout: giveUp,
 		})
 		if err != nil {
 			return err

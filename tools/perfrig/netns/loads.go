@@ -22,11 +22,6 @@ const (
 	loadHead = 3 * time.Second
 	// loadLast is how long they last.
 	loadLast = 7 * time.Second
-	// callRate is how many packets a call has per second, as far as their size
-	// allows.
-	callRate            = 200
-	callLeast, callMost = 100, 1400 // bytes of IP packets
-	ethernetBytes       = 14
 )
 
 // ordinary puts calls on the pod and, beside them, what its mix has, all in one
@@ -56,6 +51,13 @@ type ordinary struct {
 	mix      *spec.Mix
 }
 
+// head is when the calls begin: an emulated machine takes its time to start the bulk.
+func (l *ordinary) head() time.Duration { return loadHead + l.rig.Starting }
+
+// tail is how much longer than planned the loads beside the calls last, since these
+// begin late by the start of their processes: two for each of up to three.
+func (l *ordinary) tail() time.Duration { return max(besideTail, 3*l.rig.Starting) }
+
 func (l *ordinary) measure(ctx context.Context) error {
 	d := l.direction()
 	from, to := l.pod.Ends(d)
@@ -64,23 +66,27 @@ func (l *ordinary) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := wiremeter.Until(ctx, start+loadHead); err != nil {
+	if err := wiremeter.Until(ctx, start+l.head()); err != nil {
 		return err
 	}
+	marks, err := l.countMarks(d)
+	if err != nil {
+		return err
+	}
+	defer marks.close()
 	err = l.calls(ctx, from, to, b)
-	end := start + loadHead + loadLast
+	marks.done(l.run)
+	end := start + l.head() + loadLast
 	// Bulk is last: what is measured beside it must not outlast it.
-	return errors.Join(err, l.besideDone(ctx, b), l.bulkDone(ctx, b.bulk, end), l.steadyWire(d, start+loadHead, end))
+	return errors.Join(err, l.besideDone(ctx, b), l.bulkDone(ctx, b.bulk, end), l.steadyWire(d, end-loadLast, end))
 }
 
-// call is one of the mix, whose packets are as many per second as callRate as far
-// as their size allows.
+// call is what the mix has of calls.
 func (l *ordinary) call() lab.Calls {
-	perFlow := l.mix.CallShare * float64(l.cell.Rate) / 8 // bytes per second
-	size := min(max(int(perFlow/callRate)-ethernetBytes, callLeast), callMost)
-	flows := max(l.mix.Calls, 1)
+	flows, size := max(l.mix.Calls, 1), l.mix.CallPacket(l.cell.Rate)
 	return lab.Calls{
-		Flows: flows, PacketBytes: size, PerSecond: float64(flows) * perFlow / float64(size+ethernetBytes), Duration: loadLast,
+		Flows: flows, PacketBytes: size, Duration: loadLast,
+		PerSecond: float64(flows) * l.mix.CallBytesPerSecond(l.cell.Rate) / float64(size+spec.EthernetBytes),
 	}
 }
 
@@ -140,6 +146,7 @@ func (l *ordinary) told(name string, c *lab.Latencies) {
 func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end time.Duration) error {
 	var flows [][]float64 // bytes of each flow in each second
 	var again, segments float64
+	var roundTrips []time.Duration
 	for _, run := range runs {
 		bulk, err := run.Stop(ctx)
 		if err != nil {
@@ -147,6 +154,7 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 		}
 		from := (end - loadLast - run.Started).Seconds()
 		flows = append(flows, perSecondOf(bulk.Received, from)...)
+		roundTrips = append(roundTrips, roundTripsOf(bulk.Sent, from)...)
 		late := lab.Between(bulk.Sent, from, math.Inf(1))
 		again += late.Retransmits
 		if bulk.MSS > 0 {
@@ -163,7 +171,23 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 	if len(flows) > 1 {
 		l.set("bulk_fairness_share", medianFairness(flows))
 	}
+	if len(roundTrips) > 0 {
+		slices.Sort(roundTrips)
+		l.set("bulk_round_trip_p50_ms", millis(roundTrips[len(roundTrips)/2]))
+	}
 	return nil
+}
+
+// roundTripsOf are those of each flow in each interval that lies behind from, in
+// seconds since the start.
+func roundTripsOf(intervals []lab.BulkInterval, from float64) []time.Duration {
+	var out []time.Duration
+	for _, i := range intervals {
+		if i.Start >= from {
+			out = append(out, i.RoundTrips...)
+		}
+	}
+	return out
 }
 
 // perSecondOf are the bytes of each flow in each whole second of half-second

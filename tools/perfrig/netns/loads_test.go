@@ -122,3 +122,12 @@ func TestPrivilegedOrdinaryLoad(t *testing.T) {
 		}
 	}
 }
+
+func TestRoundTripsOf(t *testing.T) {
+	intervals := []lab.BulkInterval{
+		{Start: 0, RoundTrips: []time.Duration{9}}, {Start: 0.5, RoundTrips: []time.Duration{1, 2}}, {Start: 1},
+	}
+	if diff := cmp.Diff([]time.Duration{1, 2}, roundTripsOf(intervals, 0.4)); diff != "" {
+		t.Errorf("roundTripsOf() mismatch (-want +got):\n%s", diff)
+	}
+}

@@ -56,7 +56,7 @@ func (s *Spec) InModes(names ...string) (*Spec, error) {
 
 // attachesAnywhere says whether a phase shapes and says nothing of how.
 func (p *Phase) attachesAnywhere() bool {
-	return p.Kind == Podweir && len(p.Keys) == 1 && p.Keys["policy"] != ""
+	return p.Kind == Podweir && p.Leaves == "" && len(p.Keys) == 1 && p.Keys["policy"] != ""
 }
 
 // Policed says whether a direction of a phase has no queue: by its keys, or

@@ -50,6 +50,11 @@ var (
 	// The build that a change is compared with, in the same run.
 	strictBefore = strict.with("before", "type", BeforePlugin)
 
+	// The second band with fq_codel as its leaf, a trial: that drops and marks in place of
+	// podweir's program (a), or only serves the flows in turns (c).
+	strictLeafA = strict.leaf("a")
+	strictLeafC = strict.leaf("c")
+
 	// What podweir costs pods without a limit: in the conflist and not asked
 	// for anything, and busy with others.
 	unused    = Phase{Name: "podweir-unused", Kind: Podweir}
@@ -79,6 +84,12 @@ func (p Phase) with(name, key, value string) Phase {
 	keys := maps.Clone(p.Keys)
 	keys[key] = value
 	p.Name, p.Keys = p.Name+"-"+name, keys
+	return p
+}
+
+// leaf is the phase with another leaf of the second band.
+func (p Phase) leaf(name string) Phase {
+	p.Name, p.Leaves = p.Name+"-leaf-"+name, name
 	return p
 }
 

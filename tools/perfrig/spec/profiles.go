@@ -13,12 +13,12 @@ import (
 // directions are from the pod's point of view.
 var directions = []string{"egress", "ingress"}
 
-// Profiles are all campaigns by name. Every cell of bench is one of ci, and
-// every cell of ci, of costs, of k8s, of loads, of ratios, of rivals, of scale and of
-// vm one of full, in at most as many samples.
+// Profiles are all campaigns by name. Every cell of bench is one of ci, every cell of
+// loads-quick one of loads, and every cell of ci, of costs, of k8s, of leaves, of loads,
+// of ratios, of rivals, of scale and of vm one of full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), scale(), vm(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), loadsQuick(), leaves(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -127,6 +127,10 @@ func othersNamed(name string) []Workload {
 	return slices.DeleteFunc(others(), func(w Workload) bool { return w.Name != name })
 }
 
+// allFloods are those that a call is beside. Generators of small packets (tiny)
+// offer less than 1.2 x 100M here.
+var allFloods = []string{"discovery", "ect0", "fragments", "ports", "udp"}
+
 // loads is what pods ordinarily do, and the same call beside floods, with an earlier
 // build, a plain queue, the reference plugin and fair queues beside podweir. Small kernels
 // have none of the latter; in vm there are all.
@@ -135,38 +139,81 @@ func loads() *Spec {
 	return &Spec{Profile: "loads", Samples: 3, Blocks: []Block{
 		{
 			Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit},
-			Workloads: slices.Concat(ordinary(directions...), calledBeside([]string{"discovery", "ect0", "fragments", "ports", "udp"}, directions...)),
+			Workloads: slices.Concat(ordinary(directions...), calledBeside(allFloods, directions...)),
 		},
-		// Generators of small packets offer less than 1.2 x 100M here.
+		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: named(ordinary(directions...), "call-03-bbr-1", "call-03-bbr-8")},
 		{Phases: phases, Rates: []uint64{10 * mbit}, Workloads: calledBeside([]string{"tiny"}, directions...)},
 	}}
+}
+
+// loadsQuick is of loads what an idle machine does in three quarters of an hour, with an
+// earlier build and a plain queue beside podweir: what once was at fault, and the floods.
+func loadsQuick() *Spec {
+	phases := []Phase{strict, strictBefore, flat}
+	in := ordinary("ingress")
+	return &Spec{Profile: "loads-quick", Samples: 3, Blocks: []Block{
+		{Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit}, Workloads: slices.Concat(
+			named(in, "pages", "call-10-cubic-8", "call-03-bbr-8", "call-03-ecn-8"), calledBeside(allFloods, "ingress"),
+		)},
+		{Phases: phases, Rates: []uint64{10 * mbit}, Workloads: slices.Concat(
+			named(ordinary("egress"), "pages", "call-10-cubic-8"), named(in, "call-20-cubic-1"), calledBeside([]string{"tiny"}, "ingress"),
+		)},
+		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: named(in, "call-03-bbr-1")},
+		{Phases: phases, Rates: []uint64{100 * mbit}, Workloads: named(in, "call-03-cubic-1")},
+	}}
+}
+
+// leaves is a trial of fq_codel under podweir's bands, beside fair queues, in an
+// emulated machine whose kernel has all of them.
+func leaves() *Spec {
+	return &Spec{Profile: "leaves", Samples: 3, Blocks: []Block{{
+		Phases: []Phase{strict, strictLeafA, strictLeafC, flat, cake, htbFQCodel}, Rates: []uint64{10 * mbit},
+		Workloads: slices.Concat(
+			named(ordinary("ingress"), "pages", "call-10-cubic-8", "call-03-cubic-1", "call-03-bbr-8", "call-03-ecn-8"),
+			calledBeside([]string{"udp"}, "ingress"),
+		),
+	}}}
 }
 
 // ordinary are loads without an attack: a call, below and at its fair share, beside
 // bulk; pages on fresh connections; many small flows that fill the cap; bulk and
 // small answers on one connection or through one tunnel; video.
 func ordinary(to ...string) []Workload {
+	cubic := func(flows int) []Bulk { return []Bulk{{Congestion: "cubic", Flows: flows}} }
 	mixes := map[string]Mix{
 		"stream": {CallShare: 0.03, Stream: true},
-		"tunnel": {CallShare: 0.03, Tunnel: true, Bulk: []Bulk{{"cubic", 1}}},
+		"tunnel": {CallShare: 0.03, Tunnel: true, Bulk: cubic(1)},
 		// Below the fair share of two flows and of nine, as players choose it.
-		"video-30-cubic-1": {CallShare: 0.03, VideoShare: 0.3, Bulk: []Bulk{{"cubic", 1}}},
-		"video-08-cubic-8": {CallShare: 0.03, VideoShare: 0.08, Bulk: []Bulk{{"cubic", 8}}},
+		"video-30-cubic-1": {CallShare: 0.03, VideoShare: 0.3, Bulk: cubic(1)},
+		"video-08-cubic-8": {CallShare: 0.03, VideoShare: 0.08, Bulk: cubic(8)},
 
 		"pages":             {CallShare: 0.015, Fetch: true},
 		"calls-200":         {Calls: 200, CallShare: 0.005},
-		"call-03-mixed-4-4": {CallShare: 0.03, Bulk: []Bulk{{"cubic", 4}, {"bbr", 4}}},
-		"call-10-cubic-8":   {CallShare: 0.1, Bulk: []Bulk{{"cubic", 8}}},
-		"call-20-cubic-1":   {CallShare: 0.2, Bulk: []Bulk{{"cubic", 1}}},
+		"call-03-mixed-4-4": {CallShare: 0.03, Bulk: []Bulk{{Congestion: "cubic", Flows: 4}, {Congestion: "bbr", Flows: 4}}},
+		// Below 1 % of the cap is below the fair share of 65 flows.
+		"call-01-cubic-64": {CallShare: 0.01, Bulk: cubic(64)},
+		"call-03-cubic-64": {CallShare: 0.03, Bulk: cubic(64)},
+		"call-03-bbr-64":   {CallShare: 0.03, Bulk: []Bulk{{Congestion: "bbr", Flows: 64}}},
 	}
-	for _, congestion := range []string{"cubic", "bbr"} {
-		for _, flows := range []int{1, 8, 64} {
-			mixes[fmt.Sprintf("call-03-%s-%d", congestion, flows)] = Mix{CallShare: 0.03, Bulk: []Bulk{{congestion, flows}}}
+	for _, flows := range []int{1, 8} {
+		for _, percent := range []int{3, 10, 20} {
+			for _, congestion := range []string{"cubic", "bbr"} {
+				mixes[fmt.Sprintf("call-%02d-%s-%d", percent, congestion, flows)] = Mix{
+					CallShare: float64(percent) / 100, Bulk: []Bulk{{Congestion: congestion, Flows: flows}},
+				}
+			}
 		}
+		mixes[fmt.Sprintf("call-03-ecn-%d", flows)] = Mix{CallShare: 0.03, Bulk: []Bulk{{Congestion: "cubic", Flows: flows, ECN: true}}}
 	}
-	// Below 1 % of the cap is below the fair share of 65 flows.
-	mixes["call-01-cubic-64"] = Mix{CallShare: 0.01, Bulk: []Bulk{{"cubic", 64}}}
 	return ofMixes(mixes, to...)
+}
+
+// named are the loads whose name, without what all have and the direction, ends so.
+func named(all []Workload, ends ...string) []Workload {
+	return slices.DeleteFunc(slices.Clone(all), func(w Workload) bool {
+		name := strings.TrimSuffix(w.Name, "-"+w.Direction)
+		return !slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, "-"+end) })
+	})
 }
 
 // calledBeside are floods with a call beside each.
@@ -183,7 +230,7 @@ func ofMixes(mixes map[string]Mix, to ...string) []Workload {
 	for _, name := range slices.Sorted(maps.Keys(mixes)) {
 		for _, d := range to {
 			mix := mixes[name]
-			out = append(out, Workload{Name: "load-" + name + "-" + d, Kind: Ordinary, Direction: d, Mix: &mix, Seconds: 15})
+			out = append(out, Workload{Name: "load-" + name + "-" + d, Kind: Ordinary, Direction: d, Mix: &mix, Seconds: 13.5})
 		}
 	}
 	return out
@@ -226,7 +273,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, rivals().Blocks, loads().Blocks, scale().Blocks, vm().Blocks)}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, rivals().Blocks, loads().Blocks, leaves().Blocks, scale().Blocks, vm().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)

@@ -46,6 +46,9 @@ type Phase struct {
 	Elsewhere int `json:"elsewhere,omitempty"`
 	// Discipline names the tree of a Qdisc phase.
 	Discipline string `json:"discipline,omitempty"`
+	// Leaves names what the rig puts in place of the leaf of podweir's second band:
+	// a trial, which podweir itself does not make.
+	Leaves string `json:"leaves,omitempty"`
 }
 
 // WorkloadKind is what is done to the pod of a phase.
@@ -147,6 +150,8 @@ type Mix struct {
 type Bulk struct {
 	Congestion string `json:"congestion"`
 	Flows      int    `json:"flows"`
+	// ECN says that both ends ask for marks in place of drops.
+	ECN bool `json:"ecn,omitempty"`
 }
 
 // Block is a matrix of cells. The unshaped phase stands in it once for each
