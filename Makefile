@@ -267,6 +267,8 @@ test-cluster-all: test-cluster ## The same, and what takes minutes: every change
 # that exists find the images.
 ROW      ?= kindnet-default-as-it-comes
 REGISTRY ?=
+# Directory for the logs of rows, also of those that pass, and for a hosted row's result.
+ROW_LOGS ?=
 
 .PHONY: hosted-driver
 hosted-driver:
@@ -275,7 +277,7 @@ hosted-driver:
 
 .PHONY: hosted
 hosted: hosted-driver image ## Run one ROW of the CNI matrix that needs a registry (docker, helm, kubectl and a network with registries).
-	bin/tools/hosted -registry '$(REGISTRY)' '$(ROW)'
+	bin/tools/hosted -registry '$(REGISTRY)' -out '$(ROW_LOGS)' '$(ROW)'
 
 .PHONY: hosted-push
 hosted-push: hosted-driver image ## Push both images of a ROW that runs in a cloud to REGISTRY.
@@ -296,7 +298,7 @@ matrix-command:
 
 .PHONY: matrix
 matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 45 minutes; 10 more once).
-	bin/matrix -page $(MATRIX_PAGE) $(ROWS)
+	bin/matrix -page $(MATRIX_PAGE) -logs '$(ROW_LOGS)' $(ROWS)
 
 # Every row, without a change to the checkout.
 .PHONY: matrix-all
