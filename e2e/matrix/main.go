@@ -52,7 +52,7 @@ func main() {
 	flag.BoolVar(&o.plan, "dry-run", false, "print the steps of each row and run none")
 	flag.BoolVar(&o.render, "render", false, "run none, and write -page from the results beside it")
 	flag.StringVar(&o.page, "page", "", "write this page, and the results to the .json file beside it")
-	flag.StringVar(&o.logs, "logs", "", "directory for the logs of rows that fail; a temporary one if empty")
+	flag.StringVar(&o.logs, "logs", "", "directory for the logs of every row; if empty, a temporary one for those of rows that fail")
 	flag.Parse()
 	o.rows = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -49,6 +49,8 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.R
 	var err error
 	if dir == "" {
 		dir, err = os.MkdirTemp("", "podweir-matrix-")
+	} else {
+		err = os.MkdirAll(dir, 0o755)
 	}
 	u := &runner{o: o, dir: dir}
 	if err = errors.Join(err, u.aboutUs()); err != nil {
@@ -126,7 +128,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	res.Steps, err = run.All(ctx, scenario.Steps(r))
 	res.PeakMiB = peak()
 	say("  %-28s %5d MiB", "most memory", res.PeakMiB)
-	if err != nil {
+	if err != nil || u.o.logs != "" {
 		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
 	}
 	if err != nil || u.guest == "" && !u.clean(ctx) {

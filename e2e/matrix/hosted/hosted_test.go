@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -131,7 +132,7 @@ func TestCommands(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	for _, r := range mustRows(t) {
 		t.Run(r.Name, func(t *testing.T) {
-			o := options{root: t.TempDir(), dryRun: true, registry: "registry.example"}
+			o := options{root: t.TempDir(), dryRun: true, registry: "registry.example", out: t.TempDir()}
 			if err := o.row(t.Context(), &r); err != nil {
 				t.Error(err)
 			}
@@ -143,6 +144,26 @@ func TestDryRun(t *testing.T) {
 	o := options{dryRun: true}
 	if err := o.row(t.Context(), find(t, "eks-vpc-cni-chain")); err == nil || !strings.Contains(err.Error(), "-registry") {
 		t.Errorf("a cluster that exists, without a registry: %v, want an error that names -registry", err)
+	}
+}
+
+// TestResult has a row fail at its first command, and finds that in its result.
+func TestResult(t *testing.T) {
+	o := options{root: t.TempDir(), out: t.TempDir(), keep: true}
+	failure := o.row(t.Context(), find(t, "kindnet-default-as-it-comes"))
+	if failure == nil {
+		t.Fatal("there is no kind, and the row passed")
+	}
+	raw, err := os.ReadFile(filepath.Join(o.out, "result.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got result
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Row != "kindnet-default-as-it-comes" || len(got.Steps) != 1 || !strings.Contains(got.Steps[0].Error, "bin/tools/kind create cluster") {
+		t.Errorf("the row failed with %v, its result is %s", failure, raw)
 	}
 }
 

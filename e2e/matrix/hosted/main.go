@@ -7,7 +7,7 @@
 // kubectl, and what "make hosted" builds.
 //
 //	hosted -list [-json] [-job JOB]
-//	hosted [-root DIR] [-dry-run] [-registry HOST] ROW
+//	hosted [-root DIR] [-dry-run] [-registry HOST] [-out DIR] [-keep] ROW
 package main
 
 import (
@@ -34,6 +34,7 @@ func main() {
 	flag.StringVar(&o.root, "root", ".", "directory of the checkout")
 	flag.BoolVar(&o.dryRun, "dry-run", false, "print every command and run none")
 	flag.StringVar(&o.registry, "registry", "", "registry that holds both images, for clusters that exist")
+	flag.StringVar(&o.out, "out", "", "directory for the row's result and the logs of every component")
 	flag.BoolVar(&o.keep, "keep", false, "keep the cluster")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

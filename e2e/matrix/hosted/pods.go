@@ -110,7 +110,9 @@ func (o *options) rates(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Printf("%s: %.2f Mbit/s\n", m.what, got/1e6)
+		note := fmt.Sprintf("%s: %.2f Mbit/s", m.what, got/1e6)
+		fmt.Println(note)
+		o.notes = append(o.notes, note)
 		if got < m.least || got > m.most {
 			errs = append(errs, fmt.Errorf("%s: %.2f Mbit/s, want %.2f to %.2f", m.what, got/1e6, m.least/1e6, m.most/1e6))
 		}

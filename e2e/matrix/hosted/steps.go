@@ -26,8 +26,12 @@ const workImage = "localhost/podweir/work:1"
 type options struct {
 	root, registry string
 	dryRun, keep   bool
+	// out is where the result and the logs of every component go; nowhere if empty.
+	out string
 	// dir holds the row's temporary files.
 	dir string
+	// notes are what the present step measured.
+	notes []string
 }
 
 // row makes the cluster, runs every step, and removes the cluster.
@@ -46,6 +50,8 @@ func (o *options) row(ctx context.Context, r *row) (err error) {
 		}
 		defer func() { err = errors.Join(err, o.remove(context.WithoutCancel(ctx))) }()
 	}
+	res := result{Row: r.Name, Date: time.Now().UTC().Format(time.DateOnly)}
+	defer func() { err = errors.Join(err, res.write(o.out)) }()
 	for _, step := range []struct {
 		name string
 		do   func(context.Context, *row) error
@@ -55,12 +61,16 @@ func (o *options) row(ctx context.Context, r *row) (err error) {
 		{"install podweir", o.podweir},
 		{"doctor finds no fault", o.doctor},
 		{"limits and network policy hold", o.checkPods},
+		{"keep the logs", o.keepLogs},
 		{"uninstall podweir", o.uninstall},
 	} {
 		fmt.Println("==", step.name)
 		began := time.Now()
-		if err := step.do(ctx, r); err != nil {
-			o.diagnose(context.WithoutCancel(ctx))
+		o.notes = nil
+		err := step.do(ctx, r)
+		res.add(step.name, time.Since(began), o.notes, err)
+		if err != nil {
+			o.diagnose(context.WithoutCancel(ctx), r)
 			return fmt.Errorf("row %s: %s: %w", r.Name, step.name, err)
 		}
 		fmt.Printf("== %s: %.0f s\n", step.name, time.Since(began).Seconds())
@@ -149,13 +159,26 @@ func (o *options) remove(ctx context.Context) error {
 	return o.run(ctx, o.kind(), "delete", "cluster", "--name", cluster)
 }
 
-// diagnose prints what helps to understand a failure; its own failures do not
-// matter.
-func (o *options) diagnose(ctx context.Context) {
+// diagnose prints and keeps what helps to understand a failure; its own failures do
+// not matter.
+func (o *options) diagnose(ctx context.Context, r *row) {
+	_ = o.keepLogs(ctx, r)
 	_ = o.all(ctx,
 		"kubectl get nodes,pods --all-namespaces -o wide",
 		"kubectl get events --all-namespaces --sort-by=.lastTimestamp",
 		"kubectl -n kube-system logs -l app.kubernetes.io/name=podweir --tail=200 --prefix")
+}
+
+// keepLogs writes the logs of every component.
+func (o *options) keepLogs(ctx context.Context, r *row) error {
+	if o.out == "" {
+		return nil
+	}
+	dir := filepath.Join(o.out, "logs")
+	if r.cni.Existing {
+		return o.all(ctx, "kubectl cluster-info dump --namespaces kube-system,default --output-directory "+dir)
+	}
+	return o.run(ctx, o.kind(), "export", "logs", "--name", cluster, dir)
 }
 
 // kind is the program that "make hosted" builds.
