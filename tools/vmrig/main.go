@@ -20,7 +20,6 @@ import (
 
 	"github.com/podweir/podweir/tools/vmrig/archive"
 	"github.com/podweir/podweir/tools/vmrig/guest"
-	"github.com/podweir/podweir/tools/vmrig/uml"
 	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
@@ -30,7 +29,7 @@ const usage = `usage:
   vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
   vmrig wire -k A,B -peer CMD -- COMMAND    two machines, joined by a wire
-Kernels: 6.1, 6.12, newest; for run and exec also uml. "vmrig COMMAND -h" lists the options.
+Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
 `
 
 // Exit statuses of vmrig itself, as timeout(1) and docker(1) have them.
@@ -124,10 +123,7 @@ func setup(ctx context.Context, args []string) error {
 		}
 		return archive.SystemSource("/etc/apt")
 	}
-	if err := cache.Fetch(ctx, source, *update, os.Stdout); err != nil {
-		return err
-	}
-	return uml.Fetch(ctx, cache, source, *update)
+	return cache.Fetch(ctx, source, *update, os.Stdout)
 }
 
 // install installs the packages whose commands are missing, from the machine's
@@ -174,7 +170,7 @@ func machine(flags *flag.FlagSet) *vm.Options {
 func run(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	o := machine(flags)
-	flags.StringVar(&o.Kernel, "k", "6.12", "kernel: 6.1, 6.12, newest, uml")
+	flags.StringVar(&o.Kernel, "k", "6.12", "kernel: 6.1, 6.12, newest")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
@@ -208,11 +204,7 @@ func boot(ctx context.Context, o *vm.Options) (int, error) {
 	if o.Dir, err = os.Getwd(); err != nil {
 		return 0, err
 	}
-	run := cache.Run
-	if o.Kernel == uml.Name {
-		run = uml.On(cache)
-	}
-	result, err := run(ctx, *o)
+	result, err := cache.Run(ctx, *o)
 	for _, line := range result.Complaints {
 		fmt.Fprintf(os.Stderr, "vmrig: kernel %s complained: %s\n", o.Kernel, line)
 	}

@@ -27,10 +27,6 @@ const (
 	// root, and the directory of this job.
 	RootTag = "vmrig-root"
 	JobTag  = "vmrig-job"
-	// HostJobEnv holds the path of the job's directory on the host where the
-	// kernel mounts the host's files by hostfs. As an argument of a kernel that
-	// the kernel does not know, it reaches process 1 as a variable.
-	HostJobEnv = "VMRIG_HOST_JOB"
 
 	// SpecFile, StdoutFile, StderrFile and StatusFile are in the job's
 	// directory; the last appears when the command has ended and holds its exit

@@ -29,15 +29,6 @@ func (m mounting) do() error {
 	return nil
 }
 
-// ifThere mounts unless the kernel has no such file system; without it /sys has
-// no such directory either.
-func (m mounting) ifThere() error {
-	if _, err := os.Stat(m.target); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return m.do()
-}
-
 func mountAll(ms ...mounting) error {
 	for _, m := range ms {
 		if err := m.do(); err != nil {
@@ -101,18 +92,9 @@ func enterHostRoot() error {
 	return os.Chdir("/")
 }
 
-// share mounts a directory of the host's: by its tag, or by its path where the
-// kernel is a process of the host and reaches the host's files by itself.
+// share mounts a directory of the host's by its tag.
 func share(tag, target string, flags uintptr) mounting {
-	jobPath, ok := os.LookupEnv(HostJobEnv)
-	if !ok {
-		return mounting{kind: "virtiofs", source: tag, target: target, flags: flags}
-	}
-	m := mounting{kind: "hostfs", source: "none", target: target, options: "/", flags: flags}
-	if tag == JobTag {
-		m.options = jobPath
-	}
-	return m
+	return mounting{kind: "virtiofs", source: tag, target: target, flags: flags}
 }
 
 // insertModules loads what it takes to reach the host's files; everything
@@ -145,17 +127,11 @@ func prepare(job Job) error {
 		mounting{kind: "bpf", source: "bpf", target: "/sys/fs/bpf"},
 		mounting{kind: "devpts", source: "pts", target: "/dev/pts"},
 		mounting{kind: "tmpfs", source: "shm", target: "/dev/shm"},
+		mounting{kind: "debugfs", source: "debug", target: "/sys/kernel/debug"},
+		mounting{kind: "tracefs", source: "trace", target: "/sys/kernel/tracing"},
 	)
 	if err != nil {
 		return err
-	}
-	for _, m := range []mounting{
-		{kind: "debugfs", source: "debug", target: "/sys/kernel/debug"},
-		{kind: "tracefs", source: "trace", target: "/sys/kernel/tracing"},
-	} {
-		if err := m.ifThere(); err != nil {
-			return err
-		}
 	}
 	if err := staticNodes(); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
-// InitramfsFile is the initial file system, in the job's directory.
-const InitramfsFile = "initramfs"
+// initramfsFile is the initial file system, in the job's directory.
+const initramfsFile = "initramfs"
 
 // Files of a job's directory that only the host uses.
 const (
@@ -80,13 +80,13 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 		// virtiofsd reads and writes the guest's memory.
 		"-object", "memory-backend-memfd,id=mem,share=on,size=" + mem,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-serial", "file:" + in(ConsoleFile),
+		"-serial", "file:" + in(consoleFile),
 		"-chardev", "socket,id=root,path=" + in(rootSocket),
 		"-device", "vhost-user-fs-pci,chardev=root,queue-size=1024,tag=" + guest.RootTag,
 		"-chardev", "socket,id=job,path=" + in(jobSocket),
 		"-device", "vhost-user-fs-pci,chardev=job,tag=" + guest.JobTag,
 		"-kernel", filepath.Join(c.kernelDir(o.Kernel), "vmlinuz"),
-		"-initrd", in(InitramfsFile),
+		"-initrd", in(initramfsFile),
 		"-append", kernelArgs,
 	}
 	return append(args, o.Devices...)

@@ -62,8 +62,8 @@ func (e *HangError) Error() string {
 	return fmt.Sprintf("kernel %s: %s; its console:\n%s", e.Kernel, e.Reason, e.Console)
 }
 
-// ConsoleFile is what the machine's console printed, in the job's directory.
-const ConsoleFile = "console"
+// consoleFile is what the machine's console printed, in the job's directory.
+const consoleFile = "console"
 
 // Run boots a kernel, runs one command in the host's files and powers off. The
 // command may write wherever its user may: that goes to memory and is lost.
@@ -73,27 +73,6 @@ func (c *Cache) Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return c.RunBy(ctx, o, Booter{
-		Root: c.kernelDir(o.Kernel), Release: version, Modules: bootModules,
-		Boot: func(ctx context.Context, dir string) error { return c.boot(ctx, dir, o) },
-	})
-}
-
-// Booter boots a kernel.
-type Booter struct {
-	// Root is the directory that holds lib/modules/<release>, Release what the
-	// kernel calls itself.
-	Root, Release string
-	// Modules are those that reach the host's files.
-	Modules []string
-	// Boot boots with the initial file system and the other files of a job's
-	// directory and returns when the machine has powered off, or when ctx has
-	// ended and no process is left.
-	Boot func(ctx context.Context, dir string) error
-}
-
-// RunBy is Run by whatever boots the kernel.
-func (c *Cache) RunBy(ctx context.Context, o Options, b Booter) (Result, error) {
 	jobs := filepath.Join(c.dir, "jobs")
 	if err := os.MkdirAll(jobs, 0o755); err != nil {
 		return Result{}, err
@@ -103,7 +82,7 @@ func (c *Cache) RunBy(ctx context.Context, o Options, b Booter) (Result, error) 
 		return Result{}, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if err := writeJob(dir, b, o); err != nil {
+	if err := writeJob(dir, c.kernelDir(o.Kernel), version, o); err != nil {
 		return Result{}, err
 	}
 
@@ -114,7 +93,7 @@ func (c *Cache) RunBy(ctx context.Context, o Options, b Booter) (Result, error) 
 		filepath.Join(dir, guest.StdoutFile): o.Stdout,
 		filepath.Join(dir, guest.StderrFile): o.Stderr,
 	})
-	err = b.Boot(ctx, dir)
+	err = c.boot(ctx, dir, o)
 	result, err := finish(ctx, dir, o, errors.Join(err, output()))
 	if err == nil {
 		result.Overhead = time.Since(start) - elapsed(dir)
@@ -138,7 +117,7 @@ func elapsed(dir string) time.Duration {
 
 // finish reads what a machine left behind.
 func finish(ctx context.Context, dir string, o Options, err error) (Result, error) {
-	console, readErr := os.ReadFile(filepath.Join(dir, ConsoleFile))
+	console, readErr := os.ReadFile(filepath.Join(dir, consoleFile))
 	if readErr != nil {
 		console = []byte(readErr.Error())
 	}
@@ -162,25 +141,25 @@ func finish(ctx context.Context, dir string, o Options, err error) (Result, erro
 }
 
 // writeJob fills the directory that the guest mounts.
-func writeJob(dir string, b Booter, o Options) error {
+func writeJob(dir, kernelDir, version string, o Options) error {
 	spec, err := json.Marshal(guest.Job{
-		Hostname: "vm-" + strings.ReplaceAll(o.Kernel, ".", "-"), ModulesDir: b.Root,
+		Hostname: "vm-" + strings.ReplaceAll(o.Kernel, ".", "-"), ModulesDir: kernelDir,
 		Args: o.Args, Dir: o.Dir, Env: o.Env,
 	})
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{guest.SpecFile: spec, guest.StdoutFile: nil, guest.StderrFile: nil, ConsoleFile: nil}
+	files := map[string][]byte{guest.SpecFile: spec, guest.StdoutFile: nil, guest.StderrFile: nil, consoleFile: nil}
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}
-	f, err := os.Create(filepath.Join(dir, InitramfsFile))
+	f, err := os.Create(filepath.Join(dir, initramfsFile))
 	if err != nil {
 		return err
 	}
-	if err := writeInitramfs(f, filepath.Join(b.Root, "lib/modules", b.Release), b.Modules); err != nil {
+	if err := writeInitramfs(f, filepath.Join(kernelDir, "lib/modules", version), bootModules); err != nil {
 		_ = f.Close()
 		return err
 	}

@@ -88,7 +88,7 @@ func TestFinish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			files := map[string]string{ConsoleFile: "line one\r\nBUG: soft lockup\r\n"}
+			files := map[string]string{consoleFile: "line one\r\nBUG: soft lockup\r\n"}
 			if tt.status != "" {
 				files[guest.StatusFile], files[guest.ElapsedFile] = tt.status, "2000000000"
 			}
