@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -194,22 +195,27 @@ func observed(list []Attachment) int {
 	return n
 }
 
-// differencesShown is how many differences of a pod fit a screen that has those of five:
-// the first is what podweir would do, and the next often the cause.
-const differencesShown = 2
+// differences are those of a pod that fit a screen: the first is what podweir would do,
+// and the next, for which there is no room beside several pods, often the cause.
+func differences(drift []string, pods int) string {
+	shown := 2
+	if pods > 2 {
+		shown = 1
+	}
+	text := strings.Join(drift[:min(len(drift), shown)], ", ")
+	if n := len(drift) - shown; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
 
 func checkAttached(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
+		differ := slices.DeleteFunc(slices.Clone(list), func(a Attachment) bool { return len(a.Drift) == 0 || a.Gone })
 		var first, all, pods []string
-		for _, a := range list {
-			if len(a.Drift) == 0 || a.Gone {
-				continue
-			}
-			seen := a.Pod + ": " + strings.Join(a.Drift[:min(len(a.Drift), differencesShown)], ", ")
-			if n := len(a.Drift) - differencesShown; n > 0 {
-				seen += fmt.Sprintf(" (and %d more)", n)
-			}
-			first, all, pods = append(first, seen), append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
+		for _, a := range differ {
+			first = append(first, a.Pod+": "+differences(a.Drift, len(differ)))
+			all, pods = append(all, a.Pod+": "+strings.Join(a.Drift, ", ")), append(pods, a.Pod)
 		}
 		if len(all) > 0 {
 			return breaks(shorten(first), "no difference", "podweir repair", all...).of(pods)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -126,9 +127,11 @@ func Collect(node *engine.Node) (*Report, error) {
 	if rep.Failures, err = node.Paths.Failures(); err != nil {
 		return nil, fmt.Errorf("read failure records: %w", err)
 	}
-	if rep.Lost, err = node.Lost(); err != nil {
+	lost, err := node.Lost()
+	if err != nil {
 		return nil, fmt.Errorf("look for what no record tells of: %w", err)
 	}
+	rep.Lost = withoutUnread(lost, rep.Attachments)
 	if rep.Unenforced, err = node.Unenforced(); err != nil {
 		return nil, fmt.Errorf("read the record of limits that do not hold: %w", err)
 	}
@@ -138,12 +141,28 @@ func Collect(node *engine.Node) (*Report, error) {
 	return rep, nil
 }
 
+// withoutUnread leaves out what is likely of an attachment whose record cannot be read:
+// that is one problem.
+func withoutUnread(lost []engine.Lost, all []Attachment) []engine.Lost {
+	for i := range all {
+		a := &all[i]
+		if a.Error == "" || a.Interface.PodName != "" {
+			continue
+		}
+		at := slices.IndexFunc(lost, func(l engine.Lost) bool { return l.Interface.PodName == a.ID.IfName })
+		if at >= 0 {
+			lost = slices.Delete(lost, at, at+1)
+		}
+	}
+	return lost
+}
+
 // of looks at the interfaces of one attachment; none if there is no such attachment.
 func of(node *engine.Node, queues *engine.Queues, id attach.ID) []Attachment {
 	var all []Attachment
 	records, err := node.Records(id)
 	if err != nil {
-		all = append(all, Attachment{ID: id, Error: err.Error()})
+		all = append(all, Attachment{ID: id, Error: strings.ReplaceAll(err.Error(), id.String()+" ", "")})
 	}
 	for _, r := range records {
 		all = append(all, attachment(node, queues, r))

@@ -6,9 +6,11 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -22,8 +24,8 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
-// TestPrivilegedFullNode: on a node with 110 pods, five of which are broken, each in its
-// own way, status, doctor and top fit a screen and name all five. How long they take
+// TestPrivilegedFullNode: on a node with 110 busy pods, five of which are broken, each in
+// its own way, status, doctor and top fit a screen and name all five. How long they take
 // is logged.
 func TestPrivilegedFullNode(t *testing.T) {
 	short.LeaveOut(t, "it makes 110 pods")
@@ -41,6 +43,9 @@ func TestPrivilegedFullNode(t *testing.T) {
 		return have == pods, fmt.Sprintf("%d of %d pods are", have, pods)
 	})
 	a.end() // or it would mend what follows
+	for _, ns := range spaces {
+		busy(t, ns)
+	}
 	whole := n.screen(t, "status")
 	if want := fmt.Sprintf("All %d pods", pods); !strings.Contains(whole, want) {
 		t.Errorf("status before the faults does not say %q:\n%s", want, whole)
@@ -51,15 +56,43 @@ func TestPrivilegedFullNode(t *testing.T) {
 	spaces[58].Run(t, "ip", "link", "set", "eth0", "mtu", "20000")
 	n.node.Run(t, "tc", "qdisc", "del", "dev", "veth80", "clsact")
 	n.spoil(t, "sandbox-101")
-	broken := []string{"default/pod-7", "default/pod-31", "default/pod-58", "default/pod-80", "sandbox-101"}
-	for _, command := range []string{"status", "doctor", "top --count 1 --interval 1s"} {
+	broken := []string{"default/pod-7", "default/pod-31", "default/pod-58", "default/pod-80", "net/sandbox-101"}
+	for command, sees := range map[string]string{
+		"status": "105 of 110 pods are limited as they should be; 5 are not", "doctor": "PW602", "top --count 1 --interval 1s": "problems: 5",
+	} {
 		out := n.screen(t, command)
+		words := strings.FieldsFunc(out, func(r rune) bool { return unicode.IsSpace(r) || r == ':' || r == ',' })
 		for _, pod := range broken {
-			if !strings.Contains(out, pod) {
+			if !slices.Contains(words, pod) {
 				t.Errorf("podweir %s does not name %s:\n%s", command, pod, out)
 			}
 		}
+		if !strings.Contains(out, sees) {
+			t.Errorf("podweir %s does not say %q:\n%s", command, sees, out)
+		}
 	}
+}
+
+// busy sends from a pod until the test ends: 80 kbit/s, more than an idle pod has.
+func busy(t *testing.T, ns *testutil.NetNS) {
+	t.Helper()
+	fd := -1
+	frame := make([]byte, 1000)
+	for i := range 12 {
+		frame[i] = 0xff
+	}
+	frame[12], frame[13] = 0x88, 0xb5 // a protocol for experiments
+	eth0 := ns.Interface(t, "eth0")
+	if err := ns.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	often(t, 100*time.Millisecond, func() {
+		_ = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: eth0.Index, Halen: 6, Addr: [8]byte(frame[:8])})
+	})
 }
 
 // While 30 pods start, the agent's doctor finds nothing wrong with those that are being
@@ -118,8 +151,9 @@ func (n *nightNode) doubts(t *testing.T) []string {
 	return all
 }
 
-// screen runs a command and returns what it prints, which fits a screen of 80 columns
-// and 40 lines.
+// screen runs a command and returns what a reader sees of it on a screen of 80 columns and
+// 24 lines. All of it fits there, but for the rows of top: a terminal scrolls through them,
+// with a line for the keys.
 func (n *nightNode) screen(t *testing.T, command string) string {
 	t.Helper()
 	args := strings.Fields(command)
@@ -136,10 +170,14 @@ func (n *nightNode) screen(t *testing.T, command string) string {
 			t.Errorf("podweir %s: a line of %d columns: %s", command, len([]rune(l)), l)
 		}
 	}
-	if len(lines) > 40 {
+	const height = 24
+	if args[0] == "top" {
+		lines = lines[:min(len(lines), height-1)]
+	}
+	if len(lines) > height {
 		t.Errorf("podweir %s: %d lines:\n%s", command, len(lines), out)
 	}
-	return out
+	return strings.Join(lines, "\n")
 }
 
 // spoil has another release write the record of a pod.

@@ -6,6 +6,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -141,6 +142,9 @@ func (t *Top) Plain() string {
 
 func (t *Top) title(hidden int) string {
 	parts := []string{"podweir top", t.at.Format(time.TimeOnly), "every " + t.Interval.String(), "by " + t.Sort}
+	if n := t.problems(); n > 0 {
+		parts = append(parts, fmt.Sprintf("problems: %d", n))
+	}
 	if hidden > 0 {
 		parts = append(parts, fmt.Sprintf("%d idle not shown", hidden))
 	}
@@ -161,21 +165,37 @@ func topRow(pod, direction, limit, now, bar, share, drops, spark string) string 
 	return strings.TrimRight(fmt.Sprintf("%s %-7s %6s %6s %-12s %5s %5s %s", Pad(pod, 26), direction, limit, now, bar, share, drops, spark), " ")
 }
 
-// rows are the rows in their order, and how many idle ones are left out.
+// problems is how many pods are not limited as they should be, and of how many pods or
+// nodes nothing is known.
+func (t *Top) problems() int {
+	pods := map[string]bool{}
+	for i := range t.rates {
+		if r := &t.rates[i]; r.State != "" || r.Error != "" {
+			pods[r.Node+" "+r.Pod] = true
+		}
+	}
+	return len(pods)
+}
+
+// rows are the rows in their order, and how many idle ones are left out. What is broken
+// comes first, so that no busy pod takes it off the screen.
 func (t *Top) rows() (rows []string, hidden int) {
 	shown := make([]*PodRate, 0, len(t.rates))
-	var failed []string
+	unread := map[string][]string{}
 	for i := range t.rates {
 		r := &t.rates[i]
 		switch {
 		case !strings.Contains(r.Pod, t.Filter):
 		case r.Error != "":
-			failed = append(failed, strings.TrimSuffix(Paragraph("no rates of ", r.Pod+": "+r.Error, 1), "\n"))
+			unread[r.Error] = append(unread[r.Error], r.Pod)
 		case !t.Idle && idle(r):
 			hidden++
 		default:
 			shown = append(shown, r)
 		}
+	}
+	for _, cause := range slices.Sorted(maps.Keys(unread)) {
+		rows = append(rows, unreadRows(unread[cause], cause)...)
 	}
 	slices.SortStableFunc(shown, t.compare)
 	for _, r := range shown {
@@ -187,10 +207,27 @@ func (t *Top) rows() (rows []string, hidden int) {
 	if len(t.rates) == 0 {
 		rows = append(rows, Headline(0, 0, cmp.Or(t.Where, "this node")))
 	}
-	return append(rows, failed...), hidden
+	return rows, hidden
+}
+
+// unreadLines is how many lines the names take of which nothing is known for one cause.
+const unreadLines = 4
+
+func unreadRows(names []string, cause string) []string {
+	text := Paragraph("no rates of ", names[0]+": "+cause, 1)
+	if len(names) > 1 {
+		text = Paragraph("no rates of ", fmt.Sprintf("%d: %s", len(names), Names(names)), unreadLines) + Paragraph("  cause  ", cause, 1)
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
 func (t *Top) compare(a, b *PodRate) int {
+	if broken := a.State != ""; broken != (b.State != "") {
+		if broken {
+			return -1
+		}
+		return 1
+	}
 	by := 0
 	switch t.Sort {
 	case "share":

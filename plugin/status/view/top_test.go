@@ -40,7 +40,7 @@ func TestTopTable(t *testing.T) {
 	}
 	got := top.Plain()
 	for _, part := range []string{
-		"podweir top  03:00:00  every 2s  by share  1 idle not shown\n",
+		"podweir top  03:00:00  every 2s  by share  problems: 2  1 idle not shown\n",
 		"  10M  9.87M [██████████]  99 %    20 ▁█▅\n", " 100M    50M [█████░░░░░]  50 %\n",
 		"no rates of net/c4: its record cannot be read\n",
 		"default/differs            egress     10M      0 DIFFERS        0 %\n",
@@ -92,6 +92,64 @@ func TestTopFitsAScreen(t *testing.T) {
 		top.Key('k')
 	}
 	check("default/pod-109")
+}
+
+// Five pods that are broken, each in its own way, come before 105 busy ones in every
+// order, on a screen of 80 columns and 24 lines.
+func TestTopShowsWhatIsBrokenFirst(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: time.Second}
+	var rates []view.PodRate
+	for i := range 110 {
+		pod := fmt.Sprintf("default/pod-%03d", i)
+		if i == 17 {
+			rates = append(rates, view.PodRate{Pod: pod, Error: "its record cannot be read"})
+			continue
+		}
+		r := carried(pod, 10e6, 9.9e6, 100)
+		switch i {
+		case 31:
+			r.State, r.SentBitsPerSecond = view.NotLimited, 0
+		case 44:
+			r.State, r.SentBitsPerSecond = view.Differs, 1e6
+		case 90:
+			r.State, r.DropsPerSecond = view.Tampered, 0
+		case 108:
+			r.State = view.Exceeded
+		}
+		in := r
+		in.Direction = "ingress"
+		rates = append(rates, r, in)
+	}
+	top.Observe(rates, now)
+	for range view.Sorts {
+		lines := top.Screen(80, 24)
+		if len(lines) != 24 || !strings.Contains(lines[0], "problems: 5") {
+			t.Errorf("by %s: %d lines, the first is %q", top.Sort, len(lines), lines[0])
+		}
+		for _, pod := range []string{"017", "031", "044", "090", "108"} {
+			if !strings.Contains(strings.Join(lines, "\n"), "default/pod-"+pod) {
+				t.Errorf("by %s: pod-%s is not on the screen:\n%s", top.Sort, pod, strings.Join(lines, "\n"))
+			}
+		}
+		top.Key('s')
+	}
+}
+
+// Pods and nodes of which nothing is known share the lines of a cause: a hundred of them
+// leave room for the rest.
+func TestTopGroupsWhatIsUnknown(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: time.Second}
+	rates := []view.PodRate{carried("default/busy", 10e6, 9.9e6, 0)}
+	for i := range 100 {
+		rates = append(rates, view.PodRate{Node: fmt.Sprint(i), Pod: fmt.Sprintf("node n%d", i), Error: "no answer"})
+	}
+	top.Observe(rates, now)
+	screen := strings.Join(top.Screen(80, 24), "\n")
+	for _, part := range []string{"problems: 100", "no rates of 100: node n0, node n1, ", "  cause  no answer\n", "default/busy"} {
+		if !strings.Contains(screen, part) {
+			t.Errorf("the screen has no %q:\n%s", part, screen)
+		}
+	}
 }
 
 func TestTopKeys(t *testing.T) {
