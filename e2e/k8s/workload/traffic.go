@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ const (
 	stall = 20 * time.Millisecond
 	// leastUse is loose: the machine has the cluster to run as well.
 	leastUse = 0.9
-	// settle is how long TCP gets to find the cap.
+	// settle is how long TCP gets to find the cap. Datagrams look for none.
 	settle = 1500 * time.Millisecond
 )
 
@@ -42,11 +43,21 @@ type Load struct {
 	// UDP sends datagrams, whatever arrives; otherwise it is one TCP connection
 	// in each direction.
 	UDP bool
+	// At is where they send to on another interface of the pod than eth0.
+	At *Interface
+}
+
+// Interface is a further interface of a pod.
+type Interface struct {
+	Name string
+	IP   netip.Addr
 }
 
 // Traffic is what passed a pod, in wire bytes at the receivers.
 type Traffic struct {
 	In, Out *wiremeter.Series
+	// settle is how long the load got to find the cap.
+	settle time.Duration
 }
 
 // For loads the pod for a time.
@@ -56,7 +67,8 @@ func (l Load) For(ctx context.Context, length time.Duration) (Traffic, error) {
 
 // While counts what arrives while f runs.
 func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t Traffic, err error) {
-	in, err := wiremeter.Attach(l.Pod.NS, "eth0", wiremeter.Delivered)
+	at := l.at()
+	in, err := wiremeter.Attach(l.Pod.NS, at.Name, wiremeter.Delivered)
 	if err != nil {
 		return t, err
 	}
@@ -66,9 +78,9 @@ func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t T
 		return t, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	ends := l.start(ctx)
+	ends := l.start(ctx, at.IP.String())
 	defer func() {
-		_, stopped := l.Peer.Work(context.WithoutCancel(ctx), "stop", l.Pod.IP.String())
+		_, stopped := l.Peer.Work(context.WithoutCancel(ctx), "stop", at.IP.String())
 		if stopped == nil {
 			_, _ = <-ends, <-ends // they were stopped
 		}
@@ -98,14 +110,25 @@ func (l Load) While(ctx context.Context, f func(ctx context.Context) error) (t T
 	if err := failed(ends); err != nil {
 		return t, fmt.Errorf("the load ended: %w", err)
 	}
+	if !l.UDP {
+		t.settle = settle
+	}
 	var errA, errB error
 	t.In, errA = in.Read(from, to)
 	t.Out, errB = out.Read(from, to)
 	return t, errors.Join(errA, errB)
 }
 
-// start begins to send; the ends come when it is over.
-func (l Load) start(ctx context.Context) chan error {
+// at is the pod's interface.
+func (l Load) at() Interface {
+	if l.At != nil {
+		return *l.At
+	}
+	return Interface{"eth0", l.Pod.IP}
+}
+
+// start begins to send to an address of the pod; the ends come when it is over.
+func (l Load) start(ctx context.Context, to string) chan error {
 	bits := l.Bits
 	if bits == 0 {
 		bits = Offered
@@ -117,7 +140,7 @@ func (l Load) start(ctx context.Context) chan error {
 		}
 		go func() {
 			// Longer than f: it is stopped.
-			_, err := l.Peer.Work(ctx, "load", l.Pod.IP.String(), way, strconv.FormatUint(bits, 10), "2m")
+			_, err := l.Peer.Work(ctx, "load", to, way, strconv.FormatUint(bits, 10), "2m")
 			ends <- fmt.Errorf("%s: %w", way, err)
 		}()
 	}
@@ -155,12 +178,14 @@ type Direction struct {
 	Bits uint64
 	// Offered is what the load sent.
 	Offered uint64
+
+	settle time.Duration
 }
 
 // Directions are both directions with their caps, in bits per second; 0 is no
 // cap: then at least a quarter of [Offered] has to pass.
 func (t Traffic) Directions(ingress, egress uint64) []Direction {
-	return []Direction{{"ingress", t.In, ingress, Offered}, {"egress", t.Out, egress, Offered}}
+	return []Direction{{"ingress", t.In, ingress, Offered, t.settle}, {"egress", t.Out, egress, Offered, t.settle}}
 }
 
 // Err says whether both directions keep to their caps and use them.
@@ -187,7 +212,7 @@ func (d Direction) WorstSecond() float64 {
 
 // Used is the mean after the start, as a share of the cap.
 func (d Direction) Used() float64 {
-	late := wiremeter.Series{Bytes: d.Series.Bytes[min(int(settle/time.Millisecond), len(d.Series.Bytes)):]}
+	late := wiremeter.Series{Bytes: d.Series.Bytes[min(int(d.settle/time.Millisecond), len(d.Series.Bytes)):]}
 	return late.BitsPerSec() / float64(d.Bits)
 }
 

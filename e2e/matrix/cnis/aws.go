@@ -57,6 +57,9 @@ func (v *vpc) Images(ctx context.Context, here string) (images []string, err err
 	return images, err
 }
 
+// Shares says that AWS's programs leave nothing else.
+func (v *vpc) Shares() {}
+
 // Install installs AWS's chart.
 func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
 	if v.vpc, err = aws.New(ctx, c, v.here, v.made); err != nil {
@@ -74,7 +77,8 @@ func (v *vpc) Booted(ctx context.Context, n *cluster.Node) error { return v.vpc.
 // Conflist is the file of aws-node.
 func (v *vpc) Conflist() string { return aws.Conflist }
 
-// Uninstall removes AWS's release. The nodes go with the row.
+// Uninstall removes AWS's release. What it leaves on nodes goes when they are
+// restarted.
 func (v *vpc) Uninstall(ctx context.Context, _ *cluster.Cluster) error {
 	return errors.Join(v.vpc.Uninstall(ctx), v.vpc.Close())
 }
@@ -91,6 +95,17 @@ func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node
 	}
 	return nil
 }
+
+// Logs are the last words of ipamd, aws-cni and the Network Policy Agent.
+func (v *vpc) Logs(ctx context.Context, n *cluster.Node) string {
+	out, err := n.Exec(ctx, "bash", "-c", `for f in /var/log/aws-routed-eni/*.log /var/log/pods/kube-system_aws-node-*/*/*.log; do
+		echo "==> $f"; tail -n 200 "$f"; done`)
+	return strings.TrimSpace(out + "\n" + errorText(err))
+}
+
+// Batch leaves a few of a node's 49 addresses to the pods that stay: ipamd gives those
+// of pods that are gone to others after IP_COOLDOWN_PERIOD.
+func (v *vpc) Batch() int { return 13 }
 
 // Restrict writes what AWS's policy controller makes of a NetworkPolicy.
 func (v *vpc) Restrict(ctx context.Context, _ *cluster.Cluster, server *workload.Pod, friends ...*workload.Pod) error {

@@ -76,6 +76,12 @@ type Logs interface {
 	Logs(ctx context.Context, n *cluster.Node) string
 }
 
+// Batch is implemented by CNIs that have addresses for few pods at a time.
+type Batch interface {
+	// Batch is how many pods may start while as many go and as many have just gone.
+	Batch() int
+}
+
 // Settings is implemented by CNIs that know values of podweir's chart only when
 // the cluster runs.
 type Settings interface {

@@ -15,8 +15,12 @@ import (
 	"github.com/podweir/podweir/e2e/matrix/row"
 )
 
-// flannelSpace is the namespace of flannel's chart.
-const flannelSpace = "kube-flannel"
+const (
+	// flannelSpace is the namespace of flannel's chart.
+	flannelSpace = "kube-flannel"
+	// flannelKey begins the keys of flanneld's annotations.
+	flannelKey = "flannel.alpha.coreos.com/"
+)
 
 // flannel is flannel's own chart with the real flanneld. e2e/flannel/plugin
 // stands in for its CNI binary.
@@ -41,6 +45,9 @@ func (f *flannel) Images(ctx context.Context, here string) ([]string, error) {
 	f.chart = made[1]
 	return made[:1], nil
 }
+
+// Shares says that flannel leaves nothing else.
+func (f *flannel) Shares() {}
 
 // Install installs flannel's chart.
 func (f *flannel) Install(ctx context.Context, c *cluster.Cluster) error {
@@ -99,6 +106,9 @@ func (f *flannel) Logs(ctx context.Context, n *cluster.Node) string {
 func (f *flannel) Uninstall(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Helm(ctx, "uninstall", "flannel", "-n", flannelSpace, "--wait")
 	errs := []error{err}
+	// What flanneld says of a node to the others.
+	_, err = c.Kubectl(ctx, "", "annotate", "node", "--all", flannelKey+"backend-type-", flannelKey+"backend-data-", flannelKey+"kube-subnet-manager-", flannelKey+"public-ip-")
+	errs = append(errs, err)
 	for _, n := range c.Members {
 		_, err := n.Exec(ctx, "bash", "-c", "rm -rf "+f.Conflist()+" /var/lib/cni /run/flannel; "+
 			"for d in cni0 flannel.1; do [ ! -e /sys/class/net/$d ] || ip link delete $d; done")

@@ -77,7 +77,7 @@ func (m *Matrix) Page(results []Result) string {
 	b.WriteString(`# CNI matrix
 
 Written by ` + "`make matrix`" + ` from [its rows](../../e2e/matrix/matrix.yaml) and [the last result of each](compat-matrix.json). Each row installs
-the primary CNI and podweir in a real Kubernetes cluster of two nodes (containers of one machine), and goes through the steps below. The cluster takes 0.6 to 1.5 GiB of memory.
+the primary CNI and podweir in a real Kubernetes cluster of two nodes (containers of one machine), and goes through the steps below.` + memory(results) + `
 [How it works, how to run a row, and what time and memory rows take](../contributing/cni-matrix.md). A step that a row leaves out has its reason in the row's table.
 
 ## Rows that run here
@@ -104,6 +104,18 @@ the primary CNI and podweir in a real Kubernetes cluster of two nodes (container
 		}
 	}
 	return b.String()
+}
+
+// memory is a sentence about the most that a row took.
+func memory(results []Result) string {
+	var most uint64
+	for i := range results {
+		most = max(most, results[i].PeakMiB)
+	}
+	if most == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" The cluster takes %.1f GiB of memory at most.", float64(most)/1024)
 }
 
 func (r *Row) delivery() string {

@@ -55,7 +55,7 @@ type Row struct {
 	Set    []string `json:"set,omitempty" yaml:"set"`
 	// Doctor lists the findings that the row has, by their codes, with the reason.
 	Doctor map[string]string `json:"doctor,omitempty" yaml:"doctor"`
-	// Pods is how many are churned.
+	// Pods is how many are churned; a run of the fast rows alone churns fewer.
 	Pods int `json:"pods,omitempty" yaml:"pods"`
 	// Skip are steps that this row leaves out, with the reason.
 	Skip map[string]string `json:"skip,omitempty" yaml:"skip"`
@@ -115,9 +115,6 @@ func (r *Row) defaults() {
 	}
 	if r.Pods == 0 {
 		r.Pods = 50
-		if r.Tier == Fast {
-			r.Pods = 12
-		}
 	}
 }
 
@@ -158,8 +155,11 @@ func (r *Row) check() error {
 	return errors.Join(errs...)
 }
 
+// fastPods is [Row.Pods] in a run of the fast rows alone.
+const fastPods = 12
+
 // Select are the rows whose names match any of the patterns, and all that can
-// run here if there is none.
+// run here if there is none. With fast, they are those of the fast tier.
 func (m *Matrix) Select(fast bool, patterns ...string) ([]*Row, error) {
 	var all []*regexp.Regexp
 	for _, p := range patterns {
@@ -173,7 +173,11 @@ func (m *Matrix) Select(fast bool, patterns ...string) ([]*Row, error) {
 	for _, r := range m.Rows {
 		match := len(all) == 0 || slices.ContainsFunc(all, func(re *regexp.Regexp) bool { return re.MatchString(r.Name) })
 		if match && r.Needs == "" && (!fast || r.Tier == Fast) {
-			out = append(out, r)
+			chosen := *r
+			if fast {
+				chosen.Pods = min(chosen.Pods, fastPods)
+			}
+			out = append(out, &chosen)
 		}
 	}
 	if len(out) == 0 {

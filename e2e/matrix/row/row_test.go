@@ -52,17 +52,21 @@ func TestSelect(t *testing.T) {
 		fast     bool
 		patterns []string
 		want     []string
+		pods     int
 	}{
-		{false, nil, []string{"a.1", "a-2"}},
-		{true, nil, []string{"a.1"}},
-		{false, []string{"a-.*"}, []string{"a-2"}},
-		{false, []string{"a"}, nil},
-		{false, []string{"cloud"}, nil},
+		{false, nil, []string{"a.1", "a-2"}, 50},
+		{true, nil, []string{"a.1"}, 12},
+		{false, []string{"a-.*"}, []string{"a-2"}, 50},
+		{false, []string{"a"}, nil, 0},
+		{false, []string{"cloud"}, nil, 0},
 	} {
 		chosen, err := m.Select(tc.fast, tc.patterns...)
 		var got []string
 		for _, r := range chosen {
 			got = append(got, r.Name)
+			if r.Pods != tc.pods {
+				t.Errorf("Select(%v, %q): row %s churns %d pods, want %d", tc.fast, tc.patterns, r.Name, r.Pods, tc.pods)
+			}
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.want != nil) {
 			t.Errorf("Select(%v, %q): %v (-want +got):\n%s", tc.fast, tc.patterns, err, diff)
@@ -79,13 +83,14 @@ func TestPage(t *testing.T) {
 		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "old"}},
 		[]row.Result{
 			{Row: "a-2", Lacks: "ipvlan"},
-			{Row: "a.1", Date: "2026-11-22", Steps: []row.Step{
+			{Row: "a.1", Date: "2026-11-22", PeakMiB: 1536, Steps: []row.Step{
 				{Name: "limits", Outcome: row.Passed, Seconds: 1.25, Notes: []string{"20.00 | <none>", "two\nlines"}},
 				{Name: "policy", Outcome: row.Skipped},
 			}},
 		})
 	got := m.Page(results)
 	for _, want := range []string{
+		"The cluster takes 1.5 GiB of memory at most.",
 		"| [a.1](#a1) | v1 | plain | none | `chain` | 1 steps passed, 1 left out | 2026-11-22 |\n",
 		"| not run: the kernel lacks ipvlan |",
 		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n",

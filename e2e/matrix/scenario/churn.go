@@ -12,13 +12,20 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
 
-// batch is how many pods start at a time.
-const batch = 10
+const (
+	// batch is how many pods start at a time.
+	batch = 25
+	// pause is the time between two questions to the doctor, which takes a tenth of
+	// a second of a processor.
+	pause = time.Second
+)
 
-// churn makes pods and deletes them, while the doctor is asked again and again,
-// and looks for what they left.
+// churn makes pods on the first node and deletes them, while its doctor is asked
+// again and again, and looks for what they left; the other node's doctor is asked
+// then.
 func churn(ctx context.Context, r *Run) error {
 	before, err := counts(ctx, r.Cluster.Members[0])
 	if err != nil {
@@ -32,7 +39,10 @@ func churn(ctx context.Context, r *Run) error {
 	if err := errors.Join(err, <-asked); err != nil {
 		return err
 	}
-	return r.nothingLeft(ctx, before)
+	if err := r.nothingLeft(ctx, before); err != nil {
+		return err
+	}
+	return r.content(ctx, r.Cluster.Members[1])
 }
 
 // churned deletes a batch while the next one starts, as a node sees it when a
@@ -41,8 +51,12 @@ func (r *Run) churned(ctx context.Context) error {
 	began := time.Now()
 	gone := make(chan error, 1)
 	gone <- nil // there is no batch before the first
-	for first := 0; first < r.Row.Pods; first += batch {
-		names, err := r.startBatch(ctx, first, min(first+batch, r.Row.Pods))
+	most := batch
+	if few, ok := r.CNI.(cnis.Batch); ok {
+		most = few.Batch()
+	}
+	for first := 0; first < r.Row.Pods; first += most {
+		names, err := r.startBatch(ctx, first, min(first+most, r.Row.Pods))
 		if err := errors.Join(err, <-gone); err != nil {
 			return err
 		}
@@ -74,24 +88,33 @@ func (r *Run) startBatch(ctx context.Context, from, to int) ([]string, error) {
 	return names, r.capsOf(ctx, pods[len(pods)-1], capIn, capOut)
 }
 
-// asking asks the doctor until ctx ends. A finding that is there twice in a row
-// is one: a single look may fall between a pod and its shaping.
+// asking asks the first node's doctor until ctx ends. A finding that is there twice
+// in a row is one: a single look may fall between a pod and its shaping.
 func (r *Run) asking(ctx context.Context) error {
 	faulty := false
 	for times := 0; ; times++ {
-		found, err := r.findings(ctx)
-		if ctx.Err() != nil {
-			r.note("doctor asked %d times", times)
-			return nil //nolint:nilerr // it was asked long enough
-		}
+		found, err := r.findings(ctx, r.Cluster.Members[0])
 		if err == nil {
 			err = undeclared(found, r.Row.Doctor)
 		}
-		if err != nil && faulty {
+		if ctx.Err() == nil && err != nil && faulty {
 			return expect("the doctor is content while pods start and stop", err)
 		}
 		faulty = err != nil
+		if workload.Wait(pause)(ctx) != nil {
+			r.note("doctor asked %d times", times)
+			return nil // it was asked long enough
+		}
 	}
+}
+
+// content wants no other findings of a node than the row's.
+func (r *Run) content(ctx context.Context, n *cluster.Node) error {
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		found, err := r.findings(ctx, n)
+		return errors.Join(err, undeclared(found, r.Row.Doctor))
+	})
+	return expect("the doctor of "+n.Name+" is content after pods started and stopped", err)
 }
 
 // nothingLeft wants no trace of pods that are gone.

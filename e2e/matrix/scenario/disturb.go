@@ -5,6 +5,7 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,7 +31,7 @@ func (r *Run) underLoad(ctx context.Context, what string, f func(context.Context
 	if err != nil {
 		return err
 	}
-	return r.judge(what, t, capIn, capOut)
+	return r.judge(&load{what: what, in: capIn, out: capOut}, t)
 }
 
 // agentStopped makes a pod while the agent of its node hangs: what is limited
@@ -125,8 +126,15 @@ func conflistRewritten(ctx context.Context, r *Run) error {
 		if err := write(strings.Replace(string(text), "{", fmt.Sprintf(`{"x-%s": true, `, version), 1)); err != nil {
 			return err
 		}
-		if err := r.bornLimited(ctx, fmt.Sprintf("rewritten%d", i)); err != nil {
+		name := fmt.Sprintf("rewritten%d", i)
+		if err := r.bornLimited(ctx, name); err != nil {
 			return err
+		}
+		if err := r.pluginCalled(ctx, node, name); err != nil {
+			return expect("the runtime calls podweir's plugin behind the CNI's file", err)
+		}
+		if r.Row.Delivery != "chain" {
+			continue
 		}
 		err := cluster.Eventually(ctx, 5*time.Second, func(context.Context) error { return r.chained(node, version) })
 		if err != nil {
@@ -134,6 +142,27 @@ func conflistRewritten(ctx context.Context, r *Run) error {
 		}
 	}
 	return errors.Join(node.WriteFile(r.CNI.Conflist(), string(text)), os.Chmod(file, was.Mode()))
+}
+
+// pluginCalled says whether a pod was attached by the plugin; the agent attaches those
+// that the plugin was not called for.
+func (r *Run) pluginCalled(ctx context.Context, node *cluster.Node, pod string) error {
+	out, err := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var status struct {
+		Attachments []struct{ Pod, By string }
+	}
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return err
+	}
+	for _, a := range status.Attachments {
+		if a.Pod == "default/"+pod && a.By == "plugin" {
+			return nil
+		}
+	}
+	return fmt.Errorf("attachments %+v", status.Attachments)
 }
 
 // chained says whether podweir's conflist is of a version of the CNI's.

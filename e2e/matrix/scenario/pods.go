@@ -137,37 +137,43 @@ func (r *Run) unlimited(ctx context.Context, p *workload.Pod) error {
 
 // limited holds a pod to its caps.
 func (r *Run) limited(ctx context.Context, what string, l workload.Load, in, out uint64) error {
-	t, err := r.measure(ctx, what, l, looked, in, out)
+	named := &load{what: what, Load: l, in: in, out: out}
+	t, err := r.measure(ctx, named, looked)
 	if err != nil {
 		return err
 	}
-	return r.judge(what, t, in, out)
+	return r.judge(named, t)
 }
 
-// measure loads a pod. Too little is measured again, up to twice and for longer: the
-// machine may have been busy. Too much is not.
-func (r *Run) measure(ctx context.Context, what string, l workload.Load, length time.Duration, in, out uint64) (t workload.Traffic, err error) {
+// measure loads a pod. Too little, and a little more than is promised, is measured
+// again, up to twice and for longer: the machine may have been busy. Too much is not.
+func (r *Run) measure(ctx context.Context, l *load, length time.Duration) (t workload.Traffic, err error) {
 	for try := range 3 {
 		if t, err = l.For(ctx, length); err != nil {
-			return t, fmt.Errorf("%s: %w", what, err)
+			return t, fmt.Errorf("%s: %w", l.what, err)
 		}
-		d := t.Directions(in, out)
+		d := t.Directions(l.in, l.out)
 		tooMuch := d[0].Above() != nil || d[1].Above() != nil
-		if tooMuch || t.Err(in, out) == nil || try == 2 {
+		if tooMuch || l.err(t) == nil || try == 2 {
 			break
 		}
-		r.note("%s: %s in, %s out Mbit/s, measured again", what, mbit(t.In.BitsPerSec()), mbit(t.Out.BitsPerSec()))
+		r.note("%s, measured again", l.seen(t))
 		length = measured
 	}
 	return t, nil
 }
 
-// judge notes a measurement and holds it to its caps.
-func (r *Run) judge(what string, t workload.Traffic, in, out uint64) error {
-	d := t.Directions(in, out)
-	r.note("%s: %s in, %s out Mbit/s, worst second %.1f and %.1f %%", what,
+// seen is a measurement in words.
+func (l *load) seen(t workload.Traffic) string {
+	d := t.Directions(l.in, l.out)
+	return fmt.Sprintf("%s: %s in, %s out Mbit/s, worst second %.1f and %.1f %%", l.what,
 		mbit(t.In.BitsPerSec()), mbit(t.Out.BitsPerSec()), 100*d[0].WorstSecond(), 100*d[1].WorstSecond())
-	return expect(fmt.Sprintf("%s: %d Mbit/s in and %d out", what, in/1e6, out/1e6), t.Err(in, out))
+}
+
+// judge notes a measurement and holds it to its caps.
+func (r *Run) judge(l *load, t workload.Traffic) error {
+	r.note("%s", l.seen(t))
+	return expect(fmt.Sprintf("%s: %d Mbit/s in and %d out", l.what, l.in/1e6, l.out/1e6), l.err(t))
 }
 
 // podsBehind makes the pods that stay where podweir was first.

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
@@ -87,11 +88,11 @@ func delivery(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// findings are the checks of all nodes that are neither ok nor skipped, with
-// what they say.
-func (r *Run) findings(ctx context.Context) (map[string]string, error) {
+// findings are the checks of nodes that are neither ok nor skipped, with what they
+// say.
+func (r *Run) findings(ctx context.Context, nodes ...*cluster.Node) (map[string]string, error) {
 	found := map[string]string{}
-	for _, n := range r.Cluster.Members {
+	for _, n := range nodes {
 		rep, err := r.Cluster.Doctor(ctx, n)
 		if err != nil {
 			return nil, err
@@ -109,7 +110,7 @@ func doctor(ctx context.Context, r *Run) error {
 	// A finding may be about what has just changed.
 	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		var err error
-		if found, err = r.findings(ctx); err != nil {
+		if found, err = r.findings(ctx, r.Cluster.Members...); err != nil {
 			return err
 		}
 		if err := undeclared(found, r.Row.Doctor); err != nil {
@@ -188,25 +189,36 @@ func uninstalled(ctx context.Context, r *Run) error {
 		own, ok := r.CNI.(cnis.Unchanged)
 		return ok && own.Own(line)
 	}
+	after, err := snapshots(ctx, r.Cluster.Members)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for i, n := range r.Cluster.Members {
-		after, err := snapshot.Take(ctx, n)
-		if err != nil {
-			return err
-		}
 		if i == 0 && r.before != nil {
-			differences := snapshot.Compare(r.before, after, accept)
-			r.note("%d lines of %s compared", len(after), n.Name)
+			differences := snapshot.Compare(r.before, after[i], accept)
+			r.note("%d lines of %s compared", len(after[i]), n.Name)
 			for _, d := range differences[:min(len(differences), 20)] {
 				errs = append(errs, fmt.Errorf("%s: %s", n.Name, d))
 			}
 			continue
 		}
-		for _, line := range traces(after) {
+		for _, line := range traces(after[i]) {
 			errs = append(errs, fmt.Errorf("%s: is left: %s", n.Name, line))
 		}
 	}
 	return expect("nodes are as they were before podweir", errors.Join(errs...))
+}
+
+// snapshots looks at nodes at the same time.
+func snapshots(ctx context.Context, nodes []*cluster.Node) ([]snapshot.Snapshot, error) {
+	out, errs := make([]snapshot.Snapshot, len(nodes)), make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { out[i], errs[i] = snapshot.Take(ctx, n) })
+	}
+	all.Wait()
+	return out, errors.Join(errs...)
 }
 
 // traces are lines that only podweir leaves.

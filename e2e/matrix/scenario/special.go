@@ -5,8 +5,10 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -78,40 +80,40 @@ tc qdisc show dev "$(ip -o link | sed -nE "s/^$peer: ([^@:]+)[@:].*/\1/p")" root
 	return out, nil
 }
 
-// second is the network that a second CNI call attaches, as Multus does.
+// second is the network that a second CNI call attaches, as Multus does. A route
+// through it leads to one address.
 const second = `{"cniVersion": "1.0.0", "name": "second", "plugins": [
-  {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]]}},
+  {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]], "routes": [{"dst": "%s/32"}]}},
   {"type": "podweir-cni", "capabilities": {"bandwidth": true}}
 ]}`
 
 // secondNetwork attaches another interface to the pod that stays, with limits
-// of its own. cnitool names the container by its namespace, which no runtime
-// knows.
+// of its own, and loads both.
 func secondNetwork(ctx context.Context, r *Run) error {
 	node := r.Cluster.Members[0]
 	if _, err := node.Exec(ctx, "mkdir", "-p", "/etc/cni/second.d"); err != nil {
 		return err
 	}
-	if err := node.WriteFile("/etc/cni/second.d/20-second.conflist", second); err != nil {
+	if err := node.WriteFile("/etc/cni/second.d/20-second.conflist", fmt.Sprintf(second, r.free.IP)); err != nil {
 		return err
 	}
-	netns := strings.TrimPrefix(r.early.NS.Path(), node.Path("/")+"/")
-	call := func(ctx context.Context, verb string) (string, error) {
-		return node.Exec(ctx, "env", "CNI_PATH=/opt/cni/bin", "NETCONFPATH=/etc/cni/second.d", "CNI_IFNAME=net1",
-			`CAP_ARGS={"bandwidth": {"ingressRate": 5000000, "ingressBurst": 4294967295, "egressRate": 5000000, "egressBurst": 4294967295}}`,
-			"/opt/cni/bin/cnitool", verb, "second", "/"+strings.TrimPrefix(netns, "/"))
-	}
-	if out, err := call(ctx, "add"); err != nil {
-		return expect("a second interface is attached", fmt.Errorf("%w: %s", err, out))
+	net1, err := r.attach(ctx)
+	if err != nil {
+		return expect("a second interface is attached", err)
 	}
 	status, err := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
 	if err != nil || !strings.Contains(status, `"net1"`) {
 		return expect("status shows net1 with limits of its own", errors.Join(err, errors.New(status)))
 	}
-	if err := r.limited(ctx, "eth0 keeps its caps", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut); err != nil {
+	err = r.together(
+		ctx, measured,
+		load{"eth0", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut, true},
+		load{"net1 at the same time", workload.Load{Pod: r.early, Peer: r.free, At: net1}, otherIn, otherOut, true},
+	)
+	if err != nil {
 		return err
 	}
-	found, err := r.findings(ctx)
+	found, err := r.findings(ctx, r.Cluster.Members...)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,32 @@ func secondNetwork(ctx context.Context, r *Run) error {
 	if err := undeclared(found, map[string]string{severalInterfaces: "the pod has two"}); err != nil {
 		return expect("no other finding", err)
 	}
-	_, err = call(ctx, "del")
+	_, err = r.second(ctx, "del")
 	_, gone := node.Exec(ctx, "rm", "-rf", "/etc/cni/second.d", "/var/lib/cni/networks/second")
 	return errors.Join(err, gone)
+}
+
+// attach makes the second interface.
+func (r *Run) attach(ctx context.Context) (*workload.Interface, error) {
+	out, err := r.second(ctx, "add")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	var result struct {
+		IPs []struct{ Address netip.Prefix }
+	}
+	if err := json.Unmarshal([]byte(out), &result); err != nil || len(result.IPs) != 1 {
+		return nil, fmt.Errorf("one address is expected: %w: %s", err, out)
+	}
+	return &workload.Interface{Name: "net1", IP: result.IPs[0].Address.Addr()}, nil
+}
+
+// second makes a call of CNI about the second network. cnitool names the container by
+// its namespace, which no runtime knows.
+func (r *Run) second(ctx context.Context, verb string) (string, error) {
+	node := r.Cluster.Members[0]
+	netns := "/" + strings.TrimPrefix(r.early.NS.Path(), node.Path("/")+"/")
+	return node.Exec(ctx, "env", "CNI_PATH=/opt/cni/bin", "NETCONFPATH=/etc/cni/second.d", "CNI_IFNAME=net1",
+		fmt.Sprintf(`CAP_ARGS={"bandwidth": {"ingressRate": %d, "ingressBurst": 4294967295, "egressRate": %d, "egressBurst": 4294967295}}`, otherIn, otherOut),
+		"/opt/cni/bin/cnitool", verb, "second", netns)
 }

@@ -15,11 +15,27 @@ import (
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
 
-// load is a load with its name, on a pod with the usual caps or without any.
+// load is a load with its name and the pod's caps, in bits per second; 0 is none.
 type load struct {
 	what string
 	workload.Load
-	free bool
+	in, out uint64
+	// strict leaves no time for busy processors: the worst second is as promised.
+	strict bool
+}
+
+// promised is the worst second as a share of the cap, with the default burst.
+const promised = 1.01
+
+// err says whether a measurement keeps to the caps and uses them.
+func (l *load) err(t workload.Traffic) error {
+	errs := []error{t.Err(l.in, l.out)}
+	for _, d := range t.Directions(l.in, l.out) {
+		if worst := d.WorstSecond(); l.strict && worst > promised {
+			errs = append(errs, fmt.Errorf("%s %d bits/s: a second had %.4f of the cap, %.2f is promised", d.Name, d.Bits, worst, promised))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // limits holds a pod from before the install and one from after it to their caps:
@@ -30,49 +46,49 @@ func limits(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	for _, at := range [][]load{
-		{
-			{what: "TCP from the other node", Load: workload.Load{Pod: late, Peer: r.far}},
-			{what: "TCP on its node", Load: workload.Load{Pod: r.early, Peer: r.near}},
-			{what: "control pod beside them", Load: workload.Load{Pod: r.control, Peer: r.free, Bits: controlOffered}, free: true},
-		},
-		{
-			{what: "UDP from the other node", Load: workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}},
-			{what: "UDP on its node", Load: workload.Load{Pod: late, Peer: r.near, UDP: true, Bits: datagramOffered}},
-		},
-	} {
-		if err := r.together(ctx, at); err != nil {
-			return err
-		}
+	capped := func(what string, l workload.Load) load { return load{what, l, capIn, capOut, true} }
+	control := load{what: "control pod beside them", Load: workload.Load{Pod: r.control, Peer: r.free, Bits: controlOffered}}
+	err = r.together(
+		ctx, measured, control,
+		capped("TCP from the other node", workload.Load{Pod: late, Peer: r.far}),
+		capped("TCP on its node", workload.Load{Pod: r.early, Peer: r.near}),
+	)
+	if err != nil {
+		return err
 	}
-	return nil
+	return r.together(
+		ctx, datagrams, control,
+		capped("UDP from the other node", workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}),
+		capped("UDP on its node", workload.Load{Pod: late, Peer: r.near, UDP: true, Bits: datagramOffered}),
+	)
 }
 
 // together measures at the same time and judges in order.
-func (r *Run) together(ctx context.Context, loads []load) error {
+func (r *Run) together(ctx context.Context, length time.Duration, loads ...load) error {
 	traffic, errs := make([]workload.Traffic, len(loads)), make([]error, len(loads))
 	var all sync.WaitGroup
-	for i, l := range loads {
+	for i := range loads {
 		all.Go(func() {
-			if l.free {
-				traffic[i], errs[i] = l.For(ctx, measured)
+			if loads[i].in == 0 {
+				traffic[i], errs[i] = loads[i].For(ctx, length)
 			} else {
-				traffic[i], errs[i] = r.measure(ctx, l.what, l.Load, measured, capIn, capOut)
+				traffic[i], errs[i] = r.measure(ctx, &loads[i], length)
 			}
 		})
 	}
 	all.Wait()
-	for i, l := range loads {
+	for i := range loads {
+		l := &loads[i]
 		switch {
 		case errs[i] != nil:
-		case l.free:
+		case l.in == 0:
 			least := min(traffic[i].In.BitsPerSec(), traffic[i].Out.BitsPerSec())
-			r.note("%s: at least %s Mbit/s of %d offered", l.what, mbit(least), controlOffered/1_000_000)
-			if least < controlOffered/4 {
+			r.note("%s: at least %s Mbit/s of %d offered", l.what, mbit(least), l.Bits/1_000_000)
+			if least < float64(l.Bits)/4 {
 				errs[i] = expect("the control pod has no limit", fmt.Errorf("%s Mbit/s", mbit(least)))
 			}
 		default:
-			errs[i] = r.judge(l.what, traffic[i], capIn, capOut)
+			errs[i] = r.judge(l, traffic[i])
 		}
 	}
 	return errors.Join(errs...)
@@ -172,7 +188,7 @@ func policyChanged(ctx context.Context, r *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.judge("while policy changed", t, capIn, capOut); err != nil {
+	if err := r.judge(&load{what: "while policy changed", in: capIn, out: capOut}, t); err != nil {
 		return err
 	}
 	return engine.Lift(ctx, r.Cluster, r.early)
