@@ -153,10 +153,10 @@ func newDoctor(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what the doctors of all nodes found",
-		Long: "Show what the doctor of each node found when it looked last, which each agent does every five minutes: each\n" +
-			"problem once, with the nodes that have it. With --node it is the whole report of that node. Exit status 1 if a\n" +
-			"check failed, 2 if a check or a node is unknown.",
-		Example: "  kubectl podweir doctor\n  kubectl podweir doctor --node n7\n  kubectl podweir explain PW602",
+		Long: "Show what the doctor of each node found when it looked last, by default within the last five minutes: each\n" +
+			"problem once, with the nodes that have it. --node shows one node alone; -v lists also what is in order and what\n" +
+			"was skipped. Exit status 1 if a check failed, 2 if a check or a node is unknown.",
+		Example: "  kubectl podweir doctor\n  kubectl podweir doctor --node n7 -v\n  kubectl podweir explain PW602",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := o.look(cmd.Context())
