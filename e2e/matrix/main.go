@@ -165,11 +165,30 @@ func writePage(m *row.Matrix, results []row.Result, page string) error {
 		return err
 	}
 	all := m.Merge(old, results)
-	if all == nil {
-		all = []row.Result{}
-	}
-	if raw, err = json.MarshalIndent(all, "", " "); err != nil {
+	if raw, err = encode(all); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(file, append(raw, '\n'), 0o644), os.WriteFile(page, []byte(m.Page(all)), 0o644))
+	return errors.Join(os.WriteFile(file, raw, 0o644), os.WriteFile(page, []byte(m.Page(all)), 0o644))
+}
+
+// encode has a line for each result and one for each step.
+func encode(all []row.Result) ([]byte, error) {
+	lines := []string{}
+	for _, r := range all {
+		steps := make([]string, len(r.Steps))
+		for i := range r.Steps {
+			step, err := json.Marshal(&r.Steps[i])
+			if err != nil {
+				return nil, err
+			}
+			steps[i] = "\n  " + string(step)
+		}
+		r.Steps = []row.Step{}
+		head, err := json.Marshal(&r)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, " "+strings.TrimSuffix(string(head), "]}")+strings.Join(steps, ",")+"]}")
+	}
+	return []byte("[\n" + strings.Join(lines, ",\n") + "\n]\n"), nil
 }
