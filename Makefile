@@ -375,7 +375,7 @@ before: ## Build bin/podweir-cni-before from the commit BEFORE, to be measured b
 	rm -rf bin/before
 	git worktree prune
 	git worktree add --quiet --detach bin/before '$(BEFORE)'
-	cd bin/before && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/podweir-cni-before ./plugin/cmd/podweir-cni
+	cd bin/before && $(GO_BUILD) -o $(CURDIR)/bin/podweir-cni-before ./plugin/cmd/podweir-cni
 	git worktree remove --force bin/before
 
 .PHONY: perf-ci
