@@ -123,6 +123,20 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// TestLoads: without a campaign the view says so, with one it has its tables.
+func TestLoads(t *testing.T) {
+	root := checkout(t, map[string]string{"README.md": "<!-- figures: begin loads from netns -->\n<!-- figures: end -->\n", "docs/b.md": ""})
+	for _, want := range []string{"No campaign of `netns` is committed.", "| load | cap | podweir's bars |"} {
+		if _, err := Update(root, true); err != nil {
+			t.Fatal(err)
+		}
+		if top := read(t, root, "README.md"); !strings.Contains(top, want) {
+			t.Errorf("README.md lacks %q:\n%s", want, top)
+		}
+		campaign(t, root, "2026-11-21-netns", 1.5)
+	}
+}
+
 // TestPagesOfCampaigns: what their samples do not give is made again.
 func TestPagesOfCampaigns(t *testing.T) {
 	root := checkout(t, map[string]string{"README.md": ""})

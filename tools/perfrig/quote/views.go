@@ -25,6 +25,7 @@ var views = map[string]func(p *page, sources []string) (string, error){
 	"campaigns": campaigns,
 	"demo":      demo,
 	"rivals":    rivals,
+	"loads":     loads,
 }
 
 // bars holds campaigns of the rig, taken together, against what was promised.
@@ -70,6 +71,22 @@ func rivals(p *page, sources []string) (string, error) {
 	t := report.Rivals(r)
 	b.WriteString(t.Markdown())
 	return b.String(), nil
+}
+
+// loads is a call beside other loads: the bars for each phase, then every row.
+func loads(p *page, sources []string) (string, error) {
+	if len(sources) != 1 {
+		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
+	}
+	r, name, err := p.results.campaign(sources[0])
+	switch {
+	case err != nil:
+		return "", err
+	case r == nil:
+		return fmt.Sprintf("No campaign of `%s` is committed.\n", sources[0]), nil
+	}
+	kinds, rows := report.LoadKinds(r), report.Loads(r)
+	return p.provenance(r, name) + "\n" + kinds.Markdown() + "\n" + rows.Markdown(), nil
 }
 
 // campaigns lists what the rig measured below a directory, the newest first.

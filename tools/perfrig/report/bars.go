@@ -79,6 +79,7 @@ func Bars(r *record.Results) []Bar {
 	for _, c := range b.cells(spec.Packet) {
 		b.packets(&c)
 	}
+	b.loads()
 	b.agent()
 	b.podBars()
 	return b.bars

@@ -42,6 +42,30 @@ func Kinds() []Kind {
 	}
 }
 
+// The kinds of a call beside other loads.
+var (
+	callLostKind = Kind{Name: "call below its fair share, lost, %", Asked: fmt.Sprintf("at most %.1f", callLostMost)}
+	callTimeKind = Kind{Name: "call below its fair share, p99 beyond the bystander's, ms", Asked: fmt.Sprintf("at most %.0f × one packet of each active flow at the cap", callTurns)}
+	flatLostKind = Kind{Name: "call lost beyond what a plain queue loses, points", Asked: fmt.Sprintf("0, resolved to %.1f", lossResolved)}
+	flatTimeKind = Kind{Name: "call p90 beyond a plain queue's, ms", Asked: "0, resolved to one frame at the cap"}
+	cakeLostKind = Kind{Name: "call lost beyond what cake loses, points", Asked: fmt.Sprintf("0, resolved to %.1f", lossResolved)}
+	cakeTimeKind = Kind{Name: "call p90 beyond cake's, ms", Asked: "0, resolved to one frame at the cap"}
+	jainKind     = Kind{Name: "fairness of bulk flows in a second (Jain)", Asked: fmt.Sprintf("at least %.2f", fairLeast)}
+	againKind    = Kind{Name: "segments of bulk sent again, %", Asked: fmt.Sprintf("at most %.0f", againMost)}
+	ecnAgainKind = Kind{Name: "segments of ECN flows sent again", Asked: "0"}
+	markedKind   = Kind{Name: "packets of ECN flows marked, least of the rounds", Asked: "more than 0"}
+	loadUseKind  = Kind{Name: "use of the cap by 1 or 8 flows", Asked: fmt.Sprintf("at least %.2f", leastUse)}
+	ownWaitKind  = Kind{Name: "bulk's own packets from 100M up, median of round trips, ms", Asked: fmt.Sprintf("at most %.0f", ownWaitMost)}
+)
+
+// loadKinds have rows only where a campaign has loads.
+func loadKinds() []Kind {
+	return []Kind{
+		callLostKind, callTimeKind, flatLostKind, flatTimeKind, cakeLostKind, cakeTimeKind,
+		jainKind, againKind, ecnAgainKind, markedKind, loadUseKind, ownWaitKind,
+	}
+}
+
 // of says of which kind a bar is, and by which number, in the metric's unit, it
 // is judged. metric is "" where other phases have nothing like it.
 func (b *Bar) of(k Kind, metric string, value float64) {

@@ -55,6 +55,11 @@ func sumUp(bars []judged) Table {
 	for _, k := range Kinds() {
 		t.Rows = append(t.Rows, k.row(byKind[k.Name]))
 	}
+	for _, k := range loadKinds() {
+		if bars := byKind[k.Name]; len(bars) > 0 {
+			t.Rows = append(t.Rows, k.row(bars))
+		}
+	}
 	for _, alike := range byName(byKind[""]) {
 		k := Kind{Name: alike[0].name(), Asked: asked(alike)}
 		t.Rows = append(t.Rows, k.row(alike))

@@ -98,7 +98,7 @@ var views = []view{
 	{
 		spec.Ordinary, "A call beside other loads",
 		"All in one direction: a call (UDP of a constant rate; its share of the cap is in the name, or 3 %), beside it bulk of so many flows, what the next table has, or a flood of twice the cap; or 200 calls that fill the cap. " +
-			"From the fourth second on, for 7 s. Milliseconds for an answer to a datagram from when it was due; the bystander is the unlimited pod with one such call. Fairness is Jain's index of the bulk flows in a second, the median of the seconds.",
+			"From the fourth second on, for 7 s. Milliseconds for an answer to a datagram from when it was due; the bystander is the unlimited pod with one such call. Fairness is Jain's index of the bulk flows in a second, the median of the seconds. The round trip is that of bulk itself, by its senders' TCP. Marked and dropped are counted by podweir's programs, where bulk asks for marks; a packet of theirs may be of many segments.",
 		[]column{
 			{"call lost, %", "call_lost_percent", 1, 2},
 			{"p50", "call_p50_ms", 1, 2},
@@ -108,6 +108,9 @@ var views = []view{
 			{"bystander p99", "call_bystander_p99_ms", 1, 2},
 			{"sent again, %", "late_retransmits_percent", 1, 2},
 			{"fairness", "bulk_fairness_share", 1, 3},
+			{"bulk's round trip, median", "bulk_round_trip_p50_ms", 1, 1},
+			{"marked", "bulk_marked_count", 1, 0},
+			{"dropped", "bulk_dropped_count", 1, 0},
 			{"flood, Mbit/s", "offered_bits_per_second", mega, 1},
 			{"used", "DIR_used_share", 1, 4},
 			{"worst 1 s", "DIR_worst_second_share", 1, 4},

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
+)
+
+// The bars of a call beside other loads.
+const (
+	callLostMost = 0.5  // percent, of a call below its fair share
+	callTurns    = 3.0  // p99 by one packet of each active flow, beyond the bystander's
+	fairLeast    = 0.95 // Jain's index of bulk flows
+	againMost    = 1.0  // percent of segments
+	ownWaitMost  = 10.0 // ms, the median of bulk's own packets
+	ownWaitFrom  = 100_000_000
+	// lossResolved, in percent, and one full frame at the cap are what a loss and a time
+	// may be above another phase's and count as the same.
+	lossResolved = 0.1
+)
+
+// The phases that podweir is compared with.
+const (
+	plainQueue = "podweir-flat"
+	fairQueue  = "cake"
+)
+
+// loads judges podweir of the present build, and of that what it makes by itself.
+func (b *barred) loads() {
+	for _, c := range b.cells(spec.Ordinary) {
+		if c.Phase.Kind != spec.Podweir || c.Phase.Keys["type"] != "" || c.Phase.Leaves != "" || c.Workload.Mix == nil {
+			continue
+		}
+		switch c.Phase.Keys["policy"] {
+		case "strict":
+			b.load(&c)
+		case "flat":
+			b.caps(&c, c.Workload.Direction)
+		}
+	}
+}
+
+// load judges a cell, whatever its phase is.
+func (b *barred) load(c *spec.Cell) {
+	mix := c.Workload.Mix
+	if c.Phase.Keys["policy"] != "elephants" { // which does not charge all
+		b.caps(c, c.Workload.Direction)
+	}
+	if mix.BelowShare() {
+		b.most(c, callLostKind, "call lost", "call_lost_percent", "%", callLostMost)
+		b.turns(c)
+	}
+	// In a flood every packet of which is a flow the call is as large as all others.
+	if mix.BelowShare() || mix.Flood != "" {
+		b.beyond(c, plainQueue, flatLostKind, flatTimeKind)
+		b.beyond(c, fairQueue, cakeLostKind, cakeTimeKind)
+	}
+	b.bulk(c)
+}
+
+func (b *barred) bulk(c *spec.Cell) {
+	mix, d := c.Workload.Mix, c.Workload.Direction
+	b.least(c, jainKind, "fairness of the bulk flows", "bulk_fairness_share", "", fairLeast)
+	if mix.Marked() {
+		b.most(c, ecnAgainKind, "segments sent again by ECN flows", "late_retransmits_count", "", 0)
+		if marked := values(b.r, c, "bulk_marked_count"); len(marked) > 0 {
+			b.add(slices.Min(marked) > 0, c, "packets marked", fmt.Sprintf("%.0f", slices.Min(marked)), "more than 0").
+				of(markedKind, "bulk_marked_count", slices.Min(marked))
+		}
+	} else {
+		b.most(c, againKind, "segments sent again", "late_retransmits_percent", "%", againMost)
+	}
+	if n := mix.BulkFlows(); len(mix.Bulk) == 1 && (n == 1 || n == 8) {
+		b.least(c, loadUseKind, "use of the cap", d+"_used_share", "", leastUse)
+	}
+	if c.Rate >= ownWaitFrom && !mix.Tunnel {
+		b.most(c, ownWaitKind, "bulk's own wait, median", "bulk_round_trip_p50_ms", "ms", ownWaitMost)
+	}
+}
+
+// turns: one packet of each active flow, three times, and what the machine adds.
+func (b *barred) turns(c *spec.Cell) {
+	over := b.differences(c, "call_p99_ms", c, "call_bystander_p99_ms")
+	b.judge(c, callTimeKind, "call p99, beyond the bystander's", over, "ms", callTurns*1000*c.Workload.Mix.TurnSeconds(c.Rate))
+}
+
+// beyond: not worse than another phase in the same round.
+func (b *barred) beyond(c *spec.Cell, phase string, lost, took Kind) {
+	other := *c
+	other.Phase = spec.Phase{Name: phase}
+	if c.Phase.Name == phase {
+		return
+	}
+	b.judge(c, lost, "call lost, beyond "+phase+"'s", b.differences(c, "call_lost_percent", &other, "call_lost_percent"), "%", lossResolved)
+	b.judge(c, took, "call p90, beyond "+phase+"'s", b.differences(c, "call_p90_ms", &other, "call_p90_ms"), "ms", 1000*spec.FrameSeconds(c.Rate))
+}
+
+// differences are those of the rounds that have both.
+func (b *barred) differences(c *spec.Cell, metric string, other *spec.Cell, otherMetric string) []float64 {
+	theirs := b.r.Values(other.ID(), otherMetric)
+	var out []float64
+	for round, v := range b.r.Values(c.ID(), metric) {
+		if o, ok := theirs[round]; ok {
+			out = append(out, v-o)
+		}
+	}
+	return out
+}
+
+func (b *barred) most(c *spec.Cell, k Kind, what, metric, unit string, limit float64) {
+	if bar := b.judge(c, k, what, values(b.r, c, metric), unit, limit); bar != nil {
+		bar.Metric = metric
+	}
+}
+
+// least is most, the other way round.
+func (b *barred) least(c *spec.Cell, k Kind, what, metric, unit string, limit float64) {
+	if s := stats.Summarise(values(b.r, c, metric)); s.N > 0 {
+		b.interval(c, k, what, s, unit, fmt.Sprintf("at least %.4g", limit), limit-s.ConfidenceLow, limit-s.ConfidenceHigh).Metric = metric
+	}
+}
+
+// judge: at most limit, by the 95 % interval of the mean. What is on either side of it
+// is not decided, nor is what one sample says. It is nil if there is none.
+func (b *barred) judge(c *spec.Cell, k Kind, what string, samples []float64, unit string, limit float64) *Bar {
+	s := stats.Summarise(samples)
+	if s.N == 0 {
+		return nil
+	}
+	return b.interval(c, k, what, s, unit, withUnit(fmt.Sprintf("at most %.4g", limit), unit), s.ConfidenceHigh-limit, s.ConfidenceLow-limit)
+}
+
+// interval adds a bar of which the worst and the best end of the interval miss it by
+// so much; NaN if there is none.
+func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, unit, want string, worst, best float64) *Bar {
+	measured := withUnit(fmt.Sprintf("%.4g", s.Mean), unit)
+	if !math.IsNaN(worst) {
+		measured += fmt.Sprintf(" (95 %%: %.4g to %.4g)", s.ConfidenceLow, s.ConfidenceHigh)
+	}
+	const rounding = 1e-9
+	bar := b.add(worst <= rounding || !(best > rounding), c, what, measured, want)
+	bar.Undecided = !(worst <= rounding) && bar.Pass
+	bar.of(k, "", s.Mean)
+	return bar
+}
+
+func withUnit(number, unit string) string {
+	if unit == "" {
+		return number
+	}
+	return number + " " + unit
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
+	"github.com/podweir/podweir/tools/perfrig/spec"
+)
+
+var (
+	plain  = spec.Phase{Name: "podweir-flat", Kind: spec.Podweir, Keys: map[string]string{"policy": "flat"}}
+	before = spec.Phase{Name: "podweir-strict-before", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict", "type": spec.BeforePlugin}}
+)
+
+// loadSamples are rounds of a load, whose numbers are those of each round.
+func loadSamples(p spec.Phase, w *spec.Workload, rate uint64, rounds map[string][]float64) []record.Sample {
+	var out []record.Sample
+	for metric, values := range rounds {
+		for len(out) < len(values) {
+			out = append(out, sample(p, *w, len(out), map[string]float64{}))
+		}
+		for round, v := range values {
+			out[round].Metrics[metric], out[round].Cell.Rate = v, rate
+		}
+	}
+	return out
+}
+
+// TestLoadBars: each bar on both sides of its edge, and with an interval that is too
+// wide; one sample decides nothing.
+func TestLoadBars(t *testing.T) {
+	w := &spec.Workload{Name: "load-x", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{
+		CallShare: 0.1, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 8}},
+	}}
+	ecn := *w
+	ecn.Mix = &spec.Mix{CallShare: 0.1, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 8, ECN: true}}}
+	const at100M, at10M = 100_000_000, 10_000_000
+	for name, tc := range map[string]struct {
+		w           *spec.Workload
+		rate        uint64
+		ours, plain map[string][]float64
+		want        string // word and name
+	}{
+		"loss":              {w, at10M, map[string][]float64{"call_lost_percent": {0.4, 0.41, 0.42}}, nil, "ok call lost"},
+		"too much loss":     {w, at10M, map[string][]float64{"call_lost_percent": {0.6, 0.61, 0.62}}, nil, "MISS call lost"},
+		"too wide":          {w, at10M, map[string][]float64{"call_lost_percent": {0, 0, 1}}, nil, "? call lost"},
+		"one sample":        {w, at10M, map[string][]float64{"call_lost_percent": {0}}, nil, "? call lost"},
+		"p99 of three":      {w, at10M, map[string][]float64{"call_p99_ms": {32, 31, 32}, "call_bystander_p99_ms": {2, 1, 2}}, nil, "ok call p99, beyond the bystander's"},
+		"p99 of more":       {w, at10M, map[string][]float64{"call_p99_ms": {33, 32, 33}, "call_bystander_p99_ms": {2, 1, 2}}, nil, "MISS call p99, beyond the bystander's"},
+		"no worse loss":     {w, at100M, map[string][]float64{"call_lost_percent": {2, 3}}, map[string][]float64{"call_lost_percent": {2, 3}}, "ok call lost, beyond podweir-flat's"},
+		"worse loss":        {w, at100M, map[string][]float64{"call_lost_percent": {2, 3}}, map[string][]float64{"call_lost_percent": {1.8, 2.8}}, "MISS call lost, beyond podweir-flat's"},
+		"a frame later":     {w, at10M, map[string][]float64{"call_p90_ms": {3, 5}}, map[string][]float64{"call_p90_ms": {1.8, 3.8}}, "ok call p90, beyond podweir-flat's"},
+		"more than that":    {w, at10M, map[string][]float64{"call_p90_ms": {3, 5}}, map[string][]float64{"call_p90_ms": {1.7, 3.7}}, "MISS call p90, beyond podweir-flat's"},
+		"unfair":            {w, at10M, map[string][]float64{"bulk_fairness_share": {0.9, 0.9}}, nil, "MISS fairness of the bulk flows"},
+		"fair":              {w, at10M, map[string][]float64{"bulk_fairness_share": {0.96, 0.96}}, nil, "ok fairness of the bulk flows"},
+		"sent again":        {w, at10M, map[string][]float64{"late_retransmits_percent": {1.1, 1.1}}, nil, "MISS segments sent again"},
+		"marks, and again":  {&ecn, at10M, map[string][]float64{"late_retransmits_count": {5, 5}}, nil, "MISS segments sent again by ECN flows"},
+		"no marks":          {&ecn, at10M, map[string][]float64{"bulk_marked_count": {5, 0}}, nil, "MISS packets marked"},
+		"marks":             {&ecn, at10M, map[string][]float64{"bulk_marked_count": {5, 1}}, nil, "ok packets marked"},
+		"the cap is used":   {w, at10M, map[string][]float64{"ingress_used_share": {0.98, 0.98}}, nil, "ok use of the cap"},
+		"and not used":      {w, at10M, map[string][]float64{"ingress_used_share": {0.96, 0.96}}, nil, "MISS use of the cap"},
+		"bulk waits":        {w, at100M, map[string][]float64{"bulk_round_trip_p50_ms": {11, 11}}, nil, "MISS bulk's own wait, median"},
+		"bulk does not":     {w, at100M, map[string][]float64{"bulk_round_trip_p50_ms": {9, 9}}, nil, "ok bulk's own wait, median"},
+		"nobody asks there": {w, at10M, map[string][]float64{"bulk_round_trip_p50_ms": {99, 99}}, nil, ""},
+	} {
+		r := &record.Results{Samples: append(loadSamples(ours, tc.w, tc.rate, tc.ours), loadSamples(plain, tc.w, tc.rate, tc.plain)...)}
+		var got []string
+		for _, b := range Bars(r) {
+			_, what, _ := strings.Cut(b.What, ": ")
+			got = append(got, b.word()+" "+what)
+		}
+		// What is compared with the plain queue is judged by itself, too.
+		if tc.plain != nil && len(got) > 0 {
+			got = got[len(got)-1:]
+		}
+		if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestLoadBarsOfAFlood: no share is told of a call among flows without number, but it
+// is compared with a plain queue.
+func TestLoadBarsOfAFlood(t *testing.T) {
+	w := &spec.Workload{Name: "load-x", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{CallShare: 0.03, Flood: "ports"}}
+	lost := map[string][]float64{"call_lost_percent": {9, 9}}
+	r := &record.Results{Samples: append(loadSamples(ours, w, 10_000_000, lost), loadSamples(plain, w, 10_000_000, lost)...)}
+	want := map[string]string{"load-x/10M/podweir-strict: call lost, beyond podweir-flat's": "ok"}
+	if diff := cmp.Diff(want, words(Bars(r))); diff != "" {
+		t.Errorf("bars (-want +got):\n%s", diff)
+	}
+}
+
+// TestLoadsTables: an earlier build is judged beside podweir's, and is none of its bars.
+func TestLoadsTables(t *testing.T) {
+	w := &spec.Workload{Name: "load-call-10-cubic-8-ingress", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{
+		CallShare: 0.1, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 8}},
+	}}
+	r := &record.Results{Campaign: record.Campaign{Profile: "loads-quick"}}
+	for _, of := range []struct {
+		phase spec.Phase
+		lost  float64
+	}{{ours, 0}, {before, 35}, {plain, 2}} {
+		r.Samples = append(r.Samples, loadSamples(of.phase, w, 10_000_000, map[string][]float64{
+			"call_lost_percent": {of.lost, of.lost}, "call_p90_ms": {1 + of.lost, 2 + of.lost}, "late_retransmits_percent": {2, 2},
+		})...)
+	}
+	for _, b := range Bars(r) {
+		if strings.Contains(b.What, "before") {
+			t.Errorf("an earlier build is judged: %s", b.What)
+		}
+	}
+	kinds := LoadKinds(r)
+	if got, want := rowOf(t, &kinds, "call below its fair share, lost"), "0 to 0: ok | 35 to 35: **missed** | 2 to 2: **missed** | at most 0.5"; !strings.HasSuffix(got, want) {
+		t.Errorf("row = %q, want it to end with %q", got, want)
+	}
+	rows := Loads(r)
+	want := "call-10-cubic-8-ingress | 10M | lost 0.00 %, p90 1.50 ms, again 2.00 % | lost 35.00 %, p90 36.50 ms, again 2.00 % | " +
+		"lost 2.00 %, p90 3.50 ms, again 2.00 % | **missed**: segments sent again"
+	if got := rowOf(t, &rows, "call-10"); got != want {
+		t.Errorf("row = %q, want %q", got, want)
+	}
+}
