@@ -55,11 +55,42 @@ func (c *cilium) profile() string {
 	return c.withTCX
 }
 
-// cilium does on the device of a pod what Cilium 1.16 and later do (v1.20.2,
-// pkg/datapath/loader/tcx.go and tc.go). On a kernel with TCX: pinned links at
-// the tail of the list, updated in place, and all legacy filters of the device
-// removed after each of it. Without: filters at preference 1 that are replaced,
-// and all filters removed from a hook on which it has none.
+// cilium does on the device of a pod what Cilium 1.16 and later do. Each behaviour
+// copies the effect of a line of github.com/cilium/cilium v1.20.2; TestCitedLines in
+// e2e/cilium-cni finds the word behind the number there.
+//
+//	pkg/datapath/loader/endpoint.go:236 attachSKBProgram: cil_from_container at the device's ingress, always
+//	pkg/datapath/loader/endpoint.go:241 RequireEgressProg: cil_to_container at its egress only then
+//	pkg/endpoint/api/endpoint_api_manager.go:113 RequireEgressProg: which is so with endpoint routes
+//	pkg/datapath/loader/host.go:291 attachSKBProgram: cil_from_netdev at ingress of the node's device
+//	bpf/include/bpf/ctx/skb.h:26 CTX_ACT_OK: a program that allows answers 0, which ends the chain
+//
+// With TCX:
+//
+//	pkg/datapath/loader/tcx.go:63 Tail: a new link comes last
+//	pkg/datapath/loader/tcx.go:80 Pin: and is pinned
+//	pkg/datapath/loader/tcx.go:37 updateTCX: a link that is there keeps its place, also when the agent restarts
+//	pkg/datapath/loader/tc.go:48 removeTCFilters: after each of both the legacy filters of the hook go,
+//	pkg/datapath/loader/tc.go:207 filters: all of them, whosever they are
+//
+// Without TCX:
+//
+//	pkg/datapath/loader/tc.go:117 replaceQdisc: a clsact
+//	pkg/datapath/loader/tc.go:126 prio: with a filter at preference 1,
+//	pkg/datapath/loader/tc.go:133 Handle: handle 1,
+//	pkg/datapath/loader/tc.go:142 FilterReplace: which replaces the one before
+//
+// With both, on a hook for which Cilium has no program:
+//
+//	pkg/datapath/loader/endpoint.go:247 detachSKBProgram: whenever the endpoint is regenerated,
+//	pkg/datapath/loader/tc.go:110 removeTCFilters: all filters of that hook go
+//
+// With BPF host routing:
+//
+//	bpf/lib/local_delivery.h:85 enable_bpf_host_routing: packets to a pod
+//	bpf/lib/local_delivery.h:104 ctx_redirect_peer: pass the host side by
+//	bpf/bpf_lxc.c:1347 fib_redirect_v4: packets from it
+//	bpf/lib/fib.h:120 redirect_neigh: pass the node's stack by
 type cilium struct {
 	pod *pod
 	routing

@@ -237,8 +237,13 @@ func TestPrivilegedNetkitModes(t *testing.T) {
 	}
 }
 
-// A netkit pair has hooks of its own, where the dataplane that made it has its
-// policy: what drops there drops whether it came before podweir or after.
+// A netkit pair has its own hooks, where the dataplane that made it has its
+// policy: what drops there drops whether it came before podweir or after. The hooks
+// are Cilium's (github.com/cilium/cilium v1.20.2; TestCitedLines in e2e/cilium-cni
+// looks them up):
+//
+//	pkg/datapath/loader/netkit.go:30 AttachNetkitPeer: for what the pod sends
+//	pkg/datapath/loader/netkit.go:35 AttachNetkitPrimary: for what the pod receives
 func TestPrivilegedNetkitHooksDecide(t *testing.T) {
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +294,9 @@ func (p *pod) onNetkit(t *testing.T, prog *ebpf.Program, at ebpf.AttachType) (re
 }
 
 // What a pod sends may leave the pair inside its transmit function, before the
-// host's end: the queue that podweir chooses stands before that.
+// host's end: the queue that podweir chooses is before that.
+//
+//	bpf/bpf_lxc.c:1347 fib_redirect_v4: Cilium, with BPF host routing
 func TestPrivilegedNetkitSendsPastTheHost(t *testing.T) {
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -320,9 +327,12 @@ func TestPrivilegedNetkitSendsPastTheHost(t *testing.T) {
 	}
 }
 
-// Dataplanes hand packets to the pod's end of a netkit pair. What podweir
-// chooses of itself holds then, and what holds on the host's side only is said
-// not to.
+// Dataplanes hand packets to the pod's end of a netkit pair, Cilium those that come
+// in by a device of the node. What podweir chooses of itself holds then, and what
+// holds on the host's side only is said not to.
+//
+//	bpf/lib/local_delivery.h:87 ctx_get_ingress_ifindex: such packets
+//	bpf/lib/local_delivery.h:104 ctx_redirect_peer: go past the host's end
 func TestPrivilegedNetkitRedirectPeer(t *testing.T) {
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
