@@ -62,6 +62,8 @@ type Device struct {
 	Exists bool
 	Index  int
 	Name   string
+	// TxQueueLen is in packets.
+	TxQueueLen int
 	// Tree holds every qdisc, class and filter below the root; a qdisc of the
 	// kernel's own (noqueue) is left out.
 	Tree shaping.Tree

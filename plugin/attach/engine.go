@@ -211,6 +211,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		e.Planned(iface, plan)
 	}
 	rec.Choices = in.choices
+	rec.noteTxQueueLen(want, in.Observed, prior)
 	if err := e.tearDown(prior, in.gone); err != nil {
 		return nil, err
 	}

@@ -80,6 +80,9 @@ type Choice struct {
 	HostSide bool `json:"hostSide,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
 	MadeClsact []terms.Side `json:"madeClsact,omitempty"`
+	// TxQueueLen is what the queue's device had in packets before the bands of the
+	// queue needed another one, nil if they never did.
+	TxQueueLen *int `json:"txQueueLen,omitempty"`
 }
 
 // Degraded says that the queue or its place is not the one that is wanted.
@@ -112,6 +115,21 @@ func (r *Record) LeaveClsact(s terms.Side) {
 	for d, c := range r.Choices {
 		c.MadeClsact = slices.DeleteFunc(slices.Clone(c.MadeClsact), func(made terms.Side) bool { return made == s })
 		r.Choices[d] = c
+	}
+}
+
+// noteTxQueueLen takes over from an earlier record what the devices of queues had as
+// txqueuelen, and notes that of those which get a queue with bands now.
+func (r *Record) noteTxQueueLen(want *Desired, obs *Observed, prior *Record) {
+	for d, ds := range want.Directions {
+		c, p := r.Choices[d.String()], ds.Params
+		if prior != nil {
+			c.TxQueueLen = prior.Choices[d.String()].TxQueueLen
+		}
+		if c.TxQueueLen == nil && p.Side == QueueSide(d) && p.Tree != nil && p.Tree.BandPackets() != 0 {
+			c.TxQueueLen = new(obs.Device(p.Side).TxQueueLen)
+		}
+		r.Choices[d.String()] = c
 	}
 }
 

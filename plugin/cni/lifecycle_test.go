@@ -139,6 +139,32 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	wantClean(t, p, "ADD without the limit that was there")
 }
 
+// A queue with bands gives its device another txqueuelen. Whoever takes the limits off a
+// pod that stays gives back what was there before the first of them.
+func TestPrivilegedTxQueueLen(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	n := newNode(t)
+	p := n.newPod(t)
+	p.ns.Run(t, "ip", "link", "set", "eth0", "txqueuelen", "700")
+	n.Run(t, "ip", "link", "set", p.host.Name, "txqueuelen", "0")
+	lengths := func() [2]int {
+		return [2]int{p.ns.Interface(t, "eth0").TxQueueLen, n.Interface(t, p.host.Name).TxQueueLen}
+	}
+	for _, limits := range []conf{both(nil), both(conf{"egressRate": "100M"}), both(conf{"queue": "none"}), both(nil)} {
+		p.must(t, "ADD", p.conf(limits))
+		got, bands := lengths(), limits["queue"] == nil
+		if given := got[0] != 700 && got[1] != 0; given != bands {
+			t.Errorf("with %v the devices have a txqueuelen of %v, want that of bands: %v", limits, got, bands)
+		}
+		p.must(t, "CHECK", p.conf(limits))
+	}
+	p.must(t, "ADD", p.conf(nil))
+	if got := lengths(); got != [2]int{700, 0} {
+		t.Errorf("without limits the devices have a txqueuelen of %v, want 700 and 0 as before", got)
+	}
+}
+
 // What a runtime sends for "no burst was requested" is none in the kernel either.
 func TestPrivilegedFillerOfTheBurst(t *testing.T) {
 	testutil.RequireRoot(t)

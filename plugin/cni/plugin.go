@@ -215,7 +215,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 	}
 	defer node.Close()
 	node.Step = p.Step
-	node.LeaveIFB()
+	node.Leaving()
 	records, unread := node.Records(id)
 	if err := node.Remove(ctx, id); err != nil {
 		return shapeError(err)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/queue"
@@ -291,7 +293,7 @@ func (k *kernel) tearDown(r *attach.Record, d terms.Direction) error {
 }
 
 func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side) error {
-	if s == terms.SideIFB && (d != terms.Ingress || k.leaveIFB) {
+	if s == terms.SideIFB && (d != terms.Ingress || k.leaving) {
 		return nil
 	}
 	at, err := k.placeOf(r, s)
@@ -333,6 +335,12 @@ func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side)
 			err = queue.Remove(at.handle, at.index, root.Kind, root.Handle)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if was := r.Choices[d.String()].TxQueueLen; s == attach.QueueSide(d) && was != nil && !k.leaving {
+		// After the queue is gone, when the kernel does not wait for RCU (6.18).
+		if err := at.handle.SetTxQueueLen(at.index, *was); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err
 		}
 	}

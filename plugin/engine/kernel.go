@@ -37,9 +37,8 @@ type kernel struct {
 	known *features
 	// deadline is that of all handles, zero for none.
 	deadline time.Time
-	// leaveIFB leaves the ifb to the namespace, which is about to go:
-	// deleting one takes 25 ms.
-	leaveIFB bool
+	// leaving says that the namespace and its devices are about to go.
+	leaving bool
 }
 
 // newKernel takes no store where there is no state: then nothing can be attached.
@@ -183,8 +182,9 @@ type place struct {
 	device
 	ns   *hostif.NetNS
 	side terms.Side
-	// name is not known of every place.
-	name string
+	// name and txQueueLen, in packets, are not known of every place.
+	name       string
+	txQueueLen int
 	// down is known of an ifb only.
 	down bool
 	// bare says that nobody has put a root qdisc there, as far as that is known.
@@ -201,7 +201,7 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	if errors.Is(err, hostif.ErrNoDevice) {
 		return nil, nil
 	}
-	p.name, p.bare = dev.Name, dev.Qdisc == hostif.NoQueue
+	p.name, p.txQueueLen, p.bare = dev.Name, dev.TxQueueLen, dev.Qdisc == hostif.NoQueue
 	return p, err
 }
 
@@ -324,7 +324,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	}
 	k.seen[p.device] = seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
 	dev := &attach.Device{
-		Exists: true, Index: p.index, Name: p.name, Down: p.down, Tree: q.Tree,
+		Exists: true, Index: p.index, Name: p.name, TxQueueLen: p.txQueueLen, Down: p.down, Tree: q.Tree,
 		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress",
 	}
 	if q.Classifier != nil {

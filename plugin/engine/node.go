@@ -67,9 +67,9 @@ func (n *Node) Survey() (*Node, error) {
 // Close releases what Open took; attachments stay.
 func (n *Node) Close() { n.kernel.close() }
 
-// LeaveIFB leaves each ifb to its namespace, which is about to go: deleting one
-// takes 25 ms.
-func (n *Node) LeaveIFB() { n.kernel.leaveIFB = true }
+// Leaving says that the pod's namespace and devices are about to go. What goes with
+// them is left: to delete an ifb takes 25 ms.
+func (n *Node) Leaving() { n.kernel.leaving = true }
 
 // List returns every attachment of the node, of all networks.
 func (n *Node) List() ([]attach.ID, error) { return n.store.list() }

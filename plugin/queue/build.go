@@ -31,18 +31,22 @@ const interimLimit units.Bytes = 1 << 20
 // root of the same kind and handle is one that an earlier Build left, perhaps
 // half made: it is rebuilt, and what waits in it is lost.
 //
+// The device keeps the txqueuelen that the tree's bands need: to set it back under a
+// queue makes the kernel wait for RCU with RTNL held, and the queue does not use it.
+//
 // Returns a [*ForeignRootError], which is an [ErrForeignRoot], if somebody
 // else's root is there. A failure leaves the kernel's default.
 func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier) error {
 	if err := checkTree(tree); err != nil {
 		return err
 	}
-	if packets := bandPackets(tree); packets != 0 {
-		restore, err := lendTxQueueLen(h, ifindex, packets)
-		if err != nil {
+	if packets := tree.BandPackets(); packets != 0 {
+		// pfifo_fast sizes its bands by it when it is made, and below another qdisc
+		// never again (net/core/dev.c, dev_qdisc_change_tx_queue_len, goes to root
+		// qdiscs only); one made at 0 is refused.
+		if err := h.SetTxQueueLen(ifindex, packets); err != nil {
 			return fmt.Errorf("build queue on ifindex %d in %s: %w", ifindex, h.Where(), err)
 		}
-		defer restore()
 	}
 	root := &tree.Qdiscs[0]
 	err := addQdisc(h, ifindex, root)
@@ -59,37 +63,6 @@ func Build(h *hostif.Handle, ifindex int, tree *shaping.Tree, program Classifier
 		return errors.Join(err, Remove(h, ifindex, root.Kind, root.Handle))
 	}
 	return nil
-}
-
-// bandPackets is the length of pfifo_fast's bands, 0 if the tree has none or
-// takes the device's.
-func bandPackets(tree *shaping.Tree) int {
-	for i := range tree.Qdiscs {
-		if q := &tree.Qdiscs[i]; q.Kind == shaping.KindPfifoFast {
-			return int(q.PacketLimit)
-		}
-	}
-	return 0
-}
-
-// lendTxQueueLen gives a device another txqueuelen and returns what restores
-// it. pfifo_fast sizes its bands by it when it is made, and under another
-// qdisc never again (net/core/dev.c, dev_qdisc_change_tx_queue_len, goes to
-// root qdiscs only); one made at 0 is refused.
-func lendTxQueueLen(h *hostif.Handle, ifindex, packets int) (restore func(), err error) {
-	dev, err := h.InterfaceByIndex(ifindex)
-	if err != nil {
-		return nil, err
-	}
-	if dev.TxQueueLen == packets {
-		return func() {}, nil
-	}
-	if err := h.SetTxQueueLen(ifindex, packets); err != nil {
-		return nil, err
-	}
-	// That it cannot be restored does no harm worth failing for: a device
-	// that has a queue of ours does not use it.
-	return func() { _ = h.SetTxQueueLen(ifindex, dev.TxQueueLen) }, nil
 }
 
 func checkTree(tree *shaping.Tree) error {

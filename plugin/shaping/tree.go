@@ -60,6 +60,17 @@ type Qdisc struct {
 	HorizonMicros uint32
 }
 
+// BandPackets is the length of the bands of a pfifo_fast in the tree, 0 if there is
+// none. The kernel takes it from the txqueuelen of the device.
+func (t *Tree) BandPackets() int {
+	for i := range t.Qdiscs {
+		if q := &t.Qdiscs[i]; q.Kind == KindPfifoFast {
+			return int(q.PacketLimit)
+		}
+	}
+	return 0
+}
+
 // Class is an HTB class.
 type Class struct {
 	Handle TCHandle
