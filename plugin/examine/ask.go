@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -62,6 +63,9 @@ func (n *Node) askRuntime(ctx context.Context, question func(context.Context, *c
 // ciliumTimeout bounds one question to Cilium's agent.
 const ciliumTimeout = 2 * time.Second
 
+// ciliumPods says where to look when the agent does not answer.
+const ciliumPods = "; see kubectl --namespace kube-system get pods --selector k8s-app=cilium"
+
 // maxAnswer bounds what is read of an answer, in bytes: /v1/config has some 20 kB.
 const maxAnswer = 4 << 20
 
@@ -69,9 +73,18 @@ const maxAnswer = 4 << 20
 func (n *Node) CiliumAPI(ctx context.Context, resource string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, ciliumTimeout)
 	defer cancel()
+	const socket = "/run/cilium/cilium.sock"
 	status, body, err := get(ctx, "http://cilium"+resource, func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(n.Root, "run/cilium/cilium.sock"))
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(n.Root, socket))
 	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("it does not run, or its directory is not mounted here: there is no " + socket + ciliumPods)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return nil, errors.New("it does not run: no program listens on " + socket + ciliumPods)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("it does not answer on %s within %v", socket, ciliumTimeout)
+	}
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("the agent answers %d %s", status, http.StatusText(status))
 	}

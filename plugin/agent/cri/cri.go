@@ -9,14 +9,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -184,5 +188,17 @@ func (c *Client) Knows(ctx context.Context, id string) (bool, error) {
 }
 
 func (c *Client) failed(call string, err error) error {
+	if status.Code(err) == codes.Unavailable && !listens(c.socket) {
+		return fmt.Errorf("the container runtime does not run: no program listens on its CRI socket %s; start it, or give the agent the right one with --cri-socket", c.socket)
+	}
 	return fmt.Errorf("%s at CRI socket %s: %w", call, c.socket, err)
+}
+
+// listens says whether a program listens on a socket.
+func listens(socket string) bool {
+	conn, err := net.Dial("unix", socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED)
 }

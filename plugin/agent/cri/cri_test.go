@@ -237,3 +237,19 @@ func TestNetwork(t *testing.T) {
 		})
 	}
 }
+
+// A runtime that has stopped is reported in words of its own, with what to do.
+func TestStoppedRuntime(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "containerd.sock")
+	c, err := cri.Open(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_, err = c.Version(t.Context())
+	want := "the container runtime does not run: no program listens on its CRI socket " + socket + "; start it"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Version() = %v, want %q", err, want)
+	}
+}

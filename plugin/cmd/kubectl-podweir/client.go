@@ -316,7 +316,7 @@ func (c *client) ask(ctx context.Context, all []agent) []cluster.Node {
 
 func (c *client) askOne(ctx context.Context, a *agent) (*cluster.Answer, error) {
 	if a.port == 0 {
-		return nil, errors.New("its agent tells nobody: the chart's cluster.enabled is false, or the release is older than that")
+		return nil, errors.New("its agent does not report its state: the chart's cluster.enabled is false, or the release is older than that")
 	}
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/https:%s:%d/proxy%s", c.namespace, a.pod, a.port, nodePath)
 	header := http.Header{tokenHeader: {c.tokens[a.daemonSet+"-reader"]}}
@@ -330,7 +330,7 @@ func (c *client) askOne(ctx context.Context, a *agent) (*cluster.Answer, error) 
 		case err == nil:
 			return &answer, nil
 		case !refused || e.status != http.StatusTooManyRequests || try == tries:
-			return nil, fmt.Errorf("ask its agent: %w", err)
+			return nil, c.unanswered(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -338,4 +338,22 @@ func (c *client) askOne(ctx context.Context, a *agent) (*cluster.Answer, error) 
 		case <-time.After(tryPause):
 		}
 	}
+}
+
+// unreached is how the API server begins what its proxy says of a pod that it cannot
+// connect to (k8s.io/apimachinery/pkg/util/proxy).
+const unreached = "error trying to reach service: "
+
+// unanswered says in plain words why an agent gave no answer, and what to do.
+func (c *client) unanswered(err error) error {
+	pods := fmt.Sprintf("; see kubectl -n %s get pods -o wide -l %s", c.namespace, agentLabel)
+	if e, ok := errors.AsType[*statusError](err); ok {
+		if _, why, ok := strings.Cut(e.text, unreached); ok {
+			return errors.New("its agent does not run, or the API server does not reach its port (" + strings.TrimSpace(why[strings.LastIndex(why, ":")+1:]) + ")" + pods)
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("its agent does not answer within %v (--request-timeout)%s", c.timeout, pods)
+	}
+	return fmt.Errorf("ask its agent: %w", err)
 }

@@ -67,7 +67,7 @@ func TestProblemsAndUnknownNodes(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 40, desired: 41, pods: 2, sick: []string{"n7", "n19"}, down: []string{"n3", "n4"}})
 	expect(t, f, []string{"status"}, cluster.ExitBroken,
-		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "dial tcp ADDRESS:9477: connect: no route to host", "UNKNOWN 1 node without an agent's pod",
+		"38 of 41 nodes answered; 3 are unknown:", "UNKNOWN 2 nodes: n3, n4", "its agent does not run, or the API server does not reach its port (no route to host); see kubectl -n kube-system get pods -o wide -l app.kubernetes.io/name=podweir", "UNKNOWN 1 node without an agent's pod",
 		"76 of 78 pods are limited as they should be; 2 are not:", "NOT LIMITED 2 pods: team-b/n19 on n19, team-b/n7 on n7", "cause no memory for the queue",
 		"2 of 78 pods are not limited as they should be; 3 of 41 nodes are unknown")
 	out := expect(t, f, []string{"doctor"}, 1, "fail PW602 on 2 of 38 nodes: n19, n7. what is attached is what should be",
@@ -84,12 +84,26 @@ func TestProblemsAndUnknownNodes(t *testing.T) {
 	expect(t, f, []string{"status", "--node", "n5"}, 0, "All 2 pods")
 }
 
+// Why an agent does not answer is said in plain words, with what to do.
+func TestSilentAgents(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 3, pods: 1, down: []string{"n1"}, stuck: []string{"n2"}})
+	out := expect(t, f, []string{"doctor", "--request-timeout", "1s"}, cluster.ExitUnknown,
+		"cause its agent does not run, or the API server does not reach its port (no route to host); see kubectl -n kube-system get pods",
+		"cause its agent does not answer within 1s (--request-timeout); see kubectl -n kube-system get pods")
+	for _, raw := range []string{"dial", "503", "context"} {
+		if strings.Contains(out, raw) {
+			t.Errorf("the answer has %q:\n%s", raw, out)
+		}
+	}
+}
+
 func TestTop(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 2, pods: 2, down: []string{"n2"}, busy: 1})
 	expect(t, f, []string{"top", "--count", "1", "--flows"}, cluster.ExitUnknown,
 		"team-a/n1-0 egress 20M 20M [██████████] 100 %", "tcp 10.0.0.1:4242 > 10.0.0.9:443 19.4M 97 %", "3 idle not shown",
-		"no rates of node n2: ask its agent: 503 Service Unavailable", "1 of 2 nodes are unknown")
+		"no rates of node n2: its agent does not run, or the API server does not reach", "1 of 2 nodes are unknown")
 }
 
 func TestExplain(t *testing.T) {

@@ -30,9 +30,9 @@ type fakeCluster struct {
 
 	// desired is how many agents the DaemonSet wants, pods how many each node limits.
 	nodes, desired, pods int
-	// down are nodes whose agents cannot be reached, sick those with a failed check and a
-	// pod that is not limited.
-	down, sick []string
+	// down are nodes whose agents cannot be reached, stuck those whose agents do not
+	// answer, sick those with a failed check and a pod that is not limited.
+	down, stuck, sick []string
 	// observed are nodes whose limits are observed; their first pod sends 25 Mbit/s, and
 	// old those of a release that does not tell of pods without a limit.
 	observed, old []string
@@ -139,6 +139,8 @@ func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, r.URL.Path)
 	case slices.Contains(f.down, node):
 		refuse(w, http.StatusServiceUnavailable, "error trying to reach service: dial tcp "+addressOf(node)+":9477: connect: no route to host")
+	case slices.Contains(f.stuck, node):
+		<-r.Context().Done()
 	case r.Header.Get("Podweir-Token") != "for-podweir":
 		w.WriteHeader(http.StatusUnauthorized)
 	case look <= f.busy:

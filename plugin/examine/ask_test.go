@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package examine
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// An agent of Cilium's that does not run is reported in words of its own, with what to do.
+func TestStoppedCilium(t *testing.T) {
+	t.Parallel()
+	n := Node{Root: t.TempDir()}
+	expect := func(state, want string) {
+		t.Helper()
+		_, err := n.CiliumAPI(t.Context(), "/v1/healthz")
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "kubectl") || strings.Contains(err.Error(), "dial") {
+			t.Errorf("%s: %v, want %q and a cure", state, err, want)
+		}
+	}
+	expect("no socket", "it does not run, or its directory is not mounted here")
+	dir := filepath.Join(n.Root, "run/cilium")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "cilium.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect("nobody listens", "it does not run: no program listens on /run/cilium/cilium.sock")
+}
