@@ -65,7 +65,9 @@ func Decide(s Standing) (Action, string) {
 		return Write, "podweir's file is broken"
 	case s.Own.Network.Mark == nil:
 		return Write, "it was made by hand, and does not follow " + s.Original.Name
-	case s.Own.Network.Mark.Source != s.Original.Name || s.Own.Network.Mark.SHA256 != Hash(s.Original.Raw):
+	case s.Own.Network.Mark.Source != s.Original.Name:
+		return Write, "it was made from " + s.Own.Network.Mark.Source + ", and the first file that is not podweir's is " + s.Original.Name + " now"
+	case s.Own.Network.Mark.SHA256 != Hash(s.Original.Raw):
 		return Write, s.Original.Name + " changed since podweir's file was made from it"
 	}
 	if _, err := Remove(s.Own.Name, s.Own.Raw); err != nil {

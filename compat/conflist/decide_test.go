@@ -35,7 +35,7 @@ func TestDecide(t *testing.T) {
 		"fits":                     {conflist.Standing{Original: original, Own: own}, conflist.Leave, "fits"},
 		"not there":                {conflist.Standing{Original: original}, conflist.Write, "not in the chain"},
 		"original changed":         {conflist.Standing{Original: fileOf(t, "10-x.conflist", plain+" "), Own: own}, conflist.Write, "changed"},
-		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "changed"},
+		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "it was made from 11-y.conflist, and the first file that is not podweir's is 10-x.conflist now"},
 		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "somebody changed"},
 		"ours is broken":           {conflist.Standing{Original: original, Own: fileOf(t, own.Name, "{")}, conflist.Write, "broken"},
 		"made by hand":             {conflist.Standing{Original: original, Own: fileOf(t, own.Name, string(chained.Raw))}, conflist.Write, "made by hand, and does not follow 10-x.conflist"},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -72,5 +73,14 @@ func (f *Facts) notCalled(missed []string) Finding {
 	reload := path.Join("/", f.Node.ConfDir, ".podweir-reload.tmp")
 	return breaks(fmt.Sprintf("since podweir was written into the chain %s called podweir-cni for none of %d pods with a limit: %s",
 		f.Node.Runtime, len(missed), shorten(missed)), "a call for each of them",
-		"make the runtime read the chain again: touch "+reload+" && rm "+reload+"; the agent limits the pods that run", missed...)
+		"make the runtime read the chain again: touch "+reload+" && rm "+reload+"; the agent limits the pods that run", missed...).of(podsOf(missed))
+}
+
+// podsOf are the pods of a list that says more of each in parentheses.
+func podsOf(list []string) []string {
+	out := make([]string, len(list))
+	for i, text := range list {
+		out[i], _, _ = strings.Cut(text, " (")
+	}
+	return out
 }

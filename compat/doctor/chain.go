@@ -38,8 +38,8 @@ func chainChecks() []Check {
 			run:   checkDrift,
 		},
 		{
-			Code: "PW204", Title: "no stale file sorts before podweir's", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "podweir's file while the primary CNI's own file is gone or broken",
+			Code: "PW204", Title: "podweir's file is in front only while its original is there", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "podweir's file in force while the primary CNI's own file is gone or broken",
 			Why:   "the node looks ready before it is, and its pods fail",
 			Mend: "Remove podweir's file; the agent does it within a second or two, and puts it back when the primary CNI writes its own. " +
 				"While that one is there, leave podweir's, also when the primary CNI restarts: without it new pods have no limit.",
@@ -71,7 +71,7 @@ func chainChecks() []Check {
 			Code: "PW208", Title: "nothing sorts before podweir's file", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "the names in the directory of conflists",
 			Why:   "runtimes take the first file by name: a file before ours takes podweir out of the chain",
-			Mend:  "Have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use the delivery drop-in.",
+			Mend:  "Remove the file if it is left over. Else have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use the delivery drop-in.",
 			run:   checkFirst,
 		},
 		{
@@ -126,7 +126,7 @@ func checkNetwork(f *Facts) Finding {
 	case file == nil:
 		return breaks(dir+" has no network", "a conflist of the primary CNI", "restart the primary CNI's DaemonSet")
 	case file.Err != nil:
-		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name)
+		return breaks(file.Err.Error(), "a network that libcni can load", "restart the primary CNI's DaemonSet, or remove "+dir+"/"+file.Name, dir+"/"+file.Name).of(f.inForce())
 	}
 	var broken []string
 	for _, other := range f.Node.Conf.Files[1:] {
@@ -159,11 +159,9 @@ func checkChained(f *Facts) Finding {
 	case at < 0 && f.Choice.Delivery.ByAgent() && len(f.ownDropIns()) == 0:
 		return skip("the delivery is " + string(f.Choice.Delivery))
 	case at < 0 && len(f.ownDropIns()) > 0:
-		return breaks(seen+"; the drop-in is not read", expected, fix)
-	case at < 0:
-		return breaks(seen, expected, fix)
-	case at == 0:
-		return breaks(seen, expected, fix)
+		return breaks(seen+"; the drop-in is not read", expected, fix).of(f.inForce())
+	case at <= 0:
+		return breaks(seen, expected, fix).of(f.inForce())
 	case slices.Contains(chain[at+1:], conflist.Type):
 		return breaks(seen, expected, "keep one delivery: remove podweir's file, or its drop-in")
 	}
@@ -188,7 +186,7 @@ func checkDrift(f *Facts) Finding {
 	for i := range own {
 		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i]})
 		if action == conflist.Write {
-			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; an agent that runs does it by itself: see its log", own[i].Name)
+			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; an agent that runs does it by itself: see its log", own[i].Name).of([]string{original.Name})
 		}
 	}
 	if len(own) > 1 {
@@ -211,7 +209,7 @@ func handMade(own, original *conflist.File) Finding {
 	if slices.Equal(others(own.Network), others(original.Network)) {
 		return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
 	}
-	return warns(seen+", and "+original.Name+" has other plugins now", "the plugins of "+original.Name+" and podweir-cni", fix, own.Name)
+	return warns(seen+", and "+original.Name+" has other plugins now", "the plugins of "+original.Name+" and podweir-cni", fix, own.Name).of([]string{original.Name})
 }
 
 func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }
@@ -221,8 +219,11 @@ func checkStale(f *Facts) Finding {
 		return skip("needs PW201: the directory of conflists cannot be read")
 	}
 	own := f.Node.Conf.Own()
-	if len(own) == 0 {
+	switch {
+	case len(own) == 0:
 		return skip("podweir has no file of its own")
+	case !f.active().Ours():
+		return skip("podweir's file is not in front: PW208")
 	}
 	action, why := conflist.Decide(conflist.Standing{
 		Delivery: profiles.Chain, Original: f.Node.Conf.Original(), Own: &own[0],
@@ -261,9 +262,9 @@ func checkBandwidth(f *Facts) Finding {
 	both := slices.Contains(chain, "bandwidth") && slices.Contains(chain, conflist.Type)
 	switch {
 	case both:
-		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.active().Name+"'s source, or use the delivery chain")
+		return breaks(seen, "podweir-cni without bandwidth", "take bandwidth out of "+f.active().Name+"'s source, or use the delivery chain").of(f.inForce())
 	case slices.Contains(chain, "bandwidth"):
-		return warns(seen, "podweir-cni in the place of bandwidth", "podweir install --delivery chain: podweir takes its place")
+		return warns(seen, "podweir-cni in the place of bandwidth", "podweir install --delivery chain: podweir takes its place").of(f.inForce())
 	}
 	return holds("bandwidth is not in the chain")
 }
@@ -324,7 +325,7 @@ func checkFirst(f *Facts) Finding {
 		return skip("podweir has no file of its own")
 	}
 	if first := f.active(); !first.Ours() {
-		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "rename it at its source, or use the delivery drop-in", first.Name)
+		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery drop-in", first.Name).of(f.inForce())
 	}
 	return holds(f.active().Name + " is first")
 }

@@ -95,11 +95,11 @@ func checkDelivery(f *Facts) Finding {
 	case why == "":
 		return holds("delivery " + string(inPlace) + ", which works here; podweir would choose " + string(c.Delivery) + ": " + c.Why)
 	case certain:
-		return breaks(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy)
+		return breaks(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy).of(f.inForce())
 	case f.Situation.Runtime.ReadsDropIns() == profiles.Unknown && inPlace == profiles.DropIn:
 		return warns(why, "a runtime that is known to read drop-ins", "podweir doctor --runtime NAME://VERSION; or: "+waysOut(&c))
 	case inPlace == profiles.DropIn:
-		return warns(why, "podweir-cni without bandwidth", "take bandwidth out of the primary CNI's configuration", c.Why)
+		return warns(why, "podweir-cni without bandwidth", "take bandwidth out of the primary CNI's configuration", c.Why).of(f.inForce())
 	}
 	return warns(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy)
 }
@@ -126,7 +126,7 @@ func checkDropInRead(f *Facts) Finding {
 	}
 	r := f.Node.Runtime
 	if n := f.original(); n != nil && n.OnlyInlined {
-		return breaks(n.File+" says loadOnlyInlinedPlugins", "a network that reads its drop-ins", "use another delivery: PW210")
+		return breaks(n.File+" says loadOnlyInlinedPlugins", "a network that reads its drop-ins", "use another delivery: PW210").of(f.inForce())
 	}
 	switch r.ReadsDropIns() {
 	case profiles.Yes:
@@ -135,7 +135,7 @@ func checkDropInRead(f *Facts) Finding {
 		}
 		return holds(r.String())
 	case profiles.No:
-		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.34 or newer", "upgrade the runtime, or use another delivery: PW210")
+		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.34 or newer", "upgrade the runtime, or use another delivery: PW210").of(f.inForce())
 	case profiles.Unknown:
 	}
 	return unknown("whether " + r.String() + " reads drop-in directories")
@@ -190,7 +190,7 @@ func checkDropInPlace(f *Facts) Finding {
 	want := "/" + path.Join(f.Node.ConfDir, file.Network.Name, conflist.DropInFile)
 	switch {
 	case len(elsewhere) > 0 && !here:
-		return breaks(strings.Join(elsewhere, ", ")+", and the network in force is "+file.Network.Name, want, "mkdir -p "+path.Dir(want)+" && mv "+elsewhere[0]+" "+want)
+		return breaks(strings.Join(elsewhere, ", ")+", and the network in force is "+file.Network.Name, want, "mkdir -p "+path.Dir(want)+" && mv "+elsewhere[0]+" "+want).of(f.inForce())
 	case len(elsewhere) > 0:
 		return warns("left over: "+strings.Join(elsewhere, ", "), "only "+want, "rm "+elsewhere[0])
 	case !here:
@@ -218,7 +218,11 @@ func checkRenamed(f *Facts) Finding {
 	case !inForce && f.Node.Exclusive == profiles.No:
 		return holds(strings.Join(renamed, ", ")+" is left over, and nobody renames now: "+f.Node.ExclusiveWhy, renamed...)
 	}
-	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", waysOut(&f.Choice), renamed...)
+	about := []string{strings.TrimSuffix(renamed[0], conflist.BackupSuffix)}
+	if !inForce {
+		about = append(about, f.inForce()...)
+	}
+	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", waysOut(&f.Choice), renamed...).of(about)
 }
 
 func checkNames(f *Facts) Finding {

@@ -89,13 +89,14 @@ type Finding struct {
 	Fix string
 	// Evidence names files, devices and programs.
 	Evidence []string
-	// about are the pods that it is about, as namespace/name.
+	// about are the pods that it is about, as namespace/name, or the files in the
+	// directory of conflists.
 	about []string
 }
 
-// of says which pods a finding is about.
-func (f Finding) of(pods []string) Finding {
-	f.about = pods
+// of says which pods or files a finding is about.
+func (f Finding) of(about []string) Finding {
+	f.about = about
 	return f
 }
 
@@ -169,15 +170,7 @@ func Run(f *Facts) *Report {
 		Schema: Schema, Version: f.Version, Kernel: f.Node.Kernel.Release, Runtime: f.Node.Runtime.String(),
 		Profile: f.Profile.Name, Assumed: f.Node.Assumed, Why: f.Node.Why, Delivery: string(f.Choice.Delivery), Count: map[Status]int{},
 	}
-	status := map[string]Status{}
-	for _, c := range inOrder(Checks()) {
-		if c.Touches != "" && f.Probe == nil {
-			continue
-		}
-		o := c.outcome(f, status)
-		status[c.Code] = o.Status
-		rep.Checks = append(rep.Checks, o)
-	}
+	rep.Checks = outcomes(f)
 	join(rep.Checks)
 	for i := range rep.Checks {
 		rep.Count[rep.Checks[i].Status]++
@@ -186,6 +179,21 @@ func Run(f *Facts) *Report {
 		return cmp.Or(slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
 	})
 	return rep
+}
+
+// outcomes asks every check that is requested.
+func outcomes(f *Facts) []Outcome {
+	var out []Outcome
+	status := map[string]Status{}
+	for _, c := range inOrder(Checks()) {
+		if c.Touches != "" && f.Probe == nil {
+			continue
+		}
+		o := c.outcome(f, status)
+		status[c.Code] = o.Status
+		out = append(out, o)
+	}
+	return out
 }
 
 // inOrder puts each check behind those it needs, and at the end those for which that is

@@ -6,5 +6,8 @@ package doctor
 // KernelOn is the judgement of PW101 for a release and a processor.
 var KernelOn = kernelOn
 
+// Outcomes are those of a report before what one problem breaks is joined.
+var Outcomes = outcomes
+
 // InOrder is [inOrder].
 var InOrder = inOrder

@@ -328,6 +328,14 @@ func (f *Facts) active() *conflist.File {
 	return f.Node.Conf.Active()
 }
 
+// inForce is the name of the file in force, as findings are about it.
+func (f *Facts) inForce() []string {
+	if file := f.active(); file != nil {
+		return []string{file.Name}
+	}
+	return nil
+}
+
 // chain is the chain in force as the runtime builds it. Where it is not known
 // whether drop-ins are read they are counted: what may be in force matters.
 func (f *Facts) chain() []string {

@@ -639,12 +639,12 @@ func TestFindings(t *testing.T) {
 		t.Run(tc.code+" "+tc.name, func(t *testing.T) {
 			n := tc.node()
 			tc.change(n)
-			rep := n.report(t)
-			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == tc.code })
+			outcomes := doctor.Outcomes(n.facts(t))
+			at := slices.IndexFunc(outcomes, func(o doctor.Outcome) bool { return o.Code == tc.code })
 			if at < 0 {
 				t.Fatalf("no check %s", tc.code)
 			}
-			o := rep.Checks[at]
+			o := outcomes[at]
 			if o.Status != tc.want || !strings.Contains(o.Seen, tc.seen) || !strings.Contains(o.Fix, tc.fix) {
 				t.Errorf("%s: seen %q, fix %q\nwant %s: seen %q, fix %q", o.Status, o.Seen, o.Fix, tc.want, tc.seen, tc.fix)
 			}

@@ -313,7 +313,7 @@ func checkOthers(f *Facts) Finding {
 		return breaks(strings.Join(left, "; "), "only what Multus calls", "remove what is left over", left...)
 	}
 	if all := slices.Concat(running, left); len(all) > 0 {
-		return breaks(strings.Join(all, "; "), "only "+f.Profile.Title, "uninstall what is not used", all...)
+		return breaks(strings.Join(all, "; "), "only "+f.Profile.Title, "uninstall what is not used", all...).of(f.inForce())
 	}
 	return holds("only " + f.Profile.Title)
 }

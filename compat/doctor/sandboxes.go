@@ -135,7 +135,7 @@ func checkUnattached(f *Facts) Finding {
 	}
 	limited, failed, bad := f.heardOf()
 	if len(bad) > 0 {
-		return breaks("podweir never heard of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...)
+		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...).of(podsOf(bad))
 	}
 	if failed > 0 {
 		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
@@ -144,7 +144,7 @@ func checkUnattached(f *Facts) Finding {
 }
 
 // heardOf counts the interfaces with a limit, those of them that podweir could not
-// shape, and names those that it never heard of.
+// shape, and names those that it has no record of.
 func (f *Facts) heardOf() (limited, failed int, unheard []string) {
 	for _, s := range f.Sandboxes {
 		if !f.expects(s.Limited) {

@@ -86,7 +86,7 @@ func shaperFindings() []finding {
 			n.files[net+"00-podweir-10-calico.conflist"] = strings.Replace(n.files[net+"00-podweir-10-calico.conflist"], `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"calico"`, 1)
 		}, doctor.Unknown, "leaves egress and ingress limits to Calico", ""},
 		{"Felix's endless queue", "PW505", calico, felix("", 1_000_000_000_000_000), doctor.OK, "1 of Calico's, which hold back nothing", ""},
-		{"Felix's queue, ahead", "PW505", calico, felix("", 20_000_000), doctor.Skip, "part of PW403", ""},
+		{"Felix's queue, ahead", "PW505", calico, felix("", 20_000_000), doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
 		{"Felix's queue on a pod of its own", "PW505", calico, idle(felix("", 20_000_000)), doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
 		{"Felix's queue, left to it", "PW505", calico, felix(`,"shaper":"calico"`, 20_000_000), doctor.OK, "1 of Calico's", ""},
 

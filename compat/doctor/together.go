@@ -25,6 +25,24 @@ var together = [][2]string{
 	// The probe says who takes packets past the queue.
 	{"PW701", "PW506"},
 	{"PW701", "PW611"},
+	// A file of somebody else's is in force: with it out of the way the rest is right.
+	{"PW201", "PW208"},
+	{"PW208", "PW202"},
+	{"PW208", "PW203"},
+	{"PW208", "PW206"},
+	{"PW208", "PW110"},
+	// The delivery does not work here: PW210 has the commands for another one.
+	{"PW210", "PW211"},
+	{"PW210", "PW202"},
+	{"PW210", "PW214"},
+	{"PW214", "PW202"},
+	{"PW213", "PW202"},
+	// The runtime has not loaded the chain.
+	{"PW211", "PW202"},
+	{"PW202", "PW605"},
+	// podweir takes the place of bandwidth, or cannot.
+	{"PW202", "PW206"},
+	{"PW206", "PW210"},
 }
 
 // Also is a check that the same problem breaks.
@@ -36,7 +54,7 @@ type Also struct {
 func severity(s Status) int { return slices.Index([]Status{Warn, Fail}, s) }
 
 // join makes one finding of what one problem breaks: the second check of a pair is
-// skipped if it is about pods of the first alone, and no worse.
+// skipped if it is about pods and files of the first alone, and no worse.
 func join(outcomes []Outcome) {
 	find := func(code string) *Outcome {
 		at := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Code == code && severity(o.Status) >= 0 })
@@ -48,7 +66,7 @@ func join(outcomes []Outcome) {
 	for _, pair := range together {
 		cause, other := find(pair[0]), find(pair[1])
 		if cause == nil || other == nil || severity(other.Status) > severity(cause.Status) ||
-			slices.ContainsFunc(other.about, func(pod string) bool { return !slices.Contains(cause.about, pod) }) {
+			slices.ContainsFunc(other.about, func(it string) bool { return !slices.Contains(cause.about, it) }) {
 			continue
 		}
 		cause.Also = append(append(cause.Also, Also{other.Code, other.Seen}), other.Also...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
@@ -27,6 +28,10 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 			n.kernel.unenforced = []doctor.Unenforced{{Pod: "default/web", What: "TAMPERED default/web", Held: held}}
 			n.kernel.attached[0].Drift, n.kernel.attached[0].PastQueue = []string{"egress build-queue"}, 9
 		}
+	}
+	withoutPolicy := func(n *node) {
+		n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
+		n.kernel.devices = nil
 	}
 	for name, tc := range map[string]struct {
 		node   func() *node
@@ -46,6 +51,48 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		"a limit that is taken away":              {aws, tampered(false), map[string][]string{"PW612": {"PW611", "PW602"}}},
 		"a limit that is taken away and holds":    {aws, tampered(true), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},
 		"packets past the queue, without a probe": {aws, func(n *node) { n.kernel.attached[0].PastQueue = 3 }, map[string][]string{"PW611": nil}},
+		"somebody else's file is in force": {aws, func(n *node) {
+			n.files[net+"00-bridge.conflist"] = `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"bridge"},{"type":"bandwidth"}]}`
+			withoutPolicy(n)
+		}, map[string][]string{"PW208": {"PW202", "PW203", "PW206", "PW110"}}},
+		"somebody else's broken file is in force": {aws, func(n *node) {
+			n.files[net+"00-a.conf"] = "{"
+			n.kernel.devices, n.kernel.attached = nil, nil
+		}, map[string][]string{"PW201": {"PW208"}}},
+		"somebody else's file is in force, and the original has changed": {aws, func(n *node) {
+			n.files[net+"00-bridge.conflist"] = `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"bridge"}]}`
+			n.files[net+"00-podweir-00-bridge.conflist"] = n.files[own]
+			n.kernel.devices = nil
+		}, map[string][]string{"PW208": {"PW202", "PW203", "PW110"}}},
+		"another original":                         {aws, func(n *node) { n.files[net+"05-aws.conflist"] = n.files[net+"10-aws.conflist"] }, map[string][]string{"PW203": nil}},
+		"a drop-in that the runtime does not read": {cilium, func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, map[string][]string{"PW210": {"PW211", "PW202"}, "PW603": nil}},
+		"a file that Cilium renames": {cilium, func(n *node) {
+			delete(n.files, net+"cilium/50-podweir.conf")
+			n.files[net+"00-podweir-05-.conflist"+conflist.BackupSuffix] = "{}"
+		}, map[string][]string{"PW214": {"PW202"}, "PW603": nil}},
+		"a file that Cilium renames again and again": {cilium, func(n *node) {
+			delete(n.files, net+"cilium/50-podweir.conf")
+			n.spliceIn("05-cilium.conflist")
+			n.files[net+"00-podweir-05-.conflist"+conflist.BackupSuffix] = "{}"
+		}, map[string][]string{"PW210": {"PW214"}, "PW603": nil}},
+		"a drop-in in the directory of another network": {cilium, func(n *node) {
+			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `"name":"cilium"`, `"name":"portmap"`, 1)
+		}, map[string][]string{"PW213": {"PW202"}, "PW603": nil}},
+		"a chain that the runtime has not loaded":   {aws, setUp(nil, "agent", "never"), map[string][]string{"PW202": {"PW605"}}},
+		"a drop-in that the runtime has not loaded": {cilium, setUp(nil, "agent", "agent"), map[string][]string{"PW211": {"PW202"}}},
+		"bandwidth in the place of podweir": {calico, func(n *node) {
+			delete(n.files, net+"00-podweir-10-calico.conflist")
+			n.files[net+"10-calico.conflist"] = `{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"bandwidth"}]}`
+			n.sockets, n.kernel.attached = []string{"/x"}, nil
+			withoutPolicy(n)
+		}, map[string][]string{"PW202": {"PW206"}}},
+		"bandwidth under a drop-in": {cilium, func(n *node) {
+			n.files[net+"05-cilium.conflist"] = strings.Replace(list, "]}", bottled, 1)
+		}, map[string][]string{"PW206": {"PW210"}, "PW603": nil}},
+		"Calico's limit is before podweir's": {calico, func(n *node) {
+			felix("", 20_000_000)(n)
+			n.sockets, n.kernel.devices[0].In, n.kernel.devices[0].Out = []string{"/x"}, judge.Chain{}, judge.Chain{}
+		}, map[string][]string{"PW403": {"PW505"}}},
 		"somebody is ahead": {cilium, func(n *node) {
 			n.kernel.devices[0].In.Programs = []judge.Program{{ProgramID: 10, Name: "cil_from_contai"}, {ProgramID: 20, Name: "pw_police", Ours: true}}
 			n.kernel.attached[1].Drift = []string{"egress attach: not first"}

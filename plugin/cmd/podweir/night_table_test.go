@@ -102,9 +102,10 @@ func nightCases() []nightCase {
 				t.Helper()
 				n.put(t, "etc/cni/net.d/00-bridge.conflist", `{"cniVersion":"1.0.0","name":"bridge","plugins":[{"type":"ptp"}]}`)
 			},
-			steps: []nightStep{{"podweir status", []string{"No pod of this node has a bandwidth limit"}}, {"podweir doctor", []string{"PW202", "00-bridge.conflist"}}},
+			steps: []nightStep{{"podweir status", []string{"No pod of this node has a bandwidth limit"}}, {"podweir doctor", []string{"PW208", "00-bridge.conflist sorts before", "also PW202"}}},
 			means: "The runtime takes the first file of its directory, and that is not podweir's: it never calls `podweir-cni`.",
-			cure:  "Remove the file if it is left over. If its CNI is the one to use, the agent puts podweir into its chain; without an agent, `podweir install` does.",
+			cure:  "Remove the file if it is left over. If its CNI is the one to use, give its file a name that sorts behind `00-podweir-`: then the agent puts podweir into its chain; " +
+				"without an agent, `podweir install` does.",
 		},
 		{
 			name: "nri-off", symptom: "With the delivery `nri`, pods start without a limit",
