@@ -6,6 +6,7 @@ package ciliumcni
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,58 @@ func TestManagerBesideExclusive(t *testing.T) {
 	}
 	h.settle(t)
 	h.staysAt(t, "cilium-cni podweir-cni")
+}
+
+// TestManagerBesideRewrites has Cilium's manager write its file 200 times, exclusive,
+// and each time rename what lies beside it. At no reading is podweir out of the chain.
+func TestManagerBesideRewrites(t *testing.T) {
+	const rewrites = 200
+	h := newHost(t, nil)
+	source := filepath.Join(t.TempDir(), "source.conflist")
+	put := func(number int) (content string) {
+		content = fmt.Sprintf(`{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni","number":%d}]}`, number)
+		// The manager may read at any time.
+		err := os.WriteFile(source+".tmp", []byte(content), 0o644)
+		if err = errors.Join(err, os.Rename(source+".tmp", source)); err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	put(0)
+	h.runManager(t, map[string]any{"cni-exclusive": true, "read-cni-conf": source})
+	h.deliver(t, "containerd://2.1.3")
+	const want = "cilium-cni podweir-cni"
+	h.staysAt(t, want)
+
+	var faults []string
+	readings, stop, stopped := 0, make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if got, err := h.inForce(); err != nil || got != want {
+				faults = append(faults, fmt.Sprintf("chain %q, %v", got, err))
+			}
+			readings++
+		}
+	}()
+	for i := 1; i <= rewrites; i++ {
+		content := put(i)
+		// The manager looks at its source when something happens in the directory.
+		h.settle(t)
+		eventually(t, "Cilium writes its file", func() bool { return h.read(t, own) == content })
+	}
+	close(stop)
+	<-stopped
+	t.Logf("%d readings", readings)
+	if len(faults) > 0 || readings < rewrites {
+		t.Errorf("%d of %d readings: %q", len(faults), readings, faults[:min(5, len(faults))])
+	}
+	h.staysAt(t, want)
 }
 
 // TestManagerBesideChained: Cilium makes its file from the first one with the
