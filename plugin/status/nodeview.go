@@ -86,7 +86,10 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		limit := view.Limit{
 			Interface: a.Interface.PodName, Direction: d.Direction, RateBitsPerSecond: d.RateBitsPerSecond,
 			Policy: d.Policy, Queue: d.Queue, Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
-			Counters: counters(d), Waits: d.BandWaits(),
+			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
+		}
+		if d.HeldShare != nil {
+			limit.HeldShare = *d.HeldShare
 		}
 		if d.Qdisc != nil {
 			limit.Read = d.Qdisc.Read

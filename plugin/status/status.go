@@ -93,8 +93,19 @@ type Direction struct {
 	Counters   []datapath.Counter   `json:"counters,omitempty"`
 	HeavyFlows []datapath.HeavyFlow `json:"heavyFlows,omitempty"`
 	// Waits are how long packets waited in each band; none where nothing estimates it.
-	Waits []datapath.Wait         `json:"waits,omitempty"`
+	Waits []datapath.Wait `json:"waits,omitempty"`
+	Reached
 	Qdisc *engine.QueueStatistics `json:"qdisc,omitempty"`
+}
+
+// Reached is how long a direction has been at its limit. Nothing of it is known if no agent
+// watches the limit.
+type Reached struct {
+	// AtLimitSince is when it came to its limit, zero if it is not at it.
+	AtLimitSince time.Time `json:"atLimitSince,omitzero"`
+	// HeldShare is the part of the last minute in which it was at its limit, 1 for all of
+	// it; nil if that is unknown.
+	HeldShare *float64 `json:"heldShare,omitempty"`
 }
 
 // Collect looks at every attachment of the node. What cannot be read of one
@@ -135,10 +146,35 @@ func Collect(node *engine.Node) (*Report, error) {
 	if rep.Unenforced, err = node.Unenforced(); err != nil {
 		return nil, fmt.Errorf("read the record of limits that do not hold: %w", err)
 	}
+	reached, err := node.Paths.Reached()
+	if err != nil {
+		return nil, fmt.Errorf("read the record of limits that are reached: %w", err)
+	}
+	addReached(rep.Attachments, reached)
 	if rep.Overdue, err = node.Paths.Overdue(); err != nil {
 		return nil, fmt.Errorf("read the record of pods whose network is not found: %w", err)
 	}
 	return rep, nil
+}
+
+// addReached adds to the limits how long they have been reached.
+func addReached(all []Attachment, reached []engine.Reached) {
+	type key struct {
+		id                attach.ID
+		device, direction string
+	}
+	seen := make(map[key]Reached, len(reached))
+	for i := range reached {
+		r := &reached[i]
+		seen[key{r.ID, r.Interface, r.Direction}] = Reached{AtLimitSince: r.Since, HeldShare: &r.LastMinute}
+	}
+	for i := range all {
+		a := &all[i]
+		for j := range a.Directions {
+			d := &a.Directions[j]
+			d.Reached = seen[key{a.ID, a.Interface.PodName, d.Direction}]
+		}
+	}
 }
 
 // withoutUnread leaves out what is likely of an attachment whose record cannot be read:

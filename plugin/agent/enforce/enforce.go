@@ -79,11 +79,6 @@ type Held struct {
 	// Time is the sum of the times between two looks in which the device carried at least
 	// [ratewatch.HeldShare] of the limit.
 	Time time.Duration
-	// Since is when it came to its limit, zero if it is not at it; pauses of up to
-	// [ratewatch.HeldPause] do not count. LastMinute is the part of that minute in which
-	// it was held, 1 for all of it.
-	Since      time.Time
-	LastMinute float64
 }
 
 // Watcher looks at the limits of a node every so often.
@@ -100,6 +95,10 @@ type Watcher struct {
 	states []State
 	held   []Held
 	told   []engine.Unenforced
+
+	// reached is what was recorded last, unwritten says that it could not be.
+	reached   []engine.Reached
+	unwritten bool
 }
 
 // limitKey is one direction of one interface of an attachment.
@@ -137,19 +136,24 @@ func New(cfg Config) *Watcher {
 
 // Run looks until the context ends, and returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
-	w.cfg.Paths.ForgetUnenforced()
+	w.forget()
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			w.close()
-			w.cfg.Paths.ForgetUnenforced() // nobody looks any more
+			w.forget() // no one looks any more
 			return nil
 		case <-tick.C:
 			w.fail(w.look())
 		}
 	}
+}
+
+func (w *Watcher) forget() {
+	w.cfg.Paths.ForgetUnenforced()
+	w.cfg.Paths.ForgetReached()
 }
 
 // States returns what is known of each limited direction, in the order of the names.

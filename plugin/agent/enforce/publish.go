@@ -19,11 +19,13 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 	var states []State
 	var held []Held
 	var told []engine.Unenforced
+	var reached []engine.Reached
 	for i := range pods {
 		s := &pods[i]
 		states = append(states, w.statesOf(s)...)
 		held = append(held, w.heldOf(s)...)
 		told = append(told, w.toldOf(s)...)
+		reached = append(reached, w.reachedOf(s)...)
 	}
 	// A sandbox that was replaced may linger, and a pod may have two interfaces: the
 	// worst of them is told, once.
@@ -38,6 +40,19 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 		w.told = told
 		w.cfg.Paths.RecordUnenforced(w.cfg.Log, told)
 	}
+	w.recordReached(reached)
+}
+
+// recordReached leaves a record for status. That it cannot be is logged once.
+func (w *Watcher) recordReached(all []engine.Reached) {
+	if slices.Equal(w.reached, all) && w.cfg.Paths.TouchReached() == nil {
+		return
+	}
+	err := w.cfg.Paths.RecordReached(all)
+	if err != nil && !w.unwritten {
+		w.cfg.Log.Error("record of limits that are reached not written", "error", err)
+	}
+	w.reached, w.unwritten = all, err != nil
 }
 
 // worstFirst sorts by pod and direction, and puts what is not enforced before what is.
@@ -80,13 +95,26 @@ func (w *Watcher) heldOf(s *reconcile.PodState) []Held {
 		l := &s.Limits[i]
 		if d := w.directions[keyOf(l)]; d != nil {
 			namespace, pod := names(s, l)
-			one := Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction, Time: d.held}
-			reached := &d.verdict.Reached
-			if one.LastMinute = reached.LastMinute; reached.Now {
-				one.Since = w.start.Add(reached.Since).UTC().Round(time.Second)
-			}
-			all = append(all, one)
+			all = append(all, Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction, Time: d.held})
 		}
+	}
+	return all
+}
+
+// reachedOf are the limits of one pod that have been watched long enough.
+func (w *Watcher) reachedOf(s *reconcile.PodState) []engine.Reached {
+	var all []engine.Reached
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		d := w.directions[keyOf(l)]
+		if d == nil || !d.verdict.Reached.Known {
+			continue
+		}
+		one := engine.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction.String(), LastMinute: d.verdict.Reached.LastMinute}
+		if d.verdict.Reached.Now {
+			one.Since = w.start.Add(d.verdict.Reached.Since).UTC().Round(time.Second)
+		}
+		all = append(all, one)
 	}
 	return all
 }

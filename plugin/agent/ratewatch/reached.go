@@ -16,8 +16,9 @@ type Reached struct {
 	Now   bool
 	Since time.Duration
 	// LastMinute is the part of the last minute in which it was held, 1 for all of it. It
-	// is exact to one thirtieth.
+	// is exact to one thirtieth. Known says that it was watched for some of that minute.
 	LastMinute float64
+	Known      bool
 }
 
 // HeldPause is the longest time below the limit that does not end [Reached.Now]: a sender
@@ -60,8 +61,8 @@ func (h *reached) add(from, to time.Duration, held bool) {
 }
 
 func (h *reached) verdict() Reached {
-	r := Reached{Now: h.now, Since: h.since}
-	if h.known > 0 {
+	r := Reached{Now: h.now, Since: h.since, Known: h.known > 0}
+	if r.Known {
 		r.LastMinute = float64(bits.OnesCount64(h.history)) / float64(h.known)
 	}
 	return r

@@ -224,6 +224,13 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 				return
 			}
 			t.Logf("suspected %d times", pods.looks)
+			if tt.keys != nil || tt.harm != "" {
+				return
+			}
+			reached, err := n.paths.Reached()
+			if err != nil || len(reached) != 1 || reached[0].Direction != tt.direction || reached[0].LastMinute < 0.3 {
+				t.Errorf("reached = %+v, %v, want some time of %s", reached, err, tt.direction)
+			}
 		})
 	}
 }

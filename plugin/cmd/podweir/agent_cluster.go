@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/snapshot"
@@ -68,7 +67,6 @@ func (a *agentParts) answer(checks []serve.Check) *cluster.Answer {
 	if state, err := a.nodeStatus(); err != nil {
 		answer.Error = err.Error()
 	} else {
-		addReached(state, a.enforcement.Held())
 		answer.Status = state
 		answer.Unlimited = podsWithoutLimit(a.reconciler.Snapshot())
 	}
@@ -96,22 +94,6 @@ func podsWithoutLimit(states []reconcile.PodState) *cluster.Unlimited {
 		}
 	}
 	return u
-}
-
-// addReached adds to the limits of pods how long they have been reached.
-func addReached(n *view.Node, held []enforce.Held) {
-	type key struct{ pod, device, direction string }
-	all := make(map[key]view.Reached, len(held))
-	for i := range held {
-		h := &held[i]
-		all[key{h.Namespace + "/" + h.Pod, h.Interface, h.Direction.String()}] = view.Reached{AtLimitSince: h.Since, HeldShare: h.LastMinute}
-	}
-	for i := range n.Pods {
-		for j := range n.Pods[i].Limits {
-			l := &n.Pods[i].Limits[j]
-			l.Reached = all[key{n.Pods[i].Pod, l.Interface, l.Direction}]
-		}
-	}
 }
 
 // nodeStatus is what `podweir status` shows.

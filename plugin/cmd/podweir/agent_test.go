@@ -13,19 +13,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/cluster"
-	"github.com/podweir/podweir/plugin/status/view"
-	"github.com/podweir/podweir/plugin/terms"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
@@ -206,30 +202,6 @@ func TestPodsWithoutLimit(t *testing.T) {
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pods without a limit (-want +got):\n%s", diff)
-	}
-}
-
-// Each limit gets the time for which it has been reached, and that of no other.
-func TestAddReached(t *testing.T) {
-	since := time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)
-	n := &view.Node{Pods: []view.Pod{
-		{Pod: "ns/web", Limits: []view.Limit{{Interface: "eth0", Direction: "egress"}, {Interface: "eth0", Direction: "ingress"}, {Interface: "net1", Direction: "egress"}}},
-		{Pod: "ns/api", Limits: []view.Limit{{Interface: "eth0", Direction: "egress"}}},
-	}}
-	addReached(n, []enforce.Held{
-		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: terms.Egress, Since: since, LastMinute: 0.9},
-		{Namespace: "ns", Pod: "web", Interface: "eth0", Direction: terms.Ingress, LastMinute: 0.1},
-		{Namespace: "ns", Pod: "gone", Interface: "eth0", Direction: terms.Egress, LastMinute: 1},
-	})
-	want := []view.Reached{{AtLimitSince: since, HeldShare: 0.9}, {HeldShare: 0.1}, {}, {}}
-	var got []view.Reached
-	for i := range n.Pods {
-		for j := range n.Pods[i].Limits {
-			got = append(got, n.Pods[i].Limits[j].Reached)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("times at the limit (-want +got):\n%s", diff)
 	}
 }
 

@@ -147,6 +147,9 @@ func printDirection(w io.Writer, d *status.Direction) {
 		fmt.Fprintf(w, "  \tpackets: %s\n", strings.Join(shown, ", "))
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
+	if d.Enforce != shaping.EnforceObserve {
+		fmt.Fprintf(w, "  \tat its limit: %s\n", reached(d))
+	}
 	if !strings.HasPrefix(version.String(), d.Build) {
 		fmt.Fprintf(w, "  \tattached by podweir %s, this is %s\n", d.Build, version.String())
 	}
@@ -162,6 +165,18 @@ func printDirection(w io.Writer, d *status.Direction) {
 			fmt.Fprintf(w, "  \tnote: %s\n", n)
 		}
 	}
+}
+
+// reached says for how much of the last minute a direction was at its limit.
+func reached(d *status.Direction) string {
+	if d.HeldShare == nil {
+		return "unknown: no agent watches it"
+	}
+	text := fmt.Sprintf("%.0f %% of the last minute", 100**d.HeldShare)
+	if !d.AtLimitSince.IsZero() {
+		text += ", since " + d.AtLimitSince.Format(time.RFC3339)
+	}
+	return text
 }
 
 // waits says how long the packets of each band waited, or why nobody knows.

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+)
+
+// Reached is how long one direction of an interface has been at its limit, as the agent
+// saw it.
+type Reached struct {
+	ID        attach.ID `json:"id"`
+	Interface string    `json:"interface"`
+	Direction string    `json:"direction"`
+	// Since is when it came to its limit, zero if it is not at it.
+	Since time.Time `json:"since,omitzero"`
+	// LastMinute is the part of the last minute in which it was at its limit, 1 for all
+	// of it.
+	LastMinute float64 `json:"lastMinute"`
+}
+
+// reachedFresh is how long ago the agent may have looked: one that was killed leaves a
+// record of another minute than the last.
+const reachedFresh = 15 * time.Second
+
+func (p Paths) reachedPath() string { return filepath.Join(p.Run, "reached.json") }
+
+// RecordReached leaves what the agent sees now, in place of what it saw before.
+func (p Paths) RecordReached(all []Reached) error {
+	if err := writeJSON(p.reachedPath(), all); err != nil {
+		return err
+	}
+	return p.TouchReached()
+}
+
+// TouchReached says that the agent looked and sees what it saw before.
+func (p Paths) TouchReached() error {
+	now := time.Now()
+	return os.Chtimes(p.reachedPath(), now, now)
+}
+
+// ForgetReached removes the record of an agent that no longer looks.
+func (p Paths) ForgetReached() { _ = os.Remove(p.reachedPath()) }
+
+// Reached returns the directions that the agent watches, none if no agent does.
+func (p Paths) Reached() ([]Reached, error) {
+	f, err := os.Open(p.reachedPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || time.Since(st.ModTime()).Abs() > reachedFresh {
+		return nil, err
+	}
+	var all []Reached
+	if err := json.NewDecoder(f).Decode(&all); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return all, nil
+}
