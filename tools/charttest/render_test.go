@@ -6,11 +6,13 @@ package charttest
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/pmezard/go-difflib/difflib"
 
 	"github.com/podweir/podweir/tools/eksaddon/helmchart"
 	"github.com/podweir/podweir/tools/eksaddon/rules"
@@ -58,18 +60,46 @@ func mustRender(t *testing.T, version string, values map[string]any) []helmchart
 
 const licence = "# SPDX-License-Identifier: Apache-2.0\n# Copyright Authors of podweir\n"
 
+// The default's golden is whole, each other's how it differs from that. Of the dashboard,
+// which is a file of the chart, a golden has the name.
 func TestGoldenRenders(t *testing.T) {
-	newest := kubeVersions[len(kubeVersions)-1]
-	for name, values := range mustEnvironments(t) {
+	all := mustEnvironments(t)
+	whole := rendered(t, all["default"])
+	dir := filepath.Join(chartDir, "testdata", "golden")
+	golden(t, filepath.Join(dir, "default.yaml"), whole)
+	delete(all, "default")
+	for name, values := range all {
 		t.Run(name, func(t *testing.T) {
-			var text strings.Builder
-			text.WriteString(licence + "# What \"helm template\" gives for Kubernetes " + newest + "; UPDATE=1 writes it.\n")
-			for _, m := range mustRender(t, newest, values) {
-				text.WriteString("---\n# Source: " + m.Template + "\n" + strings.TrimSpace(m.Text) + "\n")
+			diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+				A: difflib.SplitLines(whole), B: difflib.SplitLines(rendered(t, values)),
+				FromFile: "default.yaml", ToFile: name, Context: 1,
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			golden(t, filepath.Join(chartDir, "testdata", "golden", name+".yaml"), text.String())
+			// Numbers of lines would change with every line above them.
+			head := "# How the render differs from default.yaml; UPDATE=1 writes it.\n"
+			golden(t, filepath.Join(dir, name+".diff"), head+regexp.MustCompile(`(?m)^@@ .* @@$`).ReplaceAllString(diff, "@@"))
 		})
 	}
+}
+
+// rendered is what "helm template" gives.
+func rendered(t *testing.T, values map[string]any) string {
+	t.Helper()
+	newest := kubeVersions[len(kubeVersions)-1]
+	var text strings.Builder
+	text.WriteString(licence + "# What \"helm template\" gives for Kubernetes " + newest + "; UPDATE=1 writes it.\n")
+	for _, m := range mustRender(t, newest, values) {
+		text.WriteString("---\n# Source: " + m.Template + "\n" + strings.TrimSpace(m.Text) + "\n")
+	}
+	const dashboard = "dashboards/podweir.json"
+	file, err := os.ReadFile(filepath.Join(chartDir, dashboard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	indented := strings.ReplaceAll(strings.TrimSpace(string(file)), "\n", "\n    ")
+	return strings.ReplaceAll(text.String(), indented, "("+dashboard+")")
 }
 
 // The example in docs is what the chart renders, of nothing but the policies and the
