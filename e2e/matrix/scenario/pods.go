@@ -234,8 +234,23 @@ func (r *Run) restart(ctx context.Context) error {
 	return r.reachable(ctx)
 }
 
-// deleteAll removes every pod of the row.
+// deleteAll removes every pod of the row, and waits until the runtime has taken their
+// networks down: the API forgets pods before.
 func (r *Run) deleteAll(ctx context.Context) error {
-	_, err := r.Cluster.Kubectl(ctx, "", "delete", "pods", "--all", "-n", "default", "--wait", "--timeout=100s")
-	return err
+	if _, err := r.Cluster.Kubectl(ctx, "", "delete", "pods", "--all", "-n", "default", "--wait", "--timeout=100s"); err != nil {
+		return err
+	}
+	err := eventually(ctx, func(ctx context.Context) error {
+		for _, n := range r.Cluster.Members {
+			left, err := n.Exec(ctx, "bash", "-c", "ls /run/netns | grep ^cni-; true")
+			if err == nil && left != "" {
+				err = fmt.Errorf("%s has %s", n.Name, left)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return expect("no pod has a network", err)
 }

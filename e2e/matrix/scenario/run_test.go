@@ -8,7 +8,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/matrix/row"
 )
 
 func TestWithinEndsAStepAtItsLimit(t *testing.T) {
@@ -19,6 +23,30 @@ func TestWithinEndsAStepAtItsLimit(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not done after 10ms") {
 		t.Errorf("within() = %v", err)
 	}
+}
+
+// TestARowEndsAtAStepThatHangs has a step that does not obey the end of the row's time.
+func TestARowEndsAtAStepThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the row's time is over"))
+		defer cancel()
+		released := make(chan struct{})
+		defer close(released)
+		r := &Run{Row: &row.Row{Name: "stuck"}, Cluster: &cluster.Cluster{}, Say: t.Logf}
+		steps, err := r.All(ctx, []Step{
+			{"first", time.Hour, AgentPart, nil, func(context.Context, *Run) error { return nil }},
+			{"hangs", time.Hour, AgentPart, nil, func(context.Context, *Run) error { <-released; return nil }},
+			{"never", time.Hour, AgentPart, nil, func(context.Context, *Run) error { return errors.New("it runs") }},
+		})
+		for _, want := range []string{`row stuck, step "hangs"`, "the row's time is over", "it still hangs", "last words of podweir's agent"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("All() = %v, want %q in it", err, want)
+			}
+		}
+		if len(steps) != 2 || steps[1].Outcome != row.Failed || steps[1].Seconds != (time.Minute+grace).Seconds() {
+			t.Errorf("steps %+v, want the second to fail after %v", steps, time.Minute+grace)
+		}
+	})
 }
 
 func TestExpectationError(t *testing.T) {
