@@ -44,12 +44,13 @@ type fakeCluster struct {
 	tokens int
 	// busy is how many times each agent answers 429 first.
 	busy int
-	// made are answers that were made beforehand, by node, for all looks.
-	made map[string][]byte
+	// made are answers that were made beforehand, by node and look; the last is for all
+	// later looks.
+	made map[string][][]byte
 }
 
-func start(t *testing.T, f *fakeCluster) *fakeCluster {
-	t.Helper()
+func start(tb testing.TB, f *fakeCluster) *fakeCluster {
+	tb.Helper()
 	f.looks = map[string]int{}
 	if f.desired == 0 {
 		f.desired = f.nodes
@@ -73,8 +74,15 @@ func start(t *testing.T, f *fakeCluster) *fakeCluster {
 	}))
 	f.EnableHTTP2 = true
 	f.StartTLS()
-	t.Cleanup(f.Close)
+	tb.Cleanup(f.Close)
 	return f
+}
+
+// forget has the agents begin with the first look again.
+func (f *fakeCluster) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.looks)
 }
 
 func refuse(w http.ResponseWriter, status int, message string) {
@@ -146,12 +154,25 @@ func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
 	case look <= f.busy:
 		w.WriteHeader(http.StatusTooManyRequests)
 	default:
-		b := f.made[node]
-		if b == nil {
+		var b []byte
+		if made := f.made[node]; made != nil {
+			b = made[min(look, len(made))-1]
+		} else {
 			b = f.encode(node, look)
 		}
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(b)
+	}
+}
+
+// make makes the answers of so many looks: agents do that on processors of their own.
+func (f *fakeCluster) make(looks int) {
+	f.made = map[string][][]byte{}
+	for i := range f.nodes {
+		node := fmt.Sprintf("n%d", i+1)
+		for look := range looks {
+			f.made[node] = append(f.made[node], f.encode(node, look+1))
+		}
 	}
 }
 
@@ -238,17 +259,22 @@ func observe(n *view.Node, look uint64) {
 // run runs the command against the cluster, with a kubeconfig of its own.
 func (f *fakeCluster) run(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "t", "clusters": [{"name": "t", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
-"users": [{"name": "t", "user": {"token": "me"}}], "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}]}`, f.URL)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	var b bytes.Buffer
 	root := newRoot()
 	root.SetOut(&b)
 	root.SetErr(&b)
-	root.SetArgs(append([]string{"--kubeconfig", path}, args...))
+	root.SetArgs(append([]string{"--kubeconfig", f.kubeconfig(t)}, args...))
 	err = root.ExecuteContext(t.Context())
 	return b.String(), err
+}
+
+func (f *fakeCluster) kubeconfig(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "t", "clusters": [{"name": "t", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
+"users": [{"name": "t", "user": {"token": "me"}}], "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}]}`, f.URL)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
 }
