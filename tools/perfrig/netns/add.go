@@ -17,15 +17,25 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/tools/perfrig/stats"
 )
+
+// crowds are how many pods come at once, and the names of their numbers.
+var crowds = []struct {
+	pods int
+	name string
+}{{atOnce, "add_at_once"}, {2 * atOnce, "add_at_once_100"}}
 
 const (
 	// addEdge is how many pods at either end flatness compares.
 	addEdge = 20
 	// atOnce is how many ADDs are started together.
 	atOnce = 50
+	// crowdTimes is how often each crowd comes in a sample.
+	crowdTimes = 3
 	// peaks is how many ADDs are weighed.
 	peaks = 7
 )
@@ -63,33 +73,55 @@ func (r *run) add(ctx context.Context) (err error) {
 	if err := r.addAtOnce(ctx, l); err != nil {
 		return err
 	}
+	if err := r.addFirst(ctx, l); err != nil {
+		return err
+	}
 	return r.addMemory(ctx, l)
 }
 
+// addAtOnce has crowds come, in turns.
 func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) error {
-	calls, err := r.makePods(ctx, l, "many", atOnce)
+	calls, err := r.makePods(ctx, l, "many", crowds[len(crowds)-1].pods)
 	if err != nil {
 		return err
 	}
-	took, errs := make([]float64, atOnce), make([]error, atOnce)
+	took, whole := make([][]float64, len(crowds)), make([][]float64, len(crowds))
+	for range crowdTimes {
+		for n, c := range crowds {
+			each, all, err := together(ctx, calls[:c.pods])
+			if err != nil {
+				return err
+			}
+			for _, d := range each {
+				took[n] = append(took[n], millis(d))
+			}
+			whole[n] = append(whole[n], millis(all))
+		}
+	}
+	for n, c := range crowds {
+		s := stats.Summarise(took[n])
+		r.set(c.name+"_p50_ms", s.Median)
+		r.set(c.name+"_max_ms", s.Max)
+		r.set(c.name+"_whole_ms", stats.Summarise(whole[n]).Median)
+	}
+	return nil
+}
+
+// together adds all at once and deletes them. It returns how long each took, and all of
+// them together.
+func together(ctx context.Context, calls []*invocation) (each []time.Duration, whole time.Duration, err error) {
+	each, errs := make([]time.Duration, len(calls)), make([]error, len(calls))
 	var wg sync.WaitGroup
 	began := time.Now()
 	for n, call := range calls {
-		wg.Go(func() {
-			d, err := call.run(ctx, "ADD")
-			took[n], errs[n] = millis(d), err
-		})
+		wg.Go(func() { each[n], errs[n] = call.run(ctx, "ADD") })
 	}
 	wg.Wait()
-	whole := time.Since(began)
-	if err := errors.Join(errors.Join(errs...), deleteAll(ctx, calls)); err != nil {
-		return err
+	whole = time.Since(began)
+	if err = errors.Join(errors.Join(errs...), deleteAll(ctx, calls)); err != nil {
+		err = fmt.Errorf("%d at once: %w", len(calls), err)
 	}
-	s := stats.Summarise(took)
-	r.set("add_at_once_p50_ms", s.Median)
-	r.set("add_at_once_max_ms", s.Max)
-	r.set("add_at_once_whole_ms", millis(whole))
-	return nil
+	return each, whole, err
 }
 
 func (r *run) addMemory(ctx context.Context, l *lab.Lab) error {
@@ -115,6 +147,7 @@ type invocation struct {
 	stdin []byte
 	env   []string
 	node  *lab.Netns
+	host  string // the pod's device in the node's namespace
 }
 
 // makePods makes pods by ptp alone and an invocation of the phase's plugin for
@@ -166,7 +199,7 @@ func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) (*invocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &invocation{bin: bin, stdin: stdin, node: l.Node(), env: []string{
+	return &invocation{bin: bin, stdin: stdin, node: l.Node(), host: pod.HostIfName, env: []string{
 		"CNI_CONTAINERID=" + pod.ContainerID, "CNI_NETNS=" + pod.Netns.Path(),
 		"CNI_IFNAME=" + pod.IfName, "CNI_PATH=" + filepath.Dir(bin), "PATH=" + os.Getenv("PATH"),
 	}}, nil
@@ -196,14 +229,42 @@ func (i *invocation) run(ctx context.Context, command string) (time.Duration, er
 	}
 	err := cmd.Wait()
 	took := time.Since(began)
+	err = i.shaped(err, command, &stdout, &stderr)
+	if command == "DEL" {
+		err = errors.Join(err, i.node.Do(i.bare))
+	}
+	return took, err
+}
+
+// bare removes what DEL has left on the node's device, where the reference plugin's
+// qdiscs stay until the device goes: the next ADD would find them.
+func (i *invocation) bare() error {
+	link, err := netlink.LinkByName(i.host)
 	if err != nil {
-		return took, fmt.Errorf("%s %s: %w: %s%s", filepath.Base(i.bin), command, err, stdout.Bytes(), stderr.Bytes())
+		return err
 	}
-	// A pod that starts unshaped would be quick.
+	qdiscs, err := netlink.QdiscList(link)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, q := range qdiscs {
+		if a := q.Attrs(); a.Handle != 0 && (a.Parent == netlink.HANDLE_ROOT || a.Parent == netlink.HANDLE_INGRESS) {
+			errs = append(errs, netlink.QdiscDel(q))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shaped says how a call failed. A pod that starts unshaped would be quick.
+func (i *invocation) shaped(err error, command string, stdout, stderr *bytes.Buffer) error {
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s%s", filepath.Base(i.bin), command, err, stdout.Bytes(), stderr.Bytes())
+	}
 	if bytes.Contains(stderr.Bytes(), []byte("level=ERROR")) {
-		return took, fmt.Errorf("%s %s: %s", filepath.Base(i.bin), command, stderr.Bytes())
+		return fmt.Errorf("%s %s: %s", filepath.Base(i.bin), command, stderr.Bytes())
 	}
-	return took, nil
+	return nil
 }
 
 func deleteAll(ctx context.Context, calls []*invocation) error {

@@ -6,8 +6,6 @@ package netns
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
@@ -88,18 +86,11 @@ func (r *run) addsTogether(ctx context.Context, calls []*invocation) error {
 	var adds []time.Duration
 	var whole []float64
 	for range addRepeats {
-		took, errs := make([]time.Duration, len(calls)), make([]error, len(calls))
-		var wg sync.WaitGroup
-		began := time.Now()
-		for n, call := range calls {
-			wg.Go(func() { took[n], errs[n] = call.run(ctx, "ADD") })
+		each, all, err := together(ctx, calls)
+		if err != nil {
+			return err
 		}
-		wg.Wait()
-		whole = append(whole, millis(time.Since(began)))
-		adds = append(adds, took...)
-		if err := errors.Join(errors.Join(errs...), deleteAll(ctx, calls)); err != nil {
-			return fmt.Errorf("%d at once: %w", len(calls), err)
-		}
+		adds, whole = append(adds, each...), append(whole, millis(all))
 	}
 	r.distribution("add_together", adds)
 	r.set("add_together_whole_p50_ms", stats.Summarise(whole).Median)

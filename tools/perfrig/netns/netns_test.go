@@ -43,6 +43,9 @@ func TestEveryProfileCanBeDone(t *testing.T) {
 			if m := c.Workload.Mix; m != nil && m.Flood != "" && attacks[m.Flood].Name == "" {
 				t.Errorf("%s: no attack %q", c.ID(), m.Flood)
 			}
+			if l := c.Phase.Leaves; l != "" && leaves[l].tc == "" {
+				t.Errorf("%s: no leaf %q", c.ID(), l)
+			}
 			if d := c.Phase.Discipline; c.Phase.Kind == spec.Qdisc && needs[d] == nil {
 				t.Errorf("%s: no discipline %q", c.ID(), d)
 			}

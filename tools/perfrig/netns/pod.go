@@ -39,8 +39,12 @@ func (r *run) pod(ctx context.Context, rig *traffic.Rig) (*traffic.Target, error
 	if err != nil {
 		return nil, err
 	}
-	if r.cell.Phase.Kind == spec.Qdisc {
-		err = r.trees(ctx, rig, t)
+	pod, node := end{t.Netns, t.IfName}, end{rig.Lab.Node(), t.HostIfName}
+	switch {
+	case r.cell.Phase.Kind == spec.Qdisc:
+		err = r.trees(ctx, pod, node)
+	case r.cell.Phase.Leaves != "":
+		err = r.replaceLeaves(ctx, t, map[traffic.Direction]end{traffic.Egress: pod, traffic.Ingress: node})
 	}
 	if err := errors.Join(err, r.said.err()); err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
@@ -127,8 +131,7 @@ func ingressAlone(c *spec.Cell) bool {
 
 // trees puts the tree on both ends of the pod's veth: egress leaves by the
 // pod's, ingress by the node's.
-func (r *run) trees(ctx context.Context, rig *traffic.Rig, t *traffic.Target) error {
-	pod, node := end{t.Netns, t.IfName}, end{rig.Lab.Node(), t.HostIfName}
+func (r *run) trees(ctx context.Context, pod, node end) error {
 	if double, ok := doubles[r.cell.Phase.Discipline]; ok {
 		return double(r, pod, node)
 	}

@@ -34,6 +34,9 @@ func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, erro
 				return "no " + filepath.Join(ownPlugins, name) + `: "make before" builds it`, nil
 			}
 		}
+		if p.Leaves != "" {
+			kinds = []string{"prio", "fq_codel"}
+		}
 		switch p.Keys["queue"] {
 		case "fq":
 			kinds = []string{"fq"}

@@ -17,9 +17,12 @@ import (
 const (
 	addMost     = 10.0 // ms, median
 	addPerLink  = 16.0 // ms for each TCX link
+	addOver     = 1.2  // by the reference plugin's
+	crowdOver   = 1.0  // all done, by the reference plugin's
+	firstMost   = 50.0 // ms, the first ADD of a boot
 	addDrift    = 1.5  // last 20 by first 20, without TCX links
 	rssOver     = 1.2  // by the reference plugin's
-	memoryMost  = 128 << 10
+	memoryMost  = 80 << 10
 	memoryIFB   = 64 << 10
 	memoryFrom  = 100 // pods: fewer are within the kernel's own steps
 	packetMost  = 60.0
@@ -68,10 +71,20 @@ func (b *barred) addition(c *spec.Cell) {
 		return
 	}
 	median, most := b.mean(c, "add_p50_ms"), addMost
-	links := tcxLinks(&c.Phase)
+	links, what := tcxLinks(&c.Phase), "median"
+	if links > 0 {
+		what = fmt.Sprintf("median, %d TCX links", links)
+	}
 	most += addPerLink * float64(links)
-	b.add(median <= most, c, fmt.Sprintf("median, %d TCX links", links), fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most)).
+	b.add(median <= most, c, what, fmt.Sprintf("%.2f ms", median), fmt.Sprintf("at most %.0f ms", most)).
 		of(addKind, "add_p50_ms", median)
+	b.relative(c, addOverKind, "median relative to the reference plugin", "add_p50_ms", addOver)
+	b.relative(c, crowdKind, "50 at once, all done, relative to the reference plugin", "add_at_once_whole_ms", crowdOver)
+	b.relative(c, crowdKind, "100 at once, all done, relative to the reference plugin", "add_at_once_100_whole_ms", crowdOver)
+	if first := b.mean(c, "add_first_p50_ms"); !math.IsNaN(first) {
+		b.add(first <= firstMost, c, "first ADD of a boot", fmt.Sprintf("%.1f ms", first), fmt.Sprintf("at most %.0f ms", firstMost)).
+			of(firstKind, "", first)
+	}
 	if drift := b.mean(c, "add_last_by_first_ratio"); links == 0 && !math.IsNaN(drift) {
 		b.add(drift <= addDrift, c, "last 20 pods relative to the first 20", fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", addDrift)).
 			of(addDriftKind, "add_last_by_first_ratio", drift)
@@ -82,16 +95,27 @@ func (b *barred) addition(c *spec.Cell) {
 	}
 }
 
-// tcxLinks is how many of them ADD makes for both directions.
-func tcxLinks(p *spec.Phase) int {
-	switch mode := p.Keys["mode"]; {
-	case strings.HasPrefix(mode, "tcx-"):
-		return 2
-	case strings.HasPrefix(mode, "clsact-"), p.Keys["ingressMode"] != "", p.Keys["ingressPlace"] == "ifb":
-		return 0
-	default:
-		return 1 // ingress on the host's side
+// relative: at most so many times the shipped reference plugin's, by the interval of the
+// ratio.
+func (b *barred) relative(c *spec.Cell, k Kind, what, metric string, most float64) {
+	reference := *c
+	reference.Phase.Name = shipped
+	d, ok := stats.Different(values(b.r, &reference, metric), values(b.r, c, metric), stats.Confidence)
+	if !ok {
+		return
 	}
+	bar := b.add(d.Low <= most, c, what, fmt.Sprintf("x %.3f (95 %%: %.3f to %.3f)", d.Ratio, d.Low, d.High), fmt.Sprintf("at most %.1f", most))
+	bar.Undecided = d.Low <= most && most < d.High
+	bar.of(k, "", d.Ratio)
+}
+
+// tcxLinks is how many of them ADD makes for both directions: none that was not asked
+// for, where nobody else is on the hooks.
+func tcxLinks(p *spec.Phase) int {
+	if strings.HasPrefix(p.Keys["mode"], "tcx-") {
+		return 2
+	}
+	return 0
 }
 
 func (b *barred) memory(c *spec.Cell) {

@@ -25,6 +25,9 @@ var (
 	lightTunedKind  = Kind{Name: "the same, relative to the tuned plugin", Asked: fmt.Sprintf("at most %.1f", lightTuned)}
 	answersKind     = Kind{Name: "requests/s in a closed loop under `elephants`, relative to an unshaped pod", Asked: fmt.Sprintf("at least %.2f", leastAnswers)}
 	addKind         = Kind{Name: "ADD, median", Asked: fmt.Sprintf("at most %.0f ms, with a TCX link %.0f more", addMost, addPerLink)}
+	addOverKind     = Kind{Name: "ADD, median relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", addOver)}
+	crowdKind       = Kind{Name: "ADD of many at once, until all are done, relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", crowdOver)}
+	firstKind       = Kind{Name: "first ADD of a boot", Asked: fmt.Sprintf("at most %.0f ms", firstMost)}
 	addDriftKind    = Kind{Name: "ADD, median of the last 20 pods relative to the first 20", Asked: fmt.Sprintf("at most %.1f", addDrift)}
 	rssKind         = Kind{Name: "peak memory of ADD, relative to the reference plugin", Asked: fmt.Sprintf("at most %.1f", rssOver)}
 	memoryKind      = Kind{Name: "kernel memory per pod, both directions", Asked: fmt.Sprintf("at most %d KiB, with an ifb %d", memoryMost>>10, (memoryMost+memoryIFB)>>10)}
@@ -38,7 +41,7 @@ var (
 func Kinds() []Kind {
 	return []Kind{
 		capKind, useKind, lostKind, keptKind, keptShippedKind, lightKind, lightTunedKind, answersKind,
-		addKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, othersKind,
+		addKind, addOverKind, crowdKind, firstKind, addDriftKind, rssKind, memoryKind, packetKind, packetOverKind, othersKind,
 	}
 }
 

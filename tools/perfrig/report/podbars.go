@@ -10,9 +10,13 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-// packetDrift is what a packet may cost on a full node by what it costs on one
-// with one pod.
-const packetDrift = 1.1
+const (
+	// packetDrift is what a packet to one pod may cost on a full node by what it costs on
+	// one with that pod alone.
+	packetDrift = 1.1
+	// turnsMost is what packets to all pods in turns may cost by those to one.
+	turnsMost = 1.5
+)
 
 // podBars are what must not grow with the number of pods. They are of no kind:
 // the table of several campaigns has a row for each of their names.
@@ -21,6 +25,9 @@ func (b *barred) podBars() {
 		if c.Phase.Kind == spec.Podweir {
 			b.podPackets(&c)
 		}
+	}
+	for _, c := range cellsOf(b.r, spec.Turns) {
+		b.podTurns(&c)
 	}
 	for _, c := range cellsOf(b.r, spec.Adds) {
 		b.podAddition(&c)
@@ -37,18 +44,28 @@ func (b *barred) podBars() {
 // too; and what it costs beyond that where each packet finds another pod's
 // instructions and data.
 func (b *barred) podPackets(c *spec.Cell) {
-	want := fmt.Sprintf("at most %.1f", packetDrift)
 	for _, path := range []string{"light", "heavy"} {
 		metric := "alone_" + path + "_cost_ns"
 		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
 			drift := b.mean(c, metric) / by
 			b.add(drift <= packetDrift, c, path+" packets to one pod, relative to a node with that pod alone",
-				fmt.Sprintf("%.2f", drift), want)
+				fmt.Sprintf("%.2f", drift), fmt.Sprintf("at most %.1f", packetDrift))
 		}
 		metric = "spread_" + path + "_cost_ratio"
 		if ratio := b.mean(c, metric); !math.IsNaN(ratio) {
-			b.add(ratio <= packetDrift, c, path+" packets to all pods in turns, relative to one pod",
-				fmt.Sprintf("%.2f", ratio), want)
+			b.add(ratio <= turnsMost, c, path+" packets to all pods in turns, relative to one pod",
+				fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost))
+		}
+	}
+}
+
+// podTurns is the same for the programs by themselves.
+func (b *barred) podTurns(c *spec.Cell) {
+	for _, program := range []string{"pw_band", "pw_edt"} {
+		metric := program + "_turns_cost_ns"
+		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
+			ratio := b.mean(c, metric) / by
+			b.add(ratio <= turnsMost, c, program+" for all slots in turns, relative to one slot", fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost))
 		}
 	}
 }

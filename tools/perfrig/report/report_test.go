@@ -153,13 +153,15 @@ func costs(over float64) *record.Results {
 	ifb.Name, ifb.Keys = "podweir-strict-ifb", map[string]string{"ingressPlace": "ifb"}
 	clsact := ours
 	clsact.Name, clsact.Keys = "podweir-strict-clsact", map[string]string{"ingressMode": "clsact-hostside"}
+	links := ours
+	links.Name, links.Keys = "podweir-strict-tcx-podside", map[string]string{"policy": "strict", "mode": "tcx-podside"}
 	return &record.Results{Samples: []record.Sample{
-		one(spec.Add, "add-100", ours, map[string]float64{"add_p50_ms": 25, "add_last_by_first_ratio": 1.4, "add_rss_p50_bytes": 11 << 20}),
+		one(spec.Add, "add-100", links, map[string]float64{"add_p50_ms": 41, "add_first_p50_ms": 49, "add_last_by_first_ratio": 1.4, "add_rss_p50_bytes": 11 << 20}),
 		one(spec.Add, "add-100", clsact, map[string]float64{"add_p50_ms": 9, "add_last_by_first_ratio": 1.4}),
 		sample(theirs, spec.Workload{Name: "add-100", Kind: spec.Add, Pods: 100, Direction: "egress"}, 0,
 			map[string]float64{"add_rss_p50_bytes": 10 << 20}),
-		one(spec.Memory, "memory-100", ours, map[string]float64{"memory_total_bytes": 127 << 10}),
-		one(spec.Memory, "memory-100", ifb, map[string]float64{"memory_total_bytes": 190 << 10}),
+		one(spec.Memory, "memory-100", ours, map[string]float64{"memory_total_bytes": 79 << 10}),
+		one(spec.Memory, "memory-100", ifb, map[string]float64{"memory_total_bytes": 143 << 10}),
 		one(spec.Packet, "packet", ours, map[string]float64{
 			"pw_class_light_cost_ns": 55, "pw_class_heavy_cost_ns": 66, "pw_class_heavy_cost_ratio": 1.2,
 		}),
@@ -171,7 +173,7 @@ func costs(over float64) *record.Results {
 
 // TestBarsOfCosts: all hold, and none with a tenth more.
 func TestBarsOfCosts(t *testing.T) {
-	const bars = 9
+	const bars = 10
 	for over, want := range map[float64]string{1: "ok", 1.12: "MISS"} {
 		got := words(Bars(costs(over)))
 		if len(got) != bars {
@@ -187,9 +189,34 @@ func TestBarsOfCosts(t *testing.T) {
 	if err := Terminal(&b, costs(1)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"pw_class_heavy", "66.0", "1.20", "127.0", "11264"} {
+	for _, want := range []string{"pw_class_heavy", "66.0", "1.20", "79.0", "11264"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
+// TestBarsRelativeToTheReferencePlugin: one ADD and a crowd, by the interval of the ratio.
+func TestBarsRelativeToTheReferencePlugin(t *testing.T) {
+	w := spec.Workload{Name: "add-100", Kind: spec.Add, Pods: 100}
+	for name, tc := range map[string]struct {
+		one, crowd []float64
+		want       [2]string
+	}{
+		"as they are":  {[]float64{3.5, 3.51, 3.52}, []float64{98.1, 98, 97.9}, [2]string{"ok", "ok"}},
+		"too slow":     {[]float64{3.7, 3.71, 3.72}, []float64{103, 104, 105}, [2]string{"MISS", "MISS"}},
+		"not decided":  {[]float64{3, 3.6, 4}, []float64{90, 100, 110}, [2]string{"?", "?"}},
+		"one too many": {[]float64{3}, nil, [2]string{"", ""}},
+	} {
+		r := &record.Results{Samples: append(
+			loadSamples(theirs, &w, 10_000_000, map[string][]float64{"add_p50_ms": {3, 3.01, 2.99}, "add_at_once_100_whole_ms": {100, 100.1, 99.9}}),
+			loadSamples(ours, &w, 10_000_000, map[string][]float64{"add_p50_ms": tc.one, "add_at_once_100_whole_ms": tc.crowd})...)}
+		got := words(Bars(r))
+		const of = "add-100/10M/podweir-strict: "
+		for i, what := range []string{"median relative to the reference plugin", "100 at once, all done, relative to the reference plugin"} {
+			if got[of+what] != tc.want[i] {
+				t.Errorf("%s: %s is %q, want %q", name, what, got[of+what], tc.want[i])
+			}
 		}
 	}
 }
@@ -377,7 +404,7 @@ func TestPolicedDirectionHasNoCap(t *testing.T) {
 // TestLinksOfTheModes: ADD may take longer for each TCX link that it makes.
 func TestLinksOfTheModes(t *testing.T) {
 	for key, want := range map[[2]string]int{
-		{"policy", "strict"}: 1, {"mode", "qdisc"}: 1, {"mode", "tcx-podside"}: 2, {"mode", "tcx-hostside"}: 2,
+		{"policy", "strict"}: 0, {"mode", "qdisc"}: 0, {"mode", "tcx-podside"}: 2, {"mode", "tcx-hostside"}: 2,
 		{"mode", "clsact-podside"}: 0, {"ingressMode", "clsact-hostside"}: 0, {"ingressPlace", "ifb"}: 0,
 	} {
 		if got := tcxLinks(&spec.Phase{Keys: map[string]string{key[0]: key[1]}}); got != want {

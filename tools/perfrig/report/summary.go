@@ -153,7 +153,7 @@ func label(bars []judged, i int) string {
 		case capKind.Name:
 			what = "" // says the direction once more
 		case addKind.Name:
-			what = strings.TrimPrefix(what, "median, ")
+			what = strings.TrimPrefix(strings.TrimPrefix(what, "median"), ", ")
 		}
 		return []string{load, direction, spec.RateName(b.Cell.Rate), strings.TrimPrefix(b.Cell.Phase.Name, "podweir-"), what}
 	}

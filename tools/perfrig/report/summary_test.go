@@ -37,8 +37,8 @@ func TestSummary(t *testing.T) {
 		"segments retransmitted after 3 s | 40 in 10 s, 1.000 % | not measured | 34 | at most 10 in 10 s more than the tuned plugin, or 0.5 % | ok",
 		"kept connection beside bulk, p99 | 1.500 ms (bystander 1.00) | 20.00 ms | not measured | at most 2 × the bystander's + 0.1 ms | ok",
 		"the same, relative to the shipped plugin | **0.0750 of 20.0 ms** | - | - | at most 0.05 | **missed**",
-		"ADD, median | strict, 1 TCX links 25.00 ms; strict-clsact, 0 TCX links 9.00 ms | not measured",
-		"kernel memory per pod, both directions | strict 127.0 KiB; strict-ifb 190.0 KiB |",
+		"ADD, median | strict-clsact 9.00 ms; strict-tcx-podside, 2 TCX links 41.00 ms | not measured",
+		"kernel memory per pod, both directions | strict 79.0 KiB; strict-ifb 143.0 KiB |",
 		"processor time per Gbit of pods without a limit, relative to a node without podweir | not measured | not measured | not measured | at most 1.01",
 	} {
 		what, _, _ := strings.Cut(want, " | ")

@@ -102,7 +102,7 @@ func closedPhases() []Phase { return []Phase{unshaped, pfifo, bandwidth, strict,
 
 // adds times ADD; the estimate holds for an idle machine of two processors.
 func adds(pods int) Workload {
-	return Workload{Name: fmt.Sprintf("add-%d", pods), Kind: Add, Pods: pods, Seconds: 6 + 0.08*float64(pods)}
+	return Workload{Name: fmt.Sprintf("add-%d", pods), Kind: Add, Pods: pods, Seconds: 14 + 0.08*float64(pods)}
 }
 
 // others are the nine of the CNI benchmark: nothing, and traffic between two
