@@ -83,14 +83,14 @@ func TestPage(t *testing.T) {
 		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "old"}},
 		[]row.Result{
 			{Row: "a-2", Lacks: "ipvlan"},
-			{Row: "a.1", Date: "2026-11-22", PeakMiB: 1536, Steps: []row.Step{
+			{Row: "a.1", Date: "2026-11-22", PeakMiB: 3000, Steps: []row.Step{
 				{Name: "limits", Outcome: row.Passed, Seconds: 1.25, Notes: []string{"20.00 | <none>", "two\nlines"}},
 				{Name: "policy", Outcome: row.Skipped},
 			}},
 		})
 	got := m.Page(results)
 	for _, want := range []string{
-		"The cluster takes 1.5 GiB of memory at most.",
+		"The cluster takes 2.9 GiB of memory at most.",
 		"| [a.1](#a1) | v1 | plain | none | `chain` | 1 steps passed, 1 left out | 2026-11-22 |\n",
 		"| not run: the kernel lacks ipvlan |",
 		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n",
