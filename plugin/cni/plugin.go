@@ -215,7 +215,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 	}
 	defer node.Close()
 	node.Step = p.Step
-	node.Leaving()
+	node.LeaveIFB()
 	records, unread := node.Records(id)
 	if err := node.Remove(ctx, id); err != nil {
 		return shapeError(err)

@@ -293,7 +293,7 @@ func (k *kernel) tearDown(r *attach.Record, d terms.Direction) error {
 }
 
 func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side) error {
-	if s == terms.SideIFB && (d != terms.Ingress || k.leaving) {
+	if s == terms.SideIFB && (d != terms.Ingress || k.leaveIFB) {
 		return nil
 	}
 	at, err := k.placeOf(r, s)
@@ -338,7 +338,7 @@ func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side)
 			return err
 		}
 	}
-	if was := r.Choices[d.String()].TxQueueLen; s == attach.QueueSide(d) && was != nil && !k.leaving {
+	if was := r.Choices[d.String()].TxQueueLen; s == attach.QueueSide(d) && was != nil {
 		// After the queue is gone, when the kernel does not wait for RCU (6.18).
 		if err := at.handle.SetTxQueueLen(at.index, *was); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err

@@ -29,6 +29,8 @@ type kernel struct {
 	node   *datapath.Node
 	// shows says that what is seen is for people: part of it is better than nothing.
 	shows bool
+	// found are the two devices that were found last, until somebody looks at them.
+	found map[device]hostif.Interface
 	// seen is what the last look at a device found.
 	seen map[device]seen
 	// listed are the qdiscs of the host's devices, nil to read them at each look.
@@ -37,8 +39,9 @@ type kernel struct {
 	known *features
 	// deadline is that of all handles, zero for none.
 	deadline time.Time
-	// leaving says that the namespace and its devices are about to go.
-	leaving bool
+	// leaveIFB leaves the ifb to the namespace, which is about to go:
+	// deleting one takes 25 ms.
+	leaveIFB bool
 }
 
 // newKernel takes no store where there is no state: then nothing can be attached.
@@ -57,7 +60,7 @@ func newKernel(paths Paths, s *store) (*kernel, error) {
 	}
 	return &kernel{
 		paths: paths, store: s, host: h, hostNS: ns,
-		pods: make(map[string]*podNS), seen: make(map[device]seen),
+		pods: make(map[string]*podNS), found: make(map[device]hostif.Interface), seen: make(map[device]seen),
 		node: datapath.OpenNode(root, shared),
 	}, nil
 }
@@ -81,7 +84,14 @@ func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
 	if err != nil && (!errors.Is(err, hostif.ErrNoPeer) || pair.Pod.Index == 0) {
 		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
 	}
+	k.find(p, &pair)
 	return p.interfaceOf(netnsPath, &pair), nil
+}
+
+// find keeps what was found for the look that comes next.
+func (k *kernel) find(p *podNS, pair *hostif.Pair) {
+	clear(k.found)
+	k.found[device{p.handle, pair.Pod.Index}], k.found[device{k.host, pair.Host.Index}] = pair.Pod, pair.Host
 }
 
 func (p *podNS) interfaceOf(path string, pair *hostif.Pair) attach.Interface {
@@ -107,6 +117,7 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	if err != nil && (!errors.Is(err, hostif.ErrNoPeer) || pair.Pod.Index == 0) {
 		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
 	}
+	k.find(p, &pair)
 	now := p.interfaceOf(i.NetNSPath, &pair)
 	if now.PodName != i.PodName {
 		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had
@@ -197,7 +208,10 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	if p == nil || err != nil || p.name != "" {
 		return p, err
 	}
-	dev, err := p.handle.InterfaceByIndex(p.index)
+	dev, found := k.found[p.device]
+	if delete(k.found, p.device); !found { // what was found is good for one look
+		dev, err = p.handle.InterfaceByIndex(p.index)
+	}
 	if errors.Is(err, hostif.ErrNoDevice) {
 		return nil, nil
 	}
@@ -253,8 +267,8 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 		}
 	}
 	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
-		if s == terms.SideIFB && !usesIFB(r, obs) && !redirected(obs) && len(r.Choices) > 0 {
-			continue
+		if s == terms.SideIFB && !usesIFB(r, obs) && !redirected(obs) && (len(r.Choices) > 0 || r.Config.Limited()) {
+			continue // who needs one after all takes one that is there
 		}
 		p, err := k.placeOf(r, s)
 		if err != nil {

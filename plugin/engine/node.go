@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -60,16 +61,16 @@ func (n *Node) Survey() (*Node, error) {
 		return nil, err
 	}
 	k := *n.kernel
-	k.listed, k.seen = listed, make(map[device]seen)
+	k.listed, k.found, k.seen = listed, make(map[device]hostif.Interface), make(map[device]seen)
 	return &Node{Engine: attach.New(&k, n.store, &k, shaping.RandomMajor), Paths: n.Paths, store: n.store, kernel: &k}, nil
 }
 
 // Close releases what Open took; attachments stay.
 func (n *Node) Close() { n.kernel.close() }
 
-// Leaving says that the pod's namespace and devices are about to go. What goes with
-// them is left: to delete an ifb takes 25 ms.
-func (n *Node) Leaving() { n.kernel.leaving = true }
+// LeaveIFB leaves each ifb to its namespace, which is about to go: deleting one
+// takes 25 ms.
+func (n *Node) LeaveIFB() { n.kernel.leaveIFB = true }
 
 // List returns every attachment of the node, of all networks.
 func (n *Node) List() ([]attach.ID, error) { return n.store.list() }
