@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -246,20 +247,22 @@ func (f *Facts) readQueues(ctx context.Context, k Kernel, settle time.Duration) 
 // ofOthers is a root queue that neither podweir nor the kernel has put there.
 func ofOthers(q Qdisc) bool { return q.Root && !q.Ours && !slices.Contains(kernelQdiscs, q.Kind) }
 
+// limiters are the queues by which others enforce a limit of ingress.
+var limiters = map[terms.Shaper]string{terms.ShaperCalico: "tbf", terms.ShaperOVN: "htb", terms.ShaperTerway: "tbf"}
+
 // unwelcome says which queues of others take something from podweir: Calico's do not
-// where they hold back nothing, or where ingress is left to Calico.
+// where they hold back nothing, and those of whom ingress is left to.
 func (f *Facts) unwelcome() func(Qdisc) bool {
 	both, others := f.directions()
-	felix := others.By == terms.ShaperCalico
 	return func(q Qdisc) bool {
-		accepted := felix && q.Kind == "tbf" && (!holdsBack(q) || both[1].left == others.By)
+		accepted := q.Kind == limiters[others.By] && (others.By == terms.ShaperCalico && !holdsBack(q) || both[1].left == others.By)
 		return ofOthers(q) && !accepted
 	}
 }
 
 func checkRootQdiscs(f *Facts) Finding {
 	return f.podDevices(func(devices []Device) Finding {
-		unwelcome := f.unwelcome()
+		unwelcome, others := f.unwelcome(), f.Node.OtherShapers()
 		var bad, pods []string
 		n := 0
 		for _, d := range devices {
@@ -274,19 +277,22 @@ func checkRootQdiscs(f *Facts) Finding {
 		}
 		switch {
 		case len(bad) > 0:
-			_, others := f.directions()
-			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By == terms.ShaperCalico), bad...).of(pods)
+			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By), bad...).of(pods)
 		case n > 0:
-			return holds(fmt.Sprintf("%d of Calico's, which hold back nothing of podweir's, on %d devices", n, len(devices)))
+			return holds(fmt.Sprintf("%d of %s's, which hold back nothing of podweir's, on %d devices", n, others.By.Title(), len(devices)))
 		}
 		return holds(fmt.Sprintf("none on %d devices", len(devices)))
 	})
 }
 
 // rootQdiscFix says what to do about a queue of somebody else's. Felix would put
-// its own back at once: replaceQdisc would begin a fight.
-func rootQdiscFix(felix bool) string {
-	if felix {
+// its own back at once: replaceQdisc would begin a fight. What Open vSwitch does is not
+// known.
+func rootQdiscFix(by terms.Shaper) string {
+	switch by {
+	case terms.ShaperOVN, terms.ShaperTerway:
+		return "if it is " + by.Title() + "'s, " + profiles.OneShaperBeside(by) + "; else find its owner"
+	case terms.ShaperCalico:
 		return "if the pod's limit is podweir's to enforce, take Calico's away: kubectl annotate pod POD " +
 			`qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P`
 	}

@@ -19,19 +19,21 @@ func shaperChecks() []Check {
 	return []Check{
 		{
 			Code: "PW403", Title: "only one component enforces the bandwidth annotations", Category: CategoryCNI, Severity: SeverityWarn,
-			Looks: "whether Cilium's bandwidth manager is on, which release of Calico runs and where it has a limit, which directions podweir's entry leaves to them, and podweir's attachments",
+			Looks: "whether Cilium's bandwidth manager is on, which release of Calico runs and where it has a limit, whether OVN-Kubernetes or Terway makes the pods' networks, " +
+				"which directions podweir's entry leaves to them, and podweir's attachments",
 			Why: "Cilium enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node; " +
-				"Calico enforces both from v3.30, with a burst of up to 343 MB behind which light packets wait",
+				"Calico enforces both from v3.30, with a burst of up to 343 MB behind which light packets wait. OVN-Kubernetes, also as OpenShift has it, and Terway enforce both, too",
 			Mend: "Decide who shapes. podweir leaves to Cilium what that enforces, unless the operator gives the default shaper=podweir: docs/howto/cilium-bandwidth-manager.md " +
-				"has both ways. It leaves nothing to Calico, unless the operator gives the default shaper=calico: docs/howto/calico.md has the ways to one shaper.",
+				"has both ways. It leaves nothing to Calico, unless the operator gives the default shaper=calico: docs/howto/calico.md has the ways to one shaper. " +
+				"It leaves nothing to OVN-Kubernetes and Terway, unless the operator gives the default shaper=ovn or shaper=terway.",
 			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824", "https://github.com/projectcalico/calico/commit/7304c5b2e9"},
 			run:  checkOneShaper,
 		},
 		{
 			Code: "PW409", Title: "somebody enforces every bandwidth annotation", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the directions that podweir's entry leaves to Cilium's bandwidth manager or to Calico, and whether that enforces them",
+			Looks: "the directions that podweir's entry leaves to somebody else, and whether that one enforces them",
 			Why:   "a limit that each takes for the other's is nobody's",
-			Mend: "Take away the default shaper=cilium or shaper=calico, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
+			Mend: "Take away the default shaper, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
 				"Cilium with its bandwidth manager, Calico from v3.30.",
 			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go"},
 			run:  checkSomeShaper,
@@ -106,7 +108,7 @@ func (f *Facts) directions() ([]direction, detect.Others) {
 func checkOneShaper(f *Facts) Finding {
 	both, others := f.directions()
 	if others.By == 0 {
-		return skip("neither Cilium nor Calico is here")
+		return skip("nobody else here enforces them")
 	}
 	var two, left, still []string
 	for _, d := range both {
@@ -127,6 +129,8 @@ func checkOneShaper(f *Facts) Finding {
 	switch {
 	case len(two) > 0 && others.By == terms.ShaperCalico:
 		return f.besideFelix(&others, two)
+	case len(two) > 0 && others.By != terms.ShaperCilium:
+		return f.besideCNI(&others, two)
 	case len(two) > 0:
 		return breaks(others.Why+", and podweir shapes "+strings.Join(two, " and "), "one shaper",
 			"take away the default shaper=podweir, or: "+profiles.Command(profiles.CiliumWithoutManager, f.Node.Cilium.Version))
@@ -143,6 +147,8 @@ func checkOneShaper(f *Facts) Finding {
 		return unknown(cmp.Or(others.Why, "whether the bandwidth manager is on") + ": podweir shapes")
 	case others.By == terms.ShaperCalico:
 		return holds("Calico " + f.Node.Calico.Version + " does not read the annotations")
+	case others.By != terms.ShaperCilium:
+		return holds(others.Why)
 	}
 	return holds("the bandwidth manager is off")
 }
@@ -164,6 +170,28 @@ func (f *Facts) besideFelix(others *detect.Others, two []string) Finding {
 		return breaks(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", profiles.OneShaperBesideFelix, held...).of(held)
 	}
 	return holds(others.Why + "; podweir shapes " + strings.Join(two, " and ") + ", and no limit of Calico's is before its own")
+}
+
+// besideCNI looks for pods of podweir's whose limit the CNI enforces, too: those for
+// which the runtime has one.
+func (f *Facts) besideCNI(others *detect.Others, two []string) Finding {
+	seen := others.Why + ", and podweir shapes " + strings.Join(two, " and ")
+	expected, fix := "one shaper for a pod", profiles.OneShaperBeside(others.By)
+	if f.SandboxesErr != nil || f.AttachedErr != nil {
+		return breaks(seen, expected, fix)
+	}
+	var held []string
+	for _, a := range f.Attached {
+		if a.Failure == "" && slices.Contains(two, a.Direction) && slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool {
+			return s.ContainerID == a.ContainerID && slices.Contains(s.Limited, a.Direction)
+		}) {
+			held = append(held, a.Pod)
+		}
+	}
+	if held = slices.Compact(held); len(held) > 0 {
+		return breaks(seen+" of "+shorten(held), expected, fix, held...).of(held)
+	}
+	return holds(others.Why + "; no pod that podweir shapes has them")
 }
 
 // endless is the rate from which on a tbf holds nothing back: no pod can have a

@@ -35,6 +35,57 @@ func felix(keys string, bitsPerSec uint64) func(*node) {
 	}
 }
 
+// ovn is a node of OVN-Kubernetes that is well.
+func ovn() *node {
+	n := withoutCNI()
+	n.sockets = []string{"/x"}
+	n.files["proc/9/comm"] = "ovnkube\n"
+	n.files[net+"10-ovn-kubernetes.conf"] = `{"cniVersion":"0.4.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`
+	n.spliceIn("10-ovn-kubernetes.conf")
+	return n
+}
+
+// openShift is one where Multus is in front of it.
+func openShift() *node {
+	n := withoutCNI()
+	n.sockets = []string{"/x"}
+	n.files["proc/9/comm"] = "ovnkube\n"
+	n.files[net+"00-multus.conf"] = `{"cniVersion":"1.0.0","name":"multus","type":"multus-shim"}`
+	return n
+}
+
+// terway is a node of Terway's whose plugin has these keys, too.
+func terway(keys string) func() *node {
+	return func() *node {
+		n := withoutCNI()
+		n.sockets = []string{"/x"}
+		n.files["proc/9/comm"] = "terwayd\n"
+		n.files[net+"10-terway.conf"] = `{"cniVersion":"0.4.0","name":"terway","type":"terway"` + keys + `}`
+		n.spliceIn("10-terway.conf")
+		return n
+	}
+}
+
+// limitedTwice has the runtime pass limits for the pod that podweir shapes.
+func limitedTwice(n *node) {
+	const both = `{"bandwidth":{"ingressRate":1000000,"egressRate":1000000}}`
+	n.files[results+"cilium-c1-eth0"] = cached("c1", both)
+	n.kernel.attached = []doctor.Attachment{
+		{Pod: "default/early", Direction: "egress", ContainerID: "c1", Queue: "tbf"},
+		{Pod: "default/early", Direction: "ingress", ContainerID: "c1", Queue: "tbf", Place: terms.PlaceIFB},
+	}
+}
+
+// leftTo gives limits to another shaper in podweir's entry.
+func leftTo(file, shaper string) func(*node) {
+	return func(n *node) {
+		n.files[file] = strings.Replace(n.files[file], `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"`+shaper+`"`, 1)
+		n.kernel.attached = nil
+	}
+}
+
+func ovsQueue(n *node) { n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "htb", Root: true}} }
+
 func idle(f func(*node)) func(*node) {
 	return func(n *node) { f(n); n.kernel.attached = nil }
 }
@@ -85,6 +136,23 @@ func shaperFindings() []finding {
 		{"left to Felix, who knows", "PW409", calico, func(n *node) {
 			n.files[net+"00-podweir-10-calico.conflist"] = strings.Replace(n.files[net+"00-podweir-10-calico.conflist"], `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"calico"`, 1)
 		}, doctor.Unknown, "leaves egress and ingress limits to Calico", ""},
+		{"OVN-Kubernetes", "PW403", ovn, limitedTwice, doctor.Warn, "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", "default shaper=ovn"},
+		{"OVN-Kubernetes, and nothing is known of pods", "PW403", ovn, func(*node) {}, doctor.Warn, "too, and podweir shapes egress and ingress", "podweir.io/ingress-rate"},
+		{"OVN-Kubernetes, and limits that it does not read", "PW403", ovn, func(n *node) { n.files[results+"cilium-c1-eth0"] = cached("c1", "{}") }, doctor.OK, "no pod that podweir shapes has them", ""},
+		{"left to OVN-Kubernetes", "PW403", ovn, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), doctor.OK, "egress and ingress limits are left to it", ""},
+		{"left to OVN-Kubernetes, which does", "PW409", ovn, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), doctor.OK, "egress and ingress limits to OVN-Kubernetes", ""},
+		{"left to Terway, which is not here", "PW409", ovn, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "terway"), doctor.Fail, "leaves egress and ingress limits to Terway, which does not", "shaper=terway"},
+		{"OpenShift", "PW403", openShift, limitedTwice, doctor.Warn, "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", "default shaper=ovn"},
+		{"Multus in front of another CNI", "PW403", openShift, func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, doctor.Skip, "nobody else", ""},
+		{"Terway that takes limits", "PW403", terway(`,"capabilities":{"bandwidth":true}`), limitedTwice, doctor.Warn, "Terway (Alibaba Cloud) enforces", "default shaper=terway"},
+		{"Terway that takes none", "PW403", terway(""), limitedTwice, doctor.OK, "does not take the capability bandwidth, and terway-qos does not run", ""},
+		{"terway-qos", "PW403", terway(""), func(n *node) { limitedTwice(n); n.files["proc/8/comm"] = "qos\n" }, doctor.Warn, "terway-qos enforces", "default shaper=terway"},
+		{"Terway behind Multus", "PW403", openShift, func(n *node) { n.files["proc/9/comm"] = "terwayd\n" }, doctor.Unknown, "whether Terway (Alibaba Cloud) takes the capability bandwidth is not known", ""},
+		{"Open vSwitch's queue", "PW505", ovn, ovsQueue, doctor.Warn, "eni0123456789a has htb", "default shaper=ovn"},
+		{"Open vSwitch's queue, left to it", "PW505", ovn, func(n *node) {
+			ovsQueue(n)
+			leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn")(n)
+		}, doctor.OK, "1 of OVN-Kubernetes's", ""},
 		{"Felix's endless queue", "PW505", calico, felix("", 1_000_000_000_000_000), doctor.OK, "1 of Calico's, which hold back nothing", ""},
 		{"Felix's queue, ahead", "PW505", calico, felix("", 20_000_000), doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
 		{"Felix's queue on a pod of its own", "PW505", calico, idle(felix("", 20_000_000)), doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},

@@ -13,8 +13,16 @@ const (
 	multusRepo = "https://github.com/k8snetworkplumbingwg/multus-cni"
 )
 
-// ownKeys says how a pod gets one shaper beside software that reads the standard
-// annotations.
+// OneShaperBeside says how a pod gets one shaper beside somebody else who enforces the
+// standard annotations.
+func OneShaperBeside(s terms.Shaper) string {
+	if s == terms.ShaperCalico {
+		return OneShaperBesideFelix
+	}
+	return ownKeys + "; to leave the limits to " + s.Title() + " give the default shaper=" + s.String()
+}
+
+// ownKeys are the annotations that only podweir reads.
 const ownKeys = "give such pods podweir.io/ingress-rate and podweir.io/egress-rate, which nobody else reads, in place of kubernetes.io/*-bandwidth"
 
 func ovnKubernetes() []*Profile {
@@ -38,8 +46,8 @@ func ovnKubernetes() []*Profile {
 		},
 		RootQdiscs: []QdiscUse{{"host-side device", "htb", "the pod has kubernetes.io/ingress-bandwidth (QoS of the type linux-htb)"}},
 		Bypass:     No, BypassWhy: "Open vSwitch sends to the pod through the host-side device, without hardware offload",
-		SharesAnnotations:     Yes,
-		SharesAnnotationsNote: "at ADD: linux-htb on the OVS port for ingress, policing with a burst of a tenth of a second for egress; no setting ends that",
+		SharesAnnotations: Yes, Shaper: terms.ShaperOVN,
+		SharesAnnotationsNote: "at ADD: linux-htb on the OVS port for ingress, policing with a burst of a tenth of a second for egress; no setting of its own ends that",
 		Egress:                egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "10-ovn-kubernetes.conf", Rewrites: "when ovnkube-node starts",
@@ -69,9 +77,9 @@ func terway() []*Profile {
 			{SignalProcess, "terwayd", Running},
 		},
 		Device: terms.DeviceUnknown, DevicePrefixes: []string{"cali"},
-		RootQdiscs:            []QdiscUse{{"the pod's devices", "tbf", `10-terway.conf has "capabilities": {"bandwidth": true}; departure times in datapath v2`}},
-		BypassWhy:             "a veth, an ipvlan or a whole network card, as Terway is configured: podweir shapes the veth alone",
-		SharesAnnotations:     Yes,
+		RootQdiscs:        []QdiscUse{{"the pod's devices", "tbf", `10-terway.conf has "capabilities": {"bandwidth": true}; departure times in datapath v2`}},
+		BypassWhy:         "a veth, an ipvlan or a whole network card, as Terway is configured: podweir shapes the veth alone",
+		SharesAnnotations: Yes, Shaper: terms.ShaperTerway,
 		SharesAnnotationsNote: `if 10-terway.conf has "capabilities": {"bandwidth": true}; terway-qos reads annotations of running pods, too`,
 		Egress:                other.Egress, Ingress: other.Ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{File: "10-terway.conflist", Network: "terway", Rewrites: "when the terway DaemonSet starts, from the ConfigMap eni-config"},

@@ -229,6 +229,9 @@ type Profile struct {
 	// itself, and with what.
 	SharesAnnotations     Answer
 	SharesAnnotationsNote string
+	// Shaper is set if it enforces them by itself and not by a chained plugin, which
+	// podweir would take the place of.
+	Shaper terms.Shaper
 
 	Egress, Ingress Attach
 	Conflist        ConflistPolicy

@@ -106,6 +106,10 @@ const (
 	ShaperCilium
 	// ShaperCalico is Calico's agent, which does so from v3.30.
 	ShaperCalico
+	// ShaperOVN is OVN-Kubernetes, which does so when a pod starts.
+	ShaperOVN
+	// ShaperTerway is Terway, or its terway-qos.
+	ShaperTerway
 )
 
 // Title names the shaper in a sentence.
@@ -115,6 +119,10 @@ func (s Shaper) Title() string {
 		return "Cilium's bandwidth manager"
 	case ShaperCalico:
 		return "Calico"
+	case ShaperOVN:
+		return "OVN-Kubernetes"
+	case ShaperTerway:
+		return "Terway"
 	default:
 		return s.String()
 	}
@@ -216,7 +224,9 @@ var (
 		HookKindIngressQdisc: "ingress qdisc", HookKindNetkit: "netkit", HookKindNetfilter: "netfilter ingress", HookKindOVS: "openvswitch port",
 	}
 	placeNames  = map[Place]string{PlaceAuto: "auto", PlaceHost: "host", PlaceIFB: "ifb", PlacePreferIFB: "prefer-ifb"}
-	shaperNames = map[Shaper]string{ShaperPodweir: "podweir", ShaperCilium: "cilium", ShaperCalico: "calico"}
+	shaperNames = map[Shaper]string{
+		ShaperPodweir: "podweir", ShaperCilium: "cilium", ShaperCalico: "calico", ShaperOVN: "ovn", ShaperTerway: "terway",
+	}
 )
 
 func name[T ~uint8](names map[T]string, v T) string {
@@ -241,7 +251,8 @@ func ParseMode(s string) (Mode, error) { return parse(modeNames, s) }
 // and prefer-ifb.
 func ParsePlace(s string) (Place, error) { return parse(placeNames, s) }
 
-// ParseShaper reads the name of a shaper. Accepted are podweir, cilium and calico.
+// ParseShaper reads the name of a shaper. Accepted are podweir, cilium, calico, ovn and
+// terway.
 func ParseShaper(s string) (Shaper, error) { return parse(shaperNames, s) }
 
 func parse[T ~uint8](names map[T]string, s string) (T, error) {

@@ -26,8 +26,8 @@ func (a *annotated) key() string { return a.direction.String() + "Shaper" }
 
 // shapers leaves the directions that Cilium's bandwidth manager enforces to it,
 // unless the operator says who shapes. Where it is not known podweir shapes: two
-// shapers keep a cap, none does not. Calico is left nothing by itself: its default
-// burst is 343 MB.
+// shapers keep a cap, none does not. Nobody else is left anything unasked: Calico's
+// default burst is 343 MB, and what OVN-Kubernetes and Terway enforce was not tried.
 func (b *beside) shapers(keys map[string]any) (notes []string) {
 	var left, both []string
 	for _, a := range b.annotations() {
@@ -49,7 +49,7 @@ func (b *beside) shapers(keys map[string]any) (notes []string) {
 			"between pods of one node; the default shaper=podweir gives them to podweir")
 	}
 	if len(both) > 0 {
-		notes = append(notes, strings.Join(both, " and ")+" limits of pods have two shapers; "+profiles.OneShaperBesideFelix)
+		notes = append(notes, strings.Join(both, " and ")+" limits of pods have two shapers; "+profiles.OneShaperBeside(b.others.By))
 	}
 	return notes
 }

@@ -90,12 +90,15 @@ func TestEntryBesideFelix(t *testing.T) {
 		"given to 3.29":     {profile: "calico", version: "v3.29.1", defaults: map[string]any{"shaper": "calico"}, warning: "nobody enforces egress limits: they are left to Calico"},
 		"given to who may":  {profile: "calico", defaults: map[string]any{"shaper": "calico"}, note: "is not known"},
 		"given to Cilium":   {profile: "calico", version: "v3.31.2", defaults: map[string]any{"shaper": "cilium"}, note: "Calico", warning: "nobody enforces egress limits: they are left to Cilium's bandwidth manager"},
+		"OVN-Kubernetes":    {profile: "ovn-kubernetes", podweir: "egress ingress", note: "egress and ingress limits of pods have two shapers; give such pods podweir.io/ingress-rate"},
+		"given to OVN":      {profile: "ovn-kubernetes", defaults: map[string]any{"shaper": "ovn"}, note: "OVN-Kubernetes enforces"},
+		"OVN, not here":     {profile: "ptp", defaults: map[string]any{"shaper": "ovn"}, warning: "nobody enforces egress limits: they are left to OVN-Kubernetes"},
 		"Calico beside ptp": {profile: "ptp", defaults: map[string]any{"ingressShaper": "calico"}, podweir: "egress", warning: "nobody enforces ingress limits: they are left to Calico"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := profiles.Find(tc.profile)
 			node := detect.Node{Profile: p, Calico: detect.Calico{Version: tc.version, Dataplane: "tables"}}
-			if tc.profile != "ptp" {
+			if p.Family == "calico" || p.Family == "aws" {
 				node.Calico.Runs = profiles.Yes
 			}
 			b := beside{profile: p, others: node.OtherShapers()}
@@ -113,7 +116,7 @@ func TestEntryBesideFelix(t *testing.T) {
 				t.Errorf("podweir shapes %q by %s, want %q", got, raw, tc.podweir)
 			}
 			if felix := `"hostHook":"tcx","ingressPlace":"prefer-ifb"`; strings.Contains(string(raw), felix) != (tc.profile != "ptp") {
-				t.Errorf("entry %s, want %s in it beside Felix alone", raw, felix)
+				t.Errorf("entry %s, want %s in it beside who owns the host side's queue alone", raw, felix)
 			}
 		})
 	}
