@@ -148,7 +148,10 @@ func counters(d *Direction) view.Counters {
 			c.WouldDropBytes += n.Bytes
 		case "exempt":
 			c.SentBytes += n.Bytes
-		case "dropped-horizon", "dropped-early", "dropped-policed", "dropped-ceiling":
+		case "dropped-horizon", "dropped-early", "dropped-policed":
+			c.DroppedBytes += n.Bytes
+			c.Drops += n.Packets
+		case "dropped-ceiling": // it went past the program that counts flows
 			c.Drops += n.Packets
 		}
 	}

@@ -102,7 +102,7 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 2, pods: 2, down: []string{"n2"}, busy: 1})
 	expect(t, f, []string{"top", "--count", "1", "--flows"}, cluster.ExitUnknown,
-		"team-a/n1-0 egress 20M 20M [██████████] 100 %", "tcp 10.0.0.1:4242 > 10.0.0.9:443 19.4M 97 %", "3 idle not shown",
+		"team-a/n1-0 egress 20M 20M [██████████] 100 %", "tcp 10.0.0.1:4242 > 10.0.0.9:443 offers 19.4M 97 %", "3 idle not shown",
 		"no rates of node n2: its agent does not run, or the API server does not reach", "1 of 2 nodes are unknown")
 }
 
@@ -110,8 +110,9 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 2, pods: 2, sick: []string{"n2"}})
 	expect(t, f, []string{"explain", "team-a/n1-0"}, 0,
-		"egress has been at its limit of 20 Mbit/s since 14:02 UTC: one flow, tcp 10.0.0.1:4242 > 10.0.0.9:443, has 97 % of it; light flows (600 kbit/s) go before heavy ones.",
+		"egress has been at its limit of 20 Mbit/s since 14:02 UTC: one flow, tcp 10.0.0.1:4242 > 10.0.0.9:443, offers 97 % of the traffic; light flows (600 kbit/s) go before heavy ones.",
 		"ingress carries next to nothing of its limit of 20 Mbit/s.", "egress of eth0 on n1, limit 20 Mbit/s, policy strict, queue tbf",
+		"now 20 Mbit/s (100 %) sent of 20 Mbit/s offered", "flow tcp 10.0.0.1:4242 > 10.0.0.9:443 offers 19.4 Mbit/s",
 		"held at the limit for 90 % of the last minute")
 	expect(t, f, []string{"explain", "team-b/n2"}, cluster.ExitBroken, "NOT LIMITED team-b/n2 on n2", "cause no memory for the queue")
 	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitBroken, "no node has a limit for pod team-a/none")

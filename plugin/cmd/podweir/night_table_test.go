@@ -40,14 +40,14 @@ func nightCases() []nightCase {
 		{
 			name: "heavy-flow", symptom: "A pod is slow, and its limit is in order: one flow has it",
 			make:  func(t *testing.T, n *nightNode) { t.Helper(); n.web(t, nightRate); n.bulk(t, 1); n.requests(t) },
-			steps: []nightStep{{"podweir status", nil}, {"podweir top --count 1 --flows", []string{"one flow has most of it", "tcp 10.78.0.2:"}}},
-			means: "The pod sends as much as its limit lets through, and nearly all of it is the one connection that `top` names. Small flows do not wait behind it.",
+			steps: []nightStep{{"podweir status", nil}, {"podweir top --count 1 --flows", []string{"one flow offers most of the traffic", "tcp 10.78.0.2:"}}},
+			means: "The pod sends as much as its limit lets through, and nearly all that it offers is the one connection that `top` names. What a connection offers is counted before the queue, so that it may be more than the limit. Small flows do not wait behind it.",
 			cure:  "Ask the pod's owner about that connection, or raise the limit.",
 		},
 		{
 			name: "limit-too-low", symptom: "A pod is slow, and its limit is in order: it wants more than that",
 			make:  func(t *testing.T, n *nightNode) { t.Helper(); n.web(t, nightRate); n.bulk(t, 20) },
-			steps: []nightStep{{"podweir status", nil}, {"podweir top --count 1 --flows", []string{"no flow has most of it: the limit is too low"}}},
+			steps: []nightStep{{"podweir status", nil}, {"podweir top --count 1 --flows", []string{"no flow offers most of it: the limit is too low"}}},
 			means: "The pod sends as much as its limit lets through, over many connections of which none has a large part.",
 			cure:  "Raise `kubernetes.io/egress-bandwidth`, or accept that the pod is slow: that is its limit at work.",
 		},

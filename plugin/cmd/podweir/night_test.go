@@ -233,7 +233,7 @@ var masks = []struct{ pattern, by string }{
 	{`\d+(\.\d+)?[kMG]?\b`, "#"},
 	{`# [kM]?(bit/s|B)`, "# $1"},
 	{`\s+`, " "},
-	{`((tcp|udp) \S+ > \S+ # # % )+(and # more )?`, "FLOWS "},
+	{`((tcp|udp) \S+ > \S+ offers # # % )+(and # more )?`, "FLOWS "},
 	{`(in|e)gress load: (add to the slab: )?make map \w+`, "load: make map"},
 	{`[^:;]*…`, "…"},
 }

@@ -108,7 +108,6 @@ func clock(at, now time.Time) string {
 
 // users says whose the traffic is.
 func (d *Direction) users() string {
-	part := func(bits float64) string { return fmt.Sprintf("%.0f %%", min(100*bits/d.SentBitsPerSecond, 100)) }
 	largest := -1
 	for i, bits := range d.FlowBitsPerSecond {
 		if bits > 0 && (largest < 0 || bits > d.FlowBitsPerSecond[largest]) {
@@ -119,10 +118,12 @@ func (d *Direction) users() string {
 		return "no heavy flow was seen, so that light flows use it"
 	}
 	flow, bits := &d.HeavyFlows[largest], d.FlowBitsPerSecond[largest]
-	if 2*bits > d.SentBitsPerSecond {
-		return fmt.Sprintf("one flow, %s, has %s of it", flow.Name(), part(bits))
+	part := d.Part(bits)
+	who := fmt.Sprintf("the largest of %s, %s,", count(len(d.HeavyFlows), "heavy flow"), flow.Name())
+	if part > 0.5 {
+		who = "one flow, " + flow.Name() + ","
 	}
-	return fmt.Sprintf("the largest of %s, %s, has %s of it", count(len(d.HeavyFlows), "heavy flow"), flow.Name(), part(bits))
+	return fmt.Sprintf("%s offers %.0f %% of the traffic", who, 100*part)
 }
 
 // queued says who waits for whom.
@@ -156,8 +157,8 @@ func (e *Explained) Text(now time.Time) string {
 func (d *Direction) numbers(b *strings.Builder) {
 	fmt.Fprintf(b, "\n%s of %s on %s, limit %s, policy %s, queue %s\n", d.Direction, view.Printable(d.Interface), d.Node,
 		view.Rate(float64(d.CapBitsPerSecond)), d.Policy, d.Queue)
-	fmt.Fprintf(b, "  now      %s (%.0f %%) sent; offered by light flows %s, by heavy ones %s\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(),
-		view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))
+	fmt.Fprintf(b, "  now      %s (%.0f %%) sent of %s offered\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(), view.Rate(d.OfferedBitsPerSecond()))
+	fmt.Fprintf(b, "  queued   light flows %s, heavy ones %s\n", view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))
 	fmt.Fprintf(b, "  dropped  %s packets/s, %d since it was attached; %d bytes wait\n", view.Short(d.DropsPerSecond), d.Counters.Drops, d.WaitingBytes)
 	if d.HeldShare > 0 {
 		fmt.Fprintf(b, "  held     at the limit for %.0f %% of the last minute\n", 100*d.HeldShare)
@@ -166,7 +167,7 @@ func (d *Direction) numbers(b *strings.Builder) {
 		fmt.Fprintf(b, "  waited   %s since it was attached\n", w)
 	}
 	for i := range d.HeavyFlows {
-		fmt.Fprintf(b, "  flow     %s %s\n", view.Pad(d.HeavyFlows[i].Name(), 56), view.Rate(d.FlowBitsPerSecond[i]))
+		fmt.Fprintf(b, "  flow     %s offers %s\n", view.Pad(d.HeavyFlows[i].Name(), 48), view.Rate(d.FlowBitsPerSecond[i]))
 	}
 }
 

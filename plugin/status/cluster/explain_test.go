@@ -47,12 +47,12 @@ func TestVerdicts(t *testing.T) {
 		"one flow": {
 			"strict", "tbf",
 			view.Counters{SentBytes: 5_000_000, HeavyFlows: []view.Flow{flow(1, 250_000), flow(2, 4_500_000)}},
-			"is at its limit of 20 Mbit/s: one flow, tcp 10.0.0.1:2 > 10.0.0.9:443, has 90 % of it; light flows (0 bit/s) go before",
+			"is at its limit of 20 Mbit/s: one flow, tcp 10.0.0.1:2 > 10.0.0.9:443, offers 90 % of the traffic; light flows (0 bit/s) go before",
 		},
 		"two flows": {
 			"flat", "tbf",
 			view.Counters{SentBytes: 5_000_000, HeavyFlows: []view.Flow{flow(1, 2_500_000), flow(2, 2_500_000)}},
-			"the largest of 2 heavy flows, tcp 10.0.0.1:1 > 10.0.0.9:443, has 50 % of it; all flows wait in one queue",
+			"the largest of 2 heavy flows, tcp 10.0.0.1:1 > 10.0.0.9:443, offers 50 % of the traffic; all flows wait in one queue",
 		},
 		"light alone": {"strict", "tbf", view.Counters{SentBytes: 5_000_000, LightBytes: 5_000_000}, "no heavy flow was seen, so that light flows use it"},
 		"policed":     {"strict", "none", view.Counters{SentBytes: 5_000_000}, "there is no queue, so that what exceeds the limit is dropped"},

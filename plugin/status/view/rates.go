@@ -16,6 +16,8 @@ type Counters struct {
 	// LightBytes and HeavyBytes came to the queue, by class.
 	LightBytes uint64 `json:"lightBytes"`
 	HeavyBytes uint64 `json:"heavyBytes"`
+	// DroppedBytes were dropped by the program, before the queue.
+	DroppedBytes uint64 `json:"droppedBytes,omitempty"`
 	// Drops are packets that the program or the queue dropped.
 	Drops uint64 `json:"drops"`
 	// WaitingBytes wait now.
@@ -80,15 +82,18 @@ type PodRate struct {
 	SentBitsPerSecond  float64 `json:"sentBitsPerSecond"`
 	LightBitsPerSecond float64 `json:"lightBitsPerSecond"`
 	HeavyBitsPerSecond float64 `json:"heavyBitsPerSecond"`
-	DropsPerSecond     float64 `json:"dropsPerSecond"`
-	WaitingBytes       uint64  `json:"waitingBytes"`
+	// DroppedBitsPerSecond were dropped before the queue.
+	DroppedBitsPerSecond float64 `json:"droppedBitsPerSecond,omitempty"`
+	DropsPerSecond       float64 `json:"dropsPerSecond"`
+	WaitingBytes         uint64  `json:"waitingBytes"`
 	// WouldWaitBitsPerSecond and WouldDropBitsPerSecond are of a limit that is observed
 	// only: what of it would have waited, or been dropped.
 	WouldWaitBitsPerSecond float64 `json:"wouldWaitBitsPerSecond,omitempty"`
 	WouldDropBitsPerSecond float64 `json:"wouldDropBitsPerSecond,omitempty"`
 
 	HeavyFlows []Flow `json:"heavyFlows"`
-	// FlowBitsPerSecond belongs to HeavyFlows, in the same order.
+	// FlowBitsPerSecond is what each of HeavyFlows offers, in the same order: it is counted
+	// before the queue, and may be more than the limit lets through.
 	FlowBitsPerSecond []float64 `json:"flowBitsPerSecond"`
 }
 
@@ -98,6 +103,23 @@ func (r *PodRate) Share() float64 {
 		return 0
 	}
 	return r.SentBitsPerSecond / float64(r.CapBitsPerSecond)
+}
+
+// OfferedBitsPerSecond is what comes to the limit: what is queued and what is dropped. Where
+// no program counts that it is what passed.
+func (r *PodRate) OfferedBitsPerSecond() float64 {
+	if offered := r.LightBitsPerSecond + r.HeavyBitsPerSecond + r.DroppedBitsPerSecond; offered > 0 {
+		return offered
+	}
+	return r.SentBitsPerSecond
+}
+
+// Part is which part of what is offered a flow offers, at most 1.
+func (r *PodRate) Part(flowBitsPerSecond float64) float64 {
+	if offered := r.OfferedBitsPerSecond(); offered > 0 {
+		return min(flowBitsPerSecond/offered, 1)
+	}
+	return 0
 }
 
 type rateKey struct{ pod, iface, direction string }
@@ -156,23 +178,25 @@ func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 	}
 	r := PodRate{
 		Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: l.Observed,
-		SentBitsPerSecond:  8 * each(was.SentBytes, l.SentBytes),
-		LightBitsPerSecond: 8 * each(was.LightBytes, l.LightBytes),
-		HeavyBitsPerSecond: 8 * each(was.HeavyBytes, l.HeavyBytes),
-		DropsPerSecond:     each(was.Drops, l.Drops),
-		WaitingBytes:       l.WaitingBytes, HeavyFlows: l.HeavyFlows,
+		SentBitsPerSecond:    8 * each(was.SentBytes, l.SentBytes),
+		LightBitsPerSecond:   8 * each(was.LightBytes, l.LightBytes),
+		HeavyBitsPerSecond:   8 * each(was.HeavyBytes, l.HeavyBytes),
+		DroppedBitsPerSecond: 8 * each(was.DroppedBytes, l.DroppedBytes),
+		DropsPerSecond:       each(was.Drops, l.Drops),
+		WaitingBytes:         l.WaitingBytes, HeavyFlows: l.HeavyFlows,
 		WouldWaitBitsPerSecond: 8 * each(was.WouldWaitBytes, l.WouldWaitBytes),
 		WouldDropBitsPerSecond: 8 * each(was.WouldDropBytes, l.WouldDropBytes),
 	}
 	for i := range l.HeavyFlows {
 		f := &l.HeavyFlows[i]
-		var bytes uint64
+		// A flow that was not among them may have sent before: its bytes are since then.
+		rate := float64(f.Bytes) / max(seconds, f.Since.Seconds())
 		for j := range was.HeavyFlows {
 			if was.HeavyFlows[j].Name() == f.Name() {
-				bytes = was.HeavyFlows[j].Bytes
+				rate = each(was.HeavyFlows[j].Bytes, f.Bytes)
 			}
 		}
-		r.FlowBitsPerSecond = append(r.FlowBitsPerSecond, 8*each(bytes, f.Bytes))
+		r.FlowBitsPerSecond = append(r.FlowBitsPerSecond, 8*rate)
 	}
 	return r
 }

@@ -30,10 +30,10 @@ func TestRates(t *testing.T) {
 		want        view.PodRate
 	}{
 		{
-			"two looks", counted(0, view.Counters{SentBytes: 100, LightBytes: 1000, HeavyBytes: 2000, Drops: 1}, 500),
-			counted(2*time.Second, view.Counters{SentBytes: 1100, LightBytes: 2000, HeavyBytes: 6000, Drops: 5, WaitingBytes: 77}, 1500),
+			"two looks", counted(0, view.Counters{SentBytes: 100, LightBytes: 1000, HeavyBytes: 2000, DroppedBytes: 100, Drops: 1}, 500),
+			counted(2*time.Second, view.Counters{SentBytes: 1100, LightBytes: 2000, HeavyBytes: 6000, DroppedBytes: 350, Drops: 5, WaitingBytes: 77}, 1500),
 			view.PodRate{
-				SentBitsPerSecond: 4000, LightBitsPerSecond: 4000, HeavyBitsPerSecond: 16_000, DropsPerSecond: 2, WaitingBytes: 77,
+				SentBitsPerSecond: 4000, LightBitsPerSecond: 4000, HeavyBitsPerSecond: 16_000, DroppedBitsPerSecond: 1000, DropsPerSecond: 2, WaitingBytes: 77,
 				FlowBitsPerSecond: []float64{4000},
 			},
 		},
@@ -65,6 +65,20 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// The bytes of a flow that was not listed at the first look are of all the time since it
+// began: an older one is no burst.
+func TestRateOfAFlowThatComesBack(t *testing.T) {
+	for since, want := range map[time.Duration]float64{time.Second: 4000, 8 * time.Second: 1000} {
+		after := counted(2*time.Second, view.Counters{}, 1000)
+		after.Pods[0].Limits[0].HeavyFlows[0].Since = since
+		before := counted(0, view.Counters{}, 0)
+		before.Pods[0].Limits[0].HeavyFlows = nil
+		if got := view.Rates(before, after)[0].FlowBitsPerSecond[0]; got != want {
+			t.Errorf("1000 bytes within %v, looks 2 s apart: %v bit/s, want %v", since, got, want)
+		}
+	}
+}
+
 func TestFlowName(t *testing.T) {
 	for want, f := range map[string]view.Flow{
 		"tcp 10.0.0.1:1 > [fd00::1]:443":  {Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("[fd00::1]:443")},
@@ -92,6 +106,26 @@ func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 	}
 }
 
+// What flows offer may be more than the limit lets through: their parts are of what is
+// offered.
+func TestPartOfAFlow(t *testing.T) {
+	r := view.PodRate{CapBitsPerSecond: 10e6, SentBitsPerSecond: 10e6, LightBitsPerSecond: 1e6, HeavyBitsPerSecond: 9e6, DroppedBitsPerSecond: 15e6}
+	for flow, want := range map[float64]float64{20e6: 0.8, 5e6: 0.2, 30e6: 1} {
+		if got := r.Part(flow); got != want {
+			t.Errorf("%v of %v bit/s offered is %v, want %v", flow, r.OfferedBitsPerSecond(), got, want)
+		}
+	}
+	r.LightBitsPerSecond, r.HeavyBitsPerSecond, r.DroppedBitsPerSecond = 0, 0, 0
+	if got := r.Part(5e6); got != 0.5 {
+		t.Errorf("where nothing counts what is offered: %v, want 0.5 of what is sent", got)
+	}
+	r.FlowBitsPerSecond = []float64{5e6}
+	r.HeavyBitsPerSecond = 12e6
+	if got := r.Verdict(); !strings.Contains(got, "no flow offers most of it") {
+		t.Errorf("a flow that offers 5 of 12 Mbit/s at a limit of 10: %q", got)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sent  float64
@@ -99,7 +133,7 @@ func TestVerdict(t *testing.T) {
 		want  string
 	}{
 		"below":    {5e6, []float64{5e6}, ""},
-		"one flow": {9.9e6, []float64{9.6e6, 0.1e6}, "one flow has most of it"},
+		"one flow": {9.9e6, []float64{9.6e6, 0.1e6}, "one flow offers most of the traffic"},
 		"many":     {9.9e6, []float64{2e6, 2e6, 2e6, 2e6}, "the limit is too low"},
 		"none":     {9.9e6, nil, "the limit is too low"},
 	} {

@@ -275,11 +275,8 @@ func flowRows(r *PodRate) []string {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.FlowBitsPerSecond[b], r.FlowBitsPerSecond[a]) })
 	for _, i := range order[:min(len(order), maxFlows)] {
-		rate, part := r.FlowBitsPerSecond[i], 0.0
-		if r.SentBitsPerSecond > 0 {
-			part = min(100*rate/r.SentBitsPerSecond, 100)
-		}
-		rows = append(rows, fmt.Sprintf("  %s %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), 60), Short(rate), part))
+		rate := r.FlowBitsPerSecond[i]
+		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), 53), Short(rate), 100*r.Part(rate)))
 	}
 	if n := len(order) - maxFlows; n > 0 {
 		rows = append(rows, fmt.Sprintf("  and %d more", n))

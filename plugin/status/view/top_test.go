@@ -53,7 +53,7 @@ func TestTopTable(t *testing.T) {
 		t.Errorf("order, idle pods or control codes are wrong:\n%s", got)
 	}
 	top.Flows = true
-	if got = top.Plain(); !strings.Contains(got, "  tcp 10.0.0.1:4242 > 10.0.0.9:443 ") || !strings.Contains(got, " 9.57M  97 %\n") {
+	if got = top.Plain(); !strings.Contains(got, "  tcp 10.0.0.1:4242 > 10.0.0.9:443 ") || !strings.Contains(got, " offers  9.57M  97 %\n") {
 		t.Errorf("no heavy flow:\n%s", got)
 	}
 }

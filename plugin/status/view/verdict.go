@@ -3,8 +3,8 @@
 
 package view
 
-// From which share of its limit a direction is at its limit, and from which part of that
-// one flow has most of it.
+// From which share of its limit a direction is at its limit, and from which part of
+// what is offered one flow offers most.
 const (
 	atLimitShare = 0.9
 	mostOfIt     = 0.5
@@ -16,9 +16,9 @@ func (r *PodRate) Verdict() string {
 		return ""
 	}
 	for _, rate := range r.FlowBitsPerSecond {
-		if rate >= mostOfIt*r.SentBitsPerSecond {
-			return "at its limit; one flow has most of it:"
+		if r.Part(rate) >= mostOfIt {
+			return "at its limit; one flow offers most of the traffic:"
 		}
 	}
-	return "at its limit; no flow has most of it: the limit is too low for all of them"
+	return "at its limit; no flow offers most of it: the limit is too low for all of them"
 }
