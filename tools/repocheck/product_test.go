@@ -150,6 +150,20 @@ func TestMakeTargetsAreLookedUp(t *testing.T) {
 	}
 }
 
+func TestLeftOutTestsAreLookedUp(t *testing.T) {
+	tree := &Tree{Files: []File{
+		{Path: "Makefile", Data: []byte("LINTED_NIGHTLY = e2e/a e2e/b\nNIGHTLY = ./c/%\nNIGHTLY_X = ^TestPrivileged(Cap|Gone)$$|^TestPrivilegedOne$$/^case$$\n")},
+		{Path: testingPage, Data: []byte("`e2e/a`, `TestPrivilegedCap`, `One`, `Capital`\n")},
+	}}
+	want := []string{
+		testingPage + ": does not name e2e/b, which make test leaves out",
+		testingPage + ": does not name Gone, which make test leaves out",
+	}
+	if got := leftOut(tree); !slices.Equal(got, want) {
+		t.Errorf("leftOut() = %q, want %q", got, want)
+	}
+}
+
 func TestValuesOfTheChartAreLookedUp(t *testing.T) {
 	tree := &Tree{Files: []File{
 		{Path: "chart/values.schema.json", Data: []byte(`{"additionalProperties": false, "properties": {
