@@ -94,6 +94,20 @@ func TestPrivilegedLoadsBesideACall(t *testing.T) {
 	}
 }
 
+// TestPrivilegedMarksInTraffic: flows that ask for marks get them.
+func TestPrivilegedMarksInTraffic(t *testing.T) {
+	requireRoot(t)
+	r := cell(t, "loads", "load-call-03-ecn-8-ingress/10M/podweir-strict")
+	into := &record.Sample{}
+	if err := New(root).Run(t.Context(), r, into); err != nil {
+		t.Fatal(err)
+	}
+	described(t, into)
+	if m := into.Metrics; m["bulk_marked_count"] < 1 || m["bulk_round_trip_p50_ms"] <= 1 {
+		t.Errorf("%v packets marked, a round trip of %v ms; want some, and the queue's", m["bulk_marked_count"], m["bulk_round_trip_p50_ms"])
+	}
+}
+
 // TestPrivilegedOrdinaryLoad: a call that is answered and one that is not, and bulk
 // of which the report tells the flows.
 func TestPrivilegedOrdinaryLoad(t *testing.T) {

@@ -59,7 +59,7 @@ func tally(bars []judged) string {
 	for i := range bars {
 		low, high = min(low, bars[i].Value), max(high, bars[i].Value)
 	}
-	return fmt.Sprintf("%.3g to %.3g: %s", low, high, verdict(bars))
+	return fmt.Sprintf("%.4g to %.4g: %s", low, high, verdict(bars))
 }
 
 func loadBars(r *record.Results, c *spec.Cell) []Bar {
