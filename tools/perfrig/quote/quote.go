@@ -29,24 +29,18 @@ import (
 	"strings"
 )
 
-// Update makes the pages of committed campaigns again, in the checkout at root,
-// and then every figure of README.md and of the pages below docs. It returns
-// the files that have changed by it, by their paths from there. Only if write
-// is set are they written.
+// Update makes the chart of the demo and every figure of README.md and of the pages
+// below docs again, in the checkout at root. It returns the files that have
+// changed by it, by their paths from there. Only if write is set are they written.
 func Update(root string, write bool) (changed []string, err error) {
-	if changed, err = remake(root, write); err != nil {
-		return nil, err
-	}
 	pages, err := markdown(root)
 	if err != nil {
 		return nil, err
 	}
 	results := newResults(root)
-	drawn, err := drawDemo(results, write)
-	if err != nil {
+	if changed, err = drawDemo(results, write); err != nil {
 		return nil, err
 	}
-	changed = append(changed, drawn...)
 	for _, name := range pages {
 		file := filepath.Join(root, filepath.FromSlash(name))
 		old, err := os.ReadFile(file)

@@ -6,7 +6,6 @@ package quote
 import (
 	"bytes"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +31,7 @@ var views = map[string]func(p *page, sources []string) (string, error){
 func bars(p *page, sources []string) (string, error) {
 	var b bytes.Buffer
 	var all []*record.Results
+	var of []string
 	for _, source := range sources {
 		r, name, err := p.results.campaign(source)
 		switch {
@@ -41,8 +41,11 @@ func bars(p *page, sources []string) (string, error) {
 			fmt.Fprintf(&b, "- `%s`: no campaign of it is committed, and what only it measures is missing below.\n", source)
 		default:
 			all = append(all, r)
-			b.WriteString(p.provenance(r, name))
+			of = append(of, fmt.Sprintf("[`%s`](%s) of podweir %s", source, p.link(name), r.Campaign.Machine.Commit))
 		}
+	}
+	if len(of) > 0 {
+		fmt.Fprintf(&b, "From %s.\n", strings.Join(of, ", "))
 	}
 	b.WriteByte('\n')
 	t := report.Summary(all...)
@@ -67,7 +70,7 @@ func rivals(p *page, sources []string) (string, error) {
 	fmt.Fprintf(&b, "One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s. Cilium's and Calico's limits are doubles of the code\n"+
 		"that sets them, without their agents. The worst second is of the whole flow, its start included; the connection beside it has 200 small\n"+
 		"requests a second, in brackets that of a pod without a limit.\n\n",
-		p.link(path.Join(path.Dir(name), "README.md")), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU)
+		p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU)
 	t := report.Rivals(r)
 	b.WriteString(t.Markdown())
 	return b.String(), nil
@@ -125,7 +128,7 @@ func (p *page) provenance(r *record.Results, name string) string {
 	}
 	quiet := stats.Summarise(foreign)
 	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in up to %d rounds; other processes took %.2f of %s meanwhile, at most %.2f.\n",
-		c.Profile, p.link(path.Join(path.Dir(name), "README.md")), c.Started.Format("2006-01-02"),
+		c.Profile, p.link(name), c.Started.Format("2006-01-02"),
 		report.Kernels(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max)
 }
 

@@ -52,11 +52,11 @@ func TestAgentIsHeldToItsMemory(t *testing.T) {
 func TestPageNamesWhatRunsThePods(t *testing.T) {
 	r := results()
 	const row = "| what runs the pods | kubelet v1 |"
-	if strings.Contains(string(markdown(r, "", nil)), "what runs the pods") {
+	if strings.Contains(string(markdown(r, nil)), "what runs the pods") {
 		t.Error("a page without software has a row for it")
 	}
 	r.Campaign.Machine.Software = "kubelet v1"
-	if page := string(markdown(r, "", nil)); !strings.Contains(page, row) {
+	if page := string(markdown(r, nil)); !strings.Contains(page, row) {
 		t.Errorf("the page lacks %q:\n%s", row, page)
 	}
 }

@@ -17,11 +17,11 @@ import (
 func TestEmulationIsSaid(t *testing.T) {
 	r := results()
 	const word, note = "QEMU without KVM", "*Emulated: compare ratios only.*"
-	if page := string(markdown(r, "", nil)); strings.Contains(page, word) || strings.Contains(page, note) || !strings.Contains(page, "0.50 of 2 |") {
+	if page := string(markdown(r, nil)); strings.Contains(page, word) || strings.Contains(page, note) || !strings.Contains(page, "0.50 of 2 |") {
 		t.Errorf("the page of a real machine speaks of emulation, or not of its processors:\n%s", page)
 	}
 	r.Campaign.Machine.Substrate, r.Campaign.Machine.PeerKernel = record.SubstrateVM, "6.1.9"
-	page := string(markdown(r, "", nil))
+	page := string(markdown(r, nil))
 	if got, want := strings.Count(page, note), len(Tables(r)); got != want {
 		t.Errorf("%d tables say that they are emulated, want %d", got, want)
 	}

@@ -79,27 +79,18 @@ func Write(dir, samples string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "samples.jsonl"), raw, 0o644),
 		os.WriteFile(filepath.Join(dir, "numbers.csv"), numbers, 0o644),
-		os.WriteFile(filepath.Join(dir, "README.md"), markdown(r, "[numbers.csv](numbers.csv) has all of them with their 95 % confidence intervals", charts), 0o644),
+		os.WriteFile(filepath.Join(dir, "README.md"), markdown(r, charts), 0o644),
 	)
 }
 
-// Page is the page without charts, as it is committed beside its samples.
-func Page(samples string) ([]byte, error) {
-	r, err := record.Read(samples)
-	if err != nil {
-		return nil, err
-	}
-	return markdown(r, "`bin/perfrig report -out DIR samples.jsonl` writes all of them with their 95 % confidence intervals, and draws the charts", nil), nil
-}
-
-// markdown is the page; more says where the other numbers are.
-func markdown(r *record.Results, more string, charts []Chart) []byte {
+// markdown is the page.
+func markdown(r *record.Results, charts []Chart) []byte {
 	var b bytes.Buffer
 	c, m := &r.Campaign, &r.Campaign.Machine
 	fmt.Fprintf(&b, "# Measured on %s, %s\n\n", c.Started.Format("2006-01-02"), where(m))
 	b.WriteString(emulated(m))
-	b.WriteString("Written by `perfrig report` from [samples.jsonl](samples.jsonl); [The performance rig](../../contributing/perfrig.md) says how it was measured. " +
-		"Numbers are mean ± standard deviation of the samples; " + more + ".\n\n")
+	b.WriteString("Written by `perfrig report` from [samples.jsonl](samples.jsonl); docs/contributing/perfrig.md says how it was measured. " +
+		"Numbers are mean ± standard deviation of the samples; [numbers.csv](numbers.csv) has all of them with their 95 % confidence intervals.\n\n")
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| kernel | %s |\n| processor | %d x %s |\n| clang of the BPF object | %s |\n| commit | %s |\n| podweir-cni, SHA-256 | %s… |\n",
 		m.Kernel, m.CPUs, m.CPU, m.Clang, m.Commit, m.Plugin)
 	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n| profile, spec, seed | %s, %s, %d |\n", m.Niceness, c.Profile, c.Digest, c.Seed)

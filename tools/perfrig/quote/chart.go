@@ -9,38 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/podweir/podweir/tools/perfrig/report"
 )
-
-// remake makes the pages of all committed campaigns from their samples, and
-// returns the files that have changed.
-func remake(root string, write bool) (changed []string, err error) {
-	campaigns, err := filepath.Glob(filepath.Join(root, "docs", "results", "*", "samples.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	for _, samples := range campaigns {
-		made, err := report.Page(samples)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", samples, err)
-		}
-		file := filepath.Join(filepath.Dir(samples), "README.md")
-		differs, err := renew(file, made, write)
-		if err != nil {
-			return nil, err
-		}
-		if !differs {
-			continue
-		}
-		name, err := filepath.Rel(root, file)
-		if err != nil {
-			return nil, err
-		}
-		changed = append(changed, filepath.ToSlash(name))
-	}
-	return changed, nil
-}
 
 // demoChart is where the chart of the newest run of the demo is, from the root.
 const demoChart = "docs/results/demo.svg"
