@@ -16,7 +16,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/testutil/short"
 )
 
 const maxEgress = "podweir.io/max-egress-rate"
@@ -128,7 +127,8 @@ func TestNamespacesAreAskedForAgain(t *testing.T) {
 	c := newCluster(t)
 	c.PutNamespace("a", map[string]string{maxEgress: "10M"})
 	c.podIn("a", "1")
-	n, all := c.namespaces(t, 50*time.Millisecond)
+	const every = 10 * time.Millisecond
+	n, all := c.namespaces(t, every)
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "10M"}, true})
 	c.PutNamespace("a", map[string]string{maxEgress: strings.Repeat("9", 1000)})
 	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: strings.Repeat("9", netconf.MaxAnnotationBytes+1)}, true})
@@ -137,7 +137,7 @@ func TestNamespacesAreAskedForAgain(t *testing.T) {
 	c.Delete("1")
 	eventually(t, "it is forgotten", func() bool { _, known := n.Rates("a"); return !known })
 	asked := len(c.NamespacesAsked())
-	<-time.After(200 * time.Millisecond)
+	<-time.After(5 * every)
 	if now := len(c.NamespacesAsked()); now != asked {
 		t.Errorf("%d requests for a namespace without a pod here", now-asked)
 	}
@@ -146,12 +146,12 @@ func TestNamespacesAreAskedForAgain(t *testing.T) {
 // What an agent before knew holds until the server answers; a refusal or a server that
 // is away takes no maximum away.
 func TestNamespacesOfAServerThatRefuses(t *testing.T) {
-	short.LeaveOut(t, "it waits for the pauses between attempts")
 	c := newCluster(t)
+	c.client.Hurry()
 	c.podIn("a", "1")
 	w, changed := c.watch(t)
 	expect(t, changed, "1")
-	n := kube.NewNamespaces(c.client, w, 50*time.Millisecond, c.slog())
+	n := kube.NewNamespaces(c.client, w, 10*time.Millisecond, c.slog())
 	before := netconf.Namespace{maxEgress: "1M"}
 	n.Remember("a", before)
 	if got, known := n.Rates("a"); known || !cmp.Equal(got, before) {
@@ -188,7 +188,7 @@ func TestNamespacesOfAServerThatRefuses(t *testing.T) {
 func TestNamespaceThatIsNotThereYet(t *testing.T) {
 	c := newCluster(t)
 	c.podIn("a", "1")
-	n, all := c.namespaces(t, 50*time.Millisecond)
+	n, all := c.namespaces(t, 10*time.Millisecond)
 	eventually(t, "it is requested", func() bool { return len(c.NamespacesAsked()) >= 3 })
 	if got, known := n.Rates("a"); known || got != nil || len(all) != 0 {
 		t.Errorf("Rates = %v, %v, %d told, want that nothing is known", got, known, len(all))

@@ -50,7 +50,7 @@ func (h *hooks) forget(ctx context.Context, pod *Pod) (bool, error) {
 // hook bounds a call in time and lets only a refusal through: every error that it
 // returned would fail the pod.
 func (h *hooks) hook(ctx context.Context, name string, s *api.PodSandbox, f func(context.Context, *Pod) (bool, error)) (answer error) {
-	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, h.patience)
 	defer cancel()
 	pod := podOf(s)
 	began := time.Now()

@@ -84,6 +84,8 @@ const (
 // Plugin is the agent's end of the connection.
 type Plugin struct {
 	config Config
+	// patience is how long a hook may take.
+	patience time.Duration
 	// syncs has room for one: what a runtime had when it connected, newest.
 	syncs chan []*Pod
 
@@ -102,7 +104,7 @@ func New(c Config) *Plugin {
 	if c.Observe == nil {
 		c.Observe = func(string, time.Duration, error) {}
 	}
-	return &Plugin{config: c, syncs: make(chan []*Pod, 1), err: errNotConnected}
+	return &Plugin{config: c, patience: hookTimeout, syncs: make(chan []*Pod, 1), err: errNotConnected}
 }
 
 // Err says why pods that start now would not be shaped, nil if they are.

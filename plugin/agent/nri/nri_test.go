@@ -138,7 +138,12 @@ func startPlugin(t *testing.T, c nri.Config) *nri.Plugin {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	p := nri.New(c)
+	return runPlugin(t, nri.New(c))
+}
+
+// runPlugin runs it until the test ends.
+func runPlugin(t *testing.T, p *nri.Plugin) *nri.Plugin {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
@@ -271,8 +276,9 @@ func TestPodsStart(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "nri.sock")
 	r, _ := startRuntime(t, socket)
 	s := &shaper{}
-	p := startPlugin(t, nri.Config{Socket: socket, Shaper: s})
-	connected(t, p)
+	p := nri.New(nri.Config{Socket: socket, Shaper: s, Log: slog.New(slog.DiscardHandler)})
+	p.SetPatience(100 * time.Millisecond)
+	connected(t, runPlugin(t, p))
 	for name, test := range map[string]struct {
 		answer  func(ctx context.Context, p *nri.Pod) (bool, error)
 		refused string
