@@ -63,6 +63,28 @@ func TestEveryRowCanBePlanned(t *testing.T) {
 	}
 }
 
+// TestRowsDoWhatOthersLeaveToThem reads the reasons for steps that are left out.
+func TestRowsDoWhatOthersLeaveToThem(t *testing.T) {
+	m := matrix(t)
+	for _, r := range m.Rows {
+		for step, reason := range r.Skip {
+			named := 0
+			for _, other := range m.Rows {
+				if !slices.Contains(strings.FieldsFunc(reason, func(c rune) bool { return c == ' ' || c == ',' }), other.Name) {
+					continue
+				}
+				named++
+				if steps, err := plan(other); err != nil || !slices.Contains(steps, step) {
+					t.Errorf("row %s leaves %q to row %s, which does %q, %v", r.Name, step, other.Name, steps, err)
+				}
+			}
+			if named == 0 {
+				t.Errorf("row %s leaves out %q and names no row that does it: %s", r.Name, step, reason)
+			}
+		}
+	}
+}
+
 // TestVersionsAreThoseOfTheModules holds the versions in matrix.yaml to the
 // modules that are built.
 func TestVersionsAreThoseOfTheModules(t *testing.T) {

@@ -54,6 +54,9 @@ func (f *flannel) Install(ctx context.Context, c *cluster.Cluster) error {
 	image := "localhost/flannel/flannel"
 	_, err := c.Helm(ctx, "upgrade", "--install", "flannel", f.chart, "-n", flannelSpace, "--create-namespace",
 		"--set", "podCidr="+c.PodCIDR(), "--set", "flannel.backend="+f.backend,
+		// flanneld answers a moment after the kubelet's first question, and the chart's
+		// next ones are 10 s apart.
+		"--set", "flannel.healthz.readinessProbe.initialDelaySeconds=0", "--set", "flannel.healthz.readinessProbe.periodSeconds=1",
 		"--set", "flannel.image.repository="+image, "--set", "flannel.image.tag="+f.version,
 		"--set", "flannel.flannel_cni.image.repository="+image, "--set", "flannel.flannel_cni.image.tag="+f.version)
 	return err
