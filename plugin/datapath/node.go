@@ -10,6 +10,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -50,8 +51,10 @@ type Node struct {
 	dir  string
 	root string
 	maps map[string]*bpfcall.Map
-	// chunks are the mapped parts of the slab by their numbers.
-	chunks   map[uint32]chunk
+	// groups are the mapped parts of the slab by their numbers, first is the one in which
+	// a free slot is looked for first.
+	groups   map[uint32]group
+	first    uint32
 	programs map[programKey]*bpfcall.Program
 	// serving says of programs by their IDs whether they use this slab.
 	serving map[uint32]bool
@@ -68,7 +71,7 @@ func OpenNode(root, dir string) *Node {
 	return &Node{
 		root: root, dir: dir,
 		maps: make(map[string]*bpfcall.Map), programs: make(map[programKey]*bpfcall.Program),
-		chunks: make(map[uint32]chunk), serving: make(map[uint32]bool),
+		groups: make(map[uint32]group), first: rand.Uint32N(chunkGroups()), serving: make(map[uint32]bool),
 	}
 }
 
@@ -80,10 +83,10 @@ func (n *Node) Close() {
 	for _, p := range n.programs {
 		_ = p.Close()
 	}
-	for _, c := range n.chunks {
-		_ = c.unmap()
+	for _, g := range n.groups {
+		_ = g.unmap()
 	}
-	n.maps, n.programs, n.chunks = nil, nil, nil
+	n.maps, n.programs, n.groups = nil, nil, nil
 }
 
 // RemoveNode removes the pins that a node of another layout left in dir. The kernel

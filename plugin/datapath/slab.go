@@ -43,9 +43,12 @@ const slotPin = "slot"
 // the next one is likely to be free there. It is a hint; nothing depends on it.
 const freePin = "free"
 
-// chunk is one part of the slab: the memory of its slots. Mapping all of them takes
-// about as long as mapping a single one.
-type chunk struct {
+// groupSlots are how many slots are mapped together: who looks for a free one sees a few
+// at once, and each page of a mapping takes the kernel a moment.
+const groupSlots = 4
+
+// group is the memory of some neighbouring slots of a chunk.
+type group struct {
 	slots []image.Slot
 	unmap func() error
 }
@@ -72,6 +75,9 @@ func chunkSlots() uint32 {
 	return m.MaxEntries
 }
 
+// chunkGroups is how many groups of slots a chunk has.
+func chunkGroups() uint32 { return max(chunkSlots()/groupSlots, 1) }
+
 // chunkNumbers are those of the pinned chunks, in order.
 func (n *Node) chunkNumbers() ([]uint32, error) {
 	entries, err := os.ReadDir(n.dir)
@@ -92,54 +98,48 @@ func (n *Node) chunkNumbers() ([]uint32, error) {
 	return numbers, nil
 }
 
-// chunk maps a part of the slab as long as the node is open, if it is not mapped yet. An
-// error that wraps [os.ErrNotExist] means that there is none.
-func (n *Node) chunk(number uint32) (chunk, error) {
-	if c, open := n.chunks[number]; open {
-		return c, nil
+// group maps some slots as long as the node is open, if they are not mapped yet. An
+// error that wraps [os.ErrNotExist] means that there are none.
+func (n *Node) group(number uint32) (group, error) {
+	if g, open := n.groups[number]; open {
+		return g, nil
 	}
-	c, err := n.mapChunk(number)
+	g, err := n.mapGroup(number)
 	if err == nil {
-		n.chunks[number] = c
+		n.groups[number] = g
 	}
-	return c, err
+	return g, err
 }
 
-// mapChunk maps a part of the slab for who unmaps it.
-func (n *Node) mapChunk(number uint32) (chunk, error) {
-	m, err := bpfcall.OpenMap(n.chunkPath(number))
+// mapGroup maps some slots for who unmaps them. The kernel rounds each up to 8 bytes,
+// and they are made of such words.
+func (n *Node) mapGroup(number uint32) (group, error) {
+	m, err := bpfcall.OpenMap(n.chunkPath(number / chunkGroups()))
 	if err != nil {
-		return chunk{}, fmt.Errorf("open a part of the slab: %w", err)
+		return group{}, fmt.Errorf("open a part of the slab: %w", err)
 	}
 	defer func() { _ = m.Close() }()
 	if m.ValueBytes() != int(unsafe.Sizeof(image.Slot{})) || m.MaxEntries() != chunkSlots() {
-		return chunk{}, fmt.Errorf("the slab in %s is of another build: %d slots of %d bytes, not %d of %d",
+		return group{}, fmt.Errorf("the slab in %s is of another build: %d slots of %d bytes, not %d of %d",
 			n.dir, m.MaxEntries(), m.ValueBytes(), chunkSlots(), unsafe.Sizeof(image.Slot{}))
 	}
-	return memoryOf(m)
+	memory, unmap, err := m.Memory(number%chunkGroups()*groupSlots, groupSlots)
+	if err != nil {
+		return group{}, err
+	}
+	return group{unsafe.Slice((*image.Slot)(unsafe.Pointer(&memory[0])), groupSlots), unmap}, nil
 }
 
 func (n *Node) chunkPath(number uint32) string {
 	return filepath.Join(n.dir, chunkPin+strconv.FormatUint(uint64(number), 10))
 }
 
-// memoryOf maps the slots of a chunk. The kernel rounds each up to 8 bytes, and they are
-// made of such words.
-func memoryOf(m *bpfcall.Map) (chunk, error) {
-	memory, err := m.Memory()
-	if err != nil {
-		return chunk{}, err
-	}
-	slots := unsafe.Slice((*image.Slot)(unsafe.Pointer(&memory[0])), m.MaxEntries())
-	return chunk{slots, func() error { return unix.Munmap(memory) }}, nil
-}
-
 func (n *Node) slot(number uint32) (slot, error) {
-	c, err := n.chunk(number / chunkSlots())
+	g, err := n.group(number / groupSlots)
 	if err != nil {
 		return slot{}, err
 	}
-	return slot{&c.slots[number%chunkSlots()], number}, nil
+	return slot{&g.slots[number%groupSlots], number}, nil
 }
 
 // each calls do for every slot of the node. What is mapped for that is unmapped: all
@@ -150,24 +150,26 @@ func (n *Node) each(do func(s slot)) error {
 		return err
 	}
 	for _, number := range numbers {
-		c, open := n.chunks[number]
-		if !open {
-			c, err = n.mapChunk(number)
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			continue // somebody removes the pins
-		}
-		if err != nil {
-			return err
-		}
-		for i := range c.slots {
-			do(slot{&c.slots[i], number*chunkSlots() + uint32(i)})
-		}
-		if !open {
-			err = c.unmap()
-		}
-		if err != nil {
-			return err
+		for at := number * chunkGroups(); at < (number+1)*chunkGroups(); at++ {
+			g, open := n.groups[at]
+			if !open {
+				g, err = n.mapGroup(at)
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				break // somebody removes the pins
+			}
+			if err != nil {
+				return err
+			}
+			for i := range g.slots {
+				do(slot{&g.slots[i], at*groupSlots + uint32(i)})
+			}
+			if !open {
+				err = g.unmap()
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -256,22 +258,40 @@ func (s slot) own(owner uint64) { atomic.StoreUint64(&s.Owner, owner) }
 // claim takes a slot that has been free for long enough. Of several processes that want
 // one each gets another.
 func (n *Node) claim(owner uint64) (claimed slot, ok bool, err error) {
+	last := n.lastClaimed()
+	if last != 0 {
+		if claimed, ok, err = n.claimIn(last, owner); ok || err != nil {
+			return claimed, ok, err
+		}
+	}
 	numbers, err := n.chunkNumbers()
 	if err != nil {
 		return claimed, false, err
 	}
-	last, now := n.lastClaimed(), boottime()
 	for _, number := range fromLast(numbers, last) {
-		c, err := n.chunk(number)
+		if claimed, ok, err = n.claimIn(number, owner); ok || err != nil {
+			n.noteClaimed(last, number)
+			return claimed, ok, err
+		}
+	}
+	return slot{}, false, nil
+}
+
+// claimIn is claim for one chunk. Each process begins at another group of its slots, and
+// has what it mapped before it.
+func (n *Node) claimIn(number uint32, owner uint64) (claimed slot, ok bool, err error) {
+	now := boottime()
+	for i := range chunkGroups() {
+		at := number*chunkGroups() + (n.first+i)%chunkGroups()
+		g, err := n.group(at)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // somebody removes the pins
+			break // somebody removes the pins
 		}
 		if err != nil {
-			return claimed, false, err
+			return slot{}, false, err
 		}
-		for i := range c.slots {
-			if claimed = (slot{&c.slots[i], number*chunkSlots() + uint32(i)}); claimed.claim(owner, now) {
-				n.noteClaimed(last, number)
+		for j := range g.slots {
+			if claimed = (slot{&g.slots[j], at*groupSlots + uint32(j)}); claimed.claim(owner, now) {
 				return claimed, true, nil
 			}
 		}
@@ -361,7 +381,7 @@ func (n *Node) grow() error {
 	number := uint32(image.FirstSlot) / chunkSlots()
 	if len(numbers) > 0 {
 		number = numbers[len(numbers)-1] + 1
-		if _, open := n.chunks[number-1]; !open {
+		if _, looked := n.groups[(number-1)*chunkGroups()]; !looked {
 			return nil // another process just made it
 		}
 	}

@@ -20,22 +20,19 @@ import (
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// plainChunk is a part of the slab in plain memory.
-func plainChunk() chunk {
-	return chunk{make([]image.Slot, chunkSlots()), func() error { return nil }}
-}
-
 // inMemory is a node whose slab is plain memory in which so many slots are not taken,
 // with a directory for each interface.
 func inMemory(t *testing.T, free int) *Node {
 	t.Helper()
 	n := OpenNode(t.TempDir(), t.TempDir())
-	c := plainChunk()
-	for i := free; i < len(c.slots); i++ {
-		c.slots[i].Owner, c.slots[i].SinceNs = 1, boottime()
+	slots := make([]image.Slot, chunkSlots())
+	for i := free; i < len(slots); i++ {
+		slots[i].Owner, slots[i].SinceNs = 1, boottime()
 	}
 	number := image.FirstSlot / chunkSlots()
-	n.chunks[number] = c
+	for i := range chunkGroups() {
+		n.groups[number*chunkGroups()+i] = group{slots[i*groupSlots:][:groupSlots], func() error { return nil }}
+	}
 	if err := os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +58,7 @@ func TestClaim(t *testing.T) {
 	for owner := range uint64(slots) {
 		group.Go(func() {
 			process := OpenNode(n.root, n.dir)
-			process.chunks = n.chunks
+			process.groups = n.groups
 			s, ok, err := process.claim(owner + 1)
 			if !ok || err != nil || s.number < image.FirstSlot || s.number >= image.FirstSlot+slots {
 				t.Errorf("claim = slot %d, %v, %v, want one of %d", s.number, ok, err, slots)
@@ -239,11 +236,11 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	if taken, all, err := third.Taken(); taken != owners || all != 96 || err != nil {
 		t.Errorf("Taken = %d of %d, %v, want %d of 96", taken, all, err, owners)
 	}
-	// Whoever takes one maps the chunk that has one, and no other.
+	// Whoever takes one maps no more than a few of the chunk that has one.
 	fourth := OpenNode(root, dir)
 	defer fourth.Close()
-	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.chunks) != 1 {
-		t.Errorf("one slot was taken (%v) with %d chunks mapped, want 1", err, len(fourth.chunks))
+	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.groups) > 2 {
+		t.Errorf("one slot was taken (%v) with %d groups mapped, want 1, or 2 if one was full", err, len(fourth.groups))
 	}
 }
 
@@ -255,25 +252,26 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	dir := filepath.Join(root, "node")
 	n := OpenNode(root, dir)
 	defer n.Close()
-	for range 3 {
+	oldest := uint32(image.FirstSlot) / chunkSlots()
+	for i := range uint32(3) {
 		if err := n.grow(); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := n.claim(1); err != nil { // it maps the chunk
+		if _, err := n.slot((oldest + i) * chunkSlots()); err != nil { // who looked there adds another one
 			t.Fatal(err)
 		}
 	}
-	oldest := uint32(image.FirstSlot) / chunkSlots()
 	if err := n.each(func(s slot) { s.Owner = uint64(s.number - s.number%chunkSlots() - image.FirstSlot) }); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []int{3, 1, 1} {
+	full := 2 * int(chunkGroups())
+	for i, want := range []int{full + 1, 1, 1} {
 		process := OpenNode(root, dir)
 		defer process.Close()
 		s, ok, err := process.claim(uint64(i) + 2)
-		if !ok || err != nil || s.number/chunkSlots() != oldest || len(process.chunks) != want {
-			t.Errorf("claim %d = slot %d, %v, %v with %d chunks mapped, want one of chunk %d with %d",
-				i, s.number, ok, err, len(process.chunks), oldest, want)
+		if !ok || err != nil || s.number/chunkSlots() != oldest || len(process.groups) != want {
+			t.Errorf("claim %d = slot %d, %v, %v with %d groups mapped, want one of chunk %d with %d",
+				i, s.number, ok, err, len(process.groups), oldest, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package bpfcall
 import (
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -139,16 +140,18 @@ func (m *Map) Keys() ([][]byte, error) {
 	return keys, nil
 }
 
-// Memory maps the values of an array that was made with BPF_F_MMAPABLE, each rounded up
-// to 8 bytes, until [unix.Munmap]. The mapping outlives the descriptor.
-func (m *Map) Memory() ([]byte, error) {
+// Memory maps values of an array that was made with BPF_F_MMAPABLE, each rounded up to
+// 8 bytes, and returns what ends that. The mapping outlives the descriptor.
+func (m *Map) Memory(first, count uint32) (values []byte, unmap func() error, err error) {
 	const word = 8
 	stride := (int(m.valueBytes) + word - 1) / word * word
-	b, err := unix.Mmap(m.fd, 0, int(m.maxEntries)*stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	from, to := int(first)*stride, int(first+count)*stride
+	page := from &^ (os.Getpagesize() - 1)
+	b, err := unix.Mmap(m.fd, int64(page), to-page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("map the memory of an array: %w", err)
+		return nil, nil, fmt.Errorf("map the memory of an array: %w", err)
 	}
-	return b, nil
+	return b[from-page:], func() error { return unix.Munmap(b) }, nil
 }
 
 func (m *Map) element(cmd uintptr, key, value []byte) error {
