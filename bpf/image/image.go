@@ -87,8 +87,11 @@ func (p *Program) HasTag(tag [8]byte, carrier Carrier) bool {
 	if err != nil {
 		return false
 	}
-	older, newer := sha1.Sum(text), sha256.Sum256(text)
-	return [8]byte(older[:8]) == tag || [8]byte(newer[:8]) == tag
+	if newer := sha256.Sum256(text); [8]byte(newer[:8]) == tag {
+		return true
+	}
+	older := sha1.Sum(text)
+	return [8]byte(older[:8]) == tag
 }
 
 // reference is an instruction, by its index, that names a map.

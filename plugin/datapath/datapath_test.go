@@ -134,6 +134,15 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 	}
 }
 
+func programID(t *testing.T, p *bpfcall.Program) uint32 {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ID
+}
+
 // A program is loaded once for the node, whoever asks, and one of another build
 // gives way to it.
 func TestPrivilegedProgramOfTheNode(t *testing.T) {
@@ -161,6 +170,18 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	}
 	if one := id(n, 300); one == id(again(t, root), 300) {
 		t.Error("a program for one slot is shared")
+	}
+	// Who made the slab knows the programs that others load over it.
+	p, err := again(t, root).Program("pw_band", image.ByClassID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := p.Info()
+	if err != nil || !n.Serves(info.ID, "pw_band") {
+		t.Errorf("Serves = false of a program of another process (%v), want true", err)
+	}
+	if mine, err := n.Program("pw_band", image.ByClassID); err != nil || programID(t, mine) != info.ID {
+		t.Errorf("the process that made the slab has another pw_band than %d (%v)", info.ID, err)
 	}
 	// A pinned program with the right name is of another build if its tag is not ours.
 	next := []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0} // r0 = -1; exit

@@ -102,17 +102,19 @@ func (n *Node) pinned(p *image.Program, carrier Carrier, pin string) (*bpfcall.P
 // program of an earlier slab.
 func (n *Node) current(prog *bpfcall.Program, p *image.Program, carrier Carrier) (bool, error) {
 	info, err := prog.Info()
-	if err != nil || !p.HasTag(info.Tag, carrier) || !p.Carried() {
-		return err == nil && p.HasTag(info.Tag, carrier), err
+	if err != nil || !p.HasTag(info.Tag, carrier) {
+		return false, err
 	}
-	slab, err := bpfcall.OpenMap(filepath.Join(n.dir, mapSlab))
+	if !p.Carried() {
+		return true, nil
+	}
+	slab, err := n.table(mapSlab)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = slab.Close() }()
 	ids, err := prog.MapIDs()
 	return slices.Contains(ids, slab.ID()), err
 }

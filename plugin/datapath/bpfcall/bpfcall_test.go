@@ -101,6 +101,9 @@ func TestPrivilegedMap(t *testing.T) {
 	if err := again.Lookup(first, got); err != nil || string(got) != string(value) || again.MaxEntries() != 2 {
 		t.Errorf("the opened map has %q of %d entries, %v, want %q of 2", got, again.MaxEntries(), err, value)
 	}
+	if m.ID() != again.ID() || m.ID() == 0 {
+		t.Errorf("the map that was made has ID %d, the opened one %d, want the same", m.ID(), again.ID())
+	}
 	// The kernel would write behind the end.
 	if err := again.Lookup(first, got[:7]); err == nil || !strings.Contains(err.Error(), "7 bytes") {
 		t.Errorf("Lookup into 7 bytes = %v, want an error that says so", err)

@@ -86,8 +86,15 @@ func OpenMap(path string) (*Map, error) {
 	return &Map{object: fd, id: i.id, keyBytes: i.keyBytes, valueBytes: i.valueBytes, maxEntries: i.maxEntries}, nil
 }
 
-// ID is the kernel's number of a map that was opened, 0 of one that was just made.
-func (m *Map) ID() uint32 { return m.id }
+// ID is the kernel's number of the map, which one that was made is asked for when it is
+// needed; 0 if the kernel does not say.
+func (m *Map) ID() uint32 {
+	var i mapInfo
+	if m.id == 0 && info(&m.object, &i) == nil {
+		m.id = i.id
+	}
+	return m.id
+}
 
 // ValueBytes is the size of one value, on one CPU.
 func (m *Map) ValueBytes() int { return int(m.valueBytes) }
