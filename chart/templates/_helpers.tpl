@@ -54,6 +54,10 @@ on it shows. */}}
 - name: PODWEIR_CNI_BIN_DIR
   value: {{ . | quote }}
 {{- end }}
+{{- with .Values.node.criSocket }}
+- name: PODWEIR_CRI_SOCKET
+  value: {{ printf "/host%s" . | quote }}
+{{- end }}
 {{- end }}
 
 {{- /* Which nodes have an agent. */}}

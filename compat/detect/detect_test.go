@@ -370,6 +370,20 @@ func TestDirectories(t *testing.T) {
 			"proc/9/comm": "containerd\n", "proc/9/cmdline": "containerd\x00-c\x00/var/lib/rancher/k3s/agent/etc/containerd/config.toml\x00",
 			"var/lib/rancher/k3s/agent/etc/containerd/config.toml": toml,
 		}, detect.Options{}, "etc/cni/other.d", []string{"opt/bin"}},
+		"RKE2, canal": {map[string]string{
+			"proc/9/comm": "containerd\n", "proc/9/cmdline": "containerd\x00-c\x00/var/lib/rancher/rke2/agent/etc/containerd/config.toml\x00",
+			"var/lib/rancher/rke2/agent/etc/containerd/config.toml": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n" +
+				"  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n",
+			"etc/containerd/config.toml": toml, // of another containerd
+		}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
+		"cri-dockerd": {map[string]string{
+			"proc/8/comm": "containerd\n", "proc/8/cmdline": "containerd\x00--config\x00/var/run/docker/containerd/containerd.toml\x00",
+			"proc/9/comm": "cri-dockerd\n", "proc/9/cmdline": "/usr/bin/cri-dockerd\x00--cni-conf-dir=/etc/docker/cni\x00--cni-bin-dir\x00/usr/cni,/opt/cni/bin\x00",
+			"etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/docker/cni", []string{"usr/cni", "opt/cni/bin"}},
+		"cri-dockerd by default": {map[string]string{
+			"proc/9/comm": "cri-dockerd\n", "proc/9/cmdline": "/usr/bin/cri-dockerd\x00", "etc/containerd/config.toml": toml,
+		}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin"}},
 		"told": {map[string]string{"etc/containerd/config.toml": toml}, detect.Options{ConfDir: "/a/../b", BinDir: "/c"}, "b", []string{"c"}},
 		"gke":  {map[string]string{"home/kubernetes/bin/gke": ""}, detect.Options{}, "etc/cni/net.d", []string{"opt/cni/bin", "home/kubernetes/bin"}},
 	} {
@@ -411,6 +425,10 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 		if n.Runtime.Version != version {
 			t.Errorf("runtime %+v, want version %s: what was told counts where the runtime does not answer", n.Runtime, version)
 		}
+	}
+	n = detect.Read(t.Context(), node{processes: []string{"7 containerd", "8 cri-dockerd"}}.root(), detect.Options{})
+	if n.Runtime.Name != "docker" || n.Runtime.ReadsDropIns() != profiles.Unknown {
+		t.Errorf("runtime %+v, want cri-dockerd's: the containerd is dockerd's", n.Runtime)
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 crio"}}.root(), detect.Options{Runtime: "nonsense"})
 	if n.Runtime.Name != "cri-o" || !strings.Contains(errors.Join(n.Problems...).Error(), "nonsense") {

@@ -45,7 +45,7 @@ type Kernel struct {
 }
 
 // interesting are the processes whose command line is read.
-var interesting = []string{"controller", "containerd", "crio", "cilium-agent", "podweir"}
+var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "cilium-agent", "podweir"}
 
 // processes lists the node's processes, nil if they cannot be seen: without the
 // node's PID namespace /proc has only our own.
@@ -187,7 +187,7 @@ func (r *reader) runtime(ctx context.Context) conflist.Runtime {
 		}
 	}
 	for _, c := range []struct{ process, name string }{
-		{"containerd", "containerd"}, {"crio", "cri-o"}, {"k3s-server", "containerd"}, {"k3s-agent", "containerd"},
+		{"cri-dockerd", "docker"}, {"containerd", "containerd"}, {"crio", "cri-o"}, {"k3s-server", "containerd"}, {"k3s-agent", "containerd"},
 	} {
 		p := r.node.Process(c.process)
 		if p == nil || out.Name != "" && out.Name != c.name {

@@ -40,18 +40,18 @@ const (
 const maxImports = 64
 
 // ReadRuntimeConfig reads the files of the runtime that runs on a node: containerd's with
-// all that it imports, or CRI-O's with its drop-ins.
+// all that it imports, or CRI-O's with its drop-ins. cri-dockerd has flags alone.
 func ReadRuntimeConfig(root fs.FS, processes []Process) RuntimeConfig {
 	c := RuntimeConfig{}
 	merged := map[string]any{}
-	args := func(name string) []string {
-		at := slices.IndexFunc(processes, func(p Process) bool { return p.Name == name })
-		if at < 0 {
-			return nil
-		}
-		return processes[at].Args
+	// The containerd beside it is dockerd's, which makes no pods by itself.
+	if args, seen := argsOf(processes, "cri-dockerd"); seen {
+		c.ConfDir = flagFile(args, "", "--cni-conf-dir")
+		c.addBinDirs(strings.Split(flagOf(args, "--cni-bin-dir"), ","))
+		return c
 	}
-	containerd, crio := args("containerd"), args("crio")
+	containerd, _ := argsOf(processes, "containerd")
+	crio, _ := argsOf(processes, "crio")
 	if containerd == nil && (crio != nil || !there(root, containerdFile) && there(root, path.Dir(crioFile))) {
 		c.read(root, flagFile(crio, crioFile, "--config", "-c"), merged)
 		for _, name := range matches(root, flagFile(crio, crioDropIns, "--config-dir", "-d")+"/*") {
@@ -83,21 +83,6 @@ func (c *RuntimeConfig) says(n *RuntimeNetwork) {
 func there(root fs.FS, name string) bool {
 	_, err := fs.Stat(root, name)
 	return err == nil
-}
-
-// flagFile is the file that a flag names, below the root.
-func flagFile(args []string, otherwise string, flags ...string) string {
-	for i, a := range args {
-		for _, flag := range flags {
-			if value, ok := strings.CutPrefix(a, flag+"="); ok {
-				return clean(value)
-			}
-			if a == flag && i+1 < len(args) {
-				return clean(args[i+1])
-			}
-		}
-	}
-	return otherwise
 }
 
 // matches lists the files of a pattern, in the order of their names.

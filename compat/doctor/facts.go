@@ -180,7 +180,7 @@ type Facts struct {
 	VerdictsErr   error
 	PluginBinary  Binary
 
-	Kubelet Kubelet
+	Kubelet detect.Kubelet
 	// NoExec are directories of plugins on a file system that is mounted noexec.
 	NoExec []string
 
@@ -256,7 +256,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.PluginBinary = readBinary(root, plugin)
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
 	f.parseEntry = opts.Entry
-	f.readKubelet()
+	f.Kubelet = detect.ReadKubelet(root, node.Processes)
 	f.NoExec = readNoExec(root, node.BinDirs)
 	f.readSELinux()
 	f.Sandboxes, f.SandboxesErr = readSandboxes(root)

@@ -164,6 +164,7 @@ func machineFindings() []finding {
 		{"managed nodes", "PW112", aws, kubelet("/usr/bin/kubelet --node-labels eks.amazonaws.com/nodegroup=x"), doctor.OK, "no kind", ""},
 		{"kubelet unseen", "PW112", aws, func(n *node) { delete(n.files, "proc/2/comm") }, doctor.Skip, "not seen", ""},
 		{"other runtime", "PW113", aws, set("var/lib/kubelet/config.yaml", "kind: x\ncontainerRuntimeEndpoint: \"unix:///var/run/crio/crio.sock\"\n"), doctor.Warn, "crio.sock", "--runtime"},
+		{"cri-dockerd, and another was looked at", "PW113", aws, kubelet("kubelet --container-runtime-endpoint=unix:///run/cri-dockerd.sock"), doctor.Warn, "cri-dockerd.sock, and containerd 2.1.3", "--runtime"},
 		{"same runtime", "PW113", aws, kubelet("kubelet --container-runtime-endpoint=unix:///run/containerd/containerd.sock"), doctor.OK, "containerd.sock", ""},
 		{"config of kubelet elsewhere", "PW113", aws, func(n *node) {
 			kubelet("kubelet --config /etc/k/x.yaml")(n)

@@ -5,24 +5,12 @@ package doctor
 
 import (
 	"fmt"
-	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
-
-// Kubelet is what its command line and configuration file say.
-type Kubelet struct {
-	// Seen says that its process was seen.
-	Seen bool
-	// Endpoint is the socket of the container runtime, "" if not known.
-	Endpoint string
-	// Labels are those that it gives its node at registration.
-	Labels map[string]string
-}
 
 func runtimeChecks() []Check {
 	return []Check{
@@ -59,58 +47,6 @@ func runtimeChecks() []Check {
 	}
 }
 
-// cmdline are the arguments of a process, nil if they cannot be read.
-func cmdline(root fs.FS, pid string) []string {
-	b, err := fs.ReadFile(root, "proc/"+pid+"/cmdline")
-	if err != nil {
-		return nil
-	}
-	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
-}
-
-// flagOf returns the value of a flag, given as --name=value or --name value.
-func flagOf(args []string, name string) string {
-	for i, a := range args {
-		if value, ok := strings.CutPrefix(a, name+"="); ok {
-			return value
-		}
-		if a == name && i+1 < len(args) {
-			return args[i+1]
-		}
-	}
-	return ""
-}
-
-var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^"'\s]+)`)
-
-func (f *Facts) readKubelet() {
-	k := &f.Kubelet
-	p := f.Node.Process("kubelet")
-	if p == nil {
-		return
-	}
-	k.Seen, k.Labels = true, map[string]string{}
-	args := cmdline(f.Root, p.PID)
-	config := flagOf(args, "--config")
-	if config == "" {
-		config = "/var/lib/kubelet/config.yaml"
-	}
-	if b, err := fs.ReadFile(f.Root, strings.TrimPrefix(path.Clean("/"+config), "/")); err == nil {
-		if m := endpointLine.FindSubmatch(b); m != nil {
-			k.Endpoint = string(m[1])
-		}
-	}
-	// The flag is the older way and still counts more.
-	if e := flagOf(args, "--container-runtime-endpoint"); e != "" {
-		k.Endpoint = e
-	}
-	for label := range strings.SplitSeq(flagOf(args, "--node-labels"), ",") {
-		if key, value, ok := strings.Cut(label, "="); ok {
-			k.Labels[key] = value
-		}
-	}
-}
-
 // unsupportedTypes are the values of the label on nodes where no second plugin
 // can be installed, and what they are.
 var unsupportedTypes = map[string]string{"auto": "EKS Auto Mode", "fargate": "Fargate", "hybrid": "an EKS hybrid node"}
@@ -132,11 +68,23 @@ func checkEndpoint(f *Facts) Finding {
 	switch {
 	case endpoint == "" || name == "":
 		return skip("kubelet's endpoint or the runtime is not known")
-	case strings.Contains(endpoint, "crio") == (name == "cri-o"):
+	case runtimeAt(endpoint) == name:
 		return holds(endpoint)
 	}
 	return breaks("kubelet talks to "+endpoint+", and "+f.Node.Runtime.String()+" was looked at", "the runtime of kubelet",
 		"podweir doctor --runtime NAME://VERSION, as kubectl get node -o wide prints it")
+}
+
+// runtimeAt is the runtime that listens at an endpoint, by its name.
+func runtimeAt(endpoint string) string {
+	switch {
+	case strings.Contains(endpoint, "crio"):
+		return "cri-o"
+	case strings.Contains(endpoint, "docker"):
+		return "docker"
+	default:
+		return "containerd"
+	}
 }
 
 func checkMaxConfNum(f *Facts) Finding {

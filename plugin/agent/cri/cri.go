@@ -22,6 +22,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/podweir/podweir/compat/detect"
 )
 
 // Errors that callers branch on.
@@ -49,16 +51,22 @@ var sockets = []string{
 }
 
 // FindSocket returns the socket of the node's runtime, below root, which is "/"
-// or where the node's is mounted. It returns an error wrapping [ErrNoSocket]
-// that names where it looked.
+// or where the node's is mounted: the one that the kubelet uses or, where that is not
+// known, the first that is there. It returns an error wrapping [ErrNoSocket] that names
+// where it looked.
 func FindSocket(root string) (string, error) {
-	for _, path := range sockets {
+	candidates := sockets
+	if used := detect.KubeletSocket(os.DirFS(root)); used != "" {
+		// Another runtime than the kubelet's may be there, as dockerd's containerd is.
+		candidates = []string{"/" + used}
+	}
+	for _, path := range candidates {
 		path = filepath.Join(root, path)
 		if st, err := os.Stat(path); err == nil && st.Mode().Type() == os.ModeSocket {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: looked for %s", ErrNoSocket, strings.Join(sockets, ", "))
+	return "", fmt.Errorf("%w: looked for %s", ErrNoSocket, strings.Join(candidates, ", "))
 }
 
 // Sandbox is the network of a pod as the container runtime made it.

@@ -108,6 +108,58 @@ func open(t *testing.T, s *service) *cri.Client {
 	return c
 }
 
+// The kubelet's runtime comes before any other that is there, as dockerd's containerd
+// is beside cri-dockerd. While it is away no other takes its place.
+func TestFindSocketOfTheKubelet(t *testing.T) {
+	t.Parallel()
+	listen := func(t *testing.T, root, socket string) string {
+		t.Helper()
+		at := filepath.Join(root, socket)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return at
+	}
+	for name, tc := range map[string]struct {
+		args, config string
+		away         bool
+	}{
+		"by its flag":      {args: "--container-runtime-endpoint=unix:///run/cri-dockerd.sock"},
+		"by its file":      {config: "containerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n"},
+		"through /var/run": {args: "--container-runtime-endpoint=unix:///var/run/cri-dockerd.sock"},
+		"that is away":     {args: "--container-runtime-endpoint=unix:///run/cri-dockerd.sock", away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			for file, content := range map[string]string{
+				"proc/7/comm": "kubelet\n", "proc/7/cmdline": "/usr/bin/kubelet\x00" + tc.args + "\x00", "var/lib/kubelet/config.yaml": tc.config,
+			} {
+				at := filepath.Join(root, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			listen(t, root, "run/containerd/containerd.sock")
+			if tc.away {
+				if got, err := cri.FindSocket(root); !errors.Is(err, cri.ErrNoSocket) || !strings.Contains(err.Error(), "looked for /run/cri-dockerd.sock") {
+					t.Errorf("FindSocket() = %q, %v, want ErrNoSocket and the kubelet's socket", got, err)
+				}
+				return
+			}
+			want := listen(t, root, "run/cri-dockerd.sock")
+			if got, err := cri.FindSocket(root); got != want || err != nil {
+				t.Errorf("FindSocket() = %q, %v, want %q", got, err, want)
+			}
+		})
+	}
+}
+
 func sandbox(id, uid string, created int64, state runtime.PodSandboxState) *runtime.PodSandbox {
 	return &runtime.PodSandbox{
 		Id: id, CreatedAt: created, State: state, Labels: map[string]string{"io.kubernetes.pod.uid": uid},

@@ -62,7 +62,6 @@ func agentFlags(f *pflag.FlagSet) {
 	f.StringArray("default", nil, "KEY=VALUE of the plugin's configuration for all pods of the node; may be repeated")
 	f.String("node-name", "", "name of this node in Kubernetes; required")
 	f.String("kubeconfig", "", "kubeconfig file; that of the pod's service account if empty")
-	f.String("cri-socket", "", "socket of the container runtime; looked for below the root if empty")
 	f.String("nri-socket", nri.DefaultSocket, "socket for the delivery nri")
 	f.String("daemonset", "", "namespace/name of the DaemonSet that the agent belongs to, whose deletion is an uninstall; none if empty")
 	f.String("pod", "", "namespace/name/UID of the agent's own pod, for Events about the node; none if empty")

@@ -55,6 +55,7 @@ func newDoctor(o *options) *cobra.Command {
 	f.String("cni-conf-dir", "", "directory of conflists below the root; looked for if empty")
 	f.String("cni-bin-dir", "", "directory of plugins below the root; looked for if empty")
 	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
+	f.String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
 	f.String("delivery", "", "how podweir gets into the set-up of pods, where it was requested: a node does not show nri and watch")
 	f.String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	f.BoolP("verbose", "v", false, "list also what is in order, and what was skipped")

@@ -28,6 +28,7 @@ func deliveryFlags(f *pflag.FlagSet) {
 	f.String("cni-bin-dir", "", "directory of plugins below the root; looked for if empty")
 	f.String("state", delivery.DefaultState, "directory of the record of what was installed, below the root")
 	f.String("runtime", "", "container runtime and version, as containerd://2.1.3; looked for if empty")
+	f.String("cri-socket", "", "socket of the container runtime; the kubelet's, or looked for below the root, if empty")
 }
 
 // checkRoot returns an error if the root is not a directory.

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package detect
+
+import (
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+// Kubelet is what its command line and configuration file say.
+type Kubelet struct {
+	// Seen says that its process was seen.
+	Seen bool
+	// Endpoint is the socket of the container runtime, "" if not known.
+	Endpoint string
+	// Labels are those that it gives its node at registration.
+	Labels map[string]string
+}
+
+const kubeletFile = "var/lib/kubelet/config.yaml"
+
+var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^"'\s]+)`)
+
+// ReadKubelet reads what the kubelet among the processes of a node was told.
+func ReadKubelet(root fs.FS, processes []Process) Kubelet {
+	args, seen := argsOf(processes, "kubelet")
+	if !seen {
+		return Kubelet{}
+	}
+	k := Kubelet{Seen: true, Labels: map[string]string{}}
+	if b, err := fs.ReadFile(root, flagFile(args, kubeletFile, "--config")); err == nil {
+		if m := endpointLine.FindSubmatch(b); m != nil {
+			k.Endpoint = string(m[1])
+		}
+	}
+	// The flag is the older way and still counts more.
+	if e := flagOf(args, "--container-runtime-endpoint"); e != "" {
+		k.Endpoint = e
+	}
+	for label := range strings.SplitSeq(flagOf(args, "--node-labels"), ",") {
+		if key, value, ok := strings.Cut(label, "="); ok {
+			k.Labels[key] = value
+		}
+	}
+	return k
+}
+
+// KubeletSocket is the socket of the container runtime that the kubelet of a node uses,
+// below the root; "" if it is not known.
+func KubeletSocket(root fs.FS) string {
+	r := &reader{root: root, node: &Node{}}
+	endpoint := ReadKubelet(root, r.processes()).Endpoint
+	socket := strings.TrimPrefix(endpoint, "unix://")
+	if !strings.HasPrefix(socket, "/") {
+		return ""
+	}
+	// /var/run is a link to /run, which does not lead below another root.
+	socket = clean(socket)
+	if rest, ok := strings.CutPrefix(socket, "var/run/"); ok {
+		return "run/" + rest
+	}
+	return socket
+}
+
+// argsOf are the arguments of the first process with this name, and whether there is one.
+func argsOf(processes []Process, name string) (args []string, seen bool) {
+	for _, p := range processes {
+		if p.Name == name {
+			return p.Args, true
+		}
+	}
+	return nil, false
+}
+
+// flagOf returns the value of a flag, given as --name=value or --name value, by any of
+// its names.
+func flagOf(args []string, names ...string) string {
+	for i, a := range args {
+		for _, name := range names {
+			if value, ok := strings.CutPrefix(a, name+"="); ok {
+				return value
+			}
+			if a == name && i+1 < len(args) {
+				return args[i+1]
+			}
+		}
+	}
+	return ""
+}
+
+// flagFile is the file that a flag names, below the root.
+func flagFile(args []string, otherwise string, names ...string) string {
+	if value := flagOf(args, names...); value != "" {
+		return clean(value)
+	}
+	return otherwise
+}
