@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright Authors of podweir
 #
-# Packs the binaries of kubectl podweir that "make release-plugin" built, each with
-# podweir's licence and those of all modules in it, and checks the archives: the
+# Packs the binaries of kubectl podweir that "make release-plugin" built, each with the
+# script for kubectl's completion (but for Windows), podweir's licence and those of all modules in it, and checks the archives: the
 # checksums, and that each binary is one for its platform and of this version. The
 # same binaries give the same archives. It fetches nothing that the build did not.
 #
@@ -17,6 +17,7 @@ created=${2:?CREATED}
 shift 2
 out=$PWD/bin/release-plugin
 module=plugin/cmd/kubectl-podweir
+completion=kubectl_complete-podweir
 sums=SHA256SUMS
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -46,6 +47,7 @@ licences_of() {
 pack() {
 	local platform=$1 tree=$work/$1 modules
 	install -D -m 0755 "$out/$platform/$(program "$platform")" "$tree/$(program "$platform")"
+	[[ "$platform" = windows/* ]] || install -m 0755 "$module/$completion" "$tree/"
 	install -m 0644 LICENSE "$tree/"
 	licences_of go "$(go env GOROOT)"
 	modules=$(cd "$module" && GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 \
@@ -70,6 +72,7 @@ check() {
 	if [ "$platform" = "$(go env GOHOSTOS)/$(go env GOHOSTARCH)" ]; then
 		[ "$("$binary" --version)" = "$version" ] || fail "$(archive "$platform"): --version says \"$("$binary" --version)\", want \"$version\""
 		"$binary" explain PW602 >/dev/null
+		PATH="$tree:$PATH" "$tree/$completion" top --sort "" | grep -qx drops || fail "$(archive "$platform"): $completion does not complete --sort"
 	fi
 }
 

@@ -94,6 +94,38 @@ func newTop(o *options) *cobra.Command {
 	return cmd
 }
 
+// completeExplain offers the codes of the doctor for what begins as one, else the pods
+// with a limit.
+func (o *options) completeExplain(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	switch {
+	case len(args) > 0:
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case strings.HasPrefix(begun, "PW"):
+		var codes []string
+		for _, c := range doctor.Checks() {
+			if strings.HasPrefix(c.Code, begun) {
+				codes = append(codes, c.Code+"\t"+c.Title)
+			}
+		}
+		return codes, cobra.ShellCompDirectiveNoFileComp
+	}
+	return o.complete(limitedPods)(cmd, args, begun)
+}
+
+// limitedPods are the names of the pods with a limit.
+func limitedPods(ctx context.Context, c *client) ([]string, error) {
+	nodes, err := c.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	pods := nodes.Pods(time.Time{}).Pods
+	for i := range pods {
+		names = append(names, pods[i].Pod)
+	}
+	return names, nil
+}
+
 func newExplain(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain NAMESPACE/POD | CODE",
@@ -101,8 +133,9 @@ func newExplain(o *options) *cobra.Command {
 		Long: "Say in a sentence for each direction what the limits of a pod do to it now, then the numbers. It looks twice,\n" +
 			"2 s apart. With a code of the doctor it prints the page of that. Exit status 1 if the pod is not limited as it\n" +
 			"should be, 2 if it was not found and a node is unknown.",
-		Example: "  kubectl podweir explain default/web-5d8f7c9b6d-x2x4q\n  kubectl podweir explain PW602",
-		Args:    cobra.ExactArgs(1),
+		Example:           "  kubectl podweir explain default/web-5d8f7c9b6d-x2x4q\n  kubectl podweir explain PW602",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: o.completeExplain,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page := doctor.Explain(args[0]); page != "" {
 				return writePage(cmd.OutOrStdout(), page)

@@ -4,7 +4,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,6 +32,14 @@ func newPlan(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "pod-namespace", "", "plan only for the pods of this namespace; all if empty")
+	_ = cmd.RegisterFlagCompletionFunc("pod-namespace", o.complete(func(ctx context.Context, c *client) ([]string, error) {
+		names, err := limitedPods(ctx, c)
+		for i, name := range names {
+			names[i], _, _ = strings.Cut(name, "/")
+		}
+		slices.Sort(names)
+		return slices.Compact(names), err
+	}))
 	return cmd
 }
 

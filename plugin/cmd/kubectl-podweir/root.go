@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/version"
@@ -55,6 +56,9 @@ func newRoot() *cobra.Command {
 		Version:      version.String(),
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settings.Read(cmd); err != nil {
+				return err
+			}
 			if all := formatsOf(cmd); cmd.Flags().Lookup("output") != nil && !slices.Contains(all, o.output) {
 				return fmt.Errorf("--output %q is not accepted by %s, want %s", o.output, cmd.CommandPath(), strings.Join(all, ", "))
 			}
@@ -69,12 +73,21 @@ func newRoot() *cobra.Command {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; KUBECONFIG or ~/.kube/config if empty")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; the current one if empty")
 	f.StringVarP(&o.namespace, "namespace", "n", "kube-system", "namespace where podweir is installed")
+	f.String(settings.Flag, "", settings.Usage)
 	f.StringVar(&o.node, "node", "", "show only this node")
 	f.StringVarP(&o.output, "output", "o", "table", "output format: table, json or yaml; wide for status, doctor and plan")
 	f.DurationVar(&o.timeout, "request-timeout", 10*time.Second, "how long one node or the API server may take to answer")
 	_ = root.RegisterFlagCompletionFunc("output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
 	})
+	_ = root.RegisterFlagCompletionFunc("node", o.complete(func(ctx context.Context, c *client) ([]string, error) {
+		all, err := c.agents(ctx)
+		var names []string
+		for _, a := range all {
+			names = append(names, a.node)
+		}
+		return names, err
+	}))
 	root.AddCommand(newStatus(o), newTop(o), newDoctor(o), newExplain(o), newPlan(o))
 	return root
 }
@@ -86,6 +99,24 @@ func formatsOf(cmd *cobra.Command) []string {
 		all = append(all, "wide")
 	}
 	return all
+}
+
+// complete offers what is found in the cluster; a shell shows no error.
+func (o *options) complete(find func(context.Context, *client) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if err := settings.Read(cmd); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		c, err := o.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		found, err := find(cmd.Context(), c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // client is a client for the cluster that the flags name.

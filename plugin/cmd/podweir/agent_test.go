@@ -20,6 +20,7 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/cluster"
 )
@@ -47,7 +48,7 @@ func TestAgentConfigFile(t *testing.T) {
 	t.Parallel()
 	f := agentFlagSet(t, "--address", ":1")
 	path := agentFile(t, "interval: 9s\naddress: :2\ndelivery: nri\npprof: true\npass: 5m\ndefault: [lightShare=80%, policy=flat]\n")
-	if err := readConfig(path, f, map[string]bool{"interval": true}); err != nil {
+	if err := settings.File(path, f, map[string]bool{"interval": true}); err != nil {
 		t.Fatal(err)
 	}
 	defaults, err := f.GetStringArray("default")
@@ -64,13 +65,13 @@ func TestAgentConfigFileErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"adddress: :2\n":             {`"adddress" is no setting`, "address", "node-name"},
-		"log:\n  level: debug\n":     {`"log.level" is no setting`, "log-level"},
+		"log:\n  level: debug\n":     {`"log" is no setting`, "log-level"},
 		"config: other.yaml\n":       {`"config" is no setting`},
 		"pass: soon\npprof: maybe\n": {"pass", "soon", "pprof", "maybe"},
 		"a: [\n":                     {"yaml"},
 	} {
 		path := agentFile(t, text)
-		err := readConfig(path, agentFlagSet(t), nil)
+		err := settings.File(path, agentFlagSet(t), nil)
 		if err == nil {
 			t.Errorf("%q is accepted", text)
 			continue
@@ -81,7 +82,7 @@ func TestAgentConfigFileErrors(t *testing.T) {
 			}
 		}
 	}
-	if err := readConfig("/nowhere/agent.yaml", agentFlagSet(t), nil); err == nil || !strings.Contains(err.Error(), "/nowhere/agent.yaml") {
+	if err := settings.File("/nowhere/agent.yaml", agentFlagSet(t), nil); err == nil || !strings.Contains(err.Error(), "/nowhere/agent.yaml") {
 		t.Errorf("a file that is not there: %v, want its name", err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -56,10 +56,7 @@ func newRoot() *cobra.Command {
 			if err := o.v.BindPFlags(cmd.Flags()); err != nil {
 				return fmt.Errorf("read flags: %w", err)
 			}
-			if err := o.fromEnvironment(cmd.Flags()); err != nil {
-				return err
-			}
-			if err := readConfig(o.v.GetString("config"), cmd.Flags(), flagsOf(cmd.Root(), map[string]bool{})); err != nil {
+			if err := settings.Read(cmd); err != nil {
 				return err
 			}
 			return o.checkOutput(cmd)
@@ -68,7 +65,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	f := root.PersistentFlags()
 	f.StringP("output", "o", "table", "output format: table, json or yaml; wide for status")
-	f.String("config", "", "YAML file with values for flags, by their names; flags and environment come first")
+	f.String(settings.Flag, "", settings.Usage)
 	f.String("pins", engine.DefaultPaths.Pins, "directory of the pins, on bpffs")
 	f.String("run", engine.DefaultPaths.Run, "directory of probe results and failure records")
 	complete(root, "output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -78,21 +75,6 @@ func newRoot() *cobra.Command {
 		newVersion(o))
 	root.AddCommand(newInstall(o), newUninstall(o), newGC(o), newAgent(o))
 	return root
-}
-
-// fromEnvironment gives the flags that are not on the command line the values of
-// their environment variables.
-func (o *options) fromEnvironment(f *pflag.FlagSet) error {
-	var all error
-	f.VisitAll(func(flag *pflag.Flag) {
-		if flag.Name == "help" || flag.Changed || !o.v.IsSet(flag.Name) {
-			return
-		}
-		if err := f.Set(flag.Name, o.v.GetString(flag.Name)); err != nil {
-			all = errors.Join(all, fmt.Errorf("environment variable of --%s: %w", flag.Name, err))
-		}
-	})
-	return all
 }
 
 func newVersion(o *options) *cobra.Command {
