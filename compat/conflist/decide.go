@@ -91,14 +91,3 @@ func mustNotStand(s Standing) string {
 		return ""
 	}
 }
-
-// Obsolete lists podweir's files other than want: those of an earlier original.
-func (d *Dir) Obsolete(want string) []string {
-	var out []string
-	for _, f := range d.Own() {
-		if f.Name != want {
-			out = append(out, f.Name)
-		}
-	}
-	return out
-}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 )
@@ -75,13 +73,6 @@ func TestDecideNeverLeavesAStaleFile(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestObsolete(t *testing.T) {
-	d := conflist.Dir{Files: []conflist.File{{Name: "00-podweir-a.conflist"}, {Name: "00-podweir-b.conflist"}, {Name: "10-b.conflist"}}}
-	if diff := cmp.Diff([]string{"00-podweir-a.conflist"}, d.Obsolete("00-podweir-b.conflist")); diff != "" {
-		t.Errorf("Obsolete() (-want +got):\n%s", diff)
 	}
 }
 

@@ -23,9 +23,6 @@ type Others struct {
 	Why string
 }
 
-// Any says whether a direction is enforced.
-func (o *Others) Any() bool { return o.Egress == profiles.Yes || o.Ingress == profiles.Yes }
-
 // OtherShapers says who else enforces the annotations of the pods that podweir is
 // called for: the CNI in force, or Calico's agent, which also runs for policy alone.
 // Behind Multus it is the CNI that runs.

@@ -226,13 +226,3 @@ func (h *Handle) SetTxQueueLen(index, packets int) error {
 	}
 	return nil
 }
-
-// SetMTU sets the MTU of a device in bytes.
-func (h *Handle) SetMTU(index, mtu int) error {
-	req := setLink(index)
-	req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu))))
-	if _, err := h.Execute(req, 0); err != nil {
-		return fmt.Errorf("set MTU %d of ifindex %d in %s: %w", mtu, index, h.where, err)
-	}
-	return nil
-}

@@ -189,15 +189,6 @@ func (s *Store) Devices(k Key) ([]string, error) {
 // are locked and have nothing yet or no longer. A directory whose name podweir
 // cannot have given is left out.
 func (s *Store) List() ([]Key, error) {
-	return s.find(func(Key) bool { return true })
-}
-
-// FindContainer returns the attachments of a container in all networks.
-func (s *Store) FindContainer(containerID string) ([]Key, error) {
-	return s.find(func(k Key) bool { return k.ContainerID == containerID })
-}
-
-func (s *Store) find(match func(Key) bool) ([]Key, error) {
 	networks, err := readNames(s.root)
 	if err != nil {
 		return nil, err
@@ -215,7 +206,7 @@ func (s *Store) find(match func(Key) bool) ([]Key, error) {
 		for _, name := range names {
 			k, err := decodeAttachment(name)
 			k.Network = network
-			if err == nil && match(k) {
+			if err == nil {
 				out = append(out, k)
 			}
 		}

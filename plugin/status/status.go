@@ -309,14 +309,3 @@ func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *at
 	}
 	return d
 }
-
-// Faults counts the interfaces that are not as they should be.
-func (r *Report) Faults() int {
-	n := len(r.Failures) + len(r.Unenforced) + len(r.Overdue) + len(r.Lost)
-	for i := range r.Attachments {
-		if a := &r.Attachments[i]; a.Error != "" || len(a.Drift) > 0 {
-			n++
-		}
-	}
-	return n
-}

@@ -216,14 +216,6 @@ func (s *Server) Addr() net.Addr { return s.metrics.listener.Addr() }
 // HealthAddr is the address that was taken for health.
 func (s *Server) HealthAddr() net.Addr { return s.health.listener.Addr() }
 
-// NodeAddr is the address that was taken for the node's state, nil if none was.
-func (s *Server) NodeAddr() net.Addr {
-	if s.node == nil {
-		return nil
-	}
-	return s.node.listener.Addr()
-}
-
 // Run answers until the context ends, and then returns nil when the requests that
 // were begun are answered.
 func (s *Server) Run(ctx context.Context) error {

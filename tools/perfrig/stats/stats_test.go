@@ -66,17 +66,6 @@ func TestConfidenceIntervalCovers(t *testing.T) {
 	}
 }
 
-func TestGeometricMean(t *testing.T) {
-	for _, tc := range []struct {
-		ratios []float64
-		want   float64
-	}{{[]float64{2, 0.5}, 1}, {[]float64{4, 1}, 2}, {nil, math.NaN()}, {[]float64{1, 0}, math.NaN()}} {
-		if got := GeometricMean(tc.ratios); !cmp.Equal(got, tc.want, near, cmpopts.EquateNaNs()) {
-			t.Errorf("GeometricMean(%v) = %v, want %v", tc.ratios, got, tc.want)
-		}
-	}
-}
-
 func TestDifferent(t *testing.T) {
 	quiet, doubled := []float64{1, 1.01, 0.99}, []float64{2, 2.02, 1.98}
 	noisy := []float64{0.5, 1, 4}

@@ -55,22 +55,6 @@ func criticalT(degrees, confidence float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: degrees}.Quantile(0.5 + confidence/2)
 }
 
-// GeometricMean is the mean of ratios; NaN if one is not above 0, or there is
-// none.
-func GeometricMean(ratios []float64) float64 {
-	if len(ratios) == 0 {
-		return math.NaN()
-	}
-	logs := make([]float64, len(ratios))
-	for i, r := range ratios {
-		if r <= 0 {
-			return math.NaN()
-		}
-		logs[i] = math.Log(r)
-	}
-	return math.Exp(stat.Mean(logs, nil))
-}
-
 // Difference is how much two sets of samples of a positive number differ.
 type Difference struct {
 	// Ratio is the geometric mean of the second relative to the first.
