@@ -107,6 +107,7 @@ type Manager struct {
 	root   fs.FS
 	// notify makes a watcher of files.
 	notify func() (*fsnotify.Watcher, error)
+	tick   time.Duration
 
 	mu       sync.Mutex
 	decision Decision
@@ -164,7 +165,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher,
+		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick,
 		runtime: config.Runtime, defaults: merge(nil, config.Defaults),
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil

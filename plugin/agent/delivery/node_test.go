@@ -40,6 +40,8 @@ type host struct {
 	root, binary string
 	// blind says that no notice of changed files comes: the agent looks often instead.
 	blind bool
+	// tick is how often the agent looks although it has notice, 0 for as often as it does.
+	tick time.Duration
 }
 
 // network is a list with a number in it, so that one writing can be told from
@@ -79,6 +81,9 @@ func newBlindHost(t *testing.T, files map[string]string) *host {
 	h.blind = true
 	return h
 }
+
+// soon is the tick where a test would wait for it.
+const soon = 50 * time.Millisecond
 
 func (h *host) path(name string) string { return filepath.Join(h.root, name) }
 
@@ -120,6 +125,9 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 	}
 	if h.blind {
 		m.Blind()
+	}
+	if h.tick > 0 {
+		m.Hurry(h.tick)
 	}
 	return m
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -93,6 +92,7 @@ func TestTheRuntimeIsToldOfTheDropIn(t *testing.T) {
 func TestTheRuntimeIsToldAtTheStart(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, exclusive(nil))
+	h.tick = soon
 	h.install(t, recent)
 	r := h.startRuntime(t)
 	r.mu.Lock()
@@ -109,7 +109,7 @@ func TestTheRuntimeIsToldAtTheStart(t *testing.T) {
 	}
 	h.eventually(t, "the runtime heard of it", func() bool { return r.loaded() > told })
 	settled := r.loaded()
-	pause(1500 * time.Millisecond) // a pass that nothing requested
+	pause(4 * soon) // passes that nothing requested
 	if now := r.loaded(); now > settled+1 {
 		t.Errorf("the runtime was made to load %d times more with nothing changed", now-settled)
 	}

@@ -41,6 +41,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer unlock()
 	w := newWatcher(m.log, m.notify)
+	w.tick = m.tick
 	defer w.close()
 	swept := false
 	for ctx.Err() == nil {
@@ -103,12 +104,13 @@ type watcher struct {
 	seen    map[string]stamp
 	// blind says that changes may go unheard.
 	blind bool
+	tick  time.Duration
 }
 
 // newWatcher returns one that hears nothing if the kernel allows no more of
 // them (fs.inotify.max_user_instances).
 func newWatcher(log *slog.Logger, notify func() (*fsnotify.Watcher, error)) *watcher {
-	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}}
+	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}, tick: tick}
 	n, err := notify()
 	if err != nil {
 		w.goBlind(err)
@@ -186,9 +188,9 @@ func (w *watcher) follow(dirs []string) (fresh bool) {
 // wait returns when something changed, at the next tick, after limit if that is
 // not 0, and when ctx ends.
 func (w *watcher) wait(ctx context.Context, limit time.Duration) {
-	d := tick
+	d := w.tick
 	if w.blind {
-		d = blindTick
+		d = min(d, blindTick)
 	}
 	if limit > 0 {
 		d = min(d, limit)

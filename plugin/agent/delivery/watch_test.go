@@ -156,13 +156,13 @@ func pause(d time.Duration) { <-time.After(d) }
 
 // rewrites is how often the primary CNI writes its file in TestRewrites;
 // "make rewrites" has more.
-var rewrites = flag.Int("rewrites", 100, "how often TestRewrites has each file written")
+var rewrites = flag.Int("rewrites", 40, "how often TestRewrites has each file written")
 
 // TestRewrites has the primary CNI write its file again and again. At no
 // reading is there no valid network, or one without podweir; the last writing is
 // followed, and the primary's file stays as it was written.
 func TestRewrites(t *testing.T) {
-	short.LeaveOut(t, "it rewrites files 800 times and waits for the agent")
+	short.LeaveOut(t, "it rewrites files 320 times and waits for the agent")
 	t.Parallel()
 	times := *rewrites
 	twoNetworks := simple()
@@ -252,6 +252,7 @@ func TestHowSoon(t *testing.T) {
 func TestDirectoryIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, simple())
+	h.tick = soon
 	h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", h.shaped)
 	if err := os.Rename(h.path(confDir), h.path(confDir)+".old"); err != nil {
@@ -274,6 +275,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 func TestInstalledLater(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, nil)
+	h.tick = soon
 	h.remove(t, "etc/cni")
 	m, _ := h.run(t, nil)
 	h.eventually(t, "podweir looked", func() bool { return m.Decision().BinDir != "" })

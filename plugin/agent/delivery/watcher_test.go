@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -73,13 +74,22 @@ func (m *Manager) Blind() {
 	m.notify = func() (*fsnotify.Watcher, error) { return nil, os.ErrPermission }
 }
 
+// Hurry has a manager look at the files every so often, although nothing was heard of them.
+func (m *Manager) Hurry(tick time.Duration) { m.tick = tick }
+
 // TestBlind looks often where the kernel gives no notice.
 func TestBlind(t *testing.T) {
-	m := &Manager{}
-	m.Blind()
-	w := newWatcher(slog.New(slog.DiscardHandler), m.notify)
-	if w.follow([]string{t.TempDir()}) || !w.blind {
-		t.Error("a watcher without notice says that it watches")
-	}
-	w.wait(t.Context(), 0) // returns by its tick
+	synctest.Test(t, func(t *testing.T) {
+		m := &Manager{}
+		m.Blind()
+		w := newWatcher(slog.New(slog.DiscardHandler), m.notify)
+		if w.follow([]string{t.TempDir()}) || !w.blind {
+			t.Error("a watcher without notice says that it watches")
+		}
+		began := time.Now()
+		w.wait(t.Context(), 0)
+		if took := time.Since(began); took != blindTick {
+			t.Errorf("it looks after %v, want %v", took, blindTick)
+		}
+	})
 }
