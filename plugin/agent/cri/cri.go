@@ -52,11 +52,12 @@ var sockets = []string{
 
 // FindSocket returns the socket of the node's runtime, below root, which is "/"
 // or where the node's is mounted: the one that the kubelet uses or, where that is not
-// known, the first that is there. It returns an error wrapping [ErrNoSocket] that names
+// known or its directory is not mounted, the first that is there. It returns an error wrapping [ErrNoSocket] that names
 // where it looked.
 func FindSocket(root string) (string, error) {
 	candidates := sockets
-	if used := detect.KubeletSocket(os.DirFS(root)); used != "" {
+	used := detect.KubeletSocket(os.DirFS(root))
+	if _, err := os.Stat(filepath.Join(root, filepath.Dir(used))); used != "" && err == nil {
 		// Another runtime than the kubelet's may be there, as dockerd's containerd is.
 		candidates = []string{"/" + used}
 	}

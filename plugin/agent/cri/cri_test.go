@@ -128,11 +128,13 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args, config string
 		away         bool
+		want         string
 	}{
-		"by its flag":      {args: "--container-runtime-endpoint=unix:///run/cri-dockerd.sock"},
-		"by its file":      {config: "containerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n"},
-		"through /var/run": {args: "--container-runtime-endpoint=unix:///var/run/cri-dockerd.sock"},
-		"that is away":     {args: "--container-runtime-endpoint=unix:///run/cri-dockerd.sock", away: true},
+		"by its flag":         {args: "--container-runtime-endpoint=unix:///run/cri-dockerd.sock"},
+		"by its file":         {config: "containerRuntimeEndpoint: unix:///run/cri-dockerd.sock\n"},
+		"through /var/run":    {args: "--container-runtime-endpoint=unix:///var/run/cri-dockerd.sock"},
+		"that is away":        {args: "--container-runtime-endpoint=unix:///run/cri-dockerd.sock", away: true},
+		"that is not mounted": {args: "--container-runtime-endpoint=unix:///opt/x.sock", want: "run/containerd/containerd.sock"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,6 +155,9 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 				return
 			}
 			want := listen(t, root, "run/cri-dockerd.sock")
+			if tc.want != "" {
+				want = filepath.Join(root, tc.want)
+			}
 			if got, err := cri.FindSocket(root); got != want || err != nil {
 				t.Errorf("FindSocket() = %q, %v, want %q", got, err, want)
 			}
