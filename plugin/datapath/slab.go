@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -366,8 +367,7 @@ func (s slot) release() {
 	atomic.StoreUint64(&s.Owner, 0)
 }
 
-// grow adds a chunk to the slab, unless another process just did. The kernel waits
-// for RCU when it puts one there, some 10 ms, which 16 pods share.
+// grow adds a chunk to the slab, unless another process just did.
 func (n *Node) grow() error {
 	unlock, err := n.lock()
 	if err != nil {
@@ -396,8 +396,7 @@ func (n *Node) grow() error {
 		return fmt.Errorf("add to the slab: %w", err)
 	}
 	defer func() { _ = m.Close() }()
-	fd := uint32(m.FD())
-	if err := n.maps[mapSlab].Update(bytesOf(&number), bytesOf(&fd)); err != nil {
+	if err := n.publish(number, m); err != nil {
 		return fmt.Errorf("add to the slab: %w", err)
 	}
 	// Pinned last: a chunk that is pinned is one that programs find.
@@ -406,6 +405,26 @@ func (n *Node) grow() error {
 	}
 	n.noteClaimed(n.lastClaimed(), number)
 	return nil
+}
+
+// publish puts a chunk where programs find it. The kernel waits for RCU afterwards, some
+// 10 ms, for the sake of who replaces one that is in use. That is nobody here, so that
+// one thread waits, and neither this process nor those behind it for the lock.
+func (n *Node) publish(number uint32, chunk *bpfcall.Map) error {
+	slab, fd, id := n.maps[mapSlab], uint32(chunk.FD()), chunk.ID()
+	done := slab.StartUpdate(bytesOf(&number), bytesOf(&fd))
+	for {
+		var found uint32
+		if err := slab.Lookup(bytesOf(&number), bytesOf(&found)); err == nil && found == id {
+			return nil
+		}
+		select {
+		case err := <-done:
+			return err
+		default:
+			runtime.Gosched()
+		}
+	}
 }
 
 // Taken is how many slots have an owner, of how many.

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -241,6 +242,32 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 	defer fourth.Close()
 	if _, _, err := fourth.take(fourth.interfaceDir(t, "one more"), terms.Egress); err != nil || len(fourth.groups) > 2 {
 		t.Errorf("one slot was taken (%v) with %d groups mapped, want 1, or 2 if one was full", err, len(fourth.groups))
+	}
+}
+
+// A chunk that is pinned is the one that programs find, also where somebody was killed
+// between the two steps.
+func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := testutil.BPFFS(t)
+	n := OpenNode(root, filepath.Join(root, "node"))
+	defer n.Close()
+	number := uint32(image.FirstSlot) / chunkSlots()
+	for range 20 {
+		if err := n.grow(); err != nil {
+			t.Fatal(err)
+		}
+		m, err := bpfcall.OpenMap(n.chunkPath(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var id uint32
+		if err := n.maps[mapSlab].Lookup(bytesOf(&number), bytesOf(&id)); err != nil || id != m.ID() {
+			t.Errorf("the slab has map %d for chunk %d (%v), want the pinned one, %d", id, number, err, m.ID())
+		}
+		if err := errors.Join(m.Close(), os.Remove(n.chunkPath(number))); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -121,6 +121,22 @@ func (m *Map) Update(key, value []byte) error {
 	return m.element(unix.BPF_MAP_UPDATE_ELEM, key, value)
 }
 
+// StartUpdate is [Map.Update] on another thread: the kernel waits for RCU after it has
+// put a map into another one. The map may be closed once the key has its value.
+func (m *Map) StartUpdate(key, value []byte) <-chan error {
+	done := make(chan error, 1)
+	attr, err := m.elementAttr(key, value)
+	if err != nil {
+		done <- err
+		return done
+	}
+	go func() {
+		_, err := call(unix.BPF_MAP_UPDATE_ELEM, attr)
+		done <- err
+	}()
+	return done
+}
+
 // Delete removes a key; an error that wraps [unix.ENOENT] means that it was not
 // there.
 func (m *Map) Delete(key []byte) error {
@@ -162,10 +178,17 @@ func (m *Map) Memory(first, count uint32) (values []byte, unmap func() error, er
 }
 
 func (m *Map) element(cmd uintptr, key, value []byte) error {
+	attr, err := m.elementAttr(key, value)
+	if err == nil {
+		_, err = call(cmd, attr)
+	}
+	return err
+}
+
+func (m *Map) elementAttr(key, value []byte) (*elementAttr, error) {
 	// The kernel reads or writes as much as the map says.
 	if len(value) < int(m.valueBytes) {
-		return fmt.Errorf("value has %d bytes, the map's have %d", len(value), m.valueBytes)
+		return nil, fmt.Errorf("value has %d bytes, the map's have %d", len(value), m.valueBytes)
 	}
-	_, err := call(cmd, &elementAttr{fd: uint32(m.fd), key: pointer(key), value: pointer(value)})
-	return err
+	return &elementAttr{fd: uint32(m.fd), key: pointer(key), value: pointer(value)}, nil
 }
