@@ -98,7 +98,7 @@ func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node
 
 // Logs are the last words of ipamd, aws-cni and the Network Policy Agent.
 func (v *vpc) Logs(ctx context.Context, n *cluster.Node) string {
-	out, err := n.Exec(ctx, "bash", "-c", `for f in /var/log/aws-routed-eni/*.log /var/log/pods/kube-system_aws-node-*/*/*.log; do
+	out, err := n.Exec(ctx, "bash", "-c", `for f in /var/log/pods/kube-system_aws-node-*/*/*.log /var/log/aws-routed-eni/*.log; do
 		echo "==> $f"; tail -n 200 "$f"; done`)
 	return strings.TrimSpace(out + "\n" + errorText(err))
 }
