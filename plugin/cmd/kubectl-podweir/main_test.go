@@ -98,6 +98,27 @@ func TestSilentAgents(t *testing.T) {
 	}
 }
 
+// An upgrade that stopped half-way is found by status and by doctor, with the nodes that it
+// has not reached.
+func TestHalfUpgradedFleet(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 40, pods: 1, behind: []string{"n7", "n19"}, down: []string{"n3"}})
+	for _, command := range []string{"status", "doctor"} {
+		expect(t, f, []string{command}, cluster.ExitUnknown,
+			"VERSIONS 2 releases: 37 agents of 0.1.0; 2 agents of 0.0.9 on n19, n7 cause an upgrade or a rollback is under way, or has stopped half-way cure kubectl rollout status")
+	}
+	expect(t, f, []string{"doctor"}, cluster.ExitUnknown, "podweir 0.0.9 and 0.1.0")
+	f.behind, f.down = nil, nil
+	if out := expect(t, f, []string{"status"}, 0); strings.Contains(out, "VERSIONS") {
+		t.Errorf("one release is reported as several:\n%s", out)
+	}
+	f.behind = []string{"n7"}
+	expect(t, f, []string{"status"}, 0, "2 releases: 39 agents of 0.1.0; 1 agent of 0.0.9 on n7")
+	if out := expect(t, f, []string{"status", "--node", "n7"}, 0); strings.Contains(out, "VERSIONS") {
+		t.Errorf("one node is reported as of several releases:\n%s", out)
+	}
+}
+
 func TestTop(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 2, pods: 2, down: []string{"n2"}, busy: 1})

@@ -36,6 +36,8 @@ type fakeCluster struct {
 	// observed are nodes whose limits are observed; their first pod sends 25 Mbit/s, and
 	// old those of a release that does not tell of pods without a limit.
 	observed, old []string
+	// behind are nodes that an upgrade has not reached.
+	behind []string
 	// forbidden is part of a path that the reader has no right to.
 	forbidden string
 
@@ -225,6 +227,9 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 		answer.Unlimited = &cluster.Unlimited{None: map[string]int{"team-a": 2, "team-c": 1}, Pods: []cluster.UnlimitedPod{
 			{Pod: "team-c/host-" + node, Cause: "it has hostNetwork"}, {Pod: "team-c/left-" + node, LeftToOthers: true, Cause: "its egress is left to Cilium"},
 		}}
+	}
+	if slices.Contains(f.behind, node) {
+		answer.Version, rep.Version = "0.0.9", "0.0.9"
 	}
 	if slices.Contains(f.observed, node) {
 		observe(state, uint64(look))

@@ -157,6 +157,7 @@ func (c *Nodes) Doctor(now time.Time, format doctor.Format) string {
 	if unknown.count == len(c.Nodes) {
 		return b.String()
 	}
+	b.WriteString(c.versions())
 	fmt.Fprintf(&b, "%s looked at, %s.\n", count(len(c.Nodes)-unknown.count, "node"), c.oldest(now))
 	_ = c.Merged().WriteTable(&b, format) // a builder takes everything
 	return b.String()

@@ -41,7 +41,8 @@ func (c *Nodes) Pods(now time.Time) *view.Node {
 }
 
 // Status is the state of all pods on one screen: which nodes are unknown, which pods are
-// not limited as they should be, which agents are not ready, and the rest counted.
+// not limited as they should be, which agents are not ready or of another release than most,
+// and the rest counted.
 func (c *Nodes) Status(now time.Time, onlyBroken bool) string {
 	var b strings.Builder
 	where := "the cluster"
@@ -51,6 +52,7 @@ func (c *Nodes) Status(now time.Time, onlyBroken bool) string {
 	}
 	b.WriteString(c.Pods(now).Summary(where, onlyBroken))
 	b.WriteString(c.notReady().text("NOT READY", "node"))
+	b.WriteString(c.versions())
 	return b.String()
 }
 
