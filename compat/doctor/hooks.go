@@ -295,6 +295,7 @@ func rootQdiscFix(by terms.Shaper) string {
 	case terms.ShaperCalico:
 		return "if the pod's limit is podweir's to enforce, take Calico's away: kubectl annotate pod POD " +
 			`qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P`
+	default:
+		return "find its owner; replaceQdisc: true gives it to podweir"
 	}
-	return "find its owner; replaceQdisc: true gives it to podweir"
 }

@@ -99,8 +99,8 @@ func newTutorialShell(t *testing.T, dir string) *tutorialShell {
 	if err := os.WriteFile(filepath.Join(dir, "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	const prepare = `mount --make-rprivate / && mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mkdir -p /run/netns &&
-		mount -t bpf bpf /sys/fs/bpf && ip link set lo up && touch "$0" && exec sleep 600`
+	const prepare = `mount --make-rprivate / && mount -t proc none /proc && mount -t tmpfs none /run && mkdir -p /run/netns &&
+		mount -t bpf none /sys/fs/bpf && ip link set lo up && touch "$0" && exec sleep 600`
 	ready := filepath.Join(dir, "ready")
 	holder := exec.Command("sh", "-c", prepare, ready)
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}

@@ -36,14 +36,14 @@ func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
 		if err := paths.RecordReached(seen); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		want("after 10 s", seen)
 		if err := paths.TouchReached(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		want("10 s after another look", seen)
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		want("20 s after it", nil)
 		if err := paths.RecordReached(seen); err != nil {
 			t.Fatal(err)

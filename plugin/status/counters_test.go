@@ -17,8 +17,10 @@ import (
 func TestCounters(t *testing.T) {
 	t.Parallel()
 	got := counters(&Direction{Counters: []datapath.Counter{
-		{Disposition: "light", Packets: 1, Bytes: 100}, {Disposition: "paced", Packets: 2, Bytes: 3000},
-		{Disposition: "dropped-horizon", Packets: 3, Bytes: 4500}, {Disposition: "dropped-ceiling", Packets: 5, Bytes: 7500},
+		{Disposition: "light", Packets: 1, Bytes: 100},
+		{Disposition: "paced", Packets: 2, Bytes: 3000},
+		{Disposition: "dropped-horizon", Packets: 3, Bytes: 4500},
+		{Disposition: "dropped-ceiling", Packets: 5, Bytes: 7500},
 	}})
 	want := view.Counters{SentBytes: 3100, LightBytes: 100, HeavyBytes: 3000, DroppedBytes: 4500, Drops: 8}
 	if diff := cmp.Diff(want, got); diff != "" {

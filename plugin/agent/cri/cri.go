@@ -136,11 +136,11 @@ type Network struct {
 func (c *Client) Network(ctx context.Context) (*Network, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	status, err := c.service.Status(ctx, &runtime.StatusRequest{Verbose: true})
+	answer, err := c.service.Status(ctx, &runtime.StatusRequest{Verbose: true})
 	if err != nil {
 		return nil, c.failed("Status", err)
 	}
-	return parseNetwork(status.GetInfo())
+	return parseNetwork(answer.GetInfo())
 }
 
 // The label by which the kubelet names a sandbox's pod
@@ -171,11 +171,11 @@ func (c *Client) Find(ctx context.Context, uid string) (Sandbox, error) {
 	if found == nil {
 		return Sandbox{}, fmt.Errorf("%w for pod UID %s at %s", ErrNoSandbox, uid, c.socket)
 	}
-	status, err := c.service.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: found.GetId(), Verbose: true})
+	answer, err := c.service.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: found.GetId(), Verbose: true})
 	if err != nil {
 		return Sandbox{}, c.failed("PodSandboxStatus", err)
 	}
-	s, err := parseInfo(status.GetInfo())
+	s, err := parseInfo(answer.GetInfo())
 	s.ID = found.GetId()
 	if err != nil {
 		return s, fmt.Errorf("sandbox %s at %s: %w", s.ID, c.socket, err)

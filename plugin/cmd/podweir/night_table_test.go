@@ -104,7 +104,7 @@ func nightCases() []nightCase {
 			},
 			steps: []nightStep{{"podweir status", []string{"No pod of this node has a bandwidth limit"}}, {"podweir doctor", []string{"PW208", "00-bridge.conflist sorts before", "also PW202"}}},
 			means: "The runtime takes the first file of its directory, and that is not podweir's: it never calls `podweir-cni`.",
-			cure:  "Remove the file if it is left over. If its CNI is the one to use, give its file a name that sorts behind `00-podweir-`: then the agent puts podweir into its chain; " +
+			cure: "Remove the file if it is left over. If its CNI is the one to use, give its file a name that sorts behind `00-podweir-`: then the agent puts podweir into its chain; " +
 				"without an agent, `podweir install` does.",
 		},
 		{
