@@ -10,7 +10,7 @@
 //	                                            at no more than BITS per second
 //	work load ADDRESS up-udp|down-udp BITS DURATION
 //	                                            the same with datagrams
-//	work stop ADDRESS                           end all loads of such a server
+//	work stop ADDRESS                           end all loads at this address of such a server
 //	work reach ADDRESS                          connect to such a server, and no more
 //	work ask ADDRESS DURATION                   200 questions per second on one
 //	                                            connection; prints the p50, the p99 and
@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
@@ -142,7 +143,7 @@ func (s *server) answer(c *net.TCPConn) {
 		return
 	}
 	if way == "stop" {
-		s.stop()
+		s.stop(here(c))
 		return
 	}
 	s.hold(c, true)
@@ -171,15 +172,21 @@ func (s *server) hold(c *net.TCPConn, yes bool) {
 	}
 }
 
-// stop resets the connections: what waits in their buffers would take its time.
-func (s *server) stop() {
+// stop resets the connections to an address of the pod: what waits in their buffers
+// would take its time. Those of its other interfaces go on.
+func (s *server) stop(address netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
-		_ = c.SetLinger(0)
-		_ = c.Close()
+		if here(c) == address {
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		}
 	}
 }
+
+// here is the server's end of a connection.
+func here(c *net.TCPConn) netip.Addr { return c.LocalAddr().(*net.TCPAddr).AddrPort().Addr() }
 
 func load(address, way string, bits uint64, length time.Duration) error {
 	line := fmt.Sprintf("%s %d %d\n", way, bits, length)
