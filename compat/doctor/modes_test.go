@@ -30,16 +30,16 @@ func modeFindings() []finding {
 		n.live = agent{health: `{"attach-mode":"tcx","datapath-mode":"veth","routing":{"intra-host-routing-mode":"Legacy"}}`}
 	}
 	return []finding{
-		{"no mode", "PW507", cilium, asks("", nil), doctor.Skip, "no mode of the host side", ""},
-		{"a mode of the pod's side", "PW507", cilium, asks(`,"mode":"clsact-podside"`, nil), doctor.Skip, "no mode of the host side", ""},
-		{"TCX", "PW507", cilium, asks(egress, nil), doctor.OK, "on 1 devices", ""},
-		{"TCX where there is none", "PW507", cilium, asks(egress, func(n *node) { n.kernel.features.TCX = profiles.No }), doctor.Fail, "lxc0123 egress: mode tcx-hostside: the kernel has no TCX", "take away"},
-		{"TCX that packets go past", "PW507", cilium, asks(`,"mode":"tcx-hostside"`, nil), doctor.Fail, "lxc0123 ingress: mode tcx-hostside is refused: the host-side egress hook sees only", "50-podweir.conf"},
-		{"clsact beside Cilium", "PW507", cilium, asks(ingress, legacy), doctor.Fail, "lxc0123 ingress: mode clsact-hostside is refused: hostHook is tcx", "take away"},
-		{"clsact behind somebody", "PW507", cilium, func(n *node) {
+		{name: "no mode", code: "PW507", node: cilium, change: asks("", nil), want: doctor.Skip, seen: "no mode of the host side"},
+		{name: "a mode of the pod's side", code: "PW507", node: cilium, change: asks(`,"mode":"clsact-podside"`, nil), want: doctor.Skip, seen: "no mode of the host side"},
+		{name: "TCX", code: "PW507", node: cilium, change: asks(egress, nil), want: doctor.OK, seen: "on 1 devices"},
+		{name: "TCX where there is none", code: "PW507", node: cilium, change: asks(egress, func(n *node) { n.kernel.features.TCX = profiles.No }), want: doctor.Fail, seen: "lxc0123 egress: mode tcx-hostside: the kernel has no TCX", fix: "take away"},
+		{name: "TCX that packets go past", code: "PW507", node: cilium, change: asks(`,"mode":"tcx-hostside"`, nil), want: doctor.Fail, seen: "lxc0123 ingress: mode tcx-hostside is refused: the host-side egress hook sees only", fix: "50-podweir.conf"},
+		{name: "clsact beside Cilium", code: "PW507", node: cilium, change: asks(ingress, legacy), want: doctor.Fail, seen: "lxc0123 ingress: mode clsact-hostside is refused: hostHook is tcx", fix: "take away"},
+		{name: "clsact behind somebody", code: "PW507", node: cilium, change: func(n *node) {
 			n.files[net+"05-cilium.conflist"] = `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"ptp"},{"type":"podweir-cni","mode":"clsact-hostside"}]}`
-		}, doctor.Fail, "lxc0123 egress: hook is held by another party: TCX program \"cil_from_contai\" runs before every filter on ingress of lxc0123", "take away"},
-		{"hook unread", "PW507", cilium, asks(egress, func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }), doctor.Unknown, "EPERM", ""},
+		}, want: doctor.Fail, seen: "lxc0123 egress: hook is held by another party: TCX program \"cil_from_contai\" runs before every filter on ingress of lxc0123", fix: "take away"},
+		{name: "hook unread", code: "PW507", node: cilium, change: asks(egress, func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }), want: doctor.Unknown, seen: "EPERM"},
 	}
 }
 

@@ -84,48 +84,48 @@ func probeFindings() []finding {
 	}
 	broken := with(func(_ *node, p *prober) { p.err = errors.New("no such luck") })
 	return []finding{
-		{"sees all", "PW701", aws, watch(100, 100), doctor.OK, "1 of 1 limits had traffic", ""},
-		{"sees nothing", "PW701", aws, watch(100, 1), doctor.Fail, "default/web ingress: 1 of 100 packets, and nobody is ahead", "recreate the pod"},
-		{"sees nothing, somebody ahead", "PW701", cilium, func(n *node) {
+		{name: "sees all", code: "PW701", node: aws, change: watch(100, 100), want: doctor.OK, seen: "1 of 1 limits had traffic"},
+		{name: "sees nothing", code: "PW701", node: aws, change: watch(100, 1), want: doctor.Fail, seen: "default/web ingress: 1 of 100 packets, and nobody is ahead", fix: "recreate the pod"},
+		{name: "sees nothing, somebody ahead", code: "PW701", node: cilium, change: func(n *node) {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "hostile"}}
 			n.prober = flows(n, 100, 0)
-		}, doctor.Fail, "0 of 100 packets, behind hostile (program 9)", "TCX_NEXT"},
-		{"a packet socket in the pod", "PW701", aws, with(func(n *node, p *prober) {
+		}, want: doctor.Fail, seen: "0 of 100 packets, behind hostile (program 9)", fix: "TCX_NEXT"},
+		{name: "a packet socket in the pod", code: "PW701", node: aws, change: with(func(n *node, p *prober) {
 			a := &n.kernel.attached[0]
 			a.Direction, a.Queue, a.Kind, a.NoCeiling = "egress", "tbf", 0, ""
 			for _, one := range [][]doctor.Flow{p.before, p.after} {
 				one[0].Direction = "egress"
 			}
 			p.after[0].Held = p.before[0].Held
-		}), doctor.Warn, "default/web egress: 0 of 100 packets: a process in the pod sends past its queue, with a packet socket; the ceiling", "CAP_NET_RAW"},
-		{"a packet socket, and no ceiling", "PW701", aws, with(func(n *node, p *prober) {
+		}), want: doctor.Warn, seen: "default/web egress: 0 of 100 packets: a process in the pod sends past its queue, with a packet socket; the ceiling", fix: "CAP_NET_RAW"},
+		{name: "a packet socket, and no ceiling", code: "PW701", node: aws, change: with(func(n *node, p *prober) {
 			a := &n.kernel.attached[0]
 			a.Direction, a.Queue, a.Kind, a.NoCeiling = "egress", "tbf", 0, "no TCX"
 			p.before[0].Direction, p.after[0].Direction = "egress", "egress"
 			p.after[0].Held = p.before[0].Held
-		}), doctor.Fail, "a process in the pod sends past its queue", ""},
-		{"drops count", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Held.Bytes = p.before[0].Held.Bytes }), doctor.OK, "1 of 1", ""},
-		{"segments count", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Held.Packets = p.before[0].Held.Packets + 3 }), doctor.OK, "1 of 1", ""},
-		{"idle", "PW701", aws, watch(5, 0), doctor.Skip, "no limit had traffic", ""},
-		{"pod gone", "PW701", aws, with(func(_ *node, p *prober) { p.after[0].Err = "no such device" }), doctor.Unknown, "no such device", ""},
-		{"counters unread", "PW701", aws, broken, doctor.Unknown, "no such luck", ""},
-		{"order stays", "PW702", cilium, with(func(*node, *prober) {}), doctor.OK, "1 hooks", ""},
-		{"moved", "PW702", cilium, with(func(n *node, p *prober) {
+		}), want: doctor.Fail, seen: "a process in the pod sends past its queue"},
+		{name: "drops count", code: "PW701", node: aws, change: with(func(_ *node, p *prober) { p.after[0].Held.Bytes = p.before[0].Held.Bytes }), want: doctor.OK, seen: "1 of 1"},
+		{name: "segments count", code: "PW701", node: aws, change: with(func(_ *node, p *prober) { p.after[0].Held.Packets = p.before[0].Held.Packets + 3 }), want: doctor.OK, seen: "1 of 1"},
+		{name: "idle", code: "PW701", node: aws, change: watch(5, 0), want: doctor.Skip, seen: "no limit had traffic"},
+		{name: "pod gone", code: "PW701", node: aws, change: with(func(_ *node, p *prober) { p.after[0].Err = "no such device" }), want: doctor.Unknown, seen: "no such device"},
+		{name: "counters unread", code: "PW701", node: aws, change: broken, want: doctor.Unknown, seen: "no such luck"},
+		{name: "order stays", code: "PW702", node: cilium, change: with(func(*node, *prober) {}), want: doctor.OK, seen: "1 hooks"},
+		{name: "moved", code: "PW702", node: cilium, change: with(func(n *node, p *prober) {
 			d := n.kernel.devices[0]
 			d.In.Programs = append([]judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}, d.In.Programs...)
 			p.reorder = []doctor.Device{d}
-		}), doctor.Fail, "default/web egress: tracer (program 9) ahead", "tell the owner"},
-		{"order unread", "PW702", cilium, broken, doctor.Unknown, "no such luck", ""},
-		{"redirect loses", "PW703", aws, with(func(_ *node, p *prober) { p.redirect = "" }), doctor.Warn, "get lost", "modprobe"},
-		{"redirect", "PW703", aws, with(func(_ *node, p *prober) { p.redirect = "mirred" }), doctor.OK, "by mirred", ""},
-		{"redirect not tried", "PW703", aws, broken, doctor.Unknown, "no such luck", ""},
-		{"too early", "PW704", aws, with(func(_ *node, p *prober) { p.took = -40 * time.Millisecond }), doctor.Warn, "came after 10ms", "queue to auto"},
-		{"in time", "PW704", aws, with(func(*node, *prober) {}), doctor.OK, "came after 51ms", ""},
-		{"kernel without fq", "PW704", aws, with(func(_ *node, p *prober) { p.fq = false }), doctor.Skip, "no fq", ""},
-		{"rewritten", "PW705", aws, with(func(n *node, p *prober) {
+		}), want: doctor.Fail, seen: "default/web egress: tracer (program 9) ahead", fix: "tell the owner"},
+		{name: "order unread", code: "PW702", node: cilium, change: broken, want: doctor.Unknown, seen: "no such luck"},
+		{name: "redirect loses", code: "PW703", node: aws, change: with(func(_ *node, p *prober) { p.redirect = "" }), want: doctor.Warn, seen: "get lost", fix: "modprobe"},
+		{name: "redirect", code: "PW703", node: aws, change: with(func(_ *node, p *prober) { p.redirect = "mirred" }), want: doctor.OK, seen: "by mirred"},
+		{name: "redirect not tried", code: "PW703", node: aws, change: broken, want: doctor.Unknown, seen: "no such luck"},
+		{name: "too early", code: "PW704", node: aws, change: with(func(_ *node, p *prober) { p.took = -40 * time.Millisecond }), want: doctor.Warn, seen: "came after 10ms", fix: "queue to auto"},
+		{name: "in time", code: "PW704", node: aws, change: with(func(*node, *prober) {}), want: doctor.OK, seen: "came after 51ms"},
+		{name: "kernel without fq", code: "PW704", node: aws, change: with(func(_ *node, p *prober) { p.fq = false }), want: doctor.Skip, seen: "no fq"},
+		{name: "rewritten", code: "PW705", node: aws, change: with(func(n *node, p *prober) {
 			p.between = func() { n.touch(own) }
-		}), doctor.Fail, "written: 00-podweir-10-aws.conflist", "who writes"},
-		{"not rewritten", "PW705", aws, with(func(*node, *prober) {}), doctor.OK, "2 files unchanged", ""},
+		}), want: doctor.Fail, seen: "written: 00-podweir-10-aws.conflist", fix: "who writes"},
+		{name: "not rewritten", code: "PW705", node: aws, change: with(func(*node, *prober) {}), want: doctor.OK, seen: "2 files unchanged"},
 	}
 }
 

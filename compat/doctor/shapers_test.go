@@ -99,66 +99,66 @@ func shaperFindings() []finding {
 		}
 	}
 	return []finding{
-		{"two shapers", "PW403", cilium, managed("1.20.2", ""), doctor.Warn, "podweir shapes egress and ingress", "bandwidthManager.enabled=false"},
-		{"two shapers of one", "PW403", cilium, managed("1.20.2", egress), doctor.Warn, "podweir shapes ingress", "shaper=podweir"},
-		{"an old manager", "PW403", cilium, managed("1.17.9", ""), doctor.Warn, "egress alone (version 1.17.9, host routing BPF), and podweir shapes egress", "shaper=podweir"},
-		{"left to Cilium", "PW403", cilium, idle(managed("1.20.2", both)), doctor.OK, "egress and ingress limits are left to it", ""},
-		{"left to an old Cilium", "PW403", cilium, idle(managed("1.17.9", egress)), doctor.OK, "egress limits are left to it", ""},
-		{"left, version unknown", "PW403", cilium, idle(managed("", egress)), doctor.Warn, "version unknown", "podweir shapes ingress"},
-		{"left too late", "PW403", cilium, managed("1.20.2", both), doctor.Warn, "podweir still shapes default/web egress", "podweir detach"},
-		{"left, but for the node's own rate", "PW403", cilium, managed("1.20.2", both+`,"egressRate":"1G","ingressRate":"1G"`), doctor.OK, "are left to it", ""},
-		{"manager off", "PW403", cilium, func(*node) {}, doctor.OK, "is off", ""},
-		{"manager unknown", "PW403", cilium, func(n *node) {
+		{name: "two shapers", code: "PW403", node: cilium, change: managed("1.20.2", ""), want: doctor.Warn, seen: "podweir shapes egress and ingress", fix: "bandwidthManager.enabled=false"},
+		{name: "two shapers of one", code: "PW403", node: cilium, change: managed("1.20.2", egress), want: doctor.Warn, seen: "podweir shapes ingress", fix: "shaper=podweir"},
+		{name: "an old manager", code: "PW403", node: cilium, change: managed("1.17.9", ""), want: doctor.Warn, seen: "egress alone (version 1.17.9, host routing BPF), and podweir shapes egress", fix: "shaper=podweir"},
+		{name: "left to Cilium", code: "PW403", node: cilium, change: idle(managed("1.20.2", both)), want: doctor.OK, seen: "egress and ingress limits are left to it"},
+		{name: "left to an old Cilium", code: "PW403", node: cilium, change: idle(managed("1.17.9", egress)), want: doctor.OK, seen: "egress limits are left to it"},
+		{name: "left, version unknown", code: "PW403", node: cilium, change: idle(managed("", egress)), want: doctor.Warn, seen: "version unknown", fix: "podweir shapes ingress"},
+		{name: "left too late", code: "PW403", node: cilium, change: managed("1.20.2", both), want: doctor.Warn, seen: "podweir still shapes default/web egress", fix: "podweir detach"},
+		{name: "left, but for the node's own rate", code: "PW403", node: cilium, change: managed("1.20.2", both+`,"egressRate":"1G","ingressRate":"1G"`), want: doctor.OK, seen: "are left to it"},
+		{name: "manager off", code: "PW403", node: cilium, change: func(*node) {}, want: doctor.OK, seen: "is off"},
+		{name: "manager unknown", code: "PW403", node: cilium, change: func(n *node) {
 			n.live = agent{}
 			n.settings("enable-bandwidth-manager", "true")
-		}, doctor.Unknown, "podweir shapes", ""},
+		}, want: doctor.Unknown, seen: "podweir shapes"},
 
-		{"left to nobody", "PW409", cilium, func(n *node) {
+		{name: "left to nobody", code: "PW409", node: cilium, change: func(n *node) {
 			n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + both + "}"
-		}, doctor.Fail, "50-podweir.conf leaves egress and ingress limits to Cilium's bandwidth manager, which does not enforce them", "take away"},
-		{"left to an agent that is too old", "PW409", cilium, managed("1.17.9", both), doctor.Fail, "leaves ingress limits", "take away"},
-		{"left to who knows", "PW409", cilium, managed("", both), doctor.Unknown, "leaves ingress limits to Cilium's bandwidth manager: whether", ""},
-		{"left where there is no Cilium", "PW409", aws, func(n *node) {
+		}, want: doctor.Fail, seen: "50-podweir.conf leaves egress and ingress limits to Cilium's bandwidth manager, which does not enforce them", fix: "take away"},
+		{name: "left to an agent that is too old", code: "PW409", node: cilium, change: managed("1.17.9", both), want: doctor.Fail, seen: "leaves ingress limits", fix: "take away"},
+		{name: "left to who knows", code: "PW409", node: cilium, change: managed("", both), want: doctor.Unknown, seen: "leaves ingress limits to Cilium's bandwidth manager: whether"},
+		{name: "left where there is no Cilium", code: "PW409", node: aws, change: func(n *node) {
 			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni","egressShaper":"cilium"`, 1)
-		}, doctor.Fail, "leaves egress limits", "take away"},
-		{"left to Cilium, and it does", "PW409", cilium, managed("1.20.2", both), doctor.OK, "egress and ingress", ""},
-		{"nothing is left", "PW409", cilium, func(*node) {}, doctor.Skip, "leaves no limit", ""},
+		}, want: doctor.Fail, seen: "leaves egress limits", fix: "take away"},
+		{name: "left to Cilium, and it does", code: "PW409", node: cilium, change: managed("1.20.2", both), want: doctor.OK, seen: "egress and ingress"},
+		{name: "nothing is left", code: "PW409", node: cilium, change: func(*node) {}, want: doctor.Skip, seen: "leaves no limit"},
 
-		{"Felix, and its limit ahead", "PW403", calico, felix("", 20_000_000), doctor.Warn, "Calico enforces kubernetes.io/*-bandwidth, too, and its limit is before podweir's on default/web", "1P"},
-		{"Felix, and its limit taken away", "PW403", calico, felix("", 1_000_000_000_000_000), doctor.OK, "no limit of Calico's is before its own", ""},
-		{"Felix, on a pod of its own", "PW403", calico, idle(felix("", 20_000_000)), doctor.OK, "podweir shapes egress and ingress", ""},
-		{"left to Felix", "PW403", calico, idle(felix(`,"shaper":"calico"`, 20_000_000)), doctor.OK, "egress and ingress limits are left to it", ""},
-		{"left to Felix too late", "PW403", calico, felix(`,"shaper":"calico"`, 20_000_000), doctor.Warn, "podweir still shapes default/web", "podweir detach"},
-		{"Felix of unknown release", "PW403", calico, func(*node) {}, doctor.Unknown, "which release of Calico runs is not known", ""},
-		{"Felix, not seen", "PW403", calico, func(n *node) { felix("", 1)(n); n.kernel.err = errors.New("EPERM") }, doctor.Unknown, "was not seen", ""},
-		{"left to Felix, which does", "PW409", calico, felix(`,"ingressShaper":"calico"`, 0), doctor.OK, "ingress limits to Calico", ""},
-		{"left to both", "PW409", calico, felix(`,"ingressShaper":"calico","egressShaper":"cilium"`, 0), doctor.Fail, "leaves egress limits to Cilium's bandwidth manager", "shaper=cilium"},
-		{"left to Felix, who knows", "PW409", calico, func(n *node) {
+		{name: "Felix, and its limit ahead", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Warn, seen: "Calico enforces kubernetes.io/*-bandwidth, too, and its limit is before podweir's on default/web", fix: "1P"},
+		{name: "Felix, and its limit taken away", code: "PW403", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "no limit of Calico's is before its own"},
+		{name: "Felix, on a pod of its own", code: "PW403", node: calico, change: idle(felix("", 20_000_000)), want: doctor.OK, seen: "podweir shapes egress and ingress"},
+		{name: "left to Felix", code: "PW403", node: calico, change: idle(felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.OK, seen: "egress and ingress limits are left to it"},
+		{name: "left to Felix too late", code: "PW403", node: calico, change: felix(`,"shaper":"calico"`, 20_000_000), want: doctor.Warn, seen: "podweir still shapes default/web", fix: "podweir detach"},
+		{name: "Felix of unknown release", code: "PW403", node: calico, change: func(*node) {}, want: doctor.Unknown, seen: "which release of Calico runs is not known"},
+		{name: "Felix, not seen", code: "PW403", node: calico, change: func(n *node) { felix("", 1)(n); n.kernel.err = errors.New("EPERM") }, want: doctor.Unknown, seen: "was not seen"},
+		{name: "left to Felix, which does", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico"`, 0), want: doctor.OK, seen: "ingress limits to Calico"},
+		{name: "left to both", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico","egressShaper":"cilium"`, 0), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager", fix: "shaper=cilium"},
+		{name: "left to Felix, who knows", code: "PW409", node: calico, change: func(n *node) {
 			n.files[net+"00-podweir-10-calico.conflist"] = strings.Replace(n.files[net+"00-podweir-10-calico.conflist"], `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"calico"`, 1)
-		}, doctor.Unknown, "leaves egress and ingress limits to Calico", ""},
-		{"OVN-Kubernetes", "PW403", ovn, limitedTwice, doctor.Warn, "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", "default shaper=ovn"},
-		{"OVN-Kubernetes, and nothing is known of pods", "PW403", ovn, func(*node) {}, doctor.Warn, "too, and podweir shapes egress and ingress", "podweir.io/ingress-rate"},
-		{"OVN-Kubernetes, and limits that it does not read", "PW403", ovn, func(n *node) { n.files[results+"cilium-c1-eth0"] = cached("c1", "{}") }, doctor.OK, "no pod that podweir shapes has them", ""},
-		{"left to OVN-Kubernetes", "PW403", ovn, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), doctor.OK, "egress and ingress limits are left to it", ""},
-		{"left to OVN-Kubernetes, which does", "PW409", ovn, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), doctor.OK, "egress and ingress limits to OVN-Kubernetes", ""},
-		{"left to Terway, which is not here", "PW409", ovn, leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "terway"), doctor.Fail, "leaves egress and ingress limits to Terway, which does not", "shaper=terway"},
-		{"OpenShift", "PW403", openShift, limitedTwice, doctor.Warn, "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", "default shaper=ovn"},
-		{"Multus in front of another CNI", "PW403", openShift, func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, doctor.Skip, "nobody else", ""},
-		{"Terway that takes limits", "PW403", terway(`,"capabilities":{"bandwidth":true}`), limitedTwice, doctor.Warn, "Terway (Alibaba Cloud) enforces", "default shaper=terway"},
-		{"Terway that takes none", "PW403", terway(""), limitedTwice, doctor.OK, "does not take the capability bandwidth, and terway-qos does not run", ""},
-		{"terway-qos", "PW403", terway(""), func(n *node) { limitedTwice(n); n.files["proc/8/comm"] = "qos\n" }, doctor.Warn, "terway-qos enforces", "default shaper=terway"},
-		{"Terway behind Multus", "PW403", openShift, func(n *node) { n.files["proc/9/comm"] = "terwayd\n" }, doctor.Unknown, "whether Terway (Alibaba Cloud) takes the capability bandwidth is not known", ""},
-		{"Open vSwitch's queue", "PW505", ovn, ovsQueue, doctor.Warn, "eni0123456789a has htb", "default shaper=ovn"},
-		{"Open vSwitch's queue, left to it", "PW505", ovn, func(n *node) {
+		}, want: doctor.Unknown, seen: "leaves egress and ingress limits to Calico"},
+		{name: "OVN-Kubernetes", code: "PW403", node: ovn, change: limitedTwice, want: doctor.Warn, seen: "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", fix: "default shaper=ovn"},
+		{name: "OVN-Kubernetes, and nothing is known of pods", code: "PW403", node: ovn, change: func(*node) {}, want: doctor.Warn, seen: "too, and podweir shapes egress and ingress", fix: "podweir.io/ingress-rate"},
+		{name: "OVN-Kubernetes, and limits that it does not read", code: "PW403", node: ovn, change: func(n *node) { n.files[results+"cilium-c1-eth0"] = cached("c1", "{}") }, want: doctor.OK, seen: "no pod that podweir shapes has them"},
+		{name: "left to OVN-Kubernetes", code: "PW403", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits are left to it"},
+		{name: "left to OVN-Kubernetes, which does", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits to OVN-Kubernetes"},
+		{name: "left to Terway, which is not here", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "terway"), want: doctor.Fail, seen: "leaves egress and ingress limits to Terway, which does not", fix: "shaper=terway"},
+		{name: "OpenShift", code: "PW403", node: openShift, change: limitedTwice, want: doctor.Warn, seen: "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", fix: "default shaper=ovn"},
+		{name: "Multus in front of another CNI", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, want: doctor.Skip, seen: "nobody else"},
+		{name: "Terway that takes limits", code: "PW403", node: terway(`,"capabilities":{"bandwidth":true}`), change: limitedTwice, want: doctor.Warn, seen: "Terway (Alibaba Cloud) enforces", fix: "default shaper=terway"},
+		{name: "Terway that takes none", code: "PW403", node: terway(""), change: limitedTwice, want: doctor.OK, seen: "does not take the capability bandwidth, and terway-qos does not run"},
+		{name: "terway-qos", code: "PW403", node: terway(""), change: func(n *node) { limitedTwice(n); n.files["proc/8/comm"] = "qos\n" }, want: doctor.Warn, seen: "terway-qos enforces", fix: "default shaper=terway"},
+		{name: "Terway behind Multus", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "terwayd\n" }, want: doctor.Unknown, seen: "whether Terway (Alibaba Cloud) takes the capability bandwidth is not known"},
+		{name: "Open vSwitch's queue", code: "PW505", node: ovn, change: ovsQueue, want: doctor.Warn, seen: "eni0123456789a has htb", fix: "default shaper=ovn"},
+		{name: "Open vSwitch's queue, left to it", code: "PW505", node: ovn, change: func(n *node) {
 			ovsQueue(n)
 			leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn")(n)
-		}, doctor.OK, "1 of OVN-Kubernetes's", ""},
-		{"Felix's endless queue", "PW505", calico, felix("", 1_000_000_000_000_000), doctor.OK, "1 of Calico's, which hold back nothing", ""},
-		{"Felix's queue, ahead", "PW505", calico, felix("", 20_000_000), doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
-		{"Felix's queue on a pod of its own", "PW505", calico, idle(felix("", 20_000_000)), doctor.Warn, "has tbf", "qos.projectcalico.org/ingressBandwidth=1P"},
-		{"Felix's queue, left to it", "PW505", calico, felix(`,"shaper":"calico"`, 20_000_000), doctor.OK, "1 of Calico's", ""},
+		}, want: doctor.OK, seen: "1 of OVN-Kubernetes's"},
+		{name: "Felix's endless queue", code: "PW505", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "1 of Calico's, which hold back nothing"},
+		{name: "Felix's queue, ahead", code: "PW505", node: calico, change: felix("", 20_000_000), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
+		{name: "Felix's queue on a pod of its own", code: "PW505", node: calico, change: idle(felix("", 20_000_000)), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
+		{name: "Felix's queue, left to it", code: "PW505", node: calico, change: felix(`,"shaper":"calico"`, 20_000_000), want: doctor.OK, seen: "1 of Calico's"},
 
-		{"pod that is left to Cilium", "PW605", cilium, seen(both), doctor.OK, "0 of 1", ""},
-		{"pod that is podweir's in one direction", "PW605", cilium, seen(egress), doctor.Warn, "default/early", "recreate these pods"},
+		{name: "pod that is left to Cilium", code: "PW605", node: cilium, change: seen(both), want: doctor.OK, seen: "0 of 1"},
+		{name: "pod that is podweir's in one direction", code: "PW605", node: cilium, change: seen(egress), want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
 	}
 }

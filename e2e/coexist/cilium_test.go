@@ -123,13 +123,13 @@ func (e *entry) hook() string {
 
 func (c *cilium) entries() []entry {
 	p, r := c.pod, c.pod.rig
-	fromContainer := entry{"cil_from_container", r.node, p.host.Index, p.host.Name, ebpf.AttachTCXIngress, "", answer(answerPass)}
-	toPod := entry{"cil_from_netdev", r.node, r.uplink.Index, r.uplink.Name, ebpf.AttachTCXIngress, p.addr, answer(answerPass)}
+	fromContainer := entry{name: "cil_from_container", ns: r.node, dev: p.host.Index, device: p.host.Name, at: ebpf.AttachTCXIngress, allow: answer(answerPass)}
+	toPod := entry{name: "cil_from_netdev", ns: r.node, dev: r.uplink.Index, device: r.uplink.Name, at: ebpf.AttachTCXIngress, to: p.addr, allow: answer(answerPass)}
 	switch {
 	case c.redirects:
 		fromContainer.allow, toPod.allow = toNeighbour(r.uplink.Index), toPeer(p.host.Index)
 	case c.toContainer:
-		toPod = entry{"cil_to_container", r.node, p.host.Index, p.host.Name, ebpf.AttachTCXEgress, "", answer(answerPass)}
+		toPod = entry{name: "cil_to_container", ns: r.node, dev: p.host.Index, device: p.host.Name, at: ebpf.AttachTCXEgress, allow: answer(answerPass)}
 	}
 	return []entry{fromContainer, toPod}
 }

@@ -86,9 +86,9 @@ func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
 		verdicts        string
 		egress, ingress string
 	}{
-		{"bandwidth second, both limits", []string{"egress", "ingress"}, true, "file exists", "allowed passes, denied drops", "no", "yes"},
-		{"bandwidth second, limit for ingress only", []string{"ingress"}, true, "", "allowed passes, denied drops", "no", "yes"},
-		{"bandwidth first, both limits", []string{"egress", "ingress"}, false, "invalid argument", "allowed passes, denied passes", "yes", "yes"},
+		{order: "bandwidth second, both limits", directions: []string{"egress", "ingress"}, npaFirst: true, fails: "file exists", verdicts: "allowed passes, denied drops", egress: "no", ingress: "yes"},
+		{order: "bandwidth second, limit for ingress only", directions: []string{"ingress"}, npaFirst: true, verdicts: "allowed passes, denied drops", egress: "no", ingress: "yes"},
+		{order: "bandwidth first, both limits", directions: []string{"egress", "ingress"}, fails: "invalid argument", verdicts: "allowed passes, denied passes", egress: "yes", ingress: "yes"},
 	} {
 		t.Run(strings.ReplaceAll(tt.order, " ", "_"), func(t *testing.T) {
 			name := fmt.Sprintf("shop-%d-x", i)

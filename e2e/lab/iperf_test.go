@@ -34,10 +34,10 @@ func TestParseIperf(t *testing.T) {
 		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
 	}
 	want := []BulkInterval{
-		{0, 0.5, 1000, 7, []float64{600, 400}, []time.Duration{2500 * time.Microsecond, 150 * time.Microsecond}},
-		{0.5, 1.0004, 2000, 2, []float64{0}, nil},
-		{1.0004, 1.5, 3000, 0, []float64{0}, nil},
-		{1.5, 1.5, 500, 0, []float64{0}, nil},
+		{End: 0.5, Bytes: 1000, Retransmits: 7, Flows: []float64{600, 400}, RoundTrips: []time.Duration{2500 * time.Microsecond, 150 * time.Microsecond}},
+		{Start: 0.5, End: 1.0004, Bytes: 2000, Retransmits: 2, Flows: []float64{0}},
+		{Start: 1.0004, End: 1.5, Bytes: 3000, Flows: []float64{0}},
+		{Start: 1.5, End: 1.5, Bytes: 500, Flows: []float64{0}},
 	}
 	if diff := cmp.Diff(want, r.intervals()); diff != "" {
 		t.Errorf("intervals (-want +got):\n%s", diff)

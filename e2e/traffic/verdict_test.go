@@ -17,14 +17,14 @@ func TestCapResultErr(t *testing.T) {
 		carried    float64
 		ok         bool
 	}{
-		"exactly 1.01":                     {10 * mbit, 1_262_500, TCP1, 1, gbit, true},
-		"one byte more":                    {10 * mbit, 1_262_501, TCP1, 1, gbit, false},
-		"1M takes a packet of 9,100":       {mbit, 125_000 + 1_250 + 9_100, TCP1, 1, gbit, true},
-		"1M takes no more":                 {mbit, 125_000 + 1_250 + 9_101, TCP1, 1, gbit, false},
-		"a flow that starves":              {10 * mbit, 1_000_000, TCP1, 0.96, gbit, false},
-		"a machine that cannot carry more": {10 * mbit, 1_000_000, TCP1, 0.96, 14 * mbit, true},
-		"a flood may use less":             {10 * mbit, 1_000_000, UDP, 0.96, gbit, true},
-		"but not lose it":                  {10 * mbit, 1_000_000, UDP, 0.8, gbit, false},
+		"exactly 1.01":                     {cap: 10 * mbit, worst: 1_262_500, load: TCP1, used: 1, carried: gbit, ok: true},
+		"one byte more":                    {cap: 10 * mbit, worst: 1_262_501, load: TCP1, used: 1, carried: gbit},
+		"1M takes a packet of 9,100":       {cap: mbit, worst: 125_000 + 1_250 + 9_100, load: TCP1, used: 1, carried: gbit, ok: true},
+		"1M takes no more":                 {cap: mbit, worst: 125_000 + 1_250 + 9_101, load: TCP1, used: 1, carried: gbit},
+		"a flow that starves":              {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.96, carried: gbit},
+		"a machine that cannot carry more": {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.96, carried: 14 * mbit, ok: true},
+		"a flood may use less":             {cap: 10 * mbit, worst: 1_000_000, load: UDP, used: 0.96, carried: gbit, ok: true},
+		"but not lose it":                  {cap: 10 * mbit, worst: 1_000_000, load: UDP, used: 0.8, carried: gbit},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func every(f func(*parties)) (n int) {
 					for _, namespaceMax := range []choice{silent, 5, 25, 50, bogus} {
 						for _, nodeMax := range []choice{silent, 6, 26, 51, none, bogus} {
 							n++
-							f(&parties{own, standard, namespace, node, namespaceMax, nodeMax})
+							f(&parties{own: own, standard: standard, namespace: namespace, node: node, namespaceMax: namespaceMax, nodeMax: nodeMax})
 						}
 					}
 				}

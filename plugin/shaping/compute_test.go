@@ -127,76 +127,68 @@ func TestComputeTrees(t *testing.T) {
 		answers string
 	}{
 		"strict, prio": {
-			strict(10e6), terms.Egress, full, false,
-			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
+			limit: strict(10e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
 2:1 bfifo 3:0 limit 200000
 2:2 bfifo 4:0 limit 319000
 filter on 2:0 answers 2:0
-`, "light 1 0, heavy 2 0, exempt 0 0",
+`, answers: "light 1 0, heavy 2 0, exempt 0 0",
 		},
 		"strict, no prio": {
-			strict(10e6), terms.Egress, here, false,
-			`qdisc/tbf on pod: "pw_band" at egress/auto`, `
+			limit: strict(10e6), dir: terms.Egress, facts: here, where: `qdisc/tbf on pod: "pw_band" at egress/auto`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
-`, "light 0 6, heavy 0 2, exempt 0 0",
+`, answers: "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict, ingress on the host side": {
-			strict(10e6), terms.Ingress, full, false,
-			`qdisc/tbf on host: "pw_class" at own-qdisc/auto`, `
+			limit: strict(10e6), dir: terms.Ingress, facts: full, where: `qdisc/tbf on host: "pw_class" at own-qdisc/auto`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 prio 2:0 bands 2
 2:1 bfifo 3:0 limit 200000
 2:2 bfifo 4:0 limit 319000
 filter on 2:0 answers 2:0
-`, "light 1 0, heavy 2 0, exempt 0 0",
+`, answers: "light 1 0, heavy 2 0, exempt 0 0",
 		},
 		"strict, ifb": {
-			strict(10e6, at(terms.PlaceIFB)), terms.Ingress, here, false,
-			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, `
+			limit: strict(10e6, at(terms.PlaceIFB)), dir: terms.Ingress, facts: here, where: `qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
-`, "light 0 6, heavy 0 2, exempt 0 0",
+`, answers: "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"flat": {
-			strict(10e6, flat), terms.Egress, full, false,
-			`qdisc/tbf on pod: "" at none/auto`, `
+			limit: strict(10e6, flat), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "" at none/auto`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 bfifo 2:0 limit 62500
-`, none,
+`, answers: none,
 		},
 		"flat at a hook has no program either": {
-			strict(10e6, flat, mode(terms.ModeTCXPodSide)), terms.Egress, here, false,
-			`tcx-podside/tbf on pod: "" at none/auto`, `
+			limit: strict(10e6, flat, mode(terms.ModeTCXPodSide)), dir: terms.Egress, facts: here, where: `tcx-podside/tbf on pod: "" at none/auto`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 bfifo 2:0 limit 62500
-`, none,
+`, answers: none,
 		},
 		"elephants, prio": {
-			strict(10e6, elephants), terms.Egress, full, false,
-			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
+			limit: strict(10e6, elephants), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 bfifo 4:0 limit 62500
 filter on 1:0 answers 1:0
-`, "light 1 0, heavy 2 0, exempt 1 0",
+`, answers: "light 1 0, heavy 2 0, exempt 1 0",
 		},
 		"elephants, no prio": {
-			strict(10e6, elephants), terms.Egress, here, false,
-			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, `
+			limit: strict(10e6, elephants), dir: terms.Egress, facts: here, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 bfifo 3:0 limit 62500
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 filter on 1:0 answers 1:0
-`, "light 0 0, heavy 2 0, exempt 0 0",
+`, answers: "light 0 0, heavy 2 0, exempt 0 0",
 		},
 		"strict with exempt subnets, prio": {
-			strict(10e6), terms.Egress, full, true,
-			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
+			limit: strict(10e6), dir: terms.Egress, facts: full, exempt: true,
+			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
@@ -204,65 +196,62 @@ root prio 1:0 bands 2
 4:1 bfifo 5:0 limit 200000
 4:2 bfifo 6:0 limit 319000
 filter on 1:0 answers 1:0
-`, "light 2 40001, heavy 2 40002, exempt 1 0",
+`, answers: "light 2 40001, heavy 2 40002, exempt 1 0",
 		},
 		"strict with exempt subnets, no prio": {
-			strict(10e6), terms.Ingress, here, true,
-			`qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, `
+			limit: strict(10e6), dir: terms.Ingress, facts: here, exempt: true,
+			where: `qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, tree: `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 filter on 1:0 answers 1:0
-`, "light 2 6, heavy 2 2, exempt 0 0",
+`, answers: "light 2 6, heavy 2 2, exempt 0 0",
 		},
 		"flat with exempt subnets": {
-			strict(10e6, flat), terms.Egress, full, true,
-			`qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, `
+			limit: strict(10e6, flat), dir: terms.Egress, facts: full, exempt: true,
+			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 bfifo 4:0 limit 62500
 filter on 1:0 answers 1:0
-`, "light 2 0, heavy 2 0, exempt 1 0",
+`, answers: "light 2 0, heavy 2 0, exempt 1 0",
 		},
 		"strict at a hook takes pfifo_fast even with prio": {
-			strict(10e6, mode(terms.ModeTCXHostSide)), terms.Ingress, full, false,
-			`tcx-hostside/tbf on host: "pw_band" at egress/tcx`, `
+			limit: strict(10e6, mode(terms.ModeTCXHostSide)), dir: terms.Ingress, facts: full, where: `tcx-hostside/tbf on host: "pw_band" at egress/tcx`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
 1:1 pfifo_fast 2:0 packets 256
-`, "light 0 6, heavy 0 2, exempt 0 0",
+`, answers: "light 0 6, heavy 0 2, exempt 0 0",
 		},
 		"strict with exempt subnets at a hook, no prio": {
-			strict(10e6, mode(terms.ModeClsactPodSide)), terms.Egress, here, true,
-			`clsact-podside/tbf on pod: "pw_band_x" at egress/clsact`, `
+			limit: strict(10e6, mode(terms.ModeClsactPodSide)), dir: terms.Egress, facts: here, exempt: true,
+			where: `clsact-podside/tbf on pod: "pw_band_x" at egress/clsact`, tree: `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
-`, "light 0 6, heavy 0 2, exempt 0 10000",
+`, answers: "light 0 6, heavy 0 2, exempt 0 10000",
 		},
 		"elephants at a hook, prio": {
-			strict(10e6, elephants, mode(terms.ModeTCXPodSide)), terms.Egress, full, false,
-			`tcx-podside/tbf on pod: "pw_band" at egress/tcx`, `
+			limit: strict(10e6, elephants, mode(terms.ModeTCXPodSide)), dir: terms.Egress, facts: full, where: `tcx-podside/tbf on pod: "pw_band" at egress/tcx`, tree: `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 bfifo 4:0 limit 62500
-`, "light 0 10001, heavy 0 10002, exempt 0 10001",
+`, answers: "light 0 10001, heavy 0 10002, exempt 0 10001",
 		},
 		"flat with exempt subnets at a hook": {
-			strict(10e6, flat, mode(terms.ModeTCXPodSide)), terms.Egress, here, true,
-			`tcx-podside/tbf on pod: "pw_band_x" at egress/tcx`, `
+			limit: strict(10e6, flat, mode(terms.ModeTCXPodSide)), dir: terms.Egress, facts: here, exempt: true,
+			where: `tcx-podside/tbf on pod: "pw_band_x" at egress/tcx`, tree: `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 bfifo 3:0 limit 62500
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
-`, "light 0 10002, heavy 0 10002, exempt 0 10000",
+`, answers: "light 0 10002, heavy 0 10002, exempt 0 10000",
 		},
 		"strict htb": {
-			strict(1e9, queue(terms.QueueHTB)), terms.Egress, here, false,
-			`qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, `
+			limit: strict(1e9, queue(terms.QueueHTB)), dir: terms.Egress, facts: here, where: `qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root htb 1:0 default 3
 1:2 bfifo 2:0 limit 12500000
 1:3 bfifo 3:0 limit 6319000
@@ -270,70 +259,62 @@ class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 499243/499243 prio 0
 class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 249621/499243 prio 0
 class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 249621/499243 prio 1
 filter on 1:0 answers 1:0
-`, "light 2 0, heavy 3 0, exempt 0 0",
+`, answers: "light 2 0, heavy 3 0, exempt 0 0",
 		},
 		"elephants htb": {
-			strict(1e9, queue(terms.QueueHTB), elephants), terms.Ingress, here, false,
-			`qdisc/htb on host: "pw_class" at own-qdisc/auto`, `
+			limit: strict(1e9, queue(terms.QueueHTB), elephants), dir: terms.Ingress, facts: here, where: `qdisc/htb on host: "pw_class" at own-qdisc/auto`, tree: `
 root htb 1:0
 1:3 bfifo 2:0 limit 6250000
 class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
-`, "light 0 0, heavy 3 0, exempt 0 0",
+`, answers: "light 0 0, heavy 3 0, exempt 0 0",
 		},
 		"flat htb": {
-			strict(1e9, queue(terms.QueueHTB), flat), terms.Egress, here, false,
-			`qdisc/htb on pod: "" at none/auto`, `
+			limit: strict(1e9, queue(terms.QueueHTB), flat), dir: terms.Egress, facts: here, where: `qdisc/htb on pod: "" at none/auto`, tree: `
 root htb 1:0 default 3
 1:3 bfifo 2:0 limit 6250000
 class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
-`, none,
+`, answers: none,
 		},
 		"flat htb with exempt subnets": {
-			strict(1e9, queue(terms.QueueHTB), flat), terms.Ingress, here, true,
-			`qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, `
+			limit: strict(1e9, queue(terms.QueueHTB), flat), dir: terms.Ingress, facts: here, exempt: true,
+			where: `qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, tree: `
 root htb 1:0
 1:3 bfifo 2:0 limit 6250000
 class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
-`, "light 3 0, heavy 3 0, exempt 0 0",
+`, answers: "light 3 0, heavy 3 0, exempt 0 0",
 		},
 		"fq": {
-			strict(10e6, queue(terms.QueueFQ), elephants), terms.Ingress, full, true,
-			`qdisc/fq on host: "pw_edt_x" at egress/auto`, `
+			limit: strict(10e6, queue(terms.QueueFQ), elephants), dir: terms.Ingress, facts: full, exempt: true,
+			where: `qdisc/fq on host: "pw_edt_x" at egress/auto`, tree: `
 root fq 1:0 packets 10000 flow 10000 horizon 10000000
-`, none,
+`, answers: none,
 		},
 		"fq at high rates has room for small packets": {
-			strict(10e9, queue(terms.QueueFQ), flat), terms.Egress, full, false,
-			`qdisc/fq on pod: "pw_edt" at egress/auto`, `
+			limit: strict(10e9, queue(terms.QueueFQ), flat), dir: terms.Egress, facts: full, where: `qdisc/fq on pod: "pw_edt" at egress/auto`, tree: `
 root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
-`, none,
+`, answers: none,
 		},
 		"no queue available, egress": {
-			strict(10e6), terms.Egress, bare, true,
-			`auto/none on pod: "pw_police_x" at egress/auto`, "", none,
+			limit: strict(10e6), dir: terms.Egress, facts: bare, exempt: true,
+			where: `auto/none on pod: "pw_police_x" at egress/auto`, answers: none,
 		},
 		"no queue available, ingress": {
-			strict(10e6), terms.Ingress, bare, false,
-			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
+			limit: strict(10e6), dir: terms.Ingress, facts: bare, where: `auto/none on pod: "pw_police" at ingress/auto`, answers: none,
 		},
 		"host-side egress polices": {
-			strict(10e6, mode(terms.ModeClsactHostSide)), terms.Egress, full, false,
-			`clsact-hostside/none on host: "pw_police" at ingress/clsact`, "", none,
+			limit: strict(10e6, mode(terms.ModeClsactHostSide)), dir: terms.Egress, facts: full, where: `clsact-hostside/none on host: "pw_police" at ingress/clsact`, answers: none,
 		},
 		"pod-side ingress polices": {
-			strict(10e6, mode(terms.ModeTCXPodSide)), terms.Ingress, full, false,
-			`tcx-podside/none on pod: "pw_police" at ingress/tcx`, "", none,
+			limit: strict(10e6, mode(terms.ModeTCXPodSide)), dir: terms.Ingress, facts: full, where: `tcx-podside/none on pod: "pw_police" at ingress/tcx`, answers: none,
 		},
 		"policing where the queues of other pods are on an ifb": {
-			strict(10e6, queue(terms.QueueNone), at(terms.PlaceIFB)), terms.Ingress, bare, false,
-			`auto/none on pod: "pw_police" at ingress/auto`, "", none,
+			limit: strict(10e6, queue(terms.QueueNone), at(terms.PlaceIFB)), dir: terms.Ingress, facts: bare, where: `auto/none on pod: "pw_police" at ingress/auto`, answers: none,
 		},
 		"policing where a queue was available": {
-			strict(10e6, mode(terms.ModeTCXHostSide), queue(terms.QueueNone), at(terms.PlaceHost)),
-			terms.Ingress, full, false,
-			`tcx-hostside/none on host: "pw_police" at egress/tcx`, "", none,
+			limit: strict(10e6, mode(terms.ModeTCXHostSide), queue(terms.QueueNone), at(terms.PlaceHost)),
+			dir:   terms.Ingress, facts: full, where: `tcx-hostside/none on host: "pw_police" at egress/tcx`, answers: none,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -409,36 +390,36 @@ func TestComputeConflicts(t *testing.T) {
 		always bool // whatever the kernel has: Validate says so too
 	}{
 		"a queue at pod-side ingress": {
-			strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueTBF)), terms.Ingress, full,
-			"ingressMode, ingressQueue", "tcx-podside, tbf", true,
+			limit: strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueTBF)), dir: terms.Ingress, facts: full,
+			field: "ingressMode, ingressQueue", value: "tcx-podside, tbf", always: true,
 		},
 		"a queue at host-side egress": {
-			strict(1e9, mode(terms.ModeClsactHostSide), queue(terms.QueueTBF)), terms.Egress, full,
-			"egressMode, egressQueue", "clsact-hostside, tbf", true,
+			limit: strict(1e9, mode(terms.ModeClsactHostSide), queue(terms.QueueTBF)), dir: terms.Egress, facts: full,
+			field: "egressMode, egressQueue", value: "clsact-hostside, tbf", always: true,
 		},
 		"htb at a hook": {
-			strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueHTB)), terms.Egress, full,
-			"egressMode, egressQueue", "tcx-podside, htb", true,
+			limit: strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueHTB)), dir: terms.Egress, facts: full,
+			field: "egressMode, egressQueue", value: "tcx-podside, htb", always: true,
 		},
 		"policing on a qdisc": {
-			strict(1e9, mode(terms.ModeQdisc), queue(terms.QueueNone)), terms.Egress, full,
-			"egressMode, egressQueue", "qdisc, none", true,
+			limit: strict(1e9, mode(terms.ModeQdisc), queue(terms.QueueNone)), dir: terms.Egress, facts: full,
+			field: "egressMode, egressQueue", value: "qdisc, none", always: true,
 		},
 		"ifb for host-side hooks": {
-			strict(1e9, mode(terms.ModeTCXHostSide), at(terms.PlaceIFB)), terms.Ingress, full,
-			"ingressPlace, ingressMode", "ifb, tcx-hostside", true,
+			limit: strict(1e9, mode(terms.ModeTCXHostSide), at(terms.PlaceIFB)), dir: terms.Ingress, facts: full,
+			field: "ingressPlace, ingressMode", value: "ifb, tcx-hostside", always: true,
 		},
 		"host for pod-side hooks": {
-			strict(1e9, mode(terms.ModeTCXPodSide), at(terms.PlaceHost)), terms.Ingress, full,
-			"ingressPlace, ingressMode", "host, tcx-podside", true,
+			limit: strict(1e9, mode(terms.ModeTCXPodSide), at(terms.PlaceHost)), dir: terms.Ingress, facts: full,
+			field: "ingressPlace, ingressMode", value: "host, tcx-podside", always: true,
 		},
 		"mode qdisc where no qdisc is available": {
-			strict(1e9, mode(terms.ModeQdisc)), terms.Egress, bare, "egressMode", "qdisc", false,
+			limit: strict(1e9, mode(terms.ModeQdisc)), dir: terms.Egress, facts: bare, field: "egressMode", value: "qdisc",
 		},
 		"ifb that the kernel lacks": {
-			strict(1e9, at(terms.PlaceIFB)), terms.Ingress,
-			shaping.Facts{TBF: true, MTU: 1500},
-			"ingressPlace", "ifb", false,
+			limit: strict(1e9, at(terms.PlaceIFB)), dir: terms.Ingress,
+			facts: shaping.Facts{TBF: true, MTU: 1500},
+			field: "ingressPlace", value: "ifb",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

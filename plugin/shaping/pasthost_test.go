@@ -29,44 +29,44 @@ func TestComputePastTheHostSide(t *testing.T) {
 		note  string
 	}{
 		"auto": {
-			strict(10e6), terms.Ingress, past(full),
-			`qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, true, "ingress may go past",
+			limit: strict(10e6), dir: terms.Ingress, facts: past(full),
+			where: `qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, holds: true, note: "ingress may go past",
 		},
 		"mode qdisc": {
-			strict(10e6, mode(terms.ModeQdisc)), terms.Ingress, past(here),
-			`qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, true, "ingress may go past",
+			limit: strict(10e6, mode(terms.ModeQdisc)), dir: terms.Ingress, facts: past(here),
+			where: `qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, holds: true, note: "ingress may go past",
 		},
 		"no ifb": {
-			strict(10e6), terms.Ingress, past(noIFB),
-			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: this kernel has no ifb",
+			limit: strict(10e6), dir: terms.Ingress, facts: past(noIFB),
+			where: `auto/none on pod: "pw_police" at ingress/auto`, note: "no queue: this kernel has no ifb",
 		},
 		"queue by name, no ifb": {
-			strict(10e6, queue(terms.QueueTBF)), terms.Ingress, past(noIFB),
-			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: this kernel has no ifb",
+			limit: strict(10e6, queue(terms.QueueTBF)), dir: terms.Ingress, facts: past(noIFB),
+			where: `auto/none on pod: "pw_police" at ingress/auto`, note: "no queue: this kernel has no ifb",
 		},
 		"the ifb preferred": {
-			strict(10e6, at(terms.PlacePreferIFB)), terms.Ingress, full,
-			`qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, true, "",
+			limit: strict(10e6, at(terms.PlacePreferIFB)), dir: terms.Ingress, facts: full,
+			where: `qdisc/tbf on ifb: "pw_class" at own-qdisc/auto redirect`, holds: true,
 		},
 		"the ifb preferred, none there": {
-			strict(10e6, at(terms.PlacePreferIFB)), terms.Ingress, noIFB,
-			`auto/none on pod: "pw_police" at ingress/auto`, false, "no queue: this kernel has no ifb",
+			limit: strict(10e6, at(terms.PlacePreferIFB)), dir: terms.Ingress, facts: noIFB,
+			where: `auto/none on pod: "pw_police" at ingress/auto`, note: "no queue: this kernel has no ifb",
 		},
 		"the host's place by name": {
-			strict(10e6, at(terms.PlaceHost)), terms.Ingress, past(full),
-			`qdisc/tbf on host: "pw_class" at own-qdisc/auto`, false, "on the host side",
+			limit: strict(10e6, at(terms.PlaceHost)), dir: terms.Ingress, facts: past(full),
+			where: `qdisc/tbf on host: "pw_class" at own-qdisc/auto`, note: "on the host side",
 		},
 		"a host-side mode by name": {
-			strict(10e6, mode(terms.ModeTCXHostSide)), terms.Egress, past(full),
-			`tcx-hostside/none on host: "pw_police" at ingress/tcx`, false, "on the host side",
+			limit: strict(10e6, mode(terms.ModeTCXHostSide)), dir: terms.Egress, facts: past(full),
+			where: `tcx-hostside/none on host: "pw_police" at ingress/tcx`, note: "on the host side",
 		},
 		"a pod-side mode by name": {
-			strict(10e6, mode(terms.ModeTCXPodSide)), terms.Ingress, past(full),
-			`tcx-podside/none on pod: "pw_police" at ingress/tcx`, false, "policing",
+			limit: strict(10e6, mode(terms.ModeTCXPodSide)), dir: terms.Ingress, facts: past(full),
+			where: `tcx-podside/none on pod: "pw_police" at ingress/tcx`, note: "policing",
 		},
 		"egress": {
-			strict(10e6), terms.Egress, past(full),
-			`qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, true, "",
+			limit: strict(10e6), dir: terms.Egress, facts: past(full),
+			where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, holds: true,
 		},
 	} {
 		cfg := &shaping.Config{Egress: tc.limit}

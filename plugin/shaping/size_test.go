@@ -44,62 +44,61 @@ func TestComputeSizes(t *testing.T) {
 		note         string
 	}{
 		"1M: the floors": {
-			strict(1e6), full, 9_100, 30_000, 7920 * time.Millisecond,
-			"burst 9.1 kB, 73ms of the cap: the least for an MTU of up to 9082",
+			limit: strict(1e6), facts: full, burst: 9_100, depth: 30_000, wait: 7920 * time.Millisecond,
+			note: "burst 9.1 kB, 73ms of the cap: the least for an MTU of up to 9082",
 		},
-		"10M: the least bucket":  {strict(10e6), full, 9_100, 250_000, 2552 * time.Millisecond, ""},
-		"1G without Ethernet":    {strict(1e9), l3(full), 998_500, 6_250_000, 505520 * time.Microsecond, ""},
-		"54M: whole GSO packets": {strict(54e6), full, 66_000, 337_500, 602222 * time.Microsecond, ""},
-		"below 54M they are cut": {strict(53e6), full, 51_486, 331_250, 604151 * time.Microsecond, ""},
-		"1G":                     {strict(1e9), full, 998_486, 6_250_000, 505520 * time.Microsecond, ""},
-		"400G":                   {strict(400e9), full, 399_998_486, 2_500_000_000, 500014 * time.Microsecond, ""},
-		"jumbo frames":           {strict(1e6), mtu(full, 16_000), 16_018, 32_036, 8082880 * time.Microsecond, "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
+		"10M: the least bucket":  {limit: strict(10e6), facts: full, burst: 9_100, depth: 250_000, wait: 2552 * time.Millisecond},
+		"1G without Ethernet":    {limit: strict(1e9), facts: l3(full), burst: 998_500, depth: 6_250_000, wait: 505520 * time.Microsecond},
+		"54M: whole GSO packets": {limit: strict(54e6), facts: full, burst: 66_000, depth: 337_500, wait: 602222 * time.Microsecond},
+		"below 54M they are cut": {limit: strict(53e6), facts: full, burst: 51_486, depth: 331_250, wait: 604151 * time.Microsecond},
+		"1G":                     {limit: strict(1e9), facts: full, burst: 998_486, depth: 6_250_000, wait: 505520 * time.Microsecond},
+		"400G":                   {limit: strict(400e9), facts: full, burst: 399_998_486, depth: 2_500_000_000, wait: 500014 * time.Microsecond},
+		"jumbo frames":           {limit: strict(1e6), facts: mtu(full, 16_000), burst: 16_018, depth: 32_036, wait: 8082880 * time.Microsecond, note: "burst 16.018 kB, 128ms of the cap: the least for an MTU of up to 16000"},
 		"requested, smaller": {
-			strict(100e6, burst(20_000)), full, 18_486, 625_000, 555200 * time.Microsecond, "",
+			limit: strict(100e6, burst(20_000)), facts: full, burst: 18_486, depth: 625_000, wait: 555200 * time.Microsecond,
 		},
 		"requested, too small": {
-			strict(100e6, burst(1)), full, 9_100, 625_000, 555200 * time.Microsecond,
-			"burst 9.1 kB instead of 1 B: the least for an MTU of 1500",
+			limit: strict(100e6, burst(1)), facts: full, burst: 9_100, depth: 625_000, wait: 555200 * time.Microsecond,
+			note: "burst 9.1 kB instead of 1 B: the least for an MTU of 1500",
 		},
 		"requested, larger": {
-			strict(10e6, burst(100_000)), full, 98_486, 250_000, 2552 * time.Millisecond, "",
+			limit: strict(10e6, burst(100_000)), facts: full, burst: 98_486, depth: 250_000, wait: 2552 * time.Millisecond,
 		},
 		"a burst of minutes is no queue of minutes": {
-			strict(16e6, burst(units.MaxBurst)), full, units.MaxBurst - 1514, 2_000_000, 10345 * time.Millisecond, "",
+			limit: strict(16e6, burst(units.MaxBurst)), facts: full, burst: units.MaxBurst - 1514, depth: 2_000_000, wait: 10345 * time.Millisecond,
 		},
 		"a burst that the kernel has no number for": {
-			strict(10e6, burst(units.MaxBurst)), full, 342_498_486, 1_250_000, 10552 * time.Millisecond,
-			"burst 342.498486 MB instead of 500 MB: the kernel keeps a bucket of at most 4m34s of the cap",
+			limit: strict(10e6, burst(units.MaxBurst)), facts: full, burst: 342_498_486, depth: 1_250_000, wait: 10552 * time.Millisecond,
+			note: "burst 342.498486 MB instead of 500 MB: the kernel keeps a bucket of at most 4m34s of the cap",
 		},
-		"horizon": {strict(10e6, horizon(time.Second)), full, 9_100, 1_250_000, 10552 * time.Millisecond, ""},
+		"horizon": {limit: strict(10e6, horizon(time.Second)), facts: full, burst: 9_100, depth: 1_250_000, wait: 10552 * time.Millisecond},
 		"the largest queue that the kernel can count": {
-			strict(400e9, horizon(time.Second)), full, 399_998_486, math.MaxUint32, 858993459 * time.Nanosecond, "",
+			limit: strict(400e9, horizon(time.Second)), facts: full, burst: 399_998_486, depth: math.MaxUint32, wait: 858993459 * time.Nanosecond,
 		},
 		"elephants wait for nobody": {
-			strict(10e6, elephants), full, 9_100, 62_500, 50 * time.Millisecond,
-			"no egress ceiling: under elephants light flows have no limit",
+			limit: strict(10e6, elephants), facts: full, burst: 9_100, depth: 62_500, wait: 50 * time.Millisecond,
+			note: "no egress ceiling: under elephants light flows have no limit",
 		},
-		"flat waits for nobody": {strict(10e6, flat), full, 9_100, 62_500, 50 * time.Millisecond, ""},
-		"half for light flows":  {strict(10e6, share(500)), full, 9_100, 250_000, 510400 * time.Microsecond, ""},
+		"flat waits for nobody": {limit: strict(10e6, flat), facts: full, burst: 9_100, depth: 62_500, wait: 50 * time.Millisecond},
+		"half for light flows":  {limit: strict(10e6, share(500)), facts: full, burst: 9_100, depth: 250_000, wait: 510400 * time.Microsecond},
 		"credit of a policer": {
-			strict(10e6, queue(terms.QueueNone)), full, 312_500, 0, 0,
-			"policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
+			limit: strict(10e6, queue(terms.QueueNone)), facts: full, burst: 312_500, note: "policing: the burst is a credit of 312.5 kB, so the cap does not hold within 1 % of any second",
 		},
 		"credit requested": {
-			strict(10e6, queue(terms.QueueNone), burst(1e6)), full, 1_000_000, 0, 0, "",
+			limit: strict(10e6, queue(terms.QueueNone), burst(1e6)), facts: full, burst: 1_000_000,
 		},
 		"fq under strict has a short horizon": {
-			strict(10e6, queue(terms.QueueFQ)), full, 12_500, 13_888, 111104 * time.Microsecond,
-			"horizon 11.111111ms instead of 50ms: fq under strict",
+			limit: strict(10e6, queue(terms.QueueFQ)), facts: full, burst: 12_500, depth: 13_888, wait: 111104 * time.Microsecond,
+			note: "horizon 11.111111ms instead of 50ms: fq under strict",
 		},
 		"fq under strict, excess": {
-			strict(10e6, queue(terms.QueueFQ), horizon(5*time.Millisecond)), full, 12_500, 6_250, 50 * time.Millisecond,
-			"fq under strict: up to 4.5ms of the cap more, because packets with a departure time cannot be moved back",
+			limit: strict(10e6, queue(terms.QueueFQ), horizon(5*time.Millisecond)), facts: full, burst: 12_500, depth: 6_250, wait: 50 * time.Millisecond,
+			note: "fq under strict: up to 4.5ms of the cap more, because packets with a departure time cannot be moved back",
 		},
-		"fq, flat": {strict(10e6, queue(terms.QueueFQ), flat), full, 12_500, 62_500, 50 * time.Millisecond, ""},
+		"fq, flat": {limit: strict(10e6, queue(terms.QueueFQ), flat), facts: full, burst: 12_500, depth: 62_500, wait: 50 * time.Millisecond},
 		"pfifo_fast": {
-			strict(10e6), here, 9_100, 250_000, 2552 * time.Millisecond,
-			"pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
+			limit: strict(10e6), facts: here, burst: 9_100, depth: 250_000, wait: 2552 * time.Millisecond,
+			note: "pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
 		},
 	} {
 		p := compute(t, tc.limit, tc.facts)

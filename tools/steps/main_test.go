@@ -41,10 +41,10 @@ func TestRun(t *testing.T) {
 		ran     []string
 		outcome []string // of a, b, c and of all
 	}{
-		"all pass":              {t.Context(), false, nil, nil, []string{"a", "b", "c"}, []string{passed, passed, passed, passed}},
-		"stops at a failure":    {t.Context(), false, []string{"b"}, errStep, []string{"a", "b"}, []string{passed, failed, notRun, failed}},
-		"goes on if told to":    {t.Context(), true, []string{"b"}, errStep, []string{"a", "b", "c"}, []string{passed, failed, passed, failed}},
-		"runs nothing if ended": {cancelled, true, nil, context.Canceled, nil, []string{notRun, notRun, notRun, failed}},
+		"all pass":              {ctx: t.Context(), ran: []string{"a", "b", "c"}, outcome: []string{passed, passed, passed, passed}},
+		"stops at a failure":    {ctx: t.Context(), bad: []string{"b"}, want: errStep, ran: []string{"a", "b"}, outcome: []string{passed, failed, notRun, failed}},
+		"goes on if told to":    {ctx: t.Context(), goOn: true, bad: []string{"b"}, want: errStep, ran: []string{"a", "b", "c"}, outcome: []string{passed, failed, passed, failed}},
+		"runs nothing if ended": {ctx: cancelled, goOn: true, want: context.Canceled, outcome: []string{notRun, notRun, notRun, failed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

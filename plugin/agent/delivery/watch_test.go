@@ -175,14 +175,14 @@ func TestRewrites(t *testing.T) {
 		config  func(*delivery.Config)
 		write   style
 	}{
-		"renamed":                    {simple(), original, "n", []string{"ptp", "portmap"}, nil, renames},
-		"written in place":           {simple(), original, "n", []string{"ptp", "portmap"}, nil, writes},
-		"removed and written":        {simple(), original, "n", []string{"ptp", "portmap"}, nil, removes},
-		"another network behind":     {twoNetworks, original, "n", []string{"ptp"}, nil, removes},
-		"bandwidth in the chain":     {simple(), original, "n", []string{"ptp", "bandwidth"}, nil, renames},
-		"drop-in, exclusive Cilium":  {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, excludes},
-		"drop-in, renamed elsewhere": {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, renames},
-		"drop-in, written in place":  {exclusive(nil), "05-cilium.conflist", "cilium", []string{"cilium-cni"}, recent, writes},
+		"renamed":                    {files: simple(), file: original, network: "n", types: []string{"ptp", "portmap"}, write: renames},
+		"written in place":           {files: simple(), file: original, network: "n", types: []string{"ptp", "portmap"}, write: writes},
+		"removed and written":        {files: simple(), file: original, network: "n", types: []string{"ptp", "portmap"}, write: removes},
+		"another network behind":     {files: twoNetworks, file: original, network: "n", types: []string{"ptp"}, write: removes},
+		"bandwidth in the chain":     {files: simple(), file: original, network: "n", types: []string{"ptp", "bandwidth"}, write: renames},
+		"drop-in, exclusive Cilium":  {files: exclusive(nil), file: "05-cilium.conflist", network: "cilium", types: []string{"cilium-cni"}, config: recent, write: excludes},
+		"drop-in, renamed elsewhere": {files: exclusive(nil), file: "05-cilium.conflist", network: "cilium", types: []string{"cilium-cni"}, config: recent, write: renames},
+		"drop-in, written in place":  {files: exclusive(nil), file: "05-cilium.conflist", network: "cilium", types: []string{"cilium-cni"}, config: recent, write: writes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -231,13 +231,13 @@ func TestHeld(t *testing.T) {
 		uncharged             bool
 		least, most           time.Duration
 	}{
-		"idle":                       {0, 0, 0, false, 0, 0},
-		"80 % of the limit":          {0.8 * rate, 0, 0, false, 0, 0},
-		"as much as there is":        {1e12, 0, 0, false, (looks - 2) * every, (looks + 2) * every},
-		"the same in large packets":  {1e12, 0, 0.08, false, (looks - 2) * every, (looks + 2) * every},
-		"free traffic alone":         {0, 1e8, 0, true, 0, 0},
-		"free traffic and the limit": {1e12, 1e7, 0, true, (looks - 4) * every, (looks + 2) * every},
-		"the limit without credit":   {1e12, 0, 0, true, (looks - 4) * every, (looks + 2) * every},
+		"idle":                       {},
+		"80 % of the limit":          {load: 0.8 * rate},
+		"as much as there is":        {load: 1e12, least: (looks - 2) * every, most: (looks + 2) * every},
+		"the same in large packets":  {load: 1e12, headers: 0.08, least: (looks - 2) * every, most: (looks + 2) * every},
+		"free traffic alone":         {beside: 1e8, uncharged: true},
+		"free traffic and the limit": {load: 1e12, beside: 1e7, uncharged: true, least: (looks - 4) * every, most: (looks + 2) * every},
+		"the limit without credit":   {load: 1e12, uncharged: true, least: (looks - 4) * every, most: (looks + 2) * every},
 	} {
 		limit := limitOf(1e7, 12_500)
 		limit.Credited, limit.Uncharged = tt.uncharged, tt.uncharged
@@ -277,14 +277,14 @@ func TestReached(t *testing.T) {
 		share float64
 		begin bool
 	}{
-		{"idle since it is known", 1, 0, false, 0, false},
-		{"at its limit", 2, rate, true, 0.66, true},
-		{"for minutes", 150, rate, true, 1, false},
-		{"a pause", 4, rate / 2, true, 0.87, false},
-		{"after the pause", 26, rate, true, 0.87, false},
-		{"a long pause", 15, 0, false, 0.5, false},
-		{"at its limit again", 15, rate, true, 0.5, true},
-		{"idle", 30, 0, false, 0, false},
+		{what: "idle since it is known", looks: 1},
+		{what: "at its limit", looks: 2, load: rate, now: true, share: 0.66, begin: true},
+		{what: "for minutes", looks: 150, load: rate, now: true, share: 1},
+		{what: "a pause", looks: 4, load: rate / 2, now: true, share: 0.87},
+		{what: "after the pause", looks: 26, load: rate, now: true, share: 0.87},
+		{what: "a long pause", looks: 15, share: 0.5},
+		{what: "at its limit again", looks: 15, load: rate, now: true, share: 0.5, begin: true},
+		{what: "idle", looks: 30},
 	} {
 		if turn.begin {
 			began = p.now

@@ -184,13 +184,13 @@ func TestNodeIsForReadersAlone(t *testing.T) {
 		status                      int
 		body                        string
 	}{
-		{"https", serve.TokenHeader, "good", serve.NodePath, http.StatusOK, "pods"},
+		{scheme: "https", header: serve.TokenHeader, token: "good", path: serve.NodePath, status: http.StatusOK, body: "pods"},
 		// Each from the same source: one token a second is reviewed.
-		{"https", serve.TokenHeader, "bad", serve.NodePath, http.StatusTooManyRequests, ""},
-		{"https", serve.TokenHeader, "", serve.NodePath, http.StatusUnauthorized, ""},
-		{"https", "Authorization", "Bearer good", serve.NodePath, http.StatusUnauthorized, ""},
-		{"https", "X", "", "/", http.StatusUnauthorized, ""},
-		{"http", serve.TokenHeader, "good", serve.NodePath, http.StatusBadRequest, ""},
+		{scheme: "https", header: serve.TokenHeader, token: "bad", path: serve.NodePath, status: http.StatusTooManyRequests},
+		{scheme: "https", header: serve.TokenHeader, path: serve.NodePath, status: http.StatusUnauthorized},
+		{scheme: "https", header: "Authorization", token: "Bearer good", path: serve.NodePath, status: http.StatusUnauthorized},
+		{scheme: "https", header: "X", path: "/", status: http.StatusUnauthorized},
+		{scheme: "http", header: serve.TokenHeader, token: "good", path: serve.NodePath, status: http.StatusBadRequest},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+s.node+test.path, nil)
 		if err != nil {

@@ -75,12 +75,12 @@ func TestDifferent(t *testing.T) {
 		low, high     float64 // what the bounds must lie beyond or within
 		isOne         bool    // 1 is within the bounds
 	}{
-		"twice, little noise":    {quiet, doubled, 2, 1.9, 2.1, false},
-		"the same":               {quiet, quiet, 1, 0.9, 1.1, true},
-		"noise on one side":      {noisy, doubled, 2 / math.Cbrt(2), 0, 1000, true},
-		"noise on the other":     {doubled, noisy, math.Cbrt(2) / 2, 0, 1000, true},
-		"no spread on any side":  {[]float64{1, 1}, []float64{3, 3}, 3, 2.999, 3.001, false},
-		"half, on the down side": {doubled, quiet, 0.5, 0.45, 0.55, false},
+		"twice, little noise":    {before: quiet, after: doubled, ratio: 2, low: 1.9, high: 2.1},
+		"the same":               {before: quiet, after: quiet, ratio: 1, low: 0.9, high: 1.1, isOne: true},
+		"noise on one side":      {before: noisy, after: doubled, ratio: 2 / math.Cbrt(2), high: 1000, isOne: true},
+		"noise on the other":     {before: doubled, after: noisy, ratio: math.Cbrt(2) / 2, high: 1000, isOne: true},
+		"no spread on any side":  {before: []float64{1, 1}, after: []float64{3, 3}, ratio: 3, low: 2.999, high: 3.001},
+		"half, on the down side": {before: doubled, after: quiet, ratio: 0.5, low: 0.45, high: 0.55},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, ok := Different(tc.before, tc.after, 0.99)
