@@ -101,9 +101,11 @@ func (r *Run) asking(ctx context.Context) error {
 			return expect("the doctor is content while pods start and stop", err)
 		}
 		faulty = err != nil
-		if workload.Wait(pause)(ctx) != nil {
+		select {
+		case <-ctx.Done():
 			r.note("doctor asked %d times", times)
 			return nil // it was asked long enough
+		case <-time.After(pause):
 		}
 	}
 }

@@ -24,12 +24,15 @@ const (
 	// measured is how long the step that is about caps measures TCP, looked how long the
 	// others do, which see that the caps still hold: TCP takes half of it to settle
 	// (e2e/k8s/workload). Datagrams do not settle.
-	measured        = 4 * time.Second
-	looked          = 3 * time.Second
-	datagrams       = 2 * time.Second
-	rowsMost        = 15 * time.Minute
-	controlOffered  = 200_000_000
-	datagramOffered = 60_000_000
+	measured  = 4 * time.Second
+	looked    = 3 * time.Second
+	datagrams = 2 * time.Second
+	rowsMost  = 15 * time.Minute
+	// What pods without a limit are offered, of which a quarter is to pass: more than
+	// any cap beside them. Each datagram is a write; TCP has 64 KiB in one.
+	controlOffered   = 200_000_000
+	controlDatagrams = 100_000_000
+	datagramOffered  = 60_000_000
 )
 
 // Steps are those of a row, in their order.

@@ -47,9 +47,11 @@ func limits(ctx context.Context, r *Run) error {
 		return err
 	}
 	capped := func(what string, l workload.Load) load { return load{what, l, capIn, capOut, true} }
-	control := load{what: "control pod beside them", Load: workload.Load{Pod: r.control, Peer: r.free, Bits: controlOffered}}
+	control := func(udp bool, bits uint64) load {
+		return load{what: "control pod beside them", Load: workload.Load{Pod: r.control, Peer: r.free, UDP: udp, Bits: bits}}
+	}
 	err = r.together(
-		ctx, measured, control,
+		ctx, measured, control(false, controlOffered),
 		capped("TCP from the other node", workload.Load{Pod: late, Peer: r.far}),
 		capped("TCP on its node", workload.Load{Pod: r.early, Peer: r.near}),
 	)
@@ -57,7 +59,7 @@ func limits(ctx context.Context, r *Run) error {
 		return err
 	}
 	return r.together(
-		ctx, datagrams, control,
+		ctx, datagrams, control(true, controlDatagrams),
 		capped("UDP from the other node", workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}),
 		capped("UDP on its node", workload.Load{Pod: late, Peer: r.near, UDP: true, Bits: datagramOffered}),
 	)
