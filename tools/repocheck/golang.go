@@ -20,6 +20,7 @@ func goRules() []Rule {
 		{"functions stay short", funcSizes},
 		{"a test that needs root is called TestPrivileged", privilegedNames},
 		{"log messages say what happened", logMessages},
+		{"tests name the fields of long literals", namedFields},
 	}
 }
 
