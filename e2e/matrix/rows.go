@@ -32,7 +32,10 @@ type runner struct {
 	// images.
 	guest string
 	dir   string
-	about row.Result
+	// clusterDir has the logs of the last cluster: the control plane's, and /var/log of
+	// each node when it has ended.
+	clusterDir string
+	about      row.Result
 }
 
 func newRun(r *row.Row) (*scenario.Run, error) {
@@ -73,7 +76,7 @@ func runRows(ctx context.Context, o *options, chosen []*row.Row, keep func(row.R
 		}
 		if err != nil {
 			say("%v", err)
-			failed = append(failed, fmt.Errorf("row %s failed; logs are in %s", r.Name, filepath.Join(dir, r.Name)))
+			failed = append(failed, fmt.Errorf("row %s failed; logs are in %s and %s", r.Name, filepath.Join(dir, r.Name), u.clusterDir))
 		}
 		say("%s: %s in %.0f s", r.Name, res.Verdict(), time.Since(began).Seconds())
 	}
@@ -165,11 +168,11 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	if err := u.close(); err != nil {
 		return err
 	}
-	dir := filepath.Join(u.dir, "cluster-of-"+run.Row.Name)
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+	u.clusterDir = filepath.Join(u.dir, "cluster-of-"+run.Row.Name)
+	if err := errors.Join(os.RemoveAll(u.clusterDir), os.MkdirAll(u.clusterDir, 0o755)); err != nil {
 		return err
 	}
-	o, err := cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), dir, "n1", "n2")
+	o, err := cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, "n1", "n2")
 	if err != nil {
 		return err
 	}

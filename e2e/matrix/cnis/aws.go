@@ -96,10 +96,11 @@ func (v *vpc) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node
 	return nil
 }
 
-// Logs are the last words of ipamd, aws-cni and the Network Policy Agent.
+// Logs are the last words of ipamd, aws-cni and the Network Policy Agent; the file that
+// was written last is the last.
 func (v *vpc) Logs(ctx context.Context, n *cluster.Node) string {
-	out, err := n.Exec(ctx, "bash", "-c", `for f in /var/log/pods/kube-system_aws-node-*/*/*.log /var/log/aws-routed-eni/*.log; do
-		echo "==> $f"; tail -n 200 "$f"; done`)
+	out, err := n.Exec(ctx, "bash", "-c", `ls -tr /var/log/pods/kube-system_aws-node-*/*/*.log /var/log/aws-routed-eni/*.log |
+		while read -r f; do echo "==> $f"; tail -n 200 "$f"; done`)
 	return strings.TrimSpace(out + "\n" + errorText(err))
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,11 +32,7 @@ func (r *Run) words(ctx context.Context, part Part) string {
 		case AgentPart:
 			text = r.agentLog(ctx, n)
 		case CNIPart:
-			if l, ok := r.CNI.(cnis.Logs); ok {
-				text = l.Logs(ctx, n)
-			} else {
-				text = nodeLog(ctx, n, "containerd")
-			}
+			text = r.cniLog(ctx, n)
 		case RuntimePart:
 			text = nodeLog(ctx, n, "containerd")
 		case KubeletPart:
@@ -46,12 +43,24 @@ func (r *Run) words(ctx context.Context, part Part) string {
 	return b.String()
 }
 
-// keepWords keeps what agents said: their logs go with them.
-func (r *Run) keepWords(ctx context.Context) {
-	r.said = map[string]string{}
+// keepWords keeps what a component said on each node: its logs go with its pods.
+func (r *Run) keepWords(ctx context.Context, component string, log func(context.Context, *cluster.Node) string) {
 	for _, n := range r.Cluster.Members {
-		r.said[n.Name] = r.agentLog(ctx, n)
+		text := log(ctx, n)
+		r.mu.Lock()
+		if r.said == nil {
+			r.said = map[string]string{}
+		}
+		r.said[n.Name+"-"+component] = text
+		r.mu.Unlock()
 	}
+}
+
+// kept is what keepWords kept.
+func (r *Run) kept() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.said)
 }
 
 func (r *Run) agentLog(ctx context.Context, n *cluster.Node) string {
@@ -60,13 +69,25 @@ func (r *Run) agentLog(ctx context.Context, n *cluster.Node) string {
 		return err.Error()
 	}
 	if agents[n.Name] == "" {
-		return r.said[n.Name]
+		return r.kept()[n.Name+"-podweir"]
 	}
-	out, err := r.Cluster.Kubectl(ctx, "", "-n", cluster.Namespace, "logs", "--tail=100", agents[n.Name])
+	out, err := r.Cluster.Kubectl(ctx, "", "-n", cluster.Namespace, "logs", "--tail=2000", agents[n.Name])
 	if err != nil {
 		return err.Error()
 	}
 	return out
+}
+
+// cniLog is what the CNI said before it was removed, or says now. One without a process
+// speaks through containerd.
+func (r *Run) cniLog(ctx context.Context, n *cluster.Node) string {
+	if text, removed := r.kept()[n.Name+"-cni"]; removed {
+		return text
+	}
+	if l, ok := r.CNI.(cnis.Logs); ok {
+		return l.Logs(ctx, n)
+	}
+	return nodeLog(ctx, n, "containerd")
 }
 
 func nodeLog(ctx context.Context, n *cluster.Node, program string) string {
@@ -94,20 +115,24 @@ func (r *Run) KeepLogs(ctx context.Context) error {
 	}
 	keep("pods.yaml", "get", "pods", "-A", "-o", "yaml")
 	keep("events.txt", "get", "events", "-A", "--sort-by=.lastTimestamp")
-	names, err := r.Cluster.Kubectl(ctx, "", "-n", cluster.Namespace, "get", "pods", "-o", "name")
+	// Pods of the namespace default are the row's own.
+	names, err := r.Cluster.Kubectl(ctx, "", "get", "pods", "-A", "--field-selector", "metadata.namespace!=default",
+		"-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
 	errs = append(errs, err)
 	for name := range strings.FieldsSeq(names) {
-		keep(filepath.Base(name)+".log", "-n", cluster.Namespace, "logs", "--all-containers", name)
-		keep(filepath.Base(name)+".previous.log", "-n", cluster.Namespace, "logs", "--all-containers", "--previous", name)
+		space, pod, _ := strings.Cut(name, "/")
+		keep(pod+".log", "-n", space, "logs", "--all-containers", pod)
+		keep(pod+".previous.log", "-n", space, "logs", "--all-containers", "--previous", pod)
 	}
 	for _, n := range r.Cluster.Members {
 		for _, program := range []string{"containerd", "kubelet"} {
 			text, err := os.ReadFile(n.Path("/var/log/" + program + ".log"))
 			errs = append(errs, err, os.WriteFile(filepath.Join(r.Dir, n.Name+"-"+program+".log"), text, 0o600))
 		}
-		if l, ok := r.CNI.(cnis.Logs); ok {
-			errs = append(errs, os.WriteFile(filepath.Join(r.Dir, n.Name+"-cni.log"), []byte(l.Logs(ctx, n)), 0o600))
-		}
+	}
+	r.keepWords(ctx, "cni", r.cniLog)
+	for name, text := range r.kept() {
+		errs = append(errs, os.WriteFile(filepath.Join(r.Dir, name+".log"), []byte(text), 0o600))
 	}
 	return errors.Join(errs...)
 }

@@ -181,7 +181,7 @@ func uninstalled(ctx context.Context, r *Run) error {
 	if err := workload.Delete(ctx, r.Cluster, r.guests...); err != nil {
 		return err
 	}
-	r.keepWords(ctx)
+	r.keepWords(ctx, "podweir", r.agentLog)
 	if err := r.Cluster.Uninstall(ctx); err != nil {
 		return expect("the agents go", err)
 	}

@@ -34,13 +34,13 @@ type Run struct {
 	// first node, and their peers, of which free is the control pod's.
 	early, remote, control, near, far, free *workload.Pod
 	before                                  snapshot.Snapshot
-	// said is what agents said that are gone, by their nodes.
-	said map[string]string
 	// guests are pods that a step made and left.
 	guests []string
 
 	mu    sync.Mutex
 	notes []string
+	// said is what components said that are gone, by the names of their logs.
+	said map[string]string
 }
 
 // Part names the component whose last words explain a failure.

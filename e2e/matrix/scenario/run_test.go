@@ -49,6 +49,23 @@ func TestARowEndsAtAStepThatHangs(t *testing.T) {
 	})
 }
 
+// TestLastWordsOfACNIThatIsGone has a step that fails after the CNI was removed.
+func TestLastWordsOfACNIThatIsGone(t *testing.T) {
+	r := &Run{Cluster: &cluster.Cluster{Members: []*cluster.Node{{Name: "n1"}, {Name: "n2"}}}}
+	r.keepWords(t.Context(), "cni", func(_ context.Context, n *cluster.Node) string {
+		return strings.Repeat("earlier\n", 2*lastWords) + "at the end of " + n.Name
+	})
+	words := r.words(t.Context(), CNIPart)
+	for _, want := range []string{"[n1]", "at the end of n1", "[n2]", "at the end of n2"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("words() has no %q: %s", want, words)
+		}
+	}
+	if lines := strings.Count(words, "\n"); lines != lastWords+2 {
+		t.Errorf("words() has %d lines, want %d and a name for each node", lines, lastWords)
+	}
+}
+
 func TestExpectationError(t *testing.T) {
 	if err := expect("x", nil); err != nil {
 		t.Errorf("expect of what is there = %v", err)

@@ -127,6 +127,7 @@ func removeCNI(ctx context.Context, r *Run) error {
 	if err := r.deleteAll(ctx); err != nil {
 		return err
 	}
+	r.keepWords(ctx, "cni", r.cniLog)
 	return r.CNI.Uninstall(ctx, r.Cluster)
 }
 
