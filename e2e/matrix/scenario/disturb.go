@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,22 +148,32 @@ func conflistRewritten(ctx context.Context, r *Run) error {
 // pluginCalled says whether a pod was attached by the plugin; the agent attaches those
 // that the plugin was not called for.
 func (r *Run) pluginCalled(ctx context.Context, node *cluster.Node, pod string) error {
-	out, err := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
+	attached, err := r.attachments(ctx, node)
 	if err != nil {
 		return err
 	}
-	var status struct {
-		Attachments []struct{ Pod, By string }
+	if !slices.ContainsFunc(attached, func(a attachment) bool { return a.Pod == "default/"+pod && a.By == "plugin" }) {
+		return fmt.Errorf("attachments %+v", attached)
 	}
+	return nil
+}
+
+// attachment is a limited interface as `podweir status` has it.
+type attachment struct {
+	Pod, By   string
+	Interface struct{ PodName string }
+}
+
+// attachments are those of a node.
+func (r *Run) attachments(ctx context.Context, node *cluster.Node) ([]attachment, error) {
+	// It ends with an error if any pod is not limited as it should be; then it has
+	// written all the same.
+	out, failed := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
+	var status struct{ Attachments []attachment }
 	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		return err
+		return nil, errors.Join(failed, err)
 	}
-	for _, a := range status.Attachments {
-		if a.Pod == "default/"+pod && a.By == "plugin" {
-			return nil
-		}
-	}
-	return fmt.Errorf("attachments %+v", status.Attachments)
+	return status.Attachments, nil
 }
 
 // chained says whether podweir's conflist is of a version of the CNI's.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,9 +102,12 @@ func secondNetwork(ctx context.Context, r *Run) error {
 	if err != nil {
 		return expect("a second interface is attached", err)
 	}
-	status, err := r.Cluster.Podweir(ctx, node, "status", "-o", "json")
-	if err != nil || !strings.Contains(status, `"net1"`) {
-		return expect("status shows net1 with limits of its own", errors.Join(err, errors.New(status)))
+	attached, err := r.attachments(ctx, node)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(attached, func(a attachment) bool { return a.Interface.PodName == net1.Name }) {
+		return expect("status shows net1 with its own limits", fmt.Errorf("attachments %+v", attached))
 	}
 	err = r.together(
 		ctx, measured,
