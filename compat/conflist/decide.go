@@ -33,8 +33,7 @@ func (a Action) String() string {
 	}
 }
 
-// Standing is what is known when it is decided whether podweir's file may stand
-// in front of the original.
+// Standing is what decides whether podweir's file may sort before the original.
 type Standing struct {
 	// Delivery is the one in force.
 	Delivery profiles.Delivery
@@ -44,13 +43,13 @@ type Standing struct {
 	Own *File
 }
 
-// Decide says what to do with podweir's file, and why. It never leaves a file in
-// front whose original is gone or broken: with such a file the node would look
-// ready before it is, and its pods would fail.
+// Decide says what to do with podweir's file, and why. It deletes a file whose
+// original is gone or broken: with it alone the runtime would call the node ready, and
+// pods would fail to start.
 //
-// It does not ask whether the primary CNI serves pods now. While the original is
-// there the runtime would use that one and call the node ready just the same;
-// without podweir's file in front, pods that start would only lose their limits.
+// It does not ask whether the primary CNI serves pods now. With the original there the
+// runtime calls the node ready in any case; without podweir's file, pods would start
+// without limits.
 func Decide(s Standing) (Action, string) {
 	if why := mustNotStand(s); why != "" {
 		if s.Own == nil {
@@ -64,9 +63,9 @@ func Decide(s Standing) (Action, string) {
 	case s.Own.Network == nil:
 		return Write, "podweir's file is broken"
 	case s.Own.Network.Mark == nil:
-		return Write, "it was made by hand, and does not follow " + s.Original.Name
+		return Write, "it was made by hand, so that changes of " + s.Original.Name + " do not reach it"
 	case s.Own.Network.Mark.Source != s.Original.Name:
-		return Write, "it was made from " + s.Own.Network.Mark.Source + ", and the first file that is not podweir's is " + s.Original.Name + " now"
+		return Write, "it was made from " + s.Own.Network.Mark.Source + ", and the primary CNI's file is " + s.Original.Name + " now"
 	case s.Own.Network.Mark.SHA256 != Hash(s.Original.Raw):
 		return Write, s.Original.Name + " changed since podweir's file was made from it"
 	}

@@ -319,7 +319,7 @@ func TestInstallOverAFileMadeByHand(t *testing.T) {
 	files := simple()
 	files[confDir+"/"+ours] = network("n", 7, "ptp", conflist.Type)
 	steps, err := newHost(t, files).manager(t, nil).Plan(t.Context())
-	if err != nil || len(steps) != 2 || !strings.Contains(steps[1].Why, "made by hand, and does not follow "+original) {
+	if err != nil || len(steps) != 2 || !strings.Contains(steps[1].Why, "made by hand, so that changes of "+original) {
 		t.Errorf("Plan() = %v, %v, want that the file was made by hand", steps, err)
 	}
 }
