@@ -92,7 +92,8 @@ func (r *Run) startBatch(ctx context.Context, from, to int) ([]string, error) {
 // in a row is one: a single look may fall between a pod and its shaping.
 func (r *Run) asking(ctx context.Context) error {
 	faulty := false
-	for times := 0; ; times++ {
+	times := 0
+	for ; ctx.Err() == nil; times++ {
 		found, err := r.findings(ctx, r.Cluster.Members[0])
 		if err == nil {
 			err = undeclared(found, r.Row.Doctor)
@@ -103,11 +104,11 @@ func (r *Run) asking(ctx context.Context) error {
 		faulty = err != nil
 		select {
 		case <-ctx.Done():
-			r.note("doctor asked %d times", times)
-			return nil // it was asked long enough
 		case <-time.After(pause):
 		}
 	}
+	r.note("doctor asked %d times", times)
+	return nil
 }
 
 // content wants no other findings of a node than the row's.
