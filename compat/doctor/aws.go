@@ -55,8 +55,8 @@ func awsChecks() []Check {
 		{
 			Code: "PW305", Title: "no foreign filter takes the policy agent's place", Category: CategoryDatapath, Severity: SeverityWarn, Family: "aws",
 			Looks: "legacy filters on the pods' devices that are neither the agent's nor podweir's",
-			Why:   "the agent deletes filters with handle 1 of anybody, and what stands behind its own never runs",
-			Mend:  "Tell the owner: only TCX works beside the agent.",
+			Why:   "the agent deletes other programs' filters with handle 1, and filters after its own never run",
+			Mend:  "Report it to the owner of the filter: only TCX works beside the agent.",
 			Refs:  []string{npaIssues + "480"},
 			run:   checkForeignFilters,
 		},
@@ -91,7 +91,7 @@ func (f *Facts) npa() profiles.Answer {
 	}
 }
 
-// withNPA asks further only where the agent enforces or may.
+// withNPA runs the check only where the agent enforces or may.
 func withNPA(f *Facts, further func() Finding) Finding {
 	if f.npa() == profiles.No {
 		return skip("the Network Policy Agent does not enforce")

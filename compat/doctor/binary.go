@@ -95,7 +95,7 @@ func below(name, dir string) bool {
 	return dir == "/" || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-// Digest is how builds of the plugin are told apart: SHA-256, in hexadecimal.
+// Digest identifies a build of the plugin: SHA-256, in hexadecimal.
 func Digest(file io.Reader) (string, error) {
 	h := sha256.New()
 	if _, err := io.Copy(h, file); err != nil {
@@ -104,7 +104,7 @@ func Digest(file io.Reader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// installed is the digest of the plugin on the node; "" if nobody asks for it or
+// installed is the digest of the plugin on the node; "" if no one requests it or
 // it cannot be read.
 func installed(root fs.FS, name, beside string) string {
 	if name == "" || beside == "" {

@@ -31,14 +31,14 @@ func chainChecks() []Check {
 			run:   checkChained,
 		},
 		{
-			Code: "PW203", Title: "podweir's file fits its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
+			Code: "PW203", Title: "podweir's file matches its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again; the plugins of a file made by hand",
 			Why:   "a file made from an older original keeps the primary CNI's old settings in force",
 			Mend:  "Make the file again; if it happens again the agent does not watch (renames into the directory are moved_to events).",
 			run:   checkDrift,
 		},
 		{
-			Code: "PW204", Title: "podweir's file is in front only while its original is there", Category: CategoryInstall, Severity: SeverityFail,
+			Code: "PW204", Title: "podweir's file in force has a working original", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "podweir's file in force while the primary CNI's own file is gone or broken",
 			Why:   "the node looks ready before it is, and its pods fail",
 			Mend: "Remove podweir's file; the agent does it within a second or two, and puts it back when the primary CNI writes its own. " +
@@ -75,7 +75,7 @@ func chainChecks() []Check {
 			run:   checkFirst,
 		},
 		{
-			Code: "PW217", Title: "podweir-cni on the node is the build that came with this program", Category: CategoryInstall, Severity: SeverityWarn,
+			Code: "PW217", Title: "podweir-cni on the node is of the same build as this program", Category: CategoryInstall, Severity: SeverityWarn,
 			Needs: []string{"PW205"},
 			Looks: "the digest of podweir-cni in the directory of plugins, and of the one beside this program",
 			Why:   "programs and maps of two releases may not understand each other",
@@ -174,7 +174,7 @@ func checkChained(f *Facts) Finding {
 func checkDrift(f *Facts) Finding {
 	own := f.Node.Conf.Own()
 	if len(own) == 0 {
-		return skip("podweir has no file of its own")
+		return skip("podweir has no conflist here")
 	}
 	original := f.Node.Conf.Original()
 	if original == nil || original.Network == nil {
@@ -186,25 +186,25 @@ func checkDrift(f *Facts) Finding {
 	for i := range own {
 		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i]})
 		if action == conflist.Write {
-			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; an agent that runs does it by itself: see its log", own[i].Name).of([]string{original.Name})
+			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; a running agent does it itself: see its log", own[i].Name).of([]string{original.Name})
 		}
 	}
 	if len(own) > 1 {
 		return breaks(fmt.Sprintf("%d files of podweir's", len(own)), "one", remove(f, own[1].Name))
 	}
-	return holds(own[0].Name + " fits " + original.Name)
+	return holds(own[0].Name + " matches " + original.Name)
 }
 
 // byHand says that a person made a file of podweir's name, as the how-to shows.
 func byHand(own conflist.File) bool { return own.Network != nil && own.Network.Mark == nil }
 
-// handMade compares a file that nobody keeps in step with its original: the two have
-// the same plugins, but for podweir in the one and bandwidth in the other.
+// handMade compares a file that no agent updates with its original: both have the same
+// plugins, except podweir in one and bandwidth in the other.
 func handMade(own, original *conflist.File) Finding {
 	others := func(n *conflist.Network) []string {
 		return slices.DeleteFunc(n.Types(), func(t string) bool { return t == conflist.Type || t == "bandwidth" })
 	}
-	const fix = "podweir install: it writes a file of its own, and keeps this one for podweir uninstall"
+	const fix = "podweir install: it writes its own file, and keeps this one for podweir uninstall"
 	seen := own.Name + " was made by hand and is not followed"
 	if slices.Equal(others(own.Network), others(original.Network)) {
 		return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
@@ -221,7 +221,7 @@ func checkStale(f *Facts) Finding {
 	own := f.Node.Conf.Own()
 	switch {
 	case len(own) == 0:
-		return skip("podweir has no file of its own")
+		return skip("podweir has no conflist here")
 	case !f.active().Ours():
 		return skip("podweir's file is not in front: PW208")
 	}
@@ -322,7 +322,7 @@ func checkCapabilities(f *Facts) Finding {
 
 func checkFirst(f *Facts) Finding {
 	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
-		return skip("podweir has no file of its own")
+		return skip("podweir has no conflist here")
 	}
 	if first := f.active(); !first.Ours() {
 		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery drop-in", first.Name).of(f.inForce())

@@ -22,7 +22,7 @@ func ciliumChecks() []Check {
 			run:   checkCiliumAPI,
 		},
 		{
-			Code: "PW402", Title: "ingress is limited where packets pass", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW402", Title: "packets do not bypass the ingress limit", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "attachments with their ingress queue or program on the host side while packets are redirected past it",
 			Why:   "with BPF host routing the egress side of the host device sees nothing from the network and from other pods",
 			Mend:  "Leave mode and place of ingress to auto, or take ingressPlace ifb. Pods that run keep their place until they are recreated.",
@@ -63,7 +63,7 @@ func checkCiliumAPI(f *Facts) Finding {
 	}
 	fix := mount
 	if f.Node.Listens(ciliumSocket) == profiles.No {
-		fix = "kubectl --namespace kube-system get pods --selector k8s-app=cilium: nobody listens on " + ciliumSocket
+		fix = "kubectl --namespace kube-system get pods --selector k8s-app=cilium: no program listens on " + ciliumSocket
 	}
 	switch {
 	case c.Header:
@@ -83,7 +83,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// withAttachments asks further where podweir's attachments are known.
+// withAttachments runs the check where podweir's attachments are known.
 func (f *Facts) withAttachments(further func([]Attachment) Finding) Finding {
 	switch {
 	case f.AttachedErr != nil:

@@ -26,7 +26,7 @@ func deliveryChecks() []Check {
 		{
 			Code: "PW211", Title: "the runtime reads podweir's drop-in", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "podweir's drop-in, the libcni of the container runtime, loadOnlyInlinedPlugins, and who attached the pods that were set up since",
-			Why:   "libcni before 1.3 ignores drop-in directories without a word, and containerd does not see that a drop-in changed",
+			Why:   "libcni before 1.3 ignores drop-in directories silently, and containerd does not see that a drop-in changed",
 			Mend:  "Upgrade the runtime, or use another delivery (PW210).",
 			Refs:  []string{"https://github.com/containernetworking/cni/pull/1052"},
 			run:   checkDropInRead,
@@ -46,10 +46,10 @@ func deliveryChecks() []Check {
 			run:   checkDropInPlace,
 		},
 		{
-			Code: "PW214", Title: "nobody renames podweir's file", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "files of podweir's that end in .cilium_bak, whether podweir is in the chain in force all the same, and whether there is a file that would be renamed next",
-			Why:   "two programs write against each other, and pods start now with, now without their limit",
-			Mend:  "See PW210. A renamed file that is left over from an earlier delivery has no effect; podweir uninstall removes it, and so may you.",
+			Code: "PW214", Title: "podweir's file keeps its name", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "files of podweir's that end in .cilium_bak, whether podweir is in the chain in force nevertheless, and whether there is a file that would be renamed next",
+			Why:   "two programs undo each other's changes, and pods start sometimes with and sometimes without their limit",
+			Mend:  "See PW210. A renamed file that is left over from an earlier delivery has no effect: podweir uninstall removes it, or remove it by hand.",
 			run:   checkRenamed,
 		},
 		{
@@ -61,7 +61,7 @@ func deliveryChecks() []Check {
 			run:   checkNames,
 		},
 		{
-			Code: "PW216", Title: "cilium-cni attaches no meaning to the network's name", Category: CategoryCNI, Severity: SeverityFail, Needs: []string{"PW201"},
+			Code: "PW216", Title: "the network's name does not change how cilium-cni works", Category: CategoryCNI, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "cilium-cni as the main plugin in a network called aws-cni, azure, flannel or generic-veth",
 			Why:   "cilium-cni takes the chained path at DEL and CHECK for these names",
 			Mend:  "Give the network its original name. podweir keeps it.",
@@ -112,7 +112,7 @@ func (f *Facts) inPlace() (d profiles.Delivery, where string) {
 	case original != nil && original.Index(conflist.Type) >= 0:
 		return profiles.Handed, "podweir is in " + original.File
 	case len(own) > 0:
-		return profiles.Chain, own[0].Name + " stands beside the primary CNI's file"
+		return profiles.Chain, own[0].Name + " is beside the primary CNI's file"
 	case len(f.ownDropIns()) > 0:
 		return profiles.DropIn, "podweir is a drop-in"
 	}
@@ -216,7 +216,7 @@ func checkRenamed(f *Facts) Finding {
 	case inForce && !again:
 		return holds(strings.Join(renamed, ", ")+" is left over and has no effect: podweir is in the chain in force", renamed...)
 	case !inForce && f.Node.Exclusive == profiles.No:
-		return holds(strings.Join(renamed, ", ")+" is left over, and nobody renames now: "+f.Node.ExclusiveWhy, renamed...)
+		return holds(strings.Join(renamed, ", ")+" is left over, and no program renames now: "+f.Node.ExclusiveWhy, renamed...)
 	}
 	about := []string{strings.TrimSuffix(renamed[0], conflist.BackupSuffix)}
 	if !inForce {
@@ -227,7 +227,7 @@ func checkRenamed(f *Facts) Finding {
 
 func checkNames(f *Facts) Finding {
 	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
-		return skip("podweir has no file of its own")
+		return skip("podweir has no conflist here")
 	}
 	for _, file := range f.Node.Conf.Own() {
 		if strings.Contains(file.Name, "cilium") {

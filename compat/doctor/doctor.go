@@ -34,7 +34,7 @@ type Severity string
 
 // The severities.
 const (
-	// SeverityFail: pods are not shaped, or somebody's policy or networking is in
+	// SeverityFail: pods are not shaped, or another component's policy or networking is in
 	// danger.
 	SeverityFail Severity = "fail"
 	// SeverityWarn: something works less well than it could, or may break later.
@@ -163,8 +163,8 @@ func Checks() []Check {
 	return out
 }
 
-// Run asks every check. One root cause is reported once: checks that need one
-// that does not hold are skipped, and so are those that tell of the same problem.
+// Run runs every check. One root cause is reported once: checks that need one
+// that does not hold are skipped, and so are those that show the same problem.
 func Run(f *Facts) *Report {
 	rep := &Report{
 		Schema: Schema, Version: f.Version, Kernel: f.Node.Kernel.Release, Runtime: f.Node.Runtime.String(),
@@ -181,7 +181,7 @@ func Run(f *Facts) *Report {
 	return rep
 }
 
-// outcomes asks every check that is requested.
+// outcomes runs every requested check.
 func outcomes(f *Facts) []Outcome {
 	var out []Outcome
 	status := map[string]Status{}
@@ -232,8 +232,8 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	return o
 }
 
-// find asks the check. One that breaks must not keep the others from being
-// asked: then they are needed most.
+// find runs the check. One that panics must not stop the others: then they are
+// needed most.
 func (c *Check) find(f *Facts, status map[string]Status) (found Finding) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -24,7 +24,7 @@ import (
 type Kernel interface {
 	// Features says what the kernel can do, by trying.
 	Features(ctx context.Context) (*Features, error)
-	// Devices are the host-side devices of pods, with everybody's programs and
+	// Devices are the host-side devices of pods, with all programs and
 	// qdiscs.
 	Devices(ctx context.Context) ([]Device, error)
 	// Attachments are what podweir made, with every difference to what should
@@ -36,8 +36,8 @@ type Kernel interface {
 	Overdue(ctx context.Context) ([]Overdue, error)
 	// Unenforced are the limits that the agent found not to hold.
 	Unenforced(ctx context.Context) ([]Unenforced, error)
-	// Verdicts runs a copy of each of podweir's shared-hook programs, with maps
-	// of its own, on packets that may pass.
+	// Verdicts runs a copy of each of podweir's shared-hook programs, with its
+	// own maps, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
 	// PolicyPrograms are the ids of the programs that the AWS Network Policy
 	// Agent has pinned; none if it has no directory of pins.
@@ -73,7 +73,7 @@ type Qdisc struct {
 type Device struct {
 	Name string
 	Kind terms.DeviceKind
-	// Pod tells devices of one pod from those of others: a number above 0 for
+	// Pod separates the devices of one pod from those of others: a number above 0 for
 	// the network namespace of the other end.
 	Pod int
 	// In and Out are the hooks by the device's own direction.
@@ -99,8 +99,8 @@ type Attachment struct {
 	Kind    terms.HookKind
 	Hook    terms.Hook
 	Program uint32
-	// Changed is when somebody last attached or detached a program of it, zero if
-	// that is not known.
+	// Changed is when its programs were last attached or detached, zero if that is not
+	// known.
 	Changed time.Time
 	// Drift are the differences to what should be, of this direction or of the
 	// whole interface: each names what it is about.
@@ -224,7 +224,7 @@ type Options struct {
 	Entry func(entry []byte) error
 }
 
-// Gather collects the facts. What is slow is asked once, here.
+// Gather collects the facts. What is slow is read once, here.
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
 	f := &Facts{
 		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
@@ -283,7 +283,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 }
 
 // leaveOutYoung forgets pods that were attached a moment ago: as an attachment, and as an
-// interface that asks for one.
+// interface that requests one.
 func (f *Facts) leaveOutYoung() {
 	young := map[string]bool{}
 	f.Attached = slices.DeleteFunc(f.Attached, func(a Attachment) bool {

@@ -61,7 +61,7 @@ func nodeFindings() []finding {
 			n.files["proc/sys/net/core/somaxconn"] = "4096"
 		}, want: doctor.Skip, seen: "not visible in this network namespace"},
 		{name: "hardened", code: "PW104", node: aws, change: set("proc/sys/net/core/bpf_jit_harden", "2"), want: doctor.Warn, seen: "blinded", fix: "bpf_jit_harden=1"},
-		{name: "no TCX beside policy", code: "PW105", node: aws, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "nothing asks for it"},
+		{name: "no TCX beside policy", code: "PW105", node: aws, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "nothing requests it"},
 		{name: "no TCX beside policy, mode by name", code: "PW105", node: aws, change: func(n *node) {
 			n.kernel.features.TCX = profiles.No
 			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni","egressMode":"tcx-hostside"`, 1)
@@ -70,7 +70,7 @@ func nodeFindings() []finding {
 			n.kernel.features.TCX = profiles.No
 			n.files[net+"cilium/50-podweir.conf"] = `{"type":"podweir-cni","ingressQueue":"none"}`
 		}, want: doctor.Warn, seen: "podweir's entry has ingressQueue none", fix: "auto"},
-		{name: "no TCX, nobody there", code: "PW105", node: ptp, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "nobody else"},
+		{name: "no TCX, no other program", code: "PW105", node: ptp, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "no other program"},
 		{name: "TCX unknown", code: "PW105", node: aws, change: func(n *node) { n.kernel.features.TCX = profiles.Unknown }, want: doctor.Unknown, seen: "TCX"},
 		{name: "no queue", code: "PW106", node: aws, change: func(n *node) { n.kernel.features.Queues = nil }, want: doctor.Fail, seen: "none of tbf", fix: "modprobe sch_tbf"},
 		{name: "kernel fails", code: "PW106", node: aws, change: func(n *node) { n.kernel.err = errors.New("EPERM here") }, want: doctor.Unknown, seen: "EPERM here"},
@@ -119,8 +119,8 @@ const results = "var/lib/cni/results/"
 const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}`
 
 // setUp gives the node pods with limits that the runtime set up a minute after
-// podweir was written into the chain; by is who attached each, "never" for nobody.
-// change is called with the name of each pod's cached result.
+// podweir was written into the chain; by is who attached each, "never" if it was
+// not attached. change is called with the name of each pod's cached result.
 func setUp(change func(n *node, name string), by ...string) func(*node) {
 	return func(n *node) {
 		written := time.Now().Add(-time.Hour)
@@ -304,7 +304,7 @@ func chainFindings() []finding {
 		}, want: doctor.Warn, seen: "egress-cni → bandwidth", fix: "takes its place"},
 		{name: "no capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":false`), want: doctor.Fail, seen: "lacks the capability bandwidth", fix: "add it"},
 		{name: "capabilities no object", code: "PW207", node: aws, change: edit(own, `"capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}`, `"capabilities":7`), want: doctor.Fail, seen: "capabilities: json", fix: "podweir install"},
-		{name: "somebody sorts first", code: "PW208", node: aws, change: set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), want: doctor.Fail, seen: "00-kube-ovn.conflist sorts before", fix: "drop-in"},
+		{name: "another file sorts first", code: "PW208", node: aws, change: set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), want: doctor.Fail, seen: "00-kube-ovn.conflist sorts before", fix: "drop-in"},
 		{name: "reserved name", code: "PW216", node: cilium, change: edit(net+"05-cilium.conflist", `"name":"cilium"`, `"name":"generic-veth"`), want: doctor.Fail, seen: "generic-veth", fix: "05-cilium.conflist"},
 	}
 }
@@ -315,7 +315,7 @@ func deliveryFindings() []finding {
 		{name: "file beside exclusive Cilium", code: "PW210", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.spliceIn("05-cilium.conflist")
-		}, want: doctor.Fail, seen: "00-podweir-05-.conflist stands beside", fix: "--set cni.exclusive=false"},
+		}, want: doctor.Fail, seen: "00-podweir-05-.conflist is beside", fix: "--set cni.exclusive=false"},
 		{name: "drop-in, old runtime", code: "PW210", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "containerd 1.7.2 ignores drop-in directories", fix: "--set cni.configMap=podweir-cni-configuration"},
 		{name: "drop-in, unknown runtime", code: "PW210", node: cilium, change: func(n *node) {
 			n.opts.Runtime = ""
@@ -350,7 +350,7 @@ func deliveryFindings() []finding {
 		{name: "attached by an older release", code: "PW211", node: cilium, change: setUp(nil, ""), want: doctor.OK, seen: "containerd 2.1.3"},
 		{name: "drop-in ignored", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://2.0.14" }, want: doctor.Fail, seen: "containerd 2.0.14 ignores", fix: "upgrade"},
 		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, want: doctor.Unknown, seen: "cri-o 1.33.0"},
-		{name: "bad drop-in of anybody", code: "PW212", node: cilium, change: set(net+"cilium/10-x.conf", "{"), want: doctor.Fail, seen: "cilium/10-x.conf", fix: "/etc/cni/net.d/cilium"},
+		{name: "bad foreign drop-in", code: "PW212", node: cilium, change: set(net+"cilium/10-x.conf", "{"), want: doctor.Fail, seen: "cilium/10-x.conf", fix: "/etc/cni/net.d/cilium"},
 		{name: "drop-in of another name", code: "PW213", node: cilium, change: func(n *node) {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `"cilium"`, `"portmap"`, 1)
 		}, want: doctor.Fail, seen: "the network in force is portmap", fix: "mv /etc/cni/net.d/cilium/50-podweir.conf /etc/cni/net.d/portmap/50-podweir.conf"},
@@ -368,7 +368,7 @@ func deliveryFindings() []finding {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.settings("cni-exclusive", "false")
 			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
-		}, want: doctor.OK, seen: "nobody renames now"},
+		}, want: doctor.OK, seen: "no program renames now"},
 		{name: "cilium in the name", code: "PW215", node: cilium, change: set(net+"00-podweir-05-cilium.conflist", list), want: doctor.Warn, seen: "00-podweir-05-cilium.conflist", fix: "mv /etc/cni/net.d/00-podweir-05-cilium.conflist /etc/cni/net.d/00-podweir-05-.conflist"},
 	}
 }
@@ -432,7 +432,7 @@ func neighbourFindings() []finding {
 		}, want: doctor.OK, seen: "0 devices; 1 more are of pods that are being set up"},
 		{name: "filter elsewhere", code: "PW302", node: aws, change: func(n *node) { n.kernel.devices[0].In.Programs[0].Pref = 2 }, want: doctor.Fail, seen: "lacks handle_egress", fix: "delete the pod"},
 		{name: "pod before the policy agent", code: "PW302", node: aws, change: unfiltered(-time.Hour), want: doctor.OK, seen: "0 devices; 1 more are of pods that started before the agent"},
-		{name: "pod of nobody knows when", code: "PW302", node: aws, change: func(n *node) {
+		{name: "pod of an unknown age", code: "PW302", node: aws, change: func(n *node) {
 			unfiltered(time.Hour)(n)
 			delete(n.files, npaSocket)
 		}, want: doctor.OK, seen: "1 more"},
@@ -462,16 +462,16 @@ func neighbourFindings() []finding {
 		}, want: doctor.Fail, seen: "handle_ingress (program 2) at preference 1 is not pinned", fix: "restart the pod"},
 		{name: "no pins of the agent", code: "PW308", node: aws, change: func(n *node) { n.kernel.policy = nil }, want: doctor.Skip, seen: "nothing is pinned"},
 		{name: "agent deaf", code: "PW309", node: aws, change: func(n *node) { n.sockets = n.sockets[:1] }, want: doctor.Fail, seen: "does not listen", fix: "upgrade the vpc-cni add-on"},
-		{name: "agent dead", code: "PW309", node: aws, change: deadAgent("A=b\x00NETWORK_POLICY_ENFORCING_MODE=standard\x00"), want: doctor.Fail, seen: "nobody listens on /var/run/aws-node/npa.sock", fix: "--previous"},
+		{name: "agent dead", code: "PW309", node: aws, change: deadAgent("A=b\x00NETWORK_POLICY_ENFORCING_MODE=standard\x00"), want: doctor.Fail, seen: "no program listens on /var/run/aws-node/npa.sock", fix: "--previous"},
 		{name: "agent dead, policy off", code: "PW309", node: aws, change: func(n *node) {
 			deadAgent("NETWORK_POLICY_ENFORCING_MODE=standard")(n)
 			n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs = nil, nil
-		}, want: doctor.Fail, seen: "nobody listens", fix: "--previous"},
+		}, want: doctor.Fail, seen: "no program listens", fix: "--previous"},
 		{name: "agent killed, environment unread", code: "PW309", node: aws, change: func(n *node) {
 			deadAgent("")(n)
 			n.files[npaSocket] = ""
-		}, want: doctor.Fail, seen: "nobody listens", fix: "--previous"},
-		{name: "nobody asks the agent", code: "PW309", node: aws, change: deadAgent("A=b\x00"), want: doctor.Skip, seen: "asks no policy agent"},
+		}, want: doctor.Fail, seen: "no program listens", fix: "--previous"},
+		{name: "no policy agent is needed", code: "PW309", node: aws, change: deadAgent("A=b\x00"), want: doctor.Skip, seen: "asks no policy agent"},
 		{name: "agents that talk by TCP", code: "PW309", node: aws, change: func(n *node) {
 			n.sockets = []string{"/x"}
 			n.files["proc/5/environ"] = "NETWORK_POLICY_ENFORCING_MODE=standard"
@@ -520,7 +520,7 @@ func neighbourFindings() []finding {
 		{name: "file beside Cilium 1.15", code: "PW210", node: cilium, change: func(n *node) {
 			n.live = agent115
 			n.spliceIn("05-cilium.conflist")
-		}, want: doctor.Fail, seen: "stands beside", fix: "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
+		}, want: doctor.Fail, seen: "is beside", fix: "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
 		{name: "clsact beside Cilium", code: "PW405", node: cilium, change: func(n *node) { n.kernel.attached[1].Mode = terms.ModeClsactHostSide }, want: doctor.Fail, seen: "default/web (lxc0123) by clsact-hostside", fix: "auto"},
 		{name: "netkit", code: "PW406", node: cilium, change: func(n *node) { n.kernel.devices[0].Kind = terms.DeviceNetkit }, want: doctor.Warn, seen: "lxc0123 is netkit", fix: "podweir status"},
 	}

@@ -46,36 +46,36 @@ func hookChecks() []Check {
 			Code: "PW501", Title: "podweir's programs run before any program that ends the chain", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the order of programs on each host-side hook where podweir has one",
 			Why:   "a program before ours that ends the chain starves us: the pod is not limited",
-			Mend:  "Run podweir repair: podweir goes back to the head. If it happens again the other program's owner inserts it with an anchor: tell him.",
+			Mend:  "Run podweir repair: podweir goes back to the head. If it happens again, the other program is inserted with an anchor: report it to its owner.",
 			Refs:  []string{"https://github.com/cilium/cilium/issues/36775"},
 			run:   checkOrder,
 		},
 		{
 			Code: "PW502", Title: "every program on a pod's device is known", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "programs on the host-side hooks that are neither podweir's nor, by name, the CNI's",
-			Why:   "what an unknown program answers is not known; if it is 0 it switches off whoever stands behind it, policy too",
+			Why:   "podweir cannot know the answer of an unknown program; an answer of 0 switches off every program after it, policy too",
 			Mend:  "Find its owner: bpftool prog show id ID. It should answer TCX_NEXT (-1).",
 			Refs:  []string{"https://github.com/microsoft/retina/issues/252"},
 			run:   checkStrangers,
 		},
 		{
-			Code: "PW503", Title: "podweir's pins have a directory of their own", Category: CategoryDatapath, Severity: SeverityFail,
+			Code: "PW503", Title: "podweir's pins have their own directory", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the directory of podweir's pins",
 			Why:   "Cilium and the AWS agent walk their own directories at their start and remove what they do not know",
-			Mend:  "Give a directory of its own on bpffs, as /sys/fs/bpf/podweir.",
+			Mend:  "Give podweir its own directory on bpffs, such as /sys/fs/bpf/podweir.",
 			run:   checkPins,
 		},
 		{
 			Code: "PW504", Title: "podweir's programs never end the chain", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "the answer of a copy of each shared-hook program, with maps of its own, to packets that may pass",
-			Why:   "an answer of 0 would switch off whoever stands behind it, network policy included",
+			Looks: "the answer of a copy of each shared-hook program, with its own maps, to packets that may pass",
+			Why:   "an answer of 0 switches off every program after it, network policy included",
 			Mend:  "This is a fault of podweir's: detach it (podweir detach) and report it with the output of podweir doctor -o json.",
 			run:   checkVerdicts,
 		},
 		{
 			Code: "PW505", Title: "no pod's device has a queue that is not podweir's", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "root qdiscs of the pods' devices that are not podweir's; where there is one, once more after a second",
-			Why:   "podweir never replaces another's root qdisc without the operator's word; two queues shape twice",
+			Why:   "podweir never replaces another program's root qdisc without the operator's consent; two queues shape twice",
 			Mend:  "Find its owner (a chained bandwidth plugin, for example) and decide; replaceQdisc gives it to podweir. Calico's QoS controls put theirs back: set their limit so high that it does nothing, as docs/howto/calico.md says.",
 			run:   checkRootQdiscs,
 		},
@@ -83,7 +83,7 @@ func hookChecks() []Check {
 			Code: "PW506", Title: "no program runs before the redirect to an ifb", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "programs of others at the ingress hook of the pods' own devices, where the redirect to the ifb is the last filter",
 			Why:   "the redirect runs last on purpose; a program that ends the chain before it lets the pod receive without a limit",
-			Mend:  "Have PW701 tell whether it does: podweir doctor --probe, with traffic to the pod.",
+			Mend:  "Run podweir doctor --probe, with traffic to the pod: PW701 shows whether it does.",
 			run:   checkAhead,
 		},
 	}
@@ -104,12 +104,12 @@ func checkAhead(f *Facts) Finding {
 		}
 		switch {
 		case len(bad) > 0:
-			return breaks(shorten(bad)+" before the redirect to the ifb", "nobody, or programs that answer TCX_NEXT (-1)",
-				"podweir doctor --probe tells whether packets pass it by; then ask its owner", bad...).of(pods)
+			return breaks(shorten(bad)+" before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
+				"podweir doctor --probe shows whether packets bypass it; then ask its owner", bad...).of(pods)
 		case n == 0:
 			return holds("no limit waits on an ifb")
 		}
-		return holds(fmt.Sprintf("nobody stands before %d redirects", n))
+		return holds(fmt.Sprintf("no program runs before %d redirects", n))
 	})
 }
 
@@ -155,7 +155,7 @@ func checkOrder(f *Facts) Finding {
 		case len(behind) > 0:
 			return warns(shorten(behind), expected, fix, behind...).of(pods)
 		case looked == 0:
-			return holds("podweir stands on no shared host-side hook")
+			return holds("podweir is on no shared host-side hook")
 		}
 		return holds(fmt.Sprintf("first on %d hooks", looked))
 	})
@@ -216,11 +216,11 @@ func checkVerdicts(f *Facts) Finding {
 	return holds(fmt.Sprintf("%d programs answer -1", len(f.Verdicts)))
 }
 
-// kernelQdiscs are what a device has without anybody's doing.
+// kernelQdiscs are the kinds that a device may have by default.
 var kernelQdiscs = []string{"noqueue", "pfifo_fast", "fq_codel", "fq", "mq", "clsact", "ingress"}
 
-// readQueues looks twice where a device has a queue of somebody else's: before ADD
-// has finished a queue of podweir's, nothing shows whose it is.
+// readQueues looks twice where a device has a foreign queue: before ADD has finished a
+// queue of podweir's, nothing shows whose it is.
 func (f *Facts) readQueues(ctx context.Context, k Kernel, settle time.Duration) {
 	unwelcome := f.unwelcome()
 	if !slices.ContainsFunc(f.Devices, func(d Device) bool { return slices.ContainsFunc(d.Qdiscs, unwelcome) }) {
@@ -232,7 +232,7 @@ func (f *Facts) readQueues(ctx context.Context, k Kernel, settle time.Duration) 
 	}
 	again, err := k.Devices(ctx)
 	if err != nil {
-		return // the first look stands
+		return // the first reading counts
 	}
 	for i := range f.Devices {
 		d := &f.Devices[i]
@@ -285,9 +285,8 @@ func checkRootQdiscs(f *Facts) Finding {
 	})
 }
 
-// rootQdiscFix says what to do about a queue of somebody else's. Felix would put
-// its own back at once: replaceQdisc would begin a fight. What Open vSwitch does is not
-// known.
+// rootQdiscFix says what to do about a foreign queue. Felix would put its own back at
+// once, again and again, if replaceQdisc replaced it. What Open vSwitch does is not known.
 func rootQdiscFix(by terms.Shaper) string {
 	switch by {
 	case terms.ShaperOVN, terms.ShaperTerway:

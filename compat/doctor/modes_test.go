@@ -36,7 +36,7 @@ func modeFindings() []finding {
 		{name: "TCX where there is none", code: "PW507", node: cilium, change: asks(egress, func(n *node) { n.kernel.features.TCX = profiles.No }), want: doctor.Fail, seen: "lxc0123 egress: mode tcx-hostside: the kernel has no TCX", fix: "take away"},
 		{name: "TCX that packets go past", code: "PW507", node: cilium, change: asks(`,"mode":"tcx-hostside"`, nil), want: doctor.Fail, seen: "lxc0123 ingress: mode tcx-hostside is refused: the host-side egress hook sees only", fix: "50-podweir.conf"},
 		{name: "clsact beside Cilium", code: "PW507", node: cilium, change: asks(ingress, legacy), want: doctor.Fail, seen: "lxc0123 ingress: mode clsact-hostside is refused: hostHook is tcx", fix: "take away"},
-		{name: "clsact behind somebody", code: "PW507", node: cilium, change: func(n *node) {
+		{name: "clsact behind another", code: "PW507", node: cilium, change: func(n *node) {
 			n.files[net+"05-cilium.conflist"] = `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"ptp"},{"type":"podweir-cni","mode":"clsact-hostside"}]}`
 		}, want: doctor.Fail, seen: "lxc0123 egress: hook is held by another party: TCX program \"cil_from_contai\" runs before every filter on ingress of lxc0123", fix: "take away"},
 		{name: "hook unread", code: "PW507", node: cilium, change: asks(egress, func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }), want: doctor.Unknown, seen: "EPERM"},
@@ -46,8 +46,8 @@ func modeFindings() []finding {
 // TestRefusedInOneSentence: beside every Cilium a filter on the host side is refused as
 // ADD refuses it.
 func TestRefusedInOneSentence(t *testing.T) {
-	told := judge.Rules{HostTCX: true}
-	sentence := told.Mode(terms.ModeClsactHostSide).Error()
+	rules := judge.Rules{HostTCX: true}
+	sentence := rules.Mode(terms.ModeClsactHostSide).Error()
 	for _, p := range profiles.All() {
 		if p.Family != "cilium" {
 			continue

@@ -22,14 +22,14 @@ func neighbourChecks() []Check {
 			Code: "PW308", Title: "the policy filters run the agent's current programs", Category: CategoryDatapath, Severity: SeverityFail,
 			Family: "aws", Needs: []string{"PW302"},
 			Looks: "the programs of the filters handle_egress and handle_ingress, and those pinned in " + policyPins,
-			Why:   "a filter with a program of before the agent's restart enforces a policy that nobody updates",
+			Why:   "a filter with a program from before the agent's restart enforces a policy that is no longer updated",
 			Mend:  "Restart the pod. podweir is not the cause; it is issue 514 of the agent.",
 			Refs:  []string{npaIssues + "514"},
 			run:   checkPolicyPrograms,
 		},
 		{
 			Code: "PW309", Title: "the policy agent answers the CNI", Category: CategoryCNI, Severity: SeverityFail, Family: "aws",
-			Looks: "whether somebody listens on " + npaSocket + ", NETWORK_POLICY_ENFORCING_MODE of ipamd, and errors in /" + awsPluginLog +
+			Looks: "whether a program listens on " + npaSocket + ", NETWORK_POLICY_ENFORCING_MODE of ipamd, and errors in /" + awsPluginLog +
 				" since the agent's last start and last answer, of the last 10 min",
 			Why: "with any enforcing mode, also with policy switched off, aws-cni asks the agent for each pod: without an answer pods fail to start with " +
 				"\"failed to setup network policy\", which looks as if the chain were broken",
@@ -39,7 +39,7 @@ func neighbourChecks() []Check {
 			run:  checkPolicyAgent,
 		},
 		{
-			Code: "PW407", Title: "nobody removes Cilium's programs", Category: CategoryCNI, Severity: SeverityFail, Family: "cilium",
+			Code: "PW407", Title: "Cilium's programs stay attached", Category: CategoryCNI, Severity: SeverityFail, Family: "cilium",
 			Looks: "\"Detected unexpected endpoint BPF program removal\" at the end of the agent's logs in /" + podLogs,
 			Why:   "some program on the node deletes qdiscs or filters of others, policy included",
 			Mend:  "Find who deletes clsact on lxc devices. podweir removes only what it made.",
@@ -49,8 +49,8 @@ func neighbourChecks() []Check {
 		{
 			Code: "PW408", Title: "Cilium's programs call no foreign programs", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
 			Looks: "the setting enable-datapath-plugins (1.20)",
-			Why:   "with it a cil_ program may run others, whose answers podweir was not tried with",
-			Mend:  "See with podweir doctor --probe whether packets are still seen.",
+			Why:   "with it a cil_ program may run others; podweir is not tested with their answers",
+			Mend:  "Run podweir doctor --probe: it shows whether podweir still sees the packets.",
 			Refs:  []string{ciliumDocs + "daemon/cmd/daemon_main.go"},
 			run:   checkDatapathPlugins,
 		},

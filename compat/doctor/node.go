@@ -59,7 +59,7 @@ func nodeChecks() []Check {
 		},
 		{
 			Code: "PW105", Title: "TCX can be used", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
-			Looks: "whether the kernel takes a TCX attachment (6.6 or newer), and whether podweir's entry asks for one beside somebody else's programs",
+			Looks: "whether the kernel takes a TCX attachment (6.6 or newer), and whether podweir's entry requests one beside other programs",
 			Why:   "without TCX podweir can share no hook with a policy program: only its own queues are left",
 			Mend:  "Take a node image with Linux 6.6 or newer (AL2023 and Bottlerocket for Kubernetes 1.33 or newer; not Bottlerocket 1.33 FIPS), or leave mode and queue to auto.",
 			run:   checkTCX,
@@ -82,14 +82,14 @@ func nodeChecks() []Check {
 			Code: "PW108", Title: "the container runtime is known", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "what the runtime answers on its CRI socket, and the libcni that is built into the running containerd or CRI-O",
 			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
-			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. What podweir install was told counts, too, where the runtime does not answer.",
+			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. Where the runtime does not answer, what podweir install was given counts, too.",
 			run:   checkRuntime,
 		},
 		{
 			Code: "PW109", Title: "the CNI in force is known", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
 			Looks: "which profile fits the chain in force, and whether a fact is missing",
-			Why:   "the profile decides where podweir stands; without it the careful place is taken",
-			Mend:  "See docs/reference/profiles.md for what tells the profiles apart. The finding says whether the doctor lacks access to it (PW107, PW401) or nobody on the node says it.",
+			Why:   "the profile decides where podweir attaches; without it podweir takes the safest place",
+			Mend:  "docs/reference/profiles.md says how the profiles differ. The finding says whether the doctor lacks access to the missing fact (PW107, PW401) or nothing on the node reports it.",
 			run:   checkProfile,
 		},
 		{
@@ -187,12 +187,12 @@ func checkTCX(f *Facts) Finding {
 		asked := f.asksForHook()
 		switch {
 		case !f.Profile.Holds(terms.HookKindClsact, terms.HookIngress) && !f.Profile.Holds(terms.HookKindTCX, terms.HookIngress):
-			return holds("the kernel has no TCX, and nobody else is on the pods' hooks")
+			return holds("the kernel has no TCX, and no other program is on the pods' hooks")
 		case asked == "":
-			return holds("the kernel has no TCX, and nothing asks for it: podweir uses only queues of its own")
+			return holds("the kernel has no TCX, and nothing requests it: podweir uses only its own queues")
 		}
 		return breaks("the kernel has no TCX, "+f.Profile.Title+" is on the pods' hooks, and podweir's entry has "+asked, "Linux 6.6 or newer",
-			"leave mode and queue to auto: podweir then uses only queues of its own")
+			"leave mode and queue to auto: podweir then uses only its own queues")
 	case profiles.Unknown:
 	}
 	return unknown("whether the kernel has TCX")
@@ -271,7 +271,7 @@ func checkProfile(f *Facts) Finding {
 	case f.Node.Profile == nil:
 		return skip("no network is in force")
 	case f.Profile.Family == "other":
-		return breaks(f.Node.Why, "a CNI with a profile", "report it with the conflist; until then podweir stands where it does no harm")
+		return breaks(f.Node.Why, "a CNI with a profile", "report it with the conflist; until then podweir attaches where it does no harm")
 	case f.Node.Assumed:
 		return breaks("assumed to be "+f.Profile.Title+": "+f.Node.Why, "facts that decide", f.adviceForFacts()+"; the careful profile is in use meanwhile")
 	}
@@ -287,7 +287,7 @@ func (f *Facts) adviceForFacts() string {
 	case !f.seesNode() || f.Node.Sockets == nil:
 		return "let the doctor see the node (PW107)"
 	}
-	return "nobody on the node says it: report it, with the output of podweir doctor -o json"
+	return "nothing on the node reports it: report it, with the output of podweir doctor -o json"
 }
 
 func checkOthers(f *Facts) Finding {

@@ -21,8 +21,8 @@ func ownChecks() []Check {
 		{
 			Code: "PW602", Title: "every limit is attached as podweir recorded it", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "the difference between what podweir recorded and what is on the devices, as podweir status shows it",
-			Why:   "somebody changed or removed a queue or a program of podweir's, or another release attached the pod and the agent has not been there since",
-			Mend:  "podweir repair --dry-run says what differs, podweir repair puts it right. If it comes again, PW501, PW502 and PW505 name who else is there.",
+			Why:   "another program changed or removed a queue or a program of podweir's, or another release attached the pod and the agent has not seen it since",
+			Mend:  "podweir repair --dry-run says what differs, podweir repair corrects it. If it happens again, PW501, PW502 and PW505 name the other program.",
 			run:   checkAttached,
 		},
 		{
@@ -35,8 +35,8 @@ func ownChecks() []Check {
 		{
 			Code: "PW606", Title: "fq enforces departure times", Category: CategoryDatapath, Severity: SeverityFail,
 			Looks: "attachments with the queue fq: the root qdisc of their device and its limits",
-			Why:   "a departure time without an fq that obeys it shapes nothing, and fq's own limits of 100 packets drop while the clock runs on",
-			Mend:  "podweir repair puts its fq back, as the agent does. Who replaced it shows PW505; or set queue to auto.",
+			Why:   "a departure time without an fq that obeys it shapes nothing, and fq's own limits of 100 packets drop packets meanwhile",
+			Mend:  "podweir repair puts its fq back, as the agent does. PW505 shows which program replaced it; or set queue to auto.",
 			run:   checkFQ,
 		},
 		{
@@ -61,10 +61,10 @@ func ownChecks() []Check {
 			run:   checkPastQueue,
 		},
 		{
-			Code: "PW608", Title: "nothing is left of pods that are gone", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "pins of pods whose interface is gone, and queues and programs of podweir's that no record tells of",
-			Why:   "pins hold memory; some runtimes do not call DEL for a drop-in. A queue without a record limits a pod to what it was once given: somebody removed podweir's pins, or mounted another bpffs over them",
-			Mend:  "podweir gc removes both. The agent removes pins within a minute. It takes over a queue without a record if the pod has a limit, and removes it within 12 minutes if no pod asks for it. An ADD of the pod takes it over, too, and a GC of the runtime removes pins.",
+			Code: "PW608", Title: "nothing is left of deleted pods", Category: CategoryDatapath, Severity: SeverityWarn,
+			Looks: "pins of pods whose interface is gone, and queues and programs of podweir's without a record",
+			Why:   "pins hold memory; some runtimes do not call DEL for a drop-in. A queue without a record keeps an old limit: podweir's pins were removed, or another bpffs is mounted over them",
+			Mend:  "podweir gc removes both. The agent removes pins within a minute. It takes over a queue without a record if the pod has a limit, and removes it within 12 minutes if no pod requests it. An ADD of the pod takes it over, too, and a GC of the runtime removes pins.",
 			run:   checkLeftOver,
 		},
 	}
@@ -139,7 +139,7 @@ func checkCeilings(f *Facts) Finding {
 		if len(bad) > 0 {
 			return breaks("without a ceiling: "+shorten(bad), "a ceiling", "podweir status says why there is none", bad...).of(pods)
 		}
-		return holds("every limit of egress that is asked to have a ceiling has one")
+		return holds("every egress limit that needs a ceiling has one")
 	})
 }
 
@@ -149,7 +149,7 @@ func checkLeftOver(f *Facts) Finding {
 		for _, a := range list {
 			switch {
 			case a.Lost != "":
-				bad = append(bad, a.Pod+": no record tells of "+a.Lost)
+				bad = append(bad, a.Pod+": no record of "+a.Lost)
 			case a.Gone:
 				bad = append(bad, a.Pod+" ("+a.Device+") is gone")
 			}

@@ -58,14 +58,14 @@ const head = `# Doctor codes
 
 ` + "`podweir doctor`" + ` checks whether podweir can work on a node, is wired in, and works beside everything else there. It changes nothing. It
 lists problems, and counts what is in order; ` + "`podweir doctor -v`" + ` lists that too. ` + "`podweir doctor explain PW602`" + ` prints the page of a code.
-` + "`podweir doctor --probe`" + ` also watches for some seconds and tries what a look does not tell (category probe); each such check says what it
+` + "`podweir doctor --probe`" + ` also watches for some seconds and tries what a look does not show (category probe); each such check says what it
 touches.
 
 | result | meaning |
 | --- | --- |
 | ok | as it should be |
 | warn | works less well than it could, or may break later |
-| fail | pods are not shaped, or somebody's policy or networking is in danger |
+| fail | pods are not shaped, or another component's policy or networking is in danger |
 | skip | has no meaning here, or needs a check that does not hold |
 | unknown | could not be found out; that is not ok |
 

@@ -27,7 +27,7 @@ const (
 	awsPluginLog = "var/log/aws-routed-eni/plugin.log"
 )
 
-// policyAgentSince is when the agent last began to listen; false if nobody knows.
+// policyAgentSince is when the agent last began to listen; false if not known.
 func (f *Facts) policyAgentSince() (time.Time, bool) {
 	for _, name := range []string{npaSocket, strings.TrimPrefix(npaSocket, "/var")} {
 		if info, err := fs.Stat(f.Root, strings.TrimPrefix(name, "/")); err == nil {
@@ -148,7 +148,7 @@ func (f *Facts) policyPinned(pod string) bool {
 	return err == nil
 }
 
-// enforcingMode is what ipamd tells aws-cni of policy: with any mode aws-cni asks
+// enforcingMode is what ipamd reports to aws-cni about policy: with any mode aws-cni asks
 // the agent for each pod, also where policy is switched off. It is false if the
 // environment of ipamd cannot be read.
 func (f *Facts) enforcingMode() (string, bool) {
@@ -177,12 +177,12 @@ func checkPolicyAgent(f *Facts) Finding {
 	since, made := f.policyAgentSince()
 	unix := made || f.Node.Listens(ipamdSocket) == profiles.Yes
 	if f.Node.Listens(npaSocket) == profiles.No && unix {
-		const expected = "an agent that aws-cni finds: it asks for each pod, and a pod for which nobody answers is not started"
+		const expected = "an agent that aws-cni finds: it asks for each pod, and without an answer the pod does not start"
 		switch {
 		case f.Node.Process("controller") != nil:
 			return breaks("the agent runs and does not listen on "+npaSocket, expected, logs+"; upgrade the vpc-cni add-on as a unit")
 		case made || known:
-			return breaks("nobody listens on "+npaSocket, expected, logs+" --previous; kubectl -n kube-system get pods -l k8s-app=aws-node -o wide")
+			return breaks("no program listens on "+npaSocket, expected, logs+" --previous; kubectl -n kube-system get pods -l k8s-app=aws-node -o wide")
 		}
 	}
 	return f.policyTroubles(since, logs)

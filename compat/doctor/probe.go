@@ -14,8 +14,8 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Prober tries what a look at the node does not tell. What it makes it makes in
-// network namespaces of its own and removes; of the pods it reads counters.
+// Prober tries what a look at the node does not show. It makes devices in its own
+// network namespaces only, and removes them; of the pods it reads counters.
 type Prober interface {
 	// Flows reads the counters of every limit.
 	Flows(ctx context.Context) ([]Flow, error)
@@ -24,9 +24,8 @@ type Prober interface {
 	// Redirect says how packets get through an ifb: "bpf", "mirred", or "" if
 	// they do not. It makes two devices and an ifb.
 	Redirect(ctx context.Context) (string, error)
-	// Departure sends a packet with a departure time so far ahead through an fq
-	// of its own and returns how long it took; ok is false on a kernel without
-	// fq.
+	// Departure sends a packet with a departure time so far ahead through its
+	// own fq and returns how long it took; ok is false on a kernel without fq.
 	Departure(ctx context.Context, ahead time.Duration) (took time.Duration, ok bool, err error)
 }
 

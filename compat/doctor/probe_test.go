@@ -85,8 +85,8 @@ func probeFindings() []finding {
 	broken := with(func(_ *node, p *prober) { p.err = errors.New("no such luck") })
 	return []finding{
 		{name: "sees all", code: "PW701", node: aws, change: watch(100, 100), want: doctor.OK, seen: "1 of 1 limits had traffic"},
-		{name: "sees nothing", code: "PW701", node: aws, change: watch(100, 1), want: doctor.Fail, seen: "default/web ingress: 1 of 100 packets, and nobody is ahead", fix: "recreate the pod"},
-		{name: "sees nothing, somebody ahead", code: "PW701", node: cilium, change: func(n *node) {
+		{name: "sees nothing", code: "PW701", node: aws, change: watch(100, 1), want: doctor.Fail, seen: "default/web ingress: 1 of 100 packets, and no program is ahead", fix: "recreate the pod"},
+		{name: "sees nothing, a program ahead", code: "PW701", node: cilium, change: func(n *node) {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "hostile"}}
 			n.prober = flows(n, 100, 0)
 		}, want: doctor.Fail, seen: "0 of 100 packets, behind hostile (program 9)", fix: "TCX_NEXT"},
@@ -163,7 +163,7 @@ func TestNRI(t *testing.T) {
 	}{
 		"listens":         {[]string{"/run/nri/nri.sock"}, off, doctor.OK},
 		"off":             {[]string{"/x"}, off, doctor.Fail},
-		"nobody listens":  {[]string{"/x"}, "", doctor.Fail},
+		"none listens":    {[]string{"/x"}, "", doctor.Fail},
 		"nothing is seen": {nil, "", doctor.Unknown},
 		"off, unseen":     {nil, off, doctor.Fail},
 	} {

@@ -21,7 +21,7 @@ type Format struct {
 	Explain string
 }
 
-// symbols begin a line of the table; the word follows, so that nobody needs to
+// symbols begin a line of the table; the word follows, so that no one needs to
 // know them or to see colours.
 var symbols = map[Status]string{OK: "✓", Warn: "!", Fail: "✗", Skip: "-", Unknown: "?"}
 

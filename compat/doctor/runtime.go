@@ -39,7 +39,7 @@ func runtimeChecks() []Check {
 		},
 		{
 			Code: "PW115", Title: "NRI is on if pods are limited through NRI", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "whether somebody listens on /var/run/nri/nri.sock, and containerd's setting of its NRI plugin",
+			Looks: "whether a program listens on /var/run/nri/nri.sock, and containerd's setting of its NRI plugin",
 			Why:   "without it the delivery nri reaches no pod",
 			Mend:  "Set disable = false for io.containerd.nri.v1.nri (containerd before 2.0 has it off), or enable_nri = true for CRI-O, and restart the runtime. Where that cannot be changed, the delivery watch needs no NRI.",
 			run:   checkNRI,
@@ -97,7 +97,7 @@ func checkMaxConfNum(f *Facts) Finding {
 	case n == 1:
 		return holds("max_conf_num is 1")
 	case own:
-		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file stands beside its original", n), "1", "set max_conf_num = 1, and restart containerd")
+		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file is beside its original", n), "1", "set max_conf_num = 1, and restart containerd")
 	}
 	return warns(fmt.Sprintf("max_conf_num is %d", n), "1, before podweir is installed by the delivery chain", "set max_conf_num = 1, and restart containerd")
 }
@@ -114,7 +114,7 @@ func checkNRI(f *Facts) Finding {
 	case f.Node.Config.NRI == profiles.No:
 		return breaks("the runtime's configuration has NRI off", "NRI on", "disable = false for io.containerd.nri.v1.nri, or enable_nri = true for CRI-O, and restart the runtime")
 	case listens == profiles.No:
-		return breaks("nobody listens on "+nriSocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
+		return breaks("no program listens on "+nriSocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
 	}
 	return unknown("whether the runtime has NRI on")
 }

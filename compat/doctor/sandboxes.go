@@ -77,7 +77,7 @@ func readSandboxes(root fs.FS) ([]Sandbox, error) {
 			continue
 		}
 		if c.IfName == loopback {
-			continue // containerd gives it the pod's limits; nobody shapes it
+			continue // containerd gives it the pod's limits; nothing shapes it
 		}
 		s := c.sandbox()
 		s.Made = info.ModTime()

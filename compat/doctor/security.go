@@ -18,7 +18,7 @@ func securityChecks() []Check {
 		Code: "PW111", Title: "SELinux lets podweir work", Category: CategoryNode, Severity: SeverityWarn,
 		Looks: "/sys/fs/selinux/enforce, and denials of podweir's processes in /var/log/audit/audit.log",
 		Why:   "where it is enforced (Bottlerocket), a plugin runs as container_t and may be kept from files, mounts and BPF",
-		Mend:  "See what is denied, and allow it by a policy module, or leave it to the agent, which runs in a domain of its own.",
+		Mend:  "See what is denied, and allow it by a policy module, or leave it to the agent, which runs in its own domain.",
 		Refs:  []string{"https://github.com/istio/istio/issues/48746"},
 		run:   checkSELinux,
 	}}

@@ -30,9 +30,9 @@ func shaperChecks() []Check {
 			run:  checkOneShaper,
 		},
 		{
-			Code: "PW409", Title: "somebody enforces every bandwidth annotation", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the directions that podweir's entry leaves to somebody else, and whether that one enforces them",
-			Why:   "a limit that each takes for the other's is nobody's",
+			Code: "PW409", Title: "every bandwidth annotation is enforced", Category: CategoryCNI, Severity: SeverityFail,
+			Looks: "the directions that podweir's entry leaves to another shaper, and whether that enforces them",
+			Why:   "a limit that each of two shapers leaves to the other is not enforced",
 			Mend: "Take away the default shaper, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
 				"Cilium with its bandwidth manager, Calico from v3.30.",
 			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go"},
@@ -68,8 +68,8 @@ func (f *Facts) entryKeys() (keys map[string]any, file string) {
 // direction is one of the two, and who is to shape it.
 type direction struct {
 	name string
-	// left is to whom podweir leaves it, 0 if to nobody; enforced says whether he
-	// enforces the annotation or, where nothing is left, whether anybody else does.
+	// left is the shaper that podweir leaves it to, 0 if podweir shapes; enforced says
+	// whether that one enforces the annotation or, if podweir shapes, whether another does.
 	left     terms.Shaper
 	enforced profiles.Answer
 	// ownRate says that podweir has a rate for pods without the annotation.
@@ -108,7 +108,7 @@ func (f *Facts) directions() ([]direction, detect.Others) {
 func checkOneShaper(f *Facts) Finding {
 	both, others := f.directions()
 	if others.By == 0 {
-		return skip("nobody else here enforces them")
+		return skip("no other component here enforces them")
 	}
 	var two, left, still []string
 	for _, d := range both {
@@ -198,17 +198,17 @@ func (f *Facts) besideCNI(others *detect.Others, two []string) Finding {
 // limit as high.
 const endless = 400_000_000_000
 
-// holdsBack says whether a qdisc is somebody else's limit.
+// holdsBack says whether a qdisc is another component's limit.
 func holdsBack(q Qdisc) bool { return q.Root && !q.Ours && q.Kind == "tbf" && q.BitsPerSec <= endless }
 
 func checkSomeShaper(f *Facts) Finding {
 	both, _ := f.directions()
-	var nobody, unsure, left []direction
+	var unenforced, unsure, left []direction
 	for _, d := range both {
 		switch {
 		case d.left == 0:
 		case d.enforced == profiles.No:
-			nobody = append(nobody, d)
+			unenforced = append(unenforced, d)
 		case d.enforced == profiles.Unknown:
 			unsure = append(unsure, d)
 		default:
@@ -217,9 +217,9 @@ func checkSomeShaper(f *Facts) Finding {
 	}
 	_, file := f.ownEntry()
 	switch {
-	case len(nobody) > 0:
-		return breaks(file+" leaves "+limitsTo(nobody)+", which does not enforce them", "a shaper for each limit",
-			"take away the default shaper="+nobody[0].left.String()+"; podweir install or the agent writes the entry again")
+	case len(unenforced) > 0:
+		return breaks(file+" leaves "+limitsTo(unenforced)+", which does not enforce them", "a shaper for each limit",
+			"take away the default shaper="+unenforced[0].left.String()+"; podweir install or the agent writes the entry again")
 	case len(unsure) > 0:
 		return unknown(file + " leaves " + limitsTo(unsure) + ": whether it enforces them is not known")
 	case len(left) > 0:

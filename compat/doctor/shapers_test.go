@@ -113,7 +113,7 @@ func shaperFindings() []finding {
 			n.settings("enable-bandwidth-manager", "true")
 		}, want: doctor.Unknown, seen: "podweir shapes"},
 
-		{name: "left to nobody", code: "PW409", node: cilium, change: func(n *node) {
+		{name: "left to an absent shaper", code: "PW409", node: cilium, change: func(n *node) {
 			n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + both + "}"
 		}, want: doctor.Fail, seen: "50-podweir.conf leaves egress and ingress limits to Cilium's bandwidth manager, which does not enforce them", fix: "take away"},
 		{name: "left to an agent that is too old", code: "PW409", node: cilium, change: managed("1.17.9", both), want: doctor.Fail, seen: "leaves ingress limits", fix: "take away"},
@@ -126,7 +126,7 @@ func shaperFindings() []finding {
 
 		{name: "Felix, and its limit ahead", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Warn, seen: "Calico enforces kubernetes.io/*-bandwidth, too, and its limit is before podweir's on default/web", fix: "1P"},
 		{name: "Felix, and its limit taken away", code: "PW403", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "no limit of Calico's is before its own"},
-		{name: "Felix, on a pod of its own", code: "PW403", node: calico, change: idle(felix("", 20_000_000)), want: doctor.OK, seen: "podweir shapes egress and ingress"},
+		{name: "Felix, on its own pod", code: "PW403", node: calico, change: idle(felix("", 20_000_000)), want: doctor.OK, seen: "podweir shapes egress and ingress"},
 		{name: "left to Felix", code: "PW403", node: calico, change: idle(felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.OK, seen: "egress and ingress limits are left to it"},
 		{name: "left to Felix too late", code: "PW403", node: calico, change: felix(`,"shaper":"calico"`, 20_000_000), want: doctor.Warn, seen: "podweir still shapes default/web", fix: "podweir detach"},
 		{name: "Felix of unknown release", code: "PW403", node: calico, change: func(*node) {}, want: doctor.Unknown, seen: "which release of Calico runs is not known"},
@@ -143,7 +143,7 @@ func shaperFindings() []finding {
 		{name: "left to OVN-Kubernetes, which does", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "ovn"), want: doctor.OK, seen: "egress and ingress limits to OVN-Kubernetes"},
 		{name: "left to Terway, which is not here", code: "PW409", node: ovn, change: leftTo(net+"00-podweir-10-ovn-kubernetes.conflist", "terway"), want: doctor.Fail, seen: "leaves egress and ingress limits to Terway, which does not", fix: "shaper=terway"},
 		{name: "OpenShift", code: "PW403", node: openShift, change: limitedTwice, want: doctor.Warn, seen: "OVN-Kubernetes enforces kubernetes.io/*-bandwidth, too, and podweir shapes egress and ingress of default/early", fix: "default shaper=ovn"},
-		{name: "Multus in front of another CNI", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, want: doctor.Skip, seen: "nobody else"},
+		{name: "Multus in front of another CNI", code: "PW403", node: openShift, change: func(n *node) { n.files["proc/9/comm"] = "flanneld\n" }, want: doctor.Skip, seen: "no other component"},
 		{name: "Terway that takes limits", code: "PW403", node: terway(`,"capabilities":{"bandwidth":true}`), change: limitedTwice, want: doctor.Warn, seen: "Terway (Alibaba Cloud) enforces", fix: "default shaper=terway"},
 		{name: "Terway that takes none", code: "PW403", node: terway(""), change: limitedTwice, want: doctor.OK, seen: "does not take the capability bandwidth, and terway-qos does not run"},
 		{name: "terway-qos", code: "PW403", node: terway(""), change: func(n *node) { limitedTwice(n); n.files["proc/8/comm"] = "qos\n" }, want: doctor.Warn, seen: "terway-qos enforces", fix: "default shaper=terway"},
@@ -155,7 +155,7 @@ func shaperFindings() []finding {
 		}, want: doctor.OK, seen: "1 of OVN-Kubernetes's"},
 		{name: "Felix's endless queue", code: "PW505", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "1 of Calico's, which hold back nothing"},
 		{name: "Felix's queue, ahead", code: "PW505", node: calico, change: felix("", 20_000_000), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
-		{name: "Felix's queue on a pod of its own", code: "PW505", node: calico, change: idle(felix("", 20_000_000)), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
+		{name: "Felix's queue on its own pod", code: "PW505", node: calico, change: idle(felix("", 20_000_000)), want: doctor.Warn, seen: "has tbf", fix: "qos.projectcalico.org/ingressBandwidth=1P"},
 		{name: "Felix's queue, left to it", code: "PW505", node: calico, change: felix(`,"shaper":"calico"`, 20_000_000), want: doctor.OK, seen: "1 of Calico's"},
 
 		{name: "pod that is left to Cilium", code: "PW605", node: cilium, change: seen(both), want: doctor.OK, seen: "0 of 1"},

@@ -9,10 +9,10 @@ import "slices"
 // they are joined: the first names the cause, or has the remedy; the second is its
 // consequence, or the same seen from elsewhere.
 var together = [][2]string{
-	// Somebody takes the limit away again and again.
+	// The limit is taken away again and again.
 	{"PW612", "PW611"},
 	{"PW612", "PW602"},
-	// Somebody is ahead of podweir on a hook: repair moves it back.
+	// A program is ahead of podweir on a hook: repair moves podweir back.
 	{"PW501", "PW602"},
 	// Calico's limit is before podweir's.
 	{"PW403", "PW505"},
@@ -25,7 +25,7 @@ var together = [][2]string{
 	// The probe says who takes packets past the queue.
 	{"PW701", "PW506"},
 	{"PW701", "PW611"},
-	// A file of somebody else's is in force: with it out of the way the rest is right.
+	// A foreign file is in force: without it the rest is right.
 	{"PW201", "PW208"},
 	{"PW208", "PW202"},
 	{"PW208", "PW203"},

@@ -17,7 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// One problem is one finding: what else it breaks is told with it.
+// One problem is one finding: what else it breaks is reported with it.
 func TestOneProblemIsOneFinding(t *testing.T) {
 	foreign := func(n *node) {
 		n.kernel.attached[0].Drift = []string{"ingress build-queue: root qdisc is not podweir's: pfifo"}
@@ -36,7 +36,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node   func() *node
 		change func(n *node)
-		// want are codes with the codes that are told with them.
+		// want are codes with the codes that are reported with them.
 		want map[string][]string
 	}{
 		"a foreign queue": {aws, foreign, map[string][]string{"PW602": {"PW505"}}},
@@ -51,15 +51,15 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		"a limit that is taken away":              {aws, tampered(false), map[string][]string{"PW612": {"PW611", "PW602"}}},
 		"a limit that is taken away and holds":    {aws, tampered(true), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},
 		"packets past the queue, without a probe": {aws, func(n *node) { n.kernel.attached[0].PastQueue = 3 }, map[string][]string{"PW611": nil}},
-		"somebody else's file is in force": {aws, func(n *node) {
+		"a foreign file is in force": {aws, func(n *node) {
 			n.files[net+"00-bridge.conflist"] = `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"bridge"},{"type":"bandwidth"}]}`
 			withoutPolicy(n)
 		}, map[string][]string{"PW208": {"PW202", "PW203", "PW206", "PW110"}}},
-		"somebody else's broken file is in force": {aws, func(n *node) {
+		"a broken foreign file is in force": {aws, func(n *node) {
 			n.files[net+"00-a.conf"] = "{"
 			n.kernel.devices, n.kernel.attached = nil, nil
 		}, map[string][]string{"PW201": {"PW208"}}},
-		"somebody else's file is in force, and the original has changed": {aws, func(n *node) {
+		"a foreign file is in force, and the original has changed": {aws, func(n *node) {
 			n.files[net+"00-bridge.conflist"] = `{"cniVersion":"1.0.0","name":"b","plugins":[{"type":"bridge"}]}`
 			n.files[net+"00-podweir-00-bridge.conflist"] = n.files[own]
 			n.kernel.devices = nil
@@ -93,7 +93,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 			felix("", 20_000_000)(n)
 			n.sockets, n.kernel.devices[0].In, n.kernel.devices[0].Out = []string{"/x"}, judge.Chain{}, judge.Chain{}
 		}, map[string][]string{"PW403": {"PW505"}}},
-		"somebody is ahead": {cilium, func(n *node) {
+		"a program is ahead": {cilium, func(n *node) {
 			n.kernel.devices[0].In.Programs = []judge.Program{{ProgramID: 10, Name: "cil_from_contai"}, {ProgramID: 20, Name: "pw_police", Ours: true}}
 			n.kernel.attached[1].Drift = []string{"egress attach: not first"}
 		}, map[string][]string{"PW501": {"PW602"}, "PW603": nil}},

@@ -40,7 +40,7 @@ func checkUnenforced(f *Facts) Finding {
 	case len(bad) == 0:
 		return holds("none is exceeded")
 	case held:
-		return warns(shorten(bad), "limits that nobody takes away", "podweir status", bad...).of(pods)
+		return warns(shorten(bad), "limits that stay in place", "podweir status", bad...).of(pods)
 	default:
 		return breaks(shorten(bad), "no pod beyond its limit", "podweir status, and podweir doctor --probe", bad...).of(pods)
 	}
