@@ -160,6 +160,27 @@ func TestReadmeQuotesRows(t *testing.T) {
 	}
 }
 
+// TestSupportIsOfRowsThatPassed compares the rows that support.md calls tested with their
+// results. The stock rows are without podweir; the podweir-first ones are variants of others.
+func TestSupportIsOfRowsThatPassed(t *testing.T) {
+	support, err := os.ReadFile(filepath.Join(docs, "reference/support.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := committed(t)
+	for _, r := range matrix(t).Rows {
+		if r.Needs != "" || r.Scenario == row.Stock || r.Order == row.PodweirFirst {
+			continue
+		}
+		i := slices.IndexFunc(results, func(res row.Result) bool { return res.Row == r.Name })
+		passed := i >= 0 && results[i].Lacks == "" && results[i].Failure() == nil
+		link := "(compat-matrix.md#" + strings.ReplaceAll(r.Name, ".", "") + ")"
+		if linked := strings.Contains(string(support), link); linked != passed {
+			t.Errorf("row %s passed: %v; support.md links %s: %v", r.Name, passed, link, linked)
+		}
+	}
+}
+
 // committed are the last results of each row.
 func committed(t *testing.T) []row.Result {
 	t.Helper()
