@@ -196,6 +196,49 @@ func TestScrapeOfAnObservedPod(t *testing.T) {
 	}
 }
 
+// The pages say how many series a pod has at least and at most: a Prometheus server is
+// sized by that.
+func TestSeriesOfAPod(t *testing.T) {
+	t.Parallel()
+	const least, most = 30, 98
+	for want, packets := range map[int]uint64{least: 0, most: 1} {
+		var directions []status.Direction
+		var enforced []metrics.Enforced
+		var held []metrics.Held
+		for _, d := range []string{"egress", "ingress"} {
+			directions = append(directions, status.Direction{
+				Direction: d, Enforce: "limit", Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
+				Counters: []datapath.Counter{{Disposition: "light"}, {Disposition: "paced"}, {Disposition: "dropped-horizon"}, {Disposition: "exempt"}},
+				Waits:    []datapath.Wait{{Band: "light", Packets: packets}, {Band: "heavy", Packets: packets}},
+				Qdisc:    &engine.QueueStatistics{},
+			})
+			enforced = append(enforced, metrics.Enforced{Namespace: "default", Pod: "web", Direction: d, Holds: true})
+			held = append(held, metrics.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d})
+		}
+		text := scrape(t, metrics.New(metrics.Config{
+			Log:      slog.New(slog.DiscardHandler),
+			Pods:     &pods{all: []metrics.Interface{{Namespace: "default", Pod: "web", Name: "eth0", Directions: directions}}},
+			Enforced: func() []metrics.Enforced { return enforced },
+			Held:     func() []metrics.Held { return held },
+		}).Handler())
+		if got := strings.Count(text, `pod="web"`); got != want {
+			t.Errorf("%d series with %d packets in each band, want %d", got, packets, want)
+		}
+	}
+	for file, text := range map[string]string{
+		"reference/metrics.md": fmt.Sprintf("has %d series for each pod", least),
+		"howto/size-limits.md": fmt.Sprintf("%d to %d time series", least, most),
+	} {
+		page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), text) {
+			t.Errorf("%s does not say %q", file, text)
+		}
+	}
+}
+
 // What cannot be read is left out; the rest is answered.
 func TestScrapeSurvivesErrors(t *testing.T) {
 	t.Parallel()
