@@ -21,8 +21,10 @@ const chartStyle = `<style>
 text{font:14px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#24292f}
 .head{font-weight:600}.small{font-size:12px;fill:#57606a}.ours{fill:#0969da}.label.ours{font-weight:600}
 .dot{fill:#8c959f}.dot.ours{fill:#0969da}.grid{stroke:#d0d7de}
+.bar{stroke:#8c959f;stroke-width:2}.bar.ours{stroke:#0969da}
 %s@media (prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.ours{fill:#4493f8}
-.dot{fill:#768390}.dot.ours{fill:#4493f8}.grid{stroke:#3d444d}%s}
+.dot{fill:#768390}.dot.ours{fill:#4493f8}.grid{stroke:#3d444d}
+.bar{stroke:#768390}.bar.ours{stroke:#4493f8}%s}
 </style>
 `
 
@@ -47,6 +49,17 @@ func (c *chart) writeTo(out io.Writer, width, height float64, style, dark string
 		number(width), number(height), fmt.Sprintf(chartStyle, style, dark), c.body.String())
 	return err
 }
+
+// dot is the mark of a number.
+func (c *chart) dot(name string, x, y, radius float64) {
+	fmt.Fprintf(&c.body, "<circle class=%q cx=\"%s\" cy=\"%s\" r=\"%s\"/>\n", series("dot", name), number(x), number(y), number(radius))
+}
+
+// Bar is what a number's samples reach from and to. Of one sample, or of none, there
+// is no bar to draw.
+type Bar struct{ Low, High float64 }
+
+func (b Bar) drawn() bool { return b.High > b.Low }
 
 // number is a coordinate to a tenth of a pixel.
 func number(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }

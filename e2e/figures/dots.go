@@ -31,9 +31,20 @@ type Panel struct {
 type Dot struct {
 	Name  string
 	Value float64
+	Bar
 	// Text is the number as it is written.
 	Text string
 }
+
+// from and to are the ends of what is drawn. No logarithmic axis has a 0.
+func (d *Dot) from() float64 {
+	if d.drawn() && d.Low > 0 {
+		return min(d.Low, d.Value)
+	}
+	return d.Value
+}
+
+func (d *Dot) to() float64 { return max(d.High, d.Value) }
 
 // Sizes of a panel. Names of 26 letters fit left of it.
 const (
@@ -53,7 +64,7 @@ func (c *Dots) WriteSVG(out io.Writer) error {
 	for _, p := range c.Panels {
 		for _, d := range p.Dots {
 			if d.Value > 0 {
-				x.from, x.to = min(x.from, d.Value), max(x.to, d.Value)
+				x.from, x.to = min(x.from, d.from()), max(x.to, d.to())
 			}
 		}
 	}
@@ -88,8 +99,11 @@ func (c *Dots) panel(out *chart, p *Panel, x *scale, ticks []float64, y float64)
 		at := y + panelTop + float64(i)*rowHeight + rowHeight/2
 		label := series("label", d.Name)
 		out.text(label, "end", dotsLeft-12, at+textMiddle, d.Name)
-		fmt.Fprintf(&out.body, "<circle class=%q cx=\"%s\" cy=\"%s\" r=\"6\"/>\n", series("dot", d.Name), number(x.at(d.Value)), number(at))
-		out.text(label, "", x.at(d.Value)+11, at+textMiddle, d.Text)
+		if d.drawn() {
+			out.line(series("bar", d.Name), x.at(d.from()), at, x.at(d.to()), at)
+		}
+		out.dot(d.Name, x.at(d.Value), at, 6)
+		out.text(label, "", x.at(d.to())+11, at+textMiddle, d.Text)
 	}
 	return bottom + panelBottom
 }

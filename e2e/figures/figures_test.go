@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +67,43 @@ func TestLabelsKeepApart(t *testing.T) {
 	}
 	if strings.Join(got, " ") != "333 349 365" {
 		t.Errorf("the names are at %v, want 16 pixels apart, the last at the foot", got)
+	}
+}
+
+// TestBars: a number with samples has a bar over them, one without has none, and the
+// text is beyond its end.
+func TestBars(t *testing.T) {
+	dots := drawn(t, &figures.Dots{Unit: "ms", Panels: []figures.Panel{
+		{Dots: []figures.Dot{
+			{Name: "podweir", Value: 10, Bar: figures.Bar{Low: 1, High: 100}, Text: "ten"},
+			{Name: "one sample", Value: 5, Bar: figures.Bar{Low: 5, High: 5}},
+			{Name: "no sample", Value: 5},
+		}},
+	}})
+	lines := drawn(t, &figures.Lines{X: "pods", Y: "ns", Lines: []figures.Line{
+		{Name: "queue", Points: []figures.Point{{X: 0, Y: 2, Bar: figures.Bar{Low: 1, High: 5}}, {X: 1, Y: 2}}},
+	}})
+	for chart, wants := range map[string][]string{
+		dots:  {`<line class="bar ours" x1="212" x2="650" y1="55" y2="55"/>`, `<text class="label ours" x="661" y="60">ten`},
+		lines: {`<line class="bar" x1="60" x2="60" y1="299.6" y2="58"/>`, `<circle class="dot" cx="60" cy="239.2" r="3"/>`},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(chart, want) {
+				t.Errorf("the chart lacks %q:\n%s", want, chart)
+			}
+		}
+		if got := strings.Count(chart, `class="bar`); got != 1 {
+			t.Errorf("the chart has %d bars, want 1:\n%s", got, chart)
+		}
+	}
+}
+
+// TestLongNames are inside of the picture.
+func TestLongNames(t *testing.T) {
+	svg := drawn(t, &figures.Lines{Lines: []figures.Line{{Name: strings.Repeat("m", 60), Points: []figures.Point{{X: 1, Y: 1}}}}})
+	wide := regexp.MustCompile(`width="(\d+)"`).FindStringSubmatch(svg)
+	if width, err := strconv.Atoi(wide[1]); err != nil || width < 584+60*8 {
+		t.Errorf("the chart is %q wide, and its name ends further right", wide[1])
 	}
 }
 

@@ -34,18 +34,22 @@ type Line struct {
 	Points []Point
 }
 
-// Point is in the units of the axes.
-type Point struct{ X, Y float64 }
+// Point is in the units of the axes; so is the bar of its Y.
+type Point struct {
+	X, Y float64
+	Bar
+}
 
-// Sizes of a chart of lines.
+// Sizes of a chart of lines. A bold letter of a name is at most letterWidth wide.
 const (
-	linesWidth  = 900
 	linesLeft   = 60
 	linesRight  = 570
 	linesTop    = 58
 	linesBottom = 360
 	linesHeight = 410
+	labelLeft   = linesRight + 14
 	labelHeight = 16
+	letterWidth = 8
 )
 
 const (
@@ -72,7 +76,7 @@ func (c *Lines) WriteSVG(out io.Writer) error {
 		for i, p := range l.Points {
 			x.from, x.to = min(x.from, p.X), max(x.to, p.X)
 			if c.MostY == 0 {
-				y.to = max(y.to, p.Y)
+				y.to = max(y.to, p.Y, p.High)
 			} else {
 				l.Points[i].Y = min(p.Y, c.MostY)
 			}
@@ -84,9 +88,15 @@ func (c *Lines) WriteSVG(out io.Writer) error {
 	var drawn chart
 	c.axes(&drawn, &x, &y)
 	ends := make([]end, len(drawable))
+	width := len(c.Title)
 	for i, l := range drawable {
+		width = max(width, labelLeft/letterWidth+len(l.Name)+2)
 		var points []string
 		for _, p := range l.Points {
+			if p.drawn() {
+				drawn.line(series("bar", l.Name), x.at(p.X), y.at(p.Low), x.at(p.X), y.at(p.High))
+				drawn.dot(l.Name, x.at(p.X), y.at(p.Y), 3)
+			}
 			points = append(points, number(x.at(p.X))+","+number(y.at(p.Y)))
 		}
 		fmt.Fprintf(&drawn.body, "<polyline class=%q stroke-dasharray=%q points=%q/>\n", series("line", l.Name), dashes[i%len(dashes)], strings.Join(points, " "))
@@ -94,7 +104,7 @@ func (c *Lines) WriteSVG(out io.Writer) error {
 		ends[i] = end{x.at(last.X), y.at(last.Y)}
 	}
 	c.labels(&drawn, drawable, ends)
-	return drawn.writeTo(out, linesWidth, linesHeight, lineStyle, lineDark)
+	return drawn.writeTo(out, float64(width*letterWidth), linesHeight, lineStyle, lineDark)
 }
 
 func (c *Lines) axes(out *chart, x, y *scale) {
@@ -109,7 +119,7 @@ func (c *Lines) axes(out *chart, x, y *scale) {
 	}
 	if c.LimitY > 0 {
 		out.line("limit", linesLeft, y.at(c.LimitY), linesRight, y.at(c.LimitY))
-		out.text("small", "", linesLeft+4, y.at(c.LimitY)-textMiddle, "limit")
+		out.text("small", "end", linesRight-4, y.at(c.LimitY)-textMiddle, "limit")
 	}
 	out.text("small", "middle", (linesLeft+linesRight)/2, linesBottom+36, c.X)
 	out.text("small", "", 12, linesTop-10, c.Y)
@@ -143,6 +153,6 @@ func (c *Lines) labels(out *chart, lines []Line, ends []end) {
 	}
 	for i, l := range lines {
 		out.line("grid", ends[i].x, ends[i].y, linesRight+10, places[i])
-		out.text(series("label small", l.Name), "", linesRight+14, places[i]+textMiddle, l.Name)
+		out.text(series("label small", l.Name), "", labelLeft, places[i]+textMiddle, l.Name)
 	}
 }

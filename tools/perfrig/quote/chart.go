@@ -7,28 +7,53 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/podweir/podweir/tools/perfrig/report"
 )
 
-// demoChart is where the chart of the newest run of the demo is, from the root.
-const demoChart = "docs/results/demo.svg"
+// Where the charts of the newest run of the demo and of the newest campaign beside
+// rivals are, from the root.
+const (
+	demoChart   = "docs/results/demo.svg"
+	rivalsChart = "docs/results/rivals.svg"
+)
 
-// drawDemo draws the newest run of the demo, if one is committed.
-func drawDemo(results *results, write bool) (changed []string, err error) {
-	run, name, err := results.demo("demo")
-	if err != nil || run == nil {
+// drawAll draws those charts whose results are committed.
+func drawAll(results *results, write bool) (changed []string, err error) {
+	run, _, err := results.demo("demo")
+	if err != nil {
 		return nil, err
 	}
-	var made bytes.Buffer
-	if err := run.Chart(&made); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	campaign, _, err := results.campaign("netns-rivals")
+	if err != nil {
+		return nil, err
 	}
-	differs, err := renew(filepath.Join(results.root, filepath.FromSlash(demoChart)), made.Bytes(), write)
-	if differs {
-		changed = append(changed, demoChart)
+	charts := map[string]func(io.Writer) error{}
+	if run != nil {
+		charts[demoChart] = run.Chart
 	}
-	return changed, err
+	if campaign != nil {
+		charts[rivalsChart] = report.RivalsChart(campaign).WriteSVG
+	}
+	for _, file := range slices.Sorted(maps.Keys(charts)) {
+		var made bytes.Buffer
+		if err := charts[file](&made); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		differs, err := renew(filepath.Join(results.root, filepath.FromSlash(file)), made.Bytes(), write)
+		if err != nil {
+			return nil, err
+		}
+		if differs {
+			changed = append(changed, file)
+		}
+	}
+	return changed, nil
 }
 
 // renew says whether a file is not what was made, and writes it if it may.

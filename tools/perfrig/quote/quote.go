@@ -29,8 +29,8 @@ import (
 	"strings"
 )
 
-// Update makes the chart of the demo and every figure of README.md and of the pages
-// below docs again, in the checkout at root. It returns the files that have
+// Update makes the charts and every figure of README.md and of the pages below docs
+// again, in the checkout at root. It returns the files that have
 // changed by it, by their paths from there. Only if write is set are they written.
 func Update(root string, write bool) (changed []string, err error) {
 	pages, err := markdown(root)
@@ -38,7 +38,7 @@ func Update(root string, write bool) (changed []string, err error) {
 		return nil, err
 	}
 	results := newResults(root)
-	if changed, err = drawDemo(results, write); err != nil {
+	if changed, err = drawAll(results, write); err != nil {
 		return nil, err
 	}
 	for _, name := range pages {

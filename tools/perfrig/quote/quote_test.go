@@ -168,16 +168,23 @@ func TestDemo(t *testing.T) {
 }
 
 // TestRivals: what was not measured has no row and no number, and without a campaign
-// the page says how to get one.
+// the page says how to get one. The first page has one cap, the other all and a chart.
 func TestRivals(t *testing.T) {
-	const view = "<!-- figures: begin rivals from netns-rivals -->\n<!-- figures: end -->\n"
-	root := checkout(t, map[string]string{"README.md": view, "docs/a.md": ""})
-	for _, want := range []string{"`make perf-rivals` measures", "| 20M | Cilium: policer, burst of 1 s | 2.010 | 2000 | - | 30.00 ms (1.00 ms) |\n\n<!-- figures: end"} {
+	view := func(name string) string {
+		return "<!-- figures: begin " + name + " from netns-rivals -->\n<!-- figures: end -->\n"
+	}
+	root := checkout(t, map[string]string{"README.md": view("rivals-20"), "docs/a.md": view("rivals"), "docs/results/x.md": ""})
+	for round, want := range []string{
+		"`make perf-rivals` measures",
+		"| 20M | Cilium: policer, burst of 1 s | 2.010 | 2000 | - | 30.0 ms (1.00 ms) |\n\n<!-- figures: end",
+		"| 20M | Cilium: policer, burst of 1 s | 2.010 | 2000 | - | 32.0 ms, 30.0 to 34.0 (1.00 ms) |\n\n<!-- figures: end",
+	} {
 		if _, err := Update(root, true); err != nil {
 			t.Fatal(err)
 		}
-		if top := read(t, root, "README.md"); !strings.Contains(top, want) {
-			t.Errorf("README.md lacks %q:\n%s", want, top)
+		top := read(t, root, "README.md")
+		if !strings.Contains(top, want) || strings.Contains(top, "| 100M |") {
+			t.Errorf("README.md lacks %q, or has another cap:\n%s", want, top)
 		}
 		dir := filepath.Join(root, "docs/results/2026-11-25-netns-rivals")
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -188,19 +195,29 @@ func TestRivals(t *testing.T) {
 			t.Fatal(err)
 		}
 		for workload, metrics := range map[string]map[string]float64{
-			"latency-ingress":     {"kept_p99_ms": 30, "kept_bystander_p99_ms": 1},
+			"latency-ingress":     {"kept_p99_ms": 30 + 4*float64(round), "kept_bystander_p99_ms": 1},
 			"tcp-1-cubic-ingress": {"ingress_worst_second_share": 2.01, "early_retransmits_count": 700, "late_retransmits_count": 900},
 		} {
-			s := &record.Sample{Metrics: metrics}
-			s.Cell.Phase, s.Cell.Rate = spec.Phase{Name: "cilium", Kind: spec.Qdisc}, 20_000_000
-			s.Cell.Workload = spec.Workload{Name: workload, Kind: spec.Sweep, Direction: "ingress"}
-			if err := f.Append(s); err != nil {
-				t.Fatal(err)
+			for _, rate := range []uint64{20_000_000, 100_000_000} {
+				s := &record.Sample{Round: round, Metrics: metrics}
+				s.Cell.Phase, s.Cell.Rate = spec.Phase{Name: "cilium", Kind: spec.Qdisc}, rate
+				s.Cell.Workload = spec.Workload{Name: workload, Kind: spec.Sweep, Direction: "ingress"}
+				if err := f.Append(s); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	all, chart := read(t, root, "docs/a.md"), read(t, root, "docs/results/rivals.svg")
+	if !strings.Contains(all, "(results/rivals.svg)") || !strings.Contains(all, "| 100M | Cilium") {
+		t.Errorf("a.md lacks the chart or a cap:\n%s", all)
+	}
+	// Two panels, each with the dot and the bar of the limiter.
+	if strings.Count(chart, `class="dot"`) != 2 || strings.Count(chart, `class="bar"`) != 2 || !strings.Contains(chart, "limit 100 Mbit/s") {
+		t.Errorf("the chart does not have each limiter once with its range:\n%s", chart)
 	}
 }
 

@@ -24,6 +24,7 @@ var views = map[string]func(p *page, sources []string) (string, error){
 	"campaigns": campaigns,
 	"demo":      demo,
 	"rivals":    rivals,
+	"rivals-20": rivals20,
 	"loads":     loads,
 }
 
@@ -53,27 +54,41 @@ func bars(p *page, sources []string) (string, error) {
 	return b.String(), nil
 }
 
-// rivals is what each limiter does with one flow into a pod.
+// rivals is what each limiter does with one flow into a pod, at every cap.
 func rivals(p *page, sources []string) (string, error) {
-	if len(sources) != 1 {
-		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
+	r, name, err := p.rivals(sources)
+	if r == nil {
+		return noRivals, err
 	}
-	r, name, err := p.results.campaign(sources[0])
-	switch {
-	case err != nil:
-		return "", err
-	case r == nil:
-		return "A campaign with intervals is not taken yet: `make perf-rivals` measures and publishes it.\n", nil
-	}
-	var b bytes.Buffer
 	m := &r.Campaign.Machine
-	fmt.Fprintf(&b, "One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s. Cilium's and Calico's limits are doubles of the code\n"+
-		"that sets them, without their agents. The worst second is of the whole flow, its start included; the connection beside it has 200 small\n"+
-		"requests a second, in brackets that of a pod without a limit.\n\n",
-		p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU)
-	t := report.Rivals(r)
-	b.WriteString(t.Markdown())
-	return b.String(), nil
+	t := report.Rivals(r, report.RivalRates(r)...)
+	return fmt.Sprintf("![p99 of a small request beside bulk into the pod, by limiter and cap, with the range of the samples](%s)\n\n"+
+		"One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s.\n"+
+		"Cilium's and Calico's limits are doubles of the code that sets them, without their agents. The worst second is that of the whole flow, with\n"+
+		"its start. The connection beside the flow carries 200 small requests a second: the mean of the samples' p99, their range, and in brackets\n"+
+		"that of a pod without a limit.\n\n%s",
+		p.link(rivalsChart), p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU, t.Markdown()), nil
+}
+
+// rivals20 is the same at 20M only, for a page that has a word on the doubles itself.
+func rivals20(p *page, sources []string) (string, error) {
+	r, name, err := p.rivals(sources)
+	if r == nil {
+		return noRivals, err
+	}
+	t := report.Rivals(r, 20_000_000)
+	return fmt.Sprintf("[Measured](%s): one TCP flow into a pod, and beside it 200 small requests a\n"+
+		"second on a kept connection. Brackets have the same requests of a pod without a limit.\n\n%s", p.link(name), t.Markdown()), nil
+}
+
+const noRivals = "A campaign with intervals is not taken yet: `make perf-rivals` measures and publishes it.\n"
+
+// rivals reads the campaign of both views; nil if none is committed.
+func (p *page) rivals(sources []string) (r *record.Results, name string, err error) {
+	if len(sources) != 1 {
+		return nil, "", fmt.Errorf("this view is of one source, not %d", len(sources))
+	}
+	return p.results.campaign(sources[0])
 }
 
 // loads is a call beside other loads: the bars for each phase, then every row.

@@ -33,7 +33,7 @@ func LoadKinds(r *record.Results) Table {
 		byPhase[c.Phase.Name] = append(byPhase[c.Phase.Name], loadBars(r, &c)...)
 	}
 	for _, k := range append([]Kind{capKind}, loadKinds()...) {
-		row, any := []string{k.Name}, false
+		row, found := []string{k.Name}, false
 		for _, phase := range phases {
 			var alike []judged
 			for _, bar := range byPhase[phase] {
@@ -41,9 +41,9 @@ func LoadKinds(r *record.Results) Table {
 					alike = append(alike, judged{bar, r})
 				}
 			}
-			row, any = append(row, tally(alike)), any || len(alike) > 0
+			row, found = append(row, tally(alike)), found || len(alike) > 0
 		}
-		if any {
+		if found {
 			t.Rows = append(t.Rows, append(row, k.Asked))
 		}
 	}

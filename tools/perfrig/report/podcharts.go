@@ -9,6 +9,7 @@ import (
 	"github.com/podweir/podweir/e2e/figures"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
+	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
 // scaleChart is a cost against the number of pods, with a line for each phase
@@ -20,18 +21,26 @@ type scaleChart struct {
 	measures []measure
 }
 
-// measure is a number of a cell; NaN if the cell has none.
+// measure is a number of a cell, for the vertical axis; NaN if the cell has none.
 type measure struct {
 	name string
-	of   func(r *record.Results, c *spec.Cell) float64
+	of   func(r *record.Results, c *spec.Cell) figures.Point
 }
 
 func meanOf(name, metric string, scale float64) measure {
-	return measure{name, func(r *record.Results, c *spec.Cell) float64 { return summary(r, c, metric).Mean * scale }}
+	return measure{name, func(r *record.Results, c *spec.Cell) figures.Point { return meanPoint(summary(r, c, metric), scale) }}
 }
 
+// meanPoint has a bar from the least sample to the largest.
+func meanPoint(s stats.Summary, scale float64) figures.Point {
+	return figures.Point{Y: s.Mean * scale, Bar: figures.Bar{Low: s.Min * scale, High: s.Max * scale}}
+}
+
+// quantileOf is of all samples together, so it has no bar.
 func quantileOf(name, distribution string, q float64) measure {
-	return measure{name, func(r *record.Results, c *spec.Cell) float64 { return quantile(pooled(r, c, distribution), q) }}
+	return measure{name, func(r *record.Results, c *spec.Cell) figures.Point {
+		return figures.Point{Y: quantile(pooled(r, c, distribution), q)}
+	}}
 }
 
 var podCharts = []scaleChart{
@@ -92,8 +101,8 @@ func (c *scaleChart) lines(r *record.Results) []figures.Line {
 	index := map[string]int{}
 	for _, cell := range cellsOf(r, c.kind) {
 		for _, m := range c.measures {
-			v := m.of(r, &cell)
-			if math.IsNaN(v) {
+			point := m.of(r, &cell)
+			if math.IsNaN(point.Y) {
 				continue
 			}
 			name := cell.Phase.Name + ": " + m.name
@@ -103,7 +112,8 @@ func (c *scaleChart) lines(r *record.Results) []figures.Line {
 				index[name] = at
 				out = append(out, figures.Line{Name: name})
 			}
-			out[at].Points = append(out[at].Points, figures.Point{X: float64(cell.Workload.Pods), Y: v})
+			point.X = float64(cell.Workload.Pods)
+			out[at].Points = append(out[at].Points, point)
 		}
 	}
 	kept := out[:0]

@@ -20,7 +20,7 @@ func flowsOf(n int, name string) spec.Workload {
 	return spec.Workload{Name: name, Kind: spec.Flows, Direction: "ingress", Flows: n, PacketsPerSecond: 1000, BulkSeconds: 10}
 }
 
-// TestFlowCosts: the points of a line are in order, and flows that send once are
+// TestFlowCosts: the points of a line are in order with bars over their samples, and flows that send once are
 // none of them.
 func TestFlowCosts(t *testing.T) {
 	cost := func(ns float64) map[string]float64 { return map[string]float64{"packet_cost_ns": ns} }
@@ -36,7 +36,7 @@ func TestFlowCosts(t *testing.T) {
 		}
 		got = append(got, l.Points)
 	}
-	if diff := cmp.Diff([][]figures.Point{{{X: 10, Y: 62}, {X: 9000, Y: 70}}}, got); diff != "" {
+	if diff := cmp.Diff([][]figures.Point{{{X: 10, Y: 62, Bar: figures.Bar{Low: 60, High: 64}}, {X: 9000, Y: 70, Bar: figures.Bar{Low: 70, High: 70}}}}, got); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 	dir := t.TempDir()

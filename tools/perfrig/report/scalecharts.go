@@ -41,7 +41,9 @@ func flowCosts(r *record.Results) []figures.Line {
 			at[name] = i
 			out = append(out, figures.Line{Name: name})
 		}
-		out[i].Points = append(out[i].Points, figures.Point{X: float64(w.Flows), Y: s.Mean})
+		point := meanPoint(s, 1)
+		point.X = float64(w.Flows)
+		out[i].Points = append(out[i].Points, point)
 	}
 	out = slices.DeleteFunc(out, func(l figures.Line) bool { return len(l.Points) < 2 })
 	for _, l := range out {
