@@ -13,7 +13,7 @@ const (
 // npaNoClsact is the reason against clsact on a device of the Network Policy
 // Agent.
 const npaNoClsact = "the Network Policy Agent answers TC_ACT_OK at preference 1, so nothing behind it runs, " +
-	"and it deletes filters with handle 1 of anybody"
+	"and it deletes other programs' filters with handle 1"
 
 func awsSignals() []Signal {
 	return []Signal{
@@ -95,7 +95,7 @@ func awsConflicts() []Conflict {
 			"use one policy engine",
 		},
 		{
-			"an ingress qdisc of anybody on the pod's veth", "the Network Policy Agent takes it for clsact and attaches to the wrong hook",
+			"a foreign ingress qdisc on the pod's veth", "the Network Policy Agent takes it for clsact and attaches to the wrong hook",
 			"delete the qdisc and restart the pod",
 		},
 	}

@@ -55,7 +55,7 @@ func calicoSources() []Source {
 	}
 }
 
-// besideFelix is where podweir stands beside Calico's agent, which owns the root
+// besideFelix is where podweir attaches beside Calico's agent, which owns the root
 // qdisc of the host side from v3.30. Earlier releases do not, and an ifb is right
 // there too.
 func besideFelix() (egress, ingress Attach) {
@@ -123,7 +123,7 @@ func calicoBPF(p Profile) *Profile {
 	p.Bypass, p.BypassWhy = Unknown, "it has a redirect to the peer device; no source says when it is on"
 	egress, ingress := plainVeth()
 	egress.Anchor = Head
-	ingress.Place, ingress.Why = terms.PlaceIFB, "the ingress queue stands where it is never bypassed"
+	ingress.Place, ingress.Why = terms.PlaceIFB, "the ingress queue is where it is never bypassed"
 	ingress.Anchor = Head
 	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: noClsact}
 	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: noClsact}

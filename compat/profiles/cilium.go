@@ -60,7 +60,7 @@ func ciliumSources() []Source {
 	return []Source{
 		{ciliumTree + "daemon/cmd/cni/config.go", "v1.20.2", "exclusive mode, file names, chaining modes"},
 		{ciliumTree + "pkg/datapath/loader/tcx.go", "v1.20.2", "TCX links at the tail, updated in place"},
-		{ciliumTree + "pkg/datapath/loader/tc.go", "v1.20.2", "legacy filters of anybody are removed after a TCX attach"},
+		{ciliumTree + "pkg/datapath/loader/tc.go", "v1.20.2", "legacy filters of all programs are removed after a TCX attach"},
 		{ciliumTree + "bpf/lib/local_delivery.h", "v1.20.2", "redirect to the peer: what bypasses the host-side device"},
 		{ciliumTree + "pkg/datapath/linux/bandwidth/bandwidth.go", "v1.20.2", "bandwidth manager"},
 		{ciliumTree + "bpf/bpf_host.c", "v1.20.2", "with legacy host routing packets go to the stack before the policer for ingress"},
@@ -107,7 +107,7 @@ func legacyTCSource() Source {
 	}
 }
 
-// besideCilium is where podweir stands; bypass puts the ingress queue into the
+// besideCilium is where podweir attaches; bypass puts the ingress queue into the
 // pod's namespace.
 func besideCilium(bypass bool) (egress, ingress Attach) {
 	egress, ingress = plainVeth()
@@ -200,7 +200,7 @@ func ciliumOther() []*Profile {
 	generic.Conflicts = append(ciliumConflicts(), sourceLoop())
 	generic.Unknowns = []string{"whether BPF host routing can be on in this mode"}
 	for _, p := range []*Profile{&aws, &generic} {
-		p.Bypass, p.BypassWhy = Unknown, "no source says; the ingress queue stands where it is never bypassed"
+		p.Bypass, p.BypassWhy = Unknown, "no source says; the ingress queue is where it is never bypassed"
 		p.Egress, p.Ingress = besideCilium(true)
 		p.Ingress.Why = p.BypassWhy
 	}
@@ -219,7 +219,7 @@ func sourceLoop() Conflict {
 
 func gke() []*Profile {
 	egress, ingress := besideCilium(true)
-	ingress.Why = "no source says how packets reach the pod: the ingress queue stands where it is never bypassed"
+	ingress.Why = "no source says how packets reach the pod: the ingress queue is where it is never bypassed"
 	return []*Profile{{
 		Name: "gke-dataplane-v2", Title: "GKE Dataplane V2", Family: "cilium", Plugins: []string{"gke", "ptp"}, Chained: []string{"cilium-cni"},
 		When: []Condition{{FactDistribution, "gke"}},
@@ -239,7 +239,7 @@ func gke() []*Profile {
 		},
 		Bypass: Unknown, BypassWhy: "no source says",
 		SharesAnnotations:     Unknown,
-		SharesAnnotationsNote: "netd chains the reference bandwidth plugin when its flag enable-bandwidth-plugin is on: the chain in force tells",
+		SharesAnnotationsNote: "netd chains the reference bandwidth plugin when its flag enable-bandwidth-plugin is on: the chain in force shows it",
 		Egress:                egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "10-gke-ptp.conflist", Network: "gke-pod-network", Rewrites: "when netd starts",

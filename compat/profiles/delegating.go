@@ -13,8 +13,8 @@ const (
 	multusRepo = "https://github.com/k8snetworkplumbingwg/multus-cni"
 )
 
-// OneShaperBeside says how a pod gets one shaper beside somebody else who enforces the
-// standard annotations.
+// OneShaperBeside says how a pod gets one shaper beside another component that enforces
+// the standard annotations.
 func OneShaperBeside(s terms.Shaper) string {
 	if s == terms.ShaperCalico {
 		return OneShaperBesideFelix
@@ -23,7 +23,7 @@ func OneShaperBeside(s terms.Shaper) string {
 }
 
 // ownKeys are the annotations that only podweir reads.
-const ownKeys = "give such pods podweir.io/ingress-rate and podweir.io/egress-rate, which nobody else reads, in place of kubernetes.io/*-bandwidth"
+const ownKeys = "give such pods podweir.io/ingress-rate and podweir.io/egress-rate, which only podweir reads, in place of kubernetes.io/*-bandwidth"
 
 func ovnKubernetes() []*Profile {
 	egress, ingress := plainVeth()
@@ -47,7 +47,7 @@ func ovnKubernetes() []*Profile {
 		RootQdiscs: []QdiscUse{{"host-side device", "htb", "the pod has kubernetes.io/ingress-bandwidth (QoS of the type linux-htb)"}},
 		Bypass:     No, BypassWhy: "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations: Yes, Shaper: terms.ShaperOVN,
-		SharesAnnotationsNote: "at ADD: linux-htb on the OVS port for ingress, policing with a burst of a tenth of a second for egress; no setting of its own ends that",
+		SharesAnnotationsNote: "at ADD: linux-htb on the OVS port for ingress, policing with a burst of a tenth of a second for egress; it has no setting that ends that",
 		Egress:                egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "10-ovn-kubernetes.conf", Rewrites: "when ovnkube-node starts",

@@ -71,7 +71,7 @@ func k3s() []*Profile {
 			},
 			Device: terms.DeviceVeth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
 			Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
-			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; whether the chart chains the bandwidth plugin, the chain in force tells",
+			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; the chain in force shows whether the chart chains the bandwidth plugin",
 			Egress: felixEgress, Ingress: felixIngress, Delivery: Chain,
 			Conflist: ConflistPolicy{
 				File: "10-canal.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",

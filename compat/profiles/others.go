@@ -23,7 +23,7 @@ func antrea() []*Profile {
 		Bypass:                No,
 		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations:     Unknown,
-		SharesAnnotationsNote: "the value cni.plugins.bandwidth chains the reference plugin: the chain in force tells",
+		SharesAnnotationsNote: "the value cni.plugins.bandwidth chains the reference plugin: the chain in force shows it",
 		Egress:                egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "10-antrea.conflist", Network: "antrea", Rewrites: "when the install-cni container runs",
@@ -55,7 +55,7 @@ func kubeOVN() []*Profile {
 		Bypass:                No,
 		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations:     Unknown,
-		SharesAnnotationsNote: "it has annotations of its own for rates; whether it reads kubernetes.io/*-bandwidth no source says",
+		SharesAnnotationsNote: "it has its own annotations for rates; whether it reads kubernetes.io/*-bandwidth no source says",
 		Egress:                egress, Ingress: ingress, Delivery: Chain,
 		Conflist: ConflistPolicy{
 			File: "01-kube-ovn.conflist", Rewrites: "when the install-cni container runs",

@@ -3,7 +3,7 @@
 
 // Package profiles is what podweir knows of each primary CNI, as data: how it
 // is recognised, which hooks and queues of a pod's interface it owns, and where
-// podweir may stand beside it.
+// podweir may attach beside it.
 //
 // Every statement has a source with the version that was read. What no source
 // says is left at unknown and listed in [Profile.Unknowns]; code that reads a
@@ -54,7 +54,7 @@ type HookUse struct {
 	Kind      terms.HookKind
 	Direction terms.Hook
 	// Programs are the names of its programs, as the kernel reports them: 15
-	// characters at most. A * at the end stands for any rest.
+	// characters at most. A * at the end matches any rest.
 	Programs []string
 	// EndsChain says whether the programs behind it on this hook never run.
 	EndsChain Answer
@@ -77,7 +77,7 @@ type Anchor string
 // Head is before all others: whoever ends the chain cannot starve us there.
 const Head Anchor = "head"
 
-// Attach is where podweir stands for one direction of the pod.
+// Attach is where podweir attaches for one direction of the pod.
 type Attach struct {
 	Mode terms.Mode
 	// Place is for ingress.
@@ -94,8 +94,8 @@ type Attach struct {
 // Rules are what it rules out, for the judge.
 func (a *Attach) Rules() judge.Rules { return judge.Rules{Refused: a.Refused} }
 
-// NoHostFilter says that somebody else wants the clsact qdisc of the host side for
-// himself, or removes filters there.
+// NoHostFilter says that another program wants the clsact qdisc of the host side for
+// itself, or removes filters there.
 func (p *Profile) NoHostFilter() bool {
 	egress, ingress := p.Egress.Rules(), p.Ingress.Rules()
 	return !egress.Filters() || !ingress.Filters()
@@ -125,8 +125,7 @@ type ConflistPolicy struct {
 	Network string
 	// Rewrites says when it writes the file again.
 	Rewrites string
-	// MayBeExclusive says that it can be configured to rename everybody else's
-	// files.
+	// MayBeExclusive says that it can be configured to rename all other files.
 	MayBeExclusive bool
 	// Dirs are directories in use instead of /etc/cni/net.d.
 	Dirs []string
@@ -235,7 +234,7 @@ type Profile struct {
 
 	Egress, Ingress Attach
 	Conflist        ConflistPolicy
-	// Delivery is preferred where nothing stands against it.
+	// Delivery is preferred where nothing prevents it.
 	Delivery  Delivery
 	Conflicts []Conflict
 	Sources   []Source
@@ -323,8 +322,8 @@ func (p *Profile) OwnsProgram(name string) bool {
 	return false
 }
 
-// EndsChain says whether a program with this name is known as one that nobody runs
-// after on a hook of the host side.
+// EndsChain says whether a program with this name is known to end the chain on a hook
+// of the host side.
 func (p *Profile) EndsChain(hook terms.Hook, name string) bool {
 	for _, h := range p.Hooks {
 		if h.Direction == hook && h.EndsChain == Yes && h.Names(name) {

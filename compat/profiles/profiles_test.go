@@ -92,7 +92,7 @@ func felix(p *profiles.Profile) bool {
 
 // TestPlacesAreSafe holds the data to the rules of the design: where packets may
 // bypass the host side, or Felix or Open vSwitch owns its root qdisc, the ingress queue is on the
-// pod side, and where somebody holds a legacy filter podweir has no clsact.
+// pod side, and where another program has a legacy filter podweir has no clsact.
 func TestPlacesAreSafe(t *testing.T) {
 	for _, p := range profiles.All() {
 		want := terms.PlaceIFB
@@ -365,7 +365,7 @@ func TestPageHasNoEmptyParts(t *testing.T) {
 	}
 }
 
-// triedIn says whether somebody has run podweir beside the CNI.
+// triedIn says whether podweir was run beside the CNI.
 func triedIn(rows []string) string {
 	if len(rows) == 0 {
 		return "- **Not tried**: no row of the [CNI matrix](compat-matrix.md) has run with it.\n"

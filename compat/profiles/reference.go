@@ -5,7 +5,7 @@ package profiles
 
 import "github.com/podweir/podweir/plugin/terms"
 
-// The facts of a node that conditions ask for. detect fills them.
+// The facts of a node that conditions use. detect fills them.
 const (
 	// FactCiliumDatapath is veth, netkit or netkit-l2.
 	FactCiliumDatapath = "cilium datapath mode"
@@ -35,21 +35,21 @@ const (
 	FactNetwork = "network name"
 )
 
-// plainVeth is where podweir stands beside a CNI that leaves the pod's veth
-// alone: on queues of its own at both ends.
+// plainVeth is where podweir attaches beside a CNI that leaves the pod's veth
+// alone: on its own queues at both ends.
 func plainVeth() (egress, ingress Attach) {
-	return Attach{Mode: terms.ModeQdisc, Why: "nobody else has a queue on the pod-side device"},
+	return Attach{Mode: terms.ModeQdisc, Why: "no other program has a queue on the pod-side device"},
 		Attach{Mode: terms.ModeQdisc, Place: terms.PlaceHost, Anchor: Head, Why: "every packet to the pod leaves through the host-side device, behind all policy"}
 }
 
-// Other is the profile of a CNI that is not known: podweir stands where it does
+// Other is the profile of a CNI that is not known: podweir attaches where it does
 // no harm whatever the CNI does. It is not in [All].
 func Other() *Profile {
 	egress, ingress := plainVeth()
 	ingress.Place, ingress.Anchor = terms.PlaceIFB, Head
-	ingress.Why = "nothing is known of this CNI: the ingress queue stands where it is never bypassed"
+	ingress.Why = "nothing is known of this CNI: the ingress queue is where it is never bypassed"
 	for _, a := range []*Attach{&egress, &ingress} {
-		a.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: "nothing is known of this CNI: somebody may hold a filter there"}
+		a.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: "nothing is known of this CNI: it may have a filter there"}
 	}
 	return &Profile{
 		Name: "other", Title: "a CNI that podweir has no profile of", Family: "other", Fallback: true,
@@ -107,7 +107,7 @@ func kindnet() []*Profile {
 			"https://github.com/kubernetes-sigs/kind/blob/26637e29987e1759f0bfb6025f335396960c8565/images/kindnetd/cmd/kindnetd/cni.go",
 			"commit 26637e29987e", "chain ptp, portmap; how the file is written",
 		}},
-		Unknowns: []string{"later kindnet releases with a plugin of their own"},
+		Unknowns: []string{"later kindnet releases with their own plugin"},
 	}}
 }
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// AnyRelease stands in commands for the version of the CNI that runs; [Command]
-// puts it in.
+// AnyRelease is the placeholder in commands for the version of the CNI that runs;
+// [Command] replaces it.
 const AnyRelease = "VERSION"
 
-// askRelease asks Helm for the version of the chart that is installed.
+// askRelease queries Helm for the version of the chart that is installed.
 const askRelease = `"$(helm list --namespace kube-system --filter '^cilium$' --output json | jq -r '.[0].chart | ltrimstr("cilium-")')"`
 
 // release is a version that may be written into a command as it is.
