@@ -184,7 +184,10 @@ func (r *Row) section(b *strings.Builder, res *Result) {
 		b.WriteString("\nIt has not run yet.\n")
 		return
 	}
-	fmt.Fprintf(b, "- **Run** on %s: podweir %s, Linux %s, %d processors; %s", res.Date, res.Commit, res.Kernel, res.CPUs, res.Versions)
+	fmt.Fprintf(b, "- **Run** on %s: podweir %s, Linux %s, %d processors", res.Date, res.Commit, res.Kernel, res.CPUs)
+	if res.Versions != "" {
+		fmt.Fprintf(b, "; %s", res.Versions)
+	}
 	if res.PeakMiB > 0 {
 		fmt.Fprintf(b, "; the cluster took at most %d MiB of memory", res.PeakMiB)
 	}
