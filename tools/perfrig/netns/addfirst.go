@@ -21,8 +21,8 @@ import (
 // bpffs and a state directory that are this process's alone, and go with it. What is
 // before the exec is not measured.
 const freshBoot = `mkdir -p /run/podweir
-mount -t bpf bpf /sys/fs/bpf
-mount -t tmpfs tmpfs /run/podweir
+mount -t bpf none /sys/fs/bpf
+mount -t tmpfs none /run/podweir
 echo >&4
 read -r go <&3
 exec "$0" 3<&- 4>&-`
