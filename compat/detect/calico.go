@@ -59,7 +59,7 @@ func (r *reader) calico() {
 }
 
 // calicoStamp is how Calico's build puts the release into a binary: by a flag of
-// the linker, which the binary tells (LDFLAGS in lib.Makefile; the variables had
+// the linker, which the binary shows (LDFLAGS in lib.Makefile; the variables had
 // other names before v3.30).
 var calicoStamp = regexp.MustCompile(`(?i)projectcalico/calico/\S*version=['"]?(v?[0-9]+\.[0-9]+[^\s'"]*)`)
 
@@ -85,7 +85,7 @@ func (c *Calico) readsAnnotations() profiles.Answer {
 
 // EnforcesAnnotations says whether Felix enforces the annotations of pods. With the
 // eBPF dataplane it does so only where it attaches by TCX or to netkit devices,
-// which nothing but one of its devices tells.
+// which only one of its devices shows.
 func (c *Calico) EnforcesAnnotations() Others {
 	others := Others{By: terms.ShaperCalico}
 	switch reads := c.readsAnnotations(); {

@@ -213,7 +213,7 @@ const (
 // another way, which changes no file that the runtime reads.
 var StartTraces = []string{ciliumSocket[len("/var/"):], ciliumNodeHeader}
 
-// ciliumHeader reads, where nobody else said it, which way the agent's programs
+// ciliumHeader reads, where no other source says it, which way the agent's programs
 // send packets. A define that is missing says something only in releases that
 // would have written it.
 func (r *reader) ciliumHeader(c *Cilium) {
@@ -244,7 +244,7 @@ func (r *reader) ciliumHeader(c *Cilium) {
 }
 
 // ciliumConf are the keys of cilium-cni's configuration that are read here.
-// Their names are held to the real type by a test in e2e/cilium-cni.
+// A test in e2e/cilium-cni compares their names with the real type.
 type ciliumConf struct {
 	ChainingMode string `json:"chaining-mode"`
 }
@@ -285,11 +285,11 @@ func (r *reader) exclusive() {
 	case r.renamed() != "":
 		set(profiles.Yes, r.renamed()+" is podweir's file, renamed")
 	case running && r.stranger() != "":
-		set(profiles.No, r.stranger()+" stands beside a running agent")
+		set(profiles.No, r.stranger()+" is beside a running agent")
 	case len(n.Conf.Backups) > 0:
 		set(profiles.Unknown, n.Conf.Backups[0]+" was renamed at some time")
 	default:
-		set(profiles.Unknown, "nothing tells")
+		set(profiles.Unknown, "nothing shows it")
 	}
 }
 

@@ -110,7 +110,7 @@ type Node struct {
 	Why     string
 	// Found are all CNIs with a sign, by family.
 	Found []Found
-	// Facts are what told profiles apart.
+	// Facts are what distinguished the profiles.
 	Facts map[string]string
 	// Ready says whether the CNI in force serves pods.
 	Ready profiles.Answer
@@ -123,7 +123,7 @@ type Node struct {
 	Runtime      conflist.Runtime
 	Kernel       Kernel
 	Processes    []Process
-	// Sockets are the Unix sockets that somebody listens on; nil if not known.
+	// Sockets are the Unix sockets that a program listens on; nil if not known.
 	Sockets []string
 	// Devices are the names of the node's interfaces; nil if not known.
 	Devices []string
@@ -241,7 +241,7 @@ const (
 	k3sConfDir     = "var/lib/rancher/k3s/agent/etc/cni/net.d"
 )
 
-// directories finds the directories of conflists and plugins: as told, else as
+// directories finds the directories of conflists and plugins: as given, else as
 // the runtime says, else as its files say, else where a distribution has them.
 func (r *reader) directories(ctx context.Context) {
 	n := r.node

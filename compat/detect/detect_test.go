@@ -55,7 +55,7 @@ func (n node) root() fstest.MapFS {
 	return out
 }
 
-// live answers as it is told.
+// live answers as it is set up.
 type live struct {
 	programs []string
 	api      map[string]string
@@ -112,7 +112,7 @@ func health(routing, datapath, attach string) map[string]string {
 	}
 }
 
-// health115 is what 1.15.19 answers, without the parts that nobody reads here:
+// health115 is what 1.15.19 answers, without the parts that are not read here:
 // host-routing in place of routing, no attach-mode, and datapathMode in the
 // configuration only (api/v1/models and daemon/cmd/status.go, v1.15.19).
 func health115(routing string, endpointRoutes bool) map[string]string {
@@ -157,7 +157,7 @@ func TestProfile(t *testing.T) {
 		"antrea":   {node: node{files: map[string]string{net + "10-antrea.conflist": list("antrea", "antrea", "portmap")}}, want: "antrea"},
 		"kube-ovn": {node: node{files: map[string]string{net + "01-kube-ovn.conflist": list("kube-ovn", "kube-ovn", "portmap")}}, want: "kube-ovn"},
 		"azure":    {node: node{files: map[string]string{net + "10-azure.conflist": list("azure", "azure-vnet", "portmap")}}, want: "azure-vnet"},
-		"nobody's": {node: node{files: map[string]string{net + "10-x.conflist": list("x", "made-at-home")}}, want: "other", assumed: true},
+		"no one's": {node: node{files: map[string]string{net + "10-x.conflist": list("x", "made-at-home")}}, want: "other", assumed: true},
 
 		"aws, policy on":        {node: node{files: aws, processes: []string{"9 controller --enable-network-policy=true"}}, want: "aws-vpc-cni-npa"},
 		"aws, policy off":       {node: node{files: aws, processes: []string{"9 controller --enable-network-policy=false"}}, want: "aws-vpc-cni"},
@@ -241,8 +241,8 @@ func TestExclusive(t *testing.T) {
 		"custom conf":       {node{files: with(conf, settings("cni-exclusive", "true")), processes: []string{agent}}, profiles.No, "writes no conflist"},
 		"ours was renamed":  {node{files: with(conf, bak("00-podweir-05-.conflist"))}, profiles.Yes, "podweir's file, renamed"},
 		"other was renamed": {node{files: with(conf, bak("10-aws.conflist")), sockets: []string{socket}}, profiles.Unknown, "at some time"},
-		"stranger, running": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{socket}}, profiles.No, "10-aws.conflist stands beside"},
-		"stranger, stopped": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{"/x"}}, profiles.Unknown, "nothing tells"},
+		"stranger, running": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{socket}}, profiles.No, "10-aws.conflist is beside"},
+		"stranger, stopped": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{"/x"}}, profiles.Unknown, "nothing shows it"},
 		"no directory":      {node{files: map[string]string{"x": ""}}, profiles.Unknown, "cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestWithoutTheNodesNamespaces(t *testing.T) {
 	}
 }
 
-// TestListens: a socket that somebody is only connected to is not listened on.
+// TestListens: a socket with only a connected client is not listened on.
 func TestListens(t *testing.T) {
 	n := detect.Read(t.Context(), node{sockets: []string{"/var/run/a.sock"}}.root(), detect.Options{})
 	for socket, want := range map[string]profiles.Answer{
@@ -393,7 +393,7 @@ func TestDirectories(t *testing.T) {
 				t.Errorf("conf %q bins %q, want %q %q", n.ConfDir, n.BinDirs, tc.conf, tc.bins)
 			}
 			if n.Conf != nil || len(n.Problems) == 0 {
-				t.Error("there is no such directory, and nobody says so")
+				t.Error("there is no such directory, and no error says so")
 			}
 		})
 	}
@@ -423,7 +423,7 @@ func TestRuntimeIsAnyBinary(t *testing.T) {
 	for version, l := range map[string]detect.Live{"2.1.3": live{}, "2.4.2": live{runtime: "containerd://2.4.2"}} {
 		n = detect.Read(t.Context(), node{}.root(), detect.Options{ToldRuntime: "containerd://2.1.3", Live: l})
 		if n.Runtime.Version != version {
-			t.Errorf("runtime %+v, want version %s: what was told counts where the runtime does not answer", n.Runtime, version)
+			t.Errorf("runtime %+v, want version %s: what was given counts where the runtime does not answer", n.Runtime, version)
 		}
 	}
 	n = detect.Read(t.Context(), node{processes: []string{"7 containerd", "8 cri-dockerd"}}.root(), detect.Options{})

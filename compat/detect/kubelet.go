@@ -23,7 +23,7 @@ const kubeletFile = "var/lib/kubelet/config.yaml"
 
 var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^"'\s]+)`)
 
-// ReadKubelet reads what the kubelet among the processes of a node was told.
+// ReadKubelet reads what the kubelet among the processes of a node was started with.
 func ReadKubelet(root fs.FS, processes []Process) Kubelet {
 	args, seen := argsOf(processes, "kubelet")
 	if !seen {

@@ -129,7 +129,7 @@ func (r *reader) sockets() []string {
 	return out
 }
 
-// Listens says whether somebody listens on this socket. /var/run and /run are
+// Listens says whether a program listens on this socket. /var/run and /run are
 // one.
 func (n *Node) Listens(socket string) profiles.Answer {
 	if n.Sockets == nil {
@@ -166,23 +166,23 @@ func (r *reader) kernel() Kernel {
 	return k
 }
 
-// runtime finds the container runtime, its version if it was told or the runtime
+// runtime finds the container runtime, its version if it was given or the runtime
 // says it, and the libcni that is built into the running binary.
 func (r *reader) runtime(ctx context.Context) conflist.Runtime {
 	var out conflist.Runtime
-	told := r.opts.Runtime
-	if told == "" && r.opts.Live != nil {
+	given := r.opts.Runtime
+	if given == "" && r.opts.Live != nil {
 		var err error
-		if told, err = r.opts.Live.Runtime(ctx); err != nil {
+		if given, err = r.opts.Live.Runtime(ctx); err != nil {
 			r.problem(fmt.Errorf("ask the container runtime for its version: %w", err))
 		}
 	}
-	if told == "" {
-		told = r.opts.ToldRuntime
+	if given == "" {
+		given = r.opts.ToldRuntime
 	}
-	if told != "" {
+	if given != "" {
 		var err error
-		if out, err = conflist.ParseRuntime(told); err != nil {
+		if out, err = conflist.ParseRuntime(given); err != nil {
 			r.problem(err)
 		}
 	}

@@ -77,7 +77,7 @@ func (r hostRoot) Lstat(name string) (fs.FileInfo, error) {
 }
 
 // resolve walks name component by component and returns a path without links.
-// Between the walk and the use somebody may change the tree: what is read here
+// Between the walk and the use the tree may change: what is read here
 // decides what podweir says, not what it may do.
 func (r hostRoot) resolve(op, name string, last bool) (string, error) {
 	if !fs.ValidPath(name) {

@@ -78,7 +78,7 @@ func (r *reader) dataplane(programs []string) {
 	}
 }
 
-// chainFacts are those that the chain in force tells.
+// chainFacts are those that the chain in force shows.
 func (r *reader) chainFacts() {
 	n := r.network()
 	if n == nil || len(n.Plugins) == 0 {
@@ -109,23 +109,23 @@ func (r *reader) profile() (p *profiles.Profile, assumed bool, why string) {
 	}
 	p, assumed = Select(n.Types(), r.node.Facts)
 	why = fmt.Sprintf("%s has the chain %s", n.File, strings.Join(n.Types(), ", "))
-	var told []string
+	var facts []string
 	for _, c := range p.When {
 		if value, known := r.node.Facts[c.Fact]; known {
-			told = append(told, c.Fact+" is "+value)
+			facts = append(facts, c.Fact+" is "+value)
 		} else {
-			told = append(told, c.Fact+" is not known")
+			facts = append(facts, c.Fact+" is not known")
 		}
 	}
-	if len(told) > 0 {
-		why += "; " + strings.Join(told, ", ")
+	if len(facts) > 0 {
+		why += "; " + strings.Join(facts, ", ")
 	}
 	return p, assumed, why
 }
 
 // Select picks the profile for a chain and the facts of a node. A fact that is
 // not in the map is not known; if it would tell members of a family apart the
-// careful one is taken and assumed is true. A chain that nobody knows gets
+// careful one is taken and assumed is true. A chain that no profile fits gets
 // [profiles.Other].
 func Select(chain []string, facts map[string]string) (p *profiles.Profile, assumed bool) {
 	var sure, unsure []*profiles.Profile

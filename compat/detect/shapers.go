@@ -13,10 +13,10 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Others says whether somebody else enforces the bandwidth annotations of pods,
+// Others says whether another component enforces the bandwidth annotations of pods,
 // by direction.
 type Others struct {
-	// By is who does or may, 0 if nobody is there who could.
+	// By is the one that does or may, 0 if there is none.
 	By              terms.Shaper
 	Egress, Ingress profiles.Answer
 	// Why is a sentence without a full stop, "" if there is nothing to say.

@@ -13,7 +13,7 @@ import (
 )
 
 // TestRemembering: an agent that is being restarted has not changed its mind;
-// one that answers, or is told otherwise, has.
+// one that answers, or is configured otherwise, has.
 func TestRemembering(t *testing.T) {
 	on := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2", Routing: "BPF"}
 	for name, tc := range map[string]struct {
@@ -95,7 +95,7 @@ func TestWhetherFelixEnforces(t *testing.T) {
 		}
 		tc.calico.Runs = no
 		if got := (&detect.Node{Profile: profiles.Find("flannel"), Calico: tc.calico}).OtherShapers(); got != (detect.Others{Egress: no, Ingress: no}) {
-			t.Errorf("%s, left over beside flannel: %+v, want nobody", name, got)
+			t.Errorf("%s, left over beside flannel: %+v, want none", name, got)
 		}
 	}
 }
