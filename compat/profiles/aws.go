@@ -46,7 +46,7 @@ func aws() []*Profile {
 		BypassWhy:             "packets are routed to the host-side veth; the reference bandwidth plugin's tbf there works",
 		SharesAnnotations:     No,
 		SharesAnnotationsNote: "only with ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin",
-		Conflist:              awsConflist(), Delivery: Chain,
+		Conflist:              awsConflist(), Delivery: Chain, Read: everyRuling,
 	}
 	without, with, felix := base, base, base
 	without.Name, without.Title = "aws-vpc-cni", "AWS VPC CNI"
@@ -78,6 +78,7 @@ func aws() []*Profile {
 	felix.Signals = awsSignals() // that Felix runs is no sign of the VPC CNI
 	felix.Conflicts = append(calicoConflicts(), awsConflicts()[2:]...)
 	felix.Sources = append(awsSources(), calicoSources()...)
+	felix.Read = []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingQdiscs, RulingShares, RulingConflist}
 	felix.Unknowns = []string{"run only beside a double of what Felix does with root qdiscs; Felix is taken to own devices with the prefix eni as it owns cali devices"}
 	return []*Profile{&with, &felix, &without}
 }

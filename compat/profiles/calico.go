@@ -84,6 +84,7 @@ func calico() []*Profile {
 		SharesAnnotationsNote: "from v3.30; qos.projectcalico.org annotations override the number, they do not make Calico let go",
 		Conflist:              calicoConflist(), Delivery: Chain,
 		Conflicts: calicoConflicts(), Sources: calicoSources(),
+		Read:     []Ruling{RulingDevice, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist},
 		Unknowns: []string{"run only beside a double of what Felix does with root qdiscs"},
 	}
 	tables := base
@@ -132,6 +133,7 @@ func calicoBPF(p Profile) *Profile {
 		Source{calicoRepo + "/pull/10573", "merged 2025-06", "TCX support, pins under /sys/fs/bpf/tc/globals/tcx"},
 		Source{calicoRepo + "/blob/00ab648769b5a3c8f85baa63a5dcabb3e6e4ff19/felix/bpf/tc/attach.go", "commit 00ab648769b5", "program names, redirect to the peer, clsact, removal of its own QoS qdiscs"},
 	)
+	p.Read = append(p.Read, RulingBypass)
 	p.Unknowns = append(p.Unknowns, "its verdicts, read from the names only; where in the TCX list it attaches; netkit")
 	return &p
 }

@@ -130,7 +130,7 @@ func ciliumBase(bypass bool) Profile {
 		Bypass:     Is(bypass), SharesAnnotations: Unknown,
 		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18 with BPF host routing",
 		Conflist:              ciliumConflist(), Delivery: DropIn,
-		Conflicts: ciliumConflicts(), Sources: ciliumSources(),
+		Conflicts: ciliumConflicts(), Sources: ciliumSources(), Read: everyRuling,
 	}
 	p.Egress, p.Ingress = besideCilium(bypass)
 	p.BypassWhy = "legacy host routing: packets pass the stack and the host-side device"
@@ -203,6 +203,7 @@ func ciliumOther() []*Profile {
 		p.Bypass, p.BypassWhy = Unknown, "no source says; the ingress queue is where it is never bypassed"
 		p.Egress, p.Ingress = besideCilium(true)
 		p.Ingress.Why = p.BypassWhy
+		p.Read = []Ruling{RulingSigns, RulingDevice, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingConflist}
 	}
 	return []*Profile{&legacyTC, &aws, &generic}
 }
@@ -253,6 +254,6 @@ func gke() []*Profile {
 			{"https://cloud.google.com/kubernetes-engine/docs/concepts/dataplane-v2", "stored copy, date unknown", "it is made of Cilium"},
 		},
 		Unknowns: []string{"the Cilium release and its datapath settings", "exclusive mode"},
-		Guessed:  []Ruling{RulingDevice, RulingHooks, RulingEgress, RulingIngress},
+		Read:     []Ruling{RulingShares, RulingConflist},
 	}}
 }

@@ -62,7 +62,7 @@ func ovnKubernetes() []*Profile {
 			{"https://github.com/openshift/cluster-network-operator/pull/568", "closed, 2020", "name of the file, and where OpenShift's Multus waits for it"},
 		},
 		Unknowns: []string{"hardware offload of OVS, which would bypass a queue on the host side", "user-defined networks: more than one interface"},
-		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingEgress, RulingIngress},
+		Read:     []Ruling{RulingQdiscs, RulingShares, RulingConflist},
 	}}
 }
 
@@ -92,7 +92,7 @@ func terway() []*Profile {
 			{"https://github.com/AliyunContainerService/terway-qos", "commit a625936, 2025-01", "departure times for egress, policing for ingress, annotations read live"},
 		},
 		Unknowns: []string{"ipvlan and exclusive network cards: no veth, so podweir cannot shape them", "datapath v2 chains cilium-cni"},
-		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingQdiscs, RulingEgress, RulingIngress, RulingConflist},
+		Read:     []Ruling{RulingBypass, RulingShares},
 	}}
 }
 
@@ -124,6 +124,6 @@ func multus() []*Profile {
 			{"https://github.com/openshift/cluster-network-operator/pull/484", "merged, 2020", "OpenShift's directories"},
 		},
 		Unknowns: []string{"secondary interfaces: podweir shapes those for which the runtime calls it", "which CNI is behind it: its hooks and queues are not known"},
-		Guessed:  []Ruling{RulingSigns, RulingEgress, RulingIngress},
+		Read:     []Ruling{RulingDevice, RulingBypass, RulingShares, RulingConflist},
 	}}
 }

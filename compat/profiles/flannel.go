@@ -60,6 +60,7 @@ func k3s() []*Profile {
 				"https://github.com/k3s-io/k3s/blob/05f0cdf08065bcfdbbfd1e6dbc5a5bf14d2bd984/pkg/agent/flannel/setup.go",
 				"commit 05f0cdf08065", "the file is written at every start",
 			}},
+			Read: []Ruling{RulingQdiscs, RulingShares, RulingConflist},
 		},
 		{
 			Name: "rke2-canal", Title: "canal as bundled with RKE2", Family: "calico", Plugins: []string{"calico"},
@@ -77,10 +78,10 @@ func k3s() []*Profile {
 				File: "10-canal.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
 			},
 			Conflicts: calicoConflicts(),
-			Sources: []Source{{
+			Sources: append(calicoSources(), Source{
 				"https://docs.rke2.io/networking/basic_network_options", "not read; layout as in Calico's canal manifest", "canal is the default",
-			}},
-			Guessed: []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingShares, RulingEgress, RulingIngress, RulingConflist},
+			}),
+			Read: []Ruling{RulingHooks, RulingQdiscs},
 		},
 	}
 }

@@ -35,7 +35,7 @@ func antrea() []*Profile {
 			"commit 80285fc2cdfc", "chain antrea, portmap, bandwidth; network antrea",
 		}},
 		Unknowns: []string{"hardware offload of OVS, which would bypass the queue"},
-		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingEgress, RulingIngress},
+		Read:     []Ruling{RulingQdiscs, RulingShares, RulingConflist},
 	}}
 }
 
@@ -76,7 +76,7 @@ func kubeOVN() []*Profile {
 			"commit 4bae20e8e47b", "name of the file in later releases",
 		}},
 		Unknowns: []string{"QoS that it sets on OVS ports", "hardware offload of OVS"},
-		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingEgress, RulingIngress},
+		Read:     []Ruling{RulingConflist},
 	}}
 }
 
@@ -109,6 +109,5 @@ func azure() []*Profile {
 			"commit 0bc72e46c113 of a fork", "the overlay's chain azure-vnet in transparent mode, portmap; network azure",
 		}},
 		Unknowns: []string{"multitenancy and transparent-vlan modes"},
-		Guessed:  []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingShares, RulingEgress, RulingIngress, RulingConflist},
 	}}
 }

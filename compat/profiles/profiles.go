@@ -240,9 +240,9 @@ type Profile struct {
 	Sources   []Source
 	// Tried are the rows of the CNI matrix that ran with it and passed.
 	Tried []string
-	// Guessed are the rulings for which no source was read: they follow from how
-	// such software usually works.
-	Guessed []Ruling
+	// Read are the rulings that one of the sources says. All others are guessed, but for
+	// what was tried: they follow from how such software usually works.
+	Read []Ruling
 	// Unknowns lists what no source said.
 	Unknowns []string
 }
@@ -273,6 +273,11 @@ const (
 	Guessed Evidence = "guessed"
 )
 
+// everyRuling is for a CNI whose sources were read for each of them.
+var everyRuling = []Ruling{
+	RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist,
+}
+
 // byMatrix are the rulings that a row of the CNI matrix tries: it finds the profile,
 // measures both directions, and sees the conflist rewritten.
 var byMatrix = []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingEgress, RulingIngress, RulingConflist}
@@ -282,10 +287,10 @@ func (p *Profile) Evidence(r Ruling) Evidence {
 	switch {
 	case len(p.Tried) > 0 && slices.Contains(byMatrix, r):
 		return Tried
-	case slices.Contains(p.Guessed, r):
-		return Guessed
-	default:
+	case slices.Contains(p.Read, r):
 		return Read
+	default:
+		return Guessed
 	}
 }
 

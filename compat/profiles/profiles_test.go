@@ -195,6 +195,31 @@ func TestCommandsKeepTheRelease(t *testing.T) {
 	}
 }
 
+// TestEvidence: what is not stated is guessed, and what no source says is not read.
+func TestEvidence(t *testing.T) {
+	for _, tc := range []struct {
+		profile *profiles.Profile
+		ruling  profiles.Ruling
+		want    profiles.Evidence
+	}{
+		{profiles.Other(), profiles.RulingSigns, profiles.Guessed},
+		{profiles.Other(), profiles.RulingHooks, profiles.Guessed},
+		{profiles.Find("azure-vnet"), profiles.RulingConflist, profiles.Guessed},
+		{profiles.Find("antrea"), profiles.RulingConflist, profiles.Read},
+		{profiles.Find("ptp"), profiles.RulingConflist, profiles.Tried},
+		{profiles.Find("ptp"), profiles.RulingShares, profiles.Read},
+	} {
+		if got := tc.profile.Evidence(tc.ruling); got != tc.want {
+			t.Errorf("%s, %s: %s, want %s", tc.profile.Name, tc.ruling, got, tc.want)
+		}
+	}
+	for _, p := range profiles.All() {
+		if strings.HasPrefix(p.BypassWhy, "no source says") && p.Evidence(profiles.RulingBypass) != profiles.Guessed {
+			t.Errorf("%s: bypass is %s, and no source says", p.Name, p.Evidence(profiles.RulingBypass))
+		}
+	}
+}
+
 func TestOwnsProgram(t *testing.T) {
 	for _, tc := range []struct {
 		profile, program string
@@ -241,7 +266,7 @@ func TestReferencePage(t *testing.T) {
 const intro = `# Profiles of primary CNIs
 
 What podweir knows of the CNIs it runs beside, with the sources and the versions that were read. Directions are the pod's.
-Each ruling is *tried* (a row of the [CNI matrix](compat-matrix.md) ran with it), *read* (a source below says it) or *guessed* (it follows from how such
+Each ruling is *tried* (a row of the [CNI matrix](compat-matrix.md) ran with it), *read* (a source below says it) or else *guessed* (it follows from how such
 software usually works). *Unknown* means that no source was found; podweir then takes the place that does no harm. ` + "`podweir doctor`" + ` says which profile fits a
 node. In commands VERSION is the release that runs; ` + "`podweir doctor`" + ` writes it. This page is made from the data:
 ` + "`go test ./compat/profiles -update`" + `.

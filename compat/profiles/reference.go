@@ -72,6 +72,7 @@ func reference() []*Profile {
 				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/ptp/ptp.go", "v1.9.1",
 				"a veth pair with routes; no qdisc, no program",
 			}},
+			Read: []Ruling{RulingShares},
 		},
 		{
 			Name: "bridge", Tried: []string{"bridge", "bridge-hairpin"}, Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
@@ -84,6 +85,7 @@ func reference() []*Profile {
 				"a veth pair whose host end is a port of the bridge",
 			}},
 			Unknowns: []string{"hardware offload of the bridge past the device's queue"},
+			Read:     []Ruling{RulingShares},
 		},
 	}
 }
@@ -107,6 +109,7 @@ func kindnet() []*Profile {
 			"https://github.com/kubernetes-sigs/kind/blob/26637e29987e1759f0bfb6025f335396960c8565/images/kindnetd/cmd/kindnetd/cni.go",
 			"commit 26637e29987e", "chain ptp, portmap; how the file is written",
 		}},
+		Read:     []Ruling{RulingShares, RulingConflist},
 		Unknowns: []string{"later kindnet releases with their own plugin"},
 	}}
 }
@@ -133,6 +136,6 @@ func kubeRouter() []*Profile {
 			"bridge kube-bridge, names of the files",
 		}},
 		Unknowns: []string{"whether pods of one node bypass the bridge"},
-		Guessed:  []Ruling{RulingSigns, RulingBypass, RulingShares, RulingEgress, RulingIngress},
+		Read:     []Ruling{RulingDevice, RulingConflist},
 	}}
 }
