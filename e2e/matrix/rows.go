@@ -109,8 +109,6 @@ func (u *runner) aboutUs() error {
 
 // row runs one.
 func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, scenario.Limit(r), errors.New("the row's time is over"))
-	defer cancel()
 	res = u.about
 	res.Row = r.Name
 	if res.Lacks, err = lacks(ctx, r.Kernel); err != nil || res.Lacks != "" {
@@ -121,8 +119,10 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 		return res, err
 	}
 	if err := u.start(ctx, run); err != nil {
-		return res, err
+		return res, errors.Join(err, u.close())
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, scenario.RowsMost, errors.New("the row's time is over"))
+	defer cancel()
 	run.Cluster, run.Chart, run.Dir = u.cluster, filepath.Join(u.o.root, "chart"), filepath.Join(u.dir, r.Name)
 	if res.Versions, err = u.versions(ctx); err != nil {
 		return res, err
@@ -140,8 +140,14 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	return res, err
 }
 
+// startMost is how long start may take: with an empty cache it builds Kubernetes and
+// the row's CNI.
+const startMost = 40 * time.Minute
+
 // start makes sure that there is a cluster for the row.
 func (u *runner) start(ctx context.Context, run *scenario.Run) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startMost, fmt.Errorf("the cluster has not started after %v", startMost))
+	defer cancel()
 	special, own := run.CNI.(cnis.Images)
 	guest := ""
 	switch run.CNI.(type) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Prepare runs setup.sh, which builds what is missing, and returns the options
@@ -46,6 +47,8 @@ func Setup(ctx context.Context, here string, words int) ([]string, error) {
 	}
 	cmd := exec.CommandContext(ctx, script)
 	cmd.Stderr = os.Stderr
+	// What it started may outlive it, and holds its output open.
+	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", script, err)

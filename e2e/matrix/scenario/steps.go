@@ -27,13 +27,15 @@ const (
 	measured  = 4 * time.Second
 	looked    = 3 * time.Second
 	datagrams = 2 * time.Second
-	rowsMost  = 15 * time.Minute
 	// What pods without a limit are offered, of which a quarter is to pass: more than
 	// any cap beside them. Each datagram is a write; TCP has 64 KiB in one.
 	controlOffered   = 200_000_000
 	controlDatagrams = 100_000_000
 	datagramOffered  = 60_000_000
 )
+
+// RowsMost is how long a row may take in its cluster.
+const RowsMost = 15 * time.Minute
 
 // Steps are those of a row, in their order.
 func Steps(r *row.Row) []Step {
@@ -80,9 +82,6 @@ func Steps(r *row.Row) []Step {
 		uninstalled, works, gone,
 	)
 }
-
-// Limit is how long a row may take.
-func Limit(*row.Row) time.Duration { return rowsMost }
 
 func policyEngine(r *Run) string {
 	if _, ok := r.CNI.(cnis.Policy); !ok {
