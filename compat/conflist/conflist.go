@@ -3,7 +3,7 @@
 
 // Package conflist builds podweir's chained network configuration from the one
 // that is in force, takes it apart again to the byte, and decides when such a
-// file may stand and by which way podweir gets into the chain.
+// file may be there and by which way podweir gets into the chain.
 //
 // It never writes: callers do, to files of podweir's own.
 package conflist
@@ -55,7 +55,7 @@ type Network struct {
 	// Plugins is the chain in the file, drop-ins not included. It is empty only
 	// if the file leaves everything to the drop-in directory.
 	Plugins []Plugin
-	// Mark is what podweir noted in a file of its own, else nil.
+	// Mark is what podweir noted in its own file, else nil.
 	Mark *Mark
 
 	raw     []byte

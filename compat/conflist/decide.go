@@ -51,7 +51,7 @@ type Standing struct {
 // runtime calls the node ready in any case; without podweir's file, pods would start
 // without limits.
 func Decide(s Standing) (Action, string) {
-	if why := mustNotStand(s); why != "" {
+	if why := mustNotBe(s); why != "" {
 		if s.Own == nil {
 			return Leave, why
 		}
@@ -72,14 +72,14 @@ func Decide(s Standing) (Action, string) {
 	if _, err := Remove(s.Own.Name, s.Own.Raw); err != nil {
 		return Write, err.Error()
 	}
-	return Leave, "podweir's file fits " + s.Original.Name
+	return Leave, "podweir's file matches " + s.Original.Name
 }
 
-// mustNotStand says why podweir's file must not be there, "" if it may.
-func mustNotStand(s Standing) string {
+// mustNotBe says why podweir's file must not be there, "" if it may.
+func mustNotBe(s Standing) string {
 	switch {
 	case s.Delivery != profiles.Chain:
-		return "the delivery is " + string(s.Delivery) + ": podweir needs no file of its own"
+		return "the delivery is " + string(s.Delivery) + ": podweir needs no conflist"
 	case s.Original == nil:
 		return "the primary CNI has no configuration"
 	case s.Original.Network == nil:

@@ -30,11 +30,11 @@ func TestDecide(t *testing.T) {
 		want conflist.Action
 		why  string
 	}{
-		"fits":                     {conflist.Standing{Original: original, Own: own}, conflist.Leave, "fits"},
+		"fits":                     {conflist.Standing{Original: original, Own: own}, conflist.Leave, "matches"},
 		"not there":                {conflist.Standing{Original: original}, conflist.Write, "not in the chain"},
 		"original changed":         {conflist.Standing{Original: fileOf(t, "10-x.conflist", plain+" "), Own: own}, conflist.Write, "changed"},
 		"made from another":        {conflist.Standing{Original: original, Own: ownOfOther}, conflist.Write, "it was made from 11-y.conflist, and the primary CNI's file is 10-x.conflist now"},
-		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "somebody changed"},
+		"edited":                   {conflist.Standing{Original: original, Own: edited}, conflist.Write, "was changed, by hand"},
 		"ours is broken":           {conflist.Standing{Original: original, Own: fileOf(t, own.Name, "{")}, conflist.Write, "broken"},
 		"made by hand":             {conflist.Standing{Original: original, Own: fileOf(t, own.Name, string(chained.Raw))}, conflist.Write, "made by hand, so that changes of 10-x.conflist do not reach it"},
 		"primary gone":             {conflist.Standing{Own: own}, conflist.Delete, "no configuration"},
@@ -88,7 +88,7 @@ func TestChoose(t *testing.T) {
 		want                  profiles.Delivery
 		why, do, instead, bad string
 	}{
-		"nobody is exclusive":          {s: conflist.Situation{Profile: aws, Runtime: old}, want: profiles.Chain, why: "leaves the files"},
+		"none is exclusive":            {s: conflist.Situation{Profile: aws, Runtime: old}, want: profiles.Chain, why: "leaves the files"},
 		"shared Cilium":                {s: conflist.Situation{Profile: cilium, Exclusive: profiles.No, Runtime: old}, want: profiles.Chain, why: "cni.exclusive=false"},
 		"exclusive, recent":            {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent}, want: profiles.DropIn, why: "containerd 2.1.3 reads them", instead: exclusive},
 		"exclusive, CRI-O 1.34":        {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.34.0"}}, want: profiles.DropIn},

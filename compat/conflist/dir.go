@@ -173,7 +173,7 @@ func (d *Dir) Effective(dropIns bool) []string {
 }
 
 // ReadFile reads one configuration whole. It reads twice and compares, since
-// not everybody writes by renaming; an error wrapping [ErrChanging] says that
+// not every program writes by renaming; an error wrapping [ErrChanging] says that
 // no two readings agreed. Files above [MaxBytes] and what is not a regular file
 // are refused unread. Errors are of type [*Error].
 func ReadFile(root fs.FS, name string) ([]byte, error) {

@@ -18,15 +18,15 @@ import (
 // what primary CNIs use (05- and later).
 const Prefix = "00-podweir-"
 
-// DefaultEntry is podweir's entry without settings of its own. The first
+// DefaultEntry is podweir's entry without settings. The first
 // capability has the runtime pass the limits, the second one the annotations.
 const DefaultEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}}`
 
-// markKey is the member that podweir adds to a file of its own. Runtimes
+// markKey is the member that podweir adds to its own file. Runtimes
 // ignore keys they do not know.
 const markKey = "podweir"
 
-// Mark is what podweir notes in a file of its own, to tell later whether the
+// Mark is what podweir notes in its own file, to find later whether the
 // file still fits the original and to take it apart again.
 type Mark struct {
 	// Source is the name of the file that ours was made from.
