@@ -56,7 +56,7 @@ func (r *Report) View(now time.Time) *view.Node {
 	for i := range r.Lost {
 		l := &r.Lost[i]
 		n.Add(&view.Pod{
-			Pod: l.Name(), State: view.Differs, Cause: "no record tells of " + strings.Join(l.What, ", "), Cure: cureLost,
+			Pod: l.Name(), State: view.Differs, Cause: "no record of " + strings.Join(l.What, ", "), Cure: cureLost,
 		})
 	}
 	n.Sort()

@@ -27,7 +27,7 @@ type Report struct {
 	// Young are those that [Settled] left out.
 	Young    []attach.ID      `json:"-"`
 	Failures []engine.Failure `json:"failures,omitempty"`
-	// Lost is what podweir has on interfaces that no record tells of.
+	// Lost is what podweir has on interfaces without a record.
 	Lost []engine.Lost `json:"lost,omitempty"`
 	// Unenforced are the limits that the agent saw exceeded, or taken away again and
 	// again.
@@ -140,7 +140,7 @@ func Collect(node *engine.Node) (*Report, error) {
 	}
 	lost, err := node.Lost()
 	if err != nil {
-		return nil, fmt.Errorf("look for what no record tells of: %w", err)
+		return nil, fmt.Errorf("look for what has no record: %w", err)
 	}
 	rep.Lost = withoutUnread(lost, rep.Attachments)
 	if rep.Unenforced, err = node.Unenforced(); err != nil {

@@ -240,7 +240,7 @@ func newDetach(o *options) *cobra.Command {
 	return cmd
 }
 
-// sweep takes off what no record tells of; notSelected is the error if there is
+// sweep takes off what has no record; notSelected is the error if there is
 // nothing.
 func sweep(cmd *cobra.Command, o *options, node *engine.Node, notSelected error) error {
 	netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")

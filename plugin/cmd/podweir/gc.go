@@ -55,7 +55,7 @@ func newGC(o *options) *cobra.Command {
 	return cmd
 }
 
-// removeLost takes off, or shows, what no record tells of.
+// removeLost takes off, or shows, what has no record.
 func removeLost(ctx context.Context, w io.Writer, node *engine.Node, dry bool) error {
 	did, act := "removed", node.RemoveLost
 	if dry {

@@ -63,7 +63,7 @@ func onNode(args ...string) func(t *testing.T, n *noticed) {
 var (
 	inOrder = []string{"default/web", "!DIFFERS", "!error"}
 	nothing = []string{"0 with differences", "0 errors"}
-	lost    = []string{"no record tells of", "podweir gc"}
+	lost    = []string{"no record of", "podweir gc"}
 )
 
 // Settings beside the rates.
@@ -278,8 +278,8 @@ func lostNotices() []notice {
 	return []notice{
 		{
 			name: "the record was lost", make: func(t *testing.T, n *noticed) { t.Helper(); n.loseRecord(t) },
-			truth: same, check: []string{"is not attached"}, status: []string{"DIFFERS eth0 in", "no record tells of tbf", "error"}, doctor: "PW608",
-			dry: lost, repair: lost, again: lost, after: same, then: []string{"no record tells of"},
+			truth: same, check: []string{"is not attached"}, status: []string{"DIFFERS eth0 in", "no record of tbf", "error"}, doctor: "PW608",
+			dry: lost, repair: lost, again: lost, after: same, then: []string{"no record of"},
 		},
 		{
 			name: "the record was lost, and the next ADD comes",
@@ -346,7 +346,7 @@ func lostNotices() []notice {
 		},
 		{
 			name: "the record is of another release", make: func(t *testing.T, n *noticed) { t.Helper(); n.recordOfAnotherRelease(t) },
-			truth: same, check: []string{"is not attached"}, status: []string{"unknown record version", "no record tells of"}, doctor: "PW602 PW608",
+			truth: same, check: []string{"is not attached"}, status: []string{"unknown record version", "no record of"}, doctor: "PW602 PW608",
 			dry: []string{"unknown record version"}, repair: []string{"unknown record version"}, again: []string{"unknown record version"},
 			after: same, then: []string{"unknown record version"},
 		},

@@ -154,7 +154,7 @@ func degraded(in *attach.Inspection) []string {
 	return all
 }
 
-// lost names what no record tells of: what it should be is not known here.
+// lost names what has no record: what it should be is not known here.
 func (r *repair) lost() error {
 	lost, err := r.node.Lost()
 	for i := range lost {
@@ -162,7 +162,7 @@ func (r *repair) lost() error {
 		r.failed++
 		r.all = append(r.all, repaired{
 			Pod: "(not known)", Interface: l.Interface.Name(), NetNS: l.Interface.NetNSPath, Steps: []string{},
-			Error: "no record tells of " + strings.Join(l.What, ", ") + "; the pod's next ADD or the agent takes it over, podweir gc removes it",
+			Error: "no record of " + strings.Join(l.What, ", ") + "; the pod's next ADD or the agent takes it over, podweir gc removes it",
 		})
 	}
 	return err
