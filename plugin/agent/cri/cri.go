@@ -52,8 +52,8 @@ var sockets = []string{
 
 // FindSocket returns the socket of the node's runtime, below root, which is "/"
 // or where the node's is mounted: the one that the kubelet uses or, where that is not
-// known or its directory is not mounted, the first that is there. It returns an error wrapping [ErrNoSocket] that names
-// where it looked.
+// known or its directory is not mounted, the first that is there. It returns an error
+// wrapping [ErrNoSocket] that names where it looked.
 func FindSocket(root string) (string, error) {
 	candidates := sockets
 	used := detect.KubeletSocket(os.DirFS(root))
