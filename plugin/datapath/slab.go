@@ -408,8 +408,8 @@ func (n *Node) grow() error {
 }
 
 // publish puts a chunk where programs find it. The kernel waits for RCU afterwards, some
-// 10 ms, for the sake of who replaces one that is in use. That is nobody here, so that
-// one thread waits, and neither this process nor those behind it for the lock.
+// 10 ms, in case the caller replaces a map that is in use. publish replaces none, so that
+// one thread waits, and neither the caller nor those that wait for its lock.
 func (n *Node) publish(number uint32, chunk *bpfcall.Map) error {
 	slab, fd, id := n.maps[mapSlab], uint32(chunk.FD()), chunk.ID()
 	done := slab.StartUpdate(bytesOf(&number), bytesOf(&fd))

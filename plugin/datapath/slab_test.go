@@ -380,7 +380,7 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 
 // A slot is given back and taken again and again while packets meet its program and those
 // of its neighbours: no packet is lost, no neighbour notices, and the last owner has the
-// limits that it asked for.
+// limits that it requested.
 func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
