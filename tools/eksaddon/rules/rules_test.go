@@ -152,6 +152,26 @@ func TestValuesFilesGoOverTheChart(t *testing.T) {
 	}
 }
 
+// TestOwnValues: podweir's chart may be an add-on with the values for one, and with no
+// others.
+func TestOwnValues(t *testing.T) {
+	for values, want := range map[string][]string{
+		"eks-addon": nil,
+		"k3s":       {"EKS101", "EKS102", "EKS128", "EKS129"},
+	} {
+		o := options()
+		o.Values = []string{"../../../chart/values/" + values + ".yaml"}
+		var got []string
+		for _, f := range check(t, "../../../chart", o) {
+			got = append(got, f.Code)
+		}
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, want) {
+			t.Errorf("%s.yaml: %v, want %v", values, got, want)
+		}
+	}
+}
+
 func TestReviewIsNoError(t *testing.T) {
 	all, err := rules.Check(chartDir(t, &txtar.Archive{}), options())
 	if err != nil {
