@@ -113,7 +113,7 @@ func multus() []*Profile {
 		Conflist: ConflistPolicy{
 			File: "00-multus.conf", Rewrites: "when the file of the CNI behind it changes (--multus-conf-file=auto)",
 			Dirs: []string{"etc/kubernetes/cni/net.d"}, BinDirs: []string{"var/lib/cni/bin"},
-			Note: "it sorts before every file of podweir's: podweir cannot come before it. OpenShift has the other directories",
+			Note: "it sorts before every file of podweir's: podweir cannot come before it. The thin plugin is multus, the thick one multus-shim with the process multus-daemon. OpenShift has the other directories",
 		},
 		Conflicts: []Conflict{{
 			"the generated 00-multus.conf", "a chain of podweir's beside it is not in force, and Multus may take podweir's file for that of the CNI behind it",
