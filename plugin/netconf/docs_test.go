@@ -117,7 +117,8 @@ func TestDocsNameRangesAndDefaults(t *testing.T) {
 	for _, want := range []string{
 		"| time | " + netconf.MinHorizon.String() + " to " + netconf.MaxHorizon.String() + " | `" + shaping.DefaultHorizon.String() + "` |",
 		"| " + netconf.MinLightShare.String() + " to " + netconf.MaxLightShare.String() + " | `" + shaping.DefaultLightShare.String() + "` |",
-		"| " + netconf.MinHeavyThreshold.String() + " to " + netconf.MaxHeavyThreshold.String() + " | `" + shaping.DefaultHeavyThreshold.String() + "` |",
+		"| " + netconf.MinHeavyThreshold.String() + " to " + netconf.MaxHeavyThreshold.String() + ", under `elephants` to " +
+			netconf.MaxElephantsThreshold.String() + " | `" + shaping.DefaultHeavyThreshold.String() + "` |",
 		strings.Join(netconf.Versions[:3], ", ") + " or " + netconf.Versions[3],
 	} {
 		if !strings.Contains(text, want) {
