@@ -116,13 +116,13 @@ func queueNotices() []notice {
 			dry: []string{"would repair ingress build-queue"}, repair: []string{"repaired ingress build-queue"}, after: same, then: inOrder,
 		},
 		{
-			name: "somebody put a queue in the place of the one of egress", make: inPod("tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo"),
+			name: "another program replaced the queue of egress by its own", make: inPod("tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo"),
 			truth: same, check: []string{"root qdisc is not podweir's: pfifo"}, status: []string{"DIFFERS", "pfifo"}, doctor: "PW602",
 			dry: []string{"would repair egress", "policing instead"}, repair: []string{"repaired egress"}, after: same,
 			then: []string{"!DIFFERS", "policing instead", "queue none"},
 		},
 		{
-			name: "somebody's queue in the place of podweir's went again",
+			name: "the other program's queue went again",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.pod.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo")
@@ -133,13 +133,13 @@ func queueNotices() []notice {
 			dry: []string{"is available again"}, repair: []string{"repaired egress"}, after: same, then: append([]string{"!policing", "queue tbf"}, inOrder...),
 		},
 		{
-			name: "somebody put a queue in the place of the one of ingress", conf: flat, make: onNode("tc", "qdisc", "replace", "dev", "veth1", "root", "pfifo"),
+			name: "another program replaced the queue of ingress by its own", conf: flat, make: onNode("tc", "qdisc", "replace", "dev", "veth1", "root", "pfifo"),
 			truth: limited + ", " + unlimited, check: []string{"root qdisc is not podweir's: pfifo"}, status: []string{"DIFFERS", "pfifo"}, doctor: "PW602",
 			dry: []string{"would repair ingress", "queue on an ifb instead"}, repair: []string{"repaired ingress"}, after: same,
 			then: []string{"!DIFFERS", "queue on an ifb instead"},
 		},
 		{
-			name: "somebody's queue in the place of podweir's went again, and the next ADD comes",
+			name: "the other program's queue went again, and the next ADD comes",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.pod.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "root", "pfifo")
@@ -150,7 +150,7 @@ func queueNotices() []notice {
 			truth: same, status: append([]string{"queue tbf", "!policing"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
-			name: "somebody's queue on the host side went again",
+			name: "the other program's queue on the host side went again",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.node.Run(t, "tc", "qdisc", "replace", "dev", "veth1", "root", "pfifo")
@@ -267,7 +267,7 @@ func kindNotices() []notice {
 			dry: []string{"would repair egress attach-ceiling"}, repair: []string{"repaired egress attach-ceiling"}, after: same, then: inOrder,
 		},
 		{
-			name: "somebody's netfilter chain drops what the pod sends", make: inPod("nft", "add table netdev t; add chain netdev t c { type filter hook egress device eth0 priority 0; policy drop; }"),
+			name: "another program's netfilter chain drops what the pod sends", make: inPod("nft", "add table netdev t; add chain netdev t c { type filter hook egress device eth0 priority 0; policy drop; }"),
 			truth: outage + ", " + limited, status: inOrder, dry: nothing, repair: nothing, after: outage + ", " + limited, then: inOrder,
 		},
 	}
@@ -334,7 +334,7 @@ func lostNotices() []notice {
 			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, after: unlimited + ", " + unlimited, then: []string{"the pod is gone"},
 		},
 		{
-			name: "the pod's device is gone and nobody called DEL", make: inPod("ip", "link", "del", "eth0"),
+			name: "the pod's device is gone, and DEL was not called", make: inPod("ip", "link", "del", "eth0"),
 			check: []string{"eth0"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
 			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, then: []string{"the pod is gone"},
 		},
@@ -552,13 +552,13 @@ func nodeNotices() []notice {
 			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
-			name:  "another rate is requested, and nobody has said so",
+			name:  "another rate is requested, and podweir was not called",
 			make:  func(_ *testing.T, n *noticed) { n.conf["egressRate"] = "400k" },
 			truth: same, check: []string{"limit of the queue (tbf) is 800 kbit/s, want 400 kbit/s"}, status: inOrder,
 			dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
-			name:  "no limit is requested any more, and nobody has said so",
+			name:  "no limit is requested any more, and podweir was not called",
 			make:  func(_ *testing.T, n *noticed) { delete(n.conf, "egressRate"); delete(n.conf, "ingressRate") },
 			truth: same, check: []string{"has no limit but is attached"}, status: inOrder,
 			dry: nothing, repair: nothing, after: same, then: inOrder,
