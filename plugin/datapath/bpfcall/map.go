@@ -86,8 +86,8 @@ func OpenMap(path string) (*Map, error) {
 	return &Map{object: fd, id: i.id, keyBytes: i.keyBytes, valueBytes: i.valueBytes, maxEntries: i.maxEntries}, nil
 }
 
-// ID is the kernel's number of the map, which one that was made is requested when it is
-// needed; 0 if the kernel does not say.
+// ID is the kernel's number of the map, read when it is first needed; 0 if the kernel
+// does not say.
 func (m *Map) ID() uint32 {
 	var i mapInfo
 	if m.id == 0 && info(&m.object, &i) == nil {
