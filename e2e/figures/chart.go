@@ -19,10 +19,10 @@ const textMiddle = 5
 // light and in dark mode: a browser applies the query to an image, too.
 const chartStyle = `<style>
 text{font:14px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:#24292f}
-.head{font-weight:600}.small{font-size:12px;fill:#57606a}.ours{fill:#0969da}.label.ours{font-weight:600}
+.head{font-weight:600}.small{font-size:12px;fill:#57606a}text.ours{fill:#0969da}.label.ours{font-weight:600}
 .dot{fill:#8c959f}.dot.ours{fill:#0969da}.grid{stroke:#d0d7de}
 .bar{stroke:#8c959f;stroke-width:2}.bar.ours{stroke:#0969da}
-%s@media (prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.ours{fill:#4493f8}
+%s@media (prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}text.ours{fill:#4493f8}
 .dot{fill:#768390}.dot.ours{fill:#4493f8}.grid{stroke:#3d444d}
 .bar{stroke:#768390}.bar.ours{stroke:#4493f8}%s}
 </style>

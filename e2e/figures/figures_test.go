@@ -48,6 +48,10 @@ func TestLines(t *testing.T) {
 			t.Errorf("the chart lacks %q:\n%s", want, svg)
 		}
 	}
+	// Later than the one of lines, such a rule would fill the area below them.
+	if regexp.MustCompile(`[}\s]\.ours\{`).MatchString(svg) {
+		t.Error("a rule of style fills whatever is podweir's, lines included")
+	}
 	if strings.Contains(svg, "absent") {
 		t.Error("a line without points has a name in the chart")
 	}

@@ -22,7 +22,7 @@ func (r *Report) Chart(out io.Writer) error {
 		}
 	}
 	c := figures.Dots{Unit: "ms", Note: fmt.Sprintf(
-		"p99 in ms of a new connection with a small request, beside bulk in both directions.\n%.10s, Linux %s", r.Started, r.Machine.Kernel)}
+		"p99 in ms of a new connection with a small request, beside bulk in both directions.\nOne run, so no intervals. %.10s, Linux %s", r.Started, r.Machine.Kernel)}
 	for _, limit := range caps {
 		p := figures.Panel{Title: fmt.Sprintf("limit %g Mbit/s", float64(limit)/1e6)}
 		for i := range r.Rows {
