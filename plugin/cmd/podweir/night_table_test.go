@@ -61,7 +61,7 @@ func nightCases() []nightCase {
 				often(t, 300*time.Millisecond, func() { _ = n.cli.pod.Command(t, "tc", "qdisc", "del", "dev", "eth0", "root").Run() })
 			},
 			steps: []nightStep{{"podweir status", []string{"TAMPERED", "a process in the pod that has CAP_NET_ADMIN"}}},
-			means: "Somebody removes podweir's queue each time the agent has put it back. The limit holds meanwhile: the ceiling on the host side is out of the pod's reach.",
+			means: "Another process removes podweir's queue each time the agent has put it back. The limit holds meanwhile: the ceiling on the host side is out of the pod's reach.",
 			cure:  "Take `CAP_NET_ADMIN` from the pod, or find what runs `tc` on the node.",
 		},
 		{
