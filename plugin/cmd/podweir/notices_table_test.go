@@ -346,7 +346,7 @@ func lostNotices() []notice {
 		},
 		{
 			name: "the record is of another release", make: func(t *testing.T, n *noticed) { t.Helper(); n.recordOfAnotherRelease(t) },
-			truth: same, check: []string{"is not attached"}, status: []string{"unknown record version", "no record of"}, doctor: "PW602 PW608",
+			truth: same, check: []string{"is not attached"}, status: []string{"unknown record version", "!no record of"}, doctor: "PW602",
 			dry: []string{"unknown record version"}, repair: []string{"unknown record version"}, again: []string{"unknown record version"},
 			after: same, then: []string{"unknown record version"},
 		},
