@@ -149,9 +149,9 @@ func (k *hostileCase) row(t *testing.T, order string, mended bool) {
 	case !shaped && err == nil:
 		t.Errorf("%s: egress shaped %s, ingress shaped %s, and CHECK does not say so", order, r.EgressShaped, r.IngressShaped)
 	case !shaped:
-		r.Result = "starved, and told"
+		r.Result = "starved, and reported"
 	case err != nil:
-		r.Result = "the limits hold, but light flows do not go first; told"
+		r.Result = "the limits hold, but light flows do not go first; reported"
 	}
 	k.rows = append(k.rows, r)
 }
