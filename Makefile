@@ -121,7 +121,7 @@ check: steps ## Linters, unit tests with the race detector, generated files, fig
 	bin/tools/steps -make '$(MAKE)' $(CHECK)
 
 .PHONY: test
-test: steps ## check, the privileged tests on this kernel and two more, the cluster and the fast rows of the CNI matrix (root, installs what it needs, an hour; 75 minutes once).
+test: steps ## check, the privileged tests on this kernel and two more, the cluster and the fast rows of the CNI matrix (root, installs what it needs, an hour).
 	bin/tools/steps -make '$(MAKE)' $(TEST)
 
 .PHONY: test-all
@@ -297,7 +297,7 @@ matrix-command:
 	cd e2e/matrix && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/matrix .
 
 .PHONY: matrix
-matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 45 minutes; 10 more once).
+matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 40 minutes; 10 more once).
 	bin/matrix -page $(MATRIX_PAGE) -logs '$(ROW_LOGS)' $(ROWS)
 
 # Every row, without a change to the checkout.
