@@ -45,7 +45,21 @@ if ! grep -q '[^[:space:]]' "$out/notes.md"; then
 fi
 cp bin/image/podweir-oci.tar bin/image/podweir-amd64.spdx.json bin/image/podweir-arm64.spdx.json bin/image/digest "$out/"
 cp bin/release-plugin/*.tar.gz "$out/"
-"$helm" package chart --destination "$out" >/dev/null
+# The released chart names the released image. Both lines are written by tools/image.
+read -r reference digest <bin/image/digest
+copy=bin/release-chart
+rm -rf "$copy"
+mkdir -p "$copy"
+cp -R chart "$copy/podweir"
+path=${reference%:*}
+sed -i -e "s|^  registry: .*|  registry: ${path%%/*}|" -e "s|^  repository: .*|  repository: ${path#*/}|" \
+	-e "s|^  digest: .*|  digest: $digest|" "$copy/podweir/values.yaml"
+"$helm" package "$copy/podweir" --destination "$out" >/dev/null
+shown=$("$helm" template podweir "$out/podweir-$chart.tgz" --namespace kube-system | sed -n 's/^ *image: "\(.*\)"$/\1/p' | sort -u)
+if [ "$shown" != "$reference@$digest" ]; then
+	echo "release: the packaged chart names \"$shown\", want \"$reference@$digest\"" >&2
+	exit 1
+fi
 (cd "$out" && sha256sum -- podweir-oci.tar podweir-*.tgz kubectl-podweir_*.tar.gz podweir-*.spdx.json digest >SHA256SUMS && sha256sum --check --quiet SHA256SUMS)
 printf '\nImage: %s\n' "$(cat "$out/digest")" >>"$out/notes.md"
 echo "release: $out has $number: $(cd "$out" && echo ./*)"

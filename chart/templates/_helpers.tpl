@@ -46,6 +46,8 @@ on it shows. */}}
 # No file on the node shows the deliveries nri and watch.
 - name: PODWEIR_DELIVERY
   value: {{ .Values.delivery }}
+- name: PODWEIR_HEALTH_ADDRESS
+  value: "127.0.0.1:{{ .Values.health.port }}"
 {{- with .Values.node.confDir }}
 - name: PODWEIR_CNI_CONF_DIR
   value: {{ . | quote }}
