@@ -30,8 +30,10 @@ const (
 	beside = 64
 	// maxBytes is how much of an answer is read: that of 250 pods has some 100 kB.
 	maxBytes = 16 << 20
-	// tokenSeconds is how long a token lives, the least that Kubernetes makes.
+	// tokenSeconds is how long a token lives, the least that Kubernetes makes. One that is
+	// within tokenSpare of its end is replaced: a look may take that long.
 	tokenSeconds = 600
+	tokenSpare   = 2 * time.Minute
 	// tries and tryPause are for an agent that is asked to review too many tokens: it
 	// takes one a second from each source.
 	tries    = 4
@@ -58,8 +60,20 @@ type client struct {
 	timeout time.Duration
 	node    string
 
-	// tokens are those that were made, by the account.
-	tokens map[string]string
+	// tokens are those that were made last, by the account.
+	tokens map[string]token
+}
+
+// token is a token and when it was requested, by the clock of this machine: the API
+// server's may differ.
+type token struct {
+	text string
+	at   time.Time
+}
+
+// fresh says whether the token can be used for another look.
+func (t *token) fresh() bool {
+	return t.text != "" && time.Since(t.at) < tokenSeconds*time.Second-tokenSpare
 }
 
 func newClient(config *rest.Config, namespace string, timeout time.Duration, node string) (*client, error) {
@@ -71,7 +85,7 @@ func newClient(config *rest.Config, namespace string, timeout time.Duration, nod
 	if err != nil {
 		return nil, err
 	}
-	return &client{http: h, base: base, namespace: namespace, timeout: timeout, node: node, tokens: map[string]string{}}, nil
+	return &client{http: h, base: base, namespace: namespace, timeout: timeout, node: node, tokens: map[string]token{}}, nil
 }
 
 // statusError is an answer of the API server, or of an agent by its proxy, that is none.
@@ -236,27 +250,32 @@ func (c *client) missing(ctx context.Context, all []agent) (int, error) {
 	return n, nil
 }
 
-// token makes a token that the agents of a DaemonSet accept and that is good for nothing
-// else.
-func (c *client) token(ctx context.Context, daemonSet string) (string, error) {
-	account := daemonSet + "-reader"
-	if t := c.tokens[account]; t != "" {
-		return t, nil
+// account is the service account whose tokens the agents of a DaemonSet accept.
+func account(daemonSet string) string { return daemonSet + "-reader" }
+
+// makeToken makes a token that the agents of a DaemonSet accept and that is good for
+// nothing else, unless there is one that still lives long enough.
+func (c *client) makeToken(ctx context.Context, daemonSet string) error {
+	name := account(daemonSet)
+	if t := c.tokens[name]; t.fresh() {
+		return nil
 	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
 		"spec": map[string]any{"audiences": []string{cluster.Audience}, "expirationSeconds": tokenSeconds},
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
+	// Without the monotonic clock, which stands still while a laptop sleeps.
+	at := time.Now().Round(0)
 	var made struct{ Status struct{ Token string } }
-	path := "/api/v1/namespaces/" + c.namespace + "/serviceaccounts/" + account + "/token"
+	path := "/api/v1/namespaces/" + c.namespace + "/serviceaccounts/" + name + "/token"
 	if err := c.do(ctx, http.MethodPost, path, nil, nil, body, &made); err != nil {
-		return "", fmt.Errorf("make a token of the account %s/%s, which the agents accept: %w", c.namespace, account, err)
+		return fmt.Errorf("make a token of the account %s/%s, which the agents accept: %w", c.namespace, name, err)
 	}
-	c.tokens[account] = made.Status.Token
-	return made.Status.Token, nil
+	c.tokens[name] = token{made.Status.Token, at}
+	return nil
 }
 
 // look asks all agents.
@@ -280,7 +299,7 @@ func (c *client) look(ctx context.Context) (*cluster.Nodes, error) {
 	}
 	for _, a := range all {
 		if a.port != 0 {
-			if _, err := c.token(ctx, a.daemonSet); err != nil {
+			if err := c.makeToken(ctx, a.daemonSet); err != nil {
 				return nil, err
 			}
 		}
@@ -319,7 +338,7 @@ func (c *client) askOne(ctx context.Context, a *agent) (*cluster.Answer, error) 
 		return nil, errors.New("its agent does not report its state: the chart's cluster.enabled is false, or the release is older than that")
 	}
 	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/https:%s:%d/proxy%s", c.namespace, a.pod, a.port, nodePath)
-	header := http.Header{tokenHeader: {c.tokens[a.daemonSet+"-reader"]}}
+	header := http.Header{tokenHeader: {c.tokens[account(a.daemonSet)].text}}
 	for try := 1; ; try++ {
 		var answer cluster.Answer
 		err := c.do(ctx, http.MethodGet, path, nil, header, nil, &answer)

@@ -127,6 +127,38 @@ func TestTop(t *testing.T) {
 		"no rates of node n2: its agent does not run, or the API server does not reach", "1 of 2 nodes are unknown")
 }
 
+// A token lives for ten minutes, and top runs for longer: it gets another one in time.
+func TestTopOutlivesItsToken(t *testing.T) {
+	t.Parallel()
+	f := start(t, &fakeCluster{nodes: 2, pods: 1})
+	c, err := (&options{kubeconfig: f.kubeconfig(t), namespace: "kube-system", timeout: 10 * time.Second}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *cluster.Nodes
+	look := looks(c, &last)
+	for _, step := range []struct {
+		age  time.Duration
+		want int
+	}{{0, 1}, {7 * time.Minute, 1}, {9 * time.Minute, 2}, {0, 2}} {
+		for name, made := range c.tokens {
+			c.tokens[name] = token{made.text, time.Now().Add(-step.age)}
+		}
+		rates, _, err := look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rates {
+			if r.Error != "" {
+				t.Errorf("with a token that is %v old: %s: %s", step.age, r.Pod, r.Error)
+			}
+		}
+		if f.tokens != step.want {
+			t.Errorf("with a token that is %v old: %d tokens were made, want %d", step.age, f.tokens, step.want)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 2, pods: 2, sick: []string{"n2"}})

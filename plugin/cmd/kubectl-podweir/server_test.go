@@ -41,8 +41,9 @@ type fakeCluster struct {
 	// forbidden is part of a path that the reader has no right to.
 	forbidden string
 
-	mu     sync.Mutex
-	looks  map[string]int
+	mu    sync.Mutex
+	looks map[string]int
+	// tokens is how many were made; the agents accept the last one only.
 	tokens int
 	// busy is how many times each agent answers 429 first.
 	busy int
@@ -131,10 +132,14 @@ func (f *fakeCluster) makeToken(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	f.tokens++
+	token := tokenOf(f.tokens)
 	f.mu.Unlock()
 	w.WriteHeader(http.StatusCreated)
-	_, _ = fmt.Fprint(w, `{"status": {"token": "for-podweir"}}`)
+	_, _ = fmt.Fprintf(w, `{"status": {"token": %q}}`, token)
 }
+
+// tokenOf is the nth token.
+func tokenOf(n int) string { return fmt.Sprint("for-podweir-", n) }
 
 // agent answers as an agent does behind the API server's proxy.
 func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +147,7 @@ func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
 	node, port := strings.TrimSuffix(node, ":9477"), strings.HasSuffix(node, ":9477")
 	f.mu.Lock()
 	f.looks[node]++
-	look := f.looks[node]
+	look, token := f.looks[node], tokenOf(f.tokens)
 	f.mu.Unlock()
 	switch {
 	case !ok || !port:
@@ -151,8 +156,8 @@ func (f *fakeCluster) agent(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "error trying to reach service: dial tcp "+addressOf(node)+":9477: connect: no route to host")
 	case slices.Contains(f.stuck, node):
 		<-r.Context().Done()
-	case r.Header.Get("Podweir-Token") != "for-podweir":
-		w.WriteHeader(http.StatusUnauthorized)
+	case r.Header.Get("Podweir-Token") != token:
+		w.WriteHeader(http.StatusForbidden)
 	case look <= f.busy:
 		w.WriteHeader(http.StatusTooManyRequests)
 	default:
