@@ -120,8 +120,11 @@ func (p *Plan) add(node string, pod *view.Pod, rates []view.PodRate) {
 // planned is what a limit would do. Where a node answered once there are no rates.
 func planned(node, pod string, l *view.Limit, rates []view.PodRate) PlannedDirection {
 	d := PlannedDirection{
-		PodRate: view.PodRate{Node: node, Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: true},
-		Policy:  l.Policy, Effect: NoEffect,
+		PodRate: view.PodRate{
+			Node: node, Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: true,
+			HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
+		},
+		Policy: l.Policy, Effect: NoEffect,
 	}
 	for i := range rates {
 		if rates[i].Interface == l.Interface && rates[i].Direction == l.Direction {

@@ -4,6 +4,7 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,6 +35,11 @@ func TestPlanOfOneLook(t *testing.T) {
 	d := p.Pods[0].Directions[0]
 	if d.Effect != cluster.DidExceed || d.WouldDropShare != 0.25 || d.SentBitsPerSecond != 0 || d.CapBitsPerSecond != 20e6 {
 		t.Errorf("one look: %+v", d)
+	}
+	for name, value := range map[string]any{"plan": p, "rates": cluster.Rates(down, down)} {
+		if b, err := json.Marshal(value); err != nil || !strings.Contains(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`) {
+			t.Errorf("%s without empty lists of flows: %s, %v", name, b, err)
+		}
 	}
 }
 

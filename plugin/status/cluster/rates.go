@@ -46,7 +46,9 @@ func Rates(before, now *Nodes) []view.PodRate {
 			why = "it answered once so far"
 		}
 		if why != "" {
-			all = append(all, view.PodRate{Node: n.Name, Pod: "node " + n.Name, Error: why})
+			all = append(all, view.PodRate{
+				Node: n.Name, Pod: "node " + n.Name, Error: why, HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
+			})
 			continue
 		}
 		rates := view.Rates(was.Answer.Status, n.Answer.Status)

@@ -91,6 +91,7 @@ type PodRate struct {
 	WouldWaitBitsPerSecond float64 `json:"wouldWaitBitsPerSecond,omitempty"`
 	WouldDropBitsPerSecond float64 `json:"wouldDropBitsPerSecond,omitempty"`
 
+	// HeavyFlows and FlowBitsPerSecond are never nil: in JSON they are lists, if empty ones.
 	HeavyFlows []Flow `json:"heavyFlows"`
 	// FlowBitsPerSecond is what each of HeavyFlows offers, in the same order: it is counted
 	// before the queue, and may be more than the limit lets through.
@@ -141,7 +142,7 @@ func Rates(before, now *Node) []PodRate {
 	for i := range now.Pods {
 		p := &now.Pods[i]
 		if len(p.Limits) == 0 {
-			rates = append(rates, PodRate{Pod: p.Pod, Error: p.Cause})
+			rates = append(rates, PodRate{Pod: p.Pod, Error: p.Cause, HeavyFlows: []Flow{}, FlowBitsPerSecond: []float64{}})
 		}
 		for j := range p.Limits {
 			l := &p.Limits[j]
@@ -183,7 +184,7 @@ func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 		HeavyBitsPerSecond:   8 * each(was.HeavyBytes, l.HeavyBytes),
 		DroppedBitsPerSecond: 8 * each(was.DroppedBytes, l.DroppedBytes),
 		DropsPerSecond:       each(was.Drops, l.Drops),
-		WaitingBytes:         l.WaitingBytes, HeavyFlows: l.HeavyFlows,
+		WaitingBytes:         l.WaitingBytes, HeavyFlows: append([]Flow{}, l.HeavyFlows...), FlowBitsPerSecond: []float64{},
 		WouldWaitBitsPerSecond: 8 * each(was.WouldWaitBytes, l.WouldWaitBytes),
 		WouldDropBitsPerSecond: 8 * each(was.WouldDropBytes, l.WouldDropBytes),
 	}

@@ -4,6 +4,7 @@
 package view_test
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -62,6 +63,20 @@ func TestRates(t *testing.T) {
 	}
 	if got := view.Rates(counted(0, view.Counters{}, 0), &view.Node{}); got == nil || len(got) != 0 {
 		t.Errorf("Rates of a pod that went = %v, want an empty list, not null", got)
+	}
+}
+
+// Programs that read the JSON go through lists of flows, also of a pod that has none.
+func TestRatesOfPodsWithoutFlows(t *testing.T) {
+	n := counted(0, view.Counters{}, 0)
+	n.Pods[0].Limits[0].HeavyFlows = nil
+	n.Pods = append(n.Pods, view.Pod{Pod: "ns/unlimited", State: view.NotLimited, Cause: "no memory for the queue"})
+	b, err := json.Marshal(view.Rates(n, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lists := strings.Count(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`); lists != 2 {
+		t.Errorf("%d of 2 entries have empty lists of flows: %s", lists, b)
 	}
 }
 
