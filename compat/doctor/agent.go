@@ -11,6 +11,9 @@ type Agent struct {
 	NotReady []string
 }
 
+// agentRuns says whether an agent of podweir is seen on the node.
+func (f *Facts) agentRuns() bool { return f.Agent != nil || len(f.Node.Agents()) > 0 }
+
 func agentChecks() []Check {
 	return []Check{
 		{

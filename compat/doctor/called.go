@@ -24,9 +24,16 @@ const (
 // the chain as it was before: the first ADD on a node may take 20 s with Cilium.
 const loads = 30 * time.Second
 
+// follows is how soon the agent attaches a pod that podweir-cni was not called for. One
+// that it attaches later got its limit later: its annotation was removed, which takes
+// what podweir-cni attached away, and is there again.
+const follows = 2 * time.Minute
+
 // uncalled returns the pods that the runtime set up with a limit after podweir was
 // written into the chain, and without calling it, if it called it for none since:
-// then it has not loaded the chain as it is on disk.
+// then it has not loaded the chain as it is on disk. The runtime's record of a pod
+// keeps a limit that was removed since. So a pod without an attachment proves nothing
+// where an agent runs: it would have attached the pod, unless it cannot find its network.
 func (f *Facts) uncalled() []string {
 	since := f.chained()
 	if since.IsZero() || f.SandboxesErr != nil || f.AttachedErr != nil {
@@ -39,11 +46,12 @@ func (f *Facts) uncalled() []string {
 		}
 		at := slices.IndexFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID })
 		switch {
+		case at < 0 && f.agentRuns() && !f.isOverdue(s.Pod): // its limit was removed
 		case at < 0:
 			missed = append(missed, s.Pod+" (never attached)")
 		case f.Attached[at].By == byPlugin:
 			return nil
-		case f.Attached[at].By == byAgent:
+		case f.Attached[at].By == byAgent && f.Attached[at].Attached.Before(s.Made.Add(follows)):
 			missed = append(missed, s.Pod+" (attached by the agent, after its start)")
 		}
 	}

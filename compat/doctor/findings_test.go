@@ -120,7 +120,8 @@ const limited = `{"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295}}
 
 // setUp gives the node pods with limits that the runtime set up a minute after
 // podweir was written into the chain; by is who attached each, "never" if it was
-// not attached. change is called with the name of each pod's cached result.
+// not attached, five seconds later. change is called with the name of each pod's cached
+// result.
 func setUp(change func(n *node, name string), by ...string) func(*node) {
 	return func(n *node) {
 		written := time.Now().Add(-time.Hour)
@@ -135,6 +136,7 @@ func setUp(change func(n *node, name string), by ...string) func(*node) {
 			if who != "never" {
 				n.kernel.attached = append(n.kernel.attached, doctor.Attachment{
 					Pod: "default/early", Direction: "ingress", Place: terms.PlaceIFB, Queue: "tbf", ContainerID: container, By: who,
+					Attached: n.times[name].Add(5 * time.Second),
 				})
 			}
 			if change != nil {
@@ -341,6 +343,15 @@ func deliveryFindings() []finding {
 		{name: "bandwidth under a drop-in", code: "PW210", node: cilium, change: set(net+"05-cilium.conflist", strings.Replace(list, "]}", bottled, 1)), want: doctor.Warn, seen: "cannot replace", fix: "take bandwidth out"},
 		{name: "drop-in that the runtime has not loaded", code: "PW211", node: cilium, change: setUp(nil, "agent", "agent"), want: doctor.Fail, seen: "called podweir-cni for none of 2 pods with a limit: default/early (attached by the agent", fix: "touch /etc/cni/net.d/.podweir-reload.tmp && rm"},
 		{name: "chain that the runtime has not loaded", code: "PW202", node: aws, change: setUp(nil, "agent", "never"), want: doctor.Fail, seen: "none of 2 pods with a limit: default/early (attached by the agent, after its start); default/early (never attached)", fix: "touch /etc/cni/net.d"},
+		{name: "a limit that was removed", code: "PW202", node: aws, change: func(n *node) { setUp(nil, "never")(n); agentOn(n) }, want: doctor.OK, seen: "podweir-cni"},
+		{name: "a limit that was removed and is there again", code: "PW202", node: aws, change: setUp(func(n *node, name string) {
+			n.kernel.attached[0].Attached = n.times[name].Add(time.Hour)
+		}, "agent"), want: doctor.OK, seen: "podweir-cni"},
+		{name: "chain not loaded, and the agent cannot attach the pod", code: "PW202", node: aws, change: func(n *node) {
+			setUp(nil, "never")(n)
+			agentOn(n)
+			n.kernel.overdue = []doctor.Overdue{{Pod: "default/early", Reason: "no sandbox"}}
+		}, want: doctor.Fail, seen: "none of 1 pods with a limit: default/early (never attached)", fix: "touch /etc/cni/net.d"},
 		{name: "drop-in that the runtime loaded late", code: "PW211", node: cilium, change: setUp(nil, "agent", "plugin"), want: doctor.OK, seen: "containerd 2.1.3"},
 		{name: "pods before the drop-in", code: "PW211", node: cilium, change: setUp(func(n *node, name string) { n.times[name] = n.times[name].Add(-time.Hour) }, "agent"), want: doctor.OK, seen: "containerd 2.1.3"},
 		{name: "pods without a limit at their start", code: "PW211", node: cilium, change: setUp(func(n *node, name string) {

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,6 +28,11 @@ func overdueChecks() []Check {
 			run: checkOverdue,
 		},
 	}
+}
+
+// isOverdue says whether the agent looks for the network of a pod in vain.
+func (f *Facts) isOverdue(pod string) bool {
+	return slices.ContainsFunc(f.Overdue, func(o Overdue) bool { return o.Pod == pod })
 }
 
 func checkOverdue(f *Facts) Finding {

@@ -186,7 +186,7 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 		mode, _ := terms.ParseMode(d.Mode)
 		one := doctor.Attachment{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: mode, Queue: d.Queue,
-			By: string(a.By), Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
+			By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
 			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
 			Observed: d.Enforce == shaping.EnforceObserve,
 		}
