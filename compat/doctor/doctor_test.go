@@ -206,8 +206,10 @@ type kernel struct {
 	agent      *doctor.Agent
 	overdue    []doctor.Overdue
 	unenforced []doctor.Unenforced
-	verdicts   []doctor.Verdict
-	policy     []uint32
+	// unwatched says that no agent watches limits.
+	unwatched bool
+	verdicts  []doctor.Verdict
+	policy    []uint32
 	// later, if there is any, replaces policy after the first look at it.
 	later []uint32
 	// meanwhile, if there is any, happens before the attachments are read.
@@ -243,8 +245,8 @@ func (k *kernel) Attachments(context.Context) ([]doctor.Attachment, error) {
 	return k.attached, k.err
 }
 
-func (k *kernel) Unenforced(context.Context) ([]doctor.Unenforced, error) {
-	return k.unenforced, k.err
+func (k *kernel) Unenforced(context.Context) (all []doctor.Unenforced, watched bool, err error) {
+	return k.unenforced, !k.unwatched, k.err
 }
 func (k *kernel) Agent(context.Context) (*doctor.Agent, error) { return k.agent, k.err }
 

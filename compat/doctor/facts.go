@@ -34,8 +34,9 @@ type Kernel interface {
 	Agent(ctx context.Context) (*Agent, error)
 	// Overdue are the pods with a limit whose network the agent cannot find.
 	Overdue(ctx context.Context) ([]Overdue, error)
-	// Unenforced are the limits that the agent found not to hold.
-	Unenforced(ctx context.Context) ([]Unenforced, error)
+	// Unenforced are the limits that the agent found not to hold, and whether an agent
+	// watches limits at all.
+	Unenforced(ctx context.Context) (all []Unenforced, watched bool, err error)
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with its
 	// own maps, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
@@ -128,6 +129,8 @@ type Attachment struct {
 	FailedOpen uint64
 	// PastQueue counts the packets that the ceiling dropped.
 	PastQueue uint64
+	// Uncounted says why neither is known, "" if both are.
+	Uncounted string
 	// Observed says that the limit is measured and not enforced, as the operator wants.
 	Observed bool
 	// NoCeiling says why what leaves the pod has no ceiling, "" if it has one or
@@ -175,8 +178,10 @@ type Facts struct {
 	AgentErr    error
 	Overdue     []Overdue
 	OverdueErr  error
-	// Unenforced are limits that the agent found not to hold.
+	// Unenforced are limits that the agent found not to hold, Watched says whether one
+	// watches limits now.
 	Unenforced    []Unenforced
+	Watched       bool
 	UnenforcedErr error
 	Verdicts      []Verdict
 	VerdictsErr   error
@@ -271,7 +276,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		onlySettled(f.Attached, began)
 		f.Agent, f.AgentErr = k.Agent(ctx)
 		f.Overdue, f.OverdueErr = k.Overdue(ctx)
-		f.Unenforced, f.UnenforcedErr = k.Unenforced(ctx)
+		f.Unenforced, f.Watched, f.UnenforcedErr = k.Unenforced(ctx)
 		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
 		settle := cmp.Or(opts.Settle, time.Second)
 		f.readQueues(ctx, k, settle)

@@ -603,6 +603,15 @@ func hookFindings() []finding {
 			n.kernel.unenforced = []doctor.Unenforced{{What: "TAMPERED default/held", Held: true}}
 		}, want: doctor.Warn, seen: "TAMPERED default/held", fix: "podweir status"},
 		{name: "not exceeded", code: "PW612", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none is exceeded"},
+		{name: "not watched", code: "PW612", node: aws, change: func(n *node) { n.kernel.unwatched = true }, want: doctor.Skip, seen: "no agent watches"},
+		{name: "not watched by the agent", code: "PW612", node: aws, change: func(n *node) { n.kernel.unwatched = true; agentOn(n) }, want: doctor.Unknown, seen: "an agent runs"},
+		{name: "overdue for an agent that was killed", code: "PW610", node: aws, change: func(n *node) {
+			n.kernel.unwatched, n.kernel.overdue = true, []doctor.Overdue{{Pod: "default/early", Reason: "interface eth0: gone"}}
+		}, want: doctor.Skip, seen: "no agent watches"},
+		{name: "overdue for an agent that reads no counters", code: "PW610", node: aws, change: func(n *node) {
+			n.kernel.unwatched, n.kernel.overdue = true, []doctor.Overdue{{Pod: "default/early", Reason: "interface eth0: gone"}}
+			agentOn(n)
+		}, want: doctor.Fail, seen: "default/early", fix: "kubectl delete pod"},
 		{name: "not overdue", code: "PW610", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none"},
 		{name: "drifted", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, want: doctor.Fail, seen: "root qdisc is pfifo", fix: "podweir repair"},
 		{name: "policed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = "none" }, want: doctor.Warn, seen: "default/web ingress by policing", fix: "podweir status"},
@@ -623,6 +632,7 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 10000}
 		}, want: doctor.OK, seen: "1 limits"},
 		{name: "failed open", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, want: doctor.Warn, seen: "default/web ingress: 3 packets", fix: "report it"},
+		{name: "counters unread", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].Uncounted = "EPERM" }, want: doctor.Unknown, seen: "default/web ingress: EPERM"},
 		{name: "no ceiling", code: "PW609", node: aws, change: func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, want: doctor.Warn, seen: "default/web: the kernel has no TCX", fix: "podweir status"},
 		{name: "past the queue", code: "PW611", node: aws, change: func(n *node) { n.kernel.attached[0].PastQueue = 9 }, want: doctor.Warn, seen: "default/web ingress: 9 packets", fix: "podweir status"},
 		{name: "left over", code: "PW608", node: aws, change: func(n *node) {

@@ -114,15 +114,21 @@ func checkPastQueue(f *Facts) Finding {
 // counted is broken by every packet of a kind, and then names a remedy.
 func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods []string
+		var bad, pods, unread []string
 		for i := range list {
 			a := &list[i]
 			if n := packets(a); n > 0 {
 				bad, pods = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, n)), append(pods, a.Pod)
 			}
+			if a.Uncounted != "" {
+				unread = append(unread, a.Pod+" "+a.Direction+": "+a.Uncounted)
+			}
 		}
-		if len(bad) > 0 {
+		switch {
+		case len(bad) > 0:
 			return breaks(shorten(bad), "none", remedy, bad...).of(pods)
+		case len(unread) > 0:
+			return unknown("counters cannot be read: " + shorten(unread))
 		}
 		return holds("none")
 	})

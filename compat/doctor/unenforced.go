@@ -17,10 +17,11 @@ func unenforcedChecks() []Check {
 	return []Check{
 		{
 			Code: "PW612", Title: "every pod stays within its limit", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "limits that the agent saw exceeded, by the counters of the pods' devices, or taken away again and again, within the last minutes",
+			Looks: "limits that the agent saw exceeded, by the counters of the pods' devices, or taken away again and again, within the last minutes; whether an agent watches them",
 			Why:   "a pod that carries more than its limit takes it from others, whatever the configuration says",
 			Mend: "The line says how much was carried and the likely cause. If the limit was taken away, look at what runs in the pod with CAP_NET_ADMIN. " +
-				"If something takes packets past the queue, podweir doctor --probe names it; otherwise report it, with the output of podweir status -o json.",
+				"If something takes packets past the queue, podweir doctor --probe names it; otherwise report it, with the output of podweir status -o json. " +
+				"If an agent runs and does not watch the limits, its log says why (\"traffic counters of pods not read\").",
 			run: checkUnenforced,
 		},
 	}
@@ -29,6 +30,9 @@ func unenforcedChecks() []Check {
 func checkUnenforced(f *Facts) Finding {
 	if f.UnenforcedErr != nil {
 		return unknown(f.UnenforcedErr.Error())
+	}
+	if !f.Watched {
+		return f.unwatched()
 	}
 	var bad, pods []string
 	held := true
@@ -44,4 +48,13 @@ func checkUnenforced(f *Facts) Finding {
 	default:
 		return breaks(shorten(bad), "no pod beyond its limit", "podweir status, and podweir doctor --probe", bad...).of(pods)
 	}
+}
+
+// unwatched is the finding where no agent looked within the last seconds: what one
+// recorded before says nothing of now.
+func (f *Facts) unwatched() Finding {
+	if f.agentRuns() {
+		return unknown("an agent runs, and has not looked at the limits of pods for some seconds: it has just started, or its log says why")
+	}
+	return skip("no agent watches the limits of pods")
 }

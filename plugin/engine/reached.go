@@ -27,8 +27,8 @@ type Reached struct {
 	LastMinute float64 `json:"lastMinute"`
 }
 
-// reachedFresh is how long ago the agent may have looked: one that was killed leaves a
-// record of another minute than the last.
+// reachedFresh is how long ago the agent may have looked: one that was killed, or cannot
+// look any more, leaves records of another minute than the last.
 const reachedFresh = 15 * time.Second
 
 func (p Paths) reachedPath() string { return filepath.Join(p.Run, "reached.json") }
@@ -50,6 +50,18 @@ func (p Paths) TouchReached() error {
 // ForgetReached removes the record of an agent that no longer looks.
 func (p Paths) ForgetReached() { _ = os.Remove(p.reachedPath()) }
 
+// fresh says whether the agent has just looked.
+func fresh(reached os.FileInfo) bool { return time.Since(reached.ModTime()).Abs() <= reachedFresh }
+
+// Watched says whether an agent watches the limits of the node.
+func (p Paths) Watched() (bool, error) {
+	st, err := os.Stat(p.reachedPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && fresh(st), err
+}
+
 // Reached returns the directions that the agent watches, none if no agent does.
 func (p Paths) Reached() ([]Reached, error) {
 	f, err := os.Open(p.reachedPath())
@@ -61,7 +73,7 @@ func (p Paths) Reached() ([]Reached, error) {
 	}
 	defer f.Close()
 	st, err := f.Stat()
-	if err != nil || time.Since(st.ModTime()).Abs() > reachedFresh {
+	if err != nil || !fresh(st) {
 		return nil, err
 	}
 	var all []Reached

@@ -53,8 +53,8 @@ func (p Paths) RecordUnenforced(log *slog.Logger, all []Unenforced) {
 // after one that ends nobody looks.
 func (p Paths) ForgetUnenforced() { _ = os.Remove(p.unenforcedPath()) }
 
-// Unenforced returns the limits that the agent found not to hold. Those of attachments
-// that are gone were left by an agent that was killed.
+// Unenforced returns the limits that the agent found not to hold, none if no agent
+// watches. Attachments may have gone since it looked.
 func (n *Node) Unenforced() ([]Unenforced, error) {
 	all, err := n.Paths.Unenforced()
 	if err != nil || len(all) == 0 {
@@ -68,8 +68,12 @@ func stillAttached(all []Unenforced, ids []attach.ID) []Unenforced {
 	return slices.DeleteFunc(all, func(u Unenforced) bool { return !slices.Contains(ids, u.ID) })
 }
 
-// Unenforced returns what the agent recorded last.
+// Unenforced returns what the agent recorded last, none if no agent watches: a record
+// that one left when it was killed says nothing of now.
 func (p Paths) Unenforced() ([]Unenforced, error) {
+	if watched, err := p.Watched(); err != nil || !watched {
+		return nil, err
+	}
 	b, err := os.ReadFile(p.unenforcedPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

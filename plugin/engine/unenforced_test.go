@@ -5,7 +5,10 @@ package engine_test
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,10 +16,14 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 )
 
-// An agent that was killed leaves its record, the pods of which end.
+// A pod may end after the agent looked. What it recorded is known while it looks: one that
+// was killed leaves its record.
 func TestUnenforcedOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	paths := engine.Paths{Run: t.TempDir()}
+	if err := paths.RecordReached(nil); err != nil {
+		t.Fatal(err)
+	}
 	there, gone := attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "2", IfName: "eth0"}
 	paths.RecordUnenforced(slog.New(slog.DiscardHandler), []engine.Unenforced{{ID: gone}, {ID: there}, {ID: gone}})
 	all, err := paths.Unenforced()
@@ -25,5 +32,12 @@ func TestUnenforcedOfWhatIsGone(t *testing.T) {
 	}
 	if diff := cmp.Diff([]engine.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there})); diff != "" {
 		t.Error(diff)
+	}
+	before := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := paths.Unenforced(); err != nil || len(all) != 0 {
+		t.Errorf("a minute after the agent looked: record = %+v, %v, want none", all, err)
 	}
 }

@@ -135,16 +135,28 @@ func (n *Node) Agent(ctx context.Context) (*doctor.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readyz(string(body)), nil
+	agent := readyz(string(body))
+	if agent == nil {
+		return nil, fmt.Errorf("what answers on %s (--health-address) is not podweir's agent", n.HealthAddress)
+	}
+	return agent, nil
 }
 
-// readyz reads what [serve.Health] answers.
+// readyz reads what [serve.Health] answers: a line for each part. Without one it is
+// another program's answer, and nil.
 func readyz(body string) *doctor.Agent {
-	agent := &doctor.Agent{}
+	var agent doctor.Agent
+	answered := false
 	for line := range strings.Lines(body) {
-		if reason, ok := strings.CutPrefix(strings.TrimSpace(line), "not ready: "); ok {
+		line = strings.TrimSpace(line)
+		reason, broken := strings.CutPrefix(line, "not ready: ")
+		if broken {
 			agent.NotReady = append(agent.NotReady, reason)
 		}
+		answered = answered || broken || strings.HasPrefix(line, "ok: ")
 	}
-	return agent
+	if !answered {
+		return nil
+	}
+	return &agent
 }

@@ -5,6 +5,8 @@ package examine
 
 import (
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,4 +38,29 @@ func TestStoppedCilium(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("nobody listens", "it does not run: no program listens on /run/cilium/cilium.sock")
+}
+
+// An agent has a line for each of its parts; what answers otherwise is another program.
+func TestAgentAnswers(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"ok: delivery\nok: api\n":                       "",
+		"ok: delivery\nnot ready: api: 403 Forbidden\n": "api: 403 Forbidden",
+		"not ready: node: no bpffs\n":                   "node: no bpffs",
+		"ok\n":                                          "no agent",
+		"404 page not found\n":                          "no agent",
+		"<html>ok: not</html>\n":                        "no agent",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		t.Cleanup(s.Close)
+		n := Node{HealthAddress: s.Listener.Addr().String()}
+		got := "no agent"
+		agent, err := n.Agent(t.Context())
+		if err == nil {
+			got = strings.Join(agent.NotReady, "; ")
+		}
+		if got != want || err != nil && !strings.Contains(err.Error(), "is not podweir's agent") {
+			t.Errorf("%q: %q, %v, want %q", body, got, err, want)
+		}
+	}
 }

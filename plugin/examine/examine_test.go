@@ -4,12 +4,17 @@
 package examine
 
 import (
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
 )
 
 func TestParseDevice(t *testing.T) {
@@ -41,6 +46,37 @@ func TestDoctorReadsTheEntry(t *testing.T) {
 		err := checkEntry([]byte(entry))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("checkEntry(%s) = %v, want %q", entry, err, want)
+		}
+	}
+}
+
+// Counters that cannot be read are not zero. Where the attachment differs the difference
+// says why.
+func TestAttachments(t *testing.T) {
+	for _, drift := range [][]string{nil, {"egress load"}} {
+		a := &status.Attachment{
+			By: "agent", Attached: time.Unix(1_800_000_000, 0), Drift: drift,
+			Directions: []status.Direction{{Direction: "egress", CountersErr: errors.New("EPERM")}},
+		}
+		got := attachments(nil, a)[0]
+		if (got.Uncounted == "EPERM") != (drift == nil) {
+			t.Errorf("with the differences %q: uncounted %q", drift, got.Uncounted)
+		}
+		if got.By != "agent" || !got.Attached.Equal(a.Attached) {
+			t.Errorf("attached by %q at %v, want the agent at %v", got.By, got.Attached, a.Attached)
+		}
+	}
+}
+
+// What an agent found is known while one watches.
+func TestUnenforcedIsOfAnAgentThatWatches(t *testing.T) {
+	n := Node{Paths: engine.Paths{Pins: filepath.Join(t.TempDir(), "pins"), Run: t.TempDir()}}
+	for _, want := range []bool{false, true} {
+		if all, watched, err := n.Unenforced(t.Context()); err != nil || len(all) != 0 || watched != want {
+			t.Errorf("unenforced = %v, watched %v, %v, want none, %v", all, watched, err, want)
+		}
+		if err := n.Paths.RecordReached(nil); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

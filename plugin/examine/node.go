@@ -159,19 +159,21 @@ func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
 	return out, err
 }
 
-// Unenforced are the limits that the agent found not to hold.
-func (n *Node) Unenforced(context.Context) ([]doctor.Unenforced, error) {
+// Unenforced are the limits that the agent found not to hold, and whether one watches.
+func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched bool, err error) {
+	if watched, err = n.Paths.Watched(); err != nil {
+		return nil, false, err
+	}
 	node, err := n.open()
 	if node == nil {
-		return nil, err
+		return nil, watched, err
 	}
 	defer node.Close()
 	all, err := node.Unenforced()
-	out := make([]doctor.Unenforced, len(all))
 	for i := range all {
-		out[i] = doctor.Unenforced{Pod: status.UnenforcedPod(&all[i]), What: status.UnenforcedLine(&all[i]), Held: all[i].Held}
+		out = append(out, doctor.Unenforced{Pod: status.UnenforcedPod(&all[i]), What: status.UnenforcedLine(&all[i]), Held: all[i].Held})
 	}
-	return out, err
+	return out, watched, err
 }
 
 func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
@@ -193,6 +195,9 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 		if i == 0 {
 			// The plan is of the whole interface.
 			one.Drift = a.Drift
+		}
+		if d.CountersErr != nil && len(a.Drift) == 0 { // a difference says why
+			one.Uncounted = d.CountersErr.Error()
 		}
 		if d.Direction == terms.Ingress.String() {
 			one.Place = terms.PlaceIFB

@@ -96,6 +96,9 @@ type Direction struct {
 	Waits []datapath.Wait `json:"waits,omitempty"`
 	Reached
 	Qdisc *engine.QueueStatistics `json:"qdisc,omitempty"`
+
+	// CountersErr says why Counters could not be read; Notes have it too.
+	CountersErr error `json:"-"`
 }
 
 // Reached is how long a direction has been at its limit. Nothing of it is known if no agent
@@ -288,7 +291,7 @@ func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *at
 	var err error
 	if p.Counts() {
 		if d.Counters, err = node.Counters(r, p.Direction); err != nil {
-			d.Notes = append(d.Notes, "counters: "+err.Error())
+			d.Notes, d.CountersErr = append(d.Notes, "counters: "+err.Error()), err
 		}
 		if d.HeavyFlows, err = node.HeavyFlows(r, p.Direction); err != nil {
 			d.Notes = append(d.Notes, "heavy flows: "+err.Error())

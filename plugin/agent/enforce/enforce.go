@@ -171,6 +171,13 @@ func (w *Watcher) Held() []Held {
 	return slices.Clone(w.held)
 }
 
+// forgetStates forgets what the last look showed: nothing is known while none succeeds.
+func (w *Watcher) forgetStates() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states, w.held = nil, nil
+}
+
 // fail logs an error once as long as it stays the same.
 func (w *Watcher) fail(err error) {
 	text := ""
@@ -197,6 +204,7 @@ func (w *Watcher) look() error {
 		var err error
 		if w.counters, err = w.cfg.Open(); err != nil {
 			w.counters = nil
+			w.forgetStates()
 			return err
 		}
 	}
@@ -207,6 +215,7 @@ func (w *Watcher) look() error {
 	r.from = time.Since(w.start)
 	if err := w.counters.Begin(); err != nil {
 		w.close() // its sockets may not come back: they are opened anew
+		w.forgetStates()
 		return err
 	}
 	for _, d := range w.directions {

@@ -454,6 +454,9 @@ func TestObservedIsNotExceeded(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress)}, func(n *node, w *enforce.Watcher, _ engine.Paths) {
 		after(5 * time.Second)
+		if len(w.States()) != 1 || len(w.Held()) != 1 {
+			t.Errorf("states = %+v, held = %+v, want one each", w.States(), w.Held())
+		}
 		n.set(func() { n.err, n.rates[terms.Egress] = errors.New("no socket"), 1_000_000 })
 		after(time.Hour)
 		n.mu.Lock()
@@ -461,6 +464,9 @@ func TestUnreadable(t *testing.T) {
 			t.Error("counters that cannot be read are not closed")
 		}
 		n.mu.Unlock()
+		if len(w.States()) != 0 || len(w.Held()) != 0 {
+			t.Errorf("states = %+v, held = %+v of a look an hour ago", w.States(), w.Held())
+		}
 		n.set(func() { n.err, n.missing = nil, fmt.Errorf("veth1: %w", hostif.ErrNoDevice) })
 		after(time.Minute) // the pod ends
 		if strings.Contains(n.log.String(), "veth1") {

@@ -127,6 +127,7 @@ func nightCases() []nightCase {
 				n.sandbox(t, nightAnnotations)
 				a := n.start(t)
 				a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
+				a.until(t, time.Minute, "the agent watches limits", a.watches)
 				n.put(t, "proc/6/comm", "podweir\n")
 				n.put(t, "proc/6/cmdline", "podweir\x00agent\x00--pod=kube-system/podweir-x7k2p/1\x00")
 				n.api.CloseClientConnections()
