@@ -422,6 +422,15 @@ func npaFails(ago time.Duration) string {
 		`","caller":"routed-eni-cni-plugin/cni.go:337","msg":"Failed to connect to network policy agent: context deadline exceeded"}`
 }
 
+// removedAt is what Cilium's agent says of a program that was removed, as the runtime
+// keeps it in the pod's log.
+func removedAt(at time.Time) func(*node) {
+	return func(n *node) {
+		n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = at.Format(time.RFC3339Nano) +
+			" stderr F time=x level=warn msg=\"Detected unexpected endpoint BPF program removal\"\n"
+	}
+}
+
 func neighbourFindings() []finding {
 	foreign := judge.Program{Kind: terms.HookKindClsact, ProgramID: 9, Name: "tracer", Pref: 10, FilterHandle: 1}
 	return []finding{
@@ -500,6 +509,8 @@ func neighbourFindings() []finding {
 		{name: "programs removed", code: "PW407", node: cilium, change: func(n *node) {
 			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\nlevel=warn msg=\"Detected unexpected endpoint BPF program removal\"\n"
 		}, want: doctor.Fail, seen: "unexpected endpoint BPF program removal", fix: "deletes qdiscs"},
+		{name: "programs removed now", code: "PW407", node: cilium, change: removedAt(time.Now()), want: doctor.Fail, seen: "unexpected endpoint BPF program removal", fix: "deletes qdiscs"},
+		{name: "programs removed long ago", code: "PW407", node: cilium, change: removedAt(time.Now().Add(-time.Hour)), want: doctor.OK, seen: "1 logs"},
 		{name: "programs stay", code: "PW407", node: cilium, change: func(n *node) {
 			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\n"
 		}, want: doctor.OK, seen: "1 logs"},

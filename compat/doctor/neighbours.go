@@ -40,7 +40,7 @@ func neighbourChecks() []Check {
 		},
 		{
 			Code: "PW407", Title: "Cilium's programs stay attached", Category: CategoryCNI, Severity: SeverityFail, Family: "cilium",
-			Looks: "\"Detected unexpected endpoint BPF program removal\" at the end of the agent's logs in /" + podLogs,
+			Looks: "\"Detected unexpected endpoint BPF program removal\" at the end of the agent's logs in /" + podLogs + ", of the last 10 min",
 			Why:   "some program on the node deletes qdiscs or filters of others, policy included",
 			Mend:  "Find who deletes clsact on lxc devices. podweir removes only what it made.",
 			Refs:  []string{"https://github.com/cilium/cilium/issues/28433"},
@@ -115,13 +115,18 @@ func checkRemovals(f *Facts) Finding {
 	if err != nil {
 		return unknown(err.Error())
 	}
+	oldest := time.Now().Add(-recentTrouble)
+	old := func(line string) bool {
+		at, known := criTime(line)
+		return known && at.Before(oldest)
+	}
 	var lists [][]string
 	for _, name := range logs {
 		found, err := matchesInTail(f.Root, name, removal)
 		if err != nil {
 			return unknown("/" + name + ": " + err.Error())
 		}
-		lists = append(lists, found)
+		lists = append(lists, slices.DeleteFunc(found, old))
 	}
 	if found := lastOf(lists...); len(found) > 0 {
 		return breaks("Cilium says: "+found[len(found)-1], "no such line", "look for what deletes qdiscs or filters on lxc devices", found...)
@@ -129,7 +134,15 @@ func checkRemovals(f *Facts) Finding {
 	if len(logs) == 0 {
 		return skip("no log of the agent in /" + podLogs)
 	}
-	return holds(fmt.Sprintf("no such line at the end of %d logs", len(logs)))
+	return holds(fmt.Sprintf("no such line at the end of %d logs, of the last 10 min", len(logs)))
+}
+
+// criTime is when the container runtime wrote a line of a pod's log: the line begins
+// with that.
+func criTime(line string) (time.Time, bool) {
+	first, _, _ := strings.Cut(line, " ")
+	at, err := time.Parse(time.RFC3339Nano, first)
+	return at, err == nil
 }
 
 func checkDatapathPlugins(f *Facts) Finding {
