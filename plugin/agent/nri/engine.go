@@ -32,6 +32,9 @@ type Engine struct {
 	// Rates returns what is set on a Namespace, within the time of the context; nil
 	// knows of none.
 	Rates func(ctx context.Context, namespace string) netconf.Namespace
+	// Claimed says whether somebody else knows what a pod asks for now, by its UID, and
+	// shapes it: [Engine.Adopt] leaves it to them. Nil means nobody.
+	Claimed func(uid string) bool
 	// Paths has the failure records.
 	Paths engine.Paths
 	// Unshaped is told of each pod that has a limit and runs, or was refused,
@@ -86,6 +89,31 @@ func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
 		e.Unshaped(p, err)
 	}
 	return conf.OnError == netconf.FailClosed, err
+}
+
+// Adopt implements [Shaper]. A pod that is shaped keeps what it has: its limit may have
+// been changed since it was made.
+func (e *Engine) Adopt(ctx context.Context, p *Pod) error {
+	if e.Claimed != nil && e.Claimed(p.UID) || e.shaped(p) {
+		return nil
+	}
+	_, err := e.Shape(ctx, p)
+	return err
+}
+
+// shaped says whether the pod has an attachment. It does not where that cannot be
+// found out: what is in the way then is an error of [Engine.Shape].
+func (e *Engine) shaped(p *Pod) bool {
+	if p.NetNS == "" {
+		return false
+	}
+	node, err := e.Open()
+	if err != nil {
+		return false
+	}
+	defer node.Close()
+	_, held, err := node.Holder(p.NetNS, ifName, attach.ID{})
+	return err == nil && held
 }
 
 func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, p *Pod) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,8 @@ type node struct {
 	entry  string
 	socket string
 	pods   int
+	// claimed are the UIDs of pods that the API server tells of.
+	claimed []string
 
 	mu       sync.Mutex
 	unshaped map[string]error
@@ -60,6 +63,7 @@ func (n *node) open() (out *engine.Node, err error) {
 func (n *node) engine() *nri.Engine {
 	return &nri.Engine{
 		Open: n.open, Paths: n.paths, Log: slog.New(slog.DiscardHandler),
+		Claimed: func(uid string) bool { return slices.Contains(n.claimed, uid) },
 		NetConf: func() (json.RawMessage, error) { return json.RawMessage(n.entry), nil },
 		Unshaped: func(p *nri.Pod, err error) {
 			n.mu.Lock()
@@ -224,6 +228,51 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 	}
 	if queued(t, second) {
 		t.Error("a pod without limits is shaped")
+	}
+}
+
+// TestPrivilegedPodsThatChangedSinceTheirCreation: the runtime tells of the annotations
+// that a pod was made with. They change nothing of a pod that is shaped, and of one that
+// the API server tells of.
+func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
+	n := newNode(t)
+	shape := func(id string, pod *testutil.NetNS, annotations map[string]string) {
+		t.Helper()
+		p := &nri.Pod{ID: id, Namespace: "a", Name: id, Annotations: netconf.KeepAnnotations(annotations), NetNS: pod.Path()}
+		if _, err := n.engine().Shape(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad := map[string]string{"kubernetes.io/egress-bandwidth": "fast"}
+	now := map[string]string{"kubernetes.io/egress-bandwidth": "20M"}
+	first := map[string]*testutil.NetNS{}
+	for _, id := range []string{"changed", "known", "corrected", "removed", "wrong", "last"} {
+		first[id] = n.pod(t)
+	}
+	for _, id := range []string{"changed", "known"} {
+		shape(id, first[id], limited)
+	}
+	for _, id := range []string{"changed", "known", "corrected"} {
+		shape(id, first[id], now)
+	}
+	// The limits of these were removed; the API server tells of one more.
+	n.claimed = []string{"uid-removed", "uid-wrong", "uid-known"}
+	n.start(t, sandbox("changed", first["changed"].Path(), limited), sandbox("known", first["known"].Path(), limited),
+		sandbox("corrected", first["corrected"].Path(), bad), sandbox("removed", first["removed"].Path(), limited),
+		sandbox("wrong", first["wrong"].Path(), bad), sandbox("last", first["last"].Path(), limited))
+	testutil.Eventually(t, connectTime, "the pod without a limit of which nothing is known is shaped", func() bool {
+		egress, ingress := n.limits(t, "last")
+		return egress == 10e6 && ingress == 20e6
+	})
+	for id, want := range map[string]uint64{"changed": 20e6, "known": 20e6, "corrected": 20e6, "removed": 0, "wrong": 0} {
+		if egress, ingress := n.limits(t, id); egress != want || ingress != 0 || queued(t, first[id]) != (want > 0) {
+			t.Errorf("%s: limits = %d, %d, queue %v, want egress %d as before", id, egress, ingress, queued(t, first[id]), want)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if failures, err := n.paths.Failures(); err != nil || len(failures) != 0 || len(n.unshaped) != 0 {
+		t.Errorf("Failures() = %v, %v, told %v, want none", failures, err, n.unshaped)
 	}
 }
 

@@ -49,6 +49,10 @@ type Shaper interface {
 	// Shape brings a pod to what its annotations ask for; one that asks for nothing
 	// is left alone. Only with refuse the pod must not start because of err.
 	Shape(ctx context.Context, p *Pod) (refuse bool, err error)
+	// Adopt does the same for a pod that ran before the connection was made. The runtime
+	// keeps the annotations of the pod's creation: where something newer is known of what
+	// the pod asks for, it counts.
+	Adopt(ctx context.Context, p *Pod) error
 	// Forget removes what was made for a sandbox that ends.
 	Forget(ctx context.Context, p *Pod) error
 	// Known is told all sandboxes of the runtime: what was made for others, and
@@ -183,8 +187,8 @@ func (p *Plugin) runtimeName() string {
 	return p.runtime
 }
 
-// synchronizer brings the pods that ran before to what they ask for, outside of any
-// hook: 110 of them take longer than the runtime waits.
+// synchronizer looks after the pods that ran before, outside of any hook: 110 of them
+// take longer than the runtime waits.
 func (p *Plugin) synchronizer(ctx context.Context) {
 	for {
 		select {
@@ -208,7 +212,7 @@ func (p *Plugin) synchronize(ctx context.Context, pods []*Pod) {
 		if ctx.Err() != nil {
 			return
 		}
-		if _, err := p.config.Shaper.Shape(ctx, pod); err != nil && ctx.Err() == nil {
+		if err := p.config.Shaper.Adopt(ctx, pod); err != nil && ctx.Err() == nil {
 			p.config.Log.Error("pod runs unshaped", "pod", pod.Namespace+"/"+pod.Name, "containerID", pod.ID, "error", err)
 		}
 	}

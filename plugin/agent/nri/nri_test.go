@@ -198,6 +198,11 @@ func (s *shaper) Shape(ctx context.Context, p *nri.Pod) (bool, error) {
 	return false, nil
 }
 
+func (s *shaper) Adopt(_ context.Context, p *nri.Pod) error {
+	s.note("adopt " + p.Namespace + "/" + p.Name + " " + p.UID + " in " + p.NetNS)
+	return nil
+}
+
 func (s *shaper) Forget(_ context.Context, p *nri.Pod) error {
 	s.note("forget " + p.ID)
 	return nil
@@ -240,7 +245,7 @@ func TestHooks(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{
-		"known old", "shape default/pod-old uid-old in /run/netns/old",
+		"known old", "adopt default/pod-old uid-old in /run/netns/old",
 		"shape default/pod-new uid-new in /run/netns/new", "shape default/pod-host uid-host in ",
 		"forget new", "forget new",
 	}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -258,7 +259,7 @@ func (a *agentParts) makeNRI() {
 		Socket: filepath.Join(a.o.v.GetString("root"), a.o.v.GetString("nri-socket")), Log: a.log,
 		Observe: func(hook string, d time.Duration, err error) { a.metrics.ObserveHook(hook, d, err) },
 		Shaper: &nri.Engine{
-			Open: a.o.open, NetConf: a.netConf, Rates: rates, Paths: a.o.paths(), Log: a.log,
+			Open: a.o.open, NetConf: a.netConf, Rates: rates, Claimed: a.claimed, Paths: a.o.paths(), Log: a.log,
 			Unshaped: func(p *nri.Pod, err error) {
 				a.recorder.Emit(&kube.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 					kube.Event{Warning: true, Reason: "BandwidthNotEnforced", Message: err.Error()})
@@ -266,6 +267,12 @@ func (a *agentParts) makeNRI() {
 		},
 	})
 	a.nri = &onDemand{wanted: make(chan bool, 1), f: a.plugin.Run}
+}
+
+// claimed says whether the API server tells of a pod, by the UID that the runtime has:
+// what the pod asks for now is known then, and the reconciler sees to it.
+func (a *agentParts) claimed(uid string) bool {
+	return a.watch.Current() && slices.ContainsFunc(a.watch.List(), func(p kube.Pod) bool { return p.RuntimeUID == uid })
 }
 
 func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
