@@ -17,11 +17,12 @@ func deliveryChecks() []Check {
 	return []Check{
 		{
 			Code: "PW210", Title: "podweir stays in the chain when the CNI restarts", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "how podweir gets into the chain, whether Cilium is exclusive, and what the container runtime reads",
+			Looks: "how podweir gets into the chain, whether Cilium is exclusive, and what the container runtime reads; in a chain that the CNI writes itself, whether podweir's entry has the node's defaults",
 			Why:   "an exclusive Cilium renames every file of others in the directory, whatever its name or content",
-			Mend:  "Use the delivery that the finding names: a drop-in directory (containerd 2.1, CRI-O 1.34 or newer), else cni.configMap, else cni.exclusive=false.",
-			Refs:  []string{"https://github.com/cilium/cilium/blob/v1.20.2/daemon/cmd/cni/config.go"},
-			run:   checkDelivery,
+			Mend: "Use the delivery that the finding names: a drop-in directory (containerd 2.1, CRI-O 1.34 or newer), else cni.configMap, else cni.exclusive=false. " +
+				"An entry with other settings: make the ConfigMap again by the commands of the finding.",
+			Refs: []string{"https://github.com/cilium/cilium/blob/v1.20.2/daemon/cmd/cni/config.go"},
+			run:  checkDelivery,
 		},
 		{
 			Code: "PW211", Title: "the runtime reads podweir's drop-in", Category: CategoryInstall, Severity: SeverityFail,
@@ -71,37 +72,74 @@ func deliveryChecks() []Check {
 	}
 }
 
-// waysOut are the two ways that a choice names: each is a list of commands, one
+// waysOut are the two ways that the choice names: each is a list of commands, one
 // after the other.
-func waysOut(c *conflist.Choice) string {
+func (f *Facts) waysOut() string {
 	var ways []string
-	for _, commands := range [][]string{c.Do, c.Instead} {
+	for _, commands := range [][]string{f.Choice.Do, f.Choice.Instead} {
 		if len(commands) > 0 {
 			ways = append(ways, strings.Join(commands, " && "))
 		}
 	}
+	for _, hint := range f.withoutDefaults() {
+		ways[0] += " (" + hint + ")"
+	}
 	return strings.Join(ways, "; or: ")
+}
+
+// withoutDefaults says that podweir's entry in the commands of the choice is the plain
+// one. It is empty if it is not, or if no command has an entry.
+func (f *Facts) withoutDefaults() []string {
+	if len(f.Choice.Do) == 0 || f.handed != "" {
+		return nil
+	}
+	return []string{"add the chart's defaults to podweir's entry: they are not known here"}
+}
+
+// handedOtherwise lists the settings of podweir's entry in the primary CNI's own chain
+// that differ from the node's: a pod starts with those of the entry.
+func (f *Facts) handedOtherwise() []string {
+	n := f.original()
+	if n == nil || f.handed == "" {
+		return nil
+	}
+	at := n.Index(conflist.Type)
+	if at < 0 {
+		return nil
+	}
+	return conflist.Differences(n.Plugins[at].Raw, []byte(f.handed))
+}
+
+// changeHanded is how that entry is changed.
+func (f *Facts) changeHanded() string {
+	if do := f.Profile.Conflist.HandedAgainDo; len(do) > 0 {
+		return strings.Join(do, " && ")
+	}
+	return "change it where " + f.original().File + " comes from"
 }
 
 func checkDelivery(f *Facts) Finding {
 	c := f.Choice
 	inPlace, where := f.inPlace()
 	why, certain := conflist.Objection(inPlace, f.Situation)
+	differ := f.handedOtherwise()
 	switch {
+	case len(differ) > 0:
+		return warns(where+" with other settings than this node: "+strings.Join(differ, ", "), "the entry "+f.handed, f.changeHanded()).of(f.inForce())
 	case why == "" && inPlace == c.Delivery:
-		return holds("delivery "+string(c.Delivery)+": "+c.Why, slices.Concat(c.Do, c.Instead)...)
+		return holds("delivery "+string(c.Delivery)+": "+c.Why, slices.Concat(c.Do, f.withoutDefaults(), c.Instead)...)
 	case why == "" && c.Delivery == profiles.Handed:
-		return warns(where+" until "+f.Profile.Title+" writes podweir into its own chain", "delivery handed: "+c.Why, waysOut(&c))
+		return warns(where+" until "+f.Profile.Title+" writes podweir into its own chain", "delivery handed: "+c.Why, f.waysOut())
 	case why == "":
 		return holds("delivery " + string(inPlace) + ", which works here; podweir would choose " + string(c.Delivery) + ": " + c.Why)
 	case certain:
-		return breaks(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy).of(f.inForce())
+		return breaks(where+", and "+why, "delivery "+string(c.Delivery), f.waysOut(), f.Node.ExclusiveWhy).of(f.inForce())
 	case f.Situation.Runtime.ReadsDropIns() == profiles.Unknown && inPlace == profiles.DropIn:
-		return warns(why, "a runtime that is known to read drop-ins", "podweir doctor --runtime NAME://VERSION; or: "+waysOut(&c))
+		return warns(why, "a runtime that is known to read drop-ins", "podweir doctor --runtime NAME://VERSION; or: "+f.waysOut())
 	case inPlace == profiles.DropIn:
 		return warns(why, "podweir-cni without bandwidth", "take bandwidth out of the primary CNI's configuration", c.Why).of(f.inForce())
 	}
-	return warns(where+", and "+why, "delivery "+string(c.Delivery), waysOut(&c), f.Node.ExclusiveWhy)
+	return warns(where+", and "+why, "delivery "+string(c.Delivery), f.waysOut(), f.Node.ExclusiveWhy)
 }
 
 // inPlace is the delivery that the node's files show, else the one that is
@@ -222,7 +260,7 @@ func checkRenamed(f *Facts) Finding {
 	if !inForce {
 		about = append(about, f.inForce()...)
 	}
-	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", waysOut(&f.Choice), renamed...).of(about)
+	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", f.waysOut(), renamed...).of(about)
 }
 
 func checkNames(f *Facts) Finding {

@@ -167,6 +167,9 @@ type Facts struct {
 	Situation conflist.Situation
 	// Pins is podweir's directory on bpffs, as an absolute path.
 	Pins string
+	// handed is podweir's entry for a chain that the primary CNI writes itself, "" if the
+	// node's settings are not known.
+	handed string
 
 	Features    *Features
 	FeaturesErr error
@@ -223,6 +226,9 @@ type Options struct {
 	// Delivery is the one that the operator chose; "" or auto leaves it to the
 	// node.
 	Delivery profiles.Delivery
+	// Handed returns podweir's entry for a chain that the primary CNI writes itself, with
+	// the settings of the node. Nil or "" says that they are not known.
+	Handed func(*detect.Node) string
 	// Beside is the digest of the plugin's binary that came with this program,
 	// as [Digest] makes it; "" if there is none.
 	Beside string
@@ -239,6 +245,12 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
+	}
+	if opts.Handed != nil {
+		f.handed = opts.Handed(node)
+	}
+	if f.handed != "" {
+		f.Profile = f.Profile.WithEntry(f.handed)
 	}
 	f.Situation = conflist.Situation{
 		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),

@@ -233,3 +233,42 @@ func TestHandedThatWasAskedFor(t *testing.T) {
 		})
 	}
 }
+
+// TestHandedWithOtherSettings: an entry in the CNI's own chain that has not the node's
+// settings is told of, and where these are not known the commands say so.
+func TestHandedWithOtherSettings(t *testing.T) {
+	entry := strings.TrimSuffix(conflist.DefaultEntry, "}") + `,"maxRate":"1G"}`
+	plain := "add the chart's defaults to podweir's entry"
+	for name, tc := range map[string]struct {
+		// has is podweir's entry in the chain, told that of the node, "" if it is not known.
+		has, told string
+		want      doctor.Status
+		seen, fix string
+	}{
+		"not yet":            {"", entry, doctor.Warn, "until Cilium", `.plugins += [` + entry + `]`},
+		"not yet, not known": {"", "", doctor.Warn, "until Cilium", "> cni-config && kubectl"},
+		"as it should be":    {entry, entry, doctor.OK, "delivery handed", ""},
+		"with others":        {conflist.DefaultEntry, entry, doctor.Warn, "podweir is in 05-cilium.conflist with other settings than this node: maxRate", ` = ` + entry + `' `},
+		"not known":          {conflist.DefaultEntry, "", doctor.OK, "delivery handed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := cilium()
+			if tc.has != "" {
+				delete(n.files, net+"cilium/50-podweir.conf")
+				n.files[net+"05-cilium.conflist"] = strings.Replace(n.files[net+"05-cilium.conflist"], "]}", ","+tc.has+"]}", 1)
+			}
+			root := n.root()
+			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{
+				Pins: n.pins, Kernel: n.kernel, Delivery: profiles.Handed, Handed: func(*detect.Node) string { return tc.told },
+			}))
+			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
+			got := rep.Checks[at]
+			if got.Status != tc.want || !strings.Contains(got.Seen, tc.seen) || !strings.Contains(got.Fix, tc.fix) {
+				t.Errorf("PW210 = %s: %s; fix: %s, want %s: %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.seen, tc.fix)
+			}
+			if said := strings.Contains(got.Fix+strings.Join(got.Evidence, " "), plain); said != (tc.told == "") {
+				t.Errorf("PW210 says that the defaults are not known: %v; fix %s, evidence %q", said, got.Fix, got.Evidence)
+			}
+		})
+	}
+}

@@ -25,7 +25,8 @@ func ciliumSignals() []Signal {
 
 // handedEntry is podweir's entry for a chain that Cilium writes, with the place of
 // the ingress queue that is right whatever Cilium's routing is: the agent, which
-// knows it, cannot write there.
+// knows it, cannot write there. It has no settings of the operator's; see
+// [Profile.WithEntry].
 const handedEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true},"hostHook":"tcx","ingressPlace":"prefer-ifb"}`
 
 // ciliumUpgrade changes one setting of the release that runs: without its version
@@ -46,6 +47,11 @@ func ciliumConflist() ConflistPolicy {
 			"jq '.plugins += [" + handedEntry + "]' /etc/cni/net.d/05-cilium.conflist > cni-config",
 			"kubectl -n kube-system create configmap podweir-cni-configuration --from-file=cni-config",
 			ciliumUpgrade + "cni.configMap=podweir-cni-configuration",
+			"kubectl -n kube-system rollout restart daemonset/cilium",
+		},
+		HandedAgainDo: []string{
+			`jq '(.plugins[] | select(.type == "podweir-cni")) = ` + handedEntry + `' /etc/cni/net.d/05-cilium.conflist > cni-config`,
+			"kubectl -n kube-system create configmap podweir-cni-configuration --from-file=cni-config --dry-run=client -o yaml | kubectl replace -f -",
 			"kubectl -n kube-system rollout restart daemonset/cilium",
 		},
 		ShareDo: []string{

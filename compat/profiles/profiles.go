@@ -137,6 +137,8 @@ type ConflistPolicy struct {
 	// HandedDo are the commands by which the CNI takes our chain into its own
 	// file; empty if it cannot.
 	HandedDo []string
+	// HandedAgainDo are those that change podweir's entry in a chain that has it.
+	HandedAgainDo []string
 	// ShareDo are the commands that end its exclusive mode.
 	ShareDo []string
 	// Note says what else to know.
@@ -314,6 +316,17 @@ func Find(name string) *Profile {
 		}
 	}
 	return nil
+}
+
+// Careful returns the member of the profile's family that is assumed while the facts are
+// not known: what suits it does no harm beside any of them.
+func (p *Profile) Careful() *Profile {
+	for _, other := range All() {
+		if other.Family == p.Family && other.Fallback {
+			return other
+		}
+	}
+	return p
 }
 
 // OwnsProgram says whether a program with this name is the CNI's, as far as

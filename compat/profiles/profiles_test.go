@@ -195,6 +195,38 @@ func TestCommandsKeepTheRelease(t *testing.T) {
 	}
 }
 
+// TestCommandsWithSettings: the commands have the entry that they are given, as a word of
+// the shell, and the data itself stays.
+func TestCommandsWithSettings(t *testing.T) {
+	const entry = `{"type":"podweir-cni","maxRate":"1G","note":"it's"}`
+	cilium := profiles.Find("cilium")
+	plain := cilium.Conflist.HandedDo[0]
+	c := cilium.ForRelease("1.15.19").WithEntry(entry).Conflist
+	for _, commands := range [][]string{c.HandedDo, c.HandedAgainDo} {
+		if want := `{"type":"podweir-cni","maxRate":"1G","note":"it'\''s"}`; !strings.Contains(commands[0], want) || strings.Contains(commands[0], "hostHook") {
+			t.Errorf("%s, want the entry %s in place of the plain one", commands[0], want)
+		}
+	}
+	if !strings.Contains(c.HandedDo[2], "--version 1.15.19 ") || cilium.Conflist.HandedDo[0] != plain {
+		t.Errorf("%q, want the release kept; the data %s, want it as it was", c.HandedDo, cilium.Conflist.HandedDo[0])
+	}
+}
+
+// TestCiliumPage: the page about Cilium has the commands, with the entry as it is here.
+func TestCiliumPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/howto/install-beside-cilium.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(page), " \\\n  ", " ")
+	c := profiles.Find("cilium").Conflist
+	for _, command := range slices.Concat(c.HandedDo, c.HandedAgainDo, c.ShareDo) {
+		if !strings.Contains(text, "\n"+command+"\n") {
+			t.Errorf("the page lacks %s", command)
+		}
+	}
+}
+
 // TestEvidence: what is not stated is guessed, and what no source says is not read.
 func TestEvidence(t *testing.T) {
 	for _, tc := range []struct {

@@ -35,6 +35,26 @@ func (p *Profile) ForRelease(version string) *Profile {
 	return &out
 }
 
+// WithEntry returns the profile with its commands for an entry of podweir's that has the
+// settings of the node.
+func (p *Profile) WithEntry(entry string) *Profile {
+	out := *p
+	out.Conflist.HandedDo = withEntry(p.Conflist.HandedDo, entry)
+	out.Conflist.HandedAgainDo = withEntry(p.Conflist.HandedAgainDo, entry)
+	return &out
+}
+
+// withEntry puts an entry in the place of the plain one, which is between single quotes
+// of the shell. JSON is a literal of jq's, too.
+func withEntry(list []string, entry string) []string {
+	quoted := strings.ReplaceAll(entry, "'", `'\''`)
+	var out []string
+	for _, c := range list {
+		out = append(out, strings.ReplaceAll(c, handedEntry, quoted))
+	}
+	return out
+}
+
 func commands(list []string, version string) []string {
 	var out []string
 	for _, c := range list {

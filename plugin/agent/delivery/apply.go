@@ -84,6 +84,7 @@ func (m *Manager) decide(p *pass) error {
 		p.network, p.entry = f.network, f.entry
 	}
 	p.choice.Warning = join(p.choice.Warning, b.dispute(m.defaults))
+	p.compareHanded()
 	if err := m.plan(p); err != nil {
 		return err
 	}

@@ -112,6 +112,28 @@ func handable(asked profiles.Delivery, c conflist.Choice, s conflist.Situation) 
 	}
 }
 
+// compareHanded warns if the primary CNI's own chain has podweir with other settings than
+// the node's. A pod starts with those, and what the agent does afterwards may be too late,
+// as for onError.
+func (p *pass) compareHanded() {
+	n := p.view.original()
+	if n == nil || p.view.handed == "" {
+		return
+	}
+	at := n.Index(conflist.Type)
+	if at < 0 {
+		return
+	}
+	differ := conflist.Differences(n.Plugins[at].Raw, []byte(p.view.handed))
+	if len(differ) == 0 {
+		return
+	}
+	p.choice.Warning = join(p.choice.Warning, n.File+" has podweir with other settings than this node: "+strings.Join(differ, ", "))
+	if again := p.view.situation.Profile.Conflist.HandedAgainDo; len(again) > 0 {
+		p.choice.Do = again
+	}
+}
+
 // names are the deliveries without one of them.
 func names(all []profiles.Delivery, without profiles.Delivery) []string {
 	var out []string

@@ -61,6 +61,25 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 	return raw, notes, accepted(raw)
 }
 
+// HandedEntry returns podweir's entry for a chain that the primary CNI writes itself,
+// with the operator's defaults. All nodes have the same chain, and podweir cannot change
+// it when somebody changes how the CNI works. So the entry is that of the careful member
+// of the CNI's family, or the node's own if that member refuses a default. It is "" if the
+// defaults are not accepted.
+func HandedEntry(node *detect.Node, defaults map[string]any) string {
+	own := beside{profile: node.Profile, others: node.OtherShapers()}
+	careful := own
+	if own.profile != nil {
+		careful.profile = own.profile.Careful()
+	}
+	for _, b := range []beside{careful, own} {
+		if raw, _, err := b.entry(defaults); err == nil {
+			return string(raw)
+		}
+	}
+	return ""
+}
+
 // checkModes asks the judge about a mode of the operator's: the error says which the
 // profile refuses.
 func checkModes(p *profiles.Profile, keys map[string]any) error {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -206,9 +207,12 @@ func TestHandedEntry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if got := HandedEntry(&detect.Node{Profile: p}, nil); got != string(raw) {
+			t.Errorf("%s: HandedEntry() = %s, want %s of %s", p.Name, got, raw, careful.Name)
+		}
 		commands++
-		if !strings.Contains(p.Conflist.HandedDo[0], ".plugins += ["+string(raw)+"]") {
-			t.Errorf("%s: %s, want the entry %s of %s in it", p.Name, p.Conflist.HandedDo[0], raw, careful.Name)
+		if !strings.Contains(p.Conflist.HandedDo[0], ".plugins += ["+string(raw)+"]") || !strings.Contains(p.Conflist.HandedAgainDo[0], " = "+string(raw)+"'") {
+			t.Errorf("%s: %s; %s, want the entry %s of %s in both", p.Name, p.Conflist.HandedDo[0], p.Conflist.HandedAgainDo[0], raw, careful.Name)
 		}
 		if text := strings.Join(p.Conflist.HandedDo, "\n"); strings.Count(text, "podweir-cni-configuration") != 2 {
 			t.Errorf("%s: %s, want a ConfigMap that is made and named", p.Name, text)
@@ -216,6 +220,29 @@ func TestHandedEntry(t *testing.T) {
 	}
 	if commands == 0 {
 		t.Error("no CNI takes a chain from others")
+	}
+}
+
+// TestHandedEntryWithDefaults: the operator's defaults are in the entry for a chain that
+// the CNI writes, beside what suits every member of its family.
+func TestHandedEntryWithDefaults(t *testing.T) {
+	for name, tc := range map[string]struct {
+		defaults map[string]any
+		want     string
+	}{
+		"beside the profile's": {map[string]any{"onError": "closed", "maxRate": "1G"}, `"hostHook":"tcx","ingressPlace":"prefer-ifb","maxRate":"1G","onError":"closed"`},
+		"a list":               {map[string]any{"podAnnotations": []string{"policy"}}, `"hostHook":"tcx","ingressPlace":"prefer-ifb","podAnnotations":["policy"]`},
+		// Beside BPF host routing this mode is refused.
+		"only the node takes it": {map[string]any{"ingressMode": "tcx-hostside"}, `"hostHook":"tcx","ingressMode":"tcx-hostside"`},
+		"nobody takes it":        {map[string]any{"maxRate": "much"}, ""},
+	} {
+		want := ""
+		if tc.want != "" {
+			want = strings.TrimSuffix(conflist.DefaultEntry, "}") + "," + tc.want + "}"
+		}
+		if got := HandedEntry(&detect.Node{Profile: profiles.Find("cilium-legacy-routing")}, tc.defaults); got != want {
+			t.Errorf("%s: HandedEntry() = %s, want %s", name, got, want)
+		}
 	}
 }
 

@@ -106,6 +106,35 @@ func TestInstallHanded(t *testing.T) {
 	}
 }
 
+// TestHandedDefaults: the commands have the node's defaults, and a chain of Cilium's whose
+// entry has others is told of, with the commands that change it.
+func TestHandedDefaults(t *testing.T) {
+	h := newHost(t, exclusive(nil))
+	closed := func(c *delivery.Config) {
+		c.Runtime, c.Defaults = "containerd://1.7.20", map[string]any{"onError": "closed", "maxRate": "1G"}
+	}
+	const settings = `,"hostHook":"tcx","ingressPlace":"prefer-ifb","maxRate":"1G","onError":"closed"}`
+	entry := strings.TrimSuffix(conflist.DefaultEntry, "}") + settings
+	chain := func(entry string) string {
+		return `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"},` + entry + `]}`
+	}
+	for _, tc := range []struct{ name, chain, do, warning string }{
+		{"not yet", network("cilium", 1, "cilium-cni"), "jq '.plugins += [" + entry + "]' ", ""},
+		{"without them", chain(conflist.DefaultEntry), " = " + entry + "' ", "hostHook, ingressPlace, maxRate, onError"},
+		{"with one of before", chain(strings.Replace(entry, "closed", "open", 1)), " = " + entry + "' ", "other settings than this node: onError"},
+		{"with them", chain(entry), entry, ""},
+	} {
+		h.write(t, confDir+"/05-cilium.conflist", tc.chain)
+		d := h.install(t, closed).Decision()
+		if d.Delivery != profiles.Handed || len(d.Do) == 0 || !strings.Contains(d.Do[0], tc.do) {
+			t.Errorf("%s: decision %+v, want the entry %s in the first command", tc.name, d, tc.do)
+		}
+		if !strings.Contains(d.Warning, tc.warning) || tc.warning == "" && d.Warning != "" {
+			t.Errorf("%s: warning %q, want %q", tc.name, d.Warning, tc.warning)
+		}
+	}
+}
+
 func TestPlanWritesNothing(t *testing.T) {
 	h := newHost(t, simple())
 	before := h.tree(t)

@@ -102,15 +102,29 @@ func loadRecord(root, dir string) (*record, error) {
 // was installed on the node below root, "" if he did not: what judges afterwards
 // is to judge the same node.
 func ToldRuntime(root string) string {
+	r, _ := told(root)
+	return r.Runtime
+}
+
+// ToldDefaults returns the defaults with which podweir was installed on the node below
+// root; known is false if it is not installed there, or leaves no files.
+func ToldDefaults(root string) (defaults map[string]any, known bool) {
+	r, known := told(root)
+	return r.Defaults, known
+}
+
+// told is the record of the node below root. It is empty and not known where nothing is
+// installed, or the record cannot be read.
+func told(root string) (r *record, known bool) {
 	full, err := detect.Resolve(root, DefaultState)
 	if err != nil {
-		return ""
+		return &record{}, false
 	}
-	r, err := loadRecord(root, full)
+	r, err = loadRecord(root, full)
 	if err != nil {
-		return ""
+		return &record{}, false
 	}
-	return r.Runtime
+	return r, len(r.Items) > 0
 }
 
 // find returns the item of a path in our own file system, nil if there is none.

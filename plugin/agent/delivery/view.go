@@ -35,6 +35,8 @@ type view struct {
 	// confDir and binDir are below the node's root.
 	confDir, binDir string
 	situation       conflist.Situation
+	// handed is podweir's entry for a chain that the primary CNI writes itself.
+	handed string
 	// obstacle says why the directories cannot be written, nil if they can.
 	obstacle error
 	// binaryDir is the error of the directory of plugins, nil if it is there.
@@ -59,6 +61,7 @@ func (m *Manager) look(ctx context.Context) (*view, error) {
 		return v, fileError("list", m.hostPath(v.confDir), err)
 	}
 	v.binDir, v.binaryDir = m.pluginDir(v)
+	v.handed = HandedEntry(v.node, m.defaults)
 	v.situation = m.situation(v)
 	return v, nil
 }
@@ -190,6 +193,9 @@ func (m *Manager) situation(v *view) conflist.Situation {
 	}
 	if s.Profile == nil {
 		s.Profile = profiles.Other()
+	}
+	if v.handed != "" {
+		s.Profile = s.Profile.WithEntry(v.handed)
 	}
 	dirs := []string{m.real(v.confDir), m.real(v.binDir)}
 	for _, dir := range dirs {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
@@ -176,7 +177,9 @@ func (n *nodeCheck) look(ctx context.Context) {
 	node.Young = status.Young
 	rep := node.Doctor(limited, detect.Options{
 		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"),
-	}, doctor.Options{Delivery: n.manager.Decision().Delivery})
+	}, doctor.Options{Delivery: n.manager.Decision().Delivery, Handed: func(found *detect.Node) string {
+		return delivery.HandedEntry(found, n.manager.Decision().Defaults)
+	}})
 	if ctx.Err() != nil {
 		return
 	}

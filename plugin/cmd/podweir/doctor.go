@@ -131,7 +131,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	rep := node.Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
 		ToldRuntime: delivery.ToldRuntime(root),
-	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Watch: watch})
+	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Watch: watch})
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 	var err error
@@ -147,6 +147,16 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 		return &exitError{status, "doctor: " + rep.Summary()}
 	}
 	return nil
+}
+
+// handed makes podweir's entry for a chain that the primary CNI writes itself. It returns
+// nil if podweir is not installed on the node: its defaults are not known then.
+func handed(root string) func(*detect.Node) string {
+	defaults, known := delivery.ToldDefaults(root)
+	if !known {
+		return nil
+	}
+	return func(node *detect.Node) string { return delivery.HandedEntry(node, defaults) }
 }
 
 // examined is the node as the doctor sees it.

@@ -166,6 +166,36 @@ func TestInstallAndDoctorAgree(t *testing.T) {
 	}
 }
 
+// TestDoctorKnowsTheDefaults: the commands by which Cilium takes podweir into its chain
+// have the defaults of the installation, and without one say that they lack them.
+func TestDoctorKnowsTheDefaults(t *testing.T) {
+	root := hostTree(t, map[string]string{
+		"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x", "podweir-cni": "x",
+	})
+	commands := func() string {
+		rep, _ := askDoctor(t, "doctor", "--root", root, "--runtime", "containerd://1.7.2")
+		for _, o := range rep.Checks {
+			if o.Code == "PW210" {
+				return strings.Join(append(o.Evidence, o.Fix), "\n")
+			}
+		}
+		return ""
+	}
+	const lacks = "add the chart's defaults to podweir's entry"
+	if got := commands(); !strings.Contains(got, lacks) || !strings.Contains(got, ".plugins += [") {
+		t.Errorf("before an installation: %s, want the commands and %q", got, lacks)
+	}
+	out, err := runPodweir(t, "install", "--root", root, "--binary", filepath.Join(root, "podweir-cni"), "--runtime", "containerd://1.7.2",
+		"--default", "maxRate=1G", "--default", `podAnnotations=["policy"]`)
+	const want = `"maxRate":"1G","podAnnotations":["policy"]}]' `
+	if err != nil || !strings.Contains(out, want) {
+		t.Fatalf("podweir install: %v\n%s", err, out)
+	}
+	if got := commands(); strings.Contains(got, lacks) || !strings.Contains(got, want) {
+		t.Errorf("after it: %s, want %s in the commands", got, want)
+	}
+}
+
 func TestDoctorExitStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
