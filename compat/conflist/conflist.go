@@ -10,12 +10,16 @@ package conflist
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"unicode/utf8"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // MaxBytes is the largest network configuration that is read: what fits into a
@@ -48,6 +52,10 @@ type Network struct {
 	File string
 	// Name is the name of the network.
 	Name string
+	// Versions are those of the CNI specification that a runtime may call the plugins
+	// with: the runtime's libcni takes one of them. A file that names none is of the
+	// oldest.
+	Versions []string
 	// Single says that the file holds one plugin and no list (.conf, .json).
 	Single bool
 	// OnlyInlined says that the drop-in directory of the network is not read.
@@ -79,6 +87,23 @@ func (n *Network) Index(pluginType string) int {
 		}
 	}
 	return -1
+}
+
+// Refused says which version of the CNI specification is why podweir must not be in
+// this network's chain, "" if none is or n is nil: a plugin that is called with a
+// version that it does not speak fails before its own code runs, and so does the pod.
+func (n *Network) Refused() string {
+	if n == nil {
+		return ""
+	}
+	known := terms.CNIVersions
+	for _, v := range n.Versions {
+		if !slices.Contains(known, v) {
+			return fmt.Sprintf("%s has the CNI version %q, and podweir-cni speaks %s to %s: every pod would fail to start",
+				n.File, clipped([]byte(v)), known[0], known[len(known)-1])
+		}
+	}
+	return ""
 }
 
 // Parse reads a configuration as libcni 1.3 does: a name that ends in .conflist
@@ -146,21 +171,29 @@ func (n *Network) parseSingle() error {
 	// The keys of a single plugin are matched in any case, those of a list are
 	// not: libcni decodes the one into a struct and the other into a map.
 	var conf struct {
-		Name string `json:"name"`
+		CNIVersion string `json:"cniVersion"`
+		Name       string `json:"name"`
 	}
 	if err := json.Unmarshal(n.raw, &conf); err != nil {
 		return &Error{File: n.File, Err: err}
 	}
 	n.Name, n.Plugins = conf.Name, []Plugin{p}
+	n.Versions = []string{cmp.Or(conf.CNIVersion, terms.CNIVersions[0])}
 	return nil
 }
 
 func (n *Network) parseList() error {
+	version := ""
 	for _, m := range n.members {
 		var err error
 		switch m.key {
 		case "name":
 			err = decode(m, &n.Name, "a string")
+		case "cniVersion":
+			err = decode(m, &version, "a string")
+		case "cniVersions":
+			// libcni takes the highest that it speaks itself, an old one cniVersion.
+			err = decode(m, &n.Versions, "a list of strings")
 		case "loadOnlyInlinedPlugins":
 			n.OnlyInlined, err = boolean(m)
 		case "plugins":
@@ -176,6 +209,7 @@ func (n *Network) parseList() error {
 			return &Error{File: n.File, Err: err}
 		}
 	}
+	n.Versions = append(n.Versions, cmp.Or(version, terms.CNIVersions[0]))
 	if len(n.Plugins) == 0 && n.OnlyInlined {
 		return &Error{File: n.File, Thing: "plugins", Accepted: "at least one: loadOnlyInlinedPlugins rules out drop-ins"}
 	}

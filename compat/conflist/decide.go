@@ -86,6 +86,8 @@ func mustNotBe(s Standing) string {
 		return "the primary CNI's configuration is broken: " + s.Original.Err.Error()
 	case s.Original.Network.Index(Type) >= 0:
 		return s.Original.Name + " has podweir in it already"
+	case s.Original.Network.Refused() != "":
+		return s.Original.Network.Refused()
 	default:
 		return ""
 	}

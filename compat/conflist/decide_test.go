@@ -25,6 +25,7 @@ func TestDecide(t *testing.T) {
 	ownOfOther := fileOf(t, "00-podweir-10-x.conflist", splice(t, "11-y.conflist", plain))
 	edited := fileOf(t, own.Name, strings.Replace(string(own.Raw), `"ptp"`, `"p2p"`, 1))
 	chained := fileOf(t, "10-x.conflist", `{"name":"n","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`)
+	future := fileOf(t, "10-x.conflist", `{"cniVersion":"7.0.0","name":"n","plugins":[{"type":"ptp"}]}`)
 	for name, tc := range map[string]struct {
 		s    conflist.Standing
 		want conflist.Action
@@ -45,7 +46,9 @@ func TestDecide(t *testing.T) {
 		"drop-in, old file": {
 			conflist.Standing{Delivery: profiles.DropIn, Original: original, Own: own}, conflist.Delete, "the delivery is drop-in",
 		},
-		"nri": {conflist.Standing{Delivery: profiles.NRI, Original: original}, conflist.Leave, "the delivery is nri"},
+		"nri":                        {conflist.Standing{Delivery: profiles.NRI, Original: original}, conflist.Leave, "the delivery is nri"},
+		"version not known":          {conflist.Standing{Original: future, Own: own}, conflist.Delete, `"7.0.0"`},
+		"version not known, no file": {conflist.Standing{Original: future}, conflist.Leave, `"7.0.0"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.s.Delivery == "" {
@@ -115,6 +118,33 @@ func TestChoose(t *testing.T) {
 				t.Errorf("Choose() warns %q, want %q", got.Warning, tc.bad)
 			}
 		})
+	}
+}
+
+// TestVersionNotKnown: with a version that podweir-cni does not speak every way into
+// the chain fails all pods.
+func TestVersionNotKnown(t *testing.T) {
+	s := conflist.Situation{Profile: profiles.Find("ptp"), Runtime: conflist.Runtime{Name: "containerd", Version: "2.1.3"}}
+	for raw, refused := range map[string]string{
+		`"cniVersion":"7.0.0",`: "7.0.0",
+		// One libcni takes 1.0.0, the next one 7.0.0.
+		`"cniVersion":"1.0.0","cniVersions":["1.0.0","7.0.0"],`: "7.0.0",
+		`"cniVersions":["0.4.0","1.1.0"],`:                      "",
+		`"cniVersion":"0.3.0",`:                                 "",
+		`"cniVersion":"",`:                                      "",
+		"":                                                      "",
+	} {
+		s.Original = fileOf(t, "10-x.conflist", `{`+raw+`"name":"n","plugins":[{"type":"ptp"}]}`).Network
+		for _, d := range []profiles.Delivery{profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI, profiles.Watch} {
+			why, certain := conflist.Objection(d, s)
+			if want := refused != "" && !d.ByAgent(); certain != want || want && !strings.Contains(why, refused) {
+				t.Errorf("{%s}: objection to %s = %q, certain: %v, want %v because of %q", raw, d, why, certain, want, refused)
+			}
+		}
+		c := conflist.Choose(s)
+		if want := c.Delivery == profiles.Chain; want != (refused == "") || !strings.Contains(c.Why, refused) {
+			t.Errorf("{%s}: Choose() = %+v", raw, c)
+		}
 	}
 }
 

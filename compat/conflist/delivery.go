@@ -145,6 +145,10 @@ func Choose(s Situation) Choice {
 		return attachByAgent(s, cmp.Or(s.Obstacle, "the directory of conflists cannot be written"))
 	case s.Profile.Delivery.ByAgent():
 		return attachByAgent(s, s.Profile.Conflist.File+" sorts before every file of podweir's")
+	case s.Original.Refused() != "":
+		c := attachByAgent(s, s.Original.Refused())
+		c.Instead = []string{"upgrade podweir to a release that speaks the CNI version of " + s.Original.File}
+		return c
 	case !s.Profile.Conflist.MayBeExclusive:
 		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " leaves the files of others alone"}
 	case s.Exclusive == profiles.No:
@@ -183,17 +187,21 @@ func Objection(d profiles.Delivery, s Situation) (why string, certain bool) {
 		if s.Runtime.HasNRI() == profiles.No {
 			return s.Runtime.String() + " has no NRI, containerd has it from 1.7", true
 		}
-	case profiles.Handed, profiles.Watch:
+	case profiles.Handed:
+		return s.Original.Refused(), s.Original.Refused() != ""
+	case profiles.Watch:
 	}
 	return "", false
 }
 
 func againstChain(s Situation) (why string, certain bool) {
+	exclusive := s.Profile.Conflist.MayBeExclusive
 	switch {
-	case !s.Profile.Conflist.MayBeExclusive:
-	case s.Exclusive == profiles.Yes:
+	case exclusive && s.Exclusive == profiles.Yes:
 		return s.Profile.Title + " renames the conflists of others (cni.exclusive=true)", true
-	case s.Exclusive == profiles.Unknown:
+	case s.Original.Refused() != "":
+		return s.Original.Refused(), true
+	case exclusive && s.Exclusive == profiles.Unknown:
 		return "if " + s.Profile.Title + " runs with cni.exclusive=true it renames podweir's file, and pods start unshaped", false
 	}
 	return "", false
@@ -206,6 +214,8 @@ func againstDropIn(s Situation) (why string, certain bool) {
 		return s.Runtime.String() + " ignores drop-in directories; containerd reads them from 2.1, CRI-O from 1.34", true
 	case s.Original != nil && s.Original.OnlyInlined:
 		return s.Original.File + " says loadOnlyInlinedPlugins", true
+	case s.Original.Refused() != "":
+		return s.Original.Refused(), true
 	case reads == profiles.Unknown:
 		return "whether " + s.Runtime.String() + " reads drop-in directories is not known; if it does not, pods start unshaped", false
 	case s.Original != nil && s.Original.Index(bandwidthType) >= 0:

@@ -254,14 +254,17 @@ func TestPrivilegedOneDirection(t *testing.T) {
 }
 
 // The result goes out as it came in, byte for byte, in every version that the
-// specification has; the process is called as a runtime calls it.
+// specification has, and in a configuration that names none; the process is called as a runtime calls it.
 func TestPrivilegedVersions(t *testing.T) {
 	testutil.RequireRoot(t)
 	n := newNode(t)
-	for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
-		t.Run(version, func(t *testing.T) {
+	for _, version := range append([]string{""}, terms.CNIVersions...) {
+		t.Run("version "+version, func(t *testing.T) {
 			p := n.newPod(t)
 			prev := strings.Replace(string(p.prevResult()), `"1.1.0"`, `"`+version+`"`, 1)
+			if version < "0.3.0" {
+				prev = fmt.Sprintf(`{"cniVersion":"0.2.0","ip4":{"ip":"%s/24"} ,"dns":{}}`, p.addr)
+			}
 			stdin := []byte(fmt.Sprintf(`{"cniVersion":%q,"name":"net","type":"podweir-cni","egressRate":"10M",`+
 				`"onError":"closed","cni.dev/valid-attachments":[],"prevResult":%s}`, version, prev))
 			run := func(verb string) answer {
@@ -275,6 +278,9 @@ func TestPrivilegedVersions(t *testing.T) {
 			if got := strings.TrimSuffix(a.stdout, "\n"); got != prev {
 				t.Errorf("ADD prints\n%s, want\n%s", got, prev)
 			}
+			if got := p.state(t); !slices.Contains(got, "pod qdisc tbf") {
+				t.Errorf("after ADD there is %q, want a queue on the pod side", got)
+			}
 			for verb, since := range map[string]string{"CHECK": "0.4.0", "STATUS": "1.1.0"} {
 				a := run(verb)
 				if version >= since && (a.err != nil || a.stdout != "") {
@@ -284,7 +290,7 @@ func TestPrivilegedVersions(t *testing.T) {
 					wantCode(t, verb+" before "+since, a.err, 1)
 				}
 			}
-			if a := run("VERSION"); !strings.Contains(a.stdout, `"supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]`) {
+			if a := run("VERSION"); !strings.Contains(a.stdout, `"supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]`) {
 				t.Errorf("VERSION prints %q", a.stdout)
 			}
 			remove := "DEL"
@@ -315,7 +321,7 @@ func TestPrivilegedContractErrors(t *testing.T) {
 		{"not JSON", "ADD", []byte("{"), 6},
 		{"empty", "ADD", nil, 6},
 		{"not JSON", "DEL", []byte("{"), 6},
-		{"unknown version", "ADD", p.conf(conf{"cniVersion": "0.2.0"}).json(t), 1},
+		{"unknown version", "ADD", p.conf(conf{"cniVersion": "0.5.0"}).json(t), 1},
 		{"unknown version", "DEL", p.conf(conf{"cniVersion": "2.0.0"}).json(t), 1},
 		{"no prevResult", "ADD", without("prevResult"), 7},
 		{"no prevResult", "CHECK", without("prevResult"), 7},

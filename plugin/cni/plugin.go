@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // verbTimeout bounds a verb: the time that may pass in waiting for another
@@ -41,7 +42,7 @@ type Plugin struct {
 }
 
 // SupportedVersions are the CNI specification versions of the plugin.
-var SupportedVersions = version.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+var SupportedVersions = version.PluginSupports(terms.CNIVersions...)
 
 // Funcs returns the verbs for the CNI skeleton.
 func (p *Plugin) Funcs() skel.CNIFuncs {

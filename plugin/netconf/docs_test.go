@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -119,7 +120,7 @@ func TestDocsNameRangesAndDefaults(t *testing.T) {
 		"| " + netconf.MinLightShare.String() + " to " + netconf.MaxLightShare.String() + " | `" + shaping.DefaultLightShare.String() + "` |",
 		"| " + netconf.MinHeavyThreshold.String() + " to " + netconf.MaxHeavyThreshold.String() + ", under `elephants` to " +
 			netconf.MaxElephantsThreshold.String() + " | `" + shaping.DefaultHeavyThreshold.String() + "` |",
-		strings.Join(netconf.Versions[:3], ", ") + " or " + netconf.Versions[3],
+		strings.Join(terms.CNIVersions[:6], ", ") + " or " + terms.CNIVersions[6],
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("configuration.md does not say %q", want)

@@ -6,6 +6,7 @@
 package netconf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,11 +15,8 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
-
-// Versions are the versions of the CNI specification that are spoken, oldest
-// first.
-var Versions = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 // Command is the CNI verb that the input belongs to: it decides what has to be
 // there.
@@ -72,7 +70,7 @@ type Attachment struct {
 
 // Config is the input of one command.
 type Config struct {
-	// CNIVersion is one of [Versions].
+	// CNIVersion is one of [terms.CNIVersions].
 	CNIVersion string
 	// Name is the network name, part of the state key.
 	Name string
@@ -212,10 +210,12 @@ func (p *parser) contract(command Command, stdin []byte) error {
 			return &ContractError{Code: codeInvalidConfig, Msg: "read " + s.key, Err: err}
 		}
 	}
-	if !slices.Contains(Versions, c.CNIVersion) {
+	// The specification had no such key at first, and libcni writes "" for none.
+	c.CNIVersion = cmp.Or(c.CNIVersion, terms.CNIVersions[0])
+	if !slices.Contains(terms.CNIVersions, c.CNIVersion) {
 		return &ContractError{
 			Code: codeIncompatibleVersion,
-			Msg:  "cniVersion " + quoted(c.CNIVersion) + " is not one of " + strings.Join(Versions, ", "),
+			Msg:  "cniVersion " + quoted(c.CNIVersion) + " is not one of " + strings.Join(terms.CNIVersions, ", "),
 		}
 	}
 	if c.Name == "" {

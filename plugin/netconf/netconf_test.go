@@ -384,9 +384,10 @@ func TestParseContract(t *testing.T) {
 		"not JSON":               {netconf.Del, `{`, 6, "parse the network configuration on stdin"},
 		"null":                   {netconf.Del, `null`, 6, "not a JSON object"},
 		"a list":                 {netconf.Add, `[]`, 6, "parse the network configuration on stdin"},
-		"no version":             {netconf.Del, `{"name":"net"}`, 1, `cniVersion "" is not one of 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
-		"version too old":        {netconf.Add, `{"cniVersion":"0.3.0","name":"net"}`, 1, `"0.3.0"`},
-		"version too new":        {netconf.Add, `{"cniVersion":"1.2.0","name":"net"}`, 1, `"1.2.0"`},
+		"no version":             {netconf.Del, `{"name":"net"}`, 0, ""},
+		"empty version":          {netconf.Del, `{"cniVersion":"","name":"net"}`, 0, ""},
+		"no such version":        {netconf.Add, `{"cniVersion":"0.3.2","name":"net"}`, 1, `"0.3.2"`},
+		"version too new":        {netconf.Add, `{"cniVersion":"1.2.0","name":"net"}`, 1, `cniVersion "1.2.0" is not one of 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
 		"version as a number":    {netconf.Add, `{"cniVersion":1,"name":"net"}`, 7, "read cniVersion"},
 		"no name":                {netconf.Del, `{"cniVersion":"1.0.0"}`, 7, "name is missing"},
 		"ADD, no prevResult":     {netconf.Add, `{` + head + `}`, 7, "prevResult is missing"},
@@ -428,7 +429,7 @@ func TestParseContract(t *testing.T) {
 
 func TestParseEveryVersion(t *testing.T) {
 	t.Parallel()
-	for _, version := range netconf.Versions {
+	for _, version := range terms.CNIVersions {
 		in := strings.ReplaceAll(string(input(`"bandwidth":{"egressRate":1000000,"egressBurst":4294967295}`, "")), "1.0.0", version)
 		for _, command := range []netconf.Command{netconf.Add, netconf.Check, netconf.Del, netconf.Status} {
 			got, err := netconf.Parse(command, []byte(in))
@@ -441,6 +442,22 @@ func TestParseEveryVersion(t *testing.T) {
 			if limited := got.Shaping.Egress != nil; limited != (command != netconf.Del) {
 				t.Errorf("%s: Parse(%d) limit = %v", version, command, got.Shaping.Egress)
 			}
+		}
+	}
+}
+
+// TestParseOldResult: until 0.2.0 a result names no interfaces, and a configuration
+// may lack the version.
+func TestParseOldResult(t *testing.T) {
+	t.Parallel()
+	const old = `{"ip4":{"ip":"10.1.2.3/24", "gateway":"10.1.2.1"},"dns":{}}`
+	for head, version := range map[string]string{``: "0.1.0", `"cniVersion":"",`: "0.1.0", `"cniVersion":"0.2.0",`: "0.2.0"} {
+		got, err := netconf.Parse(netconf.Add, []byte(`{`+head+`"name":"net","egressRate":"10M","prevResult":`+old+`}`))
+		if err != nil {
+			t.Fatalf("Parse({%s…) error = %v", head, err)
+		}
+		if got.CNIVersion != version || string(got.PrevResult) != old || len(got.Interfaces) != 0 || got.Shaping.Egress == nil {
+			t.Errorf("Parse({%s…) = version %q, prevResult %s, interfaces %v, egress %v", head, got.CNIVersion, got.PrevResult, got.Interfaces, got.Shaping.Egress)
 		}
 	}
 }

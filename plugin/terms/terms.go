@@ -12,6 +12,10 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
+// CNIVersions are the versions of the CNI specification that podweir-cni speaks, oldest
+// first. A configuration that names none is of the oldest.
+var CNIVersions = []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+
 // Direction is a direction of traffic, always from the pod's point of view.
 type Direction uint8
 

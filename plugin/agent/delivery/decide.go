@@ -75,7 +75,7 @@ func choose(asked profiles.Delivery, s conflist.Situation) (conflist.Choice, err
 	}
 	why, certain := conflist.Objection(asked, s)
 	if certain {
-		if asked == profiles.Chain {
+		if asked == profiles.Chain && s.Exclusive == profiles.Yes {
 			why += "; to end that: " + strings.Join(s.Profile.Conflist.ShareDo, "; ")
 		}
 		return conflist.Choice{}, refused(asked, why, best)

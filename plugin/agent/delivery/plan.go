@@ -173,7 +173,8 @@ func (m *Manager) chooseUpkeep(p *pass) {
 		}
 	default:
 	}
-	if until == "" || p.view.conf == nil {
+	// A file in a chain that podweir-cni cannot be called in is worse than none.
+	if until == "" || p.view.conf == nil || p.view.original().Refused() != "" {
 		return
 	}
 	switch {

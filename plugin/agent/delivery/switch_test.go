@@ -139,3 +139,43 @@ func TestPrivilegedSwitchReadOnly(t *testing.T) {
 		t.Errorf("decision %+v, want nri, and podweir in the chain still", d)
 	}
 }
+
+// TestVersionNotKnown: when the primary CNI comes to a CNI version that podweir-cni does
+// not speak, podweir leaves the chain and does not wait for NRI, because with it no pod
+// would start.
+func TestVersionNotKnown(t *testing.T) {
+	for name, tc := range map[profiles.Delivery]struct {
+		files      map[string]string
+		file, next string
+	}{
+		profiles.Chain:  {simple(), original, network("n", 2, "ptp")},
+		profiles.DropIn: {exclusive(nil), "05-cilium.conflist", network("cilium", 2, "cilium-cni")},
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, tc.files)
+				m, _ := h.run(t, func(c *delivery.Config) {
+					recent(c)
+					c.Hooked = func() bool { return false }
+				})
+				h.eventually(t, "podweir is in the chain", h.shaped)
+				if d := m.Decision().Delivery; d != name {
+					t.Fatalf("delivery %s, want %s", d, name)
+				}
+				h.write(t, confDir+"/"+tc.file, strings.Replace(tc.next, "1.0.0", "7.0.0", 1))
+				h.eventually(t, "podweir is out of the chain", func() bool { return !h.shaped() && m.Decision().Delivery == profiles.NRI })
+				if d := m.Decision(); !strings.Contains(d.Why, `"7.0.0"`) || d.Problem != "" || d.Warning != "" {
+					t.Errorf("decision %+v, want it because of the version", d)
+				}
+			})
+		})
+	}
+	h := newHost(t, map[string]string{confDir + "/" + original: strings.Replace(simple()[confDir+"/"+original], "1.0.0", "7.0.0", 1)})
+	before := h.tree(t)
+	if _, err := h.manager(t, as(profiles.Chain)).Install(t.Context()); err == nil || !strings.Contains(err.Error(), `"7.0.0"`) {
+		t.Errorf("Install() of a chain = %v, want a refusal with the version", err)
+	}
+	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
+		t.Errorf("after the refusal (-before +after):\n%s", diff)
+	}
+}

@@ -129,7 +129,7 @@ func fingerprint(conf *conflist.Dir, err error) string {
 	}
 	var b strings.Builder
 	if o := conf.Original(); o != nil && o.Network != nil {
-		fmt.Fprintf(&b, "%s %s %v %v", o.Name, o.Network.Name, o.Network.OnlyInlined, o.Network.Types())
+		fmt.Fprintf(&b, "%s %s %v %v %v", o.Name, o.Network.Name, o.Network.OnlyInlined, o.Network.Versions, o.Network.Types())
 	} else {
 		b.WriteString("no network")
 	}
