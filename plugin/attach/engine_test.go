@@ -310,6 +310,34 @@ func TestNewPodUnderTheSameID(t *testing.T) {
 	}
 }
 
+// The name of the interface alone is another device's now: the limits stay where the
+// packets are.
+func TestAnotherDeviceTakesTheName(t *testing.T) {
+	w := newWorld()
+	ensure(t, w, both(10_000_000))
+	shaped := w.shape()
+	usurper := w.iface
+	usurper.PodIndex, usurper.Kind, usurper.HostName, usurper.HostIndex = 6, "dummy", "", 0
+	w.usurper, w.log = &usurper, nil
+	ensure(t, w, both(10_000_000))
+	if err := w.engine().Check(t.Context(), wantOf(both(10_000_000))); err != nil {
+		t.Errorf("Check = %v", err)
+	}
+	if diff := cmp.Diff(shaped, w.shape()); diff != "" || len(w.log) != 0 {
+		t.Errorf("steps %v, want none; (-before +after):\n%s", w.log, diff)
+	}
+	ensure(t, w, both(20_000_000))
+	if got := record(t, w).Interface.PodIndex; got != podIndex {
+		t.Errorf("the record is of ifindex %d, want %d", got, podIndex)
+	}
+	// Without the first one the name is all there is.
+	w.iface = usurper
+	ensure(t, w, both(20_000_000))
+	if got := record(t, w).Interface.PodIndex; got != 6 {
+		t.Errorf("the record is of ifindex %d after the first device is gone, want 6", got)
+	}
+}
+
 func TestEnsureUnknownInterface(t *testing.T) {
 	w := newWorld()
 	want := wantOf(both(10_000_000))

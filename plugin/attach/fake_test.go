@@ -27,8 +27,10 @@ var errBoom = errors.New("boom")
 // of what was done to it.
 type world struct {
 	iface attach.Interface
-	facts shaping.Facts
-	tcx   bool
+	// usurper is the device that has taken the name of iface, nil if none has.
+	usurper *attach.Interface
+	facts   shaping.Facts
+	tcx     bool
 
 	devices    map[terms.Side]*attach.Device
 	dataplanes map[terms.Direction]*attach.Dataplane
@@ -73,6 +75,9 @@ func (w *world) engine() *attach.Engine {
 func (w *world) Find(path, name string) (attach.Interface, error) {
 	if path != netnsPath || name != "eth0" {
 		return attach.Interface{}, fmt.Errorf("no interface %q in %s: %w", name, path, attach.ErrGone)
+	}
+	if w.usurper != nil {
+		return *w.usurper, nil
 	}
 	return w.iface, nil
 }

@@ -110,17 +110,19 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 // [ErrGone] if it is gone, or another one is in its place.
 func (e *Engine) Refind(r *Record) (Interface, error) { return e.interfaces.Again(&r.Interface) }
 
-// find returns the interface of this name or, if there is none, the one that had the
-// name when it was attached.
+// find returns the interface that had the name when it was attached or, if it is gone,
+// the one of this name. A process in the pod can rename the interface and give its name
+// to another device; KubeVirt does so.
 func (e *Engine) find(netnsPath, name string, prior *Record) (Interface, error) {
-	iface, err := e.interfaces.Find(netnsPath, name)
-	if err == nil || prior == nil || !errors.Is(err, ErrGone) {
-		return iface, err
+	if prior != nil {
+		was := prior.Interface
+		was.NetNSPath = netnsPath // the same namespace may have several paths
+		iface, err := e.interfaces.Again(&was)
+		if !errors.Is(err, ErrGone) {
+			return iface, err
+		}
 	}
-	if again, renamed := e.Refind(prior); renamed == nil && again.NetNSPath == netnsPath {
-		return again, nil
-	}
-	return iface, err
+	return e.interfaces.Find(netnsPath, name)
 }
 
 // Same says whether both are one interface of one namespace.

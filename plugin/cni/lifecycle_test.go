@@ -429,6 +429,27 @@ func TestPrivilegedSeveralInterfaces(t *testing.T) {
 	wantClean(t, p, "DEL of two interfaces")
 }
 
+// Another device takes the name of the pod's interface, as with KubeVirt's bridge
+// binding: the limits stay on the interface.
+func TestPrivilegedAnotherDeviceTakesTheName(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	p.must(t, "ADD", p.conf(both(nil)))
+	p.ns.Run(t, "ip", "link", "set", "eth0", "down")
+	p.ns.Run(t, "ip", "link", "set", "eth0", "name", "eth0-nic")
+	p.ns.Run(t, "ip", "link", "set", "eth0-nic", "up")
+	p.ns.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
+	p.ns.Run(t, "ip", "link", "set", "eth0", "up")
+	p.must(t, "ADD", p.conf(both(nil)))
+	wantState(t, p, "ADD under the old name", shapedBoth)
+	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") {
+		t.Errorf("the other device has %q", out)
+	}
+	p.must(t, "CHECK", p.conf(both(nil)))
+	p.must(t, "DEL", p.conf(nil))
+	wantClean(t, p, "DEL of the renamed interface")
+}
+
 // Two networks with one container: each has a device and a state of its own.
 func TestPrivilegedTwoNetworks(t *testing.T) {
 	testutil.RequireRoot(t)
