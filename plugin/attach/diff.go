@@ -5,6 +5,7 @@ package attach
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -19,7 +20,6 @@ func TreeDiff(want, got *shaping.Tree) (diff string, inPlace bool) {
 	if len(got.Qdiscs) == 0 {
 		return fmt.Sprintf("no root qdisc, want %s", describe(&root)), false
 	}
-	inPlace = true
 	for i := range want.Qdiscs {
 		w := &want.Qdiscs[i]
 		g := findQdisc(got, w)
@@ -42,7 +42,27 @@ func TreeDiff(want, got *shaping.Tree) (diff string, inPlace bool) {
 	if diff == "" {
 		diff = classesDiff(want, got)
 	}
-	return diff, inPlace
+	return diff, diff == "" || changeable(want, got)
+}
+
+// changeable says that two trees of the same kinds differ only in what the kernel
+// changes in place (package queue does it): HTB's default is fixed, prio would drop what
+// is in a band that goes, and what somebody put below podweir's root is not changed.
+func changeable(want, got *shaping.Tree) bool {
+	if len(got.Qdiscs) != len(want.Qdiscs) || len(got.Classes) != len(want.Classes) {
+		return false
+	}
+	for i := range want.Qdiscs {
+		w := &want.Qdiscs[i]
+		g := *findQdisc(got, w)
+		g.Handle = w.Handle
+		if (w.Kind == shaping.KindPrio || w.Kind == shaping.KindHTB) && g != *w {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(want.Classes, func(w shaping.Class) bool {
+		return !slices.ContainsFunc(got.Classes, func(g shaping.Class) bool { return g.Handle == w.Handle && g.Parent == w.Parent })
+	})
 }
 
 // findQdisc finds by handle; pfifo_fast and fifos that the kernel numbers

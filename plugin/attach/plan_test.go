@@ -364,6 +364,10 @@ func TestTreeDiff(t *testing.T) {
 		{"another root", func(g *shaping.Tree) { g.Qdiscs[0].Handle = 0x30000 }, "no tbf 1:0 at 10 Mbit/s under root", false},
 		{"no child", func(g *shaping.Tree) { g.Qdiscs = g.Qdiscs[:1] }, "no bfifo 2:0 under 1:1", false},
 		{"nothing", func(g *shaping.Tree) { g.Qdiscs = nil }, "no root qdisc, want tbf 1:0 at 10 Mbit/s", false},
+		{"another rate and somebody's qdisc", func(g *shaping.Tree) {
+			g.Qdiscs[0].Rate = 2_500_000
+			g.Qdiscs = append(g.Qdiscs, shaping.Qdisc{Kind: "sfq", Handle: 0x90000, Parent: 0x20001})
+		}, "limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s", false},
 		{"a filter too many", func(g *shaping.Tree) { g.Filter = &shaping.Filter{} }, "classifier filter", false},
 	}
 	for _, tt := range tests {
@@ -381,12 +385,20 @@ func TestTreeDiff(t *testing.T) {
 	htb.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindHTB, Handle: 0x20000, Parent: 0x10001, DefaultClass: 2}
 	fq.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindFQ, Handle: 0x20000, Parent: 0x10001, PacketLimit: 2, FlowLimit: 2}
 	for kind, tree := range map[string]*shaping.Tree{"prio has 3 bands": prio, "htb default is 3": htb, "fq limits are 3": fq} {
+		inPlace := tree == fq
 		got := *tree
 		got.Qdiscs = slices.Clone(tree.Qdiscs)
 		q := &got.Qdiscs[1]
-		q.Bands, q.DefaultClass, q.PacketLimit = 3, 3, 3
-		if diff, _ := attach.TreeDiff(tree, &got); !strings.Contains(diff, kind) {
-			t.Errorf("TreeDiff = %q, want %q in it", diff, kind)
+		switch q.Kind {
+		case shaping.KindPrio:
+			q.Bands = 3
+		case shaping.KindHTB:
+			q.DefaultClass = 3
+		default:
+			q.PacketLimit = 3
+		}
+		if diff, is := attach.TreeDiff(tree, &got); !strings.Contains(diff, kind) || is != inPlace {
+			t.Errorf("TreeDiff = %q, in place %v, want %q in it, %v", diff, is, kind, inPlace)
 		}
 	}
 }

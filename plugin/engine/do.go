@@ -143,7 +143,12 @@ func (k *kernel) changeTree(r *attach.Record, p *shaping.Params) error {
 	if err != nil {
 		return err
 	}
-	return queue.Change(at.handle, at.index, &have.Tree, p.Tree)
+	err = queue.Change(at.handle, at.index, &have.Tree, p.Tree)
+	if errors.Is(err, queue.ErrRebuild) {
+		// It is not as it was when the step was planned.
+		return k.buildTree(r, p)
+	}
+	return err
 }
 
 func (k *kernel) replaceClassifier(r *attach.Record, p *shaping.Params) error {

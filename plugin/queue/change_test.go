@@ -5,9 +5,11 @@ package queue_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -125,6 +127,79 @@ func TestChangeOfAnotherShape(t *testing.T) {
 				t.Errorf("Change = %v, want ErrRebuild", err)
 			}
 		})
+	}
+}
+
+// TestWhatIsPlannedInPlaceIsChangedInPlace: a step that cannot be taken ends the plan of
+// every look.
+func TestWhatIsPlannedInPlaceIsChangedInPlace(t *testing.T) {
+	trees := []func() shaping.Tree{
+		func() shaping.Tree { return bandTree(1000, 9_100) },
+		func() shaping.Tree { return flatTree(1000, 9_100, 500_000) },
+		func() shaping.Tree { return prioTree(1_250_000, 12_500) },
+		func() shaping.Tree { return htbTree(1_250_000, 12_500) },
+		fqTree,
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	inPlace, rebuilt := 0, 0
+	for range 20_000 {
+		tree := trees[rnd.IntN(len(trees))]
+		want, got := tree(), tree()
+		for range 1 + rnd.IntN(2) {
+			disturb(rnd, &got)
+		}
+		diff, is := attach.TreeDiff(&want, &got)
+		switch _, _, err := queue.Changes(&got, &want); {
+		case diff == "":
+		case !is:
+			rebuilt++
+		case err != nil:
+			t.Fatalf("%q is planned in place, and cannot be: %v\nwant %+v\ngot %+v", diff, err, want, got)
+		default:
+			inPlace++
+		}
+	}
+	if inPlace < 1000 || rebuilt < 1000 {
+		t.Errorf("%d changes in place and %d not, want many of both", inPlace, rebuilt)
+	}
+}
+
+// disturb changes one thing of a tree.
+func disturb(rnd *rand.Rand, tree *shaping.Tree) {
+	if len(tree.Qdiscs) == 0 {
+		return
+	}
+	q := &tree.Qdiscs[rnd.IntN(len(tree.Qdiscs))]
+	switch n := rnd.IntN(12); n {
+	case 0:
+		q.Rate++
+	case 1:
+		q.Burst *= 2
+	case 2:
+		q.Limit++
+	case 3:
+		q.Bands++
+	case 4:
+		q.DefaultClass++
+	case 5:
+		q.FlowLimit++
+	case 6:
+		q.HorizonMicros++
+	case 7:
+		tree.Qdiscs = append(tree.Qdiscs, leaf("sfq", 0x77, handle(0x10, 9), 0))
+	case 8:
+		tree.Qdiscs = tree.Qdiscs[:len(tree.Qdiscs)-1]
+	case 9:
+		tree.Classes = append(tree.Classes, shaping.Class{Handle: handle(0x21, 9), Parent: handle(0x21, 0)})
+	default:
+		if len(tree.Classes) == 0 {
+			return
+		}
+		if c := &tree.Classes[0]; n == 10 {
+			c.Rate++
+		} else {
+			c.Parent, c.Handle = c.Parent+shaping.TCHandle(rnd.IntN(2)), c.Handle+shaping.TCHandle(rnd.IntN(2))
+		}
 	}
 }
 
