@@ -205,6 +205,8 @@ type Observed struct {
 	Dataplanes map[terms.Direction]*Dataplane
 	// Recorded are the directions that an earlier run set up or began to.
 	Recorded map[terms.Direction]bool
+	// NoIFB says why the pod's namespace cannot have the ifb, "" if nothing was seen.
+	NoIFB string
 }
 
 // without is what will be there after a direction is torn down: the devices

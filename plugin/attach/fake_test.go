@@ -40,6 +40,8 @@ type world struct {
 	lastID    uint32
 	lastMajor uint16
 	log       []string
+	// noIFB is what stands in the place of an ifb.
+	noIFB string
 	// failAt makes the action of this kind fail after it was done by half.
 	failAt attach.ActionKind
 	locked bool
@@ -148,6 +150,7 @@ func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 		Devices:    make(map[terms.Side]*attach.Device),
 		Dataplanes: make(map[terms.Direction]*attach.Dataplane),
 		Recorded:   make(map[terms.Direction]bool),
+		NoIFB:      w.noIFB,
 	}
 	for _, d := range terms.Directions {
 		_, obs.Recorded[d] = r.Choices[d.String()]

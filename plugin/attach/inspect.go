@@ -73,6 +73,9 @@ func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) 
 	if err != nil {
 		return nil, err
 	}
+	if obs.NoIFB != "" {
+		facts.IFB, facts.NoIFB = false, obs.NoIFB
+	}
 	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,

@@ -106,3 +106,33 @@ func TestLeavesTheRedirectWithoutPins(t *testing.T) {
 		t.Errorf("the plan is %v, %v, want a tear-down first", plan, err)
 	}
 }
+
+// Where another device has the name of the ifb, ingress is policed, and moves back when
+// the name is free.
+func TestAnotherDeviceHasTheNameOfTheIFB(t *testing.T) {
+	w, cfg := redirected(t, func(*shaping.Limit) {})
+	w.devices[terms.SidePod].NetfilterIngress = false
+	delete(w.devices, terms.SideIFB)
+	w.noIFB = "podweir5 is not an ifb"
+	states, err := w.engine().Repair(t.Context(), podID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := states[0].Directions[terms.Ingress].Params
+	if p.Queue != terms.QueueNone || p.Redirect || !strings.Contains(strings.Join(p.Notes, "\n"), w.noIFB) {
+		t.Errorf("after Repair %v, redirect %v, notes %q, want policing that says why", p.Queue, p.Redirect, p.Notes)
+	}
+	if w.has("pw_redirect") || !w.has("pw_police") {
+		t.Errorf("after Repair the pod has %+v", w.shape())
+	}
+	w.log = nil
+	ensure(t, w, cfg)
+	if len(w.log) != 0 {
+		t.Errorf("Ensure again did %v, want nothing", w.log)
+	}
+	w.noIFB = ""
+	ensure(t, w, cfg)
+	if !w.has("pw_redirect") || w.has("pw_police") || w.devices[terms.SideIFB] == nil {
+		t.Errorf("with the name free the pod has %+v, want the ifb", w.shape())
+	}
+}

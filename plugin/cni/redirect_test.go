@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,44 @@ func (p *pod) sentBy(t *testing.T) int {
 		t.Fatalf("ip link: %v in %s", err, out)
 	}
 	return links[0].Stats64.TX.Packets
+}
+
+// Whoever may, in the pod, takes the ifb away and gives its name to another device:
+// ingress is policed, and the limit can be taken off.
+func TestPrivilegedAnotherDeviceHasTheNameOfTheIFB(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
+	for _, place := range []string{"ifb", "prefer-ifb"} {
+		t.Run(place, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			c := p.conf(both(conf{"ingressPlace": place}))
+			p.must(t, "ADD", c)
+			shaped := p.state(t)
+			ifb := hostif.IFBName(p.dev.Index)
+			p.ns.Run(t, "ip", "link", "del", ifb)
+			p.ns.Run(t, "ip", "link", "add", ifb, "type", "veth", "peer", "name", "other")
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+			a := p.must(t, "ADD", c)
+			if got := p.state(t); !slices.Contains(got, "pod clsact ingress pw_police") || !slices.Contains(got, "pod qdisc tbf") {
+				t.Errorf("after ADD there is %q, want a policer for ingress and a queue for egress", got)
+			}
+			if !strings.Contains(a.log, "a device of this name is not an ifb") {
+				t.Errorf("ADD logs %s, want why ingress has no queue", a.log)
+			}
+			p.must(t, "CHECK", c)
+			p.must(t, "ADD", p.conf(nil))
+			left := slices.DeleteFunc(p.state(t), func(what string) bool { return strings.HasPrefix(what, "ifb ") })
+			if len(left) > 0 {
+				t.Errorf("without limits there is %q, want the pod's own device alone", left)
+			}
+			p.must(t, "ADD", c)
+			p.ns.Run(t, "ip", "link", "del", ifb)
+			p.must(t, "ADD", c)
+			wantState(t, p, "the name is free again", shaped)
+			p.must(t, "DEL", p.conf(nil))
+		})
+	}
 }
 
 // Packets that are handed to the pod's end of the pair go past the host's: a

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -302,6 +303,9 @@ func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side)
 		return nil
 	}
 	at, err := k.placeOf(r, s)
+	if errors.Is(err, hostif.ErrForeignDevice) {
+		return nil // whoever gave it the name took podweir's away
+	}
 	if at == nil || err != nil {
 		return err
 	}

@@ -267,10 +267,14 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 		}
 	}
 	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
-		if s == terms.SideIFB && !usesIFB(r, obs) && !redirected(obs) && (len(r.Choices) > 0 || r.Config.Limited()) {
+		if s == terms.SideIFB && !looksForIFB(r, obs) {
 			continue // who needs one after all takes one that is there
 		}
 		p, err := k.placeOf(r, s)
+		if errors.Is(err, hostif.ErrForeignDevice) {
+			obs.NoIFB = err.Error()
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -283,6 +287,13 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 		}
 	}
 	return obs, k.observeNetfilter(r, obs)
+}
+
+// looksForIFB says that an ifb may be there, or that the ingress queue may have to move
+// to one.
+func looksForIFB(r *attach.Record, obs *attach.Observed) bool {
+	ingress := r.Choices[terms.Ingress.String()]
+	return usesIFB(r, obs) || redirected(obs) || mayMoveToIFB(r, obs) || ingress.Degraded() || len(r.Choices) == 0 && !r.Config.Limited()
 }
 
 // redirected says that a redirect of podweir's is on the pod's device.
