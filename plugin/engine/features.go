@@ -64,11 +64,10 @@ func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, erro
 	}
 	id := string(bytes.TrimSpace(boot))
 	path := filepath.Join(p.Run, "features.json")
-	var f features
-	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == id && f.RedirectError == "" {
-		return &f, nil
+	if kept := keptFeatures(path, id); kept != nil {
+		return kept, nil
 	}
-	f = features{Boot: id}
+	f := features{Boot: id}
 	if f.Features, err = queue.Probe(); err != nil {
 		return nil, fmt.Errorf("probe the kernel: %w", err)
 	}
@@ -78,11 +77,24 @@ func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, erro
 	if f.IFB {
 		f.Redirect, f.untried = probeRedirect()
 	}
+	if kept := keptFeatures(path, id); f.Redirect == "" && kept != nil && kept.Redirect != "" {
+		// Packets that came through for another process have come through.
+		return kept, nil
+	}
 	if f.untried == nil {
 		// A cache that cannot be written costs the next ADD a probe, no more.
 		_ = writeJSON(path, f)
 	}
 	return &f, nil
+}
+
+// keptFeatures reads what was found out during this boot, nil if nothing is kept.
+func keptFeatures(path, boot string) *features {
+	var f features
+	if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &f) == nil && f.Boot == boot && f.RedirectError == "" {
+		return &f
+	}
+	return nil
 }
 
 // ProbeRedirect tries, in a namespace of its own, how packets reach an ifb: bpf or

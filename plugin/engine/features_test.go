@@ -44,6 +44,27 @@ func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
 	}
 }
 
+// Of processes that try at the same time the one whose packets came through is right.
+func TestPrivilegedLaterFailureOfTheSelfTest(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	for name, fails := range map[string]error{"packets get lost": nil, "no answer": unix.EPERM} {
+		paths := engine.Paths{Run: t.TempDir()}
+		way, none, err := paths.Redirect(func() (string, error) {
+			if way, _, err := paths.Redirect(func() (string, error) { return "bpf", nil }); err != nil || way != "bpf" {
+				t.Errorf("the other process: Redirect() = %q, %v, want bpf", way, err)
+			}
+			return "", fails
+		})
+		if err != nil || way != "bpf" || none != "" {
+			t.Errorf("%s: Redirect() = %q, %q, %v, want the other's bpf", name, way, none, err)
+		}
+		if way, _, err := paths.Redirect(func() (string, error) { return "", unix.EPERM }); err != nil || way != "bpf" {
+			t.Errorf("%s: then Redirect() = %q, %v, want bpf, which is kept", name, way, err)
+		}
+	}
+}
+
 // rewrite changes what is kept of the probes.
 func rewrite(t *testing.T, paths engine.Paths, change map[string]any) {
 	t.Helper()

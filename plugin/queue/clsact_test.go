@@ -5,6 +5,7 @@ package queue_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -317,6 +318,29 @@ func TestPrivilegedProbeRedirect(t *testing.T) {
 				testutil.SkipFeature(t, "bpf_redirect to an ifb")
 			}
 		})
+	}
+}
+
+// TestPrivilegedProbeThatNeverLeft: what was lost before the hook is no answer, which
+// would be kept until the next boot.
+func TestPrivilegedProbeThatNeverLeft(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "bpf", "ifb")
+	redirect, drop := testutil.RedirectProgram(t, "pw_redirect", queue.ProbeIFBIndex), testutil.VerdictProgram(t, "pw_test", 2)
+	ns := testutil.NewNetNS(t)
+	err := ns.Do(func() error {
+		ok, err := queue.ProbeRedirectWith(ns.Handle, redirect.FD, func(near hostif.Interface) error {
+			at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
+			_, err := queue.AttachClsact(ns.Handle, near.Index, at, queue.Classifier{ProgramFD: drop.FD, Name: "pw_test"})
+			return err
+		})
+		if ok {
+			t.Error("ProbeRedirect = true, want an error")
+		}
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "probe0 has sent 0 of") {
+		t.Errorf("ProbeRedirect = %v, want an error that says that nothing was sent", err)
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 // ErrLost means that a packet did not arrive that should have.
 var ErrLost = errors.New("the packet got lost")
 
+// probeText is what a datagram of a probe holds.
+const probeText = "podweir"
+
 // probePath takes datagrams from one end of a pair of devices to the other, both
 // in the namespace of the calling thread and without addresses. They are
 // broadcasts from 0.0.0.0, as of a DHCP client: these need no address, no
@@ -86,7 +89,7 @@ func (p *probePath) close() {
 
 // send sends one datagram with a control message, which may be nil.
 func (p *probePath) send(control []byte) error {
-	if err := unix.Sendmsg(p.out, []byte("podweir"), control, &p.to, 0); err != nil {
+	if err := unix.Sendmsg(p.out, []byte(probeText), control, &p.to, 0); err != nil {
 		return fmt.Errorf("send on %s: %w", p.near, err)
 	}
 	return nil

@@ -22,9 +22,11 @@ const ProbeIFBIndex = 77
 // Of the self-test's own packets.
 const (
 	probePackets = 8
+	// probeBytes is the length of one, with its headers.
+	probeBytes = 14 + 20 + 8 + len(probeText)
 	// probeWait bounds how long a packet may be under way; it takes
-	// microseconds. A new pair drops packets until the kernel's link watch
-	// has run, so there are several rounds.
+	// microseconds. On a busy machine the first round may be late, so there are
+	// several.
 	probeWait   = 5 * time.Millisecond
 	probeRounds = 40
 )
@@ -33,7 +35,7 @@ const (
 // makes a pair and an ifb with the ifindex [ProbeIFBIndex] in a namespace of
 // its own, hangs the program progFD on the ingress hook as podweir would, and
 // sends packets. With a progFD below 0 it tries the mirred action. False
-// without an error means that the packets got lost or went past the ifb. It
+// without an error means that the packets got lost behind the hook or went past the ifb. It
 // leaves nothing. It needs CAP_NET_ADMIN and CAP_SYS_ADMIN, as the agent has
 // them in its DaemonSet.
 func ProbeRedirect(progFD int) (bool, error) {
@@ -64,6 +66,10 @@ func probeRedirect(h *hostif.Handle, progFD int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	return probeBetween(h, near, far, progFD)
+}
+
+func probeBetween(h *hostif.Handle, near, far hostif.Interface, progFD int) (bool, error) {
 	ifb, err := h.EnsureIFBAt("probe2", ProbeIFBIndex, far)
 	if err != nil {
 		return false, err
@@ -78,12 +84,29 @@ func probeRedirect(h *hostif.Handle, progFD int) (bool, error) {
 		return false, err
 	}
 	delivered, err := deliver(near, far)
+	if err == nil && !delivered {
+		err = mostLeft(h, near)
+	}
 	if err != nil || !delivered {
 		return false, err
 	}
 	// They must have come by way of the ifb, whose root qdisc counts them.
 	seen, err := rootPackets(h, ifb.Index)
 	return seen >= probePackets, err
+}
+
+// mostLeft returns an error unless near has sent most of the packets of [deliver]: those
+// that never came to the hook at far say nothing of the way behind it.
+func mostLeft(h *hostif.Handle, near hostif.Interface) error {
+	carried, err := h.Traffic()
+	if err != nil {
+		return err
+	}
+	const all = probeRounds * probePackets * probeBytes
+	if sent := carried[near.Index].SentBytes; sent < uint64(all/2) {
+		return fmt.Errorf("%s has sent %d of %d bytes", near.Name, sent, all)
+	}
+	return nil
 }
 
 // rootPackets counts at the root qdisc, the kernel's default too.
@@ -117,12 +140,13 @@ func probePair(h *hostif.Handle) (near, far hostif.Interface, err error) {
 	if near, err = h.InterfaceByName(nearName); err == nil {
 		far, err = h.InterfaceByName(farName)
 	}
-	// A veth comes up only once it has a peer.
-	if err == nil {
-		err = h.SetUp(near.Index)
-	}
+	// The one that sends last: a device that comes up before its peer drops packets
+	// until the kernel's link watch has run, which waits for RTNL.
 	if err == nil {
 		err = h.SetUp(far.Index)
+	}
+	if err == nil {
+		err = h.SetUp(near.Index)
 	}
 	return near, far, err
 }
