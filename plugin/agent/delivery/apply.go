@@ -137,7 +137,7 @@ func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
 		if len(p.steps) == 0 {
 			return nil
 		}
-		return m.removeFiles(p.view, "the delivery is "+string(p.upkeep))
+		return m.removeFiles(ctx, p.view, "the delivery is "+string(p.upkeep))
 	}
 	if len(p.steps) == 0 && m.noted {
 		return nil

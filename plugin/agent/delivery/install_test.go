@@ -4,6 +4,7 @@
 package delivery_test
 
 import (
+	"context"
 	encoding "encoding/base64"
 	"errors"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -210,9 +212,64 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// TestBinaryOutlivesTheChain: a pod that is being set up is in a chain with podweir, and
+// the runtime has yet to call it.
+func TestBinaryOutlivesTheChain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files  map[string]string
+		remove func(context.Context, *host) error
+	}{
+		"uninstalled": {simple(), func(ctx context.Context, h *host) error { return h.manager(t, recent).Remove(ctx) }},
+		"drop-in":     {exclusive(nil), func(ctx context.Context, h *host) error { return h.manager(t, recent).Remove(ctx) }},
+		"to nri": {simple(), func(ctx context.Context, h *host) error {
+			_, err := h.manager(t, as(profiles.NRI)).Install(ctx)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, tc.files)
+				h.install(t, recent)
+				inPause := func(ctx context.Context) <-chan error {
+					done := make(chan error, 1)
+					go func() { done <- tc.remove(ctx, h) }()
+					for synctest.Wait(); h.shaped() && len(done) == 0; synctest.Wait() {
+						pause(time.Millisecond)
+					}
+					if h.shaped() || h.read(plugin) == "" {
+						t.Errorf("chain %v, binary %q: want podweir out of the chain, and its binary there", h.chain(), h.read(plugin))
+					}
+					return done
+				}
+				began := time.Now()
+				if err := <-inPause(t.Context()); err != nil || h.read(plugin) != "" {
+					t.Errorf("error %v, binary %q, want it gone", err, h.read(plugin))
+				}
+				if took := time.Since(began); took < time.Second {
+					t.Errorf("the binary was there for %v", took)
+				}
+
+				// Whoever has no time leaves the binary to the next removal.
+				h.install(t, recent)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := inPause(ctx)
+				cancel()
+				if err := <-done; !errors.Is(err, context.Canceled) || h.read(plugin) == "" {
+					t.Errorf("cut short: error %v, binary %q, want it there", err, h.read(plugin))
+				}
+				if err := h.manager(t, recent).Remove(t.Context()); err != nil || h.read(plugin) != "" {
+					t.Errorf("afterwards: error %v, binary %q, want it gone", err, h.read(plugin))
+				}
+			})
+		})
+	}
+}
+
 // TestRemoveByAnother removes on the node what an agent installed from a
 // container, which sees the node's root elsewhere.
-func TestRemoveByAnother(t *testing.T) {
+func TestRemoveByAnother(t *testing.T) { synctest.Test(t, removeByAnother) }
+
+func removeByAnother(t *testing.T) {
 	h := newHost(t, simple())
 	before := h.tree(t)
 	link := filepath.Join(t.TempDir(), "host")
@@ -229,7 +286,9 @@ func TestRemoveByAnother(t *testing.T) {
 }
 
 // TestRemoveWithoutRecord removes what podweir surely made, and nothing else.
-func TestRemoveWithoutRecord(t *testing.T) {
+func TestRemoveWithoutRecord(t *testing.T) { synctest.Test(t, removeWithoutRecord) }
+
+func removeWithoutRecord(t *testing.T) {
 	h := newHost(t, simple())
 	m := h.install(t, nil)
 	h.remove(t, state)
@@ -245,7 +304,9 @@ func TestRemoveWithoutRecord(t *testing.T) {
 }
 
 // TestRemoveWhileCRIONeedsIt keeps the binary while CRI-O would call it for DEL.
-func TestRemoveWhileCRIONeedsIt(t *testing.T) {
+func TestRemoveWhileCRIONeedsIt(t *testing.T) { synctest.Test(t, removeWhileCRIONeedsIt) }
+
+func removeWhileCRIONeedsIt(t *testing.T) {
 	h := newHost(t, simple())
 	crio := func(c *delivery.Config) { c.Runtime = "cri-o://1.30.1" }
 	m := h.install(t, crio)
@@ -265,7 +326,9 @@ func TestRemoveWhileCRIONeedsIt(t *testing.T) {
 }
 
 // TestNothingNamesAMissingBinary puts no configuration back that would fail pods.
-func TestNothingNamesAMissingBinary(t *testing.T) {
+func TestNothingNamesAMissingBinary(t *testing.T) { synctest.Test(t, nothingNamesAMissingBinary) }
+
+func nothingNamesAMissingBinary(t *testing.T) {
 	h := newHost(t, simple())
 	h.write(t, confDir+"/"+ours, network("n", 7, "ptp", conflist.Type))
 	m := h.install(t, nil)
@@ -300,7 +363,9 @@ func TestAWrongDirectoryLeavesAnInstallation(t *testing.T) {
 
 // TestInstallKeepsDefaults: what one installation was told the next one keeps, shows,
 // changes one by one, and takes back.
-func TestInstallKeepsDefaults(t *testing.T) {
+func TestInstallKeepsDefaults(t *testing.T) { synctest.Test(t, installKeepsDefaults) }
+
+func installKeepsDefaults(t *testing.T) {
 	h := newHost(t, simple())
 	install := func(defaults map[string]any) (entry string) {
 		m := h.install(t, func(c *delivery.Config) { c.Defaults = defaults })

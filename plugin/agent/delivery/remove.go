@@ -36,7 +36,7 @@ func (m *Manager) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.removeFiles(v, "podweir is removed"); err != nil {
+	if err := m.removeFiles(ctx, v, "podweir is removed"); err != nil {
 		return err
 	}
 	m.publish(Decision{
@@ -46,16 +46,24 @@ func (m *Manager) Remove(ctx context.Context) error {
 	return nil
 }
 
-// removeFiles removes every file of podweir's and puts back what was in its place.
-func (m *Manager) removeFiles(v *view, why string) error {
+// removeFiles removes every file of podweir's and puts back what was in its place. The
+// binary goes after a pause: a runtime that has read the chain calls it once the primary
+// CNI's ADD is done, and CRI-O notes only then that it needs it for DEL.
+func (m *Manager) removeFiles(ctx context.Context, v *view, why string) error {
 	r, err := m.loadRecord()
 	if err != nil {
 		return err
 	}
 	if v.conf != nil {
 		m.sweep(&pass{view: v})
-		if err := m.removeConfigurations(v, r, why); err != nil {
+		removed, err := m.removeConfigurations(v, r, why)
+		if err != nil {
 			return err
+		}
+		if removed {
+			if err := sleep(ctx, settle); err != nil {
+				return errors.Join(err, r.close())
+			}
 		}
 	}
 	if err := m.stillNamed(v); err != nil {
@@ -69,8 +77,8 @@ func (m *Manager) removeFiles(v *view, why string) error {
 }
 
 // removeConfigurations removes podweir's conflist and drop-ins, and what became
-// of them, and puts back what was in their place.
-func (m *Manager) removeConfigurations(v *view, r *record, why string) error {
+// of them, puts back what was in their place, and says whether there was one.
+func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed bool, err error) {
 	dir := m.real(v.confDir)
 	for _, f := range v.conf.Own() {
 		path := filepath.Join(dir, f.Name)
@@ -78,8 +86,9 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) error {
 		case r.find(path) != nil:
 		case machineMade(&f):
 			if err := remove(path); err != nil {
-				return err
+				return removed, err
 			}
+			removed = true
 		default:
 			m.log.Warn("left: podweir has no record of having made it", "path", path)
 		}
@@ -89,7 +98,7 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) error {
 			continue
 		}
 		if err := remove(filepath.Join(dir, name)); err != nil {
-			return err
+			return removed, err
 		}
 	}
 	dropIn := false
@@ -103,16 +112,17 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) error {
 			i.Before = nil
 		}
 		if err := r.restore(i); err != nil {
-			return err
+			return removed, err
 		}
+		removed = true
 		m.log.Info("files of podweir changed", "do", doRemove, "path", r.at(i), "why", why)
 	}
 	if dropIn {
 		// Before the binary goes: a runtime that still has the drop-in would fail
 		// every pod for the lack of it.
-		return m.nudge(v)
+		return removed, m.nudge(v)
 	}
-	return nil
+	return removed, nil
 }
 
 // binaryWasThere says whether the plugin's binary stays or comes back.
