@@ -29,17 +29,57 @@ const (
 // Observe reads everything of tc on a device. Returns an error wrapping
 // [hostif.ErrNoDevice] if there is no such device.
 func Observe(h *hostif.Handle, ifindex int) (*Device, error) {
-	qdiscs, err := listQdiscs(h, ifindex)
+	qdiscs, err := wholeList(
+		func() ([]Qdisc, error) { return listQdiscs(h, ifindex) },
+		func() error { _, err := h.InterfaceByIndex(ifindex); return err },
+	)
 	if err != nil {
 		return nil, err
 	}
-	if len(qdiscs) == 0 {
-		// Every device has a qdisc, and a device that is not there has none.
-		if _, err := h.InterfaceByIndex(ifindex); err != nil {
+	return observe(h, ifindex, qdiscs)
+}
+
+// listAttempts bounds how often the qdiscs of one device are listed again. Each time
+// another device would have to go at the same place of the list.
+const listAttempts = 3
+
+// wholeList lists the qdiscs of a device until the list has no hole that shows. The
+// kernel dumps those of a namespace in parts and goes on by counting devices
+// (tc_dump_qdisc): if one of them goes between two parts, those at the border are left
+// out, wholly or in part, and the dump is not marked as interrupted. exists returns an
+// error if there is no such device, which has no qdisc either.
+func wholeList(list func() ([]Qdisc, error), exists func() error) (qdiscs []Qdisc, err error) {
+	for range listAttempts {
+		if qdiscs, err = list(); err != nil {
 			return nil, err
 		}
+		if len(qdiscs) == 0 {
+			// One that was never up has none, and is listed some times for nothing.
+			if err := exists(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !cut(qdiscs) {
+			break
+		}
 	}
-	return observe(h, ifindex, qdiscs)
+	return qdiscs, nil
+}
+
+// cut says that something is missing among the qdiscs of a device: the parent of one, or
+// what is below a token bucket, where podweir always has something.
+func cut(qdiscs []Qdisc) bool {
+	has := func(is func(q *Qdisc) bool) bool {
+		return slices.ContainsFunc(qdiscs, func(q Qdisc) bool { return is(&q) })
+	}
+	return has(func(q *Qdisc) bool {
+		at, below := q.Parent&majorMask, q.Handle&majorMask
+		if q.Parent != shaping.RootParent && q.Parent != clsactParent && at != 0 && !has(func(p *Qdisc) bool { return p.Handle&majorMask == at }) {
+			return true
+		}
+		return q.Kind == shaping.KindTBF && !has(func(c *Qdisc) bool { return c.Parent != shaping.RootParent && c.Parent&majorMask == below })
+	})
 }
 
 // ObserveBare is [Observe] for a device whose root qdisc is noqueue: there the kernel
@@ -83,10 +123,10 @@ func List(h *hostif.Handle) (*Listing, error) {
 }
 
 // Observe is [Observe] with the qdiscs of the listing; classes and filters are those of
-// now. A device that has come since is read by itself.
+// now. A device that has come since, or that the listing has in part, is read by itself.
 func (l *Listing) Observe(ifindex int) (*Device, error) {
 	qdiscs, listed := l.byDevice[ifindex]
-	if !listed {
+	if !listed || cut(qdiscs) {
 		return Observe(l.handle, ifindex)
 	}
 	return observe(l.handle, ifindex, qdiscs)
