@@ -221,6 +221,10 @@ func machineFindings() []finding {
 			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
 			failing("boom")(n)
 		}, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
+		{name: "pod that the agent could not limit", code: "PW605", node: aws, change: func(n *node) {
+			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
+			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{Pod: "default/early", Failure: "boom"})
+		}, want: doctor.OK, seen: "could not shape 1 of them (PW601)"},
 		{name: "known pod", code: "PW605", node: aws, change: set(results+"aws-cni-c1-eth0", cached("c1", limited)), want: doctor.OK, seen: "1 of 1"},
 		{name: "pod without limit", code: "PW605", node: aws, change: set(results+"aws-cni-c2-eth0", cached("c2", `{"portMappings":[]}`)), want: doctor.OK, seen: "0 of 1"},
 		{name: "loopback", code: "PW605", node: aws, change: set(results+"cni-loopback-c2-lo", strings.ReplaceAll(cached("c2", limited), "eth0", "lo")), want: doctor.OK, seen: "0 of 0"},

@@ -13,8 +13,8 @@ func ownChecks() []Check {
 	return []Check{
 		{
 			Code: "PW601", Title: "no pod with a limit runs without it", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "failures that podweir recorded for pods with a limit",
-			Why:   "with onError open a pod starts unshaped when podweir cannot shape it",
+			Looks: "failures that podweir-cni and the agent recorded for pods with a limit",
+			Why:   "with onError open a pod starts unshaped when podweir cannot shape it, and a running pod can get an annotation that cannot be read",
 			Mend:  "Read the reason and mend it; docs/reference/errors.md has the reasons. The agent then sets the limit by itself. Without an agent, recreate the pod.",
 			run:   checkFailures,
 		},

@@ -151,7 +151,10 @@ func (f *Facts) heardOf() (limited, failed int, unheard []string) {
 			continue
 		}
 		limited++
-		at := slices.IndexFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID })
+		// What the agent could not limit has the pod's name alone.
+		at := slices.IndexFunc(f.Attached, func(a Attachment) bool {
+			return a.ContainerID == s.ContainerID || a.Failure != "" && a.Pod == s.Pod
+		})
 		if at >= 0 && f.Attached[at].Failure != "" {
 			failed++
 		}

@@ -124,8 +124,12 @@ func (n *Node) Programs(ctx context.Context) ([]string, error) {
 // Attachments are what status shows.
 func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 	node, err := n.open()
-	if node == nil {
+	if err != nil {
 		return nil, err
+	}
+	if node == nil {
+		rep, err := status.Recorded(n.Paths)
+		return failures(rep), err
 	}
 	defer node.Close()
 	rep, err := status.Settled(ctx, node, n.Young)
@@ -143,17 +147,29 @@ func (n *Node) Attachments(ctx context.Context) ([]doctor.Attachment, error) {
 		l := &rep.Lost[i]
 		out = append(out, doctor.Attachment{Pod: l.Name(), Device: l.Interface.HostName, Gone: true, Lost: strings.Join(l.What, ", ")})
 	}
+	return append(out, failures(rep)...), nil
+}
+
+// failures are the pods that run without a limit. What podweir-cni and the agent recorded of
+// one pod in the same words is one failure.
+func failures(rep *status.Report) []doctor.Attachment {
+	var out []doctor.Attachment
 	for _, f := range rep.Failures {
 		out = append(out, doctor.Attachment{Pod: cmp.Or(f.Pod, f.ID.String()), ContainerID: f.ID.ContainerID, Failure: f.Error})
 	}
-	return out, nil
+	for _, u := range rep.Unshaped {
+		if !slices.ContainsFunc(out, func(a doctor.Attachment) bool { return a.Pod == u.Pod && a.Failure == u.Error }) {
+			out = append(out, doctor.Attachment{Pod: u.Pod, Failure: u.Error})
+		}
+	}
+	return out
 }
 
 // Overdue are the pods that the agent waits for.
 func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
-	all, err := n.Paths.Overdue()
-	out := make([]doctor.Overdue, len(all))
-	for i, o := range all {
+	rep, err := status.Recorded(n.Paths)
+	out := make([]doctor.Overdue, len(rep.Overdue))
+	for i, o := range rep.Overdue {
 		out[i] = doctor.Overdue{Pod: o.Pod, Since: o.Since, Reason: o.Error}
 	}
 	return out, err

@@ -18,6 +18,7 @@ import (
 // What to do about a pod, by what is wrong with it.
 const (
 	cureUnshaped = "the agent tries again by itself; podweir doctor finds what prevents it"
+	cureInvalid  = "correct the value that the cause names; the agent then sets the limit by itself"
 	cureOverdue  = "podweir doctor explain PW610"
 	cureExceeded = "podweir doctor explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir doctor explain PW602"
@@ -42,6 +43,9 @@ func (r *Report) View(now time.Time) *view.Node {
 	for i := range r.Attachments {
 		n.Add(attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID)))
 	}
+	for i := range r.Unshaped { // before failures with the same cause: the agent's word is newer
+		n.Add(unshapedView(&r.Unshaped[i]))
+	}
 	for _, f := range r.Failures {
 		n.Add(&view.Pod{
 			Pod: r.name(f.Pod, f.ID), State: view.NotLimited, Since: f.Time, Cause: f.Error, Cure: cureUnshaped,
@@ -61,6 +65,14 @@ func (r *Report) View(now time.Time) *view.Node {
 	}
 	n.Sort()
 	return n
+}
+
+func unshapedView(u *engine.Unshaped) *view.Pod {
+	p := &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureUnshaped}
+	if u.Reason == engine.ReasonInvalid {
+		p.Cure = cureInvalid
+	}
+	return p
 }
 
 // name is the name of an attachment, which may be known only from its record.

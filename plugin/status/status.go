@@ -33,7 +33,9 @@ type Report struct {
 	// again.
 	Unenforced []engine.Unenforced `json:"unenforced,omitempty"`
 	// Overdue are the running pods with a limit whose network the agent cannot find.
-	Overdue []engine.Overdue `json:"overdue,omitempty"`
+	Overdue []engine.Unshaped `json:"overdue,omitempty"`
+	// Unshaped are the other pods that run without a limit, as the agent knows it.
+	Unshaped []engine.Unshaped `json:"unshaped,omitempty"`
 }
 
 // Schema is the version of [Report].
@@ -138,8 +140,8 @@ func Collect(node *engine.Node) (*Report, error) {
 		}
 		return a.ID.String() < b.ID.String()
 	})
-	if rep.Failures, err = node.Paths.Failures(); err != nil {
-		return nil, fmt.Errorf("read failure records: %w", err)
+	if err := rep.addRecords(node.Paths); err != nil {
+		return nil, err
 	}
 	lost, err := node.Lost()
 	if err != nil {
@@ -154,10 +156,34 @@ func Collect(node *engine.Node) (*Report, error) {
 		return nil, fmt.Errorf("read the record of limits that are reached: %w", err)
 	}
 	addReached(rep.Attachments, reached)
-	if rep.Overdue, err = node.Paths.Overdue(); err != nil {
-		return nil, fmt.Errorf("read the record of pods whose network is not found: %w", err)
-	}
 	return rep, nil
+}
+
+// Recorded is the report of a node where podweir has no state: pods that run without their
+// limit are recorded elsewhere.
+func Recorded(paths engine.Paths) (*Report, error) {
+	rep := &Report{Schema: Schema, Attachments: []Attachment{}}
+	return rep, rep.addRecords(paths)
+}
+
+// addRecords adds the pods that podweir-cni or the agent recorded to run without a limit.
+func (r *Report) addRecords(paths engine.Paths) error {
+	var err error
+	if r.Failures, err = paths.Failures(); err != nil {
+		return fmt.Errorf("read failure records: %w", err)
+	}
+	unshaped, err := paths.Unshaped()
+	if err != nil {
+		return fmt.Errorf("read the agent's records of pods without a limit: %w", err)
+	}
+	for _, u := range unshaped {
+		if u.Reason == engine.ReasonOverdue {
+			r.Overdue = append(r.Overdue, u)
+		} else {
+			r.Unshaped = append(r.Unshaped, u)
+		}
+	}
+	return nil
 }
 
 // addReached adds to the limits how long they have been reached.
@@ -215,7 +241,8 @@ func (r *Report) Keep(keep func(pod string) bool) {
 	r.Attachments = slices.DeleteFunc(r.Attachments, func(a Attachment) bool { return !keep(a.Name()) })
 	r.Unenforced = slices.DeleteFunc(r.Unenforced, func(u engine.Unenforced) bool { return !keep(podName(u.Pod, u.ID)) })
 	r.Lost = slices.DeleteFunc(r.Lost, func(l engine.Lost) bool { return !keep(l.Name()) })
-	r.Overdue = slices.DeleteFunc(r.Overdue, func(o engine.Overdue) bool { return !keep(o.Pod) })
+	other := func(u engine.Unshaped) bool { return !keep(u.Pod) }
+	r.Overdue, r.Unshaped = slices.DeleteFunc(r.Overdue, other), slices.DeleteFunc(r.Unshaped, other)
 }
 
 func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Attachment {

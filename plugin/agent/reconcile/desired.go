@@ -4,10 +4,12 @@
 package reconcile
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
@@ -26,6 +28,10 @@ func (l *look) desired() (*netconf.Config, error) {
 	l.warnings, l.ignored, l.capped = conf.Warnings, conf.Ignored, conf.Capped
 	return conf, err
 }
+
+// noLimitNote follows a direction in the note of netconf's about a rate that cannot be
+// read, where the direction has no limit.
+const noLimitNote = " has no limit: "
 
 // withPrior fills in what could not be read of a configuration: a direction that has no
 // limit, and is not left to others, is as it was before.
@@ -49,9 +55,66 @@ func withPrior(read, prior *shaping.Config) shaping.Config {
 			continue
 		}
 		for i, note := range all.Notes {
-			if why, ok := strings.CutPrefix(note, d.String()+" has no limit: "); ok {
+			if why, ok := strings.CutPrefix(note, d.String()+noLimitNote); ok {
 				all.Notes[i] = d.String() + " keeps the limit from before: " + why
 			}
+		}
+	}
+	return all
+}
+
+// noLimit says that a configuration lacks the limit of a direction whose rate cannot be
+// read: its notes tell that from a direction without a rate.
+func noLimit(c *shaping.Config) bool {
+	for _, d := range terms.Directions {
+		if slices.ContainsFunc(c.Notes, func(note string) bool { return strings.HasPrefix(note, d.String()+noLimitNote) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// invalid answers a configuration that cannot be read: what was there stays,
+// and is kept as it was. The direction whose rate can be read gets its limit; known
+// says that it is what the pod asks for now.
+func (l *look) invalid(ctx context.Context, node *engine.Node, conf *netconf.Config, have []attached, known bool, cause error) {
+	stays := "the pod is not shaped"
+	l.unread = true
+	switch {
+	case len(have) > 0:
+		stays = "the limit from before stays"
+		all := l.keepPrior(ctx, node, conf, have, known)
+		if l.Kept = all && l.Err == nil; !all {
+			stays = "the other direction is limited"
+		}
+	case conf != nil && conf.Shaping.Limited():
+		if l.attach(ctx, node, conf); l.Err != nil || l.Outcome == Waiting {
+			return
+		}
+		stays = "the other direction is limited"
+	}
+	l.event = nil
+	l.fail(cause)
+	l.Reason = stays
+	l.warn(l.reasonOf(), cause.Error()+"; "+stays)
+}
+
+// keepPrior keeps what the pod has while its configuration cannot be read, and says whether
+// each direction of its first interface that should have a limit has the one from before.
+func (l *look) keepPrior(ctx context.Context, node *engine.Node, conf *netconf.Config, have []attached, known bool) (all bool) {
+	if conf == nil {
+		l.repair(ctx, node, have)
+		return true
+	}
+	all = !noLimit(&conf.Shaping)
+	for _, a := range have {
+		merged := *conf
+		merged.Shaping = withPrior(&conf.Shaping, askedOf(a.records[0]))
+		all = all || a.id.IfName == defaultIfName && !noLimit(&merged.Shaping)
+		if known && conf.Shaping.Limited() && a.id.Network == conf.Name {
+			l.ensure(ctx, node, &merged, a)
+		} else {
+			l.repair(ctx, node, []attached{a})
 		}
 	}
 	return all

@@ -189,9 +189,8 @@ func (p *pod) call(t *testing.T, verb string) error {
 	t.Helper()
 	p.node.mu.Lock()
 	defer p.node.mu.Unlock()
-	conf := make(map[string]any)
+	conf := map[string]any{"onError": "closed"}
 	maps.Copy(conf, p.node.conf)
-	conf["onError"] = "closed"
 	conf["runtimeConfig"] = map[string]any{"io.kubernetes.cri.pod-annotations": p.api.Annotations}
 	conf["prevResult"] = map[string]any{
 		"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": "eth0", "sandbox": p.ns.Path()}},

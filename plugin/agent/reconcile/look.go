@@ -39,6 +39,9 @@ type look struct {
 	retry bool
 	// missing says that the network of a pod with a limit was looked for in vain.
 	missing bool
+	// unread says that a rate of the pod cannot be read: what podweir-cni recorded of that
+	// is still so.
+	unread bool
 	// watched are the interfaces to watch from now on.
 	watched []watched
 	// changed says that the engine found something to do, planned what.
@@ -303,7 +306,9 @@ func (l *look) keep(id attach.ID, states []*attach.Desired, err error, what Outc
 	default:
 		l.worst(Shaped)
 	}
-	l.cfg.Paths.ClearFailure(id)
+	if l.pod != nil && !l.unread { // a rate of a pod that is not known may be unread
+		l.cfg.Paths.ClearFailure(id)
+	}
 	l.Reason = strings.Join(l.planned, "; ")
 	l.tellOwner()
 }
@@ -407,36 +412,6 @@ func (l *look) remove(ctx context.Context, node *engine.Node, conf *netconf.Conf
 	if left := conf.Shaping.Left(); left != "" {
 		l.Reason = left
 	}
-}
-
-// invalid answers a configuration that cannot be read: what was there stays,
-// and is kept as it was. The direction whose rate can be read gets its limit; known
-// says that it is what the pod asks for now.
-func (l *look) invalid(ctx context.Context, node *engine.Node, conf *netconf.Config, have []attached, known bool, cause error) {
-	stays := "the pod is not shaped"
-	switch {
-	case len(have) > 0 && known && conf != nil && conf.Shaping.Limited():
-		own, others := ofNetwork(conf.Name, have)
-		for _, a := range own {
-			merged := *conf
-			merged.Shaping = withPrior(&conf.Shaping, askedOf(a.records[0]))
-			l.ensure(ctx, node, &merged, a)
-		}
-		l.repair(ctx, node, others)
-		stays = "the limit from before stays"
-	case len(have) > 0:
-		l.repair(ctx, node, have)
-		stays = "the limit from before stays"
-	case conf != nil && conf.Shaping.Limited():
-		if l.attach(ctx, node, conf); l.Err != nil || l.Outcome == Waiting {
-			return
-		}
-		stays = "the other direction is limited"
-	}
-	l.event = nil
-	l.fail(cause)
-	l.Reason = stays
-	l.warn(l.reasonOf(), cause.Error()+"; "+stays)
 }
 
 // note is [attach.Engine.Planned].

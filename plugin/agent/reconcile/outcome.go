@@ -91,6 +91,17 @@ func Unshaped(states []PodState) map[string]int {
 	return count
 }
 
+// NotLimited says that the pod runs without a limit that it should have. That of a pod with
+// hostNetwork is one that no pod can have.
+func (s *PodState) NotLimited() bool {
+	switch s.Outcome {
+	case Invalid, Refused, Failed, Overdue:
+		return !s.Kept
+	default:
+		return false
+	}
+}
+
 // PodState is what is known of a pod since it was last looked at.
 type PodState struct {
 	// Namespace and Name are empty where an attachment is not of a pod that
@@ -104,6 +115,8 @@ type PodState struct {
 	Reason string
 	// Err is why it is not as it should be, nil if it is.
 	Err error
+	// Kept says that every limit from before stays in force in place of what cannot be read.
+	Kept bool
 	// Since is since when it has waited for its network although it runs; zero
 	// if it does not.
 	Since time.Time

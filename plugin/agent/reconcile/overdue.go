@@ -6,8 +6,6 @@ package reconcile
 import (
 	"fmt"
 	"time"
-
-	"github.com/podweir/podweir/plugin/engine"
 )
 
 // overdue makes a fault of a wait that lasts: the pod runs, as far as the API
@@ -35,16 +33,4 @@ func (l *look) waitsSince(now time.Time) time.Time {
 		return s.Since
 	}
 	return now
-}
-
-// recordOverdue has the doctor know of a wait that is overdue, or that it ended.
-func (r *Reconciler) recordOverdue(s *PodState, was Outcome) {
-	switch {
-	case s.Outcome == Overdue:
-		r.cfg.Paths.RecordOverdue(r.cfg.Log, &engine.Overdue{
-			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Since: s.Since.UTC(), Error: s.Err.Error(),
-		})
-	case was == Overdue:
-		r.cfg.Paths.ClearOverdue(s.UID)
-	}
 }

@@ -35,7 +35,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 			p.annotate(both("10M", "20M"))
 			a := n.start(t, 100*time.Millisecond)
 			a.becomes(t, p, reconcile.Waiting)
-			early, err := n.paths.Overdue()
+			early, err := n.paths.Unshaped()
 			if s := a.state(p); err != nil || s.Outcome == reconcile.Waiting && len(early) > 0 {
 				t.Errorf("while it waits: %v, %v, want no record yet", early, err)
 			}
@@ -44,7 +44,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 			if !strings.Contains(e.Message, "runs without its limit") || !strings.Contains(e.Message, tc.reason) || s.Err == nil {
 				t.Errorf("event %q, error %v, want that the limit is not kept and why", e.Message, s.Err)
 			}
-			told, err := n.paths.Overdue()
+			told, err := n.paths.Unshaped()
 			if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || !strings.Contains(told[0].Error, tc.reason) || told[0].Since.IsZero() {
 				t.Errorf("records %+v, %v, want that of the pod", told, err)
 			}
@@ -69,7 +69,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 				t.Errorf("it waits since %v after it is shaped", s.Since)
 			}
 			testutil.Eventually(t, soon, "the record is gone", func() bool {
-				left, err := n.paths.Overdue()
+				left, err := n.paths.Unshaped()
 				return err == nil && len(left) == 0
 			})
 		})
@@ -86,7 +86,7 @@ func TestPrivilegedOverdueIsForgotten(t *testing.T) {
 	n.sandbox.drop(p.api.UID)
 	p.annotate(both("10M", "20M"))
 	records := func() int {
-		all, err := n.paths.Overdue()
+		all, err := n.paths.Unshaped()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -132,6 +132,8 @@ type state struct {
 	fights map[fightKey]*fight
 	// warnings are those of the last look.
 	warnings []string
+	// unshaped is since when the pod runs without its limit, zero if it does not.
+	unshaped time.Time
 }
 
 // New returns a reconciler that does nothing until [Reconciler.Run].
@@ -169,7 +171,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = r.host.Close() }()
-	r.cfg.Paths.ForgetOverdue()
+	r.cfg.Paths.ForgetUnshaped()
 	r.rememberNamespaces()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -282,7 +284,7 @@ func (r *Reconciler) remember(k key, s *PodState, warnings []string) (fresh []st
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.stateOf(k)
-	r.recordOverdue(s, old.Outcome)
+	r.recordUnshaped(s, old)
 	if s.Outcome == Mended {
 		old.mends = append(recent(old.mends), s.At)
 	}
@@ -305,7 +307,7 @@ func (r *Reconciler) forget(ctx context.Context, k key) {
 	r.mu.Unlock()
 	r.watch.set(ctx, k, nil)
 	if k.uid != "" {
-		r.cfg.Paths.ClearOverdue(k.uid)
+		r.cfg.Paths.ClearUnshaped(k.uid)
 		r.cfg.Events.Clear(k.uid)
 	}
 }

@@ -308,6 +308,7 @@ func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
 	if events := n.api.Events(); len(events) != 1 {
 		t.Errorf("%d events, want that of the pod with a limit: %+v", len(events), events)
 	}
+	n.recorded(t, 1, 0, "mount -t bpf")
 }
 
 // The container runtime is away: what is shaped is kept, what is not waits and

@@ -102,12 +102,15 @@ func (a *agentParts) nodeStatus() (*view.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	rep := &status.Report{}
-	if node != nil {
+	var rep *status.Report
+	if node == nil {
+		rep, err = status.Recorded(a.o.paths())
+	} else {
 		defer node.Close()
-		if rep, err = status.Collect(node); err != nil {
-			return nil, err
-		}
+		rep, err = status.Collect(node)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return rep.View(time.Now()), nil
 }

@@ -38,7 +38,11 @@ func broken() *status.Report {
 		},
 		Failures:   []engine.Failure{{ID: id("c3"), Error: "no memory", Time: since}, {ID: id("c5"), Pod: "ns/new", Error: "no memory", Time: since}},
 		Unenforced: []engine.Unenforced{exceeded, held},
-		Overdue:    []engine.Overdue{{Pod: "ns/late", Since: since, Error: "no sandbox"}},
+		Overdue:    []engine.Unshaped{{Pod: "ns/late", Reason: engine.ReasonOverdue, Since: since, Error: "no sandbox"}},
+		Unshaped: []engine.Unshaped{
+			{Pod: "ns/bad", Reason: engine.ReasonInvalid, Since: since, Error: `"fast" is not accepted`},
+			{Pod: "ns/new", Reason: "failed", Since: since, Error: "no memory"},
+		},
 	}
 }
 
@@ -47,7 +51,11 @@ func TestStatusNamesEveryBrokenPod(t *testing.T) {
 	t.Parallel()
 	rep := broken()
 	now := time.Unix(1_800_000_060, 0).UTC()
-	want := `0 of 6 pods are limited as they should be; 6 are not:
+	want := `0 of 7 pods are limited as they should be; 7 are not:
+NOT LIMITED ns/bad since 2027-01-15T08:00:00Z (1 min)
+  cause  "fast" is not accepted
+  cure   correct the value that the cause names; the agent then sets the limit
+         by itself
 NOT LIMITED ns/db since 2027-01-15T08:00:00Z (1 min)
   cause  no memory; also differs: egress build-queue: no root qdisc
   cure   the agent tries again by itself; podweir doctor finds what prevents it
@@ -77,7 +85,7 @@ TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
 		t.Errorf("a queue that is missing while it is fought for is told by itself:\n%s", text)
 	}
 	rep.Keep(func(pod string) bool { return pod == "ns/db" })
-	if len(rep.Attachments) != 1 || len(rep.Failures) != 1 || len(rep.Unenforced)+len(rep.Overdue) != 0 {
+	if len(rep.Attachments) != 1 || len(rep.Failures) != 1 || len(rep.Unenforced)+len(rep.Overdue)+len(rep.Unshaped) != 0 {
 		t.Errorf("of ns/db %+v is left", rep)
 	}
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// recorded waits until status and the doctor know of so many pods without a limit, by
+// the agent and by podweir-cni, each of them by a cause with this text in it.
+func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
+	t.Helper()
+	var seen []string
+	testutil.Eventually(t, soon, "records of pods without a limit", func() bool {
+		seen = nil
+		told, err := n.paths.Unshaped()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range told {
+			seen = append(seen, u.Error)
+		}
+		failed, err := n.paths.Failures()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range failed {
+			seen = append(seen, f.Error)
+		}
+		return len(told) == agents && len(failed) == failures
+	})
+	for _, text := range seen {
+		if !strings.Contains(text, cause) {
+			t.Errorf("recorded %q, want %q in it", text, cause)
+		}
+	}
+}
+
+// A running pod that gets a rate which cannot be read is known to run without its limit
+// until the rate is corrected; one that keeps the limit from before does not.
+func TestPrivilegedBadRateIsRecorded(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p, kept := n.newPod(t), n.newPod(t)
+	p.annotate(nil)
+	kept.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Unlimited)
+	kept.gets(t, "10Mbit", "20Mbit")
+
+	kept.annotate(both("fast", "20M"))
+	a.becomes(t, kept, reconcile.Invalid)
+	n.recorded(t, 0, 0, "")
+	p.annotate(map[string]string{"podweir.io/egress-rate": "fast"})
+	s := a.becomes(t, p, reconcile.Invalid)
+	n.recorded(t, 1, 0, `podweir.io/egress-rate: "fast" is not accepted`)
+	told, err := n.paths.Unshaped()
+	if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || told[0].Reason != "invalid" || told[0].Since.After(s.At) {
+		t.Fatalf("records %+v, %v, want that of the pod since %v", told, err, s.At)
+	}
+	a.Again()
+	testutil.Eventually(t, soon, "a later look", func() bool { return a.state(p).At.After(s.At) })
+	if again, err := n.paths.Unshaped(); err != nil || len(again) != 1 || !again[0].Since.Equal(told[0].Since) {
+		t.Errorf("records of a later look %+v, %v, want %+v still", again, err, told)
+	}
+	p.annotate(map[string]string{"podweir.io/egress-rate": "30M"})
+	p.gets(t, "30Mbit", "")
+	n.recorded(t, 0, 0, "")
+}
+
+// What podweir-cni could not read stays recorded while the agent keeps the other direction.
+func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.configure("onError", "open")
+	p := n.newPod(t)
+	p.annotate(both("fast", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	n.recorded(t, 0, 1, `"fast" is not accepted`)
+	a := n.start(t, 200*time.Millisecond)
+	a.becomes(t, p, reconcile.Invalid)
+	n.recorded(t, 1, 1, `"fast" is not accepted`)
+	if e := p.event(t, "BandwidthInvalid"); !strings.Contains(e.Message, "the other direction is limited") {
+		t.Errorf("event %q, want that the other direction is limited", e.Message)
+	}
+	p.annotate(both("10M", "20M"))
+	p.gets(t, "10Mbit", "20Mbit")
+	n.recorded(t, 0, 0, "")
+}
+
+// A pod whose namespace the runtime does not tell is known to run without its limit, until
+// it ends or the runtime answers.
+func TestPrivilegedUnfoundPodIsRecorded(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p, ends := n.newPod(t), n.newPod(t)
+	n.sandbox.fail(errAway)
+	p.annotate(both("10M", "20M"))
+	ends.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Failed)
+	n.recorded(t, 2, 0, errAway.Error())
+	n.api.Delete(ends.api.UID)
+	n.recorded(t, 1, 0, errAway.Error())
+	n.sandbox.fail(nil)
+	p.gets(t, "10Mbit", "20Mbit")
+	n.recorded(t, 0, 0, "")
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Reasons of an [Unshaped] that readers tell apart from the others.
+const (
+	// ReasonInvalid: a rate cannot be read.
+	ReasonInvalid = "invalid"
+	// ReasonOverdue: the pod's network was not found in time.
+	ReasonOverdue = "overdue"
+)
+
+// Unshaped tells that a pod runs without its limit, or without that of one direction,
+// as the agent knows it. It names the pod and not an attachment: the runtime may not
+// even have a sandbox of it.
+type Unshaped struct {
+	Pod string `json:"pod"`
+	UID string `json:"uid"`
+	// Reason is that of the metric podweir_unshaped_pods.
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	Error  string    `json:"error"`
+}
+
+func (p Paths) unshapedDir() string { return filepath.Join(p.Run, "unshaped") }
+
+func (p Paths) unshapedPath(uid string) string {
+	return filepath.Join(p.unshapedDir(), url.QueryEscape(uid)+".json")
+}
+
+// RecordUnshaped leaves a record for status and the doctor. That it cannot be written
+// is logged: the pod's Event says the same.
+func (p Paths) RecordUnshaped(log *slog.Logger, u *Unshaped) {
+	path := p.unshapedPath(u.UID)
+	if err := writeJSON(path, u); err != nil {
+		log.Error("record of a pod without its limit not written", "path", path, "error", err)
+	}
+}
+
+// ClearUnshaped removes the record of a pod, if there is one.
+func (p Paths) ClearUnshaped(uid string) { _ = os.Remove(p.unshapedPath(uid)) }
+
+// ForgetUnshaped removes all such records: an agent that starts looks at every pod
+// itself.
+func (p Paths) ForgetUnshaped() { _ = os.RemoveAll(p.unshapedDir()) }
+
+// Unshaped returns the pods that run without a limit as the agent knows it, in the
+// order of their UIDs.
+func (p Paths) Unshaped() ([]Unshaped, error) {
+	return readRecords[Unshaped](p.unshapedDir())
+}
