@@ -104,6 +104,7 @@ func (l *look) claim(have []attached) {
 // asks for a limit.
 func (l *look) unable(cause error) {
 	if conf, err := l.desired(); err == nil && !conf.Shaping.Limited() {
+		l.clearFailures(defaultIfName)
 		l.unlimited(conf)
 		l.Reason = cause.Error()
 		return
@@ -164,6 +165,7 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 			l.ensure(ctx, node, conf, a)
 		}
 	default:
+		l.clearFailures(defaultIfName)
 		for _, a := range own {
 			l.remove(ctx, node, conf, a.id)
 		}
@@ -233,6 +235,7 @@ func (l *look) attach(ctx context.Context, node *engine.Node, conf *netconf.Conf
 			return
 		}
 		if held {
+			l.clearFailures(defaultIfName)
 			l.Outcome, l.Reason = Held, fmt.Sprintf("%s is shaped as %v", name, holder)
 			return
 		}
@@ -306,8 +309,8 @@ func (l *look) keep(id attach.ID, states []*attach.Desired, err error, what Outc
 	default:
 		l.worst(Shaped)
 	}
-	if l.pod != nil && !l.unread { // a rate of a pod that is not known may be unread
-		l.cfg.Paths.ClearFailure(id)
+	if !l.unread {
+		l.cured(id)
 	}
 	l.Reason = strings.Join(l.planned, "; ")
 	l.tellOwner()
@@ -406,7 +409,7 @@ func (l *look) remove(ctx context.Context, node *engine.Node, conf *netconf.Conf
 		}
 		return
 	}
-	l.cfg.Paths.ClearFailure(id)
+	l.cured(id)
 	l.worst(Removed)
 	l.Reason = "no limit is requested any more"
 	if left := conf.Shaping.Left(); left != "" {

@@ -50,6 +50,7 @@ func (r *Reconciler) pass(ctx context.Context) error {
 			r.cfg.Log.Info("what another release left was removed", "directories", dirs)
 		}
 	}
+	r.sweepFailures(ctx)
 	for k := range wanted {
 		r.queue.add(k, 0)
 	}

@@ -4,11 +4,14 @@
 package reconcile_test
 
 import (
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -112,5 +115,60 @@ func TestPrivilegedUnfoundPodIsRecorded(t *testing.T) {
 	n.recorded(t, 1, 0, errAway.Error())
 	n.sandbox.fail(nil)
 	p.gets(t, "10Mbit", "20Mbit")
+	n.recorded(t, 0, 0, "")
+}
+
+// fails records of a pod's interface that it could not be limited.
+func (p *pod) fails(container, ifName string) {
+	id := attach.ID{Network: "net", ContainerID: container, IfName: ifName}
+	p.node.paths.RecordFailure(slog.New(slog.DiscardHandler), id, p.api.Namespace+"/"+p.api.Name, errors.New(ifName+" failed"))
+}
+
+// What could not be limited is no failure any more when no limit is requested, or another
+// shaper has it. Only the first interface is the agent's to judge.
+func TestPrivilegedFailureOfAPodWithoutALimitEnds(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p, left := n.newPod(t), n.newPod(t)
+	p.fails(p.container, "eth0")
+	p.fails("sandbox-before", "eth0")
+	p.fails(p.container, "net1")
+	left.fails(left.container, "eth0")
+	n.configure("shaper", "cilium")
+	p.annotate(nil)
+	left.annotate(both("10M", "20M"))
+	a := n.start(t, never)
+	a.becomes(t, p, reconcile.Unlimited)
+	a.becomes(t, left, reconcile.Deferred)
+	n.recorded(t, 0, 1, "net1")
+}
+
+// What the agent could not limit is no failure any more when the pod is gone, of which
+// nobody tells but the API server and the runtime.
+func TestPrivilegedFailureEndsWithThePod(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	n.configure("egressQueue", "tbf")
+	n.withoutTCX(t)
+	p, finished := n.newPod(t), n.newPod(t)
+	for _, each := range []*pod{p, finished} {
+		each.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "7:", "htb")
+		each.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+		each.ns.Run(t, "tc", "filter", "add", "dev", "eth0", "egress", "bpf", "bytecode", "1,6 0 0 0,")
+		each.annotate(map[string]string{egress: "10M"})
+	}
+	a := n.start(t, 100*time.Millisecond)
+	a.becomes(t, p, reconcile.Refused)
+	a.becomes(t, finished, reconcile.Refused)
+	n.recorded(t, 2, 2, "htb")
+	// One that has ended is in the API for as long as its Job, and so is its sandbox.
+	finished.api.Phase = "Succeeded"
+	n.api.Put(finished.api)
+	n.recorded(t, 1, 1, "htb")
+	n.api.Delete(p.api.UID)
+	n.recorded(t, 0, 1, "htb")
+	<-time.After(500 * time.Millisecond)
+	n.recorded(t, 0, 1, "htb") // its sandbox may run
+	n.sandbox.drop(p.api.UID)
 	n.recorded(t, 0, 0, "")
 }
