@@ -51,6 +51,8 @@ type watcher struct {
 type podWatch struct {
 	watched []watched
 	cancel  context.CancelFunc
+	// failed says that a part of it ended with an error: the next look begins it again.
+	failed bool
 }
 
 func newWatcher(r *Reconciler) *watcher {
@@ -133,7 +135,7 @@ func (w *watcher) set(ctx context.Context, k key, list []watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old := w.pods[k]
-	if old != nil && slices.Equal(old.watched, list) || old == nil && len(list) == 0 {
+	if old != nil && !old.failed && slices.Equal(old.watched, list) || old == nil && len(list) == 0 {
 		return
 	}
 	if old != nil {
@@ -149,12 +151,13 @@ func (w *watcher) set(ctx context.Context, k key, list []watched) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w.pods[k] = &podWatch{watched: list, cancel: cancel}
+	p := &podWatch{watched: list, cancel: cancel}
+	w.pods[k] = p
 	for _, i := range list {
 		if i.iface.HostIndex != 0 {
 			w.hosts[i.iface.HostIndex] = k
 		}
-		w.wg.Go(func() { w.pod(ctx, k, i) })
+		w.wg.Go(func() { w.pod(ctx, p, k, i) })
 	}
 }
 
@@ -168,11 +171,19 @@ func (w *watcher) watched(k key) []watched {
 	return nil
 }
 
-// pod watches one interface in its own namespace.
-func (w *watcher) pod(ctx context.Context, k key, i watched) {
+// podFailed notes that a part of a pod's watch ended, unless the watch was ended.
+func (w *watcher) podFailed(ctx context.Context, p *podWatch, what string, err error) {
+	w.failed(ctx, what, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.failed = p.failed || ctx.Err() == nil && err != nil
+}
+
+// pod watches one interface in its own namespace, as a part of p.
+func (w *watcher) pod(ctx context.Context, p *podWatch, k key, i watched) {
 	ns, err := hostif.OpenNetNS(i.iface.NetNSPath)
 	if err != nil {
-		w.failed(ctx, i.iface.NetNSPath, err)
+		w.podFailed(ctx, p, i.iface.NetNSPath, err)
 		return
 	}
 	defer func() { _ = ns.Close() }()
@@ -187,7 +198,7 @@ func (w *watcher) pod(ctx context.Context, k key, i watched) {
 			case err == nil:
 				w.r.queue.add(k, 0)
 			case !errors.Is(err, errors.ErrUnsupported):
-				w.failed(ctx, "nftables in "+i.iface.NetNSPath, err)
+				w.podFailed(ctx, p, "nftables in "+i.iface.NetNSPath, err)
 			}
 		})
 	}
@@ -197,7 +208,7 @@ func (w *watcher) pod(ctx context.Context, k key, i watched) {
 			w.r.drifted(k)
 		}
 	})
-	w.failed(ctx, i.iface.NetNSPath, err)
+	w.podFailed(ctx, p, i.iface.NetNSPath, err)
 }
 
 // dropGone lets go of namespaces that are not at their paths any more.
