@@ -52,6 +52,33 @@ func TestPrivilegedDriftIsMended(t *testing.T) {
 	}
 }
 
+// An interface of a second network that comes after the pod's first look is looked after
+// as well.
+func TestPrivilegedInterfaceThatCameLater(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	a := n.start(t, 200*time.Millisecond)
+	a.has(t, p, 2)
+	testutil.VethPair(t,
+		testutil.End{NetNS: p.ns, Name: "net1", CIDRs: []string{"10.80.0.2/24"}},
+		testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{"10.80.0.1/24"}})
+	if err := p.callFor(t, "ADD", "second", "net1"); err != nil {
+		t.Fatal(err)
+	}
+	a.has(t, p, 4)
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "net1", "root")
+	testutil.Eventually(t, soon, "the second interface is mended", func() bool { return rate(t, p.ns, "net1") == "10Mbit" })
+	if err := p.callFor(t, "DEL", "second", "net1"); err != nil {
+		t.Fatal(err)
+	}
+	a.has(t, p, 2)
+}
+
 // An MTU above the bucket of the TBF would lose every packet (ruling 6).
 func TestPrivilegedMTURaised(t *testing.T) {
 	testutil.RequireRoot(t)

@@ -5,6 +5,7 @@ package reconcile
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
@@ -16,7 +17,7 @@ type attached struct {
 	records []*attach.Record
 }
 
-// attachments finds what is attached for the pod: where it was found last, or
+// attachments finds what is attached for the pod: where a look or a pass found it, or
 // among everything that is pinned.
 func (l *look) attachments(node *engine.Node) ([]attached, error) {
 	if have := l.among(node, l.known()); len(have) > 0 {
@@ -45,10 +46,12 @@ func (l *look) notOthers(ids []attach.ID) []attach.ID {
 	})
 }
 
+// known are the attachments that the last look found, and behind them those of interfaces
+// that came since, as the last pass read them.
 func (l *look) known() []attach.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var ids []attach.ID
+	var ids, since []attach.ID
 	if s := l.states[l.key]; s != nil {
 		for i := range s.Limits {
 			if id := s.Limits[i].ID; !slices.Contains(ids, id) {
@@ -56,7 +59,13 @@ func (l *look) known() []attach.ID {
 			}
 		}
 	}
-	return ids
+	for id, pod := range l.owners {
+		if pod == l.pod.Key() && !slices.Contains(ids, id) {
+			since = append(since, id)
+		}
+	}
+	slices.SortFunc(since, func(a, b attach.ID) int { return strings.Compare(a.String(), b.String()) })
+	return append(ids, since...)
 }
 
 // among returns those attachments that are of the pod and have their

@@ -187,13 +187,20 @@ func (p *pod) annotate(annotations map[string]string) {
 // call runs a verb of podweir-cni for the pod with the annotations that it has.
 func (p *pod) call(t *testing.T, verb string) error {
 	t.Helper()
+	return p.callFor(t, verb, "net", "eth0")
+}
+
+// callFor is [pod.call] for an interface of a network.
+func (p *pod) callFor(t *testing.T, verb, network, ifName string) error {
+	t.Helper()
 	p.node.mu.Lock()
 	defer p.node.mu.Unlock()
 	conf := map[string]any{"onError": "closed"}
 	maps.Copy(conf, p.node.conf)
+	conf["name"] = network
 	conf["runtimeConfig"] = map[string]any{"io.kubernetes.cri.pod-annotations": p.api.Annotations}
 	conf["prevResult"] = map[string]any{
-		"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": "eth0", "sandbox": p.ns.Path()}},
+		"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": ifName, "sandbox": p.ns.Path()}},
 	}
 	stdin, err := json.Marshal(conf)
 	if err != nil {
@@ -201,7 +208,7 @@ func (p *pod) call(t *testing.T, verb string) error {
 	}
 	plugin := cni.Plugin{Stdout: &bytes.Buffer{}, Stderr: p.node.log, Paths: p.node.paths}
 	args := &skel.CmdArgs{
-		ContainerID: p.container, Netns: p.ns.Path(), IfName: "eth0", StdinData: stdin,
+		ContainerID: p.container, Netns: p.ns.Path(), IfName: ifName, StdinData: stdin,
 		Args: "K8S_POD_NAMESPACE=" + p.api.Namespace + ";K8S_POD_NAME=" + p.api.Name,
 	}
 	f := plugin.Funcs()
