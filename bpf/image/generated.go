@@ -225,16 +225,16 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 16424, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {282, "pw_subnets"}}, from: 16424, to: 32992, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 32992, to: 37104, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 37104, to: 41616, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 41616, to: 58104, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {285, "pw_subnets"}}, from: 58104, to: 74896, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 74896, to: 89008, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 89008, to: 103504, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 103504, to: 103552, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 103552, to: 118016, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 118016, to: 132912, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 132912, to: 133416, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 16432, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {282, "pw_subnets"}}, from: 16432, to: 33016, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 33016, to: 37128, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 37128, to: 41640, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 41640, to: 58136, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {290, "pw_subnets"}}, from: 58136, to: 74992, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 74992, to: 89112, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 89112, to: 103624, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 103624, to: 103672, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 103672, to: 118152, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 118152, to: 133064, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 133064, to: 133568, carrier: 1},
 }

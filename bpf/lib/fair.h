@@ -64,7 +64,8 @@ static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struc
 	return PW_FAIR_LEAST + sketch_more(fair, PW_FAIR_LEAST);
 }
 
-/* Sets what is fair now. Two CPUs that change it at once change it once. */
+/* Sets what is fair now. Two CPUs that change it at once change it once. To one whose tick is older than that of
+ * the share no time has passed. */
 static __always_inline void fair_look(const struct pw_config *cfg, struct pw_state *state,
 				      struct pw_packet *pkt, __u32 tick)
 {
@@ -73,7 +74,7 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 
 	pkt->wait = PW_READ64(&state->fair_wait);
 	pkt->fair = (__u32)fair;
-	if (pw_likely(!ticks))
+	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
 	fair = fair_moved(cfg, pkt, fair, ticks);
 	pkt->fair = (__u32)fair;

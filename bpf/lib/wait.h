@@ -55,7 +55,7 @@ static __always_inline void wait_count(struct pw_state *state, __u64 band, __u64
 }
 
 /* How much longer the heavy packets wait because light ones go first. Two CPUs that measure at once measure the
- * same. */
+ * same; the clock of one may be behind what the other wrote. */
 static __always_inline __u64 wait_factor(const struct pw_config *cfg, struct pw_state *state,
 					 __u64 now_ns)
 {
@@ -63,7 +63,7 @@ static __always_inline __u64 wait_factor(const struct pw_config *cfg, struct pw_
 	      factor = PW_READ64(&state->wait_factor);
 	__u64 bytes, used;
 
-	if (pw_likely(took < PW_WAIT_LEAST_NS))
+	if (pw_likely((__s64)took < (__s64)PW_WAIT_LEAST_NS))
 		return factor;
 	took = sketch_min(took, PW_WAIT_MOST_NS);
 	bytes = PW_READ64(&state->counts[PW_LIGHT].bytes);

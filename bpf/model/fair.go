@@ -27,8 +27,8 @@ type Fair struct {
 // look brings it up to a tick, at which the total meter has a level.
 func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
 	ticks := tick - f.Tick
-	if ticks == 0 {
-		return
+	if ticks+TickSkew <= TickSkew {
+		return // to a CPU whose tick is older no time has passed
 	}
 	f.Tick, f.Share = tick, moved(f.Share, level, uint64(c.TotalBurst), f.Wait, ticks)
 	wait := uint64(c.FairEach) << 16 / uint64(f.Share>>8|1)

@@ -171,3 +171,35 @@ func TestFairShareAfterAPause(t *testing.T) {
 		t.Errorf("the share is %d after a pause, want all of the cap, %d", f.Share, EstimateOne)
 	}
 }
+
+// A packet whose CPU read the clock before another CPU moved the share changes
+// nothing, up to the skew of clocks; older than that is a pause.
+func TestFairShareAtAnOlderTick(t *testing.T) {
+	d := strictAt(10e6)
+	for _, level := range []uint64{0, uint64(d.Config.TotalHorizon)} {
+		for _, later := range []uint32{1000, 1} { // ticks wrap
+			was := Fair{Share: EstimateOne / 8, Tick: later, Wait: uint64(d.Config.FairLeast)}
+			for _, behind := range []uint32{1, 4, TickSkew} {
+				f := was
+				if f.look(&d.Config, level, later-behind); f != was {
+					t.Errorf("%d ticks before tick %d the share becomes %+v, want %+v", behind, later, f, was)
+				}
+			}
+			f := was
+			if f.look(&d.Config, level, later-TickSkew-1); f.Share != EstimateOne {
+				t.Errorf("%d ticks before tick %d the share becomes %+v, want all of the cap", TickSkew+1, later, f)
+			}
+		}
+	}
+}
+
+// Nor does one that measures how much light packets slow heavy ones down.
+func TestSlowdownAtAnOlderTime(t *testing.T) {
+	d := strictAt(10e6)
+	d.Waits = Waits{Factor: 3 * waitOne, Bytes: 1000, SinceNS: 5e12}
+	d.LightBytes = 2000
+	was := d.Waits
+	if got := d.lightSlowdown(was.SinceNS - 4e6); got != was.Factor || d.Waits != was {
+		t.Errorf("4 ms before the last measurement the factor is %d and %+v is kept, want %d and %+v", got, d.Waits, was.Factor, was)
+	}
+}

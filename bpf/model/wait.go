@@ -44,8 +44,8 @@ func waitBucket(ns uint64) int {
 func (d *Direction) lightSlowdown(nowNS uint64) uint64 {
 	w := &d.Waits
 	took := nowNS - w.SinceNS
-	if took < waitLeastNS {
-		return w.Factor
+	if int64(took) < waitLeastNS {
+		return w.Factor // also where another CPU measured later
 	}
 	took = min(took, waitMostNS)
 	kib := min((d.LightBytes-w.Bytes)>>10, MaxBytes)
