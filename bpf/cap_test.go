@@ -137,10 +137,11 @@ func run(d *bpftest.Dataplane, f *flood) []departed {
 // window t at most cap x t + that level can have passed.
 func checkCap(t *testing.T, f *flood, passed []departed) {
 	t.Helper()
-	// Policing admits up to burst + horizon. With departure times, light
-	// packets leave while heavy ones that are stamped already do, too: on top
-	// of the burst comes lightShare of horizon and of tolerance.
-	allowed := float64(floodBurst + floodHorizon)
+	// Policing admits up to burst + horizon, and light packets up to the
+	// tolerance beyond that. With departure times, light packets leave while
+	// heavy ones that are stamped already do, too: on top of the burst comes
+	// lightShare of horizon and of tolerance.
+	allowed := float64(floodBurst + floodHorizon + floodTolerance)
 	if f.program == "pw_edt" {
 		allowed = floodBurst + 0.9*(floodHorizon+floodTolerance)
 	}

@@ -234,7 +234,7 @@ var programs = []Program{
 	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 74992, to: 89112, carrier: 1},
 	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 89112, to: 103624, carrier: 1},
 	{Name: "pw_guard", references: []reference{}, from: 103624, to: 103672, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 103672, to: 118152, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 118152, to: 133064, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 133064, to: 133568, carrier: 1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {57, "pw_scratch"}}, from: 103672, to: 118184, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 118184, to: 133136, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 133136, to: 133640, carrier: 1},
 }

@@ -4,7 +4,8 @@
  * Above the burst a sender that says it understands marks gets one; the others lose packets with a
  * probability that rises from 0 to 1 over the horizon (as RED does over its range: Floyd and
  * Jacobson, 1993). A mark is a request and any process can ask for marks on its UDP packets, so past
- * the horizon everybody is dropped.
+ * the horizon everybody is dropped. What is light has the room beyond that, as in a queue: senders that ignore
+ * their marks keep the meter at the horizon.
  *
  * A limit that is only observed has the same arithmetic, and every packet passes as it is: none is dropped, and
  * none is marked.
@@ -58,7 +59,7 @@ static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work 
 {
 	const struct pw_config *cfg = work->cfg;
 	enum pw_class class = classify_packet(work, with_subnets);
-	__u64 limit = total_heavy_limit(cfg);
+	__u64 limit = total_full(cfg);
 
 	if (class == PW_CLASS_EXEMPT)
 		return PW_EXEMPT;

@@ -188,7 +188,7 @@ const chanceBits = 16
 // Police is pw_police: pass, mark or drop now, or count what would be.
 func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
 	w, out := d.begin(p, clock, false)
-	class, limit := d.classify(w), d.heavyLimit()
+	class, limit := d.classify(w), d.full()
 	switch {
 	case class == ClassExempt:
 		out.Disposition = Exempt
