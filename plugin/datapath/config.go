@@ -20,7 +20,8 @@ import (
 )
 
 // Configure gives a direction a slot, if it has none, and the limits; every packet
-// sees either the old ones or the new ones. The hash keys, and so the sketch, stay.
+// sees either the old ones or the new ones. The hash keys, and so the sketch, stay, and
+// the meters what they have counted.
 // dir is where the interface's pins are, redirectIndex the ifindex of the ifb, 0 if
 // there is none.
 func (n *Node) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, redirectIndex int) error {
@@ -34,7 +35,9 @@ func (n *Node) Configure(dir string, p *shaping.Params, subnets []netip.Prefix, 
 		}
 	}
 	s.describe(p)
-	s.configure(toConfig(&p.Datapath, redirectIndex))
+	before, now := *s.config(), toConfig(&p.Datapath, redirectIndex)
+	s.configure(now)
+	s.rescale(&before, now)
 	// Last: without its subnets a slot would have other limits than its owner wants.
 	s.own(n.owner(dir, p.Direction))
 	return nil

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -101,11 +99,7 @@ func (n *Node) HeavyFlows(dir string, d terms.Direction) ([]HeavyFlow, error) {
 		return nil, err
 	}
 	heavy := s.State.Heavy
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
-	}
-	now := uint64(ts.Nano())
+	now := monotonic()
 	var out []HeavyFlow
 	for i := range heavy {
 		h := &heavy[i]
