@@ -108,7 +108,12 @@ type Packet struct {
 	Control uint8
 	Excess  uint8
 	Pad     [2]uint8
-	Id      uint64
+	Size    struct {
+		_     structs.HostLayout
+		Units uint32
+		Shift uint32
+	}
+	Id uint64
 }
 
 type Rate struct {
@@ -219,22 +224,22 @@ const (
 var maps = []Map{
 	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 18624, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
-	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 112, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 120, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 16432, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {282, "pw_subnets"}}, from: 16432, to: 33016, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 33016, to: 37128, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 37128, to: 41640, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 41640, to: 58136, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {290, "pw_subnets"}}, from: 58136, to: 74992, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 74992, to: 89112, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {275, "pw_subnets"}}, from: 89112, to: 103624, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 103624, to: 103672, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {57, "pw_scratch"}}, from: 103672, to: 118184, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {362, "pw_subnets"}}, from: 118184, to: 133136, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 133136, to: 133640, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 0, to: 16664, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 16664, to: 33488, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 33488, to: 37696, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 37696, to: 42256, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {60, "pw_scratch"}}, from: 42256, to: 59136, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {303, "pw_subnets"}}, from: 59136, to: 76248, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 76248, to: 90704, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {286, "pw_subnets"}}, from: 90704, to: 105400, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 105400, to: 105448, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 105448, to: 120288, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {375, "pw_subnets"}}, from: 120288, to: 135568, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 135568, to: 136072, carrier: 1},
 }

@@ -206,6 +206,12 @@ struct pw_known {
 	__u32 at; /* time of the word */
 };
 
+/* So many units of 2^shift bytes. */
+struct pw_size {
+	__u32 units;
+	__u32 shift;
+};
+
 /* What the parser read of the packet at hand. */
 struct pw_packet {
 	struct pw_flow flow;
@@ -229,6 +235,7 @@ struct pw_packet {
 	__u8 control; /* ARP or neighbour discovery */
 	__u8 excess; /* enum pw_excess */
 	__u8 pad[2];
+	struct pw_size size; /* on the wire */
 	__u64 id; /* the flow hash */
 };
 

@@ -35,7 +35,7 @@ static __always_inline bool ceiling_admits(const struct pw_config *cfg, struct p
 	__u64 now_ns = clock_coarse_ns(), level;
 	struct pw_ask ask = {
 		.now_ns = &now_ns,
-		.cost = meter_cost(&cfg->ceiling_rate, bytes),
+		.cost = meter_cost(&cfg->ceiling_rate, meter_size(bytes)),
 		.limit = cfg->ceiling_burst,
 		.full = cfg->ceiling_burst,
 	};

@@ -32,6 +32,11 @@ struct pw_work {
 	__u32 number; /* of the slot */
 };
 
+static __always_inline __u64 work_cost(const struct pw_work *work, const struct pw_rate *rate)
+{
+	return meter_cost(rate, work->pkt->size);
+}
+
 /* Up to this many bytes on the wire a packet of a new flow may use what is left to small flows: handshakes,
  * requests, queries and their likes fit, and a flood of them is one of very many packets. */
 #define PW_SMALL_BYTES 256U
@@ -66,7 +71,7 @@ static __always_inline bool classify_take_light(struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_state *state = work->state;
-	__u64 cost = meter_cost(&cfg->light_rate, work->bytes), level;
+	__u64 cost = work_cost(work, &cfg->light_rate), level;
 	struct pw_ask ask = {
 		.now_ns = &work->now_ns,
 		.cost = cost,
@@ -103,12 +108,13 @@ static __always_inline bool classify_take_light(struct pw_work *work)
 static __always_inline bool classify_take_control(struct pw_work *work)
 {
 	const struct pw_rate *rate = &work->cfg->total_rate;
-	__u64 limit = PW_CONTROL_PART * meter_cost(rate, PW_CONTROL_PACKETS * PW_SMALL_BYTES);
+	__u64 limit = PW_CONTROL_PART * meter_small_cost(rate, PW_CONTROL_PACKETS * PW_SMALL_BYTES);
 	__u64 *tat = &work->state->control_tat, seen = PW_READ64(tat);
 	__u64 now = meter_time(work->now_ns), level = meter_level(seen, now);
 
 	return (sketch_less(work->bytes, PW_SMALL_BYTES + 1) & sketch_less(level, limit)) &&
-	       meter_swap(tat, seen, now + level + PW_CONTROL_PART * meter_cost(rate, work->bytes));
+	       meter_swap(tat, seen,
+			  now + level + PW_CONTROL_PART * meter_small_cost(rate, work->bytes));
 }
 
 /* For how long the flow would be held now, in units of the table. One that has its share is held for the longest
@@ -135,8 +141,7 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	__u32 unit = flows_unit(tick), longest = flows_hold(cfg->hold_ticks);
 	__u64 light;
 
-	pkt->est = sketch_update(cfg, work->state, id, tick,
-				 meter_cost(&cfg->sketch_rate, work->bytes));
+	pkt->est = sketch_update(cfg, work->state, id, tick, work_cost(work, &cfg->sketch_rate));
 	pw_forget();
 	pkt->big_est = (__u32)fair_big(cfg, pkt->fair);
 	pkt->big = !sketch_less(pkt->est, pkt->big_est);

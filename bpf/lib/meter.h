@@ -11,22 +11,40 @@
 #include "clock.h"
 
 /* mult * bytes stays below 2^64 (struct pw_rate). A BIG TCP packet has 512 KiB; only one cut into
- * segments of a few bytes has more on the wire, and is charged as this many. */
+ * segments of a few bytes has more on the wire, up to hundreds of MB, and is charged in units of 8 KiB. */
 #define PW_MAX_BYTES ((1U << 20) - 1)
+#define PW_UNIT_SHIFT 13
+/* No packet has more. At 1 kbit/s, the lowest cap, that takes 2^61 units of time, and levels stay below 2^63. */
+#define PW_MOST_UNITS (1U << (32 - PW_UNIT_SHIFT))
 
 static __always_inline __u64 meter_time(__u64 now_ns)
 {
 	return now_ns << PW_METER_SHIFT;
 }
 
-/* Rounded up, so that no flood of small packets gains by rounding. */
-static __always_inline __u64 meter_cost(const struct pw_rate *rate, __u32 bytes)
+/* Of up to PW_MAX_BYTES. Rounded up, so that no flood of small packets gains by rounding. */
+static __always_inline __u64 meter_small_cost(const struct pw_rate *rate, __u64 bytes)
 {
 	__u32 shift = rate->shift & 63;
 
-	if (bytes > PW_MAX_BYTES)
-		bytes = PW_MAX_BYTES;
 	return (bytes * rate->mult + ((1ULL << shift) - 1)) >> shift;
+}
+
+/* As what a packet of so many bytes is charged. */
+static __always_inline struct pw_size meter_size(__u32 bytes)
+{
+	struct pw_size size = { bytes, 0 };
+
+	if (pw_unlikely(bytes > PW_MAX_BYTES)) {
+		size.units = ((bytes - 1) >> PW_UNIT_SHIFT) + 1;
+		size.shift = PW_UNIT_SHIFT;
+	}
+	return size;
+}
+
+static __always_inline __u64 meter_cost(const struct pw_rate *rate, struct pw_size size)
+{
+	return meter_small_cost(rate, size.units) << (size.shift & 63);
 }
 
 static __always_inline __u64 meter_level(__u64 tat, __u64 now)
@@ -55,8 +73,8 @@ struct pw_ask {
  * Wait-free: the charge is one atomic step that every other CPU's charge adds up with, so contention
  * lets no packet through free. Two CPUs that look at the same time may both be admitted; then the
  * level exceeds the limit by a packet for each CPU, and both are charged.
- * A level beyond what any packet leaves behind stems from a slower rate that was in force before, or
- * from a clock 4.5 years ago: it is brought back to full.
+ * A level beyond what any packet leaves behind stems from a clock 4.5 years ago, or from a slower rate
+ * whose debt nobody scaled: it is brought back to full.
  */
 static __always_inline bool meter_take(__u64 *tat, const struct pw_rate *rate,
 				       const struct pw_ask *ask, __u64 *level)
@@ -70,7 +88,8 @@ static __always_inline bool meter_take(__u64 *tat, const struct pw_rate *rate,
 		seen = PW_READ64(tat);
 		*level = meter_level(seen, now);
 		if (*level > ask->limit) {
-			if (pw_unlikely(*level > ask->full + meter_cost(rate, PW_MAX_BYTES)))
+			if (pw_unlikely(*level > ask->full + (meter_small_cost(rate, PW_MOST_UNITS)
+							      << PW_UNIT_SHIFT)))
 				meter_swap(tat, seen, now + ask->full);
 			return false;
 		}

@@ -26,7 +26,7 @@ static __always_inline bool total_take_below(struct pw_work *work, __u64 limit)
 	const struct pw_config *cfg = work->cfg;
 	struct pw_ask ask = {
 		.now_ns = &work->now_ns,
-		.cost = meter_cost(&cfg->total_rate, work->bytes),
+		.cost = work_cost(work, &cfg->total_rate),
 		.limit = limit,
 		.full = total_full(cfg),
 	};

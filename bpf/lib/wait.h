@@ -68,8 +68,8 @@ static __always_inline __u64 wait_factor(const struct pw_config *cfg, struct pw_
 	took = sketch_min(took, PW_WAIT_MOST_NS);
 	bytes = PW_READ64(&state->counts[PW_LIGHT].bytes);
 	used = (bytes - PW_READ64(&state->wait_bytes)) >> 10;
-	used = meter_cost(&cfg->total_rate, (__u32)sketch_min(used, PW_MAX_BYTES)) >> PW_METER_SHIFT
-											      << 10;
+	used = meter_small_cost(&cfg->total_rate, sketch_min(used, PW_MAX_BYTES)) >> PW_METER_SHIFT
+											     << 10;
 	used = sketch_min(used, took - took / 16);
 	factor = took * PW_WAIT_ONE / (took - used);
 	PW_WRITE64(&state->wait_since, now_ns);
@@ -95,7 +95,7 @@ static __always_inline __u64 wait_heavy(const struct pw_config *cfg, struct pw_s
 					__u64 now_ns, __u64 cost, __u64 queue)
 {
 	if (pw_unlikely(cost > cfg->total_burst))
-		cost = meter_cost(&cfg->total_rate, PW_WAIT_FULL_FRAME);
+		cost = meter_small_cost(&cfg->total_rate, PW_WAIT_FULL_FRAME);
 	PW_WRITE64(&state->wait_frame, cost);
 	return (queue >> 16) * wait_factor(cfg, state, now_ns);
 }

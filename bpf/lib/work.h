@@ -32,5 +32,8 @@ static __always_inline bool work_begin(struct __sk_buff *skb, struct pw_work *wo
 	parse_packet(skb, work->cfg->l3_only, work->pkt);
 	if (!wire_is_counted)
 		work->bytes = wire_computed(skb, work->pkt);
+	/* Kept where the verifier does not know it: it would walk all that follows for both. */
+	work->pkt->size = meter_size(work->bytes);
+	pw_forget();
 	return true;
 }

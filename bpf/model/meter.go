@@ -3,13 +3,19 @@
 
 package model
 
-import "github.com/podweir/podweir/plugin/shaping"
+import (
+	"math"
+
+	"github.com/podweir/podweir/plugin/shaping"
+)
 
 const (
 	// meterShift: meter time is in 1/64 ns.
 	meterShift = 6
-	// MaxBytes is what one packet is charged at most (PW_MAX_BYTES).
-	MaxBytes = 1<<20 - 1
+	// MaxBytes is up to how many bytes a packet is charged to the byte
+	// (PW_MAX_BYTES), and beyond that in units of 2^unitShift.
+	MaxBytes  = 1<<20 - 1
+	unitShift = 13
 )
 
 // Clock is the time at which a packet comes: CLOCK_MONOTONIC in ns, and the
@@ -20,8 +26,12 @@ type Clock struct {
 
 // Cost is what bytes cost at a rate, rounded up.
 func Cost(r shaping.FixedRate, bytes uint32) uint64 {
-	shift := r.Shift & 63
-	return (uint64(min(bytes, MaxBytes))*r.Mult + (1<<shift - 1)) >> shift
+	shift, unit := r.Shift&63, 0
+	if bytes > MaxBytes {
+		unit = unitShift
+	}
+	units := (uint64(bytes) + (1<<unit - 1)) >> unit
+	return (units*r.Mult + (1<<shift - 1)) >> shift << unit
 }
 
 // Meter is a virtual clock, GCRA: the theoretical arrival time in 1/64 ns,
@@ -69,7 +79,7 @@ func (m *Meter) take(nowNS *uint64, clock Clock, a ask) (level uint64, admitted 
 			return level, true
 		}
 		if look > 0 {
-			if level > a.full+Cost(a.rate, MaxBytes) {
+			if level > a.full+Cost(a.rate, math.MaxUint32) {
 				m.TAT = now + a.full
 			}
 			return level, false

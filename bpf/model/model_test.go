@@ -240,7 +240,9 @@ func TestCost(t *testing.T) {
 		"rounds up":           {shaping.FixedRate{Mult: 1, Shift: 10}, 1, 1},
 		"exact":               {shaping.FixedRate{Mult: 1 << 10, Shift: 10}, 1514, 1514},
 		"BIG TCP at 8 kbit/s": {shaping.FixedRate{Mult: 64_000_000 << 14, Shift: 14}, 512 << 10, 64_000_000 * 512 << 10},
-		"largest":             {shaping.FixedRate{Mult: 1<<43 - 1, Shift: 1}, math.MaxUint32, (MaxBytes*(1<<43-1) + 1) / 2},
+		"largest to the byte": {shaping.FixedRate{Mult: 1<<43 - 1, Shift: 1}, MaxBytes, (MaxBytes*(1<<43-1) + 1) / 2},
+		"in units":            {shaping.FixedRate{Mult: 3 << 10, Shift: 10}, 8_831_000, 3 * 1079 << 13}, // 1078 of 8 KiB and a bit
+		"largest at 1 kbit/s": {shaping.FixedRate{Mult: 512_000_000 << 14, Shift: 14}, math.MaxUint32, 512_000_000 << 32},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Cost(c.rate, c.bytes); got != c.want {
