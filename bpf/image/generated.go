@@ -107,7 +107,8 @@ type Packet struct {
 	}
 	Control uint8
 	Excess  uint8
-	Pad     [2]uint8
+	Counts  uint8
+	Pad     uint8
 	Size    struct {
 		_     structs.HostLayout
 		Units uint32
@@ -230,16 +231,16 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 0, to: 16664, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 16664, to: 33488, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 33488, to: 37696, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 37696, to: 42256, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {60, "pw_scratch"}}, from: 42256, to: 59136, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {303, "pw_subnets"}}, from: 59136, to: 76248, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 76248, to: 90704, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {286, "pw_subnets"}}, from: 90704, to: 105400, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 105400, to: 105448, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 105448, to: 120288, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {375, "pw_subnets"}}, from: 120288, to: 135568, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 135568, to: 136072, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 16928, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 16928, to: 34032, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 34032, to: 38240, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 38240, to: 42800, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 42800, to: 60048, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {303, "pw_subnets"}}, from: 60048, to: 77448, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 77448, to: 92200, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {286, "pw_subnets"}}, from: 92200, to: 107264, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 107264, to: 107312, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {57, "pw_scratch"}}, from: 107312, to: 122312, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {375, "pw_subnets"}}, from: 122312, to: 138024, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 138024, to: 138528, carrier: 1},
 }

@@ -11,7 +11,7 @@
 #define PW_ABI_VERSION 7
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
- * holds 1/512 of the decayed total on average, 0.2 % of the cap. */
+ * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
 #define PW_SKETCH_ROWS 3
 #define PW_SKETCH_COL_BITS 9
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
@@ -234,7 +234,8 @@ struct pw_packet {
 	struct pw_known known;
 	__u8 control; /* ARP or neighbour discovery */
 	__u8 excess; /* enum pw_excess */
-	__u8 pad[2];
+	__u8 counts; /* the sketch is charged */
+	__u8 pad;
 	struct pw_size size; /* on the wire */
 	__u64 id; /* the flow hash */
 };

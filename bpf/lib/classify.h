@@ -141,7 +141,11 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	__u32 unit = flows_unit(tick), longest = flows_hold(cfg->hold_ticks);
 	__u64 light;
 
-	pkt->est = sketch_update(cfg, work->state, id, tick, work_cost(work, &cfg->sketch_rate));
+	/* Elsewhere a light flow gets no place. */
+	pkt->counts = cfg->policy != PW_POLICY_STRICT || flows_counts(work->state, id);
+	pw_forget();
+	pkt->est = sketch_update(cfg, work->state, id, tick, work_cost(work, &cfg->sketch_rate),
+				 pkt->counts);
 	pw_forget();
 	pkt->big_est = (__u32)fair_big(cfg, pkt->fair);
 	pkt->big = !sketch_less(pkt->est, pkt->big_est);

@@ -64,9 +64,9 @@ static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 
-/* Charges cost to the flow and returns its new estimate. */
+/* Charges cost to the flow, or does not, and returns its new estimate. */
 static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct pw_state *state,
-					   __u64 id, __u32 tick, __u64 cost)
+					   __u64 id, __u32 tick, __u64 cost, bool charge)
 {
 	__u64 est[PW_SKETCH_ROWS], least = PW_EST_MAX;
 	__u32 shift = cfg->half_life_shift & 31;
@@ -84,7 +84,7 @@ static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct p
 	least = sketch_min(least + cost, PW_EST_MAX);
 #pragma clang loop unroll(full)
 	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
-		if (est[row] < least)
+		if (est[row] < (least & -(__u64)charge))
 			PW_WRITE64(cell[row], (__u64)tick << 32 | least);
 	}
 	return (__u32)least;

@@ -184,7 +184,11 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		d.Fair.look(c, w.before, tick)
 		w.fair = d.Fair
 	}
-	w.est = d.Sketch.Update(id, tick, Cost(c.SketchRate, w.bytes), c.HalfLifeShift)
+	estimate := d.Sketch.Update
+	if strict && !d.Flows.counts(id) {
+		estimate = d.Sketch.With
+	}
+	w.est = estimate(id, tick, Cost(c.SketchRate, w.bytes), c.HalfLifeShift)
 	w.bigEst = BigEstimate(w.fair.Share, c.LightLeast, c.LightMost)
 	big := w.est >= w.bigEst
 	unit, longest := flowUnit(tick), flowHold(c.HoldTicks)

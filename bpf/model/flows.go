@@ -81,6 +81,20 @@ func (t *FlowTable) find(id FlowID, unit, hold, longest uint32) known {
 	return best
 }
 
+// counts says whether the sketch counts a packet of the flow: not the first of a new
+// one, but all of one that both places are closed to.
+func (t *FlowTable) counts(id FlowID) bool {
+	closed := true
+	for row := range t.Words {
+		word := t.Words[row][id.place(row)]
+		if word>>flowMarkShift == id.mark() {
+			return true
+		}
+		closed = closed && word>>flowAgeShift&flowOld == flowOld
+	}
+	return closed
+}
+
 // Held says whether the table holds a flow in the second band at a time of
 // [Tick], where holds last so many ticks.
 func (t *FlowTable) Held(id FlowID, tick, holdTicks uint32) bool {

@@ -18,18 +18,21 @@ type Cell struct {
 // Update charges cost to the flow at tick and returns its new estimate, which
 // saturates at 2^32-1. Estimates halve in 2^shift ticks.
 func (s *Sketch) Update(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
-	var est [sketchRows]uint32
-	least := uint64(math.MaxUint32)
-	for row := range est {
-		c := s.Cells[row][id.row(row)]
-		est[row] = Decay(c.Est, tick-c.Tick, shift)
-		least = min(least, uint64(est[row]))
-	}
-	now := uint32(min(least+cost, math.MaxUint32))
-	for row := range est {
-		if est[row] < now {
-			s.Cells[row][id.row(row)] = Cell{Est: now, Tick: tick}
+	now := s.With(id, tick, cost, shift)
+	for row := range s.Cells {
+		if c := &s.Cells[row][id.row(row)]; Decay(c.Est, tick-c.Tick, shift) < now {
+			*c = Cell{Est: now, Tick: tick}
 		}
 	}
 	return now
+}
+
+// With is what Update would return, and charges nothing.
+func (s *Sketch) With(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
+	least := uint64(math.MaxUint32)
+	for row := range s.Cells {
+		c := s.Cells[row][id.row(row)]
+		least = min(least, uint64(Decay(c.Est, tick-c.Tick, shift)))
+	}
+	return uint32(min(least+cost, math.MaxUint32))
 }
