@@ -55,7 +55,8 @@ path=${reference%:*}
 sed -i -e "s|^  registry: .*|  registry: ${path%%/*}|" -e "s|^  repository: .*|  repository: ${path#*/}|" \
 	-e "s|^  digest: .*|  digest: $digest|" "$copy/podweir/values.yaml"
 "$helm" package "$copy/podweir" --destination "$out" >/dev/null
-shown=$("$helm" template podweir "$out/podweir-$chart.tgz" --namespace kube-system | sed -n 's/^ *image: "\(.*\)"$/\1/p' | sort -u)
+kube=$(sed -n 's/^kubeVersion: ">=\(.*\)-0"$/\1/p' chart/Chart.yaml)
+shown=$("$helm" template podweir "$out/podweir-$chart.tgz" --namespace kube-system --kube-version "$kube" | sed -n 's/^ *image: "\(.*\)"$/\1/p' | sort -u)
 if [ "$shown" != "$reference@$digest" ]; then
 	echo "release: the packaged chart names \"$shown\", want \"$reference@$digest\"" >&2
 	exit 1

@@ -82,7 +82,7 @@ func nightCases() []nightCase {
 			steps: []nightStep{{"podweir status", []string{"DIFFERS", "root qdisc is not podweir's: pfifo"}}, {"podweir doctor", []string{"PW602", "PW505: veth1 has pfifo"}}},
 			means: "Another program put its own queue in the place of podweir's on the pod's device.",
 			cure: "Find who does: a chained bandwidth plugin, a network QoS agent, a script. `podweir repair` gives the pod its limit in another place at once; " +
-				"`replaceQdisc: true` gives the device to podweir.",
+				"`defaults.replaceQdisc=true` in the chart gives the device to podweir.",
 		},
 		{
 			name: "calico", symptom: "Beside Calico a pod's small requests are slow", calico: true,
