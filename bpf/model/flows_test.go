@@ -116,10 +116,17 @@ func (f floodOf) flooded(d *Direction, pause, start, count, end float64) (heavy 
 }
 
 var newFlowFloods = []floodOf{
-	{10e6, 2, 1538, 1}, {10e6, 10, 1538, 1}, {10e6, 2, 110, 1}, {100e6, 2, 1538, 1}, {100e6, 2, 110, 1}, {1e9, 2, 1538, 1},
-	{10e6, 40, 1538, 1}, {10e6, 100, 1538, 1},
+	{10e6, 2, 1538, 1},
+	{10e6, 10, 1538, 1},
+	{10e6, 2, 110, 1},
+	{100e6, 2, 1538, 1},
+	{100e6, 2, 110, 1},
+	{1e9, 2, 1538, 1},
+	{10e6, 40, 1538, 1},
+	{10e6, 100, 1538, 1},
 	// Beyond these the cells of the sketch hold too much of others.
-	{10e6, 20, 1538, 2}, {10e6, 5, 1538, 3},
+	{10e6, 20, 1538, 2},
+	{10e6, 5, 1538, 3},
 }
 
 // A flood of new flows moves nothing of a connection that was there before.
