@@ -259,12 +259,11 @@ func TestPrivilegedTop(t *testing.T) {
 	if len(rates) != 2 || rates[0].Interface != "eth0" || rates[0].CapBitsPerSecond != 10_000_000 {
 		t.Errorf("top: %+v, want both directions of eth0", rates)
 	}
-	out := c.must(t, "top", "--count", "1", "--interval", "100ms")
-	if !strings.Contains(out, "2 idle not shown") {
-		t.Errorf("top prints %q", out)
-	}
-	out = c.must(t, "top", "--count", "1", "--interval", "100ms", "--idle")
 	// The kernel's own packets, such as those of a new IPv6 address, may come in between.
+	testutil.Eventually(t, 10*time.Second, "both directions are idle in top", func() bool {
+		return strings.Contains(c.must(t, "top", "--count", "1", "--interval", "100ms"), "2 idle not shown")
+	})
+	out := c.must(t, "top", "--count", "1", "--interval", "100ms", "--idle")
 	if !regexp.MustCompile(`egress +10M +\S+ \[░{10}\] +0 %`).MatchString(out) || strings.Contains(out, "\x1b") {
 		t.Errorf("top --idle prints %q", out)
 	}
