@@ -139,6 +139,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.forget()
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
+	// At once: a doctor that is asked as soon as the agent is ready finds that it looks.
+	w.fail(w.look())
 	for {
 		select {
 		case <-ctx.Done():

@@ -287,8 +287,11 @@ func TestHeldIsCounted(t *testing.T) {
 	})
 	// reached is what the agent leaves: unknown until there are two readings.
 	runs(t, []reconcile.PodState{limited(terms.Egress)}, func(_ *node, _ *enforce.Watcher, paths engine.Paths) {
-		after(enforce.DefaultEvery)
+		after(time.Millisecond)
 		reached(t, paths, 0)
+		if watched, err := paths.Watched(); !watched || err != nil {
+			t.Errorf("just after the start watched = %v, %v", watched, err)
+		}
 		after(2 * enforce.DefaultEvery)
 		reached(t, paths, 1)
 	})
