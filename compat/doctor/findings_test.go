@@ -590,6 +590,7 @@ func hookFindings() []finding {
 			made := n.kernel.devices[0]
 			n.kernel.devices = []doctor.Device{made}
 			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true}}
+			n.kernel.attached[0].Young = true
 			n.kernel.meanwhile = func() { n.kernel.devices = []doctor.Device{made} }
 		}, want: doctor.OK, seen: "none on 1"},
 		{name: "kernel's queue", code: "PW505", node: aws, change: func(n *node) {

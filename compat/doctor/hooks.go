@@ -219,11 +219,13 @@ func checkVerdicts(f *Facts) Finding {
 // kernelQdiscs are the kinds that a device may have by default.
 var kernelQdiscs = []string{"noqueue", "pfifo_fast", "fq_codel", "fq", "mq", "clsact", "ingress"}
 
-// readQueues looks twice where a device has a foreign queue: before ADD has finished a
-// queue of podweir's, nothing shows whose it is.
+// readQueues looks twice where a device that podweir has no settled attachment on has a
+// foreign queue: before ADD has finished a queue of podweir's, nothing shows whose it is.
 func (f *Facts) readQueues(ctx context.Context, k Kernel, settle time.Duration) {
 	unwelcome := f.unwelcome()
-	if !slices.ContainsFunc(f.Devices, func(d Device) bool { return slices.ContainsFunc(d.Qdiscs, unwelcome) }) {
+	if !slices.ContainsFunc(f.Devices, func(d Device) bool {
+		return slices.ContainsFunc(d.Qdiscs, unwelcome) && f.podAt(d.Name) == d.Name
+	}) {
 		return
 	}
 	select {
