@@ -14,6 +14,20 @@ import (
 // passes has a check of its own.
 var notSettings = []string{"type", "name", "cniVersion", "capabilities"}
 
+// Otherwise lists the settings in which podweir's entry in the network's own chain differs
+// from another entry: a pod starts with those of the chain. It is empty if either is
+// missing.
+func (n *Network) Otherwise(entry string) []string {
+	if n == nil || entry == "" {
+		return nil
+	}
+	at := n.Index(Type)
+	if at < 0 {
+		return nil
+	}
+	return Differences(n.Plugins[at].Raw, []byte(entry))
+}
+
 // Differences lists the settings in which two entries of podweir's differ, by name. How
 // they are written does not count.
 func Differences(a, b []byte) []string {

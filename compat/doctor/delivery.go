@@ -96,21 +96,7 @@ func (f *Facts) withoutDefaults() []string {
 	return []string{"add the chart's defaults to podweir's entry: they are not known here"}
 }
 
-// handedOtherwise lists the settings of podweir's entry in the primary CNI's own chain
-// that differ from the node's: a pod starts with those of the entry.
-func (f *Facts) handedOtherwise() []string {
-	n := f.original()
-	if n == nil || f.handed == "" {
-		return nil
-	}
-	at := n.Index(conflist.Type)
-	if at < 0 {
-		return nil
-	}
-	return conflist.Differences(n.Plugins[at].Raw, []byte(f.handed))
-}
-
-// changeHanded is how that entry is changed.
+// changeHanded is how podweir's entry in the primary CNI's own chain is changed.
 func (f *Facts) changeHanded() string {
 	if do := f.Profile.Conflist.HandedAgainDo; len(do) > 0 {
 		return strings.Join(do, " && ")
@@ -122,7 +108,7 @@ func checkDelivery(f *Facts) Finding {
 	c := f.Choice
 	inPlace, where := f.inPlace()
 	why, certain := conflist.Objection(inPlace, f.Situation)
-	differ := f.handedOtherwise()
+	differ := f.original().Otherwise(f.handed)
 	switch {
 	case len(differ) > 0:
 		return warns(where+" with other settings than this node: "+strings.Join(differ, ", "), "the entry "+f.handed, f.changeHanded()).of(f.inForce())

@@ -117,14 +117,7 @@ func handable(asked profiles.Delivery, c conflist.Choice, s conflist.Situation) 
 // as for onError.
 func (p *pass) compareHanded() {
 	n := p.view.original()
-	if n == nil || p.view.handed == "" {
-		return
-	}
-	at := n.Index(conflist.Type)
-	if at < 0 {
-		return
-	}
-	differ := conflist.Differences(n.Plugins[at].Raw, []byte(p.view.handed))
+	differ := n.Otherwise(p.view.handed)
 	if len(differ) == 0 {
 		return
 	}
