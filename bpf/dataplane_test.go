@@ -176,6 +176,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 		Fair: uint64(m.Fair.Tick)<<32 | uint64(m.Fair.Share), FairWait: m.Fair.Wait,
 		WaitClock: m.Waits.Clock, WaitFrame: m.Waits.Frame, WaitFactor: m.Waits.Factor,
 		WaitBytes: m.Waits.Bytes, WaitSince: m.Waits.SinceNS, WaitedNs: m.Waits.NS, Waits: m.Waits.Packets,
+		Newcomers: image.Cell{Est: m.Newcomers.Est, Tick: m.Newcomers.Tick},
 	}
 	for row := range m.Sketch.Cells {
 		for i, c := range m.Sketch.Cells[row] {

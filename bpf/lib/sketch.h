@@ -89,3 +89,16 @@ static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct p
 	}
 	return (__u32)least;
 }
+
+/* Charges cost to what new flows amount to, and returns that. */
+static __always_inline __u32 sketch_newcomers(const struct pw_config *cfg, struct pw_state *state,
+					      __u32 tick, __u64 cost)
+{
+	__u64 word = PW_READ64((void *)&state->newcomers);
+	__u64 est =
+		sketch_decay((__u32)word, tick - (__u32)(word >> 32), cfg->half_life_shift & 31);
+
+	est = sketch_min(est + cost, PW_EST_MAX);
+	PW_WRITE64((void *)&state->newcomers, (__u64)tick << 32 | est);
+	return (__u32)est;
+}

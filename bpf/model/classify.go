@@ -36,6 +36,7 @@ type Direction struct {
 	CeilingFor uint64
 	Fair       Fair
 	Sketch     Sketch
+	Newcomers  Newcomers
 	Flows      FlowTable
 	Heavy      HeavyTable
 	Waits      Waits
@@ -175,7 +176,8 @@ func (d *Direction) classify(w *work) Class {
 // isHeavy counts the packet and decides. A heavy flow is held for the longest
 // time from its last packet on at which it had its share. Any other that
 // finds no room among the light ones waits its turn: as long as what is queued
-// takes to send, and long enough to become established meanwhile.
+// takes to send, and long enough to become established meanwhile. A heavy packet
+// that the sketch does not count is one of newcomers.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	c := &d.Config
 	strict := c.Policy == terms.PolicyStrict
@@ -184,11 +186,12 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		d.Fair.look(c, w.before, tick)
 		w.fair = d.Fair
 	}
-	estimate := d.Sketch.Update
-	if strict && !d.Flows.counts(id) {
+	estimate, counts := d.Sketch.Update, !strict || d.Flows.counts(id)
+	if !counts {
 		estimate = d.Sketch.With
 	}
-	w.est = estimate(id, tick, Cost(c.SketchRate, w.bytes), c.HalfLifeShift)
+	cost := Cost(c.SketchRate, w.bytes)
+	w.est = estimate(id, tick, cost, c.HalfLifeShift)
 	w.bigEst = BigEstimate(w.fair.Share, c.LightLeast, c.LightMost)
 	big := w.est >= w.bigEst
 	unit, longest := flowUnit(tick), flowHold(c.HoldTicks)
@@ -208,6 +211,9 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		at = unit + hold
 	}
 	d.Flows.keep(id, k, at, big)
+	if !light && !counts {
+		w.est = d.Newcomers.update(tick, cost, c.HalfLifeShift)
+	}
 	return !light
 }
 

@@ -18,7 +18,9 @@ type sender struct {
 	share float64
 	bytes uint32
 	ecn   uint8
-	next  float64
+	// changes its flow with every packet.
+	changes bool
+	next    float64
 	// sent, got and light are bytes after the start.
 	sent, got, light float64
 }
@@ -43,9 +45,13 @@ func offer(d *Direction, bits, start, end float64, all ...*sender) (level float6
 		queue[i] = s
 	}
 	heap.Init(&queue)
-	looks := 0
+	looks, flows := 0, len(all)
 	for queue[0].next < end {
 		s := queue[0]
+		if s.changes {
+			s.flow = flowOf(flows)
+			flows++
+		}
 		now := uint64((1000 + s.next) * 1e9)
 		w := &work{nowNS: now, clock: Clock{CoarseNS: now, ExactNS: now}, bytes: s.bytes}
 		w.parsed.Family, w.parsed.Flow, w.parsed.TOS = 4, s.flow, s.ecn
@@ -97,6 +103,28 @@ func TestFairShare(t *testing.T) {
 			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.15 {
 				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within 15 %%", bits, b.share, got, fair)
 			}
+		}
+	}
+}
+
+// Flows of one packet each share what is left to them as if they were one, so that
+// one that lasts keeps its share beside any number of them.
+func TestFairShareBesideAFlood(t *testing.T) {
+	const start, end = 2.0, 5.0
+	for _, c := range []struct {
+		bits, flood, share float64
+		bytes, callBytes   uint32
+	}{
+		{100e6, 2, 0.03, 187, 417}, // 130,000 new flows a second
+		{100e6, 2, 0.03, 187, 187},
+		{10e6, 2, 0.03, 187, 187},
+		{10e6, 5, 0.03, 187, 187},
+	} {
+		call := &sender{share: c.share, bytes: c.callBytes}
+		offer(strictAt(c.bits), c.bits, start, end, call, &sender{share: c.flood, bytes: c.bytes, changes: true})
+		if call.got < 0.995*call.sent || call.light < 0.99*call.sent {
+			t.Errorf("%+v: the call lost %.2f %% and %.2f %% went first, want none and nearly all", c,
+				100*(1-call.got/call.sent), 100*call.light/call.sent)
 		}
 	}
 }

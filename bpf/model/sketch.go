@@ -10,6 +10,15 @@ type Sketch struct {
 	Cells [sketchRows][columns]Cell
 }
 
+// Newcomers is what heavy packets of new flows amount to, which count as one flow.
+type Newcomers Cell
+
+func (n *Newcomers) update(tick uint32, cost uint64, shift uint32) uint32 {
+	est := min(uint64(Decay(n.Est, tick-n.Tick, shift))+cost, math.MaxUint32)
+	*n = Newcomers{Est: uint32(est), Tick: tick}
+	return n.Est
+}
+
 // Cell is an estimate as of a tick.
 type Cell struct {
 	Est, Tick uint32
