@@ -173,7 +173,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
 		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
 		CeilingTat: m.CeilingMeter.TAT, CeilingFor: m.CeilingFor,
-		Fair: uint64(m.Fair.Tick)<<32 | uint64(m.Fair.Share), FairWait: m.Fair.Wait,
+		Fair: m.Fair.Word(), FairWait: m.Fair.Wait,
 		WaitClock: m.Waits.Clock, WaitFrame: m.Waits.Frame, WaitFactor: m.Waits.Factor,
 		WaitBytes: m.Waits.Bytes, WaitSince: m.Waits.SinceNS, WaitedNs: m.Waits.NS, Waits: m.Waits.Packets,
 		Newcomers: image.Cell{Est: m.Newcomers.Est, Tick: m.Newcomers.Tick},

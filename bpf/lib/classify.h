@@ -218,6 +218,8 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	if (!pkt->counts)
 		pkt->est = sketch_newcomers(cfg, work->state, tick,
 					    work_cost(work, &cfg->sketch_rate));
+	if (cfg->policy == PW_POLICY_STRICT && pkt->est >= pkt->fair)
+		fair_want(work->state);
 	heavy_record(work->state, pkt->id, &pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The fair share, and who loses a packet for having more than that.
  *
- * Nobody counts flows. The share is an estimate that grows while the queue is shorter than what is aimed at and
+ * Nobody counts flows. The share is an estimate that grows while the queue is shorter than what is aimed at, and
  * shrinks while it is longer, so that it ends where the flows, each cut down to it, take the cap together. A heavy
  * packet is lost with the chance that brings its flow down to the share (approximate fair dropping: Pan, Breslau,
  * Prabhakar and Shenker, SIGCOMM CCR 33(2), 2003).
@@ -28,6 +28,9 @@
 /* At once it shrinks by no more than a quarter of itself. */
 #define PW_FAIR_MOST_TICKS 16U
 #define PW_FAIR_PAUSE 512U /* ticks */
+/* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
+ * has it, the queue is short because nobody wants more. */
+#define PW_FAIR_WANTED (1ULL << 31)
 
 enum pw_excess {
 	PW_EXCESS_NONE,
@@ -48,13 +51,14 @@ static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair)
 /* The share so many ticks later. How far the queue is from what is aimed at counts as a part of the range of
  * fair_draw, so that the share comes to rest soon. */
 static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struct pw_packet *pkt,
-					__u64 fair, __u64 ticks)
+					__u64 fair, bool wanted, __u64 ticks)
 {
 	__u64 aim = cfg->total_burst + pkt->wait, range = PW_FAIR_RANGE(pkt->wait) | 1;
 	__u64 below = sketch_min(sketch_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
 	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), range) << PW_FAIR_ERROR_SHIFT;
 	__u64 part = fair * sketch_min(ticks, PW_FAIR_MOST_TICKS);
 
+	below &= -(__u64)wanted;
 	fair += part * (below / range) >> (PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
 	fair -= part * (PW_FAIR_SHRINK * beyond / range) >>
 		(PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
@@ -69,18 +73,27 @@ static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struc
 static __always_inline void fair_look(const struct pw_config *cfg, struct pw_state *state,
 				      struct pw_packet *pkt, __u32 tick)
 {
-	__u64 word = PW_READ64(&state->fair), fair = (__u32)word;
+	__u64 word = PW_READ64(&state->fair), fair = (__u32)(word & ~PW_FAIR_WANTED);
 	__u32 ticks = tick - (__u32)(word >> 32);
 
 	pkt->wait = PW_READ64(&state->fair_wait);
 	pkt->fair = (__u32)fair;
 	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
-	fair = fair_moved(cfg, pkt, fair, ticks);
+	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
 	pkt->wait = fair_wait(cfg, fair);
 	PW_WRITE64(&state->fair_wait, pkt->wait);
 	PW_WRITE64(&state->fair, (__u64)tick << 32 | fair);
+}
+
+/* Notes that a heavy flow has the share. */
+static __always_inline void fair_want(struct pw_state *state)
+{
+	__u64 word = PW_READ64(&state->fair);
+
+	if (!(word & PW_FAIR_WANTED))
+		PW_WRITE64(&state->fair, word | PW_FAIR_WANTED);
 }
 
 /* From which estimate on a flow is held. */

@@ -214,6 +214,9 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	if !light && !counts {
 		w.est = d.Newcomers.update(tick, cost, c.HalfLifeShift)
 	}
+	if !light && strict && w.est >= d.Fair.Share {
+		d.Fair.Wanted = true
+	}
 	return !light
 }
 

@@ -20,9 +20,26 @@ const (
 // by how full the queue is.
 type Fair struct {
 	Share, Tick uint32
+	// Wanted says that since Tick a heavy flow has had the share.
+	Wanted bool
 	// Wait is how long heavy packets shall wait, in 1/64 ns.
 	Wait uint64
 }
+
+// fairWanted is the bit of Wanted in a word of the state.
+const fairWanted = 1 << 31
+
+// Word is the share as in the state of the programs.
+func (f *Fair) Word() uint64 {
+	word := uint64(f.Tick)<<32 | uint64(f.Share)
+	if f.Wanted {
+		word |= fairWanted
+	}
+	return word
+}
+
+// ShareIn is the share in such a word, an estimate.
+func ShareIn(word uint64) uint32 { return uint32(word) &^ fairWanted }
 
 // look brings it up to a tick, at which the total meter has a level.
 func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
@@ -30,22 +47,24 @@ func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
 	if ticks+TickSkew <= TickSkew {
 		return // to a CPU whose tick is older no time has passed
 	}
-	f.Tick, f.Share = tick, moved(f.Share, level, uint64(c.TotalBurst), f.Wait, ticks)
+	f.Tick, f.Share = tick, f.moved(level, uint64(c.TotalBurst), ticks)
+	f.Wanted = false
 	wait := uint64(c.FairEach) << 16 / uint64(f.Share>>8|1)
 	f.Wait = max(min(wait, uint64(c.FairMost)), uint64(c.FairLeast))
 }
 
-// moved is the share so many ticks later, with a level where heavy packets shall
-// wait for so long beyond the burst.
-func moved(share uint32, level, burst, wait uint64, ticks uint32) uint32 {
+// moved is the share so many ticks later, with a level of the total meter and its
+// burst.
+func (f *Fair) moved(level, burst uint64, ticks uint32) uint32 {
 	if ticks > fairPause {
 		return fairMost
 	}
-	fair, aim, part := uint64(share), burst+wait, fairRange(wait)|1
+	fair, aim, part := uint64(f.Share), burst+f.Wait, fairRange(f.Wait)|1
 	step := fair * uint64(min(ticks, fairMostTicks))
-	if level <= aim {
+	switch {
+	case level <= aim && f.Wanted:
 		fair += step * (min(aim-level, part) << fairErrorShift / part) >> (fairGainShift + fairErrorShift)
-	} else {
+	case level > aim:
 		beyond := min(level-aim, part) << fairErrorShift
 		fair -= step * (fairShrink * beyond / part) >> (fairGainShift + fairErrorShift)
 	}

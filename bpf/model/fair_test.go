@@ -142,6 +142,21 @@ func TestFairShareWithoutCongestion(t *testing.T) {
 	}
 }
 
+// A short queue alone does not make the share grow: nobody has as much.
+func TestFairShareThatNobodyHas(t *testing.T) {
+	const bits, begin, share = 10e6, uint64(1000e9), EstimateOne / 8
+	d := strictAt(bits)
+	d.Fair = Fair{Share: share, Tick: uint32(begin >> TickShift), Wait: uint64(d.Config.FairLeast)}
+	offer(d, bits, 0, 2, &sender{share: 0.05, bytes: 300}, &sender{share: 0.08, bytes: 300})
+	if d.Fair.Share != share {
+		t.Errorf("the share is %.3f of the cap, want still %.3f", float64(d.Fair.Share)/EstimateOne, float64(share)/EstimateOne)
+	}
+	offer(d, bits, 2, 4, &sender{share: 0.4, bytes: 1514})
+	if d.Fair.Share < EstimateOne/4 {
+		t.Errorf("the share is %.3f of the cap beside a flow that has 0.4, want a quarter", float64(d.Fair.Share)/EstimateOne)
+	}
+}
+
 // What waits is what shall wait, within an eighth of it.
 func TestQueueIsAsLongAsItShallBe(t *testing.T) {
 	const bits = 100e6
