@@ -180,7 +180,7 @@ struct pw_state {
 	__u64 control_tat; /* of ARP and neighbour discovery */
 	__u64 ceiling_tat;
 	__u64 ceiling_for; /* the rate that it is of, as ceiling_rate_of */
-	__u64 fair; /* the fair share as an estimate, and above it the tick that it is as of */
+	__u64 fair; /* the fair share as an estimate, PW_FAIR_WANTED, and above them the tick that it is as of */
 	__u64 fair_wait; /* how long heavy packets shall wait now, 1/64 ns */
 	/* As in wait.h. The clock is in the cache line of what every packet reads of the fair share. */
 	__u64 wait_clock; /* when the first band will have sent what is in it, 1/64 ns */

@@ -214,7 +214,8 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	classify_remember(work, pkt->id, tick);
 	if (pkt->light)
 		return PW_CLASS_LIGHT;
-	/* What the sketch does not count as flows is one flow, or nobody's loss would bring a flood of them down. */
+	/* New flows that the sketch does not count are one flow together: by itself none has its share, and none would
+	 * lose a packet. */
 	if (!pkt->counts)
 		pkt->est = sketch_newcomers(cfg, work->state, tick,
 					    work_cost(work, &cfg->sketch_rate));
