@@ -130,6 +130,19 @@ static __always_inline __u32 classify_hold(const struct pw_packet *pkt, __u32 lo
 	return (__u32)sketch_min(turn, longest);
 }
 
+/* A TCP flow that slows down for a loss is below its share for seconds, and comes back. Let go meanwhile it would
+ * overtake what it sent, and send that again. So one that is held for its share is held on down to half of it. Others
+ * with less than their share are calls as likely as bulk, and most of them send nothing again. */
+static __always_inline bool classify_slowed(const struct pw_work *work, __u32 unit)
+{
+	const struct pw_packet *pkt = work->pkt;
+
+	return work->cfg->policy == PW_POLICY_STRICT && pkt->flow.protocol == IPPROTO_TCP &&
+	       pkt->est >= pkt->big_est / 2 &&
+	       /* longer than for a turn */
+	       flows_ahead(pkt->known.at, unit) > (__s32)pkt->hold;
+}
+
 /* What the flow is by itself: pkt->light says whether it may be light.
  * A held flow stays heavy, also one that becomes established meanwhile: let go at once it would overtake
  * what it sent before. */
@@ -154,6 +167,10 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	if (!flows_find_same(work->state, id, unit, pkt->hold, known))
 		flows_find(work->state, id, unit, pkt->hold, longest, known);
 	pw_forget();
+	if (known->held && classify_slowed(work, unit)) {
+		pkt->big = 1;
+		pkt->hold = longest;
+	}
 	/* A quarter more than that, or a call below its share would wait whenever that is a little less. */
 	light = (__u64)pkt->big_est + pkt->big_est / 4 + cfg->frame_est;
 	pkt->light = sketch_less(pkt->est, light) && !known->held;

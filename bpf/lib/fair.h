@@ -32,6 +32,10 @@
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)
 
+/* What an offloaded packet adds to an estimate, as frames: at 10 Mbit/s that is more than the share of each of 10
+ * flows. */
+#define PW_FAIR_FRAMES 4U
+
 enum pw_excess {
 	PW_EXCESS_NONE,
 	PW_EXCESS_DROP,
@@ -105,7 +109,7 @@ static __always_inline __u64 fair_big(const struct pw_config *cfg, __u64 fair)
 }
 
 /* What becomes of a heavy packet, if there is room for it. Who understands marks gets one instead of a drop, unless
- * it has ignored so many that it is at twice the share. */
+ * it has ignored so many that it is at twice the share, and that is not just one offloaded packet. */
 static __always_inline enum pw_excess fair_draw(const struct pw_config *cfg,
 						const struct pw_packet *pkt)
 {
@@ -122,5 +126,7 @@ static __always_inline enum pw_excess fair_draw(const struct pw_config *cfg,
 	if ((__u64)dice * pkt->est >> 32 <= fair ||
 	    level - first <= (pkt->wait >> 18) * (dice & 0xffff))
 		return PW_EXCESS_NONE;
-	return ecn_is_capable(pkt) && pkt->est < 2 * fair ? PW_EXCESS_MARK : PW_EXCESS_DROP;
+	return ecn_is_capable(pkt) && pkt->est < 2 * fair + PW_FAIR_FRAMES * cfg->frame_est
+		       ? PW_EXCESS_MARK
+		       : PW_EXCESS_DROP;
 }

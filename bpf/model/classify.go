@@ -176,7 +176,8 @@ func (d *Direction) classify(w *work) Class {
 // isHeavy counts the packet and decides. A heavy flow is held for the longest
 // time from its last packet on at which it had its share. Any other that
 // finds no room among the light ones waits its turn: as long as what is queued
-// takes to send, and long enough to become established meanwhile. A heavy packet
+// takes to send, and long enough to become established meanwhile. TCP that had its
+// share is held on down to half of it. A heavy packet
 // that the sketch does not count is one of newcomers.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	c := &d.Config
@@ -200,6 +201,9 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		hold = min(flowOld+flowHold(uint32(min(w.before>>(meterShift+TickShift), math.MaxUint32))), longest)
 	}
 	k := d.Flows.find(id, unit, hold, longest)
+	if strict && k.held && w.slowed(ahead(k.at, unit), hold) {
+		big, hold = true, longest
+	}
 	light, at := uint64(w.est) < uint64(w.bigEst)+uint64(w.bigEst/4)+uint64(c.FrameEstimate) && !k.held, k.at
 	if light && !strict {
 		return false
@@ -218,6 +222,12 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		d.Fair.Wanted = true
 	}
 	return !light
+}
+
+// slowed says whether a flow is TCP that was held for its share, not for a turn, and
+// has half of it or more: it has slowed down for a loss, and comes back.
+func (w *work) slowed(left int32, turn uint32) bool {
+	return w.parsed.Flow.Protocol == protoTCP && w.est >= w.bigEst/2 && left > int32(turn)
 }
 
 // room says whether there is room among the light flows.

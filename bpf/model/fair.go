@@ -12,8 +12,10 @@ const (
 	fairGainShift  = 7
 	fairErrorShift = 10
 	fairShrink     = 2
-	fairMostTicks  = 16
-	fairPause      = 512
+	// fairFrames is what an offloaded packet adds to an estimate.
+	fairFrames    = 4
+	fairMostTicks = 16
+	fairPause     = 512
 )
 
 // Fair is the fair share of a direction: an estimate, as of a tick. It is moved
@@ -102,7 +104,7 @@ func draw(c *shaping.Datapath, w *work, random uint32) excess {
 		return excessNone
 	case w.before-first <= w.fair.Wait>>18*uint64(random&0xffff):
 		return excessNone
-	case w.parsed.ecnCapable() && uint64(w.est) < 2*fair:
+	case w.parsed.ecnCapable() && uint64(w.est) < 2*fair+fairFrames*uint64(c.FrameEstimate):
 		return excessMark
 	default:
 		return excessDrop

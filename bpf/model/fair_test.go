@@ -4,6 +4,7 @@
 package model
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"math/rand/v2"
@@ -18,6 +19,10 @@ type sender struct {
 	share float64
 	bytes uint32
 	ecn   uint8
+	// after is the share from the start on, if it is another.
+	after float64
+	// protocol, TCP if it is 0.
+	protocol uint8
 	// changes its flow with every packet.
 	changes bool
 	next    float64
@@ -41,6 +46,7 @@ func offer(d *Direction, bits, start, end float64, all ...*sender) (level float6
 	queue := make(senders, len(all))
 	for i, s := range all {
 		s.flow = flowOf(i)
+		s.flow.Protocol = cmp.Or(s.protocol, s.flow.Protocol)
 		s.next = random.Float64() / 100
 		queue[i] = s
 	}
@@ -63,6 +69,7 @@ func offer(d *Direction, bits, start, end float64, all ...*sender) (level float6
 			passed = !d.wait(w, random.Uint32()).Dropped()
 		}
 		if s.next >= start {
+			s.share = cmp.Or(s.after, s.share)
 			s.count(passed, light)
 			level += float64(d.Total.Level(now<<meterShift)) / (1 << meterShift) / 1e9
 			looks++
@@ -91,7 +98,7 @@ func TestFairShare(t *testing.T) {
 	for bits, end := range map[float64]float64{10e6: 7, 100e6: 4, 1e9: 2.5} {
 		const start = 2.0
 		d := strictAt(bits)
-		call := &sender{share: 0.15, bytes: 1200}
+		call := &sender{share: 0.15, bytes: 1200, protocol: protoUDP}
 		bulk := []*sender{{share: 0.4, bytes: 1514}, {share: 0.8, bytes: 1514}, {share: 1.6, bytes: 1514}}
 		offer(d, bits, start, end, append(bulk, call)...)
 		if call.got != call.sent || call.light < 0.99*call.sent {
@@ -198,6 +205,40 @@ func TestMarksIgnored(t *testing.T) {
 	offer(strictAt(bits), bits, start, end, deaf, other)
 	if deaf.got > 2*other.got {
 		t.Errorf("%.0f bytes of who ignores marks passed, and %.0f of the other, want at most twice as many", deaf.got, other.got)
+	}
+}
+
+// One offloaded packet is no sign that marks are ignored.
+func TestMarksOnLargePackets(t *testing.T) {
+	c := &strictAt(10e6).Config
+	fair, wait := uint32(EstimateOne/9), uint64(c.FairLeast)
+	for frames, want := range map[uint32]excess{3: excessMark, 5: excessDrop} {
+		w := &work{fair: Fair{Share: fair, Wait: wait}, before: uint64(c.TotalBurst) + wait, est: 2*fair + frames*c.FrameEstimate}
+		w.parsed.Family, w.parsed.TOS = 4, 2
+		if got := draw(c, w, math.MaxUint32); got != want {
+			t.Errorf("%d frames above twice the share: %d, want %d", frames, got, want)
+		}
+	}
+}
+
+// TCP that had its share and slowed down to half of it or more stays heavy: let go it would overtake itself. With
+// less than half, or another protocol, it goes first again after a second.
+func TestSlowedTCPStaysHeavy(t *testing.T) {
+	const bits, slows, end = 10e6, 2.0, 6.0
+	for _, c := range []struct {
+		protocol uint8
+		after    float64
+		stays    bool
+	}{
+		{protoTCP, 0.2, true},
+		{protoTCP, 0.1, false},
+		{protoUDP, 0.2, false},
+	} {
+		flow := &sender{share: 0.8, after: c.after, bytes: 1514, protocol: c.protocol}
+		offer(strictAt(bits), bits, slows, end, flow, &sender{share: 0.8, bytes: 1514}, &sender{share: 0.8, bytes: 1514})
+		if part := flow.light / flow.sent; c.stays != (part == 0) || !c.stays && part < 0.5 {
+			t.Errorf("%+v: %.0f %% of its packets went first, want none if it stays heavy and else most", c, 100*part)
+		}
 	}
 }
 
