@@ -23,7 +23,7 @@ static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *
 	if (work->cfg->policy != PW_POLICY_STRICT)
 		return heavy ? PW_PACED : PW_LIGHT;
 	if (total_excess(work, class) == PW_EXCESS_DROP)
-		return PW_DROP_EARLY;
+		return total_drop_early(work);
 	/* A light packet that is beyond its limit is not charged, and goes in. */
 	if (!total_take_below(work, heavy ? total_heavy_limit(work->cfg) : total_full(work->cfg)) &&
 	    heavy)

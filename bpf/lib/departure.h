@@ -40,7 +40,7 @@ static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work
 	if (class == PW_CLASS_EXEMPT)
 		return PW_EXEMPT;
 	if (total_excess(work, class) == PW_EXCESS_DROP)
-		return PW_DROP_EARLY;
+		return total_drop_early(work);
 	if (!total_take(work, class))
 		return PW_DROP_HORIZON;
 	depart_ns = class == PW_CLASS_HEAVY ? departure_ns(work) : work->now_ns;

@@ -28,6 +28,10 @@
 /* At once it shrinks by no more than a quarter of itself. */
 #define PW_FAIR_MOST_TICKS 16U
 #define PW_FAIR_PAUSE 512U /* ticks */
+/* The wait grows by this part of the time that lost TCP packets would have taken to send, and fades by the same part
+ * of 1/200 of the time that passes: it comes to rest where TCP loses 0.5 % of the cap. */
+#define PW_FAIR_LOST_SHIFT 2
+#define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 200)
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)
@@ -42,14 +46,35 @@ enum pw_excess {
 	PW_EXCESS_MARK,
 };
 
-/* How long heavy packets shall wait. So that a flow that is cut down to its share still has some packets under way,
- * the queue is the longer the more flows share it. */
+/* How long heavy packets shall wait at least. So that a flow that is cut down to its share still has some packets under
+ * way, the queue is the longer the more flows share it. */
 static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair)
 {
 	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
 
 	wait = sketch_min(wait, cfg->fair_most);
 	return cfg->fair_least + sketch_more(wait, cfg->fair_least);
+}
+
+/* How long they shall wait so many ticks after they should wait so long. */
+static __always_inline __u64 fair_faded(const struct pw_config *cfg, __u64 wait, __u64 fair,
+					__u64 ticks)
+{
+	__u64 least = fair_wait(cfg, fair);
+
+	wait = sketch_min(sketch_more(wait, ticks * PW_FAIR_FADE), cfg->fair_most);
+	return least + sketch_more(wait, least);
+}
+
+/* Notes that a heavy packet is lost, which takes so long at the cap. Where TCP has to lose much, it does not slow down
+ * for that: BBR keeps twice what it needs under way, and loses a fifth of it for ever where that has no room. Who does
+ * not react at all shall not make the queue longer. */
+static __always_inline void fair_lost(const struct pw_config *cfg, struct pw_state *state,
+				      const struct pw_packet *pkt, __u64 cost)
+{
+	cost &= -(__u64)(pkt->flow.protocol == IPPROTO_TCP);
+	PW_WRITE64(&state->fair_wait,
+		   sketch_min(pkt->wait + (cost >> PW_FAIR_LOST_SHIFT), cfg->fair_most));
 }
 
 /* The share so many ticks later. How far the queue is from what is aimed at counts as a part of the range of
@@ -84,9 +109,11 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	pkt->fair = (__u32)fair;
 	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
+	pw_forget();
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
-	pkt->wait = fair_wait(cfg, fair);
+	pw_forget();
+	pkt->wait = fair_faded(cfg, pkt->wait, fair, ticks);
 	PW_WRITE64(&state->fair_wait, pkt->wait);
 	PW_WRITE64(&state->fair, (__u64)tick << 32 | fair);
 }

@@ -130,7 +130,7 @@ func (d *Direction) wait(w *work, random uint32) Disposition {
 	if d.Config.Policy != terms.PolicyStrict {
 		return Paced
 	}
-	e := draw(&d.Config, w, random)
+	e := d.excess(w, random)
 	switch {
 	case e == excessDrop:
 		return DropEarly
@@ -153,7 +153,7 @@ func (d *Direction) Departure(p *Packet, clock Clock, random uint32) Outcome {
 		return out
 	}
 	if class == ClassHeavy && d.Config.Policy == terms.PolicyStrict {
-		e = draw(&d.Config, w, random)
+		e = d.excess(w, random)
 	}
 	if e == excessDrop {
 		out.Disposition = DropEarly

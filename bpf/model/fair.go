@@ -16,6 +16,9 @@ const (
 	fairFrames    = 4
 	fairMostTicks = 16
 	fairPause     = 512
+	// TCP that loses 1/200 of the cap lets the wait as it is.
+	fairLostShift = 2
+	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 200
 )
 
 // Fair is the fair share of a direction: an estimate, as of a tick. It is moved
@@ -51,8 +54,17 @@ func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
 	}
 	f.Tick, f.Share = tick, f.moved(level, uint64(c.TotalBurst), ticks)
 	f.Wanted = false
-	wait := uint64(c.FairEach) << 16 / uint64(f.Share>>8|1)
-	f.Wait = max(min(wait, uint64(c.FairMost)), uint64(c.FairLeast))
+	f.Wait = f.faded(c, ticks)
+}
+
+// faded is how long heavy packets shall wait so many ticks later, at the share of now.
+func (f *Fair) faded(c *shaping.Datapath, ticks uint32) uint64 {
+	least := max(min(uint64(c.FairEach)<<16/uint64(f.Share>>8|1), uint64(c.FairMost)), uint64(c.FairLeast))
+	fade := uint64(ticks) * fairFade
+	if fade > f.Wait {
+		return least
+	}
+	return max(min(f.Wait-fade, uint64(c.FairMost)), least)
 }
 
 // moved is the share so many ticks later, with a level of the total meter and its
@@ -109,4 +121,15 @@ func draw(c *shaping.Datapath, w *work, random uint32) excess {
 	default:
 		return excessDrop
 	}
+}
+
+// excess is what becomes of a heavy packet under strict. One of TCP that is lost makes
+// heavy packets wait longer from then on, up to the most.
+func (d *Direction) excess(w *work, random uint32) excess {
+	e := draw(&d.Config, w, random)
+	if e == excessDrop && w.parsed.Flow.Protocol == protoTCP {
+		cost := Cost(d.Config.TotalRate, w.bytes)
+		d.Fair.Wait = min(d.Fair.Wait+cost>>fairLostShift, uint64(d.Config.FairMost))
+	}
+	return e
 }

@@ -208,6 +208,28 @@ func TestMarksIgnored(t *testing.T) {
 	}
 }
 
+// TCP that has to lose much for its share makes heavy packets wait longer, up to the most, and once it loses less the
+// wait fades. Nobody else makes them wait longer.
+func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
+	const bits = 100e6
+	for _, protocol := range []uint8{protoTCP, protoUDP} {
+		d := strictAt(bits)
+		least, most := uint64(d.Config.FairLeast), uint64(d.Config.FairMost)
+		want := map[uint8]uint64{protoTCP: most - most/16, protoUDP: least}[protocol]
+		offer(d, bits, 0, 3, &sender{share: 0.6, bytes: 1514, protocol: protocol}, &sender{share: 0.6, bytes: 1514, protocol: protocol})
+		if d.Fair.Wait < want || protocol == protoUDP && d.Fair.Wait != least {
+			t.Errorf("protocol %d: shall wait %d, want %d (from %d to %d)", protocol, d.Fair.Wait, want, least, most)
+		}
+		f := d.Fair
+		for tick := f.Tick; tick < f.Tick+100_000; tick += 100 { // 105 s
+			d.Fair.look(&d.Config, 0, tick)
+		}
+		if d.Fair.Wait != least {
+			t.Errorf("protocol %d: after 105 s without a loss shall wait %d, want %d", protocol, d.Fair.Wait, least)
+		}
+	}
+}
+
 // One offloaded packet is no sign that marks are ignored.
 func TestMarksOnLargePackets(t *testing.T) {
 	c := &strictAt(10e6).Config
