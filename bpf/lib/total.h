@@ -61,7 +61,7 @@ static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw
 	return (enum pw_excess)pkt->excess;
 }
 
-/* Who has too much loses the packet. */
+/* For a packet that is lost because its flow has more than the fair share. */
 static __always_inline __u32 total_drop_early(const struct pw_work *work)
 {
 	fair_lost(work->cfg, work->state, work->pkt, work_cost(work, &work->cfg->total_rate));
