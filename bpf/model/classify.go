@@ -177,8 +177,7 @@ func (d *Direction) classify(w *work) Class {
 // time from its last packet on at which it had its share. Any other that
 // finds no room among the light ones waits its turn: as long as what is queued
 // takes to send, and long enough to become established meanwhile. TCP that had its
-// share is held on down to half of it. A heavy packet
-// that the sketch does not count is one of newcomers.
+// share is held on down to a quarter of it. A heavy packet that the sketch does not count is one of newcomers.
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	c := &d.Config
 	strict := c.Policy == terms.PolicyStrict
@@ -225,9 +224,9 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 }
 
 // slowed says whether a flow is TCP that was held for its share, not for a turn, and
-// has half of it or more: it has slowed down for a loss, and comes back.
+// has a quarter of it or more: it has slowed down, and comes back.
 func (w *work) slowed(left int32, turn uint32) bool {
-	return w.parsed.Flow.Protocol == protoTCP && w.est >= w.bigEst/2 && left > int32(turn)
+	return w.parsed.Flow.Protocol == protoTCP && w.est >= w.bigEst/4 && left > int32(turn)
 }
 
 // room says whether there is room among the light flows.

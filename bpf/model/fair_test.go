@@ -243,8 +243,8 @@ func TestMarksOnLargePackets(t *testing.T) {
 	}
 }
 
-// TCP that had its share and slowed down to half of it or more stays heavy: let go it would overtake itself. With
-// less than half, or another protocol, it goes first again after a second.
+// TCP that had its share and slowed down to a quarter of it or more stays heavy: let go it would overtake itself. With
+// less than that, or another protocol, it goes first again after a second.
 func TestSlowedTCPStaysHeavy(t *testing.T) {
 	const bits, slows, end = 10e6, 2.0, 6.0
 	for _, c := range []struct {
@@ -252,8 +252,8 @@ func TestSlowedTCPStaysHeavy(t *testing.T) {
 		after    float64
 		stays    bool
 	}{
-		{protoTCP, 0.2, true},
-		{protoTCP, 0.1, false},
+		{protoTCP, 0.09, true},
+		{protoTCP, 0.04, false},
 		{protoUDP, 0.2, false},
 	} {
 		flow := &sender{share: 0.8, after: c.after, bytes: 1514, protocol: c.protocol}
