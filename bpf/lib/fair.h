@@ -29,9 +29,9 @@
 #define PW_FAIR_MOST_TICKS 16U
 #define PW_FAIR_PAUSE 512U /* ticks */
 /* The wait grows by a quarter of the time that lost TCP packets would have taken to send, and fades by a quarter of
- * 1/200 of the time that passes: it comes to rest where TCP loses 0.5 % of the cap (trials: docs/explanation/fair-bands.md). */
+ * 1/150 of the time that passes: it comes to rest where TCP loses 0.7 % of the cap (trials: docs/explanation/fair-bands.md). */
 #define PW_FAIR_LOST_SHIFT 2
-#define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 200)
+#define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 150)
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)

@@ -16,9 +16,9 @@ const (
 	fairFrames    = 4
 	fairMostTicks = 16
 	fairPause     = 512
-	// TCP that loses 1/200 of the cap lets the wait as it is.
+	// TCP that loses 1/150 of the cap lets the wait as it is.
 	fairLostShift = 2
-	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 200
+	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 )
 
 // Fair is the fair share of a direction: an estimate, as of a tick. It is moved
