@@ -32,6 +32,9 @@
  * 1/150 of the time that passes: it comes to rest where TCP loses 0.7 % of the cap (trials: docs/explanation/fair-bands.md). */
 #define PW_FAIR_LOST_SHIFT 2
 #define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 150)
+/* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
+ * there the wait grows only where TCP loses 16 times as much, which is BBR. */
+#define PW_FAIR_TOLD_SHIFT 4
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)
@@ -75,6 +78,7 @@ static __always_inline void fair_lost(const struct pw_config *cfg, struct pw_sta
 {
 	/* Not with a branch: for that the verifier of 6.1 walks more than the budget. */
 	cost &= -(__u64)(pkt->flow.protocol == IPPROTO_TCP);
+	cost >>= PW_FAIR_TOLD_SHIFT & -(__u64)(cfg->direction == PW_DIR_EGRESS);
 	PW_WRITE64(&state->fair_wait,
 		   sketch_min(pkt->wait + (cost >> PW_FAIR_LOST_SHIFT), cfg->fair_most));
 }

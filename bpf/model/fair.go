@@ -3,7 +3,10 @@
 
 package model
 
-import "github.com/podweir/podweir/plugin/shaping"
+import (
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+)
 
 // The fair share as in bpf/lib/fair.h.
 const (
@@ -18,6 +21,8 @@ const (
 	fairPause     = 512
 	// TCP that loses 1/150 of the cap lets the wait as it is.
 	fairLostShift = 2
+	// A sender in the pod is told of a drop.
+	fairToldShift = 4
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 )
 
@@ -129,6 +134,9 @@ func (d *Direction) excess(w *work, random uint32) excess {
 	e := draw(&d.Config, w, random)
 	if e == excessDrop && w.parsed.Flow.Protocol == protoTCP {
 		cost := Cost(d.Config.TotalRate, w.bytes)
+		if d.Config.Direction == terms.Egress {
+			cost >>= fairToldShift
+		}
 		d.Fair.Wait = min(d.Fair.Wait+cost>>fairLostShift, uint64(d.Config.FairMost))
 	}
 	return e

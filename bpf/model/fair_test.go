@@ -9,6 +9,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // sender sends packets at a rate whatever becomes of them.
@@ -208,24 +210,34 @@ func TestMarksIgnored(t *testing.T) {
 	}
 }
 
-// TCP that has to lose much for its share makes heavy packets wait longer, up to the most, and once it loses less the
-// wait fades. Nobody else makes them wait longer.
+// TCP that has to lose much for its share makes heavy packets wait longer, and once it loses less the wait
+// fades. Nobody else makes them wait longer, nor TCP that leaves the pod and loses as much.
 func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 	const bits = 100e6
-	for _, protocol := range []uint8{protoTCP, protoUDP} {
+	for _, c := range []struct {
+		protocol  uint8
+		direction terms.Direction
+		share     float64
+		grows     bool
+	}{
+		{protoTCP, terms.Ingress, 0.53, true},
+		{protoTCP, terms.Egress, 0.53, false},
+		{protoTCP, terms.Egress, 1.6, true},
+		{protoUDP, terms.Ingress, 1.6, false},
+	} {
 		d := strictAt(bits)
+		d.Config.Direction = c.direction
 		least, most := uint64(d.Config.FairLeast), uint64(d.Config.FairMost)
-		want := map[uint8]uint64{protoTCP: most - most/16, protoUDP: least}[protocol]
-		offer(d, bits, 0, 3, &sender{share: 0.6, bytes: 1514, protocol: protocol}, &sender{share: 0.6, bytes: 1514, protocol: protocol})
-		if d.Fair.Wait < want || protocol == protoUDP && d.Fair.Wait != least {
-			t.Errorf("protocol %d: shall wait %d, want %d (from %d to %d)", protocol, d.Fair.Wait, want, least, most)
+		offer(d, bits, 0, 8, &sender{share: c.share, bytes: 1514, protocol: c.protocol}, &sender{share: c.share, bytes: 1514, protocol: c.protocol})
+		if c.grows != (d.Fair.Wait > (least+most)/2) || !c.grows && d.Fair.Wait > least+least/100 || d.Fair.Wait > most {
+			t.Errorf("%+v: shall wait %d, want more than half-way to the most if it grows and else about the least (from %d to %d)", c, d.Fair.Wait, least, most)
 		}
 		f := d.Fair
 		for tick := f.Tick; tick < f.Tick+100_000; tick += 100 { // 105 s
 			d.Fair.look(&d.Config, 0, tick)
 		}
 		if d.Fair.Wait != least {
-			t.Errorf("protocol %d: after 105 s without a loss shall wait %d, want %d", protocol, d.Fair.Wait, least)
+			t.Errorf("%+v: after 105 s without a loss shall wait %d, want %d", c, d.Fair.Wait, least)
 		}
 	}
 }
