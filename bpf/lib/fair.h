@@ -33,8 +33,8 @@
 #define PW_FAIR_LOST_SHIFT 2
 #define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 150)
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
- * there the wait grows only where TCP loses 16 times as much, which is BBR. */
-#define PW_FAIR_TOLD_SHIFT 4
+ * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
+#define PW_FAIR_TOLD_SHIFT 3
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)

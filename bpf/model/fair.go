@@ -22,7 +22,7 @@ const (
 	// TCP that loses 1/150 of the cap lets the wait as it is.
 	fairLostShift = 2
 	// A sender in the pod is told of a drop.
-	fairToldShift = 4
+	fairToldShift = 3
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 )
 

@@ -170,6 +170,7 @@ func TestFairShareThatNobodyHas(t *testing.T) {
 func TestQueueIsAsLongAsItShallBe(t *testing.T) {
 	const bits = 100e6
 	d := strictAt(bits)
+	d.Config.Direction = terms.Ingress // where the wait is soon as long as it becomes
 	level := offer(d, bits, 2, 5, &sender{share: 0.7, bytes: 1514}, &sender{share: 0.9, bytes: 1514})
 	aim := float64(uint64(d.Config.TotalBurst)+d.Fair.Wait) / (1 << meterShift) / 1e9
 	if math.Abs(level/aim-1) > 0.125 {
@@ -220,15 +221,15 @@ func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 		share     float64
 		grows     bool
 	}{
-		{protoTCP, terms.Ingress, 0.53, true},
-		{protoTCP, terms.Egress, 0.53, false},
+		{protoTCP, terms.Ingress, 0.52, true},
+		{protoTCP, terms.Egress, 0.52, false},
 		{protoTCP, terms.Egress, 1.6, true},
 		{protoUDP, terms.Ingress, 1.6, false},
 	} {
 		d := strictAt(bits)
 		d.Config.Direction = c.direction
 		least, most := uint64(d.Config.FairLeast), uint64(d.Config.FairMost)
-		offer(d, bits, 0, 8, &sender{share: c.share, bytes: 1514, protocol: c.protocol}, &sender{share: c.share, bytes: 1514, protocol: c.protocol})
+		offer(d, bits, 0, 10, &sender{share: c.share, bytes: 1514, protocol: c.protocol}, &sender{share: c.share, bytes: 1514, protocol: c.protocol})
 		if c.grows != (d.Fair.Wait > (least+most)/2) || !c.grows && d.Fair.Wait > least+least/100 || d.Fair.Wait > most {
 			t.Errorf("%+v: shall wait %d, want more than half-way to the most if it grows and else about the least (from %d to %d)", c, d.Fair.Wait, least, most)
 		}
