@@ -31,12 +31,15 @@ const (
 	// before it knows how fast it may be. Where that is a long time, for so long.
 	fairDepth    units.Bytes = 250_000
 	maxFairDepth             = 200 * time.Millisecond
-	// What a heavy packet shall wait, at least: so long, and as long as so many bytes
-	// take. TCP keeps the queue at some three quarters of it, and one flow at
-	// 100 Mbit/s sends 0.6 to 0.7 % of its segments again for that (measured). Where TCP
-	// loses more, the programs make it longer.
-	fairWait              = 10 * time.Millisecond
-	fairQueue units.Bytes = 125_000
+	// What a heavy packet shall wait, at least: so long, and as long as fairQueue
+	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
+	// three quarters of it. One flow at 100 Mbit/s sends 0.4 % of its segments again
+	// for that, and 0.7 % with 125 kB (measured). Where TCP loses more, the programs
+	// make it longer.
+	fairWait                 = 10 * time.Millisecond
+	fairQueue                = 100 * time.Millisecond
+	minFairBytes units.Bytes = 125_000
+	maxFairBytes units.Bytes = 200_000
 	// How much of every active flow there shall be: eight packets, with which TCP
 	// still notices a lost one by those behind it.
 	fairEach units.Bytes = 12_000
@@ -271,7 +274,8 @@ func (b *builder) shares() {
 	dp.FrameEstimate = dp.SketchRate.cost(b.mtu() + ethernetHeader)
 	dp.HoldTicks = holdTicks(strictHold)
 	dp.FairMost = dp.TotalHorizon - dp.TotalHorizon/8
-	dp.FairLeast = min(meterTime(max(fairWait, rate.Duration(fairQueue))), dp.FairMost)
+	queue := min(max(rate.Bytes(fairQueue), minFairBytes), maxFairBytes)
+	dp.FairLeast = min(meterTime(max(fairWait, rate.Duration(queue))), dp.FairMost)
 	dp.FairEach = meterTime(rate.Duration(fairEach))
 }
 

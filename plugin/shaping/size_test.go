@@ -315,13 +315,13 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 	}
 }
 
-// What heavy packets shall wait at least, over the range of rates: as long as 125 kB
-// take, nearly all of the depth where that is longer, and never less than 10 ms.
+// What heavy packets shall wait at least, over the range of rates: nearly all of the
+// depth where 125 kB take longer, 200 kB at most, and never less than 10 ms.
 func TestComputeFairWait(t *testing.T) {
 	t.Parallel()
 	const ms = shaping.MeterTime(64 * 1e6)
 	for rate, want := range map[int]shaping.MeterTime{
-		10e6: 100 * ms, 12.5e6: 80 * ms, 50e6: 20 * ms, 100e6: 10 * ms, 1e9: 10 * ms,
+		10e6: 100 * ms, 12.5e6: 100 * ms, 50e6: 32 * ms, 100e6: 16 * ms, 1e9: 10 * ms,
 	} {
 		if got := compute(t, strict(rate), here).Datapath.FairLeast; got != want {
 			t.Errorf("%d bit/s: %d, want %d", rate, got, want)
