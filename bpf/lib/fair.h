@@ -71,7 +71,7 @@ static __always_inline __u64 fair_faded(const struct pw_config *cfg, __u64 wait,
 }
 
 /* Notes that a heavy packet is lost, which would have taken so long at the cap. TCP that loses much does not slow down
- * for that: BBR keeps more under way than it needs, and loses a fifth of it for ever where that has no room. Other
+ * for that: BBR keeps more under way than it needs, and loses what there is no room for as long as it lasts. Other
  * protocols do not make the queue longer: a flood of UDP would. */
 static __always_inline void fair_lost(const struct pw_config *cfg, struct pw_state *state,
 				      const struct pw_packet *pkt, __u64 cost)

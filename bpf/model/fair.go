@@ -21,9 +21,9 @@ const (
 	fairPause     = 512
 	// TCP that loses 1/150 of the cap lets the wait as it is.
 	fairLostShift = 2
-	// A sender in the pod is told of a drop.
-	fairToldShift = 3
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
+	// Out of a pod it may lose 8 times as much: its kernel is told.
+	fairToldShift = 3
 )
 
 // Fair is the fair share of a direction: an estimate, as of a tick. It is moved

@@ -216,22 +216,23 @@ func TestMarksIgnored(t *testing.T) {
 func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 	const bits = 100e6
 	for _, c := range []struct {
-		protocol  uint8
-		direction terms.Direction
-		share     float64
-		grows     bool
+		protocol       uint8
+		direction      terms.Direction
+		share, seconds float64
+		from, to       float64 // of the way from the least to the most
 	}{
-		{protoTCP, terms.Ingress, 0.52, true},
-		{protoTCP, terms.Egress, 0.52, false},
-		{protoTCP, terms.Egress, 1.6, true},
-		{protoUDP, terms.Ingress, 1.6, false},
+		{protoTCP, terms.Ingress, 0.6, 3, 0.875, 1},
+		{protoTCP, terms.Ingress, 0.52, 10, 0.5, 1},
+		{protoTCP, terms.Egress, 0.52, 10, 0, 0.01},
+		{protoTCP, terms.Egress, 1.6, 10, 0.875, 1},
+		{protoUDP, terms.Ingress, 1.6, 10, 0, 0},
 	} {
 		d := strictAt(bits)
 		d.Config.Direction = c.direction
 		least, most := uint64(d.Config.FairLeast), uint64(d.Config.FairMost)
-		offer(d, bits, 0, 10, &sender{share: c.share, bytes: 1514, protocol: c.protocol}, &sender{share: c.share, bytes: 1514, protocol: c.protocol})
-		if c.grows != (d.Fair.Wait > (least+most)/2) || !c.grows && d.Fair.Wait > least+least/100 || d.Fair.Wait > most {
-			t.Errorf("%+v: shall wait %d, want more than half-way to the most if it grows and else about the least (from %d to %d)", c, d.Fair.Wait, least, most)
+		offer(d, bits, 0, c.seconds, &sender{share: c.share, bytes: 1514, protocol: c.protocol}, &sender{share: c.share, bytes: 1514, protocol: c.protocol})
+		if part := (float64(d.Fair.Wait) - float64(least)) / float64(most-least); part < c.from || part > c.to {
+			t.Errorf("%+v: shall wait %d, which is %.3f of the way from %d to %d", c, d.Fair.Wait, part, least, most)
 		}
 		f := d.Fair
 		for tick := f.Tick; tick < f.Tick+100_000; tick += 100 { // 105 s
