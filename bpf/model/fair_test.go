@@ -221,11 +221,11 @@ func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 		share, seconds float64
 		from, to       float64 // of the way from the least to the most
 	}{
-		{protoTCP, terms.Ingress, 0.6, 3, 0.875, 1},
-		{protoTCP, terms.Ingress, 0.52, 10, 0.5, 1},
-		{protoTCP, terms.Egress, 0.52, 10, 0, 0.01},
-		{protoTCP, terms.Egress, 1.6, 10, 0.875, 1},
-		{protoUDP, terms.Ingress, 1.6, 10, 0, 0},
+		{protocol: protoTCP, direction: terms.Ingress, share: 0.6, seconds: 3, from: 0.875, to: 1},
+		{protocol: protoTCP, direction: terms.Ingress, share: 0.52, seconds: 10, from: 0.5, to: 1},
+		{protocol: protoTCP, direction: terms.Egress, share: 0.52, seconds: 10, from: 0, to: 0.01},
+		{protocol: protoTCP, direction: terms.Egress, share: 1.6, seconds: 10, from: 0.875, to: 1},
+		{protocol: protoUDP, direction: terms.Ingress, share: 1.6, seconds: 10, from: 0, to: 0},
 	} {
 		d := strictAt(bits)
 		d.Config.Direction = c.direction
