@@ -171,6 +171,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	got := d.State()
 	want := image.State{
 		LightTat: m.Light.TAT, TotalTat: m.Total.TAT, UnlistedHeavyBytes: m.Heavy.Unlisted,
+		ActivePeriod: uint64(m.Active.Period), ActiveBefore: m.Active.Before, ActiveNow: m.Active.Now,
 		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
 		CeilingTat: m.CeilingMeter.TAT, CeilingFor: m.CeilingFor,
 		Fair: m.Fair.Word(), FairWait: m.Fair.Wait,

@@ -194,6 +194,10 @@ struct pw_state {
 	__u64 waited_ns[PW_WAIT_BANDS];
 	__u64 waits[PW_WAIT_BANDS][PW_WAIT_BUCKETS]; /* packets that waited so long */
 	struct pw_cell newcomers; /* what heavy packets of new flows amount to */
+	/* As in active.h. */
+	__u64 active_period;
+	__u64 active_before;
+	__u64 active_now;
 };
 
 /* What the table of flows has of the packet's flow, or whom the flow would displace. */
@@ -259,7 +263,7 @@ struct pw_slot {
 	struct pw_state state;
 	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
 	 * other's, pod by pod. */
-	__u64 tail[13];
+	__u64 tail[10];
 };
 
 /* LPM trie key: the slot, its epoch, then IPv4 as ::ffff:0:0/96. */

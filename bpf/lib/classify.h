@@ -2,6 +2,7 @@
 /* Which class a packet is of. */
 #pragma once
 
+#include "active.h"
 #include "base.h"
 #include "clock.h"
 #include "exempt.h"
@@ -145,6 +146,19 @@ static __always_inline bool classify_slowed(const struct pw_work *work, __u32 un
 	       flows_ahead(pkt->known.at, unit) > (__s32)pkt->hold;
 }
 
+/* From which estimate on a flow is held. The share can be far too small for a while: TCP whose packet is lost on the way
+ * out of its pod tries again at once, and BBR with all its speed (measured: 100 times the cap). What a flow would have
+ * if it and all heavy ones had the same is fair in any case. */
+static __always_inline __u64 classify_big(const struct pw_work *work)
+{
+	const struct pw_packet *pkt = work->pkt;
+	__u64 fair = pkt->fair;
+
+	if (!sketch_less(pkt->est, fair))
+		fair += sketch_more(active_equal(work->state), fair);
+	return fair_big(work->cfg, fair);
+}
+
 /* What the flow is by itself: pkt->light says whether it may be light.
  * A held flow stays heavy, also one that becomes established meanwhile: let go at once it would overtake
  * what it sent before. */
@@ -162,7 +176,8 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	pkt->est = sketch_update(cfg, work->state, id, tick, work_cost(work, &cfg->sketch_rate),
 				 pkt->counts);
 	pw_forget();
-	pkt->big_est = (__u32)fair_big(cfg, pkt->fair);
+	pkt->big_est = (__u32)classify_big(work);
+	pw_forget();
 	pkt->big = !sketch_less(pkt->est, pkt->big_est);
 	pkt->hold = classify_hold(pkt, longest);
 	pw_forget();
@@ -240,6 +255,8 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 					    work_cost(work, &cfg->sketch_rate));
 	if (cfg->policy == PW_POLICY_STRICT && pkt->est >= pkt->fair)
 		fair_want(work->state);
+	active_note(work->state, pkt->id, work->now_ns);
+	pw_forget();
 	heavy_record(work->state, pkt->id, &pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
 }

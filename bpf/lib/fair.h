@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The fair share, and who loses a packet for having more than that.
  *
- * Nobody counts flows. The share is an estimate that grows while the queue is shorter than what is aimed at and a
+ * It comes from no count of flows: active.h only says below what no flow is heavy. The share is an estimate that grows while the queue is shorter than what is aimed at and a
  * heavy flow has the share, and shrinks while the queue is longer. So it ends where the flows, each cut down to it,
  * take the cap together. A heavy packet is lost with the chance that brings its flow down to the share (approximate
  * fair dropping: Pan, Breslau, Prabhakar and Shenker, SIGCOMM CCR 33(2), 2003).
@@ -23,7 +23,8 @@
 #define PW_FAIR_ERROR_SHIFT 10
 /* The part of what is aimed at over which the chance of a loss rises. */
 #define PW_FAIR_RANGE(wait) ((wait) / 4)
-/* It shrinks faster than it grows, since too long a queue costs others more than too short a one. */
+/* It shrinks up to so much faster than it grows, since too long a queue costs others more than too short a one. But as
+ * far beyond the aim as below it, both are alike: else large packets, which go far beyond, bring it down to nothing. */
 #define PW_FAIR_SHRINK 2
 /* At once it shrinks by no more than a quarter of itself. */
 #define PW_FAIR_MOST_TICKS 16U
@@ -90,13 +91,13 @@ static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struc
 {
 	__u64 aim = cfg->total_burst + pkt->wait, range = PW_FAIR_RANGE(pkt->wait) | 1;
 	__u64 below = sketch_min(sketch_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
-	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), range) << PW_FAIR_ERROR_SHIFT;
+	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), PW_FAIR_SHRINK * range)
+		       << PW_FAIR_ERROR_SHIFT;
 	__u64 part = fair * sketch_min(ticks, PW_FAIR_MOST_TICKS);
 
 	below &= -(__u64)wanted;
 	fair += part * (below / range) >> (PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
-	fair -= part * (PW_FAIR_SHRINK * beyond / range) >>
-		(PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
+	fair -= part * (beyond / range) >> (PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
 	/* After a pause nothing is known, which is also how it begins. */
 	fair |= PW_FAIR_MOST & sketch_less(PW_FAIR_PAUSE, ticks);
 	fair = sketch_min(fair, PW_FAIR_MOST);

@@ -39,6 +39,7 @@ type Direction struct {
 	Newcomers  Newcomers
 	Flows      FlowTable
 	Heavy      HeavyTable
+	Active     Active
 	Waits      Waits
 	// LightBytes is what was counted as light before the packet at hand.
 	LightBytes uint64
@@ -169,6 +170,7 @@ func (d *Direction) classify(w *work) Class {
 	if !d.isHeavy(w, id, tick) {
 		return ClassLight
 	}
+	d.Active.note(id, w.nowNS)
 	d.Heavy.record(id, flow, w.bytes, w.nowNS)
 	return ClassHeavy
 }
@@ -192,7 +194,7 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	}
 	cost := Cost(c.SketchRate, w.bytes)
 	w.est = estimate(id, tick, cost, c.HalfLifeShift)
-	w.bigEst = BigEstimate(w.fair.Share, c.LightLeast, c.LightMost)
+	w.bigEst = BigEstimate(d.fairTo(w), c.LightLeast, c.LightMost)
 	big := w.est >= w.bigEst
 	unit, longest := flowUnit(tick), flowHold(c.HoldTicks)
 	hold := longest
@@ -221,6 +223,15 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		d.Fair.Wanted = true
 	}
 	return !light
+}
+
+// fairTo is what is fair to a flow: the share, and no less than what it would have if
+// it and all heavy ones had the same.
+func (d *Direction) fairTo(w *work) uint32 {
+	if w.est < w.fair.Share {
+		return w.fair.Share
+	}
+	return max(w.fair.Share, d.Active.equal())
 }
 
 // slowed says whether a flow is TCP that was held for its share, not for a turn, and

@@ -84,8 +84,8 @@ func (f *Fair) moved(level, burst uint64, ticks uint32) uint32 {
 	case level <= aim && f.Wanted:
 		fair += step * (min(aim-level, part) << fairErrorShift / part) >> (fairGainShift + fairErrorShift)
 	case level > aim:
-		beyond := min(level-aim, part) << fairErrorShift
-		fair -= step * (fairShrink * beyond / part) >> (fairGainShift + fairErrorShift)
+		beyond := min(level-aim, fairShrink*part) << fairErrorShift
+		fair -= step * (beyond / part) >> (fairGainShift + fairErrorShift)
 	}
 	return uint32(max(min(fair, fairMost), fairLeast))
 }

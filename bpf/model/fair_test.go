@@ -116,6 +116,25 @@ func TestFairShare(t *testing.T) {
 	}
 }
 
+// Offloaded packets of senders that try again at once bring the share down to far less than each of them gets. What
+// begins then and has less than that is light all the same.
+func TestCallBesideRetries(t *testing.T) {
+	const bits, start, end = 10e6, 2.0, 5.0
+	d := strictAt(bits)
+	call := &sender{share: 0.001, after: 0.1, bytes: 658, protocol: protoUDP}
+	all := []*sender{call}
+	for range 8 {
+		all = append(all, &sender{share: 4, bytes: 65_000})
+	}
+	offer(d, bits, start, end, all...)
+	if least := uint32(EstimateOne / 20); d.Fair.Share > least {
+		t.Errorf("the share is %d, want at most %d: the senders try nothing", d.Fair.Share, least)
+	}
+	if call.got != call.sent || call.light < 0.98*call.sent {
+		t.Errorf("the call lost %.2f %%, and %.2f %% went first, want none and nearly all", 100*(1-call.got/call.sent), 100*call.light/call.sent)
+	}
+}
+
 // Flows of one packet each share what is left to them as if they were one, so that
 // one that lasts keeps its share beside any number of them.
 func TestFairShareBesideAFlood(t *testing.T) {

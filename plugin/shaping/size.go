@@ -34,8 +34,8 @@ const (
 	// What a heavy packet shall wait, at least: so long, and as long as fairQueue
 	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
 	// three quarters of it. One flow at 100 Mbit/s sends 0.4 % of its segments again
-	// for that, and 0.7 % with 125 kB (measured). Where TCP loses more, the programs
-	// make it longer.
+	// for that, and 0.7 % with 125 kB (measured). Out of a pod nothing is sent again,
+	// and the fewest do. Where TCP loses more, the programs make it longer.
 	fairWait                 = 10 * time.Millisecond
 	fairQueue                = 100 * time.Millisecond
 	minFairBytes units.Bytes = 125_000
@@ -274,7 +274,11 @@ func (b *builder) shares() {
 	dp.FrameEstimate = dp.SketchRate.cost(b.mtu() + ethernetHeader)
 	dp.HoldTicks = holdTicks(strictHold)
 	dp.FairMost = dp.TotalHorizon - dp.TotalHorizon/8
-	queue := min(max(rate.Bytes(fairQueue), minFairBytes), maxFairBytes)
+	most := maxFairBytes
+	if b.params.Direction == terms.Egress {
+		most = minFairBytes
+	}
+	queue := min(max(rate.Bytes(fairQueue), minFairBytes), most)
 	dp.FairLeast = min(meterTime(max(fairWait, rate.Duration(queue))), dp.FairMost)
 	dp.FairEach = meterTime(rate.Duration(fairEach))
 }

@@ -316,15 +316,26 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 }
 
 // What heavy packets shall wait at least, over the range of rates: nearly all of the
-// depth where 125 kB take longer, 200 kB at most, and never less than 10 ms.
+// depth where 125 kB take longer, into a pod 200 kB at most, and never less than 10 ms.
 func TestComputeFairWait(t *testing.T) {
 	t.Parallel()
 	const ms = shaping.MeterTime(64 * 1e6)
-	for rate, want := range map[int]shaping.MeterTime{
-		10e6: 100 * ms, 12.5e6: 100 * ms, 50e6: 32 * ms, 100e6: 16 * ms, 1e9: 10 * ms,
+	for rate, want := range map[int]struct{ in, out shaping.MeterTime }{
+		10e6:   {in: 100 * ms, out: 100 * ms},
+		12.5e6: {in: 100 * ms, out: 80 * ms},
+		50e6:   {in: 32 * ms, out: 20 * ms},
+		100e6:  {in: 16 * ms, out: 10 * ms},
+		1e9:    {in: 10 * ms, out: 10 * ms},
 	} {
-		if got := compute(t, strict(rate), here).Datapath.FairLeast; got != want {
-			t.Errorf("%d bit/s: %d, want %d", rate, got, want)
+		in, err := shaping.Compute(&shaping.Config{Ingress: strict(rate)}, terms.Ingress, full, counter())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := in.Datapath.FairLeast; got != want.in {
+			t.Errorf("%d bit/s into a pod: %d, want %d", rate, got, want.in)
+		}
+		if got := compute(t, strict(rate), here).Datapath.FairLeast; got != want.out {
+			t.Errorf("%d bit/s out of a pod: %d, want %d", rate, got, want.out)
 		}
 	}
 	for _, rate := range []int{10e3, 1e6} {
