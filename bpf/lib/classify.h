@@ -211,7 +211,7 @@ static __always_inline void classify_share(struct pw_work *work, __u32 tick)
 {
 	struct pw_packet *pkt = work->pkt;
 
-	pkt->fair = 0;
+	pkt->fair = PW_EST_MAX; /* Nobody asks active.h, whose answer would not matter. */
 	pkt->level = 0;
 	if (work->cfg->policy != PW_POLICY_STRICT)
 		return;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The fair share, and who loses a packet for having more than that.
  *
- * It comes from no count of flows: active.h only says below what no flow is heavy. The share is an estimate that grows while the queue is shorter than what is aimed at and a
- * heavy flow has the share, and shrinks while the queue is longer. So it ends where the flows, each cut down to it,
- * take the cap together. A heavy packet is lost with the chance that brings its flow down to the share (approximate
- * fair dropping: Pan, Breslau, Prabhakar and Shenker, SIGCOMM CCR 33(2), 2003).
+ * The share does not come from a count of flows (active.h says what is fair in any case). It is an estimate that
+ * grows while the queue is shorter than what is aimed at and a heavy flow has the share, and shrinks while the queue
+ * is longer. So it ends where the flows, each cut down to it, take the cap together. A heavy packet is lost with the
+ * chance that brings its flow down to the share (approximate fair dropping: Pan, Breslau, Prabhakar and Shenker,
+ * SIGCOMM CCR 33(2), 2003).
  */
 #pragma once
 

@@ -34,8 +34,8 @@ const (
 	// What a heavy packet shall wait, at least: so long, and as long as fairQueue
 	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
 	// three quarters of it. One flow at 100 Mbit/s sends 0.4 % of its segments again
-	// for that, and 0.7 % with 125 kB (measured). Out of a pod nothing is sent again,
-	// and the fewest do. Where TCP loses more, the programs make it longer.
+	// for that, and 0.7 % with 125 kB (measured). Out of a pod it sends nothing again,
+	// so there it is minFairBytes. Where TCP loses more, the programs make it longer.
 	fairWait                 = 10 * time.Millisecond
 	fairQueue                = 100 * time.Millisecond
 	minFairBytes units.Bytes = 125_000
