@@ -93,7 +93,32 @@ func (l *Lab) Client(name string) (*Host, error) {
 func (l *Lab) wire(ns *Netns, nodeIf string, sub subnet) error {
 	gw4, gw6 := sub.nth(1)
 	v4, v6 := sub.nth(2)
-	err := l.node.Do(func() error {
+	join := l.pair
+	if l.opts.Distance > 0 {
+		join = l.stretch
+	}
+	if err := join(ns, nodeIf); err != nil {
+		return err
+	}
+	if err := l.node.Do(func() error { return configure(nodeIf, gw4, gw6) }); err != nil {
+		return err
+	}
+	return ns.Do(func() error {
+		if err := configure(podIfName, v4, v6); err != nil {
+			return err
+		}
+		for _, gw := range []netip.Addr{gw4, gw6} {
+			if err := netlink.RouteAdd(&netlink.Route{Gw: gw.AsSlice()}); err != nil {
+				return fmt.Errorf("default route via %s: %w", gw, err)
+			}
+		}
+		return nil
+	})
+}
+
+// pair makes a veth pair of which the node has one end.
+func (l *Lab) pair(ns *Netns, nodeIf string) error {
+	return l.node.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = nodeIf
 		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: podIfName}
@@ -105,20 +130,6 @@ func (l *Lab) wire(ns *Netns, nodeIf string, sub subnet) error {
 		veth.PeerNamespace = netlink.NsFd(peer)
 		if err := netlink.LinkAdd(veth); err != nil {
 			return fmt.Errorf("add veth %s: %w", nodeIf, err)
-		}
-		return configure(nodeIf, gw4, gw6)
-	})
-	if err != nil {
-		return err
-	}
-	return ns.Do(func() error {
-		if err := configure(podIfName, v4, v6); err != nil {
-			return err
-		}
-		for _, gw := range []netip.Addr{gw4, gw6} {
-			if err := netlink.RouteAdd(&netlink.Route{Gw: gw.AsSlice()}); err != nil {
-				return fmt.Errorf("default route via %s: %w", gw, err)
-			}
 		}
 		return nil
 	})

@@ -26,8 +26,13 @@ func TestMain(m *testing.M) {
 // newTestLab makes a lab that goes with the test.
 func newTestLab(tb testing.TB) *Lab {
 	tb.Helper()
+	return newTestLabWith(tb, Options{})
+}
+
+func newTestLabWith(tb testing.TB, opts Options) *Lab {
+	tb.Helper()
 	testutil.RequireRoot(tb)
-	l, err := New(tb.Context(), Options{})
+	l, err := New(tb.Context(), opts)
 	if err != nil {
 		tb.Fatal(err)
 	}

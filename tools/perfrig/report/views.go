@@ -98,7 +98,7 @@ var views = []view{
 	{
 		spec.Ordinary, "A call beside other loads",
 		"All in one direction: a call (UDP of a constant rate; its share of the cap is in the name, or 3 %), beside it bulk of so many flows, what the next table has, or a flood of twice the cap; or 200 calls that fill the cap. " +
-			"From the fourth second on, for 7 s. Milliseconds for an answer to a datagram from when it was due; the bystander is the unlimited pod with one such call. Fairness is Jain's index of the bulk flows in a second, the median of the seconds. The round trip is that of bulk itself, by its senders' TCP. Marked and dropped are counted by podweir's programs, where bulk asks for marks; a packet of theirs may be of many segments.",
+			"From the fourth second on, for 7 s. Milliseconds for an answer to a datagram from when it was due; the bystander is the unlimited pod with one such call. Fairness is Jain's index of the bulk flows in a second, the median of the seconds. The round trip is that of bulk itself, by its senders' TCP, without the distance of a client that is far away. Marked and dropped are counted by podweir's programs, where bulk asks for marks; a packet of theirs may be of many segments.",
 		[]column{
 			{"call lost, %", "call_lost_percent", 1, 2},
 			{"p50", "call_p50_ms", 1, 2},

@@ -14,11 +14,11 @@ import (
 var directions = []string{"egress", "ingress"}
 
 // Profiles are all campaigns by name. Every cell of bench is one of ci, every cell of
-// loads-quick one of loads, and every cell of ci, of costs, of k8s, of leaves, of loads,
+// loads-quick one of loads, and every cell of ci, of costs, of distances, of k8s, of leaves, of loads,
 // of ratios, of rivals, of scale and of vm one of full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), loadsQuick(), leaves(), scale(), vm(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), loadsQuick(), distances(), leaves(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -163,6 +163,23 @@ func loadsQuick() *Spec {
 	}}
 }
 
+// distances are bulk with clients that are far away: a sender learns of a loss, or of
+// room, that much later.
+func distances() *Spec {
+	var far []Workload
+	for _, millis := range []int{20, 80} {
+		for _, w := range named(ordinary(directions...), "call-03-cubic-1", "call-03-cubic-8", "call-03-bbr-1", "call-03-bbr-8", "call-03-ecn-8") {
+			mix := *w.Mix
+			mix.RoundTripMillis = millis
+			w.Name, w.Mix = fmt.Sprintf("%s-far-%d", w.Name, millis), &mix
+			far = append(far, w)
+		}
+	}
+	return &Spec{Profile: "distances", Samples: 3, Blocks: []Block{
+		{Phases: []Phase{strict, strictBefore, flat, bandwidthTuned}, Rates: []uint64{10 * mbit, 100 * mbit}, Workloads: far},
+	}}
+}
+
 // leaves is a trial of fq_codel under podweir's bands, beside fair queues, in an
 // emulated machine whose kernel has all of them.
 func leaves() *Spec {
@@ -273,7 +290,7 @@ func ci() *Spec {
 }
 
 func full() *Spec {
-	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, rivals().Blocks, loads().Blocks, leaves().Blocks, scale().Blocks, vm().Blocks)}
+	s := &Spec{Profile: "full", Samples: 5, Blocks: slices.Concat(ci().Blocks, costs().Blocks, ratios().Blocks, rivals().Blocks, loads().Blocks, distances().Blocks, leaves().Blocks, scale().Blocks, vm().Blocks)}
 	var all []Workload
 	for _, load := range sweepNames() {
 		all = append(all, sweeps(load, directions...)...)

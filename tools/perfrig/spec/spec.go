@@ -144,6 +144,8 @@ type Mix struct {
 	VideoShare float64 `json:"videoShare,omitempty"`
 	// Flood names an attack, as the variant of an [Attack] does.
 	Flood string `json:"flood,omitempty"`
+	// RoundTripMillis is how far away the clients are, beyond the kernels' own time.
+	RoundTripMillis int `json:"roundTripMillis,omitempty"`
 }
 
 // Bulk is TCP flows of one congestion control.
