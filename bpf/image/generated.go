@@ -137,7 +137,7 @@ type Slot struct {
 	HashKeys [2][11]uint64
 	Pad      [6]uint64
 	State    State
-	Tail     [10]uint64
+	Tail     [9]uint64
 }
 
 type State struct {
@@ -166,6 +166,7 @@ type State struct {
 	ActivePeriod       uint64
 	ActiveBefore       uint64
 	ActiveNow          uint64
+	FairCut            uint64
 }
 
 type Subnet struct {
@@ -235,16 +236,16 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 19128, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 19128, to: 38440, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 38440, to: 42648, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 42648, to: 47208, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 47208, to: 66512, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {298, "pw_subnets"}}, from: 66512, to: 85992, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 85992, to: 102888, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {287, "pw_subnets"}}, from: 102888, to: 120016, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 120016, to: 120064, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 120064, to: 136928, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {375, "pw_subnets"}}, from: 136928, to: 154256, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 154256, to: 154760, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 19496, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 19496, to: 39192, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 39192, to: 43400, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 43400, to: 47960, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 47960, to: 67632, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {298, "pw_subnets"}}, from: 67632, to: 87496, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 87496, to: 104816, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {287, "pw_subnets"}}, from: 104816, to: 122320, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 122320, to: 122368, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 122368, to: 139232, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {375, "pw_subnets"}}, from: 139232, to: 156560, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 156560, to: 157064, carrier: 1},
 }

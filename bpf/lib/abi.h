@@ -198,6 +198,7 @@ struct pw_state {
 	__u64 active_period;
 	__u64 active_before;
 	__u64 active_now;
+	__u64 fair_cut; /* the tick in which a TCP flow last lost a packet for its share, or was marked */
 };
 
 /* What the table of flows has of the packet's flow, or whom the flow would displace. */
@@ -263,7 +264,7 @@ struct pw_slot {
 	struct pw_state state;
 	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
 	 * other's, pod by pod. */
-	__u64 tail[10];
+	__u64 tail[9];
 };
 
 /* LPM trie key: the slot, its epoch, then IPv4 as ::ffff:0:0/96. */

@@ -55,8 +55,12 @@ static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw
 	struct pw_packet *pkt = work->pkt;
 
 	pkt->excess = PW_EXCESS_NONE;
-	if (class == PW_CLASS_HEAVY && work->cfg->policy == PW_POLICY_STRICT)
+	if (class == PW_CLASS_HEAVY && work->cfg->policy == PW_POLICY_STRICT) {
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
+		pw_forget();
+		fair_unused(work->cfg, work->state, pkt, work->now_ns,
+			    work_cost(work, &work->cfg->total_rate));
+	}
 	pw_forget();
 	return (enum pw_excess)pkt->excess;
 }

@@ -24,6 +24,10 @@ const (
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 	// Out of a pod it may lose 8 times as much: its kernel is told.
 	fairToldShift = 3
+	// fairCutTicks is for how long after a loss a queue that runs empty shows that
+	// the wait was too short.
+	fairCutTicks    = 2048
+	fairUnusedShift = 1
 )
 
 // Fair is the fair share of a direction: an estimate, as of a tick. It is moved
@@ -34,6 +38,8 @@ type Fair struct {
 	Wanted bool
 	// Wait is how long heavy packets shall wait, in 1/64 ns.
 	Wait uint64
+	// Cut is the tick in which TCP last lost a packet for its share, or was marked.
+	Cut uint32
 }
 
 // fairWanted is the bit of Wanted in a word of the state.
@@ -129,15 +135,29 @@ func draw(c *shaping.Datapath, w *work, random uint32) excess {
 }
 
 // excess is what becomes of a heavy packet under strict. One of TCP that is lost makes
-// heavy packets wait longer from then on, up to the most.
+// heavy packets wait longer from then on, up to the most, and so does one that finds the
+// queue empty soon after a loss.
 func (d *Direction) excess(w *work, random uint32) excess {
 	e := draw(&d.Config, w, random)
-	if e == excessDrop && w.parsed.Flow.Protocol == protoTCP {
-		cost := Cost(d.Config.TotalRate, w.bytes)
+	if w.parsed.Flow.Protocol != protoTCP {
+		return e
+	}
+	f, tick, cost := &d.Fair, uint32(w.nowNS>>TickShift), Cost(d.Config.TotalRate, w.bytes)
+	switch {
+	case e == excessDrop:
 		if d.Config.Direction == terms.Egress {
 			cost >>= fairToldShift
 		}
-		d.Fair.Wait = min(d.Fair.Wait+cost>>fairLostShift, uint64(d.Config.FairMost))
+		f.waitLonger(&d.Config, cost>>fairLostShift)
+	case e == excessNone && w.before <= uint64(d.Config.TotalBurst)/4 && tick-f.Cut < fairCutTicks:
+		f.waitLonger(&d.Config, cost>>fairUnusedShift)
+	}
+	if e != excessNone {
+		f.Cut = tick
 	}
 	return e
+}
+
+func (f *Fair) waitLonger(c *shaping.Datapath, by uint64) {
+	f.Wait = min(f.Wait+by, uint64(c.FairMost))
 }

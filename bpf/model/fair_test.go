@@ -219,6 +219,56 @@ func TestWaitGrowsWithTheFlows(t *testing.T) {
 	}
 }
 
+// Once a packet of TCP was lost, those that find the queue empty make heavy packets wait longer, for 2.1 s and up to
+// the most.
+func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
+	const bits, size, tick = 100e6, 1514, 10_000
+	for _, c := range []struct {
+		name     string
+		protocol uint8
+		level    float64 // when it comes, of the burst
+		after    uint32  // ticks since the loss
+		packets  int
+		want     float64 // packets' time that the wait is longer, -1 for the most
+	}{
+		{"empty", protoTCP, 0.2, 100, 10, 5},
+		{"just in time", protoTCP, 0, fairCutTicks - 1, 10, 5},
+		{"too late", protoTCP, 0, fairCutTicks, 10, 0},
+		{"not empty", protoTCP, 0.3, 100, 10, 0},
+		{"not TCP", protoUDP, 0, 100, 10, 0},
+		{"up to the most", protoTCP, 0, 100, 2000, -1},
+	} {
+		d := strictAt(bits)
+		d.Fair.Wait, d.Fair.Cut = uint64(d.Config.FairLeast), tick-c.after
+		want := d.Fair.Wait + uint64(c.want*float64(Cost(d.Config.TotalRate, size)))
+		if c.want < 0 {
+			want = uint64(d.Config.FairMost)
+		}
+		for range c.packets {
+			w := &work{bytes: size, nowNS: tick << TickShift, before: uint64(c.level * float64(d.Config.TotalBurst)), fair: d.Fair}
+			w.parsed.Flow.Protocol = c.protocol
+			d.excess(w, 0)
+		}
+		if d.Fair.Wait != want {
+			t.Errorf("%s: shall wait %d, want %d", c.name, d.Fair.Wait, want)
+		}
+	}
+}
+
+// What says that TCP was cut down is a drop or a mark.
+func TestCutIsADropOrAMark(t *testing.T) {
+	const tick = 10_000
+	for _, ecn := range []uint8{0, 2} {
+		d := strictAt(100e6)
+		wait := uint64(d.Config.FairLeast)
+		w := &work{bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst) + wait, est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4, Wait: wait}}
+		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, ecn
+		if d.excess(w, math.MaxUint32); d.Fair.Cut != tick {
+			t.Errorf("ECN %d: cut in tick %d, want %d", ecn, d.Fair.Cut, tick)
+		}
+	}
+}
+
 // Who asks for marks and ignores them has at most twice the share.
 func TestMarksIgnored(t *testing.T) {
 	const bits, start, end = 10e6, 2.0, 7.0
