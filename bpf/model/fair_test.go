@@ -222,26 +222,25 @@ func TestWaitGrowsWithTheFlows(t *testing.T) {
 // Once a packet of TCP was lost, those that find the queue empty make heavy packets wait longer, for 2.1 s and up to
 // the most.
 func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
-	const bits, size, tick = 100e6, 1514, 10_000
-	for _, c := range []struct {
-		name     string
+	const bits, size, tick, most = 100e6, 1514, 10_000, -1
+	for name, c := range map[string]struct {
 		protocol uint8
 		level    float64 // when it comes, of the burst
 		after    uint32  // ticks since the loss
 		packets  int
-		want     float64 // packets' time that the wait is longer, -1 for the most
+		want     float64 // how much longer the wait is, in packets
 	}{
-		{"empty", protoTCP, 0.2, 100, 10, 5},
-		{"just in time", protoTCP, 0, fairCutTicks - 1, 10, 5},
-		{"too late", protoTCP, 0, fairCutTicks, 10, 0},
-		{"not empty", protoTCP, 0.3, 100, 10, 0},
-		{"not TCP", protoUDP, 0, 100, 10, 0},
-		{"up to the most", protoTCP, 0, 100, 2000, -1},
+		"empty":          {protocol: protoTCP, level: 0.2, after: 100, packets: 10, want: 5},
+		"just in time":   {protocol: protoTCP, after: fairCutTicks - 1, packets: 10, want: 5},
+		"too late":       {protocol: protoTCP, after: fairCutTicks, packets: 10},
+		"not empty":      {protocol: protoTCP, level: 0.3, after: 100, packets: 10},
+		"not TCP":        {protocol: protoUDP, after: 100, packets: 10},
+		"up to the most": {protocol: protoTCP, after: 100, packets: 2000, want: most},
 	} {
 		d := strictAt(bits)
 		d.Fair.Wait, d.Fair.Cut = uint64(d.Config.FairLeast), tick-c.after
 		want := d.Fair.Wait + uint64(c.want*float64(Cost(d.Config.TotalRate, size)))
-		if c.want < 0 {
+		if c.want == most {
 			want = uint64(d.Config.FairMost)
 		}
 		for range c.packets {
@@ -250,7 +249,7 @@ func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
 			d.excess(w, 0)
 		}
 		if d.Fair.Wait != want {
-			t.Errorf("%s: shall wait %d, want %d", c.name, d.Fair.Wait, want)
+			t.Errorf("%s: shall wait %d, want %d", name, d.Fair.Wait, want)
 		}
 	}
 }
@@ -261,7 +260,10 @@ func TestCutIsADropOrAMark(t *testing.T) {
 	for _, ecn := range []uint8{0, 2} {
 		d := strictAt(100e6)
 		wait := uint64(d.Config.FairLeast)
-		w := &work{bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst) + wait, est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4, Wait: wait}}
+		w := &work{
+			bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst) + wait,
+			est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4, Wait: wait},
+		}
 		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, ecn
 		if d.excess(w, math.MaxUint32); d.Fair.Cut != tick {
 			t.Errorf("ECN %d: cut in tick %d, want %d", ecn, d.Fair.Cut, tick)
