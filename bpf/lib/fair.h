@@ -37,9 +37,10 @@
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
 #define PW_FAIR_TOLD_SHIFT 3
-/* A sender that is far away sends too little for long after a loss, and the more so the shorter the queue was. So for 2.1 s
- * after that what TCP sends into an empty queue makes the wait longer, by half of the time that it takes to send. One
- * cubic flow with a round trip of 80 ms into a pod of 100 Mbit/s used 0.92 to 0.98 of that, and now 0.99 (measured). */
+/* A sender that is far away sends too little for seconds after a loss, and a short queue runs empty meanwhile. So for
+ * 2.1 s after a loss each TCP packet that finds the queue empty makes the wait longer, by half of the time that it takes
+ * to send. One cubic flow with a round trip of 80 ms into a pod of 100 Mbit/s uses 0.99 of the cap with this, and 0.92 to
+ * 0.98 without (measured: docs/explanation/fair-bands.md). */
 #define PW_FAIR_CUT_TICKS 2048U
 #define PW_FAIR_UNUSED_SHIFT 1
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
@@ -140,8 +141,8 @@ static __always_inline void fair_want(struct pw_state *state)
 		PW_WRITE64(&state->fair, word | PW_FAIR_WANTED);
 }
 
-/* Notes a heavy packet of TCP that is lost for its share or marked, or that finds the queue empty soon after that: then the
- * wait was too short for a sender that is far away, and becomes longer. */
+/* Notes when a heavy TCP packet was last lost for its share, or marked. The wait becomes longer if another one finds the
+ * queue empty soon after that. */
 static __always_inline void fair_unused(const struct pw_config *cfg, struct pw_state *state,
 					const struct pw_packet *pkt, __u64 now_ns, __u64 cost)
 {

@@ -24,8 +24,8 @@ const (
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 	// Out of a pod it may lose 8 times as much: its kernel is told.
 	fairToldShift = 3
-	// fairCutTicks is for how long after a loss a queue that runs empty shows that
-	// the wait was too short.
+	// For so long after a loss, each TCP packet that finds the queue empty makes the
+	// wait longer by half of its time.
 	fairCutTicks    = 2048
 	fairUnusedShift = 1
 )

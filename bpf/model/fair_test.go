@@ -222,7 +222,7 @@ func TestWaitGrowsWithTheFlows(t *testing.T) {
 // Once a packet of TCP was lost, those that find the queue empty make heavy packets wait longer, for 2.1 s and up to
 // the most.
 func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
-	const bits, size, tick, most = 100e6, 1514, 10_000, -1
+	const bits, size, tick = 100e6, 1514, 10_000
 	for name, c := range map[string]struct {
 		protocol uint8
 		level    float64 // when it comes, of the burst
@@ -235,14 +235,11 @@ func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
 		"too late":       {protocol: protoTCP, after: fairCutTicks, packets: 10},
 		"not empty":      {protocol: protoTCP, level: 0.3, after: 100, packets: 10},
 		"not TCP":        {protocol: protoUDP, after: 100, packets: 10},
-		"up to the most": {protocol: protoTCP, after: 100, packets: 2000, want: most},
+		"up to the most": {protocol: protoTCP, after: 100, packets: 2000, want: 1000},
 	} {
 		d := strictAt(bits)
 		d.Fair.Wait, d.Fair.Cut = uint64(d.Config.FairLeast), tick-c.after
-		want := d.Fair.Wait + uint64(c.want*float64(Cost(d.Config.TotalRate, size)))
-		if c.want == most {
-			want = uint64(d.Config.FairMost)
-		}
+		want := min(d.Fair.Wait+uint64(c.want*float64(Cost(d.Config.TotalRate, size))), uint64(d.Config.FairMost))
 		for range c.packets {
 			w := &work{bytes: size, nowNS: tick << TickShift, before: uint64(c.level * float64(d.Config.TotalBurst)), fair: d.Fair}
 			w.parsed.Flow.Protocol = c.protocol

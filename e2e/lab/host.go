@@ -94,8 +94,8 @@ func (l *Lab) wire(ns *Netns, nodeIf string, sub subnet) error {
 	gw4, gw6 := sub.nth(1)
 	v4, v6 := sub.nth(2)
 	join := l.pair
-	if l.opts.Distance > 0 {
-		join = l.stretch
+	if l.opts.Delay > 0 {
+		join = l.delayedPair
 	}
 	if err := join(ns, nodeIf); err != nil {
 		return err

@@ -52,9 +52,9 @@ type Options struct {
 	// generator that does not name its own. Empty means cubic, whatever the
 	// host's default is.
 	CongestionControl string
-	// Distance is how long a packet between a client and the node takes, in each
-	// direction, beyond what the kernel takes. Above 0 it needs /dev/net/tun.
-	Distance time.Duration
+	// Delay is added to each packet between a client and the node, in either
+	// direction. Above 0 it needs /dev/net/tun.
+	Delay time.Duration
 	// PluginLog receives what plugins write to stderr. Nil discards it.
 	PluginLog io.Writer
 	// Log receives what the lab could not clean up. Nil means

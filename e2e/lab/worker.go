@@ -33,7 +33,7 @@ var workerKinds = map[string]workerFunc{
 	"udp-crowd":   runUDPCrowd,
 	"call-server": runCallServer,
 	"call-client": runCallClient,
-	"distance":    runDistance,
+	"delay":       runDelay,
 }
 
 // workerMessage is a line from the worker to its parent.

@@ -163,8 +163,8 @@ func loadsQuick() *Spec {
 	}}
 }
 
-// distances are bulk with clients that are far away: a sender learns of a loss, or of
-// room, that much later.
+// distances are bulk and a call with clients that are far away, so that a sender
+// learns of a loss that much later.
 func distances() *Spec {
 	var far []Workload
 	for _, millis := range []int{20, 80} {

@@ -144,7 +144,8 @@ type Mix struct {
 	VideoShare float64 `json:"videoShare,omitempty"`
 	// Flood names an attack, as the variant of an [Attack] does.
 	Flood string `json:"flood,omitempty"`
-	// RoundTripMillis is how far away the clients are, beyond the kernels' own time.
+	// RoundTripMillis is how far away the clients are: the round trip that is added
+	// to the kernels' own.
 	RoundTripMillis int `json:"roundTripMillis,omitempty"`
 }
 

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// TestPrivilegedDistance: no call from a client that is far away loses a packet,
-// and none is answered before the distance is covered twice.
-func TestPrivilegedDistance(t *testing.T) {
-	const distance, packets = 30 * time.Millisecond, 100
-	l := newTestLabWith(t, Options{Distance: distance})
+// TestPrivilegedDelay: a call over a delayed link loses no packet, and no answer
+// comes before the delay has passed twice.
+func TestPrivilegedDelay(t *testing.T) {
+	const delay, packets = 30 * time.Millisecond, 100
+	l := newTestLabWith(t, Options{Delay: delay})
 	pod, client := mustPod(t, l)
 	calls, err := l.StartCalls(t.Context(), Calls{
 		From: client, To: &pod.Host, Flows: 1, PacketBytes: 1400, PerSecond: 200, Duration: packets * time.Second / 200,
@@ -27,7 +27,7 @@ func TestPrivilegedDistance(t *testing.T) {
 	if len(got.Samples) < packets/2 || got.Failed() > 0 {
 		t.Fatalf("%d calls, %d without an answer; want at least %d, all answered", len(got.Samples), got.Failed(), packets/2)
 	}
-	if least := got.Samples[0]; least < 2*distance {
-		t.Errorf("an answer after %v, want none before %v", least, 2*distance)
+	if least := got.Samples[0]; least < 2*delay {
+		t.Errorf("an answer after %v, want none before %v", least, 2*delay)
 	}
 }

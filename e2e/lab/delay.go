@@ -24,26 +24,26 @@ const (
 	lineQueue = 10_000
 )
 
-type distanceArgs struct {
+type delayArgs struct {
 	NodeIf      string
 	ClientNetns string
-	Distance    time.Duration
+	Delay       time.Duration
 }
 
-// stretch connects a namespace to the node as [Lab.pair] does, but each frame
-// arrives later by the lab's distance. There are no offloads on such a line, as on
-// a wire: the ends' kernels cut what they send into frames. netem would do the same,
-// but small kernels have none.
-func (l *Lab) stretch(ns *Netns, nodeIf string) error {
-	args := distanceArgs{NodeIf: nodeIf, ClientNetns: ns.Path(), Distance: l.opts.Distance}
-	// The line lives as long as the lab.
-	_, err := l.startWorker(context.Background(), &Host{Name: "node", Netns: l.node}, "distance", args, nil)
+// delayedPair connects a namespace to the node as [Lab.pair] does, but each frame
+// arrives later by the lab's delay. The devices have no offloads, so the ends'
+// kernels segment what they send. netem would do the same, but small kernels lack
+// it.
+func (l *Lab) delayedPair(ns *Netns, nodeIf string) error {
+	args := delayArgs{NodeIf: nodeIf, ClientNetns: ns.Path(), Delay: l.opts.Delay}
+	// The devices live as long as the worker, hence as the lab.
+	_, err := l.startWorker(context.Background(), &Host{Name: "node", Netns: l.node}, "delay", args, nil)
 	return err
 }
 
-// runDistance is a line between two devices of kind TAP, which go with it.
-func runDistance(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
-	var args distanceArgs
+// runDelay carries frames between two TAP devices, which disappear when it ends.
+func runDelay(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {
+	var args delayArgs
 	if err := json.Unmarshal(raw, &args); err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func runDistance(raw json.RawMessage, ready func(any) error, quit <-chan struct{
 		return nil, err
 	}
 	ends := make(chan error)
-	go func() { ends <- carry(node, client, args.Distance) }()
-	go func() { ends <- carry(client, node, args.Distance) }()
+	go func() { ends <- carry(node, client, args.Delay) }()
+	go func() { ends <- carry(client, node, args.Delay) }()
 	if err := ready(nil); err != nil {
 		return nil, err
 	}
@@ -98,14 +98,15 @@ func openTAP(name string) (int, error) {
 	return fd, err
 }
 
-type frameOnItsWay struct {
+// delayedFrame is on its way.
+type delayedFrame struct {
 	due  time.Duration // of [monotonic]
 	data []byte
 }
 
-// carry takes what one end sends to the other, after the time that it takes.
-func carry(from, to int, distance time.Duration) error {
-	way := make(chan frameOnItsWay, lineRoom)
+// carry delivers at one end what the other sends, after a delay.
+func carry(from, to int, delay time.Duration) error {
+	way := make(chan delayedFrame, lineRoom)
 	failed := make(chan error, 1)
 	go func() { failed <- deliver(to, way) }()
 	buf := make([]byte, lineFrame)
@@ -118,14 +119,14 @@ func carry(from, to int, distance time.Duration) error {
 			return fmt.Errorf("read a frame: %w", err)
 		}
 		select {
-		case way <- frameOnItsWay{monotonic() + distance, append([]byte(nil), buf[:n]...)}:
+		case way <- delayedFrame{monotonic() + delay, append([]byte(nil), buf[:n]...)}:
 		case err := <-failed:
 			return err
 		}
 	}
 }
 
-func deliver(to int, way <-chan frameOnItsWay) error {
+func deliver(to int, way <-chan delayedFrame) error {
 	for f := range way {
 		sleepUntil(f.due)
 		// A device that is down takes nothing, as the kernel's own would not.
