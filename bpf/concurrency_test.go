@@ -61,10 +61,7 @@ func TestPrivilegedFairShareAtAnOlderTick(t *testing.T) {
 		d.MustRun("pw_band", &model.Packet{Data: tcpPacket(0)})
 		return d.State().Fair
 	}
-	d.WriteState(&image.State{
-		Fair:     uint64(model.Tick(now))<<32 | model.EstimateOne/8,
-		FairWait: uint64(m.Config.FairLeast),
-	})
+	d.WriteState(&image.State{Fair: uint64(model.Tick(now))<<32 | model.EstimateOne/8})
 	later := at(now + 5*millisecond)
 	if share := uint32(later); uint32(later>>32) != model.Tick(now+5*millisecond) || share > model.EstimateOne/4 {
 		t.Fatalf("the share is %d as of tick %d, want about an eighth of the cap as of now", share, later>>32)

@@ -95,6 +95,8 @@ type Packet struct {
 	Hold     uint32
 	Level    uint64
 	Wait     uint64
+	Extra    uint64
+	Listed   uint64
 	Known    struct {
 		_     structs.HostLayout
 		Place uint16
@@ -151,7 +153,7 @@ type State struct {
 	CeilingTat         uint64
 	CeilingFor         uint64
 	Fair               uint64
-	FairWait           uint64
+	FairExtra          uint64
 	WaitClock          uint64
 	WaitFrame          uint64
 	WaitFactor         uint64
@@ -230,22 +232,22 @@ const (
 var maps = []Map{
 	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 18624, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
-	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 120, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 136, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 19496, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 19496, to: 39192, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 39192, to: 43400, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {370, "pw_subnets"}}, from: 43400, to: 47960, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 47960, to: 67632, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {298, "pw_subnets"}}, from: 67632, to: 87496, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 87496, to: 104816, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {287, "pw_subnets"}}, from: 104816, to: 122320, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 122320, to: 122368, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 122368, to: 139232, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {375, "pw_subnets"}}, from: 139232, to: 156560, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 156560, to: 157064, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 20328, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {297, "pw_subnets"}}, from: 20328, to: 40720, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 40720, to: 44944, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {372, "pw_subnets"}}, from: 44944, to: 49520, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 49520, to: 70040, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {300, "pw_subnets"}}, from: 70040, to: 90600, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 90600, to: 108496, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {285, "pw_subnets"}}, from: 108496, to: 126536, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 126536, to: 126584, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 126584, to: 143448, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {377, "pw_subnets"}}, from: 143448, to: 160752, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 160752, to: 161256, carrier: 1},
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Everything that Go and C must agree on: sizes, map values, codes.
- *
- * Field order and padding are load-bearing: bpf2go turns these structs into the Go types, and the
- * values stay pinned across upgrades. A change of meaning or layout raises PW_ABI_VERSION.
- */
+/* Everything that Go and C must agree on: sizes, map values, codes. Field order and padding are load-bearing: bpf2go turns
+ * these structs into the Go types, and the values stay pinned across upgrades. A change of meaning or layout raises
+ * PW_ABI_VERSION. */
 #pragma once
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 7
+#define PW_ABI_VERSION 8
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
@@ -181,7 +179,7 @@ struct pw_state {
 	__u64 ceiling_tat;
 	__u64 ceiling_for; /* the rate that it is of, as ceiling_rate_of */
 	__u64 fair; /* the fair share as an estimate, PW_FAIR_WANTED, and above them the tick that it is as of */
-	__u64 fair_wait; /* how long heavy packets shall wait now, 1/64 ns */
+	__u64 fair_extra; /* how much longer heavy packets shall wait because of losses, 1/64 ns */
 	/* As in wait.h. The clock is in the cache line of what every packet reads of the fair share. */
 	__u64 wait_clock; /* when the first band will have sent what is in it, 1/64 ns */
 	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
@@ -237,6 +235,8 @@ struct pw_packet {
 	__u32 hold; /* for how long the flow would be held now, in units of the table of flows */
 	__u64 level; /* of the total meter when the packet came, 1/64 ns */
 	__u64 wait; /* how long heavy packets shall wait, 1/64 ns */
+	__u64 extra; /* how much of that is because of losses */
+	__u64 listed; /* bytes of the flow in the list of heavy flows before this packet, 0 if it is not there */
 	struct pw_known known;
 	__u8 control; /* ARP or neighbour discovery */
 	__u8 excess; /* enum pw_excess */

@@ -257,7 +257,7 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 		fair_want(work->state);
 	active_note(work->state, pkt->id, work->now_ns);
 	pw_forget();
-	heavy_record(work->state, pkt->id, &pkt->flow, work->bytes, work->now_ns);
+	pkt->listed = heavy_record(work->state, pkt->id, &pkt->flow, work->bytes, work->now_ns);
 	return PW_CLASS_HEAVY;
 }
 

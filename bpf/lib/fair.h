@@ -30,15 +30,18 @@
 /* At once it shrinks by no more than a quarter of itself. */
 #define PW_FAIR_MOST_TICKS 16U
 #define PW_FAIR_PAUSE 512U /* ticks */
-/* The wait grows by a quarter of the time that lost TCP packets would have taken to send, and fades by a quarter of
- * 1/150 of the time that passes: it comes to rest where TCP loses 0.7 % of the cap (trials: docs/explanation/fair-bands.md). */
-#define PW_FAIR_LOST_SHIFT 2
+/* The wait grows by half of the time that lost packets of TCP bulk would have taken to send, and fades by half of 1/150
+ * of the time that passes: it comes to rest where such packets are 0.7 % of the cap (trials: docs/explanation/fair-bands.md).
+ * Bulk is a flow that has sent more than fits the cap in 67 ms. Where all flows are shorter, as where pages are fetched
+ * on connections of their own, a long queue has nobody to help, and beyond 200 ms it makes their timers expire. */
+#define PW_FAIR_LOST_SHIFT 1
 #define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 150)
+#define PW_FAIR_BULK_NS (1ULL << 26)
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
 #define PW_FAIR_TOLD_SHIFT 3
 /* A sender that is far away sends too little for seconds after a loss, and a short queue runs empty meanwhile. So for
- * 2.1 s after a loss each TCP packet that finds the queue empty makes the wait longer, by half of the time that it takes
+ * 2.1 s after a loss each packet of TCP bulk that finds the queue empty makes the wait longer, by half of the time that it takes
  * to send. One cubic flow with a round trip of 80 ms into a pod of 100 Mbit/s uses 0.99 of the cap with this, and 0.92 to
  * 0.98 without (measured: docs/explanation/fair-bands.md). */
 #define PW_FAIR_CUT_TICKS 2048U
@@ -58,24 +61,31 @@ enum pw_excess {
 	PW_EXCESS_MARK,
 };
 
-/* How long heavy packets shall wait at least. So that a flow that is cut down to its share still has some packets under
- * way, the queue is the longer the more flows share it. */
-static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair)
+/* How long heavy packets shall wait. So that a flow that is cut down to its share still has some packets under way, the
+ * queue is the longer the more flows share it. What losses add to that is kept apart, or a share that is far too small
+ * for a moment would leave a long queue behind. */
+static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair, __u64 extra)
 {
 	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
 
-	wait = sketch_min(wait, cfg->fair_most);
-	return cfg->fair_least + sketch_more(wait, cfg->fair_least);
+	wait = cfg->fair_least + sketch_more(wait, cfg->fair_least) + extra;
+	return sketch_min(wait, cfg->fair_most);
 }
 
-/* How long heavy packets shall wait now, where it was that long so many ticks ago. */
-static __always_inline __u64 fair_faded(const struct pw_config *cfg, __u64 wait, __u64 fair,
-					__u64 ticks)
+/* Without a branch: else the verifier of 6.1 walks more than the budget. In KiB, so that it fits. */
+static __always_inline __u64 fair_is_bulk(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
-	__u64 least = fair_wait(cfg, fair);
+	__u64 kib = sketch_min(pkt->listed >> 10, PW_MAX_BYTES);
 
-	wait = sketch_min(sketch_more(wait, ticks * PW_FAIR_FADE), cfg->fair_most);
-	return least + sketch_more(wait, least);
+	return sketch_less(meter_time(PW_FAIR_BULK_NS) >> 10,
+			   meter_small_cost(&cfg->total_rate, kib)) &
+	       -(__u64)(pkt->flow.protocol == IPPROTO_TCP);
+}
+
+static __always_inline void fair_longer(const struct pw_config *cfg, struct pw_state *state,
+					const struct pw_packet *pkt, __u64 by)
+{
+	PW_WRITE64(&state->fair_extra, sketch_min(pkt->extra + by, cfg->fair_most));
 }
 
 /* Notes that a heavy packet is lost, which would have taken so long at the cap. TCP that loses much does not slow down
@@ -84,11 +94,9 @@ static __always_inline __u64 fair_faded(const struct pw_config *cfg, __u64 wait,
 static __always_inline void fair_lost(const struct pw_config *cfg, struct pw_state *state,
 				      const struct pw_packet *pkt, __u64 cost)
 {
-	/* Not with a branch: for that the verifier of 6.1 walks more than the budget. */
-	cost &= -(__u64)(pkt->flow.protocol == IPPROTO_TCP);
+	cost &= fair_is_bulk(cfg, pkt);
 	cost >>= PW_FAIR_TOLD_SHIFT & -(__u64)(cfg->direction == PW_DIR_EGRESS);
-	PW_WRITE64(&state->fair_wait,
-		   sketch_min(pkt->wait + (cost >> PW_FAIR_LOST_SHIFT), cfg->fair_most));
+	fair_longer(cfg, state, pkt, cost >> PW_FAIR_LOST_SHIFT);
 }
 
 /* The share so many ticks later. How far the queue is from what is aimed at counts as a part of the range of
@@ -96,7 +104,8 @@ static __always_inline void fair_lost(const struct pw_config *cfg, struct pw_sta
 static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struct pw_packet *pkt,
 					__u64 fair, bool wanted, __u64 ticks)
 {
-	__u64 aim = cfg->total_burst + pkt->wait, range = PW_FAIR_RANGE(pkt->wait) | 1;
+	__u64 wait = fair_wait(cfg, fair, pkt->extra);
+	__u64 aim = cfg->total_burst + wait, range = PW_FAIR_RANGE(wait) | 1;
 	__u64 below = sketch_min(sketch_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
 	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), PW_FAIR_SHRINK * range)
 		       << PW_FAIR_ERROR_SHIFT;
@@ -119,7 +128,7 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	__u64 word = PW_READ64(&state->fair), fair = (__u32)(word & ~PW_FAIR_WANTED);
 	__u32 ticks = tick - (__u32)(word >> 32);
 
-	pkt->wait = PW_READ64(&state->fair_wait);
+	pkt->extra = PW_READ64(&state->fair_extra);
 	pkt->fair = (__u32)fair;
 	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
@@ -127,8 +136,8 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
 	pw_forget();
-	pkt->wait = fair_faded(cfg, pkt->wait, fair, ticks);
-	PW_WRITE64(&state->fair_wait, pkt->wait);
+	pkt->extra = sketch_more(pkt->extra, ticks * PW_FAIR_FADE);
+	PW_WRITE64(&state->fair_extra, pkt->extra);
 	PW_WRITE64(&state->fair, (__u64)tick << 32 | fair);
 }
 
@@ -141,25 +150,23 @@ static __always_inline void fair_want(struct pw_state *state)
 		PW_WRITE64(&state->fair, word | PW_FAIR_WANTED);
 }
 
-/* Notes when a heavy TCP packet was last lost for its share, or marked. The wait becomes longer if another one finds the
- * queue empty soon after that. */
+/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked. The wait becomes longer if another one
+ * finds the queue empty soon after that. */
 static __always_inline void fair_unused(const struct pw_config *cfg, struct pw_state *state,
 					const struct pw_packet *pkt, __u64 now_ns, __u64 cost)
 {
 	__u32 tick = (__u32)(now_ns >> PW_TICK_SHIFT);
 
-	if (pkt->flow.protocol != IPPROTO_TCP)
-		return;
 	if (pkt->excess != PW_EXCESS_NONE) {
-		PW_WRITE64(&state->fair_cut, tick);
+		if (fair_is_bulk(cfg, pkt))
+			PW_WRITE64(&state->fair_cut, tick);
 		return;
 	}
 	/* The bucket has saved most of the burst. */
 	if (pw_likely(pkt->level > cfg->total_burst / 4))
 		return;
-	if (tick - (__u32)PW_READ64(&state->fair_cut) < PW_FAIR_CUT_TICKS)
-		PW_WRITE64(&state->fair_wait,
-			   sketch_min(pkt->wait + (cost >> PW_FAIR_UNUSED_SHIFT), cfg->fair_most));
+	if (tick - (__u32)PW_READ64(&state->fair_cut) < PW_FAIR_CUT_TICKS && fair_is_bulk(cfg, pkt))
+		fair_longer(cfg, state, pkt, cost >> PW_FAIR_UNUSED_SHIFT);
 }
 
 /* From which estimate on a flow is held. */

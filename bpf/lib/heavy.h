@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The table of the pod's current heavy flows, for people to look at; nothing is decided by it. */
+/* The table of the pod's current heavy flows, for people to look at. All that is decided by it is whose losses make the
+ * queue longer (fair_is_bulk): with no place a flow fares the same. */
 #pragma once
 
 #include "base.h"
@@ -34,10 +35,10 @@ static __always_inline bool heavy_own(struct pw_heavy *slot, __u64 now_ns)
 	return __sync_val_compare_and_swap(&slot->id, id, PW_HEAVY_WRITING) == id;
 }
 
-/* Counts a packet of a heavy flow. Two CPUs that see the first packets of one flow at the same time
- * may give it both slots; the reader adds them up. */
-static __always_inline void heavy_record(struct pw_state *state, __u64 id,
-					 const struct pw_flow *flow, __u32 bytes, __u64 now_ns)
+/* Counts a packet of a heavy flow, and returns what was counted of the flow before, in bytes. Two CPUs that see the first
+ * packets of one flow at the same time may give it both slots; the reader adds them up. */
+static __always_inline __u64 heavy_record(struct pw_state *state, __u64 id,
+					  const struct pw_flow *flow, __u32 bytes, __u64 now_ns)
 {
 	if (id <= PW_HEAVY_WRITING)
 		id |= 2;
@@ -46,9 +47,11 @@ static __always_inline void heavy_record(struct pw_state *state, __u64 id,
 		struct pw_heavy *slot = heavy_slot(state, id, choice);
 
 		if (pw_likely(PW_READ64(&slot->id) == id)) {
+			__u64 before = PW_READ64(&slot->bytes);
+
 			__sync_fetch_and_add(&slot->bytes, bytes);
 			PW_WRITE64(&slot->last_seen_ns, now_ns);
-			return;
+			return before;
 		}
 	}
 #pragma clang loop unroll(disable)
@@ -63,7 +66,8 @@ static __always_inline void heavy_record(struct pw_state *state, __u64 id,
 		slot->last_seen_ns = now_ns;
 		/* An exchange, because it is the one store that BPF orders after the others. */
 		__sync_lock_test_and_set(&slot->id, id);
-		return;
+		return 0;
 	}
 	__sync_fetch_and_add(&state->unlisted_heavy_bytes, bytes);
+	return 0;
 }

@@ -56,6 +56,8 @@ static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw
 
 	pkt->excess = PW_EXCESS_NONE;
 	if (class == PW_CLASS_HEAVY && work->cfg->policy == PW_POLICY_STRICT) {
+		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt->extra);
+		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
 		pw_forget();
 		fair_unused(work->cfg, work->state, pkt, work->now_ns,

@@ -56,6 +56,8 @@ type work struct {
 	level, before uint64
 	// fair is what is fair under strict.
 	fair Fair
+	// listed are the bytes of the flow in the table of heavy flows, before this packet.
+	listed uint64
 	// est is the flow's estimate, bigEst from which on a flow is held.
 	est, bigEst uint32
 }
@@ -171,7 +173,7 @@ func (d *Direction) classify(w *work) Class {
 		return ClassLight
 	}
 	d.Active.note(id, w.nowNS)
-	d.Heavy.record(id, flow, w.bytes, w.nowNS)
+	w.listed = d.Heavy.record(id, flow, w.bytes, w.nowNS)
 	return ClassHeavy
 }
 

@@ -19,13 +19,15 @@ const (
 	fairFrames    = 4
 	fairMostTicks = 16
 	fairPause     = 512
-	// TCP that loses 1/150 of the cap lets the wait as it is.
-	fairLostShift = 2
+	// TCP bulk that loses 1/150 of the cap lets the wait as it is.
+	fairLostShift = 1
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
+	// fairBulk is how much a flow has sent, in time at the cap, when it is bulk.
+	fairBulk = 1 << (26 + meterShift)
 	// Out of a pod it may lose 8 times as much: its kernel is told.
 	fairToldShift = 3
-	// For so long after a loss, each TCP packet that finds the queue empty makes the
-	// wait longer by half of its time.
+	// For so long after a loss, each packet of TCP bulk that finds the queue empty makes
+	// the wait longer by half of its time.
 	fairCutTicks    = 2048
 	fairUnusedShift = 1
 )
@@ -36,9 +38,9 @@ type Fair struct {
 	Share, Tick uint32
 	// Wanted says that since Tick a heavy flow has had the share.
 	Wanted bool
-	// Wait is how long heavy packets shall wait, in 1/64 ns.
-	Wait uint64
-	// Cut is the tick in which TCP last lost a packet for its share, or was marked.
+	// Extra is how much longer heavy packets shall wait because of losses, in 1/64 ns.
+	Extra uint64
+	// Cut is the tick in which TCP bulk last lost a packet for its share, or was marked.
 	Cut uint32
 }
 
@@ -63,28 +65,24 @@ func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
 	if ticks+TickSkew <= TickSkew {
 		return // to a CPU whose tick is older no time has passed
 	}
-	f.Tick, f.Share = tick, f.moved(level, uint64(c.TotalBurst), ticks)
+	f.Tick, f.Share = tick, f.moved(c, level, ticks)
 	f.Wanted = false
-	f.Wait = f.faded(c, ticks)
+	f.Extra -= min(f.Extra, uint64(ticks)*fairFade)
 }
 
-// faded is how long heavy packets shall wait so many ticks later, at the share of now.
-func (f *Fair) faded(c *shaping.Datapath, ticks uint32) uint64 {
-	least := max(min(uint64(c.FairEach)<<16/uint64(f.Share>>8|1), uint64(c.FairMost)), uint64(c.FairLeast))
-	fade := uint64(ticks) * fairFade
-	if fade > f.Wait {
-		return least
-	}
-	return max(min(f.Wait-fade, uint64(c.FairMost)), least)
+// wait is how long heavy packets shall wait, in 1/64 ns.
+func (f *Fair) wait(c *shaping.Datapath) uint64 {
+	each := uint64(c.FairEach) << 16 / uint64(f.Share>>8|1)
+	return min(max(each, uint64(c.FairLeast))+f.Extra, uint64(c.FairMost))
 }
 
-// moved is the share so many ticks later, with a level of the total meter and its
-// burst.
-func (f *Fair) moved(level, burst uint64, ticks uint32) uint32 {
+// moved is the share so many ticks later, with a level of the total meter.
+func (f *Fair) moved(c *shaping.Datapath, level uint64, ticks uint32) uint32 {
 	if ticks > fairPause {
 		return fairMost
 	}
-	fair, aim, part := uint64(f.Share), burst+f.Wait, fairRange(f.Wait)|1
+	wait := f.wait(c)
+	fair, aim, part := uint64(f.Share), uint64(c.TotalBurst)+wait, fairRange(wait)|1
 	step := fair * uint64(min(ticks, fairMostTicks))
 	switch {
 	case level <= aim && f.Wanted:
@@ -118,14 +116,14 @@ const (
 // draw says it for an estimate, where so much waits. random is what the dice
 // show.
 func draw(c *shaping.Datapath, w *work, random uint32) excess {
-	fair := uint64(w.fair.Share)
-	first := uint64(c.TotalBurst) + w.fair.Wait - fairRange(w.fair.Wait)
+	fair, wait := uint64(w.fair.Share), w.fair.wait(c)
+	first := uint64(c.TotalBurst) + wait - fairRange(wait)
 	switch {
 	case uint64(w.est) <= fair || w.before < first:
 		return excessNone
 	case uint64(random)*uint64(w.est)>>32 <= fair:
 		return excessNone
-	case w.before-first <= w.fair.Wait>>18*uint64(random&0xffff):
+	case w.before-first <= wait>>18*uint64(random&0xffff):
 		return excessNone
 	case w.parsed.ecnCapable() && uint64(w.est) < 2*fair+fairFrames*uint64(c.FrameEstimate):
 		return excessMark
@@ -134,12 +132,12 @@ func draw(c *shaping.Datapath, w *work, random uint32) excess {
 	}
 }
 
-// excess is what becomes of a heavy packet under strict. One of TCP that is lost makes
-// heavy packets wait longer from then on, up to the most, and so does one that finds the
-// queue empty soon after a loss.
+// excess is what becomes of a heavy packet under strict. One of TCP bulk that is lost
+// makes heavy packets wait longer from then on, and so does one that finds the queue
+// empty soon after a loss.
 func (d *Direction) excess(w *work, random uint32) excess {
 	e := draw(&d.Config, w, random)
-	if w.parsed.Flow.Protocol != protoTCP {
+	if !d.isBulk(w) {
 		return e
 	}
 	f, tick, cost := &d.Fair, uint32(w.nowNS>>TickShift), Cost(d.Config.TotalRate, w.bytes)
@@ -158,6 +156,12 @@ func (d *Direction) excess(w *work, random uint32) excess {
 	return e
 }
 
+// isBulk says whether the packet is of TCP that has sent much, counted in KiB.
+func (d *Direction) isBulk(w *work) bool {
+	kib := uint32(min(w.listed>>10, MaxBytes))
+	return w.parsed.Flow.Protocol == protoTCP && Cost(d.Config.TotalRate, kib) > fairBulk>>10
+}
+
 func (f *Fair) waitLonger(c *shaping.Datapath, by uint64) {
-	f.Wait = min(f.Wait+by, uint64(c.FairMost))
+	f.Extra = min(f.Extra+by, uint64(c.FairMost))
 }

@@ -162,7 +162,7 @@ func TestFairShareBesideAFlood(t *testing.T) {
 func TestFairShareWithoutCongestion(t *testing.T) {
 	const bits, begin = 10e6, uint64(1000e9)
 	d := strictAt(bits)
-	d.Fair = Fair{Share: fairLeast, Tick: uint32(begin >> TickShift), Wait: uint64(d.Config.FairLeast)}
+	d.Fair = Fair{Share: fairLeast, Tick: uint32(begin >> TickShift)}
 	a, b := &sender{share: 0.6, bytes: 1514}, &sender{share: 0.3, bytes: 1514}
 	offer(d, bits, 0, 5, a, b)
 	if a.got != a.sent || b.got != b.sent {
@@ -174,7 +174,7 @@ func TestFairShareWithoutCongestion(t *testing.T) {
 func TestFairShareThatNobodyHas(t *testing.T) {
 	const bits, begin, share = 10e6, uint64(1000e9), EstimateOne / 8
 	d := strictAt(bits)
-	d.Fair = Fair{Share: share, Tick: uint32(begin >> TickShift), Wait: uint64(d.Config.FairLeast)}
+	d.Fair = Fair{Share: share, Tick: uint32(begin >> TickShift)}
 	offer(d, bits, 0, 2, &sender{share: 0.05, bytes: 300}, &sender{share: 0.08, bytes: 300})
 	if d.Fair.Share != share {
 		t.Errorf("the share is %.3f of the cap, want still %.3f", float64(d.Fair.Share)/EstimateOne, float64(share)/EstimateOne)
@@ -191,7 +191,7 @@ func TestQueueIsAsLongAsItShallBe(t *testing.T) {
 	d := strictAt(bits)
 	d.Config.Direction = terms.Ingress // where the wait is soon as long as it becomes
 	level := offer(d, bits, 2, 5, &sender{share: 0.7, bytes: 1514}, &sender{share: 0.9, bytes: 1514})
-	aim := float64(uint64(d.Config.TotalBurst)+d.Fair.Wait) / (1 << meterShift) / 1e9
+	aim := float64(uint64(d.Config.TotalBurst)+d.Fair.wait(&d.Config)) / (1 << meterShift) / 1e9
 	if math.Abs(level/aim-1) > 0.125 {
 		t.Errorf("the meter is %.1f ms ahead, want %.1f", 1e3*level, 1e3*aim)
 	}
@@ -205,48 +205,75 @@ func TestWaitGrowsWithTheFlows(t *testing.T) {
 		d := strictAt(bits)
 		var all []*sender
 		for range flows {
-			all = append(all, &sender{share: 3 / float64(flows), bytes: 1514})
+			all = append(all, &sender{share: 3 / float64(flows), bytes: 1514, protocol: protoUDP})
 		}
 		offer(d, bits, 2, 4, all...)
-		if d.Fair.Wait < last || d.Fair.Wait > uint64(d.Config.FairMost) || d.Fair.Wait < uint64(d.Config.FairLeast) {
-			t.Errorf("%d flows shall wait %d, after %d with fewer, want more, from %d to %d", flows, d.Fair.Wait, last,
+		wait := d.Fair.wait(&d.Config)
+		if wait < last || wait > uint64(d.Config.FairMost) || wait < uint64(d.Config.FairLeast) {
+			t.Errorf("%d flows shall wait %d, after %d with fewer, want more, from %d to %d", flows, wait, last,
 				d.Config.FairLeast, d.Config.FairMost)
 		}
-		last = d.Fair.Wait
+		last = wait
 	}
 	if least := uint64(strictAt(bits).Config.FairLeast); last <= least {
 		t.Errorf("200 flows shall wait %d, want more than the least, %d", last, least)
 	}
 }
 
-// Once a packet of TCP was lost, those that find the queue empty make heavy packets wait longer, for 2.1 s and up to
-// the most.
+// A share that is far too small for a moment makes heavy packets wait longer for that moment. What losses add comes on
+// top of that.
+func TestWaitFollowsTheShare(t *testing.T) {
+	c := &strictAt(100e6).Config
+	least, most := uint64(c.FairLeast), uint64(c.FairMost)
+	for f, want := range map[Fair]uint64{
+		{Share: fairMost}:                           least,
+		{Share: fairLeast}:                          most,
+		{Share: fairMost, Extra: 1000}:              least + 1000,
+		{Share: EstimateOne / 12, Extra: most / 16}: most * 13 / 16,
+		{Share: fairMost, Extra: most}:              most,
+	} {
+		if got := f.wait(c); max(got, want)-min(got, want) > want/1000 {
+			t.Errorf("%+v: shall wait %d, want %d", f, got, want)
+		}
+	}
+}
+
+// sentBulk is more than makes a flow bulk.
+const sentBulk = 1 << 30
+
+// Once a packet of TCP bulk was lost, those that find the queue empty make heavy packets wait longer, for 2.1 s and up
+// to the most.
 func TestWaitGrowsWhereTheQueueRunsEmpty(t *testing.T) {
 	const bits, size, tick = 100e6, 1514, 10_000
 	for name, c := range map[string]struct {
 		protocol uint8
+		sent     uint64
 		level    float64 // when it comes, of the burst
 		after    uint32  // ticks since the loss
 		packets  int
 		want     float64 // how much longer the wait is, in packets
 	}{
-		"empty":          {protocol: protoTCP, level: 0.2, after: 100, packets: 10, want: 5},
-		"just in time":   {protocol: protoTCP, after: fairCutTicks - 1, packets: 10, want: 5},
-		"too late":       {protocol: protoTCP, after: fairCutTicks, packets: 10},
-		"not empty":      {protocol: protoTCP, level: 0.3, after: 100, packets: 10},
-		"not TCP":        {protocol: protoUDP, after: 100, packets: 10},
-		"up to the most": {protocol: protoTCP, after: 100, packets: 2000, want: 1000},
+		"empty":          {protocol: protoTCP, sent: sentBulk, level: 0.2, after: 100, packets: 10, want: 5},
+		"just in time":   {protocol: protoTCP, sent: sentBulk, after: fairCutTicks - 1, packets: 10, want: 5},
+		"too late":       {protocol: protoTCP, sent: sentBulk, after: fairCutTicks, packets: 10},
+		"not empty":      {protocol: protoTCP, sent: sentBulk, level: 0.3, after: 100, packets: 10},
+		"not TCP":        {protocol: protoUDP, sent: sentBulk, after: 100, packets: 10},
+		"short":          {protocol: protoTCP, sent: 800_000, after: 100, packets: 10},
+		"up to the most": {protocol: protoTCP, sent: sentBulk, after: 100, packets: 4000, want: 2000},
 	} {
 		d := strictAt(bits)
-		d.Fair.Wait, d.Fair.Cut = uint64(d.Config.FairLeast), tick-c.after
-		want := min(d.Fair.Wait+uint64(c.want*float64(Cost(d.Config.TotalRate, size))), uint64(d.Config.FairMost))
+		d.Fair.Cut = tick - c.after
+		want := min(uint64(c.want*float64(Cost(d.Config.TotalRate, size))), uint64(d.Config.FairMost))
 		for range c.packets {
-			w := &work{bytes: size, nowNS: tick << TickShift, before: uint64(c.level * float64(d.Config.TotalBurst)), fair: d.Fair}
+			w := &work{
+				bytes: size, nowNS: tick << TickShift, before: uint64(c.level * float64(d.Config.TotalBurst)), fair: d.Fair,
+				listed: c.sent,
+			}
 			w.parsed.Flow.Protocol = c.protocol
 			d.excess(w, 0)
 		}
-		if d.Fair.Wait != want {
-			t.Errorf("%s: shall wait %d, want %d", name, d.Fair.Wait, want)
+		if d.Fair.Extra != want {
+			t.Errorf("%s: shall wait %d longer, want %d", name, d.Fair.Extra, want)
 		}
 	}
 }
@@ -256,10 +283,9 @@ func TestCutIsADropOrAMark(t *testing.T) {
 	const tick = 10_000
 	for _, ecn := range []uint8{0, 2} {
 		d := strictAt(100e6)
-		wait := uint64(d.Config.FairLeast)
 		w := &work{
-			bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst) + wait,
-			est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4, Wait: wait},
+			bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst + d.Config.FairLeast),
+			est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4}, listed: sentBulk,
 		}
 		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, ecn
 		if d.excess(w, math.MaxUint32); d.Fair.Cut != tick {
@@ -280,34 +306,39 @@ func TestMarksIgnored(t *testing.T) {
 }
 
 // TCP that has to lose much for its share makes heavy packets wait longer, and once it loses less the wait
-// fades. Nobody else makes them wait longer, nor TCP that leaves the pod and loses as much.
+// fades. Nobody else makes them wait longer, nor TCP that leaves the pod and loses as much, nor connections that end
+// before they are bulk.
 func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 	const bits = 100e6
 	for _, c := range []struct {
 		protocol       uint8
 		direction      terms.Direction
 		share, seconds float64
-		from, to       float64 // of the way from the least to the most
+		changes        bool
+		from, to       float64 // of the most
 	}{
 		{protocol: protoTCP, direction: terms.Ingress, share: 0.6, seconds: 3, from: 0.875, to: 1},
-		{protocol: protoTCP, direction: terms.Ingress, share: 0.52, seconds: 10, from: 0.5, to: 1},
+		{protocol: protoTCP, direction: terms.Ingress, share: 0.52, seconds: 10, from: 0.4, to: 1},
 		{protocol: protoTCP, direction: terms.Egress, share: 0.52, seconds: 10, from: 0, to: 0.01},
 		{protocol: protoTCP, direction: terms.Egress, share: 1.6, seconds: 10, from: 0.875, to: 1},
-		{protocol: protoUDP, direction: terms.Ingress, share: 1.6, seconds: 10, from: 0, to: 0},
+		{protocol: protoUDP, direction: terms.Ingress, share: 1.6, seconds: 10},
+		{protocol: protoTCP, direction: terms.Ingress, share: 1.6, seconds: 3, changes: true},
 	} {
 		d := strictAt(bits)
 		d.Config.Direction = c.direction
-		least, most := uint64(d.Config.FairLeast), uint64(d.Config.FairMost)
-		offer(d, bits, 0, c.seconds, &sender{share: c.share, bytes: 1514, protocol: c.protocol}, &sender{share: c.share, bytes: 1514, protocol: c.protocol})
-		if part := (float64(d.Fair.Wait) - float64(least)) / float64(most-least); part < c.from || part > c.to {
-			t.Errorf("%+v: shall wait %d, which is %.3f of the way from %d to %d", c, d.Fair.Wait, part, least, most)
+		most := uint64(d.Config.FairMost)
+		one := sender{share: c.share, bytes: 1514, protocol: c.protocol, changes: c.changes}
+		other := one
+		offer(d, bits, 0, c.seconds, &one, &other)
+		if part := float64(d.Fair.Extra) / float64(most); part < c.from || part > c.to {
+			t.Errorf("%+v: shall wait %d longer, which is %.3f of %d", c, d.Fair.Extra, part, most)
 		}
 		f := d.Fair
 		for tick := f.Tick; tick < f.Tick+100_000; tick += 100 { // 105 s
 			d.Fair.look(&d.Config, 0, tick)
 		}
-		if d.Fair.Wait != least {
-			t.Errorf("%+v: after 105 s without a loss shall wait %d, want %d", c, d.Fair.Wait, least)
+		if d.Fair.Extra != 0 {
+			t.Errorf("%+v: after 105 s without a loss shall still wait %d longer", c, d.Fair.Extra)
 		}
 	}
 }
@@ -315,9 +346,9 @@ func TestWaitGrowsWithWhatTCPLoses(t *testing.T) {
 // One offloaded packet is no sign that marks are ignored.
 func TestMarksOnLargePackets(t *testing.T) {
 	c := &strictAt(10e6).Config
-	fair, wait := uint32(EstimateOne/9), uint64(c.FairLeast)
+	fair := uint32(EstimateOne / 9)
 	for frames, want := range map[uint32]excess{3: excessMark, 5: excessDrop} {
-		w := &work{fair: Fair{Share: fair, Wait: wait}, before: uint64(c.TotalBurst) + wait, est: 2*fair + frames*c.FrameEstimate}
+		w := &work{fair: Fair{Share: fair}, before: uint64(c.TotalBurst + c.FairMost), est: 2*fair + frames*c.FrameEstimate}
 		w.parsed.Family, w.parsed.TOS = 4, 2
 		if got := draw(c, w, math.MaxUint32); got != want {
 			t.Errorf("%d frames above twice the share: %d, want %d", frames, got, want)
@@ -366,7 +397,7 @@ func TestFairShareAtAnOlderTick(t *testing.T) {
 	d := strictAt(10e6)
 	for _, level := range []uint64{0, uint64(d.Config.TotalHorizon)} {
 		for _, later := range []uint32{1000, 1} { // ticks wrap
-			was := Fair{Share: EstimateOne / 8, Tick: later, Wait: uint64(d.Config.FairLeast)}
+			was := Fair{Share: EstimateOne / 8, Tick: later}
 			for _, behind := range []uint32{1, 4, TickSkew} {
 				f := was
 				if f.look(&d.Config, level, later-behind); f != was {

@@ -24,7 +24,8 @@ type HeavyTable struct {
 	Unlisted uint64
 }
 
-func (t *HeavyTable) record(id FlowID, f *Flow, bytes uint32, nowNS uint64) {
+// record counts a packet, and returns what was counted of the flow before, in bytes.
+func (t *HeavyTable) record(id FlowID, f *Flow, bytes uint32, nowNS uint64) uint64 {
 	if id <= 1 {
 		id |= 2
 	}
@@ -32,7 +33,7 @@ func (t *HeavyTable) record(id FlowID, f *Flow, bytes uint32, nowNS uint64) {
 		if s := &t.Slots[id.slot(choice)]; s.ID == id {
 			s.Bytes += uint64(bytes)
 			s.LastSeen = nowNS
-			return
+			return s.Bytes - uint64(bytes)
 		}
 	}
 	for choice := range uint32(2) {
@@ -41,7 +42,8 @@ func (t *HeavyTable) record(id FlowID, f *Flow, bytes uint32, nowNS uint64) {
 			continue
 		}
 		*s = Heavy{ID: id, Bytes: uint64(bytes), FirstSeenNS: nowNS, LastSeen: nowNS, Flow: *f}
-		return
+		return 0
 	}
 	t.Unlisted += uint64(bytes)
+	return 0
 }

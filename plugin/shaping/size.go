@@ -35,11 +35,14 @@ const (
 	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
 	// three quarters of it. One flow at 100 Mbit/s sends 0.4 % of its segments again
 	// for that, and 0.7 % with 125 kB (measured). Out of a pod it sends nothing again,
-	// so there it is minFairBytes. Where TCP loses more, the programs make it longer.
+	// so there maxToldBytes are the most. Light packets go first, so it can be twice as
+	// long: beyond 200 ms, Linux's shortest retransmission timeout, TCP that is new sends
+	// all of its segments again. Where TCP bulk loses more, the programs make it longer.
 	fairWait                 = 10 * time.Millisecond
-	fairQueue                = 100 * time.Millisecond
-	minFairBytes units.Bytes = 125_000
+	fairQueue                = 75 * time.Millisecond
+	minFairBytes units.Bytes = 30_000
 	maxFairBytes units.Bytes = 200_000
+	maxToldBytes units.Bytes = 125_000
 	// How much of every active flow there shall be: eight packets, with which TCP
 	// still notices a lost one by those behind it.
 	fairEach units.Bytes = 12_000
@@ -276,7 +279,7 @@ func (b *builder) shares() {
 	dp.FairMost = dp.TotalHorizon - dp.TotalHorizon/8
 	most := maxFairBytes
 	if b.params.Direction == terms.Egress {
-		most = minFairBytes
+		most = maxToldBytes
 	}
 	queue := min(max(rate.Bytes(fairQueue), minFairBytes), most)
 	dp.FairLeast = min(meterTime(max(fairWait, rate.Duration(queue))), dp.FairMost)
