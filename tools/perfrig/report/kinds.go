@@ -51,6 +51,7 @@ var (
 	callTimeKind = Kind{Name: "call below its fair share, p99 beyond the bystander's, ms", Asked: fmt.Sprintf("at most %.0f × one packet of each active flow at the cap", callTurns)}
 	flatLostKind = Kind{Name: "call lost beyond what a plain queue loses, points", Asked: fmt.Sprintf("0, resolved to %.1f", lossResolved)}
 	flatTimeKind = Kind{Name: "call p90 beyond a plain queue's, ms", Asked: "0, resolved to one frame at the cap"}
+	flatDoneKind = Kind{Name: "pages (p95) and video segments (mean) beyond a plain queue's, ms", Asked: "0, resolved to one frame at the cap"}
 	cakeLostKind = Kind{Name: "call lost beyond what cake loses, points", Asked: fmt.Sprintf("0, resolved to %.1f", lossResolved)}
 	cakeTimeKind = Kind{Name: "call p90 beyond cake's, ms", Asked: "0, resolved to one frame at the cap"}
 	jainKind     = Kind{Name: "fairness of bulk flows in a second (Jain)", Asked: fmt.Sprintf("at least %.2f", fairLeast)}
@@ -64,7 +65,7 @@ var (
 // loadKinds have rows only where a campaign has loads.
 func loadKinds() []Kind {
 	return []Kind{
-		callLostKind, callTimeKind, flatLostKind, flatTimeKind, cakeLostKind, cakeTimeKind,
+		callLostKind, callTimeKind, flatLostKind, flatTimeKind, flatDoneKind, cakeLostKind, cakeTimeKind,
 		jainKind, againKind, ecnAgainKind, markedKind, loadUseKind, ownWaitKind,
 	}
 }

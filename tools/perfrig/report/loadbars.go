@@ -61,6 +61,8 @@ func (b *barred) load(c *spec.Cell) {
 		b.beyond(c, plainQueue, flatLostKind, flatTimeKind)
 		b.beyond(c, fairQueue, cakeLostKind, cakeTimeKind)
 	}
+	b.noLater(c, "pages p95", "pages_p95_ms")
+	b.noLater(c, "video segments, mean", "segment_mean_ms")
 	b.bulk(c)
 }
 
@@ -99,6 +101,16 @@ func (b *barred) beyond(c *spec.Cell, phase string, lost, took Kind) {
 	}
 	b.judge(c, lost, "call lost, beyond "+phase+"'s", b.differences(c, "call_lost_percent", &other, "call_lost_percent"), "%", lossResolved)
 	b.judge(c, took, "call p90, beyond "+phase+"'s", b.differences(c, "call_p90_ms", &other, "call_p90_ms"), "ms", 1000*spec.FrameSeconds(c.Rate))
+}
+
+// noLater: what is fetched beside a call comes no later than in a plain queue in the same
+// round.
+func (b *barred) noLater(c *spec.Cell, what, metric string) {
+	other := *c
+	other.Phase = spec.Phase{Name: plainQueue}
+	if c.Phase.Name != plainQueue {
+		b.judge(c, flatDoneKind, what+", beyond "+plainQueue+"'s", b.differences(c, metric, &other, metric), "ms", 1000*spec.FrameSeconds(c.Rate))
+	}
 }
 
 // differences are those of the rounds that have both.

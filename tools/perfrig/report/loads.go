@@ -104,6 +104,8 @@ func loadCell(r *record.Results, c *spec.Cell) string {
 		{"call_lost_percent", "lost %.2f %%"},
 		{"call_p90_ms", "p90 %.2f ms"},
 		{"call_p99_ms", "p99 %.2f ms"},
+		{"pages_p95_ms", "pages p95 %.0f ms"},
+		{"segment_mean_ms", "segments %.0f ms"},
 		{"late_retransmits_percent", "again %.2f %%"},
 		{"bulk_fairness_share", "Jain %.2f"},
 		{"bulk_round_trip_p50_ms", "round trip %.1f ms"},
