@@ -32,7 +32,7 @@
 #define PW_FAIR_PAUSE 512U /* ticks */
 /* The wait grows by half of the time that lost packets of TCP bulk would have taken to send, and fades by half of 1/150
  * of the time that passes: it comes to rest where such packets are 0.7 % of the cap (trials: docs/explanation/fair-bands.md).
- * Bulk is a flow that has sent more than fits the cap in 67 ms. Where all flows are shorter, as where pages are fetched
+ * Bulk is a flow that has sent more than the cap carries in 67 ms. Where all flows are shorter, as where pages are fetched
  * on connections of their own, a long queue has nobody to help, and beyond 200 ms it makes their timers expire. */
 #define PW_FAIR_LOST_SHIFT 1
 #define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 150)
@@ -72,7 +72,8 @@ static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair, 
 	return sketch_min(wait, cfg->fair_most);
 }
 
-/* Without a branch: else the verifier of 6.1 walks more than the budget. In KiB, so that it fits. */
+/* All ones for a packet of TCP bulk. Without a branch, which would be one more way for the verifier to walk. What the flow
+ * has sent is counted in KiB, so that the product fits 64 bits. */
 static __always_inline __u64 fair_is_bulk(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
 	__u64 kib = sketch_min(pkt->listed >> 10, PW_MAX_BYTES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The table of the pod's current heavy flows, for people to look at. All that is decided by it is whose losses make the
- * queue longer (fair_is_bulk): with no place a flow fares the same. */
+ * queue longer (fair_is_bulk): those of a flow that found no slot do not. */
 #pragma once
 
 #include "base.h"

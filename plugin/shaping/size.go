@@ -35,9 +35,10 @@ const (
 	// takes, but no fewer and no more bytes than these. TCP keeps the queue at some
 	// three quarters of it. One flow at 100 Mbit/s sends 0.4 % of its segments again
 	// for that, and 0.7 % with 125 kB (measured). Out of a pod it sends nothing again,
-	// so there maxToldBytes are the most. Light packets go first, so it can be twice as
-	// long: beyond 200 ms, Linux's shortest retransmission timeout, TCP that is new sends
-	// all of its segments again. Where TCP bulk loses more, the programs make it longer.
+	// so there maxToldBytes are the most. Light packets go first, so heavy ones can wait
+	// twice as long. Beyond 200 ms, Linux's shortest retransmission timeout, a new TCP
+	// connection sends its segments again. Where TCP bulk loses more, the programs make
+	// the wait longer.
 	fairWait                 = 10 * time.Millisecond
 	fairQueue                = 75 * time.Millisecond
 	minFairBytes units.Bytes = 30_000
