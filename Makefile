@@ -49,7 +49,7 @@ LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # States of a pod that need queues which this machine's kernel lacks.
 QUEUE_STATES = ./plugin/cmd/podweir=TestPrivilegedNotices/^(fq_in_the_pod_was|the_limit_of_a_flow_in_fq|the_filter_of_the_queue|the_queue_of_a_band)
 # Others of them need a kernel with sch_fq, and can do with its clock.
-ONLY_THERE = ./e2e/traffic=OwnStamps
+ONLY_THERE = ./e2e/traffic=OwnStamps|SenderIsToldOfDrops
 # One elsewhere that does.
 TIMED_TESTS = ^TestPrivilegedWaits$$
 # Packages that hardly depend on the kernel, and tests that take an emulated
@@ -237,7 +237,7 @@ test-emulated: setup-kernels
 
 # Every kernel, every package and every neighbour in every order.
 .PHONY: test-emulated-all
-test-emulated-all: ONLY_THERE = ./e2e/traffic=FlowLimitOfFQ|OwnStamps
+test-emulated-all: ONLY_THERE = ./e2e/traffic=FlowLimitOfFQ|OwnStamps|SenderIsToldOfDrops
 test-emulated-all: setup-kernels
 	bin/vmrig test -k $(ALL_KERNELS) -timeout 60m -host bin/privileged.log -skip '$(TIMED_TESTS)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED)) ./e2e/coexist
 

@@ -56,7 +56,7 @@ func newDirection(bitsPerSecond float64, policy terms.Policy) *model.Direction {
 		HoldTicks:    477,
 		CeilingRate:  rate(bitsPerSecond * 1.02), CeilingBurst: meterTime(60 * time.Millisecond),
 		LightPriority: 6, HeavyPriority: 2, ExemptPriority: 0x50001,
-		LightClass: 1, HeavyClass: 2, ExemptClass: 3,
+		LightClass: 1, HeavyClass: 2, ExemptClass: 3, DropClass: 4,
 	}}
 	c := &m.Config
 	if policy == terms.PolicyStrict {
@@ -140,7 +140,7 @@ func compareResult(t *testing.T, s *step, got *bpftest.Result, want *model.Outco
 	t.Helper()
 	verdict := int32(-1)
 	switch {
-	case want.Disposition.Dropped():
+	case want.Disposition.Dropped() && want.ClassID == 0:
 		verdict = 2
 	case s.program == "pw_class_probe":
 		verdict = 0

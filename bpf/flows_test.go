@@ -254,7 +254,7 @@ func TestPrivilegedFloodOfNewFlows(t *testing.T) {
 		s := &step{program: f.program, packet: f.packet(i), clock: model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}}
 		// The flood begins when the connection is established.
 		if i > 100 {
-			if out, _ := both(t, d, m, s); out.ClassID == m.Config.HeavyClass {
+			if out, _ := both(t, d, m, s); out.ClassID != m.Config.LightClass {
 				refused++
 			}
 		}

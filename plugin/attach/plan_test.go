@@ -123,7 +123,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		{"a class is gone", func(w *world) {
 			tree := &w.devices[terms.SidePod].Tree
 			tree.Classes = tree.Classes[1:]
-		}, []string{"egress build-queue"}, "2 classes, want 3"},
+		}, []string{"egress build-queue"}, "3 classes, want 4"},
 		{
 			"the TBF has another rate", func(w *world) { w.devices[terms.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
 			[]string{"ingress change-queue"},

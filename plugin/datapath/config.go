@@ -161,7 +161,7 @@ func toConfig(dp *shaping.Datapath, redirectIndex int) *image.Config {
 		CeilingRate: toRate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
 		RedirectIfindex: uint32(redirectIndex),
 		LightPriority:   dp.LightPriority, HeavyPriority: dp.HeavyPriority, ExemptPriority: dp.ExemptPriority,
-		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass,
+		LightClass: dp.LightClass, HeavyClass: dp.HeavyClass, ExemptClass: dp.ExemptClass, DropClass: dp.DropClass,
 		Observe: flag[uint8](dp.Observe),
 	}
 }
@@ -180,7 +180,7 @@ func fromConfig(c *image.Config) shaping.Datapath {
 		HalfLifeShift: c.HalfLifeShift, HoldTicks: c.HoldTicks,
 		CeilingRate: fromRate(c.CeilingRate), CeilingBurst: shaping.MeterTime(c.CeilingBurst),
 		LightPriority: c.LightPriority, HeavyPriority: c.HeavyPriority, ExemptPriority: c.ExemptPriority,
-		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass,
+		LightClass: c.LightClass, HeavyClass: c.HeavyClass, ExemptClass: c.ExemptClass, DropClass: c.DropClass,
 		Observe: c.Observe != 0,
 	}
 }

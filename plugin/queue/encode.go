@@ -80,7 +80,7 @@ func tbfOptions(q *shaping.Qdisc, limit units.Bytes) (*nl.RtAttr, error) {
 	return o, nil
 }
 
-// prioOptions maps every priority to the last band: what no filter classifies
+// prioOptions maps every priority to the second band: what no filter classifies
 // is heavy.
 func prioOptions(q *shaping.Qdisc) (*nl.RtAttr, error) {
 	if q.Bands < 2 || q.Bands > prioMapSize {
@@ -89,7 +89,7 @@ func prioOptions(q *shaping.Qdisc) (*nl.RtAttr, error) {
 	b := make([]byte, 4+prioMapSize)
 	nl.NativeEndian().PutUint32(b, uint32(q.Bands))
 	for i := range prioMapSize {
-		b[4+i] = byte(q.Bands - 1)
+		b[4+i] = 1
 	}
 	return nl.NewRtAttr(nl.TCA_OPTIONS, b), nil
 }

@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"bytes"
 	"math"
 	"testing"
 	"testing/quick"
@@ -63,6 +64,20 @@ func TestOptionsRefuse(t *testing.T) {
 	}
 	if _, err := classOptions(&shaping.Class{Rate: 1}); err == nil {
 		t.Error("classOptions without a ceil = nil, want an error")
+	}
+}
+
+// What no filter has classified is heavy, also beside a third band, which drops.
+func TestPrioSendsTheRestToTheSecondBand(t *testing.T) {
+	for _, bands := range []int{2, 3} {
+		attr, err := prioOptions(&shaping.Qdisc{Kind: shaping.KindPrio, Bands: bands})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := append([]byte{byte(bands), 0, 0, 0}, bytes.Repeat([]byte{1}, prioMapSize)...)
+		if !bytes.Equal(attr.Data, want) {
+			t.Errorf("%d bands: %v, want %v", bands, attr.Data, want)
+		}
 	}
 }
 

@@ -14,15 +14,18 @@ import (
 const (
 	// tbfChild is the only class of a TBF (net/sched/sch_tbf.c, tbf_find).
 	tbfChild TCHandle = 1
-	// In a classful root and in a prio: the first band and the second.
+	// In a classful root and in a prio: the first band and the second. Of a prio
+	// with a filter the third is for what that drops.
 	firstBand  TCHandle = 1
 	secondBand TCHandle = 2
+	dropBand   TCHandle = 3
 	// htbDirect is answered for HTB's direct queue, which has no shaper.
 	htbDirect TCHandle = 0
 	// The classes of the queue htb.
 	htbCap   TCHandle = 1
 	htbLight TCHandle = 2
 	htbHeavy TCHandle = 3
+	htbDrop  TCHandle = 4
 )
 
 // Priorities for pfifo_fast (net/sched/sch_generic.c, sch_default_prio2band):
@@ -92,12 +95,12 @@ func (b *builder) buildTBF() error {
 	}
 	switch {
 	case b.classful():
-		b.classifyAtRoot(root)
+		return b.classifyAtRoot(root)
 	case b.limit.Policy == terms.PolicyFlat:
 		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
 	case inner != 0:
-		b.filter(inner)
 		p.Datapath.LightClass, p.Datapath.HeavyClass = uint16(firstBand), uint16(secondBand)
+		return b.filter(inner)
 	default:
 		p.Program = ProgramBand
 	}
@@ -109,7 +112,7 @@ func (b *builder) buildTBF() error {
 func (b *builder) openRoot() (TCHandle, error) {
 	dp := &b.params.Datapath
 	if b.facts.Prio {
-		root, err := b.qdisc(Qdisc{Kind: KindPrio, Parent: RootParent, Bands: 2})
+		root, err := b.prio(RootParent, b.ownFilter())
 		if err != nil {
 			return 0, err
 		}
@@ -151,7 +154,7 @@ func (b *builder) bands(parent TCHandle) (TCHandle, error) {
 		_, err := b.qdisc(Qdisc{Kind: KindPfifoFast, Parent: parent, PacketLimit: b.bandPackets()})
 		return 0, err
 	}
-	prio, err := b.qdisc(Qdisc{Kind: KindPrio, Parent: parent, Bands: 2})
+	prio, err := b.prio(parent, !b.classful())
 	if err != nil {
 		return 0, err
 	}
@@ -168,26 +171,26 @@ func (b *builder) bands(parent TCHandle) (TCHandle, error) {
 // classifyAtRoot sets what the program answers where the root of the tree
 // decides who bypasses the cap: a class as our own filter, else a priority
 // that is the handle of a class, or leads to the bands by the default way.
-func (b *builder) classifyAtRoot(root TCHandle) {
+func (b *builder) classifyAtRoot(root TCHandle) error {
 	p, dp := b.params, &b.params.Datapath
 	if b.ownFilter() {
-		b.filter(root)
 		dp.ExemptPriority = 0
 		dp.LightClass, dp.HeavyClass = uint16(secondBand), uint16(secondBand)
 		if b.limit.Policy == terms.PolicyElephants {
 			dp.LightClass = dp.ExemptClass
 		}
-		return
+		return b.filter(root)
 	}
 	p.Program = ProgramBand
 	dp.ExemptClass = 0
 	if b.limit.Policy == terms.PolicyStrict {
-		return
+		return nil
 	}
 	dp.LightPriority, dp.HeavyPriority = uint32(root|secondBand), uint32(root|secondBand)
 	if b.limit.Policy == terms.PolicyElephants {
 		dp.LightPriority = dp.ExemptPriority
 	}
+	return nil
 }
 
 // buildHTB makes the two-class HTB.
@@ -230,20 +233,20 @@ func (b *builder) buildHTB() error {
 		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
 		return nil
 	}
-	b.filter(root)
 	dp.ExemptClass, dp.HeavyClass = uint16(htbDirect), uint16(htbHeavy)
 	dp.LightClass = map[terms.Policy]uint16{
 		terms.PolicyStrict: uint16(htbLight), terms.PolicyElephants: uint16(htbDirect), terms.PolicyFlat: uint16(htbHeavy),
 	}[b.limit.Policy]
-	return nil
+	return b.filter(root)
 }
 
 // filter makes the program the filter of a qdisc.
-func (b *builder) filter(on TCHandle) {
+func (b *builder) filter(on TCHandle) error {
 	p := b.params
 	p.Tree.Filter = &Filter{Parent: on, ClassID: on}
 	p.Program, p.Hook, p.HookKind = ProgramClass, terms.HookOwnQdisc, terms.HookKindAuto
 	p.Guard = p.Side == terms.SidePod
+	return b.dropLeaf(on)
 }
 
 // qdisc appends to the tree with a handle of its own.

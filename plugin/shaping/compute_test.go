@@ -110,8 +110,12 @@ func where(p *shaping.Params) string {
 // answers writes class and priority per disposition.
 func answers(p *shaping.Params) string {
 	d := p.Datapath
-	return fmt.Sprintf("light %x %x, heavy %x %x, exempt %x %x", d.LightClass, d.LightPriority,
+	s := fmt.Sprintf("light %x %x, heavy %x %x, exempt %x %x", d.LightClass, d.LightPriority,
 		d.HeavyClass, d.HeavyPriority, d.ExemptClass, d.ExemptPriority)
+	if d.DropClass != 0 {
+		s += fmt.Sprintf(", drop %x", d.DropClass)
+	}
+	return s
 }
 
 func TestComputeTrees(t *testing.T) {
@@ -129,11 +133,12 @@ func TestComputeTrees(t *testing.T) {
 		"strict, prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
-1:1 prio 2:0 bands 2
+1:1 prio 2:0 bands 3
 2:1 bfifo 3:0 limit 200000
 2:2 bfifo 4:0 limit 319000
+2:3 bfifo 5:0 limit 1
 filter on 2:0 answers 2:0
-`, answers: "light 1 0, heavy 2 0, exempt 0 0",
+`, answers: "light 1 0, heavy 2 0, exempt 0 0, drop 3",
 		},
 		"strict, no prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: here, where: `qdisc/tbf on pod: "pw_band" at egress/auto`, tree: `
@@ -144,11 +149,12 @@ root tbf 1:0 rate 1250000 burst 9100
 		"strict, ingress on the host side": {
 			limit: strict(10e6), dir: terms.Ingress, facts: full, where: `qdisc/tbf on host: "pw_class" at own-qdisc/auto`, tree: `
 root tbf 1:0 rate 1250000 burst 9100
-1:1 prio 2:0 bands 2
+1:1 prio 2:0 bands 3
 2:1 bfifo 3:0 limit 200000
 2:2 bfifo 4:0 limit 319000
+2:3 bfifo 5:0 limit 1
 filter on 2:0 answers 2:0
-`, answers: "light 1 0, heavy 2 0, exempt 0 0",
+`, answers: "light 1 0, heavy 2 0, exempt 0 0, drop 3",
 		},
 		"strict, ifb": {
 			limit: strict(10e6, at(terms.PlaceIFB)), dir: terms.Ingress, facts: here, where: `qdisc/tbf on ifb: "pw_band" at egress/auto redirect`, tree: `
@@ -189,14 +195,15 @@ filter on 1:0 answers 1:0
 		"strict with exempt subnets, prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, exempt: true,
 			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: `
-root prio 1:0 bands 2
+root prio 1:0 bands 3
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
 3:1 prio 4:0 bands 2
 4:1 bfifo 5:0 limit 200000
 4:2 bfifo 6:0 limit 319000
+1:3 bfifo 7:0 limit 1
 filter on 1:0 answers 1:0
-`, answers: "light 2 40001, heavy 2 40002, exempt 1 0",
+`, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
 		},
 		"strict with exempt subnets, no prio": {
 			limit: strict(10e6), dir: terms.Ingress, facts: here, exempt: true,
@@ -204,9 +211,11 @@ filter on 1:0 answers 1:0
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
+1:4 bfifo 4:0 limit 1
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
+class 1:4 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
 filter on 1:0 answers 1:0
-`, answers: "light 2 6, heavy 2 2, exempt 0 0",
+`, answers: "light 2 6, heavy 2 2, exempt 0 0, drop 4",
 		},
 		"flat with exempt subnets": {
 			limit: strict(10e6, flat), dir: terms.Egress, facts: full, exempt: true,
@@ -255,11 +264,13 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 root htb 1:0 default 3
 1:2 bfifo 2:0 limit 12500000
 1:3 bfifo 3:0 limit 6319000
+1:4 bfifo 4:0 limit 1
 class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 499243/499243 prio 0
 class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 249621/499243 prio 0
 class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 249621/499243 prio 1
+class 1:4 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
-`, answers: "light 2 0, heavy 3 0, exempt 0 0",
+`, answers: "light 2 0, heavy 3 0, exempt 0 0, drop 4",
 		},
 		"elephants htb": {
 			limit: strict(1e9, queue(terms.QueueHTB), elephants), dir: terms.Ingress, facts: here, where: `qdisc/htb on host: "pw_class" at own-qdisc/auto`, tree: `
@@ -465,7 +476,7 @@ func TestComputeMajors(t *testing.T) {
 	if diff := cmp.Diff(first, again); diff != "" {
 		t.Errorf("with the recorded majors (-first +again):\n%s", diff)
 	}
-	odd := []uint16{0, 0xffff, 0xfff1, 0xfff0, 7, 7, 8, 7, 9, 10, 11, 0xffef}
+	odd := []uint16{0, 0xffff, 0xfff1, 0xfff0, 7, 7, 8, 7, 9, 10, 11, 12, 0xffef}
 	p, err := shaping.Compute(cfg, terms.Egress, full, func() uint16 {
 		m := odd[0]
 		odd = odd[1:]
@@ -478,7 +489,7 @@ func TestComputeMajors(t *testing.T) {
 	for _, q := range p.Tree.Qdiscs {
 		got = append(got, uint16(q.Handle>>16))
 	}
-	if diff := cmp.Diff([]uint16{7, 8, 9, 10, 11, 0xffef}, got); diff != "" {
+	if diff := cmp.Diff([]uint16{7, 8, 9, 10, 11, 12, 0xffef}, got); diff != "" {
 		t.Errorf("majors (-want +got):\n%s", diff)
 	}
 	if _, err = shaping.Compute(cfg, terms.Egress, full, func() uint16 { return 7 }); err == nil {

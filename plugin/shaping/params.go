@@ -142,6 +142,9 @@ type Datapath struct {
 	// [Filter.ClassID]. HeavyClass is where everything shaped goes in the
 	// policy flat.
 	LightClass, HeavyClass, ExemptClass uint16
+	// DropClass is the minor number of a class whose queue refuses every packet,
+	// so that the sender learns of a drop; 0 where the program itself drops.
+	DropClass uint16
 
 	// Observe makes [ProgramPolice] count what the limit would do, and do nothing.
 	Observe bool

@@ -47,7 +47,7 @@ type Qdisc struct {
 	// Limit is the depth of a bfifo in bytes; a TBF with a child of its own
 	// has none of its own.
 	Limit units.Bytes
-	// Bands is the number of bands of a prio; every priority maps to the last.
+	// Bands is the number of bands of a prio; every priority maps to the second.
 	Bands int
 	// DefaultClass is the minor number where HTB sends what no filter
 	// classifies; 0 is its direct queue.

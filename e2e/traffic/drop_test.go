@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// A sender in the pod is told of every packet that is dropped on its way out, as by
+// a plain queue: then TCP slows down at once, and sends nothing twice over the network.
+func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
+	const (
+		capacity = 10 * mbit
+		payload  = 1400
+		packet   = 14 + 20 + 8 + payload
+		last     = 500 * time.Millisecond
+	)
+	r := newRig(t)
+	for name, keys := range map[string]map[string]any{
+		"one cap":             {},
+		"with exempt subnets": {"unshapedSubnets": []string{"198.51.100.0/24"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := shaped(t, r, capacity, keys)
+			fd := floodSocket(t, pod)
+			to := &unix.SockaddrInet4{Port: 9, Addr: r.Client.V4.As4()}
+			data := make([]byte, payload)
+			began, sent, refused := wiremeter.Now(), uint64(0), uint64(0)
+			for wiremeter.Now() < began+last {
+				switch err := unix.Sendto(fd, data, unix.MSG_DONTWAIT, to); {
+				case err == nil:
+					sent++
+				case errors.Is(err, unix.ENOBUFS):
+					refused++
+				case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ECONNREFUSED): // of an earlier one
+					t.Fatal(err)
+				}
+			}
+			testutil.Eventually(t, backlogTimeout, "the queue is empty", func() bool {
+				waiting, err := rootBacklog(pod.Netns, pod.IfName)
+				return err == nil && waiting == 0
+			})
+			came := wire(t, pod, began, wiremeter.Now()) / packet
+			t.Logf("%d packets came of %d that were sent; %d were refused", came, sent, refused)
+			// The kernel sends a frame of its own now and then.
+			if refused < sent || came+sent/50+10 < sent || came > sent+10 {
+				t.Errorf("%d packets came of %d that the sender takes for sent, want all; %d were refused, want most", came, sent, refused)
+			}
+		})
+	}
+}
+
+// floodSocket is a UDP socket of the pod that is told of drops, and whose packets all
+// find room in it.
+func floodSocket(t *testing.T, pod *Target) (fd int) {
+	t.Helper()
+	err := pod.Netns.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	for _, o := range []struct{ level, name, value int }{
+		{unix.SOL_IP, unix.IP_RECVERR, 1},
+		{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4 << 20},
+	} {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fd
+}
