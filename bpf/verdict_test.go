@@ -175,8 +175,8 @@ func failOpen(t *testing.T, d *bpftest.Dataplane, cfg image.Config, program stri
 	if r.Stamp != p.Stamp || r.Priority != p.Priority {
 		t.Errorf("stamp and priority are %d and %d, want them untouched (%d, %d)", r.Stamp, r.Priority, p.Stamp, p.Priority)
 	}
-	if program == "pw_class_probe" && r.ClassID != 1 {
-		t.Errorf("class is %d, want 1, the first band", r.ClassID)
+	if program == "pw_class_probe" && r.ClassID != 2 {
+		t.Errorf("class is %d, want 2, within the cap", r.ClassID)
 	}
 	const reason = model.FailOpenConfig
 	if n := after[reason] - before[reason]; n != 1 {

@@ -18,8 +18,8 @@
 #define PW_FLOW_COL_BITS 8
 #define PW_FLOW_COLS (1 << PW_FLOW_COL_BITS)
 #define PW_HEAVY_SLOTS 16 /* power of two */
-/* The minor number that pw_class answers without a configuration: the first band of prio. */
-#define PW_FALLBACK_CLASS 1
+/* The minor number that pw_class answers without a configuration: within the cap in every tree. */
+#define PW_FALLBACK_CLASS 2
 
 /* The estimate of a flow that has all of the cap, or in the policy elephants as much as the threshold;
  * estimates saturate at 2^32-1. */

@@ -53,7 +53,7 @@ static __always_inline __u32 band_class(const struct pw_config *cfg, __u32 dispo
 	return disposition == PW_EXEMPT ? cfg->exempt_class : cfg->heavy_class;
 }
 
-/* The classifier of our own qdisc. Without a configuration: the first band. A packet is lost in a class of its own:
+/* The classifier of our own qdisc. A packet is lost in a class of its own:
  * what a filter drops, prio and HTB call sent, and TCP in the pod would not slow down before its peer misses it. */
 static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnets)
 {

@@ -24,22 +24,26 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 		last     = 500 * time.Millisecond
 	)
 	r := newRig(t)
-	for name, keys := range map[string]map[string]any{
-		"one cap":             {},
-		"with exempt subnets": {"unshapedSubnets": []string{"198.51.100.0/24"}},
+	for name, tc := range map[string]struct {
+		keys     map[string]any
+		segments uint64
+	}{
+		"one cap":             {map[string]any{}, 1},
+		"offloaded packets":   {map[string]any{}, 10},
+		"with exempt subnets": {map[string]any{"unshapedSubnets": []string{"198.51.100.0/24"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := shaped(t, r, capacity, keys)
-			fd := floodSocket(t, pod)
+			pod := shaped(t, r, capacity, tc.keys)
+			fd := floodSocket(t, pod, payload)
 			to := &unix.SockaddrInet4{Port: 9, Addr: r.Client.V4.As4()}
-			data := make([]byte, payload)
+			data := make([]byte, tc.segments*payload)
 			began, sent, refused := wiremeter.Now(), uint64(0), uint64(0)
 			for wiremeter.Now() < began+last {
 				switch err := unix.Sendto(fd, data, unix.MSG_DONTWAIT, to); {
 				case err == nil:
-					sent++
+					sent += tc.segments
 				case errors.Is(err, unix.ENOBUFS):
-					refused++
+					refused += tc.segments
 				case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ECONNREFUSED): // of an earlier one
 					t.Fatal(err)
 				}
@@ -58,9 +62,9 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 	}
 }
 
-// floodSocket is a UDP socket of the pod that is told of drops, and whose packets all
-// find room in it.
-func floodSocket(t *testing.T, pod *Target) (fd int) {
+// floodSocket is a UDP socket of the pod that is told of drops, whose packets all find
+// room in it, and which offloads the segmentation of larger ones.
+func floodSocket(t *testing.T, pod *Target, segment int) (fd int) {
 	t.Helper()
 	err := pod.Netns.Do(func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -73,6 +77,7 @@ func floodSocket(t *testing.T, pod *Target) (fd int) {
 	for _, o := range []struct{ level, name, value int }{
 		{unix.SOL_IP, unix.IP_RECVERR, 1},
 		{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4 << 20},
+		{unix.SOL_UDP, unix.UDP_SEGMENT, segment},
 	} {
 		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
 			t.Fatal(err)

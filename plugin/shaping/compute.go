@@ -77,10 +77,10 @@ type builder struct {
 	used   map[uint16]bool
 }
 
-// classful says that some packets bypass the cap, so that the root must have
-// a class without a shaper.
+// classful says that packets are classified before they come to the shaper: some
+// bypass the cap, in a class without one, or drops are told.
 func (b *builder) classful() bool {
-	return b.exempt || b.limit.Policy == terms.PolicyElephants
+	return b.exempt || b.limit.Policy == terms.PolicyElephants || b.dropsWhole()
 }
 
 // ownFilter says that the program is a filter on our own qdisc, not on a

@@ -130,12 +130,24 @@ func TestComputeTrees(t *testing.T) {
 		tree    string
 		answers string
 	}{
-		"strict, prio": {
+		"strict, prio: drops are told, of whole packets": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
-root tbf 1:0 rate 1250000 burst 9100
+root prio 1:0 bands 3
+1:1 bfifo 2:0 limit 4000000
+1:2 tbf 3:0 rate 1250000 burst 9100
+3:1 prio 4:0 bands 2
+4:1 bfifo 5:0 limit 200000
+4:2 bfifo 6:0 limit 319000
+1:3 bfifo 7:0 limit 1
+filter on 1:0 answers 1:0
+`, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
+		},
+		"strict, prio: whole packets fit the bucket": {
+			limit: strict(100e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
+root tbf 1:0 rate 12500000 burst 98486
 1:1 prio 2:0 bands 3
-2:1 bfifo 3:0 limit 200000
-2:2 bfifo 4:0 limit 319000
+2:1 bfifo 3:0 limit 1250000
+2:2 bfifo 4:0 limit 694000
 2:3 bfifo 5:0 limit 1
 filter on 2:0 answers 2:0
 `, answers: "light 1 0, heavy 2 0, exempt 0 0, drop 3",

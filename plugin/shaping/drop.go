@@ -16,6 +16,15 @@ const noRoom = 1
 // heavy flows share the cap.
 func (b *builder) drops() bool { return b.limit.Policy == terms.PolicyStrict }
 
+// dropsWhole says that the program sees offloaded packets before the bucket cuts them
+// into segments. A sender in the pod is told of a drop only if all segments of a packet
+// are dropped.
+func (b *builder) dropsWhole() bool {
+	p := b.params
+	return b.drops() && b.facts.Prio && b.ownFilter() && p.Queue == terms.QueueTBF &&
+		p.Direction == terms.Egress && p.BurstBytes < gsoBucket
+}
+
 // prio makes one that the program is the filter of, or is not.
 func (b *builder) prio(parent TCHandle, filtered bool) (TCHandle, error) {
 	bands := int(secondBand)

@@ -257,6 +257,8 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 	t.Helper()
 	parents := map[shaping.TCHandle]bool{shaping.RootParent: true}
 	shaped := uint64(0)
+	// What the program answers without a configuration (PW_FALLBACK_CLASS).
+	capped := p.Tree.Filter == nil || p.Queue == terms.QueueHTB || p.Tree.Qdiscs[0].Kind == shaping.KindTBF
 	for _, c := range p.Tree.Classes {
 		parents[c.Handle] = true
 		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
@@ -275,6 +277,7 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 		}
 		if q.Kind == shaping.KindTBF {
 			shaped++
+			capped = capped || q.Parent == p.Tree.Filter.ClassID|2
 			parents[q.Handle|1] = true
 			if q.Rate != l.Rate.ByteRate() || q.Burst != p.BurstBytes {
 				t.Errorf("%s: tbf %+v, want the cap and the burst", what, q)
@@ -283,6 +286,9 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 		if q.Kind == shaping.KindBfifo && (q.Limit == 0 || q.Limit > math.MaxUint32) {
 			t.Errorf("%s: bfifo %+v, want a limit that the kernel can count", what, q)
 		}
+	}
+	if !capped {
+		t.Errorf("%s: class 2 of the filter is not within the cap", what)
 	}
 	if (shaped == 1) != (p.Queue == terms.QueueTBF) {
 		t.Errorf("%s: %d tbf in the tree", what, shaped)
