@@ -100,8 +100,18 @@ func requireTCX(t *testing.T) {
 // where newNode says that there is none; in the other modes nothing differs.
 func bandsOf(device string) []string {
 	return []string{
-		device + " qdisc tbf", device + " qdisc prio", device + " qdisc bfifo", device + " qdisc bfifo",
+		device + " qdisc tbf", device + " qdisc prio", device + " qdisc bfifo", device + " qdisc bfifo", device + " qdisc bfifo",
 		device + " filter pw_class",
+	}
+}
+
+// classifiedFirst is the queue where the classifier stands before the bucket: with
+// exempt subnets, and out of a pod below 54M.
+func classifiedFirst(device, program string) []string {
+	return []string{
+		device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf",
+		device + " qdisc prio", device + " qdisc bfifo", device + " qdisc bfifo", device + " qdisc bfifo",
+		device + " filter " + program,
 	}
 }
 
@@ -117,23 +127,16 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf", device + " qdisc bfifo", device + " filter pw_class",
 		}
 	}
-	exempt := func(device string) []string {
-		return []string{
-			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf",
-			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc bfifo",
-			device + " filter pw_class_x",
-		}
-	}
 	for _, m := range []mode{
-		{"strict", both(nil), join(guard, bandsOf("pod"), bandsOf("host"))},
+		{"strict", both(nil), join(guard, classifiedFirst("pod", "pw_class"), bandsOf("host"))},
 		{"flat", both(conf{"policy": "flat"}), []string{"host qdisc bfifo", "host qdisc tbf", "pod qdisc bfifo", "pod qdisc tbf"}},
 		{"elephants", both(conf{"policy": "elephants"}), join(guard, open("pod"), open("host"), []string{noCeiling})},
-		{"unshaped subnets", both(conf{"unshapedSubnets": []string{"10.99.0.0/16"}}), join(guard, exempt("pod"), exempt("host"))},
+		{"unshaped subnets", both(conf{"unshapedSubnets": []string{"10.99.0.0/16"}}), join(guard, classifiedFirst("pod", "pw_class_x"), classifiedFirst("host", "pw_class_x"))},
 		{"fq", both(conf{"queue": "fq", "policy": "flat"}), join(
 			[]string{"pod qdisc fq", "pod qdisc clsact", "pod clsact egress pw_edt"},
 			[]string{"host qdisc fq", "host tcx egress pw_edt"},
 		)},
-		{"ifb", inIFB(nil), join(guard, bandsOf("pod"), bandsOf("ifb"), []string{"ifb exists", "pod clsact ingress pw_redirect"})},
+		{"ifb", inIFB(nil), join(guard, classifiedFirst("pod", "pw_class"), bandsOf("ifb"), []string{"ifb exists", "pod clsact ingress pw_redirect"})},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			p := unprobed(t).newPod(t)

@@ -58,11 +58,11 @@ func modes() []mode {
 			"host qdisc htb", "host qdisc tbf", "host qdisc bfifo", "host filter pw_class",
 		}),
 		named("qdisc", conf{"unshapedSubnets": []string{"10.99.0.0/16"}}, []string{
-			"pod qdisc htb", "pod qdisc tbf", "pod qdisc pfifo_fast", "pod filter pw_class_x", "pod qdisc clsact", "pod clsact egress pw_guard",
-			"host qdisc htb", "host qdisc tbf", "host qdisc pfifo_fast", "host filter pw_class_x",
+			"pod qdisc htb", "pod qdisc tbf", "pod qdisc pfifo_fast", "pod qdisc bfifo", "pod filter pw_class_x", "pod qdisc clsact", "pod clsact egress pw_guard",
+			"host qdisc htb", "host qdisc tbf", "host qdisc pfifo_fast", "host qdisc bfifo", "host filter pw_class_x",
 		}),
 		named("qdisc", conf{"egressQueue": "htb", "egressRate": "100M"}, hostQueue, []string{
-			"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
+			"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
 			"host qdisc clsact", "host clsact egress pw_band",
 		}),
 		named("qdisc", conf{"ingressPlace": "ifb"}, podQueue, []string{

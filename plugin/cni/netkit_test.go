@@ -59,7 +59,7 @@ func TestPrivilegedNetkit(t *testing.T) {
 			})
 			if l3 {
 				testutil.RequireQdisc(t, "prio")
-				n, want = unprobed(t), join(bandsOf("pod"), bandsOf("ifb"), []string{
+				n, want = unprobed(t), join(classifiedFirst("pod", "pw_class"), bandsOf("ifb"), []string{
 					"pod qdisc clsact", "pod clsact egress pw_guard", "pod clsact ingress pw_redirect", "ifb exists",
 				})
 			}

@@ -83,7 +83,7 @@ func rootOf(device string) string {
 
 // prioOf is the handle of the queue of bands on a device, in a shell.
 func prioOf(device string) string {
-	return "$(tc qdisc show dev " + device + ` | sed -n 's/^qdisc prio \([0-9a-f]*:\) .*/\1/p')`
+	return "$(tc qdisc show dev " + device + ` | sed -n 's/^qdisc prio \([0-9a-f]*:\) parent .*/\1/p')`
 }
 
 // queueNotices are about queues and programs, changed by others.
@@ -217,7 +217,7 @@ func kindNotices() []notice {
 		},
 		{
 			name: "the filter of the queue was removed", needs: []string{"prio"},
-			make:  inPod("sh", "-c", "tc filter del dev eth0 parent "+prioOf("eth0")),
+			make:  inPod("sh", "-c", "tc filter del dev eth0 parent "+rootOf("eth0")),
 			truth: same, check: []string{"egress"}, status: []string{"DIFFERS default/web", "egress"}, doctor: "PW602",
 			dry: []string{"would repair egress"}, repair: []string{"repaired egress"}, after: same, then: inOrder,
 		},

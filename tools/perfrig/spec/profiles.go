@@ -181,15 +181,22 @@ func distances() *Spec {
 }
 
 // leaves is a trial of fq_codel under podweir's bands, beside fair queues, in an
-// emulated machine whose kernel has all of them.
+// emulated machine whose kernel has all of them, and sch_prio.
 func leaves() *Spec {
-	return &Spec{Profile: "leaves", Samples: 3, Blocks: []Block{{
-		Phases: []Phase{strict, strictLeafA, strictLeafC, flat, cake, htbFQCodel}, Rates: []uint64{10 * mbit},
-		Workloads: slices.Concat(
-			named(ordinary("ingress"), "pages", "call-10-cubic-8", "call-03-cubic-1", "call-03-bbr-8", "call-03-ecn-8"),
-			calledBeside([]string{"udp"}, "ingress"),
-		),
-	}}}
+	return &Spec{Profile: "leaves", Samples: 3, Blocks: []Block{
+		{
+			Phases: []Phase{strict, strictLeafA, strictLeafC, flat, cake, htbFQCodel}, Rates: []uint64{10 * mbit},
+			Workloads: slices.Concat(
+				named(ordinary("ingress"), "pages", "call-10-cubic-8", "call-03-cubic-1", "call-03-bbr-8", "call-03-ecn-8"),
+				calledBeside([]string{"udp"}, "ingress"),
+			),
+		},
+		// Below and above the limit from which the bucket takes whole offloaded packets.
+		{
+			Phases: []Phase{strict, flat}, Rates: []uint64{10 * mbit, 100 * mbit},
+			Workloads: named(ordinary("egress"), "call-10-cubic-8", "call-03-bbr-8"),
+		},
+	}}
 }
 
 // ordinary are loads without an attack: a call, below and at its fair share, beside
