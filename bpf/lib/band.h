@@ -53,8 +53,8 @@ static __always_inline __u32 band_class(const struct pw_config *cfg, __u32 dispo
 	return disposition == PW_EXEMPT ? cfg->exempt_class : cfg->heavy_class;
 }
 
-/* The classifier of our own qdisc. A packet is lost in a class of its own:
- * what a filter drops, prio and HTB call sent, and TCP in the pod would not slow down before its peer misses it. */
+/* The classifier of our own qdisc. A packet is lost in a class of its own: what a filter drops counts as sent, and TCP in
+ * the pod would not slow down before its peer misses it. */
 static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnets)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;

@@ -159,6 +159,9 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 			wantCode(t, "CHECK without the root qdisc", p.call(t, "CHECK", c).err, 101, "egress build-queue")
 			add("ADD after the root qdisc was removed")
+			earlierRoot(t, p)
+			wantCode(t, "CHECK with the root of an earlier release", p.call(t, "CHECK", c).err, 101, "egress ")
+			add("ADD after an upgrade")
 			p.must(t, "DEL", c)
 			p.afterIFB(t)
 			wantClean(t, p, "DEL")
@@ -167,6 +170,19 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 			}
 		})
 	}
+}
+
+// earlierRoot puts another kind of queue in the place of podweir's root on the pod's side,
+// with its handle, as a release that built another tree left it.
+func earlierRoot(t *testing.T, p *pod) {
+	t.Helper()
+	var roots []struct{ Handle string }
+	tcJSON(t, p.ns, &roots, "qdisc", "show", "dev", "eth0", "root")
+	if len(roots) != 1 {
+		t.Fatalf("roots %v, want one", roots)
+	}
+	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", roots[0].Handle, "tbf", "rate", "10mbit", "burst", "10kb", "limit", "1mb")
 }
 
 // wantQueues is wantState with the filters of inner qdiscs too.
