@@ -48,7 +48,7 @@ COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/$(LIKELY)|TestPr
 LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # States of a pod that need queues which this machine's kernel lacks.
 QUEUE_STATES = ./plugin/cmd/podweir=TestPrivilegedNotices/^(fq_in_the_pod_was|the_limit_of_a_flow_in_fq|the_filter_of_the_queue|the_queue_of_a_band)
-# Others of them need a kernel with sch_fq, and can do with its clock.
+# Others of them need sch_fq or sch_prio, and can do with an emulated clock.
 ONLY_THERE = ./e2e/traffic=OwnStamps|SenderIsToldOfDrops
 # One elsewhere that does.
 TIMED_TESTS = ^TestPrivilegedWaits$$

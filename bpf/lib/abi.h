@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Everything that Go and C must agree on. bpf2go turns these structs into the Go types, and the values stay pinned across
- * upgrades: a change of meaning or layout raises PW_ABI_VERSION. A new field in place of padding, of which 0 is no change,
- * does not. */
+ * upgrades: a change of meaning or layout raises PW_ABI_VERSION. A new field in place of padding does not, if its 0
+ * changes nothing. */
 #pragma once
 
 #include <linux/types.h>

@@ -197,11 +197,7 @@ func (b *builder) classifyAtRoot(root TCHandle) error {
 func (b *builder) buildHTB() error {
 	p, dp, rate := b.params, &b.params.Datapath, b.limit.Rate
 	strict := b.limit.Policy == terms.PolicyStrict
-	htb := Qdisc{Kind: KindHTB, Parent: RootParent, DefaultClass: uint32(htbHeavy)}
-	if b.classful() {
-		htb.DefaultClass = uint32(htbDirect)
-	}
-	root, err := b.qdisc(htb)
+	root, err := b.qdisc(Qdisc{Kind: KindHTB, Parent: RootParent, DefaultClass: uint32(htbHeavy)})
 	if err != nil {
 		return err
 	}

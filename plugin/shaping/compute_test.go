@@ -121,6 +121,17 @@ func answers(p *shaping.Params) string {
 func TestComputeTrees(t *testing.T) {
 	t.Parallel()
 	const none = "light 0 0, heavy 0 0, exempt 0 0"
+	// The classifier stands before the bucket.
+	const classifiedFirst = `
+root prio 1:0 bands 3
+1:1 bfifo 2:0 limit 4000000
+1:2 tbf 3:0 rate 1250000 burst 9100
+3:1 prio 4:0 bands 2
+4:1 bfifo 5:0 limit 200000
+4:2 bfifo 6:0 limit 319000
+1:3 bfifo 7:0 limit 1
+filter on 1:0 answers 1:0
+`
 	for name, tc := range map[string]struct {
 		limit   *shaping.Limit
 		dir     terms.Direction
@@ -131,16 +142,7 @@ func TestComputeTrees(t *testing.T) {
 		answers string
 	}{
 		"strict, prio: drops are told, of whole packets": {
-			limit: strict(10e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
-root prio 1:0 bands 3
-1:1 bfifo 2:0 limit 4000000
-1:2 tbf 3:0 rate 1250000 burst 9100
-3:1 prio 4:0 bands 2
-4:1 bfifo 5:0 limit 200000
-4:2 bfifo 6:0 limit 319000
-1:3 bfifo 7:0 limit 1
-filter on 1:0 answers 1:0
-`, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
+			limit: strict(10e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: classifiedFirst, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
 		},
 		"strict, prio: whole packets fit the bucket": {
 			limit: strict(100e6), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
@@ -206,16 +208,7 @@ filter on 1:0 answers 1:0
 		},
 		"strict with exempt subnets, prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, exempt: true,
-			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: `
-root prio 1:0 bands 3
-1:1 bfifo 2:0 limit 4000000
-1:2 tbf 3:0 rate 1250000 burst 9100
-3:1 prio 4:0 bands 2
-4:1 bfifo 5:0 limit 200000
-4:2 bfifo 6:0 limit 319000
-1:3 bfifo 7:0 limit 1
-filter on 1:0 answers 1:0
-`, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
+			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: classifiedFirst, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
 		},
 		"strict with exempt subnets, no prio": {
 			limit: strict(10e6), dir: terms.Ingress, facts: here, exempt: true,
@@ -286,7 +279,7 @@ filter on 1:0 answers 1:0
 		},
 		"elephants htb": {
 			limit: strict(1e9, queue(terms.QueueHTB), elephants), dir: terms.Ingress, facts: here, where: `qdisc/htb on host: "pw_class" at own-qdisc/auto`, tree: `
-root htb 1:0
+root htb 1:0 default 3
 1:3 bfifo 2:0 limit 6250000
 class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
@@ -302,7 +295,7 @@ class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 		"flat htb with exempt subnets": {
 			limit: strict(1e9, queue(terms.QueueHTB), flat), dir: terms.Ingress, facts: here, exempt: true,
 			where: `qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, tree: `
-root htb 1:0
+root htb 1:0 default 3
 1:3 bfifo 2:0 limit 6250000
 class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0

@@ -257,8 +257,10 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 	t.Helper()
 	parents := map[shaping.TCHandle]bool{shaping.RootParent: true}
 	shaped := uint64(0)
-	// What the program answers without a configuration (PW_FALLBACK_CLASS).
-	capped := p.Tree.Filter == nil || p.Queue == terms.QueueHTB || p.Tree.Qdiscs[0].Kind == shaping.KindTBF
+	// What the program answers without a configuration (PW_FALLBACK_CLASS). HTB sends
+	// what answers no class of its own to the default.
+	root := p.Tree.Qdiscs[0]
+	capped := p.Tree.Filter == nil || root.Kind == shaping.KindTBF || p.Queue == terms.QueueHTB && root.DefaultClass != 0
 	for _, c := range p.Tree.Classes {
 		parents[c.Handle] = true
 		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
