@@ -36,7 +36,7 @@ type Substrate interface {
 type Watcher interface {
 	// Watch begins; the function that it returns ends it and says how much of
 	// the machine, in cores, others took meanwhile.
-	Watch(runID string) (stop func() (foreign float64, err error), err error)
+	Watch(runID string) (stop func() (record.Others, error), err error)
 }
 
 // Options are the choices of an execution.
@@ -115,14 +115,14 @@ func take(ctx context.Context, s Substrate, w Watcher, r *spec.Run) (*record.Sam
 		return nil, err
 	}
 	runErr := s.Run(ctx, r, out)
-	foreign, err := stop()
+	others, err := stop()
 	if ctx.Err() != nil {
 		return nil, errors.Join(ctx.Err(), runErr, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out.Foreign = foreign
+	out.Foreign, out.Stolen = others.Foreign, others.Stolen
 	out.Seconds, out.LoadAfter = time.Since(out.Started).Seconds(), LoadAverage()
 	if runErr != nil {
 		out.Failed = runErr.Error()

@@ -53,9 +53,9 @@ func (f *fake) Run(ctx context.Context, r *spec.Run, into *record.Sample) error 
 // watcher counts what it has begun and ended.
 type watcher struct{ begun, ended int }
 
-func (w *watcher) Watch(string) (func() (float64, error), error) {
+func (w *watcher) Watch(string) (func() (record.Others, error), error) {
 	w.begun++
-	return func() (float64, error) { w.ended++; return 0.25, nil }, nil
+	return func() (record.Others, error) { w.ended++; return record.Others{Foreign: 0.25, Stolen: 0.5}, nil }, nil
 }
 
 func plan() []spec.Run {
@@ -119,7 +119,7 @@ func TestRunTakesThePlanInItsOrder(t *testing.T) {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 	for _, s := range got.Samples {
-		if s.Foreign != 0.25 || s.Metrics["egress_used_share"] != 1 || s.Started.IsZero() {
+		if s.Foreign != 0.25 || s.Stolen != 0.5 || s.Metrics["egress_used_share"] != 1 || s.Started.IsZero() {
 			t.Errorf("sample %s = %+v, want all of it recorded", s.ID(), s)
 		}
 	}

@@ -133,18 +133,21 @@ func campaigns(p *page, sources []string) (string, error) {
 // provenance is a line on a campaign.
 func (p *page) provenance(r *record.Results, name string) string {
 	c, m := &r.Campaign, &r.Campaign.Machine
-	var foreign []float64
+	var foreign, stolen []float64
 	rounds := 0
 	for i := range r.Samples {
 		if s := &r.Samples[i]; s.Good() {
-			foreign = append(foreign, s.Foreign)
+			foreign, stolen = append(foreign, s.Foreign), append(stolen, s.Stolen)
 			rounds = max(rounds, s.Round+1)
 		}
 	}
-	quiet := stats.Summarise(foreign)
-	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in up to %d rounds; other processes took %.2f of %s meanwhile, at most %.2f.\n",
+	quiet, host := stats.Summarise(foreign), ""
+	if taken := stats.Summarise(stolen); taken.Max > 0 {
+		host = fmt.Sprintf("; the host took %.2f, at most %.2f", taken.Mean, taken.Max)
+	}
+	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in up to %d rounds; other processes took %.2f of %s meanwhile, at most %.2f%s.\n",
 		c.Profile, p.link(name), c.Started.Format("2006-01-02"),
-		report.Kernels(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max)
+		report.Kernels(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max, host)
 }
 
 // number is a metric of a run, such as a/10M/x#00, or the mean of those of a

@@ -59,6 +59,10 @@ type Series struct {
 	Values       []float64 `json:"values"`
 }
 
+// Others is processor time that was not the rig's, in cores: of processes of this
+// machine, and of its host, which gave it to other machines.
+type Others struct{ Foreign, Stolen float64 }
+
 // Sample is one run.
 type Sample struct {
 	Cell  spec.Cell `json:"cell"`
@@ -72,6 +76,9 @@ type Sample struct {
 	// Foreign is the processor time, in cores, that processes took meanwhile
 	// which are none of the rig's.
 	Foreign float64 `json:"foreign"`
+	// Stolen is what the host of a virtual machine took meanwhile, in cores; 0 also in
+	// samples of before this was read.
+	Stolen float64 `json:"stolen,omitempty"`
 
 	// Metrics are described by [Describe].
 	Metrics map[string]float64 `json:"metrics,omitempty"`

@@ -229,15 +229,15 @@ func metricsOf(r *record.Results, c *spec.Cell) []string {
 func noise(r *record.Results) Table {
 	t := Table{
 		Title: "How quiet the machine was", Header: []string{"", "n", "mean", "median", "max"},
-		Note: "In each run: processor time of processes that are none of the rig's, in cores, and the load average of a minute before it.",
+		Note: "In each run: processor time of processes that are none of the rig's and of the machine's host, in cores, and the load average of a minute before it.",
 	}
-	var foreign, load []float64
+	var foreign, stolen, load []float64
 	for i := range r.Samples {
 		if s := &r.Samples[i]; s.Good() {
-			foreign, load = append(foreign, s.Foreign), append(load, s.LoadBefore)
+			foreign, stolen, load = append(foreign, s.Foreign), append(stolen, s.Stolen), append(load, s.LoadBefore)
 		}
 	}
-	for name, v := range map[string][]float64{"cores taken by others": foreign, "load average before": load} {
+	for name, v := range map[string][]float64{"cores taken by others": foreign, "cores taken by the host": stolen, "load average before": load} {
 		s := stats.Summarise(v)
 		t.Rows = append(t.Rows, []string{
 			name, fmt.Sprint(s.N), fmt.Sprintf("%.2f", s.Mean),

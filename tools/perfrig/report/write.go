@@ -101,8 +101,9 @@ func markdown(r *record.Results, charts []Chart) []byte {
 		fmt.Fprintf(&b, "| what runs the pods | %s |\n", m.Software)
 	}
 	if quiet := noise(r); len(quiet.Rows) > 0 {
-		foreign := quiet.Rows[0]
-		fmt.Fprintf(&b, "| %s | mean %s, at most %s%s |\n", foreign[0], foreign[2], foreign[4], ofHost(m))
+		for _, taken := range quiet.Rows[:2] {
+			fmt.Fprintf(&b, "| %s | mean %s, at most %s%s |\n", taken[0], taken[2], taken[4], ofHost(m))
+		}
 	}
 	if missing := incomplete(r); missing != "" {
 		fmt.Fprintf(&b, "| not complete | %s |\n", missing)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/podweir/podweir/tools/perfrig/record"
 )
 
 // Interval is between two readings.
@@ -91,9 +93,10 @@ func (s *Sampler) read() (*reading, error) {
 }
 
 // Watch reads until the function that it returns is called, which writes the
-// file and says how many cores processes took that are neither this one or one
-// of Ours, nor their children, nor the kernel's. What ends within a second is not seen.
-func (s *Sampler) Watch(runID string) (stop func() (float64, error), err error) {
+// file and says how many cores others took: processes that are neither this one or one
+// of Ours, nor their children, nor the kernel's, and the host. A process that ends within
+// a second is not seen.
+func (s *Sampler) Watch(runID string) (stop func() (record.Others, error), err error) {
 	first, err := s.read()
 	if err != nil {
 		return nil, err
@@ -122,12 +125,14 @@ func (s *Sampler) Watch(runID string) (stop func() (float64, error), err error) 
 			}
 		}
 	}()
-	return func() (float64, error) {
+	return func() (record.Others, error) {
 		close(quit)
 		if err := <-done; err != nil {
-			return 0, fmt.Errorf("watch the machine: %w", err)
+			return record.Others{}, fmt.Errorf("watch the machine: %w", err)
 		}
-		return foreign(readings, append([]int{os.Getpid()}, s.Ours...)...), s.write(runID, readings)
+		return record.Others{
+			Foreign: foreign(readings, append([]int{os.Getpid()}, s.Ours...)...), Stolen: stolen(readings),
+		}, s.write(runID, readings)
 	}, nil
 }
 
@@ -145,11 +150,21 @@ func foreign(readings []*reading, ours ...int) float64 {
 			sum += p.user + p.sys - was.processes[pid].user - was.processes[pid].sys
 		}
 	}
+	return inCores(sum, readings)
+}
+
+// stolen is what the host took, in cores.
+func stolen(readings []*reading) float64 {
+	return inCores(readings[len(readings)-1].cpu.Steal-readings[0].cpu.Steal, readings)
+}
+
+// inCores is so many seconds of processor time as a part of the time that passed.
+func inCores(seconds float64, readings []*reading) float64 {
 	elapsed := readings[len(readings)-1].at.Sub(readings[0].at).Seconds()
 	if elapsed <= 0 {
 		return 0
 	}
-	return sum / elapsed
+	return seconds / elapsed
 }
 
 // descendants are processes and all that they have started.

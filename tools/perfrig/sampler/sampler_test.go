@@ -25,7 +25,7 @@ func twoReadings() []*reading {
 		return process{pid: pid, parent: parent, name: name, user: seconds, resident: 1000, kernel: parent == kthreadd}
 	}
 	r := func(after time.Duration, all ...process) *reading {
-		out := &reading{at: at.Add(after), processes: map[int]process{}, cpu: procfs.CPUStat{User: 5 + after.Seconds()}}
+		out := &reading{at: at.Add(after), processes: map[int]process{}, cpu: procfs.CPUStat{User: 5 + after.Seconds(), Steal: 2 + after.Seconds()/4}}
 		out.memory.SlabBytes = &slab
 		for _, one := range all {
 			out.processes[one.pid] = one
@@ -48,6 +48,15 @@ func TestForeign(t *testing.T) {
 	}
 	if got := foreign(twoReadings()[:1], 100); got != 0 {
 		t.Errorf("foreign of one reading = %v, want 0", got)
+	}
+}
+
+func TestStolen(t *testing.T) {
+	if got, want := stolen(twoReadings()), 0.25; got != want {
+		t.Errorf("stolen = %v cores, want %v: 2.5 s in 10 s", got, want)
+	}
+	if got := stolen(twoReadings()[:1]); got != 0 {
+		t.Errorf("stolen of one reading = %v, want 0", got)
 	}
 }
 
