@@ -40,6 +40,9 @@ func randomPacket(random *rand.Rand) model.Packet {
 		p.GSOSize, p.GSOSegs = uint32(1+random.IntN(1448)), uint32(random.IntN(800))
 		p.WireLen = uint32(len(data) + random.IntN(60000))
 	}
+	if random.IntN(2) == 0 {
+		p.Backlog = uint32(random.IntN(60_000))
+	}
 	return p
 }
 
@@ -128,6 +131,9 @@ func FuzzDataplane(f *testing.F) {
 			if script[i+4]&8 != 0 {
 				p.GSOSize, p.GSOSegs = 1+w%1448, w>>16%900
 				p.WireLen = uint32(len(p.Data)) + w%60000
+			}
+			if script[i+4]&16 != 0 {
+				p.Backlog = w
 			}
 			both(t, d, m, &step{
 				program: programs[int(program)%len(programs)], packet: p, random: random.Uint32(),

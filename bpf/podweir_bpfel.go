@@ -18,6 +18,7 @@ import (
 const (
 	PodweirMapPwChunk     = "pw_chunk"
 	PodweirMapPwHosts     = "pw_hosts"
+	PodweirMapPwLayout    = "pw_layout"
 	PodweirMapPwScratch   = "pw_scratch"
 	PodweirMapPwSlab      = "pw_slab"
 	PodweirMapPwSubnets   = "pw_subnets"
@@ -97,6 +98,7 @@ type PodweirProgramSpecs struct {
 type PodweirMapSpecs struct {
 	PwChunk   *ebpf.MapSpec `ebpf:"pw_chunk"`
 	PwHosts   *ebpf.MapSpec `ebpf:"pw_hosts"`
+	PwLayout  *ebpf.MapSpec `ebpf:"pw_layout"`
 	PwScratch *ebpf.MapSpec `ebpf:"pw_scratch"`
 	PwSlab    *ebpf.MapSpec `ebpf:"pw_slab"`
 	PwSubnets *ebpf.MapSpec `ebpf:"pw_subnets"`
@@ -130,6 +132,7 @@ func (o *PodweirObjects) Close() error {
 type PodweirMaps struct {
 	PwChunk   *ebpf.Map `ebpf:"pw_chunk"`
 	PwHosts   *ebpf.Map `ebpf:"pw_hosts"`
+	PwLayout  *ebpf.Map `ebpf:"pw_layout"`
 	PwScratch *ebpf.Map `ebpf:"pw_scratch"`
 	PwSlab    *ebpf.Map `ebpf:"pw_slab"`
 	PwSubnets *ebpf.Map `ebpf:"pw_subnets"`
@@ -139,6 +142,7 @@ func (m *PodweirMaps) Close() error {
 	return _PodweirClose(
 		m.PwChunk,
 		m.PwHosts,
+		m.PwLayout,
 		m.PwScratch,
 		m.PwSlab,
 		m.PwSubnets,

@@ -18,6 +18,7 @@ import (
 const (
 	bpftestMapPwChunk        = "pw_chunk"
 	bpftestMapPwHosts        = "pw_hosts"
+	bpftestMapPwLayout       = "pw_layout"
 	bpftestMapPwScratch      = "pw_scratch"
 	bpftestMapPwSlab         = "pw_slab"
 	bpftestMapPwSubnets      = "pw_subnets"
@@ -34,6 +35,7 @@ const (
 	bpftestProgPwPolice      = "pw_police"
 	bpftestProgPwPoliceX     = "pw_police_x"
 	bpftestProgPwRedirect    = "pw_redirect"
+	bpftestVarPwTestBacklog  = "pw_test_backlog"
 	bpftestVarPwTestCoarseNs = "pw_test_coarse_ns"
 	bpftestVarPwTestCopy     = "pw_test_copy"
 	bpftestVarPwTestNowNs    = "pw_test_now_ns"
@@ -103,6 +105,7 @@ type bpftestProgramSpecs struct {
 type bpftestMapSpecs struct {
 	PwChunk   *ebpf.MapSpec `ebpf:"pw_chunk"`
 	PwHosts   *ebpf.MapSpec `ebpf:"pw_hosts"`
+	PwLayout  *ebpf.MapSpec `ebpf:"pw_layout"`
 	PwScratch *ebpf.MapSpec `ebpf:"pw_scratch"`
 	PwSlab    *ebpf.MapSpec `ebpf:"pw_slab"`
 	PwSubnets *ebpf.MapSpec `ebpf:"pw_subnets"`
@@ -112,6 +115,7 @@ type bpftestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestVariableSpecs struct {
+	PwTestBacklog  *ebpf.VariableSpec `ebpf:"pw_test_backlog"`
 	PwTestCoarseNs *ebpf.VariableSpec `ebpf:"pw_test_coarse_ns"`
 	PwTestCopy     *ebpf.VariableSpec `ebpf:"pw_test_copy"`
 	PwTestNowNs    *ebpf.VariableSpec `ebpf:"pw_test_now_ns"`
@@ -140,6 +144,7 @@ func (o *bpftestObjects) Close() error {
 type bpftestMaps struct {
 	PwChunk   *ebpf.Map `ebpf:"pw_chunk"`
 	PwHosts   *ebpf.Map `ebpf:"pw_hosts"`
+	PwLayout  *ebpf.Map `ebpf:"pw_layout"`
 	PwScratch *ebpf.Map `ebpf:"pw_scratch"`
 	PwSlab    *ebpf.Map `ebpf:"pw_slab"`
 	PwSubnets *ebpf.Map `ebpf:"pw_subnets"`
@@ -149,6 +154,7 @@ func (m *bpftestMaps) Close() error {
 	return _BpftestClose(
 		m.PwChunk,
 		m.PwHosts,
+		m.PwLayout,
 		m.PwScratch,
 		m.PwSlab,
 		m.PwSubnets,
@@ -159,6 +165,7 @@ func (m *bpftestMaps) Close() error {
 //
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestVariables struct {
+	PwTestBacklog  *ebpf.Variable `ebpf:"pw_test_backlog"`
 	PwTestCoarseNs *ebpf.Variable `ebpf:"pw_test_coarse_ns"`
 	PwTestCopy     *ebpf.Variable `ebpf:"pw_test_copy"`
 	PwTestNowNs    *ebpf.Variable `ebpf:"pw_test_now_ns"`

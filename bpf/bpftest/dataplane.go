@@ -230,6 +230,9 @@ var ErrRefused = errors.New("the kernel refuses to build this packet")
 // [ErrRefused] for a packet that BPF_PROG_TEST_RUN does not build.
 func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
 	d.tb.Helper()
+	if v := d.coll.Variables["pw_test_backlog"]; v != nil {
+		d.must(v.Set(p.Backlog))
+	}
 	in := skb{
 		Priority: p.Priority, Stamp: p.Stamp, WireLen: p.WireLen,
 		GSOSegs: p.GSOSegs, GSOSize: p.GSOSize,

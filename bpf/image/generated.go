@@ -77,6 +77,13 @@ type Host struct {
 	Direction uint32
 }
 
+type Layout struct {
+	_            structs.HostLayout
+	SkbDev       uint32
+	DevQdisc     uint32
+	QdiscBacklog uint32
+}
+
 type Packet struct {
 	_        structs.HostLayout
 	Flow     Flow
@@ -97,6 +104,7 @@ type Packet struct {
 	Level    uint64
 	Wait     uint64
 	Extra    uint64
+	Backlog  uint64
 	Listed   uint64
 	Known    struct {
 		_     structs.HostLayout
@@ -233,22 +241,23 @@ const (
 var maps = []Map{
 	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 18624, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
-	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 136, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_layout", Type: 2, KeyBytes: 4, ValueBytes: 12, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 144, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}}, from: 0, to: 20328, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {297, "pw_subnets"}}, from: 20328, to: 40720, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 40720, to: 44944, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {372, "pw_subnets"}}, from: 44944, to: 49520, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}}, from: 49520, to: 70088, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {301, "pw_subnets"}}, from: 70088, to: 90720, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 90720, to: 108616, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {285, "pw_subnets"}}, from: 108616, to: 126656, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 126656, to: 126704, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 126704, to: 143568, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {377, "pw_subnets"}}, from: 143568, to: 160872, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 160872, to: 161376, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2313, "pw_layout"}}, from: 0, to: 21216, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {293, "pw_subnets"}, {2301, "pw_layout"}}, from: 21216, to: 42304, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 42304, to: 46536, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {373, "pw_subnets"}}, from: 46536, to: 51120, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}, {2342, "pw_layout"}}, from: 51120, to: 72584, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {297, "pw_subnets"}, {2329, "pw_layout"}}, from: 72584, to: 93912, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 93912, to: 111816, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {286, "pw_subnets"}}, from: 111816, to: 129864, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 129864, to: 129912, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 129912, to: 146784, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {378, "pw_subnets"}}, from: 146784, to: 164096, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 164096, to: 164600, carrier: 1},
 }

@@ -5,6 +5,7 @@ package image_test
 
 import (
 	"bytes"
+	"crypto/sha1"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -78,6 +79,35 @@ func TestMapsAreTheObjects(t *testing.T) {
 		}
 		if got, err := image.MapByName(name); err != nil || got != want {
 			t.Errorf("MapByName(%s) = %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+}
+
+// The programs that look at the queue read the kernel's memory, and a kernel that
+// does not let them gets programs that do without, and have a tag of this build, too.
+func TestUnsighted(t *testing.T) {
+	call := []byte{0x85, 0, 0, 0, 113, 0, 0, 0} // bpf_probe_read_kernel
+	fds := map[string]int{"pw_slab": 0, "pw_scratch": 0, "pw_hosts": 0, "pw_subnets": 0, "pw_layout": 0}
+	for name, reads := range map[string]int{"pw_band": 3, "pw_class": 3, "pw_band_x": 3, "pw_class_x": 3, "pw_edt": 0, "pw_police": 0} {
+		p, err := image.ProgramByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := p.Link(fds, image.ByClassID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Count(text, call); got != reads {
+			t.Errorf("%s reads the kernel's memory in %d places, want %d", name, got, reads)
+		}
+		without := image.Unsighted(text)
+		if bytes.Contains(without, call) || len(without) != len(text) {
+			t.Errorf("%s still reads the kernel's memory", name)
+		}
+		for _, text := range [][]byte{text, without} {
+			if sum := sha1.Sum(text); !p.HasTag([8]byte(sum[:8]), image.ByClassID) {
+				t.Errorf("%s does not have its own tag", name)
+			}
 		}
 	}
 }

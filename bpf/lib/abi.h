@@ -199,53 +199,6 @@ struct pw_state {
 	__u64 fair_cut; /* the tick in which a TCP flow last lost a packet for its share, or was marked */
 };
 
-/* What the table of flows has of the packet's flow, or whom the flow would displace. */
-struct pw_known {
-	__u16 place; /* in pw_state.flows */
-	__u8 found;
-	__u8 held; /* 1: the flow itself, not who is displaced */
-	__u8 rank; /* of who has the place */
-	__u8 age; /* of the flow, with this packet */
-	__u8 pad[2];
-	__u32 at; /* time of the word */
-};
-
-/* So many units of 2^shift bytes. */
-struct pw_size {
-	__u32 units;
-	__u32 shift;
-};
-
-/* What the parser read of the packet at hand. */
-struct pw_packet {
-	struct pw_flow flow;
-	__u16 l3; /* offset of the IP header */
-	__u16 l4; /* offset of the transport header */
-	__u16 headers; /* bytes from the first header to the end of what is known of them */
-	__u8 tos; /* traffic class; its low two bits are the ECN field */
-	__u8 hop_limit;
-	__u8 family; /* 4, 6, or 0 if it is not IP */
-	__u8 class; /* enum pw_class */
-	__u8 big; /* has big_est */
-	__u8 light;
-	__u32 est; /* of the flow */
-	__u32 claim; /* what the flow is taken for where the light-only meter is asked */
-	__u32 big_est; /* from this estimate on a flow is held; a quarter above it, it becomes heavy */
-	__u32 fair; /* the fair share as an estimate */
-	__u32 hold; /* for how long the flow would be held now, in units of the table of flows */
-	__u64 level; /* of the total meter when the packet came, 1/64 ns */
-	__u64 wait; /* how long heavy packets shall wait, 1/64 ns */
-	__u64 extra; /* how much of that is because of losses */
-	__u64 listed; /* bytes of the flow in the list of heavy flows before this packet, 0 if it is not there */
-	struct pw_known known;
-	__u8 control; /* ARP or neighbour discovery */
-	__u8 excess; /* enum pw_excess */
-	__u8 counts; /* the sketch is charged */
-	__u8 pad;
-	struct pw_size size; /* on the wire */
-	__u64 id; /* the flow hash */
-};
-
 /* A slot of the slab: all that the programs know of one direction of one interface. Only user space writes the
  * first 64 bytes, and the configurations.
  */
@@ -276,6 +229,14 @@ struct pw_subnet {
 };
 
 #define PW_SUBNET_SLOT_BITS 64 /* of slot and epoch */
+
+/* Where this kernel has what leads from a packet to the queue of its device: offsets in bytes. All 0 where nobody could
+ * tell. */
+struct pw_layout {
+	__u32 skb_dev; /* sk_buff.dev */
+	__u32 dev_qdisc; /* net_device.qdisc */
+	__u32 qdisc_backlog; /* Qdisc.qstats.backlog */
+};
 
 /* Key of pw_hosts. */
 struct pw_host {

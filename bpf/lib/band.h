@@ -31,7 +31,7 @@ static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *
 	/* What is light has no excess. */
 	if (pw_unlikely(pkt->excess == PW_EXCESS_MARK) && !ecn_set_ce(skb, pkt))
 		return PW_DROP_EARLY;
-	wait_note(work);
+	wait_note(skb, work);
 	if (!heavy)
 		return PW_LIGHT;
 	return pkt->excess == PW_EXCESS_NONE ? PW_PACED : PW_MARKED;

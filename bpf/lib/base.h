@@ -8,6 +8,7 @@
 #include <bpf/bpf_endian.h>
 
 #include "abi.h"
+#include "packet.h"
 
 #define bool _Bool
 #define true 1

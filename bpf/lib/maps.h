@@ -21,13 +21,19 @@ struct {
 	__array(values, struct pw_chunk);
 } pw_slab SEC(".maps");
 
-/* What a program knows of the packet at hand; it means nothing between packets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct pw_packet);
 } pw_scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct pw_layout);
+} pw_layout SEC(".maps");
 
 /* Slots by the device at the host side, for programs on TCX hooks there. */
 struct {

@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include "backlog.h"
 #include "base.h"
 #include "classify.h"
 #include "clock.h"
@@ -90,44 +91,48 @@ static __always_inline __u64 wait_light(struct pw_state *state, __u64 clock, __u
 	return sketch_min(sketch_more(level, saved), queue);
 }
 
-/* TBF cuts a packet that costs more than its burst into segments. */
-static __always_inline __u64 wait_heavy(const struct pw_config *cfg, struct pw_state *state,
-					__u64 now_ns, __u64 cost, __u64 queue)
+/* What the queue takes of the packet at once: TBF cuts one that costs more than its burst into segments. */
+static __always_inline __u64 wait_frame(const struct pw_config *cfg, __u64 cost)
 {
-	if (pw_unlikely(cost > cfg->total_burst))
-		cost = meter_small_cost(&cfg->total_rate, PW_WAIT_FULL_FRAME);
-	PW_WRITE64(&state->wait_frame, cost);
-	return (queue >> 16) * wait_factor(cfg, state, now_ns);
+	__u64 full = meter_small_cost(&cfg->total_rate, PW_WAIT_FULL_FRAME);
+
+	return cost + ((full - cost) & sketch_less(cfg->total_burst, cost));
 }
 
 /* For a packet that goes into a band, when the total meter has been asked. */
-static __always_inline void wait_note(struct pw_work *work)
+static __always_inline void wait_note(const struct __sk_buff *skb, struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_state *state = work->state;
 	__u64 coarse = meter_time(work->now_ns), before = coarse + work->level;
 	__u64 cost = work->cost, clock = PW_READ64(&state->wait_clock);
-	__u64 dice = before * PW_WAIT_SPREAD, packets = 1, now_ns, now, wait, seen;
+	__u64 dice = before * PW_WAIT_SPREAD, packets, now_ns, now, wait, seen, frame;
 	bool heavy;
 
 	pw_forget();
 	heavy = work->pkt->class == PW_CLASS_HEAVY;
 	if (!heavy)
 		PW_WRITE64(&state->wait_clock, coarse + meter_level(clock, coarse) + cost);
-	if (pw_likely(cost < PW_WAIT_LONG && work->level)) {
-		if (pw_likely(dice >> (64 - PW_WAIT_DICE_BITS)))
-			return;
-		packets = 1U << PW_WAIT_DICE_BITS;
-	}
+	/* All ones if one of many counts for all of them. */
+	packets = sketch_less(cost, PW_WAIT_LONG) & sketch_less(0, work->level);
+	if (pw_likely(dice >> (64 - PW_WAIT_DICE_BITS) & packets))
+		return;
+	packets = 1 + (((1U << PW_WAIT_DICE_BITS) - 1) & packets);
 	now_ns = clock_exact_ns();
 	now = meter_time(now_ns);
 	seen = PW_READ64(&state->total_tat);
 	if ((__s64)(now + cost - seen) > 0)
 		meter_swap(&state->total_tat, seen, now + cost);
-	wait = sketch_more(meter_level(before, now) + cost, cfg->total_burst);
-	if (heavy)
-		wait = wait_heavy(cfg, state, now_ns, cost, wait);
-	else
-		wait = wait_light(state, clock, now, cost, wait);
+	wait = meter_level(before, now);
+	if (heavy) {
+		frame = wait_frame(cfg, cost);
+		PW_WRITE64(&state->wait_frame, frame);
+		wait += backlog_follow(skb, work, wait, frame);
+		wait = (sketch_more(wait + cost, cfg->total_burst) >> 16) *
+		       wait_factor(cfg, state, now_ns);
+	} else {
+		wait = wait_light(state, clock, now, cost,
+				  sketch_more(wait + cost, cfg->total_burst));
+	}
 	wait_count(state, heavy, wait >> PW_METER_SHIFT, packets);
 }

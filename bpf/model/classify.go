@@ -51,6 +51,8 @@ type work struct {
 	clock  Clock
 	nowNS  uint64
 	bytes  uint32
+	// backlog is how much the queue holds.
+	backlog uint32
 	// level is that of the total meter when it was asked, before is when the
 	// packet came.
 	level, before uint64

@@ -58,6 +58,9 @@ type Packet struct {
 	Stamp uint64
 	// Priority is the skb->priority it carries.
 	Priority uint32
+	// Backlog is how many bytes the queue of its device holds, 0 if the kernel does
+	// not tell.
+	Backlog uint32
 }
 
 // What the programs look at, bpf/lib/parse.h.

@@ -75,14 +75,16 @@ func (d *Direction) noteWait(w *work, heavy bool) {
 		d.Total.TAT = now + cost
 	}
 	burst := uint64(d.Config.TotalBurst)
-	queue, band := level(level(before, now)+cost, burst), 0
+	queue, band := level(before, now), 0
 	if heavy {
 		band = 1
 		if waits.Frame = cost; cost > burst {
 			waits.Frame = Cost(d.Config.TotalRate, fullFrame)
 		}
-		queue = (queue >> 16) * d.lightSlowdown(w.clock.ExactNS)
+		queue = d.follow(queue, waits.Frame, w.backlog)
+		queue = (level(queue+cost, burst) >> 16) * d.lightSlowdown(w.clock.ExactNS)
 	} else {
+		queue = level(queue+cost, burst)
 		saved := level(now, clock) % (waits.Frame | 1)
 		ahead := level(clock, now) + cost
 		waits.Clock = now - saved + ahead
@@ -91,6 +93,25 @@ func (d *Direction) noteWait(w *work, heavy bool) {
 	ns := queue >> meterShift
 	waits.NS[band] += packets * ns
 	waits.Packets[band][waitBucket(ns)] += packets
+}
+
+// As in bpf/lib/backlog.h.
+const (
+	backlogStepShift = 3
+	backlogUnitShift = 6
+)
+
+// follow brings the total meter nearer to what the queue really holds, and returns the
+// level; frame is what the queue takes of a packet at once.
+func (d *Direction) follow(at, frame uint64, backlog uint32) uint64 {
+	if backlog == 0 {
+		return at
+	}
+	most := uint64(d.Config.TotalBurst) + Cost(d.Config.TotalRate, min(backlog>>backlogUnitShift, MaxBytes))<<backlogUnitShift
+	least := min(level(most, frame), d.heavyLimit())
+	step := level(least, at)>>backlogStepShift - level(at, most)>>backlogStepShift
+	d.Total.TAT += step
+	return at + step
 }
 
 // level is how far a is ahead of b.

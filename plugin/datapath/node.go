@@ -38,11 +38,12 @@ const (
 	mapScratch = "pw_scratch"
 	mapHosts   = "pw_hosts"
 	mapSubnets = "pw_subnets"
+	mapLayout  = "pw_layout"
 	chunkPin   = "slab-"
 )
 
 // shared are the maps that programs name.
-var shared = []string{mapSlab, mapScratch, mapHosts, mapSubnets}
+var shared = []string{mapSlab, mapScratch, mapHosts, mapSubnets, mapLayout}
 
 // Node is what the pods of a node share, pinned in a directory of its own. It is
 // made when it is first needed. It is not safe for concurrent use; several
@@ -209,6 +210,11 @@ func (n *Node) makeTables() error {
 		made, err := makeMap(name)
 		if err != nil {
 			return err
+		}
+		if name == mapLayout {
+			if err := writeLayout(made); err != nil {
+				return err
+			}
 		}
 		n.maps[name] = made
 		if err := pinOver(made, filepath.Join(n.dir, name)); err != nil {

@@ -152,7 +152,14 @@ func load(p *image.Program, carrier Carrier, maps map[string]*bpfcall.Map) (*bpf
 	if err != nil {
 		return nil, err
 	}
-	return bpfcall.LoadProgram(p.Name, image.License, instructions)
+	prog, err := bpfcall.LoadProgram(p.Name, image.License, instructions)
+	if err == nil {
+		return prog, nil
+	}
+	if prog, second := bpfcall.LoadProgram(p.Name, image.License, image.Unsighted(instructions)); second == nil {
+		return prog, nil
+	}
+	return nil, err
 }
 
 // Current says whether a program with this name and tag is the one of this build

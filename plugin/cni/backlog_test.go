@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"errors"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// tbfIn finds a TBF, what it is under, its rate and its bucket.
+var tbfIn = regexp.MustCompile(`qdisc tbf ([0-9a-f]+:) (root|parent \S+) .*rate (\S+) burst (\S+) `)
+
+// stall lets the queue of a device send nothing for a while, and next to nothing is
+// saved meanwhile: as when the processor of its timer is away.
+func stall(t *testing.T, ns *testutil.NetNS, device string, for_ time.Duration) {
+	t.Helper()
+	m := tbfIn.FindStringSubmatch(ns.Run(t, "tc", "qdisc", "show", "dev", device))
+	if m == nil {
+		t.Fatalf("no tbf on %s", device)
+	}
+	set := func(rate string) {
+		t.Helper()
+		args := slices.Concat([]string{"qdisc", "change", "dev", device, "handle", m[1]}, strings.Fields(m[2]),
+			[]string{"tbf", "rate", rate, "burst", m[4], "limit", "100k"}) // of a child that there is not
+		ns.Run(t, "tc", args...)
+	}
+	set("8kbit")
+	<-time.After(for_)
+	set(m[3])
+}
+
+// A queue that was not served for a while is as short as before soon after, though what
+// it did not send meanwhile is still in it.
+func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	for _, tt := range []struct {
+		name   string
+		toPod  bool
+		onNode func(*testing.T) *node
+	}{
+		{"into the pod", true, newNode},
+		{"out of the pod", false, newNode},
+		{"into the pod, all that the kernel has", true, unprobed},
+		{"out of the pod, all that the kernel has", false, unprobed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := tt.onNode(t).newPod(t)
+			p.must(t, "ADD", p.conf(conf{"egressRate": "10M", "ingressRate": "10M"}))
+			s, sent := p.newStamped(t, tt.toPod), make(chan error, 1)
+			go func() { sent <- s.send(&source{size: 1514, bits: 13e6}, time.Minute) }()
+			<-time.After(2 * time.Second)
+			before := wallNS()
+			if tt.toPod {
+				stall(t, p.node.NetNS, p.host.Name, 200*time.Millisecond)
+			} else {
+				stall(t, p.ns, "eth0", 200*time.Millisecond)
+			}
+			after := wallNS() + uint64(time.Second)
+			<-time.After(2 * time.Second)
+			_ = s.from.Close()
+			if err := <-sent; !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+			s.end(t)
+			usual, then := measured(s.took(before-1e9, before)), measured(s.took(after, after+1e9))
+			t.Logf("usual %v, after the pause %v (mean, median, p99)", usual, then)
+			if then.p50 > usual.p50+usual.p50/4 {
+				t.Errorf("packets wait %v long after the queue was not served, and %v before", then.p50, usual.p50)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package kernelbtf_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/podweir/podweir/plugin/datapath/kernelbtf"
+)
+
+func ownKernel(tb testing.TB) []byte {
+	tb.Helper()
+	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
+	if errors.Is(err, os.ErrNotExist) {
+		tb.Skip("this kernel does not tell its types")
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+// Of every member of some structures of this kernel the offset is the one that the
+// library finds, however deep the member is in structures without a name.
+func TestOffsetIsTheLibrarys(t *testing.T) {
+	spec, err := kernelbtf.Parse(ownKernel(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, name := range []string{"Qdisc", "gnet_stats_queue", "net_device", "sk_buff"} {
+		var s *btf.Struct
+		if err := all.TypeByName(name, &s); err != nil {
+			t.Fatal(err)
+		}
+		want := make(map[string]btf.Bits)
+		membersOf(s.Members, 0, want)
+		for member, bits := range want {
+			if compared++; bits%8 != 0 {
+				if got, err := spec.Offset(name, member); err == nil {
+					t.Errorf("Offset(%s, %s) = %d, want an error: it begins at bit %d", name, member, got, bits)
+				}
+				continue
+			}
+			if got, err := spec.Offset(name, member); err != nil || btf.Bits(got) != bits/8 {
+				t.Errorf("Offset(%s, %s) = %d, %v, want %d", name, member, got, err, bits/8)
+			}
+		}
+	}
+	if compared < 100 {
+		t.Errorf("only %d members were compared", compared)
+	}
+}
+
+func membersOf(members []btf.Member, at btf.Bits, into map[string]btf.Bits) {
+	for _, m := range members {
+		if m.Name != "" {
+			into[m.Name] = at + m.Offset
+			continue
+		}
+		switch inner := m.Type.(type) {
+		case *btf.Struct:
+			membersOf(inner.Members, at+m.Offset, into)
+		case *btf.Union:
+			membersOf(inner.Members, at+m.Offset, into)
+		}
+	}
+}
+
+func TestOffsetOfNothing(t *testing.T) {
+	spec, err := kernelbtf.Parse(ownKernel(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range [][2]string{{"no_such_structure", "dev"}, {"sk_buff", "no_such_member"}} {
+		if got, err := spec.Offset(of[0], of[1]); err == nil {
+			t.Errorf("Offset(%s, %q) = %d, want an error", of[0], of[1], got)
+		}
+	}
+}
+
+func BenchmarkOffset(b *testing.B) {
+	raw := ownKernel(b)
+	for b.Loop() {
+		spec, err := kernelbtf.Parse(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := spec.Offset("sk_buff", "dev"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Whatever it reads, it ends, and with an offset or an error.
+func FuzzOffset(f *testing.F) {
+	b, err := btf.NewBuilder([]btf.Type{outer()}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	raw, err := b.Marshal(nil, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	spec, err := kernelbtf.Parse(raw)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if got, err := spec.Offset("outer", "deep"); err != nil || got != 12 {
+		f.Fatalf("Offset(outer, deep) = %d, %v, want 12", got, err)
+	}
+	f.Add(raw)
+	f.Add(raw[:len(raw)/2])
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		spec, err := kernelbtf.Parse(raw)
+		if err != nil {
+			return
+		}
+		_, _ = spec.Offset("outer", "deep")
+	})
+}
+
+// outer has a member in a union in a structure, neither of which has a name.
+func outer() *btf.Struct {
+	word := &btf.Int{Name: "word", Size: 4}
+	union := &btf.Union{Size: 4, Members: []btf.Member{{Name: "first", Type: word}, {Name: "deep", Type: word}}}
+	inner := &btf.Struct{Size: 8, Members: []btf.Member{{Name: "before", Type: word}, {Type: union, Offset: 32}}}
+	return &btf.Struct{Name: "outer", Size: 16, Members: []btf.Member{
+		{Name: "begin", Type: word}, {Name: "next", Type: word, Offset: 32}, {Type: inner, Offset: 64},
+	}}
+}

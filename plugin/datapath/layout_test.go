@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package datapath_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// With the first program the node learns where this kernel has what leads to a
+// queue.
+func TestPrivilegedLayout(t *testing.T) {
+	testutil.RequireRoot(t)
+	n, dir := openNode(t)
+	if _, err := n.Program("pw_band", image.ByClassID); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "..", "..", "..", "node", "pw_layout"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
+	var got image.Layout
+	if err := m.Lookup(uint32(0), &got); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := btf.LoadKernelSpec()
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, os.ErrNotExist) {
+		if got != (image.Layout{}) {
+			t.Errorf("layout %+v on a kernel that does not tell its types", got)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset := func(structure, member string) uint32 {
+		t.Helper()
+		var s *btf.Struct
+		if err := spec.TypeByName(structure, &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range s.Members {
+			if m.Name == member {
+				return m.Offset.Bytes()
+			}
+		}
+		t.Fatalf("no %s in %s", member, structure)
+		return 0
+	}
+	// sk_buff.dev is in a union that has no name; kernelbtf's own test compares that.
+	got.SkbDev = 0
+	if want := (image.Layout{QdiscBacklog: offset("Qdisc", "qstats") + offset("gnet_stats_queue", "backlog"), DevQdisc: got.DevQdisc}); got != want || got.DevQdisc == 0 {
+		t.Errorf("layout %+v, want %+v", got, want)
+	}
+}
+
+// A kernel that lets no program read its memory takes the programs without that, and
+// they are of this build.
+func TestPrivilegedUnsightedProgram(t *testing.T) {
+	testutil.RequireRoot(t)
+	n, dir := openNode(t)
+	first, err := n.Program("pw_class", image.ByClassID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := image.ProgramByName("pw_class")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds := make(map[string]int)
+	for _, name := range p.MapNames() {
+		m, err := bpfcall.OpenMap(filepath.Join(dir, "..", "..", "..", "node", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = m.Close() }()
+		fds[name] = m.FD()
+	}
+	text, err := p.Link(fds, image.ByClassID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := bpfcall.LoadProgram(p.Name, image.License, image.Unsighted(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = without.Close() }()
+	pin := filepath.Join(dir, "..", "..", "..", "node", "pw_class")
+	if err := errors.Join(os.Remove(pin), without.Pin(pin)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := again(t, filepath.Join(dir, "..", "..", "..")).Program("pw_class", image.ByClassID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := programID(t, again); got != programID(t, without) || got == programID(t, first) {
+		t.Errorf("the node has program %d, want %d, which is pinned and does without reading", got, programID(t, without))
+	}
+}
