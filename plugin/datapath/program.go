@@ -152,11 +152,19 @@ func load(p *image.Program, carrier Carrier, maps map[string]*bpfcall.Map) (*bpf
 	if err != nil {
 		return nil, err
 	}
-	prog, err := bpfcall.LoadProgram(p.Name, image.License, instructions)
+	return loadEither(instructions, func(text []byte) (*bpfcall.Program, error) {
+		return bpfcall.LoadProgram(p.Name, image.License, text)
+	})
+}
+
+// loadEither loads a program, or what remains of it without reading the kernel's memory.
+// The error is that of the first attempt.
+func loadEither(text []byte, load func([]byte) (*bpfcall.Program, error)) (*bpfcall.Program, error) {
+	prog, err := load(text)
 	if err == nil {
 		return prog, nil
 	}
-	if prog, second := bpfcall.LoadProgram(p.Name, image.License, image.Unsighted(instructions)); second == nil {
+	if prog, second := load(image.Unsighted(text)); second == nil {
 		return prog, nil
 	}
 	return nil, err
