@@ -148,13 +148,15 @@ func (s *Store) MakeDevice(k Key, device string) (string, error) {
 }
 
 // mkdirAttempts bounds the race with a Remove of the last other attachment of
-// a network, which takes the network's directory away.
+// a network, which takes the network's directory away: the parent is not there any
+// more, or the directory itself is gone when MkdirAll looks what is in its way.
 const mkdirAttempts = 100
 
 func mkdirAll(dir string) error {
 	var err error
 	for range mkdirAttempts {
-		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, os.ErrNotExist) {
+		err = os.MkdirAll(dir, 0o700)
+		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
 			break
 		}
 	}
