@@ -5,6 +5,7 @@ package datapath
 
 import (
 	"os"
+	"sync"
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
@@ -23,7 +24,9 @@ func writeLayout(m *bpfcall.Map) error {
 }
 
 // kernelLayout is empty on a kernel that does not tell: the programs do without.
-func kernelLayout() (l image.Layout) {
+var kernelLayout = sync.OnceValue(readLayout)
+
+func readLayout() (l image.Layout) {
 	raw, err := os.ReadFile(kernelTypes)
 	if err != nil {
 		return l

@@ -7,7 +7,6 @@
 package kernelbtf
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 // order.
 type Spec struct {
 	types, names []byte
+	// starts are where types begin; their numbers count from 1.
+	starts []uint32
 }
 
 // Header and kinds of BTF (linux/btf.h).
@@ -75,102 +76,89 @@ func Parse(raw []byte) (*Spec, error) {
 	if types+u32(12) > size || names+u32(20) > size {
 		return nil, errShort
 	}
-	return &Spec{types: raw[types : types+u32(12)], names: raw[names : names+u32(20)]}, nil
+	s := &Spec{types: raw[types : types+u32(12)], names: raw[names : names+u32(20)]}
+	return s, s.index()
 }
 
-// kernelType is one type, and the bytes of its parts.
-type kernelType struct {
-	name, info uint32
-	parts      []byte
-}
-
-func (t *kernelType) kind() uint32 { return t.info >> kindShift & kindMask }
-
-// each calls f for every type, whose numbers count from 1, until it returns false.
-func (s *Spec) each(f func(id uint32, t *kernelType) bool) error {
-	rest := s.types
-	for id := uint32(1); len(rest) > 0; id++ {
-		if len(rest) < typeBytes {
+// index finds where the types begin.
+func (s *Spec) index() error {
+	const usualBytes = 32
+	s.starts = make([]uint32, 0, len(s.types)/usualBytes)
+	for at := 0; at < len(s.types); {
+		if len(s.types)-at < typeBytes {
 			return errShort
 		}
-		t := kernelType{name: binary.NativeEndian.Uint32(rest), info: binary.NativeEndian.Uint32(rest[4:])}
-		more := moreBytes[t.kind()]
-		end := typeBytes + more.once + more.each*int(t.info&countMask)
-		if len(rest) < end {
+		s.starts = append(s.starts, uint32(at))
+		info := binary.NativeEndian.Uint32(s.types[at+4:])
+		more := moreBytes[info>>kindShift&kindMask]
+		at += typeBytes + more.once + more.each*int(info&countMask)
+		if at > len(s.types) {
 			return errShort
-		}
-		t.parts, rest = rest[typeBytes:end], rest[end:]
-		if !f(id, &t) {
-			return nil
 		}
 	}
 	return nil
+}
+
+// composite is a structure or union: whether it has bit fields, and its members.
+type composite struct {
+	bitFields bool
+	members   []byte
+}
+
+func (s *Spec) composite(start uint32) (c composite, kind uint32) {
+	info := binary.NativeEndian.Uint32(s.types[start+4:])
+	kind = info >> kindShift & kindMask
+	if kind != kindStruct && kind != kindUnion {
+		return c, kind
+	}
+	first := int(start) + typeBytes
+	return composite{info>>flagShift != 0, s.types[first : first+memberBytes*int(info&countMask)]}, kind
 }
 
 // Offset is where a structure has a member, in bytes. A member of a structure or
 // union without a name in it counts as its own. It is an error if there is no such
 // structure or member, or if the member is a bit field.
 func (s *Spec) Offset(structure, member string) (uint32, error) {
-	var found *kernelType
-	err := s.each(func(_ uint32, t *kernelType) bool {
-		if t.kind() == kindStruct && s.named(t.name, structure) {
-			found = t
+	for _, start := range s.starts {
+		if !s.named(binary.NativeEndian.Uint32(s.types[start:]), structure) {
+			continue
 		}
-		return found == nil
-	})
-	if err != nil {
-		return 0, err
+		c, kind := s.composite(start)
+		if kind != kindStruct {
+			continue
+		}
+		bits := s.member(c, member, nestingLimit)
+		switch {
+		case bits < 0:
+			return 0, fmt.Errorf("struct %s has no member %s", structure, member)
+		case bits%bitsPerByte != 0:
+			return 0, fmt.Errorf("%s of struct %s does not begin with a byte", member, structure)
+		}
+		return uint32(bits / bitsPerByte), nil
 	}
-	if found == nil {
-		return 0, fmt.Errorf("BTF has no struct %s", structure)
-	}
-	bits, err := s.member(found, member, nestingLimit)
-	switch {
-	case err != nil:
-		return 0, err
-	case bits < 0:
-		return 0, fmt.Errorf("struct %s has no member %s", structure, member)
-	case bits%bitsPerByte != 0:
-		return 0, fmt.Errorf("%s of struct %s does not begin with a byte", member, structure)
-	}
-	return uint32(bits / bitsPerByte), nil
+	return 0, fmt.Errorf("BTF has no struct %s", structure)
 }
 
 // member is the offset of a member in bits, -1 if there is none.
-func (s *Spec) member(in *kernelType, name string, nesting int) (int64, error) {
-	for parts := in.parts; len(parts) > 0; parts = parts[memberBytes:] {
-		its, id := binary.NativeEndian.Uint32(parts), binary.NativeEndian.Uint32(parts[4:])
+func (s *Spec) member(in composite, name string, nesting int) int64 {
+	for parts := in.members; len(parts) > 0; parts = parts[memberBytes:] {
+		its, number := binary.NativeEndian.Uint32(parts), binary.NativeEndian.Uint32(parts[4:])
 		offset := int64(binary.NativeEndian.Uint32(parts[8:]))
-		if in.info>>flagShift != 0 { // the upper bits are the size of a bit field
+		if in.bitFields { // the upper bits are the size of one
 			offset &= offsetMask
 		}
 		if s.named(its, name) {
-			return offset, nil
+			return offset
 		}
-		if !s.named(its, "") || nesting == 0 {
+		if !s.named(its, "") || nesting == 0 || number == 0 || uint64(number) > uint64(len(s.starts)) {
 			continue
 		}
-		inner, err := s.nested(id, name, nesting-1)
-		if err != nil || inner >= 0 {
-			return offset + inner, err
+		inner, _ := s.composite(s.starts[number-1])
+		if at := s.member(inner, name, nesting-1); at >= 0 {
+			return offset + at
 		}
 	}
-	return -1, nil
-}
-
-// nested is member of a structure or union by its number.
-func (s *Spec) nested(number uint32, name string, nesting int) (int64, error) {
-	var found *kernelType
-	err := s.each(func(id uint32, t *kernelType) bool {
-		if id == number {
-			found = t
-		}
-		return id < number
-	})
-	if err != nil || found == nil || found.kind() != kindStruct && found.kind() != kindUnion {
-		return -1, err
-	}
-	return s.member(found, name, nesting)
+	return -1
 }
 
 // named says whether the name at an offset is this one.
@@ -178,6 +166,6 @@ func (s *Spec) named(offset uint32, name string) bool {
 	if uint64(offset) > uint64(len(s.names)) {
 		return false
 	}
-	rest, ok := bytes.CutPrefix(s.names[offset:], []byte(name))
-	return ok && len(rest) > 0 && rest[0] == 0
+	rest := s.names[offset:]
+	return len(rest) > len(name) && rest[len(name)] == 0 && string(rest[:len(name)]) == name
 }
