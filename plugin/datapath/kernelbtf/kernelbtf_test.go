@@ -11,13 +11,14 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"github.com/podweir/podweir/plugin/datapath/kernelbtf"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 func ownKernel(tb testing.TB) []byte {
 	tb.Helper()
 	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if errors.Is(err, os.ErrNotExist) {
-		tb.Skip("this kernel does not tell its types")
+		testutil.SkipFeature(tb, "btf")
 	}
 	if err != nil {
 		tb.Fatal(err)
