@@ -26,12 +26,13 @@ var mapStructs = map[string]uintptr{
 	"pw_rate":   unsafe.Sizeof(image.Rate{}),
 	"pw_subnet": unsafe.Sizeof(image.Subnet{}),
 	"pw_host":   unsafe.Sizeof(image.Host{}),
+	"pw_layout": unsafe.Sizeof(image.Layout{}),
 }
 
 // sizes of ABI version 8.
 var sizes = map[string]uint32{
 	"pw_slot": 18624, "pw_config": 176, "pw_state": 17912, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40,
-	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8,
+	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,
 }
 
 // No struct that a map holds has a hole: what is not written would be whatever

@@ -18,7 +18,7 @@ import (
 // a plain queue: then TCP slows down at once, and sends nothing twice over the network.
 func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 	const (
-		capacity = 10 * mbit
+		capacity = 5 * mbit
 		payload  = 1400
 		packet   = 14 + 20 + 8 + payload
 		last     = 500 * time.Millisecond
@@ -55,8 +55,8 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 			came := wire(t, pod, began, wiremeter.Now()) / packet
 			t.Logf("%d packets came of %d that were sent; %d were refused", came, sent, refused)
 			// The kernel sends a frame of its own now and then.
-			if refused < sent/8 || came+sent/50+10 < sent || came > sent+10 {
-				t.Errorf("%d packets came of %d that the sender takes for sent, want all; %d were refused, want an eighth as many", came, sent, refused)
+			if refused < sent || came+sent/50+10 < sent || came > sent+10 {
+				t.Errorf("%d packets came of %d that the sender takes for sent, want all; %d were refused, want most", came, sent, refused)
 			}
 		})
 	}

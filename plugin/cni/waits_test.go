@@ -171,8 +171,8 @@ func estimated(w *datapath.Wait) waited {
 }
 
 // The way through the kernel and to the socket is a part of what a datagram takes, and
-// no part of its wait: 20 to 150 us on a machine of two processors.
-const wayBesideWait = 250 * time.Microsecond
+// no part of its wait.
+const wayBesideWait = 150 * time.Microsecond
 
 func wantWaits(t *testing.T, band string, got, want waited, median bool) {
 	t.Helper()

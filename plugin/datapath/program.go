@@ -4,6 +4,7 @@
 package datapath
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -164,8 +165,10 @@ func loadEither(text []byte, load func([]byte) (*bpfcall.Program, error)) (*bpfc
 	if err == nil {
 		return prog, nil
 	}
-	if prog, second := load(image.Unsighted(text)); second == nil {
-		return prog, nil
+	if without := image.Unsighted(text); !bytes.Equal(without, text) {
+		if prog, second := load(without); second == nil {
+			return prog, nil
+		}
 	}
 	return nil, err
 }
