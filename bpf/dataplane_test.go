@@ -59,11 +59,12 @@ func newDirection(bitsPerSecond float64, policy terms.Policy) *model.Direction {
 		LightClass: 1, HeavyClass: 2, ExemptClass: 3, DropClass: 4,
 	}}
 	c := &m.Config
+	c.FairRate, c.FairHalfLifeShift = sketchRate(bitsPerSecond, 1, 5), 5
+	c.FairFrameEstimate = uint32(min(model.Cost(c.FairRate, 1514), math.MaxUint32))
+	setFair(c)
 	if policy == terms.PolicyStrict {
-		c.SketchRate, c.HalfLifeShift = sketchRate(bitsPerSecond, 1, 5), 5
+		c.SketchRate, c.HalfLifeShift, c.FrameEstimate = c.FairRate, c.FairHalfLifeShift, c.FairFrameEstimate
 		c.LightLeast, c.LightMost = model.EstimateOne/64, model.EstimateOne/4
-		c.FrameEstimate = uint32(min(model.Cost(c.SketchRate, 1514), math.MaxUint32))
-		setFair(c)
 	} else {
 		c.SketchRate, c.HalfLifeShift = sketchRate(bitsPerSecond, 0.05, 10), 10
 		c.LightLeast, c.LightMost = model.EstimateOne, model.EstimateOne
@@ -182,6 +183,9 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 	for row := range m.Sketch.Cells {
 		for i, c := range m.Sketch.Cells[row] {
 			want.Cells[row][i] = image.Cell{Est: c.Est, Tick: c.Tick}
+		}
+		for i, c := range m.Recent.Cells[row] {
+			want.Recent[row][i] = image.Cell{Est: c.Est, Tick: c.Tick}
 		}
 	}
 	for i := range m.Heavy.Slots {

@@ -67,6 +67,8 @@ func longRun(t *testing.T, d *bpftest.Dataplane, bits float64, policy terms.Poli
 	m.Config.SketchRate = sketchRate(1e6, 0.1, 10)
 	m.Config.HalfLifeShift = 10 - uint32(policy)
 	m.Config.FrameEstimate = uint32(model.Cost(m.Config.SketchRate, 700))
+	m.Config.FairRate, m.Config.FairHalfLifeShift = sketchRate(1e6, 0.5, 9), 9
+	m.Config.FairFrameEstimate = uint32(model.Cost(m.Config.FairRate, 700))
 	// And meters that fill up.
 	packets := func(n float64) shaping.MeterTime { return shaping.MeterTime(n * 700 * 8e9 * 64 / bits) }
 	m.Config.TotalBurst = min(m.Config.TotalBurst, packets(10))

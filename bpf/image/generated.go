@@ -11,38 +11,41 @@ type Cell struct {
 }
 
 type Config struct {
-	_               structs.HostLayout
-	AbiVersion      uint32
-	Policy          uint8
-	Direction       uint8
-	L3Only          uint8
-	SubnetsMode     uint8
-	LightRate       Rate
-	LightTolerance  uint64
-	TotalRate       Rate
-	TotalBurst      uint64
-	TotalHorizon    uint64
-	SketchRate      Rate
-	FairEach        uint64
-	FairLeast       uint64
-	FairMost        uint64
-	LightLeast      uint32
-	LightMost       uint32
-	FrameEst        uint32
-	HalfLifeShift   uint32
-	CeilingRate     Rate
-	CeilingBurst    uint64
-	HoldTicks       uint32
-	RedirectIfindex uint32
-	LightPriority   uint32
-	HeavyPriority   uint32
-	ExemptPriority  uint32
-	LightClass      uint16
-	HeavyClass      uint16
-	ExemptClass     uint16
-	DropClass       uint16
-	Observe         uint8
-	Pad             [3]uint8
+	_                 structs.HostLayout
+	AbiVersion        uint32
+	Policy            uint8
+	Direction         uint8
+	L3Only            uint8
+	SubnetsMode       uint8
+	LightRate         Rate
+	LightTolerance    uint64
+	TotalRate         Rate
+	TotalBurst        uint64
+	TotalHorizon      uint64
+	SketchRate        Rate
+	FairRate          Rate
+	FairHalfLifeShift uint32
+	FairFrameEst      uint32
+	FairEach          uint64
+	FairLeast         uint64
+	FairMost          uint64
+	LightLeast        uint32
+	LightMost         uint32
+	FrameEst          uint32
+	HalfLifeShift     uint32
+	CeilingRate       Rate
+	CeilingBurst      uint64
+	HoldTicks         uint32
+	RedirectIfindex   uint32
+	LightPriority     uint32
+	HeavyPriority     uint32
+	ExemptPriority    uint32
+	LightClass        uint16
+	HeavyClass        uint16
+	ExemptClass       uint16
+	DropClass         uint16
+	Observe           uint8
+	Pad               [3]uint8
 }
 
 type Count struct {
@@ -146,7 +149,6 @@ type Slot struct {
 	Build    [23]uint8
 	Config   [2]Config
 	HashKeys [2][11]uint64
-	Pad      [6]uint64
 	State    State
 	Tail     [9]uint64
 }
@@ -169,6 +171,7 @@ type State struct {
 	WaitBytes          uint64
 	WaitSince          uint64
 	Cells              [3][512]Cell
+	Recent             [3][128]Cell
 	Flows              [2][256]uint32
 	Heavy              [16]Heavy
 	WaitedNs           [2]uint64
@@ -239,7 +242,7 @@ const (
 )
 
 var maps = []Map{
-	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 18624, MaxEntries: 32, Flags: 1024, Inner: ""},
+	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 21696, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
 	{Name: "pw_layout", Type: 2, KeyBytes: 4, ValueBytes: 12, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 144, MaxEntries: 1, Flags: 0, Inner: ""},
@@ -248,16 +251,16 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2313, "pw_layout"}}, from: 0, to: 21216, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {293, "pw_subnets"}, {2301, "pw_layout"}}, from: 21216, to: 42304, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 42304, to: 46536, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {373, "pw_subnets"}}, from: 46536, to: 51120, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}, {2342, "pw_layout"}}, from: 51120, to: 72584, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {297, "pw_subnets"}, {2329, "pw_layout"}}, from: 72584, to: 93912, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 93912, to: 111816, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {286, "pw_subnets"}}, from: 111816, to: 129864, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 129864, to: 129912, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 129912, to: 146784, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {378, "pw_subnets"}}, from: 146784, to: 164096, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 164096, to: 164600, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2560, "pw_layout"}}, from: 0, to: 23200, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {60, "pw_scratch"}, {287, "pw_subnets"}, {2575, "pw_layout"}}, from: 23200, to: 46480, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 46480, to: 50712, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {373, "pw_subnets"}}, from: 50712, to: 55296, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}, {2587, "pw_layout"}}, from: 55296, to: 78728, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {290, "pw_subnets"}, {2603, "pw_layout"}}, from: 78728, to: 102248, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 102248, to: 122360, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {301, "pw_subnets"}}, from: 122360, to: 142704, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 142704, to: 142752, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 142752, to: 159728, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {378, "pw_subnets"}}, from: 159728, to: 177016, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 177016, to: 177520, carrier: 1},
 }

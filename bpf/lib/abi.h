@@ -6,13 +6,15 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 8
+#define PW_ABI_VERSION 9
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
 #define PW_SKETCH_ROWS 3
 #define PW_SKETCH_COL_BITS 9
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
+/* Elephants, whose heavy flows alone are in it: some twenty, since each has more than the threshold. */
+#define PW_RECENT_COLS (1 << 7)
 /* Recent flows: a flow has a place in each row. */
 #define PW_FLOW_ROWS 2
 #define PW_FLOW_COL_BITS 8
@@ -102,8 +104,12 @@ struct pw_config {
 	__u64 total_horizon; /* 1/64 ns, below 2^48: queue depth beyond the burst */
 	struct pw_rate sketch_rate; /* cost in estimates: PW_EST_ONE is the cap, or the threshold */
 
-	/* Strict: how long heavy packets shall wait, 1/64 ns: fair_each for every flow that is active, but at
-	 * least and at most so long. */
+	/* Of what tells the share that heavy flows have of the cap, PW_EST_ONE: under strict the sketch itself. */
+	struct pw_rate fair_rate;
+	__u32 fair_half_life_shift; /* it halves in 2^fair_half_life_shift ticks */
+	__u32 fair_frame_est; /* what a full frame adds to it */
+	/* How long heavy packets shall wait, 1/64 ns: fair_each for every flow that is active, but at least and
+	 * at most so long. */
 	__u64 fair_each;
 	__u64 fair_least;
 	__u64 fair_most;
@@ -126,7 +132,7 @@ struct pw_config {
 	__u16 light_class; /* minor of the class to answer on our own qdisc */
 	__u16 heavy_class;
 	__u16 exempt_class;
-	__u16 drop_class; /* strict: its queue refuses every packet; 0: the verdict is drop */
+	__u16 drop_class; /* its queue refuses every packet; 0: the verdict is drop */
 	__u8 observe; /* pw_police: counts what the limit would do, and does nothing */
 	__u8 pad[3];
 };
@@ -187,6 +193,8 @@ struct pw_state {
 	__u64 wait_bytes; /* of the light packets when that was measured */
 	__u64 wait_since; /* and when that was, ns */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
+	struct pw_cell recent[PW_SKETCH_ROWS]
+			     [PW_RECENT_COLS]; /* elephants: what heavy flows sent, by fair_rate */
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 	__u64 waited_ns[PW_WAIT_BANDS];
@@ -213,7 +221,6 @@ struct pw_slot {
 	__u8 build[23]; /* the release that wrote the configuration */
 	struct pw_config config[2];
 	__u64 hash_keys[2][PW_HASH_KEYS]; /* random, drawn when it is taken */
-	__u64 pad[6]; /* so that the state begins with a cache line */
 	struct pw_state state;
 	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
 	 * other's, pod by pod. */

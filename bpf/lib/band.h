@@ -9,8 +9,19 @@
 #include "wait.h"
 #include "work.h"
 
-/* What becomes of the packet. Under strict the total meter knows how much waits: it bounds the second band, and
- * makes it fair between flows. */
+/* The level up to which the packet is admitted. Large packets of one flow fill the second band beyond what is aimed at. A
+ * flow that has no more than its share shall not lose packets for that; under strict it goes first. */
+static __always_inline __u64 band_limit(const struct pw_work *work, bool heavy)
+{
+	const struct pw_packet *pkt = work->pkt;
+	__u64 bounded =
+		sketch_less(pkt->fair, pkt->est) | -(__u64)(work->cfg->policy == PW_POLICY_STRICT);
+
+	return total_full(work->cfg) - (work->cfg->light_tolerance & bounded & -(__u64)heavy);
+}
+
+/* What becomes of the packet. The total meter knows how much waits: it bounds the second band, and makes it fair
+ * between flows. */
 static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *work,
 					 bool with_subnets)
 {
@@ -20,13 +31,15 @@ static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *
 
 	if (class == PW_CLASS_EXEMPT)
 		return PW_EXEMPT;
-	if (work->cfg->policy != PW_POLICY_STRICT)
+	if (work->cfg->policy == PW_POLICY_FLAT)
 		return heavy ? PW_PACED : PW_LIGHT;
+	/* Neither delayed nor charged. */
+	if (work->cfg->policy == PW_POLICY_ELEPHANTS && !heavy)
+		return PW_LIGHT;
 	if (total_excess(work, class) == PW_EXCESS_DROP)
 		return total_drop_early(work);
 	/* A light packet that is beyond its limit is not charged, and goes in. */
-	if (!total_take_below(work, heavy ? total_heavy_limit(work->cfg) : total_full(work->cfg)) &&
-	    heavy)
+	if (!total_take_below(work, band_limit(work, heavy)) && heavy)
 		return PW_DROP_HORIZON;
 	/* What is light has no excess. */
 	if (pw_unlikely(pkt->excess == PW_EXCESS_MARK) && !ecn_set_ce(skb, pkt))

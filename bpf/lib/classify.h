@@ -206,15 +206,11 @@ static __always_inline void classify_remember(struct pw_work *work, __u64 id, __
 	pw_forget();
 }
 
-/* Strict: how much waits, and what is fair. Without that a fixed estimate tells light from heavy. */
+/* How much waits, and what is fair. */
 static __always_inline void classify_share(struct pw_work *work, __u32 tick)
 {
 	struct pw_packet *pkt = work->pkt;
 
-	pkt->fair = PW_EST_MAX; /* Nobody asks active.h, whose answer would not matter. */
-	pkt->level = 0;
-	if (work->cfg->policy != PW_POLICY_STRICT)
-		return;
 	pkt->level = meter_level(PW_READ64(&work->state->total_tat), meter_time(work->now_ns));
 	fair_look(work->cfg, work->state, pkt, tick);
 }

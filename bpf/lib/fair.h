@@ -196,7 +196,7 @@ static __always_inline enum pw_excess fair_draw(const struct pw_config *cfg,
 	if ((__u64)dice * pkt->est >> 32 <= fair ||
 	    level - first <= (pkt->wait >> 18) * (dice & 0xffff))
 		return PW_EXCESS_NONE;
-	return ecn_is_capable(pkt) && pkt->est < 2 * fair + PW_FAIR_FRAMES * cfg->frame_est
+	return ecn_is_capable(pkt) && pkt->est < 2 * fair + PW_FAIR_FRAMES * cfg->fair_frame_est
 		       ? PW_EXCESS_MARK
 		       : PW_EXCESS_DROP;
 }

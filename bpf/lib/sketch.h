@@ -64,19 +64,18 @@ static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 	return ((__u64)est >> halvings) * ((1U << PW_DECAY_SHIFT) - lost) >> PW_DECAY_SHIFT;
 }
 
-/* Charges cost to the flow, or does not, and returns its new estimate. */
-static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct pw_state *state,
-					   __u64 id, __u32 tick, __u64 cost, bool charge)
+/* Charges cost to the flow in rows of so many cells, or does not, and returns its new estimate. */
+static __always_inline __u32 sketch_rows(struct pw_cell *cells, __u32 cols, __u32 shift, __u64 id,
+					 __u32 tick, __u64 cost, bool charge)
 {
 	__u64 est[PW_SKETCH_ROWS], least = PW_EST_MAX;
-	__u32 shift = cfg->half_life_shift & 31;
 	void *cell[PW_SKETCH_ROWS];
 
 #pragma clang loop unroll(full)
 	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
 		__u64 word;
 
-		cell[row] = &state->cells[row][PW_ROW_BITS(id, row) & (PW_SKETCH_COLS - 1)];
+		cell[row] = cells + row * cols + (PW_ROW_BITS(id, row) & (cols - 1));
 		word = PW_READ64(cell[row]);
 		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32), shift);
 		least = sketch_min(est[row], least);
@@ -88,6 +87,22 @@ static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct p
 			PW_WRITE64(cell[row], (__u64)tick << 32 | least);
 	}
 	return (__u32)least;
+}
+
+static __always_inline __u32 sketch_update(const struct pw_config *cfg, struct pw_state *state,
+					   __u64 id, __u32 tick, __u64 cost, bool charge)
+{
+	return sketch_rows(&state->cells[0][0], PW_SKETCH_COLS, cfg->half_life_shift & 31, id, tick,
+			   cost, charge);
+}
+
+/* The same for the heavy flows of elephants: the threshold is of what they sent in a second or two, and their share
+ * of what they send now. */
+static __always_inline __u32 sketch_recent(const struct pw_config *cfg, struct pw_state *state,
+					   __u64 id, __u32 tick, __u64 cost)
+{
+	return sketch_rows(&state->recent[0][0], PW_RECENT_COLS, cfg->fair_half_life_shift & 31, id,
+			   tick, cost, true);
 }
 
 /* Charges cost to what new flows amount to, and returns that. */

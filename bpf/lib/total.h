@@ -49,13 +49,28 @@ static __always_inline bool total_take(struct pw_work *work, enum pw_class class
 	return total_take_below(work, limit);
 }
 
-/* Under strict heavy flows share what is left to them. */
+/* Elephants: what tells light from heavy is too slow to tell who has too much. */
+static __always_inline void total_recent(struct pw_work *work)
+{
+	struct pw_packet *pkt = work->pkt;
+
+	pkt->est = sketch_recent(work->cfg, work->state, pkt->id,
+				 (__u32)(work->now_ns >> PW_TICK_SHIFT),
+				 work_cost(work, &work->cfg->fair_rate));
+	if (pkt->est >= pkt->fair)
+		fair_want(work->state);
+	pw_forget();
+}
+
+/* Heavy flows share what is left to them, unless one band has all of them. */
 static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw_class class)
 {
 	struct pw_packet *pkt = work->pkt;
 
 	pkt->excess = PW_EXCESS_NONE;
-	if (class == PW_CLASS_HEAVY && work->cfg->policy == PW_POLICY_STRICT) {
+	if (class == PW_CLASS_HEAVY && work->cfg->policy != PW_POLICY_FLAT) {
+		if (work->cfg->policy == PW_POLICY_ELEPHANTS)
+			total_recent(work);
 		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt->extra);
 		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);

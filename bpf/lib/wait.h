@@ -4,7 +4,8 @@
  * TBF sends at the cap, and the first band goes first. With its burst taken off, the level of the total meter is how
  * long TBF takes to send everything that is queued, the packet included:
  *
- *   heavy: that time, longer by what light packets take meanwhile: divided by 1 - their recent share of the cap
+ *   heavy: that time, longer by what light packets take meanwhile: divided by 1 - their recent share of the cap, which
+ *          is 0 under elephants, where they do not use the cap
  *   light: the time for what is in the first band, the packet included, less the credit that TBF saves for the heavy
  *          packet that is next; never more than that of the whole queue
  *
@@ -71,7 +72,7 @@ static __always_inline __u64 wait_factor(const struct pw_config *cfg, struct pw_
 	used = (bytes - PW_READ64(&state->wait_bytes)) >> 10;
 	used = meter_small_cost(&cfg->total_rate, sketch_min(used, PW_MAX_BYTES)) >> PW_METER_SHIFT
 											     << 10;
-	used = sketch_min(used, took - took / 16);
+	used = sketch_min(used, took - took / 16) & -(__u64)(cfg->policy == PW_POLICY_STRICT);
 	factor = took * PW_WAIT_ONE / (took - used);
 	PW_WRITE64(&state->wait_since, now_ns);
 	PW_WRITE64(&state->wait_bytes, bytes);

@@ -36,6 +36,7 @@ type Direction struct {
 	CeilingFor uint64
 	Fair       Fair
 	Sketch     Sketch
+	Recent     Recent
 	Newcomers  Newcomers
 	Flows      FlowTable
 	Heavy      HeavyTable
@@ -56,11 +57,14 @@ type work struct {
 	// level is that of the total meter when it was asked, before is when the
 	// packet came.
 	level, before uint64
-	// fair is what is fair under strict.
+	// id is the hash of the flow.
+	id FlowID
+	// fair is what is fair.
 	fair Fair
 	// listed are the bytes of the flow in the table of heavy flows, before this packet.
 	listed uint64
-	// est is the flow's estimate, bigEst from which on a flow is held.
+	// est is the flow's estimate, bigEst from which on a flow is held. Under elephants
+	// est is by the threshold, until the packet is known to be heavy.
 	est, bigEst uint32
 }
 
@@ -171,6 +175,7 @@ func (d *Direction) classify(w *work) Class {
 		return ClassHeavy
 	}
 	id, tick := d.Keys.Hash(flow), Tick(w.nowNS)
+	w.id = id
 	if !d.isHeavy(w, id, tick) {
 		return ClassLight
 	}
@@ -187,11 +192,9 @@ func (d *Direction) classify(w *work) Class {
 func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	c := &d.Config
 	strict := c.Policy == terms.PolicyStrict
-	if strict {
-		w.before = d.Total.Level(w.nowNS << meterShift)
-		d.Fair.look(c, w.before, tick)
-		w.fair = d.Fair
-	}
+	w.before = d.Total.Level(w.nowNS << meterShift)
+	d.Fair.look(c, w.before, tick)
+	w.fair = d.Fair
 	estimate, counts := d.Sketch.Update, !strict || d.Flows.counts(id)
 	if !counts {
 		estimate = d.Sketch.With

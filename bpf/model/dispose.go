@@ -131,16 +131,26 @@ func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
 	return out
 }
 
+// bandLimit is the level up to which a heavy packet is admitted to the second band: a
+// flow that has no more than its share loses no packet because others are large. Under
+// strict it goes first.
+func (d *Direction) bandLimit(w *work) uint64 {
+	if d.Config.Policy == terms.PolicyStrict || w.est > w.fair.Share {
+		return d.heavyLimit()
+	}
+	return d.full()
+}
+
 // wait is what becomes of a heavy packet in the second band.
 func (d *Direction) wait(w *work, random uint32) Disposition {
-	if d.Config.Policy != terms.PolicyStrict {
+	if d.Config.Policy == terms.PolicyFlat {
 		return Paced
 	}
 	e := d.excess(w, random)
 	switch {
 	case e == excessDrop:
 		return DropEarly
-	case !d.takeTotal(w, ClassHeavy):
+	case !d.takeTotalBelow(w, d.bandLimit(w)):
 		return DropHorizon
 	}
 	d.noteWait(w, true)
@@ -158,7 +168,7 @@ func (d *Direction) Departure(p *Packet, clock Clock, random uint32) Outcome {
 		out.Disposition = Exempt
 		return out
 	}
-	if class == ClassHeavy && d.Config.Policy == terms.PolicyStrict {
+	if class == ClassHeavy && d.Config.Policy != terms.PolicyFlat {
 		e = d.excess(w, random)
 	}
 	if e == excessDrop {

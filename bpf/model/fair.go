@@ -125,30 +125,35 @@ func draw(c *shaping.Datapath, w *work, random uint32) excess {
 		return excessNone
 	case w.before-first <= wait>>18*uint64(random&0xffff):
 		return excessNone
-	case w.parsed.ecnCapable() && uint64(w.est) < 2*fair+fairFrames*uint64(c.FrameEstimate):
+	case w.parsed.ecnCapable() && uint64(w.est) < 2*fair+fairFrames*uint64(c.FairFrameEstimate):
 		return excessMark
 	default:
 		return excessDrop
 	}
 }
 
-// excess is what becomes of a heavy packet under strict. One of TCP bulk that is lost
+// excess is what becomes of a heavy packet of a policy that has bands. One of TCP bulk that is lost
 // makes heavy packets wait longer from then on, and so does one that finds the queue
 // empty soon after a loss.
 func (d *Direction) excess(w *work, random uint32) excess {
-	e := draw(&d.Config, w, random)
+	c := &d.Config
+	if c.Policy == terms.PolicyElephants {
+		w.est = d.Recent.Update(w.id, Tick(w.nowNS), Cost(c.FairRate, w.bytes), c.FairHalfLifeShift)
+		d.Fair.Wanted = d.Fair.Wanted || w.est >= w.fair.Share
+	}
+	e := draw(c, w, random)
 	if !d.isBulk(w) {
 		return e
 	}
-	f, tick, cost := &d.Fair, uint32(w.nowNS>>TickShift), Cost(d.Config.TotalRate, w.bytes)
+	f, tick, cost := &d.Fair, Tick(w.nowNS), Cost(c.TotalRate, w.bytes)
 	switch {
 	case e == excessDrop:
-		if d.Config.Direction == terms.Egress {
+		if c.Direction == terms.Egress {
 			cost >>= fairToldShift
 		}
-		f.waitLonger(&d.Config, cost>>fairLostShift)
-	case e == excessNone && w.before <= uint64(d.Config.TotalBurst)/4 && tick-f.Cut < fairCutTicks:
-		f.waitLonger(&d.Config, cost>>fairUnusedShift)
+		f.waitLonger(c, cost>>fairLostShift)
+	case e == excessNone && w.before <= uint64(c.TotalBurst)/4 && tick-f.Cut < fairCutTicks:
+		f.waitLonger(c, cost>>fairUnusedShift)
 	}
 	if e != excessNone {
 		f.Cut = tick

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -112,6 +113,50 @@ func TestFairShare(t *testing.T) {
 			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.15 {
 				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within 15 %%", bits, b.share, got, fair)
 			}
+		}
+	}
+}
+
+// elephantsAt has the settings of the policy elephants: flows of more than 5 % of the
+// cap over a second or two are heavy, and wait up to 50 ms.
+func elephantsAt(bits float64) *Direction {
+	d := strictAt(bits)
+	c := &d.Config
+	c.Policy = terms.PolicyElephants
+	c.HalfLifeShift = 10
+	c.SketchRate = shaping.FixedRate{Mult: c.FairRate.Mult / 32 * 20, Shift: c.FairRate.Shift}
+	c.LightLeast, c.LightMost, c.FrameEstimate = EstimateOne/5*4, EstimateOne/5*4, 0
+	c.TotalHorizon /= 4
+	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
+	c.FairLeast = c.FairMost
+	return d
+}
+
+// Under elephants heavy flows share the cap in the same way. A call that is heavy there, and
+// has less than the share, loses nothing; what is light is not charged.
+func TestElephantsShareTheCap(t *testing.T) {
+	for bits, end := range map[float64]float64{10e6: 13, 100e6: 10} {
+		const start = 7.0 // a call of 0.15 is heavy after 0.6 s, but the share comes to rest after that
+		d := elephantsAt(bits)
+		call := &sender{share: 0.15, bytes: 1200, protocol: protoUDP}
+		light := &sender{share: 0.03, bytes: 300, protocol: protoUDP}
+		bulk := []*sender{{share: 0.4, bytes: 1514}, {share: 0.8, bytes: 1514}, {share: 1.6, bytes: 1514}}
+		level := offer(d, bits, start, end, append(bulk, call, light)...)
+		if call.got != call.sent || call.light > 0 {
+			t.Errorf("%.0e bit/s: the call lost %.2f %% and %.2f %% was light, want none of either", bits,
+				100*(1-call.got/call.sent), 100*call.light/call.sent)
+		}
+		if light.light != light.sent {
+			t.Errorf("%.0e bit/s: of a flow of 3 %% only %.2f was light", bits, light.light/light.sent)
+		}
+		fair := (1 - call.share) / float64(len(bulk))
+		for _, b := range bulk {
+			if got := b.got * 8 / bits / (end - start); math.Abs(got/fair-1) > 0.25 {
+				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within a quarter", bits, b.share, got, fair)
+			}
+		}
+		if most := 0.060; level > most {
+			t.Errorf("%.0e bit/s: heavy packets wait %.3f s on average, want less than in one band, %.3f", bits, level, most)
 		}
 	}
 }
@@ -348,7 +393,7 @@ func TestMarksOnLargePackets(t *testing.T) {
 	c := &strictAt(10e6).Config
 	fair := uint32(EstimateOne / 9)
 	for frames, want := range map[uint32]excess{3: excessMark, 5: excessDrop} {
-		w := &work{fair: Fair{Share: fair}, before: uint64(c.TotalBurst + c.FairMost), est: 2*fair + frames*c.FrameEstimate}
+		w := &work{fair: Fair{Share: fair}, before: uint64(c.TotalBurst + c.FairMost), est: 2*fair + frames*c.FairFrameEstimate}
 		w.parsed.Family, w.parsed.TOS = 4, 2
 		if got := draw(c, w, math.MaxUint32); got != want {
 			t.Errorf("%d frames above twice the share: %d, want %d", frames, got, want)

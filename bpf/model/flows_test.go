@@ -43,6 +43,7 @@ func strictAt(bits float64) *Direction {
 	}}
 	c := &d.Config
 	c.FrameEstimate = uint32(Cost(c.SketchRate, 1514))
+	c.FairRate, c.FairHalfLifeShift, c.FairFrameEstimate = c.SketchRate, c.HalfLifeShift, c.FrameEstimate
 	c.FairMost = c.TotalHorizon - c.TotalHorizon/8
 	c.FairLeast, c.FairEach = c.FairMost/2, c.FairMost/16
 	return d

@@ -13,7 +13,9 @@ const (
 	sketchRows = 3
 	columnBits = 9
 	columns    = 1 << columnBits
-	slotShift  = flowRows * flowColumnBits
+	// recentColumns is the width of [Recent].
+	recentColumns = 1 << 7
+	slotShift     = flowRows * flowColumnBits
 )
 
 // Keys are the random keys of the flow hash.

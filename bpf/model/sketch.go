@@ -10,6 +10,11 @@ type Sketch struct {
 	Cells [sketchRows][columns]Cell
 }
 
+// Recent is that of the heavy flows of elephants: what they sent lately.
+type Recent struct {
+	Cells [sketchRows][recentColumns]Cell
+}
+
 // Newcomers is what heavy packets of new flows amount to, which count as one flow.
 type Newcomers Cell
 
@@ -27,20 +32,48 @@ type Cell struct {
 // Update charges cost to the flow at tick and returns its new estimate, which
 // saturates at 2^32-1. Estimates halve in 2^shift ticks.
 func (s *Sketch) Update(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
-	now := s.With(id, tick, cost, shift)
+	cells := s.of(id)
+	return cells.charge(tick, cost, shift)
+}
+
+// With is what Update would return, and charges nothing.
+func (s *Sketch) With(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
+	cells := s.of(id)
+	return cells.with(tick, cost, shift)
+}
+
+func (s *Sketch) of(id FlowID) (cells cellsOf) {
 	for row := range s.Cells {
-		if c := &s.Cells[row][id.row(row)]; Decay(c.Est, tick-c.Tick, shift) < now {
+		cells[row] = &s.Cells[row][id.row(row)]
+	}
+	return cells
+}
+
+// Update is [Sketch.Update].
+func (r *Recent) Update(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
+	var cells cellsOf
+	for row := range r.Cells {
+		cells[row] = &r.Cells[row][id.row(row)%recentColumns]
+	}
+	return cells.charge(tick, cost, shift)
+}
+
+// cellsOf are the cells of a flow, one of each row.
+type cellsOf [sketchRows]*Cell
+
+func (cells *cellsOf) charge(tick uint32, cost uint64, shift uint32) uint32 {
+	now := cells.with(tick, cost, shift)
+	for _, c := range cells {
+		if Decay(c.Est, tick-c.Tick, shift) < now {
 			*c = Cell{Est: now, Tick: tick}
 		}
 	}
 	return now
 }
 
-// With is what Update would return, and charges nothing.
-func (s *Sketch) With(id FlowID, tick uint32, cost uint64, shift uint32) uint32 {
+func (cells *cellsOf) with(tick uint32, cost uint64, shift uint32) uint32 {
 	least := uint64(math.MaxUint32)
-	for row := range s.Cells {
-		c := s.Cells[row][id.row(row)]
+	for _, c := range cells {
 		least = min(least, uint64(Decay(c.Est, tick-c.Tick, shift)))
 	}
 	return uint32(min(least+cost, math.MaxUint32))

@@ -3,7 +3,11 @@
 
 package model
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
 
 // The waits as in bpf/lib/wait.h.
 const (
@@ -51,12 +55,15 @@ func (d *Direction) lightSlowdown(nowNS uint64) uint64 {
 	kib := min((d.LightBytes-w.Bytes)>>10, MaxBytes)
 	used := Cost(d.Config.TotalRate, uint32(kib)) >> meterShift << 10
 	used = min(used, took-took/16)
+	if d.Config.Policy != terms.PolicyStrict {
+		used = 0 // light packets do not use the cap
+	}
 	w.SinceNS, w.Bytes, w.Factor = nowNS, d.LightBytes, took*waitOne/(took-used)
 	return w.Factor
 }
 
-// noteWait counts how long a packet waits that goes into a band under strict, when
-// the total meter has been asked.
+// noteWait counts how long a packet waits that goes into a band, when the total meter
+// has been asked.
 func (d *Direction) noteWait(w *work, heavy bool) {
 	waits, coarse := &d.Waits, w.nowNS<<meterShift
 	before, cost, clock := coarse+w.level, Cost(d.Config.TotalRate, w.bytes), waits.Clock

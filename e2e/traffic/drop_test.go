@@ -30,6 +30,7 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 	}{
 		"one cap":             {map[string]any{}, 1},
 		"offloaded packets":   {map[string]any{}, 10},
+		"elephants":           {map[string]any{"policy": "elephants"}, 1},
 		"with exempt subnets": {map[string]any{"unshapedSubnets": []string{"198.51.100.0/24"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -124,7 +124,7 @@ func TestPrivilegedQueuesWithPrio(t *testing.T) {
 	guard := []string{"pod qdisc clsact", "pod clsact egress pw_guard"}
 	open := func(device string) []string {
 		return []string{
-			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf", device + " qdisc bfifo", device + " filter pw_class",
+			device + " qdisc prio", device + " qdisc bfifo", device + " qdisc tbf", device + " qdisc bfifo", device + " qdisc bfifo", device + " filter pw_class",
 		}
 	}
 	for _, m := range []mode{

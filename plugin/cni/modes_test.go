@@ -54,8 +54,8 @@ func modes() []mode {
 		named("qdisc", conf{"policy": "flat"},
 			[]string{"pod qdisc tbf", "pod qdisc bfifo", "host qdisc tbf", "host qdisc bfifo"}),
 		named("qdisc", conf{"policy": "elephants"}, []string{noCeiling}, []string{
-			"pod qdisc htb", "pod qdisc tbf", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
-			"host qdisc htb", "host qdisc tbf", "host qdisc bfifo", "host filter pw_class",
+			"pod qdisc htb", "pod qdisc tbf", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
+			"host qdisc htb", "host qdisc tbf", "host qdisc bfifo", "host qdisc bfifo", "host filter pw_class",
 		}),
 		named("qdisc", conf{"unshapedSubnets": []string{"10.99.0.0/16"}}, []string{
 			"pod qdisc htb", "pod qdisc tbf", "pod qdisc pfifo_fast", "pod qdisc bfifo", "pod filter pw_class_x", "pod qdisc clsact", "pod clsact egress pw_guard",

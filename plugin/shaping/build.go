@@ -144,9 +144,9 @@ func (b *builder) openRoot() (TCHandle, error) {
 // made one: that and no other inner qdisc takes a filter or a handle as
 // skb->priority.
 func (b *builder) bands(parent TCHandle) (TCHandle, error) {
-	p, dp := b.params, &b.params.Datapath
+	dp := &b.params.Datapath
 	if b.limit.Policy != terms.PolicyStrict {
-		_, err := b.qdisc(Qdisc{Kind: KindBfifo, Parent: parent, Limit: p.DepthBytes})
+		_, err := b.qdisc(Qdisc{Kind: KindBfifo, Parent: parent, Limit: b.heavyLeaf()})
 		return 0, err
 	}
 	if !b.facts.Prio || !b.ownFilter() {

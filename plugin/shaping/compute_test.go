@@ -190,21 +190,24 @@ root tbf 1:0 rate 1250000 burst 9100
 		},
 		"elephants, prio": {
 			limit: strict(10e6, elephants), dir: terms.Egress, facts: full, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
-root prio 1:0 bands 2
+root prio 1:0 bands 3
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
-3:1 bfifo 4:0 limit 62500
+3:1 bfifo 4:0 limit 200500
+1:3 bfifo 5:0 limit 1
 filter on 1:0 answers 1:0
-`, answers: "light 1 0, heavy 2 0, exempt 1 0",
+`, answers: "light 1 0, heavy 2 0, exempt 1 0, drop 3",
 		},
 		"elephants, no prio": {
 			limit: strict(10e6, elephants), dir: terms.Egress, facts: here, where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
-2:1 bfifo 3:0 limit 62500
+2:1 bfifo 3:0 limit 200500
+1:4 bfifo 4:0 limit 1
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
+class 1:4 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
 filter on 1:0 answers 1:0
-`, answers: "light 0 0, heavy 2 0, exempt 0 0",
+`, answers: "light 0 0, heavy 2 0, exempt 0 0, drop 4",
 		},
 		"strict with exempt subnets, prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, exempt: true,
@@ -252,7 +255,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
-3:1 bfifo 4:0 limit 62500
+3:1 bfifo 4:0 limit 200500
 `, answers: "light 0 10001, heavy 0 10002, exempt 0 10001",
 		},
 		"flat with exempt subnets at a hook": {
@@ -280,10 +283,12 @@ filter on 1:0 answers 1:0
 		"elephants htb": {
 			limit: strict(1e9, queue(terms.QueueHTB), elephants), dir: terms.Ingress, facts: here, where: `qdisc/htb on host: "pw_class" at own-qdisc/auto`, tree: `
 root htb 1:0 default 3
-1:3 bfifo 2:0 limit 6250000
+1:3 bfifo 2:0 limit 6388000
+1:4 bfifo 3:0 limit 1
 class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
+class 1:4 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
 filter on 1:0 answers 1:0
-`, answers: "light 0 0, heavy 3 0, exempt 0 0",
+`, answers: "light 0 0, heavy 3 0, exempt 0 0, drop 4",
 		},
 		"flat htb": {
 			limit: strict(1e9, queue(terms.QueueHTB), flat), dir: terms.Egress, facts: here, where: `qdisc/htb on pod: "" at none/auto`, tree: `

@@ -14,7 +14,7 @@ const noRoom = 1
 
 // drops says that the program drops packets of its own, as it does where it makes
 // heavy flows share the cap.
-func (b *builder) drops() bool { return b.limit.Policy == terms.PolicyStrict }
+func (b *builder) drops() bool { return b.limit.Policy != terms.PolicyFlat }
 
 // dropsWhole says that the program sees offloaded packets before the bucket cuts them
 // into segments. A sender in the pod is told of a drop only if all segments of a packet

@@ -119,8 +119,14 @@ type Datapath struct {
 	TotalHorizon   MeterTime
 	SketchRate     FixedRate
 
-	// FairEach is how long heavy packets shall wait under strict for every flow
-	// that is active, but at least FairLeast and at most FairMost.
+	// FairRate, FairHalfLifeShift and FairFrameEstimate are of the estimate that tells
+	// the share that a heavy flow has of the cap: what a byte adds, that it halves in
+	// 2^FairHalfLifeShift ticks, and what a full frame adds. Under strict that is the
+	// sketch itself.
+	FairRate                             FixedRate
+	FairHalfLifeShift, FairFrameEstimate uint32
+	// FairEach is how long heavy packets shall wait for every flow that is active, but
+	// at least FairLeast and at most FairMost.
 	FairEach, FairLeast, FairMost MeterTime
 	// LightLeast and LightMost are estimates: a flow is held for its fair share
 	// within these, and becomes heavy a quarter above that. FrameEstimate is what
@@ -232,7 +238,7 @@ func (p *Params) Counts() bool { return p.Program != ProgramNone || p.Ceiling }
 // Waits says that a program estimates how long packets wait: it has a meter of all that is
 // queued, and knows how a TBF empties its bands.
 func (p *Params) Waits() bool {
-	return p.Datapath.Policy == terms.PolicyStrict && p.Queue == terms.QueueTBF
+	return p.Datapath.Policy != terms.PolicyFlat && p.Queue == terms.QueueTBF
 }
 
 // ProgramName is the BPF entry point, empty for [ProgramNone].

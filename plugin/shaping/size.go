@@ -121,23 +121,32 @@ func (b *builder) size() {
 // fair says that the program bounds the heavy band and shares it between flows.
 func (b *builder) fair() bool {
 	q := b.params.Queue
-	return b.limit.Policy == terms.PolicyStrict && (q == terms.QueueTBF || q == terms.QueueHTB)
+	return b.drops() && (q == terms.QueueTBF || q == terms.QueueHTB)
 }
 
+// fairDepth is the least depth of a band with fair shares. Under elephants some flows
+// that wait there have less than their share, and have no band of their own to go
+// first in: they shall not wait longer than in a plain queue.
 func (b *builder) fairDepth() units.Bytes {
-	if !b.fair() {
+	if !b.fair() || b.limit.Policy != terms.PolicyStrict {
 		return 0
 	}
 	return min(fairDepth, b.limit.Rate.Bytes(maxFairDepth))
 }
 
 // heavyLeaf is the depth of the second band. Where the program bounds it, a packet
-// comes in as long as there is room for a byte, and that may be a large one.
+// comes in as long as there is room for a byte, and that may be a large one. Behind it
+// there shall be room for flows that have no more than their share, which under
+// elephants are not all light.
 func (b *builder) heavyLeaf() units.Bytes {
+	room := b.params.DepthBytes
 	if b.fair() {
-		return min(b.params.DepthBytes+gsoPacket, kernelLimit)
+		room += gsoPacket
 	}
-	return b.params.DepthBytes
+	if b.fair() && b.limit.Policy == terms.PolicyElephants {
+		room += gsoPacket
+	}
+	return min(room, kernelLimit)
 }
 
 // leftover is what heavy flows get while light ones take all they may.
@@ -247,8 +256,14 @@ func (b *builder) meters() {
 		dp.TotalHorizon = meterTime(l.Rate.Duration(p.DepthBytes))
 		p.MaxWait = b.leftover().Duration(b.heavyLeaf())
 	}
-	if l.Policy == terms.PolicyStrict {
+	if b.drops() {
 		b.shares()
+	}
+	if l.Policy == terms.PolicyStrict {
+		dp.SketchRate, dp.HalfLifeShift = dp.FairRate, dp.FairHalfLifeShift
+		dp.LightLeast, dp.LightMost = estimateOne/fairFlows, estimateOne/lightMostPart
+		dp.FrameEstimate = dp.FairFrameEstimate
+		dp.HoldTicks = holdTicks(strictHold)
 		return
 	}
 	dp.SketchRate = sketchRate(l.Rate, l.HeavyThreshold, longestHalfLife)
@@ -265,18 +280,15 @@ func (b *builder) meters() {
 	dp.HoldTicks = holdTicks(hold)
 }
 
-// shares sets what tells light from heavy under strict, and what is fair between
-// the heavy ones: an estimate is a part of the cap.
+// shares sets what is fair between heavy flows: an estimate is a part of the cap.
 func (b *builder) shares() {
 	rate, dp := b.limit.Rate, &b.params.Datapath
-	dp.HalfLifeShift = shortestHalfLife
-	for dp.HalfLifeShift < longestHalfLife && rate.Bytes(meanLife(dp.HalfLifeShift)) < leastInSketch {
-		dp.HalfLifeShift++
+	dp.FairHalfLifeShift = shortestHalfLife
+	for dp.FairHalfLifeShift < longestHalfLife && rate.Bytes(meanLife(dp.FairHalfLifeShift)) < leastInSketch {
+		dp.FairHalfLifeShift++
 	}
-	dp.SketchRate = sketchRate(rate, units.Whole, dp.HalfLifeShift)
-	dp.LightLeast, dp.LightMost = estimateOne/fairFlows, estimateOne/lightMostPart
-	dp.FrameEstimate = dp.SketchRate.cost(b.mtu() + ethernetHeader)
-	dp.HoldTicks = holdTicks(strictHold)
+	dp.FairRate = sketchRate(rate, units.Whole, dp.FairHalfLifeShift)
+	dp.FairFrameEstimate = dp.FairRate.cost(b.mtu() + ethernetHeader)
 	dp.FairMost = dp.TotalHorizon - dp.TotalHorizon/8
 	most := maxFairBytes
 	if b.params.Direction == terms.Egress {

@@ -76,7 +76,7 @@ func TestComputeSizes(t *testing.T) {
 			limit: strict(400e9, horizon(time.Second)), facts: full, burst: 399_998_486, depth: math.MaxUint32, wait: 858993459 * time.Nanosecond,
 		},
 		"elephants wait for nobody": {
-			limit: strict(10e6, elephants), facts: full, burst: 9_100, depth: 62_500, wait: 50 * time.Millisecond,
+			limit: strict(10e6, elephants), facts: full, burst: 9_100, depth: 62_500, wait: 160_400 * time.Microsecond,
 			note: "no egress ceiling: under elephants light flows have no limit",
 		},
 		"flat waits for nobody": {limit: strict(10e6, flat), facts: full, burst: 9_100, depth: 62_500, wait: 50 * time.Millisecond},
@@ -225,8 +225,11 @@ func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping
 		}
 	default:
 	}
-	if p.Policy == terms.PolicyStrict {
+	if p.Policy != terms.PolicyFlat {
 		checkShares(t, what, p)
+	}
+	if p.Policy == terms.PolicyStrict {
+		checkSketch(t, what, p)
 	} else if held := time.Duration(p.Datapath.HoldTicks-2) << 20; held < p.MaxWait {
 		t.Errorf("%s: held for %v, waits %v: a flow must stay heavy while a packet of it can wait", what, held, p.MaxWait)
 	}
@@ -242,14 +245,23 @@ func checkShares(t *testing.T, what string, p *shaping.Params) {
 	if dp.FairLeast == 0 || dp.FairLeast > dp.FairMost || dp.FairMost >= dp.TotalHorizon {
 		t.Errorf("%s: heavy packets shall wait %d to %d, want some time within the depth, %d", what, dp.FairLeast, dp.FairMost, dp.TotalHorizon)
 	}
-	if dp.LightLeast == 0 || dp.LightLeast > dp.LightMost || dp.FrameEstimate == 0 {
-		t.Errorf("%s: light up to %d, %d and a frame of %d, want them in order", what, dp.LightLeast, dp.LightMost, dp.FrameEstimate)
-	}
 	// From 2 Mbit/s on the half-life is the shortest, 34 ms, below 63 kbit/s the
 	// longest, 1.07 s.
 	want := map[bool]uint32{p.Rate < 62_000: 10, p.Rate >= 2_000_000: 5}[true]
-	if got := dp.HalfLifeShift; want != 0 && got != want || got < 5 || got > 10 {
-		t.Errorf("%s: the sketch halves in 2^%d ticks, want 2^%d", what, got, want)
+	if got := dp.FairHalfLifeShift; want != 0 && got != want || got < 5 || got > 10 || dp.FairFrameEstimate == 0 {
+		t.Errorf("%s: what tells the share halves in 2^%d ticks, want 2^%d; a frame is %d of it", what, got, want, dp.FairFrameEstimate)
+	}
+}
+
+// checkSketch: under strict one estimate tells both light from heavy and the share.
+func checkSketch(t *testing.T, what string, p *shaping.Params) {
+	t.Helper()
+	dp := &p.Datapath
+	if dp.LightLeast == 0 || dp.LightLeast > dp.LightMost || dp.FrameEstimate == 0 {
+		t.Errorf("%s: light up to %d, %d and a frame of %d, want them in order", what, dp.LightLeast, dp.LightMost, dp.FrameEstimate)
+	}
+	if dp.SketchRate != dp.FairRate || dp.HalfLifeShift != dp.FairHalfLifeShift || dp.FrameEstimate != dp.FairFrameEstimate {
+		t.Errorf("%s: the sketch is not what tells the share", what)
 	}
 }
 
