@@ -44,7 +44,7 @@ PRIVILEGED = $(shell grep -rl --include='*_test.go' --exclude-dir=k8s '^func Tes
 TIMED = ./e2e/%
 # Among them those that can judge by counters instead, with the cases that are
 # most like real nodes; "make coexistence" runs them all.
-COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/$(LIKELY)|TestPrivilegedCilium/^cilium(-legacy-routing)?$$/$(LIKELY)
+COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/^auto\+auto$$|TestPrivilegedCilium/^cilium(-legacy-routing)?$$/$(LIKELY)
 LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
 # States of a pod that need queues which this machine's kernel lacks.
 QUEUE_STATES = ./plugin/cmd/podweir=TestPrivilegedNotices/^(fq_in_the_pod_was|the_limit_of_a_flow_in_fq|the_filter_of_the_queue|the_queue_of_a_band)
@@ -55,7 +55,7 @@ TIMED_TESTS = ^TestPrivilegedWaits$$
 # Packages that hardly depend on the kernel, and tests that take an emulated
 # processor minutes, meet other kernels in "make test-all".
 NIGHTLY       = ./plugin/agent/% ./plugin/cmd/%
-NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|KilledAtEveryStep|NeighbourDiscovery|OtherBuildIsReplaced)$$
+NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|ForeignDropDecides|KilledAtEveryStep|NeighbourDiscovery|OtherBuildIsReplaced)$$
 # Cases that differ from others of theirs by one setting, of tests that take
 # minutes on this kernel.
 NIGHTLY_HERE = ^TestPrivileged(Night|FullNode|FlowLimitOfFQ)$$|^TestPrivilegedCilium$$/^cilium-endpoint-routes$$|^TestPrivilegedCilium$$/.*/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedNPA$$/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedCeilingLeavesOrdinaryLoads$$/^100M$$|^TestPrivilegedDeleteLoop$$/ceiling_off$$|^TestPrivilegedRateIsWatched$$/(one_band|policing_on_the_host_side|without_a_queue_and_a_ceiling|ifb_without_a_queue)$$|^TestPrivilegedCeiling$$/(one_band|by_TCX|somebody_else)$$|^TestPrivilegedWaits$$/light_
