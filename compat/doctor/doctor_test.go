@@ -67,6 +67,7 @@ func aws() *node {
 			"proc/sys/net/core/bpf_jit_harden":   "0\n",
 			"proc/1/mounts":                      "bpf /sys/fs/bpf bpf rw,nosuid,mode=700 0 0\n",
 			"sys/kernel/security/lockdown":       "none [integrity] confidentiality\n",
+			"sys/kernel/btf/vmlinux":             "",
 			net + "10-aws.conflist":              awsList,
 			"proc/2/comm":                        "kubelet\n",
 			"proc/3/comm":                        "containerd\n",

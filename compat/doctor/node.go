@@ -46,7 +46,7 @@ func nodeChecks() []Check {
 		{
 			Code: "PW103", Title: "the kernel is not locked down", Category: CategoryNode, Severity: SeverityWarn,
 			Looks: "/sys/kernel/security/lockdown",
-			Why:   "a locked-down kernel refuses BPF operations that others allow; podweir was not run on one",
+			Why:   "a locked-down kernel refuses BPF operations that others allow; with confidentiality the programs cannot read how much a queue holds (PW116)",
 			Mend:  "Boot with lockdown=integrity, or see by PW504 whether the programs load.",
 			run:   checkLockdown,
 		},
@@ -84,6 +84,13 @@ func nodeChecks() []Check {
 			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
 			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. Where the runtime does not answer, what podweir install was given counts, too.",
 			run:   checkRuntime,
+		},
+		{
+			Code: "PW116", Title: "the kernel tells what a queue holds", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
+			Looks: "the kernel's own types in /sys/kernel/btf/vmlinux",
+			Why:   "where the programs cannot read how much a queue holds, heavy packets wait longer than they shall whenever the processor was busy elsewhere, and the waits that are reported are too short",
+			Mend:  "Take a kernel with CONFIG_DEBUG_INFO_BTF, as nearly every distribution's has. The limit holds without it.",
+			run:   checkTypes,
 		},
 		{
 			Code: "PW109", Title: "the CNI in force is known", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
@@ -157,6 +164,17 @@ func checkLockdown(f *Facts) Finding {
 	default:
 		return holds("lockdown " + mode)
 	}
+}
+
+func checkTypes(f *Facts) Finding {
+	switch f.Node.Kernel.HasBTF {
+	case profiles.Yes:
+		return holds("the kernel has its types (BTF)")
+	case profiles.No:
+		return breaks("the kernel has no types (BTF)", "/sys/kernel/btf/vmlinux", "take a kernel with CONFIG_DEBUG_INFO_BTF")
+	case profiles.Unknown:
+	}
+	return unknown("whether the kernel has its types (BTF)")
 }
 
 func checkJIT(f *Facts) Finding {
