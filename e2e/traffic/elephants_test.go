@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
 
 // Under elephants a call of a tenth of the cap is heavy, and waits with the bulk flows beside
@@ -27,7 +28,9 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(settle) // until they are heavy
+			if err := wiremeter.Until(t.Context(), bulk.Started+settle); err != nil { // they are heavy then
+				t.Fatal(err)
+			}
 			from, to := pod.Ends(d)
 			call, err := r.Lab.StartCalls(t.Context(), lab.Calls{
 				From: from, To: to, Flows: 1, PacketBytes: packet, Duration: last,

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package doctor
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// The oldest kernel that is probed for; 6.1 is the oldest that is tested.
+const (
+	oldestMajor, oldestMinor       = 5, 15
+	testedMajor, testedMinor       = 6, 1
+	oldestKernel, testedKernelText = "5.15", "6.1"
+	// The BPF compiler of arm64 takes atomic operations that return a value since
+	// Linux 5.18 (arch/arm64/net/bpf_jit_comp.c, emit_lse_atomic); podweir's programs
+	// have them. Distributions' kernels interpret nothing that is not compiled.
+	oldestMinorARM  = 18
+	oldestKernelARM = "5.18"
+)
+
+func kernelChecks() []Check {
+	return []Check{
+		{
+			Code: "PW101", Title: "the kernel is new enough", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "the release in /proc/sys/kernel/osrelease, and the processor",
+			Why:   "older kernels lack what the programs need",
+			Mend:  "Take a node image with Linux 5.15 or newer, on arm64 5.18 or newer; 6.1 is the oldest that is tested. Decide by the node, not by the version of Kubernetes.",
+			run:   checkKernel,
+		},
+		{
+			Code: "PW102", Title: "the BPF file system is mounted", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "the mount at /sys/fs/bpf, as the first process sees it",
+			Why:   "pins are the only state: without them nothing can be found again or removed",
+			Mend:  "Mount it, and give the agent's pod the directory with mountPropagation HostToContainer.",
+			run:   checkBPFFS,
+		},
+		{
+			Code: "PW103", Title: "the kernel is not locked down", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "/sys/kernel/security/lockdown",
+			Why:   "a locked-down kernel refuses BPF operations that others allow; with confidentiality the programs cannot read how much a queue holds (PW116)",
+			Mend:  "Boot with lockdown=integrity, or see by PW504 whether the programs load.",
+			run:   checkLockdown,
+		},
+		{
+			Code: "PW104", Title: "the kernel compiles BPF programs (JIT)", Category: CategoryNode, Severity: SeverityWarn,
+			Looks: "net.core.bpf_jit_enable and net.core.bpf_jit_harden",
+			Why:   "an interpreted or hardened program costs more processor time per packet",
+			Mend:  "Set net.core.bpf_jit_enable=1. Hardening (2 on Bottlerocket) is the owner's choice; 1 leaves root's programs fast. In a node that is a container (kind) look at the machine's own settings.",
+			run:   checkJIT,
+		},
+		{
+			Code: "PW105", Title: "TCX can be used", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
+			Looks: "whether the kernel takes a TCX attachment (6.6 or newer), and whether podweir's entry requests one beside other programs",
+			Why:   "without TCX podweir can share no hook with a policy program: only its own queues are left",
+			Mend:  "Take a node image with Linux 6.6 or newer (AL2023 and Bottlerocket for Kubernetes 1.33 or newer; not Bottlerocket 1.33 FIPS), or leave mode and queue to auto.",
+			run:   checkTCX,
+		},
+		{
+			Code: "PW106", Title: "the kernel has a queue that can enforce a limit", Category: CategoryNode, Severity: SeverityFail,
+			Looks: "whether tbf can be made, and prio, htb and fq beside it",
+			Why:   "a cap needs a queue: policing makes TCP lose whole windows",
+			Mend:  "Load sch_tbf (modprobe sch_tbf; on Bottlerocket settings.kernel.modules.sch_tbf.autoload=true).",
+			run:   checkQueues,
+		},
+		{
+			Code: "PW116", Title: "the kernel tells what a queue holds", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
+			Looks: "the kernel's own types in /sys/kernel/btf/vmlinux",
+			Why:   "where the programs cannot read how much a queue holds, heavy packets wait longer than they shall whenever the processor was busy elsewhere, and the waits that are reported are too short",
+			Mend:  "Take a kernel with CONFIG_DEBUG_INFO_BTF, as nearly every distribution's has. The limit holds without it.",
+			run:   checkTypes,
+		},
+	}
+}
+
+// checkKernel goes by the processor that this program runs on, which is the node's.
+func checkKernel(f *Facts) Finding { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
+
+func kernelOn(release, arch string) Finding {
+	major, minor, ok := kernelVersion(release)
+	switch {
+	case !ok:
+		return unknown(fmt.Sprintf("the release of the kernel is %q", release))
+	case major < oldestMajor || major == oldestMajor && minor < oldestMinor:
+		return breaks("Linux "+release, "Linux "+oldestKernel+" or newer", "take a newer node image")
+	case arch == "arm64" && major == oldestMajor && minor < oldestMinorARM:
+		return breaks("Linux "+release+" on arm64, which does not compile programs with atomic operations that return a value",
+			"Linux "+oldestKernelARM+" or newer on arm64", "take a newer node image")
+	case major < testedMajor || major == testedMajor && minor < testedMinor:
+		return warns("Linux "+release, "Linux "+testedKernelText+" or newer, which are tested", "take a newer node image")
+	}
+	return holds("Linux " + release)
+}
+
+func kernelVersion(release string) (major, minor int, ok bool) {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return 0, 0, false
+	}
+	digits := strings.IndexFunc(parts[1], func(r rune) bool { return r < '0' || r > '9' })
+	if digits >= 0 {
+		parts[1] = parts[1][:digits]
+	}
+	major, errMajor := strconv.Atoi(parts[0])
+	minor, errMinor := strconv.Atoi(parts[1])
+	return major, minor, errMajor == nil && errMinor == nil
+}
+
+func checkBPFFS(f *Facts) Finding {
+	const fix = "mount -t bpf bpf /sys/fs/bpf"
+	switch k := f.Node.Kernel; {
+	case k.BPFFS == profiles.Unknown:
+		return unknown("the mounts of the node cannot be read")
+	case k.BPFFS == profiles.No:
+		return breaks("nothing is mounted at /sys/fs/bpf", "a bpf file system", fix)
+	case k.ReadOnly == profiles.Yes:
+		return breaks("/sys/fs/bpf is mounted read-only", "a bpf file system that can be written", "mount -o remount,rw /sys/fs/bpf")
+	}
+	return holds("bpf at /sys/fs/bpf")
+}
+
+func checkLockdown(f *Facts) Finding {
+	switch mode := f.Node.Kernel.Lockdown; mode {
+	case "":
+		return skip("the kernel has no lockdown, or securityfs is not mounted")
+	case "confidentiality":
+		return breaks("lockdown "+mode, "none or integrity", "boot with lockdown=integrity")
+	default:
+		return holds("lockdown " + mode)
+	}
+}
+
+func checkTypes(f *Facts) Finding {
+	switch f.Node.Kernel.HasBTF {
+	case profiles.Yes:
+		return holds("the kernel has its types (BTF)")
+	case profiles.No:
+		return breaks("the kernel has no types (BTF)", "/sys/kernel/btf/vmlinux", "take a kernel with CONFIG_DEBUG_INFO_BTF")
+	case profiles.Unknown:
+	}
+	return unknown("whether the kernel has its types (BTF)")
+}
+
+func checkJIT(f *Facts) Finding {
+	enable, harden := f.Node.Kernel.JITEnable, f.Node.Kernel.JITHarden
+	switch {
+	case enable == "" && harden == "" && f.Node.Kernel.DefaultQdisc == "":
+		// These settings, and that of the default qdisc, are the machine's: only
+		// its first network namespace shows them (net/core/sysctl_net_core.c).
+		return skip("the settings are not visible in this network namespace: the node is a container")
+	case enable == "" && harden == "":
+		return breaks("the kernel has no BPF JIT: programs are interpreted", "bpf_jit_enable 1", "take a kernel with CONFIG_BPF_JIT")
+	case enable == "0":
+		return breaks("bpf_jit_enable is 0: programs are interpreted", "1", "sysctl -w net.core.bpf_jit_enable=1")
+	case harden == "2":
+		return breaks("bpf_jit_harden is 2: root's programs are blinded too", "0 or 1", "sysctl -w net.core.bpf_jit_harden=1")
+	}
+	return holds("compiled, not hardened for root")
+}
+
+func checkTCX(f *Facts) Finding {
+	if f.FeaturesErr != nil {
+		return unknown(f.FeaturesErr.Error())
+	}
+	switch f.Features.TCX {
+	case profiles.Yes:
+		return holds("the kernel has TCX")
+	case profiles.No:
+		asked := f.asksForHook()
+		switch {
+		case !f.Profile.Holds(terms.HookKindClsact, terms.HookIngress) && !f.Profile.Holds(terms.HookKindTCX, terms.HookIngress):
+			return holds("the kernel has no TCX, and no other program is on the pods' hooks")
+		case asked == "":
+			return holds("the kernel has no TCX, and nothing requests it: podweir uses only its own queues")
+		}
+		return breaks("the kernel has no TCX, "+f.Profile.Title+" is on the pods' hooks, and podweir's entry has "+asked, "Linux 6.6 or newer",
+			"leave mode and queue to auto: podweir then uses only its own queues")
+	case profiles.Unknown:
+	}
+	return unknown("whether the kernel has TCX")
+}
+
+// asksForHook is what podweir's entry asks for by name that shares a hook with
+// others, "" if it leaves mode and queue to podweir.
+func (f *Facts) asksForHook() string {
+	keys, _ := f.entryKeys()
+	for _, key := range []string{"mode", "egressMode", "ingressMode"} {
+		if mode, _ := keys[key].(string); strings.HasPrefix(mode, "tcx-") {
+			return key + " " + mode
+		}
+	}
+	for _, key := range []string{"queue", "egressQueue", "ingressQueue"} {
+		if queue, _ := keys[key].(string); queue == "none" {
+			return key + " " + queue
+		}
+	}
+	return ""
+}
+
+func checkQueues(f *Facts) Finding {
+	if f.FeaturesErr != nil {
+		return unknown(f.FeaturesErr.Error())
+	}
+	var have, miss []string
+	for _, kind := range []string{"tbf", "prio", "htb", "fq"} {
+		if f.Features.Queues[kind] == profiles.Yes {
+			have = append(have, kind)
+		} else {
+			miss = append(miss, kind)
+		}
+	}
+	if slices.Contains(have, "tbf") || slices.Contains(have, "htb") {
+		return holds("has "+strings.Join(have, ", "), "has not: "+strings.Join(miss, ", "))
+	}
+	return breaks("the kernel has none of "+strings.Join(miss, ", "), "tbf", "modprobe sch_tbf")
+}
