@@ -55,7 +55,7 @@ TIMED_TESTS = ^TestPrivilegedWaits$$
 # Packages that hardly depend on the kernel, and tests that take an emulated
 # processor minutes, meet other kernels in "make test-all".
 NIGHTLY       = ./plugin/agent/% ./plugin/cmd/%
-NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|ForeignDropDecides|KilledAtEveryStep|NeighbourDiscovery|OtherBuildIsReplaced)$$
+NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|ForeignDropDecides|KilledAtEveryStep|NeighbourDiscovery|OtherBuildIsReplaced|PolicingLeavesRoomForLight)$$
 # Cases that differ from others of theirs by one setting, of tests that take
 # minutes on this kernel.
 NIGHTLY_HERE = ^TestPrivileged(Night|FullNode|FlowLimitOfFQ)$$|^TestPrivilegedCilium$$/^cilium-endpoint-routes$$|^TestPrivilegedCilium$$/.*/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedNPA$$/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedCeilingLeavesOrdinaryLoads$$/^100M$$|^TestPrivilegedDeleteLoop$$/ceiling_off$$|^TestPrivilegedRateIsWatched$$/(one_band|policing_on_the_host_side|without_a_queue_and_a_ceiling|ifb_without_a_queue)$$|^TestPrivilegedCeiling$$/(one_band|by_TCX|somebody_else)$$|^TestPrivilegedWaits$$/light_
