@@ -193,8 +193,8 @@ struct pw_state {
 	__u64 wait_bytes; /* of the light packets when that was measured */
 	__u64 wait_since; /* and when that was, ns */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
-	struct pw_cell recent[PW_SKETCH_ROWS]
-			     [PW_RECENT_COLS]; /* elephants: what heavy flows sent, by fair_rate */
+	/* Elephants: what heavy flows sent, by fair_rate. */
+	struct pw_cell recent[PW_SKETCH_ROWS][PW_RECENT_COLS];
 	__u32 flows[PW_FLOW_ROWS][PW_FLOW_COLS]; /* as in flows.h */
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 	__u64 waited_ns[PW_WAIT_BANDS];

@@ -2,6 +2,7 @@
 /* The total meter: what all programs have in common that bound what waits. */
 #pragma once
 
+#include "active.h"
 #include "base.h"
 #include "classify.h"
 #include "fair.h"
@@ -49,16 +50,21 @@ static __always_inline bool total_take(struct pw_work *work, enum pw_class class
 	return total_take_below(work, limit);
 }
 
-/* Elephants: what tells light from heavy is too slow to tell who has too much. */
+/* Elephants: what tells light from heavy is too slow to tell who has too much. As under strict an equal
+ * part is fair in any case (classify_big), and a quarter more than that (classify_look): who has no more loses nothing
+ * while the share is too small. */
 static __always_inline void total_recent(struct pw_work *work)
 {
 	struct pw_packet *pkt = work->pkt;
+	__u64 equal = active_equal(work->state);
 
+	equal += equal / 4;
 	pkt->est = sketch_recent(work->cfg, work->state, pkt->id,
 				 (__u32)(work->now_ns >> PW_TICK_SHIFT),
 				 work_cost(work, &work->cfg->fair_rate));
 	if (pkt->est >= pkt->fair)
 		fair_want(work->state);
+	pkt->fair += (__u32)(sketch_more(equal, pkt->fair) & ~sketch_less(equal, pkt->est));
 	pw_forget();
 }
 

@@ -140,6 +140,10 @@ func (d *Direction) excess(w *work, random uint32) excess {
 	if c.Policy == terms.PolicyElephants {
 		w.est = d.Recent.Update(w.id, Tick(w.nowNS), Cost(c.FairRate, w.bytes), c.FairHalfLifeShift)
 		d.Fair.Wanted = d.Fair.Wanted || w.est >= w.fair.Share
+		equal := d.Active.equal()
+		if equal += equal / 4; w.est <= equal {
+			w.fair.Share = max(w.fair.Share, equal)
+		}
 	}
 	e := draw(c, w, random)
 	if !d.isBulk(w) {
