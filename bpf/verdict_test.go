@@ -124,7 +124,7 @@ func verdictsUnder(t *testing.T, d *bpftest.Dataplane, cfg image.Config, step in
 		d.WriteState(&image.State{})
 		for kind, data := range bpftest.Corpus() {
 			now += 7 * millisecond
-			// Once for all of them: it takes as long as half of the packets.
+			// Once for each kind: to set it takes as long as a packet.
 			d.SetClock(model.Clock{ExactNS: now, CoarseNS: now - now%(4*millisecond)}, uint32(now))
 			for _, p := range variants(data, step) {
 				r, err := d.Run(program, &p)

@@ -13,7 +13,8 @@
 #define PW_SKETCH_ROWS 3
 #define PW_SKETCH_COL_BITS 9
 #define PW_SKETCH_COLS (1 << PW_SKETCH_COL_BITS)
-/* Elephants, whose heavy flows alone are in it: some twenty, since each has more than the threshold. */
+/* The sketch of elephants' heavy flows. At the default threshold, 5 % of the cap, there are some twenty; one in 300
+ * then shares all three of its cells with others, (20/128)^3. */
 #define PW_RECENT_COLS (1 << 7)
 /* Recent flows: a flow has a place in each row. */
 #define PW_FLOW_ROWS 2

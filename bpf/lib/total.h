@@ -50,7 +50,7 @@ static __always_inline bool total_take(struct pw_work *work, enum pw_class class
 	return total_take_below(work, limit);
 }
 
-/* Elephants: what tells light from heavy is too slow to tell who has too much. As under strict an equal
+/* Elephants: the estimate that separates light from heavy is too slow to find who has too much now. As under strict an equal
  * part is fair in any case (classify_big), and a quarter more than that (classify_look): who has no more loses nothing
  * while the share is too small. */
 static __always_inline void total_recent(struct pw_work *work)

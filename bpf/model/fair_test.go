@@ -155,8 +155,9 @@ func TestElephantsShareTheCap(t *testing.T) {
 				t.Errorf("%.0e bit/s: who offers %.1f of the cap gets %.3f of it, want %.3f within a quarter", bits, b.share, got, fair)
 			}
 		}
-		if most := 0.060; level > most {
-			t.Errorf("%.0e bit/s: heavy packets wait %.3f s on average, want less than in one band, %.3f", bits, level, most)
+		// Burst and target are 54 ms; a band that drops only when it is full would have 60.
+		if most := 0.057; level > most {
+			t.Errorf("%.0e bit/s: the queue takes %.3f s on average, want at most %.3f", bits, level, most)
 		}
 	}
 }

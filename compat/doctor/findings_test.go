@@ -47,6 +47,7 @@ func nodeFindings() []finding {
 		{name: "no mounts", code: "PW102", node: aws, change: set("proc/1/mounts", ""), want: doctor.Unknown, seen: "cannot be read"},
 		{name: "locked down", code: "PW103", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "confidentiality", fix: "integrity"},
 		{name: "no lockdown", code: "PW103", node: aws, change: set("sys/kernel/security/lockdown", ""), want: doctor.Skip, seen: "no lockdown"},
+		{name: "locked down, types", code: "PW116", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "may not read", fix: "integrity"},
 		{name: "no types", code: "PW116", node: aws, change: func(n *node) { delete(n.files, "sys/kernel/btf/vmlinux") }, want: doctor.Warn, seen: "no types (BTF)", fix: "CONFIG_DEBUG_INFO_BTF"},
 		{name: "interpreted", code: "PW104", node: aws, change: set("proc/sys/net/core/bpf_jit_enable", "0"), want: doctor.Warn, seen: "interpreted", fix: "bpf_jit_enable=1"},
 		{name: "no JIT", code: "PW104", node: aws, change: func(n *node) {

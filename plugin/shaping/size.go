@@ -142,9 +142,9 @@ func (b *builder) heavyLeaf() units.Bytes {
 	room := b.params.DepthBytes
 	if b.fair() {
 		room += gsoPacket
-	}
-	if b.fair() && b.limit.Policy == terms.PolicyElephants {
-		room += gsoPacket
+		if b.limit.Policy == terms.PolicyElephants {
+			room += gsoPacket
+		}
 	}
 	return min(room, kernelLimit)
 }
