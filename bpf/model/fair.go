@@ -24,6 +24,10 @@ const (
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 	// fairBulk is how much a flow has sent, in time at the cap, when it is bulk.
 	fairBulk = 1 << (26 + meterShift)
+	// fairBegins is up to how much TCP may have half more than the share, where bulk
+	// makes the queue longer.
+	fairBegins     = 1 << (28 + meterShift)
+	fairBeginsPart = 2
 	// Out of a pod it may lose 8 times as much: its kernel is told.
 	fairToldShift = 3
 	// For so long after a loss, each packet of TCP bulk that finds the queue empty makes
@@ -116,7 +120,7 @@ const (
 // draw says it for an estimate, where so much waits. random is what the dice
 // show.
 func draw(c *shaping.Datapath, w *work, random uint32) excess {
-	fair, wait := uint64(w.fair.Share), w.fair.wait(c)
+	fair, wait := w.fairShare(c), w.fair.wait(c)
 	first := uint64(c.TotalBurst) + wait - fairRange(wait)
 	switch {
 	case uint64(w.est) <= fair || w.before < first:
@@ -146,7 +150,7 @@ func (d *Direction) excess(w *work, random uint32) excess {
 		}
 	}
 	e := draw(c, w, random)
-	if !d.isBulk(w) {
+	if !w.isBulk(c) {
 		return e
 	}
 	f, tick, cost := &d.Fair, Tick(w.nowNS), Cost(c.TotalRate, w.bytes)
@@ -165,10 +169,26 @@ func (d *Direction) excess(w *work, random uint32) excess {
 	return e
 }
 
-// isBulk says whether the packet is of TCP that has sent much, counted in KiB.
-func (d *Direction) isBulk(w *work) bool {
-	kib := uint32(min(w.listed>>10, MaxBytes))
-	return w.parsed.Flow.Protocol == protoTCP && Cost(d.Config.TotalRate, kib) > fairBulk>>10
+// sent is what the packet's flow has sent, counted in KiB, in 2^10/64 ns at the cap; 0
+// for all but TCP.
+func (w *work) sent(c *shaping.Datapath) uint64 {
+	if w.parsed.Flow.Protocol != protoTCP {
+		return 0
+	}
+	return Cost(c.TotalRate, uint32(min(w.listed>>10, MaxBytes)))
+}
+
+// isBulk says whether the packet is of TCP that has sent much.
+func (w *work) isBulk(c *shaping.Datapath) bool { return w.sent(c) > fairBulk>>10 }
+
+// fairShare is the share of the packet's flow: more than that of others for TCP that has
+// sent little, where bulk makes the queue longer.
+func (w *work) fairShare(c *shaping.Datapath) uint64 {
+	fair := uint64(w.fair.Share)
+	if sent := w.sent(c); sent > 0 && sent < fairBegins>>10 && w.fair.Extra > 0 {
+		fair += fair / fairBeginsPart
+	}
+	return fair
 }
 
 func (f *Fair) waitLonger(c *shaping.Datapath, by uint64) {

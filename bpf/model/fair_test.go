@@ -407,6 +407,38 @@ func TestMarksOnLargePackets(t *testing.T) {
 	}
 }
 
+// A connection that has sent little is not cut down to the share of bulk that makes the queue longer.
+func TestBeginningBesideBulk(t *testing.T) {
+	c := &strictAt(10e6).Config
+	const kib = 1 << 10
+	fair := uint32(EstimateOne / 9)
+	for name, tc := range map[string]struct {
+		protocol uint8
+		sent     uint64
+		extra    uint64
+		part     float64
+		want     excess
+	}{
+		"begins":                 {protoTCP, 100 * kib, 1, 1.4, excessNone},
+		"has more than half":     {protoTCP, 100 * kib, 1, 1.6, excessDrop},
+		"what the cap carries":   {protoTCP, 335 * kib, 1, 1.4, excessDrop},
+		"less than that":         {protoTCP, 320 * kib, 1, 1.4, excessNone},
+		"bulk does not wait":     {protoTCP, 100 * kib, 0, 1.4, excessDrop},
+		"is not in the list":     {protoTCP, 0, 1, 1.4, excessDrop},
+		"does not slow down":     {protoUDP, 100 * kib, 1, 1.4, excessDrop},
+		"has no more than share": {protoUDP, 0, 0, 1, excessNone},
+	} {
+		w := &work{
+			fair: Fair{Share: fair, Extra: tc.extra}, before: uint64(c.TotalBurst + c.FairMost),
+			est: uint32(tc.part * float64(fair)), listed: tc.sent,
+		}
+		w.parsed.Flow.Protocol = tc.protocol
+		if got := draw(c, w, math.MaxUint32); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 // TCP that had its share and slowed down to a quarter of it or more stays heavy: let go it would overtake itself. With
 // less than that, or another protocol, it goes first again after a second.
 func TestSlowedTCPStaysHeavy(t *testing.T) {

@@ -19,9 +19,11 @@ import (
 )
 
 const (
-	// podsPayload makes frames of 60 bytes: what is measured is packets.
-	podsPayload = 18
-	podsFrame   = 60
+	// podsPayload makes frames of 1,000 bytes. What is measured is packets, but
+	// with small ones the caps of makeHeavy would be so low that a flow is not
+	// known to be heavy within a window: sketches fade the slower the lower the cap.
+	podsPayload = 958
+	podsFrame   = 1000
 	// podsWindow is how long the sender keeps to one set of pods, podsTurns how
 	// often each has its turn: what a packet costs depends by a third on where the
 	// kernel puts a pod's program and maps, so the pod that is alone is attached
