@@ -39,11 +39,10 @@
 #define PW_FAIR_BULK_NS (1ULL << 26)
 /* The longer the queue is for bulk, the longer is the round trip of all heavy TCP. One that begins, or begins again after
  * a pause, has few packets under way, and after its first loss it would need seconds to have its share again. So where
- * bulk made the queue longer a flow may have half more than the share until it has sent what the cap carries in 0.27 s.
- * Eight segments of video of 0.32 s each, beside 8 cubic flows into a pod of 10 Mbit/s, took 3.5 s with this, and 4.1 s
- * without (measured: docs/explanation/fair-bands.md). */
+ * bulk made the queue longer a flow may have twice the share until it has sent what the cap carries in 0.27 s. Segments
+ * of video of 0.32 s each, beside 8 cubic flows into a pod of 10 Mbit/s, took 3.2 s with this, and 4.0 s without
+ * (measured: docs/explanation/fair-bands.md). */
 #define PW_FAIR_BEGINS_NS (1ULL << 28)
-#define PW_FAIR_BEGINS_PART 2
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
 #define PW_FAIR_TOLD_SHIFT 3
@@ -98,10 +97,11 @@ static __always_inline __u64 fair_is_bulk(const struct pw_config *cfg, const str
 /* The share of the packet's flow. */
 static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
-	__u64 sent = fair_sent(cfg, pkt), more = pkt->fair / PW_FAIR_BEGINS_PART;
+	__u64 sent = fair_sent(cfg, pkt);
+	__u64 begins =
+		sketch_less(0, sent) & sketch_less(sent, meter_time(PW_FAIR_BEGINS_NS) >> 10);
 
-	more &= sketch_less(0, sent) & sketch_less(sent, meter_time(PW_FAIR_BEGINS_NS) >> 10);
-	return pkt->fair + (more & sketch_less(0, pkt->extra));
+	return pkt->fair + (pkt->fair & begins & sketch_less(0, pkt->extra));
 }
 
 static __always_inline void fair_longer(const struct pw_config *cfg, struct pw_state *state,

@@ -24,10 +24,9 @@ const (
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 	// fairBulk is how much a flow has sent, in time at the cap, when it is bulk.
 	fairBulk = 1 << (26 + meterShift)
-	// fairBegins is up to how much TCP may have half more than the share, where bulk
-	// makes the queue longer.
-	fairBegins     = 1 << (28 + meterShift)
-	fairBeginsPart = 2
+	// fairBegins is up to how much TCP may have twice the share, where bulk makes the
+	// queue longer.
+	fairBegins = 1 << (28 + meterShift)
 	// Out of a pod it may lose 8 times as much: its kernel is told.
 	fairToldShift = 3
 	// For so long after a loss, each packet of TCP bulk that finds the queue empty makes
@@ -181,12 +180,12 @@ func (w *work) sent(c *shaping.Datapath) uint64 {
 // isBulk says whether the packet is of TCP that has sent much.
 func (w *work) isBulk(c *shaping.Datapath) bool { return w.sent(c) > fairBulk>>10 }
 
-// fairShare is the share of the packet's flow: more than that of others for TCP that has
-// sent little, where bulk makes the queue longer.
+// fairShare is the share of the packet's flow: twice that of others for TCP that has sent
+// little, where bulk makes the queue longer.
 func (w *work) fairShare(c *shaping.Datapath) uint64 {
 	fair := uint64(w.fair.Share)
 	if sent := w.sent(c); sent > 0 && sent < fairBegins>>10 && w.fair.Extra > 0 {
-		fair += fair / fairBeginsPart
+		fair *= 2
 	}
 	return fair
 }

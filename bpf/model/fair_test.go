@@ -419,13 +419,13 @@ func TestBeginningBesideBulk(t *testing.T) {
 		part     float64
 		want     excess
 	}{
-		"begins":                 {protoTCP, 100 * kib, 1, 1.4, excessNone},
-		"has more than half":     {protoTCP, 100 * kib, 1, 1.6, excessDrop},
-		"what the cap carries":   {protoTCP, 335 * kib, 1, 1.4, excessDrop},
-		"less than that":         {protoTCP, 320 * kib, 1, 1.4, excessNone},
-		"bulk does not wait":     {protoTCP, 100 * kib, 0, 1.4, excessDrop},
-		"is not in the list":     {protoTCP, 0, 1, 1.4, excessDrop},
-		"does not slow down":     {protoUDP, 100 * kib, 1, 1.4, excessDrop},
+		"begins":                 {protoTCP, 100 * kib, 1, 1.9, excessNone},
+		"has more than twice":    {protoTCP, 100 * kib, 1, 2.1, excessDrop},
+		"what the cap carries":   {protoTCP, 335 * kib, 1, 1.9, excessDrop},
+		"less than that":         {protoTCP, 320 * kib, 1, 1.9, excessNone},
+		"bulk does not wait":     {protoTCP, 100 * kib, 0, 1.9, excessDrop},
+		"is not in the list":     {protoTCP, 0, 1, 1.9, excessDrop},
+		"does not slow down":     {protoUDP, 100 * kib, 1, 1.9, excessDrop},
 		"has no more than share": {protoUDP, 0, 0, 1, excessNone},
 	} {
 		w := &work{
