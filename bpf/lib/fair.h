@@ -39,10 +39,10 @@
 #define PW_FAIR_BULK_NS (1ULL << 26)
 /* The longer the queue is for bulk, the longer is the round trip of all heavy TCP. One that begins, or begins again after
  * a pause, has few packets under way, and after its first loss it would need seconds to have its share again. So where
- * bulk made the queue longer a flow may have twice the share until it has sent what the cap carries in 0.27 s. Segments
- * of video of 0.32 s each, beside 8 cubic flows into a pod of 10 Mbit/s, took 3.2 s with this, and 4.0 s without
- * (measured: docs/explanation/fair-bands.md). */
-#define PW_FAIR_BEGINS_NS (1ULL << 28)
+ * bulk made the queue longer a flow may have twice the share until it has sent what the share carries in 2.1 s. By the
+ * share and not by the cap, or of many flows those in the list of heavy flows would have twice as much for long (measured:
+ * docs/explanation/fair-bands.md). */
+#define PW_FAIR_BEGINS_NS (1ULL << 31)
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
 #define PW_FAIR_TOLD_SHIFT 3
@@ -98,8 +98,8 @@ static __always_inline __u64 fair_is_bulk(const struct pw_config *cfg, const str
 static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
 	__u64 sent = fair_sent(cfg, pkt);
-	__u64 begins =
-		sketch_less(0, sent) & sketch_less(sent, meter_time(PW_FAIR_BEGINS_NS) >> 10);
+	__u64 enough = (__u64)pkt->fair * (meter_time(PW_FAIR_BEGINS_NS) >> 10) / PW_EST_ONE;
+	__u64 begins = sketch_less(0, sent) & sketch_less(sent, enough);
 
 	return pkt->fair + (pkt->fair & begins & sketch_less(0, pkt->extra));
 }

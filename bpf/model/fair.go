@@ -24,9 +24,9 @@ const (
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
 	// fairBulk is how much a flow has sent, in time at the cap, when it is bulk.
 	fairBulk = 1 << (26 + meterShift)
-	// fairBegins is up to how much TCP may have twice the share, where bulk makes the
-	// queue longer.
-	fairBegins = 1 << (28 + meterShift)
+	// fairBegins is for how long of its share TCP may have twice that, where bulk makes
+	// the queue longer.
+	fairBegins = 1 << (31 + meterShift)
 	// Out of a pod it may lose 8 times as much: its kernel is told.
 	fairToldShift = 3
 	// For so long after a loss, each packet of TCP bulk that finds the queue empty makes
@@ -184,7 +184,7 @@ func (w *work) isBulk(c *shaping.Datapath) bool { return w.sent(c) > fairBulk>>1
 // little, where bulk makes the queue longer.
 func (w *work) fairShare(c *shaping.Datapath) uint64 {
 	fair := uint64(w.fair.Share)
-	if sent := w.sent(c); sent > 0 && sent < fairBegins>>10 && w.fair.Extra > 0 {
+	if sent := w.sent(c); sent > 0 && sent < fair*(fairBegins>>10)/EstimateOne && w.fair.Extra > 0 {
 		fair *= 2
 	}
 	return fair

@@ -421,8 +421,8 @@ func TestBeginningBesideBulk(t *testing.T) {
 	}{
 		"begins":                 {protoTCP, 100 * kib, 1, 1.9, excessNone},
 		"has more than twice":    {protoTCP, 100 * kib, 1, 2.1, excessDrop},
-		"what the cap carries":   {protoTCP, 335 * kib, 1, 1.9, excessDrop},
-		"less than that":         {protoTCP, 320 * kib, 1, 1.9, excessNone},
+		"what the share carries": {protoTCP, 300 * kib, 1, 1.9, excessDrop},
+		"less than that":         {protoTCP, 280 * kib, 1, 1.9, excessNone},
 		"bulk does not wait":     {protoTCP, 100 * kib, 0, 1.9, excessDrop},
 		"is not in the list":     {protoTCP, 0, 1, 1.9, excessDrop},
 		"does not slow down":     {protoUDP, 100 * kib, 1, 1.9, excessDrop},
