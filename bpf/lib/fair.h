@@ -37,11 +37,11 @@
 #define PW_FAIR_LOST_SHIFT 1
 #define PW_FAIR_FADE ((1ULL << (PW_TICK_SHIFT + PW_METER_SHIFT - PW_FAIR_LOST_SHIFT)) / 150)
 #define PW_FAIR_BULK_NS (1ULL << 26)
-/* The longer the queue is for bulk, the longer is the round trip of all heavy TCP. One that begins, or begins again after
- * a pause, has few packets under way, and after its first loss it would need seconds to have its share again. So where
- * bulk made the queue longer a flow may have twice the share until it has sent what the share carries in 2.1 s. By the
- * share and not by the cap, or of many flows those in the list of heavy flows would have twice as much for long (measured:
- * docs/explanation/fair-bands.md). */
+/* The longer the queue is for bulk, the longer is the round trip of all heavy TCP. A new connection
+ * has few packets under way, and after its first loss it would need seconds to have its share again. So where
+ * bulk made the queue longer a flow may have twice the share until it has sent what the share carries in 2.1 s. Up to
+ * what a part of the cap carries would be too long where flows are many: what was sent is known of the flows in the list
+ * of heavy flows, and these would have twice as much as all others (measured: docs/explanation/fair-bands.md). */
 #define PW_FAIR_BEGINS_NS (1ULL << 31)
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
@@ -94,7 +94,7 @@ static __always_inline __u64 fair_is_bulk(const struct pw_config *cfg, const str
 	return sketch_less(meter_time(PW_FAIR_BULK_NS) >> 10, fair_sent(cfg, pkt));
 }
 
-/* The share of the packet's flow. */
+/* The share of the packet's flow, an estimate: twice that of others for new TCP beside bulk. */
 static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
 	__u64 sent = fair_sent(cfg, pkt);

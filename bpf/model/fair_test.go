@@ -426,7 +426,6 @@ func TestBeginningBesideBulk(t *testing.T) {
 		"bulk does not wait":     {protoTCP, 100 * kib, 0, 1.9, excessDrop},
 		"is not in the list":     {protoTCP, 0, 1, 1.9, excessDrop},
 		"does not slow down":     {protoUDP, 100 * kib, 1, 1.9, excessDrop},
-		"has no more than share": {protoUDP, 0, 0, 1, excessNone},
 	} {
 		w := &work{
 			fair: Fair{Share: fair, Extra: tc.extra}, before: uint64(c.TotalBurst + c.FairMost),
