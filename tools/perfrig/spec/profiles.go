@@ -63,7 +63,8 @@ func costs() *Spec {
 
 // ratios are differences of some hundredths, which take many samples. A ratio
 // of a closed loop is off by two or three hundredths in one sample. What a
-// datagram costs is off by one; what a byte of TCP costs, by a factor.
+// datagram costs is off by one; what a byte of TCP costs, by a factor. How long
+// many ADDs at once take is off by a tenth.
 func ratios() *Spec {
 	const most, times = 12, 8
 	policed := podweir("elephants", "none")
@@ -77,6 +78,7 @@ func ratios() *Spec {
 			{Name: "closed-paced", Kind: Closed, Variant: "paced", Seconds: 9},
 		}},
 		{Phases: []Phase{elephants}, Rates: []uint64{10 * mbit}, Samples: times, Workloads: []Workload{mixed()}},
+		{Phases: []Phase{bandwidth, strict}, Rates: []uint64{100 * mbit}, Samples: times, Workloads: []Workload{adds(100)}},
 		{Phases: []Phase{unshaped, unused, elsewhere}, Samples: most, Workloads: othersNamed("others-udp-1-pod")},
 	}}
 }
