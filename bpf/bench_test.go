@@ -27,6 +27,7 @@ const benchJSON = "PODWEIR_BENCH_JSON"
 const (
 	benchRounds  = 7
 	benchPackets = 500_000
+	benchLoads   = 5
 )
 
 // benchPath is one way of a packet through a program.
@@ -77,7 +78,7 @@ func BenchmarkPrograms(b *testing.B) {
 	empty := &benchRun{program: emptyProgram(b), packet: tcpPacket(0), least: time.Hour}
 	runs := []*benchRun{empty}
 	for _, path := range benchPaths() {
-		runs = append(runs, prepare(b, &path))
+		runs = append(runs, prepare(b, &path, benchLoads))
 	}
 	for range benchRounds {
 		for _, r := range runs {
@@ -103,7 +104,7 @@ func BenchmarkPrograms(b *testing.B) {
 func TestPrivilegedBenchPaths(t *testing.T) {
 	for _, path := range benchPaths() {
 		t.Run(path.program+"/"+path.path, func(t *testing.T) {
-			r := prepare(t, &path)
+			r := prepare(t, &path, 1)
 			r.run(t, 10_000)
 			r.checkCounters(t)
 		})
@@ -120,9 +121,9 @@ type benchRun struct {
 	result    benchResult
 }
 
-func prepare(tb testing.TB, path *benchPath) *benchRun {
+func prepare(tb testing.TB, path *benchPath, loads int) *benchRun {
 	tb.Helper()
-	d, load := loadOne(tb, path.program)
+	d, load := loadOne(tb, path.program, loads)
 	m := newDirection(10e9, terms.PolicyStrict)
 	m.Config.LightRate = shaping.FixedRate{Mult: 1, Shift: 40}
 	m.Config.TotalRate = shaping.FixedRate{Mult: 1, Shift: 40}
@@ -169,12 +170,12 @@ func (r *benchRun) checkCounters(tb testing.TB) {
 }
 
 // loadOne loads one program and the maps that it uses, as an attachment does,
-// and returns the least time of 5 that it took.
-func loadOne(tb testing.TB, program string) (*bpftest.Dataplane, time.Duration) {
+// and returns the least time of so many that it took.
+func loadOne(tb testing.TB, program string, loads int) (*bpftest.Dataplane, time.Duration) {
 	tb.Helper()
 	least := time.Hour
 	var d *bpftest.Dataplane
-	for range 5 {
+	for range loads {
 		spec := oneProgram(tb, program)
 		start := time.Now()
 		d = bpftest.LoadSpec(tb, spec)

@@ -20,7 +20,7 @@ import (
 // each other, the meter holds the cost of every packet, to the unit.
 func TestPrivilegedConcurrentCharges(t *testing.T) {
 	const perCPU = 2_000_000
-	d, _ := loadOne(t, "pw_edt")
+	d, _ := loadOne(t, "pw_edt", 1)
 	m := newDirection(1e9, terms.PolicyFlat)
 	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
 	m.Config.TotalHorizon = meterTime(time.Hour)

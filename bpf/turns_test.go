@@ -66,7 +66,7 @@ func podsOfTurns(b *testing.B) []int {
 // many slots for it, all like the first.
 func slots(b *testing.B, name string, pods int) (*bpftest.Dataplane, *ebpf.Program) {
 	b.Helper()
-	r := prepare(b, &benchPath{program: name, path: "light"})
+	r := prepare(b, &benchPath{program: name, path: "light"}, 1)
 	r.dataplane.CopySlot(b, pods)
 	spec := oneProgram(b, name)
 	p := spec.Programs[name]
