@@ -118,6 +118,7 @@ type benchRun struct {
 	program   *ebpf.Program
 	packet    []byte
 	least     time.Duration
+	sent      int
 	result    benchResult
 }
 
@@ -156,9 +157,10 @@ func (r *benchRun) run(tb testing.TB, packets int) {
 		tb.Fatalf("run %v: %v", r.program, err)
 	}
 	r.least = min(r.least, took)
+	r.sent += packets
 }
 
-// checkCounters fails if a packet took another path.
+// checkCounters fails if a packet took another path, or was not counted.
 func (r *benchRun) checkCounters(tb testing.TB) {
 	tb.Helper()
 	packets, _ := r.dataplane.Counters()
@@ -166,6 +168,9 @@ func (r *benchRun) checkCounters(tb testing.TB) {
 		if n != 0 && i != int(r.path.counted) {
 			tb.Errorf("%s %s: %d packets had disposition %d", r.path.program, r.path.path, n, i)
 		}
+	}
+	if i := int(r.path.counted); i < len(packets) && packets[i] < uint64(r.sent) {
+		tb.Errorf("%s %s: %d of %d packets had disposition %d", r.path.program, r.path.path, packets[i], r.sent, i)
 	}
 }
 
