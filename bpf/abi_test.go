@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
 )
 
 // mapStructs are the structs that maps hold, with their sizes: a change of one
@@ -29,9 +30,9 @@ var mapStructs = map[string]uintptr{
 	"pw_layout": unsafe.Sizeof(image.Layout{}),
 }
 
-// sizes of ABI version 9.
+// sizes of ABI version 10.
 var sizes = map[string]uint32{
-	"pw_slot": 21696, "pw_config": 200, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40,
+	"pw_slot": 21696, "pw_config": 192, "pw_state": 20984, "pw_count": 16, "pw_heavy": 72, "pw_flow": 40,
 	"pw_cell": 8, "pw_rate": 16, "pw_subnet": 28, "pw_host": 8, "pw_layout": 12,
 }
 
@@ -90,6 +91,31 @@ func TestProgramNames(t *testing.T) {
 		}
 		if _, ok := allowedVerdicts[name]; !ok {
 			t.Errorf("program %q is not in the table of allowed verdicts", name)
+		}
+	}
+}
+
+// What most packets need is in as few cache lines as it can be: in turns over many
+// pods each line is fetched again.
+func TestHotFieldsShareCacheLines(t *testing.T) {
+	const line = 64
+	var (
+		slot  image.Slot
+		state = unsafe.Offsetof(slot.State)
+		keys  = unsafe.Offsetof(slot.HashKeys) + model.KeyConstant*unsafe.Sizeof(slot.HashKeys[0])
+		light = state + unsafe.Offsetof(slot.State.Counts) + unsafe.Sizeof(image.Count{})
+		heavy = state + unsafe.Offsetof(slot.State.FairExtra)
+		cfg   = unsafe.Offsetof(slot.Config)
+	)
+	for what, ok := range map[string]bool{
+		"a configuration has whole lines": cfg%line == 0 && unsafe.Sizeof(slot.Config[0])%line == 0,
+		"the first two lines of a configuration have all of a light packet, and how long heavy ones wait": unsafe.Offsetof(slot.Config[0].FairMost) < 2*line,
+		"two lines have the keys of IPv4 and what a light packet needs of the state":                      keys%line == 0 && light == keys+2*line,
+		"one line has what a heavy packet needs besides":                                                  heavy%line == 0 && state+unsafe.Offsetof(slot.State.WaitBytes) == heavy+line,
+		"a slot has an odd number of lines":                                                               unsafe.Sizeof(slot)%(2*line) == line,
+	} {
+		if !ok {
+			t.Errorf("not so: %s", what)
 		}
 	}
 }

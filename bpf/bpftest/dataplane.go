@@ -155,15 +155,15 @@ func Config(dp *shaping.Datapath) image.Config {
 		return image.Rate{Mult: r.Mult, Shift: r.Shift}
 	}
 	cfg := image.Config{
-		AbiVersion: 9,
+		AbiVersion: 10,
 		Policy:     uint8(dp.Policy), Direction: uint8(dp.Direction), SubnetsMode: uint8(dp.SubnetsMode),
 		LightRate: rate(dp.LightRate), LightTolerance: uint64(dp.LightTolerance),
 		TotalRate: rate(dp.TotalRate), TotalBurst: uint64(dp.TotalBurst),
 		TotalHorizon: uint64(dp.TotalHorizon), SketchRate: rate(dp.SketchRate),
-		FairRate: rate(dp.FairRate), FairHalfLifeShift: dp.FairHalfLifeShift, FairFrameEst: dp.FairFrameEstimate,
+		FairRate: rate(dp.FairRate), FairHalfLifeShift: uint8(dp.FairHalfLifeShift), FairFrameEst: dp.FairFrameEstimate,
 		FairEach: uint64(dp.FairEach), FairLeast: uint64(dp.FairLeast), FairMost: uint64(dp.FairMost),
 		LightLeast: dp.LightLeast, LightMost: dp.LightMost, FrameEst: dp.FrameEstimate,
-		HalfLifeShift: dp.HalfLifeShift, HoldTicks: dp.HoldTicks,
+		HalfLifeShift: uint8(dp.HalfLifeShift), HoldTicks: dp.HoldTicks,
 		CeilingRate: rate(dp.CeilingRate), CeilingBurst: uint64(dp.CeilingBurst),
 		LightPriority: dp.LightPriority, HeavyPriority: dp.HeavyPriority,
 		ExemptPriority: dp.ExemptPriority, LightClass: dp.LightClass, HeavyClass: dp.HeavyClass,

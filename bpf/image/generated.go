@@ -23,29 +23,29 @@ type Config struct {
 	TotalBurst        uint64
 	TotalHorizon      uint64
 	SketchRate        Rate
-	FairRate          Rate
-	FairHalfLifeShift uint32
-	FairFrameEst      uint32
-	FairEach          uint64
-	FairLeast         uint64
-	FairMost          uint64
 	LightLeast        uint32
 	LightMost         uint32
 	FrameEst          uint32
-	HalfLifeShift     uint32
-	CeilingRate       Rate
-	CeilingBurst      uint64
 	HoldTicks         uint32
-	RedirectIfindex   uint32
 	LightPriority     uint32
+	LightClass        uint16
+	HalfLifeShift     uint8
+	Observe           uint8
+	FairEach          uint64
+	FairLeast         uint64
+	FairMost          uint64
+	FairRate          Rate
+	FairFrameEst      uint32
 	HeavyPriority     uint32
 	ExemptPriority    uint32
-	LightClass        uint16
 	HeavyClass        uint16
 	ExemptClass       uint16
 	DropClass         uint16
-	Observe           uint8
-	Pad               [3]uint8
+	FairHalfLifeShift uint8
+	Pad               uint8
+	RedirectIfindex   uint32
+	CeilingRate       Rate
+	CeilingBurst      uint64
 }
 
 type Count struct {
@@ -148,39 +148,40 @@ type Slot struct {
 	Side     uint8
 	Build    [23]uint8
 	Config   [2]Config
-	HashKeys [2][11]uint64
+	Pad      [4]uint64
+	HashKeys [11][2]uint64
 	State    State
-	Tail     [9]uint64
+	Tail     [7]uint64
 }
 
 type State struct {
 	_                  structs.HostLayout
 	LightTat           uint64
 	TotalTat           uint64
+	Fair               uint64
+	WaitClock          uint64
 	Counts             [13]Count
+	FairExtra          uint64
+	FairCut            uint64
+	WaitFrame          uint64
+	WaitFactor         uint64
+	WaitSince          uint64
+	ActivePeriod       uint64
+	ActiveBefore       uint64
+	ActiveNow          uint64
+	WaitBytes          uint64
 	UnlistedHeavyBytes uint64
 	EstablishedTat     uint64
 	ControlTat         uint64
 	CeilingTat         uint64
 	CeilingFor         uint64
-	Fair               uint64
-	FairExtra          uint64
-	WaitClock          uint64
-	WaitFrame          uint64
-	WaitFactor         uint64
-	WaitBytes          uint64
-	WaitSince          uint64
+	Newcomers          Cell
 	Cells              [3][512]Cell
 	Recent             [3][128]Cell
 	Flows              [2][256]uint32
 	Heavy              [16]Heavy
 	WaitedNs           [2]uint64
 	Waits              [2][128]uint64
-	Newcomers          Cell
-	ActivePeriod       uint64
-	ActiveBefore       uint64
-	ActiveNow          uint64
-	FairCut            uint64
 }
 
 type Subnet struct {
@@ -251,16 +252,16 @@ var maps = []Map{
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2656, "pw_layout"}}, from: 0, to: 23968, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {60, "pw_scratch"}, {287, "pw_subnets"}, {2667, "pw_layout"}}, from: 23968, to: 47984, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 47984, to: 52216, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {373, "pw_subnets"}}, from: 52216, to: 56800, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}, {2683, "pw_layout"}}, from: 56800, to: 81000, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {290, "pw_subnets"}, {2695, "pw_layout"}}, from: 81000, to: 105256, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 105256, to: 126104, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {299, "pw_subnets"}}, from: 126104, to: 147200, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 147200, to: 147248, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 147248, to: 164224, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {378, "pw_subnets"}}, from: 164224, to: 181512, carrier: 0},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 181512, to: 182016, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2649, "pw_layout"}}, from: 0, to: 23936, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {60, "pw_scratch"}, {288, "pw_subnets"}, {2643, "pw_layout"}}, from: 23936, to: 47760, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 47760, to: 51992, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {373, "pw_subnets"}}, from: 51992, to: 56576, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}, {2676, "pw_layout"}}, from: 56576, to: 80744, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {291, "pw_subnets"}, {2671, "pw_layout"}}, from: 80744, to: 104808, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 104808, to: 125576, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {295, "pw_subnets"}}, from: 125576, to: 146400, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 146400, to: 146448, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {56, "pw_scratch"}}, from: 146448, to: 163264, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{13, "pw_hosts"}, {27, "pw_slab"}, {59, "pw_scratch"}, {376, "pw_subnets"}}, from: 163264, to: 180336, carrier: 0},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 180336, to: 180840, carrier: 1},
 }

@@ -6,7 +6,7 @@
 
 #include <linux/types.h>
 
-#define PW_ABI_VERSION 9
+#define PW_ABI_VERSION 10
 
 /* Sketch: PW_SKETCH_ROWS rows of PW_SKETCH_COLS cells. With all flows together at the cap, a cell
  * holds 1/512 of the decayed total on average, 0.2 % of the cap. What flows offer beyond the cap is in it, too. */
@@ -40,10 +40,10 @@
 #define PW_WAIT_BANDS 2
 /* Meter time is in 1/64 ns. */
 #define PW_METER_SHIFT 6
-/* The multilinear hash: one constant, then a key per 32-bit word (2 x 4 address words, ports,
- * protocol and kind), twice. */
-#define PW_HASH_WORDS 10
-#define PW_HASH_KEYS (PW_HASH_WORDS + 1)
+/* The multilinear hash: a key for each 32-bit word (2 x 4 address words, ports, protocol and kind) and a constant,
+ * for each half. First come the keys of the six words that only IPv6 has. */
+#define PW_HASH_KEYS 11
+#define PW_HASH_KEYS_IPV6 6
 
 enum pw_policy {
 	PW_POLICY_STRICT = 1,
@@ -88,6 +88,7 @@ struct pw_rate {
 	__u32 pad;
 };
 
+/* What a light packet needs is in the first two cache lines. */
 struct pw_config {
 	__u32 abi_version;
 	__u8 policy; /* enum pw_policy */
@@ -104,38 +105,37 @@ struct pw_config {
 	__u64 total_burst;
 	__u64 total_horizon; /* 1/64 ns, below 2^48: queue depth beyond the burst */
 	struct pw_rate sketch_rate; /* cost in estimates: PW_EST_ONE is the cap, or the threshold */
-
-	/* Of what tells the share that heavy flows have of the cap, PW_EST_ONE: under strict the sketch itself. */
-	struct pw_rate fair_rate;
-	__u32 fair_half_life_shift; /* it halves in 2^fair_half_life_shift ticks */
-	__u32 fair_frame_est; /* what a full frame adds to it */
-	/* How long heavy packets shall wait, 1/64 ns: fair_each for every flow that is active, but at least and
-	 * at most so long. */
-	__u64 fair_each;
-	__u64 fair_least;
-	__u64 fair_most;
 	/* A flow is held for its fair share, or light_least if that is more, or light_most if that is less, and
 	 * becomes heavy a quarter above that; estimates. */
 	__u32 light_least;
 	__u32 light_most;
 	__u32 frame_est; /* what a full frame adds to an estimate: as much is overlooked */
-	__u32 half_life_shift; /* the sketch halves in 2^half_life_shift ticks */
-
-	struct pw_rate ceiling_rate; /* cost in 1/64 ns: somewhat more than the cap */
-	__u64 ceiling_burst; /* 1/64 ns */
-
 	__u32 hold_ticks; /* how long a heavy flow stays so after it had its share */
-	__u32 redirect_ifindex; /* pw_redirect: the ifb */
-
 	__u32 light_priority; /* skb->priority to set */
+	__u16 light_class; /* minor of the class to answer on our own qdisc */
+	__u8 half_life_shift; /* the sketch halves in 2^half_life_shift ticks */
+	__u8 observe; /* pw_police: counts what the limit would do, and does nothing */
+
+	/* How long heavy packets shall wait, 1/64 ns: fair_each for every flow that is active, but at least and
+	 * at most so long. */
+	__u64 fair_each;
+	__u64 fair_least;
+	__u64 fair_most;
+	/* Of what tells the share that heavy flows have of the cap, PW_EST_ONE: under strict the sketch itself. */
+	struct pw_rate fair_rate;
+	__u32 fair_frame_est; /* what a full frame adds to it */
+
 	__u32 heavy_priority;
 	__u32 exempt_priority;
-	__u16 light_class; /* minor of the class to answer on our own qdisc */
 	__u16 heavy_class;
 	__u16 exempt_class;
 	__u16 drop_class; /* its queue refuses every packet; 0: the verdict is drop */
-	__u8 observe; /* pw_police: counts what the limit would do, and does nothing */
-	__u8 pad[3];
+	__u8 fair_half_life_shift; /* it halves in 2^fair_half_life_shift ticks */
+	__u8 pad;
+	__u32 redirect_ifindex; /* pw_redirect: the ifb */
+
+	struct pw_rate ceiling_rate; /* cost in 1/64 ns: somewhat more than the cap */
+	__u64 ceiling_burst; /* 1/64 ns */
 };
 
 /* What became of packets. Several CPUs add to it at a time. */
@@ -176,23 +176,30 @@ struct pw_heavy {
 };
 
 struct pw_state {
+	/* What a light packet needs, up to its count. */
 	__u64 light_tat; /* 1/64 ns, wrapping */
 	__u64 total_tat;
-	/* The first of them is in the cache line that every light packet writes to anyway. */
+	__u64 fair; /* the fair share as an estimate, PW_FAIR_WANTED, and above them the tick that it is as of */
+	__u64 wait_clock; /* when the first band will have sent what is in it, 1/64 ns; as in wait.h */
 	struct pw_count counts[PW_DISPOSITIONS];
+	/* What a heavy packet needs besides, a cache line. */
+	__u64 fair_extra; /* how much longer heavy packets shall wait because of losses, 1/64 ns */
+	__u64 fair_cut; /* the tick in which a TCP flow last lost a packet for its share, or was marked */
+	/* As in wait.h. */
+	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
+	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/65536 */
+	__u64 wait_since; /* when that was measured, ns */
+	/* As in active.h. */
+	__u64 active_period;
+	__u64 active_before;
+	__u64 active_now;
+	__u64 wait_bytes; /* of the light packets when wait_factor was measured */
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
 	__u64 control_tat; /* of ARP and neighbour discovery */
 	__u64 ceiling_tat;
 	__u64 ceiling_for; /* the rate that it is of, as ceiling_rate_of */
-	__u64 fair; /* the fair share as an estimate, PW_FAIR_WANTED, and above them the tick that it is as of */
-	__u64 fair_extra; /* how much longer heavy packets shall wait because of losses, 1/64 ns */
-	/* As in wait.h. The clock is in the cache line of what every packet reads of the fair share. */
-	__u64 wait_clock; /* when the first band will have sent what is in it, 1/64 ns */
-	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
-	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/65536 */
-	__u64 wait_bytes; /* of the light packets when that was measured */
-	__u64 wait_since; /* and when that was, ns */
+	struct pw_cell newcomers; /* what heavy packets of new flows amount to */
 	struct pw_cell cells[PW_SKETCH_ROWS][PW_SKETCH_COLS];
 	/* Elephants: what heavy flows sent, by fair_rate. */
 	struct pw_cell recent[PW_SKETCH_ROWS][PW_RECENT_COLS];
@@ -200,12 +207,6 @@ struct pw_state {
 	struct pw_heavy heavy[PW_HEAVY_SLOTS];
 	__u64 waited_ns[PW_WAIT_BANDS];
 	__u64 waits[PW_WAIT_BANDS][PW_WAIT_BUCKETS]; /* packets that waited so long */
-	struct pw_cell newcomers; /* what heavy packets of new flows amount to */
-	/* As in active.h. */
-	__u64 active_period;
-	__u64 active_before;
-	__u64 active_now;
-	__u64 fair_cut; /* the tick in which a TCP flow last lost a packet for its share, or was marked */
 };
 
 /* A slot of the slab: all that the programs know of one direction of one interface. Only user space writes the
@@ -221,11 +222,13 @@ struct pw_slot {
 	__u8 side; /* and on which device */
 	__u8 build[23]; /* the release that wrote the configuration */
 	struct pw_config config[2];
-	__u64 hash_keys[2][PW_HASH_KEYS]; /* random, drawn when it is taken */
+	/* So that the keys of IPv4, the last 80 bytes, and the first 48 of the state have two cache lines together. */
+	__u64 pad[4];
+	__u64 hash_keys[PW_HASH_KEYS][2]; /* random, drawn when it is taken */
 	struct pw_state state;
 	/* An odd number of cache lines: at a power of two the lines that each packet needs would displace each
 	 * other's, pod by pod. */
-	__u64 tail[9];
+	__u64 tail[7];
 };
 
 /* LPM trie key: the slot, its epoch, then IPv4 as ::ffff:0:0/96. */

@@ -150,10 +150,10 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	__u64 word = PW_READ64(&state->fair), fair = (__u32)(word & ~PW_FAIR_WANTED);
 	__u32 ticks = tick - (__u32)(word >> 32);
 
-	pkt->extra = PW_READ64(&state->fair_extra);
 	pkt->fair = (__u32)fair;
 	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
+	pkt->extra = PW_READ64(&state->fair_extra);
 	pw_forget();
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;

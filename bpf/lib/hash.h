@@ -17,36 +17,32 @@
 #define PW_FLOW_BITS(id, row) ((__u32)(id) >> ((row) * PW_FLOW_COL_BITS))
 #define PW_SLOT_SHIFT (PW_FLOW_ROWS * PW_FLOW_COL_BITS)
 
-static __always_inline __u64 hash_word(const __u64 *keys, __u64 sum, __u32 index, __u32 word)
+static __always_inline void hash_word(const __u64 (*keys)[2], __u64 sum[2], __u32 key, __u32 word)
 {
-	return sum + keys[index + 1] * word;
+	sum[0] += keys[key][0] * word;
+	sum[1] += keys[key][1] * word;
 }
 
 /* IPv4 leaves out the six words that are the same in each IPv4 flow; the EtherType in the last word
  * keeps the two families apart. */
-static __always_inline __u32 hash_half(const struct pw_flow *flow, bool is_ipv6, const __u64 *keys)
+static __always_inline __u64 hash_flow(const struct pw_flow *flow, bool is_ipv6,
+				       const __u64 (*keys)[2])
 {
 	__u32 ports = (__u32)flow->sport | (__u32)flow->dport << 16;
 	__u32 kind = flow->protocol | (__u32)flow->kind << 8 | (__u32)flow->ethertype << 16;
-	__u64 sum = keys[0];
+	const __u64(*last)[2] = keys + PW_HASH_KEYS_IPV6;
+	__u64 sum[2] = { last[0][0], last[0][1] };
 
-	sum = hash_word(keys, sum, 3, flow->src[3]);
-	sum = hash_word(keys, sum, 7, flow->dst[3]);
-	sum = hash_word(keys, sum, 8, ports);
-	sum = hash_word(keys, sum, 9, kind);
+	hash_word(last, sum, 1, flow->src[3]);
+	hash_word(last, sum, 2, flow->dst[3]);
+	hash_word(last, sum, 3, ports);
+	hash_word(last, sum, 4, kind);
 	if (is_ipv6) {
-		sum = hash_word(keys, sum, 0, flow->src[0]);
-		sum = hash_word(keys, sum, 1, flow->src[1]);
-		sum = hash_word(keys, sum, 2, flow->src[2]);
-		sum = hash_word(keys, sum, 4, flow->dst[0]);
-		sum = hash_word(keys, sum, 5, flow->dst[1]);
-		sum = hash_word(keys, sum, 6, flow->dst[2]);
+#pragma clang loop unroll(full)
+		for (__u32 i = 0; i < 3; i++) {
+			hash_word(keys, sum, i, flow->src[i]);
+			hash_word(keys, sum, 3 + i, flow->dst[i]);
+		}
 	}
-	return (__u32)(sum >> 32);
-}
-
-static __always_inline __u64 hash_flow(const struct pw_flow *flow, bool is_ipv6,
-				       const __u64 (*keys)[PW_HASH_KEYS])
-{
-	return (__u64)hash_half(flow, is_ipv6, keys[0]) << 32 | hash_half(flow, is_ipv6, keys[1]);
+	return sum[0] >> 32 << 32 | sum[1] >> 32;
 }

@@ -77,6 +77,7 @@ static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw
 	if (class == PW_CLASS_HEAVY && work->cfg->policy != PW_POLICY_FLAT) {
 		if (work->cfg->policy == PW_POLICY_ELEPHANTS)
 			total_recent(work);
+		pkt->extra = PW_READ64(&work->state->fair_extra);
 		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt->extra);
 		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);

@@ -10,9 +10,10 @@
  *          packet that is next; never more than that of the whole queue
  *
  * That takes the exact clock, which is dear: one packet in 32 pays for it and counts for all of them. Packets
- * that take long at the cap all pay: few of those fit through. So does the first packet at every timer interrupt
+ * that take long at the cap all pay: few of those fit through. So does the first heavy packet at every timer interrupt
  * while nothing waits. Between interrupts the meters do not notice idle time, and start what comes next too early by
- * as much; a packet that has the exact time puts the total meter right.
+ * as much; a packet that has the exact time puts the total meter right. Light packets build no queue, and of a pod
+ * with few packets each one would pay.
  */
 #pragma once
 
@@ -115,7 +116,7 @@ static __always_inline void wait_note(const struct __sk_buff *skb, struct pw_wor
 	if (!heavy)
 		PW_WRITE64(&state->wait_clock, coarse + meter_level(clock, coarse) + cost);
 	/* All ones if one of many counts for all of them. */
-	packets = sketch_less(cost, PW_WAIT_LONG) & sketch_less(0, work->level);
+	packets = sketch_less(cost, PW_WAIT_LONG) & (sketch_less(0, work->level) | -(__u64)!heavy);
 	if (pw_likely(dice >> (64 - PW_WAIT_DICE_BITS) & packets))
 		return;
 	packets = 1 + (((1U << PW_WAIT_DICE_BITS) - 1) & packets);

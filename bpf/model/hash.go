@@ -7,8 +7,10 @@ import "encoding/binary"
 
 // The hash as in bpf/lib/abi.h and bpf/lib/hash.h.
 const (
-	// HashKeys is the number of keys of each half: a constant and one per word.
-	HashKeys = 11
+	// HashKeys is the number of keys of each half: one per word, and a constant in
+	// the place of KeyConstant. The words before it only IPv6 has.
+	HashKeys    = 11
+	KeyConstant = 6
 
 	sketchRows = 3
 	columnBits = 9
@@ -19,33 +21,32 @@ const (
 )
 
 // Keys are the random keys of the flow hash.
-type Keys [2][HashKeys]uint64
+type Keys [HashKeys][2]uint64
 
 // FlowID is the 64-bit flow hash.
 type FlowID uint64
 
 // Hash is the multilinear hash of the flow under the keys, in two halves.
 func (k *Keys) Hash(f *Flow) FlowID {
-	return FlowID(half(&k[0], f))<<32 | FlowID(half(&k[1], f))
-}
-
-func half(keys *[HashKeys]uint64, f *Flow) uint32 {
-	var words [HashKeys - 1]uint32
-	for i := range 4 {
-		words[i] = binary.LittleEndian.Uint32(f.Src[4*i:])
-		words[4+i] = binary.LittleEndian.Uint32(f.Dst[4*i:])
+	words := [HashKeys]uint32{KeyConstant: 1}
+	word := func(i int, b []byte) { words[i] = binary.LittleEndian.Uint32(b) }
+	// What is the same in each IPv4 flow is left out.
+	if f.EtherType == etherIPv6 {
+		for i := range 3 {
+			word(i, f.Src[4*i:])
+			word(3+i, f.Dst[4*i:])
+		}
 	}
-	if f.EtherType != etherIPv6 {
-		// What is the same in each IPv4 flow is left out.
-		words[0], words[1], words[2], words[4], words[5], words[6] = 0, 0, 0, 0, 0, 0
-	}
-	words[8] = uint32(swap(f.SrcPort)) | uint32(swap(f.DstPort))<<16
-	words[9] = uint32(f.Protocol) | uint32(f.Kind)<<8 | uint32(swap(f.EtherType))<<16
-	sum := keys[0]
+	word(KeyConstant+1, f.Src[12:])
+	word(KeyConstant+2, f.Dst[12:])
+	words[KeyConstant+3] = uint32(swap(f.SrcPort)) | uint32(swap(f.DstPort))<<16
+	words[KeyConstant+4] = uint32(f.Protocol) | uint32(f.Kind)<<8 | uint32(swap(f.EtherType))<<16
+	var sum [2]uint64
 	for i, w := range words {
-		sum += keys[i+1] * uint64(w)
+		sum[0] += k[i][0] * uint64(w)
+		sum[1] += k[i][1] * uint64(w)
 	}
-	return uint32(sum >> 32)
+	return FlowID(sum[0]>>32<<32 | sum[1]>>32)
 }
 
 // swap turns a number into its network byte order as a little-endian machine

@@ -71,7 +71,7 @@ func (d *Direction) noteWait(w *work, heavy bool) {
 		waits.Clock = coarse + level(clock, coarse) + cost
 	}
 	dice, packets := before*waitSpread, uint64(1)
-	if cost < waitLong && w.level > 0 {
+	if cost < waitLong && (w.level > 0 || !heavy) {
 		if dice>>(64-waitDiceBits) != 0 {
 			return
 		}

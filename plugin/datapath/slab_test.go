@@ -101,7 +101,7 @@ func TestSlotsAreReused(t *testing.T) {
 	n := inMemory(t, 1)
 	dir := n.interfaceDir(t, "a")
 	s, fresh, err := n.take(dir, terms.Egress)
-	if err != nil || !fresh || s.HashKeys == [2][11]uint64{} || s.Epoch != 1 {
+	if err != nil || !fresh || s.HashKeys == [11][2]uint64{} || s.Epoch != 1 {
 		t.Fatalf("take = fresh %v, epoch %d, %v, want a fresh slot with keys", fresh, s.Epoch, err)
 	}
 	s.own(n.owner(dir, terms.Egress))

@@ -25,9 +25,9 @@ const (
 
 // Words of the flow hash that differ from one IPv4 flow to another.
 const (
-	wordSource = 3
-	wordDest   = 7
-	wordPorts  = 8
+	wordSource = model.KeyConstant + 1
+	wordDest   = model.KeyConstant + 2
+	wordPorts  = model.KeyConstant + 3
 )
 
 // Protocols and EtherType as in the headers.
@@ -44,13 +44,13 @@ const (
 func Assumed() model.Keys {
 	var keys model.Keys
 	state := uint64(1)
-	for half := range keys {
-		for i := range keys[half] {
+	for half := range 2 {
+		for i := range keys {
 			state += 0x9E3779B97F4A7C15
 			z := state
 			z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
 			z = (z ^ z>>27) * 0x94D049BB133111EB
-			keys[half][i] = z ^ z>>31
+			keys[i][half] = z ^ z>>31
 		}
 	}
 	return keys
@@ -137,18 +137,16 @@ func (s *Search) ports(address, target uint32) []netip.AddrPort {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], address)
 	remote := netip.AddrFrom4(b)
-	// Keys begin with a constant.
-	keys := s.Keys[0][1:]
 	zero := s.Flow(netip.AddrPortFrom(remote, 0))
-	sum := s.Keys[0][0]
+	var sum uint64
 	for i, w := range words(&zero) {
-		sum += keys[i] * uint64(w)
+		sum += s.Keys[i][0] * uint64(w)
 	}
 	var out []netip.AddrPort
 	for port := uint32(s.FirstPort); port <= uint32(s.LastPort); port++ {
 		// In network byte order, as a little-endian processor reads it.
 		swapped := port>>8 | port&0xff<<8
-		if uint32((sum+keys[wordPorts]*uint64(swapped))>>halfShift)&rowsMask == target {
+		if uint32((sum+s.Keys[wordPorts][0]*uint64(swapped))>>halfShift)&rowsMask == target {
 			out = append(out, netip.AddrPortFrom(remote, uint16(port)))
 		}
 	}
@@ -157,8 +155,9 @@ func (s *Search) ports(address, target uint32) []netip.AddrPort {
 
 // words are those of an IPv4 flow in the hash, as a little-endian processor
 // reads them.
-func words(f *model.Flow) (w [model.HashKeys - 1]uint32) {
+func words(f *model.Flow) (w [model.HashKeys]uint32) {
 	swap := func(v uint16) uint32 { return uint32(v<<8 | v>>8) }
+	w[model.KeyConstant] = 1
 	w[wordSource] = binary.LittleEndian.Uint32(f.Src[12:])
 	w[wordDest] = binary.LittleEndian.Uint32(f.Dst[12:])
 	w[wordPorts] = swap(f.SrcPort) | swap(f.DstPort)<<16

@@ -70,7 +70,7 @@ func heavy(s *image.State, cfg *image.Config, id model.FlowID, tick uint32) bool
 	}
 	flows := model.FlowTable{Words: s.Flows}
 	big := model.BigEstimate(model.ShareIn(s.Fair), cfg.LightLeast, cfg.LightMost)
-	est := sketch.Update(id, tick, 0, cfg.HalfLifeShift)
+	est := sketch.Update(id, tick, 0, uint32(cfg.HalfLifeShift))
 	return uint64(est) >= uint64(big)+uint64(big/4)+uint64(cfg.FrameEst) || flows.Held(id, tick, cfg.HoldTicks)
 }
 
