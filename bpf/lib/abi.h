@@ -193,6 +193,7 @@ struct pw_state {
 	__u64 active_period;
 	__u64 active_before;
 	__u64 active_now;
+	/* Few packets need the rest, up to the cells. */
 	__u64 wait_bytes; /* of the light packets when wait_factor was measured */
 	__u64 unlisted_heavy_bytes; /* heavy bytes of flows that found no slot */
 	__u64 established_tat; /* of what established flows took beyond the light-only meter */
@@ -222,7 +223,7 @@ struct pw_slot {
 	__u8 side; /* and on which device */
 	__u8 build[23]; /* the release that wrote the configuration */
 	struct pw_config config[2];
-	/* So that the keys of IPv4, the last 80 bytes, and the first 48 of the state have two cache lines together. */
+	/* The keys of IPv4 are the last 80 bytes of hash_keys. They and the first 48 of the state fill two cache lines. */
 	__u64 pad[4];
 	__u64 hash_keys[PW_HASH_KEYS][2]; /* random, drawn when it is taken */
 	struct pw_state state;

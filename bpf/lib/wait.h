@@ -12,8 +12,9 @@
  * That takes the exact clock, which is dear: one packet in 32 pays for it and counts for all of them. Packets
  * that take long at the cap all pay: few of those fit through. So does the first heavy packet at every timer interrupt
  * while nothing waits. Between interrupts the meters do not notice idle time, and start what comes next too early by
- * as much; a packet that has the exact time puts the total meter right. Light packets build no queue, and of a pod
- * with few packets each one would pay.
+ * as much; a packet that has the exact time puts the total meter right. A light packet does not pay for that: where a
+ * pod has few packets, nearly each one would. So the level may be too low by the time since the last interrupt, until
+ * one of the packets that pay comes by.
  */
 #pragma once
 

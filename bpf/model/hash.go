@@ -7,9 +7,10 @@ import "encoding/binary"
 
 // The hash as in bpf/lib/abi.h and bpf/lib/hash.h.
 const (
-	// HashKeys is the number of keys of each half: one per word, and a constant in
-	// the place of KeyConstant. The words before it only IPv6 has.
-	HashKeys    = 11
+	// HashKeys is the number of keys of each half: one per word, and a constant.
+	HashKeys = 11
+	// KeyConstant is the place of the constant. Before it are the keys of words
+	// that only IPv6 has.
 	KeyConstant = 6
 
 	sketchRows = 3

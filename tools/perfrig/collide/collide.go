@@ -154,7 +154,7 @@ func (s *Search) ports(address, target uint32) []netip.AddrPort {
 }
 
 // words are those of an IPv4 flow in the hash, as a little-endian processor
-// reads them.
+// reads them; the constant is a key times 1.
 func words(f *model.Flow) (w [model.HashKeys]uint32) {
 	swap := func(v uint16) uint32 { return uint32(v<<8 | v>>8) }
 	w[model.KeyConstant] = 1
