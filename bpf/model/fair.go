@@ -16,9 +16,11 @@ const (
 	fairErrorShift = 10
 	fairShrink     = 2
 	// fairFrames is what an offloaded packet adds to an estimate.
-	fairFrames    = 4
-	fairMostTicks = 16
-	fairPause     = 512
+	fairFrames = 4
+	// A flow that had less than this part of the share before a packet does not lose it.
+	fairSilentPart = 8
+	fairMostTicks  = 16
+	fairPause      = 512
 	// TCP bulk that loses 1/150 of the cap lets the wait as it is.
 	fairLostShift = 1
 	fairFade      = 1 << (TickShift + meterShift - fairLostShift) / 150
@@ -121,8 +123,9 @@ const (
 func draw(c *shaping.Datapath, w *work, random uint32) excess {
 	fair, wait := w.fairShare(c), w.fair.wait(c)
 	first := uint64(c.TotalBurst) + wait - fairRange(wait)
+	without := uint64(w.est) - min(Cost(c.FairRate, w.bytes), uint64(w.est))
 	switch {
-	case uint64(w.est) <= fair || w.before < first:
+	case uint64(w.est) <= fair || without <= fair/fairSilentPart || w.before < first:
 		return excessNone
 	case uint64(random)*uint64(w.est)>>32 <= fair:
 		return excessNone

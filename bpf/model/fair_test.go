@@ -407,6 +407,43 @@ func TestMarksOnLargePackets(t *testing.T) {
 	}
 }
 
+// A packet that is more than the share by itself is not lost if its flow was silent before.
+func TestLargePacketAfterSilence(t *testing.T) {
+	c := &strictAt(10e6).Config
+	fair := uint32(EstimateOne / 9)
+	for part, want := range map[float64]excess{0: excessNone, 0.12: excessNone, 0.13: excessDrop, 1: excessDrop} {
+		w := &work{fair: Fair{Share: fair}, before: uint64(c.TotalBurst + c.FairMost), bytes: 65_226}
+		w.est = uint32(part*float64(fair)) + uint32(Cost(c.FairRate, w.bytes))
+		if w.est < 2*fair {
+			t.Fatalf("the packet is %d, less than twice the share, %d", w.est, fair)
+		}
+		if got := draw(c, w, math.MaxUint32); got != want {
+			t.Errorf("%v of the share before the packet: %d, want %d", part, got, want)
+		}
+	}
+}
+
+// Of large packets, each more than the share by itself, a flow may send its share. Sent as seldom as that they are
+// more than it only in a narrow range, and less than two and a half times.
+func TestLargePacketsSeldom(t *testing.T) {
+	const bits = 10e6
+	for offered, least := range map[float64]float64{0.1: 0.85, 0.12: 1, 0.15: 1, 0.18: 1, 0.2: 0, 0.22: 0, 0.25: 0, 0.3: 0, 0.5: 0} {
+		d := strictAt(bits)
+		large := sender{share: offered, bytes: 65_226}
+		all, others := []*sender{&large}, 0.0
+		for range 8 {
+			all = append(all, &sender{share: 0.3, bytes: 1514})
+		}
+		offer(d, bits, 10, 60, all...)
+		for _, s := range all[1:] {
+			others += s.got / 8
+		}
+		if part := large.got / others; part < least || part > 2.4 {
+			t.Errorf("offers %v of the limit and gets %.2f of what others get, want %v to 2.4", offered, part, least)
+		}
+	}
+}
+
 // A connection that has sent little is not cut down to the share of bulk that makes the queue longer.
 func TestBeginningBesideBulk(t *testing.T) {
 	c := &strictAt(10e6).Config
