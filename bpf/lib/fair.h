@@ -61,9 +61,9 @@
  * up to 0.3 % (measured). */
 #define PW_FAIR_FRAMES 4U
 
-/* A flow that had less than this part of the share before the packet at hand does not lose it. An offloaded packet of 64 kB is
- * ten times the share of one in nine at 10 Mbit/s, and a TCP sender without a packet under way tries again only after half a
- * second: of 8 BBR flows out of a pod of 10 Mbit/s some got nothing for seconds (measured: docs/explanation/fair-bands.md). */
+/* A flow that had less than this part of the share before the packet at hand does not lose it. At 10 Mbit/s an offloaded packet
+ * of 64 kB is ten times what is fair among nine flows, and a TCP sender without a packet under way tries again only after half
+ * a second: of 8 BBR flows out of a pod of 10 Mbit/s some got nothing for seconds (measured: docs/explanation/fair-bands.md). */
 #define PW_FAIR_SILENT_PART 8
 
 enum pw_excess {
