@@ -22,10 +22,13 @@ const (
 	fightTime = 12 * time.Second
 	// mostInFight is what it may get meanwhile, as a share of the cap.
 	mostInFight = 1.2
+	// fightSpeed is how fast it sends, in bits per second: what it gets before the limit moves
+	// to the host side depends on that, and not on how fast this machine is.
+	fightSpeed = 1_600_000_000
 )
 
 // A pod with CAP_NET_ADMIN takes away what holds it, again and again, while it sends
-// as fast as it can.
+// far beyond its limit.
 func TestPrivilegedDeleteLoop(t *testing.T) {
 	testutil.RequireRoot(t)
 	const (
@@ -85,7 +88,7 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 func (p *pod) fights(t *testing.T, remove string, limit int) float64 {
 	t.Helper()
 	share := func(bytes uint64, d time.Duration) float64 { return 8 * float64(bytes) / d.Seconds() / float64(limit) }
-	stop := p.flood(t, p.ns, p.node.NetNS, p.gateway)
+	stop := p.flow(t, p.ns, p.node.NetNS, p.gateway, fightSpeed)
 	defer stop()
 	// A flood that is held to the cap from the start is what the loop begins with.
 	<-time.After(500 * time.Millisecond)
@@ -161,14 +164,18 @@ func (p *pod) flow(t *testing.T, from, to *testutil.NetNS, addr string, bitsPerS
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		full := make([]byte, 1472)
-		began, sent := time.Now(), 0
-		for ctx.Err() == nil {
-			if bitsPerSecond > 0 && 8*sent > int(time.Since(began).Seconds()*float64(bitsPerSecond)) {
-				<-time.After(time.Millisecond)
-				continue
+		tick := time.Tick(time.Millisecond)
+		for left := 0; ctx.Err() == nil; {
+			more := len(full)
+			if bitsPerSecond > 0 {
+				<-tick
+				more = bitsPerSecond / 8 / 1000
 			}
-			_, _ = conn.Write(full) // a queue that is full refuses it
-			sent += len(full)
+			// What a queue held back is not made up for: else a limit that is gone for a moment would
+			// let through what was asked for long before.
+			for left = min(left, 0) + more; left > 0; left -= len(full) {
+				_, _ = conn.Write(full) // a queue that is full refuses it
+			}
 		}
 	})
 	return func() {
