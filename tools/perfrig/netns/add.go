@@ -81,14 +81,10 @@ func (r *run) add(ctx context.Context) (err error) {
 
 // addAtOnce has crowds come, in turns.
 func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) error {
-	calls, err := r.makePods(ctx, l, "many", crowds[len(crowds)-1].pods)
-	if err != nil {
-		return err
-	}
 	took, whole := make([][]float64, len(crowds)), make([][]float64, len(crowds))
-	for range crowdTimes {
+	for round := range crowdTimes {
 		for n, c := range crowds {
-			each, all, err := together(ctx, calls[:c.pods])
+			each, all, err := r.crowd(ctx, l, fmt.Sprintf("%d-%d", c.pods, round), c.pods)
 			if err != nil {
 				return err
 			}
@@ -105,6 +101,21 @@ func (r *run) addAtOnce(ctx context.Context, l *lab.Lab) error {
 		r.set(c.name+"_whole_ms", stats.Summarise(whole[n]).Median)
 	}
 	return nil
+}
+
+// crowd is [together] with pods that are made for it: on a device that had a clsact qdisc before,
+// which no new pod's has, podweir lists all qdiscs of the node.
+func (r *run) crowd(ctx context.Context, l *lab.Lab, name string, pods int) (each []time.Duration, whole time.Duration, err error) {
+	calls, err := r.makePods(ctx, l, name, pods)
+	if err != nil {
+		return nil, 0, err
+	}
+	each, whole, err = together(ctx, calls)
+	made := make([]*lab.Pod, 0, len(calls))
+	for _, c := range calls {
+		made = append(made, c.pod)
+	}
+	return each, whole, errors.Join(err, lab.DeletePods(context.WithoutCancel(ctx), made))
 }
 
 // together adds all at once and deletes them. It returns how long each took, and all of
@@ -147,7 +158,7 @@ type invocation struct {
 	stdin []byte
 	env   []string
 	node  *lab.Netns
-	host  string // the pod's device in the node's namespace
+	pod   *lab.Pod
 }
 
 // makePods makes pods by ptp alone and an invocation of the phase's plugin for
@@ -199,7 +210,7 @@ func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) (*invocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &invocation{bin: bin, stdin: stdin, node: l.Node(), host: pod.HostIfName, env: []string{
+	return &invocation{bin: bin, stdin: stdin, node: l.Node(), pod: pod, env: []string{
 		"CNI_CONTAINERID=" + pod.ContainerID, "CNI_NETNS=" + pod.Netns.Path(),
 		"CNI_IFNAME=" + pod.IfName, "CNI_PATH=" + filepath.Dir(bin), "PATH=" + os.Getenv("PATH"),
 	}}, nil
@@ -239,7 +250,7 @@ func (i *invocation) run(ctx context.Context, command string) (time.Duration, er
 // bare removes what DEL has left on the node's device, where the reference plugin's
 // qdiscs stay until the device goes: the next ADD would find them.
 func (i *invocation) bare() error {
-	link, err := netlink.LinkByName(i.host)
+	link, err := netlink.LinkByName(i.pod.HostIfName)
 	if err != nil {
 		return err
 	}
