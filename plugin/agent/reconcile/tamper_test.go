@@ -172,7 +172,7 @@ func (p *pod) flow(t *testing.T, from, to *testutil.NetNS, addr string, bitsPerS
 				more = bitsPerSecond / 8 / 1000
 			}
 			// What a queue held back is not made up for: else a limit that is gone for a moment would
-			// let through what was asked for long before.
+			// let through what was sent long before.
 			for left = min(left, 0) + more; left > 0; left -= len(full) {
 				_, _ = conn.Write(full) // a queue that is full refuses it
 			}
