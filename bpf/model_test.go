@@ -44,6 +44,7 @@ func randomPacket(random *rand.Rand) model.Packet {
 	if random.IntN(2) == 0 {
 		p.Backlog = uint32(random.IntN(60_000))
 	}
+	p.SenderIdle = random.IntN(4) == 0
 	return p
 }
 
@@ -142,6 +143,7 @@ func FuzzDataplane(f *testing.F) {
 			if script[i+4]&16 != 0 {
 				p.Backlog = w
 			}
+			p.SenderIdle = script[i+4]&32 != 0
 			both(t, d, m, &step{
 				program: programs[int(program)%len(programs)], packet: p, random: random.Uint32(),
 				clock: model.Clock{ExactNS: now, CoarseNS: now - uint64(w%4e6)},

@@ -16,30 +16,31 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpftestMapPwChunk        = "pw_chunk"
-	bpftestMapPwHosts        = "pw_hosts"
-	bpftestMapPwLayout       = "pw_layout"
-	bpftestMapPwScratch      = "pw_scratch"
-	bpftestMapPwSlab         = "pw_slab"
-	bpftestMapPwSubnets      = "pw_subnets"
-	bpftestProgPwBand        = "pw_band"
-	bpftestProgPwBandX       = "pw_band_x"
-	bpftestProgPwCeiling     = "pw_ceiling"
-	bpftestProgPwCeilingX    = "pw_ceiling_x"
-	bpftestProgPwClass       = "pw_class"
-	bpftestProgPwClassProbe  = "pw_class_probe"
-	bpftestProgPwClassX      = "pw_class_x"
-	bpftestProgPwEdt         = "pw_edt"
-	bpftestProgPwEdtX        = "pw_edt_x"
-	bpftestProgPwGuard       = "pw_guard"
-	bpftestProgPwPolice      = "pw_police"
-	bpftestProgPwPoliceX     = "pw_police_x"
-	bpftestProgPwRedirect    = "pw_redirect"
-	bpftestVarPwTestBacklog  = "pw_test_backlog"
-	bpftestVarPwTestCoarseNs = "pw_test_coarse_ns"
-	bpftestVarPwTestCopy     = "pw_test_copy"
-	bpftestVarPwTestNowNs    = "pw_test_now_ns"
-	bpftestVarPwTestRandom   = "pw_test_random"
+	bpftestMapPwChunk          = "pw_chunk"
+	bpftestMapPwHosts          = "pw_hosts"
+	bpftestMapPwLayout         = "pw_layout"
+	bpftestMapPwScratch        = "pw_scratch"
+	bpftestMapPwSlab           = "pw_slab"
+	bpftestMapPwSubnets        = "pw_subnets"
+	bpftestProgPwBand          = "pw_band"
+	bpftestProgPwBandX         = "pw_band_x"
+	bpftestProgPwCeiling       = "pw_ceiling"
+	bpftestProgPwCeilingX      = "pw_ceiling_x"
+	bpftestProgPwClass         = "pw_class"
+	bpftestProgPwClassProbe    = "pw_class_probe"
+	bpftestProgPwClassX        = "pw_class_x"
+	bpftestProgPwEdt           = "pw_edt"
+	bpftestProgPwEdtX          = "pw_edt_x"
+	bpftestProgPwGuard         = "pw_guard"
+	bpftestProgPwPolice        = "pw_police"
+	bpftestProgPwPoliceX       = "pw_police_x"
+	bpftestProgPwRedirect      = "pw_redirect"
+	bpftestVarPwTestBacklog    = "pw_test_backlog"
+	bpftestVarPwTestCoarseNs   = "pw_test_coarse_ns"
+	bpftestVarPwTestCopy       = "pw_test_copy"
+	bpftestVarPwTestNowNs      = "pw_test_now_ns"
+	bpftestVarPwTestRandom     = "pw_test_random"
+	bpftestVarPwTestSenderIdle = "pw_test_sender_idle"
 )
 
 // loadBpftest returns the embedded CollectionSpec for bpftest.
@@ -115,11 +116,12 @@ type bpftestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestVariableSpecs struct {
-	PwTestBacklog  *ebpf.VariableSpec `ebpf:"pw_test_backlog"`
-	PwTestCoarseNs *ebpf.VariableSpec `ebpf:"pw_test_coarse_ns"`
-	PwTestCopy     *ebpf.VariableSpec `ebpf:"pw_test_copy"`
-	PwTestNowNs    *ebpf.VariableSpec `ebpf:"pw_test_now_ns"`
-	PwTestRandom   *ebpf.VariableSpec `ebpf:"pw_test_random"`
+	PwTestBacklog    *ebpf.VariableSpec `ebpf:"pw_test_backlog"`
+	PwTestCoarseNs   *ebpf.VariableSpec `ebpf:"pw_test_coarse_ns"`
+	PwTestCopy       *ebpf.VariableSpec `ebpf:"pw_test_copy"`
+	PwTestNowNs      *ebpf.VariableSpec `ebpf:"pw_test_now_ns"`
+	PwTestRandom     *ebpf.VariableSpec `ebpf:"pw_test_random"`
+	PwTestSenderIdle *ebpf.VariableSpec `ebpf:"pw_test_sender_idle"`
 }
 
 // bpftestObjects contains all objects after they have been loaded into the kernel.
@@ -165,11 +167,12 @@ func (m *bpftestMaps) Close() error {
 //
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestVariables struct {
-	PwTestBacklog  *ebpf.Variable `ebpf:"pw_test_backlog"`
-	PwTestCoarseNs *ebpf.Variable `ebpf:"pw_test_coarse_ns"`
-	PwTestCopy     *ebpf.Variable `ebpf:"pw_test_copy"`
-	PwTestNowNs    *ebpf.Variable `ebpf:"pw_test_now_ns"`
-	PwTestRandom   *ebpf.Variable `ebpf:"pw_test_random"`
+	PwTestBacklog    *ebpf.Variable `ebpf:"pw_test_backlog"`
+	PwTestCoarseNs   *ebpf.Variable `ebpf:"pw_test_coarse_ns"`
+	PwTestCopy       *ebpf.Variable `ebpf:"pw_test_copy"`
+	PwTestNowNs      *ebpf.Variable `ebpf:"pw_test_now_ns"`
+	PwTestRandom     *ebpf.Variable `ebpf:"pw_test_random"`
+	PwTestSenderIdle *ebpf.Variable `ebpf:"pw_test_sender_idle"`
 }
 
 // bpftestPrograms contains all programs after they have been loaded into the kernel.

@@ -234,6 +234,9 @@ func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
 	if v := d.coll.Variables["pw_test_backlog"]; v != nil {
 		d.must(v.Set(p.Backlog))
 	}
+	if v := d.coll.Variables["pw_test_sender_idle"]; v != nil {
+		d.must(v.Set(p.SenderIdle))
+	}
 	in := skb{
 		Priority: p.Priority, Stamp: p.Stamp, WireLen: p.WireLen,
 		GSOSegs: p.GSOSegs, GSOSize: p.GSOSize,

@@ -36,7 +36,7 @@ static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *
 	/* Neither delayed nor charged. */
 	if (work->cfg->policy == PW_POLICY_ELEPHANTS && !heavy)
 		return PW_LIGHT;
-	if (total_excess(work, class) == PW_EXCESS_DROP)
+	if (total_excess(skb, work, class) == PW_EXCESS_DROP)
 		return total_drop_early(work);
 	/* A light packet that is beyond its limit is not charged, and goes in. */
 	if (!total_take_below(work, band_limit(work, heavy)) && heavy)

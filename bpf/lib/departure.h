@@ -39,7 +39,7 @@ static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work
 
 	if (class == PW_CLASS_EXEMPT)
 		return PW_EXEMPT;
-	if (total_excess(work, class) == PW_EXCESS_DROP)
+	if (total_excess(skb, work, class) == PW_EXCESS_DROP)
 		return total_drop_early(work);
 	if (!total_take(work, class))
 		return PW_DROP_HORIZON;

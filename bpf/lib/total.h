@@ -7,6 +7,7 @@
 #include "classify.h"
 #include "fair.h"
 #include "meter.h"
+#include "sender.h"
 
 /* Heavy packets are admitted up to this level. */
 static __always_inline __u64 total_heavy_limit(const struct pw_config *cfg)
@@ -69,7 +70,8 @@ static __always_inline void total_recent(struct pw_work *work)
 }
 
 /* Heavy flows share what is left to them, unless one band has all of them. */
-static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw_class class)
+static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct pw_work *work,
+						   enum pw_class class)
 {
 	struct pw_packet *pkt = work->pkt;
 
@@ -81,6 +83,9 @@ static __always_inline enum pw_excess total_excess(struct pw_work *work, enum pw
 		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt->extra);
 		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
+		/* A wrong guess costs a turn: a later packet of the sender is lost instead. */
+		if (pkt->excess == PW_EXCESS_DROP && sender_is_idle(skb))
+			pkt->excess = PW_EXCESS_NONE;
 		pw_forget();
 		fair_unused(work->cfg, work->state, pkt, work->now_ns,
 			    work_cost(work, &work->cfg->total_rate));

@@ -54,6 +54,8 @@ type work struct {
 	bytes  uint32
 	// backlog is how much the queue holds.
 	backlog uint32
+	// senderIdle: the sender has nothing under way but this packet.
+	senderIdle bool
 	// level is that of the total meter when it was asked, before is when the
 	// packet came.
 	level, before uint64

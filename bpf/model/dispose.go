@@ -63,7 +63,7 @@ type Outcome struct {
 }
 
 func (d *Direction) begin(p *Packet, clock Clock, wireIsCounted bool) (*work, Outcome) {
-	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS, backlog: p.Backlog}
+	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS, backlog: p.Backlog, senderIdle: p.SenderIdle}
 	if wireIsCounted {
 		w.bytes = WireCounted(p)
 	} else {

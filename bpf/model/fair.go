@@ -152,6 +152,9 @@ func (d *Direction) excess(w *work, random uint32) excess {
 		}
 	}
 	e := draw(c, w, random)
+	if e == excessDrop && w.senderIdle {
+		e = excessNone
+	}
 	if !w.isBulk(c) {
 		return e
 	}

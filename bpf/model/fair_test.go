@@ -345,6 +345,33 @@ func TestCutIsADropOrAMark(t *testing.T) {
 	}
 }
 
+// A sender that would wait for a timer loses no packet, and nothing happened to make the queue
+// longer. A mark is no loss.
+func TestIdleSenderLosesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		idle bool
+		ecn  uint8
+		want excess
+		cut  bool
+	}{
+		"not idle":       {want: excessDrop, cut: true},
+		"idle":           {idle: true, want: excessNone},
+		"idle, with ECN": {idle: true, ecn: 2, want: excessMark, cut: true},
+	} {
+		const tick = 10_000
+		d := strictAt(100e6)
+		w := &work{
+			bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst + d.Config.FairLeast),
+			est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4}, listed: sentBulk, senderIdle: c.idle,
+		}
+		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, c.ecn
+		got := d.excess(w, math.MaxUint32)
+		if cut, longer := d.Fair.Cut == tick, d.Fair.Extra > 0; got != c.want || cut != c.cut || longer != (c.want == excessDrop) {
+			t.Errorf("%s: %d, cut %t, waits longer %t; want %d, %t, %t", name, got, cut, longer, c.want, c.cut, c.want == excessDrop)
+		}
+	}
+}
+
 // Who asks for marks and ignores them has at most twice the share.
 func TestMarksIgnored(t *testing.T) {
 	const bits, start, end = 10e6, 2.0, 7.0

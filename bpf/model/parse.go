@@ -61,6 +61,9 @@ type Packet struct {
 	// Backlog is how many bytes the queue of its device holds, 0 if the kernel does
 	// not tell.
 	Backlog uint32
+	// SenderIdle says that it is of a TCP sender on this node that has nothing else
+	// under way.
+	SenderIdle bool
 }
 
 // What the programs look at, bpf/lib/parse.h.
