@@ -196,6 +196,19 @@ static __always_inline void fair_unused(const struct pw_config *cfg, struct pw_s
 		fair_longer(cfg, state, pkt, cost >> PW_FAIR_UNUSED_SHIFT);
 }
 
+/* All ones if the packet, which costs so much, is one that an idle TCP sender (sender.h) keeps: a flow with one packet under way at
+ * a time has no more than its share if that takes no more than the share is of the wait. Larger ones are kept while they
+ * leave half of the room, else flows that are many fill the queue with them: beside 64 BBR flows a call lost 90 % (measured:
+ * docs/explanation/fair-bands.md). The shift keeps the product below 2^64. */
+static __always_inline __u64 fair_is_turn(const struct pw_config *cfg, const struct pw_packet *pkt,
+					  __u64 cost)
+{
+	__u64 part = (pkt->wait >> 12) * fair_of(cfg, pkt) / (PW_EST_ONE >> 12);
+	__u64 room = sketch_more(cfg->total_burst + cfg->fair_most, pkt->level);
+
+	return sketch_less(cost, part) | sketch_less(cost, room / 2);
+}
+
 /* From which estimate on a flow is held. */
 static __always_inline __u64 fair_big(const struct pw_config *cfg, __u64 fair)
 {

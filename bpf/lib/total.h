@@ -74,21 +74,23 @@ static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct
 						   enum pw_class class)
 {
 	struct pw_packet *pkt = work->pkt;
+	__u64 cost;
 
 	pkt->excess = PW_EXCESS_NONE;
 	if (class == PW_CLASS_HEAVY && work->cfg->policy != PW_POLICY_FLAT) {
 		if (work->cfg->policy == PW_POLICY_ELEPHANTS)
 			total_recent(work);
+		cost = work_cost(work, &work->cfg->total_rate);
 		pkt->extra = PW_READ64(&work->state->fair_extra);
 		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt->extra);
 		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
 		/* A wrong guess costs a turn: a later packet of the sender is lost instead. */
-		if (pkt->excess == PW_EXCESS_DROP && sender_is_idle(skb))
+		if (pkt->excess == PW_EXCESS_DROP && fair_is_turn(work->cfg, pkt, cost) &&
+		    sender_is_idle(skb))
 			pkt->excess = PW_EXCESS_NONE;
 		pw_forget();
-		fair_unused(work->cfg, work->state, pkt, work->now_ns,
-			    work_cost(work, &work->cfg->total_rate));
+		fair_unused(work->cfg, work->state, pkt, work->now_ns, cost);
 	}
 	pw_forget();
 	return (enum pw_excess)pkt->excess;

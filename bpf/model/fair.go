@@ -152,7 +152,7 @@ func (d *Direction) excess(w *work, random uint32) excess {
 		}
 	}
 	e := draw(c, w, random)
-	if e == excessDrop && w.senderIdle {
+	if e == excessDrop && w.senderIdle && isTurn(c, w) {
 		e = excessNone
 	}
 	if !w.isBulk(c) {
@@ -172,6 +172,14 @@ func (d *Direction) excess(w *work, random uint32) excess {
 		f.Cut = tick
 	}
 	return e
+}
+
+// isTurn says whether the packet is one that an idle sender keeps: it takes no more than its
+// flow's share is of the wait, or than half of the room that is left.
+func isTurn(c *shaping.Datapath, w *work) bool {
+	part := (w.fair.wait(c) >> 12) * w.fairShare(c) / (EstimateOne >> 12)
+	most := uint64(c.TotalBurst) + uint64(c.FairMost)
+	return Cost(c.TotalRate, w.bytes) < max(part, (most-min(most, w.before))/2)
 }
 
 // sent is what the packet's flow has sent, counted in KiB, in 2^10/64 ns at the cap; 0

@@ -345,29 +345,39 @@ func TestCutIsADropOrAMark(t *testing.T) {
 	}
 }
 
-// A sender that would wait for a timer loses no packet, and nothing happened to make the queue
-// longer. A mark is no loss.
-func TestIdleSenderLosesNothing(t *testing.T) {
+// A sender that would wait for a timer does not lose a packet that its part of the wait has room
+// for, or half of what is left of the queue; and nothing happened to make the queue longer. A
+// mark is no loss.
+func TestIdleSenderKeepsATurn(t *testing.T) {
+	const tick, bits, fair = 10_000, 100e6, EstimateOne / 8
+	d := strictAt(bits)
+	most := uint64(d.Config.TotalBurst + d.Config.FairMost)
+	bytesIn := func(time uint64) float64 { return float64(time) / (1 << meterShift) / 1e9 * bits / 8 }
+	part := bytesIn(uint64(d.Config.FairLeast)) / 8
 	for name, c := range map[string]struct {
-		idle bool
-		ecn  uint8
-		want excess
-		cut  bool
+		idle  bool
+		left  float64 // of the queue, bytes
+		bytes float64
+		ecn   uint8
+		want  excess
 	}{
-		"not idle":       {want: excessDrop, cut: true},
-		"idle":           {idle: true, want: excessNone},
-		"idle, with ECN": {idle: true, ecn: 2, want: excessMark, cut: true},
+		"not idle":       {bytes: part / 10, want: excessDrop},
+		"a part":         {idle: true, bytes: part * 0.99, want: excessNone},
+		"more":           {idle: true, bytes: part * 1.01, want: excessDrop},
+		"half of room":   {idle: true, left: 4 * part, bytes: part * 1.99, want: excessNone},
+		"more than half": {idle: true, left: 4 * part, bytes: part * 2.01, want: excessDrop},
+		"ECN":            {idle: true, bytes: part / 10, ecn: 2, want: excessMark},
 	} {
-		const tick = 10_000
-		d := strictAt(100e6)
+		d.Fair = Fair{Share: fair}
 		w := &work{
-			bytes: 1514, nowNS: tick << TickShift, before: uint64(d.Config.TotalBurst + d.Config.FairLeast),
-			est: EstimateOne, fair: Fair{Share: EstimateOne * 3 / 4}, listed: sentBulk, senderIdle: c.idle,
+			nowNS: tick << TickShift, fair: d.Fair, bytes: uint32(c.bytes), listed: sentBulk, senderIdle: c.idle,
+			before: most - uint64(c.left/bits*8*1e9*(1<<meterShift)),
 		}
+		w.est = fair + uint32(Cost(d.Config.FairRate, w.bytes))
 		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, c.ecn
 		got := d.excess(w, math.MaxUint32)
-		if cut, longer := d.Fair.Cut == tick, d.Fair.Extra > 0; got != c.want || cut != c.cut || longer != (c.want == excessDrop) {
-			t.Errorf("%s: %d, cut %t, waits longer %t; want %d, %t, %t", name, got, cut, longer, c.want, c.cut, c.want == excessDrop)
+		if cut, longer := d.Fair.Cut == tick, d.Fair.Extra > 0; got != c.want || cut != (c.want != excessNone) || longer != (c.want == excessDrop) {
+			t.Errorf("%s, %d bytes: %d, cut %t, waits longer %t; want %d", name, w.bytes, got, cut, longer, c.want)
 		}
 	}
 }
