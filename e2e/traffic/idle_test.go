@@ -21,7 +21,7 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 	const (
 		capacity = 100 * mbit
 		flows    = 16
-		part     = 30_000 // bytes: all of them take 39 ms of the cap
+		part     = 20_000 // bytes: all of them take 26 ms of the cap
 		last     = 3 * time.Second
 		timer    = 200 * time.Millisecond
 		// Where the processors are taken away for long, some parts take long for that.
