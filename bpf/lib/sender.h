@@ -10,8 +10,8 @@ volatile __u8 pw_test_sender_idle;
 
 /* Whether the sender has nothing under way but the packet at hand. If it is told that this one is lost, no answer will come
  * that makes it try again: it does so when a timer expires, after 200 ms or more (tcp_check_probe_timer of the kernel).
- * Linux counts a packet as under way only after it has gone. One that only receives is idle, too: its answers are small, and
- * take nothing from others (measured: docs/explanation/fair-bands.md). */
+ * Linux counts a packet as under way only after it has gone. A socket that only receives is idle, too: its answers are small,
+ * and take nothing from others (measured: docs/explanation/fair-bands.md). */
 static __always_inline bool sender_is_idle(struct __sk_buff *skb)
 {
 #ifdef PW_TEST_CLOCK

@@ -25,7 +25,7 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 		last     = 3 * time.Second
 		timer    = 200 * time.Millisecond
 		// Where the processors are taken away for long, some parts take long for that.
-		mostLate = 0.01
+		mostLate = 0.02
 	)
 	r := newRig(t)
 	pod := shaped(t, r, capacity, map[string]any{})
