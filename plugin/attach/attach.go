@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // ID names one attachment: the state key of everything podweir makes.
@@ -57,6 +58,19 @@ func (i *Interface) Name() string { return cmp.Or(i.NowName, i.PodName) }
 // HookProgram is a program of any party on a hook of a device.
 type HookProgram = judge.Program
 
+// Offload are the largest packets that TCP on a device makes, in bytes.
+type Offload struct {
+	// GSO is gso_max_size.
+	GSO units.Bytes `json:"gso"`
+	// GSOIPv4 is gso_ipv4_max_size, 0 where the kernel has one for both (before 6.3).
+	GSOIPv4 units.Bytes `json:"gsoIPv4,omitempty"`
+}
+
+// atMost is o where it is not more than a size.
+func (o Offload) atMost(size units.Bytes) Offload {
+	return Offload{GSO: min(o.GSO, size), GSOIPv4: min(o.GSOIPv4, size)}
+}
+
 // Device is one device as it is.
 type Device struct {
 	Exists bool
@@ -64,6 +78,7 @@ type Device struct {
 	Name   string
 	// TxQueueLen is in packets.
 	TxQueueLen int
+	Offload    Offload
 	// Tree holds every qdisc, class and filter below the root; a qdisc of the
 	// kernel's own (noqueue) is left out.
 	Tree shaping.Tree
@@ -222,6 +237,7 @@ func (o *Observed) without(d terms.Direction) *Observed {
 		})
 		if s == QueueSide(d) {
 			left.Tree, left.Classifier, left.OwnTree = shaping.Tree{}, nil, false
+			left.Offload = Offload{} // whatever it was before podweir
 		}
 		if s != terms.SideIFB || d == terms.Egress {
 			out.Devices[s] = &left
@@ -310,6 +326,8 @@ type DirectionState struct {
 	HookKind terms.HookKind
 	// CeilingKind is how the ceiling is attached, if there is one.
 	CeilingKind terms.HookKind
+	// Offload is what the pod's device should have, nil if that is left alone.
+	Offload *Offload
 	// HostSide says that the direction is policed on the host side for now; see
 	// [Engine.HostSide].
 	HostSide bool

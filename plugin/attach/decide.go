@@ -173,7 +173,30 @@ func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*Di
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
 	}
-	return &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind}, choice, nil
+	choice.Offload = prior.Offload
+	state := &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind}
+	state.Offload = choice.limitOffload(obs, params)
+	return state, choice, nil
+}
+
+// limitOffload returns what the pod's device should have, nil if podweir leaves it alone
+// and always did, and notes what it had before.
+func (c *Choice) limitOffload(obs *Observed, p *shaping.Params) *Offload {
+	if c.Offload == nil && p.OffloadBytes == 0 {
+		return nil
+	}
+	before := obs.Device(QueueSide(p.Direction)).Offload
+	if c.Offload != nil {
+		before = *c.Offload
+	}
+	want := before
+	if p.OffloadBytes != 0 {
+		want = before.atMost(p.OffloadBytes)
+	}
+	if c.Offload == nil && want != before {
+		c.Offload = &before
+	}
+	return &want
 }
 
 // fit chooses how the program of the parameters is attached, and says why they do not

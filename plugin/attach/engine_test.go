@@ -63,7 +63,7 @@ func TestEnsureOrder(t *testing.T) {
 	// a queue before what steers for it, and the redirect last of all.
 	want := []string{
 		"record",
-		"egress load", "egress build-queue", "egress attach", "egress attach-ceiling",
+		"egress load", "egress build-queue", "egress limit-offload", "egress attach", "egress attach-ceiling",
 		"ingress make-ifb", "ingress load", "ingress build-queue", "ingress attach", "ingress attach-redirect",
 	}
 	if diff := cmp.Diff(want, w.log); diff != "" {

@@ -21,6 +21,9 @@ const (
 	hostIndex = 9
 )
 
+// bigTCP is what somebody has given to the pod's device.
+var bigTCP = attach.Offload{GSO: 196_608, GSOIPv4: 131_072}
+
 var errBoom = errors.New("boom")
 
 // world is a node with one pod: interfaces, kernel and store in one, and a log
@@ -61,7 +64,7 @@ func newWorld() *world {
 		records:    make(map[attach.ID]map[string]*attach.Record),
 	}
 	w.devices = map[terms.Side]*attach.Device{
-		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0"},
+		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0", Offload: bigTCP},
 		terms.SideHost: {Exists: true, Index: hostIndex, Name: "veth1"},
 	}
 	return w
@@ -196,6 +199,8 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 		w.configure(a.Direction, p)
 	case attach.BuildTree, attach.ChangeTree:
 		return w.setTree(a, p)
+	case attach.LimitOffload:
+		w.devices[terms.SidePod].Offload = *a.State.Offload
 	case attach.ReplaceClassifier:
 		w.devices[p.Side].Classifier = w.program(a.Direction, p.ProgramName())
 	case attach.AttachHook:
@@ -313,6 +318,9 @@ func (w *world) tearDown(r *attach.Record, d terms.Direction) {
 			dev.Tree, dev.Classifier = shaping.Tree{}, nil
 		}
 	}
+	if choice.Offload != nil {
+		w.devices[attach.QueueSide(d)].Offload = *choice.Offload
+	}
 	delete(w.dataplanes, d)
 }
 
@@ -331,6 +339,9 @@ func (w *world) shape() map[string][]string {
 		}
 		slices.Sort(hooks)
 		is = append(is, hooks...)
+		if o := dev.Offload; o != bigTCP && s == terms.SidePod {
+			is = append(is, fmt.Sprintf("packets up to %v", max(o.GSO, o.GSOIPv4)))
+		}
 		if dev.Clsact {
 			is = append(is, "clsact")
 		}

@@ -58,6 +58,9 @@ func samePlace(a, b terms.Place) bool { return a == b || a.IFB() && b.IFB() }
 func without(obs *Observed, r *Record, directions []terms.Direction) {
 	for _, d := range directions {
 		majors := r.Choices[d.String()].Majors
+		if was := r.Choices[d.String()].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
+			obs.Devices[QueueSide(d)].Offload = *was
+		}
 		for side, dev := range obs.Devices {
 			dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
 				return h.Ours && terms.DirectionAt(side, h.Hook) == d

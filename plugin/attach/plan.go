@@ -29,6 +29,8 @@ const (
 	BuildTree
 	// ChangeTree changes the parameters of running qdiscs in place.
 	ChangeTree
+	// LimitOffload bounds the packets that TCP in the pod makes.
+	LimitOffload
 	// ReplaceClassifier gives the filter of running qdiscs its program.
 	ReplaceClassifier
 	// AttachHook attaches the classifier, stamper or policer.
@@ -52,7 +54,7 @@ const (
 
 var actionNames = map[ActionKind]string{
 	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
-	BuildTree: "build-queue", ChangeTree: "change-queue", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
+	BuildTree: "build-queue", ChangeTree: "change-queue", LimitOffload: "limit-offload", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
 	AttachCeiling: "attach-ceiling", DetachCeiling: "detach-ceiling", RemoveStray: "remove-stray", RemoveFormer: "remove-former", TearDown: "tear-down",
 }
@@ -129,6 +131,7 @@ func (p *directionPlan) run() {
 	}
 	p.planSlot(have, wrong)
 	p.planTree(have)
+	p.planOffload()
 	p.planHooks(have)
 	if strays := p.strays(); strays != "" {
 		p.add(RemoveStray, "%s: of no use", strays)
@@ -202,6 +205,13 @@ func (p *directionPlan) planTree(have *Dataplane) {
 	if differs := p.differs(dev.Classifier, params.ProgramName(), have); differs != "" {
 		p.add(ReplaceClassifier, "%s: classifier %s", dev.Name, differs)
 		p.markOther(dev.Classifier, params.ProgramName())
+	}
+}
+
+func (p *directionPlan) planOffload() {
+	dev, want := p.obs.Device(QueueSide(p.direction)), p.state.Offload
+	if want != nil && dev.Offload != *want {
+		p.add(LimitOffload, "%s: TCP makes packets of up to %v, want %v", dev.Name, dev.Offload.GSO, want.GSO)
 	}
 }
 

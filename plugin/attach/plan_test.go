@@ -50,6 +50,11 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"is down",
 		},
 		{
+			"TCP in the pod makes larger packets", func(w *world) { w.devices[terms.SidePod].Offload = bigTCP },
+			[]string{"egress limit-offload"},
+			"eth0: TCP makes packets of up to",
+		},
+		{
 			"the ifb is gone", func(w *world) { delete(w.devices, terms.SideIFB) },
 			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach"},
 			"no ifb",
@@ -61,12 +66,12 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the slot is for another program", func(w *world) { w.dataplanes[terms.Egress].ProgramName = "pw_band" },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress limit-offload", "egress attach-guard", "egress attach-ceiling"},
 			`program is "pw_band"`,
 		},
 		{
 			"the slot is for another device", func(w *world) { w.dataplanes[terms.Egress].Side = terms.SideHost },
-			[]string{"egress tear-down", "egress load", "egress build-queue", "egress attach-guard", "egress attach-ceiling"},
+			[]string{"egress tear-down", "egress load", "egress build-queue", "egress limit-offload", "egress attach-guard", "egress attach-ceiling"},
 			"egress is limited on the host side, want the pod side",
 		},
 		{

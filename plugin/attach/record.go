@@ -83,6 +83,9 @@ type Choice struct {
 	// TxQueueLen is what the queue's device had in packets before the bands of the
 	// queue needed another one, nil if they never did.
 	TxQueueLen *int `json:"txQueueLen,omitempty"`
+	// Offload is what the pod's device had before podweir made it less, nil if it
+	// never did.
+	Offload *Offload `json:"offload,omitempty"`
 }
 
 // Degraded says that the queue or its place is not the one that is wanted.

@@ -4,9 +4,13 @@
 package attach_test
 
 import (
+	"cmp"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // What `set` changed lasts until what is requested changes; how a mistake in it is
@@ -27,5 +31,41 @@ func TestSetOutlivesNotes(t *testing.T) {
 	ensure(t, w, changed)
 	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 {
 		t.Errorf("after another wish the rate is %v, want that", got)
+	}
+}
+
+// The pod's device has what it had before whenever podweir has no use for less, and never
+// more than that.
+func TestOffloadFollowsTheLimit(t *testing.T) {
+	small := attach.Offload{GSO: 5_000}
+	for _, before := range []attach.Offload{bigTCP, small} {
+		w := newWorld()
+		w.devices[terms.SidePod].Offload = before
+		for _, step := range []struct {
+			rate  units.BitRate
+			queue terms.Queue
+			most  units.Bytes
+		}{
+			{rate: 10_000_000, most: 3_400},
+			{rate: 100_000_000, most: 6_400},
+			{rate: 1_000_000_000, most: bigTCP.GSO},
+			{rate: 100_000_000, most: 6_400},
+			{rate: 100_000_000, queue: terms.QueueNone, most: bigTCP.GSO},
+			{rate: 10_000_000, most: 3_400},
+		} {
+			cfg := &shaping.Config{Egress: limit(10_000_000)}
+			cfg.Egress.Rate, cfg.Egress.Queue = step.rate, cmp.Or(step.queue, terms.QueueAuto)
+			ensure(t, w, cfg)
+			want := attach.Offload{GSO: min(before.GSO, step.most), GSOIPv4: min(before.GSOIPv4, step.most)}
+			if got := w.devices[terms.SidePod].Offload; got != want {
+				t.Errorf("from %v at %v, queue %v: %v, want %v", before, step.rate, cfg.Egress.Queue, got, want)
+			}
+		}
+		if err := w.engine().Remove(t.Context(), podID); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.devices[terms.SidePod].Offload; got != before {
+			t.Errorf("after Remove: %v, want %v", got, before)
+		}
 	}
 }

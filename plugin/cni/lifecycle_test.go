@@ -165,6 +165,39 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 	}
 }
 
+// TCP in a limited pod makes small packets. CHECK tells if somebody lets it make larger
+// ones, and whoever takes the limit off a pod that stays gives back what was there before.
+func TestPrivilegedPacketsOfThePod(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	sizes := func() [2]uint32 {
+		dev := p.ns.Interface(t, "eth0")
+		return [2]uint32{dev.GSOMaxSize, dev.GSOIPv4MaxSize}
+	}
+	before := sizes()
+	most := func(size uint32) [2]uint32 { return [2]uint32{min(before[0], size), min(before[1], size)} }
+	at := func(rate string) conf { return p.conf(conf{"egressRate": rate}) }
+	for rate, want := range map[string][2]uint32{"10M": most(3_400), "100M": most(6_400), "1G": before} {
+		p.must(t, "ADD", at(rate))
+		if got := sizes(); got != want {
+			t.Errorf("with %s TCP makes packets of up to %v, want %v", rate, got, want)
+		}
+		p.must(t, "CHECK", at(rate))
+	}
+	p.must(t, "ADD", at("10M"))
+	p.ns.Run(t, "ip", "link", "set", "eth0", "gso_max_size", "30000")
+	wantCode(t, "CHECK with larger packets", p.call(t, "CHECK", at("10M")).err, 101, "egress limit-offload: eth0: TCP makes packets of up to")
+	p.must(t, "ADD", at("10M"))
+	if got := sizes(); got != most(3_400) {
+		t.Errorf("after another ADD TCP makes packets of up to %v, want %v", got, most(3_400))
+	}
+	p.must(t, "ADD", p.conf(nil))
+	if got := sizes(); got != before {
+		t.Errorf("without a limit TCP makes packets of up to %v, want %v as before", got, before)
+	}
+}
+
 // What a runtime sends for "no burst was requested" is none in the kernel either.
 func TestPrivilegedFillerOfTheBurst(t *testing.T) {
 	testutil.RequireRoot(t)

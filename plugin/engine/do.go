@@ -32,6 +32,8 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 		return k.buildTree(r, a.State.Params)
 	case attach.ChangeTree:
 		return k.changeTree(r, a.State.Params)
+	case attach.LimitOffload:
+		return k.limitOffload(r, a.State)
 	case attach.ReplaceClassifier:
 		return k.replaceClassifier(r, a.State.Params)
 	case attach.AttachHook:
@@ -89,6 +91,19 @@ func (k *kernel) configure(r *attach.Record, p *shaping.Params) error {
 		}
 	}
 	return k.node.Configure(k.pins(r), p, subnets(&r.Config), index)
+}
+
+// limitOffload is for sockets that connect from now on; the others have a copy.
+func (k *kernel) limitOffload(r *attach.Record, s *attach.DirectionState) error {
+	at, err := k.mustPlace(r, attach.QueueSide(s.Params.Direction))
+	if err != nil {
+		return err
+	}
+	return setOffload(at, s.Offload)
+}
+
+func setOffload(at *place, o *attach.Offload) error {
+	return at.handle.SetGSOMaxSize(at.index, uint32(o.GSO), uint32(o.GSOIPv4))
 }
 
 // classifier is the program for the filter of a tree, with the slot of the
@@ -344,6 +359,11 @@ func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side)
 			err = queue.Remove(at.handle, at.index, root.Kind, root.Handle)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if was := r.Choices[d.String()].Offload; s == attach.QueueSide(d) && was != nil {
+		if err := setOffload(at, was); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err
 		}
 	}

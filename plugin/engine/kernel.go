@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // kernel implements attach.Kernel and attach.Interfaces over netlink and
@@ -193,9 +194,10 @@ type place struct {
 	device
 	ns   *hostif.NetNS
 	side terms.Side
-	// name and txQueueLen, in packets, are not known of every place.
+	// name, txQueueLen, in packets, and offload are not known of every place.
 	name       string
 	txQueueLen int
+	offload    attach.Offload
 	// down is known of an ifb only.
 	down bool
 	// bare says that nobody has put a root qdisc there, as far as that is known.
@@ -216,6 +218,7 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 		return nil, nil
 	}
 	p.name, p.txQueueLen, p.bare = dev.Name, dev.TxQueueLen, dev.Qdisc == hostif.NoQueue
+	p.offload = attach.Offload{GSO: units.Bytes(dev.GSOMaxSize), GSOIPv4: units.Bytes(dev.GSOIPv4MaxSize)}
 	return p, err
 }
 
@@ -349,7 +352,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	}
 	k.seen[p.device] = seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
 	dev := &attach.Device{
-		Exists: true, Index: p.index, Name: p.name, TxQueueLen: p.txQueueLen, Down: p.down, Tree: q.Tree,
+		Exists: true, Index: p.index, Name: p.name, TxQueueLen: p.txQueueLen, Offload: p.offload, Down: p.down, Tree: q.Tree,
 		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress",
 	}
 	if q.Classifier != nil {

@@ -226,3 +226,18 @@ func (h *Handle) SetTxQueueLen(index, packets int) error {
 	}
 	return nil
 }
+
+// SetGSOMaxSize sets the largest packets in bytes that TCP on a device makes, and that
+// the kernel hands the device whole: those that are larger it cuts into segments after the
+// queue. ipv4 is 0 where the kernel has one limit for both (before 6.3).
+func (h *Handle) SetGSOMaxSize(index int, size, ipv4 uint32) error {
+	req := setLink(index)
+	req.AddData(nl.NewRtAttr(unix.IFLA_GSO_MAX_SIZE, nl.Uint32Attr(size)))
+	if ipv4 != 0 {
+		req.AddData(nl.NewRtAttr(iflaGSOIPv4MaxSize, nl.Uint32Attr(ipv4)))
+	}
+	if _, err := h.Execute(req, 0); err != nil {
+		return fmt.Errorf("set gso_max_size %d of ifindex %d in %s: %w", size, index, h.where, err)
+	}
+	return nil
+}

@@ -43,6 +43,7 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 	if err := b.build(); err != nil {
 		return nil, fmt.Errorf("compute %s %s queue: %w", d, b.params.Queue, err)
 	}
+	b.offload()
 	b.meters()
 	b.allow()
 	b.ceiling()

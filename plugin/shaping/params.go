@@ -193,6 +193,9 @@ type Params struct {
 	// BurstBytes is what may leave back to back after idle: the bucket of the
 	// TBF, or the credit of a policer.
 	BurstBytes units.Bytes
+	// OffloadBytes is the largest packet that TCP in the pod shall give to the device,
+	// its headers included; 0 leaves it to the device.
+	OffloadBytes units.Bytes
 	// DepthBytes is the depth of the heavy band; 0 with [QueueNone].
 	DepthBytes units.Bytes
 	// MaxWait is how long a heavy packet waits at most; 0 with [QueueNone].

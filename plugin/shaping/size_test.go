@@ -337,15 +337,16 @@ func checkMonotone(t *testing.T, slower, faster *shaping.Params) {
 
 // What heavy packets shall wait at least, over the range of rates: 75 ms, but nearly all
 // of the depth where 30 kB take longer, into a pod 250 kB at most, and never less than 10 ms.
+// Out of a pod it is 94 kB at most, and never less than 7.5 ms, where the packets are small.
 func TestComputeFairWait(t *testing.T) {
 	t.Parallel()
 	const ms = shaping.MeterTime(64 * 1e6)
 	for rate, want := range map[int]struct{ in, out shaping.MeterTime }{
 		2e6:   {in: 120 * ms, out: 120 * ms},
 		10e6:  {in: 75 * ms, out: 75 * ms},
-		20e6:  {in: 75 * ms, out: 50 * ms},
-		50e6:  {in: 40 * ms, out: 20 * ms},
-		100e6: {in: 20 * ms, out: 10 * ms},
+		20e6:  {in: 75 * ms, out: 75 * ms / 2},
+		50e6:  {in: 40 * ms, out: 15 * ms},
+		100e6: {in: 20 * ms, out: 15 * ms / 2},
 		1e9:   {in: 10 * ms, out: 10 * ms},
 	} {
 		in, err := shaping.Compute(&shaping.Config{Ingress: strict(rate)}, terms.Ingress, full, counter())

@@ -75,6 +75,9 @@ type Direction struct {
 	BurstBytes        uint64  `json:"burstBytes"`
 	DepthBytes        uint64  `json:"depthBytes"`
 	MaxWaitSeconds    float64 `json:"maxWaitSeconds"`
+	// OffloadBytes is the largest packet that TCP in the pod makes, 0 if podweir leaves
+	// that to the device.
+	OffloadBytes uint64 `json:"offloadBytes,omitempty"`
 	// Enforce is limit, or observe if nothing is held to the limit.
 	Enforce  string `json:"enforce"`
 	Policy   string `json:"policy"`
@@ -311,6 +314,9 @@ func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *at
 		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
 		Enforce: p.Enforce(), Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
 		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
+	}
+	if s.Offload != nil && p.OffloadBytes != 0 {
+		d.OffloadBytes = uint64(s.Offload.GSO)
 	}
 	if p.Hook == terms.HookEgress || p.Hook == terms.HookIngress {
 		d.HookKind = s.HookKind.String()

@@ -505,6 +505,11 @@ func deviceNotices() []notice {
 			name: "another txqueuelen", make: onNode("ip", "link", "set", "veth1", "txqueuelen", "5"),
 			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
+		{
+			name: "TCP in the pod makes larger packets", make: inPod("ip", "link", "set", "eth0", "gso_max_size", "30000"),
+			truth: same, check: []string{"egress limit-offload"}, status: []string{"DIFFERS default/web", "egress limit-offload"}, doctor: "PW602",
+			dry: []string{"would repair egress limit-offload"}, repair: []string{"repaired egress limit-offload"}, after: same, then: inOrder,
+		},
 	}
 }
 

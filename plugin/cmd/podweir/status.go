@@ -131,8 +131,12 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if d.HookKind != "" {
 		fmt.Fprintf(w, ", %s %s", d.HookKind, d.Hook)
 	}
-	fmt.Fprintf(w, "\n  \tburst %v\tdepth %v\twait at most %v\n", units.Bytes(d.BurstBytes), units.Bytes(d.DepthBytes),
+	fmt.Fprintf(w, "\n  \tburst %v\tdepth %v\twait at most %v", units.Bytes(d.BurstBytes), units.Bytes(d.DepthBytes),
 		time.Duration(d.MaxWaitSeconds*float64(time.Second)).Round(time.Millisecond))
+	if d.OffloadBytes != 0 {
+		fmt.Fprintf(w, "\tTCP packets up to %v", units.Bytes(d.OffloadBytes))
+	}
+	fmt.Fprintln(w)
 	var shown []string
 	for _, c := range d.Counters {
 		if c.Packets > 0 {

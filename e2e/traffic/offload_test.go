@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+// TCP in a pod with a limit makes small packets, so that no flow takes the queue for itself.
+// With one band, which does not share, it makes those that it likes.
+func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
+	const (
+		capacity = 100 * mbit
+		segment  = 1514 // bytes, with its Ethernet header
+		last     = time.Second
+	)
+	r := newRig(t)
+	for _, congestion := range []string{"cubic", "bbr"} {
+		load := Load{Name: "TCP 4 " + congestion, Flows: 4, Congestion: congestion}
+		if got, few := packetSize(t, r, load, last, capacity, map[string]any{}), 4.0; got > few*segment {
+			t.Errorf("%s: packets of %.0f bytes on average, want at most %.0f segments", load.Name, got, few)
+		}
+		if got, many := packetSize(t, r, load, last, capacity, map[string]any{"policy": "flat"}), 6.0; got < many*segment {
+			t.Errorf("%s, one band: packets of %.0f bytes on average, want more than %.0f segments", load.Name, got, many)
+		}
+	}
+}
+
+// packetSize is the average size in bytes of the packets that leave a pod of its own.
+func packetSize(t *testing.T, r *Rig, load Load, last time.Duration, bitsPerSec uint64, keys map[string]any) float64 {
+	t.Helper()
+	pod := shaped(t, r, bitsPerSec, keys)
+	offer, err := pod.Start(t.Context(), Egress, load, bitsPerSec, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := offer.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bytes, packets := sentBy(t, pod.Netns, pod.IfName)
+	t.Logf("%s, %v: %d bytes in %d packets", load.Name, keys, bytes, packets)
+	return float64(bytes) / float64(packets)
+}
+
+// sentBy is what a device has sent: an offloaded packet is one.
+func sentBy(t *testing.T, ns *lab.Netns, ifName string) (bytes, packets uint64) {
+	t.Helper()
+	err := ns.Do(func() error {
+		link, err := netlink.LinkByName(ifName)
+		if err == nil {
+			s := link.Attrs().Statistics
+			bytes, packets = s.TxBytes, s.TxPackets
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes, packets
+}
