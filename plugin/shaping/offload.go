@@ -16,8 +16,8 @@ import (
 // (net/ipv4/tcp_output.c, tcp_tso_autosize).
 const (
 	// offloadTime is how long the cap takes for the largest packet of a sender in the
-	// pod, unless it has but offloadSegments. BBR keeps three of them under way for each
-	// flow: 8 flows wait 8 ms at 100 Mbit/s (measured).
+	// pod, which has offloadSegments in any case. BBR keeps three of them under way for
+	// each flow: 8 flows wait 8 ms at 100 Mbit/s (measured).
 	offloadTime                 = 500 * time.Microsecond
 	offloadSegments units.Bytes = 2
 	// senderHeaders is what TCP leaves free of a device's limit: MAX_TCP_HEADER and one
