@@ -38,6 +38,9 @@
 #define PW_WAIT_LIGHT 0
 #define PW_WAIT_HEAVY 1
 #define PW_WAIT_BANDS 2
+/* Of wait_factor. Light packets have much of the cap if they had an eighth of it. */
+#define PW_WAIT_ONE (1ULL << 16)
+#define PW_WAIT_MUCH_LIGHT (PW_WAIT_ONE * 8 / 7)
 /* Meter time is in 1/64 ns. */
 #define PW_METER_SHIFT 6
 /* The multilinear hash: a key for each 32-bit word (2 x 4 address words, ports, protocol and kind) and a constant,

@@ -64,10 +64,24 @@ static __always_inline __u32 classify_claim(const struct pw_packet *pkt, __u32 b
 	return (__u32)(claim & ~(is_new & sketch_less(bytes, PW_SMALL_BYTES + 1)));
 }
 
-/* Asks the light-only meter. Where it is full, what established flows need is theirs, up to half of the
- * meter's rate: a flood of new flows, each of them small, would otherwise leave no room to any flow that is
- * larger than a packet. What they get here is charged to the light-only meter as well, so that the others
- * yield. */
+/* A short queue takes this part of the light-only meter's tolerance to send, or less. */
+#define PW_SHORT_PART 64
+
+/* Where next to nothing waits, light flows take nothing from heavy ones, and a packet of theirs that went to the second
+ * band would only wait longer than those behind it. */
+static __always_inline bool classify_is_short(const struct pw_work *work)
+{
+	const struct pw_config *cfg = work->cfg;
+	__u64 tat = PW_READ64(&work->state->total_tat);
+
+	return meter_level(tat, meter_time(work->now_ns)) <=
+	       cfg->total_burst + cfg->light_tolerance / PW_SHORT_PART;
+}
+
+/* Asks the light-only meter, which refuses nothing while the queue is short. Where it is full, what established flows
+ * need is theirs, up to half of the meter's rate: a flood of new flows, each of them small, would otherwise leave no
+ * room to any flow that is larger than a packet. What they get here is charged to the light-only meter as well, so that
+ * the others yield. */
 static __always_inline bool classify_take_light(struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
@@ -86,6 +100,8 @@ static __always_inline bool classify_take_light(struct pw_work *work)
 #pragma clang loop unroll(disable)
 	while (!meter_take(reserve ? &state->established_tat : &state->light_tat, &cfg->light_rate,
 			   &ask, &level)) {
+		if (classify_is_short(work))
+			return true;
 		if (reserve || work->pkt->known.age != PW_FLOW_OLD)
 			return false;
 		reserve = true;
@@ -159,6 +175,23 @@ static __always_inline __u64 classify_big(const struct pw_work *work)
 	return fair_big(work->cfg, fair);
 }
 
+/* Up to which estimate a flow is light: a quarter more than it is held for, or a call below its share would wait whenever
+ * that is a little less. Of a new flow the estimate is only a part of its rate, half after a half-life of the sketch.
+ * Where connections end soon each of them would be light until it has had its share, all of them would leave little of
+ * the cap to heavy packets, and their own ends would wait there until their senders' timers expire (measured:
+ * docs/explanation/fair-bands.md). So where light packets have much of the cap, new flows are light up to half. */
+static __always_inline __u64 classify_light_most(const struct pw_work *work)
+{
+	const struct pw_packet *pkt = work->pkt;
+	__u64 most = (__u64)pkt->big_est + pkt->big_est / 4, factor;
+
+	if (pw_unlikely(pkt->known.age != PW_FLOW_OLD)) {
+		factor = PW_READ64(&work->state->wait_factor);
+		most -= most / 2 & sketch_less(PW_WAIT_MUCH_LIGHT, factor);
+	}
+	return most + work->cfg->frame_est;
+}
+
 /* What the flow is by itself: pkt->light says whether it may be light.
  * A held flow stays heavy, also one that becomes established meanwhile: let go at once it would overtake
  * what it sent before. */
@@ -168,7 +201,6 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	struct pw_packet *pkt = work->pkt;
 	struct pw_known *known = &pkt->known;
 	__u32 unit = flows_unit(tick), longest = flows_hold(cfg->hold_ticks);
-	__u64 light;
 
 	/* Elsewhere a light flow gets no place. */
 	pkt->counts = cfg->policy != PW_POLICY_STRICT || flows_counts(work->state, id);
@@ -188,9 +220,7 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 		pkt->big = 1;
 		pkt->hold = longest;
 	}
-	/* A quarter more than that, or a call below its share would wait whenever that is a little less. */
-	light = (__u64)pkt->big_est + pkt->big_est / 4 + cfg->frame_est;
-	pkt->light = sketch_less(pkt->est, light) && !known->held;
+	pkt->light = sketch_less(pkt->est, classify_light_most(work)) && !known->held;
 	pkt->claim = classify_claim(pkt, work->bytes);
 }
 

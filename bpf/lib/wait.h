@@ -31,7 +31,6 @@
 /* Consecutive multiples of it, as an unsigned fraction, are spread evenly (Weyl). */
 #define PW_WAIT_SPREAD 0x9e3779b97f4a7c15ULL
 #define PW_WAIT_FULL_FRAME 1514U
-#define PW_WAIT_ONE (1ULL << 16)
 /* The share of light packets is measured over 0.27 s or longer; longer than 18 minutes counts as that. */
 #define PW_WAIT_LEAST_NS (1ULL << 28)
 #define PW_WAIT_MOST_NS (1ULL << 40)

@@ -70,6 +70,9 @@ type work struct {
 	est, bigEst uint32
 }
 
+// shortPart is the part of the light-only meter's tolerance for which a short queue takes to send.
+const shortPart = 64
+
 // smallBytes is up to how many bytes a packet of a new flow counts as small.
 const smallBytes = 256
 
@@ -106,9 +109,17 @@ func (d *Direction) lightAsk(w *work, claim uint32) ask {
 	}
 }
 
+// takeLight asks the light-only meter, which refuses nothing while the queue is short.
 func (d *Direction) takeLight(w *work, claim uint32) bool {
 	_, ok := d.Light.take(&w.nowNS, w.clock, d.lightAsk(w, claim))
-	return ok
+	return ok || d.isShort(w)
+}
+
+// isShort says that what waits takes no longer than a part of the tolerance of the
+// light-only meter.
+func (d *Direction) isShort(w *work) bool {
+	most := uint64(d.Config.TotalBurst) + uint64(d.Config.LightTolerance)/shortPart
+	return d.Total.Level(w.nowNS<<meterShift) <= most
 }
 
 // takeReserve is called for established flows where the light-only meter is
@@ -214,7 +225,7 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 	if strict && k.held && w.slowed(ahead(k.at, unit), hold) {
 		big, hold = true, longest
 	}
-	light, at := uint64(w.est) < uint64(w.bigEst)+uint64(w.bigEst/4)+uint64(c.FrameEstimate) && !k.held, k.at
+	light, at := uint64(w.est) < d.lightMost(w, &k) && !k.held, k.at
 	if light && !strict {
 		return false
 	}
@@ -232,6 +243,16 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 		d.Fair.Wanted = true
 	}
 	return !light
+}
+
+// lightMost is up to which estimate a flow is light. That of a new flow is only a part of
+// its rate, so where light packets have much of the cap it is light up to half.
+func (d *Direction) lightMost(w *work, k *known) uint64 {
+	most := uint64(w.bigEst) + uint64(w.bigEst/4)
+	if k.age != flowOld && d.Waits.Factor > waitMuchLight {
+		most -= most / 2
+	}
+	return most + uint64(d.Config.FrameEstimate)
 }
 
 // fairTo is what is fair to a flow: the share, and no less than what it would have if

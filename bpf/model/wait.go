@@ -19,6 +19,8 @@ const (
 	waitLong      = 1 << 25
 	waitSpread    = 0x9e3779b97f4a7c15
 	waitOne       = 1 << 16
+	// waitMuchLight is the factor where light packets had an eighth of the cap.
+	waitMuchLight = waitOne * 8 / 7
 	waitLeastNS   = 1 << 28
 	waitMostNS    = 1 << 40
 	fullFrame     = 1514
