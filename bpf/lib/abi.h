@@ -38,9 +38,7 @@
 #define PW_WAIT_LIGHT 0
 #define PW_WAIT_HEAVY 1
 #define PW_WAIT_BANDS 2
-/* Of wait_factor. Light packets have much of the cap if they had an eighth of it. */
-#define PW_WAIT_ONE (1ULL << 16)
-#define PW_WAIT_MUCH_LIGHT (PW_WAIT_ONE * 8 / 7)
+#define PW_WAIT_ONE (1ULL << 16) /* the unit of wait_factor */
 /* Meter time is in 1/64 ns. */
 #define PW_METER_SHIFT 6
 /* The multilinear hash: a key for each 32-bit word (2 x 4 address words, ports, protocol and kind) and a constant,
@@ -190,7 +188,7 @@ struct pw_state {
 	__u64 fair_cut; /* the tick in which a TCP flow last lost a packet for its share, or was marked */
 	/* As in wait.h. */
 	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
-	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/65536 */
+	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/PW_WAIT_ONE */
 	__u64 wait_since; /* when that was measured, ns */
 	/* As in active.h. */
 	__u64 active_period;

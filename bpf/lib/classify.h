@@ -64,7 +64,8 @@ static __always_inline __u32 classify_claim(const struct pw_packet *pkt, __u32 b
 	return (__u32)(claim & ~(is_new & sketch_less(bytes, PW_SMALL_BYTES + 1)));
 }
 
-/* A short queue takes this part of the light-only meter's tolerance to send, or less. */
+/* The queue is short while the cap sends it in this part (1/64) of the light-only meter's tolerance: 1.6 ms at the default
+ * (trials: docs/explanation/fair-bands.md). */
 #define PW_SHORT_PART 64
 
 /* Where next to nothing waits, light flows take nothing from heavy ones, and a packet of theirs that went to the second
@@ -175,6 +176,9 @@ static __always_inline __u64 classify_big(const struct pw_work *work)
 	return fair_big(work->cfg, fair);
 }
 
+/* Of wait_factor, where light packets had an eighth of the cap (trials: docs/explanation/fair-bands.md). */
+#define PW_MUCH_LIGHT (PW_WAIT_ONE * 8 / 7)
+
 /* Up to which estimate a flow is light: a quarter more than it is held for, or a call below its share would wait whenever
  * that is a little less. Of a new flow the estimate is only a part of its rate, half after a half-life of the sketch.
  * Where connections end soon each of them would be light until it has had its share, all of them would leave little of
@@ -187,7 +191,7 @@ static __always_inline __u64 classify_light_most(const struct pw_work *work)
 
 	if (pw_unlikely(pkt->known.age != PW_FLOW_OLD)) {
 		factor = PW_READ64(&work->state->wait_factor);
-		most -= most / 2 & sketch_less(PW_WAIT_MUCH_LIGHT, factor);
+		most -= most / 2 & sketch_less(PW_MUCH_LIGHT, factor);
 	}
 	return most + work->cfg->frame_est;
 }

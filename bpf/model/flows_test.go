@@ -220,9 +220,9 @@ func TestBulkWithoutAPlaceIsHeavy(t *testing.T) {
 	}
 }
 
-// Two hundred equal flows and nothing else: as long as
-// next to nothing waits none of them is sent to the second band, also where they
-// take more than lightShare. What is too much waits there.
+// Two hundred equal flows and nothing else. While the queue is short none of their packets
+// goes to the second band, though together they take more than lightShare. Beyond the
+// cap the excess waits there.
 func TestLightFlowsOfTheWholeCap(t *testing.T) {
 	const bits, flows, bytes = 10e6, 200, 200
 	for _, tt := range []struct {
@@ -247,8 +247,8 @@ func TestLightFlowsOfTheWholeCap(t *testing.T) {
 	}
 }
 
-// What a flow sends at once, where an eighth is fair, is light up to 5/4 of that. If the flow is new and light packets have
-// much of the cap, it is up to half as much: the estimate does not yet show the flow's rate.
+// Where an eighth of the cap is fair, a flow that sends at once is light up to 5/4 of that. A new
+// flow beside much that is light is light up to half of that.
 func TestNewFlowIsLightUpToHalf(t *testing.T) {
 	const bits, bytes, at = 100e6, 1514, 0.1
 	for _, tt := range []struct {

@@ -20,15 +20,14 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 		clients  = 16
 		response = 60_000 // bytes: one for each client takes 77 ms of the cap
 		timer    = 200 * time.Millisecond
-		// A pause of the machine delays a response of each client, 0.7 % of all, and so does the beginning,
-		// when all are new and how much of the cap is light is not known yet.
+		// A pause of the machine delays a response of each client, 1.3 % of all.
 		mostLate = 0.02
 	)
 	r := newRig(t)
 	pod := shaped(t, r, capacity, map[string]any{})
 	run, err := r.Lab.StartHTTP(t.Context(), lab.HTTPLoad{
 		From: r.Client, To: &pod.Host, ResponseBytes: response, Concurrency: clients,
-		Duration: 12 * time.Second, Timeout: 10 * time.Second,
+		Duration: 6 * time.Second, Timeout: 10 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
