@@ -5,7 +5,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -134,7 +133,7 @@ func (b *barred) most(c *spec.Cell, k Kind, what, metric, unit string, limit flo
 // least is most, the other way round.
 func (b *barred) least(c *spec.Cell, k Kind, what, metric, unit string, limit float64) {
 	if s := stats.Summarise(values(b.r, c, metric)); s.N > 0 {
-		b.interval(c, k, what, s, unit, fmt.Sprintf("at least %.4g", limit), limit-s.ConfidenceLow, limit-s.ConfidenceHigh).Metric = metric
+		b.interval(c, k, what, s, unit, fmt.Sprintf("at least %.4g", limit), func(v float64) float64 { return limit - v }).Metric = metric
 	}
 }
 
@@ -145,19 +144,22 @@ func (b *barred) judge(c *spec.Cell, k Kind, what string, samples []float64, uni
 	if s.N == 0 {
 		return nil
 	}
-	return b.interval(c, k, what, s, unit, withUnit(fmt.Sprintf("at most %.4g", limit), unit), s.ConfidenceHigh-limit, s.ConfidenceLow-limit)
+	return b.interval(c, k, what, s, unit, withUnit(fmt.Sprintf("at most %.4g", limit), unit), func(v float64) float64 { return v - limit })
 }
 
-// interval adds a bar of which the worst and the best end of the interval miss it by
-// so much; NaN if there is none.
-func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, unit, want string, worst, best float64) *Bar {
+// interval adds a bar. over is by how much a value misses what is wanted, up to 0 if it
+// does not.
+func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, unit, want string, over func(float64) float64) *Bar {
+	const rounding = 1e-9
+	misses := func(v float64) bool { return over(v) > rounding }
 	measured := withUnit(fmt.Sprintf("%.4g", s.Mean), unit)
-	if !math.IsNaN(worst) {
+	if s.N > 1 {
 		measured += fmt.Sprintf(" (95 %%: %.4g to %.4g)", s.ConfidenceLow, s.ConfidenceHigh)
 	}
-	const rounding = 1e-9
-	bar := b.add(worst <= rounding || !(best > rounding), c, what, measured, want)
-	bar.Undecided = !(worst <= rounding) && bar.Pass
+	low, high := misses(s.ConfidenceLow), misses(s.ConfidenceHigh)
+	bar := b.add(!low || !high, c, what, measured, want)
+	bar.Single = s.N == 1
+	bar.Undecided, bar.Beyond = bar.Single || low != high, bar.Single && misses(s.Mean)
 	bar.of(k, "", s.Mean)
 	return bar
 }

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,7 +60,21 @@ func tally(bars []judged) string {
 	for i := range bars {
 		low, high = min(low, bars[i].Value), max(high, bars[i].Value)
 	}
-	return fmt.Sprintf("%.4g to %.4g: %s", low, high, verdict(bars))
+	return fmt.Sprintf("%.4g to %.4g: %s", low, high, sided(bars))
+}
+
+// sided is the verdict, or of bars with one sample each how many of these miss it.
+func sided(bars []judged) string {
+	beyond := 0
+	for i := range bars {
+		if !bars[i].Single {
+			return verdict(bars)
+		}
+		if bars[i].Beyond {
+			beyond++
+		}
+	}
+	return fmt.Sprintf("%d of %d samples beyond", beyond, len(bars))
 }
 
 func loadBars(r *record.Results, c *spec.Cell) []Bar {
@@ -118,27 +133,29 @@ func loadCell(r *record.Results, c *spec.Cell) string {
 	return strings.Join(parts, ", ")
 }
 
-// missed says which bars are missed or not decided.
+// missed says which bars are missed or not decided, and of one sample what is beyond its
+// target.
 func missed(bars []Bar) string {
-	var miss, open []string
+	var miss, open, beyond []string
 	for i := range bars {
 		b := judged{Bar: bars[i]}
 		switch {
-		case b.Undecided:
+		case b.Beyond:
+			beyond = append(beyond, b.name())
+		case b.Undecided && !b.Single:
 			open = append(open, b.name())
 		case !b.Pass:
 			miss = append(miss, b.name())
 		}
 	}
 	var parts []string
-	if len(miss) > 0 {
-		parts = append(parts, "**missed**: "+strings.Join(miss, ", "))
+	for _, p := range []struct {
+		word string
+		of   []string
+	}{{"**missed**", miss}, {"not decided", open}, {"beyond", beyond}} {
+		if len(p.of) > 0 {
+			parts = append(parts, p.word+": "+strings.Join(p.of, ", "))
+		}
 	}
-	if len(open) > 0 {
-		parts = append(parts, "not decided: "+strings.Join(open, ", "))
-	}
-	if len(parts) == 0 {
-		return "ok"
-	}
-	return strings.Join(parts, "; ")
+	return cmp.Or(strings.Join(parts, "; "), "ok")
 }
