@@ -115,7 +115,7 @@ type choices struct {
 
 func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
-	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, distances, k8s, leaves, loads, loads-quick, ratios, rivals, scale, vm, ci or full")
+	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, distances, k8s, leaves, loads, ratios, rivals, scale, vm, ci or full")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
 	set.StringVar(&c.modes, "modes", "", "beside each phase of podweir also these attach modes, with commas between them, or all: "+
 		strings.Join(spec.AttachModes(), ", "))

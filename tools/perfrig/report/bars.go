@@ -19,8 +19,8 @@ type Bar struct {
 	What, Measured, Want string
 	Pass                 bool
 	// Undecided: the interval of what was measured has room on either side of
-	// what is wanted. Single: it is one sample, which has no interval, so it is
-	// undecided, too; Beyond says whether that sample misses what is wanted.
+	// what is wanted. Single: there is one sample. That has no interval, so the bar
+	// is undecided, too, and Beyond says whether the sample misses what is wanted.
 	Undecided, Single, Beyond bool
 	// Cell is what it was measured on. Kind is the name of its [Kind], if it is
 	// of one; it is judged by Value, and Metric is what that is one of, "" where

@@ -147,8 +147,8 @@ func (b *barred) judge(c *spec.Cell, k Kind, what string, samples []float64, uni
 	return b.interval(c, k, what, s, unit, withUnit(fmt.Sprintf("at most %.4g", limit), unit), func(v float64) float64 { return v - limit })
 }
 
-// interval adds a bar. over is by how much a value misses what is wanted, up to 0 if it
-// does not.
+// interval adds a bar. over returns by how much a value misses what is wanted; 0 or less
+// if it does not.
 func (b *barred) interval(c *spec.Cell, k Kind, what string, s stats.Summary, unit, want string, over func(float64) float64) *Bar {
 	const rounding = 1e-9
 	misses := func(v float64) bool { return over(v) > rounding }

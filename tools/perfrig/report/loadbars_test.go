@@ -124,7 +124,12 @@ func TestLoadsTablesOfOneRound(t *testing.T) {
 			t.Errorf("row = %q, want it to end with %q", got, want)
 		}
 	}
-	if got, want := rowOf(t, &rows, "call-10"), "beyond: fairness of the bulk flows, bulk's own wait, median"; !strings.HasSuffix(got, want) {
+	within := &record.Results{Campaign: r.Campaign, Samples: loadSamples(ours, w, 100_000_000, map[string][]float64{"call_lost_percent": {0.4}})}
+	good := Loads(within)
+	if got, want := rowOf(t, &good, "call-10"), "| none beyond"; !strings.HasSuffix(got, want) {
+		t.Errorf("row = %q, want it to end with %q", got, want)
+	}
+	if got, want := rowOf(t, &rows, "call-10"), "| beyond: fairness of the bulk flows, bulk's own wait, median"; !strings.HasSuffix(got, want) {
 		t.Errorf("row = %q, want it to end with %q", got, want)
 	}
 }
@@ -134,7 +139,7 @@ func TestLoadsTables(t *testing.T) {
 	w := &spec.Workload{Name: "load-call-10-cubic-8-ingress", Kind: spec.Ordinary, Direction: "ingress", Mix: &spec.Mix{
 		CallShare: 0.1, Bulk: []spec.Bulk{{Congestion: "cubic", Flows: 8}},
 	}}
-	r := &record.Results{Campaign: record.Campaign{Profile: "loads-quick"}}
+	r := &record.Results{Campaign: record.Campaign{Profile: "loads"}}
 	for _, of := range []struct {
 		phase spec.Phase
 		lost  float64

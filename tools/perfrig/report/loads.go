@@ -60,11 +60,12 @@ func tally(bars []judged) string {
 	for i := range bars {
 		low, high = min(low, bars[i].Value), max(high, bars[i].Value)
 	}
-	return fmt.Sprintf("%.4g to %.4g: %s", low, high, sided(bars))
+	return fmt.Sprintf("%.4g to %.4g: %s", low, high, outcome(bars))
 }
 
-// sided is the verdict, or of bars with one sample each how many of these miss it.
-func sided(bars []judged) string {
+// outcome is the verdict. If each bar has one sample, none is decided, and it counts the
+// samples beyond their target.
+func outcome(bars []judged) string {
 	beyond := 0
 	for i := range bars {
 		if !bars[i].Single {
@@ -133,12 +134,16 @@ func loadCell(r *record.Results, c *spec.Cell) string {
 	return strings.Join(parts, ", ")
 }
 
-// missed says which bars are missed or not decided, and of one sample what is beyond its
-// target.
+// missed names the bars that are missed or not decided, and those whose only sample is
+// beyond the target.
 func missed(bars []Bar) string {
 	var miss, open, beyond []string
+	none := "ok"
 	for i := range bars {
 		b := judged{Bar: bars[i]}
+		if b.Single {
+			none = "none beyond"
+		}
 		switch {
 		case b.Beyond:
 			beyond = append(beyond, b.name())
@@ -157,5 +162,5 @@ func missed(bars []Bar) string {
 			parts = append(parts, p.word+": "+strings.Join(p.of, ", "))
 		}
 	}
-	return cmp.Or(strings.Join(parts, "; "), "ok")
+	return cmp.Or(strings.Join(parts, "; "), none)
 }

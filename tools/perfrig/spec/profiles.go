@@ -13,12 +13,12 @@ import (
 // directions are from the pod's point of view.
 var directions = []string{"egress", "ingress"}
 
-// Profiles are all campaigns by name. Every cell of bench is one of ci, every cell of
-// loads-quick one of loads, and every cell of ci, of costs, of distances, of k8s, of leaves, of loads,
-// of ratios, of rivals, of scale and of vm one of full, in at most as many samples.
+// Profiles are all campaigns by name. Every cell of bench is one of ci, and every cell of
+// ci, of costs, of distances, of k8s, of leaves, of loads, of ratios, of rivals, of scale
+// and of vm one of full, in at most as many samples.
 func Profiles() map[string]*Spec {
 	out := map[string]*Spec{}
-	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), loadsQuick(), distances(), leaves(), scale(), vm(), ci(), full()} {
+	for _, s := range []*Spec{smoke(), bench(), costs(), ratios(), rivals(), cluster(), loads(), distances(), leaves(), scale(), vm(), ci(), full()} {
 		out[s.Profile] = s
 	}
 	return out
@@ -145,23 +145,6 @@ func loads() *Spec {
 		},
 		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: named(ordinary(directions...), "call-03-bbr-1", "call-03-bbr-8")},
 		{Phases: phases, Rates: []uint64{10 * mbit}, Workloads: calledBeside([]string{"tiny"}, directions...)},
-	}}
-}
-
-// loadsQuick is of loads what an idle machine does in three quarters of an hour, with an
-// earlier build and a plain queue beside podweir: what once was at fault, and the floods.
-func loadsQuick() *Spec {
-	phases := []Phase{strict, strictBefore, flat}
-	in := ordinary("ingress")
-	return &Spec{Profile: "loads-quick", Samples: 3, Blocks: []Block{
-		{Phases: phases, Rates: []uint64{10 * mbit, 100 * mbit}, Workloads: slices.Concat(
-			named(in, "pages", "call-10-cubic-8", "call-03-bbr-8", "call-03-ecn-8"), calledBeside(allFloods, "ingress"),
-		)},
-		{Phases: phases, Rates: []uint64{10 * mbit}, Workloads: slices.Concat(
-			named(ordinary("egress"), "pages", "call-10-cubic-8"), named(in, "call-20-cubic-1"), calledBeside([]string{"tiny"}, "ingress"),
-		)},
-		{Phases: phases, Rates: []uint64{20 * mbit}, Workloads: named(in, "call-03-bbr-1")},
-		{Phases: phases, Rates: []uint64{100 * mbit}, Workloads: named(in, "call-03-cubic-1")},
 	}}
 }
 

@@ -22,7 +22,7 @@ func TestProfilesAreValid(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := Profile("hourly"); err == nil || !strings.Contains(err.Error(), "bench, ci, costs, distances, full, k8s, leaves, loads, loads-quick, ratios, rivals, scale, smoke, vm") {
+	if _, err := Profile("hourly"); err == nil || !strings.Contains(err.Error(), "bench, ci, costs, distances, full, k8s, leaves, loads, ratios, rivals, scale, smoke, vm") {
 		t.Errorf("Profile(hourly) = %v, want an error that names the profiles", err)
 	}
 }
@@ -31,7 +31,7 @@ func TestProfilesAreValid(t *testing.T) {
 // larger, the same in every field, in at least as many samples.
 func TestEachProfileIsASubsetOfTheNext(t *testing.T) {
 	all := Profiles()
-	for _, pair := range [][2]string{{"bench", "ci"}, {"ci", "full"}, {"costs", "full"}, {"distances", "full"}, {"k8s", "full"}, {"leaves", "full"}, {"loads", "full"}, {"loads-quick", "loads"}, {"ratios", "full"}, {"rivals", "full"}, {"scale", "full"}, {"vm", "full"}} {
+	for _, pair := range [][2]string{{"bench", "ci"}, {"ci", "full"}, {"costs", "full"}, {"distances", "full"}, {"k8s", "full"}, {"leaves", "full"}, {"loads", "full"}, {"ratios", "full"}, {"rivals", "full"}, {"scale", "full"}, {"vm", "full"}} {
 		small, smallSamples := all[pair[0]].Cells()
 		large, largeSamples := all[pair[1]].Cells()
 		index := map[string]Cell{}
