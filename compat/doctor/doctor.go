@@ -76,6 +76,9 @@ type Check struct {
 	// Touches says what the check makes or changes while it runs; only checks
 	// of a probe do. They are left out unless they are requested.
 	Touches string
+	// Sight says that it is about what the doctor can see, and not about what is wrong on the
+	// node: its finding comes last.
+	Sight bool
 
 	run func(*Facts) Finding
 }
@@ -117,6 +120,7 @@ type Outcome struct {
 	Page    string `json:"page"`
 
 	about []string
+	sight bool
 }
 
 // Schema is the version of the JSON report. Fields are added under the same
@@ -176,9 +180,17 @@ func Run(f *Facts) *Report {
 		rep.Count[rep.Checks[i].Status]++
 	}
 	slices.SortStableFunc(rep.Checks, func(a, b Outcome) int {
-		return cmp.Or(slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
+		return cmp.Or(last(a)-last(b), slices.Index(categories, a.Category)-slices.Index(categories, b.Category), cmp.Compare(a.Code, b.Code))
 	})
 	return rep
+}
+
+// last is 1 for what comes behind everything else.
+func last(o Outcome) int {
+	if o.sight {
+		return 1
+	}
+	return 0
 }
 
 // outcomes runs every requested check.
@@ -224,7 +236,7 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	o := Outcome{
 		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: found.Seen,
 		Expected: found.Expected, Fix: found.Fix, Evidence: found.Evidence, Touches: c.Touches, Page: Page(c.Code),
-		about: found.about,
+		about: found.about, sight: c.Sight,
 	}
 	if o.Status == Fail || o.Status == Warn {
 		o.Why = c.Why

@@ -131,6 +131,9 @@ type Attachment struct {
 	PastQueue uint64
 	// Uncounted says why neither is known, "" if both are.
 	Uncounted string
+	// Policed says why the direction is policed though its configuration wants a queue, "" if
+	// it has one or wants none.
+	Policed string
 	// Observed says that the limit is measured and not enforced, as the operator wants.
 	Observed bool
 	// NoCeiling says why what leaves the pod has no ceiling, "" if it has one or

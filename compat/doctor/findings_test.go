@@ -632,7 +632,10 @@ func hookFindings() []finding {
 		}, want: doctor.Fail, seen: "default/early", fix: "kubectl delete pod"},
 		{name: "not overdue", code: "PW610", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none"},
 		{name: "drifted", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, want: doctor.Fail, seen: "root qdisc is pfifo", fix: "podweir repair"},
-		{name: "policed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = "none" }, want: doctor.Warn, seen: "default/web ingress by policing", fix: "podweir status"},
+		{name: "policed", code: "PW603", node: aws, change: func(n *node) {
+			n.kernel.attached[0].Queue, n.kernel.attached[0].Policed = "none", "root qdisc is not podweir's: pfifo on veth1; policing instead"
+		}, want: doctor.Warn, seen: "default/web ingress: root qdisc is not podweir's: pfifo", fix: "podweir repair"},
+		{name: "to be policed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = "none" }, want: doctor.OK, seen: "as their configuration wants"},
 		{name: "observed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue, n.kernel.attached[0].Observed = "none", true }, want: doctor.OK, seen: "every limit has a queue"},
 		{name: "observed, enforced", code: "PW601", node: aws, change: func(n *node) { n.kernel.attached[0].Observed = true }, want: doctor.OK, seen: "1 that are observed only, as is wanted"},
 		{name: "before the redirect", code: "PW506", node: cilium, change: func(n *node) {

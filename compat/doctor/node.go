@@ -19,6 +19,7 @@ func nodeChecks() []Check {
 			Looks: "whether the node's processes and listening sockets are visible",
 			Why:   "what cannot be seen is guessed, and the careful guess costs speed",
 			Mend:  "Run it on the node, or in a pod with hostPID and hostNetwork and the node's root mounted: podweir doctor --root /host.",
+			Sight: true,
 			run:   checkVisible,
 		},
 		{
@@ -26,6 +27,7 @@ func nodeChecks() []Check {
 			Looks: "what the runtime answers on its CRI socket, and the libcni that is built into the running containerd or CRI-O",
 			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
 			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. Where the runtime does not answer, what podweir install was given counts, too.",
+			Sight: true,
 			run:   checkRuntime,
 		},
 		{

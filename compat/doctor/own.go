@@ -27,10 +27,11 @@ func ownChecks() []Check {
 		},
 		{
 			Code: "PW603", Title: "every limit has a queue", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "attachments that police because no queue was available",
+			Looks: "limits that police because no queue was available; not those that are to police by their configuration",
 			Why:   "policing drops instead of delaying: TCP gets far less than its limit",
-			Mend:  "See PW106, and podweir status for why the queue was not taken.",
-			run:   checkPolicing,
+			Mend: "The reason stands behind each limit: another program's queue on the device, or a kind of queue that the kernel lacks (PW106). " +
+				"Take that away, or set replaceQdisc; podweir repair then puts podweir's queue back. The agent does so by itself.",
+			run: checkPolicing,
 		},
 		{
 			Code: "PW606", Title: "fq enforces departure times", Category: CategoryDatapath, Severity: SeverityFail,
@@ -233,13 +234,21 @@ func checkAttached(f *Facts) Finding {
 func checkPolicing(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad, pods []string
+		requested := 0
 		for _, a := range list {
-			if a.Failure == "" && a.Queue == "none" && !a.Observed {
-				bad, pods = append(bad, a.Pod+" "+a.Direction), append(pods, a.Pod)
+			switch {
+			case a.Failure != "" || a.Queue != "none" || a.Observed:
+			case a.Policed == "":
+				requested++
+			default:
+				bad, pods = append(bad, a.Pod+" "+a.Direction+": "+a.Policed), append(pods, a.Pod)
 			}
 		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad)+" by policing", "a queue", "podweir status says why there is none", bad...).of(pods)
+		switch {
+		case len(bad) > 0:
+			return breaks(shorten(bad), "a queue", "take away what stands in its place, then podweir repair; what the kernel lacks PW106 names", bad...).of(pods)
+		case requested > 0:
+			return holds(fmt.Sprintf("every limit that is to have one; %d are policed, as their configuration wants", requested))
 		}
 		return holds("every limit has a queue")
 	})

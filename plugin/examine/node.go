@@ -226,12 +226,29 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 			for direction, state := range a.Inspection().Want.Directions {
 				if direction.String() == d.Direction {
 					fromInspection(a.Inspection().Observed, state, &one)
+					one.Policed = policed(&d, record.Config.Limit(direction))
 				}
 			}
 		}
 		out = append(out, one)
 	}
 	return out
+}
+
+// policed says why a direction is policed though its configuration wants a queue; "" if it
+// has one, or wants none.
+func policed(d *status.Direction, wish *shaping.Limit) string {
+	if d.Queue != terms.QueueNone.String() || wish == nil || wish.Queue == terms.QueueNone || wish.Mode != terms.ModeAuto && wish.Mode != terms.ModeQdisc {
+		return ""
+	}
+	var reasons []string
+	for _, g := range d.Degraded {
+		reasons = append(reasons, g.Reason)
+	}
+	if len(reasons) == 0 {
+		reasons = d.Notes
+	}
+	return cmp.Or(strings.Join(reasons, "; "), "no queue was available")
 }
 
 // changed is when a pin was last made or removed in a directory: now if the

@@ -139,6 +139,12 @@ func (d *Direction) BandWaits() []view.Wait {
 // observed says that nothing is held to the limit.
 func (d *Direction) observed() bool { return d.Enforce == shaping.EnforceObserve }
 
+// Drops is how many packets of a direction were dropped since it was attached.
+func (d *Direction) Drops() uint64 {
+	c := counters(d)
+	return c.Drops
+}
+
 // counters sums up what became of the packets of a direction.
 func counters(d *Direction) view.Counters {
 	var c view.Counters

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -138,7 +137,7 @@ func newExplain(o *options) *cobra.Command {
 		ValidArgsFunction: o.completeExplain,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if page := doctor.Explain(args[0]); page != "" {
-				return writePage(cmd.OutOrStdout(), page)
+				return show.Page(cmd.OutOrStdout(), page)
 			}
 			if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {
 				return fmt.Errorf("%q is not accepted, want NAMESPACE/POD or a code of the doctor such as PW602", args[0])
@@ -146,16 +145,6 @@ func newExplain(o *options) *cobra.Command {
 			return explain(cmd, o, args[0])
 		},
 	}
-}
-
-// writePage writes a page for a terminal.
-func writePage(out io.Writer, page string) error {
-	for line := range strings.Lines(page) {
-		if _, err := io.WriteString(out, strings.Join(view.Wrap(line, view.Width), "\n")+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func explain(cmd *cobra.Command, o *options, pod string) error {

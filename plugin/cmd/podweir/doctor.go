@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +20,8 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/examine"
-	"github.com/podweir/podweir/plugin/status/view"
 )
 
 // doctorTimeout bounds the whole: a node in trouble must not hold its doctor.
@@ -63,7 +62,7 @@ func newDoctor(o *options) *cobra.Command {
 	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
 	completeEnum(cmd, "delivery", deliveries()...)
-	cmd.AddCommand(newExplain())
+	cmd.AddCommand(newExplainCode())
 	return cmd
 }
 
@@ -76,8 +75,8 @@ func deliveries() []string {
 	return words
 }
 
-// newExplain prints the page of a code from the binary.
-func newExplain() *cobra.Command {
+// newExplainCode prints the page of a code from the binary.
+func newExplainCode() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain CODE",
 		Short: "Explain a code: what is checked, why it matters and what to do",
@@ -94,13 +93,7 @@ func newExplain() *cobra.Command {
 			if page == "" {
 				return fmt.Errorf("%q is no code of a check, want one such as PW602, as podweir doctor prints them", args[0])
 			}
-			for line := range strings.Lines(page) {
-				text := strings.Join(view.Wrap(line, view.Width), "\n") + "\n"
-				if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
-					return err
-				}
-			}
-			return nil
+			return show.Page(cmd.OutOrStdout(), page)
 		},
 	}
 }

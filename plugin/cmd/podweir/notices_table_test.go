@@ -395,7 +395,7 @@ func lostNotices() []notice {
 					t.Errorf("the queue of before is still there: %s", out)
 				}
 			},
-			truth: same, status: append([]string{"queue none"}, inOrder...), doctor: "PW603", dry: nothing, repair: nothing, after: same, then: inOrder,
+			truth: same, status: append([]string{"queue none"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
 			name: "the name of the pod's namespace went, without DEL",

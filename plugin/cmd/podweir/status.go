@@ -151,8 +151,8 @@ func printDirection(w io.Writer, d *status.Direction) {
 		fmt.Fprintf(w, "  \tpackets: %s\n", strings.Join(shown, ", "))
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
-	if d.Enforce != shaping.EnforceObserve {
-		fmt.Fprintf(w, "  \tat its limit: %s\n", reached(d))
+	if text := reached(d); text != "" && d.Enforce != shaping.EnforceObserve {
+		fmt.Fprintf(w, "  \tat its limit: %s\n", text)
 	}
 	if !strings.HasPrefix(version.String(), d.Build) {
 		fmt.Fprintf(w, "  \tattached by podweir %s, this is %s\n", d.Build, version.String())
@@ -171,10 +171,14 @@ func printDirection(w io.Writer, d *status.Direction) {
 	}
 }
 
-// reached says for how much of the last minute a direction was at its limit.
+// reached says for how much of the last minute a direction was at its limit. Without an
+// agent drops alone show that it was, and nothing shows that it was not.
 func reached(d *status.Direction) string {
 	if d.HeldShare == nil {
-		return "unknown: no agent watches it"
+		if drops := d.Drops(); drops > 0 {
+			return fmt.Sprintf("it was: %d packets dropped since it was attached", drops)
+		}
+		return ""
 	}
 	text := fmt.Sprintf("%.0f %% of the last minute", 100**d.HeldShare)
 	if !d.AtLimitSince.IsZero() {

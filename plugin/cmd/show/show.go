@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/podweir/podweir/plugin/status/view"
 )
 
 // Machine says that a program reads output of a format.
@@ -31,6 +33,16 @@ func Print(w io.Writer, format string, v any) error {
 	}
 	_, err = fmt.Fprintln(w, strings.TrimSuffix(string(b), "\n"))
 	return err
+}
+
+// Page writes a page of text for a terminal.
+func Page(w io.Writer, page string) error {
+	for line := range strings.Lines(page) {
+		if _, err := io.WriteString(w, strings.Join(view.Wrap(line, view.Width), "\n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // toYAML writes JSON as YAML with the same fields in the same order. JSON is YAML in
