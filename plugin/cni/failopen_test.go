@@ -115,7 +115,7 @@ func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
 			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/policy": "bogus"}, nil),
 			`annotation podweir.io/policy: "bogus" is not accepted`,
 		},
-		"the pod's burst of 400 s": {
+		"the pod's burst of 50 s": {
 			asks(conf{"kubernetes.io/egress-bandwidth": "10M", "podweir.io/egress-burst": "500M"}, nil),
 			`annotation podweir.io/egress-burst: "500M" is not accepted`,
 		},

@@ -39,29 +39,13 @@ const (
 	maxBurstTime = 10 * time.Second
 )
 
-// acceptedBurst describes what a burst may be, in the unit of its source.
-func acceptedBurst(unit string) string {
-	return fmt.Sprintf("a burst of 1 to %s, written as a Kubernetes quantity in %s, or a time from %v to %v "+
-		"that is not more at the rate", maxBurstText(unit), unit, minBurstTime, maxBurstTime)
-}
-
-func maxBurstText(unit string) string {
-	if unit == unitBits {
-		return "4G bits"
-	}
-	return "500M bytes"
-}
-
-const (
-	unitBits  = "bits"
-	unitBytes = "bytes"
-)
+// errBurst describes what a burst may be.
+var errBurst = fmt.Errorf("a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from %v to %v "+
+	"that is not more at the rate", minBurstTime, maxBurstTime)
 
 // source is a value as it was found.
 type source struct {
 	field, value string
-	// unit of a plain number, where the field is a size.
-	unit string
 	// origin says who wrote it.
 	origin origin
 	// mayBeNone says that the operator may want none.
@@ -291,9 +275,6 @@ func (p *parser) tune(l *shaping.Limit, dir string) {
 // rate is 0 it is checked, but not used.
 func (p *parser) burst(dir string, rate units.BitRate) units.Bytes {
 	annotation := p.annotation(dir + "-burst")
-	if annotation != nil {
-		annotation.unit = unitBytes
-	}
 	sources := []*source{
 		annotation,
 		p.value(p.bandwidth, dir+"Burst", "runtimeConfig.bandwidth."+dir+"Burst", true),
@@ -337,34 +318,26 @@ func burstOf(s *source, rate units.BitRate) (units.Bytes, error) {
 	if s.bad != "" {
 		return 0, errors.New(s.bad)
 	}
-	unit := s.unit
-	if unit == "" {
-		unit = unitBits
-	}
-	bad := errors.New(acceptedBurst(unit))
 	if strings.HasSuffix(s.value, "s") {
 		d, err := units.ParseDuration(s.value, minBurstTime, maxBurstTime)
 		if err != nil || rate.Bytes(d) > units.MaxBurst {
-			return 0, bad
+			return 0, errBurst
 		}
 		return max(rate.Bytes(d), 1), nil
 	}
 	v, err := units.ParseSize(s.value)
 	if err != nil {
-		return 0, bad
+		return 0, errBurst
 	}
 	if s.runtime && v == dockerFiller {
 		return 0, nil
 	}
-	size := units.Bytes(v)
-	if unit == unitBits {
-		size = units.BytesFromBits(v)
-	}
+	size := units.BytesFromBits(v)
 	if size > units.MaxBurst {
 		if s.runtime {
 			return 0, nil // a filler: the runtime was not asked for a burst
 		}
-		return 0, bad
+		return 0, errBurst
 	}
 	return size, nil
 }

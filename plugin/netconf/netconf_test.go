@@ -128,8 +128,8 @@ func TestParseLimits(t *testing.T) {
 			`"bandwidth":{"egressRate":2000000,"egressBurst":4294967295}`, `"egressBurst":"100k"`,
 			want{egress: burst(2e6, 12500)},
 		},
-		"the pod's burst before all, in bytes": {
-			`"bandwidth":{"egressRate":2000000,"egressBurst":80000},` + annotations(`"podweir.io/egress-burst":"16Ki"`),
+		"the pod's burst before all, in bits as everywhere": {
+			`"bandwidth":{"egressRate":2000000,"egressBurst":80000},` + annotations(`"podweir.io/egress-burst":"128Ki"`),
 			`"egressBurst":"100k"`,
 			want{egress: burst(2e6, 16384)},
 		},
@@ -208,7 +208,7 @@ func everySetting(l *shaping.Limit) {
 // together with the operator's settings: none of them is taken then.
 func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 	t.Parallel()
-	const sizes = "a burst of 1 to 500M bytes, written as a Kubernetes quantity in bytes, or a time from 1µs to 10s " +
+	const sizes = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
 		"that is not more at the rate"
 	for name, tc := range map[string]struct {
 		annotations, keys string
@@ -221,8 +221,8 @@ func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 			limit(10e6, func(l *shaping.Limit) { l.Burst = 10_000 }),
 		},
 		"burst above the range": {
-			`"podweir.io/egress-burst":"500000001"`, "",
-			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "500000001", Accepted: sizes}, limit(10e6, nil),
+			`"podweir.io/egress-burst":"4000000001"`, "",
+			&netconf.FieldError{Field: "annotation podweir.io/egress-burst", Value: "4000000001", Accepted: sizes}, limit(10e6, nil),
 		},
 		"burst of no time": {
 			`"podweir.io/egress-burst":"0s"`, "",

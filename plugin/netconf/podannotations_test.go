@@ -27,15 +27,15 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 		ignored, accepted string
 		change            func(*shaping.Limit)
 	}{
-		"a burst of 400 s": {
+		"a burst of 50 s": {
 			annotations: `"podweir.io/egress-burst":"500M"`, ignored: "egress-burst", accepted: "100ms",
 		},
 		"a burst of 101 ms": {annotations: `"podweir.io/egress-burst":"101ms"`, ignored: "egress-burst", accepted: "100ms"},
 		"a burst of 100 ms": {
 			annotations: `"podweir.io/egress-burst":"100ms"`, change: func(l *shaping.Limit) { l.Burst = 125_000 },
 		},
-		"the burst of 100 ms in bytes": {
-			annotations: `"podweir.io/egress-burst":"125k"`, change: func(l *shaping.Limit) { l.Burst = 125_000 },
+		"the burst of 100 ms in bits": {
+			annotations: `"podweir.io/egress-burst":"1M"`, change: func(l *shaping.Limit) { l.Burst = 125_000 },
 		},
 		"up to the node's own burst": {
 			annotations: `"podweir.io/egress-burst":"900ms"`, keys: `"egressBurst":"1s"`,
