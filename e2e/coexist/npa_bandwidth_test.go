@@ -21,7 +21,7 @@ import (
 // bandwidthPlugin is where "make refplugins" puts the reference plugin.
 const bandwidthPlugin = "../../bin/ref/bandwidth"
 
-// Limits of the reference plugin, as kubelet hands them down but for the burst.
+// Limits of the reference plugin, as the runtime hands them down but for the burst.
 const (
 	referenceRate  = 20_000_000
 	referenceBurst = 2_000_000

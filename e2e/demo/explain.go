@@ -63,7 +63,7 @@ func (d *demo) compare(limit uint64) {
 		result.Milli(reference.Kept.P99), result.Milli(strict.Kept.P99), result.Milli(strict.BystanderKept.P99))
 	worst := strict.Worst(result.FromStart) / float64(limit)
 	theirs := reference.Worst(result.FromStart) / float64(limit)
-	fmt.Fprintf(d.out, "  the worst second on the wire held %s × the cap with the bandwidth plugin (kubelet hands it a burst of\n", result.Digits(theirs))
+	fmt.Fprintf(d.out, "  the worst second on the wire held %s × the cap with the bandwidth plugin (containerd hands it a burst of\n", result.Digits(theirs))
 	fmt.Fprintf(d.out, "  512 MB), and %.3f × with podweir strict.\n", worst)
 	if tuned := d.find("b2", limit); tuned != nil {
 		fmt.Fprintf(d.out, "  Tuned by hand to a burst of 64 kB, the bandwidth plugin took %s ms (small request) and %s ms (kept connection).\n",

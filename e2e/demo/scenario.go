@@ -56,7 +56,7 @@ func scenarios() []scenario {
 		{key: "a", title: "no plugin"},
 		{
 			key: "b", title: "bandwidth plugin",
-			chain: []lab.Entry{lab.BandwidthEntry()}, bandwidth: lab.KubeletBandwidth,
+			chain: []lab.Entry{lab.BandwidthEntry()}, bandwidth: lab.RuntimeBandwidth,
 		},
 		{
 			key: "b2", title: "bandwidth, tuned",
@@ -71,12 +71,12 @@ func scenarios() []scenario {
 		{
 			key: "c", title: "podweir strict",
 			chain:     []lab.Entry{lab.PodweirEntry(map[string]any{"policy": "strict"})},
-			bandwidth: lab.KubeletBandwidth,
+			bandwidth: lab.RuntimeBandwidth,
 		},
 		{
 			key: "d", title: "podweir elephants",
 			chain:     []lab.Entry{lab.PodweirEntry(map[string]any{"policy": "elephants"})},
-			bandwidth: lab.KubeletBandwidth,
+			bandwidth: lab.RuntimeBandwidth,
 		},
 		{key: "e", title: "Calico's QoS", double: calico},
 		{key: "f", title: "Cilium's manager", double: cilium},

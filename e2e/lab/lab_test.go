@@ -50,7 +50,7 @@ func mustPod(tb testing.TB, l *Lab, chained ...Entry) (*Pod, *Host) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	pod, err := network.Pod(tb.Context(), PodOptions{Bandwidth: KubeletBandwidth(20_000_000)})
+	pod, err := network.Pod(tb.Context(), PodOptions{Bandwidth: RuntimeBandwidth(20_000_000)})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
 }
 
 // The lab sees a shaper and the lack of one: the reference plugin holds the
-// cap with a small burst, and does not with the burst that kubelet hands down.
+// cap with a small burst, and does not with the burst that containerd hands down.
 func TestPrivilegedMeterTellsAShaperFromNone(t *testing.T) {
 	t.Run("64 kB burst holds", func(t *testing.T) {
 		got := float64(bulkThrough(t, 64_000*8).Worst(time.Second))
@@ -157,8 +157,8 @@ func TestPrivilegedMeterTellsAShaperFromNone(t *testing.T) {
 			t.Errorf("worst second = %.0f bytes, want 2.5 MB and the burst", got)
 		}
 	})
-	t.Run("kubelet's burst does not", func(t *testing.T) {
-		if got := float64(bulkThrough(t, KubeletBurst).Worst(time.Second)); got < 25e6 {
+	t.Run("the runtime's burst does not", func(t *testing.T) {
+		if got := float64(bulkThrough(t, RuntimeBurst).Worst(time.Second)); got < 25e6 {
 			t.Errorf("worst second = %.0f bytes, want far more than the cap of 2.5 MB", got)
 		}
 	})

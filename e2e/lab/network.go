@@ -22,10 +22,10 @@ import (
 // reference plugins v1.9.1 speak (they say 1.1.0).
 const cniVersion = "1.1.0"
 
-// KubeletBurst is the burst, in bits, that kubelet hands down with every
-// bandwidth annotation: kubelet has no burst to ask for and fills in
+// RuntimeBurst is the burst, in bits, that containerd hands down with every
+// bandwidth annotation: no annotation asks for a burst, and it fills in
 // math.MaxUint32.
-const KubeletBurst uint64 = 4294967295
+const RuntimeBurst uint64 = 4294967295
 
 // Entry is one plugin of a conflist.
 type Entry map[string]any
@@ -52,7 +52,7 @@ func BandwidthEntry() Entry {
 // annotations.
 const annotationsCapability = "io.kubernetes.cri.pod-annotations"
 
-// Bandwidth is runtimeConfig.bandwidth as kubelet makes it from the pod's
+// Bandwidth is runtimeConfig.bandwidth as the runtime makes it from the pod's
 // annotations: rates and bursts in bits. Zero means absent.
 type Bandwidth struct {
 	IngressRate  uint64 `json:"ingressRate,omitempty"`
@@ -61,12 +61,12 @@ type Bandwidth struct {
 	EgressBurst  uint64 `json:"egressBurst,omitempty"`
 }
 
-// KubeletBandwidth is what kubelet hands down for a cap, in bits per second,
+// RuntimeBandwidth is what containerd hands down for a cap, in bits per second,
 // in both directions.
-func KubeletBandwidth(bitsPerSec uint64) *Bandwidth {
+func RuntimeBandwidth(bitsPerSec uint64) *Bandwidth {
 	return &Bandwidth{
-		IngressRate: bitsPerSec, IngressBurst: KubeletBurst,
-		EgressRate: bitsPerSec, EgressBurst: KubeletBurst,
+		IngressRate: bitsPerSec, IngressBurst: RuntimeBurst,
+		EgressRate: bitsPerSec, EgressBurst: RuntimeBurst,
 	}
 }
 

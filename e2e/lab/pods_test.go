@@ -87,7 +87,7 @@ func TestPrivilegedManyPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods, err := network.Pods(t.Context(), 5, PodOptions{Bandwidth: KubeletBandwidth(20_000_000), Namespace: "spaces"})
+	pods, err := network.Pods(t.Context(), 5, PodOptions{Bandwidth: RuntimeBandwidth(20_000_000), Namespace: "spaces"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestPrivilegedManyPods(t *testing.T) {
 			t.Errorf("%s has %s, want 20Mbit", p.Name, got)
 		}
 	}
-	if err := Reshape(t.Context(), pods[1:], KubeletBandwidth(30_000_000)); err != nil {
+	if err := Reshape(t.Context(), pods[1:], RuntimeBandwidth(30_000_000)); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{"rate 20Mbit", "rate 30Mbit", "rate 30Mbit", "rate 30Mbit", "rate 30Mbit"} {

@@ -16,7 +16,7 @@ import (
 // a quiet machine are those of make bench.
 func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
 	r := newRig(t)
-	ref, err := r.Reference(t.Context(), 100*mbit, lab.KubeletBurst)
+	ref, err := r.Reference(t.Context(), 100*mbit, lab.RuntimeBurst)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func (t *Target) freshMeters() error {
 // Shaped makes a pod that podweir holds to a cap, in bits per second, in both
 // directions; keys are further keys of the conflist entry.
 func (r *Rig) Shaped(ctx context.Context, bitsPerSec uint64, keys map[string]any) (*Target, error) {
-	return r.Pod(ctx, lab.KubeletBandwidth(bitsPerSec), nil, lab.PodweirEntry(keys))
+	return r.Pod(ctx, lab.RuntimeBandwidth(bitsPerSec), nil, lab.PodweirEntry(keys))
 }
 
 // Close deletes the pod.

@@ -128,7 +128,7 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 		t.Errorf("ADD without a limit prints %s, want prevResult %s", got, want)
 	}
 	p.must(t, "CHECK", p.conf(nil))
-	// kubelet's way to say that nobody requested a burst.
+	// containerd's way to say that nobody requested a burst.
 	runtime := conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": 4294967295}}
 	p.must(t, "ADD", p.conf(conf{"runtimeConfig": runtime}))
 	wantState(t, p, "egress from runtimeConfig", []string{

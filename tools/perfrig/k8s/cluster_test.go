@@ -87,9 +87,9 @@ func TestPrivilegedSamplesOfACluster(t *testing.T) {
 	if got := took("tcp-1-cubic-egress/uncapped/unshaped"); got["carried_bits_per_second"] < 200_000_000 {
 		t.Errorf("unshaped: %v; want more than twice the highest cap", got)
 	}
-	// Half a second of the cap is no burst, 512 MB of kubelet's is.
+	// Half a second of the cap is no burst, 512 MB of containerd's is.
 	if got := took("tcp-1-cubic-egress/10M/bandwidth-1.9"); got["egress_worst_second_share"] < 1.5 {
-		t.Errorf("the reference plugin: %v; want kubelet's burst", got)
+		t.Errorf("the reference plugin: %v; want the runtime's burst", got)
 	}
 	for _, id := range []string{"tcp-1-cubic-ingress/10M/podweir-strict", "tcp-1-cubic-egress/10M/podweir-strict"} {
 		got := took(id)

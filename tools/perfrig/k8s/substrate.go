@@ -84,8 +84,8 @@ func (*Substrate) Unavailable(_ context.Context, c *spec.Cell) (string, error) {
 	return unavailable(c), nil
 }
 
-// kubeletBurst is what kubelet hands down with every limit, in bits.
-const kubeletBurst = 4294967295
+// runtimeBurst is what containerd hands down with every limit, in bits.
+const runtimeBurst = 4294967295
 
 func unavailable(c *spec.Cell) string {
 	switch p := &c.Phase; {
@@ -95,8 +95,8 @@ func unavailable(c *spec.Cell) string {
 		return ""
 	case p.Kind != spec.Bandwidth && p.Kind != spec.Podweir:
 		return "not one of the cluster's plugins"
-	case p.BurstBits != kubeletBurst:
-		return "kubelet hands down its own burst"
+	case p.BurstBits != runtimeBurst:
+		return "the runtime hands down its own burst"
 	case p.Kind == spec.Podweir && (p.Elsewhere > 0 || len(p.Keys) != 1 || p.Keys["policy"] == ""):
 		return "the cluster's release has policies alone"
 	}

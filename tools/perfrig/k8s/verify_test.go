@@ -32,7 +32,7 @@ func TestUnavailableSaysWhatAKubeletCannotDo(t *testing.T) {
 	for id, want := range map[string]string{
 		"mixed/uncapped/unshaped":                      "",
 		"mixed/10M/bandwidth-1.9":                      "",
-		"mixed/10M/bandwidth-1.9-tuned":                "kubelet hands down its own burst",
+		"mixed/10M/bandwidth-1.9-tuned":                "the runtime hands down its own burst",
 		"mixed/10M/podweir-flat":                       "",
 		"mixed/10M/podweir-strict-tbf":                 "the cluster's release has policies alone",
 		"mixed/10M/bandwidth-1.5.1":                    "not one of the cluster's plugins",

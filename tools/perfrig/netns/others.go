@@ -68,7 +68,7 @@ func (r *run) twoPods(ctx context.Context, l *lab.Lab) (from, to *lab.Pod, err e
 		return nil, nil, err
 	}
 	for range r.cell.Phase.Elsewhere {
-		if _, err := network.Pod(ctx, lab.PodOptions{Bandwidth: lab.KubeletBandwidth(elsewhereRate)}); err != nil {
+		if _, err := network.Pod(ctx, lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(elsewhereRate)}); err != nil {
 			return nil, nil, err
 		}
 	}

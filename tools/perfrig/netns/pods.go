@@ -277,8 +277,8 @@ func ratioOfTurns(of, by []float64) float64 {
 // makeHeavy gives every pod a cap of which its flow uses more than half.
 func (a *among) makeHeavy(ctx context.Context, perSecond float64) error {
 	bits := perSecond * podsFrame * 8
-	a.one = lab.KubeletBandwidth(uint64(aloneRoom * bits))
-	a.each = lab.KubeletBandwidth(uint64(heavyRoom * bits / float64(len(a.all)-1)))
+	a.one = lab.RuntimeBandwidth(uint64(aloneRoom * bits))
+	a.each = lab.RuntimeBandwidth(uint64(heavyRoom * bits / float64(len(a.all)-1)))
 	return errors.Join(lab.Reshape(ctx, a.all[:1], a.one), lab.Reshape(ctx, a.all[1:], a.each), a.said.err())
 }
 

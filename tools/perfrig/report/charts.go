@@ -175,8 +175,8 @@ func rates(r *record.Results, g []spec.Cell, name string) []figures.Line {
 
 var latencyAxes = figures.Lines{X: "latency, ms", Y: "share of requests", LogX: true}
 
-// rateCut is where the axis of rates ends, in caps: the burst that kubelet asks
-// for would hide everything else.
+// rateCut is where the axis of rates ends, in caps: the burst that containerd
+// fills in would hide everything else.
 const rateCut = 3
 
 func rateAxes(g []spec.Cell) figures.Lines {

@@ -9,9 +9,9 @@ const (
 	mbit = 1_000_000
 	gbit = 1000 * mbit
 
-	// kubeletBurst is the burst, in bits, that kubelet hands down with every
+	// runtimeBurst is the burst, in bits, that containerd hands down with every
 	// bandwidth annotation, math.MaxUint32: the reference plugin "as shipped".
-	kubeletBurst = 4294967295
+	runtimeBurst = 4294967295
 	// tunedBurst is that of somebody who knows tc: 64 kB. The plugin's latency
 	// of 25 ms cannot be set.
 	tunedBurst = 64 * 1024 * 8
@@ -25,9 +25,9 @@ const BeforePlugin = "podweir-cni-before"
 var (
 	unshaped = Phase{Name: "unshaped", Kind: Unshaped}
 
-	bandwidth      = Phase{Name: "bandwidth-1.9", Kind: Bandwidth, BurstBits: kubeletBurst}
+	bandwidth      = Phase{Name: "bandwidth-1.9", Kind: Bandwidth, BurstBits: runtimeBurst}
 	bandwidthTuned = Phase{Name: "bandwidth-1.9-tuned", Kind: Bandwidth, BurstBits: tunedBurst}
-	htb            = Phase{Name: "bandwidth-1.5.1", Kind: BandwidthHTB, BurstBits: kubeletBurst}
+	htb            = Phase{Name: "bandwidth-1.5.1", Kind: BandwidthHTB, BurstBits: runtimeBurst}
 	htbTuned       = Phase{Name: "bandwidth-1.5.1-tuned", Kind: BandwidthHTB, BurstBits: tunedBurst}
 
 	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
@@ -68,7 +68,7 @@ var (
 // podweir is the phase of a policy with a queue kind. The horizon of fq under
 // strict is the longest that its configuration takes.
 func podweir(policy, queue string) Phase {
-	p := Phase{Name: "podweir-" + policy, Kind: Podweir, BurstBits: kubeletBurst, Keys: map[string]string{"policy": policy}}
+	p := Phase{Name: "podweir-" + policy, Kind: Podweir, BurstBits: runtimeBurst, Keys: map[string]string{"policy": policy}}
 	if queue != "auto" {
 		p.Name += "-" + queue
 		p.Keys["queue"] = queue
