@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 const npaIssues = "https://github.com/aws/aws-network-policy-agent/issues/"
@@ -161,9 +163,11 @@ func checkForeignFilters(f *Facts) Finding {
 		return f.podDevices(func(devices []Device) Finding {
 			var bad []string
 			for _, d := range devices {
-				for _, p := range filters(&d.In, &d.Out) {
-					if !p.Ours && !f.Profile.OwnsProgram(p.Name) {
-						bad = append(bad, fmt.Sprintf("%s: %v", d.Name, p))
+				for _, h := range []*judge.Chain{&d.In, &d.Out} {
+					for _, p := range f.strangers(h) {
+						if p.Kind == terms.HookKindClsact {
+							bad = append(bad, fmt.Sprintf("%s: %v", d.Name, p))
+						}
 					}
 				}
 			}

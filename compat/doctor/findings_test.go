@@ -676,7 +676,7 @@ func hookFindings() []finding {
 // TestFindings breaks one thing at a time.
 func TestFindings(t *testing.T) {
 	all := slices.Concat(nodeFindings(), chainFindings(), deliveryFindings(), neighbourFindings(), shaperFindings(), modeFindings(), hookFindings(),
-		machineFindings(), probeFindings())
+		machineFindings(), probeFindings(), besideFindings())
 	bad := map[string]bool{}
 	for _, tc := range all {
 		t.Run(tc.code+" "+tc.name, func(t *testing.T) {

@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -37,7 +38,7 @@ func filters(chains ...*judge.Chain) []judge.Program {
 // strangers are the programs on a hook that are neither podweir's nor, by name, the
 // CNI's.
 func (f *Facts) strangers(c *judge.Chain) []judge.Program {
-	return slices.DeleteFunc(c.Others(), func(p judge.Program) bool { return f.Profile.OwnsProgram(p.Name) })
+	return slices.DeleteFunc(c.Others(), func(p judge.Program) bool { return f.Profile.Owns(c.Hook, &p) })
 }
 
 func hookChecks() []Check {
@@ -54,7 +55,7 @@ func hookChecks() []Check {
 			Code: "PW502", Title: "every program on a pod's device is known", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "programs on the host-side hooks that are neither podweir's nor, by name, the CNI's",
 			Why:   "podweir cannot know the answer of an unknown program; an answer of 0 switches off every program after it, policy too",
-			Mend:  "Find its owner: bpftool prog show id ID. It should answer TCX_NEXT (-1).",
+			Mend:  "Find its owner: bpftool prog show id ID for a program, tc filter show dev DEVICE ingress (or egress) for a filter of another kind. A program should answer TCX_NEXT (-1).",
 			Refs:  []string{"https://github.com/microsoft/retina/issues/252"},
 			run:   checkStrangers,
 		},
@@ -161,9 +162,19 @@ func checkOrder(f *Facts) Finding {
 	})
 }
 
+// showing is the command that shows a program of others: bpftool shows no filter that is
+// no BPF program.
+func showing(device string, hook terms.Hook, p *judge.Program) string {
+	if p.ProgramID == 0 {
+		return fmt.Sprintf("tc filter show dev %s %v", device, hook)
+	}
+	return fmt.Sprintf("bpftool prog show id %d", p.ProgramID)
+}
+
 func checkStrangers(f *Facts) Finding {
 	return f.podDevices(func(devices []Device) Finding {
 		var bad, blind []string
+		show := ""
 		for _, d := range devices {
 			for _, h := range []judge.Chain{d.In, d.Out} {
 				if h.Unread != "" {
@@ -171,12 +182,13 @@ func checkStrangers(f *Facts) Finding {
 				}
 				for _, p := range f.strangers(&h) {
 					bad = append(bad, fmt.Sprintf("%s %v: %v", d.Name, h.Hook, p))
+					show = cmp.Or(show, showing(d.Name, h.Hook, &p))
 				}
 			}
 		}
 		switch {
 		case len(bad) > 0:
-			return breaks(shorten(bad), "programs of "+f.Profile.Title+" and podweir", "bpftool prog show", bad...)
+			return breaks(shorten(bad), "programs of "+f.Profile.Title+" and podweir", "on the node: "+show, bad...)
 		case len(blind) > 0:
 			return unknown(shorten(blind))
 		}

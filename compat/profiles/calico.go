@@ -35,7 +35,7 @@ const OneShaperBesideFelix = "to take Felix's own limit away annotate the pod wi
 func felixHooks() []HookUse {
 	return []HookUse{{
 		terms.HookKindClsact, terms.HookIngress,
-		[]string{"u32"},
+		[]string{"u32 filter"},
 		Yes,
 		"for a pod with a limit of egress, from v3.30: all packets go to an ifb; every other filter on the hook is deleted",
 	}}

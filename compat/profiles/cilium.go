@@ -150,6 +150,7 @@ func cilium() []*Profile {
 	veth := ciliumBase(true)
 	veth.Name, veth.Title, veth.Fallback = "cilium", "Cilium, veth, BPF host routing", true
 	veth.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}}
+	veth.Hooks = append(veth.Hooks, toContainer(terms.HookKindTCX))
 
 	legacyRouting := ciliumBase(false)
 	legacyRouting.Name, legacyRouting.Title = "cilium-legacy-routing", "Cilium, veth, legacy host routing (kube-proxy)"
@@ -182,7 +183,7 @@ func ciliumOther() []*Profile {
 	legacyTC.Name, legacyTC.Title = "cilium-legacy-tc", "Cilium with legacy tc (1.15, or enable-tcx=false)"
 	legacyTC.Tried = []string{"cilium-1.15-bpf", "cilium-1.15-podweir-first"}
 	legacyTC.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}, {FactCiliumAttach, "tc"}}
-	legacyTC.Hooks = []HookUse{fromContainer(terms.HookKindClsact)}
+	legacyTC.Hooks = []HookUse{fromContainer(terms.HookKindClsact), toContainer(terms.HookKindClsact)}
 	legacyTC.Sources = append(legacyTC.Sources, legacyTCSource())
 
 	aws := ciliumBase(false)

@@ -54,7 +54,8 @@ type HookUse struct {
 	Kind      terms.HookKind
 	Direction terms.Hook
 	// Programs are the names of its programs, as the kernel reports them: 15
-	// characters at most. A * at the end matches any rest.
+	// characters at most. A * at the end matches any rest. A filter that is no BPF
+	// program has its kind here: "u32 filter".
 	Programs []string
 	// EndsChain says whether the programs behind it on this hook never run.
 	EndsChain Answer
@@ -329,15 +330,16 @@ func (p *Profile) Careful() *Profile {
 	return p
 }
 
-// OwnsProgram says whether a program with this name is the CNI's, as far as
-// names tell.
-func (p *Profile) OwnsProgram(name string) bool {
-	for _, h := range p.Hooks {
-		if h.Names(name) {
-			return true
+// Owns says whether a program on a hook of the host side is the CNI's, as far as names
+// tell. A filter that is no BPF program has no name: it goes by its kind, on the hook
+// where the CNI has it.
+func (p *Profile) Owns(hook terms.Hook, other *judge.Program) bool {
+	return slices.ContainsFunc(p.Hooks, func(h HookUse) bool {
+		if other.Name == "" {
+			return h.Direction == hook && h.Names(other.FilterKind+" filter")
 		}
-	}
-	return false
+		return h.Names(other.Name)
+	})
 }
 
 // EndsChain says whether a program with this name is known to end the chain on a hook

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -252,11 +253,14 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-func TestOwnsProgram(t *testing.T) {
+func TestOwns(t *testing.T) {
 	for _, tc := range []struct {
 		profile, program string
 		want             bool
 	}{
+		{"cilium", "cil_to_containe", true},
+		{"cilium-legacy-tc", "cil_to_containe", true},
+		{"calico", "u32", false}, // a BPF program of that name
 		{"cilium", "cil_from_contai", true},
 		{"cilium", "cil_from_container", true},
 		{"cilium", "cil_from_con", false},
@@ -267,7 +271,7 @@ func TestOwnsProgram(t *testing.T) {
 		{"calico-ebpf", "cali_tc_preambl", true},
 		{"ptp", "", false},
 	} {
-		if got := profiles.Find(tc.profile).OwnsProgram(tc.program); got != tc.want {
+		if got := profiles.Find(tc.profile).Owns(terms.HookIngress, &judge.Program{Name: tc.program, FilterKind: "bpf"}); got != tc.want {
 			t.Errorf("%s owns %q = %v, want %v", tc.profile, tc.program, got, tc.want)
 		}
 	}
