@@ -21,8 +21,8 @@ func awsChecks() []Check {
 		{
 			Code: "PW301", Title: "the bandwidth plugin is not combined with AWS network policy", Category: CategoryCNI, Severity: SeverityFail,
 			Family: "aws", Needs: []string{"PW201"},
-			Looks: "bandwidth in the chain in force while the Network Policy Agent enforces",
-			Why:   "from VPC CNI 1.19.3 pods with an egress limit cannot start; before it policy is not enforced",
+			Looks: "bandwidth in the chain in force, and in the file that podweir's replaces, while the Network Policy Agent enforces",
+			Why:   "from VPC CNI 1.19.3 pods with an egress limit cannot start; before it policy is not enforced. podweir's file has podweir in the place of bandwidth, until podweir is uninstalled",
 			Mend:  "Set ENABLE_BANDWIDTH_PLUGIN=false through the add-on's configuration, and recreate the pods.",
 			Refs:  []string{npaIssues + "68"},
 			run:   checkNPABandwidth,
@@ -103,9 +103,13 @@ func withNPA(f *Facts, further func() Finding) Finding {
 
 func checkNPABandwidth(f *Facts) Finding {
 	return withNPA(f, func() Finding {
-		if slices.Contains(f.chain(), "bandwidth") {
-			return breaks("bandwidth is in the chain, and the Network Policy Agent enforces: "+f.npa().String(), "a chain without bandwidth",
-				"kubectl -n kube-system set env daemonset/aws-node ENABLE_BANDWIDTH_PLUGIN=false", f.active().Name)
+		const expected, fix = "a chain without bandwidth", "kubectl -n kube-system set env daemonset/aws-node ENABLE_BANDWIDTH_PLUGIN=false"
+		original := f.original()
+		switch {
+		case slices.Contains(f.chain(), "bandwidth"):
+			return breaks("bandwidth is in the chain, and the Network Policy Agent enforces: "+f.npa().String(), expected, fix, f.active().Name)
+		case original != nil && original.Index("bandwidth") >= 0:
+			return warns("bandwidth is in "+original.File+", and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", expected, fix, original.File)
 		}
 		return holds("bandwidth is not in the chain")
 	})

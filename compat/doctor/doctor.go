@@ -150,6 +150,11 @@ func breaks(seen, expected, fix string, evidence ...string) Finding {
 	return Finding{Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
 }
 
+// fails is worse than the severity of its check.
+func fails(seen, expected, fix string, evidence ...string) Finding {
+	return Finding{Status: Fail, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
+}
+
 func warns(seen, expected, fix string, evidence ...string) Finding {
 	return Finding{Status: Warn, Seen: seen, Expected: expected, Fix: fix, Evidence: evidence}
 }

@@ -136,6 +136,9 @@ type Attachment struct {
 	Policed string
 	// Observed says that the limit is measured and not enforced, as the operator wants.
 	Observed bool
+	// Standard says that the pod asks for the limit by an annotation of Kubernetes, which
+	// other software may enforce, too.
+	Standard bool
 	// NoCeiling says why what leaves the pod has no ceiling, "" if it has one or
 	// needs none.
 	NoCeiling string

@@ -291,7 +291,7 @@ func checkRootQdiscs(f *Facts) Finding {
 		}
 		switch {
 		case len(bad) > 0:
-			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By), bad...).of(pods)
+			return breaks(shorten(bad), "podweir's queue, or none", rootQdiscFix(others.By, pods[0]), bad...).of(pods)
 		case n > 0:
 			return holds(fmt.Sprintf("%d of %s's, which hold back nothing of podweir's, on %d devices", n, others.By.Title(), len(devices)))
 		}
@@ -301,13 +301,15 @@ func checkRootQdiscs(f *Facts) Finding {
 
 // rootQdiscFix says what to do about a foreign queue. Felix would put its own back at
 // once, again and again, if replaceQdisc replaced it. What Open vSwitch does is not known.
-func rootQdiscFix(by terms.Shaper) string {
+func rootQdiscFix(by terms.Shaper, pod string) string {
 	switch by {
 	case terms.ShaperOVN, terms.ShaperTerway:
 		return "if it is " + by.Title() + "'s, " + profiles.OneShaperBeside(by) + "; else find its owner"
 	case terms.ShaperCalico:
-		return "if the pod's limit is podweir's to enforce, take Calico's away: kubectl annotate pod POD " +
-			`qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P`
+		if !strings.Contains(pod, "/") { // the name of a device
+			pod = "NAMESPACE/POD"
+		}
+		return "if the pod's limit is podweir's to enforce, take Calico's away: " + profiles.LiftFelixLimit(pod)
 	default:
 		return "find its owner; replaceQdisc: true gives it to podweir"
 	}

@@ -22,7 +22,7 @@ func shaperChecks() []Check {
 			Looks: "whether Cilium's bandwidth manager is on, which release of Calico runs and where it has a limit, whether OVN-Kubernetes or Terway makes the pods' networks, " +
 				"which directions podweir's entry leaves to them, and podweir's attachments",
 			Why: "Cilium enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node; " +
-				"Calico enforces both from v3.30, with a burst of up to 343 MB behind which light packets wait. OVN-Kubernetes, also as OpenShift has it, and Terway enforce both, too",
+				"Calico enforces both from v3.30: once its burst of up to 537 MB is spent, its queue holds more than a minute of the limit, and connections time out. OVN-Kubernetes, also as OpenShift has it, and Terway enforce both, too",
 			Mend: "Decide who shapes. podweir leaves to Cilium what that enforces, unless the operator gives the default shaper=podweir: docs/howto/cilium-bandwidth-manager.md " +
 				"has both ways. It leaves nothing to Calico, unless the operator gives the default shaper=calico: docs/howto/calico.md has the ways to one shaper. " +
 				"It leaves nothing to OVN-Kubernetes and Terway, unless the operator gives the default shaper=ovn or shaper=terway.",
@@ -72,8 +72,6 @@ type direction struct {
 	// whether that one enforces the annotation or, if podweir shapes, whether another does.
 	left     terms.Shaper
 	enforced profiles.Answer
-	// ownRate says that podweir has a rate for pods without the annotation.
-	ownRate bool
 }
 
 // directions compares podweir's entry with who else shapes. Without an entry, as
@@ -100,7 +98,6 @@ func (f *Facts) directions() ([]direction, detect.Others) {
 		if d.left != 0 && d.left != others.By {
 			d.enforced = profiles.No
 		}
-		d.ownRate = keys[d.name+"Rate"] != nil
 	}
 	return both, others
 }
@@ -121,7 +118,7 @@ func checkOneShaper(f *Facts) Finding {
 		}
 		left = append(left, d.name)
 		for _, a := range f.Attached {
-			if a.Direction == d.name && a.Failure == "" && !a.Gone && !d.ownRate {
+			if a.Direction == d.name && a.Failure == "" && !a.Gone && a.Standard {
 				still = append(still, a.Pod+" "+d.name)
 			}
 		}
@@ -167,7 +164,7 @@ func (f *Facts) besideFelix(others *detect.Others, two []string) Finding {
 		}
 	}
 	if len(held) > 0 {
-		return breaks(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", profiles.OneShaperBesideFelix, held...).of(held)
+		return fails(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", profiles.LiftFelixLimit(held[0]), held...).of(held)
 	}
 	return holds(others.Why + "; podweir shapes " + strings.Join(two, " and ") + ", and no limit of Calico's is before its own")
 }

@@ -19,6 +19,9 @@ func managed(version, keys string) func(*node) {
 		n.live = agent{health: `{"cilium":{"msg":"` + version + ` (v` + version + `-abc)"},"routing":{"intra-host-routing-mode":"BPF"},` +
 			`"bandwidth-manager":{"enabled":true}}`}
 		n.files[net+"cilium/50-podweir.conf"] = strings.TrimSuffix(conflist.DefaultEntry, "}") + keys + "}"
+		for i := range n.kernel.attached {
+			n.kernel.attached[i].Standard = true
+		}
 	}
 }
 
@@ -31,7 +34,7 @@ func felix(keys string, bitsPerSec uint64) func(*node) {
 		n.files["sys/class/net/bwcali0123456789/dummy"] = ""
 		n.kernel.attached[0].Direction, n.kernel.attached[0].Place = "ingress", terms.PlaceIFB
 		n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true, BitsPerSec: bitsPerSec}}
-		n.kernel.attached[0].Device = n.kernel.devices[0].Name
+		n.kernel.attached[0].Device, n.kernel.attached[0].Standard = n.kernel.devices[0].Name, true
 	}
 }
 
@@ -106,7 +109,10 @@ func shaperFindings() []finding {
 		{name: "left to an old Cilium", code: "PW403", node: cilium, change: idle(managed("1.17.9", egress)), want: doctor.OK, seen: "egress limits are left to it"},
 		{name: "left, version unknown", code: "PW403", node: cilium, change: idle(managed("", egress)), want: doctor.Warn, seen: "version unknown", fix: "podweir shapes ingress"},
 		{name: "left too late", code: "PW403", node: cilium, change: managed("1.20.2", both), want: doctor.Warn, seen: "podweir still shapes default/web egress", fix: "podweir detach"},
-		{name: "left, but for the node's own rate", code: "PW403", node: cilium, change: managed("1.20.2", both+`,"egressRate":"1G","ingressRate":"1G"`), want: doctor.OK, seen: "are left to it"},
+		{name: "left, but for the node's own rate", code: "PW403", node: cilium, change: func(n *node) {
+			managed("1.20.2", both+`,"egressRate":"1G","ingressRate":"1G"`)(n)
+			n.kernel.attached[0].Standard, n.kernel.attached[1].Standard = false, false
+		}, want: doctor.OK, seen: "are left to it"},
 		{name: "manager off", code: "PW403", node: cilium, change: func(*node) {}, want: doctor.OK, seen: "is off"},
 		{name: "manager unknown", code: "PW403", node: cilium, change: func(n *node) {
 			n.live = agent{}
@@ -124,7 +130,7 @@ func shaperFindings() []finding {
 		{name: "left to Cilium, and it does", code: "PW409", node: cilium, change: managed("1.20.2", both), want: doctor.OK, seen: "egress and ingress"},
 		{name: "nothing is left", code: "PW409", node: cilium, change: func(*node) {}, want: doctor.Skip, seen: "leaves no limit"},
 
-		{name: "Felix, and its limit ahead", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Warn, seen: "Calico enforces kubernetes.io/*-bandwidth, too, and its limit is before podweir's on default/web", fix: "1P"},
+		{name: "Felix, and its limit ahead", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Fail, seen: "Calico enforces kubernetes.io/*-bandwidth, too, and its limit is before podweir's on default/web", fix: "1P"},
 		{name: "Felix, and its limit taken away", code: "PW403", node: calico, change: felix("", 1_000_000_000_000_000), want: doctor.OK, seen: "no limit of Calico's is before its own"},
 		{name: "Felix, on its own pod", code: "PW403", node: calico, change: idle(felix("", 20_000_000)), want: doctor.OK, seen: "podweir shapes egress and ingress"},
 		{name: "left to Felix", code: "PW403", node: calico, change: idle(felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.OK, seen: "egress and ingress limits are left to it"},

@@ -3,7 +3,11 @@
 
 package profiles
 
-import "github.com/podweir/podweir/plugin/terms"
+import (
+	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
 
 const calicoRepo = "https://github.com/projectcalico/calico"
 
@@ -29,6 +33,14 @@ func calicoConflicts() []Conflict {
 const OneShaperBesideFelix = "to take Felix's own limit away annotate the pod with qos.projectcalico.org/ingressBandwidth: \"1P\" and " +
 	"qos.projectcalico.org/egressBandwidth: \"1P\", or give it podweir.io/ingress-rate and podweir.io/egress-rate in place of kubernetes.io/*-bandwidth; " +
 	"to leave the limits to Calico give the default shaper=calico"
+
+// LiftFelixLimit is the command that takes Felix's limit from a pod, and the way to do so
+// for all. A pod is namespace/name.
+func LiftFelixLimit(pod string) string {
+	namespace, name, _ := strings.Cut(pod, "/")
+	return "kubectl -n " + namespace + " annotate pod " + name + " qos.projectcalico.org/ingressBandwidth=1P qos.projectcalico.org/egressBandwidth=1P; " +
+		"for all pods, and other ways to one shaper: docs/howto/calico.md"
+}
 
 // felixHooks and felixQdiscs are what Felix makes for a pod with a limit, from
 // v3.30: for egress it sends all packets to an ifb.

@@ -206,7 +206,7 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: mode, Queue: d.Queue,
 			By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
 			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
-			Observed: d.Enforce == shaping.EnforceObserve,
+			Observed: d.Enforce == shaping.EnforceObserve, Standard: standard(record, d.Direction),
 		}
 		if i == 0 {
 			// The plan is of the whole interface.
@@ -249,6 +249,19 @@ func policed(d *status.Direction, wish *shaping.Limit) string {
 		reasons = d.Notes
 	}
 	return cmp.Or(strings.Join(reasons, "; "), "no queue was available")
+}
+
+// standard says that a pod asks for the limit by an annotation of Kubernetes, and
+// `podweir set` has not changed it since.
+func standard(r *attach.Record, direction string) bool {
+	if r == nil || r.Asked != nil {
+		return false
+	}
+	limit := r.Config.Ingress
+	if direction == terms.Egress.String() {
+		limit = r.Config.Egress
+	}
+	return limit != nil && limit.Standard
 }
 
 // changed is when a pin was last made or removed in a directory: now if the

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -50,8 +51,35 @@ func TestParseDeferred(t *testing.T) {
 			t.Errorf("%s: Parse() = %v, warnings %q", name, err, got.Warnings)
 		}
 		want := shaping.Config{Egress: tc.egress, Ingress: tc.ingress, Deferred: tc.left}
-		if diff := cmp.Diff(want, got.Shaping); diff != "" {
+		if diff := cmp.Diff(want, got.Shaping, anyOrigin); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// anyOrigin compares limits wherever their rates come from.
+var anyOrigin = cmpopts.IgnoreFields(shaping.Limit{}, "Standard")
+
+// A limit says whether other software may enforce it, too: then the pod asks for it by an
+// annotation of Kubernetes.
+func TestStandardRates(t *testing.T) {
+	const standard, own = `"kubernetes.io/egress-bandwidth":"7M"`, `"podweir.io/egress-rate":"8M"`
+	for name, tc := range map[string]struct {
+		runtime, keys string
+		want          bool
+	}{
+		"by the runtime":                {`"bandwidth":{"egressRate":2000000}`, "", true},
+		"by the annotation":             {annotations(standard), "", true},
+		"podweir's own annotation":      {annotations(own), "", false},
+		"both":                          {annotations(standard + "," + own), "", false},
+		"of the node":                   {"", `"egressRate":"1M"`, false},
+		"below the most":                {annotations(standard), `"maxRate":"1G"`, true},
+		"held to the most":              {annotations(standard), `"maxRate":"1M"`, false},
+		"podweir's own, left to others": {annotations(own), `"shaper":"calico"`, false},
+	} {
+		got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
+		if err != nil || got.Shaping.Egress == nil || got.Shaping.Egress.Standard != tc.want {
+			t.Errorf("%s: %+v, %v, want Standard = %v", name, got.Shaping.Egress, err, tc.want)
 		}
 	}
 }

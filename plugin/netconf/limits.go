@@ -230,13 +230,12 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 		l.NoCeiling = !setting(p, true, parseSwitch, p.key("egressCeiling"))
 	}
 	shaper := setting(p, terms.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
-	var others bool
-	l.Rate, others = p.rate(d)
+	l.Rate, l.Standard = p.rate(d)
 	l.Burst = p.burst(dir, l.Rate)
 	switch {
 	case l.Rate == 0:
 		return nil, nil
-	case others && shaper != terms.ShaperPodweir:
+	case l.Standard && shaper != terms.ShaperPodweir:
 		return nil, &shaping.Deferred{Direction: d, Rate: l.Rate, To: shaper}
 	}
 	return l, nil

@@ -38,6 +38,9 @@ type Limit struct {
 	Place terms.Place
 	// NoCeiling leaves out the ceiling of egress, [Params.Ceiling].
 	NoCeiling bool `json:",omitempty"`
+	// Standard says that Rate is what the pod asks for by an annotation of Kubernetes,
+	// which other software may enforce, too.
+	Standard bool `json:",omitempty"`
 }
 
 // Defaults of ruling 1.
