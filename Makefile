@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Tests measure traffic: two at a time would measure each other.
+# What runs side by side, tools/steps starts.
 .NOTPARALLEL:
 
 # The build does not ask git for a revision (a checkout owned by somebody else
@@ -20,10 +20,10 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X $(MODULE)/plugin/version.stamped=$(VERSION)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 
-# How long each fuzz target runs in "make test" and in "make test-all".
+# How long each fuzz target runs in "make fuzz" and in "make test-all".
 FUZZTIME      ?= 3s
 LONG_FUZZTIME ?= 2m
-# The emulated kernels of "make test" and of "make test-all".
+# The emulated kernels of "make test" and "make gate", and of "make test-all".
 KERNELS     ?= 6.1,newest
 ALL_KERNELS ?= 6.1,6.12,newest
 # C that we write; bpf/headers is the kernel's and libbpf's.
@@ -31,36 +31,6 @@ C_FILES  = $(shell find bpf -name headers -prune -o -name '*.[ch]' -print)
 SH_FILES = .ci/run $(shell find bpf e2e tools -name '*.sh')
 GO_FILES = $(shell find bpf compat e2e plugin tools -name '*.go' 2>/dev/null)
 NESTED   = $(shell find e2e plugin tools -name go.mod -printf '%h\n' 2>/dev/null)
-# Those whose dependencies (Cilium, AWS, Prometheus) take the linters minutes with
-# empty caches; "make lint-nightly" has them.
-LINTED_NIGHTLY = e2e/cilium-cni e2e/npa tools/charttest
-# Packages with tests that need root and the kernel; e2e/k8s is a module of its
-# own, with a target of its own.
-PRIVILEGED = $(shell grep -rl --include='*_test.go' --exclude-dir=k8s '^func TestPrivileged' bpf compat e2e plugin \
-	| xargs -r -n1 dirname | sort -u | sed 's,^,./,')
-
-# Those that judge rates and times, which an emulated processor does not keep;
-# "bin/vmrig test" runs them when asked to.
-TIMED = ./e2e/%
-# Among them those that can judge by counters instead, with the cases that are
-# most like real nodes; "make coexistence" runs them all.
-COUNTED = ./e2e/coexist=TestPrivilegedHostile|TestPrivilegedNPA/^auto\+auto$$|TestPrivilegedCilium/^cilium(-legacy-routing)?$$/$(LIKELY)
-LIKELY  = ^(auto|qdisc)\+(auto|qdisconanifb)$$
-# States of a pod that need queues which this machine's kernel lacks.
-QUEUE_STATES = ./plugin/cmd/podweir=TestPrivilegedNotices/^(fq_in_the_pod_was|the_limit_of_a_flow_in_fq|the_filter_of_the_queue|the_queue_of_a_band)
-# Others of them need sch_fq or sch_prio, and can do with an emulated clock.
-ONLY_THERE = ./e2e/traffic=OwnStamps|SenderIsToldOfDrops
-# One elsewhere that does.
-TIMED_TESTS = ^TestPrivilegedWaits$$
-# Packages that hardly depend on the kernel, and tests that take an emulated
-# processor minutes, meet other kernels in "make test-all".
-NIGHTLY       = ./plugin/agent/% ./plugin/cmd/%
-NIGHTLY_TESTS = ^TestPrivileged(Cap|CheckNamesTheDifference|ConcurrentADD|ForeignDropDecides|KilledAtEveryStep|NeighbourDiscovery|OtherBuildIsReplaced|PolicingLeavesRoomForLight)$$
-# Cases that differ from others of theirs by one setting, of tests that take
-# minutes on this kernel.
-NIGHTLY_HERE = ^TestPrivileged(Night|FullNode|FlowLimitOfFQ)$$|^TestPrivilegedCilium$$/^cilium-endpoint-routes$$|^TestPrivilegedCilium$$/.*/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedNPA$$/^(clsact-podside|tcx-podside|qdisc,flat)\+|^TestPrivilegedCeilingLeavesOrdinaryLoads$$/^100M$$|^TestPrivilegedDeleteLoop$$/ceiling_off$$|^TestPrivilegedRateIsWatched$$/(one_band|policing_on_the_host_side|without_a_queue_and_a_ceiling|ifb_without_a_queue)$$|^TestPrivilegedCeiling$$/(one_band|by_TCX|somebody_else)$$|^TestPrivilegedWaits$$/light_
-# Tests of the cluster that take a minute or more each, and that of "helm test".
-NIGHTLY_CLUSTER = ^TestPrivileged(DeliveryChanged|FormerDeliveryLeft|FullNode|HelmTest|NothingExceeded|Observe|SecondRelease|Watch|WrongNode)$$
 
 .PHONY: help
 help: ## Show this list.
@@ -106,31 +76,54 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 
 ##@ Check
 
-# The tiers are lists of targets of this file; each target also runs by itself.
+# The tiers are lists of targets of this file; each target also runs by itself. Those
+# joined by + run side by side: what compiles beside what waits, and nothing beside
+# what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
 QUICK = vet test-short chart-render
-CHECK = setup check-generate lint check-figures test-unit chart-test
-TEST  = $(CHECK) fuzz test-privileged test-emulated test-cluster matrix-fast
-ALL   = $(CHECK) lint-nightly long-fuzz test-privileged-all test-emulated-all test-perf-netns test-perf-vm test-cluster-all matrix-all test-aws test-cilium test-perf-k8s check-image bench
+TEST  = setup tools lint+test-functional+test-kernels test-unit+chart-test check-generate+check-figures test-timed
+GATE  = test setup-cluster image+components+test-nested test-cluster+test-kernels-rest test-coverage matrix-fast
+ALL   = setup tools lint+lint-nested+chart-test test-unit+test-nested check-generate+check-figures \
+	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
+	test-cluster matrix-all test-aws test-cilium test-perf-k8s check-image bench
 
 .PHONY: quick
 quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
 	bin/tools/steps -make '$(MAKE)' $(QUICK)
 
-.PHONY: check
-check: steps ## Linters, unit tests with the race detector, generated files, figures and the chart (5 minutes; root to install what is missing).
-	bin/tools/steps -make '$(MAKE)' $(CHECK)
-
 .PHONY: test
-test: steps ## check, the privileged tests on this kernel and two more, the cluster and the fast rows of the CNI matrix (root, installs what it needs, an hour).
-	bin/tools/steps -make '$(MAKE)' $(TEST)
+test: steps ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, 12 minutes; 20 the first time).
+	TIER=test bin/tools/steps -make '$(MAKE)' $(TEST)
+
+# "gate" is what .ci/run calls.
+.PHONY: gate
+gate: steps ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, 30 minutes; 45 the first time).
+	TIER=gate bin/tools/steps -make '$(MAKE)' $(GATE)
 
 .PHONY: test-all
-test-all: steps ## test, and what takes too long for it: every kernel, long fuzzing, benchmarks (root, hours).
-	bin/tools/steps -k -make '$(MAKE)' $(ALL)
+test-all: steps ## Everything, on every kernel, with long fuzzing, every row and benchmarks; its result is written to docs/contributing/testing.md (root, hours).
+	TIER=all bin/tools/steps -k -make '$(MAKE)' -record docs/contributing/testing.md $(ALL)
+
+# Some steps, such as STEPS="setup lint"; ci.yml has the gate in jobs.
+STEPS ?=
+.PHONY: run-steps
+run-steps: steps
+	TIER=gate bin/tools/steps -make '$(MAKE)' $(STEPS)
+
+# The tier that a step is run for: test, gate or all.
+TIER ?= test
+export PODWEIR_TIER = $(TIER)
 
 .PHONY: steps
 steps:
 	CGO_ENABLED=0 go build -o bin/tools/steps ./tools/steps
+
+# What several steps need that run side by side.
+.PHONY: tools
+tools: build refplugins npa tiers setup-kernels bin/tools/golangci-lint bin/tools/actionlint bin/tools/gotestsum
+
+.PHONY: tiers
+tiers:
+	CGO_ENABLED=0 go build -o bin/tools/tiers ./tools/tiers
 
 .PHONY: vet
 vet:
@@ -150,6 +143,9 @@ chart-render: ## Hold the rendered chart against its goldens.
 test-unit: ## Tests that need no privileges, and every fuzz corpus, under the race detector.
 	go test -race -timeout 10m -skip '^TestPrivileged' ./...
 	cd plugin/cmd/kubectl-podweir && CGO_ENABLED=0 go test -timeout 5m ./...
+
+.PHONY: test-nested
+test-nested: ## The same of the nested modules under e2e and tools, without the race detector.
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
 	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./drive ./cluster ./snapshot ./cilium
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
@@ -208,38 +204,45 @@ bin/docs/bin/mkdocs: tools/docs/requirements.txt
 check-image: image ## Build the image once more, elsewhere and without a cache, and compare the digests.
 	tools/image/reproduce.sh '$(VERSION)' '$(REVISION)' '$(CREATED)' '$(IMAGE)'
 
-# What measures on a shared machine may meet a moment in which it gets no processor.
-# Up to eight tests that fail run once more, a test and its case counted each. One
-# that fails again fails the target; the end of the output names those that passed.
-TWICE = --format=standard-verbose --hide-summary=skipped,output --rerun-fails=1 --rerun-fails-max-failures=8
+GOTESTSUM = bin/tools/gotestsum --format=standard-verbose --hide-summary=skipped,output
 
-.PHONY: test-privileged
-test-privileged: build refplugins npa bin/tools/gotestsum ## Tests on the kernel and real traffic, one package at a time (root).
-	: >bin/privileged.again
-	bin/tools/gotestsum $(TWICE) --rerun-fails-report=bin/privileged.again --packages='$(PRIVILEGED)' \
-		-- -count=1 -p 1 -timeout 40m -run '^TestPrivileged' -skip '$(NIGHTLY_HERE)' \
-		| tee bin/privileged.log | grep -v --line-buffered '^=== '
-	cat bin/privileged.again
-	tools/skips.sh bin/privileged.log
+# Packages side by side and cases of a package side by side: these tests wait for four
+# fifths of their time.
+.PHONY: test-functional
+test-functional: build refplugins npa tiers bin/tools/gotestsum ## Privileged tests that judge no times, beside one another (root).
+	$(GOTESTSUM) --packages="$$(bin/tools/tiers packages $(TIER) shared)" \
+		-- -count=1 -p 4 -parallel 8 -timeout 20m -run "$$(bin/tools/tiers pattern $(TIER) shared)" \
+		| tee bin/functional.log | grep -v --line-buffered '^=== '
+	tools/skips.sh bin/functional.log
 
-.PHONY: test-privileged-all
-test-privileged-all: NIGHTLY_HERE = ^$$
-test-privileged-all: test-privileged ## The same with every case (root).
+# What measures may meet a moment in which the machine gives it no processor: up to two
+# tests that fail run once more, and the end of the output names them.
+.PHONY: test-timed
+test-timed: build refplugins tiers bin/tools/gotestsum ## Privileged tests that judge times and rates, one at a time (root; an idle machine).
+	: >bin/timed.again
+	$(GOTESTSUM) --rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=bin/timed.again --packages="$$(bin/tools/tiers packages $(TIER) alone)" \
+		-- -count=1 -p 1 -timeout 40m -run "$$(bin/tools/tiers pattern $(TIER) alone)" \
+		| tee bin/timed.log | grep -v --line-buffered '^=== '
+	cat bin/timed.again
+	tools/skips.sh bin/timed.log
 
+# Beside other tests one machine at a time; "all" has the machine for itself.
 .PHONY: test-kernels
-test-kernels: test-privileged test-emulated ## The privileged tests on this kernel and on those of KERNELS, under emulation (root).
+ifeq ($(TIER),all)
+test-kernels: setup-kernels ## The privileged tests that are marked for it, on the kernels of KERNELS, emulated (root).
+	bin/vmrig test -tier all -k $(ALL_KERNELS) -timeout 60m -machines 1
+else
+test-kernels: setup-kernels
+	bin/vmrig test -tier test -k $(KERNELS) -timeout 20m -machines 1
+endif
 
-# Goes by what this machine's kernel ran, in bin/privileged.log.
-.PHONY: test-emulated
-test-emulated: setup-kernels
-	bin/vmrig test -k $(KERNELS) -timeout 30m -host bin/privileged.log -skip '$(NIGHTLY_TESTS)|$(TIMED_TESTS)' -beside '$(COUNTED)' -beside '$(QUEUE_STATES)' -alone '$(ONLY_THERE)' \
-		$(filter-out $(TIMED) $(NIGHTLY),$(PRIVILEGED))
+.PHONY: test-kernels-rest
+test-kernels-rest: setup-kernels ## Those that only "make gate" has, likewise.
+	bin/vmrig test -tier gate -without test -k $(KERNELS) -timeout 30m -machines 1
 
-# Every kernel, every package and every neighbour in every order.
-.PHONY: test-emulated-all
-test-emulated-all: ONLY_THERE = ./e2e/traffic=FlowLimitOfFQ|OwnStamps|SenderIsToldOfDrops
-test-emulated-all: setup-kernels
-	bin/vmrig test -k $(ALL_KERNELS) -timeout 60m -host bin/privileged.log -skip '$(TIMED_TESTS)' -alone '$(ONLY_THERE)' $(filter-out $(TIMED),$(PRIVILEGED)) ./e2e/coexist
+.PHONY: test-coverage
+test-coverage: ## Fail if a privileged test was skipped by every kernel.
+	bin/vmrig report -host bin/functional.log -host bin/timed.log $(if $(filter all,$(TIER)),bin/kernels/all.json,bin/kernels/test.json bin/kernels/gate.json)
 
 # Seven minutes of files that are written, half of them in place.
 .PHONY: rewrites
@@ -247,6 +250,7 @@ rewrites: ## Have primary CNIs write each of their files 10,000 times, in every 
 	go test -count=1 -timeout 60m -run '^TestRewrites$$' ./plugin/agent/delivery -rewrites 10000
 
 .PHONY: coexistence
+coexistence: TIER = all
 coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; docs/reference/coexistence.md is rewritten (root, 30 minutes).
 	PODWEIR_WRITE_COEXISTENCE=1 go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
 	PODWEIR_WRITE_COEXISTENCE=1 bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
@@ -255,13 +259,10 @@ coexistence: build refplugins npa setup-kernels ## Every neighbour in every orde
 .PHONY: test-cluster
 test-cluster: setup-cluster image plugin bin/tools/gotestsum ## Install the chart in a real Kubernetes cluster of this machine and hold it to its promises (root).
 	: >bin/cluster.again
-	cd e2e/k8s && CGO_ENABLED=0 $(CURDIR)/bin/tools/gotestsum $(TWICE) --rerun-fails-report=$(CURDIR)/bin/cluster.again --packages=. \
-		-- -count=1 -timeout 30m -skip '$(NIGHTLY_CLUSTER)'
+	cd e2e/k8s && CGO_ENABLED=0 $(CURDIR)/bin/tools/gotestsum --format=standard-verbose --hide-summary=skipped,output \
+		--rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=$(CURDIR)/bin/cluster.again --packages=. \
+		-- -count=1 -timeout 30m
 	cat bin/cluster.again
-
-.PHONY: test-cluster-all
-test-cluster-all: NIGHTLY_CLUSTER = ^$$
-test-cluster-all: test-cluster ## The same, and what takes minutes: every change of the delivery, a second release, a full node, nodes that lack what podweir needs (root).
 
 # A row of the CNI matrix that needs a registry, and where the nodes of a cluster
 # that exists find the images.
@@ -344,20 +345,19 @@ mutate-decoders: ## Run the same targets FUZZCOUNT times each on random changes 
 	GOMAXPROCS=1 tools/mutate.sh $(FUZZCOUNT) '$(DECODERS)'
 
 .PHONY: lint
-lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters, without changing a file.
+lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters in the product's module, without changing a file.
 	@echo gofmt; test -z "$$(gofmt -l $(GO_FILES) | tee -a /dev/stderr)"
 	go mod tidy -diff
 	go vet ./...
-	for dir in $(NESTED); do (cd $$dir && CGO_ENABLED=0 go vet ./...); done
+	go run ./tools/tiers names >/dev/null
 	bin/tools/golangci-lint run
-	for dir in $(filter-out $(LINTED_NIGHTLY),$(NESTED)); do (cd $$dir && CGO_ENABLED=0 $(CURDIR)/bin/tools/golangci-lint run); done
 	clang-format-19 --Werror -n $(C_FILES)
 	shellcheck $(SH_FILES)
 	bin/tools/actionlint -shellcheck shellcheck
 
-.PHONY: lint-nightly
-lint-nightly: bin/tools/golangci-lint ## The Go linters in the modules whose dependencies take them minutes.
-	for dir in $(LINTED_NIGHTLY); do (cd $$dir && CGO_ENABLED=0 $(CURDIR)/bin/tools/golangci-lint run); done
+.PHONY: lint-nested
+lint-nested: bin/tools/golangci-lint ## The Go linters in the nested modules, whose dependencies take them minutes.
+	for dir in $(NESTED); do (cd $$dir && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 $(CURDIR)/bin/tools/golangci-lint run); done
 
 .PHONY: check-figures
 check-figures: ## Fail unless every figure in README.md and docs is what the committed results give.
@@ -479,8 +479,12 @@ setup-demo: ## Install the Debian packages that the demo needs and are missing.
 setup-cluster: ## Install what the Kubernetes cluster of the tests needs and is missing.
 	tools/setup.sh e2e
 
+.PHONY: components
+components: setup-cluster ## Build Kubernetes, containerd and the images of that cluster (root, once; minutes).
+	e2e/k8s/setup.sh
+
 .PHONY: setup-kernels
-setup-kernels: ## Fetch the kernels of "make test-kernels" and what boots them (root, once).
+setup-kernels: # and what boots them (root, once).
 	CGO_ENABLED=0 go build -trimpath -o bin/vmrig ./tools/vmrig
 	bin/vmrig setup
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // budget is what the verifier may spend on a program.
@@ -54,6 +55,7 @@ const (
 // What the verifier spends on each program, which is most of what loading one
 // for a pod costs. PODWEIR_UPDATE_BUDGET=1 writes what it finds.
 func TestPrivilegedVerifierBudget(t *testing.T) {
+	mark.Kernels(t, "each kernel's verifier spends differently")
 	bpftest.RequireRoot(t)
 	series, found := kernelSeries(t), budgets{}
 	for _, name := range programNames(t) {

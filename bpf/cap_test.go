@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // flood is an attempt on the cap: packets of a size, at three times the cap.
@@ -99,6 +100,7 @@ type departed struct {
 // The cap is the cap: one flow or 60,000, with and without ECN, 60 B to
 // 512 KiB, 8 kbit/s to 400 Gbit/s, at three times the cap.
 func TestPrivilegedCap(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	d := bpftest.Load(t)
 	for _, f := range floods() {
 		t.Run(f.String(), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // A flow does not overtake itself: once heavy it stays so for the hold after it
@@ -187,6 +188,7 @@ func TestPrivilegedHeavyFlows(t *testing.T) {
 // Neighbour discovery goes first as long as it is small and takes a hundredth of
 // the cap, whatever else is sent; more of it, or larger, is a flow.
 func TestPrivilegedNeighbourDiscovery(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	d := bpftest.Load(t)
 	f := &flood{program: "pw_class_probe", bits: 10e6, size: 1414, ports: 60000}
 	m := f.direction()

@@ -9,11 +9,13 @@ import (
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Under policing a flood that asks for marks and ignores them takes nothing from what
 // is light: neither from a small flow, nor from ARP, which is light under flat, too.
 func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	const bits, seconds, overload = 10e6, 2, 3
 	d := bpftest.Load(t)
 	packet := func(port uint16, ecn uint8, payload int) model.Packet {

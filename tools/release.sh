@@ -35,6 +35,16 @@ same chart/Chart.yaml version "$chart"
 same chart/Chart.yaml appVersion "$(sed -n 's/^appVersion: //p' chart/Chart.yaml | tr -d '"')"
 same chart/values.yaml image.tag "$(sed -n 's/^  tag: //p' chart/values.yaml | tr -d '"')"
 
+# The last whole run ("make test-all") must have passed, at this commit or at one from
+# which only its own page and the notes differ.
+page=docs/contributing/testing.md
+cell() { sed -n "/^<!-- run: begin/,/^<!-- run: end/s/^| $1 | *//p" "$page" | tr -d '\`|' | sed 's/ *$//'; }
+tested=$(cell commit) result=$(cell result)
+if [ "$result" != passed ] || ! git diff --quiet "$tested" HEAD -- . ":!$page" ':!CHANGELOG.md' 2>/dev/null; then
+	echo "release: the last whole run is of commit $tested, result: $result; run \"make test-all\" at $(git rev-parse --short HEAD)" >&2
+	[ "$version" = dry-run ] || exit 1
+fi
+
 out=bin/release
 rm -rf "$out"
 mkdir -p "$out"

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // routing is a way in which Cilium connects pods on veth.
@@ -255,6 +256,12 @@ func TestPrivilegedCilium(t *testing.T) {
 		for _, m := range modes() {
 			for _, first := range []bool{true, false} {
 				t.Run(way.withTCX+"/"+m.name()+"/first="+yesNo(first), func(t *testing.T) {
+					if way.toContainer || m.rare() {
+						mark.Nightly(t, "it differs from other cases by one setting")
+					}
+					if !m.likely() {
+						mark.NightlyKernels(t, "all modes take an emulated processor ten minutes")
+					}
 					p := r.newPod(t, fmt.Sprintf("lxc%08x", r.pods))
 					c := &cilium{pod: p, routing: way, pins: pins}
 					if datapath.HaveTCX() {

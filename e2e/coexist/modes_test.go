@@ -62,6 +62,16 @@ func modes() []*mode {
 	}
 }
 
+// rare says that the mode differs by one setting from one that is tested more often.
+func (m *mode) rare() bool {
+	return m.egress == "clsact-podside" || m.egress == "tcx-podside" || m.egress == "qdisc, flat"
+}
+
+// likely says that podweir takes the mode by itself beside some profile.
+func (m *mode) likely() bool {
+	return (m.egress == "auto" || m.egress == "qdisc") && (m.ingress == "auto" || m.ingress == "qdisc on an ifb")
+}
+
 // name is the mode as the name of a subtest.
 func (m *mode) name() string {
 	return strings.ReplaceAll(m.egress+"+"+m.ingress, " ", "")

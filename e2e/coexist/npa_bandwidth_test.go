@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // bandwidthPlugin is where "make refplugins" puts the reference plugin.
@@ -72,6 +73,7 @@ func (p *pod) bandwidth(t *testing.T, directions ...string) error {
 // documents: whoever comes second fails, and if that is the agent, the policy is
 // not enforced.
 func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
+	mark.NightlyKernels(t, "it is about the reference plugin, not about podweir")
 	r := newRig(t)
 	a := newAgent(t, r.node)
 	a.start(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/e2e/coexist"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const npaNamespace = "default"
@@ -101,6 +102,12 @@ func TestPrivilegedNPA(t *testing.T) {
 	for i, m := range modes() {
 		for _, first := range []bool{true, false} {
 			t.Run(m.name()+"/first="+yesNo(first), func(t *testing.T) {
+				if m.rare() {
+					mark.Nightly(t, "it differs from other cases by one setting")
+				}
+				if m.egress != "auto" || m.ingress != "auto" {
+					mark.NightlyKernels(t, "a queue by name takes an emulated processor four minutes")
+				}
 				name := fmt.Sprintf("web-%d%s-x", i, yesNo(first))
 				p := r.newPod(t, hostVeth(npaNamespace, name))
 				n := &npa{a, p, name}

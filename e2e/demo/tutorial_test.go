@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "it compares rates, which an emulated processor does not have")
 
 const (
 	// otherTerminal stands before a block that the reader leaves running.

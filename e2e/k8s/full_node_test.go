@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // full is how many pods a kubelet takes by default, less the agent's own.
@@ -17,6 +19,7 @@ const full = 109
 // TestPrivilegedFullNode fills a node with pods that have limits, under the
 // delivery with which the agent has the most connections.
 func TestPrivilegedFullNode(t *testing.T) {
+	mark.Nightly(t, "it fills a node with pods")
 	uninstall(t)
 	install(t, "delivery=nri")
 	node := suite.Members[0]

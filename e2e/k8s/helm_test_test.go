@@ -7,11 +7,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestPrivilegedHelmTest runs "helm test": it passes on a release whose pods have their
 // limits, and names what is wrong where somebody took one and no agent can mend it.
 func TestPrivilegedHelmTest(t *testing.T) {
+	mark.Nightly(t, "it takes 20 s")
 	install(t)
 	undo(t, "-n", namespace, "delete", "pod", "podweir-test", "--ignore-not-found")
 	p := run(t, "lived", 0, limits("20M", "10M"))

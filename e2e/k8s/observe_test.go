@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const enforceKey = "podweir.io/enforce"
@@ -17,6 +19,7 @@ const enforceKey = "podweir.io/enforce"
 // the fleet, then enforced for a Namespace, then for the fleet; and back for a Namespace
 // and for a pod.
 func TestPrivilegedObserve(t *testing.T) {
+	mark.Nightly(t, "it takes a minute or more")
 	uninstall(t)
 	const soon = "namespaces.interval=10s"
 	install(t, soon, "defaults.enforce=observe")

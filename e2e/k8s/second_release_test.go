@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const (
@@ -27,6 +28,7 @@ const (
 // TestPrivilegedSecondRelease installs another release beside the first one, and
 // takes off now the second, now the first.
 func TestPrivilegedSecondRelease(t *testing.T) {
+	mark.Nightly(t, "it takes a minute or more")
 	install(t)
 	p := run(t, "steady", 0, limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)

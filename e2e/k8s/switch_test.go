@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // change is a change of the delivery by helm upgrade.
@@ -32,6 +33,7 @@ type change struct {
 // the value delivery, with a pod under load, and pods that are made during each
 // change.
 func TestPrivilegedDeliveryChanged(t *testing.T) {
+	mark.Nightly(t, "it takes minutes: every change of the delivery")
 	uninstall(t)
 	install(t, "delivery=chain")
 	node := suite.Members[0]
@@ -66,6 +68,7 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 // keeps the node from being written to: the agent says at once what is left and what
 // to do, pods are limited all the same, and what it says mends it.
 func TestPrivilegedFormerDeliveryLeft(t *testing.T) {
+	mark.Nightly(t, "it takes a minute or more")
 	uninstall(t)
 	install(t, "delivery=chain")
 	was, err := suite.Agents(t.Context())

@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestPrivilegedWatch has a node without NRI, and the delivery that sees pods in the API
 // server: the agent is ready, pods are limited, and it writes nothing outside of
 // /run/podweir and bpffs.
 func TestPrivilegedWatch(t *testing.T) {
+	mark.Nightly(t, "it takes a minute or more")
 	uninstall(t)
 	node := suite.Members[0]
 	withoutNRI(t, node)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // fault is something that a node lacks, and what podweir has to say of it.
@@ -30,6 +31,7 @@ type fault struct {
 // TestPrivilegedWrongNode takes from a node, one by one, what podweir needs:
 // podweir says what and where, and pods start and run.
 func TestPrivilegedWrongNode(t *testing.T) {
+	mark.Nightly(t, "it takes a minute or more")
 	for i, f := range []fault{
 		{
 			name: "no bpffs", delivery: "chain",

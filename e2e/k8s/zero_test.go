@@ -8,12 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestPrivilegedNothingExceeded is the last test of the package. A pod at its limit is
 // watched and found within it, and in the whole run no pod was told to exceed its limit:
 // no test takes packets past one. The API server keeps Events for an hour.
 func TestPrivilegedNothingExceeded(t *testing.T) {
+	mark.Nightly(t, "it looks back on a whole run")
 	install(t)
 	p := run(t, "within", 0, limits("20M", "10M"))
 	peer := run(t, "peer", 1, nil)

@@ -13,14 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podweir/podweir/plugin/testutil/short"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 var remotes = netip.MustParsePrefix("198.19.0.0/17")
 
 // No two flows of ten minutes at 6,000 a second are the same.
 func TestCrowdFlowsAreDistinct(t *testing.T) {
-	short.LeaveOut(t, "it compares 3.6 million flows")
+	mark.Slow(t, "it compares 3.6 million flows")
 	const flows = 3_600_000
 	c := Crowd{Remote: remotes, Flows: flows, PacketBytes: 100}
 	if err := c.check(); err != nil {
@@ -67,6 +67,7 @@ func TestCrowdThatCannotBe(t *testing.T) {
 // Every flow of a crowd arrives, in either direction, and no other: more flows
 // than one remote address has ports.
 func TestPrivilegedCrowdArrives(t *testing.T) {
+	mark.Timed(t, "it judges rates or waits")
 	const flows, last = PortsPerRemote + 5000, 4 * time.Second
 	for name, inwards := range map[string]bool{"inwards": true, "outwards": false} {
 		t.Run(name, func(t *testing.T) {

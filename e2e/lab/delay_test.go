@@ -6,11 +6,14 @@ package lab
 import (
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestPrivilegedDelay: a call over a delayed link loses no packet, and no answer
 // comes before the delay has passed twice.
 func TestPrivilegedDelay(t *testing.T) {
+	mark.Timed(t, "it judges rates or waits")
 	const delay, packets = 30 * time.Millisecond, 100
 	l := newTestLabWith(t, Options{Delay: delay})
 	pod, client := mustPod(t, l)

@@ -13,7 +13,10 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "the package measures for other tests, and podweir is not in it")
 
 func TestMain(m *testing.M) {
 	askOnTheMainThread()
@@ -62,6 +65,7 @@ func mustPod(tb testing.TB, l *Lab, chained ...Entry) (*Pod, *Host) {
 }
 
 func TestPrivilegedLoadPassesInBothFamilies(t *testing.T) {
+	mark.Timed(t, "it judges rates or waits")
 	l := newTestLab(t)
 	pod, client := mustPod(t, l)
 	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} {
@@ -149,6 +153,7 @@ func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
 // The lab sees a shaper and the lack of one: the reference plugin holds the
 // cap with a small burst, and does not with the burst that containerd hands down.
 func TestPrivilegedMeterTellsAShaperFromNone(t *testing.T) {
+	mark.Timed(t, "it judges rates or waits")
 	t.Run("64 kB burst holds", func(t *testing.T) {
 		got := float64(bulkThrough(t, 64_000*8).Worst(time.Second))
 		// The cap is 2.5 MB/s; the burst and a busy machine's bunching are

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // received is how many packets came in by the host's interface.
@@ -26,6 +28,7 @@ func received(t *testing.T, h *Host) uint64 {
 // TestPrivilegedSpreadGoesToAllInTurns: every pod gets as much, the one that is
 // left out gets nothing, and a sender that reads memory between sends less.
 func TestPrivilegedSpreadGoesToAllInTurns(t *testing.T) {
+	mark.Timed(t, "it judges rates or waits")
 	l := newTestLab(t)
 	network, err := l.Network("spread")
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // skb is struct __sk_buff as far as BPF_PROG_TEST_RUN takes it.
@@ -53,6 +55,7 @@ func verdicts(t *testing.T, bytes uint32, instructions func(state int) asm.Instr
 // TestPrivilegedPolicer: the bucket holds a second of the rate from the first packet
 // on, here 1,250 of 1,000 bytes, fills at the rate, and lets nothing else pass.
 func TestPrivilegedPolicer(t *testing.T) {
+	mark.Timed(t, "it judges rates")
 	const bytesPerSec, size = 1_250_000, 1000
 	send := verdicts(t, size, func(state int) asm.Instructions { return policer(state, bytesPerSec) })
 	count := func() (passed int) {
@@ -86,7 +89,8 @@ func TestPrivilegedPolicer(t *testing.T) {
 // TestPrivilegedDepartureTimes: at 10 Mbit/s a frame of 1,000 bytes takes
 // 0.8 ms. The first leaves at once; those behind it one after the other; the
 // last time never lies further than 2 s away.
-func TestPrivilegedDepartureTimes(t *testing.T) {
+func TestPrivilegedDepartureTimesOfCilium(t *testing.T) {
+	mark.Timed(t, "it judges rates")
 	send := verdicts(t, 1000, func(state int) asm.Instructions { return departures(state, 10_000_000) })
 	if verdict, tstamp := send(); verdict != next || tstamp != 0 {
 		t.Fatalf("first packet: verdict %d at %d, want %d and no time", verdict, tstamp, next)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const (
@@ -40,22 +42,35 @@ func judge(t *testing.T, r *Rig, c Case) {
 func TestPrivilegedCapHoldsAndIsUsed(t *testing.T) {
 	r := newRig(t)
 	for _, capacity := range []uint64{mbit, 10 * mbit, 100 * mbit, gbit} {
-		for _, d := range Directions {
-			judge(t, r, Case{Cap: capacity, Direction: d, Load: TCP1, Light: true, Duration: 4 * time.Second})
-			judge(t, r, Case{Cap: capacity, Direction: d, Load: UDP, Duration: 2500 * time.Millisecond})
-		}
+		t.Run(fmt.Sprintf("%dM", capacity/mbit), func(t *testing.T) {
+			if capacity == mbit || capacity == gbit {
+				mark.Nightly(t, "10M and 100M decide; these are the ends of what users set")
+			}
+			for _, d := range Directions {
+				judge(t, r, Case{Cap: capacity, Direction: d, Load: TCP1, Light: true, Duration: 4 * time.Second})
+				judge(t, r, Case{Cap: capacity, Direction: d, Load: UDP, Duration: 2500 * time.Millisecond})
+			}
+		})
 	}
 }
 
 // The same for other kinds of load, at one cap.
 func TestPrivilegedCapHoldsForEveryLoad(t *testing.T) {
 	r := newRig(t)
-	for _, d := range Directions {
-		for _, load := range []Load{TCP1BBR, TCP20, TCP6, UDP6} {
+	loads := []Load{TCP1BBR, TCP20, TCP6, UDP6}
+	judged := func(d Direction, loads ...Load) {
+		for _, load := range loads {
 			// Long enough that a processor which is away for 20 ms is no matter.
 			judge(t, r, Case{Cap: 100 * mbit, Direction: d, Load: load, Duration: 5 * time.Second})
 		}
 	}
+	judged(Egress, loads[:2]...)
+	judged(Ingress, loads[2:]...)
+	t.Run("the other way", func(t *testing.T) {
+		mark.Nightly(t, "each load was there once, in one direction")
+		judged(Ingress, loads[:2]...)
+		judged(Egress, loads[2:]...)
+	})
 }
 
 // Floods that defeat shapers: an ECN mark is no limit for a sender that

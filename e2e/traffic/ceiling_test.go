@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // flood50 offers 50 times the cap in one of the ways.
@@ -45,13 +46,15 @@ func TestPrivilegedCeiling(t *testing.T) {
 		// itself, the ceiling sees nothing, and only a pod without podweir
 		// shows what was offered.
 		held bool
+		// variant says that it differs from another case by one setting.
+		variant bool
 	}{
 		{name: "packet socket", way: lab.Past},
-		{name: "packet socket beside the queue of one band", keys: map[string]any{"policy": "flat"}, way: lab.Past},
-		{name: "packet socket, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.Past},
-		{name: "packet socket, MAC of somebody else", way: lab.PastSpoofed},
+		{name: "packet socket beside the queue of one band", keys: map[string]any{"policy": "flat"}, way: lab.Past, variant: true},
+		{name: "packet socket, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.Past, variant: true},
+		{name: "packet socket, MAC of somebody else", way: lab.PastSpoofed, variant: true},
 		{name: "packet socket, VLAN tag", way: lab.PastTagged},
-		{name: "packet socket, VLAN tag, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.PastTagged},
+		{name: "packet socket, VLAN tag, ceiling by TCX", keys: map[string]any{"hostHook": "tcx"}, way: lab.PastTagged, variant: true},
 		{name: "AF_XDP in copy mode", way: lab.ByXDP},
 		{name: "SO_PRIORITY", way: lab.Prioritised, held: true},
 		{name: "SO_TXTIME", way: lab.Stamped, held: true},
@@ -61,6 +64,9 @@ func TestPrivilegedCeiling(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.variant {
+				mark.Nightly(t, "it differs from other cases by one setting")
+			}
 			requireFor(t, tt.way, tt.keys)
 			pod, control := shaped(t, r, capacity, tt.keys), without
 			if tt.held {
@@ -124,6 +130,9 @@ func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
 		{"10M policed", 10 * mbit, map[string]any{"queue": "none"}, some},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.capacity == 100*mbit {
+				mark.Nightly(t, "the loads at 10M differ by the rate alone")
+			}
 			if tt.keys["queue"] == "htb" {
 				testutil.RequireQdisc(t, "htb")
 			}

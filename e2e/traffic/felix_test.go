@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/rivals"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // felix asserts what Calico's agent wants on a pod's host side.
@@ -67,6 +68,7 @@ func (f *felix) start(t *testing.T, pod *Target) (asserted, mends *atomic.Int64)
 // asserts itself each second: it loses no more than a tuned reference plugin, a kept
 // connection does not wait, and there is at most one change to make.
 func TestPrivilegedFelixOwnsTheHostSide(t *testing.T) {
+	mark.Nightly(t, "it takes two minutes, most of them a double of Felix that asserts itself each second")
 	const capacity = 20 * mbit
 	r := newRig(t)
 	load := func(d Direction, last time.Duration) Case {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // The queues that auto makes hold the cap and let it be used, in every place:
@@ -69,6 +70,8 @@ func holds(t *testing.T, r *Rig, pod *Target, c Case) float64 {
 // for it already: a flood gets a part of its cap. podweir's limits are
 // larger; CHECK tells when somebody puts the default back.
 func TestPrivilegedFlowLimitOfFQ(t *testing.T) {
+	mark.Nightly(t, "an emulated processor sends 3 to 12 Mbit/s, and the test wants 12")
+	mark.Kernels(t, "it needs fq, and compares shares of one run")
 	testutil.RequireQdisc(t, "fq")
 	const capacity = 10 * mbit
 	r := newRig(t)

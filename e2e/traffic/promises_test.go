@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // A kept connection does not notice the bulk flow beside it. Judged against
@@ -110,6 +111,7 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 // Retransmits of one elephant are not more than those of a tuned reference
 // plugin, or a small share.
 func TestPrivilegedElephantsLoseLittle(t *testing.T) {
+	mark.Nightly(t, "it compares the retransmissions of four bulk flows, 10 s each")
 	const capacity = 100 * mbit
 	r := newRig(t)
 	tuned, err := r.Reference(t.Context(), capacity, TunedBurst)

@@ -14,12 +14,14 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // A process that stamps its packets itself (SO_TXTIME, which needs no
 // privilege) cannot have them leave earlier: podweir's program overwrites the
 // stamp. 24 sockets whose stamps were kept broke the cap by 29 %.
 func TestPrivilegedOwnStampsDoNotBreakTheCap(t *testing.T) {
+	mark.Kernels(t, "it needs fq, and can do with an emulated clock")
 	testutil.RequireQdisc(t, "fq")
 	const (
 		capacity = 10 * mbit

@@ -8,7 +8,10 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.Timed, "it judges rates, or waits of a packet, by the clock")
 
 func TestMain(m *testing.M) {
 	if lab.WorkerMain() {

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // dir is the pin directory of the pod's interface.
@@ -48,6 +49,7 @@ func (p *pod) setRate(t *testing.T, rate string) {
 
 // CHECK names every difference, changes nothing, and the next ADD mends it.
 func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
 	tests := []struct {

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Killed before any of its steps, by SIGKILL, ADD and DEL leave what the next
 // ADD, DEL or GC brings in order. The steps are counted by the process itself:
 // the test goes on until it lives.
 func TestPrivilegedKilledAtEveryStep(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb")
 	scenarios := []struct {
@@ -103,6 +105,7 @@ func TestPrivilegedKilledBeforeTheFilter(t *testing.T) {
 }
 
 func TestPrivilegedConcurrentADD(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	const different, same = 20, 5
 	n := newNode(t)

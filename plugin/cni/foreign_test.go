@@ -12,12 +12,14 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Whoever drops packets on a shared hook, by a TCX program or a filter, put
 // there before or after podweir, still decides: in every mode, in both
 // directions, on both devices.
 func TestPrivilegedForeignDropDecides(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
 	drops := newCounter(t, "foreign_drop", tcActShot)

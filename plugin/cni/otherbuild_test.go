@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
 
@@ -40,6 +41,7 @@ var shapes = map[string]conf{
 // Programs of another build are replaced where they are: by an ADD, as by the
 // agent and `podweir repair`, while packets pass, without touching a queue.
 func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
 	for name, with := range shapes {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // stamped is a flow of which every datagram carries the time at which it was sent, and
@@ -190,6 +191,7 @@ func wantWaits(t *testing.T, band string, got, want waited, median bool) {
 
 // How long packets wait is what their own time stamps say.
 func TestPrivilegedWaits(t *testing.T) {
+	mark.Timed(t, "it compares times of packets")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	bulk := func(bits float64) source { return source{flows: 1, size: 1514, bits: 1.3 * bits} }
@@ -209,6 +211,9 @@ func TestPrivilegedWaits(t *testing.T) {
 		{"bulk that comes and goes at 100M", "100M", source{flows: 1, size: 1514, bits: 130e6, on: 300 * time.Millisecond}, calls(1, 1e6), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.light.flows > 1 {
+				mark.Nightly(t, "light flows fill a third of the limit, a load that nobody has beside the others")
+			}
 			p := newNode(t).newPod(t)
 			p.must(t, "ADD", p.conf(conf{"egressRate": tt.rate, "ingressRate": tt.rate}))
 			took := [2][]time.Duration{}

@@ -164,40 +164,6 @@ func makeTargets(t *Tree) []string {
 	return faults
 }
 
-// testingPage says what "make test" leaves out.
-const testingPage = "docs/contributing/testing.md"
-
-var (
-	nightly      = regexp.MustCompile(`(?m)^(?:LINTED_)?NIGHTLY\w* += (.*)$`)
-	nightlyTests = regexp.MustCompile(`TestPrivileged\(?([A-Za-z|]+)`)
-)
-
-// leftOut checks that the page on testing names what the Makefile's variables of the
-// nightly tier take out of "make test": tests, and modules for the linters.
-func leftOut(t *Tree) []string {
-	makefile, page := t.Get("Makefile"), t.Get(testingPage)
-	if makefile == nil || page == nil {
-		return []string{testingPage + " or Makefile: is missing"}
-	}
-	var names, faults []string
-	for _, m := range nightly.FindAllStringSubmatch(string(makefile.Data), -1) {
-		for _, tests := range nightlyTests.FindAllStringSubmatch(m[1], -1) {
-			names = append(names, strings.Split(tests[1], "|")...)
-		}
-		for name := range strings.FieldsSeq(m[1]) {
-			if !strings.ContainsAny(name, "^%|") {
-				names = append(names, name)
-			}
-		}
-	}
-	for _, name := range names {
-		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b|TestPrivileged` + name + `\b`).Match(page.Data) {
-			faults = append(faults, fmt.Sprintf("%s: does not name %s, which make test leaves out", testingPage, name))
-		}
-	}
-	return faults
-}
-
 // schema is what of values.schema.json says which keys there are.
 type schema struct {
 	Properties map[string]schema `json:"properties"`

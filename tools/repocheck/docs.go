@@ -20,7 +20,6 @@ func docRules() []Rule {
 		{"the changelog keeps its form", changelog},
 		{"documented make targets exist", makeTargets},
 		{"documented values of the chart exist", chartValues},
-		{"tests that make test leaves out are documented", leftOut},
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/testutil/short"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestImportsOfTheCNIBinary holds what runs at every pod start small: depguard
@@ -51,7 +51,7 @@ func TestDocumentedCommands(t *testing.T) {
 	for program, dir := range map[string]string{"podweir": "plugin/cmd/podweir", "kubectl podweir": "plugin/cmd/kubectl-podweir"} {
 		t.Run(program, func(t *testing.T) {
 			if program != "podweir" {
-				short.LeaveOut(t, "it links a client of Kubernetes")
+				mark.Slow(t, "it links a client of Kubernetes")
 			}
 			binary := filepath.Join(t.TempDir(), "program")
 			build := exec.Command("go", "build", "-o", binary, ".")
@@ -147,20 +147,6 @@ func TestMakeTargetsAreLookedUp(t *testing.T) {
 	want := []string{"a.md: make has no target none", "a.md:3: make has no target gone"}
 	if got := makeTargets(tree); !slices.Equal(got, want) {
 		t.Errorf("makeTargets() = %q, want %q", got, want)
-	}
-}
-
-func TestLeftOutTestsAreLookedUp(t *testing.T) {
-	tree := &Tree{Files: []File{
-		{Path: "Makefile", Data: []byte("LINTED_NIGHTLY = e2e/a e2e/b\nNIGHTLY = ./c/%\nNIGHTLY_X = ^TestPrivileged(Cap|Gone)$$|^TestPrivilegedOne$$/^case$$\n")},
-		{Path: testingPage, Data: []byte("`e2e/a`, `TestPrivilegedCap`, `One`, `Capital`\n")},
-	}}
-	want := []string{
-		testingPage + ": does not name e2e/b, which make test leaves out",
-		testingPage + ": does not name Gone, which make test leaves out",
-	}
-	if got := leftOut(tree); !slices.Equal(got, want) {
-		t.Errorf("leftOut() = %q, want %q", got, want)
 	}
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Command steps runs targets of make one after the other and prints how long
-// each took.
+// Command steps runs targets of make and prints how long each took.
 package main
 
 import (
@@ -14,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
+	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -41,8 +42,9 @@ var errStep = errors.New("a step failed")
 func main() {
 	goOn := flag.Bool("k", false, "run the remaining targets after one has failed")
 	program := flag.String("make", "make", "the program that runs a target")
+	page := flag.String("record", "", "write date, commit and result of the run into this page")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: steps [-k] [-make PROGRAM] TARGET...")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: steps [-k] [-make PROGRAM] [-record PAGE] TARGET[+TARGET...]...\nTargets joined by + run side by side.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -53,8 +55,11 @@ func main() {
 	// The target gets the signal and ends; the table is printed after it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	target := func(name string) (time.Duration, error) { return runTarget(ctx, *program, name) }
-	err := run(ctx, os.Stdout, flag.Args(), *goOn, target)
+	target := func(name string, out io.Writer) (time.Duration, error) { return runTarget(ctx, *program, name, out) }
+	all, err := run(ctx, os.Stdout, flag.Args(), *goOn, target)
+	if *page != "" {
+		err = errors.Join(err, record(ctx, *page, &all))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "steps:", err)
 		stop()
@@ -63,10 +68,11 @@ func main() {
 }
 
 // runTarget runs one target and returns the processor time that it used.
-func runTarget(ctx context.Context, program, name string) (time.Duration, error) {
+func runTarget(ctx context.Context, program, name string, out io.Writer) (time.Duration, error) {
 	cmd := exec.CommandContext(ctx, program, name)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute // for a process that outlives the target and holds its output
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
 		return 0, err
@@ -74,47 +80,129 @@ func runTarget(ctx context.Context, program, name string) (time.Duration, error)
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }
 
-// run runs the targets in order and prints a line after each and a table at the
-// end. After a failure it runs no more of them unless goOn is set.
-func run(ctx context.Context, w io.Writer, names []string, goOn bool, target func(string) (time.Duration, error)) error {
-	steps := make([]step, len(names))
+// summary is a whole run: the steps by group, and the time on the clock.
+type summary struct {
+	groups [][]step
+	took   time.Duration
+}
+
+// outcome is that of the whole run.
+func (s *summary) outcome() string {
+	for _, group := range s.groups {
+		for i := range group {
+			if group[i].outcome != passed {
+				return failed
+			}
+		}
+	}
+	return passed
+}
+
+// run runs the groups of targets in order and the targets of a group side by side. It
+// prints a line after each and a table at the end. After a failure the group ends, and
+// no more of them run unless goOn is set.
+func run(ctx context.Context, w io.Writer, groups []string, goOn bool, target func(name string, out io.Writer) (time.Duration, error)) (summary, error) {
+	start := time.Now()
+	all := summary{groups: make([][]step, len(groups))}
 	var result error
-	for i, name := range names {
-		steps[i] = step{name: name, outcome: notRun}
+	for i, names := range groups {
+		for name := range strings.SplitSeq(names, "+") {
+			all.groups[i] = append(all.groups[i], step{name: name, outcome: notRun})
+		}
 		if ctx.Err() != nil || (result != nil && !goOn) {
 			continue
 		}
-		start := time.Now()
-		processor, err := target(name)
-		steps[i] = step{name: name, outcome: passed, took: time.Since(start), processor: processor}
-		if err != nil {
-			steps[i].outcome = failed
-			result = errStep
+		runGroup(w, all.groups[i], target)
+		for j := range all.groups[i] {
+			if all.groups[i][j].outcome != passed {
+				result = errStep
+			}
 		}
-		fmt.Fprintf(w, "step %s: %s after %.0f s\n", name, steps[i].outcome, steps[i].took.Seconds())
 	}
-	table(w, steps)
-	return errors.Join(result, ctx.Err())
+	all.took = time.Since(start)
+	table(w, &all)
+	return all, errors.Join(result, ctx.Err())
 }
 
-// table prints every step, those that did not run included, and the sum.
-func table(w io.Writer, steps []step) {
+func runGroup(w io.Writer, group []step, target func(name string, out io.Writer) (time.Duration, error)) {
+	var lines sync.Mutex
+	var ends sync.WaitGroup
+	for i := range group {
+		s := &group[i]
+		out := w
+		if len(group) > 1 {
+			out = &prefixed{w: w, lines: &lines, prefix: s.name + ": "}
+		}
+		ends.Go(func() {
+			start := time.Now()
+			processor, err := target(s.name, out)
+			s.outcome, s.took, s.processor = passed, time.Since(start), processor
+			if err != nil {
+				s.outcome = failed
+			}
+			if p, ok := out.(*prefixed); ok {
+				p.flush()
+			}
+			lines.Lock()
+			defer lines.Unlock()
+			fmt.Fprintf(w, "step %s: %s after %.0f s\n", s.name, s.outcome, s.took.Seconds())
+		})
+	}
+	ends.Wait()
+}
+
+// prefixed writes whole lines, each with a prefix, to what several share.
+type prefixed struct {
+	w      io.Writer
+	lines  *sync.Mutex
+	prefix string
+	rest   []byte
+}
+
+// Write keeps the end of the last line until the rest of it comes.
+func (p *prefixed) Write(b []byte) (int, error) {
+	text := string(append(p.rest, b...))
+	p.rest = nil
+	p.lines.Lock()
+	defer p.lines.Unlock()
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			p.rest = []byte(line)
+			break
+		}
+		if _, err := io.WriteString(p.w, p.prefix+line); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+func (p *prefixed) flush() {
+	if len(p.rest) > 0 {
+		_, _ = p.Write([]byte("\n"))
+	}
+}
+
+// table prints every step, those that did not run included, and the whole.
+func table(w io.Writer, all *summary) {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "seconds\tprocessor seconds\toutcome\tstep")
-	sum := step{name: "all steps", outcome: passed}
-	for _, s := range steps {
-		printRow(t, s)
-		sum.took += s.took
-		sum.processor += s.processor
-		if s.outcome != passed {
-			sum.outcome = failed
+	whole := step{name: "all steps", outcome: all.outcome(), took: all.took}
+	for _, group := range all.groups {
+		for i := range group {
+			s := group[i]
+			whole.processor += s.processor
+			if len(group) > 1 {
+				s.name += " (side by side)"
+			}
+			printRow(t, &s)
 		}
 	}
-	printRow(t, sum)
+	printRow(t, &whole)
 	_ = t.Flush()
 }
 
-func printRow(w io.Writer, s step) {
+func printRow(w io.Writer, s *step) {
 	fmt.Fprintf(w, "%7.0f\t%17.0f\t%s\t%s\n", s.took.Seconds(), s.processor.Seconds(), s.outcome, s.name)
 }

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,10 +21,11 @@ import (
 
 // fakeTargets returns a target function that fails for the names in bad, and
 // the names that it was called with.
-func fakeTargets(bad ...string) (func(string) (time.Duration, error), *[]string) {
+func fakeTargets(bad ...string) (func(string, io.Writer) (time.Duration, error), *[]string) {
 	var ran []string
-	return func(name string) (time.Duration, error) {
+	return func(name string, out io.Writer) (time.Duration, error) {
 		ran = append(ran, name)
+		fmt.Fprintln(out, "output of", name)
 		if slices.Contains(bad, name) {
 			return time.Second, errors.New("exit status 2")
 		}
@@ -49,7 +52,7 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			target, ran := fakeTargets(tt.bad...)
-			if err := run(tt.ctx, &out, []string{"a", "b", "c"}, tt.goOn, target); !errors.Is(err, tt.want) {
+			if _, err := run(tt.ctx, &out, []string{"a", "b", "c"}, tt.goOn, target); !errors.Is(err, tt.want) {
 				t.Errorf("run() = %v, want %v", err, tt.want)
 			}
 			if diff := cmp.Diff(tt.ran, *ran); diff != "" {
@@ -76,17 +79,17 @@ func TestRun(t *testing.T) {
 // change.
 func TestTableAddsUp(t *testing.T) {
 	var out bytes.Buffer
-	table(&out, []step{
-		{"lint", passed, 61 * time.Second, 100 * time.Second},
-		{"test-unit", failed, 9600 * time.Millisecond, 5 * time.Second},
-		{"fuzz", notRun, 0, 0},
-	})
+	all := summary{took: 70 * time.Second, groups: [][]step{
+		{{"lint", passed, 61 * time.Second, 100 * time.Second}, {"test-unit", failed, 9600 * time.Millisecond, 5 * time.Second}},
+		{{"fuzz", notRun, 0, 0}},
+	}}
+	table(&out, &all)
 	want := `
 seconds  processor seconds  outcome  step
-     61                100  passed   lint
-     10                  5  FAILED   test-unit
+     61                100  passed   lint (side by side)
+     10                  5  FAILED   test-unit (side by side)
       0                  0  not run  fuzz
-     71                105  FAILED   all steps
+     70                105  FAILED   all steps
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
@@ -101,16 +104,61 @@ func TestRunTarget(t *testing.T) {
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if processor, err := runTarget(t.Context(), program, "good"); err != nil || processor <= 0 {
+	if processor, err := runTarget(t.Context(), program, "good", io.Discard); err != nil || processor <= 0 {
 		t.Errorf("runTarget(good) = %v, %v, want some processor time and no error", processor, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "good")); err != nil {
 		t.Errorf("the program did not get the target: %v", err)
 	}
-	if _, err := runTarget(t.Context(), program, "bad"); err == nil {
+	if _, err := runTarget(t.Context(), program, "bad", io.Discard); err == nil {
 		t.Error("runTarget(bad) = nil, want an error")
 	}
-	if _, err := runTarget(t.Context(), filepath.Join(dir, "none"), "good"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := runTarget(t.Context(), filepath.Join(dir, "none"), "good", io.Discard); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("runTarget of a program that is not there = %v, want that it does not exist", err)
+	}
+}
+
+// TestSideBySide has two targets that each wait for the other, and looks at whose
+// lines are whose.
+func TestSideBySide(t *testing.T) {
+	var out bytes.Buffer
+	meet := map[string]chan bool{"a": make(chan bool, 1), "b": make(chan bool, 1)}
+	target := func(name string, w io.Writer) (time.Duration, error) {
+		other := map[string]string{"a": "b", "b": "a"}[name]
+		meet[other] <- true
+		select {
+		case <-meet[name]:
+		case <-time.After(time.Minute):
+			return 0, errors.New("the other did not run")
+		}
+		for _, part := range []string{"one ", "line\nand", " no end"} {
+			if _, err := io.WriteString(w, part); err != nil {
+				return 0, err
+			}
+		}
+		return 0, nil
+	}
+	all, err := run(t.Context(), &out, []string{"a+b"}, false, target)
+	if err != nil || all.outcome() != passed {
+		t.Errorf("run() = %v, %v", all, err)
+	}
+	for _, line := range []string{"a: one line\n", "b: one line\n", "a: and no end\n", "b: and no end\n", "step a: passed"} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("the output lacks %q:\n%s", line, out.String())
+		}
+	}
+}
+
+func TestRecorded(t *testing.T) {
+	all := summary{groups: [][]step{{{"lint", passed, 61 * time.Second, 100 * time.Second}}}}
+	page := "a\n<!-- run: begin -->\nold\n<!-- run: end -->\nb\n"
+	got, err := recorded(page, time.Date(2026, 11, 28, 23, 0, 0, 0, time.UTC), "abc", &all)
+	want := "a\n<!-- run: begin -->\n| what | value |\n| --- | --- |\n| date | 2026-11-28 |\n| commit | `abc` |\n| result | passed |\n" +
+		"| `lint` | passed, 61 s, 100 s of processor |\n<!-- run: end -->\nb\n"
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("recorded(): %v (-want +got):\n%s", err, diff)
+	}
+	if _, err := recorded("a\n", time.Time{}, "abc", &all); err == nil {
+		t.Error("recorded() on a page without a place = nil, want an error")
 	}
 }

@@ -28,6 +28,8 @@ const usage = `usage:
   vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel
   vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
+  vmrig test -tier TIER [options]           those of a tier
+  vmrig report -host LOG RESULTS...         tests that no kernel ran
   vmrig wire -k A,B -peer CMD -- COMMAND    two machines, joined by a wire
 Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
 `
@@ -71,6 +73,8 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return outcome(execute(ctx, args))
 	case "test":
 		return outcome(test(ctx, args))
+	case "report":
+		return outcome(report(args))
 	case "wire":
 		return outcome(joined(ctx, args))
 	}

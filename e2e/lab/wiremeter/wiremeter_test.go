@@ -10,7 +10,10 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/labtest"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "the package measures for other tests, and podweir is not in it")
 
 func TestMain(m *testing.M) {
 	if lab.WorkerMain() {

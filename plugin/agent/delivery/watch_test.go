@@ -22,8 +22,10 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
-	"github.com/podweir/podweir/plugin/testutil/short"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
 // reader reads the directory as containerd does, without a pause.
 type reader struct {
@@ -162,7 +164,7 @@ var rewrites = flag.Int("rewrites", 40, "how often TestRewrites has each file wr
 // reading is there no valid network, or one without podweir; the last writing is
 // followed, and the primary's file stays as it was written.
 func TestRewrites(t *testing.T) {
-	short.LeaveOut(t, "it rewrites files 320 times and waits for the agent")
+	mark.Slow(t, "it rewrites files 320 times and waits for the agent")
 	t.Parallel()
 	times := *rewrites
 	twoNetworks := simple()

@@ -25,7 +25,10 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
 // pods is a reader of what a test says.
 type pods struct {

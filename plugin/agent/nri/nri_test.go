@@ -21,7 +21,10 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
 // runtime is the runtime's end of the interface, the library that containerd and
 // CRI-O have, with the sandboxes that it knows of.

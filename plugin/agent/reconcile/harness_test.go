@@ -32,7 +32,10 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
 const (
 	egress  = "kubernetes.io/egress-bandwidth"

@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // With envAgent set, the test binary is an agent: a process whose memory is its
@@ -117,6 +118,7 @@ func anonymous() string {
 // to all of them. Times and memory are printed, not judged: of the memory, the
 // test itself is a part.
 func TestPrivilegedFullNode(t *testing.T) {
+	mark.Nightly(t, "it makes 110 pods")
 	testutil.RequireRoot(t)
 	pods := 110
 	if testutil.Emulated() {

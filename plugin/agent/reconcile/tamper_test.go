@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const (
@@ -51,6 +52,9 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 		// is more than a fifth of a low one.
 		for ceiling, limit := range map[string]int{"on": 10_000_000, "off": 100_000_000} {
 			t.Run(tt.name+" ceiling "+ceiling, func(t *testing.T) {
+				if ceiling == "off" {
+					mark.Nightly(t, "the ceiling is on by default; without it each case takes as long again")
+				}
 				n := newNode(t)
 				n.configure("egressCeiling", ceiling)
 				n.configure("egressQueue", tt.queue)

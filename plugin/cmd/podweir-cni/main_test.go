@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
 // The binary itself, called as a runtime calls it, with the paths of a node: in
 // a mount namespace where /sys/fs/bpf and /run/podweir are the test's own.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/plugin/testutil/short"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // What an agent may have at its most whatever pods and readers do, in bytes of its
@@ -34,7 +34,7 @@ func flood(i int) map[string]string {
 // TestPrivilegedAgentUnderAnnotationFlood: 110 pods with all the annotations that they
 // can have are shaped like others, and cost the agent neither memory nor log.
 func TestPrivilegedAgentUnderAnnotationFlood(t *testing.T) {
-	short.LeaveOut(t, "it makes 110 pods")
+	mark.Slow(t, "it makes 110 pods")
 	const pods = 110
 	n := newTestNode(t)
 	for i := range pods {

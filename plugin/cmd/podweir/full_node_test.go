@@ -24,14 +24,15 @@ import (
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
-	"github.com/podweir/podweir/plugin/testutil/short"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestPrivilegedFullNode: on a node with 110 busy pods, five of which are broken, each in
 // its own way, status, doctor and top fit a screen and name all five. How long status and
 // doctor take is logged.
 func TestPrivilegedFullNode(t *testing.T) {
-	short.LeaveOut(t, "it makes 110 pods")
+	mark.Nightly(t, "110 pods take a quarter of a minute")
+	mark.Slow(t, "it makes 110 pods")
 	testutil.RequireRoot(t)
 	const pods = 110
 	n := newNightNode(t, &nightCase{})

@@ -26,7 +26,10 @@ import (
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
+
+var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
 
 // cli runs the commands on a node of its own, with one pod.
 type cli struct {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // noticeRate is the limit of both directions: 100 kB/s, with a bucket of some 9 kB.
@@ -190,10 +192,14 @@ func (n *noticed) findings(t *testing.T) string {
 
 //nolint:tparallel // its cases run beside each other, and it beside no other privileged test
 func TestPrivilegedNotices(t *testing.T) {
+	mark.Kernels(t, "four states need queues that many kernels lack")
 	testutil.RequireRoot(t)
 	for _, s := range notices() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel() // a node each, which mostly waits
+			if !slices.Contains(s.needs, "prio") && !slices.Contains(s.needs, "fq") {
+				mark.NightlyKernels(t, "the states take an emulated processor eight to ten minutes")
+			}
 			for _, what := range s.needs {
 				if what != "tcx" {
 					testutil.RequireQdisc(t, what)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/status/cluster"
-	"github.com/podweir/podweir/plugin/testutil/short"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // envIdle is how many connections the test of readers opens; without it a number that
@@ -111,7 +111,7 @@ func (a *agentProcess) tellsReaders(t *testing.T, pods int) {
 // TestPrivilegedAgentUnderReaders: who opens thousands of connections, or reads slowly,
 // keeps out neither Prometheus nor the kubelet and takes no memory from the agent.
 func TestPrivilegedAgentUnderReaders(t *testing.T) {
-	short.LeaveOut(t, "it makes 110 pods")
+	mark.Slow(t, "it makes 110 pods")
 	const pods, slow = 110, 64
 	idle := 1500
 	if v := os.Getenv(envIdle); v != "" {

@@ -10,6 +10,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Outcome is how a test ended.
@@ -44,16 +46,20 @@ var (
 const featureMark = "SKIP-FEATURE: "
 
 // Parse reads the output of "go test -v". Tests belong to pkg; if that is
-// empty, to the package whose line follows them.
+// empty, to the package whose line follows them. A test that a mark left out is not
+// among them.
 func Parse(r io.Reader, pkg string) (map[TestID]Test, error) {
 	tests := map[TestID]Test{}
-	pending, features := map[string]Outcome{}, map[string]string{}
+	pending, features, marked := map[string]Outcome{}, map[string]string{}, map[string]bool{}
 	flush := func(pkg string) {
 		for name, outcome := range pending {
-			tests[TestID{pkg, name}] = Test{outcome, features[name]}
+			if !marked[name] {
+				tests[TestID{pkg, name}] = Test{outcome, features[name]}
+			}
 		}
 		clear(pending)
 		clear(features)
+		clear(marked)
 	}
 	current := ""
 	scanner := bufio.NewScanner(r)
@@ -67,6 +73,8 @@ func Parse(r io.Reader, pkg string) (map[TestID]Test, error) {
 			pending[m[2]] = Outcome(m[1])
 		} else if _, feature, ok := strings.Cut(line, featureMark); ok {
 			features[current] = strings.TrimSpace(feature)
+		} else if strings.Contains(line, ": "+mark.SkipPrefix) {
+			marked[current] = true
 		} else if m := packageLine.FindStringSubmatch(line); m != nil && pkg == "" {
 			flush(m[1])
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -44,8 +43,8 @@ func (r *Results) count(o Outcome) int {
 }
 
 // Report writes what each kernel ran and skipped, and returns the faults: a
-// test that failed, one that was skipped without naming a feature or for the
-// lack of one that the kernel has, and one that no kernel ran.
+// test that failed, and one that was skipped without naming a feature or for the lack
+// of one that the kernel has.
 func Report(w io.Writer, all []Results) []string {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "kernel\trelease\tpassed\tfailed\tskipped\tboot and share")
@@ -66,24 +65,22 @@ func Report(w io.Writer, all []Results) []string {
 	return faults(all)
 }
 
-// OnlySkipped lists the tests that the kernel of r skipped and that no other is
-// to run, as their names match skip.
-func (r *Results) OnlySkipped(skip string) ([]string, error) {
-	if skip == "" {
-		return nil, nil
-	}
-	pattern, err := regexp.Compile(skip)
-	if err != nil {
-		return nil, fmt.Errorf("tests not to run %q: want a regular expression: %w", skip, err)
-	}
-	var names []string
-	for id, t := range r.Tests {
-		if t.Outcome == Skip && pattern.MatchString(id.Name) {
-			names = append(names, id.Package+" "+id.Name)
+// RunByNone lists the tests that every kernel skipped.
+func RunByNone(all []Results) []string {
+	ran := map[TestID]bool{}
+	for _, r := range all {
+		for id, t := range r.Tests {
+			ran[id] = ran[id] || t.Outcome != Skip
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	var out []string
+	for id, ok := range ran {
+		if !ok {
+			out = append(out, fmt.Sprintf("%s %s is run by no kernel", id.Package, id.Name))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // overhead writes the median of the overheads and the longest.
@@ -119,10 +116,8 @@ func (r *Results) skippedFor(feature string) []string {
 
 func faults(all []Results) []string {
 	var out []string
-	ran := map[TestID]bool{}
 	for _, r := range all {
 		for id, t := range r.Tests {
-			ran[id] = ran[id] || t.Outcome != Skip
 			switch {
 			case t.Outcome == Fail:
 				out = append(out, fmt.Sprintf("%s: %s %s failed", r.Kernel, id.Package, id.Name))
@@ -134,11 +129,6 @@ func faults(all []Results) []string {
 		}
 		for _, trouble := range r.Troubles {
 			out = append(out, r.Kernel+": "+trouble)
-		}
-	}
-	for id, ok := range ran {
-		if !ok {
-			out = append(out, fmt.Sprintf("%s %s is run by no kernel", id.Package, id.Name))
 		}
 	}
 	slices.Sort(out)

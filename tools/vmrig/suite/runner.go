@@ -14,10 +14,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
@@ -28,9 +30,8 @@ type Runner struct {
 	Machine vm.Options
 	// Machines is how many run side by side, at least 1.
 	Machines int
-	// Run is the pattern of the tests to run, Skip that of those among them
-	// not to run, if it is not empty.
-	Run, Skip string
+	// Run is the pattern of the tests to run.
+	Run string
 	// Logs is the directory for the whole output of each binary.
 	Logs string
 	// Progress gets a line for each binary, and the output of one that failed.
@@ -126,12 +127,10 @@ func (r *Runner) boot(ctx context.Context, j job, pattern, suffix string) (Resul
 	o := r.Machine
 	var out bytes.Buffer
 	o.Kernel, o.Dir, o.Stdout, o.Stderr = j.results.Kernel, j.binary.Dir, &out, &out
+	o.Env = append(slices.Clone(o.Env), mark.EnvGuest+"=1")
 	// The tests give up first, and say where they are.
 	grace := o.Timeout / 10
 	o.Args = []string{j.binary.Path, "-test.v", "-test.run=" + pattern, "-test.timeout=" + (o.Timeout - grace).String()}
-	if r.Skip != "" {
-		o.Args = append(o.Args, "-test.skip="+r.Skip)
-	}
 	start := time.Now()
 	result, runErr := r.Cache.Run(ctx, o)
 	if ctx.Err() != nil {

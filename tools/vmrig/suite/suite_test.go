@@ -24,11 +24,14 @@ const log = `=== RUN   TestPrivilegedA
     c_test.go:3: SKIP-FEATURE: netkit
 === RUN   TestPrivilegedC/two
     c_test.go:9: got 1, want 2
+=== RUN   TestPrivilegedC/three
+    c_test.go:9: SKIP-MARK: nightly: it takes a minute
 === NAME  TestPrivilegedC
     c_test.go:12: after all
 --- FAIL: TestPrivilegedC (0.00s)
     --- SKIP: TestPrivilegedC/one (0.00s)
     --- FAIL: TestPrivilegedC/two (0.00s)
+    --- SKIP: TestPrivilegedC/three (0.00s)
 FAIL
 `
 
@@ -100,7 +103,7 @@ func TestReport(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			if diff := cmp.Diff(tt.want, Report(&out, tt.all)); diff != "" {
+			if diff := cmp.Diff(tt.want, append(Report(&out, tt.all), RunByNone(tt.all)...)); diff != "" {
 				t.Errorf("Report() mismatch (-want +got):\n%s", diff)
 			}
 		})
@@ -129,23 +132,6 @@ func TestFailed(t *testing.T) {
 	}
 	if pattern, want := exactly(got), `^TestA$/^x$/^in \(1\)$|^TestB$`; pattern != want {
 		t.Errorf("exactly(%q) = %q, want %q", got, pattern, want)
-	}
-}
-
-func TestOnlySkipped(t *testing.T) {
-	host := Results{Tests: map[TestID]Test{
-		{"p", "TestPasses"}: {Outcome: Pass}, {"p", "TestB"}: {Skip, "fq"}, {"p", "TestA/x"}: {Skip, "prio"},
-	}}
-	for skip, want := range map[string][]string{
-		"": nil, "^TestPasses$": nil, "^TestB$": {"p TestB"}, "^Test(A|B)": {"p TestA/x", "p TestB"},
-	} {
-		got, err := host.OnlySkipped(skip)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("OnlySkipped(%q) mismatch (-want +got), error %v:\n%s", skip, err, diff)
-		}
-	}
-	if _, err := host.OnlySkipped("("); err == nil || !strings.Contains(err.Error(), `"("`) {
-		t.Errorf(`OnlySkipped("(") = %v, want an error that names the pattern`, err)
 	}
 }
 

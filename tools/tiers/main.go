@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Command tiers says which privileged tests run in a tier at a place, by their marks,
+// and writes the table of marks.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/tools/tiers/marks"
+)
+
+const usage = `usage, in the root of the repository:
+  tiers packages TIER PLACE   the packages, as arguments of go test
+  tiers pattern TIER PLACE    the pattern of the tests, for -run of go test
+  tiers names                 every test of the repository, a line each
+  tiers page                  write the table of marks in docs/contributing/testing.md
+`
+
+func main() {
+	flag.Usage = func() { fmt.Fprint(flag.CommandLine.Output(), usage) }
+	flag.Parse()
+	if err := run(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "tiers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	tests, faults, err := marks.Read(".")
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return errors.New(strings.Join(faults, "\n"))
+	}
+	switch command := strings.Join(args, " "); {
+	case command == "names":
+		for _, t := range tests {
+			fmt.Println(t.Dir, t.Name)
+		}
+		return nil
+	case command == "page":
+		return writePage(tests)
+	case len(args) == 3 && (args[0] == "packages" || args[0] == "pattern"):
+		return selection(tests, args[0], args[1], marks.Place(args[2]))
+	default:
+		return fmt.Errorf("unknown command %q\n%s", command, usage)
+	}
+}
+
+func selection(tests []marks.Test, what, tier string, at marks.Place) error {
+	if !slices.Contains(marks.Tiers(), tier) || !slices.Contains(marks.Places(), at) {
+		return fmt.Errorf("tier %q at %q: want one of %v at one of %v", tier, at, marks.Tiers(), marks.Places())
+	}
+	selected := marks.Select(tests, tier, at)
+	dirs := slices.Sorted(maps.Keys(selected))
+	if len(dirs) == 0 {
+		return fmt.Errorf("no test is selected for tier %q at %q", tier, at)
+	}
+	if what == "packages" {
+		fmt.Println("./" + strings.Join(dirs, " ./"))
+		return nil
+	}
+	var names []string
+	for _, dir := range dirs {
+		names = append(names, selected[dir]...)
+	}
+	fmt.Println(marks.Pattern(names))
+	return nil
+}
+
+func writePage(tests []marks.Test) error {
+	old, err := os.ReadFile(marks.Page)
+	if err != nil {
+		return err
+	}
+	page, err := marks.Replace(string(old), marks.Table(tests))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(marks.Page, []byte(page), 0o644)
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package marks_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/tools/tiers/marks"
+)
+
+// write makes a tree of files and returns its root.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+const marked = `package a
+
+var _ = mark.EveryTest(mark.NightlyKernels, "of the package")
+
+func TestPrivilegedPlain(t *testing.T) {}
+
+func TestPrivilegedTimed(t *testing.T) {
+	mark.Timed(t, "rates")
+}
+
+func TestPrivilegedCore(t *testing.T) {
+	testutil.RequireRoot(t)
+	mark.Kernels(t, "the verifier differs")
+	for range 2 {
+		t.Run("", func(t *testing.T) { mark.Nightly(t, "one setting") })
+	}
+}
+
+func TestPrivilegedNight(t *testing.T) { mark.Nightly(t, "a minute") }
+
+func TestPrivilegedClock(t *testing.T) {
+	mark.Timed(t, "needs fq")
+	mark.Kernels(t, "needs fq")
+}
+
+func TestUnit(t *testing.T) { mark.Slow(t, "a second") }
+`
+
+func TestSelection(t *testing.T) {
+	root := write(t, map[string]string{
+		"go.mod": "", "a/a_test.go": marked,
+		"b/b_test.go":      "package b\n\nfunc TestPrivilegedB(t *testing.T) {}\n",
+		"n/go.mod":         "",
+		"n/x/x_test.go":    "package x\n\nfunc TestPrivilegedX(t *testing.T) {}\n",
+		"a/testdata/q.txt": "", "bin/c/c_test.go": "no Go",
+	})
+	tests, faults, err := marks.Read(root)
+	if err != nil || len(faults) > 0 {
+		t.Fatalf("Read() = %v, %v", faults, err)
+	}
+	got := map[string][]string{}
+	for _, tier := range marks.Tiers() {
+		for _, at := range marks.Places() {
+			for dir, names := range marks.Select(tests, tier, at) {
+				for _, name := range names {
+					key := tier + " " + string(at)
+					got[key] = append(got[key], dir+" "+strings.TrimPrefix(name, "TestPrivileged"))
+				}
+			}
+		}
+	}
+	here, alone, b := []string{"a Core", "a Plain"}, []string{"a Clock", "a Timed"}, "b B"
+	want := map[string][]string{
+		"test shared": append(here, b), "test alone": alone, "test kernels": {"a Core"}, "test kernels-alone": {"a Clock"},
+		"gate shared": append(here, b), "gate alone": alone, "gate kernels": {"a Core", b}, "gate kernels-alone": {"a Clock"},
+		"all shared": {"a Core", "a Night", "a Plain", b}, "all alone": alone,
+		"all kernels": {"a Core", "a Night", "a Plain", b}, "all kernels-alone": {"a Clock"},
+	}
+	sorted := cmp.Transformer("sorted", func(s []string) map[string]bool {
+		m := map[string]bool{}
+		for _, x := range s {
+			m[x] = true
+		}
+		return m
+	})
+	if diff := cmp.Diff(want, got, sorted); diff != "" {
+		t.Errorf("selected tests (-want +got):\n%s", diff)
+	}
+	if got, want := marks.Pattern([]string{"TestPrivilegedA", "TestPrivilegedB"}), "^TestPrivileged(A|B)$"; got != want {
+		t.Errorf("Pattern() = %q, want %q", got, want)
+	}
+	table := marks.Table(tests)
+	for _, row := range []string{
+		"| nightly | `a` | `Night` | a minute |",
+		"| nightly | `a` | cases of `Core` | one setting |",
+		"| nightly on other kernels | `a` | every test that says nothing else | of the package |",
+	} {
+		if !strings.Contains(table, row) {
+			t.Errorf("the table lacks %q:\n%s", row, table)
+		}
+	}
+}
+
+func TestFaultsOfMarks(t *testing.T) {
+	for name, tt := range map[string]struct{ body, want string }{
+		"no reason":       {`func TestPrivilegedA(t *testing.T) { mark.Nightly(t, " ") }`, "a/a_test.go:3: a mark without a reason"},
+		"computed reason": {`func TestPrivilegedA(t *testing.T) { mark.Nightly(t, why) }`, "a/a_test.go:3: a mark without a reason"},
+		"in a helper":     {`func helper(t *testing.T) { mark.Nightly(t, "slow") }`, "helper has a mark and is no test"},
+		"timed case":      {`func TestPrivilegedA(t *testing.T) { if x { mark.Timed(t, "rates") } }`, "mark.Timed stands on a case"},
+		"contradiction": {
+			`func TestPrivilegedA(t *testing.T) { mark.Kernels(t, "a"); mark.NightlyKernels(t, "b") }`,
+			"TestPrivilegedA is marked with Kernels and NightlyKernels",
+		},
+		"no mark for all": {`var _ = mark.EveryTest(mark.Some, "x")`, "mark.EveryTest wants a mark first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, faults, err := marks.Read(write(t, map[string]string{"a/a_test.go": "package a\n\n" + tt.body + "\n"}))
+			if err != nil || !strings.Contains(strings.Join(faults, "\n"), tt.want) {
+				t.Errorf("faults are %q, %v, want %q", faults, err, tt.want)
+			}
+		})
+	}
+	_, faults, err := marks.Read(write(t, map[string]string{
+		"a/a_test.go": "package a\nfunc TestPrivilegedSame(t *testing.T) { mark.Timed(t, \"rates\") }\n",
+		"b/b_test.go": "package b\nfunc TestPrivilegedSame(t *testing.T) {}\n",
+	}))
+	if err != nil || len(faults) != 1 || !strings.Contains(faults[0], "rename one") {
+		t.Errorf("of two tests of a name, one of them timed: %q, %v", faults, err)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	page := "a\n<!-- marks: begin -->\nold\n<!-- marks: end -->\nb\n"
+	got, err := marks.Replace(page, "new\n")
+	if want := strings.Replace(page, "old", "new", 1); err != nil || got != want {
+		t.Errorf("Replace() = %q, %v, want %q", got, err, want)
+	}
+	if _, err := marks.Replace("a\n", "new\n"); err == nil {
+		t.Error("Replace() of a page without a place = nil, want an error")
+	}
+}
+
+// TestMarksOfThisRepository holds every mark to its form, and the page to what the
+// marks say: "go run ./tools/tiers page" writes it.
+func TestMarksOfThisRepository(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	tests, faults, err := marks.Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fault := range faults {
+		t.Error(fault)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, marks.Page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := marks.Replace(string(raw), marks.Table(tests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(raw)); diff != "" {
+		t.Errorf("%s is not what the marks say; run \"go run ./tools/tiers page\" (-want +got):\n%s", marks.Page, diff)
+	}
+}
