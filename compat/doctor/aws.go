@@ -30,7 +30,7 @@ func awsChecks() []Check {
 		{
 			Code: "PW302", Title: "every pod has the policy agent's filters", Category: CategoryDatapath, Severity: SeverityFail, Family: "aws",
 			Looks: "handle_egress on hook ingress and handle_ingress on hook egress of each eni and vlan device, preference 1, handle 1; " +
-				"when the agent and the pod started",
+				"which devices are of one pod; when the agent and the pod started",
 			Why: "a pod without them has no network policy; podweir is not the cause, but is often suspected. " +
 				"The agent attaches them to new pods, and to older ones when a policy selects them: older pods without a policy need none",
 			Mend: "Delete the pod, so that a new one gets the filters; restarting aws-node does not attach them to a pod that no policy selects. " +

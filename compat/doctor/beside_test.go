@@ -4,7 +4,11 @@
 package doctor_test
 
 import (
+	"crypto/sha1" //nolint:gosec // it names devices, as aws-cni does
+	"encoding/hex"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/judge"
@@ -23,6 +27,76 @@ func hooked(in, out []judge.Program) func(*node) {
 
 // besideFindings are about what real neighbours were seen to do.
 func besideFindings() []finding {
+	withBandwidth := func(n *node) {
+		n.files[net+"10-aws.conflist"] = strings.Replace(awsList, "]}", bottled, 1)
+		n.spliceIn("10-aws.conflist")
+	}
+	// second gives the pod of default/web a second interface, as aws-cni names it, with
+	// these programs on its hooks; the first one has both filters.
+	second := func(device string, kept bool, in, out []judge.Program) func(*node) {
+		return func(n *node) {
+			first := n.kernel.devices[0]
+			unfiltered(-time.Hour)(n)
+			if !kept {
+				n.files[results+"aws-cni-c2-eth0"] = strings.Replace(cached("c2", "{}"), "early", "other", 1)
+			}
+			other := n.kernel.devices[0]
+			first.Name, other.Name = webDevice, device
+			other.In.Programs, other.Out.Programs = in, out
+			n.kernel.devices = []doctor.Device{first, other}
+		}
+	}
+	// result has libcni keep what the plugins answered.
+	result := func(text string) func(*node) {
+		return func(n *node) {
+			n.files[results+"aws-cni-c2-eth0"] = strings.Replace(cached("c2", limited), `"result":{}`, text, 1)
+			n.files["run/netns/cni-1"] = ""
+		}
+	}
+	const interfaces = `"result":{"cniVersion":"0.4.0","interfaces":[{"name":"eni1"},{"name":"eth0","sandbox":"/var/run/netns/%s"},{"name":"dummy1","mac":"0","sandbox":"0"}]}`
+	return append(besideFelixFindings(), []finding{
+		{name: "a second interface without policy, ns.pod.1", code: "PW302", node: aws, change: second("eni"+awsHash("default.web.1"), true, nil, nil), want: doctor.Fail, seen: "default/web (eni" + awsHash("default.web.1") + ") has no filter, and another interface of the pod has both", fix: "kubectl delete pod -n default web"},
+		{name: "a second interface without policy, ns.pod/1", code: "PW302", node: aws, change: second("eni"+awsHash("default.web/1"), true, nil, nil), want: doctor.Fail, seen: "default/web (eni" + awsHash("default.web/1") + ") has no filter", fix: "kubectl delete pod"},
+		{name: "a second interface of another name", code: "PW302", node: aws, change: second("eniother", true, nil, nil), want: doctor.Fail, seen: "default/web (eniother) has no filter, and another interface of the pod has both", fix: "kubectl delete pod"},
+		{name: "a second interface with policy", code: "PW302", node: aws, change: func(n *node) {
+			in, out := n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs
+			second("eniother", true, in, out)(n)
+		}, want: doctor.OK, seen: "2 devices"},
+		{name: "a device that nothing names", code: "PW302", node: aws, change: func(n *node) {
+			second("eniother", false, nil, nil)(n)
+			n.kernel.devices[0].Pod, n.kernel.devices[1].Pod = 7, 8
+		}, want: doctor.Unknown, seen: "which pods eniother are of is not known, and they have no filter"},
+		{name: "a device that the result names", code: "PW302", node: aws, change: func(n *node) {
+			second("eniother", true, nil, nil)(n)
+			n.kernel.devices = n.kernel.devices[1:]
+			n.files["run/netns/x"] = ""
+			n.files[results+"aws-cni-c2-eth0"] = strings.Replace(n.files[results+"aws-cni-c2-eth0"], `"result":{}`, strings.Replace(fmt.Sprintf(interfaces, "x"), "eni1", "eniother", 1), 1)
+		}, want: doctor.OK, seen: "1 more are of pods that started before the agent"},
+		{name: "a pod whose DEL failed", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-2"))(n) }, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod whose DEL failed, newer libcni", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/run/netns/cni-2"`)(n) }, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod of before the boot", code: "PW605", node: aws, change: func(n *node) {
+			result(fmt.Sprintf(interfaces, "cni-2"))(n)
+			delete(n.files, "run/netns/cni-1")
+			n.files["run/x"] = ""
+		}, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod that is there", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-1"))(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
+		{name: "a pod whose namespace nobody can see", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/elsewhere/cni-2"`)(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
+		{name: "bandwidth, replaced", code: "PW301", node: aws, change: withBandwidth, want: doctor.Warn, seen: "bandwidth is in 10-aws.conflist, and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
+		{name: "bandwidth, replaced, without policy", code: "PW301", node: aws, change: func(n *node) {
+			withBandwidth(n)
+			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
+		}, want: doctor.Skip, seen: "does not enforce"},
+	}...)
+}
+
+// awsHash is the part of a device's name that aws-cni makes of a pod's.
+func awsHash(pod string) string {
+	sum := sha1.Sum([]byte(pod)) //nolint:gosec // it names devices, as aws-cni does
+	return hex.EncodeToString(sum[:])[:11]
+}
+
+// besideFelixFindings are about Calico's agent, and about programs that are not podweir's.
+func besideFelixFindings() []finding {
 	type list = []judge.Program
 	ciliumOut := judge.Program{Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 11, Name: "cil_to_containe"}
 	u32Out := felixFilter
@@ -30,19 +104,10 @@ func besideFindings() []finding {
 	standard := func(is bool, f func(*node)) func(*node) {
 		return func(n *node) { f(n); n.kernel.attached[0].Standard = is }
 	}
-	withBandwidth := func(n *node) {
-		n.files[net+"10-aws.conflist"] = strings.Replace(awsList, "]}", bottled, 1)
-		n.spliceIn("10-aws.conflist")
-	}
 	return []finding{
 		{name: "left to Felix, and podweir's own rate", code: "PW403", node: calico, change: standard(false, felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.OK, seen: "are left to it"},
 		{name: "left to Felix, and still shaped", code: "PW403", node: calico, change: standard(true, felix(`,"shaper":"calico"`, 20_000_000)), want: doctor.Warn, seen: "podweir still shapes default/web", fix: "podweir detach"},
 		{name: "Felix's limit is before podweir's", code: "PW403", node: calico, change: felix("", 20_000_000), want: doctor.Fail, seen: "its limit is before podweir's on default/web", fix: "1P"},
-		{name: "bandwidth, replaced", code: "PW301", node: aws, change: withBandwidth, want: doctor.Warn, seen: "bandwidth is in 10-aws.conflist, and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
-		{name: "bandwidth, replaced, without policy", code: "PW301", node: aws, change: func(n *node) {
-			withBandwidth(n)
-			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
-		}, want: doctor.Skip, seen: "does not enforce"},
 		{name: "Felix's filter", code: "PW502", node: calico, change: hooked(list{felixFilter}, nil), want: doctor.OK, seen: "none on 1"},
 		{name: "Felix's kind of filter on the other hook", code: "PW502", node: calico, change: hooked(nil, list{u32Out}), want: doctor.Warn, seen: "egress: u32 filter at preference 1", fix: "tc filter show dev eni0123456789a egress"},
 		{name: "a u32 filter without Calico", code: "PW502", node: ptp, change: hooked(list{felixFilter}, nil), want: doctor.Warn, seen: "u32 filter", fix: "tc filter show dev eni0123456789a ingress"},

@@ -37,11 +37,24 @@ func (f *Facts) policyAgentSince() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// policyDevice is the name of a pod's host-side device without its prefix
-// (pkg/networkutils/names.go, v1.23.0).
-func policyDevice(pod string) string {
-	sum := sha1.Sum([]byte(strings.Replace(pod, "/", ".", 1))) //nolint:gosec // see the import
-	return hex.EncodeToString(sum[:])[:11]
+// maxNICs bounds the interfaces of a pod that are looked for by their names: no instance
+// has more network cards.
+const maxNICs = 32
+
+// policyDevices are the names of a pod's host-side devices without their prefix: that of the
+// first interface, and of further ones in both forms (pkg/networkutils/names.go of the VPC
+// CNI, v1.23.0, and pkg/utils/utils.go of the agent, v1.5.0).
+func policyDevices(pod string) []string {
+	pod = strings.Replace(pod, "/", ".", 1)
+	names := []string{pod}
+	for i := 1; i < maxNICs; i++ {
+		names = append(names, fmt.Sprintf("%s.%d", pod, i), fmt.Sprintf("%s/%d", pod, i))
+	}
+	for i, name := range names {
+		sum := sha1.Sum([]byte(name)) //nolint:gosec // see the import
+		names[i] = hex.EncodeToString(sum[:])[:11]
+	}
+	return names
 }
 
 // policyIdentifier is what the agent calls all pods of a name up to its last dash
@@ -54,20 +67,37 @@ func policyIdentifier(pod string) string {
 	return name + "@" + namespace
 }
 
-// policyPod is the pod of a device, nil if the runtime's results do not name it.
-func (f *Facts) policyPod(device string) *Sandbox {
-	hash := strings.TrimPrefix(strings.TrimPrefix(device, "eni"), "vlan")
-	at := slices.IndexFunc(f.Sandboxes, func(s Sandbox) bool { return s.Pod != "" && policyDevice(s.Pod) == hash })
-	if at < 0 {
-		return nil
+// policyPods are the pods of devices: by the runtime's results, by the names that aws-cni
+// gives devices, or because another device of the same network namespace is named by one of
+// these.
+func (f *Facts) policyPods(devices []*Device) map[*Device]*Sandbox {
+	pods, byNamespace := map[*Device]*Sandbox{}, map[int]*Sandbox{}
+	hashes := make([][]string, len(f.Sandboxes))
+	for i := range f.Sandboxes {
+		hashes[i] = policyDevices(f.Sandboxes[i].Pod)
 	}
-	return &f.Sandboxes[at]
+	for _, d := range devices {
+		hash := strings.TrimPrefix(strings.TrimPrefix(d.Name, "eni"), "vlan")
+		for i := range f.Sandboxes {
+			s := &f.Sandboxes[i]
+			if s.Pod != "" && (slices.Contains(s.devices, d.Name) || slices.Contains(hashes[i], hash)) {
+				pods[d], byNamespace[d.Pod] = s, s
+			}
+		}
+	}
+	for _, d := range devices {
+		if pods[d] == nil && d.Pod != 0 {
+			pods[d] = byNamespace[d.Pod]
+		}
+	}
+	return pods
 }
 
 // checkNPAFilters knows three kinds of device without filters. The agent attaches
 // when aws-cni asks it, for each new pod; and to a pod of before its own start when
 // a policy selects that. So a new pod without filters is a fault, an old one need
-// not be, and one filter of two always is, but for pods that are being set up: the
+// not be, and one filter of two always is, as is one interface of a pod without those that
+// another has; but for pods that are being set up: the
 // agent attaches within aws-cni's ADD, one filter after the other, which took
 // seconds for ten pods at once, and the runtime keeps a result when ADD is over.
 func checkNPAFilters(f *Facts) Finding {
@@ -75,11 +105,20 @@ func checkNPAFilters(f *Facts) Finding {
 		return skip("the Network Policy Agent is not known to enforce")
 	}
 	return f.podDevices(func(devices []Device) Finding {
-		var all filterCensus
+		var its []*Device
 		for i := range devices {
 			if d := &devices[i]; strings.HasPrefix(d.Name, "eni") || strings.HasPrefix(d.Name, "vlan") {
-				all.add(f, d)
+				its = append(its, d)
 			}
+		}
+		all := filterCensus{pods: f.policyPods(its), filtered: map[int]bool{}}
+		for _, d := range its {
+			if d.Pod != 0 && hasPolicy(&d.In, "handle_egress") && hasPolicy(&d.Out, "handle_ingress") {
+				all.filtered[d.Pod] = true
+			}
+		}
+		for _, d := range its {
+			all.add(f, d)
 		}
 		const expected = "both filters on the device of each pod that started after the agent, or that a policy selects"
 		switch {
@@ -87,6 +126,8 @@ func checkNPAFilters(f *Facts) Finding {
 			return breaks(shorten(all.broken), expected, all.fix+" (AWS's part, not podweir's)", all.broken...)
 		case len(all.lost) > 0:
 			return warns(shorten(all.lost), expected, all.fix+" if a policy selects it (AWS's part, not podweir's)", all.lost...)
+		case len(all.unnamed) > 0:
+			return unknown("which pods " + shorten(all.unnamed) + " are of is not known, and they have no filter")
 		}
 		seen := fmt.Sprintf("%d devices", all.whole)
 		if len(all.older) > 0 {
@@ -101,10 +142,15 @@ func checkNPAFilters(f *Facts) Finding {
 
 // filterCensus counts devices by what they have of the agent's.
 type filterCensus struct {
+	// pods are those of the devices as far as they are known, filtered the network
+	// namespaces with a device that has both filters.
+	pods     map[*Device]*Sandbox
+	filtered map[int]bool
+
 	whole int
 	// broken lack a filter for certain, lost may have had them, older never had
-	// them and need none, starting will get them.
-	broken, lost, older, starting []string
+	// them and need none, starting will get them. Of unnamed nothing is known.
+	broken, lost, older, starting, unnamed []string
 	// fix is for the first device that needs one.
 	fix string
 }
@@ -112,7 +158,7 @@ type filterCensus struct {
 func (c *filterCensus) add(f *Facts, d *Device) {
 	egress, ingress := hasPolicy(&d.In, "handle_egress"), hasPolicy(&d.Out, "handle_ingress")
 	name, fix := d.Name, "delete the pod of "+d.Name
-	pod := f.policyPod(d.Name)
+	pod := c.pods[d]
 	if pod != nil {
 		namespace, podName, _ := strings.Cut(pod.Pod, "/")
 		name, fix = pod.Pod+" ("+d.Name+")", "kubectl delete pod -n "+namespace+" "+podName
@@ -131,8 +177,13 @@ func (c *filterCensus) add(f *Facts, d *Device) {
 		c.broken = append(c.broken, name+" lacks handle_egress")
 	case pod != nil && known && pod.Made.After(since):
 		c.broken = append(c.broken, name+" has no filter, and started after the agent")
+	case c.filtered[d.Pod]:
+		c.broken = append(c.broken, name+" has no filter, and another interface of the pod has both")
 	case pod != nil && f.policyPinned(pod.Pod):
 		c.lost = append(c.lost, name+" has no filter, and the agent has programs for pods of its name")
+	case pod == nil:
+		c.unnamed = append(c.unnamed, name)
+		return
 	default:
 		c.older = append(c.older, name)
 		return

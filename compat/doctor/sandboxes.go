@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
@@ -29,6 +30,8 @@ type Sandbox struct {
 	Limited []string
 	// Made is when its set-up ended.
 	Made time.Time
+	// devices are the host-side devices that the plugins said they made.
+	devices []string
 }
 
 // cachedResult are the fields of libcni's cachedInfo that are read here.
@@ -44,6 +47,40 @@ type cachedResult struct {
 			Egress  uint64 `json:"egressRate"`
 		} `json:"bandwidth"`
 	} `json:"capabilityArgs"`
+	// NetNS is there from libcni 1.2 on.
+	NetNS  string `json:"netns"`
+	Result struct {
+		Interfaces []struct {
+			Name    string `json:"name"`
+			Sandbox string `json:"sandbox"`
+		} `json:"interfaces"`
+	} `json:"result"`
+}
+
+// ended says that the network namespace of a result is gone: a plugin failed when the pod
+// was deleted, or the node was booted since, and libcni kept the result. Where the node's
+// files do not show it, nothing has ended.
+func (c *cachedResult) ended(root fs.FS) bool {
+	name := c.NetNS
+	for _, i := range c.Result.Interfaces {
+		// The VPC CNI keeps a number there, too.
+		if name == "" && strings.HasPrefix(i.Sandbox, "/") {
+			name = i.Sandbox
+		}
+	}
+	if strings.HasPrefix(name, "/var/run/") {
+		name = strings.TrimPrefix(name, "/var") // they are one
+	}
+	name = strings.TrimPrefix(name, "/")
+	top, _, below := strings.Cut(name, "/")
+	if !below || !fs.ValidPath(name) {
+		return false
+	}
+	if _, err := fs.Stat(root, top); err != nil {
+		return false
+	}
+	_, err := fs.Lstat(root, name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // loopback is what containerd sets up beside the pod's network.
@@ -52,8 +89,8 @@ const loopback = "lo"
 // maxCached bounds one cached result, in bytes: real ones have some 5 kB.
 const maxCached = 1 << 20
 
-// readSandboxes reads libcni's cache. Files of other kinds, and those that are
-// written at the moment, are left out.
+// readSandboxes reads libcni's cache. Files of other kinds, those that are written at the
+// moment and those of pods that are gone are left out.
 func readSandboxes(root fs.FS) ([]Sandbox, error) {
 	entries, err := fs.ReadDir(root, resultsDir)
 	if err != nil {
@@ -76,8 +113,9 @@ func readSandboxes(root fs.FS) ([]Sandbox, error) {
 		if json.Unmarshal(b, &c) != nil || c.Kind != "cniCacheV1" {
 			continue
 		}
-		if c.IfName == loopback {
-			continue // containerd gives it the pod's limits; nothing shapes it
+		// containerd gives the loopback device the pod's limits; nothing shapes it.
+		if c.IfName == loopback || c.ended(root) {
+			continue
 		}
 		s := c.sandbox()
 		s.Made = info.ModTime()
@@ -97,6 +135,11 @@ func (c *cachedResult) sandbox() Sandbox {
 	}
 	if c.Caps.Bandwidth.Ingress > 0 {
 		s.Limited = append(s.Limited, "ingress")
+	}
+	for _, i := range c.Result.Interfaces {
+		if i.Sandbox == "" {
+			s.devices = append(s.devices, i.Name)
+		}
 	}
 	if name := args["K8S_POD_NAME"]; name != "" {
 		s.Pod = args["K8S_POD_NAMESPACE"] + "/" + name
