@@ -23,10 +23,13 @@ type Calico struct {
 	Dataplane string
 	// Limits says that a device is there which Felix makes for a limit of egress.
 	Limits bool
+	// Sign is something of Felix's on the node, as a clause, "" if there is nothing.
+	Sign string
 }
 
-// felixProcesses are the agent in Calico's image, and by itself.
-var felixProcesses = []string{"calico-node", "calico-felix"}
+// calicoNode is what Calico's agent is called in its image before v3.33; it is called
+// calico there since.
+const calicoNode = "calico-node"
 
 // felixIFB begins the names of the devices that Felix makes for limits of egress
 // (ifbDevicePrefix in felix/dataplane/linux/qos/qos.go, commit 04baf82929c4).
@@ -36,25 +39,62 @@ const felixIFB = "bwcali"
 func (r *reader) calico() {
 	c := &r.node.Calico
 	c.Dataplane = r.node.Facts[profiles.FactCalicoDataplane]
-	c.Limits = slices.ContainsFunc(r.node.Devices, func(name string) bool { return strings.HasPrefix(name, felixIFB) })
 	if r.node.seesNode() {
 		c.Runs = profiles.No
 	}
-	for _, name := range felixProcesses {
-		if p := r.node.Process(name); p != nil && c.Runs != profiles.Yes {
-			c.Runs, c.Version = profiles.Yes, calicoVersion(r.buildInfo("proc/"+p.PID+"/exe"))
+	plugin := r.node.Binary(r.root, "calico")
+	if plugin != "" {
+		c.sign("/" + plugin + " is there")
+	}
+	if at := slices.IndexFunc(r.node.Devices, func(name string) bool { return strings.HasPrefix(name, felixIFB) }); at >= 0 {
+		c.Limits = true
+		c.sign("the device " + r.node.Devices[at] + " is there")
+	}
+	for i := range r.node.Processes {
+		p := &r.node.Processes[i]
+		switch isFelix(p) {
+		case profiles.Yes:
+			if c.Runs != profiles.Yes {
+				c.Runs, c.Version = profiles.Yes, calicoVersion(r.buildInfo("proc/"+p.PID+"/exe"))
+			}
+		case profiles.Unknown:
+			c.sign("the process " + p.PID + " (" + strings.Join(p.Args, " ") + ") is Calico's")
+		case profiles.No:
 		}
 	}
-	if plugin := r.node.Binary(r.root, "calico"); c.Version == "" && c.Runs != profiles.No && plugin != "" {
+	if c.Version == "" && c.Runs != profiles.No && plugin != "" {
 		// It is installed from an image of the agent's release.
 		c.Version = calicoVersion(r.buildInfo(plugin))
 	}
-	switch c.Runs {
-	case profiles.Yes:
-		r.node.Facts[profiles.FactFelixQueues] = profiles.Is(c.readsAnnotations() != profiles.No).String()
-	case profiles.No:
-		r.node.Facts[profiles.FactFelixQueues] = profiles.No.String()
-	case profiles.Unknown:
+	if c.Runs == profiles.No || c.mayRun() {
+		r.node.Facts[profiles.FactFelixQueues] = profiles.Is(c.mayRun() && c.readsAnnotations() != profiles.No).String()
+	}
+}
+
+// sign notes something of Felix's, with which it may run where no process shows it.
+func (c *Calico) sign(what string) {
+	c.Sign = what
+	if c.Runs == profiles.No {
+		c.Runs = profiles.Unknown
+	}
+}
+
+// mayRun says that Felix runs or that something of it is there.
+func (c *Calico) mayRun() bool { return c.Runs == profiles.Yes || c.Sign != "" }
+
+// isFelix says whether a process is Felix: calico-node in its image, calico-felix by
+// itself, and from v3.33 on a component of the one binary that all parts are, the plugin
+// too, which alone has no arguments.
+func isFelix(p *Process) profiles.Answer {
+	switch {
+	case p.Name == calicoNode || p.Name == "calico-felix":
+		return profiles.Yes
+	case p.Name != "calico" || len(p.Args) == 1 && p.Args[0] != "":
+		return profiles.No
+	case slices.Contains(p.Args, "felix"):
+		return profiles.Yes
+	default:
+		return profiles.Unknown
 	}
 }
 
@@ -89,6 +129,8 @@ func (c *Calico) readsAnnotations() profiles.Answer {
 func (c *Calico) EnforcesAnnotations() Others {
 	others := Others{By: terms.ShaperCalico}
 	switch reads := c.readsAnnotations(); {
+	case reads != profiles.No && c.Runs != profiles.Yes && !c.Limits && c.Sign != "":
+		others.Why = "whether Calico's agent runs is not known, and " + c.Sign + ": from v3.30 on it enforces kubernetes.io/*-bandwidth"
 	case reads == profiles.Unknown:
 		others.Why = "which release of Calico runs is not known: from v3.30 on it enforces kubernetes.io/*-bandwidth"
 	case reads == profiles.Yes && c.Dataplane == "bpf" && !c.Limits:

@@ -161,6 +161,10 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	n.Profile, n.Assumed, n.Why = r.profile()
 	if n.Profile != nil {
 		n.Profile = n.Profile.ForRelease(n.Cilium.Version)
+		// Cilium has its own policy, and is left over beside it at most.
+		if n.Facts[profiles.FactFelixQueues] == profiles.Yes.String() && n.Profile.Family != "cilium" {
+			n.Profile = n.Profile.BesideFelix()
+		}
 	}
 	n.Ready = n.ready()
 	n.Found = r.found(programs)

@@ -45,7 +45,7 @@ type Kernel struct {
 }
 
 // interesting are the processes whose command line is read.
-var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "cilium-agent", "podweir"}
+var interesting = []string{"controller", "containerd", "crio", "cri-dockerd", "kubelet", "cilium-agent", "podweir", "calico"}
 
 // processes lists the node's processes, nil if they cannot be seen: without the
 // node's PID namespace /proc has only our own.
@@ -56,7 +56,7 @@ func (r *reader) processes() []Process {
 			continue
 		}
 		name := r.text("proc/" + pid + "/comm")
-		if name == "" {
+		if name == "" || r.zombie(pid) {
 			continue
 		}
 		p := Process{PID: pid, Name: name}
@@ -66,6 +66,13 @@ func (r *reader) processes() []Process {
 		out = append(out, p)
 	}
 	return out
+}
+
+// zombie says that a process has ended and nobody has waited for it. Its name, which is in
+// parentheses before the state, may have any characters (proc_pid_stat(5)).
+func (r *reader) zombie(pid string) bool {
+	stat := r.text("proc/" + pid + "/stat")
+	return strings.HasPrefix(stat[strings.LastIndex(stat, ")")+1:], " Z")
 }
 
 // Process returns the first process with this name, nil if none is seen.

@@ -252,7 +252,7 @@ func (r *reader) look(f *Found, s profiles.Signal, programs []string) {
 	case profiles.SignalSocket:
 		seen = r.node.Listens(s.Value) == profiles.Yes
 	case profiles.SignalProcess:
-		seen = r.node.Process(s.Value) != nil
+		seen = r.node.Process(s.Value) != nil || s.Value == calicoNode && r.node.Calico.Runs == profiles.Yes
 	case profiles.SignalDevice:
 		seen = slices.Contains(r.node.Devices, s.Value)
 	case profiles.SignalProgram:

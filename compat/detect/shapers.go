@@ -32,7 +32,7 @@ func (n *Node) OtherShapers() Others {
 		others := n.Cilium.EnforcesAnnotations()
 		others.By = terms.ShaperCilium
 		return others
-	case n.Profile != nil && (n.Profile.Family == "calico" || n.Calico.Runs == profiles.Yes):
+	case n.Profile != nil && (n.Profile.Family == "calico" || n.Calico.mayRun()):
 		return n.Calico.EnforcesAnnotations()
 	}
 	for _, p := range profiles.All() {

@@ -4,6 +4,8 @@
 package profiles
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/plugin/terms"
@@ -78,6 +80,28 @@ func besideFelix() (egress, ingress Attach) {
 	egress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: qos}
 	ingress.Refused = map[terms.Mode]string{terms.ModeClsactHostSide: qos}
 	return egress, ingress
+}
+
+// BesideFelix returns the profile for a node where Calico's agent may enforce policy beside
+// the CNI, and owns root qdiscs of the host side.
+func (p *Profile) BesideFelix() *Profile {
+	known := func(q QdiscUse) bool { return slices.Contains(felixQdiscs(), q) }
+	if p.Family == "calico" || slices.ContainsFunc(p.RootQdiscs, known) {
+		return p
+	}
+	out := *p
+	egress, ingress := besideFelix()
+	if out.Ingress.Place != terms.PlaceIFB {
+		out.Ingress.Place, out.Ingress.Why = ingress.Place, ingress.Why
+	}
+	for attach, more := range map[*Attach]map[terms.Mode]string{&out.Egress: egress.Refused, &out.Ingress: ingress.Refused} {
+		all := maps.Clone(more)
+		maps.Copy(all, attach.Refused)
+		attach.Refused = all
+	}
+	out.Hooks = slices.Concat(p.Hooks, felixHooks())
+	out.RootQdiscs = slices.Concat(p.RootQdiscs, felixQdiscs())
+	return &out
 }
 
 func calico() []*Profile {
