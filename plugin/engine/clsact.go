@@ -16,6 +16,8 @@ type seen struct {
 	// noRoot says that it had no root qdisc but the kernel's own, noClsact that it had
 	// no clsact qdisc, and madeClsact that podweir made one since.
 	noRoot, noClsact, madeClsact bool
+	// former says that a filter of podweir's has the handle of former releases.
+	former bool
 }
 
 // detachFilter removes a filter of ours, and the clsact qdisc that podweir made if
@@ -51,15 +53,18 @@ func (k *kernel) attachFilter(r *attach.Record, at *place, h terms.Hook, pref ui
 	pos := queue.Place{Hook: queueHook(h), Pref: pref, Handle: queue.FilterHandle}
 	made, err := k.addFilter(at, pos, program)
 	if err == nil {
-		return k.settleClsact(r, at, made)
+		err = k.settleClsact(r, at, made)
+	} else if errors.Is(err, queue.ErrFilterExists) {
+		if replaced, failed := queue.ReplaceClsact(at.handle, at.index, pos, program); replaced || failed != nil {
+			err = failed
+		}
 	}
-	if !errors.Is(err, queue.ErrFilterExists) {
+	if err != nil || !k.seen[at.device].former {
 		return err
 	}
-	replaced, failed := queue.ReplaceClsact(at.handle, at.index, pos, program)
-	if replaced || failed != nil {
-		return failed
-	}
+	// What is to come has come: no packet meets neither.
+	pos.Handle = queue.FormerHandle
+	_, err = queue.DetachClsact(at.handle, at.index, pos, false)
 	return err
 }
 

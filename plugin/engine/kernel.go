@@ -350,7 +350,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	if err != nil {
 		return nil, err
 	}
-	k.seen[p.device] = seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
+	now := seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
 	dev := &attach.Device{
 		Exists: true, Index: p.index, Name: p.name, TxQueueLen: p.txQueueLen, Offload: p.offload, Down: p.down, Tree: q.Tree,
 		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress",
@@ -379,8 +379,13 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 		if i > 0 && f.Kind != "bpf" && f.Kind == q.HookFilters[i-1].Kind && f.Pref == q.HookFilters[i-1].Pref && f.Hook == q.HookFilters[i-1].Hook {
 			continue // u32 and others list their tables and keys as filters, too
 		}
-		dev.Hooks = append(dev.Hooks, *k.hookProgram(f))
+		h := k.hookProgram(f)
+		if h.Ours && h.FilterHandle == queue.FormerHandle {
+			h.Current, now.former = false, true
+		}
+		dev.Hooks = append(dev.Hooks, *h)
 	}
+	k.seen[p.device] = now
 	dev.OwnTree = ownTree(q, dev, p.side)
 	return dev, nil
 }

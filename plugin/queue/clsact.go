@@ -30,8 +30,12 @@ const (
 	// RedirectPref is behind every other filter (ruling 3), since it is the largest
 	// that there is.
 	RedirectPref = 65535
-	// FilterHandle is the handle of a filter under its preference.
-	FilterHandle = 1
+	// FilterHandle is the handle of a filter under its preference: "pw". Other software
+	// gives its filters low numbers. The AWS Network Policy Agent deletes the first filter
+	// with handle 1 of a hook, whoever made it.
+	FilterHandle = 0x7077
+	// FormerHandle is that of filters which releases before made.
+	FormerHandle = 1
 )
 
 // Place is a position on a clsact hook.
@@ -48,6 +52,12 @@ func (p Place) parent() shaping.TCHandle {
 		return hookEgress
 	}
 	return hookIngress
+}
+
+// holds says that a filter stands there. In a place of podweir's own, filters of former
+// releases do, too.
+func (p Place) holds(f *Filter) bool {
+	return f.Hook == p.Hook && f.Pref == p.Pref && (f.Handle == p.Handle || p.Handle == FilterHandle && f.Handle == FormerHandle)
 }
 
 func (p Place) String() string {
@@ -217,7 +227,8 @@ func ensureClsact(h *hostif.Handle, ifindex int, hook Hook) (made bool, err erro
 }
 
 // DetachClsact removes the filter at a place if it is ours, that is a program
-// whose name begins with [ProgramPrefix], or a redirect by [AttachMirred]. If
+// whose name begins with [ProgramPrefix], or a redirect by [AttachMirred]; at a place with
+// [FilterHandle] also one that a former release made there. If
 // made says that podweir made the clsact qdisc, that goes too, unless other
 // filters hang on it. It returns the filters of others that are on the device's
 // hooks. That there is nothing, or no device, is not an error.
@@ -238,7 +249,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 	for i := range d.HookFilters {
 		f := &d.HookFilters[i]
 		mine := named(f)
-		if mine && f.Hook == at.Hook && f.Pref == at.Pref && f.Handle == at.Handle {
+		if mine && at.holds(f) {
 			if err := deleteFilter(h, ifindex, f); err != nil {
 				return nil, err
 			}
@@ -259,7 +270,7 @@ func DetachClsact(h *hostif.Handle, ifindex int, at Place, made bool) (foreign [
 func Ours(f *Filter) bool {
 	switch f.Pref {
 	case HookPref, GuardPref, CeilingPref, RedirectPref:
-		return f.Handle == FilterHandle && named(f)
+		return (f.Handle == FilterHandle || f.Handle == FormerHandle) && named(f)
 	default:
 		return false
 	}

@@ -74,7 +74,7 @@ func probeBetween(h *hostif.Handle, near, far hostif.Interface, progFD int) (boo
 	if err != nil {
 		return false, err
 	}
-	at := Place{Hook: HookIngress, Pref: RedirectPref, Handle: 1}
+	at := Place{Hook: HookIngress, Pref: RedirectPref, Handle: FilterHandle}
 	if progFD < 0 {
 		_, err = AttachMirred(h, far.Index, at, ifb.Index)
 	} else {
