@@ -71,6 +71,23 @@ func (o Offload) atMost(size units.Bytes) Offload {
 	return Offload{GSO: min(o.GSO, size), GSOIPv4: min(o.GSOIPv4, size)}
 }
 
+// ifbOffload is what every kernel lets an ifb have, in bytes.
+const ifbOffload units.Bytes = 65_536
+
+// cuts says that an ifb segments packets that its pod's peer sends whole.
+func (o Offload) cuts(peer Offload) bool {
+	most := peer.atMost(ifbOffload)
+	return o.GSO < most.GSO || o.GSOIPv4 < most.GSOIPv4
+}
+
+// least is the smaller of both limits.
+func (o Offload) least() units.Bytes {
+	if o.GSOIPv4 == 0 {
+		return o.GSO
+	}
+	return min(o.GSO, o.GSOIPv4)
+}
+
 // Device is one device as it is.
 type Device struct {
 	Exists bool

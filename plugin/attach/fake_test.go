@@ -65,7 +65,7 @@ func newWorld() *world {
 	}
 	w.devices = map[terms.Side]*attach.Device{
 		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0", Offload: bigTCP},
-		terms.SideHost: {Exists: true, Index: hostIndex, Name: "veth1"},
+		terms.SideHost: {Exists: true, Index: hostIndex, Name: "veth1", Offload: bigTCP},
 	}
 	return w
 }
@@ -190,11 +190,11 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	p := a.State.Params
 	switch a.Kind {
 	case attach.MakeIFB:
-		if ifb := w.devices[terms.SideIFB]; ifb != nil {
-			ifb.Down = false
-			return nil
+		if w.devices[terms.SideIFB] == nil {
+			w.devices[terms.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
 		}
-		w.devices[terms.SideIFB] = &attach.Device{Exists: true, Index: int(w.id()), Name: "podweir5"}
+		ifb := w.devices[terms.SideIFB]
+		ifb.Down, ifb.Offload = false, w.devices[terms.SideHost].Offload
 	case attach.LoadDataplane, attach.UpdateDataplane:
 		w.configure(a.Direction, p)
 	case attach.BuildTree, attach.ChangeTree:

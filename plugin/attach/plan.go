@@ -124,10 +124,8 @@ func (p *directionPlan) run() {
 		p.obs = p.obs.without(p.direction)
 		have = &Dataplane{}
 	}
-	if ifb := p.obs.Device(terms.SideIFB); params.Side == terms.SideIFB && !ifb.Exists {
-		p.add(MakeIFB, "no ifb in the pod's namespace")
-	} else if params.Side == terms.SideIFB && ifb.Down {
-		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
+	if params.Side == terms.SideIFB {
+		p.planIFB()
 	}
 	p.planSlot(have, wrong)
 	p.planTree(have)
@@ -138,6 +136,18 @@ func (p *directionPlan) run() {
 	}
 	if have.Former {
 		p.add(RemoveFormer, "pins of a release that loaded programs for each pod are left")
+	}
+}
+
+func (p *directionPlan) planIFB() {
+	ifb := p.obs.Device(terms.SideIFB)
+	switch {
+	case !ifb.Exists:
+		p.add(MakeIFB, "no ifb in the pod's namespace")
+	case ifb.Down:
+		p.add(MakeIFB, "%s is down and loses every packet", ifb.Name)
+	case ifb.Offload.cuts(p.obs.Device(terms.SideHost).Offload):
+		p.add(MakeIFB, "%s cuts packets of more than %v, and the pod's peer sends them", ifb.Name, ifb.Offload.least())
 	}
 }
 

@@ -40,6 +40,18 @@ func dropHooks(d *attach.Device, name string) {
 	d.Hooks = slices.DeleteFunc(d.Hooks, func(h attach.HookProgram) bool { return h.Name == name })
 }
 
+// An ifb takes what the pod's peer sends, as far as every kernel lets it.
+func TestPlanOfPacketsForTheIFB(t *testing.T) {
+	cut := "podweir5 cuts packets of more than 6.4 kB"
+	plansOfOne(t, []difference{
+		{"it cuts", func(w *world) { w.devices[terms.SideIFB].Offload.GSO = 6_400 }, []string{"ingress make-ifb"}, cut},
+		{"it cuts IPv4", func(w *world) { w.devices[terms.SideIFB].Offload.GSOIPv4 = 6_400 }, []string{"ingress make-ifb"}, cut},
+		{"64 KiB are enough", func(w *world) {
+			w.devices[terms.SideIFB].Offload = attach.Offload{GSO: 65_536, GSOIPv4: 65_536}
+		}, []string{}, ""},
+	})
+}
+
 // Each difference asks for exactly its own step, and that step mends it.
 func TestPlanOfOneDifference(t *testing.T) {
 	plansOfOne(t, []difference{

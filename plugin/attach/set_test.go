@@ -5,6 +5,7 @@ package attach_test
 
 import (
 	"cmp"
+	"net/netip"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -34,6 +35,26 @@ func TestSetOutlivesNotes(t *testing.T) {
 	}
 }
 
+// A release that bounded the packets of a pod with exempt networks left a record of it. Who
+// comes after it gives back what the device had.
+func TestOffloadOfFormerRelease(t *testing.T) {
+	w := newWorld()
+	cfg := &shaping.Config{Egress: limit(10_000_000), Unshaped: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	ensure(t, w, cfg)
+	r := record(t, w)
+	choice := r.Choices[terms.Egress.String()]
+	choice.Offload = &bigTCP
+	r.Choices[terms.Egress.String()] = choice
+	if err := w.Write(r); err != nil {
+		t.Fatal(err)
+	}
+	w.devices[terms.SidePod].Offload = attach.Offload{GSO: 3_400, GSOIPv4: 3_400}
+	ensure(t, w, cfg)
+	if got := w.devices[terms.SidePod].Offload; got != bigTCP {
+		t.Errorf("TCP makes packets of up to %v, want %v as before podweir", got, bigTCP)
+	}
+}
+
 // The pod's device has what it had before whenever podweir has no use for less, and never
 // more than that.
 func TestOffloadFollowsTheLimit(t *testing.T) {
@@ -42,23 +63,29 @@ func TestOffloadFollowsTheLimit(t *testing.T) {
 		w := newWorld()
 		w.devices[terms.SidePod].Offload = before
 		for _, step := range []struct {
-			rate  units.BitRate
-			queue terms.Queue
-			most  units.Bytes
+			rate   units.BitRate
+			queue  terms.Queue
+			policy terms.Policy
+			exempt []netip.Prefix
+			most   units.Bytes
 		}{
 			{rate: 10_000_000, most: 3_400},
+			{rate: 10_000_000, exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, most: bigTCP.GSO},
+			{rate: 10_000_000, most: 3_400},
+			{rate: 10_000_000, policy: terms.PolicyElephants, most: bigTCP.GSO},
 			{rate: 100_000_000, most: 6_400},
 			{rate: 1_000_000_000, most: bigTCP.GSO},
 			{rate: 100_000_000, most: 6_400},
 			{rate: 100_000_000, queue: terms.QueueNone, most: bigTCP.GSO},
 			{rate: 10_000_000, most: 3_400},
 		} {
-			cfg := &shaping.Config{Egress: limit(10_000_000)}
+			cfg := &shaping.Config{Egress: limit(10_000_000), Unshaped: step.exempt}
 			cfg.Egress.Rate, cfg.Egress.Queue = step.rate, cmp.Or(step.queue, terms.QueueAuto)
+			cfg.Egress.Policy = cmp.Or(step.policy, terms.PolicyStrict)
 			ensure(t, w, cfg)
 			want := attach.Offload{GSO: min(before.GSO, step.most), GSOIPv4: min(before.GSOIPv4, step.most)}
 			if got := w.devices[terms.SidePod].Offload; got != want {
-				t.Errorf("from %v at %v, queue %v: %v, want %v", before, step.rate, cfg.Egress.Queue, got, want)
+				t.Errorf("from %v with %+v: %v, want %v", before, step, got, want)
 			}
 		}
 		if err := w.engine().Remove(t.Context(), podID); err != nil {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -196,6 +197,54 @@ func TestPrivilegedPacketsOfThePod(t *testing.T) {
 	if got := sizes(); got != before {
 		t.Errorf("without a limit TCP makes packets of up to %v, want %v as before", got, before)
 	}
+}
+
+// Where some packets bypass the limit the pod's device keeps its packets: the bound would be
+// theirs, too. A running pod gets them back.
+func TestPrivilegedPacketsPastTheLimit(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	before := p.ns.Interface(t, "eth0").GSOMaxSize
+	limited := conf{"egressRate": "10M"}
+	for _, bypassed := range []conf{
+		{"egressRate": "10M", "unshapedSubnets": []string{"192.0.2.0/24"}},
+		{"egressRate": "10M", "shapedSubnets": []string{"192.0.2.0/24"}},
+		{"egressRate": "10M", "policy": "elephants"},
+	} {
+		p.must(t, "ADD", p.conf(limited))
+		if got := p.ns.Interface(t, "eth0").GSOMaxSize; got >= before {
+			t.Errorf("TCP makes packets of up to %d, so nothing was tested", got)
+		}
+		p.must(t, "ADD", p.conf(bypassed))
+		if got := p.ns.Interface(t, "eth0").GSOMaxSize; got != before {
+			t.Errorf("with %v TCP makes packets of up to %d, want %d as before", bypassed, got, before)
+		}
+		p.must(t, "CHECK", p.conf(bypassed))
+	}
+}
+
+// Senders elsewhere are not bounded for what the pod sends: the ifb takes what the pod's
+// peer sends, and CHECK tells if it does not.
+func TestPrivilegedPacketsOfTheIFB(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	c := p.conf(conf{"egressRate": "10M", "ingressRate": "10M", "ingressPlace": "ifb"})
+	p.must(t, "ADD", c)
+	ifb := hostif.IFBName(p.dev.Index)
+	whole := func(when string) {
+		t.Helper()
+		if got := p.ns.Interface(t, ifb).GSOMaxSize; got < 65536 {
+			t.Errorf("%s the ifb cuts packets of more than %d, want those of its peer whole", when, got)
+		}
+	}
+	whole("after ADD")
+	p.ns.Run(t, "ip", "link", "set", ifb, "gso_max_size", "6400")
+	wantCode(t, "CHECK with an ifb that cuts", p.call(t, "CHECK", c).err, 101, "ingress make-ifb: "+ifb+" cuts packets of more than 6.4 kB")
+	p.must(t, "ADD", c)
+	whole("after another ADD")
+	p.must(t, "CHECK", c)
 }
 
 // What a runtime sends for "no burst was requested" is none in the kernel either.

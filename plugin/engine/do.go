@@ -66,6 +66,11 @@ func (k *kernel) makeIFB(r *attach.Record) error {
 	if err != nil {
 		return err
 	}
+	// It has to take what the peer sends: the pod's own device may be bounded for what
+	// the pod sends.
+	if peer, err := k.host.InterfaceByIndex(r.Interface.HostIndex); err == nil {
+		dev.GSOMaxSize, dev.GSOIPv4MaxSize = peer.GSOMaxSize, peer.GSOIPv4MaxSize
+	}
 	_, err = p.handle.EnsureIFB(dev)
 	return err
 }

@@ -218,8 +218,12 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 		return nil, nil
 	}
 	p.name, p.txQueueLen, p.bare = dev.Name, dev.TxQueueLen, dev.Qdisc == hostif.NoQueue
-	p.offload = attach.Offload{GSO: units.Bytes(dev.GSOMaxSize), GSOIPv4: units.Bytes(dev.GSOIPv4MaxSize)}
+	p.offload = offloadOf(&dev)
 	return p, err
+}
+
+func offloadOf(dev *hostif.Interface) attach.Offload {
+	return attach.Offload{GSO: units.Bytes(dev.GSOMaxSize), GSOIPv4: units.Bytes(dev.GSOIPv4MaxSize)}
 }
 
 // recordedPlace is placeOf for who is told anyway that the device is gone. It does not
@@ -246,7 +250,9 @@ func (k *kernel) recordedPlace(r *attach.Record, s terms.Side) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{device: device{p.handle, ifb.Index}, ns: p.ns, side: s, name: ifb.Name, down: !ifb.Up}, nil
+	return &place{
+		device: device{p.handle, ifb.Index}, ns: p.ns, side: s, name: ifb.Name, down: !ifb.Up, offload: offloadOf(&ifb),
+	}, nil
 }
 
 // Observe implements [attach.Kernel].

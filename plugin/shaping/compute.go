@@ -78,11 +78,12 @@ type builder struct {
 	used   map[uint16]bool
 }
 
+// bypassed says that some packets bypass the cap.
+func (b *builder) bypassed() bool { return b.exempt || b.limit.Policy == terms.PolicyElephants }
+
 // classful says that packets are classified before they come to the shaper: some
 // bypass the cap, in a class without one, or drops are told.
-func (b *builder) classful() bool {
-	return b.exempt || b.limit.Policy == terms.PolicyElephants || b.dropsWhole()
-}
+func (b *builder) classful() bool { return b.bypassed() || b.dropsWhole() }
 
 // ownFilter says that the program is a filter on our own qdisc, not on a
 // shared hook.

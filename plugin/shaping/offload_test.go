@@ -4,6 +4,7 @@
 package shaping_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -12,31 +13,38 @@ import (
 )
 
 // The largest packets of TCP in the pod: what the limit carries in half a millisecond, in
-// segments, but two at least; and where podweir does not bound them.
+// segments, but two at least; and where podweir does not bound them, as where some packets bypass
+// the limit.
 func TestComputeOffload(t *testing.T) {
 	t.Parallel()
 	jumbo := here
 	jumbo.MTU = 9000
+	network := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	for name, tt := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
 		want  units.Bytes
+		given shaping.Config
 	}{
-		"slow":         {strict(10e3), here, 3_400},
-		"10 Mbit/s":    {strict(10e6), here, 3_400},
-		"100 Mbit/s":   {strict(100e6), here, 6_400},
-		"500 Mbit/s":   {strict(500e6), here, 30_400},
-		"1 Gbit/s":     {strict(1e9), here, 0},
-		"jumbo frames": {strict(100e6), jumbo, 18_400},
-		"no MTU":       {strict(10e6), shaping.Facts{TBF: true}, 0},
-		"elephants":    {strict(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyElephants }), here, 3_400},
-		"htb":          {strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueHTB }), full, 3_400},
-		"one band":     {strict(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }), here, 0},
-		"no queue":     {strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueNone }), here, 0},
+		"slow":         {limit: strict(10e3), facts: here, want: 3_400},
+		"10 Mbit/s":    {limit: strict(10e6), facts: here, want: 3_400},
+		"100 Mbit/s":   {limit: strict(100e6), facts: here, want: 6_400},
+		"500 Mbit/s":   {limit: strict(500e6), facts: here, want: 30_400},
+		"1 Gbit/s":     {limit: strict(1e9), facts: here},
+		"jumbo frames": {limit: strict(100e6), facts: jumbo, want: 18_400},
+		"no MTU":       {limit: strict(10e6), facts: shaping.Facts{TBF: true}},
+		"elephants":    {limit: strict(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyElephants }), facts: here},
+		"exempt":       {limit: strict(10e6), facts: here, given: shaping.Config{Unshaped: network}},
+		"exempt, htb":  {limit: strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueHTB }), facts: full, given: shaping.Config{Unshaped: network}},
+		"others":       {limit: strict(10e6), facts: here, given: shaping.Config{Shaped: network}},
+		"htb":          {limit: strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueHTB }), facts: full, want: 3_400},
+		"one band":     {limit: strict(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }), facts: here},
+		"no queue":     {limit: strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueNone }), facts: here},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := shaping.Compute(&shaping.Config{Egress: tt.limit}, terms.Egress, tt.facts, counter())
+			tt.given.Egress = tt.limit
+			p, err := shaping.Compute(&tt.given, terms.Egress, tt.facts, counter())
 			if err != nil {
 				t.Fatal(err)
 			}

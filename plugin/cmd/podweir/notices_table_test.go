@@ -445,6 +445,11 @@ func deviceNotices() []notice {
 			dry: []string{"would repair ingress make-ifb"}, repair: []string{"repaired ingress make-ifb"}, after: same, then: inOrder,
 		},
 		{
+			name: "the ifb cuts packets", conf: onIFB, make: inPod("sh", "-c", "ip link set gso_max_size 6400 dev "+ifbName),
+			truth: same, check: []string{"cuts packets"}, status: []string{"DIFFERS default/web", "ingress make-ifb", "cuts packets"}, doctor: "PW602",
+			dry: []string{"would repair ingress make-ifb"}, repair: []string{"repaired ingress make-ifb"}, after: same, then: inOrder,
+		},
+		{
 			name: "the redirect to the ifb was removed", conf: onIFB, make: inPod("tc", "filter", "del", "dev", "eth0", "ingress"),
 			truth: limited + ", " + unlimited, check: []string{"is not on the ingress hook of eth0"}, status: []string{"DIFFERS default/web", "ingress attach-redirect"}, doctor: "PW602",
 			dry: []string{"would repair ingress attach-redirect"}, repair: []string{"repaired ingress attach-redirect"}, after: same, then: inOrder,
