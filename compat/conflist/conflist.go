@@ -89,6 +89,11 @@ func (n *Network) Index(pluginType string) int {
 	return -1
 }
 
+// takesDropIns says whether a runtime that reads drop-in directories appends what is in
+// that of this network: libcni does for lists alone, and runtimes make a list of a single
+// plugin by themselves (github.com/containerd/go-cni v1.1.13, loadFromConfDir).
+func (n *Network) takesDropIns() bool { return n == nil || !n.Single && !n.OnlyInlined }
+
 // Refused says which version of the CNI specification is why podweir must not be in
 // this network's chain, "" if none is or n is nil: a plugin that is called with a
 // version that it does not speak fails before its own code runs, and so does the pod.

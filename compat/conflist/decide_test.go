@@ -85,23 +85,47 @@ func TestChoose(t *testing.T) {
 	old := conflist.Runtime{Name: "containerd", Version: "1.7.35"}
 	inlined := fileOf(t, "05-cilium.conflist", `{"name":"cilium","loadOnlyInlinedPlugins":true,"plugins":[{"type":"cilium-cni"}]}`).Network
 	bandwidth := fileOf(t, "05-cilium.conflist", `{"name":"portmap","plugins":[{"type":"cilium-cni"},{"type":"bandwidth"}]}`).Network
+	single := fileOf(t, "10-x.conf", `{"name":"n","type":"ptp"}`).Network
+	first := fileOf(t, "00-hybridnet.conflist", `{"name":"n","plugins":[{"type":"hybridnet"}]}`).Network
+	zero := fileOf(t, "0-x.conflist", `{"name":"n","plugins":[{"type":"x"}]}`).Network
+	multus := fileOf(t, "00-multus.conf", `{"name":"n","type":"multus"}`).Network
+	noNRI := conflist.Runtime{Name: "containerd", Version: "1.6.36"}
+	const yes, no = profiles.Yes, profiles.No
 	const configMap, exclusive = "--set cni.configMap=", "--set cni.exclusive=false"
 	for name, tc := range map[string]struct {
 		s                     conflist.Situation
 		want                  profiles.Delivery
 		why, do, instead, bad string
 	}{
-		"none is exclusive":            {s: conflist.Situation{Profile: aws, Runtime: old}, want: profiles.Chain, why: "leaves the files"},
-		"shared Cilium":                {s: conflist.Situation{Profile: cilium, Exclusive: profiles.No, Runtime: old}, want: profiles.Chain, why: "cni.exclusive=false"},
-		"exclusive, recent":            {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent}, want: profiles.DropIn, why: "containerd 2.1.3 reads them", instead: exclusive},
-		"exclusive, CRI-O 1.34":        {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.34.0"}}, want: profiles.DropIn},
-		"exclusive, old":               {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: old}, want: profiles.Handed, why: "containerd 1.7.35 has a libcni older than 1.3", do: configMap, instead: exclusive},
-		"exclusive, unread CRI-O":      {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.33.2"}}, want: profiles.Handed, why: "is not known", do: configMap},
-		"exclusive, runtime not known": {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes}, want: profiles.Handed, why: "unknown runtime", do: configMap},
-		"not known whether exclusive":  {s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.DropIn, why: "may rename", instead: exclusive},
-		"drop-ins ruled out":           {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent, Original: inlined}, want: profiles.Handed, why: "loadOnlyInlinedPlugins", do: configMap},
-		"bandwidth stays":              {s: conflist.Situation{Profile: cilium, Exclusive: profiles.Yes, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, bad: "two shapers"},
-		"nothing to be written":        {s: conflist.Situation{Profile: cilium, Writable: profiles.No, Runtime: recent}, want: profiles.NRI, why: "cannot be written"},
+		"recent":                       {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: recent}, want: profiles.DropIn, why: "containerd 2.1.3 reads drop-ins"},
+		"old":                          {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: old}, want: profiles.Chain, why: "containerd 1.7.35 ignores drop-in directories"},
+		"runtime not known":            {s: conflist.Situation{Profile: aws, Exclusive: no}, want: profiles.Chain, why: "is not known"},
+		"bandwidth to be replaced":     {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: recent, Original: bandwidth}, want: profiles.Chain, why: "two shapers"},
+		"single plugin":                {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: recent, Original: single}, want: profiles.Chain, why: "holds a single plugin"},
+		"shared Cilium, recent":        {s: conflist.Situation{Profile: cilium, Exclusive: no, Runtime: recent}, want: profiles.DropIn},
+		"shared Cilium":                {s: conflist.Situation{Profile: cilium, Exclusive: no, Runtime: old}, want: profiles.Chain},
+		"exclusive, recent":            {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: recent}, want: profiles.DropIn, why: "cni.exclusive=true", instead: exclusive},
+		"exclusive, CRI-O 1.33":        {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.33.0"}}, want: profiles.DropIn},
+		"exclusive, old":               {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: old}, want: profiles.Handed, why: "containerd 1.7.35 ignores", do: configMap, instead: exclusive},
+		"exclusive, CRI-O 1.32":        {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: conflist.Runtime{Name: "cri-o", Version: "1.32.2"}}, want: profiles.Handed, do: configMap},
+		"exclusive, runtime not known": {s: conflist.Situation{Profile: cilium, Exclusive: yes}, want: profiles.Handed, why: "unknown runtime", do: configMap},
+		"not known whether exclusive":  {s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.DropIn, why: "is not known", instead: exclusive},
+		"may be exclusive, old":        {s: conflist.Situation{Profile: cilium, Runtime: old}, want: profiles.Handed, why: "is not known", do: configMap},
+		"drop-ins ruled out":           {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: recent, Original: inlined}, want: profiles.Handed, why: "loadOnlyInlinedPlugins", do: configMap},
+		"bandwidth stays":              {s: conflist.Situation{Profile: cilium, Exclusive: yes, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, bad: "two shapers"},
+		"nothing to be written":        {s: conflist.Situation{Profile: cilium, Writable: no, Runtime: recent}, want: profiles.NRI, why: "cannot be written"},
+		// Cilium starts beside another CNI, or its profile is not known yet.
+		"exclusive before its profile":         {s: conflist.Situation{Profile: profiles.Other(), Exclusive: yes, Runtime: recent}, want: profiles.DropIn, why: "cni.exclusive=true"},
+		"exclusive before its profile, old":    {s: conflist.Situation{Profile: aws, Exclusive: yes, Runtime: noNRI}, want: profiles.Watch, why: "cni.exclusive=true", bad: "without its limit"},
+		"several networks":                     {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent}, want: profiles.DropIn, why: "max_conf_num"},
+		"several networks, bandwidth":          {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent, Original: bandwidth}, want: profiles.DropIn, why: "max_conf_num", bad: "two shapers"},
+		"several networks, old":                {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, NRI: yes, Runtime: old}, want: profiles.NRI, why: "max_conf_num"},
+		"several networks, old, NRI off":       {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, NRI: no, Runtime: old}, want: profiles.Watch, why: "max_conf_num", bad: "without its limit"},
+		"several networks, single plugin":      {s: conflist.Situation{Profile: aws, Exclusive: no, Several: true, Runtime: recent, Original: single}, want: profiles.NRI, why: "max_conf_num"},
+		"another file is first":                {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: recent, Original: first}, want: profiles.DropIn, why: "00-hybridnet.conflist sorts before"},
+		"another file is first, old":           {s: conflist.Situation{Profile: aws, Exclusive: no, Runtime: noNRI, Original: first}, want: profiles.Watch, why: "00-hybridnet.conflist sorts before", bad: "without its limit"},
+		"another file is first, 0-x, may have": {s: conflist.Situation{Profile: aws, Exclusive: no, NRI: yes, Runtime: old, Original: zero}, want: profiles.NRI, why: "0-x.conflist sorts before"},
+		"Multus":                               {s: conflist.Situation{Profile: profiles.Find("multus"), Exclusive: no, Runtime: recent, Original: multus}, want: profiles.NRI, why: "00-multus.conf sorts before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := conflist.Choose(tc.s)
@@ -124,7 +148,7 @@ func TestChoose(t *testing.T) {
 // TestVersionNotKnown: with a version that podweir-cni does not speak every way into
 // the chain fails all pods.
 func TestVersionNotKnown(t *testing.T) {
-	s := conflist.Situation{Profile: profiles.Find("ptp"), Runtime: conflist.Runtime{Name: "containerd", Version: "2.1.3"}}
+	s := conflist.Situation{Profile: profiles.Find("ptp"), Runtime: conflist.Runtime{Name: "containerd", Version: "2.1.3"}, Exclusive: profiles.No}
 	for raw, refused := range map[string]string{
 		`"cniVersion":"7.0.0",`: "7.0.0",
 		// One libcni takes 1.0.0, the next one 7.0.0.
@@ -142,7 +166,7 @@ func TestVersionNotKnown(t *testing.T) {
 			}
 		}
 		c := conflist.Choose(s)
-		if want := c.Delivery == profiles.Chain; want != (refused == "") || !strings.Contains(c.Why, refused) {
+		if want := c.Delivery == profiles.DropIn; want != (refused == "") || !strings.Contains(c.Why, refused) {
 			t.Errorf("{%s}: Choose() = %+v", raw, c)
 		}
 	}
@@ -153,7 +177,7 @@ func TestReadsDropIns(t *testing.T) {
 		"containerd://1.6.36": profiles.No, "containerd://1.7.35": profiles.No, "containerd://2.0.14": profiles.No,
 		"containerd://2.1.3": profiles.Yes, "containerd://v2.4.2": profiles.Yes, "containerd://2.1-rc.0": profiles.Yes,
 		"containerd://3.0.0": profiles.Yes, "containerd://x.y": profiles.Unknown, "containerd://2": profiles.Unknown,
-		"cri-o://1.31.0": profiles.No, "cri-o://1.32.1": profiles.Unknown, "cri-o://1.33.0": profiles.Unknown,
+		"cri-o://1.31.0": profiles.No, "cri-o://1.32.1": profiles.No, "cri-o://1.33.0": profiles.Yes,
 		"cri-o://1.34.0": profiles.Yes, "cri-o://2.0.0": profiles.Yes, "docker://28.1.1": profiles.Unknown,
 	} {
 		r, err := conflist.ParseRuntime(in)

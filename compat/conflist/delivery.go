@@ -50,8 +50,7 @@ func ParseRuntime(s string) (Runtime, error) {
 // ReadsDropIns says whether the runtime appends the plugins of a network's
 // drop-in directory, which libcni does from 1.3.0. The versions are those whose
 // go.mod was read: containerd 1.6 to 2.0.14 have libcni up to 1.2.3, from 2.1.3
-// they have 1.3; CRI-O 1.31 has 1.2.3, 1.34.0 has 1.3.0, and those between were
-// not read.
+// they have 1.3; CRI-O 1.31 and 1.32 have 1.2.3, from 1.33 they have 1.3.0.
 func (r Runtime) ReadsDropIns() profiles.Answer {
 	if major, minor, ok := majorMinor(r.Libcni); ok {
 		return profiles.Is(major > 1 || major == 1 && minor >= 3)
@@ -64,12 +63,7 @@ func (r Runtime) ReadsDropIns() profiles.Answer {
 	case "containerd":
 		return profiles.Is(major > 2 || major == 2 && minor >= 1)
 	case "cri-o":
-		switch {
-		case major > 1 || minor >= 34:
-			return profiles.Yes
-		case minor <= 31:
-			return profiles.No
-		}
+		return profiles.Is(major > 1 || minor >= 33)
 	}
 	return profiles.Unknown
 }
@@ -115,8 +109,13 @@ func majorMinor(version string) (major, minor int, ok bool) {
 type Situation struct {
 	Profile *profiles.Profile
 	Runtime Runtime
-	// Exclusive says whether the CNI renames the files of others now.
+	// Exclusive says whether a CNI on the node renames the files of others now; unknown
+	// only if one may.
 	Exclusive profiles.Answer
+	// Several says that the runtime loads more than the first network of the directory.
+	Several bool
+	// NRI says whether NRI is on in the runtime, by its configuration.
+	NRI profiles.Answer
 	// Writable says whether the directories of conflists and of plugins may be
 	// written, Obstacle what of them cannot and why.
 	Writable profiles.Answer
@@ -138,37 +137,45 @@ type Choice struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// Choose picks the delivery that survives on this node.
+// Choose picks the delivery that survives on this node. A drop-in is a file of podweir's
+// alone: nobody has a reason to rewrite it, as installers of other plugins do with the
+// first file of the directory. A chain comes next, where it can be in force.
 func Choose(s Situation) Choice {
 	switch {
 	case s.Writable == profiles.No:
 		return attachByAgent(s, cmp.Or(s.Obstacle, "the directory of conflists cannot be written"))
-	case s.Profile.Delivery.ByAgent():
-		return attachByAgent(s, s.Profile.Conflist.File+" sorts before every file of podweir's")
 	case s.Original.Refused() != "":
 		c := attachByAgent(s, s.Original.Refused())
 		c.Instead = []string{"upgrade podweir to a release that speaks the CNI version of " + s.Original.File}
 		return c
-	case !s.Profile.Conflist.MayBeExclusive:
-		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " leaves the files of others alone"}
-	case s.Exclusive == profiles.No:
-		return Choice{Delivery: profiles.Chain, Why: s.Profile.Title + " runs with cni.exclusive=false"}
 	}
-	exclusive := s.Profile.Title + " renames the conflists of others (cni.exclusive=true)"
-	if s.Exclusive == profiles.Unknown {
-		exclusive = s.Profile.Title + " may rename the conflists of others: whether cni.exclusive is off is not known"
+	noDropIn, _ := againstDropIn(s)
+	noChain, certain := againstChain(s)
+	dropIn := Choice{Delivery: profiles.DropIn, Why: s.Runtime.String() + " reads drop-ins"}
+	if noChain != "" {
+		dropIn.Why += ", and " + noChain
 	}
-	share := s.Profile.Conflist.ShareDo
-	if why := noDropIn(s); why != "" {
-		return Choice{
-			Delivery: profiles.Handed, Why: exclusive + ", and " + why, Do: s.Profile.Conflist.HandedDo, Instead: share,
+	switch {
+	case noDropIn == "":
+		if s.Exclusive != profiles.No {
+			dropIn.Instead = s.Profile.Conflist.ShareDo
 		}
+		return dropIn
+	case noChain == "":
+		return Choice{Delivery: profiles.Chain, Why: noDropIn}
+	case s.Runtime.ReadsDropIns() == profiles.Yes && s.Original.takesDropIns():
+		// Neither replaces the bandwidth plugin, and the chain would not be in force.
+		dropIn.Warning = noDropIn
+		return dropIn
+	case s.Exclusive != profiles.No && len(s.Profile.Conflist.HandedDo) > 0:
+		return Choice{
+			Delivery: profiles.Handed, Why: noChain + ", and " + noDropIn,
+			Do: s.Profile.Conflist.HandedDo, Instead: s.Profile.Conflist.ShareDo,
+		}
+	case !certain:
+		return Choice{Delivery: profiles.Chain, Why: noDropIn, Warning: noChain}
 	}
-	c := Choice{
-		Delivery: profiles.DropIn, Why: exclusive + ", but no directories, and " + s.Runtime.String() + " reads them", Instead: share,
-	}
-	c.Warning, _ = againstDropIn(s)
-	return c
+	return attachByAgent(s, noChain+", and "+noDropIn)
 }
 
 // WatchIsLate is what to know of the delivery [profiles.Watch].
@@ -195,24 +202,40 @@ func Objection(d profiles.Delivery, s Situation) (why string, certain bool) {
 }
 
 func againstChain(s Situation) (why string, certain bool) {
-	exclusive := s.Profile.Conflist.MayBeExclusive
 	switch {
-	case exclusive && s.Exclusive == profiles.Yes:
-		return s.Profile.Title + " renames the conflists of others (cni.exclusive=true)", true
 	case s.Original.Refused() != "":
 		return s.Original.Refused(), true
-	case exclusive && s.Exclusive == profiles.Unknown:
-		return "if " + s.Profile.Title + " runs with cni.exclusive=true it renames podweir's file, and pods start unshaped", false
+	case s.Exclusive == profiles.Yes:
+		return "Cilium renames the conflists of others (cni.exclusive=true)", true
+	case s.Several:
+		return s.Runtime.String() + " loads several networks (max_conf_num is not 1): podweir's file would be a second one beside its original", true
+	case s.Original.sortsFirst():
+		return s.Original.File + " sorts before every file of podweir's", true
+	case s.Exclusive == profiles.Unknown:
+		return "whether Cilium renames the conflists of others is not known: if cni.exclusive is on, podweir's file is renamed and pods start unshaped", false
 	}
 	return "", false
+}
+
+// sortsFirst says that the runtime takes this file before the one that podweir would make
+// of it.
+func (n *Network) sortsFirst() bool {
+	if n == nil {
+		return false
+	}
+	name, err := FileName(n.File)
+	return err == nil && n.File < name
 }
 
 func againstDropIn(s Situation) (why string, certain bool) {
 	reads := s.Runtime.ReadsDropIns()
 	switch {
 	case reads == profiles.No:
-		return s.Runtime.String() + " ignores drop-in directories; containerd reads them from 2.1, CRI-O from 1.34", true
-	case s.Original != nil && s.Original.OnlyInlined:
+		return s.Runtime.String() + " ignores drop-in directories; containerd reads them from 2.1, CRI-O from 1.33", true
+	case !s.Original.takesDropIns():
+		if s.Original.Single {
+			return s.Original.File + " holds a single plugin, to which the runtime appends no drop-ins", true
+		}
 		return s.Original.File + " says loadOnlyInlinedPlugins", true
 	case s.Original.Refused() != "":
 		return s.Original.Refused(), true
@@ -227,27 +250,11 @@ func againstDropIn(s Situation) (why string, certain bool) {
 // attachByAgent is the choice where no file of podweir's would do.
 func attachByAgent(s Situation, obstacle string) Choice {
 	c := Choice{Delivery: profiles.NRI, Why: obstacle + ", so the agent attaches through the runtime's NRI hook"}
-	switch s.Runtime.HasNRI() {
-	case profiles.No:
-		c.Warning = s.Runtime.String() + " has no NRI: pods start unshaped and are shaped when the agent finds them"
-	case profiles.Unknown:
+	switch {
+	case s.Runtime.HasNRI() == profiles.No || s.NRI == profiles.No:
+		return Choice{Delivery: profiles.Watch, Why: obstacle + ", and NRI is not on in " + s.Runtime.String(), Warning: WatchIsLate}
+	case s.Runtime.HasNRI() == profiles.Unknown && s.NRI == profiles.Unknown:
 		c.Warning = "whether NRI is on in " + s.Runtime.String() + " is not known"
-	case profiles.Yes:
 	}
 	return c
-}
-
-// noDropIn says why a drop-in would have no effect, "" if it would.
-func noDropIn(s Situation) string {
-	switch s.Runtime.ReadsDropIns() {
-	case profiles.No:
-		return s.Runtime.String() + " has a libcni older than 1.3, which ignores drop-in directories"
-	case profiles.Unknown:
-		return "whether " + s.Runtime.String() + " reads drop-in directories is not known"
-	case profiles.Yes:
-	}
-	if s.Original != nil && s.Original.OnlyInlined {
-		return s.Original.File + " says loadOnlyInlinedPlugins"
-	}
-	return ""
 }

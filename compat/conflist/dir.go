@@ -81,7 +81,7 @@ func ReadDir(root fs.FS, dir string) (*Dir, error) {
 			f.Network, f.Err = Parse(e.Name(), f.Raw)
 		}
 		d.Files = append(d.Files, f)
-		if f.Network != nil && !f.Network.OnlyInlined {
+		if f.Network != nil && f.Network.takesDropIns() {
 			if _, done := d.DropIns[f.Network.Name]; !done {
 				d.DropIns[f.Network.Name] = readDropIns(root, path.Join(dir, f.Network.Name))
 			}
@@ -164,7 +164,7 @@ func (d *Dir) Effective(dropIns bool) []string {
 		return nil
 	}
 	out := f.Network.Types()
-	if dropIns {
+	if dropIns && f.Network.takesDropIns() {
 		for _, c := range d.DropIns[f.Network.Name] {
 			out = append(out, c.Type)
 		}

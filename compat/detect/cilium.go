@@ -21,7 +21,8 @@ import (
 type Cilium struct {
 	// Version is as the agent gives it, as 1.20.2.
 	Version string
-	// DatapathMode is veth, netkit or netkit-l2.
+	// DatapathMode is veth, netkit or netkit-l2: what is in force, never what is chosen
+	// by the agent when it starts ("auto").
 	DatapathMode string
 	// AttachMode is tcx or tc.
 	AttachMode string
@@ -128,7 +129,7 @@ func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 	}
 	c.API = true
 	c.Version, _, _ = strings.Cut(health.Agent.Message, " ")
-	c.AttachMode, c.DatapathMode = health.AttachMode, health.DatapathMode
+	c.AttachMode, c.DatapathMode = health.AttachMode, inForce(health.DatapathMode)
 	c.Routing, c.ChainingMode = health.Routing.IntraHost, health.Chaining.Mode
 	if old := health.HostRouting; old != nil {
 		// Before 1.16 there was no TCX, and no word for it.
@@ -143,7 +144,7 @@ func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 		return
 	}
 	if c.DatapathMode == "" {
-		c.DatapathMode = config.Status.DatapathMode
+		c.DatapathMode = inForce(config.Status.DatapathMode)
 	}
 	if on := config.Status.Daemon.EndpointRoutes; on != nil {
 		c.EndpointRoutes = profiles.Is(*on)
@@ -159,6 +160,15 @@ func (r *reader) ask(ctx context.Context, path string, into any) error {
 		return fmt.Errorf("read the answer of Cilium's agent for %s: %w", path, err)
 	}
 	return nil
+}
+
+// inForce is a datapath mode, "" for one that the agent has yet to choose
+// (bpf.datapathMode: auto, v1.20.2).
+func inForce(mode string) string {
+	if mode == "auto" {
+		return ""
+	}
+	return mode
 }
 
 // ciliumSettings reads the ConfigMap in the agent's own mount namespace. It says
@@ -185,7 +195,7 @@ func (r *reader) ciliumSettings(c *Cilium, dir string) {
 		c.EndpointRoutes = answer("enable-endpoint-routes")
 	}
 	if c.DatapathMode == "" {
-		c.DatapathMode = r.text(dir + "datapath-mode")
+		c.DatapathMode = inForce(r.text(dir + "datapath-mode"))
 	}
 	if c.AttachMode == "" && answer("enable-tcx") == profiles.No {
 		c.AttachMode = "tc"
@@ -280,6 +290,8 @@ func (r *reader) exclusive() {
 		set(profiles.Yes, "the agent's setting cni-exclusive is true")
 	case n.Cilium.Exclusive == profiles.No:
 		set(profiles.No, "the agent's setting cni-exclusive is false")
+	case !running && (r.network() == nil || r.network().Index("cilium-cni") < 0):
+		set(profiles.No, "Cilium neither runs here nor is it in the chain")
 	case n.Conf == nil:
 		set(profiles.Unknown, "the directory of conflists cannot be read")
 	case r.renamed() != "":

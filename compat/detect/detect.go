@@ -115,7 +115,7 @@ type Node struct {
 	// Ready says whether the CNI in force serves pods.
 	Ready profiles.Answer
 	// Exclusive says whether Cilium renames the files of others, ExclusiveWhy
-	// from what that is known.
+	// from what that is known. It is unknown only where Cilium runs or is in the chain.
 	Exclusive    profiles.Answer
 	ExclusiveWhy string
 	Cilium       Cilium
@@ -169,6 +169,28 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	n.Ready = n.ready()
 	n.Found = r.found(programs)
 	return n
+}
+
+// NRISocket is where containerd and CRI-O listen for NRI plugins while NRI is on.
+const NRISocket = "/var/run/nri/nri.sock"
+
+// Situation is what the node says of the choice of the delivery: all but what may be
+// written, and what the profile's commands contain.
+func (n *Node) Situation() conflist.Situation {
+	s := conflist.Situation{
+		Profile: n.Profile, Runtime: n.Runtime, Exclusive: n.Exclusive, NRI: n.Config.NRI,
+		Several: n.Config.MaxConfNum != nil && *n.Config.MaxConfNum != 1,
+	}
+	if listens := n.Listens(NRISocket); listens != profiles.Unknown && n.seesNode() {
+		s.NRI = listens
+	}
+	if s.Profile == nil {
+		s.Profile = profiles.Other()
+	}
+	if n.Conf != nil && n.Conf.Original() != nil {
+		s.Original = n.Conf.Original().Network
+	}
+	return s
 }
 
 // conf returns what was read already if it is of the directory that is used.

@@ -188,14 +188,24 @@ func TestProfile(t *testing.T) {
 		"cilium on calico":         {node: node{files: map[string]string{net + "05-cilium.conflist": list("x", "calico", "cilium-cni")}}, want: "cilium-on-veth"},
 		"gke":                      {node: node{files: map[string]string{net + "10-gke-ptp.conflist": list("gke-pod-network", "ptp", "portmap", "cilium-cni"), "home/kubernetes/bin/gke": ""}}, want: "gke-dataplane-v2"},
 
-		"calico, BPF programs":      {node: node{files: calico}, live: live{programs: []string{"cali_tc_preambl"}}, want: "calico-ebpf"},
-		"calico, no such programs":  {node: node{files: calico}, live: live{programs: []string{"other"}}, want: "calico"},
-		"calico, pinned maps":       {node: node{files: with(calico, map[string]string{"sys/fs/bpf/tc/globals/cali_v4_ct3": ""})}, want: "calico-ebpf"},
-		"calico, no maps":           {node: node{files: with(calico, map[string]string{"sys/fs/bpf/tc/globals/x": ""})}, want: "calico"},
-		"calico, nothing known":     {node: node{files: calico}, want: "calico-ebpf", assumed: true},
-		"canal":                     {node: node{files: map[string]string{net + "10-canal.conflist": list("k8s-pod-network", "calico", "portmap")}}, live: live{programs: []string{}}, want: "canal"},
-		"canal by delegate":         {node: node{files: map[string]string{net + "10-x.conflist": `{"name":"canal","plugins":[{"type":"flannel","delegate":{"type":"calico"}}]}`}}, live: live{programs: []string{}}, want: "canal"},
-		"rke2":                      {node: node{files: map[string]string{net + "10-canal.conflist": list("k8s-pod-network", "calico"), "var/lib/rancher/rke2/bin/x": ""}}, live: live{programs: []string{}}, want: "rke2-canal"},
+		"calico, BPF programs":     {node: node{files: calico}, live: live{programs: []string{"cali_tc_preambl"}}, want: "calico-ebpf"},
+		"calico, no such programs": {node: node{files: calico}, live: live{programs: []string{"other"}}, want: "calico"},
+		"calico, pinned maps":      {node: node{files: with(calico, map[string]string{"sys/fs/bpf/tc/globals/cali_v4_ct3": ""})}, want: "calico-ebpf"},
+		"calico, no maps":          {node: node{files: with(calico, map[string]string{"sys/fs/bpf/tc/globals/x": ""})}, want: "calico"},
+		"calico, nothing known":    {node: node{files: calico}, want: "calico-ebpf", assumed: true},
+		"canal":                    {node: node{files: map[string]string{net + "10-canal.conflist": list("k8s-pod-network", "calico", "portmap")}}, live: live{programs: []string{}}, want: "canal"},
+		"canal by delegate":        {node: node{files: map[string]string{net + "10-x.conflist": `{"name":"canal","plugins":[{"type":"flannel","delegate":{"type":"calico"}}]}`}}, live: live{programs: []string{}}, want: "canal"},
+		"rke2":                     {node: node{files: map[string]string{net + "10-canal.conflist": list("k8s-pod-network", "calico"), "var/lib/rancher/rke2/bin/x": ""}}, live: live{programs: []string{}}, want: "rke2-canal"},
+		// The agent starts: what it chooses is not known yet.
+		"cilium, datapath auto": {node: node{files: with(map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}, settings("datapath-mode", "auto")), processes: []string{agent}}, want: "cilium", assumed: true},
+		"cilium, auto by its API": {
+			node: node{files: map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}, sockets: []string{socket}},
+			live: live{api: health("BPF", "auto", "tcx")}, want: "cilium", assumed: true,
+		},
+		"cilium, a datapath of a later release": {
+			node: node{files: map[string]string{net + "05-cilium.conflist": list("cilium", "cilium-cni")}, sockets: []string{socket}},
+			live: live{api: health("BPF", "warp", "tcx")}, want: "cilium", assumed: true,
+		},
 		"ours in front of original": {node: node{files: map[string]string{net + "00-podweir-10-x.conflist": list("x", "bridge", "podweir-cni"), net + "10-x.conflist": list("x", "ptp")}}, want: "ptp"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +253,10 @@ func TestExclusive(t *testing.T) {
 		"other was renamed": {node{files: with(conf, bak("10-aws.conflist")), sockets: []string{socket}}, profiles.Unknown, "at some time"},
 		"stranger, running": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{socket}}, profiles.No, "10-aws.conflist is beside"},
 		"stranger, stopped": {node{files: with(conf, map[string]string{net + "10-aws.conflist": "{}"}), sockets: []string{"/x"}}, profiles.Unknown, "nothing shows it"},
-		"no directory":      {node{files: map[string]string{"x": ""}}, profiles.Unknown, "cannot be read"},
+		"no directory":      {node{files: map[string]string{"x": ""}, processes: []string{agent}}, profiles.Unknown, "cannot be read"},
+		"no Cilium":         {node{files: map[string]string{net + "10-x.conflist": list("n", "ptp")}}, profiles.No, "neither runs here"},
+		"it is gone":        {node{files: with(map[string]string{net + "10-x.conflist": list("n", "ptp")}, bak("00-podweir-10-x.conflist"))}, profiles.No, "neither runs here"},
+		"it starts":         {node{files: with(map[string]string{net + "10-x.conflist": list("n", "ptp")}, with(writes, settings("cni-exclusive", "true"))), processes: []string{agent}}, profiles.Yes, "cni-exclusive is true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := detect.Read(t.Context(), tc.node.root(), detect.Options{})

@@ -125,13 +125,18 @@ func (r *reader) profile() (p *profiles.Profile, assumed bool, why string) {
 
 // Select picks the profile for a chain and the facts of a node. A fact that is
 // not in the map is not known; if it would tell members of a family apart the
-// careful one is taken and assumed is true. A chain that no profile fits gets
-// [profiles.Other].
+// careful one is taken and assumed is true. So it is if the facts fit none of the family
+// that makes the interface: a later release has other words for them. A chain that no
+// profile fits gets [profiles.Other].
 func Select(chain []string, facts map[string]string) (p *profiles.Profile, assumed bool) {
 	var sure, unsure []*profiles.Profile
+	careful := profiles.Other()
 	for _, p := range profiles.All() {
 		if !inChain(p, chain) {
 			continue
+		}
+		if p.Fallback && p.Plugins[0] != "*" {
+			careful = p
 		}
 		switch fits(p, facts) {
 		case profiles.Yes:
@@ -156,7 +161,7 @@ func Select(chain []string, facts map[string]string) (p *profiles.Profile, assum
 		}
 	}
 	if best == nil {
-		return profiles.Other(), true
+		return careful, true
 	}
 	return best, false
 }

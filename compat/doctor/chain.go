@@ -71,7 +71,7 @@ func chainChecks() []Check {
 			Code: "PW208", Title: "nothing sorts before podweir's file", Category: CategoryInstall, Severity: SeverityFail,
 			Looks: "the names in the directory of conflists",
 			Why:   "runtimes take the first file by name: a file before ours takes podweir out of the chain",
-			Mend:  "Remove the file if it is left over. Else have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use the delivery drop-in.",
+			Mend:  "Remove the file if it is left over. Else have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use another delivery: auto takes drop-in, nri or watch.",
 			run:   checkFirst,
 		},
 		{
@@ -156,7 +156,7 @@ func checkChained(f *Facts) Finding {
 	fix := "podweir install --delivery " + string(f.Choice.Delivery)
 	at := slices.Index(chain, conflist.Type)
 	switch {
-	case at < 0 && f.Choice.Delivery.ByAgent() && len(f.ownDropIns()) == 0:
+	case at < 0 && f.Choice.Delivery.ByAgent() && len(f.ownDropIns()) == 0 && len(f.Node.Conf.Own()) == 0:
 		return skip("the delivery is " + string(f.Choice.Delivery))
 	case at < 0 && len(f.ownDropIns()) > 0:
 		return breaks(seen+"; the drop-in is not read", expected, fix).of(f.inForce())
@@ -320,12 +320,20 @@ func checkCapabilities(f *Facts) Finding {
 	return holds("bandwidth and annotations are passed")
 }
 
+// besideFirst is a delivery that works whatever sorts first.
+func (f *Facts) besideFirst() string {
+	if d := f.Choice.Delivery; d != profiles.Chain {
+		return string(d)
+	}
+	return string(profiles.DropIn)
+}
+
 func checkFirst(f *Facts) Finding {
 	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
 		return skip("podweir has no conflist here")
 	}
 	if first := f.active(); !first.Ours() {
-		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery drop-in", first.Name).of(f.inForce())
+		return breaks(first.Name+" sorts before "+f.Node.Conf.Own()[0].Name, "podweir's file first", "remove it if it is left over; else rename it at its source, or use the delivery "+f.besideFirst(), first.Name).of(f.inForce())
 	}
 	return holds(f.active().Name + " is first")
 }

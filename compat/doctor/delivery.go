@@ -19,7 +19,7 @@ func deliveryChecks() []Check {
 			Code: "PW210", Title: "podweir stays in the chain when the CNI restarts", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
 			Looks: "how podweir gets into the chain, whether Cilium is exclusive, and what the container runtime reads; in a chain that the CNI writes itself, whether podweir's entry has the node's defaults",
 			Why:   "an exclusive Cilium renames every file of others in the directory, whatever its name or content",
-			Mend: "Use the delivery that the finding names: a drop-in directory (containerd 2.1, CRI-O 1.34 or newer), else cni.configMap, else cni.exclusive=false. " +
+			Mend: "Use the delivery that the finding names: a drop-in directory (containerd 2.1, CRI-O 1.33 or newer), else cni.configMap, else cni.exclusive=false. " +
 				"An entry with other settings: make the ConfigMap again by the commands of the finding.",
 			Refs: []string{"https://github.com/cilium/cilium/blob/v1.20.2/daemon/cmd/cni/config.go"},
 			run:  checkDelivery,
@@ -72,10 +72,13 @@ func deliveryChecks() []Check {
 	}
 }
 
-// waysOut are the two ways that the choice names: each is a list of commands, one
-// after the other.
+// waysOut are the delivery that suits the node, where podweir carries it out alone, and
+// the ways that the choice names: each is a list of commands, one after the other.
 func (f *Facts) waysOut() string {
 	var ways []string
+	if f.Choice.Delivery == profiles.DropIn {
+		ways = append(ways, "podweir install, which takes the delivery drop-in; a running agent does it by itself")
+	}
 	for _, commands := range [][]string{f.Choice.Do, f.Choice.Instead} {
 		if len(commands) > 0 {
 			ways = append(ways, strings.Join(commands, " && "))
@@ -119,7 +122,7 @@ func checkDelivery(f *Facts) Finding {
 	case why == "":
 		return holds("delivery " + string(inPlace) + ", which works here; podweir would choose " + string(c.Delivery) + ": " + c.Why)
 	case certain:
-		return breaks(where+", and "+why, "delivery "+string(c.Delivery), f.waysOut(), f.Node.ExclusiveWhy).of(f.inForce())
+		return breaks(where+", and "+why, "delivery "+string(c.Delivery)+": "+c.Why, f.waysOut(), f.Node.ExclusiveWhy).of(f.inForce())
 	case f.Situation.Runtime.ReadsDropIns() == profiles.Unknown && inPlace == profiles.DropIn:
 		return warns(why, "a runtime that is known to read drop-ins", "podweir doctor --runtime NAME://VERSION; or: "+f.waysOut())
 	case inPlace == profiles.DropIn:
@@ -159,7 +162,7 @@ func checkDropInRead(f *Facts) Finding {
 		}
 		return holds(r.String())
 	case profiles.No:
-		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.34 or newer", "upgrade the runtime, or use another delivery: PW210").of(f.inForce())
+		return breaks(r.String()+" ignores drop-in directories", "containerd 2.1, CRI-O 1.33 or newer", "upgrade the runtime, or use another delivery: PW210").of(f.inForce())
 	case profiles.Unknown:
 	}
 	return unknown("whether " + r.String() + " reads drop-in directories")

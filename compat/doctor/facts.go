@@ -258,9 +258,8 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	if f.handed != "" {
 		f.Profile = f.Profile.WithEntry(f.handed)
 	}
-	f.Situation = conflist.Situation{
-		Profile: f.Profile, Runtime: node.Runtime, Exclusive: node.Exclusive, Original: f.original(),
-	}
+	f.Situation = node.Situation()
+	f.Situation.Profile = f.Profile
 	f.Choice = conflist.Choose(f.Situation)
 	if opts.Delivery != f.Choice.Delivery {
 		switch opts.Delivery {

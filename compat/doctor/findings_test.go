@@ -82,7 +82,8 @@ func nodeFindings() []finding {
 			}
 			n.sockets = nil
 		}, want: doctor.Warn, seen: "no kubelet and no container runtime among the processes; listening sockets", fix: "--root /host"},
-		{name: "CRI-O 1.33", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, want: doctor.Warn, seen: "cri-o 1.33.0", fix: "--runtime"},
+		{name: "CRI-O 1.33", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, want: doctor.OK, seen: "cri-o 1.33.0, reads drop-in directories: yes"},
+		{name: "docker", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = "docker://28.1.1" }, want: doctor.Warn, seen: "docker 28.1.1", fix: "--runtime"},
 		{name: "no runtime", code: "PW108", node: aws, change: func(n *node) { n.opts.Runtime = ""; delete(n.files, "proc/3/comm") }, want: doctor.Unknown, seen: "no container runtime"},
 		{name: "unknown CNI", code: "PW109", node: ptp, change: set(net+"10-x.conflist", strings.Replace(list, "cilium-cni", "home-made", 1)), want: doctor.Warn, seen: "home-made", fix: "report it"},
 		{name: "assumed", code: "PW109", node: aws, change: func(n *node) { delete(n.files, "proc/4/comm") }, want: doctor.Warn, seen: "aws network policy agent enforces is not known", fix: "report it"},
@@ -156,7 +157,6 @@ func machineFindings() []finding {
 	kubelet := func(args string) func(*node) {
 		return set("proc/2/cmdline", strings.ReplaceAll(args, " ", "\x00")+"\x00")
 	}
-	const max0 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n"
 	return []finding{
 		{name: "denied", code: "PW111", node: aws, change: func(n *node) { enforcing(n); n.files["var/log/audit/audit.log"] = avc }, want: doctor.Warn, seen: "1 denials", fix: "ausearch"},
 		{name: "would be denied", code: "PW111", node: aws, change: func(n *node) {
@@ -270,7 +270,7 @@ func chainFindings() []finding {
 		{name: "broken file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", "{"), want: doctor.Fail, seen: "00-a.conf", fix: "remove /etc/cni/net.d/00-a.conf"},
 		{name: "huge file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", strings.Repeat(" ", 10<<20)), want: doctor.Fail, seen: "has 10485760 bytes, want at most 1048576", fix: "remove"},
 		{name: "broken file behind", code: "PW201", node: aws, change: set(net+"99-z.conf", "\xff"), want: doctor.Warn, seen: "99-z.conf", fix: "remove them"},
-		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery chain"},
+		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},
 		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
@@ -317,6 +317,9 @@ func chainFindings() []finding {
 	}
 }
 
+// max0 has containerd load all networks.
+const max0 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\n  max_conf_num = 0\n"
+
 func deliveryFindings() []finding {
 	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
 	return []finding{
@@ -329,18 +332,20 @@ func deliveryFindings() []finding {
 			n.opts.Runtime = ""
 			delete(n.files, "proc/3/comm")
 		}, want: doctor.Warn, seen: "whether unknown runtime reads drop-in directories is not known", fix: "podweir doctor --runtime NAME://VERSION"},
-		{name: "drop-in, where chain would do", code: "PW210", node: cilium, change: func(n *node) { n.settings("cni-exclusive", "false") }, want: doctor.OK, seen: "delivery drop-in, which works here"},
+		{name: "drop-in, where chain would do", code: "PW210", node: cilium, change: func(n *node) { n.settings("cni-exclusive", "false") }, want: doctor.OK, seen: "delivery drop-in: containerd 2.1.3 reads drop-ins"},
+		{name: "chain, where a drop-in is better", code: "PW210", node: aws, change: func(*node) {}, want: doctor.OK, seen: "delivery chain, which works here; podweir would choose drop-in"},
+		{name: "chain, several networks", code: "PW210", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "loads several networks", fix: "podweir install"},
 		{name: "file beside Cilium of which little is known", code: "PW210", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			delete(n.files, "proc/42/comm")
 			n.sockets = []string{"/x"}
 			n.spliceIn("05-cilium.conflist")
-		}, want: doctor.Warn, seen: "if Cilium, veth, BPF host routing runs with cni.exclusive=true", fix: "cni.exclusive=false"},
+		}, want: doctor.Warn, seen: "whether Cilium renames the conflists of others is not known", fix: "cni.exclusive=false"},
 		{name: "file beside shared Cilium", code: "PW210", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.spliceIn("05-cilium.conflist")
 			n.settings("cni-exclusive", "false")
-		}, want: doctor.OK, seen: "cni.exclusive=false"},
+		}, want: doctor.OK, seen: "delivery chain, which works here"},
 		{name: "handed", code: "PW210", node: cilium, change: func(n *node) {
 			delete(n.files, net+"cilium/50-podweir.conf")
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, "]}", ","+conflist.DefaultEntry+"]}", 1)
@@ -366,7 +371,7 @@ func deliveryFindings() []finding {
 		{name: "the plugin failed", code: "PW211", node: cilium, change: setUp(func(n *node, _ string) { n.kernel.attached[0].Failure = "no bpffs" }, ""), want: doctor.OK, seen: "containerd 2.1.3"},
 		{name: "attached by an older release", code: "PW211", node: cilium, change: setUp(nil, ""), want: doctor.OK, seen: "containerd 2.1.3"},
 		{name: "drop-in ignored", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://2.0.14" }, want: doctor.Fail, seen: "containerd 2.0.14 ignores", fix: "upgrade"},
-		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "cri-o://1.33.0" }, want: doctor.Unknown, seen: "cri-o 1.33.0"},
+		{name: "drop-in with unknown runtime", code: "PW211", node: cilium, change: func(n *node) { n.opts.Runtime = "docker://28.1.1" }, want: doctor.Unknown, seen: "docker 28.1.1"},
 		{name: "bad foreign drop-in", code: "PW212", node: cilium, change: set(net+"cilium/10-x.conf", "{"), want: doctor.Fail, seen: "cilium/10-x.conf", fix: "/etc/cni/net.d/cilium"},
 		{name: "drop-in of another name", code: "PW213", node: cilium, change: func(n *node) {
 			n.files[net+"05-cilium.conflist"] = strings.Replace(list, `"cilium"`, `"portmap"`, 1)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 )
 
@@ -33,9 +34,10 @@ func runtimeChecks() []Check {
 			Code: "PW114", Title: "the runtime loads one network, not several", Category: CategoryCNI, Severity: SeverityFail,
 			Looks: "max_conf_num, as containerd says it on its CRI socket, or else as its configuration has it",
 			Why:   "with more than one, or 0 for all, podweir's file and its original are both loaded and pods get two networks",
-			Mend:  "Set max_conf_num = 1, which is containerd's default, and restart containerd; or use the delivery drop-in.",
-			Refs:  []string{"https://github.com/containerd/containerd/blob/v2.1.3/docs/cri/config.md"},
-			run:   checkMaxConfNum,
+			Mend: "Set max_conf_num = 1, which is containerd's default, and restart containerd. Else podweir must not be there by the delivery chain: auto takes drop-in, nri or watch. " +
+				"A drop-in is in the first network; the interfaces of further networks have no limit from it.",
+			Refs: []string{"https://github.com/containerd/containerd/blob/v2.1.3/docs/cri/config.md"},
+			run:  checkMaxConfNum,
 		},
 		{
 			Code: "PW115", Title: "NRI is on if pods are limited through NRI", Category: CategoryInstall, Severity: SeverityFail,
@@ -93,28 +95,28 @@ func checkMaxConfNum(f *Facts) Finding {
 	}
 	n := *f.Node.Config.MaxConfNum
 	own := f.Node.Conf != nil && len(f.Node.Conf.Own()) > 0
+	const fix = "set max_conf_num = 1, and restart containerd"
 	switch {
 	case n == 1:
 		return holds("max_conf_num is 1")
 	case own:
-		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file is beside its original", n), "1", "set max_conf_num = 1, and restart containerd")
+		return breaks(fmt.Sprintf("max_conf_num is %d, and podweir's file is beside its original", n), "1, or another delivery",
+			"podweir install, which takes another delivery; or: "+fix)
 	}
-	return warns(fmt.Sprintf("max_conf_num is %d", n), "1, before podweir is installed by the delivery chain", "set max_conf_num = 1, and restart containerd")
+	return warns(fmt.Sprintf("max_conf_num is %d: only interfaces of the first network are limited from their start", n), "1", fix)
 }
 
-const nriSocket = "/var/run/nri/nri.sock"
-
 func checkNRI(f *Facts) Finding {
-	listens := f.Node.Listens(nriSocket)
+	listens := f.Node.Listens(detect.NRISocket)
 	switch {
 	case f.Choice.Delivery != profiles.NRI:
 		return skip("the delivery is " + string(f.Choice.Delivery))
 	case listens == profiles.Yes:
-		return holds("the runtime listens on " + nriSocket)
+		return holds("the runtime listens on " + detect.NRISocket)
 	case f.Node.Config.NRI == profiles.No:
 		return breaks("the runtime's configuration has NRI off", "NRI on", "disable = false for io.containerd.nri.v1.nri, or enable_nri = true for CRI-O, and restart the runtime")
 	case listens == profiles.No:
-		return breaks("no program listens on "+nriSocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
+		return breaks("no program listens on "+detect.NRISocket, "NRI on", "switch NRI on in the runtime's configuration, and restart it")
 	}
 	return unknown("whether the runtime has NRI on")
 }

@@ -181,7 +181,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ before, after string }{
 		"another version":  {"doctor/v1", "doctor/v2"},
-		"unknown delivery": {`"delivery": "chain"`, `"delivery": "mail"`},
+		"unknown delivery": {`"delivery": "drop-in"`, `"delivery": "mail"`},
 		"bad code":         {`"PW101"`, `"X1"`},
 		"bad status":       {`"status": "ok"`, `"status": "fine"`},
 		"no title":         {`"title": "the kernel is new enough"`, `"title": ""`},

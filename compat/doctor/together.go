@@ -31,6 +31,7 @@ var together = [][2]string{
 	{"PW208", "PW203"},
 	{"PW208", "PW206"},
 	{"PW208", "PW110"},
+	{"PW208", "PW210"},
 	// The delivery does not work here: PW210 has the commands for another one.
 	{"PW210", "PW211"},
 	{"PW210", "PW202"},

@@ -46,7 +46,7 @@ func aws() []*Profile {
 		BypassWhy:             "packets are routed to the host-side veth; the reference bandwidth plugin's tbf there works",
 		SharesAnnotations:     No,
 		SharesAnnotationsNote: "only with ENABLE_BANDWIDTH_PLUGIN=true, which chains the reference plugin",
-		Conflist:              awsConflist(), Delivery: Chain, Read: everyRuling,
+		Conflist:              awsConflist(), Read: everyRuling,
 	}
 	without, with, felix := base, base, base
 	without.Name, without.Title = "aws-vpc-cni", "AWS VPC CNI"

@@ -118,8 +118,8 @@ func calico() []*Profile {
 		Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
 		SharesAnnotations:     Yes,
 		SharesAnnotationsNote: "from v3.30; qos.projectcalico.org annotations override the number, they do not make Calico let go",
-		Conflist:              calicoConflist(), Delivery: Chain,
-		Conflicts: calicoConflicts(), Sources: calicoSources(),
+		Conflist:              calicoConflist(),
+		Conflicts:             calicoConflicts(), Sources: calicoSources(),
 		Read:     []Ruling{RulingDevice, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist},
 		Unknowns: []string{"run only beside a double of what Felix does with root qdiscs"},
 	}

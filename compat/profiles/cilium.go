@@ -81,7 +81,7 @@ func ciliumConflicts() []Conflict {
 			"podweir defers to it for the directions it handles; or: " + CiliumWithoutManager,
 		},
 		bandwidthConflict(),
-		{"cni.exclusive=true", "every conflist of others is renamed, ours too", "use the drop-in directory (containerd 2.1, CRI-O 1.34 or newer), or cni.configMap"},
+		{"cni.exclusive=true", "every conflist of others is renamed, ours too", "use the drop-in directory (containerd 2.1, CRI-O 1.33 or newer), or cni.configMap"},
 		{"cni.uninstall=true", "files in the directory of conflists with cilium in their name are deleted", "podweir's file has no cilium in its name"},
 	}
 }
@@ -135,8 +135,8 @@ func ciliumBase(bypass bool) Profile {
 		RootQdiscs: []QdiscUse{{"the node's own devices", "mq with fq, or fq", "bandwidth manager on"}},
 		Bypass:     Is(bypass), SharesAnnotations: Unknown,
 		SharesAnnotationsNote: "with the bandwidth manager on: egress, and ingress from 1.18 with BPF host routing",
-		Conflist:              ciliumConflist(), Delivery: DropIn,
-		Conflicts: ciliumConflicts(), Sources: ciliumSources(), Read: everyRuling,
+		Conflist:              ciliumConflist(),
+		Conflicts:             ciliumConflicts(), Sources: ciliumSources(), Read: everyRuling,
 	}
 	p.Egress, p.Ingress = besideCilium(bypass)
 	p.BypassWhy = "legacy host routing: packets pass the stack and the host-side device"
@@ -248,7 +248,7 @@ func gke() []*Profile {
 		Bypass: Unknown, BypassWhy: "no source says",
 		SharesAnnotations:     Unknown,
 		SharesAnnotationsNote: "netd chains the reference bandwidth plugin when its flag enable-bandwidth-plugin is on: the chain in force shows it",
-		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Egress:                egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-gke-ptp.conflist", Network: "gke-pod-network", Rewrites: "when netd starts",
 			BinDirs: []string{"home/kubernetes/bin"}, ReadySocket: "/var/run/cilium/cilium.sock",

@@ -48,7 +48,7 @@ func ovnKubernetes() []*Profile {
 		Bypass:     No, BypassWhy: "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations: Yes, Shaper: terms.ShaperOVN,
 		SharesAnnotationsNote: "at ADD: linux-htb on the OVS port for ingress, policing with a burst of a tenth of a second for egress; it has no setting that ends that",
-		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Egress:                egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-ovn-kubernetes.conf", Rewrites: "when ovnkube-node starts",
 			Note: "OpenShift has it behind Multus, below /run/multus/cni/net.d: see multus",
@@ -81,7 +81,7 @@ func terway() []*Profile {
 		BypassWhy:         "a veth, an ipvlan or a whole network card, as Terway is configured: podweir shapes the veth alone",
 		SharesAnnotations: Yes, Shaper: terms.ShaperTerway,
 		SharesAnnotationsNote: `if 10-terway.conf has "capabilities": {"bandwidth": true}; terway-qos reads annotations of running pods, too`,
-		Egress:                other.Egress, Ingress: other.Ingress, Delivery: Chain,
+		Egress:                other.Egress, Ingress: other.Ingress,
 		Conflist: ConflistPolicy{File: "10-terway.conflist", Network: "terway", Rewrites: "when the terway DaemonSet starts, from the ConfigMap eni-config"},
 		Conflicts: []Conflict{
 			{"Terway's own limits and terway-qos", "two shapers on one annotation", "take the bandwidth capability out of the ConfigMap eni-config and do not install terway-qos, or " + ownKeys},
@@ -109,7 +109,7 @@ func multus() []*Profile {
 		},
 		Device: terms.DeviceUnknown, BypassWhy: "the CNI behind Multus makes the interface",
 		SharesAnnotations: Unknown, SharesAnnotationsNote: "the CNI behind it may",
-		Egress: other.Egress, Ingress: other.Ingress, Delivery: NRI,
+		Egress: other.Egress, Ingress: other.Ingress,
 		Conflist: ConflistPolicy{
 			File: "00-multus.conf", Rewrites: "when the file of the CNI behind it changes (--multus-conf-file=auto)",
 			Dirs: []string{"etc/kubernetes/cni/net.d"}, BinDirs: []string{"var/lib/cni/bin"},

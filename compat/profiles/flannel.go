@@ -17,7 +17,7 @@ func flannel() []*Profile {
 		},
 		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No,
 		BypassWhy:         "the plugin calls bridge; the host-side device is a port of cni0",
-		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-flannel.conflist", Network: "cbr0", Rewrites: "when the DaemonSet's init container runs",
 		},
@@ -45,7 +45,7 @@ func k3s() []*Profile {
 			BypassWhy:             "the plugin calls bridge; the host-side device is a port of cni0",
 			SharesAnnotations:     Yes,
 			SharesAnnotationsNote: "the bundled chain ends with the reference bandwidth plugin",
-			Egress:                egress, Ingress: ingress, Delivery: Chain,
+			Egress:                egress, Ingress: ingress,
 			RootQdiscs: []QdiscUse{{"host-side device and its bwp ifb", "tbf", "the pod has a bandwidth annotation: the chained bandwidth plugin"}},
 			Conflist: ConflistPolicy{
 				File: "10-flannel.conflist", Network: "cbr0", Rewrites: "at every start of k3s",
@@ -73,7 +73,7 @@ func k3s() []*Profile {
 			Device: terms.DeviceVeth, DevicePrefixes: []string{"cali"}, Bypass: No, BypassWhy: "packets are routed to the cali device; policy is iptables",
 			Hooks: felixHooks(), RootQdiscs: felixQdiscs(),
 			SharesAnnotations: Unknown, SharesAnnotationsNote: "from Calico v3.30 Felix does; the chain in force shows whether the chart chains the bandwidth plugin",
-			Egress: felixEgress, Ingress: felixIngress, Delivery: Chain,
+			Egress: felixEgress, Ingress: felixIngress,
 			Conflist: ConflistPolicy{
 				File: "10-canal.conflist", Network: "k8s-pod-network", Rewrites: "when the install-cni container runs",
 			},

@@ -24,7 +24,7 @@ func antrea() []*Profile {
 		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations:     Unknown,
 		SharesAnnotationsNote: "the value cni.plugins.bandwidth chains the reference plugin: the chain in force shows it",
-		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Egress:                egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-antrea.conflist", Network: "antrea", Rewrites: "when the install-cni container runs",
 			ReadySocket: "/var/run/antrea/cni.sock",
@@ -56,7 +56,7 @@ func kubeOVN() []*Profile {
 		BypassWhy:             "Open vSwitch sends to the pod through the host-side device, without hardware offload",
 		SharesAnnotations:     Unknown,
 		SharesAnnotationsNote: "it has its own annotations for rates; whether it reads kubernetes.io/*-bandwidth no source says",
-		Egress:                egress, Ingress: ingress, Delivery: Chain,
+		Egress:                egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "01-kube-ovn.conflist", Rewrites: "when the install-cni container runs",
 			Note: "some releases write 00-kube-ovn.conflist, which sorts before podweir's file: doctor says so",
@@ -93,7 +93,7 @@ func azure() []*Profile {
 		},
 		Device: terms.DeviceVeth, DevicePrefixes: []string{"azv"}, Bypass: No,
 		BypassWhy:         "bridge mode: a port of azure0; transparent mode: packets are routed to the host-side device",
-		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-azure.conflist", Network: "azure", Rewrites: "when the node's image or azure-cns installs it",
 			Note: "AKS with Azure CNI Overlay has 15-azure-swift-overlay.conflist, with the same network name",

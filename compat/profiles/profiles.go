@@ -237,10 +237,8 @@ type Profile struct {
 
 	Egress, Ingress Attach
 	Conflist        ConflistPolicy
-	// Delivery is preferred where nothing prevents it.
-	Delivery  Delivery
-	Conflicts []Conflict
-	Sources   []Source
+	Conflicts       []Conflict
+	Sources         []Source
 	// Tried are the rows of the CNI matrix that ran with it and passed.
 	Tried []string
 	// Read are the rulings that one of the sources says. All others are guessed, but for

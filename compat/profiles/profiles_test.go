@@ -47,7 +47,7 @@ const maxKernelName = 15
 func TestProfilesAreWhole(t *testing.T) {
 	for _, p := range profiles.All() {
 		t.Run(p.Name, func(t *testing.T) {
-			if p.Title == "" || p.Family == "" || len(p.Plugins) == 0 || p.Device == "" || p.BypassWhy == "" || p.Delivery == "" {
+			if p.Title == "" || p.Family == "" || len(p.Plugins) == 0 || p.Device == "" || p.BypassWhy == "" {
 				t.Errorf("a field that every profile needs is empty: %+v", p)
 			}
 			if len(p.Signals) == 0 || len(p.Sources) == 0 {
@@ -307,9 +307,13 @@ software usually works). *Unknown* means that no source was found; podweir then 
 node. In commands VERSION is the release that runs; ` + "`podweir doctor`" + ` writes it. This page is made from the data:
 ` + "`go test ./compat/profiles -update`" + `.
 
-| profile | primary CNI | device | egress | ingress | delivery |
+| profile | primary CNI | device | egress | ingress | delivery without drop-ins |
 | --- | --- | --- | --- | --- | --- |
 `
+
+// conflistPrefix begins the names of podweir's own files (compat/conflist imports this
+// package).
+const conflistPrefix = "00-podweir-"
 
 func render() []byte {
 	var b bytes.Buffer
@@ -317,12 +321,15 @@ func render() []byte {
 	all := profiles.All()
 	slices.SortFunc(all, func(a, b *profiles.Profile) int { return strings.Compare(a.Name, b.Name) })
 	for _, p := range all {
-		delivery := string(p.Delivery)
-		if p.Conflist.MayBeExclusive {
-			delivery = "drop-in, handed or chain"
+		older := "chain"
+		switch {
+		case p.Conflist.MayBeExclusive:
+			older = "handed, or chain where it is not exclusive"
+		case p.Conflist.File != "" && p.Conflist.File < conflistPrefix:
+			older = "nri or watch"
 		}
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s, %s | %s |\n",
-			p.Name, p.Name, p.Title, p.Device, p.Egress.Mode, p.Ingress.Mode, p.Ingress.Place, delivery)
+			p.Name, p.Name, p.Title, p.Device, p.Egress.Mode, p.Ingress.Mode, p.Ingress.Place, older)
 	}
 	for _, p := range all {
 		renderProfile(&b, p)

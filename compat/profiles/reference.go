@@ -53,7 +53,7 @@ func Other() *Profile {
 	}
 	return &Profile{
 		Name: "other", Title: "a CNI that podweir has no profile of", Family: "other", Fallback: true,
-		Device: terms.DeviceUnknown, BypassWhy: "nothing is known of this CNI", Egress: egress, Ingress: ingress, Delivery: Chain,
+		Device: terms.DeviceUnknown, BypassWhy: "nothing is known of this CNI", Egress: egress, Ingress: ingress,
 		Unknowns: []string{"everything"},
 	}
 }
@@ -66,7 +66,7 @@ func reference() []*Profile {
 			Name: "ptp", Tried: []string{"ptp", "ptp-drop-in", "ptp-nri", "ptp-podweir-first", "two-interfaces"}, Title: "ptp (reference plugin)", Family: "reference", Plugins: []string{"ptp"}, Fallback: true,
 			Signals: []Signal{{SignalFile, "opt/cni/bin/ptp", Installed}},
 			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
-			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+			SharesAnnotations: No, Egress: egress, Ingress: ingress,
 			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
 			Sources: []Source{{
 				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/ptp/ptp.go", "v1.9.1",
@@ -78,7 +78,7 @@ func reference() []*Profile {
 			Name: "bridge", Tried: []string{"bridge", "bridge-hairpin"}, Title: "bridge (reference plugin)", Family: "reference", Plugins: []string{"bridge"},
 			Signals: []Signal{{SignalFile, "opt/cni/bin/bridge", Installed}},
 			Device:  terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: bridgePort,
-			SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+			SharesAnnotations: No, Egress: egress, Ingress: ingress,
 			Conflist: ConflistPolicy{Rewrites: "never: the administrator writes it"},
 			Sources: []Source{{
 				"https://github.com/containernetworking/plugins/blob/v1.9.1/plugins/main/bridge/bridge.go", "v1.9.1",
@@ -100,7 +100,7 @@ func kindnet() []*Profile {
 			{SignalProcess, "kindnetd", Running},
 		},
 		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "packets are routed to the host-side device",
-		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-kindnet.conflist", Network: "kindnet",
 			Rewrites: "when kindnetd starts and when its inputs change; as a temporary file that is renamed",
@@ -126,7 +126,7 @@ func kubeRouter() []*Profile {
 			{SignalDevice, "kube-bridge", Running},
 		},
 		Device: terms.DeviceVeth, DevicePrefixes: []string{"veth"}, Bypass: No, BypassWhy: "the host-side device is a port of kube-bridge; policy is iptables",
-		SharesAnnotations: No, Egress: egress, Ingress: ingress, Delivery: Chain,
+		SharesAnnotations: No, Egress: egress, Ingress: ingress,
 		Conflist: ConflistPolicy{
 			File: "10-kuberouter.conflist", Rewrites: "when kube-router starts: it edits the subnet in the file",
 			Note: "older set-ups have a single plugin in 10-kuberouter.conf; the network's name is the administrator's choice",

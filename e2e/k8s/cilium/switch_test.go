@@ -31,7 +31,7 @@ func TestPrivilegedSwitched(t *testing.T) {
 	shared := cilium.BPF
 	shared.Exclusive = false
 	bring(t, shared)
-	p.limited(t, "not exclusive", "chain", "ifb")
+	p.limited(t, "not exclusive", "drop-in", "ifb")
 	bring(t, cilium.BPF)
 	p.limited(t, "exclusive again", "drop-in", "ifb")
 	bring(t, cilium.Legacy)

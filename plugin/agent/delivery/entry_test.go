@@ -278,7 +278,7 @@ func TestEntryRefuses(t *testing.T) {
 func TestChoose(t *testing.T) {
 	cilium, ptp := profiles.Find("cilium"), profiles.Find("ptp")
 	old, recent := conflist.Runtime{Name: "containerd", Version: "1.6.36"}, conflist.Runtime{Name: "containerd", Version: "2.1.3"}
-	unwritable := conflist.Situation{Profile: ptp, Runtime: recent, Writable: profiles.No, Obstacle: "/opt/cni/bin cannot be written: read-only file system"}
+	unwritable := conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent, Writable: profiles.No, Obstacle: "/opt/cni/bin cannot be written: read-only file system"}
 	for name, tc := range map[string]struct {
 		asked     profiles.Delivery
 		s         conflist.Situation
@@ -286,25 +286,29 @@ func TestChoose(t *testing.T) {
 		why, warn string
 		refused   string
 	}{
-		"auto":                       {asked: Auto, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "leaves the files"},
+		"auto":                       {asked: Auto, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp}, want: profiles.Chain, why: "unknown runtime"},
+		"auto, recent":               {asked: Auto, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "reads drop-ins"},
 		"auto, exclusive":            {asked: Auto, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.DropIn},
 		"auto, read-only":            {asked: Auto, s: unwritable, want: profiles.NRI, why: "read-only"},
-		"what auto says":             {asked: profiles.Chain, s: conflist.Situation{Profile: ptp}, want: profiles.Chain, why: "requested"},
-		"drop-in":                    {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "would choose chain"},
-		"drop-in, old runtime":       {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: old}, refused: "1.6.36 ignores"},
-		"drop-in, who knows":         {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp}, want: profiles.DropIn, warn: "not known"},
-		"drop-in, closed":            {asked: profiles.DropIn, s: conflist.Situation{Profile: ptp, Runtime: recent, Original: &conflist.Network{File: "f", OnlyInlined: true}}, refused: "loadOnlyInlinedPlugins"},
+		"what auto says":             {asked: profiles.Chain, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp}, want: profiles.Chain, why: "requested"},
+		"drop-in":                    {asked: profiles.DropIn, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent}, want: profiles.DropIn, why: "requested; containerd 2.1.3 reads drop-ins"},
+		"chain":                      {asked: profiles.Chain, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent}, want: profiles.Chain, why: "would choose drop-in"},
+		"chain, several networks":    {asked: profiles.Chain, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent, Several: true}, refused: "max_conf_num"},
+		"chain, another is first":    {asked: profiles.Chain, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent, Original: &conflist.Network{File: "00-hybridnet.conflist"}}, refused: "sorts before"},
+		"drop-in, old runtime":       {asked: profiles.DropIn, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: old}, refused: "1.6.36 ignores"},
+		"drop-in, who knows":         {asked: profiles.DropIn, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp}, want: profiles.DropIn, warn: "not known"},
+		"drop-in, closed":            {asked: profiles.DropIn, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent, Original: &conflist.Network{File: "f", OnlyInlined: true}}, refused: "loadOnlyInlinedPlugins"},
 		"chain, exclusive":           {asked: profiles.Chain, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, refused: "cni.exclusive=false"},
-		"chain, perhaps":             {asked: profiles.Chain, s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.Chain, warn: "renames podweir's file"},
+		"chain, perhaps":             {asked: profiles.Chain, s: conflist.Situation{Profile: cilium, Runtime: recent}, want: profiles.Chain, warn: "is not known"},
 		"chain, read-only":           {asked: profiles.Chain, s: unwritable, refused: "/opt/cni/bin cannot be written"},
 		"handed":                     {asked: profiles.Handed, s: conflist.Situation{Profile: cilium, Runtime: recent, Exclusive: profiles.Yes}, want: profiles.Handed},
-		"handed to who takes none":   {asked: profiles.Handed, s: conflist.Situation{Profile: ptp}, refused: "does not take a chain"},
-		"nri":                        {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: recent}, want: profiles.NRI, why: "requested"},
-		"watch":                      {asked: profiles.Watch, s: conflist.Situation{Profile: ptp, Runtime: old}, want: profiles.Watch, why: "would choose chain", warn: "without its limit"},
+		"handed to who takes none":   {asked: profiles.Handed, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp}, refused: "does not take a chain"},
+		"nri":                        {asked: profiles.NRI, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: recent}, want: profiles.NRI, why: "requested"},
+		"watch":                      {asked: profiles.Watch, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: old}, want: profiles.Watch, why: "would choose chain", warn: "without its limit"},
 		"watch, read-only":           {asked: profiles.Watch, s: unwritable, want: profiles.Watch, why: "would choose nri", warn: "without its limit"},
-		"nri, runtime without":       {asked: profiles.NRI, s: conflist.Situation{Profile: ptp, Runtime: old}, refused: "1.6.36 has no NRI"},
-		"auto, read-only, no NRI":    {asked: Auto, s: conflist.Situation{Profile: ptp, Runtime: old, Writable: profiles.No}, want: profiles.NRI, warn: "has no NRI"},
-		"auto, read-only, may be on": {asked: Auto, s: conflist.Situation{Profile: ptp, Writable: profiles.No}, want: profiles.NRI, warn: "not known"},
+		"nri, runtime without":       {asked: profiles.NRI, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: old}, refused: "1.6.36 has no NRI"},
+		"auto, read-only, no NRI":    {asked: Auto, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Runtime: old, Writable: profiles.No}, want: profiles.Watch, warn: "without its limit"},
+		"auto, read-only, may be on": {asked: Auto, s: conflist.Situation{Exclusive: profiles.No, Profile: ptp, Writable: profiles.No}, want: profiles.NRI, warn: "not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := choose(tc.asked, tc.s)

@@ -219,7 +219,7 @@ func TestBinaryOutlivesTheChain(t *testing.T) {
 		files  map[string]string
 		remove func(context.Context, *host) error
 	}{
-		"uninstalled": {simple(), func(ctx context.Context, h *host) error { return h.manager(t, recent).Remove(ctx) }},
+		"uninstalled": {map[string]string{confDir + "/" + original: network("n", 1, "ptp", "bandwidth")}, func(ctx context.Context, h *host) error { return h.manager(t, recent).Remove(ctx) }},
 		"drop-in":     {exclusive(nil), func(ctx context.Context, h *host) error { return h.manager(t, recent).Remove(ctx) }},
 		"to nri": {simple(), func(ctx context.Context, h *host) error {
 			_, err := h.manager(t, as(profiles.NRI)).Install(ctx)

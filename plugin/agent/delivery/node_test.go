@@ -179,6 +179,14 @@ func load(dir string) (*libcni.NetworkConfigList, error) {
 		return nil, errors.New("no network")
 	}
 	sort.Strings(files)
+	if !strings.HasSuffix(files[0], ".conflist") {
+		// A list of one, without drop-ins.
+		single, err := libcni.ConfFromFile(files[0]) //nolint:staticcheck // what runtimes call for a .conf
+		if err != nil {
+			return nil, err
+		}
+		return libcni.ConfListFromConf(single) //nolint:staticcheck // what runtimes call for a .conf
+	}
 	return libcni.NetworkConfFromFile(files[0])
 }
 

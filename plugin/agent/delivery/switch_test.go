@@ -148,7 +148,7 @@ func TestVersionNotKnown(t *testing.T) {
 		files      map[string]string
 		file, next string
 	}{
-		profiles.Chain:  {simple(), original, network("n", 2, "ptp")},
+		profiles.Chain:  {map[string]string{confDir + "/" + original: network("n", 1, "ptp", "bandwidth")}, original, network("n", 2, "ptp")},
 		profiles.DropIn: {exclusive(nil), "05-cilium.conflist", network("cilium", 2, "cilium-cni")},
 	} {
 		t.Run(string(name), func(t *testing.T) {

@@ -188,12 +188,8 @@ func (m *Manager) pluginDir(v *view) (string, error) {
 }
 
 func (m *Manager) situation(v *view) conflist.Situation {
-	s := conflist.Situation{
-		Profile: v.node.Profile, Runtime: v.node.Runtime, Exclusive: v.node.Exclusive, Original: v.original(),
-	}
-	if s.Profile == nil {
-		s.Profile = profiles.Other()
-	}
+	s := v.node.Situation()
+	s.Original = v.original() // as it is now
 	if v.handed != "" {
 		s.Profile = s.Profile.WithEntry(v.handed)
 	}

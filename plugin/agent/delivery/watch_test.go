@@ -442,8 +442,8 @@ func TestAnotherNetworkForAMoment(t *testing.T) {
 	}
 }
 
-// TestCiliumTurnsShared goes from the drop-in to the chain, and at no reading is podweir
-// in neither.
+// TestCiliumTurnsShared goes from the drop-in to the chain, because there is a bandwidth
+// plugin to replace, and at no reading is podweir in neither.
 func TestCiliumTurnsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlindHost(t, exclusive(nil))
@@ -451,7 +451,7 @@ func TestCiliumTurnsShared(t *testing.T) {
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
 		r, stop := h.watchNetwork(t, "cilium")
 		h.write(t, settings+"/cni-exclusive", "false")
-		if err := renames(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni", "portmap")); err != nil {
+		if err := renames(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni", "bandwidth")); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -473,6 +473,7 @@ func TestCiliumTurnsShared(t *testing.T) {
 func TestCiliumTurnsExclusive(t *testing.T) {
 	h := newHost(t, exclusive(nil))
 	h.write(t, settings+"/cni-exclusive", "false")
+	h.write(t, confDir+"/05-cilium.conflist", network("cilium", 1, "cilium-cni", "bandwidth"))
 	before := h.tree(t)
 	m, stop := h.run(t, recent)
 	file := h.path(confDir + "/00-podweir-05-.conflist")

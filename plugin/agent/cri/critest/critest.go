@@ -6,6 +6,7 @@
 package critest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
@@ -28,6 +29,9 @@ type Sandbox struct {
 // Runtime is one container runtime. The zero value has no sandbox.
 type Runtime struct {
 	runtime.UnimplementedRuntimeServiceServer
+
+	// Release is containerd's, 2.1.3 if it is empty.
+	Release string
 
 	mu   sync.Mutex
 	all  []*runtime.PodSandbox
@@ -102,6 +106,6 @@ func (*Runtime) Status(context.Context, *runtime.StatusRequest) (*runtime.Status
 }
 
 // Version implements runtime.RuntimeServiceServer.
-func (*Runtime) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
-	return &runtime.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "2.1.3"}, nil
+func (r *Runtime) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
+	return &runtime.VersionResponse{RuntimeName: "containerd", RuntimeVersion: cmp.Or(r.Release, "2.1.3")}, nil
 }
