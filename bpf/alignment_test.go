@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // The loader says that addresses in packets may have any alignment. A kernel that was
@@ -19,6 +20,7 @@ import (
 // every kernel does so where strict alignment is requested. Programs that are not
 // refused do not need what the loader says.
 func TestPrivilegedProgramsNeedAnyAlignment(t *testing.T) {
+	mark.NightlyKernels(t, "it loads every program twice, which takes an emulated processor minutes")
 	bpftest.RequireRoot(t)
 	spec, err := bpf.LoadPodweir()
 	if err != nil {

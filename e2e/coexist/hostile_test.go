@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // hostile is somebody whom no profile knows, first on every hook of both ends
@@ -92,6 +93,9 @@ func TestPrivilegedHostile(t *testing.T) {
 		for _, m := range modes() {
 			for _, first := range []bool{true, false} {
 				t.Run(fmt.Sprintf("filters=%s/%s/first=%s", yesNo(filters), m.name(), yesNo(first)), func(t *testing.T) {
+					if !m.likely() {
+						mark.NightlyKernels(t, "all modes take an emulated processor minutes")
+					}
 					p := r.newPod(t, fmt.Sprintf("veth%08x", r.pods))
 					h := &hostile{pod: p, filters: filters, bpffs: bpffs}
 					k := &hostileCase{kase{title: h.title(), device: "veth…", pod: p, mode: m, traffic: newTraffic(t, p), other: h}}

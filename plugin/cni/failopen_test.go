@@ -12,12 +12,14 @@ import (
 
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // What cannot be shaped starts unshaped, with an error in the log and a record
 // for status, or not at all where the operator says so; nothing is left of the
 // attempt, and what belongs to others stays.
 func TestPrivilegedFailOpenAndClosed(t *testing.T) {
+	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
 	testutil.RequireRoot(t)
 	foreign := func(t *testing.T, p *pod) {
 		t.Helper()

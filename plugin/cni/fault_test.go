@@ -105,7 +105,7 @@ func TestPrivilegedKilledBeforeTheFilter(t *testing.T) {
 }
 
 func TestPrivilegedConcurrentADD(t *testing.T) {
-	mark.NightlyKernels(t, "it takes an emulated processor minutes")
+	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
 	testutil.RequireRoot(t)
 	const different, same = 20, 5
 	n := newNode(t)

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // shapedBoth is what ADD of both directions makes where nobody else is.
@@ -79,6 +80,7 @@ func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
 }
 
 func TestPrivilegedLifecycle(t *testing.T) {
+	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
@@ -169,6 +171,7 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 // TCP in a limited pod makes small packets. CHECK tells if somebody lets it make larger
 // ones, and whoever takes the limit off a pod that stays gives back what was there before.
 func TestPrivilegedPacketsOfThePod(t *testing.T) {
+	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	p := newNode(t).newPod(t)

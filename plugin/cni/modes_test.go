@@ -16,6 +16,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // mode is a way to attach and where everything is then.
@@ -125,6 +126,7 @@ func (p *pod) raw(t *testing.T) string {
 }
 
 func TestPrivilegedModes(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
 	for _, m := range modes() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // newNetkitPod is newPod with a netkit pair.
@@ -195,6 +196,7 @@ func stream(t *testing.T, p *pod, d terms.Direction) (s streamed, port uint16) {
 // Every mode works on a netkit pair, both ways, as far as packets come by. In
 // L3 mode only the packets differ, so that one of each program is enough.
 func TestPrivilegedNetkitModes(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
 			all := []conf{
@@ -334,6 +336,7 @@ func TestPrivilegedNetkitSendsPastTheHost(t *testing.T) {
 //	bpf/lib/local_delivery.h:87 ctx_get_ingress_ifindex: such packets
 //	bpf/lib/local_delivery.h:104 ctx_redirect_peer: go past the host's end
 func TestPrivilegedNetkitRedirectPeer(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
 			all := []struct {

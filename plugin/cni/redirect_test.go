@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Offsets into an Ethernet frame with an IPv4 packet.
@@ -169,6 +170,7 @@ func TestPrivilegedAnotherDeviceHasTheNameOfTheIFB(t *testing.T) {
 // Packets that are handed to the pod's end of the pair go past the host's: a
 // cap there does not hold, and one in the pod does.
 func TestPrivilegedRedirectPeer(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
 	for _, m := range []struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // probedAll is what the kernel was found to have, with nothing left out.
@@ -104,6 +105,7 @@ func (p *pod) everything(t *testing.T) string {
 // What somebody removes or changes under a running pod, on a kernel with prio
 // and fq: status and CHECK name it, neither mends it, and the next ADD does.
 func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "prio", "fq", "ifb", "clsact")
 	fq := both(conf{"queue": "fq", "policy": "flat"})

@@ -16,8 +16,11 @@ import (
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/units"
 )
+
+var _ = mark.EveryTest(mark.Kernels, "many kernels lack prio or fq, and queues are what the package is about")
 
 const root = shaping.RootParent
 
