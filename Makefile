@@ -91,27 +91,31 @@ quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no roo
 	bin/tools/steps -make '$(MAKE)' $(QUICK)
 
 .PHONY: test
-test: steps ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, 12 minutes; 20 the first time).
+test: rights steps ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, 12 minutes; 20 the first time).
 	TIER=test bin/tools/steps -make '$(MAKE)' $(TEST)
 
 # "gate" is what .ci/run calls.
 .PHONY: gate
-gate: steps ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, 30 minutes; 45 the first time).
+gate: rights steps ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, 30 minutes; 45 the first time).
 	TIER=gate bin/tools/steps -make '$(MAKE)' $(GATE)
 
 .PHONY: test-all
-test-all: steps ## Everything, on every kernel, with long fuzzing, every row and benchmarks; its result is written to docs/contributing/testing.md (root, hours).
+test-all: rights steps ## Everything, on every kernel, with long fuzzing, every row and benchmarks; its result is written to docs/contributing/testing.md (root, hours).
 	TIER=all bin/tools/steps -k -make '$(MAKE)' -record docs/contributing/testing.md $(ALL)
 
 # Some steps, such as STEPS="setup lint"; ci.yml has the gate in jobs.
 STEPS ?=
 .PHONY: run-steps
-run-steps: steps
+run-steps: rights steps
 	TIER=gate bin/tools/steps -make '$(MAKE)' $(STEPS)
 
 # The tier that a step is run for: test, gate or all.
 TIER ?= test
 export PODWEIR_TIER = $(TIER)
+
+.PHONY: rights
+rights:
+	@tools/rights.sh $(if $(filter gate test-all run-steps,$(MAKECMDGOALS)),cluster)
 
 .PHONY: steps
 steps:
