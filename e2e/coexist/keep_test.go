@@ -19,6 +19,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const pagePath = "../../docs/reference/coexistence.md"
@@ -63,9 +64,10 @@ func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
 	s.compare(t)
 }
 
-// some says that not all cases of a test run: -run or -skip names subtests.
+// some says that not all cases of a test run: -run or -skip names subtests, or marks
+// leave some out.
 func some() bool {
-	return slices.ContainsFunc([]string{"test.run", "test.skip"}, func(name string) bool {
+	return mark.LeavesOut() || slices.ContainsFunc([]string{"test.run", "test.skip"}, func(name string) bool {
 		f := flag.Lookup(name)
 		return f != nil && strings.Contains(f.Value.String(), "/")
 	})

@@ -223,9 +223,10 @@ func TestPrivilegedPodsThatRanBefore(t *testing.T) {
 		egress, ingress := n.limits(t, "first")
 		return egress == 10e6 && ingress == 20e6 && queued(t, first)
 	})
-	if egress, _ := n.limits(t, "gone"); egress != 0 {
-		t.Error("what a pod left that is gone is still there")
-	}
+	testutil.Eventually(t, connectTime, "what a pod left that is gone is removed", func() bool {
+		egress, _ := n.limits(t, "gone")
+		return egress == 0
+	})
 	if queued(t, second) {
 		t.Error("a pod without limits is shaped")
 	}
