@@ -19,9 +19,17 @@ import (
 
 // ID names one attachment: the state key of everything podweir makes.
 type ID struct {
+	// Network is the name of the network that it was made for, an attribute: see
+	// [ID.Same].
 	Network     string `json:"network"`
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifName"`
+}
+
+// Same says that it is the same attachment, whatever its network is called: within a
+// container no two interfaces have one name.
+func (id ID) Same(other ID) bool {
+	return id.ContainerID == other.ContainerID && id.IfName == other.IfName
 }
 
 func (id ID) String() string {

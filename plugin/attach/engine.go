@@ -18,12 +18,16 @@ import (
 // Interfaces finds what podweir attaches to.
 type Interfaces interface {
 	// Find returns the interface of this name in the namespace at a path. The
-	// error wraps [ErrGone] if the one or the other is not there.
+	// error wraps [ErrNoNetNS] or [ErrGone] if the one or the other is not there, and
+	// [ErrLoopback] or [ErrStandIn] if it is nothing to limit.
 	Find(netnsPath, name string) (Interface, error)
 	// Again returns an interface that was found before as it is now, whatever its
 	// devices are called by now. The error wraps [ErrGone] if it is not there, or
-	// another one is in its place.
+	// another one is in its place, and the others of Find.
 	Again(i *Interface) (Interface, error)
+	// Outward returns the interfaces in the namespace at a path that lead out of it, in
+	// the order of their indices.
+	Outward(netnsPath string) ([]Interface, error)
 	// Facts returns what the kernel offers for it, and whether it has TCX.
 	Facts(i Interface) (facts shaping.Facts, tcx bool, err error)
 }
@@ -32,6 +36,9 @@ type Interfaces interface {
 type Store interface {
 	// Lock excludes every other process from an attachment.
 	Lock(ctx context.Context, id ID) (unlock func(), err error)
+	// Kept returns the attachments of a container's interface that something is kept of,
+	// that of the same network first, if it is among them.
+	Kept(id ID) ([]ID, error)
 	// Records returns the records of an attachment; none is not an error. A
 	// record that cannot be read comes with its interface name and an error.
 	Records(id ID) ([]*Record, error)
@@ -67,6 +74,9 @@ type Engine struct {
 	// Drifted is told what differs although the wish is the same: what somebody
 	// changed or took away. Nil does nothing.
 	Drifted func(id ID, plan []Action)
+	// Skipped is told of an interface that was named and is not shaped, although others of
+	// the attachment are. Nil does nothing.
+	Skipped func(name string, why error)
 	// HostSide says whether a direction is to be policed on the host side for now,
 	// out of the pod's reach; is says whether it was. It is asked again after Drifted,
 	// and not obeyed where that is not available. Nil leaves a direction where it is.
@@ -85,13 +95,50 @@ func New(i Interfaces, s Store, k Kernel, random func() uint16) *Engine {
 
 // Records returns the records of an attachment; none is not an error. One that cannot be
 // read is left out, and the error names its interface.
-func (e *Engine) Records(id ID) ([]*Record, error) { return e.store.Records(id) }
+func (e *Engine) Records(id ID) ([]*Record, error) {
+	records, err := e.store.Records(id)
+	if err != nil || len(records) > 0 {
+		return records, err
+	}
+	known, err := e.Kept(id)
+	if err != nil || known == id {
+		return nil, err
+	}
+	return e.store.Records(known)
+}
+
+// Kept returns the name under which an attachment is kept: that of the network which it
+// was made for, though the network may have another name by now. It is id if nothing is
+// kept of it.
+func (e *Engine) Kept(id ID) (ID, error) {
+	found, err := e.store.Kept(id)
+	if err != nil || len(found) == 0 {
+		return id, err
+	}
+	return found[0], nil
+}
+
+// only is [Engine.Kept], and takes away what there is beside it: earlier releases made
+// another attachment where the network had got another name.
+func (e *Engine) only(ctx context.Context, id ID) (ID, error) {
+	found, err := e.store.Kept(id)
+	if err != nil || len(found) == 0 {
+		return id, err
+	}
+	for _, more := range found[1:] {
+		if err := e.removeOne(ctx, more); err != nil {
+			return id, err
+		}
+	}
+	return found[0], nil
+}
 
 // Want is what an attachment asks for.
 type Want struct {
 	ID        ID
 	NetNSPath string
-	// Names are the interfaces in the pod to shape.
+	// Names are the interfaces in the pod to shape, as the chain tells them. With none it
+	// is ID.IfName and all whose other end is on the host.
 	Names        []string
 	Config       *shaping.Config
 	ReplaceQdisc bool
@@ -123,8 +170,21 @@ func (e *DriftError) Error() string {
 
 // Ensure brings every interface to what is wanted and returns what it is now.
 // Done twice it changes nothing. If it fails, nothing of this attachment stays
-// on the interface that failed, unless it was shaped before.
-func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
+// on the interface that failed, unless it was shaped before; the others are shaped.
+//
+// The loopback device is left alone, and a name that is gone is skipped: see
+// [Engine.Skipped]. What only stands in for the pod's interface, as the device of the
+// same name in the pod of a virtual machine, is replaced by the pair that it stands in
+// for. The error wraps [ErrGone] if no interface is there, and [ErrStandIn] if there is
+// none that leads out of the pod.
+func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
+	id, err := e.only(ctx, asked.ID)
+	if err != nil {
+		return nil, err
+	}
+	kept := *asked
+	w := &kept
+	w.ID = id
 	unlock, err := e.Lock(ctx, w.ID)
 	if err != nil {
 		return nil, err
@@ -137,31 +197,30 @@ func (e *Engine) Ensure(ctx context.Context, w *Want) ([]*Desired, error) {
 	if w.Existing && len(priors) == 0 {
 		return nil, fmt.Errorf("%v: %w", w.ID, ErrNotAttached)
 	}
-	all := make([]*Desired, 0, len(w.Names))
-	for _, name := range w.Names {
-		prior := priors[name]
-		iface, err := e.find(w.NetNSPath, name, prior)
-		if err != nil {
-			return all, err
+	found := e.search(w, priors)
+	for _, r := range found.stale {
+		if err := e.remove(r); err != nil {
+			return nil, err
 		}
-		if prior != nil && !prior.Interface.Same(&iface) {
-			// The same ID with a new namespace or device: what the record tells
-			// of is gone, its ifb and its side on the host perhaps not.
-			if err := e.remove(prior); err != nil {
-				return all, err
-			}
-			prior = nil
+	}
+	for _, one := range found.skipped {
+		if e.Skipped != nil && found.failed == nil {
+			e.Skipped(one.name, one.why)
 		}
-		cfg, original := effective(w.Config, prior)
+	}
+	all, failed := make([]*Desired, 0, len(found.found)), found.failed
+	for _, t := range found.found {
+		cfg, original := effective(w.Config, t.prior)
 		changed := *w
 		changed.Config = cfg
-		want, err := e.ensure(&changed, iface, prior, original)
-		if err != nil {
-			return all, fmt.Errorf("shape %s (ifindex %d) in %s: %w", name, iface.PodIndex, w.NetNSPath, err)
+		want, err := e.ensure(&changed, t.iface, t.prior, original)
+		if err != nil { // it costs the others nothing
+			failed = errors.Join(failed, fmt.Errorf("shape %s (ifindex %d) in %s: %w", t.iface.PodName, t.iface.PodIndex, w.NetNSPath, err))
+			continue
 		}
 		all = append(all, want)
 	}
-	return all, nil
+	return all, failed
 }
 
 // priors returns the readable records of an attachment by interface. What
@@ -266,22 +325,26 @@ func (e *Engine) step(name string) {
 // Check returns nil if every interface is what the request asks for, and a
 // [*DriftError] naming the differences if one is not.
 func (e *Engine) Check(ctx context.Context, w *Want) error {
-	unlock, err := e.Lock(ctx, w.ID)
+	id, err := e.Kept(w.ID)
+	if err != nil {
+		return err
+	}
+	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	priors, err := e.priors(w.ID)
+	priors, err := e.priors(id)
 	if err != nil {
 		return err
 	}
-	for _, name := range w.Names {
-		iface, err := e.find(w.NetNSPath, name, priors[name])
-		if err != nil {
-			return err
-		}
-		cfg, _ := effective(w.Config, priors[name])
-		if err := e.check(cfg, iface, priors[name]); err != nil {
+	found := e.search(w, priors)
+	if found.failed != nil {
+		return found.failed
+	}
+	for _, t := range found.found {
+		cfg, _ := effective(w.Config, t.prior)
+		if err := e.check(cfg, t.iface, t.prior); err != nil {
 			return err
 		}
 	}
@@ -306,6 +369,21 @@ func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) erro
 // Remove removes everything of an attachment. That something is gone already
 // is not an error.
 func (e *Engine) Remove(ctx context.Context, id ID) error {
+	found, err := e.store.Kept(id)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		found = []ID{id} // perhaps it is just being made
+	}
+	var all error
+	for _, one := range found {
+		all = errors.Join(all, e.removeOne(ctx, one))
+	}
+	return all
+}
+
+func (e *Engine) removeOne(ctx context.Context, id ID) error {
 	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return err

@@ -338,13 +338,63 @@ func TestAnotherDeviceTakesTheName(t *testing.T) {
 	}
 }
 
-func TestEnsureUnknownInterface(t *testing.T) {
+// A name that is gone costs the others nothing, wherever it is in the list.
+func TestEnsureInterfaceThatIsGone(t *testing.T) {
+	for _, names := range [][]string{{"net1", "eth0"}, {"eth0", "net1"}, {"net1"}} {
+		w, told := newWorld(), []string{}
+		e := w.engine()
+		e.Skipped = func(name string, why error) { told = append(told, name+": "+why.Error()) }
+		want := wantOf(both(10_000_000))
+		want.Names = names
+		states, err := e.Ensure(t.Context(), want)
+		if err != nil || len(states) != 1 || states[0].Interface.PodName != "eth0" {
+			t.Errorf("%q: Ensure = %d states, %v, want eth0's", names, len(states), err)
+		}
+		if len(told) != 1 || !strings.HasPrefix(told[0], "net1: ") {
+			t.Errorf("%q: told %q, want that net1 was skipped", names, told)
+		}
+	}
 	w := newWorld()
 	want := wantOf(both(10_000_000))
-	want.Names = []string{"eth0", "net1"}
+	want.ID.IfName, want.Names = "net1", []string{"net1", "net2"}
 	states, err := w.engine().Ensure(t.Context(), want)
-	if err == nil || !strings.Contains(err.Error(), `"net1"`) || len(states) != 1 {
-		t.Errorf("Ensure = %d states, %v, want eth0's and an error that names net1", len(states), err)
+	if !errors.Is(err, attach.ErrGone) || !strings.Contains(err.Error(), `"net2"`) || len(states) != 0 {
+		t.Errorf("without any: Ensure = %d states, %v, want an error that names them", len(states), err)
+	}
+}
+
+// A network that is renamed changes no attachment: neither a later ADD nor DEL, CHECK or
+// set makes or needs another. What an earlier release made beside it goes.
+func TestNetworkIsRenamed(t *testing.T) {
+	w := newWorld()
+	ensure(t, w, both(10_000_000))
+	later := wantOf(both(20_000_000))
+	later.ID.Network = "renamed"
+	if _, err := w.engine().Ensure(t.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	if got := record(t, w).Config.Egress.Rate; got != 20_000_000 || len(w.records) != 1 {
+		t.Errorf("%d attachments, the first with %v, want one with 20 Mbit/s", len(w.records), got)
+	}
+	if err := w.engine().Check(t.Context(), later); err != nil {
+		t.Errorf("CHECK under the new name: %v", err)
+	}
+	if got, err := w.engine().Records(later.ID); err != nil || len(got) != 1 {
+		t.Errorf("Records under the new name = %v, %v, want one", got, err)
+	}
+	if _, err := w.engine().Repair(t.Context(), later.ID); err != nil {
+		t.Errorf("Repair under the new name: %v", err)
+	}
+	second := *w.records[podID]["eth0"]
+	second.ID = later.ID
+	w.records[later.ID] = map[string]*attach.Record{"eth0": &second}
+	ensure(t, w, both(20_000_000))
+	if len(w.records) != 1 {
+		t.Errorf("%d attachments after an ADD, want one", len(w.records))
+	}
+	w.records[later.ID] = map[string]*attach.Record{"eth0": &second}
+	if err := w.engine().Remove(t.Context(), later.ID); err != nil || len(w.records) != 0 {
+		t.Errorf("Remove under the new name = %v, %d attachments left, want none", err, len(w.records))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -97,8 +98,29 @@ func (w *world) Again(i *attach.Interface) (attach.Interface, error) {
 	return now, nil
 }
 
+// Outward implements attach.Interfaces.
+func (w *world) Outward(path string) ([]attach.Interface, error) {
+	iface, err := w.Find(path, "eth0")
+	return []attach.Interface{iface}, err
+}
+
 // Facts implements attach.Interfaces.
 func (w *world) Facts(attach.Interface) (shaping.Facts, bool, error) { return w.facts, w.tcx, nil }
+
+// Kept implements attach.Store.
+func (w *world) Kept(id attach.ID) ([]attach.ID, error) {
+	var found []attach.ID
+	for other := range w.records {
+		if other.ContainerID == id.ContainerID && other.IfName == id.IfName {
+			found = append(found, other)
+		}
+	}
+	slices.SortFunc(found, func(a, b attach.ID) int { return strings.Compare(a.Network, b.Network) })
+	if own := slices.Index(found, id); own > 0 {
+		found[0], found[own] = found[own], found[0]
+	}
+	return found, nil
+}
 
 // Lock implements attach.Store.
 func (w *world) Lock(context.Context, attach.ID) (func(), error) {

@@ -16,9 +16,6 @@ import (
 var (
 	// ErrNotAttached means that an attachment has no record.
 	ErrNotAttached = errors.New("not attached")
-	// ErrGone means that the namespace or the interface of an attachment is
-	// gone. [Interfaces.Find] returns it too.
-	ErrGone = errors.New("interface is gone")
 )
 
 // effective is the configuration that counts: what `set` made of it, as long
@@ -74,6 +71,10 @@ func (e *Engine) Repair(ctx context.Context, id ID) ([]*Desired, error) {
 func (e *Engine) reshape(ctx context.Context, id ID,
 	choose func(*Record) (cfg, original *shaping.Config, err error),
 ) ([]*Desired, error) {
+	id, err := e.only(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	unlock, err := e.Lock(ctx, id)
 	if err != nil {
 		return nil, err
@@ -93,6 +94,12 @@ func (e *Engine) reshape(ctx context.Context, id ID,
 			return all, err
 		}
 		iface, err := e.Refind(r)
+		if errors.Is(err, ErrLoopback) { // of a release that limited it
+			if err := e.remove(r); err != nil {
+				return all, err
+			}
+			continue
+		}
 		if err != nil {
 			return all, err
 		}

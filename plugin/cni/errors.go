@@ -25,13 +25,6 @@ const (
 	codeForeign       = 102
 )
 
-// isContract tells a break of the CNI contract, which is never fail-open
-// because the chain around us is broken, from limits that cannot be enforced.
-func isContract(err error) bool {
-	var contract *netconf.ContractError
-	return errors.As(err, &contract)
-}
-
 func contractError(err error) error {
 	if contract, ok := errors.AsType[*netconf.ContractError](err); ok {
 		return types.NewError(contract.Code, contract.Msg, err.Error())
@@ -58,10 +51,4 @@ func shapeError(err error) error {
 	default:
 		return types.NewError(codeShaping, "podweir could not shape the interface", err.Error())
 	}
-}
-
-// failOpen is the one decision whether a pod starts although it could not be
-// shaped.
-func failOpen(cfg *netconf.Config) bool {
-	return cfg.OnError != netconf.FailClosed || cfg.Shaping.Observe
 }

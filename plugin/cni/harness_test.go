@@ -5,6 +5,7 @@ package cni_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,8 +137,8 @@ type pod struct {
 	dev, host hostif.Interface
 	// addr and gateway are the addresses of the two ends.
 	addr, gateway string
-	// netns is CNI_NETNS.
-	netns string
+	// netns is CNI_NETNS, ifName CNI_IFNAME if that is not eth0.
+	netns, ifName string
 	// gone says that the namespace is not to be reached any more.
 	gone bool
 	// step is [cni.Plugin.Step].
@@ -212,7 +213,7 @@ func (p *pod) callRaw(verb string, stdin []byte) answer {
 	var stdout, log bytes.Buffer
 	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.node.paths, Step: p.step}
 	args := &skel.CmdArgs{
-		ContainerID: p.container, Netns: p.netns, IfName: "eth0", StdinData: stdin,
+		ContainerID: p.container, Netns: p.netns, IfName: cmp.Or(p.ifName, "eth0"), StdinData: stdin,
 		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + p.container,
 	}
 	f := plugin.Funcs()

@@ -538,17 +538,12 @@ func TestPrivilegedAnotherDeviceTakesTheName(t *testing.T) {
 // Two networks with one container: each has a device and a state of its own.
 func TestPrivilegedTwoNetworks(t *testing.T) {
 	testutil.RequireRoot(t)
-	n := newNode(t)
-	p := n.newPod(t)
-	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
-	second := p.conf(conf{
-		"name": "second", "egressRate": "5M",
-		"prevResult": conf{"cniVersion": "1.1.0", "interfaces": []conf{{"name": "net1", "sandbox": p.ns.Path()}}},
-	})
+	p := newNode(t).newPod(t)
+	other, second := p.second(t, "net1")
 	p.must(t, "ADD", p.conf(both(nil)))
-	p.must(t, "ADD", second)
+	other.must(t, "ADD", second)
 	wantState(t, p, "eth0 beside a second network", shapedBoth)
-	p.must(t, "DEL", second)
+	other.must(t, "DEL", second)
 	wantState(t, p, "eth0 after the second network's DEL", shapedBoth)
 	p.must(t, "CHECK", p.conf(both(nil)))
 	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); strings.Contains(out, "tbf") {

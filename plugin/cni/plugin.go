@@ -54,92 +54,46 @@ func (p *Plugin) Funcs() skel.CNIFuncs {
 // Add shapes the interfaces that the chain made for this attachment and prints
 // prevResult as it came.
 func (p *Plugin) Add(args *skel.CmdArgs) error {
-	namespace, namespaceErr := p.Paths.Namespace(namespaceOf(args.Args))
-	cfg, err := netconf.ParseIn(namespace, netconf.Add, args.StdinData)
-	if isContract(err) {
-		return contractError(err)
+	added := engine.Add(context.Background(), &engine.Adding{
+		ContainerID: args.ContainerID, IfName: args.IfName, NetNSPath: args.Netns, Pod: podOf(args.Args),
+		By: attach.ByPlugin, Strict: p.Strict, Paths: p.Paths, Open: p.open,
+		Read:       func() (*netconf.Config, error) { return p.read(netconf.Add, args) },
+		Interfaces: func(c *netconf.Config) []string { return interfaces(c, args) },
+		Log:        func(c *netconf.Config, id attach.ID) *slog.Logger { return p.logger(c, "ADD", id) },
+	})
+	if added.Refuse {
+		return contractError(added.Err)
 	}
-	id := idOf(cfg, args)
-	log := p.logger(cfg, "ADD", id)
-	if namespaceErr != nil {
-		log.Error("rates of the namespace not read: the node's rates are used", "error", namespaceErr)
-	}
-	for _, w := range cfg.Warnings {
-		log.Warn("configuration read with a warning", "warning", w)
-	}
-	for _, d := range cfg.Shaping.Deferred {
-		log.Info("limit left to another shaper", "direction", d.Direction.String(), "rate", d.Rate.String(), "shaper", d.To.String())
-	}
-	// A rate that cannot be read does not cost the other direction its limit.
-	unread := err != nil
-	if !unread || failOpen(cfg) && cfg.Shaping.Limited() {
-		err = errors.Join(err, p.add(log, cfg, id, args))
-	}
-	if err != nil {
-		if !failOpen(cfg) {
-			return shapeError(err)
-		}
-		if unread && cfg.Shaping.Limited() {
-			log.Error("pod starts without all of its limits", "error", err, "onError", cfg.OnError.String())
-		} else {
-			log.Error("pod starts unshaped", "error", err, "onError", cfg.OnError.String())
-		}
-		p.Paths.RecordFailure(log, id, podOf(args.Args), err)
-	} else {
-		p.Paths.ClearFailure(id)
-	}
-	_, err = p.Stdout.Write(append(slices.Clone(cfg.PrevResult), '\n'))
+	_, err := p.Stdout.Write(append(slices.Clone(added.Config.PrevResult), '\n'))
 	return err
 }
 
-func (p *Plugin) add(log *slog.Logger, cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) error {
-	if !cfg.Shaping.Limited() {
-		return p.addWithoutLimit(id)
+// read reads what the pod of a call is to have. Where the rates of its namespace cannot
+// be read, those of the node are used.
+func (p *Plugin) read(command netconf.Command, args *skel.CmdArgs) (*netconf.Config, error) {
+	namespace, unread := p.Paths.Namespace(namespaceOf(args.Args))
+	cfg, err := netconf.ParseIn(namespace, command, args.StdinData)
+	if unread != nil {
+		cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("%v: the node's rates are used", unread))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
-	defer cancel()
-	node, err := engine.Open(p.Paths)
-	if err != nil {
-		return err
-	}
-	defer node.Close()
-	node.Step = p.Step
-	w := want(cfg, id, args)
-	w.Strict = p.Strict
-	states, err := node.Ensure(ctx, w)
-	if err != nil {
-		return err
-	}
-	for _, s := range states {
-		logState(log, s)
-	}
-	return nil
+	return cfg, err
 }
 
-// addWithoutLimit is what most pods of a node get: nothing, unless an earlier
-// ADD of the same attachment had limits.
-func (p *Plugin) addWithoutLimit(id attach.ID) error {
-	if there, err := p.Paths.Attached(id); err != nil || !there {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
-	defer cancel()
+func (p *Plugin) open() (*engine.Node, error) {
 	node, err := engine.Open(p.Paths)
-	if err != nil {
-		return err
+	if err == nil {
+		node.Step = p.Step
 	}
-	defer node.Close()
-	node.Step = p.Step
-	return node.Remove(ctx, id)
+	return node, err
 }
 
 func idOf(cfg *netconf.Config, args *skel.CmdArgs) attach.ID {
 	return attach.ID{Network: cfg.Name, ContainerID: args.ContainerID, IfName: args.IfName}
 }
 
-// want names every interface that the chain made in the pod for this ADD; a
-// result that tells none means the interface of the attachment.
-func want(cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) *attach.Want {
+// interfaces are those that the chain made in the pod for this ADD; a result that tells
+// none means the interface of the attachment.
+func interfaces(cfg *netconf.Config, args *skel.CmdArgs) []string {
 	var names []string
 	for _, i := range cfg.Interfaces {
 		if i.Sandbox == args.Netns && i.Name != "" && !slices.Contains(names, i.Name) {
@@ -147,12 +101,9 @@ func want(cfg *netconf.Config, id attach.ID, args *skel.CmdArgs) *attach.Want {
 		}
 	}
 	if len(names) == 0 {
-		names = []string{id.IfName}
+		names = []string{args.IfName}
 	}
-	return &attach.Want{
-		ID: id, NetNSPath: args.Netns, Names: names, Config: &cfg.Shaping,
-		ReplaceQdisc: cfg.ReplaceQdisc, Pod: podOf(args.Args), By: attach.ByPlugin,
-	}
+	return names
 }
 
 // podOf reads "namespace/name" from CNI_ARGS, where every Kubernetes runtime
@@ -179,23 +130,6 @@ func namespaceOf(cniArgs string) string {
 	return namespace
 }
 
-func logState(log *slog.Logger, s *attach.Desired) {
-	for d, ds := range s.Directions {
-		if ds.Params.Observes() {
-			log.Info("pod observed: its limit is measured and not enforced", "interface", s.Interface.PodName, "direction", d.String(),
-				"rate", ds.Params.Rate.String(), "notes", ds.Params.Notes)
-			continue
-		}
-		level := slog.LevelInfo
-		if !ds.Params.CapHolds || len(ds.Params.Declined) > 0 {
-			level = slog.LevelWarn
-		}
-		log.Log(context.Background(), level, "pod shaped", "interface", s.Interface.PodName, "direction", d.String(),
-			"rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String(),
-			"policy", ds.Params.Policy.String(), "notes", ds.Params.Notes)
-	}
-}
-
 // Del removes everything of the attachment. It needs nothing but its ID, and
 // that things are gone already is no error.
 func (p *Plugin) Del(args *skel.CmdArgs) error {
@@ -207,7 +141,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 	p.Paths.ClearFailure(id)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := engine.Open(p.Paths)
+	node, err := p.open()
 	if errors.Is(err, engine.ErrNoState) {
 		return nil
 	}
@@ -215,7 +149,6 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 		return shapeError(err)
 	}
 	defer node.Close()
-	node.Step = p.Step
 	node.LeaveIFB()
 	records, unread := node.Records(id)
 	if err := node.Remove(ctx, id); err != nil {
@@ -232,9 +165,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 // Check fails, naming the difference, where anything is not as ADD would make
 // it.
 func (p *Plugin) Check(args *skel.CmdArgs) error {
-	// ADD used the node's rates, too, where those of the namespace cannot be read.
-	namespace, _ := p.Paths.Namespace(namespaceOf(args.Args))
-	cfg, err := netconf.ParseIn(namespace, netconf.Check, args.StdinData)
+	cfg, err := p.read(netconf.Check, args)
 	if err != nil {
 		return contractError(err)
 	}
@@ -256,7 +187,9 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		}
 		return shapeError(err)
 	}
-	return shapeError(node.Check(ctx, want(cfg, id, args)))
+	return shapeError(node.Check(ctx, &attach.Want{
+		ID: id, NetNSPath: args.Netns, Names: interfaces(cfg, args), Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
+	}))
 }
 
 // GC removes the attachments of this network that are not in the valid list,
@@ -268,7 +201,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
-	node, err := engine.Open(p.Paths)
+	node, err := p.open()
 	if errors.Is(err, engine.ErrNoState) {
 		return nil
 	}
@@ -276,7 +209,6 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 		return shapeError(err)
 	}
 	defer node.Close()
-	node.Step = p.Step
 	ids, all := node.Known()
 	for _, id := range ids {
 		valid := slices.Contains(cfg.Attachments,
@@ -295,7 +227,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 // pod starts unshaped.
 func (p *Plugin) Status(args *skel.CmdArgs) error {
 	cfg, err := netconf.Parse(netconf.Status, args.StdinData)
-	if isContract(err) {
+	if netconf.IsContract(err) {
 		return contractError(err)
 	}
 	if err == nil {
@@ -305,7 +237,7 @@ func (p *Plugin) Status(args *skel.CmdArgs) error {
 			return nil
 		}
 	}
-	if !failOpen(cfg) {
+	if !cfg.FailOpen() {
 		return types.NewError(codeNotAvailable, "podweir cannot shape", err.Error())
 	}
 	p.logger(cfg, "STATUS", idOf(cfg, args)).Error("STATUS failed: podweir cannot shape", "error", err)

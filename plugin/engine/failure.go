@@ -35,21 +35,33 @@ type Failure struct {
 }
 
 func (p Paths) failurePath(id attach.ID) string {
-	name := url.QueryEscape(id.Network) + "," + url.QueryEscape(id.ContainerID) + "," + url.QueryEscape(id.IfName)
-	return filepath.Join(p.Run, "failures", name+".json")
+	return filepath.Join(p.Run, "failures", failureName(id))
+}
+
+// failureName leaves out the network: its name may change.
+func failureName(id attach.ID) string {
+	return url.QueryEscape(id.ContainerID) + "," + url.QueryEscape(id.IfName) + ".json"
 }
 
 // RecordFailure leaves a record for status and the agent. That it cannot be
 // written is logged: it must not break the pod as well.
 func (p Paths) RecordFailure(log *slog.Logger, id attach.ID, pod string, cause error) {
+	p.ClearFailure(id)
 	path := p.failurePath(id)
 	if err := writeJSON(path, Failure{ID: id, Pod: pod, Time: time.Now().UTC(), Error: cause.Error()}); err != nil {
 		log.Error("failure record not written", "path", path, "error", err)
 	}
 }
 
-// ClearFailure removes the record of an attachment, if there is one.
-func (p Paths) ClearFailure(id attach.ID) { _ = os.Remove(p.failurePath(id)) }
+// ClearFailure removes the record of an attachment, if there is one, and those of
+// releases that had the network's name in that of the file.
+func (p Paths) ClearFailure(id attach.ID) {
+	_ = os.Remove(p.failurePath(id))
+	former, _ := filepath.Glob(filepath.Join(p.Run, "failures", "*,"+failureName(id)))
+	for _, path := range former {
+		_ = os.Remove(path)
+	}
+}
 
 // Failures returns the attachments that could not be shaped.
 func (p Paths) Failures() ([]Failure, error) {

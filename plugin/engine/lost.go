@@ -150,25 +150,8 @@ func (n *Node) pairs(path string) ([]attach.Interface, error) {
 	if pod.ns.Same(n.kernel.hostNS) {
 		return nil, nil
 	}
-	devices, err := pod.handle.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	var all []attach.Interface
-	for i := range devices {
-		if !isPair(&devices[i]) {
-			continue
-		}
-		pair, err := hostif.FindPairAt(pod.handle, n.kernel.host, pod.ns, n.kernel.hostNS, devices[i].Index)
-		if errors.Is(err, hostif.ErrNoPeer) || errors.Is(err, hostif.ErrNoDevice) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, pod.interfaceOf(path, &pair))
-	}
-	return all, nil
+	all, err := n.kernel.Outward(path)
+	return slices.DeleteFunc(all, func(i attach.Interface) bool { return i.HostIndex == 0 }), err
 }
 
 // own names what podweir has on an interface. One that goes meanwhile has nothing.

@@ -95,15 +95,17 @@ func (n *Node) Known() ([]attach.ID, error) {
 // runtime knows of.
 const ManualNetwork = "podweir-manual"
 
-// Holder returns another attachment than id that shapes an interface in a namespace:
-// two would take each other's place on the hooks. The error wraps [attach.ErrGone] if
-// there is no such interface.
-func (n *Node) Holder(netnsPath, ifName string, id attach.ID) (holder attach.ID, held bool, err error) {
-	iface, err := n.kernel.Find(netnsPath, ifName)
-	if err != nil {
-		return attach.ID{}, false, err
+// Holder returns an attachment, other than one, that shapes an interface which is wanted:
+// two would take each other's place on the hooks. The error is that of
+// [attach.Engine.Targets].
+func (n *Node) Holder(w *attach.Want, than attach.ID) (holder attach.ID, held bool, err error) {
+	targets, err := n.Targets(w)
+	for i := range targets {
+		if holder, held, err := n.holder(&targets[i], than); held || err != nil {
+			return holder, held, err
+		}
 	}
-	return n.holder(&iface, id)
+	return attach.ID{}, false, err
 }
 
 func (n *Node) holder(iface *attach.Interface, id attach.ID) (other attach.ID, held bool, err error) {
@@ -112,7 +114,7 @@ func (n *Node) holder(iface *attach.Interface, id attach.ID) (other attach.ID, h
 		return attach.ID{}, false, err
 	}
 	for _, other := range ids {
-		if other == id {
+		if other.Same(id) {
 			continue
 		}
 		records, err := n.Records(other)
@@ -159,8 +161,8 @@ func (n *Node) Gone(id attach.ID) (bool, error) {
 // it. What belongs to another attachment than id stays. That there is no such
 // interface is no error.
 func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string) (removed []string, err error) {
-	iface, err := n.kernel.Find(netnsPath, ifName)
-	if errors.Is(err, attach.ErrGone) {
+	targets, err := n.Targets(&attach.Want{ID: id, NetNSPath: netnsPath, Names: []string{ifName}})
+	if errors.Is(err, attach.ErrGone) || errors.Is(err, attach.ErrStandIn) || errors.Is(err, attach.ErrLoopback) {
 		return nil, nil
 	}
 	if err != nil {
@@ -171,12 +173,23 @@ func (n *Node) Sweep(ctx context.Context, id attach.ID, netnsPath, ifName string
 		return nil, err
 	}
 	defer unlock()
-	r := &attach.Record{ID: id, Interface: iface}
+	for i := range targets {
+		of, err := n.sweep(id, &targets[i])
+		if err != nil {
+			return removed, err
+		}
+		removed = append(removed, of...)
+	}
+	return removed, nil
+}
+
+func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
+	r := &attach.Record{ID: id, Interface: *iface}
 	seen, err := n.kernel.Observe(r)
 	if err != nil || len(seen.Own()) == 0 {
 		return nil, err
 	}
-	if _, held, err := n.holder(&iface, id); held || err != nil {
+	if _, held, err := n.holder(iface, id); held || err != nil {
 		return nil, err
 	}
 	for _, d := range terms.Directions {

@@ -38,8 +38,18 @@ func (p Paths) Attached(id attach.ID) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	devices, err := s.pins.Devices(pins.Key(id))
-	return len(devices) > 0, err
+	found, err := s.pins.Find(pins.Key(id))
+	return len(found) > 0, err
+}
+
+// Kept implements [attach.Store].
+func (s *store) Kept(id attach.ID) ([]attach.ID, error) {
+	keys, err := s.pins.Find(pins.Key(id))
+	ids := make([]attach.ID, len(keys))
+	for i, k := range keys {
+		ids[i] = attach.ID(k)
+	}
+	return ids, err
 }
 
 // Lock implements [attach.Store].

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,8 @@ type Interface struct {
 	PeerNetNSID int
 	Kind        terms.DeviceKind
 	Up          bool
+	// Loopback says that it is the namespace's loopback device.
+	Loopback bool
 	// MTU is in bytes, without the link layer header.
 	MTU int
 	// TxQueueLen is in packets.
@@ -118,6 +121,7 @@ func parseLink(m []byte) (Interface, error) {
 		Index:       int(msg.Index),
 		PeerNetNSID: NoNetNSID,
 		Up:          msg.Flags&unix.IFF_UP != 0,
+		Loopback:    msg.Flags&unix.IFF_LOOPBACK != 0,
 		L3Only:      msg.Type == unix.ARPHRD_NONE,
 	}
 	err := EachAttr(m[unix.SizeofIfInfomsg:], func(kind uint16, v []byte) error {
@@ -174,6 +178,28 @@ func u32(b []byte) uint32 {
 	}
 	return nl.NativeEndian().Uint32(b)
 }
+
+// LeadsOut says whether what is sent on the device leaves its namespace by that alone:
+// the other end of a pair or the lower device is in another namespace, or the device is
+// hardware, or made of such. All others carry what is theirs over another device, or
+// nowhere.
+func (i *Interface) LeadsOut() bool {
+	switch {
+	case i.Loopback:
+		return false
+	case i.Kind.IsPair(), slices.Contains(onLower, i.Kind):
+		return i.PeerNetNSID != NoNetNSID
+	default:
+		return slices.Contains(hardware, i.Kind)
+	}
+}
+
+var (
+	// onLower are the kinds of devices that share another device.
+	onLower = []terms.DeviceKind{"macvlan", "macvtap", "ipvlan", "ipvtap", "vlan"}
+	// hardware are physical devices, and the kinds that come with one or are made of several.
+	hardware = []terms.DeviceKind{"", "ipoib", "bond", "team"}
+)
 
 // Pair is both ends of a pod's interface.
 type Pair struct {

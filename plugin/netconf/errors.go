@@ -4,6 +4,7 @@
 package netconf
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,12 @@ func (e *ContractError) Error() string {
 
 // Unwrap returns the cause.
 func (e *ContractError) Unwrap() error { return e.Err }
+
+// IsContract tells a [*ContractError] from limits that cannot be read.
+func IsContract(err error) bool {
+	_, is := errors.AsType[*ContractError](err)
+	return is
+}
 
 // FieldError says which field or annotation has which bad value, and what is
 // accepted.

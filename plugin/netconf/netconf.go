@@ -105,6 +105,9 @@ type Config struct {
 	Capped []*FieldError
 }
 
+// FailOpen is the one decision whether a pod starts although it could not be shaped.
+func (c *Config) FailOpen() bool { return c.OnError != FailClosed || c.Shaping.Observe }
+
 // Parse reads the input of a command. It touches neither kernel nor files, so
 // the answer is the same on every node.
 //

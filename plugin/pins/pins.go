@@ -217,6 +217,36 @@ func (s *Store) List() ([]Key, error) {
 	return out, nil
 }
 
+// Find returns the attachments of a container's interface that have something pinned,
+// whatever network they were made for, that of the key first: within a container no two
+// interfaces have one name, and a network may be renamed while the container runs. Only
+// releases that took the network for a part of the name made more than one.
+func (s *Store) Find(k Key) ([]Key, error) {
+	networks, err := readNames(s.root)
+	if err != nil {
+		return nil, err
+	}
+	var found []Key
+	for _, file := range networks {
+		other := k
+		if other.Network, err = Decode(file); err != nil {
+			continue
+		}
+		devices, err := s.Devices(other)
+		if err != nil {
+			return nil, err
+		}
+		if len(devices) > 0 {
+			found = append(found, other)
+		}
+	}
+	slices.SortFunc(found, Key.compare)
+	if own := slices.Index(found, k); own > 0 {
+		found[0], found[own] = found[own], found[0]
+	}
+	return found, nil
+}
+
 // readNames lists a directory; one that is not there is empty. A file where a
 // directory is expected is not ours, and empty too.
 func readNames(dir string) ([]string, error) {

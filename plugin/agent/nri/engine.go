@@ -53,7 +53,7 @@ func (e *Engine) parse(ctx context.Context, p *Pod) (*netconf.Config, error) {
 		return &netconf.Config{OnError: netconf.FailOpen}, fmt.Errorf("read the node's configuration: %w", err)
 	}
 	var rates netconf.Namespace
-	if e.Rates != nil && p.NetNS != "" {
+	if e.Rates != nil {
 		ctx, cancel := context.WithTimeout(ctx, ratesTimeout)
 		defer cancel()
 		rates = e.Rates(ctx, p.Namespace)
@@ -63,32 +63,20 @@ func (e *Engine) parse(ctx context.Context, p *Pod) (*netconf.Config, error) {
 
 // Shape implements [Shaper].
 func (e *Engine) Shape(ctx context.Context, p *Pod) (refuse bool, err error) {
-	conf, err := e.parse(ctx, p)
-	for _, w := range conf.Warnings {
-		e.Log.Warn("configuration read with a warning", "pod", p.Namespace+"/"+p.Name, "warning", w)
+	if p.NetNS == "" {
+		return false, nil // it shares the node's network
 	}
-	for _, d := range conf.Shaping.Deferred {
-		e.Log.Info("limit left to another shaper", "pod", p.Namespace+"/"+p.Name, "direction", d.Direction.String(),
-			"rate", d.Rate.String(), "shaper", d.To.String())
+	added := engine.Add(ctx, &engine.Adding{
+		ContainerID: p.ID, IfName: ifName, NetNSPath: p.NetNS, Pod: p.Namespace + "/" + p.Name,
+		By: attach.ByNRI, Paths: e.Paths, Open: e.Open,
+		Read:       func() (*netconf.Config, error) { return e.parse(ctx, p) },
+		Interfaces: func(*netconf.Config) []string { return nil },
+		Log:        func(*netconf.Config, attach.ID) *slog.Logger { return e.Log.With("pod", p.Namespace+"/"+p.Name) },
+	})
+	if added.Err != nil && e.Unshaped != nil && !errors.Is(added.Err, attach.ErrNoNetNS) {
+		e.Unshaped(p, added.Err)
 	}
-	id := attach.ID{Network: conf.Name, ContainerID: p.ID, IfName: ifName}
-	// A rate that cannot be read does not cost the other direction its limit.
-	if err == nil || conf.OnError != netconf.FailClosed && conf.Shaping.Limited() {
-		err = errors.Join(err, e.shape(ctx, id, conf, p))
-	}
-	switch {
-	case err == nil:
-		e.Paths.ClearFailure(id)
-		return false, nil
-	case errors.Is(err, attach.ErrGone):
-		// The sandbox ended meanwhile: there is nothing left to shape.
-		return false, err
-	}
-	e.Paths.RecordFailure(e.Log, id, p.Namespace+"/"+p.Name, err)
-	if e.Unshaped != nil {
-		e.Unshaped(p, err)
-	}
-	return conf.OnError == netconf.FailClosed, err
+	return added.Refuse, added.Err
 }
 
 // Adopt implements [Shaper]. A pod that is shaped keeps what it has: its limit may have
@@ -112,41 +100,9 @@ func (e *Engine) shaped(p *Pod) bool {
 		return false
 	}
 	defer node.Close()
-	_, held, err := node.Holder(p.NetNS, ifName, attach.ID{})
+	eth0 := &attach.Want{ID: attach.ID{ContainerID: p.ID, IfName: ifName}, NetNSPath: p.NetNS, Names: []string{ifName}}
+	_, held, err := node.Holder(eth0, attach.ID{})
 	return err == nil && held
-}
-
-func (e *Engine) shape(ctx context.Context, id attach.ID, conf *netconf.Config, p *Pod) error {
-	if !conf.Shaping.Limited() || p.NetNS == "" {
-		return nil
-	}
-	node, err := e.Open()
-	if err != nil {
-		return err
-	}
-	defer node.Close()
-	// One that ADD of another network shaped keeps what it got.
-	holder, held, err := node.Holder(p.NetNS, ifName, id)
-	if held {
-		e.Log.Debug("pod is shaped already", "pod", p.Namespace+"/"+p.Name, "as", holder.String())
-	}
-	if err != nil || held {
-		return err
-	}
-	states, err := node.Ensure(ctx, &attach.Want{
-		ID: id, NetNSPath: p.NetNS, Names: []string{ifName}, Config: &conf.Shaping,
-		ReplaceQdisc: conf.ReplaceQdisc, Pod: p.Namespace + "/" + p.Name, By: attach.ByNRI,
-	})
-	for _, s := range states {
-		for d, ds := range s.Directions {
-			e.Log.Info("pod shaped", "pod", p.Namespace+"/"+p.Name, "interface", s.Interface.PodName,
-				"direction", d.String(), "rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String())
-			for _, declined := range ds.Params.Declined {
-				e.Log.Warn("configuration read with a warning", "pod", p.Namespace+"/"+p.Name, "direction", d.String(), "warning", declined)
-			}
-		}
-	}
-	return err
 }
 
 // Forget implements [Shaper]. It works by the sandbox's ID alone: what the

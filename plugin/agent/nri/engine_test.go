@@ -345,8 +345,13 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 	if _, err := n.engine().Shape(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if egress, _ := n.limits(t, "one"); egress != 0 {
-		t.Error("the pod is shaped under two networks")
+	node, err := n.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	if ids, err := node.List(); err != nil || len(ids) != 1 {
+		t.Errorf("the pod is shaped as %v, %v, want one attachment", ids, err)
 	}
 	if err := n.engine().Forget(t.Context(), p); err != nil || queued(t, pod) {
 		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
@@ -377,5 +382,51 @@ func TestPrivilegedRatesOfTheNamespace(t *testing.T) {
 	}
 	if _, err := shaper.Shape(t.Context(), &nri.Pod{ID: "host", Namespace: "kube-system"}); err != nil || len(asked) != 1 || asked[0] != "team" {
 		t.Errorf("requested %v, %v, want the namespace of the pod with a network of its own", asked, err)
+	}
+}
+
+// Every interface that leads to the host is limited, not the first one alone: aws-cni
+// gives a pod several, and the runtime names none of them here.
+func TestPrivilegedAllInterfacesOfThePod(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	pod := n.pod(t)
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "mNicIf1"}, testutil.End{NetNS: n.NetNS, Name: "second"})
+	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
+	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"eth0", "mNicIf1"} {
+		if out := pod.Run(t, "tc", "qdisc", "show", "dev", name); !strings.Contains(out, "tbf") {
+			t.Errorf("%s has %q, want a queue", name, out)
+		}
+	}
+	if out := pod.Run(t, "tc", "qdisc", "show", "dev", "lo"); strings.Contains(out, "tbf") {
+		t.Errorf("lo has %q, want none", out)
+	}
+}
+
+// Whether a pod starts that cannot be limited is decided as by the CNI verb: who only
+// observes refuses none.
+func TestPrivilegedObservedPodIsNeverRefused(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod(t)
+	n.paths.Pins = filepath.Join(t.TempDir(), "podweir") // not on bpffs
+	for entry, refused := range map[string]bool{
+		`"onError":"closed"`:                     true,
+		`"onError":"closed","enforce":"observe"`: false,
+		`"onError":"open"`:                       false,
+		`"cniVersion":"9.9.9"`:                   false,
+	} {
+		n.entry = strings.TrimSuffix(openEntry, "}") + "," + entry + "}"
+		p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
+		refuse, err := n.engine().Shape(t.Context(), p)
+		if refuse != refused || err == nil {
+			t.Errorf("%s: refuse = %v, %v, want %v and an error", entry, refuse, err, refused)
+		}
+		if failures, err := n.paths.Failures(); err != nil || (len(failures) == 0) != refused {
+			t.Errorf("%s: failure records %v, %v, want one if the pod starts", entry, failures, err)
+		}
+		n.paths.ClearFailure(attach.ID{ContainerID: "one", IfName: "eth0"})
 	}
 }

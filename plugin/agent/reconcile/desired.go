@@ -88,7 +88,7 @@ func (l *look) invalid(ctx context.Context, node *engine.Node, conf *netconf.Con
 			stays = "the other direction is limited"
 		}
 	case conf != nil && conf.Shaping.Limited():
-		if l.attach(ctx, node, conf); l.Err != nil || l.Outcome == Waiting {
+		if l.attach(ctx, conf, cause); l.Err != nil || l.Outcome == Waiting {
 			return
 		}
 		stays = "the other direction is limited"
@@ -111,7 +111,7 @@ func (l *look) keepPrior(ctx context.Context, node *engine.Node, conf *netconf.C
 		merged := *conf
 		merged.Shaping = withPrior(&conf.Shaping, askedOf(a.records[0]))
 		all = all || a.id.IfName == defaultIfName && !noLimit(&merged.Shaping)
-		if known && conf.Shaping.Limited() && a.id.Network == conf.Name {
+		if own, _ := ofPod(conf.Name, []attached{a}); known && conf.Shaping.Limited() && len(own) > 0 {
 			l.ensure(ctx, node, &merged, a)
 		} else {
 			l.repair(ctx, node, []attached{a})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -82,6 +83,15 @@ func (l *look) run(ctx context.Context) bool {
 	return true
 }
 
+// listening opens the node for one pod that has nothing yet.
+func (l *look) listening() (*engine.Node, error) {
+	node, err := l.open()
+	if err == nil {
+		l.listen(node)
+	}
+	return node, err
+}
+
 // listen has the engine tell what it finds.
 func (l *look) listen(node *engine.Node) {
 	node.Planned, node.Drifted, node.HostSide = l.note, l.drift, l.onHostSide
@@ -155,10 +165,10 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 		l.repair(ctx, node, have)
 		return
 	}
-	own, others := ofNetwork(conf.Name, have)
+	own, others := ofPod(conf.Name, have)
 	switch {
 	case conf.Shaping.Limited() && len(own) == 0 && len(others) == 0:
-		l.attach(ctx, node, conf)
+		l.attach(ctx, conf, nil)
 		return
 	case conf.Shaping.Limited():
 		for _, a := range own {
@@ -178,11 +188,12 @@ func (l *look) bring(ctx context.Context, node *engine.Node, have []attached) {
 	}
 }
 
-// ofNetwork are the attachments of a network, and those of others, whose configuration
-// is not known here.
-func ofNetwork(name string, have []attached) (own, others []attached) {
+// ofPod are the attachments that the pod's annotations are for, and others: those of
+// further networks, whose configuration is not known here. The pod's first interface is
+// of the node's network, whatever that was called when the pod started.
+func ofPod(network string, have []attached) (own, others []attached) {
 	for _, a := range have {
-		if a.id.Network == name {
+		if a.id.IfName == defaultIfName || a.id.Network == network {
 			own = append(own, a)
 		} else {
 			others = append(others, a)
@@ -202,8 +213,9 @@ func asked(conf *netconf.Config) []terms.Direction {
 	return all
 }
 
-// attach shapes a pod that has nothing yet.
-func (l *look) attach(ctx context.Context, node *engine.Node, conf *netconf.Config) {
+// attach shapes a pod that has nothing yet; unread is what cannot be read of its
+// configuration.
+func (l *look) attach(ctx context.Context, conf *netconf.Config, unread error) {
 	if !l.pod.Started {
 		l.wait("its network is not set up yet")
 		return
@@ -223,30 +235,20 @@ func (l *look) attach(ctx context.Context, node *engine.Node, conf *netconf.Conf
 		l.fail(fmt.Errorf("find the pod's network namespace: %w", err))
 		return
 	}
-	id := attach.ID{Network: conf.Name, ContainerID: sandbox.ID, IfName: defaultIfName}
-	names := sandbox.Interfaces
-	if len(names) == 0 {
-		names = []string{id.IfName}
+	l.changed = false
+	added := engine.Add(ctx, &engine.Adding{
+		ContainerID: sandbox.ID, IfName: defaultIfName, NetNSPath: sandbox.NetNSPath, Pod: l.pod.Key(),
+		By: attach.ByAgent, Paths: l.cfg.Paths, Open: l.listening,
+		Read:       func() (*netconf.Config, error) { return conf, unread },
+		Interfaces: func(*netconf.Config) []string { return sandbox.Interfaces },
+		Log:        func(*netconf.Config, attach.ID) *slog.Logger { return l.cfg.Log.With("pod", l.pod.Key()) },
+	})
+	if added.Holder != nil {
+		l.clearFailures(defaultIfName)
+		l.Outcome, l.Reason = Held, fmt.Sprintf("%s is shaped as %v", defaultIfName, added.Holder)
+		return
 	}
-	for _, name := range names {
-		holder, held, err := node.Holder(sandbox.NetNSPath, name, id)
-		if err != nil {
-			l.fail(err)
-			return
-		}
-		if held {
-			l.clearFailures(defaultIfName)
-			l.Outcome, l.Reason = Held, fmt.Sprintf("%s is shaped as %v", name, holder)
-			return
-		}
-	}
-	l.apply(ctx, node, &attach.Want{
-		ID: id, NetNSPath: sandbox.NetNSPath, Names: names, Config: &conf.Shaping,
-		ReplaceQdisc: conf.ReplaceQdisc, Pod: l.pod.Key(), By: attach.ByAgent,
-	}, Attached)
-	if l.Err != nil && l.Outcome != Waiting {
-		l.cfg.Paths.RecordFailure(l.cfg.Log, id, l.pod.Key(), l.Err)
-	}
+	l.keep(added.ID, added.Interfaces, added.Failed, Attached)
 }
 
 // ensure brings an attachment to what the pod asks for.

@@ -19,19 +19,21 @@ import (
 func TestPrivilegedOverdue(t *testing.T) {
 	testutil.RequireRoot(t)
 	for name, tc := range map[string]struct {
-		lose   func(p *pod)
+		lose   func(t *testing.T, p *pod)
 		reason string
 	}{
-		"no interface": {func(p *pod) {
-			p.node.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: p.ns.Path(), Interfaces: []string{"dummy0"}})
+		"no interface": {func(t *testing.T, p *pod) {
+			t.Helper()
+			empty := testutil.NewNetNS(t)
+			p.node.sandbox.set(p.api.UID, cri.Sandbox{ID: p.container, NetNSPath: empty.Path(), Interfaces: []string{"dummy0"}})
 		}, "dummy0"},
-		"no sandbox": {func(p *pod) { p.node.sandbox.drop(p.api.UID) }, "no ready sandbox"},
+		"no sandbox": {func(_ *testing.T, p *pod) { p.node.sandbox.drop(p.api.UID) }, "no ready sandbox"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.overdue = 300 * time.Millisecond
 			p := n.newPod(t)
-			tc.lose(p)
+			tc.lose(t, p)
 			p.annotate(both("10M", "20M"))
 			a := n.start(t, 100*time.Millisecond)
 			a.becomes(t, p, reconcile.Waiting)

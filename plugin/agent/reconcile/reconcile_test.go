@@ -151,6 +151,60 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 }
 
 // A bad wish for how the limit is kept does not cost the limit.
+// A network that is renamed while pods run changes nothing for them: they follow their
+// annotations, and nobody makes another attachment.
+func TestPrivilegedNetworkIsRenamed(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	if err := p.call(t, "ADD"); err != nil {
+		t.Fatal(err)
+	}
+	n.configure("name", "renamed")
+	a := n.start(t, never)
+	p.annotate(both("30M", "40M"))
+	p.gets(t, "30Mbit", "40Mbit")
+	if err := p.callFor(t, "ADD", "renamed", "eth0"); err != nil {
+		t.Errorf("ADD under the new name: %v", err)
+	}
+	p.annotate(both("30M", "fast"))
+	a.becomes(t, p, reconcile.Invalid)
+	p.annotate(both("35M", "fast"))
+	p.gets(t, "35Mbit", "40Mbit")
+	node := n.open(t)
+	defer node.Close()
+	if ids, err := node.List(); err != nil || len(ids) != 1 {
+		t.Errorf("attachments %v, %v, want one", ids, err)
+	}
+	p.annotate(nil)
+	p.gets(t, "", "")
+}
+
+// The agent limits what a stand-in stands for, too, with its own look at the pod.
+func TestPrivilegedStandInAdopted(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	p.annotate(both("10M", "20M"))
+	for _, args := range [][]string{
+		{"link", "set", "eth0", "down"},
+		{"link", "set", "eth0", "name", "eth0-nic"},
+		{"link", "set", "eth0-nic", "up"},
+		{"tuntap", "add", "dev", "eth0", "mode", "tap"},
+	} {
+		p.ns.Run(t, "ip", args...)
+	}
+	a := n.start(t, never)
+	a.has(t, p, 2)
+	if got := rate(t, p.ns, "eth0-nic"); got != "10Mbit" {
+		t.Errorf("eth0-nic has %q, want the limit", got)
+	}
+	if got := rate(t, p.ns, "eth0"); got != "" {
+		t.Errorf("the stand-in has %q, want nothing", got)
+	}
+}
+
 func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 	testutil.RequireRoot(t)
 	n := newNode(t)

@@ -158,13 +158,14 @@ func newAttach(o *options) *cobra.Command {
 				return err
 			}
 			defer node.Close()
-			if err := free(node, id, netns, ifname); err != nil {
-				return err
-			}
-			states, err := node.Ensure(cmd.Context(), &attach.Want{
+			want := &attach.Want{
 				ID: id, NetNSPath: netns, Names: []string{ifname}, Config: &cfg.Shaping, ReplaceQdisc: cfg.ReplaceQdisc,
 				By: attach.ByHand, Strict: true,
-			})
+			}
+			if err := free(node, want); err != nil {
+				return err
+			}
+			states, err := node.Ensure(cmd.Context(), want)
 			if err != nil {
 				return err
 			}
@@ -200,10 +201,10 @@ func heed(p *profiles.Profile, cfg *shaping.Config, given bool) error {
 
 // free returns an error if the interface is shaped by another attachment: two
 // would take each other's place on the hooks.
-func free(node *engine.Node, id attach.ID, netns, ifname string) error {
-	other, held, err := node.Holder(netns, ifname, id)
+func free(node *engine.Node, w *attach.Want) error {
+	other, held, err := node.Holder(w, w.ID)
 	if held {
-		return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", ifname, netns, other)
+		return fmt.Errorf("%s in %s is shaped as %v: change it by `podweir set`", w.ID.IfName, w.NetNSPath, other)
 	}
 	return err
 }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Errors about interfaces that were named.
+var (
+	// ErrGone means that the namespace or the interface of an attachment is gone.
+	ErrGone = errors.New("interface is gone")
+	// ErrNoNetNS means that it is the namespace; errors that wrap it wrap ErrGone too.
+	ErrNoNetNS = errors.New("network namespace is gone")
+	// ErrLoopback: nothing leaves the pod by its loopback device.
+	ErrLoopback = errors.New("the loopback device is never limited")
+	// ErrStandIn: the device carries nothing out of the pod by itself.
+	ErrStandIn = errors.New("it carries nothing out of the pod by itself")
+)
+
+// target is one interface to shape.
+type target struct {
+	iface Interface
+	// prior is its record, nil if it has none.
+	prior *Record
+}
+
+// Targets returns the interfaces that an attachment has, or would get: see [Engine.Ensure].
+// It changes nothing.
+func (e *Engine) Targets(w *Want) ([]Interface, error) {
+	id, err := e.Kept(w.ID)
+	if err != nil {
+		return nil, err
+	}
+	priors, err := e.priors(id)
+	if err != nil {
+		return nil, err
+	}
+	s := e.search(w, priors)
+	all := make([]Interface, len(s.found))
+	for i := range s.found {
+		all[i] = s.found[i].iface
+	}
+	return all, s.failed
+}
+
+// search is what is to be shaped for the names of an attachment.
+type search struct {
+	engine *Engine
+	want   *Want
+	priors map[string]*Record
+	seen   []string
+
+	found []target
+	// stale are the records of what is not to be shaped any more.
+	stale []*Record
+	// skipped are the names that were left out, and why.
+	skipped []skipped
+	// failed says what has no limit for it, nil if nothing has not.
+	failed error
+}
+
+type skipped struct {
+	name string
+	why  error
+}
+
+// standIn is a device that has the name of a pod's interface and is not one.
+type standIn struct {
+	name string
+	why  error
+}
+
+// search finds what is to be shaped.
+func (e *Engine) search(w *Want, priors map[string]*Record) *search {
+	s := &search{engine: e, want: w, priors: priors}
+	names := w.Names
+	if len(names) == 0 {
+		names = append([]string{w.ID.IfName}, s.pairNames()...)
+	}
+	var standIns []standIn
+	for _, name := range names {
+		standIns = append(standIns, s.take(name)...)
+	}
+	if len(s.found) == 0 && len(standIns) == 0 {
+		standIns = s.take(w.ID.IfName)
+	}
+	s.replace(standIns)
+	if len(s.found) == 0 && s.failed == nil {
+		for _, one := range s.skipped {
+			s.failed = errors.Join(s.failed, one.why)
+		}
+	}
+	return s
+}
+
+// pairNames are the names of the interfaces with an end on the host.
+func (s *search) pairNames() []string {
+	all, err := s.engine.interfaces.Outward(s.want.NetNSPath)
+	if err != nil && !errors.Is(err, ErrGone) { // that one is told of the name
+		s.failed = err
+	}
+	var names []string
+	for _, p := range pairs(all) {
+		names = append(names, p.PodName)
+	}
+	return names
+}
+
+// take finds the interface of one name, or that something stands in for it.
+func (s *search) take(name string) []standIn {
+	if slices.Contains(s.seen, name) || errors.Is(s.failed, ErrNoNetNS) {
+		return nil
+	}
+	s.seen = append(s.seen, name)
+	prior := s.priors[name]
+	iface, err := s.engine.find(s.want.NetNSPath, name, prior)
+	notShaped := errors.Is(err, ErrStandIn) || errors.Is(err, ErrLoopback)
+	if notShaped && prior != nil {
+		s.stale = append(s.stale, prior) // of a release that took it for an interface
+	}
+	switch {
+	case errors.Is(err, ErrStandIn):
+		return []standIn{{name, err}}
+	case errors.Is(err, ErrGone) && !errors.Is(err, ErrNoNetNS), errors.Is(err, ErrLoopback):
+		s.skipped = append(s.skipped, skipped{name, err})
+	case err != nil:
+		s.failed = errors.Join(s.failed, err)
+	default:
+		s.add(iface, prior)
+	}
+	return nil
+}
+
+// add takes an interface, unless it was found under another name.
+func (s *search) add(iface Interface, prior *Record) {
+	if slices.ContainsFunc(s.found, func(t target) bool { return t.iface.Same(&iface) }) {
+		return
+	}
+	if prior != nil && !prior.Interface.Same(&iface) {
+		// The same ID with a new namespace or device: what the record tells
+		// of is gone, its ifb and its side on the host perhaps not.
+		s.stale = append(s.stale, prior)
+		prior = nil
+	}
+	s.found = append(s.found, target{iface, prior})
+}
+
+// replace finds what devices stand in for.
+func (s *search) replace(standIns []standIn) {
+	if len(standIns) == 0 {
+		return
+	}
+	all, err := s.engine.interfaces.Outward(s.want.NetNSPath)
+	if err != nil {
+		s.failed = errors.Join(s.failed, err)
+	}
+	for _, in := range standIns {
+		behind := behind(in.name, all)
+		if len(behind) == 0 {
+			s.failed = errors.Join(s.failed, fmt.Errorf("%w, and no other interface there leads out of the pod", in.why))
+		}
+		for i := range behind {
+			s.add(behind[i], s.recordOf(&behind[i]))
+		}
+	}
+}
+
+// behind are the interfaces that a device may stand in for, of those that lead out of the
+// pod: KubeVirt renames that of eth0 to eth0-nic, and others are not known to have a rule.
+func behind(name string, all []Interface) []Interface {
+	if i := slices.IndexFunc(all, func(o Interface) bool { return o.PodName == name+"-nic" }); i >= 0 {
+		return all[i : i+1]
+	}
+	if p := pairs(all); len(p) > 0 {
+		return p
+	}
+	return all
+}
+
+// pairs are the interfaces whose other end is on the host.
+func pairs(all []Interface) []Interface {
+	return slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return i.HostIndex == 0 })
+}
+
+// recordOf returns the record of an interface, under whatever name it was made.
+func (s *search) recordOf(i *Interface) *Record {
+	for _, r := range s.priors {
+		if r.Interface.Same(i) {
+			return r
+		}
+	}
+	return nil
+}

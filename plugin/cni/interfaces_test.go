@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cni_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// tells is a prevResult that names interfaces of the pod.
+func (p *pod) tells(names ...string) conf {
+	all := []conf{{"name": p.host.Name}}
+	for _, name := range names {
+		all = append(all, conf{"name": name, "sandbox": p.ns.Path()})
+	}
+	return conf{"cniVersion": "1.1.0", "interfaces": all}
+}
+
+// makeLink makes a device, of a kind that a kernel may lack.
+func makeLink(t *testing.T, ns *testutil.NetNS, args ...string) {
+	t.Helper()
+	if out, err := ns.Command(t, "ip", append([]string{"link"}, args...)...).CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "Unknown device type") {
+			testutil.SkipFeature(t, strings.Join(args, " "))
+		}
+		t.Fatalf("ip link %v: %v\n%s", args, err, out)
+	}
+}
+
+// standIn makes the pod that of a virtual machine, as KubeVirt's bridge binding does: the
+// pair is renamed and enslaved to a bridge, and another device has its name.
+func (p *pod) standIn(t *testing.T, kind, pair string) {
+	t.Helper()
+	ip := func(args ...string) { p.ns.Run(t, "ip", args...) }
+	ip("link", "set", "eth0", "down")
+	ip("link", "set", "eth0", "name", pair)
+	bridge := "k6t-eth0"
+	switch kind {
+	case "bridge":
+		bridge = "eth0"
+	case "tun":
+		ip("tuntap", "add", "dev", "eth0", "mode", "tap")
+	default:
+		makeLink(t, p.ns, "add", "eth0", "type", kind)
+	}
+	ip("link", "add", bridge, "address", p.dev.HardwareAddr.String(), "type", "bridge")
+	ip("link", "set", pair, "master", bridge)
+	ip("addr", "flush", "dev", pair)
+	ip("addr", "add", p.addr+"/24", "dev", bridge)
+	for _, name := range []string{pair, "eth0", bridge} {
+		ip("link", "set", name, "up")
+	}
+	ip("neigh", "replace", p.gateway, "lladdr", p.host.HardwareAddr.String(), "dev", bridge)
+}
+
+// A device that stands in for the pod's interface is not limited: the pair is, whose
+// other end is on the host. So it is where the pod had a record of the stand-in.
+func TestPrivilegedDeviceThatStandsInForTheInterface(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, kind := range []string{"bridge", "tun", "dummy"} {
+		for _, pair := range []string{"eth0-nic", "tap0-nic"} {
+			t.Run(kind+" for "+pair, func(t *testing.T) {
+				p := newNode(t).newPod(t)
+				p.standIn(t, kind, pair)
+				c := p.conf(conf{"egressRate": slow, "ingressRate": slow})
+				p.must(t, "ADD", c)
+				wantState(t, p, "ADD", shapedBoth)
+				offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "ingress")
+				offer(t, p.ns, p.node.NetNS, p.gateway).wantCapped(t, "egress")
+				p.must(t, "CHECK", c)
+				p.must(t, "ADD", c)
+				if got := p.node.slots(t); got != 2 {
+					t.Errorf("%d slots are taken, want 2", got)
+				}
+				p.must(t, "DEL", c)
+				wantClean(t, p, "DEL")
+			})
+		}
+	}
+}
+
+// Without an interface that leads out of the pod there is nothing to limit: that is an
+// error, and never a limit in the wrong place.
+func TestPrivilegedNothingLeadsOutOfThePod(t *testing.T) {
+	testutil.RequireRoot(t)
+	const why = "carries nothing out of the pod by itself"
+	for kind, add := range map[string][]string{
+		"dummy":              {"add", "eth0", "type", "dummy"},
+		"bridge":             {"add", "eth0", "type", "bridge"},
+		"ifb":                {"add", "eth0", "type", "ifb"},
+		"vxlan":              {"add", "eth0", "type", "vxlan", "id", "7", "dstport", "4789"},
+		"veth with itself":   {"add", "eth0", "type", "veth", "peer", "name", "eth1"},
+		"macvlan on a pod's": {"add", "link", "lower", "name", "eth0", "type", "macvlan"},
+		"tun":                nil,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			p.ns.Run(t, "ip", "link", "del", "eth0")
+			p.ns.Run(t, "ip", "link", "add", "lower", "type", "bridge")
+			if kind == "tun" {
+				p.ns.Run(t, "ip", "tuntap", "add", "dev", "eth0", "mode", "tun")
+			} else {
+				makeLink(t, p.ns, add...)
+			}
+			c := p.conf(both(conf{"prevResult": p.tells("eth0")}))
+			wantCode(t, "ADD that fails closed", p.call(t, "ADD", c).err, 100, "eth0", why)
+			c["onError"] = "open"
+			a := p.must(t, "ADD", c)
+			if !strings.Contains(a.log, "pod starts unshaped") || !strings.Contains(a.log, why) {
+				t.Errorf("ADD logs %q, want that the pod is not limited", a.log)
+			}
+			if f, err := p.node.paths.Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, why) {
+				t.Errorf("failure records %v, %v, want one with the reason", f, err)
+			}
+			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 100, why)
+			p.must(t, "DEL", c)
+			if pins := p.node.pinned(t); len(pins) != 0 {
+				t.Errorf("still pinned: %v", pins)
+			}
+		})
+	}
+}
+
+// Devices that lead out of the pod by themselves are limited although they have no other
+// end on the host: those on the device of another namespace, and hardware.
+func TestPrivilegedDevicesThatLeadOutByThemselves(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, kind := range []string{"macvlan", "ipvlan", "vlan id 7"} {
+		t.Run(kind, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			p.ns.Run(t, "ip", "link", "del", "eth0")
+			p.node.Run(t, "ip", "link", "add", "uplink", "type", "veth", "peer", "name", "beyond")
+			p.node.Run(t, "ip", "link", "set", "uplink", "up")
+			makeLink(t, p.node.NetNS, append([]string{"add", "link", "uplink", "name", "sub", "type"}, strings.Fields(kind)...)...)
+			p.node.Run(t, "ip", "link", "set", "sub", "netns", filepath.Base(p.ns.Path()))
+			p.ns.Run(t, "ip", "link", "set", "sub", "name", "eth0")
+			p.ns.Run(t, "ip", "link", "set", "eth0", "up")
+			c := p.conf(conf{"egressRate": "10M", "prevResult": p.tells("eth0")})
+			p.must(t, "ADD", c)
+			if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(out, "tbf") {
+				t.Errorf("eth0 has %q, want a queue", out)
+			}
+			p.must(t, "CHECK", c)
+			p.must(t, "DEL", c)
+		})
+	}
+}
+
+// The loopback device is never limited, whoever names it.
+func TestPrivilegedLoopbackIsNeverLimited(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, names := range [][]string{{"lo", "eth0"}, {"eth0", "lo"}, {"lo"}} {
+		p := newNode(t).newPod(t)
+		c := p.conf(both(conf{"prevResult": p.tells(names...)}))
+		p.must(t, "ADD", c)
+		wantState(t, p, "ADD", shapedBoth)
+		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "lo"); strings.Contains(out, "tbf") || strings.Contains(out, "clsact") {
+			t.Errorf("%q: lo has %q, want nothing", names, out)
+		}
+		p.must(t, "CHECK", c)
+		p.must(t, "DEL", c)
+		wantClean(t, p, "DEL")
+	}
+}
+
+// A name that is gone costs the others nothing, wherever it is in the result.
+func TestPrivilegedNamedInterfaceThatIsGone(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, names := range [][]string{{"gone0", "eth0"}, {"eth0", "gone0"}} {
+		p := newNode(t).newPod(t)
+		c := p.conf(both(conf{"prevResult": p.tells(names...)}))
+		a := p.must(t, "ADD", c)
+		wantState(t, p, "ADD", shapedBoth)
+		if !strings.Contains(a.log, "level=WARN msg=\"interface skipped") || !strings.Contains(a.log, "gone0") || strings.Contains(a.log, "unshaped") {
+			t.Errorf("%q: ADD logs %q, want a warning that gone0 was skipped", names, a.log)
+		}
+		if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+			t.Errorf("%q: failure records %v, %v, want none", names, f, err)
+		}
+		p.must(t, "CHECK", c)
+		p.must(t, "DEL", c)
+		wantClean(t, p, "DEL")
+	}
+}
+
+// An interface that cannot be limited costs the others nothing either, and is told.
+func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: p.node.NetNS, Name: "other1"})
+	p.node.rewrite(t, map[string]any{"tcx": false})
+	pin := newCounter(t, "foreign_drop", tcActShot).pinned(t)
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "net1", "clsact")
+	p.ns.Run(t, "tc", "filter", "add", "dev", "net1", "egress", "pref", "1", "bpf", "da", "pinned", pin)
+	p.ns.Run(t, "tc", "qdisc", "add", "dev", "net1", "root", "bfifo", "limit", "77777")
+	c := p.conf(both(conf{"onError": "open", "prevResult": p.tells("net1", "eth0")}))
+	a := p.must(t, "ADD", c)
+	wantState(t, p, "ADD", shapedBoth)
+	if !strings.Contains(a.log, "pod starts without all of its limits") || !strings.Contains(a.log, "shape net1") {
+		t.Errorf("ADD logs %q, want what has no limit", a.log)
+	}
+	if f, err := p.node.paths.Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, "net1") {
+		t.Errorf("failure records %v, %v, want one that names net1", f, err)
+	}
+	p.must(t, "DEL", c)
+}
+
+// A network that is renamed while its pods run is the same to them.
+func TestPrivilegedNetworkIsRenamed(t *testing.T) {
+	testutil.RequireRoot(t)
+	p := newNode(t).newPod(t)
+	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
+	renamed := p.conf(both(conf{"name": "other"}))
+	p.must(t, "ADD", renamed)
+	if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+		t.Errorf("failure records %v, %v, want none after an ADD of the same pod", f, err)
+	}
+	again := p.conf(both(nil))
+	p.must(t, "ADD", again)
+	wantState(t, p, "ADD under both names", shapedBoth)
+	if got := p.node.slots(t); got != 2 {
+		t.Errorf("%d slots are taken, want 2: one attachment", got)
+	}
+	p.must(t, "CHECK", again)
+	p.must(t, "CHECK", renamed)
+	p.must(t, "DEL", again)
+	wantClean(t, p, "DEL under the other name")
+	// Neither does it need limits to take away what there is.
+	p.must(t, "ADD", renamed)
+	p.must(t, "ADD", p.conf(nil))
+	wantClean(t, p, "ADD without a limit under the other name")
+}
+
+// Another attachment of the same pod is one of another interface.
+func (p *pod) second(t *testing.T, ifName string) (*pod, conf) {
+	t.Helper()
+	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: ifName}, testutil.End{NetNS: p.node.NetNS, Name: "other1"})
+	other := *p
+	other.ifName = ifName
+	prev := fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":%q,"sandbox":%q}]}`, ifName, p.ns.Path())
+	return &other, p.conf(conf{"name": "second", "egressRate": "5M", "prevResult": json.RawMessage(prev)})
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/netconf"
+)
+
+// addTimeout bounds an ADD: the time that may pass in waiting for another process of the
+// same attachment.
+const addTimeout = 30 * time.Second
+
+// Adding is a pod's interface that is to get the limits which are requested for it. The
+// CNI verb, the runtime's NRI hook and the agent's look at running pods differ in where
+// they know of the pod from, and in nothing else.
+type Adding struct {
+	ContainerID, IfName string
+	NetNSPath           string
+	// Interfaces returns those that the chain made in the pod, none where nobody tells: see
+	// [attach.Want.Names].
+	Interfaces func(*netconf.Config) []string
+	// Pod is "namespace/name", "" if it is not known.
+	Pod string
+	By  attach.By
+	// Strict is [attach.Want.Strict].
+	Strict bool
+	// Read reads what is requested, with the errors of [netconf.Parse].
+	Read func() (*netconf.Config, error)
+	// Open opens the node, and is called only where there is something to do.
+	Open func() (*Node, error)
+	// Paths have the failure records.
+	Paths Paths
+	// Log returns the log for what happens.
+	Log func(*netconf.Config, attach.ID) *slog.Logger
+}
+
+// Added is what became of an ADD.
+type Added struct {
+	Config *netconf.Config
+	// ID is the attachment, Interfaces what each of its interfaces has.
+	ID         attach.ID
+	Interfaces []*attach.Desired
+	// Holder is another attachment that shapes the pod already, nil if none does: then
+	// nothing was done.
+	Holder *attach.ID
+	// Refuse says that the pod must not start.
+	Refuse bool
+	// Err is why the pod has no limit, or not all of them; nil if it has what it is to have.
+	// Failed is the part of it that is not about what cannot be read.
+	Err, Failed error
+}
+
+// Add reads what a pod is to have and makes it so. It decides what becomes of a pod that
+// cannot be limited, writes or clears its failure record, and logs what it did.
+func Add(ctx context.Context, a *Adding) Added {
+	conf, unread := a.Read()
+	out := Added{Config: conf, ID: attach.ID{Network: conf.Name, ContainerID: a.ContainerID, IfName: a.IfName}}
+	if a.By == attach.ByPlugin && netconf.IsContract(unread) { // the chain around podweir is broken: never failed open
+		out.Err, out.Refuse = unread, true
+		return out
+	}
+	log := a.Log(conf, out.ID)
+	tellConfig(log, conf)
+	refusable := !conf.FailOpen() && a.By != attach.ByAgent // what the agent finds runs
+	// A rate that cannot be read does not cost the other direction its limit.
+	if unread == nil || !refusable && conf.Shaping.Limited() {
+		out.Failed = a.apply(ctx, log, &out)
+	}
+	out.Err = errors.Join(unread, out.Failed)
+	switch {
+	case out.Err == nil:
+		a.Paths.ClearFailure(out.ID)
+	case a.ended(out.Err):
+	case refusable:
+		out.Refuse = true
+	default:
+		switch {
+		case a.By == attach.ByAgent: // its look is logged as a whole
+		case len(out.Interfaces) > 0:
+			log.Error("pod starts without all of its limits", "error", out.Err, "onError", conf.OnError.String())
+		default:
+			log.Error("pod starts unshaped", "error", out.Err, "onError", conf.OnError.String())
+		}
+		a.Paths.RecordFailure(log, out.ID, a.Pod, out.Err)
+	}
+	return out
+}
+
+// ended says that an error means that there is no pod any more, which only who is not
+// called within its set-up can meet.
+func (a *Adding) ended(err error) bool {
+	switch a.By {
+	case attach.ByNRI:
+		return errors.Is(err, attach.ErrNoNetNS)
+	case attach.ByAgent:
+		return errors.Is(err, attach.ErrGone) // it looks again
+	default:
+		return false
+	}
+}
+
+// apply brings the pod to what is requested.
+func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error {
+	limited := out.Config.Shaping.Limited()
+	if there, err := a.attached(limited, out.ID); err != nil || !there {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, addTimeout)
+	defer cancel()
+	node, err := a.Open()
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	if !limited {
+		return node.Remove(ctx, out.ID)
+	}
+	kept, err := node.Kept(out.ID)
+	if err != nil {
+		return err
+	}
+	out.ID = kept
+	want := &attach.Want{
+		ID: out.ID, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
+		ReplaceQdisc: out.Config.ReplaceQdisc, Pod: a.Pod, By: a.By, Strict: a.Strict,
+	}
+	if holder, held, _ := node.Holder(want, want.ID); held { // what is in the way otherwise Ensure says
+		log.Debug("pod is shaped already", "as", holder.String())
+		out.Holder = &holder
+		return nil
+	}
+	node.Skipped = func(name string, why error) {
+		log.Warn("interface skipped: the others are shaped", "interface", name, "reason", why)
+	}
+	out.Interfaces, err = node.Ensure(ctx, want)
+	tellStates(ctx, log, out.Interfaces)
+	return err
+}
+
+// attached says whether there is something to do: most pods have no limit, and nothing
+// of an earlier ADD either.
+func (a *Adding) attached(limited bool, id attach.ID) (bool, error) {
+	if limited {
+		return true, nil
+	}
+	return a.Paths.Attached(id)
+}
+
+// tellConfig logs what is odd about what is requested.
+func tellConfig(log *slog.Logger, conf *netconf.Config) {
+	for _, w := range conf.Warnings {
+		log.Warn("configuration read with a warning", "warning", w)
+	}
+	for _, d := range conf.Shaping.Deferred {
+		log.Info("limit left to another shaper", "direction", d.Direction.String(), "rate", d.Rate.String(), "shaper", d.To.String())
+	}
+}
+
+// tellStates logs what interfaces have now.
+func tellStates(ctx context.Context, log *slog.Logger, states []*attach.Desired) {
+	for _, s := range states {
+		for d, ds := range s.Directions {
+			if ds.Params.Observes() {
+				log.Info("pod observed: its limit is measured and not enforced", "interface", s.Interface.PodName, "direction", d.String(),
+					"rate", ds.Params.Rate.String(), "notes", ds.Params.Notes)
+				continue
+			}
+			level := slog.LevelInfo
+			if !ds.Params.CapHolds || len(ds.Params.Declined) > 0 {
+				level = slog.LevelWarn
+			}
+			log.Log(ctx, level, "pod shaped", "interface", s.Interface.PodName, "direction", d.String(),
+				"rate", ds.Params.Rate.String(), "queue", ds.Params.Queue.String(),
+				"policy", ds.Params.Policy.String(), "notes", ds.Params.Notes)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/hostif"
+)
+
+// Find implements [attach.Interfaces].
+func (k *kernel) Find(netnsPath, name string) (attach.Interface, error) {
+	p, err := k.pod(netnsPath)
+	if err != nil {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
+	}
+	pair, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, name)
+	return k.interfaceOf(p, netnsPath, &pair, err)
+}
+
+// Outward implements [attach.Interfaces].
+func (k *kernel) Outward(netnsPath string) ([]attach.Interface, error) {
+	p, err := k.pod(netnsPath)
+	if err != nil {
+		return nil, goneIf(err, hostif.ErrNoNetNS)
+	}
+	devices, err := p.handle.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var all []attach.Interface
+	for i := range devices {
+		pair, err := hostif.FindPairAt(p.handle, k.host, p.ns, k.hostNS, devices[i].Index)
+		iface, err := k.interfaceOf(p, netnsPath, &pair, err)
+		switch {
+		case err == nil:
+			all = append(all, iface)
+		case errors.Is(err, attach.ErrGone), errors.Is(err, attach.ErrStandIn), errors.Is(err, attach.ErrLoopback):
+		default:
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(a, b attach.Interface) int { return cmp.Compare(a.PodIndex, b.PodIndex) })
+	return all, nil
+}
+
+// find keeps what was found for the look that comes next.
+func (k *kernel) find(p *podNS, pair *hostif.Pair) {
+	clear(k.found)
+	k.found[device{p.handle, pair.Pod.Index}], k.found[device{k.host, pair.Host.Index}] = pair.Pod, pair.Host
+}
+
+// interfaceOf is what was found of an interface, with the error of the search for its two
+// ends: it may have one alone.
+func (k *kernel) interfaceOf(p *podNS, path string, pair *hostif.Pair, err error) (attach.Interface, error) {
+	if err != nil && (!errors.Is(err, hostif.ErrNoPeer) || pair.Pod.Index == 0) {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoDevice)
+	}
+	if pair.Pod.Loopback {
+		return attach.Interface{}, fmt.Errorf("%s: %w", pair.Pod.Name, attach.ErrLoopback)
+	}
+	if pair.Host.Index == 0 && !pair.Pod.LeadsOut() {
+		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s is a %s device: %w",
+			pair.Pod.Name, pair.Pod.Index, path, pair.Pod.Kind, attach.ErrStandIn)
+	}
+	k.find(p, pair)
+	return attach.Interface{
+		NetNSPath: path, NetNSInode: p.ns.Inode(), NetNSCookie: p.cookie,
+		PodName: pair.Pod.Name, PodIndex: pair.Pod.Index, Kind: pair.Pod.Kind,
+		HostName: pair.Host.Name, HostIndex: pair.Host.Index,
+		MTU: pair.Pod.MTU, L3Only: pair.Pod.L3Only,
+	}, nil
+}
+
+// Again implements [attach.Interfaces].
+func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
+	p, err := k.pod(i.NetNSPath)
+	if err != nil {
+		return attach.Interface{}, goneIf(err, hostif.ErrNoNetNS)
+	}
+	if !p.holds(i) {
+		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, another namespace is in its place",
+			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone)
+	}
+	pair, err := hostif.FindPairAt(p.handle, k.host, p.ns, k.hostNS, i.PodIndex)
+	now, err := k.interfaceOf(p, i.NetNSPath, &pair, err)
+	if err != nil {
+		return attach.Interface{}, err
+	}
+	if now.PodName != i.PodName {
+		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had
+	}
+	return now, nil
+}
+
+// goneError is an error that is [attach.ErrGone] too, in its own words.
+type goneError struct{ error }
+
+// Is says that it is [attach.ErrGone], and [attach.ErrNoNetNS] if the namespace is gone.
+func (e goneError) Is(target error) bool {
+	return target == attach.ErrGone || target == attach.ErrNoNetNS && errors.Is(e.error, hostif.ErrNoNetNS)
+}
+func (e goneError) Unwrap() error { return e.error }
+
+func goneIf(err, cause error) error {
+	if errors.Is(err, cause) {
+		return goneError{err}
+	}
+	return err
+}
