@@ -22,6 +22,7 @@ const (
 	cureOverdue  = "podweir doctor explain PW610"
 	cureExceeded = "podweir doctor explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir doctor explain PW602"
+	cureBypassed = "podweir doctor explain PW402"
 	cureGone     = "podweir gc"
 	cureUnknown  = "podweir doctor"
 	cureLost     = "the pod's next ADD or the agent takes it over; podweir gc removes it"
@@ -111,6 +112,7 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 			p.State = view.Observed
 		}
 	}
+	past := slices.IndexFunc(a.Directions, func(d Direction) bool { return d.Bypassed != "" })
 	switch {
 	case a.Gone:
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
@@ -119,6 +121,9 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		if a.Interface.PodName != "" {
 			p.Cause = a.Error
 		}
+	case past >= 0:
+		p.State, p.Cure = view.NotLimited, cureBypassed
+		p.Cause = "packets go past the ingress limit at the host side of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
 	case len(a.Drift) > 0 && !held:
 		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
 	}

@@ -41,6 +41,19 @@ type Report struct {
 // Schema is the version of [Report].
 const Schema = 1
 
+// Bypass marks the ingress limits at the host side of devices: packets go past them, for
+// that reason.
+func (r *Report) Bypass(why string) {
+	for i := range r.Attachments {
+		for j := range r.Attachments[i].Directions {
+			d := &r.Attachments[i].Directions[j]
+			if d.Direction == terms.Ingress.String() && d.Side == terms.SideHost.String() && !d.observed() {
+				d.Bypassed, d.CapHolds = why, false
+			}
+		}
+	}
+}
+
 // Attachment is one shaped interface of a pod.
 type Attachment struct {
 	ID        attach.ID        `json:"id"`
@@ -90,6 +103,8 @@ type Direction struct {
 	// Build is the release that attached it last.
 	Build    string `json:"build,omitempty"`
 	CapHolds bool   `json:"capHolds"`
+	// Bypassed says why packets go past the limit, "" if it is not known that they do.
+	Bypassed string `json:"bypassed,omitempty"`
 	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
 	NoCeiling string `json:"noCeiling,omitempty"`
 	// Degraded is what is wanted and not available now.

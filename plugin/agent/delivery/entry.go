@@ -46,7 +46,7 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 		if err := checkModes(b.profile, keys); err != nil {
 			return nil, nil, err
 		}
-		notes = fromProfile(b.profile, keys)
+		notes = b.profile.Fill(keys)
 	}
 	notes = append(notes, b.shapers(keys)...)
 	raw = []byte(strings.TrimSuffix(conflist.DefaultEntry, "}"))
@@ -100,54 +100,6 @@ func checkModes(p *profiles.Profile, keys map[string]any) error {
 		if err := rules.Mode(mode); err != nil {
 			return &SettingError{Setting: "default", Value: d.key + "=" + named, Accepted: "another mode beside " + p.Title, Why: err.Error()}
 		}
-	}
-	return nil
-}
-
-// fromProfile adds the keys that the profile demands and the operator left open.
-func fromProfile(p *profiles.Profile, keys map[string]any) (notes []string) {
-	given := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(n string) bool { return keys[n] != nil })
-	}
-	for _, d := range []struct {
-		key string
-		at  *profiles.Attach
-	}{{"egressMode", &p.Egress}, {"ingressMode", &p.Ingress}} {
-		// On queues of its own podweir stands by default; naming the mode would
-		// only rule out what is to be tried next.
-		if d.at.Mode != 0 && d.at.Mode != terms.ModeQdisc && !given(d.key, "mode") {
-			keys[d.key] = d.at.Mode.String()
-		}
-	}
-	if p.NoHostFilter() && !given("hostHook") {
-		keys["hostHook"] = hostHookTCX
-	}
-	if p.Ingress.Place == terms.PlaceIFB {
-		notes = besidePast(p, keys)
-	}
-	return notes
-}
-
-// hostHookTCX keeps podweir's clsact filters off the host side.
-const hostHookTCX = "tcx"
-
-// besidePast puts the ingress queue where no packets go past it, unless the
-// operator wants ingress elsewhere by name. Where the kernel has no ifb the plugin
-// polices instead, unless the operator requested the ifb by name. The place is said
-// where all of ingress is policed, too: a pod may ask for a queue.
-func besidePast(p *profiles.Profile, keys map[string]any) (notes []string) {
-	mode, place := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace")
-	switch named, _ := terms.ParseMode(mode); {
-	case named == terms.ModeTCXPodSide, named == terms.ModeClsactPodSide:
-		return nil // that hook sees everything
-	case named.HostSide():
-		place = terms.PlaceHost.String()
-	}
-	if place == terms.PlaceHost.String() {
-		return []string{"ingress is where the operator wants it; beside " + p.Title + " packets may go past it: " + p.BypassWhy}
-	}
-	if place == "" {
-		keys["ingressPlace"] = terms.PlacePreferIFB.String()
 	}
 	return nil
 }

@@ -112,5 +112,6 @@ func (a *agentParts) nodeStatus() (*view.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.o.bypassed(context.Background(), rep)
 	return rep.View(time.Now()), nil
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,8 +55,10 @@ func limitFlags(f *pflag.FlagSet) {
 	f.StringSlice("shaped-subnets", nil, "the only remote networks that the cap counts")
 }
 
-// limits reads the flags that were given as a network configuration.
-func limits(f *pflag.FlagSet) (*netconf.Config, error) {
+// limits reads the flags that were given as a network configuration. In p's place
+// podweir attaches as it does for the pods of the node, where the flags leave that open;
+// p may be nil.
+func limits(f *pflag.FlagSet, p *profiles.Profile) (cfg *netconf.Config, notes []string, err error) {
 	conf := map[string]any{
 		"cniVersion": "1.0.0", "name": engine.ManualNetwork, "type": "podweir-cni", "onError": "closed",
 		"prevResult": map[string]any{"cniVersion": "1.0.0"},
@@ -73,15 +76,18 @@ func limits(f *pflag.FlagSet) (*netconf.Config, error) {
 	if f.Lookup("replace-qdisc") != nil {
 		conf["replaceQdisc"], _ = f.GetBool("replace-qdisc")
 	}
+	if p != nil {
+		notes = p.Fill(conf)
+	}
 	b, err := json.Marshal(conf)
 	if err != nil {
-		return nil, fmt.Errorf("encode flags: %w", err)
+		return nil, nil, fmt.Errorf("encode flags: %w", err)
 	}
-	cfg, err := netconf.ParseStrict(netconf.Add, b)
+	cfg, err = netconf.ParseStrict(netconf.Add, b)
 	if bad, ok := errors.AsType[*netconf.LimitError](err); ok {
-		return nil, flagError(bad)
+		return nil, nil, flagError(bad)
 	}
-	return cfg, err
+	return cfg, notes, err
 }
 
 // flagError names the flags where the error of a configuration names its keys.
@@ -138,15 +144,15 @@ func newAttach(o *options) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
-			cfg, err := limits(cmd.Flags())
+			profile := o.profile(cmd.Context())
+			cfg, notes, err := limits(cmd.Flags(), profile)
 			if err != nil {
 				return err
 			}
 			if !cfg.Shaping.Limited() {
 				return fmt.Errorf("no limit: give --egress, --ingress or both")
 			}
-			here := detect.Read(cmd.Context(), detect.HostRoot(o.v.GetString("root")), detect.Options{})
-			if err := heed(here.Profile, &cfg.Shaping, cmd.Flags().Changed("host-hook")); err != nil {
+			if err := heed(profile, &cfg.Shaping); err != nil {
 				return err
 			}
 			id, err := manualID(netns, ifname)
@@ -169,6 +175,9 @@ func newAttach(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, note := range notes {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", note)
+			}
 			return printStates(o, cmd.OutOrStdout(), states)
 		},
 	}
@@ -181,9 +190,15 @@ func newAttach(o *options) *cobra.Command {
 	return cmd
 }
 
-// heed keeps what is attached by hand to the rules of the node's CNI, as podweir's
-// entry in the chain does for pods. given says that --host-hook was.
-func heed(p *profiles.Profile, cfg *shaping.Config, given bool) error {
+// profile is what podweir knows of the node's CNI, nil if none is in force.
+func (o *options) profile(ctx context.Context) *profiles.Profile {
+	node := o.examined()
+	return detect.Read(ctx, detect.HostRoot(node.Root), detect.Options{Live: node}).Profile
+}
+
+// heed refuses by hand the modes that the node's CNI rules out, as podweir's entry in the
+// chain does for pods.
+func heed(p *profiles.Profile, cfg *shaping.Config) error {
 	if p == nil {
 		return nil
 	}
@@ -195,7 +210,6 @@ func heed(p *profiles.Profile, cfg *shaping.Config, given bool) error {
 			}
 		}
 	}
-	cfg.HostTCX = cfg.HostTCX || !given && p.NoHostFilter()
 	return nil
 }
 
@@ -330,7 +344,7 @@ func newSet(o *options) *cobra.Command {
 			"annotation changes, or until --clear.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := limits(cmd.Flags())
+			cfg, _, err := limits(cmd.Flags(), nil)
 			if err != nil {
 				return err
 			}

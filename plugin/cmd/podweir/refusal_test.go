@@ -4,15 +4,22 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // A filter on the host side is refused beside every Cilium with the same sentence:
@@ -54,7 +61,7 @@ func TestOneRefusal(t *testing.T) {
 					t.Error("it is a filter on the host side all the same")
 				}
 				cfg.Shaping.HostTCX = false // by hand nobody wrote an entry
-				if err := heed(p, &cfg.Shaping, false); err == nil || !strings.Contains(err.Error(), direction.String()+": "+sentence) {
+				if err := heed(p, &cfg.Shaping); err == nil || !strings.Contains(err.Error(), direction.String()+": "+sentence) {
 					t.Errorf("by hand: %v, want %q", err, sentence)
 				}
 			}
@@ -71,22 +78,61 @@ func nobodyThere() *attach.Observed {
 	}}
 }
 
-// By hand, too, nothing is a filter on the host side where that is ruled out, unless the
-// operator says so.
-func TestHeed(t *testing.T) {
+// By hand podweir attaches where it does for the pods of the node, unless the operator says
+// otherwise, and then it says what that costs.
+func TestAttachTakesTheProfilesPlace(t *testing.T) {
 	for name, tc := range map[string]struct {
 		profile *profiles.Profile
-		given   bool
-		want    bool
+		flags   []string
+		tcx     bool
+		place   terms.Place
+		noted   bool
 	}{
-		"no CNI":            {nil, false, false},
-		"Cilium":            {profiles.Find("cilium"), false, true},
-		"Cilium, his word":  {profiles.Find("cilium"), true, false},
-		"nobody is against": {profiles.Find("ptp"), false, false},
+		"no CNI":                   {nil, nil, false, terms.PlaceAuto, false},
+		"Cilium":                   {profiles.Find("cilium"), nil, true, terms.PlacePreferIFB, false},
+		"Cilium, his word":         {profiles.Find("cilium"), []string{"--host-hook=auto"}, false, terms.PlacePreferIFB, false},
+		"Cilium, his place":        {profiles.Find("cilium"), []string{"--ingress-place=host"}, true, terms.PlaceHost, true},
+		"Cilium, host routing off": {profiles.Find("cilium-legacy-routing"), nil, true, terms.PlaceAuto, false},
+		"nobody is against":        {profiles.Find("ptp"), nil, false, terms.PlaceAuto, false},
 	} {
-		cfg := shaping.Config{Egress: &shaping.Limit{Mode: terms.ModeAuto}}
-		if err := heed(tc.profile, &cfg, tc.given); err != nil || cfg.HostTCX != tc.want {
-			t.Errorf("%s: HostTCX %v, %v, want %v", name, cfg.HostTCX, err, tc.want)
+		f := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		limitFlags(f)
+		if err := f.Parse(append(tc.flags, "--egress=10M", "--ingress=10M")); err != nil {
+			t.Fatal(err)
 		}
+		cfg, notes, err := limits(f, tc.profile)
+		if err != nil || cfg.Shaping.HostTCX != tc.tcx || cfg.Shaping.Ingress.Place != tc.place || (len(notes) > 0) != tc.noted {
+			t.Errorf("%s: HostTCX %v, place %v, notes %q, %v, want %v, %v, a note %v",
+				name, cfg.Shaping.HostTCX, cfg.Shaping.Ingress.Place, notes, err, tc.tcx, tc.place, tc.noted)
+		}
+	}
+}
+
+// Beside a CNI whose packets go past the host side, status says of a limit there what
+// PW402 says.
+func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
+	c := newCLI(t)
+	root := t.TempDir()
+	for name, text := range map[string]string{"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x"} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M")...)
+	rep := parse[status.Report](t, c, "status", "--root", root)
+	if d := rep.Attachments[0].Directions[1]; d.Side != terms.SideIFB.String() || d.Bypassed != "" {
+		t.Errorf("attach puts ingress on the %s side, bypassed %q, want the ifb", d.Side, d.Bypassed)
+	}
+	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--ingress-place", "host")...)
+	out, err := c.do(t, "status", "--root", root)
+	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit at the host side of eth0") {
+		t.Errorf("status = %v and prints %q, want that packets go past the limit", err, out)
+	}
+	// Elsewhere the host side is the place.
+	if out := c.must(t, "status", "--root", t.TempDir()); !strings.Contains(out, "limited as it should be") {
+		t.Errorf("status prints %q", out)
 	}
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
@@ -33,6 +35,7 @@ func newStatus(o *options) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runStatus(cmd, o) },
 	}
 	cmd.Flags().Bool("broken", false, "show only pods that are not limited as they should be")
+	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
 	cmd.Flags().String("pod", "", "show only this pod, NAMESPACE/NAME, in the wide form")
 	o.formats(cmd, "table", "wide", "json", "yaml")
 	o.completePods(cmd)
@@ -44,6 +47,7 @@ func runStatus(cmd *cobra.Command, o *options) error {
 	if err != nil {
 		return err
 	}
+	o.bypassed(cmd.Context(), rep)
 	node := rep.View(time.Now())
 	pod := o.v.GetString("pod")
 	if pod != "" {
@@ -76,6 +80,19 @@ func runStatus(cmd *cobra.Command, o *options) error {
 		return fmt.Errorf("%d of %d pods are not limited as they should be", n, len(node.Pods))
 	}
 	return nil
+}
+
+// profileTimeout is how long a look waits for what it asks the CNI and the runtime.
+const profileTimeout = 2 * time.Second
+
+// bypassed tells a report whether packets go past limits beside the node's CNI, as PW402
+// knows it. What is only possible is left to that check.
+func (o *options) bypassed(ctx context.Context, rep *status.Report) {
+	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
+	defer cancel()
+	if p := o.profile(ctx); p != nil && p.Bypass == profiles.Yes {
+		rep.Bypass(p.BypassWhy)
+	}
 }
 
 func collect(o *options) (*status.Report, error) {
