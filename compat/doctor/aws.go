@@ -71,11 +71,11 @@ func awsChecks() []Check {
 			run:   checkVethPrefix,
 		},
 		{
-			Code: "PW307", Title: "no second interface bypasses the limit", Category: CategoryCNI, Severity: SeverityWarn,
+			Code: "PW307", Title: "a pod has one interface, or its interfaces share the limit", Category: CategoryCNI, Severity: SeverityWarn,
 			Family: "aws", Needs: []string{"PW201"},
-			Looks: "egress-cni in the chain, enabled",
-			Why:   "it gives pods a second interface (v4if0, v6if0) for the other IP family, which no limit covers",
-			Mend:  "Know that traffic of the other family is not shaped, or disable it.",
+			Looks: "egress-cni in the chain, enabled, and podweir's setting interfaces",
+			Why:   "egress-cni gives pods a second interface (v4if0, v6if0) for the other IP family; by default each interface has the whole limit, so a pod gets twice",
+			Mend:  "Set interfaces=shared, which gives each interface its part of the limit, or know that a pod gets its limit in each IP family.",
 			run:   checkEgressCNI,
 		},
 	}
@@ -216,7 +216,11 @@ func checkEgressCNI(f *Facts) Finding {
 		return skip("egress-cni is not in the chain")
 	}
 	if conf.Enabled == "true" {
-		return breaks("egress-cni is enabled: pods have a second interface", "one interface", "know that what leaves by it is not limited")
+		if keys, _ := f.entryKeys(); keys["interfaces"] == "shared" {
+			return holds("egress-cni is enabled, and a pod's interfaces share its limit")
+		}
+		return breaks("egress-cni is enabled: pods have a second interface, with the whole limit once more", "one interface, or interfaces=shared",
+			"set interfaces=shared (chart: defaults.interfaces)")
 	}
 	return holds("egress-cni is not enabled")
 }

@@ -210,7 +210,7 @@ func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
 	}
 	all, failed := make([]*Desired, 0, len(found.found)), found.failed
 	for _, t := range found.found {
-		cfg, original := effective(w.Config, t.prior)
+		cfg, original := effective(w.Config.Of(len(found.found)), t.prior)
 		changed := *w
 		changed.Config = cfg
 		want, err := e.ensure(&changed, t.iface, t.prior, original)
@@ -343,7 +343,7 @@ func (e *Engine) Check(ctx context.Context, w *Want) error {
 		return found.failed
 	}
 	for _, t := range found.found {
-		cfg, _ := effective(w.Config, t.prior)
+		cfg, _ := effective(w.Config.Of(len(found.found)), t.prior)
 		if err := e.check(cfg, t.iface, t.prior); err != nil {
 			return err
 		}

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil"
@@ -245,4 +247,68 @@ func (p *pod) second(t *testing.T, ifName string) (*pod, conf) {
 	other.ifName = ifName
 	prev := fmt.Sprintf(`{"cniVersion":"1.1.0","interfaces":[{"name":%q,"sandbox":%q}]}`, ifName, p.ns.Path())
 	return &other, p.conf(conf{"name": "second", "egressRate": "5M", "prevResult": json.RawMessage(prev)})
+}
+
+// Interfaces that share the limit carry together no more than it, at the same time, in
+// either direction; each alone has its part. One alone has all of it.
+func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	p := n.newPod(t)
+	const addr, gateway = "10.78.1.2", "10.78.1.1"
+	dev, host := testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "v4if0", CIDRs: []string{addr + "/24"}},
+		testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{gateway + "/24"}})
+	p.ns.Run(t, "ip", "neigh", "replace", gateway, "lladdr", host.HardwareAddr.String(), "dev", "v4if0")
+	n.Run(t, "ip", "neigh", "replace", addr, "lladdr", dev.HardwareAddr.String(), "dev", "second")
+	rates := func() (all []string) {
+		for _, at := range []struct {
+			ns  *testutil.NetNS
+			dev string
+		}{{p.ns, "eth0"}, {p.ns, "v4if0"}, {n.NetNS, p.host.Name}, {n.NetNS, "second"}} {
+			m := tbfIn.FindStringSubmatch(at.ns.Run(t, "tc", "qdisc", "show", "dev", at.dev))
+			if m == nil {
+				t.Fatalf("no tbf on %s", at.dev)
+			}
+			all = append(all, m[3])
+		}
+		return all
+	}
+	shared := p.conf(conf{"egressRate": "4M", "ingressRate": "4M", "interfaces": "shared", "prevResult": p.tells("eth0", "v4if0")})
+	p.must(t, "ADD", shared)
+	if got := rates(); !slices.Equal(got, []string{"2Mbit", "2Mbit", "2Mbit", "2Mbit"}) {
+		t.Errorf("the queues have %v, want 2 Mbit/s each", got)
+	}
+	p.must(t, "CHECK", shared)
+	for name, ends := range map[string][2][3]any{
+		"ingress": {{n.NetNS, p.ns, p.addr}, {n.NetNS, p.ns, addr}},
+		"egress":  {{p.ns, n.NetNS, p.gateway}, {p.ns, n.NetNS, gateway}},
+	} {
+		var wg sync.WaitGroup
+		var both [2]arrival
+		for i, e := range ends {
+			wg.Go(func() { both[i] = offer(t, e[0].(*testutil.NetNS), e[1].(*testutil.NetNS), e[2].(string)) })
+		}
+		wg.Wait()
+		within := max(both[0].within, both[1].within)
+		// 2 % over the limit, and what may come back to back after idle on each of the two.
+		most := int(1.02*4e6/8*within.Seconds()) + 2*(9100+4*offeredFrame)
+		if sum := both[0].bytes() + both[1].bytes(); sum > most || sum == 0 {
+			t.Errorf("%s: %d bytes in %v, want at most %d", name, sum, within, most)
+		}
+	}
+	// A limit that is changed is shared, too, and each has all of it again with the setting.
+	shared["egressRate"], shared["ingressRate"] = "8M", "8M"
+	p.must(t, "ADD", shared)
+	p.repair(t)
+	if got := rates(); !slices.Equal(got, []string{"4Mbit", "4Mbit", "4Mbit", "4Mbit"}) {
+		t.Errorf("after a change the queues have %v, want 4 Mbit/s each", got)
+	}
+	delete(shared, "interfaces")
+	wantCode(t, "CHECK", p.call(t, "CHECK", shared).err, 101, "want 8 Mbit/s")
+	p.must(t, "ADD", shared)
+	if got := rates(); !slices.Equal(got, []string{"8Mbit", "8Mbit", "8Mbit", "8Mbit"}) {
+		t.Errorf("with each the queues have %v, want 8 Mbit/s each", got)
+	}
+	p.must(t, "DEL", shared)
+	wantClean(t, p, "DEL")
 }

@@ -48,7 +48,7 @@ var confKeys = []string{
 	"mode", "ingressMode", "egressMode",
 	"queue", "ingressQueue", "egressQueue",
 	"horizon", "ingressHorizon", "egressHorizon",
-	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling", "hostHook",
+	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling", "hostHook", "interfaces",
 	"shaper", "ingressShaper", "egressShaper",
 	"enforce",
 	"podAnnotations",

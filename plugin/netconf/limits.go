@@ -174,6 +174,7 @@ func (p *parser) shaping() shaping.Config {
 		Unshaped: p.subnets("unshapedSubnets", false),
 		Shaped:   p.subnets("shapedSubnets", true),
 		HostTCX:  setting(p, false, parseHostHook, p.key("hostHook")),
+		Shared:   setting(p, false, parseInterfaces, p.key("interfaces")),
 		Observe: setting(p, false, shaping.ParseEnforce,
 			p.annotation(enforceAnnotation), p.ofNamespace(enforceAnnotation), p.key("enforce")),
 	}
@@ -247,6 +248,14 @@ func parseHostHook(s string) (onlyTCX bool, err error) {
 		return false, &units.ValueError{Value: s, Accepted: "one of auto, tcx"}
 	}
 	return s == "tcx", nil
+}
+
+// parseInterfaces says whether all interfaces of a pod have its limit together.
+func parseInterfaces(s string) (shared bool, err error) {
+	if s != "each" && s != "shared" {
+		return false, &units.ValueError{Value: s, Accepted: "one of each, shared"}
+	}
+	return s == "shared", nil
 }
 
 // parseSwitch reads what is on or off.

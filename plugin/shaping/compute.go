@@ -20,7 +20,7 @@ import (
 // design, and for a queue or device that is requested by name and that the
 // kernel lacks.
 func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Params, error) {
-	limit := cfg.Limit(d)
+	limit := cfg.part(d)
 	if limit == nil {
 		return nil, nil
 	}
@@ -31,6 +31,10 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 		Datapath: Datapath{
 			Policy: limit.Policy, Direction: d, L3Only: f.L3Only, SubnetsMode: cfg.subnetsMode(),
 		},
+	}
+	if cfg.Among > 1 {
+		b.params.Notes = append(b.params.Notes,
+			fmt.Sprintf("%v is shared by %d interfaces of the pod, in equal parts", cfg.Limit(d).Rate, cfg.Among))
 	}
 	if err := b.resolve(); err != nil {
 		return nil, err

@@ -61,6 +61,10 @@ type Config struct {
 	// HostTCX says that no program goes on the host side as a clsact filter:
 	// somebody else wants that qdisc, or removes the filters on it.
 	HostTCX bool `json:",omitempty"`
+	// Shared says that all interfaces of the pod have the limits together, and not each of
+	// them: then Among is how many there are, 0 for one.
+	Shared bool `json:",omitempty"`
+	Among  int  `json:",omitempty"`
 	// Observe measures and counts against the limits what passes, and holds nothing.
 	Observe bool `json:",omitempty"`
 	// Deferred are the limits that the pod asks for and that are left to
@@ -108,6 +112,28 @@ func (c *Config) Left() string {
 		texts[i] = d.String()
 	}
 	return strings.Join(texts, ", ")
+}
+
+// Of returns the configuration for one of so many interfaces of a pod.
+func (c *Config) Of(interfaces int) *Config {
+	out := *c
+	if out.Among = 0; out.Shared && interfaces > 1 {
+		out.Among = interfaces
+	}
+	return &out
+}
+
+// part returns the share that one interface has in the limit of a direction, nil if there
+// is none.
+func (c *Config) part(d terms.Direction) *Limit {
+	whole := c.Limit(d)
+	if whole == nil || c.Among < 2 {
+		return whole
+	}
+	out := *whole
+	out.Rate /= units.BitRate(c.Among)
+	out.Burst /= units.Bytes(c.Among)
+	return &out
 }
 
 // Limit returns the limit of a direction, nil if there is none.

@@ -257,7 +257,7 @@ func (l *look) ensure(ctx context.Context, node *engine.Node, conf *netconf.Conf
 	what := Mended
 	for i, r := range a.records {
 		names[i] = r.Interface.PodName
-		if !reflect.DeepEqual(askedOf(r), &conf.Shaping) {
+		if was := askedOf(r); !reflect.DeepEqual(was, conf.Shaping.Of(was.Among)) {
 			what = Updated
 		}
 	}
