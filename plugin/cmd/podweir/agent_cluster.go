@@ -37,23 +37,23 @@ func checkCluster(o *options, fail func(format string, args ...any)) {
 
 // serveNode has the state of the node served to the account that reads all nodes, if the
 // operator wants that.
-func (a *agentParts) serveNode(c *serve.Config) {
+func (a *agentParts) serveNode(ctx context.Context, c *serve.Config) {
 	c.NodeAddress = a.o.v.GetString("cluster-address")
 	account := "system:serviceaccount:" + strings.ReplaceAll(a.o.v.GetString("cluster-reader"), "/", ":")
 	c.ReviewNode = func(ctx context.Context, token, _ string) (bool, error) {
 		return a.client.MayRead(ctx, token, cluster.Audience, account)
 	}
-	c.Node = a.nodeHandler(c.Ready)
+	c.Node = a.nodeHandler(ctx, c.Ready)
 }
 
 // nodeHandler answers with what the agent knows of its node.
-func (a *agentParts) nodeHandler(checks []serve.Check) http.Handler {
+func (a *agentParts) nodeHandler(ctx context.Context, checks []serve.Check) http.Handler {
 	return snapshot.New("application/json", func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(a.answer(checks))
+		return json.NewEncoder(w).Encode(a.answer(ctx, checks))
 	}, a.log)
 }
 
-func (a *agentParts) answer(checks []serve.Check) *cluster.Answer {
+func (a *agentParts) answer(ctx context.Context, checks []serve.Check) *cluster.Answer {
 	answer := &cluster.Answer{Schema: cluster.Schema, Node: a.o.v.GetString("node-name"), Version: version.String()}
 	for _, c := range checks {
 		if err := c.Err(); err != nil {
@@ -64,7 +64,7 @@ func (a *agentParts) answer(checks []serve.Check) *cluster.Answer {
 		answer.Error = a.waiting.problem().Error() // the other agent tells of the pods
 		return answer
 	}
-	if state, err := a.nodeStatus(); err != nil {
+	if state, err := a.nodeStatus(ctx); err != nil {
 		answer.Error = err.Error()
 	} else {
 		answer.Status = state
@@ -97,7 +97,7 @@ func podsWithoutLimit(states []reconcile.PodState) *cluster.Unlimited {
 }
 
 // nodeStatus is what `podweir status` shows.
-func (a *agentParts) nodeStatus() (*view.Node, error) {
+func (a *agentParts) nodeStatus(ctx context.Context) (*view.Node, error) {
 	node, err := a.o.openIfAny()
 	if err != nil {
 		return nil, err
@@ -112,6 +112,6 @@ func (a *agentParts) nodeStatus() (*view.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.o.bypassed(context.Background(), rep)
+	a.o.bypassed(ctx, rep)
 	return rep.View(time.Now()), nil
 }

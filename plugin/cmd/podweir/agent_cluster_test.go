@@ -27,7 +27,7 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 	})
 	a := &agentParts{o: o, reconciler: reconcile.New(reconcile.Config{})}
 	a.waiting, a.node = &waiting{agentParts: a}, newNodeCheck(a)
-	answer := a.answer(nil)
+	answer := a.answer(t.Context(), nil)
 	if answer.Status == nil || len(answer.Status.Pods) != 1 || answer.Status.Pods[0].State != view.NotLimited || answer.Status.Pods[0].Cause != "no bpffs" {
 		t.Fatalf("answer %+v with status %+v, want the pod that is not limited", answer, answer.Status)
 	}

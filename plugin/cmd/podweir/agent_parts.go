@@ -302,7 +302,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	if a.o.v.GetBool("tls") {
 		config.Review = a.client.MayGet
 	}
-	a.serveNode(&config)
+	a.serveNode(ctx, &config)
 	return serve.Listen(ctx, config)
 }
 
