@@ -25,8 +25,49 @@ type RuntimeConfig struct {
 	MaxConfNum *int64
 	// NRI says whether the runtime's NRI plugin is on.
 	NRI profiles.Answer
+	// Sandboxed are the names of the handlers (RuntimeClasses) whose pods do not use the
+	// kernel's own network stack, by what they run.
+	Sandboxed map[string]Sandboxed
 	// Problems are files that cannot be read as TOML.
 	Problems []error
+}
+
+// Sandboxed is a runtime whose pods take packets from the pod's device in another way
+// than processes do.
+type Sandboxed string
+
+// Those that are known.
+const (
+	// Kata redirects what comes to the pod's device to that of a virtual machine, from an
+	// ingress qdisc that it adds after ADD.
+	Kata Sandboxed = "Kata"
+	// GVisor reads the pod's device by a packet socket, which is ahead of every tc hook.
+	GVisor Sandboxed = "gVisor"
+)
+
+// addHandler notes a handler by the words that tell what it runs.
+func (c *RuntimeConfig) addHandler(name string, words ...any) {
+	for _, word := range append(words, name) {
+		text, _ := word.(string)
+		for part, what := range map[string]Sandboxed{"kata": Kata, "runsc": GVisor, "gvisor": GVisor} {
+			if strings.Contains(path.Base(text), part) {
+				if c.Sandboxed == nil {
+					c.Sandboxed = map[string]Sandboxed{}
+				}
+				c.Sandboxed[name] = what
+				return
+			}
+		}
+	}
+}
+
+// addHandlers notes those of a table of a runtime's.
+func (c *RuntimeConfig) addHandlers(table any) {
+	handlers, _ := table.(map[string]any)
+	for name, v := range handlers {
+		h, _ := v.(map[string]any)
+		c.addHandler(name, h["runtime_type"], h["runtime_path"])
+	}
 }
 
 // The default places of the runtimes' files.
@@ -160,6 +201,8 @@ func (c *RuntimeConfig) fromContainerd(all map[string]any) {
 		if n, ok := cni["max_conf_num"].(int64); ok {
 			c.MaxConfNum = &n
 		}
+		containerd, _ := plugin["containerd"].(map[string]any)
+		c.addHandlers(containerd["runtimes"])
 	}
 	nri, _ := plugins["io.containerd.nri.v1.nri"].(map[string]any)
 	if off, ok := nri["disable"].(bool); ok {
@@ -179,6 +222,8 @@ func (c *RuntimeConfig) fromCRIO(all map[string]any) {
 		c.ConfDir = clean(dir)
 	}
 	c.addBinDirs(texts(network["plugin_dirs"]))
+	runtime, _ := crio["runtime"].(map[string]any)
+	c.addHandlers(runtime["runtimes"])
 	nri, _ := crio["nri"].(map[string]any)
 	if on, ok := nri["enable_nri"].(bool); ok {
 		c.NRI = profiles.Is(on)

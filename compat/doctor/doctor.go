@@ -166,7 +166,7 @@ func skip(why string) Finding { return Finding{Status: Skip, Seen: why} }
 // Checks returns the registry, by code. The caller may keep and change the
 // list.
 func Checks() []Check {
-	out := slices.Concat(kernelChecks(), nodeChecks(), chainChecks(), entryChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), shaperChecks(), hookChecks(), modeChecks(), ownChecks(), overdueChecks(), unenforcedChecks(), agentChecks(),
+	out := slices.Concat(kernelChecks(), sandboxedChecks(), nodeChecks(), chainChecks(), entryChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), shaperChecks(), hookChecks(), modeChecks(), ownChecks(), overdueChecks(), unenforcedChecks(), agentChecks(),
 		runtimeChecks(), securityChecks(), neighbourChecks(), sandboxChecks(), probeChecks())
 	slices.SortFunc(out, func(a, b Check) int { return cmp.Compare(a.Code, b.Code) })
 	return out

@@ -526,6 +526,14 @@ func neighbourFindings() []finding {
 			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\n"
 		}, want: doctor.OK, seen: "1 logs"},
 		{name: "datapath plugins", code: "PW408", node: cilium, change: func(n *node) { n.settings("enable-datapath-plugins", "true") }, want: doctor.Warn, seen: "is true", fix: "--probe"},
+		{name: "Kata", code: "PW117", node: aws, change: sandboxed("kata-qemu", "io.containerd.kata.v2"), want: doctor.Fail, seen: "pods of the handler kata-qemu (Kata) do not start", fix: "mode=tcx-podside"},
+		{name: "Kata by TCX", code: "PW117", node: aws, change: func(n *node) {
+			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
+			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"mode":"tcx-podside","type":"podweir-cni"`, 1)
+		}, want: doctor.OK, seen: "attaches where limits hold"},
+		{name: "gVisor", code: "PW117", node: cilium, change: sandboxed("sandbox", "io.containerd.runsc.v1"), want: doctor.Fail, seen: "handler sandbox (gVisor) does not hold", fix: "ingressPlace"},
+		{name: "gVisor, nothing goes past", code: "PW117", node: aws, change: sandboxed("runsc", ""), want: doctor.OK, seen: "attaches where limits hold"},
+		{name: "no sandboxed runtime", code: "PW117", node: aws, change: sandboxed("runc", "io.containerd.runc.v2"), want: doctor.OK, seen: "no handler"},
 		{name: "second interface", code: "PW307", node: aws, change: func(n *node) {
 			n.files[net+"10-aws.conflist"] = strings.Replace(n.files[net+"10-aws.conflist"], `"false"`, `"true"`, 1)
 		}, want: doctor.Warn, seen: "second interface, with the whole limit once more", fix: "interfaces=shared"},
@@ -732,5 +740,12 @@ func TestKernelByProcessor(t *testing.T) {
 		if got := doctor.KernelOn(tt.release, tt.arch); got.Expected != tt.want {
 			t.Errorf("Linux %s on %s: expected %q, want %q", tt.release, tt.arch, got.Expected, tt.want)
 		}
+	}
+}
+
+// sandboxed gives the container runtime a handler.
+func sandboxed(name, runtimeType string) func(*node) {
+	return func(n *node) {
+		n.files["etc/containerd/config.toml"] += fmt.Sprintf("\n[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.%s]\nruntime_type = %q\n", name, runtimeType)
 	}
 }
