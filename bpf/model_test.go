@@ -44,7 +44,9 @@ func randomPacket(random *rand.Rand) model.Packet {
 	if random.IntN(2) == 0 {
 		p.Backlog = uint32(random.IntN(60_000))
 	}
-	p.SenderIdle = random.IntN(4) == 0
+	if few := func() uint32 { return uint32(random.IntN(3)) }; random.IntN(2) == 0 {
+		p.Sender = &model.Sender{Out: few(), Sacked: few(), Lost: few(), Retransmitted: few()}
+	}
 	return p
 }
 
@@ -143,7 +145,9 @@ func FuzzDataplane(f *testing.F) {
 			if script[i+4]&16 != 0 {
 				p.Backlog = w
 			}
-			p.SenderIdle = script[i+4]&32 != 0
+			if script[i+4]&32 != 0 {
+				p.Sender = &model.Sender{Out: w & 3, Sacked: w >> 2 & 3, Lost: w >> 4 & 3, Retransmitted: w >> 6 & 3}
+			}
 			both(t, d, m, &step{
 				program: programs[int(program)%len(programs)], packet: p, random: random.Uint32(),
 				clock: model.Clock{ExactNS: now, CoarseNS: now - uint64(w%4e6)},

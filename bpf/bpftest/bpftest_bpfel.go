@@ -16,31 +16,34 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	bpftestMapPwChunk          = "pw_chunk"
-	bpftestMapPwHosts          = "pw_hosts"
-	bpftestMapPwLayout         = "pw_layout"
-	bpftestMapPwScratch        = "pw_scratch"
-	bpftestMapPwSlab           = "pw_slab"
-	bpftestMapPwSubnets        = "pw_subnets"
-	bpftestProgPwBand          = "pw_band"
-	bpftestProgPwBandX         = "pw_band_x"
-	bpftestProgPwCeiling       = "pw_ceiling"
-	bpftestProgPwCeilingX      = "pw_ceiling_x"
-	bpftestProgPwClass         = "pw_class"
-	bpftestProgPwClassProbe    = "pw_class_probe"
-	bpftestProgPwClassX        = "pw_class_x"
-	bpftestProgPwEdt           = "pw_edt"
-	bpftestProgPwEdtX          = "pw_edt_x"
-	bpftestProgPwGuard         = "pw_guard"
-	bpftestProgPwPolice        = "pw_police"
-	bpftestProgPwPoliceX       = "pw_police_x"
-	bpftestProgPwRedirect      = "pw_redirect"
-	bpftestVarPwTestBacklog    = "pw_test_backlog"
-	bpftestVarPwTestCoarseNs   = "pw_test_coarse_ns"
-	bpftestVarPwTestCopy       = "pw_test_copy"
-	bpftestVarPwTestNowNs      = "pw_test_now_ns"
-	bpftestVarPwTestRandom     = "pw_test_random"
-	bpftestVarPwTestSenderIdle = "pw_test_sender_idle"
+	bpftestMapPwChunk         = "pw_chunk"
+	bpftestMapPwHosts         = "pw_hosts"
+	bpftestMapPwLayout        = "pw_layout"
+	bpftestMapPwScratch       = "pw_scratch"
+	bpftestMapPwSlab          = "pw_slab"
+	bpftestMapPwSubnets       = "pw_subnets"
+	bpftestProgPwBand         = "pw_band"
+	bpftestProgPwBandX        = "pw_band_x"
+	bpftestProgPwCeiling      = "pw_ceiling"
+	bpftestProgPwCeilingX     = "pw_ceiling_x"
+	bpftestProgPwClass        = "pw_class"
+	bpftestProgPwClassProbe   = "pw_class_probe"
+	bpftestProgPwClassX       = "pw_class_x"
+	bpftestProgPwEdt          = "pw_edt"
+	bpftestProgPwEdtX         = "pw_edt_x"
+	bpftestProgPwGuard        = "pw_guard"
+	bpftestProgPwPolice       = "pw_police"
+	bpftestProgPwPoliceX      = "pw_police_x"
+	bpftestProgPwRedirect     = "pw_redirect"
+	bpftestProgPwSenderProbe  = "pw_sender_probe"
+	bpftestVarPwTestBacklog   = "pw_test_backlog"
+	bpftestVarPwTestCoarseNs  = "pw_test_coarse_ns"
+	bpftestVarPwTestCopy      = "pw_test_copy"
+	bpftestVarPwTestHasSender = "pw_test_has_sender"
+	bpftestVarPwTestNowNs     = "pw_test_now_ns"
+	bpftestVarPwTestRandom    = "pw_test_random"
+	bpftestVarPwTestSender    = "pw_test_sender"
+	bpftestVarPwTestSenders   = "pw_test_senders"
 )
 
 // loadBpftest returns the embedded CollectionSpec for bpftest.
@@ -85,19 +88,20 @@ type bpftestSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestProgramSpecs struct {
-	PwBand       *ebpf.ProgramSpec `ebpf:"pw_band"`
-	PwBandX      *ebpf.ProgramSpec `ebpf:"pw_band_x"`
-	PwCeiling    *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
-	PwCeilingX   *ebpf.ProgramSpec `ebpf:"pw_ceiling_x"`
-	PwClass      *ebpf.ProgramSpec `ebpf:"pw_class"`
-	PwClassProbe *ebpf.ProgramSpec `ebpf:"pw_class_probe"`
-	PwClassX     *ebpf.ProgramSpec `ebpf:"pw_class_x"`
-	PwEdt        *ebpf.ProgramSpec `ebpf:"pw_edt"`
-	PwEdtX       *ebpf.ProgramSpec `ebpf:"pw_edt_x"`
-	PwGuard      *ebpf.ProgramSpec `ebpf:"pw_guard"`
-	PwPolice     *ebpf.ProgramSpec `ebpf:"pw_police"`
-	PwPoliceX    *ebpf.ProgramSpec `ebpf:"pw_police_x"`
-	PwRedirect   *ebpf.ProgramSpec `ebpf:"pw_redirect"`
+	PwBand        *ebpf.ProgramSpec `ebpf:"pw_band"`
+	PwBandX       *ebpf.ProgramSpec `ebpf:"pw_band_x"`
+	PwCeiling     *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
+	PwCeilingX    *ebpf.ProgramSpec `ebpf:"pw_ceiling_x"`
+	PwClass       *ebpf.ProgramSpec `ebpf:"pw_class"`
+	PwClassProbe  *ebpf.ProgramSpec `ebpf:"pw_class_probe"`
+	PwClassX      *ebpf.ProgramSpec `ebpf:"pw_class_x"`
+	PwEdt         *ebpf.ProgramSpec `ebpf:"pw_edt"`
+	PwEdtX        *ebpf.ProgramSpec `ebpf:"pw_edt_x"`
+	PwGuard       *ebpf.ProgramSpec `ebpf:"pw_guard"`
+	PwPolice      *ebpf.ProgramSpec `ebpf:"pw_police"`
+	PwPoliceX     *ebpf.ProgramSpec `ebpf:"pw_police_x"`
+	PwRedirect    *ebpf.ProgramSpec `ebpf:"pw_redirect"`
+	PwSenderProbe *ebpf.ProgramSpec `ebpf:"pw_sender_probe"`
 }
 
 // bpftestMapSpecs contains maps before they are loaded into the kernel.
@@ -116,12 +120,14 @@ type bpftestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestVariableSpecs struct {
-	PwTestBacklog    *ebpf.VariableSpec `ebpf:"pw_test_backlog"`
-	PwTestCoarseNs   *ebpf.VariableSpec `ebpf:"pw_test_coarse_ns"`
-	PwTestCopy       *ebpf.VariableSpec `ebpf:"pw_test_copy"`
-	PwTestNowNs      *ebpf.VariableSpec `ebpf:"pw_test_now_ns"`
-	PwTestRandom     *ebpf.VariableSpec `ebpf:"pw_test_random"`
-	PwTestSenderIdle *ebpf.VariableSpec `ebpf:"pw_test_sender_idle"`
+	PwTestBacklog   *ebpf.VariableSpec `ebpf:"pw_test_backlog"`
+	PwTestCoarseNs  *ebpf.VariableSpec `ebpf:"pw_test_coarse_ns"`
+	PwTestCopy      *ebpf.VariableSpec `ebpf:"pw_test_copy"`
+	PwTestHasSender *ebpf.VariableSpec `ebpf:"pw_test_has_sender"`
+	PwTestNowNs     *ebpf.VariableSpec `ebpf:"pw_test_now_ns"`
+	PwTestRandom    *ebpf.VariableSpec `ebpf:"pw_test_random"`
+	PwTestSender    *ebpf.VariableSpec `ebpf:"pw_test_sender"`
+	PwTestSenders   *ebpf.VariableSpec `ebpf:"pw_test_senders"`
 }
 
 // bpftestObjects contains all objects after they have been loaded into the kernel.
@@ -167,31 +173,34 @@ func (m *bpftestMaps) Close() error {
 //
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestVariables struct {
-	PwTestBacklog    *ebpf.Variable `ebpf:"pw_test_backlog"`
-	PwTestCoarseNs   *ebpf.Variable `ebpf:"pw_test_coarse_ns"`
-	PwTestCopy       *ebpf.Variable `ebpf:"pw_test_copy"`
-	PwTestNowNs      *ebpf.Variable `ebpf:"pw_test_now_ns"`
-	PwTestRandom     *ebpf.Variable `ebpf:"pw_test_random"`
-	PwTestSenderIdle *ebpf.Variable `ebpf:"pw_test_sender_idle"`
+	PwTestBacklog   *ebpf.Variable `ebpf:"pw_test_backlog"`
+	PwTestCoarseNs  *ebpf.Variable `ebpf:"pw_test_coarse_ns"`
+	PwTestCopy      *ebpf.Variable `ebpf:"pw_test_copy"`
+	PwTestHasSender *ebpf.Variable `ebpf:"pw_test_has_sender"`
+	PwTestNowNs     *ebpf.Variable `ebpf:"pw_test_now_ns"`
+	PwTestRandom    *ebpf.Variable `ebpf:"pw_test_random"`
+	PwTestSender    *ebpf.Variable `ebpf:"pw_test_sender"`
+	PwTestSenders   *ebpf.Variable `ebpf:"pw_test_senders"`
 }
 
 // bpftestPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestPrograms struct {
-	PwBand       *ebpf.Program `ebpf:"pw_band"`
-	PwBandX      *ebpf.Program `ebpf:"pw_band_x"`
-	PwCeiling    *ebpf.Program `ebpf:"pw_ceiling"`
-	PwCeilingX   *ebpf.Program `ebpf:"pw_ceiling_x"`
-	PwClass      *ebpf.Program `ebpf:"pw_class"`
-	PwClassProbe *ebpf.Program `ebpf:"pw_class_probe"`
-	PwClassX     *ebpf.Program `ebpf:"pw_class_x"`
-	PwEdt        *ebpf.Program `ebpf:"pw_edt"`
-	PwEdtX       *ebpf.Program `ebpf:"pw_edt_x"`
-	PwGuard      *ebpf.Program `ebpf:"pw_guard"`
-	PwPolice     *ebpf.Program `ebpf:"pw_police"`
-	PwPoliceX    *ebpf.Program `ebpf:"pw_police_x"`
-	PwRedirect   *ebpf.Program `ebpf:"pw_redirect"`
+	PwBand        *ebpf.Program `ebpf:"pw_band"`
+	PwBandX       *ebpf.Program `ebpf:"pw_band_x"`
+	PwCeiling     *ebpf.Program `ebpf:"pw_ceiling"`
+	PwCeilingX    *ebpf.Program `ebpf:"pw_ceiling_x"`
+	PwClass       *ebpf.Program `ebpf:"pw_class"`
+	PwClassProbe  *ebpf.Program `ebpf:"pw_class_probe"`
+	PwClassX      *ebpf.Program `ebpf:"pw_class_x"`
+	PwEdt         *ebpf.Program `ebpf:"pw_edt"`
+	PwEdtX        *ebpf.Program `ebpf:"pw_edt_x"`
+	PwGuard       *ebpf.Program `ebpf:"pw_guard"`
+	PwPolice      *ebpf.Program `ebpf:"pw_police"`
+	PwPoliceX     *ebpf.Program `ebpf:"pw_police_x"`
+	PwRedirect    *ebpf.Program `ebpf:"pw_redirect"`
+	PwSenderProbe *ebpf.Program `ebpf:"pw_sender_probe"`
 }
 
 func (p *bpftestPrograms) Close() error {
@@ -209,6 +218,7 @@ func (p *bpftestPrograms) Close() error {
 		p.PwPolice,
 		p.PwPoliceX,
 		p.PwRedirect,
+		p.PwSenderProbe,
 	)
 }
 

@@ -197,6 +197,14 @@ func (d *Dataplane) SetCopy(on bool) {
 	d.must(d.coll.Variables["pw_test_copy"].Set(copies))
 }
 
+// Senders is how many packets of TCP on this machine pw_sender_probe saw whose sender had
+// sent nothing, had nothing under way of what it sent, and had something under way.
+func (d *Dataplane) Senders() (seen [3]uint64) {
+	d.tb.Helper()
+	d.must(d.coll.Variables["pw_test_senders"].Get(&seen))
+	return seen
+}
+
 // Result is what a program did to a packet.
 type Result struct {
 	// Verdict is the answer, -1 for next.
@@ -234,8 +242,13 @@ func (d *Dataplane) Run(program string, p *model.Packet) (Result, error) {
 	if v := d.coll.Variables["pw_test_backlog"]; v != nil {
 		d.must(v.Set(p.Backlog))
 	}
-	if v := d.coll.Variables["pw_test_sender_idle"]; v != nil {
-		d.must(v.Set(p.SenderIdle))
+	if v := d.coll.Variables["pw_test_sender"]; v != nil {
+		sender := p.Sender
+		d.must(d.coll.Variables["pw_test_has_sender"].Set(sender != nil))
+		if sender == nil {
+			sender = &model.Sender{}
+		}
+		d.must(v.Set(sender))
 	}
 	in := skb{
 		Priority: p.Priority, Stamp: p.Stamp, WireLen: p.WireLen,

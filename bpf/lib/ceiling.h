@@ -59,7 +59,8 @@ static __always_inline int ceiling_packet(struct __sk_buff *skb, bool with_subne
 		return verdict_shared(&slot->state, PW_FAILOPEN_CONFIG, bytes);
 	if (with_subnets || skb->gso_size) {
 		parse_packet(skb, cfg->l3_only, pkt);
-		bytes = wire_computed(skb, pkt);
+		/* Never more than the queue was charged: older kernels leave out what is inside a tunnel (qdisc_pkt_len_init). */
+		bytes = wire_computed(skb, pkt, false);
 	}
 	if (with_subnets && exempt_matches(pkt, cfg, slot, number))
 		return PW_NEXT;

@@ -10,6 +10,7 @@
 #include "flows.h"
 #include "hash.h"
 #include "heavy.h"
+#include "light.h"
 #include "meter.h"
 #include "parse.h"
 #include "sketch.h"
@@ -176,23 +177,18 @@ static __always_inline __u64 classify_big(const struct pw_work *work)
 	return fair_big(work->cfg, fair);
 }
 
-/* Of wait_factor, where light packets had an eighth of the cap (trials: docs/explanation/fair-bands.md). */
-#define PW_MUCH_LIGHT (PW_WAIT_ONE * 8 / 7)
-
 /* Up to which estimate a flow is light: a quarter more than it is held for, or a call below its share would wait whenever
  * that is a little less. Of a new flow the estimate is only a part of its rate, half after a half-life of the sketch.
  * Where connections end soon each of them would be light until it has had its share, all of them would leave little of
  * the cap to heavy packets, and their own ends would wait there until their senders' timers expire (measured:
- * docs/explanation/fair-bands.md). So where light packets have much of the cap, new flows are light up to half. */
+ * docs/explanation/fair-bands.md). So where light packets have had much of the cap just now, new flows are light up to half. */
 static __always_inline __u64 classify_light_most(const struct pw_work *work)
 {
 	const struct pw_packet *pkt = work->pkt;
-	__u64 most = (__u64)pkt->big_est + pkt->big_est / 4, factor;
+	__u64 most = (__u64)pkt->big_est + pkt->big_est / 4;
 
-	if (pw_unlikely(pkt->known.age != PW_FLOW_OLD)) {
-		factor = PW_READ64(&work->state->wait_factor);
-		most -= most / 2 & sketch_less(PW_MUCH_LIGHT, factor);
-	}
+	if (pw_unlikely(pkt->known.age != PW_FLOW_OLD))
+		most -= most / 2 & light_is_much(work->state, work->now_ns);
 	return most + work->cfg->frame_est;
 }
 

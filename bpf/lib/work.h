@@ -31,7 +31,7 @@ static __always_inline bool work_begin(struct __sk_buff *skb, struct pw_work *wo
 	work->now_ns = clock_coarse_ns();
 	parse_packet(skb, work->cfg->l3_only, work->pkt);
 	if (!wire_is_counted)
-		work->bytes = wire_computed(skb, work->pkt);
+		work->bytes = wire_computed(skb, work->pkt, true);
 	/* Kept where the verifier does not know it: it would walk all that follows for both. */
 	work->pkt->size = meter_size(work->bytes);
 	pw_forget();

@@ -5,7 +5,7 @@ package model
 
 // Ceiling is what pw_ceiling does to a packet that left the pod.
 func (d *Direction) Ceiling(p *Packet, clock Clock) Outcome {
-	w, out := d.begin(p, clock, false)
+	w, out := d.begin(p, clock, computedAsQueued)
 	out.Disposition = Uncounted
 	if d.exempt(&w.parsed) {
 		return out

@@ -246,10 +246,10 @@ func (d *Direction) isHeavy(w *work, id FlowID, tick uint32) bool {
 }
 
 // lightMost is up to which estimate a flow is light. That of a new flow is only a part of
-// its rate, so where light packets have much of the cap it is light up to half.
+// its rate, so where light packets have had much of the cap just now it is light up to half.
 func (d *Direction) lightMost(w *work, k *known) uint64 {
 	most := uint64(w.bigEst) + uint64(w.bigEst/4)
-	if k.age != flowOld && d.Waits.Factor > waitMuchLight {
+	if k.age != flowOld && d.Waits.Factor > waitMuchLight && int64(w.nowNS-d.Waits.SinceNS) < waitMuchLightNS {
 		most -= most / 2
 	}
 	return most + uint64(d.Config.FrameEstimate)

@@ -62,13 +62,19 @@ type Outcome struct {
 	ClassID uint16
 }
 
-func (d *Direction) begin(p *Packet, clock Clock, wireIsCounted bool) (*work, Outcome) {
-	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS, backlog: p.Backlog, senderIdle: p.SenderIdle}
-	if wireIsCounted {
-		w.bytes = WireCounted(p)
-	} else {
-		w.bytes = WireComputed(p, &w.parsed)
-	}
+// sizing is how a program knows the wire bytes of a packet.
+type sizing func(*Packet, *Parsed) uint32
+
+func counted(p *Packet, _ *Parsed) uint32 { return WireCounted(p) }
+
+func computed(p *Packet, parsed *Parsed) uint32 { return WireComputed(p, parsed, true) }
+
+// computedAsQueued is never more than the queue was charged, on any kernel.
+func computedAsQueued(p *Packet, parsed *Parsed) uint32 { return WireComputed(p, parsed, false) }
+
+func (d *Direction) begin(p *Packet, clock Clock, bytes sizing) (*work, Outcome) {
+	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS, backlog: p.Backlog, senderIdle: p.Sender.Idle()}
+	w.bytes = bytes(p, &w.parsed)
 	return w, Outcome{Bytes: w.bytes, Priority: p.Priority, Stamp: p.Stamp}
 }
 
@@ -115,7 +121,7 @@ func (d *Direction) Class(p *Packet, clock Clock, random uint32) Outcome {
 
 // Band is pw_band: the priority that chooses the band.
 func (d *Direction) Band(p *Packet, clock Clock, random uint32) Outcome {
-	w, out := d.begin(p, clock, true)
+	w, out := d.begin(p, clock, counted)
 	switch d.classify(w) {
 	case ClassLight:
 		out.Disposition, out.Priority = Light, d.Config.LightPriority
@@ -162,7 +168,7 @@ func (d *Direction) wait(w *work, random uint32) Disposition {
 
 // Departure is pw_edt: the departure time that fq obeys.
 func (d *Direction) Departure(p *Packet, clock Clock, random uint32) Outcome {
-	w, out := d.begin(p, clock, true)
+	w, out := d.begin(p, clock, counted)
 	class, e := d.classify(w), excessNone
 	if class == ClassExempt {
 		out.Disposition = Exempt
@@ -203,7 +209,7 @@ const chanceBits = 16
 
 // Police is pw_police: pass, mark or drop now, or count what would be.
 func (d *Direction) Police(p *Packet, clock Clock, random uint32) Outcome {
-	w, out := d.begin(p, clock, false)
+	w, out := d.begin(p, clock, computed)
 	class, limit := d.classify(w), d.full()
 	switch {
 	case class == ClassExempt:

@@ -248,7 +248,7 @@ func TestLightFlowsOfTheWholeCap(t *testing.T) {
 }
 
 // Where an eighth of the cap is fair, a flow that sends at once is light up to 5/4 of that. A new
-// flow beside much that is light is light up to half of that.
+// flow beside much that is light is light up to half of that, until a second has passed.
 func TestNewFlowIsLightUpToHalf(t *testing.T) {
 	const bits, bytes, at = 100e6, 1514, 0.1
 	for _, tt := range []struct {
@@ -256,11 +256,17 @@ func TestNewFlowIsLightUpToHalf(t *testing.T) {
 		// before is when the flow sent a small packet.
 		before []float64
 		factor uint64
-		want   float64
+		// age is that of the factor in ns.
+		age  int64
+		want float64
 	}{
-		{"new", nil, waitMuchLight, 5. / 32},
-		{"new, beside much that is light", nil, waitMuchLight + 1, 5. / 64},
-		{"established, beside much that is light", []float64{0, 0.02, 0.04, 0.06, 0.08}, waitMuchLight + 1, 5. / 32},
+		{"new", nil, waitMuchLight, 0, 5. / 32},
+		{"new, beside much that is light", nil, waitMuchLight + 1, 0, 5. / 64},
+		{"measured by a processor whose clock is ahead", nil, waitMuchLight + 1, -4e6, 5. / 64},
+		{"measured a second ago", nil, waitMuchLight + 1, 1e9, 5. / 64},
+		{"measured long ago", nil, waitMuchLight + 1, 1.1e9, 5. / 32},
+		{"measured very long ago", nil, waitMuchLight + 1, 3600e9, 5. / 32},
+		{"established, beside much that is light", []float64{0, 0.02, 0.04, 0.06, 0.08}, waitMuchLight + 1, 0, 5. / 32},
 	} {
 		d := strictAt(bits)
 		f := Flow{Kind: FlowPorts, Protocol: 6, EtherType: etherIPv4, SrcPort: 80, DstPort: 40000}
@@ -268,7 +274,7 @@ func TestNewFlowIsLightUpToHalf(t *testing.T) {
 			d.send(before, &f, 66)
 		}
 		now := workAt(at, &f, bytes).nowNS
-		d.Waits.Factor = tt.factor
+		d.Waits.Factor, d.Waits.SinceNS = tt.factor, now-uint64(tt.age)
 		d.Fair = Fair{Share: EstimateOne / 8, Tick: Tick(now)}
 		for i := range 8 {
 			d.Active.note(FlowID(i)<<58, now)

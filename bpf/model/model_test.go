@@ -277,7 +277,7 @@ func FuzzParse(f *testing.F) {
 		if parsed.Flow.Kind < FlowPorts || parsed.Flow.Kind > FlowEther {
 			t.Errorf("a packet is of flow kind %d: it would be unmetered", parsed.Flow.Kind)
 		}
-		if got := WireComputed(&p, &parsed); got < uint32(len(data)) {
+		if got := WireComputed(&p, &parsed, true); got < uint32(len(data)) {
 			t.Errorf("%d bytes are %d on the wire", len(data), got)
 		}
 	})

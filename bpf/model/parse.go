@@ -61,10 +61,20 @@ type Packet struct {
 	// Backlog is how many bytes the queue of its device holds, 0 if the kernel does
 	// not tell.
 	Backlog uint32
-	// SenderIdle says that it is of a TCP sender on this node that has nothing else
-	// under way.
-	SenderIdle bool
+	// Sender is what the socket of a TCP sender on this node says, nil where there is
+	// none.
+	Sender *Sender
 }
+
+// Sender is what TCP has under way, in segments: struct pw_sender.
+type Sender struct {
+	// Out were sent and are not acknowledged. Of those the receiver has Sacked, and Lost
+	// are taken for lost. Retransmitted were sent again.
+	Out, Sacked, Lost, Retransmitted uint32
+}
+
+// Idle says that nothing is under way.
+func (s *Sender) Idle() bool { return s != nil && s.Out+s.Retransmitted == s.Sacked+s.Lost }
 
 // What the programs look at, bpf/lib/parse.h.
 const (
@@ -224,8 +234,9 @@ func (p *Parsed) ecnCapable() bool { return p.Family != 0 && p.TOS&3 != 0 }
 func WireCounted(p *Packet) uint32 { return max(p.WireLen, uint32(len(p.Data))) }
 
 // WireComputed is the number of wire bytes where nobody counted: the headers
-// once per segment.
-func WireComputed(p *Packet, parsed *Parsed) uint32 {
+// once per segment. With tunnels those of a tunnel are among them if the last segment is
+// full: then what is no payload is headers.
+func WireComputed(p *Packet, parsed *Parsed, tunnels bool) uint32 {
 	length, segments := uint32(len(p.Data)), p.GSOSegs
 	if p.GSOSize == 0 {
 		return length
@@ -236,6 +247,9 @@ func WireComputed(p *Packet, parsed *Parsed) uint32 {
 	}
 	if segments <= 1 {
 		return length
+	}
+	if payload := uint64(segments) * uint64(p.GSOSize); tunnels && payload < uint64(length) {
+		headers = max(headers, length-uint32(payload))
 	}
 	return length + (segments-1)*headers
 }

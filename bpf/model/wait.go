@@ -21,9 +21,11 @@ const (
 	waitOne       = 1 << 16
 	// waitMuchLight is the factor where light packets had an eighth of the cap.
 	waitMuchLight = waitOne * 8 / 7
-	waitLeastNS   = 1 << 28
-	waitMostNS    = 1 << 40
-	fullFrame     = 1514
+	// waitMuchLightNS is how old it may be.
+	waitMuchLightNS = 1 << 30
+	waitLeastNS     = 1 << 28
+	waitMostNS      = 1 << 40
+	fullFrame       = 1514
 )
 
 // Waits is how long the packets of the two bands wait, light and heavy.

@@ -225,6 +225,19 @@ const droppedCeiling = "dropped-ceiling"
 // egressCounter is a counter of packets that `podweir status` has of a pod's egress.
 func egressCounter(t *testing.T, pod *Target, name string) uint64 {
 	t.Helper()
+	all := egressCounters(t, pod)
+	for _, c := range all {
+		if c.Disposition == name {
+			return c.Packets
+		}
+	}
+	t.Fatalf("no counter %s of %s: %+v", name, pod.Name, all)
+	return 0
+}
+
+// egressCounters are those that `podweir status` has of a pod's egress.
+func egressCounters(t *testing.T, pod *Target) []datapath.Counter {
+	t.Helper()
 	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", "podweir"))
 	if err != nil {
 		t.Fatal(err)
@@ -242,17 +255,11 @@ func egressCounter(t *testing.T, pod *Target, name string) uint64 {
 	}
 	for _, a := range rep.Attachments {
 		for _, d := range a.Directions {
-			if a.ID.ContainerID != pod.ContainerID || d.Direction != Egress.String() {
-				continue
+			if a.ID.ContainerID == pod.ContainerID && d.Direction == Egress.String() {
+				return d.Counters
 			}
-			for _, c := range d.Counters {
-				if c.Disposition == name {
-					return c.Packets
-				}
-			}
-			t.Fatalf("no counter %s of %s: %+v", name, pod.Name, d)
 		}
 	}
 	t.Fatalf("podweir status knows nothing of %s: %v", pod.Name, err)
-	return 0
+	return nil
 }

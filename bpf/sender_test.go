@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package bpf_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/model"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+// A sender whose packets are taken for lost has nothing under way, though none is
+// acknowledged: what it sends again after a timeout is kept where a packet of an idle
+// sender is.
+func TestPrivilegedSenderAfterATimeout(t *testing.T) {
+	d := bpftest.Load(t)
+	for name, tt := range map[string]struct {
+		sender *model.Sender
+		want   model.Disposition
+	}{
+		"nothing sent":                 {&model.Sender{}, model.Paced},
+		"all lost":                     {&model.Sender{Out: 10, Lost: 10}, model.Paced},
+		"all lost or received":         {&model.Sender{Out: 10, Sacked: 3, Lost: 7}, model.Paced},
+		"one sent":                     {&model.Sender{Out: 1}, model.DropEarly},
+		"one on the way":               {&model.Sender{Out: 10, Sacked: 3, Lost: 6}, model.DropEarly},
+		"all lost, and one sent again": {&model.Sender{Out: 10, Lost: 10, Retransmitted: 1}, model.DropEarly},
+		"not of this machine":          {nil, model.DropEarly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d.For(t)
+			m := newDirection(10e6, terms.PolicyStrict)
+			reset(d, m)
+			now := uint64(1e12)
+			send := func(s *model.Sender) model.Disposition {
+				now += 1e5
+				out, _ := both(t, d, m, &step{
+					program: "pw_band", packet: model.Packet{Data: tcpPacket(0), Sender: s},
+					clock: model.Clock{ExactNS: now, CoarseNS: now}, random: 0xffff0000, // lost as soon as one may be
+				})
+				return out.Disposition
+			}
+			for i := 0; send(&model.Sender{Out: 1}) != model.DropEarly; i++ {
+				if i > 1000 {
+					t.Fatal("no packet is lost, so nothing is tested")
+				}
+			}
+			if got := send(tt.sender); got != tt.want {
+				t.Errorf("the next packet is %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// What a real socket says: its first packet finds nothing sent, those behind it find some
+// under way, and what is sent again after a timeout finds nothing under way.
+func TestPrivilegedSenderOfTheKernel(t *testing.T) {
+	d := bpftest.Load(t)
+	from, to := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: from, Name: "a", CIDRs: []string{"192.0.2.1/24"}}, testutil.End{NetNS: to, Name: "b", CIDRs: []string{"192.0.2.2/24"}})
+	probe(t, from, "a", d.Program("pw_sender_probe").FD())
+	var listener net.Listener
+	var err error
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	must("listen", to.Do(func() error { listener, err = net.Listen("tcp4", "192.0.2.2:7"); return err }))
+	defer func() { _ = listener.Close() }()
+	var conn net.Conn
+	must("connect", from.Do(func() error { conn, err = net.Dial("tcp4", "192.0.2.2:7"); return err }))
+	defer func() { _ = conn.Close() }()
+	before := d.Senders()
+	to.Run(t, "ip", "addr", "del", "192.0.2.2/24", "dev", "b") // nothing arrives from now on
+	_, err = conn.Write(make([]byte, 20_000))
+	must("write", err)
+	testutil.Eventually(t, 10*time.Second, "a packet is sent again while nothing is under way", func() bool {
+		return d.Senders()[1] > before[1]
+	})
+	if seen := d.Senders(); seen[0] == before[0] || seen[2] == before[2] {
+		t.Errorf("before the write %v packets were sent by who had sent nothing, had nothing and had something under way, and after it %v; want more of each", before, seen)
+	}
+}
+
+// probe makes a program the filter of what a device sends.
+func probe(t *testing.T, ns *testutil.NetNS, device string, program int) {
+	t.Helper()
+	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	index := ns.Interface(t, device).Index
+	clsact := &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType:  "clsact",
+	}
+	if err := h.QdiscAdd(clsact); err != nil {
+		t.Fatal(err)
+	}
+	err = h.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: 1, Protocol: unix.ETH_P_ALL},
+		Fd:          program, Name: "pw_sender_probe", DirectAction: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
