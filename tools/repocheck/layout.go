@@ -21,7 +21,7 @@ func layoutRules() []Rule {
 
 // topLevelNames are all that may stand at the top.
 var topLevelNames = []string{
-	"plugin", "bpf", "chart", "compat", "docs", "e2e", "tools",
+	"plugin", "bpf", "chart", "compat", "docs", "e2e", "findings", "tools",
 	"go.mod", "go.sum", "Makefile", "CHANGELOG.md", "README.md", "LICENSE",
 	".ci", ".github",
 	".clang-format", ".editorconfig", ".gitattributes", ".gitignore", ".golangci.yml", ".shellcheckrc",
