@@ -2,7 +2,7 @@
 // Copyright Authors of podweir
 
 // Command vmrig runs commands and test binaries on kernels that the machine
-// does not run, by emulation.
+// does not run, under KVM or by emulation.
 package main
 
 import (
@@ -163,17 +163,22 @@ func install(ctx context.Context) error {
 }
 
 // machine declares the options that size a machine.
-func machine(flags *flag.FlagSet) *vm.Options {
+func machine(flags *flag.FlagSet) (*vm.Options, error) {
 	o := &vm.Options{Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Environ()}
 	flags.IntVar(&o.CPUs, "cpus", 1, "processors")
 	flags.IntVar(&o.MemMiB, "mem", 1024, "memory in MiB")
 	flags.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "kill the machine after this long")
-	return o
+	accel := func(name string) (err error) { o.Accel, err = vm.ParseAccel(name); return err }
+	flags.Func("accel", "kvm, tcg (emulation) or auto: KVM if a trial boot under it succeeds; the default is "+vm.AccelEnv+", else auto", accel)
+	return o, accel(os.Getenv(vm.AccelEnv))
 }
 
 func run(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	o := machine(flags)
+	o, err := machine(flags)
+	if err != nil {
+		return 0, err
+	}
 	flags.StringVar(&o.Kernel, "k", "6.12", "kernel: 6.1, 6.12, newest")
 	if err := flags.Parse(args); err != nil {
 		return 0, err
@@ -189,7 +194,10 @@ func execute(ctx context.Context, args []string) (int, error) {
 		return 0, errors.New("exec needs a kernel and a command")
 	}
 	flags := flag.NewFlagSet("exec", flag.ContinueOnError)
-	o := machine(flags)
+	o, err := machine(flags)
+	if err != nil {
+		return 0, err
+	}
 	if err := flags.Parse(strings.Fields(os.Getenv("VMRIG_FLAGS"))); err != nil {
 		return 0, fmt.Errorf("VMRIG_FLAGS: %w", err)
 	}

@@ -25,7 +25,10 @@ import (
 // that the marks select for a tier, or those of packages that match a pattern.
 func test(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
-	o := machine(flags)
+	o, err := machine(flags)
+	if err != nil {
+		return 0, err
+	}
 	kernels := flags.String("k", "6.1,6.12,newest", "kernels, with commas between them")
 	pattern := flags.String("run", "^TestPrivileged", "tests to run of the packages")
 	machines := flags.Int("machines", runtime.NumCPU(), "machines that run side by side")

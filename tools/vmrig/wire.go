@@ -18,7 +18,10 @@ import (
 // joined runs one command on each of two kernels that a wire joins.
 func joined(ctx context.Context, args []string) (int, error) {
 	flags := flag.NewFlagSet("wire", flag.ContinueOnError)
-	o := machine(flags)
+	o, err := machine(flags)
+	if err != nil {
+		return 0, err
+	}
 	kernels := flags.String("k", "6.12,6.1", "the kernel of COMMAND and that of the peer")
 	peer := flags.String("peer", "", fmt.Sprintf(
 		"shell command of the peer; it is ended when COMMAND has ended. COMMAND has the address %v on the wire (%s) and %v on a second one (%s), the peer %v and %v",

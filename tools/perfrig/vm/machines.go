@@ -84,7 +84,8 @@ func boot(ctx context.Context, cache *rig.Cache, k Kernels, root, self string) (
 // run boots and returns when the machines have ended.
 func (m *machines) run(ctx context.Context, cache *rig.Cache, k Kernels, root, self, socket string) error {
 	o := rig.Options{
-		Kernel: k.Pods, CPUs: processors, MemMiB: memoryMiB, Timeout: lifeTime,
+		// The record and its page say that the machines are emulated.
+		Accel: rig.AccelTCG, Kernel: k.Pods, CPUs: processors, MemMiB: memoryMiB, Timeout: lifeTime,
 		Devices: portDevices(socket), Dir: root, Env: os.Environ(),
 		Args: []string{self, GuestCommand}, Stdout: &m.said, Stderr: &m.said,
 	}
@@ -113,7 +114,7 @@ func apartOptions(k Kernels, o rig.Options) wire.Options {
 	peer := netip.AddrPortFrom(wire.Peer.ControlAddr(), clientsPort).String()
 	return wire.Options{
 		Kernels: [2]string{k.Pods, k.Clients}, LeaderDevices: o.Devices,
-		Machine:     rig.Options{CPUs: o.CPUs, MemMiB: o.MemMiB, Timeout: o.Timeout, Dir: o.Dir, Env: o.Env},
+		Machine:     rig.Options{Accel: o.Accel, CPUs: o.CPUs, MemMiB: o.MemMiB, Timeout: o.Timeout, Dir: o.Dir, Env: o.Env},
 		Command:     append(o.Args, peer),
 		PeerCommand: fmt.Sprintf("exec '%s' %s %s", strings.ReplaceAll(o.Args[0], "'", `'\''`), ClientsCommand, peer),
 		Stdout:      o.Stdout, Stderr: o.Stderr,

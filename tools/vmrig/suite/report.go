@@ -4,6 +4,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -11,12 +12,16 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 // Results are the tests of one kernel.
 type Results struct {
 	// Kernel is the kernel's name, Release what it calls itself.
 	Kernel, Release string
+	// Accel is what ran the machine's processors, "" of this machine itself.
+	Accel vm.Accel
 	// Lacks are the features that the kernel is known not to have; without
 	// Unchecked, a test that is skipped for another is a fault.
 	Lacks     []string
@@ -47,9 +52,9 @@ func (r *Results) count(o Outcome) int {
 // of one that the kernel has.
 func Report(w io.Writer, all []Results) []string {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "kernel\trelease\tpassed\tfailed\tskipped\tboot and share")
+	fmt.Fprintln(table, "kernel\trelease\taccelerator\tpassed\tfailed\tskipped\tboot and share")
 	for _, r := range all {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\n", r.Kernel, r.Release, r.count(Pass), r.count(Fail), r.count(Skip), r.overhead())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Kernel, r.Release, cmp.Or(r.Accel, "-"), r.count(Pass), r.count(Fail), r.count(Skip), r.overhead())
 	}
 	_ = table.Flush()
 	for _, r := range all {

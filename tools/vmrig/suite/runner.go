@@ -62,7 +62,11 @@ func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Bin
 		if err != nil {
 			return nil, err
 		}
-		all[i] = Results{Kernel: name, Release: release, Lacks: kernel.Lacks, Tests: map[TestID]Test{}}
+		accel, err := r.Cache.Accel(ctx, name, r.Machine.Accel, r.Progress)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = Results{Kernel: name, Release: release, Accel: accel, Lacks: kernel.Lacks, Tests: map[TestID]Test{}}
 	}
 	if err := r.work(ctx, r.Machines, jobsOf(binaries, all)); err != nil {
 		return all, err
@@ -126,7 +130,7 @@ func (r *Runner) one(ctx context.Context, j job) error {
 func (r *Runner) boot(ctx context.Context, j job, pattern, suffix string) (Results, error) {
 	o := r.Machine
 	var out bytes.Buffer
-	o.Kernel, o.Dir, o.Stdout, o.Stderr = j.results.Kernel, j.binary.Dir, &out, &out
+	o.Kernel, o.Accel, o.Dir, o.Stdout, o.Stderr = j.results.Kernel, j.results.Accel, j.binary.Dir, &out, &out
 	o.Env = append(slices.Clone(o.Env), mark.EnvGuest+"=1")
 	// The tests give up first, and say where they are.
 	grace := o.Timeout / 10

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,7 +65,7 @@ const tbMiB = 256
 
 // kernelArgs: reboot at once on a panic, so that qemu ends (-no-reboot); no
 // mitigations and no address randomisation, which emulation only makes slow;
-// seeds from the emulated processor, because little else happens at boot; no
+// seeds from the machine's processor, because little else happens at boot; no
 // look at whether the timer interrupt arrives, which it does not in time when
 // the host is busy, and the kernel panics of that.
 const kernelArgs = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr no_timer_check random.trust_cpu=on net.ifnames=0 rdinit=" + guest.InitPath
@@ -75,8 +76,7 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 	args := []string{
 		"-L", filepath.Join(c.hostDir(), "usr/share/qemu"), "-L", filepath.Join(c.hostDir(), "usr/share/seabios"),
 		"-machine", "q35,memory-backend=mem,graphics=off,usb=off,vmport=off",
-		"-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbMiB),
-		"-cpu", "max", "-smp", fmt.Sprint(o.CPUs), "-m", mem,
+		"-smp", fmt.Sprint(o.CPUs), "-m", mem,
 		// virtiofsd reads and writes the guest's memory.
 		"-object", "memory-backend-memfd,id=mem,share=on,size=" + mem,
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -89,7 +89,7 @@ func (c *Cache) qemuArgs(dir string, o Options) []string {
 		"-initrd", in(initramfsFile),
 		"-append", kernelArgs,
 	}
-	return append(args, o.Devices...)
+	return slices.Concat(args, o.Accel.args(), o.Devices)
 }
 
 // server is a running virtiofsd.

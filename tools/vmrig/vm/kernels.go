@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package vm boots Debian's kernels under emulation with the host's files and
-// runs one command on them.
+// Package vm boots Debian's kernels with the host's files, under KVM where that works and
+// by emulation elsewhere, and runs one command on them.
 package vm
 
 import (

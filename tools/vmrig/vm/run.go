@@ -22,6 +22,8 @@ import (
 type Options struct {
 	// Kernel is the name of one of Kernels.
 	Kernel string
+	// Accel is what runs the machine's processors; "" is AccelAuto.
+	Accel Accel
 	// CPUs and MemMiB size the machine. One processor keeps time best where
 	// the host has few.
 	CPUs, MemMiB int
@@ -66,13 +68,22 @@ func (e *HangError) Error() string {
 const consoleFile = "console"
 
 // Run boots a kernel, runs one command in the host's files and powers off. The
-// command may write wherever its user may: that goes to memory and is lost.
+// command may write wherever its user may: that goes to memory and is lost. A trial
+// boot under KVM, if there is one, is not part of the timeout.
 // It fails with a *HangError where there is no exit status to return.
 func (c *Cache) Run(ctx context.Context, o Options) (Result, error) {
 	version, err := c.Release(o.Kernel)
 	if err != nil {
 		return Result{}, err
 	}
+	if o.Accel, err = c.Accel(ctx, o.Kernel, o.Accel, o.Stderr); err != nil {
+		return Result{}, err
+	}
+	return c.run(ctx, version, o)
+}
+
+// run is Run of a kernel's version, under an accelerator that was chosen.
+func (c *Cache) run(ctx context.Context, version string, o Options) (Result, error) {
 	jobs := filepath.Join(c.dir, "jobs")
 	if err := os.MkdirAll(jobs, 0o755); err != nil {
 		return Result{}, err

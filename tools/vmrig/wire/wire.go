@@ -91,12 +91,21 @@ func Run(ctx context.Context, cache *vm.Cache, o Options) (Result, error) {
 	// One deadline for both: whichever hangs, both consoles are reported.
 	ctx, cancel := context.WithTimeout(ctx, o.Machine.Timeout)
 	defer cancel()
+	// Trials first: a machine that waited for the other's would find no peer.
+	var accels [2]vm.Accel
+	for s, kernel := range o.Kernels {
+		if accels[s], err = cache.Accel(ctx, kernel, o.Machine.Accel, o.Stderr); err != nil {
+			return Result{}, err
+		}
+	}
 	ended := make(chan end, 2)
 	for _, s := range []Side{Leader, Peer} {
 		go func() {
 			// The machine's processes die with the thread that started them.
 			runtime.LockOSThread()
-			result, err := cache.Run(ctx, o.machine(s, dir))
+			m := o.machine(s, dir)
+			m.Accel = accels[s]
+			result, err := cache.Run(ctx, m)
 			ended <- end{s, result, err}
 		}()
 	}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package vm
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestParseAccel(t *testing.T) {
+	for name, want := range map[string]Accel{"": AccelAuto, "auto": AccelAuto, "kvm": AccelKVM, "tcg": AccelTCG, "KVM": "", "hvf": ""} {
+		if got, err := ParseAccel(name); got != want || (err == nil) != (want != "") {
+			t.Errorf("ParseAccel(%q) = %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// KVM takes the host's processor, and nothing of the translator's; emulation takes all
+// that the translator can do.
+func TestAccelArgs(t *testing.T) {
+	c := &Cache{"/cache"}
+	for accel, want := range map[Accel][]string{
+		AccelKVM: {"-accel", "kvm", "-cpu", "host"},
+		AccelTCG: {"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"},
+	} {
+		args := c.qemuArgs("/job", Options{Kernel: "6.1", Accel: accel, CPUs: 1, MemMiB: 7, Devices: []string{"-device", "x"}})
+		at := slices.Index(args, "-accel")
+		if at < 0 || !slices.Equal(args[at:at+len(want)], want) || strings.Count(strings.Join(args, " "), "-accel") != 1 || args[len(args)-1] != "x" {
+			t.Errorf("%s: qemu's arguments are %q, want %q in them once and the devices last", accel, args, want)
+		}
+	}
+}
+
+// The reason is what an operator can look for: what qemu says of KVM, if it says
+// something, else how the trial ended.
+func TestJudge(t *testing.T) {
+	const msr = "qemu-system-x86_64: error: failed to set MSR 0x10a to 0xc000069"
+	for name, tt := range map[string]struct {
+		result Result
+		err    error
+		want   verdict
+	}{
+		"boots":                {Result{}, nil, verdict{Works: true}},
+		"hangs":                {Result{}, &HangError{Kernel: "6.1", Reason: "killed, not done within 20s", Console: "SeaBIOS"}, verdict{Why: "killed, not done within 20s"}},
+		"qemu gives up":        {Result{}, &HangError{Reason: "qemu: signal: aborted\n" + msr + "\nAssertion failed\n"}, verdict{Why: msr}},
+		"qemu says nothing":    {Result{}, &HangError{Reason: "qemu: exit status 1\n"}, verdict{Why: "qemu: exit status 1"}},
+		"the guest cannot run": {Result{Status: 127}, nil, verdict{Why: "true(1) ended with status 127"}},
+		"no file server":       {Result{}, errors.New("virtiofsd: exit status 1"), verdict{Why: "virtiofsd: exit status 1"}},
+	} {
+		if got := judge(tt.result, tt.err); got != tt.want {
+			t.Errorf("%s: judge() = %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// One trial serves everybody until the host boots again or the kernel is another; one
+// that was interrupted, and a file that cannot be read, serve nobody.
+func TestRemember(t *testing.T) {
+	c := &Cache{t.TempDir()}
+	trials := 0
+	ask := func(now, found verdict, err error) (verdict, error) {
+		return c.remember("6.1", now, func() (verdict, error) { trials++; return found, err })
+	}
+	first, later, update, unknown := verdict{Boot: "a", Release: "6.1.0-1"}, verdict{Boot: "b", Release: "6.1.0-1"},
+		verdict{Boot: "b", Release: "6.1.0-2"}, verdict{Release: "6.1.0-2"}
+	boots, hangs := verdict{Works: true}, verdict{Why: "a reason that is longer than none"}
+	for i, tt := range []struct {
+		now, found verdict
+		err        error
+		trials     int
+		works      bool
+	}{
+		{first, verdict{}, os.ErrDeadlineExceeded, 1, false},
+		{first, boots, nil, 2, true},
+		{first, hangs, nil, 2, true},
+		{later, hangs, nil, 3, false},
+		{later, boots, nil, 3, false},
+		{update, boots, nil, 4, true},
+		{unknown, hangs, nil, 5, false},
+		{unknown, boots, nil, 6, true},
+	} {
+		v, err := ask(tt.now, tt.found, tt.err)
+		if !errors.Is(err, tt.err) || v.Works != tt.works || trials != tt.trials {
+			t.Errorf("%d: remember() = %+v, %v after %d trials, want works %v, %v after %d", i, v, err, trials, tt.works, tt.err, tt.trials)
+		}
+	}
+	if err := os.WriteFile(c.dir+"/kvm-6.1.json", []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trials = 0
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			if v, err := ask(verdict{Boot: "c", Release: "6.1.0-2"}, boots, nil); err != nil || !v.Works {
+				t.Errorf("remember() = %+v, %v, want that it works", v, err)
+			}
+		})
+	}
+	group.Wait()
+	if trials != 1 {
+		t.Errorf("%d trials for eight machines at once, want 1", trials)
+	}
+}
+
+// What is requested by name is taken without a trial; a kernel that is not there has no
+// machines.
+func TestAccelByName(t *testing.T) {
+	c := &Cache{t.TempDir()}
+	if _, err := c.Accel(t.Context(), "6.1", AccelTCG, os.Stderr); err == nil {
+		t.Error("Accel() of a kernel that is not there = nil, want an error")
+	}
+	if err := os.MkdirAll(c.kernelDir("6.1")+"/lib/modules/6.1.0-1", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []Accel{AccelKVM, AccelTCG} {
+		if got, err := c.Accel(t.Context(), "6.1", want, os.Stderr); got != want || err != nil {
+			t.Errorf("Accel(%s) = %s, %v", want, got, err)
+		}
+	}
+}
