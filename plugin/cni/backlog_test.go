@@ -6,35 +6,19 @@ package cni_test
 import (
 	"errors"
 	"net"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// tbfIn finds a TBF, what it is under, its rate and its bucket.
-var tbfIn = regexp.MustCompile(`qdisc tbf ([0-9a-f]+:) (root|parent \S+) .*rate (\S+) burst (\S+) `)
-
 // stall lets the queue of a device send nothing for a while, and next to nothing is
 // saved meanwhile: as when the processor of its timer is away.
 func stall(t *testing.T, ns *testutil.NetNS, device string, for_ time.Duration) {
 	t.Helper()
-	m := tbfIn.FindStringSubmatch(ns.Run(t, "tc", "qdisc", "show", "dev", device))
-	if m == nil {
-		t.Fatalf("no tbf on %s", device)
-	}
-	set := func(rate string) {
-		t.Helper()
-		args := slices.Concat([]string{"qdisc", "change", "dev", device, "handle", m[1]}, strings.Fields(m[2]),
-			[]string{"tbf", "rate", rate, "burst", m[4], "limit", "100k"}) // of a child that there is not
-		ns.Run(t, "tc", args...)
-	}
-	set("8kbit")
+	was := setRate(t, ns, device, "8kbit")
 	<-time.After(for_)
-	set(m[3])
+	setRate(t, ns, device, was)
 }
 
 // A queue that was not served for a while is as short as before soon after, though what
@@ -44,8 +28,7 @@ func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	for name, toPod := range map[string]bool{"into the pod": true, "out of the pod": false} {
 		t.Run(name, func(t *testing.T) {
-			// With all that the kernel has: where it has prio, that is above the bucket.
-			p := unprobed(t).newPod(t)
+			p := newNode(t).newPod(t)
 			p.must(t, "ADD", p.conf(conf{"egressRate": "10M", "ingressRate": "10M"}))
 			s, sent := p.newStamped(t, toPod), make(chan error, 1)
 			go func() { sent <- s.send(&source{size: 1514, bits: 13e6}, time.Minute) }()

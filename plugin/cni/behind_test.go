@@ -121,9 +121,7 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 				t.Errorf("the chain let %q pass", got)
 			}
 			offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "policing")
-			wantState(t, p, "repaired", join(podQueue, []string{
-				"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police",
-			}))
+			wantState(t, p, "repaired", join(treesHere(t).bands("pod"), []string{"pod clsact ingress pw_police"}))
 			// The queue was always wanted, and is available again.
 			wantCode(t, "CHECK without the chain", p.call(t, "CHECK", c).err, 101, "is available again")
 			p.must(t, "ADD", c)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -34,46 +33,31 @@ func (p *pod) unpin(t *testing.T, pin string) {
 	}
 }
 
-var tbfHandle = regexp.MustCompile(`qdisc tbf ([0-9a-f]+:) root`)
-
-// setRate changes the rate of the pod side's queue by tc(8).
-func (p *pod) setRate(t *testing.T, rate string) {
-	t.Helper()
-	m := tbfHandle.FindStringSubmatch(p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"))
-	if m == nil {
-		t.Fatal("no tbf on the pod side")
-	}
-	p.ns.Run(t, "tc", "qdisc", "change", "dev", "eth0", "handle", m[1], "root", "tbf",
-		"rate", rate, "burst", "11k", "limit", "100k")
-}
-
 // CHECK names every difference, changes nothing, and the next ADD mends it.
 func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
+	k := treesHere(t)
 	tests := []struct {
 		name   string
 		with   conf
 		break_ func(*testing.T, *pod)
 		parts  []string
 	}{
-		{"program detached", both(nil), func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
-		}, []string{"egress attach: pw_band is not on the egress hook of eth0"}},
+		{"classifier detached", both(nil), k.unclassify, []string{k.unclassified()}},
 		{"clsact removed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")
-		}, []string{"egress attach: pw_band is not on the egress hook of eth0"}},
-		{"link removed", both(conf{"hostHook": "tcx"}), func(t *testing.T, p *pod) {
+		}, []string{k.unhooked()}},
+		{"link removed", both(conf{"ingressMode": "tcx-hostside"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.unpin(t, "ingress-link")
 			testutil.Eventually(t, 5*time.Second, "the kernel detaches the link", func() bool {
 				return len(tcxNames(t, p.node.NetNS, p.host.Index, "egress")) == 0
 			})
 		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
-		{"link detached", both(conf{"hostHook": "tcx"}), func(t *testing.T, p *pod) {
+		{"link detached", both(conf{"ingressMode": "tcx-hostside"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			l, err := link.LoadPinnedLink(filepath.Join(p.dir(), "ingress-link"), nil)
 			if err == nil {
@@ -90,22 +74,30 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			[]string{"egress load: no slot for pw_band"},
+			[]string{"egress load: no slot for " + k.classifier().String()},
 		},
 		{"ceiling detached", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "ingress")
 		}, []string{"egress attach-ceiling: pw_ceiling is not on the ingress hook of veth1"}},
+		{"ceiling's link removed", both(conf{"hostHook": "tcx"}), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.unpin(t, "egress-ceiling-link")
+			testutil.Eventually(t, 5*time.Second, "the kernel detaches the link", func() bool {
+				return len(tcxNames(t, p.node.NetNS, p.host.Index, "ingress")) == 0
+			})
+		}, []string{"egress attach-ceiling: pw_ceiling is not on the ingress hook of veth1"}},
 		{"queue removed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-		}, []string{"egress build-queue: eth0: no root qdisc, want tbf"}},
+		}, []string{"egress build-queue: eth0: no root qdisc, want " + k.root("pod")}},
+		{"queue of an earlier release", both(nil), earlierRoot, []string{"egress build-queue: eth0: root is "}},
 		{"host's queue removed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.node.Run(t, "tc", "qdisc", "del", "dev", p.host.Name, "root")
-		}, []string{"ingress build-queue: veth1: no root qdisc, want tbf"}},
+		}, []string{"ingress build-queue: veth1: no root qdisc, want " + k.root("host")}},
 		{
-			"rate changed by tc", both(nil), func(t *testing.T, p *pod) { t.Helper(); p.setRate(t, "20mbit") },
+			"rate changed by tc", both(nil), func(t *testing.T, p *pod) { t.Helper(); setRate(t, p.ns, "eth0", "20mbit") },
 			[]string{"egress change-queue: eth0: limit of the queue (tbf) is 20 Mbit/s, want 10 Mbit/s"},
 		},
 		{"limits in the maps changed", both(nil), func(t *testing.T, p *pod) {
@@ -116,7 +108,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 				t.Fatal(err)
 			}
 			dp.Datapath.HoldTicks++
-			other := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: dp.Datapath}
+			other := &shaping.Params{Direction: terms.Egress, Program: k.classifier(), Datapath: dp.Datapath}
 			if err := slab.Configure(p.dir(), other, nil, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +132,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if strings.HasPrefix(tt.name, "link") {
+			if strings.Contains(tt.name, "link") {
 				requireTCX(t)
 			}
 			p := newNode(t).newPod(t)

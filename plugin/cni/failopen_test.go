@@ -245,9 +245,7 @@ func TestPrivilegedForeignRoot(t *testing.T) {
 	// With the operator's word it is replaced.
 	c = p.conf(conf{"egressRate": "10M", "replaceQdisc": true})
 	p.must(t, "ADD", c)
-	wantState(t, p, "replaced", []string{
-		"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
-	})
+	wantState(t, p, "replaced", treesHere(t).bands("pod"))
 	p.must(t, "CHECK", c)
 	p.must(t, "DEL", c)
 	wantClean(t, p, "DEL")
@@ -284,10 +282,9 @@ func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
 			p.must(t, "ADD", c)
 			takes(t, p)
 			p.must(t, "CHECK", c)
-			wantState(t, p, name, []string{
-				"host qdisc tbf", "ifb clsact egress pw_band", "ifb exists", "ifb qdisc clsact", "ifb qdisc pfifo_fast", "ifb qdisc tbf",
-				"pod clsact ingress pw_redirect", "pod qdisc clsact",
-			})
+			wantState(t, p, name, join(treesHere(t).bands("ifb"), []string{
+				"host qdisc tbf", "ifb exists", "pod clsact ingress pw_redirect", "pod qdisc clsact",
+			}))
 			p.must(t, "DEL", c)
 			if got := n.Run(t, "tc", "qdisc", "show", "dev", p.host.Name, "root"); got != foreign {
 				t.Errorf("after DEL the root is %q, want %q", got, foreign)
@@ -299,9 +296,7 @@ func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
 // A pod that was unshaped and is shaped now has no failure record any more.
 func TestPrivilegedFailureRecordGoes(t *testing.T) {
 	testutil.RequireRoot(t)
-	// What was probed goes with the run directory, and newNode's is not all
-	// that a kernel has.
-	p := unprobed(t).newPod(t)
+	p := newNode(t).newPod(t)
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	p.must(t, "ADD", p.conf(both(nil)))
 	if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {

@@ -88,7 +88,8 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 }
 
 // Where hostHook is tcx and the kernel has no TCX, no program of podweir's stands on the
-// host side, not even one that stood there before: the ingress queue moves into the pod.
+// host side, not even one that stood there before: there is no ceiling, and an ingress
+// queue that needs a program on the hook moves into the pod.
 func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
@@ -103,8 +104,18 @@ func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
 	if onHost := p.hostFilters(t); len(onHost) != 0 {
 		t.Errorf("on the host side: %v, want nothing", onHost)
 	}
-	if d := p.ingress(t); d.Side != terms.SideIFB.String() || !strings.Contains(strings.Join(d.Notes, "; "), "hostHook is tcx") {
-		t.Errorf("ingress is on the %s side, notes %q, want the ifb and the reason", d.Side, d.Notes)
+	side, told := terms.SideIFB, terms.Directions[:]
+	if treesHere(t).prio { // whose filter is on podweir's own queue
+		side, told = terms.SideHost, []terms.Direction{terms.Egress}
+	}
+	for _, d := range p.status(t).Directions {
+		notes := strings.Join(d.Notes, "; ")
+		if d.Direction == terms.Ingress.String() && d.Side != side.String() {
+			t.Errorf("ingress is on the %s side, want %v", d.Side, side)
+		}
+		if slices.ContainsFunc(told, func(of terms.Direction) bool { return of.String() == d.Direction }) && !strings.Contains(notes, "hostHook is tcx") {
+			t.Errorf("%s has the notes %q, want the reason for what it lacks", d.Direction, notes)
+		}
 	}
 	p.must(t, "CHECK", c)
 	p.crosses(t)

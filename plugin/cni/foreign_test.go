@@ -27,22 +27,20 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 	// On the shared hooks these are like others in the list.
 	alike := []string{
 		"auto", "qdisc policy=flat", "qdisc egressQueue=htb egressRate=100M",
-		"qdisc unshapedSubnets=[10.99.0.0/16]", "clsact-podside queue=none",
+		"qdisc unshapedSubnets=[10.99.0.0/16]", "qdisc policy=flat queue=fq", "clsact-podside queue=none",
 	}
-	for _, m := range modes() {
+	for _, m := range modes(t) {
 		if slices.Contains(alike, m.name) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			if strings.HasPrefix(m.name, "tcx") {
-				requireTCX(t)
-			}
-			n := newNode(t)
+			m.require(t)
+			n, auto := newNode(t), modes(t)[0]
 			before, after := n.newPod(t), n.newPod(t)
 			after.must(t, "ADD", after.conf(m.with))
 			for i, g := range after.gates(drops, pin) {
 				decides(t, g, after, g.name+" after podweir", func() {})
-				if g = before.gates(drops, pin)[i]; m.shares(g) {
+				if g = before.gates(drops, pin)[i]; m.shares(g, &auto) {
 					staysAway(t, g, before, m)
 					continue
 				}
@@ -114,8 +112,7 @@ func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
 // another party's: TCX programs run before it, and the order of filters
 // is not that of their coming, so it stays away. A mode by name gives way to auto
 // first, and a queue on the host side to an ifb.
-func (m *mode) shares(g gate) bool {
-	auto := modes()[0]
+func (m *mode) shares(g gate, auto *mode) bool {
 	return !datapath.HaveTCX() && g.side == "pod" && g.filter(withoutTCX(m.want)) != "" && g.filter(withoutTCX(auto.want)) != ""
 }
 

@@ -81,8 +81,7 @@ type node struct {
 }
 
 // probed is what the kernel was found to have, for all tests: a probe takes
-// longer than most of them. It says that there is no prio, so that the same
-// queues are made on every kernel; trees with prio are proven in plugin/queue.
+// longer than most of them.
 var probed []byte
 
 func newNode(t *testing.T) *node {
@@ -91,7 +90,11 @@ func newNode(t *testing.T) *node {
 		p := unprobed(t).newPod(t)
 		p.must(t, "ADD", p.conf(both(nil)))
 		p.must(t, "DEL", p.conf(nil))
-		probed = withoutPrio(t, filepath.Join(p.node.paths.Run, "features.json"))
+		b, err := os.ReadFile(filepath.Join(p.node.paths.Run, "features.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		probed = b
 	}
 	n := unprobed(t)
 	if err := os.WriteFile(filepath.Join(n.paths.Run, "features.json"), probed, 0o600); err != nil {
@@ -106,27 +109,6 @@ func unprobed(t *testing.T) *node {
 		NetNS: testutil.NewNetNS(t),
 		paths: engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
 	}
-}
-
-func withoutPrio(t *testing.T, cache string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(cache)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := make(map[string]any)
-	if err := json.Unmarshal(b, &found); err != nil {
-		t.Fatal(err)
-	}
-	for key := range found {
-		if strings.EqualFold(key, "prio") {
-			found[key] = false
-		}
-	}
-	if b, err = json.Marshal(found); err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // pod is a network namespace with a pair of devices to its node.
@@ -381,18 +363,19 @@ func (p *pod) state(t *testing.T) []string {
 func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []string {
 	t.Helper()
 	var all []string
-	var qdiscs []struct {
-		Kind string
-		Root bool
-	}
+	var qdiscs []struct{ Kind, Handle string }
 	tcJSON(t, ns, &qdiscs, "qdisc", "show", "dev", dev.Name)
-	clsact, classful := false, false
+	clsact := false
 	for _, q := range qdiscs {
 		if q.Kind != "noqueue" {
 			all = append(all, "qdisc "+q.Kind)
 		}
 		clsact = clsact || q.Kind == "clsact" || q.Kind == "ingress"
-		classful = classful || q.Root && (q.Kind == "htb" || q.Kind == "prio")
+		if q.Kind == "htb" || q.Kind == "prio" {
+			for _, name := range filterNames(t, ns, dev.Name, "parent "+q.Handle) {
+				all = append(all, "filter "+name)
+			}
+		}
 	}
 	for _, hook := range []string{"ingress", "egress"} {
 		if clsact {
@@ -404,15 +387,12 @@ func deviceState(t *testing.T, ns *testutil.NetNS, dev *hostif.Interface) []stri
 			all = append(all, "tcx "+hook+" "+name)
 		}
 	}
-	if classful {
-		for _, name := range filterNames(t, ns, dev.Name, "") {
-			all = append(all, "filter "+name)
-		}
-	}
 	return all
 }
 
-func filterNames(t *testing.T, ns *testutil.NetNS, dev, hook string) []string {
+// filterNames are the programs and actions of the filters at a place: "ingress",
+// "egress", or "parent" and a handle.
+func filterNames(t *testing.T, ns *testutil.NetNS, dev, place string) []string {
 	t.Helper()
 	var filters []struct {
 		Pref    int
@@ -422,7 +402,7 @@ func filterNames(t *testing.T, ns *testutil.NetNS, dev, hook string) []string {
 		}
 	}
 	args := []string{"filter", "show", "dev", dev}
-	args = append(args, strings.Fields(hook)...)
+	args = append(args, strings.Fields(place)...)
 	tcJSON(t, ns, &filters, args...)
 	var names []string
 	for _, f := range filters {

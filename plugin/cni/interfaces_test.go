@@ -72,7 +72,7 @@ func TestPrivilegedDeviceThatStandsInForTheInterface(t *testing.T) {
 				p.standIn(t, kind, pair)
 				c := p.conf(conf{"egressRate": slow, "ingressRate": slow})
 				p.must(t, "ADD", c)
-				wantState(t, p, "ADD", shapedBoth)
+				wantState(t, p, "ADD", shapedBoth(t))
 				offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "ingress")
 				offer(t, p.ns, p.node.NetNS, p.gateway).wantCapped(t, "egress")
 				p.must(t, "CHECK", c)
@@ -161,7 +161,7 @@ func TestPrivilegedLoopbackIsNeverLimited(t *testing.T) {
 		p := newNode(t).newPod(t)
 		c := p.conf(both(conf{"prevResult": p.tells(names...)}))
 		p.must(t, "ADD", c)
-		wantState(t, p, "ADD", shapedBoth)
+		wantState(t, p, "ADD", shapedBoth(t))
 		if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "lo"); strings.Contains(out, "tbf") || strings.Contains(out, "clsact") {
 			t.Errorf("%q: lo has %q, want nothing", names, out)
 		}
@@ -178,7 +178,7 @@ func TestPrivilegedNamedInterfaceThatIsGone(t *testing.T) {
 		p := newNode(t).newPod(t)
 		c := p.conf(both(conf{"prevResult": p.tells(names...)}))
 		a := p.must(t, "ADD", c)
-		wantState(t, p, "ADD", shapedBoth)
+		wantState(t, p, "ADD", shapedBoth(t))
 		if !strings.Contains(a.log, "level=WARN msg=\"interface skipped") || !strings.Contains(a.log, "gone0") || strings.Contains(a.log, "unshaped") {
 			t.Errorf("%q: ADD logs %q, want a warning that gone0 was skipped", names, a.log)
 		}
@@ -203,7 +203,7 @@ func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "net1", "root", "bfifo", "limit", "77777")
 	c := p.conf(both(conf{"onError": "open", "prevResult": p.tells("net1", "eth0")}))
 	a := p.must(t, "ADD", c)
-	wantState(t, p, "ADD", shapedBoth)
+	wantState(t, p, "ADD", shapedBoth(t))
 	if !strings.Contains(a.log, "pod starts without all of its limits") || !strings.Contains(a.log, "shape net1") {
 		t.Errorf("ADD logs %q, want what has no limit", a.log)
 	}
@@ -225,7 +225,7 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	}
 	again := p.conf(both(nil))
 	p.must(t, "ADD", again)
-	wantState(t, p, "ADD under both names", shapedBoth)
+	wantState(t, p, "ADD under both names", shapedBoth(t))
 	if got := p.node.slots(t); got != 2 {
 		t.Errorf("%d slots are taken, want 2: one attachment", got)
 	}

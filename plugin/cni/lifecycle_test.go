@@ -25,12 +25,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
-// shapedBoth is what ADD of both directions makes where nobody else is.
-var shapedBoth = []string{
-	"host clsact egress pw_band", "host qdisc clsact", "host qdisc pfifo_fast", "host qdisc tbf",
-	"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
-}
-
 // wantState waits a moment: the kernel detaches a link some time after its last
 // pin is gone.
 func wantState(t *testing.T, p *pod, what string, want []string) {
@@ -89,10 +83,10 @@ func TestPrivilegedLifecycle(t *testing.T) {
 	if !strings.Contains(a.log, "shaped") || !strings.Contains(a.log, p.container) {
 		t.Errorf("ADD logs %q, want what was shaped", a.log)
 	}
-	wantState(t, p, "after ADD", shapedBoth)
+	wantState(t, p, "after ADD", shapedBoth(t))
 	p.must(t, "CHECK", c)
 	ids := p.node.programs(t)
-	if want := []string{"pw_band", "pw_ceiling"}; !slices.Equal(slices.Sorted(maps.Keys(ids)), want) {
+	if want := treesHere(t).programs(); !slices.Equal(slices.Sorted(maps.Keys(ids)), want) {
 		t.Fatalf("the node's programs: %v, want %v", ids, want)
 	}
 	// The key: network, container, interface.
@@ -104,7 +98,7 @@ func TestPrivilegedLifecycle(t *testing.T) {
 		t.Errorf("%d slots are taken, want one for each direction", n)
 	}
 	p.must(t, "ADD", c)
-	wantState(t, p, "after ADD twice", shapedBoth)
+	wantState(t, p, "after ADD twice", shapedBoth(t))
 	if again := p.node.programs(t); !cmp.Equal(ids, again) {
 		t.Errorf("ADD twice: programs %v, want %v", again, ids)
 	}
@@ -134,15 +128,13 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	// containerd's way to say that nobody requested a burst.
 	runtime := conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": 4294967295}}
 	p.must(t, "ADD", p.conf(conf{"runtimeConfig": runtime}))
-	wantState(t, p, "egress from runtimeConfig", []string{
-		"pod clsact egress pw_band", "pod qdisc clsact", "pod qdisc pfifo_fast", "pod qdisc tbf",
-	})
+	wantState(t, p, "egress from runtimeConfig", treesHere(t).bands("pod"))
 	wantCode(t, "CHECK without the limit that is attached", p.call(t, "CHECK", p.conf(nil)).err, 100, "has no limit but is attached")
 	p.must(t, "ADD", p.conf(nil))
 	wantClean(t, p, "ADD without the limit that was there")
 }
 
-// A queue with bands gives its device another txqueuelen. Whoever takes the limits off a
+// A pfifo_fast gives its device another txqueuelen. Whoever takes the limits off a
 // pod that stays gives back what was there before the first of them.
 func TestPrivilegedTxQueueLen(t *testing.T) {
 	testutil.RequireRoot(t)
@@ -154,11 +146,12 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 	lengths := func() [2]int {
 		return [2]int{p.ns.Interface(t, "eth0").TxQueueLen, n.Interface(t, p.host.Name).TxQueueLen}
 	}
-	for _, limits := range []conf{both(nil), both(conf{"egressRate": "100M"}), both(conf{"queue": "none"}), both(nil)} {
+	byHook := conf{"egressMode": "clsact-podside", "ingressMode": "clsact-hostside"}
+	for _, limits := range []conf{both(byHook), both(nil), both(conf{"egressRate": "100M"}), both(conf{"queue": "none"}), both(byHook)} {
 		p.must(t, "ADD", p.conf(limits))
-		got, bands := lengths(), limits["queue"] == nil
+		got, bands := lengths(), limits["egressMode"] != nil || limits["queue"] == nil && !treesHere(t).prio
 		if given := got[0] != 700 && got[1] != 0; given != bands {
-			t.Errorf("with %v the devices have a txqueuelen of %v, want that of bands: %v", limits, got, bands)
+			t.Errorf("with %v the devices have a txqueuelen of %v, want that of pfifo_fast: %v", limits, got, bands)
 		}
 		p.must(t, "CHECK", p.conf(limits))
 	}
@@ -321,7 +314,7 @@ func TestPrivilegedOneDirection(t *testing.T) {
 	p := newNode(t).newPod(t)
 	ingress := p.conf(conf{"ingressRate": "10M"})
 	p.must(t, "ADD", ingress)
-	wantState(t, p, "ingress", []string{"host clsact egress pw_band", "host qdisc clsact", "host qdisc pfifo_fast", "host qdisc tbf"})
+	wantState(t, p, "ingress", treesHere(t).bands("host"))
 	p.must(t, "CHECK", ingress)
 	// From one direction to the other, to another policy, to none of them.
 	egress := p.conf(conf{"egressRate": "10M", "policy": "flat"})
@@ -329,7 +322,7 @@ func TestPrivilegedOneDirection(t *testing.T) {
 	wantState(t, p, "egress flat", []string{"pod qdisc bfifo", "pod qdisc tbf"})
 	p.must(t, "CHECK", egress)
 	p.must(t, "ADD", p.conf(both(nil)))
-	wantState(t, p, "both", shapedBoth)
+	wantState(t, p, "both", shapedBoth(t))
 	p.must(t, "ADD", p.conf(both(conf{"mode": "clsact-podside", "queue": "none"})))
 	wantState(t, p, "policing", []string{
 		"pod clsact egress pw_police", "pod clsact ingress pw_police", "pod qdisc clsact",
@@ -526,7 +519,7 @@ func TestPrivilegedAnotherDeviceTakesTheName(t *testing.T) {
 	p.ns.Run(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "other")
 	p.ns.Run(t, "ip", "link", "set", "eth0", "up")
 	p.must(t, "ADD", p.conf(both(nil)))
-	wantState(t, p, "ADD under the old name", shapedBoth)
+	wantState(t, p, "ADD under the old name", shapedBoth(t))
 	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"); strings.Contains(out, "tbf") {
 		t.Errorf("the other device has %q", out)
 	}
@@ -542,9 +535,9 @@ func TestPrivilegedTwoNetworks(t *testing.T) {
 	other, second := p.second(t, "net1")
 	p.must(t, "ADD", p.conf(both(nil)))
 	other.must(t, "ADD", second)
-	wantState(t, p, "eth0 beside a second network", shapedBoth)
+	wantState(t, p, "eth0 beside a second network", shapedBoth(t))
 	other.must(t, "DEL", second)
-	wantState(t, p, "eth0 after the second network's DEL", shapedBoth)
+	wantState(t, p, "eth0 after the second network's DEL", shapedBoth(t))
 	p.must(t, "CHECK", p.conf(both(nil)))
 	if out := p.ns.Run(t, "tc", "qdisc", "show", "dev", "net1"); strings.Contains(out, "tbf") {
 		t.Errorf("net1 has %q after DEL", out)
@@ -568,10 +561,10 @@ func TestPrivilegedGC(t *testing.T) {
 
 	valid := []conf{{"containerID": pods[1].container, "ifname": "eth0"}}
 	pods[0].must(t, "GC", pods[0].conf(conf{"cni.dev/valid-attachments": valid}))
-	for i, want := range [][]string{{}, shapedBoth, {}} {
+	for i, want := range [][]string{{}, shapedBoth(t), {}} {
 		wantState(t, pods[i], fmt.Sprintf("pod %d after GC", i), want)
 	}
-	wantState(t, other, "the pod of another network", shapedBoth)
+	wantState(t, other, "the pod of another network", shapedBoth(t))
 	for _, pin := range n.pinned(t) {
 		if !strings.HasPrefix(pin, "net/"+pods[1].container+",") && !strings.HasPrefix(pin, "other/") {
 			t.Errorf("GC left %s", pin)
@@ -585,7 +578,7 @@ func TestPrivilegedGC(t *testing.T) {
 	valid = append(valid, conf{"containerID": other.container, "ifname": "eth0"})
 	slices.Reverse(valid)
 	pods[1].must(t, "GC", pods[1].conf(conf{"name": "other", "cni.dev/valid-attachments": valid}))
-	wantState(t, other, "the valid pod of the other network", shapedBoth)
+	wantState(t, other, "the valid pod of the other network", shapedBoth(t))
 	pods[1].must(t, "GC", pods[1].conf(conf{"cni.dev/valid-attachments": nil}))
 	wantState(t, pods[1], "GC with nothing valid", []string{})
 }

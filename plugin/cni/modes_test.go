@@ -26,59 +26,45 @@ type mode struct {
 	want []string
 }
 
-var (
-	podQueue  = []string{"pod qdisc pfifo_fast", "pod qdisc tbf"}
-	hostQueue = []string{"host qdisc pfifo_fast", "host qdisc tbf"}
-)
-
 func join(parts ...[]string) []string {
-	all := slices.Concat(parts...)
+	all := append([]string{}, slices.Concat(parts...)...)
 	slices.Sort(all)
 	return all
 }
 
 // modes are all that this kernel can have, both directions at once.
-func modes() []mode {
+func modes(t *testing.T) []mode {
+	t.Helper()
 	named := func(mode string, more conf, parts ...[]string) mode_ {
 		return mode_{mode, more, parts}
 	}
+	k := treesHere(t)
 	list := []mode_{
-		named("auto", nil, podQueue, hostQueue,
-			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host qdisc clsact", "host clsact egress pw_band"}),
+		named("auto", nil, k.bands("pod"), k.bands("host")),
 		named("auto", conf{"queue": "none"},
 			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
 		named("auto", conf{"enforce": "observe"}, []string{noCeiling},
 			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
 		named("tcx-hostside", conf{"enforce": "observe"}, []string{"host tcx egress pw_police", "host tcx ingress pw_police"}),
-		named("qdisc", nil, podQueue, hostQueue,
-			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "host qdisc clsact", "host clsact egress pw_band"}),
+		named("qdisc", nil, k.bands("pod"), k.bands("host")),
 		named("qdisc", conf{"policy": "flat"},
 			[]string{"pod qdisc tbf", "pod qdisc bfifo", "host qdisc tbf", "host qdisc bfifo"}),
-		named("qdisc", conf{"policy": "elephants"}, []string{noCeiling}, []string{
-			"pod qdisc htb", "pod qdisc tbf", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
-			"host qdisc htb", "host qdisc tbf", "host qdisc bfifo", "host qdisc bfifo", "host filter pw_class",
-		}),
-		named("qdisc", conf{"unshapedSubnets": []string{"10.99.0.0/16"}}, []string{
-			"pod qdisc htb", "pod qdisc tbf", "pod qdisc pfifo_fast", "pod qdisc bfifo", "pod filter pw_class_x", "pod qdisc clsact", "pod clsact egress pw_guard",
-			"host qdisc htb", "host qdisc tbf", "host qdisc pfifo_fast", "host qdisc bfifo", "host filter pw_class_x",
-		}),
-		named("qdisc", conf{"egressQueue": "htb", "egressRate": "100M"}, hostQueue, []string{
-			"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class", "pod qdisc clsact", "pod clsact egress pw_guard",
-			"host qdisc clsact", "host clsact egress pw_band",
-		}),
-		named("qdisc", conf{"ingressPlace": "ifb"}, podQueue, []string{
-			"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_redirect",
-			"ifb exists", "ifb qdisc tbf", "ifb qdisc pfifo_fast", "ifb qdisc clsact", "ifb clsact egress pw_band",
-		}),
-		named("tcx-podside", nil, podQueue, []string{"pod tcx egress pw_band", "pod tcx ingress pw_police"}),
+		named("qdisc", conf{"policy": "elephants"}, []string{noCeiling}, k.elephants("pod"), k.elephants("host")),
+		named("qdisc", conf{"unshapedSubnets": []string{"10.99.0.0/16"}}, k.exempt("pod"), k.exempt("host")),
+		named("qdisc", conf{"egressQueue": "htb", "egressRate": "100M"}, k.bands("host"), guarded("pod"),
+			[]string{"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class"}),
+		named("qdisc", conf{"queue": "fq", "policy": "flat"},
+			[]string{"pod qdisc fq", "pod qdisc clsact", "pod clsact egress pw_edt", "host qdisc fq", "host tcx egress pw_edt"}),
+		named("qdisc", conf{"ingressPlace": "ifb"}, k.bands("pod"), k.bands("ifb"), []string{"ifb exists", "pod clsact ingress pw_redirect"}),
+		named("tcx-podside", nil, hooked("pod"), []string{"pod tcx egress pw_band", "pod tcx ingress pw_police"}),
 		named("tcx-podside", conf{"queue": "none"}, []string{"pod tcx egress pw_police", "pod tcx ingress pw_police"}),
-		named("tcx-hostside", nil, hostQueue, []string{"host tcx egress pw_band", "host tcx ingress pw_police"}),
+		named("tcx-hostside", nil, hooked("host"), []string{"host tcx egress pw_band", "host tcx ingress pw_police"}),
 		named("tcx-hostside", conf{"queue": "none"}, []string{"host tcx egress pw_police", "host tcx ingress pw_police"}),
-		named("clsact-podside", nil, podQueue,
+		named("clsact-podside", nil, hooked("pod"),
 			[]string{"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police"}),
 		named("clsact-podside", conf{"queue": "none"},
 			[]string{"pod qdisc clsact", "pod clsact egress pw_police", "pod clsact ingress pw_police"}),
-		named("clsact-hostside", nil, hostQueue,
+		named("clsact-hostside", nil, hooked("host"),
 			[]string{"host qdisc clsact", "host clsact egress pw_band", "host clsact ingress pw_police"}),
 		named("clsact-hostside", conf{"queue": "none"},
 			[]string{"host qdisc clsact", "host clsact egress pw_police", "host clsact ingress pw_police"}),
@@ -94,6 +80,17 @@ func modes() []mode {
 		all[i] = mode{name, c, join(m.parts...)}
 	}
 	return all
+}
+
+// require skips the test where the kernel lacks what the mode names.
+func (m *mode) require(t *testing.T) {
+	t.Helper()
+	if strings.HasPrefix(m.name, "tcx") {
+		requireTCX(t)
+	}
+	if m.with["queue"] == "fq" {
+		testutil.RequireQdisc(t, "fq")
+	}
 }
 
 type mode_ struct {
@@ -125,30 +122,41 @@ func (p *pod) raw(t *testing.T) string {
 	return b.String() + strings.Join(p.state(t), "\n")
 }
 
+// Every mode, on what the kernel has: ADD makes it, twice changes nothing, packets
+// cross, CHECK finds a queue that is missing or an earlier release's, the next ADD mends
+// it, and DEL leaves the devices as they were.
 func TestPrivilegedModes(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
-	for _, m := range modes() {
+	for _, m := range modes(t) {
 		t.Run(m.name, func(t *testing.T) {
-			if strings.HasPrefix(m.name, "tcx") {
-				requireTCX(t)
-			}
+			m.require(t)
 			p := newNode(t).newPod(t)
-			before := p.raw(t)
-			c := p.conf(m.with)
-			p.must(t, "ADD", c)
-			wantState(t, p, "ADD", m.want)
-			p.must(t, "CHECK", c)
+			before, c := p.raw(t), p.conf(m.with)
+			add := func(what string) {
+				t.Helper()
+				p.must(t, "ADD", c)
+				wantState(t, p, what, m.want)
+				p.must(t, "CHECK", c)
+				p.crosses(t)
+			}
+			add("ADD")
 			ids := p.node.programs(t)
-			p.must(t, "ADD", c)
-			wantState(t, p, "ADD twice", m.want)
+			add("ADD twice")
 			for pin, id := range p.node.programs(t) {
 				if ids[pin] != id {
 					t.Errorf("ADD twice replaced program %s", pin)
 				}
 			}
-			p.crosses(t)
+			if queue := func(s string) bool { return strings.HasPrefix(s, "pod qdisc ") && s != "pod qdisc clsact" }; slices.ContainsFunc(m.want, queue) {
+				p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+				wantCode(t, "CHECK without the root qdisc", p.call(t, "CHECK", c).err, 101, "egress build-queue")
+				add("ADD after the root qdisc was removed")
+				earlierRoot(t, p)
+				wantCode(t, "CHECK with the root of an earlier release", p.call(t, "CHECK", c).err, 101, "egress ")
+				add("ADD after an upgrade")
+			}
 			p.must(t, "DEL", c)
 			p.afterIFB(t)
 			wantClean(t, p, "DEL")
@@ -235,7 +243,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	testutil.RequireRoot(t)
 	requireTCX(t)
 	p := newNode(t).newPod(t)
-	c := p.conf(conf{"ingressRate": "10M", "hostHook": "tcx"})
+	c := p.conf(conf{"ingressRate": "10M", "ingressMode": "tcx-hostside"})
 	p.must(t, "ADD", c)
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "cil_to_pod", Type: ebpf.SchedCLS, License: "GPL",
@@ -282,9 +290,7 @@ func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
 	if !strings.Contains(a.log, "netfilter ingress chain on eth0") {
 		t.Errorf("ADD logs %q, want the chain", a.log)
 	}
-	polices := join(podQueue, []string{
-		"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_police",
-	})
+	polices := join(treesHere(t).bands("pod"), []string{"pod clsact ingress pw_police"})
 	wantState(t, p, "moved", polices)
 	p.must(t, "CHECK", c)
 	f := p.newFlow(t, true)

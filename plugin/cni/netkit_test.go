@@ -53,27 +53,18 @@ func netkitModes(t *testing.T) map[string]bool {
 func TestPrivilegedNetkit(t *testing.T) {
 	for name, l3 := range netkitModes(t) {
 		t.Run(name, func(t *testing.T) {
-			// One of the modes as kernels without prio have it.
-			n, want := newNode(t), join(podQueue, []string{
-				"pod qdisc clsact", "pod clsact egress pw_band", "pod clsact ingress pw_redirect",
-				"ifb exists", "ifb qdisc tbf", "ifb qdisc pfifo_fast", "ifb qdisc clsact", "ifb clsact egress pw_band",
-			})
-			if l3 {
-				testutil.RequireQdisc(t, "prio")
-				n, want = unprobed(t), join(classifiedFirst("pod", "pw_class"), bandsOf("ifb"), []string{
-					"pod qdisc clsact", "pod clsact egress pw_guard", "pod clsact ingress pw_redirect", "ifb exists",
-				})
-			}
-			want = append(want, noCeiling) // packets may go past the host side
+			n, k := newNode(t), treesHere(t)
+			// Packets may go past the host side.
+			want := join(k.bands("pod"), k.bands("ifb"), []string{"ifb exists", "pod clsact ingress pw_redirect", noCeiling})
 			p, control := n.newNetkitPod(t, l3), n.newNetkitPod(t, l3)
 			before := p.raw(t)
 			c := p.conf(conf{"egressRate": "5M", "ingressRate": "5M"})
 			p.must(t, "ADD", c)
-			wantQueues(t, p, "ADD", want)
+			wantState(t, p, "ADD", want)
 			p.must(t, "CHECK", c)
 			ids := n.programs(t)
 			p.must(t, "ADD", c)
-			wantQueues(t, p, "ADD twice", want)
+			wantState(t, p, "ADD twice", want)
 			for pin, id := range n.programs(t) {
 				if ids[pin] != id {
 					t.Errorf("ADD twice replaced program %s", pin)

@@ -191,7 +191,8 @@ func (p *pod) asFormer(t *testing.T) {
 		if err := slab.GiveBack(p.dir(), d, nil, p.host.Index); err != nil {
 			t.Fatal(err)
 		}
-		for pin, from := range map[string]string{"program": "pw_band", "guard": "pw_band", "pw_config": "pw_hosts", "pw_counters": "pw_scratch"} {
+		classifier := treesHere(t).classifier().String()
+		for pin, from := range map[string]string{"program": classifier, "guard": classifier, "pw_config": "pw_hosts", "pw_counters": "pw_scratch"} {
 			shared, err := bpfcall.OpenProgram(filepath.Join(p.node.nodeDir(t), from))
 			if err != nil {
 				m, err := bpfcall.OpenMap(filepath.Join(p.node.nodeDir(t), from))

@@ -19,30 +19,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
-// probedAll is what the kernel was found to have, with nothing left out.
-var probedAll []byte
-
-// realNode is a node with all that the kernel has; it is probed once.
-func realNode(t *testing.T) *node {
-	t.Helper()
-	n := unprobed(t)
-	cache := filepath.Join(n.paths.Run, "features.json")
-	if probedAll == nil {
-		p := n.newPod(t)
-		p.must(t, "ADD", p.conf(both(nil)))
-		p.must(t, "DEL", p.conf(nil))
-		b, err := os.ReadFile(cache)
-		if err != nil {
-			t.Fatal(err)
-		}
-		probedAll = b
-	}
-	if err := os.WriteFile(cache, probedAll, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // drift is what `podweir status` says of the one attachment of a node.
 func (p *pod) drift(t *testing.T) []string {
 	t.Helper()
@@ -164,7 +140,7 @@ func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := realNode(t).newPod(t)
+			p := newNode(t).newPod(t)
 			c := p.conf(tt.with)
 			p.must(t, "ADD", c)
 			p.must(t, "CHECK", c)
@@ -205,7 +181,7 @@ func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
 func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact", "mirred")
-	found := realNode(t)
+	found := newNode(t)
 	cache := func(n *node) string { return filepath.Join(n.paths.Run, "features.json") }
 	b, err := os.ReadFile(cache(found))
 	if err != nil {
@@ -217,7 +193,7 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 	}
 	for _, way := range []string{"bpf", "mirred"} {
 		t.Run(way, func(t *testing.T) {
-			n := realNode(t)
+			n := newNode(t)
 			forced := regexp.MustCompile(`"redirect":"\w+"`).ReplaceAllString(string(b), fmt.Sprintf(`"redirect":%q`, way))
 			if err := os.WriteFile(cache(n), []byte(forced), 0o600); err != nil {
 				t.Fatal(err)
