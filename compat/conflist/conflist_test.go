@@ -216,7 +216,7 @@ func TestSpliceRefuses(t *testing.T) {
 func TestRemoveRefusesWhatWasEdited(t *testing.T) {
 	good := splice(t, "a.conflist", `{"name":"n","plugins":[{"type":"x"}]}`)
 	for name, raw := range map[string]string{
-		"other plugin":    strings.Replace(good, `"x"`, `"y"`, 1),
+		"other plugin":    strings.Replace(good, `{"type":"x"}`, `{"type":"y"}`, 1),
 		"moved to first":  strings.Replace(good, `{"type":"x"},`, ``, 1),
 		"entry taken out": strings.Replace(good, ","+entry, "", 1),
 		"note taken out":  `{"name":"n","plugins":[{"type":"x"},` + entry + `]}`,

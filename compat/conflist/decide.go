@@ -4,6 +4,8 @@
 package conflist
 
 import (
+	"bytes"
+
 	"github.com/podweir/podweir/compat/profiles"
 )
 
@@ -41,6 +43,8 @@ type Standing struct {
 	Original *File
 	// Own is podweir's file, nil if it is not there.
 	Own *File
+	// Entry is podweir's entry, nil for the one that its file has.
+	Entry []byte
 }
 
 // Decide says what to do with podweir's file, and why. It deletes a file whose
@@ -66,13 +70,43 @@ func Decide(s Standing) (Action, string) {
 		return Write, "it was made by hand, so that changes of " + s.Original.Name + " do not reach it"
 	case s.Own.Network.Mark.Source != s.Original.Name:
 		return Write, "it was made from " + s.Own.Network.Mark.Source + ", and the primary CNI's file is " + s.Original.Name + " now"
-	case s.Own.Network.Mark.SHA256 != Hash(s.Original.Raw):
-		return Write, s.Original.Name + " changed since podweir's file was made from it"
 	}
-	if _, err := Remove(s.Own.Name, s.Own.Raw); err != nil {
-		return Write, err.Error()
+	if why := s.differs(); why != "" {
+		return Write, why
 	}
 	return Leave, "podweir's file matches " + s.Original.Name
+}
+
+// differs says why podweir's file has to be written again, "" if it need not be. What
+// others added to it, and how it is written, are no reason.
+func (s *Standing) differs() string {
+	own := s.Own.Network
+	at := own.Index(Type)
+	if at < 0 {
+		return "somebody took podweir out of podweir's file"
+	}
+	entry := s.Entry
+	if entry == nil {
+		entry = own.Plugins[at].Raw
+	}
+	raw, err := Join(s.Original.Network, entry, own)
+	if err != nil {
+		return err.Error()
+	}
+	wanted, err := Parse(s.Own.Name, raw)
+	if err != nil {
+		return err.Error()
+	}
+	what := own.differs(wanted)
+	switch {
+	case what == "":
+		return ""
+	case own.Mark.SHA256 != Hash(s.Original.Raw):
+		return s.Original.Name + " changed since podweir's file was made from it: " + what
+	case s.Entry != nil && !bytes.Equal(own.Plugins[at].Raw, entry):
+		return "podweir's entry changed"
+	}
+	return "podweir's file was changed, by hand or by another program: " + what
 }
 
 // mustNotBe says why podweir's file must not be there, "" if it may.

@@ -33,6 +33,29 @@ func ExampleSplice() {
 	// true <nil>
 }
 
+// What another program put into podweir's file stays.
+func ExampleJoin() {
+	original := []byte(`{"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}`)
+	network, err := conflist.Parse("10-flannel.conflist", original)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	now, err := conflist.Parse("00-podweir-10-flannel.conflist", []byte(`{"name": "cbr0", "plugins": [{"type": "flannel"}, {"type": "podweir-cni"}, {"type": "istio-cni"}]}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	joined, err := conflist.Join(network, []byte(conflist.DefaultEntry), now)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ours, err := conflist.Parse("00-podweir-10-flannel.conflist", joined)
+	fmt.Println(ours.Types(), err)
+	// Output: [flannel portmap podweir-cni istio-cni] <nil>
+}
+
 // What a runtime reads follows from its version: drop-ins from containerd 2.1 on.
 func ExampleParseRuntime() {
 	for _, version := range []string{"containerd://1.7.20", "containerd://2.1.3"} {

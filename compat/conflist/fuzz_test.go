@@ -10,14 +10,16 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// FuzzSplice: what comes out of Remove is what went into Splice, to the byte;
-// libcni loads what we made of anything it loads; and what we refuse of that is
-// refused for one of the documented reasons.
+// FuzzSplice: what comes out of Remove is what went into Splice, to the byte; libcni
+// loads what we made of anything it loads; podweir's file matches its original then, also
+// after another program wrote it as JSON; and what we refuse of that is refused for one
+// of the documented reasons.
 func FuzzSplice(tf *testing.F) {
 	f := mutate.New(tf)
 	for _, raw := range []string{
@@ -57,6 +59,19 @@ func FuzzSplice(tf *testing.F) {
 		back, err := conflist.Remove("00-podweir-10-x.conflist", out)
 		if err != nil || !bytes.Equal(back, raw) {
 			t.Fatalf("Remove() = %q, %v, want %q\nspliced: %q", back, err, raw, out)
+		}
+		for _, written := range [][]byte{out, []byte(canonical(t, out))} {
+			own, err := conflist.Parse("00-podweir-10-x.conflist", written)
+			if err != nil {
+				t.Fatalf("Parse(Splice()) = %v\nspliced: %q", err, out)
+			}
+			action, why := conflist.Decide(conflist.Standing{
+				Delivery: profiles.Chain, Original: &conflist.File{Name: name, Raw: raw, Network: n},
+				Own: &conflist.File{Name: own.File, Raw: written, Network: own}, Entry: []byte(entry),
+			})
+			if action == conflist.Write {
+				t.Fatalf("Decide(Splice()) = %v, %s\nspliced: %q", action, why, written)
+			}
 		}
 		compareByLibcni(t, name, raw, out)
 	})

@@ -26,12 +26,16 @@ const DefaultEntry = `{"type":"podweir-cni","capabilities":{"bandwidth":true,"io
 // ignore keys they do not know.
 const markKey = "podweir"
 
-// Mark is what podweir notes in its own file, to find later whether the
-// file still fits the original and to take it apart again.
+// Mark is what podweir notes in its own file: what it made the file from, and so what in
+// it others added since.
 type Mark struct {
-	// Source is the name of the file that ours was made from.
+	// Plugins are the types of the chain that ours was made from, Keys the other members
+	// of that file. Releases that did not keep what others added noted neither.
+	Plugins []string `json:"plugins,omitempty"`
+	Keys    []string `json:"keys,omitempty"`
+	// Source is the name of that file.
 	Source string `json:"source"`
-	// SHA256 is the hash of that file's bytes, in hexadecimal.
+	// SHA256 is the hash of its bytes, in hexadecimal.
 	SHA256 string `json:"sha256"`
 	// Replaced is the bandwidth entry that ours took the place of, as it was
 	// written.
@@ -83,7 +87,11 @@ func FileName(original string) (string, error) {
 // stays as it is written. [Remove] is the inverse.
 //
 // Returns an error wrapping [ErrChained] if podweir is in n.
-func Splice(n *Network, entry []byte) ([]byte, error) {
+func Splice(n *Network, entry []byte) ([]byte, error) { return Join(n, entry, nil) }
+
+// Join is [Splice] where podweir has a file already: what others put into it, such as the
+// plugin of a service mesh, stays in its place. own may be nil.
+func Join(n *Network, entry []byte, own *Network) ([]byte, error) {
 	e, err := plugin(entry)
 	if err != nil || e.Type != Type {
 		return nil, fmt.Errorf("podweir's entry: %q is not accepted, want an object of type %s", clipped(entry), Type)
@@ -94,10 +102,20 @@ func Splice(n *Network, entry []byte) ([]byte, error) {
 	if len(n.Plugins) == 0 {
 		return nil, &Error{File: n.File, Thing: "plugins", Accepted: "at least one: without a plugin there is nothing to chain to"}
 	}
-	mark := &Mark{Source: n.File, SHA256: Hash(n.raw), Single: n.Single}
+	mark := &Mark{Source: n.File, SHA256: Hash(n.raw), Plugins: n.Types(), Keys: n.keys(), Single: n.Single}
+	var out []byte
 	if n.Single {
-		return spliceSingle(n, mark, entry)
+		out, err = spliceSingle(n, mark, entry)
+	} else {
+		out, err = spliceList(n, mark, entry)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return withForeign(out, n, own)
+}
+
+func spliceList(n *Network, mark *Mark, entry []byte) ([]byte, error) {
 	var out []byte
 	switch at := bandwidths(n); len(at) {
 	case 0:
@@ -113,7 +131,11 @@ func Splice(n *Network, entry []byte) ([]byte, error) {
 			Accepted: "at most one bandwidth plugin",
 		}
 	}
-	return insertMark(out, n.members[0].keyStart, mark)
+	value, err := encodeMark(mark)
+	if err != nil {
+		return nil, err
+	}
+	return insertMember(out, n.members[0].keyStart, markKey, value), nil
 }
 
 func bandwidths(n *Network) []int {
@@ -136,15 +158,11 @@ func separator(raw []byte, start int) []byte {
 	return append([]byte{','}, raw[begin:start]...)
 }
 
-// insertMark puts the mark before the first member, whose key is at offset at.
+// insertMember puts a member before the first one, whose key is at offset at.
 // The object opens at the last brace before that key.
-func insertMark(raw []byte, at int, mark *Mark) ([]byte, error) {
+func insertMember(raw []byte, at int, key string, value []byte) []byte {
 	open := bytes.LastIndexByte(raw[:at], '{') + 1
-	value, err := encodeMark(mark)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(raw[:open], raw[open:at], []byte(`"`+markKey+`": `), value, []byte{','}, raw[open:]), nil
+	return slices.Concat(raw[:open], raw[open:at], []byte(`"`+key+`": `), value, []byte{','}, raw[open:])
 }
 
 func encodeMark(mark *Mark) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
@@ -54,6 +55,14 @@ func deliveryChecks() []Check {
 			run:   checkRenamed,
 		},
 		{
+			Code: "PW221", Title: "no other program changes podweir's file back", Category: CategoryInstall, Severity: SeverityFail,
+			Looks: "what the agent noted when another program undid the same file of podweir's three times in a minute",
+			Why:   "the agent stopped writing the file: pods start as the other program wants it, and the agent limits them a second or two later",
+			Mend: "Find the program that writes in the directory of conflists: an installer of another CNI plugin, a configuration manager, a script. Have it leave the file alone, " +
+				"or take another delivery for podweir. The agent tries once more every ten minutes, when the primary CNI changes its file, and when it starts.",
+			run: checkFought,
+		},
+		{
 			Code: "PW215", Title: "Cilium's uninstallation leaves podweir's files alone", Category: CategoryInstall, Severity: SeverityWarn,
 			Looks: "files of podweir's with cilium in their name",
 			Why:   "cni.uninstall deletes *cilium*.conf and *cilium*.conflist",
@@ -70,6 +79,23 @@ func deliveryChecks() []Check {
 			run:   checkReserved,
 		},
 	}
+}
+
+// Fight is a file of podweir's that another program changes back, as the agent noted it.
+type Fight struct {
+	// File is its path on the node, Change what the other program does to it.
+	File, Change string
+	// Since is when the agent stopped writing it.
+	Since time.Time
+}
+
+func checkFought(f *Facts) Finding {
+	if f.fight == nil {
+		return holds("none is noted")
+	}
+	return breaks(f.fight.File+": another program "+f.fight.Change+"; podweir stopped at "+f.fight.Since.UTC().Format(time.RFC3339), "a file that stays as podweir wrote it",
+		"find who writes there: inotifywait -m "+path.Dir(f.fight.File)+", and the logs of other installers; or another delivery for podweir", f.fight.File).
+		of(append([]string{path.Base(f.fight.File)}, f.inForce()...))
 }
 
 // waysOut are the delivery that suits the node, where podweir carries it out alone, and

@@ -52,6 +52,7 @@ type node struct {
 	pins    string
 	beside  string
 	entry   func([]byte) error
+	fight   *doctor.Fight
 	prober  *prober
 	// inUse is the root of the report that is made.
 	inUse fstest.MapFS
@@ -189,7 +190,7 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Entry: n.entry, Settle: time.Millisecond}
+	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}

@@ -201,6 +201,7 @@ type Facts struct {
 	NoExec []string
 
 	parseEntry   func(entry []byte) error
+	fight        *Fight
 	SELinux      SELinux
 	Sandboxes    []Sandbox
 	SandboxesErr error
@@ -235,6 +236,8 @@ type Options struct {
 	// Handed returns podweir's entry for a chain that the primary CNI writes itself, with
 	// the settings of the node. Nil or "" says that they are not known.
 	Handed func(*detect.Node) string
+	// Fight is a file that the agent stopped writing, nil if there is none.
+	Fight *Fight
 	// Beside is the digest of the plugin's binary that came with this program,
 	// as [Digest] makes it; "" if there is none.
 	Beside string
@@ -279,7 +282,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
-	f.parseEntry = opts.Entry
+	f.parseEntry, f.fight = opts.Entry, opts.Fight
 	f.Kubelet = detect.ReadKubelet(root, node.Processes)
 	f.NoExec = readNoExec(root, node.BinDirs)
 	f.readSELinux()

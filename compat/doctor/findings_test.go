@@ -274,7 +274,7 @@ func chainFindings() []finding {
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},
 		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
-		{name: "drift", code: "PW203", node: aws, change: edit(net+"10-aws.conflist", `"eni"`, `"eni" `), want: doctor.Fail, seen: "10-aws.conflist changed", fix: "podweir install"},
+		{name: "drift", code: "PW203", node: aws, change: edit(net+"10-aws.conflist", `"eni"`, `"en"`), want: doctor.Fail, seen: "10-aws.conflist changed", fix: "podweir install"},
 		{name: "edited", code: "PW203", node: aws, change: edit(own, `"eni"`, `"enj"`), want: doctor.Fail, seen: "was changed, by hand or by another program", fix: "podweir install"},
 		{name: "by hand", code: "PW203", node: aws, change: set(own, byHand("aws-cni", "egress-cni")), want: doctor.OK, seen: "made by hand and is not followed; it has the plugins of 10-aws.conflist"},
 		{name: "by hand, and old", code: "PW203", node: aws, change: set(own, byHand("aws-cni")), want: doctor.Warn, seen: "made by hand and is not followed, and 10-aws.conflist has other plugins now", fix: "podweir install"},
@@ -333,6 +333,11 @@ func deliveryFindings() []finding {
 			delete(n.files, "proc/3/comm")
 		}, want: doctor.Warn, seen: "whether unknown runtime reads drop-in directories is not known", fix: "podweir doctor --runtime NAME://VERSION"},
 		{name: "drop-in, where chain would do", code: "PW210", node: cilium, change: func(n *node) { n.settings("cni-exclusive", "false") }, want: doctor.OK, seen: "delivery drop-in: containerd 2.1.3 reads drop-ins"},
+		{name: "another program undoes it", code: "PW221", node: aws, change: func(n *node) {
+			n.fight = &doctor.Fight{File: "/" + own, Change: "removes or renames it", Since: time.Unix(1, 0)}
+			delete(n.files, own)
+		}, want: doctor.Fail, seen: "/" + own + ": another program removes or renames it; podweir stopped at 1970-01-01T00:00:01Z", fix: "inotifywait -m /etc/cni/net.d"},
+		{name: "nobody undoes it", code: "PW221", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none is noted"},
 		{name: "chain, where a drop-in is better", code: "PW210", node: aws, change: func(*node) {}, want: doctor.OK, seen: "delivery chain, which works here; podweir would choose drop-in"},
 		{name: "chain, several networks", code: "PW210", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "loads several networks", fix: "podweir install"},
 		{name: "file beside Cilium of which little is known", code: "PW210", node: cilium, change: func(n *node) {

@@ -38,6 +38,9 @@ var together = [][2]string{
 	{"PW210", "PW214"},
 	{"PW214", "PW202"},
 	{"PW213", "PW202"},
+	// The agent gave up: the chain in force is the other program's.
+	{"PW221", "PW202"},
+	{"PW221", "PW203"},
 	// The runtime has not loaded the chain.
 	{"PW211", "PW202"},
 	{"PW202", "PW605"},

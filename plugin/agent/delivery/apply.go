@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
 )
 
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
@@ -117,15 +118,22 @@ func (m *Manager) decided(p *pass, err error) Decision {
 	if p.held && before.Delivery != "" {
 		d.Choice, d.Profile, d.Network, d.Entry, d.Notes = before.Choice, before.Profile, before.Network, before.Entry, before.Notes
 	}
-	if err != nil {
-		d.Problem = err.Error()
-	}
+	after := *v
 	if len(p.steps) > 0 {
-		after := *v
 		if conf, err := conflist.ReadDir(m.root, v.node.ConfDir); err == nil {
 			after.conf = conf
 			d.InForce = after.inForce()
 		}
+	}
+	d.Fight = m.fights.on
+	switch {
+	case err != nil:
+		d.Problem = err.Error()
+	case d.Fight != nil:
+		// It was written once more; whether it stays is not known yet.
+		d.Problem = (&FightError{*d.Fight}).Error()
+	case !p.held && p.wait == 0 && (p.upkeep == profiles.Chain || p.upkeep == profiles.DropIn) && !d.InForce && after.original() != nil:
+		d.Problem = "podweir is not in the chain in force: " + after.why()
 	}
 	return d
 }
@@ -158,6 +166,7 @@ func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
 		return errors.Join(err, u.restore())
 	}
 	p.steps = p.steps[:taken]
+	m.fights.took(p.steps)
 	return errors.Join(err, u.forget())
 }
 
@@ -166,7 +175,8 @@ func (m *Manager) apply(ctx context.Context, p *pass, all bool) error {
 // removes there is a pause: a runtime that listed the directory before the one must
 // have read it before the other.
 func (m *Manager) takeAll(ctx context.Context, r *record, steps []Step) (taken int, err error) {
-	changed := r.set(m.runtime, m.defaults)
+	changed := r.set(m.runtime, m.defaults) || r.Fight != nil && m.fights.on == nil
+	r.Fight = m.fights.on
 	written := false
 	for i := range steps {
 		if steps[i].Do == doRemove && written {

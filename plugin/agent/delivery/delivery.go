@@ -95,6 +95,8 @@ type Decision struct {
 	Notes []string `json:"notes,omitempty"`
 	// InForce says whether the chain that the runtime uses now has podweir in it.
 	InForce bool `json:"inForce"`
+	// Fight is a file that another program changes back, nil without one.
+	Fight *Fight `json:"fight,omitempty"`
 	// Problem says what stands against it, "" if nothing does.
 	Problem string `json:"problem,omitempty"`
 }
@@ -130,10 +132,12 @@ type Manager struct {
 	chosen conflist.Choice
 	// unlike is since when files of podweir's have stood that are not as they are
 	// wanted, and unlikeAs what was wanted then, and what the files of others were.
-	unlike   time.Time
-	unlikeAs string
-	source   source
-	placed   stamp
+	// restless is since when there have been any.
+	unlike, restless time.Time
+	unlikeAs         string
+	source           source
+	fights           fight
+	placed           stamp
 	// told is whether the runtime was made to look for drop-ins at all, untold
 	// whether one changed since.
 	told, untold bool

@@ -31,6 +31,8 @@ type Step struct {
 	binary bool
 	// ours says that what is there is podweir's, whatever the record knows.
 	ours bool
+	// undone says that another program undid what podweir had written there.
+	undone bool
 }
 
 // The kinds of step.
@@ -103,7 +105,7 @@ func (m *Manager) plan(p *pass) error {
 	if p.wait == 0 {
 		m.planLeftovers(p, keep)
 	}
-	return nil
+	return m.peace(p)
 }
 
 // standing says of the files that podweir has made whether one is where this pass
@@ -134,19 +136,35 @@ func (m *Manager) standing(p *pass) (stays, goes bool) {
 	return stays, goes
 }
 
+// patience is for how long a directory in which somebody writes again and again is left to
+// come to rest. Afterwards only what is in the files counts: an installer that rewrites its
+// file for ever, always with the same content, must not keep podweir where it is.
+const patience = 5 * settle
+
 // unsettled is how long to wait until something may go: for as long as what is
 // wanted changes, or somebody writes in the directory, nothing is decided. A file
 // that is removed and written again and again may never be seen whole.
 func (m *Manager) unsettled(p *pass, goes bool) time.Duration {
 	if !goes {
-		m.unlike = time.Time{}
+		m.unlike, m.restless = time.Time{}, time.Time{}
 		return 0
 	}
+	if m.restless.IsZero() {
+		m.restless = time.Now()
+	}
+	patient := time.Since(m.restless) < patience
 	var wanted strings.Builder
-	fmt.Fprintln(&wanted, p.upkeep, stampOf(m.real(p.view.confDir)))
+	fmt.Fprintln(&wanted, p.upkeep)
+	if patient {
+		fmt.Fprintln(&wanted, stampOf(m.real(p.view.confDir)))
+	}
 	for _, f := range p.view.conf.Files {
-		if !f.Ours() {
+		switch {
+		case f.Ours():
+		case patient:
 			fmt.Fprintln(&wanted, f.Name, stampOf(filepath.Join(m.real(p.view.confDir), f.Name)))
+		default:
+			fmt.Fprintln(&wanted, f.Name, conflist.Hash(f.Raw), f.Err)
 		}
 	}
 	if now := wanted.String(); m.unlike.IsZero() || now != m.unlikeAs {
@@ -243,7 +261,7 @@ func (m *Manager) binaryPath(v *view) string {
 // planChain returns the name of podweir's file in the directory of conflists.
 func (m *Manager) planChain(p *pass) (keep string, err error) {
 	original := p.view.originalFile()
-	standing := conflist.Standing{Delivery: profiles.Chain, Original: original}
+	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Entry: p.entry}
 	own := p.view.conf.Own()
 	if original != nil {
 		if keep, err = conflist.FileName(original.Name); err != nil {
@@ -260,16 +278,17 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 	if action == conflist.Delete || action == conflist.Leave && standing.Own == nil {
 		return "", nil // with the leftovers
 	}
-	content, err := conflist.Splice(original.Network, p.entry)
-	if err != nil {
-		return keep, err
-	}
 	here := standing.Own != nil && standing.Own.Name == keep
-	if here && bytes.Equal(standing.Own.Raw, content) {
+	if here && action == conflist.Leave {
 		return keep, nil
 	}
-	if action == conflist.Leave {
-		why = "podweir's entry changed"
+	var now *conflist.Network
+	if standing.Own != nil {
+		now = standing.Own.Network
+	}
+	content, err := conflist.Join(original.Network, p.entry, now)
+	if err != nil {
+		return keep, err
 	}
 	p.steps = append(p.steps, Step{
 		Do: doWrite, Path: filepath.Join(m.real(p.view.confDir), keep), Why: why, content: content, ours: here && machineMade(standing.Own),
@@ -316,6 +335,28 @@ func (m *Manager) planDropIn(p *pass) (keep string, err error) {
 	return network.Name, nil
 }
 
+// renamed lists files that podweir made and an exclusive Cilium renamed. In a chaining mode
+// Cilium goes on making its own file of such a one, whatever becomes of the original
+// (daemon/cmd/cni/config.go, v1.20.2).
+func (m *Manager) renamed(v *view) []string {
+	var out []string
+	for _, name := range v.conf.Backups {
+		was := strings.TrimSuffix(name, conflist.BackupSuffix)
+		if !strings.HasPrefix(name, conflist.Prefix) {
+			continue
+		}
+		path := filepath.Join(m.real(v.confDir), name)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if n, err := conflist.Parse(was, raw); err == nil && n.Mark != nil {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
 // dropIns lists the directories beside the conflists that have a drop-in of
 // podweir's name.
 func (m *Manager) dropIns(v *view) []string {
@@ -352,7 +393,17 @@ func (m *Manager) planLeftovers(p *pass, keep string) {
 				reason = "podweir's file is " + keep
 			}
 		}
+		if n := p.view.original(); n != nil && f.Network != nil && keep != "" && p.upkeep != profiles.Chain {
+			if foreign := f.Network.Foreign(n); len(foreign) > 0 {
+				reason += "; who put " + strings.Join(foreign, ", ") + " into it finds " + n.File + " in force now"
+			}
+		}
 		p.steps = append(p.steps, Step{Do: doRemove, Path: filepath.Join(dir, f.Name), Why: reason, ours: machineMade(&f)})
+	}
+	for _, path := range m.renamed(p.view) {
+		if p.upkeep != profiles.Chain {
+			p.steps = append(p.steps, Step{Do: doRemove, Path: path, Why: why + ", and the primary CNI may make its own file of it", ours: true})
+		}
 	}
 	for _, network := range m.dropIns(p.view) {
 		if p.view.original() == nil || network == keep && p.upkeep == profiles.DropIn {

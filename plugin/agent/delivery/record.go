@@ -40,6 +40,8 @@ type record struct {
 	Runtime string `json:"runtime,omitempty"`
 	// Defaults are what the operator wants for all pods of the node.
 	Defaults map[string]any `json:"defaults,omitempty"`
+	// Fight is a file that another program changes back, nil without one.
+	Fight *Fight `json:"fight,omitempty"`
 	// Items are by path, in the order in which they were made.
 	Items []*item `json:"items"`
 
@@ -111,6 +113,13 @@ func ToldRuntime(root string) string {
 func ToldDefaults(root string) (defaults map[string]any, known bool) {
 	r, known := told(root)
 	return r.Defaults, known
+}
+
+// ToldFight returns the file that an agent on the node below root stopped writing, because
+// another program changes it back; nil if there is none.
+func ToldFight(root string) *Fight {
+	r, _ := told(root)
+	return r.Fight
 }
 
 // told is the record of the node below root. It is empty and not known where nothing is

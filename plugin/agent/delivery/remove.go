@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
 )
@@ -93,11 +92,8 @@ func (m *Manager) removeConfigurations(v *view, r *record, why string) (removed 
 			m.log.Warn("left: podweir has no record of having made it", "path", path)
 		}
 	}
-	for _, name := range v.conf.Backups {
-		if !strings.HasPrefix(name, conflist.Prefix) {
-			continue
-		}
-		if err := remove(filepath.Join(dir, name)); err != nil {
+	for _, path := range m.renamed(v) {
+		if err := remove(path); err != nil {
 			return removed, err
 		}
 	}
@@ -256,6 +252,11 @@ func (m *Manager) planRemove(v *view) ([]Step, error) {
 	}
 	if v.conf == nil {
 		return out, nil
+	}
+	for _, path := range m.renamed(v) {
+		if r.find(path) == nil {
+			out = append(out, Step{Do: doRemove, Path: path, Why: why})
+		}
 	}
 	for _, f := range v.conf.Own() {
 		path := filepath.Join(m.real(v.confDir), f.Name)

@@ -179,3 +179,25 @@ func TestVersionNotKnown(t *testing.T) {
 		t.Errorf("after the refusal (-before +after):\n%s", diff)
 	}
 }
+
+// TestRenamedFilesGo: what Cilium renamed would stay the source of its own file in a
+// chaining mode, and what the target CNI changes would never arrive. A person's file stays.
+func TestRenamedFilesGo(t *testing.T) {
+	const bak = confDir + "/" + ours + conflist.BackupSuffix
+	byHand := confDir + "/00-podweir-99-z.conflist" + conflist.BackupSuffix
+	made := `{"podweir":{"source":"10-x.conflist","sha256":""},"name":"n","plugins":[{"type":"ptp"},{"type":"podweir-cni"}]}`
+	for name, config := range map[string]func(*delivery.Config){
+		"drop-in": recent, "handed": func(c *delivery.Config) { c.Runtime = "containerd://1.7.20" }, "nri": as(profiles.NRI), "watch": as(profiles.Watch),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newBlindHost(t, exclusive(map[string]string{bak: made, byHand: network("n", 1, "ptp")}))
+				h.run(t, config)
+				h.eventually(t, "the renamed file goes", func() bool { return h.read(bak) == "" })
+				if h.read(byHand) == "" {
+					t.Error("a file that podweir did not make is gone")
+				}
+			})
+		})
+	}
+}

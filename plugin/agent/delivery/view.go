@@ -166,6 +166,15 @@ func (v *view) inForce() bool {
 	return slices.Contains(v.conf.Effective(v.node.Runtime.ReadsDropIns() != profiles.No), conflist.Type)
 }
 
+// why says what is in force in the place of podweir.
+func (v *view) why() string {
+	f := v.conf.Active()
+	if f.Err != nil {
+		return "the runtime takes " + f.Err.Error()
+	}
+	return "the runtime takes " + f.Name + ", with the chain " + strings.Join(v.conf.Effective(v.node.Runtime.ReadsDropIns() != profiles.No), ", ")
+}
+
 // pluginDir finds the directory of plugins that the runtime uses: where the
 // primary CNI's own plugin is, else the first that is there.
 func (m *Manager) pluginDir(v *view) (string, error) {

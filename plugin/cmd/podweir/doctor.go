@@ -124,7 +124,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	rep := node.Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
 		ToldRuntime: delivery.ToldRuntime(root),
-	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Watch: watch})
+	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch})
 	out := cmd.OutOrStdout()
 	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
 	var err error
@@ -150,6 +150,15 @@ func handed(root string) func(*detect.Node) string {
 		return nil
 	}
 	return func(node *detect.Node) string { return delivery.HandedEntry(node, defaults) }
+}
+
+// fought is the file that an agent stopped writing, nil if there is none.
+func fought(root string) *doctor.Fight {
+	f := delivery.ToldFight(root)
+	if f == nil {
+		return nil
+	}
+	return &doctor.Fight{File: f.File, Change: f.Change, Since: f.Since}
 }
 
 // examined is the node as the doctor sees it.
