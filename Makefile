@@ -61,8 +61,9 @@ npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (c
 	cd e2e/npa && CGO_ENABLED=0 go build -o $(CURDIR)/bin/npa/npa .
 	cd e2e/npa && $(CURDIR)/bin/npa/npa compile -dir $(CURDIR)/bin/npa -headers $(CURDIR)/bpf/headers
 
-# The name under which the image is loaded and the chart finds it.
-IMAGE    ?= localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
+# The name under which the image is loaded. The tag is the version of the source: one name
+# never means two images.
+IMAGE    ?= localhost/podweir/podweir:$(VERSION)
 # Time of the image and of its files: that of the commit, in seconds since 1970.
 CREATED  ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -182,6 +183,7 @@ release-plugin: ## Build kubectl podweir for all platforms into bin/release-plug
 	tools/plugin.sh '$(VERSION)' '$(CREATED)' $(PLUGIN_PLATFORMS)
 
 .PHONY: release-check
+release-check: IMAGE = localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
 release-check: image release-plugin ## Put what a release has into bin/release and check it; pushes nothing.
 	cd e2e/k8s/components/helm && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/helm helm.sh/helm/v3/cmd/helm
 	tools/release.sh '$(RELEASE)' bin/tools/helm

@@ -31,12 +31,6 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* What a chart above this one hands down and this one does not honour is an error. */}}
-{{- define "podweir.checkGlobal" -}}
-{{- with (.Values.global).imageRegistry }}
-{{- fail (printf "global.imageRegistry %q is not accepted: set image.registry, which AWS replaces by its name" .) }}
-{{- end }}
-{{- end }}
 
 {{- /* For the commands that are run in a container: where the node is, and what no file
 on it shows. */}}
@@ -89,10 +83,43 @@ tolerations:
 {{- .Values.serviceAccount.name | default (include "podweir.name" .) }}
 {{- end }}
 
-{{- /* An IPv6 address stands in brackets before a port. */}}
+{{- /* The address for metrics: without TLS the loopback, unless another one is set. An
+IPv6 address stands in brackets before a port. */}}
 {{- define "podweir.address" -}}
-{{- $address := .Values.metrics.address }}
+{{- $address := .Values.metrics.address | default (ternary "" "127.0.0.1" .Values.metrics.tls.enabled) }}
 {{- if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}
+{{- end }}
+
+{{- /* "yes" if another machine reaches the metrics. */}}
+{{- define "podweir.metricsReachable" -}}
+{{- if not (or (hasPrefix "127." (include "podweir.address" .)) (eq (include "podweir.address" .) "[::1]")) }}yes{{ end }}
+{{- end }}
+
+{{- /* What an endpoint of a monitor has beside its port; it is called with the root and the
+monitor's values. */}}
+{{- define "podweir.endpoint" -}}
+path: /metrics
+{{- if .root.Values.metrics.tls.enabled }}
+scheme: https
+{{- with .root.Values.metrics.tls.endpoint }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- with .monitor.interval }}
+interval: {{ . }}
+{{- end }}
+# The metrics have the labels namespace and pod of the shaped pod, which
+# otherwise become exported_namespace and exported_pod.
+honorLabels: true
+relabelings:
+  - sourceLabels: [__meta_kubernetes_pod_node_name]
+    targetLabel: node
+  {{- with .monitor.relabelings }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .monitor.metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* The keys of podweir's entry in the chain that have a value, as KEY=VALUE. An
@@ -161,8 +188,10 @@ capabilities:
 - {name: nri, mountPath: /host/run/nri, readOnly: true}
 # The primary CNI's conflist: the network whose name attachments have.
 - {name: cni, mountPath: /host/etc/cni, readOnly: true}
+{{- if not (and .writes (eq (include "podweir.binDir" .root) "/opt/cni/bin")) }}
 # Its plugins, by which it is known.
 - {name: binaries, mountPath: /host/opt/cni/bin, readOnly: true}
+{{- end }}
 # What its agents leave there, by which doctor tells whether they run.
 - {name: aws-node, mountPath: /host/run/aws-node, readOnly: true}
 # Names of the node's devices, by which the primary CNI is known.
@@ -206,8 +235,10 @@ capabilities:
 - {name: nri, hostPath: {path: /run/nri, type: DirectoryOrCreate}}
 # Part of Amazon's images; aws-node fills it.
 - {name: cni, hostPath: {path: /etc/cni, type: Directory}}
+{{- if not (and .writes (eq (include "podweir.binDir" .root) "/opt/cni/bin")) }}
 # Likewise.
 - {name: binaries, hostPath: {path: /opt/cni/bin, type: Directory}}
+{{- end }}
 # aws-node makes it in the same way.
 - {name: aws-node, hostPath: {path: /run/aws-node, type: DirectoryOrCreate}}
 # The kernel's.

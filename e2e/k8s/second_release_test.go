@@ -53,7 +53,7 @@ func TestPrivilegedSecondRelease(t *testing.T) {
 	waits(t, p.Node)
 	removeRelease(t, "podweir")
 	eventually(t, time.Minute, "take over", func(ctx context.Context) error {
-		_, err := p.Node.FetchHealth(ctx, secondHealth, "/readyz")
+		_, err := p.Node.FetchFrom(ctx, secondHealth, "/readyz")
 		return err
 	})
 	measure(t, p, peer).holds(t, "after the first release was taken off", 20_000_000, 10_000_000)
@@ -102,7 +102,7 @@ func waits(t *testing.T, n *cluster.Node) string {
 	}
 	const says = "another agent of podweir manages this node"
 	eventually(t, time.Minute, "the agent that waits", func(ctx context.Context) error {
-		_, err := n.FetchHealth(ctx, secondHealth, "/readyz")
+		_, err := n.FetchFrom(ctx, secondHealth, "/readyz")
 		if text := fmt.Sprint(err); !strings.Contains(text, "not ready: exclusive: "+says) || !strings.Contains(text, first[0]) {
 			return fmt.Errorf("/readyz: %s", text)
 		}

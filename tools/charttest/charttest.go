@@ -71,11 +71,15 @@ func render(kubeVersion string, values map[string]any) ([]helmchart.Manifest, er
 // everything turns on whatever is off by default.
 func everything() map[string]any {
 	on := func() map[string]any {
-		return map[string]any{"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"}}
+		return map[string]any{
+			"enabled": true, "interval": "30s", "labels": map[string]any{"team": "net"},
+			"relabelings":       []any{map[string]any{"targetLabel": "cluster", "replacement": "a"}},
+			"metricRelabelings": []any{map[string]any{"action": "labeldrop", "regex": "interface"}},
+		}
 	}
 	return map[string]any{
 		"metrics": map[string]any{
-			"address": "127.0.0.1", "profiles": true,
+			"address": "10.0.0.1", "profiles": true,
 			"tls": map[string]any{
 				"enabled": true, "secretName": "podweir-metrics",
 				"endpoint": map[string]any{"tlsConfig": map[string]any{"serverName": "podweir"}},
@@ -104,6 +108,8 @@ func everything() map[string]any {
 		"extraVolumes":      []any{map[string]any{"name": "more", "emptyDir": map[string]any{}}},
 		"extraVolumeMounts": []any{map[string]any{"name": "more", "mountPath": "/more"}},
 		"uninstall":         map[string]any{"clean": false},
+		"minReadySeconds":   30,
+		"probes":            map[string]any{"startup": map[string]any{"failureThreshold": 120}},
 		"nodeSelector":      map[string]any{"disk": "fast"},
 		"podLabels":         map[string]any{"team": "net"},
 		"podAnnotations":    map[string]any{"note": "x"},

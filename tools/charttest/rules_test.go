@@ -33,7 +33,7 @@ const (
 
 func withRules(more map[string]any) map[string]any {
 	values := map[string]any{"metrics": map[string]any{
-		"podMonitor": map[string]any{"enabled": true}, "prometheusRule": map[string]any{"enabled": true},
+		"tls": map[string]any{"enabled": true}, "podMonitor": map[string]any{"enabled": true}, "prometheusRule": map[string]any{"enabled": true},
 	}}
 	maps.Copy(values, more)
 	return values

@@ -69,7 +69,44 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"strategy":                      {`updateStrategy: {type: Recreate}`, "type"},
 		"grace of nothing":              {`terminationGracePeriodSeconds: 0`, "terminationGracePeriodSeconds"},
 		"pull secret as text":           {`imagePullSecrets: [registry]`, "imagePullSecrets"},
-		"monitor without a service":     {`metrics: {service: {enabled: false}, serviceMonitor: {enabled: true}}`, "metrics.serviceMonitor.enabled needs metrics.service.enabled"},
+		"monitor without a service": {
+			`metrics: {tls: {enabled: true}, service: {enabled: false}, serviceMonitor: {enabled: true}}`,
+			"metrics.serviceMonitor.enabled needs metrics.service.enabled",
+		},
+		"monitor of a loopback":         {`metrics: {podMonitor: {enabled: true}}`, "metrics.podMonitor.enabled needs metrics that Prometheus reaches"},
+		"monitor of IPv6's loopback":    {`metrics: {address: "::1", serviceMonitor: {enabled: true}}`, "metrics.serviceMonitor.enabled needs metrics that Prometheus reaches"},
+		"default above the maximum":     {`defaults: {defaultRate: 1.5G, maxRate: 1000M}`, `defaults.defaultRate "1.5G" is above defaults.maxRate "1000M", want at most the maximum for what is ingress`},
+		"above that of a direction":     {`defaults: {defaultRate: "1e6", maxRate: 1G, egressMaxRate: 999k}`, `defaults.defaultRate "1e6" is above defaults.egressMaxRate "999k"`},
+		"a direction's own above":       {`defaults: {defaultRate: 1M, ingressRate: 1Gi, maxRate: 1G}`, `defaults.ingressRate "1Gi" is above defaults.maxRate "1G"`},
+		"default that is no limit":      {`defaults: {maxRate: "500"}`, `defaults.maxRate "500" is not accepted, want a rate in bits per second from 1k to 400G`},
+		"maximum beyond all":            {`defaults: {egressMaxRate: 401G}`, `defaults.egressMaxRate "401G" is not accepted`},
+		"network of 33 bits":            {`defaults: {unshapedSubnets: [10.0.0.0/33]}`, `defaults.unshapedSubnets: "10.0.0.0/33" is not accepted, want a network as 10.0.0.0/8, of length 0 to 32`},
+		"network of 129 bits":           {`defaults: {shapedSubnets: ["fd00::/129"]}`, `defaults.shapedSubnets: "fd00::/129" is not accepted`},
+		"network of three numbers":      {`defaults: {unshapedSubnets: [10.0.0/8]}`, `"10.0.0/8" is not accepted`},
+		"network of 256":                {`defaults: {unshapedSubnets: [10.0.256.0/24]}`, `"10.0.256.0/24" is not accepted`},
+		"network of two gaps":           {`defaults: {unshapedSubnets: ["fd00::1::/64"]}`, `"fd00::1::/64" is not accepted`},
+		"network of seven groups":       {`defaults: {unshapedSubnets: ["1:2:3:4:5:6:7/64"]}`, `"1:2:3:4:5:6:7/64" is not accepted`},
+		"htb in the pod":                {`defaults: {mode: tcx-podside, queue: htb}`, `defaults.queue "htb" does not go with defaults.mode "tcx-podside", want auto, none`},
+		"tbf where ingress is policed":  {`defaults: {mode: clsact-podside, queue: tbf}`, `defaults.queue "tbf" does not go with defaults.mode "clsact-podside"`},
+		"none on a queue of our own":    {`defaults: {mode: qdisc, queue: none}`, `defaults.queue "none" does not go with defaults.mode "qdisc", want auto, tbf, htb, fq`},
+		"a place at a hook":             {`defaults: {mode: tcx-hostside, ingressPlace: ifb}`, `defaults.ingressPlace "ifb" does not go with defaults.mode "tcx-hostside"`},
+		"health on the metrics' port":   {`health: {port: 9479}`, "health.port and metrics.port are both 9479, want a port of its own for each"},
+		"cluster on the health's port":  {`cluster: {port: 9478}`, "health.port and cluster.port are both 9478"},
+		"variable of the chart":         {`extraEnv: [{name: PODWEIR_DELIVERY, value: nri}]`, `extraEnv: the chart sets the variable "PODWEIR_DELIVERY", want another one`},
+		"variable of the pod":           {`extraEnv: [{name: POD_NAME, value: x}]`, `"POD_NAME"`},
+		"variable of another value":     {`{goMemLimit: 32MiB, extraEnv: [{name: GOMEMLIMIT, value: x}]}`, `extraEnv: the chart sets the variable "GOMEMLIMIT"`},
+		"variable that is there twice":  {`extraEnv: [{name: A}, {name: A}]`, `extraEnv: the variable "A" is there twice`},
+		"volume of the chart":           {`extraVolumes: [{name: bpffs, emptyDir: {}}]`, `extraVolumes: the chart sets the volume "bpffs"`},
+		"mount of the chart":            {`extraVolumeMounts: [{name: x, mountPath: /run/podweir}]`, `extraVolumeMounts: the chart sets the mountPath "/run/podweir"`},
+		"label of the pods":             {`podLabels: {app.kubernetes.io/instance: x}`, `podLabels: the chart or commonLabels sets the label "app.kubernetes.io/instance"`},
+		"label of all and of the pods":  {`{commonLabels: {a: b}, podLabels: {a: c}}`, `podLabels: the chart or commonLabels sets the label "a"`},
+		"another system":                {`nodeSelector: {kubernetes.io/os: windows}`, "nodeSelector: the chart sets kubernetes.io/os: linux"},
+		"account without a name":        {`serviceAccount: {create: false}`, "serviceAccount.create false is not accepted without serviceAccount.name"},
+		"annotations of no account":     {`serviceAccount: {create: false, name: x, annotations: {a: b}}`, "serviceAccount.annotations are not accepted"},
+		"ready for a long time":         {`minReadySeconds: 601`, "minReadySeconds"},
+		"probe without a period":        {`probes: {liveness: {periodSeconds: 0}}`, "periodSeconds"},
+		"probe of another path":         {`probes: {liveness: {httpGet: {path: /}}}`, "httpGet"},
+		"relabelings as a map":          {`metrics: {podMonitor: {relabelings: {a: b}}}`, "relabelings"},
 		"rules of a typo":               {`metrics: {prometheusRule: {enable: true}}`, "enable"},
 		"docs without scheme":           {`metrics: {prometheusRule: {docs: docs.example}}`, "docs"},
 		"privileged":                    {`securityContext: {privileged: true}`, "securityContext"},
@@ -100,6 +137,28 @@ func TestWrongValuesAreRefused(t *testing.T) {
 				t.Errorf("%s: error = %v, want one that names %s", tc.values, err, tc.want)
 			}
 		})
+	}
+}
+
+// What is refused beside other values stands alone, and at the bounds, without a fault.
+func TestValuesAtTheirBoundsAreTaken(t *testing.T) {
+	for _, text := range []string{
+		`defaults: {defaultRate: 1000M, maxRate: 1G}`, `defaults: {defaultRate: 2G, ingressMaxRate: "0", egressMaxRate: "0", maxRate: 1G}`,
+		`defaults: {defaultRate: 1G, ingressRate: 1k, egressRate: 1k, maxRate: 1M}`, `defaults: {maxRate: 400G, defaultRate: "0"}`,
+		`defaults: {unshapedSubnets: [0.0.0.0/0, 10.0.0.1/32, 255.255.255.255/32, "::/0", "::1/128", "fd00::/8", "1:2:3:4:5:6:7:8/128", "fe80::1:2/64"]}`,
+		`defaults: {mode: tcx-podside}`, `defaults: {mode: clsact-hostside, queue: none}`, `defaults: {mode: qdisc, queue: htb, ingressPlace: ifb}`,
+		`defaults: {queue: none}`, `defaults: {queue: fq}`, `{cluster: {enabled: false, port: 9478}}`,
+		`{extraEnv: [{name: GOMEMLIMIT, value: 64MiB}, {name: GOGC, value: "50"}]}`, `{metrics: {tls: {enabled: true}, podMonitor: {enabled: true}}}`,
+		`{metrics: {address: "::", serviceMonitor: {enabled: true}}}`, `{serviceAccount: {create: false, name: there}, rbac: {create: false}}`,
+		`{updateStrategy: {rollingUpdate: {maxUnavailable: 3}}}`,
+	} {
+		values := map[string]any{}
+		if err := yaml.Unmarshal([]byte(text), &values); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := render("1.34", values); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 
@@ -222,7 +281,7 @@ func TestDefaultsReachTheAgent(t *testing.T) {
 		if diff := cmp.Diff(want, settings["default"]); diff != "" {
 			t.Error(diff)
 		}
-		if settings["cri-socket"] != "/host/run/x.sock" || settings["address"] != "127.0.0.1:9479" {
+		if settings["cri-socket"] != "/host/run/x.sock" || settings["address"] != "10.0.0.1:9479" {
 			t.Errorf("settings = %v", settings)
 		}
 	}

@@ -134,19 +134,16 @@ func (c *Cluster) Doctor(ctx context.Context, n *Node) (*Report, error) {
 // Fetch reads from the HTTP port of the node's agent; another status than 200 is
 // an error with what it answered.
 func (n *Node) Fetch(ctx context.Context, path string) (string, error) {
+	port := healthPort
 	if path == "/metrics" {
-		return n.FetchFrom(ctx, metricsPort, path)
+		port = metricsPort
 	}
-	return n.FetchHealth(ctx, healthPort, path)
+	return n.FetchFrom(ctx, port, path)
 }
 
-// FetchFrom is Fetch of metrics from an agent with another port than the chart's default.
+// FetchFrom is Fetch from an agent with other ports than the chart's defaults. It asks on the
+// node's loopback, as the kubelet does.
 func (n *Node) FetchFrom(ctx context.Context, port int, path string) (string, error) {
-	return fetch(ctx, http.DefaultClient, fmt.Sprintf("http://%s:%d", n.IP, port), path)
-}
-
-// FetchHealth is Fetch from the node's loopback, as the kubelet asks.
-func (n *Node) FetchHealth(ctx context.Context, port int, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {

@@ -44,9 +44,14 @@ export PATH=/node/components:$PATH
 containerd --config /node/config/containerd.toml >/var/log/containerd.log 2>&1 &
 until ctr version >/dev/null 2>&1; do sleep 0.05; done
 # A node that was restarted has them.
-[ -e /var/lib/containerd/imported ] || for image in /node/images/*.tar; do
-	ctr -n k8s.io images import "$image" >/dev/null
-done
+if [ ! -e /var/lib/containerd/imported ]; then
+	for image in /node/images/*.tar; do
+		ctr -n k8s.io images import "$image" >/dev/null
+	done
+	# "make image" tags by the version of the source, and the chart names its own.
+	ctr -n k8s.io images list -q | grep '^localhost/podweir/podweir:' | grep -v ':0\.1\.0$' |
+		xargs -rI{} ctr -n k8s.io images tag --force {} localhost/podweir/podweir:0.1.0 >/dev/null
+fi
 touch /var/lib/containerd/imported
 exec kubelet --config=/node/config/kubelet.yaml --kubeconfig="/node/config/$NODE.kubeconfig" \
 	--hostname-override="$NODE" --node-ip="$IP" >/var/log/kubelet.log 2>&1

@@ -23,11 +23,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Where the agent serves. The agent has the node's network namespace: metrics are on
-// every address of the node, health on the loopback, which the kubelet shares. These
+// Where the agent serves by default: on the loopback of the node, whose network namespace it
+// has. The kubelet shares that; who else is to read metrics, the operator says. These
 // ports are nobody's by default among the CNIs that podweir knows.
 const (
-	DefaultAddress       = ":9479"
+	DefaultAddress       = "127.0.0.1:9479"
 	DefaultHealthAddress = "127.0.0.1:9478"
 )
 

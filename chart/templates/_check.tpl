@@ -1,0 +1,166 @@
+{{- /*
+SPDX-License-Identifier: Apache-2.0
+Copyright Authors of podweir
+
+What values.schema.json cannot say: values that are wrong beside others, or wrong in a way
+that a pattern would not explain.
+*/ -}}
+
+{{- /* Refuse values that cannot work, by name, with what is accepted. */}}
+{{- define "podweir.check" -}}
+{{- with (.Values.global).imageRegistry }}
+{{- fail (printf "global.imageRegistry %q is not accepted: set image.registry, which AWS replaces by its name" .) }}
+{{- end }}
+{{- include "podweir.checkRates" . }}
+{{- include "podweir.checkSubnets" . }}
+{{- include "podweir.checkPlaces" . }}
+{{- include "podweir.checkPorts" . }}
+{{- include "podweir.checkMetrics" . }}
+{{- include "podweir.checkNames" . }}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create false is not accepted without serviceAccount.name: name the account that the agents are to have" }}
+{{- end }}
+{{- if not (or .Values.serviceAccount.create (empty .Values.serviceAccount.annotations)) }}
+{{- fail "serviceAccount.annotations are not accepted with serviceAccount.create false: the chart does not make the account that would have them" }}
+{{- end }}
+{{- end }}
+
+{{- /* The bits per second of a rate, which is a Kubernetes quantity; 0 for none. */}}
+{{- define "podweir.bits" -}}
+{{- $factors := dict "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- $suffix := regexFind "[kMGT]i?$|Ki$" . }}
+{{- printf "%f" (mulf (float64 (trimSuffix $suffix . | default "0")) (get $factors $suffix | default 1)) }}
+{{- end }}
+
+{{- /* Rates are in podweir's range, and no default is above the maximum of its direction. */}}
+{{- define "podweir.checkRates" -}}
+{{- $d := .Values.defaults }}
+{{- range list "defaultRate" "ingressRate" "egressRate" "maxRate" "ingressMaxRate" "egressMaxRate" }}
+{{- $bits := include "podweir.bits" (get $d .) | float64 }}
+{{- if and (gt $bits 0.0) (or (lt $bits 1e3) (gt $bits 4e11)) }}
+{{- fail (printf "defaults.%s %q is not accepted, want a rate in bits per second from 1k to 400G, or \"0\" for none" . (get $d .)) }}
+{{- end }}
+{{- end }}
+{{- range list "ingress" "egress" }}
+{{- $rate := ternary (printf "%sRate" .) "defaultRate" (ne (get $d (printf "%sRate" .)) "") }}
+{{- $max := ternary (printf "%sMaxRate" .) "maxRate" (ne (get $d (printf "%sMaxRate" .)) "") }}
+{{- $most := include "podweir.bits" (get $d $max) | float64 }}
+{{- if and (gt $most 0.0) (gt (include "podweir.bits" (get $d $rate) | float64) $most) }}
+{{- fail (printf "defaults.%s %q is above defaults.%s %q, want at most the maximum for what is %s" $rate (get $d $rate) $max (get $d $max) .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Networks have an address and a length that goes with it. */}}
+{{- define "podweir.checkSubnets" -}}
+{{- $d := .Values.defaults }}
+{{- range $key := list "unshapedSubnets" "shapedSubnets" }}
+{{- range get $d $key }}
+{{- $address := splitList "/" . | first }}
+{{- $length := splitList "/" . | last | int }}
+{{- $v4 := and (regexMatch "^((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(\\.|$)){4}$" $address) (not (hasSuffix "." $address)) (le $length 32) }}
+
+{{- $groups := len (regexFindAll "[0-9a-fA-F]+" $address -1) }}
+{{- $whole := ternary (lt $groups 8) (eq $groups 8) (contains "::" $address) }}
+{{- $v6 := and $whole (regexMatch "^[0-9a-fA-F]{0,4}(:[0-9a-fA-F]{0,4}){2,8}$" $address) (not (regexMatch ":::|::.*::|^:[^:]|[^:]:$" $address)) (le $length 128) }}
+{{- if not (or $v4 $v6) }}
+{{- fail (printf "defaults.%s: %q is not accepted, want a network as 10.0.0.0/8, of length 0 to 32, or as fd00::/8, of length 0 to 128" $key .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Which queues a mode has in both directions: docs/reference/configuration.md, Attachment. */}}
+{{- define "podweir.checkPlaces" -}}
+{{- $mode := .Values.defaults.mode | default "auto" }}
+{{- $queue := .Values.defaults.queue | default "auto" }}
+{{- $place := .Values.defaults.ingressPlace | default "auto" }}
+{{- $queues := list "auto" "tbf" "htb" "fq" "none" }}
+{{- if eq $mode "qdisc" }}
+{{- $queues = list "auto" "tbf" "htb" "fq" }}
+{{- else if ne $mode "auto" }}
+{{- /* One of the two directions is policed at the hook, and has no queue. */}}
+{{- $queues = list "auto" "none" }}
+{{- end }}
+{{- if not (has $queue $queues) }}
+{{- fail (printf "defaults.queue %q does not go with defaults.mode %q, want %s" $queue $mode (join ", " $queues)) }}
+{{- end }}
+{{- if and (ne $place "auto") (not (has $mode (list "auto" "qdisc"))) }}
+{{- fail (printf "defaults.ingressPlace %q does not go with defaults.mode %q, want auto, or the mode auto or qdisc" $place $mode) }}
+{{- end }}
+{{- end }}
+
+{{- /* The agent has the node's network: no two of its ports are one. */}}
+{{- define "podweir.checkPorts" -}}
+{{- $ports := list (list "health.port" .Values.health.port) (list "metrics.port" .Values.metrics.port) }}
+{{- if .Values.cluster.enabled }}
+{{- $ports = append $ports (list "cluster.port" .Values.cluster.port) }}
+{{- end }}
+{{- $taken := dict }}
+{{- range $pair := $ports }}
+{{- $port := last $pair | int | toString }}
+{{- with get $taken $port }}
+{{- fail (printf "%s and %s are both %s, want a port of its own for each" . (first $pair) $port) }}
+{{- end }}
+{{- $_ := set $taken $port (first $pair) }}
+{{- end }}
+{{- end }}
+
+{{- /* A monitor finds what it is to read. */}}
+{{- define "podweir.checkMetrics" -}}
+{{- $m := .Values.metrics }}
+{{- range list "podMonitor" "serviceMonitor" }}
+{{- if and (get $m .).enabled (not (include "podweir.metricsReachable" $)) }}
+{{- fail (printf "metrics.%s.enabled needs metrics that Prometheus reaches, and they are on the loopback of each node: set metrics.tls.enabled=true, or metrics.address=0.0.0.0 to let everybody read them" .) }}
+{{- end }}
+{{- end }}
+{{- if and $m.serviceMonitor.enabled (not $m.service.enabled) }}
+{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: there is no Service to monitor" }}
+{{- end }}
+{{- end }}
+
+{{- /* Names that the chart gives are not given again: the API server refuses some of them
+with a message that names no value, and takes the last of others. */}}
+{{- define "podweir.checkNames" -}}
+{{- $writes := true }}
+{{- $env := list "PODWEIR_NODE_NAME" "POD_NAME" "POD_UID" }}
+{{- range include "podweir.commandEnv" . | fromYamlArray }}
+{{- $env = append $env .name }}
+{{- end }}
+{{- if .Values.goMemLimit }}
+{{- $env = append $env "GOMEMLIMIT" }}
+{{- end }}
+{{- include "podweir.checkFree" (dict "value" "extraEnv" "kind" "variable" "key" "name" "taken" $env "given" .Values.extraEnv) }}
+{{- $volumes := list "settings" "tls" }}
+{{- range include "podweir.volumes" (dict "root" . "writes" $writes) | fromYamlArray }}
+{{- $volumes = append $volumes .name }}
+{{- end }}
+{{- include "podweir.checkFree" (dict "value" "extraVolumes" "kind" "volume" "key" "name" "taken" $volumes "given" .Values.extraVolumes) }}
+{{- $mounts := list "/etc/podweir" "/etc/podweir-tls" }}
+{{- range include "podweir.mounts" (dict "root" . "writes" $writes) | fromYamlArray }}
+{{- $mounts = append $mounts .mountPath }}
+{{- end }}
+{{- include "podweir.checkFree" (dict "value" "extraVolumeMounts" "kind" "mountPath" "key" "mountPath" "taken" $mounts "given" .Values.extraVolumeMounts) }}
+{{- range $key, $_ := .Values.podLabels }}
+{{- if hasKey (include "podweir.labels" $ | fromYaml) $key }}
+{{- fail (printf "podLabels: the chart or commonLabels sets the label %q, want another one" $key) }}
+{{- end }}
+{{- end }}
+{{- if hasKey .Values.nodeSelector "kubernetes.io/os" }}
+{{- fail "nodeSelector: the chart sets kubernetes.io/os: linux, and there is no agent for another system" }}
+{{- end }}
+{{- end }}
+
+{{- define "podweir.checkFree" -}}
+{{- $seen := .taken }}
+{{- range .given }}
+{{- $name := get . $.key }}
+{{- if has $name $.taken }}
+{{- fail (printf "%s: the chart sets the %s %q, want another one" $.value $.kind $name) }}
+{{- end }}
+{{- if has $name $seen }}
+{{- fail (printf "%s: the %s %q is there twice, want it once" $.value $.kind $name) }}
+{{- end }}
+{{- $seen = append $seen $name }}
+{{- end }}
+{{- end }}
