@@ -262,6 +262,11 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		}
 	}
 	want, plan := in.Want, in.Plan
+	if w.Strict {
+		if err := want.declined(); err != nil {
+			return nil, err
+		}
+	}
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
 		return want, nil
@@ -286,6 +291,17 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		return nil, err
 	}
 	return want, nil
+}
+
+// declined is an error if something that was requested by name is not available.
+func (s *Desired) declined() error {
+	var all []error
+	for _, d := range terms.Directions {
+		if state := s.Directions[d]; state != nil && len(state.Params.Declined) > 0 {
+			all = append(all, fmt.Errorf("%v: %s", d, strings.Join(state.Params.Declined, "; ")))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // unhide takes a redirect away from in front of a netfilter ingress chain where

@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
+	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
 )
 
@@ -23,8 +23,7 @@ func main() {
 	err := newRoot().ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		// One line: errors that were joined have one each.
-		fmt.Fprintln(os.Stderr, "kubectl podweir:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintln(os.Stderr, "kubectl podweir:", show.OneLine(err))
 		if e, ok := errors.AsType[*exitError](err); ok {
 			os.Exit(e.status)
 		}

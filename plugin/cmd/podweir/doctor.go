@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -100,7 +102,11 @@ func newExplainCode() *cobra.Command {
 
 // newCompat holds the doctor under the name of what it is about, too.
 func newCompat(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "compat", Short: "Look at what else is on this node", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "compat", Short: "Look at what else is on this node", Args: cobra.NoArgs,
+		// Without it a command that is not there prints the help and is no error.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(newDoctor(o))
 	return cmd
 }
@@ -109,6 +115,12 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	root := o.v.GetString("root")
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
 		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--root %q is not accepted, want the root directory of the node: %v", root, err)}
+	}
+	if d := o.v.GetString("delivery"); d != "" && !slices.Contains(deliveries(), d) {
+		return &exitError{doctor.ExitUnknown, fmt.Sprintf("--delivery %q is not accepted, want one of %s", d, strings.Join(deliveries(), ", "))}
+	}
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "podweir: without root most of the node is out of sight: run as root")
 	}
 	watch := time.Duration(0)
 	if o.v.GetBool("probe") {

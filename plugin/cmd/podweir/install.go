@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
@@ -110,7 +112,10 @@ func newInstall(o *options) *cobra.Command {
 				act = m.Plan
 			}
 			steps, err := act(cmd.Context())
-			if printErr := printInstall(o, cmd.OutOrStdout(), m.Decision(), steps); printErr != nil {
+			d := m.Decision()
+			d.Warning = strings.Join(slices.DeleteFunc([]string{d.Warning, noBPFFS(o.v.GetString("root"), o.v.GetString("pins"))},
+				func(s string) bool { return s == "" }), "; ")
+			if printErr := printInstall(o, cmd.OutOrStdout(), d, steps); printErr != nil {
 				return printErr
 			}
 			return err
@@ -124,6 +129,17 @@ func newInstall(o *options) *cobra.Command {
 	f.Bool("dry-run", false, "show what would be done and change nothing")
 	completeEnum(cmd, "delivery", deliveries()...)
 	return cmd
+}
+
+// noBPFFS says that the node has no BPF file system where podweir pins, "" if it has one.
+// It is no error: it may be mounted later, and until then pods start without a limit.
+func noBPFFS(root, pins string) string {
+	dir := filepath.Dir(pins)
+	var st unix.Statfs_t
+	if err := unix.Statfs(filepath.Join(root, dir), &st); err == nil && uint32(st.Type) == unix.BPF_FS_MAGIC { //nolint:gosec // its bits are those of the constant
+		return ""
+	}
+	return fmt.Sprintf("the node has no BPF file system at %s: no pod is limited until it is mounted: mount -t bpf bpf %s", dir, dir)
 }
 
 // installOutput is what install prints as JSON.

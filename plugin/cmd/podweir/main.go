@@ -9,11 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/cmd/show"
 )
 
 func main() {
@@ -21,11 +23,18 @@ func main() {
 	err := newRoot().ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		// One line: errors that were joined have one each.
-		fmt.Fprintln(os.Stderr, "podweir:", strings.ReplaceAll(err.Error(), "\n", "; "))
+		fmt.Fprintln(os.Stderr, "podweir:", message(err, os.Geteuid()))
 		if e, ok := errors.AsType[*exitError](err); ok {
 			os.Exit(e.status)
 		}
 		os.Exit(1)
 	}
+}
+
+// message is what a user is told of an error.
+func message(err error, user int) string {
+	if errors.Is(err, fs.ErrPermission) && user != 0 {
+		return show.OneLine(err) + ": run as root"
+	}
+	return show.OneLine(err)
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
@@ -272,6 +274,7 @@ func TestPrivilegedTop(t *testing.T) {
 	}
 	c.fails(t, []string{"--sort", "share, rate, drops, name"}, "top", "--sort", "size")
 	c.fails(t, []string{"--interval", "100ms or more"}, "top", "--interval", "1ms")
+	c.fails(t, []string{"--count -1 is not accepted"}, "top", "--count", "-1")
 }
 
 func TestPrivilegedAttachErrors(t *testing.T) {
@@ -284,6 +287,7 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.fails(t, []string{"--unshaped-subnets"}, append(ns, "attach", "--egress", "1M", "--unshaped-subnets", "x")...)
 	c.fails(t, []string{"--egress-mode, --egress-queue"},
 		append(ns, "attach", "--egress", "1M", "--egress-mode", "tcx-hostside", "--egress-queue", "tbf")...)
+	c.fails(t, []string{"egress: not the queue htb", "53 Mbit/s"}, append(ns, "attach", "--egress", "1M", "--egress-queue", "htb")...)
 	c.fails(t, []string{"give --egress"}, append(ns, "attach")...)
 	c.fails(t, []string{"netns"}, "attach", "--egress", "1M")
 	c.fails(t, []string{"/run/netns/nowhere"}, "attach", "--netns", "/run/netns/nowhere", "--egress", "1M")
@@ -309,6 +313,73 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 	c.fails(t, []string{`network "cluster"`, "podweir set"}, append(ns, "attach", "--egress", "1M")...)
 	c.must(t, "set", "--container", "c", "--egress", "3M")
 	c.must(t, "detach", "--pod", "default/web")
+}
+
+// What is attached once more with the limits from before `podweir set` says why it has others.
+func TestPrivilegedAttachAfterSetSaysWhy(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	again := append(c.netns(), "attach", "--egress", "10M", "--ingress", "3M")
+	noted := func() (lines []string) {
+		t.Helper()
+		for _, l := range parse[[]stateLine](t, c, again...) {
+			if slices.ContainsFunc(l.Notes, func(n string) bool { return strings.Contains(n, "podweir set --clear") }) {
+				lines = append(lines, fmt.Sprintf("%s %d", l.Direction, l.Rate))
+			}
+		}
+		return lines
+	}
+	if got := noted(); got != nil {
+		t.Errorf("before set, %v say that it holds", got)
+	}
+	c.must(t, append(c.netns(), "set", "--egress", "5M")...)
+	if got := noted(); !slices.Equal(got, []string{"egress 5000000"}) {
+		t.Errorf("after set, %v say that it holds, want egress alone", got)
+	}
+	c.must(t, append(c.netns(), "set", "--clear")...)
+	if got := noted(); got != nil {
+		t.Errorf("after set --clear, %v say that it holds", got)
+	}
+}
+
+// An error is one line, with one hint: to the command that was meant, or to root.
+func TestErrorsAreOneLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a slip":             {[]string{"stauts"}, `unknown command "stauts" for "podweir": did you mean status?`},
+		"nothing like it":    {[]string{"frobnicate"}, `unknown command "frobnicate" for "podweir"`},
+		"below a group":      {[]string{"compat", "docter"}, `unknown command "docter" for "podweir compat"`},
+		"a delivery of none": {[]string{"doctor", "--delivery", "foo"}, `--delivery "foo" is not accepted, want one of auto, chain, drop-in, handed, nri, watch`},
+	} {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		root.SetArgs(c.args)
+		err := root.ExecuteContext(t.Context())
+		if err == nil || message(err, 0) != c.want {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+	denied := fmt.Errorf("open /x: %w", unix.EACCES)
+	if a, b := message(denied, 1000), message(denied, 0); a != b+": run as root" {
+		t.Errorf("a user is told %q, root %q", a, b)
+	}
+}
+
+// Without bpffs podweir-cni limits no pod, and install says so at once.
+func TestInstallWarnsOfNoBPFFS(t *testing.T) {
+	if got := noBPFFS(t.TempDir(), "/sys/fs/bpf/podweir"); !strings.Contains(got, "no BPF file system at /sys/fs/bpf:") {
+		t.Errorf("noBPFFS() of an empty node = %q", got)
+	}
+}
+
+func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
+	testutil.RequireRoot(t)
+	if got := noBPFFS("/", filepath.Join(testutil.BPFFS(t), "podweir")); got != "" {
+		t.Errorf("noBPFFS() = %q where bpffs is mounted", got)
+	}
 }
 
 // While somebody's queue is on eth0 podweir polices; once it is gone, attaching again means

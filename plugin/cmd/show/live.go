@@ -34,6 +34,9 @@ type Live struct {
 // Run looks and shows until the context ends, the reader presses q, or all tables are
 // written.
 func (l *Live) Run(ctx context.Context) error {
+	if l.Count < 0 {
+		return fmt.Errorf("--count %d is not accepted, want a number of tables, or 0 for no end", l.Count)
+	}
 	keys, restore, err := l.open()
 	if err != nil {
 		return err
