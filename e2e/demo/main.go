@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/e2e/demo/result"
 	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/engine"
 )
 
 const (
@@ -90,12 +91,17 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		return err
 	}
 	began := time.Now()
+	used := inUse(engine.DefaultPaths)
 	l, err := lab.New(ctx, lab.Options{CongestionControl: o.congestion})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closeErr := l.Close(); closeErr != nil {
+		closeErr := l.Close()
+		if !used {
+			closeErr = errors.Join(closeErr, forget())
+		}
+		if closeErr != nil {
 			err = errors.Join(err, fmt.Errorf("%w: %w", errLeftovers, closeErr))
 		}
 	}()
@@ -116,6 +122,27 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	return nil
 }
 
+// inUse says that podweir keeps something on this machine already.
+func inUse(p engine.Paths) bool {
+	_, pins := os.Stat(p.Pins)
+	_, run := os.Stat(p.Run)
+	return pins == nil || run == nil
+}
+
+// forget removes what podweir keeps for the whole machine: programs, pins and probe results.
+// It leaves the machine's CNI alone, which the demo has not touched.
+func forget() error {
+	root, err := os.MkdirTemp("", "podweir-demo")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(root) }()
+	if out, err := exec.Command("bin/podweir", "uninstall", "--root", root).CombinedOutput(); err != nil {
+		return fmt.Errorf("podweir uninstall: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
 // checkTools says what is missing and how to get it.
 func checkTools() error {
 	if os.Geteuid() != 0 {
@@ -131,7 +158,7 @@ func checkTools() error {
 		return fmt.Errorf("missing: %s; `make demo` installs them, or: apt-get install iperf3 iproute2",
 			strings.Join(missing, ", "))
 	}
-	for _, plugin := range []string{"bin/podweir-cni", "bin/ref/ptp", "bin/ref/host-local", "bin/ref/bandwidth"} {
+	for _, plugin := range []string{"bin/podweir", "bin/podweir-cni", "bin/ref/ptp", "bin/ref/host-local", "bin/ref/bandwidth"} {
 		if _, err := os.Stat(plugin); err != nil {
 			return fmt.Errorf("%s is not built: run `make demo`, or `make build refplugins` first", plugin)
 		}

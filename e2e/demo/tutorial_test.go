@@ -61,6 +61,14 @@ func TestPrivilegedTutorial(t *testing.T) {
 	if !strings.Contains(said[8], "50 Mbit/s") {
 		t.Errorf("set says %q, want the new limit of 50 Mbit/s", said[8])
 	}
+	// The transfer that goes on in the other terminal ends without its server.
+	const list = "ls -d /run/podweir* /sys/fs/bpf/pod* /run/netns/* /tmp/weir* 2>/dev/null || true; ip -br link | grep weir || true; pgrep -a -r R,S,D iperf3 || true"
+	var left string
+	defer func() { t.Logf("left: %q", left) }()
+	testutil.Eventually(t, 10*time.Second, "nothing is left", func() bool {
+		left = shell.try(t, tutorialBlock{commands: list})
+		return left == ""
+	})
 }
 
 type tutorialBlock struct {

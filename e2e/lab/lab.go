@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -146,10 +147,18 @@ func checkoutRoot() (string, error) {
 }
 
 func (l *Lab) start() error {
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	err := os.MkdirAll(l.dir, 0o700)
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 10; tries++ {
+		err = os.MkdirAll(l.dir, 0o700) // another lab was the last one, and took the directory of all away
+	}
+	if err != nil {
 		return fmt.Errorf("make the lab's directory: %w", err)
 	}
-	l.onClose("directory "+l.dir, func(context.Context) error { return os.RemoveAll(l.dir) })
+	l.onClose("directory "+l.dir, func(context.Context) error {
+		err := os.RemoveAll(l.dir)
+		_ = os.Remove(stateRoot) // it stays while another lab is in it
+		return err
+	})
 	if err := l.needBPFFS(); err != nil {
 		return err
 	}
