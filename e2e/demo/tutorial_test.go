@@ -84,12 +84,12 @@ func tutorialBlocks(t *testing.T) (blocks []tutorialBlock) {
 		t.Fatal(err)
 	}
 	for _, found := range consoleBlock.FindAllStringSubmatch(string(page), -1) {
-		switch mark := strings.TrimSpace(found[1]); mark {
+		switch note := strings.TrimSpace(found[1]); note {
 		case elsewhere:
 		case "", otherTerminal:
-			blocks = append(blocks, tutorialBlock{found[2], mark == otherTerminal})
+			blocks = append(blocks, tutorialBlock{found[2], note == otherTerminal})
 		default:
-			t.Fatalf("a block is marked %q, want %q, %q or nothing", mark, otherTerminal, elsewhere)
+			t.Fatalf("a block is marked %q, want %q, %q or nothing", note, otherTerminal, elsewhere)
 		}
 	}
 	return blocks
