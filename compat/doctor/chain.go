@@ -6,7 +6,9 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -32,7 +34,7 @@ func chainChecks() []Check {
 		},
 		{
 			Code: "PW203", Title: "podweir's file matches its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again; the plugins of a file made by hand",
+			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again; the plugins of a file made by hand, and their settings",
 			Why:   "a file made from an older original keeps the primary CNI's old settings in force",
 			Mend:  "Make the file again; if it happens again the agent does not watch (renames into the directory are moved_to events).",
 			run:   checkDrift,
@@ -199,17 +201,54 @@ func checkDrift(f *Facts) Finding {
 func byHand(own conflist.File) bool { return own.Network != nil && own.Network.Mark == nil }
 
 // handMade compares a file that no agent updates with its original: both have the same
-// plugins, except podweir in one and bandwidth in the other.
+// plugins with the same settings, except podweir in one and bandwidth in the other.
 func handMade(own, original *conflist.File) Finding {
-	others := func(n *conflist.Network) []string {
-		return slices.DeleteFunc(n.Types(), func(t string) bool { return t == conflist.Type || t == "bandwidth" })
+	others := func(n *conflist.Network) (types []string, plugins []conflist.Plugin) {
+		for _, p := range n.Plugins {
+			if p.Type != conflist.Type && p.Type != "bandwidth" {
+				types, plugins = append(types, p.Type), append(plugins, p)
+			}
+		}
+		return types, plugins
 	}
+	ownTypes, ownPlugins := others(own.Network)
+	types, plugins := others(original.Network)
 	const fix = "podweir install: it writes its own file, and keeps this one for podweir uninstall"
 	seen := own.Name + " was made by hand and is not followed"
-	if slices.Equal(others(own.Network), others(original.Network)) {
-		return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
+	if !slices.Equal(ownTypes, types) {
+		return warns(seen+", and "+original.Name+" has other plugins now", "the plugins of "+original.Name+" and podweir-cni", fix, own.Name).of([]string{original.Name})
 	}
-	return warns(seen+", and "+original.Name+" has other plugins now", "the plugins of "+original.Name+" and podweir-cni", fix, own.Name).of([]string{original.Name})
+	var differ []string
+	for i := range plugins {
+		if keys := differentKeys(ownPlugins[i].Raw, plugins[i].Raw); len(keys) > 0 {
+			differ = append(differ, types[i]+" has another "+strings.Join(keys, ", "))
+		}
+	}
+	if len(differ) > 0 {
+		return warns(seen+", and "+original.Name+" has other settings now: "+strings.Join(differ, "; "),
+			"the settings of "+original.Name, fix, own.Name).of([]string{original.Name})
+	}
+	return holds(seen+"; it has the plugins of "+original.Name+". To have it followed: "+fix, own.Name)
+}
+
+// differentKeys are the keys of two JSON objects whose values differ, however they are written.
+func differentKeys(a, b []byte) []string {
+	var x, y map[string]any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return []string{"form"}
+	}
+	differ := map[string]bool{}
+	for key := range x {
+		if _, there := y[key]; !there || !reflect.DeepEqual(x[key], y[key]) {
+			differ[key] = true
+		}
+	}
+	for key := range y {
+		if _, there := x[key]; !there {
+			differ[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(differ))
 }
 
 func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }

@@ -276,7 +276,14 @@ func chainFindings() []finding {
 		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},
 		{name: "drift", code: "PW203", node: aws, change: edit(net+"10-aws.conflist", `"eni"`, `"en"`), want: doctor.Fail, seen: "10-aws.conflist changed", fix: "podweir install"},
 		{name: "edited", code: "PW203", node: aws, change: edit(own, `"eni"`, `"enj"`), want: doctor.Fail, seen: "was changed, by hand or by another program", fix: "podweir install"},
-		{name: "by hand", code: "PW203", node: aws, change: set(own, byHand("aws-cni", "egress-cni")), want: doctor.OK, seen: "made by hand and is not followed; it has the plugins of 10-aws.conflist"},
+		{name: "by hand", code: "PW203", node: aws, change: func(n *node) {
+			set(own, byHand("aws-cni", "egress-cni"))(n)
+			n.files[net+"10-aws.conflist"] = `{"name":"aws-cni","plugins":[{"type": "aws-cni"},{"type": "egress-cni"}]}`
+		}, want: doctor.OK, seen: "made by hand and is not followed; it has the plugins of 10-aws.conflist"},
+		{name: "by hand, other settings", code: "PW203", node: aws, change: func(n *node) {
+			set(own, byHand("aws-cni", "egress-cni"))(n)
+			n.files[net+"10-aws.conflist"] = `{"name":"aws-cni","plugins":[{"mtu":"9001", "type":"aws-cni"},{"type": "egress-cni","enabled":true}]}`
+		}, want: doctor.Warn, seen: "10-aws.conflist has other settings now: aws-cni has another mtu; egress-cni has another enabled", fix: "podweir install"},
 		{name: "by hand, and old", code: "PW203", node: aws, change: set(own, byHand("aws-cni")), want: doctor.Warn, seen: "made by hand and is not followed, and 10-aws.conflist has other plugins now", fix: "podweir install"},
 		{name: "two files", code: "PW203", node: aws, change: func(n *node) { n.files[net+"00-podweir-11.conflist"] = n.files[own] }, want: doctor.Fail, seen: "2 files", fix: "rm "},
 		{name: "original gone", code: "PW204", node: aws, change: func(n *node) { delete(n.files, net+"10-aws.conflist") }, want: doctor.Fail, seen: "has no configuration", fix: "rm /etc/cni/net.d/00-podweir-10-aws.conflist"},

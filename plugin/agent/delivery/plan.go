@@ -230,11 +230,14 @@ func (m *Manager) planBinary(p *pass) error {
 	if p.view.binaryDir != nil {
 		return p.view.binaryDir
 	}
-	if err := m.source.read(m.config.Binary); err != nil {
+	at := m.binaryPath(p.view)
+	now, from := stampOf(at), m.config.Binary
+	if from == besideOwn() && stampOf(from) == (stamp{}) && now != (stamp{}) {
+		from = at // it was put there by hand, and none came with this program
+	}
+	if err := m.source.read(from); err != nil {
 		return err
 	}
-	at := m.binaryPath(p.view)
-	now := stampOf(at)
 	if now != (stamp{}) && now == m.placed {
 		return nil
 	}
