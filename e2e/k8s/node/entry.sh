@@ -49,7 +49,7 @@ if [ ! -e /var/lib/containerd/imported ]; then
 		ctr -n k8s.io images import "$image" >/dev/null
 	done
 	# "make image" tags by the version of the source, and the chart names its own.
-	ctr -n k8s.io images list -q | grep '^localhost/podweir/podweir:' | grep -v ':0\.1\.0$' |
+	ctr -n k8s.io images list -q | sed -n '/^localhost\/podweir\/podweir:/{/:0\.1\.0$/!p}' |
 		xargs -rI{} ctr -n k8s.io images tag --force {} localhost/podweir/podweir:0.1.0 >/dev/null
 fi
 touch /var/lib/containerd/imported
