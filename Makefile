@@ -183,7 +183,8 @@ release-plugin: ## Build kubectl podweir for all platforms into bin/release-plug
 	tools/plugin.sh '$(VERSION)' '$(CREATED)' $(PLUGIN_PLATFORMS)
 
 .PHONY: release-check
-release-check: IMAGE = localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
+# These install the chart as it is, on nodes that have no other image.
+hosted hosted-push release-check: IMAGE = localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
 release-check: image release-plugin ## Put what a release has into bin/release and check it; pushes nothing.
 	cd e2e/k8s/components/helm && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/helm helm.sh/helm/v3/cmd/helm
 	tools/release.sh '$(RELEASE)' bin/tools/helm

@@ -125,15 +125,6 @@ func (o *options) podweir(ctx context.Context, r *row) error {
 		"helm", "install", "podweir", filepath.Join(o.root, "chart"), "--namespace", "kube-system",
 		"-f", filepath.Join(o.root, "chart/values", r.cni.Values+".yaml"),
 	}
-	// One line: the image's name with its tag, and its digest.
-	built, err := os.ReadFile(filepath.Join(o.root, "bin/image/digest"))
-	if err != nil && !o.dryRun {
-		return fmt.Errorf("podweir's image: %w: \"make image\" makes it", err)
-	}
-	name, _, _ := strings.Cut(string(built), " ")
-	if i := strings.LastIndexByte(name, ':'); i >= 0 {
-		command = append(command, "--set", "image.tag="+name[i+1:])
-	}
 	if r.cni.Existing {
 		command = append(command, "--set", "image.registry="+o.registry)
 	} else {

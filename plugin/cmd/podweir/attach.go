@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -198,29 +197,6 @@ func newAttach(o *options) *cobra.Command {
 func (o *options) profile(ctx context.Context) *profiles.Profile {
 	node := o.examined()
 	return detect.Read(ctx, detect.HostRoot(node.Root), detect.Options{Live: node}).Profile
-}
-
-// noteSet notes at each direction that it is as `podweir set` made it, not as was requested.
-func noteSet(node *engine.Node, id attach.ID, states []*attach.Desired) error {
-	records, err := node.Records(id)
-	if err != nil {
-		return err
-	}
-	for _, r := range records {
-		for _, s := range states {
-			if r.Asked == nil || r.Interface.PodName != s.Interface.PodName {
-				continue
-			}
-			for _, d := range terms.Directions {
-				same := r.Asked.Observe == r.Config.Observe && reflect.DeepEqual(r.Asked.Limit(d), r.Config.Limit(d))
-				if state := s.Directions[d]; state != nil && !same {
-					state.Params.Notes = append(state.Params.Notes,
-						"`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // heed refuses by hand the modes that the node's CNI rules out, as podweir's entry in the

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // formatsKey is the annotation of a command that accepts other formats than most do.
@@ -94,4 +97,27 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 // completeEnum has the shell complete the value of a flag that is one of a few.
 func completeEnum(cmd *cobra.Command, flag string, values ...string) {
 	complete(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// noteSet notes at each direction that it is as `podweir set` made it, not as was requested.
+func noteSet(node *engine.Node, id attach.ID, states []*attach.Desired) error {
+	records, err := node.Records(id)
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		for _, s := range states {
+			if r.Asked == nil || r.Interface.PodName != s.Interface.PodName {
+				continue
+			}
+			for _, d := range terms.Directions {
+				same := r.Asked.Observe == r.Config.Observe && reflect.DeepEqual(r.Asked.Limit(d), r.Config.Limit(d))
+				if state := s.Directions[d]; state != nil && !same {
+					state.Params.Notes = append(state.Params.Notes,
+						"`podweir set` holds, and the same limits once more do not undo it: `podweir set --clear` does")
+				}
+			}
+		}
+	}
+	return nil
 }
