@@ -101,9 +101,13 @@ type Device struct {
 	Exists bool
 	Index  int
 	Name   string
+	// MTU is in bytes, without the link layer header; 0 if it was not looked at.
+	MTU units.Bytes
 	// TxQueueLen is in packets.
 	TxQueueLen int
 	Offload    Offload
+	// MostOffload is what the device's driver can take, in bytes; 0 if that is not known.
+	MostOffload units.Bytes
 	// Tree holds every qdisc, class and filter below the root; a qdisc of the
 	// kernel's own (noqueue) is left out.
 	Tree shaping.Tree
@@ -332,6 +336,9 @@ func (o *Observed) Own() []string {
 			if h := &dev.Hooks[i]; h.Ours {
 				all = append(all, fmt.Sprintf("%s (%d) on the %v hook of %s", h.Name, h.ProgramID, h.Hook, dev.Name))
 			}
+		}
+		if side == QueueSide(terms.Egress) && dev.ownOffload() {
+			all = append(all, fmt.Sprintf("gso_max_size %d on %s", dev.Offload.GSO, dev.Name))
 		}
 	}
 	return all

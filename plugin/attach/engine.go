@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"time"
@@ -275,7 +276,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		e.Planned(iface, plan)
 	}
 	rec.Choices = in.choices
-	rec.noteTxQueueLen(want, in.Observed, prior)
+	rec.noteTxQueueLen(want, in.Observed, in.before)
 	if err := e.tearDown(prior, in.gone); err != nil {
 		return nil, err
 	}
@@ -283,7 +284,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	if err := e.store.Write(rec); err != nil {
 		return nil, err
 	}
-	if err := e.apply(rec, in.steps); err != nil {
+	if err := e.apply(rec, in); err != nil {
 		if prior == nil {
 			e.begin() // what takes it away has time, too
 			err = errors.Join(err, e.remove(rec))
@@ -314,9 +315,16 @@ func (e *Engine) unhide(prior *Record, obs *Observed) error {
 	return e.tearDown(prior, []terms.Direction{terms.Ingress})
 }
 
-func (e *Engine) apply(rec *Record, plan []Action) error {
-	for _, a := range plan {
-		if err := e.do(rec, a); err != nil {
+func (e *Engine) apply(rec *Record, in *Inspection) error {
+	for _, a := range in.steps {
+		r := rec
+		if a.Kind == TearDown && a.State == nil { // the new record does not tell of it
+			was := *rec
+			was.Choices = maps.Clone(rec.Choices)
+			was.Choices[a.Direction.String()] = in.before[a.Direction.String()]
+			r = &was
+		}
+		if err := e.do(r, a); err != nil {
 			return fmt.Errorf("%v %v: %w", a.Direction, a.Kind, err)
 		}
 	}

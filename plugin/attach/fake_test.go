@@ -65,8 +65,8 @@ func newWorld() *world {
 		records:    make(map[attach.ID]map[string]*attach.Record),
 	}
 	w.devices = map[terms.Side]*attach.Device{
-		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0", Offload: bigTCP},
-		terms.SideHost: {Exists: true, Index: hostIndex, Name: "veth1", Offload: bigTCP},
+		terms.SidePod:  {Exists: true, Index: podIndex, Name: "eth0", MTU: 1500, Offload: bigTCP},
+		terms.SideHost: {Exists: true, Index: hostIndex, Name: "veth1", MTU: 1500, Offload: bigTCP},
 	}
 	return w
 }

@@ -24,6 +24,8 @@ type Inspection struct {
 	Degraded []Degradation
 
 	choices map[string]Choice
+	// before are the choices of the record, or what is presumed without one.
+	before map[string]Choice
 	// gone are the directions that are made again, steps the plan without their end.
 	gone    []terms.Direction
 	steps   []Action
@@ -80,7 +82,11 @@ func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) 
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
 	}}
-	if prior != nil {
+	if prior == nil {
+		in.before = Presume(obs)
+		in.request.Prior = in.before
+	} else {
+		in.before = prior.Choices
 		in.gone = moved(&prior.Config, &rec.Config)
 		without(obs, prior, in.gone)
 		in.request.Prior = keep(prior.Choices, in.gone, &rec.Config)

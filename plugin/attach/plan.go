@@ -89,6 +89,8 @@ func Plan(want *Desired, obs *Observed) []Action {
 				plan = append(plan, Action{
 					Kind: TearDown, Direction: d, Reason: "attached, but no limit is requested",
 				})
+			} else if left := obs.strays(d, nil); left != "" {
+				plan = append(plan, Action{Kind: TearDown, Direction: d, Reason: left + ": of no use"})
 			}
 			continue
 		}
@@ -131,7 +133,7 @@ func (p *directionPlan) run() {
 	p.planTree(have)
 	p.planOffload()
 	p.planHooks(have)
-	if strays := p.strays(); strays != "" {
+	if strays := p.obs.strays(p.direction, p.state); strays != "" {
 		p.add(RemoveStray, "%s: of no use", strays)
 	}
 	if have.Former {
@@ -294,19 +296,19 @@ func (s *DirectionState) KeepsRoot(side terms.Side) bool {
 	return side != QueueSide(s.Params.Direction) || s.Params.Tree != nil && s.Params.Side == side
 }
 
-// strays names what podweir has left on a device and does not need there: the record
-// of it was lost, or somebody moved it.
-func (p *directionPlan) strays() string {
+// strays names what podweir has left on a device for a direction and does not need there:
+// the record of it was lost, or somebody moved it. state is nil if nothing is needed.
+func (o *Observed) strays(d terms.Direction, state *DirectionState) string {
 	var all []string
 	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
-		dev := p.obs.Device(side)
+		dev := o.Device(side)
 		for i := range dev.Hooks {
 			h := &dev.Hooks[i]
-			if h.Ours && terms.DirectionAt(side, h.Hook) == p.direction && !p.state.Keeps(side, h) {
+			if h.Ours && terms.DirectionAt(side, h.Hook) == d && (state == nil || !state.Keeps(side, h)) {
 				all = append(all, fmt.Sprintf("%s (%d) on the %v hook of %s", h.Name, h.ProgramID, h.Hook, dev.Name))
 			}
 		}
-		if root := dev.OwnRoot(); root != nil && !p.state.KeepsRoot(side) {
+		if root := dev.OwnRoot(); root != nil && side == QueueSide(d) && (state == nil || !state.KeepsRoot(side)) {
 			all = append(all, fmt.Sprintf("%s on %s", describe(root), dev.Name))
 		}
 	}

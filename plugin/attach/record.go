@@ -121,14 +121,12 @@ func (r *Record) LeaveClsact(s terms.Side) {
 	}
 }
 
-// noteTxQueueLen takes over from an earlier record what the devices of queues had as
-// txqueuelen, and notes that of those which get a queue with bands now.
-func (r *Record) noteTxQueueLen(want *Desired, obs *Observed, prior *Record) {
+// noteTxQueueLen takes over from before what the devices of queues had as txqueuelen, and
+// notes that of those which get a queue with bands now.
+func (r *Record) noteTxQueueLen(want *Desired, obs *Observed, before map[string]Choice) {
 	for d, ds := range want.Directions {
 		c, p := r.Choices[d.String()], ds.Params
-		if prior != nil {
-			c.TxQueueLen = prior.Choices[d.String()].TxQueueLen
-		}
+		c.TxQueueLen = before[d.String()].TxQueueLen
 		if c.TxQueueLen == nil && p.Side == QueueSide(d) && p.Tree != nil && p.Tree.BandPackets() != 0 {
 			c.TxQueueLen = new(obs.Device(p.Side).TxQueueLen)
 		}

@@ -47,7 +47,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if !isPair(one) || uplinks[one.Index] && !shaped {
 			continue
 		}
-		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: terms.SideHost, name: one.Name}
+		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: terms.SideHost, link: *one}
 		seen, err := k.observeDevice(at, nil)
 		if errors.Is(err, hostif.ErrNoDevice) {
 			continue

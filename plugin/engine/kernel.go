@@ -129,12 +129,8 @@ type place struct {
 	device
 	ns   *hostif.NetNS
 	side terms.Side
-	// name, txQueueLen, in packets, and offload are not known of every place.
-	name       string
-	txQueueLen int
-	offload    attach.Offload
-	// down is known of an ifb only.
-	down bool
+	// link is not known of every place: its name is "" then.
+	link hostif.Interface
 	// bare says that nobody has put a root qdisc there, as far as that is known.
 	bare bool
 }
@@ -142,7 +138,7 @@ type place struct {
 // placeOf returns nil if the device is gone.
 func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	p, err := k.recordedPlace(r, s)
-	if p == nil || err != nil || p.name != "" {
+	if p == nil || err != nil || p.link.Name != "" {
 		return p, err
 	}
 	dev, found := k.found[p.device]
@@ -152,13 +148,8 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	if errors.Is(err, hostif.ErrNoDevice) {
 		return nil, nil
 	}
-	p.name, p.txQueueLen, p.bare = dev.Name, dev.TxQueueLen, dev.Qdisc == hostif.NoQueue
-	p.offload = offloadOf(&dev)
+	p.link, p.bare = dev, dev.Qdisc == hostif.NoQueue
 	return p, err
-}
-
-func offloadOf(dev *hostif.Interface) attach.Offload {
-	return attach.Offload{GSO: units.Bytes(dev.GSOMaxSize), GSOIPv4: units.Bytes(dev.GSOIPv4MaxSize)}
 }
 
 // recordedPlace is placeOf for who is told anyway that the device is gone. It does not
@@ -185,9 +176,7 @@ func (k *kernel) recordedPlace(r *attach.Record, s terms.Side) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &place{
-		device: device{p.handle, ifb.Index}, ns: p.ns, side: s, name: ifb.Name, down: !ifb.Up, offload: offloadOf(&ifb),
-	}, nil
+	return &place{device: device{p.handle, ifb.Index}, ns: p.ns, side: s, link: ifb}, nil
 }
 
 // Observe implements [attach.Kernel].
@@ -227,7 +216,7 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 		}
 		p.bare = p.bare && len(r.Choices) == 0 // else podweir was there before
 		if obs.Devices[s], err = k.observeDevice(p, obs.Dataplanes); err != nil {
-			return nil, fmt.Errorf("%s (ifindex %d) in %s: %w", p.name, p.index, p.handle.Where(), err)
+			return nil, fmt.Errorf("%s (ifindex %d) in %s: %w", p.link.Name, p.index, p.handle.Where(), err)
 		}
 	}
 	return obs, k.observeNetfilter(r, obs)
@@ -293,7 +282,9 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	}
 	now := seen{noRoot: q.Root() == nil, noClsact: q.HookQdisc == ""}
 	dev := &attach.Device{
-		Exists: true, Index: p.index, Name: p.name, TxQueueLen: p.txQueueLen, Offload: p.offload, Down: p.down, Tree: q.Tree,
+		Exists: true, Index: p.index, Name: p.link.Name, MTU: units.Bytes(p.link.MTU), TxQueueLen: p.link.TxQueueLen,
+		Offload:     attach.Offload{GSO: units.Bytes(p.link.GSOMaxSize), GSOIPv4: units.Bytes(p.link.GSOIPv4MaxSize)},
+		MostOffload: units.Bytes(p.link.TSOMaxSize), Down: p.side == terms.SideIFB && !p.link.Up, Tree: q.Tree,
 		Clsact: q.HookQdisc != "", IngressOnly: q.HookQdisc == "ingress",
 	}
 	if q.Classifier != nil {

@@ -210,9 +210,21 @@ func (n *Node) RemoveFound(ctx context.Context, lost []Lost) ([]Lost, error) {
 }
 
 func (n *Node) tearDownLost(i *attach.Interface) error {
+	r := lostRecord(i)
+	seen, err := n.kernel.Observe(r)
+	if err != nil {
+		return err
+	}
+	return n.kernel.tearDownUnrecorded(r, seen)
+}
+
+// tearDownUnrecorded takes off what was seen on an interface that has no record, and gives
+// its devices back what they presumably had before.
+func (k *kernel) tearDownUnrecorded(r *attach.Record, seen *attach.Observed) error {
+	r.Choices = attach.Presume(seen)
 	var all error
 	for _, d := range terms.Directions {
-		all = errors.Join(all, n.kernel.tearDown(lostRecord(i), d))
+		all = errors.Join(all, k.tearDown(r, d))
 	}
 	return all
 }

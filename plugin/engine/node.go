@@ -192,10 +192,7 @@ func (n *Node) sweep(id attach.ID, iface *attach.Interface) ([]string, error) {
 	if _, held, err := n.holder(iface, id); held || err != nil {
 		return nil, err
 	}
-	for _, d := range terms.Directions {
-		err = errors.Join(err, n.kernel.tearDown(r, d))
-	}
-	return seen.Own(), err
+	return seen.Own(), n.kernel.tearDownUnrecorded(r, seen)
 }
 
 // PinDir is where the pins of one interface are.

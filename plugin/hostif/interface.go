@@ -49,6 +49,9 @@ type Interface struct {
 	// GSOMaxSize, GSOIPv4MaxSize and GROMaxSize are in bytes, GSOMaxSegs in
 	// segments; 0 where the kernel does not tell.
 	GSOMaxSize, GSOIPv4MaxSize, GROMaxSize, GSOMaxSegs uint32
+	// TSOMaxSize bounds the first two, in bytes; 0 where the kernel does not tell (before
+	// 5.19).
+	TSOMaxSize uint32
 }
 
 // IFLA_GSO_IPV4_MAX_SIZE of linux/if_link.h, since 6.3.
@@ -148,6 +151,8 @@ func parseLink(m []byte) (Interface, error) {
 			i.GSOMaxSegs = u32(v)
 		case unix.IFLA_GRO_MAX_SIZE:
 			i.GROMaxSize = u32(v)
+		case unix.IFLA_TSO_MAX_SIZE:
+			i.TSOMaxSize = u32(v)
 		case iflaGSOIPv4MaxSize:
 			i.GSOIPv4MaxSize = u32(v)
 		case unix.IFLA_LINKINFO:

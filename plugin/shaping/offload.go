@@ -42,3 +42,13 @@ func (b *builder) offload() {
 		p.OffloadBytes = most
 	}
 }
+
+// OwnOffload says that a size is one that podweir gives senders in a pod at this MTU,
+// whatever the rate. Nobody else has a reason to choose such a size.
+func OwnOffload(size, mtu units.Bytes) bool {
+	if mtu == 0 || size <= senderHeaders || size > maxOffload {
+		return false
+	}
+	segments := (size - senderHeaders) / mtu
+	return segments >= offloadSegments && segments*mtu+senderHeaders == size
+}

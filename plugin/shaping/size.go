@@ -244,6 +244,12 @@ func (b *builder) bandPackets() uint32 {
 	return maxBandPackets
 }
 
+// OwnBandPackets says that a txqueuelen in packets is one that podweir gives a device for
+// the bands of a pfifo_fast.
+func OwnBandPackets(packets int) bool {
+	return packets == maxBandPackets || packets == maxBandPackets/2
+}
+
 // meters sets the numbers of the dataplane.
 func (b *builder) meters() {
 	p, l := b.params, b.limit

@@ -304,6 +304,19 @@ func lostNotices() []notice {
 			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
+			name: "an empty bpffs was mounted over the pins, and the next ADD asks for a limit into the pod alone",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.mountAnew(t)
+				delete(n.conf, "egressRate")
+				n.add(t)
+				if out := n.pod.Run(t, "ip", "-d", "link", "show", "eth0"); strings.Contains(out, "gso_max_size 3400") {
+					t.Errorf("TCP in the pod still makes small packets: %s", out)
+				}
+			},
+			truth: unlimited + ", " + limited, status: inOrder, dry: nothing, repair: nothing, after: unlimited + ", " + limited, then: inOrder,
+		},
+		{
 			name: "an empty bpffs was mounted over the pins, and the limit is taken off", conf: onIFB,
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
