@@ -115,9 +115,9 @@ type Attachment struct {
 	// ContainerID is the runtime's.
 	ContainerID string
 	// Gone says that the pod's interface is gone, or that it is not known: then Lost
-	// names what is left on it.
-	Gone bool
-	Lost string
+	// names what no record tells of, or Left what still exists of the interface.
+	Gone       bool
+	Lost, Left string
 	// Redirected says that the direction waits on an ifb; Ahead are the programs
 	// of others on that hook, all of which run before the redirect.
 	Redirected bool

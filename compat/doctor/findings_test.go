@@ -688,6 +688,9 @@ func hookFindings() []finding {
 		{name: "left over", code: "PW608", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, want: doctor.Warn, seen: "default/web (eni0123456789a)", fix: "podweir gc"},
+		{name: "perhaps left over", code: "PW608", node: aws, change: func(n *node) {
+			n.kernel.attached[0].Gone, n.kernel.attached[0].Left, n.kernel.attached[0].ContainerID = true, "its host end exists", "c1"
+		}, want: doctor.Warn, seen: "default/web may be gone: its host end exists", fix: "podweir detach --container c1"},
 		{name: "left over is no drift", code: "PW602", node: aws, change: func(n *node) {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, want: doctor.OK, seen: "1 limits"},

@@ -63,9 +63,9 @@ func ownChecks() []Check {
 		},
 		{
 			Code: "PW608", Title: "nothing is left of deleted pods", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "pins of pods whose interface is gone, and queues and programs of podweir's without a record",
+			Looks: "pins of pods whose interface is gone or not where it was, and queues and programs of podweir's without a record",
 			Why:   "pins hold memory; some runtimes do not call DEL for a drop-in. A queue without a record keeps an old limit: podweir's pins were removed, or another bpffs is mounted over them",
-			Mend:  "podweir gc removes both. The agent removes pins within a minute. It takes over a queue without a record if the pod has a limit, and removes it within 12 minutes if no pod requests it. An ADD of the pod takes it over, too, and a GC of the runtime removes pins.",
+			Mend:  "podweir gc removes both. It leaves an interface that is not where it was while one end exists, with a reason: podweir detach removes that if the pod has ended. The agent removes pins within a minute. It takes over a queue without a record if the pod has a limit, and removes it within 12 minutes if no pod requests it. An ADD of the pod takes it over, too, and a GC of the runtime removes pins.",
 			run:   checkLeftOver,
 		},
 	}
@@ -152,17 +152,26 @@ func checkCeilings(f *Facts) Finding {
 
 func checkLeftOver(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad []string
+		var bad, fixes []string
 		for _, a := range list {
+			fix := "podweir gc"
 			switch {
 			case a.Lost != "":
 				bad = append(bad, a.Pod+": no record of "+a.Lost)
+			case a.Left != "":
+				bad = append(bad, a.Pod+" may be gone: "+a.Left)
+				fix = "if " + a.Pod + " has ended: podweir detach --container " + a.ContainerID
 			case a.Gone:
 				bad = append(bad, a.Pod+" ("+a.Device+") is gone")
+			default:
+				continue
+			}
+			if !slices.Contains(fixes, fix) {
+				fixes = append(fixes, fix)
 			}
 		}
 		if len(bad) > 0 {
-			return breaks("left over: "+shorten(bad), "nothing", "podweir gc", bad...)
+			return breaks("left over: "+shorten(bad), "nothing", strings.Join(fixes, "; "), bad...)
 		}
 		return holds("none")
 	})

@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Errors that callers tell apart.
@@ -132,9 +133,13 @@ func (e *Engine) find(netnsPath, name string, prior *Record) (Interface, error) 
 	return e.interfaces.Find(netnsPath, name)
 }
 
+// IsKind says whether a device of this kind can be the interface. Its number alone does not
+// tell: the kernel gives it to other devices, too.
+func (i *Interface) IsKind(kind terms.DeviceKind) bool { return i.Kind == "" || i.Kind == kind }
+
 // Same says whether both are one interface of one namespace.
 func (i *Interface) Same(other *Interface) bool {
-	if i.PodIndex != other.PodIndex {
+	if i.PodIndex != other.PodIndex || other.Kind != "" && !i.IsKind(other.Kind) {
 		return false
 	}
 	if i.NetNSCookie != 0 && other.NetNSCookie != 0 {

@@ -43,8 +43,14 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 	var out []PodDevice
 	for i := range all {
 		one := &all[i]
-		majors, shaped := records[one.Index]
-		if !isPair(one) || uplinks[one.Index] && !shaped {
+		if !isPair(one) {
+			continue
+		}
+		record, err := k.recordOf(records[one.Index], one)
+		if err != nil {
+			return nil, err
+		}
+		if uplinks[one.Index] && record == nil {
 			continue
 		}
 		at := &place{device: device{k.host, one.Index}, ns: k.hostNS, side: terms.SideHost, link: *one}
@@ -55,7 +61,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look at device %s: %w", one.Name, err)
 		}
-		if root := seen.Root(); root != nil && ownRoot(root, majors) {
+		if root := seen.Root(); root != nil && record != nil && ownRoot(root, record.Choices[terms.Ingress.String()].Majors) {
 			seen.OwnTree = true
 		}
 		out = append(out, PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID})
@@ -63,14 +69,25 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 	return out, nil
 }
 
-// look opens the kernel's interfaces, and returns the handle majors of the records by
-// the index of the host-side device.
-func (p Paths) look() (map[int][]uint16, *kernel, error) {
-	majors := make(map[int][]uint16)
+// recordOf returns the record of the interface whose host end a device is, nil if there is
+// none.
+func (k *kernel) recordOf(records []*attach.Record, dev *hostif.Interface) (*attach.Record, error) {
+	for _, r := range records {
+		if is, err := k.isHostEnd(&r.Interface, dev); is || err != nil {
+			return r, err
+		}
+	}
+	return nil, nil
+}
+
+// look opens the kernel's interfaces, and returns the records by the index of the host-side
+// device.
+func (p Paths) look() (map[int][]*attach.Record, *kernel, error) {
+	byIndex := make(map[int][]*attach.Record)
 	n, err := Open(p)
 	if errors.Is(err, ErrNoState) {
 		k, err := newKernel(p, nil)
-		return majors, k, err
+		return byIndex, k, err
 	}
 	if err != nil {
 		return nil, nil, err
@@ -81,13 +98,9 @@ func (p Paths) look() (map[int][]uint16, *kernel, error) {
 		return nil, nil, err
 	}
 	for _, r := range records {
-		of := majors[r.Interface.HostIndex]
-		for _, c := range r.Choices {
-			of = append(of, c.Majors...)
-		}
-		majors[r.Interface.HostIndex] = of
+		byIndex[r.Interface.HostIndex] = append(byIndex[r.Interface.HostIndex], r)
 	}
-	return majors, n.kernel, nil
+	return byIndex, n.kernel, nil
 }
 
 // records are all that this release can read.

@@ -92,6 +92,10 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	if err != nil {
 		return attach.Interface{}, err
 	}
+	if !i.IsKind(now.Kind) {
+		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, %s of the kind %q has its number",
+			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone, now.PodName, now.Kind)
+	}
 	if now.PodName != i.PodName {
 		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had
 	}

@@ -148,8 +148,26 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	if errors.Is(err, hostif.ErrNoDevice) {
 		return nil, nil
 	}
+	if err == nil && !found {
+		var is bool
+		if is, err = k.isEnd(&r.Interface, s, &dev); !is && err == nil {
+			return nil, nil
+		}
+	}
 	p.link, p.bare = dev, dev.Qdisc == hostif.NoQueue
 	return p, err
+}
+
+// isEnd says whether the device that has the number of one end of an interface is that end.
+func (k *kernel) isEnd(i *attach.Interface, s terms.Side, dev *hostif.Interface) (bool, error) {
+	switch {
+	case s != terms.SideHost:
+		return i.IsKind(dev.Kind), nil
+	case i.PodIndex == 0:
+		return true, nil // its other end was never seen
+	default:
+		return k.isHostEnd(i, dev)
+	}
 }
 
 // recordedPlace is placeOf for who is told anyway that the device is gone. It does not

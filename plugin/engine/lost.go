@@ -53,7 +53,7 @@ func (n *Node) Lost() ([]Lost, error) {
 		return nil, err
 	}
 	held, err = n.held()
-	return slices.DeleteFunc(s.found, func(l Lost) bool { return holds(held, &l.Interface) }), err
+	return slices.DeleteFunc(s.found, func(l Lost) bool { return n.holds(held, &l.Interface) }), err
 }
 
 // search is one run of [Node.Lost].
@@ -103,7 +103,7 @@ func (s *search) host() error {
 }
 
 func (s *search) look(i *attach.Interface) error {
-	if holds(s.held, i) {
+	if s.node.holds(s.held, i) {
 		return nil
 	}
 	what, err := s.survey.own(i)
@@ -116,9 +116,15 @@ func (s *search) look(i *attach.Interface) error {
 	return err
 }
 
-func holds(held []attach.Interface, i *attach.Interface) bool {
+// holds says whether a record tells of an interface, or of a device of the host's whose
+// other end is out of sight.
+func (n *Node) holds(held []attach.Interface, i *attach.Interface) bool {
 	return slices.ContainsFunc(held, func(h attach.Interface) bool {
-		return h.Same(i) || i.PodIndex == 0 && h.HostIndex == i.HostIndex
+		if i.PodIndex != 0 || h.HostIndex != i.HostIndex {
+			return h.Same(i)
+		}
+		is, err := n.kernel.hasHostEnd(&h)
+		return is || err != nil // what cannot be found out is not lost
 	})
 }
 
@@ -197,7 +203,7 @@ func (n *Node) RemoveFound(ctx context.Context, lost []Lost) ([]Lost, error) {
 		if err != nil {
 			return removed, errors.Join(all, err)
 		}
-		if holds(held, &l.Interface) {
+		if n.holds(held, &l.Interface) {
 			continue
 		}
 		if err := n.tearDownLost(&l.Interface); err != nil {

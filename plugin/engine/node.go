@@ -137,26 +137,6 @@ func (n *Node) Lives(i *attach.Interface) bool {
 	return err != nil || p != nil // what cannot be found out is not gone
 }
 
-// Gone says that no interface of an attachment has an end left. An attachment without a
-// record is one that is being made, or what a killed ADD left: the next ADD or DEL of
-// the pod removes it.
-func (n *Node) Gone(id attach.ID) (bool, error) {
-	records, err := n.Records(id)
-	if err != nil || len(records) == 0 {
-		return false, err
-	}
-	for _, r := range records {
-		seen, err := n.kernel.Observe(r)
-		if err != nil {
-			return false, err
-		}
-		if seen.Devices[terms.SidePod] != nil || seen.Devices[terms.SideHost] != nil {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // Sweep removes what podweir has on an interface that no record tells of, and names
 // it. What belongs to another attachment than id stays. That there is no such
 // interface is no error.

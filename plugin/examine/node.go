@@ -195,7 +195,8 @@ func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched boo
 func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 	if a.Error != "" {
 		return []doctor.Attachment{{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error}, Gone: a.Gone,
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error},
+			Gone: a.Gone || a.Left != "", Left: a.Left,
 		}}
 	}
 	record := a.Record()

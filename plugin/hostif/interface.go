@@ -263,6 +263,16 @@ func findPeer(pod, host *Handle, podNS, hostNS *NetNS, dev Interface) (Pair, err
 	return p, nil
 }
 
+// PeerIsIn says whether the other end of a device, which h sees in the namespace own, is in
+// the namespace want.
+func (h *Handle) PeerIsIn(i *Interface, own, want *NetNS) (bool, error) {
+	err := h.peerIsIn(*i, own, want)
+	if errors.Is(err, ErrNoPeer) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // peerIsIn says whether the other end of i, which h sees in the namespace own,
 // is in the namespace want.
 func (h *Handle) peerIsIn(i Interface, own, want *NetNS) error {

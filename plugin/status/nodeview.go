@@ -28,6 +28,11 @@ const (
 	cureLost     = "the pod's next ADD or the agent takes it over; podweir gc removes it"
 )
 
+// CureLeft is the cure of an attachment of which it is not known whether its pod is gone.
+func CureLeft(id attach.ID) string {
+	return "if the pod has ended, podweir detach --container " + id.ContainerID + " removes the rest"
+}
+
 // Name is what people know the pod by: namespace/name, or network/containerID.
 func (a *Attachment) Name() string { return podName(a.Pod, a.ID) }
 
@@ -116,6 +121,8 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 	switch {
 	case a.Gone:
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
+	case a.Left != "":
+		p.State, p.Cause, p.Cure = view.Unknown, a.Error, CureLeft(a.ID)
 	case a.Error != "":
 		p.State, p.Cause, p.Cure = view.Unknown, "its record cannot be read: "+a.Error, cureUnknown
 		if a.Interface.PodName != "" {

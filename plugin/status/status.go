@@ -74,6 +74,8 @@ type Attachment struct {
 	// Gone says that the interface no longer exists, or another one is in its
 	// place.
 	Gone bool `json:"gone,omitempty"`
+	// Left names what still exists of an interface that is not where it was, but not gone.
+	Left string `json:"left,omitempty"`
 	// Drift names the differences to what it should be.
 	Drift []string `json:"drift,omitempty"`
 
@@ -273,9 +275,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	a.Notes = append(a.Notes, r.Config.Notes...)
 	in, err := node.Inspect(r)
 	if err != nil {
-		a.Gone, a.Error = errors.Is(err, attach.ErrGone), err.Error()
-		if a.Gone {
-			a.Error = "the pod is gone; DEL, GC or `podweir gc` removes the rest"
+		a.Error = err.Error()
+		if errors.Is(err, attach.ErrGone) {
+			a.Gone, a.Left, a.Error = Absent(node, r)
 		}
 		return a
 	}
@@ -298,6 +300,20 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 		}
 	}
 	return a
+}
+
+// Absent says of an interface that is not where its record says whether it is gone, what
+// of it is left if it is not, and both in words.
+func Absent(node *engine.Node, r *attach.Record) (gone bool, left, text string) {
+	gone, left, err := node.Gone(r)
+	switch {
+	case err != nil:
+		return false, "", err.Error()
+	case gone:
+		return true, "", "the pod is gone; DEL, GC or `podweir gc` removes the rest"
+	default:
+		return false, left, "it is not known whether the pod is gone: " + left
+	}
 }
 
 // Inspection is the look at the interface, nil if there was none.

@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
 )
 
 func newGC(o *options) *cobra.Command {
@@ -20,8 +22,9 @@ func newGC(o *options) *cobra.Command {
 		Use:   "gc",
 		Short: "Remove what podweir keeps of deleted pods",
 		Long: "Remove the pins of every attachment whose interface no longer exists at either end, as after a DEL that was\n" +
-			"never called. A pod that still has one end of its interface is not touched. Slots that no attachment uses are\n" +
-			"given back. What a release with another layout of the maps left is removed if none of its programs is attached.\n" +
+			"never called. Another device with the number of one of the ends does not count. A pod that still has one end of\n" +
+			"its interface is not touched, and named if the other end is gone. Slots that no attachment uses are given back.\n" +
+			"What a release with another layout of the maps left is removed if none of its programs is attached.\n" +
 			"Queues and programs of podweir's that have no record, because the pins were lost, are removed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,14 +40,8 @@ func newGC(o *options) *cobra.Command {
 			dry := o.v.GetBool("dry-run")
 			var all error
 			for _, id := range ids {
-				dead, err := node.Gone(id)
-				if err == nil && dead && !dry {
-					err = node.Remove(cmd.Context(), id)
-				}
-				if err != nil {
+				if err := removeGone(cmd, node, id, dry); err != nil {
 					all = errors.Join(all, fmt.Errorf("%v: %w", id, err))
-				} else if dead {
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s %v\n", removed(dry), id)
 				}
 			}
 			all = errors.Join(all, removeLost(cmd.Context(), cmd.ErrOrStderr(), node, dry))
@@ -53,6 +50,47 @@ func newGC(o *options) *cobra.Command {
 	}
 	cmd.Flags().Bool("dry-run", false, "show what would be removed and change nothing")
 	return cmd
+}
+
+// removeGone removes, or shows, an attachment whose interfaces are gone. Of one that it leaves
+// although not all is in order it says why.
+func removeGone(cmd *cobra.Command, node *engine.Node, id attach.ID, dry bool) error {
+	records, err := node.Records(id)
+	if err != nil {
+		return err
+	}
+	gone, running, why := 0, "", ""
+	for _, r := range records {
+		is, left, err := node.Gone(r)
+		switch {
+		case err != nil:
+			return err
+		case is:
+			gone++
+		case left != "":
+			why = left + "; " + status.CureLeft(id)
+		default:
+			running = r.Interface.PodName
+		}
+	}
+	switch {
+	case len(records) == 0:
+		why = "it has no record; an ADD is under way or was killed, and the next ADD or DEL of the pod removes it"
+	case gone == len(records):
+		if !dry {
+			err = node.Remove(cmd.Context(), id)
+		}
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %v\n", removed(dry), id)
+		}
+		return err
+	case gone > 0 && why == "":
+		why = "its interface " + running + " exists"
+	}
+	if why != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "left %v: %s\n", id, why)
+	}
+	return nil
 }
 
 // removeLost takes off, or shows, what has no record.

@@ -47,7 +47,7 @@ type notice struct {
 const same = limited + ", " + limited
 
 func notices() []notice {
-	return slices.Concat(queueNotices(), kindNotices(), lostNotices(), deviceNotices(), nodeNotices())
+	return slices.Concat(queueNotices(), kindNotices(), lostNotices(), goneNotices(), deviceNotices(), nodeNotices())
 }
 
 // inPod and onNode run a command on the one side or the other.
@@ -410,6 +410,12 @@ func lostNotices() []notice {
 			},
 			truth: same, status: append([]string{"queue none"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
+	}
+}
+
+// goneNotices are about pods that ended without DEL, or seem to.
+func goneNotices() []notice {
+	return []notice{
 		{
 			name: "the name of the pod's namespace went, without DEL",
 			make: func(t *testing.T, n *noticed) {
@@ -418,8 +424,19 @@ func lostNotices() []notice {
 					t.Fatal(err)
 				}
 			},
-			check: []string{"no network namespace"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
+			check: []string{"no network namespace"}, status: []string{"not known whether the pod is gone", "podweir detach", "!DIFFERS"}, doctor: "PW608",
+			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, then: []string{"not known whether the pod is gone"},
+		},
+		{
+			name:  "the pod is gone, DEL was not called, and the node's uplink has the number of its host end",
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t) },
+			check: []string{"eth0"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",
 			dry: []string{"the pod is gone"}, repair: []string{"the pod is gone"}, then: []string{"the pod is gone"},
+		},
+		{
+			name:  "the same, and `podweir gc` comes",
+			make:  func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t); n.must(t, "gc") },
+			check: []string{"eth0"}, status: []string{"No pod of this node"}, dry: nothing, repair: nothing, then: []string{"No pod of this node"},
 		},
 	}
 }

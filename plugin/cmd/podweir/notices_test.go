@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -297,6 +298,18 @@ func (n *noticed) renew(t *testing.T) {
 	renewed.NetNS, renewed.Handle = fresh.NetNS, fresh.Handle
 	renewed.Name = filepath.Base(path)
 	n.pod = &renewed
+}
+
+// takeNumbers ends the pod's device without DEL, and gives the numbers of both its ends to
+// an uplink of the node's and its peer.
+func (n *noticed) takeNumbers(t *testing.T) (peer *testutil.NetNS) {
+	t.Helper()
+	host, pod := n.node.Interface(t, "veth1").Index, n.pod.Interface(t, "eth0").Index
+	n.pod.Run(t, "ip", "link", "del", "eth0")
+	peer = testutil.NewNetNS(t)
+	n.node.Run(t, "ip", "link", "add", "uplink", "index", strconv.Itoa(host), "type", "veth",
+		"peer", "name", "eth0", "index", strconv.Itoa(pod), "netns", peer.Name)
+	return peer
 }
 
 // add is the runtime's ADD once more.

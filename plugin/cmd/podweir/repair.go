@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
 )
 
 // repaired is one interface as repair prints it.
@@ -124,7 +125,7 @@ func (r *repair) attachment(ctx context.Context, id attach.ID) {
 	}
 	if _, err := r.node.Repair(ctx, id); err != nil {
 		for n := range lines {
-			r.fault(&lines[n], err)
+			r.fault(&lines[n], records[n], err)
 		}
 	}
 	r.stillDegraded(id, lines)
@@ -172,19 +173,22 @@ func (r *repair) lost() error {
 func (r *repair) compare(rec *attach.Record, line *repaired) {
 	in, err := r.node.Inspect(rec)
 	if err != nil {
-		r.fault(line, err)
+		r.fault(line, rec, err)
 		return
 	}
 	line.Steps, line.Degraded = steps(in.Plan), degraded(in)
 }
 
 // fault notes an error. What is gone needs no repair.
-func (r *repair) fault(line *repaired, err error) {
+func (r *repair) fault(line *repaired, rec *attach.Record, err error) {
+	line.Error = err.Error()
 	if errors.Is(err, attach.ErrGone) {
-		line.Gone = true
+		line.Gone, _, line.Error = status.Absent(r.node, rec)
+	}
+	if line.Gone {
+		line.Error = ""
 		return
 	}
-	line.Error = err.Error()
 	r.failed++
 }
 
@@ -211,7 +215,7 @@ func (r *repair) print(w io.Writer) error {
 		}
 		switch {
 		case l.Gone:
-			_, _ = fmt.Fprintln(w, "  the pod is gone; DEL, GC or `podweir detach` removes the rest")
+			_, _ = fmt.Fprintln(w, "  the pod is gone; DEL, GC or `podweir gc` removes the rest")
 		case l.Error != "":
 			_, _ = fmt.Fprintf(w, "  error: %s\n", l.Error)
 		case len(l.Steps) > 0:

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/hostif"
+)
+
+// Gone says whether nothing exists any more of the interface of a record. `podweir gc`
+// removes what is left of it then, and status, repair and doctor say so. An interface that
+// is not where its record says, but of which something still exists, is not gone: left
+// says what. Whether its pod has ended is not known then.
+func (n *Node) Gone(r *attach.Record) (gone bool, left string, err error) {
+	if _, err := n.Refind(r); !errors.Is(err, attach.ErrGone) {
+		return false, "", err
+	}
+	left, err = n.kernel.left(&r.Interface)
+	return left == "" && err == nil, left, err
+}
+
+// left names what still exists of an interface that is not where it was: its namespace has
+// another path, or its host end may still be there.
+func (k *kernel) left(i *attach.Interface) (string, error) {
+	path, err := k.movedTo(i)
+	if err != nil {
+		return "", err
+	}
+	if path != "" {
+		return fmt.Sprintf("%s exists, in the network namespace that is now at %s", i.PodName, path), nil
+	}
+	if is, err := k.hasHostEnd(i); !is || err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("its host end %s (ifindex %d) exists, with the other end in a network namespace that has no name and no process",
+		i.HostName, i.HostIndex), nil
+}
+
+// hasHostEnd says whether the host's end of an interface exists.
+func (k *kernel) hasHostEnd(i *attach.Interface) (bool, error) {
+	if i.HostIndex == 0 {
+		return false, nil
+	}
+	dev, err := k.host.InterfaceByIndex(i.HostIndex)
+	if errors.Is(err, hostif.ErrNoDevice) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return k.isHostEnd(i, &dev)
+}
+
+// movedTo returns the path of the namespace of an interface if the interface is in it, ""
+// if not.
+func (k *kernel) movedTo(i *attach.Interface) (string, error) {
+	for _, path := range hostif.NetNSPaths() {
+		var st unix.Stat_t
+		if unix.Stat(path, &st) != nil || st.Ino != i.NetNSInode {
+			continue
+		}
+		found := false
+		err := k.visit(path, func(p *podNS) error {
+			dev, err := p.handle.InterfaceByIndex(i.PodIndex)
+			found = err == nil && p.holds(i) && i.IsKind(dev.Kind)
+			if errors.Is(err, hostif.ErrNoDevice) {
+				return nil
+			}
+			return err
+		})
+		if found || err != nil {
+			return path, err
+		}
+	}
+	return "", nil
+}
+
+// isHostEnd says whether a device of the host's is the other end of an interface: by its
+// number and its kind, by the number of its peer, and by the namespace of its peer. The
+// number alone is no sign: the kernel gives it to other devices, too. A namespace that
+// nothing shows may be the one of the interface. No namespace stays open that was not.
+func (k *kernel) isHostEnd(i *attach.Interface, dev *hostif.Interface) (bool, error) {
+	if dev.Index != i.HostIndex || dev.PeerIndex != i.PodIndex || !i.IsKind(dev.Kind) || !dev.Kind.IsPair() {
+		return false, nil
+	}
+	if k.pods[i.NetNSPath] == nil {
+		defer k.release(i.NetNSPath)
+	}
+	p, err := k.podOf(i)
+	if err != nil {
+		return false, err
+	}
+	if p != nil {
+		return k.host.PeerIsIn(dev, k.hostNS, p.ns)
+	}
+	if dev.PeerNetNSID == hostif.NoNetNSID {
+		return false, nil // its peer is on the host, or its namespace ends now
+	}
+	path, err := k.namespaceOfPeer(dev)
+	if path == "" || err != nil {
+		return true, err
+	}
+	same := false
+	err = k.visit(path, func(p *podNS) error { same = p.holds(i); return nil })
+	return same, err
+}
+
+// namespaceOfPeer returns the path of the namespace with the other end of a device of the
+// host's, "" if it is out of sight.
+func (k *kernel) namespaceOfPeer(dev *hostif.Interface) (string, error) {
+	for _, path := range hostif.NetNSPaths() {
+		ns, err := hostif.OpenNetNS(path)
+		if errors.Is(err, hostif.ErrNoNetNS) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		is, err := k.host.PeerIsIn(dev, k.hostNS, ns)
+		_ = ns.Close()
+		if is || err != nil {
+			return path, err
+		}
+	}
+	return "", nil
+}
+
+// visit calls f with a namespace, and closes it if it was not open before. One that is gone
+// meanwhile is passed over.
+func (k *kernel) visit(path string, f func(*podNS) error) error {
+	if k.pods[path] == nil {
+		defer k.release(path)
+	}
+	p, err := k.pod(path)
+	if errors.Is(err, hostif.ErrNoNetNS) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f(p)
+}
