@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
@@ -50,6 +51,26 @@ func (s *store) Kept(id attach.ID) ([]attach.ID, error) {
 		ids[i] = attach.ID(k)
 	}
 	return ids, err
+}
+
+// Recorded returns the attachments that have a record, without those that are known: one
+// without a record is being made.
+func (p Paths) Recorded(known func(attach.ID) bool) ([]attach.ID, error) {
+	s, err := openStore(p.Pins)
+	if errors.Is(err, ErrNoState) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids, err := s.list()
+	return slices.DeleteFunc(ids, func(id attach.ID) bool {
+		if known(id) {
+			return true
+		}
+		records, err := s.Records(id)
+		return err == nil && len(records) == 0
+	}), err
 }
 
 // Lock implements [attach.Store].

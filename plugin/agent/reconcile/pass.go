@@ -115,7 +115,11 @@ func (l *look) unclaimed(ctx context.Context) bool {
 		l.stays(nil)
 		return true
 	}
-	if len(records) == 0 || l.claimed(node, records) {
+	if len(records) == 0 {
+		return false
+	}
+	l.owns(l.key.id, records[0].Pod)
+	if l.claimed(node, records) {
 		return false
 	}
 	l.Namespace, l.Name, _ = strings.Cut(records[0].Pod, "/")

@@ -183,6 +183,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		wg.Go(func() { r.work(ctx) })
 	}
 	wg.Go(func() { r.passes(ctx) })
+	wg.Go(func() { r.newcomers(ctx) })
 	wg.Go(func() { r.namespaces(ctx) })
 	err = r.cfg.Pods.Run(ctx, r.podChanged)
 	if ctx.Err() != nil {

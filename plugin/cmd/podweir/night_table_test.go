@@ -134,7 +134,7 @@ func nightCases() []nightCase {
 				n.api.Close()
 			},
 			steps: []nightStep{{"podweir status", nil}, {"podweir doctor", []string{"PW613", "API server", "connection refused"}}},
-			means: "The agent cannot reach the API server, so it does not learn of changes. Pods keep the limits that they have, and new pods get theirs from the runtime.",
+			means: "The agent cannot reach the API server, so it does not learn of changes. Pods keep the limits that they have, new pods get theirs from the runtime, and the agent repairs both.",
 			cure:  "Make the API server reachable from the node. The agent goes on by itself.",
 		},
 		{
