@@ -21,9 +21,9 @@ const (
 // the record was lost, or there never was one. A value that podweir itself sets is never
 // what was there before. In its place is the value of the other end of the pair, or the
 // kernel's default if podweir has changed that end, too, or there is none.
-func Presume(obs *Observed) map[string]Choice {
+func Presume(obs *Observed) Choices {
 	made := obs.ownClsact()
-	all := make(map[string]Choice)
+	all := make(Choices)
 	for _, d := range terms.Directions {
 		c := Choice{MadeClsact: made}
 		dev, peer := obs.Device(QueueSide(d)), obs.Device(otherEnd(QueueSide(d)))
@@ -36,7 +36,7 @@ func Presume(obs *Observed) map[string]Choice {
 				c.TxQueueLen = new(peer.TxQueueLen)
 			}
 		}
-		all[d.String()] = c
+		all[d] = c
 	}
 	return all
 }

@@ -93,7 +93,7 @@ func TestPresume(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := attach.Presume(&attach.Observed{Devices: map[terms.Side]*attach.Device{terms.SidePod: &tt.pod, terms.SideHost: &tt.host}})
-			want := map[string]attach.Choice{"egress": tt.egress, "ingress": tt.ingress}
+			want := attach.Choices{terms.Egress: tt.egress, terms.Ingress: tt.ingress}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("presumed (-want +got):\n%s", diff)
 			}

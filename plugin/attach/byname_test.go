@@ -135,7 +135,7 @@ func TestByNameIsTriedAgain(t *testing.T) {
 			if diff := cmp.Diff(want.shape(), w.shape()); diff != "" {
 				t.Errorf("the pod (-want +got):\n%s", diff)
 			}
-			if record(t, w).Choices[tc.d.String()].Settled {
+			if record(t, w).Choices[tc.d].Settled {
 				t.Error("the choices are still told to be of auto")
 			}
 		})

@@ -41,7 +41,7 @@ type Request struct {
 	// way is better than none.
 	Strict bool
 	// Prior are the choices of an earlier run, which stay.
-	Prior map[string]Choice
+	Prior Choices
 	// HostSide are the directions to police on the host side for now, whatever is
 	// requested; see [hostSided].
 	HostSide map[terms.Direction]bool
@@ -54,12 +54,12 @@ type Request struct {
 // wrapping [ErrForeignQdisc] or [ErrHookTaken] where no limit is available without
 // touching what belongs to somebody else, or, if the request is strict, none of
 // the kind that was requested.
-func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
+func Decide(req *Request, obs *Observed) (*Desired, Choices, error) {
 	want := &Desired{
 		Interface:  req.Interface,
 		Directions: make(map[terms.Direction]*DirectionState),
 	}
-	choices := make(map[string]Choice)
+	choices := make(Choices)
 	for _, d := range terms.Directions {
 		if req.Config.Limit(d) == nil {
 			continue
@@ -69,7 +69,7 @@ func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 			return nil, nil, fmt.Errorf("%v: %w", d, err)
 		}
 		want.Directions[d] = ds
-		choices[d.String()] = choice
+		choices[d] = choice
 	}
 	return want, choices, nil
 }
@@ -77,7 +77,7 @@ func Decide(req *Request, obs *Observed) (*Desired, map[string]Choice, error) {
 // decideDirection tries what was requested every time, and what auto is if
 // that is not available. The choices of an earlier run are of the one or the other.
 func decideDirection(req *Request, obs *Observed, d terms.Direction) (*DirectionState, Choice, error) {
-	prior := req.Prior[d.String()]
+	prior := req.Prior[d]
 	if req.HostSide[d] && !req.Config.Observe {
 		if state, choice, err := decideHostSide(req, obs, d, prior); err == nil {
 			return state, choice, nil

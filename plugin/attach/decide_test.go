@@ -51,7 +51,7 @@ func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, chang
 	if err != nil {
 		return nil, attach.Choice{}, err
 	}
-	return want.Directions[d], choices[d.String()], nil
+	return want.Directions[d], choices[d], nil
 }
 
 func foreignRoot(w *world, s terms.Side) {

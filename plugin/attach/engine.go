@@ -321,7 +321,7 @@ func (e *Engine) apply(rec *Record, in *Inspection) error {
 		if a.Kind == TearDown && a.State == nil { // the new record does not tell of it
 			was := *rec
 			was.Choices = maps.Clone(rec.Choices)
-			was.Choices[a.Direction.String()] = in.before[a.Direction.String()]
+			was.Choices[a.Direction] = in.before[a.Direction]
 			r = &was
 		}
 		if err := e.do(r, a); err != nil {
@@ -430,7 +430,7 @@ func (e *Engine) removeOne(ctx context.Context, id ID) error {
 func (e *Engine) remove(r *Record) error {
 	var made []terms.Direction
 	for _, d := range terms.Directions {
-		if _, ok := r.Choices[d.String()]; ok {
+		if _, ok := r.Choices[d]; ok {
 			made = append(made, d)
 		}
 	}

@@ -295,7 +295,7 @@ func TestNewPodUnderTheSameID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			ensure(t, w, both(10_000_000))
-			old := record(t, w).Choices["egress"].Majors
+			old := record(t, w).Choices[terms.Egress].Majors
 			change(w)
 			w.log = nil
 			ensure(t, w, both(10_000_000))
@@ -303,8 +303,8 @@ func TestNewPodUnderTheSameID(t *testing.T) {
 				t.Errorf("steps %v, want the old record removed before the new one", w.log)
 			}
 			r := record(t, w)
-			if r.Interface != w.iface || slices.Equal(r.Choices["egress"].Majors, old) {
-				t.Errorf("record of %+v with majors %v, want those of the new interface", r.Interface, r.Choices["egress"].Majors)
+			if r.Interface != w.iface || slices.Equal(r.Choices[terms.Egress].Majors, old) {
+				t.Errorf("record of %+v with majors %v, want those of the new interface", r.Interface, r.Choices[terms.Egress].Majors)
 			}
 		})
 	}

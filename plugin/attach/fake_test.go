@@ -178,7 +178,7 @@ func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 		NoIFB:      w.noIFB,
 	}
 	for _, d := range terms.Directions {
-		_, obs.Recorded[d] = r.Choices[d.String()]
+		_, obs.Recorded[d] = r.Choices[d]
 	}
 	for s, d := range w.devices {
 		copied := *d
@@ -319,7 +319,7 @@ func (w *world) hook(a attach.Action, s terms.Side, h terms.Hook, k terms.HookKi
 }
 
 func (w *world) tearDown(r *attach.Record, d terms.Direction) {
-	choice := r.Choices[d.String()]
+	choice := r.Choices[d]
 	for s, dev := range w.devices {
 		if s == terms.SideIFB {
 			if d == terms.Ingress {

@@ -57,7 +57,7 @@ func hostSidesOf(prior *Record) map[terms.Direction]bool {
 		return all
 	}
 	for _, d := range terms.Directions {
-		if prior.Choices[d.String()].HostSide {
+		if prior.Choices[d].HostSide {
 			all[d] = true
 		}
 	}

@@ -23,9 +23,9 @@ type Inspection struct {
 	// Degraded is what is wanted and not available now.
 	Degraded []Degradation
 
-	choices map[string]Choice
+	choices Choices
 	// before are the choices of the record, or what is presumed without one.
-	before map[string]Choice
+	before Choices
 	// gone are the directions that are made again, steps the plan without their end.
 	gone    []terms.Direction
 	steps   []Action
@@ -121,7 +121,7 @@ func (in *Inspection) remakes(prior *Record) []Action {
 	var all []Action
 	for _, d := range in.gone {
 		a := Action{Kind: TearDown, Direction: d, State: in.Want.Directions[d]}
-		was, is := prior.Choices[d.String()], in.choices[d.String()]
+		was, is := prior.Choices[d], in.choices[d]
 		switch {
 		case a.State == nil:
 			a.Reason = "attached, but no limit is requested"
@@ -145,7 +145,7 @@ func (in *Inspection) remakes(prior *Record) []Action {
 // degraded lists what is not as it is wanted, and since when.
 func (in *Inspection) degraded(prior *Record, now time.Time) {
 	for _, d := range terms.Directions {
-		ds, choice := in.Want.Directions[d], in.choices[d.String()]
+		ds, choice := in.Want.Directions[d], in.choices[d]
 		if ds == nil {
 			continue
 		}
@@ -159,11 +159,11 @@ func (in *Inspection) degraded(prior *Record, now time.Time) {
 		choice.Since = time.Time{}
 		if len(reasons) > 0 {
 			choice.Since = now
-			if prior != nil && !prior.Choices[d.String()].Since.IsZero() {
-				choice.Since = prior.Choices[d.String()].Since
+			if prior != nil && !prior.Choices[d].Since.IsZero() {
+				choice.Since = prior.Choices[d].Since
 			}
 		}
-		in.choices[d.String()] = choice
+		in.choices[d] = choice
 		for _, why := range reasons {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: why, Since: choice.Since})
 		}

@@ -24,7 +24,7 @@ func TestWantedIsTriedAgain(t *testing.T) {
 			side := attach.QueueSide(d)
 			foreignRoot(w, side)
 			ensure(t, w, cfg)
-			first := record(t, w).Choices[d.String()]
+			first := record(t, w).Choices[d]
 			if !first.Degraded() || first.Since.IsZero() {
 				t.Fatalf("choice beside a foreign root: %+v, want a degraded one with a time", first)
 			}
@@ -43,7 +43,7 @@ func TestWantedIsTriedAgain(t *testing.T) {
 			if _, err := e.Repair(t.Context(), podID); err != nil {
 				t.Fatal(err)
 			}
-			if c := record(t, w).Choices[d.String()]; c.Degraded() || !c.Since.IsZero() || w.devices[side].Root() == nil {
+			if c := record(t, w).Choices[d]; c.Degraded() || !c.Since.IsZero() || w.devices[side].Root() == nil {
 				t.Errorf("after repair the choice is %+v and the device %+v, want the queue", c, w.devices[side])
 			}
 			if in, err = e.Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {
@@ -59,7 +59,7 @@ func TestAdoptsItsOwnQueue(t *testing.T) {
 	w := newWorld()
 	cfg := both(10_000_000)
 	ensure(t, w, cfg)
-	majors := record(t, w).Choices["egress"].Majors
+	majors := record(t, w).Choices[terms.Egress].Majors
 	clear(w.records)
 	clear(w.dataplanes)
 	var told []string
@@ -71,7 +71,7 @@ func TestAdoptsItsOwnQueue(t *testing.T) {
 	if slices.ContainsFunc(told, func(s string) bool { return strings.HasSuffix(s, "build-queue") }) || !slices.Contains(told, "egress load") {
 		t.Errorf("steps %v, want a slot and no new queue", told)
 	}
-	if c := record(t, w).Choices["egress"]; !slices.Equal(c.Majors, majors) || c.Degraded() {
+	if c := record(t, w).Choices[terms.Egress]; !slices.Equal(c.Majors, majors) || c.Degraded() {
 		t.Errorf("choice %+v, want the handles %v", c, majors)
 	}
 	if in, err := e.Inspect(record(t, w)); err != nil || len(in.Plan) != 0 {

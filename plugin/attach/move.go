@@ -33,14 +33,14 @@ func moved(before, now *shaping.Config) []terms.Direction {
 // switched lists the directions that change between what is wanted and what was
 // available, or to the host side and back: they are made again, since both may use
 // the same program elsewhere.
-func switched(prior *Record, now map[string]Choice, gone []terms.Direction) []terms.Direction {
+func switched(prior *Record, now Choices, gone []terms.Direction) []terms.Direction {
 	var all []terms.Direction
 	if prior == nil {
 		return nil
 	}
 	for _, d := range terms.Directions {
-		was, made := prior.Choices[d.String()]
-		is, stays := now[d.String()]
+		was, made := prior.Choices[d]
+		is, stays := now[d]
 		other := was.Settled != is.Settled || was.HostSide != is.HostSide || was.Queue != is.Queue || was.Place != is.Place
 		if made && stays && other && !slices.Contains(gone, d) {
 			all = append(all, d)
@@ -57,8 +57,8 @@ func samePlace(a, b terms.Place) bool { return a == b || a.IFB() && b.IFB() }
 // observed: it will be gone.
 func without(obs *Observed, r *Record, directions []terms.Direction) {
 	for _, d := range directions {
-		majors := r.Choices[d.String()].Majors
-		if was := r.Choices[d.String()].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
+		majors := r.Choices[d].Majors
+		if was := r.Choices[d].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
 			obs.Devices[QueueSide(d)].Offload = *was
 		}
 		for side, dev := range obs.Devices {
@@ -80,29 +80,29 @@ func without(obs *Observed, r *Record, directions []terms.Direction) {
 // keep returns the choices that still hold: all of a direction that stays. Of
 // one that is gone only who made the clsact qdiscs, which may be in use by the
 // other direction.
-func keep(choices map[string]Choice, gone []terms.Direction, now *shaping.Config) map[string]Choice {
-	kept := make(map[string]Choice)
+func keep(choices Choices, gone []terms.Direction, now *shaping.Config) Choices {
+	kept := make(Choices)
 	var made []terms.Side
 	for _, d := range terms.Directions {
-		c := choices[d.String()]
+		c := choices[d]
 		if slices.Contains(gone, d) {
 			made = append(made, c.MadeClsact...)
 		} else if now.Limit(d) != nil {
-			kept[d.String()] = c
+			kept[d] = c
 		}
 	}
 	for _, d := range terms.Directions {
 		if now.Limit(d) == nil {
 			continue
 		}
-		c := kept[d.String()]
+		c := kept[d]
 		c.MadeClsact = slices.Clone(c.MadeClsact)
 		for _, s := range made {
 			if !slices.Contains(c.MadeClsact, s) {
 				c.MadeClsact = append(c.MadeClsact, s)
 			}
 		}
-		kept[d.String()] = c
+		kept[d] = c
 	}
 	return kept
 }

@@ -20,11 +20,11 @@ const RecordVersion = 1
 // the wish and every choice that cannot be computed again. DEL, GC, CHECK and
 // repair after a crash work from it alone.
 type Record struct {
-	Version   int               `json:"version"`
-	ID        ID                `json:"id"`
-	Interface Interface         `json:"interface"`
-	Config    shaping.Config    `json:"config"`
-	Choices   map[string]Choice `json:"choices"`
+	Version   int            `json:"version"`
+	ID        ID             `json:"id"`
+	Interface Interface      `json:"interface"`
+	Config    shaping.Config `json:"config"`
+	Choices   Choices        `json:"choices"`
 	// Pod is "namespace/name" where the runtime told it.
 	Pod string `json:"pod,omitempty"`
 	// By is who made the attachment, "" in records of releases that did not say.
@@ -39,6 +39,34 @@ type Record struct {
 	// Asked is the configuration before `podweir set` changed it; nil if it
 	// did not.
 	Asked *shaping.Config `json:"asked,omitempty"`
+}
+
+// Choices are what was decided for each direction. A record has them by the names of the
+// directions.
+type Choices map[terms.Direction]Choice
+
+// MarshalJSON writes the choices by name.
+func (c Choices) MarshalJSON() ([]byte, error) {
+	named := make(map[string]Choice, len(c))
+	for d, choice := range c {
+		named[d.String()] = choice
+	}
+	return json.Marshal(named)
+}
+
+// UnmarshalJSON reads them. A name that is no direction's is left out, as an unknown field is.
+func (c *Choices) UnmarshalJSON(b []byte) error {
+	var named map[string]Choice
+	if err := json.Unmarshal(b, &named); err != nil {
+		return err
+	}
+	*c = make(Choices, len(named))
+	for _, d := range terms.Directions {
+		if choice, ok := named[d.String()]; ok {
+			(*c)[d] = choice
+		}
+	}
+	return nil
 }
 
 // By is who makes an attachment.
@@ -123,14 +151,14 @@ func (r *Record) LeaveClsact(s terms.Side) {
 
 // noteTxQueueLen takes over from before what the devices of queues had as txqueuelen, and
 // notes that of those which get a queue with bands now.
-func (r *Record) noteTxQueueLen(want *Desired, obs *Observed, before map[string]Choice) {
+func (r *Record) noteTxQueueLen(want *Desired, obs *Observed, before Choices) {
 	for d, ds := range want.Directions {
-		c, p := r.Choices[d.String()], ds.Params
-		c.TxQueueLen = before[d.String()].TxQueueLen
+		c, p := r.Choices[d], ds.Params
+		c.TxQueueLen = before[d].TxQueueLen
 		if c.TxQueueLen == nil && p.Side == QueueSide(d) && p.Tree != nil && p.Tree.BandPackets() != 0 {
 			c.TxQueueLen = new(obs.Device(p.Side).TxQueueLen)
 		}
-		r.Choices[d.String()] = c
+		r.Choices[d] = c
 	}
 }
 

@@ -42,9 +42,9 @@ func TestOffloadOfFormerRelease(t *testing.T) {
 	cfg := &shaping.Config{Egress: limit(10_000_000), Unshaped: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	ensure(t, w, cfg)
 	r := record(t, w)
-	choice := r.Choices[terms.Egress.String()]
+	choice := r.Choices[terms.Egress]
 	choice.Offload = &bigTCP
-	r.Choices[terms.Egress.String()] = choice
+	r.Choices[terms.Egress] = choice
 	if err := w.Write(r); err != nil {
 		t.Fatal(err)
 	}

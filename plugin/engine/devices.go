@@ -61,7 +61,7 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if err != nil {
 			return nil, fmt.Errorf("look at device %s: %w", one.Name, err)
 		}
-		if root := seen.Root(); root != nil && record != nil && ownRoot(root, record.Choices[terms.Ingress.String()].Majors) {
+		if root := seen.Root(); root != nil && record != nil && ownRoot(root, record.Choices[terms.Ingress].Majors) {
 			seen.OwnTree = true
 		}
 		out = append(out, PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID})

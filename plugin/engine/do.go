@@ -360,19 +360,19 @@ func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side)
 		if err != nil {
 			return err
 		}
-		if dev.OwnTree || ownRoot(&root.Qdisc, r.Choices[d.String()].Majors) {
+		if dev.OwnTree || ownRoot(&root.Qdisc, r.Choices[d].Majors) {
 			err = queue.Remove(at.handle, at.index, root.Kind, root.Handle)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if was := r.Choices[d.String()].Offload; s == attach.QueueSide(d) && was != nil {
+	if was := r.Choices[d].Offload; s == attach.QueueSide(d) && was != nil {
 		if err := setOffload(at, was); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err
 		}
 	}
-	if was := r.Choices[d.String()].TxQueueLen; s == attach.QueueSide(d) && was != nil {
+	if was := r.Choices[d].TxQueueLen; s == attach.QueueSide(d) && was != nil {
 		// After the queue is gone, when the kernel does not wait for RCU (6.18).
 		if err := at.handle.SetTxQueueLen(at.index, *was); err != nil && !errors.Is(err, unix.ENODEV) {
 			return err

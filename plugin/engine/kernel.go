@@ -208,7 +208,7 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 		Recorded:   make(map[terms.Direction]bool),
 	}
 	for _, d := range terms.Directions {
-		_, obs.Recorded[d] = r.Choices[d.String()]
+		_, obs.Recorded[d] = r.Choices[d]
 		dp, err := k.node.Observe(k.pins(r), d)
 		if err != nil {
 			return nil, err
@@ -243,7 +243,7 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 // looksForIFB says that an ifb may be there, or that the ingress queue may have to move
 // to one.
 func looksForIFB(r *attach.Record, obs *attach.Observed) bool {
-	ingress := r.Choices[terms.Ingress.String()]
+	ingress := r.Choices[terms.Ingress]
 	return usesIFB(r, obs) || redirected(obs) || mayMoveToIFB(r, obs) || ingress.Degraded() || len(r.Choices) == 0 && !r.Config.Limited()
 }
 
@@ -264,7 +264,7 @@ func usesIFB(r *attach.Record, obs *attach.Observed) bool {
 func mayUseIFB(r *attach.Record) bool {
 	l := r.Config.Ingress
 	return l != nil && (l.Place.IFB() || l.Place == terms.PlaceAuto && pastHost(&r.Interface) ||
-		r.Choices[terms.Ingress.String()].Place == terms.PlaceIFB)
+		r.Choices[terms.Ingress].Place == terms.PlaceIFB)
 }
 
 // mayMoveToIFB says that the ingress queue cannot stand on the host side: a root
@@ -274,7 +274,7 @@ func mayMoveToIFB(r *attach.Record, obs *attach.Observed) bool {
 	if r.Config.Ingress == nil || host == nil || host.Root() == nil {
 		return false
 	}
-	return !ownRoot(host.Root(), r.Choices[terms.Ingress.String()].Majors)
+	return !ownRoot(host.Root(), r.Choices[terms.Ingress].Majors)
 }
 
 // observeNetfilter looks for a chain behind the redirect; one that cannot be
