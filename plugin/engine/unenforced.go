@@ -23,15 +23,47 @@ type Unenforced struct {
 	Pod       string    `json:"pod,omitempty"`
 	Interface string    `json:"interface"`
 	Direction string    `json:"direction"`
-	// Reason is exceeded or tampered.
-	Reason string    `json:"reason"`
-	Since  time.Time `json:"since"`
+	Reason    Reason    `json:"reason"`
+	Since     time.Time `json:"since"`
 	// Held says that the limit holds all the same.
 	Held               bool   `json:"held,omitempty"`
 	LimitBitsPerSecond uint64 `json:"limitBitsPerSecond"`
 	// CarriedBitsPerSecond is what its device carried, 0 if that was within the limit.
 	CarriedBitsPerSecond uint64 `json:"carriedBitsPerSecond,omitempty"`
-	Cause                string `json:"cause"`
+	// TakenBy says who may take the limit away, "" if nobody does.
+	TakenBy Taker `json:"takenBy,omitempty"`
+	// Cause is the likely cause in words.
+	Cause string `json:"cause"`
+}
+
+// Reason is what is wrong with a limit that is in force.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonExceeded: the device carried more than the limit lets through.
+	ReasonExceeded Reason = "exceeded"
+	// ReasonTampered: the limit is taken away again and again. It may hold all the same.
+	ReasonTampered Reason = "tampered"
+)
+
+// Taker is who may take a limit away again and again.
+type Taker string
+
+// Those who may.
+const (
+	// TakerPod is a process in the pod: what is taken away is in its reach. Software on
+	// the node reaches that, too.
+	TakerPod Taker = "pod"
+	// TakerNode is software on the node alone.
+	TakerNode Taker = "node"
+)
+
+func (t Taker) String() string {
+	if t == TakerPod {
+		return "a process in the pod that has CAP_NET_ADMIN, or software on the node"
+	}
+	return "software on the node"
 }
 
 func (p Paths) unenforcedPath() string { return filepath.Join(p.Run, "unenforced.json") }

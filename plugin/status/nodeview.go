@@ -217,10 +217,9 @@ func unenforcedView(u *engine.Unenforced) *view.Pod {
 	default:
 		p.Cause += ", which is taken away again and again"
 	}
-	// The agent's cause begins with what is said already.
-	_, cause, ok := strings.Cut(u.Cause, "again and again, by ")
-	if !ok {
-		cause = u.Cause
+	cause := u.Cause
+	if u.TakenBy != "" { // that it is taken away is said already
+		cause = u.TakenBy.String()
 	}
 	p.Cause += "; likely cause: " + cause
 	return p

@@ -52,15 +52,15 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Reasons of [State].
-const (
-	// ReasonExceeded: the device carried more than the limit lets through.
-	ReasonExceeded = "exceeded"
-	// ReasonTampered: the limit is taken away again and again. It may hold all the same.
-	ReasonTampered = "tampered"
-	// ReasonObserve: the operator wants the limit to be observed only.
-	ReasonObserve = "observe"
-)
+// ReasonObserve is a reason of [State]: the operator wants the limit to be observed only.
+const ReasonObserve = "observe"
+
+// likely is why a limit may not hold, as far as the agent knows.
+type likely struct {
+	text string
+	// takenBy is who may take the limit away, "" if nobody does.
+	takenBy engine.Taker
+}
 
 // State says whether one direction of a pod is held to its limit.
 type State struct {
@@ -123,7 +123,7 @@ type watch struct {
 	// told is when it was last told that it is exceeded, for this cause, since then and
 	// by so much; zero if it is not.
 	told    time.Time
-	cause   string
+	cause   likely
 	since   time.Duration
 	carried units.BitRate
 }
@@ -321,7 +321,7 @@ func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
 	}
 	d.verdict = d.Look(reading)
 	d.held += d.verdict.Held
-	r.judge(s, d, &d.verdict, func() string { return cause(s, l) })
+	r.judge(s, d, &d.verdict, func() likely { return cause(s, l) })
 	if arrives(l) && (r.looks+l.Interface.HostIndex)%arriveEvery == 0 || d.past.Suspected {
 		return r.arrived(s, d)
 	}
@@ -342,14 +342,14 @@ func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	d.past = d.arrived.Look(ratewatch.Reading{
 		Limit: watched(l), From: from, To: time.Since(r.start), Bytes: n, Source: d.source, Looked: s.At.Sub(r.start),
 	})
-	r.judge(s, d, &d.past, func() string {
-		return "a program takes packets past the host side's device (bpf_redirect_peer); podweir doctor --probe names it"
+	r.judge(s, d, &d.past, func() likely {
+		return likely{text: "a program takes packets past the host side's device (bpf_redirect_peer); podweir doctor --probe names it"}
 	})
 	return nil
 }
 
 // judge acts on a verdict.
-func (r *reader) judge(s *reconcile.PodState, d *watch, v *ratewatch.Verdict, why func() string) {
+func (r *reader) judge(s *reconcile.PodState, d *watch, v *ratewatch.Verdict, why func() likely) {
 	if v.Suspected {
 		r.cfg.Pods.LookAt(s)
 	}
@@ -375,9 +375,9 @@ func (d *watch) exceeded() bool { return d.verdict.Exceeded || d.past.Exceeded }
 func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 	l := &d.limit
 	d.told = time.Now()
-	text := fmt.Sprintf("%v of %s carried %v, its limit is %v; likely cause: %s", l.Direction, l.Interface.PodName, d.carried, l.Rate, d.cause)
+	text := fmt.Sprintf("%v of %s carried %v, its limit is %v; likely cause: %s", l.Direction, l.Interface.PodName, d.carried, l.Rate, d.cause.text)
 	w.cfg.Log.Error("limit exceeded", "pod", s.Namespace+"/"+s.Name, "direction", l.Direction.String(),
-		"carriedBitsPerSecond", uint64(d.carried), "limitBitsPerSecond", uint64(l.Rate), "likelyCause", d.cause)
+		"carriedBitsPerSecond", uint64(d.carried), "limitBitsPerSecond", uint64(l.Rate), "likelyCause", d.cause.text)
 	if s.UID != "" {
 		w.cfg.Events.Emit(&kube.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
 			kube.Event{Warning: true, Reason: "LimitExceeded", Message: text})
@@ -385,12 +385,17 @@ func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 }
 
 // cause is why a limit may be exceeded, as far as the agent knows.
-func cause(s *reconcile.PodState, l *reconcile.Limit) string {
+func cause(s *reconcile.PodState, l *reconcile.Limit) likely {
 	for i := range s.Tampered {
 		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction {
-			return t.String()
+			return likely{text: t.String(), takenBy: t.By}
 		}
 	}
+	return likely{text: otherCause(s, l)}
+}
+
+// otherCause is the cause where nobody takes the limit away.
+func otherCause(s *reconcile.PodState, l *reconcile.Limit) string {
 	for i := range s.Mends {
 		if m := &s.Mends[i]; m.ID == l.ID && m.Direction == l.Direction {
 			return "what keeps it was changed, and was put back at " + m.At.UTC().Format(time.RFC3339) + " (" + m.What + ")"

@@ -203,7 +203,7 @@ func TestExceededIsTold(t *testing.T) {
 		}
 		n.set(func() { n.rates[terms.Egress] = 10_000_000 })
 		after(10 * time.Second)
-		if got := w.States()[0]; got.Enforced || got.Reason != enforce.ReasonExceeded || !w.States()[1].Enforced {
+		if got := w.States()[0]; got.Enforced || got.Reason != string(engine.ReasonExceeded) || !w.States()[1].Enforced {
 			t.Errorf("states = %+v, want egress to be exceeded", w.States())
 		}
 		after(time.Hour)
@@ -398,7 +398,7 @@ func TestStates(t *testing.T) {
 	tampered := limited(terms.Egress, terms.Ingress)
 	tampered.Limits[0].Ceiling = true
 	for _, l := range tampered.Limits {
-		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction, InPod: true, Since: time.Now()})
+		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction, By: engine.TakerPod, Since: time.Now()})
 	}
 	tampered.Name = "tampered"
 	failed := reconcile.PodState{Namespace: "ns", Name: "failed", UID: "f", Outcome: reconcile.Failed, Asked: []terms.Direction{terms.Ingress}}
@@ -421,14 +421,14 @@ func TestStates(t *testing.T) {
 			{Pod: "netns-1", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "failed", Direction: terms.Ingress, Reason: "failed"},
 			{Namespace: "ns", Pod: "observed", Direction: terms.Egress, Reason: enforce.ReasonObserve},
-			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: enforce.ReasonTampered},
-			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: enforce.ReasonTampered},
+			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: string(engine.ReasonTampered)},
+			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: string(engine.ReasonTampered)},
 		}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
 		records, err := paths.Unenforced()
-		if err != nil || len(records) != 2 || !records[0].Held || records[1].Held || records[1].Reason != "tampered" {
+		if err != nil || len(records) != 2 || !records[0].Held || records[1].Held || records[1].Reason != "tampered" || records[1].TakenBy != engine.TakerPod {
 			t.Errorf("records = %+v, %v, want those of the pod that is tampered with", records, err)
 		}
 	})

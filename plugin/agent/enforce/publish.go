@@ -143,11 +143,11 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []State {
 		if l.Observe {
 			one.Reason, one.Enforced = ReasonObserve, false
 		} else if fought(s, l) {
-			one.Reason, one.Enforced = ReasonTampered, l.Ceiling || l.HostSide
+			one.Reason, one.Enforced = string(engine.ReasonTampered), l.Ceiling || l.HostSide
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
 			one.Enforced = false
-			one.Reason = cmp.Or(one.Reason, ReasonExceeded)
+			one.Reason = cmp.Or(one.Reason, string(engine.ReasonExceeded))
 		}
 		all = append(all, one)
 	}
@@ -178,14 +178,15 @@ func (w *Watcher) toldOf(s *reconcile.PodState) []engine.Unenforced {
 		}
 		for j := range s.Tampered {
 			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction {
-				one.Reason, one.Since, one.Cause = ReasonTampered, t.Since.UTC().Round(time.Second), t.String()
+				one.Reason, one.Since = engine.ReasonTampered, t.Since.UTC().Round(time.Second)
+				one.TakenBy, one.Cause = t.By, t.String()
 				one.Held = l.Ceiling || l.HostSide
 			}
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
 			one.Held, one.CarriedBitsPerSecond = false, uint64(d.carried)
 			if one.Reason == "" {
-				one.Reason, one.Cause = ReasonExceeded, d.cause
+				one.Reason, one.TakenBy, one.Cause = engine.ReasonExceeded, d.cause.takenBy, d.cause.text
 				one.Since = w.start.Add(d.since).UTC().Round(time.Second)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -109,6 +110,14 @@ func (f *fight) on(now time.Time) bool {
 // hostSide says whether the direction is to be on the host side.
 func (f *fight) hostSide(now time.Time) bool { return now.Before(f.until) }
 
+// taker is who may be on the other side.
+func (f *fight) taker() engine.Taker {
+	if f.inPod {
+		return engine.TakerPod
+	}
+	return engine.TakerNode
+}
+
 // adopt takes over a direction that an agent before this one has moved.
 func (f *fight) adopt(now time.Time) {
 	f.since, f.inPod, f.calm, f.what = now, true, f.quiet, "an agent before this one saw it"
@@ -130,18 +139,13 @@ type Tampering struct {
 	ID        attach.ID
 	Direction terms.Direction
 	Since     time.Time
-	// InPod says that a process in the pod can be the one who does.
-	InPod bool
+	By        engine.Taker
 	// What was taken away last.
 	What string
 }
 
 func (t *Tampering) String() string {
-	who := "software on the node"
-	if t.InPod {
-		who = "a process in the pod that has CAP_NET_ADMIN, or software on the node"
-	}
-	return fmt.Sprintf("the %v limit is taken away again and again, by %s", t.Direction, who)
+	return fmt.Sprintf("the %v limit is taken away again and again, by %v", t.Direction, t.By)
 }
 
 // fightOf returns what is known of a direction, to be changed under the lock.
@@ -209,7 +213,7 @@ func (l *look) fighting() {
 		if !f.on(now) {
 			continue
 		}
-		l.Tampered = append(l.Tampered, Tampering{ID: k.id, Direction: k.direction, Since: f.since, InPod: f.inPod, What: f.what})
+		l.Tampered = append(l.Tampered, Tampering{ID: k.id, Direction: k.direction, Since: f.since, By: f.taker(), What: f.what})
 		if !f.until.IsZero() {
 			l.queue.add(l.key, f.next(now).Sub(now)+time.Millisecond)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
@@ -75,7 +76,7 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 				}
 				covered := ceiling == "on" // a filter where there is no TCX
 				s := a.state(p)
-				if len(s.Tampered) != 1 || !s.Tampered[0].InPod || len(s.Limits) != 1 || s.Limits[0].HostSide == covered {
+				if len(s.Tampered) != 1 || s.Tampered[0].By != engine.TakerPod || len(s.Limits) != 1 || s.Limits[0].HostSide == covered {
 					t.Errorf("state = %+v, want a limit that is taken away in the pod, and is on the host side: %v", s, !covered)
 				}
 				where := map[bool]string{true: "the ceiling on the host side holds it", false: "policed on the host side"}[covered]
