@@ -121,7 +121,7 @@ func (k *kase) held(t *testing.T, d terms.Direction) uint64 {
 		return k.heldByTC(t, d)
 	}
 	for _, one := range a.Directions {
-		if one.Direction != d.String() {
+		if one.Direction.Is != d {
 			continue
 		}
 		if one.Qdisc != nil {

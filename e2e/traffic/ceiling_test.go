@@ -255,7 +255,7 @@ func egressCounters(t *testing.T, pod *Target) []datapath.Counter {
 	}
 	for _, a := range rep.Attachments {
 		for _, d := range a.Directions {
-			if a.ID.ContainerID == pod.ContainerID && d.Direction == Egress.String() {
+			if a.ID.ContainerID == pod.ContainerID && d.Direction.String() == Egress.String() {
 				return d.Counters
 			}
 		}

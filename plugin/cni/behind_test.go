@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -108,7 +109,7 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			a := p.must(t, "ADD", c)
 			s := p.status(t)
 			for _, d := range s.Directions {
-				if d.Direction == "ingress" && (d.Queue != "none" || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "\n"), chain)) {
+				if d.Direction.Is == terms.Ingress && (d.Queue.Is != terms.QueueNone || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "\n"), chain)) {
 					t.Errorf("status tells %+v, want policing because of the chain", d)
 				}
 			}

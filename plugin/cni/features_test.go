@@ -34,7 +34,7 @@ func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
 	if a.err != nil {
 		t.Fatalf("ADD: %s\n%s", describe(a.err), a.log)
 	}
-	if d := p.ingress(t); d.Side != terms.SideIFB.String() || d.Queue != terms.QueueTBF.String() {
+	if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
 		t.Errorf("ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
 	}
 	if by := p.status(t).By; by != attach.ByPlugin {
@@ -69,7 +69,7 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 		t.Errorf("ADD logs no warning with the reason: %s", a.log)
 	}
 	d := p.ingress(t)
-	if d.Queue != terms.QueueNone.String() || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "; "), why) {
+	if d.Queue.Is != terms.QueueNone || d.CapHolds || !strings.Contains(strings.Join(d.Notes, "; "), why) {
 		t.Errorf("ingress is %+v, want policing with the reason", d)
 	}
 	p.must(t, "CHECK", c)
@@ -79,7 +79,7 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 		t.Fatal(err)
 	}
 	p.repair(t)
-	if d := p.ingress(t); d.Side != terms.SideIFB.String() || d.Queue != terms.QueueTBF.String() {
+	if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
 		t.Errorf("after the repair ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
 	}
 	p.must(t, "CHECK", c)
@@ -110,10 +110,10 @@ func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
 	}
 	for _, d := range p.status(t).Directions {
 		notes := strings.Join(d.Notes, "; ")
-		if d.Direction == terms.Ingress.String() && d.Side != side.String() {
+		if d.Direction.Is == terms.Ingress && d.Side.Is != side {
 			t.Errorf("ingress is on the %s side, want %v", d.Side, side)
 		}
-		if slices.ContainsFunc(told, func(of terms.Direction) bool { return of.String() == d.Direction }) && !strings.Contains(notes, "hostHook is tcx") {
+		if slices.Contains(told, d.Direction.Is) && !strings.Contains(notes, "hostHook is tcx") {
 			t.Errorf("%s has the notes %q, want the reason for what it lacks", d.Direction, notes)
 		}
 	}
@@ -136,7 +136,7 @@ func (p *pod) hostFilters(t *testing.T) []string {
 func (p *pod) ingress(t *testing.T) status.Direction {
 	t.Helper()
 	for _, d := range p.status(t).Directions {
-		if d.Direction == terms.Ingress.String() {
+		if d.Direction.Is == terms.Ingress {
 			return d
 		}
 	}

@@ -209,9 +209,9 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 			var queues []string
 			s := p.status(t)
 			for _, d := range s.Directions {
-				queues = append(queues, d.Queue)
+				queues = append(queues, d.Queue.String())
 			}
-			if !slices.Equal(queues, tc.queues) || s.Directions[1].Side != tc.ingress || len(s.Drift) != 0 {
+			if !slices.Equal(queues, tc.queues) || s.Directions[1].Side.String() != tc.ingress || len(s.Drift) != 0 {
 				t.Errorf("status shows %+v, want the queues %v and ingress on the %s side", s, tc.queues, tc.ingress)
 			}
 			if notes := fmt.Sprint(s.Directions); !strings.Contains(notes, tc.told) {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
@@ -261,7 +262,7 @@ func TestPrivilegedWaits(t *testing.T) {
 func (p *pod) waits(t *testing.T, toPod bool) []datapath.Wait {
 	t.Helper()
 	for _, d := range p.status(t).Directions {
-		if (d.Direction == "ingress") == toPod {
+		if (d.Direction.Is == terms.Ingress) == toPod {
 			if len(d.Waits) != 2 {
 				t.Fatalf("%s has the waits %+v, want two bands", d.Direction, d.Waits)
 			}

@@ -88,13 +88,13 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone)
 	}
 	pair, err := hostif.FindPairAt(p.handle, k.host, p.ns, k.hostNS, i.PodIndex)
+	if pair.Pod.Index != 0 && !i.IsKind(pair.Pod.Kind) {
+		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, %s of the kind %q has its number",
+			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone, pair.Pod.Name, pair.Pod.Kind)
+	}
 	now, err := k.interfaceOf(p, i.NetNSPath, &pair, err)
 	if err != nil {
 		return attach.Interface{}, err
-	}
-	if !i.IsKind(now.Kind) {
-		return attach.Interface{}, fmt.Errorf("%s (ifindex %d) in %s: %w, %s of the kind %q has its number",
-			i.PodName, i.PodIndex, i.NetNSPath, attach.ErrGone, now.PodName, now.Kind)
 	}
 	if now.PodName != i.PodName {
 		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had

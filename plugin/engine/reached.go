@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Reached is how long one direction of an interface has been at its limit, as the agent
 // saw it.
 type Reached struct {
-	ID        attach.ID `json:"id"`
-	Interface string    `json:"interface"`
-	Direction string    `json:"direction"`
+	ID        attach.ID                    `json:"id"`
+	Interface string                       `json:"interface"`
+	Direction terms.Named[terms.Direction] `json:"direction"`
 	// Since is when it came to its limit, zero if it is not at it.
 	Since time.Time `json:"since,omitzero"`
 	// LastMinute is the part of the last minute in which it was at its limit, 1 for all

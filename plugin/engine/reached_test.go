@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // What an agent saw is known as long as it looks: neither before, nor after it ended or
@@ -30,7 +31,7 @@ func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
 			}
 		}
 		seen := []engine.Reached{{
-			ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: "egress", Since: time.Now().UTC(), LastMinute: 0.5,
+			ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: time.Now().UTC(), LastMinute: 0.5,
 		}}
 		want("before", nil)
 		if err := paths.RecordReached(seen); err != nil {

@@ -14,17 +14,18 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Unenforced tells of a limit that the agent saw exceeded, or taken away again and
 // again.
 type Unenforced struct {
-	ID        attach.ID `json:"id"`
-	Pod       string    `json:"pod,omitempty"`
-	Interface string    `json:"interface"`
-	Direction string    `json:"direction"`
-	Reason    Reason    `json:"reason"`
-	Since     time.Time `json:"since"`
+	ID        attach.ID                    `json:"id"`
+	Pod       string                       `json:"pod,omitempty"`
+	Interface string                       `json:"interface"`
+	Direction terms.Named[terms.Direction] `json:"direction"`
+	Reason    Reason                       `json:"reason"`
+	Since     time.Time                    `json:"since"`
 	// Held says that the limit holds all the same.
 	Held               bool   `json:"held,omitempty"`
 	LimitBitsPerSecond uint64 `json:"limitBitsPerSecond"`

@@ -15,13 +15,14 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func TestParseDevice(t *testing.T) {
 	const head = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n"
 	const lines = "  eth01: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0\n  eth0: 1024 16 0 0 0 0 0 0 2048 32 0 0 0 0 0 0\n"
 	got, err := parseDevice(head+lines, "eth0")
-	want := map[string]doctor.Count{"ingress": {Packets: 16, Bytes: 1024}, "egress": {Packets: 32, Bytes: 2048}}
+	want := map[terms.Direction]doctor.Count{terms.Ingress: {Packets: 16, Bytes: 1024}, terms.Egress: {Packets: 32, Bytes: 2048}}
 	if err != nil || !cmp.Equal(want, got) {
 		t.Errorf("parseDevice() = %v, %v, want %v", got, err, want)
 	}
@@ -56,7 +57,7 @@ func TestAttachments(t *testing.T) {
 	for _, drift := range [][]string{nil, {"egress load"}} {
 		a := &status.Attachment{
 			By: "agent", Attached: time.Unix(1_800_000_000, 0), Drift: drift,
-			Directions: []status.Direction{{Direction: "egress", CountersErr: errors.New("EPERM")}},
+			Directions: []status.Direction{{Direction: terms.Name(terms.Egress), CountersErr: errors.New("EPERM")}},
 		}
 		got := attachments(nil, a)[0]
 		if (got.Uncounted == "EPERM") != (drift == nil) {

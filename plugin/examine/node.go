@@ -202,12 +202,11 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 	record := a.Record()
 	var out []doctor.Attachment
 	for i, d := range a.Directions {
-		mode, _ := terms.ParseMode(d.Mode)
 		one := doctor.Attachment{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction, Mode: mode, Queue: d.Queue,
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction.String(), Mode: d.Mode.Is, Queue: d.Queue.String(),
 			By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
 			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
-			Observed: d.Enforce == shaping.EnforceObserve, Standard: standard(record, d.Direction),
+			Observed: d.Enforce == shaping.EnforceObserve, Standard: standard(record, d.Direction.Is),
 		}
 		if i == 0 {
 			// The plan is of the whole interface.
@@ -216,19 +215,17 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 		if d.CountersErr != nil && len(a.Drift) == 0 { // a difference says why
 			one.Uncounted = d.CountersErr.Error()
 		}
-		if d.Direction == terms.Ingress.String() {
+		if d.Direction.Is == terms.Ingress {
 			one.Place = terms.PlaceIFB
-			if d.Side == terms.SideHost.String() {
+			if d.Side.Is == terms.SideHost {
 				one.Place = terms.PlaceHost
 			}
 		}
 		if record != nil {
 			one.Changed = changed(node.PinDir(record))
-			for direction, state := range a.Inspection().Want.Directions {
-				if direction.String() == d.Direction {
-					fromInspection(a.Inspection().Observed, state, &one)
-					one.Policed = policed(&d, record.Config.Limit(direction))
-				}
+			if state := a.Inspection().Want.Directions[d.Direction.Is]; state != nil {
+				fromInspection(a.Inspection().Observed, state, &one)
+				one.Policed = policed(&d, record.Config.Limit(d.Direction.Is))
 			}
 		}
 		out = append(out, one)
@@ -239,7 +236,7 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 // policed says why a direction is policed though its configuration wants a queue; "" if it
 // has one, or wants none.
 func policed(d *status.Direction, wish *shaping.Limit) string {
-	if d.Queue != terms.QueueNone.String() || wish == nil || wish.Queue == terms.QueueNone || wish.Mode != terms.ModeAuto && wish.Mode != terms.ModeQdisc {
+	if d.Queue.Is != terms.QueueNone || wish == nil || wish.Queue == terms.QueueNone || wish.Mode != terms.ModeAuto && wish.Mode != terms.ModeQdisc {
 		return ""
 	}
 	var reasons []string
@@ -254,14 +251,11 @@ func policed(d *status.Direction, wish *shaping.Limit) string {
 
 // standard says that a pod asks for the limit by an annotation of Kubernetes, and
 // `podweir set` has not changed it since.
-func standard(r *attach.Record, direction string) bool {
+func standard(r *attach.Record, d terms.Direction) bool {
 	if r == nil || r.Asked != nil {
 		return false
 	}
-	limit := r.Config.Ingress
-	if direction == terms.Egress.String() {
-		limit = r.Config.Egress
-	}
+	limit := r.Config.Limit(d)
 	return limit != nil && limit.Standard
 }
 

@@ -51,7 +51,7 @@ func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {
 		passed, err := deviceCounts(&a.Interface)
 		for _, d := range a.Directions {
 			one := doctor.Flow{
-				Pod: a.Name(), Direction: d.Direction, Device: a.Interface.HostName, Passed: passed[d.Direction], Held: held(&d),
+				Pod: a.Name(), Direction: d.Direction.String(), Device: a.Interface.HostName, Passed: passed[d.Direction.Is], Held: held(&d),
 			}
 			if err != nil {
 				one.Err = err.Error()
@@ -79,7 +79,7 @@ func held(d *status.Direction) doctor.Count {
 // deviceCounts reads the counters of a pod's own device, by direction. The ifb
 // gives packets back behind the point where the device counts, so each counts
 // once.
-func deviceCounts(i *attach.Interface) (map[string]doctor.Count, error) {
+func deviceCounts(i *attach.Interface) (map[terms.Direction]doctor.Count, error) {
 	ns, err := hostif.OpenNetNS(i.NetNSPath)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func deviceCounts(i *attach.Interface) (map[string]doctor.Count, error) {
 
 // parseDevice reads a line of /proc/net/dev: eight counters of what was
 // received, bytes and packets first, and eight of what was sent.
-func parseDevice(text, name string) (map[string]doctor.Count, error) {
+func parseDevice(text, name string) (map[terms.Direction]doctor.Count, error) {
 	const perDirection = 8
 	for line := range strings.Lines(text) {
 		device, rest, ok := strings.Cut(line, ":")
@@ -117,8 +117,8 @@ func parseDevice(text, name string) (map[string]doctor.Count, error) {
 				return nil, fmt.Errorf("counters of %s: %w", name, err)
 			}
 		}
-		return map[string]doctor.Count{
-			terms.Ingress.String(): {Bytes: counts[0], Packets: counts[1]}, terms.Egress.String(): {Bytes: counts[2], Packets: counts[3]},
+		return map[terms.Direction]doctor.Count{
+			terms.Ingress: {Bytes: counts[0], Packets: counts[1]}, terms.Egress: {Bytes: counts[2], Packets: counts[3]},
 		}, nil
 	}
 	return nil, fmt.Errorf("counters of %s: no such device", name)

@@ -102,8 +102,8 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		limit := view.Limit{
-			Interface: a.Interface.PodName, Direction: d.Direction, RateBitsPerSecond: d.RateBitsPerSecond,
-			Policy: d.Policy, Queue: d.Queue, Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
+			Interface: a.Interface.PodName, Direction: d.Direction.String(), RateBitsPerSecond: d.RateBitsPerSecond,
+			Policy: d.Policy.String(), Queue: d.Queue.String(), Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
 			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
 		}
 		if d.HeldShare != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Each limit gets the time for which it has been reached, and that of no other. What no
@@ -19,18 +20,18 @@ func TestAddReached(t *testing.T) {
 	id := func(container string) attach.ID {
 		return attach.ID{Network: "net", ContainerID: container, IfName: "eth0"}
 	}
-	one := func(container, device string, directions ...string) Attachment {
+	one := func(container, device string, directions ...terms.Direction) Attachment {
 		a := Attachment{ID: id(container), Pod: "ns/" + container, Interface: attach.Interface{PodName: device}}
 		for _, d := range directions {
-			a.Directions = append(a.Directions, Direction{Direction: d})
+			a.Directions = append(a.Directions, Direction{Direction: terms.Name(d)})
 		}
 		return a
 	}
-	rep := Report{Attachments: []Attachment{one("web", "eth0", "egress", "ingress"), one("web", "net1", "egress"), one("api", "eth0", "egress")}}
+	rep := Report{Attachments: []Attachment{one("web", "eth0", terms.Egress, terms.Ingress), one("web", "net1", terms.Egress), one("api", "eth0", terms.Egress)}}
 	addReached(rep.Attachments, []engine.Reached{
-		{ID: id("web"), Interface: "eth0", Direction: "egress", Since: since, LastMinute: 0.9},
-		{ID: id("web"), Interface: "eth0", Direction: "ingress"},
-		{ID: id("gone"), Interface: "eth0", Direction: "egress", LastMinute: 1},
+		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.9},
+		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Ingress)},
+		{ID: id("gone"), Interface: "eth0", Direction: terms.Name(terms.Egress), LastMinute: 1},
 	})
 	want := []string{`{"atLimitSince":"2026-11-24T14:02:00Z","heldShare":0.9}`, `{"heldShare":0}`, `{}`, `{}`}
 	var got []string

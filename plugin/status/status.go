@@ -85,23 +85,24 @@ type Attachment struct {
 
 // Direction is one direction of an interface.
 type Direction struct {
-	Direction         string  `json:"direction"`
-	RateBitsPerSecond uint64  `json:"rateBitsPerSecond"`
-	BurstBytes        uint64  `json:"burstBytes"`
-	DepthBytes        uint64  `json:"depthBytes"`
-	MaxWaitSeconds    float64 `json:"maxWaitSeconds"`
+	Direction         terms.Named[terms.Direction] `json:"direction"`
+	RateBitsPerSecond uint64                       `json:"rateBitsPerSecond"`
+	BurstBytes        uint64                       `json:"burstBytes"`
+	DepthBytes        uint64                       `json:"depthBytes"`
+	MaxWaitSeconds    float64                      `json:"maxWaitSeconds"`
 	// OffloadBytes is the largest packet that TCP in the pod makes, 0 if podweir leaves
 	// that to the device.
 	OffloadBytes uint64 `json:"offloadBytes,omitempty"`
 	// Enforce is limit, or observe if nothing is held to the limit.
-	Enforce  string `json:"enforce"`
-	Policy   string `json:"policy"`
-	Queue    string `json:"queue"`
-	Mode     string `json:"mode"`
-	Side     string `json:"side"`
-	Hook     string `json:"hook"`
-	HookKind string `json:"hookKind,omitempty"`
-	Program  string `json:"program,omitempty"`
+	Enforce string                    `json:"enforce"`
+	Policy  terms.Named[terms.Policy] `json:"policy"`
+	Queue   terms.Named[terms.Queue]  `json:"queue"`
+	Mode    terms.Named[terms.Mode]   `json:"mode"`
+	Side    terms.Named[terms.Side]   `json:"side"`
+	Hook    terms.Named[terms.Hook]   `json:"hook"`
+	// HookKind is zero where the hook is podweir's own.
+	HookKind terms.Named[terms.HookKind] `json:"hookKind,omitzero"`
+	Program  string                      `json:"program,omitempty"`
 	// Build is the release that attached it last.
 	Build    string `json:"build,omitempty"`
 	CapHolds bool   `json:"capHolds"`
@@ -209,8 +210,9 @@ func (r *Report) addRecords(paths engine.Paths) error {
 // addReached adds to the limits how long they have been reached.
 func addReached(all []Attachment, reached []engine.Reached) {
 	type key struct {
-		id                attach.ID
-		device, direction string
+		id        attach.ID
+		device    string
+		direction terms.Named[terms.Direction]
 	}
 	seen := make(map[key]Reached, len(reached))
 	for i := range reached {
@@ -341,16 +343,16 @@ func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) []string {
 func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *attach.DirectionState) Direction {
 	p := s.Params
 	d := Direction{
-		Direction: p.Direction.String(), RateBitsPerSecond: uint64(p.Rate),
+		Direction: terms.Name(p.Direction), RateBitsPerSecond: uint64(p.Rate),
 		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
-		Enforce: p.Enforce(), Policy: p.Policy.String(), Queue: p.Queue.String(), Mode: p.Mode.String(), Side: p.Side.String(),
-		Hook: p.Hook.String(), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
+		Enforce: p.Enforce(), Policy: terms.Name(p.Policy), Queue: terms.Name(p.Queue), Mode: terms.Name(p.Mode), Side: terms.Name(p.Side),
+		Hook: terms.Name(p.Hook), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
 	}
 	if s.Offload != nil && p.OffloadBytes != 0 {
 		d.OffloadBytes = uint64(s.Offload.GSO)
 	}
 	if p.Hook == terms.HookEgress || p.Hook == terms.HookIngress {
-		d.HookKind = s.HookKind.String()
+		d.HookKind = terms.Name(s.HookKind)
 	}
 	var err error
 	if p.Counts() {

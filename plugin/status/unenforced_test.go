@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Who takes a limit away is a value that travels with the record, whatever words the agent
@@ -18,7 +19,7 @@ func TestUnenforcedLineNamesTheTaker(t *testing.T) {
 		engine.TakerNode: "and holds; likely cause: software on the node",
 		"":               "and holds; likely cause: in other words",
 	} {
-		u := &engine.Unenforced{Pod: "ns/web", Direction: "egress", Reason: engine.ReasonTampered, Held: true, TakenBy: by, Cause: "in other words"}
+		u := &engine.Unenforced{Pod: "ns/web", Direction: terms.Name(terms.Egress), Reason: engine.ReasonTampered, Held: true, TakenBy: by, Cause: "in other words"}
 		if got := UnenforcedLine(u); !strings.HasSuffix(got, want) {
 			t.Errorf("taken by %q: %q, want %q at its end", by, got, want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // publish keeps what is known for metrics, status and doctor.
@@ -110,7 +111,7 @@ func (w *Watcher) reachedOf(s *reconcile.PodState) []engine.Reached {
 		if d == nil || !d.verdict.Reached.Known {
 			continue
 		}
-		one := engine.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction.String(), LastMinute: d.verdict.Reached.LastMinute}
+		one := engine.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: terms.Name(l.Direction), LastMinute: d.verdict.Reached.LastMinute}
 		if d.verdict.Reached.Now {
 			one.Since = w.start.Add(d.verdict.Reached.Since).UTC().Round(time.Second)
 		}
@@ -173,7 +174,7 @@ func (w *Watcher) toldOf(s *reconcile.PodState) []engine.Unenforced {
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		one := engine.Unenforced{
-			ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Direction: l.Direction.String(),
+			ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Direction: terms.Name(l.Direction),
 			LimitBitsPerSecond: uint64(l.Rate),
 		}
 		for j := range s.Tampered {

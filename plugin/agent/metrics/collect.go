@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -122,7 +123,7 @@ func (c *podCollector) Collect(ch chan<- prometheus.Metric) {
 
 func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direction) {
 	labels := labelSet{
-		label("direction", d.Direction), label("interface", i.Name), label("namespace", i.Namespace), label("pod", i.Pod),
+		label("direction", d.Direction.String()), label("interface", i.Name), label("namespace", i.Namespace), label("pod", i.Pod),
 	}
 	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, v float64, labels labelSet) {
 		ch <- &series{desc, kind, v, labels}
@@ -130,8 +131,8 @@ func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direc
 	tell(descLimit, prometheus.GaugeValue, float64(d.RateBitsPerSecond), labels)
 	tell(descBurst, prometheus.GaugeValue, float64(d.BurstBytes), labels)
 	tell(descMode, prometheus.GaugeValue, 1,
-		labels.with(label("enforce", d.Enforce), label("policy", d.Policy), label("queue", d.Queue), label("mode", d.Mode), label("side", d.Side)))
-	expected := usual[d.Queue]
+		labels.with(label("enforce", d.Enforce), label("policy", d.Policy.String()), label("queue", d.Queue.String()), label("mode", d.Mode.String()), label("side", d.Side.String())))
+	expected := usual[d.Queue.Is]
 	if d.Enforce == shaping.EnforceObserve {
 		expected = usualObserved
 	}
@@ -159,11 +160,11 @@ func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direc
 // usual are the dispositions that a kind of queue leads to as a rule: those have
 // series from the start, so that their first packets count in a rate. The others
 // get theirs with their first packet, which halves the number of series.
-var usual = map[string][]string{
-	"tbf":  {"light", "paced", "dropped-horizon"},
-	"htb":  {"light", "paced", "dropped-horizon"},
-	"fq":   {"light", "conforming", "paced", "dropped-horizon"},
-	"none": {"light", "conforming", "marked", "dropped-early", "dropped-policed"},
+var usual = map[terms.Queue][]string{
+	terms.QueueTBF:  {"light", "paced", "dropped-horizon"},
+	terms.QueueHTB:  {"light", "paced", "dropped-horizon"},
+	terms.QueueFQ:   {"light", "conforming", "paced", "dropped-horizon"},
+	terms.QueueNone: {"light", "conforming", "marked", "dropped-early", "dropped-policed"},
 }
 
 var usualObserved = []string{"light", "conforming", "would-wait", "would-drop"}

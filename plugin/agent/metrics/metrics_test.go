@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
@@ -43,8 +44,8 @@ func onePod() *pods {
 	return &pods{failed: 3, all: []metrics.Interface{{
 		Namespace: "default", Pod: "web", Name: "eth0",
 		Directions: []status.Direction{{
-			Direction: "egress", RateBitsPerSecond: 10e6, BurstBytes: 12500,
-			Enforce: "limit", Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
+			Direction: terms.Name(terms.Egress), RateBitsPerSecond: 10e6, BurstBytes: 12500,
+			Enforce: "limit", Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF), Mode: terms.Name(terms.ModeQdisc), Side: terms.Name(terms.SidePod),
 			Counters: []datapath.Counter{
 				{Disposition: "light", Packets: 7, Bytes: 700},
 				{Disposition: "paced"},
@@ -183,7 +184,7 @@ func TestScrapeOfAnObservedPod(t *testing.T) {
 	t.Parallel()
 	p := onePod()
 	d := &p.all[0].Directions[0]
-	d.Enforce, d.Queue, d.Qdisc = "observe", "none", nil
+	d.Enforce, d.Queue, d.Qdisc = "observe", terms.Name(terms.QueueNone), nil
 	d.Counters = []datapath.Counter{{Disposition: "would-wait"}, {Disposition: "would-drop"}, {Disposition: "dropped-policed"}}
 	text := scrape(t, full(p).Handler())
 	for _, want := range []string{
@@ -208,15 +209,16 @@ func TestSeriesOfAPod(t *testing.T) {
 		var directions []status.Direction
 		var enforced []metrics.Enforced
 		var held []metrics.Held
-		for _, d := range []string{"egress", "ingress"} {
+		for _, d := range terms.Directions {
 			directions = append(directions, status.Direction{
-				Direction: d, Enforce: "limit", Policy: "strict", Queue: "tbf", Mode: "qdisc", Side: "pod",
+				Direction: terms.Name(d), Enforce: "limit", Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF),
+				Mode: terms.Name(terms.ModeQdisc), Side: terms.Name(terms.SidePod),
 				Counters: []datapath.Counter{{Disposition: "light"}, {Disposition: "paced"}, {Disposition: "dropped-horizon"}, {Disposition: "exempt"}},
 				Waits:    []datapath.Wait{{Band: "light", Packets: packets}, {Band: "heavy", Packets: packets}},
 				Qdisc:    &engine.QueueStatistics{},
 			})
-			enforced = append(enforced, metrics.Enforced{Namespace: "default", Pod: "web", Direction: d, Holds: true})
-			held = append(held, metrics.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d})
+			enforced = append(enforced, metrics.Enforced{Namespace: "default", Pod: "web", Direction: d.String(), Holds: true})
+			held = append(held, metrics.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d.String()})
 		}
 		text := scrape(t, metrics.New(metrics.Config{
 			Log:      slog.New(slog.DiscardHandler),

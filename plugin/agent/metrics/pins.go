@@ -33,14 +33,12 @@ type key struct {
 
 type known struct {
 	record *attach.Record
-	// directions have everything but the counters; sides are beside them.
+	// directions have everything but the counters.
 	directions []described
 }
 
 type described struct {
 	status.Direction
-	of     terms.Direction
-	side   terms.Side
 	counts bool
 	waits  bool
 	queue  bool
@@ -135,11 +133,11 @@ func describe(node *engine.Node, r *attach.Record) (known, error) {
 		}
 		params := s.Params
 		out.directions = append(out.directions, described{
-			of: d, side: params.Side, counts: params.Counts(), waits: params.Waits(), queue: params.Tree != nil,
+			counts: params.Counts(), waits: params.Waits(), queue: params.Tree != nil,
 			Direction: status.Direction{
-				Direction: d.String(), RateBitsPerSecond: uint64(params.Rate), BurstBytes: uint64(params.BurstBytes),
-				Enforce: params.Enforce(), Policy: params.Policy.String(), Queue: params.Queue.String(), Mode: params.Mode.String(),
-				Side: params.Side.String(),
+				Direction: terms.Name(d), RateBitsPerSecond: uint64(params.Rate), BurstBytes: uint64(params.BurstBytes),
+				Enforce: params.Enforce(), Policy: terms.Name(params.Policy), Queue: terms.Name(params.Queue), Mode: terms.Name(params.Mode),
+				Side: terms.Name(params.Side),
 			},
 		})
 	}
@@ -156,13 +154,13 @@ func read(node *engine.Node, queues *engine.Queues, r *attach.Record, k known) (
 	for _, d := range k.directions {
 		var err, waitErr, queueErr error
 		if d.counts {
-			d.Counters, err = node.Counters(r, d.of)
+			d.Counters, err = node.Counters(r, d.Direction.Direction.Is)
 		}
 		if d.waits {
-			d.Waits, waitErr = node.Waits(r, d.of)
+			d.Waits, waitErr = node.Waits(r, d.Direction.Direction.Is)
 		}
 		if d.queue {
-			d.Qdisc, queueErr = queues.Statistics(r, d.side)
+			d.Qdisc, queueErr = queues.Statistics(r, d.Side.Is)
 		}
 		if errors.Join(err, waitErr, queueErr) != nil {
 			failed++

@@ -130,7 +130,7 @@ func TestPrivilegedPinsCount(t *testing.T) {
 		return err
 	})
 	rate := func() uint64 {
-		i := slices.IndexFunc(mustRead(t, r)[0].Directions, func(d status.Direction) bool { return d.Direction == "egress" })
+		i := slices.IndexFunc(mustRead(t, r)[0].Directions, func(d status.Direction) bool { return d.Direction.Is == terms.Egress })
 		return mustRead(t, r)[0].Directions[i].RateBitsPerSecond
 	}
 	if got := rate(); got != 20e6 {

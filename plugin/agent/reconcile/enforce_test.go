@@ -236,7 +236,7 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 				return
 			}
 			reached, err := n.paths.Reached()
-			if err != nil || len(reached) != 1 || reached[0].Direction != tt.direction || reached[0].LastMinute < 0.3 {
+			if err != nil || len(reached) != 1 || reached[0].Direction.String() != tt.direction || reached[0].LastMinute < 0.3 {
 				t.Errorf("reached = %+v, %v, want some time of %s", reached, err, tt.direction)
 			}
 		})

@@ -128,12 +128,12 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	a := rep.Attachments[0]
 	e := a.Directions[0]
 	if a.ID.Network != engine.ManualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
-		e.Direction != "egress" || e.RateBitsPerSecond != 10_000_000 || e.Queue != "tbf" || e.Policy != "strict" ||
-		e.Mode != "qdisc" || e.Side != "pod" || !e.CapHolds || len(e.Counters) == 0 || e.Qdisc == nil {
+		e.Direction.Is != terms.Egress || e.RateBitsPerSecond != 10_000_000 || e.Queue.Is != terms.QueueTBF || e.Policy.Is != terms.PolicyStrict ||
+		e.Mode.Is != terms.ModeQdisc || e.Side.Is != terms.SidePod || !e.CapHolds || len(e.Counters) == 0 || e.Qdisc == nil {
 		t.Errorf("status: %+v", a)
 	}
 	program, kind, where := classifier(t)
-	if e.Program != program || e.HookKind != kind {
+	if e.Program != program || e.HookKind.String() != kind {
 		t.Errorf("status: program %q by %q, want %q by %q", e.Program, e.HookKind, program, kind)
 	}
 	if out = c.must(t, "status"); !strings.Contains(out, "The only pod with a limit is limited as it should be.") || !strings.Contains(out, "10 Mbit/s") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -37,7 +38,7 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 	}
 	paths, since := engine.Paths{Run: c.run}, time.Now().UTC().Truncate(time.Second)
 	if err := paths.RecordReached([]engine.Reached{
-		{ID: a.ID, Interface: "eth0", Direction: "egress", Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: "ingress"},
+		{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)},
 	}); err != nil {
 		t.Fatal(err)
 	}

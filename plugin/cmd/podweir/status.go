@@ -139,13 +139,13 @@ func printAttachment(w io.Writer, a *status.Attachment) {
 }
 
 func printDirection(w io.Writer, d *status.Direction) {
-	queue := "queue " + d.Queue
+	queue := "queue " + d.Queue.String()
 	if d.Enforce == shaping.EnforceObserve {
 		queue = "observed only"
 	}
 	fmt.Fprintf(w, "  %s\t%v\tpolicy %s\t%s\tmode %s\ton %s side", d.Direction,
 		units.BitRate(d.RateBitsPerSecond), d.Policy, queue, d.Mode, d.Side)
-	if d.HookKind != "" {
+	if d.HookKind.Is != 0 {
 		fmt.Fprintf(w, ", %s %s", d.HookKind, d.Hook)
 	}
 	fmt.Fprintf(w, "\n  \tburst %v\tdepth %v\twait at most %v", units.Bytes(d.BurstBytes), units.Bytes(d.DepthBytes),

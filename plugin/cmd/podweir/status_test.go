@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // broken is a report of pods that are not limited, each for another reason.
@@ -24,7 +25,7 @@ func broken() *status.Report {
 	since := time.Unix(1_800_000_000, 0).UTC()
 	id := func(c string) attach.ID { return attach.ID{Network: "net", ContainerID: c, IfName: "eth0"} }
 	exceeded := engine.Unenforced{
-		ID: id("c1"), Pod: "ns/web", Interface: "eth0", Direction: "egress", Reason: "exceeded", Since: since,
+		ID: id("c1"), Pod: "ns/web", Interface: "eth0", Direction: terms.Name(terms.Egress), Reason: "exceeded", Since: since,
 		LimitBitsPerSecond: 10e6, CarriedBitsPerSecond: 25e6, Cause: "a process in the pod",
 	}
 	held := exceeded

@@ -122,7 +122,7 @@ func counted(l *lab.Lab, direction string, of func(containerID string) bool) (su
 			continue
 		}
 		for _, d := range rep.Attachments[i].Directions {
-			if d.Direction != direction {
+			if d.Direction.String() != direction {
 				continue
 			}
 			found = true
