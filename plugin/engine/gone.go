@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Gone says whether nothing exists any more of the interface of a record. `podweir gc`
@@ -79,6 +80,18 @@ func (k *kernel) movedTo(i *attach.Interface) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// isEnd says whether the device that has the number of one end of an interface is that end.
+func (k *kernel) isEnd(i *attach.Interface, s terms.Side, dev *hostif.Interface) (bool, error) {
+	switch {
+	case s != terms.SideHost:
+		return i.IsKind(dev.Kind), nil
+	case i.PodIndex == 0:
+		return true, nil // its other end was never seen
+	default:
+		return k.isHostEnd(i, dev)
+	}
 }
 
 // isHostEnd says whether a device of the host's is the other end of an interface: by its

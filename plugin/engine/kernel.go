@@ -158,18 +158,6 @@ func (k *kernel) placeOf(r *attach.Record, s terms.Side) (*place, error) {
 	return p, err
 }
 
-// isEnd says whether the device that has the number of one end of an interface is that end.
-func (k *kernel) isEnd(i *attach.Interface, s terms.Side, dev *hostif.Interface) (bool, error) {
-	switch {
-	case s != terms.SideHost:
-		return i.IsKind(dev.Kind), nil
-	case i.PodIndex == 0:
-		return true, nil // its other end was never seen
-	default:
-		return k.isHostEnd(i, dev)
-	}
-}
-
 // recordedPlace is placeOf for who is told anyway that the device is gone. It does not
 // ask for a device whose index the record has, and returns nil if the namespace is gone.
 func (k *kernel) recordedPlace(r *attach.Record, s terms.Side) (*place, error) {
