@@ -47,7 +47,7 @@ func (r *Report) Bypass(why string) {
 	for i := range r.Attachments {
 		for j := range r.Attachments[i].Directions {
 			d := &r.Attachments[i].Directions[j]
-			if d.Direction == terms.Ingress.String() && d.Side == terms.SideHost.String() && !d.observed() {
+			if d.Direction.Is == terms.Ingress && d.Side.Is == terms.SideHost && !d.observed() {
 				d.Bypassed, d.CapHolds = why, false
 			}
 		}
