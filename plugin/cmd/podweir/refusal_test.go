@@ -123,7 +123,7 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M")...)
 	rep := parse[status.Report](t, c, "status", "--root", root)
-	if d := rep.Attachments[0].Directions[1]; d.Side != terms.SideIFB.String() || d.Bypassed != "" {
+	if d := rep.Attachments[0].Directions[1]; d.Side.Is != terms.SideIFB || d.Bypassed != "" {
 		t.Errorf("attach puts ingress on the %s side, bypassed %q, want the ifb", d.Side, d.Bypassed)
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--ingress-place", "host")...)
