@@ -35,6 +35,8 @@ type Cilium struct {
 	// BandwidthManager says whether it enforces limits now, and
 	// BandwidthConfigured whether it was asked to.
 	BandwidthManager, BandwidthConfigured profiles.Answer
+	// BandwidthDevices are those on whose queues it relies, as the agent names them.
+	BandwidthDevices []string
 	// Exclusive is the setting cni-exclusive.
 	Exclusive profiles.Answer
 	// WritesConf is the setting write-cni-conf-when-ready; without it the agent
@@ -102,7 +104,8 @@ type ciliumHealth struct {
 		Mode string `json:"mode"`
 	} `json:"host-routing"`
 	Bandwidth *struct {
-		Enabled bool `json:"enabled"`
+		Enabled bool     `json:"enabled"`
+		Devices []string `json:"devices"`
 	} `json:"bandwidth-manager"`
 	Chaining struct {
 		Mode string `json:"mode"`
@@ -136,7 +139,7 @@ func (r *reader) ciliumAPI(ctx context.Context, c *Cilium) {
 		c.Routing, c.AttachMode = old.Mode, "tc"
 	}
 	if health.Bandwidth != nil {
-		c.BandwidthManager = profiles.Is(health.Bandwidth.Enabled)
+		c.BandwidthManager, c.BandwidthDevices = profiles.Is(health.Bandwidth.Enabled), health.Bandwidth.Devices
 	}
 	var config ciliumConfig
 	if err := r.ask(ctx, "/v1/config", &config); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -54,7 +55,28 @@ func besideFindings() []finding {
 		}
 	}
 	const interfaces = `"result":{"cniVersion":"0.4.0","interfaces":[{"name":"eni1"},{"name":"eth0","sandbox":"/var/run/netns/%s"},{"name":"dummy1","mac":"0","sandbox":"0"}]}`
+	// paced is a node whose Cilium has its manager on, with these qdiscs on its devices.
+	paced := func(devices, keys string, queues map[string][]string) func(*node) {
+		return func(n *node) {
+			managed("1.20.2", keys)(n)
+			n.live = agent{health: strings.Replace(n.live.(agent).health, `"enabled":true`, `"enabled":true,"devices":`+devices, 1)}
+			n.settings("enable-bandwidth-manager", "true")
+			n.kernel.queues = queues
+			n.kernel.attached = nil
+		}
+	}
+	pfifo := map[string][]string{"eth0": {"mq", "pfifo_fast"}, "eth1": {"mq", "fq"}}
 	return append(besideFelixFindings(), []finding{
+		{name: "manager without fq", code: "PW404", node: cilium, change: paced(`["eth0","eth1"]`, "", pfifo), want: doctor.Warn, seen: "Cilium's bandwidth manager is on, and eth0 (mq, pfifo_fast) has no fq", fix: "bandwidthManager.enabled=false"},
+		{name: "manager with fq", code: "PW404", node: cilium, change: paced(`["eth1"]`, "", pfifo), want: doctor.OK, seen: "agree, and its devices have fq"},
+		{name: "manager on a kernel without fq", code: "PW404", node: cilium, change: func(n *node) {
+			paced(`null`, "", nil)(n)
+			n.kernel.features.Queues["fq"] = profiles.No
+		}, want: doctor.Warn, seen: "the kernel has no fq", fix: "bandwidthManager.enabled=false"},
+		{name: "manager, and nothing known of its devices", code: "PW404", node: cilium, change: paced(`null`, "", nil), want: doctor.OK, seen: "agree"},
+		{name: "left to a manager without fq", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"shaper":"cilium"`, pfifo), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager, and eth0 (mq, pfifo_fast) has no fq", fix: "shaper=podweir"},
+		{name: "left to a manager with fq", code: "PW409", node: cilium, change: paced(`["eth1"]`, `,"shaper":"cilium"`, pfifo), want: doctor.OK, seen: "egress and ingress limits to Cilium's"},
+		{name: "ingress alone is left to it", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"ingressShaper":"cilium"`, pfifo), want: doctor.OK, seen: "ingress limits to Cilium's"},
 		{name: "a second interface without policy, ns.pod.1", code: "PW302", node: aws, change: second("eni"+awsHash("default.web.1"), true, nil, nil), want: doctor.Fail, seen: "default/web (eni" + awsHash("default.web.1") + ") has no filter, and another interface of the pod has both", fix: "kubectl delete pod -n default web"},
 		{name: "a second interface without policy, ns.pod/1", code: "PW302", node: aws, change: second("eni"+awsHash("default.web/1"), true, nil, nil), want: doctor.Fail, seen: "default/web (eni" + awsHash("default.web/1") + ") has no filter", fix: "kubectl delete pod"},
 		{name: "a second interface of another name", code: "PW302", node: aws, change: second("eniother", true, nil, nil), want: doctor.Fail, seen: "default/web (eniother) has no filter, and another interface of the pod has both", fix: "kubectl delete pod"},

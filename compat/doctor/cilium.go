@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/compat/profiles"
@@ -31,9 +32,9 @@ func ciliumChecks() []Check {
 		},
 		{
 			Code: "PW404", Title: "Cilium's bandwidth manager runs as configured", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
-			Looks: "the setting enable-bandwidth-manager and what the agent says",
-			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read); podweir shapes until it comes on, so who shapes may change with a restart of Cilium",
-			Mend:  "Turn the setting off, so that it stays podweir.",
+			Looks: "the setting enable-bandwidth-manager, what the agent says, and the qdiscs of the manager's devices",
+			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read); podweir shapes until it comes on, so who shapes may change with a restart of Cilium. On a kernel without fq the agent says that it is on, and pods exceed their limits: 1.23 times the limit was measured",
+			Mend:  "Turn the setting off, so that it stays podweir. Or give the node a kernel with sch_fq.",
 			run:   checkBandwidthIdle,
 		},
 		{
@@ -117,14 +118,44 @@ func checkBypassed(f *Facts) Finding {
 	})
 }
 
+// withoutFQ says on what Cilium's bandwidth manager relies in vain: it gives packets their
+// departure time, and fq keeps them until then. It is "" if nothing is known to be missing.
+func (f *Facts) withoutFQ() (what string, devices []string) {
+	if f.Node.Cilium.BandwidthManager != profiles.Yes {
+		return "", nil
+	}
+	var texts []string
+	for _, name := range f.Node.Cilium.BandwidthDevices {
+		if kinds, known := f.ManagerQueues[name]; known && !slices.Contains(kinds, "fq") {
+			texts, devices = append(texts, name+" ("+strings.Join(kinds, ", ")+")"), append(devices, name)
+		}
+	}
+	switch {
+	case len(texts) == 1:
+		return texts[0] + " has no fq", devices
+	case len(texts) > 1:
+		return shorten(texts) + " have no fq", devices
+	case f.FeaturesErr == nil && f.Features.Queues["fq"] == profiles.No:
+		return "the kernel has no fq", []string{"fq"}
+	}
+	return "", nil
+}
+
 func checkBandwidthIdle(f *Facts) Finding {
 	c := f.Node.Cilium
+	missing, devices := f.withoutFQ()
 	switch {
+	case missing != "":
+		return breaks("Cilium's bandwidth manager is on, and "+missing+", which holds packets back: pods exceed their egress limits", "fq on its devices",
+			"load sch_fq and restart Cilium's agents; or give the limits to podweir: "+profiles.Command(profiles.CiliumWithoutManager, c.Version)).of(devices)
 	case c.BandwidthConfigured == profiles.Yes && c.BandwidthManager == profiles.No:
 		return breaks("enable-bandwidth-manager is true, and the agent turned it off", "the setting and the state agree",
 			profiles.Command(profiles.CiliumWithoutManager, c.Version))
 	case c.BandwidthConfigured == profiles.Unknown || c.BandwidthManager == profiles.Unknown:
 		return skip("the setting or the state is not known")
+	}
+	if c.BandwidthManager == profiles.Yes && len(f.ManagerQueues) > 0 {
+		return holds("the setting and the state agree, and its devices have fq")
 	}
 	return holds("the setting and the state agree")
 }

@@ -212,6 +212,8 @@ type kernel struct {
 	unwatched bool
 	verdicts  []doctor.Verdict
 	policy    []uint32
+	// queues are the kinds on the node's own devices.
+	queues map[string][]string
 	// later, if there is any, replaces policy after the first look at it.
 	later []uint32
 	// meanwhile, if there is any, happens before the attachments are read.
@@ -253,6 +255,16 @@ func (k *kernel) Unenforced(context.Context) (all []doctor.Unenforced, watched b
 func (k *kernel) Agent(context.Context) (*doctor.Agent, error) { return k.agent, k.err }
 
 func (k *kernel) Overdue(context.Context) ([]doctor.Overdue, error) { return k.overdue, k.err }
+
+func (k *kernel) Queues(_ context.Context, devices []string) (map[string][]string, error) {
+	out := map[string][]string{}
+	for _, d := range devices {
+		if kinds, ok := k.queues[d]; ok {
+			out[d] = kinds
+		}
+	}
+	return out, k.err
+}
 
 func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
 

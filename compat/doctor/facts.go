@@ -40,6 +40,8 @@ type Kernel interface {
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with its
 	// own maps, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
+	// Queues are the kinds of all qdiscs on devices of the node, by their names.
+	Queues(ctx context.Context, devices []string) (map[string][]string, error)
 	// PolicyPrograms are the ids of the programs that the AWS Network Policy
 	// Agent has pinned; none if it has no directory of pins.
 	PolicyPrograms(ctx context.Context) ([]uint32, error)
@@ -195,6 +197,9 @@ type Facts struct {
 	Verdicts      []Verdict
 	VerdictsErr   error
 	PluginBinary  Binary
+	// ManagerQueues are the kinds of qdisc on the devices of Cilium's bandwidth manager, as
+	// far as they are known.
+	ManagerQueues map[string][]string
 
 	Kubelet detect.Kubelet
 	// NoExec are directories of plugins on a file system that is mounted noexec.
@@ -298,6 +303,8 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		f.Overdue, f.OverdueErr = k.Overdue(ctx)
 		f.Unenforced, f.Watched, f.UnenforcedErr = k.Unenforced(ctx)
 		f.Verdicts, f.VerdictsErr = k.Verdicts(ctx)
+		// What cannot be read is taken for what it should be: Cilium's word counts then.
+		f.ManagerQueues, _ = k.Queues(ctx, node.Cilium.BandwidthDevices)
 		settle := cmp.Or(opts.Settle, time.Second)
 		f.readQueues(ctx, k, settle)
 		f.readPolicy(ctx, k, settle)

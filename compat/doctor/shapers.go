@@ -31,7 +31,7 @@ func shaperChecks() []Check {
 		},
 		{
 			Code: "PW409", Title: "every bandwidth annotation is enforced", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the directions that podweir's entry leaves to another shaper, and whether that enforces them",
+			Looks: "the directions that podweir's entry leaves to another shaper, and whether that enforces them; fq on the devices of Cilium's bandwidth manager",
 			Why:   "a limit that each of two shapers leaves to the other is not enforced",
 			Mend: "Take away the default shaper, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
 				"Cilium with its bandwidth manager, Calico from v3.30.",
@@ -213,7 +213,11 @@ func checkSomeShaper(f *Facts) Finding {
 		}
 	}
 	_, file := f.ownEntry()
+	missing, devices := f.withoutFQ()
 	switch {
+	case missing != "" && both[0].left == terms.ShaperCilium:
+		return breaks(file+" leaves egress limits to Cilium's bandwidth manager, and "+missing, "a shaper that enforces them",
+			"load sch_fq and restart Cilium's agents; or give the default shaper=podweir").of(devices)
 	case len(unenforced) > 0:
 		return breaks(file+" leaves "+limitsTo(unenforced)+", which does not enforce them", "a shaper for each limit",
 			"take away the default shaper="+unenforced[0].left.String()+"; podweir install or the agent writes the entry again")

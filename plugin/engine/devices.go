@@ -6,9 +6,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -78,6 +80,34 @@ func (k *kernel) recordOf(records []*attach.Record, dev *hostif.Interface) (*att
 		}
 	}
 	return nil, nil
+}
+
+// QueueKinds are the kinds of all qdiscs on devices of the namespace that it runs in, by
+// the devices' names. Devices that are not there are left out.
+func (p Paths) QueueKinds(names []string) (map[string][]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	h, err := hostif.NewHandle(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	all, err := h.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	list, err := queue.List(h)
+	if err != nil {
+		return nil, err
+	}
+	kinds := make(map[string][]string)
+	for i := range all {
+		if slices.Contains(names, all[i].Name) {
+			kinds[all[i].Name] = list.Kinds(all[i].Index)
+		}
+	}
+	return kinds, nil
 }
 
 // look opens the kernel's interfaces, and returns the records by the index of the host-side

@@ -306,6 +306,11 @@ func counted(counters []datapath.Counter, prefix string) uint64 {
 	return sum
 }
 
+// Queues are the qdiscs of devices of the node.
+func (n *Node) Queues(_ context.Context, devices []string) (map[string][]string, error) {
+	return n.Paths.QueueKinds(devices)
+}
+
 // PolicyPrograms are the pins of the AWS Network Policy Agent.
 func (n *Node) PolicyPrograms(context.Context) ([]uint32, error) {
 	return datapath.PinnedPrograms(filepath.Join(n.Root, "sys/fs/bpf/globals/aws/programs"))

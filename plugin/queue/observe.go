@@ -122,6 +122,17 @@ func List(h *hostif.Handle) (*Listing, error) {
 	return l, nil
 }
 
+// Kinds are the kinds of all qdiscs of a device, the kernel's defaults too, each once.
+func (l *Listing) Kinds(ifindex int) []string {
+	var kinds []string
+	for i := range l.byDevice[ifindex] {
+		if kind := string(l.byDevice[ifindex][i].Kind); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
 // Observe is [Observe] with the qdiscs of the listing; classes and filters are those of
 // now. A device that has come since, or that the listing has in part, is read by itself.
 func (l *Listing) Observe(ifindex int) (*Device, error) {
