@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Status is the result of a check.
@@ -240,7 +242,7 @@ func (c *Check) outcome(f *Facts, status map[string]Status) Outcome {
 	}
 	o := Outcome{
 		Code: c.Code, Title: c.Title, Category: c.Category, Status: found.Status, Seen: found.Seen,
-		Expected: found.Expected, Fix: found.Fix, Evidence: found.Evidence, Touches: c.Touches, Page: Page(c.Code),
+		Expected: found.Expected, Fix: terms.Runnable(found.Fix, f.run), Evidence: found.Evidence, Touches: c.Touches, Page: Page(c.Code),
 		about: found.about, sight: c.Sight,
 	}
 	if o.Status == Fail || o.Status == Warn {

@@ -51,6 +51,7 @@ type node struct {
 	opts    detect.Options
 	pins    string
 	beside  string
+	run     string
 	entry   func([]byte) error
 	fight   *doctor.Fight
 	prober  *prober
@@ -190,7 +191,7 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
+	opts := doctor.Options{Run: n.run, Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}

@@ -6,13 +6,16 @@ package doctor
 import (
 	"fmt"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
-// Explain returns the page of a code; "" if there is no such check.
-func Explain(code string) string {
+// Explain returns the page of a code, with podweir's commands as they are run where it is
+// read; "" if there is no such check.
+func Explain(code, run string) string {
 	for _, c := range Checks() {
 		if strings.EqualFold(c.Code, code) {
-			return c.Explanation()
+			return terms.Runnable(c.Explanation(), run)
 		}
 	}
 	return ""

@@ -205,6 +205,7 @@ type Facts struct {
 	// NoExec are directories of plugins on a file system that is mounted noexec.
 	NoExec []string
 
+	run          string
 	parseEntry   func(entry []byte) error
 	fight        *Fight
 	SELinux      SELinux
@@ -246,6 +247,9 @@ type Options struct {
 	// Beside is the digest of the plugin's binary that came with this program,
 	// as [Digest] makes it; "" if there is none.
 	Beside string
+	// Run is how podweir's program is run where the report is read, as [terms.OnPath]; ""
+	// is that.
+	Run string
 	// Entry is the plugin's own parser: it returns an error for an entry of which it
 	// would not take a value. Nil leaves that out.
 	Entry func(entry []byte) error
@@ -287,7 +291,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	plugin := node.Binary(root, conflist.Type)
 	f.PluginBinary = readBinary(root, plugin)
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
-	f.parseEntry, f.fight = opts.Entry, opts.Fight
+	f.parseEntry, f.fight, f.run = opts.Entry, opts.Fight, opts.Run
 	f.Kubelet = detect.ReadKubelet(root, node.Processes)
 	f.NoExec = readNoExec(root, node.BinDirs)
 	f.readSELinux()

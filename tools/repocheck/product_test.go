@@ -85,6 +85,9 @@ var (
 // instead of doing anything is kept in read.
 func misread(binary string, c *Command, read map[string]string) string {
 	args := c.Args
+	if at := slices.Index(args, "--"); at >= 0 {
+		args = args[:at] // what follows is for another program
+	}
 	if c.Inline {
 		// Values may stand for something there, and what is optional in brackets.
 		args = nil

@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // minInterval is the least time between two looks: an agent gives what it read within
@@ -136,7 +137,7 @@ func newExplain(o *options) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: o.completeExplain,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page := doctor.Explain(args[0]); page != "" {
+			if page := doctor.Explain(args[0], terms.ByKubectl); page != "" {
 				return show.Page(cmd.OutOrStdout(), page)
 			}
 			if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {

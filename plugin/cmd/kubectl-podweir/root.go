@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 		}
 		return names, err
 	}))
-	root.AddCommand(newStatus(o), newTop(o), newDoctor(o), newExplain(o), newPlan(o))
+	root.AddCommand(newStatus(o), newTop(o), newDoctor(o), newExplain(o), newPlan(o), newExec(o))
 	return root
 }
 

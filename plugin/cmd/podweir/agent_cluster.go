@@ -113,5 +113,5 @@ func (a *agentParts) nodeStatus(ctx context.Context) (*view.Node, error) {
 		return nil, err
 	}
 	a.o.bypassed(ctx, rep)
-	return rep.View(time.Now()), nil
+	return rep.View(time.Now()).Runnable(a.o.runByOthers()), nil
 }

@@ -177,7 +177,7 @@ func (n *nodeCheck) look(ctx context.Context) {
 	node.Young = status.Young
 	rep := node.Doctor(limited, detect.Options{
 		ConfDir: n.o.v.GetString("cni-conf-dir"), BinDir: n.o.v.GetString("cni-bin-dir"), Runtime: n.o.v.GetString("runtime"),
-	}, doctor.Options{Delivery: n.manager.Decision().Delivery, Fight: fought(n.o.v.GetString("root")), Handed: func(found *detect.Node) string {
+	}, doctor.Options{Delivery: n.manager.Decision().Delivery, Run: n.o.runByOthers(), Fight: fought(n.o.v.GetString("root")), Handed: func(found *detect.Node) string {
 		return delivery.HandedEntry(found, n.manager.Decision().Defaults)
 	}})
 	if ctx.Err() != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/examine"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // doctorTimeout bounds the whole: a node in trouble must not hold its doctor.
@@ -91,7 +92,7 @@ func newExplainCode() *cobra.Command {
 			return codes, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			page := doctor.Explain(args[0])
+			page := doctor.Explain(args[0], runBy())
 			if page == "" {
 				return fmt.Errorf("%q is no code of a check, want one such as PW602, as podweir doctor prints them", args[0])
 			}
@@ -136,9 +137,9 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	rep := node.Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
 		ToldRuntime: delivery.ToldRuntime(root),
-	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch})
+	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch, Run: runBy()})
 	out := cmd.OutOrStdout()
-	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == ""}
+	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir doctor explain", runBy())}
 	var err error
 	if o.machine() {
 		err = o.print(out, rep)
@@ -171,6 +172,20 @@ func fought(root string) *doctor.Fight {
 		return nil
 	}
 	return &doctor.Fight{File: f.File, Change: f.Change, Since: f.Since}
+}
+
+// envRun says how this program is run from where its output is read: the chart sets it in
+// the agent's pod, whose commands nobody types on the node.
+const envRun = "PODWEIR_RUN"
+
+func runBy() string { return os.Getenv(envRun) }
+
+// runByOthers is how those who read what the agent says in the cluster run this program.
+func (o *options) runByOthers() string {
+	if o.v.GetString("pod") == "" {
+		return terms.OnPath
+	}
+	return terms.ByKubectl
 }
 
 // examined is the node as the doctor sees it.

@@ -34,7 +34,7 @@ func newExplain(o *options) *cobra.Command {
 		Example: "  podweir explain default/web\n  podweir explain PW602",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if page := doctor.Explain(args[0]); page != "" {
+			if page := doctor.Explain(args[0], runBy()); page != "" {
 				return show.Page(cmd.OutOrStdout(), page)
 			}
 			if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {
@@ -55,7 +55,7 @@ func runExplain(cmd *cobra.Command, o *options, pod string) error {
 		if err != nil {
 			return nil, err
 		}
-		return cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: rep.View(time.Now())}}}, 0), nil
+		return cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: rep.View(time.Now()).Runnable(runBy())}}}, 0), nil
 	}
 	before, err := look()
 	if err != nil {

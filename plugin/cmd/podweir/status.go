@@ -48,7 +48,7 @@ func runStatus(cmd *cobra.Command, o *options) error {
 		return err
 	}
 	o.bypassed(cmd.Context(), rep)
-	node := rep.View(time.Now())
+	node := rep.View(time.Now()).Runnable(runBy())
 	pod := o.v.GetString("pod")
 	if pod != "" {
 		rep.Keep(func(name string) bool { return name == pod })

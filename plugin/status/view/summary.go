@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // MaxListed is up to how many pods the summary lists also those that are as they
@@ -149,7 +150,7 @@ func Table(pods []Pod) string {
 		name = func(pod, node string) string { return Pad(pod, 26) + "  " + Pad(node, 12) }
 	}
 	row := func(pod, node, egress, ingress, policy string) {
-		b.WriteString(strings.TrimRight(name(pod, node)+"  "+Pad(egress, 13)+"  "+Pad(ingress, 13)+"  "+Pad(policy, 8), " ") + "\n")
+		b.WriteString(strings.TrimRight(name(pod, node)+"  "+Pad(egress, limitWidth)+"  "+Pad(ingress, limitWidth)+"  "+Pad(policy, 8), " ") + "\n")
 	}
 	row("POD", "NODE", "EGRESS", "INGRESS", "POLICY")
 	for i := range pods {
@@ -167,16 +168,40 @@ func Table(pods []Pod) string {
 	return b.String()
 }
 
-// Limit is the limits of a direction in words, one for each interface.
+// limitWidth is that of a column with a limit.
+const limitWidth = 13
+
+// Limit is the limits of a direction in words: how many interfaces have each, if several
+// do.
 func (p *Pod) Limit(direction string) string {
-	var all []string
+	var rates []uint64
+	count := map[uint64]int{}
 	for _, l := range p.Limits {
-		if l.Direction == direction {
-			all = append(all, Rate(float64(l.RateBitsPerSecond)))
+		if l.Direction != direction {
+			continue
+		}
+		if count[l.RateBitsPerSecond]++; count[l.RateBitsPerSecond] == 1 {
+			rates = append(rates, l.RateBitsPerSecond)
 		}
 	}
-	if len(all) == 0 {
+	if len(rates) == 0 {
 		return "-"
+	}
+	text := limits(rates, count, Rate)
+	if utf8.RuneCountInString(text) > limitWidth {
+		text = limits(rates, count, Short)
+	}
+	return text
+}
+
+func limits(rates []uint64, count map[uint64]int, format func(float64) string) string {
+	var all []string
+	for _, rate := range rates {
+		text := format(float64(rate))
+		if n := count[rate]; n > 1 {
+			text = fmt.Sprintf("%d × %s", n, text)
+		}
+		all = append(all, text)
 	}
 	return strings.Join(all, ", ")
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Schema is the version of [Node] as JSON. It is raised when a field changes its
@@ -178,4 +180,14 @@ func (n *Node) observed() int {
 // Keep leaves only the pods of which keep says yes.
 func (n *Node) Keep(keep func(*Pod) bool) {
 	n.Pods = slices.DeleteFunc(n.Pods, func(p Pod) bool { return !keep(&p) })
+}
+
+// Runnable has the texts of the pods name podweir's commands as they are run where they are
+// read; see [terms.Runnable]. It returns the node.
+func (n *Node) Runnable(run string) *Node {
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		p.Cause, p.Cure = terms.Runnable(p.Cause, run), terms.Runnable(p.Cure, run)
+	}
+	return n
 }
