@@ -121,7 +121,8 @@ type Attachment struct {
 	Gone       bool
 	Lost, Left string
 	// Redirected says that the direction waits on an ifb; Ahead are the programs
-	// of others on that hook, all of which run before the redirect.
+	// of others on that hook, all of which run before the redirect, without those that let
+	// every packet on.
 	Redirected bool
 	Ahead      []judge.Program
 	// Root is the root qdisc of the device that holds the queue, nil if it has

@@ -670,6 +670,9 @@ func hookFindings() []finding {
 		{name: "before the redirect", code: "PW506", node: cilium, change: func(n *node) {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}
 		}, want: doctor.Warn, seen: "default/web ingress: tracer (program 9) before the redirect", fix: "--probe"},
+		{name: "before the redirect, with one answer", code: "PW506", node: cilium, change: func(n *node) {
+			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer", Answer: judge.AnswerEnds}}
+		}, want: doctor.Fail, seen: "tracer (program 9) ends the chain for every packet, before the redirect", fix: "bpftool prog show"},
 		{name: "no redirect", code: "PW506", node: aws, change: func(*node) {}, want: doctor.OK, seen: "no limit waits on an ifb"},
 		{name: "no fq", code: "PW606", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = "fq" }, want: doctor.Fail, seen: "no fq on its device", fix: "queue to auto"},
 		{name: "fq replaced", code: "PW606", node: aws, change: func(n *node) {

@@ -54,7 +54,7 @@ func hookChecks() []Check {
 		{
 			Code: "PW502", Title: "every program on a pod's device is known", Category: CategoryDatapath, Severity: SeverityWarn,
 			Looks: "programs on the host-side hooks that are neither podweir's nor, by name, the CNI's",
-			Why:   "podweir cannot know the answer of an unknown program; an answer of 0 switches off every program after it, policy too",
+			Why:   "an answer of 0 switches off every program after it, policy too; what a program answers is known only if it is the same for every packet",
 			Mend:  "Find its owner: bpftool prog show id ID for a program, tc filter show dev DEVICE ingress (or egress) for a filter of another kind. A program should answer TCX_NEXT (-1).",
 			Refs:  []string{"https://github.com/microsoft/retina/issues/252"},
 			run:   checkStrangers,
@@ -92,7 +92,7 @@ func hookChecks() []Check {
 
 func checkAhead(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods []string
+		var bad, ends, pods []string
 		n := 0
 		for _, a := range list {
 			if !a.Redirected {
@@ -100,10 +100,20 @@ func checkAhead(f *Facts) Finding {
 			}
 			n++
 			for _, p := range a.Ahead {
-				bad, pods = append(bad, a.Pod+" "+a.Direction+": "+p.String()), append(pods, a.Pod)
+				what := a.Pod + " " + a.Direction + ": " + p.String()
+				if p.Answer != judge.AnswerUnknown {
+					what += " " + p.Answer.String()
+					ends = append(ends, what)
+				}
+				bad, pods = append(bad, what), append(pods, a.Pod)
 			}
 		}
 		switch {
+		case len(ends) > 0:
+			found := breaks(shorten(ends)+", before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
+				"bpftool prog show id NUMBER names its owner: have it answer -1, or take it off the device", bad...).of(pods)
+			found.Status = Fail
+			return found
 		case len(bad) > 0:
 			return breaks(shorten(bad)+" before the redirect to the ifb", "no program, or programs that answer TCX_NEXT (-1)",
 				"podweir doctor --probe shows whether packets bypass it; then ask its owner", bad...).of(pods)
@@ -181,7 +191,14 @@ func checkStrangers(f *Facts) Finding {
 					blind = append(blind, d.Name+": "+h.Unread)
 				}
 				for _, p := range f.strangers(&h) {
-					bad = append(bad, fmt.Sprintf("%s %v: %v", d.Name, h.Hook, p))
+					if p.Answer == judge.AnswerNext {
+						continue
+					}
+					what := fmt.Sprintf("%s %v: %v", d.Name, h.Hook, p)
+					if p.Answer != judge.AnswerUnknown {
+						what += " " + p.Answer.String()
+					}
+					bad = append(bad, what)
 					show = cmp.Or(show, showing(d.Name, h.Hook, &p))
 				}
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -120,6 +121,30 @@ func pinnedProgram(path string) (bpfcall.ProgramInfo, error) {
 		return info, fmt.Errorf("read program %s: %w", path, err)
 	}
 	return info, nil
+}
+
+// ReadAnswers finds out of the programs of others what each does with every packet, where
+// its instructions show that. It takes a few calls for each.
+func ReadAnswers(programs []attach.HookProgram) {
+	for i := range programs {
+		if p := &programs[i]; !p.Ours && p.ProgramID != 0 {
+			p.Answer = verdicts(p.ProgramID).Answer(p.Kind, p.Kind == terms.HookKindTCX || p.Direct)
+		}
+	}
+}
+
+// verdicts is [judge.AnyVerdict] for a program that cannot be read.
+func verdicts(id uint32) judge.Verdicts {
+	p, err := bpfcall.ProgramByID(id)
+	if err != nil {
+		return judge.AnyVerdict
+	}
+	defer func() { _ = p.Close() }()
+	code, err := p.Code(judge.MaxCodeBytes)
+	if err != nil {
+		return judge.AnyVerdict
+	}
+	return judge.ReadVerdicts(code)
 }
 
 // programInfo is zero if there is no program with this id any more.

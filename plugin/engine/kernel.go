@@ -324,6 +324,9 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 		dev.Hooks = append(dev.Hooks, *h)
 	}
 	k.seen[p.device] = now
+	if k.shows {
+		datapath.ReadAnswers(dev.Hooks)
+	}
 	dev.OwnTree = ownTree(q, dev, p.side)
 	return dev, nil
 }
@@ -383,7 +386,7 @@ func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 	current := datapath.Current(f.Name, f.Tag, datapath.ByClassID)
 	h := &attach.HookProgram{
 		Kind: terms.HookKindClsact, Hook: hookOf(f), ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
-		Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
+		Direct: f.DirectAction, Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
 		Ours: current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag),
 	}
 	if h.Ours {

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -292,7 +293,8 @@ func fromInspection(obs *attach.Observed, state *attach.DirectionState, one *doc
 	if !one.Redirected {
 		return
 	}
-	one.Ahead = obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress).Others()
+	one.Ahead = slices.DeleteFunc(obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress).Others(),
+		func(p judge.Program) bool { return p.Answer == judge.AnswerNext })
 }
 
 // counted sums the packets of the dispositions whose names begin so.

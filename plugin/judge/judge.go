@@ -35,6 +35,11 @@ type Program struct {
 	Current bool
 	// Slot is that of the slab that it serves there, 0 if none.
 	Slot uint32
+	// Direct says that what a filter returns is the verdict.
+	Direct bool
+	// Answer is what it does with every packet. It is looked for in programs of others, and
+	// where that is shown to people.
+	Answer Answer
 	// Pref and FilterHandle are the position of a clsact filter.
 	Pref         uint16
 	FilterHandle uint32

@@ -32,7 +32,8 @@ const (
 // Report is the verdict on a hook that was read back.
 type Report struct {
 	Standing Standing
-	// Ahead are the programs of others that run before us.
+	// Ahead are the programs of others that run before us, without those that let every
+	// packet on.
 	Ahead []Program
 	// By is who ends the chain before us, nil unless Starved.
 	By *Program
@@ -49,6 +50,9 @@ func (r Report) String() string {
 	case Behind:
 		return strings.Join(names, ", ") + " ahead of podweir: whether it lets packets on is not known"
 	case Starved:
+		if r.By.Answer == AnswerDrops {
+			return fmt.Sprintf("%v %v", *r.By, AnswerDrops)
+		}
 		return fmt.Sprintf("%v ends the chain: podweir sees no packet", *r.By)
 	case Missing:
 		return "podweir's program is not on the hook"
@@ -67,8 +71,8 @@ type Neighbour interface {
 }
 
 // Stand reads an order back: who runs before the program of ours with an id. What a
-// foreign program answers cannot be read from it: programs of the CNI are known by
-// name, of any other it is unknown. Without a neighbour nobody is known.
+// foreign program answers is known where it is the same for every packet; programs of the
+// CNI are known by name. Without a neighbour nobody is known by name.
 func (c *Chain) Stand(program uint32, n Neighbour) Report {
 	if c.Unread != "" {
 		return Report{Standing: NotKnown}
@@ -80,11 +84,12 @@ func (c *Chain) Stand(program uint32, n Neighbour) Report {
 	out := Report{Standing: First}
 	for i := range c.Programs[:at] {
 		p := &c.Programs[i]
-		if p.Ours {
+		if p.Ours || p.Answer == AnswerNext {
 			continue
 		}
 		out.Ahead = append(out.Ahead, *p)
-		if out.By == nil && n != nil && n.EndsChain(c.Hook, p.Name) {
+		ends := p.Answer == AnswerEnds || p.Answer == AnswerDrops || n != nil && n.EndsChain(c.Hook, p.Name)
+		if out.By == nil && ends {
 			out.By, out.Standing = p, Starved
 		}
 	}

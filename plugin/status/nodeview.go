@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ const (
 	cureExceeded = "podweir doctor explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir doctor explain PW602"
 	cureBypassed = "podweir doctor explain PW402"
+	cureStarved  = "take the program off, or have its owner, whom bpftool prog show names, let packets on (TCX_NEXT, -1); podweir explain PW506"
 	cureGone     = "podweir gc"
 	cureUnknown  = "podweir doctor"
 	cureLost     = "the pod's next ADD or the agent takes it over; podweir gc removes it"
@@ -118,6 +120,10 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		}
 	}
 	past := slices.IndexFunc(a.Directions, func(d Direction) bool { return d.Bypassed != "" })
+	starved := ""
+	for i := range a.Directions {
+		starved = cmp.Or(starved, a.Directions[i].Starved)
+	}
 	switch {
 	case a.Gone:
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
@@ -131,6 +137,8 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 	case past >= 0:
 		p.State, p.Cure = view.NotLimited, cureBypassed
 		p.Cause = "packets go past the ingress limit at the host side of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
+	case starved != "":
+		p.State, p.Cause, p.Cure = view.NotLimited, starved, cureStarved
 	case len(a.Drift) > 0 && !held:
 		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -110,6 +111,10 @@ type Direction struct {
 	Bypassed string `json:"bypassed,omitempty"`
 	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
 	NoCeiling string `json:"noCeiling,omitempty"`
+	// Starved names a program of others that keeps every packet from podweir's, so that the
+	// direction has no limit, Blocked one that drops every packet; "" if there is none.
+	Starved string `json:"starved,omitempty"`
+	Blocked string `json:"blocked,omitempty"`
 	// Degraded is what is wanted and not available now.
 	Degraded   []attach.Degradation `json:"degraded,omitempty"`
 	Notes      []string             `json:"notes,omitempty"`
@@ -283,6 +288,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 		}
 		return a
 	}
+	for _, device := range in.Observed.Devices {
+		datapath.ReadAnswers(device.Hooks)
+	}
 	now := *r
 	now.Interface = in.Interface
 	a.Interface, a.inspection, a.record = in.Interface, in, r
@@ -292,7 +300,10 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	for _, d := range terms.Directions {
 		if s := in.Want.Directions[d]; s != nil {
 			one := direction(node, queues, &now, s)
-			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(in.Observed, s)...)
+			var before []string
+			before, one.Starved = beforeRedirect(in.Observed, s)
+			one.Notes = append(slices.Clip(one.Notes), before...)
+			one.Blocked = blocked(in.Observed, d)
 			for _, g := range in.Degraded {
 				if g.Direction == d {
 					one.Degraded = append(one.Degraded, g)
@@ -325,19 +336,38 @@ func (a *Attachment) Inspection() *attach.Inspection { return a.inspection }
 func (a *Attachment) Record() *attach.Record { return a.record }
 
 // beforeRedirect says who runs before the redirect to the ifb, which is
-// asked last on purpose. Whether a program lets packets on cannot be read from
-// it.
-func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) []string {
+// asked last on purpose, and who of them ends the chain for every packet.
+func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) (notes []string, starved string) {
 	if !s.Params.Redirect {
-		return nil
+		return nil, ""
 	}
 	pod := obs.Device(terms.SidePod)
-	var notes []string
 	for _, h := range pod.Chain(terms.SidePod, terms.HookIngress).Others() {
-		notes = append(notes, fmt.Sprintf("%v program %q (%d) runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
-			h.Kind, h.Name, h.ProgramID, pod.Name))
+		switch h.Answer {
+		case judge.AnswerNext, judge.AnswerDrops:
+		case judge.AnswerEnds:
+			starved = fmt.Sprintf("%v program %q (%d) on %s %v, before podweir's redirect", h.Kind, h.Name, h.ProgramID, pod.Name, h.Answer)
+		default:
+			notes = append(notes, fmt.Sprintf("%v program %q (%d) runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
+				h.Kind, h.Name, h.ProgramID, pod.Name))
+		}
 	}
-	return notes
+	return notes, starved
+}
+
+// blocked names a program of others that drops every packet of a direction, "" if there is
+// none.
+func blocked(obs *attach.Observed, d terms.Direction) string {
+	for _, side := range []terms.Side{terms.SidePod, terms.SideHost} {
+		device := obs.Device(side)
+		for i := range device.Hooks {
+			h := &device.Hooks[i]
+			if !h.Ours && h.Answer == judge.AnswerDrops && terms.DirectionAt(side, h.Hook) == d {
+				return fmt.Sprintf("%v program %q (%d) on %s %v", h.Kind, h.Name, h.ProgramID, device.Name, h.Answer)
+			}
+		}
+	}
+	return ""
 }
 
 func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *attach.DirectionState) Direction {

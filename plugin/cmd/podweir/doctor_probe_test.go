@@ -105,10 +105,10 @@ func TestPrivilegedDoctorProbe(t *testing.T) {
 	if o := got["PW701"]; len(o.Also) != 1 || o.Also[0].Code != "PW506" || !strings.Contains(o.Also[0].Seen, "hostile") {
 		t.Errorf("PW701 comes with %v, want PW506, which names the filter", o.Also)
 	}
-	// Without a probe status says who is there, and no more.
-	out := c.must(t, "status", "-o", "wide")
-	if !strings.Contains(out, `"hostile"`) || !strings.Contains(out, "runs before the redirect") {
-		t.Errorf("status does not say who runs before the redirect:\n%s", out)
+	// Without a probe its instructions say it.
+	out, err := c.do(t, "status", "-o", "wide")
+	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, `clsact program "hostile"`) || !strings.Contains(out, "ends the chain for every packet") {
+		t.Errorf("status does not say that a program ends the chain: %v\n%s", err, out)
 	}
 }
 

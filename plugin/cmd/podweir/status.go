@@ -113,7 +113,7 @@ func printWide(out io.Writer, rep *status.Report, node *view.Node) error {
 	}
 	for i := range broken {
 		p := &broken[i]
-		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", strings.ToUpper(string(p.State)), p.Pod, view.Printable(p.Cause), p.Cure)
+		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", p.State.Word(), p.Pod, view.Printable(p.Cause), p.Cure)
 	}
 	for i := range rep.Attachments {
 		printAttachment(w, &rep.Attachments[i])

@@ -100,9 +100,12 @@ func ProgramByID(id uint32) (*Program, error) {
 type programInfo struct {
 	_, id uint32 // type
 	tag   [8]byte
-	_     [2]uint32 // lengths of the code
-	_     [3]uint64 // the code, load time
-	_     uint32    // created by
+	_     uint32 // length of the machine's code
+	bytes uint32
+	_     uint64 // the machine's code
+	code  unsafe.Pointer
+	_     uint64 // load time
+	_     uint32 // created by
 	nMaps uint32
 	maps  unsafe.Pointer
 	name  objectName
@@ -144,6 +147,28 @@ func (p *Program) MapIDs() ([]uint32, error) {
 		return nil, fmt.Errorf("maps of program: %w", err)
 	}
 	return ids[:min(int(i.nMaps), len(ids))], nil
+}
+
+// Code returns the program's instructions as the kernel runs them, before they are compiled
+// for the processor; nil if they are more than a number of bytes, or the caller may not read them. It needs
+// CAP_BPF; a kernel that hides constants from programs (bpf_jit_harden) needs CAP_SYSLOG too.
+func (p *Program) Code(atMost int) ([]byte, error) {
+	var i programInfo
+	if err := info(&p.object, &i); err != nil {
+		return nil, fmt.Errorf("length of program: %w", err)
+	}
+	if i.bytes == 0 || int(i.bytes) > atMost {
+		return nil, nil
+	}
+	code := make([]byte, i.bytes)
+	i = programInfo{bytes: i.bytes, code: pointer(code)}
+	if err := info(&p.object, &i); err != nil {
+		return nil, fmt.Errorf("instructions of program: %w", err)
+	}
+	if i.code == nil {
+		return nil, nil
+	}
+	return code[:min(int(i.bytes), len(code))], nil
 }
 
 // Info asks the kernel about the program.

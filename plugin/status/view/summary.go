@@ -25,6 +25,9 @@ var words = map[State]string{
 	Observed: "observed", Limited: "limited",
 }
 
+// Word is the state as people are shown it.
+func (s State) Word() string { return words[s] }
+
 // Headline is one sentence about all pods of a node or of a cluster.
 func Headline(pods, broken int, where string) string {
 	switch {
