@@ -10,10 +10,12 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func chainChecks() []Check {
@@ -313,10 +315,11 @@ func entryChecks() []Check {
 	return []Check{
 		{
 			Code: "PW218", Title: "podweir-cni accepts every value of its entry", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
-			Looks: "podweir's entry in the chain in force, read by the parser that podweir-cni has",
-			Why:   "podweir-cni ignores a value that it cannot read, and uses the default instead",
-			Mend:  "Correct the value where it comes from: the chart's defaults, podweir install --default, or the file if it was made by hand.",
-			run:   checkEntry,
+			Looks: "podweir's entry in the chain in force, read by the parser that podweir-cni has; limits that are lower than what their pods ask for",
+			Why:   "podweir-cni ignores a value that it cannot read or a key that it does not know, and uses the default instead; a maximum with a missing letter slows most pods, whose limits are in order",
+			Mend: "Correct the value where it comes from: the chart's defaults, podweir install --default, or the file if it was made by hand. " +
+				"A maximum below what most pods ask for is a warning: raise it if it is not meant so.",
+			run: checkEntry,
 		},
 	}
 }
@@ -332,7 +335,38 @@ func checkEntry(f *Facts) Finding {
 	if err := f.parseEntry(raw); err != nil {
 		return breaks(strings.ReplaceAll(err.Error(), "\n", "; "), "values that podweir-cni accepts", "correct "+file, file)
 	}
+	if low, pods := f.lowMaximum(); low != "" {
+		return warns(low, "a maximum that most pods ask for less than", "raise it where it comes from, if it is not meant so: podweir install --default, the chart's defaults, or the Namespace", file).of(pods)
+	}
 	return holds("podweir-cni accepts all of it", file)
+}
+
+// lowMaximum names the setting that gives most limits of the node less than what their pods
+// ask for, and those pods; "" if there is none.
+func (f *Facts) lowMaximum() (low string, pods []string) {
+	asking := 0
+	type decider struct {
+		by   string
+		rate uint64
+	}
+	lowered := map[decider][]string{}
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if a.Failure != "" || a.Gone || a.Direction == "" || a.DecidedBy != "" && a.AskedBitsPerSec == 0 {
+			continue
+		}
+		asking++
+		if a.AskedBitsPerSec > a.RateBitsPerSec {
+			d := decider{a.DecidedBy, a.RateBitsPerSec}
+			lowered[d] = append(lowered[d], a.Pod)
+		}
+	}
+	for d, of := range lowered {
+		if 2*len(of) > asking {
+			return fmt.Sprintf("%s (%d bit/s) is below what %d of %d limits of this node's pods ask for", d.by, d.rate, len(of), asking), of
+		}
+	}
+	return "", nil
 }
 
 func checkCapabilities(f *Facts) Finding {
@@ -346,13 +380,23 @@ func checkCapabilities(f *Facts) Finding {
 	if err := json.Unmarshal(raw, &conf); err != nil {
 		return breaks("capabilities: "+err.Error(), "an object of booleans", "podweir install")
 	}
-	var miss []string
-	for _, c := range []string{"bandwidth", "io.kubernetes.cri.pod-annotations"} {
+	var miss, misspelt []string
+	want := []string{"bandwidth", "io.kubernetes.cri.pod-annotations"}
+	for _, c := range want {
 		if !conf.Capabilities[c] {
 			miss = append(miss, c)
 		}
 	}
-	if len(miss) > 0 {
+	for _, c := range slices.Sorted(maps.Keys(conf.Capabilities)) {
+		if !slices.Contains(want, c) && terms.Nearest(c, miss) != "" {
+			misspelt = append(misspelt, strconv.Quote(c)+terms.DidYouMean(c, miss))
+		}
+	}
+	switch {
+	case len(misspelt) > 0:
+		return breaks("misspelt: "+strings.Join(misspelt, " "), `"capabilities": {"bandwidth": true, "io.kubernetes.cri.pod-annotations": true}`,
+			"correct it in the entry in "+file+", or podweir install; then recreate the pods, or let an agent limit those that run")
+	case len(miss) > 0:
 		return breaks("the entry lacks the capability "+strings.Join(miss, " and "), `"capabilities": {"bandwidth": true, "io.kubernetes.cri.pod-annotations": true}`,
 			"add it to the entry in "+file)
 	}

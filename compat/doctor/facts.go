@@ -134,6 +134,10 @@ type Attachment struct {
 	PastQueue uint64
 	// Uncounted says why neither is known, "" if both are.
 	Uncounted string
+	// AskedBitsPerSec is what the pod asks for, where DecidedBy, a setting, decided that it
+	// has RateBitsPerSec; DecidedBy is "" where the pod has what it asks for.
+	AskedBitsPerSec, RateBitsPerSec uint64
+	DecidedBy                       string
 	// Policed says why the direction is policed though its configuration wants a queue, "" if
 	// it has one or wants none.
 	Policed string

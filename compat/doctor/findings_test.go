@@ -310,6 +310,19 @@ func chainFindings() []finding {
 				return errors.New(`policy: "fair" is not accepted`)
 			}
 		}, want: doctor.Fail, seen: `policy: "fair" is not accepted`, fix: "correct "},
+		{name: "a maximum below what most ask for", code: "PW218", node: aws, change: func(n *node) {
+			n.entry = func([]byte) error { return nil }
+			for i := range n.kernel.attached {
+				a := &n.kernel.attached[i]
+				a.AskedBitsPerSec, a.RateBitsPerSec, a.DecidedBy = 50_000_000, 200_000, "maxRate"
+			}
+		}, want: doctor.Warn, seen: "maxRate (200000 bit/s) is below what", fix: "raise it"},
+		{name: "a maximum that few meet", code: "PW218", node: aws, change: func(n *node) {
+			n.entry = func([]byte) error { return nil }
+			a := n.kernel.attached[0]
+			n.kernel.attached = append(n.kernel.attached, a, a)
+			n.kernel.attached[0].AskedBitsPerSec, n.kernel.attached[0].RateBitsPerSec, n.kernel.attached[0].DecidedBy = 50_000_000, 200_000, "maxRate"
+		}, want: doctor.OK, seen: "accepts all"},
 		{name: "good values", code: "PW218", node: aws, change: func(n *node) { n.entry = func([]byte) error { return nil } }, want: doctor.OK, seen: "accepts all"},
 		{name: "other processor", code: "PW205", node: aws, change: func(n *node) { n.exec["opt/cni/bin/podweir-cni"] = elfHeader(0xf3) }, want: doctor.Fail, seen: "EM_RISCV", fix: "for this processor"},
 		{name: "two shapers", code: "PW206", node: aws, change: edit(own, "]}", bottled), want: doctor.Fail, seen: "podweir-cni → bandwidth", fix: "take bandwidth out"},
@@ -318,6 +331,8 @@ func chainFindings() []finding {
 			edit(net+"10-aws.conflist", "]}", bottled)(n)
 		}, want: doctor.Warn, seen: "egress-cni → bandwidth", fix: "takes its place"},
 		{name: "no capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":false`), want: doctor.Fail, seen: "lacks the capability bandwidth", fix: "add it"},
+		{name: "misspelt capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwith":true`), want: doctor.Fail, seen: `misspelt: "bandwith", did you mean "bandwidth"?`, fix: "correct it"},
+		{name: "another's capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":true,"portMappings":true`), want: doctor.OK, seen: "are passed"},
 		{name: "capabilities no object", code: "PW207", node: aws, change: edit(own, `"capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}`, `"capabilities":7`), want: doctor.Fail, seen: "capabilities: json", fix: "podweir install"},
 		{name: "another file sorts first", code: "PW208", node: aws, change: set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), want: doctor.Fail, seen: "00-kube-ovn.conflist sorts before", fix: "drop-in"},
 		{name: "reserved name", code: "PW216", node: cilium, change: edit(net+"05-cilium.conflist", `"name":"cilium"`, `"name":"generic-veth"`), want: doctor.Fail, seen: "generic-veth", fix: "05-cilium.conflist"},

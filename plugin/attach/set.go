@@ -29,10 +29,12 @@ func effective(asked *shaping.Config, prior *Record) (cfg, original *shaping.Con
 }
 
 // sameWish says that two configurations ask for the same. Their notes tell where a
-// mistake was read, which is not the same for ADD and for the agent.
+// mistake was read, which is not the same for ADD and for the agent, and their decisions
+// what older records do not have.
 func sameWish(a, b *shaping.Config) bool {
 	x, y := *a, *b
 	x.Notes, y.Notes = nil, nil
+	x.Decisions, y.Decisions = nil, nil
 	return reflect.DeepEqual(&x, &y)
 }
 

@@ -183,6 +183,19 @@ func (n *Node) Counters(r *attach.Record, d terms.Direction) ([]datapath.Counter
 	return n.kernel.node.Counters(n.kernel.pins(r), d)
 }
 
+// Carried returns what the pod's own device has carried since it was made, whoever limited it.
+func (n *Node) Carried(r *attach.Record) (hostif.Traffic, error) {
+	p, err := n.kernel.podOf(&r.Interface)
+	if err != nil {
+		return hostif.Traffic{}, err
+	}
+	if p == nil {
+		return hostif.Traffic{}, attach.ErrGone
+	}
+	all, err := p.handle.Traffic()
+	return all[r.Interface.PodIndex], err
+}
+
 // Waits returns how long the packets of each band of a direction waited.
 func (n *Node) Waits(r *attach.Record, d terms.Direction) ([]datapath.Wait, error) {
 	return n.kernel.node.Waits(n.kernel.pins(r), d)

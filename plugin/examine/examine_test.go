@@ -43,6 +43,8 @@ func TestDoctorReadsTheEntry(t *testing.T) {
 		`{"type":"podweir-cni","policy":"fair"}`:                           `"fair"`,
 		`{"type":"podweir-cni","lightShare":"120%"}`:                       "lightShare",
 		`{"type":"podweir-cni","egressRate":"10X"}`:                        "egressRate",
+		`{"type":"podweir-cni","maxrte":"10M"}`:                            `unknown key "maxrte" is ignored, did you mean "maxRate"?`,
+		`{"type":"podweir-cni","x-owner":"me"}`:                            "",
 	} {
 		err := checkEntry([]byte(entry))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

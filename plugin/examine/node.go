@@ -70,8 +70,15 @@ func checkEntry(entry []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = netconf.ParseStrict(netconf.Status, b)
-	return err
+	parsed, err := netconf.ParseStrict(netconf.Status, b)
+	if err != nil {
+		return err
+	}
+	var misspelt error
+	for _, key := range parsed.Misspelt {
+		misspelt = errors.Join(misspelt, errors.New(key))
+	}
+	return misspelt
 }
 
 // open opens podweir's state; nil and no error if there is none.
@@ -207,6 +214,7 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction.String(), Mode: d.Mode.Is, Queue: d.Queue.String(),
 			By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
 			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
+			AskedBitsPerSec: d.AskedBitsPerSecond, RateBitsPerSec: d.RateBitsPerSecond, DecidedBy: d.DecidedBy,
 			Observed: d.Enforce == shaping.EnforceObserve, Standard: standard(record, d.Direction.Is),
 		}
 		if i == 0 {

@@ -97,7 +97,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(shaping.Config{Egress: limit(10e6, tc.change), Notes: got.Shaping.Notes}, got.Shaping, anyOrigin); diff != "" {
+			if diff := cmp.Diff(shaping.Config{Egress: limit(10e6, tc.change), Notes: got.Shaping.Notes, Decisions: got.Shaping.Decisions}, got.Shaping, anyOrigin); diff != "" {
 				t.Errorf("limits (-want +got):\n%s", diff)
 			}
 			toldAs(t, input(tc.runtime, keys), got, tc.want)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // AnnotationDomain is the prefix of podweir's own annotations.
@@ -88,7 +90,12 @@ func (p *parser) warnUnknownKeys() {
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		p.warn("unknown key %s is ignored%s", quoted(key), suggestion(key, confKeys))
+		text := fmt.Sprintf("unknown key %s is ignored", quoted(key))
+		if hint := terms.DidYouMean(key, slices.Concat(confKeys, specKeys)); hint != "" {
+			text += hint
+			p.config.Misspelt = append(p.config.Misspelt, text)
+		}
+		p.warn("%s", text)
 	}
 }
 
@@ -123,7 +130,7 @@ func annotationHint(key string) string {
 	case key == "mode", is("-mode", "-place", "shaper", "ceiling"):
 		return " (it is for the network configuration alone)"
 	}
-	hint := strings.TrimPrefix(suggestion(key, annotationKeys), ", ")
+	hint := strings.TrimPrefix(terms.DidYouMean(key, annotationKeys), ", ")
 	if hint == "" {
 		return ""
 	}
@@ -135,42 +142,4 @@ func (p *parser) warn(format string, args ...any) {
 	if !slices.Contains(p.config.Warnings, text) { // limits are read again where settings contradict each other
 		p.config.Warnings = append(p.config.Warnings, text)
 	}
-}
-
-// suggestion names the known key that is most like an unknown one, if one is.
-func suggestion(key string, known []string) string {
-	best, least := "", len(key)/3+2
-	if len(key) > maxQuoted {
-		return ""
-	}
-	for _, k := range known {
-		if d := distance(strings.ToLower(key), strings.ToLower(k)); d < least {
-			best, least = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return ", did you mean " + quoted(best) + "?"
-}
-
-// distance is the Levenshtein distance of two short strings, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

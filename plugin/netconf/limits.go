@@ -196,6 +196,9 @@ func (p *parser) shaping() shaping.Config {
 		if deferred != nil {
 			s.Deferred = append(s.Deferred, *deferred)
 		}
+		if decision, ok := p.decided[d]; ok && limit != nil {
+			s.Decisions = append(s.Decisions, decision)
+		}
 	}
 	return s
 }

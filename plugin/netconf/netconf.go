@@ -96,6 +96,8 @@ type Config struct {
 	// Warnings are about what was tolerated: unknown keys and annotations, rates
 	// that were clamped, and what Ignored has.
 	Warnings []string
+	// Misspelt are the warnings of unknown keys that look like known ones.
+	Misspelt []string
 	// Ignored are the values that are not accepted and that something else is used
 	// for: they say how a limit is kept, and never cost the pod its limit, or they
 	// are rates where there is another one. Shaping.Notes says what is used.
@@ -187,7 +189,9 @@ type parser struct {
 	unread, errs []*FieldError
 	// notes become [shaping.Config.Notes].
 	notes []string
-	rules podRules
+	// decided become [shaping.Config.Decisions].
+	decided map[terms.Direction]shaping.Decision
+	rules   podRules
 	// untuned leaves out podweir's own annotations.
 	untuned bool
 }

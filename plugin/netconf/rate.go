@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -27,6 +28,13 @@ func (p *parser) rate(d terms.Direction) (chosen units.BitRate, others bool) {
 	first, unread := p.firstRate(d)
 	most := p.maxRate(d)
 	chosen, others = first.rate, first.by != nil && first.by.runtime
+	delete(p.decided, d)
+	switch {
+	case most.rate != 0 && (chosen == 0 || chosen > most.rate):
+		p.decide(d, first, most.by)
+	case chosen != 0 && first.by.origin != ofPod:
+		p.decide(d, first, first.by)
+	}
 	switch {
 	case most.rate == 0:
 	case chosen == 0:
@@ -44,6 +52,18 @@ func (p *parser) rate(d terms.Direction) (chosen units.BitRate, others bool) {
 		}
 	}
 	return chosen, others
+}
+
+// decide remembers that another setting than the pod's has the last word.
+func (p *parser) decide(d terms.Direction, first asked, by *source) {
+	decision := shaping.Decision{Direction: d, By: by.field}
+	if first.by != nil && first.by.origin == ofPod {
+		decision.Asked = first.rate
+	}
+	if p.decided == nil {
+		p.decided = make(map[terms.Direction]shaping.Decision)
+	}
+	p.decided[d] = decision
 }
 
 // firstRate is the first rate that can be read. What cannot be is returned beside it.

@@ -70,6 +70,9 @@ type Config struct {
 	// Deferred are the limits that the pod asks for and that are left to
 	// somebody else; those directions have no limit here.
 	Deferred []Deferred `json:",omitempty"`
+	// Decisions are the rates that somebody else than the pod decided, for people. They
+	// change nothing.
+	Decisions []Decision `json:",omitempty"`
 	// Notes say what of the wish was not accepted and what is done instead, for
 	// people. They change nothing.
 	Notes []string `json:",omitempty"`
@@ -96,6 +99,26 @@ type Deferred struct {
 	// Rate is the cap in bits per second.
 	Rate units.BitRate
 	To   terms.Shaper
+}
+
+// Decision is a rate that is not what the pod asks for.
+type Decision struct {
+	Direction terms.Direction
+	// Asked is what the pod asks for, 0 if that is nothing, or cannot be read.
+	Asked units.BitRate `json:",omitempty"`
+	// By is the setting that decided: a key of the node's configuration, or an annotation of
+	// the namespace.
+	By string
+}
+
+// Decision is who decided the rate of a direction, nil if the pod did.
+func (c *Config) Decision(d terms.Direction) *Decision {
+	for i := range c.Decisions {
+		if c.Decisions[i].Direction == d {
+			return &c.Decisions[i]
+		}
+	}
+	return nil
 }
 
 func (d Deferred) String() string {

@@ -105,6 +105,9 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		d := &a.Directions[i]
 		limit := view.Limit{
 			Interface: a.Interface.PodName, Direction: d.Direction.String(), RateBitsPerSecond: d.RateBitsPerSecond,
+			AskedBitsPerSecond: d.AskedBitsPerSecond, DecidedBy: d.DecidedBy, Blocked: d.Blocked,
+			Ceiling: d.Ceiling,
+			Device:  [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen,
 			Policy: d.Policy.String(), Queue: d.Queue.String(), Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
 			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
 		}

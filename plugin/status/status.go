@@ -88,9 +88,13 @@ type Attachment struct {
 type Direction struct {
 	Direction         terms.Named[terms.Direction] `json:"direction"`
 	RateBitsPerSecond uint64                       `json:"rateBitsPerSecond"`
-	BurstBytes        uint64                       `json:"burstBytes"`
-	DepthBytes        uint64                       `json:"depthBytes"`
-	MaxWaitSeconds    float64                      `json:"maxWaitSeconds"`
+	// AskedBitsPerSecond is what the pod asks for, 0 if that is nothing, and DecidedBy who
+	// decided that it has another rate; "" if it has what it asks for.
+	AskedBitsPerSecond uint64  `json:"askedBitsPerSecond,omitempty"`
+	DecidedBy          string  `json:"decidedBy,omitempty"`
+	BurstBytes         uint64  `json:"burstBytes"`
+	DepthBytes         uint64  `json:"depthBytes"`
+	MaxWaitSeconds     float64 `json:"maxWaitSeconds"`
 	// OffloadBytes is the largest packet that TCP in the pod makes, 0 if podweir leaves
 	// that to the device.
 	OffloadBytes uint64 `json:"offloadBytes,omitempty"`
@@ -109,6 +113,8 @@ type Direction struct {
 	CapHolds bool   `json:"capHolds"`
 	// Bypassed says why packets go past the limit, "" if it is not known that they do.
 	Bypassed string `json:"bypassed,omitempty"`
+	// Ceiling says that what goes past the queue is limited on the host side all the same.
+	Ceiling bool `json:"ceiling,omitempty"`
 	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
 	NoCeiling string `json:"noCeiling,omitempty"`
 	// Starved names a program of others that keeps every packet from podweir's, so that the
@@ -124,6 +130,14 @@ type Direction struct {
 	Waits []datapath.Wait `json:"waits,omitempty"`
 	Reached
 	Qdisc *engine.QueueStatistics `json:"qdisc,omitempty"`
+	// DeviceBytes is what the pod's own device has carried in the direction since it was made,
+	// within the limit or past it; a packet of many segments counts with one header.
+	DeviceBytes uint64 `json:"deviceBytes,omitempty"`
+
+	// seen is what came by podweir of what DeviceBytes has; nil if no counter shows it.
+	// deviceAfter is DeviceBytes once more, after seen was read.
+	seen        *uint64
+	deviceAfter uint64
 
 	// CountersErr says why Counters could not be read; Notes have it too.
 	CountersErr error `json:"-"`
@@ -297,9 +311,13 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	for _, step := range in.Plan {
 		a.Drift = append(a.Drift, step.String())
 	}
+	before, deviceErr := node.Carried(&now)
 	for _, d := range terms.Directions {
 		if s := in.Want.Directions[d]; s != nil {
 			one := direction(node, queues, &now, s)
+			if r.By != attach.ByHand { // who attaches by hand decides
+				one.AskedBitsPerSecond, one.DecidedBy = decision(r, d)
+			}
 			var before []string
 			before, one.Starved = beforeRedirect(in.Observed, s)
 			one.Notes = append(slices.Clip(one.Notes), before...)
@@ -310,6 +328,16 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 				}
 			}
 			a.Directions = append(a.Directions, one)
+		}
+	}
+	if after, err := node.Carried(&now); err == nil && deviceErr == nil {
+		for i := range a.Directions {
+			d := &a.Directions[i]
+			d.DeviceBytes, d.deviceAfter = before.SentBytes, after.SentBytes
+			if d.Direction.Is == terms.Ingress {
+				d.DeviceBytes, d.deviceAfter = before.ReceivedBytes, after.ReceivedBytes
+			}
+			d.seen = seen(d)
 		}
 	}
 	return a
@@ -329,11 +357,62 @@ func Absent(node *engine.Node, r *attach.Record) (gone bool, left, text string) 
 	}
 }
 
+// seen is what came by podweir of what the pod's device carried; nil if no counter has
+// that. A queue on the way out of the pod, or on the host's side of what comes in, has
+// passed what the device carries; what else stands behind the device sees what it carried,
+// dropped packets too.
+func seen(d *Direction) *uint64 {
+	egress := d.Direction.Is == terms.Egress
+	atPod := d.Side.Is == terms.SidePod
+	if d.Qdisc != nil && (egress && atPod || !egress && d.Side.Is == terms.SideHost) {
+		return &d.Qdisc.Bytes
+	}
+	if len(d.Counters) == 0 || d.CountersErr != nil {
+		return nil
+	}
+	behind := !egress || !atPod
+	sum := uint64(0)
+	for _, c := range d.Counters {
+		if c.Disposition != "dropped-ceiling" && (behind || !strings.HasPrefix(c.Disposition, "dropped-")) {
+			sum += c.Bytes
+		}
+	}
+	return &sum
+}
+
 // Inspection is the look at the interface, nil if there was none.
 func (a *Attachment) Inspection() *attach.Inspection { return a.inspection }
 
 // Record is what the attachment is recorded as, nil if it could not be looked at.
 func (a *Attachment) Record() *attach.Record { return a.record }
+
+// BySet is who decided a rate that `podweir set` changed.
+const BySet = "podweir set"
+
+// decision is what a pod asks for in a direction, and who decided that it has another rate.
+func decision(r *attach.Record, d terms.Direction) (asked uint64, by string) {
+	wish := &r.Config
+	if r.Asked != nil {
+		wish = r.Asked
+		was, is := wish.Limit(d), r.Config.Limit(d)
+		switch {
+		case was == nil && is != nil:
+			return 0, BySet
+		case is != nil && was.Rate != is.Rate:
+			asked, by = uint64(was.Rate), BySet
+		}
+	}
+	if other := wish.Decision(d); other != nil {
+		asked = uint64(other.Asked)
+		if by == "" {
+			by = other.By
+		}
+	}
+	if by == "" && wish.Limit(d) != nil {
+		asked = uint64(wish.Limit(d).Rate)
+	}
+	return asked, by
+}
 
 // beforeRedirect says who runs before the redirect to the ifb, which is
 // asked last on purpose, and who of them ends the chain for every packet.
@@ -376,7 +455,7 @@ func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *at
 		Direction: terms.Name(p.Direction), RateBitsPerSecond: uint64(p.Rate),
 		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
 		Enforce: p.Enforce(), Policy: terms.Name(p.Policy), Queue: terms.Name(p.Queue), Mode: terms.Name(p.Mode), Side: terms.Name(p.Side),
-		Hook: terms.Name(p.Hook), Program: p.ProgramName(), CapHolds: p.CapHolds, NoCeiling: p.NoCeiling, Notes: p.Notes,
+		Hook: terms.Name(p.Hook), Program: p.ProgramName(), CapHolds: p.CapHolds, Ceiling: p.Ceiling, NoCeiling: p.NoCeiling, Notes: p.Notes,
 	}
 	if s.Offload != nil && p.OffloadBytes != 0 {
 		d.OffloadBytes = uint64(s.Offload.GSO)

@@ -136,7 +136,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	if e.Program != program || e.HookKind.String() != kind {
 		t.Errorf("status: program %q by %q, want %q by %q", e.Program, e.HookKind, program, kind)
 	}
-	if out = c.must(t, "status"); !strings.Contains(out, "The only pod with a limit is limited as it should be.") || !strings.Contains(out, "10 Mbit/s") {
+	if out = c.must(t, "status"); !strings.Contains(out, "The only pod with a limit is limited as it should be.") || !strings.Contains(out, "   10M    10M ") {
 		t.Errorf("status prints %q", out)
 	}
 	if out = c.must(t, "status", "-o", "wide"); !strings.Contains(out, "10 Mbit/s") || !strings.Contains(out, where) {

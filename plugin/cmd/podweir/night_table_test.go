@@ -216,7 +216,7 @@ func (n *nightNode) calico(t *testing.T, file string) {
 func (n *nightNode) rawSocket(t *testing.T) {
 	t.Helper()
 	const size = 1000
-	to, from := n.node.Interface(t, "veth1"), n.cli.pod.Interface(t, "eth0")
+	to, from := n.cli.node.Interface(t, "veth1"), n.cli.pod.Interface(t, "eth0")
 	frame := make([]byte, size)
 	copy(frame, to.HardwareAddr)
 	copy(frame[6:], from.HardwareAddr)

@@ -231,6 +231,7 @@ func (n *nightNode) forReaders(text string) string {
 var masks = []struct{ pattern, by string }{
 	{`(\d %) +[\d.]+[kMG]? +[▁-█]+`, "$1"}, // drops, which may be none
 	{`[█░▁-▇]+`, ""},
+	{`  (at limit|reaches it|below it|idle)\n`, "  WORD\n"}, // of half a second
 	{`\d{4}-\d\d-\d\dT[0-9:]+Z \([^)]*\)`, "TIME"},
 	{`\b[0-9a-f]{1,4}:`, "HANDLE:"},
 	{`\d+(\.\d+)?[kMG]?\b`, "#"},

@@ -43,12 +43,10 @@ func newStatus(o *options) *cobra.Command {
 }
 
 func runStatus(cmd *cobra.Command, o *options) error {
-	rep, err := collect(o)
+	rep, node, err := looked(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
-	o.bypassed(cmd.Context(), rep)
-	node := rep.View(time.Now()).Runnable(runBy())
 	pod := o.v.GetString("pod")
 	if pod != "" {
 		rep.Keep(func(name string) bool { return name == pod })
@@ -95,6 +93,33 @@ func (o *options) bypassed(ctx context.Context, rep *status.Report) {
 	}
 }
 
+// statusInterval is between the two looks of status: for what pods carry now.
+const statusInterval = 500 * time.Millisecond
+
+// looked looks twice where people read it and there is something that may be carried.
+func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error) {
+	rep, err := collect(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.bypassed(ctx, rep)
+	node := rep.View(time.Now())
+	if o.machine() || len(rep.Attachments) == 0 {
+		return rep, node, nil
+	}
+	if err := wait(ctx, statusInterval); err != nil {
+		return nil, nil, err
+	}
+	before := node
+	if rep, err = collect(o); err != nil {
+		return nil, nil, err
+	}
+	o.bypassed(ctx, rep)
+	node = rep.View(time.Now())
+	node.Looked(view.Rates(before, node))
+	return rep, node, nil
+}
+
 func collect(o *options) (*status.Report, error) {
 	node, err := o.open()
 	if err != nil {
@@ -115,6 +140,7 @@ func printWide(out io.Writer, rep *status.Report, node *view.Node) error {
 		p := &broken[i]
 		fmt.Fprintf(w, "%s %s: %s\n  cure: %s\n", p.State.Word(), p.Pod, view.Printable(p.Cause), p.Cure)
 	}
+	fmt.Fprint(w, node.Less())
 	for i := range rep.Attachments {
 		printAttachment(w, &rep.Attachments[i])
 	}
@@ -139,12 +165,19 @@ func printAttachment(w io.Writer, a *status.Attachment) {
 }
 
 func printDirection(w io.Writer, d *status.Direction) {
+	asked := ""
+	if d.DecidedBy != "" {
+		asked = fmt.Sprintf(" decided by %s", d.DecidedBy)
+		if d.AskedBitsPerSecond > 0 {
+			asked = fmt.Sprintf(" in place of %v, decided by %s", units.BitRate(d.AskedBitsPerSecond), d.DecidedBy)
+		}
+	}
 	queue := "queue " + d.Queue.String()
 	if d.Enforce == shaping.EnforceObserve {
 		queue = "observed only"
 	}
-	fmt.Fprintf(w, "  %s\t%v\tpolicy %s\t%s\tmode %s\ton %s side", d.Direction,
-		units.BitRate(d.RateBitsPerSecond), d.Policy, queue, d.Mode, d.Side)
+	fmt.Fprintf(w, "  %s\t%s\tpolicy %s\t%s\tmode %s\ton %s side", d.Direction,
+		units.BitRate(d.RateBitsPerSecond).String()+asked, d.Policy, queue, d.Mode, d.Side)
 	if d.HookKind.Is != 0 {
 		fmt.Fprintf(w, ", %s %s", d.HookKind, d.Hook)
 	}
@@ -166,6 +199,9 @@ func printDirection(w io.Writer, d *status.Direction) {
 	}
 	if len(shown) > 0 {
 		fmt.Fprintf(w, "  \tpackets: %s\n", strings.Join(shown, ", "))
+	}
+	if d.DeviceBytes > 0 {
+		fmt.Fprintf(w, "  \tits device carried %v since it was made\n", units.Bytes(d.DeviceBytes))
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
 	if text := reached(d); text != "" && d.Enforce != shaping.EnforceObserve {

@@ -76,6 +76,18 @@ type PodRate struct {
 	State State `json:"state,omitempty"`
 
 	CapBitsPerSecond uint64 `json:"capBitsPerSecond"`
+	// AskedBitsPerSecond and DecidedBy are those of the limit.
+	AskedBitsPerSecond uint64 `json:"askedBitsPerSecond,omitempty"`
+	DecidedBy          string `json:"decidedBy,omitempty"`
+	// PastBitsPerSecond is what the pod's device carried past podweir, 0 if that is next to
+	// nothing or not known; see [past].
+	PastBitsPerSecond float64 `json:"pastBitsPerSecond,omitempty"`
+	// Ceiling says that what goes past the queue is limited all the same.
+	Ceiling bool `json:"ceiling,omitempty"`
+	// Blocked names a program of others that drops every packet of the direction.
+	Blocked string `json:"blocked,omitempty"`
+	// Drops are packets since the pod was attached.
+	Drops uint64 `json:"drops,omitempty"`
 	// Observed says that nothing is held to it.
 	Observed bool `json:"observed,omitempty"`
 	// SentBitsPerSecond left the queue; without one it is what passed.
@@ -150,7 +162,9 @@ func Rates(before, now *Node) []PodRate {
 			if was == nil {
 				was = &Limit{}
 			}
-			rate := podRate(p.Pod, l, &was.Counters, between(before, now, was, l))
+			seconds := between(before, now, was, l)
+			rate := podRate(p.Pod, l, &was.Counters, seconds)
+			rate.PastBitsPerSecond = 8 * float64(past(was, l)) / seconds
 			if !p.State.AsWanted() {
 				rate.State = p.State
 			}
@@ -170,6 +184,28 @@ func between(before, now *Node, was, l *Limit) float64 {
 	return max(to.Sub(from).Seconds(), 1e-3)
 }
 
+// From which part of what a device carried, and from how many bytes, packets went past
+// podweir: what is on its way between two counters is less.
+const (
+	pastShare = 0.1
+	pastBytes = 128 << 10
+)
+
+// past is how many bytes a device carried between two looks that did not come by podweir,
+// 0 if they are too few to tell. The device was read outside of the two readings of
+// podweir's counter at the first look, and inside at the second: what it carried meanwhile
+// is taken for podweir's.
+func past(was, is *Limit) uint64 {
+	if was.Seen == nil || is.Seen == nil || is.Device[0] < was.Device[1] || *is.Seen < *was.Seen {
+		return 0
+	}
+	carried, seen := is.Device[0]-was.Device[1], *is.Seen-*was.Seen
+	if carried < seen+pastBytes || float64(carried-seen) < pastShare*float64(carried) {
+		return 0
+	}
+	return carried - seen
+}
+
 func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 	each := func(before, after uint64) float64 {
 		if after < before {
@@ -179,6 +215,7 @@ func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 	}
 	r := PodRate{
 		Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: l.Observed,
+		AskedBitsPerSecond: l.AskedBitsPerSecond, DecidedBy: l.DecidedBy, Ceiling: l.Ceiling, Blocked: l.Blocked, Drops: l.Drops,
 		SentBitsPerSecond:    8 * each(was.SentBytes, l.SentBytes),
 		LightBitsPerSecond:   8 * each(was.LightBytes, l.LightBytes),
 		HeavyBitsPerSecond:   8 * each(was.HeavyBytes, l.HeavyBytes),

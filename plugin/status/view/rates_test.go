@@ -34,7 +34,7 @@ func TestRates(t *testing.T) {
 			"two looks", counted(0, view.Counters{SentBytes: 100, LightBytes: 1000, HeavyBytes: 2000, DroppedBytes: 100, Drops: 1}, 500),
 			counted(2*time.Second, view.Counters{SentBytes: 1100, LightBytes: 2000, HeavyBytes: 6000, DroppedBytes: 350, Drops: 5, WaitingBytes: 77}, 1500),
 			view.PodRate{
-				SentBitsPerSecond: 4000, LightBitsPerSecond: 4000, HeavyBitsPerSecond: 16_000, DroppedBitsPerSecond: 1000, DropsPerSecond: 2, WaitingBytes: 77,
+				SentBitsPerSecond: 4000, LightBitsPerSecond: 4000, HeavyBitsPerSecond: 16_000, DroppedBitsPerSecond: 1000, DropsPerSecond: 2, Drops: 5, WaitingBytes: 77,
 				FlowBitsPerSecond: []float64{4000},
 			},
 		},

@@ -45,6 +45,18 @@ func Headline(pods, broken int, where string) string {
 	return fmt.Sprintf("%d of %d pods are limited as they should be; %d %s not:", pods-broken, pods, broken, verb)
 }
 
+// Less says how many pods have a limit below what they ask for, "" if none has.
+func (n *Node) Less() string {
+	switch less := n.less(); less {
+	case 0:
+		return ""
+	case 1:
+		return "1 pod has a lower limit than it asks for.\n"
+	default:
+		return fmt.Sprintf("%d pods have lower limits than they ask for.\n", less)
+	}
+}
+
 // Head is [Headline] of the pods that are to be limited, and a sentence about those
 // that are observed only.
 func (n *Node) Head(where string) string {
@@ -69,6 +81,7 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 	broken := n.Broken()
 	b.WriteString(n.Head(where) + "\n")
 	b.WriteString(problems(broken, n.Time))
+	b.WriteString(n.Less())
 	if onlyBroken {
 		return b.String()
 	}
@@ -79,12 +92,18 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 		}
 	}
 	switch {
+	case n.Rates != nil:
+		b.WriteString(n.lines(len(n.Pods) > MaxListed))
+		if len(n.Pods) > MaxListed && len(rest) > 0 {
+			b.WriteString(Paragraph("", counted(rest), 0))
+		}
 	case len(rest) == 0:
 	case len(rest) <= MaxListed:
 		b.WriteString("\n" + Table(rest))
 	default:
 		b.WriteString(Paragraph("", counted(rest), 0))
 	}
+	b.WriteString(decided(n.Pods))
 	b.WriteString(Paragraph("", rough(rest), 0))
 	return b.String()
 }

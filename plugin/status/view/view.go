@@ -26,6 +26,8 @@ type Node struct {
 	// Time is when it was looked at.
 	Time time.Time `json:"time,omitzero"`
 	Pods []Pod     `json:"pods"`
+	// Rates are what the pods carry, where somebody looked twice.
+	Rates []PodRate `json:"-"`
 }
 
 // State says whether a pod has its limits.
@@ -80,15 +82,27 @@ type Limit struct {
 	Interface         string `json:"interface"`
 	Direction         string `json:"direction"`
 	RateBitsPerSecond uint64 `json:"rateBitsPerSecond"`
-	Policy            string `json:"policy"`
-	Queue             string `json:"queue"`
+	// AskedBitsPerSecond is what the pod asks for, 0 if that is nothing, and DecidedBy who
+	// decided that it has another rate; "" if it has what it asks for.
+	AskedBitsPerSecond uint64 `json:"askedBitsPerSecond,omitempty"`
+	DecidedBy          string `json:"decidedBy,omitempty"`
+	Policy             string `json:"policy"`
+	Queue              string `json:"queue"`
 	// Roughly says that a second may have more than the limit: there is no queue, or one
 	// that allows it.
 	Roughly bool `json:"roughly,omitempty"`
 	// Observed says that nothing is held to the limit.
 	Observed bool `json:"observed,omitempty"`
+	// Ceiling says that what goes past the queue is limited all the same.
+	Ceiling bool `json:"ceiling,omitempty"`
+	// Blocked names a program of others that drops every packet of the direction.
+	Blocked string `json:"blocked,omitempty"`
 	// Read is when the counters were read, zero for the time of the node.
 	Read time.Time `json:"-"`
+	// Device are the bytes that the pod's device carried, read before and after Seen, which
+	// is what of that came by podweir; Seen is nil if no counter shows that.
+	Device [2]uint64 `json:"-"`
+	Seen   *uint64   `json:"-"`
 	Reached
 	Counters
 	// Waits are how long packets waited, one for each band in which there were any; none
@@ -180,6 +194,20 @@ func (n *Node) observed() int {
 // Keep leaves only the pods of which keep says yes.
 func (n *Node) Keep(keep func(*Pod) bool) {
 	n.Pods = slices.DeleteFunc(n.Pods, func(p Pod) bool { return !keep(&p) })
+	n.Rates = slices.DeleteFunc(n.Rates, func(r PodRate) bool {
+		return !slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Pod == r.Pod && p.Node == r.Node })
+	})
+}
+
+// less is how many pods have a limit that is below what they ask for.
+func (n *Node) less() int {
+	count := 0
+	for i := range n.Pods {
+		if slices.ContainsFunc(n.Pods[i].Limits, func(l Limit) bool { return l.AskedBitsPerSecond > l.RateBitsPerSecond }) {
+			count++
+		}
+	}
+	return count
 }
 
 // Runnable has the texts of the pods name podweir's commands as they are run where they are

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package view_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/status/view"
+)
+
+// looks are two looks at pods with a limit of 10 Mbit/s, half a second apart, in which the
+// device of each carries so many bytes, of which podweir sees so many.
+func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.Node {
+	look := func(second time.Duration, part uint64) *view.Node {
+		n := &view.Node{Time: now.Add(second)}
+		for i := range carried {
+			sum := seen[i] * part
+			l := view.Limit{
+				Interface: "eth0", Direction: "egress", RateBitsPerSecond: 10e6, Policy: "strict", Queue: "tbf",
+				Seen: &sum, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}, Counters: view.Counters{SentBytes: sum},
+			}
+			change(i, &l)
+			n.Pods = append(n.Pods, view.Pod{Pod: fmt.Sprintf("ns/pod-%02d", i), State: view.Limited, Limits: []view.Limit{l}})
+		}
+		return n
+	}
+	before, is := look(0, 0), look(500*time.Millisecond, 1)
+	is.Looked(view.Rates(before, is))
+	return is
+}
+
+// Each limit has a line with what the pod asks for, what is in force, what it carries, and
+// what goes past podweir.
+func TestStatusLines(t *testing.T) {
+	t.Parallel()
+	n := looks(func(pod int, l *view.Limit) {
+		switch pod {
+		case 1:
+			l.RateBitsPerSecond, l.AskedBitsPerSecond, l.DecidedBy = 200e3, 50e6, "maxRate"
+			l.Drops = 1234
+		case 2:
+			l.DecidedBy = "defaultRate"
+		case 3:
+			l.Ceiling = true
+		case 4:
+			l.Blocked = `tcx program "x" (7) on veth1 drops every packet`
+		}
+	}, []uint64{0, 12_400, 300_000, 5e6, 0, 9e6}, []uint64{0, 12_400, 300_000, 500_000, 0, 100_000})
+	want := `5 of 6 pods are limited as they should be; 1 is not:
+NOT LIMITED ns/pod-05
+  cause  egress of eth0: its device carries 142 Mbit/s past podweir, which sees
+         1.6 Mbit/s
+  cure   podweir doctor --probe names who takes them there
+1 pod has a lower limit than it asks for.
+
+POD                      DIR      ASKED  LIMIT    NOW  DROPS   PAST  (bit/s)
+ns/pod-00                egress     10M    10M      0      0      0  idle
+ns/pod-01                egress     50M   200k   198k  1.23k      0  at limit
+ns/pod-02                egress       -    10M   4.8M      0      0  below it
+ns/pod-03                egress     10M    10M     8M      0    72M  below it
+ns/pod-04                egress     10M    10M      0      0      0  BLOCKED
+ns/pod-05                egress     10M    10M   1.6M      0   142M  NOT LIMITED
+ns/pod-03 egress: 72 Mbit/s go past its queue: a process in the pod goes around
+the queue with a packet socket, or took the queue away; the ceiling on the host
+side keeps the limit.
+ns/pod-04 egress: tcx program "x" (7) on veth1 drops every packet. That is not
+podweir.
+Decided by maxRate: ns/pod-01 egress has 200 kbit/s in place of 50 Mbit/s.
+`
+	if diff := cmp.Diff(want, n.Summary("this node", false)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+// Among many pods only those that somebody may ask about have a line.
+func TestStatusLinesOfManyPods(t *testing.T) {
+	t.Parallel()
+	carried := make([]uint64, 30)
+	carried[7], carried[9] = 625_000, 200_000
+	text := looks(func(int, *view.Limit) {}, carried, carried).Summary("this node", false)
+	if !strings.Contains(text, "ns/pod-07                egress     10M    10M    10M      0      0  at limit\n") ||
+		strings.Count(text, "ns/pod-") != 1 || !strings.Contains(text, "30 pods as they should be: limits 30 egress (30 by tbf).") {
+		t.Errorf("status of 30 pods, one of them at its limit:\n%s", text)
+	}
+}
+
+// What is on its way between two counters, a counter that starts again, and counters that
+// show nothing are not packets that go past podweir.
+func TestNotPastPodweir(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change        func(int, *view.Limit)
+		carried, seen uint64
+	}{
+		"a few":                    {func(int, *view.Limit) {}, 120_000, 0},
+		"a part":                   {func(int, *view.Limit) {}, 9e6, 8.2e6},
+		"more, by a large header":  {func(int, *view.Limit) {}, 8e6, 9e6},
+		"no counter":               {func(_ int, l *view.Limit) { l.Seen = nil }, 9e6, 0},
+		"read while much was sent": {func(_ int, l *view.Limit) { l.Device[1] += 9e6 }, 9e6, 0},
+	} {
+		if n := looks(tt.change, []uint64{tt.carried}, []uint64{tt.seen}); n.Rates[0].PastBitsPerSecond != 0 || n.Pods[0].State != view.Limited {
+			t.Errorf("%s: %v bit/s past podweir, %s", name, n.Rates[0].PastBitsPerSecond, n.Pods[0].State)
+		}
+	}
+}
