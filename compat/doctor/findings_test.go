@@ -331,7 +331,7 @@ func chainFindings() []finding {
 			edit(net+"10-aws.conflist", "]}", bottled)(n)
 		}, want: doctor.Warn, seen: "egress-cni → bandwidth", fix: "takes its place"},
 		{name: "no capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":false`), want: doctor.Fail, seen: "lacks the capability bandwidth", fix: "add it"},
-		{name: "misspelt capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwith":true`), want: doctor.Fail, seen: `misspelt: "bandwith", did you mean "bandwidth"?`, fix: "correct it"},
+		{name: "misspelt capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwdth":true`), want: doctor.Fail, seen: `misspelt: "bandwdth", did you mean "bandwidth"?`, fix: "correct it"},
 		{name: "another's capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":true,"portMappings":true`), want: doctor.OK, seen: "are passed"},
 		{name: "capabilities no object", code: "PW207", node: aws, change: edit(own, `"capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}`, `"capabilities":7`), want: doctor.Fail, seen: "capabilities: json", fix: "podweir install"},
 		{name: "another file sorts first", code: "PW208", node: aws, change: set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), want: doctor.Fail, seen: "00-kube-ovn.conflist sorts before", fix: "drop-in"},

@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"encoding/json"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -53,6 +54,13 @@ func (f *Facts) ownEntry() (raw []byte, file string) {
 		return n.Plugins[at].Raw, n.File
 	}
 	return f.dropInCapabilities(n.Name)
+}
+
+// OwnEntry is podweir's entry in the chain in force of a node, nil if there is none that
+// can be read.
+func OwnEntry(root fs.FS, node *detect.Node) []byte {
+	raw, _ := (&Facts{Root: root, Node: node}).ownEntry()
+	return raw
 }
 
 // entryKeys are those of podweir's entry, with its file; nil and "" if there is

@@ -58,15 +58,20 @@ func (n *Node) Doctor(ctx context.Context, where detect.Options, how doctor.Opti
 	return doctor.Run(doctor.Gather(ctx, host, detect.Read(ctx, host, where), how))
 }
 
-// checkEntry reads podweir's entry as podweir-cni would, and refuses what that ignores.
-func checkEntry(entry []byte) error {
+// WholeEntry is podweir's entry in a chain with what the runtime adds of the network, so
+// that it can be read as podweir-cni reads it.
+func WholeEntry(entry []byte) ([]byte, error) {
 	conf := map[string]any{}
 	if err := json.Unmarshal(entry, &conf); err != nil {
-		return err
+		return nil, err
 	}
-	// The runtime gives it what the whole network has.
 	conf["cniVersion"], conf["name"] = "1.0.0", "network"
-	b, err := json.Marshal(conf)
+	return json.Marshal(conf)
+}
+
+// checkEntry reads podweir's entry as podweir-cni would, and refuses what that ignores.
+func checkEntry(entry []byte) error {
+	b, err := WholeEntry(entry)
 	if err != nil {
 		return err
 	}

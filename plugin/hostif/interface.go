@@ -299,6 +299,10 @@ const (
 	netnsaFD   = 3
 )
 
+// NetNSID returns the number by which the handle's namespace knows ns, and
+// [NoNetNSID] if it does not know it.
+func (h *Handle) NetNSID(ns *NetNS) (int, error) { return h.netNSID(ns) }
+
 // netNSID returns the number by which the handle's namespace knows ns, and
 // [NoNetNSID] if it does not know it.
 func (h *Handle) netNSID(ns *NetNS) (int, error) {

@@ -14,7 +14,11 @@ import (
 // Traffic is what a device has carried since it was made, in bytes with the link layer
 // header. A packet of many segments (GSO, GRO) is one, with one header: on the wire it
 // is more.
-type Traffic struct{ ReceivedBytes, SentBytes uint64 }
+type Traffic struct {
+	ReceivedBytes, SentBytes uint64
+	// ReceivedDropped and SentDropped are packets that the device lost.
+	ReceivedDropped, SentDropped uint64
+}
 
 // Of linux/if_link.h.
 const (
@@ -25,7 +29,9 @@ const (
 	statsFilterLink64  = 1 << (iflaStatsLink64 - 1)
 	stats64RxBytesAt   = 16
 	stats64TxBytesAt   = 24
-	stats64LeastLength = 32
+	stats64RxDropAt    = 48
+	stats64TxDropAt    = 56
+	stats64LeastLength = 64
 )
 
 // statsMsg is struct if_stats_msg.
@@ -106,5 +112,8 @@ func (h *Handle) TrafficIn(netnsID int, name string) (Traffic, int, error) {
 // parseTraffic reads struct rtnl_link_stats64.
 func parseTraffic(v []byte) Traffic {
 	e := nl.NativeEndian()
-	return Traffic{ReceivedBytes: e.Uint64(v[stats64RxBytesAt:]), SentBytes: e.Uint64(v[stats64TxBytesAt:])}
+	return Traffic{
+		ReceivedBytes: e.Uint64(v[stats64RxBytesAt:]), SentBytes: e.Uint64(v[stats64TxBytesAt:]),
+		ReceivedDropped: e.Uint64(v[stats64RxDropAt:]), SentDropped: e.Uint64(v[stats64TxDropAt:]),
+	}
 }

@@ -26,7 +26,10 @@ const (
 // anything, is the address of a gateway by itself (/32), or one of the link only.
 // In a node that is a container, its uplink is a veth as the pods' devices are.
 func (h *Handle) Uplinks() (map[int]bool, error) {
-	out := map[int]bool{}
+	out, err := h.DefaultRoutes()
+	if err != nil {
+		return nil, err
+	}
 	addrs, err := h.ExecuteFor(dump(unix.RTM_GETADDR), unix.RTM_NEWADDR, isNetworkAddress)
 	if err != nil {
 		return nil, fmt.Errorf("list addresses in %s: %w", h.where, err)
@@ -34,6 +37,12 @@ func (h *Handle) Uplinks() (map[int]bool, error) {
 	for _, m := range addrs {
 		out[int(u32(m[ifaddrIndex:]))] = true
 	}
+	return out, nil
+}
+
+// DefaultRoutes returns the ifindexes of the devices with a default route of the main table.
+func (h *Handle) DefaultRoutes() (map[int]bool, error) {
+	out := map[int]bool{}
 	routes, err := h.ExecuteFor(dump(unix.RTM_GETROUTE), unix.RTM_NEWROUTE, isDefaultRoute)
 	if err != nil {
 		return nil, fmt.Errorf("list routes in %s: %w", h.where, err)

@@ -71,6 +71,21 @@ func (r *Report) View(now time.Time) *view.Node {
 			Pod: l.Name(), State: view.Differs, Cause: "no record of " + strings.Join(l.What, ", "), Cure: cureLost,
 		})
 	}
+	for i := range r.Others {
+		o := &r.Others[i]
+		known := slices.ContainsFunc(n.Pods, func(p view.Pod) bool { return p.Pod == o.Pod })
+		if p := otherView(o); p != nil && !known { // what is known already says why
+			n.Add(p)
+		}
+		n.Others = append(n.Others, view.Other{
+			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name, Asks: len(o.Asks)+len(o.Misspelt) > 0 || known,
+			AskedEgress: o.egress, AskedIngress: o.ingress,
+			EgressBytes: o.EgressBytes, IngressBytes: o.IngressBytes,
+		})
+	}
+	for _, l := range r.Losses {
+		n.Losses = append(n.Losses, view.Loss(l))
+	}
 	n.Sort()
 	return n
 }
@@ -106,8 +121,8 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		limit := view.Limit{
 			Interface: a.Interface.PodName, Direction: d.Direction.String(), RateBitsPerSecond: d.RateBitsPerSecond,
 			AskedBitsPerSecond: d.AskedBitsPerSecond, DecidedBy: d.DecidedBy, Blocked: d.Blocked,
-			Ceiling: d.Ceiling,
-			Device:  [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen,
+			Ceiling: d.Ceiling, Attached: a.Attached,
+			Device: [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen,
 			Policy: d.Policy.String(), Queue: d.Queue.String(), Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
 			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
 		}

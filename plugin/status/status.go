@@ -6,6 +6,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -37,6 +39,10 @@ type Report struct {
 	Overdue []engine.Unshaped `json:"overdue,omitempty"`
 	// Unshaped are the other pods that run without a limit, as the agent knows it.
 	Unshaped []engine.Unshaped `json:"unshaped,omitempty"`
+	// Others are the devices of pods that podweir has no limit on, where they were looked for.
+	Others []Other `json:"others,omitempty"`
+	// Losses are places of the node where packets are lost by others than podweir.
+	Losses []hostif.Loss `json:"losses,omitempty"`
 }
 
 // Schema is the version of [Report].
@@ -283,6 +289,7 @@ func (r *Report) Keep(keep func(pod string) bool) {
 	r.Unenforced = slices.DeleteFunc(r.Unenforced, func(u engine.Unenforced) bool { return !keep(podName(u.Pod, u.ID)) })
 	r.Lost = slices.DeleteFunc(r.Lost, func(l engine.Lost) bool { return !keep(l.Name()) })
 	other := func(u engine.Unshaped) bool { return !keep(u.Pod) }
+	r.Others = slices.DeleteFunc(r.Others, func(o Other) bool { return !keep(cmp.Or(o.Pod, o.Name)) })
 	r.Overdue, r.Unshaped = slices.DeleteFunc(r.Overdue, other), slices.DeleteFunc(r.Unshaped, other)
 }
 

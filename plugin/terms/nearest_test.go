@@ -14,7 +14,7 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	words := []string{"bandwidth", "egress", "ingress", "maxRate"}
 	for word, want := range map[string]string{
-		"bandwith": "bandwidth", "bandwdith": "bandwidth", "Bandwidth": "bandwidth", "banwidht": "bandwidth", "bnwdht": "", "badwith": "bandwidth",
+		"bandwdth": "bandwidth", "badnwidth": "bandwidth", "Bandwidth": "bandwidth", "banwidht": "bandwidth", "bnwdht": "", "badwith": "bandwidth",
 		"egres": "egress", "engress": "egress", "maxrate": "maxRate", "maxrte": "maxRate", "portMappings": "", "x": "", "": "",
 		strings.Repeat("bandwidth", 100): "",
 	} {
@@ -22,7 +22,7 @@ func TestNearest(t *testing.T) {
 			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
 		}
 	}
-	if got := terms.DidYouMean("bandwith", words); got != `, did you mean "bandwidth"?` {
+	if got := terms.DidYouMean("bandwdth", words); got != `, did you mean "bandwidth"?` {
 		t.Errorf("DidYouMean = %q", got)
 	}
 	if got := terms.DidYouMean("portMappings", words); got != "" {

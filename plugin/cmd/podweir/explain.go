@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/status/view"
 )
 
 // thisNode stands for the node's name: nobody has to tell podweir that.
@@ -49,42 +52,95 @@ func newExplain(o *options) *cobra.Command {
 	return cmd
 }
 
-func runExplain(cmd *cobra.Command, o *options, pod string) error {
-	look := func() (*cluster.Nodes, error) {
-		rep, err := collect(o)
-		if err != nil {
-			return nil, err
-		}
-		return cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: rep.View(time.Now()).Runnable(runBy())}}}, 0), nil
+// explained is one look for explain: the node as a cluster of one, and where packets of a
+// pod are lost by others than podweir.
+type explained struct {
+	nodes  *cluster.Nodes
+	losses []view.Loss
+	mtu    string
+}
+
+func lookAt(o *options, pod string) (*explained, error) {
+	node, err := o.open()
+	if err != nil {
+		return nil, err
 	}
-	before, err := look()
+	defer node.Close()
+	rep, err := status.Collect(node)
+	if err != nil {
+		return nil, err
+	}
+	e := &explained{nodes: cluster.New([]cluster.Node{{Name: thisNode, Answer: &cluster.Answer{Status: rep.View(time.Now()).Runnable(runBy())}}}, 0)}
+	var records []*attach.Record
+	for i := range rep.Attachments {
+		a := &rep.Attachments[i]
+		if a.Name() != pod || a.Record() == nil {
+			continue
+		}
+		records = append(records, a.Record())
+		if mtu, err := node.MTUs(&a.Interface); err == nil && mtu != "" {
+			e.mtu = mtu
+		}
+	}
+	losses, err := node.Losses(records...)
+	for _, l := range losses {
+		e.losses = append(e.losses, view.Loss(l))
+	}
+	return e, err
+}
+
+func runExplain(cmd *cobra.Command, o *options, pod string) error {
+	before, err := lookAt(o, pod)
 	if err != nil {
 		return err
 	}
-	if before.Find(pod) == "" {
+	if before.nodes.Find(pod) == "" {
 		return fmt.Errorf("podweir has no limit for pod %s on this node; podweir status lists the pods that it sees", pod)
 	}
 	if err := wait(cmd.Context(), explainInterval); err != nil {
 		return err
 	}
-	now, err := look()
+	now, err := lookAt(o, pod)
 	if err != nil {
 		return err
 	}
-	said := cluster.Explain(pod, before, now)
+	said := cluster.Explain(pod, before.nodes, now.nodes)
 	out := cmd.OutOrStdout()
 	if o.machine() {
 		err = o.print(out, said)
 	} else {
-		_, err = io.WriteString(out, said.Text(time.Now()))
+		_, err = io.WriteString(out, said.Text(time.Now())+elsewhere(before, now))
 	}
 	if err != nil {
 		return err
 	}
-	if status, why := said.Exit(); status != cluster.ExitOK {
-		return &exitError{status, why}
+	if code, why := said.Exit(); code != cluster.ExitOK {
+		return &exitError{code, why}
 	}
 	return nil
+}
+
+// elsewhere says where packets are lost that podweir has nothing to do with, and where to
+// look if nowhere here.
+func elsewhere(before, now *explained) string {
+	var b strings.Builder
+	b.WriteString("\nelsewhere on this node\n")
+	losing := view.Losing(before.losses, now.losses)
+	for _, text := range losing {
+		b.WriteString(view.Paragraph("  losing   ", text, 0))
+	}
+	if now.mtu != "" {
+		b.WriteString(view.Paragraph("  mtu      ", now.mtu+": larger packets are lost", 0))
+	}
+	for _, l := range now.losses {
+		if !slices.ContainsFunc(losing, func(text string) bool { return strings.HasPrefix(text, l.Where+": ") }) {
+			b.WriteString(view.Paragraph("  lost     ", fmt.Sprintf("%s: %d packets in all, none just now", l.Where, l.Packets), 0))
+		}
+	}
+	if len(losing) == 0 && now.mtu == "" {
+		b.WriteString(view.Paragraph("  next     ", "nothing is lost here just now: look at the other end, at the node's uplink (tc -s qdisc, ethtool -S), and at rules without a counter (nft list ruleset)", 0))
+	}
+	return b.String()
 }
 
 // wait lets some time pass.

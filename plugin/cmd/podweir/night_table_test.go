@@ -6,13 +6,17 @@ package main
 import (
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
 
@@ -35,7 +39,10 @@ const nightRate = 10_000_000
 
 var nightAnnotations = map[string]string{"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "10M"}
 
-func nightCases() []nightCase {
+func nightCases() []nightCase { return slices.Concat(podNightCases(), moreNightCases()) }
+
+// podNightCases are about a pod.
+func podNightCases() []nightCase {
 	return []nightCase{
 		{
 			name: "heavy-flow", symptom: "A pod is slow, and its limit is in order: one flow has it",
@@ -50,6 +57,64 @@ func nightCases() []nightCase {
 			steps: []nightStep{{"podweir status", nil}, {"podweir top --count 1 --flows", []string{"no flow offers most of it: the limit is too low"}}},
 			means: "The pod sends as much as its limit lets through, over many connections of which none has a large part.",
 			cure:  "Raise `kubernetes.io/egress-bandwidth`, or accept that the pod is slow: that is its limit at work.",
+		},
+		{
+			name: "max-rate", symptom: "A pod is slow, and it asks for more than it gets", install: []string{"--default", "maxRate=200k"},
+			make:  func(t *testing.T, n *nightNode) { t.Helper(); n.web(t, 5*nightRate) },
+			steps: []nightStep{{"podweir status", []string{"lower limit than it asks for", "Decided by maxRate: default/web egress has 200 kbit/s in place of 50 Mbit/s"}}},
+			means: "The operator's maximum is lower than what the pod's annotation asks for. PW218 of `podweir doctor` warns where that is so for most pods of the node.",
+			cure:  "Raise `maxRate` if it is not meant so (a letter may be missing), or lower the annotation.",
+		},
+		{
+			name: "misspelt", symptom: "A pod asks for a limit and has none",
+			make: func(t *testing.T, n *nightNode) {
+				t.Helper()
+				entry, err := os.ReadFile(n.entry)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// So that the runtime passes neither limits nor annotations.
+				text := strings.NewReplacer(`"bandwidth"`, `"bandwdth"`, "pod-annotations", "pod-anotations").Replace(string(entry))
+				if err := os.WriteFile(n.entry, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				n.sandbox(t, nightAnnotations)
+			},
+			steps: []nightStep{
+				{"podweir status", []string{"NOT LIMITED default/web cause it asks for a limit"}},
+				{"podweir doctor", []string{"PW207", `misspelt: "bandwdth", did you mean "bandwidth"?`}},
+			},
+			means: "The runtime passes limits only for the capability `bandwidth`, and podweir's entry has another word for it.",
+			cure:  "Correct the entry, or run `podweir install`, which writes it; then recreate the pod. An agent limits running pods by itself.",
+		},
+		{
+			name: "program-ahead", symptom: "A pod receives more than its limit", install: []string{"--default", "ingressPlace=ifb"},
+			make: func(t *testing.T, n *nightNode) {
+				t.Helper()
+				n.web(t, nightRate)
+				filterOn(t, n.cli.pod, "eth0", "hostile")
+			},
+			steps: []nightStep{{"podweir status", []string{"NOT LIMITED", `clsact program "hostile"`, "ends the chain for every packet, before podweir's redirect"}}},
+			means: "Another program on the pod's device answers every packet before podweir's redirect, which runs last, so that no packet comes to the queue.",
+			cure:  "`bpftool prog show id NUMBER` names the program's owner: it has to answer `TCX_NEXT` (-1), or to go.",
+		},
+		{
+			name: "lost-elsewhere", symptom: "A pod loses packets, and its limit is idle",
+			make: func(t *testing.T, n *nightNode) {
+				t.Helper()
+				if _, err := exec.LookPath("nft"); err != nil {
+					testutil.SkipFeature(t, "nft")
+				}
+				n.web(t, nightRate)
+				n.node.Run(t, "nft", "add table inet filter; add chain inet filter entry { type filter hook input priority 0; }; add rule inet filter entry udp dport 53 counter drop")
+				n.requests(t)
+			},
+			steps: []nightStep{
+				{"podweir status", []string{"what is slow or lost is not podweir", "Packets are lost elsewhere on this node: nftables rule"}},
+				{"podweir explain default/web", []string{"the limit is not what slows it", "losing nftables rule", "of chain entry in table inet filter"}},
+			},
+			means: "No limit is at work. A rule of the node's packet filter drops what the pod sends.",
+			cure:  "`nft -a list table inet filter` shows the rule with its number: ask who made it.",
 		},
 		{
 			name: "tampering", symptom: "A pod's limit goes away and comes back",
@@ -84,6 +149,12 @@ func nightCases() []nightCase {
 			cure: "Find who does: a chained bandwidth plugin, a network QoS agent, a script. `podweir repair` gives the pod its limit in another place at once; " +
 				"`defaults.replaceQdisc=true` in the chart gives the device to podweir.",
 		},
+	}
+}
+
+// moreNightCases are about the node, and about releases.
+func moreNightCases() []nightCase {
+	return []nightCase{
 		{
 			name: "calico", symptom: "Beside Calico a pod's small requests are slow", calico: true,
 			make: func(t *testing.T, n *nightNode) {
@@ -216,7 +287,7 @@ func (n *nightNode) calico(t *testing.T, file string) {
 func (n *nightNode) rawSocket(t *testing.T) {
 	t.Helper()
 	const size = 1000
-	to, from := n.cli.node.Interface(t, "veth1"), n.cli.pod.Interface(t, "eth0")
+	to, from := n.node.Interface(t, "veth1"), n.cli.pod.Interface(t, "eth0")
 	frame := make([]byte, size)
 	copy(frame, to.HardwareAddr)
 	copy(frame[6:], from.HardwareAddr)

@@ -175,7 +175,9 @@ func (n *nightNode) sandbox(t *testing.T, annotations map[string]string) {
 	t.Helper()
 	pod := n.podOf(1, annotations)
 	pod.Name = "web"
-	if err := n.runtime.Add(critest.Sandbox{ID: "sandbox-1", UID: pod.UID, NetNS: n.cli.pod.Path(), Annotations: annotations}); err != nil {
+	if err := n.runtime.Add(critest.Sandbox{
+		ID: "sandbox-1", UID: pod.UID, Namespace: "default", Name: "web", NetNS: n.cli.pod.Path(), IP: "10.78.0.2", Annotations: annotations,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	n.api.Put(pod)
@@ -199,7 +201,7 @@ func (n *nightNode) step(t *testing.T, s *nightStep) string {
 	t.Helper()
 	words := strings.Fields(s.command)[1:]
 	args := append(slices.Clone(words), n.hidden...)
-	if words[0] == "doctor" && !slices.Contains(words, "explain") {
+	if words[0] != "explain" && !slices.Contains(words, "explain") {
 		args = append(args, "--root", n.root)
 	}
 	out := ""
@@ -233,6 +235,7 @@ var masks = []struct{ pattern, by string }{
 	{`[█░▁-▇]+`, ""},
 	{`  (at limit|reaches it|below it|idle)\n`, "  WORD\n"}, // of half a second
 	{`\d{4}-\d\d-\d\dT[0-9:]+Z \([^)]*\)`, "TIME"},
+	{`\d{4}-\d\d-\d\dT[0-9:]+Z`, "TIME"},
 	{`\b[0-9a-f]{1,4}:`, "HANDLE:"},
 	{`\d+(\.\d+)?[kMG]?\b`, "#"},
 	{`# [kM]?(bit/s|B)`, "# $1"},

@@ -107,7 +107,7 @@ func (n *testNode) pod(t *testing.T, i int, annotations map[string]string) *test
 	t.Helper()
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", i)})
-	err := n.runtime.Add(critest.Sandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: fmt.Sprintf("uid-%d", i), NetNS: ns.Path(), Annotations: annotations})
+	err := n.runtime.Add(critest.Sandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: fmt.Sprintf("uid-%d", i), Namespace: "default", Name: fmt.Sprintf("pod-%d", i), NetNS: ns.Path(), Annotations: annotations})
 	if err != nil {
 		t.Fatal(err)
 	}

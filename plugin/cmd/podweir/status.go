@@ -34,8 +34,8 @@ func newStatus(o *options) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runStatus(cmd, o) },
 	}
+	o.readsRuntime(cmd)
 	cmd.Flags().Bool("broken", false, "show only pods that are not limited as they should be")
-	cmd.Flags().String("root", "/", "root directory of the node, to look for its CNI")
 	cmd.Flags().String("pod", "", "show only this pod, NAMESPACE/NAME, in the wide form")
 	o.formats(cmd, "table", "wide", "json", "yaml")
 	o.completePods(cmd)
@@ -98,25 +98,30 @@ const statusInterval = 500 * time.Millisecond
 
 // looked looks twice where people read it and there is something that may be carried.
 func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error) {
-	rep, err := collect(o)
-	if err != nil {
-		return nil, nil, err
+	pods, left := runtimePods(ctx, o), leftToOthers(ctx, o.v.GetString("root"))
+	look := func() (*status.Report, *view.Node, error) {
+		rep, err := collect(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := addOthers(o, rep, pods, left); err != nil {
+			return nil, nil, err
+		}
+		o.bypassed(ctx, rep)
+		return rep, rep.View(time.Now()).Runnable(runBy()), nil
 	}
-	o.bypassed(ctx, rep)
-	node := rep.View(time.Now())
-	if o.machine() || len(rep.Attachments) == 0 {
-		return rep, node, nil
+	rep, node, err := look()
+	if err != nil || o.machine() || len(rep.Attachments)+len(rep.Others) == 0 {
+		return rep, node, err
 	}
 	if err := wait(ctx, statusInterval); err != nil {
 		return nil, nil, err
 	}
 	before := node
-	if rep, err = collect(o); err != nil {
+	if rep, node, err = look(); err != nil {
 		return nil, nil, err
 	}
-	o.bypassed(ctx, rep)
-	node = rep.View(time.Now())
-	node.Looked(view.Rates(before, node))
+	node.Looked(before)
 	return rep, node, nil
 }
 

@@ -34,6 +34,7 @@ func newTop(o *options) *cobra.Command {
 			}
 			live := &show.Live{
 				Out: cmd.OutOrStdout(), Format: o.output(), Count: o.v.GetInt("count"), Look: looks(o), Table: view.Top{
+					Pods: podsByAddress(cmd.Context(), o),
 					Sort: o.v.GetString("sort"), Idle: o.v.GetBool("idle"), Flows: o.v.GetBool("flows"),
 					Filter: o.v.GetString("filter"), Interval: interval,
 				},
@@ -41,6 +42,7 @@ func newTop(o *options) *cobra.Command {
 			return live.Run(cmd.Context())
 		},
 	}
+	o.readsRuntime(cmd)
 	f := cmd.Flags()
 	f.Duration("interval", 2*time.Second, "time between two looks")
 	f.Int("count", 0, "number of tables, 0 for no end")

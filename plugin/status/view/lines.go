@@ -4,9 +4,11 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // What to do where packets go past podweir.
@@ -16,10 +18,20 @@ const (
 	pastCeiling = "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling on the host side keeps the limit"
 )
 
-// Looked takes what the pods carried between two looks: a pod whose packets go past
-// podweir, with nothing else to limit them, is not limited.
-func (n *Node) Looked(rates []PodRate) {
-	n.Rates = rates
+// Looked takes a look at the same pods from before: what they carried since then, and that
+// a pod whose packets go past podweir, with nothing else to limit them, is not limited.
+func (n *Node) Looked(before *Node) {
+	rates := Rates(before, n)
+	n.Rates, n.Losing = rates, Losing(before.Losses, n.Losses)
+	for i := range n.Others {
+		o := &n.Others[i]
+		at := slices.IndexFunc(before.Others, func(b Other) bool { return b.Device == o.Device })
+		if seconds := n.Time.Sub(before.Time).Seconds(); at >= 0 && seconds > 0 {
+			was := &before.Others[at]
+			o.EgressBitsPerSecond = 8 * float64(o.EgressBytes-min(was.EgressBytes, o.EgressBytes)) / seconds
+			o.IngressBitsPerSecond = 8 * float64(o.IngressBytes-min(was.IngressBytes, o.IngressBytes)) / seconds
+		}
+	}
 	for i := range rates {
 		r := &rates[i]
 		if r.PastBitsPerSecond == 0 || r.Ceiling || r.Observed || r.State != "" {
@@ -88,6 +100,21 @@ func (n *Node) lines(onlyNotable bool) string {
 			notes.WriteString(Paragraph("", fmt.Sprintf("%s %s: %s. That is not podweir.", r.Pod, r.Direction, r.Blocked), 0))
 		}
 	}
+	for i := range n.Others {
+		o := &n.Others[i]
+		word := "no limit"
+		if o.Asks {
+			word = words[NotLimited]
+		} else if onlyNotable {
+			continue
+		}
+		for _, way := range []struct {
+			direction, asked string
+			rate             float64
+		}{{"egress", o.AskedEgress, o.EgressBitsPerSecond}, {"ingress", o.AskedIngress, o.IngressBitsPerSecond}} {
+			rows.WriteString(line(Printable(o.Pod), way.direction, Cut(Printable(cmp.Or(way.asked, "-")), 6), "-", Short(way.rate), "-", "-", word))
+		}
+	}
 	if rows.Len() == 0 {
 		return notes.String()
 	}
@@ -126,4 +153,37 @@ func decided(pods []Pod) string {
 		b.WriteString(Paragraph("", "Decided by "+by+": "+strings.Join(names, ", ")+more+".", 0))
 	}
 	return b.String()
+}
+
+// next says that no limit is at work now, since when none was, and where to look next; "" if
+// one is, or a pod is not limited as it should be.
+func (n *Node) next() string {
+	if len(n.Rates) == 0 || len(n.Broken()) > 0 || n.less() > 0 { // a low limit slows what is idle now
+		return ""
+	}
+	var since time.Time
+	for i := range n.Rates {
+		r := &n.Rates[i]
+		if r.notable() {
+			return ""
+		}
+	}
+	dropped := false
+	for i := range n.Pods {
+		for j := range n.Pods[i].Limits {
+			l := &n.Pods[i].Limits[j]
+			dropped = dropped || l.Drops > 0 || l.Attached.IsZero() || l.HeldShare > 0
+			if l.Attached.After(since) {
+				since = l.Attached
+			}
+		}
+	}
+	text := "No limit is at work now: what is slow or lost is not podweir. "
+	if !dropped {
+		text = "Limits idle since " + since.UTC().Format(time.RFC3339) + ": what is slow or lost is not podweir. "
+	}
+	if len(n.Losing) > 0 {
+		return text + "Packets are lost elsewhere on this node: " + strings.Join(n.Losing, "; ") + "."
+	}
+	return text + "Next: podweir explain NAMESPACE/POD has the loss counters of the pod's devices and rules, and its MTU; then the other end, and the node's uplink."
 }

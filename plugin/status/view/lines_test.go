@@ -31,7 +31,7 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.No
 		return n
 	}
 	before, is := look(0, 0), look(500*time.Millisecond, 1)
-	is.Looked(view.Rates(before, is))
+	is.Looked(before)
 	return is
 }
 
@@ -108,4 +108,33 @@ func TestNotPastPodweir(t *testing.T) {
 			t.Errorf("%s: %v bit/s past podweir, %s", name, n.Rates[0].PastBitsPerSecond, n.Pods[0].State)
 		}
 	}
+}
+
+// Where no limit is at work it is said since when, and where to look next.
+func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
+	t.Parallel()
+	attached := now.Add(-time.Hour)
+	idle := func(_ int, l *view.Limit) { l.Attached = attached }
+	one := []uint64{300_000}
+	for name, tt := range map[string]struct {
+		n    *view.Node
+		want string
+	}{
+		"idle":            {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
+		"dropped before":  {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
+		"at its limit":    {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
+		"past its limit":  {looks(idle, []uint64{9e6}, []uint64{0}), ""},
+		"lost by a rule":  {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
+		"nobody is there": {&view.Node{Rates: []view.PodRate{}}, ""},
+	} {
+		text := strings.Join(strings.Fields(tt.n.Summary("this node", false)), " ")
+		if tt.want == "" && strings.Contains(text, "not podweir") || !strings.Contains(text, tt.want) {
+			t.Errorf("%s: status has %q, want %q", name, text, tt.want)
+		}
+	}
+}
+
+func losing(n *view.Node) *view.Node {
+	n.Losing = view.Losing([]view.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []view.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
+	return n
 }

@@ -93,7 +93,10 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 	}
 	switch {
 	case n.Rates != nil:
-		b.WriteString(n.lines(len(n.Pods) > MaxListed))
+		b.WriteString(n.lines(len(n.Pods)+len(n.Others) > MaxListed))
+		if k := len(n.Others); len(n.Pods)+k > MaxListed && k > 0 {
+			fmt.Fprintf(&b, "%d devices of pods have no limit.\n", k)
+		}
 		if len(n.Pods) > MaxListed && len(rest) > 0 {
 			b.WriteString(Paragraph("", counted(rest), 0))
 		}
@@ -104,6 +107,7 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 		b.WriteString(Paragraph("", counted(rest), 0))
 	}
 	b.WriteString(decided(n.Pods))
+	b.WriteString(Paragraph("", n.next(), 0))
 	b.WriteString(Paragraph("", rough(rest), 0))
 	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type Top struct {
 	Filter string
 	// Interval is between two looks.
 	Interval time.Duration
+	// Pods are the names of pods by their addresses, as far as the node knows them.
+	Pods map[netip.Addr]string
 	// Where are the pods, "this node" if empty.
 	Where string
 
@@ -201,7 +204,7 @@ func (t *Top) rows() (rows []string, hidden int) {
 	for _, r := range shown {
 		rows = append(rows, t.row(r))
 		if t.Flows {
-			rows = append(rows, flowRows(r)...)
+			rows = append(rows, t.flowRows(r)...)
 		}
 	}
 	if len(t.rates) == 0 {
@@ -264,7 +267,7 @@ func (t *Top) row(r *PodRate) string {
 // maxFlows is how many heavy flows of a direction are listed, the fastest first.
 const maxFlows = 5
 
-func flowRows(r *PodRate) []string {
+func (t *Top) flowRows(r *PodRate) []string {
 	var rows []string
 	if v := r.Verdict(); v != "" {
 		rows = append(rows, "  "+v)
@@ -277,6 +280,11 @@ func flowRows(r *PodRate) []string {
 	for _, i := range order[:min(len(order), maxFlows)] {
 		rate := r.FlowBitsPerSecond[i]
 		rows = append(rows, fmt.Sprintf("  %s offers %6s  %.0f %%", Pad(r.HeavyFlows[i].Name(), 53), Short(rate), 100*r.Part(rate)))
+		for _, end := range []netip.Addr{r.HeavyFlows[i].Source.Addr(), r.HeavyFlows[i].Dest.Addr()} {
+			if pod := t.Pods[end.Unmap()]; pod != "" && pod != r.Pod {
+				rows = append(rows, fmt.Sprintf("    %v is %s", end, Printable(pod)))
+			}
+		}
 	}
 	if n := len(order) - maxFlows; n > 0 {
 		rows = append(rows, fmt.Sprintf("  and %d more", n))

@@ -56,6 +56,10 @@ func TestTopTable(t *testing.T) {
 	if got = top.Plain(); !strings.Contains(got, "  tcp 10.0.0.1:4242 > 10.0.0.9:443 ") || !strings.Contains(got, " offers  9.57M  97 %\n") {
 		t.Errorf("no heavy flow:\n%s", got)
 	}
+	top.Pods = map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/db", netip.MustParseAddr("10.0.0.1"): "default/half"}
+	if got = top.Plain(); !strings.Contains(got, "\n    10.0.0.9 is default/db\n") || strings.Contains(got[strings.Index(got, "default/half "):], "10.0.0.1 is") {
+		t.Errorf("the pods at the other ends of flows are not named, or a pod is told its own name:\n%s", got)
+	}
 }
 
 // 110 pods fit a screen of 80 columns and 24 lines, the busiest first; the others are

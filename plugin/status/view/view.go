@@ -28,6 +28,46 @@ type Node struct {
 	Pods []Pod     `json:"pods"`
 	// Rates are what the pods carry, where somebody looked twice.
 	Rates []PodRate `json:"-"`
+	// Others are the devices of pods without a limit, where somebody looked for them.
+	Others []Other `json:"-"`
+	// Losses are where others than podweir lost packets of the node, where somebody looked.
+	Losses []Loss `json:"-"`
+	// Losing says what was lost between two looks.
+	Losing []string `json:"-"`
+}
+
+// Loss is a place where packets are lost, with how many were since it was made.
+type Loss struct {
+	Where   string `json:"where"`
+	Packets uint64 `json:"packets"`
+}
+
+// Losing says what was lost between two looks, a text for each place.
+func Losing(before, now []Loss) (texts []string) {
+	for _, l := range now {
+		was := uint64(0)
+		if at := slices.IndexFunc(before, func(b Loss) bool { return b.Where == l.Where }); at >= 0 {
+			was = before[at].Packets
+		}
+		if l.Packets > was {
+			texts = append(texts, fmt.Sprintf("%s: %d packets just now, %d in all", l.Where, l.Packets-was, l.Packets))
+		}
+	}
+	return texts
+}
+
+// Other is a pod's device without a limit.
+type Other struct {
+	// Pod is namespace/name, or the device if that is not known.
+	Pod, Device string
+	// Asks says that the pod asks for a limit, or seems to.
+	Asks bool
+	// AskedEgress and AskedIngress are what it asks for, in its own words.
+	AskedEgress, AskedIngress string
+	// EgressBytes and IngressBytes are what it sent and received since the device was made.
+	EgressBytes, IngressBytes uint64
+	// EgressBitsPerSecond and IngressBitsPerSecond are known where somebody looked twice.
+	EgressBitsPerSecond, IngressBitsPerSecond float64
 }
 
 // State says whether a pod has its limits.
@@ -97,6 +137,8 @@ type Limit struct {
 	Ceiling bool `json:"ceiling,omitempty"`
 	// Blocked names a program of others that drops every packet of the direction.
 	Blocked string `json:"blocked,omitempty"`
+	// Attached is when the interface got its limits, zero if that is not known.
+	Attached time.Time `json:"attached,omitzero"`
 	// Read is when the counters were read, zero for the time of the node.
 	Read time.Time `json:"-"`
 	// Device are the bytes that the pod's device carried, read before and after Seen, which
@@ -194,6 +236,7 @@ func (n *Node) observed() int {
 // Keep leaves only the pods of which keep says yes.
 func (n *Node) Keep(keep func(*Pod) bool) {
 	n.Pods = slices.DeleteFunc(n.Pods, func(p Pod) bool { return !keep(&p) })
+	n.Others = slices.DeleteFunc(n.Others, func(o Other) bool { return !keep(&Pod{Pod: o.Pod}) })
 	n.Rates = slices.DeleteFunc(n.Rates, func(r PodRate) bool {
 		return !slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Pod == r.Pod && p.Node == r.Node })
 	})

@@ -22,6 +22,8 @@ const uidLabel = "io.kubernetes.pod.uid"
 // Sandbox is a pod's sandbox with the interface eth0.
 type Sandbox struct {
 	ID, UID, NetNS string
+	// Namespace and Name are the pod's, IP is its address; they may be empty.
+	Namespace, Name, IP string
 	// Annotations come three times with a sandbox, as containerd has them.
 	Annotations map[string]string
 }
@@ -36,6 +38,7 @@ type Runtime struct {
 	mu   sync.Mutex
 	all  []*runtime.PodSandbox
 	info map[string]string
+	ip   map[string]string
 }
 
 // Serve listens on a socket until stop is called.
@@ -67,11 +70,16 @@ func (r *Runtime) Add(s Sandbox) error {
 	defer r.mu.Unlock()
 	r.all = append(r.all, &runtime.PodSandbox{
 		Id: s.ID, State: runtime.PodSandboxState_SANDBOX_READY, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
+		Metadata: &runtime.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
 	})
 	if r.info == nil {
 		r.info = make(map[string]string)
 	}
 	r.info[s.ID] = string(info)
+	if r.ip == nil {
+		r.ip = make(map[string]string)
+	}
+	r.ip[s.ID] = s.IP
 	return nil
 }
 
@@ -94,7 +102,11 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtime.ListPodSandboxR
 func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtime.PodSandboxStatusRequest) (*runtime.PodSandboxStatusResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return &runtime.PodSandboxStatusResponse{Info: map[string]string{"info": r.info[req.GetPodSandboxId()]}}, nil
+	id := req.GetPodSandboxId()
+	return &runtime.PodSandboxStatusResponse{
+		Info:   map[string]string{"info": r.info[id]},
+		Status: &runtime.PodSandboxStatus{Id: id, Network: &runtime.PodSandboxNetworkStatus{Ip: r.ip[id]}},
+	}, nil
 }
 
 // Status implements runtime.RuntimeServiceServer. It has what containerd says of the CNI

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cri
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Pod is a pod that runs, as the runtime knows it.
+type Pod struct {
+	// ID is the container ID that CNI plugins get, Name the pod as namespace/name.
+	ID, Name string
+	// Annotations are all that the pod had when its sandbox was made.
+	Annotations map[string]string
+	// Created is when its sandbox was made.
+	Created time.Time
+	// NetNSPath is in the host's mount namespace, "" for a pod without a network of its own,
+	// or of a runtime that does not tell.
+	NetNSPath string
+	Addresses []netip.Addr
+}
+
+// maxPods bounds the answer about all pods, in bytes: each comes with its annotations.
+const maxPods = 64 << 20
+
+// Pods returns the pods of the node. It takes one call for each, which together may take a
+// second on a full node: for commands of people, not for the agent.
+func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
+		State: &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY},
+	}}, grpc.MaxCallRecvMsgSize(maxPods))
+	if err != nil {
+		return nil, c.failed("ListPodSandbox", err)
+	}
+	var all []Pod
+	for _, s := range list.GetItems() {
+		p := Pod{
+			ID: s.GetId(), Annotations: s.GetAnnotations(), Created: time.Unix(0, s.GetCreatedAt()),
+			Name: s.GetMetadata().GetNamespace() + "/" + s.GetMetadata().GetName(),
+		}
+		answer, err := c.service.PodSandboxStatus(ctx, &runtime.PodSandboxStatusRequest{PodSandboxId: p.ID, Verbose: true})
+		if ctx.Err() != nil {
+			return nil, c.failed("PodSandboxStatus", err)
+		}
+		if err == nil { // else it ended meanwhile
+			if info, err := parseInfo(answer.GetInfo()); err == nil {
+				p.NetNSPath = info.NetNSPath
+			}
+			p.Addresses = addresses(answer.GetStatus().GetNetwork())
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func addresses(n *runtime.PodSandboxNetworkStatus) (all []netip.Addr) {
+	for _, text := range append([]string{n.GetIp()}, more(n)...) {
+		if a, err := netip.ParseAddr(text); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func more(n *runtime.PodSandboxNetworkStatus) (texts []string) {
+	for _, ip := range n.GetAdditionalIps() {
+		texts = append(texts, ip.GetIp())
+	}
+	return texts
+}
