@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // stall lets the queue of a device send nothing for a while, and next to nothing is
@@ -24,6 +25,7 @@ func stall(t *testing.T, ns *testutil.NetNS, device string, for_ time.Duration) 
 // A queue that was not served for a while is as short as before soon after, though what
 // it did not send meanwhile is still in it.
 func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
+	mark.Timed(t, "it judges medians of waits")
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	for name, toPod := range map[string]bool{"into the pod": true, "out of the pod": false} {

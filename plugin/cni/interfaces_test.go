@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // tells is a prevResult that names interfaces of the pod.
@@ -64,6 +65,7 @@ func (p *pod) standIn(t *testing.T, kind, pair string) {
 // A device that stands in for the pod's interface is not limited: the pair is, whose
 // other end is on the host. So it is where the pod had a record of the stand-in.
 func TestPrivilegedDeviceThatStandsInForTheInterface(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor half a minute")
 	testutil.RequireRoot(t)
 	for _, kind := range []string{"bridge", "tun", "dummy"} {
 		for _, pair := range []string{"eth0-nic", "tap0-nic"} {
