@@ -83,7 +83,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 QUICK = vet test-short chart-render
 TEST  = setup tools lint+test-functional+test-kernels test-unit+chart-test check-generate+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster+test-kernels-rest test-coverage matrix-fast
-ALL   = setup tools lint+lint-nested+chart-test test-unit+test-nested check-generate+check-figures \
+ALL   = setup tools lint+lint-nested+chart-test-all test-unit+test-nested check-generate+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
 	test-cluster matrix-all test-aws test-cilium test-perf-k8s check-image bench
 
@@ -162,7 +162,11 @@ test-nested: ## The same of the nested modules under e2e and tools, without the 
 .PHONY: chart-test
 chart-test: ## Lint and render the chart, hold it against its goldens, and check it as an EKS add-on.
 	cd tools/eksaddon && CGO_ENABLED=0 go test -timeout 10m ./...
-	cd tools/charttest && CGO_ENABLED=0 go test -timeout 10m ./...
+	cd tools/charttest && CGO_ENABLED=0 go test -short -timeout 10m ./...
+
+.PHONY: chart-test-all
+chart-test-all: chart-test ## The same, and with the programs of Helm 3 and Helm 4, which take minutes to compile.
+	cd tools/charttest && CGO_ENABLED=0 go test -timeout 20m ./...
 
 .PHONY: eksaddon
 eksaddon: ## Check the chart, with the values of an add-on, against what AWS asks of EKS add-ons.

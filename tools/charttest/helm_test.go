@@ -18,6 +18,10 @@ import (
 // The programs themselves, of both releases that are supported, lint the chart and give the
 // same objects. Compiling them takes minutes where Go's cache has nothing of them.
 func TestHelm3AndHelm4GiveTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Log("not under -short: both programs take minutes to compile")
+		return
+	}
 	helm3, helm4 := buildHelm(t, "helm", "v3.22."), buildHelm(t, "helm4", "v4.3.")
 	for name, values := range mustEnvironments(t) {
 		file := filepath.Join(t.TempDir(), name+".yaml")
