@@ -14,7 +14,7 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	words := []string{"bandwidth", "egress", "ingress", "maxRate"}
 	for word, want := range map[string]string{
-		"bandwdth": "bandwidth", "badnwidth": "bandwidth", "Bandwidth": "bandwidth", "banwidht": "bandwidth", "bnwdht": "", "badwith": "bandwidth",
+		"bandwdth": "bandwidth", "bnadwidth": "bandwidth", "Bandwidth": "bandwidth", "banwidht": "bandwidth", "bnwdht": "", "badwith": "bandwidth",
 		"egres": "egress", "engress": "egress", "maxrate": "maxRate", "maxrte": "maxRate", "portMappings": "", "x": "", "": "",
 		strings.Repeat("bandwidth", 100): "",
 	} {

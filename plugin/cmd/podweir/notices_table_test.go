@@ -557,8 +557,8 @@ func nodeNotices() []notice {
 				engine.Paths{Pins: n.pins, Run: n.run}.RecordFailure(slog.New(slog.DiscardHandler),
 					attach.ID{Network: "net", ContainerID: "0ba2212f", IfName: "eth0"}, "default/db", errors.New("boom"))
 			},
-			truth: same, status: []string{"NOT-LIMITED default/db", "boom"}, doctor: "PW601",
-			dry: nothing, repair: nothing, after: same, then: []string{"NOT-LIMITED default/db"},
+			truth: same, status: []string{"NOT LIMITED default/db", "boom"}, doctor: "PW601",
+			dry: nothing, repair: nothing, after: same, then: []string{"NOT LIMITED default/db"},
 		},
 		{
 			name:  "an operator changed the limit with `podweir set`",
