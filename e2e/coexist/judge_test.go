@@ -106,7 +106,7 @@ func (k *kase) notes(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, d := range k.status(t).Directions {
-		all = append(all, d.Notes...)
+		all = append(all, append(d.Notes, d.Starved)...)
 	}
 	return strings.Join(all, "; ")
 }

@@ -305,7 +305,8 @@ func (k *kernel) tearDown(r *attach.Record, d terms.Direction) error {
 		}
 	}
 	for _, s := range []terms.Side{terms.SidePod, terms.SideHost, terms.SideIFB} {
-		if err := k.tearDownSide(r, d, s); err != nil {
+		// A device that goes while it is torn down takes all with it.
+		if err := k.tearDownSide(r, d, s); err != nil && !errors.Is(err, hostif.ErrNoDevice) && !errors.Is(err, unix.ENODEV) {
 			all = errors.Join(all, fmt.Errorf("%v side: %w", s, err))
 		}
 	}

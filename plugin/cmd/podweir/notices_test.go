@@ -205,7 +205,6 @@ func (n *noticed) findings(t *testing.T) string {
 
 //nolint:tparallel // its cases run beside each other, and it beside no other privileged test
 func TestPrivilegedNotices(t *testing.T) {
-	mark.Kernels(t, "four states need queues that many kernels lack")
 	testutil.RequireRoot(t)
 	for _, s := range notices() {
 		t.Run(s.name, func(t *testing.T) {

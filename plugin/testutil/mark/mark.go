@@ -67,8 +67,8 @@ func Timed(testing.TB, string) {}
 // nothing.
 func Kernels(testing.TB, string) {}
 
-// EveryTest puts a mark on every privileged test of a package that has no mark of
-// that kind or a stronger one itself:
+// EveryTest puts a mark on every privileged test of a package that says nothing of
+// that kind itself, neither of the test nor of cases:
 //
 //	var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything depends on the kernel")
 //

@@ -170,11 +170,12 @@ func Read(root string) (tests []Test, faults []string, err error) {
 	return tests, append(faults, contradictions(tests)...), nil
 }
 
-// inherit adds the marks of the package, but for one that the test's own answers:
-// whoever says Kernels does not mean NightlyKernels.
+// inherit adds the marks of the package, but for one that the test's own answers: who
+// says it of some cases does not mean it of all, and Kernels is not NightlyKernels.
 func (t *Test) inherit(every []Mark) {
 	for _, m := range every {
-		if !t.whole(m.Kind) && (m.Kind != NightlyKernels || !t.whole(Kernels)) {
+		own := slices.ContainsFunc(t.Marks, func(o Mark) bool { return o.Kind == m.Kind })
+		if !own && (m.Kind != NightlyKernels || !t.whole(Kernels)) {
 			m.Package = true
 			t.Marks = append(t.Marks, m)
 		}

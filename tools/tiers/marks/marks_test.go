@@ -55,6 +55,12 @@ func TestPrivilegedClock(t *testing.T) {
 	mark.Kernels(t, "needs fq")
 }
 
+func TestPrivilegedSome(t *testing.T) {
+	for range 2 {
+		t.Run("", func(t *testing.T) { mark.NightlyKernels(t, "all but what needs a queue") })
+	}
+}
+
 func TestUnit(t *testing.T) { mark.Slow(t, "a second") }
 `
 
@@ -81,12 +87,12 @@ func TestSelection(t *testing.T) {
 			}
 		}
 	}
-	here, alone, b := []string{"a Core", "a Plain"}, []string{"a Clock", "a Timed"}, "b B"
+	here, alone, b := []string{"a Core", "a Plain", "a Some"}, []string{"a Clock", "a Timed"}, "b B"
 	want := map[string][]string{
 		"test shared": append(here, b), "test alone": alone, "test kernels": {"a Core"}, "test kernels-alone": {"a Clock"},
-		"gate shared": append(here, b), "gate alone": alone, "gate kernels": {"a Core", b}, "gate kernels-alone": {"a Clock"},
-		"all shared": {"a Core", "a Night", "a Plain", b}, "all alone": alone,
-		"all kernels": {"a Core", "a Night", "a Plain", b}, "all kernels-alone": {"a Clock"},
+		"gate shared": append(here, b), "gate alone": alone, "gate kernels": {"a Core", "a Some", b}, "gate kernels-alone": {"a Clock"},
+		"all shared": {"a Core", "a Night", "a Plain", "a Some", b}, "all alone": alone,
+		"all kernels": {"a Core", "a Night", "a Plain", "a Some", b}, "all kernels-alone": {"a Clock"},
 	}
 	sorted := cmp.Transformer("sorted", func(s []string) map[string]bool {
 		m := map[string]bool{}
