@@ -81,9 +81,9 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 # joined by + run side by side: what compiles beside what waits, and nothing beside
 # what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
 QUICK = vet test-short chart-render
-TEST  = setup tools lint+test-functional+test-kernels test-unit+chart-test check-generate+check-figures test-timed
+TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster+test-kernels-rest test-coverage matrix-fast
-ALL   = setup tools lint+lint-nested+chart-test-all test-unit+test-nested check-generate+check-figures \
+ALL   = setup tools lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
 	test-cluster matrix-all test-aws test-cilium test-perf-k8s check-image bench
 

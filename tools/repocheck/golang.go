@@ -31,9 +31,14 @@ type parsed struct {
 	ast  *ast.File
 }
 
-// parseGo parses every Go file that a person wrote; a file that does not parse
-// is a fault.
+// parseGo parses, once for a tree, every Go file that a person wrote; a file that does
+// not parse is a fault.
 func parseGo(t *Tree) (files []parsed, faults []string) {
+	t.parse.Do(func() { t.parsed, t.faults = parseAll(t) })
+	return t.parsed, slices.Clone(t.faults)
+}
+
+func parseAll(t *Tree) (files []parsed, faults []string) {
 	for i := range t.Files {
 		f := &t.Files[i]
 		if !f.Is("*.go") || f.Generated() {

@@ -44,12 +44,14 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 // TestDocumentedCommands has both programs read every command line that a page tells the
 // reader to type, and look for the flags of those in its text.
 func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
 	tree, err := Load(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for program, dir := range map[string]string{"podweir": "plugin/cmd/podweir", "kubectl podweir": "plugin/cmd/kubectl-podweir"} {
 		t.Run(program, func(t *testing.T) {
+			t.Parallel()
 			if program != "podweir" {
 				mark.Slow(t, "it links a client of Kubernetes")
 			}

@@ -15,12 +15,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Tree is what the rules look at: every file of the repository that is not
 // built, ignored or git's own.
 type Tree struct {
 	Files []File
+
+	parse  sync.Once
+	parsed []parsed
+	faults []string
 }
 
 // File is one file of the tree.

@@ -11,6 +11,7 @@ import (
 const root = "../.."
 
 func TestRepository(t *testing.T) {
+	t.Parallel()
 	tree, err := Load(root)
 	if err != nil {
 		t.Fatal(err)
@@ -20,6 +21,7 @@ func TestRepository(t *testing.T) {
 	}
 	for _, r := range Rules() {
 		t.Run(r.Name, func(t *testing.T) {
+			t.Parallel()
 			for _, fault := range r.Check(tree) {
 				t.Error(fault)
 			}

@@ -63,8 +63,8 @@ func NightlyKernels(tb testing.TB, why string) {
 // no emulated processor unless it is marked with Kernels, too. It skips nothing.
 func Timed(testing.TB, string) {}
 
-// Kernels says that a test runs on the emulated kernels of "make test", too. It skips
-// nothing.
+// Kernels says that a test runs on the emulated kernels of "make test", too, or, if it
+// is Timed, alone on those of "make gate". It skips nothing.
 func Kernels(testing.TB, string) {}
 
 // EveryTest puts a mark on every privileged test of a package that says nothing of

@@ -95,9 +95,11 @@ func (t *Test) Selected(tier string, at Place) bool {
 		return false
 	}
 	switch {
+	case at == OtherKernelsAlone:
+		return t.whole(Kernels) && tier != mark.TierTest
 	case at == Shared || at == Alone, t.whole(Kernels):
 		return true
-	case timed, tier == mark.TierTest:
+	case tier == mark.TierTest:
 		return false
 	default:
 		return tier == mark.TierAll || !t.whole(NightlyKernels)

@@ -89,7 +89,7 @@ func TestSelection(t *testing.T) {
 	}
 	here, alone, b := []string{"a Core", "a Plain", "a Some"}, []string{"a Clock", "a Timed"}, "b B"
 	want := map[string][]string{
-		"test shared": append(here, b), "test alone": alone, "test kernels": {"a Core"}, "test kernels-alone": {"a Clock"},
+		"test shared": append(here, b), "test alone": alone, "test kernels": {"a Core"},
 		"gate shared": append(here, b), "gate alone": alone, "gate kernels": {"a Core", "a Some", b}, "gate kernels-alone": {"a Clock"},
 		"all shared": {"a Core", "a Night", "a Plain", "a Some", b}, "all alone": alone,
 		"all kernels": {"a Core", "a Night", "a Plain", "a Some", b}, "all kernels-alone": {"a Clock"},

@@ -54,7 +54,7 @@ var titles = map[Kind]string{
 	Nightly:        "nightly",
 	NightlyKernels: "nightly on other kernels",
 	Timed:          "alone on the machine",
-	Kernels:        "on emulated kernels in `make test`",
+	Kernels:        "on emulated kernels, too",
 }
 
 // The table stands between these lines of a page.
