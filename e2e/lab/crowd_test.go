@@ -67,6 +67,7 @@ func TestCrowdThatCannotBe(t *testing.T) {
 // Every flow of a crowd arrives, in either direction, and no other: more flows
 // than one remote address has ports.
 func TestPrivilegedCrowdArrives(t *testing.T) {
+	mark.Nightly(t, "a load of the rig; no test of podweir has it")
 	mark.Timed(t, "it judges rates or waits")
 	const flows, last = PortsPerRemote + 5000, 4 * time.Second
 	for name, inwards := range map[string]bool{"inwards": true, "outwards": false} {

@@ -13,6 +13,7 @@ import (
 // TestPrivilegedDelay: a call over a delayed link loses no packet, and no answer
 // comes before the delay has passed twice.
 func TestPrivilegedDelay(t *testing.T) {
+	mark.Nightly(t, "a load of the rig; no test of podweir has it")
 	mark.Timed(t, "it judges rates or waits")
 	const delay, packets = 30 * time.Millisecond, 100
 	l := newTestLabWith(t, Options{Delay: delay})

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Traffic that the node's policy denies passes the egress queue before it is dropped, so it uses
 // up the pod's limit like any other. Into the pod it is dropped before the queue, and costs
 // nothing. docs/explanation/how-a-packet-travels.md says both.
 func TestPrivilegedDeniedTrafficAndTheLimit(t *testing.T) {
+	mark.Nightly(t, "it measures what denied traffic costs, which no part of podweir decides")
 	const capacity = 10 * mbit
 	r := newRig(t)
 	pod := shaped(t, r, capacity, nil)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Under elephants a call of a tenth of the cap is heavy, and waits with the bulk flows beside
@@ -24,6 +25,9 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 	pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
 	for _, d := range Directions {
 		t.Run(d.String(), func(t *testing.T) {
+			if d == Ingress {
+				mark.Nightly(t, "it differs from other cases by one setting")
+			}
 			bulk, err := pod.Start(t.Context(), d, Load{Name: "TCP 8 cubic", Flows: 8, Congestion: "cubic"}, capacity, last+2*settle)
 			if err != nil {
 				t.Fatal(err)

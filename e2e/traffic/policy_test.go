@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Traffic with exempt subnets is neither charged nor held.
@@ -253,6 +254,7 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 // Packets of BIG TCP, up to 500 kB, are held to the cap like others, and a cap
 // that is less than one of them in its burst is used all the same.
 func TestPrivilegedBigTCPStaysWithinTheCap(t *testing.T) {
+	mark.Nightly(t, "few clusters have BIG TCP, and it takes half a minute")
 	r := newRig(t)
 	for _, capacity := range []uint64{mbit, 10 * mbit, 5 * gbit} {
 		pod := shaped(t, r, capacity, nil)
