@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"testing/fstest"
 
@@ -77,7 +78,7 @@ func TestOwnStructsFitCiliumsTypes(t *testing.T) {
 		Version: "1.20.2", DatapathMode: "veth", AttachMode: "tcx", Routing: "Legacy", ChainingMode: "portmap",
 		EndpointRoutes: profiles.Yes, BandwidthManager: profiles.Yes, API: true,
 	}
-	if n.Cilium != want {
+	if !reflect.DeepEqual(n.Cilium, want) {
 		t.Errorf("read %+v, want %+v", n.Cilium, want)
 	}
 	if n.Profile.Name != "cilium-endpoint-routes" || n.Assumed {
