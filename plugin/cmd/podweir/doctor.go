@@ -174,11 +174,11 @@ func fought(root string) *doctor.Fight {
 	return &doctor.Fight{File: f.File, Change: f.Change, Since: f.Since}
 }
 
-// envRun says how this program is run from where its output is read: the chart sets it in
+// envRunBy says how this program is run from where its output is read: the chart sets it in
 // the agent's pod, whose commands nobody types on the node.
-const envRun = "PODWEIR_RUN"
+const envRunBy = "RUN_PODWEIR_BY"
 
-func runBy() string { return os.Getenv(envRun) }
+func runBy() string { return os.Getenv(envRunBy) }
 
 // runByOthers is how those who read what the agent says in the cluster run this program.
 func (o *options) runByOthers() string {

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/podweir/podweir/compat/doctor"
 )
 
@@ -246,5 +248,19 @@ func TestDoctorExplain(t *testing.T) {
 	}
 	if _, err := runPodweir(t, "doctor", "explain", "PW000"); err == nil || !strings.Contains(err.Error(), `"PW000" is no code`) {
 		t.Errorf("explain PW000 = %v", err)
+	}
+}
+
+// TestRunByIsNoFlag: a flag would take its value from the variable. PODWEIR_RUN, as it was
+// called, was the directory of the agent's records.
+func TestRunByIsNoFlag(t *testing.T) {
+	root := newRoot()
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.Flags().AddFlagSet(cmd.InheritedFlags())
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if name := "PODWEIR_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")); name == envRunBy {
+				t.Errorf("%s sets --%s of %s", envRunBy, f.Name, cmd.Name())
+			}
+		})
 	}
 }
