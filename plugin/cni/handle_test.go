@@ -50,7 +50,7 @@ func asHandle1(t *testing.T, ns *testutil.NetNS, device string, index int) (move
 	}
 	for i := range d.HookFilters {
 		f := &d.HookFilters[i]
-		if !queue.Ours(f) || f.Handle == 1 {
+		if !queue.Ours(f) || f.Handle == 1 || f.ProgramID == 0 { // the redirect of Linux 6.1 is an action, not a program
 			continue
 		}
 		program, err := bpfcall.ProgramByID(f.ProgramID)
@@ -97,11 +97,11 @@ func TestPrivilegedFiltersKeepOffHandle1(t *testing.T) {
 			if former() > 0 {
 				wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "is of another build")
 				exchange(t, in, out, func() error { p.repair(t); return nil })
-				wantState(t, p, "repaired", shaped)
+				wantSeen(t, p, "repaired", shaped)
 				clean("after a repair")
 				former()
 				p.must(t, "ADD", c)
-				wantState(t, p, "added again", shaped)
+				wantSeen(t, p, "added again", shaped)
 				clean("after another ADD")
 				former()
 			}

@@ -29,7 +29,12 @@ import (
 // pin is gone.
 func wantState(t *testing.T, p *pod, what string, want []string) {
 	t.Helper()
-	want = onThisKernel(t, p.node, want)
+	wantSeen(t, p, what, onThisKernel(t, p.node, want))
+}
+
+// wantSeen is wantState for a state that was seen on this kernel.
+func wantSeen(t *testing.T, p *pod, what string, want []string) {
+	t.Helper()
 	got := p.state(t)
 	for deadline := time.Now().Add(2 * time.Second); !slices.Equal(got, want) && time.Now().Before(deadline); {
 		got = p.state(t)
