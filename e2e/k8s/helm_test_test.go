@@ -49,6 +49,11 @@ func helmTest(t *testing.T) (string, error) {
 
 // tc runs tc in the pod's network namespace.
 func (p *pod) tc(ctx context.Context, args ...string) (string, error) {
+	return p.inNetns(ctx, append([]string{"tc"}, args...)...)
+}
+
+// inNetns runs a command of the node in the pod's network namespace.
+func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
 	ns := strings.TrimPrefix(p.NS.Path(), p.Node.Path(""))
-	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns, "tc"}, args...)...)
+	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns}, args...)...)
 }

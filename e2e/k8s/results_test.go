@@ -78,14 +78,17 @@ func TestPrivilegedResultOfAWS(t *testing.T) {
 	green(t, node)
 }
 
-// TestPrivilegedLimitOverdue has the result name an interface that the pod lacks. The
-// agent cannot shape it: that is told by an Event, a metric and the doctor, as long
-// as the pod asks for a limit.
+// TestPrivilegedLimitOverdue has the result name an interface that the pod lacks, and a
+// pod whose eth0 has another name. The agent cannot shape it: that is told by an Event, a
+// metric and the doctor, as long as the pod asks for a limit.
 func TestPrivilegedLimitOverdue(t *testing.T) {
 	install(t, "delivery=chain")
 	node := suite.Members[0]
 	noted(t, node, "ghost0", "")
 	p := run(t, "overdue", 0, nil)
+	if out, err := p.inNetns(t.Context(), "sh", "-c", "ip link set eth0 down && ip link set eth0 name other0 && ip link set other0 up"); err != nil {
+		t.Fatalf("rename eth0: %v: %s", err, out)
+	}
 	p.annotate(t, limits("20M", "10M"))
 	if e := sees(t, p.Name, "runs without its limit", "ghost0"); e.Type != "Warning" || e.Reason != "BandwidthNotEnforced" {
 		t.Errorf("the Event is %+v, want a warning BandwidthNotEnforced", e)
