@@ -221,7 +221,7 @@ GOTESTSUM = bin/tools/gotestsum --format=standard-verbose --hide-summary=skipped
 # fifths of their time.
 .PHONY: test-functional
 test-functional: build refplugins npa tiers bin/tools/gotestsum ## Privileged tests that judge no times, beside one another (root).
-	$(GOTESTSUM) --packages="$$(bin/tools/tiers packages $(TIER) shared)" \
+	$(GOTESTSUM) --jsonfile=bin/functional.json --packages="$$(bin/tools/tiers packages $(TIER) shared)" \
 		-- -count=1 -p 4 -parallel 8 -timeout 20m -run "$$(bin/tools/tiers pattern $(TIER) shared)" \
 		| tee bin/functional.log | grep -v --line-buffered '^=== '
 	tools/skips.sh bin/functional.log
@@ -231,7 +231,7 @@ test-functional: build refplugins npa tiers bin/tools/gotestsum ## Privileged te
 .PHONY: test-timed
 test-timed: build refplugins tiers bin/tools/gotestsum ## Privileged tests that judge times and rates, one at a time (root; an idle machine).
 	: >bin/timed.again
-	$(GOTESTSUM) --rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=bin/timed.again --packages="$$(bin/tools/tiers packages $(TIER) alone)" \
+	$(GOTESTSUM) --jsonfile=bin/timed.json --rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=bin/timed.again --packages="$$(bin/tools/tiers packages $(TIER) alone)" \
 		-- -count=1 -p 1 -timeout 40m -run "$$(bin/tools/tiers pattern $(TIER) alone)" \
 		| tee bin/timed.log | grep -v --line-buffered '^=== '
 	cat bin/timed.again
@@ -253,7 +253,7 @@ test-kernels-rest: setup-kernels ## Those that only "make gate" has, likewise.
 
 .PHONY: test-coverage
 test-coverage: ## Fail if a privileged test was skipped by every kernel.
-	bin/vmrig report -host bin/functional.log -host bin/timed.log $(if $(filter all,$(TIER)),bin/kernels/all.json,bin/kernels/test.json bin/kernels/gate.json)
+	bin/vmrig report -tier $(TIER) -host bin/functional.json -host bin/timed.json $(if $(filter all,$(TIER)),bin/kernels/all.json,bin/kernels/test.json bin/kernels/gate.json)
 
 # Seven minutes of files that are written, half of them in place.
 .PHONY: rewrites

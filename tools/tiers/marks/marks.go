@@ -58,8 +58,8 @@ type Test struct {
 // Privileged says whether the test needs root and the kernel.
 func (t *Test) Privileged() bool { return strings.HasPrefix(t.Name, "TestPrivileged") }
 
-// whole returns the reason of a mark on the whole test.
-func (t *Test) whole(k Kind) bool {
+// Whole says whether a mark is on the whole test.
+func (t *Test) Whole(k Kind) bool {
 	return slices.ContainsFunc(t.Marks, func(m Mark) bool { return m.Kind == k && !m.Cases })
 }
 
@@ -87,22 +87,22 @@ func Tiers() []string { return []string{mark.TierTest, mark.TierGate, mark.TierA
 // Selected says whether a test runs in a tier at a place. Of a nested module none
 // does: those have targets of their own.
 func (t *Test) Selected(tier string, at Place) bool {
-	if !t.Privileged() || t.Nested || (t.whole(Nightly) && tier != mark.TierAll) {
+	if !t.Privileged() || t.Nested || (t.Whole(Nightly) && tier != mark.TierAll) {
 		return false
 	}
-	timed := t.whole(Timed)
+	timed := t.Whole(Timed)
 	if (at == Alone || at == OtherKernelsAlone) != timed {
 		return false
 	}
 	switch {
 	case at == OtherKernelsAlone:
-		return t.whole(Kernels) && tier != mark.TierTest
-	case at == Shared || at == Alone, t.whole(Kernels):
+		return t.Whole(Kernels) && tier != mark.TierTest
+	case at == Shared || at == Alone, t.Whole(Kernels):
 		return true
 	case tier == mark.TierTest:
 		return false
 	default:
-		return tier == mark.TierAll || !t.whole(NightlyKernels)
+		return tier == mark.TierAll || !t.Whole(NightlyKernels)
 	}
 }
 
@@ -177,7 +177,7 @@ func Read(root string) (tests []Test, faults []string, err error) {
 func (t *Test) inherit(every []Mark) {
 	for _, m := range every {
 		own := slices.ContainsFunc(t.Marks, func(o Mark) bool { return o.Kind == m.Kind })
-		if !own && (m.Kind != NightlyKernels || !t.whole(Kernels)) {
+		if !own && (m.Kind != NightlyKernels || !t.Whole(Kernels)) {
 			m.Package = true
 			t.Marks = append(t.Marks, m)
 		}
@@ -189,15 +189,15 @@ func contradictions(tests []Test) []string {
 	alone := map[string]bool{}
 	for i := range tests {
 		t := &tests[i]
-		if t.whole(Kernels) && t.whole(NightlyKernels) {
+		if t.Whole(Kernels) && t.Whole(NightlyKernels) {
 			faults = append(faults, fmt.Sprintf("%s: %s is marked with Kernels and NightlyKernels", t.Dir, t.Name))
 		}
 		if t.Privileged() && !t.Nested {
-			alone[t.Name] = alone[t.Name] || t.whole(Timed)
+			alone[t.Name] = alone[t.Name] || t.Whole(Timed)
 		}
 	}
 	for i := range tests {
-		if t := &tests[i]; t.Privileged() && !t.Nested && alone[t.Name] && !t.whole(Timed) {
+		if t := &tests[i]; t.Privileged() && !t.Nested && alone[t.Name] && !t.Whole(Timed) {
 			faults = append(faults, fmt.Sprintf("%s: %s is not Timed, and a test of that name elsewhere is: rename one", t.Dir, t.Name))
 		}
 	}

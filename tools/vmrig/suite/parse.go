@@ -39,28 +39,16 @@ type Test struct {
 var (
 	resultLine  = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 	currentLine = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)`)
-	packageLine = regexp.MustCompile(`^(?:ok|FAIL|---)\s+([^\s:]+)\s+`)
 )
 
 // featureMark is how plugin/testutil names what a test misses.
 const featureMark = "SKIP-FEATURE: "
 
-// Parse reads the output of "go test -v". Tests belong to pkg; if that is
-// empty, to the package whose line follows them. A test that a mark left out is not
-// among them.
+// Parse reads the output of "go test -v" of one package. A test that a mark left out is
+// not among them.
 func Parse(r io.Reader, pkg string) (map[TestID]Test, error) {
 	tests := map[TestID]Test{}
 	pending, features, marked := map[string]Outcome{}, map[string]string{}, map[string]bool{}
-	flush := func(pkg string) {
-		for name, outcome := range pending {
-			if !marked[name] {
-				tests[TestID{pkg, name}] = Test{outcome, features[name]}
-			}
-		}
-		clear(pending)
-		clear(features)
-		clear(marked)
-	}
 	current := ""
 	scanner := bufio.NewScanner(r)
 	const longest = 1 << 20 // a difference of two large values is one line
@@ -75,10 +63,12 @@ func Parse(r io.Reader, pkg string) (map[TestID]Test, error) {
 			features[current] = strings.TrimSpace(feature)
 		} else if strings.Contains(line, ": "+mark.SkipPrefix) {
 			marked[current] = true
-		} else if m := packageLine.FindStringSubmatch(line); m != nil && pkg == "" {
-			flush(m[1])
 		}
 	}
-	flush(pkg)
+	for name, outcome := range pending {
+		if !marked[name] {
+			tests[TestID{pkg, name}] = Test{outcome, features[name]}
+		}
+	}
 	return tests, scanner.Err()
 }

@@ -44,8 +44,7 @@ func TestParse(t *testing.T) {
 		"TestPrivilegedC/two": {Outcome: Fail},
 	}
 	for name, tt := range map[string]struct{ log, pkg string }{
-		"one binary":       {log, "example.org/p"},
-		"of many packages": {log + "FAIL\texample.org/p\t1.5s\n?   \texample.org/q\t[no test files]\n", ""},
+		"one binary": {log, "example.org/p"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tests, err := Parse(strings.NewReader(tt.log), tt.pkg)
@@ -63,6 +62,23 @@ func TestParse(t *testing.T) {
 				t.Errorf("Parse() mismatch (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Packages that run side by side are told apart, and what a mark left out is missing.
+func TestParseJSON(t *testing.T) {
+	const log = `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"q","Test":"TestA","Output":"    a_test.go:3: SKIP-FEATURE: fq\n"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: SKIP-MARK: nightly: long\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"skip","Package":"q","Test":"TestA"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p"}
+`
+	want := map[TestID]Test{{"p", "TestA"}: {Outcome: Pass}, {"q", "TestA"}: {Skip, "fq"}}
+	got, err := ParseJSON(strings.NewReader(log))
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("ParseJSON(): %v (-want +got):\n%s", err, diff)
 	}
 }
 
