@@ -30,7 +30,7 @@ func makeLink(t *testing.T, ns *testutil.NetNS, args ...string) {
 	t.Helper()
 	if out, err := ns.Command(t, "ip", append([]string{"link"}, args...)...).CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "Unknown device type") {
-			testutil.SkipFeature(t, strings.Join(args, " "))
+			testutil.SkipFeature(t, args[slices.Index(args, "type")+1])
 		}
 		t.Fatalf("ip link %v: %v\n%s", args, err, out)
 	}
