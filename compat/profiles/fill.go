@@ -43,7 +43,7 @@ const hostHookTCX = "tcx"
 // polices instead, unless the operator requested the ifb by name. The place is said
 // where all of ingress is policed, too: a pod may ask for a queue.
 func (p *Profile) besidePast(keys map[string]any) (notes []string) {
-	mode, place := chosen(keys, "ingressMode", "mode"), chosen(keys, "ingressPlace")
+	mode, place := Chosen(keys, "ingressMode", "mode"), Chosen(keys, "ingressPlace")
 	switch named, _ := terms.ParseMode(mode); {
 	case named == terms.ModeTCXPodSide, named == terms.ModeClsactPodSide:
 		return nil // that hook sees everything
@@ -59,9 +59,9 @@ func (p *Profile) besidePast(keys map[string]any) (notes []string) {
 	return nil
 }
 
-// chosen is the first of the keys that the operator gave, "" where it leaves the
+// Chosen is the first of the keys that the operator gave, "" where it leaves the
 // choice to podweir.
-func chosen(keys map[string]any, names ...string) string {
+func Chosen(keys map[string]any, names ...string) string {
 	for _, name := range names {
 		if value, ok := keys[name].(string); ok {
 			if value == "auto" {

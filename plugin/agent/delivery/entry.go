@@ -104,20 +104,6 @@ func checkModes(p *profiles.Profile, keys map[string]any) error {
 	return nil
 }
 
-// chosen is the first of the keys that the operator gave, "" where it leaves the
-// choice to podweir.
-func chosen(keys map[string]any, names ...string) string {
-	for _, name := range names {
-		if value, ok := keys[name].(string); ok {
-			if value == "auto" {
-				return ""
-			}
-			return value
-		}
-	}
-	return ""
-}
-
 // accepted returns the plugin's own error for an entry that it would refuse, at
 // the rates that any kind of queue accepts.
 func accepted(raw []byte) error {

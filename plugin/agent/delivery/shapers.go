@@ -59,7 +59,7 @@ func (b *beside) shapers(keys map[string]any) (notes []string) {
 func (b *beside) dispute(defaults map[string]any) string {
 	var all []string
 	for _, a := range b.annotations() {
-		given := chosen(defaults, a.key(), "shaper")
+		given := profiles.Chosen(defaults, a.key(), "shaper")
 		switch {
 		case given == "" || given == terms.ShaperPodweir.String() && a.enforced != profiles.Yes:
 		case given == terms.ShaperPodweir.String():
