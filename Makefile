@@ -329,6 +329,10 @@ test-cilium: setup setup-cluster image ## What the Cilium rows of the matrix do 
 test-aws: setup setup-cluster image ## What the AWS rows of the matrix alone can show: policy and the bandwidth plugin, aws-node replaced while pods start (root, 8 minutes; 16 more once).
 	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m ./aws
 
+.PHONY: outdated
+outdated: matrix-command ## Print how far each neighbour that tests build is behind its newest release, and write it to docs/reference/compat-matrix.md.
+	bin/matrix -outdated -page $(MATRIX_PAGE)
+
 .PHONY: matrix-page
 matrix-page: matrix-command ## Write docs/reference/compat-matrix.md from its rows and the last results; runs nothing.
 	bin/matrix -render -page $(MATRIX_PAGE)

@@ -43,7 +43,7 @@ Kernel KiB/pod: slab + vmalloc + per-CPU memory that the plugin's ADD costs.
 	}
 	fmt.Fprintf(d.out, `
 All numbers with their spreads: %s (%.0f s).
-Next:  make test                  every test, also in a Kubernetes cluster
+Next:  make test                  what a change must pass: linters, units, the kernel, real traffic
        make bench                 cost per packet, memory and ADD time
        bin/podweir attach --help  shape a network namespace of your own by hand
 `, jsonPath, d.report.Seconds)

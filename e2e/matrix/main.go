@@ -5,7 +5,7 @@
 // real Kubernetes cluster of this machine. It needs root, what e2e/k8s/setup.sh
 // needs, and the image of `make image`.
 //
-//	matrix [-root DIR] [-fast] [-again] [-list [-json]] [-dry-run] [-page FILE [-render]] [-logs DIR] [ROW...]
+//	matrix [-root DIR] [-fast] [-again] [-list [-json]] [-dry-run] [-outdated] [-page FILE [-render]] [-logs DIR] [ROW...]
 //
 // ROW is a regular expression for whole names; without one, every row that can
 // run here.
@@ -39,7 +39,9 @@ type options struct {
 	again bool
 	// render writes the page of old results.
 	render bool
-	rows   []string
+	// outdated asks for the newest releases of what tests build.
+	outdated bool
+	rows     []string
 }
 
 func main() {
@@ -51,6 +53,7 @@ func main() {
 	flag.BoolVar(&o.asJSON, "json", false, "with -list: as JSON")
 	flag.BoolVar(&o.plan, "dry-run", false, "print the steps of each row and run none")
 	flag.BoolVar(&o.render, "render", false, "run none, and write -page from the results beside it")
+	flag.BoolVar(&o.outdated, "outdated", false, "run none, ask for the newest release of each neighbour and write them beside -page")
 	flag.StringVar(&o.page, "page", "", "write this page, and the results to the .json file beside it")
 	flag.StringVar(&o.logs, "logs", "", "directory for the logs of every row; if empty, a temporary one for those of rows that fail")
 	flag.Parse()
@@ -72,7 +75,12 @@ func run(ctx context.Context, o *options) error {
 	if o.list {
 		return list(m, o.asJSON)
 	}
-	if o.render {
+	if o.outdated {
+		if err := outdated(ctx, o); err != nil || o.page == "" {
+			return err
+		}
+	}
+	if o.render || o.outdated {
 		return writePage(m, nil, o.page)
 	}
 	chosen, err := m.Select(o.fast, o.rows...)
@@ -168,7 +176,11 @@ func writePage(m *row.Matrix, results []row.Result, page string) error {
 	if raw, err = encode(all); err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(file, raw, 0o644), os.WriteFile(page, []byte(m.Page(all)), 0o644))
+	neighbours, err := readPins(page)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(file, raw, 0o644), os.WriteFile(page, []byte(m.Page(all, neighbours)), 0o644))
 }
 
 // encode has a line for each result and one for each step.

@@ -72,7 +72,7 @@ func (m *Matrix) Merge(old, results []Result) []Result {
 }
 
 // Page is docs/reference/compat-matrix.md.
-func (m *Matrix) Page(results []Result) string {
+func (m *Matrix) Page(results []Result, neighbours []Pin) string {
 	var b strings.Builder
 	b.WriteString(`# CNI matrix
 
@@ -97,6 +97,9 @@ the primary CNI and podweir in a real Kubernetes cluster of two nodes (container
 		if r.Needs != "" {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | `%s` | %s |\n", r.Name, r.Version, r.Variant, r.Policy, r.Needs, r.Job, r.Elsewhere)
 		}
+	}
+	if neighbours != nil {
+		b.WriteString("\n## How old these neighbours are\n\nWhat tests build, beside the newest release that the module proxy had when `make outdated` ran last.\n\n" + PinTable(neighbours))
 	}
 	for _, r := range m.Rows {
 		if r.Needs == "" {

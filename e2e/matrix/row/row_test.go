@@ -80,7 +80,7 @@ func TestSelect(t *testing.T) {
 func TestPage(t *testing.T) {
 	m := parse(t, text)
 	results := m.Merge(
-		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "old"}},
+		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "2001-01-01"}},
 		[]row.Result{
 			{Row: "a-2", Lacks: "ipvlan"},
 			{Row: "a.1", Date: "2026-11-22", PeakMiB: 3000, Steps: []row.Step{
@@ -88,7 +88,7 @@ func TestPage(t *testing.T) {
 				{Name: "policy", Outcome: row.Skipped},
 			}},
 		})
-	got := m.Page(results)
+	got := m.Page(results, []row.Pin{{Module: "example.org/cni", Version: "v1.2.0", Newest: "v1.4.1", Date: "2026-11-01"}})
 	for _, want := range []string{
 		"The cluster takes 2.9 GiB of memory at most.",
 		"| [a.1](#a1) | v1 | plain | none | `chain` | 1 steps passed, 1 left out | 2026-11-22 |\n",
@@ -96,12 +96,13 @@ func TestPage(t *testing.T) {
 		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n",
 		"| limits | passed | 1.2 | 20.00 \\| &lt;none>; two<br>lines |\n",
 		"- **Declared finding** PW109: it is so.\n",
+		"| example.org/cni | v1.2.0 | v1.4.1 | 2026-11-01 | 2 minor |\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "gone") || strings.Contains(got, "old") {
+	if strings.Contains(got, "gone") || strings.Contains(got, "2001-01-01") {
 		t.Errorf("the page has results of rows that are gone, or old ones:\n%s", got)
 	}
 }
