@@ -262,7 +262,7 @@ rewrites: ## Have primary CNIs write each of their files 10,000 times, in every 
 
 .PHONY: coexistence
 coexistence: TIER = all
-coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; docs/reference/coexistence.md is rewritten (root, 30 minutes).
+coexistence: build refplugins npa setup-kernels ## Every neighbour in every order on every kernel; e2e/coexist/testdata/seen.txt is rewritten (root, 30 minutes).
 	PODWEIR_WRITE_COEXISTENCE=1 go test -count=1 -timeout 40m -run '^TestPrivileged' ./e2e/coexist
 	PODWEIR_WRITE_COEXISTENCE=1 bin/vmrig test -timeout 60m -dir bin/coexistence ./e2e/coexist
 	PODWEIR_WRITE_COEXISTENCE=$(CURDIR)/bin/coexistence/logs go test -count=1 -run TestWriteSeen ./e2e/coexist
@@ -302,19 +302,19 @@ hosted-plan: hosted-driver ## Print every command of every ROW that needs a regi
 # Rows of "make matrix", as regular expressions for whole names; all that can run
 # here if empty.
 ROWS ?=
-MATRIX_PAGE = docs/reference/compat-matrix.md
+MATRIX_PAGE = docs/reference/support.md
 
 .PHONY: matrix-command
 matrix-command:
 	cd e2e/matrix && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/matrix .
 
 .PHONY: matrix
-matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; docs/reference/compat-matrix.md is rewritten (root, 40 minutes; 10 more once).
+matrix: setup-cluster image matrix-command ## Run podweir beside each primary CNI of ROWS in a real cluster; the table of docs/reference/support.md is rewritten (root, 40 minutes; 10 more once).
 	bin/matrix -page $(MATRIX_PAGE) -logs '$(ROW_LOGS)' $(ROWS)
 
 # Every row, without a change to the checkout.
 .PHONY: matrix-all
-matrix-all: MATRIX_PAGE = bin/compat-matrix.md
+matrix-all: MATRIX_PAGE = bin/support.md
 matrix-all: matrix
 
 .PHONY: matrix-fast
@@ -330,11 +330,11 @@ test-aws: setup setup-cluster image ## What the AWS rows of the matrix alone can
 	cd e2e/k8s && CGO_ENABLED=0 go test -v -count=1 -timeout 30m ./aws
 
 .PHONY: outdated
-outdated: matrix-command ## Print how far each neighbour that tests build is behind its newest release, and write it to docs/reference/compat-matrix.md.
+outdated: matrix-command ## Print how far each neighbour that tests build is behind its newest release, and write it to docs/reference/support.md.
 	bin/matrix -outdated -page $(MATRIX_PAGE)
 
 .PHONY: matrix-page
-matrix-page: matrix-command ## Write docs/reference/compat-matrix.md from its rows and the last results; runs nothing.
+matrix-page: matrix-command ## Write the table of docs/reference/support.md from its rows and the last results; runs nothing.
 	bin/matrix -render -page $(MATRIX_PAGE)
 
 .PHONY: fuzz

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -280,35 +281,35 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-const page = "../../docs/reference/profiles.md"
+const referencePage = "../../docs/reference/profiles.md"
 
 // TestReferencePage holds docs/reference/profiles.md to the data.
 func TestReferencePage(t *testing.T) {
 	want := render()
 	if *update {
-		if err := os.WriteFile(page, want, 0o644); err != nil {
+		if err := os.WriteFile(referencePage, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile(page)
+	got, err := os.ReadFile(referencePage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s is not what -update writes (-want +got):\n%s", page, diff)
+		t.Errorf("%s is not what -update writes (-want +got):\n%s", referencePage, diff)
 	}
 }
 
 const intro = `# Profiles of primary CNIs
 
-What podweir knows of the CNIs it runs beside, with the sources and the versions that were read. Directions are the pod's.
-Each ruling is *tried* (a row of the [CNI matrix](compat-matrix.md) ran with it), *read* (a source below says it) or else *guessed* (it follows from how such
-software usually works). *Unknown* means that no source was found; podweir then takes the place that does no harm. ` + "`podweir doctor`" + ` says which profile fits a
-node. In commands VERSION is the release that runs; ` + "`podweir doctor`" + ` writes it. This page is made from the data:
-` + "`go test ./compat/profiles -update`" + `.
+What podweir knows of the CNIs it runs beside. Directions are the pod's. The data, with all signs by which a CNI is recognised, is in
+package compat/profiles. This page is made from it: ` + "`go test ./compat/profiles -update`" + `. ` + "`podweir doctor`" + ` says which profile fits a node.
 
-| profile | primary CNI | device | egress | ingress | delivery without drop-ins |
-| --- | --- | --- | --- | --- | --- |
+*Known by* is the weakest evidence of the two rulings on queues: *tried* (a row of [what was run](support.md#cnis-in-a-real-cluster) ran with it), *read* (a source below says it) or *guessed* (it follows from how such
+software usually works). Where nothing is known podweir takes the place that does no harm. Egress is always a queue on the pod-side device. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
+
+| profile | primary CNI | device | ingress queue | delivery without drop-ins | shares | conflist | known by |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
 // conflistPrefix begins the names of podweir's own files (compat/conflist imports this
@@ -328,94 +329,109 @@ func render() []byte {
 		case p.Conflist.File != "" && p.Conflist.File < conflistPrefix:
 			older = "nri or watch"
 		}
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s, %s | %s |\n",
-			p.Name, p.Name, p.Title, p.Device, p.Egress.Mode, p.Ingress.Mode, p.Ingress.Place, older)
+		name := p.Name
+		if p.Fallback {
+			name += " (assumed while facts are missing)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %v | `%s` | %s |\n",
+			name, p.Title, p.Device, p.Ingress.Place, older, p.SharesAnnotations, orUnknown(p.Conflist.File), weakest(p))
 	}
-	for _, p := range all {
-		renderProfile(&b, p)
+	for _, part := range []struct {
+		title, header string
+		lines         func(p *profiles.Profile) []string
+	}{
+		{"Why ingress waits there", "why | profiles", func(p *profiles.Profile) []string { return []string{p.Ingress.Place.String() + ": " + p.Ingress.Why} }},
+		{"What is on a pod's devices", "what | profiles", held},
+		{"Modes that podweir never takes", "mode and why | profiles", refused},
+		{"Who else enforces the annotations", "what | profiles", func(p *profiles.Profile) []string { return some(p.SharesAnnotationsNote) }},
+		{"Conflicts", "with | effect | what to do | profiles", conflicts},
+		{"When conflists are written", "when | profiles", func(p *profiles.Profile) []string { return some(p.Conflist.Rewrites) }},
+		{"Not known", "what | profiles", func(p *profiles.Profile) []string { return p.Unknowns }},
+		{"Sources", "source | version | what it says | profiles", sources},
+	} {
+		writeTogether(&b, part.title, part.header, all, part.lines)
 	}
 	return b.Bytes()
 }
 
-func renderProfile(b *bytes.Buffer, p *profiles.Profile) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.", p.Name, p.Title)
-	if p.Fallback {
-		fmt.Fprintf(b, " Assumed for the family `%s` while the facts are not known.", p.Family)
-	}
-	fmt.Fprintf(b, "\n\n- **Recognised by** a chain with `%s`", strings.Join(append(p.Plugins, p.Chained...), "` and `"))
-	for _, c := range p.When {
-		fmt.Fprintf(b, ", %s: %s", c.Fact, c.Value)
-	}
-	var signs []string
-	for _, s := range p.Signals {
-		signs = append(signs, fmt.Sprintf("%s `%s` (%s)", s.Kind, s.Value, s.Means))
-	}
-	mark := func(r profiles.Ruling) string { return "*" + string(p.Evidence(r)) + "*" }
-	fmt.Fprintf(b, ". Signs, %s: %s.\n- **Device**, %s: %s", mark(profiles.RulingSigns), strings.Join(signs, ", "), mark(profiles.RulingDevice), p.Device)
-	if len(p.DevicePrefixes) > 0 {
-		fmt.Fprintf(b, ", named `%s…`", strings.Join(p.DevicePrefixes, "…`, `"))
-	}
-	fmt.Fprintf(b, ".\n- **Host side bypassed** on the way to the pod, %s: %v; %s.\n", mark(profiles.RulingBypass), p.Bypass, p.BypassWhy)
-	for _, h := range p.Hooks {
-		fmt.Fprintf(b, "- **Holds**, "+mark(profiles.RulingHooks)+": %s %s of the host-side device", h.Kind, h.Direction)
-		if len(h.Programs) > 0 {
-			fmt.Fprintf(b, " with `%s`", strings.Join(h.Programs, "`, `"))
+// writeTogether writes a table of lines, each once with all profiles that have it.
+func writeTogether(b *bytes.Buffer, title, header string, all []*profiles.Profile, lines func(*profiles.Profile) []string) {
+	var order []string
+	of := map[string][]string{}
+	for _, p := range all {
+		for _, line := range lines(p) {
+			if of[line] == nil {
+				order = append(order, line)
+			}
+			if !slices.Contains(of[line], p.Name) {
+				of[line] = append(of[line], p.Name)
+			}
 		}
-		fmt.Fprintf(b, "; ends the chain: %v. %s.\n", h.EndsChain, h.Note)
+	}
+	fmt.Fprintf(b, "\n## %s\n\n| %s |\n|%s\n", title, header, strings.Repeat(" --- |", strings.Count(header, "|")+1))
+	for _, line := range order {
+		fmt.Fprintf(b, "| %s | %s |\n", line, strings.Join(of[line], ", "))
+	}
+}
+
+// weakest is the evidence of the rulings on queues.
+func weakest(p *profiles.Profile) profiles.Evidence {
+	for _, e := range []profiles.Evidence{profiles.Guessed, profiles.Read} {
+		if p.Evidence(profiles.RulingEgress) == e || p.Evidence(profiles.RulingIngress) == e {
+			return e
+		}
+	}
+	return profiles.Tried
+}
+
+func some(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+func held(p *profiles.Profile) []string {
+	var out []string
+	for _, h := range p.Hooks {
+		line := fmt.Sprintf("%s %s of the host-side device", h.Kind, h.Direction)
+		if len(h.Programs) > 0 {
+			line += " with `" + strings.Join(h.Programs, "`, `") + "`"
+		}
+		out = append(out, fmt.Sprintf("%s; ends the chain: %v. %s", line, h.EndsChain, h.Note))
 	}
 	for _, q := range p.RootQdiscs {
-		fmt.Fprintf(b, "- **Root qdisc**, "+mark(profiles.RulingQdiscs)+": %s on: %s. When: %s.\n", q.Kind, q.Device, q.When)
+		out = append(out, fmt.Sprintf("root qdisc %s on: %s. When: %s", q.Kind, q.Device, q.When))
 	}
-	fmt.Fprintf(b, "- **Enforces the same annotations**, %s: %v", mark(profiles.RulingShares), p.SharesAnnotations)
-	if p.SharesAnnotationsNote != "" {
-		fmt.Fprintf(b, "; %s", p.SharesAnnotationsNote)
-	}
-	b.WriteString(".\n")
-	renderAttach(b, "Egress**, "+mark(profiles.RulingEgress), p.Egress)
-	renderAttach(b, "Ingress**, "+mark(profiles.RulingIngress), p.Ingress)
-	renderConflist(b, p, mark(profiles.RulingConflist))
-	for _, c := range p.Conflicts {
-		fmt.Fprintf(b, "- **Conflict** with %s: %s. Do: %s.\n", c.With, c.Effect, c.Do)
-	}
-	b.WriteString(triedIn(p.Tried))
-	for _, u := range p.Unknowns {
-		fmt.Fprintf(b, "- **Unknown**: %s.\n", u)
-	}
-	for _, s := range p.Sources {
-		fmt.Fprintf(b, "- **Source** [%s](%s), %s: %s.\n", strings.TrimPrefix(s.URL, "https://"), s.URL, s.Version, s.Says)
-	}
+	return out
 }
 
-func renderAttach(b *bytes.Buffer, name string, a profiles.Attach) {
-	fmt.Fprintf(b, "- **%s: mode `%s`", name, a.Mode)
-	if a.Place != 0 {
-		fmt.Fprintf(b, ", queue on `%s`", a.Place)
-	}
-	fmt.Fprintf(b, ": %s.", a.Why)
-	for _, mode := range modes {
-		if why := a.Refused[mode]; why != "" {
-			fmt.Fprintf(b, " Never `%s`: %s.", mode, why)
+func refused(p *profiles.Profile) []string {
+	var out []string
+	for _, a := range []profiles.Attach{p.Egress, p.Ingress} {
+		for _, mode := range modes {
+			if why := a.Refused[mode]; why != "" {
+				out = append(out, fmt.Sprintf("`%s`: %s", mode, why))
+			}
 		}
 	}
-	b.WriteString("\n")
+	return out
 }
 
-func renderConflist(b *bytes.Buffer, p *profiles.Profile, mark string) {
-	c := p.Conflist
-	fmt.Fprintf(b, "- **Conflist**, "+mark+": `%s`, network `%s`; rewritten %s.", orUnknown(c.File), orUnknown(c.Network), c.Rewrites)
-	if c.ReadySocket != "" {
-		fmt.Fprintf(b, " Ready while `%s` is listened on.", c.ReadySocket)
+func conflicts(p *profiles.Profile) []string {
+	var out []string
+	for _, c := range p.Conflicts {
+		out = append(out, strings.Join([]string{c.With, c.Effect, c.Do}, " | "))
 	}
-	for _, d := range c.Dirs {
-		fmt.Fprintf(b, " In `/%s`.", d)
+	return out
+}
+
+func sources(p *profiles.Profile) []string {
+	var out []string
+	for _, s := range p.Sources {
+		out = append(out, fmt.Sprintf("[%s](%s) | %s | %s", path.Base(s.URL), s.URL, s.Version, s.Says))
 	}
-	for _, d := range c.BinDirs {
-		fmt.Fprintf(b, " Binaries in `/%s`.", d)
-	}
-	if c.Note != "" {
-		fmt.Fprintf(b, " %s.", strings.ToUpper(c.Note[:1])+c.Note[1:])
-	}
-	b.WriteString("\n")
+	return out
 }
 
 func orUnknown(s string) string {
@@ -431,16 +447,4 @@ func TestPageHasNoEmptyParts(t *testing.T) {
 			t.Errorf("the page has %q: ...%s", pattern, render()[max(0, at[0]-80):at[1]])
 		}
 	}
-}
-
-// triedIn says whether podweir was run beside the CNI.
-func triedIn(rows []string) string {
-	if len(rows) == 0 {
-		return "- **Not tried**: no row of the [CNI matrix](compat-matrix.md) has run with it.\n"
-	}
-	var links []string
-	for _, r := range rows {
-		links = append(links, fmt.Sprintf("[%s](compat-matrix.md#%s)", r, strings.ReplaceAll(r, ".", "")))
-	}
-	return "- **Tried** in the CNI matrix: " + strings.Join(links, ", ") + ".\n"
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
-const pagePath = "../../docs/reference/coexistence.md"
+const pagePath = "testdata/seen.txt"
 
 // envWrite makes the tests write the page instead of comparing with it. A
 // machine that cannot write it logs what it saw; where the variable names a

@@ -2,12 +2,12 @@
 // Copyright Authors of podweir
 
 // Package coexist proves that podweir and the software that shares a pod's
-// device with it leave each other alone, and keeps the page that says what was
+// device with it leave each other alone, and keeps the tables that say what was
 // seen.
 //
 // The tests drive podweir's CNI plugin and its neighbours in network namespaces
-// and compare what they see with docs/reference/coexistence.md, kernel by kernel.
-// With PODWEIR_WRITE_COEXISTENCE set they write that page instead.
+// and compare what they see with testdata/seen.txt, kernel by kernel.
+// With PODWEIR_WRITE_COEXISTENCE set they write that file instead.
 package coexist
 
 import (

@@ -74,31 +74,54 @@ func TestLabelsKeepApart(t *testing.T) {
 	}
 }
 
-// TestBars: a number with samples has a bar over them, one without has none, and the
-// text is beyond its end.
+// TestBars: a number with samples has a bar over them, one without has none.
 func TestBars(t *testing.T) {
-	dots := drawn(t, &figures.Dots{Unit: "ms", Panels: []figures.Panel{
+	dots := drawn(t, &figures.Scatter{X: "ms", Y: "share", Panels: []figures.Panel{
 		{Dots: []figures.Dot{
-			{Name: "podweir", Value: 10, Bar: figures.Bar{Low: 1, High: 100}, Text: "ten"},
-			{Name: "one sample", Value: 5, Bar: figures.Bar{Low: 5, High: 5}},
-			{Name: "no sample", Value: 5},
+			{Name: "podweir", X: 10, Y: 1, Bar: figures.Bar{Low: 1, High: 100}, Text: "ten"},
+			{Name: "one sample", X: 5, Y: 1, Bar: figures.Bar{Low: 5, High: 5}},
+			{Name: "no sample", X: 5, Y: 1},
 		}},
 	}})
 	lines := drawn(t, &figures.Lines{X: "pods", Y: "ns", Lines: []figures.Line{
 		{Name: "queue", Points: []figures.Point{{X: 0, Y: 2, Bar: figures.Bar{Low: 1, High: 5}}, {X: 1, Y: 2}}},
 	}})
-	for chart, wants := range map[string][]string{
-		dots:  {`<line class="bar ours" x1="212" x2="650" y1="55" y2="55"/>`, `<text class="label ours" x="661" y="60">ten`},
-		lines: {`<line class="bar" x1="60" x2="60" y1="299.6" y2="58"/>`, `<circle class="dot" cx="60" cy="239.2" r="3"/>`},
+	for chart, want := range map[string]string{
+		dots:  `<line class="bar ours" x1="70" x2="740" y1="232" y2="232"/>`,
+		lines: `<line class="bar" x1="60" x2="60" y1="299.6" y2="58"/>`,
 	} {
-		for _, want := range wants {
-			if !strings.Contains(chart, want) {
-				t.Errorf("the chart lacks %q:\n%s", want, chart)
-			}
+		if !strings.Contains(chart, want) {
+			t.Errorf("the chart lacks %q:\n%s", want, chart)
 		}
 		if got := strings.Count(chart, `class="bar`); got != 1 {
 			t.Errorf("the chart has %d bars, want 1:\n%s", got, chart)
 		}
+	}
+}
+
+// TestScatter: both axes have names, what got no answer is a ring, names that are at one
+// place keep apart and lead away from the nearer edge, and 0 is nowhere.
+func TestScatter(t *testing.T) {
+	svg := drawn(t, &figures.Scatter{X: "p99, ms", Y: "worst second", Note: "one run\nof two", Panels: []figures.Panel{{
+		Title: "limit", Mark: 2, MarkName: "no limit",
+		Dots: []figures.Dot{
+			{Name: "podweir <strict>", X: 1, Y: 1, Text: "fast"},
+			{Name: "policer", X: 1, Y: 1, Text: "above"},
+			{Name: "plugin", X: 1000, Y: 100, Text: "no answer", Unanswered: true},
+			{Name: "absent", X: 0, Y: 1},
+		},
+	}}})
+	for _, want := range []string{
+		">p99, ms<", ">vertical: worst second<", ">no limit<", ">of two<", `<circle class="ring" cx="740" cy="42"`,
+		`<circle class="dot ours" cx="70" cy="232"`, `text-anchor="end" x="720" y="47">plugin: no answer<`,
+		`x="90" y="216">podweir &lt;strict&gt;: fast<`, `x="90" y="232">policer: above<`,
+	} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("the chart lacks %q:\n%s", want, svg)
+		}
+	}
+	if strings.Contains(svg, "absent") {
+		t.Error("a series without a number is in the chart")
 	}
 }
 
@@ -115,7 +138,7 @@ func TestLongNames(t *testing.T) {
 func TestNothingToDraw(t *testing.T) {
 	for _, c := range []interface{ WriteSVG(io.Writer) error }{
 		&figures.Lines{Lines: []figures.Line{{Name: "a"}, {Name: "b", Points: []figures.Point{{X: 1, Y: math.NaN()}}}}},
-		&figures.Dots{Panels: []figures.Panel{{Title: "p", Dots: []figures.Dot{{Name: "a"}}}}},
+		&figures.Scatter{Panels: []figures.Panel{{Title: "p", Dots: []figures.Dot{{Name: "a", X: 1}}}}},
 	} {
 		if err := c.WriteSVG(io.Discard); err == nil {
 			t.Errorf("%+v was drawn", c)

@@ -125,14 +125,22 @@ func (c *Lines) axes(out *chart, x, y *scale) {
 	out.text("small", "", 12, linesTop-10, c.Y)
 }
 
-// end is where a line ends, in pixels.
+// end is where a line ends, or a dot is, in pixels.
 type end struct{ x, y float64 }
 
-// labels writes the names at the right, each as near to the end of its line as the
-// others leave room, with a line from there. Of lines that end at one height the one
-// that ends last is first.
+// labels writes the names at the right, with a line from the end of each.
 func (c *Lines) labels(out *chart, lines []Line, ends []end) {
-	order := make([]int, len(lines))
+	places := apart(ends, linesBottom)
+	for i, l := range lines {
+		out.line("grid", ends[i].x, ends[i].y, linesRight+10, places[i])
+		out.text(series("label small", l.Name), "", labelLeft, places[i]+textMiddle, l.Name)
+	}
+}
+
+// apart returns the heights of names, each as near to its end as the others leave room
+// above the foot. Of ends at one height the one that is last comes first.
+func apart(ends []end, foot float64) []float64 {
+	order := make([]int, len(ends))
 	for i := range order {
 		order[i] = i
 	}
@@ -140,19 +148,15 @@ func (c *Lines) labels(out *chart, lines []Line, ends []end) {
 		return cmp.Or(cmp.Compare(ends[a].y, ends[b].y), cmp.Compare(ends[b].x, ends[a].x))
 	})
 	at := math.Inf(-1)
-	places := make([]float64, len(lines))
+	places := make([]float64, len(ends))
 	for _, i := range order {
 		at = max(ends[i].y, at+labelHeight)
 		places[i] = at
 	}
 	// What would run off the foot moves up.
-	limit := float64(linesBottom)
 	for _, i := range slices.Backward(order) {
-		places[i] = min(places[i], limit)
-		limit = places[i] - labelHeight
+		places[i] = min(places[i], foot)
+		foot = places[i] - labelHeight
 	}
-	for i, l := range lines {
-		out.line("grid", ends[i].x, ends[i].y, linesRight+10, places[i])
-		out.text(series("label small", l.Name), "", labelLeft, places[i]+textMiddle, l.Name)
-	}
+	return places
 }

@@ -54,7 +54,7 @@ func main() {
 	flag.BoolVar(&o.plan, "dry-run", false, "print the steps of each row and run none")
 	flag.BoolVar(&o.render, "render", false, "run none, and write -page from the results beside it")
 	flag.BoolVar(&o.outdated, "outdated", false, "run none, ask for the newest release of each neighbour and write them beside -page")
-	flag.StringVar(&o.page, "page", "", "write this page, and the results to the .json file beside it")
+	flag.StringVar(&o.page, "page", "", "write the tables of this page, and the results to the .json file beside it")
 	flag.StringVar(&o.logs, "logs", "", "directory for the logs of every row; if empty, a temporary one for those of rows that fail")
 	flag.Parse()
 	o.rows = flag.Args()
@@ -180,7 +180,11 @@ func writePage(m *row.Matrix, results []row.Result, page string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(file, raw, 0o644), os.WriteFile(page, []byte(m.Page(all, neighbours)), 0o644))
+	text, err := os.ReadFile(page)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.WriteFile(file, raw, 0o644), os.WriteFile(page, []byte(m.Page(string(text), all, neighbours)), 0o644))
 }
 
 // encode has a line for each result and one for each step.

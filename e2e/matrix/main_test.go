@@ -152,16 +152,16 @@ func TestVersionsAreThoseOfTheModules(t *testing.T) {
 // TestCommittedPageIsOfItsResults wants -count=1, as make test-unit has it: go
 // keeps what a test said whatever files outside of its module have become.
 func TestCommittedPageIsOfItsResults(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(docs, "reference/compat-matrix.md"))
+	page, err := os.ReadFile(filepath.Join(docs, "reference/support.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	neighbours, err := readPins(filepath.Join(docs, "reference/compat-matrix.md"))
+	neighbours, err := readPins(filepath.Join(docs, "reference/support.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(neighbours) == 0 || matrix(t).Page(committed(t), neighbours) != string(page) {
-		t.Error("docs/reference/compat-matrix.md is not what matrix.yaml, the results and neighbours.json give: " +
+	if len(neighbours) == 0 || matrix(t).Page(string(page), committed(t), neighbours) != string(page) {
+		t.Error("docs/reference/support.md is not what matrix.yaml, the results and neighbours.json give: " +
 			"make matrix-page writes it again")
 	}
 }
@@ -196,7 +196,7 @@ func TestReadmeQuotesRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile("\\(docs/reference/compat-matrix\\.md#([a-z-]+)\\) `([^`]+)`").FindAllStringSubmatch(string(readme), -1)
+	found := regexp.MustCompile("\\[([a-z-]+)\\]\\(docs/reference/support\\.json\\): `([^`]+)`").FindAllStringSubmatch(string(readme), -1)
 	if len(found) == 0 {
 		t.Error("README.md quotes no row")
 	}
@@ -208,31 +208,10 @@ func TestReadmeQuotesRows(t *testing.T) {
 	}
 }
 
-// TestSupportIsOfRowsThatPassed compares the rows that support.md calls tested with their
-// results. The stock rows are without podweir; the podweir-first ones are variants of others.
-func TestSupportIsOfRowsThatPassed(t *testing.T) {
-	support, err := os.ReadFile(filepath.Join(docs, "reference/support.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	results := committed(t)
-	for _, r := range matrix(t).Rows {
-		if r.Needs != "" || r.Scenario == row.Stock || r.Order == row.PodweirFirst {
-			continue
-		}
-		i := slices.IndexFunc(results, func(res row.Result) bool { return res.Row == r.Name })
-		passed := i >= 0 && results[i].Lacks == "" && results[i].Failure() == nil
-		link := "(compat-matrix.md#" + strings.ReplaceAll(r.Name, ".", "") + ")"
-		if linked := strings.Contains(string(support), link); linked != passed {
-			t.Errorf("row %s passed: %v; support.md links %s: %v", r.Name, passed, link, linked)
-		}
-	}
-}
-
 // committed are the last results of each row.
 func committed(t *testing.T) []row.Result {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(docs, "reference/compat-matrix.json"))
+	raw, err := os.ReadFile(filepath.Join(docs, "reference/support.json"))
 	var results []row.Result
 	if err == nil {
 		err = json.Unmarshal(raw, &results)

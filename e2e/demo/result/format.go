@@ -52,12 +52,16 @@ func CapName(bitsPerSec uint64) string {
 	}
 }
 
-// Name is what shapes, with what it does not.
+// Name is what shapes, with what it does not, and whether it is a copy of a product's limit.
 func (r *Row) Name() string {
-	if r.IngressOnly {
-		return r.Title + ", ingress"
+	name := r.Title
+	if r.Case == "e" || r.Case == "f" {
+		name = "copy of " + name
 	}
-	return r.Title
+	if r.IngressOnly {
+		name += ", ingress"
+	}
+	return name
 }
 
 // OutIn writes a number of each direction, and "-" for one without a limit.

@@ -57,14 +57,19 @@ func (r *Row) worstSecond() string {
 // beside writes a percentile, the bystander's, and requests without an answer.
 func beside(l, bystander *Latency) string {
 	text := fmt.Sprintf("%s (%s)", Milli(l.P99), Milli(bystander.P99))
+	if failed := l.failed(); failed > 0 {
+		text += fmt.Sprintf(", %d of %d without an answer", failed, l.Requests)
+	}
+	return text
+}
+
+// failed is how many requests had no answer.
+func (l *Latency) failed() int {
 	failed := 0
 	for _, n := range l.Errors {
 		failed += n
 	}
-	if failed > 0 {
-		text += fmt.Sprintf(", %d of %d without an answer", failed, l.Requests)
-	}
-	return text
+	return failed
 }
 
 // Cell writes the total, "-" if there is none, and "noise" if it cannot be the

@@ -79,30 +79,33 @@ func TestOneMachine(t *testing.T) {
 	}
 }
 
-// TestChart: each shaper has a dot with its number in the panel of its cap, and
-// larger is further right.
+// TestChart: each shaper has a dot with its numbers in the panel of its cap, a copy is
+// called one, and what nobody answered is a ring.
 func TestChart(t *testing.T) {
+	flow := func(worst float64) Flow { return Flow{WorstSecondFromStart: worst} }
 	r := &Report{Started: "2026-11-24T00:00:00Z", Rows: []Row{
-		{Title: "no plugin", Open: Latency{P99: 2}},
-		{Title: "bandwidth <plugin>", CapBitRate: 10e6, Open: Latency{P99: 1500}},
-		{Title: "podweir strict", CapBitRate: 10e6, Open: Latency{P99: 20}},
-		{Title: "nobody answers", CapBitRate: 10e6},
+		{Title: "no plugin", Open: Latency{P99: 2, Requests: 9}},
+		{Title: "bandwidth <plugin>", CapBitRate: 10e6, Open: Latency{P99: 3000, Requests: 9, Errors: map[string]int{"timeout": 9}}, Egress: flow(1e9)},
+		{Case: "c", Title: "podweir strict", CapBitRate: 10e6, Open: Latency{P99: 20, Requests: 9}, Egress: flow(10e6)},
+		{Case: "f", Title: "Cilium", IngressOnly: true, CapBitRate: 10e6, Open: Latency{P99: 1, Requests: 9}, Ingress: flow(47e6)},
+		{Title: "not measured", CapBitRate: 10e6},
 	}}
 	var out strings.Builder
 	if err := r.Chart(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"limit 10 Mbit/s", "bandwidth &lt;plugin&gt;", ">1500<", ">no limit<", ">2.00<",
-		// Of four decades from 1 ms on 438 pixels, 20 ms is at 1.301.
-		`<circle class="dot ours" cx="354.5"`,
+		"limit 10 Mbit/s", ">bandwidth &lt;plugin&gt;: no answer, 100 ×<", `class="ring"`, ">a pod without a limit: 2.00 ms<",
+		">copy of Cilium, ingress: 1.00 ms, 4.700 ×<", ">worst second ÷ limit<",
+		// Of four decades from 1 ms on 670 pixels, 20 ms is at 1.301.
+		`<circle class="dot ours" cx="287.9"`,
 	} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(strings.ReplaceAll(out.String(), "vertical: ", ""), want) {
 			t.Errorf("the chart lacks %q:\n%s", want, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "nobody answers") {
-		t.Error("a row without an answer has a dot")
+	if strings.Contains(out.String(), "not measured") {
+		t.Error("a row without a number has a dot")
 	}
 	if err := (&Report{}).Chart(&out); err == nil {
 		t.Error("a chart of nothing was drawn")

@@ -5,7 +5,6 @@ package row
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -71,54 +70,46 @@ func (m *Matrix) Merge(old, results []Result) []Result {
 	return out
 }
 
-// Page is docs/reference/compat-matrix.md.
-func (m *Matrix) Page(results []Result, neighbours []Pin) string {
+// Marks of the tables in docs/reference/support.md.
+const (
+	begin = "<!-- begin rows -->\n"
+	end   = "<!-- end rows -->\n"
+)
+
+// Page returns a page with the tables between its marks. A page without marks becomes
+// the tables alone.
+func (m *Matrix) Page(page string, results []Result, neighbours []Pin) string {
+	head, rest, ok := strings.Cut(page, begin)
+	_, tail, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		return m.tables(results, neighbours)
+	}
+	return head + begin + m.tables(results, neighbours) + end + tail
+}
+
+func (m *Matrix) tables(results []Result, neighbours []Pin) string {
 	var b strings.Builder
-	b.WriteString(`# CNI matrix
-
-Written by ` + "`make matrix`" + ` from [its rows](../../e2e/matrix/matrix.yaml) and [the last result of each](compat-matrix.json). Each row installs
-the primary CNI and podweir in a real Kubernetes cluster of two nodes (containers of one machine), and goes through the steps below.` + memory(results) + `
-[How it works, how to run a row, and what time and memory rows take](../contributing/cni-matrix.md). A step that a row leaves out has its reason in the row's table.
-
-## Rows that run here
-
-| row | primary CNI | variant | policy | delivery | result | run |
-| --- | --- | --- | --- | --- | --- | --- |
+	b.WriteString(`| row | primary CNI | variant | policy | delivery | result | what stands in for the real thing | run |
+| --- | --- | --- | --- | --- | --- | --- | --- |
 `)
 	for _, r := range m.Rows {
 		if r.Needs == "" {
-			fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s | %s | %s |\n", r.Name, anchor(r.Name), r.Version, r.Variant, r.Policy,
-				r.delivery(), find(results, r.Name).Verdict(), when(find(results, r.Name)))
+			res := find(results, r.Name)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.Name, r.Version, r.Variant, r.Policy,
+				r.delivery(), res.Verdict(), r.StandsIn, when(res))
 		}
 	}
-	b.WriteString("\n## Rows that have not run here\n\nThey need a registry of images or a cloud. A job of `.github/workflows/cni-matrix.yml` is prepared for each; " +
-		"none of them has run. They do not count as tested.\n\n| row | primary CNI | variant | policy | needs | job | what covers it meanwhile |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\nThese have not run. They need a registry of images or a cloud, and do not count as tested; a job of `.github/workflows/cni-matrix.yml` is prepared for each.\n\n" +
+		"| row | primary CNI | variant | policy | needs | job | what covers it meanwhile |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range m.Rows {
 		if r.Needs != "" {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | `%s` | %s |\n", r.Name, r.Version, r.Variant, r.Policy, r.Needs, r.Job, r.Elsewhere)
 		}
 	}
 	if neighbours != nil {
-		b.WriteString("\n## How old these neighbours are\n\nWhat tests build, beside the newest release that the module proxy had when `make outdated` ran last.\n\n" + PinTable(neighbours))
-	}
-	for _, r := range m.Rows {
-		if r.Needs == "" {
-			r.section(&b, find(results, r.Name))
-		}
+		b.WriteString("\nHow old these neighbours are: what tests build, beside the newest release that the module proxy had when `make outdated` ran last.\n\n" + PinTable(neighbours))
 	}
 	return b.String()
-}
-
-// memory is a sentence about the most that a row took.
-func memory(results []Result) string {
-	var most uint64
-	for i := range results {
-		most = max(most, results[i].PeakMiB)
-	}
-	if most == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" The cluster takes %.1f GiB of memory at most.", float64(most)/1024)
 }
 
 func (r *Row) delivery() string {
@@ -163,58 +154,5 @@ func when(r *Result) string {
 	if r == nil {
 		return ""
 	}
-	return r.Date
-}
-
-// anchor is how a heading is linked.
-func anchor(name string) string { return strings.ReplaceAll(name, ".", "") }
-
-func (r *Row) section(b *strings.Builder, res *Result) {
-	fmt.Fprintf(b, "\n## %s\n\n- **Real**: %s.\n", r.Name, r.Real)
-	if r.StandsIn != "" {
-		fmt.Fprintf(b, "- **Stands in**: %s.\n", r.StandsIn)
-	}
-	if r.Profile != "" {
-		fmt.Fprintf(b, "- **Profile**: [%s](profiles.md#%s).\n", r.Profile, r.Profile)
-	}
-	if r.Recipe != "" {
-		fmt.Fprintf(b, "- **How to do the same**: [%s](../%s).\n", r.Recipe, r.Recipe)
-	}
-	for _, code := range sortedKeys(r.Doctor) {
-		fmt.Fprintf(b, "- **Declared finding** %s: %s.\n", code, r.Doctor[code])
-	}
-	if res == nil {
-		b.WriteString("\nIt has not run yet.\n")
-		return
-	}
-	fmt.Fprintf(b, "- **Run** on %s: podweir %s, Linux %s, %d processors", res.Date, res.Commit, res.Kernel, res.CPUs)
-	if res.Versions != "" {
-		fmt.Fprintf(b, "; %s", res.Versions)
-	}
-	if res.PeakMiB > 0 {
-		fmt.Fprintf(b, "; the cluster took at most %d MiB of memory", res.PeakMiB)
-	}
-	b.WriteString(".\n")
-	if res.Lacks != "" {
-		fmt.Fprintf(b, "\nIt did not run: the kernel lacks %s.\n", res.Lacks)
-		return
-	}
-	b.WriteString("\n| step | outcome | s | seen |\n| --- | --- | --- | --- |\n")
-	for _, s := range res.Steps {
-		fmt.Fprintf(b, "| %s | %s | %.1f | %s |\n", s.Name, s.Outcome, s.Seconds, cell(strings.Join(s.Notes, "; ")))
-	}
-}
-
-func sortedKeys(m map[string]string) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-// cell is a text that fits into a table.
-func cell(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", "<br>", "<", "&lt;").Replace(strings.TrimSpace(s))
+	return r.Date + ", " + r.Commit
 }

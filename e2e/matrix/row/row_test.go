@@ -83,24 +83,24 @@ func TestPage(t *testing.T) {
 		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "2001-01-01"}},
 		[]row.Result{
 			{Row: "a-2", Lacks: "ipvlan"},
-			{Row: "a.1", Date: "2026-11-22", PeakMiB: 3000, Steps: []row.Step{
+			{Row: "a.1", Date: "2026-11-22", Commit: "c0ffee", PeakMiB: 3000, Steps: []row.Step{
 				{Name: "limits", Outcome: row.Passed, Seconds: 1.25, Notes: []string{"20.00 | <none>", "two\nlines"}},
 				{Name: "policy", Outcome: row.Skipped},
 			}},
 		})
-	got := m.Page(results, []row.Pin{{Module: "example.org/cni", Version: "v1.2.0", Newest: "v1.4.1", Date: "2026-11-01"}})
+	pins := []row.Pin{{Module: "example.org/cni", Version: "v1.2.0", Newest: "v1.4.1", Date: "2026-11-01"}}
+	got := m.Page("before\n<!-- begin rows -->\nold\n<!-- end rows -->\nafter\n", results, pins)
 	for _, want := range []string{
-		"The cluster takes 2.9 GiB of memory at most.",
-		"| [a.1](#a1) | v1 | plain | none | `chain` | 1 steps passed, 1 left out | 2026-11-22 |\n",
-		"| not run: the kernel lacks ipvlan |",
-		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n",
-		"| limits | passed | 1.2 | 20.00 \\| &lt;none>; two<br>lines |\n",
-		"- **Declared finding** PW109: it is so.\n",
-		"| example.org/cni | v1.2.0 | v1.4.1 | 2026-11-01 | 2 minor |\n",
+		"before\n<!-- begin rows -->\n| row |", "| a.1 | v1 | plain | none | `chain` | 1 steps passed, 1 left out |",
+		"| 2026-11-22, c0ffee |\n", "| not run: the kernel lacks ipvlan |",
+		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n", "| example.org/cni | v1.2.0 | v1.4.1 | 2026-11-01 | 2 minor |\n<!-- end rows -->\nafter\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q:\n%s", want, got)
 		}
+	}
+	if alone := m.Page("", results, nil); !strings.HasPrefix(alone, "| row |") {
+		t.Errorf("a page that is not there yet begins with %.20q", alone)
 	}
 	if strings.Contains(got, "gone") || strings.Contains(got, "2001-01-01") {
 		t.Errorf("the page has results of rows that are gone, or old ones:\n%s", got)

@@ -122,7 +122,7 @@ func TestUpdate(t *testing.T) {
 // TestLoads: without a campaign the view says so, with one it has its tables.
 func TestLoads(t *testing.T) {
 	root := checkout(t, map[string]string{"README.md": "<!-- figures: begin loads from netns -->\n<!-- figures: end -->\n", "docs/b.md": ""})
-	for _, want := range []string{"No campaign of `netns` is committed.", "| load | cap | podweir's bars |"} {
+	for _, want := range []string{"No campaign of `netns` is committed.", "| what | target |"} {
 		if _, err := Update(root, true); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestDemo(t *testing.T) {
 	root := checkout(t, map[string]string{
 		"README.md":                           "",
 		"docs/a.md":                           "1. x\n\n   <!-- figures: begin demo from docs/results/2026-11-20-demo.json -->\n   <!-- figures: end -->\n",
-		"docs/results/2026-11-20-demo.json":   `{"machine": {"kernel": "6.18"}, "rows": [{"case": "c", "title": "podweir strict", "capBitRate": 10000000, "openLoop": {"p99": 6.51}}]}`,
+		"docs/results/2026-11-20-demo.json":   `{"machine": {"kernel": "6.18"}, "rows": [{"case": "c", "title": "podweir strict", "capBitRate": 10000000, "egress": {"worstSecondFromStart": 10100000}, "openLoop": {"p99": 6.51, "requests": 9}}]}`,
 		"docs/results/2026-11-19-x-demo.json": "{",
 	})
 	if _, err := Update(root, true); err != nil {
@@ -176,8 +176,8 @@ func TestRivals(t *testing.T) {
 	root := checkout(t, map[string]string{"README.md": view("rivals-20"), "docs/a.md": view("rivals"), "docs/results/x.md": ""})
 	for round, want := range []string{
 		"`make perf-rivals` measures",
-		"| 20M | Cilium: policer, burst of 1 s | 2.010 | 2000 | - | 30.0 ms (1.00 ms) |\n\n<!-- figures: end",
-		"| 20M | Cilium: policer, burst of 1 s | 2.010 | 2000 | - | 32.0 ms, 30.0 to 34.0 (1.00 ms) |\n\n<!-- figures: end",
+		"| 20M | Cilium: policer, burst of 1 s | a copy | 2.010 | 2000 | - | 30.0 ms (1.00 ms) |\n",
+		"| 20M | Cilium: policer, burst of 1 s | a copy | 2.010 | 2000 | - | 32.0 ms, 30.0 to 34.0 (1.00 ms) |\n",
 	} {
 		if _, err := Update(root, true); err != nil {
 			t.Fatal(err)

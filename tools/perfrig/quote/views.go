@@ -63,22 +63,23 @@ func rivals(p *page, sources []string) (string, error) {
 	m := &r.Campaign.Machine
 	t := report.Rivals(r, report.RivalRates(r)...)
 	return fmt.Sprintf("![p99 of a small request beside bulk into the pod, by limiter and cap, with the range of the samples](%s)\n\n"+
-		"One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s.\n"+
-		"Cilium's and Calico's limits are doubles of the code that sets them, without their agents. The worst second is that of the whole flow, with\n"+
+		"One TCP flow into a pod, [measured](%s) on %s, Linux %s, %d x %s, podweir %s.\n"+
+		"A copy is the limiter that Cilium or Calico sets on a pod, made without their agents. The worst second is that of the whole flow, with\n"+
 		"its start. The connection beside the flow carries 200 small requests a second: the mean of the samples' p99, their range, and in brackets\n"+
 		"that of a pod without a limit.\n\n%s",
-		p.link(rivalsChart), p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU, t.Markdown()), nil
+		p.link(rivalsChart), p.link(name), r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU, m.Commit, t.Markdown()), nil
 }
 
-// rivals20 is the same at 20M only, for a page that has a word on the doubles itself.
+// rivals20 is the same at 20M only, for a page that says itself what a copy is.
 func rivals20(p *page, sources []string) (string, error) {
 	r, name, err := p.rivals(sources)
 	if r == nil {
 		return noRivals, err
 	}
+	m := &r.Campaign.Machine
 	t := report.Rivals(r, 20_000_000)
-	return fmt.Sprintf("[Measured](%s): one TCP flow into a pod, and beside it 200 small requests a\n"+
-		"second on a kept connection. Brackets have the same requests of a pod without a limit.\n\n%s", p.link(name), t.Markdown()), nil
+	return fmt.Sprintf("%s\nOne bulk flow into a pod, [measured](%s) with podweir %s on %s, Linux %s, %d x %s. Brackets: the same requests of a pod without a limit.\n",
+		t.Markdown(), p.link(name), m.Commit, r.Campaign.Started.Format("2006-01-02"), m.Kernel, m.CPUs, m.CPU), nil
 }
 
 const noRivals = "A campaign with intervals is not taken yet: `make perf-rivals` measures and publishes it.\n"
@@ -91,7 +92,7 @@ func (p *page) rivals(sources []string) (r *record.Results, name string, err err
 	return p.results.campaign(sources[0])
 }
 
-// loads is a call beside other loads: the bars for each phase, then every row.
+// loads is a call beside other loads: the bars for each phase. "perfrig report" has every row.
 func loads(p *page, sources []string) (string, error) {
 	if len(sources) != 1 {
 		return "", fmt.Errorf("this view is of one source, not %d", len(sources))
@@ -103,8 +104,8 @@ func loads(p *page, sources []string) (string, error) {
 	case r == nil:
 		return fmt.Sprintf("No campaign of `%s` is committed.\n", sources[0]), nil
 	}
-	kinds, rows := report.LoadKinds(r), report.Loads(r)
-	return p.provenance(r, name) + "\n" + kinds.Markdown() + "\n" + rows.Markdown(), nil
+	kinds := report.LoadKinds(r)
+	return p.provenance(r, name) + "\n" + kinds.Markdown(), nil
 }
 
 // campaigns lists what the rig measured below a directory, the newest first.

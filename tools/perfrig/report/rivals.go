@@ -15,14 +15,14 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
-// contenders are the phases of [Rivals], and what a reader calls them in the table
-// and in the chart.
-var contenders = []struct{ phase, name, short string }{
-	{"podweir-strict", "podweir", "podweir strict"},
-	{"cilium", "Cilium: policer, burst of 1 s", "Cilium's manager, ingress"},
-	{"calico", "Calico: token bucket, burst of 4 Gibit", "Calico's QoS"},
-	{shipped, "bandwidth plugin 1.9", "bandwidth plugin"},
-	{tuned, "the same, tuned: 64 kB", "bandwidth, tuned"},
+// contenders are the phases of [Rivals], what a reader calls them in the table and in
+// the chart, and whether the software itself ran or a copy of its limit.
+var contenders = []struct{ phase, name, short, ran string }{
+	{"podweir-strict", "podweir", "podweir strict", "itself"},
+	{"cilium", "Cilium: policer, burst of 1 s", "copy of Cilium's, ingress", "a copy"},
+	{"calico", "Calico: token bucket, burst of 4 Gibit", "copy of Calico's", "a copy"},
+	{shipped, "bandwidth plugin 1.9", "bandwidth plugin", "itself"},
+	{tuned, "bandwidth plugin 1.9, tuned: 64 kB", "bandwidth, tuned", "itself"},
 }
 
 // samplesOf are the numbers of all rounds of a workload into a pod.
@@ -44,7 +44,7 @@ func RivalRates(r *record.Results) []uint64 {
 // Rivals is the table that answers "why not": what each limiter does with one flow
 // into a pod, at each of these caps. A number that was not measured is "-".
 func Rivals(r *record.Results, rates ...uint64) Table {
-	t := Table{Header: []string{"cap", "limit by", "worst second ÷ cap", "sent again in 10 s: cubic", "BBR", "kept connection, p99"}}
+	t := Table{Header: []string{"limit", "enforced by", "what ran", "worst second ÷ limit", "sent again in 10 s: cubic", "BBR", "small request, p99"}}
 	for _, rate := range rates {
 		for _, who := range contenders {
 			of := func(workload, metric string) []float64 { return samplesOf(r, workload, rate, who.phase, metric) }
@@ -53,7 +53,7 @@ func Rivals(r *record.Results, rates ...uint64) Table {
 				continue
 			}
 			t.Rows = append(t.Rows, []string{
-				spec.RateName(rate), who.name, fmt.Sprintf("%.3f", slices.Max(cubic)),
+				spec.RateName(rate), who.name, who.ran, fmt.Sprintf("%.3f", slices.Max(cubic)),
 				again(of, "tcp-1-cubic"), again(of, "tcp-1-bbr"),
 				meanMillis(of("latency", "kept_p99_ms")) + rangeMillis(of("latency", "kept_p99_ms")) +
 					" (" + meanMillis(of("latency", "kept_bystander_p99_ms")) + ")",
@@ -74,29 +74,29 @@ func again(of func(workload, metric string) []float64, workload string) string {
 
 // RivalsChart has a panel for each cap. The bars reach from the least sample to the
 // largest.
-func RivalsChart(r *record.Results) *figures.Dots {
-	c := &figures.Dots{Unit: "ms"}
+func RivalsChart(r *record.Results) *figures.Scatter {
+	c := &figures.Scatter{X: "p99 of a small request on a kept connection, beside bulk into the pod, ms", Y: "worst second ÷ limit"}
 	rounds := 0
 	for _, rate := range RivalRates(r) {
-		p := figures.Panel{Title: fmt.Sprintf("limit %g Mbit/s", float64(rate)/1e6)}
-		add := func(name string, samples []float64) {
-			s := stats.Summarise(samples)
-			if s.N == 0 {
-				return
+		p := figures.Panel{Title: fmt.Sprintf("limit %g Mbit/s", float64(rate)/1e6), MarkName: "a pod without a limit"}
+		for _, who := range contenders {
+			s := stats.Summarise(samplesOf(r, "latency", rate, who.phase, "kept_p99_ms"))
+			worst := samplesOf(r, "tcp-1-cubic", rate, who.phase, "ingress_worst_second_share")
+			if s.N == 0 || len(worst) == 0 {
+				continue
 			}
 			rounds = max(rounds, s.N)
 			p.Dots = append(p.Dots, figures.Dot{
-				Name: name, Value: s.Mean, Text: result.Digits(s.Mean), Bar: figures.Bar{Low: s.Min, High: s.Max},
+				Name: who.short, X: s.Mean, Y: slices.Max(worst), Text: fmt.Sprintf("%s ms, %.3g ×", result.Digits(s.Mean), slices.Max(worst)), Bar: figures.Bar{Low: s.Min, High: s.Max},
 			})
 		}
-		for _, who := range contenders {
-			add(who.short, samplesOf(r, "latency", rate, who.phase, "kept_p99_ms"))
+		if free := samplesOf(r, "latency", 0, "unshaped", "kept_p99_ms"); len(free) > 0 {
+			p.Mark = stats.Summarise(free).Mean
 		}
-		add("no limit", samplesOf(r, "latency", 0, "unshaped", "kept_p99_ms"))
 		c.Panels = append(c.Panels, p)
 	}
-	c.Note = fmt.Sprintf("p99 in ms of a small request on a kept connection, beside bulk into the pod.\n"+
-		"Mean of up to %d samples; the bars are their range. %s, Linux %s", rounds, r.Campaign.Started.Format("2006-01-02"), r.Campaign.Machine.Kernel)
+	c.Note = fmt.Sprintf("Mean of up to %d samples; the bars are their range. The worst second is the largest of all samples, with the flow's start.\n"+
+		"A copy is the limiter of that product, made without its agent. %s, podweir %s, Linux %s", rounds, r.Campaign.Started.Format("2006-01-02"), r.Campaign.Machine.Commit, r.Campaign.Machine.Kernel)
 	return c
 }
 
