@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package repocheck
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestArchitecture holds the table of docs/contributing/architecture.md to the packages:
+// each has a line, and imports only what stands above it.
+func TestArchitecture(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/contributing/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	floor := map[string]int{}
+	for i, m := range regexp.MustCompile("(?m)^\\| `((?:bpf|plugin|compat)[^`]*)` \\| (?:generated|command|pure|kernel|wiring) \\|").FindAllStringSubmatch(string(page), -1) {
+		floor[m[1]] = i + 1
+	}
+	const module = "github.com/podweir/podweir/"
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./bpf/...", "./plugin/...", "./compat/...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forTests := regexp.MustCompile(`^(plugin/testutil|bpf/bpftest)\b|test$`)
+	seen := 0
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		name := strings.TrimPrefix(words[0], module)
+		if forTests.MatchString(name) {
+			continue
+		}
+		seen++
+		if floor[name] == 0 {
+			t.Errorf("%s has no line in the table of architecture.md", name)
+		}
+		for _, imported := range words[1:] {
+			if below, ours := strings.CutPrefix(imported, module); ours && floor[below] >= floor[name] {
+				t.Errorf("%s imports %s, which does not stand above it in architecture.md", name, below)
+			}
+		}
+	}
+	if seen != len(floor) {
+		t.Errorf("architecture.md has %d packages, there are %d", len(floor), seen)
+	}
+}
