@@ -45,6 +45,8 @@ type Standing struct {
 	Own *File
 	// Entry is podweir's entry, nil for the one that its file has.
 	Entry []byte
+	// Installed says whether a plugin is in a directory of plugins, nil if every one is.
+	Installed func(plugin string) bool
 }
 
 // Decide says what to do with podweir's file, and why. It deletes a file whose
@@ -89,7 +91,7 @@ func (s *Standing) differs() string {
 	if entry == nil {
 		entry = own.Plugins[at].Raw
 	}
-	raw, err := Join(s.Original.Network, entry, own)
+	raw, err := Join(s.Original.Network, entry, own, s.Installed)
 	if err != nil {
 		return err.Error()
 	}

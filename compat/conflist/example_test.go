@@ -46,7 +46,7 @@ func ExampleJoin() {
 		fmt.Println(err)
 		return
 	}
-	joined, err := conflist.Join(network, []byte(conflist.DefaultEntry), now)
+	joined, err := conflist.Join(network, []byte(conflist.DefaultEntry), now, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

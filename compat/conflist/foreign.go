@@ -80,13 +80,11 @@ func withForeign(made []byte, original, own *Network) ([]byte, error) {
 		}
 	}
 	if len(list) > len(n.Plugins) {
-		first, last := n.Plugins[0], n.Plugins[len(n.Plugins)-1]
-		between := separator(made, last.start)
 		var entries [][]byte
 		for _, p := range list {
 			entries = append(entries, p.Raw)
 		}
-		made = slices.Concat(made[:first.start], bytes.Join(entries, between), made[last.end:])
+		made = n.withEntries(entries)
 	}
 	for _, m := range own.members {
 		if m.key != "plugins" && m.key != markKey && !slices.Contains(keys, m.key) {
@@ -94,6 +92,42 @@ func withForeign(made []byte, original, own *Network) ([]byte, error) {
 		}
 	}
 	return made, nil
+}
+
+// takenOutOf lists the plugins of an original that another program took out of podweir's own
+// file, now or before.
+func (n *Network) takenOutOf(own *Network) []string {
+	if own == nil || own.Mark == nil {
+		return nil
+	}
+	var out []string
+	for _, t := range n.Types()[1:] {
+		if slices.Contains(own.Mark.TakenOut, t) || slices.Contains(own.Mark.Plugins, t) && t != bandwidthType && own.Index(t) < 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// withoutGone returns the network without those plugins which are not installed.
+func (n *Network) withoutGone(plugins []string, installed func(plugin string) bool) (*Network, error) {
+	gone := slices.DeleteFunc(slices.Clone(plugins), func(t string) bool { return installed == nil || installed(t) })
+	if len(gone) == 0 {
+		return n, nil
+	}
+	var entries [][]byte
+	for _, p := range n.Plugins {
+		if !slices.Contains(gone, p.Type) {
+			entries = append(entries, p.Raw)
+		}
+	}
+	return Parse(n.File, n.withEntries(entries))
+}
+
+// withEntries returns the bytes of the network with other entries in place of its own.
+func (n *Network) withEntries(entries [][]byte) []byte {
+	first, last := n.Plugins[0], n.Plugins[len(n.Plugins)-1]
+	return slices.Concat(n.raw[:first.start], bytes.Join(entries, separator(n.raw, last.start)), n.raw[last.end:])
 }
 
 // differs says in what podweir's file differs from what it has to be, "" if only in how it

@@ -4,6 +4,7 @@
 package conflist_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestJoin(t *testing.T) {
 			if action, why := conflist.Decide(s); (action == conflist.Leave) != tc.keeps {
 				t.Errorf("Decide() = %v, %s, want it left: %v", action, why, tc.keeps)
 			}
-			raw, err := conflist.Join(original.Network, []byte(entry), now)
+			raw, err := conflist.Join(original.Network, []byte(entry), now, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,4 +76,71 @@ func TestJoin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGonePlugin takes a plugin of the original out of podweir's file, as its owner does at
+// the uninstall: it comes back only while its program is installed.
+func TestGonePlugin(t *testing.T) {
+	const first, mesh = `{"type":"a"}`, `{"type":"mesh"}`
+	original := fileOf(t, "10-x.conflist", `{"cniVersion":"1.0.0","name":"n","plugins":[`+first+","+mesh+`]}`)
+	installed := true
+	s := conflist.Standing{
+		Delivery: profiles.Chain, Original: original, Entry: []byte(conflist.DefaultEntry),
+		Installed: func(string) bool { return installed },
+	}
+	join := func(own *conflist.Network) *conflist.File {
+		t.Helper()
+		raw, err := conflist.Join(original.Network, s.Entry, own, s.Installed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fileOf(t, "00-podweir-10-x.conflist", string(raw))
+	}
+	wants := func(when string, action conflist.Action, types ...string) {
+		t.Helper()
+		if got, why := conflist.Decide(s); got != action {
+			t.Errorf("%s: Decide() = %v, %s, want %v", when, got, why, action)
+		}
+		s.Own = join(s.Own.Network)
+		if diff := cmp.Diff(types, s.Own.Network.Types()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if got, why := conflist.Decide(s); got != conflist.Leave {
+			t.Errorf("%s: Decide() of what was written = %v, %s", when, got, why)
+		}
+	}
+	takesOut := func() {
+		t.Helper()
+		raw := strings.Replace(string(original.Raw), ","+mesh, "", 1)
+		made := fileOf(t, "10-x.conflist", raw)
+		out, err := conflist.Join(made.Network, s.Entry, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// With the note of podweir's own file.
+		was, err := json.Marshal(s.Own.Network.Mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := json.Marshal(fileOf(t, "x.conflist", string(out)).Network.Mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Own = fileOf(t, "00-podweir-10-x.conflist", strings.Replace(string(out), string(now), string(was), 1))
+	}
+
+	s.Own = join(nil)
+	installed = false
+	wants("only the program is missing", conflist.Leave, "a", "mesh", conflist.Type)
+	installed = true
+	takesOut()
+	wants("taken out, and still installed", conflist.Write, "a", "mesh", conflist.Type)
+	installed = false
+	wants("the program went afterwards", conflist.Write, "a", conflist.Type)
+	wants("nothing changed", conflist.Leave, "a", conflist.Type)
+	installed = true
+	wants("installed again", conflist.Write, "a", "mesh", conflist.Type)
+	installed = false
+	takesOut()
+	wants("taken out after its program went", conflist.Write, "a", conflist.Type)
 }

@@ -42,6 +42,8 @@ type Mark struct {
 	Replaced string `json:"replaced,omitempty"`
 	// Single says that the original is one plugin and no list.
 	Single bool `json:"single,omitempty"`
+	// TakenOut are plugins of that file which another program took out of ours.
+	TakenOut []string `json:"takenOut,omitempty"`
 }
 
 // Hash is the hash that [Mark] holds of a file.
@@ -87,11 +89,13 @@ func FileName(original string) (string, error) {
 // stays as it is written. [Remove] is the inverse.
 //
 // Returns an error wrapping [ErrChained] if podweir is in n.
-func Splice(n *Network, entry []byte) ([]byte, error) { return Join(n, entry, nil) }
+func Splice(n *Network, entry []byte) ([]byte, error) { return Join(n, entry, nil, nil) }
 
 // Join is [Splice] where podweir has a file already: what others put into it, such as the
-// plugin of a service mesh, stays in its place. own may be nil.
-func Join(n *Network, entry []byte, own *Network) ([]byte, error) {
+// plugin of a service mesh, stays in its place. What they took out of it comes back from n,
+// but not a plugin that is not installed any more: no pod would start. own may be nil, and
+// installed, if every plugin is.
+func Join(n *Network, entry []byte, own *Network, installed func(plugin string) bool) ([]byte, error) {
 	e, err := plugin(entry)
 	if err != nil || e.Type != Type {
 		return nil, fmt.Errorf("podweir's entry: %q is not accepted, want an object of type %s", clipped(entry), Type)
@@ -102,7 +106,12 @@ func Join(n *Network, entry []byte, own *Network) ([]byte, error) {
 	if len(n.Plugins) == 0 {
 		return nil, &Error{File: n.File, Thing: "plugins", Accepted: "at least one: without a plugin there is nothing to chain to"}
 	}
-	mark := &Mark{Source: n.File, SHA256: Hash(n.raw), Plugins: n.Types(), Keys: n.keys(), Single: n.Single}
+	source := Hash(n.raw)
+	takenOut := n.takenOutOf(own)
+	if n, err = n.withoutGone(takenOut, installed); err != nil {
+		return nil, err
+	}
+	mark := &Mark{Source: n.File, SHA256: source, Plugins: n.Types(), Keys: n.keys(), Single: n.Single, TakenOut: takenOut}
 	var out []byte
 	if n.Single {
 		out, err = spliceSingle(n, mark, entry)

@@ -188,7 +188,7 @@ func checkDrift(f *Facts) Finding {
 		return handMade(&own[at], original)
 	}
 	for i := range own {
-		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i]})
+		action, why := conflist.Decide(conflist.Standing{Delivery: profiles.Chain, Original: original, Own: &own[i], Installed: f.installed})
 		if action == conflist.Write {
 			return breaks(own[i].Name+": "+why, "a file that was made from the original as it is now", "podweir install; a running agent does it itself: see its log", own[i].Name).of([]string{original.Name})
 		}
@@ -252,6 +252,9 @@ func differentKeys(a, b []byte) []string {
 	}
 	return slices.Sorted(maps.Keys(differ))
 }
+
+// installed says whether a plugin is in a directory of plugins.
+func (f *Facts) installed(plugin string) bool { return f.Node.Binary(f.Root, plugin) != "" }
 
 func remove(f *Facts, name string) string { return "rm /" + f.Node.ConfDir + "/" + name }
 

@@ -4,177 +4,20 @@
 package delivery_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"log/slog"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
-	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
-
-// installer is a double of a service mesh's installer. It puts its plugin at the end of a
-// list that lacks it, by renaming, and writes the whole file as its JSON library does.
-type installer struct {
-	dir, plugin string
-	// writes counts the files that it wrote.
-	writes atomic.Int64
-	// primary is the file that an owned one is made of: the first that was seen.
-	primary string
-	// wrote is what it last wrote to each file.
-	wrote map[string][]byte
-}
-
-// first is the first network of the directory, "" without one that can be read.
-func (i *installer) first() string {
-	for _, name := range i.files() {
-		if _, err := i.read(name); err == nil {
-			return name
-		}
-	}
-	return ""
-}
-
-func (i *installer) files() []string {
-	entries, err := os.ReadDir(i.dir)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, e := range entries {
-		if slices.Contains([]string{".conf", ".conflist"}, filepath.Ext(e.Name())) {
-			out = append(out, e.Name())
-		}
-	}
-	return out
-}
-
-func (i *installer) read(name string) (list map[string]any, err error) {
-	raw, err := os.ReadFile(filepath.Join(i.dir, name))
-	if err != nil {
-		return nil, err
-	}
-	return list, json.Unmarshal(raw, &list)
-}
-
-// types are the plugins of a list.
-func types(list map[string]any) []string {
-	var out []string
-	entries, _ := list["plugins"].([]any)
-	for _, e := range entries {
-		entry, _ := e.(map[string]any)
-		name, _ := entry["type"].(string)
-		out = append(out, name)
-	}
-	return out
-}
-
-// add writes what is in one file, with the plugin at its end, to another.
-func (i *installer) add(from, to string) {
-	list, err := i.read(from)
-	if err != nil {
-		return
-	}
-	entries, _ := list["plugins"].([]any)
-	entries = slices.DeleteFunc(entries, func(e any) bool {
-		entry, _ := e.(map[string]any)
-		return entry["type"] == i.plugin
-	})
-	list["plugins"] = append(entries, map[string]any{"type": i.plugin, "log_level": "info"})
-	raw, err := json.MarshalIndent(list, "", "  ")
-	if err != nil {
-		return
-	}
-	path := filepath.Join(i.dir, to)
-	if os.WriteFile(path+".tmp", raw, 0o644) != nil || os.Rename(path+".tmp", path) != nil {
-		return
-	}
-	i.wrote[to] = raw
-	i.writes.Add(1)
-}
-
-// intoFirst is Istio's way with cni.chained: its plugin is in the first file, and the
-// first file is looked at again at its own pace (istio/istio, cni/pkg/install).
-func (i *installer) intoFirst() {
-	name := i.first()
-	if list, err := i.read(name); err == nil && !slices.Contains(types(list), i.plugin) {
-		i.add(name, name)
-	}
-}
-
-const owned = "02-istio-cni.conflist"
-
-// intoOwned is Istio's way with cni.istioOwnedCNIConfig (1.27 and newer): a file of its
-// own, made of the first other one, that has to be the first of all.
-func (i *installer) intoOwned() {
-	if i.primary == "" {
-		if i.primary = i.first(); i.primary == "" || i.primary == owned {
-			return
-		}
-	}
-	if list, err := i.read(owned); i.first() == owned && err == nil && slices.Contains(types(list), i.plugin) {
-		if other, err := i.read(i.primary); err != nil || !slices.ContainsFunc(types(other), func(t string) bool { return !slices.Contains(types(list), t) }) {
-			return
-		}
-	}
-	i.add(i.primary, owned)
-}
-
-// paced looks at the directory from time to time.
-func (i *installer) paced(look func()) func(context.Context) {
-	return func(ctx context.Context) {
-		for ctx.Err() == nil {
-			look()
-			pause(istioPace)
-		}
-	}
-}
-
-const istioPace = 100 * time.Millisecond
-
-// atOnce is Linkerd's way: every file that somebody else wrote gets the plugin as soon as
-// the kernel tells of it (linkerd2-proxy-init, install-cni.sh).
-func (i *installer) atOnce(ctx context.Context) {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return
-	}
-	defer func() { _ = w.Close() }()
-	if w.Add(i.dir) != nil {
-		return
-	}
-	sync := func(name string) {
-		raw, err := os.ReadFile(filepath.Join(i.dir, name))
-		if err == nil && slices.Contains(i.files(), name) && !bytes.Equal(raw, i.wrote[name]) {
-			i.add(name, name)
-		}
-	}
-	for _, name := range i.files() {
-		sync(name)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case e := <-w.Events:
-			if e.Has(fsnotify.Create) || e.Has(fsnotify.Write) {
-				sync(filepath.Base(e.Name))
-			}
-		}
-	}
-}
 
 // counted counts podweir's writes by its log.
 type counted struct {
@@ -193,107 +36,164 @@ func (c counted) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, r)
 }
 
-// looks counts looks at the chain in force, as the runtime takes it.
-type looks struct{ all, mesh, podweir int }
-
 // look looks at the chain in force for a while.
-func (h *host) look(plugin string, span time.Duration) (l looks) {
-	for end := time.Now().Add(span); time.Now().Before(end); pause(2 * time.Millisecond) {
-		chain := h.chain()
-		l.all++
-		if slices.Contains(chain, plugin) {
-			l.mesh++
-		}
-		if slices.Contains(chain, conflist.Type) {
-			l.podweir++
-		}
-	}
-	return l
+func (h *host) look(plugin string, span time.Duration) confdir.Looks {
+	done := make(chan struct{})
+	time.AfterFunc(span, func() { close(done) })
+	return confdir.Look(h.path(confDir), plugin, 2*time.Millisecond, done)
+}
+
+// besideAMesh is a run of the agent beside an installer.
+type besideAMesh struct {
+	*host
+
+	mesh      confdir.Mesh
+	installer *confdir.Installer
+	manager   *delivery.Manager
+	// stop ends the agent.
+	stop func()
+	// writes are podweir's.
+	writes atomic.Int64
 }
 
 // TestBesideAMesh runs the agent beside the installers of Istio and Linkerd, whoever comes
-// first. Both come to rest, with both plugins in the chain in force, and what the primary
-// CNI changes still arrives.
+// first. Both come to rest, with both plugins in the chain in force; what the primary
+// CNI changes still arrives; and whoever goes leaves a chain in which every plugin is there.
 func TestBesideAMesh(t *testing.T) {
 	mark.Slow(t, "it watches who writes for seconds")
 	t.Parallel()
-	ways := map[string]struct {
-		plugin string
-		run    func(*installer) func(context.Context)
-		// restless says that the installer writes its own file for ever unless that is the
-		// first.
-		restless bool
-	}{
-		"Istio, first file": {"istio-cni", func(i *installer) func(context.Context) { return i.paced(i.intoFirst) }, false},
-		"Istio, own file":   {"istio-cni", func(i *installer) func(context.Context) { return i.paced(i.intoOwned) }, true},
-		"Linkerd":           {"linkerd-cni", func(i *installer) func(context.Context) { return i.atOnce }, false},
-	}
-	for _, runtime := range []string{"containerd://1.7.20", "containerd://2.1.3"} {
-		for _, name := range slices.Sorted(maps.Keys(ways)) {
-			for _, podweirFirst := range []bool{true, false} {
-				order := map[bool]string{true: "podweir first", false: "mesh first"}[podweirFirst]
-				t.Run(strings.Join([]string{runtime[13:], name, order}, ", "), func(t *testing.T) {
-					t.Parallel()
-					h := newHost(t, simple())
-					way := ways[name]
-					i := &installer{dir: h.path(confDir), plugin: way.plugin, wrote: map[string][]byte{}}
-					ctx, cancel := context.WithCancel(t.Context())
-					ended := make(chan struct{})
-					install := func() {
-						go func() {
-							defer close(ended)
-							way.run(i)(ctx)
-						}()
-						h.eventually(t, "the installer wrote", func() bool { return i.writes.Load() > 0 })
+	const readsDropIns = "containerd://2.1.3"
+	for _, runtime := range []string{"containerd://1.7.20", readsDropIns} {
+		for _, mesh := range confdir.Meshes() {
+			for _, order := range []string{"podweir first", "mesh first"} {
+				for _, goes := range []string{"mesh goes", "podweir goes"} {
+					if runtime == readsDropIns && (order == "mesh first") != (goes == "mesh goes") {
+						continue // who came first makes no difference there
 					}
-					t.Cleanup(func() {
-						cancel()
-						<-ended
-					})
-					if !podweirFirst {
-						install()
-					}
-					var writes atomic.Int64
-					m, _ := h.run(t, func(c *delivery.Config) {
-						c.Runtime = runtime
-						c.Log = slog.New(counted{c.Log.Handler(), &writes})
-					})
-					if podweirFirst {
-						h.eventually(t, "podweir is in the chain", h.shaped)
-						install()
-					}
-					both := func() bool { return h.shaped() && slices.Contains(h.chain(), way.plugin) }
-					l := h.look(way.plugin, 2*time.Second)
-					t.Logf("in the first 2 s: %d looks, mesh in %d %%, podweir in %d %%, writes/s: podweir %.1f, mesh %.1f", l.all,
-						100*l.mesh/l.all, 100*l.podweir/l.all, float64(writes.Load())/2, float64(i.writes.Load())/2)
-					h.eventually(t, "both are in the chain", both)
-					// What was left of a former name goes after a pause.
-					for rest := int64(-1); rest != writes.Load(); {
-						rest = writes.Load()
-						pause(1500 * time.Millisecond)
-					}
-					before, theirs := writes.Load(), i.writes.Load()
-					l = h.look(way.plugin, 2*time.Second)
-					t.Logf("afterwards: %d looks, mesh in %d %%, podweir in %d %%, writes/s: podweir %.1f, mesh %.1f", l.all,
-						100*l.mesh/l.all, 100*l.podweir/l.all, float64(writes.Load()-before)/2, float64(i.writes.Load()-theirs)/2)
-					if l.mesh < l.all || l.podweir < l.all {
-						t.Errorf("of %d looks at the chain in force %d have %s and %d podweir, want all", l.all, l.mesh, way.plugin, l.podweir)
-					}
-					rests := !way.restless || m.Decision().Delivery != profiles.Chain
-					if writes.Load() > before || rests && i.writes.Load() > theirs {
-						t.Errorf("podweir wrote %d times and the installer %d, want none", writes.Load()-before, i.writes.Load()-theirs)
-					}
-					if !way.restless {
-						if err := renames(h.path(confDir+"/"+original), network("n", 2, "ptp", "portmap")); err != nil {
-							t.Fatal(err)
+					t.Run(strings.Join([]string{runtime[13:], mesh.Name, order, goes}, ", "), func(t *testing.T) {
+						t.Parallel()
+						b := &besideAMesh{host: newHost(t, simple()), mesh: mesh}
+						for _, plugin := range []string{"portmap", "other"} {
+							b.write(t, binDir+"/"+plugin, "another plugin")
 						}
-						h.eventually(t, "what the primary CNI changes arrives", func() bool { return both() && h.inForce() == 2 })
-					}
-					if d := m.Decision(); d.Problem != "" || !d.InForce {
-						t.Errorf("decision %+v", d)
-					}
-				})
+						if order == "mesh first" {
+							b.installs(t)
+						}
+						b.runs(t, runtime)
+						if order == "podweir first" {
+							b.eventually(t, "podweir is in the chain", b.shaped)
+							b.installs(t)
+						}
+						b.settles(t)
+						if goes == "mesh goes" {
+							b.meshGoes(t)
+						} else {
+							b.follows(t)
+							b.podweirGoes(t)
+						}
+					})
+				}
 			}
 		}
 	}
+}
+
+// installs brings the mesh.
+func (b *besideAMesh) installs(t *testing.T) {
+	t.Helper()
+	var err error
+	if b.installer, err = b.mesh.Start(b.path(confDir), b.path(binDir), []byte("the mesh's plugin")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.installer.Stop)
+	b.eventually(t, "the installer wrote", func() bool { return b.installer.Writes() > 0 })
+}
+
+// runs brings podweir.
+func (b *besideAMesh) runs(t *testing.T, runtime string) {
+	t.Helper()
+	b.manager, b.stop = b.run(t, func(c *delivery.Config) {
+		c.Runtime = runtime
+		c.Log = slog.New(counted{c.Log.Handler(), &b.writes})
+	})
+}
+
+func (b *besideAMesh) meshed() bool { return slices.Contains(b.chain(), b.mesh.Plugin) }
+
+func (b *besideAMesh) both() bool { return b.shaped() && b.meshed() }
+
+// settles wants both to come to rest with both plugins in force.
+func (b *besideAMesh) settles(t *testing.T) {
+	t.Helper()
+	b.eventually(t, "both are in the chain", b.both)
+	// What was left of a former name goes after a pause.
+	for rest := int64(-1); rest != b.writes.Load(); {
+		rest = b.writes.Load()
+		pause(1500 * time.Millisecond)
+	}
+	before, theirs := b.writes.Load(), b.installer.Writes()
+	l := b.look(b.mesh.Plugin, time.Second)
+	t.Logf("%d looks, mesh in %d %%, podweir in %d %%; podweir wrote %d times and the mesh %d", l.All,
+		100*l.Mesh/l.All, 100*l.Podweir/l.All, b.writes.Load()-before, b.installer.Writes()-theirs)
+	if l.Mesh < l.All || l.Podweir < l.All {
+		t.Errorf("of %d looks at the chain in force %d have %s and %d podweir, want all; one: %s", l.All, l.Mesh, b.mesh.Plugin, l.Podweir, l.Without)
+	}
+	rests := !b.mesh.Restless || b.manager.Decision().Delivery != profiles.Chain
+	if b.writes.Load() > before || rests && b.installer.Writes() > theirs {
+		t.Errorf("podweir wrote %d times and the installer %d, want none", b.writes.Load()-before, b.installer.Writes()-theirs)
+	}
+	if d := b.manager.Decision(); d.Problem != "" || !d.InForce {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+// follows wants what the primary CNI changes to arrive.
+func (b *besideAMesh) follows(t *testing.T) {
+	t.Helper()
+	if b.mesh.Restless {
+		return // its own file has a copy of what the primary CNI wrote first
+	}
+	if err := renames(b.path(confDir+"/"+original), network("n", 2, "ptp", "portmap")); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, "what the primary CNI changes arrives", func() bool { return b.both() && b.inForce() == 2 })
+}
+
+// meshGoes uninstalls the mesh: podweir stays, and the runtime finds every plugin.
+func (b *besideAMesh) meshGoes(t *testing.T) {
+	t.Helper()
+	if err := b.installer.Uninstall(); err != nil {
+		t.Fatal(err)
+	}
+	// The program goes after the entry, which podweir may put back in between.
+	b.eventually(t, "podweir without the mesh", func() bool {
+		without := b.shaped() && !b.meshed()
+		pause(200 * time.Millisecond)
+		return without && b.shaped() && !b.meshed()
+	})
+	l := b.look(b.mesh.Plugin, time.Second)
+	if l.Mesh > 0 || l.Podweir < l.All {
+		t.Errorf("without the mesh: of %d looks %d have its plugin and %d podweir: %s", l.All, l.Mesh, l.Podweir, l.Without)
+	}
+	if d := b.manager.Decision(); d.Problem != "" || !d.InForce {
+		t.Errorf("without the mesh: decision %+v", d)
+	}
+}
+
+// podweirGoes uninstalls podweir: the mesh stays. A file of the mesh's own that it made of
+// podweir's goes on calling podweir's plugin, which then stays.
+func (b *besideAMesh) podweirGoes(t *testing.T) {
+	t.Helper()
+	b.stop()
+	err := b.manager.Remove(t.Context())
+	if b.read(plugin) != "" {
+		if !b.mesh.Restless || !errors.Is(err, delivery.ErrInUse) || !b.both() {
+			t.Errorf("Remove() = %v, chain %v: podweir's plugin stays", err, b.chain())
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, "the mesh without podweir", func() bool { return b.meshed() && !b.shaped() })
 }

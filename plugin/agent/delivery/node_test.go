@@ -5,24 +5,21 @@ package delivery_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
-
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/confdir"
 )
 
 const (
@@ -168,40 +165,8 @@ func (l testLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// load is the network that containerd takes from a directory: the first file by
-// name, with its drop-ins (github.com/containerd/go-cni v1.1.13, opts.go).
-func load(dir string) (*libcni.NetworkConfigList, error) {
-	files, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		return nil, errors.New("no network")
-	}
-	sort.Strings(files)
-	if !strings.HasSuffix(files[0], ".conflist") {
-		// A list of one, without drop-ins.
-		single, err := libcni.ConfFromFile(files[0]) //nolint:staticcheck // what runtimes call for a .conf
-		if err != nil {
-			return nil, err
-		}
-		return libcni.ConfListFromConf(single) //nolint:staticcheck // what runtimes call for a .conf
-	}
-	return libcni.NetworkConfFromFile(files[0])
-}
-
 // chain lists the plugin types in force, nil without a network.
-func (h *host) chain() []string {
-	list, err := load(h.path(confDir))
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, p := range list.Plugins {
-		out = append(out, p.Network.Type)
-	}
-	return out
-}
+func (h *host) chain() []string { return confdir.Chain(h.path(confDir)) }
 
 func (h *host) shaped() bool { return slices.Contains(h.chain(), conflist.Type) }
 

@@ -264,7 +264,8 @@ func (m *Manager) binaryPath(v *view) string {
 // planChain returns the name of podweir's file in the directory of conflists.
 func (m *Manager) planChain(p *pass) (keep string, err error) {
 	original := p.view.originalFile()
-	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Entry: p.entry}
+	installed := func(plugin string) bool { return p.view.node.Binary(m.root, plugin) != "" }
+	standing := conflist.Standing{Delivery: profiles.Chain, Original: original, Entry: p.entry, Installed: installed}
 	own := p.view.conf.Own()
 	if original != nil {
 		if keep, err = conflist.FileName(original.Name); err != nil {
@@ -289,7 +290,7 @@ func (m *Manager) planChain(p *pass) (keep string, err error) {
 	if standing.Own != nil {
 		now = standing.Own.Network
 	}
-	content, err := conflist.Join(original.Network, p.entry, now)
+	content, err := conflist.Join(original.Network, p.entry, now, installed)
 	if err != nil {
 		return keep, err
 	}
