@@ -355,12 +355,12 @@ func (f *Facts) lowMaximum() (low string, pods []string) {
 	lowered := map[decider][]string{}
 	for i := range f.Attached {
 		a := &f.Attached[i]
-		if a.Failure != "" || a.Gone || a.Direction == "" || a.DecidedBy != "" && a.AskedBitsPerSec == 0 {
+		if a.Failure != "" || a.Gone || a.Direction.Is == 0 || a.DecidedBy != "" && a.Asked == 0 {
 			continue
 		}
 		asking++
-		if a.AskedBitsPerSec > a.RateBitsPerSec {
-			d := decider{a.DecidedBy, a.RateBitsPerSec}
+		if a.Asked > a.Rate {
+			d := decider{a.DecidedBy, uint64(a.Rate)}
 			lowered[d] = append(lowered[d], a.Pod)
 		}
 	}

@@ -102,8 +102,8 @@ func checkBypassed(f *Facts) Finding {
 		}
 		var bad []string
 		for _, a := range list {
-			onHost := a.Place == terms.PlaceHost && a.Mode == terms.ModeQdisc || a.Mode == terms.ModeTCXHostSide || a.Mode == terms.ModeClsactHostSide
-			if a.Direction == "ingress" && onHost {
+			onHost := a.Place == terms.PlaceHost && a.Mode.Is == terms.ModeQdisc || a.Mode.Is.HostSide()
+			if a.Direction.Is == terms.Ingress && onHost {
 				bad = append(bad, a.Pod+" ("+a.Device+", "+a.Mode.String()+")")
 			}
 		}
@@ -164,7 +164,7 @@ func checkLegacyBesideCilium(f *Facts) Finding {
 	return f.withAttachments(func(list []Attachment) Finding {
 		var bad []string
 		for _, a := range list {
-			if a.Mode == terms.ModeClsactHostSide && strings.HasPrefix(a.Device, "lxc") {
+			if a.Mode.Is == terms.ModeClsactHostSide && strings.HasPrefix(a.Device, "lxc") {
 				bad = append(bad, a.Pod+" ("+a.Device+")")
 			}
 		}

@@ -126,13 +126,17 @@ func cilium() *node {
 		Out: judge.Chain{Hook: terms.HookEgress},
 	}}
 	n.kernel.attached = []doctor.Attachment{
-		{Pod: "default/web", Direction: "ingress", Mode: terms.ModeQdisc, Place: terms.PlaceIFB, Queue: "tbf", Device: "lxc0123", Redirected: true},
+		{Pod: "default/web", Limit: limitOf(terms.Ingress, terms.ModeQdisc, terms.QueueTBF), Place: terms.PlaceIFB, Device: "lxc0123", Redirected: true},
 		{
-			Pod: "default/web", Direction: "egress", Mode: terms.ModeTCXHostSide, Queue: "none", Device: "lxc0123",
+			Pod: "default/web", Limit: limitOf(terms.Egress, terms.ModeTCXHostSide, terms.QueueNone), Device: "lxc0123",
 			Kind: terms.HookKindTCX, Hook: terms.HookIngress, Program: 20,
 		},
 	}
 	return n
+}
+
+func limitOf(d terms.Direction, m terms.Mode, q terms.Queue) terms.Limit {
+	return terms.Limit{Direction: terms.Name(d), Mode: terms.Name(m), Queue: terms.Name(q)}
 }
 
 // spliceIn writes podweir's file for an original, with the real code.
@@ -232,7 +236,7 @@ func healthy() *kernel {
 			Qdiscs: []doctor.Qdisc{{Kind: "clsact"}, {Kind: "tbf", Root: true, Ours: true}},
 		}},
 		attached: []doctor.Attachment{{
-			Pod: "default/web", Direction: "ingress", Mode: terms.ModeQdisc, Place: terms.PlaceHost, Queue: "tbf", Device: "eni0123456789a", ContainerID: "c1",
+			Pod: "default/web", Limit: limitOf(terms.Ingress, terms.ModeQdisc, terms.QueueTBF), Place: terms.PlaceHost, Device: "eni0123456789a", ContainerID: "c1",
 		}},
 		verdicts: []doctor.Verdict{{Program: "pw_police"}},
 		policy:   []uint32{1, 2},

@@ -90,12 +90,9 @@ type Attachment struct {
 	Pod string
 	// Young means that it is too new to be judged; nothing but ContainerID is set then.
 	Young bool
-	// Direction is ingress or egress, Mode and Place as the configuration
-	// names them, Queue the kind of queue.
-	Direction string
-	Mode      terms.Mode
-	Place     terms.Place
-	Queue     string
+	terms.Limit
+	// Place is of ingress alone.
+	Place terms.Place
 	// Device is the host-side device, Hook its direction and Program the id of
 	// ours there; Program is 0 if none of ours is on a host-side hook.
 	Device  string
@@ -134,22 +131,16 @@ type Attachment struct {
 	PastQueue uint64
 	// Uncounted says why neither is known, "" if both are.
 	Uncounted string
-	// AskedBitsPerSec is what the pod asks for, where DecidedBy, a setting, decided that it
-	// has RateBitsPerSec; DecidedBy is "" where the pod has what it asks for.
-	AskedBitsPerSec, RateBitsPerSec uint64
-	DecidedBy                       string
 	// Policed says why the direction is policed though its configuration wants a queue, "" if
 	// it has one or wants none.
 	Policed string
-	// Observed says that the limit is measured and not enforced, as the operator wants.
-	Observed bool
 	// Standard says that the pod asks for the limit by an annotation of Kubernetes, which
 	// other software may enforce, too.
 	Standard bool
-	// NoCeiling says why what leaves the pod has no ceiling, "" if it has one or
-	// needs none.
-	NoCeiling string
 }
+
+// name is the pod with the direction.
+func (a *Attachment) name() string { return a.Pod + " " + a.Direction.String() }
 
 // RootQdisc is what a queue's device has.
 type RootQdisc struct {

@@ -138,7 +138,7 @@ func setUp(change func(n *node, name string), by ...string) func(*node) {
 			n.files[name], n.times[name] = cached(container, limited), written.Add(time.Minute)
 			if who != "never" {
 				n.kernel.attached = append(n.kernel.attached, doctor.Attachment{
-					Pod: "default/early", Direction: "ingress", Place: terms.PlaceIFB, Queue: "tbf", ContainerID: container, By: who,
+					Pod: "default/early", Limit: limitOf(terms.Ingress, 0, terms.QueueTBF), Place: terms.PlaceIFB, ContainerID: container, By: who,
 					Attached: n.times[name].Add(5 * time.Second),
 				})
 			}
@@ -314,14 +314,14 @@ func chainFindings() []finding {
 			n.entry = func([]byte) error { return nil }
 			for i := range n.kernel.attached {
 				a := &n.kernel.attached[i]
-				a.AskedBitsPerSec, a.RateBitsPerSec, a.DecidedBy = 50_000_000, 200_000, "maxRate"
+				a.Asked, a.Rate, a.DecidedBy = 50_000_000, 200_000, "maxRate"
 			}
 		}, want: doctor.Warn, seen: "maxRate (200000 bit/s) is below what", fix: "raise it"},
 		{name: "a maximum that few meet", code: "PW218", node: aws, change: func(n *node) {
 			n.entry = func([]byte) error { return nil }
 			a := n.kernel.attached[0]
 			n.kernel.attached = append(n.kernel.attached, a, a)
-			n.kernel.attached[0].AskedBitsPerSec, n.kernel.attached[0].RateBitsPerSec, n.kernel.attached[0].DecidedBy = 50_000_000, 200_000, "maxRate"
+			n.kernel.attached[0].Asked, n.kernel.attached[0].Rate, n.kernel.attached[0].DecidedBy = 50_000_000, 200_000, "maxRate"
 		}, want: doctor.OK, seen: "accepts all"},
 		{name: "good values", code: "PW218", node: aws, change: func(n *node) { n.entry = func([]byte) error { return nil } }, want: doctor.OK, seen: "accepts all"},
 		{name: "other processor", code: "PW205", node: aws, change: func(n *node) { n.exec["opt/cni/bin/podweir-cni"] = elfHeader(0xf3) }, want: doctor.Fail, seen: "EM_RISCV", fix: "for this processor"},
@@ -593,7 +593,7 @@ func neighbourFindings() []finding {
 			n.live = agent115
 			n.spliceIn("05-cilium.conflist")
 		}, want: doctor.Fail, seen: "is beside", fix: "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
-		{name: "clsact beside Cilium", code: "PW405", node: cilium, change: func(n *node) { n.kernel.attached[1].Mode = terms.ModeClsactHostSide }, want: doctor.Fail, seen: "default/web (lxc0123) by clsact-hostside", fix: "auto"},
+		{name: "clsact beside Cilium", code: "PW405", node: cilium, change: func(n *node) { n.kernel.attached[1].Mode = terms.Name(terms.ModeClsactHostSide) }, want: doctor.Fail, seen: "default/web (lxc0123) by clsact-hostside", fix: "auto"},
 		{name: "netkit", code: "PW406", node: cilium, change: func(n *node) { n.kernel.devices[0].Kind = terms.DeviceNetkit }, want: doctor.Warn, seen: "lxc0123 is netkit", fix: "podweir status"},
 	}
 }
@@ -677,11 +677,13 @@ func hookFindings() []finding {
 		{name: "not overdue", code: "PW610", node: aws, change: func(*node) {}, want: doctor.OK, seen: "none"},
 		{name: "drifted", code: "PW602", node: aws, change: func(n *node) { n.kernel.attached[0].Drift = []string{"root qdisc is pfifo"} }, want: doctor.Fail, seen: "root qdisc is pfifo", fix: "podweir repair"},
 		{name: "policed", code: "PW603", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Policed = "none", "root qdisc is not podweir's: pfifo on veth1; policing instead"
+			n.kernel.attached[0].Queue, n.kernel.attached[0].Policed = terms.Name(terms.QueueNone), "root qdisc is not podweir's: pfifo on veth1; policing instead"
 		}, want: doctor.Warn, seen: "default/web ingress: root qdisc is not podweir's: pfifo", fix: "podweir repair"},
-		{name: "to be policed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = "none" }, want: doctor.OK, seen: "as their configuration wants"},
-		{name: "observed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue, n.kernel.attached[0].Observed = "none", true }, want: doctor.OK, seen: "every limit has a queue"},
-		{name: "observed, enforced", code: "PW601", node: aws, change: func(n *node) { n.kernel.attached[0].Observed = true }, want: doctor.OK, seen: "1 that are observed only, as is wanted"},
+		{name: "to be policed", code: "PW603", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = terms.Name(terms.QueueNone) }, want: doctor.OK, seen: "as their configuration wants"},
+		{name: "observed", code: "PW603", node: aws, change: func(n *node) {
+			n.kernel.attached[0].Queue, n.kernel.attached[0].Enforce = terms.Name(terms.QueueNone), terms.Name(terms.EnforceObserve)
+		}, want: doctor.OK, seen: "every limit has a queue"},
+		{name: "observed, enforced", code: "PW601", node: aws, change: func(n *node) { n.kernel.attached[0].Enforce = terms.Name(terms.EnforceObserve) }, want: doctor.OK, seen: "1 that are observed only, as is wanted"},
 		{name: "before the redirect", code: "PW506", node: cilium, change: func(n *node) {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer"}}
 		}, want: doctor.Warn, seen: "default/web ingress: tracer (program 9) before the redirect", fix: "--probe"},
@@ -689,15 +691,15 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer", Answer: judge.AnswerEnds}}
 		}, want: doctor.Fail, seen: "tracer (program 9) ends the chain for every packet, before the redirect", fix: "bpftool prog show"},
 		{name: "no redirect", code: "PW506", node: aws, change: func(*node) {}, want: doctor.OK, seen: "no limit waits on an ifb"},
-		{name: "no fq", code: "PW606", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = "fq" }, want: doctor.Fail, seen: "no fq on its device", fix: "queue to auto"},
+		{name: "no fq", code: "PW606", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = terms.Name(terms.QueueFQ) }, want: doctor.Fail, seen: "no fq on its device", fix: "queue to auto"},
 		{name: "fq replaced", code: "PW606", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq_codel"}
+			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = terms.Name(terms.QueueFQ), &doctor.RootQdisc{Kind: "fq_codel"}
 		}, want: doctor.Fail, seen: "fq_codel in the place of fq", fix: "podweir repair"},
 		{name: "fq too small", code: "PW606", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 100}
+			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = terms.Name(terms.QueueFQ), &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 100}
 		}, want: doctor.Fail, seen: "100 of one flow", fix: "podweir repair"},
 		{name: "fq as it should be", code: "PW606", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = "fq", &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 10000}
+			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = terms.Name(terms.QueueFQ), &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 10000}
 		}, want: doctor.OK, seen: "1 limits"},
 		{name: "failed open", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, want: doctor.Warn, seen: "default/web ingress: 3 packets", fix: "report it"},
 		{name: "counters unread", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].Uncounted = "EPERM" }, want: doctor.Unknown, seen: "default/web ingress: EPERM"},

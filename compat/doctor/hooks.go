@@ -100,7 +100,7 @@ func checkAhead(f *Facts) Finding {
 			}
 			n++
 			for _, p := range a.Ahead {
-				what := a.Pod + " " + a.Direction + ": " + p.String()
+				what := a.name() + ": " + p.String()
 				if p.Answer != judge.AnswerUnknown {
 					what += " " + p.Answer.String()
 					ends = append(ends, what)
@@ -137,7 +137,7 @@ func checkOrder(f *Facts) Finding {
 				continue
 			}
 			looked++
-			where := a.Pod + " " + a.Direction
+			where := a.name()
 			d := devices[a.Device]
 			if d == nil {
 				blind = append(blind, where+": device "+a.Device+" was not seen")

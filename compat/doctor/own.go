@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func ownChecks() []Check {
@@ -80,18 +82,18 @@ func checkFQ(f *Facts) Finding {
 		var bad, pods []string
 		n := 0
 		for _, a := range list {
-			if a.Queue != "fq" || a.Gone || a.Failure != "" {
+			if a.Queue.Is != terms.QueueFQ || a.Gone || a.Failure != "" {
 				continue
 			}
 			n++
 			known := len(bad)
 			switch r := a.Root; {
 			case r == nil:
-				bad = append(bad, a.Pod+" "+a.Direction+": no fq on its device")
+				bad = append(bad, a.name()+": no fq on its device")
 			case r.Kind != "fq":
-				bad = append(bad, a.Pod+" "+a.Direction+": "+r.Kind+" in the place of fq")
+				bad = append(bad, a.name()+": "+r.Kind+" in the place of fq")
 			case r.PacketLimit < minFQLimit || r.FlowLimit < minFQLimit:
-				bad = append(bad, fmt.Sprintf("%s %s: fq holds %d packets, %d of one flow", a.Pod, a.Direction, r.PacketLimit, r.FlowLimit))
+				bad = append(bad, fmt.Sprintf("%s: fq holds %d packets, %d of one flow", a.name(), r.PacketLimit, r.FlowLimit))
 			}
 			if len(bad) > known {
 				pods = append(pods, a.Pod)
@@ -119,10 +121,10 @@ func (f *Facts) counted(remedy string, packets func(a *Attachment) uint64) Findi
 		for i := range list {
 			a := &list[i]
 			if n := packets(a); n > 0 {
-				bad, pods = append(bad, fmt.Sprintf("%s %s: %d packets", a.Pod, a.Direction, n)), append(pods, a.Pod)
+				bad, pods = append(bad, fmt.Sprintf("%s: %d packets", a.name(), n)), append(pods, a.Pod)
 			}
 			if a.Uncounted != "" {
-				unread = append(unread, a.Pod+" "+a.Direction+": "+a.Uncounted)
+				unread = append(unread, a.name()+": "+a.Uncounted)
 			}
 		}
 		switch {
@@ -204,7 +206,7 @@ func checkFailures(f *Facts) Finding {
 func observed(list []Attachment) int {
 	n := 0
 	for i := range list {
-		if list[i].Observed {
+		if list[i].Observed() {
 			n++
 		}
 	}
@@ -246,11 +248,11 @@ func checkPolicing(f *Facts) Finding {
 		requested := 0
 		for _, a := range list {
 			switch {
-			case a.Failure != "" || a.Queue != "none" || a.Observed:
+			case a.Failure != "" || a.Queue.Is != terms.QueueNone || a.Observed():
 			case a.Policed == "":
 				requested++
 			default:
-				bad, pods = append(bad, a.Pod+" "+a.Direction+": "+a.Policed), append(pods, a.Pod)
+				bad, pods = append(bad, a.name()+": "+a.Policed), append(pods, a.Pod)
 			}
 		}
 		switch {

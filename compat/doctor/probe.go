@@ -32,7 +32,8 @@ type Prober interface {
 // Flow are the counters of one limit at one moment.
 type Flow struct {
 	// Pod, Direction and Device name the limit as [Attachment] does.
-	Pod, Direction, Device string
+	Pod, Device string
+	Direction   terms.Named[terms.Direction]
 	// Passed is what the pod's own device carried in the direction, Held what
 	// podweir's queue or program counted, what it dropped included.
 	Passed, Held Count

@@ -92,16 +92,16 @@ func probeFindings() []finding {
 		}, want: doctor.Fail, seen: "0 of 100 packets, behind hostile (program 9)", fix: "TCX_NEXT"},
 		{name: "a packet socket in the pod", code: "PW701", node: aws, change: with(func(n *node, p *prober) {
 			a := &n.kernel.attached[0]
-			a.Direction, a.Queue, a.Kind, a.NoCeiling = "egress", "tbf", 0, ""
+			a.Direction, a.Queue, a.Kind, a.NoCeiling = terms.Name(terms.Egress), terms.Name(terms.QueueTBF), 0, ""
 			for _, one := range [][]doctor.Flow{p.before, p.after} {
-				one[0].Direction = "egress"
+				one[0].Direction = terms.Name(terms.Egress)
 			}
 			p.after[0].Held = p.before[0].Held
 		}), want: doctor.Warn, seen: "default/web egress: 0 of 100 packets: a process in the pod sends past its queue, with a packet socket; the ceiling", fix: "CAP_NET_RAW"},
 		{name: "a packet socket, and no ceiling", code: "PW701", node: aws, change: with(func(n *node, p *prober) {
 			a := &n.kernel.attached[0]
-			a.Direction, a.Queue, a.Kind, a.NoCeiling = "egress", "tbf", 0, "no TCX"
-			p.before[0].Direction, p.after[0].Direction = "egress", "egress"
+			a.Direction, a.Queue, a.Kind, a.NoCeiling = terms.Name(terms.Egress), terms.Name(terms.QueueTBF), 0, "no TCX"
+			p.before[0].Direction, p.after[0].Direction = terms.Name(terms.Egress), terms.Name(terms.Egress)
 			p.after[0].Held = p.before[0].Held
 		}), want: doctor.Fail, seen: "a process in the pod sends past its queue"},
 		{name: "drops count", code: "PW701", node: aws, change: with(func(_ *node, p *prober) { p.after[0].Held.Bytes = p.before[0].Held.Bytes }), want: doctor.OK, seen: "1 of 1"},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func probeChecks() []Check {
@@ -90,7 +91,7 @@ func checkFlows(f *Facts, p *Probe) Finding {
 		if at < 0 {
 			continue // the pod is new
 		}
-		name := after.Pod + " " + after.Direction
+		name := after.Pod + " " + after.Direction.String()
 		if text := p.Before[at].Err + after.Err; text != "" {
 			unread = append(unread, name+": "+text)
 			continue
@@ -134,7 +135,7 @@ func (f *Facts) ownQueue(flow *Flow) (own, ceiling bool) {
 	for i := range f.Attached {
 		a := &f.Attached[i]
 		if a.Pod == flow.Pod && a.Direction == flow.Direction && a.Device == flow.Device {
-			return a.Direction == "egress" && a.Queue != "none" && a.Queue != "" && len(a.Ahead) == 0, a.NoCeiling == ""
+			return a.Direction.Is == terms.Egress && a.Queue.Is != terms.QueueNone && a.Queue.Is != 0 && len(a.Ahead) == 0, a.NoCeiling == ""
 		}
 	}
 	return false, false
@@ -187,7 +188,7 @@ func checkMoves(f *Facts, p *Probe) Finding {
 		}
 		hooks++
 		if r := judge.Drift(before, after, a.Program, f.Profile); r != nil {
-			moved = append(moved, fmt.Sprintf("%s %s: %v", a.Pod, a.Direction, *r))
+			moved = append(moved, fmt.Sprintf("%s: %v", a.name(), *r))
 		}
 	}
 	switch {

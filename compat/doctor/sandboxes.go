@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // resultsDir is where libcni keeps, for each interface that it set up, the
@@ -27,7 +28,7 @@ type Sandbox struct {
 	// Pod is namespace/name, "" if the runtime did not say.
 	Pod string
 	// Limited are the directions that the pod requested a limit of.
-	Limited []string
+	Limited []terms.Direction
 	// Made is when its set-up ended.
 	Made time.Time
 	// devices are the host-side devices that the plugins said they made.
@@ -131,10 +132,10 @@ func (c *cachedResult) sandbox() Sandbox {
 	}
 	s := Sandbox{ContainerID: c.ContainerID, IfName: c.IfName, Network: c.Network}
 	if c.Caps.Bandwidth.Egress > 0 {
-		s.Limited = append(s.Limited, "egress")
+		s.Limited = append(s.Limited, terms.Egress)
 	}
 	if c.Caps.Bandwidth.Ingress > 0 {
-		s.Limited = append(s.Limited, "ingress")
+		s.Limited = append(s.Limited, terms.Ingress)
 	}
 	for _, i := range c.Result.Interfaces {
 		if i.Sandbox == "" {

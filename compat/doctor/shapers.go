@@ -75,7 +75,7 @@ func (f *Facts) entryKeys() (keys map[string]any, file string) {
 
 // direction is one of the two, and who is to shape it.
 type direction struct {
-	name string
+	is terms.Direction
 	// left is the shaper that podweir leaves it to, 0 if podweir shapes; enforced says
 	// whether that one enforces the annotation or, if podweir shapes, whether another does.
 	left     terms.Shaper
@@ -86,7 +86,7 @@ type direction struct {
 // with the delivery nri, podweir leaves to Cilium what that enforces.
 func (f *Facts) directions() ([]direction, detect.Others) {
 	others := f.Node.OtherShapers()
-	both := []direction{{name: "egress", enforced: others.Egress}, {name: "ingress", enforced: others.Ingress}}
+	both := []direction{{is: terms.Egress, enforced: others.Egress}, {is: terms.Ingress, enforced: others.Ingress}}
 	keys, file := f.entryKeys()
 	for i := range both {
 		d := &both[i]
@@ -96,7 +96,7 @@ func (f *Facts) directions() ([]direction, detect.Others) {
 			}
 			continue
 		}
-		shaper, _ := keys[d.name+"Shaper"].(string)
+		shaper, _ := keys[d.is.String()+"Shaper"].(string)
 		if shaper == "" {
 			shaper, _ = keys["shaper"].(string)
 		}
@@ -115,19 +115,20 @@ func checkOneShaper(f *Facts) Finding {
 	if others.By == 0 {
 		return skip("no other component here enforces them")
 	}
-	var two, left, still []string
+	var two, left []terms.Direction
+	var still []string
 	for _, d := range both {
 		switch {
 		case d.enforced != profiles.Yes:
 			continue
 		case d.left == 0:
-			two = append(two, d.name)
+			two = append(two, d.is)
 			continue
 		}
-		left = append(left, d.name)
+		left = append(left, d.is)
 		for _, a := range f.Attached {
-			if a.Direction == d.name && a.Failure == "" && !a.Gone && a.Standard {
-				still = append(still, a.Pod+" "+d.name)
+			if a.Direction.Is == d.is && a.Failure == "" && !a.Gone && a.Standard {
+				still = append(still, a.name())
 			}
 		}
 	}
@@ -137,7 +138,7 @@ func checkOneShaper(f *Facts) Finding {
 	case len(two) > 0 && others.By != terms.ShaperCilium:
 		return f.besideCNI(&others, two)
 	case len(two) > 0:
-		return breaks(others.Why+", and podweir shapes "+strings.Join(two, " and "), "one shaper",
+		return breaks(others.Why+", and podweir shapes "+and(two), "one shaper",
 			"take away the default shaper=podweir, or: "+profiles.Command(profiles.CiliumWithoutManager, f.Node.Cilium.Version))
 	case len(still) > 0:
 		return breaks(others.Why+", and podweir still shapes "+shorten(still), "one shaper",
@@ -145,9 +146,9 @@ func checkOneShaper(f *Facts) Finding {
 	case len(left) > 0 && others.Ingress == profiles.Unknown:
 		return warns(others.Why, "an agent that says what it enforces", "mount /var/run/cilium into the agent's pod; podweir shapes ingress meanwhile")
 	case len(left) > 0 && others.By == terms.ShaperCilium:
-		return holds(others.Why + ": " + strings.Join(left, " and ") + " limits are left to it, which leaves out traffic between pods of one node")
+		return holds(others.Why + ": " + and(left) + " limits are left to it, which leaves out traffic between pods of one node")
 	case len(left) > 0:
-		return holds(others.Why + ": " + strings.Join(left, " and ") + " limits are left to it")
+		return holds(others.Why + ": " + and(left) + " limits are left to it")
 	case others.Egress != profiles.No:
 		return unknown(cmp.Or(others.Why, "whether the bandwidth manager is on") + ": podweir shapes")
 	case others.By == terms.ShaperCalico:
@@ -158,37 +159,46 @@ func checkOneShaper(f *Facts) Finding {
 	return holds("the bandwidth manager is off")
 }
 
+// and names directions.
+func and(list []terms.Direction) string {
+	texts := make([]string, len(list))
+	for i, d := range list {
+		texts[i] = d.String()
+	}
+	return strings.Join(texts, " and ")
+}
+
 // besideFelix looks for pods of podweir's on which Felix has a limit of ingress. Its
 // limit of egress lies behind podweir's queue, and lets all pass that this lets out.
-func (f *Facts) besideFelix(others *detect.Others, two []string) Finding {
+func (f *Facts) besideFelix(others *detect.Others, two []terms.Direction) Finding {
 	if f.DevicesErr != nil || f.AttachedErr != nil {
 		return unknown(others.Why + "; whether it has a limit on a pod that podweir shapes was not seen")
 	}
 	var held []string
 	for _, a := range f.Attached {
 		at := slices.IndexFunc(f.Devices, func(d Device) bool { return d.Name == a.Device })
-		if a.Direction == "ingress" && a.Failure == "" && at >= 0 && slices.ContainsFunc(f.Devices[at].Qdiscs, holdsBack) {
+		if a.Direction.Is == terms.Ingress && a.Failure == "" && at >= 0 && slices.ContainsFunc(f.Devices[at].Qdiscs, holdsBack) {
 			held = append(held, a.Pod)
 		}
 	}
 	if len(held) > 0 {
 		return fails(others.Why+", and its limit is before podweir's on "+shorten(held), "one shaper for a pod", profiles.LiftFelixLimit(held[0]), held...).of(held)
 	}
-	return holds(others.Why + "; podweir shapes " + strings.Join(two, " and ") + ", and no limit of Calico's is before its own")
+	return holds(others.Why + "; podweir shapes " + and(two) + ", and no limit of Calico's is before its own")
 }
 
 // besideCNI looks for pods of podweir's whose limit the CNI enforces, too: those for
 // which the runtime has one.
-func (f *Facts) besideCNI(others *detect.Others, two []string) Finding {
-	seen := others.Why + ", and podweir shapes " + strings.Join(two, " and ")
+func (f *Facts) besideCNI(others *detect.Others, two []terms.Direction) Finding {
+	seen := others.Why + ", and podweir shapes " + and(two)
 	expected, fix := "one shaper for a pod", profiles.OneShaperBeside(others.By)
 	if f.SandboxesErr != nil || f.AttachedErr != nil {
 		return breaks(seen, expected, fix)
 	}
 	var held []string
 	for _, a := range f.Attached {
-		if a.Failure == "" && slices.Contains(two, a.Direction) && slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool {
-			return s.ContainerID == a.ContainerID && slices.Contains(s.Limited, a.Direction)
+		if a.Failure == "" && slices.Contains(two, a.Direction.Is) && slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool {
+			return s.ContainerID == a.ContainerID && slices.Contains(s.Limited, a.Direction.Is)
 		}) {
 			held = append(held, a.Pod)
 		}
@@ -240,18 +250,18 @@ func checkSomeShaper(f *Facts) Finding {
 // limitsTo says which limits are left to whom.
 func limitsTo(list []direction) string {
 	if len(list) == 2 && list[0].left == list[1].left {
-		return list[0].name + " and " + list[1].name + " limits to " + list[0].left.Title()
+		return list[0].is.String() + " and " + list[1].is.String() + " limits to " + list[0].left.Title()
 	}
 	texts := make([]string, len(list))
 	for i, d := range list {
-		texts[i] = d.name + " limits to " + d.left.Title()
+		texts[i] = d.is.String() + " limits to " + d.left.Title()
 	}
 	return strings.Join(texts, " and ")
 }
 
 // expects says whether a pod with annotations for these directions should have
 // come to podweir.
-func (f *Facts) expects(asked []string) bool {
+func (f *Facts) expects(asked []terms.Direction) bool {
 	both, _ := f.directions()
-	return slices.ContainsFunc(both, func(d direction) bool { return d.left == 0 && slices.Contains(asked, d.name) })
+	return slices.ContainsFunc(both, func(d direction) bool { return d.left == 0 && slices.Contains(asked, d.is) })
 }

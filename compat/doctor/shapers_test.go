@@ -32,7 +32,7 @@ func felix(keys string, bitsPerSec uint64) func(*node) {
 		const own = net + "00-podweir-10-calico.conflist"
 		n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"type":"podweir-cni"`+keys, 1)
 		n.files["sys/class/net/bwcali0123456789/dummy"] = ""
-		n.kernel.attached[0].Direction, n.kernel.attached[0].Place = "ingress", terms.PlaceIFB
+		n.kernel.attached[0].Direction, n.kernel.attached[0].Place = terms.Name(terms.Ingress), terms.PlaceIFB
 		n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true, BitsPerSec: bitsPerSec}}
 		n.kernel.attached[0].Device, n.kernel.attached[0].Standard = n.kernel.devices[0].Name, true
 	}
@@ -74,8 +74,8 @@ func limitedTwice(n *node) {
 	const both = `{"bandwidth":{"ingressRate":1000000,"egressRate":1000000}}`
 	n.files[results+"cilium-c1-eth0"] = cached("c1", both)
 	n.kernel.attached = []doctor.Attachment{
-		{Pod: "default/early", Direction: "egress", ContainerID: "c1", Queue: "tbf"},
-		{Pod: "default/early", Direction: "ingress", ContainerID: "c1", Queue: "tbf", Place: terms.PlaceIFB},
+		{Pod: "default/early", Limit: limitOf(terms.Egress, 0, terms.QueueTBF), ContainerID: "c1"},
+		{Pod: "default/early", Limit: limitOf(terms.Ingress, 0, terms.QueueTBF), ContainerID: "c1", Place: terms.PlaceIFB},
 	}
 }
 

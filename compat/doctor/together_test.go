@@ -46,7 +46,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 		}, map[string][]string{"PW602": nil, "PW505": nil}},
 		"a queue that is gone": {aws, func(n *node) {
 			a := &n.kernel.attached[0]
-			a.Drift, a.Queue, a.Policed, a.NoCeiling, a.PastQueue = []string{"no root qdisc"}, "none", "policing instead", "the host side is gone", 3
+			a.Drift, a.Queue, a.Policed, a.NoCeiling, a.PastQueue = []string{"no root qdisc"}, terms.Name(terms.QueueNone), "policing instead", "the host side is gone", 3
 		}, map[string][]string{"PW602": {"PW603", "PW609", "PW611"}}},
 		"a limit that is taken away":              {aws, tampered(false), map[string][]string{"PW612": {"PW611", "PW602"}}},
 		"a limit that is taken away and holds":    {aws, tampered(true), map[string][]string{"PW612": {"PW611"}, "PW602": nil}},

@@ -44,19 +44,26 @@ const hostHookTCX = "tcx"
 // where all of ingress is policed, too: a pod may ask for a queue.
 func (p *Profile) besidePast(keys map[string]any) (notes []string) {
 	mode, place := Chosen(keys, "ingressMode", "mode"), Chosen(keys, "ingressPlace")
-	switch named, _ := terms.ParseMode(mode); {
+	named := terms.ModeAuto
+	if mode != "" {
+		var err error
+		if named, err = terms.ParseMode(mode); err != nil {
+			notes = append(notes, "ingressMode, mode: "+err.Error())
+		}
+	}
+	switch {
 	case named == terms.ModeTCXPodSide, named == terms.ModeClsactPodSide:
 		return nil // that hook sees everything
 	case named.HostSide():
 		place = terms.PlaceHost.String()
 	}
 	if place == terms.PlaceHost.String() {
-		return []string{"ingress is where the operator wants it; beside " + p.Title + " packets may go past it: " + p.BypassWhy}
+		return append(notes, "ingress is where the operator wants it; beside "+p.Title+" packets may go past it: "+p.BypassWhy)
 	}
 	if place == "" {
 		keys["ingressPlace"] = terms.PlacePreferIFB.String()
 	}
-	return nil
+	return notes
 }
 
 // Chosen is the first of the keys that the operator gave, "" where it leaves the

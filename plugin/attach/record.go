@@ -47,24 +47,22 @@ type Choices map[terms.Direction]Choice
 
 // MarshalJSON writes the choices by name.
 func (c Choices) MarshalJSON() ([]byte, error) {
-	named := make(map[string]Choice, len(c))
+	named := make(map[terms.Named[terms.Direction]]Choice, len(c))
 	for d, choice := range c {
-		named[d.String()] = choice
+		named[terms.Name(d)] = choice
 	}
 	return json.Marshal(named)
 }
 
-// UnmarshalJSON reads them. A name that is no direction's is left out, as an unknown field is.
+// UnmarshalJSON reads them.
 func (c *Choices) UnmarshalJSON(b []byte) error {
-	var named map[string]Choice
+	var named map[terms.Named[terms.Direction]]Choice
 	if err := json.Unmarshal(b, &named); err != nil {
 		return err
 	}
 	*c = make(Choices, len(named))
-	for _, d := range terms.Directions {
-		if choice, ok := named[d.String()]; ok {
-			(*c)[d] = choice
-		}
+	for d, choice := range named {
+		(*c)[d.Is] = choice
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
 				t.Fatalf("status shows %+v, want egress alone", s.Directions)
 			}
 			d := &s.Directions[0]
-			if d.RateBitsPerSecond != 10_000_000 || d.Queue.Is != terms.QueueTBF || d.Policy.Is != terms.PolicyStrict || d.BurstBytes > 12_500 {
+			if d.Rate != 10_000_000 || d.Queue.Is != terms.QueueTBF || d.Policy.Is != terms.PolicyStrict || d.Burst > 12_500 {
 				t.Errorf("status shows %+v, want 10M of egress under tbf, strict, with a burst of at most 10 ms", d)
 			}
 			if !strings.Contains(strings.Join(s.Notes, "\n"), tc.told) {
@@ -202,7 +202,7 @@ func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {
 		t.Errorf("ADD logs %q, want that a limit is missing", a.log)
 	}
 	s := p.status(t)
-	if len(s.Directions) != 1 || s.Directions[0].Direction.Is != terms.Ingress || s.Directions[0].RateBitsPerSecond != 20_000_000 {
+	if len(s.Directions) != 1 || s.Directions[0].Direction.Is != terms.Ingress || s.Directions[0].Rate != 20_000_000 {
 		t.Errorf("status shows %+v, want 20M of ingress", s.Directions)
 	}
 	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "egress has no limit: annotation kubernetes.io/egress-bandwidth") {

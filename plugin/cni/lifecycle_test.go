@@ -257,7 +257,7 @@ func TestPrivilegedFillerOfTheBurst(t *testing.T) {
 	for runtime, filler := range map[string]uint64{"cri-dockerd": 1<<31 - 1, "containerd": 1<<32 - 1, "CRI-O": 34_359_738_360} {
 		c := p.conf(conf{"runtimeConfig": conf{"bandwidth": conf{"egressRate": 10_000_000, "egressBurst": filler}}})
 		p.must(t, "ADD", c)
-		if d := p.status(t).Directions; len(d) != 1 || d[0].BurstBytes > tenMilliseconds {
+		if d := p.status(t).Directions; len(d) != 1 || d[0].Burst > tenMilliseconds {
 			t.Errorf("%s: %+v, want a burst of at most 10 ms", runtime, d)
 		}
 		p.must(t, "DEL", c)

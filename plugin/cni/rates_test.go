@@ -28,8 +28,8 @@ func TestPrivilegedBurstOfMinutes(t *testing.T) {
 		t.Errorf("status differs: %v", s.Drift)
 	}
 	for _, d := range s.Directions {
-		if d.BurstBytes != 274*125_000-1514 {
-			t.Errorf("%s has a bucket of %d bytes, want 274 s of 1 Mbit/s less a packet", d.Direction, d.BurstBytes)
+		if d.Burst != 274*125_000-1514 {
+			t.Errorf("%s has a bucket of %d bytes, want 274 s of 1 Mbit/s less a packet", d.Direction, d.Burst)
 		}
 		if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes, "at most 4m34s of the cap") {
 			t.Errorf("notes of %s %q, want why the burst is another one", d.Direction, notes)
@@ -45,7 +45,7 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 	n := newNode(t)
 	rates := func(p *pod) (all []uint64) {
 		for _, d := range p.status(t).Directions {
-			all = append(all, d.RateBitsPerSecond)
+			all = append(all, uint64(d.Rate))
 		}
 		return all
 	}

@@ -28,6 +28,26 @@ type Reached struct {
 	LastMinute float64 `json:"lastMinute"`
 }
 
+// Enforced says whether one direction of a pod is held to its limit.
+type Enforced struct {
+	Namespace, Pod string
+	Direction      terms.Direction
+	Enforced       bool
+	// Reason is why not, or what else is wrong; "" if nothing is. The reasons are few and
+	// fixed.
+	Reason string
+}
+
+// Held says how long one direction of an interface was held at its limit, since the
+// agent began or the pod started.
+type Held struct {
+	Namespace, Pod, Interface string
+	Direction                 terms.Direction
+	// Time is the sum of the times between two looks in which the device carried at least
+	// 90 % of the limit.
+	Time time.Duration
+}
+
 // reachedFresh is how long ago the agent may have looked: one that was killed, or cannot
 // look any more, leaves records of another minute than the last.
 const reachedFresh = 15 * time.Second

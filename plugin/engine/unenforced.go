@@ -15,26 +15,74 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // Unenforced tells of a limit that the agent saw exceeded, or taken away again and
 // again.
 type Unenforced struct {
-	ID        attach.ID                    `json:"id"`
-	Pod       string                       `json:"pod,omitempty"`
-	Interface string                       `json:"interface"`
-	Direction terms.Named[terms.Direction] `json:"direction"`
-	Reason    Reason                       `json:"reason"`
-	Since     time.Time                    `json:"since"`
+	ID        attach.ID `json:"id"`
+	Pod       string    `json:"pod,omitempty"`
+	Interface string    `json:"interface"`
+	terms.Limit
+	Reason Reason    `json:"reason"`
+	Since  time.Time `json:"since"`
 	// Held says that the limit holds all the same.
-	Held               bool   `json:"held,omitempty"`
-	LimitBitsPerSecond uint64 `json:"limitBitsPerSecond"`
-	// CarriedBitsPerSecond is what its device carried, 0 if that was within the limit.
-	CarriedBitsPerSecond uint64 `json:"carriedBitsPerSecond,omitempty"`
+	Held bool `json:"held,omitempty"`
+	// Carried is what its device carried, 0 if that was within the limit.
+	Carried units.BitRate `json:"carriedBitsPerSecond,omitempty"`
+	Likely
+}
+
+// Likely is why a limit may not hold, as far as the agent knows.
+type Likely struct {
+	Cause Cause `json:"cause"`
 	// TakenBy says who may take the limit away, "" if nobody does.
 	TakenBy Taker `json:"takenBy,omitempty"`
-	// Cause is the likely cause in words.
-	Cause string `json:"cause"`
+	// What is the error, or what was changed and put back at a time.
+	What string    `json:"what,omitempty"`
+	At   time.Time `json:"at,omitzero"`
+}
+
+// Cause is a likely cause.
+type Cause string
+
+// The causes.
+const (
+	// CauseTaken: somebody takes the limit away again and again.
+	CauseTaken Cause = "taken"
+	// CauseMended: what keeps the limit was changed, and was put back.
+	CauseMended Cause = "mended"
+	// CauseError: the last look at the pod failed.
+	CauseError Cause = "error"
+	// CausePast: packets go past what keeps the limit, CauseRedirected past the host side's
+	// device.
+	CausePast       Cause = "past"
+	CauseRedirected Cause = "redirected"
+)
+
+// Of says of a limit in words what the cause is.
+func (c *Likely) Of(l *terms.Limit) string {
+	const names = "; podweir doctor --probe names it"
+	const pastQueue = "a process in the pod sends past the queue (CAP_NET_RAW), and "
+	switch {
+	case c.Cause == CauseTaken:
+		return TakenAway(l.Direction.Is, c.TakenBy)
+	case c.Cause == CauseMended:
+		return "what keeps it was changed, and was put back at " + c.At.UTC().Format(time.RFC3339) + " (" + c.What + ")"
+	case c.Cause == CauseError:
+		return c.What
+	case c.Cause == CauseRedirected:
+		return "a program takes packets past the host side's device (bpf_redirect_peer)" + names
+	case l.Direction.Is == terms.Ingress:
+		return "a program or a filter of somebody else takes packets past the queue" + names
+	case l.Ceiling:
+		return "a program that runs before the ceiling takes packets past it" + names
+	case l.NoCeiling != "":
+		return pastQueue + "there is no ceiling: " + l.NoCeiling
+	default:
+		return pastQueue + "egressCeiling is off"
+	}
 }
 
 // Reason is what is wrong with a limit that is in force.
@@ -65,6 +113,11 @@ func (t Taker) String() string {
 		return "a process in the pod that has CAP_NET_ADMIN, or software on the node"
 	}
 	return "software on the node"
+}
+
+// TakenAway says that somebody takes a limit away.
+func TakenAway(d terms.Direction, by Taker) string {
+	return fmt.Sprintf("the %v limit is taken away again and again, by %v", d, by)
 }
 
 func (p Paths) unenforcedPath() string { return filepath.Join(p.Run, "unenforced.json") }

@@ -59,7 +59,7 @@ func TestAttachments(t *testing.T) {
 	for _, drift := range [][]string{nil, {"egress load"}} {
 		a := &status.Attachment{
 			By: "agent", Attached: time.Unix(1_800_000_000, 0), Drift: drift,
-			Directions: []status.Direction{{Direction: terms.Name(terms.Egress), CountersErr: errors.New("EPERM")}},
+			Directions: []status.Direction{{Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, CountersErr: errors.New("EPERM")}},
 		}
 		got := attachments(nil, a)[0]
 		if (got.Uncounted == "EPERM") != (drift == nil) {

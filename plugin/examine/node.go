@@ -216,11 +216,8 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 	var out []doctor.Attachment
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
-			Pod: a.Name(), ContainerID: a.ID.ContainerID, Direction: d.Direction.String(), Mode: d.Mode.Is, Queue: d.Queue.String(),
-			By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName, FailedOpen: counted(d.Counters, "failed-open"),
-			PastQueue: counted(d.Counters, "dropped-ceiling"), NoCeiling: d.NoCeiling,
-			AskedBitsPerSec: d.AskedBitsPerSecond, RateBitsPerSec: d.RateBitsPerSecond, DecidedBy: d.DecidedBy,
-			Observed: d.Enforce == shaping.EnforceObserve, Standard: standard(record, d.Direction.Is),
+			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName,
+			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
 		}
 		if i == 0 {
 			// The plan is of the whole interface.

@@ -51,7 +51,7 @@ func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {
 		passed, err := deviceCounts(&a.Interface)
 		for _, d := range a.Directions {
 			one := doctor.Flow{
-				Pod: a.Name(), Direction: d.Direction.String(), Device: a.Interface.HostName, Passed: passed[d.Direction.Is], Held: held(&d),
+				Pod: a.Name(), Direction: d.Direction, Device: a.Interface.HostName, Passed: passed[d.Direction.Is], Held: held(&d),
 			}
 			if err != nil {
 				one.Err = err.Error()

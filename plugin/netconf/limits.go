@@ -175,8 +175,8 @@ func (p *parser) shaping() shaping.Config {
 		Shaped:   p.subnets("shapedSubnets", true),
 		HostTCX:  setting(p, false, parseHostHook, p.key("hostHook")),
 		Shared:   setting(p, false, parseInterfaces, p.key("interfaces")),
-		Observe: setting(p, false, shaping.ParseEnforce,
-			p.annotation(enforceAnnotation), p.ofNamespace(enforceAnnotation), p.key("enforce")),
+		Observe: setting(p, terms.EnforceLimit, terms.ParseEnforce,
+			p.annotation(enforceAnnotation), p.ofNamespace(enforceAnnotation), p.key("enforce")) == terms.EnforceObserve,
 	}
 	if len(s.Unshaped) != 0 && len(s.Shaped) != 0 {
 		both := source{

@@ -22,5 +22,5 @@ func (b *builder) observe() {
 	p.Queue, p.DepthBytes, p.MaxWait = terms.QueueNone, 0, 0
 	p.Redirect, p.CapHolds, p.Declined = false, false, nil
 	p.Datapath.Observe = true
-	b.note("observed: nothing is held; with enforce: %s it would %s", EnforceLimit, where)
+	b.note("observed: nothing is held; with enforce: %v it would %s", terms.EnforceLimit, where)
 }

@@ -72,17 +72,3 @@ func TestComputeObserved(t *testing.T) {
 		}
 	}
 }
-
-func TestParseEnforce(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{"limit": false, "observe": true} {
-		if got, err := shaping.ParseEnforce(text); got != want || err != nil {
-			t.Errorf("ParseEnforce(%q) = %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "off", "Observe", "enforce"} {
-		if _, err := shaping.ParseEnforce(text); err == nil || !strings.Contains(err.Error(), "one of limit, observe") {
-			t.Errorf("ParseEnforce(%q) = %v, want an error that names what is accepted", text, err)
-		}
-	}
-}

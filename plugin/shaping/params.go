@@ -227,12 +227,16 @@ func (p *Params) LeaveCeiling(why string) {
 // Observes says that the limit is measured only, and that nothing is held to it.
 func (p *Params) Observes() bool { return p.Datapath.Observe }
 
-// Enforce is the word for it: limit or observe.
-func (p *Params) Enforce() string {
+// Limit is the limit as it is told, without what the pod asked for.
+func (p *Params) Limit() terms.Limit {
+	enforce := terms.EnforceLimit
 	if p.Observes() {
-		return EnforceObserve
+		enforce = terms.EnforceObserve
 	}
-	return EnforceLimit
+	return terms.Limit{
+		Direction: terms.Name(p.Direction), Rate: p.Rate, Burst: p.BurstBytes, Enforce: terms.Name(enforce), Policy: terms.Name(p.Policy),
+		Queue: terms.Name(p.Queue), Mode: terms.Name(p.Mode), Side: terms.Name(p.Side), CapHolds: p.CapHolds, Ceiling: p.Ceiling, NoCeiling: p.NoCeiling,
+	}
 }
 
 // Counts says that a program counts packets of this direction.

@@ -78,21 +78,6 @@ type Config struct {
 	Notes []string `json:",omitempty"`
 }
 
-// What is done about a limit.
-const (
-	EnforceLimit   = "limit"
-	EnforceObserve = "observe"
-)
-
-// ParseEnforce says whether limits are observed only. Accepted are limit and observe;
-// returns a [*units.ValueError] for anything else.
-func ParseEnforce(s string) (observe bool, err error) {
-	if s != EnforceLimit && s != EnforceObserve {
-		return false, &units.ValueError{Value: s, Accepted: "one of " + EnforceLimit + ", " + EnforceObserve}
-	}
-	return s == EnforceObserve, nil
-}
-
 // Deferred is a limit that somebody else enforces.
 type Deferred struct {
 	Direction terms.Direction

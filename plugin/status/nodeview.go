@@ -12,7 +12,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status/view"
 )
 
@@ -119,11 +118,7 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		limit := view.Limit{
-			Interface: a.Interface.PodName, Direction: d.Direction.String(), RateBitsPerSecond: d.RateBitsPerSecond,
-			AskedBitsPerSecond: d.AskedBitsPerSecond, DecidedBy: d.DecidedBy, Blocked: d.Blocked,
-			Ceiling: d.Ceiling, Attached: a.Attached,
-			Device: [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen,
-			Policy: d.Policy.String(), Queue: d.Queue.String(), Roughly: !d.CapHolds && !d.observed(), Observed: d.observed(),
+			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Device: [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen,
 			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
 		}
 		if d.HeldShare != nil {
@@ -133,7 +128,7 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 			limit.Read = d.Qdisc.Read
 		}
 		p.Limits = append(p.Limits, limit)
-		if d.observed() {
+		if d.Observed() {
 			p.State = view.Observed
 		}
 	}
@@ -173,9 +168,6 @@ func (d *Direction) BandWaits() []view.Wait {
 	}
 	return all
 }
-
-// observed says that nothing is held to the limit.
-func (d *Direction) observed() bool { return d.Enforce == shaping.EnforceObserve }
 
 // Drops is how many packets of a direction were dropped since it was attached.
 func (d *Direction) Drops() uint64 {
@@ -232,19 +224,19 @@ func UnenforcedLine(u *engine.Unenforced) string {
 
 func unenforcedView(u *engine.Unenforced) *view.Pod {
 	p := &view.Pod{Pod: podName(u.Pod, u.ID), State: view.NotLimited, Since: u.Since, Cure: cureExceeded}
-	p.Cause = fmt.Sprintf("%s of %s has a limit of %s", u.Direction, u.Interface, view.Rate(float64(u.LimitBitsPerSecond)))
+	p.Cause = fmt.Sprintf("%s of %s has a limit of %s", u.Direction, u.Interface, view.Rate(float64(u.Rate)))
 	switch {
-	case u.CarriedBitsPerSecond > 0:
+	case u.Carried > 0:
 		p.State = view.Exceeded
-		p.Cause += " and carried " + view.Rate(float64(u.CarriedBitsPerSecond))
+		p.Cause += " and carried " + view.Rate(float64(u.Carried))
 	case u.Held:
 		p.State = view.Tampered
-		p.Cause = fmt.Sprintf("its %s limit of %s is taken away again and again, and holds", u.Direction, view.Rate(float64(u.LimitBitsPerSecond)))
+		p.Cause = fmt.Sprintf("its %s limit of %s is taken away again and again, and holds", u.Direction, view.Rate(float64(u.Rate)))
 	default:
 		p.Cause += ", which is taken away again and again"
 	}
-	cause := u.Cause
-	if u.TakenBy != "" { // that it is taken away is said already
+	cause := u.Of(&u.Limit)
+	if u.Cause == engine.CauseTaken { // that it is taken away is said already
 		cause = u.TakenBy.String()
 	}
 	p.Cause += "; likely cause: " + cause

@@ -23,7 +23,7 @@ func TestAddReached(t *testing.T) {
 	one := func(container, device string, directions ...terms.Direction) Attachment {
 		a := Attachment{ID: id(container), Pod: "ns/" + container, Interface: attach.Interface{PodName: device}}
 		for _, d := range directions {
-			a.Directions = append(a.Directions, Direction{Direction: terms.Name(d)})
+			a.Directions = append(a.Directions, Direction{Limit: terms.Limit{Direction: terms.Name(d)}})
 		}
 		return a
 	}

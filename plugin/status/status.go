@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // Report is the state of a node.
@@ -54,7 +55,7 @@ func (r *Report) Bypass(why string) {
 	for i := range r.Attachments {
 		for j := range r.Attachments[i].Directions {
 			d := &r.Attachments[i].Directions[j]
-			if d.Direction.Is == terms.Ingress && d.Side.Is == terms.SideHost && !d.observed() {
+			if d.Direction.Is == terms.Ingress && d.Side.Is == terms.SideHost && !d.Observed() {
 				d.Bypassed, d.CapHolds = why, false
 			}
 		}
@@ -92,41 +93,23 @@ type Attachment struct {
 
 // Direction is one direction of an interface.
 type Direction struct {
-	Direction         terms.Named[terms.Direction] `json:"direction"`
-	RateBitsPerSecond uint64                       `json:"rateBitsPerSecond"`
-	// AskedBitsPerSecond is what the pod asks for, 0 if that is nothing, and DecidedBy who
-	// decided that it has another rate; "" if it has what it asks for.
-	AskedBitsPerSecond uint64  `json:"askedBitsPerSecond,omitempty"`
-	DecidedBy          string  `json:"decidedBy,omitempty"`
-	BurstBytes         uint64  `json:"burstBytes"`
-	DepthBytes         uint64  `json:"depthBytes"`
-	MaxWaitSeconds     float64 `json:"maxWaitSeconds"`
+	terms.Limit
+	DepthBytes     units.Bytes `json:"depthBytes"`
+	MaxWaitSeconds float64     `json:"maxWaitSeconds"`
 	// OffloadBytes is the largest packet that TCP in the pod makes, 0 if podweir leaves
 	// that to the device.
-	OffloadBytes uint64 `json:"offloadBytes,omitempty"`
-	// Enforce is limit, or observe if nothing is held to the limit.
-	Enforce string                    `json:"enforce"`
-	Policy  terms.Named[terms.Policy] `json:"policy"`
-	Queue   terms.Named[terms.Queue]  `json:"queue"`
-	Mode    terms.Named[terms.Mode]   `json:"mode"`
-	Side    terms.Named[terms.Side]   `json:"side"`
-	Hook    terms.Named[terms.Hook]   `json:"hook"`
+	OffloadBytes units.Bytes             `json:"offloadBytes,omitempty"`
+	Hook         terms.Named[terms.Hook] `json:"hook"`
 	// HookKind is zero where the hook is podweir's own.
 	HookKind terms.Named[terms.HookKind] `json:"hookKind,omitzero"`
 	Program  string                      `json:"program,omitempty"`
 	// Build is the release that attached it last.
-	Build    string `json:"build,omitempty"`
-	CapHolds bool   `json:"capHolds"`
+	Build string `json:"build,omitempty"`
 	// Bypassed says why packets go past the limit, "" if it is not known that they do.
 	Bypassed string `json:"bypassed,omitempty"`
-	// Ceiling says that what goes past the queue is limited on the host side all the same.
-	Ceiling bool `json:"ceiling,omitempty"`
-	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
-	NoCeiling string `json:"noCeiling,omitempty"`
 	// Starved names a program of others that keeps every packet from podweir's, so that the
-	// direction has no limit, Blocked one that drops every packet; "" if there is none.
+	// direction has no limit; "" if there is none.
 	Starved string `json:"starved,omitempty"`
-	Blocked string `json:"blocked,omitempty"`
 	// Degraded is what is wanted and not available now.
 	Degraded   []attach.Degradation `json:"degraded,omitempty"`
 	Notes      []string             `json:"notes,omitempty"`
@@ -147,6 +130,9 @@ type Direction struct {
 
 	// CountersErr says why Counters could not be read; Notes have it too.
 	CountersErr error `json:"-"`
+
+	// counts, waited and queued say what there is to read.
+	counts, waited, queued bool
 }
 
 // Reached is how long a direction has been at its limit. Nothing of it is known if no agent
@@ -321,9 +307,11 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 	before, deviceErr := node.Carried(&now)
 	for _, d := range terms.Directions {
 		if s := in.Want.Directions[d]; s != nil {
-			one := direction(node, queues, &now, s)
+			one := Describe(s)
+			_ = one.Measure(node, queues, &now) // its notes say what could not be read
+			one.more(node, &now)
 			if r.By != attach.ByHand { // who attaches by hand decides
-				one.AskedBitsPerSecond, one.DecidedBy = decision(r, d)
+				one.Asked, one.DecidedBy = decision(r, d)
 			}
 			var before []string
 			before, one.Starved = beforeRedirect(in.Observed, s)
@@ -397,7 +385,7 @@ func (a *Attachment) Record() *attach.Record { return a.record }
 const BySet = "podweir set"
 
 // decision is what a pod asks for in a direction, and who decided that it has another rate.
-func decision(r *attach.Record, d terms.Direction) (asked uint64, by string) {
+func decision(r *attach.Record, d terms.Direction) (asked units.BitRate, by string) {
 	wish := &r.Config
 	if r.Asked != nil {
 		wish = r.Asked
@@ -406,17 +394,17 @@ func decision(r *attach.Record, d terms.Direction) (asked uint64, by string) {
 		case was == nil && is != nil:
 			return 0, BySet
 		case is != nil && was.Rate != is.Rate:
-			asked, by = uint64(was.Rate), BySet
+			asked, by = was.Rate, BySet
 		}
 	}
 	if other := wish.Decision(d); other != nil {
-		asked = uint64(other.Asked)
+		asked = other.Asked
 		if by == "" {
 			by = other.By
 		}
 	}
 	if by == "" && wish.Limit(d) != nil {
-		asked = uint64(wish.Limit(d).Rate)
+		asked = wish.Limit(d).Rate
 	}
 	return asked, by
 }
@@ -456,41 +444,57 @@ func blocked(obs *attach.Observed, d terms.Direction) string {
 	return ""
 }
 
-func direction(node *engine.Node, queues *engine.Queues, r *attach.Record, s *attach.DirectionState) Direction {
+// Describe is a direction with everything but its counters.
+func Describe(s *attach.DirectionState) Direction {
 	p := s.Params
 	d := Direction{
-		Direction: terms.Name(p.Direction), RateBitsPerSecond: uint64(p.Rate),
-		BurstBytes: uint64(p.BurstBytes), DepthBytes: uint64(p.DepthBytes), MaxWaitSeconds: p.MaxWait.Seconds(),
-		Enforce: p.Enforce(), Policy: terms.Name(p.Policy), Queue: terms.Name(p.Queue), Mode: terms.Name(p.Mode), Side: terms.Name(p.Side),
-		Hook: terms.Name(p.Hook), Program: p.ProgramName(), CapHolds: p.CapHolds, Ceiling: p.Ceiling, NoCeiling: p.NoCeiling, Notes: p.Notes,
+		Limit: p.Limit(), DepthBytes: p.DepthBytes, MaxWaitSeconds: p.MaxWait.Seconds(),
+		Hook: terms.Name(p.Hook), Program: p.ProgramName(), Notes: slices.Clip(p.Notes),
+		counts: p.Counts(), waited: p.Waits(), queued: p.Tree != nil,
 	}
 	if s.Offload != nil && p.OffloadBytes != 0 {
-		d.OffloadBytes = uint64(s.Offload.GSO)
+		d.OffloadBytes = s.Offload.GSO
 	}
 	if p.Hook == terms.HookEgress || p.Hook == terms.HookIngress {
 		d.HookKind = terms.Name(s.HookKind)
 	}
+	return d
+}
+
+// Measure reads the counters of a direction, the waits and the queue. Its error, and the
+// notes, say what could not be read.
+func (d *Direction) Measure(node *engine.Node, queues *engine.Queues, r *attach.Record) error {
+	var waits, queue error
+	if d.counts {
+		d.Counters, d.CountersErr = node.Counters(r, d.Direction.Is)
+		d.note("counters", d.CountersErr)
+	}
+	if d.waited {
+		d.Waits, waits = node.Waits(r, d.Direction.Is)
+		d.note("waits", waits)
+	}
+	if d.queued {
+		d.Qdisc, queue = queues.Statistics(r, d.Side.Is)
+		d.note("queue", queue)
+	}
+	return errors.Join(d.CountersErr, waits, queue)
+}
+
+// more reads what only people are told.
+func (d *Direction) more(node *engine.Node, r *attach.Record) {
 	var err error
-	if p.Counts() {
-		if d.Counters, err = node.Counters(r, p.Direction); err != nil {
-			d.Notes, d.CountersErr = append(d.Notes, "counters: "+err.Error()), err
-		}
-		if d.HeavyFlows, err = node.HeavyFlows(r, p.Direction); err != nil {
-			d.Notes = append(d.Notes, "heavy flows: "+err.Error())
-		}
+	if d.counts {
+		d.HeavyFlows, err = node.HeavyFlows(r, d.Direction.Is)
+		d.note("heavy flows", err)
 	}
-	if p.Waits() {
-		if d.Waits, err = node.Waits(r, p.Direction); err != nil {
-			d.Notes = append(d.Notes, "waits: "+err.Error())
-		}
-	}
-	if dp, err := node.Dataplane(r, p.Direction); err == nil && dp != nil {
+	if dp, err := node.Dataplane(r, d.Direction.Is); err == nil && dp != nil {
 		d.Build = dp.Build
 	}
-	if p.Tree != nil {
-		if d.Qdisc, err = queues.Statistics(r, p.Side); err != nil {
-			d.Notes = append(d.Notes, "queue: "+err.Error())
-		}
+}
+
+// note says that something could not be read.
+func (d *Direction) note(what string, err error) {
+	if err != nil {
+		d.Notes = append(d.Notes, what+": "+err.Error())
 	}
-	return d
 }

@@ -17,9 +17,11 @@ func TestUnenforcedLineNamesTheTaker(t *testing.T) {
 	for by, want := range map[engine.Taker]string{
 		engine.TakerPod:  "and holds; likely cause: a process in the pod that has CAP_NET_ADMIN, or software on the node",
 		engine.TakerNode: "and holds; likely cause: software on the node",
-		"":               "and holds; likely cause: in other words",
 	} {
-		u := &engine.Unenforced{Pod: "ns/web", Direction: terms.Name(terms.Egress), Reason: engine.ReasonTampered, Held: true, TakenBy: by, Cause: "in other words"}
+		u := &engine.Unenforced{
+			Pod: "ns/web", Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, Reason: engine.ReasonTampered, Held: true,
+			Likely: engine.Likely{Cause: engine.CauseTaken, TakenBy: by},
+		}
 		if got := UnenforcedLine(u); !strings.HasSuffix(got, want) {
 			t.Errorf("taken by %q: %q, want %q at its end", by, got, want)
 		}

@@ -45,6 +45,18 @@ const (
 
 func (p Policy) String() string { return name(policyNames, p) }
 
+// Enforce is what is done about what exceeds a limit.
+type Enforce uint8
+
+// What may be done.
+const (
+	EnforceLimit Enforce = iota + 1
+	// EnforceObserve measures and counts it, and holds nothing.
+	EnforceObserve
+)
+
+func (e Enforce) String() string { return name(enforceNames, e) }
+
 // Queue is where heavy packets wait.
 type Queue uint8
 
@@ -211,7 +223,8 @@ var (
 	policyNames    = map[Policy]string{
 		PolicyStrict: "strict", PolicyElephants: "elephants", PolicyFlat: "flat",
 	}
-	queueNames = map[Queue]string{
+	enforceNames = map[Enforce]string{EnforceLimit: "limit", EnforceObserve: "observe"}
+	queueNames   = map[Queue]string{
 		QueueAuto: "auto", QueueTBF: "tbf", QueueHTB: "htb", QueueFQ: "fq", QueueNone: "none",
 	}
 	modeNames = map[Mode]string{
@@ -243,6 +256,10 @@ func name[T ~uint8](names map[T]string, v T) string {
 // ParsePolicy reads the name of a policy. Accepted are strict, elephants and
 // flat; returns a [*units.ValueError] for anything else.
 func ParsePolicy(s string) (Policy, error) { return parse(policyNames, s) }
+
+// ParseEnforce reads what is to be done about what exceeds a limit. Accepted are limit and
+// observe.
+func ParseEnforce(s string) (Enforce, error) { return parse(enforceNames, s) }
 
 // ParseQueue reads the name of a queue kind. Accepted are auto, tbf, htb, fq
 // and none.

@@ -60,12 +60,16 @@ func (b *beside) dispute(defaults map[string]any) string {
 	var all []string
 	for _, a := range b.annotations() {
 		given := profiles.Chosen(defaults, a.key(), "shaper")
+		if given == "" {
+			continue
+		}
+		to, err := terms.ParseShaper(given)
 		switch {
-		case given == "" || given == terms.ShaperPodweir.String() && a.enforced != profiles.Yes:
-		case given == terms.ShaperPodweir.String():
+		case err != nil:
+			all = append(all, a.key()+": "+err.Error())
+		case to == terms.ShaperPodweir && a.enforced == profiles.Yes:
 			all = append(all, a.direction.String()+" limits have two shapers, podweir by the operator's word and "+b.others.By.Title()+": "+b.others.Why)
-		case given != b.others.By.String() || a.enforced == profiles.No:
-			to, _ := terms.ParseShaper(given) // the plugin's own reading refuses any other
+		case to != terms.ShaperPodweir && (to != b.others.By || a.enforced == profiles.No):
 			all = append(all, "nobody enforces "+a.direction.String()+" limits: they are left to "+to.Title()+
 				" by the operator's word, and it does not")
 		}

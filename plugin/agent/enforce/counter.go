@@ -58,13 +58,13 @@ func counterOf(l *reconcile.Limit) counter {
 	switch {
 	case l.Interface.HostIndex == 0:
 		return counterNone
-	case l.Direction == terms.Egress && netkit:
+	case l.Direction.Is == terms.Egress && netkit:
 		return podSent
-	case l.Direction == terms.Egress:
+	case l.Direction.Is == terms.Egress:
 		return hostReceived
-	case l.Side == terms.SideIFB:
+	case l.Side.Is == terms.SideIFB:
 		return ifbReceived
-	case l.Side == terms.SidePod:
+	case l.Side.Is == terms.SidePod:
 		return podReceived
 	default:
 		return hostSent
@@ -86,21 +86,21 @@ func besides(l *reconcile.Limit) []string {
 	if uncharged(l) {
 		names = append(names, "exempt")
 	}
-	if l.Policy == terms.PolicyElephants {
+	if l.Policy.Is == terms.PolicyElephants {
 		names = append(names, "light")
 	}
 	if l.Ceiling {
 		names = append(names, "dropped-ceiling")
 	}
-	atIngressHook := (l.Direction == terms.Egress) == (l.Side == terms.SideHost)
-	if l.Queue == terms.QueueNone && atIngressHook {
+	atIngressHook := (l.Direction.Is == terms.Egress) == (l.Side.Is == terms.SideHost)
+	if l.Queue.Is == terms.QueueNone && atIngressHook {
 		names = append(names, "dropped-policed", "dropped-early")
 	}
 	return names
 }
 
 // uncharged says that the policy does not charge all traffic.
-func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy == terms.PolicyElephants }
+func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy.Is == terms.PolicyElephants }
 
 // inFlight is what may wait between a veth's counter and its ingress hook: the backlog
 // of a processor (net.core.netdev_max_backlog, 1,000 packets by default), in full frames

@@ -52,34 +52,8 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// ReasonObserve is a reason of [State]: the operator wants the limit to be observed only.
+// ReasonObserve is a reason of [engine.Enforced]: the operator wants the limit to be observed only.
 const ReasonObserve = "observe"
-
-// likely is why a limit may not hold, as far as the agent knows.
-type likely struct {
-	text string
-	// takenBy is who may take the limit away, "" if nobody does.
-	takenBy engine.Taker
-}
-
-// State says whether one direction of a pod is held to its limit.
-type State struct {
-	Namespace, Pod string
-	Direction      terms.Direction
-	Enforced       bool
-	// Reason is why not, or what else is wrong; "" if nothing is.
-	Reason string
-}
-
-// Held says how long one direction of an interface was held at its limit, since the
-// agent began or the pod started.
-type Held struct {
-	Namespace, Pod, Interface string
-	Direction                 terms.Direction
-	// Time is the sum of the times between two looks in which the device carried at least
-	// [ratewatch.HeldShare] of the limit.
-	Time time.Duration
-}
 
 // Watcher looks at the limits of a node every so often.
 type Watcher struct {
@@ -92,8 +66,8 @@ type Watcher struct {
 	directions map[limitKey]*watch
 
 	mu     sync.Mutex
-	states []State
-	held   []Held
+	states []engine.Enforced
+	held   []engine.Held
 	told   []engine.Unenforced
 
 	// reached is what was recorded last, unwritten says that it could not be.
@@ -123,7 +97,7 @@ type watch struct {
 	// told is when it was last told that it is exceeded, for this cause, since then and
 	// by so much; zero if it is not.
 	told    time.Time
-	cause   likely
+	cause   engine.Likely
 	since   time.Duration
 	carried units.BitRate
 }
@@ -159,7 +133,7 @@ func (w *Watcher) forget() {
 }
 
 // States returns what is known of each limited direction, in the order of the names.
-func (w *Watcher) States() []State {
+func (w *Watcher) States() []engine.Enforced {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.states)
@@ -167,7 +141,7 @@ func (w *Watcher) States() []State {
 
 // Held returns how long limits were reached, in the order of the names. Limits that no
 // device on the host shows are not in it.
-func (w *Watcher) Held() []Held {
+func (w *Watcher) Held() []engine.Held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.held)
@@ -251,7 +225,7 @@ func limitsOf(states []reconcile.PodState) map[limitKey]*reconcile.Limit {
 	return all
 }
 
-func keyOf(l *reconcile.Limit) limitKey { return limitKey{l.ID, l.Interface.PodName, l.Direction} }
+func keyOf(l *reconcile.Limit) limitKey { return limitKey{l.ID, l.Interface.PodName, l.Direction.Is} }
 
 // reader is one look.
 type reader struct {
@@ -279,7 +253,7 @@ func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.Limit)
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		k := keyOf(l)
-		if counterOf(l) == counterNone || l.Observe {
+		if counterOf(l) == counterNone || l.Observed() {
 			continue
 		}
 		d := r.directions[k]
@@ -321,7 +295,7 @@ func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
 	}
 	d.verdict = d.Look(reading)
 	d.held += d.verdict.Held
-	r.judge(s, d, &d.verdict, func() likely { return cause(s, l) })
+	r.judge(s, d, &d.verdict, func() engine.Likely { return cause(s, l) })
 	if arrives(l) && (r.looks+l.Interface.HostIndex)%arriveEvery == 0 || d.past.Suspected {
 		return r.arrived(s, d)
 	}
@@ -342,14 +316,12 @@ func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	d.past = d.arrived.Look(ratewatch.Reading{
 		Limit: watched(l), From: from, To: time.Since(r.start), Bytes: n, Source: d.source, Looked: s.At.Sub(r.start),
 	})
-	r.judge(s, d, &d.past, func() likely {
-		return likely{text: "a program takes packets past the host side's device (bpf_redirect_peer); podweir doctor --probe names it"}
-	})
+	r.judge(s, d, &d.past, func() engine.Likely { return engine.Likely{Cause: engine.CauseRedirected} })
 	return nil
 }
 
 // judge acts on a verdict.
-func (r *reader) judge(s *reconcile.PodState, d *watch, v *ratewatch.Verdict, why func() likely) {
+func (r *reader) judge(s *reconcile.PodState, d *watch, v *ratewatch.Verdict, why func() engine.Likely) {
 	if v.Suspected {
 		r.cfg.Pods.LookAt(s)
 	}
@@ -375,9 +347,10 @@ func (d *watch) exceeded() bool { return d.verdict.Exceeded || d.past.Exceeded }
 func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 	l := &d.limit
 	d.told = time.Now()
-	text := fmt.Sprintf("%v of %s carried %v, its limit is %v; likely cause: %s", l.Direction, l.Interface.PodName, d.carried, l.Rate, d.cause.text)
+	cause := d.cause.Of(&l.Limit)
+	text := fmt.Sprintf("%s of %s carried %v, its limit is %v; likely cause: %s", l.Direction, l.Interface.PodName, d.carried, l.Rate, cause)
 	w.cfg.Log.Error("limit exceeded", "pod", s.Namespace+"/"+s.Name, "direction", l.Direction.String(),
-		"carriedBitsPerSecond", uint64(d.carried), "limitBitsPerSecond", uint64(l.Rate), "likelyCause", d.cause.text)
+		"carriedBitsPerSecond", uint64(d.carried), "limitBitsPerSecond", uint64(l.Rate), "likelyCause", cause)
 	if s.UID != "" {
 		w.cfg.Events.Emit(&kube.Pod{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
 			kube.Event{Warning: true, Reason: "LimitExceeded", Message: text})
@@ -385,32 +358,19 @@ func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 }
 
 // cause is why a limit may be exceeded, as far as the agent knows.
-func cause(s *reconcile.PodState, l *reconcile.Limit) likely {
+func cause(s *reconcile.PodState, l *reconcile.Limit) engine.Likely {
 	for i := range s.Tampered {
-		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction {
-			return likely{text: t.String(), takenBy: t.By}
+		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction.Is {
+			return engine.Likely{Cause: engine.CauseTaken, TakenBy: t.By}
 		}
 	}
-	return likely{text: otherCause(s, l)}
-}
-
-// otherCause is the cause where nobody takes the limit away.
-func otherCause(s *reconcile.PodState, l *reconcile.Limit) string {
 	for i := range s.Mends {
-		if m := &s.Mends[i]; m.ID == l.ID && m.Direction == l.Direction {
-			return "what keeps it was changed, and was put back at " + m.At.UTC().Format(time.RFC3339) + " (" + m.What + ")"
+		if m := &s.Mends[i]; m.ID == l.ID && m.Direction == l.Direction.Is {
+			return engine.Likely{Cause: engine.CauseMended, What: m.What, At: m.At}
 		}
 	}
-	switch {
-	case s.Err != nil:
-		return s.Err.Error()
-	case l.Direction == terms.Ingress:
-		return "a program or a filter of somebody else takes packets past the queue; podweir doctor --probe names it"
-	case l.Ceiling:
-		return "a program that runs before the ceiling takes packets past it; podweir doctor --probe names it"
-	case l.NoCeiling != "":
-		return "a process in the pod sends past the queue (CAP_NET_RAW), and there is no ceiling: " + l.NoCeiling
-	default:
-		return "a process in the pod sends past the queue (CAP_NET_RAW), and egressCeiling is off"
+	if s.Err != nil {
+		return engine.Likely{Cause: engine.CauseError, What: s.Err.Error()}
 	}
+	return engine.Likely{Cause: engine.CausePast}
 }

@@ -95,7 +95,7 @@ func (n *node) carry() {
 func (n *node) Carried(l *reconcile.Limit) (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.dump[l.Direction], n.missing
+	return n.dump[l.Direction.Is], n.missing
 }
 
 func (n *node) Arrived(*reconcile.Limit) (uint64, error) {
@@ -112,13 +112,13 @@ func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
 	n.carry()
 	n.reads++
 	want := []string{"dropped-ceiling"}
-	if l.Policy == terms.PolicyElephants {
+	if l.Policy.Is == terms.PolicyElephants {
 		want = []string{"exempt", "light"}
 	}
 	if !cmp.Equal(names, want) {
 		return 0, errors.New("not what is beside the limit")
 	}
-	return n.away[l.Direction], nil
+	return n.away[l.Direction.Is], nil
 }
 
 func (n *node) Emit(pod *kube.Pod, e kube.Event) {
@@ -140,8 +140,10 @@ func limited(directions ...terms.Direction) reconcile.PodState {
 			side = terms.SideHost
 		}
 		s.Limits = append(s.Limits, reconcile.Limit{
-			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, Direction: d, Rate: 8e6, Side: side, Queue: terms.QueueTBF,
-			Policy: terms.PolicyStrict, Interface: attach.Interface{PodName: "eth0", HostIndex: 7, Kind: "veth"},
+			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, Limit: terms.Limit{
+				Direction: terms.Name(d), Rate: 8e6, Side: terms.Name(side), Queue: terms.Name(terms.QueueTBF), Policy: terms.Name(terms.PolicyStrict),
+			},
+			Interface: attach.Interface{PodName: "eth0", HostIndex: 7, Kind: "veth"},
 			Allowance: shaping.Allowance{Excess: 10, AtOnce: 100_000},
 		})
 	}
@@ -194,7 +196,7 @@ func TestExceededIsTold(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress, terms.Ingress)}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
 		n.set(func() { n.rates[terms.Egress], n.rates[terms.Ingress] = 1_000_000, 1_000_000 })
 		after(10 * time.Minute)
-		within := []enforce.State{
+		within := []engine.Enforced{
 			{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "pod", Direction: terms.Ingress, Enforced: true},
 		}
@@ -228,7 +230,7 @@ func TestExceededIsTold(t *testing.T) {
 		}
 		records, err := paths.Unenforced()
 		if err != nil || len(records) != 1 || records[0].Reason != "exceeded" || records[0].Pod != "ns/pod" || records[0].Held ||
-			records[0].CarriedBitsPerSecond < 39e6 || records[0].Cause == "" || time.Since(records[0].Since) > 2*time.Hour+2*time.Minute {
+			records[0].Carried < 39e6 || records[0].Cause == "" || time.Since(records[0].Since) > 2*time.Hour+2*time.Minute {
 			t.Errorf("records = %+v, %v", records, err)
 		}
 		n.set(func() { n.rates[terms.Egress] = 1_000_000 })
@@ -246,7 +248,7 @@ func TestExceededIsTold(t *testing.T) {
 // that charges only some of what the device counts.
 func TestHeldIsCounted(t *testing.T) {
 	s := limited(terms.Egress, terms.Ingress)
-	s.Limits[1].Policy = terms.PolicyElephants
+	s.Limits[1].Policy = terms.Name(terms.PolicyElephants)
 	replaced := limited(terms.Egress) // its sandbox lingers, and its device has the same counter
 	replaced.UID, replaced.Limits[0].ID.ContainerID = "old", "c0"
 	replaced.Limits[0].Rate = 1e9
@@ -351,12 +353,12 @@ func TestPastTheHostSide(t *testing.T) {
 			t.Errorf("events = %v, states = %+v, want one about packets past the host side", n.events, w.States())
 		}
 		after(10 * time.Minute)
-		n.set(func() { n.states[0].Limits[0].Side = terms.SideIFB })
+		n.set(func() { n.states[0].Limits[0].Side = terms.Name(terms.SideIFB) })
 		after(3 * time.Second)
 		if got := w.States()[0]; !got.Enforced {
 			t.Errorf("state = %+v, want another place of the queue to be another matter", got)
 		}
-		n.set(func() { n.states[0].Limits[0].Side, n.events = terms.SideHost, nil })
+		n.set(func() { n.states[0].Limits[0].Side, n.events = terms.Name(terms.SideHost), nil })
 		after(20 * time.Second)
 		n.set(func() { n.beside[terms.Ingress] = 0 })
 		if got := w.States()[0]; got.Enforced || len(n.events) != 1 {
@@ -398,7 +400,7 @@ func TestStates(t *testing.T) {
 	tampered := limited(terms.Egress, terms.Ingress)
 	tampered.Limits[0].Ceiling = true
 	for _, l := range tampered.Limits {
-		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction, By: engine.TakerPod, Since: time.Now()})
+		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction.Is, By: engine.TakerPod, Since: time.Now()})
 	}
 	tampered.Name = "tampered"
 	failed := reconcile.PodState{Namespace: "ns", Name: "failed", UID: "f", Outcome: reconcile.Failed, Asked: []terms.Direction{terms.Ingress}}
@@ -411,13 +413,13 @@ func TestStates(t *testing.T) {
 	byHand.Limits[0].ID.ContainerID = "netns-1"
 	twice := limited(terms.Egress)
 	twice.Name, twice.UID = "failed", "f2"
-	twice.Limits[0].Direction = terms.Ingress
+	twice.Limits[0].Direction = terms.Name(terms.Ingress)
 	observed := limited(terms.Egress)
 	observed.Name, observed.UID = "observed", "o"
-	observed.Limits[0].ID.ContainerID, observed.Limits[0].Observe = "o", true
+	observed.Limits[0].ID.ContainerID, observed.Limits[0].Enforce = "o", terms.Name(terms.EnforceObserve)
 	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
 		after(3 * time.Second)
-		want := []enforce.State{
+		want := []engine.Enforced{
 			{Pod: "netns-1", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "failed", Direction: terms.Ingress, Reason: "failed"},
 			{Namespace: "ns", Pod: "observed", Direction: terms.Egress, Reason: enforce.ReasonObserve},
@@ -438,7 +440,7 @@ func TestStates(t *testing.T) {
 // fault: nobody is told.
 func TestObservedIsNotExceeded(t *testing.T) {
 	s := limited(terms.Egress)
-	s.Limits[0].Observe = true
+	s.Limits[0].Enforce = terms.Name(terms.EnforceObserve)
 	runs(t, []reconcile.PodState{s}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
 		n.set(func() { n.rates[terms.Egress] = 100e6 })
 		after(time.Minute)
@@ -446,7 +448,7 @@ func TestObservedIsNotExceeded(t *testing.T) {
 		if err != nil || len(records) != 0 || len(n.events) != 0 {
 			t.Errorf("records %+v, %v, events %+v, want none", records, err, n.events)
 		}
-		want := []enforce.State{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}
+		want := []engine.Enforced{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}

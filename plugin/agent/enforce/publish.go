@@ -12,13 +12,12 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/terms"
 )
 
 // publish keeps what is known for metrics, status and doctor.
 func (w *Watcher) publish(pods []reconcile.PodState) {
-	var states []State
-	var held []Held
+	var states []engine.Enforced
+	var held []engine.Held
 	var told []engine.Unenforced
 	var reached []engine.Reached
 	for i := range pods {
@@ -30,10 +29,13 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 	}
 	// A sandbox that was replaced may linger, and a pod may have two interfaces: the
 	// worst of them is told, once.
-	states = slices.CompactFunc(worstFirst(states), func(a, b State) bool {
+	states = slices.CompactFunc(worstFirst(states), func(a, b engine.Enforced) bool {
 		return a.Namespace == b.Namespace && a.Pod == b.Pod && a.Direction == b.Direction
 	})
-	held = slices.CompactFunc(longestFirst(held), func(a, b Held) bool { return a.names() == b.names() })
+	held = slices.CompactFunc(longestFirst(held), func(a, b engine.Held) bool {
+		a.Time, b.Time = 0, 0
+		return a == b
+	})
 	w.mu.Lock()
 	w.states, w.held = states, held
 	w.mu.Unlock()
@@ -57,15 +59,15 @@ func (w *Watcher) recordReached(all []engine.Reached) {
 }
 
 // worstFirst sorts by pod and direction, and puts what is not enforced before what is.
-func worstFirst(states []State) []State {
-	slices.SortStableFunc(states, func(a, b State) int {
+func worstFirst(states []engine.Enforced) []engine.Enforced {
+	slices.SortStableFunc(states, func(a, b engine.Enforced) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction, b.Direction),
 			cmp.Compare(rank(a), rank(b)))
 	})
 	return states
 }
 
-func rank(s State) int {
+func rank(s engine.Enforced) int {
 	switch {
 	case !s.Enforced:
 		return 0
@@ -76,27 +78,23 @@ func rank(s State) int {
 	}
 }
 
-func (h *Held) names() [3]string {
-	return [3]string{h.Namespace, h.Pod, h.Interface + " " + h.Direction.String()}
-}
-
 // longestFirst sorts by names, and puts the longest time of those with the same first.
-func longestFirst(held []Held) []Held {
-	slices.SortFunc(held, func(a, b Held) int {
-		x, y := a.names(), b.names()
-		return cmp.Or(slices.Compare(x[:], y[:]), cmp.Compare(b.Time, a.Time))
+func longestFirst(held []engine.Held) []engine.Held {
+	slices.SortFunc(held, func(a, b engine.Held) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Interface, b.Interface),
+			cmp.Compare(a.Direction, b.Direction), cmp.Compare(b.Time, a.Time))
 	})
 	return held
 }
 
 // heldOf are the times of one pod.
-func (w *Watcher) heldOf(s *reconcile.PodState) []Held {
-	var all []Held
+func (w *Watcher) heldOf(s *reconcile.PodState) []engine.Held {
+	var all []engine.Held
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		if d := w.directions[keyOf(l)]; d != nil {
 			namespace, pod := names(s, l)
-			all = append(all, Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction, Time: d.held})
+			all = append(all, engine.Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction.Is, Time: d.held})
 		}
 	}
 	return all
@@ -111,7 +109,7 @@ func (w *Watcher) reachedOf(s *reconcile.PodState) []engine.Reached {
 		if d == nil || !d.verdict.Reached.Known {
 			continue
 		}
-		one := engine.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: terms.Name(l.Direction), LastMinute: d.verdict.Reached.LastMinute}
+		one := engine.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction, LastMinute: d.verdict.Reached.LastMinute}
 		if d.verdict.Reached.Now {
 			one.Since = w.start.Add(d.verdict.Reached.Since).UTC().Round(time.Second)
 		}
@@ -130,8 +128,8 @@ func names(s *reconcile.PodState, l *reconcile.Limit) (namespace, pod string) {
 
 // statesOf are the states of one pod: of its limits, and of those that it asks for and
 // has not.
-func (w *Watcher) statesOf(s *reconcile.PodState) []State {
-	var all []State
+func (w *Watcher) statesOf(s *reconcile.PodState) []engine.Enforced {
+	var all []engine.Enforced
 	known := false
 	for i := range s.Limits {
 		l := &s.Limits[i]
@@ -140,8 +138,8 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []State {
 		}
 		known = true
 		namespace, pod := names(s, l)
-		one := State{Namespace: namespace, Pod: pod, Direction: l.Direction, Enforced: true}
-		if l.Observe {
+		one := engine.Enforced{Namespace: namespace, Pod: pod, Direction: l.Direction.Is, Enforced: true}
+		if l.Observed() {
 			one.Reason, one.Enforced = ReasonObserve, false
 		} else if fought(s, l) {
 			one.Reason, one.Enforced = string(engine.ReasonTampered), l.Ceiling || l.HostSide
@@ -154,7 +152,7 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []State {
 	}
 	if !known && unshaped(s.Outcome) {
 		for _, d := range s.Asked {
-			all = append(all, State{Namespace: s.Namespace, Pod: s.Name, Direction: d, Reason: s.Outcome.String()})
+			all = append(all, engine.Enforced{Namespace: s.Namespace, Pod: s.Name, Direction: d, Reason: s.Outcome.String()})
 		}
 	}
 	return all
@@ -165,7 +163,7 @@ func unshaped(o reconcile.Outcome) bool {
 }
 
 func fought(s *reconcile.PodState, l *reconcile.Limit) bool {
-	return slices.ContainsFunc(s.Tampered, func(t reconcile.Tampering) bool { return t.ID == l.ID && t.Direction == l.Direction })
+	return slices.ContainsFunc(s.Tampered, func(t reconcile.Tampering) bool { return t.ID == l.ID && t.Direction == l.Direction.Is })
 }
 
 // toldOf are the records of one pod.
@@ -173,21 +171,17 @@ func (w *Watcher) toldOf(s *reconcile.PodState) []engine.Unenforced {
 	var all []engine.Unenforced
 	for i := range s.Limits {
 		l := &s.Limits[i]
-		one := engine.Unenforced{
-			ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Direction: terms.Name(l.Direction),
-			LimitBitsPerSecond: uint64(l.Rate),
-		}
+		one := engine.Unenforced{ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Limit: l.Limit}
 		for j := range s.Tampered {
-			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction {
+			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction.Is {
 				one.Reason, one.Since = engine.ReasonTampered, t.Since.UTC().Round(time.Second)
-				one.TakenBy, one.Cause = t.By, t.String()
-				one.Held = l.Ceiling || l.HostSide
+				one.Likely, one.Held = engine.Likely{Cause: engine.CauseTaken, TakenBy: t.By}, l.Ceiling || l.HostSide
 			}
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
-			one.Held, one.CarriedBitsPerSecond = false, uint64(d.carried)
+			one.Held, one.Carried = false, d.carried
 			if one.Reason == "" {
-				one.Reason, one.TakenBy, one.Cause = engine.ReasonExceeded, d.cause.takenBy, d.cause.text
+				one.Reason, one.Likely = engine.ReasonExceeded, d.cause
 				one.Since = w.start.Add(d.since).UTC().Round(time.Second)
 			}
 		}

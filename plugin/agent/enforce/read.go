@@ -127,7 +127,7 @@ func (k *Kernel) Beside(l *reconcile.Limit, dispositions []string) (uint64, erro
 		if r.Interface.PodName != l.Interface.PodName {
 			continue
 		}
-		counters, err := node.Counters(r, l.Direction)
+		counters, err := node.Counters(r, l.Direction.Is)
 		if err != nil {
 			return 0, err
 		}

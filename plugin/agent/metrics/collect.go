@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -111,7 +110,7 @@ func (c *podCollector) Collect(ch chan<- prometheus.Metric) {
 		for j := range all[i].Directions {
 			collectDirection(ch, &all[i], &all[i].Directions[j])
 			pods := shaped
-			if all[i].Directions[j].Enforce == shaping.EnforceObserve {
+			if all[i].Directions[j].Observed() {
 				pods = observed
 			}
 			pods[[2]string{all[i].Namespace, all[i].Pod}] = true
@@ -128,12 +127,12 @@ func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direc
 	tell := func(desc *prometheus.Desc, kind prometheus.ValueType, v float64, labels labelSet) {
 		ch <- &series{desc, kind, v, labels}
 	}
-	tell(descLimit, prometheus.GaugeValue, float64(d.RateBitsPerSecond), labels)
-	tell(descBurst, prometheus.GaugeValue, float64(d.BurstBytes), labels)
+	tell(descLimit, prometheus.GaugeValue, float64(d.Rate), labels)
+	tell(descBurst, prometheus.GaugeValue, float64(d.Burst), labels)
 	tell(descMode, prometheus.GaugeValue, 1,
-		labels.with(label("enforce", d.Enforce), label("policy", d.Policy.String()), label("queue", d.Queue.String()), label("mode", d.Mode.String()), label("side", d.Side.String())))
+		labels.with(label("enforce", d.Enforce.String()), label("policy", d.Policy.String()), label("queue", d.Queue.String()), label("mode", d.Mode.String()), label("side", d.Side.String())))
 	expected := usual[d.Queue.Is]
-	if d.Enforce == shaping.EnforceObserve {
+	if d.Observed() {
 		expected = usualObserved
 	}
 	for _, c := range d.Counters {
@@ -188,12 +187,12 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	if c.config.Enforced != nil {
 		for _, e := range c.config.Enforced() {
-			ch <- gauge(descEnforced, oneIf(e.Holds), e.Namespace, e.Pod, e.Direction, e.Reason)
+			ch <- gauge(descEnforced, oneIf(e.Enforced), e.Namespace, e.Pod, e.Direction.String(), e.Reason)
 		}
 	}
 	if c.config.Held != nil {
 		for _, h := range c.config.Held() {
-			ch <- constant(descHeld, prometheus.CounterValue, h.Time.Seconds(), h.Namespace, h.Pod, h.Interface, h.Direction)
+			ch <- constant(descHeld, prometheus.CounterValue, h.Time.Seconds(), h.Namespace, h.Pod, h.Interface, h.Direction.String())
 		}
 	}
 	if c.config.Failures != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/snapshot"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/version"
@@ -48,28 +49,13 @@ type Config struct {
 	// The reasons are few and fixed.
 	Unshaped func() map[string]int
 	// Enforced are the limited directions of pods, each once.
-	Enforced func() []Enforced
+	Enforced func() []engine.Enforced
 	// Held are the limited directions of interfaces, each once.
-	Held func() []Held
+	Held func() []engine.Held
 	// Failures counts the failure records of ADD.
 	Failures func() (int, error)
 	// Ready tells for each part of the agent whether it works.
 	Ready func() map[string]bool
-}
-
-// Enforced says whether one direction of a pod is held to its limit.
-type Enforced struct {
-	Namespace, Pod, Direction string
-	// Reason is why it is not, or what else is wrong; "" if nothing is. The reasons are
-	// few and fixed.
-	Reason string
-	Holds  bool
-}
-
-// Held says how long one direction of an interface was held at its limit.
-type Held struct {
-	Namespace, Pod, Interface, Direction string
-	Time                                 time.Duration
 }
 
 // Metrics is the agent's registry.

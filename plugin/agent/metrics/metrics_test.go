@@ -44,8 +44,10 @@ func onePod() *pods {
 	return &pods{failed: 3, all: []metrics.Interface{{
 		Namespace: "default", Pod: "web", Name: "eth0",
 		Directions: []status.Direction{{
-			Direction: terms.Name(terms.Egress), RateBitsPerSecond: 10e6, BurstBytes: 12500,
-			Enforce: "limit", Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF), Mode: terms.Name(terms.ModeQdisc), Side: terms.Name(terms.SidePod),
+			Limit: terms.Limit{
+				Direction: terms.Name(terms.Egress), Rate: 10e6, Burst: 12500, Enforce: terms.Name(terms.EnforceLimit), Policy: terms.Name(terms.PolicyStrict),
+				Queue: terms.Name(terms.QueueTBF), Mode: terms.Name(terms.ModeQdisc), Side: terms.Name(terms.SidePod),
+			},
 			Counters: []datapath.Counter{
 				{Disposition: "light", Packets: 7, Bytes: 700},
 				{Disposition: "paced"},
@@ -65,20 +67,20 @@ func full(p *pods) *metrics.Metrics {
 	m := metrics.New(metrics.Config{
 		Log: slog.New(slog.DiscardHandler), Pods: p,
 		Unshaped: func() map[string]int { return map[string]int{"host-network": 2} },
-		Enforced: func() []metrics.Enforced {
+		Enforced: func() []engine.Enforced {
 			if len(p.all) == 0 {
 				return nil
 			}
-			return []metrics.Enforced{
-				{Namespace: "default", Pod: "web", Direction: "egress", Reason: "exceeded"},
-				{Namespace: "default", Pod: "web", Direction: "ingress", Holds: true},
+			return []engine.Enforced{
+				{Namespace: "default", Pod: "web", Direction: terms.Egress, Reason: "exceeded"},
+				{Namespace: "default", Pod: "web", Direction: terms.Ingress, Enforced: true},
 			}
 		},
-		Held: func() []metrics.Held {
+		Held: func() []engine.Held {
 			if len(p.all) == 0 {
 				return nil
 			}
-			return []metrics.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: "egress", Time: 2500 * time.Millisecond}}
+			return []engine.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: terms.Egress, Time: 2500 * time.Millisecond}}
 		},
 		Failures: func() (int, error) { return 4, nil },
 		Ready:    func() map[string]bool { return map[string]bool{"delivery": true, "api": false} },
@@ -184,7 +186,7 @@ func TestScrapeOfAnObservedPod(t *testing.T) {
 	t.Parallel()
 	p := onePod()
 	d := &p.all[0].Directions[0]
-	d.Enforce, d.Queue, d.Qdisc = "observe", terms.Name(terms.QueueNone), nil
+	d.Enforce, d.Queue, d.Qdisc = terms.Name(terms.EnforceObserve), terms.Name(terms.QueueNone), nil
 	d.Counters = []datapath.Counter{{Disposition: "would-wait"}, {Disposition: "would-drop"}, {Disposition: "dropped-policed"}}
 	text := scrape(t, full(p).Handler())
 	for _, want := range []string{
@@ -207,24 +209,26 @@ func TestSeriesOfAPod(t *testing.T) {
 	const least, most = 30, 98
 	for want, packets := range map[int]uint64{least: 0, most: 1} {
 		var directions []status.Direction
-		var enforced []metrics.Enforced
-		var held []metrics.Held
+		var enforced []engine.Enforced
+		var held []engine.Held
 		for _, d := range terms.Directions {
 			directions = append(directions, status.Direction{
-				Direction: terms.Name(d), Enforce: "limit", Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF),
-				Mode: terms.Name(terms.ModeQdisc), Side: terms.Name(terms.SidePod),
+				Limit: terms.Limit{
+					Direction: terms.Name(d), Enforce: terms.Name(terms.EnforceLimit), Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF),
+					Mode: terms.Name(terms.ModeQdisc), Side: terms.Name(terms.SidePod),
+				},
 				Counters: []datapath.Counter{{Disposition: "light"}, {Disposition: "paced"}, {Disposition: "dropped-horizon"}, {Disposition: "exempt"}},
 				Waits:    []datapath.Wait{{Band: "light", Packets: packets}, {Band: "heavy", Packets: packets}},
 				Qdisc:    &engine.QueueStatistics{},
 			})
-			enforced = append(enforced, metrics.Enforced{Namespace: "default", Pod: "web", Direction: d.String(), Holds: true})
-			held = append(held, metrics.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d.String()})
+			enforced = append(enforced, engine.Enforced{Namespace: "default", Pod: "web", Direction: d, Enforced: true})
+			held = append(held, engine.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d})
 		}
 		text := scrape(t, metrics.New(metrics.Config{
 			Log:      slog.New(slog.DiscardHandler),
 			Pods:     &pods{all: []metrics.Interface{{Namespace: "default", Pod: "web", Name: "eth0", Directions: directions}}},
-			Enforced: func() []metrics.Enforced { return enforced },
-			Held:     func() []metrics.Held { return held },
+			Enforced: func() []engine.Enforced { return enforced },
+			Held:     func() []engine.Held { return held },
 		}).Handler())
 		if got := strings.Count(text, `pod="web"`); got != want {
 			t.Errorf("%d series with %d packets in each band, want %d", got, packets, want)
@@ -328,10 +332,10 @@ func TestNamesEndInUnits(t *testing.T) {
 func TestNameThatIsNotUTF8(t *testing.T) {
 	m := metrics.New(metrics.Config{
 		Log: slog.New(slog.DiscardHandler),
-		Enforced: func() []metrics.Enforced {
-			return []metrics.Enforced{
-				{Namespace: "default", Pod: "\xff", Direction: "egress"},
-				{Namespace: "default", Pod: "web", Direction: "egress"},
+		Enforced: func() []engine.Enforced {
+			return []engine.Enforced{
+				{Namespace: "default", Pod: "\xff", Direction: terms.Egress},
+				{Namespace: "default", Pod: "web", Direction: terms.Egress},
 			}
 		},
 		Ready: func() map[string]bool { return map[string]bool{"api": true} },

@@ -34,14 +34,7 @@ type key struct {
 type known struct {
 	record *attach.Record
 	// directions have everything but the counters.
-	directions []described
-}
-
-type described struct {
-	status.Direction
-	counts bool
-	waits  bool
-	queue  bool
+	directions []status.Direction
 }
 
 // NewPins returns a reader.
@@ -127,19 +120,9 @@ func describe(node *engine.Node, r *attach.Record) (known, error) {
 	}
 	out := known{record: r}
 	for _, d := range terms.Directions {
-		s := in.Want.Directions[d]
-		if s == nil {
-			continue
+		if s := in.Want.Directions[d]; s != nil {
+			out.directions = append(out.directions, status.Describe(s))
 		}
-		params := s.Params
-		out.directions = append(out.directions, described{
-			counts: params.Counts(), waits: params.Waits(), queue: params.Tree != nil,
-			Direction: status.Direction{
-				Direction: terms.Name(d), RateBitsPerSecond: uint64(params.Rate), BurstBytes: uint64(params.BurstBytes),
-				Enforce: params.Enforce(), Policy: terms.Name(params.Policy), Queue: terms.Name(params.Queue), Mode: terms.Name(params.Mode),
-				Side: terms.Name(params.Side),
-			},
-		})
 	}
 	return out, nil
 }
@@ -152,20 +135,10 @@ func read(node *engine.Node, queues *engine.Queues, r *attach.Record, k known) (
 		i.Namespace, i.Pod = "", r.ID.ContainerID
 	}
 	for _, d := range k.directions {
-		var err, waitErr, queueErr error
-		if d.counts {
-			d.Counters, err = node.Counters(r, d.Direction.Direction.Is)
-		}
-		if d.waits {
-			d.Waits, waitErr = node.Waits(r, d.Direction.Direction.Is)
-		}
-		if d.queue {
-			d.Qdisc, queueErr = queues.Statistics(r, d.Side.Is)
-		}
-		if errors.Join(err, waitErr, queueErr) != nil {
+		if d.Measure(node, queues, r) != nil {
 			failed++
 		}
-		i.Directions = append(i.Directions, d.Direction)
+		i.Directions = append(i.Directions, d)
 	}
 	return i, failed
 }

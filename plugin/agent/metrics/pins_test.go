@@ -119,7 +119,7 @@ func TestPrivilegedPinsCount(t *testing.T) {
 				light = c.Packets
 			}
 		}
-		if d.RateBitsPerSecond != 10e6 || light < 5 || d.Qdisc == nil || d.Qdisc.Packets < 5 {
+		if d.Rate != 10e6 || light < 5 || d.Qdisc == nil || d.Qdisc.Packets < 5 {
 			t.Errorf("%s = %+v, want 10 Mbit/s and the packets of five pings", d.Direction, d)
 		}
 	}
@@ -131,7 +131,7 @@ func TestPrivilegedPinsCount(t *testing.T) {
 	})
 	rate := func() uint64 {
 		i := slices.IndexFunc(mustRead(t, r)[0].Directions, func(d status.Direction) bool { return d.Direction.Is == terms.Egress })
-		return mustRead(t, r)[0].Directions[i].RateBitsPerSecond
+		return uint64(mustRead(t, r)[0].Directions[i].Rate)
 	}
 	if got := rate(); got != 20e6 {
 		t.Errorf("rate after set = %d, want 20 Mbit/s", got)

@@ -4,7 +4,6 @@
 package reconcile
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -144,10 +143,6 @@ type Tampering struct {
 	What string
 }
 
-func (t *Tampering) String() string {
-	return fmt.Sprintf("the %v limit is taken away again and again, by %v", t.Direction, t.By)
-}
-
 // fightOf returns what is known of a direction, to be changed under the lock.
 func (r *Reconciler) fightOf(of key, id attach.ID, d terms.Direction) *fight {
 	s, k := r.stateOf(of), fightKey{id, d}
@@ -226,7 +221,7 @@ func (l *look) fighting() {
 func (l *look) tellTampering() {
 	if len(l.Tampered) > 0 {
 		t := &l.Tampered[0]
-		l.warn("BandwidthTampered", t.String()+"; "+l.heldBy(t))
+		l.warn("BandwidthTampered", engine.TakenAway(t.Direction, t.By)+"; "+l.heldBy(t))
 	}
 }
 
@@ -234,7 +229,7 @@ func (l *look) tellTampering() {
 func (l *look) heldBy(t *Tampering) string {
 	for i := range l.Limits {
 		switch p := &l.Limits[i]; {
-		case p.ID != t.ID || p.Direction != t.Direction:
+		case p.ID != t.ID || p.Direction.Is != t.Direction:
 		case p.HostSide:
 			return "it is policed on the host side meanwhile, out of the pod's reach"
 		case p.Ceiling:

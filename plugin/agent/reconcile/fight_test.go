@@ -138,19 +138,20 @@ func TestFightOutlastsTheHostSide(t *testing.T) {
 // Nobody's limit is left away for long because he takes it away often.
 func TestDriftPause(t *testing.T) {
 	t.Parallel()
-	covered := Limit{Side: terms.SidePod, Ceiling: true}
+	at := func(side terms.Side, ceiling bool) Limit { return Limit{Limit: limitAt(terms.Egress, side, ceiling)} }
+	covered := at(terms.SidePod, true)
 	for name, tt := range map[string]struct {
 		limits []Limit
 		mends  int
 		want   time.Duration
 	}{
-		"the first":                       {[]Limit{{Side: terms.SidePod}}, 0, driftPauseFirst},
+		"the first":                       {[]Limit{at(terms.SidePod, false)}, 0, driftPauseFirst},
 		"the first with a ceiling":        {[]Limit{covered}, 0, driftPauseMin},
-		"the next is quick":               {[]Limit{{Side: terms.SidePod}}, 2, driftPauseNext},
-		"where the host side is taken":    {[]Limit{{Side: terms.SidePod}}, 100, driftPauseExposed},
-		"one of two":                      {[]Limit{covered, {Side: terms.SideIFB}}, 100, driftPauseExposed},
-		"on the host side":                {[]Limit{covered, {Side: terms.SideHost}}, 100, driftPauseExposed},
-		"the first on the host side":      {[]Limit{covered, {Side: terms.SideHost}}, 0, driftPauseMin},
+		"the next is quick":               {[]Limit{at(terms.SidePod, false)}, 2, driftPauseNext},
+		"where the host side is taken":    {[]Limit{at(terms.SidePod, false)}, 100, driftPauseExposed},
+		"one of two":                      {[]Limit{covered, at(terms.SideIFB, false)}, 100, driftPauseExposed},
+		"on the host side":                {[]Limit{covered, at(terms.SideHost, false)}, 100, driftPauseExposed},
+		"the first on the host side":      {[]Limit{covered, at(terms.SideHost, false)}, 0, driftPauseMin},
 		"with a ceiling":                  {[]Limit{covered}, 2, 4 * driftPauseMin},
 		"with a ceiling, for a long time": {[]Limit{covered}, 100, driftPauseMax},
 	} {

@@ -350,7 +350,7 @@ func (l *look) tellOwner() {
 		l.tellTampering()
 	}
 	for i := range l.Limits {
-		if p := &l.Limits[i]; p.Queue == terms.QueueNone && !p.Observe && len(p.Notes) > 0 && l.event == nil {
+		if p := &l.Limits[i]; p.Queue.Is == terms.QueueNone && !p.Observed() && len(p.Notes) > 0 && l.event == nil {
 			l.warn("BandwidthPoliced", fmt.Sprintf("%s of %s is policed, which keeps the limit but not within 1 %%: %s",
 				p.Direction, p.Interface.PodName, strings.Join(p.Notes, "; ")))
 		}
@@ -370,7 +370,7 @@ func (l *look) tellOwner() {
 // tellObserved says once that the limits of a pod are not enforced, by the operator's
 // wish.
 func (l *look) tellObserved() {
-	if slices.ContainsFunc(l.Limits, func(p Limit) bool { return p.Observe }) {
+	if slices.ContainsFunc(l.Limits, func(p Limit) bool { return p.Observed() }) {
 		l.event = &kube.Event{
 			Reason: "BandwidthObserved", Message: "the limit is observed only (enforce: observe): what exceeds it is counted, and nothing is held",
 		}

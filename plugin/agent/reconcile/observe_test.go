@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -26,9 +27,9 @@ func TestPrivilegedObserve(t *testing.T) {
 		t.Helper()
 		testutil.Eventually(t, soon, when+" the pod is observed and has no queue", func() bool {
 			s := a.state(p)
-			return len(s.Limits) == 2 && s.Limits[0].Observe && s.Limits[1].Observe && rate(t, p.ns, "eth0") == "" && rate(t, n.NetNS, p.host.Name) == ""
+			return len(s.Limits) == 2 && s.Limits[0].Observed() && s.Limits[1].Observed() && rate(t, p.ns, "eth0") == "" && rate(t, n.NetNS, p.host.Name) == ""
 		})
-		if status := p.attachment(t); len(status.Drift) != 0 || status.Directions[0].Enforce != "observe" {
+		if status := p.attachment(t); len(status.Drift) != 0 || status.Directions[0].Enforce.Is != terms.EnforceObserve {
 			t.Errorf("%s status has drift %v and %+v, want none and observe", when, status.Drift, status.Directions)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/units"
 )
 
 // Outcome is what became of a pod when it was last looked at.
@@ -140,25 +139,10 @@ type Limit struct {
 	// ID is the attachment, by which pins and counters are found.
 	ID        attach.ID
 	Interface attach.Interface
-	Direction terms.Direction
-	// Rate is the cap in bits per second.
-	Rate units.BitRate
-	// Burst is what may leave back to back after idle.
-	Burst  units.Bytes
-	Policy terms.Policy
-	Queue  terms.Queue
-	// Mode and Side are where it is shaped.
-	Mode terms.Mode
-	Side terms.Side
-	// CapHolds is false under policing, where the cap is not kept within 1 %.
-	CapHolds bool
-	// Ceiling says that a second meter stands at the host side, HostSide that the
-	// direction is policed there for as long as somebody takes its limit away.
-	Ceiling, HostSide bool
-	// NoCeiling says why a ceiling that was requested is not there.
-	NoCeiling string
-	// Observe says that the limit is measured only, and nothing is held to it.
-	Observe bool
+	terms.Limit
+	// HostSide says that the direction is policed there for as long as somebody takes its
+	// limit away.
+	HostSide bool
 	// Exempt says that there are subnets beside the limit.
 	Exempt bool
 	// Allowance is what the device may carry as long as the limit holds.
@@ -182,10 +166,8 @@ func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
 			}
 			p := ds.Params
 			all = append(all, Limit{
-				ID: id, Interface: s.Interface, Direction: d, Rate: p.Rate, Burst: p.BurstBytes,
-				Policy: p.Policy, Queue: p.Queue, Mode: p.Mode, Side: p.Side, CapHolds: p.CapHolds, Notes: p.Notes,
-				Declined: p.Declined, Ceiling: p.Ceiling, HostSide: ds.HostSide,
-				NoCeiling: p.NoCeiling, Observe: p.Observes(), Exempt: p.Exempt, Allowance: p.Allowance,
+				ID: id, Interface: s.Interface, Limit: p.Limit(), Notes: p.Notes, Declined: p.Declined, HostSide: ds.HostSide,
+				Exempt: p.Exempt, Allowance: p.Allowance,
 			})
 		}
 	}

@@ -353,7 +353,7 @@ func (s *state) driftPause() time.Duration {
 	switch {
 	case !s.exposed():
 		most := driftPauseMax
-		if slices.ContainsFunc(s.Limits, func(l Limit) bool { return !l.Ceiling && !l.Observe }) {
+		if slices.ContainsFunc(s.Limits, func(l Limit) bool { return !l.Ceiling && !l.Observed() }) {
 			most = driftPauseExposed // software on the node may take it away
 		}
 		return min(driftPauseMin<<n, most)
@@ -377,7 +377,7 @@ func (l *look) retryExposed() {
 // exposed says that a limit of the pod can be taken away by the pod, and nothing else
 // holds it.
 func (s *PodState) exposed() bool {
-	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Side != terms.SideHost && !l.Ceiling && !l.Observe })
+	return slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Side.Is != terms.SideHost && !l.Ceiling && !l.Observed() })
 }
 
 // tell puts into the log and the pod's events what became of it: into the log

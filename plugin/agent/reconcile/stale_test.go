@@ -21,8 +21,8 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 	one, other := attach.ID{ContainerID: "1"}, attach.ID{ContainerID: "2"}
 	in := attach.Interface{PodName: "eth0", PodIndex: 2}
 	prior := []Limit{
-		{ID: one, Interface: in, Direction: terms.Egress, Side: terms.SidePod},
-		{ID: one, Interface: in, Direction: terms.Ingress, Side: terms.SideHost, Ceiling: true},
+		{ID: one, Interface: in, Limit: limitAt(terms.Egress, terms.SidePod, false)},
+		{ID: one, Interface: in, Limit: limitAt(terms.Ingress, terms.SideHost, true)},
 		{ID: other, Interface: attach.Interface{PodName: "eth1", PodIndex: 3}},
 	}
 	stale := []Limit{prior[0], prior[1]}
@@ -56,4 +56,8 @@ func TestAttachmentStaysAfterAnError(t *testing.T) {
 			t.Errorf("%s: the next look is in %v, want %v", name, wait, tt.wait)
 		}
 	}
+}
+
+func limitAt(d terms.Direction, side terms.Side, ceiling bool) terms.Limit {
+	return terms.Limit{Direction: terms.Name(d), Side: terms.Name(side), Ceiling: ceiling}
 }

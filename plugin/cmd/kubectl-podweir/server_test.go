@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // fakeCluster is an API server with agents behind its proxy.
@@ -201,9 +202,11 @@ func (f *fakeCluster) answer(node string, look int) *cluster.Answer {
 		if i == 0 {
 			sent = uint64(look) * 5_000_000
 		}
-		for _, d := range []string{"egress", "ingress"} {
-			l := view.Limit{Interface: "eth0", Direction: d, RateBitsPerSecond: 20e6, Policy: "strict", Queue: "tbf"}
-			if d == "egress" {
+		for _, d := range terms.Directions {
+			l := view.Limit{Interface: "eth0", Limit: terms.Limit{
+				Direction: terms.Name(d), Rate: 20e6, Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF), CapHolds: true,
+			}}
+			if d == terms.Egress {
 				l.Counters = view.Counters{SentBytes: sent, HeavyBytes: sent * 97 / 100, LightBytes: sent * 3 / 100}
 				if i == 0 {
 					l.Reached = view.Reached{AtLimitSince: time.Date(2026, 11, 23, 14, 2, 31, 0, time.UTC), HeldShare: 0.9}
@@ -252,7 +255,7 @@ func observe(n *view.Node, look uint64) {
 		}
 		p.State = view.Observed
 		for j := range p.Limits {
-			p.Limits[j].Observed, p.Limits[j].Queue, p.Limits[j].HeavyFlows = true, "none", nil
+			p.Limits[j].Enforce, p.Limits[j].Queue, p.Limits[j].HeavyFlows = terms.Name(terms.EnforceObserve), terms.Name(terms.QueueNone), nil
 		}
 		switch i {
 		case 0:

@@ -213,26 +213,6 @@ func (a *agentParts) makeEnforcement() {
 	})
 }
 
-// enforced are the limited directions of pods, for the metrics.
-func (a *agentParts) enforced() []metrics.Enforced {
-	states := a.enforcement.States()
-	all := make([]metrics.Enforced, len(states))
-	for i, s := range states {
-		all[i] = metrics.Enforced{Namespace: s.Namespace, Pod: s.Pod, Direction: s.Direction.String(), Reason: s.Reason, Holds: s.Enforced}
-	}
-	return all
-}
-
-// held are the times for which limits were reached, for the metrics.
-func (a *agentParts) held() []metrics.Held {
-	times := a.enforcement.Held()
-	all := make([]metrics.Held, len(times))
-	for i, h := range times {
-		all[i] = metrics.Held{Namespace: h.Namespace, Pod: h.Pod, Interface: h.Interface, Direction: h.Direction.String(), Time: h.Time}
-	}
-	return all
-}
-
 // decisionTime is how long pods wait for the first decision about the delivery: what
 // the node's defaults are is part of it, and takes some 0.1 s.
 const decisionTime = 10 * time.Second
@@ -279,7 +259,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	ready := a.checks()
 	paths := a.o.paths()
 	a.metrics = metrics.New(metrics.Config{
-		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforced, Held: a.held,
+		Log: a.log, Pods: a.waiting.mute(metrics.NewPins(paths)), Unshaped: a.unshaped, Enforced: a.enforcement.States, Held: a.enforcement.Held,
 		Failures: func() (int, error) {
 			if a.waiting.on() {
 				return 0, nil // the other agent tells of them

@@ -22,7 +22,6 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/units"
 )
 
 // limitKeys maps flags to the keys of the network configuration, so that
@@ -114,7 +113,7 @@ func completeLimits(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
 		"policy": {"strict", "elephants", "flat"}, "egress-queue": queues, "ingress-queue": queues,
 		"egress-mode": modes, "ingress-mode": modes, "ingress-place": {"auto", "host", "ifb", "prefer-ifb"},
-		"egress-ceiling": {"on", "off"}, "enforce": {shaping.EnforceLimit, shaping.EnforceObserve}, "host-hook": {"auto", "tcx"},
+		"egress-ceiling": {"on", "off"}, "enforce": {terms.EnforceLimit.String(), terms.EnforceObserve.String()}, "host-hook": {"auto", "tcx"},
 	} {
 		completeEnum(cmd, flag, values...)
 	}
@@ -437,13 +436,9 @@ func merge(old, given *shaping.Limit, f *pflag.FlagSet, prefix string) *shaping.
 
 // stateLine is one direction as attach and set print it.
 type stateLine struct {
-	Interface string   `json:"interface"`
-	Direction string   `json:"direction"`
-	Rate      uint64   `json:"rateBitsPerSecond"`
-	Enforce   string   `json:"enforce"`
-	Queue     string   `json:"queue"`
-	Policy    string   `json:"policy"`
-	Notes     []string `json:"notes,omitempty"`
+	Interface string `json:"interface"`
+	terms.Limit
+	Notes []string `json:"notes,omitempty"`
 }
 
 func printStates(o *options, w io.Writer, states []*attach.Desired) error {
@@ -451,10 +446,7 @@ func printStates(o *options, w io.Writer, states []*attach.Desired) error {
 	for _, s := range states {
 		for _, d := range terms.Directions {
 			if ds := s.Directions[d]; ds != nil {
-				lines = append(lines, stateLine{
-					s.Interface.PodName, d.String(), uint64(ds.Params.Rate), ds.Params.Enforce(),
-					ds.Params.Queue.String(), ds.Params.Policy.String(), ds.Params.Notes,
-				})
+				lines = append(lines, stateLine{s.Interface.PodName, ds.Params.Limit(), ds.Params.Notes})
 			}
 		}
 	}
@@ -462,12 +454,11 @@ func printStates(o *options, w io.Writer, states []*attach.Desired) error {
 		return o.print(w, lines)
 	}
 	for _, l := range lines {
-		queue := "queue " + l.Queue
-		if l.Enforce == shaping.EnforceObserve {
+		queue := "queue " + l.Queue.String()
+		if l.Observed() {
 			queue = "observed only"
 		}
-		if _, err := fmt.Fprintf(w, "%s %s: %v, %s, policy %s\n", l.Interface, l.Direction,
-			units.BitRate(l.Rate), queue, l.Policy); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s: %v, %s, policy %s\n", l.Interface, l.Direction, l.Rate, queue, l.Policy); err != nil {
 			return err
 		}
 		for _, n := range l.Notes {

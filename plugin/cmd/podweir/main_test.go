@@ -128,7 +128,7 @@ func TestPrivilegedAttachStatusDetach(t *testing.T) {
 	a := rep.Attachments[0]
 	e := a.Directions[0]
 	if a.ID.Network != engine.ManualNetwork || a.Interface.NetNSPath != c.pod.Path() || a.Error != "" || len(a.Drift) != 0 ||
-		e.Direction.Is != terms.Egress || e.RateBitsPerSecond != 10_000_000 || e.Queue.Is != terms.QueueTBF || e.Policy.Is != terms.PolicyStrict ||
+		e.Direction.Is != terms.Egress || e.Rate != 10_000_000 || e.Queue.Is != terms.QueueTBF || e.Policy.Is != terms.PolicyStrict ||
 		e.Mode.Is != terms.ModeQdisc || e.Side.Is != terms.SidePod || !e.CapHolds || len(e.Counters) == 0 || e.Qdisc == nil {
 		t.Errorf("status: %+v", a)
 	}
@@ -234,14 +234,14 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 		}
 	}
 	rep := parse[status.Report](t, c, "status")
-	if a := rep.Attachments[0]; !a.Set || a.Directions[0].RateBitsPerSecond != 100_000_000 || a.Directions[1].RateBitsPerSecond != 10_000_000 {
+	if a := rep.Attachments[0]; !a.Set || a.Directions[0].Rate != 100_000_000 || a.Directions[1].Rate != 10_000_000 {
 		t.Errorf("status after set: %+v", a)
 	}
 	if out := c.must(t, "status", "-o", "wide"); !strings.Contains(out, "limits changed by `podweir set`") {
 		t.Errorf("status after set prints %q", out)
 	}
 	c.must(t, append(c.netns(), "set", "--clear")...)
-	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Set || a.Directions[0].RateBitsPerSecond != 10_000 {
+	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Set || a.Directions[0].Rate != 10_000 {
 		t.Errorf("status after set --clear: %+v", a)
 	}
 	if after := c.programs(t); after != before {
@@ -250,7 +250,7 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	c.fails(t, []string{"nothing to change"}, append(c.netns(), "set")...)
 	// Another policy is another queue; the other direction is left alone.
 	lines := parse[[]stateLine](t, c, append(c.netns(), "set", "--egress", "10M", "--policy", "elephants")...)
-	if len(lines) != 2 || lines[0].Policy != "elephants" || lines[1].Policy != "strict" || lines[0].Rate != 10_000_000 {
+	if len(lines) != 2 || lines[0].Policy.Is != terms.PolicyElephants || lines[1].Policy.Is != terms.PolicyStrict || lines[0].Rate != 10_000_000 {
 		t.Errorf("set --policy prints %+v", lines)
 	}
 	c.must(t, "status")
@@ -261,7 +261,7 @@ func TestPrivilegedTop(t *testing.T) {
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
 	rates := parse[[]view.PodRate](t, c, "top", "--count", "1", "--interval", "100ms")
-	if len(rates) != 2 || rates[0].Interface != "eth0" || rates[0].CapBitsPerSecond != 10_000_000 {
+	if len(rates) != 2 || rates[0].Interface != "eth0" || rates[0].Rate != 10_000_000 {
 		t.Errorf("top: %+v, want both directions of eth0", rates)
 	}
 	// The kernel's own packets, such as those of a new IPv6 address, may come in between.

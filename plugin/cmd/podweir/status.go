@@ -16,7 +16,6 @@ import (
 
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/units"
@@ -173,23 +172,23 @@ func printDirection(w io.Writer, d *status.Direction) {
 	asked := ""
 	if d.DecidedBy != "" {
 		asked = fmt.Sprintf(" decided by %s", d.DecidedBy)
-		if d.AskedBitsPerSecond > 0 {
-			asked = fmt.Sprintf(" in place of %v, decided by %s", units.BitRate(d.AskedBitsPerSecond), d.DecidedBy)
+		if d.Asked > 0 {
+			asked = fmt.Sprintf(" in place of %v, decided by %s", d.Asked, d.DecidedBy)
 		}
 	}
 	queue := "queue " + d.Queue.String()
-	if d.Enforce == shaping.EnforceObserve {
+	if d.Observed() {
 		queue = "observed only"
 	}
 	fmt.Fprintf(w, "  %s\t%s\tpolicy %s\t%s\tmode %s\ton %s side", d.Direction,
-		units.BitRate(d.RateBitsPerSecond).String()+asked, d.Policy, queue, d.Mode, d.Side)
+		d.Rate.String()+asked, d.Policy, queue, d.Mode, d.Side)
 	if d.HookKind.Is != 0 {
 		fmt.Fprintf(w, ", %s %s", d.HookKind, d.Hook)
 	}
-	fmt.Fprintf(w, "\n  \tburst %v\tdepth %v\twait at most %v", units.Bytes(d.BurstBytes), units.Bytes(d.DepthBytes),
+	fmt.Fprintf(w, "\n  \tburst %v\tdepth %v\twait at most %v", d.Burst, d.DepthBytes,
 		time.Duration(d.MaxWaitSeconds*float64(time.Second)).Round(time.Millisecond))
 	if d.OffloadBytes != 0 {
-		fmt.Fprintf(w, "\tTCP packets up to %v", units.Bytes(d.OffloadBytes))
+		fmt.Fprintf(w, "\tTCP packets up to %v", d.OffloadBytes)
 	}
 	fmt.Fprintln(w)
 	var shown []string
@@ -209,7 +208,7 @@ func printDirection(w io.Writer, d *status.Direction) {
 		fmt.Fprintf(w, "  \tits device carried %v since it was made\n", units.Bytes(d.DeviceBytes))
 	}
 	fmt.Fprintf(w, "  \twaits: %s\n", waits(d))
-	if text := reached(d); text != "" && d.Enforce != shaping.EnforceObserve {
+	if text := reached(d); text != "" && !d.Observed() {
 		fmt.Fprintf(w, "  \tat its limit: %s\n", text)
 	}
 	if !strings.HasPrefix(version.String(), d.Build) {

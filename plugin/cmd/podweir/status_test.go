@@ -25,11 +25,11 @@ func broken() *status.Report {
 	since := time.Unix(1_800_000_000, 0).UTC()
 	id := func(c string) attach.ID { return attach.ID{Network: "net", ContainerID: c, IfName: "eth0"} }
 	exceeded := engine.Unenforced{
-		ID: id("c1"), Pod: "ns/web", Interface: "eth0", Direction: terms.Name(terms.Egress), Reason: "exceeded", Since: since,
-		LimitBitsPerSecond: 10e6, CarriedBitsPerSecond: 25e6, Cause: "a process in the pod",
+		ID: id("c1"), Pod: "ns/web", Interface: "eth0", Limit: terms.Limit{Direction: terms.Name(terms.Egress), Rate: 10e6}, Reason: "exceeded", Since: since,
+		Carried: 25e6, Likely: engine.Likely{Cause: engine.CauseError, What: "a process in the pod"},
 	}
 	held := exceeded
-	held.ID, held.Pod, held.Reason, held.Held, held.CarriedBitsPerSecond = id("c2"), "/", "tampered", true, 0
+	held.ID, held.Pod, held.Reason, held.Held, held.Carried = id("c2"), "/", "tampered", true, 0
 	return &status.Report{
 		Schema: status.Schema,
 		Attachments: []status.Attachment{

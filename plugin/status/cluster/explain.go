@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Explained is what the limits of a pod do to it.
@@ -31,8 +32,6 @@ type Direction struct {
 	Verdict string `json:"verdict"`
 	view.PodRate
 	view.Reached
-	Policy string `json:"policy"`
-	Queue  string `json:"queue"`
 	// Counters are since the pod was attached.
 	Counters view.Counters `json:"counters"`
 	// Waits are how long packets waited since then.
@@ -58,7 +57,7 @@ func Explain(pod string, before, now *Nodes) *Explained {
 		l := &p.Limits[i]
 		for _, r := range rates {
 			if r.Pod == pod && r.Interface == l.Interface && r.Direction == l.Direction {
-				d := Direction{PodRate: r, Reached: l.Reached, Policy: l.Policy, Queue: l.Queue, Counters: l.Counters, Waits: l.Waits}
+				d := Direction{PodRate: r, Reached: l.Reached, Counters: l.Counters, Waits: l.Waits}
 				d.Verdict = d.verdict(n.Answer.Status.Time)
 				e.Directions = append(e.Directions, d)
 			}
@@ -76,10 +75,10 @@ const (
 
 // verdict is one sentence; now is the time of the look by the node's clock.
 func (d *Direction) verdict(now time.Time) string {
-	limit := view.Rate(float64(d.CapBitsPerSecond))
+	limit := view.Rate(float64(d.Rate))
 	held := d.DropsPerSecond > 0 || d.WaitingBytes > 0
 	switch {
-	case d.Observed:
+	case d.Observed():
 		return fmt.Sprintf("%s is observed only: it carries %.0f %% of its limit of %s, and nothing is held to that", d.Direction, 100*d.Share(), limit)
 	case d.Share() >= fullShare && !d.AtLimitSince.IsZero():
 		return fmt.Sprintf("%s has been at its limit of %s since %s: %s; %s", d.Direction, limit, clock(d.AtLimitSince, now), d.users(), d.queued())
@@ -129,9 +128,9 @@ func (d *Direction) users() string {
 // queued says who waits for whom.
 func (d *Direction) queued() string {
 	switch {
-	case d.Queue == "none":
+	case d.Queue.Is == terms.QueueNone:
 		return "there is no queue, so that what exceeds the limit is dropped"
-	case d.Policy == "flat":
+	case d.Policy.Is == terms.PolicyFlat:
 		return "all flows wait in one queue"
 	default:
 		return fmt.Sprintf("light flows (%s) go before heavy ones", view.Rate(d.LightBitsPerSecond))
@@ -156,7 +155,7 @@ func (e *Explained) Text(now time.Time) string {
 
 func (d *Direction) numbers(b *strings.Builder) {
 	fmt.Fprintf(b, "\n%s of %s on %s, limit %s, policy %s, queue %s\n", d.Direction, view.Printable(d.Interface), d.Node,
-		view.Rate(float64(d.CapBitsPerSecond)), d.Policy, d.Queue)
+		view.Rate(float64(d.Rate)), d.Policy, d.Queue)
 	fmt.Fprintf(b, "  now      %s (%.0f %%) sent of %s offered\n", view.Rate(d.SentBitsPerSecond), 100*d.Share(), view.Rate(d.OfferedBitsPerSecond()))
 	fmt.Fprintf(b, "  queued   light flows %s, heavy ones %s\n", view.Rate(d.LightBitsPerSecond), view.Rate(d.HeavyBitsPerSecond))
 	fmt.Fprintf(b, "  dropped  %s packets/s, %d since it was attached; %d bytes wait\n", view.Short(d.DropsPerSecond), d.Counters.Drops, d.WaitingBytes)

@@ -50,7 +50,6 @@ type PlannedDirection struct {
 	// Effect is what the limit would do.
 	Effect Effect `json:"effect"`
 	view.PodRate
-	Policy string `json:"policy"`
 	// WouldWaitShare and WouldDropShare are parts of all bytes since the pod was attached,
 	// 1 for all of them.
 	WouldWaitShare float64 `json:"wouldWaitShare"`
@@ -103,7 +102,7 @@ func MakePlan(before, now *Nodes, namespace string) *Plan {
 func (p *Plan) add(node string, pod *view.Pod, rates []view.PodRate) {
 	one := Planned{Pod: pod.Pod, Node: node, Notes: pod.Notes}
 	for i := range pod.Limits {
-		if l := &pod.Limits[i]; l.Observed {
+		if l := &pod.Limits[i]; l.Observed() {
 			one.Directions = append(one.Directions, planned(node, pod.Pod, l, rates))
 		}
 	}
@@ -121,10 +120,9 @@ func (p *Plan) add(node string, pod *view.Pod, rates []view.PodRate) {
 func planned(node, pod string, l *view.Limit, rates []view.PodRate) PlannedDirection {
 	d := PlannedDirection{
 		PodRate: view.PodRate{
-			Node: node, Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: true,
-			HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
+			Node: node, Pod: pod, Interface: l.Interface, Limit: l.Limit, HeavyFlows: []view.Flow{}, FlowBitsPerSecond: []float64{},
 		},
-		Policy: l.Policy, Effect: NoEffect,
+		Effect: NoEffect,
 	}
 	for i := range rates {
 		if rates[i].Interface == l.Interface && rates[i].Direction == l.Direction {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // beyond is a look at a node with pods whose egress is observed at 20 Mbit/s.
 func beyond(at time.Duration, pods int, c view.Counters) *cluster.Nodes {
-	n := seen(at, "strict", "none", c)
+	n := seen(at, terms.PolicyStrict, terms.QueueNone, c)
 	all := &n.Nodes[0].Answer.Status.Pods
-	(*all)[0].State, (*all)[0].Limits[0].Observed = view.Observed, true
+	(*all)[0].State, (*all)[0].Limits[0].Enforce = view.Observed, terms.Name(terms.EnforceObserve)
 	for i := 1; i < pods; i++ {
 		p := (*all)[0]
 		p.Pod = fmt.Sprintf("ns/web-%02d", i)
@@ -33,7 +34,7 @@ func TestPlanOfOneLook(t *testing.T) {
 	down := cluster.New([]cluster.Node{{Name: "n1", Error: "no route to host"}}, 0)
 	p := cluster.MakePlan(down, beyond(0, 1, view.Counters{SentBytes: 1000, WouldDropBytes: 250}), "")
 	d := p.Pods[0].Directions[0]
-	if d.Effect != cluster.DidExceed || d.WouldDropShare != 0.25 || d.SentBitsPerSecond != 0 || d.CapBitsPerSecond != 20e6 {
+	if d.Effect != cluster.DidExceed || d.WouldDropShare != 0.25 || d.SentBitsPerSecond != 0 || d.Rate != 20e6 {
 		t.Errorf("one look: %+v", d)
 	}
 	for name, value := range map[string]any{"plan": p, "rates": cluster.Rates(down, down)} {
@@ -57,7 +58,7 @@ func TestPlanOfManyPods(t *testing.T) {
 	if n := strings.Count(wide, "WOULD DROP  ns/web"); n != 30 || !strings.Contains(wide, "ns/web-29                   n1            20 Mbit/s") {
 		t.Errorf("-o wide lists %d directions:\n%s", n, wide)
 	}
-	none := cluster.MakePlan(seen(0, "strict", "tbf", c), seen(2*time.Second, "strict", "tbf", c), "")
+	none := cluster.MakePlan(seen(0, terms.PolicyStrict, terms.QueueTBF, c), seen(2*time.Second, terms.PolicyStrict, terms.QueueTBF, c), "")
 	if text := none.Text(false); !strings.HasPrefix(text, "No limit is observed only: to enforce limits would change nothing. Nothing\nchanges for 1 pod ") {
 		t.Errorf("a node that enforces its limit: %s", text)
 	}

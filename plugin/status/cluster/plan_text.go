@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // maxPlanned is up to how many directions with an effect are listed unless all are.
@@ -85,7 +86,7 @@ func (p *Plan) section(word string, effect Effect, all bool) string {
 
 // text is what the limit would do to a direction.
 func (d *PlannedDirection) text() string {
-	limit := view.Rate(float64(d.CapBitsPerSecond))
+	limit := view.Rate(float64(d.Rate))
 	carries := fmt.Sprintf("%s carries %s, %.0f %% of its limit of %s", d.Direction, view.Rate(d.SentBitsPerSecond), 100*d.Share(), limit)
 	since := fmt.Sprintf("since it was attached, %s of its bytes would have been dropped and %s would have waited",
 		percent(d.WouldDropShare), percent(d.WouldWaitShare))
@@ -119,8 +120,9 @@ func (p *Plan) table(all bool) string {
 	for i := range p.Pods {
 		pods[i] = view.Pod{Pod: p.Pods[i].Pod, Node: p.Pods[i].Node}
 		for j := range p.Pods[i].Directions {
-			d := &p.Pods[i].Directions[j]
-			pods[i].Limits = append(pods[i].Limits, view.Limit{Direction: d.Direction, RateBitsPerSecond: d.CapBitsPerSecond, Policy: d.Policy})
+			limit := view.Limit{Limit: p.Pods[i].Directions[j].Limit}
+			limit.Enforce = terms.Name(terms.EnforceLimit) // as it would be
+			pods[i].Limits = append(pods[i].Limits, limit)
 		}
 	}
 	return "\n" + view.Table(pods) + "\n"

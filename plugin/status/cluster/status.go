@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // noPods says why nothing is known of a node's pods, "" if something is.
@@ -70,13 +71,13 @@ func (c *Nodes) Wide(now time.Time) string {
 		p := &pods.Pods[i]
 		var how []string
 		for _, l := range p.Limits {
-			text := l.Policy + " " + l.Queue
+			text := l.Policy.String() + " " + l.Queue.String()
 			if l.HeldShare > 0 {
 				text += fmt.Sprintf(" (%s at its limit for %.0f %% of the last minute)", l.Direction, 100*l.HeldShare)
 			}
 			how = append(how, text)
 		}
-		row(view.Printable(p.Pod), p.Node, string(p.State), p.Limit("egress"), p.Limit("ingress"), strings.Join(how, ", "))
+		row(view.Printable(p.Pod), p.Node, string(p.State), p.Limit(terms.Egress), p.Limit(terms.Ingress), strings.Join(how, ", "))
 	}
 	return b.String()
 }

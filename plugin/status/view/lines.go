@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // What to do where packets go past podweir.
@@ -34,7 +36,7 @@ func (n *Node) Looked(before *Node) {
 	}
 	for i := range rates {
 		r := &rates[i]
-		if r.PastBitsPerSecond == 0 || r.Ceiling || r.Observed || r.State != "" {
+		if r.PastBitsPerSecond == 0 || r.Ceiling || r.Observed() || r.State != "" {
 			continue
 		}
 		r.State = NotLimited
@@ -51,7 +53,7 @@ func (r *PodRate) word() string {
 		return words[r.State]
 	case r.Blocked != "":
 		return "BLOCKED"
-	case r.Observed:
+	case r.Observed():
 		return words[Observed]
 	case r.Share() >= atLimitShare:
 		return "at limit"
@@ -87,11 +89,11 @@ func (n *Node) lines(onlyNotable bool) string {
 		if r.Interface != "eth0" {
 			name += " " + Printable(r.Interface)
 		}
-		asked := float64(r.AskedBitsPerSecond)
+		asked := r.Asked
 		if r.DecidedBy == "" {
-			asked = float64(r.CapBitsPerSecond)
+			asked = r.Rate
 		}
-		rows.WriteString(line(name, r.Direction, orNone(asked), Short(float64(r.CapBitsPerSecond)), Short(r.SentBitsPerSecond),
+		rows.WriteString(line(name, r.Direction.String(), orNone(float64(asked)), Short(float64(r.Rate)), Short(r.SentBitsPerSecond),
 			Short(float64(r.Drops)), Short(r.PastBitsPerSecond), r.word()))
 		if r.PastBitsPerSecond > 0 && r.Ceiling {
 			notes.WriteString(Paragraph("", fmt.Sprintf("%s %s: %s go past its queue: %s.", r.Pod, r.Direction, Rate(r.PastBitsPerSecond), pastCeiling), 0))
@@ -109,10 +111,11 @@ func (n *Node) lines(onlyNotable bool) string {
 			continue
 		}
 		for _, way := range []struct {
-			direction, asked string
-			rate             float64
-		}{{"egress", o.AskedEgress, o.EgressBitsPerSecond}, {"ingress", o.AskedIngress, o.IngressBitsPerSecond}} {
-			rows.WriteString(line(Printable(o.Pod), way.direction, Cut(Printable(cmp.Or(way.asked, "-")), 6), "-", Short(way.rate), "-", "-", word))
+			direction terms.Direction
+			asked     string
+			rate      float64
+		}{{terms.Egress, o.AskedEgress, o.EgressBitsPerSecond}, {terms.Ingress, o.AskedIngress, o.IngressBitsPerSecond}} {
+			rows.WriteString(line(Printable(o.Pod), way.direction.String(), Cut(Printable(cmp.Or(way.asked, "-")), 6), "-", Short(way.rate), "-", "-", word))
 		}
 	}
 	if rows.Len() == 0 {
@@ -134,14 +137,14 @@ func decided(pods []Pod) string {
 	limits := map[string][]string{}
 	for i := range pods {
 		for _, l := range pods[i].Limits {
-			if l.DecidedBy == "" || l.AskedBitsPerSecond == 0 {
+			if l.DecidedBy == "" || l.Asked == 0 {
 				continue
 			}
 			if limits[l.DecidedBy] == nil {
 				deciders = append(deciders, l.DecidedBy)
 			}
 			limits[l.DecidedBy] = append(limits[l.DecidedBy], fmt.Sprintf("%s %s has %s in place of %s", pods[i].Pod, l.Direction,
-				Rate(float64(l.RateBitsPerSecond)), Rate(float64(l.AskedBitsPerSecond))))
+				Rate(float64(l.Rate)), Rate(float64(l.Asked))))
 		}
 	}
 	var b strings.Builder

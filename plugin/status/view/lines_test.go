@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // looks are two looks at pods with a limit of 10 Mbit/s, half a second apart, in which the
@@ -22,7 +23,7 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.No
 		for i := range carried {
 			sum := seen[i] * part
 			l := view.Limit{
-				Interface: "eth0", Direction: "egress", RateBitsPerSecond: 10e6, Policy: "strict", Queue: "tbf",
+				Interface: "eth0", Limit: limitOf(terms.Egress, 10e6),
 				Seen: &sum, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}, Counters: view.Counters{SentBytes: sum},
 			}
 			change(i, &l)
@@ -42,7 +43,7 @@ func TestStatusLines(t *testing.T) {
 	n := looks(func(pod int, l *view.Limit) {
 		switch pod {
 		case 1:
-			l.RateBitsPerSecond, l.AskedBitsPerSecond, l.DecidedBy = 200e3, 50e6, "maxRate"
+			l.Rate, l.Asked, l.DecidedBy = 200e3, 50e6, "maxRate"
 			l.Drops = 1234
 		case 2:
 			l.DecidedBy = "defaultRate"

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Counters are of one limit, since the pod was attached; bytes are on the wire.
@@ -69,27 +71,17 @@ type PodRate struct {
 	Node      string `json:"node,omitempty"`
 	Pod       string `json:"pod"`
 	Interface string `json:"interface"`
-	Direction string `json:"direction"`
 	// Error says why nothing is known of the pod; then the rest is empty.
 	Error string `json:"error,omitempty"`
 	// State is set where the pod is not limited as it should be.
 	State State `json:"state,omitempty"`
 
-	CapBitsPerSecond uint64 `json:"capBitsPerSecond"`
-	// AskedBitsPerSecond and DecidedBy are those of the limit.
-	AskedBitsPerSecond uint64 `json:"askedBitsPerSecond,omitempty"`
-	DecidedBy          string `json:"decidedBy,omitempty"`
+	terms.Limit
 	// PastBitsPerSecond is what the pod's device carried past podweir, 0 if that is next to
 	// nothing or not known; see [past].
 	PastBitsPerSecond float64 `json:"pastBitsPerSecond,omitempty"`
-	// Ceiling says that what goes past the queue is limited all the same.
-	Ceiling bool `json:"ceiling,omitempty"`
-	// Blocked names a program of others that drops every packet of the direction.
-	Blocked string `json:"blocked,omitempty"`
 	// Drops are packets since the pod was attached.
 	Drops uint64 `json:"drops,omitempty"`
-	// Observed says that nothing is held to it.
-	Observed bool `json:"observed,omitempty"`
 	// SentBitsPerSecond left the queue; without one it is what passed.
 	SentBitsPerSecond  float64 `json:"sentBitsPerSecond"`
 	LightBitsPerSecond float64 `json:"lightBitsPerSecond"`
@@ -112,10 +104,10 @@ type PodRate struct {
 
 // Share is what is carried of the limit, 1 for all of it.
 func (r *PodRate) Share() float64 {
-	if r.CapBitsPerSecond == 0 {
+	if r.Rate == 0 {
 		return 0
 	}
-	return r.SentBitsPerSecond / float64(r.CapBitsPerSecond)
+	return r.SentBitsPerSecond / float64(r.Rate)
 }
 
 // OfferedBitsPerSecond is what comes to the limit: what is queued and what is dropped. Where
@@ -135,9 +127,12 @@ func (r *PodRate) Part(flowBitsPerSecond float64) float64 {
 	return 0
 }
 
-type rateKey struct{ pod, iface, direction string }
+type rateKey struct {
+	node, pod, iface string
+	direction        terms.Direction
+}
 
-func (r *PodRate) key() rateKey { return rateKey{r.Node + " " + r.Pod, r.Interface, r.Direction} }
+func (r *PodRate) key() rateKey { return rateKey{r.Node, r.Pod, r.Interface, r.Direction.Is} }
 
 // Rates returns what each direction carried between two looks, and the pods of which
 // nothing is known. A counter that went back was begun again from zero in between.
@@ -147,7 +142,7 @@ func Rates(before, now *Node) []PodRate {
 		p := &before.Pods[i]
 		for j := range p.Limits {
 			l := &p.Limits[j]
-			old[rateKey{p.Pod, l.Interface, l.Direction}] = l
+			old[rateKey{"", p.Pod, l.Interface, l.Direction.Is}] = l
 		}
 	}
 	rates := []PodRate{}
@@ -158,7 +153,7 @@ func Rates(before, now *Node) []PodRate {
 		}
 		for j := range p.Limits {
 			l := &p.Limits[j]
-			was := old[rateKey{p.Pod, l.Interface, l.Direction}]
+			was := old[rateKey{"", p.Pod, l.Interface, l.Direction.Is}]
 			if was == nil {
 				was = &Limit{}
 			}
@@ -214,8 +209,7 @@ func podRate(pod string, l *Limit, was *Counters, seconds float64) PodRate {
 		return float64(after-before) / seconds
 	}
 	r := PodRate{
-		Pod: pod, Interface: l.Interface, Direction: l.Direction, CapBitsPerSecond: l.RateBitsPerSecond, Observed: l.Observed,
-		AskedBitsPerSecond: l.AskedBitsPerSecond, DecidedBy: l.DecidedBy, Ceiling: l.Ceiling, Blocked: l.Blocked, Drops: l.Drops,
+		Pod: pod, Interface: l.Interface, Limit: l.Limit, Drops: l.Drops,
 		SentBitsPerSecond:    8 * each(was.SentBytes, l.SentBytes),
 		LightBitsPerSecond:   8 * each(was.LightBytes, l.LightBytes),
 		HeavyBitsPerSecond:   8 * each(was.HeavyBytes, l.HeavyBytes),

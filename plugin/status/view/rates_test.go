@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func counted(at time.Duration, c view.Counters, flow uint64) *view.Node {
@@ -20,7 +21,7 @@ func counted(at time.Duration, c view.Counters, flow uint64) *view.Node {
 		Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("10.0.0.2:2"), Bytes: flow,
 	}}
 	return &view.Node{Time: now.Add(at), Pods: []view.Pod{{Pod: "ns/web", State: view.Limited, Limits: []view.Limit{{
-		Interface: "eth0", Direction: "egress", RateBitsPerSecond: 1000, Counters: c,
+		Interface: "eth0", Limit: limitOf(terms.Egress, 1000), Counters: c,
 	}}}}}
 }
 
@@ -54,7 +55,7 @@ func TestRates(t *testing.T) {
 			if len(got) != 1 {
 				t.Fatalf("%d rates, want one", len(got))
 			}
-			tt.want.Pod, tt.want.Interface, tt.want.Direction, tt.want.CapBitsPerSecond = "ns/web", "eth0", "egress", 1000
+			tt.want.Pod, tt.want.Interface, tt.want.Limit = "ns/web", "eth0", limitOf(terms.Egress, 1000)
 			got[0].HeavyFlows = nil
 			if diff := cmp.Diff(tt.want, got[0]); diff != "" {
 				t.Errorf("Rates (-want +got):\n%s", diff)
@@ -124,7 +125,7 @@ func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 // What flows offer may be more than the limit lets through: their parts are of what is
 // offered.
 func TestPartOfAFlow(t *testing.T) {
-	r := view.PodRate{CapBitsPerSecond: 10e6, SentBitsPerSecond: 10e6, LightBitsPerSecond: 1e6, HeavyBitsPerSecond: 9e6, DroppedBitsPerSecond: 15e6}
+	r := view.PodRate{Limit: limitOf(terms.Egress, 10e6), SentBitsPerSecond: 10e6, LightBitsPerSecond: 1e6, HeavyBitsPerSecond: 9e6, DroppedBitsPerSecond: 15e6}
 	for flow, want := range map[float64]float64{20e6: 0.8, 5e6: 0.2, 30e6: 1} {
 		if got := r.Part(flow); got != want {
 			t.Errorf("%v of %v bit/s offered is %v, want %v", flow, r.OfferedBitsPerSecond(), got, want)
@@ -152,7 +153,7 @@ func TestVerdict(t *testing.T) {
 		"many":     {9.9e6, []float64{2e6, 2e6, 2e6, 2e6}, "the limit is too low"},
 		"none":     {9.9e6, nil, "the limit is too low"},
 	} {
-		r := view.PodRate{CapBitsPerSecond: 10e6, SentBitsPerSecond: tc.sent, FlowBitsPerSecond: tc.flows}
+		r := view.PodRate{Limit: limitOf(terms.Egress, 10e6), SentBitsPerSecond: tc.sent, FlowBitsPerSecond: tc.flows}
 		if got := r.Verdict(); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

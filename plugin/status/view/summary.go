@@ -4,12 +4,16 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // MaxListed is up to how many pods the summary lists also those that are as they
@@ -183,13 +187,13 @@ func Table(pods []Pod) string {
 		p := &pods[i]
 		policies := map[string]bool{}
 		for _, l := range p.Limits {
-			if l.Observed {
+			if l.Observed() {
 				policies[string(Observed)] = true
 			} else {
-				policies[l.Policy] = true
+				policies[l.Policy.String()] = true
 			}
 		}
-		row(Printable(p.Pod), p.Node, p.Limit("egress"), p.Limit("ingress"), strings.Join(slices.Sorted(maps.Keys(policies)), ","))
+		row(Printable(p.Pod), p.Node, p.Limit(terms.Egress), p.Limit(terms.Ingress), strings.Join(slices.Sorted(maps.Keys(policies)), ","))
 	}
 	return b.String()
 }
@@ -199,15 +203,15 @@ const limitWidth = 13
 
 // Limit is the limits of a direction in words: how many interfaces have each, if several
 // do.
-func (p *Pod) Limit(direction string) string {
-	var rates []uint64
-	count := map[uint64]int{}
+func (p *Pod) Limit(direction terms.Direction) string {
+	var rates []units.BitRate
+	count := map[units.BitRate]int{}
 	for _, l := range p.Limits {
-		if l.Direction != direction {
+		if l.Direction.Is != direction {
 			continue
 		}
-		if count[l.RateBitsPerSecond]++; count[l.RateBitsPerSecond] == 1 {
-			rates = append(rates, l.RateBitsPerSecond)
+		if count[l.Rate]++; count[l.Rate] == 1 {
+			rates = append(rates, l.Rate)
 		}
 	}
 	if len(rates) == 0 {
@@ -220,7 +224,7 @@ func (p *Pod) Limit(direction string) string {
 	return text
 }
 
-func limits(rates []uint64, count map[uint64]int, format func(float64) string) string {
+func limits(rates []units.BitRate, count map[units.BitRate]int, format func(float64) string) string {
 	var all []string
 	for _, rate := range rates {
 		text := format(float64(rate))
@@ -234,28 +238,30 @@ func limits(rates []uint64, count map[uint64]int, format func(float64) string) s
 
 // counted says of many pods what they have.
 func counted(pods []Pod) string {
-	directions, queues := map[string]int{}, map[string]int{}
+	directions, queues := map[terms.Direction]int{}, map[string]int{}
 	for i := range pods {
 		for _, l := range pods[i].Limits {
-			directions[l.Direction]++
-			queue := "by " + l.Queue
+			directions[l.Direction.Is]++
+			queue := "by " + l.Queue.String()
 			switch {
-			case l.Observed:
+			case l.Observed():
 				queue = "observed only"
-			case l.Queue == "none":
+			case l.Queue.Is == terms.QueueNone:
 				queue = "by policing, without a queue"
 			}
 			queues[queue]++
 		}
 	}
-	list := func(m map[string]int) string {
-		var parts []string
-		for _, name := range slices.Sorted(maps.Keys(m)) {
-			parts = append(parts, fmt.Sprintf("%d %s", m[name], name))
-		}
-		return strings.Join(parts, ", ")
-	}
 	return fmt.Sprintf("%d pods as they should be: limits %s (%s). List them with -o wide.", len(pods), list(directions), list(queues))
+}
+
+// list counts what there is of each.
+func list[K cmp.Ordered](m map[K]int) string {
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%d %v", m[what], what))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // maxRough is how many limits are named that hold only roughly.
@@ -266,8 +272,8 @@ func rough(pods []Pod) string {
 	var names []string
 	for i := range pods {
 		for _, l := range pods[i].Limits {
-			if l.Roughly {
-				names = append(names, pods[i].Pod+" "+l.Direction)
+			if !l.CapHolds && !l.Observed() {
+				names = append(names, pods[i].Pod+" "+l.Direction.String())
 			}
 		}
 	}

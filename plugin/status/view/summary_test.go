@@ -13,15 +13,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 var now = time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
 
 func limited(name string) view.Pod {
 	return view.Pod{Pod: name, State: view.Limited, Limits: []view.Limit{
-		{Interface: "eth0", Direction: "egress", RateBitsPerSecond: 10e6, Policy: "strict", Queue: "tbf"},
-		{Interface: "eth0", Direction: "ingress", RateBitsPerSecond: 20e6, Policy: "strict", Queue: "tbf"},
+		{Interface: "eth0", Limit: limitOf(terms.Egress, 10e6)}, {Interface: "eth0", Limit: limitOf(terms.Ingress, 20e6)},
 	}}
+}
+
+// limitOf is a limit with the usual queue.
+func limitOf(d terms.Direction, rate units.BitRate) terms.Limit {
+	return terms.Limit{
+		Direction: terms.Name(d), Rate: rate, Policy: terms.Name(terms.PolicyStrict), Queue: terms.Name(terms.QueueTBF), CapHolds: true,
+	}
 }
 
 // five are pods of each kind, with causes as long as they get.
@@ -102,7 +110,7 @@ func TestSummaryNamesRoughLimits(t *testing.T) {
 	var pods []view.Pod
 	for i := range 5 {
 		p := limited(fmt.Sprintf("ns/p%d", i))
-		p.Limits[1].Roughly, p.Limits[1].Queue = true, "none"
+		p.Limits[1].CapHolds, p.Limits[1].Queue = false, terms.Name(terms.QueueNone)
 		pods = append(pods, p)
 	}
 	want := "\nLimits that a single second may exceed, as -o wide explains: ns/p0 ingress,\nns/p1 ingress, ns/p2 ingress and 2 more.\n"
@@ -117,7 +125,7 @@ func TestSummaryOfObservedPods(t *testing.T) {
 	for i := range 2 {
 		pods[i].State = view.Observed
 		for j := range pods[i].Limits {
-			pods[i].Limits[j].Observed, pods[i].Limits[j].Queue = true, "none"
+			pods[i].Limits[j].Enforce, pods[i].Limits[j].Queue = terms.Name(terms.EnforceObserve), terms.Name(terms.QueueNone)
 		}
 	}
 	want := `2 pods are observed only: what exceeds their limits is counted, and nothing is held.

@@ -240,7 +240,7 @@ func (t *Top) compare(a, b *PodRate) int {
 	case "drops":
 		by = cmp.Compare(b.DropsPerSecond, a.DropsPerSecond)
 	}
-	return cmp.Or(by, strings.Compare(a.Pod, b.Pod), strings.Compare(a.Direction, b.Direction), strings.Compare(a.Interface, b.Interface))
+	return cmp.Or(by, strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction.Is, b.Direction.Is), strings.Compare(a.Interface, b.Interface))
 }
 
 func (t *Top) row(r *PodRate) string {
@@ -257,10 +257,10 @@ func (t *Top) row(r *PodRate) string {
 	switch {
 	case r.State != "":
 		bar = words[r.State]
-	case r.Observed:
+	case r.Observed():
 		bar = words[Observed]
 	}
-	return topRow(name, r.Direction, Short(float64(r.CapBitsPerSecond)), Short(r.SentBitsPerSecond), bar,
+	return topRow(name, r.Direction.String(), Short(float64(r.Rate)), Short(r.SentBitsPerSecond), bar,
 		fmt.Sprintf("%.0f %%", min(100*r.Share(), 999)), drops, spark)
 }
 

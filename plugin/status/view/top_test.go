@@ -14,11 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
-func carried(pod string, limit uint64, sent, drops float64) view.PodRate {
+func carried(pod string, limit units.BitRate, sent, drops float64) view.PodRate {
 	return view.PodRate{
-		Pod: pod, Interface: "eth0", Direction: "egress", CapBitsPerSecond: limit, SentBitsPerSecond: sent, DropsPerSecond: drops,
+		Pod: pod, Interface: "eth0", Limit: limitOf(terms.Egress, limit), SentBitsPerSecond: sent, DropsPerSecond: drops,
 		HeavyFlows: []view.Flow{{
 			Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:4242"), Dest: netip.MustParseAddrPort("10.0.0.9:443"),
 		}},
@@ -121,7 +123,7 @@ func TestTopShowsWhatIsBrokenFirst(t *testing.T) {
 			r.State = view.Exceeded
 		}
 		in := r
-		in.Direction = "ingress"
+		in.Direction = terms.Name(terms.Ingress)
 		rates = append(rates, r, in)
 	}
 	top.Observe(rates, now)

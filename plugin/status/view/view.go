@@ -119,24 +119,8 @@ type Pod struct {
 
 // Limit is one direction of one interface.
 type Limit struct {
-	Interface         string `json:"interface"`
-	Direction         string `json:"direction"`
-	RateBitsPerSecond uint64 `json:"rateBitsPerSecond"`
-	// AskedBitsPerSecond is what the pod asks for, 0 if that is nothing, and DecidedBy who
-	// decided that it has another rate; "" if it has what it asks for.
-	AskedBitsPerSecond uint64 `json:"askedBitsPerSecond,omitempty"`
-	DecidedBy          string `json:"decidedBy,omitempty"`
-	Policy             string `json:"policy"`
-	Queue              string `json:"queue"`
-	// Roughly says that a second may have more than the limit: there is no queue, or one
-	// that allows it.
-	Roughly bool `json:"roughly,omitempty"`
-	// Observed says that nothing is held to the limit.
-	Observed bool `json:"observed,omitempty"`
-	// Ceiling says that what goes past the queue is limited all the same.
-	Ceiling bool `json:"ceiling,omitempty"`
-	// Blocked names a program of others that drops every packet of the direction.
-	Blocked string `json:"blocked,omitempty"`
+	Interface string `json:"interface"`
+	terms.Limit
 	// Attached is when the interface got its limits, zero if that is not known.
 	Attached time.Time `json:"attached,omitzero"`
 	// Read is when the counters were read, zero for the time of the node.
@@ -246,7 +230,7 @@ func (n *Node) Keep(keep func(*Pod) bool) {
 func (n *Node) less() int {
 	count := 0
 	for i := range n.Pods {
-		if slices.ContainsFunc(n.Pods[i].Limits, func(l Limit) bool { return l.AskedBitsPerSecond > l.RateBitsPerSecond }) {
+		if slices.ContainsFunc(n.Pods[i].Limits, func(l Limit) bool { return l.Asked > l.Rate }) {
 			count++
 		}
 	}

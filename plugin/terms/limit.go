@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package terms
+
+import "github.com/podweir/podweir/plugin/units"
+
+// Limit is the limit of one direction of one interface of a pod, as it is enforced or
+// observed: what the agent, status, the metrics and the doctor all tell of it. It is typed
+// from where it is read to where it is rendered.
+type Limit struct {
+	Direction Named[Direction] `json:"direction"`
+	// Rate is the cap.
+	Rate units.BitRate `json:"rateBitsPerSecond"`
+	// Asked is what the pod asks for, 0 if that is nothing, and DecidedBy who decided that
+	// it has another rate; "" if it has what it asks for.
+	Asked     units.BitRate `json:"askedBitsPerSecond,omitempty"`
+	DecidedBy string        `json:"decidedBy,omitempty"`
+	// Burst is what may leave back to back after idle.
+	Burst   units.Bytes    `json:"burstBytes"`
+	Enforce Named[Enforce] `json:"enforce"`
+	Policy  Named[Policy]  `json:"policy"`
+	// Queue is what was chosen, Mode and Side where it is.
+	Queue Named[Queue] `json:"queue"`
+	Mode  Named[Mode]  `json:"mode"`
+	Side  Named[Side]  `json:"side"`
+	// CapHolds is false where a second may have more than the limit: there is no queue, or
+	// one that allows it.
+	CapHolds bool `json:"capHolds"`
+	// Ceiling says that what goes past the queue is limited on the host side all the same.
+	Ceiling bool `json:"ceiling,omitempty"`
+	// NoCeiling says why egress has no ceiling, "" if it has one or none was requested.
+	NoCeiling string `json:"noCeiling,omitempty"`
+	// Blocked names a program of others that drops every packet of the direction.
+	Blocked string `json:"blocked,omitempty"`
+}
+
+// Observed says that nothing is held to the limit.
+func (l *Limit) Observed() bool { return l.Enforce.Is == EnforceObserve }
