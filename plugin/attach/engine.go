@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,6 +148,9 @@ type Want struct {
 	Pod string
 	// Strict is [Request.Strict]: for who asks by hand and sees the error.
 	Strict bool
+	// Named are the directions in which it is an error now, and not later, that something
+	// which is requested by name is not available.
+	Named []terms.Direction
 	// By is who asks; an attachment keeps whoever made it.
 	By By
 	// Existing says that the attachment is to be changed, not made: Ensure returns
@@ -263,10 +267,8 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		}
 	}
 	want, plan := in.Want, in.Plan
-	if w.Strict {
-		if err := want.declined(); err != nil {
-			return nil, err
-		}
+	if err := want.declined(w); err != nil {
+		return nil, err
 	}
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
@@ -294,11 +296,12 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	return want, nil
 }
 
-// declined is an error if something that was requested by name is not available.
-func (s *Desired) declined() error {
+// declined is an error if something that was requested by name is not available, where that
+// is to be one.
+func (s *Desired) declined(w *Want) error {
 	var all []error
 	for _, d := range terms.Directions {
-		if state := s.Directions[d]; state != nil && len(state.Params.Declined) > 0 {
+		if state := s.Directions[d]; state != nil && len(state.Params.Declined) > 0 && (w.Strict || slices.Contains(w.Named, d)) {
 			all = append(all, fmt.Errorf("%v: %s", d, strings.Join(state.Params.Declined, "; ")))
 		}
 	}

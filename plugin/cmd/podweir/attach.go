@@ -367,7 +367,7 @@ func newSet(o *options) *cobra.Command {
 				} else {
 					states, err = node.Set(cmd.Context(), id, func(c *shaping.Config) error {
 						return change(c, &cfg.Shaping, cmd.Flags())
-					})
+					}, named(cmd.Flags())...)
 				}
 				if err != nil {
 					return err
@@ -386,6 +386,19 @@ func newSet(o *options) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("clear", "ingress")
 	cmd.MarkFlagsMutuallyExclusive("clear", "enforce")
 	return cmd
+}
+
+// named are the directions of which the flags name a queue, a mode or a place.
+func named(f *pflag.FlagSet) (all []terms.Direction) {
+	for flag, d := range map[string]terms.Direction{
+		"egress-queue": terms.Egress, "egress-mode": terms.Egress,
+		"ingress-queue": terms.Ingress, "ingress-mode": terms.Ingress, "ingress-place": terms.Ingress,
+	} {
+		if value, _ := f.GetString(flag); value != "" && value != "auto" {
+			all = append(all, d)
+		}
+	}
+	return all
 }
 
 // change puts the given directions into c. A direction keeps what is not

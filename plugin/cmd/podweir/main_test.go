@@ -253,6 +253,11 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 	if len(lines) != 2 || lines[0].Policy.Is != terms.PolicyElephants || lines[1].Policy.Is != terms.PolicyStrict || lines[0].Rate != 10_000_000 {
 		t.Errorf("set --policy prints %+v", lines)
 	}
+	// What is named and not available is an error, as of attach, and nothing changes.
+	c.fails(t, []string{"egress: not the queue htb", "53 Mbit/s"}, append(c.netns(), "set", "--egress", "20M", "--egress-queue", "htb")...)
+	if a := parse[status.Report](t, c, "status").Attachments[0]; a.Directions[0].Rate != 10_000_000 || a.Directions[0].Queue.Is == terms.QueueHTB {
+		t.Errorf("status after a set that failed: %+v", a)
+	}
 	c.must(t, "status")
 }
 
