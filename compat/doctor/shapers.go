@@ -24,7 +24,7 @@ func shaperChecks() []Check {
 				"which directions podweir's entry leaves to them, and podweir's attachments",
 			Why: "Cilium enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node; " +
 				"Calico enforces both from v3.30: once its burst of up to 537 MB is spent, its queue holds more than a minute of the limit, and connections time out. OVN-Kubernetes, also as OpenShift has it, and Terway enforce both, too",
-			Mend: "Decide who shapes. podweir leaves to Cilium what that enforces, unless the operator gives the default shaper=podweir: docs/howto/cilium-bandwidth-manager.md " +
+			Mend: "Decide who shapes. podweir leaves to Cilium what that enforces, unless the operator gives the default shaper=podweir: docs/howto/install-beside-cilium.md " +
 				"has both ways. It leaves nothing to Calico, unless the operator gives the default shaper=calico: docs/howto/calico.md has the ways to one shaper. " +
 				"It leaves nothing to OVN-Kubernetes and Terway, unless the operator gives the default shaper=ovn or shaper=terway.",
 			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824", "https://github.com/projectcalico/calico/commit/7304c5b2e9"},

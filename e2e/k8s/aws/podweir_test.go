@@ -18,7 +18,7 @@ import (
 // them.
 const measured = 5 * time.Second
 
-// install installs podweir as docs/howto/eks.md says, or changes its values.
+// install installs podweir as docs/howto/managed-clusters.md says, or changes its values.
 func install(t *testing.T, set ...string) {
 	t.Helper()
 	clustertest.Install(t, suite.Cluster, chart, "eks", set...)

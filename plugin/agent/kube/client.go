@@ -4,7 +4,7 @@
 // Package kube is podweir's client of the API server: it watches the pods of one
 // node and posts Events. It speaks the few calls that it needs itself, and
 // decodes a list one pod at a time, because memory is bounded
-// (docs/explanation/agent.md).
+// (docs/reference/agent.md).
 package kube
 
 import (

@@ -32,7 +32,7 @@ const (
 
 // Namespaces keeps the rates that are set on the Namespaces of this node's pods, and
 // asks for no others: each by its name, from the API server's cache, when its first
-// pod comes and then again and again (docs/explanation/agent.md has what that costs).
+// pod comes and then again and again (docs/reference/agent.md has what that costs).
 type Namespaces struct {
 	client *Client
 	pods   *Watch

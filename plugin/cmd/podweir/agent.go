@@ -33,7 +33,7 @@ const defaultDoctorInterval = 5 * time.Minute
 
 // defaultNamespaceInterval is how old the rates on a Namespace may be: at 5,000 nodes
 // with pods of 26 namespaces each the API server answers 1,100 requests a second from
-// its cache (docs/explanation/agent.md).
+// its cache (docs/reference/agent.md).
 const defaultNamespaceInterval = 2 * time.Minute
 
 func newAgent(o *options) *cobra.Command {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A node as docs/howto/install-chained-plugin-by-hand.md leaves it has podweir-cni among the
+// A node as docs/howto/install-on-a-node.md leaves it (by hand) has podweir-cni among the
 // plugins, and none beside podweir. The cure that doctor names there has to work.
 func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
 	root := t.TempDir()

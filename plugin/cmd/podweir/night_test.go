@@ -292,9 +292,6 @@ func TestPrivilegedNight(t *testing.T) {
 			}
 		})
 	}
-	if os.Getenv(envTroubleshooting) != "" && !t.Failed() {
-		writeTroubleshooting(t)
-	}
 }
 
 // bulk sends over so many connections from the pod as fast as it can, until the test
