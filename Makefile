@@ -378,6 +378,10 @@ lint-nested: bin/tools/golangci-lint ## The Go linters in the nested modules, wh
 check-figures: ## Fail unless every figure in README.md and docs is what the committed results give.
 	cd tools/perfrig && CGO_ENABLED=0 go run . quote -check -C ../..
 
+.PHONY: size
+size: ## Count lines of Go, words of documentation and modules, beside their targets.
+	tools/size.sh
+
 .PHONY: perfrig
 perfrig: setup-demo build refplugins
 	cd tools/perfrig && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/perfrig .
