@@ -161,17 +161,11 @@ test-nested: ## The same of the nested modules under e2e and tools, without the 
 
 .PHONY: chart-test
 chart-test: ## Lint and render the chart, hold it against its goldens, and check it as an EKS add-on.
-	cd tools/eksaddon && CGO_ENABLED=0 go test -timeout 10m ./...
 	cd tools/charttest && CGO_ENABLED=0 go test -short -timeout 10m ./...
 
 .PHONY: chart-test-all
 chart-test-all: chart-test ## The same, and with the programs of Helm 3 and Helm 4, which take minutes to compile.
 	cd tools/charttest && CGO_ENABLED=0 go test -timeout 20m ./...
-
-.PHONY: eksaddon
-eksaddon: ## Check the chart, with the values of an add-on, against what AWS asks of EKS add-ons.
-	cd tools/eksaddon && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/eksaddon .
-	bin/tools/eksaddon -values chart/values/eks-addon.yaml chart
 
 # The tag of a release, vX.Y.Z; "dry-run" takes the chart's version and the notes of
 # "Unreleased".

@@ -18,7 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/podweir/podweir/tools/eksaddon/helmchart"
+	"github.com/podweir/podweir/tools/charttest/helmchart"
 )
 
 // Places, from this directory.

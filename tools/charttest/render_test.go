@@ -7,15 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pmezard/go-difflib/difflib"
 
-	"github.com/podweir/podweir/tools/eksaddon/helmchart"
-	"github.com/podweir/podweir/tools/eksaddon/rules"
+	"github.com/podweir/podweir/tools/charttest/helmchart"
 )
 
 // updating says whether goldens are written instead of compared.
@@ -151,57 +149,4 @@ func TestNotesSayWhatToRunNext(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The chart keeps every rule of EKS add-ons with the values for one, also with the
-// delivery watch; with all others it breaks those about CNI plugins, the node's files
-// and hooks, and no more.
-func TestEKSAddonRules(t *testing.T) {
-	o := rules.Options{Namespace: "kube-system", KubeVersions: []string{"1.33", "1.34"}}
-	watch := filepath.Join(t.TempDir(), "watch.yaml")
-	if err := os.WriteFile(watch, []byte("delivery: watch\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const addOn = valuesDir + "/eks-addon.yaml"
-	for _, o.Values = range [][]string{{addOn}, {addOn, watch}} {
-		for _, f := range checkRules(t, o) {
-			t.Errorf("values of the add-on, %v: %s", o.Values, f)
-		}
-	}
-	others, err := filepath.Glob(valuesDir + "/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range append(others, "") {
-		if name == addOn {
-			continue
-		}
-		o.Values = nil
-		if name != "" {
-			o.Values = []string{name}
-		}
-		var codes []string
-		for _, f := range checkRules(t, o) {
-			codes = append(codes, f.Code)
-		}
-		slices.Sort(codes)
-		if want := []string{"EKS101", "EKS102", "EKS128", "EKS129"}; !slices.Equal(slices.Compact(codes), want) {
-			t.Errorf("%q: broken rules %v, want %v", name, codes, want)
-		}
-	}
-}
-
-func checkRules(t *testing.T, o rules.Options) []rules.Finding {
-	t.Helper()
-	all, err := rules.Check(chartDir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []rules.Finding
-	for _, f := range all {
-		if !f.Review {
-			out = append(out, f)
-		}
-	}
-	return out
 }
