@@ -336,9 +336,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (3s).
 	tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: long-fuzz
-long-fuzz: ## Run every fuzz target for LONG_FUZZTIME (2m), and those of decoders on 1,000,000 changes of what that found.
+long-fuzz: ## Run every fuzz target for LONG_FUZZTIME (2m).
 	tools/fuzz.sh $(LONG_FUZZTIME)
-	tools/mutate.sh 1000000 '$(DECODERS)'
 
 # What reads bytes that others write: the runtime, the API server, other CNIs and
 # the authors of pods. FUZZCOUNT is for each target.
@@ -348,10 +347,6 @@ FUZZCOUNT ?= 10000000x
 .PHONY: fuzz-decoders
 fuzz-decoders: ## Run the fuzz targets of what reads others' bytes for FUZZCOUNT (10000000x) executions each, one processor (hours).
 	tools/fuzz.sh $(FUZZCOUNT) '$(DECODERS)' -parallel=1 -fuzzminimizetime=10x
-
-.PHONY: mutate-decoders
-mutate-decoders: ## Run the same targets FUZZCOUNT times each on random changes of what fuzzing found, without its guidance, one processor (minutes).
-	GOMAXPROCS=1 tools/mutate.sh $(FUZZCOUNT) '$(DECODERS)'
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/actionlint ## All linters and formatters in the product's module, without changing a file.

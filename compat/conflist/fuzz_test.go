@@ -11,7 +11,6 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -20,8 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // loads what we made of anything it loads; podweir's file matches its original then, also
 // after another program wrote it as JSON; and what we refuse of that is refused for one
 // of the documented reasons.
-func FuzzSplice(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzSplice(f *testing.F) {
 	for _, raw := range []string{
 		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
 		"{\n  \"name\": \"cbr0\",\n  \"plugins\": [\n    {\n      \"type\": \"flannel\"\n    }\n  ]\n}\n",

@@ -10,14 +10,12 @@ import (
 	"testing/fstest"
 
 	"github.com/podweir/podweir/compat/detect"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 // FuzzContainerdConfig: no configuration of the runtime, which is TOML, breaks the reader
 // or leads out of the node's root. It reads that file alone, which is more than twice as
 // fast as a look at a whole node.
-func FuzzContainerdConfig(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzContainerdConfig(f *testing.F) {
 	f.Add([]byte("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n"))
 	f.Add([]byte("bin_dirs = ['/a', \"/b\"]\nconf_dir = '../../x'\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 // manyAnnotations is what a pod's author may write: all of podweir's domain.
@@ -97,8 +96,7 @@ func TestEqualIgnoresUnknownAnnotations(t *testing.T) {
 
 // FuzzPodAnnotations: what is kept of a JSON object is what is kept of the map that
 // encoding/json makes of it, and both refuse the same.
-func FuzzPodAnnotations(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzPodAnnotations(f *testing.F) {
 	for _, seed := range []string{
 		`{"kubernetes.io/egress-bandwidth":"10M","podweir.io/policy":"flat","podweir.io/x":"y","other":"\\\""}`,
 		` { "podweir.io\/policy" : "\u0066lat" , "a" : null } `, `null`, `{}`, `[]`, `"x"`, `{"podweir.io/policy":5}`,

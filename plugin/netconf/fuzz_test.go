@@ -17,7 +17,6 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -26,8 +25,7 @@ func setBurst(l *shaping.Limit, size int) { l.Burst = units.Bytes(size) }
 
 // FuzzParse: no input breaks the parser, every error is one of ours, the
 // answer is always the same, limits are in range, and prevResult is untouched.
-func FuzzParse(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzParse(f *testing.F) {
 	f.Add(uint8(1), input(`"bandwidth":{"egressRate":1000000,"egressBurst":4294967295}`, `"policy":"flat"`))
 	f.Add(uint8(1), input(annotations(`"podweir.io/egress-burst":"20ms","kubernetes.io/ingress-bandwidth":"1e7"`),
 		`"egressRate":"10M","EGRESSBURST":1e3,"shapedSubnets":["::/0"]`))
@@ -77,8 +75,7 @@ func FuzzParse(tf *testing.F) {
 
 // FuzzValues puts any text where a value is expected: an error then names the
 // value, and what is accepted is in range.
-func FuzzValues(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzValues(f *testing.F) {
 	f.Add("10M", "20ms", "90%", "50ms")
 	f.Add("1e6", "64Ki", "0.5", "1s")
 	f.Add("-1", "0", "", "1h")

@@ -5,14 +5,11 @@ package cri
 
 import (
 	"testing"
-
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 // FuzzInfo: nothing that a runtime says of a sandbox breaks the decoder, and a sandbox
 // without an error has a namespace.
-func FuzzInfo(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzInfo(f *testing.F) {
 	for _, seed := range []string{
 		`{"runtimeSpec":{"linux":{"namespaces":[{"type":"pid"},{"type":"network","path":"/var/run/netns/a"}]}},"cniResult":{"Interfaces":{"eth0":{"Sandbox":"/run/netns/a"},"lo":{"Sandbox":"/run/netns/a"},"veth":{}}}}`,
 		`{"runtimeSpec":{"linux":{"namespaces":[{"type":"network"}]}}}`, `{}`, `null`, `[]`,
@@ -34,8 +31,7 @@ func FuzzInfo(tf *testing.F) {
 
 // FuzzNetwork: nothing that a runtime says of its CNI configuration breaks the decoder,
 // and a network has a directory of conflists.
-func FuzzNetwork(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzNetwork(f *testing.F) {
 	for _, seed := range []string{
 		`{"PluginDirs":["/opt/cni/bin"],"PluginConfDir":"/etc/cni/net.d","PluginMaxConfNum":1,"Prefix":"eth","Networks":[{"Config":{"Name":"a"}}]}`,
 		`{"PluginConfDir":""}`, `{"PluginMaxConfNum":1e3,"pluginconfdir":"a"}`, `null`, `[]`,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 const aPod = `{"metadata":{"namespace":"a","name":"b","uid":"c","resourceVersion":"1","deletionTimestamp":null,"annotations":{"kubernetes.io/egress-bandwidth":"10M",` +
@@ -33,8 +32,7 @@ func checkKept(t *testing.T, p *kube.Pod) {
 }
 
 // FuzzWatchEvent: no message of a watch breaks the decoder, and what is kept is bounded.
-func FuzzWatchEvent(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzWatchEvent(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED","object":` + aPod + `}`))
 	f.Add([]byte(`{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7","annotations":null}}}`))
 	f.Add([]byte(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","message":"too old","code":410}}`))
@@ -51,8 +49,7 @@ func FuzzWatchEvent(tf *testing.F) {
 }
 
 // FuzzPodList: no list breaks the decoder, and one without a version is an error.
-func FuzzPodList(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzPodList(f *testing.F) {
 	f.Add([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[` + aPod + `,` + aPod + `]}`))
 	f.Add([]byte(`{"items":null,"metadata":{"resourceVersion":"1"},"x":[1,{}]}`))
 	f.Add([]byte(`{"items":[{"metadata":{"annotations":[]}}]}`))

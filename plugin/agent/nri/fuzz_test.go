@@ -10,13 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/podweir/podweir/plugin/netconf"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 // FuzzSynchronize: nothing that a runtime sends when it connects breaks the agent, and
 // what is held of it is bounded.
-func FuzzSynchronize(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzSynchronize(f *testing.F) {
 	seed, err := proto.Marshal(&api.SynchronizeRequest{Pods: []*api.PodSandbox{{
 		Id: "a", Uid: "b", Name: "c", Namespace: "d", Annotations: map[string]string{"podweir.io/policy": "flat", "podweir.io/x": "y"},
 		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: "/run/netns/a"}, nil}},

@@ -8,13 +8,11 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/agent/uninstall"
-	"github.com/podweir/podweir/plugin/testutil/mutate"
 )
 
 // FuzzDaemonSets: no answer of the API server breaks the decoders, half a list is none,
 // and only a deletion is one: the agent removes itself after it.
-func FuzzDaemonSets(tf *testing.F) {
-	f := mutate.New(tf)
+func FuzzDaemonSets(f *testing.F) {
 	const event = `{"type":"DELETED","object":{"metadata":{"name":"podweir","uid":"a"}}}`
 	for _, seed := range []string{
 		listOfOne, emptyList, statusText, event + "\n" + event, strings.Replace(event, "DELETED", "MODIFIED", 1),
