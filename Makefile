@@ -54,7 +54,6 @@ plugin: ## Build bin/kubectl-podweir, the plugin of kubectl for the whole cluste
 .PHONY: refplugins
 refplugins: ## Build the reference CNI plugins into bin/ref.
 	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ tool
-	cd e2e/refplugins-1.5.1 && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref-1.5.1/ tool
 
 .PHONY: npa
 npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (clang).
@@ -386,16 +385,15 @@ before: ## Build bin/podweir-cni-before from the commit BEFORE, to be measured b
 	cd bin/before && $(GO_BUILD) -o $(CURDIR)/bin/podweir-cni-before ./plugin/cmd/podweir-cni
 	git worktree remove --force bin/before
 
-.PHONY: perf-ci
-perf-ci: perfrig ## Take the campaign that the documents quote (root, half an hour; goes on where it was interrupted).
-	bin/perfrig run -anew -profile ci
+# What "make perf" measures: costs, loads, rivals or scale.
+PROFILE ?= costs
 
 .PHONY: perf
-perf: perfrig ## Take the full campaign: everything, five times (root, half a day; goes on where it was interrupted).
-	bin/perfrig run -anew -profile full
+perf: perfrig ## Take the campaign of PROFILE (root, 20 minutes to hours; goes on where it was interrupted).
+	bin/perfrig run -anew -profile '$(PROFILE)'
 
-# Kernels of "make perf-vm": that of the pods and that of the clients.
-PERF_KERNELS ?= 6.12/6.1
+# The kernel of "make perf-vm".
+PERF_KERNEL ?= 6.12
 
 # One baseline of each is kept: the new one takes the place of the old.
 DAY = $(shell date -u +%F)
@@ -412,15 +410,15 @@ perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits an
 	$(MAKE) figures
 
 .PHONY: perf-vm
-perf-vm: perfrig setup-kernels ## Take the campaign of emulated machines, with qdiscs that other kernels have (root, 40 minutes; goes on where it was interrupted).
-	bin/perfrig run -anew -substrate vm -kernels $(PERF_KERNELS) -profile vm
+perf-vm: perfrig setup-kernels ## Take the campaign of PROFILE in an emulated machine, with qdiscs that other kernels have (root; goes on where it was interrupted).
+	bin/perfrig run -anew -substrate vm -kernel '$(PERF_KERNEL)' -profile '$(PROFILE)'
 
 .PHONY: test-perf-netns
 test-perf-netns: build refplugins ## Take samples of the performance rig in namespaces of this machine (root, 3 minutes).
 	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./netns
 
 .PHONY: test-perf-vm
-test-perf-vm: build refplugins setup-kernels ## Boot the machines of perf-vm, take samples and interrupt some (root, 3 minutes).
+test-perf-vm: build refplugins setup-kernels ## Boot the machine of perf-vm, take samples and interrupt one (root, 3 minutes).
 	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./vm
 
 .PHONY: cluster-driver
@@ -429,7 +427,7 @@ cluster-driver: setup-cluster image
 
 .PHONY: perf-k8s
 perf-k8s: perfrig cluster-driver ## Take the campaign of a Kubernetes cluster on this machine (root, 20 minutes; goes on where it was interrupted).
-	bin/perfrig run -anew -substrate k8s -profile k8s
+	bin/perfrig run -anew -substrate k8s -profile rivals
 
 .PHONY: test-perf-k8s
 test-perf-k8s: build refplugins cluster-driver ## Start the cluster of perf-k8s, take samples, interrupt one and see that nothing is left (root, 2 minutes).
@@ -440,13 +438,11 @@ BASELINE       ?= $(lastword $(sort $(wildcard docs/results/*-netns/samples.json
 BASELINE_COSTS ?= $(lastword $(sort $(wildcard docs/results/*-netns-costs/samples.jsonl)))
 
 .PHONY: bench
-bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a ratio is worse than the committed ones (root, 15 minutes).
+bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a ratio is worse than the committed ones (root, 20 minutes).
 	bin/perfrig run -anew -profile costs
-	bin/perfrig run -anew -profile bench
 	bin/perfrig report bin/perf/costs/samples.jsonl
-	bin/perfrig report bin/perf/bench/samples.jsonl
 	$(if $(BASELINE_COSTS),bin/perfrig compare $(BASELINE_COSTS) bin/perf/costs/samples.jsonl)
-	$(if $(BASELINE),bin/perfrig compare $(BASELINE) bin/perf/bench/samples.jsonl)
+	$(if $(BASELINE),bin/perfrig compare $(BASELINE) bin/perf/costs/samples.jsonl)
 
 ##@ Change
 

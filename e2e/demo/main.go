@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/demo/result"
-	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/engine"
 )
@@ -109,7 +108,7 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 		Machine: describeMachine(), Started: began.UTC().Format(time.RFC3339),
 		Congestion: o.congestion, Load: plan,
 	}
-	d := &demo{out: out, began: began, lab: l, ends: far.OneMachine{Lab: l}, report: rep}
+	d := &demo{out: out, began: began, lab: l, report: rep}
 	d.introduce()
 	if err := d.rows(ctx, picked, caps); err != nil {
 		return err
@@ -171,7 +170,6 @@ type demo struct {
 	out    io.Writer
 	began  time.Time
 	lab    *lab.Lab
-	ends   far.Ends
 	report *report
 }
 
@@ -182,7 +180,7 @@ func (d *demo) say(format string, args ...any) {
 
 // rows measures every scenario at every cap.
 func (d *demo) rows(ctx context.Context, picked []scenario, caps []uint64) error {
-	b, err := newBench(ctx, d.lab, d.ends, d.report.Congestion)
+	b, err := newBench(ctx, d.lab, d.report.Congestion)
 	if err != nil {
 		return err
 	}

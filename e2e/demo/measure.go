@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
@@ -31,7 +30,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // bench is what all rows share.
 type bench struct {
-	ends       far.Ends
+	lab        *lab.Lab
 	node       *lab.Netns
 	congestion string
 	client     *lab.Host // talks to the pod under test
@@ -41,13 +40,13 @@ type bench struct {
 }
 
 // newBench makes the clients and the unshaped bystander.
-func newBench(ctx context.Context, l *lab.Lab, e far.Ends, congestion string) (*bench, error) {
-	b := &bench{ends: e, node: l.Node(), congestion: congestion}
+func newBench(ctx context.Context, l *lab.Lab, congestion string) (*bench, error) {
+	b := &bench{lab: l, node: l.Node(), congestion: congestion}
 	var err error
-	if b.client, err = e.Client("client"); err != nil {
+	if b.client, err = l.Client("client"); err != nil {
 		return nil, err
 	}
-	if b.onlooker, err = e.Client("onlooker"); err != nil {
+	if b.onlooker, err = l.Client("onlooker"); err != nil {
 		return nil, err
 	}
 	network, err := l.Network("bystander")
@@ -61,9 +60,9 @@ func newBench(ctx context.Context, l *lab.Lab, e far.Ends, congestion string) (*
 // running is the load on one pod.
 type running struct {
 	start                     time.Duration // of the elephants
-	egress, ingress           *far.BulkRun
-	egressMeter, ingressMeter far.Meter
-	kept, bystanderKept       far.Waiter
+	egress, ingress           *lab.ElephantRun
+	egressMeter, ingressMeter *wiremeter.Meter
+	kept, bystanderKept       *lab.RequestsRun
 	openStart, openEnd        time.Duration
 	closeStart, closeEnd      time.Duration
 }
@@ -91,11 +90,11 @@ func (b *bench) measure(ctx context.Context, network *lab.Network, s *scenario, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run := &running{}
-	if run.egressMeter, err = b.ends.Meter(b.client, wiremeter.Received); err != nil {
+	if run.egressMeter, err = wiremeter.Attach(b.client.Netns, b.client.IfName, wiremeter.Received); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.egressMeter.Close()) }()
-	if run.ingressMeter, err = b.ends.Meter(&pod.Host, wiremeter.Received); err != nil {
+	if run.ingressMeter, err = wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, run.ingressMeter.Close()) }()
@@ -128,11 +127,11 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running, 
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
 	var err error
-	if run.kept, err = b.ends.Echo(ctx, kept); err != nil {
+	if run.kept, err = b.lab.StartEcho(ctx, kept); err != nil {
 		return err
 	}
 	kept.From, kept.To = b.onlooker, &b.bystander.Host
-	if run.bystanderKept, err = b.ends.Echo(ctx, kept); err != nil {
+	if run.bystanderKept, err = b.lab.StartEcho(ctx, kept); err != nil {
 		return err
 	}
 	run.start = wiremeter.Now()
@@ -142,12 +141,12 @@ func (b *bench) startElephants(ctx context.Context, pod *lab.Pod, run *running, 
 		Duration: seconds(5 * (plan.WarmUpSeconds + plan.OpenLoopSeconds + plan.ClosedLoopSeconds)),
 	}
 	if !ingressOnly {
-		if run.egress, err = b.ends.Elephant(ctx, elephant); err != nil {
+		if run.egress, err = b.lab.StartElephant(ctx, elephant); err != nil {
 			return err
 		}
 	}
 	elephant.From, elephant.To = elephant.To, elephant.From
-	run.ingress, err = b.ends.Elephant(ctx, elephant)
+	run.ingress, err = b.lab.StartElephant(ctx, elephant)
 	return err
 }
 
@@ -160,12 +159,12 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		PerSecond: plan.OpenLoopPerSecond, Duration: seconds(plan.OpenLoopSeconds),
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
 	}
-	open, err := b.ends.HTTP(ctx, load)
+	open, err := b.lab.StartHTTP(ctx, load)
 	if err != nil {
 		return err
 	}
 	load.From, load.To = b.onlooker, &b.bystander.Host
-	bystander, err := b.ends.HTTP(ctx, load)
+	bystander, err := b.lab.StartHTTP(ctx, load)
 	if err != nil {
 		return err
 	}
@@ -174,7 +173,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		return err
 	}
 	for _, result := range []struct {
-		wait far.Waiter
+		wait *lab.RequestsRun
 		into *latency
 	}{
 		{open, &r.Open},
@@ -182,7 +181,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 		{run.kept, &r.Kept},
 		{run.bystanderKept, &r.BystanderKept},
 	} {
-		l, err := result.wait(ctx)
+		l, err := result.wait.Wait(ctx)
 		if err != nil {
 			return fmt.Errorf("light flows: %w", err)
 		}
@@ -193,7 +192,7 @@ func (b *bench) openLoop(ctx context.Context, pod *lab.Pod, run *running, r *row
 
 func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *row) error {
 	run.closeStart = wiremeter.Now()
-	closed, err := b.ends.HTTP(ctx, lab.HTTPLoad{
+	closed, err := b.lab.StartHTTP(ctx, lab.HTTPLoad{
 		From: b.client, To: &pod.Host, ResponseBytes: plan.ResponseBytes,
 		Concurrency: plan.ClosedLoopClients, Duration: seconds(plan.ClosedLoopSeconds),
 		Timeout: seconds(plan.RequestTimeoutMilli / 1000),
@@ -201,7 +200,7 @@ func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *r
 	if err != nil {
 		return err
 	}
-	l, err := closed(ctx)
+	l, err := closed.Wait(ctx)
 	if err != nil {
 		return fmt.Errorf("closed loop: %w", err)
 	}
@@ -213,8 +212,8 @@ func (b *bench) closedLoop(ctx context.Context, pod *lab.Pod, run *running, r *r
 // finish stops the elephants and reads what was counted.
 func (b *bench) finish(ctx context.Context, run *running, r *row) error {
 	for _, d := range []struct {
-		elephant *far.BulkRun
-		meter    far.Meter
+		elephant *lab.ElephantRun
+		meter    *wiremeter.Meter
 		into     *flow
 	}{{run.egress, run.egressMeter, &r.Egress}, {run.ingress, run.ingressMeter, &r.Ingress}} {
 		if err := fillWire(d.meter, run, r.CapBitRate, d.into); err != nil {
@@ -232,7 +231,7 @@ func (b *bench) finish(ctx context.Context, run *running, r *row) error {
 	return nil
 }
 
-func fillWire(m far.Meter, run *running, capBitRate uint64, f *flow) error {
+func fillWire(m *wiremeter.Meter, run *running, capBitRate uint64, f *flow) error {
 	whole, err := m.Read(run.start, run.closeEnd)
 	if err != nil {
 		return err

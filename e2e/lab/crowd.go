@@ -83,33 +83,17 @@ type Crowd struct {
 	// Flows is how many there are, in turns: a packet of each, then the next of
 	// each. A load that ends before the first turn does has fresh flows only.
 	Flows int
-	// Only, if not empty, are the flows instead, as remote address and source
-	// port.
-	Only []netip.AddrPort
 	// PacketBytes is the size of an IP packet, 28 bytes of headers included.
 	PacketBytes int
 	// PerSecond is the number of packets altogether.
 	PerSecond float64
 	// Duration is how long they are sent.
 	Duration time.Duration
-	// ToPort, if not 0, is the receiver's port.
-	ToPort uint16
-}
-
-// flows is how many there are.
-func (c *Crowd) flows() int {
-	if len(c.Only) > 0 {
-		return len(c.Only)
-	}
-	return c.Flows
 }
 
 // Flow is the remote address and the source port of the flow of a number, from
 // 0. The network's own address is left out.
 func (c *Crowd) Flow(number int) netip.AddrPort {
-	if len(c.Only) > 0 {
-		return c.Only[number]
-	}
 	a := c.Remote.Addr().As4()
 	first := binary.BigEndian.Uint32(a[:])
 	binary.BigEndian.PutUint32(a[:], first+1+uint32(number/PortsPerRemote))
@@ -117,15 +101,14 @@ func (c *Crowd) Flow(number int) netip.AddrPort {
 }
 
 func (c *Crowd) check() error {
-	n := c.flows()
-	if n < 1 {
+	if c.Flows < 1 {
 		return errors.New("a crowd without flows")
 	}
 	if least := ipv4HeaderBytes + udpHeaderBytes; c.PacketBytes < least {
 		return fmt.Errorf("packets of %d bytes, at least %d are needed", c.PacketBytes, least)
 	}
-	if last := c.Flow(n - 1).Addr(); !c.Remote.Contains(last) {
-		return fmt.Errorf("%d flows do not fit %s: the last would be of %s", n, c.Remote, last)
+	if last := c.Flow(c.Flows - 1).Addr(); !c.Remote.Contains(last) {
+		return fmt.Errorf("%d flows do not fit %s: the last would be of %s", c.Flows, c.Remote, last)
 	}
 	return nil
 }
@@ -135,9 +118,9 @@ func (l *Lab) StartCrowd(ctx context.Context, c Crowd) (*FloodRun, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	bind := netip.AddrPortFrom(c.To.V4, c.ToPort)
+	bind := netip.AddrPortFrom(c.To.V4, 0)
 	if !c.Inwards {
-		bind = netip.AddrPortFrom(netip.IPv4Unspecified(), c.ToPort)
+		bind = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	}
 	args := crowdArgs{Crowd: c, Pod: c.To.V4}
 	if !c.Inwards {
@@ -159,8 +142,9 @@ func (l *Lab) StartCrowd(ctx context.Context, c Crowd) (*FloodRun, error) {
 
 type crowdArgs struct {
 	Crowd
-	// Pod is the address of the end that is not remote.
-	Pod netip.Addr
+	// Pod is the address of the end that is not remote, ToPort the receiver's port.
+	Pod    netip.Addr
+	ToPort uint16
 }
 
 // crowder sends on one thread.
@@ -235,7 +219,7 @@ func (c *crowder) run(quit <-chan struct{}) *FloodResult {
 // send offers a packet of the next flow.
 func (c *crowder) send(out *FloodResult) {
 	c.flow = c.Flow(c.next)
-	if c.next++; c.next == c.flows() {
+	if c.next++; c.next == c.Flows {
 		c.next = 0
 	}
 	remote := c.flow.Addr().As4()

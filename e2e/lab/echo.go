@@ -28,8 +28,6 @@ type EchoLoad struct {
 	From, To *Host
 	// IPv6 selects the address family.
 	IPv6 bool
-	// FromPort and ToPort, if not 0, are the ports of the connection.
-	FromPort, ToPort uint16
 	// PerSecond is how many requests are sent per second, whether or not the
 	// earlier responses have arrived.
 	PerSecond float64
@@ -50,7 +48,6 @@ type echoArgs struct {
 	CongestionControl string
 
 	Addr      netip.AddrPort
-	FromPort  uint16
 	PerSecond float64
 	Delay     time.Duration
 	Duration  time.Duration
@@ -64,8 +61,7 @@ func (l *Lab) StartEcho(ctx context.Context, load EchoLoad) (*RequestsRun, error
 	args := echoArgs{
 		CongestionControl: l.opts.CongestionControl,
 
-		Addr:      netip.AddrPortFrom(load.To.Addr(load.IPv6), load.ToPort),
-		FromPort:  load.FromPort,
+		Addr:      netip.AddrPortFrom(load.To.Addr(load.IPv6), 0),
 		PerSecond: load.PerSecond,
 		Delay:     load.Delay, Duration: load.Duration, Timeout: load.Timeout,
 		FrameBytes: load.FrameBytes,
@@ -146,22 +142,6 @@ func runEchoServer(raw json.RawMessage, ready func(any) error, _ <-chan struct{}
 	}
 }
 
-// bindPort makes a socket take a port for its own, for a peer of the given
-// family; 0 leaves the choice to the kernel.
-func bindPort(fd int, peer netip.Addr, port uint16) error {
-	if port == 0 {
-		return nil
-	}
-	own := netip.IPv4Unspecified()
-	if peer.Is6() {
-		own = netip.IPv6Unspecified()
-	}
-	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(own, port))); err != nil {
-		return fmt.Errorf("bind port %d: %w", port, err)
-	}
-	return nil
-}
-
 func boundPort(fd int) (uint16, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
@@ -212,9 +192,6 @@ func runEchoClient(raw json.RawMessage, ready func(any) error, quit <-chan struc
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout),
 	); err != nil {
-		return nil, err
-	}
-	if err := bindPort(fd, args.Addr.Addr(), args.FromPort); err != nil {
 		return nil, err
 	}
 	if err := unix.Connect(fd, sa); err != nil {

@@ -93,11 +93,7 @@ func (l *Lab) Client(name string) (*Host, error) {
 func (l *Lab) wire(ns *Netns, nodeIf string, sub subnet) error {
 	gw4, gw6 := sub.nth(1)
 	v4, v6 := sub.nth(2)
-	join := l.pair
-	if l.opts.Delay > 0 {
-		join = l.delayedPair
-	}
-	if err := join(ns, nodeIf); err != nil {
+	if err := l.pair(ns, nodeIf); err != nil {
 		return err
 	}
 	if err := l.node.Do(func() error { return configure(nodeIf, gw4, gw6) }); err != nil {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -36,9 +35,6 @@ type Elephant struct {
 	From, To *Host
 	// IPv6 selects the address family.
 	IPv6 bool
-	// Via, if valid, is the address that the sender connects to, which must
-	// lead to the receiver's, as that of a Service does.
-	Via netip.Addr
 	// CongestionControl is the sender's; empty means that of the lab.
 	CongestionControl string
 	// Flows is the number of connections; 0 means 1.
@@ -84,15 +80,14 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 	}
 	port := iperfPort + l.nextPort()
 	addr := e.To.Addr(e.IPv6).String()
-	server, err := l.startProcess(ctx, e.To, nil, "iperf3", iperfServer(addr, port)...)
+	server, err := l.startProcess(ctx, e.To, nil, "iperf3",
+		"--server", "--one-off", "--json", "--bind", addr, "--port", strconv.Itoa(port),
+		"--interval", fmt.Sprint(iperfInterval))
 	if err != nil {
 		return nil, err
 	}
 	if err := waitListening(ctx, server, port); err != nil {
 		return nil, errors.Join(err, server.kill())
-	}
-	if e.Via.IsValid() {
-		addr = e.Via.String()
 	}
 	run := &ElephantRun{Started: monotonic(), server: server}
 	run.client, err = l.startProcess(ctx, e.From, nil, "iperf3", l.iperfClient(&e, addr, port)...)
@@ -100,13 +95,6 @@ func (l *Lab) StartElephant(ctx context.Context, e Elephant) (*ElephantRun, erro
 		return nil, errors.Join(err, server.kill())
 	}
 	return run, nil
-}
-
-func iperfServer(addr string, port int) []string {
-	return []string{
-		"--server", "--one-off", "--json", "--bind", addr, "--port", strconv.Itoa(port),
-		"--interval", fmt.Sprint(iperfInterval),
-	}
 }
 
 func (l *Lab) iperfClient(e *Elephant, addr string, port int) []string {

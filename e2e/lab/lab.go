@@ -47,15 +47,10 @@ type Options struct {
 	// PluginDirs are searched for CNI plugins, first hit wins. Empty means
 	// bin and bin/ref below the root of the checkout.
 	PluginDirs []string
-	// CNIVersion is that of the conflists. Empty means 1.1.0.
-	CNIVersion string
 	// CongestionControl is the TCP congestion control of every load
 	// generator that does not name its own. Empty means cubic, whatever the
 	// host's default is.
 	CongestionControl string
-	// Delay is added to each packet between a client and the node, in either
-	// direction. Above 0 it needs /dev/net/tun.
-	Delay time.Duration
 	// PluginLog receives what plugins write to stderr. Nil discards it.
 	PluginLog io.Writer
 	// Log receives what the lab could not clean up. Nil means
@@ -115,9 +110,6 @@ func (o *Options) complete() error {
 	}
 	if o.CongestionControl == "" {
 		o.CongestionControl = "cubic"
-	}
-	if o.CNIVersion == "" {
-		o.CNIVersion = cniVersion
 	}
 	if len(o.PluginDirs) > 0 {
 		return nil

@@ -94,7 +94,7 @@ func (l *Lab) Network(name string, chained ...Entry) (*Network, error) {
 	full := l.name + "-" + name
 	plugins := append([]Entry{l.ptpEntry(sub)}, chained...)
 	raw, err := json.MarshalIndent(map[string]any{
-		"cniVersion": l.opts.CNIVersion, "name": full, "plugins": plugins,
+		"cniVersion": cniVersion, "name": full, "plugins": plugins,
 	}, "", "  ")
 	if err != nil {
 		return nil, err

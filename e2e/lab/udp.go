@@ -37,9 +37,6 @@ type UDPFlood struct {
 	From, To *Host
 	// IPv6 selects the address family.
 	IPv6 bool
-	// Via, if valid, is the address that is sent to, which must lead to the
-	// receiver's, as that of a Service does.
-	Via netip.Addr
 	// BitsPerSec is the offered rate of IP packets; 0 means as fast as one
 	// thread can.
 	BitsPerSec uint64
@@ -114,9 +111,6 @@ func (l *Lab) StartFlood(ctx context.Context, load UDPFlood) (*FloodRun, error) 
 	sink, err := l.startWorker(ctx, load.To, "udp-sink", bind, &args.To)
 	if err != nil {
 		return nil, err
-	}
-	if load.Via.IsValid() {
-		args.To = netip.AddrPortFrom(load.Via, args.To.Port())
 	}
 	flood, err := l.startWorker(ctx, load.From, "udp-flood", args, nil)
 	if err != nil {

@@ -33,7 +33,6 @@ var workerKinds = map[string]workerFunc{
 	"udp-crowd":   runUDPCrowd,
 	"call-server": runCallServer,
 	"call-client": runCallClient,
-	"delay":       runDelay,
 }
 
 // workerMessage is a line from the worker to its parent.

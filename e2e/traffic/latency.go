@@ -47,14 +47,14 @@ func (t *Target) keptTurns(ctx context.Context, turns int, turn time.Duration) (
 	var pod, free []*lab.Latencies
 	for range turns {
 		for _, who := range []*Target{t, t.rig.Free} {
-			run, err := t.rig.Between().Echo(ctx, lab.EchoLoad{
+			run, err := t.rig.Lab.StartEcho(ctx, lab.EchoLoad{
 				From: t.rig.Client, To: &who.Host, PerSecond: keptPerSecond,
 				Duration: turn, Timeout: keptTimeout,
 			})
 			if err != nil {
 				return nil, err
 			}
-			lat, err := run(ctx)
+			lat, err := run.Wait(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
@@ -72,7 +71,7 @@ var (
 type Offer struct {
 	// Started and Until bound the time in which it is offered.
 	Started, Until time.Duration
-	bulk           *far.BulkRun
+	bulk           *lab.ElephantRun
 	flood          *lab.FloodRun
 }
 
@@ -85,7 +84,7 @@ func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec u
 	o := &Offer{Started: wiremeter.Now()}
 	var err error
 	if load.Flows > 0 {
-		o.bulk, err = t.rig.Between().Elephant(ctx, lab.Elephant{
+		o.bulk, err = t.rig.Lab.StartElephant(ctx, lab.Elephant{
 			From: from, To: to, IPv6: load.V6, CongestionControl: load.Congestion,
 			Flows: load.Flows, Duration: last, WriteBytes: load.WriteBytes,
 		})

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
@@ -41,9 +40,6 @@ var Directions = []Direction{Egress, Ingress}
 type Rig struct {
 	Lab    *lab.Lab
 	Client *lab.Host
-	// Ends starts load between the lab's hosts; nil means that all of them are
-	// on this machine.
-	Ends far.Ends
 	// Starting is how long it takes to start the two processes of a load; 0
 	// means 250 ms, which a machine that is not emulated never needs.
 	Starting time.Duration
@@ -60,7 +56,7 @@ type Rig struct {
 // receiver; that of the pod is behind an ifb too.
 type Target struct {
 	*lab.Pod
-	meters [2]far.Meter
+	meters [2]*wiremeter.Meter
 	rig    *Rig
 }
 
@@ -84,49 +80,12 @@ func NewRigWith(ctx context.Context, opts lab.Options) (*Rig, error) {
 	return r, nil
 }
 
-// NewRigApart is NewRigWith, with clients that the peer at an address has, on
-// the machine that device leads to (see [lab.Lab.Join]). Where a host of those
-// is an end of load, only [Rig.Ends] starts it.
-func NewRigApart(ctx context.Context, opts lab.Options, device, peer string) (*Rig, error) {
-	l, err := lab.New(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.Join(device, lab.Near); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	two, err := far.Dial(ctx, l, peer)
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	r := &Rig{Lab: l, Ends: two, carried: map[string]float64{}}
-	if r.Client, err = two.Client("client"); err == nil {
-		r.Free, err = r.Pod(ctx, nil, nil)
-	}
-	if err != nil {
-		return nil, errors.Join(err, two.Close(), l.Close())
-	}
-	return r, nil
-}
-
-// Between starts load between the lab's hosts, wherever they are.
-func (r *Rig) Between() far.Ends {
-	if r.Ends == nil {
-		return far.OneMachine{Lab: r.Lab}
-	}
-	return r.Ends
-}
-
 // starting is how long it takes to start the processes of a load.
 func (r *Rig) starting() time.Duration { return cmp.Or(r.Starting, 250*time.Millisecond) }
 
 // Close removes everything.
 func (r *Rig) Close() error {
-	err := r.Free.closeMeters()
-	if two, ok := r.Ends.(*far.TwoMachines); ok {
-		err = errors.Join(err, two.Close())
-	}
-	return errors.Join(err, r.Lab.Close())
+	return errors.Join(r.Free.closeMeters(), r.Lab.Close())
 }
 
 // Pod makes a fresh pod of a fresh conflist: ptp, host-local and chained
@@ -162,7 +121,7 @@ func (t *Target) freshMeters() error {
 		host *lab.Host
 		at   wiremeter.Direction
 	}{Egress: {t.rig.Client, wiremeter.Received}, Ingress: {&t.Host, wiremeter.Delivered}} {
-		meter, err := t.rig.Between().Meter(m.host, m.at)
+		meter, err := wiremeter.Attach(m.host.Netns, m.host.IfName, m.at)
 		if err != nil {
 			return err
 		}

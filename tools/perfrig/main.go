@@ -15,7 +15,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 
@@ -84,8 +83,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return &usageError{"no command"}
 	}
-	if vm.IsGuest(args[0]) { // in an emulated machine; not for users
-		return vm.Guest(ctx, ".", args)
+	if args[0] == vm.GuestCommand { // in an emulated machine; not for users
+		return vm.Guest(ctx, ".")
 	}
 	switch args[0] {
 	case "run":
@@ -106,8 +105,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 // choices are the flags of run and plan.
 type choices struct {
 	profile, dir, only string
-	modes              string // of attachment, with commas between them
-	where, kernels     string // the substrate, and what it runs
+	where, kernel      string // the substrate, and what it runs
 	seed               uint64
 	slice              time.Duration
 	anew               bool
@@ -115,30 +113,15 @@ type choices struct {
 
 func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
-	set.StringVar(&c.profile, "profile", "ci", "smoke, bench, costs, distances, k8s, leaves, loads, ratios, rivals, scale, vm, ci or full")
+	set.StringVar(&c.profile, "profile", "costs", "costs, loads, rivals or scale")
 	set.Uint64Var(&c.seed, "seed", 1, "of the order")
-	set.StringVar(&c.modes, "modes", "", "beside each phase of podweir also these attach modes, with commas between them, or all: "+
-		strings.Join(spec.AttachModes(), ", "))
 	set.StringVar(&c.only, "only", "", "only runs whose name (WORKLOAD/CAP/PHASE#ROUND) has a match of this regular expression; the plan's order stays")
 	return set
 }
 
-// spec is the profile, with the attach modes that were requested.
-func (c *choices) spec() (*spec.Spec, error) {
-	s, err := spec.Profile(c.profile)
-	if err != nil || c.modes == "" {
-		return s, err
-	}
-	modes := strings.Split(c.modes, ",")
-	if c.modes == "all" {
-		modes = spec.AttachModes()
-	}
-	return s.InModes(modes...)
-}
-
 // plan is the ordered list of runs.
 func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
-	s, err := c.spec()
+	s, err := spec.Profile(c.profile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -178,8 +161,8 @@ const samplesFile = "samples.jsonl"
 func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	var c choices
 	set := c.flags("run")
-	set.StringVar(&c.where, "substrate", "netns", "netns (this machine), vm (kernels in emulated machines) or k8s (a cluster on this machine)")
-	set.StringVar(&c.kernels, "kernels", "6.12/6.1", "of substrate vm: the pods' and the clients', or one for both as in 6.12; there are 6.1, 6.12 and newest")
+	set.StringVar(&c.where, "substrate", "netns", "netns (this machine), vm (a kernel in an emulated machine) or k8s (a cluster on this machine)")
+	set.StringVar(&c.kernel, "kernel", "6.12", "of substrate vm: 6.1, 6.12 or newest")
 	set.StringVar(&c.dir, "dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
 	set.DurationVar(&c.slice, "slice", 0, "begin no run that would not end within this time; the next call goes on")
 	set.BoolVar(&c.anew, "anew", false, "put aside a campaign that is complete or of another commit; one that was interrupted goes on")

@@ -20,11 +20,11 @@ import (
 func campaign(t *testing.T, used float64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "samples.jsonl")
-	bench, err := spec.Profile("bench")
+	costs, err := spec.Profile("costs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := record.Open(name, record.Campaign{Profile: "bench", Digest: bench.Digest(), Machine: record.Machine{Commit: "c0ffee"}})
+	f, err := record.Open(name, record.Campaign{Profile: "costs", Digest: costs.Digest(), Machine: record.Machine{Commit: "c0ffee"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestQuoteCheckFailsUntilQuoted(t *testing.T) {
 
 func TestPlanIsPrinted(t *testing.T) {
 	var out bytes.Buffer
-	if err := command(t.Context(), []string{"plan", "-profile", "smoke", "-only", "^mixed/.*strict"}, &out); err != nil {
+	if err := command(t.Context(), []string{"plan", "-profile", "rivals", "-only", "^mixed/.*strict#00"}, &out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"mixed/10M/podweir-strict#00\n", ": 1 runs, about 15s"} {
@@ -135,20 +135,5 @@ func TestUsage(t *testing.T) {
 	}
 	if err := command(t.Context(), []string{"plan", "-profile", "none"}, &bytes.Buffer{}); err == nil {
 		t.Error("plan of an unknown profile = nil, want an error")
-	}
-}
-
-func TestPlanInAttachModes(t *testing.T) {
-	var out bytes.Buffer
-	if err := command(t.Context(), []string{"plan", "-profile", "bench", "-modes", "all"}, &out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"/podweir-strict#", "/podweir-strict-ifb#", "/podweir-strict-tcx-hostside#", "/podweir-strict-clsact-podside#"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the plan lacks %s:\n%s", want, out.String())
-		}
-	}
-	if err := command(t.Context(), []string{"plan", "-modes", "tcx"}, &out); err == nil || !strings.Contains(err.Error(), `"tcx"`) {
-		t.Errorf("plan -modes tcx = %v, want an error that names it", err)
 	}
 }

@@ -23,13 +23,9 @@ func (c *choices) substrate(ctx context.Context) (s executor.Substrate, down fun
 		here.Niceness = lab.Niceness
 		return here, func() error { return nil }, nil
 	case vm.Name:
-		kernels, err := vm.ParseKernels(c.kernels)
+		machines, err := vm.New(".", c.kernel)
 		if err != nil {
 			return nil, nil, &usageError{err.Error()}
-		}
-		machines, err := vm.New(".", kernels)
-		if err != nil {
-			return nil, nil, err
 		}
 		machines.Niceness = lab.Niceness
 		return machines, machines.Close, nil

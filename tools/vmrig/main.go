@@ -30,7 +30,6 @@ const usage = `usage:
   vmrig test [options] PACKAGE...           privileged tests on every kernel
   vmrig test -tier TIER [options]           those of a tier
   vmrig report -host LOG RESULTS...         tests that no kernel ran
-  vmrig wire -k A,B -peer CMD -- COMMAND    two machines, joined by a wire
 Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
 `
 
@@ -75,8 +74,6 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return outcome(test(ctx, args))
 	case "report":
 		return outcome(report(args))
-	case "wire":
-		return outcome(joined(ctx, args))
 	}
 	fmt.Fprint(os.Stderr, usage)
 	return statusUsage, fmt.Errorf("unknown command %q", name)

@@ -30,36 +30,18 @@ func cellOf(t *testing.T, profile, id string) *spec.Cell {
 
 func TestUnavailableSaysWhatAKubeletCannotDo(t *testing.T) {
 	for id, want := range map[string]string{
-		"mixed/uncapped/unshaped":                      "",
-		"mixed/10M/bandwidth-1.9":                      "",
-		"mixed/10M/bandwidth-1.9-tuned":                "the runtime hands down its own burst",
-		"mixed/10M/podweir-flat":                       "",
-		"mixed/10M/podweir-strict-tbf":                 "the cluster's release has policies alone",
-		"mixed/10M/bandwidth-1.5.1":                    "not one of the cluster's plugins",
-		"mixed/10M/cake":                               "not one of the cluster's plugins",
-		"tcp6-1-cubic-egress/10M/podweir-strict":       "not measured in a cluster",
-		"memory-8/100M/podweir-strict":                 "not measured in a cluster",
-		"others-tcp-1-service/uncapped/podweir-unused": "not measured in a cluster",
-		"percentiles-10/1G/podweir-strict":             "",
+		"rivals mixed/uncapped/unshaped":                  "",
+		"rivals mixed/10M/bandwidth-1.9":                  "",
+		"rivals mixed/10M/bandwidth-1.9-tuned":            "the runtime hands down its own burst",
+		"rivals latency-ingress/20M/podweir-strict":       "",
+		"rivals latency-ingress/20M/calico":               "not one of the cluster's plugins",
+		"loads load-pages-egress/10M/cake":                "not measured in a cluster",
+		"costs memory-100/100M/podweir-strict":            "not measured in a cluster",
+		"costs others-tcp-1-pod/uncapped/podweir-unused":  "not measured in a cluster",
 	} {
-		if got := unavailable(cellOf(t, "full", id)); got != want {
+		profile, id, _ := strings.Cut(id, " ")
+		if got := unavailable(cellOf(t, profile, id)); got != want {
 			t.Errorf("%s: %q, want %q", id, got, want)
-		}
-	}
-}
-
-// TestItsProfileIsMeasuredButForTheTunedPhase: nothing stands in the profile for
-// nothing.
-func TestItsProfileIsMeasuredButForTheTunedPhase(t *testing.T) {
-	s, err := spec.Profile("k8s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cells, _ := s.Cells()
-	for i := range cells {
-		c := &cells[i]
-		if why := unavailable(c); (why != "") != (c.Phase.Name == "bandwidth-1.9-tuned") {
-			t.Errorf("%s: %q", c.ID(), why)
 		}
 	}
 }

@@ -73,9 +73,6 @@ func (r *run) add(ctx context.Context) (err error) {
 	if err := r.addAtOnce(ctx, l); err != nil {
 		return err
 	}
-	if err := r.addFirst(ctx, l); err != nil {
-		return err
-	}
 	return r.addMemory(ctx, l)
 }
 
@@ -188,10 +185,7 @@ func (r *run) newInvocation(l *lab.Lab, pod *lab.Pod) (*invocation, error) {
 	if len(chain) != 1 {
 		return nil, fmt.Errorf("phase %s has no plugin to add", r.cell.Phase.Name)
 	}
-	version := "1.1.0"
-	if r.opts.CNIVersion != "" {
-		version = r.opts.CNIVersion
-	}
+	const version = "1.1.0"
 	result, err := pod.Result.GetAsVersion(version)
 	if err != nil {
 		return nil, err

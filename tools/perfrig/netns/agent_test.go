@@ -35,7 +35,7 @@ func TestSumOfSeries(t *testing.T) {
 func TestPrivilegedMemoryWeighsAgentAndADD(t *testing.T) {
 	requireRoot(t)
 	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), cell(t, "full", "memory-8/100M/podweir-strict"), into); err != nil {
+	if err := New(root).Run(t.Context(), cell(t, "scale", "memory-8/100M/podweir-strict"), into); err != nil {
 		t.Fatal(err)
 	}
 	t.Log(into.Metrics)

@@ -34,6 +34,22 @@ const (
 	videoPatience = 2 * videoPeriod
 )
 
+// floods send twice the cap and were made to pass one.
+var floods = map[string]traffic.Load{
+	// One flow, full packets.
+	"udp": traffic.UDP,
+	// Neighbours must find each other, whatever else is sent.
+	"discovery": traffic.Discovery,
+	// A mark is a request that UDP need not heed.
+	"ect0": traffic.UDPECT0,
+	// Every packet is a flow of its own, and none is heavy.
+	"ports": traffic.UDPPorts,
+	// The cost is in packets.
+	"tiny": traffic.UDPTiny,
+	// Only the first fragment has ports, of three at an MTU of 1,500 bytes.
+	"fragments": {Name: "UDP 2x fragments", Payload: 4000, Times: 2},
+}
+
 // hosts are the two ends of a load.
 type hosts struct{ from, to *lab.Host }
 
@@ -74,9 +90,9 @@ func (l *ordinary) startBeside(ctx context.Context, d traffic.Direction, from, t
 	}
 	var err error
 	if l.mix.Flood != "" {
-		load, ok := attacks[l.mix.Flood]
+		load, ok := floods[l.mix.Flood]
 		if !ok {
-			return nil, fmt.Errorf("no attack %q", l.mix.Flood)
+			return nil, fmt.Errorf("no flood %q", l.mix.Flood)
 		}
 		b.flood, err = l.pod.Start(ctx, d, load, l.cell.Rate, l.head()+loadLast+l.tail())
 		if err != nil {
@@ -155,4 +171,14 @@ func meanMillis(took []time.Duration) float64 {
 		sum += t
 	}
 	return millis(sum) / float64(max(len(took), 1))
+}
+
+// offered is what a flood sent, accepted by its socket or not, in bits of IP
+// packets and their Ethernet headers. A fragment's own headers are not in it.
+func offered(f *lab.FloodResult) float64 {
+	if f.Packets == 0 || f.Elapsed <= 0 {
+		return 0
+	}
+	frame := float64(f.Bytes)/float64(f.Packets) + spec.EthernetBytes
+	return float64(f.Packets+f.Refused) * frame * 8 / f.Elapsed.Seconds()
 }

@@ -56,11 +56,11 @@ func (r *run) latency(ctx context.Context) error {
 
 // idleKept is the latency of a kept connection of the pod with nothing else.
 func idleKept(ctx context.Context, rig *traffic.Rig, pod *traffic.Target) (*lab.Latencies, error) {
-	run, err := rig.Between().Echo(ctx, lab.EchoLoad{
+	run, err := rig.Lab.StartEcho(ctx, lab.EchoLoad{
 		From: rig.Client, To: &pod.Host, PerSecond: perSecond, Duration: turns * turn, Timeout: giveUp,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return run(ctx)
+	return run.Wait(ctx)
 }

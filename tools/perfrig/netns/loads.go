@@ -31,10 +31,6 @@ func (r *run) ordinary(ctx context.Context) error {
 	if mix == nil || r.cell.Rate == 0 {
 		return fmt.Errorf("workload %s: its load is in shares of the cap, and a mix or the cap is missing", r.cell.Workload.Name)
 	}
-	if mix.RoundTripMillis > 0 && r.at != nil {
-		return fmt.Errorf("workload %s: clients that are %d ms away need the substrate netns", r.cell.Workload.Name, mix.RoundTripMillis)
-	}
-	r.opts.Delay = time.Duration(mix.RoundTripMillis) * time.Millisecond / 2
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
 		onlooker, err := r.onlooker(rig)
 		if err != nil {
@@ -177,7 +173,7 @@ func (l *ordinary) bulkDone(ctx context.Context, runs []*lab.ElephantRun, end ti
 	}
 	if len(roundTrips) > 0 {
 		slices.Sort(roundTrips)
-		l.set("bulk_round_trip_p50_ms", millis(roundTrips[len(roundTrips)/2]-2*l.opts.Delay))
+		l.set("bulk_round_trip_p50_ms", millis(roundTrips[len(roundTrips)/2]))
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
@@ -27,34 +26,18 @@ type lightLoad struct {
 	warmUp, open, closed   time.Duration
 	freshPerSecond, kept   float64
 	clients, responseBytes int
-	// bulkBitsPerSec, if not 0, is what the bulk sends each way.
-	bulkBitsPerSec uint64
 }
 
-// lightLoads are those of the workload's variants.
-var lightLoads = map[string]lightLoad{
-	// 150 requests per second for 7 s resolve the 99th percentile; with 4 kB
-	// they are some 5.5 Mbit/s of the pod's egress.
-	"": {
-		warmUp: 3 * time.Second, open: 7 * time.Second, closed: 3 * time.Second,
-		freshPerSecond: 150, kept: perSecond, clients: closedClients, responseBytes: 4000,
-	},
-	// An emulated machine answers 50 to 100 fresh connections per second at
-	// most, and is full then. 50 requests on a kept one for 21 s resolve the
-	// 99th percentile, 10 fresh ones the 95th.
-	"few": {
-		warmUp: 5 * time.Second, open: 21 * time.Second, closed: 4 * time.Second,
-		freshPerSecond: 10, kept: 50, clients: 4, responseBytes: 4000,
-	},
+// 150 requests per second for 7 s resolve the 99th percentile; with 4 kB they are
+// some 5.5 Mbit/s of the pod's egress.
+var besideBulk = lightLoad{
+	warmUp: 3 * time.Second, open: 7 * time.Second, closed: 3 * time.Second,
+	freshPerSecond: 150, kept: perSecond, clients: closedClients, responseBytes: 4000,
 }
 
-// closedLoads show what the way of a packet itself costs a pod: without bulk
-// that takes processor time as well, and beside bulk that keeps itself to what
-// it has under a cap of 10M, so that nothing waits.
-var closedLoads = map[string]lightLoad{
-	"":      {closed: 6 * time.Second, clients: closedClients, responseBytes: 4000},
-	"paced": {warmUp: time.Second, closed: 6 * time.Second, clients: closedClients, responseBytes: 4000, bulkBitsPerSec: 10_000_000},
-}
+// alone shows what the way of a packet itself costs a pod, without bulk that takes
+// processor time as well.
+var alone = lightLoad{closed: 6 * time.Second, clients: closedClients, responseBytes: 4000}
 
 // mixed loads the pod with bulk in both directions and asks it, and an
 // unlimited bystander with a client of its own, for light answers: on fresh
@@ -67,13 +50,9 @@ func (r *run) mixed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		loads := lightLoads
+		light := besideBulk
 		if r.cell.Workload.Kind == spec.Closed {
-			loads = closedLoads
-		}
-		light, ok := loads[r.cell.Workload.Variant]
-		if !ok {
-			return fmt.Errorf("no light load %q", r.cell.Workload.Variant)
+			light = alone
 		}
 		m := &mixture{run: r, rig: rig, pod: pod, onlooker: onlooker, light: light}
 		// Nothing of the load outlives a failure.
@@ -91,7 +70,7 @@ type mixture struct {
 	light    lightLoad
 
 	start time.Duration // of the bulk
-	bulk  [2]*far.BulkRun
+	bulk  [2]*lab.ElephantRun
 }
 
 // span is a part of the run, in [wiremeter.Now].
@@ -99,14 +78,15 @@ type span struct{ from, to time.Duration }
 
 func (m *mixture) measure(ctx context.Context) error {
 	if m.light.open == 0 {
-		return m.closedOnly(ctx)
+		_, err := m.closed(ctx)
+		return err
 	}
 	// Kept connections are made first: through a queue of seconds their
 	// handshake would not end.
-	kept := make([]far.Waiter, 2)
+	kept := make([]*lab.RequestsRun, 2)
 	for i, end := range m.ends() {
 		var err error
-		kept[i], err = m.rig.Between().Echo(ctx, lab.EchoLoad{
+		kept[i], err = m.rig.Lab.StartEcho(ctx, lab.EchoLoad{
 			From: end.from, To: end.to, PerSecond: m.light.kept,
 			Delay: m.light.warmUp, Duration: m.light.open, Timeout: giveUp,
 		})
@@ -126,7 +106,7 @@ func (m *mixture) measure(ctx context.Context) error {
 	}
 	var keptAnswers [2]*lab.Latencies
 	for i := range kept {
-		if keptAnswers[i], err = kept[i](ctx); err != nil {
+		if keptAnswers[i], err = kept[i].Wait(ctx); err != nil {
 			return fmt.Errorf("kept connection: %w", err)
 		}
 	}
@@ -136,38 +116,6 @@ func (m *mixture) measure(ctx context.Context) error {
 		return err
 	}
 	return m.finish(ctx, open, closed)
-}
-
-func (m *mixture) closedOnly(ctx context.Context) error {
-	if m.light.bulkBitsPerSec != 0 {
-		if err := m.startBulk(ctx); err != nil {
-			return err
-		}
-		if err := wiremeter.Until(ctx, m.start+m.light.warmUp); err != nil {
-			return err
-		}
-	}
-	s, err := m.closed(ctx)
-	if err != nil || m.light.bulkBitsPerSec == 0 {
-		return err
-	}
-	return m.finishPaced(ctx, s)
-}
-
-// finishPaced stops the bulk and records what it had.
-func (m *mixture) finishPaced(ctx context.Context, closed span) error {
-	var errs []error
-	for _, d := range traffic.Directions {
-		bulk, err := m.bulk[d].Stop(ctx)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s bulk: %w", d, err))
-			continue
-		}
-		at := func(t time.Duration) float64 { return (t - m.bulk[d].Started).Seconds() }
-		m.set(d.String()+"_elephant_goodput_bits_per_second",
-			lab.Between(bulk.Received, at(closed.from), at(closed.to)).BitsPerSec())
-	}
-	return errors.Join(errs...)
 }
 
 func (m *mixture) closed(ctx context.Context) (span, error) {
@@ -192,8 +140,8 @@ func (m *mixture) startBulk(ctx context.Context) error {
 	for _, d := range traffic.Directions {
 		from, to := m.pod.Ends(d)
 		var err error
-		m.bulk[d], err = m.rig.Between().Elephant(ctx, lab.Elephant{
-			From: from, To: to, BitsPerSec: m.light.bulkBitsPerSec, WriteBytes: m.writeBytes(),
+		m.bulk[d], err = m.rig.Lab.StartElephant(ctx, lab.Elephant{
+			From: from, To: to,
 			// Longer than needed: it is stopped.
 			Duration: 5 * (m.light.warmUp + m.light.open + m.light.closed),
 		})
@@ -204,27 +152,15 @@ func (m *mixture) startBulk(ctx context.Context) error {
 	return nil
 }
 
-// writeBytes is small for paced bulk: iperf3 keeps to its rate by whole writes,
-// of 128 kB each by itself.
-func (m *mixture) writeBytes() int {
-	if m.light.bulkBitsPerSec == 0 {
-		return 0
-	}
-	return pacedWrite
-}
-
-// pacedWrite fills a segment.
-const pacedWrite = 1448
-
 // both puts a load on the pod and on the bystander at the same time.
 func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, error) {
 	s := span{from: wiremeter.Now()}
 	l.ResponseBytes, l.Timeout = m.light.responseBytes, giveUp
-	var runs [2]far.Waiter
+	var runs [2]*lab.RequestsRun
 	for i, end := range m.ends() {
 		l.From, l.To = end.from, end.to
 		var err error
-		if runs[i], err = m.rig.Between().HTTP(ctx, l); err != nil {
+		if runs[i], err = m.rig.Lab.StartHTTP(ctx, l); err != nil {
 			return s, fmt.Errorf("%s loop: %w", name, err)
 		}
 	}
@@ -236,7 +172,7 @@ func (m *mixture) both(ctx context.Context, name string, l lab.HTTPLoad) (span, 
 	var got [2]*lab.Latencies
 	for i := range runs {
 		var err error
-		if got[i], err = runs[i](ctx); err != nil {
+		if got[i], err = runs[i].Wait(ctx); err != nil {
 			return s, fmt.Errorf("%s loop: %w", name, err)
 		}
 	}

@@ -107,10 +107,5 @@ func (r *run) direction() traffic.Direction {
 
 // load is the bulk that a workload describes.
 func load(w *spec.Workload) traffic.Load {
-	if w.Streams > 0 {
-		return traffic.Load{Name: w.Name, Flows: w.Streams, Congestion: w.Congestion, V6: w.IPv6}
-	}
-	l := traffic.UDP
-	l.Name, l.V6 = w.Name, w.IPv6
-	return l
+	return traffic.Load{Name: w.Name, Flows: w.Streams, Congestion: w.Congestion}
 }

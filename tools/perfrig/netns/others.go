@@ -6,18 +6,11 @@ package netns
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/netip"
-	"os/exec"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 )
-
-// service is the address of a Service: outside of what a lab gives its hosts,
-// so that it reaches the node and is translated there.
-var service = netip.MustParseAddr("198.19.254.1")
 
 // elsewhereRate is the cap of the pods that are not measured.
 const elsewhereRate = 10_000_000
@@ -43,13 +36,6 @@ func (r *run) others(ctx context.Context) (err error) {
 		return err
 	}
 	r.set("memory_node_bytes", float64(after.Sub(before).Total()))
-	var via netip.Addr
-	if r.cell.Workload.Variant == "service" {
-		via = service
-		if err := translate(ctx, l, to); err != nil {
-			return err
-		}
-	}
 	busy, err := lab.BusySeconds()
 	if err != nil {
 		return err
@@ -57,7 +43,7 @@ func (r *run) others(ctx context.Context) (err error) {
 	if r.cell.Workload.Streams == 0 {
 		return r.othersIdle(ctx, busy)
 	}
-	return r.othersLoaded(ctx, l, &lab.Elephant{From: &from.Host, To: &to.Host, Via: via}, busy)
+	return r.othersLoaded(ctx, l, &lab.Elephant{From: &from.Host, To: &to.Host}, busy)
 }
 
 // twoPods makes the two, and before them those that podweir has work with.
@@ -79,31 +65,6 @@ func (r *run) twoPods(ctx context.Context, l *lab.Lab) (from, to *lab.Pod, err e
 		return nil, nil, err
 	}
 	return from, to, r.said.err()
-}
-
-// translate makes the node lead the Service's address to a pod, as kube-proxy
-// does.
-func translate(ctx context.Context, l *lab.Lab, to *lab.Pod) error {
-	rule := fmt.Sprintf("table ip services {\nchain prerouting {\ntype nat hook prerouting priority dstnat\nip daddr %s dnat to %s\n}\n}", service, to.V4)
-	cmd := exec.CommandContext(ctx, "nft", rule)
-	var out limited
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := l.Node().Do(cmd.Start); err != nil {
-		return err
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("nft: %w: %s", err, out.text)
-	}
-	return nil
-}
-
-// limited keeps the beginning of what is written.
-type limited struct{ text []byte }
-
-func (l *limited) Write(p []byte) (int, error) {
-	const most = 1000
-	l.text = append(l.text, p[:min(len(p), most-min(len(l.text), most))]...)
-	return len(p), nil
 }
 
 func (r *run) othersIdle(ctx context.Context, busyBefore float64) error {
@@ -160,7 +121,7 @@ func othersFlood(ctx context.Context, l *lab.Lab, e *lab.Elephant, flows int, la
 	for i := range runs {
 		var err error
 		runs[i], err = l.StartFlood(ctx, lab.UDPFlood{
-			From: e.From, To: e.To, Via: e.Via, PayloadBytes: 1452, Duration: last,
+			From: e.From, To: e.To, PayloadBytes: 1452, Duration: last,
 		})
 		if err != nil {
 			return err

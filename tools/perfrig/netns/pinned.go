@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/podweir/podweir/bpf/image"
-	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/pins"
@@ -46,10 +45,3 @@ func openState(pod *traffic.Target, d traffic.Direction) (*state, error) {
 }
 
 func (s *state) close() { s.node.Close() }
-
-// config is the configuration in use.
-func (s *state) config() *image.Config { return &s.slot.Config[s.slot.Active%2] }
-
-// setKeys gives the running programs other keys of the flow hash: what is in the
-// sketch stays and decays.
-func (s *state) setKeys(keys model.Keys) { s.slot.HashKeys = keys }

@@ -25,12 +25,12 @@ type Place interface {
 
 // elsewhere are the workloads that need no more than a [Place] has.
 var elsewhere = map[spec.WorkloadKind]bool{
-	spec.Latency: true, spec.Mixed: true, spec.Sweep: true, spec.Attack: true, spec.Percentiles: true,
+	spec.Latency: true, spec.Mixed: true, spec.Sweep: true,
 }
 
-// MeasurableAt says whether a workload can be measured at a [Place]: with IPv4
-// alone, and without looking into what shapes the pod.
-func MeasurableAt(w *spec.Workload) bool { return elsewhere[w.Kind] && !w.IPv6 }
+// MeasurableAt says whether a workload can be measured at a [Place]: without looking
+// into what shapes the pod.
+func MeasurableAt(w *spec.Workload) bool { return elsewhere[w.Kind] }
 
 // MeasureAt takes a sample of a cell at a place.
 func MeasureAt(ctx context.Context, at Place, c *spec.Cell, into *record.Sample) error {
@@ -38,7 +38,7 @@ func MeasureAt(ctx context.Context, at Place, c *spec.Cell, into *record.Sample)
 		return fmt.Errorf("workload %s is not one that can be measured elsewhere", c.Workload.Name)
 	}
 	into.Metrics = map[string]float64{}
-	return workloads[c.Workload.Kind](&run{cell: c, into: into, said: &pluginLog{}, at: at, maximum: new(float64)}, ctx)
+	return workloads[c.Workload.Kind](&run{cell: c, into: into, said: &pluginLog{}, at: at}, ctx)
 }
 
 // onlooker is a client for the unlimited pod alone.
@@ -46,5 +46,5 @@ func (r *run) onlooker(rig *traffic.Rig) (*lab.Host, error) {
 	if r.at != nil {
 		return r.at.Onlooker(rig)
 	}
-	return rig.Between().Client("onlooker")
+	return rig.Lab.Client("onlooker")
 }

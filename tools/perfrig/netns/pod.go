@@ -40,11 +40,8 @@ func (r *run) pod(ctx context.Context, rig *traffic.Rig) (*traffic.Target, error
 		return nil, err
 	}
 	pod, node := end{t.Netns, t.IfName}, end{rig.Lab.Node(), t.HostIfName}
-	switch {
-	case r.cell.Phase.Kind == spec.Qdisc:
+	if r.cell.Phase.Kind == spec.Qdisc {
 		err = r.trees(ctx, pod, node)
-	case r.cell.Phase.Leaves != "":
-		err = r.replaceLeaves(ctx, t, map[traffic.Direction]end{traffic.Egress: pod, traffic.Ingress: node})
 	}
 	if err := errors.Join(err, r.said.err()); err != nil {
 		return nil, errors.Join(err, t.Close(ctx))
@@ -58,7 +55,7 @@ func (r *run) chain() (*lab.Bandwidth, []lab.Entry) {
 	p, rate := &r.cell.Phase, r.cell.Rate
 	bw := &lab.Bandwidth{IngressRate: rate, IngressBurst: p.BurstBits, EgressRate: rate, EgressBurst: p.BurstBits}
 	switch p.Kind {
-	case spec.Bandwidth, spec.BandwidthHTB:
+	case spec.Bandwidth:
 		return bw, []lab.Entry{lab.BandwidthEntry()}
 	case spec.Podweir:
 		if rate == 0 {
@@ -95,7 +92,6 @@ var disciplines = map[string][]string{
 var needs = map[string][]string{
 	"htb+fq_codel": {"htb", "fq_codel"},
 	"cake":         {"cake"},
-	"edt":          {"fq"},
 	"cilium":       {"fq"},
 	"calico":       {"tbf"},
 	"pfifo":        {"pfifo"},
@@ -110,9 +106,6 @@ type end struct {
 // doubles are the disciplines that commands of tc do not make, by what they do with
 // the ends of the pod's veth, the pod's and the node's.
 var doubles = map[string]func(r *run, pod, node end) error{
-	"edt": func(r *run, pod, node end) error {
-		return errors.Join(rivals.CiliumEgress(pod.ns, pod.ifName, r.cell.Rate), rivals.CiliumEgress(node.ns, node.ifName, r.cell.Rate))
-	},
 	"cilium": func(r *run, pod, node end) error {
 		err := rivals.CiliumIngress(node.ns, node.ifName, r.cell.Rate)
 		if !ingressAlone(r.cell) {

@@ -58,7 +58,7 @@ func described(t *testing.T, s *record.Sample) {
 // programs some time, and more where nothing of them is in the caches.
 func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 	requireRoot(t)
-	r := cell(t, "full", "pods-8-ingress/100G/podweir-strict")
+	r := cell(t, "scale", "pods-8-ingress/100G/podweir-strict")
 	r.Cell.Workload.Pods = 3
 	into := &record.Sample{}
 	if err := New(root).Run(t.Context(), r, into); err != nil {
@@ -88,7 +88,7 @@ func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 func TestPrivilegedPacketsOfPodsWithoutLimit(t *testing.T) {
 	requireRoot(t)
 	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), cell(t, "full", "pods-1-ingress/uncapped/unshaped"), into); err != nil {
+	if err := New(root).Run(t.Context(), cell(t, "scale", "pods-1-ingress/uncapped/unshaped"), into); err != nil {
 		t.Fatal(err)
 	}
 	described(t, into)
@@ -106,7 +106,7 @@ func TestPrivilegedPacketsOfPodsWithoutLimit(t *testing.T) {
 // sample tells a percentile that it cannot.
 func TestPrivilegedAddsBesideOthers(t *testing.T) {
 	requireRoot(t)
-	r := cell(t, "full", "adds-beside-8/100M/podweir-strict-clsact")
+	r := cell(t, "scale", "adds-beside-1/100M/podweir-strict-clsact")
 	r.Cell.Workload.Pods = 3
 	into := &record.Sample{}
 	if err := New(root).Run(t.Context(), r, into); err != nil {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/e2e/lab"
-	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
@@ -34,23 +33,6 @@ func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, erro
 				return "no " + filepath.Join(ownPlugins, name) + `: "make before" builds it`, nil
 			}
 		}
-		if p.Leaves != "" {
-			kinds = []string{"prio", "fq_codel"}
-		}
-		switch p.Keys["queue"] {
-		case "fq":
-			kinds = []string{"fq"}
-		case "htb":
-			if c.Rate < uint64(shaping.MinHTBRate) {
-				return fmt.Sprintf("podweir makes no htb below %s", spec.RateName(uint64(shaping.MinHTBRate))), nil
-			}
-			kinds = []string{"htb"}
-		}
-	case spec.BandwidthHTB:
-		if _, err := os.Stat(filepath.Join(s.root, htbPlugins, "bandwidth")); err != nil {
-			return "", fmt.Errorf("run make refplugins: %w", err)
-		}
-		kinds = []string{"htb"}
 	default:
 	}
 	for _, kind := range kinds {

@@ -31,7 +31,6 @@ import (
 const (
 	ownPlugins       = "bin"
 	referencePlugins = "bin/ref"
-	htbPlugins       = "bin/ref-1.5.1"
 )
 
 // Substrate is this machine.
@@ -46,8 +45,6 @@ type Substrate struct {
 	NewRig func(context.Context, lab.Options) (*traffic.Rig, error)
 	// lacks are the qdiscs that were requested, and whether they are missing.
 	lacks map[string]bool
-	// maximum is in answers per second, 0 as long as nobody has requested it.
-	maximum float64
 }
 
 // New returns the substrate of a checkout; root is its directory.
@@ -105,7 +102,6 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Mixed:   (*run).mixed,
 	spec.Closed:  (*run).mixed,
 	spec.Sweep:   (*run).sweep,
-	spec.Attack:  (*run).attack,
 	spec.Memory:  (*run).memory,
 	spec.Add:     (*run).add,
 	spec.Packet:  (*run).packet,
@@ -115,8 +111,7 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Pods:    (*run).pods,
 	spec.Adds:    (*run).addsBeside,
 
-	spec.Ordinary:    (*run).ordinary,
-	spec.Percentiles: (*run).percentiles,
+	spec.Ordinary: (*run).ordinary,
 }
 
 // run is one sample being taken.
@@ -128,8 +123,6 @@ type run struct {
 	said *pluginLog
 	at   Place // nil: this substrate's own
 	rig  func(context.Context, lab.Options) (*traffic.Rig, error)
-	// maximum is the substrate's.
-	maximum *float64
 }
 
 // Run takes one sample in a lab of its own.
@@ -139,8 +132,8 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
 	}
 	into.Metrics = map[string]float64{}
-	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}, maximum: &s.maximum}
-	one.opts = s.labOptions(&r.Cell)
+	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}
+	one.opts = s.labOptions()
 	one.opts.PluginLog = one.said
 	one.rig = traffic.NewRigWith
 	if s.NewRig != nil {
@@ -149,18 +142,8 @@ func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) e
 	return work(one, ctx)
 }
 
-func (s *Substrate) labOptions(c *spec.Cell) lab.Options {
-	var opts lab.Options
-	dirs := []string{ownPlugins, referencePlugins}
-	if c.Phase.Kind == spec.BandwidthHTB {
-		// The first hit wins; ptp and host-local are of the newer version.
-		dirs = []string{htbPlugins, referencePlugins}
-		opts.CNIVersion = "1.0.0"
-	}
-	for _, d := range dirs {
-		opts.PluginDirs = append(opts.PluginDirs, filepath.Join(s.root, d))
-	}
-	return opts
+func (s *Substrate) labOptions() lab.Options {
+	return lab.Options{PluginDirs: []string{filepath.Join(s.root, ownPlugins), filepath.Join(s.root, referencePlugins)}}
 }
 
 // inRig makes a rig and the pod of the phase, gives them to f and removes them.

@@ -58,7 +58,12 @@ func Tables(r *record.Results) []Table {
 // of their pods and names, rates ascending, phases as the spec has them.
 func cellsOf(r *record.Results, kind spec.WorkloadKind) []spec.Cell {
 	rank := map[string]int{}
-	if s, err := spec.Profile(r.Campaign.Profile); err == nil {
+	// Of a profile that is no more, phases are in the order of two that have most.
+	for _, profile := range []string{r.Campaign.Profile, "loads", "rivals"} {
+		s, err := spec.Profile(profile)
+		if err != nil {
+			continue
+		}
 		all, _ := s.Cells()
 		for _, c := range all {
 			if _, ok := rank[c.Phase.Name]; !ok {
@@ -66,7 +71,7 @@ func cellsOf(r *record.Results, kind spec.WorkloadKind) []spec.Cell {
 			}
 		}
 	}
-	// An attach mode stands behind the phase that it is one of.
+	// A variant stands behind the phase that it is one of.
 	place := func(phase string) int {
 		for name := phase; ; {
 			if n, ok := rank[name]; ok {

@@ -173,24 +173,8 @@ var views = []view{
 		},
 	},
 	{
-		spec.Percentiles, "Percentiles at a constant rate",
-		"Fresh connections at a share of what the unlimited pod answered at most in a closed loop: the median of five of 4 s, found once for each start of the campaign. Milliseconds from the time a request was due. A percentile without ten requests beyond it is left out.",
-		[]column{
-			{"asked/s", "asked_requests_per_second", 1, 0},
-			{"answered/s", "open_requests_per_second", 1, 0},
-			{"errors", "open_errors_count", 1, 0},
-			{"p50", "open_p50_ms", 1, 2},
-			{"p95", "open_p95_ms", 1, 2},
-			{"p99", "open_p99_ms", 1, 2},
-			{"p99.5", "open_p99.5_ms", 1, 2},
-			{"p99.9", "open_p99.9_ms", 1, 2},
-			{"p99.99", "open_p99.99_ms", 1, 2},
-			{"max", "open_max_ms", 1, 1},
-		},
-	},
-	{
 		spec.Others, "What podweir costs pods without a limit",
-		"Traffic from one pod to another on a node where podweir is not in the conflist, is there and unused, or holds 20 other pods to 10M; by the pod's address and by a Service's (DNAT). Processor time is the whole machine's, load generators included.",
+		"Traffic from one pod to another on a node where podweir is not in the conflist, is there and unused, or holds 20 other pods to 10M. Processor time is the whole machine's, load generators included.",
 		[]column{
 			{"goodput, Mbit/s", "goodput_bits_per_second", mega, 0},
 			{"wire", "wire_bits_per_second", mega, 0},

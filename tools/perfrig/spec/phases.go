@@ -3,7 +3,10 @@
 
 package spec
 
-import "maps"
+import (
+	"maps"
+	"strings"
+)
 
 const (
 	mbit = 1_000_000
@@ -27,12 +30,9 @@ var (
 
 	bandwidth      = Phase{Name: "bandwidth-1.9", Kind: Bandwidth, BurstBits: runtimeBurst}
 	bandwidthTuned = Phase{Name: "bandwidth-1.9-tuned", Kind: Bandwidth, BurstBits: tunedBurst}
-	htb            = Phase{Name: "bandwidth-1.5.1", Kind: BandwidthHTB, BurstBits: runtimeBurst}
-	htbTuned       = Phase{Name: "bandwidth-1.5.1-tuned", Kind: BandwidthHTB, BurstBits: tunedBurst}
 
 	htbFQCodel = Phase{Name: "htb+fq_codel", Kind: Qdisc, Discipline: "htb+fq_codel"}
 	cake       = Phase{Name: "cake", Kind: Qdisc, Discipline: "cake"}
-	edt        = Phase{Name: "edt", Kind: Qdisc, Discipline: "edt"}
 
 	// What users have who do not chain a plugin, by the doubles of package rivals:
 	// Cilium's policer of ingress and departure times of egress, which need fq,
@@ -43,17 +43,12 @@ var (
 	// What any queue costs a veth, which has none by itself.
 	pfifo = Phase{Name: "pfifo", Kind: Qdisc, Discipline: "pfifo"}
 
-	strict    = podweir("strict", "auto")
-	elephants = podweir("elephants", "auto")
-	flat      = podweir("flat", "auto")
+	strict    = podweir("strict")
+	elephants = podweir("elephants")
+	flat      = podweir("flat")
 
 	// The build that a change is compared with, in the same run.
 	strictBefore = strict.with("before", "type", BeforePlugin)
-
-	// The second band with fq_codel as its leaf, a trial: that drops and marks in place of
-	// podweir's program (a), or only serves the flows in turns (c).
-	strictLeafA = strict.leaf("a")
-	strictLeafC = strict.leaf("c")
 
 	// What podweir costs pods without a limit: in the conflist and not asked
 	// for anything, and busy with others.
@@ -65,18 +60,9 @@ var (
 	strictClsact = strict.with("clsact", "ingressMode", "clsact-hostside")
 )
 
-// podweir is the phase of a policy with a queue kind. The horizon of fq under
-// strict is the longest that its configuration takes.
-func podweir(policy, queue string) Phase {
-	p := Phase{Name: "podweir-" + policy, Kind: Podweir, BurstBits: runtimeBurst, Keys: map[string]string{"policy": policy}}
-	if queue != "auto" {
-		p.Name += "-" + queue
-		p.Keys["queue"] = queue
-	}
-	if queue == "fq" && policy == "strict" {
-		p.Keys["horizon"] = "8ms"
-	}
-	return p
+// podweir is the phase of a policy.
+func podweir(policy string) Phase {
+	return Phase{Name: "podweir-" + policy, Kind: Podweir, BurstBits: runtimeBurst, Keys: map[string]string{"policy": policy}}
 }
 
 // with is the phase with one more key.
@@ -87,23 +73,12 @@ func (p Phase) with(name, key, value string) Phase {
 	return p
 }
 
-// leaf is the phase with another leaf of the second band.
-func (p Phase) leaf(name string) Phase {
-	p.Name, p.Leaves = p.Name+"-leaf-"+name, name
-	return p
-}
-
-// shipped are the phases of a published table, with ours.
-func shipped() []Phase { return []Phase{unshaped, bandwidth, bandwidthTuned, strict, elephants} }
-
-// everything is every phase, whatever the kernel has: what it lacks is said in
-// the results.
-func everything() []Phase {
-	out := []Phase{unshaped, bandwidth, bandwidthTuned, htb, htbTuned, htbFQCodel, cake, edt, strict, elephants, flat}
-	for _, policy := range []string{"strict", "elephants", "flat"} {
-		for _, queue := range []string{"tbf", "htb", "fq", "none"} {
-			out = append(out, podweir(policy, queue))
-		}
+// Policed says whether a direction of a phase has no queue: by its keys, or because the
+// attach mode has none there. Committed samples have such phases.
+func (p *Phase) Policed(direction string) bool {
+	if p.Keys["queue"] == "none" {
+		return true
 	}
-	return out
+	return strings.HasSuffix(p.Keys["mode"], "-podside") && direction == "ingress" ||
+		strings.HasSuffix(p.Keys["mode"], "-hostside") && direction == "egress"
 }

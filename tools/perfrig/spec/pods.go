@@ -13,20 +13,7 @@ var podSteps = []int{1, 8, 110, 250}
 // are one flow's, uses so little that the flow is light.
 const lightCap = 100 * gbit
 
-// podBlocks are what a node full of pods costs.
-func podBlocks() []Block {
-	return []Block{
-		{Phases: []Phase{unshaped, bandwidth, strict}, Rates: []uint64{lightCap}, Workloads: podPackets(podSteps...)},
-		{Phases: []Phase{strict}, Workloads: podTurns()},
-		{Phases: []Phase{bandwidth, strict, strictClsact}, Rates: []uint64{100 * mbit}, Workloads: podAdds(podSteps...)},
-		{
-			Phases: []Phase{bandwidth, htb, strict, strictIFB, elephants, flat}, Rates: []uint64{100 * mbit},
-			Workloads: podMemory(podSteps...),
-		},
-	}
-}
-
-// podScale is as much of it as shows whether a cost is flat.
+// podScale shows whether the costs of a node full of pods are flat.
 func podScale() []Block {
 	ends := []int{podSteps[0], podSteps[len(podSteps)-1]}
 	return []Block{

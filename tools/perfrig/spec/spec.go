@@ -22,8 +22,6 @@ const (
 	Unshaped Kind = "unshaped"
 	// Bandwidth is the reference plugin of version 1.9, a TBF.
 	Bandwidth Kind = "bandwidth-1.9"
-	// BandwidthHTB is the reference plugin of version 1.5.1, an HTB.
-	BandwidthHTB Kind = "bandwidth-1.5.1"
 	// Podweir is this project's plugin.
 	Podweir Kind = "podweir"
 	// Qdisc is a queueing discipline put on both ends of the pod's veth by
@@ -46,8 +44,8 @@ type Phase struct {
 	Elsewhere int `json:"elsewhere,omitempty"`
 	// Discipline names the tree of a Qdisc phase.
 	Discipline string `json:"discipline,omitempty"`
-	// Leaves names what the rig puts in place of the leaf of podweir's second band:
-	// a trial, which podweir itself does not make.
+	// Leaves names what a trial put in place of the leaf of podweir's second band;
+	// committed samples alone have it.
 	Leaves string `json:"leaves,omitempty"`
 }
 
@@ -64,8 +62,6 @@ const (
 	Closed WorkloadKind = "closed"
 	// Latency is a kept connection beside bulk in one direction.
 	Latency WorkloadKind = "latency"
-	// Percentiles is an open loop at a share of the machine's maximum.
-	Percentiles WorkloadKind = "percentiles"
 	// Others is what traffic of pods without a limit costs.
 	Others WorkloadKind = "others"
 	// Memory is what a number of pods costs the kernel.
@@ -74,7 +70,7 @@ const (
 	Add WorkloadKind = "add"
 	// Adds is how long ADD takes on a node that has many pods already.
 	Adds WorkloadKind = "adds"
-	// Attack is traffic that is made to break a cap.
+	// Attack is traffic that is made to break a cap; committed samples alone have it.
 	Attack WorkloadKind = "attack"
 	// Flows is many light flows, and how many are taken for heavy ones.
 	Flows WorkloadKind = "flows"
@@ -98,23 +94,18 @@ type Workload struct {
 	Seconds float64 `json:"seconds"`
 	// Direction is "ingress" or "egress", from the pod's point of view.
 	Direction string `json:"direction,omitempty"`
-	// Streams is the number of TCP connections, or that of UDP flows if below
-	// 0; for a [Sweep], 0 is one UDP flow.
+	// Streams is the number of TCP connections, or that of UDP flows if below 0.
 	Streams int `json:"streams,omitempty"`
 	// Congestion is the TCP congestion control, cubic if empty.
 	Congestion string `json:"congestion,omitempty"`
-	IPv6       bool   `json:"ipv6,omitempty"`
 	// Variant tells workloads of one kind apart where the above does not.
 	Variant string `json:"variant,omitempty"`
 	// Pods is how many pods there are.
 	Pods int `json:"pods,omitempty"`
-	// Flows is how many there are, in turns. With more than there are packets,
-	// every packet is that of a flow never seen before.
+	// Flows is how many there are, in turns.
 	Flows int `json:"flows,omitempty"`
 	// PacketsPerSecond is what all flows together send.
 	PacketsPerSecond float64 `json:"packetsPerSecond,omitempty"`
-	// Share is that of the machine's highest rate of requests, 0 to 1.
-	Share float64 `json:"share,omitempty"`
 	// Mix is what an [Ordinary] workload has beside each other.
 	Mix *Mix `json:"mix,omitempty"`
 	// BulkSeconds is how long bulk lasts, where it may differ.
@@ -144,9 +135,6 @@ type Mix struct {
 	VideoShare float64 `json:"videoShare,omitempty"`
 	// Flood names an attack, as the variant of an [Attack] does.
 	Flood string `json:"flood,omitempty"`
-	// RoundTripMillis is how far away the clients are: the round trip that is added
-	// to the kernels' own.
-	RoundTripMillis int `json:"roundTripMillis,omitempty"`
 }
 
 // Bulk is TCP flows of one congestion control.

@@ -15,59 +15,24 @@ import (
 	"strings"
 	"time"
 
-	"github.com/podweir/podweir/e2e/far"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/traffic"
 	"github.com/podweir/podweir/tools/perfrig/netns"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
-	"github.com/podweir/podweir/tools/vmrig/wire"
 )
 
-// Arguments of perfrig that make it a guest's program: that of the machine with
-// the pods, which may be followed by the address of the other, and that of the
-// clients' machine, with its address.
-const (
-	GuestCommand   = "guest"
-	ClientsCommand = "guest-clients"
-)
-
-// IsGuest says whether a command is one of a guest's programs.
-func IsGuest(command string) bool { return command == GuestCommand || command == ClientsCommand }
-
-// Guest is the program of an emulated machine. It ends with ctx or the machine.
-func Guest(ctx context.Context, root string, args []string) error {
-	switch {
-	case args[0] == ClientsCommand && len(args) == 2:
-		return serveClients(ctx, root, args[1])
-	case args[0] == GuestCommand && len(args) <= 2:
-		return serve(ctx, root, args[1:])
-	default:
-		return fmt.Errorf("no program of a guest: %q", args)
-	}
-}
+// GuestCommand is the argument of perfrig that makes it a guest's program.
+const GuestCommand = "guest"
 
 // starting is how long it takes an emulated machine to start two processes.
 const starting = time.Second
 
-// serveClients has the clients of another machine's pods.
-func serveClients(ctx context.Context, root, addr string) error {
-	return far.Serve(ctx, far.ServeOptions{
-		Listen: addr, Device: wire.WireDevice, Out: os.Stderr,
-		Lab: lab.Options{PluginDirs: []string{root}},
-	})
-}
-
-// newSubstrate is the substrate of the machine; peer, if there is one, is where
-// its clients are.
-func newSubstrate(root string, peer []string) *netns.Substrate {
+// newSubstrate is the substrate of the machine.
+func newSubstrate(root string) *netns.Substrate {
 	s := netns.New(root)
-	s.NewRig = func(ctx context.Context, o lab.Options) (r *traffic.Rig, err error) {
-		if len(peer) == 0 {
-			r, err = traffic.NewRigWith(ctx, o)
-		} else {
-			r, err = traffic.NewRigApart(ctx, o, wire.WireDevice, peer[0])
-		}
+	s.NewRig = func(ctx context.Context, o lab.Options) (*traffic.Rig, error) {
+		r, err := traffic.NewRigWith(ctx, o)
 		if err == nil {
 			r.Starting = starting
 		}
@@ -86,14 +51,15 @@ type service struct {
 	sub *netns.Substrate
 }
 
-// serve answers the host.
-func serve(ctx context.Context, root string, peer []string) error {
+// Guest is the program of an emulated machine: it answers the host, and ends with ctx or
+// the machine.
+func Guest(ctx context.Context, root string) error {
 	port, err := openPort(ctx)
 	if err != nil {
 		return err
 	}
 	server := rpc.NewServer()
-	if err := server.RegisterName(guestService, &service{ctx: ctx, sub: newSubstrate(root, peer)}); err != nil {
+	if err := server.RegisterName(guestService, &service{ctx: ctx, sub: newSubstrate(root)}); err != nil {
 		return err
 	}
 	server.ServeCodec(jsonrpc.NewServerCodec(port))

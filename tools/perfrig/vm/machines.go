@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/rpc"
 	"net/rpc/jsonrpc"
 	"os"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	rig "github.com/podweir/podweir/tools/vmrig/vm"
-	"github.com/podweir/podweir/tools/vmrig/wire"
 )
 
 const (
@@ -54,7 +52,7 @@ func (o *output) last() string {
 }
 
 // boot returns when the guest's program answers. If it fails, nothing is left.
-func boot(ctx context.Context, cache *rig.Cache, k Kernels, root, self string) (*machines, error) {
+func boot(ctx context.Context, cache *rig.Cache, kernel, root, self string) (*machines, error) {
 	dir, err := os.MkdirTemp("", "perfrig-vm-")
 	if err != nil {
 		return nil, err
@@ -72,7 +70,7 @@ func boot(ctx context.Context, cache *rig.Cache, k Kernels, root, self string) (
 	go func() {
 		// The machines' processes die with the thread that started them.
 		runtime.LockOSThread()
-		m.err = m.run(life, cache, k, root, self, socket)
+		m.err = m.run(life, cache, kernel, root, self, socket)
 		close(m.ended)
 	}()
 	if err := m.connect(ctx, listener); err != nil {
@@ -82,43 +80,18 @@ func boot(ctx context.Context, cache *rig.Cache, k Kernels, root, self string) (
 }
 
 // run boots and returns when the machines have ended.
-func (m *machines) run(ctx context.Context, cache *rig.Cache, k Kernels, root, self, socket string) error {
+func (m *machines) run(ctx context.Context, cache *rig.Cache, kernel, root, self, socket string) error {
 	o := rig.Options{
 		// The record and its page say that the machines are emulated.
-		Accel: rig.AccelTCG, Kernel: k.Pods, CPUs: processors, MemMiB: memoryMiB, Timeout: lifeTime,
+		Accel: rig.AccelTCG, Kernel: kernel, CPUs: processors, MemMiB: memoryMiB, Timeout: lifeTime,
 		Devices: portDevices(socket), Dir: root, Env: os.Environ(),
 		Args: []string{self, GuestCommand}, Stdout: &m.said, Stderr: &m.said,
 	}
-	var status int
-	var err error
-	if k.Clients == "" {
-		var result rig.Result
-		result, err = cache.Run(ctx, o)
-		status = result.Status
-	} else {
-		var result wire.Result
-		result, err = wire.Run(ctx, cache, apartOptions(k, o))
-		status = result.Status
-	}
+	result, err := cache.Run(ctx, o)
 	if err == nil {
-		err = fmt.Errorf("the guest's program ended with %d", status)
+		err = fmt.Errorf("the guest's program ended with %d", result.Status)
 	}
 	return err
-}
-
-// clientsPort is where the peer serves, on the wire that is not measured.
-const clientsPort = 7000
-
-// apartOptions are those of two machines in place of one.
-func apartOptions(k Kernels, o rig.Options) wire.Options {
-	peer := netip.AddrPortFrom(wire.Peer.ControlAddr(), clientsPort).String()
-	return wire.Options{
-		Kernels: [2]string{k.Pods, k.Clients}, LeaderDevices: o.Devices,
-		Machine:     rig.Options{Accel: o.Accel, CPUs: o.CPUs, MemMiB: o.MemMiB, Timeout: o.Timeout, Dir: o.Dir, Env: o.Env},
-		Command:     append(o.Args, peer),
-		PeerCommand: fmt.Sprintf("exec '%s' %s %s", strings.ReplaceAll(o.Args[0], "'", `'\''`), ClientsCommand, peer),
-		Stdout:      o.Stdout, Stderr: o.Stderr,
-	}
 }
 
 // portDevices are the emulator's arguments for the serial port.

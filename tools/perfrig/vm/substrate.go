@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package vm takes samples on kernels that this machine does not run, in
-// emulated machines of tools/vmrig: everything on one kernel, or the pods on
-// one and the clients on another, joined by a virtual wire. It needs root, the
+// Package vm takes samples on a kernel that this machine does not run, in an
+// emulated machine of tools/vmrig. It needs root, the
 // kernels of `make setup-kernels` and the binaries of `make build refplugins`
 // below the working directory. What is done there is what package netns does.
 //
@@ -18,7 +17,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/podweir/podweir/tools/perfrig/netns"
@@ -38,48 +36,24 @@ const (
 	graceTime = 2 * time.Minute
 )
 
-// Kernels are those of the machines, by their names in vmrig.
-type Kernels struct {
-	// Pods is the node's, Clients that of the other machine; "" if there is
-	// one machine for both.
-	Pods, Clients string
-}
-
-// ParseKernels reads "6.12", one kernel for everything, or "6.12/6.1": pods on
-// the first and clients on the second.
-func ParseKernels(text string) (Kernels, error) {
-	var k Kernels
-	var two bool
-	k.Pods, k.Clients, two = strings.Cut(text, "/")
-	if k.Pods == "" || two && k.Clients == "" {
-		return Kernels{}, fmt.Errorf("kernels %q: want one, as in 6.12, or two, as in 6.12/6.1", text)
-	}
-	for _, name := range []string{k.Pods, k.Clients} {
-		if name == "" {
-			continue
-		}
-		if _, err := rig.Named(name); err != nil {
-			return Kernels{}, err
-		}
-	}
-	return k, nil
-}
-
-// Substrate is one or two emulated machines. They are booted for the first run
-// and serve all that follow; Close ends them.
+// Substrate is an emulated machine. It is booted for the first run and serves all that
+// follow; Close ends it.
 type Substrate struct {
-	root    string
-	kernels Kernels
-	cache   *rig.Cache
+	root   string
+	kernel string
+	cache  *rig.Cache
 	// Niceness is the priority of the emulators, for the record.
 	Niceness int
 
 	now *machines // nil before the first run and after one that went wrong
 }
 
-// New returns the substrate of a checkout; root is its directory. Nothing is
-// booted yet.
-func New(root string, k Kernels) (*Substrate, error) {
+// New returns the substrate of a checkout; root is its directory, and kernel a name of
+// vmrig's. Nothing is booted yet.
+func New(root, kernel string) (*Substrate, error) {
+	if _, err := rig.Named(kernel); err != nil {
+		return nil, err
+	}
 	cache, err := rig.OpenCache()
 	if err != nil {
 		return nil, err
@@ -87,7 +61,7 @@ func New(root string, k Kernels) (*Substrate, error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
-	return &Substrate{root: root, kernels: k, cache: cache}, nil
+	return &Substrate{root: root, kernel: kernel, cache: cache}, nil
 }
 
 // Machine describes the host, as netns does, and the machines that it emulates.
@@ -100,35 +74,14 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 	}
 	m.Substrate, m.CPUs = Name, processors
 	m.CPU = "emulated by QEMU without KVM on " + m.CPU
-	if m.Kernel, err = s.cache.Release(s.kernels.Pods); err != nil {
+	if m.Kernel, err = s.cache.Release(s.kernel); err != nil {
 		return nil, err
-	}
-	if s.kernels.Clients != "" {
-		if m.PeerKernel, err = s.cache.Release(s.kernels.Clients); err != nil {
-			return nil, err
-		}
 	}
 	return m, nil
 }
 
-// apart are the workloads whose clients can be on another kernel: those of TCP,
-// and of no processes in the pods' machine but servers and bulk.
-func apart(w *spec.Workload) bool {
-	switch w.Kind {
-	case spec.Latency, spec.Mixed:
-		return true
-	case spec.Sweep:
-		return w.Streams > 0
-	default:
-		return false
-	}
-}
-
 // Unavailable asks the kernel of the pods.
 func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, error) {
-	if s.kernels.Clients != "" && !apart(&c.Workload) {
-		return c.Workload.Name + " is measured on one kernel only", nil
-	}
 	m, err := s.machines(ctx)
 	if err != nil {
 		return "", err
@@ -190,6 +143,6 @@ func (s *Substrate) machines(ctx context.Context) (*machines, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.now, err = boot(ctx, s.cache, s.kernels, s.root, self)
+	s.now, err = boot(ctx, s.cache, s.kernel, s.root, self)
 	return s.now, err
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 	"github.com/podweir/podweir/tools/perfrig/stats"
 	"github.com/podweir/podweir/tools/vmrig/guest"
-	rig "github.com/podweir/podweir/tools/vmrig/vm"
 )
 
 const root = "../../.."
@@ -35,27 +34,12 @@ func TestMain(m *testing.M) {
 	if lab.WorkerMain() {
 		return
 	}
-	if len(os.Args) > 1 && IsGuest(os.Args[1]) {
-		err := Guest(context.Background(), ".", os.Args[1:])
+	if len(os.Args) > 1 && os.Args[1] == GuestCommand {
+		err := Guest(context.Background(), ".")
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:forbidigo // the test binary is a guest's program here
 	}
 	m.Run()
-}
-
-func TestParseKernels(t *testing.T) {
-	for text, want := range map[string]Kernels{
-		"6.12": {Pods: "6.12"}, "newest": {Pods: "newest"}, "6.12/6.1": {Pods: "6.12", Clients: "6.1"},
-	} {
-		if got, err := ParseKernels(text); err != nil || got != want {
-			t.Errorf("ParseKernels(%q) = %+v, %v, want %+v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "/", "6.12/", "/6.1", "2.4", "6.12/2.4", "6.12/6.1/6.1"} {
-		if got, err := ParseKernels(text); err == nil {
-			t.Errorf("ParseKernels(%q) = %+v, want an error", text, got)
-		}
-	}
 }
 
 func TestFindPort(t *testing.T) {
@@ -73,56 +57,6 @@ func TestFindPort(t *testing.T) {
 	}
 	if _, err := findPort(t.TempDir()); err == nil || !strings.Contains(err.Error(), portName) {
 		t.Errorf("findPort without a port = %v, want an error that names it", err)
-	}
-}
-
-// TestClientsApart: the profile has no cell that two kernels cannot do, and
-// what needs more of the clients than TCP is not tried.
-func TestClientsApart(t *testing.T) {
-	s, err := spec.Profile("vm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cells, _ := s.Cells()
-	for _, c := range cells {
-		if !apart(&c.Workload) {
-			t.Errorf("%s cannot be done on two kernels", c.ID())
-		}
-	}
-	two := &Substrate{kernels: Kernels{Pods: "6.12", Clients: "6.1"}}
-	for _, w := range []spec.Workload{
-		{Name: "udp-egress", Kind: spec.Sweep}, {Name: "attack-ect0-egress", Kind: spec.Attack}, {Name: "add-1", Kind: spec.Add},
-	} {
-		why, err := two.Unavailable(t.Context(), &spec.Cell{Workload: w})
-		if want := w.Name + " is measured on one kernel only"; err != nil || why != want {
-			t.Errorf("Unavailable(%s) = %q, %v, want %q and no machine booted", w.Name, why, err, want)
-		}
-	}
-}
-
-// TestApartOptions: the host's port is the pods' machine's alone, and both
-// programs know one address.
-func TestApartOptions(t *testing.T) {
-	got := apartOptions(Kernels{Pods: "6.12", Clients: "6.1"}, rig.Options{
-		Kernel: "6.12", Devices: []string{"-device", "port"}, Args: []string{"/it's/perfrig", GuestCommand}, Dir: "/root",
-	})
-	const addr = "198.19.1.2:7000"
-	if diff := cmp.Diff([]string{"/it's/perfrig", GuestCommand, addr}, got.Command); diff != "" {
-		t.Errorf("command (-want +got):\n%s", diff)
-	}
-	if want := `exec '/it'\''s/perfrig' guest-clients ` + addr; got.PeerCommand != want {
-		t.Errorf("peer's command = %s, want %s", got.PeerCommand, want)
-	}
-	if len(got.Machine.Devices) != 0 || len(got.LeaderDevices) != 2 || got.Kernels != [2]string{"6.12", "6.1"} || got.Machine.Dir != "/root" {
-		t.Errorf("options = %+v, want the port on the first machine alone", got)
-	}
-}
-
-func TestGuestRefusesWhatIsNoProgram(t *testing.T) {
-	for _, args := range [][]string{{"run"}, {ClientsCommand}, {GuestCommand, "a", "b"}} {
-		if err := Guest(t.Context(), ".", args); err == nil || !strings.Contains(err.Error(), "no program of a guest") {
-			t.Errorf("Guest(%q) = %v, want an error", args, err)
-		}
 	}
 }
 
