@@ -84,7 +84,7 @@ TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+c
 GATE  = test setup-cluster image+components+test-nested test-cluster+test-kernels-rest test-coverage matrix-fast
 ALL   = setup tools lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
-	test-cluster matrix-all test-aws test-cilium test-perf-k8s check-image bench
+	test-cluster matrix-all test-aws test-cilium check-image bench
 
 .PHONY: quick
 quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no root, 10 seconds).
@@ -151,7 +151,7 @@ test-unit: ## Tests that need no privileges, and every fuzz corpus, under the ra
 .PHONY: test-nested
 test-nested: ## The same of the nested modules under e2e and tools, without the race detector.
 	cd e2e/cilium-cni && CGO_ENABLED=0 go test -timeout 5m ./...
-	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./drive ./cluster ./snapshot ./cilium
+	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./cluster ./snapshot ./cilium
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/matrix/hosted && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/flannel && CGO_ENABLED=0 go test -timeout 5m ./plugin
@@ -420,18 +420,6 @@ test-perf-netns: build refplugins ## Take samples of the performance rig in name
 .PHONY: test-perf-vm
 test-perf-vm: build refplugins setup-kernels ## Boot the machine of perf-vm, take samples and interrupt one (root, 3 minutes).
 	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./vm
-
-.PHONY: cluster-driver
-cluster-driver: setup-cluster image
-	cd e2e/k8s && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/cluster ./drive
-
-.PHONY: perf-k8s
-perf-k8s: perfrig cluster-driver ## Take the campaign of a Kubernetes cluster on this machine (root, 20 minutes; goes on where it was interrupted).
-	bin/perfrig run -anew -substrate k8s -profile rivals
-
-.PHONY: test-perf-k8s
-test-perf-k8s: build refplugins cluster-driver ## Start the cluster of perf-k8s, take samples, interrupt one and see that nothing is left (root, 2 minutes).
-	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./k8s
 
 # What "make bench" holds its ratios against: the newest that are committed.
 BASELINE       ?= $(lastword $(sort $(wildcard docs/results/*-netns/samples.jsonl)))

@@ -161,7 +161,7 @@ const samplesFile = "samples.jsonl"
 func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	var c choices
 	set := c.flags("run")
-	set.StringVar(&c.where, "substrate", "netns", "netns (this machine), vm (a kernel in an emulated machine) or k8s (a cluster on this machine)")
+	set.StringVar(&c.where, "substrate", "netns", "netns (this machine) or vm (a kernel in an emulated machine)")
 	set.StringVar(&c.kernel, "kernel", "6.12", "of substrate vm: 6.1, 6.12 or newest")
 	set.StringVar(&c.dir, "dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
 	set.DurationVar(&c.slice, "slice", 0, "begin no run that would not end within this time; the next call goes on")
@@ -181,7 +181,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer restore()
-	substrate, down, err := c.substrate(ctx)
+	substrate, down, err := c.substrate()
 	if err != nil {
 		return err
 	}
@@ -193,9 +193,6 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	watcher, err := sampler.New(filepath.Join(c.dir, "usage"))
 	if err != nil {
 		return err
-	}
-	if s, ok := substrate.(interface{ Processes() []int }); ok {
-		watcher.Ours = s.Processes()
 	}
 	file, err := c.open(s, runs, machine)
 	if err != nil {

@@ -32,7 +32,7 @@ func (r *run) ordinary(ctx context.Context) error {
 		return fmt.Errorf("workload %s: its load is in shares of the cap, and a mix or the cap is missing", r.cell.Workload.Name)
 	}
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
-		onlooker, err := r.onlooker(rig)
+		onlooker, err := rig.Lab.Client("onlooker")
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ var alone = lightLoad{closed: 6 * time.Second, clients: closedClients, responseB
 func (r *run) mixed(ctx context.Context) error {
 	return r.inRig(ctx, func(rig *traffic.Rig, pod *traffic.Target) error {
 		// The bystander's bytes are not to be counted as the pod's.
-		onlooker, err := r.onlooker(rig)
+		onlooker, err := rig.Lab.Client("onlooker")
 		if err != nil {
 			return err
 		}

@@ -121,7 +121,6 @@ type run struct {
 	into *record.Sample
 	opts lab.Options
 	said *pluginLog
-	at   Place // nil: this substrate's own
 	rig  func(context.Context, lab.Options) (*traffic.Rig, error)
 }
 
@@ -148,9 +147,6 @@ func (s *Substrate) labOptions() lab.Options {
 
 // inRig makes a rig and the pod of the phase, gives them to f and removes them.
 func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target) error) (err error) {
-	if r.at != nil {
-		return r.at.InRig(ctx, r.cell, f)
-	}
 	rig, err := r.rig(ctx, r.opts)
 	if err != nil {
 		return err

@@ -37,8 +37,6 @@ type Machine struct {
 	Plugin string `json:"plugin"`
 	// Niceness is the priority of the load generators.
 	Niceness int `json:"niceness"`
-	// Software is what runs the pods, with versions, if it is not the rig.
-	Software string `json:"software,omitempty"`
 }
 
 // Campaign is the first line.

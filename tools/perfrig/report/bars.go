@@ -81,7 +81,6 @@ func Bars(r *record.Results) []Bar {
 		b.packets(&c)
 	}
 	b.loads()
-	b.agent()
 	b.podBars()
 	return b.bars
 }

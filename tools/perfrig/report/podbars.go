@@ -16,7 +16,11 @@ const (
 	packetDrift = 1.1
 	// turnsMost is what packets to all pods in turns may cost by those to one.
 	turnsMost = 1.5
+	// agentMost is the bar of the agent's anonymous memory, in bytes.
+	agentMost = 15 << 20
 )
+
+const mebi = 1.0 / (1 << 20)
 
 // podBars are what must not grow with the number of pods. They are of no kind:
 // the table of several campaigns has a row for each of their names.

@@ -46,7 +46,7 @@ func Tables(r *record.Results) []Table {
 			out = append(out, t)
 		}
 	}
-	for _, t := range []Table{packets(r), podAdds(r), clusterMemory(r)} {
+	for _, t := range []Table{packets(r), podAdds(r)} {
 		if len(t.Rows) > 0 {
 			out = append(out, t)
 		}

@@ -97,9 +97,6 @@ func markdown(r *record.Results, charts []Chart) []byte {
 	if m.PeerKernel != "" {
 		fmt.Fprintf(&b, "| kernel of the clients | %s |\n", m.PeerKernel)
 	}
-	if m.Software != "" {
-		fmt.Fprintf(&b, "| what runs the pods | %s |\n", m.Software)
-	}
 	if quiet := noise(r); len(quiet.Rows) > 0 {
 		for _, taken := range quiet.Rows[:2] {
 			fmt.Fprintf(&b, "| %s | mean %s, at most %s%s |\n", taken[0], taken[2], taken[4], ofHost(m))

@@ -23,10 +23,6 @@ const Interval = time.Second
 
 // Sampler watches runs; it writes one file for each into its directory.
 type Sampler struct {
-	// Ours are processes that are not foreign, nor are those that they started,
-	// beside this one.
-	Ours []int
-
 	dir string
 	fs  procfs.FS
 }
@@ -93,9 +89,9 @@ func (s *Sampler) read() (*reading, error) {
 }
 
 // Watch reads until the function that it returns is called, which writes the
-// file and says how many cores others took: processes that are neither this one or one
-// of Ours, nor their children, nor the kernel's, and the host. A process that ends within
-// a second is not seen.
+// file and says how many cores others took: processes that are neither this one, nor its
+// children, nor the kernel's, and the host. A process that ends within a second is not
+// seen.
 func (s *Sampler) Watch(runID string) (stop func() (record.Others, error), err error) {
 	first, err := s.read()
 	if err != nil {
@@ -131,7 +127,7 @@ func (s *Sampler) Watch(runID string) (stop func() (record.Others, error), err e
 			return record.Others{}, fmt.Errorf("watch the machine: %w", err)
 		}
 		return record.Others{
-			Foreign: foreign(readings, append([]int{os.Getpid()}, s.Ours...)...), Stolen: stolen(readings),
+			Foreign: foreign(readings, os.Getpid()), Stolen: stolen(readings),
 		}, s.write(runID, readings)
 	}, nil
 }
