@@ -12,8 +12,6 @@ import (
 var (
 	// ErrChained says that podweir is in the chain already.
 	ErrChained = errors.New("podweir is in the chain already")
-	// ErrEdited says that a file of ours is not as we wrote it.
-	ErrEdited = errors.New("podweir's file was changed, by hand or by another program")
 	// ErrChanging says that a file was written to while it was read.
 	ErrChanging = errors.New("the file changes while it is read")
 )

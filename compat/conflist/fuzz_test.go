@@ -15,10 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// FuzzSplice: what comes out of Remove is what went into Splice, to the byte; libcni
-// loads what we made of anything it loads; podweir's file matches its original then, also
-// after another program wrote it as JSON; and what we refuse of that is refused for one
-// of the documented reasons.
+// FuzzSplice: libcni loads what we made of anything it loads, with the same plugins;
+// podweir's file matches its original then, also after another program wrote it as JSON;
+// and what we refuse of that is refused for one of the documented reasons.
 func FuzzSplice(f *testing.F) {
 	for _, raw := range []string{
 		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
@@ -53,10 +52,6 @@ func FuzzSplice(f *testing.F) {
 		}
 		if err != nil {
 			return
-		}
-		back, err := conflist.Remove("00-podweir-10-x.conflist", out)
-		if err != nil || !bytes.Equal(back, raw) {
-			t.Fatalf("Remove() = %q, %v, want %q\nspliced: %q", back, err, raw, out)
 		}
 		for _, written := range [][]byte{out, []byte(canonical(t, out))} {
 			own, err := conflist.Parse("00-podweir-10-x.conflist", written)

@@ -86,7 +86,7 @@ func FileName(original string) (string, error) {
 // Splice returns the bytes of podweir's file: those of n with entry, a JSON
 // object, put behind the last plugin, or in the place of a chained bandwidth
 // plugin, because two shapers must not work on one annotation. Everything else
-// stays as it is written. [Remove] is the inverse.
+// stays as it is written.
 //
 // Returns an error wrapping [ErrChained] if podweir is in n.
 func Splice(n *Network, entry []byte) ([]byte, error) { return Join(n, entry, nil, nil) }
@@ -217,54 +217,6 @@ func spliceSingle(n *Network, mark *Mark, entry []byte) ([]byte, error) {
 	b.Write(n.raw)
 	fmt.Fprintf(&b, ",%s]\n}\n", entry)
 	return b.Bytes(), nil
-}
-
-// Remove takes podweir's file apart and returns the bytes that it was made
-// from. Returns an error wrapping [ErrEdited] if the file is not as [Splice]
-// wrote it: the caller deletes such a file, since the original is still there.
-func Remove(file string, raw []byte) ([]byte, error) {
-	n, err := Parse(file, raw)
-	if err != nil {
-		return nil, err
-	}
-	at := n.Index(Type)
-	if n.Mark == nil || at < 0 || n.members[0].key != markKey {
-		return nil, &Error{File: n.File, Err: fmt.Errorf("%w: it lacks the note or the entry", ErrEdited)}
-	}
-	ours := n.Plugins[at]
-	var out []byte
-	switch {
-	case n.Mark.Single:
-		out, err = raw[listStart(n):max(listStart(n), ours.start-1)], nil
-	case n.Mark.Replaced != "":
-		out = slices.Concat(raw[:ours.start], []byte(n.Mark.Replaced), raw[ours.end:])
-	case at == 0:
-		err = fmt.Errorf("%w: its entry is the first of the chain", ErrEdited)
-	default:
-		out = slices.Concat(raw[:n.Plugins[at-1].end], raw[ours.end:])
-	}
-	if err == nil && !n.Mark.Single {
-		m := n.members[0]
-		open := bytes.LastIndexByte(raw[:m.keyStart], '{') + 1
-		out = slices.Concat(out[:open], bytes.TrimPrefix(out[m.end:], []byte{','}))
-	}
-	if err == nil && Hash(out) != n.Mark.SHA256 {
-		err = fmt.Errorf("%w: what is left is not the original", ErrEdited)
-	}
-	if err != nil {
-		return nil, &Error{File: n.File, Err: err}
-	}
-	return slices.Clone(out), nil
-}
-
-// listStart is the offset behind the bracket that opens the list of plugins.
-func listStart(n *Network) int {
-	for _, m := range n.members {
-		if m.key == "plugins" {
-			return m.start + 1
-		}
-	}
-	return 0
 }
 
 // DropIn returns the bytes of podweir's file in the drop-in directory of a
