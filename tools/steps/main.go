@@ -44,7 +44,7 @@ func main() {
 	program := flag.String("make", "make", "the program that runs a target")
 	page := flag.String("record", "", "write date, commit and result of the run into this page")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: steps [-k] [-make PROGRAM] [-record PAGE] TARGET[+TARGET...]...\nTargets joined by + run side by side.")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: steps [-k] [-make PROGRAM] [-record PAGE] TARGETS...\nTargets joined by + run side by side, those joined by a comma one after the other: a,b+c runs c beside both.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -98,21 +98,30 @@ func (s *summary) outcome() string {
 	return passed
 }
 
-// run runs the groups of targets in order and the targets of a group side by side. It
-// prints a line after each and a table at the end. After a failure the group ends, and
-// no more of them run unless goOn is set.
+// run runs the groups of targets in order and the chains of a group side by side. It
+// prints a line after each target and a table at the end. After a failure the other
+// chains of the group end, and no more targets run unless goOn is set.
 func run(ctx context.Context, w io.Writer, groups []string, goOn bool, target func(name string, out io.Writer) (time.Duration, error)) (summary, error) {
 	start := time.Now()
 	all := summary{groups: make([][]step, len(groups))}
 	var result error
 	for i, names := range groups {
-		for name := range strings.SplitSeq(names, "+") {
-			all.groups[i] = append(all.groups[i], step{name: name, outcome: notRun})
+		var lengths []int
+		for chain := range strings.SplitSeq(names, "+") {
+			targets := strings.Split(chain, ",")
+			lengths = append(lengths, len(targets))
+			for _, name := range targets {
+				all.groups[i] = append(all.groups[i], step{name: name, outcome: notRun})
+			}
 		}
 		if ctx.Err() != nil || (result != nil && !goOn) {
 			continue
 		}
-		runGroup(w, all.groups[i], target)
+		var chains [][]step
+		for rest := all.groups[i]; len(rest) > 0; rest = rest[lengths[len(chains)-1]:] {
+			chains = append(chains, rest[:lengths[len(chains)]])
+		}
+		runGroup(w, chains, goOn, target)
 		for j := range all.groups[i] {
 			if all.groups[i][j].outcome != passed {
 				result = errStep
@@ -124,28 +133,33 @@ func run(ctx context.Context, w io.Writer, groups []string, goOn bool, target fu
 	return all, errors.Join(result, ctx.Err())
 }
 
-func runGroup(w io.Writer, group []step, target func(name string, out io.Writer) (time.Duration, error)) {
+func runGroup(w io.Writer, chains [][]step, goOn bool, target func(name string, out io.Writer) (time.Duration, error)) {
 	var lines sync.Mutex
 	var ends sync.WaitGroup
-	for i := range group {
-		s := &group[i]
-		out := w
-		if len(group) > 1 {
-			out = &prefixed{w: w, lines: &lines, prefix: s.name + ": "}
-		}
+	for _, chain := range chains {
 		ends.Go(func() {
-			start := time.Now()
-			processor, err := target(s.name, out)
-			s.outcome, s.took, s.processor = passed, time.Since(start), processor
-			if err != nil {
-				s.outcome = failed
+			for i := range chain {
+				s := &chain[i]
+				out := w
+				if len(chains) > 1 {
+					out = &prefixed{w: w, lines: &lines, prefix: s.name + ": "}
+				}
+				start := time.Now()
+				processor, err := target(s.name, out)
+				s.outcome, s.took, s.processor = passed, time.Since(start), processor
+				if err != nil {
+					s.outcome = failed
+				}
+				if p, ok := out.(*prefixed); ok {
+					p.flush()
+				}
+				lines.Lock()
+				fmt.Fprintf(w, "step %s: %s after %.0f s\n", s.name, s.outcome, s.took.Seconds())
+				lines.Unlock()
+				if err != nil && !goOn {
+					return
+				}
 			}
-			if p, ok := out.(*prefixed); ok {
-				p.flush()
-			}
-			lines.Lock()
-			defer lines.Unlock()
-			fmt.Fprintf(w, "step %s: %s after %.0f s\n", s.name, s.outcome, s.took.Seconds())
 		})
 	}
 	ends.Wait()

@@ -149,6 +149,57 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// TestChain has the second target of a chain wait for the one beside the chain: it runs
+// after the first, and not after a failure.
+func TestChain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bad  bool
+		goOn bool
+		want []string // outcomes of a, b and c
+	}{
+		"in order":            {want: []string{passed, passed, passed}},
+		"ends with a failure": {bad: true, want: []string{failed, notRun, passed}},
+		"goes on if told to":  {bad: true, goOn: true, want: []string{failed, passed, passed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, c := make(chan bool, 1), make(chan bool, 1)
+			target := func(name string, _ io.Writer) (time.Duration, error) {
+				switch name {
+				case "a":
+					a <- true
+					if tt.bad {
+						return 0, errors.New("exit status 2")
+					}
+				case "b":
+					select {
+					case <-a:
+					default:
+						return 0, errors.New("a has not run")
+					}
+					c <- true
+				case "c":
+					if tt.want[1] == passed {
+						select {
+						case <-c:
+						case <-time.After(time.Minute):
+							return 0, errors.New("c does not run beside b")
+						}
+					}
+				}
+				return 0, nil
+			}
+			all, _ := run(t.Context(), io.Discard, []string{"a,b+c"}, tt.goOn, target)
+			var got []string
+			for _, s := range all.groups[0] {
+				got = append(got, s.outcome)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("outcomes of a, b and c (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRecorded(t *testing.T) {
 	all := summary{groups: [][]step{{{"lint", passed, 61 * time.Second, 100 * time.Second}}}}
 	page := "a\n<!-- run: begin -->\nold\n<!-- run: end -->\nb\n"
