@@ -77,11 +77,11 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 ##@ Check
 
 # The tiers are lists of targets of this file; each target also runs by itself. Those
-# joined by + run side by side: what compiles beside what waits, and nothing beside
-# what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
+# joined by + run side by side, and those joined by a comma one after the other: what
+# compiles beside what waits, and nothing beside what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
 QUICK = vet test-short chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
-GATE  = test setup-cluster image+components+test-nested test-cluster+test-kernels-rest test-coverage matrix-fast
+GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
 	test-cluster matrix-all test-aws test-cilium check-image bench
@@ -213,22 +213,22 @@ GOTESTSUM = bin/tools/gotestsum --format=standard-verbose --hide-summary=skipped
 # Packages side by side and cases of a package side by side: these tests wait for four
 # fifths of their time.
 .PHONY: test-functional
-test-functional: build refplugins npa tiers bin/tools/gotestsum ## Privileged tests that judge no times, beside one another (root).
+test-functional: build refplugins npa tiers vmrig bin/tools/gotestsum ## Privileged tests that judge no times, beside one another (root).
 	$(GOTESTSUM) --jsonfile=bin/functional.json --packages="$$(bin/tools/tiers packages $(TIER) shared)" \
 		-- -count=1 -p 4 -parallel 8 -timeout 20m -run "$$(bin/tools/tiers pattern $(TIER) shared)" \
-		| tee bin/functional.log | grep -v --line-buffered '^=== '
-	tools/skips.sh bin/functional.log
+		| grep -v --line-buffered '^=== '
+	bin/vmrig report -host bin/functional.json
 
 # What measures may meet a moment in which the machine gives it no processor: up to two
 # tests that fail run once more, and the end of the output names them.
 .PHONY: test-timed
-test-timed: build refplugins tiers bin/tools/gotestsum ## Privileged tests that judge times and rates, one at a time (root; an idle machine).
+test-timed: build refplugins tiers vmrig bin/tools/gotestsum ## Privileged tests that judge times and rates, one at a time (root; an idle machine).
 	: >bin/timed.again
 	$(GOTESTSUM) --jsonfile=bin/timed.json --rerun-fails=1 --rerun-fails-max-failures=2 --rerun-fails-report=bin/timed.again --packages="$$(bin/tools/tiers packages $(TIER) alone)" \
-		-- -count=1 -p 1 -timeout 40m -run "$$(bin/tools/tiers pattern $(TIER) alone)" \
-		| tee bin/timed.log | grep -v --line-buffered '^=== '
+		-- -count=1 -p 1 -parallel 4 -timeout 40m -run "$$(bin/tools/tiers pattern $(TIER) alone)" \
+		| grep -v --line-buffered '^=== '
 	cat bin/timed.again
-	tools/skips.sh bin/timed.log
+	bin/vmrig report -host bin/timed.json
 
 # Beside other tests one machine at a time; "all" has the machine for itself.
 .PHONY: test-kernels
@@ -475,9 +475,12 @@ setup-cluster: ## Install what the Kubernetes cluster of the tests needs and is 
 components: setup-cluster ## Build Kubernetes, containerd and the images of that cluster (root, once; minutes).
 	e2e/k8s/setup.sh
 
-.PHONY: setup-kernels
-setup-kernels: # and what boots them (root, once).
+.PHONY: vmrig
+vmrig:
 	CGO_ENABLED=0 go build -trimpath -o bin/vmrig ./tools/vmrig
+
+.PHONY: setup-kernels
+setup-kernels: vmrig # and what boots them (root, once).
 	bin/vmrig setup
 
 .PHONY: clean

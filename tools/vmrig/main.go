@@ -29,7 +29,7 @@ const usage = `usage:
   vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
   vmrig test -tier TIER [options]           those of a tier
-  vmrig report -host LOG RESULTS...         tests that no kernel ran
+  vmrig report -host LOG [RESULTS...]       tests that were skipped, or that no kernel ran
 Kernels: 6.1, 6.12, newest. "vmrig COMMAND -h" lists the options.
 `
 

@@ -17,8 +17,9 @@ import (
 	"github.com/podweir/podweir/tools/vmrig/suite"
 )
 
-// report fails if a test was run by no kernel, this machine's included. Tests that are
-// for other kernels in "make test-all" alone are owed by that.
+// report fails if a test on this machine was skipped for the lack of what every machine
+// must have and, with results of other kernels, if a test was run by no kernel. Tests
+// that are for other kernels in "make test-all" alone are owed by that.
 func report(args []string) (int, error) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	var all []suite.Results
@@ -31,8 +32,14 @@ func report(args []string) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 0, err
 	}
-	if flags.NArg() == 0 || len(all) == 0 {
-		return 0, errors.New("report wants -host and files of results")
+	if len(all) == 0 {
+		return 0, errors.New("report wants -host")
+	}
+	if faults := suite.Faults(all); len(faults) > 0 {
+		return 1, errors.New(strings.Join(faults, "\n"))
+	}
+	if flags.NArg() == 0 {
+		return 0, nil
 	}
 	for _, path := range flags.Args() {
 		kept, err := suite.Kept(path)
@@ -77,6 +84,25 @@ func leaveOutNightly(all []suite.Results) error {
 // module is the path of the module, with which import paths begin.
 const module = "github.com/podweir/podweir/"
 
+// lacksPage lists what a machine's own kernel may lack, below the root of the repository.
+const lacksPage = "tools/allowed-skips.txt"
+
+// mayLack reads a list of features, one a line, each with a reason behind #.
+func mayLack(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var features []string
+	for line := range strings.Lines(string(text)) {
+		feature, _, _ := strings.Cut(line, "#")
+		if feature = strings.TrimSpace(feature); feature != "" {
+			features = append(features, feature)
+		}
+	}
+	return features, nil
+}
+
 // hostResults reads what the machine's own kernel ran.
 func hostResults(log string) (suite.Results, error) {
 	f, err := os.Open(log)
@@ -88,9 +114,13 @@ func hostResults(log string) (suite.Results, error) {
 	if err != nil {
 		return suite.Results{}, fmt.Errorf("read %s: %w", log, err)
 	}
+	lacks, err := mayLack(lacksPage)
+	if err != nil {
+		return suite.Results{}, err
+	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return suite.Results{}, err
 	}
-	return suite.Results{Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Unchecked: true, Tests: tests}, nil
+	return suite.Results{Kernel: "host", Release: unix.ByteSliceToString(u.Release[:]), Lacks: lacks, Tests: tests}, nil
 }

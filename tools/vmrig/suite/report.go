@@ -22,11 +22,10 @@ type Results struct {
 	Kernel, Release string
 	// Accel is what ran the machine's processors, "" of this machine itself.
 	Accel vm.Accel
-	// Lacks are the features that the kernel is known not to have; without
-	// Unchecked, a test that is skipped for another is a fault.
-	Lacks     []string
-	Unchecked bool
-	Tests     map[TestID]Test
+	// Lacks are the features that the kernel is known not to have, or need not have: a
+	// test that is skipped for another is a fault.
+	Lacks []string
+	Tests map[TestID]Test
 	// Overheads are what each machine took besides its tests.
 	Overheads []time.Duration
 	// Troubles are what went wrong besides a test: a binary that did not end,
@@ -47,9 +46,7 @@ func (r *Results) count(o Outcome) int {
 	return n
 }
 
-// Report writes what each kernel ran and skipped, and returns the faults: a
-// test that failed, and one that was skipped without naming a feature or for the lack
-// of one that the kernel has.
+// Report writes what each kernel ran and skipped, and returns the faults.
 func Report(w io.Writer, all []Results) []string {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "kernel\trelease\taccelerator\tpassed\tfailed\tskipped\tboot and share")
@@ -67,7 +64,7 @@ func Report(w io.Writer, all []Results) []string {
 			fmt.Fprintf(w, "%s: %s failed and ran once more\n", r.Kernel, name)
 		}
 	}
-	return faults(all)
+	return Faults(all)
 }
 
 // RunByNone lists the tests that every kernel skipped.
@@ -119,7 +116,9 @@ func (r *Results) skippedFor(feature string) []string {
 	return names
 }
 
-func faults(all []Results) []string {
+// Faults are tests that failed, and those that were skipped without naming a feature or
+// for the lack of one that the kernel has.
+func Faults(all []Results) []string {
 	var out []string
 	for _, r := range all {
 		for id, t := range r.Tests {
@@ -128,7 +127,7 @@ func faults(all []Results) []string {
 				out = append(out, fmt.Sprintf("%s: %s %s failed", r.Kernel, id.Package, id.Name))
 			case t.Outcome == Skip && t.Feature == "":
 				out = append(out, fmt.Sprintf("%s: %s %s was skipped without naming a feature", r.Kernel, id.Package, id.Name))
-			case t.Outcome == Skip && !r.Unchecked && !slices.Contains(r.Lacks, t.Feature):
+			case t.Outcome == Skip && !slices.Contains(r.Lacks, t.Feature):
 				out = append(out, fmt.Sprintf("%s: %s %s was skipped for the lack of %s, which the kernel has", r.Kernel, id.Package, id.Name, t.Feature))
 			}
 		}

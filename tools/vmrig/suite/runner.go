@@ -34,23 +34,22 @@ type Runner struct {
 	Run string
 	// Logs is the directory for the whole output of each binary.
 	Logs string
-	// Progress gets a line for each binary, and the output of one that failed.
+	// Progress gets a line for each binary when its machine has ended, and the output of
+	// one that failed.
 	Progress io.Writer
 
-	// mu guards Progress and the results of the kernels.
+	// mu guards Progress.
 	mu sync.Mutex
 }
 
-// job is one binary on one kernel.
+// job is what one kernel runs.
 type job struct {
-	binary  Binary
-	results *Results
+	binaries []Binary
+	results  *Results
 }
 
-// On runs binaries on kernels, each on a machine of its own: what one breaks
-// does not fail the next. A binary meets all kernels before the next begins,
-// so that machines side by side are done with the long ones early. Those that
-// measure run afterwards, one machine at a time.
+// On runs binaries on kernels, those of a kernel one after the other on one machine.
+// Those that measure run afterwards, one machine at a time.
 func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Binary) ([]Results, error) {
 	all := make([]Results, len(kernels))
 	for i, name := range kernels {
@@ -75,11 +74,9 @@ func (r *Runner) On(ctx context.Context, kernels []string, binaries, alone []Bin
 }
 
 func jobsOf(binaries []Binary, all []Results) <-chan job {
-	jobs := make(chan job, len(all)*len(binaries))
-	for _, b := range binaries {
-		for i := range all {
-			jobs <- job{b, &all[i]}
-		}
+	jobs := make(chan job, len(all))
+	for i := range all {
+		jobs <- job{binaries, &all[i]}
 	}
 	close(jobs)
 	return jobs
@@ -95,7 +92,7 @@ func (r *Runner) work(ctx context.Context, machines int, jobs <-chan job) error 
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			for j := range jobs {
-				if ended[i] = r.one(ctx, j); ended[i] != nil {
+				if ended[i] = r.kernel(ctx, j); ended[i] != nil {
 					return
 				}
 			}
@@ -105,92 +102,168 @@ func (r *Runner) work(ctx context.Context, machines int, jobs <-chan job) error 
 	return errors.Join(ended...)
 }
 
-// one runs one binary and adds what came of it to the results. The tests that fail run
-// once more, as gotestsum does it on this machine's own kernel.
-func (r *Runner) one(ctx context.Context, j job) error {
-	part, err := r.boot(ctx, j, cmp.Or(j.binary.Run, r.Run), ".log")
-	if err != nil {
-		return err
-	}
-	if names := part.failed(); len(names) > 0 && len(names) <= mostAgain && len(part.Troubles) == 0 {
-		again, err := r.boot(ctx, j, exactly(names), ".again.log")
+// kernel runs what a kernel has to run and adds what came of it to the results. Where a
+// machine ends too early, another one runs the rest. The tests that fail run once more,
+// as gotestsum does it on this machine's own kernel.
+func (r *Runner) kernel(ctx context.Context, j job) error {
+	for rest := j.binaries; len(rest) > 0; {
+		parts, err := r.boot(ctx, j.results, rest, ".log")
 		if err != nil {
 			return err
 		}
-		maps.Copy(part.Tests, again.Tests)
-		part.Again, part.Troubles = names, again.Troubles
+		for i := range parts {
+			part := &parts[i]
+			if names := part.failed(); len(names) > 0 && len(names) <= mostAgain && len(part.Troubles) == 0 {
+				b := rest[i]
+				b.Run = exactly(names)
+				again, err := r.boot(ctx, j.results, []Binary{b}, ".again.log")
+				if err != nil {
+					return err
+				}
+				maps.Copy(part.Tests, again[0].Tests)
+				part.Again, part.Troubles = names, again[0].Troubles
+			}
+			j.results.add(part)
+		}
+		rest = rest[len(parts):]
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	j.results.add(&part)
 	return nil
 }
 
-// boot runs those tests of a binary that match a pattern, on a machine of their own.
-func (r *Runner) boot(ctx context.Context, j job, pattern, suffix string) (Results, error) {
+// boot runs binaries on a machine of their own. It returns the results of those that
+// began, at least of the first.
+func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary, suffix string) ([]Results, error) {
 	o := r.Machine
 	var out bytes.Buffer
-	o.Kernel, o.Accel, o.Dir, o.Stdout, o.Stderr = j.results.Kernel, j.results.Accel, j.binary.Dir, &out, &out
+	o.Kernel, o.Accel, o.Dir, o.Stdout, o.Stderr = kernel.Kernel, kernel.Accel, "/", &out, &out
 	o.Env = append(slices.Clone(o.Env), mark.EnvGuest+"=1")
-	// The tests give up first, and say where they are.
-	grace := o.Timeout / 10
-	o.Args = []string{j.binary.Path, "-test.v", "-test.run=" + pattern, "-test.timeout=" + (o.Timeout - grace).String()}
-	start := time.Now()
+	o.Args = []string{"bash", "-c", r.script(binaries)}
 	result, runErr := r.Cache.Run(ctx, o)
 	if ctx.Err() != nil {
-		return Results{}, ctx.Err()
+		return nil, ctx.Err()
 	}
-	log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(j.binary.Path)+suffix)
 	if err := os.MkdirAll(r.Logs, 0o755); err != nil {
-		return Results{}, err
+		return nil, err
 	}
-	if err := os.WriteFile(log, out.Bytes(), 0o644); err != nil {
-		return Results{}, err
+	var parts []Results
+	for i, s := range sections(out.String(), len(binaries)) {
+		b := &binaries[i]
+		log := filepath.Join(r.Logs, o.Kernel+"_"+filepath.Base(b.Path)+suffix)
+		if err := os.WriteFile(log, []byte(s.text), 0o644); err != nil {
+			return nil, err
+		}
+		tests, err := Parse(strings.NewReader(s.text), b.Package)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", log, err)
+		}
+		part := Results{Tests: tests, Troubles: troubles(b, log, tests, &s, runErr)}
+		if i == 0 {
+			for _, c := range result.Complaints {
+				part.Troubles = append(part.Troubles, "the kernel complained: "+c)
+			}
+			if runErr == nil {
+				part.Overheads = []time.Duration{result.Overhead}
+			}
+		}
+		if err := r.report(o.Kernel, b, &part, &s); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
 	}
-	tests, err := Parse(bytes.NewReader(out.Bytes()), j.binary.Package)
-	if err != nil {
-		return Results{}, fmt.Errorf("read %s: %w", log, err)
-	}
-	part := Results{Tests: tests, Troubles: troubles(j.binary, log, tests, &result, runErr)}
-	if runErr == nil {
-		part.Overheads = []time.Duration{result.Overhead}
-	}
+	return parts, nil
+}
+
+// report writes a line about a binary, and the output of one that failed.
+func (r *Runner) report(kernel string, b *Binary, part *Results, s *section) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %.0f s\n",
-		o.Kernel, j.binary.Package, part.count(Pass), part.count(Fail), part.count(Skip), time.Since(start).Seconds())
-	if runErr != nil || result.Status != 0 {
-		return part, writeInteresting(r.Progress, &out)
+	fmt.Fprintf(r.Progress, "%s: %s: %d passed, %d failed, %d skipped in %d s\n",
+		kernel, b.Package, part.count(Pass), part.count(Fail), part.count(Skip), s.seconds)
+	if s.status == 0 {
+		return nil
 	}
-	return part, nil
+	return writeInteresting(r.Progress, s.text)
+}
+
+// The script of a machine writes these lines before and after each binary.
+const (
+	beginLine = "=== BINARY "
+	endLine   = "=== STATUS "
+)
+
+// script is what a machine runs: one binary after the other, whatever comes of each. The
+// console gets their names, too: what the kernel complains of stands behind one.
+func (r *Runner) script(binaries []Binary) string {
+	// The tests give up before the machine is killed, and say where they are.
+	timeout := r.Machine.Timeout - r.Machine.Timeout/10
+	var text strings.Builder
+	for i := range binaries {
+		b := &binaries[i]
+		fmt.Fprintf(&text, "printf '\n%s%%d\n' %d; echo '<4>%s%s' >/dev/kmsg; cd %s; SECONDS=0\n",
+			beginLine, i, vm.BeginMark, b.Package, quoted(b.Dir))
+		fmt.Fprintf(&text, "%s -test.v -test.run=%s -test.timeout=%v 2>&1; printf '\n%s%%d %%d\n' $? $SECONDS\n",
+			quoted(b.Path), quoted(cmp.Or(b.Run, r.Run)), timeout, endLine)
+	}
+	return text.String()
+}
+
+// quoted is a word of a shell's.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// section is the output of one binary.
+type section struct {
+	text string
+	// status is its exit status, -1 if it did not end, and seconds is how long it took.
+	status, seconds int
+}
+
+// sections takes the output of a machine with so many binaries apart: those that began,
+// at least the first.
+func sections(output string, binaries int) []section {
+	all := []section{{status: -1}}
+	at := &all[0]
+	var text strings.Builder
+	for line := range strings.Lines(output) {
+		var n int
+		if _, err := fmt.Sscanf(line, beginLine+"%d", &n); err == nil {
+			if n == len(all) && n < binaries {
+				at.text = text.String()
+				text.Reset()
+				all = append(all, section{status: -1})
+				at = &all[n]
+			}
+			continue
+		}
+		if _, err := fmt.Sscanf(line, endLine+"%d %d", &n, &at.seconds); err == nil {
+			at.status = n
+			continue
+		}
+		text.WriteString(line)
+	}
+	at.text = text.String()
+	return all
 }
 
 // troubles are what went wrong with a binary besides its tests.
-func troubles(b Binary, log string, tests map[TestID]Test, result *vm.Result, runErr error) []string {
-	var all []string
-	for _, c := range result.Complaints {
-		all = append(all, fmt.Sprintf("%s: the kernel complained: %s", b.Package, c))
-	}
+func troubles(b *Binary, log string, tests map[TestID]Test, s *section, runErr error) []string {
 	ran := Results{Tests: tests}
 	switch {
-	case runErr != nil:
-		all = append(all, fmt.Sprintf("%s: %v", b.Package, runErr))
-	case result.Status != 0 && ran.count(Fail) == 0:
-		all = append(all, fmt.Sprintf("%s ended with status %d and no failed test: see %s", b.Package, result.Status, log))
+	case s.status < 0 && runErr != nil:
+		return []string{fmt.Sprintf("%s: %v", b.Package, runErr)}
+	case s.status < 0:
+		return []string{fmt.Sprintf("%s did not end: see %s", b.Package, log)}
+	case s.status != 0 && ran.count(Fail) == 0:
+		return []string{fmt.Sprintf("%s ended with status %d and no failed test: see %s", b.Package, s.status, log)}
 	case len(tests) == 0:
-		all = append(all, fmt.Sprintf("%s ran no test: see %s", b.Package, log))
+		return []string{fmt.Sprintf("%s ran no test: see %s", b.Package, log)}
 	}
-	return all
+	return nil
 }
 
 // writeInteresting writes a log without the lines of tests that began or
 // passed.
-func writeInteresting(w io.Writer, log io.Reader) error {
-	data, err := io.ReadAll(log)
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(data)) {
+func writeInteresting(w io.Writer, log string) error {
+	for line := range strings.Lines(log) {
 		if strings.HasPrefix(line, "=== RUN") || strings.HasPrefix(strings.TrimSpace(line), "--- PASS") {
 			continue
 		}

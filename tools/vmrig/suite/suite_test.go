@@ -5,6 +5,9 @@ package suite
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,27 +93,27 @@ func TestReport(t *testing.T) {
 	}{
 		"what one kernel lacks another has": {
 			all: []Results{
-				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "host", Lacks: []string{"fq"}, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
 				{Kernel: "6.1", Lacks: []string{"tcx"}, Tests: map[TestID]Test{a: {Skip, "tcx"}, b: {Outcome: Pass}}},
 			},
 		},
 		"a feature that the kernel has": {
 			all: []Results{
-				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "host", Lacks: []string{"fq"}, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
 				{Kernel: "6.12", Tests: map[TestID]Test{a: {Skip, "tcx"}, b: {Outcome: Pass}}},
 			},
 			want: []string{"6.12: p TestA was skipped for the lack of tcx, which the kernel has"},
 		},
 		"no kernel has it": {
 			all: []Results{
-				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
-				{Kernel: "6.1", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "host", Lacks: []string{"fq"}, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
+				{Kernel: "6.1", Lacks: []string{"fq"}, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Skip, "fq"}}},
 			},
 			want: []string{"p TestB is run by no kernel"},
 		},
 		"a failure, a bare skip and a crash": {
 			all: []Results{
-				{Kernel: "host", Unchecked: true, Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Outcome: Pass}, c: {Outcome: Pass}}},
+				{Kernel: "host", Tests: map[TestID]Test{a: {Outcome: Pass}, b: {Outcome: Pass}, c: {Outcome: Pass}}},
 				{Kernel: "6.1", Tests: map[TestID]Test{a: {Outcome: Fail}, b: {Outcome: Skip}}, Troubles: []string{"p: it hung"}},
 			},
 			want: []string{"6.1: p TestA failed", "6.1: p TestB was skipped without naming a feature", "6.1: p: it hung"},
@@ -157,21 +160,62 @@ func TestTroubles(t *testing.T) {
 	failed := map[TestID]Test{{"p", "TestA"}: {Outcome: Fail}}
 	for name, tt := range map[string]struct {
 		tests  map[TestID]Test
-		result vm.Result
+		status int
 		err    error
 		want   []string
 	}{
-		"all is well":        {tests: passed},
-		"a test failed":      {tests: failed, result: vm.Result{Status: 1}},
-		"it hung":            {tests: passed, err: errors.New("killed"), want: []string{"p: killed"}},
-		"the kernel has one": {tests: passed, result: vm.Result{Complaints: []string{"BUG: x"}}, want: []string{"p: the kernel complained: BUG: x"}},
-		"it panicked":        {tests: passed, result: vm.Result{Status: 2}, want: []string{"p ended with status 2 and no failed test: see log"}},
-		"it ran nothing":     {want: []string{"p ran no test: see log"}},
+		"all is well":            {tests: passed},
+		"a test failed":          {tests: failed, status: 1},
+		"it hung":                {tests: passed, status: -1, err: errors.New("killed"), want: []string{"p: killed"}},
+		"a later one hung":       {tests: passed, err: errors.New("killed")},
+		"the script ended early": {tests: passed, status: -1, want: []string{"p did not end: see log"}},
+		"it panicked":            {tests: passed, status: 2, want: []string{"p ended with status 2 and no failed test: see log"}},
+		"it ran nothing":         {want: []string{"p ran no test: see log"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, troubles(b, "log", tt.tests, &tt.result, tt.err)); diff != "" {
+			if diff := cmp.Diff(tt.want, troubles(&b, "log", tt.tests, &section{status: tt.status}, tt.err)); diff != "" {
 				t.Errorf("troubles() mismatch (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A shell runs the script, and what it writes is taken apart again.
+func TestSections(t *testing.T) {
+	dir := t.TempDir()
+	binary := func(name, text string) Binary {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return Binary{Package: "example.org/p", Dir: dir, Path: path}
+	}
+	r := Runner{Run: "^TestPrivileged", Machine: vm.Options{Timeout: 10 * time.Minute}}
+	binaries := []Binary{
+		binary("a'b", `echo "in $PWD, $*"`), binary("c", "echo without an end >&2; printf line; exit 7"), binary("d", "echo d"),
+	}
+	binaries[2].Run = `^TestA$/^it's$`
+	out, err := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(r.script(binaries), "/dev/kmsg", "/dev/null")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := sections(string(out), len(binaries))
+	want := []section{
+		{text: "\nin " + dir + ", -test.v -test.run=^TestPrivileged -test.timeout=9m0s\n\n\n"},
+		{text: "without an end\nline\n\n", status: 7},
+		{text: "d\n\n"},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(section{})); diff != "" {
+		t.Errorf("sections (-want +got):\n%s", diff)
+	}
+	// The machine went down in the second.
+	before, _, _ := strings.Cut(string(out), endLine+"7")
+	want[1] = section{text: "without an end\nline\n", status: -1}
+	if diff := cmp.Diff(want[:2], sections(before, len(binaries)), cmp.AllowUnexported(section{})); diff != "" {
+		t.Errorf("sections of a machine that ended early (-want +got):\n%s", diff)
+	}
+	// It did not come up.
+	if got := sections("", len(binaries)); len(got) != 1 || got[0].status != -1 {
+		t.Errorf("sections of nothing = %+v, want one that did not end", got)
 	}
 }

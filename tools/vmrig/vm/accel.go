@@ -47,7 +47,9 @@ func (a Accel) args() []string {
 	if a == AccelKVM {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
-	return []string{"-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbMiB), "-cpu", "max"}
+	// Wide vectors and five levels of page tables, which newer processors have, take the
+	// translator more time than they save. rdrand seeds the kernel.
+	return []string{"-accel", fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbMiB), "-cpu", "Nehalem,+rdrand"}
 }
 
 // probeTime is how long a trial boot may take. A machine that boots under KVM needs some

@@ -26,7 +26,7 @@ func TestAccelArgs(t *testing.T) {
 	c := &Cache{"/cache"}
 	for accel, want := range map[Accel][]string{
 		AccelKVM: {"-accel", "kvm", "-cpu", "host"},
-		AccelTCG: {"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"},
+		AccelTCG: {"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "Nehalem,+rdrand"},
 	} {
 		args := c.qemuArgs("/job", Options{Kernel: "6.1", Accel: accel, CPUs: 1, MemMiB: 7, Devices: []string{"-device", "x"}})
 		at := slices.Index(args, "-accel")

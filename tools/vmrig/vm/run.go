@@ -229,12 +229,21 @@ func copyFrom(w io.Writer, path string, offset int64) (int64, error) {
 // faultMarks begin a kernel's reports of its own faults.
 var faultMarks = []string{"BUG: ", "WARNING: CPU", "Oops", "general protection fault", "UBSAN:", "KASAN:", "Kernel panic", "refcount_t: "}
 
+// BeginMark begins what a command writes to the console (/dev/kmsg) to say what it is
+// doing: a complaint then names the last of these.
+const BeginMark = "vmrig begins "
+
 func complaints(console string) []string {
 	var out []string
+	doing := ""
 	for line := range strings.Lines(console) {
+		if _, what, ok := strings.Cut(line, BeginMark); ok {
+			doing = strings.TrimSpace(what) + ": "
+			continue
+		}
 		for _, mark := range faultMarks {
 			if strings.Contains(line, mark) {
-				out = append(out, strings.TrimSpace(line))
+				out = append(out, doing+strings.TrimSpace(line))
 				break
 			}
 		}

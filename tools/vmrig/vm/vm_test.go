@@ -113,8 +113,9 @@ func TestFinish(t *testing.T) {
 }
 
 func TestComplaints(t *testing.T) {
-	console := "[    1.0] quiet\n[    2.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1\n[    3.0] Kernel panic - not syncing: x\n"
-	want := []string{"[    2.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1", "[    3.0] Kernel panic - not syncing: x"}
+	console := "[    1.0] quiet\n[    2.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1\n" +
+		"[    2.5] " + BeginMark + "example.org/p\n[    3.0] Kernel panic - not syncing: x\n"
+	want := []string{"[    2.0] WARNING: CPU: 0 PID: 1 at net/core/dev.c:1", "example.org/p: [    3.0] Kernel panic - not syncing: x"}
 	if diff := cmp.Diff(want, complaints(console)); diff != "" {
 		t.Errorf("complaints() mismatch (-want +got):\n%s", diff)
 	}
