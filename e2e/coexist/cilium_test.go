@@ -249,6 +249,7 @@ func (c *cilium) programs(t *testing.T) (places, ids []string) {
 func (*cilium) owns(text string) bool { return strings.Contains(text, `"cil_`) }
 
 func TestPrivilegedCilium(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	pins := testutil.BPFFS(t)
 	var rows []coexist.Row

@@ -82,6 +82,7 @@ func behindRedirect(m *mode) bool { return strings.Contains(m.ingress, "ifb") }
 // the limit holds, CHECK names him and ADD goes back in front of him, or, where
 // a filter was requested by name, refuses and names him.
 func TestPrivilegedHostile(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	bpffs := testutil.BPFFS(t)
 	var rows []coexist.Row

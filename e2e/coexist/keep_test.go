@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -121,8 +122,13 @@ func (s *seen) compare(t *testing.T) {
 	}
 }
 
+// writing is held while the page is read and written: tests run beside one another.
+var writing sync.Mutex
+
 func (s *seen) write(t *testing.T) {
 	t.Helper()
+	writing.Lock()
+	defer writing.Unlock()
 	page := readPage(t)
 	machines, rows := s.parts(t, page)
 	page, err := coexist.Replace(page, "machines", coexist.Machines(coexist.PutMachine(machines, &s.Machine)))

@@ -73,6 +73,7 @@ func (p *pod) bandwidth(t *testing.T, directions ...string) error {
 // documents: whoever comes second fails, and if that is the agent, the policy is
 // not enforced.
 func TestPrivilegedReferenceBandwidthAndNPA(t *testing.T) {
+	t.Parallel()
 	mark.NightlyKernels(t, "it is about the reference plugin, not about podweir")
 	r := newRig(t)
 	a := newAgent(t, r.node)

@@ -95,6 +95,7 @@ func (n *npa) clean(t *testing.T) {
 func (*npa) owns(text string) bool { return strings.Contains(text, `"handle_`) }
 
 func TestPrivilegedNPA(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	a := newAgent(t, r.node)
 	a.start(t)

@@ -154,7 +154,9 @@ func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
 // cap with a small burst, and does not with the burst that containerd hands down.
 func TestPrivilegedMeterTellsAShaperFromNone(t *testing.T) {
 	mark.Timed(t, "it judges rates or waits")
+	t.Parallel()
 	t.Run("64 kB burst holds", func(t *testing.T) {
+		t.Parallel()
 		got := float64(bulkThrough(t, 64_000*8).Worst(time.Second))
 		// The cap is 2.5 MB/s; the burst and a busy machine's bunching are
 		// 64 kB and some ms.
@@ -163,6 +165,7 @@ func TestPrivilegedMeterTellsAShaperFromNone(t *testing.T) {
 		}
 	})
 	t.Run("the runtime's burst does not", func(t *testing.T) {
+		t.Parallel()
 		if got := float64(bulkThrough(t, RuntimeBurst).Worst(time.Second)); got < 25e6 {
 			t.Errorf("worst second = %.0f bytes, want far more than the cap of 2.5 MB", got)
 		}

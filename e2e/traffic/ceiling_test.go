@@ -35,8 +35,6 @@ func TestPrivilegedCeiling(t *testing.T) {
 	// What a second may hold from one second after the start: 1.03 of the cap and
 	// 60 ms of it.
 	const most = capacity * (1.03 + 0.06) / 8
-	r := newRig(t)
-	without := shaped(t, r, capacity, map[string]any{"egressCeiling": "off"})
 	for _, tt := range []struct {
 		name  string
 		keys  map[string]any
@@ -68,11 +66,17 @@ func TestPrivilegedCeiling(t *testing.T) {
 				mark.Nightly(t, "it differs from other cases by one setting")
 			}
 			requireFor(t, tt.way, tt.keys)
-			pod, control := shaped(t, r, capacity, tt.keys), without
-			if tt.held {
-				control = r.Free
+			beside(t, capacity)
+			// Both send at once, each to a client of its own.
+			r := newRig(t)
+			pod, control := shaped(t, newRig(t), capacity, tt.keys), r.Free
+			if !tt.held {
+				control = shaped(t, r, capacity, map[string]any{"egressCeiling": "off"})
 			}
-			got, offered := worstSecond(t, pod, flood50(tt.way), capacity, tt.ruins)
+			load := flood50(tt.way)
+			ofPod, ofControl := startFlood(t, pod, load, capacity, tt.ruins), startFlood(t, control, load, capacity, tt.ruins)
+			got, offered := ofPod.worstSecond(t)
+			free, _ := ofControl.worstSecond(t)
 			if got > most {
 				t.Errorf("a second held %.3f of the cap, want at most %.3f", 8*got/capacity, 8*most/capacity)
 			}
@@ -83,8 +87,8 @@ func TestPrivilegedCeiling(t *testing.T) {
 			if (dropped == 0) != tt.held {
 				t.Errorf("the ceiling dropped %d packets, want some = %v", dropped, !tt.held)
 			}
-			if got, _ := worstSecond(t, control, flood50(tt.way), capacity, tt.ruins); got < 5*most {
-				t.Errorf("without a ceiling, or a queue that holds, a second held %.3f of the cap: the load is not what it shall be", 8*got/capacity)
+			if free < 5*most {
+				t.Errorf("without a ceiling, or a queue that holds, a second held %.3f of the cap: the load is not what it shall be", 8*free/capacity)
 			}
 		})
 	}
@@ -114,7 +118,6 @@ func requireFor(t *testing.T, way lab.Way, keys map[string]any) {
 // No packet that the queue let out is dropped by the ceiling, whatever waits in the
 // queue or is dropped there.
 func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
-	r := newRig(t)
 	all := []Load{TCP1, TCP1BBR, TCP20, TCP6, UDP, UDPGSO, UDPPorts}
 	some := []Load{TCP20, UDP, UDPGSO, UDPPorts}
 	for _, tt := range []struct {
@@ -136,15 +139,21 @@ func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
 			if tt.keys["queue"] == "htb" {
 				testutil.RequireQdisc(t, "htb")
 			}
-			pod := shaped(t, r, tt.capacity, tt.keys)
 			for _, load := range tt.loads {
-				t.Run(load.Name, func(t *testing.T) { ordinary(t, pod, load, tt.capacity) })
+				t.Run(load.Name, func(t *testing.T) {
+					beside(t, tt.capacity)
+					ordinary(t, shaped(t, newRig(t), tt.capacity, tt.keys), load, tt.capacity)
+				})
 			}
-			// The ceiling is there, and its counter counts.
-			worstSecond(t, pod, flood50(lab.Past), tt.capacity, nil)
-			if egressCounter(t, pod, droppedCeiling) == 0 {
-				t.Error("the ceiling drops nothing of a flood past the queue")
-			}
+			t.Run("a flood past the queue", func(t *testing.T) {
+				// The ceiling is there, and its counter counts.
+				beside(t, tt.capacity)
+				pod := shaped(t, newRig(t), tt.capacity, tt.keys)
+				startFlood(t, pod, flood50(lab.Past), tt.capacity, nil).worstSecond(t)
+				if egressCounter(t, pod, droppedCeiling) == 0 {
+					t.Error("the ceiling drops nothing of a flood past the queue")
+				}
+			})
 		})
 	}
 }
@@ -182,10 +191,15 @@ func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 	}
 }
 
-// worstSecond is what the receiver got in the worst second, in bytes, from one
-// second after a load began, and what the sender's kernel took from the load, in
-// bits per second. Before that the pod does something to itself.
-func worstSecond(t *testing.T, pod *Target, load Load, capacity uint64, first []string) (got, offered float64) {
+// flooded is a pod with a flood under way.
+type flooded struct {
+	pod      *Target
+	offer    *Offer
+	capacity uint64
+}
+
+// startFlood starts a flood of 4 s. Before that the pod does something to itself.
+func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first []string) *flooded {
 	t.Helper()
 	if err := pod.freshMeters(); err != nil {
 		t.Fatal(err)
@@ -206,16 +220,24 @@ func worstSecond(t *testing.T, pod *Target, load Load, capacity uint64, first []
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, flood, err := offer.Wait(context.WithoutCancel(t.Context()))
+	return &flooded{pod, offer, capacity}
+}
+
+// worstSecond is what the receiver got in the worst second, in bytes, from one
+// second after the flood began, and what the sender's kernel took from it, in bits per
+// second.
+func (f *flooded) worstSecond(t *testing.T) (got, offered float64) {
+	t.Helper()
+	_, flood, err := f.offer.Wait(context.WithoutCancel(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
+	wire, err := f.pod.Wire(Egress, f.offer.Started+time.Second, min(f.offer.Until, wiremeter.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got = float64(wire.Worst(time.Second))
-	t.Logf("%.3f of the cap in the worst second, %.1f offered", 8*got/float64(capacity), flood.BitsPerSec()/float64(capacity))
+	t.Logf("%.3f of the cap in the worst second, %.1f offered", 8*got/float64(f.capacity), flood.BitsPerSec()/float64(f.capacity))
 	return got, flood.BitsPerSec()
 }
 

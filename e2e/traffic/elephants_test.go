@@ -21,13 +21,14 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 		packet   = 1200
 		last     = 6 * time.Second
 	)
-	r := newRig(t)
-	pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
 	for _, d := range Directions {
 		t.Run(d.String(), func(t *testing.T) {
 			if d == Ingress {
 				mark.Nightly(t, "it differs from other cases by one setting")
 			}
+			beside(t, capacity)
+			r := newRig(t)
+			pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
 			bulk, err := pod.Start(t.Context(), d, Load{Name: "TCP 8 cubic", Flows: 8, Congestion: "cubic"}, capacity, last+2*settle)
 			if err != nil {
 				t.Fatal(err)

@@ -23,6 +23,7 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 		// A pause of the machine delays a response of each client, 1.3 % of all.
 		mostLate = 0.02
 	)
+	t.Parallel()
 	r := newRig(t)
 	pod := shaped(t, r, capacity, map[string]any{})
 	run, err := r.Lab.StartHTTP(t.Context(), lab.HTTPLoad{

@@ -21,6 +21,8 @@ const (
 	// cannot send twice the cap otherwise.
 	gsoFrom     = 1_000_000_000
 	gsoSegments = 16
+	// sparingTimes is the most that [Rig.SparesOthers] offers by TCP.
+	sparingTimes = 2 * carriedEnough
 )
 
 // Load is one kind of load: TCP if Flows is set, else a UDP flood.
@@ -45,7 +47,7 @@ type Load struct {
 	// one thread cannot send twice the cap otherwise.
 	Segments int
 	// Times is how many times the cap is offered; 0 is as fast as one thread
-	// can.
+	// can, and as TCP does.
 	Times uint64
 }
 
@@ -87,6 +89,7 @@ func (t *Target) Start(ctx context.Context, d Direction, load Load, bitsPerSec u
 		o.bulk, err = t.rig.Lab.StartElephant(ctx, lab.Elephant{
 			From: from, To: to, IPv6: load.V6, CongestionControl: load.Congestion,
 			Flows: load.Flows, Duration: last, WriteBytes: load.WriteBytes,
+			BitsPerSec: load.Times * bitsPerSec / uint64(load.Flows),
 		})
 	} else {
 		segments := max(load.Segments, 1)
@@ -119,10 +122,14 @@ func (o *Offer) Wait(ctx context.Context) (bulk *lab.Bulk, flood *lab.FloodResul
 }
 
 // Carried is what the unlimited pod carries of a load, wire bits per second,
-// measured once in a rig for each load, direction and, for floods, cap.
+// measured once in a rig for each load, direction and, where that decides what is
+// offered, cap.
 func (r *Rig) Carried(ctx context.Context, d Direction, load Load, bitsPerSec uint64) (float64, error) {
 	key := fmt.Sprintf("%s %s", load.Name, d)
-	if load.Flows == 0 {
+	if r.SparesOthers && load.Flows > 0 {
+		load.Times = sparingTimes
+	}
+	if load.Times > 0 || load.Flows == 0 {
 		key = fmt.Sprintf("%s %d", key, bitsPerSec)
 	}
 	if rate, ok := r.carried[key]; ok {

@@ -17,7 +17,6 @@ import (
 func TestPrivilegedCapHoldsInEveryPlace(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	const capacity = 10 * mbit
-	r := newRig(t)
 	for _, tt := range []struct {
 		direction Direction
 		place     string
@@ -28,6 +27,8 @@ func TestPrivilegedCapHoldsInEveryPlace(t *testing.T) {
 		{Ingress, "ifb", map[string]any{"queue": "tbf", "ingressPlace": "ifb"}},
 	} {
 		t.Run(tt.place, func(t *testing.T) {
+			beside(t, capacity)
+			r := newRig(t)
 			pod := shaped(t, r, capacity, tt.keys)
 			for _, load := range []Load{TCP1, UDP} {
 				// That the cap is used to 0.97 is tested where processors keep time;

@@ -4,7 +4,9 @@
 package traffic
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,23 +18,26 @@ import (
 // the reference plugin and the unlimited pod in the same run; the numbers for
 // a quiet machine are those of make bench.
 func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
-	r := newRig(t)
-	ref, err := r.Reference(t.Context(), 100*mbit, lab.RuntimeBurst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ref.closeMeters() })
-	pod := shaped(t, r, 100*mbit, nil)
 	for _, d := range Directions {
 		t.Run(d.String(), func(t *testing.T) {
-			kept := func(p *Target) *Kept {
-				k, err := p.KeptBeside(t.Context(), d, TCP1, 100*mbit, 3, time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return k
+			beside(t, 100*mbit)
+			r := newRig(t)
+			ref, err := r.Reference(t.Context(), 100*mbit, lab.RuntimeBurst)
+			if err != nil {
+				t.Fatal(err)
 			}
-			want, got := kept(ref), kept(pod)
+			t.Cleanup(func() { _ = ref.closeMeters() })
+			var of [2]*Kept
+			var errs [2]error
+			var both sync.WaitGroup
+			for i, p := range []*Target{ref, shaped(t, newRig(t), 100*mbit, nil)} {
+				both.Go(func() { of[i], errs[i] = p.KeptBeside(t.Context(), d, TCP1, 100*mbit, 3, time.Second) })
+			}
+			both.Wait()
+			if err := errors.Join(errs[:]...); err != nil {
+				t.Fatal(err)
+			}
+			want, got := of[0], of[1]
 			t.Logf("p50, p99: podweir %v %v, bystander %v %v, reference plugin %v %v",
 				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
 				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99),
@@ -53,13 +58,13 @@ func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
 // Light flows do not wait, and lose nothing, beside a flood of twice the cap.
 func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 	const capacity = 20 * mbit
-	r := newRig(t)
-	pod := shaped(t, r, capacity, nil)
 	for _, tt := range []struct {
 		direction Direction
 		flood     Load
 	}{{Egress, UDP}, {Ingress, UDP}, {Egress, Discovery}, {Ingress, Discovery}} {
 		t.Run(fmt.Sprintf("%v/%s", tt.direction, tt.flood.Name), func(t *testing.T) {
+			beside(t, capacity)
+			pod := shaped(t, newRig(t), capacity, nil)
 			got, err := pod.KeptBeside(t.Context(), tt.direction, tt.flood, capacity, 2, time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -82,10 +87,11 @@ func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 // A flow that turns heavy and light again never overtakes itself.
 func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 	const capacity = 10 * mbit
-	r := newRig(t)
-	pod := shaped(t, r, capacity, nil)
 	for _, d := range Directions {
 		t.Run(d.String(), func(t *testing.T) {
+			beside(t, capacity)
+			r := newRig(t)
+			pod := shaped(t, r, capacity, nil)
 			for range 3 {
 				got, err := pod.OrderBesideLight(t.Context(), d, capacity)
 				if err != nil {
@@ -113,14 +119,15 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 func TestPrivilegedElephantsLoseLittle(t *testing.T) {
 	mark.Nightly(t, "it compares the retransmissions of four bulk flows, 10 s each")
 	const capacity = 100 * mbit
-	r := newRig(t)
-	tuned, err := r.Reference(t.Context(), capacity, TunedBurst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tuned.closeMeters() })
 	for _, d := range Directions {
 		t.Run(d.String(), func(t *testing.T) {
+			beside(t, capacity)
+			r := newRig(t)
+			tuned, err := r.Reference(t.Context(), capacity, TunedBurst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = tuned.closeMeters() })
 			c := Case{Cap: capacity, Direction: d, Load: TCP1, Duration: 8 * time.Second}
 			want, err := r.MeasureOn(t.Context(), tuned, c)
 			if err != nil {

@@ -40,6 +40,10 @@ var Directions = []Direction{Egress, Ingress}
 type Rig struct {
 	Lab    *lab.Lab
 	Client *lab.Host
+	// SparesOthers has the unlimited pod show less than it could by TCP, because it
+	// would take the processors from rigs beside this one: three times the limit,
+	// twice what the use of it is judged from.
+	SparesOthers bool
 	// Starting is how long it takes to start the two processes of a load; 0
 	// means 250 ms, which a machine that is not emulated never needs.
 	Starting time.Duration

@@ -20,6 +20,18 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
+// mostBeside is the highest limit, in bits per second, of tests that run beside others:
+// together they leave the processors idle for half of the time.
+const mostBeside = 100 * mbit
+
+// beside has a test or a case run beside others if its limit allows for it.
+func beside(t *testing.T, bitsPerSec uint64) {
+	t.Helper()
+	if bitsPerSec <= mostBeside {
+		t.Parallel()
+	}
+}
+
 // newRig makes a rig that goes with the test.
 func newRig(t *testing.T) *Rig {
 	t.Helper()
@@ -28,6 +40,7 @@ func newRig(t *testing.T) *Rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.SparesOthers = true
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Errorf("Close() = %v, want nil", err)

@@ -26,10 +26,12 @@ func stall(t *testing.T, ns *testutil.NetNS, device string, for_ time.Duration) 
 // it did not send meanwhile is still in it.
 func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
 	mark.Timed(t, "it judges medians of waits")
+	t.Parallel()
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	for name, toPod := range map[string]bool{"into the pod": true, "out of the pod": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newNode(t).newPod(t)
 			p.must(t, "ADD", p.conf(conf{"egressRate": "10M", "ingressRate": "10M"}))
 			s, sent := p.newStamped(t, toPod), make(chan error, 1)

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -82,11 +83,25 @@ type node struct {
 
 // probed is what the kernel was found to have, for all tests: a probe takes
 // longer than most of them.
-var probed []byte
+var probed struct {
+	sync.Mutex
+	features []byte
+}
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	if probed == nil {
+	n := unprobed(t)
+	if err := os.WriteFile(filepath.Join(n.paths.Run, "features.json"), probedFeatures(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func probedFeatures(t *testing.T) []byte {
+	t.Helper()
+	probed.Lock()
+	defer probed.Unlock()
+	if probed.features == nil {
 		p := unprobed(t).newPod(t)
 		p.must(t, "ADD", p.conf(both(nil)))
 		p.must(t, "DEL", p.conf(nil))
@@ -94,13 +109,9 @@ func newNode(t *testing.T) *node {
 		if err != nil {
 			t.Fatal(err)
 		}
-		probed = b
+		probed.features = b
 	}
-	n := unprobed(t)
-	if err := os.WriteFile(filepath.Join(n.paths.Run, "features.json"), probed, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return probed.features
 }
 
 func unprobed(t *testing.T) *node {

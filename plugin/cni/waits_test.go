@@ -193,6 +193,7 @@ func wantWaits(t *testing.T, band string, got, want waited, median bool) {
 // How long packets wait is what their own time stamps say.
 func TestPrivilegedWaits(t *testing.T) {
 	mark.Timed(t, "it compares times of packets")
+	t.Parallel()
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	bulk := func(bits float64) source { return source{flows: 1, size: 1514, bits: 1.3 * bits} }
@@ -215,6 +216,7 @@ func TestPrivilegedWaits(t *testing.T) {
 			if tt.light.flows > 1 {
 				mark.Nightly(t, "light flows fill a third of the limit, a load that nobody has beside the others")
 			}
+			t.Parallel()
 			p := newNode(t).newPod(t)
 			p.must(t, "ADD", p.conf(conf{"egressRate": tt.rate, "ingressRate": tt.rate}))
 			took := [2][]time.Duration{}

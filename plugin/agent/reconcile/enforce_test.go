@@ -127,6 +127,7 @@ func (n *node) stream(t *testing.T, from, to *testutil.NetNS, addr string) (stop
 // beyond it is said within 10 s.
 func TestPrivilegedRateIsWatched(t *testing.T) {
 	testutil.RequireRoot(t)
+	t.Parallel()
 	const soonEnough = 10 * time.Second
 	for _, tt := range []struct {
 		name      string
@@ -247,6 +248,7 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 // and every counter of it is seen at the pod's own.
 func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
 	testutil.RequireRoot(t)
+	t.Parallel()
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(map[string]string{ingress: "50M"})

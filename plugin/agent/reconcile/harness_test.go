@@ -69,7 +69,10 @@ type node struct {
 }
 
 // probed is what the kernel was found to have, for all tests.
-var probed []byte
+var probed struct {
+	sync.Mutex
+	features []byte
+}
 
 func newNode(t *testing.T) *node {
 	t.Helper()
@@ -88,8 +91,10 @@ func newNode(t *testing.T) *node {
 	n.write(t, "token", apitest.Token)
 	n.write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})))
 	cache := filepath.Join(n.paths.Run, "features.json")
-	if probed != nil {
-		if err := os.WriteFile(cache, probed, 0o600); err != nil {
+	probed.Lock()
+	defer probed.Unlock()
+	if probed.features != nil {
+		if err := os.WriteFile(cache, probed.features, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -100,7 +105,7 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if probed, err = os.ReadFile(cache); err != nil {
+	if probed.features, err = os.ReadFile(cache); err != nil {
 		t.Fatal(err)
 	}
 	return n

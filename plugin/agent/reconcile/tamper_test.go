@@ -33,6 +33,7 @@ const (
 // far beyond its limit.
 func TestPrivilegedDeleteLoop(t *testing.T) {
 	testutil.RequireRoot(t)
+	t.Parallel()
 	const (
 		root   = "tc qdisc del dev eth0 root"
 		clsact = "tc qdisc del dev eth0 clsact"
