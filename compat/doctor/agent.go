@@ -3,12 +3,28 @@
 
 package doctor
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Agent is what podweir's agent says of itself.
 type Agent struct {
-	// NotReady are the parts that do not work, each with the reason; none if it is ready.
-	NotReady []string
+	// NotReady are the parts that do not work; none if it is ready.
+	NotReady []Part
+}
+
+// Part is a part of the agent that does not work, and why.
+type Part struct{ Name, Reason string }
+
+func (p Part) String() string { return p.Name + ": " + p.Reason }
+
+// knowsPods says that an agent answered, and that it has looked at all pods of the node as
+// the API server has them.
+func (a *Agent) knowsPods() bool {
+	return a != nil && !slices.ContainsFunc(a.NotReady, func(p Part) bool {
+		return p.Name == "exclusive" || p.Name == "api" || p.Name == "pass"
+	})
 }
 
 // agentRuns says whether an agent of podweir is seen on the node.
@@ -36,7 +52,11 @@ func checkAgent(f *Facts) Finding {
 	case f.Agent == nil:
 		return skip("no agent answers here")
 	case len(f.Agent.NotReady) > 0:
-		return breaks("not ready: "+strings.Join(f.Agent.NotReady, "; "), "every part works", "mend what the reason names; the agent goes on by itself", f.Agent.NotReady...)
+		parts := make([]string, len(f.Agent.NotReady))
+		for i, p := range f.Agent.NotReady {
+			parts[i] = p.String()
+		}
+		return breaks("not ready: "+strings.Join(parts, "; "), "every part works", "mend what the reason names; the agent goes on by itself", parts...)
 	}
 	return holds("every part works")
 }

@@ -111,6 +111,25 @@ func besideFindings() []finding {
 			delete(n.files, "run/netns/cni-1")
 			n.files["run/x"] = ""
 		}, want: doctor.OK, seen: "0 of 0"},
+		{name: "a pod that asks by podweir's annotation", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM}), want: doctor.Warn, seen: "podweir has no record of default/asks", fix: "recreate these pods"},
+		{name: "a pod that misspelt it, an agent", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Misspelt: []string{"x-rate, did you mean y-rate?"}})(n)
+			n.kernel.agent = &doctor.Agent{}
+		}, want: doctor.Warn, seen: "default/asks, whose annotation is misspelt: x-rate, did you mean"},
+		{name: "a pod whose limits are left to others", code: "PW605", node: aws, change: asking(doctor.Sandbox{Asks: tenM, Left: true}), want: doctor.OK, seen: "0 of 1"},
+		{name: "a pod that asks for nothing", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{})(n)
+			n.files[results+"aws-cni-c1-eth0"] = cached("c1", limited)
+		}, want: doctor.OK, seen: "1 of 1"},
+		{name: "a pod whose annotation was removed, an agent", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Asks: tenM})(n)
+			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
+			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "delivery", Reason: "no chain"}}}
+		}, want: doctor.OK, seen: "0 of 2"},
+		{name: "a pod that asks, an agent that does not know the pods", code: "PW605", node: aws, change: func(n *node) {
+			asking(doctor.Sandbox{Asks: tenM})(n)
+			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "403"}}}
+		}, want: doctor.Warn, seen: "default/asks"},
 		{name: "a pod that is there", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-1"))(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
 		{name: "a pod whose namespace nobody can see", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/elsewhere/cni-2"`)(n) }, want: doctor.Warn, seen: "default/early", fix: "recreate these pods"},
 		{name: "bandwidth, replaced", code: "PW301", node: aws, change: withBandwidth, want: doctor.Warn, seen: "bandwidth is in 10-aws.conflist, and podweir's file replaces it: once podweir is uninstalled, pods with an egress limit do not start", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
@@ -153,4 +172,13 @@ func besideFelixFindings() []finding {
 			n.kernel.devices[0].Out.Programs = list{ciliumOut}
 		}, want: doctor.OK, seen: "none on 1"},
 	}
+}
+
+// tenM is what a pod asks for by podweir's own annotation, of which libcni knows nothing.
+var tenM = []terms.Ask{{Direction: terms.Egress, Name: "podweir.io/egress-rate", Value: "10M"}}
+
+// asking has the container runtime know a pod.
+func asking(s doctor.Sandbox) func(*node) {
+	s.ContainerID, s.Pod = "c9", "default/asks"
+	return func(n *node) { n.kernel.asking = []doctor.Sandbox{s} }
 }

@@ -211,6 +211,7 @@ type kernel struct {
 	devices    []doctor.Device
 	attached   []doctor.Attachment
 	agent      *doctor.Agent
+	asking     []doctor.Sandbox
 	overdue    []doctor.Overdue
 	unenforced []doctor.Unenforced
 	// unwatched says that no agent watches limits.
@@ -244,6 +245,8 @@ func healthy() *kernel {
 }
 
 func (k *kernel) Features(context.Context) (*doctor.Features, error) { return k.features, k.err }
+
+func (k *kernel) Asking(context.Context, []byte) ([]doctor.Sandbox, error) { return k.asking, k.err }
 
 func (k *kernel) Devices(context.Context) ([]doctor.Device, error) { return k.devices, k.err }
 

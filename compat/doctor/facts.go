@@ -37,6 +37,10 @@ type Kernel interface {
 	// Unenforced are the limits that the agent found not to hold, and whether an agent
 	// watches limits at all.
 	Unenforced(ctx context.Context) (all []Unenforced, watched bool, err error)
+	// Asking are the pods of the container runtime, with what they ask for by their
+	// annotations; none if nobody is asked. Entry is podweir's in the chain, nil if it is in
+	// none: it says which limits are left to others.
+	Asking(ctx context.Context, entry []byte) ([]Sandbox, error)
 	// Verdicts runs a copy of each of podweir's shared-hook programs, with its
 	// own maps, on packets that may pass.
 	Verdicts(ctx context.Context) ([]Verdict, error)
@@ -291,7 +295,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.Kubelet = detect.ReadKubelet(root, node.Processes)
 	f.NoExec = readNoExec(root, node.BinDirs)
 	f.readSELinux()
-	f.Sandboxes, f.SandboxesErr = readSandboxes(root)
+	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)
 	if k := opts.Kernel; k != nil {
 		f.Features, f.FeaturesErr = k.Features(ctx)
 		began := time.Now()
@@ -308,7 +312,7 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		settle := cmp.Or(opts.Settle, time.Second)
 		f.readQueues(ctx, k, settle)
 		f.readPolicy(ctx, k, settle)
-		f.forgetEnded(ctx, root, settle)
+		f.forgetEnded(ctx, k, settle)
 	}
 	if opts.Prober != nil {
 		f.Probe = probe(ctx, f, &opts)

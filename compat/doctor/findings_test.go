@@ -715,7 +715,7 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Gone, n.kernel.attached[0].Drift = true, []string{"gone"}
 		}, want: doctor.OK, seen: "1 limits"},
 		{name: "agent that is not ready", code: "PW613", node: aws, change: func(n *node) {
-			n.kernel.agent = &doctor.Agent{NotReady: []string{"api: the API server is not reached"}}
+			n.kernel.agent = &doctor.Agent{NotReady: []doctor.Part{{Name: "api", Reason: "the API server is not reached"}}}
 		}, want: doctor.Warn, seen: "api: the API server is not reached", fix: "by itself"},
 		{name: "agent that is ready", code: "PW613", node: aws, change: func(n *node) { n.kernel.agent = &doctor.Agent{} }, want: doctor.OK, seen: "every part works"},
 		{name: "agent elsewhere", code: "PW613", node: aws, change: agentOn, want: doctor.Skip, seen: "run podweir doctor in its pod"},

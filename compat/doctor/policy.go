@@ -80,7 +80,7 @@ func (f *Facts) policyPods(devices []*Device) map[*Device]*Sandbox {
 		hash := strings.TrimPrefix(strings.TrimPrefix(d.Name, "eni"), "vlan")
 		for i := range f.Sandboxes {
 			s := &f.Sandboxes[i]
-			if s.Pod != "" && (slices.Contains(s.devices, d.Name) || slices.Contains(hashes[i], hash)) {
+			if s.Pod != "" && (slices.Contains(s.Devices, d.Name) || slices.Contains(hashes[i], hash)) {
 				pods[d], byNamespace[d.Pod] = s, s
 			}
 		}

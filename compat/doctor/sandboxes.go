@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -29,10 +31,25 @@ type Sandbox struct {
 	Pod string
 	// Limited are the directions that the pod requested a limit of.
 	Limited []terms.Direction
+	// Asks are the annotations by which the pod asks for a limit, or what the runtime passed
+	// on, Misspelt those that look as if they should, with what may be meant. Left says that
+	// its limits are left to others.
+	Asks     []terms.Ask
+	Misspelt []string
+	Left     bool
 	// Made is when its set-up ended.
 	Made time.Time
-	// devices are the host-side devices that the plugins said they made.
-	devices []string
+	// NetNS is the path of its network namespace, "" if it is not known, Devices are the
+	// host-side devices that the plugins said they made.
+	NetNS   string
+	Devices []string
+}
+
+func (s *Sandbox) String() string {
+	if s.IfName == "" {
+		return s.Pod
+	}
+	return cmp.Or(s.Pod, "container "+s.ContainerID) + " (" + s.IfName + ", network " + s.Network + ")"
 }
 
 // cachedResult are the fields of libcni's cachedInfo that are read here.
@@ -58,10 +75,8 @@ type cachedResult struct {
 	} `json:"result"`
 }
 
-// ended says that the network namespace of a result is gone: a plugin failed when the pod
-// was deleted, or the node was booted since, and libcni kept the result. Where the node's
-// files do not show it, nothing has ended.
-func (c *cachedResult) ended(root fs.FS) bool {
+// netns is the path of the pod's network namespace, "" if the result does not say.
+func (c *cachedResult) netns() string {
 	name := c.NetNS
 	for _, i := range c.Result.Interfaces {
 		// The VPC CNI keeps a number there, too.
@@ -69,6 +84,14 @@ func (c *cachedResult) ended(root fs.FS) bool {
 			name = i.Sandbox
 		}
 	}
+	return name
+}
+
+// ended says that the network namespace of a result is gone: a plugin failed when the pod
+// was deleted, or the node was booted since, and libcni kept the result. Where the node's
+// files do not show it, nothing has ended.
+func (c *cachedResult) ended(root fs.FS) bool {
+	name := c.netns()
 	if strings.HasPrefix(name, "/var/run/") {
 		name = strings.TrimPrefix(name, "/var") // they are one
 	}
@@ -130,16 +153,15 @@ func (c *cachedResult) sandbox() Sandbox {
 	for _, a := range c.Args {
 		args[a[0]] = a[1]
 	}
-	s := Sandbox{ContainerID: c.ContainerID, IfName: c.IfName, Network: c.Network}
-	if c.Caps.Bandwidth.Egress > 0 {
-		s.Limited = append(s.Limited, terms.Egress)
-	}
-	if c.Caps.Bandwidth.Ingress > 0 {
-		s.Limited = append(s.Limited, terms.Ingress)
+	s := Sandbox{ContainerID: c.ContainerID, IfName: c.IfName, Network: c.Network, NetNS: c.netns()}
+	for i, rate := range []uint64{c.Caps.Bandwidth.Egress, c.Caps.Bandwidth.Ingress} {
+		if d := terms.Directions[i]; rate > 0 {
+			s.Limited, s.Asks = append(s.Limited, d), append(s.Asks, terms.RuntimeAsk(d, rate))
+		}
 	}
 	for _, i := range c.Result.Interfaces {
 		if i.Sandbox == "" {
-			s.devices = append(s.devices, i.Name)
+			s.Devices = append(s.Devices, i.Name)
 		}
 	}
 	if name := args["K8S_POD_NAME"]; name != "" {
@@ -152,7 +174,7 @@ func sandboxChecks() []Check {
 	return []Check{
 		{
 			Code: "PW605", Title: "podweir-cni was called for every pod with a limit", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "the interfaces in /" + resultsDir + " that were set up with a limit, and podweir's attachments",
+			Looks: "the interfaces in /" + resultsDir + " that were set up with a limit, the annotations of the pods that the container runtime knows, and podweir's attachments",
 			Why:   "a pod that started before podweir was in the chain, or before the runtime loaded it, is not limited",
 			Mend:  "With the agent running, its log says why it did not limit them. Without it, recreate those pods; if new ones are among them the runtime has not loaded the chain: see PW202 and PW211.",
 			Refs:  []string{"https://github.com/containernetworking/cni/blob/v1.3.0/libcni/api.go"},
@@ -177,9 +199,18 @@ func checkUnattached(f *Facts) Finding {
 	case f.AttachedErr != nil:
 		return unknown(f.AttachedErr.Error())
 	}
-	limited, failed, bad := f.heardOf()
-	if len(bad) > 0 {
-		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...).of(podsOf(bad))
+	limited, failed, unheard := f.heardOf()
+	if len(unheard) > 0 {
+		var bad, pods []string
+		for i := range unheard {
+			s := &unheard[i]
+			text := s.String()
+			if len(s.Misspelt) > 0 {
+				text += ", whose annotation is misspelt: " + strings.Join(s.Misspelt, "; ")
+			}
+			bad, pods = append(bad, text), append(pods, cmp.Or(s.Pod, "container "+s.ContainerID))
+		}
+		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...).of(pods)
 	}
 	if failed > 0 {
 		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
@@ -187,36 +218,86 @@ func checkUnattached(f *Facts) Finding {
 	return holds(fmt.Sprintf("%d of %d interfaces have a limit of podweir's, and it knows them", limited, len(f.Sandboxes)))
 }
 
+// asks says that a pod asks for a limit of podweir's, or seems to.
+func (f *Facts) asks(s *Sandbox) bool {
+	return len(s.Misspelt) > 0 || !s.Left && (f.expects(s.Limited) || len(s.Limited) == 0 && len(s.Asks) > 0)
+}
+
 // heardOf counts the interfaces with a limit, those of them that podweir could not
-// shape, and names those that it has no record of.
-func (f *Facts) heardOf() (limited, failed int, unheard []string) {
-	for _, s := range f.Sandboxes {
-		if !f.expects(s.Limited) {
+// shape, and returns those that it has no record of. An agent that knows the pods knows
+// better than what the runtime kept of their start: what it does not name as a pod without
+// its limit asks for none any more.
+func (f *Facts) heardOf() (limited, failed int, unheard []Sandbox) {
+	for i := range f.Sandboxes {
+		s := &f.Sandboxes[i]
+		if !f.asks(s) {
 			continue
 		}
-		limited++
 		// What the agent could not limit has the pod's name alone.
 		at := slices.IndexFunc(f.Attached, func(a Attachment) bool {
 			return a.ContainerID == s.ContainerID || a.Failure != "" && a.Pod == s.Pod
 		})
+		if at < 0 && f.Agent.knowsPods() && len(s.Misspelt) == 0 {
+			continue
+		}
+		limited++
 		if at >= 0 && f.Attached[at].Failure != "" {
 			failed++
 		}
 		if at < 0 {
-			name := s.Pod
-			if name == "" {
-				name = "container " + s.ContainerID
-			}
-			unheard = append(unheard, name+" ("+s.IfName+", network "+s.Network+")")
+			unheard = append(unheard, *s)
 		}
 	}
 	return limited, failed, unheard
 }
 
+// addAsking adds what the runtime knows of pods by their annotations to what libcni kept.
+func addAsking(cached, asking []Sandbox) []Sandbox {
+	for _, s := range asking {
+		at := slices.IndexFunc(cached, func(o Sandbox) bool { return o.ContainerID == s.ContainerID })
+		switch {
+		case at >= 0:
+			o := &cached[at]
+			o.Misspelt, o.Left = s.Misspelt, s.Left
+			if len(s.Asks) > 0 {
+				o.Asks = s.Asks
+			}
+		case len(s.Asks)+len(s.Misspelt) > 0:
+			cached = append(cached, s)
+		}
+	}
+	return cached
+}
+
+// askedFor is what the pods of the node ask for, as libcni kept it and as the container
+// runtime knows it.
+func (f *Facts) askedFor(ctx context.Context, k Kernel) ([]Sandbox, error) {
+	cached, err := readSandboxes(f.Root)
+	if k == nil || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cached, err
+	}
+	entry, _ := f.ownEntry()
+	asking, asked := k.Asking(ctx, entry)
+	if asked != nil || len(asking) == 0 { // what libcni kept is what there is
+		return cached, err
+	}
+	return addAsking(cached, asking), nil
+}
+
+// Unheard are the pods that ask for a limit of podweir's, and that it has no record of:
+// asking are those of the runtime with what they ask for by annotations, known what podweir
+// has or could not limit. The agent may be nil. It is what PW605 finds.
+func Unheard(root fs.FS, node *detect.Node, asking []Sandbox, agent *Agent, known []Attachment) []Sandbox {
+	cached, _ := readSandboxes(root) // most nodes without it have the other
+	f := &Facts{Root: root, Node: node, Agent: agent, Attached: known, Sandboxes: addAsking(cached, asking)}
+	_, _, unheard := f.heardOf()
+	return unheard
+}
+
 // forgetEnded leaves out the interfaces of pods that ended while the doctor looked:
 // podweir's DEL comes first, and the runtime's own record goes last. It waits for
 // that only where it would make a difference.
-func (f *Facts) forgetEnded(ctx context.Context, root fs.FS, settle time.Duration) {
+func (f *Facts) forgetEnded(ctx context.Context, k Kernel, settle time.Duration) {
 	if _, _, unheard := f.heardOf(); f.SandboxesErr != nil || f.AttachedErr != nil || len(unheard) == 0 {
 		return
 	}
@@ -225,7 +306,7 @@ func (f *Facts) forgetEnded(ctx context.Context, root fs.FS, settle time.Duratio
 		return
 	case <-time.After(settle):
 	}
-	now, err := readSandboxes(root)
+	now, err := f.askedFor(ctx, k)
 	if err != nil {
 		return // what was read first is still the best there is
 	}

@@ -27,7 +27,7 @@ const runtimeTimeout = time.Second
 
 // Runtime implements [detect.Live].
 func (n *Node) Runtime(ctx context.Context) (is string, err error) {
-	err = n.askRuntime(ctx, func(ctx context.Context, c *cri.Client) (err error) {
+	err = n.askRuntime(ctx, runtimeTimeout, func(ctx context.Context, c *cri.Client) (err error) {
 		is, err = c.Version(ctx)
 		return err
 	})
@@ -37,7 +37,7 @@ func (n *Node) Runtime(ctx context.Context) (is string, err error) {
 // RuntimeNetwork implements [detect.Live].
 func (n *Node) RuntimeNetwork(ctx context.Context) (*detect.RuntimeNetwork, error) {
 	var network *cri.Network
-	err := n.askRuntime(ctx, func(ctx context.Context, c *cri.Client) (err error) {
+	err := n.askRuntime(ctx, runtimeTimeout, func(ctx context.Context, c *cri.Client) (err error) {
 		network, err = c.Network(ctx)
 		return err
 	})
@@ -48,8 +48,8 @@ func (n *Node) RuntimeNetwork(ctx context.Context) (*detect.RuntimeNetwork, erro
 }
 
 // askRuntime puts one question to the container runtime.
-func (n *Node) askRuntime(ctx context.Context, question func(context.Context, *cri.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+func (n *Node) askRuntime(ctx context.Context, timeout time.Duration, question func(context.Context, *cri.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	client := &cri.Runtime{Root: n.Root, Socket: n.CRISocket}
 	defer func() { _ = client.Close() }()
@@ -149,9 +149,10 @@ func readyz(body string) *doctor.Agent {
 	answered := false
 	for line := range strings.Lines(body) {
 		line = strings.TrimSpace(line)
-		reason, broken := strings.CutPrefix(line, "not ready: ")
+		text, broken := strings.CutPrefix(line, "not ready: ")
 		if broken {
-			agent.NotReady = append(agent.NotReady, reason)
+			part, reason, _ := strings.Cut(text, ": ")
+			agent.NotReady = append(agent.NotReady, doctor.Part{Name: part, Reason: reason})
 		}
 		answered = answered || broken || strings.HasPrefix(line, "ok: ")
 	}

@@ -57,7 +57,10 @@ func TestAgentAnswers(t *testing.T) {
 		got := "no agent"
 		agent, err := n.Agent(t.Context())
 		if err == nil {
-			got = strings.Join(agent.NotReady, "; ")
+			got = ""
+			for _, p := range agent.NotReady {
+				got += p.String()
+			}
 		}
 		if got != want || err != nil && !strings.Contains(err.Error(), "is not podweir's agent") {
 			t.Errorf("%q: %q, %v, want %q", body, got, err, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // What to do about a pod, by what is wrong with it.
@@ -78,7 +79,7 @@ func (r *Report) View(now time.Time) *view.Node {
 		}
 		n.Others = append(n.Others, view.Other{
 			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name, Asks: len(o.Asks)+len(o.Misspelt) > 0 || known,
-			AskedEgress: o.egress, AskedIngress: o.ingress,
+			AskedEgress: o.asked(terms.Egress), AskedIngress: o.asked(terms.Ingress),
 			EgressBytes: o.EgressBytes, IngressBytes: o.IngressBytes,
 		})
 	}

@@ -5,74 +5,70 @@ package status
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// RuntimePod is what the container runtime knows of a pod.
+// RuntimePod is what is known of a pod beside podweir's own state.
 type RuntimePod struct {
-	// Pod is namespace/name.
+	// Pod is namespace/name, or the container if that is not known.
 	Pod, NetNSPath string
-	Annotations    map[string]string
-	Created        time.Time
+	// Devices are its devices on the host, as far as they are known.
+	Devices []string
+	// Asks are the annotations by which it asks for a limit that it has not, as name and
+	// value, Misspelt those that look as if they should, with what may be meant.
+	Asks     []terms.Ask
+	Misspelt []string
 }
 
-// Other is a device of a pod that podweir has no limit on.
+// Other is a device of a pod that podweir has no limit on, or a pod that should have one
+// and has no device that was found.
 type Other struct {
 	engine.Other
 	// Pod is namespace/name, "" if the runtime did not tell.
 	Pod string `json:"pod,omitempty"`
-	// Asks are the annotations by which the pod asks for a limit, as name and value, Misspelt
-	// those that look as if they should, with what may be meant.
-	Asks     []string `json:"asks,omitempty"`
-	egress   string
-	ingress  string
-	Misspelt []string `json:"misspelt,omitempty"`
+	// Asks and Misspelt are those of the pod.
+	Asks     []terms.Ask `json:"asks,omitempty"`
+	Misspelt []string    `json:"misspelt,omitempty"`
 }
 
-// AddOthers adds the devices of pods that podweir has no limit on. left says of annotations
-// whether the node leaves their limits to others. Pods that have just started may be about to
-// get their limits: they are taken for pods without a wish.
-func (r *Report) AddOthers(others []engine.Other, pods []RuntimePod, left func(map[string]string) bool, now time.Time) {
+// AddOthers adds the devices of pods that podweir has no limit on, and pods that ask for one.
+func (r *Report) AddOthers(others []engine.Other, pods []RuntimePod) {
+	found := make([]bool, len(pods))
 	for _, o := range others {
 		one := Other{Other: o}
-		at := slices.IndexFunc(pods, func(p RuntimePod) bool { return p.NetNSPath == o.NetNSPath && o.NetNSPath != "" })
+		at := slices.IndexFunc(pods, func(p RuntimePod) bool {
+			return p.NetNSPath == o.NetNSPath && o.NetNSPath != "" || slices.Contains(p.Devices, o.Name)
+		})
 		if at >= 0 {
-			p := &pods[at]
-			one.Pod = p.Pod
-			asks, misspelt := wishes(p.Annotations)
-			if now.Sub(p.Created) > Young && len(asks)+len(misspelt) > 0 && !left(p.Annotations) {
-				one.Asks, one.Misspelt = asks, misspelt
-				one.egress = cmp.Or(p.Annotations[netconf.OwnEgressAnnotation], p.Annotations[netconf.EgressAnnotation])
-				one.ingress = cmp.Or(p.Annotations[netconf.OwnIngressAnnotation], p.Annotations[netconf.IngressAnnotation])
-			}
+			one.Pod, one.Asks, one.Misspelt = pods[at].Pod, pods[at].Asks, pods[at].Misspelt
+			found[at] = true
 		}
 		r.Others = append(r.Others, one)
+	}
+	for i := range pods {
+		if p := &pods[i]; !found[i] && len(p.Asks)+len(p.Misspelt) > 0 {
+			r.Others = append(r.Others, Other{Pod: p.Pod, Asks: p.Asks, Misspelt: p.Misspelt})
+		}
 	}
 	slices.SortFunc(r.Others, func(a, b Other) int {
 		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.Name, b.Name))
 	})
 }
 
-// wishes are the annotations that ask for a limit, and those that may be meant to.
-func wishes(annotations map[string]string) (asks, misspelt []string) {
-	for name, value := range annotations {
-		if slices.Contains(netconf.RateAnnotations, name) {
-			asks = append(asks, fmt.Sprintf("%s: %q", name, netconf.Cut(value)))
-		} else if near := terms.Nearest(name, netconf.RateAnnotations); near != "" {
-			misspelt = append(misspelt, fmt.Sprintf("%s, did you mean %s?", name, near))
+// asked is what a pod asks for in a direction, in its own words.
+func (o *Other) asked(d terms.Direction) string {
+	value := ""
+	for _, a := range o.Asks { // podweir's own annotation is the last, and counts
+		if a.Direction == d {
+			value = a.Value
 		}
 	}
-	slices.Sort(asks)
-	slices.Sort(misspelt)
-	return asks, misspelt
+	return value
 }
 
 // What to do about a pod that asks for a limit and has none.
@@ -87,7 +83,11 @@ func otherView(o *Other) *view.Pod {
 	p := &view.Pod{Pod: cmp.Or(o.Pod, o.Name), State: view.NotLimited}
 	switch {
 	case len(o.Asks) > 0:
-		p.Cause, p.Cure = "it asks for a limit ("+strings.Join(o.Asks, ", ")+"), and podweir has none for it", cureUncalled
+		texts := make([]string, len(o.Asks))
+		for i, a := range o.Asks {
+			texts[i] = a.String()
+		}
+		p.Cause, p.Cure = "it asks for a limit ("+strings.Join(texts, ", ")+"), and podweir has none for it", cureUncalled
 	case len(o.Misspelt) > 0:
 		p.Cause, p.Cure = "misspelt: "+strings.Join(o.Misspelt, "; "), cureMisspelt
 	default:

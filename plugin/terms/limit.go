@@ -3,7 +3,11 @@
 
 package terms
 
-import "github.com/podweir/podweir/plugin/units"
+import (
+	"fmt"
+
+	"github.com/podweir/podweir/plugin/units"
+)
 
 // Limit is the limit of one direction of one interface of a pod, as it is enforced or
 // observed: what the agent, status, the metrics and the doctor all tell of it. It is typed
@@ -37,3 +41,27 @@ type Limit struct {
 
 // Observed says that nothing is held to the limit.
 func (l *Limit) Observed() bool { return l.Enforce.Is == EnforceObserve }
+
+// Ask is what a pod asks for in a direction: the annotation, or what the runtime passed on,
+// and its value as it was written.
+type Ask struct {
+	Direction   Direction
+	Name, Value string
+}
+
+// RuntimeAsk is an ask of the runtime's in bits per second.
+func RuntimeAsk(d Direction, rate uint64) Ask {
+	suffix := ""
+	for _, s := range []string{"k", "M", "G"} {
+		if rate == 0 || rate%1000 != 0 {
+			break
+		}
+		rate, suffix = rate/1000, s
+	}
+	return Ask{Direction: d, Name: "runtimeConfig.bandwidth." + d.String() + "Rate", Value: fmt.Sprintf("%d%s", rate, suffix)}
+}
+
+func (a Ask) String() string { return fmt.Sprintf("%s: %q", a.Name, a.Value) }
+
+// MarshalText returns it as people are shown it.
+func (a Ask) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

@@ -132,9 +132,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout+watch)
 	defer cancel()
-	node := o.examined()
-	node.HealthAddress = o.v.GetString("health-address")
-	rep := node.Doctor(ctx, detect.Options{
+	rep := o.asking().Doctor(ctx, detect.Options{
 		ConfDir: o.v.GetString("cni-conf-dir"), BinDir: o.v.GetString("cni-bin-dir"), Runtime: o.v.GetString("runtime"),
 		ToldRuntime: delivery.ToldRuntime(root),
 	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch, Run: runBy()})

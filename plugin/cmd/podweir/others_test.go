@@ -4,9 +4,15 @@
 package main
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -41,5 +47,57 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	out, err = c.do(t, "status", "--root", n.root)
 	if err == nil || strings.Contains(out, "NOT LIMITED default/pod-2") {
 		t.Errorf("status of a pod whose limit is left to Cilium: %v\n%s", err, out)
+	}
+}
+
+// What libcni kept of a pod's start counts where the runtime does not answer: the headline of
+// status counts a pod that asked and got nothing. An agent that knows all pods knows better.
+func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
+	root, pod := t.TempDir(), testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: c.node, Name: "veth9"}, testutil.End{NetNS: pod, Name: "eth0"})
+	kept := filepath.Join(root, "var/lib/cni/results/net-c9-eth0")
+	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(kept, []byte(`{"kind":"cniCacheV1","containerId":"c9","ifName":"eth0","networkName":"net",
+		"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":{"bandwidth":{"egressRate":10000000}},
+		"netns":"`+pod.Path()+`","result":{"interfaces":[{"name":"veth9"}]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := c.do(t, "status", "--root", root)
+	if strings.Contains(out, "default/early eth0") || strings.Contains(out, "NOT LIMITED") {
+		t.Errorf("status of a pod that starts:\n%s", out)
+	}
+	before := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(kept, before, before); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.do(t, "status", "--root", root)
+	for _, part := range []string{
+		"1 of 2 pods are limited as they should be; 1 is not:",
+		`NOT LIMITED default/early cause it asks for a limit (runtimeConfig.bandwidth.egressRate: "10M"), and podweir has none for it`,
+		"default/early egress 10M -",
+	} {
+		if err == nil || !strings.Contains(oneLine(out), part) {
+			t.Errorf("status has no %q: %v\n%s", part, err, out)
+		}
+	}
+	answer := ""
+	var l net.Listener
+	if err := c.node.Do(func() (err error) { l, err = net.Listen("tcp", "127.0.0.1:0"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }), ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for text, limited := range map[string]bool{"ok: api\nok: pass\n": true, "not ready: api: 403\nok: pass\n": false, "not ready: delivery: no chain\nok: api\n": true} {
+		answer = text
+		out, err := c.do(t, "status", "--root", root, "--health-address", l.Addr().String())
+		if limited != strings.Contains(out, "The only pod with a limit is limited as it should be.") || limited != (err == nil) {
+			t.Errorf("status beside an agent that answers %q: %v\n%s", text, err, out)
+		}
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/units"
@@ -34,6 +36,7 @@ func newStatus(o *options) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runStatus(cmd, o) },
 	}
 	o.readsRuntime(cmd)
+	cmd.Flags().String("health-address", serve.DefaultHealthAddress, "loopback address on which the agent answers /readyz")
 	cmd.Flags().Bool("broken", false, "show only pods that are not limited as they should be")
 	cmd.Flags().String("pod", "", "show only this pod, NAMESPACE/NAME, in the wide form")
 	o.formats(cmd, "table", "wide", "json", "yaml")
@@ -87,9 +90,20 @@ const profileTimeout = 2 * time.Second
 func (o *options) bypassed(ctx context.Context, rep *status.Report) {
 	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
 	defer cancel()
-	if p := o.profile(ctx); p != nil && p.Bypass == profiles.Yes {
+	bypassed(rep, o.profile(ctx))
+}
+
+func bypassed(rep *status.Report, p *profiles.Profile) {
+	if p != nil && p.Bypass == profiles.Yes {
 		rep.Bypass(p.BypassWhy)
 	}
+}
+
+// asking is the node as it is asked about its pods.
+func (o *options) asking() *examine.Node {
+	node := o.examined()
+	node.HealthAddress = o.v.GetString("health-address")
+	return node
 }
 
 // statusInterval is between the two looks of status: for what pods carry now.
@@ -97,16 +111,16 @@ const statusInterval = 500 * time.Millisecond
 
 // looked looks twice where people read it and there is something that may be carried.
 func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error) {
-	pods, left := runtimePods(ctx, o), leftToOthers(ctx, o.v.GetString("root"))
+	asked := o.asking().Asked(ctx)
 	look := func() (*status.Report, *view.Node, error) {
 		rep, err := collect(o)
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := addOthers(o, rep, pods, left); err != nil {
+		if err := asked.Add(rep); err != nil {
 			return nil, nil, err
 		}
-		o.bypassed(ctx, rep)
+		bypassed(rep, asked.Found().Profile)
 		return rep, rep.View(time.Now()).Runnable(runBy()), nil
 	}
 	rep, node, err := look()
