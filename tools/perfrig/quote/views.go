@@ -148,7 +148,7 @@ func (p *page) provenance(r *record.Results, name string) string {
 	}
 	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in up to %d rounds; other processes took %.2f of %s meanwhile, at most %.2f%s.\n",
 		c.Profile, p.link(name), c.Started.Format("2006-01-02"),
-		report.Kernels(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max, host)
+		report.Kernel(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max, host)
 }
 
 // number is a metric of a run, such as a/10M/x#00, or the mean of those of a

@@ -25,10 +25,8 @@ const SubstrateVM = "vm"
 type Machine struct {
 	Substrate string `json:"substrate"`
 	Kernel    string `json:"kernel"`
-	// PeerKernel is that of the clients, if it is another machine's.
-	PeerKernel string `json:"peerKernel,omitempty"`
-	CPU        string `json:"cpu"`
-	CPUs       int    `json:"cpus"`
+	CPU       string `json:"cpu"`
+	CPUs      int    `json:"cpus"`
 	// Clang is that of the BPF object, Commit that of the checkout; "-dirty"
 	// is behind it if there were changes.
 	Clang  string `json:"clang"`

@@ -20,7 +20,7 @@ func TestEmulationIsSaid(t *testing.T) {
 	if page := string(markdown(r, nil)); strings.Contains(page, word) || strings.Contains(page, note) || !strings.Contains(page, "0.50 of 2 |") {
 		t.Errorf("the page of a real machine speaks of emulation, or not of its processors:\n%s", page)
 	}
-	r.Campaign.Machine.Substrate, r.Campaign.Machine.PeerKernel = record.SubstrateVM, "6.1.9"
+	r.Campaign.Machine.Substrate = record.SubstrateVM
 	page := string(markdown(r, nil))
 	if got, want := strings.Count(page, note), len(Tables(r)); got != want {
 		t.Errorf("%d tables say that they are emulated, want %d", got, want)
@@ -28,13 +28,13 @@ func TestEmulationIsSaid(t *testing.T) {
 	if i, j := strings.Index(page, word), strings.Index(page, "| --- |"); i < 0 || i > j {
 		t.Errorf("emulation is said at %d, the first table is at %d", i, j)
 	}
-	for _, want := range []string{"# Measured on 0001-01-01, pods on Linux 6.18.1, clients on 6.1.9, vm\n", "| kernel of the clients | 6.1.9 |", "0.50 |"} {
+	for _, want := range []string{"# Measured on 0001-01-01, Linux 6.18.1, vm\n", "0.50 |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
 	var out bytes.Buffer
-	if err := Terminal(&out, r); err != nil || !strings.HasPrefix(out.String(), "Pods are in one emulated machine") {
+	if err := Terminal(&out, r); err != nil || !strings.HasPrefix(out.String(), "Pods and clients are in an emulated machine") {
 		t.Errorf("Terminal = %v and does not begin with the emulation:\n%s", err, out.String())
 	}
 }
@@ -53,14 +53,14 @@ func TestTooFewRequestsHaveNoBar(t *testing.T) {
 	}
 }
 
-func TestKernelsAndProcessors(t *testing.T) {
+func TestKernelAndProcessors(t *testing.T) {
 	m := &record.Machine{Substrate: "netns", Kernel: "6.18", CPUs: 2}
-	if got, want := Kernels(m)+"; "+Processors(m), "Linux 6.18 (netns); the 2 processors"; got != want {
+	if got, want := Kernel(m)+"; "+Processors(m), "Linux 6.18 (netns); the 2 processors"; got != want {
 		t.Errorf("a real machine is %q, want %q", got, want)
 	}
-	m = &record.Machine{Substrate: record.SubstrateVM, Kernel: "6.12", PeerKernel: "6.1", CPUs: 1}
-	if got, want := Kernels(m)+"; "+Processors(m), "pods on Linux 6.12 and clients on 6.1 (vm); the host's processors"; got != want {
-		t.Errorf("emulated machines are %q, want %q", got, want)
+	m = &record.Machine{Substrate: record.SubstrateVM, Kernel: "6.12", CPUs: 1}
+	if got, want := Kernel(m)+"; "+Processors(m), "Linux 6.12 (vm); the host's processors"; got != want {
+		t.Errorf("an emulated machine is %q, want %q", got, want)
 	}
 }
 

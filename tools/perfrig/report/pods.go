@@ -38,15 +38,10 @@ var podsView = view{
 
 var turnsView = view{
 	spec.Turns, "Packets to many pods in turns, with nothing between them",
-	"BPF_PROG_TEST_RUN, light packets of 1,500 bytes, each for the next of so many slots of the slab, ns for each packet beyond an empty program, minimum of 9 runs of 200,000. " +
-		"Own and shared are of releases that loaded programs for each pod: copies with maps of their own, and copies over one set of maps.",
+	"BPF_PROG_TEST_RUN, light packets of 1,500 bytes, each for the next of so many slots of the slab, ns for each packet beyond an empty program, minimum of 9 runs of 200,000.",
 	[]column{
 		{"pw_band", "pw_band_turns_cost_ns", 1, 0},
 		{"pw_edt", "pw_edt_turns_cost_ns", 1, 0},
-		{"before, pw_band: own", "pw_band_own_cost_ns", 1, 0},
-		{"shared", "pw_band_shared_cost_ns", 1, 0},
-		{"before, pw_edt: own", "pw_edt_own_cost_ns", 1, 0},
-		{"shared", "pw_edt_shared_cost_ns", 1, 0},
 	},
 }
 

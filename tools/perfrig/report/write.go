@@ -94,9 +94,6 @@ func markdown(r *record.Results, charts []Chart) []byte {
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| kernel | %s |\n| processor | %d x %s |\n| clang of the BPF object | %s |\n| commit | %s |\n| podweir-cni, SHA-256 | %s… |\n",
 		m.Kernel, m.CPUs, m.CPU, m.Clang, m.Commit, m.Plugin)
 	fmt.Fprintf(&b, "| priority of the load generators | nice %d |\n| profile, spec, seed | %s, %s, %d |\n", m.Niceness, c.Profile, c.Digest, c.Seed)
-	if m.PeerKernel != "" {
-		fmt.Fprintf(&b, "| kernel of the clients | %s |\n", m.PeerKernel)
-	}
 	if quiet := noise(r); len(quiet.Rows) > 0 {
 		for _, taken := range quiet.Rows[:2] {
 			fmt.Fprintf(&b, "| %s | mean %s, at most %s%s |\n", taken[0], taken[2], taken[4], ofHost(m))
