@@ -5,7 +5,9 @@
 // already: an OCI tar for all architectures, a tar for "docker load" with one
 // of them, and a list of what is linked in (SPDX) for each. It uses no
 // registry, no daemon and no base image, and the same binaries give the same
-// digest. "make image" calls it, in the directory of the product's go.mod.
+// digest. ko does not fit: it makes an image of one program on a base image, and this one
+// has two programs, the licences of all that is linked in, their SBOM, and no base.
+// "make image" calls it, in the directory of the product's go.mod.
 package main
 
 import (
