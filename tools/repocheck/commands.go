@@ -140,6 +140,9 @@ func simple(line string) [][]string {
 
 var makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 
+// commands checks what documents tell a reader to give to make and helm.
+func commands(t *Tree) []string { return slices.Concat(makeTargets(t), chartValues(t)) }
+
 // makeTargets checks that what the documents tell a reader to make can be made.
 func makeTargets(t *Tree) []string {
 	makefile := t.Get("Makefile")

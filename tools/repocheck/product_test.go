@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
@@ -170,31 +169,5 @@ func TestValuesOfTheChartAreLookedUp(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, chartValues(tree)); diff != "" {
 		t.Errorf("chartValues() (-want +got):\n%s", diff)
-	}
-}
-
-// TestReferenceNamesEveryKey holds the reference pages to what netconf reads.
-func TestReferenceNamesEveryKey(t *testing.T) {
-	tree, err := Load(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page, names := range map[string][]string{
-		"docs/reference/configuration.md": netconf.Keys(),
-		"docs/reference/annotations.md":   netconf.Annotations(),
-	} {
-		f := tree.Get(page)
-		if f == nil {
-			t.Errorf("%s: is missing", page)
-			continue
-		}
-		if len(names) == 0 {
-			t.Errorf("%s: there is no key to look for", page)
-		}
-		for _, name := range names {
-			if !strings.Contains(string(f.Data), "`"+name+"`") {
-				t.Errorf("%s: does not name `%s`", page, name)
-			}
-		}
 	}
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package repocheck holds the repository's own rules as code, so that they stay
-// true without anybody remembering them; its tests run them on this tree.
+// Package repocheck holds three rules of the repository that no linter has: verdicts on
+// shared hooks are next or drop, links between documents resolve, and commands that
+// documents tell a reader to type exist. Its tests run them on this tree.
 package repocheck
 
 import (
@@ -15,23 +16,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Tree is what the rules look at: every file of the repository that is not
 // built, ignored or git's own.
 type Tree struct {
 	Files []File
-
-	parse  sync.Once
-	parsed []parsed
-	faults []string
 }
 
 // File is one file of the tree.
 type File struct {
 	// Path is relative to the top, with slashes.
 	Path string
+	// Data is what the rules read: documents, C, the Makefile and the chart's schema.
 	Data []byte
 }
 
@@ -45,7 +42,11 @@ type Rule struct {
 
 // Rules lists every rule.
 func Rules() []Rule {
-	return slices.Concat(layoutRules(), textRules(), goRules(), docRules())
+	return []Rule{
+		{"verdicts on shared hooks are next or drop", verdicts},
+		{"links between documents resolve, and lead to every page", links},
+		{"documented make targets and values of the chart exist", commands},
+	}
 }
 
 // Load reads the tree below root. It skips .git, and what .gitignore's plain
@@ -74,11 +75,13 @@ func Load(root string) (*Tree, error) {
 		if !d.Type().IsRegular() {
 			return nil
 		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
+		f := File{Path: rel}
+		if f.Is("*.md", "*.c", "*.h", "Makefile", "chart/*.json") {
+			if f.Data, err = os.ReadFile(name); err != nil {
+				return err
+			}
 		}
-		t.Files = append(t.Files, File{Path: rel, Data: data})
+		t.Files = append(t.Files, f)
 		return nil
 	})
 	if err != nil {
@@ -141,25 +144,6 @@ func (f *File) Is(patterns ...string) bool {
 		}
 		return false
 	})
-}
-
-// Generated reports whether the file says that a program wrote it, in the form
-// that "go help generate" defines.
-func (f *File) Generated() bool {
-	return generatedMark.Match(f.Data)
-}
-
-var generatedMark = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
-
-// Foreign reports whether the file was written elsewhere: the vendored kernel
-// and libbpf headers, and texts whose wording is not ours.
-func (f *File) Foreign() bool {
-	return f.Is("bpf/headers/", "LICENSE", "*.sum")
-}
-
-// Text reports whether the file is text: it has no NUL byte.
-func (f *File) Text() bool {
-	return !bytes.ContainsRune(f.Data, 0)
 }
 
 // grep returns a fault for each line on which the pattern matches.
