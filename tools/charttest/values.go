@@ -152,7 +152,17 @@ func valuesPage(all []value) string {
 	var out strings.Builder
 	out.WriteString(pageHead)
 	cell := strings.NewReplacer("|", "\\|", "<", "&lt;")
+	var keys []string
 	for _, v := range all {
+		// The configuration has their meaning, unit, range and default.
+		if key, ok := strings.CutPrefix(v.key, "defaults."); ok {
+			keys = append(keys, "`"+key+"`")
+			continue
+		}
+		if len(keys) > 0 {
+			fmt.Fprintf(&out, "| `defaults.KEY` | | KEY is a key of the [plugin configuration](configuration.md): %s. |\n", strings.Join(keys, ", "))
+			keys = nil
+		}
 		if v.leaf {
 			fmt.Fprintf(&out, "| `%s` | `%s` | %s |\n", v.key, v.text, cell.Replace(v.comment))
 		} else if v.comment != "" {

@@ -60,8 +60,8 @@ A limit that is *degraded* is enforced in another way than configured, for a rea
 Every repair, ADD and pass of the agent tries the configured way again. podweir recognises its own queues and programs even without its records, by
 their shape and their programs.
 
-| state | traffic | CHECK | status | doctor | repair | traffic after | status after |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| state | traffic | CHECK | status | doctor | repair | afterwards |
+| --- | --- | --- | --- | --- | --- | --- |
 `, len(all))
 	for i := range all {
 		s := &all[i]
@@ -73,8 +73,8 @@ their shape and their programs.
 		if s.noTCX != "" {
 			doctor += " (without TCX: " + s.noTCX + ")"
 		}
-		fmt.Fprintf(&b, "| %s%s | %s | %s | %s | %s | %s | %s | %s |\n", s.name, confOf(s.conf), orDash(s.truth), check, quotes(s.status),
-			doctor, quotes(s.repair), orDash(s.after), quotes(s.then))
+		fmt.Fprintf(&b, "| %s%s | %s | %s | %s | %s | %s | %s |\n", s.name, confOf(s.conf), orDash(s.truth), check, quotes(s.status),
+			doctor, quotes(s.repair), afterwards(s))
 	}
 	return b.String()
 }
@@ -90,6 +90,15 @@ func confOf(conf map[string]any) string {
 		return ""
 	}
 	return " (" + strings.Join(all, ", ") + ")"
+}
+
+// afterwards is what traffic and status are after the repair, "in order" if both are.
+func afterwards(s *notice) string {
+	traffic, status := orDash(s.after), quotes(s.then)
+	if traffic == "limited, limited" && status == "in order" {
+		return status
+	}
+	return traffic + "; " + status
 }
 
 func orDash(s string) string {
