@@ -88,6 +88,14 @@ that a pattern would not explain.
 {{- if and (ne $place "auto") (not (has $mode (list "auto" "qdisc"))) }}
 {{- fail (printf "defaults.ingressPlace %q does not go with defaults.mode %q, want auto, or the mode auto or qdisc" $place $mode) }}
 {{- end }}
+{{- if eq (.Values.defaults.podHook | default "auto") "tcx" }}
+{{- if eq $mode "clsact-podside" }}
+{{- fail (printf "defaults.podHook %q does not go with defaults.mode %q, want podHook auto or clsact, or another mode" "tcx" $mode) }}
+{{- end }}
+{{- if eq $place "ifb" }}
+{{- fail (printf "defaults.podHook %q does not go with defaults.ingressPlace %q, want auto, host or prefer-ifb" "tcx" $place) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* The agent has the node's network: no two of its ports are one. */}}

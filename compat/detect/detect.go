@@ -36,6 +36,8 @@ type Live interface {
 	// RuntimeNetwork returns what the container runtime says of the CNI configuration
 	// that it uses; nil if it says nothing of it, as CRI-O.
 	RuntimeNetwork(ctx context.Context) (*RuntimeNetwork, error)
+	// TCX says whether the kernel has it.
+	TCX(ctx context.Context) (bool, error)
 }
 
 // RuntimeNetwork is the CNI configuration that a container runtime says that it uses,
@@ -122,7 +124,9 @@ type Node struct {
 	Calico       Calico
 	Runtime      conflist.Runtime
 	Kernel       Kernel
-	Processes    []Process
+	// TCX says whether the kernel has it.
+	TCX       profiles.Answer
+	Processes []Process
 	// Sockets are the Unix sockets that a program listens on; nil if not known.
 	Sockets []string
 	// Devices are the names of the node's interfaces; nil if not known.
@@ -147,6 +151,7 @@ func Read(ctx context.Context, root fs.FS, opts Options) *Node {
 	n.Sockets = r.sockets()
 	n.Devices = r.names("sys/class/net")
 	n.Kernel = r.kernel()
+	n.TCX = r.tcx(ctx)
 	n.Runtime = r.runtime(ctx)
 	r.directories(ctx)
 	n.Conf = r.conf()
@@ -243,6 +248,18 @@ func (r *reader) text(name string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(b))
+}
+
+func (r *reader) tcx(ctx context.Context) profiles.Answer {
+	if r.opts.Live == nil {
+		return profiles.Unknown
+	}
+	has, err := r.opts.Live.TCX(ctx)
+	if err != nil {
+		r.problem(fmt.Errorf("ask the kernel for TCX: %w", err))
+		return profiles.Unknown
+	}
+	return profiles.Is(has)
 }
 
 func (r *reader) programs(ctx context.Context) []string {

@@ -57,6 +57,7 @@ func (n node) root() fstest.MapFS {
 
 // live answers as it is set up.
 type live struct {
+	noTCX    bool
 	programs []string
 	api      map[string]string
 	runtime  string
@@ -78,6 +79,8 @@ func (l live) Runtime(context.Context) (string, error) {
 	}
 	return l.runtime, nil
 }
+
+func (l live) TCX(context.Context) (bool, error) { return !l.noTCX, nil }
 
 func (l live) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
 	if l.network == nil && l.runtime == "" {

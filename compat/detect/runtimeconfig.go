@@ -4,8 +4,11 @@
 package detect
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -28,6 +31,8 @@ type RuntimeConfig struct {
 	// Sandboxed are the names of the handlers (RuntimeClasses) whose pods do not use the
 	// kernel's own network stack, by what they run.
 	Sandboxed map[string]Sandboxed
+	// Default is the handler of pods that name none, "" if the files do not say.
+	Default string
 	// Problems are files that cannot be read as TOML.
 	Problems []error
 }
@@ -39,18 +44,58 @@ type Sandboxed string
 // Those that are known.
 const (
 	// Kata redirects what comes to the pod's device to that of a virtual machine, from an
-	// ingress qdisc that it adds after ADD.
-	Kata Sandboxed = "Kata"
+	// ingress qdisc that it adds after ADD (addQdiscIngress and addRedirectTCFilter of
+	// src/runtime/virtcontainers/network_linux.go); so does urunc.
+	Kata  Sandboxed = "Kata"
+	Urunc Sandboxed = "urunc"
 	// GVisor reads the pod's device by a packet socket, which is ahead of every tc hook.
 	GVisor Sandboxed = "gVisor"
 )
+
+// sandboxedBy tells by a word in the name of a runtime or of its program what it is.
+var sandboxedBy = map[string]Sandboxed{"kata": Kata, "urunc": Urunc, "runsc": GVisor, "gvisor": GVisor}
+
+// redirectTap is a chained plugin that does for Firecracker what Kata does by itself.
+const redirectTap = "tc-redirect-tap"
+
+// Redirects says that it adds an ingress qdisc to the pod's device.
+func (s Sandboxed) Redirects() bool { return s == Kata || s == Urunc }
+
+// Handlers names those that a condition holds for, in order, each with what it runs.
+func (c *RuntimeConfig) Handlers(of func(Sandboxed) bool) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(c.Sandboxed)) {
+		if what := c.Sandboxed[name]; of(what) {
+			all = append(all, fmt.Sprintf("%s (%s)", name, what))
+		}
+	}
+	return all
+}
+
+// Runtimes are those of the node that decide where podweir attaches.
+func (n *Node) Runtimes() profiles.Runtimes {
+	r := profiles.Runtimes{TCX: n.TCX}
+	for _, what := range n.Config.Sandboxed {
+		r.Redirects = r.Redirects || what.Redirects()
+		r.GVisor = r.GVisor || what == GVisor
+	}
+	if n.Conf != nil && n.Conf.Original() != nil && n.Conf.Original().Network != nil {
+		r.Redirects = r.Redirects || n.Conf.Original().Network.Index(redirectTap) >= 0
+	}
+	return r
+}
+
+// Runs says what a handler runs, "" for processes; with no name, the default one.
+func (c *RuntimeConfig) Runs(handler string) Sandboxed {
+	return c.Sandboxed[cmp.Or(handler, c.Default)]
+}
 
 // addHandler notes a handler by the words that tell what it runs.
 func (c *RuntimeConfig) addHandler(name string, words ...any) {
 	for _, word := range append(words, name) {
 		text, _ := word.(string)
-		for part, what := range map[string]Sandboxed{"kata": Kata, "runsc": GVisor, "gvisor": GVisor} {
-			if strings.Contains(path.Base(text), part) {
+		for part, what := range sandboxedBy {
+			if strings.Contains(strings.ToLower(path.Base(text)), part) {
 				if c.Sandboxed == nil {
 					c.Sandboxed = map[string]Sandboxed{}
 				}
@@ -66,15 +111,22 @@ func (c *RuntimeConfig) addHandlers(table any) {
 	handlers, _ := table.(map[string]any)
 	for name, v := range handlers {
 		h, _ := v.(map[string]any)
-		c.addHandler(name, h["runtime_type"], h["runtime_path"])
+		options, _ := h["options"].(map[string]any)
+		// runtime_engine and Runtime are of containerd 1, path is dockerd's.
+		c.addHandler(name, h["runtime_type"], h["runtime_path"], h["runtime_engine"], h["runtimeType"], h["path"],
+			options["BinaryName"], options["Runtime"], options["TypeUrl"])
 	}
 }
 
 // The default places of the runtimes' files.
 const (
 	containerdFile = "etc/containerd/config.toml"
-	crioFile       = "etc/crio/crio.conf"
-	crioDropIns    = "etc/crio/crio.conf.d"
+	// containerdDropIns are imported by containerd 2.2 and newer beside that file, whether
+	// or not it says so, and without it.
+	containerdDropIns = "etc/containerd/conf.d"
+	dockerdFile       = "etc/docker/daemon.json"
+	crioFile          = "etc/crio/crio.conf"
+	crioDropIns       = "etc/crio/crio.conf.d"
 )
 
 // maxImports bounds the files that are read: imports may import each other.
@@ -89,6 +141,7 @@ func ReadRuntimeConfig(root fs.FS, processes []Process) RuntimeConfig {
 	if args, seen := argsOf(processes, "cri-dockerd"); seen {
 		c.ConfDir = flagFile(args, "", "--cni-conf-dir")
 		c.addBinDirs(strings.Split(flagOf(args, "--cni-bin-dir"), ","))
+		c.fromDockerd(root)
 		return c
 	}
 	containerd, _ := argsOf(processes, "containerd")
@@ -167,6 +220,9 @@ func merge(into, from map[string]any) {
 // they win.
 func (c *RuntimeConfig) imports(root fs.FS, first string, into map[string]any) {
 	pending, seen := []string{first}, map[string]bool{}
+	if first == containerdFile {
+		pending = append(pending, matches(root, containerdDropIns+"/*.toml")...)
+	}
 	for len(pending) > 0 && len(seen) < maxImports {
 		name := pending[0]
 		pending = pending[1:]
@@ -186,7 +242,8 @@ func (c *RuntimeConfig) imports(root fs.FS, first string, into map[string]any) {
 
 func (c *RuntimeConfig) fromContainerd(all map[string]any) {
 	plugins, _ := all["plugins"].(map[string]any)
-	for _, name := range []string{"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"} {
+	// Of the versions 1, 2 and 3 of the file.
+	for _, name := range []string{"cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"} {
 		plugin, _ := plugins[name].(map[string]any)
 		cni, _ := plugin["cni"].(map[string]any)
 		if dir, _ := cni["conf_dir"].(string); dir != "" {
@@ -203,6 +260,9 @@ func (c *RuntimeConfig) fromContainerd(all map[string]any) {
 		}
 		containerd, _ := plugin["containerd"].(map[string]any)
 		c.addHandlers(containerd["runtimes"])
+		c.defaultTo(containerd["default_runtime_name"])
+		// Two more that have no name of their own, until 1.7.
+		c.addHandlers(map[string]any{"default_runtime": containerd["default_runtime"], "untrusted": containerd["untrusted_workload_runtime"]})
 	}
 	nri, _ := plugins["io.containerd.nri.v1.nri"].(map[string]any)
 	if off, ok := nri["disable"].(bool); ok {
@@ -215,6 +275,31 @@ func (c *RuntimeConfig) fromContainerd(all map[string]any) {
 	}
 }
 
+// fromDockerd reads the runtimes of dockerd, whose names are the handlers of cri-dockerd.
+func (c *RuntimeConfig) fromDockerd(root fs.FS) {
+	b, err := fs.ReadFile(root, dockerdFile)
+	if err != nil {
+		return
+	}
+	var all struct {
+		Runtimes map[string]any `json:"runtimes"`
+		Default  string         `json:"default-runtime"`
+	}
+	if err := json.Unmarshal(b, &all); err != nil {
+		c.Problems = append(c.Problems, fmt.Errorf("/%s is not JSON: %w", dockerdFile, err))
+		return
+	}
+	c.addHandlers(all.Runtimes)
+	c.defaultTo(all.Default)
+}
+
+// defaultTo notes the default handler, if the value names one.
+func (c *RuntimeConfig) defaultTo(name any) {
+	if text, _ := name.(string); text != "" {
+		c.Default = text
+	}
+}
+
 func (c *RuntimeConfig) fromCRIO(all map[string]any) {
 	crio, _ := all["crio"].(map[string]any)
 	network, _ := crio["network"].(map[string]any)
@@ -224,6 +309,7 @@ func (c *RuntimeConfig) fromCRIO(all map[string]any) {
 	c.addBinDirs(texts(network["plugin_dirs"]))
 	runtime, _ := crio["runtime"].(map[string]any)
 	c.addHandlers(runtime["runtimes"])
+	c.defaultTo(runtime["default_runtime"])
 	nri, _ := crio["nri"].(map[string]any)
 	if on, ok := nri["enable_nri"].(bool); ok {
 		c.NRI = profiles.Is(on)

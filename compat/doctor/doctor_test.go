@@ -285,7 +285,10 @@ func (k *kernel) PolicyPrograms(context.Context) ([]uint32, error) {
 }
 
 // agent answers as Cilium's does; config is that of 1.20.2 if empty.
-type agent struct{ health, config string }
+type agent struct {
+	health, config string
+	noTCX          bool
+}
 
 // agent115 answers as 1.15.19 does (TestProfile in compat/detect).
 var agent115 = agent{
@@ -298,6 +301,8 @@ var errNoAgent = errors.New("no agent")
 func (a agent) Programs(context.Context) ([]string, error) { return []string{"cil_from_contai"}, nil }
 
 func (a agent) Runtime(context.Context) (string, error) { return "", errNoAgent }
+
+func (a agent) TCX(context.Context) (bool, error) { return !a.noTCX, nil }
 
 func (a agent) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
 	return nil, errNoAgent

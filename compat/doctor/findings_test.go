@@ -553,12 +553,25 @@ func neighbourFindings() []finding {
 			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\n"
 		}, want: doctor.OK, seen: "1 logs"},
 		{name: "datapath plugins", code: "PW408", node: cilium, change: func(n *node) { n.settings("enable-datapath-plugins", "true") }, want: doctor.Warn, seen: "is true", fix: "--probe"},
-		{name: "Kata", code: "PW117", node: aws, change: sandboxed("kata-qemu", "io.containerd.kata.v2"), want: doctor.Fail, seen: "pods of the handler kata-qemu (Kata) do not start", fix: "mode=tcx-podside"},
+		{name: "Kata", code: "PW117", node: aws, change: sandboxed("kata-qemu", "io.containerd.kata.v2"), want: doctor.Fail, seen: "pods of kata-qemu (Kata) do not start", fix: "leave podHook at auto"},
+		{name: "urunc", code: "PW117", node: aws, change: sandboxed("unikernel", "io.containerd.urunc.v2"), want: doctor.Fail, seen: "pods of unikernel (urunc) do not start", fix: "leave podHook at auto"},
+		{name: "Kata with podHook", code: "PW117", node: aws, change: func(n *node) {
+			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
+			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"podHook":"tcx","type":"podweir-cni"`, 1)
+		}, want: doctor.OK, seen: "attaches where limits hold"},
+		{name: "Kata before TCX", code: "PW117", node: aws, change: func(n *node) {
+			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
+			n.live = agent{noTCX: true}
+		}, want: doctor.Fail, seen: "the kernel has no TCX", fix: "Linux 6.6 or newer"},
 		{name: "Kata by TCX", code: "PW117", node: aws, change: func(n *node) {
 			sandboxed("kata-qemu", "io.containerd.kata.v2")(n)
 			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"mode":"tcx-podside","type":"podweir-cni"`, 1)
 		}, want: doctor.OK, seen: "attaches where limits hold"},
-		{name: "gVisor", code: "PW117", node: cilium, change: sandboxed("sandbox", "io.containerd.runsc.v1"), want: doctor.Fail, seen: "handler sandbox (gVisor) does not hold", fix: "ingressPlace"},
+		{name: "gVisor", code: "PW117", node: cilium, change: sandboxed("sandbox", "io.containerd.runsc.v1"), want: doctor.Fail, seen: "pods of sandbox (gVisor) does not hold: packets go past the host side", fix: "other nodes"},
+		{name: "gVisor, a limit in the pod", code: "PW117", node: aws, change: func(n *node) {
+			sandboxed("runsc", "")(n)
+			n.files[own] = strings.Replace(n.files[own], `"type":"podweir-cni"`, `"ingressPlace":"ifb","type":"podweir-cni"`, 1)
+		}, want: doctor.Fail, seen: "does not hold: it is in the pod", fix: "to auto"},
 		{name: "gVisor, nothing goes past", code: "PW117", node: aws, change: sandboxed("runsc", ""), want: doctor.OK, seen: "attaches where limits hold"},
 		{name: "no sandboxed runtime", code: "PW117", node: aws, change: sandboxed("runc", "io.containerd.runc.v2"), want: doctor.OK, seen: "no handler"},
 		{name: "second interface", code: "PW307", node: aws, change: func(n *node) {

@@ -4,8 +4,6 @@
 package doctor
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/compat/detect"
@@ -16,41 +14,80 @@ import (
 func sandboxedChecks() []Check {
 	return []Check{{
 		Code: "PW117", Title: "limits fit the sandboxed runtimes of the node (Kata, gVisor)", Category: CategoryNode, Severity: SeverityFail,
-		Looks: "the handlers in the container runtime's files, and podweir's settings ingressPlace, mode, ingressMode and egressMode",
-		Why:   "Kata adds an ingress qdisc to the pod's device, which fails where podweir has a clsact qdisc there, and the pod does not start; gVisor reads the pod's device ahead of every tc hook, so that an ingress limit in the pod does not hold",
-		Mend:  "For Kata set mode=tcx-podside (chart: defaults.mode), which polices and needs Linux 6.6, or put Kata's pods on nodes without limits. For gVisor leave ingress at the host side, which needs a CNI whose packets do not go past it.",
-		run:   checkSandboxed,
+		Looks: "the handlers in the container runtime's files, whether the kernel has TCX, and podweir's settings podHook, mode, ingressMode, egressMode, ingressQueue and ingressPlace",
+		Why: "Kata adds an ingress qdisc to the pod's device, which fails where podweir has a clsact qdisc there, and the pod does not start; " +
+			"gVisor reads the pod's device ahead of every tc hook, so that an ingress limit in the pod does not hold",
+		Mend: "For Kata leave podHook at auto (chart: defaults.podHook), and write tcx into an entry that is made by hand; it needs Linux 6.6. On an older kernel put Kata's pods on nodes without limits. " +
+			"For gVisor leave mode, queue and place of ingress to auto. Beside a CNI whose packets go past the host side, as with Cilium's BPF host routing, no place holds: " +
+			"use another routing (Cilium: bpf.hostLegacyRouting=true), or put gVisor's pods on other nodes.",
+		run: checkSandboxed,
 	}}
 }
 
 func checkSandboxed(f *Facts) Finding {
-	handlers := map[detect.Sandboxed][]string{}
-	for _, name := range slices.Sorted(maps.Keys(f.Node.Config.Sandboxed)) {
-		what := f.Node.Config.Sandboxed[name]
-		handlers[what] = append(handlers[what], name)
+	config := &f.Node.Config
+	redirect := config.Handlers(detect.Sandboxed.Redirects)
+	gvisor := config.Handlers(func(s detect.Sandboxed) bool { return s == detect.GVisor })
+	runtimes := f.Node.Runtimes()
+	if runtimes.Redirects && len(redirect) == 0 {
+		redirect = []string{"the plugin tc-redirect-tap of the chain"}
 	}
-	if len(handlers) == 0 {
+	if len(redirect)+len(gvisor) == 0 {
 		return holds("no handler of Kata or gVisor is configured")
 	}
-	keys, _ := f.entryKeys()
-	of := func(key string) string {
-		if v, ok := keys[key].(string); ok && v != "" && v != "auto" {
-			return v
+	keys, file := f.entryKeys()
+	if file == "" { // the agent attaches by what it would write
+		keys = map[string]any{}
+		profiles.Fill(f.Profile, runtimes, keys)
+	}
+	if len(redirect) > 0 && !leavesIngressQdisc(keys) {
+		const expected = "podHook tcx"
+		who := "pods of " + strings.Join(redirect, ", ") + " do not start if they have a limit: podweir's clsact qdisc is on their device"
+		if runtimes.TCX == profiles.No {
+			return breaks(who+", and the kernel has no TCX", expected+", which needs Linux 6.6", "use Linux 6.6 or newer, or keep limited pods off these handlers")
 		}
-		v, _ := keys["mode"].(string)
-		return v
+		return breaks(who, expected, "leave podHook at auto, or write podHook=tcx into an entry that is made by hand")
 	}
-	tcx := terms.ModeTCXPodSide.String()
-	if kata := strings.Join(handlers[detect.Kata], ", "); kata != "" && (of("egressMode") != tcx || of("ingressMode") != tcx) {
-		return breaks("pods of the handler "+kata+" (Kata) do not start if they have a limit: podweir's clsact qdisc is on their device", "mode tcx-podside",
-			"set mode=tcx-podside (Linux 6.6), or keep limited pods off this handler")
-	}
-	place, _ := keys["ingressPlace"].(string)
-	inPod := of("ingressMode") == tcx || of("ingressMode") == terms.ModeClsactPodSide.String() || strings.HasSuffix(place, terms.PlaceIFB.String()) ||
-		f.Profile != nil && f.Profile.Bypass == profiles.Yes
-	if gvisor := strings.Join(handlers[detect.GVisor], ", "); gvisor != "" && inPod {
-		return breaks("the ingress limit of pods of the handler "+gvisor+" (gVisor) does not hold: it is in the pod", "ingress at the host side",
-			"leave ingressPlace and mode to auto, beside a CNI whose packets pass the host side")
+	if len(gvisor) > 0 {
+		if finding, bad := f.readAhead(strings.Join(gvisor, ", "), keys); bad {
+			return finding
+		}
 	}
 	return holds("Kata or gVisor is configured, and podweir attaches where limits hold for their pods")
+}
+
+// leavesIngressQdisc says that these keys have podweir make no clsact qdisc on the pod's
+// device.
+func leavesIngressQdisc(keys map[string]any) bool {
+	if profiles.Chosen(keys, "podHook") == "tcx" {
+		return true
+	}
+	tcx := terms.ModeTCXPodSide.String()
+	return profiles.Chosen(keys, "egressMode", "mode") == tcx && profiles.Chosen(keys, "ingressMode", "mode") == tcx
+}
+
+// readAhead says why gVisor's pods have no limit of ingress.
+func (f *Facts) readAhead(handlers string, keys map[string]any) (finding Finding, bad bool) {
+	const expected = "ingress at the host side"
+	fix := "leave ingressMode, ingressQueue and ingressPlace to auto"
+	if f.Profile.Bypass != profiles.No {
+		fix = "use a routing by which packets pass the host side, or put these pods on other nodes"
+	}
+	if profiles.InPod(f.Profile, keys) {
+		return breaks("the ingress limit of pods of "+handlers+" does not hold: it is in the pod", expected, fix), true
+	}
+	if f.Profile.Bypass == profiles.Yes {
+		return breaks("the ingress limit of pods of "+handlers+" does not hold: packets go past the host side", expected, fix), true
+	}
+	var inPod []string
+	for i := range f.Attached {
+		a := &f.Attached[i]
+		if a.Direction.Is == terms.Ingress && a.Place != terms.PlaceHost && !a.Observed() {
+			inPod = append(inPod, a.Pod)
+		}
+	}
+	if len(inPod) > 0 {
+		return warns("if they are of "+handlers+", these pods have no limit of ingress, since it is in the pod: "+shorten(inPod), expected, fix, inPod...), true
+	}
+	return Finding{}, false
 }

@@ -99,7 +99,7 @@ func (a *Attach) Rules() judge.Rules { return judge.Rules{Refused: a.Refused} }
 // itself, or removes filters there.
 func (p *Profile) NoHostFilter() bool {
 	egress, ingress := p.Egress.Rules(), p.Ingress.Rules()
-	return !egress.Filters() || !ingress.Filters()
+	return !egress.Filters(terms.SideHost) || !ingress.Filters(terms.SideHost)
 }
 
 // Delivery is a way for podweir into the set-up of pods.

@@ -32,6 +32,8 @@ func (realAgent) Programs(context.Context) ([]string, error) { return nil, nil }
 
 func (a realAgent) Runtime(context.Context) (string, error) { return "", errors.ErrUnsupported }
 
+func (a realAgent) TCX(context.Context) (bool, error) { return true, nil }
+
 func (a realAgent) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -356,8 +356,9 @@ type DirectionState struct {
 	Params *shaping.Params
 	// HookKind is Params.HookKind with auto resolved.
 	HookKind terms.HookKind
-	// CeilingKind is how the ceiling is attached, if there is one.
-	CeilingKind terms.HookKind
+	// CeilingKind and GuardKind are how the ceiling and the guard are attached, if there
+	// is one.
+	CeilingKind, GuardKind terms.HookKind
 	// Offload is what the pod's device should have, nil if that is left alone.
 	Offload *Offload
 	// HostSide says that the direction is policed on the host side for now; see

@@ -169,12 +169,13 @@ func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*Di
 		}
 	}
 	choice.CeilingKind = settleCeiling(req, obs, params, choice.CeilingKind)
+	choice.GuardKind = settleGuard(req, obs, params, choice.GuardKind)
 	choice.MadeClsact = missingClsact(obs, params, &choice)
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
 	}
 	choice.Offload = prior.Offload
-	state := &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind}
+	state := &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind, GuardKind: choice.GuardKind}
 	state.Offload = choice.limitOffload(obs, params)
 	return state, choice, nil
 }
@@ -317,7 +318,9 @@ func hookKind(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKi
 }
 
 // rules are what the node's configuration passes on of the CNI's.
-func (r *Request) rules() judge.Rules { return judge.Rules{HostTCX: r.Config.HostTCX} }
+func (r *Request) rules() judge.Rules {
+	return judge.Rules{HostTCX: r.Config.HostTCX, PodTCX: r.Config.PodTCX}
+}
 
 // settleCeiling asks the judge how the ceiling is attached, and leaves out one that is
 // not possible: the pod keeps its limit without it.
@@ -338,6 +341,44 @@ func settleCeiling(req *Request, obs *Observed, p *shaping.Params, prior terms.H
 	return kind
 }
 
+// settleGuard asks the judge how the guard is attached, and leaves out one that would need
+// a filter where none may stand. Beside a filter of somebody else's on a kernel without
+// TCX it stands behind that.
+func settleGuard(req *Request, obs *Observed, p *shaping.Params, prior terms.HookKind) terms.HookKind {
+	if !p.Guard {
+		return 0
+	}
+	q := judge.Question{Mode: terms.ModeAuto, Rules: req.rules(), TCX: req.TCX, Prior: prior}
+	chain := obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookEgress)
+	kind, err := q.Attach(chain)
+	switch {
+	case err == nil:
+		return kind
+	case errors.Is(err, judge.ErrNoTCX) || chain.IngressOnly:
+		p.LeaveGuard(err.Error())
+		return 0
+	default:
+		return cmp.Or(prior, terms.HookKindClsact)
+	}
+}
+
+// noRedirect says why nothing that comes to the pod's device may be redirected to an ifb,
+// "" if it may. What leaves an ifb passes no hook of the device again (tc_skip_classify in
+// drivers/net/ifb.c): the redirect by which a runtime hands packets to its virtual machine
+// would not see them.
+func noRedirect(c *shaping.Config, obs *Observed) string {
+	const why = ", which would not see what comes from an ifb"
+	if c.PodTCX {
+		return "podHook is tcx, for a runtime that redirects what comes to the pod's device" + why
+	}
+	for _, other := range obs.Device(terms.SidePod).Chain(terms.SidePod, terms.HookIngress).Others() {
+		if other.RedirectIndex != 0 {
+			return fmt.Sprintf("%v on the pod's device redirects what comes there%s", other, why)
+		}
+	}
+	return ""
+}
+
 // missingClsact lists the sides where a clsact qdisc will be ours to remove, those
 // of earlier runs included.
 func missingClsact(obs *Observed, p *shaping.Params, choice *Choice) []terms.Side {
@@ -353,7 +394,7 @@ func missingClsact(obs *Observed, p *shaping.Params, choice *Choice) []terms.Sid
 	if choice.CeilingKind == terms.HookKindClsact {
 		need(terms.SideHost)
 	}
-	if p.Guard || p.Redirect {
+	if choice.GuardKind == terms.HookKindClsact || p.Redirect {
 		need(terms.SidePod)
 	}
 	return sides

@@ -285,6 +285,84 @@ func (w *world) policy(*shaping.Limit) {
 	}
 }
 
+// With podHook tcx nothing of podweir's is a filter on the pod side, and nothing is
+// redirected there, whatever the place; running pods are moved. Without TCX the guard and
+// what needs a program in the pod is left out, with the reason.
+func TestDecidePodTCX(t *testing.T) {
+	for name, tt := range map[string]struct {
+		noTCX, ingressOnly bool
+		place              terms.Place
+		want               string
+		notes              string
+	}{
+		"host":                     {want: "host, auto; guard tcx"},
+		"ifb":                      {place: terms.PlacePreferIFB, want: "pod, tcx; guard tcx", notes: "podHook is tcx"},
+		"ifb by name":              {place: terms.PlaceIFB, want: "pod, tcx; guard tcx", notes: "podHook is tcx"},
+		"no TCX":                   {noTCX: true, want: "host, auto; guard invalid(0)", notes: "no guard: podHook is tcx, and the kernel has no TCX"},
+		"no TCX, an ingress qdisc": {noTCX: true, ingressOnly: true, want: "host, auto; guard invalid(0)", notes: "no guard"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.facts.Prio = true
+			cfg := both(10_000_000)
+			if tt.place != 0 {
+				cfg.Ingress.Place = tt.place
+			}
+			if !tt.ingressOnly {
+				ensure(t, w, cfg) // as filters
+			}
+			w.tcx = !tt.noTCX
+			cfg.PodTCX = !tt.ingressOnly
+			w.devices[terms.SidePod].IngressOnly = tt.ingressOnly
+			states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
+			if is := fmt.Sprintf("%v, %v; guard %v", in.Params.Side, in.HookKind, out.GuardKind); is != tt.want {
+				t.Errorf("ingress is on the side, and its program by %s, want %s", is, tt.want)
+			}
+			for _, h := range w.devices[terms.SidePod].Hooks {
+				if h.Kind == terms.HookKindClsact {
+					t.Errorf("%s is a filter on the pod side", h.Name)
+				}
+			}
+			if notes := strings.Join(append(in.Params.Notes, out.Params.Notes...), "; "); !strings.Contains(notes, tt.notes) {
+				t.Errorf("notes %q, want %q", notes, tt.notes)
+			}
+			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+				t.Errorf("CHECK: %v", err)
+			}
+			inspected, err := w.engine().Inspect(record(t, w))
+			if err != nil || (out.Params.NoGuard != "") != slices.ContainsFunc(inspected.Degraded, func(d attach.Degradation) bool { return strings.HasPrefix(d.Reason, "no guard") }) {
+				t.Errorf("degraded %+v, %v, want the guard that is missing", inspected, err)
+			}
+		})
+	}
+}
+
+// Where another party redirects what comes to the pod's device, nothing is redirected to an
+// ifb, though nobody said so.
+func TestDecideBesideARedirect(t *testing.T) {
+	w := newWorld()
+	w.facts.Prio = true
+	w.devices[terms.SidePod].Clsact, w.devices[terms.SidePod].IngressOnly = true, true
+	w.devices[terms.SidePod].Hooks = []attach.HookProgram{{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 49152, RedirectIndex: 9}}
+	cfg := both(10_000_000)
+	cfg.Ingress.Place = terms.PlacePreferIFB
+	states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
+	if in.Params.Side != terms.SidePod || in.HookKind != terms.HookKindTCX || out.GuardKind != terms.HookKindTCX {
+		t.Errorf("ingress on the %v side by %v, the guard by %v, want all by TCX in the pod", in.Params.Side, in.HookKind, out.GuardKind)
+	}
+	if notes := strings.Join(in.Params.Notes, "; "); !strings.Contains(notes, "u32 filter at preference 49152 on the pod's device redirects") {
+		t.Errorf("notes %q, want who redirects", notes)
+	}
+}
+
 // Where the operator says so, nothing of podweir's is a filter on the host side.
 // Without TCX the queue whose program would be one stands on an ifb, or gives way to
 // policing in the pod.

@@ -228,7 +228,7 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 	case attach.AttachHook:
 		return w.hook(a, p.Side, p.Hook, a.State.HookKind, p.ProgramName())
 	case attach.AttachGuard:
-		return w.hook(a, terms.SidePod, terms.HookEgress, terms.HookKindClsact, "pw_guard")
+		return w.hook(a, terms.SidePod, terms.HookEgress, a.State.GuardKind, "pw_guard")
 	case attach.AttachCeiling:
 		return w.hook(a, terms.SideHost, terms.HookIngress, a.State.CeilingKind, p.CeilingName())
 	case attach.AttachRedirect:

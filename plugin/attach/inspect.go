@@ -4,6 +4,7 @@
 package attach
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/podweir/podweir/plugin/shaping"
@@ -75,8 +76,8 @@ func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) 
 	if err != nil {
 		return nil, err
 	}
-	if obs.NoIFB != "" {
-		facts.IFB, facts.NoIFB = false, obs.NoIFB
+	if why := cmp.Or(obs.NoIFB, noRedirect(&rec.Config, obs)); why != "" {
+		facts.IFB, facts.NoIFB = false, why
 	}
 	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
@@ -169,6 +170,9 @@ func (in *Inspection) degraded(prior *Record, now time.Time) {
 		}
 		if why := ds.Params.NoCeiling; why != "" {
 			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no egress ceiling: " + why})
+		}
+		if why := ds.Params.NoGuard; why != "" {
+			in.Degraded = append(in.Degraded, Degradation{Direction: d, Reason: "no guard: " + why})
 		}
 	}
 }

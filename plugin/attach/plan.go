@@ -260,7 +260,7 @@ func (p *directionPlan) planHooks(have *Dataplane) {
 		p.planOn(&hooked{AttachHook, params.ProgramName(), p.obs.Device(params.Side), params.Side, params.Hook, p.state.HookKind}, have)
 	}
 	if params.Guard {
-		p.planOn(&hooked{AttachGuard, guardName, pod, terms.SidePod, terms.HookEgress, terms.HookKindClsact}, have)
+		p.planOn(&hooked{AttachGuard, guardName, pod, terms.SidePod, terms.HookEgress, p.state.GuardKind}, have)
 	}
 	if params.Redirect && !pod.redirects(p.obs.Device(terms.SideIFB).Index) {
 		p.planOn(&hooked{AttachRedirect, redirectName, pod, terms.SidePod, terms.HookIngress, terms.HookKindClsact}, have)

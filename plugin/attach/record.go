@@ -89,6 +89,8 @@ type Choice struct {
 	HookKind terms.HookKind `json:"hookKind"`
 	// CeilingKind is that of the ceiling.
 	CeilingKind terms.HookKind `json:"ceilingKind,omitempty"`
+	// GuardKind is that of the guard, 0 in records of releases that had it on clsact alone.
+	GuardKind terms.HookKind `json:"guardKind,omitempty"`
 	// Queue replaces an automatic queue where the first choice could not be
 	// had; the note says why.
 	Queue terms.Queue `json:"queue,omitempty"`

@@ -87,6 +87,13 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 				return len(tcxNames(t, p.node.NetNS, p.host.Index, "ingress")) == 0
 			})
 		}, []string{"egress attach-ceiling: pw_ceiling is not on the ingress hook of veth1"}},
+		{"guard's link removed", both(conf{"podHook": "tcx", "egressRate": "100M", "egressQueue": "htb"}), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.unpin(t, "egress-guard-link")
+			testutil.Eventually(t, 5*time.Second, "the kernel detaches the link", func() bool {
+				return len(tcxNames(t, p.ns, p.dev.Index, "egress")) == 0
+			})
+		}, []string{"egress attach-guard: pw_guard is not on the egress hook of eth0"}},
 		{"queue removed", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")

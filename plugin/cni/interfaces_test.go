@@ -314,24 +314,3 @@ func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
 	p.must(t, "DEL", shared)
 	wantClean(t, p, "DEL")
 }
-
-// Kata adds an ingress qdisc to the pod's device after ADD: that fails beside podweir's
-// clsact qdisc (PW117), and works with the mode that the check names; the limit holds then.
-func TestPrivilegedRuntimeAddsAnIngressQdisc(t *testing.T) {
-	testutil.RequireRoot(t)
-	requireTCX(t)
-	for mode, works := range map[string]bool{"auto": false, "tcx-podside": true} {
-		p := newNode(t).newPod(t)
-		c := p.conf(conf{"egressRate": slow, "ingressRate": slow, "mode": mode})
-		p.must(t, "ADD", c)
-		out, err := p.ns.Command(t, "tc", "qdisc", "add", "dev", "eth0", "ingress").CombinedOutput()
-		if works != (err == nil) || !works && !strings.Contains(string(out), "Exclusivity flag on") {
-			t.Errorf("mode %s: tc qdisc add ingress = %v, %s, want that it works: %v", mode, err, out, works)
-		}
-		if works {
-			offer(t, p.node.NetNS, p.ns, p.addr).wantCapped(t, "ingress")
-			offer(t, p.ns, p.node.NetNS, p.gateway).wantCapped(t, "egress")
-		}
-		p.must(t, "DEL", c)
-	}
-}

@@ -20,10 +20,11 @@ import (
 // Link is a TCX link of a direction.
 type Link string
 
-// The links: that of the program, and that of the ceiling.
+// The links: that of the program, that of the ceiling, and that of the guard.
 const (
 	ProgramLink Link = "link"
 	CeilingLink Link = "ceiling-link"
+	GuardLink   Link = "guard-link"
 )
 
 func tcxType(h terms.Hook) (uint32, error) {

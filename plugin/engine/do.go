@@ -39,7 +39,7 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 	case attach.AttachHook:
 		return k.attachHook(r, a.State)
 	case attach.AttachGuard:
-		return k.attachGuard(r)
+		return k.attachGuard(r, a.State)
 	case attach.AttachRedirect:
 		return k.attachRedirect(r)
 	case attach.AttachCeiling:
@@ -198,6 +198,13 @@ func (k *kernel) attachCeiling(r *attach.Record, s *attach.DirectionState) error
 	})
 }
 
+func (k *kernel) attachGuard(r *attach.Record, s *attach.DirectionState) error {
+	return k.attachAt(r, &hooking{
+		direction: s.Params.Direction, side: terms.SidePod, hook: terms.HookEgress, kind: s.GuardKind,
+		name: datapath.GuardProgram, link: datapath.GuardLink, pref: queue.GuardPref,
+	})
+}
+
 // hooking is a program on its way to a hook that others can use.
 type hooking struct {
 	direction terms.Direction
@@ -259,14 +266,6 @@ func (k *kernel) attachTCX(r *attach.Record, at *place, h *hooking) error {
 	})
 }
 
-func (k *kernel) attachGuard(r *attach.Record) error {
-	at, err := k.mustPlace(r, terms.SidePod)
-	if err != nil {
-		return err
-	}
-	return k.attachFilter(r, at, terms.HookEgress, queue.GuardPref, terms.Egress, datapath.GuardProgram)
-}
-
 func (k *kernel) attachRedirect(r *attach.Record) error {
 	at, err := k.mustPlace(r, terms.SidePod)
 	if err != nil {
@@ -299,7 +298,7 @@ func (k *kernel) attachRedirect(r *attach.Record) error {
 // their namespace or device, are skipped.
 func (k *kernel) tearDown(r *attach.Record, d terms.Direction) error {
 	var all error
-	for _, link := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink} {
+	for _, link := range []datapath.Link{datapath.ProgramLink, datapath.CeilingLink, datapath.GuardLink} {
 		if err := datapath.DetachTCX(k.pins(r), d, link); err != nil {
 			all = errors.Join(all, err)
 		}

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -315,7 +316,11 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 	for i := range q.HookFilters {
 		f := &q.HookFilters[i]
 		if i > 0 && f.Kind != "bpf" && f.Kind == q.HookFilters[i-1].Kind && f.Pref == q.HookFilters[i-1].Pref && f.Hook == q.HookFilters[i-1].Hook {
-			continue // u32 and others list their tables and keys as filters, too
+			// u32 and others list their tables and keys as filters, too, and have the
+			// actions with the keys.
+			last := &dev.Hooks[len(dev.Hooks)-1]
+			last.RedirectIndex = cmp.Or(last.RedirectIndex, f.RedirectIndex)
+			continue
 		}
 		h := k.hookProgram(f)
 		if h.Ours && h.FilterHandle == queue.FormerHandle {

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/datapath"
 )
 
 // runtimeTimeout bounds the question for the version.
@@ -33,6 +34,9 @@ func (n *Node) Runtime(ctx context.Context) (is string, err error) {
 	})
 	return is, err
 }
+
+// TCX implements [detect.Live].
+func (n *Node) TCX(context.Context) (bool, error) { return datapath.ProbeTCX() }
 
 // RuntimeNetwork implements [detect.Live].
 func (n *Node) RuntimeNetwork(ctx context.Context) (*detect.RuntimeNetwork, error) {

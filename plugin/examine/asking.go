@@ -35,6 +35,16 @@ func (n *Node) Pods(ctx context.Context) (pods []cri.Pod, err error) {
 	return pods, err
 }
 
+// Handlers are the runtime handlers of the node's pods by the container IDs of their
+// sandboxes, "" for the default one.
+func (n *Node) Handlers(ctx context.Context) (handlers map[string]string, err error) {
+	err = n.askRuntime(ctx, podsTimeout, func(ctx context.Context, c *cri.Client) (err error) {
+		handlers, err = c.Handlers(ctx)
+		return err
+	})
+	return handlers, err
+}
+
 // Asking implements [doctor.Kernel]. The agent's own doctor asks nobody: the agent knows what
 // pods ask for now, and the answer may be large.
 func (n *Node) Asking(ctx context.Context, entry []byte) ([]doctor.Sandbox, error) {

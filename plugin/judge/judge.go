@@ -112,14 +112,18 @@ var (
 type Rules struct {
 	// Refused are modes that must not be used, with the reason.
 	Refused map[terms.Mode]string
-	// HostTCX says that no filter of podweir's may stand on the host side. It is
-	// all that podweir-cni is told, by the key hostHook.
-	HostTCX bool
+	// HostTCX and PodTCX say that no filter of podweir's may stand on the host side, and
+	// on the pod side. They are all that podweir-cni is told, by the keys hostHook and
+	// podHook.
+	HostTCX, PodTCX bool
 }
 
 // noHostFilter is why [terms.ModeClsactHostSide] is refused, whoever asks. That ADD is
 // not told the name of the CNI makes no difference to the answer.
 const noHostFilter = "hostHook is tcx, because filters on the host side are another party's, or it removes those of others"
+
+// noPodFilter is why [terms.ModeClsactPodSide] is refused.
+const noPodFilter = "podHook is tcx, because a runtime adds an ingress qdisc to the pod's device, which the kernel refuses beside clsact"
 
 // RefusedError says that a mode is ruled out beside the node's CNI.
 type RefusedError struct {
@@ -139,14 +143,25 @@ func (e *RefusedError) Error() string {
 // Is says that it is [ErrHookTaken].
 func (*RefusedError) Is(target error) bool { return target == ErrHookTaken }
 
-// Filters says whether filters of podweir's may stand on the host side.
-func (r *Rules) Filters() bool { return !r.HostTCX && r.Refused[terms.ModeClsactHostSide] == "" }
+// Filters says whether filters of podweir's may stand on a side.
+func (r *Rules) Filters(s terms.Side) bool {
+	switch s {
+	case terms.SidePod:
+		return !r.PodTCX
+	case terms.SideHost:
+		return !r.HostTCX && r.Refused[terms.ModeClsactHostSide] == ""
+	default:
+		return true
+	}
+}
 
 // Mode returns nil if a mode may be asked for, and a [*RefusedError] if not.
 func (r *Rules) Mode(m terms.Mode) error {
 	switch why := r.Refused[m]; {
-	case m == terms.ModeClsactHostSide && !r.Filters():
+	case m == terms.ModeClsactHostSide && !r.Filters(terms.SideHost):
 		return &RefusedError{Mode: m, Why: noHostFilter, Detail: why}
+	case m == terms.ModeClsactPodSide && !r.Filters(terms.SidePod):
+		return &RefusedError{Mode: m, Why: noPodFilter, Detail: why}
 	case why != "":
 		return &RefusedError{Mode: m, Why: why}
 	}
@@ -194,7 +209,7 @@ func (q *Question) Attach(c *Chain) (terms.HookKind, error) {
 		return 0, fmt.Errorf("%w: %s", ErrUnread, c.Unread)
 	}
 	other := c.FirstOther()
-	noFilter := c.Side == terms.SideHost && !q.Rules.Filters()
+	noFilter := !q.Rules.Filters(c.Side)
 	switch way := kind(q.Mode); {
 	case way == terms.HookKindTCX && !q.TCX:
 		return 0, fmt.Errorf("mode %v: %w", q.Mode, ErrNoTCX)
@@ -203,7 +218,9 @@ func (q *Question) Attach(c *Chain) (terms.HookKind, error) {
 	case way == terms.HookKindAuto && q.TCX && q.prefersTCX(c, other != nil || noFilter):
 		return terms.HookKindTCX, nil
 	case noFilter:
-		return 0, fmt.Errorf("hostHook is tcx, and %w", ErrNoTCX)
+		return 0, fmt.Errorf("%vHook is tcx, and %w", c.Side, ErrNoTCX)
+	case c.Hook == terms.HookEgress && c.IngressOnly:
+		return 0, fmt.Errorf("%w: the ingress qdisc of %s is where clsact would have to be", ErrHookTaken, c.Device)
 	case other == nil:
 		return terms.HookKindClsact, nil
 	case other.Kind == terms.HookKindTCX:

@@ -48,6 +48,7 @@ func TestAttach(t *testing.T) {
 	}
 	noTCX := func(q *judge.Question) { q.TCX = false }
 	hostTCX := func(q *judge.Question) { q.Rules.HostTCX = true }
+	podTCX := func(q *judge.Question) { q.Rules.PodTCX = true }
 	for name, tc := range map[string]struct {
 		ask   judge.Question
 		chain *judge.Chain
@@ -71,6 +72,12 @@ func TestAttach(t *testing.T) {
 		"nor one that was there before":    {with(auto, func(q *judge.Question) { hostTCX(q); noTCX(q); q.Prior = clsact }), on(host, myFilter), 0, judge.ErrNoTCX, "hostHook is tcx"},
 		"nor for a limit":                  {with(auto, func(q *judge.Question) { hostTCX(q); noTCX(q); q.Limits = true }), on(host), 0, judge.ErrNoTCX, "hostHook is tcx"},
 		"they do not concern the pod side": {with(auto, hostTCX), on(pod), clsact, nil, ""},
+		"no filters on the pod side":       {with(auto, podTCX), on(pod), tcx, nil, ""},
+		"nor without TCX, pod side":        {with(auto, func(q *judge.Question) { podTCX(q); noTCX(q) }), on(pod), 0, judge.ErrNoTCX, "podHook is tcx"},
+		"that does not concern the host":   {with(auto, podTCX), on(host), clsact, nil, ""},
+		"nor an ifb":                       {with(auto, func(q *judge.Question) { podTCX(q); hostTCX(q); noTCX(q) }), on(terms.SideIFB), clsact, nil, ""},
+		"clsact in the pod, refused":       {with(byName(terms.ModeClsactPodSide), podTCX), on(pod), 0, judge.ErrHookTaken, "mode clsact-podside is refused: podHook is tcx"},
+		"an ingress qdisc and no TCX":      {with(auto, noTCX), &judge.Chain{Side: pod, Hook: terms.HookEgress, IngressOnly: true}, 0, judge.ErrHookTaken, "where clsact would have to be"},
 		"TCX by name":                      {byName(terms.ModeTCXHostSide), on(host, filter), tcx, nil, ""},
 		"TCX by name, and none":            {with(byName(terms.ModeTCXPodSide), noTCX), on(pod), 0, judge.ErrNoTCX, "mode tcx-podside"},
 		"clsact by name":                   {byName(terms.ModeClsactHostSide), on(host), clsact, nil, ""},

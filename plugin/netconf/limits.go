@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,7 +174,8 @@ func (p *parser) shaping() shaping.Config {
 	s := shaping.Config{
 		Unshaped: p.subnets("unshapedSubnets", false),
 		Shaped:   p.subnets("shapedSubnets", true),
-		HostTCX:  setting(p, false, parseHostHook, p.key("hostHook")),
+		HostTCX:  setting(p, false, parseHook("auto", hookTCX), p.key("hostHook")),
+		PodTCX:   setting(p, false, parseHook("auto", hookTCX, "clsact"), p.key("podHook")),
 		Shared:   setting(p, false, parseInterfaces, p.key("interfaces")),
 		Observe: setting(p, terms.EnforceLimit, terms.ParseEnforce,
 			p.annotation(enforceAnnotation), p.ofNamespace(enforceAnnotation), p.key("enforce")) == terms.EnforceObserve,
@@ -245,12 +247,17 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 	return l, nil
 }
 
-// parseHostHook says whether only TCX will do on the host side.
-func parseHostHook(s string) (onlyTCX bool, err error) {
-	if s != "auto" && s != "tcx" {
-		return false, &units.ValueError{Value: s, Accepted: "one of auto, tcx"}
+// hookTCX is the value of hostHook and podHook that allows TCX alone.
+const hookTCX = "tcx"
+
+// parseHook reads a word that says whether only TCX will do on a side.
+func parseHook(words ...string) func(string) (onlyTCX bool, err error) {
+	return func(s string) (bool, error) {
+		if !slices.Contains(words, s) {
+			return false, &units.ValueError{Value: s, Accepted: "one of " + strings.Join(words, ", ")}
+		}
+		return s == hookTCX, nil
 	}
-	return s == "tcx", nil
 }
 
 // parseInterfaces says whether all interfaces of a pod have its limit together.

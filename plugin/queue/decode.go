@@ -184,7 +184,7 @@ func parseFilter(m *message) (Filter, bool, error) {
 		Pref: uint16(m.Info >> 16), Protocol: bits.ReverseBytes16(uint16(m.Info)),
 	}
 	if m.kind != "bpf" {
-		return f, true, nil
+		return f, true, othersActions(&f, m.options)
 	}
 	var actErr error
 	err := eachAttr(m.options, func(t uint16, v []byte) {
@@ -215,7 +215,29 @@ func parseFilter(m *message) (Filter, bool, error) {
 	return f, true, nil
 }
 
-// parseActions reads the first mirred action.
+// actionsOf are the attributes with the actions of filters that others redirect with
+// (TCA_U32_ACT, TCA_MATCHALL_ACT, TCA_FLOWER_ACT and TCA_BASIC_ACT of linux/pkt_cls.h).
+var actionsOf = map[string]uint16{"u32": 7, "matchall": 2, "flower": 3, "basic": 3}
+
+// othersActions reads where a filter that is no program redirects to.
+func othersActions(f *Filter, options []byte) error {
+	of, known := actionsOf[f.Kind]
+	if !known {
+		return nil
+	}
+	var inner error
+	err := eachAttr(options, func(t uint16, v []byte) {
+		if t == of {
+			inner = parseActions(f, v)
+		}
+	})
+	if err = errors.Join(err, inner); err != nil {
+		return fmt.Errorf("parse filter at pref %d: %w", f.Pref, err)
+	}
+	return nil
+}
+
+// parseActions reads the first mirred action that redirects.
 func parseActions(f *Filter, b []byte) error {
 	var inner error
 	err := eachAttr(b, func(_ uint16, action []byte) {
@@ -236,7 +258,7 @@ func parseActions(f *Filter, b []byte) error {
 		}
 		f.Cookie = cookie
 		inner = eachAttr(opts, func(t uint16, v []byte) {
-			if t == nl.TCA_MIRRED_PARMS {
+			if does := u32at(v, 20); t == nl.TCA_MIRRED_PARMS && (does == tcaEgressRedir || does == tcaIngressRedir) {
 				f.RedirectIndex = int(u32at(v, 24))
 			}
 		})

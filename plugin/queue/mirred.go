@@ -19,8 +19,9 @@ const MirredName = ProgramPrefix + "mirred"
 
 // Of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
 const (
-	tcActStolen    = 4
-	tcaEgressRedir = 1
+	tcActStolen     = 4
+	tcaEgressRedir  = 1
+	tcaIngressRedir = 3
 )
 
 // matchAll is the classic BPF program "return -1", which cls_bpf reads as a

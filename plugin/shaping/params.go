@@ -180,6 +180,8 @@ type Params struct {
 	// HTB and prio look at skb->priority before they ask a filter. A program
 	// at the shared hook overwrites skb->priority itself.
 	Guard bool
+	// NoGuard says why one that is needed is not available. Notes have it too.
+	NoGuard string
 	// Redirect asks for the redirect from pod-side ingress to the ifb.
 	Redirect bool
 	// Ceiling asks for the meter of what leaves the pod at the host side, which
@@ -222,6 +224,12 @@ func (p *Params) Decline(note string) {
 func (p *Params) LeaveCeiling(why string) {
 	p.Ceiling, p.NoCeiling = false, why
 	p.Notes = append(p.Notes, "no egress ceiling: "+why)
+}
+
+// LeaveGuard records why there is no guard.
+func (p *Params) LeaveGuard(why string) {
+	p.Guard, p.NoGuard = false, why+": a process in the pod that sets skb->priority chooses its band"
+	p.Notes = append(p.Notes, "no guard: "+p.NoGuard)
 }
 
 // Observes says that the limit is measured only, and that nothing is held to it.

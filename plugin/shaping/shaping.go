@@ -61,6 +61,9 @@ type Config struct {
 	// HostTCX says that no program goes on the host side as a clsact filter:
 	// somebody else wants that qdisc, or removes the filters on it.
 	HostTCX bool `json:",omitempty"`
+	// PodTCX says that no program goes on the pod side as a clsact filter, and nothing
+	// there is redirected: the pod's runtime wants the ingress qdisc of the device.
+	PodTCX bool `json:",omitempty"`
 	// Shared says that all interfaces of the pod have the limits together, and not each of
 	// them: then Among is how many there are, 0 for one.
 	Shared bool `json:",omitempty"`

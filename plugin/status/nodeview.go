@@ -24,10 +24,12 @@ const (
 	cureExceeded = "podweir doctor explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir doctor explain PW602"
 	cureBypassed = "podweir doctor explain PW402"
-	cureStarved  = "take the program off, or have its owner, whom bpftool prog show names, let packets on (TCX_NEXT, -1); podweir explain PW506"
-	cureGone     = "podweir gc"
-	cureUnknown  = "podweir doctor"
-	cureLost     = "the pod's next ADD or the agent takes it over; podweir gc removes it"
+	// cureReadAhead is of a limit that the pod's runtime does not heed.
+	cureReadAhead = "podweir doctor explain PW117"
+	cureStarved   = "take the program off, or have its owner, whom bpftool prog show names, let packets on (TCX_NEXT, -1); podweir explain PW506"
+	cureGone      = "podweir gc"
+	cureUnknown   = "podweir doctor"
+	cureLost      = "the pod's next ADD or the agent takes it over; podweir gc removes it"
 )
 
 // CureLeft is the cure of an attachment of which it is not known whether its pod is gone.
@@ -149,8 +151,12 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 			p.Cause = a.Error
 		}
 	case past >= 0:
+		at := "at the host side"
 		p.State, p.Cure = view.NotLimited, cureBypassed
-		p.Cause = "packets go past the ingress limit at the host side of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
+		if a.Directions[past].Side.Is != terms.SideHost {
+			at, p.Cure = "in the pod", cureReadAhead
+		}
+		p.Cause = "packets go past the ingress limit " + at + " of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
 	case starved != "":
 		p.State, p.Cause, p.Cure = view.NotLimited, starved, cureStarved
 	case len(a.Drift) > 0 && !held:

@@ -49,19 +49,6 @@ type Report struct {
 // Schema is the version of [Report].
 const Schema = 1
 
-// Bypass marks the ingress limits at the host side of devices: packets go past them, for
-// that reason.
-func (r *Report) Bypass(why string) {
-	for i := range r.Attachments {
-		for j := range r.Attachments[i].Directions {
-			d := &r.Attachments[i].Directions[j]
-			if d.Direction.Is == terms.Ingress && d.Side.Is == terms.SideHost && !d.Observed() {
-				d.Bypassed, d.CapHolds = why, false
-			}
-		}
-	}
-}
-
 // Attachment is one shaped interface of a pod.
 type Attachment struct {
 	ID        attach.ID        `json:"id"`

@@ -29,19 +29,41 @@ type Pod struct {
 // maxPods bounds the answer about all pods, in bytes: each comes with its annotations.
 const maxPods = 64 << 20
 
-// Pods returns the pods of the node. It takes one call for each, which together may take a
-// second on a full node: for commands of people, not for the agent.
-func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+// Handlers returns the runtime handlers of the node's ready sandboxes by container ID, "" for
+// the default one. It is one call, whose answer has the pods' annotations.
+func (c *Client) Handlers(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	list, err := c.ready(ctx)
+	all := make(map[string]string, len(list))
+	for _, s := range list {
+		all[s.GetId()] = s.GetRuntimeHandler()
+	}
+	return all, err
+}
+
+// ready lists the ready sandboxes of the node.
+func (c *Client) ready(ctx context.Context) ([]*runtime.PodSandbox, error) {
 	list, err := c.service.ListPodSandbox(ctx, &runtime.ListPodSandboxRequest{Filter: &runtime.PodSandboxFilter{
 		State: &runtime.PodSandboxStateValue{State: runtime.PodSandboxState_SANDBOX_READY},
 	}}, grpc.MaxCallRecvMsgSize(maxPods))
 	if err != nil {
 		return nil, c.failed("ListPodSandbox", err)
 	}
+	return list.GetItems(), nil
+}
+
+// Pods returns the pods of the node. It takes one call for each, which together may take a
+// second on a full node: for commands of people, not for the agent.
+func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []Pod
-	for _, s := range list.GetItems() {
+	for _, s := range list {
 		p := Pod{
 			ID: s.GetId(), Annotations: s.GetAnnotations(), Created: time.Unix(0, s.GetCreatedAt()),
 			Name: s.GetMetadata().GetNamespace() + "/" + s.GetMetadata().GetName(),

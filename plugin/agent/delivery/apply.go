@@ -73,7 +73,7 @@ func (m *Manager) decide(p *pass) error {
 		return err
 	}
 	p.choice = choice
-	b := beside{profile: p.view.node.Profile, others: p.view.node.OtherShapers()}
+	b := beside{profile: p.view.node.Profile, runtimes: p.view.node.Runtimes(), others: p.view.node.OtherShapers()}
 	if p.entry, p.notes, err = b.entry(m.defaults); err != nil {
 		return err
 	}

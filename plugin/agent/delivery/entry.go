@@ -21,6 +21,8 @@ import (
 type beside struct {
 	// profile is that of the CNI in force, nil without one.
 	profile *profiles.Profile
+	// runtimes are those whose pods need podweir elsewhere than it would be.
+	runtimes profiles.Runtimes
 	// others says who else enforces the annotations.
 	others detect.Others
 }
@@ -46,8 +48,8 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 		if err := checkModes(b.profile, keys); err != nil {
 			return nil, nil, err
 		}
-		notes = b.profile.Fill(keys)
 	}
+	notes = profiles.Fill(b.profile, b.runtimes, keys)
 	notes = append(notes, b.shapers(keys)...)
 	raw = []byte(strings.TrimSuffix(conflist.DefaultEntry, "}"))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
@@ -67,7 +69,7 @@ func (b *beside) entry(defaults map[string]any) (raw []byte, notes []string, err
 // of the CNI's family, or the node's own if that member refuses a default. It is "" if the
 // defaults are not accepted.
 func HandedEntry(node *detect.Node, defaults map[string]any) string {
-	own := beside{profile: node.Profile, others: node.OtherShapers()}
+	own := beside{profile: node.Profile, runtimes: node.Runtimes(), others: node.OtherShapers()}
 	careful := own
 	if own.profile != nil {
 		careful.profile = own.profile.Careful()

@@ -146,6 +146,48 @@ func TestEntryWithDefaults(t *testing.T) {
 	}
 }
 
+// The handlers of the node's container runtime decide where podweir may attach, unless the
+// operator does.
+func TestEntryBesideSandboxedRuntimes(t *testing.T) {
+	kata, gvisor := profiles.Runtimes{Redirects: true, TCX: profiles.Yes}, profiles.Runtimes{GVisor: true, TCX: profiles.Yes}
+	old := func(r profiles.Runtimes) profiles.Runtimes { r.TCX = profiles.No; return r }
+	const atHost = `"hostHook":"tcx","ingressMode":"tcx-hostside","ingressQueue":"none"`
+	for name, tc := range map[string]struct {
+		profile  string
+		runtimes profiles.Runtimes
+		defaults map[string]any
+		want     string
+	}{
+		"Kata":                           {"ptp", kata, nil, `"podHook":"tcx"`},
+		"Kata without a CNI":             {"", kata, nil, `"podHook":"tcx"`},
+		"Kata, auto by name":             {"ptp", kata, map[string]any{"podHook": "auto"}, `"podHook":"tcx"`},
+		"Kata, the operator's word":      {"ptp", kata, map[string]any{"podHook": "clsact"}, `"podHook":"clsact"`},
+		"Kata, a filter by name":         {"ptp", kata, map[string]any{"mode": "clsact-podside"}, `"mode":"clsact-podside"`},
+		"Kata before TCX":                {"flannel", old(kata), nil, ""},
+		"Kata, not known whether TCX":    {"flannel", profiles.Runtimes{Redirects: true}, nil, ""},
+		"Kata beside Cilium":             {"cilium", kata, nil, `"hostHook":"tcx","ingressPlace":"prefer-ifb","podHook":"tcx"`},
+		"gVisor, the host side anyway":   {"ptp", gvisor, nil, ""},
+		"gVisor beside Felix":            {"calico", gvisor, nil, atHost},
+		"gVisor, the operator's place":   {"calico", gvisor, map[string]any{"ingressPlace": "ifb"}, `"hostHook":"tcx","ingressPlace":"ifb"`},
+		"gVisor, the operator's queue":   {"calico", gvisor, map[string]any{"queue": "tbf"}, `"hostHook":"tcx","ingressPlace":"prefer-ifb","queue":"tbf"`},
+		"gVisor beside Felix before TCX": {"calico", old(gvisor), nil, `"hostHook":"tcx","ingressPlace":"prefer-ifb"`},
+		"gVisor where all go past":       {"cilium", gvisor, nil, `"hostHook":"tcx","ingressPlace":"prefer-ifb"`},
+		"gVisor, legacy host routing":    {"cilium-legacy-routing", gvisor, nil, `"hostHook":"tcx"`},
+		"both":                           {"calico", profiles.Runtimes{Redirects: true, GVisor: true, TCX: profiles.Yes}, nil, atHost + `,"podHook":"tcx"`},
+	} {
+		raw, _, err := (&beside{profile: profiles.Find(tc.profile), runtimes: tc.runtimes}).entry(tc.defaults)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := strings.TrimSuffix(strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")), "}")
+		if strings.TrimPrefix(got, ",") != tc.want {
+			t.Errorf("%s: entry() adds %s, want %s", name, got, tc.want)
+		}
+		parse(t, raw, 100_000_000)
+	}
+}
+
 // TestEntryWithThePodsQueue: what a pod asks for never ends up where packets go
 // past it.
 func TestEntryWithThePodsQueue(t *testing.T) {

@@ -512,6 +512,8 @@ func (*ciliumAgent) Programs(context.Context) ([]string, error) { return nil, er
 
 func (a *ciliumAgent) Runtime(context.Context) (string, error) { return "", errors.ErrUnsupported }
 
+func (a *ciliumAgent) TCX(context.Context) (bool, error) { return true, nil }
+
 func (a *ciliumAgent) RuntimeNetwork(context.Context) (*detect.RuntimeNetwork, error) {
 	return nil, errors.ErrUnsupported
 }

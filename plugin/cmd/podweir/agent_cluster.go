@@ -112,6 +112,8 @@ func (a *agentParts) nodeStatus(ctx context.Context) (*view.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.o.bypassed(ctx, rep)
+	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
+	defer cancel()
+	a.o.bypassed(ctx, rep, a.o.detected(ctx))
 	return rep.View(time.Now()).Runnable(a.o.runByOthers()), nil
 }

@@ -40,6 +40,7 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"egress-ceiling", "egressCeiling", "on, or off: nothing limits what the pod sends past its queue"},
 	{"enforce", "enforce", "limit, or observe: measure and count what exceeds the caps, and hold nothing"},
 	{"host-hook", "hostHook", "auto, or tcx: no clsact filter at the host side"},
+	{"pod-hook", "podHook", "auto, tcx: no clsact filter at the pod side, or clsact"},
 	{"egress-horizon", "egressHorizon", "depth of the heavy band in time, as 50ms"},
 	{"ingress-horizon", "ingressHorizon", "depth of the heavy band in time"},
 	{"light-share", "lightShare", "what light flows may take while heavy ones wait, as 90%"},
@@ -54,10 +55,10 @@ func limitFlags(f *pflag.FlagSet) {
 	f.StringSlice("shaped-subnets", nil, "the only remote networks that the cap counts")
 }
 
-// limits reads the flags that were given as a network configuration. In p's place
-// podweir attaches as it does for the pods of the node, where the flags leave that open;
-// p may be nil.
-func limits(f *pflag.FlagSet, p *profiles.Profile) (cfg *netconf.Config, notes []string, err error) {
+// limits reads the flags that were given as a network configuration. podweir attaches as it
+// does for the pods of a node with this profile and these runtimes, where the flags leave
+// that open; p may be nil.
+func limits(f *pflag.FlagSet, p *profiles.Profile, r profiles.Runtimes) (cfg *netconf.Config, notes []string, err error) {
 	conf := map[string]any{
 		"cniVersion": "1.0.0", "name": engine.ManualNetwork, "type": "podweir-cni", "onError": "closed",
 		"prevResult": map[string]any{"cniVersion": "1.0.0"},
@@ -75,9 +76,7 @@ func limits(f *pflag.FlagSet, p *profiles.Profile) (cfg *netconf.Config, notes [
 	if f.Lookup("replace-qdisc") != nil {
 		conf["replaceQdisc"], _ = f.GetBool("replace-qdisc")
 	}
-	if p != nil {
-		notes = p.Fill(conf)
-	}
+	notes = profiles.Fill(p, r, conf)
 	b, err := json.Marshal(conf)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode flags: %w", err)
@@ -113,7 +112,7 @@ func completeLimits(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
 		"policy": {"strict", "elephants", "flat"}, "egress-queue": queues, "ingress-queue": queues,
 		"egress-mode": modes, "ingress-mode": modes, "ingress-place": {"auto", "host", "ifb", "prefer-ifb"},
-		"egress-ceiling": {"on", "off"}, "enforce": {terms.EnforceLimit.String(), terms.EnforceObserve.String()}, "host-hook": {"auto", "tcx"},
+		"egress-ceiling": {"on", "off"}, "enforce": {terms.EnforceLimit.String(), terms.EnforceObserve.String()}, "host-hook": {"auto", "tcx"}, "pod-hook": {"auto", "tcx", "clsact"},
 	} {
 		completeEnum(cmd, flag, values...)
 	}
@@ -143,15 +142,15 @@ func newAttach(o *options) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			netns, ifname := o.v.GetString("netns"), o.v.GetString("ifname")
-			profile := o.profile(cmd.Context())
-			cfg, notes, err := limits(cmd.Flags(), profile)
+			here := o.detected(cmd.Context())
+			cfg, notes, err := limits(cmd.Flags(), here.Profile, here.Runtimes())
 			if err != nil {
 				return err
 			}
 			if !cfg.Shaping.Limited() {
 				return fmt.Errorf("no limit: give --egress, --ingress or both")
 			}
-			if err := heed(profile, &cfg.Shaping); err != nil {
+			if err := heed(here.Profile, &cfg.Shaping); err != nil {
 				return err
 			}
 			id, err := manualID(netns, ifname)
@@ -192,10 +191,10 @@ func newAttach(o *options) *cobra.Command {
 	return cmd
 }
 
-// profile is what podweir knows of the node's CNI, nil if none is in force.
-func (o *options) profile(ctx context.Context) *profiles.Profile {
+// detected is what podweir knows of the node that it runs on.
+func (o *options) detected(ctx context.Context) *detect.Node {
 	node := o.examined()
-	return detect.Read(ctx, detect.HostRoot(node.Root), detect.Options{Live: node}).Profile
+	return detect.Read(ctx, detect.HostRoot(node.Root), detect.Options{Live: node})
 }
 
 // heed refuses by hand the modes that the node's CNI rules out, as podweir's entry in the
@@ -346,7 +345,7 @@ func newSet(o *options) *cobra.Command {
 			"annotation changes, or until --clear.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := limits(cmd.Flags(), nil)
+			cfg, _, err := limits(cmd.Flags(), nil, profiles.Runtimes{})
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -100,7 +101,7 @@ func TestAttachTakesTheProfilesPlace(t *testing.T) {
 		if err := f.Parse(append(tc.flags, "--egress=10M", "--ingress=10M")); err != nil {
 			t.Fatal(err)
 		}
-		cfg, notes, err := limits(f, tc.profile)
+		cfg, notes, err := limits(f, tc.profile, profiles.Runtimes{})
 		if err != nil || cfg.Shaping.HostTCX != tc.tcx || cfg.Shaping.Ingress.Place != tc.place || (len(notes) > 0) != tc.noted {
 			t.Errorf("%s: HostTCX %v, place %v, notes %q, %v, want %v, %v, a note %v",
 				name, cfg.Shaping.HostTCX, cfg.Shaping.Ingress.Place, notes, err, tc.tcx, tc.place, tc.noted)
@@ -134,5 +135,56 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	// Elsewhere the host side is the place.
 	if out := c.must(t, "status", "--root", t.TempDir()); !strings.Contains(out, "limited as it should be") {
 		t.Errorf("status prints %q", out)
+	}
+}
+
+// A pod of gVisor has no limit of ingress where that is in the pod, and status says so. On
+// its node attach keeps ingress out of the pod, and what others use of the node is limited
+// as it should be.
+func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
+	c := newCLI(t)
+	root := t.TempDir()
+	const handler = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.box]\nruntime_type = 'io.containerd.runsc.v1'\n"
+	for name, text := range map[string]string{"etc/containerd/conf.d/box.toml": handler, "etc/cni/net.d/10-ptp.conflist": `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime := &critest.Runtime{}
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	stop, err := runtime.Serve(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	at := func(place string) *status.Direction {
+		c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--ingress-place", place)...)
+		rep := parse[status.Report](t, c, "status", "--root", root, "--cri-socket", socket)
+		return &rep.Attachments[0].Directions[1]
+	}
+	look := func() (string, error) { return c.do(t, "status", "--root", root, "--cri-socket", socket) }
+	if d := at("auto"); d.Side.Is != terms.SideHost || d.Bypassed != "" {
+		t.Errorf("attach puts ingress on the %s side, bypassed %q, want the host's", d.Side, d.Bypassed)
+	}
+	at("ifb")
+	if out, err := look(); err != nil || !strings.Contains(out, "limited as it should be") {
+		t.Errorf("status of a pod that the runtime does not know: %v, %q", err, out)
+	}
+	id, err := manualID(c.pod.Path(), "eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.Add(critest.Sandbox{ID: id.ContainerID, UID: "u", NetNS: c.pod.Path(), Namespace: "default", Name: "box", Handler: "box"}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := look(); err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit in the pod of eth0: gVisor") || !strings.Contains(out, "PW117") {
+		t.Errorf("status = %v and prints %q, want that gVisor reads ahead of the limit", err, out)
+	}
+	at("host")
+	if out, err := look(); err != nil || !strings.Contains(out, "limited as it should be") {
+		t.Errorf("status of a limit at the host side: %v, %q", err, out)
 	}
 }

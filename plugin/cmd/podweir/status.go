@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/attach"
@@ -86,16 +87,20 @@ func runStatus(cmd *cobra.Command, o *options) error {
 const profileTimeout = 2 * time.Second
 
 // bypassed tells a report whether packets go past limits beside the node's CNI, as PW402
-// knows it. What is only possible is left to that check.
-func (o *options) bypassed(ctx context.Context, rep *status.Report) {
-	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
-	defer cancel()
-	bypassed(rep, o.profile(ctx))
-}
-
-func bypassed(rep *status.Report, p *profiles.Profile) {
-	if p != nil && p.Bypass == profiles.Yes {
+// knows it, and which of the pods read ahead of a limit in the pod. What is only possible is
+// left to the doctor.
+func (o *options) bypassed(ctx context.Context, rep *status.Report, here *detect.Node) {
+	if p := here.Profile; p != nil && p.Bypass == profiles.Yes {
 		rep.Bypass(p.BypassWhy)
+	}
+	if !here.Runtimes().GVisor {
+		return
+	}
+	handlers, _ := o.examined().Handlers(ctx) // what does not answer leaves it to the doctor
+	for id, handler := range handlers {
+		if here.Config.Runs(handler) == detect.GVisor {
+			rep.ReadAhead(id, "gVisor reads what comes to the pod's device ahead of it")
+		}
 	}
 }
 
@@ -120,7 +125,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error)
 		if err := asked.Add(rep); err != nil {
 			return nil, nil, err
 		}
-		bypassed(rep, asked.Found().Profile)
+		o.bypassed(ctx, rep, asked.Found())
 		return rep, rep.View(time.Now()).Runnable(runBy()), nil
 	}
 	rep, node, err := look()

@@ -22,6 +22,8 @@ const uidLabel = "io.kubernetes.pod.uid"
 // Sandbox is a pod's sandbox with the interface eth0.
 type Sandbox struct {
 	ID, UID, NetNS string
+	// Handler is the runtime that runs it, "" for the default one.
+	Handler string
 	// Namespace and Name are the pod's, IP is its address; they may be empty.
 	Namespace, Name, IP string
 	// Annotations come three times with a sandbox, as containerd has them.
@@ -69,7 +71,7 @@ func (r *Runtime) Add(s Sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, &runtime.PodSandbox{
-		Id: s.ID, State: runtime.PodSandboxState_SANDBOX_READY, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
+		Id: s.ID, RuntimeHandler: s.Handler, State: runtime.PodSandboxState_SANDBOX_READY, Annotations: s.Annotations, Labels: map[string]string{uidLabel: s.UID},
 		Metadata: &runtime.PodSandboxMetadata{Namespace: s.Namespace, Name: s.Name, Uid: s.UID},
 	})
 	if r.info == nil {
