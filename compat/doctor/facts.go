@@ -135,6 +135,9 @@ type Attachment struct {
 	PastQueue uint64
 	// Uncounted says why neither is known, "" if both are.
 	Uncounted string
+	// Kept are settings that somebody else chose in place of what podweir would set, as
+	// name=value.
+	Kept []string
 	// Policed says why the direction is policed though its configuration wants a queue, "" if
 	// it has one or wants none.
 	Policed string

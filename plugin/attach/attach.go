@@ -251,13 +251,19 @@ type Observed struct {
 	Recorded map[terms.Direction]bool
 	// NoIFB says why the pod's namespace cannot have the ifb, "" if nothing was seen.
 	NoIFB string
+	// Pacing is by what TCP in the pod's namespace sizes its packets; nil if the kernel lacks
+	// the sysctls, the namespace is the node's own, or they were not looked at.
+	Pacing *shaping.Pacing
 }
 
 // without is what will be there after a direction is torn down: the devices
 // that are not ours, without what is ours of that direction on them.
 func (o *Observed) without(d terms.Direction) *Observed {
 	out := &Observed{
-		Devices: make(map[terms.Side]*Device), Dataplanes: make(map[terms.Direction]*Dataplane),
+		Devices: make(map[terms.Side]*Device), Dataplanes: make(map[terms.Direction]*Dataplane), Pacing: o.Pacing,
+	}
+	if d == terms.Egress && o.Pacing != nil {
+		out.Pacing = &shaping.Pacing{} // whatever it was before podweir
 	}
 	for s, dev := range o.Devices {
 		left := *dev
@@ -361,6 +367,8 @@ type DirectionState struct {
 	CeilingKind, GuardKind terms.HookKind
 	// Offload is what the pod's device should have, nil if that is left alone.
 	Offload *Offload
+	// Pacing is what the pod's namespace should have, nil if that is left alone.
+	Pacing *shaping.Pacing
 	// HostSide says that the direction is policed on the host side for now; see
 	// [Engine.HostSide].
 	HostSide bool

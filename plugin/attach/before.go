@@ -30,6 +30,11 @@ func Presume(obs *Observed) Choices {
 		if d == terms.Egress && dev.ownOffload() {
 			c.Offload = presumedOffload(dev, peer)
 		}
+		// The pod's author may have chosen the same values: they are podweir's if its queue is
+		// there, too.
+		if d == terms.Egress && dev.OwnTree && obs.Pacing != nil {
+			c.Pacing = given(obs.Pacing.Presumed())
+		}
 		if shaping.OwnBandPackets(dev.TxQueueLen) {
 			c.TxQueueLen = new(kernelTxQueueLen)
 			if peer.Exists && !shaping.OwnBandPackets(peer.TxQueueLen) {

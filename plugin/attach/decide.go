@@ -174,9 +174,9 @@ func decideAs(req *Request, obs *Observed, d terms.Direction, prior Choice) (*Di
 	if choice.Note != "" {
 		params.Notes = append(params.Notes, choice.Note)
 	}
-	choice.Offload = prior.Offload
+	choice.Offload, choice.Pacing = prior.Offload, prior.Pacing
 	state := &DirectionState{Params: params, HookKind: choice.HookKind, CeilingKind: choice.CeilingKind, GuardKind: choice.GuardKind}
-	state.Offload = choice.limitOffload(obs, params)
+	state.Offload, state.Pacing = choice.limitOffload(obs, params), choice.pace(obs, params)
 	return state, choice, nil
 }
 
@@ -198,6 +198,42 @@ func (c *Choice) limitOffload(obs *Observed, p *shaping.Params) *Offload {
 		c.Offload = &before
 	}
 	return &want
+}
+
+// pace returns by what TCP in the pod should size its packets, nil if podweir leaves that alone
+// and always did, and notes what its namespace had before. What somebody else chose is kept.
+func (c *Choice) pace(obs *Observed, p *shaping.Params) *shaping.Pacing {
+	if p.Direction != terms.Egress || obs.Pacing == nil || c.Pacing == nil && !p.Paced {
+		return nil
+	}
+	want, was := obs.Pacing.Next(c.before(), p.Paced)
+	c.Pacing = given(was)
+	if p.Kept = obs.Pacing.Foreign(); p.Paced && len(p.Kept) > 0 {
+		p.Notes = append(p.Notes, "kept, because podweir did not set it: "+strings.Join(p.Kept, ", "))
+	}
+	return &want
+}
+
+// before is [Choice.Pacing], zero if podweir changed nothing.
+func (c *Choice) before() shaping.Pacing {
+	if c.Pacing == nil {
+		return shaping.Pacing{}
+	}
+	return *c.Pacing
+}
+
+// given is [Choice.Pacing] for what podweir changed.
+func given(before shaping.Pacing) *shaping.Pacing {
+	if before == (shaping.Pacing{}) {
+		return nil
+	}
+	return &before
+}
+
+// GivenBack is what a pod's namespace that has now should have when the limit is gone.
+func (c *Choice) GivenBack(now shaping.Pacing) shaping.Pacing {
+	back, _ := now.Next(c.before(), false)
+	return back
 }
 
 // fit chooses how the program of the parameters is attached, and says why they do not

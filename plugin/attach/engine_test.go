@@ -101,6 +101,9 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 				cfg = both(100_000_000)
 				cfg.Egress.Queue = terms.QueueHTB
 			}
+			if kind == attach.PaceTCP {
+				cfg, w.pacing = both(100_000_000), new(kernelPacing)
+			}
 			w.failAt = kind
 			_, err := w.engine().Ensure(t.Context(), wantOf(cfg))
 			switch kind {

@@ -44,6 +44,8 @@ type world struct {
 	lastID    uint32
 	lastMajor uint16
 	log       []string
+	// pacing is that of the pod's namespace, nil if the kernel has no sysctls for it.
+	pacing *shaping.Pacing
 	// noIFB is what stands in the place of an ifb.
 	noIFB string
 	// failAt makes the action of this kind fail after it was done by half.
@@ -177,6 +179,9 @@ func (w *world) Observe(r *attach.Record) (*attach.Observed, error) {
 		Recorded:   make(map[terms.Direction]bool),
 		NoIFB:      w.noIFB,
 	}
+	if w.pacing != nil {
+		obs.Pacing = new(*w.pacing)
+	}
 	for _, d := range terms.Directions {
 		_, obs.Recorded[d] = r.Choices[d]
 	}
@@ -223,6 +228,8 @@ func (w *world) do(r *attach.Record, a attach.Action) error {
 		return w.setTree(a, p)
 	case attach.LimitOffload:
 		w.devices[terms.SidePod].Offload = *a.State.Offload
+	case attach.PaceTCP:
+		*w.pacing = *a.State.Pacing
 	case attach.ReplaceClassifier:
 		w.devices[p.Side].Classifier = w.program(a.Direction, p.ProgramName())
 	case attach.AttachHook:
@@ -343,6 +350,9 @@ func (w *world) tearDown(r *attach.Record, d terms.Direction) {
 	if choice.Offload != nil {
 		w.devices[attach.QueueSide(d)].Offload = *choice.Offload
 	}
+	if w.pacing != nil {
+		*w.pacing = choice.GivenBack(*w.pacing)
+	}
 	delete(w.dataplanes, d)
 }
 
@@ -363,6 +373,9 @@ func (w *world) shape() map[string][]string {
 		is = append(is, hooks...)
 		if o := dev.Offload; o != bigTCP && s == terms.SidePod {
 			is = append(is, fmt.Sprintf("packets up to %v", max(o.GSO, o.GSOIPv4)))
+		}
+		if s == terms.SidePod && w.pacing != nil && *w.pacing != kernelPacing {
+			is = append(is, w.pacing.String())
 		}
 		if dev.Clsact {
 			is = append(is, "clsact")

@@ -79,6 +79,7 @@ func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) 
 	if why := cmp.Or(obs.NoIFB, noRedirect(&rec.Config, obs)); why != "" {
 		facts.IFB, facts.NoIFB = false, why
 	}
+	facts.Pacing = obs.Pacing != nil
 	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,

@@ -61,6 +61,9 @@ func without(obs *Observed, r *Record, directions []terms.Direction) {
 		if was := r.Choices[d].Offload; was != nil && obs.Devices[QueueSide(d)] != nil {
 			obs.Devices[QueueSide(d)].Offload = *was
 		}
+		if choice := r.Choices[d]; obs.Pacing != nil {
+			obs.Pacing = new(choice.GivenBack(*obs.Pacing))
+		}
 		for side, dev := range obs.Devices {
 			dev.Hooks = slices.DeleteFunc(dev.Hooks, func(h HookProgram) bool {
 				return h.Ours && terms.DirectionAt(side, h.Hook) == d

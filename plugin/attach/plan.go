@@ -31,6 +31,8 @@ const (
 	ChangeTree
 	// LimitOffload bounds the packets that TCP in the pod makes.
 	LimitOffload
+	// PaceTCP sets by what TCP in the pod sizes its packets.
+	PaceTCP
 	// ReplaceClassifier gives the filter of running qdiscs its program.
 	ReplaceClassifier
 	// AttachHook attaches the classifier, stamper or policer.
@@ -54,7 +56,7 @@ const (
 
 var actionNames = map[ActionKind]string{
 	MakeIFB: "make-ifb", LoadDataplane: "load", UpdateDataplane: "update",
-	BuildTree: "build-queue", ChangeTree: "change-queue", LimitOffload: "limit-offload", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
+	BuildTree: "build-queue", ChangeTree: "change-queue", LimitOffload: "limit-offload", PaceTCP: "pace-tcp", ReplaceClassifier: "replace-classifier", AttachHook: "attach",
 	AttachGuard: "attach-guard", AttachRedirect: "attach-redirect",
 	AttachCeiling: "attach-ceiling", DetachCeiling: "detach-ceiling", RemoveStray: "remove-stray", RemoveFormer: "remove-former", TearDown: "tear-down",
 }
@@ -224,6 +226,9 @@ func (p *directionPlan) planOffload() {
 	dev, want := p.obs.Device(QueueSide(p.direction)), p.state.Offload
 	if want != nil && dev.Offload != *want {
 		p.add(LimitOffload, "%s: TCP makes packets of up to %v, want %v", dev.Name, dev.Offload.GSO, want.GSO)
+	}
+	if now, want := p.obs.Pacing, p.state.Pacing; want != nil && *now != *want {
+		p.add(PaceTCP, "the pod's namespace has %v, want %v", now, want)
 	}
 }
 

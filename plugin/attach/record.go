@@ -114,6 +114,9 @@ type Choice struct {
 	// Offload is what the pod's device had before podweir made it less, nil if it
 	// never did.
 	Offload *Offload `json:"offload,omitempty"`
+	// Pacing is what the pod's namespace had before podweir changed it, with 0 for what it
+	// never changed; nil if that is both.
+	Pacing *shaping.Pacing `json:"pacing,omitempty"`
 }
 
 // Degraded says that the queue or its place is not the one that is wanted.

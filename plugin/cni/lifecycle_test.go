@@ -6,8 +6,10 @@ package cni_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -177,10 +179,13 @@ func TestPrivilegedPacketsOfThePod(t *testing.T) {
 		dev := p.ns.Interface(t, "eth0")
 		return [2]uint32{dev.GSOMaxSize, dev.GSOIPv4MaxSize}
 	}
-	before := sizes()
+	before, paces := sizes(), p.pacing(t) != nil
 	most := func(size uint32) [2]uint32 { return [2]uint32{min(before[0], size), min(before[1], size)} }
 	at := func(rate string) conf { return p.conf(conf{"egressRate": rate}) }
 	for rate, want := range map[string][2]uint32{"10M": most(3_400), "100M": most(6_400), "1G": before} {
+		if rate == "100M" && paces {
+			want = before
+		}
 		p.must(t, "ADD", at(rate))
 		if got := sizes(); got != want {
 			t.Errorf("with %s TCP makes packets of up to %v, want %v", rate, got, want)
@@ -197,6 +202,74 @@ func TestPrivilegedPacketsOfThePod(t *testing.T) {
 	p.must(t, "ADD", p.conf(nil))
 	if got := sizes(); got != before {
 		t.Errorf("without a limit TCP makes packets of up to %v, want %v as before", got, before)
+	}
+}
+
+// pacing are the sysctls by which TCP in the pod sizes its packets, nil if the kernel lacks one.
+func (p *pod) pacing(t *testing.T) []int {
+	t.Helper()
+	values, err := p.ns.ReadSysctls("net/ipv4/tcp_tso_rtt_log", "net/ipv4/tcp_min_tso_segs")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// From 50M on TCP in the pod sizes its packets by sysctls of the pod's namespace, and never by
+// those of the node's. CHECK tells of another value, unless its author chose it. A release that
+// bounded the device left a record of that.
+func TestPrivilegedPacingOfThePod(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	p := n.newPod(t)
+	kernel := p.pacing(t)
+	if kernel == nil {
+		t.Skip("this kernel has no net.ipv4.tcp_tso_rtt_log (Linux 5.18)")
+	}
+	own, gso := []int{0, 8}, p.ns.Interface(t, "eth0").GSOMaxSize
+	wantPacing := func(when string, want []int) {
+		t.Helper()
+		if got := p.pacing(t); !slices.Equal(got, want) {
+			t.Errorf("%s: the pod's sysctls are %v, want %v", when, got, want)
+		}
+		if got := p.ns.Interface(t, "eth0").GSOMaxSize; got != gso {
+			t.Errorf("%s: the pod's device takes %d, want %d", when, got, gso)
+		}
+	}
+	set := func(name string, value int) {
+		t.Helper()
+		if err := p.ns.WriteSysctl("net/ipv4/"+name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := p.conf(conf{"egressRate": "100M"})
+	p.must(t, "ADD", p.conf(conf{"egressRate": "100M", "smallPackets": "device"}))
+	if got := p.ns.Interface(t, "eth0").GSOMaxSize; got >= gso || !slices.Equal(p.pacing(t), kernel) {
+		t.Errorf("by device it takes %d and the sysctls are %v, want less than %d and %v", got, p.pacing(t), gso, kernel)
+	}
+	p.must(t, "ADD", c)
+	wantPacing("after the device was bounded", own)
+	p.must(t, "CHECK", c)
+	set("tcp_tso_rtt_log", kernel[0])
+	wantCode(t, "CHECK with the kernel's own sysctl", p.call(t, "CHECK", c).err, 101, "egress pace-tcp: the pod's namespace has tcp_tso_rtt_log=9")
+	p.must(t, "ADD", c)
+	wantPacing("after another ADD", own)
+	set("tcp_min_tso_segs", 5)
+	p.must(t, "CHECK", c)
+	p.must(t, "ADD", c)
+	wantPacing("with an author's choice", []int{0, 5})
+	if d := p.status(t).Directions[0]; !slices.Equal(d.Kept, []string{"net.ipv4.tcp_min_tso_segs=5"}) {
+		t.Errorf("status says that %q is kept, want the author's sysctl", d.Kept)
+	}
+	p.must(t, "ADD", p.conf(nil))
+	wantPacing("without a limit", []int{kernel[0], 5})
+	set("tcp_min_tso_segs", kernel[1])
+	p.must(t, "ADD", c)
+	p.must(t, "ADD", p.conf(conf{"egressRate": "100M", "smallPackets": "off"}))
+	wantPacing("switched off", kernel)
+	if node, err := n.ReadSysctls("net/ipv4/tcp_tso_rtt_log", "net/ipv4/tcp_min_tso_segs"); err != nil || !slices.Equal(node, kernel) {
+		t.Errorf("the node's sysctls are %v, %v, want %v", node, err, kernel)
 	}
 }
 

@@ -6,6 +6,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,8 @@ func (k *kernel) Do(r *attach.Record, a attach.Action) error {
 		return k.changeTree(r, a.State.Params)
 	case attach.LimitOffload:
 		return k.limitOffload(r, a.State)
+	case attach.PaceTCP:
+		return k.pace(r, func(shaping.Pacing) shaping.Pacing { return *a.State.Pacing })
 	case attach.ReplaceClassifier:
 		return k.replaceClassifier(r, a.State.Params)
 	case attach.AttachHook:
@@ -109,6 +112,52 @@ func (k *kernel) limitOffload(r *attach.Record, s *attach.DirectionState) error 
 
 func setOffload(at *place, o *attach.Offload) error {
 	return at.handle.SetGSOMaxSize(at.index, uint32(o.GSO), uint32(o.GSOIPv4))
+}
+
+// The sysctls of [shaping.Pacing].
+const (
+	rttLogSysctl      = "net/ipv4/tcp_tso_rtt_log"
+	minSegmentsSysctl = "net/ipv4/tcp_min_tso_segs"
+)
+
+// pacing reads those of a pod's namespace: nil if the kernel lacks one (before Linux 5.18), or
+// the namespace is the node's, where they are everybody's.
+func (k *kernel) pacing(ns *hostif.NetNS) (*shaping.Pacing, error) {
+	if ns.Same(k.hostNS) {
+		return nil, nil
+	}
+	values, err := ns.ReadSysctls(rttLogSysctl, minSegmentsSysctl)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &shaping.Pacing{RTTLog: values[0], MinSegments: values[1]}, nil
+}
+
+// pace makes TCP in the pod size its packets by what should be there: told what is there now.
+// Connections that are open do so, too.
+func (k *kernel) pace(r *attach.Record, wanted func(now shaping.Pacing) shaping.Pacing) error {
+	at, err := k.podOf(&r.Interface)
+	if at == nil || err != nil {
+		return err
+	}
+	now, err := k.pacing(at.ns)
+	if now == nil || err != nil {
+		return err
+	}
+	want := wanted(*now)
+	if want.RTTLog != now.RTTLog {
+		err = at.ns.WriteSysctl(rttLogSysctl, want.RTTLog)
+	}
+	if want.MinSegments != now.MinSegments {
+		err = errors.Join(err, at.ns.WriteSysctl(minSegmentsSysctl, want.MinSegments))
+	}
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return nil // the limit holds without it, and whoever looks sees the difference
+	}
+	return err
 }
 
 // classifier is the program for the filter of a tree, with the slot of the
@@ -369,6 +418,11 @@ func (k *kernel) tearDownSide(r *attach.Record, d terms.Direction, s terms.Side)
 	}
 	if was := r.Choices[d].Offload; s == attach.QueueSide(d) && was != nil {
 		if err := setOffload(at, was); err != nil && !errors.Is(err, unix.ENODEV) {
+			return err
+		}
+	}
+	if choice := r.Choices[d]; s == attach.QueueSide(d) && choice.Pacing != nil {
+		if err := k.pace(r, choice.GivenBack); err != nil {
 			return err
 		}
 	}

@@ -226,7 +226,23 @@ func (k *kernel) Observe(r *attach.Record) (*attach.Observed, error) {
 			return nil, fmt.Errorf("%s (ifindex %d) in %s: %w", p.link.Name, p.index, p.handle.Where(), err)
 		}
 	}
+	if err := k.observePacing(r, obs); err != nil {
+		return nil, err
+	}
 	return obs, k.observeNetfilter(r, obs)
+}
+
+// observePacing reads by what TCP in the pod sizes its packets, for who limits what it sends or
+// did.
+func (k *kernel) observePacing(r *attach.Record, obs *attach.Observed) error {
+	if r.Config.Egress == nil && r.Choices[terms.Egress].Pacing == nil {
+		return nil
+	}
+	pod, err := k.podOf(&r.Interface)
+	if pod != nil {
+		obs.Pacing, err = k.pacing(pod.ns)
+	}
+	return err
 }
 
 // looksForIFB says that an ifb may be there, or that the ingress queue may have to move

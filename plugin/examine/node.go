@@ -218,6 +218,7 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 		one := doctor.Attachment{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName,
 			FailedOpen: counted(d.Counters, "failed-open"), PastQueue: counted(d.Counters, "dropped-ceiling"), Standard: standard(record, d.Direction.Is),
+			Kept: d.Kept,
 		}
 		if i == 0 {
 			// The plan is of the whole interface.

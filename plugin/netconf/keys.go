@@ -50,7 +50,7 @@ var confKeys = []string{
 	"mode", "ingressMode", "egressMode",
 	"queue", "ingressQueue", "egressQueue",
 	"horizon", "ingressHorizon", "egressHorizon",
-	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling", "hostHook", "podHook", "interfaces",
+	"lightShare", "heavyThreshold", "ingressPlace", "egressCeiling", "smallPackets", "hostHook", "podHook", "interfaces",
 	"shaper", "ingressShaper", "egressShaper",
 	"enforce",
 	"podAnnotations",

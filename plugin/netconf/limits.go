@@ -234,6 +234,7 @@ func (p *parser) limit(d terms.Direction) (*shaping.Limit, *shaping.Deferred) {
 		l.Place = setting(p, terms.PlaceAuto, terms.ParsePlace, p.key("ingressPlace"))
 	} else {
 		l.NoCeiling = !setting(p, true, parseSwitch, p.key("egressCeiling"))
+		l.Packets = setting(p, shaping.PacketsAuto, shaping.ParsePackets, p.key("smallPackets"))
 	}
 	shaper := setting(p, terms.ShaperPodweir, terms.ParseShaper, p.key(dir+"Shaper"), p.key("shaper"))
 	l.Rate, l.Standard = p.rate(d)

@@ -32,6 +32,8 @@ type Facts struct {
 	// go past the hooks and the qdisc of the device's host side. Then the queue
 	// for ingress is in the pod's namespace, unless a place is requested by name.
 	IngressPastHost, EgressPastHost bool
+	// Pacing says that the pod's namespace has the sysctls of [Pacing].
+	Pacing bool
 }
 
 // noIFB says why no queue can stand on an ifb.
@@ -198,6 +200,8 @@ type Params struct {
 	// OffloadBytes is the largest packet that TCP in the pod shall give to the device,
 	// its headers included; 0 leaves it to the device.
 	OffloadBytes units.Bytes
+	// Paced makes TCP in the pod size its packets by [Pacing], in place of OffloadBytes.
+	Paced bool
 	// DepthBytes is the depth of the heavy band; 0 with [QueueNone].
 	DepthBytes units.Bytes
 	// MaxWait is how long a heavy packet waits at most; 0 with [QueueNone].
@@ -210,6 +214,9 @@ type Params struct {
 	// Declined say what was requested by name and is not available, why, and what is
 	// used instead. Notes have it too.
 	Declined []string
+	// Kept are settings that somebody else chose in place of what podweir would set, as
+	// name=value. Notes have them too.
+	Kept []string
 	// Notes say in words why auto chose what it chose, and what does not hold.
 	Notes []string
 }

@@ -38,6 +38,8 @@ type Limit struct {
 	Place terms.Place
 	// NoCeiling leaves out the ceiling of egress, [Params.Ceiling].
 	NoCeiling bool `json:",omitempty"`
+	// Packets is for egress only: how packets of TCP are kept small.
+	Packets Packets `json:",omitempty"`
 	// Standard says that Rate is what the pod asks for by an annotation of Kubernetes,
 	// which other software may enforce, too.
 	Standard bool `json:",omitempty"`

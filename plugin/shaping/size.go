@@ -302,7 +302,7 @@ func (b *builder) shares() {
 	if b.params.Direction == terms.Egress {
 		most = maxToldBytes
 	}
-	if b.params.OffloadBytes != 0 {
+	if b.params.OffloadBytes != 0 || b.params.Paced {
 		wait, most = wait*3/4, most*3/4
 	}
 	queue := min(max(rate.Bytes(fairQueue), minFairBytes), most)

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -85,8 +86,12 @@ type Direction struct {
 	MaxWaitSeconds float64     `json:"maxWaitSeconds"`
 	// OffloadBytes is the largest packet that TCP in the pod makes, 0 if podweir leaves
 	// that to the device.
-	OffloadBytes units.Bytes             `json:"offloadBytes,omitempty"`
-	Hook         terms.Named[terms.Hook] `json:"hook"`
+	OffloadBytes units.Bytes `json:"offloadBytes,omitempty"`
+	// Pacing is by what TCP in the pod sizes its packets, nil if podweir leaves that alone.
+	Pacing *shaping.Pacing `json:"pacing,omitempty"`
+	// Kept are settings that somebody else chose in place of podweir's, as name=value.
+	Kept []string                `json:"kept,omitempty"`
+	Hook terms.Named[terms.Hook] `json:"hook"`
 	// HookKind is zero where the hook is podweir's own.
 	HookKind terms.Named[terms.HookKind] `json:"hookKind,omitzero"`
 	Program  string                      `json:"program,omitempty"`
@@ -441,6 +446,9 @@ func Describe(s *attach.DirectionState) Direction {
 	}
 	if s.Offload != nil && p.OffloadBytes != 0 {
 		d.OffloadBytes = s.Offload.GSO
+	}
+	if p.Paced {
+		d.Pacing, d.Kept = s.Pacing, p.Kept
 	}
 	if p.Hook == terms.HookEgress || p.Hook == terms.HookIngress {
 		d.HookKind = terms.Name(s.HookKind)

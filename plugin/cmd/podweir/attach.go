@@ -38,6 +38,7 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"ingress-mode", "ingressMode", "as --egress-mode"},
 	{"ingress-place", "ingressPlace", "auto, host, ifb or prefer-ifb"},
 	{"egress-ceiling", "egressCeiling", "on, or off: nothing limits what the pod sends past its queue"},
+	{"small-packets", "smallPackets", "auto, device (gso_max_size of the pod's device), or off: how packets of TCP in the pod are kept small"},
 	{"enforce", "enforce", "limit, or observe: measure and count what exceeds the caps, and hold nothing"},
 	{"host-hook", "hostHook", "auto, or tcx: no clsact filter at the host side"},
 	{"pod-hook", "podHook", "auto, tcx: no clsact filter at the pod side, or clsact"},
@@ -112,7 +113,7 @@ func completeLimits(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
 		"policy": {"strict", "elephants", "flat"}, "egress-queue": queues, "ingress-queue": queues,
 		"egress-mode": modes, "ingress-mode": modes, "ingress-place": {"auto", "host", "ifb", "prefer-ifb"},
-		"egress-ceiling": {"on", "off"}, "enforce": {terms.EnforceLimit.String(), terms.EnforceObserve.String()}, "host-hook": {"auto", "tcx"}, "pod-hook": {"auto", "tcx", "clsact"},
+		"egress-ceiling": {"on", "off"}, "small-packets": {"auto", "device", "off"}, "enforce": {terms.EnforceLimit.String(), terms.EnforceObserve.String()}, "host-hook": {"auto", "tcx"}, "pod-hook": {"auto", "tcx", "clsact"},
 	} {
 		completeEnum(cmd, flag, values...)
 	}
@@ -436,6 +437,7 @@ func merge(old, given *shaping.Limit, f *pflag.FlagSet, prefix string) *shaping.
 		prefix + "horizon": func() { out.Horizon = given.Horizon },
 		"ingress-place":    func() { out.Place = given.Place },
 		"egress-ceiling":   func() { out.NoCeiling = given.NoCeiling },
+		"small-packets":    func() { out.Packets = given.Packets },
 		"light-share":      func() { out.LightShare = given.LightShare },
 		"heavy-threshold":  func() { out.HeavyThreshold = given.HeavyThreshold },
 	} {

@@ -209,6 +209,9 @@ func printDirection(w io.Writer, d *status.Direction) {
 	if d.OffloadBytes != 0 {
 		fmt.Fprintf(w, "\tTCP packets up to %v", d.OffloadBytes)
 	}
+	if d.Pacing != nil {
+		fmt.Fprint(w, "\tTCP packets by each flow's pacing")
+	}
 	fmt.Fprintln(w)
 	var shown []string
 	for _, c := range d.Counters {

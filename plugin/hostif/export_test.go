@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package hostif
+
+// WriteSysctlHere sets a sysctl of the calling thread's namespace, as [NetNS.WriteSysctl] does on
+// a thread of its own.
+var WriteSysctlHere = writeSysctl
