@@ -439,7 +439,7 @@ figures: ## Rewrite what README.md and docs quote of docs/results; measures noth
 	cd tools/perfrig && CGO_ENABLED=0 go run . quote -C ../..
 
 .PHONY: update-chart
-update-chart: ## Rewrite the chart's goldens and docs/reference/chart-values.md.
+update-chart: ## Rewrite the chart's goldens and docs/examples.
 	cd tools/charttest && UPDATE=1 CGO_ENABLED=0 go test -count=1 ./...
 
 .PHONY: fmt

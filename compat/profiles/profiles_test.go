@@ -305,7 +305,7 @@ What podweir knows of the CNIs it runs beside. Directions are the pod's. The dat
 with the versions that were read, is in [the package](../../compat/profiles/profiles.go). This page is made from it: ` + "`go test ./compat/profiles -update`" + `. ` + "`podweir doctor`" + ` says which profile fits a node.
 
 *Known by* is the weakest evidence of the two rulings on queues: *tried* (a row of [what was run](support.md#cnis-in-a-real-cluster) ran with it), *read* (a source says it) or *guessed* (it follows from how such
-software usually works). Where nothing is known podweir takes the place that does no harm. Egress is always a queue on the pod-side device. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
+software usually works). Where nothing is known podweir takes the place that does no harm. A profile with * is assumed while the facts that tell its family apart are missing. Egress is always a queue on the pod-side device. Handed is for an exclusive Cilium, chain for another. *Shares* says whether the CNI enforces ` + "`kubernetes.io/…-bandwidth`" + ` itself.
 
 | profile | primary CNI | device | ingress queue | delivery without drop-ins | shares | conflist | known by |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -324,13 +324,13 @@ func render() []byte {
 		older := "chain"
 		switch {
 		case p.Conflist.MayBeExclusive:
-			older = "handed, or chain where it is not exclusive"
+			older = "handed or chain"
 		case p.Conflist.File != "" && p.Conflist.File < conflistPrefix:
 			older = "nri or watch"
 		}
 		name := p.Name
 		if p.Fallback {
-			name += " (assumed while facts are missing)"
+			name += "*"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %v | `%s` | %s |\n",
 			name, p.Title, p.Device, p.Ingress.Place, older, p.SharesAnnotations, orUnknown(p.Conflist.File), weakest(p))
@@ -339,8 +339,7 @@ func render() []byte {
 		title, header string
 		lines         func(p *profiles.Profile) []string
 	}{
-		{"Why ingress waits there", "why | profiles", func(p *profiles.Profile) []string { return []string{p.Ingress.Place.String() + ": " + p.Ingress.Why} }},
-		{"What is on a pod's devices", "what | profiles", held},
+		{"What is on the host-side device", "hook and program, which ends the chain unless it says otherwise; or root qdisc | profiles", held},
 		{"Modes that podweir never takes", "mode and why | profiles", refused},
 		{"Who else enforces the annotations", "what | profiles", func(p *profiles.Profile) []string { return some(p.SharesAnnotationsNote) }},
 		{"Conflicts", "with | effect | what to do | profiles", conflicts},
@@ -391,14 +390,17 @@ func some(text string) []string {
 func held(p *profiles.Profile) []string {
 	var out []string
 	for _, h := range p.Hooks {
-		line := fmt.Sprintf("%s %s of the host-side device", h.Kind, h.Direction)
+		line := fmt.Sprintf("%s %s", h.Kind, h.Direction)
 		if len(h.Programs) > 0 {
-			line += " with `" + strings.Join(h.Programs, "`, `") + "`"
+			line += " `" + strings.Join(h.Programs, "`, `") + "`"
 		}
-		out = append(out, fmt.Sprintf("%s; ends the chain: %v. %s", line, h.EndsChain, h.Note))
+		if h.EndsChain != profiles.Yes {
+			line += fmt.Sprintf(" (ends the chain: %v)", h.EndsChain)
+		}
+		out = append(out, line+": "+h.Note)
 	}
 	for _, q := range p.RootQdiscs {
-		out = append(out, fmt.Sprintf("root qdisc %s on: %s. When: %s", q.Kind, q.Device, q.When))
+		out = append(out, fmt.Sprintf("root qdisc %s (%s): %s", q.Kind, q.Device, q.When))
 	}
 	return out
 }

@@ -2,12 +2,12 @@
 // Copyright Authors of podweir
 
 // Package charttest tests the Helm chart in chart/ without a cluster: what it
-// renders for each environment, what it refuses, and that its values, their
-// schema and their page say the same. It is a module of its own because Helm
+// renders for each environment, what it refuses, and that its values and their
+// schema say the same. It is a module of its own because Helm
 // and the Kubernetes types are needed by nothing else.
 //
 // With UPDATE=1 in the environment the tests write chart/testdata/golden and
-// docs/reference/chart-values.md.
+// docs/examples.
 package charttest
 
 import (

@@ -15,7 +15,7 @@ import (
 
 // value is one key of values.yaml.
 type value struct {
-	key, comment, text string
+	key, comment string
 	// leaf says that nothing of ours is below it: a scalar, a list, or a map of
 	// a form that is Kubernetes' or the user's.
 	leaf bool
@@ -45,13 +45,6 @@ func readValues() ([]value, error) {
 			key, below := n.Content[i], n.Content[i+1]
 			v := value{key: strings.TrimPrefix(above+"."+key.Value, "."), comment: prose(key.HeadComment)}
 			v.leaf = below.Kind != yaml.MappingNode || len(below.Content) == 0 || slices.Contains(freeForms, v.key)
-			if v.leaf {
-				text, err := asJSON(below)
-				if err != nil {
-					return err
-				}
-				v.text = text
-			}
 			out = append(out, v)
 			if !v.leaf {
 				if err := visit(below, v.key); err != nil {
@@ -62,15 +55,6 @@ func readValues() ([]value, error) {
 		return nil
 	}
 	return out, visit(doc.Content[0], "")
-}
-
-func asJSON(n *yaml.Node) (string, error) {
-	var decoded any
-	if err := n.Decode(&decoded); err != nil {
-		return "", err
-	}
-	text, err := json.Marshal(decoded)
-	return string(text), err
 }
 
 // prose joins the lines of a comment. The licence and the introduction of the
@@ -133,41 +117,4 @@ func schemaKeys() ([]string, error) {
 	err = visit(data, "")
 	slices.Sort(out)
 	return out, err
-}
-
-const pageHead = `# Values of the chart
-
-<!-- Code generated from chart/values.yaml by tools/charttest; DO NOT EDIT. -->
-
-Every value of the Helm chart in ` + "`chart/`" + `, in the order of ` + "`values.yaml`" + `. A key that is not here, a value out of its range or of
-another type is refused by ` + "`values.schema.json`" + ` before anything reaches the cluster. How to install:
-[Install with Helm](../howto/install-with-helm.md).
-
-| value | default | meaning, unit, range |
-| --- | --- | --- |
-`
-
-// valuesPage is docs/reference/chart-values.md.
-func valuesPage(all []value) string {
-	var out strings.Builder
-	out.WriteString(pageHead)
-	cell := strings.NewReplacer("|", "\\|", "<", "&lt;")
-	var keys []string
-	for _, v := range all {
-		// The configuration has their meaning, unit, range and default.
-		if key, ok := strings.CutPrefix(v.key, "defaults."); ok {
-			keys = append(keys, "`"+key+"`")
-			continue
-		}
-		if len(keys) > 0 {
-			fmt.Fprintf(&out, "| `defaults.KEY` | | KEY is a key of the [plugin configuration](configuration.md): %s. |\n", strings.Join(keys, ", "))
-			keys = nil
-		}
-		if v.leaf {
-			fmt.Fprintf(&out, "| `%s` | `%s` | %s |\n", v.key, v.text, cell.Replace(v.comment))
-		} else if v.comment != "" {
-			fmt.Fprintf(&out, "| `%s` | | %s |\n", v.key, cell.Replace(v.comment))
-		}
-	}
-	return out.String()
 }
