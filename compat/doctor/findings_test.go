@@ -753,6 +753,15 @@ func TestFindings(t *testing.T) {
 				t.Fatalf("no check %s", tc.code)
 			}
 			o := outcomes[at]
+			cluster := tc.node()
+			tc.change(cluster)
+			cluster.run = helm
+			there := doctor.Outcomes(cluster.facts(t))[at]
+			for _, text := range []string{there.Seen, there.Expected, there.Why, there.Fix} {
+				if terms.Runnable(text, helm) != text {
+					t.Errorf("a command of the text does not run where it is read: %s", text)
+				}
+			}
 			if o.Status != tc.want || !strings.Contains(o.Seen, tc.seen) || !strings.Contains(o.Fix, tc.fix) {
 				t.Errorf("%s: seen %q, fix %q\nwant %s: seen %q, fix %q", o.Status, o.Seen, o.Fix, tc.want, tc.seen, tc.fix)
 			}
@@ -771,6 +780,9 @@ func TestFindings(t *testing.T) {
 		}
 	}
 }
+
+// helm is how a command is run where the chart installed podweir.
+const helm = "kubectl -n kube-system exec podweir-x -- podweir"
 
 // PW101 goes by the processor, too: podweir's programs are not compiled on arm64
 // before Linux 5.18.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // Event is something that the owner of a pod should know.
@@ -41,6 +43,7 @@ const (
 type Recorder struct {
 	client *Client
 	node   string
+	run    string
 	log    *slog.Logger
 	queue  chan posted
 
@@ -60,10 +63,11 @@ type posted struct {
 }
 
 // NewRecorder returns a recorder for the pods of a node, which posts while
-// [Recorder.Run] runs.
-func NewRecorder(client *Client, node string, log *slog.Logger) *Recorder {
+// [Recorder.Run] runs. Run is how podweir's program is run by who reads Events; see
+// [terms.Runnable].
+func NewRecorder(client *Client, node, run string, log *slog.Logger) *Recorder {
 	return &Recorder{
-		client: client, node: node, log: log,
+		client: client, node: node, run: run, log: log,
 		queue: make(chan posted, eventQueue), last: make(map[string]said),
 	}
 }
@@ -72,6 +76,7 @@ func NewRecorder(client *Client, node string, log *slog.Logger) *Recorder {
 // within the hour that an API server keeps it. It does not wait.
 func (r *Recorder) Emit(pod *Pod, e Event) {
 	now := time.Now()
+	e.Message = terms.Runnable(e.Message, r.run)
 	r.mu.Lock()
 	old, ok := r.last[pod.UID]
 	same := ok && old.Event == e && now.Sub(old.at) < eventLives

@@ -13,17 +13,17 @@ import (
 
 func TestRecorderSaysItOnce(t *testing.T) {
 	c := newCluster(t)
-	r := kube.NewRecorder(c.client, "n1", c.slog())
+	r := kube.NewRecorder(c.client, "n1", "kubectl exec p -- podweir", c.slog())
 	go func() { _ = r.Run(t.Context()) }()
 	p := &kube.Pod{Namespace: "shop", Name: "web", UID: "u1"}
-	bad := kube.Event{Warning: true, Reason: "BandwidthInvalid", Message: "annotation x: \"y\" is not accepted"}
+	bad := kube.Event{Warning: true, Reason: "BandwidthInvalid", Message: "annotation x: \"y\" is not accepted; podweir doctor says more"}
 	posted := func(n int) func() bool { return func() bool { return len(c.Events()) == n } }
 	for range 5 {
 		r.Emit(p, bad)
 	}
 	eventually(t, "one event", posted(1))
 	e := c.Events()[0]
-	if e.Type != "Warning" || e.Reason != bad.Reason || e.Message != bad.Message || e.Metadata.Namespace != "shop" ||
+	if e.Type != "Warning" || e.Reason != bad.Reason || e.Message != "annotation x: \"y\" is not accepted; kubectl exec p -- podweir doctor says more" || e.Metadata.Namespace != "shop" ||
 		e.InvolvedObject.Kind != "Pod" || e.InvolvedObject.UID != "u1" || !strings.HasPrefix(e.Metadata.Name, "web.") {
 		t.Errorf("event %+v", e)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -296,7 +297,7 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(n.log, nil))
-	recorder := kube.NewRecorder(client, "n1", log)
+	recorder := kube.NewRecorder(client, "n1", terms.OnPath, log)
 	pods := kube.NewWatch(client, "n1", log)
 	var namespaces reconcile.Namespaces
 	if n.namespaces != 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -74,7 +75,7 @@ func runAgent(path string) error {
 	boxes := newSandboxes()
 	boxes.pods = o.Sandboxes
 	r := reconcile.New(reconcile.Config{
-		Pods: kube.NewWatch(client, "n1", log), Sandboxes: boxes, Events: kube.NewRecorder(client, "n1", log),
+		Pods: kube.NewWatch(client, "n1", log), Sandboxes: boxes, Events: kube.NewRecorder(client, "n1", terms.OnPath, log),
 		NetConf: func() (json.RawMessage, error) { return o.NetConf, nil },
 		Paths:   engine.Paths{Pins: o.Pins, Run: o.Run}, HostNetNS: o.HostNetNS, Pass: 5 * time.Second, Log: log,
 	})

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -109,7 +110,7 @@ func runAgent(cmd *cobra.Command, o *options) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	log, err := agentLog(cmd.ErrOrStderr(), o.v.GetString("log-format"), o.v.GetString("log-level"))
+	log, err := agentLog(cmd.ErrOrStderr(), o.v.GetString("log-format"), o.v.GetString("log-level"), o.runByReaders())
 	if err != nil {
 		return err
 	}
@@ -131,12 +132,21 @@ func runAgent(cmd *cobra.Command, o *options) error {
 	return nil
 }
 
-func agentLog(w io.Writer, format, level string) (*slog.Logger, error) {
+// agentLog is the agent's log. Run is how podweir's program is run where it is read.
+func agentLog(w io.Writer, format, level, run string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
 		return nil, fmt.Errorf("--log-level %q is not accepted, want debug, info, warn or error", level)
 	}
-	opts := &slog.HandlerOptions{Level: l}
+	opts := &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch v := a.Value.Any().(type) {
+		case string:
+			a.Value = slog.StringValue(terms.Runnable(v, run))
+		case error:
+			a.Value = slog.StringValue(terms.Runnable(v.Error(), run))
+		}
+		return a
+	}}
 	switch format {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, opts)), nil

@@ -37,13 +37,13 @@ func checkCluster(o *options, fail func(format string, args ...any)) {
 
 // serveNode has the state of the node served to the account that reads all nodes, if the
 // operator wants that.
-func (a *agentParts) serveNode(ctx context.Context, c *serve.Config) {
+func (a *agentParts) serveNode(ctx context.Context, c *serve.Config, checks []serve.Check) {
 	c.NodeAddress = a.o.v.GetString("cluster-address")
 	account := "system:serviceaccount:" + strings.ReplaceAll(a.o.v.GetString("cluster-reader"), "/", ":")
 	c.ReviewNode = func(ctx context.Context, token, _ string) (bool, error) {
 		return a.client.MayRead(ctx, token, cluster.Audience, account)
 	}
-	c.Node = a.nodeHandler(ctx, c.Ready)
+	c.Node = a.nodeHandler(ctx, runnable(checks, a.o.runByOthers()))
 }
 
 // nodeHandler answers with what the agent knows of its node.

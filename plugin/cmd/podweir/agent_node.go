@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // checks are the parts that have to work for the agent to be ready.
@@ -36,6 +38,22 @@ func (a *agentParts) checks() []serve.Check {
 			return nil
 		}},
 	})...)
+}
+
+// runnable has checks name podweir's commands as they are run where their reasons are read.
+func runnable(checks []serve.Check, run string) []serve.Check {
+	all := slices.Clone(checks)
+	for i := range all {
+		reason := all[i].Err
+		all[i].Err = func() error {
+			err := reason()
+			if err == nil {
+				return nil
+			}
+			return errors.New(terms.Runnable(err.Error(), run))
+		}
+	}
+	return all
 }
 
 // deliveryProblem says why podweir is not in the set-up of pods.
@@ -211,6 +229,9 @@ func (n *nodeCheck) tell(rep *doctor.Report, known ...error) {
 		if c := &rep.Checks[i]; c.Status == doctor.Fail {
 			failing = append(failing, failure(c))
 		}
+	}
+	for i := range failing { // the report is for who reads all nodes
+		failing[i] = strings.ReplaceAll(failing[i], terms.ByKubectl, n.o.runByReaders())
 	}
 	text := strings.Join(failing, "; ")
 	n.mu.Lock()

@@ -170,7 +170,7 @@ func (a *agentParts) makeKube() error {
 	a.client = client
 	name := a.o.v.GetString("node-name")
 	a.watch = kube.NewWatch(client, name, a.log)
-	a.recorder = kube.NewRecorder(client, name, a.log)
+	a.recorder = kube.NewRecorder(client, name, a.o.runByReaders(), a.log)
 	if every := a.o.v.GetDuration("namespace-interval"); every != 0 {
 		a.namespaces = kube.NewNamespaces(client, a.watch, every, a.log)
 	}
@@ -277,12 +277,12 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 	})
 	config := serve.Config{
 		Address: a.o.v.GetString("address"), Metrics: a.metrics.Handler(), CertDir: a.o.v.GetString("tls-dir"),
-		HealthAddress: a.o.v.GetString("health-address"), Ready: ready, Profile: a.o.v.GetBool("pprof"), Log: a.log,
+		HealthAddress: a.o.v.GetString("health-address"), Ready: runnable(ready, a.o.runByReaders()), Profile: a.o.v.GetBool("pprof"), Log: a.log,
 	}
 	if a.o.v.GetBool("tls") {
 		config.Review = a.client.MayGet
 	}
-	a.serveNode(ctx, &config)
+	a.serveNode(ctx, &config, ready)
 	return serve.Listen(ctx, config)
 }
 

@@ -20,9 +20,11 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
@@ -120,12 +122,12 @@ func TestAgentSettingErrors(t *testing.T) {
 func TestAgentLog(t *testing.T) {
 	t.Parallel()
 	for _, bad := range [][2]string{{"xml", "info"}, {"json", "loud"}, {"json", "info+2"}} {
-		if _, err := agentLog(&bytes.Buffer{}, bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "want") {
+		if _, err := agentLog(&bytes.Buffer{}, bad[0], bad[1], terms.OnPath); err == nil || !strings.Contains(err.Error(), "want") {
 			t.Errorf("agentLog(%q) = %v, want an error that says what is accepted", bad, err)
 		}
 	}
 	var out bytes.Buffer
-	log, err := agentLog(&out, "text", "warn")
+	log, err := agentLog(&out, "text", "warn", terms.ByKubectl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +135,32 @@ func TestAgentLog(t *testing.T) {
 	log.Warn("loud")
 	if strings.Contains(out.String(), "quiet") || !strings.Contains(out.String(), "msg=loud") {
 		t.Errorf("log = %s, want the warning alone as text", out.String())
+	}
+	log.Error("limit exceeded", "error", errors.New("x; podweir doctor --probe names it"), "cause", "podweir gc")
+	if !strings.Contains(out.String(), terms.ByKubectl+" doctor --probe") || !strings.Contains(out.String(), terms.ByKubectl+" gc") {
+		t.Errorf("log = %s, want commands that run where it is read", out.String())
+	}
+}
+
+// What is not ready names commands as they run where that is read: in the cluster, if the
+// chart says how, and without it in an agent's pod.
+func TestReadinessNamesCommandsThatRun(t *testing.T) {
+	o := newOptions()
+	check := serve.Check{Name: "delivery", Err: func() error { return errors.New("run `podweir uninstall`") }}
+	says := func() string { return runnable([]serve.Check{check}, o.runByReaders())[0].Err().Error() }
+	if got := says(); got != "run `podweir uninstall`" {
+		t.Errorf("on a node without Kubernetes: %q", got)
+	}
+	o.v.Set("pod", "ns/podweir-x/u")
+	if got := says(); got != "run `"+terms.ByKubectl+" uninstall`" {
+		t.Errorf("in a pod: %q", got)
+	}
+	t.Setenv(envRunBy, "kubectl -n ns exec podweir-x -- podweir")
+	if got := says(); got != "run `kubectl -n ns exec podweir-x -- podweir uninstall`" {
+		t.Errorf("in a pod of the chart's: %q", got)
+	}
+	if got := message(errors.New("podweir status lists them"), 0); got != "kubectl -n ns exec podweir-x -- podweir status lists them" {
+		t.Errorf("error of a command: %q", got)
 	}
 }
 

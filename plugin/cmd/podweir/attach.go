@@ -476,7 +476,7 @@ func printStates(o *options, w io.Writer, states []*attach.Desired) error {
 			return err
 		}
 		for _, n := range l.Notes {
-			if _, err := fmt.Fprintf(w, "  note: %s\n", n); err != nil {
+			if _, err := fmt.Fprintf(w, "  note: %s\n", terms.Runnable(n, runBy())); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -185,6 +186,9 @@ func (o *options) runByOthers() string {
 	}
 	return terms.ByKubectl
 }
+
+// runByReaders is how those who read this agent's Events, log and readiness run this program.
+func (o *options) runByReaders() string { return cmp.Or(runBy(), o.runByOthers()) }
 
 // examined is the node as the doctor sees it.
 func (o *options) examined() *examine.Node {

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func newGC(o *options) *cobra.Command {
@@ -68,7 +69,7 @@ func removeGone(cmd *cobra.Command, node *engine.Node, id attach.ID, dry bool) e
 		case is:
 			gone++
 		case left != "":
-			why = left + "; " + status.CureLeft(id)
+			why = left + "; " + terms.Runnable(status.CureLeft(id), runBy())
 		default:
 			running = r.Interface.PodName
 		}

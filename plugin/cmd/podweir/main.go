@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/cmd/show"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 func main() {
@@ -33,8 +34,9 @@ func main() {
 
 // message is what a user is told of an error.
 func message(err error, user int) string {
+	text := terms.Runnable(show.OneLine(err), runBy())
 	if errors.Is(err, fs.ErrPermission) && user != 0 {
-		return show.OneLine(err) + ": run as root"
+		return text + ": run as root"
 	}
-	return show.OneLine(err)
+	return text
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // repaired is one interface as repair prints it.
@@ -215,9 +216,9 @@ func (r *repair) print(w io.Writer) error {
 		}
 		switch {
 		case l.Gone:
-			_, _ = fmt.Fprintln(w, "  the pod is gone; DEL, GC or `podweir gc` removes the rest")
+			_, _ = fmt.Fprintln(w, terms.Runnable("  the pod is gone; DEL, GC or `podweir gc` removes the rest", runBy()))
 		case l.Error != "":
-			_, _ = fmt.Fprintf(w, "  error: %s\n", l.Error)
+			_, _ = fmt.Fprintf(w, "  error: %s\n", terms.Runnable(l.Error, runBy()))
 		case len(l.Steps) > 0:
 			mended++
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -126,11 +127,14 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error)
 			return nil, nil, err
 		}
 		o.bypassed(ctx, rep, asked.Found())
-		return rep, rep.View(time.Now()).Runnable(runBy()), nil
+		return rep, rep.View(time.Now()), nil
 	}
 	rep, node, err := look()
-	if err != nil || o.machine() || len(rep.Attachments)+len(rep.Others) == 0 {
-		return rep, node, err
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.machine() || len(rep.Attachments)+len(rep.Others) == 0 {
+		return rep, node.Runnable(runBy()), nil
 	}
 	if err := wait(ctx, statusInterval); err != nil {
 		return nil, nil, err
@@ -140,7 +144,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error)
 		return nil, nil, err
 	}
 	node.Looked(before)
-	return rep, node, nil
+	return rep, node.Runnable(runBy()), nil
 }
 
 func collect(o *options) (*status.Report, error) {
@@ -183,7 +187,7 @@ func printAttachment(w io.Writer, a *status.Attachment) {
 		printDirection(w, &a.Directions[i])
 	}
 	for _, n := range a.Notes {
-		fmt.Fprintf(w, "  note: %s\n", n)
+		fmt.Fprintf(w, "  note: %s\n", terms.Runnable(n, runBy()))
 	}
 }
 
@@ -241,11 +245,11 @@ func printDirection(w io.Writer, d *status.Direction) {
 		if !g.Since.IsZero() {
 			fmt.Fprintf(w, " since %s", g.Since.Format(time.RFC3339))
 		}
-		fmt.Fprintf(w, ": %s\n", g.Reason)
+		fmt.Fprintf(w, ": %s\n", terms.Runnable(g.Reason, runBy()))
 	}
 	for _, n := range d.Notes {
 		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
-			fmt.Fprintf(w, "  \tnote: %s\n", n)
+			fmt.Fprintf(w, "  \tnote: %s\n", terms.Runnable(n, runBy()))
 		}
 	}
 }

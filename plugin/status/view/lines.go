@@ -188,5 +188,5 @@ func (n *Node) next() string {
 	if len(n.Losing) > 0 {
 		return text + "Packets are lost elsewhere on this node: " + strings.Join(n.Losing, "; ") + "."
 	}
-	return text + "Next: podweir explain NAMESPACE/POD has the loss counters of the pod's devices and rules, and its MTU; then the other end, and the node's uplink."
+	return text + terms.Runnable("Next: podweir explain NAMESPACE/POD", n.Run) + " has the loss counters of the pod's devices and rules, and its MTU; then the other end, and the node's uplink."
 }

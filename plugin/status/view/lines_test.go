@@ -135,6 +135,18 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 	}
 }
 
+// Every command of status runs where it is read, also those of what two looks show.
+func TestCommandsOfStatus(t *testing.T) {
+	t.Parallel()
+	const run = "kubectl exec p -- podweir"
+	for _, n := range []*view.Node{looks(func(int, *view.Limit) {}, []uint64{0, 9e6}, []uint64{0, 0}), looks(func(int, *view.Limit) {}, []uint64{0}, []uint64{0})} {
+		text := strings.Join(strings.Fields(n.Runnable(run).Summary("this node", false)), " ")
+		if !strings.Contains(text, run) || terms.Runnable(text, run) != text {
+			t.Errorf("status has a command that does not run where it is read: %s", text)
+		}
+	}
+}
+
 func losing(n *view.Node) *view.Node {
 	n.Losing = view.Losing([]view.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []view.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
 	return n

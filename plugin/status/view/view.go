@@ -34,6 +34,9 @@ type Node struct {
 	Losses []Loss `json:"-"`
 	// Losing says what was lost between two looks.
 	Losing []string `json:"-"`
+
+	// Run is how podweir is run where it is read; see [Node.Runnable].
+	Run string `json:"-"`
 }
 
 // Loss is a place where packets are lost, with how many were since it was made.
@@ -240,6 +243,7 @@ func (n *Node) less() int {
 // Runnable has the texts of the pods name podweir's commands as they are run where they are
 // read; see [terms.Runnable]. It returns the node.
 func (n *Node) Runnable(run string) *Node {
+	n.Run = run
 	for i := range n.Pods {
 		p := &n.Pods[i]
 		p.Cause, p.Cure = terms.Runnable(p.Cause, run), terms.Runnable(p.Cure, run)
