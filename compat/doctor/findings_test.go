@@ -207,6 +207,14 @@ func machineFindings() []finding {
 			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
 			n.kernel.meanwhile = func() { delete(n.inUse, results+"aws-cni-c2-eth0") }
 		}, want: doctor.OK, seen: "1 of 1"},
+		{name: "pod whose network is taken down", code: "PW605", node: aws, change: func(n *node) {
+			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
+			n.kernel.asking = []doctor.Sandbox{{ContainerID: "c1"}}
+		}, want: doctor.OK, seen: "1 of 2"},
+		{name: "early pod that the runtime lists", code: "PW605", node: aws, change: func(n *node) {
+			n.files[results+"aws-cni-c2-eth0"] = cached("c2", limited)
+			n.kernel.asking = []doctor.Sandbox{{ContainerID: "c1"}, {ContainerID: "c2"}}
+		}, want: doctor.Warn, seen: "default/early (eth0, network aws-cni)"},
 		{name: "pod attached a moment ago", code: "PW605", node: aws, change: func(n *node) {
 			n.files[results+"aws-cni-c1-eth0"], n.files[results+"aws-cni-c2-eth0"] = cached("c1", limited), cached("c2", limited)
 			n.kernel.attached = append(n.kernel.attached, doctor.Attachment{ContainerID: "c2", Young: true})

@@ -37,6 +37,9 @@ type Sandbox struct {
 	Asks     []terms.Ask
 	Misspelt []string
 	Left     bool
+	// Ended says that the container runtime does not list the pod as running: it stops a
+	// pod before it takes the network down, and libcni keeps the result until that is done.
+	Ended bool
 	// Made is when its set-up ended.
 	Made time.Time
 	// NetNS is the path of its network namespace, "" if it is not known, Devices are the
@@ -237,7 +240,7 @@ func (f *Facts) heardOf() (limited, failed int, unheard []Sandbox) {
 		at := slices.IndexFunc(f.Attached, func(a Attachment) bool {
 			return a.ContainerID == s.ContainerID || a.Failure != "" && a.Pod == s.Pod
 		})
-		if at < 0 && f.Agent.knowsPods() && len(s.Misspelt) == 0 {
+		if at < 0 && (s.Ended || f.Agent.knowsPods() && len(s.Misspelt) == 0) {
 			continue
 		}
 		limited++
@@ -251,8 +254,13 @@ func (f *Facts) heardOf() (limited, failed int, unheard []Sandbox) {
 	return limited, failed, unheard
 }
 
-// addAsking adds what the runtime knows of pods by their annotations to what libcni kept.
+// addAsking adds what the runtime knows of the pods that run, by their annotations, to what
+// libcni kept. It knows nothing where asking is empty.
 func addAsking(cached, asking []Sandbox) []Sandbox {
+	for i := range cached {
+		c := &cached[i]
+		c.Ended = len(asking) > 0 && !slices.ContainsFunc(asking, func(o Sandbox) bool { return o.ContainerID == c.ContainerID })
+	}
 	for _, s := range asking {
 		at := slices.IndexFunc(cached, func(o Sandbox) bool { return o.ContainerID == s.ContainerID })
 		switch {
