@@ -25,7 +25,7 @@ func Explain(code, run string) string {
 func (c *Check) Explanation() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n\n", c.Code, c.Title)
-	fmt.Fprintf(&b, "Category %s, severity %s.", c.Category, c.Severity)
+	fmt.Fprintf(&b, "**%s**, %s.", c.Severity, c.Category)
 	if len(c.Needs) > 0 {
 		var links []string
 		for _, n := range c.Needs {
@@ -36,16 +36,13 @@ func (c *Check) Explanation() string {
 	if c.Family != "" {
 		fmt.Fprintf(&b, " Only where a CNI of the family `%s` is in force or runs.", c.Family)
 	}
-	fmt.Fprintf(&b, "\n\n- **Looks at** %s.\n- **Why** %s.\n", c.Looks, c.Why)
+	fmt.Fprintf(&b, "\n\nIt looks at %s. Why: %s.\n", c.Looks, c.Why)
 	if c.Touches != "" {
-		fmt.Fprintf(&b, "- **Touches** %s. Only with `podweir doctor --probe`.\n", c.Touches)
+		fmt.Fprintf(&b, "\nOnly with `podweir doctor --probe`. It touches %s.\n", c.Touches)
 	}
-	fmt.Fprintf(&b, "\n## What to do\n\n%s\n", c.Mend)
+	fmt.Fprintf(&b, "\n**Cure**: %s\n", c.Mend)
 	if len(c.Refs) > 0 {
-		b.WriteString("\n## Sources\n\n")
-		for _, r := range c.Refs {
-			fmt.Fprintf(&b, "- <%s>\n", r)
-		}
+		b.WriteString("\nSources: <" + strings.Join(c.Refs, ">, <") + ">\n")
 	}
 	return b.String()
 }

@@ -169,7 +169,7 @@ func TestExplain(t *testing.T) {
 		"held at the limit for 90 % of the last minute")
 	expect(t, f, []string{"explain", "team-b/n2"}, cluster.ExitBroken, "NOT LIMITED team-b/n2 on n2", "cause no memory for the queue")
 	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitBroken, "no node has a limit for pod team-a/none")
-	expect(t, f, []string{"explain", "PW602"}, 0, "# PW602", "What to do")
+	expect(t, f, []string{"explain", "PW602"}, 0, "# PW602", "**Cure**")
 	f.down = []string{"n2"}
 	expect(t, f, []string{"explain", "team-a/none"}, cluster.ExitUnknown, "1 of 2 nodes are unknown")
 }

@@ -243,7 +243,7 @@ func TestDoctorShort(t *testing.T) {
 // The page of a code comes from the binary.
 func TestDoctorExplain(t *testing.T) {
 	out, err := runPodweir(t, "doctor", "explain", "pw602")
-	if err != nil || !strings.HasPrefix(out, "# PW602: ") || !strings.Contains(out, "## What to do\n") {
+	if err != nil || !strings.HasPrefix(out, "# PW602: ") || !strings.Contains(out, "**Cure**: ") {
 		t.Errorf("explain pw602 = %v\n%s", err, out)
 	}
 	if _, err := runPodweir(t, "doctor", "explain", "PW000"); err == nil || !strings.Contains(err.Error(), `"PW000" is no code`) {
