@@ -79,7 +79,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 # The tiers are lists of targets of this file; each target also runs by itself. Those
 # joined by + run side by side, and those joined by a comma one after the other: what
 # compiles beside what waits, and nothing beside what measures. Which tests a tier has, the tests say (plugin/testutil/mark).
-QUICK = vet test-short chart-render
+QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \

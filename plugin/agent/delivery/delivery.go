@@ -108,8 +108,8 @@ type Manager struct {
 	log    *slog.Logger
 	root   fs.FS
 	// notify makes a watcher of files.
-	notify func() (*fsnotify.Watcher, error)
-	tick   time.Duration
+	notify          func() (*fsnotify.Watcher, error)
+	tick, blindTick time.Duration
 
 	mu       sync.Mutex
 	decision Decision
@@ -169,7 +169,7 @@ func New(config Config) (*Manager, error) {
 		return nil, err
 	}
 	return &Manager{
-		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick,
+		config: config, log: config.Log, root: detect.HostRoot(config.Root), notify: fsnotify.NewWatcher, tick: tick, blindTick: blindTick,
 		runtime: config.Runtime, defaults: merge(nil, config.Defaults),
 		decision: Decision{Asked: config.Delivery, Problem: "nothing is decided yet"},
 	}, nil

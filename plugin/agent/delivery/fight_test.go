@@ -13,12 +13,14 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestFight has another program undo what podweir writes, each time: podweir stops after
 // three rewrites, says which file and what happens to it, follows the primary CNI even so,
 // and comes back when the other one is gone.
 func TestFight(t *testing.T) {
+	mark.Slow(t, "it reads the files of a node 300,000 times")
 	dropIn := confDir + "/n/" + conflist.DropInFile
 	for name, tc := range map[string]struct {
 		file   string
@@ -38,6 +40,7 @@ func TestFight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newBlindHost(t, simple())
+				h.tick = 2 * time.Second // a look reads a hundred files, and the test lasts a quarter of an hour
 				m, _ := h.run(t, tc.config)
 				h.eventually(t, "podweir is in the chain", func() bool { return h.shaped() && m.Decision().Problem == "" })
 				var undone atomic.Int64

@@ -124,7 +124,7 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 		m.Blind()
 	}
 	if h.tick > 0 {
-		m.Hurry(h.tick)
+		m.Look(h.tick)
 	}
 	return m
 }

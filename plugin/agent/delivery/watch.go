@@ -41,7 +41,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	defer unlock()
 	w := newWatcher(m.log, m.notify)
-	w.tick = m.tick
+	w.tick, w.blindTick = m.tick, m.blindTick
 	defer w.close()
 	swept := false
 	for ctx.Err() == nil {
@@ -103,14 +103,14 @@ type watcher struct {
 	changed chan struct{}
 	seen    map[string]stamp
 	// blind says that changes may go unheard.
-	blind bool
-	tick  time.Duration
+	blind           bool
+	tick, blindTick time.Duration
 }
 
 // newWatcher returns one that hears nothing if the kernel allows no more of
 // them (fs.inotify.max_user_instances).
 func newWatcher(log *slog.Logger, notify func() (*fsnotify.Watcher, error)) *watcher {
-	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}, tick: tick}
+	w := &watcher{log: log, changed: make(chan struct{}, 1), seen: map[string]stamp{}, tick: tick, blindTick: blindTick}
 	n, err := notify()
 	if err != nil {
 		w.goBlind(err)
@@ -190,7 +190,7 @@ func (w *watcher) follow(dirs []string) (fresh bool) {
 func (w *watcher) wait(ctx context.Context, limit time.Duration) {
 	d := w.tick
 	if w.blind {
-		d = min(d, blindTick)
+		d = min(d, w.blindTick)
 	}
 	if limit > 0 {
 		d = min(d, limit)

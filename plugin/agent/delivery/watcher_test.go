@@ -74,8 +74,9 @@ func (m *Manager) Blind() {
 	m.notify = func() (*fsnotify.Watcher, error) { return nil, os.ErrPermission }
 }
 
-// Hurry has a manager look at the files every so often, although nothing was heard of them.
-func (m *Manager) Hurry(tick time.Duration) { m.tick = tick }
+// Look has a manager look at the files every so often, although nothing was heard of them,
+// or can be heard.
+func (m *Manager) Look(every time.Duration) { m.tick, m.blindTick = every, every }
 
 // TestBlind looks often where the kernel gives no notice.
 func TestBlind(t *testing.T) {
