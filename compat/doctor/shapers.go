@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
@@ -32,7 +33,7 @@ func shaperChecks() []Check {
 		},
 		{
 			Code: "PW409", Title: "every bandwidth annotation is enforced", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the directions that podweir's entry leaves to another shaper, and whether that enforces them; fq on the devices of Cilium's bandwidth manager",
+			Looks: "the directions that podweir's entry leaves to another shaper, and whether that enforces them; fq on the devices of Cilium's bandwidth manager; pods whose limit is left to Calico, and the queues of their devices",
 			Why:   "a limit that each of two shapers leaves to the other is not enforced",
 			Mend: "Take away the default shaper, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
 				"Cilium with its bandwidth manager, Calico from v3.30.",
@@ -232,6 +233,7 @@ func checkSomeShaper(f *Facts) Finding {
 	}
 	_, file := f.ownEntry()
 	missing, devices := f.withoutFQ()
+	lifted := f.liftedByHand()
 	switch {
 	case missing != "" && both[0].left == terms.ShaperCilium:
 		return breaks(file+" leaves egress limits to Cilium's bandwidth manager, and "+missing, "a shaper that enforces them",
@@ -241,10 +243,35 @@ func checkSomeShaper(f *Facts) Finding {
 			"take away the default shaper="+unenforced[0].left.String()+"; podweir install or the agent writes the entry again")
 	case len(unsure) > 0:
 		return unknown(file + " leaves " + limitsTo(unsure) + ": whether it enforces them is not known")
+	case both[1].left == terms.ShaperCalico && len(lifted) > 0:
+		return breaks(file+" leaves ingress limits to Calico, which holds nothing back for "+shorten(lifted), "a limit of Calico's on each",
+			"take the annotations qos.projectcalico.org/ingressBandwidth and egressBandwidth off these pods: docs/howto/calico.md; or take away the default shaper=calico", lifted...).of(lifted)
 	case len(left) > 0:
 		return holds(limitsTo(left))
 	}
 	return skip("podweir leaves no limit to others")
+}
+
+// felixSettles is how long after a pod's start Felix gets to make its limit.
+const felixSettles = 10 * time.Second
+
+// liftedByHand are pods with a standard limit of ingress on whose devices Felix has none
+// that holds anything back: its number was overridden, so that podweir may limit them.
+func (f *Facts) liftedByHand() []string {
+	var out []string
+	for i := range f.Sandboxes {
+		s := &f.Sandboxes[i]
+		byPodweir := slices.ContainsFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID && a.Direction.Is == terms.Ingress })
+		if s.Ended || byPodweir || !slices.Contains(s.Limited, terms.Ingress) || time.Since(s.Made) < felixSettles {
+			continue
+		}
+		for _, d := range f.Devices {
+			if slices.Contains(s.Devices, d.Name) && !slices.ContainsFunc(d.Qdiscs, holdsBack) {
+				out = append(out, cmp.Or(s.Pod, "container "+s.ContainerID))
+			}
+		}
+	}
+	return out
 }
 
 // limitsTo says which limits are left to whom.

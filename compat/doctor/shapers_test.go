@@ -93,6 +93,15 @@ func idle(f func(*node)) func(*node) {
 	return func(n *node) { f(n); n.kernel.attached = nil }
 }
 
+// withStandardLimit adds a pod with standard annotations behind the first device.
+func withStandardLimit(change func(*node)) func(*node) {
+	return func(n *node) {
+		change(n)
+		n.files[results+"k8s-pod-network-c2-eth0"] = strings.Replace(cached("c2", limited), `"result":{}`,
+			`"result":{"interfaces":[{"name":"`+n.kernel.devices[0].Name+`"}]}`, 1)
+	}
+}
+
 func shaperFindings() []finding {
 	const both, egress = `,"shaper":"cilium"`, `,"egressShaper":"cilium"`
 	seen := func(keys string) func(*node) {
@@ -138,6 +147,12 @@ func shaperFindings() []finding {
 		{name: "Felix of unknown release", code: "PW403", node: calico, change: func(*node) {}, want: doctor.Unknown, seen: "which release of Calico runs is not known"},
 		{name: "Felix, not seen", code: "PW403", node: calico, change: func(n *node) { felix("", 1)(n); n.kernel.err = errors.New("EPERM") }, want: doctor.Unknown, seen: "was not seen"},
 		{name: "left to Felix, which does", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico"`, 0), want: doctor.OK, seen: "ingress limits to Calico"},
+		{name: "left to Felix, whose number is overridden", code: "PW409", node: calico, change: withStandardLimit(idle(felix(`,"shaper":"calico"`, 1_000_000_000_000_000))), want: doctor.Fail, seen: "leaves ingress limits to Calico, which holds nothing back for default/early", fix: "qos.projectcalico.org/ingressBandwidth"},
+		{name: "left to Felix, and limited", code: "PW409", node: calico, change: withStandardLimit(idle(felix(`,"shaper":"calico"`, 20_000_000))), want: doctor.OK, seen: "egress and ingress limits to Calico"},
+		{name: "left to Felix, and limited by podweir's annotation", code: "PW409", node: calico, change: func(n *node) {
+			withStandardLimit(felix(`,"shaper":"calico"`, 1_000_000_000_000_000))(n)
+			n.kernel.attached[0].ContainerID = "c2"
+		}, want: doctor.OK, seen: "egress and ingress limits to Calico"},
 		{name: "left to both", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico","egressShaper":"cilium"`, 0), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager", fix: "shaper=cilium"},
 		{name: "left to Felix, who knows", code: "PW409", node: calico, change: func(n *node) {
 			n.files[net+"00-podweir-10-calico.conflist"] = strings.Replace(n.files[net+"00-podweir-10-calico.conflist"], `"type":"podweir-cni"`, `"type":"podweir-cni","shaper":"calico"`, 1)
