@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // benchJSON names the environment variable with the file for the results.
@@ -102,6 +103,7 @@ func BenchmarkPrograms(b *testing.B) {
 // TestPrivilegedBenchPaths sees that each path of the benchmark is the one
 // that it is named after: a new rule in a program can lead its packets elsewhere.
 func TestPrivilegedBenchPaths(t *testing.T) {
+	mark.NightlyKernels(t, "which path a packet takes does not depend on the kernel")
 	for _, path := range benchPaths() {
 		t.Run(path.program+"/"+path.path, func(t *testing.T) {
 			r := prepare(t, &path, 1)

@@ -59,8 +59,9 @@ func NightlyKernels(tb testing.TB, why string) {
 	}
 }
 
-// Timed says that a test judges times or rates: it runs alone on the machine, and on
-// no emulated processor unless it is marked with Kernels, too. It skips nothing.
+// Timed says that a test judges times or rates: it runs beside no other step and no
+// other package, and on no emulated processor unless it is marked with Kernels, too. It
+// skips nothing.
 func Timed(testing.TB, string) {}
 
 // Kernels says that a test runs on the emulated kernels of "make test", too, or, if it
