@@ -9,19 +9,17 @@ package oci
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // File is one regular file of an image, owned by root.
@@ -55,42 +53,188 @@ type Platform struct {
 // searchPath lets "kubectl exec" find programs by name.
 const searchPath = "/usr/local/bin"
 
-// Image makes the image for one architecture.
-func Image(s Spec, p Platform) (v1.Image, error) {
-	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
-	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	config := &v1.ConfigFile{
-		Architecture: p.Architecture, OS: "linux", Created: v1.Time{Time: s.Created},
-		RootFS: v1.RootFS{Type: "layers"},
-		Config: v1.Config{
-			User: "0:0", WorkingDir: "/", Env: []string{"PATH=" + searchPath},
-			Entrypoint: s.Entrypoint, Cmd: s.Command, Labels: s.Labels,
-		},
-	}
-	image, err := mutate.ConfigFile(image, config)
-	if err != nil {
-		return nil, err
-	}
+// Media types of the OCI image specification.
+const (
+	indexType    = "application/vnd.oci.image.index.v1+json"
+	manifestType = "application/vnd.oci.image.manifest.v1+json"
+	configType   = "application/vnd.oci.image.config.v1+json"
+	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
+)
+
+// Names under which importers look for an image's own name: the OCI image
+// specification's, which gives the tag, and containerd's, which gives all.
+const (
+	refName        = "org.opencontainers.image.ref.name"
+	containerdName = "io.containerd.image.name"
+)
+
+type descriptor struct {
+	MediaType   string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int               `json:"size"`
+	Platform    *platform         `json:"platform,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type platform struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+}
+
+// manifest is that of an image, or an index of manifests.
+type manifest struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	MediaType     string            `json:"mediaType"`
+	Config        *descriptor       `json:"config,omitempty"`
+	Layers        []descriptor      `json:"layers,omitempty"`
+	Manifests     []descriptor      `json:"manifests,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
+}
+
+// config is an image's configuration.
+type config struct {
+	platform
+	Created time.Time `json:"created"`
+	Config  struct {
+		User       string            `json:"User"`
+		Env        []string          `json:"Env"`
+		Entrypoint []string          `json:"Entrypoint"`
+		Cmd        []string          `json:"Cmd"`
+		WorkingDir string            `json:"WorkingDir"`
+		Labels     map[string]string `json:"Labels"`
+	} `json:"config"`
+	RootFS struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+	History []history `json:"history"`
+}
+
+type history struct {
+	Created   time.Time `json:"created"`
+	CreatedBy string    `json:"created_by"`
+}
+
+// blobs are contents by their digests.
+type blobs map[string][]byte
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func (b blobs) put(mediaType string, data []byte) descriptor {
+	d := descriptor{MediaType: mediaType, Digest: digestOf(data), Size: len(data)}
+	b[d.Digest] = data
+	return d
+}
+
+func (b blobs) putJSON(mediaType string, v any) (descriptor, error) {
+	data, err := json.Marshal(v)
+	return b.put(mediaType, data), err
+}
+
+// image makes the image for one architecture.
+func (b blobs) image(s Spec, p Platform) (manifest, error) {
+	c := config{platform: platform{p.Architecture, "linux"}, Created: s.Created}
+	// PATH lets "kubectl exec" find programs by name.
+	c.Config.User, c.Config.WorkingDir, c.Config.Env = "0:0", "/", []string{"PATH=/usr/local/bin"}
+	c.Config.Entrypoint, c.Config.Cmd, c.Config.Labels = s.Entrypoint, s.Command, s.Labels
+	c.RootFS.Type = "layers"
+	m := manifest{SchemaVersion: 2, MediaType: manifestType, Annotations: s.Labels}
 	for _, files := range p.Layers {
 		text, err := archive(files, s.Created)
 		if err != nil {
-			return nil, err
+			return m, err
 		}
-		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(text)), nil
-		}, tarball.WithMediaType(types.OCILayer))
-		if err != nil {
-			return nil, err
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(text); err != nil {
+			return m, err
 		}
-		image, err = mutate.Append(image, mutate.Addendum{
-			Layer: layer, MediaType: types.OCILayer,
-			History: v1.History{Created: v1.Time{Time: s.Created}, CreatedBy: "tools/image"},
-		})
-		if err != nil {
-			return nil, err
+		if err := w.Close(); err != nil {
+			return m, err
 		}
+		m.Layers = append(m.Layers, b.put(layerType, packed.Bytes()))
+		c.RootFS.DiffIDs = append(c.RootFS.DiffIDs, digestOf(text))
+		c.History = append(c.History, history{s.Created, "tools/image"})
 	}
-	return mutate.Annotations(image, s.Labels).(v1.Image), nil
+	d, err := b.putJSON(configType, c)
+	m.Config = &d
+	return m, err
+}
+
+// Write writes the image for all platforms as a tar of an OCI image layout,
+// which "ctr images import", skopeo, crane, kind and k3s read. It returns the
+// digest of the index, by which a registry will know the image.
+func Write(w io.Writer, s Spec, platforms []Platform) (digest string, err error) {
+	b := blobs{}
+	index := manifest{SchemaVersion: 2, MediaType: indexType, Annotations: s.Labels}
+	for _, p := range platforms {
+		m, err := b.image(s, p)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", p.Architecture, err)
+		}
+		d, err := b.putJSON(manifestType, m)
+		if err != nil {
+			return "", err
+		}
+		d.Platform = &platform{p.Architecture, "linux"}
+		index.Manifests = append(index.Manifests, d)
+	}
+	top, err := b.putJSON(indexType, index)
+	if err != nil {
+		return "", err
+	}
+	_, tag, _ := strings.Cut(path.Base(s.Reference), ":")
+	top.Annotations = map[string]string{refName: tag, containerdName: s.Reference}
+	named, err := json.Marshal(manifest{SchemaVersion: 2, MediaType: indexType, Manifests: []descriptor{top}})
+	if err != nil {
+		return "", err
+	}
+	files := []File{
+		{Path: "/index.json", Mode: 0o644, Data: named},
+		{Path: "/oci-layout", Mode: 0o644, Data: []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+	}
+	for _, digest := range slices.Sorted(maps.Keys(b)) {
+		files = append(files, File{Path: "/blobs/" + strings.Replace(digest, ":", "/", 1), Mode: 0o644, Data: b[digest]})
+	}
+	return top.Digest, writeFiles(w, files, s.Created)
+}
+
+// WriteDocker writes the image of one architecture as "docker load" reads it,
+// old versions too.
+func WriteDocker(w io.Writer, s Spec, p Platform) error {
+	b := blobs{}
+	m, err := b.image(s, p)
+	if err != nil {
+		return err
+	}
+	one := struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}{Config: m.Config.Digest, RepoTags: []string{s.Reference}}
+	files := []File{{Path: "/" + m.Config.Digest, Mode: 0o644, Data: b[m.Config.Digest]}}
+	for _, l := range m.Layers {
+		name := strings.TrimPrefix(l.Digest, "sha256:") + ".tar.gz"
+		one.Layers = append(one.Layers, name)
+		files = append(files, File{Path: "/" + name, Mode: 0o644, Data: b[l.Digest]})
+	}
+	text, err := json.Marshal([]any{one})
+	if err != nil {
+		return err
+	}
+	return writeFiles(w, append(files, File{Path: "/manifest.json", Mode: 0o644, Data: text}), s.Created)
+}
+
+func writeFiles(w io.Writer, files []File, created time.Time) error {
+	text, err := archive(files, created)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }
 
 // archive is a tar of files and their directories, in the order of their
@@ -137,34 +281,4 @@ func parents(file string) []string {
 	}
 	slices.Reverse(out)
 	return out
-}
-
-// Index joins the images of all architectures.
-func Index(s Spec, platforms []Platform) (v1.ImageIndex, error) {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, p := range platforms {
-		image, err := Image(s, p)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.Architecture, err)
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        image,
-			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.Architecture}},
-		})
-	}
-	return mutate.Annotations(index, s.Labels).(v1.ImageIndex), nil
-}
-
-// WriteDocker writes the image of one architecture as "docker load" reads it,
-// old versions too.
-func WriteDocker(w io.Writer, s Spec, p Platform) error {
-	ref, err := name.NewTag(s.Reference)
-	if err != nil {
-		return err
-	}
-	image, err := Image(s, p)
-	if err != nil {
-		return err
-	}
-	return tarball.Write(ref, image, w)
 }
