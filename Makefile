@@ -181,7 +181,7 @@ release-plugin: ## Build kubectl podweir for all platforms into bin/release-plug
 # These install the chart as it is, on nodes that have no other image.
 hosted hosted-push release-check: IMAGE = localhost/podweir/podweir:$(shell sed -n 's/^  tag: //p' chart/values.yaml)
 release-check: image release-plugin ## Put what a release has into bin/release and check it; pushes nothing.
-	cd e2e/k8s/components/helm && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/helm helm.sh/helm/v3/cmd/helm
+	cd e2e/k8s/components && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/tools/helm helm.sh/helm/v3/cmd/helm
 	tools/release.sh '$(RELEASE)' bin/tools/helm
 
 .PHONY: docs

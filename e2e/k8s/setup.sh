@@ -17,16 +17,22 @@ packages=iproute2,iptables,nftables,runc,procps
 # What the programs are told of their versions, which modules do not tell them:
 # kubectl refuses a server without one, and podweir goes by containerd's.
 kubernetes=$(sed -n 's,^require k8s.io/kubernetes ,,p' components/kubernetes/go.mod)
-containerd=$(sed -n 's,.*github.com/containerd/containerd/v2 v\([^ ]*\).*,\1,p' components/containerd/go.mod)
+containerd=$(sed -n 's,.*github.com/containerd/containerd/v2 v\([^ ]*\).*,\1,p' components/go.mod)
 stamps="-X k8s.io/component-base/version.gitVersion=$kubernetes
 	-X github.com/containerd/containerd/v2/version.Version=$containerd"
 
 # key prints a short hash of its input.
 key() { sha256sum | cut -c1-16; }
 
-components=$cache/components-$( (go env GOVERSION && echo "$stamps" && cat components/*/go.mod ../refplugins/go.mod) | key)
+components=$cache/components-$( (go env GOVERSION && echo "$stamps" && cat components/go.mod components/kubernetes/go.mod ../refplugins/go.mod) | key)
 node=podweir-k8s-node:$(echo "$suite $packages" | key)
 rootfs=$cache/${node/:/-}.tar
+
+# compile builds packages of a module into a directory of the caller's: MODULE PACKAGE...
+compile() {
+	echo "setup: building $*" >&2
+	(cd "$1" && go build -trimpath -o "$into/" -ldflags "-s -w ${stamps//$'\n'/ }" "${@:2}")
+}
 
 # build compiles the components into a directory that gets its name when all are
 # there.
@@ -37,11 +43,9 @@ build() {
 	local into=$cache/components-new
 	mkdir -p "$into/cni"
 	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
-	for module in etcd containerd helm kubernetes; do
-		echo "setup: building $module" >&2
-		(cd "components/$module" && go build -trimpath -o "$into/" \
-			-ldflags "-s -w ${stamps//$'\n'/ }" tool)
-	done
+	compile components go.etcd.io/etcd/server/v3 github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr} \
+		helm.sh/helm/v3/cmd/helm
+	compile components/kubernetes tool
 	mv "$into/server" "$into/etcd" # go names a program after the last part of its path
 	(cd ../refplugins && go build -trimpath -ldflags '-s -w' -o "$into/cni/" tool)
 	mv "$into" "$components"

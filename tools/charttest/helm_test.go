@@ -22,7 +22,7 @@ func TestHelm3AndHelm4GiveTheSame(t *testing.T) {
 		t.Log("not under -short: both programs take minutes to compile")
 		return
 	}
-	helm3, helm4 := buildHelm(t, "helm", "v3.22."), buildHelm(t, "helm4", "v4.3.")
+	helm3, helm4 := buildHelm(t, "helm.sh/helm/v3", "v3.22."), buildHelm(t, "helm.sh/helm/v4", "v4.3.")
 	for name, values := range mustEnvironments(t) {
 		file := filepath.Join(t.TempDir(), name+".yaml")
 		text, err := yaml.Marshal(values)
@@ -54,14 +54,14 @@ func TestHelm3AndHelm4GiveTheSame(t *testing.T) {
 func buildHelm(t *testing.T, module, version string) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "tool")
-	build.Dir = "../../e2e/k8s/components/" + module
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", module+"/cmd/helm")
+	build.Dir = "../../e2e/k8s/components"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", module, err, out)
 	}
 	pins, err := os.ReadFile(filepath.Join(build.Dir, "go.mod"))
-	if err != nil || !strings.Contains(string(pins), " "+version) {
+	if err != nil || !strings.Contains(string(pins), module+" "+version) {
 		t.Fatalf("%s pins no %s: %v", module, version, err)
 	}
 	return filepath.Join(dir, "helm")
