@@ -4,9 +4,11 @@
 package figures
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -138,4 +140,34 @@ func (p *Panel) draw(out *chart, x, y *scale) {
 		out.line("grid", at.x+side*dotRadius, at.y, label-side*3, places[i])
 		out.text(series("label", d.Name), anchor, label, places[i]+textMiddle, d.Name+": "+d.Text)
 	}
+}
+
+// labelHeight is the least distance between two names.
+const labelHeight = 16
+
+// end is where a dot is, in pixels.
+type end struct{ x, y float64 }
+
+// apart returns the heights of names, each as near to its end as the others leave room
+// above the foot. Of ends at one height the one that is last comes first.
+func apart(ends []end, foot float64) []float64 {
+	order := make([]int, len(ends))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(ends[a].y, ends[b].y), cmp.Compare(ends[b].x, ends[a].x))
+	})
+	at := math.Inf(-1)
+	places := make([]float64, len(ends))
+	for _, i := range order {
+		at = max(ends[i].y, at+labelHeight)
+		places[i] = at
+	}
+	// What would run off the foot moves up.
+	for _, i := range slices.Backward(order) {
+		places[i] = min(places[i], foot)
+		foot = places[i] - labelHeight
+	}
+	return places
 }

@@ -32,7 +32,7 @@ import (
 const usage = `usage, in the root of the checkout:
   perfrig run [-profile P] [-dir D] ...   take the samples that D does not have yet (root)
   perfrig plan [-profile P] [-seed N]     say what would be measured, in which order
-  perfrig report [-out DIR] FILE.jsonl    print it; into DIR: page, charts, numbers and the samples
+  perfrig report FILE.jsonl               print its tables and bars
   perfrig compare A.jsonl B.jsonl         exit with 1 if B is worse than A
   perfrig quote [-check] [-C DIR]         write what README.md and docs quote of docs/results, and its pages, anew
 `
@@ -224,22 +224,14 @@ func (c *choices) open(s *spec.Spec, runs []spec.Run, machine *record.Machine) (
 }
 
 func reportCommand(args []string, out io.Writer) error {
-	set := flag.NewFlagSet("report", flag.ContinueOnError)
-	dir := set.String("out", "", "directory for the page; only the terminal if empty")
-	if err := set.Parse(args); err != nil {
-		return err
-	}
-	if set.NArg() != 1 {
+	if len(args) != 1 {
 		return &usageError{"report wants one file"}
 	}
-	r, err := record.Read(set.Arg(0))
+	r, err := record.Read(args[0])
 	if err != nil {
 		return err
 	}
-	if err := report.Terminal(out, r); err != nil || *dir == "" {
-		return err
-	}
-	return report.Write(*dir, set.Arg(0))
+	return report.Terminal(out, r)
 }
 
 func compareCommand(args []string, out io.Writer) error {

@@ -9,10 +9,8 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/record"
 )
 
-// where says on what kernel and what substrate a campaign was measured.
-func where(m *record.Machine) string { return fmt.Sprintf("Linux %s, %s", m.Kernel, m.Substrate) }
-
-// Kernel says in a sentence's middle what where says.
+// Kernel says in a sentence's middle on what kernel and substrate a campaign was
+// measured.
 func Kernel(m *record.Machine) string { return fmt.Sprintf("Linux %s (%s)", m.Kernel, m.Substrate) }
 
 // Processors are those of which others took some: of an emulated machine, its
@@ -24,8 +22,8 @@ func Processors(m *record.Machine) string {
 	return fmt.Sprintf("the %d processors", m.CPUs)
 }
 
-// emulated is what a page of emulated machines says before its first number; ""
-// of others.
+// emulated is what is said of emulated machines before their first number; "" of
+// others.
 func emulated(m *record.Machine) string {
 	if m.Substrate != record.SubstrateVM {
 		return ""
@@ -35,20 +33,4 @@ func emulated(m *record.Machine) string {
 		"A machine that its host lets wait gets its packets in a heap afterwards, so a worst second, too, may hold 2 % that were not sent in it. " +
 		"The bars are those for real machines. " +
 		"The usage that is sampled every second is that of the host's processes, hence of the emulators.\n\n"
-}
-
-// emulatedNote stands above each of its tables.
-func emulatedNote(m *record.Machine) string {
-	if m.Substrate != record.SubstrateVM {
-		return ""
-	}
-	return "*Emulated: compare ratios only.* "
-}
-
-// ofHost is the number of the host's processors, where it is known.
-func ofHost(m *record.Machine) string {
-	if m.Substrate == record.SubstrateVM {
-		return ""
-	}
-	return fmt.Sprintf(" of %d", m.CPUs)
 }

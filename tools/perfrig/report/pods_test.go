@@ -5,10 +5,7 @@ package report
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -129,37 +126,5 @@ func TestCellsAreInTheOrderOfPods(t *testing.T) {
 	}
 	if !slices.IsSorted(got) {
 		t.Errorf("pods %v, want them ascending", got)
-	}
-}
-
-func TestChartsAgainstPods(t *testing.T) {
-	dir := t.TempDir()
-	charts, err := drawPods(dir, fullNode(2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, c := range charts {
-		names = append(names, c.File)
-		raw, err := os.ReadFile(filepath.Join(dir, c.File))
-		if err != nil {
-			t.Fatal(err)
-		}
-		wellFormed(t, c.File, string(raw))
-	}
-	// There is nothing of the whole way.
-	want := []string{"pods-programs.svg", "pods-add.svg", "pods-add-together.svg", "pods-memory.svg", "pods-agent.svg"}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("charts (-want +got):\n%s", diff)
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "pods-programs.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if name := "podweir-strict: light, to one"; !strings.Contains(string(raw), name) {
-		t.Errorf("the chart has no line %q", name)
-	}
-	if charts, err := drawPods(dir, results()); len(charts) > 0 || err != nil {
-		t.Errorf("without pods: %v, %v; want no chart", charts, err)
 	}
 }

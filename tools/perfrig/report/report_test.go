@@ -5,12 +5,7 @@ package report
 
 import (
 	"bytes"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -295,73 +290,6 @@ func TestViewHasOnlyRowsWithNumbers(t *testing.T) {
 	}
 	if diff := cmp.Diff([][]string{{"load-cubic", "load-stream"}, {"load-stream"}}, got); diff != "" {
 		t.Errorf("rows of the tables (-want +got):\n%s", diff)
-	}
-}
-
-func TestWrite(t *testing.T) {
-	dir := t.TempDir()
-	samples := filepath.Join(dir, "in.jsonl")
-	r := results()
-	f, err := record.Open(samples, r.Campaign)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range r.Samples {
-		if err := f.Append(&r.Samples[i]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	out := filepath.Join(dir, "page")
-	if err := Write(out, samples); err != nil {
-		t.Fatal(err)
-	}
-	page := read(t, filepath.Join(out, "README.md"))
-	for _, want := range []string{"6.18.1", "2 x Abacus", "c0ffee", "| 1.50 ± 0.01 |", "| MISS |", "latency-egress-10M-kept-latency.svg", "| 2 of 24 samples are missing, if"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q:\n%s", want, page)
-		}
-	}
-	numbers := read(t, filepath.Join(out, "numbers.csv"))
-	if want := "latency-egress,10000000,podweir-strict,kept_p99_ms,ms,3,1.5,0.01,1.47516,1.52484,1.49,1.5,1.51\n"; !strings.Contains(numbers, want) {
-		t.Errorf("numbers.csv lacks %q:\n%s", want, numbers)
-	}
-	if read(t, samples) != read(t, filepath.Join(out, "samples.jsonl")) {
-		t.Error("the samples beside the page are not those of the campaign")
-	}
-	for _, name := range []string{"latency-egress-10M-kept-latency.svg", "latency-egress-10M-egress-rate.svg"} {
-		drawing := read(t, filepath.Join(out, name))
-		wellFormed(t, name, drawing)
-		for _, phase := range []string{"podweir-strict", shipped} {
-			if !strings.Contains(drawing, phase) {
-				t.Errorf("%s does not name %s", name, phase)
-			}
-		}
-	}
-}
-
-func read(t *testing.T, name string) string {
-	t.Helper()
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
-}
-
-func wellFormed(t *testing.T, name, text string) {
-	t.Helper()
-	d := xml.NewDecoder(strings.NewReader(text))
-	for {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
 	}
 }
 

@@ -53,27 +53,6 @@ func (h *Histogram) Resolves(q float64) bool { return float64(h.Count())*(1-q) >
 // Add counts another's latencies, too.
 func (h *Histogram) Add(other *Histogram) { h.h.Merge(other.h) }
 
-// Point is one of a cumulative distribution: the share of latencies that are
-// not longer.
-type Point struct {
-	Latency time.Duration
-	Share   float64
-}
-
-// Distribution is the cumulative distribution, ascending.
-func (h *Histogram) Distribution() []Point {
-	var out []Point
-	total, sum := float64(h.Count()), int64(0)
-	for _, bar := range h.h.Distribution() {
-		if bar.Count == 0 {
-			continue
-		}
-		sum += bar.Count
-		out = append(out, Point{time.Duration(bar.To), float64(sum) / total})
-	}
-	return out
-}
-
 // MarshalJSON writes the interchange format of HdrHistogram (V2, compressed,
 // base64) as a string.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
