@@ -49,7 +49,7 @@ func TestChecklist(t *testing.T) {
 			t.Fatalf("%s has no %q", checklist, section)
 		}
 		text, _, _ = strings.Cut(text, "\n## ")
-		rows := regexp.MustCompile(`(?m)^\| (\d+) \| (.+) \| (.+) \|$`).FindAllStringSubmatch(text, -1)
+		rows := regexp.MustCompile(`(?m)^(\d+)\. (.+?): (.+)$`).FindAllStringSubmatch(text, -1)
 		if len(rows) != items {
 			t.Errorf("%s: %d items, want %d", section, len(rows), items)
 		}

@@ -389,13 +389,19 @@ func some(text string) []string {
 
 func held(p *profiles.Profile) []string {
 	var out []string
-	for _, h := range p.Hooks {
+	// Hooks with one note stand together.
+	for i, h := range p.Hooks {
 		line := fmt.Sprintf("%s %s", h.Kind, h.Direction)
 		if len(h.Programs) > 0 {
 			line += " `" + strings.Join(h.Programs, "`, `") + "`"
 		}
 		if h.EndsChain != profiles.Yes {
 			line += fmt.Sprintf(" (ends the chain: %v)", h.EndsChain)
+		}
+		if i > 0 && h.Note == p.Hooks[i-1].Note {
+			last := len(out) - 1
+			out[last] = strings.TrimSuffix(out[last], ": "+h.Note) + ", " + line + ": " + h.Note
+			continue
 		}
 		out = append(out, line+": "+h.Note)
 	}

@@ -92,11 +92,16 @@ func (m *Matrix) tables(results []Result, neighbours []Pin) string {
 	b.WriteString(`| row | primary CNI | variant | policy | delivery | result | what stands in for the real thing | run |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `)
+	standsIn := ""
 	for _, r := range m.Rows {
 		if r.Needs == "" {
-			res := find(results, r.Name)
+			res, stands := find(results, r.Name), r.StandsIn
+			if stands != "" && stands == standsIn {
+				stands = "as above"
+			}
+			standsIn = r.StandsIn
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.Name, r.Version, r.Variant, r.Policy,
-				r.delivery(), res.Verdict(), r.StandsIn, when(res))
+				r.delivery(), res.Verdict(), stands, when(res))
 		}
 	}
 	b.WriteString("\nThese have not run. They need a registry of images or a cloud, and do not count as tested; a job of `.github/workflows/cni-matrix.yml` is prepared for each.\n\n" +

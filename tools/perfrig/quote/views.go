@@ -144,11 +144,11 @@ func (p *page) provenance(r *record.Results, name string) string {
 	}
 	quiet, host := stats.Summarise(foreign), ""
 	if taken := stats.Summarise(stolen); taken.Max > 0 {
-		host = fmt.Sprintf("; the host took %.2f, at most %.2f", taken.Mean, taken.Max)
+		host = fmt.Sprintf("; the host took up to %.2f", taken.Max)
 	}
-	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in up to %d rounds; other processes took %.2f of %s meanwhile, at most %.2f%s.\n",
+	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in %d rounds; other processes took up to %.2f of %s%s.\n",
 		c.Profile, p.link(name), c.Started.Format("2006-01-02"),
-		report.Kernel(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Mean, report.Processors(m), quiet.Max, host)
+		report.Kernel(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Max, report.Processors(m), host)
 }
 
 // number is a metric of a run, such as a/10M/x#00, or the mean of those of a

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Table is the page's table of what the marks say: a row for each reason of a package,
-// with the tests that have it.
+// Table is the page's table of what the marks say: a row for each reason, with the tests
+// that have it. Packages that follow one another and have the same row share it.
 func Table(tests []Test) string {
 	type row struct {
 		kind     Kind
@@ -44,8 +44,13 @@ func Table(tests []Test) string {
 	slices.SortStableFunc(rows, func(a, b row) int { return slices.Index(kinds, a.kind) - slices.Index(kinds, b.kind) })
 	var b strings.Builder
 	b.WriteString("| mark | package | tests | reason |\n| --- | --- | --- | --- |\n")
-	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", titles[r.kind], r.dir, strings.Join(names[r], ", "), r.why)
+	for i := 0; i < len(rows); {
+		r, tests := rows[i], strings.Join(names[rows[i]], ", ")
+		dirs := []string{"`" + r.dir + "`"}
+		for i++; i < len(rows) && rows[i].kind == r.kind && rows[i].why == r.why && strings.Join(names[rows[i]], ", ") == tests; i++ {
+			dirs = append(dirs, "`"+rows[i].dir+"`")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", titles[r.kind], strings.Join(dirs, ", "), tests, r.why)
 	}
 	return b.String()
 }
