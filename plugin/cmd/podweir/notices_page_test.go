@@ -56,9 +56,7 @@ Traffic is what becomes of a flood: egress first, then ingress. *Limited* means 
 Quotes are parts of what the command prints. "In order" means that no difference and no error is shown. Codes are those of
 [podweir doctor](doctor/README.md).
 
-A limit that is *degraded* is enforced in another way than configured, for a reason that `+"`podweir status -o wide`"+` gives with the time since when.
-Every repair, ADD and pass of the agent tries the configured way again. podweir recognises its own queues and programs even without its records, by
-their shape and their programs.
+A limit that is *degraded* is enforced in another way than configured; every repair, ADD and pass of the agent tries the configured way again.
 
 | state | traffic | CHECK | status | doctor | repair | afterwards |
 | --- | --- | --- | --- | --- | --- | --- |
