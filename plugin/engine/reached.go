@@ -48,6 +48,36 @@ type Held struct {
 	Time time.Duration
 }
 
+// Past is what went past podweir of one direction of an interface.
+type Past struct {
+	ID        attach.ID                    `json:"id"`
+	Interface string                       `json:"interface"`
+	Direction terms.Named[terms.Direction] `json:"direction"`
+	terms.Past
+}
+
+func (p Paths) pastPath() string { return filepath.Join(p.Run, "past.json") }
+
+// RecordPast leaves what the agent saw go past, in place of what it left before. It stays
+// when the agent ends: it is about what was.
+func (p Paths) RecordPast(all []Past) error { return writeJSON(p.pastPath(), all) }
+
+// Past returns what an agent saw go past, none if it saw nothing.
+func (p Paths) Past() ([]Past, error) {
+	b, err := os.ReadFile(p.pastPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Past
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.pastPath(), err)
+	}
+	return all, nil
+}
+
 // reachedFresh is how long ago the agent may have looked: one that was killed, or cannot
 // look any more, leaves records of another minute than the last.
 const reachedFresh = 15 * time.Second

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // What to do about a pod, by what is wrong with it.
@@ -51,7 +52,7 @@ func podName(pod string, id attach.ID) string {
 func (r *Report) View(now time.Time) *view.Node {
 	n := &view.Node{Schema: view.Schema, Time: now, Pods: []view.Pod{}}
 	for i := range r.Attachments {
-		n.Add(attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID)))
+		n.Add(attachmentView(&r.Attachments[i], r.held(r.Attachments[i].ID), now))
 	}
 	for i := range r.Unshaped { // before failures with the same cause: the agent's word is newer
 		n.Add(unshapedView(&r.Unshaped[i]))
@@ -116,12 +117,12 @@ func (r *Report) held(id attach.ID) bool {
 	return slices.ContainsFunc(r.Unenforced, func(u engine.Unenforced) bool { return u.ID == id && u.Held })
 }
 
-func attachmentView(a *Attachment, held bool) *view.Pod {
+func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 	p := &view.Pod{Pod: a.Name(), State: view.Limited, Notes: a.Notes}
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		limit := view.Limit{
-			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Device: [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen,
+			Interface: a.Interface.PodName, Limit: d.Limit, Attached: a.Attached, Passing: view.Passing{Device: [2]uint64{d.DeviceBytes, d.deviceAfter}, Seen: d.seen}, Past: d.Past,
 			Counters: counters(d), Waits: d.BandWaits(), Reached: view.Reached{AtLimitSince: d.AtLimitSince},
 		}
 		if d.HeldShare != nil {
@@ -136,9 +137,14 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		}
 	}
 	past := slices.IndexFunc(a.Directions, func(d Direction) bool { return d.Bypassed != "" })
-	starved := ""
+	starved, went := "", ""
 	for i := range a.Directions {
-		starved = cmp.Or(starved, a.Directions[i].Starved)
+		d := &a.Directions[i]
+		starved = cmp.Or(starved, d.Starved)
+		if d.PastBytes > 0 && now.Sub(d.PastLast) < pastNow && !d.Ceiling && !d.Observed() {
+			went = fmt.Sprintf("%s of %s: packets went past podweir in the minute until %s, %v since %s", d.Direction, a.Interface.PodName,
+				d.PastLast.UTC().Format(time.RFC3339), units.Bytes(d.PastBytes), d.PastSince.UTC().Format(time.RFC3339))
+		}
 	}
 	switch {
 	case a.Gone:
@@ -159,11 +165,17 @@ func attachmentView(a *Attachment, held bool) *view.Pod {
 		p.Cause = "packets go past the ingress limit " + at + " of " + a.Interface.PodName + ": " + a.Directions[past].Bypassed
 	case starved != "":
 		p.State, p.Cause, p.Cure = view.NotLimited, starved, cureStarved
+	case went != "":
+		p.State, p.Cause, p.Cure = view.NotLimited, went, view.CurePast
 	case len(a.Drift) > 0 && !held:
 		p.State, p.Cause, p.Cure = view.Differs, strings.Join(a.Drift, "; "), cureDiffers
 	}
 	return p
 }
+
+// pastNow is how old what the agent saw go past may be for a pod that is not limited now: it
+// looks each minute.
+const pastNow = 90 * time.Second
 
 // BandWaits are the waits of the bands that had packets.
 func (d *Direction) BandWaits() []view.Wait {

@@ -32,7 +32,7 @@ func TestAddReached(t *testing.T) {
 		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.9},
 		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Ingress)},
 		{ID: id("gone"), Interface: "eth0", Direction: terms.Name(terms.Egress), LastMinute: 1},
-	})
+	}, nil)
 	want := []string{`{"atLimitSince":"2026-11-24T14:02:00Z","heldShare":0.9}`, `{"heldShare":0}`, `{}`, `{}`}
 	var got []string
 	for i := range rep.Attachments {

@@ -110,6 +110,8 @@ type Direction struct {
 	// Waits are how long packets waited in each band; none where nothing estimates it.
 	Waits []datapath.Wait `json:"waits,omitempty"`
 	Reached
+	// Past is what went past podweir since the agent watches.
+	terms.Past
 	Qdisc *engine.QueueStatistics `json:"qdisc,omitempty"`
 	// DeviceBytes is what the pod's own device has carried in the direction since it was made,
 	// within the limit or past it; a packet of many segments counts with one header.
@@ -179,7 +181,11 @@ func Collect(node *engine.Node) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the record of limits that are reached: %w", err)
 	}
-	addReached(rep.Attachments, reached)
+	past, err := node.Paths.Past()
+	if err != nil {
+		return nil, fmt.Errorf("read the record of what went past: %w", err)
+	}
+	addReached(rep.Attachments, reached, past)
 	return rep, nil
 }
 
@@ -210,8 +216,8 @@ func (r *Report) addRecords(paths engine.Paths) error {
 	return nil
 }
 
-// addReached adds to the limits how long they have been reached.
-func addReached(all []Attachment, reached []engine.Reached) {
+// addReached adds to the limits how long they have been reached, and what went past them.
+func addReached(all []Attachment, reached []engine.Reached, past []engine.Past) {
 	type key struct {
 		id        attach.ID
 		device    string
@@ -222,11 +228,17 @@ func addReached(all []Attachment, reached []engine.Reached) {
 		r := &reached[i]
 		seen[key{r.ID, r.Interface, r.Direction}] = Reached{AtLimitSince: r.Since, HeldShare: &r.LastMinute}
 	}
+	went := make(map[key]terms.Past, len(past))
+	for i := range past {
+		p := &past[i]
+		went[key{p.ID, p.Interface, p.Direction}] = p.Past
+	}
 	for i := range all {
 		a := &all[i]
 		for j := range a.Directions {
 			d := &a.Directions[j]
-			d.Reached = seen[key{a.ID, a.Interface.PodName, d.Direction}]
+			k := key{a.ID, a.Interface.PodName, d.Direction}
+			d.Reached, d.Past = seen[k], went[k]
 		}
 	}
 }
@@ -324,7 +336,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 			if d.Direction.Is == terms.Ingress {
 				d.DeviceBytes, d.deviceAfter = before.ReceivedBytes, after.ReceivedBytes
 			}
-			d.seen = seen(d)
+			if all := d.Seen(); len(all) > 0 {
+				d.seen = &all[0]
+			}
 		}
 	}
 	return a
@@ -344,18 +358,18 @@ func Absent(node *engine.Node, r *attach.Record) (gone bool, left, text string) 
 	}
 }
 
-// seen is what came by podweir of what the pod's device carried; nil if no counter has
-// that. A queue on the way out of the pod, or on the host's side of what comes in, has
-// passed what the device carries; what else stands behind the device sees what it carried,
-// dropped packets too.
-func seen(d *Direction) *uint64 {
+// Seen is what came by podweir of what the pod's device carried, by each counter that has
+// that; none if no counter has. A queue on the way out of the pod, or on the host's side of
+// what comes in, has passed what the device carries, and is the first; what else stands
+// behind the device sees what it carried, dropped packets too.
+func (d *Direction) Seen() (all []uint64) {
 	egress := d.Direction.Is == terms.Egress
 	atPod := d.Side.Is == terms.SidePod
 	if d.Qdisc != nil && (egress && atPod || !egress && d.Side.Is == terms.SideHost) {
-		return &d.Qdisc.Bytes
+		all = append(all, d.Qdisc.Bytes)
 	}
 	if len(d.Counters) == 0 || d.CountersErr != nil {
-		return nil
+		return all
 	}
 	behind := !egress || !atPod
 	sum := uint64(0)
@@ -364,7 +378,7 @@ func seen(d *Direction) *uint64 {
 			sum += c.Bytes
 		}
 	}
-	return &sum
+	return append(all, sum)
 }
 
 // Inspection is the look at the interface, nil if there was none.

@@ -5,6 +5,7 @@ package terms
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -41,6 +42,16 @@ type Limit struct {
 
 // Observed says that nothing is held to the limit.
 func (l *Limit) Observed() bool { return l.Enforce.Is == EnforceObserve }
+
+// Past is what went past podweir, as an agent saw it minute by minute.
+type Past struct {
+	// PastBytes are the pod's device's, less what came by podweir.
+	PastBytes uint64 `json:"pastBytes,omitempty"`
+	// PastSince is when the first minute began in which some did, PastLast when the last
+	// ended.
+	PastSince time.Time `json:"pastSince,omitzero"`
+	PastLast  time.Time `json:"pastLast,omitzero"`
+}
 
 // Ask is what a pod asks for in a direction: the annotation, or what the runtime passed on,
 // and its value as it was written.

@@ -70,6 +70,10 @@ type Watcher struct {
 	held   []engine.Held
 	told   []engine.Unenforced
 
+	// past is what went past each direction, before what an agent before this one recorded.
+	past   map[limitKey]*past
+	before []engine.Past
+
 	// reached is what was recorded last, unwritten says that it could not be.
 	reached   []engine.Reached
 	unwritten bool
@@ -111,6 +115,10 @@ func New(cfg Config) *Watcher {
 // Run looks until the context ends, and returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	w.forget()
+	var err error
+	if w.before, err = w.cfg.Paths.Past(); err != nil {
+		w.cfg.Log.Error("record of what went past limits not read", "error", err)
+	}
 	tick := time.NewTicker(w.cfg.Every)
 	defer tick.Stop()
 	// At once: a doctor that is asked as soon as the agent is ready finds that it looks.
@@ -210,6 +218,7 @@ func (w *Watcher) look() error {
 			delete(w.directions, k)
 		}
 	}
+	w.passing(after)
 	w.publish(after)
 	return failed
 }

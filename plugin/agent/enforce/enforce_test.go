@@ -26,6 +26,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -38,10 +39,12 @@ type node struct {
 	since         time.Time
 	bytes, away   map[terms.Direction]uint64
 	dump          map[terms.Direction]uint64
-	err, missing  error
-	events        []kube.Event
-	reads         int
-	arrivals      int
+	// begun are the bytes at which each of podweir's counters began again.
+	begun        []uint64
+	err, missing error
+	events       []kube.Event
+	reads        int
+	arrivals     int
 	// open is how often the counters are open.
 	open int
 	// change is called between the two snapshots of a look.
@@ -121,6 +124,23 @@ func (n *node) Beside(l *reconcile.Limit, names []string) (uint64, error) {
 	return n.away[l.Direction.Is], nil
 }
 
+// Passing has the bytes as what podweir saw, and those beside on top as what the device carried.
+func (n *node) Passing(limits []*reconcile.Limit) [][]view.Passing {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carry()
+	all := make([][]view.Passing, len(limits))
+	for i, l := range limits {
+		d := l.Direction.Is
+		for _, reset := range n.begun {
+			seen := n.bytes[d] - min(reset, n.bytes[d])
+			carried := n.bytes[d] + n.away[d]
+			all[i] = append(all[i], view.Passing{Device: [2]uint64{carried, carried}, Seen: &seen})
+		}
+	}
+	return all
+}
+
 func (n *node) Emit(pod *kube.Pod, e kube.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -157,7 +177,7 @@ func runs(t *testing.T, states []reconcile.PodState, test func(n *node, w *enfor
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{
 			states: states, since: time.Now(), rates: map[terms.Direction]uint64{}, beside: map[terms.Direction]uint64{},
-			bytes: map[terms.Direction]uint64{}, away: map[terms.Direction]uint64{},
+			bytes: map[terms.Direction]uint64{}, away: map[terms.Direction]uint64{}, begun: []uint64{0, 0},
 		}
 		w := enforce.New(enforce.Config{
 			Pods: n, Events: n, Paths: paths, Log: slog.New(slog.NewTextHandler(&n.log, nil)),
@@ -483,4 +503,54 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("events %v, states %v, log %s", n.events, w.States(), n.log.String())
 		}
 	})
+}
+
+// What went past podweir is kept: a minute of it an hour ago, and what is slow. A minute in
+// which counters may have begun again says nothing.
+func TestPastIsKept(t *testing.T) {
+	const slow, fast = 20_000, 5_000_000 // bytes a second
+	for name, tt := range map[string]struct {
+		past    uint64
+		disturb func(n *node)
+		most    uint64
+		least   uint64
+	}{
+		"nothing":                   {},
+		"a little":                  {past: 1000},
+		"slowly":                    {past: slow, least: 50 * slow, most: 125 * slow},
+		"fast":                      {past: fast, least: 50 * fast, most: 125 * fast},
+		"a queue that was rebuilt":  {disturb: func(n *node) { n.begun[0] = n.bytes[terms.Egress] }},
+		"a filter that is away":     {disturb: func(n *node) { n.begun[1] = n.bytes[terms.Egress] - 6_000_000 }},
+		"counters that begin again": {disturb: func(n *node) { n.begun[0], n.begun[1] = n.bytes[terms.Egress], n.bytes[terms.Egress] }},
+		"a repair": {past: fast, disturb: func(n *node) {
+			n.states[0].Mends = []reconcile.Mend{{Direction: terms.Egress, At: time.Now(), What: "filter"}}
+		}},
+		"another device": {past: fast, disturb: func(n *node) { n.states[0].Limits[0].Interface.PodIndex++ }},
+	} {
+		runs(t, []reconcile.PodState{limited(terms.Egress)}, func(n *node, _ *enforce.Watcher, paths engine.Paths) {
+			n.set(func() { n.rates[terms.Egress] = 10_000 })
+			after(10 * time.Minute)
+			for range 6 { // within one minute, and the one before it
+				n.set(func() {
+					n.beside[terms.Egress] = tt.past
+					if tt.disturb != nil {
+						tt.disturb(n)
+					}
+				})
+				after(10 * time.Second)
+			}
+			n.set(func() { n.beside[terms.Egress] = 0 })
+			after(2 * time.Minute)
+			n.set(func() { n.states[0].Mends = nil })
+			after(time.Hour)
+			all, err := paths.Past()
+			if err != nil || (tt.most > 0) != (len(all) == 1) {
+				t.Fatalf("%s: past = %+v, %v", name, all, err)
+			}
+			if len(all) == 1 && (all[0].PastBytes < tt.least || all[0].PastBytes > tt.most || time.Since(all[0].PastLast) < time.Hour ||
+				all[0].PastLast.Sub(all[0].PastSince) > 3*time.Minute || all[0].Direction.Is != terms.Egress) {
+				t.Errorf("%s: past = %+v, want %d to %d bytes an hour ago", name, all[0], tt.least, tt.most)
+			}
+		})
+	}
 }

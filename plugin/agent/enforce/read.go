@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/status/view"
 )
 
 // Counters reads devices and podweir's own counters.
@@ -21,6 +22,9 @@ type Counters interface {
 	Carried(l *reconcile.Limit) (uint64, error)
 	// Arrived returns what the pod's own device has received.
 	Arrived(l *reconcile.Limit) (uint64, error)
+	// Passing returns for each limit what the pod's device carried, and what came by podweir
+	// of that by each counter which shows it; none if that cannot be read.
+	Passing(limits []*reconcile.Limit) [][]view.Passing
 	// Beside returns the bytes that podweir counted under these dispositions.
 	Beside(l *reconcile.Limit, dispositions []string) (uint64, error)
 }
@@ -33,6 +37,7 @@ var errUnseen = errors.New("no device on the host shows it")
 type Kernel struct {
 	handle *hostif.Handle
 	paths  engine.Paths
+	netns  string
 	dump   map[int]hostif.Traffic
 	// pods are the numbers by which the host knows the pods' namespaces, by the
 	// ifindexes of the devices on the host.
@@ -41,7 +46,7 @@ type Kernel struct {
 
 // Open opens a socket in the namespace of a path, or of the caller if that is empty.
 func Open(paths engine.Paths, netnsPath string) (*Kernel, error) {
-	k := &Kernel{paths: paths, pods: make(map[int]int)}
+	k := &Kernel{paths: paths, netns: netnsPath, pods: make(map[int]int)}
 	var err error
 	if netnsPath == "" {
 		k.handle, err = hostif.NewHandle(nil)

@@ -8,6 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/agent/enforce"
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -39,4 +45,74 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What the agent reads each minute shows what goes past, and nothing where nothing does. What
+// it saw an hour ago is told, and what it saw just now is a pod that is not limited.
+func TestPrivilegedPastOfTheAgent(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	n := &nightNode{cli: c, testNode: &testNode{}}
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--egress-ceiling", "off")...)
+	a := parse[status.Report](t, c, "status").Attachments[0]
+	paths := engine.Paths{Pins: c.pins, Run: c.run}
+	k, err := enforce.Open(paths, c.node.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	limits := []*reconcile.Limit{{ID: a.ID, Interface: a.Interface, Limit: a.Directions[0].Limit}}
+	read := func() []view.Passing {
+		t.Helper()
+		all := k.Passing(limits)[0]
+		if len(all) != 2 || *all[0].Seen > all[0].Device[1] {
+			t.Fatalf("passing = %+v, want the queue's and the programs' counters, and no more than the device's", all)
+		}
+		return all
+	}
+	before := read()
+	c.pod.Run(t, "ping", "-c", "20", "-i", "0.01", "-s", "1000", "10.78.0.1")
+	now := read()
+	for i := range now {
+		if *now[i].Seen < *before[i].Seen+20_000 || now[i].Past(&before[i]) != 0 {
+			t.Errorf("counter %d of 20 pings: %+v, before %+v", i, now[i], before[i])
+		}
+	}
+	n.rawSocket(t)
+	testutil.Eventually(t, 20*time.Second, "both counters show what goes past", func() bool {
+		is := read()
+		return is[0].Past(&now[0]) > 1<<20 && is[1].Past(&now[1]) > 1<<20
+	})
+	for ago, want := range map[time.Duration]string{
+		2 * time.Hour: "Went past podweir, as the agent saw it: podweir-manual/netns-", time.Second: "packets went past podweir in the minute until",
+	} {
+		last := time.Now().Add(-ago)
+		past := engine.Past{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Past: terms.Past{PastBytes: 465e6, PastSince: last.Add(-time.Minute), PastLast: last}}
+		if err := paths.RecordPast([]engine.Past{past}); err != nil {
+			t.Fatal(err)
+		}
+		rep := parseBroken(t, c)
+		v := rep.View(time.Now())
+		if text := oneLine(v.Summary("this node", false)); !strings.Contains(text, want) || (len(v.Broken()) > 0) != (ago < time.Hour) {
+			t.Errorf("past %v ago, status has no %q: %s", ago, want, text)
+		}
+	}
+}
+
+// parseBroken is the report of a node that may be broken.
+func parseBroken(t *testing.T, c *cli) *status.Report {
+	t.Helper()
+	var rep *status.Report
+	if err := c.node.Do(func() error {
+		node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		rep, err = status.Collect(node)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return rep
 }

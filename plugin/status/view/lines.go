@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // What to do where packets go past podweir.
 const (
-	curePast = "podweir doctor --probe names who takes them there"
+	CurePast = "podweir doctor --probe names who takes them there"
 	// pastCeiling follows what goes past a queue that has a ceiling behind it.
 	pastCeiling = "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling on the host side keeps the limit"
 )
@@ -40,7 +41,7 @@ func (n *Node) Looked(before *Node) {
 			continue
 		}
 		r.State = NotLimited
-		n.Add(&Pod{Node: r.Node, Pod: r.Pod, State: NotLimited, Cure: curePast, Cause: fmt.Sprintf(
+		n.Add(&Pod{Node: r.Node, Pod: r.Pod, State: NotLimited, Cure: CurePast, Cause: fmt.Sprintf(
 			"%s of %s: its device carries %s past podweir, which sees %s", r.Direction, r.Interface, Rate(r.PastBitsPerSecond), Rate(r.SentBitsPerSecond))})
 	}
 	n.Sort()
@@ -122,6 +123,28 @@ func (n *Node) lines(onlyNotable bool) string {
 		return notes.String()
 	}
 	return "\n" + line("POD", "DIR", "ASKED", "LIMIT", "NOW", "DROPS", "PAST", "(bit/s)") + rows.String() + notes.String()
+}
+
+// went says what went past podweir before; "" if nothing did.
+func went(pods []Pod) string {
+	var all []string
+	for i := range pods {
+		for j := range pods[i].Limits {
+			l := &pods[i].Limits[j]
+			if l.PastBytes > 0 {
+				all = append(all, fmt.Sprintf("%s %s: %v from %s to %s", pods[i].Pod, l.Direction, units.Bytes(l.PastBytes),
+					l.PastSince.UTC().Format(time.RFC3339), l.PastLast.UTC().Format(time.RFC3339)))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	more := ""
+	if k := len(all) - maxRough; k > 0 {
+		all, more = all[:maxRough], fmt.Sprintf("; and %d more", k)
+	}
+	return "Went past podweir, as the agent saw it: " + strings.Join(all, "; ") + more + "."
 }
 
 func orNone(bitsPerSecond float64) string {

@@ -24,7 +24,7 @@ func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.No
 			sum := seen[i] * part
 			l := view.Limit{
 				Interface: "eth0", Limit: limitOf(terms.Egress, 10e6),
-				Seen: &sum, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}, Counters: view.Counters{SentBytes: sum},
+				Passing: view.Passing{Seen: &sum, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}}, Counters: view.Counters{SentBytes: sum},
 			}
 			change(i, &l)
 			n.Pods = append(n.Pods, view.Pod{Pod: fmt.Sprintf("ns/pod-%02d", i), State: view.Limited, Limits: []view.Limit{l}})

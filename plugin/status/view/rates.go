@@ -78,7 +78,7 @@ type PodRate struct {
 
 	terms.Limit
 	// PastBitsPerSecond is what the pod's device carried past podweir, 0 if that is next to
-	// nothing or not known; see [past].
+	// nothing or not known; see [Passing.Past].
 	PastBitsPerSecond float64 `json:"pastBitsPerSecond,omitempty"`
 	// Drops are packets since the pod was attached.
 	Drops uint64 `json:"drops,omitempty"`
@@ -159,7 +159,7 @@ func Rates(before, now *Node) []PodRate {
 			}
 			seconds := between(before, now, was, l)
 			rate := podRate(p.Pod, l, &was.Counters, seconds)
-			rate.PastBitsPerSecond = 8 * float64(past(was, l)) / seconds
+			rate.PastBitsPerSecond = 8 * float64(l.Passing.Past(&was.Passing)) / seconds
 			if !p.State.AsWanted() {
 				rate.State = p.State
 			}
@@ -186,11 +186,18 @@ const (
 	pastBytes = 128 << 10
 )
 
-// past is how many bytes a device carried between two looks that did not come by podweir,
+// Passing are the bytes that a pod's device carried, read before and after Seen, which is
+// what of that came by podweir; Seen is nil if no counter shows that.
+type Passing struct {
+	Device [2]uint64
+	Seen   *uint64
+}
+
+// Past is how many bytes a device carried between two looks that did not come by podweir,
 // 0 if they are too few to tell. The device was read outside of the two readings of
 // podweir's counter at the first look, and inside at the second: what it carried meanwhile
 // is taken for podweir's.
-func past(was, is *Limit) uint64 {
+func (is *Passing) Past(was *Passing) uint64 {
 	if was.Seen == nil || is.Seen == nil || is.Device[0] < was.Device[1] || *is.Seen < *was.Seen {
 		return 0
 	}

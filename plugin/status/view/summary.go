@@ -111,6 +111,7 @@ func (n *Node) Summary(where string, onlyBroken bool) string {
 		b.WriteString(Paragraph("", counted(rest), 0))
 	}
 	b.WriteString(decided(n.Pods))
+	b.WriteString(Paragraph("", went(n.Pods), 0))
 	b.WriteString(Paragraph("", n.next(), 0))
 	b.WriteString(Paragraph("", rough(rest), 0))
 	return b.String()

@@ -127,11 +127,9 @@ type Limit struct {
 	// Attached is when the interface got its limits, zero if that is not known.
 	Attached time.Time `json:"attached,omitzero"`
 	// Read is when the counters were read, zero for the time of the node.
-	Read time.Time `json:"-"`
-	// Device are the bytes that the pod's device carried, read before and after Seen, which
-	// is what of that came by podweir; Seen is nil if no counter shows that.
-	Device [2]uint64 `json:"-"`
-	Seen   *uint64   `json:"-"`
+	Read    time.Time `json:"-"`
+	Passing `json:"-"`
+	terms.Past
 	Reached
 	Counters
 	// Waits are how long packets waited, one for each band in which there were any; none

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package enforce
+
+import (
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// pastEvery is how many looks there are between two at what goes past a limit: a minute. In
+// half a second only a flood shows, in a minute also 20 kbit/s.
+const pastEvery = 30
+
+// past is what is known of what went past one direction.
+type past struct {
+	engine.Past
+	limit reconcile.Limit
+	// was is the last reading, by each counter, at a time; nil if there is none.
+	was []view.Passing
+	at  time.Time
+}
+
+// passing reads what went past the limits whose turn it is, and adds it up. Nothing is said
+// of a minute in which podweir's counters may have begun again: the device is another one, the
+// limit or what keeps it was changed, or was put back.
+func (w *Watcher) passing(pods []reconcile.PodState) {
+	var limits []*reconcile.Limit
+	var disturbed []bool
+	left := make(map[limitKey]*past)
+	for i := range pods {
+		s := &pods[i]
+		for j := range s.Limits {
+			l := &s.Limits[j]
+			if counterOf(l) == counterNone || l.Observed() {
+				continue
+			}
+			p := w.past[keyOf(l)]
+			if p == nil {
+				p = w.begin(l)
+			}
+			left[keyOf(l)] = p
+			if p.was == nil || (w.looks+l.Interface.HostIndex)%pastEvery == 0 {
+				limits = append(limits, l)
+				disturbed = append(disturbed, l.Stale || l.HostSide || len(s.Mends) > 0 || !s.Outcome.Enforced() || !same(&p.limit, l))
+			}
+		}
+	}
+	w.past = left
+	news := false
+	for i, read := range w.counters.Passing(limits) {
+		p, now := left[keyOf(limits[i])], time.Now().UTC().Round(time.Second)
+		if n := least(p.was, read); n > 0 && !disturbed[i] {
+			news = true
+			p.PastBytes, p.PastLast = p.PastBytes+n, now
+			if p.PastSince.IsZero() {
+				p.PastSince = p.at
+			}
+		}
+		p.was, p.at, p.limit = append([]view.Passing{}, read...), now, *limits[i]
+	}
+	if news {
+		w.recordPast()
+	}
+}
+
+// begin takes up a direction where an agent before this one left it.
+func (w *Watcher) begin(l *reconcile.Limit) *past {
+	p := &past{Past: engine.Past{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction}}
+	same := func(o engine.Past) bool {
+		return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction
+	}
+	if at := slices.IndexFunc(w.before, same); at >= 0 {
+		p.Past = w.before[at]
+	}
+	return p
+}
+
+// least is what went past by the counter that saw most: one that began again, or that packets
+// did not come to for a moment, is believed less than the other.
+func least(was, is []view.Passing) uint64 {
+	if len(was) == 0 || len(was) != len(is) {
+		return 0
+	}
+	n := is[0].Past(&was[0])
+	for i := range is {
+		n = min(n, is[i].Past(&was[i]))
+	}
+	return n
+}
+
+// recordPast leaves a record for status. That it cannot be is logged.
+func (w *Watcher) recordPast() {
+	var all []engine.Past
+	for _, p := range w.past {
+		if p.PastBytes > 0 {
+			all = append(all, p.Past)
+		}
+	}
+	if err := w.cfg.Paths.RecordPast(all); err != nil {
+		w.cfg.Log.Error("record of what went past limits not written", "error", err)
+	}
+}
+
+// Passing implements [Counters].
+func (k *Kernel) Passing(limits []*reconcile.Limit) [][]view.Passing {
+	all := make([][]view.Passing, len(limits))
+	read := func() error {
+		node, err := engine.Open(k.paths)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		queues := node.Queues()
+		for i, l := range limits {
+			all[i] = k.passed(node, queues, l)
+		}
+		return nil
+	}
+	if len(limits) == 0 {
+		return all
+	}
+	if k.netns == "" {
+		_ = read() // what cannot be read is not judged
+		return all
+	}
+	if ns, err := hostif.OpenNetNS(k.netns); err == nil {
+		_ = ns.Do(read)
+		_ = ns.Close()
+	}
+	return all
+}
+
+// passed is one reading by each counter; nil if something cannot be read.
+func (k *Kernel) passed(node *engine.Node, queues *engine.Queues, l *reconcile.Limit) []view.Passing {
+	records, err := node.Records(l.ID)
+	at := slices.IndexFunc(records, func(r *attach.Record) bool { return r.Interface.PodName == l.Interface.PodName })
+	if err != nil || at < 0 {
+		return nil
+	}
+	before, err := k.inPod(l, l.Interface.PodName)
+	if err != nil {
+		return nil
+	}
+	d := status.Direction{Limit: l.Limit}
+	d.Counters, d.CountersErr = node.Counters(records[at], l.Direction.Is)
+	if l.Queue.Is != terms.QueueNone {
+		if d.Qdisc, err = queues.Statistics(records[at], l.Side.Is); err != nil {
+			return nil
+		}
+	}
+	after, err := k.inPod(l, l.Interface.PodName)
+	if err != nil {
+		return nil
+	}
+	carried := func(t hostif.Traffic) uint64 {
+		if l.Direction.Is == terms.Ingress {
+			return t.ReceivedBytes
+		}
+		return t.SentBytes
+	}
+	var all []view.Passing
+	for _, seen := range d.Seen() {
+		all = append(all, view.Passing{Device: [2]uint64{carried(before), carried(after)}, Seen: &seen})
+	}
+	return all
+}
