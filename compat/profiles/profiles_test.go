@@ -341,7 +341,6 @@ func render() []byte {
 	}{
 		{"What is on the host-side device", "hook and program, which ends the chain unless it says otherwise; or root qdisc | profiles", held},
 		{"Modes that podweir never takes", "mode and why | profiles", refused},
-		{"Who else enforces the annotations", "what | profiles", func(p *profiles.Profile) []string { return some(p.SharesAnnotationsNote) }},
 		{"Conflicts", "with | effect | what to do | profiles", conflicts},
 		{"Not known", "what | profiles", func(p *profiles.Profile) []string { return p.Unknowns }},
 	} {
@@ -378,13 +377,6 @@ func weakest(p *profiles.Profile) profiles.Evidence {
 		}
 	}
 	return profiles.Tried
-}
-
-func some(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
 }
 
 func held(p *profiles.Profile) []string {
