@@ -398,10 +398,10 @@ func checkCapabilities(f *Facts) Finding {
 	switch {
 	case len(misspelt) > 0:
 		return breaks("misspelt: "+strings.Join(misspelt, " "), `"capabilities": {"bandwidth": true, "io.kubernetes.cri.pod-annotations": true}`,
-			"correct it in the entry in "+file+", or podweir install; then recreate the pods, or let an agent limit those that run")
+			"correct it in the entry in "+file+", or podweir install; then recreate the pods, or let an agent limit those that run").of(f.unheardPods())
 	case len(miss) > 0:
 		return breaks("the entry lacks the capability "+strings.Join(miss, " and "), `"capabilities": {"bandwidth": true, "io.kubernetes.cri.pod-annotations": true}`,
-			"add it to the entry in "+file)
+			"add it to the entry in "+file).of(f.unheardPods())
 	}
 	return holds("bandwidth and annotations are passed")
 }

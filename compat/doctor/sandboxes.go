@@ -204,16 +204,16 @@ func checkUnattached(f *Facts) Finding {
 	}
 	limited, failed, unheard := f.heardOf()
 	if len(unheard) > 0 {
-		var bad, pods []string
+		var bad []string
 		for i := range unheard {
 			s := &unheard[i]
 			text := s.String()
 			if len(s.Misspelt) > 0 {
 				text += ", whose annotation is misspelt: " + strings.Join(s.Misspelt, "; ")
 			}
-			bad, pods = append(bad, text), append(pods, cmp.Or(s.Pod, "container "+s.ContainerID))
+			bad = append(bad, text)
 		}
-		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...).of(pods)
+		return breaks("podweir has no record of "+shorten(bad), "an attachment for each", f.adviceForUnheard(), bad...).of(f.unheardPods())
 	}
 	if failed > 0 {
 		return holds(fmt.Sprintf("podweir knows all %d interfaces with a limit; it could not shape %d of them (PW601)", limited, failed))
@@ -252,6 +252,15 @@ func (f *Facts) heardOf() (limited, failed int, unheard []Sandbox) {
 		}
 	}
 	return limited, failed, unheard
+}
+
+// unheardPods are the names of the pods that podweir has no record of.
+func (f *Facts) unheardPods() (pods []string) {
+	_, _, unheard := f.heardOf()
+	for i := range unheard {
+		pods = append(pods, cmp.Or(unheard[i].Pod, "container "+unheard[i].ContainerID))
+	}
+	return pods
 }
 
 // addAsking adds what the runtime knows of the pods that run, by their annotations, to what

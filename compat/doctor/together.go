@@ -46,6 +46,8 @@ var together = [][2]string{
 	// The runtime has not loaded the chain.
 	{"PW211", "PW202"},
 	{"PW202", "PW605"},
+	// The runtime does not pass on what pods ask for.
+	{"PW207", "PW605"},
 	// podweir takes the place of bandwidth, or cannot.
 	{"PW202", "PW206"},
 	{"PW206", "PW210"},
