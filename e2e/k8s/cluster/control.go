@@ -58,6 +58,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		"--service-account-signing-key-file="+c.path("pki/sa.key"),
 		"--service-cluster-ip-range="+serviceCIDR,
 		"--allow-privileged=true",
+		// MutatingAdmissionPolicy is beta, and off, before Kubernetes 1.36.
+		"--feature-gates=MutatingAdmissionPolicy=true",
+		"--runtime-config=admissionregistration.k8s.io/v1beta1=true",
 		// Names of nodes are not in any DNS.
 		"--kubelet-preferred-address-types=InternalIP",
 	)

@@ -5,14 +5,12 @@ package cnis
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
-	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/row"
 )
 
@@ -20,13 +18,13 @@ import (
 // change its settings.
 type ciliumCNI struct {
 	cilium.Release
+	byLabels
 
 	settings cilium.Settings
-	policy   func(name, to string, from ...string) map[string]any
 }
 
 func newCilium(r *row.Row) CNI {
-	m := &ciliumCNI{settings: cilium.Legacy, policy: cilium.Policy}
+	m := &ciliumCNI{settings: cilium.Legacy, byLabels: byLabels{cilium.Policy}}
 	switch {
 	case variantHas(r, "kubeProxyReplacement=true"):
 		m.settings = cilium.KubeProxyReplacement
@@ -73,37 +71,6 @@ func (m *ciliumCNI) Uninstall(ctx context.Context, _ *cluster.Cluster) error {
 // KillAgent returns when the kubelet has started the agent again.
 func (m *ciliumCNI) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
 	return m.Release.KillAgent(ctx, n)
-}
-
-// Restrict gives the pods labels, by which the policy knows them.
-func (m *ciliumCNI) Restrict(ctx context.Context, c *cluster.Cluster, server *workload.Pod, friends ...*workload.Pod) error {
-	var names []string
-	for _, p := range friends {
-		names = append(names, p.Name)
-	}
-	for _, name := range append(slices.Clone(names), server.Name) {
-		for key, value := range cilium.Labels(name) {
-			if _, err := c.Kubectl(ctx, "", "label", "--overwrite", "pod", name, key+"="+value); err != nil {
-				return err
-			}
-		}
-	}
-	_, err := c.Kubectl(ctx, m.manifest(server.Name, names...), "apply", "-f", "-")
-	return err
-}
-
-// Lift deletes the policy that [ciliumCNI.Restrict] made.
-func (m *ciliumCNI) Lift(ctx context.Context, c *cluster.Cluster, server *workload.Pod) error {
-	_, err := c.Kubectl(ctx, m.manifest(server.Name), "delete", "--ignore-not-found", "-f", "-")
-	return err
-}
-
-func (m *ciliumCNI) manifest(server string, friends ...string) string {
-	text, err := json.Marshal(m.policy("matrix-"+server, server, friends...))
-	if err != nil {
-		panic(err) // maps of texts
-	}
-	return string(text)
 }
 
 // Logs are the last words of Cilium's agent.

@@ -89,6 +89,15 @@ type Settings interface {
 	Settings(c *cluster.Cluster) []string
 }
 
+// Shaper is implemented by CNIs that enforce the standard annotations by themselves.
+type Shaper interface {
+	// Shaper is the name by which podweir knows it.
+	Shaper() string
+	// OwnLimits are the rates, in bits per second, to which the CNI itself holds what
+	// enters and what leaves a pod; 0 is none.
+	OwnLimits(ctx context.Context, p *workload.Pod) (in, out uint64, err error)
+}
+
 // Unchanged is implemented by CNIs which change their own files while pods come
 // and go.
 type Unchanged interface {
@@ -100,6 +109,7 @@ type Unchanged interface {
 var members = map[string]func(*row.Row) CNI{
 	"aws":     newVPC,
 	"bridge":  newBridge,
+	"calico":  newCalico,
 	"cilium":  newCilium,
 	"flannel": newFlannel,
 	"ipvlan":  newLayered,

@@ -44,7 +44,7 @@ type Row struct {
 	// Profile is the name in compat/profiles, Recipe the page for users.
 	Profile string `json:"profile,omitempty" yaml:"profile"`
 	Recipe  string `json:"recipe,omitempty" yaml:"recipe"`
-	// Scenario is full, stock or two-interfaces.
+	// Scenario is full, stock, two-interfaces or two-shapers.
 	Scenario string `json:"scenario,omitempty" yaml:"scenario"`
 	// Order is cni-first (the default) or podweir-first.
 	Order string `json:"order,omitempty" yaml:"order"`
@@ -71,6 +71,7 @@ const (
 	Full          = "full"
 	Stock         = "stock"
 	TwoInterfaces = "two-interfaces"
+	TwoShapers    = "two-shapers"
 )
 
 // Fast is the tier of rows that make test runs.
@@ -146,7 +147,7 @@ func (r *Row) check() error {
 		return errors.Join(errs...)
 	}
 	oneOf("tier", r.Tier, Fast, "full")
-	oneOf("scenario", r.Scenario, Full, Stock, TwoInterfaces)
+	oneOf("scenario", r.Scenario, Full, Stock, TwoInterfaces, TwoShapers)
 	oneOf("order", r.Order, "cni-first", PodweirFirst)
 	oneOf("delivery", r.Delivery, "chain", "drop-in", "handed", "nri")
 	if r.CNI == "" || r.Real == "" {

@@ -60,9 +60,18 @@ func Steps(r *row.Row) []Step {
 		cni.Name = "primary CNI installed behind podweir"
 		steps = []Step{install, cni, {"agents ready", 2 * time.Minute, AgentPart, nil, agentsReady}, choice, {"pods", 2 * time.Minute, CNIPart, nil, podsBehind}}
 	}
+	shared := []Step{}
+	if r.Scenario == row.TwoShapers {
+		steps = append(steps, Step{"the CNI's own limits lifted", 2 * time.Minute, AgentPart, nil, ownLimitsLifted})
+		shared = []Step{
+			{"endpoint changed in a flood", 2 * time.Minute, CNIPart, nil, endpointChanged},
+			{"limits left to the CNI", 3 * time.Minute, AgentPart, nil, leftToTheCNI},
+		}
+	}
+	steps = append(steps, doctor, Step{"limits", 3 * time.Minute, AgentPart, nil, limits})
+	steps = append(steps, shared...)
 	steps = append(
-		steps, doctor,
-		Step{"limits", 3 * time.Minute, AgentPart, nil, limits},
+		steps,
 		Step{"light flow beside bulk", time.Minute, AgentPart, nil, lightFlow},
 		Step{"policy enforced", 2 * time.Minute, CNIPart, policyEngine, policyEnforced},
 		Step{"annotation changed", time.Minute, AgentPart, nil, annotationChanged},

@@ -29,7 +29,12 @@ const promised = 1.01
 
 // err says whether a measurement keeps to the caps and uses them.
 func (l *load) err(t workload.Traffic) error {
-	errs := []error{t.Err(l.in, l.out)}
+	return errors.Join(t.Err(l.in, l.out), l.aboveErr(t))
+}
+
+// aboveErr says whether it keeps to the caps.
+func (l *load) aboveErr(t workload.Traffic) error {
+	var errs []error
 	for _, d := range t.Directions(l.in, l.out) {
 		if worst := d.WorstSecond(); l.strict && worst > promised {
 			errs = append(errs, fmt.Errorf("%s %d bits/s: a second had %.4f of the cap, %.2f is promised", d.Name, d.Bits, worst, promised))
@@ -103,19 +108,21 @@ const worstLight = 20 * time.Millisecond
 // lightFlow asks questions beside bulk in both directions, and at the same time
 // those of a pod without a limit: what the machine itself needs.
 func lightFlow(ctx context.Context, r *Run) error {
-	var light, control answers
-	_, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, func(ctx context.Context) error {
-		beside := make(chan error, 1)
-		go func() {
-			var err error
-			control, err = ask(ctx, r.near, r.control)
-			beside <- err
-		}()
+	_, err := workload.Load{Pod: r.early, Peer: r.far}.While(ctx, r.askBoth)
+	return err
+}
+
+// askBoth asks the pod that stays and the one without a limit at the same time.
+func (r *Run) askBoth(ctx context.Context) error {
+	var control answers
+	beside := make(chan error, 1)
+	go func() {
 		var err error
-		light, err = ask(ctx, r.near, r.early)
-		return errors.Join(err, <-beside)
-	})
-	if err != nil {
+		control, err = ask(ctx, r.near, r.control)
+		beside <- err
+	}()
+	light, err := ask(ctx, r.near, r.early)
+	if err := errors.Join(err, <-beside); err != nil {
 		return err
 	}
 	r.note("beside bulk: p50 %v, p99 %v, longest %v; control pod at the same time: p99 %v", light.p50, light.p99, light.most, control.p99)

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package cnis
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/podweir/podweir/e2e/k8s/cilium"
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/row"
+)
+
+// calico is Calico's own manifest with its real agent, CNI plugin and IPAM. Words of the
+// variant change Felix's settings.
+type calico struct {
+	byLabels
+
+	env map[string]string
+	// made is what e2e/calico/setup.sh made.
+	made string
+}
+
+func newCalico(r *row.Row) CNI {
+	c := &calico{
+		byLabels: byLabels{cilium.NetworkPolicy},
+		env: map[string]string{
+			// It is built without cgo, so that it has no libbpf.
+			"FELIX_DebugSkipCTLBCleanup": "true", "FELIX_XDPENABLED": "false",
+			"FELIX_USAGEREPORTINGENABLED": "false",
+		},
+	}
+	if variantHas(r, "nftables") {
+		c.env["FELIX_NFTABLESMODE"] = "Enabled"
+	}
+	return c
+}
+
+// Images builds Calico.
+func (c *calico) Images(ctx context.Context, here string) ([]string, error) {
+	made, err := cluster.Setup(ctx, filepath.Join(here, "../calico"), 1)
+	if err != nil {
+		return nil, err
+	}
+	c.made = made[0]
+	return []string{filepath.Join(c.made, "image.tar")}, nil
+}
+
+// Shares says that Calico leaves nothing else.
+func (c *calico) Shares() {}
+
+// Install applies the manifest.
+func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
+	manifest, err := c.manifest(k)
+	if err != nil {
+		return err
+	}
+	_, err = k.Kubectl(ctx, manifest, "create", "-f", "-")
+	return err
+}
+
+// manifest is Calico's own, but for calico-kube-controllers, which collects what nodes and
+// pods leave that are gone.
+func (c *calico) manifest(k *cluster.Cluster) (string, error) {
+	text, err := os.ReadFile(filepath.Join(c.made, "calico.yaml"))
+	if err != nil {
+		return "", err
+	}
+	var items []map[string]any
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var object map[string]any
+		if err := d.Decode(&object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return "", err
+		}
+		switch object["kind"] {
+		case nil, "Deployment", "PodDisruptionBudget":
+			continue
+		case "DaemonSet":
+			if err := c.adapt(object, k); err != nil {
+				return "", err
+			}
+		}
+		items = append(items, object)
+	}
+	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	return string(list), err
+}
+
+// adapt gives calico-node its settings.
+func (c *calico) adapt(set map[string]any, k *cluster.Cluster) error {
+	spec, _ := at(set, "spec", "template", "spec").(map[string]any)
+	containers, _ := spec["containers"].([]any)
+	if len(containers) != 1 {
+		return fmt.Errorf("calico.yaml: calico-node has %d containers, want one", len(containers))
+	}
+	node, _ := containers[0].(map[string]any)
+	env, _ := node["env"].([]any)
+	values := maps.Clone(c.env)
+	values["CALICO_IPV4POOL_CIDR"] = k.PodCIDR()
+	env = slices.DeleteFunc(env, func(e any) bool {
+		entry, _ := e.(map[string]any)
+		name, _ := entry["name"].(string)
+		return values[name] != ""
+	})
+	for name, value := range values {
+		env = append(env, map[string]any{"name": name, "value": value})
+	}
+	node["env"] = env
+	return nil
+}
+
+// at is what a path of keys leads to, nil where there is nothing.
+func at(object any, path ...string) any {
+	for _, key := range path {
+		m, _ := object.(map[string]any)
+		object = m[key]
+	}
+	return object
+}
+
+// Ready wants a calico-node that is ready on every node.
+func (c *calico) Ready(ctx context.Context, k *cluster.Cluster) error {
+	ready, err := k.Kubectl(ctx, "", "-n", "kube-system", "get", "daemonset", "calico-node", "-o", "jsonpath={.status.numberReady}")
+	if err == nil && ready != fmt.Sprint(len(k.Members)) {
+		err = fmt.Errorf("%s of %d calico-node are ready", ready, len(k.Members))
+	}
+	return err
+}
+
+// Booted has nothing to do: the kubelet starts calico-node.
+func (c *calico) Booted(context.Context, *cluster.Node) error { return nil }
+
+// Conflist is what the init container of calico-node writes.
+func (c *calico) Conflist() string { return "/etc/cni/net.d/10-calico.conflist" }
+
+// KillAgent kills Felix and returns when the next one is ready.
+func (c *calico) KillAgent(ctx context.Context, _ *cluster.Cluster, n *cluster.Node) error {
+	_, err := n.Exec(ctx, "bash", "-c", `
+old=$(pgrep -f '^calico-node -felix') && kill -KILL $old || exit
+for _ in $(seq 600); do
+	sleep 0.1
+	new=$(pgrep -f '^calico-node -felix') && [ "$new" != "$old" ] && exec 3<>/dev/tcp/127.0.0.1/9099 || continue
+	printf 'GET /readiness HTTP/1.0\r\n\r\n' >&3 && head -n1 <&3 | grep -q ' 20[04]' && exit
+done 2>/dev/null
+echo 'Felix is not back after a minute' >&2
+exit 1`)
+	return err
+}
+
+// Logs are calico-node's.
+func (c *calico) Logs(ctx context.Context, n *cluster.Node) string {
+	out, err := n.Exec(ctx, "bash", "-c", "cat /var/log/pods/kube-system_calico-node-*/*/*.log | tail -n 200")
+	return strings.TrimSpace(out + "\n" + errorText(err))
+}
+
+// Uninstall removes what the manifest made, and what calico-node leaves in files.
+func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
+	manifest, err := c.manifest(k)
+	if err != nil {
+		return err
+	}
+	_, err = k.Kubectl(ctx, manifest, "delete", "--ignore-not-found", "--timeout=90s", "-f", "-")
+	errs := []error{err}
+	for _, n := range k.Members {
+		_, err := n.Exec(ctx, "bash", "-c", "rm -rf "+c.Conflist()+" /etc/cni/net.d/calico-kubeconfig /var/lib/calico /var/lib/cni /opt/cni/bin/{calico,calico-ipam,install}")
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Own says whether a line is of Calico's: its rules follow each endpoint, and its queues
+// and filters the annotations of a pod.
+func (c *calico) Own(line string) bool {
+	return strings.Contains(line, "cali") && !strings.Contains(line, "podweir") && !strings.Contains(line, "pw_") || lastAddress(line)
+}
+
+// Shaper is the name by which podweir knows Calico as a shaper.
+func (c *calico) Shaper() string { return "calico" }
+
+// OwnLimits reads the buckets of the pod's host side and of the ifb that it sends to.
+func (c *calico) OwnLimits(ctx context.Context, p *workload.Pod) (in, out uint64, err error) {
+	text, err := p.Node.Exec(ctx, "bash", "-c", `
+set -e
+device=$(ip -o route show `+p.IP.String()+` | sed -nE 's/.* dev (cali[^ ]*).*/\1/p')
+[ -n "$device" ]
+ifb=$(tc filter show dev "$device" ingress | sed -nE 's/.*[Rr]edirect to device (bwcali[^)]*)\).*/\1/p')
+tc -j qdisc show dev "$device" root
+[ -z "$ifb" ] || tc -j qdisc show dev "$ifb" root`)
+	if err != nil {
+		return 0, 0, fmt.Errorf("%w: %s", err, text)
+	}
+	limits := make([]uint64, 0, 2)
+	for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
+		var qdiscs []struct {
+			Kind    string
+			Options struct {
+				// Rate is in bytes per second.
+				Rate uint64
+			}
+		}
+		if err := d.Decode(&qdiscs); err != nil {
+			return 0, 0, fmt.Errorf("tc: %w: %s", err, text)
+		}
+		limit := uint64(0)
+		for _, q := range qdiscs {
+			if q.Kind == "tbf" {
+				limit = q.Options.Rate * 8
+			}
+		}
+		limits = append(limits, limit)
+	}
+	limits = append(limits, 0, 0)
+	return limits[0], limits[1], nil
+}

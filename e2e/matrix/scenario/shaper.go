@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/e2e/matrix/cnis"
+)
+
+// Beside a CNI that enforces the standard annotations, too, pods have two limits unless
+// somebody decides.
+
+const (
+	// twoShapers is the doctor's check of pods with two limits.
+	twoShapers = "PW403"
+	// noShaper is that of pods which each of two leaves to the other.
+	noShaper = "PW409"
+	// endless is the rate from which on a limit holds nothing back: that of no pod is as
+	// high.
+	endless = 400_000_000_000
+	// changing is how long the endpoint of a pod is changed under load, and between two
+	// changes is a pause.
+	changing, betweenChanges = 8 * time.Second, 250 * time.Millisecond
+)
+
+// ownLimits waits until the CNI's own limits of a pod are as they should be.
+func (r *Run) ownLimits(ctx context.Context, p *workload.Pod, want string, fits func(in, out uint64) bool) error {
+	err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		in, out, err := r.CNI.(cnis.Shaper).OwnLimits(ctx, p)
+		if err == nil && !fits(in, out) {
+			err = fmt.Errorf("%d in and %d out", in, out)
+		}
+		return err
+	})
+	return expect(fmt.Sprintf("the CNI's own limits of %s: %s", p.Name, want), err)
+}
+
+func (r *Run) liftedFrom(ctx context.Context, p *workload.Pod) error {
+	return r.ownLimits(ctx, p, "none that holds anything back", func(in, out uint64) bool { return in > endless && out > endless })
+}
+
+// ownRates are annotations that only podweir reads.
+func ownRates(ingress, egress string) map[string]string {
+	return map[string]string{"podweir.io/ingress-rate": ingress, "podweir.io/egress-rate": egress}
+}
+
+// ownLimitsLifted: a pod from before has the CNI's limit in front of podweir's until its
+// next change, which the doctor says; pods from after, and those with podweir's own
+// annotations, never have it.
+func ownLimitsLifted(ctx context.Context, r *Run) error {
+	found, err := r.findings(ctx, r.Cluster.Members[0])
+	if err != nil {
+		return err
+	}
+	if found[twoShapers] == "" {
+		return expect("the doctor says that pods from before have two limits ("+twoShapers+")", fmt.Errorf("findings %v", found))
+	}
+	for _, p := range []*workload.Pod{r.early, r.remote} {
+		if _, err := r.Cluster.Kubectl(ctx, "", "label", "--overwrite", "pod", p.Name, "changed=once"); err != nil {
+			return err
+		}
+		if err := r.liftedFrom(ctx, p); err != nil {
+			return err
+		}
+	}
+	lifted, err := r.run(ctx, "lifted", 0, workload.Limits(capInText, capOutText))
+	if err != nil {
+		return err
+	}
+	if err := r.liftedFrom(ctx, lifted); err != nil {
+		return err
+	}
+	own, err := r.run(ctx, "own", 0, ownRates(capInText, capOutText))
+	if err != nil {
+		return err
+	}
+	if err := r.ownLimits(ctx, own, "none", func(in, out uint64) bool { return in == 0 && out == 0 }); err != nil {
+		return err
+	}
+	return r.together(
+		ctx, measured,
+		load{"standard annotations", workload.Load{Pod: lifted, Peer: r.far}, capIn, capOut, true},
+		load{"podweir's annotations", workload.Load{Pod: own, Peer: r.near}, capIn, capOut, true},
+	)
+}
+
+// endpointChanged changes a pod's labels again and again in a flood, and kills the CNI's
+// agent meanwhile: each time that agent looks at the queues of the pod's host side. The
+// limit holds, small requests do not wait, and podweir has nothing to mend.
+func endpointChanged(ctx context.Context, r *Run) error {
+	before, err := r.mended(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range []load{
+		{"TCP while labels change", workload.Load{Pod: r.early, Peer: r.far}, capIn, capOut, true},
+		{"datagrams while labels change", workload.Load{Pod: r.early, Peer: r.far, UDP: true, Bits: datagramOffered}, capIn, capOut, true},
+	} {
+		t, err := l.While(ctx, func(ctx context.Context) error {
+			light := make(chan error, 1)
+			go func() { light <- r.askBoth(ctx) }()
+			return errors.Join(r.changeLabels(ctx), <-light, workload.Wait(time.Second)(ctx))
+		})
+		if err != nil {
+			return err
+		}
+		r.note("%s", l.seen(t))
+		if err := l.aboveErr(t); err != nil {
+			return expect(l.what+": the limit is held", err)
+		}
+	}
+	after, err := r.mended(ctx)
+	if err == nil && after > before+1 {
+		err = expect("podweir mends at most once what the CNI's agent does", fmt.Errorf("%.0f times", after-before))
+	}
+	r.note("mended %.0f times", after-before)
+	return err
+}
+
+// changeLabels changes the labels of a pod, and kills the CNI's agent on its node on the way.
+func (r *Run) changeLabels(ctx context.Context) error {
+	const killAt = 4
+	killed := make(chan error, 1)
+	changes := 0
+	for end := time.Now().Add(changing); changes <= killAt || time.Now().Before(end); changes++ {
+		if _, err := r.Cluster.Kubectl(ctx, "", "label", "--overwrite", "pod", r.early.Name, fmt.Sprintf("changed=n%d", changes)); err != nil {
+			return err
+		}
+		if changes == killAt {
+			go func() { killed <- r.CNI.(cnis.Agent).KillAgent(ctx, r.Cluster, r.early.Node) }()
+		}
+		if err := workload.Wait(betweenChanges)(ctx); err != nil {
+			return err
+		}
+	}
+	r.note("%d changes", changes)
+	return <-killed
+}
+
+// mended is how often the agent of the first node put something back.
+func (r *Run) mended(ctx context.Context) (times float64, err error) {
+	page, err := r.Cluster.Members[0].Fetch(ctx, "/metrics")
+	for line := range strings.Lines(page) {
+		if after, ok := strings.CutPrefix(line, `podweir_reconcile_duration_seconds_count{outcome="mended"} `); ok {
+			_, err = fmt.Sscan(after, &times)
+		}
+	}
+	return times, err
+}
+
+// leftToTheCNI has podweir leave the standard annotations to the CNI, and takes them back.
+func leftToTheCNI(ctx context.Context, r *Run) error {
+	shaper := r.CNI.(cnis.Shaper).Shaper()
+	if err := r.upgrade(ctx, "defaults.shaper="+shaper, "liftCalicoLimits.enabled=false"); err != nil {
+		return err
+	}
+	if err := agentsReady(ctx, r); err != nil {
+		return err
+	}
+	left, err := r.run(ctx, "left", 0, workload.Limits(capInText, capOutText))
+	if err != nil {
+		return err
+	}
+	if err := r.ownLimits(ctx, left, "those of the pod", func(in, out uint64) bool { return in == capIn && out == capOut }); err != nil {
+		return err
+	}
+	own, err := r.run(ctx, "own2", 0, ownRates(capInText, capOutText))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.capsOf(ctx, left, 0, 0), r.capsOf(ctx, own, capIn, capOut)); err != nil {
+		return err
+	}
+	if err := r.limited(ctx, "podweir's annotations", workload.Load{Pod: own, Peer: r.far}, capIn, capOut); err != nil {
+		return err
+	}
+	// The pod from before has Calico's number overridden, so that nobody limits it.
+	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+		found, err := r.findings(ctx, r.Cluster.Members[0])
+		if err == nil && !strings.Contains(found[noShaper], r.early.Name) {
+			err = fmt.Errorf("findings %v", found)
+		}
+		return err
+	})
+	if err != nil {
+		return expect("the doctor says that nobody limits "+r.early.Name+" ("+noShaper+")", err)
+	}
+	// Otherwise it has two limits afterwards.
+	if err := workload.Delete(ctx, r.Cluster, left.Name); err != nil {
+		return err
+	}
+	if err := r.upgrade(ctx); err != nil {
+		return err
+	}
+	return errors.Join(agentsReady(ctx, r), r.capsOf(ctx, r.early, capIn, capOut))
+}
