@@ -228,11 +228,11 @@ test-timed: build refplugins tiers vmrig bin/tools/gotestsum ## Privileged tests
 	cat bin/timed.again
 	bin/vmrig report -host bin/timed.json
 
-# Beside other tests one machine at a time; "all" has the machine for itself.
+# Beside other tests one machine at a time; the timeout is that of a kernel's machine.
 .PHONY: test-kernels
 ifeq ($(TIER),all)
 test-kernels: setup-kernels ## The privileged tests that are marked for it, on the kernels of KERNELS, emulated (root).
-	bin/vmrig test -tier all -k $(ALL_KERNELS) -timeout 60m -machines 1
+	bin/vmrig test -tier all -k $(ALL_KERNELS) -timeout 4h -machines 1
 else
 test-kernels: setup-kernels
 	bin/vmrig test -tier test -k $(KERNELS) -timeout 20m -machines 1
@@ -240,7 +240,7 @@ endif
 
 .PHONY: test-kernels-rest
 test-kernels-rest: setup-kernels ## Those that only "make gate" has, likewise.
-	bin/vmrig test -tier gate -without test -k $(KERNELS) -timeout 30m -machines 1
+	bin/vmrig test -tier gate -without test -k $(KERNELS) -timeout 60m -machines 1
 
 .PHONY: test-coverage
 test-coverage: ## Fail if a privileged test was skipped by every kernel.
