@@ -95,6 +95,16 @@ func qdiscDiff(w, g *shaping.Qdisc) string {
 		return fmt.Sprintf("fq limits are %d and %d packets, want %d and %d",
 			g.PacketLimit, g.FlowLimit, w.PacketLimit, w.FlowLimit)
 	}
+	return extrasDiff(string(w.Kind), &w.Extras, &g.Extras)
+}
+
+func extrasDiff(what string, w, g *shaping.Extras) string {
+	switch {
+	case w.PeakRate != g.PeakRate:
+		return fmt.Sprintf("%s has a second limit of %v, want none", what, g.PeakRate.BitRate())
+	case *w != *g:
+		return fmt.Sprintf("%s charges packets %d bytes more, and at least %d, want neither", what, g.Overhead, g.MinPacket)
+	}
 	return ""
 }
 
@@ -118,6 +128,13 @@ func classesDiff(want, got *shaping.Tree) string {
 			if g.Rate != w.Rate || g.Ceil != w.Ceil || g.Prio != w.Prio {
 				return fmt.Sprintf("class %s has rate %v ceil %v prio %d, want %v, %v, %d",
 					handle(w.Handle), g.Rate.BitRate(), g.Ceil.BitRate(), g.Prio, w.Rate.BitRate(), w.Ceil.BitRate(), w.Prio)
+			}
+			if !closeTo(w.Burst, g.Burst) || !closeTo(w.CeilBurst, g.CeilBurst) {
+				return fmt.Sprintf("class %s has burst %v and %v at its ceil, want %v and %v",
+					handle(w.Handle), g.Burst, g.CeilBurst, w.Burst, w.CeilBurst)
+			}
+			if d := extrasDiff("class "+handle(w.Handle), &w.Extras, &g.Extras); d != "" {
+				return d
 			}
 		}
 		if !found {

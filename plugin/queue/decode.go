@@ -6,6 +6,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 
 	"github.com/vishvananda/netlink/nl"
@@ -98,6 +99,10 @@ func parseQdisc(m *message) (Qdisc, error) {
 				q.FlowLimit = u32at(v, 0)
 			case tcaFQHorizon:
 				q.HorizonMicros = u32at(v, 0)
+			case nl.TCA_FQ_FLOW_MAX_RATE:
+				if rate := u32at(v, 0); rate != math.MaxUint32 {
+					q.PeakRate = units.ByteRate(rate)
+				}
 			}
 		})
 	case shaping.KindPfifoFast:
@@ -115,6 +120,8 @@ func parseTBF(q *Qdisc, options []byte) error {
 		switch t {
 		case nl.TCA_TBF_PARMS:
 			q.Rate = units.ByteRate(u32at(v, 8))
+			q.PeakRate = units.ByteRate(u32at(v, rateSpecLen+8))
+			charge(&q.Extras, v)
 			q.tbfLimit = units.Bytes(u32at(v, 24))
 			ticks = u32at(v, 28)
 		case nl.TCA_TBF_RATE64:
@@ -126,6 +133,14 @@ func parseTBF(q *Qdisc, options []byte) error {
 	}
 	q.Burst = fromTicks(ticks, q.Rate)
 	return err
+}
+
+// charge adds what a struct tc_ratespec charges beside a packet's bytes.
+func charge(x *shaping.Extras, spec []byte) {
+	e := nl.NativeEndian()
+	if len(spec) >= rateSpecLen {
+		x.Overhead, x.MinPacket = max(x.Overhead, e.Uint16(spec[2:])), max(x.MinPacket, e.Uint16(spec[6:]))
+	}
 }
 
 func parseClass(m *message) (Class, error) {
@@ -142,6 +157,8 @@ func parseClass(m *message) (Class, error) {
 			c.Rate, c.Ceil = units.ByteRate(u32at(v, 8)), units.ByteRate(u32at(v, 20))
 			ticks, ceilTicks = u32at(v, 24), u32at(v, 28)
 			c.Prio = u32at(v, 40)
+			charge(&c.Extras, v)
+			charge(&c.Extras, v[min(rateSpecLen, len(v)):])
 		case nl.TCA_HTB_RATE64:
 			rate64 = u64(v)
 		case nl.TCA_HTB_CEIL64:

@@ -114,6 +114,8 @@ func fqOptions(q *shaping.Qdisc) *nl.RtAttr {
 	if q.FlowLimit != 0 {
 		o.AddRtAttr(nl.TCA_FQ_FLOW_PLIMIT, nl.Uint32Attr(q.FlowLimit))
 	}
+	// A change keeps what it does not name.
+	o.AddRtAttr(nl.TCA_FQ_FLOW_MAX_RATE, nl.Uint32Attr(math.MaxUint32))
 	if q.HorizonMicros != 0 {
 		o.AddRtAttr(tcaFQHorizon, nl.Uint32Attr(q.HorizonMicros))
 	}

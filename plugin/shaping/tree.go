@@ -58,6 +58,16 @@ type Qdisc struct {
 	PacketLimit, FlowLimit uint32
 	// HorizonMicros is fq's own horizon in µs; what lies beyond is dropped.
 	HorizonMicros uint32
+	Extras
+}
+
+// Extras are parameters of a qdisc or class that podweir never sets: what is not 0 is
+// somebody else's.
+type Extras struct {
+	// PeakRate is TBF's second limit, or that of each flow of fq, in bytes per second.
+	PeakRate units.ByteRate
+	// Overhead is charged for each packet beside its bytes, MinPacket at least, in bytes.
+	Overhead, MinPacket uint16
 }
 
 // BandPackets is the length of the bands of a pfifo_fast in the tree, 0 if there is
@@ -81,6 +91,7 @@ type Class struct {
 	Burst, CeilBurst units.Bytes
 	// Prio is HTB's priority, 0 first.
 	Prio uint32
+	Extras
 }
 
 // Filter is a direct-action cls_bpf filter on a qdisc of ours.

@@ -170,6 +170,26 @@ func queueNotices() []notice {
 			dry: []string{"would repair ingress change-queue"}, repair: []string{"repaired ingress change-queue"}, after: same, then: inOrder,
 		},
 		{
+			name: "tc gave the queue a second limit, for small packets alone", conf: flat,
+			make:  inPod("sh", "-c", "tc qdisc change dev eth0 root handle "+rootOf("eth0")+" tbf rate 800kbit burst 9100 limit 30000 peakrate 900kbit mtu 200"),
+			truth: outage + ", " + limited, check: []string{"tbf has a second limit of 900 kbit/s, want none"},
+			status: []string{"DIFFERS default/web", "second limit of 900 kbit/s"}, doctor: "PW602",
+			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "tc made the queue charge more than a packet has", conf: flat,
+			make:  inPod("sh", "-c", "tc qdisc change dev eth0 root handle "+rootOf("eth0")+" tbf rate 800kbit burst 9100 limit 30000 mpu 9000"),
+			truth: same, check: []string{"tbf charges packets 0 bytes more, and at least 9000"},
+			status: []string{"DIFFERS default/web", "at least 9000"}, doctor: "PW602",
+			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
+		},
+		{
+			name: "tc gave the class of HTB a larger bucket", conf: map[string]any{"egressQueue": "htb", "egressRate": "60M", "policy": "flat", "egressCeiling": "off"},
+			make:  inPod("sh", "-c", "c=$(tc class show dev eth0 | sed -n 's/^class htb \\([0-9a-f:]*\\) .*/\\1/p' | head -1); tc class change dev eth0 classid $c htb rate 60mbit ceil 60mbit burst 10m cburst 10m"),
+			check: []string{"egress change-queue", "has burst"}, status: []string{"DIFFERS default/web", "has burst"}, doctor: "PW602",
+			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, then: inOrder,
+		},
+		{
 			name: "programs on the hooks in the pod were removed", make: inPod("tc", "qdisc", "del", "dev", "eth0", "clsact"),
 			truth: same, check: []string{"is not on the egress hook of eth0"}, status: []string{"DIFFERS default/web", "egress attach"}, doctor: "PW602",
 			dry: []string{"would repair egress attach"}, repair: []string{"repaired egress attach"}, after: same, then: inOrder,
