@@ -50,9 +50,6 @@ type Platform struct {
 	Layers       [][]File
 }
 
-// searchPath lets "kubectl exec" find programs by name.
-const searchPath = "/usr/local/bin"
-
 // Media types of the OCI image specification.
 const (
 	indexType    = "application/vnd.oci.image.index.v1+json"
