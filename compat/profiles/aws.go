@@ -79,7 +79,7 @@ func aws() []*Profile {
 	felix.Conflicts = append(calicoConflicts(), awsConflicts()[2:]...)
 	felix.Sources = append(awsSources(), calicoSources()...)
 	felix.Read = []Ruling{RulingSigns, RulingDevice, RulingBypass, RulingHooks, RulingQdiscs, RulingShares, RulingConflist}
-	felix.Unknowns = []string{"run only beside a double of what Felix does with root qdiscs; Felix is taken to own devices with the prefix eni as it owns cali devices"}
+	felix.Unknowns = []string{"not run with Felix; it is taken to own devices with the prefix eni as it owns cali devices"}
 	return []*Profile{&with, &felix, &without}
 }
 

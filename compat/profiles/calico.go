@@ -121,7 +121,7 @@ func calico() []*Profile {
 		Conflist:              calicoConflist(),
 		Conflicts:             calicoConflicts(), Sources: calicoSources(),
 		Read:     []Ruling{RulingDevice, RulingHooks, RulingQdiscs, RulingShares, RulingEgress, RulingIngress, RulingConflist},
-		Unknowns: []string{"run only beside a double of what Felix does with root qdiscs"},
+		Unknowns: []string{"not run; what Felix does with root qdiscs was seen with its nftables dataplane"},
 	}
 	tables := base
 	tables.Name, tables.Title = "calico", "Calico, iptables or nftables dataplane"
@@ -137,6 +137,7 @@ func calico() []*Profile {
 	canal.Conflist.File = "10-canal.conflist"
 	canal.Conflist.Note = "older manifests have flannel in the chain, with calico as its delegate, and a network named canal"
 
+	tables.Tried, tables.Unknowns = []string{"calico-3.31-nftables"}, nil
 	return []*Profile{calicoBPF(base), &canal, &tables}
 }
 
