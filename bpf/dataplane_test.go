@@ -175,7 +175,7 @@ func compareState(t *testing.T, d *bpftest.Dataplane, m *model.Direction) {
 		ActivePeriod: uint64(m.Active.Period), ActiveBefore: m.Active.Before, ActiveNow: m.Active.Now,
 		Flows: m.Flows.Words, EstablishedTat: m.Established.TAT, ControlTat: m.Control.TAT,
 		CeilingTat: m.CeilingMeter.TAT, CeilingFor: m.CeilingFor,
-		Fair: m.Fair.Word(), FairExtra: m.Fair.Extra, FairCut: uint64(m.Fair.Cut),
+		Fair: m.Fair.Word(), FairExtra: m.Fair.Extra, FairCut: m.Fair.Seen(),
 		WaitClock: m.Waits.Clock, WaitFrame: m.Waits.Frame, WaitFactor: m.Waits.Factor,
 		WaitBytes: m.Waits.Bytes, WaitSince: m.Waits.SinceNS, WaitedNs: m.Waits.NS, Waits: m.Waits.Packets,
 		Newcomers: image.Cell{Est: m.Newcomers.Est, Tick: m.Newcomers.Tick},

@@ -103,7 +103,9 @@ type Packet struct {
 	Claim    uint32
 	BigEst   uint32
 	Fair     uint32
+	Flood    uint32
 	Hold     uint32
+	_        [4]byte
 	Level    uint64
 	Wait     uint64
 	Extra    uint64
@@ -122,7 +124,7 @@ type Packet struct {
 	Control uint8
 	Excess  uint8
 	Counts  uint8
-	Pad     uint8
+	Sender  uint8
 	Size    struct {
 		_     structs.HostLayout
 		Units uint32
@@ -246,22 +248,22 @@ var maps = []Map{
 	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 21696, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
 	{Name: "pw_layout", Type: 2, KeyBytes: 4, ValueBytes: 12, MaxEntries: 1, Flags: 0, Inner: ""},
-	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 144, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 152, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2818, "pw_layout"}}, from: 0, to: 25296, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {60, "pw_scratch"}, {288, "pw_subnets"}, {2785, "pw_layout"}}, from: 25296, to: 50256, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 50256, to: 54472, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {373, "pw_subnets"}}, from: 54472, to: 59056, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {61, "pw_scratch"}, {2811, "pw_layout"}}, from: 59056, to: 84288, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {291, "pw_subnets"}, {2813, "pw_layout"}}, from: 84288, to: 109488, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 109488, to: 131448, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {300, "pw_subnets"}}, from: 131448, to: 153536, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 153536, to: 153584, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {57, "pw_scratch"}}, from: 153584, to: 170552, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {379, "pw_subnets"}}, from: 170552, to: 187808, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 187808, to: 188312, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2904, "pw_layout"}}, from: 0, to: 25976, carrier: 1},
+	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {288, "pw_subnets"}, {2910, "pw_layout"}}, from: 25976, to: 51968, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 51968, to: 56192, carrier: 1},
+	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {374, "pw_subnets"}}, from: 56192, to: 60784, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {60, "pw_scratch"}, {2928, "pw_layout"}}, from: 60784, to: 86960, carrier: 1},
+	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {291, "pw_subnets"}, {2948, "pw_layout"}}, from: 86960, to: 113272, carrier: 1},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 113272, to: 135904, carrier: 1},
+	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {291, "pw_subnets"}}, from: 135904, to: 158632, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 158632, to: 158680, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {57, "pw_scratch"}}, from: 158680, to: 175952, carrier: 1},
+	{Name: "pw_police_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {380, "pw_subnets"}}, from: 175952, to: 193416, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 193416, to: 193920, carrier: 1},
 }

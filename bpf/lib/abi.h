@@ -180,12 +180,14 @@ struct pw_state {
 	/* What a light packet needs, up to its count. */
 	__u64 light_tat; /* 1/64 ns, wrapping */
 	__u64 total_tat;
-	__u64 fair; /* the fair share as an estimate, PW_FAIR_WANTED, and above them the tick that it is as of */
+	__u64 fair; /* the fair share as an estimate, flags as in fair.h, and above them the tick that it is as of */
 	__u64 wait_clock; /* when the first band will have sent what is in it, 1/64 ns; as in wait.h */
 	struct pw_count counts[PW_DISPOSITIONS];
 	/* What a heavy packet needs besides, a cache line. */
 	__u64 fair_extra; /* how much longer heavy packets shall wait because of losses, 1/64 ns */
-	__u64 fair_cut; /* the tick in which a TCP flow last lost a packet for its share, or was marked */
+	/* The tick in which a TCP flow last lost a packet for its share, or was marked. Above it, 16 bits each, when a flood
+	 * last lost one, and when TCP of this node was last heavy, as in fair.h. */
+	__u64 fair_cut;
 	/* As in wait.h. */
 	__u64 wait_frame; /* what one packet of the second band costs, 1/64 ns */
 	__u64 wait_factor; /* how much longer heavy packets wait because light ones come meanwhile, 1/PW_WAIT_ONE */

@@ -251,7 +251,10 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 	struct pw_packet *pkt = work->pkt;
 	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
 
-	if (with_subnets && exempt_matches(pkt, cfg, work->slot, work->number))
+	/* By way of memory: what follows is verified once, not once for each answer. */
+	pkt->light = with_subnets && exempt_matches(pkt, cfg, work->slot, work->number);
+	pw_forget();
+	if (with_subnets && pkt->light)
 		return PW_CLASS_EXEMPT;
 	if (pw_unlikely(pkt->control) && classify_take_control(work))
 		return PW_CLASS_LIGHT;

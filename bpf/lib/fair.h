@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "ecn.h"
 #include "meter.h"
+#include "sender.h"
 #include "sketch.h"
 
 /* From all of the cap, since what is above that only takes longer to come down when it is needed, to 1/256 of it:
@@ -55,6 +56,10 @@
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
  * has it, the queue is short because nobody wants more. */
 #define PW_FAIR_WANTED (1ULL << 31)
+/* There, too: as of that tick a flood loses packets, and does so beside heavy TCP of this node. */
+#define PW_FAIR_FLOODED (1U << 30)
+#define PW_FAIR_BESIDE (1U << 29)
+#define PW_FAIR_SHARE (PW_FAIR_BESIDE - 1)
 
 /* As many full frames as one offloaded packet may add to an estimate before its flow seems to ignore marks. At
  * 10 Mbit/s they are a tenth of the cap. Of 8 flows with ECN 0.35 % was lost there with 2 frames, and with 4 none or
@@ -66,21 +71,69 @@
  * a second: of 8 BBR flows out of a pod of 10 Mbit/s some got nothing for seconds (measured: docs/explanation/fair-bands.md). */
 #define PW_FAIR_SILENT_PART 8
 
+/* A flood does not slow down: it is not TCP, and has a quarter more than its share, and some frames, when it loses a packet for that.
+ * TCP of this node has no more than two packets in the queue (TCP small queues), and a flood fills whatever there is. So while a flood
+ * loses packets beside heavy TCP of this node the queue is as long as what each of them may have in it.
+ * TCP from elsewhere is cut down at its peaks, and has less than those on average. So while a flood loses packets TCP may have
+ * half of the share more. That bounds BBR, which does not slow down for a loss either. */
+#define PW_FAIR_SEEN_SHIFT 6 /* ticks in a unit */
+#define PW_FAIR_SEEN 4U /* for so many units, which are all odd: 134 to 268 ms */
+#define PW_FAIR_SEEN_MASK 0xffffULL
+#define PW_FAIR_FLOOD 32 /* where that is in fair_cut; 0: never */
+#define PW_FAIR_LOCAL 48
+
 enum pw_excess {
 	PW_EXCESS_NONE,
 	PW_EXCESS_DROP,
 	PW_EXCESS_MARK,
 };
 
+static __always_inline __u64 fair_unit(__u32 tick)
+{
+	return (tick >> PW_FAIR_SEEN_SHIFT | 1) & PW_FAIR_SEEN_MASK;
+}
+
+/* All ones if what is noted there was just now. */
+static __always_inline __u64 fair_seen(__u64 word, __u32 where, __u32 tick)
+{
+	__u64 at = word >> where & PW_FAIR_SEEN_MASK;
+
+	return sketch_less((fair_unit(tick) - at) & PW_FAIR_SEEN_MASK, PW_FAIR_SEEN) &
+	       sketch_less(0, at);
+}
+
+/* Whether a flood loses packets, and beside heavy TCP of this node. */
+static __always_inline __u32 fair_see(const struct pw_state *state, __u32 tick)
+{
+	__u64 word = PW_READ64(&state->fair_cut);
+
+	return (PW_FAIR_FLOODED | (PW_FAIR_BESIDE & fair_seen(word, PW_FAIR_LOCAL, tick))) &
+	       fair_seen(word, PW_FAIR_FLOOD, tick);
+}
+
+/* All ones if that is so. */
+static __always_inline __u64 fair_is(const struct pw_packet *pkt, __u32 what)
+{
+	return sketch_less(0, pkt->flood & what);
+}
+
 /* How long heavy packets shall wait. So that a flow that is cut down to its share still has some packets under way, the
  * queue is the longer the more flows share it. What losses add to that is kept apart, or a share that is far too small
  * for a moment would leave a long queue behind. */
-static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair, __u64 extra)
+static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair,
+				       const struct pw_packet *pkt)
 {
+	__u64 alone = ~fair_is(pkt, PW_FAIR_BESIDE), least = cfg->fair_least & alone;
 	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
 
-	wait = cfg->fair_least + sketch_more(wait, cfg->fair_least) + extra;
+	wait = least + sketch_more(wait, least) + (pkt->extra & alone);
 	return sketch_min(wait, cfg->fair_most);
+}
+
+/* All ones for TCP. */
+static __always_inline __u64 fair_is_tcp(const struct pw_packet *pkt)
+{
+	return -(__u64)(pkt->flow.protocol == IPPROTO_TCP);
 }
 
 /* What TCP has sent, in 2^10/64 ns at the cap, 0 if that is not known; for others 0. It is counted in KiB, so that the
@@ -89,8 +142,7 @@ static __always_inline __u64 fair_sent(const struct pw_config *cfg, const struct
 {
 	__u64 kib = sketch_min(pkt->listed >> 10, PW_MAX_BYTES);
 
-	return meter_small_cost(&cfg->total_rate, kib) &
-	       -(__u64)(pkt->flow.protocol == IPPROTO_TCP);
+	return meter_small_cost(&cfg->total_rate, kib) & fair_is_tcp(pkt);
 }
 
 /* All ones for a packet of TCP bulk. */
@@ -106,7 +158,8 @@ static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct p
 	__u64 enough = (__u64)pkt->fair * (meter_time(PW_FAIR_BEGINS_NS) >> 10) / PW_EST_ONE;
 	__u64 begins = sketch_less(0, sent) & sketch_less(sent, enough);
 
-	return pkt->fair + (pkt->fair & begins & sketch_less(0, pkt->extra));
+	enough = pkt->fair / 2 & fair_is(pkt, PW_FAIR_FLOODED) & fair_is_tcp(pkt);
+	return pkt->fair + enough + (pkt->fair & begins & sketch_less(0, pkt->extra));
 }
 
 static __always_inline void fair_longer(const struct pw_config *cfg, struct pw_state *state,
@@ -131,7 +184,7 @@ static __always_inline void fair_lost(const struct pw_config *cfg, struct pw_sta
 static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struct pw_packet *pkt,
 					__u64 fair, bool wanted, __u64 ticks)
 {
-	__u64 wait = fair_wait(cfg, fair, pkt->extra);
+	__u64 wait = fair_wait(cfg, fair, pkt);
 	__u64 aim = cfg->total_burst + wait, range = PW_FAIR_RANGE(wait) | 1;
 	__u64 below = sketch_min(sketch_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
 	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), PW_FAIR_SHRINK * range)
@@ -152,20 +205,22 @@ static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struc
 static __always_inline void fair_look(const struct pw_config *cfg, struct pw_state *state,
 				      struct pw_packet *pkt, __u32 tick)
 {
-	__u64 word = PW_READ64(&state->fair), fair = (__u32)(word & ~PW_FAIR_WANTED);
+	__u64 word = PW_READ64(&state->fair), fair = word & PW_FAIR_SHARE;
 	__u32 ticks = tick - (__u32)(word >> 32);
 
 	pkt->fair = (__u32)fair;
+	pkt->flood = (__u32)word;
 	if (pw_likely(ticks + PW_TICK_SKEW <= PW_TICK_SKEW))
 		return;
 	pkt->extra = PW_READ64(&state->fair_extra);
+	pkt->flood = fair_see(state, tick);
 	pw_forget();
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
 	pw_forget();
 	pkt->extra = sketch_more(pkt->extra, ticks * PW_FAIR_FADE);
 	PW_WRITE64(&state->fair_extra, pkt->extra);
-	PW_WRITE64(&state->fair, (__u64)tick << 32 | fair);
+	PW_WRITE64(&state->fair, (__u64)tick << 32 | pkt->flood | fair);
 }
 
 /* Notes that a heavy flow has the share. */
@@ -177,22 +232,25 @@ static __always_inline void fair_want(struct pw_state *state)
 		PW_WRITE64(&state->fair, word | PW_FAIR_WANTED);
 }
 
-/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked. The wait becomes longer if another one
- * finds the queue empty soon after that. */
-static __always_inline void fair_unused(const struct pw_config *cfg, struct pw_state *state,
-					const struct pw_packet *pkt, __u64 now_ns, __u64 cost)
+/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked, a flood lost one, and TCP of this node was heavy. Of two CPUs that note something at once one may be forgotten, until the next packet. The wait becomes longer if a
+ * packet of TCP bulk finds the queue empty soon after such a loss. */
+static __always_inline void fair_note(const struct pw_config *cfg, struct pw_state *state,
+				      const struct pw_packet *pkt, __u32 tick, __u64 cost)
 {
-	__u32 tick = (__u32)(now_ns >> PW_TICK_SHIFT);
+	__u64 word = PW_READ64(&state->fair_cut), unit = fair_unit(tick), mask;
+	__u64 most = (__u64)pkt->fair + pkt->fair / 4 + PW_FAIR_FRAMES * cfg->fair_frame_est;
+	__u64 excess = -(__u64)(pkt->excess != PW_EXCESS_NONE), bulk = fair_is_bulk(cfg, pkt);
 
-	if (pkt->excess != PW_EXCESS_NONE) {
-		if (fair_is_bulk(cfg, pkt))
-			PW_WRITE64(&state->fair_cut, tick);
-		return;
-	}
+	mask = excess & bulk & PW_EST_MAX;
+	mask |= excess & sketch_less(most, pkt->est) & ~fair_is_tcp(pkt) &
+		PW_FAIR_SEEN_MASK << PW_FAIR_FLOOD;
+	mask |= -(__u64)(pkt->sender != PW_SENDING_ELSEWHERE) & PW_FAIR_SEEN_MASK << PW_FAIR_LOCAL;
+	unit = tick | unit << PW_FAIR_FLOOD | unit << PW_FAIR_LOCAL;
+	PW_WRITE64(&state->fair_cut, (word & ~mask) | (unit & mask));
 	/* The bucket has saved most of the burst. */
-	if (pw_likely(pkt->level > cfg->total_burst / 4))
+	if (pw_likely(excess | sketch_less(cfg->total_burst / 4, pkt->level)))
 		return;
-	if (tick - (__u32)PW_READ64(&state->fair_cut) < PW_FAIR_CUT_TICKS && fair_is_bulk(cfg, pkt))
+	if (tick - (__u32)word < PW_FAIR_CUT_TICKS && bulk)
 		fair_longer(cfg, state, pkt, cost >> PW_FAIR_UNUSED_SHIFT);
 }
 

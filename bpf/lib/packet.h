@@ -37,6 +37,7 @@ struct pw_packet {
 	__u32 claim; /* what the flow is taken for where the light-only meter is asked */
 	__u32 big_est; /* from this estimate on a flow is held; a quarter above it, it becomes heavy */
 	__u32 fair; /* the fair share as an estimate */
+	__u32 flood; /* PW_FAIR_FLOODED and PW_FAIR_BESIDE */
 	__u32 hold; /* for how long the flow would be held now, in units of the table of flows */
 	__u64 level; /* of the total meter when the packet came, 1/64 ns */
 	__u64 wait; /* how long heavy packets shall wait, 1/64 ns */
@@ -47,7 +48,7 @@ struct pw_packet {
 	__u8 control; /* ARP or neighbour discovery */
 	__u8 excess; /* enum pw_excess */
 	__u8 counts; /* the sketch is charged */
-	__u8 pad;
+	__u8 sender; /* enum pw_sending */
 	struct pw_size size; /* on the wire */
 	__u64 id; /* the flow hash */
 };

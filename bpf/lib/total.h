@@ -74,6 +74,7 @@ static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct
 						   enum pw_class class)
 {
 	struct pw_packet *pkt = work->pkt;
+	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
 	__u64 cost;
 
 	pkt->excess = PW_EXCESS_NONE;
@@ -82,15 +83,17 @@ static __always_inline enum pw_excess total_excess(struct __sk_buff *skb, struct
 			total_recent(work);
 		cost = work_cost(work, &work->cfg->total_rate);
 		pkt->extra = PW_READ64(&work->state->fair_extra);
-		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt->extra);
+		pkt->sender = sender_look(skb);
+		pw_forget();
+		pkt->wait = fair_wait(work->cfg, pkt->fair, pkt);
 		pw_forget();
 		pkt->excess = (__u8)fair_draw(work->cfg, pkt);
 		/* A wrong guess costs a turn: a later packet of the sender is lost instead. */
 		if (pkt->excess == PW_EXCESS_DROP && fair_is_turn(work->cfg, pkt, cost) &&
-		    sender_is_idle(skb))
+		    pkt->sender == PW_SENDING_IDLE)
 			pkt->excess = PW_EXCESS_NONE;
 		pw_forget();
-		fair_unused(work->cfg, work->state, pkt, work->now_ns, cost);
+		fair_note(work->cfg, work->state, pkt, tick, cost);
 	}
 	pw_forget();
 	return (enum pw_excess)pkt->excess;

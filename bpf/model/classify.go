@@ -54,8 +54,8 @@ type work struct {
 	bytes  uint32
 	// backlog is how much the queue holds.
 	backlog uint32
-	// senderIdle: the sender has nothing under way but this packet.
-	senderIdle bool
+	// sender is what the socket says of a TCP sender on this node, nil for others.
+	sender *Sender
 	// level is that of the total meter when it was asked, before is when the
 	// packet came.
 	level, before uint64

@@ -73,7 +73,7 @@ func computed(p *Packet, parsed *Parsed) uint32 { return WireComputed(p, parsed,
 func computedAsQueued(p *Packet, parsed *Parsed) uint32 { return WireComputed(p, parsed, false) }
 
 func (d *Direction) begin(p *Packet, clock Clock, bytes sizing) (*work, Outcome) {
-	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS, backlog: p.Backlog, senderIdle: p.Sender.Idle()}
+	w := &work{parsed: Parse(p, d.Config.L3Only), clock: clock, nowNS: clock.CoarseNS, backlog: p.Backlog, sender: p.Sender}
 	w.bytes = bytes(p, &w.parsed)
 	return w, Outcome{Bytes: w.bytes, Priority: p.Priority, Stamp: p.Stamp}
 }

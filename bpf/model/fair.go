@@ -35,6 +35,10 @@ const (
 	// the wait longer by half of its time.
 	fairCutTicks    = 2048
 	fairUnusedShift = 1
+	// A flood loses packets, or TCP of this node is heavy, for so many units after it was
+	// noted. They are odd, of 2^6 ticks.
+	fairSeenShift = 6
+	fairSeen      = 4
 )
 
 // Fair is the fair share of a direction: an estimate, as of a tick. It is moved
@@ -47,10 +51,29 @@ type Fair struct {
 	Extra uint64
 	// Cut is the tick in which TCP bulk last lost a packet for its share, or was marked.
 	Cut uint32
+	// Flooded says that a flood loses packets, Beside that it does next to heavy TCP of this
+	// node, both as of Tick.
+	Flooded, Beside bool
+	// Flood is the unit in which a flood last lost a packet for its share, Local that in which
+	// TCP of this node was last heavy; 0 is never.
+	Flood, Local uint16
 }
 
-// fairWanted is the bit of Wanted in a word of the state.
-const fairWanted = 1 << 31
+// Seen is Cut, Flood and Local as in the state of the programs.
+func (f *Fair) Seen() uint64 { return uint64(f.Local)<<48 | uint64(f.Flood)<<32 | uint64(f.Cut) }
+
+// unitOf is the unit of a tick.
+func unitOf(tick uint32) uint16 { return uint16(tick>>fairSeenShift | 1) }
+
+// seen says that what was noted in a unit was just before a tick.
+func seen(at uint16, tick uint32) bool { return at != 0 && unitOf(tick)-at < fairSeen }
+
+// The bits of Wanted, Flooded and Beside in a word of the state.
+const (
+	fairWanted  = 1 << 31
+	fairFlooded = 1 << 30
+	fairBeside  = 1 << 29
+)
 
 // Word is the share as in the state of the programs.
 func (f *Fair) Word() uint64 {
@@ -58,11 +81,17 @@ func (f *Fair) Word() uint64 {
 	if f.Wanted {
 		word |= fairWanted
 	}
+	if f.Flooded {
+		word |= fairFlooded
+	}
+	if f.Beside {
+		word |= fairBeside
+	}
 	return word
 }
 
 // ShareIn is the share in such a word, an estimate.
-func ShareIn(word uint64) uint32 { return uint32(word) &^ fairWanted }
+func ShareIn(word uint64) uint32 { return uint32(word) & (fairBeside - 1) }
 
 // look brings it up to a tick, at which the total meter has a level.
 func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
@@ -70,14 +99,20 @@ func (f *Fair) look(c *shaping.Datapath, level uint64, tick uint32) {
 	if ticks+TickSkew <= TickSkew {
 		return // to a CPU whose tick is older no time has passed
 	}
+	f.Flooded = seen(f.Flood, tick)
+	f.Beside = f.Flooded && seen(f.Local, tick)
 	f.Tick, f.Share = tick, f.moved(c, level, ticks)
 	f.Wanted = false
 	f.Extra -= min(f.Extra, uint64(ticks)*fairFade)
 }
 
-// wait is how long heavy packets shall wait, in 1/64 ns.
+// wait is how long heavy packets shall wait, in 1/64 ns. Beside a flood TCP of this
+// node has no more in the queue than its packets, and the queue is as long as that.
 func (f *Fair) wait(c *shaping.Datapath) uint64 {
 	each := uint64(c.FairEach) << 16 / uint64(f.Share>>8|1)
+	if f.Beside {
+		return min(each, uint64(c.FairMost))
+	}
 	return min(max(each, uint64(c.FairLeast))+f.Extra, uint64(c.FairMost))
 }
 
@@ -152,13 +187,20 @@ func (d *Direction) excess(w *work, random uint32) excess {
 		}
 	}
 	e := draw(c, w, random)
-	if e == excessDrop && w.senderIdle && isTurn(c, w) {
+	if e == excessDrop && w.sender.Idle() && isTurn(c, w) {
 		e = excessNone
+	}
+	f, tick, cost := &d.Fair, Tick(w.nowNS), Cost(c.TotalRate, w.bytes)
+	most := uint64(w.fair.Share) + uint64(w.fair.Share)/4 + fairFrames*uint64(c.FairFrameEstimate)
+	if e != excessNone && w.parsed.Flow.Protocol != protoTCP && uint64(w.est) > most {
+		f.Flood = unitOf(tick)
+	}
+	if w.sender != nil {
+		f.Local = unitOf(tick)
 	}
 	if !w.isBulk(c) {
 		return e
 	}
-	f, tick, cost := &d.Fair, Tick(w.nowNS), Cost(c.TotalRate, w.bytes)
 	switch {
 	case e == excessDrop:
 		if c.Direction == terms.Egress {
@@ -195,11 +237,14 @@ func (w *work) sent(c *shaping.Datapath) uint64 {
 func (w *work) isBulk(c *shaping.Datapath) bool { return w.sent(c) > fairBulk>>10 }
 
 // fairShare is the share of the packet's flow: twice that of others for TCP that has sent
-// little, where bulk makes the queue longer.
+// little, where bulk makes the queue longer, and half of it more for TCP beside a flood.
 func (w *work) fairShare(c *shaping.Datapath) uint64 {
 	fair := uint64(w.fair.Share)
 	if sent := w.sent(c); sent > 0 && sent < fair*(fairBegins>>10)/EstimateOne && w.fair.Extra > 0 {
 		fair *= 2
+	}
+	if w.parsed.Flow.Protocol == protoTCP && w.fair.Flooded {
+		fair += uint64(w.fair.Share) / 2
 	}
 	return fair
 }

@@ -370,8 +370,11 @@ func TestIdleSenderKeepsATurn(t *testing.T) {
 	} {
 		d.Fair = Fair{Share: fair}
 		w := &work{
-			nowNS: tick << TickShift, fair: d.Fair, bytes: uint32(c.bytes), listed: sentBulk, senderIdle: c.idle,
+			nowNS: tick << TickShift, fair: d.Fair, bytes: uint32(c.bytes), listed: sentBulk, sender: &Sender{Out: 1},
 			before: most - uint64(c.left/bits*8*1e9*(1<<meterShift)),
+		}
+		if c.idle {
+			w.sender = &Sender{}
 		}
 		w.est = fair + uint32(Cost(d.Config.FairRate, w.bytes))
 		w.parsed.Flow.Protocol, w.parsed.Family, w.parsed.TOS = protoTCP, 4, c.ecn
@@ -576,5 +579,41 @@ func TestSlowdownAtAnOlderTime(t *testing.T) {
 	was := d.Waits
 	if got := d.lightSlowdown(was.SinceNS - 4e6); got != was.Factor || d.Waits != was {
 		t.Errorf("4 ms before the last measurement the factor is %d and %+v is kept, want %d and %+v", got, d.Waits, was.Factor, was)
+	}
+}
+
+// Beside a flood that loses packets the queue is as long as what TCP of this node has in it, for a moment, and TCP may
+// have half of the share more. Without such TCP the queue stays as it is, and a sender at its share is no flood.
+func TestFloodBesideTCP(t *testing.T) {
+	const tick = 100_000
+	d := strictAt(100e6)
+	c := &d.Config
+	packet := func(protocol uint8, part float64, sender *Sender) {
+		w := &work{nowNS: tick << TickShift, fair: d.Fair, bytes: 1514, before: uint64(c.TotalBurst + c.FairMost), sender: sender}
+		w.est, w.parsed.Flow.Protocol = uint32(part*float64(d.Fair.Share)), protocol
+		d.excess(w, math.MaxUint32)
+	}
+	look := func(after uint32) { d.Fair.look(c, uint64(c.TotalBurst), tick+after) }
+	d.Fair = Fair{Share: EstimateOne / 2, Tick: tick - 1}
+	packet(protoUDP, 1.1, nil)
+	if look(0); d.Fair.Flooded {
+		t.Error("a sender near its share is taken for a flood")
+	}
+	packet(protoUDP, 2, nil)
+	if look(1); !d.Fair.Flooded || d.Fair.Beside || d.Fair.wait(c) < uint64(c.FairLeast) {
+		t.Errorf("a flood alone: %+v, a wait of %d, want a flood and at least %d", d.Fair, d.Fair.wait(c), c.FairLeast)
+	}
+	packet(protoTCP, 0.5, &Sender{Out: 4})
+	if look(2); !d.Fair.Beside || d.Fair.wait(c) >= uint64(c.FairLeast) {
+		t.Errorf("beside TCP of this node: %+v, a wait of %d, want less than %d", d.Fair, d.Fair.wait(c), c.FairLeast)
+	}
+	w := &work{fair: d.Fair}
+	for protocol, part := range map[uint8]uint64{protoUDP: 2, protoTCP: 3} {
+		if w.parsed.Flow.Protocol = protocol; w.fairShare(c) != uint64(d.Fair.Share)*part/2 {
+			t.Errorf("protocol %d may have %d of a share of %d, want %d halves of it", protocol, w.fairShare(c), d.Fair.Share, part)
+		}
+	}
+	if look(300); d.Fair.Flooded || d.Fair.Beside {
+		t.Errorf("0.3 s later: %+v, want neither", d.Fair)
 	}
 }

@@ -34,6 +34,8 @@ const (
 	// which begins with packets of 64 KiB all the same, waits three times as long as with a bounded
 	// device (measured: docs/explanation/how-a-packet-travels.md).
 	pacedFrom units.BitRate = 50_000_000
+	// pacedTold is what two packets of eight segments have on the wire.
+	pacedTold units.Bytes = 24_000
 )
 
 // Packets says how podweir keeps the packets of TCP in a pod small.

@@ -307,7 +307,14 @@ func (b *builder) shares() {
 	}
 	queue := min(max(rate.Bytes(fairQueue), minFairBytes), most)
 	dp.FairLeast = min(meterTime(max(wait, rate.Duration(queue))), dp.FairMost)
-	dp.FairEach = meterTime(rate.Duration(fairEach))
+	each := fairEach
+	switch {
+	case b.params.Paced:
+		each = pacedTold
+	case b.params.OffloadBytes != 0:
+		each = min(2*b.params.OffloadBytes, fairEach)
+	}
+	dp.FairEach = meterTime(rate.Duration(each))
 }
 
 // burstTime is the burst in time at the cap. Where the meter itself is the
