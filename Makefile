@@ -55,6 +55,13 @@ plugin: ## Build bin/kubectl-podweir, the plugin of kubectl for the whole cluste
 refplugins: ## Build the reference CNI plugins into bin/ref.
 	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ tool
 
+# gVisor looks into Go's runtime, and panics with a release of Go that it does not know.
+.PHONY: runsc
+runsc: export GOTOOLCHAIN = go1.24.13
+runsc: ## Build gVisor's runsc, and what runs in its sandbox, into bin/gvisor.
+	cd e2e/refruntimes && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/gvisor/ tool
+	cd e2e/refruntimes && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/gvisor/ ./load
+
 .PHONY: npa
 npa: ## Build the AWS Network Policy Agent's driver and programs into bin/npa (clang).
 	cd e2e/npa && CGO_ENABLED=0 go build -o $(CURDIR)/bin/npa/npa .
@@ -82,7 +89,7 @@ image: ## Build the container image for amd64 and arm64 into bin/image, with SBO
 QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
-ALL   = setup tools lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
+ALL   = setup tools runsc lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
 	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
 	test-cluster matrix-all test-aws test-cilium check-image bench
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // guest is the virtual machine of a pod: a namespace with a network stack of its own. Its
@@ -122,6 +123,7 @@ func pump(t *testing.T, a, b *os.File) {
 // limited, in either order, and CHECK, another ADD, repair and DEL leave what is the runtime's.
 // On podweir's clsact it fails, and the pod would not start.
 func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
+	mark.NightlyKernels(t, "sixteen pods, each offered to both ways three times")
 	testutil.RequireRoot(t)
 	requireTCX(t)
 	limited := conf{"egressRate": slow, "ingressRate": slow}

@@ -232,6 +232,48 @@ func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
 	}
 }
 
+// Where filters of others send what they match is seen, whichever kind of filter it is. A
+// copy is no redirect.
+func TestPrivilegedRedirectsOfOthers(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact", "mirred")
+	for name, tc := range map[string]struct {
+		match     string
+		does      string
+		redirects bool
+	}{
+		"u32":              {"u32 match u8 0 0", "egress redirect", true},
+		"u32 to ingress":   {"u32 match u8 0 0", "ingress redirect", true},
+		"u32, a copy":      {"u32 match u8 0 0", "egress mirror", false},
+		"matchall":         {"matchall", "egress redirect", true},
+		"matchall, a copy": {"matchall", "egress mirror", false},
+		"flower":           {"flower", "egress redirect", true},
+	} {
+		d := newDevice(t)
+		d.Run(t, "ip", "link", "add", "tap0", "type", "veth", "peer", "name", "tap1")
+		d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
+		args := "filter add dev eth0 parent ffff: protocol all " + tc.match + " action mirred " + tc.does + " dev tap0"
+		if out, err := d.Command(t, "tc", strings.Fields(args)...).CombinedOutput(); err != nil {
+			t.Logf("%s: left out, this kernel refuses it: %s", name, out)
+			continue
+		}
+		want := 0
+		if tc.redirects {
+			want = d.Interface(t, "tap0").Index
+		}
+		got := 0
+		for _, f := range d.observe(t).HookFilters {
+			got = max(got, f.RedirectIndex)
+			if queue.Ours(&f) {
+				t.Errorf("%s: %+v is taken for podweir's", name, f)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: sends to %d, want %d", name, got, want)
+		}
+	}
+}
+
 func TestPrivilegedMirred(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf", "mirred", "ifb")
