@@ -47,10 +47,13 @@ type Interface struct {
 	NetNSCookie uint64 `json:"netnsCookie,omitempty"`
 	// PodName is the name of the device when it was attached, NowName its name now
 	// if that is another.
-	PodName  string           `json:"podName"`
-	NowName  string           `json:"nowName,omitempty"`
-	PodIndex int              `json:"podIndex"`
-	Kind     terms.DeviceKind `json:"kind,omitempty"`
+	PodName string `json:"podName"`
+	NowName string `json:"nowName,omitempty"`
+	// NamesakeIndex is the ifindex of another device in the pod that has the name PodName
+	// now and leads to the host, 0 if there is none: no limit covers it.
+	NamesakeIndex int              `json:"namesakeIndex,omitempty"`
+	PodIndex      int              `json:"podIndex"`
+	Kind          terms.DeviceKind `json:"kind,omitempty"`
 	// HostName and HostIndex are zero where the interface has no other end on
 	// the host.
 	HostName  string `json:"hostName,omitempty"`
@@ -58,6 +61,15 @@ type Interface struct {
 	// MTU is the L3 MTU in bytes.
 	MTU    int  `json:"mtu"`
 	L3Only bool `json:"l3Only,omitempty"`
+}
+
+// Uncovered says that another device than the limited one carries the pod's traffic under
+// the interface's name, "" if none does.
+func (i *Interface) Uncovered() string {
+	if i.NamesakeIndex == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (ifindex %d) is another device now, which no limit covers; the limited one is called %s", i.PodName, i.NamesakeIndex, i.Name())
 }
 
 // Name is the name that the device has now.

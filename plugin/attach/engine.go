@@ -383,6 +383,9 @@ func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) erro
 		return fmt.Errorf("%s (ifindex %d) in %s has limits but is not attached",
 			iface.PodName, iface.PodIndex, iface.NetNSPath)
 	}
+	if other := iface.Uncovered(); other != "" {
+		return errors.New(other)
+	}
 	in, err := e.look(cfg, iface, prior)
 	if err != nil {
 		return err

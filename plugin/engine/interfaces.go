@@ -98,6 +98,10 @@ func (k *kernel) Again(i *attach.Interface) (attach.Interface, error) {
 	}
 	if now.PodName != i.PodName {
 		now.PodName, now.NowName = i.PodName, now.PodName // its pins are by the name that it had
+		// A stand-in has no other end on the host.
+		if other, err := hostif.FindPair(p.handle, k.host, p.ns, k.hostNS, i.PodName); err == nil {
+			now.NamesakeIndex = other.Pod.Index
+		}
 	}
 	return now, nil
 }

@@ -214,6 +214,9 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 	}
 	record := a.Record()
 	var out []doctor.Attachment
+	if other := a.Interface.Uncovered(); other != "" {
+		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
+	}
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName,

@@ -24,6 +24,7 @@ const (
 	cureOverdue  = "podweir doctor explain PW610"
 	cureExceeded = "podweir doctor explain PW612"
 	cureDiffers  = "podweir repair; if it comes back: podweir doctor explain PW602"
+	cureNamesake = "recreate the pod, or take the limits off (podweir detach) and attach them again"
 	cureBypassed = "podweir doctor explain PW402"
 	// cureReadAhead is of a limit that the pod's runtime does not heed.
 	cureReadAhead = "podweir doctor explain PW117"
@@ -156,6 +157,8 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		if a.Interface.PodName != "" {
 			p.Cause = a.Error
 		}
+	case a.Interface.NamesakeIndex != 0:
+		p.State, p.Cause, p.Cure = view.NotLimited, a.Interface.Uncovered(), cureNamesake
 	case past >= 0:
 		at := "at the host side"
 		p.State, p.Cure = view.NotLimited, cureBypassed

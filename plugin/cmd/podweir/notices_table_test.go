@@ -475,6 +475,12 @@ func deviceNotices() []notice {
 			truth: same, status: append([]string{"now lan0"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
+			name: "another pair took the name eth0, and the pod's traffic", make: func(t *testing.T, n *noticed) { t.Helper(); n.namesake(t) },
+			truth: unlimited + ", " + unlimited, check: []string{"is another device now, which no limit covers"},
+			status: []string{"NOT LIMITED default/web", "the limited one is called old0"}, doctor: "PW601",
+			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"NOT LIMITED default/web"},
+		},
+		{
 			name: "the host side has another name",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()

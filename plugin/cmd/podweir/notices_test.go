@@ -311,6 +311,19 @@ func (n *noticed) renew(t *testing.T) {
 	n.pod = &renewed
 }
 
+// namesake renames the pod's device and gives its name and addresses to another pair.
+func (n *noticed) namesake(t *testing.T) {
+	t.Helper()
+	n.pod.Run(t, "ip", "link", "set", "eth0", "down", "name", "old0")
+	n.pod.Run(t, "ip", "addr", "flush", "dev", "old0")
+	n.node.Run(t, "ip", "addr", "flush", "dev", "veth1")
+	n.node.Run(t, "ip", "link", "add", "veth2", "type", "veth", "peer", "name", "eth0", "netns", n.pod.Name)
+	n.pod.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
+	n.pod.Run(t, "ip", "link", "set", "eth0", "up")
+	n.node.Run(t, "ip", "addr", "add", "10.78.0.1/24", "dev", "veth2")
+	n.node.Run(t, "ip", "link", "set", "veth2", "up")
+}
+
 // takeNumbers ends the pod's device without DEL, and gives the numbers of both its ends to
 // an uplink of the node's and its peer.
 func (n *noticed) takeNumbers(t *testing.T) (peer *testutil.NetNS) {
