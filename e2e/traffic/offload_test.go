@@ -43,12 +43,15 @@ func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
 			"an exempt network":  {},
 		} {
 			t.Run(load.Name+", "+name, func(t *testing.T) {
-				beside(t, capacity)
+				exempt := len(keys) == 0
+				if !exempt { // whose senders would take the processors from the others
+					beside(t, capacity)
+				}
 				r := newRig(t)
-				if len(keys) == 0 {
+				if exempt {
 					keys["unshapedSubnets"] = []string{r.Client.V4.String() + "/32"}
 				}
-				if got, many := packetSize(t, r, load, last, capacity, keys), 12.0; got < many*segment {
+				if got, many := packetSize(t, r, load, last, capacity, keys), 10.0; got < many*segment {
 					t.Errorf("packets of %.0f bytes on average, want more than %.0f segments", got, many)
 				}
 			})
