@@ -238,13 +238,13 @@ func checkAttached(f *Facts) Finding {
 		if len(all) > 0 {
 			return breaks(shorten(first), "no difference", "podweir repair", all...).of(pods)
 		}
-		seen := fmt.Sprintf("%d limits", len(list))
+		seen := []string{fmt.Sprintf("%d limits", len(list))}
 		for i := range list {
 			if a := &list[i]; len(a.Kept) > 0 {
-				seen += fmt.Sprintf("; %s keeps %s, which podweir did not set", a.Pod, strings.Join(a.Kept, " "))
+				seen = append(seen, fmt.Sprintf("%s keeps %s, which podweir did not set", a.Pod, strings.Join(a.Kept, " ")))
 			}
 		}
-		return holds(seen)
+		return holds(strings.Join(seen, "; "))
 	})
 }
 

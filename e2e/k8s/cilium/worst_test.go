@@ -25,7 +25,6 @@ const (
 	// kept connection has.
 	roundTime     = 4 * time.Second
 	keptPerSecond = 200
-	keptPort      = 7999
 	// slow is what a request may take behind bulk at most: it must not wait in
 	// the heavy band, which is 50 ms deep.
 	slow = 40 * time.Millisecond
@@ -82,7 +81,7 @@ func round(t *testing.T, asker, bulk *workload.Pod) {
 		for _, p := range []*workload.Pod{limited, control} {
 			var err error
 			runs[p], err = l.StartEcho(ctx, lab.EchoLoad{
-				From: &hosts[asker].Host, To: &hosts[p].Host, ToPort: keptPort,
+				From: &hosts[asker].Host, To: &hosts[p].Host,
 				PerSecond: keptPerSecond, Duration: roundTime, Timeout: 3 * time.Second,
 			})
 			if err != nil {

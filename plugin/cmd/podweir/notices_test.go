@@ -203,7 +203,6 @@ func (n *noticed) findings(t *testing.T) string {
 	return strings.Join(all, " ")
 }
 
-//nolint:tparallel // its cases run beside each other, and it beside no other privileged test
 func TestPrivilegedNotices(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, s := range notices() {
