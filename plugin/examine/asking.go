@@ -117,13 +117,20 @@ func (a *Asked) Add(rep *status.Report) error {
 	for i := range a.asking {
 		paths = append(paths, a.asking[i].NetNS)
 	}
+	pods := make([]status.RuntimePod, 0, len(a.asking)+len(rep.Attachments))
+	for i := range a.asking {
+		pods = append(pods, status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: a.asking[i].NetNS})
+	}
+	// Another device of a limited pod has its name, also where no runtime answers.
+	for i := range rep.Attachments {
+		at := &rep.Attachments[i]
+		if path := at.Interface.NetNSPath; !slices.Contains(paths, path) {
+			paths, pods = append(paths, path), append(pods, status.RuntimePod{Pod: at.Name(), NetNSPath: path})
+		}
+	}
 	others, err := a.node.Paths.Others(paths)
 	if err != nil {
 		return err
-	}
-	pods := make([]status.RuntimePod, 0, len(a.asking))
-	for i := range a.asking {
-		pods = append(pods, status.RuntimePod{Pod: a.asking[i].Pod, NetNSPath: a.asking[i].NetNS})
 	}
 	for _, s := range doctor.Unheard(a.root, a.found, a.asking, a.agent, known(rep)) {
 		// A pod that ended meanwhile, or that has just started, is none that was passed over.

@@ -77,12 +77,14 @@ func (r *Report) View(now time.Time) *view.Node {
 	}
 	for i := range r.Others {
 		o := &r.Others[i]
-		known := slices.ContainsFunc(n.Pods, func(p view.Pod) bool { return p.Pod == o.Pod })
-		if p := otherView(o); p != nil && !known { // what is known already says why
+		known := slices.IndexFunc(n.Pods, func(p view.Pod) bool { return p.Pod == o.Pod })
+		if p := otherView(o); p != nil && known < 0 { // what is known already says why
 			n.Add(p)
 		}
 		n.Others = append(n.Others, view.Other{
-			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name, Asks: len(o.Asks)+len(o.Misspelt) > 0 || known,
+			Pod: cmp.Or(o.Pod, o.Name), Device: o.Name,
+			// A further device of a pod that is limited as it should be is no failure: a limit is an interface's.
+			Asks:        len(o.Asks)+len(o.Misspelt) > 0 || known >= 0 && !n.Pods[known].State.AsWanted(),
 			AskedEgress: o.asked(terms.Egress), AskedIngress: o.asked(terms.Ingress),
 			EgressBytes: o.EgressBytes, IngressBytes: o.IngressBytes,
 		})

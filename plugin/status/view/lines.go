@@ -111,12 +111,16 @@ func (n *Node) lines(onlyNotable bool) string {
 		} else if onlyNotable {
 			continue
 		}
+		name := Printable(o.Pod)
+		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Pod }) { // one of its devices has a limit
+			name += " " + Printable(o.Device)
+		}
 		for _, way := range []struct {
 			direction terms.Direction
 			asked     string
 			rate      float64
 		}{{terms.Egress, o.AskedEgress, o.EgressBitsPerSecond}, {terms.Ingress, o.AskedIngress, o.IngressBitsPerSecond}} {
-			rows.WriteString(line(Printable(o.Pod), way.direction.String(), Cut(Printable(cmp.Or(way.asked, "-")), 6), "-", Short(way.rate), "-", "-", word))
+			rows.WriteString(line(name, way.direction.String(), Cut(Printable(cmp.Or(way.asked, "-")), 6), "-", Short(way.rate), "-", "-", word))
 		}
 	}
 	if rows.Len() == 0 {
