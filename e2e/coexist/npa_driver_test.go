@@ -21,11 +21,8 @@ import (
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
-// Where "make npa" puts the agent's driver and its programs.
-const (
-	npaBinary  = "../../bin/npa/npa"
-	npaObjects = "../../bin/npa/*.bpf.o"
-)
+// npaBinary is where "make npa" puts the agent's driver, beside its programs.
+const npaBinary = "../../bin/npa/npa"
 
 // agent is the AWS Network Policy Agent of a node, in a root directory of its
 // own that outlives it.
@@ -58,18 +55,12 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 			t.Fatal(err)
 		}
 	}
-	objects, err := filepath.Glob(npaObjects)
+	if _, err := os.Stat(npaBinary); err != nil {
+		t.Fatalf("%v: \"make npa\" builds it", err)
+	}
+	programs, err := filepath.Abs(filepath.Dir(npaBinary))
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, file := range append(objects, npaBinary) {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatalf("%v: \"make npa\" builds it", err)
-		}
-		if err := os.WriteFile(filepath.Join(a.root, "app", filepath.Base(file)), raw, 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 	mount := func(source, target, kind string, flags uintptr) {
 		t.Helper()
@@ -87,6 +78,8 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 			t.Fatal(err)
 		}
 	}
+	// A copy would be busy while another test's child has it open for writing, from fork to exec.
+	mount(programs, "app", "", unix.MS_BIND)
 	mount("/proc", "proc", "", unix.MS_BIND)
 	mount("/sys", "sys", "", unix.MS_BIND)
 	mount("bpf", "sys/fs/bpf", "bpf", 0)
@@ -125,7 +118,7 @@ func (a *agent) start(t *testing.T) {
 
 // stop kills the agent, as a node does that runs out of memory.
 func (a *agent) stop() {
-	if a.cmd != nil {
+	if a.cmd != nil && a.cmd.Process != nil {
 		_ = a.cmd.Process.Kill()
 		_ = a.cmd.Wait()
 		a.cmd = nil
