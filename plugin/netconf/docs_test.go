@@ -91,7 +91,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 			pod[key] = value
 		}
 	}
-	if len(pod) < 5 {
+	if len(pod) < 3 {
 		t.Errorf("example of annotations.md = %v, want annotations", pod)
 	}
 	checkExample(t, map[string]any{
