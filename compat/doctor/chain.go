@@ -167,7 +167,7 @@ func checkChained(f *Facts) Finding {
 	case at <= 0:
 		return breaks(seen, expected, fix).of(f.inForce())
 	case slices.Contains(chain[at+1:], conflist.Type):
-		return breaks(seen, expected, "keep one delivery: remove podweir's file, or its drop-in")
+		return breaks(seen, expected, "keep one delivery and one entry: remove podweir's file or its drop-in, or take out all entries of "+f.active().Name+" but one")
 	}
 	if missed := f.uncalled(); len(missed) > 0 {
 		return f.notCalled(missed)

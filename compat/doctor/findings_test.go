@@ -279,6 +279,7 @@ func chainFindings() []finding {
 		{name: "huge file in force", code: "PW201", node: aws, change: set(net+"00-a.conf", strings.Repeat(" ", 10<<20)), want: doctor.Fail, seen: "has 10485760 bytes, want at most 1048576", fix: "remove"},
 		{name: "broken file behind", code: "PW201", node: aws, change: set(net+"99-z.conf", "\xff"), want: doctor.Warn, seen: "99-z.conf", fix: "remove them"},
 		{name: "not chained", code: "PW202", node: aws, change: func(n *node) { delete(n.files, own) }, want: doctor.Fail, seen: "10-aws.conflist: aws-cni → egress-cni", fix: "delivery drop-in"},
+		{name: "two entries in one file", code: "PW202", node: aws, change: edit(own, "]}", `,{"type":"podweir-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "take out all entries of 00-podweir-10-aws.conflist but one"},
 		{name: "chained twice", code: "PW202", node: aws, change: set(net+"aws-cni/50-podweir.conf", conflist.DefaultEntry), want: doctor.Fail, seen: "podweir-cni → podweir-cni", fix: "keep one"},
 		{name: "chained first", code: "PW202", node: aws, change: set(own, `{"name":"aws-cni","plugins":[`+conflist.DefaultEntry+`,{"type":"aws-cni"}]}`), want: doctor.Fail, seen: "podweir-cni → aws-cni"},
 		{name: "drop-in unread", code: "PW202", node: cilium, change: func(n *node) { n.opts.Runtime = "containerd://1.7.2" }, want: doctor.Fail, seen: "the drop-in is not read", fix: "handed"},

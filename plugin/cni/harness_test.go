@@ -33,6 +33,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -166,7 +167,7 @@ type conf map[string]any
 func (p *pod) conf(more conf) conf {
 	c := conf{
 		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
-		"prevResult": p.prevResult(),
+		"capabilities": conf{"bandwidth": true, netconf.PodAnnotationsCapability: true}, "prevResult": p.prevResult(),
 	}
 	maps.Copy(c, more)
 	return c

@@ -22,6 +22,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -139,6 +140,35 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	wantCode(t, "CHECK without the limit that is attached", p.call(t, "CHECK", p.conf(nil)).err, 100, "has no limit but is attached")
 	p.must(t, "ADD", p.conf(nil))
 	wantClean(t, p, "ADD without the limit that was there")
+}
+
+// A chain may have podweir-cni twice. The entry that the runtime tells nothing takes away
+// neither the limit that the other one made, nor the record that it could not make it.
+func TestPrivilegedTwiceInAChain(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	p := newNode(t).newPod(t)
+	for name, caps := range map[string]conf{"none": nil, "bandwidth alone": {"bandwidth": true}, "annotations alone": {netconf.PodAnnotationsCapability: true}} {
+		told, untold := p.conf(both(nil)), p.conf(conf{"capabilities": caps})
+		p.must(t, "ADD", told)
+		a := p.must(t, "ADD", untold)
+		wantState(t, p, name+": after the ADD of the other entry", shapedBoth(t))
+		if !strings.Contains(a.log, "limit kept") {
+			t.Errorf("%s: ADD of the other entry logs %q, want that the limit is kept", name, a.log)
+		}
+		// The runtime tells it of one direction only.
+		p.must(t, "ADD", p.conf(conf{"capabilities": caps, "egressRate": "10M"}))
+		wantState(t, p, name+": after an ADD with one direction", shapedBoth(t))
+		p.must(t, "CHECK", told)
+		p.must(t, "CHECK", untold)
+		p.must(t, "DEL", untold)
+		wantClean(t, p, name+": DEL of the other entry")
+	}
+	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "fast"}))
+	p.must(t, "ADD", p.conf(conf{"onError": "open", "capabilities": nil}))
+	if failed, err := p.node.paths.Failures(); err != nil || len(failed) != 1 {
+		t.Errorf("after the ADD of the other entry %d failures are recorded, %v, want the one of the first entry", len(failed), err)
+	}
 }
 
 // A pfifo_fast gives its device another txqueuelen. Whoever takes the limits off a

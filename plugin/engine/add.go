@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/terms"
 )
 
 // addTimeout bounds an ADD: the time that may pass in waiting for another process of the
@@ -75,6 +77,8 @@ func Add(ctx context.Context, a *Adding) Added {
 	}
 	out.Err = errors.Join(unread, out.Failed)
 	switch {
+	case out.Err == nil && a.By == attach.ByPlugin && !conf.Told && !conf.Shaping.Limited():
+		// What failed may be the limit that another entry of the chain was told of.
 	case out.Err == nil:
 		a.Paths.ClearFailure(out.ID)
 	case a.ended(out.Err):
@@ -119,6 +123,10 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 		return err
 	}
 	defer node.Close()
+	if a.By == attach.ByPlugin && node.KnowsMore(out.Config, out.ID) {
+		log.Warn("limit kept: another entry of the chain was told of it, and this one lacks the capabilities bandwidth or io.kubernetes.cri.pod-annotations")
+		return nil
+	}
 	if !limited {
 		return node.Remove(ctx, out.ID)
 	}
@@ -151,6 +159,21 @@ func (a *Adding) attached(limited bool, id attach.ID) (bool, error) {
 		return true, nil
 	}
 	return a.Paths.Attached(id)
+}
+
+// KnowsMore says that an attachment has a limit that an entry of a chain lacks because the
+// runtime did not tell it. A chain that has podweir-cni twice calls the other entry, too,
+// which made the attachment: only that one, DEL and who is told take the limit off.
+func (n *Node) KnowsMore(conf *netconf.Config, id attach.ID) bool {
+	if conf.Told || len(conf.Shaping.Deferred) > 0 {
+		return false
+	}
+	records, _ := n.Records(id) // what cannot be read says nothing
+	return slices.ContainsFunc(records, func(r *attach.Record) bool {
+		return slices.ContainsFunc(terms.Directions[:], func(d terms.Direction) bool {
+			return r.Config.Limit(d) != nil && conf.Shaping.Limit(d) == nil
+		})
+	})
 }
 
 // tellConfig logs what is odd about what is requested.

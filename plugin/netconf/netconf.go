@@ -80,6 +80,9 @@ type Config struct {
 	PrevResult json.RawMessage
 	// Interfaces are those of PrevResult.
 	Interfaces []Interface
+	// Told says that the entry has the capabilities by which runtimes pass the limits of
+	// pods. Without them a pod may have limits that Shaping lacks.
+	Told bool
 	// Shaping is what is requested. Beside a [*LimitError] it lacks the directions
 	// whose rate cannot be read, and has the others.
 	Shaping shaping.Config
@@ -217,6 +220,8 @@ func (p *parser) contract(command Command, stdin []byte) error {
 			return &ContractError{Code: codeInvalidConfig, Msg: "read " + s.key, Err: err}
 		}
 	}
+	var capabilities map[string]bool
+	c.Told = json.Unmarshal(conf.get("capabilities"), &capabilities) == nil && capabilities[bandwidthCapability] && capabilities[PodAnnotationsCapability]
 	// The specification had no such key at first, and libcni writes "" for none.
 	c.CNIVersion = cmp.Or(c.CNIVersion, terms.CNIVersions[0])
 	if !slices.Contains(terms.CNIVersions, c.CNIVersion) {

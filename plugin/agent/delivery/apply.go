@@ -86,6 +86,7 @@ func (m *Manager) decide(p *pass) error {
 	}
 	p.choice.Warning = join(p.choice.Warning, b.dispute(m.defaults))
 	p.compareHanded()
+	p.warnRepeated()
 	if err := m.plan(p); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package delivery
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,6 +125,18 @@ func (p *pass) compareHanded() {
 	p.choice.Warning = join(p.choice.Warning, n.File+" has podweir with other settings than this node: "+strings.Join(differ, ", "))
 	if again := p.view.situation.Profile.Conflist.HandedAgainDo; len(again) > 0 {
 		p.choice.Do = again
+	}
+}
+
+// warnRepeated warns if a chain that somebody else wrote has podweir more than once.
+func (p *pass) warnRepeated() {
+	n := p.view.original()
+	if n == nil {
+		return
+	}
+	if at := n.Index(conflist.Type); at >= 0 && slices.Contains(n.Types()[at+1:], conflist.Type) {
+		p.choice.Warning = join(p.choice.Warning, fmt.Sprintf("%s calls %s more than once for each pod (%s): take out all entries but one, which has both capabilities",
+			n.File, conflist.Type, strings.Join(n.Types(), ", ")))
 	}
 }
 

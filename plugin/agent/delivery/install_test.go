@@ -137,6 +137,23 @@ func TestHandedDefaults(t *testing.T) {
 	}
 }
 
+// TestTwoEntriesByHand: a chain that somebody else wrote with podweir in it twice stays as it
+// is, and a warning says so.
+func TestTwoEntriesByHand(t *testing.T) {
+	for n, want := range []bool{false, false, true, true} {
+		types := []string{"ptp"}
+		for range n {
+			types = append(types, conflist.Type)
+		}
+		h := newHost(t, simple())
+		h.write(t, confDir+"/"+original, network("n", 1, types...))
+		warning := h.install(t, nil).Decision().Warning
+		if got := strings.Contains(warning, original+" calls podweir-cni more than once for each pod (ptp, podweir-cni, podweir-cni"); got != want {
+			t.Errorf("%d entries: warning %q, want one about them: %v", n, warning, want)
+		}
+	}
+}
+
 func TestPlanWritesNothing(t *testing.T) {
 	h := newHost(t, simple())
 	before := h.tree(t)

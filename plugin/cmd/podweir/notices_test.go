@@ -26,6 +26,7 @@ import (
 	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
@@ -46,7 +47,7 @@ func newNoticed(t *testing.T, more map[string]any) *noticed {
 	n := &noticed{cli: newCLI(t), container: "c1", conf: map[string]any{
 		"cniVersion": "1.1.0", "name": "net", "type": "podweir-cni", "onError": "closed",
 		"egressRate": noticeRate, "ingressRate": noticeRate,
-		"prevResult": map[string]any{"cniVersion": "1.1.0"},
+		"capabilities": map[string]any{"bandwidth": true, netconf.PodAnnotationsCapability: true}, "prevResult": map[string]any{"cniVersion": "1.1.0"},
 	}}
 	n.path = n.pod.Path()
 	maps.Copy(n.conf, more)
