@@ -112,7 +112,7 @@ func (n *Node) lines(onlyNotable bool) string {
 			continue
 		}
 		name := Printable(o.Pod)
-		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Pod }) { // one of its devices has a limit
+		if slices.ContainsFunc(n.Rates, func(r PodRate) bool { return r.Pod == o.Pod && r.Error == "" }) { // one of its devices has a limit
 			name += " " + Printable(o.Device)
 		}
 		for _, way := range []struct {
