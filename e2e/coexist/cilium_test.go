@@ -246,7 +246,7 @@ func (c *cilium) programs(t *testing.T) (places, ids []string) {
 	return places, ids
 }
 
-func (*cilium) owns(text string) bool { return strings.Contains(text, `"cil_`) }
+func (*cilium) owns(text string) bool { return strings.Contains(text, "cil_") }
 
 func TestPrivilegedCilium(t *testing.T) {
 	t.Parallel()

@@ -71,7 +71,7 @@ func (h *hostile) arrive(t *testing.T) {
 // programs are not looked at: nothing happens to them.
 func (*hostile) programs(*testing.T) (places, ids []string) { return nil, nil }
 
-func (*hostile) owns(text string) bool { return strings.Contains(text, `"hostile`) }
+func (*hostile) owns(text string) bool { return strings.Contains(text, "hostile") }
 
 // behindRedirect says that a mode asks somebody else first by design: the
 // redirect to the ifb is the last filter, so that whoever decides about the

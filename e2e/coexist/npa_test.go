@@ -92,7 +92,7 @@ func (n *npa) clean(t *testing.T) {
 	n.restart(t)
 }
 
-func (*npa) owns(text string) bool { return strings.Contains(text, `"handle_`) }
+func (*npa) owns(text string) bool { return strings.Contains(text, "handle_") }
 
 func TestPrivilegedNPA(t *testing.T) {
 	t.Parallel()

@@ -349,7 +349,7 @@ func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
 	if found.Kind != want.kind {
 		reason := fmt.Sprintf("%s is on %v, want %v", want.name, found.Kind, want.kind)
 		if other := chain.FirstOther(); other != nil {
-			reason += fmt.Sprintf(" because of program %q (%d) on the %v hook of %s", other.Name, other.ProgramID, want.hook, dev.Name)
+			reason += fmt.Sprintf(" because of %v on the %v hook of %s", *other, want.hook, dev.Name)
 		}
 		p.add(want.action, "%s", reason)
 		return
@@ -360,8 +360,6 @@ func (p *directionPlan) planOn(want *hooked, have *Dataplane) {
 		return
 	}
 	if stands := chain.Stand(found.ProgramID, nil); found.Kind == terms.HookKindTCX && len(stands.Ahead) > 0 {
-		first := &stands.Ahead[0]
-		p.add(want.action, "program %q (%d) is ahead of %s on the %v hook of %s",
-			first.Name, first.ProgramID, want.name, want.hook, dev.Name)
+		p.add(want.action, "%v is ahead of %s on the %v hook of %s", stands.Ahead[0], want.name, want.hook, dev.Name)
 	}
 }

@@ -208,7 +208,7 @@ func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
 				})
 			},
 			[]string{"egress attach-ceiling"},
-			`pw_ceiling is on clsact, want tcx because of program "other" (7) on the ingress hook of veth1`,
+			`pw_ceiling is on clsact, want tcx because of other (program 7) at preference 1 on the ingress hook of veth1`,
 		},
 		{
 			"somebody else comes to the ceiling's hook, and there is no TCX", func(w *world) {
@@ -311,7 +311,7 @@ func TestPlanKeepsTheHead(t *testing.T) {
 	})
 	plan, err := drift(w, cfg, record(t, w))
 	if err != nil || !slices.Equal(kinds(plan), []string{"ingress attach"}) ||
-		!strings.Contains(plan[0].Reason, `program "cil_to_container" (10) is ahead of pw_band`) {
+		!strings.Contains(plan[0].Reason, "cil_to_container (program 10) is ahead of pw_band") {
 		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
 	}
 }
@@ -332,7 +332,7 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 	})
 	in, err := w.engine().Inspect(record(t, w))
 	if err != nil || !slices.Equal(kinds(in.Plan), []string{"egress attach"}) ||
-		!strings.Contains(in.Plan[0].Reason, `because of program "hostile" (10)`) ||
+		!strings.Contains(in.Plan[0].Reason, "because of hostile (program 10)") ||
 		in.Want.Directions[terms.Egress].HookKind != terms.HookKindTCX {
 		t.Errorf("inspection = %+v, %v, want TCX because of the program that is named", in, err)
 	}
@@ -354,7 +354,7 @@ func TestPlanKeepsTheHeadInsideThePod(t *testing.T) {
 		},
 	}
 	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 1 ||
-		!strings.Contains(plan[0].Reason, `program "again" (11) is ahead of pw_band`) {
+		!strings.Contains(plan[0].Reason, "again (program 11) is ahead of pw_band") {
 		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
 	}
 }

@@ -265,7 +265,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCode(t, "CHECK behind another program", p.call(t, "CHECK", c).err, 101,
-		`program "cil_to_pod"`, "is ahead of pw_band on the egress hook of "+p.host.Name)
+		"cil_to_pod (program ", "is ahead of pw_band on the egress hook of "+p.host.Name)
 	p.must(t, "ADD", c)
 	p.must(t, "CHECK", c)
 	testutil.Eventually(t, 5*time.Second, "podweir is first, and there once", func() bool {

@@ -128,7 +128,7 @@ func pinnedProgram(path string) (bpfcall.ProgramInfo, error) {
 func ReadAnswers(programs []attach.HookProgram) {
 	for i := range programs {
 		if p := &programs[i]; !p.Ours && p.ProgramID != 0 {
-			p.Answer = verdicts(p.ProgramID).Answer(p.Kind, p.Kind == terms.HookKindTCX || p.Direct)
+			p.Answer = verdicts(p.ProgramID).Answer(p.Kind, p.Kind == terms.HookKindTCX || p.Direct, p.Match)
 		}
 	}
 }

@@ -335,7 +335,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 			// u32 and others list their tables and keys as filters, too, and have the
 			// actions with the keys.
 			last := &dev.Hooks[len(dev.Hooks)-1]
-			last.RedirectIndex = cmp.Or(last.RedirectIndex, f.RedirectIndex)
+			last.RedirectIndex, last.Answer = cmp.Or(last.RedirectIndex, f.RedirectIndex), last.Answer.Then(f.Answer)
 			continue
 		}
 		h := k.hookProgram(f)
@@ -408,6 +408,7 @@ func (k *kernel) hookProgram(f *queue.Filter) *attach.HookProgram {
 	h := &attach.HookProgram{
 		Kind: terms.HookKindClsact, Hook: hookOf(f), ProgramID: f.ProgramID, Name: f.Name, FilterKind: f.Kind, Tag: f.Tag,
 		Direct: f.DirectAction, Pref: f.Pref, FilterHandle: f.Handle, RedirectIndex: f.RedirectIndex,
+		Match: f.Match, Answer: f.Answer,
 		Ours: current || queue.Ours(f) || datapath.Ours(f.ProgramID, f.Name, f.Tag),
 	}
 	if h.Ours {

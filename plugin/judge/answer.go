@@ -37,11 +37,40 @@ func (a Answer) String() string {
 	}
 }
 
+// Then is the answer of two parts of a filter, of which the second one has what the first
+// one lets on.
+func (a Answer) Then(next Answer) Answer {
+	switch {
+	case a == AnswerNext:
+		return next
+	case a == AnswerUnknown && (next == AnswerEnds || next == AnswerDrops):
+		return AnswerEnds
+	}
+	return a
+}
+
+// Control is what an action of a filter does with a packet, by the value that it returns,
+// and whether no further action of the filter has it.
+func Control(value int32) (does Answer, ends bool) {
+	switch value {
+	case actUnspec:
+		return AnswerNext, true
+	case actPipe: // accepted if it is the last one
+		return AnswerEnds, false
+	case actShot:
+		return AnswerDrops, true
+	case actOK, actStolen, actQueued, actRedirect, actTrap:
+		return AnswerEnds, true
+	}
+	return AnswerUnknown, true
+}
+
 // What programs of traffic control return (linux/pkt_cls.h).
 const (
 	actUnspec   = -1
 	actOK       = 0
 	actShot     = 2
+	actPipe     = 3
 	actStolen   = 4
 	actQueued   = 5
 	actRedirect = 7
@@ -66,14 +95,18 @@ func only(v int32) Verdicts {
 }
 
 // Answer is what a program does that returns one of these values, on a hook of a kind. A
-// filter without direct action takes the value for a match, of which its actions decide.
-func (v Verdicts) Answer(kind terms.HookKind, direct bool) Answer {
+// filter without direct action takes every value but 0 for a match, of which its actions
+// decide: match is their answer.
+func (v Verdicts) Answer(kind terms.HookKind, direct bool, match Answer) Answer {
 	if v == 0 || v == AnyVerdict {
 		return AnswerUnknown
 	}
 	if kind == terms.HookKindClsact && !direct {
-		if v == only(actOK) { // no match
+		switch {
+		case v == only(actOK): // no match
 			return AnswerNext
+		case v&only(actOK) == 0:
+			return match
 		}
 		return AnswerUnknown
 	}

@@ -38,34 +38,39 @@ func TestAnswers(t *testing.T) {
 		code   []byte
 		kind   terms.HookKind
 		direct bool
-		want   judge.Answer
+		// match is what the actions of a filter do.
+		match judge.Answer
+		want  judge.Answer
 	}{
-		"next":                             {returns(-1), tcx, true, judge.AnswerNext},
-		"ends":                             {returns(0), tcx, true, judge.AnswerEnds},
-		"drops":                            {returns(2), tcx, true, judge.AnswerDrops},
-		"redirects":                        {returns(7), tcx, true, judge.AnswerEnds},
-		"a value that TCX does not know":   {returns(3), tcx, true, judge.AnswerNext},
-		"trap is for filters alone":        {returns(8), tcx, true, judge.AnswerNext},
-		"a filter traps":                   {returns(8), clsact, true, judge.AnswerEnds},
-		"a filter ends":                    {returns(0), clsact, true, judge.AnswerEnds},
-		"a filter that matches none":       {returns(0), clsact, false, judge.AnswerNext},
-		"a filter that matches all":        {returns(-1), clsact, false, judge.AnswerUnknown},
-		"in a 64-bit constant":             {program(insn(0x18, 0, 0, -1), insn(0, 0, 0, -1), exit), tcx, true, judge.AnswerNext},
-		"counts, then ends":                {program(call, insn(0x15, 0, 1, 0), insn(0xdb, 0x10, 0, 0), insn(0xb4, 0, 0, 0), exit), tcx, true, judge.AnswerEnds},
-		"drops or accepts":                 {program(insn(0x15, 1, 2, 0), returns(0), returns(2)), tcx, true, judge.AnswerEnds},
-		"by another register":              {program(insn(0xb7, 6, 0, 0), call, insn(0xbf, 0x60, 0, 0), exit), tcx, true, judge.AnswerEnds},
-		"cleared by itself":                {program(call, insn(0xac, 0, 0, 0), exit), tcx, true, judge.AnswerEnds},
-		"a loop":                           {program(insn(0xb7, 0, 0, 0), insn(0x15, 1, -1, 0), exit), tcx, true, judge.AnswerEnds},
-		"a jump over what is never run":    {program(insn(0x05, 0, 2, 0), insn(0xb7, 0, 0, 2), exit, insn(0xb7, 0, 0, -1), exit), tcx, true, judge.AnswerNext},
-		"what a helper returns":            {program(call, exit), tcx, true, judge.AnswerUnknown},
-		"what is in the packet":            {program(load, exit), tcx, true, judge.AnswerUnknown},
-		"what was added up":                {program(insn(0xb7, 0, 0, 0), insn(0x07, 0, 0, 2), exit), tcx, true, judge.AnswerUnknown},
-		"next, or a value from the packet": {program(insn(0x15, 1, 2, 0), returns(-1), load, exit), tcx, true, judge.AnswerUnknown},
-		"a tail call":                      {program(insn(0x85, 0, 0, 12), returns(-1)), tcx, true, judge.AnswerUnknown},
-		"code that ends in the middle":     {program(insn(0xb7, 0, 0, 0)), tcx, true, judge.AnswerUnknown},
-		"none that may be read":            {nil, tcx, true, judge.AnswerUnknown},
+		"next":                             {returns(-1), tcx, true, 0, judge.AnswerNext},
+		"ends":                             {returns(0), tcx, true, 0, judge.AnswerEnds},
+		"drops":                            {returns(2), tcx, true, 0, judge.AnswerDrops},
+		"redirects":                        {returns(7), tcx, true, 0, judge.AnswerEnds},
+		"a value that TCX does not know":   {returns(3), tcx, true, 0, judge.AnswerNext},
+		"trap is for filters alone":        {returns(8), tcx, true, 0, judge.AnswerNext},
+		"a filter traps":                   {returns(8), clsact, true, 0, judge.AnswerEnds},
+		"a filter ends":                    {returns(0), clsact, true, 0, judge.AnswerEnds},
+		"a filter that matches none":       {returns(0), clsact, false, 0, judge.AnswerNext},
+		"a filter that matches all":        {returns(-1), clsact, false, judge.AnswerEnds, judge.AnswerEnds},
+		"one that matches all by a class":  {returns(1), clsact, false, judge.AnswerDrops, judge.AnswerDrops},
+		"one with actions not known":       {returns(-1), clsact, false, 0, judge.AnswerUnknown},
+		"one that matches all or none":     {program(insn(0x15, 1, 2, 0), returns(0), returns(-1)), clsact, false, judge.AnswerEnds, judge.AnswerUnknown},
+		"in a 64-bit constant":             {program(insn(0x18, 0, 0, -1), insn(0, 0, 0, -1), exit), tcx, true, 0, judge.AnswerNext},
+		"counts, then ends":                {program(call, insn(0x15, 0, 1, 0), insn(0xdb, 0x10, 0, 0), insn(0xb4, 0, 0, 0), exit), tcx, true, 0, judge.AnswerEnds},
+		"drops or accepts":                 {program(insn(0x15, 1, 2, 0), returns(0), returns(2)), tcx, true, 0, judge.AnswerEnds},
+		"by another register":              {program(insn(0xb7, 6, 0, 0), call, insn(0xbf, 0x60, 0, 0), exit), tcx, true, 0, judge.AnswerEnds},
+		"cleared by itself":                {program(call, insn(0xac, 0, 0, 0), exit), tcx, true, 0, judge.AnswerEnds},
+		"a loop":                           {program(insn(0xb7, 0, 0, 0), insn(0x15, 1, -1, 0), exit), tcx, true, 0, judge.AnswerEnds},
+		"a jump over what is never run":    {program(insn(0x05, 0, 2, 0), insn(0xb7, 0, 0, 2), exit, insn(0xb7, 0, 0, -1), exit), tcx, true, 0, judge.AnswerNext},
+		"what a helper returns":            {program(call, exit), tcx, true, 0, judge.AnswerUnknown},
+		"what is in the packet":            {program(load, exit), tcx, true, 0, judge.AnswerUnknown},
+		"what was added up":                {program(insn(0xb7, 0, 0, 0), insn(0x07, 0, 0, 2), exit), tcx, true, 0, judge.AnswerUnknown},
+		"next, or a value from the packet": {program(insn(0x15, 1, 2, 0), returns(-1), load, exit), tcx, true, 0, judge.AnswerUnknown},
+		"a tail call":                      {program(insn(0x85, 0, 0, 12), returns(-1)), tcx, true, 0, judge.AnswerUnknown},
+		"code that ends in the middle":     {program(insn(0xb7, 0, 0, 0)), tcx, true, 0, judge.AnswerUnknown},
+		"none that may be read":            {nil, tcx, true, 0, judge.AnswerUnknown},
 	} {
-		got := judge.ReadVerdicts(tt.code).Answer(tt.kind, tt.direct)
+		got := judge.ReadVerdicts(tt.code).Answer(tt.kind, tt.direct, tt.match)
 		if got != tt.want {
 			t.Errorf("%s: it %v, want that it %v", name, got, tt.want)
 		}

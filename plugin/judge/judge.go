@@ -38,8 +38,10 @@ type Program struct {
 	// Direct says that what a filter returns is the verdict.
 	Direct bool
 	// Answer is what it does with every packet. It is looked for in programs of others, and
-	// where that is shown to people.
+	// where that is shown to people; that of other filters is always known.
 	Answer Answer
+	// Match is what a filter without direct action does with a packet that it matches.
+	Match Answer
 	// Pref and FilterHandle are the position of a clsact filter.
 	Pref         uint16
 	FilterHandle uint32

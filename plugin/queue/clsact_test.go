@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
 )
@@ -229,6 +230,53 @@ func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
 	}
 	if _, err := queue.AttachClsact(d.Handle, d.index, queue.Place{Hook: queue.HookIngress, Pref: 1}, queue.Classifier{ProgramFD: 1, Name: "pw_test"}); err == nil {
 		t.Error("AttachClsact with handle 0 = nil, want an error")
+	}
+}
+
+// What a filter of others that is no BPF program does with every packet is seen where it
+// matches all, by its actions.
+func TestPrivilegedAnswersOfFilters(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "clsact")
+	for args, want := range map[string]judge.Answer{
+		"protocol all u32 match u32 0 0 flowid 1:1":                         judge.AnswerEnds,
+		"protocol all u32 match u32 0 0 match u32 0 0 at 12 flowid 1:1":     judge.AnswerEnds,
+		"protocol all u32 match u32 0 0 action drop":                        judge.AnswerDrops,
+		"protocol all u32 match u32 0 0 action continue":                    judge.AnswerNext,
+		"protocol all u32 match u32 0 0 action pipe action drop":            judge.AnswerDrops,
+		"protocol all u32 match u32 0 0 action drop random determ ok 2":     judge.AnswerUnknown,
+		"protocol all u32 match u32 0 0 action police rate 1mbit burst 10k": judge.AnswerUnknown,
+		"protocol all u32 match u32 0 0 at 400 flowid 1:1":                  judge.AnswerUnknown,
+		"protocol all u32 match u32 0x0a000000 0xff000000 at 16 flowid 1:1": judge.AnswerUnknown,
+		"protocol ip u32 match u32 0 0 flowid 1:1":                          judge.AnswerUnknown,
+		"protocol all chain 3 u32 match u32 0 0 flowid 1:1":                 judge.AnswerUnknown,
+		"protocol all matchall":                                             judge.AnswerEnds,
+		"protocol all matchall action drop":                                 judge.AnswerDrops,
+		"protocol all basic flowid 1:1":                                     judge.AnswerEnds,
+		"protocol all basic match meta(priority eq 6) flowid 1:1":           judge.AnswerUnknown,
+		"protocol all flower flowid 1:1":                                    judge.AnswerEnds,
+		"protocol ip flower dst_ip 10.0.0.1 flowid 1:1":                     judge.AnswerUnknown,
+		"protocol all bpf bytecode 1,6|0|0|4294967295 flowid 1:1":           judge.AnswerEnds,
+		"protocol all bpf bytecode 1,6|0|0|0 flowid 1:1":                    judge.AnswerUnknown,
+		"protocol all fw classid 1:1":                                       judge.AnswerUnknown,
+	} {
+		d := newDevice(t)
+		d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
+		all := append(strings.Fields("filter add dev eth0 ingress pref 1"), strings.Fields(args)...)
+		for i := range all {
+			all[i] = strings.ReplaceAll(all[i], "|", " ")
+		}
+		if out, err := d.Command(t, "tc", all...).CombinedOutput(); err != nil {
+			t.Logf("%s: left out, this kernel refuses it: %s", args, out)
+			continue
+		}
+		got := judge.AnswerNext
+		for _, f := range d.observe(t).HookFilters {
+			got = got.Then(f.Answer)
+		}
+		if got != want {
+			t.Errorf("%s: it %v, want that it %v", args, got, want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -23,6 +24,7 @@ type message struct {
 	kind    string
 	options []byte
 	hasOpts bool
+	chain   uint32
 	stats   Stats
 }
 
@@ -38,6 +40,8 @@ func parseMessage(m []byte) (message, error) {
 			out.kind = unix.ByteSliceToString(v)
 		case nl.TCA_OPTIONS:
 			out.options, out.hasOpts = v, true
+		case tcaChain:
+			out.chain = u32at(v, 0)
 		case nl.TCA_STATS2:
 			out.stats, statsErr = parseStats(v)
 		}
@@ -200,10 +204,16 @@ func parseFilter(m *message) (Filter, bool, error) {
 		Parent: shaping.TCHandle(m.Parent), Handle: m.Handle, Kind: m.kind,
 		Pref: uint16(m.Info >> 16), Protocol: bits.ReverseBytes16(uint16(m.Info)),
 	}
+	f.Match = judge.AnswerEnds // without actions a match is accepted
 	if m.kind != "bpf" {
-		return f, true, othersActions(&f, m.options)
+		err := othersActions(&f, m.options)
+		if err == nil {
+			f.Answer, err = f.answer(m)
+		}
+		return f, true, err
 	}
 	var actErr error
+	classic := false
 	err := eachAttr(m.options, func(t uint16, v []byte) {
 		switch t {
 		case nl.TCA_BPF_NAME:
@@ -216,10 +226,17 @@ func parseFilter(m *message) (Filter, bool, error) {
 			copy(f.Tag[:], v)
 		case tcaBPFID:
 			f.ProgramID = u32at(v, 0)
+		case tcaBPFOps:
+			classic = classicAll(v)
 		case nl.TCA_BPF_ACT:
 			actErr = parseActions(&f, v)
 		}
 	})
+	if f.Protocol != unix.ETH_P_ALL || m.chain != 0 {
+		f.Match = judge.AnswerUnknown // of all packets
+	} else if classic {
+		f.Answer = f.Match
+	}
 	if err == nil {
 		err = actErr
 	}
@@ -254,10 +271,13 @@ func othersActions(f *Filter, options []byte) error {
 	return nil
 }
 
-// parseActions reads the first mirred action that redirects.
+// parseActions reads what becomes of a match, and the first mirred action that redirects.
 func parseActions(f *Filter, b []byte) error {
-	var inner error
-	err := eachAttr(b, func(_ uint16, action []byte) {
+	var inner, err error
+	if f.Match, err = matched(b); err != nil {
+		return err
+	}
+	err = eachAttr(b, func(_ uint16, action []byte) {
 		kind, cookie := "", ""
 		var opts []byte
 		inner = eachAttr(action, func(t uint16, v []byte) {

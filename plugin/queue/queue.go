@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -117,6 +118,9 @@ type Filter struct {
 	// RedirectIndex is the ifindex that the filter's mirred action sends to,
 	// 0 if it has none.
 	RedirectIndex int
+	// Match is what becomes of a packet that the filter matches, by its actions; Answer of
+	// every packet, unless a BPF program decides. See [judge.Program].
+	Match, Answer judge.Answer
 	// Cookie is that of the filter's action.
 	Cookie string
 }

@@ -28,7 +28,7 @@ const (
 	cureBypassed = "podweir doctor explain PW402"
 	// cureReadAhead is of a limit that the pod's runtime does not heed.
 	cureReadAhead = "podweir doctor explain PW117"
-	cureStarved   = "take the program off, or have its owner, whom bpftool prog show names, let packets on (TCX_NEXT, -1); podweir explain PW506"
+	cureStarved   = "take it off, or have its owner let packets on (-1); bpftool prog show, or tc filter show in the pod, shows it; podweir explain PW506"
 	cureGone      = "podweir gc"
 	cureUnknown   = "podweir doctor"
 	cureLost      = "the pod's next ADD or the agent takes it over; podweir gc removes it"

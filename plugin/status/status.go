@@ -358,6 +358,10 @@ func Absent(node *engine.Node, r *attach.Record) (gone bool, left, text string) 
 	}
 }
 
+// largestPacket is at least the bytes of a packet that a queue dropped, which it counts by
+// their number.
+const largestPacket = 1 << 16
+
 // Seen is what came by podweir of what the pod's device carried, by each counter that has
 // that; none if no counter has. A queue on the way out of the pod, or on the host's side of
 // what comes in, has passed what the device carries, and is the first; what else stands
@@ -369,6 +373,9 @@ func (d *Direction) Seen() (all []uint64) {
 		all = append(all, d.Qdisc.Bytes)
 	}
 	if len(d.Counters) == 0 || d.CountersErr != nil {
+		if d.Qdisc != nil && d.Side.Is == terms.SideIFB { // a queue without a program
+			all = append(all, d.Qdisc.Bytes+d.Qdisc.BacklogBytes+d.Qdisc.Drops*largestPacket)
+		}
 		return all
 	}
 	behind := !egress || !atPod
@@ -426,10 +433,10 @@ func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) (notes []str
 		switch h.Answer {
 		case judge.AnswerNext, judge.AnswerDrops:
 		case judge.AnswerEnds:
-			starved = fmt.Sprintf("%v program %q (%d) on %s %v, before podweir's redirect", h.Kind, h.Name, h.ProgramID, pod.Name, h.Answer)
+			starved = fmt.Sprintf("%v on %s %v, before podweir's redirect", h, pod.Name, h.Answer)
 		default:
-			notes = append(notes, fmt.Sprintf("%v program %q (%d) runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
-				h.Kind, h.Name, h.ProgramID, pod.Name))
+			notes = append(notes, fmt.Sprintf("%v runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
+				h, pod.Name))
 		}
 	}
 	return notes, starved
@@ -443,7 +450,7 @@ func blocked(obs *attach.Observed, d terms.Direction) string {
 		for i := range device.Hooks {
 			h := &device.Hooks[i]
 			if !h.Ours && h.Answer == judge.AnswerDrops && terms.DirectionAt(side, h.Hook) == d {
-				return fmt.Sprintf("%v program %q (%d) on %s %v", h.Kind, h.Name, h.ProgramID, device.Name, h.Answer)
+				return fmt.Sprintf("%v on %s %v", *h, device.Name, h.Answer)
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func TestPrivilegedDoctorProbe(t *testing.T) {
 	}
 	// Without a probe its instructions say it.
 	out, err := c.do(t, "status", "-o", "wide")
-	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, `clsact program "hostile"`) || !strings.Contains(out, "ends the chain for every packet") {
+	if err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "hostile (program ") || !strings.Contains(out, "ends the chain for every packet") {
 		t.Errorf("status does not say that a program ends the chain: %v\n%s", err, out)
 	}
 }

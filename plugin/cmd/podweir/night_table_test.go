@@ -94,7 +94,7 @@ func podNightCases() []nightCase {
 				n.web(t, nightRate)
 				filterOn(t, n.cli.pod, "eth0", "hostile")
 			},
-			steps: []nightStep{{"podweir status", []string{"NOT LIMITED", `clsact program "hostile"`, "ends the chain for every packet, before podweir's redirect"}}},
+			steps: []nightStep{{"podweir status", []string{"NOT LIMITED", "hostile (program ", "ends the chain for every packet, before podweir's redirect"}}},
 			means: "Another program on the pod's device answers every packet before podweir's redirect, which runs last, so that no packet comes to the queue.",
 			cure:  "`bpftool prog show id NUMBER` names the program's owner: it has to answer `TCX_NEXT` (-1), or to go.",
 		},

@@ -511,6 +511,11 @@ func deviceNotices() []notice {
 			dry: []string{"would repair ingress attach-redirect"}, repair: []string{"repaired ingress attach-redirect"}, after: same, then: inOrder,
 		},
 		{
+			name: "a filter that accepts every packet came ahead of the redirect", conf: onIFB, make: acceptAll,
+			truth: limited + ", " + unlimited, status: []string{"NOT LIMITED default/web", "u32 filter at preference 1 on eth0 ends the chain for every packet", "!DIFFERS"}, doctor: "PW506",
+			dry: nothing, repair: nothing, after: limited + ", " + unlimited, then: []string{"NOT LIMITED default/web", "u32 filter at preference 1"},
+		},
+		{
 			name: "a netfilter ingress chain came to stand behind the redirect", conf: onIFB, make: chain,
 			truth: same, check: []string{"netfilter ingress chain"}, status: []string{"DIFFERS default/web", "ingress", "netfilter ingress chain"}, doctor: "PW602",
 			dry: []string{"netfilter ingress chain"}, repair: []string{"repaired ingress"}, after: same,
@@ -629,6 +634,15 @@ func nodeNotices() []notice {
 			truth: same, check: []string{"has no limit but is attached"}, status: inOrder,
 			dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
+	}
+}
+
+// acceptAll puts a filter that accepts every packet ahead of the redirect to the ifb.
+func acceptAll(t *testing.T, n *noticed) {
+	t.Helper()
+	filter := strings.Fields("filter add dev eth0 ingress pref 1 protocol all u32 match u32 0 0 flowid 1:1")
+	if out, err := n.pod.Command(t, "tc", filter...).CombinedOutput(); err != nil {
+		testutil.SkipFeature(t, "cls_u32: "+string(out))
 	}
 }
 

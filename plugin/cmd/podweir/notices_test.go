@@ -197,7 +197,7 @@ func (n *noticed) findings(t *testing.T) string {
 	}
 	var all []string
 	for _, f := range rep.Checks {
-		if about := strings.HasPrefix(f.Code, "PW6") || f.Code == "PW505" || f.Code == "PW501"; about && f.Status != doctor.OK && f.Status != doctor.Skip {
+		if about := strings.HasPrefix(f.Code, "PW6") || slices.Contains([]string{"PW501", "PW505", "PW506"}, f.Code); about && f.Status != doctor.OK && f.Status != doctor.Skip {
 			all = append(all, f.Code)
 		}
 	}

@@ -47,6 +47,42 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 	}
 }
 
+// A filter of others ahead of the redirect to the ifb, of which it is not known what it does
+// with every packet, is found by the bytes that go past: IPv4 here.
+func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb", "clsact")
+	for _, policy := range []string{"strict", "flat"} {
+		c := newCLI(t)
+		c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--ingress-place", "ifb", "--policy", policy)...)
+		ping := c.node.Command(t, "ping", "-q", "-i", "0.002", "-s", "8000", "-w", "20", "10.78.0.2")
+		if err := ping.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if out := c.must(t, "status"); !strings.Contains(out, "is limited as it should be") {
+				t.Errorf("policy %s, nothing goes past:\n%s", policy, out)
+			}
+		}
+		filter := strings.Fields("filter add dev eth0 ingress pref 1 protocol ip u32 match u32 0 0 flowid 1:1")
+		if out, err := c.pod.Command(t, "tc", filter...).CombinedOutput(); err != nil {
+			testutil.SkipFeature(t, "cls_u32: "+string(out))
+		}
+		out := ""
+		for end := time.Now().Add(15 * time.Second); time.Now().Before(end) && !strings.Contains(out, "NOT LIMITED"); {
+			out, _ = c.do(t, "status")
+		}
+		_ = ping.Process.Kill()
+		_ = ping.Wait()
+		if !strings.Contains(oneLine(out), "ingress of eth0: its device carries") {
+			t.Errorf("policy %s: status does not say what goes past:\n%s", policy, out)
+		}
+		if out, _ := c.do(t, "status", "-o", "wide"); !strings.Contains(oneLine(out), "u32 filter at preference 1 runs before the redirect") {
+			t.Errorf("policy %s: status does not name the filter:\n%s", policy, out)
+		}
+	}
+}
+
 // What the agent reads each minute shows what goes past, and nothing where nothing does. What
 // it saw an hour ago is told, and what it saw just now is a pod that is not limited.
 func TestPrivilegedPastOfTheAgent(t *testing.T) {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package queue
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/judge"
+)
+
+// Of linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_gact.h and linux/filter.h.
+const (
+	tcaChain = 11
+
+	tcaU32ClassID = 1
+	tcaU32Sel     = 5
+	tcaU32Act     = 7
+	tcaU32Flags   = 11
+	tcaU32Pcnt    = 9
+	tcaU32Hash    = 2
+
+	tcaMatchallClassID = 1
+	tcaMatchallAct     = 2
+	tcaMatchallFlags   = 3
+	tcaMatchallPcnt    = 4
+
+	tcaBasicClassID = 1
+	tcaBasicAct     = 3
+	tcaBasicPcnt    = 5
+
+	tcaFlowerClassID   = 1
+	tcaFlowerAct       = 3
+	tcaFlowerFlags     = 22
+	tcaFlowerInHWCount = 86
+
+	tcaGactParms = 2
+	tcaGactProb  = 3
+
+	u32Terminal = 1
+	u32SelLen   = 16
+	u32RootHash = 0x80000000
+
+	bpfReturnConst = 0x06
+)
+
+// harmless are the attributes that say nothing of which packets a filter matches.
+var harmless = map[string][]uint16{
+	"u32":      {tcaU32ClassID, tcaU32Hash, tcaU32Sel, tcaU32Act, tcaU32Pcnt, tcaU32Flags},
+	"matchall": {tcaMatchallClassID, tcaMatchallAct, tcaMatchallFlags, tcaMatchallPcnt},
+	"basic":    {tcaBasicClassID, tcaBasicAct, tcaBasicPcnt},
+	"flower":   {tcaFlowerClassID, tcaFlowerAct, tcaFlowerFlags, tcaFlowerInHWCount},
+}
+
+// answer says what a filter that is no BPF program does with every packet, if it does the
+// same with each. Its actions have been read.
+func (f *Filter) answer(m *message) (judge.Answer, error) {
+	known := harmless[f.Kind]
+	if known == nil || f.Protocol != unix.ETH_P_ALL || m.chain != 0 {
+		return judge.AnswerUnknown, nil
+	}
+	all, table := true, f.Kind == "u32"
+	err := eachAttr(m.options, func(t uint16, v []byte) {
+		all = all && slices.Contains(known, t)
+		if f.Kind == "u32" && t == tcaU32Sel {
+			table = false
+			all = all && m.Handle >= u32RootHash && u32All(v)
+		}
+	})
+	switch {
+	case err != nil:
+		return judge.AnswerUnknown, fmt.Errorf("parse filter at pref %d: %w", f.Pref, err)
+	case table: // the keys have messages of their own
+		return judge.AnswerNext, nil
+	case all:
+		return f.Match, nil
+	}
+	return judge.AnswerUnknown, nil
+}
+
+// u32All says that a selector (struct tc_u32_sel) matches every packet and leads to no
+// other table.
+func u32All(sel []byte) bool {
+	const keyLen, shortest = 16, 16 // the key has to be within the shortest packet
+	if len(sel) < u32SelLen || sel[0]&u32Terminal == 0 {
+		return false
+	}
+	for key := range slices.Chunk(sel[u32SelLen:], keyLen) {
+		offset := int32(u32at(key, 8))
+		if u32at(key, 0) != 0 || u32at(key, 4) != 0 || u32at(key, 12) != 0 || offset < 0 || offset > shortest {
+			return false
+		}
+	}
+	return true
+}
+
+// classicAll says that a classic BPF program of one instruction matches every packet.
+func classicAll(ops []byte) bool {
+	const insnLen = 8
+	return len(ops) == insnLen && binary.NativeEndian.Uint16(ops) == bpfReturnConst && u32at(ops, 4) != 0
+}
+
+// matched says what a filter does with a packet that it matches, by the actions in their
+// order; without any the packet is accepted.
+func matched(actions []byte) (judge.Answer, error) {
+	out, ended := judge.AnswerEnds, false
+	var inner error
+	err := eachAttr(actions, func(_ uint16, action []byte) {
+		if ended || inner != nil {
+			return
+		}
+		kind, control, prob := "", int32(-1), false
+		var opts []byte
+		inner = eachAttr(action, func(t uint16, v []byte) {
+			switch t {
+			case nl.TCA_ACT_KIND:
+				kind = unix.ByteSliceToString(v)
+			case nl.TCA_ACT_OPTIONS:
+				opts = v
+			}
+		})
+		if inner == nil {
+			inner = eachAttr(opts, func(t uint16, v []byte) {
+				switch {
+				case t == tcaGactParms: // as TCA_MIRRED_PARMS; both begin with struct tc_gen
+					control = int32(u32at(v, 8))
+				case kind == "gact" && t == tcaGactProb:
+					prob = true
+				}
+			})
+		}
+		if kind != "gact" && kind != "mirred" || prob {
+			out, ended = judge.AnswerUnknown, true
+			return
+		}
+		out, ended = judge.Control(control)
+	})
+	if err == nil {
+		err = inner
+	}
+	return out, err
+}
