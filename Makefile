@@ -98,12 +98,12 @@ quick: steps ## Vet, unit tests that do not wait, and the rendered chart (no roo
 	bin/tools/steps -make '$(MAKE)' $(QUICK)
 
 .PHONY: test
-test: rights steps ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, a quarter of an hour; longer the first time).
+test: rights steps ## What a change must pass: linters, unit tests, the chart, the kernel, real traffic (root, installs what it needs, ten minutes; longer the first time).
 	TIER=test bin/tools/steps -make '$(MAKE)' $(TEST)
 
 # "gate" is what .ci/run calls.
 .PHONY: gate
-gate: rights steps ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, three quarters of an hour).
+gate: rights steps ## test, then more of it on other kernels, a real cluster and the fast rows of the CNI matrix (root, half an hour; longer the first time).
 	TIER=gate bin/tools/steps -make '$(MAKE)' $(GATE)
 
 .PHONY: test-all

@@ -137,7 +137,7 @@ func calico() []*Profile {
 	canal.Conflist.File = "10-canal.conflist"
 	canal.Conflist.Note = "older manifests have flannel in the chain, with calico as its delegate, and a network named canal"
 
-	tables.Tried, tables.Unknowns = []string{"calico-3.31-nftables"}, nil
+	tables.Tried, tables.Unknowns = []string{"calico-3.31", "calico-3.31-nftables"}, nil
 	return []*Profile{calicoBPF(base), &canal, &tables}
 }
 
