@@ -97,8 +97,8 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 	}
 	got := d.observe(t)
 	want := []queue.Filter{
-		{Parent: 0xFFFFFFF2, Hook: queue.HookIngress, Pref: 7, Handle: 3, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true},
-		{Parent: 0xFFFFFFF3, Hook: queue.HookEgress, Pref: 9, Handle: 4, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true},
+		{Parent: 0xFFFFFFF2, Hook: queue.HookIngress, Pref: 7, Handle: 3, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true, Match: judge.AnswerEnds},
+		{Parent: 0xFFFFFFF3, Hook: queue.HookEgress, Pref: 9, Handle: 4, Protocol: 3, Kind: "bpf", Name: "pw_test", ProgramID: next.ID, DirectAction: true, Match: judge.AnswerEnds},
 	}
 	for i := range got.HookFilters {
 		if got.HookFilters[i].Tag == [8]byte{} {
