@@ -30,9 +30,11 @@ const (
 	tcaMatchallFlags   = 3
 	tcaMatchallPcnt    = 4
 
-	tcaBasicClassID = 1
-	tcaBasicAct     = 3
-	tcaBasicPcnt    = 5
+	tcaBasicClassID   = 1
+	tcaBasicEmatches  = 2
+	tcaBasicAct       = 3
+	tcaBasicPcnt      = 5
+	tcaEmatchTreeHead = 1
 
 	tcaFlowerClassID   = 1
 	tcaFlowerAct       = 3
@@ -53,7 +55,7 @@ const (
 var harmless = map[string][]uint16{
 	"u32":      {tcaU32ClassID, tcaU32Hash, tcaU32Sel, tcaU32Act, tcaU32Pcnt, tcaU32Flags},
 	"matchall": {tcaMatchallClassID, tcaMatchallAct, tcaMatchallFlags, tcaMatchallPcnt},
-	"basic":    {tcaBasicClassID, tcaBasicAct, tcaBasicPcnt},
+	"basic":    {tcaBasicClassID, tcaBasicEmatches, tcaBasicAct, tcaBasicPcnt},
 	"flower":   {tcaFlowerClassID, tcaFlowerAct, tcaFlowerFlags, tcaFlowerInHWCount},
 }
 
@@ -67,9 +69,12 @@ func (f *Filter) answer(m *message) (judge.Answer, error) {
 	all, table := true, f.Kind == "u32"
 	err := eachAttr(m.options, func(t uint16, v []byte) {
 		all = all && slices.Contains(known, t)
-		if f.Kind == "u32" && t == tcaU32Sel {
+		switch {
+		case f.Kind == "u32" && t == tcaU32Sel:
 			table = false
 			all = all && m.Handle >= u32RootHash && u32All(v)
+		case f.Kind == "basic" && t == tcaBasicEmatches:
+			all = all && noEmatches(v)
 		}
 	})
 	switch {
@@ -97,6 +102,17 @@ func u32All(sel []byte) bool {
 		}
 	}
 	return true
+}
+
+// noEmatches says that a tree of matches is empty: the kernel lists it all the same.
+func noEmatches(tree []byte) bool {
+	none := false
+	err := eachAttr(tree, func(t uint16, head []byte) { // struct tcf_ematch_tree_hdr
+		if t == tcaEmatchTreeHead && len(head) >= 2 {
+			none = binary.NativeEndian.Uint16(head) == 0
+		}
+	})
+	return err == nil && none
 }
 
 // classicAll says that a classic BPF program of one instruction matches every packet.
