@@ -187,10 +187,10 @@ func (c *calico) Uninstall(ctx context.Context, k *cluster.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// Own says whether a line is of Calico's: its rules follow each endpoint, and its queues
-// and filters the annotations of a pod.
+// Own says whether a line is of Calico's: its rules follow each endpoint, its queues and
+// filters the annotations of a pod, and its routes (protocol 80) the blocks of addresses.
 func (c *calico) Own(line string) bool {
-	return strings.Contains(line, "cali") && !strings.Contains(line, "podweir") && !strings.Contains(line, "pw_") || lastAddress(line)
+	return strings.Contains(line, "cali") && !strings.Contains(line, "podweir") && !strings.Contains(line, "pw_") || strings.Contains(line, " proto 80 ") || lastAddress(line)
 }
 
 // Shaper is the name by which podweir knows Calico as a shaper.
