@@ -255,7 +255,7 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	p := n.newPod(t)
 	kernel := p.pacing(t)
 	if kernel == nil {
-		t.Skip("this kernel has no net.ipv4.tcp_tso_rtt_log (Linux 5.18)")
+		testutil.SkipFeature(t, "net.ipv4.tcp_tso_rtt_log") // Linux 5.18
 	}
 	own, gso := []int{0, 8}, p.ns.Interface(t, "eth0").GSOMaxSize
 	wantPacing := func(when string, want []int) {
