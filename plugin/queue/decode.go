@@ -272,38 +272,21 @@ func othersActions(f *Filter, options []byte) error {
 }
 
 // parseActions reads what becomes of a match, and the first mirred action that redirects.
-func parseActions(f *Filter, b []byte) error {
-	var inner, err error
+func parseActions(f *Filter, b []byte) (err error) {
 	if f.Match, err = matched(b); err != nil {
 		return err
 	}
-	err = eachAttr(b, func(_ uint16, action []byte) {
-		kind, cookie := "", ""
-		var opts []byte
-		inner = eachAttr(action, func(t uint16, v []byte) {
-			switch t {
-			case nl.TCA_ACT_KIND:
-				kind = unix.ByteSliceToString(v)
-			case nl.TCA_ACT_OPTIONS:
-				opts = v
-			case nl.TCA_ACT_COOKIE:
-				cookie = string(v)
-			}
-		})
-		if inner != nil || kind != "mirred" || f.RedirectIndex != 0 {
-			return
+	return eachAction(b, func(kind string, opts []byte, cookie string) error {
+		if kind != "mirred" || f.RedirectIndex != 0 {
+			return nil
 		}
 		f.Cookie = cookie
-		inner = eachAttr(opts, func(t uint16, v []byte) {
+		return eachAttr(opts, func(t uint16, v []byte) {
 			if does := u32at(v, 20); t == nl.TCA_MIRRED_PARMS && (does == tcaEgressRedir || does == tcaIngressRedir) {
 				f.RedirectIndex = int(u32at(v, 24))
 			}
 		})
 	})
-	if err != nil {
-		return err
-	}
-	return inner
 }
 
 func eachAttr(b []byte, f func(t uint16, v []byte)) error {

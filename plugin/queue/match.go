@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
 )
 
@@ -121,43 +122,52 @@ func classicAll(ops []byte) bool {
 	return len(ops) == insnLen && binary.NativeEndian.Uint16(ops) == bpfReturnConst && u32at(ops, 4) != 0
 }
 
-// matched says what a filter does with a packet that it matches, by the actions in their
-// order; without any the packet is accepted.
-func matched(actions []byte) (judge.Answer, error) {
-	out, ended := judge.AnswerEnds, false
-	var inner error
-	err := eachAttr(actions, func(_ uint16, action []byte) {
-		if ended || inner != nil {
-			return
-		}
-		kind, control, prob := "", int32(-1), false
+// eachAction calls do for each action of a filter, in their order, with its kind, options and
+// cookie, until one fails.
+func eachAction(actions []byte, do func(kind string, opts []byte, cookie string) error) error {
+	return hostif.EachAttr(actions, func(_ uint16, action []byte) error {
+		kind, cookie := "", ""
 		var opts []byte
-		inner = eachAttr(action, func(t uint16, v []byte) {
+		err := eachAttr(action, func(t uint16, v []byte) {
 			switch t {
 			case nl.TCA_ACT_KIND:
 				kind = unix.ByteSliceToString(v)
 			case nl.TCA_ACT_OPTIONS:
 				opts = v
+			case nl.TCA_ACT_COOKIE:
+				cookie = string(v)
 			}
 		})
-		if inner == nil {
-			inner = eachAttr(opts, func(t uint16, v []byte) {
-				switch {
-				case t == tcaGactParms: // as TCA_MIRRED_PARMS; both begin with struct tc_gen
-					control = int32(u32at(v, 8))
-				case kind == "gact" && t == tcaGactProb:
-					prob = true
-				}
-			})
+		if err != nil {
+			return err
 		}
+		return do(kind, opts, cookie)
+	})
+}
+
+// matched says what a filter does with a packet that it matches, by the actions in their
+// order; without any the packet is accepted.
+func matched(actions []byte) (judge.Answer, error) {
+	out, ended := judge.AnswerEnds, false
+	err := eachAction(actions, func(kind string, opts []byte, _ string) error {
+		if ended {
+			return nil
+		}
+		control, prob := int32(-1), false
+		err := eachAttr(opts, func(t uint16, v []byte) {
+			switch {
+			case t == tcaGactParms: // as TCA_MIRRED_PARMS; both begin with struct tc_gen
+				control = int32(u32at(v, 8))
+			case kind == "gact" && t == tcaGactProb:
+				prob = true
+			}
+		})
 		if kind != "gact" && kind != "mirred" || prob {
 			out, ended = judge.AnswerUnknown, true
-			return
+			return err
 		}
 		out, ended = judge.Control(control)
+		return err
 	})
-	if err == nil {
-		err = inner
-	}
 	return out, err
 }
