@@ -63,20 +63,7 @@ func (p Paths) pastPath() string { return filepath.Join(p.Run, "past.json") }
 func (p Paths) RecordPast(all []Past) error { return writeJSON(p.pastPath(), all) }
 
 // Past returns what an agent saw go past, none if it saw nothing.
-func (p Paths) Past() ([]Past, error) {
-	b, err := os.ReadFile(p.pastPath())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var all []Past
-	if err := json.Unmarshal(b, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.pastPath(), err)
-	}
-	return all, nil
-}
+func (p Paths) Past() ([]Past, error) { return readJSON[Past](p.pastPath()) }
 
 // reachedFresh is how long ago the agent may have looked: one that was killed, or cannot
 // look any more, leaves records of another minute than the last.

@@ -6,9 +6,26 @@ package engine
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 )
+
+// readJSON reads what [writeJSON] left, nothing if there is no such file.
+func readJSON[T any](path string) ([]T, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []T
+	if err := json.Unmarshal(b, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
 
 // writeJSON replaces a file, and makes its directory if that is missing. Everybody may
 // read the file.

@@ -4,8 +4,6 @@
 package engine
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -160,16 +158,5 @@ func (p Paths) Unenforced() ([]Unenforced, error) {
 	if watched, err := p.Watched(); err != nil || !watched {
 		return nil, err
 	}
-	b, err := os.ReadFile(p.unenforcedPath())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var all []Unenforced
-	if err := json.Unmarshal(b, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.unenforcedPath(), err)
-	}
-	return all, nil
+	return readJSON[Unenforced](p.unenforcedPath())
 }
