@@ -66,7 +66,7 @@ static __always_inline __u32 classify_claim(const struct pw_packet *pkt, __u32 b
 }
 
 /* The queue is short while the cap sends it in this part (1/64) of the light-only meter's tolerance: 1.6 ms at the default
- * (trials: docs/explanation/fair-bands.md). */
+ * (trials: docs/contributing/fair-bands.md). */
 #define PW_SHORT_PART 64
 
 /* Where next to nothing waits, light flows take nothing from heavy ones, and a packet of theirs that went to the second
@@ -181,7 +181,7 @@ static __always_inline __u64 classify_big(const struct pw_work *work)
  * that is a little less. Of a new flow the estimate is only a part of its rate, half after a half-life of the sketch.
  * Where connections end soon each of them would be light until it has had its share, all of them would leave little of
  * the cap to heavy packets, and their own ends would wait there until their senders' timers expire (measured:
- * docs/explanation/fair-bands.md). So where light packets have had much of the cap just now, new flows are light up to half. */
+ * docs/contributing/fair-bands.md). So where light packets have had much of the cap just now, new flows are light up to half. */
 static __always_inline __u64 classify_light_most(const struct pw_work *work)
 {
 	const struct pw_packet *pkt = work->pkt;

@@ -32,7 +32,7 @@
 #define PW_FAIR_MOST_TICKS 16U
 #define PW_FAIR_PAUSE 512U /* ticks */
 /* The wait grows by half of the time that lost packets of TCP bulk would have taken to send, and fades by half of 1/150
- * of the time that passes: it comes to rest where such packets are 0.7 % of the cap (trials: docs/explanation/fair-bands.md).
+ * of the time that passes: it comes to rest where such packets are 0.7 % of the cap (trials: docs/contributing/fair-bands.md).
  * Bulk is a flow that has sent more than the cap carries in 67 ms. Where all flows are shorter, as where pages are fetched
  * on connections of their own, a long queue has nobody to help, and beyond 200 ms it makes their timers expire. */
 #define PW_FAIR_LOST_SHIFT 1
@@ -42,7 +42,7 @@
  * has few packets under way, and after its first loss it would need seconds to have its share again. So where
  * bulk made the queue longer a flow may have twice the share until it has sent what the share carries in 2.1 s. Up to
  * what a part of the cap carries would be too long where flows are many: what was sent is known of the flows in the list
- * of heavy flows, and these would have twice as much as all others (measured: docs/explanation/fair-bands.md). */
+ * of heavy flows, and these would have twice as much as all others (measured: docs/contributing/fair-bands.md). */
 #define PW_FAIR_BEGINS_NS (1ULL << 31)
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
@@ -50,7 +50,7 @@
 /* A sender that is far away sends too little for seconds after a loss, and a short queue runs empty meanwhile. So for
  * 2.1 s after a loss each packet of TCP bulk that finds the queue empty makes the wait longer, by half of the time that it takes
  * to send. One cubic flow with a round trip of 80 ms into a pod of 100 Mbit/s uses 0.99 of the cap with this, and 0.92 to
- * 0.98 without (measured: docs/explanation/fair-bands.md). */
+ * 0.98 without (measured: docs/contributing/fair-bands.md). */
 #define PW_FAIR_CUT_TICKS 2048U
 #define PW_FAIR_UNUSED_SHIFT 1
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
@@ -68,7 +68,7 @@
 
 /* A flow that had less than this part of the share before the packet at hand does not lose it. At 10 Mbit/s an offloaded packet
  * of 64 kB is ten times what is fair among nine flows, and a TCP sender without a packet under way tries again only after half
- * a second: of 8 BBR flows out of a pod of 10 Mbit/s some got nothing for seconds (measured: docs/explanation/fair-bands.md). */
+ * a second: of 8 BBR flows out of a pod of 10 Mbit/s some got nothing for seconds (measured: docs/contributing/fair-bands.md). */
 #define PW_FAIR_SILENT_PART 8
 
 /* A flood does not slow down: it is not TCP, and has a quarter more than its share, and some frames, when it loses a packet for that.
@@ -257,7 +257,7 @@ static __always_inline void fair_note(const struct pw_config *cfg, struct pw_sta
 /* All ones if the packet, which costs so much, is one that an idle TCP sender (sender.h) keeps: a flow with one packet under way at
  * a time has no more than its share if that takes no more than the share is of the wait. Larger ones are kept while they
  * leave half of the room, else flows that are many fill the queue with them: beside 64 BBR flows a call lost 90 % (measured:
- * docs/explanation/fair-bands.md). The shift keeps the product below 2^64. */
+ * docs/contributing/fair-bands.md). The shift keeps the product below 2^64. */
 static __always_inline __u64 fair_is_turn(const struct pw_config *cfg, const struct pw_packet *pkt,
 					  __u64 cost)
 {

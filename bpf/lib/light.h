@@ -5,7 +5,7 @@
 #include "base.h"
 #include "sketch.h"
 
-/* Of wait_factor, where light packets had an eighth of the cap (trials: docs/explanation/fair-bands.md). */
+/* Of wait_factor, where light packets had an eighth of the cap (trials: docs/contributing/fair-bands.md). */
 #define PW_MUCH_LIGHT (PW_WAIT_ONE * 8 / 7)
 /* An older one, of 1.07 s, says nothing. Heavy packets measure it every 0.27 s (wait.h), and where there are none nothing
  * waits for light ones. */
