@@ -232,8 +232,9 @@ static __always_inline void fair_want(struct pw_state *state)
 		PW_WRITE64(&state->fair, word | PW_FAIR_WANTED);
 }
 
-/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked, a flood lost one, and TCP of this node was heavy. Of two CPUs that note something at once one may be forgotten, until the next packet. The wait becomes longer if a
- * packet of TCP bulk finds the queue empty soon after such a loss. */
+/* Notes when a heavy packet of TCP bulk was last lost for its share, or marked, a flood lost one, and TCP of this node
+ * was heavy. Of two CPUs that note something at once one may be forgotten, until the next packet. The wait becomes
+ * longer if a packet of TCP bulk finds the queue empty soon after such a loss. */
 static __always_inline void fair_note(const struct pw_config *cfg, struct pw_state *state,
 				      const struct pw_packet *pkt, __u32 tick, __u64 cost)
 {
