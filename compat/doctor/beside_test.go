@@ -4,11 +4,8 @@
 package doctor_test
 
 import (
-	"crypto/sha1" //nolint:gosec // it names devices, as aws-cni does
-	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/compat/profiles"
@@ -31,21 +28,6 @@ func besideFindings() []finding {
 	withBandwidth := func(n *node) {
 		n.files[net+"10-aws.conflist"] = strings.Replace(awsList, "]}", bottled, 1)
 		n.spliceIn("10-aws.conflist")
-	}
-	// second gives the pod of default/web a second interface, as aws-cni names it, with
-	// these programs on its hooks; the first one has both filters.
-	second := func(device string, kept bool, in, out []judge.Program) func(*node) {
-		return func(n *node) {
-			first := n.kernel.devices[0]
-			unfiltered(-time.Hour)(n)
-			if !kept {
-				n.files[results+"aws-cni-c2-eth0"] = strings.Replace(cached("c2", "{}"), "early", "other", 1)
-			}
-			other := n.kernel.devices[0]
-			first.Name, other.Name = webDevice, device
-			other.In.Programs, other.Out.Programs = in, out
-			n.kernel.devices = []doctor.Device{first, other}
-		}
 	}
 	// result has libcni keep what the plugins answered.
 	result := func(text string) func(*node) {
@@ -87,23 +69,6 @@ func besideFindings() []finding {
 		{name: "left to a manager without fq", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"shaper":"cilium"`, pfifo), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager, and eth0 (mq, pfifo_fast) has no fq", fix: "shaper=podweir"},
 		{name: "left to a manager with fq", code: "PW409", node: cilium, change: paced(`["eth1"]`, `,"shaper":"cilium"`, pfifo), want: doctor.OK, seen: "egress and ingress limits to Cilium's"},
 		{name: "ingress alone is left to it", code: "PW409", node: cilium, change: paced(`["eth0"]`, `,"ingressShaper":"cilium"`, pfifo), want: doctor.OK, seen: "ingress limits to Cilium's"},
-		{name: "a second interface without policy, ns.pod.1", code: "PW302", node: aws, change: second("eni"+awsHash("default.web.1"), true, nil, nil), want: doctor.Fail, seen: "default/web (eni" + awsHash("default.web.1") + ") has no filter, and another interface of the pod has both", fix: "kubectl delete pod -n default web"},
-		{name: "a second interface without policy, ns.pod/1", code: "PW302", node: aws, change: second("eni"+awsHash("default.web/1"), true, nil, nil), want: doctor.Fail, seen: "default/web (eni" + awsHash("default.web/1") + ") has no filter", fix: "kubectl delete pod"},
-		{name: "a second interface of another name", code: "PW302", node: aws, change: second("eniother", true, nil, nil), want: doctor.Fail, seen: "default/web (eniother) has no filter, and another interface of the pod has both", fix: "kubectl delete pod"},
-		{name: "a second interface with policy", code: "PW302", node: aws, change: func(n *node) {
-			in, out := n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs
-			second("eniother", true, in, out)(n)
-		}, want: doctor.OK, seen: "2 devices"},
-		{name: "a device that nothing names", code: "PW302", node: aws, change: func(n *node) {
-			second("eniother", false, nil, nil)(n)
-			n.kernel.devices[0].Pod, n.kernel.devices[1].Pod = 7, 8
-		}, want: doctor.Unknown, seen: "which pods eniother are of is not known, and they have no filter"},
-		{name: "a device that the result names", code: "PW302", node: aws, change: func(n *node) {
-			second("eniother", true, nil, nil)(n)
-			n.kernel.devices = n.kernel.devices[1:]
-			n.files["run/netns/x"] = ""
-			n.files[results+"aws-cni-c2-eth0"] = strings.Replace(n.files[results+"aws-cni-c2-eth0"], `"result":{}`, strings.Replace(fmt.Sprintf(interfaces, "x"), "eni1", "eniother", 1), 1)
-		}, want: doctor.OK, seen: "1 more are of pods that started before the agent"},
 		{name: "a pod whose DEL failed", code: "PW605", node: aws, change: func(n *node) { result(fmt.Sprintf(interfaces, "cni-2"))(n) }, want: doctor.OK, seen: "0 of 0"},
 		{name: "a pod whose DEL failed, newer libcni", code: "PW605", node: aws, change: func(n *node) { result(`"netns":"/run/netns/cni-2"`)(n) }, want: doctor.OK, seen: "0 of 0"},
 		{name: "a pod of before the boot", code: "PW605", node: aws, change: func(n *node) {
@@ -138,12 +103,6 @@ func besideFindings() []finding {
 			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
 		}, want: doctor.Skip, seen: "does not enforce"},
 	}...)
-}
-
-// awsHash is the part of a device's name that aws-cni makes of a pod's.
-func awsHash(pod string) string {
-	sum := sha1.Sum([]byte(pod)) //nolint:gosec // it names devices, as aws-cni does
-	return hex.EncodeToString(sum[:])[:11]
 }
 
 // besideFelixFindings are about Calico's agent, and about programs that are not podweir's.

@@ -18,84 +18,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func chainChecks() []Check {
-	return []Check{
-		{
-			Code: "PW201", Title: "the runtime has a CNI network", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the first file by name in the directory of conflists: readable, and a network as libcni reads it",
-			Why:   "runtimes take the first file by name; if it is broken the node has no network",
-			Mend:  "Let the primary CNI write its file again, usually by restarting its DaemonSet. podweir never edits it.",
-			run:   checkNetwork,
-		},
-		{
-			Code: "PW202", Title: "podweir is in the chain in force", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "the chain of the first file by name, with drop-ins: podweir-cni once, behind the plugin that makes the interface; who attached the pods that were set up since",
-			Why:   "the runtime calls only the chain in force: pods start without their limit",
-			Mend:  "Run podweir install, or the agent: both take the delivery that PW210 names.",
-			run:   checkChained,
-		},
-		{
-			Code: "PW203", Title: "podweir's file matches its original", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "the hash of the original that podweir's file notes, and whether the file can be taken apart again; the plugins of a file made by hand, and their settings",
-			Why:   "a file made from an older original keeps the primary CNI's old settings in force",
-			Mend:  "Make the file again; if it happens again the agent does not watch (renames into the directory are moved_to events).",
-			run:   checkDrift,
-		},
-		{
-			Code: "PW204", Title: "podweir's file in force has a working original", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "podweir's file in force while the primary CNI's own file is gone or broken",
-			Why:   "the node looks ready before it is, and its pods fail",
-			Mend: "Remove podweir's file; the agent does it within a second or two, and puts it back when the primary CNI writes its own. " +
-				"While that one is there, leave podweir's, also when the primary CNI restarts: without it new pods have no limit.",
-			run: checkStale,
-		},
-		{
-			Code: "PW205", Title: "podweir-cni can be executed", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
-			Looks: "podweir-cni in the directories of plugins: there, executable, static, for this processor, on a file system that is not mounted noexec",
-			Why:   "a chain with a plugin that cannot be run fails every pod",
-			Mend:  "Install the binary again. Bottlerocket empties the directory at every boot; its binaries must be static.",
-			run:   checkBinary,
-		},
-		{
-			Code: "PW206", Title: "no second shaper is in the chain", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW201"},
-			Looks: "bandwidth beside podweir-cni in the chain in force",
-			Why:   "two shapers on one annotation: the lower queue rules and the other one only delays",
-			Mend:  "With the delivery chain podweir takes its place. Else take it out where it comes from: ENABLE_BANDWIDTH_PLUGIN=false on aws-node, cni.plugins.bandwidth=false for Antrea.",
-			Refs:  []string{"https://github.com/aws/aws-network-policy-agent/issues/68"},
-			run:   checkBandwidth,
-		},
-		{
-			Code: "PW207", Title: "the runtime passes limits and annotations", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
-			Looks: "the capabilities bandwidth and io.kubernetes.cri.pod-annotations of podweir's entry",
-			Why:   "without the first no limit arrives, without the second no podweir.io annotation",
-			Mend:  "Run podweir install, which writes the entry; the agent does it by itself. In an entry by hand, add both.",
-			run:   checkCapabilities,
-		},
-		{
-			Code: "PW208", Title: "nothing sorts before podweir's file", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "the names in the directory of conflists",
-			Why:   "runtimes take the first file by name: a file before ours takes podweir out of the chain",
-			Mend:  "Remove the file if it is left over. Else have its owner use another name (Kube-OVN writes 00-kube-ovn.conflist in some releases), or use another delivery: auto takes drop-in, nri or watch.",
-			run:   checkFirst,
-		},
-		{
-			Code: "PW217", Title: "podweir-cni on the node is of the same build as this program", Category: CategoryInstall, Severity: SeverityWarn,
-			Needs: []string{"PW205"},
-			Looks: "the digest of podweir-cni in the directory of plugins, and of the one beside this program",
-			Why:   "programs and maps of two releases may not understand each other",
-			Mend:  "Install the binary of the same release. Bottlerocket empties the directory at every boot.",
-			run:   checkSameBuild,
-		},
-		{
-			Code: "PW220", Title: "only one agent of podweir runs on the node", Category: CategoryInstall, Severity: SeverityWarn,
-			Looks: "the processes of podweir agents, and their pods",
-			Why:   "of two agents one waits and touches nothing: the settings of its release are not in force",
-			Mend:  "Uninstall one of the two releases. /readyz and the log of the agent that waits say so; it takes over when the other one has ended.",
-			run:   checkOneAgent,
-		},
-	}
-}
-
 func checkOneAgent(f *Facts) Finding {
 	switch agents := f.Node.Agents(); len(agents) {
 	case 0:
@@ -311,20 +233,6 @@ func checkBandwidth(f *Facts) Finding {
 		return warns(seen, "podweir-cni in the place of bandwidth", "podweir install --delivery chain: podweir takes its place").of(f.inForce())
 	}
 	return holds("bandwidth is not in the chain")
-}
-
-// entryChecks are about what podweir's own entry says.
-func entryChecks() []Check {
-	return []Check{
-		{
-			Code: "PW218", Title: "podweir-cni accepts every value of its entry", Category: CategoryInstall, Severity: SeverityFail, Needs: []string{"PW202"},
-			Looks: "podweir's entry in the chain in force, read by the parser that podweir-cni has; limits that are lower than what their pods ask for",
-			Why:   "podweir-cni ignores a value that it cannot read or a key that it does not know, and uses the default instead; a maximum with a missing letter slows most pods, whose limits are in order",
-			Mend: "Correct the value where it comes from: the chart's defaults, podweir install --default, or the file if it was made by hand. " +
-				"A maximum below what most pods ask for is a warning: raise it if it is not meant so.",
-			run: checkEntry,
-		},
-	}
 }
 
 func checkEntry(f *Facts) Finding {

@@ -11,50 +11,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-const ciliumDocs = "https://github.com/cilium/cilium/blob/v1.20.2/"
-
-func ciliumChecks() []Check {
-	return []Check{
-		{
-			Code: "PW401", Title: "Cilium's agent answers", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
-			Looks: "GET /v1/healthz and /v1/config on the agent's socket; its settings under /proc/PID/root; the header of its programs, /run/cilium/state/globals/node_config.h (up to 1.18)",
-			Why:   "without it host routing, datapath mode and bandwidth manager are guessed, and the careful guess costs speed",
-			Mend:  "If the agent runs, mount /var/run/cilium read-only into the doctor's or agent's pod, or run the doctor on the node. If it does not run, see why: pods do not start without it.",
-			run:   checkCiliumAPI,
-		},
-		{
-			Code: "PW402", Title: "packets do not bypass the ingress limit", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "attachments with their ingress queue or program on the host side while packets are redirected past it",
-			Why:   "with BPF host routing the egress side of the host device sees nothing from the network and from other pods",
-			Mend:  "Leave mode and place of ingress to auto, or take ingressPlace ifb. Pods that run keep their place until they are recreated.",
-			Refs:  []string{ciliumDocs + "bpf/lib/local_delivery.h"},
-			run:   checkBypassed,
-		},
-		{
-			Code: "PW404", Title: "Cilium's bandwidth manager runs as configured", Category: CategoryCNI, Severity: SeverityWarn, Family: "cilium",
-			Looks: "the setting enable-bandwidth-manager, what the agent says, and the qdiscs of the manager's devices",
-			Why:   "the agent turns it off by itself (nested namespaces, IPsec, sysctls it cannot read); podweir shapes until it comes on, so who shapes may change with a restart of Cilium. On a kernel without fq the agent says that it is on, and pods exceed their limits: 1.23 times the limit was measured",
-			Mend:  "Turn the setting off, so that it stays podweir. Or give the node a kernel with sch_fq.",
-			run:   checkBandwidthIdle,
-		},
-		{
-			Code: "PW405", Title: "Cilium leaves podweir's programs alone", Category: CategoryDatapath, Severity: SeverityFail, Family: "cilium",
-			Looks: "attachments by clsact on the host side of Cilium's devices",
-			Why:   "Cilium deletes legacy filters of others at every regeneration of the endpoint",
-			Mend:  "Leave the mode to auto; podweir's own queues and TCX survive. Take a kernel from 6.6 on for TCX.",
-			Refs:  []string{ciliumDocs + "pkg/datapath/loader/tc.go"},
-			run:   checkLegacyBesideCilium,
-		},
-		{
-			Code: "PW406", Title: "pods' host-side devices are of a tested kind", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "the kind of the pods' devices",
-			Why:   "on netkit programs are attached at the host's end only, and podweir was not run with it",
-			Mend:  "Use bpf.datapathMode=veth on new nodes; it cannot be changed under running pods. Or watch podweir status.",
-			run:   checkDeviceKind,
-		},
-	}
-}
-
 func checkCiliumAPI(f *Facts) Finding {
 	const expected, mount = "the agent's own answer", "mount /var/run/cilium, or run the doctor on the node"
 	c := f.Node.Cilium

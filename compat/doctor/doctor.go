@@ -5,9 +5,10 @@
 // works beside everything else there.
 //
 // A check reads facts and answers with what was seen, what was expected and the
-// command that mends it. Running, rendering and documenting are separate: the
-// pages under docs/reference/doctor are made from the registry. Nothing here
-// changes the node, but for what a probe that was requested says that it touches.
+// command that mends it. Running, rendering and documenting are separate: what a
+// check is called and matters for stands on its page under docs/reference/doctor,
+// and nowhere else. Nothing here changes the node, but for what a requested probe
+// says that it touches.
 package doctor
 
 import (
@@ -70,11 +71,10 @@ type Check struct {
 	// Family restricts the check to nodes with this family of CNI in force or
 	// running.
 	Family string
-	// Looks says what is looked at, Why why it matters in one clause, Mend what
-	// to do in general: for the page.
-	Looks, Why, Mend string
-	// Refs are sources.
-	Refs []string
+	// Why says in one clause why it matters.
+	Why string
+	// Page is all of it in Markdown: what is looked at, why, what to do, and sources.
+	Page string
 	// Touches says what the check makes or changes while it runs; only checks
 	// of a probe do. They are left out unless they are requested.
 	Touches string
@@ -164,15 +164,6 @@ func warns(seen, expected, fix string, evidence ...string) Finding {
 func unknown(seen string) Finding { return Finding{Status: Unknown, Seen: seen} }
 
 func skip(why string) Finding { return Finding{Status: Skip, Seen: why} }
-
-// Checks returns the registry, by code. The caller may keep and change the
-// list.
-func Checks() []Check {
-	out := slices.Concat(kernelChecks(), sandboxedChecks(), nodeChecks(), chainChecks(), entryChecks(), deliveryChecks(), awsChecks(), ciliumChecks(), shaperChecks(), hookChecks(), modeChecks(), ownChecks(), overdueChecks(), unenforcedChecks(), agentChecks(),
-		runtimeChecks(), securityChecks(), neighbourChecks(), sandboxChecks(), probeChecks())
-	slices.SortFunc(out, func(a, b Check) int { return cmp.Compare(a.Code, b.Code) })
-	return out
-}
 
 // Run runs every check. One root cause is reported once: checks that need one
 // that does not hold are skipped, and so are those that show the same problem.
@@ -269,9 +260,6 @@ func (c *Check) find(f *Facts, status map[string]Status) (found Finding) {
 	}
 	return c.run(f)
 }
-
-// Page is the file of a check's page, below docs/reference/doctor.
-func Page(code string) string { return "docs/reference/doctor/" + code + ".md" }
 
 // The exit statuses of the command.
 const (

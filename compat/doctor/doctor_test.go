@@ -217,11 +217,8 @@ type kernel struct {
 	// unwatched says that no agent watches limits.
 	unwatched bool
 	verdicts  []doctor.Verdict
-	policy    []uint32
 	// queues are the kinds on the node's own devices.
 	queues map[string][]string
-	// later, if there is any, replaces policy after the first look at it.
-	later []uint32
 	// meanwhile, if there is any, happens before the attachments are read.
 	meanwhile func()
 	err       error
@@ -240,7 +237,6 @@ func healthy() *kernel {
 			Pod: "default/web", Limit: limitOf(terms.Ingress, terms.ModeQdisc, terms.QueueTBF), Place: terms.PlaceHost, Device: "eni0123456789a", ContainerID: "c1",
 		}},
 		verdicts: []doctor.Verdict{{Program: "pw_police"}},
-		policy:   []uint32{1, 2},
 	}
 }
 
@@ -275,14 +271,6 @@ func (k *kernel) Queues(_ context.Context, devices []string) (map[string][]strin
 }
 
 func (k *kernel) Verdicts(context.Context) ([]doctor.Verdict, error) { return k.verdicts, k.err }
-
-func (k *kernel) PolicyPrograms(context.Context) ([]uint32, error) {
-	now := k.policy
-	if k.later != nil {
-		k.policy = k.later
-	}
-	return now, k.err
-}
 
 // agent answers as Cilium's does; config is that of 1.20.2 if empty.
 type agent struct {

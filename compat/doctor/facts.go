@@ -46,9 +46,6 @@ type Kernel interface {
 	Verdicts(ctx context.Context) ([]Verdict, error)
 	// Queues are the kinds of all qdiscs on devices of the node, by their names.
 	Queues(ctx context.Context, devices []string) (map[string][]string, error)
-	// PolicyPrograms are the ids of the programs that the AWS Network Policy
-	// Agent has pinned; none if it has no directory of pins.
-	PolicyPrograms(ctx context.Context) ([]uint32, error)
 }
 
 // ErrNotAsked is the error of a [Kernel] that is not there.
@@ -214,11 +211,6 @@ type Facts struct {
 	SELinux      SELinux
 	Sandboxes    []Sandbox
 	SandboxesErr error
-	// Policy are the ids of the AWS agent's pinned programs, Unpinned its programs
-	// on pods' devices that are not among them.
-	Policy    []uint32
-	Unpinned  []string
-	PolicyErr error
 	// Beside is the plugin's binary beside the operator's program, Installed
 	// that on the node: digests, "" if there is none.
 	Beside, Installed string
@@ -262,7 +254,7 @@ type Options struct {
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
 	f := &Facts{
 		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
-		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, AgentErr: ErrNotAsked, OverdueErr: ErrNotAsked, UnenforcedErr: ErrNotAsked, VerdictsErr: ErrNotAsked, PolicyErr: ErrNotAsked,
+		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, AgentErr: ErrNotAsked, OverdueErr: ErrNotAsked, UnenforcedErr: ErrNotAsked, VerdictsErr: ErrNotAsked,
 	}
 	if f.Profile == nil {
 		f.Profile = profiles.Other()
@@ -314,7 +306,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 		f.ManagerQueues, _ = k.Queues(ctx, node.Cilium.BandwidthDevices)
 		settle := cmp.Or(opts.Settle, time.Second)
 		f.readQueues(ctx, k, settle)
-		f.readPolicy(ctx, k, settle)
 		f.forgetEnded(ctx, k, settle)
 	}
 	if opts.Prober != nil {

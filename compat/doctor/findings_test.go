@@ -431,137 +431,13 @@ func deliveryFindings() []finding {
 	}
 }
 
-const (
-	npaSocket = "run/aws-node/npa.sock"
-	// webDevice is what aws-cni calls the device of default/web.
-	webDevice = "eni68caf03a5f4"
-)
-
-// unfiltered takes the policy agent's filters off the device of default/web, which
-// started so much later than the agent.
-func unfiltered(later time.Duration) func(*node) {
-	return func(n *node) {
-		const result = results + "aws-cni-c2-eth0"
-		n.files[npaSocket], n.files[result] = "", strings.Replace(cached("c2", "{}"), "early", "web", 1)
-		n.times = map[string]time.Time{npaSocket: time.Unix(1e9, 0), result: time.Unix(1e9, 0).Add(later)}
-		d := &n.kernel.devices[0]
-		d.Name, d.In.Programs, d.Out.Programs = webDevice, nil, nil
-	}
-}
-
-// deadAgent ends the policy agent; environ is that of ipamd.
-func deadAgent(environ string) func(*node) {
-	return func(n *node) {
-		delete(n.files, "proc/4/comm")
-		delete(n.files, "proc/4/cmdline")
-		n.sockets = n.sockets[:1]
-		n.files["proc/5/environ"] = environ
-	}
-}
-
-func pluginLog(lines string) func(*node) {
-	return func(n *node) { n.files["var/log/aws-routed-eni/plugin.log"] = "ok\n" + lines + "\nok\n" }
-}
-
-// npaFails is what aws-cni 1.23.0 logged so long ago when the agent was away.
-func npaFails(ago time.Duration) string {
-	return `{"level":"error","ts":"` + time.Now().Add(-ago).Format("2006-01-02T15:04:05.000Z0700") +
-		`","caller":"routed-eni-cni-plugin/cni.go:337","msg":"Failed to connect to network policy agent: context deadline exceeded"}`
-}
-
-// removedAt is what Cilium's agent says of a program that was removed, as the runtime
-// keeps it in the pod's log.
-func removedAt(at time.Time) func(*node) {
-	return func(n *node) {
-		n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = at.Format(time.RFC3339Nano) +
-			" stderr F time=x level=warn msg=\"Detected unexpected endpoint BPF program removal\"\n"
-	}
-}
-
 func neighbourFindings() []finding {
-	foreign := judge.Program{Kind: terms.HookKindClsact, ProgramID: 9, Name: "tracer", Pref: 10, FilterHandle: 1}
 	return []finding{
 		{name: "policy and bandwidth", code: "PW301", node: aws, change: func(n *node) { n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1) }, want: doctor.Fail, seen: "bandwidth is in the chain", fix: "ENABLE_BANDWIDTH_PLUGIN=false"},
 		{name: "no policy, bandwidth", code: "PW301", node: aws, change: func(n *node) {
 			n.files[own] = strings.Replace(n.files[own], "]}", bottled, 1)
 			n.files["proc/4/cmdline"] = "/controller\x00--enable-network-policy=false\x00"
 		}, want: doctor.Skip, seen: "does not enforce"},
-		{name: "filter missing", code: "PW302", node: aws, change: func(n *node) { n.kernel.devices[0].Out.Programs = nil }, want: doctor.Fail, seen: "eni0123456789a lacks handle_ingress", fix: "delete the pod of eni0123456789a"},
-		{name: "filter of a pod missing", code: "PW302", node: aws, change: func(n *node) {
-			in := n.kernel.devices[0].In.Programs
-			unfiltered(time.Hour)(n)
-			n.kernel.devices[0].In.Programs = in
-		}, want: doctor.Fail, seen: "default/web (" + webDevice + ") lacks handle_ingress", fix: "kubectl delete pod -n default web"},
-		{name: "pod being set up", code: "PW302", node: aws, change: func(n *node) {
-			in := n.kernel.devices[0].In.Programs
-			unfiltered(time.Hour)(n)
-			n.kernel.devices[0].Name, n.kernel.devices[0].In.Programs = "eni0123456789a", in
-		}, want: doctor.OK, seen: "0 devices; 1 more are of pods that are being set up"},
-		{name: "filter elsewhere", code: "PW302", node: aws, change: func(n *node) { n.kernel.devices[0].In.Programs[0].Pref = 2 }, want: doctor.Fail, seen: "lacks handle_egress", fix: "delete the pod"},
-		{name: "pod before the policy agent", code: "PW302", node: aws, change: unfiltered(-time.Hour), want: doctor.OK, seen: "0 devices; 1 more are of pods that started before the agent"},
-		{name: "pod of an unknown age", code: "PW302", node: aws, change: func(n *node) {
-			unfiltered(time.Hour)(n)
-			delete(n.files, npaSocket)
-		}, want: doctor.OK, seen: "1 more"},
-		{name: "pod after the policy agent", code: "PW302", node: aws, change: unfiltered(time.Hour), want: doctor.Fail, seen: "default/web (" + webDevice + ") has no filter, and started after the agent", fix: "kubectl delete pod -n default web"},
-		{name: "filters lost", code: "PW302", node: aws, change: func(n *node) {
-			unfiltered(-time.Hour)(n)
-			n.files["sys/fs/bpf/globals/aws/programs/web@default_handle_ingress"] = ""
-		}, want: doctor.Warn, seen: "has no filter, and the agent has programs for pods of its name", fix: "kubectl delete pod -n default web"},
-		{name: "ingress qdisc", code: "PW303", node: aws, change: func(n *node) {
-			n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "ingress"}}
-		}, want: doctor.Fail, seen: "eni0123456789a has an ingress qdisc", fix: "tc qdisc del dev eni0123456789a ingress"},
-		{name: "two engines", code: "PW304", node: aws, change: func(n *node) { n.files["proc/42/comm"] = "cilium-agent\n" }, want: doctor.Fail, seen: "Cilium is here", fix: "enableNetworkPolicy"},
-		{name: "foreign filter", code: "PW305", node: aws, change: func(n *node) {
-			n.kernel.devices[0].In.Programs = append(n.kernel.devices[0].In.Programs, foreign)
-		}, want: doctor.Warn, seen: "tracer (program 9) at preference 10", fix: "TCX"},
-		{name: "other prefix", code: "PW306", node: aws, change: func(n *node) {
-			for _, f := range []string{own, net + "10-aws.conflist"} {
-				n.files[f] = strings.Replace(n.files[f], `"vethPrefix":"eni"`, `"vethPrefix":"pod"`, 1)
-			}
-		}, want: doctor.Warn, seen: "vethPrefix is pod", fix: "VETHPREFIX=eni"},
-		{name: "old program", code: "PW308", node: aws, change: func(n *node) { n.kernel.policy = []uint32{1, 9} }, want: doctor.Fail, seen: "handle_ingress (program 2) at preference 1 is not pinned", fix: "restart the pod"},
-		{name: "program of a pod that starts", code: "PW308", node: aws, change: func(n *node) {
-			n.kernel.policy, n.kernel.later = []uint32{1}, []uint32{1, 2}
-		}, want: doctor.OK, seen: "1 devices"},
-		{name: "old program, and one of a pod that starts", code: "PW308", node: aws, change: func(n *node) {
-			n.kernel.policy, n.kernel.later = []uint32{9}, []uint32{1}
-		}, want: doctor.Fail, seen: "handle_ingress (program 2) at preference 1 is not pinned", fix: "restart the pod"},
-		{name: "no pins of the agent", code: "PW308", node: aws, change: func(n *node) { n.kernel.policy = nil }, want: doctor.Skip, seen: "nothing is pinned"},
-		{name: "agent deaf", code: "PW309", node: aws, change: func(n *node) { n.sockets = n.sockets[:1] }, want: doctor.Fail, seen: "does not listen", fix: "upgrade the vpc-cni add-on"},
-		{name: "agent dead", code: "PW309", node: aws, change: deadAgent("A=b\x00NETWORK_POLICY_ENFORCING_MODE=standard\x00"), want: doctor.Fail, seen: "no program listens on /var/run/aws-node/npa.sock", fix: "--previous"},
-		{name: "agent dead, policy off", code: "PW309", node: aws, change: func(n *node) {
-			deadAgent("NETWORK_POLICY_ENFORCING_MODE=standard")(n)
-			n.kernel.devices[0].In.Programs, n.kernel.devices[0].Out.Programs = nil, nil
-		}, want: doctor.Fail, seen: "no program listens", fix: "--previous"},
-		{name: "agent killed, environment unread", code: "PW309", node: aws, change: func(n *node) {
-			deadAgent("")(n)
-			n.files[npaSocket] = ""
-		}, want: doctor.Fail, seen: "no program listens", fix: "--previous"},
-		{name: "no policy agent is needed", code: "PW309", node: aws, change: deadAgent("A=b\x00"), want: doctor.Skip, seen: "asks no policy agent"},
-		{name: "agents that talk by TCP", code: "PW309", node: aws, change: func(n *node) {
-			n.sockets = []string{"/x"}
-			n.files["proc/5/environ"] = "NETWORK_POLICY_ENFORCING_MODE=standard"
-		}, want: doctor.OK, seen: "no log"},
-		{name: "agent late", code: "PW309", node: aws, change: pluginLog(npaFails(time.Minute)), want: doctor.Warn, seen: "Failed to connect to network policy agent", fix: "upgrade"},
-		{name: "agent late, no times", code: "PW309", node: aws, change: pluginLog(`{"msg":"add cmd: failed to setup network policy"}`), want: doctor.Warn, seen: "1 errors", fix: "upgrade"},
-		{name: "agent answered since", code: "PW309", node: aws, change: pluginLog(npaFails(time.Minute) + "\n" +
-			`{"level":"debug","msg":"Network Policy agent for EnforceNpToPod returned Success : true"}`), want: doctor.OK, seen: "no error"},
-		{name: "agent started since", code: "PW309", node: aws, change: func(n *node) {
-			pluginLog(npaFails(time.Minute))(n)
-			n.files[npaSocket], n.times = "", map[string]time.Time{npaSocket: time.Now()}
-		}, want: doctor.OK, seen: "no error"},
-		{name: "agent late long ago", code: "PW309", node: aws, change: pluginLog(npaFails(time.Hour)), want: doctor.OK, seen: "no error"},
-		{name: "ipamd late", code: "PW309", node: aws, change: pluginLog(`{"level":"error","msg":"Error received from AddNetwork gRPC call: context deadline exceeded"}`), want: doctor.OK, seen: "no error"},
-		{name: "programs removed", code: "PW407", node: cilium, change: func(n *node) {
-			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\nlevel=warn msg=\"Detected unexpected endpoint BPF program removal\"\n"
-		}, want: doctor.Fail, seen: "unexpected endpoint BPF program removal", fix: "deletes qdiscs"},
-		{name: "programs removed now", code: "PW407", node: cilium, change: removedAt(time.Now()), want: doctor.Fail, seen: "unexpected endpoint BPF program removal", fix: "deletes qdiscs"},
-		{name: "programs removed long ago", code: "PW407", node: cilium, change: removedAt(time.Now().Add(-time.Hour)), want: doctor.OK, seen: "1 logs"},
-		{name: "programs stay", code: "PW407", node: cilium, change: func(n *node) {
-			n.files["var/log/pods/kube-system_cilium-abc_1/cilium-agent/0.log"] = "x\n"
-		}, want: doctor.OK, seen: "1 logs"},
-		{name: "datapath plugins", code: "PW408", node: cilium, change: func(n *node) { n.settings("enable-datapath-plugins", "true") }, want: doctor.Warn, seen: "is true", fix: "--probe"},
 		{name: "Kata", code: "PW117", node: aws, change: sandboxed("kata-qemu", "io.containerd.kata.v2"), want: doctor.Fail, seen: "pods of kata-qemu (Kata) do not start", fix: "leave podHook at auto"},
 		{name: "urunc", code: "PW117", node: aws, change: sandboxed("unikernel", "io.containerd.urunc.v2"), want: doctor.Fail, seen: "pods of unikernel (urunc) do not start", fix: "leave podHook at auto"},
 		{name: "Kata with podHook", code: "PW117", node: aws, change: func(n *node) {

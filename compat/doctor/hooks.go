@@ -17,77 +17,10 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// hasPolicy says whether the policy agent's filter is on a hook, where it puts it.
-func hasPolicy(c *judge.Chain, name string) bool {
-	return slices.ContainsFunc(filters(c), func(p judge.Program) bool { return p.Name == name && p.Pref == 1 && p.FilterHandle == 1 })
-}
-
-// filters are what is on a hook by clsact.
-func filters(chains ...*judge.Chain) []judge.Program {
-	var all []judge.Program
-	for _, c := range chains {
-		for i := range c.Programs {
-			if c.Programs[i].Kind == terms.HookKindClsact {
-				all = append(all, c.Programs[i])
-			}
-		}
-	}
-	return all
-}
-
 // strangers are the programs on a hook that are neither podweir's nor, by name, the
 // CNI's.
 func (f *Facts) strangers(c *judge.Chain) []judge.Program {
 	return slices.DeleteFunc(c.Others(), func(p judge.Program) bool { return f.Profile.Owns(c.Hook, &p) })
-}
-
-func hookChecks() []Check {
-	return []Check{
-		{
-			Code: "PW501", Title: "podweir's programs run before any program that ends the chain", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "the order of programs on each host-side hook where podweir has one",
-			Why:   "a program before ours that ends the chain starves us: the pod is not limited",
-			Mend:  "Run podweir repair: podweir goes back to the head. If it happens again, the other program is inserted with an anchor: report it to its owner.",
-			Refs:  []string{"https://github.com/cilium/cilium/issues/36775"},
-			run:   checkOrder,
-		},
-		{
-			Code: "PW502", Title: "every program on a pod's device is known", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "programs on the host-side hooks that are neither podweir's nor, by name, the CNI's",
-			Why:   "an answer of 0 switches off every program after it, policy too; what a program answers is known only if it is the same for every packet",
-			Mend:  "Find its owner: bpftool prog show id ID for a program, tc filter show dev DEVICE ingress (or egress) for a filter of another kind. A program should answer TCX_NEXT (-1).",
-			Refs:  []string{"https://github.com/microsoft/retina/issues/252"},
-			run:   checkStrangers,
-		},
-		{
-			Code: "PW503", Title: "podweir's pins have their own directory", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "the directory of podweir's pins",
-			Why:   "Cilium and the AWS agent walk their own directories at their start and remove what they do not know",
-			Mend:  "Give podweir its own directory on bpffs, such as /sys/fs/bpf/podweir.",
-			run:   checkPins,
-		},
-		{
-			Code: "PW504", Title: "podweir's programs never end the chain", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "the answer of a copy of each shared-hook program, with its own maps, to packets that may pass",
-			Why:   "an answer of 0 switches off every program after it, network policy included",
-			Mend:  "This is a fault of podweir's: detach it (podweir detach) and report it with the output of podweir doctor -o json.",
-			run:   checkVerdicts,
-		},
-		{
-			Code: "PW505", Title: "no pod's device has a queue that is not podweir's", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "root qdiscs of the pods' devices that are not podweir's; where there is one, once more after a second",
-			Why:   "podweir never replaces another program's root qdisc without the operator's consent; two queues shape twice",
-			Mend:  "Find its owner (a chained bandwidth plugin, for example) and decide; replaceQdisc gives it to podweir. Calico's QoS controls put theirs back: set their limit so high that it does nothing, as docs/howto/calico.md says.",
-			run:   checkRootQdiscs,
-		},
-		{
-			Code: "PW506", Title: "no program runs before the redirect to an ifb", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "programs of others at the ingress hook of the pods' own devices, where the redirect to the ifb is the last filter",
-			Why:   "the redirect runs last on purpose; a program that ends the chain before it lets the pod receive without a limit",
-			Mend:  "Run podweir doctor --probe, with traffic to the pod: PW701 shows whether it does.",
-			run:   checkAhead,
-		},
-	}
 }
 
 func checkAhead(f *Facts) Finding {

@@ -26,60 +26,6 @@ const (
 	oldestKernelARM = "5.18"
 )
 
-func kernelChecks() []Check {
-	return []Check{
-		{
-			Code: "PW101", Title: "the kernel is new enough", Category: CategoryNode, Severity: SeverityFail,
-			Looks: "the release in /proc/sys/kernel/osrelease, and the processor",
-			Why:   "older kernels lack what the programs need",
-			Mend:  "Take a node image with Linux 5.15 or newer, on arm64 5.18 or newer; 6.1 is the oldest that is tested. Decide by the node, not by the version of Kubernetes.",
-			run:   checkKernel,
-		},
-		{
-			Code: "PW102", Title: "the BPF file system is mounted", Category: CategoryNode, Severity: SeverityFail,
-			Looks: "the mount at /sys/fs/bpf, as the first process sees it",
-			Why:   "pins are the only state: without them nothing can be found again or removed",
-			Mend:  "Mount it, and give the agent's pod the directory with mountPropagation HostToContainer.",
-			run:   checkBPFFS,
-		},
-		{
-			Code: "PW103", Title: "the kernel is not locked down", Category: CategoryNode, Severity: SeverityWarn,
-			Looks: "/sys/kernel/security/lockdown",
-			Why:   "a locked-down kernel refuses BPF operations that others allow; with confidentiality podweir works, but cannot read how much a queue holds (PW116)",
-			Mend:  "Boot with lockdown=integrity, or see by PW504 whether the programs load.",
-			run:   checkLockdown,
-		},
-		{
-			Code: "PW104", Title: "the kernel compiles BPF programs (JIT)", Category: CategoryNode, Severity: SeverityWarn,
-			Looks: "net.core.bpf_jit_enable and net.core.bpf_jit_harden",
-			Why:   "an interpreted or hardened program costs more processor time per packet",
-			Mend:  "Set net.core.bpf_jit_enable=1. Hardening (2 on Bottlerocket) is the owner's choice; 1 leaves root's programs fast. In a node that is a container (kind) look at the machine's own settings.",
-			run:   checkJIT,
-		},
-		{
-			Code: "PW105", Title: "TCX can be used", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
-			Looks: "whether the kernel takes a TCX attachment (6.6 or newer), and whether podweir's entry requests one beside other programs",
-			Why:   "without TCX podweir can share no hook with a policy program: only its own queues are left",
-			Mend:  "Take a node image with Linux 6.6 or newer (AL2023 and Bottlerocket for Kubernetes 1.33 or newer; not Bottlerocket 1.33 FIPS), or leave mode and queue to auto.",
-			run:   checkTCX,
-		},
-		{
-			Code: "PW106", Title: "the kernel has a queue that can enforce a limit", Category: CategoryNode, Severity: SeverityFail,
-			Looks: "whether tbf can be made, and prio, htb and fq beside it",
-			Why:   "a cap needs a queue: policing makes TCP lose whole windows",
-			Mend:  "Load sch_tbf (modprobe sch_tbf; on Bottlerocket settings.kernel.modules.sch_tbf.autoload=true).",
-			run:   checkQueues,
-		},
-		{
-			Code: "PW116", Title: "podweir's programs can read how much a queue holds", Category: CategoryNode, Severity: SeverityWarn, Needs: []string{"PW101"},
-			Looks: "the kernel's own types in /sys/kernel/btf/vmlinux, and /sys/kernel/security/lockdown",
-			Why:   "otherwise queues grow beyond their target on a node whose processors are busy, and the waits that podweir reports are too short; the limit holds all the same",
-			Mend:  "Use a kernel with CONFIG_DEBUG_INFO_BTF, which nearly every distribution has, and not the lockdown mode confidentiality.",
-			run:   checkQueueReadable,
-		},
-	}
-}
-
 // checkKernel goes by the processor that this program runs on, which is the node's.
 func checkKernel(f *Facts) Finding { return kernelOn(f.Node.Kernel.Release, runtime.GOARCH) }
 

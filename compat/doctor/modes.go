@@ -12,16 +12,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func modeChecks() []Check {
-	return []Check{{
-		Code: "PW507", Title: "the requested attach mode is available", Category: CategoryDatapath, Severity: SeverityFail,
-		Looks: "the modes of the host side that podweir's entry names, and who is on the hooks of the pods' devices",
-		Why:   "podweir puts no filter where another party has a program: pods get the mode auto in place of the one by name",
-		Mend:  "Take away the default mode, egressMode or ingressMode: auto takes what is available.",
-		run:   checkMode,
-	}}
-}
-
 // checkMode asks for each device where a program would go. It holds for pods to
 // come, too, which the failures of those that are there (PW601) do not.
 func checkMode(f *Facts) Finding {

@@ -12,41 +12,6 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 )
 
-func nodeChecks() []Check {
-	return []Check{
-		{
-			Code: "PW107", Title: "the node's processes and sockets are visible", Category: CategoryNode, Severity: SeverityWarn,
-			Looks: "whether the node's processes and listening sockets are visible",
-			Why:   "what cannot be seen is guessed, and the careful guess costs speed",
-			Mend:  "Run it on the node, or in a pod with hostPID and hostNetwork and the node's root mounted: podweir doctor --root /host.",
-			Sight: true,
-			run:   checkVisible,
-		},
-		{
-			Code: "PW108", Title: "the container runtime is known", Category: CategoryNode, Severity: SeverityWarn,
-			Looks: "what the runtime answers on its CRI socket, and the libcni that is built into the running containerd or CRI-O",
-			Why:   "from libcni 1.3 a drop-in directory is read, which an exclusive Cilium leaves alone",
-			Mend:  "Say which it is: podweir doctor --runtime containerd://2.1.3, as kubectl get node -o wide prints it. Where the runtime does not answer, what podweir install was given counts, too.",
-			Sight: true,
-			run:   checkRuntime,
-		},
-		{
-			Code: "PW109", Title: "the CNI in force is known", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
-			Looks: "which profile fits the chain in force, and whether a fact is missing",
-			Why:   "the profile decides where podweir attaches; without it podweir takes the safest place",
-			Mend:  "docs/reference/profiles.md says how the profiles differ. The finding says whether the doctor lacks access to the missing fact (PW107, PW401) or nothing on the node reports it.",
-			run:   checkProfile,
-		},
-		{
-			Code: "PW110", Title: "only one primary CNI runs", Category: CategoryCNI, Severity: SeverityWarn, Needs: []string{"PW201"},
-			Looks: "signs of CNIs other than the one in force",
-			Why:   "a second CNI that runs fights for devices and files; one that is left over comes into force when the first one's file goes",
-			Mend:  "Uninstall what is not used, its file in the directory of conflists included.",
-			run:   checkOthers,
-		},
-	}
-}
-
 // seesNode says whether the node's own processes are visible.
 func (f *Facts) seesNode() bool {
 	return slices.ContainsFunc(f.Node.Processes, func(p detect.Process) bool {

@@ -17,19 +17,6 @@ type Overdue struct {
 	Reason string
 }
 
-func overdueChecks() []Check {
-	return []Check{
-		{
-			Code: "PW610", Title: "the network of every pod with a limit was found", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "pods with a limit whose network the agent has looked for in vain for more than 10 s",
-			Why:   "such a pod runs without its limit, although podweir-cni reported no error",
-			Mend: "The reason says what is missing. If the runtime has no sandbox for the pod, the agent may be asking another runtime than the kubelet's: " +
-				"see PW113 and set --cri-socket. If an interface is missing, recreate the pod, so that podweir-cni sets the limit, and report the reason.",
-			run: checkOverdue,
-		},
-	}
-}
-
 // isOverdue says whether the agent looks for the network of a pod in vain.
 func (f *Facts) isOverdue(pod string) bool {
 	return slices.ContainsFunc(f.Overdue, func(o Overdue) bool { return o.Pod == pod })

@@ -11,68 +11,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func ownChecks() []Check {
-	return []Check{
-		{
-			Code: "PW601", Title: "no pod with a limit runs without it", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "failures that podweir-cni and the agent recorded for pods with a limit",
-			Why:   "with onError open a pod starts unshaped when podweir cannot shape it, and a running pod can get an annotation that cannot be read",
-			Mend:  "Read the reason and mend it; docs/reference/errors.md has the reasons. The agent then sets the limit by itself. Without an agent, recreate the pod.",
-			run:   checkFailures,
-		},
-		{
-			Code: "PW602", Title: "every limit is attached as podweir recorded it", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "the difference between what podweir recorded and what is on the devices, as podweir status shows it",
-			Why:   "another program changed or removed a queue or a program of podweir's, or another release attached the pod and the agent has not seen it since",
-			Mend:  "podweir repair --dry-run says what differs, podweir repair corrects it. If it happens again, PW501, PW502 and PW505 name the other program.",
-			run:   checkAttached,
-		},
-		{
-			Code: "PW603", Title: "every limit has a queue", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "limits that police because no queue was available; not those that are to police by their configuration",
-			Why:   "policing drops instead of delaying: TCP gets far less than its limit",
-			Mend: "The reason stands behind each limit: another program's queue on the device, or a kind of queue that the kernel lacks (PW106). " +
-				"Take that away, or set replaceQdisc; podweir repair then puts podweir's queue back. The agent does so by itself.",
-			run: checkPolicing,
-		},
-		{
-			Code: "PW606", Title: "fq enforces departure times", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "attachments with the queue fq: the root qdisc of their device and its limits",
-			Why:   "a departure time without an fq that obeys it shapes nothing, and fq's own limits of 100 packets drop packets meanwhile",
-			Mend:  "podweir repair puts its fq back, as the agent does. PW505 shows which program replaced it; or set queue to auto.",
-			run:   checkFQ,
-		},
-		{
-			Code: "PW607", Title: "no packet passed unlimited because of a podweir fault", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "the counters failed-open-config and failed-open-stamp",
-			Why:   "such packets were not charged",
-			Mend:  "Report it, with the output of podweir status -o json.",
-			run:   checkFailedOpen,
-		},
-		{
-			Code: "PW609", Title: "every egress limit has a ceiling outside the pod", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "limits of egress without a ceiling, the second meter at the host side",
-			Why:   "a process with CAP_NET_RAW, which containers have by default, can send past the queue in its own namespace",
-			Mend:  "Linux 6.6 or newer has TCX, which the ceiling needs beside another program on its hook. An interface without an end on the host (macvlan, ipvlan) has no place for a ceiling. Without one, drop CAP_NET_RAW from pods that are not trusted.",
-			run:   checkCeilings,
-		},
-		{
-			Code: "PW611", Title: "no process sends past its queue", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "the counter dropped-ceiling",
-			Why:   "a process in the pod goes around the queue with a packet socket, or took the queue away; the ceiling dropped it",
-			Mend:  "Look at what runs in the pod. podweir status shows whether its queue is there, and how many packets were dropped.",
-			run:   checkPastQueue,
-		},
-		{
-			Code: "PW608", Title: "nothing is left of deleted pods", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "pins of pods whose interface is gone or not where it was, and queues and programs of podweir's without a record",
-			Why:   "pins hold memory; some runtimes do not call DEL for a drop-in. A queue without a record keeps an old limit: podweir's pins were removed, or another bpffs is mounted over them",
-			Mend:  "podweir gc removes both. It leaves an interface that is not where it was while one end exists, with a reason: podweir detach removes that if the pod has ended. The agent removes pins within a minute. It takes over a queue without a record if the pod has a limit, and removes it within 12 minutes if no pod requests it. An ADD of the pod takes it over, too, and a GC of the runtime removes pins.",
-			run:   checkLeftOver,
-		},
-	}
-}
-
 // minFQLimit is the fewest packets that fq must hold, for one flow too: its own
 // limit of 100 drops what a pod sends at its cap (design: sizes).
 const minFQLimit = 10_000

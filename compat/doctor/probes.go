@@ -13,53 +13,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func probeChecks() []Check {
-	return []Check{
-		{
-			Code: "PW701", Title: "podweir sees the pods' traffic", Category: CategoryProbe, Severity: SeverityFail,
-			Looks:   "the counters of each pod's device and of podweir's queue or program, some seconds apart",
-			Why:     "packets that bypass podweir are not limited, and no other check shows it",
-			Mend:    "If a process in the pod sends past its queue, look at what runs there: it has CAP_NET_RAW. Otherwise, the named program ends the chain before the redirect, or redirects past the host-side device: have its owner answer TCX_NEXT (-1), or choose another place (ingressPlace host, or mode tcx-podside) and recreate the pod. Without traffic the probe sees nothing: start some, and probe again.",
-			Refs:    []string{"https://github.com/cilium/cilium/issues/36775"},
-			Touches: "nothing: counters are read, in the pods' network namespaces",
-			run:     probed(checkFlows),
-		},
-		{
-			Code: "PW702", Title: "the order of programs is stable", Category: CategoryProbe, Severity: SeverityFail,
-			Looks:   "the programs on each host-side hook where podweir has one, some seconds apart",
-			Why:     "a program that moves ahead again and again starves podweir while it is there",
-			Mend:    "Report it to its owner. podweir goes back to the head when it repairs the pod.",
-			Touches: "nothing: hooks are read twice",
-			run:     probed(checkMoves),
-		},
-		{
-			Code: "PW703", Title: "a redirect to an ifb delivers packets", Category: CategoryProbe, Severity: SeverityWarn,
-			Looks:   "packets that are sent through an ifb by bpf_redirect, else by the mirred action",
-			Why:     "where they are not delivered, ingress that bypasses the host side can only be policed",
-			Mend:    "Load the modules ifb and act_mirred, or use another kernel; podweir polices meanwhile.",
-			Touches: "makes a veth pair and an ifb in its own network namespace, and removes it",
-			run:     probed(checkRedirect),
-		},
-		{
-			Code: "PW704", Title: "fq obeys departure times", Category: CategoryProbe, Severity: SeverityWarn,
-			Looks:   "how long a packet with a departure time of 50 ms from now takes through an fq",
-			Why:     "with the queue fq only departure times enforce the cap",
-			Mend:    "Load sch_fq, or leave queue to auto, which does not need it.",
-			Touches: "makes a veth pair with an fq in its own network namespace, and removes it",
-			run:     probed(checkDeparture),
-		},
-		{
-			Code: "PW705", Title: "the directory of conflists is left alone", Category: CategoryProbe, Severity: SeverityFail,
-			Looks:   "names, sizes and times of the files there, some seconds apart",
-			Why:     "two installers that undo each other's work make pods start with and without limits, by chance",
-			Mend:    "Find the writer: an exclusive Cilium (PW210, PW214), istio-cni, another agent of podweir's. Give one of them another delivery.",
-			Refs:    []string{"https://github.com/cilium/cilium/issues/30614"},
-			Touches: "nothing: the directory is listed twice",
-			run:     probed(checkRewrites),
-		},
-	}
-}
-
 // probed runs the check only where there was a probe; elsewhere the check is left out of
 // the report.
 func probed(run func(*Facts, *Probe) Finding) func(*Facts) Finding {

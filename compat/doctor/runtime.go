@@ -13,42 +13,6 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 )
 
-func runtimeChecks() []Check {
-	return []Check{
-		{
-			Code: "PW112", Title: "the kind of node is supported", Category: CategoryNode, Severity: SeverityFail,
-			Looks: "the label eks.amazonaws.com/compute-type that kubelet registers its node with",
-			Why:   "on EKS Auto Mode and Fargate nodes no other CNI plugin may be added",
-			Mend:  "Take a node group of EC2 instances, managed or your own, and keep podweir off the others by node affinity.",
-			Refs:  []string{"https://docs.aws.amazon.com/eks/latest/userguide/alternate-cni-plugins.html"},
-			run:   checkComputeType,
-		},
-		{
-			Code: "PW113", Title: "kubelet uses the runtime that doctor looked at", Category: CategoryNode, Severity: SeverityWarn,
-			Looks: "containerRuntimeEndpoint in kubelet's configuration, or its flag",
-			Why:   "where both containerd and CRI-O run, the other one's version says nothing about drop-ins",
-			Mend:  "Say which runtime it is: podweir doctor --runtime cri-o://1.34.0, and stop the one that is not used.",
-			run:   checkEndpoint,
-		},
-		{
-			Code: "PW114", Title: "the runtime loads one network, not several", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "max_conf_num, as containerd says it on its CRI socket, or else as its configuration has it",
-			Why:   "with more than one, or 0 for all, podweir's file and its original are both loaded and pods get two networks",
-			Mend: "Set max_conf_num = 1, which is containerd's default, and restart containerd. Else podweir must not be there by the delivery chain: auto takes drop-in, nri or watch. " +
-				"A drop-in is in the first network; the interfaces of further networks have no limit from it.",
-			Refs: []string{"https://github.com/containerd/containerd/blob/v2.1.3/docs/cri/config.md"},
-			run:  checkMaxConfNum,
-		},
-		{
-			Code: "PW115", Title: "NRI is on if pods are limited through NRI", Category: CategoryInstall, Severity: SeverityFail,
-			Looks: "whether a program listens on /var/run/nri/nri.sock, and containerd's setting of its NRI plugin",
-			Why:   "without it the delivery nri reaches no pod",
-			Mend:  "Set disable = false for io.containerd.nri.v1.nri (containerd before 2.0 has it off), or enable_nri = true for CRI-O, and restart the runtime. Where that cannot be changed, the delivery watch needs no NRI.",
-			run:   checkNRI,
-		},
-	}
-}
-
 // unsupportedTypes are the values of the label on nodes where no second plugin
 // can be installed, and what they are.
 var unsupportedTypes = map[string]string{"auto": "EKS Auto Mode", "fargate": "Fargate", "hybrid": "an EKS hybrid node"}

@@ -11,19 +11,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func sandboxedChecks() []Check {
-	return []Check{{
-		Code: "PW117", Title: "limits fit the sandboxed runtimes of the node (Kata, gVisor)", Category: CategoryNode, Severity: SeverityFail,
-		Looks: "the handlers in the container runtime's files, whether the kernel has TCX, and podweir's settings podHook, mode, ingressMode, egressMode, ingressQueue and ingressPlace",
-		Why: "Kata adds an ingress qdisc to the pod's device, which fails where podweir has a clsact qdisc there, and the pod does not start; " +
-			"gVisor reads the pod's device ahead of every tc hook, so that an ingress limit in the pod does not hold",
-		Mend: "For Kata leave podHook at auto (chart: defaults.podHook), and write tcx into an entry that is made by hand; it needs Linux 6.6. On an older kernel put Kata's pods on nodes without limits. " +
-			"For gVisor leave mode, queue and place of ingress to auto. Beside a CNI whose packets go past the host side, as with Cilium's BPF host routing, no place holds: " +
-			"use another routing (Cilium: bpf.hostLegacyRouting=true), or put gVisor's pods on other nodes.",
-		run: checkSandboxed,
-	}}
-}
-
 func checkSandboxed(f *Facts) Finding {
 	config := &f.Node.Config
 	redirect := config.Handlers(detect.Sandboxed.Redirects)

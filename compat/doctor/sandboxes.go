@@ -173,26 +173,6 @@ func (c *cachedResult) sandbox() Sandbox {
 	return s
 }
 
-func sandboxChecks() []Check {
-	return []Check{
-		{
-			Code: "PW605", Title: "podweir-cni was called for every pod with a limit", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "the interfaces in /" + resultsDir + " that were set up with a limit, the annotations of the pods that the container runtime knows, and podweir's attachments",
-			Why:   "a pod that started before podweir was in the chain, or before the runtime loaded it, is not limited",
-			Mend:  "With the agent running, its log says why it did not limit them. Without it, recreate those pods; if new ones are among them the runtime has not loaded the chain: see PW202 and PW211.",
-			Refs:  []string{"https://github.com/containernetworking/cni/blob/v1.3.0/libcni/api.go"},
-			run:   checkUnattached,
-		},
-		{
-			Code: "PW604", Title: "each limited pod has one interface", Category: CategoryDatapath, Severity: SeverityWarn,
-			Looks: "host-side devices whose other ends are in the same network namespace",
-			Why:   "a cap holds for each interface by itself: a pod with two may use twice its limit, or one of them without any",
-			Mend:  "Know it, and set the limits accordingly; on AWS this is multi-NIC, or the second address family of egress-cni.",
-			run:   checkOneInterface,
-		},
-	}
-}
-
 func checkUnattached(f *Facts) Finding {
 	switch {
 	case errors.Is(f.SandboxesErr, fs.ErrNotExist):

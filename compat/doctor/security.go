@@ -9,20 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strings"
 )
-
-func securityChecks() []Check {
-	return []Check{{
-		Code: "PW111", Title: "SELinux lets podweir work", Category: CategoryNode, Severity: SeverityWarn,
-		Looks: "/sys/fs/selinux/enforce, and denials of podweir's processes in /var/log/audit/audit.log",
-		Why:   "where it is enforced (Bottlerocket), a plugin runs as container_t and may be kept from files, mounts and BPF",
-		Mend:  "See what is denied, and allow it by a policy module, or leave it to the agent, which runs in its own domain.",
-		Refs:  []string{"https://github.com/istio/istio/issues/48746"},
-		run:   checkSELinux,
-	}}
-}
 
 // SELinux is what is known of it.
 type SELinux struct {
@@ -111,9 +99,3 @@ func checkSELinux(f *Facts) Finding {
 
 // maxEvidence bounds what a log brings into a report, in lines.
 const maxEvidence = 5
-
-// lastOf merges the newest matches of several logs.
-func lastOf(lists ...[]string) []string {
-	all := slices.Concat(lists...)
-	return all[max(0, len(all)-maxEvidence):]
-}

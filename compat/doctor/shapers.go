@@ -17,32 +17,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-func shaperChecks() []Check {
-	return []Check{
-		{
-			Code: "PW403", Title: "only one component enforces the bandwidth annotations", Category: CategoryCNI, Severity: SeverityWarn,
-			Looks: "whether Cilium's bandwidth manager is on, which release of Calico runs and where it has a limit, whether OVN-Kubernetes or Terway makes the pods' networks, " +
-				"which directions podweir's entry leaves to them, and podweir's attachments",
-			Why: "Cilium enforces kubernetes.io/egress-bandwidth, and ingress-bandwidth from 1.18 with BPF host routing, but not between pods of one node; " +
-				"Calico enforces both from v3.30: once its burst of up to 537 MB is spent, its queue holds more than a minute of the limit, and connections time out. OVN-Kubernetes, also as OpenShift has it, and Terway enforce both, too",
-			Mend: "Decide who shapes. podweir leaves to Cilium what that enforces, unless the operator gives the default shaper=podweir: docs/howto/install-beside-cilium.md " +
-				"has both ways. It leaves nothing to Calico, unless the operator gives the default shaper=calico: docs/howto/calico.md has the ways to one shaper. " +
-				"It leaves nothing to OVN-Kubernetes and Terway, unless the operator gives the default shaper=ovn or shaper=terway.",
-			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go", "https://github.com/cilium/cilium/issues/15824", "https://github.com/projectcalico/calico/commit/7304c5b2e9"},
-			run:  checkOneShaper,
-		},
-		{
-			Code: "PW409", Title: "every bandwidth annotation is enforced", Category: CategoryCNI, Severity: SeverityFail,
-			Looks: "the directions that podweir's entry leaves to another shaper, and whether that enforces them; fq on the devices of Cilium's bandwidth manager; pods whose limit is left to Calico, and the queues of their devices",
-			Why:   "a limit that each of two shapers leaves to the other is not enforced",
-			Mend: "Take away the default shaper, so that the agent or podweir install decides by what runs on the node; or have that enforce limits: " +
-				"Cilium with its bandwidth manager, Calico from v3.30.",
-			Refs: []string{ciliumDocs + "pkg/datapath/linux/bandwidth/bandwidth.go"},
-			run:  checkSomeShaper,
-		},
-	}
-}
-
 // ownEntry is podweir's entry in the chain in force, with its file; "" if there is
 // none, or none that can be read.
 func (f *Facts) ownEntry() (raw []byte, file string) {

@@ -13,20 +13,6 @@ type Unenforced struct {
 	Held bool
 }
 
-func unenforcedChecks() []Check {
-	return []Check{
-		{
-			Code: "PW612", Title: "every pod stays within its limit", Category: CategoryDatapath, Severity: SeverityFail,
-			Looks: "limits that the agent saw exceeded, by the counters of the pods' devices, or taken away again and again, within the last minutes; whether an agent watches them",
-			Why:   "a pod that carries more than its limit takes it from others, whatever the configuration says",
-			Mend: "The line says how much was carried and the likely cause. If the limit was taken away, look at what runs in the pod with CAP_NET_ADMIN. " +
-				"If something takes packets past the queue, podweir doctor --probe names it; otherwise report it, with the output of podweir status -o json. " +
-				"If an agent runs and does not watch the limits, its log says why (\"traffic counters of pods not read\").",
-			run: checkUnenforced,
-		},
-	}
-}
-
 func checkUnenforced(f *Facts) Finding {
 	if f.UnenforcedErr != nil {
 		return unknown(f.UnenforcedErr.Error())

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -327,11 +326,6 @@ func (n *Node) Queues(_ context.Context, devices []string) (map[string][]string,
 	return n.Paths.QueueKinds(devices)
 }
 
-// PolicyPrograms are the pins of the AWS Network Policy Agent.
-func (n *Node) PolicyPrograms(context.Context) ([]uint32, error) {
-	return datapath.PinnedPrograms(filepath.Join(n.Root, "sys/fs/bpf/globals/aws/programs"))
-}
-
 // Devices are the host's ends of pods' interfaces.
 func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 	all, err := n.Paths.PodDevices()
@@ -341,11 +335,6 @@ func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 		out[i] = doctor.Device{
 			Name: d.Name, Kind: d.Kind, Pod: d.NetNSID + 1,
 			In: *d.Chain(terms.SideHost, terms.HookIngress), Out: *d.Chain(terms.SideHost, terms.HookEgress),
-		}
-		if d.IngressOnly {
-			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{Kind: "ingress"})
-		} else if d.Clsact {
-			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{Kind: "clsact"})
 		}
 		for _, q := range d.Tree.Qdiscs {
 			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{
