@@ -312,17 +312,30 @@ const (
 	redirectName = "pw_redirect"
 )
 
-// hides says that a redirect of ours takes packets away from a netfilter
-// ingress chain. It may be one that nothing is pinned of any more.
-func (o *Observed) hides() bool {
+// hides says that a redirect of ours takes packets away from a netfilter ingress chain.
+func (o *Observed) hides() bool { return o.Device(terms.SidePod).NetfilterIngress && o.redirects() }
+
+// redirects says that a redirect of ours is on the pod's device. It may be one that nothing
+// is pinned of any more.
+func (o *Observed) redirects() bool {
 	pod := o.Device(terms.SidePod)
-	if !pod.NetfilterIngress {
-		return false
-	}
 	named := slices.ContainsFunc(pod.Hooks, func(h HookProgram) bool {
 		return h.Ours && h.Hook == terms.HookIngress && h.Name == redirectName
 	})
 	return named || pod.redirects(o.Device(terms.SideIFB).Index)
+}
+
+// starved names a program or filter of others at the ingress hook of the pod's device that
+// ends the chain for every packet and lets it pass: a redirect of ours runs last and sees none.
+// It is "" if there is none.
+func (o *Observed) starved() string {
+	pod := o.Device(terms.SidePod)
+	for _, other := range pod.Chain(terms.SidePod, terms.HookIngress).Others() {
+		if other.Answer == judge.AnswerEnds {
+			return fmt.Sprintf("%v on %s %v, before podweir's redirect", other, pod.Name, other.Answer)
+		}
+	}
+	return ""
 }
 
 // OtherBuild says that a program of podweir's, but of another build, is attached.

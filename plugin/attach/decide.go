@@ -329,6 +329,11 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 	if p.Redirect && obs.Device(terms.SidePod).NetfilterIngress {
 		return fmt.Errorf("%w: "+chainBehind, ErrHookTaken, req.Interface.PodName)
 	}
+	// A policer at the head of the TCX list sees every packet and passes it on. Without TCX
+	// nothing is available: see [Inspection.Unheld].
+	if starved := obs.starved(); p.Redirect && req.TCX && starved != "" {
+		return fmt.Errorf("%w: %s", ErrHookTaken, starved)
+	}
 	dev := obs.Device(p.Side)
 	if p.Tree != nil && p.Side == terms.SideHost && !dev.Exists {
 		return fmt.Errorf("%w: %s", ErrNoHostEnd, req.Interface.PodName)
@@ -341,6 +346,15 @@ func obstacle(req *Request, obs *Observed, p *shaping.Params) error {
 		return nil // it is what an earlier attachment left
 	}
 	return fmt.Errorf("%w: %s %x: on %s", ErrForeignQdisc, root.Kind, major(root.Handle), dev.Name)
+}
+
+// unheld says that the redirect of what is wanted gets no packet, nil if it may.
+func (s *Desired) unheld(obs *Observed) error {
+	in, starved := s.Directions[terms.Ingress], obs.starved()
+	if in == nil || !in.Params.Redirect || starved == "" {
+		return nil
+	}
+	return fmt.Errorf("%v is not limited: %w: %s, and podweir cannot go ahead of it: %w", terms.Ingress, ErrHookTaken, starved, judge.ErrNoTCX)
 }
 
 // hookKind asks the judge how the program of the parameters is attached, if it is on a

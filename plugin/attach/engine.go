@@ -175,7 +175,8 @@ func (e *DriftError) Error() string {
 
 // Ensure brings every interface to what is wanted and returns what it is now.
 // Done twice it changes nothing. If it fails, nothing of this attachment stays
-// on the interface that failed, unless it was shaped before; the others are shaped.
+// on the interface that failed, unless it was shaped before; the others are shaped. Where a
+// limit does not hold and no step can mend it, the rest stays, and the error says so.
 //
 // The loopback device is left alone, and a name that is gone is skipped: see
 // [Engine.Skipped]. What only stands in for the pod's interface, as the device of the
@@ -221,9 +222,10 @@ func (e *Engine) Ensure(ctx context.Context, asked *Want) ([]*Desired, error) {
 		want, err := e.ensure(&changed, t.iface, t.prior, original)
 		if err != nil { // it costs the others nothing
 			failed = errors.Join(failed, fmt.Errorf("shape %s (ifindex %d) in %s: %w", t.iface.PodName, t.iface.PodIndex, w.NetNSPath, err))
-			continue
 		}
-		all = append(all, want)
+		if want != nil {
+			all = append(all, want)
+		}
 	}
 	return all, failed
 }
@@ -272,7 +274,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	}
 	if len(plan) == 0 && prior != nil && reflect.DeepEqual(prior.Config, rec.Config) &&
 		reflect.DeepEqual(prior.Asked, rec.Asked) {
-		return want, nil
+		return want, in.Unheld
 	}
 	if e.Planned != nil {
 		e.Planned(iface, plan)
@@ -293,7 +295,7 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 		}
 		return nil, err
 	}
-	return want, nil
+	return want, in.Unheld
 }
 
 // declined is an error if something that was requested by name is not available, where that
@@ -393,7 +395,7 @@ func (e *Engine) check(cfg *shaping.Config, iface Interface, prior *Record) erro
 	if len(in.Plan) > 0 {
 		return &DriftError{Interface: iface, Actions: in.Plan}
 	}
-	return nil
+	return in.Unheld
 }
 
 // Remove removes everything of an attachment. That something is gone already

@@ -23,6 +23,12 @@ type Inspection struct {
 	Plan []Action
 	// Degraded is what is wanted and not available now.
 	Degraded []Degradation
+	// Starved names who keeps every packet from the redirect that is there: ingress is not
+	// limited. It is "" if nobody does, or there is no redirect.
+	Starved string
+	// Unheld says that a limit does not hold, and why no step can mend it; nil if all hold. The
+	// error wraps [ErrHookTaken].
+	Unheld error
 
 	choices Choices
 	// before are the choices of the record, or what is presumed without one.
@@ -84,6 +90,9 @@ func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) 
 		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
 	}}
+	if obs.redirects() {
+		in.Starved = obs.starved()
+	}
 	if prior == nil {
 		in.before = Presume(obs)
 		in.request.Prior = in.before
@@ -112,7 +121,7 @@ func (in *Inspection) decide(prior *Record) error {
 	if err != nil {
 		return err
 	}
-	in.Want, in.choices = want, choices
+	in.Want, in.choices, in.Unheld = want, choices, want.unheld(in.Observed)
 	in.steps = Plan(want, in.Observed)
 	in.Plan = append(in.remakes(prior), in.steps...)
 	return nil

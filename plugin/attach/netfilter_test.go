@@ -4,12 +4,14 @@
 package attach_test
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -94,6 +96,107 @@ func TestLeavesTheRedirectForNothing(t *testing.T) {
 		if w.has("pw_redirect") || !w.has("theirs") || len(w.records) == 0 {
 			t.Errorf("Ensure leaves %+v and %d records, want no redirect, the filter and the record", w.shape(), len(w.records))
 		}
+	}
+}
+
+// Who ends the chain for every packet ahead of the redirect leaves it none: the limit is policed
+// ahead of him, and goes back to its queue when he is gone. Who may decide by policy stays ahead.
+func TestLeavesTheStarvedRedirect(t *testing.T) {
+	u32 := attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, Answer: judge.AnswerEnds}
+	tcx := attach.HookProgram{Kind: terms.HookKindTCX, Hook: terms.HookIngress, ProgramID: 9, Name: "theirs", Answer: judge.AnswerEnds}
+	unknown, drops := u32, u32
+	unknown.Answer, drops.Answer = judge.AnswerUnknown, judge.AnswerDrops
+	for name, tc := range map[string]struct {
+		other attach.HookProgram
+		queue terms.Queue
+		says  string
+	}{
+		"a filter":                {u32, 0, "u32 filter at preference 1 on eth0 ends the chain for every packet"},
+		"a filter, queue by name": {u32, terms.QueueTBF, "u32 filter at preference 1 on eth0 ends the chain for every packet"},
+		"a TCX program":           {tcx, 0, "theirs (program 9) on eth0 ends the chain for every packet"},
+		"who depends on packets":  {unknown, 0, ""},
+		"who drops everything":    {drops, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, cfg := starved(t, &tc.other, func(l *shaping.Limit) { l.Queue = cmp.Or(tc.queue, l.Queue) })
+			err := w.engine().Check(t.Context(), wantOf(cfg))
+			in, failed := w.engine().Inspect(record(t, w))
+			if failed != nil || in.Unheld != nil || (in.Starved == "") != (tc.says == "") {
+				t.Errorf("inspection = %+v, %v", in, failed)
+			}
+			if tc.says == "" {
+				if err != nil || !w.has("pw_redirect") {
+					t.Errorf("Check = %v, want the redirect left in its place", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("Check = %v, want %q in it", err, tc.says)
+			}
+			ensure(t, w, cfg)
+			if w.has("pw_redirect") || !w.has("pw_police") || w.devices[terms.SideIFB] != nil {
+				t.Errorf("after Ensure the pod has %+v, want a policer", w.shape())
+			}
+			w.log = nil
+			ensure(t, w, cfg)
+			if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil || len(w.log) != 0 {
+				t.Errorf("Ensure again did %v, Check = %v, want nothing and nil", w.log, err)
+			}
+			w.othersLeave()
+			ensure(t, w, cfg)
+			if !w.has("pw_redirect") || w.has("pw_police") {
+				t.Errorf("without him the pod has %+v, want the redirect", w.shape())
+			}
+		})
+	}
+}
+
+// starved is a pod whose ingress goes through the ifb, then gets somebody ahead of the redirect.
+func starved(t *testing.T, other *attach.HookProgram, change func(*shaping.Limit)) (*world, *shaping.Config) {
+	t.Helper()
+	w, cfg := redirected(t, change)
+	pod := w.devices[terms.SidePod]
+	pod.NetfilterIngress = false
+	pod.Hooks = slices.Insert(pod.Hooks, 0, *other)
+	return w, cfg
+}
+
+func (w *world) othersLeave() {
+	pod := w.devices[terms.SidePod]
+	pod.Hooks = slices.DeleteFunc(pod.Hooks, func(h attach.HookProgram) bool { return !h.Ours })
+}
+
+// Without TCX nobody gets ahead of him: the limit out of the pod stays, and CHECK, ADD and
+// repair say that the other one does not hold, until he is gone.
+func TestSaysWhoStarvesTheRedirectWithoutTCX(t *testing.T) {
+	w, cfg := starved(t, &attach.HookProgram{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 1, Answer: judge.AnswerEnds}, func(*shaping.Limit) {})
+	w.tcx = false
+	cfg.Egress = limit(5_000_000)
+	states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
+	_, repaired := w.engine().Repair(t.Context(), podID)
+	for _, err := range []error{err, repaired, w.engine().Check(t.Context(), wantOf(cfg))} {
+		if !errors.Is(err, attach.ErrHookTaken) || !errors.Is(err, judge.ErrNoTCX) || !strings.Contains(err.Error(), "u32 filter at preference 1") {
+			t.Errorf("%v, want ErrHookTaken and ErrNoTCX naming the filter", err)
+		}
+	}
+	if len(states) != 1 || w.dataplanes[terms.Egress] == nil || !w.has("pw_redirect") {
+		t.Errorf("Ensure returned %d states and leaves %+v, want both directions", len(states), w.shape())
+	}
+	w.othersLeave()
+	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
+		t.Errorf("Check without him = %v", err)
+	}
+}
+
+// Who asks by hand for a queue by name gets an error, and is told who starves it.
+func TestSaysWhoStarvesAQueueByName(t *testing.T) {
+	w, cfg := starved(t, &attach.HookProgram{Kind: terms.HookKindTCX, Hook: terms.HookIngress, ProgramID: 9, Name: "theirs", Answer: judge.AnswerEnds},
+		func(l *shaping.Limit) { l.Queue = terms.QueueTBF })
+	r := record(t, w)
+	r.Strict = true
+	in, err := w.engine().Inspect(r)
+	if !errors.Is(err, attach.ErrHookTaken) || in == nil || !strings.Contains(in.Starved, "theirs (program 9)") || !w.has("pw_redirect") {
+		t.Errorf("Inspect = %+v, %v of %+v, want who starves it", in, err, cfg)
 	}
 }
 

@@ -109,10 +109,12 @@ func (e *Engine) reshape(ctx context.Context, id ID, named []terms.Direction,
 		}
 		w := &Want{ID: id, NetNSPath: r.Interface.NetNSPath, Config: cfg, Pod: r.Pod, ReplaceQdisc: r.ReplaceQdisc, Named: named}
 		want, err := e.ensure(w, iface, r, original)
+		if want != nil {
+			all = append(all, want)
+		}
 		if err != nil {
 			return all, err
 		}
-		all = append(all, want)
 	}
 	return all, nil
 }

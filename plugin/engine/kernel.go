@@ -345,7 +345,7 @@ func (k *kernel) observeDevice(p *place, slots map[terms.Direction]*attach.Datap
 		dev.Hooks = append(dev.Hooks, *h)
 	}
 	k.seen[p.device] = now
-	if k.shows {
+	if k.shows || p.side == terms.SidePod { // the place of ingress depends on them
 		datapath.ReadAnswers(dev.Hooks)
 	}
 	dev.OwnTree = ownTree(q, dev, p.side)

@@ -238,7 +238,7 @@ func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
 		if record != nil {
 			one.Changed = changed(node.PinDir(record))
 			if state := a.Inspection().Want.Directions[d.Direction.Is]; state != nil {
-				fromInspection(a.Inspection().Observed, state, &one)
+				fromInspection(a.Inspection(), state, &one)
 				one.Policed = policed(&d, record.Config.Limit(d.Direction.Is))
 			}
 		}
@@ -284,12 +284,13 @@ func changed(dir string) time.Time {
 }
 
 // fromInspection adds what status does not show.
-func fromInspection(obs *attach.Observed, state *attach.DirectionState, one *doctor.Attachment) {
+func fromInspection(in *attach.Inspection, state *attach.DirectionState, one *doctor.Attachment) {
+	obs := in.Observed
 	p := state.Params
 	if p.Side == terms.SideHost && (p.Hook == terms.HookEgress || p.Hook == terms.HookIngress) {
 		one.Kind, one.Hook = state.HookKind, p.Hook
 	}
-	one.Redirected = p.Side == terms.SideIFB
+	one.Redirected = p.Side == terms.SideIFB || p.Direction == terms.Ingress && in.Starved != ""
 	if one.Hook == 0 && !one.Redirected && p.Queue != terms.QueueFQ {
 		return
 	}

@@ -28,7 +28,7 @@ const (
 	cureBypassed = "podweir doctor explain PW402"
 	// cureReadAhead is of a limit that the pod's runtime does not heed.
 	cureReadAhead = "podweir doctor explain PW117"
-	cureStarved   = "take it off, or have its owner let packets on (-1); bpftool prog show, or tc filter show in the pod, shows it; podweir explain PW506"
+	cureStarved   = "podweir repair polices ahead of it (Linux 6.6); it has to go for the queue to be back: podweir doctor explain PW506"
 	cureGone      = "podweir gc"
 	cureUnknown   = "podweir doctor"
 	cureLost      = "the pod's next ADD or the agent takes it over; podweir gc removes it"
@@ -140,7 +140,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		}
 	}
 	past := slices.IndexFunc(a.Directions, func(d Direction) bool { return d.Bypassed != "" })
-	starved, went := "", ""
+	starved, went := a.starved, ""
 	for i := range a.Directions {
 		d := &a.Directions[i]
 		starved = cmp.Or(starved, d.Starved)
@@ -154,7 +154,7 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
 	case a.Left != "":
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, CureLeft(a.ID)
-	case a.Error != "":
+	case a.Error != "" && starved == "":
 		p.State, p.Cause, p.Cure = view.Unknown, "its record cannot be read: "+a.Error, cureUnknown
 		if a.Interface.PodName != "" {
 			p.Cause = a.Error

@@ -75,6 +75,8 @@ type Attachment struct {
 	// Drift names the differences to what it should be.
 	Drift []string `json:"drift,omitempty"`
 
+	// starved is that of ingress where nothing more is known because of Error.
+	starved    string
 	inspection *attach.Inspection
 	record     *attach.Record
 }
@@ -297,6 +299,9 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 		if errors.Is(err, attach.ErrGone) {
 			a.Gone, a.Left, a.Error = Absent(node, r)
 		}
+		if in != nil {
+			a.starved = in.Starved
+		}
 		return a
 	}
 	for _, device := range in.Observed.Devices {
@@ -317,9 +322,10 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 			if r.By != attach.ByHand { // who attaches by hand decides
 				one.Asked, one.DecidedBy = decision(r, d)
 			}
-			var before []string
-			before, one.Starved = beforeRedirect(in.Observed, s)
-			one.Notes = append(slices.Clip(one.Notes), before...)
+			one.Notes = append(slices.Clip(one.Notes), beforeRedirect(in.Observed, s)...)
+			if d == terms.Ingress {
+				one.Starved = in.Starved
+			}
 			one.Blocked = blocked(in.Observed, d)
 			for _, g := range in.Degraded {
 				if g.Direction == d {
@@ -422,24 +428,19 @@ func decision(r *attach.Record, d terms.Direction) (asked units.BitRate, by stri
 	return asked, by
 }
 
-// beforeRedirect says who runs before the redirect to the ifb, which is
-// asked last on purpose, and who of them ends the chain for every packet.
-func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) (notes []string, starved string) {
+// beforeRedirect says who may end the chain before the redirect to the ifb, which runs last
+// on purpose.
+func beforeRedirect(obs *attach.Observed, s *attach.DirectionState) (notes []string) {
 	if !s.Params.Redirect {
-		return nil, ""
+		return nil
 	}
 	pod := obs.Device(terms.SidePod)
 	for _, h := range pod.Chain(terms.SidePod, terms.HookIngress).Others() {
-		switch h.Answer {
-		case judge.AnswerNext, judge.AnswerDrops:
-		case judge.AnswerEnds:
-			starved = fmt.Sprintf("%v on %s %v, before podweir's redirect", h, pod.Name, h.Answer)
-		default:
-			notes = append(notes, fmt.Sprintf("%v runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells",
-				h, pod.Name))
+		if h.Answer == judge.AnswerUnknown {
+			notes = append(notes, fmt.Sprintf("%v runs before the redirect on %s: if it ends the chain, ingress is not limited; podweir doctor --probe tells", h, pod.Name))
 		}
 	}
-	return notes, starved
+	return notes
 }
 
 // blocked names a program of others that drops every packet of a direction, "" if there is

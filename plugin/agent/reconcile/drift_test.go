@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
+	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -150,6 +151,45 @@ func TestPrivilegedRedirectLeavesForAChain(t *testing.T) {
 		s := a.state(p)
 		return s.Outcome.Enforced() && len(s.Limits) == 2 && !s.Limits[1].CapHolds
 	})
+}
+
+// A filter that accepts every packet comes ahead of the redirect: the agent polices ahead of
+// it at once, and puts the redirect back when it is gone. Without TCX it says what it cannot do.
+func TestPrivilegedStarvedRedirect(t *testing.T) {
+	testutil.RequireRoot(t)
+	for _, tcx := range []bool{true, false} {
+		t.Run(fmt.Sprintf("TCX %v", tcx), func(t *testing.T) {
+			n := newNode(t)
+			if !tcx {
+				n.withoutTCX(t)
+			} else if !datapath.HaveTCX() {
+				testutil.SkipFeature(t, "TCX")
+			}
+			n.configure("ingressPlace", "ifb")
+			p := n.newPod(t)
+			p.annotate(both("10M", "20M"))
+			a := n.start(t, never)
+			a.has(t, p, 2)
+			if out, err := p.ns.Command(t, "tc", strings.Fields("filter add dev eth0 ingress pref 1 protocol all u32 match u32 0 0 flowid 1:1")...).CombinedOutput(); err != nil {
+				testutil.SkipFeature(t, "cls_u32: "+string(out))
+			}
+			redirects := func() bool {
+				return strings.Contains(p.ns.Run(t, "tc", "filter", "show", "dev", "eth0", "ingress"), "pw_redirect")
+			}
+			reason := map[bool]string{true: "BandwidthPoliced", false: "BandwidthNotEnforced"}[tcx]
+			if e := p.event(t, reason); !strings.Contains(e.Message, "u32 filter at preference 1 on eth0 ends the chain for every packet") {
+				t.Errorf("event %q", e.Message)
+			}
+			if redirects() == tcx {
+				t.Errorf("the redirect is there: %v", !tcx)
+			}
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress", "pref", "1")
+			testutil.Eventually(t, soon, "the redirect limits again", func() bool {
+				s := a.state(p)
+				return redirects() && s.Outcome.Enforced() && len(s.Limits) == 2 && s.Limits[1].CapHolds
+			})
+		})
+	}
 }
 
 // A limit whose record was lost is adopted for the pod that asks for it, and removed from

@@ -96,7 +96,7 @@ func podNightCases() []nightCase {
 			},
 			steps: []nightStep{{"podweir status", []string{"NOT LIMITED", "hostile (program ", "ends the chain for every packet, before podweir's redirect"}}},
 			means: "Another program on the pod's device answers every packet before podweir's redirect, which runs last, so that no packet comes to the queue.",
-			cure:  "`bpftool prog show id NUMBER` names the program's owner: it has to answer `TCX_NEXT` (-1), or to go.",
+			cure:  "`bpftool prog show id NUMBER` names the program's owner: it has to answer `TCX_NEXT` (-1), or to go. Until then the agent, or `podweir repair`, polices ahead of it.",
 		},
 		{
 			name: "lost-elsewhere", symptom: "A pod loses packets, and its limit is idle",

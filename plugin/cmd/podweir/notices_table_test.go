@@ -511,9 +511,30 @@ func deviceNotices() []notice {
 			dry: []string{"would repair ingress attach-redirect"}, repair: []string{"repaired ingress attach-redirect"}, after: same, then: inOrder,
 		},
 		{
-			name: "a filter that accepts every packet came ahead of the redirect", conf: onIFB, make: acceptAll,
-			truth: limited + ", " + unlimited, status: []string{"NOT LIMITED default/web", "u32 filter at preference 1 on eth0 ends the chain for every packet", "!DIFFERS"}, doctor: "PW506",
-			dry: nothing, repair: nothing, after: limited + ", " + unlimited, then: []string{"NOT LIMITED default/web", "u32 filter at preference 1"},
+			name: "a filter that accepts every packet came ahead of the redirect", conf: onIFB, needs: []string{"tcx"},
+			make:  func(t *testing.T, n *noticed) { t.Helper(); accept(t, n, "all") },
+			truth: limited + ", " + unlimited, check: []string{"u32 filter at preference 1 on eth0 ends the chain for every packet"},
+			status: []string{"NOT LIMITED default/web", "u32 filter at preference 1 on eth0 ends the chain for every packet", "!DIFFERS"}, doctor: "PW506 PW602",
+			dry: []string{"would repair ingress", "policing instead"}, repair: []string{"repaired ingress"}, after: same,
+			then: []string{"DEGRADED", "u32 filter at preference 1", "!DIFFERS", "!NOT LIMITED"},
+		},
+		{
+			name: "a filter that accepts every packet stood ahead of the redirect, and went again", conf: onIFB, needs: []string{"tcx"},
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				accept(t, n, "all")
+				n.must(t, "repair")
+				n.pod.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress", "pref", "1")
+			},
+			truth: same, check: []string{"is available again"}, status: []string{"DIFFERS default/web", "is available again"}, doctor: "PW602",
+			dry: []string{"would repair ingress"}, repair: []string{"repaired ingress"}, after: same,
+			then: append([]string{"!DEGRADED"}, inOrder...),
+		},
+		{
+			name: "a filter that accepts some packets came ahead of the redirect", conf: onIFB,
+			make:  func(t *testing.T, n *noticed) { t.Helper(); accept(t, n, "arp") },
+			truth: same, status: append([]string{"u32 filter at preference 1 runs before the redirect"}, inOrder...), doctor: "PW506",
+			dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
 		{
 			name: "a netfilter ingress chain came to stand behind the redirect", conf: onIFB, make: chain,
@@ -637,10 +658,10 @@ func nodeNotices() []notice {
 	}
 }
 
-// acceptAll puts a filter that accepts every packet ahead of the redirect to the ifb.
-func acceptAll(t *testing.T, n *noticed) {
+// accept puts a filter that accepts every packet of a protocol ahead of the redirect to the ifb.
+func accept(t *testing.T, n *noticed, protocol string) {
 	t.Helper()
-	filter := strings.Fields("filter add dev eth0 ingress pref 1 protocol all u32 match u32 0 0 flowid 1:1")
+	filter := strings.Fields("filter add dev eth0 ingress pref 1 protocol " + protocol + " u32 match u32 0 0 flowid 1:1")
 	if out, err := n.pod.Command(t, "tc", filter...).CombinedOutput(); err != nil {
 		testutil.SkipFeature(t, "cls_u32: "+string(out))
 	}

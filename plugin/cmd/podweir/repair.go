@@ -177,6 +177,9 @@ func (r *repair) compare(rec *attach.Record, line *repaired) {
 		r.fault(line, rec, err)
 		return
 	}
+	if in.Unheld != nil {
+		r.fault(line, rec, in.Unheld)
+	}
 	line.Steps, line.Degraded = steps(in.Plan), degraded(in)
 }
 
