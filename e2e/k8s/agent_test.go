@@ -12,15 +12,6 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 )
 
-// TestPrivilegedAgentKilled kills the agent of a node whose pod is under load.
-func TestPrivilegedAgentKilled(t *testing.T) {
-	install(t)
-	p := run(t, "steady", 0, limits("20M", "10M"))
-	peer := run(t, "peer", 1, nil)
-	killAgent(t, p, peer)
-	p.limited(t, 20_000_000, 10_000_000)
-}
-
 // killAgent kills the agent of a pod's node while the pod is under load, and
 // waits for the next one. The pod's caps are 20M and 10M.
 func killAgent(t *testing.T, p, peer *pod) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,50 +60,6 @@ func TestPrivilegedDeliveryChanged(t *testing.T) {
 		measure(t, made, peer).holds(t, what+": a pod from afterwards", 10_000_000, 20_000_000)
 		green(t, node)
 		from = c.delivery
-	}
-}
-
-// TestPrivilegedFormerDeliveryLeft changes the delivery to nri where the operator
-// keeps the node from being written to: the agent says at once what is left and what
-// to do, pods are limited all the same, and what it says mends it.
-func TestPrivilegedFormerDeliveryLeft(t *testing.T) {
-	mark.Nightly(t, "it takes a minute or more")
-	uninstall(t)
-	install(t, "delivery=chain")
-	was, err := suite.Agents(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	upgrade(t, "delivery=nri", "cleanUp.formerDelivery=false")
-	began := time.Now()
-	var node *cluster.Node
-	eventually(t, 60*time.Second, "an agent that names the files and the remedy", func(ctx context.Context) error {
-		var errs []error
-		for _, n := range suite.Members {
-			_, err := fetch(ctx, n, "/readyz")
-			if err != nil && strings.Contains(err.Error(), "cleanUp.formerDelivery=true") {
-				node = n
-				return nil
-			}
-			errs = append(errs, fmt.Errorf("%s: %w", n.Name, err))
-		}
-		return errors.Join(errs...)
-	})
-	now := agent(t, node)
-	if now == was[node.Name] {
-		t.Errorf("the agent of before says it: %s", now)
-	}
-	// The agent that was replaced took its time, too.
-	t.Logf("not ready and told after %.1f s", time.Since(began).Seconds())
-	sees(t, now, "cleanUp.formerDelivery=true", "00-podweir-10-lab.conflist")
-	index := slices.Index(suite.Members, node)
-	p, peer := run(t, "left", index, limits("20M", "10M")), run(t, "peer", 1-index, nil)
-	measure(t, p, peer).holds(t, "files of a former delivery are left", 20_000_000, 10_000_000)
-
-	install(t, "delivery=nri")
-	c := change{delivery: "nri"}
-	for _, n := range suite.Members {
-		c.left(t, n, "what the agent said")
 	}
 }
 

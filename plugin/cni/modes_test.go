@@ -167,64 +167,6 @@ func TestPrivilegedModes(t *testing.T) {
 	}
 }
 
-// TestPrivilegedDefaultsThatCannotBeHad: what the node's defaults name and its kernel
-// or the rate cannot have leaves no pod without a limit, also in every verb after ADD.
-func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
-	testutil.RequireRoot(t)
-	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
-	for name, tc := range map[string]struct {
-		with    conf
-		lacks   map[string]any
-		told    string
-		queues  []string
-		ingress string
-	}{
-		"htb below its rate": {conf{"queue": "htb"}, nil, "not the queue htb", []string{"tbf", "tbf"}, "host"},
-		"fq that the kernel lacks": {
-			conf{"queue": "fq", "policy": "flat"}, map[string]any{"FQ": false}, "not the queue fq", []string{"tbf", "tbf"}, "host",
-		},
-		"tcx that the kernel lacks": {
-			conf{"mode": "tcx-podside"}, map[string]any{"tcx": false}, "not the mode tcx-podside", []string{"tbf", "tbf"}, "host",
-		},
-		"queues that the kernel lacks": {
-			conf{"mode": "qdisc"}, map[string]any{"TBF": false, "HTB": false, "FQ": false}, "not the mode qdisc", []string{"none", "none"}, "pod",
-		},
-		"a place that the kernel lacks": {
-			conf{"ingressPlace": "ifb"}, map[string]any{"redirect": ""}, "not the place ifb", []string{"tbf", "none"}, "pod",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newNode(t).newPod(t)
-			if tc.lacks != nil {
-				p.node.rewrite(t, tc.lacks)
-			}
-			c := p.conf(both(tc.with))
-			a := p.must(t, "ADD", c)
-			if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, tc.told) {
-				t.Errorf("ADD logs %q, want a warning with %q", a.log, tc.told)
-			}
-			p.must(t, "CHECK", c)
-			p.must(t, "ADD", c)
-			p.repair(t)
-			var queues []string
-			s := p.status(t)
-			for _, d := range s.Directions {
-				queues = append(queues, d.Queue.String())
-			}
-			if !slices.Equal(queues, tc.queues) || s.Directions[1].Side.String() != tc.ingress || len(s.Drift) != 0 {
-				t.Errorf("status shows %+v, want the queues %v and ingress on the %s side", s, tc.queues, tc.ingress)
-			}
-			if notes := fmt.Sprint(s.Directions); !strings.Contains(notes, tc.told) {
-				t.Errorf("status notes %q, want %q", notes, tc.told)
-			}
-			p.crosses(t)
-			p.must(t, "DEL", c)
-			p.afterIFB(t)
-			wantClean(t, p, "DEL")
-		})
-	}
-}
-
 // crosses fails the test unless packets pass in both directions.
 func (p *pod) crosses(t *testing.T) {
 	t.Helper()
@@ -273,47 +215,4 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	})
 	p.must(t, "DEL", c)
 	wantState(t, p, "DEL", []string{"host tcx egress cil_to_pod"})
-}
-
-// The redirect stands in front of a netfilter ingress chain, so podweir does
-// not redirect where there is one.
-func TestPrivilegedNetfilterIngressMeansPolicing(t *testing.T) {
-	testutil.RequireRoot(t)
-	testutil.RequireQdisc(t, "ifb", "tbf")
-	p := newNode(t).newPod(t)
-	c := p.conf(inIFB(nil))
-	p.must(t, "ADD", c)
-	p.addChain(t)
-	// CHECK tells; the next ADD moves to policing and says so.
-	wantCode(t, "CHECK behind a new chain", p.call(t, "CHECK", c).err, 101, "ingress")
-	a := p.must(t, "ADD", c)
-	if !strings.Contains(a.log, "netfilter ingress chain on eth0") {
-		t.Errorf("ADD logs %q, want the chain", a.log)
-	}
-	polices := join(treesHere(t).bands("pod"), []string{"pod clsact ingress pw_police"})
-	wantState(t, p, "moved", polices)
-	p.must(t, "CHECK", c)
-	f := p.newFlow(t, true)
-	f.send(t, "forbidden")
-	p.chainDrops(t, 1)
-	p.deleteChain(t)
-	f.send(t, "allowed")
-	if got := f.receive(t); got != "allowed" {
-		t.Errorf("the chain let %q pass", got)
-	}
-	p.must(t, "DEL", c)
-	wantClean(t, p, "DEL")
-	// The chain was there first; so it is for a queue that is requested by name.
-	p.addChain(t)
-	p.must(t, "ADD", c)
-	wantState(t, p, "the chain was first", polices)
-	p.must(t, "DEL", c)
-	c = p.conf(inIFB(conf{"ingressQueue": "tbf"}))
-	a = p.must(t, "ADD", c)
-	if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, "netfilter ingress chain") {
-		t.Errorf("ADD of a queue by name logs %q, want a warning with the chain", a.log)
-	}
-	wantState(t, p, "a queue by name", polices)
-	p.must(t, "DEL", c)
-	wantClean(t, p, "DEL of a queue by name")
 }

@@ -80,14 +80,6 @@ func (k trees) opened(device, program string, inner []string) []string {
 	return join(root, of(device, "qdisc tbf", "qdisc bfifo", "filter "+program), inner)
 }
 
-// root is the kind of the root of such a queue.
-func (k trees) root(device string) string {
-	if k.prio && device == "pod" {
-		return "prio"
-	}
-	return "tbf"
-}
-
 // hooked is a queue whose classifier is on a hook of the device by the operator's will,
 // as every kernel has it.
 func hooked(device string) []string { return of(device, "qdisc pfifo_fast", "qdisc tbf") }
@@ -113,32 +105,6 @@ func shapedBoth(t *testing.T) []string {
 	t.Helper()
 	k := treesHere(t)
 	return join(k.bands("pod"), k.bands("host"))
-}
-
-// unclassify removes the classifier of the pod side's queue.
-func (k trees) unclassify(t *testing.T, p *pod) {
-	t.Helper()
-	place := []string{"egress"}
-	if k.prio {
-		place = []string{"parent", handle(t, p.ns, "eth0", "prio")}
-	}
-	p.ns.Run(t, "tc", slices.Concat([]string{"filter", "del", "dev", "eth0"}, place)...)
-}
-
-// unclassified is what CHECK says of that.
-func (k trees) unclassified() string {
-	if k.prio {
-		return "egress build-queue: eth0: classifier filter is missing"
-	}
-	return "egress attach: pw_band is not on the egress hook of eth0"
-}
-
-// unhooked is what CHECK says of a pod side without podweir's program on its hook.
-func (k trees) unhooked() string {
-	if k.prio {
-		return "egress attach-guard: pw_guard is not on the egress hook of eth0"
-	}
-	return k.unclassified()
 }
 
 // tbfIn finds a TBF, what it is under, its rate and its bucket.

@@ -150,7 +150,6 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 	}
 }
 
-// A bad wish for how the limit is kept does not cost the limit.
 // A network that is renamed while pods run changes nothing for them: they follow their
 // annotations, and nobody makes another attachment.
 func TestPrivilegedNetworkIsRenamed(t *testing.T) {
@@ -439,18 +438,6 @@ func TestPrivilegedAPIServerIsAway(t *testing.T) {
 	p.annotate(both("30M", "40M"))
 	n.api.Fail(0)
 	p.gets(t, "30Mbit", "40Mbit")
-	testutil.Eventually(t, soon, "one state of the pod, by its UID", func() bool {
-		all := a.Snapshot()
-		return len(all) == 1 && all[0].UID == p.api.UID
-	})
-}
-
-// An attachment that was looked after without its pod is the pod's alone once
-// that is known, though nothing about it changed.
-func TestPrivilegedPodTakesItsAttachmentOver(t *testing.T) {
-	testutil.RequireRoot(t)
-	n, p, a := withoutAPIServer(t)
-	n.api.Fail(0)
 	testutil.Eventually(t, soon, "one state of the pod, by its UID", func() bool {
 		all := a.Snapshot()
 		return len(all) == 1 && all[0].UID == p.api.UID
