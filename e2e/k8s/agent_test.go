@@ -6,6 +6,8 @@ package k8s_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,4 +70,130 @@ func TestPrivilegedAgentUpgraded(t *testing.T) {
 		t.Errorf("the agent is %s as before", after)
 	}
 	r.holds(t, "while the agent was upgraded", 20_000_000, 10_000_000)
+}
+
+// TestPrivilegedAnnotations changes the annotations of a pod while it runs.
+func TestPrivilegedAnnotations(t *testing.T) {
+	install(t)
+	p := run(t, "changing", 0, limits("20M", "10M"))
+	peer := run(t, "peer", 1, nil)
+	measure(t, p, peer).holds(t, "as it was made", 20_000_000, 10_000_000)
+	for _, step := range []struct {
+		what            string
+		change          map[string]string
+		ingress, egress uint64
+	}{
+		{"both rates changed", limits("10M", "30M"), 10_000_000, 30_000_000},
+		{"egress removed", map[string]string{egressKey: ""}, 10_000_000, 0},
+		{"egress added again", map[string]string{egressKey: "20M"}, 10_000_000, 20_000_000},
+	} {
+		p.annotate(t, step.change)
+		p.limited(t, step.ingress, step.egress)
+		measure(t, p, peer).holds(t, step.what, step.ingress, step.egress)
+	}
+
+	p.annotate(t, map[string]string{egressKey: "20Q"})
+	e := sees(t, p.Name, egressKey, "20Q")
+	if e.Type != "Warning" || e.InvolvedObject.Namespace != "default" {
+		t.Errorf("the Event about a bad value is %+v, want a warning in the pod's namespace", e)
+	}
+	t.Logf("%s %s: %s", e.Type, e.Reason, e.Message)
+	measure(t, p, peer).holds(t, "after a bad value", 10_000_000, 20_000_000)
+	if restarts := kubectl(t, "get", "pod", p.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
+		t.Errorf("the pod restarted %s times, want 0", restarts)
+	}
+}
+
+// limited waits until the agent of the pod's node says that these caps are in
+// force, in bits per second; 0 is none.
+func (p *pod) limited(t *testing.T, ingress, egress uint64) {
+	t.Helper()
+	want := ""
+	for _, d := range []struct {
+		name string
+		bits uint64
+	}{{"egress", egress}, {"ingress", ingress}} {
+		if d.bits > 0 {
+			want += fmt.Sprintf("podweir_pod_limit_bits_per_second{direction=%q,interface=\"eth0\",namespace=\"default\",pod=%q} %g\n", d.name, p.Name, float64(d.bits))
+		}
+	}
+	metrics(t, p.Node, func(page string) error {
+		got := grep(grep(page, "podweir_pod_limit_bits_per_second{"), fmt.Sprintf("pod=%q", p.Name))
+		if got != want {
+			return fmt.Errorf("caps are\n%s\nwant\n%s", got, strings.TrimSpace(want))
+		}
+		return nil
+	})
+}
+
+// TestPrivilegedDropInWithoutTheAgent stops the agent: what limits a pod, or refuses
+// it, is the plugin that the container runtime calls.
+func TestPrivilegedDropInWithoutTheAgent(t *testing.T) {
+	uninstall(t)
+	install(t, "delivery=drop-in", "defaults.onError=closed")
+	peer := run(t, "peer", 1, nil)
+	green(t, suite.Members[0])
+	stopAgent(t, suite.Members[0])
+	p := run(t, "alone", 0, limits("20M", "10M"))
+	measure(t, p, peer).holds(t, "made while the agent was stopped, with a drop-in", 20_000_000, 10_000_000)
+
+	hideBPFFS(t, suite.Members[0])
+	create(t, manifest("refused", suite.Members[0], limits("20M", "10M")))
+	eventually(t, 20*time.Second, "refusal", func(ctx context.Context) error {
+		list, err := events(ctx, "refused")
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if e.Reason == "FailedCreatePodSandBox" && strings.Contains(e.Message, "BPF file system") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no Event says that podweir refused it: %+v", list)
+	})
+	if phase := kubectl(t, "get", "pod", "refused", "-o", "jsonpath={.status.phase}"); phase != "Pending" {
+		t.Errorf("the pod that cannot be limited is %s, want Pending", phase)
+	}
+}
+
+// hideBPFFS takes what podweir needs from a node for the rest of the test.
+func hideBPFFS(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	const dir = "/sys/fs/bpf"
+	if _, err := n.Exec(t.Context(), "mount", "-t", "tmpfs", "none", dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := n.Exec(context.Background(), "umount", dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stopAgent stops the agent's process on a node for the rest of the test. The
+// kubelet would end it after a minute without an answer.
+func stopAgent(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	signal := func(ctx context.Context, name string) error {
+		_, err := n.Exec(ctx, "pkill", "-"+name, "-x", "podweir")
+		return err
+	}
+	if err := signal(t.Context(), "STOP"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context is over by now.
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		err := signal(ctx, "CONT")
+		if err == nil {
+			err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
+				_, err := fetch(ctx, n, "/readyz")
+				return err
+			})
+		}
+		if err != nil {
+			t.Error(errors.Join(errors.New("the agent does not go on"), err))
+		}
+	})
 }

@@ -4,9 +4,15 @@
 package k8s_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/podweir/podweir/e2e/k8s/snapshot"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // TestPrivilegedInstall holds a release with the chart's values for any cluster to
@@ -46,4 +52,170 @@ func TestPrivilegedInstall(t *testing.T) {
 	if out, err := podweir(t, early.Node, "status"); err != nil || !strings.Contains(out, "early") || !strings.Contains(out, "late") {
 		t.Errorf("status does not name both pods: %v\n%s", err, out)
 	}
+}
+
+// TestPrivilegedUninstall takes the release off while its pods run, and compares
+// the nodes with what they were before it came.
+func TestPrivilegedUninstall(t *testing.T) {
+	for _, delivery := range []string{"chain", "drop-in", "nri"} {
+		t.Run(delivery, func(t *testing.T) {
+			if delivery != "drop-in" {
+				mark.Nightly(t, "auto takes drop-in, and the fast rows of the matrix uninstall from a chain")
+			}
+			takenOff(t, delivery)
+		})
+	}
+}
+
+func takenOff(t *testing.T, delivery string) {
+	t.Helper()
+	uninstall(t)
+	p := run(t, "staying", 0, limits("20M", "10M"))
+	peer := run(t, "peer", 1, nil)
+	var before []snapshot.Snapshot
+	for _, n := range suite.Members {
+		// Of what other tests left nothing may be taken for the node's own.
+		if _, err := n.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
+			t.Fatal(err)
+		}
+		before = append(before, take(t, n))
+	}
+	install(t, "delivery="+delivery)
+	measure(t, p, peer).holds(t, "with podweir", 20_000_000, 10_000_000)
+	var changed bool
+	for i, n := range suite.Members {
+		changed = changed || len(take(t, n)) != len(before[i])
+	}
+	if !changed {
+		t.Error("podweir changed nothing that the snapshots show")
+	}
+	uninstall(t)
+	for i, n := range suite.Members {
+		unchanged(t, n, before[i])
+	}
+	measure(t, p, peer).holds(t, "after the uninstall", 0, 0)
+	late := run(t, "late", 0, limits("20M", "10M"))
+	measure(t, late, peer).holds(t, "a pod from after the uninstall", 0, 0)
+}
+
+// TestPrivilegedDownDuringUninstall uninstalls the release while a node is down, and
+// takes podweir off that node as the how-to says when it is back.
+func TestPrivilegedDownDuringUninstall(t *testing.T) {
+	uninstall(t)
+	node := suite.Members[0]
+	p := run(t, "staying", 0, limits("20M", "10M"))
+	peer := run(t, "peer", 1, nil)
+	// Of what other tests left nothing may be taken for the node's own.
+	if _, err := node.Exec(t.Context(), "rm", "-rf", "/run/podweir", "/var/lib/podweir"); err != nil {
+		t.Fatal(err)
+	}
+	before := take(t, node)
+	install(t, "delivery=chain")
+	p.limited(t, 20_000_000, 10_000_000)
+
+	// Nobody on the node sees that the release is uninstalled.
+	const down, up = "pkill -STOP -x kubelet; pkill -KILL -x podweir", "pkill -CONT -x kubelet"
+	if _, err := node.Exec(t.Context(), "bash", "-c", down); err != nil {
+		t.Fatal(err)
+	}
+	back := func(ctx context.Context) {
+		if _, err := node.Exec(ctx, "bash", "-c", up); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { back(context.Background()) })
+	if _, err := suite.Helm(t.Context(), "uninstall", "podweir", "-n", namespace); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 90*time.Second, "the agent of the other node is gone", func(ctx context.Context) error {
+		left, err := suite.Agents(ctx)
+		if err == nil && (len(left) != 1 || left[node.Name] == "") {
+			err = fmt.Errorf("agents: %v", left)
+		}
+		return err
+	})
+	back(t.Context())
+	uninstall(t) // waits until the kubelet has let the agent go
+	if out, err := node.Exec(t.Context(), "ls", "/etc/cni/net.d"); err != nil || !strings.Contains(out, "podweir") {
+		t.Errorf("the node is clean by itself (%v): %s", err, out)
+	}
+	measure(t, p, peer).holds(t, "a node that was down", 20_000_000, 10_000_000)
+
+	// As in docs/howto/install-with-helm.md.
+	jobs, err := suite.Helm(t.Context(), "template", "podweir", chart, "-n", namespace, "--set", "image.pullPolicy=Never",
+		"--kube-version", "1.34", "--set", "cleanUp.nodes={"+node.Name+"}", "--show-only", "templates/cleanup.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := suite.Kubectl(t.Context(), jobs, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	const selector = "app.kubernetes.io/component=cleanup"
+	t.Cleanup(func() {
+		_, err := suite.Kubectl(context.Background(), "", "-n", namespace, "delete", "job", "-l", selector, "--ignore-not-found")
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := suite.Kubectl(t.Context(), "", "-n", namespace, "wait", "--for=condition=complete", "--timeout=60s", "job", "-l", selector); err != nil {
+		t.Fatalf("%v\n%s", err, kubectl(t, "-n", namespace, "logs", "-l", selector))
+	}
+	t.Log(kubectl(t, "-n", namespace, "logs", "-l", selector))
+	kubectl(t, "-n", namespace, "delete", "job", "-l", selector, "--wait")
+	eventually(t, 30*time.Second, "the pods of the Job", func(ctx context.Context) error {
+		out, err := suite.Kubectl(ctx, "", "-n", namespace, "get", "pods", "-l", selector, "-o", "name")
+		if err == nil && out != "" {
+			err = fmt.Errorf("there is still %s", out)
+		}
+		return err
+	})
+	unchanged(t, node, before)
+	measure(t, p, peer).holds(t, "after the clean-up", 0, 0)
+}
+
+// TestPrivilegedHelmTest runs "helm test": it passes on a release whose pods have their
+// limits, and names what is wrong where somebody took one and no agent can mend it.
+func TestPrivilegedHelmTest(t *testing.T) {
+	mark.Nightly(t, "it takes 20 s")
+	install(t)
+	undo(t, "-n", namespace, "delete", "pod", "podweir-test", "--ignore-not-found")
+	p := run(t, "lived", 0, limits("20M", "10M"))
+	other := run(t, "other", 1, limits("20M", "10M"))
+	p.limited(t, 20_000_000, 10_000_000)
+	other.limited(t, 20_000_000, 10_000_000)
+
+	if out, err := helmTest(t); err != nil || !strings.Contains(out, "No problem found.") {
+		t.Errorf("on a healthy release: %v\n%s", err, out)
+	}
+	// It looks at one node, which the scheduler chooses.
+	for _, one := range []*pod{p, other} {
+		stopAgent(t, one.Node)
+		if _, err := one.tc(t.Context(), "qdisc", "del", "dev", "eth0", "root"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := helmTest(t)
+	if err == nil || !strings.Contains(err.Error(), "podweir-test failed") {
+		t.Errorf("without the pods' queues: %v\n%s", err, out)
+	}
+	if !strings.Contains(out, "PW602") || !strings.Contains(out, "default/"+p.Name) && !strings.Contains(out, "default/"+other.Name) {
+		t.Errorf("the log of the test does not say which pod lacks its limit:\n%s", out)
+	}
+}
+
+// helmTest runs "helm test" as docs/howto/install-with-helm.md does.
+func helmTest(t *testing.T) (string, error) {
+	t.Helper()
+	return suite.Helm(t.Context(), "test", "podweir", "-n", namespace, "--logs", "--timeout", "60s")
+}
+
+// tc runs tc in the pod's network namespace.
+func (p *pod) tc(ctx context.Context, args ...string) (string, error) {
+	return p.inNetns(ctx, append([]string{"tc"}, args...)...)
+}
+
+// inNetns runs a command of the node in the pod's network namespace.
+func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
+	ns := strings.TrimPrefix(p.NS.Path(), p.Node.Path(""))
+	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns}, args...)...)
 }

@@ -5,11 +5,15 @@ package traffic
 
 import (
 	"errors"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -97,4 +101,121 @@ func floodSocket(t *testing.T, pod *Target, segment int) (fd int) {
 		}
 	}
 	return fd
+}
+
+// A TCP sender in the pod that has nothing under way does not lose what it sends next, though
+// its flow has more than its share: no answer would come that makes it try again, and it would
+// wait for a timer of at least 200 ms.
+func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
+	const (
+		capacity = 100 * mbit
+		clients  = 16
+		response = 60_000 // bytes: one for each client takes 77 ms of the cap
+		timer    = 200 * time.Millisecond
+		// A pause of the machine delays a response of each client, 1.3 % of all.
+		mostLate = 0.02
+	)
+	t.Parallel()
+	r := newRig(t)
+	pod := shaped(t, r, capacity, map[string]any{})
+	run, err := r.Lab.StartHTTP(t.Context(), lab.HTTPLoad{
+		From: r.Client, To: &pod.Host, ResponseBytes: response, Concurrency: clients,
+		Duration: 6 * time.Second, Timeout: 10 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := run.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := got.Samples
+	if len(took) < clients {
+		t.Fatalf("only %d responses came", len(took))
+	}
+	first, _ := slices.BinarySearch(took, timer)
+	late := 1 - float64(first)/float64(len(took))
+	t.Logf("%d responses, half of them within %v; %.2f %% took %v or longer", len(took), got.Quantile(0.5), 100*late, timer)
+	if late > mostLate {
+		t.Errorf("%.2f %% of %d responses took %v or longer, want at most %.0f %%", 100*late, len(took), timer, 100*mostLate)
+	}
+}
+
+// TCP in a pod with a limit makes small packets, so that no flow takes the queue for itself.
+// With one band, which does not share, it makes those that it likes, and so do packets that bypass
+// the limit.
+func TestPrivilegedPacketsOfThePodAreSmall(t *testing.T) {
+	const (
+		capacity = 100 * mbit
+		segment  = 1514 // bytes, with its Ethernet header
+		last     = time.Second
+	)
+	ways := map[string]float64{"device": 4} // and how many segments the packets have at most
+	if _, err := os.Stat("/proc/sys/net/ipv4/tcp_tso_rtt_log"); err == nil {
+		ways["auto"] = 9
+	}
+	for _, congestion := range []string{"cubic", "bbr"} {
+		load := Load{Name: "TCP 4 " + congestion, Flows: 4, Congestion: congestion}
+		for way, few := range ways {
+			t.Run(load.Name+", "+way, func(t *testing.T) {
+				beside(t, capacity)
+				if got := packetSize(t, newRig(t), load, last, capacity, map[string]any{"smallPackets": way}); got > few*segment {
+					t.Errorf("packets of %.0f bytes on average, want at most %.0f segments", got, few)
+				}
+			})
+		}
+		for name, keys := range map[string]map[string]any{
+			"one band":           {"policy": "flat"},
+			"light flows bypass": {"policy": "elephants"},
+			"switched off":       {"smallPackets": "off"},
+			"an exempt network":  {},
+		} {
+			t.Run(load.Name+", "+name, func(t *testing.T) {
+				exempt := len(keys) == 0
+				if !exempt { // whose senders would take the processors from the others
+					beside(t, capacity)
+				}
+				r := newRig(t)
+				if exempt {
+					keys["unshapedSubnets"] = []string{r.Client.V4.String() + "/32"}
+				}
+				if got, many := packetSize(t, r, load, last, capacity, keys), 10.0; got < many*segment {
+					t.Errorf("packets of %.0f bytes on average, want more than %.0f segments", got, many)
+				}
+			})
+		}
+	}
+}
+
+// packetSize is the average size in bytes of the packets that leave a pod of its own.
+func packetSize(t *testing.T, r *Rig, load Load, last time.Duration, bitsPerSec uint64, keys map[string]any) float64 {
+	t.Helper()
+	pod := shaped(t, r, bitsPerSec, keys)
+	offer, err := pod.Start(t.Context(), Egress, load, bitsPerSec, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := offer.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bytes, packets := sentBy(t, pod.Netns, pod.IfName)
+	t.Logf("%s, %v: %d bytes in %d packets", load.Name, keys, bytes, packets)
+	return float64(bytes) / float64(packets)
+}
+
+// sentBy is what a device has sent: an offloaded packet is one.
+func sentBy(t *testing.T, ns *lab.Netns, ifName string) (bytes, packets uint64) {
+	t.Helper()
+	err := ns.Do(func() error {
+		link, err := netlink.LinkByName(ifName)
+		if err == nil {
+			s := link.Attrs().Statistics
+			bytes, packets = s.TxBytes, s.TxPackets
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes, packets
 }

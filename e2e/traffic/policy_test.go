@@ -291,3 +291,102 @@ func TestPrivilegedBigTCPStaysWithinTheCap(t *testing.T) {
 		}
 	}
 }
+
+// Under elephants a call of a tenth of the cap is heavy, and waits with the bulk flows beside
+// it. It has less than its share, and loses nothing for what they have too much.
+func TestPrivilegedCallBesideElephants(t *testing.T) {
+	const (
+		capacity = 10 * mbit
+		share    = 0.1
+		packet   = 1200
+		last     = 6 * time.Second
+	)
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			if d == Ingress {
+				mark.Nightly(t, "it differs from other cases by one setting")
+			}
+			beside(t, capacity)
+			r := newRig(t)
+			pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
+			bulk, err := pod.Start(t.Context(), d, Load{Name: "TCP 8 cubic", Flows: 8, Congestion: "cubic"}, capacity, last+2*settle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := wiremeter.Until(t.Context(), bulk.Started+settle); err != nil { // they are heavy then
+				t.Fatal(err)
+			}
+			from, to := pod.Ends(d)
+			call, err := r.Lab.StartCalls(t.Context(), lab.Calls{
+				From: from, To: to, Flows: 1, PacketBytes: packet, Duration: last,
+				PerSecond: share * capacity / 8 / (packet + 14),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := call.Wait(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := bulk.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			all := got.Failed() + len(got.Samples)
+			t.Logf("%d of %d packets of the call lost, median %v, p90 %v", got.Failed(), all, got.Quantile(0.5), got.Quantile(0.9))
+			if got.Quantile(0.5) < 5*time.Millisecond {
+				t.Errorf("median %v, want the call to wait with the bulk", got.Quantile(0.5))
+			}
+			// In a plain queue it loses 0.3 to 0.9 %.
+			if most := all / 500; got.Failed() > most {
+				t.Errorf("the call lost %d of %d packets, want at most %d", got.Failed(), all, most)
+			}
+		})
+	}
+}
+
+// A pod whose limit is observed only has the full speed, and what exceeds the limit is
+// counted. The same connection is held to the limit as soon as that is enforced, and is
+// free again afterwards.
+func TestPrivilegedObservedPodIsFreeUntilItIsLimited(t *testing.T) {
+	const capacity = 10 * mbit
+	r := newRig(t)
+	pod := shaped(t, r, capacity, map[string]any{"enforce": "observe"})
+	d := Egress
+	// One connection for all of it, however long that takes: nothing is carried if it breaks.
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if _, err := pod.Start(ctx, d, TCP1, capacity, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	free := func(when string) {
+		t.Helper()
+		testutil.Eventually(t, 10*time.Second, when+" the pod has many times its limit", func() bool {
+			now := wiremeter.Now()
+			s, err := pod.Wire(d, now-500*time.Millisecond, now)
+			return err == nil && s.BitsPerSec() > 10*capacity
+		})
+	}
+	free("observed,")
+	for _, name := range []string{"would-wait", "would-drop"} {
+		if n := egressCounter(t, pod, name); n == 0 {
+			t.Errorf("no packet is counted as %s", name)
+		}
+	}
+	if err := set(t.Context(), r, pod, "--enforce", "limit"); err != nil {
+		t.Fatal(err)
+	}
+	limited := wiremeter.Now()
+	testutil.Eventually(t, 10*time.Second, "a second and a half is over", func() bool { return wiremeter.Now() > limited+1500*time.Millisecond })
+	series, err := pod.Wire(d, limited+500*time.Millisecond, limited+1500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.2f Mbit/s with the limit", series.BitsPerSec()/mbit)
+	if got := series.BitsPerSec() / capacity; got < 0.5 || got > 1.05 {
+		t.Errorf("%.3f of the limit in the second that begins half a second after it is enforced", got)
+	}
+	if err := set(t.Context(), r, pod, "--clear"); err != nil {
+		t.Fatal(err)
+	}
+	free("observed again,")
+}

@@ -5,6 +5,7 @@ package traffic
 
 import (
 	"testing"
+	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -61,4 +62,58 @@ func shaped(t *testing.T, r *Rig, bitsPerSec uint64, keys map[string]any) *Targe
 		}
 	})
 	return pod
+}
+
+// The judgement itself: a measurement that breaks a promise is an error.
+func TestCapResultErr(t *testing.T) {
+	cases := map[string]struct {
+		cap, worst uint64
+		load       Load
+		used       float64
+		carried    float64
+		ok         bool
+	}{
+		"exactly 1.01":                     {cap: 10 * mbit, worst: 1_262_500, load: TCP1, used: 1, carried: gbit, ok: true},
+		"one byte more":                    {cap: 10 * mbit, worst: 1_262_501, load: TCP1, used: 1, carried: gbit},
+		"1M takes a packet of 9,100":       {cap: mbit, worst: 125_000 + 1_250 + 9_100, load: TCP1, used: 1, carried: gbit, ok: true},
+		"1M takes no more":                 {cap: mbit, worst: 125_000 + 1_250 + 9_101, load: TCP1, used: 1, carried: gbit},
+		"a flow that starves":              {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.96, carried: gbit},
+		"a machine that cannot carry more": {cap: 10 * mbit, worst: 1_000_000, load: TCP1, used: 0.96, carried: 14 * mbit, ok: true},
+		"a flood may use less":             {cap: 10 * mbit, worst: 1_000_000, load: UDP, used: 0.96, carried: gbit, ok: true},
+		"but not lose it":                  {cap: 10 * mbit, worst: 1_000_000, load: UDP, used: 0.8, carried: gbit},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &CapResult{
+				Case:  Case{Cap: c.cap, Load: c.load, Duration: time.Second},
+				Worst: c.worst, Used: c.used, Carried: c.carried,
+			}
+			if err := r.Err(); (err == nil) != c.ok {
+				t.Errorf("Err() = %v, want none: %v", err, c.ok)
+			}
+		})
+	}
+}
+
+func TestRetransmitsErr(t *testing.T) {
+	result := func(late, segments float64) *CapResult {
+		return &CapResult{Late: late, Segments: segments, LateSeconds: 10}
+	}
+	cases := map[string]struct {
+		got, tuned *CapResult
+		ok         bool
+	}{
+		"ten more than tuned":       {result(30, 100), result(20, 100), true},
+		"eleven more":               {result(31, 100), result(20, 100), false},
+		"many, but a small share":   {result(500, 100_000), result(0, 100_000), true},
+		"more than a small share":   {result(501, 100_000), result(0, 100_000), false},
+		"nothing came: no judgment": {result(0, 0), result(0, 100), false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := RetransmitsErr(c.got, c.tuned); (err == nil) != c.ok {
+				t.Errorf("RetransmitsErr() = %v, want none: %v", err, c.ok)
+			}
+		})
+	}
 }

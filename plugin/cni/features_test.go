@@ -16,9 +16,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/cni"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -216,5 +218,24 @@ func withOnly(allowed map[uintptr]bool) func(*exec.Cmd) error {
 			}
 		}
 		return cmd.Start()
+	}
+}
+
+// TestSpokenInEveryChain: with another version in a chain the skeleton refuses ADD and
+// DEL of all pods, before onError counts.
+func TestSpokenInEveryChain(t *testing.T) {
+	chains, err := filepath.Glob("../../compat/conflist/testdata/*.golden.*")
+	if err != nil || len(chains) < 5 {
+		t.Fatalf("Glob() = %q, %v, want the chains that podweir is spliced into", chains, err)
+	}
+	for _, chain := range chains {
+		raw, err := os.ReadFile(chain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := (&version.ConfigDecoder{}).Decode(raw)
+		if err != nil || !slices.Contains(cni.SupportedVersions.SupportedVersions(), got) {
+			t.Errorf("%s has the CNI version %q, %v, want one of %q", filepath.Base(chain), got, err, cni.SupportedVersions.SupportedVersions())
+		}
 	}
 }

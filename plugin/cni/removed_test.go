@@ -8,11 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/status"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 )
 
@@ -87,4 +94,220 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 func (p *pod) reached(t *testing.T) bool {
 	t.Helper()
 	return p.ns.Command(t, "ping", "-c3", "-i0.1", "-W1", p.gateway).Run() == nil
+}
+
+// An empty bpffs comes over the pins, and with the records what podweir remembers of the
+// devices. What it has set itself is not what was there before.
+func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
+	n := newNode(t)
+	p := n.newPod(t)
+	before := p.former(t)
+	lose := func(at conf) {
+		p.must(t, "ADD", p.conf(at))
+		if p.former(t) == before {
+			t.Fatalf("with %v the devices are as they were before, so that nothing can be lost", at)
+		}
+		dir := filepath.Dir(n.paths.Pins)
+		if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+	lose(both(nil))
+	p.must(t, "ADD", p.conf(both(conf{"egressRate": "1G"})))
+	if got := p.former(t).gso; got != before.gso {
+		t.Errorf("at a higher rate TCP makes packets of up to %v, want %v as before", got, before.gso)
+	}
+	p.must(t, "ADD", p.conf(nil))
+	if got := p.former(t); got != before {
+		t.Errorf("without limits: %+v, want %+v as before", got, before)
+	}
+	lose(both(nil))
+	p.must(t, "ADD", p.conf(conf{"ingressRate": "100M"}))
+	if got := p.former(t).gso; got != before.gso || strings.Contains(p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "tbf") {
+		t.Errorf("the limit out of the pod, which nothing requests any more, is still there; TCP makes packets of up to %v", got)
+	}
+	p.must(t, "CHECK", p.conf(conf{"ingressRate": "100M"}))
+	p.must(t, "ADD", p.conf(nil))
+	if got := p.former(t); got != before {
+		t.Errorf("after one direction, without limits: %+v, want %+v as before", got, before)
+	}
+	lose(both(nil))
+	p.must(t, "DEL", p.conf(nil))
+	if got := p.former(t); got != before {
+		t.Errorf("after DEL: %+v, want %+v as before", got, before)
+	}
+	lose(both(nil))
+	if err := n.Do(func() error {
+		node, err := engine.Open(n.paths)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		_, err = node.RemoveLost(t.Context())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.former(t); got != before {
+		t.Errorf("after gc: %+v, want %+v as before", got, before)
+	}
+}
+
+// former is what a pod's devices have, and podweir changes.
+type former struct {
+	gso     [2]uint32
+	lengths [2]int
+	clsact  [2]bool
+}
+
+func (p *pod) former(t *testing.T) former {
+	t.Helper()
+	dev, host := p.ns.Interface(t, "eth0"), p.node.Interface(t, p.host.Name)
+	has := func(ns *testutil.NetNS, name string) bool {
+		return strings.Contains(ns.Run(t, "tc", "qdisc", "show", "dev", name), "clsact")
+	}
+	return former{
+		gso: [2]uint32{dev.GSOMaxSize, dev.GSOIPv4MaxSize}, lengths: [2]int{dev.TxQueueLen, host.TxQueueLen},
+		clsact: [2]bool{has(p.ns, "eth0"), has(p.node.NetNS, host.Name)},
+	}
+}
+
+// cleansUp does to a device what the AWS Network Policy Agent does when it starts with
+// other programs than before: on each hook it deletes the first filter with handle 1,
+// whatever its preference. It returns the names of those.
+func cleansUp(t *testing.T, ns *testutil.NetNS, device string, index int) []string {
+	t.Helper()
+	d, err := queue.Observe(ns.Handle, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gone []string
+	done := map[queue.Hook]bool{}
+	for i := range d.HookFilters {
+		f := &d.HookFilters[i]
+		if f.Handle != 1 || done[f.Hook] {
+			continue
+		}
+		done[f.Hook], gone = true, append(gone, f.Name)
+		deleteFilter(t, ns, device, f)
+	}
+	return gone
+}
+
+func deleteFilter(t *testing.T, ns *testutil.NetNS, device string, f *queue.Filter) {
+	t.Helper()
+	hook := map[queue.Hook]string{queue.HookIngress: "ingress", queue.HookEgress: "egress"}[f.Hook]
+	ns.Run(t, "tc", "filter", "del", "dev", device, hook, "pref", strconv.Itoa(int(f.Pref)), "handle", fmt.Sprintf("%#x", f.Handle), "bpf")
+}
+
+// asHandle1 puts podweir's filters where releases before had them.
+func asHandle1(t *testing.T, ns *testutil.NetNS, device string, index int) (moved int) {
+	t.Helper()
+	d, err := queue.Observe(ns.Handle, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range d.HookFilters {
+		f := &d.HookFilters[i]
+		if !queue.Ours(f) || f.Handle == 1 || f.ProgramID == 0 { // the redirect of Linux 6.1 is an action, not a program
+			continue
+		}
+		program, err := bpfcall.ProgramByID(f.ProgramID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		former := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: 1}
+		err = queue.AddToClsact(ns.Handle, index, former, queue.Classifier{ProgramFD: program.FD(), Name: f.Name, Slot: uint16(f.ClassID)})
+		_ = program.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleteFilter(t, ns, device, f)
+		moved++
+	}
+	return moved
+}
+
+// Another party deletes filters with handle 1 on the host side, whoever made them: none of
+// podweir's has it, and those of earlier releases are moved.
+func TestPrivilegedFiltersKeepOffHandle1(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
+	for name, with := range shapes {
+		t.Run(name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			c := p.conf(with)
+			p.must(t, "ADD", c)
+			shaped := p.state(t)
+			in, out := p.newFlow(t, true), p.newFlow(t, false)
+			clean := func(when string) {
+				t.Helper()
+				for _, gone := range [][]string{cleansUp(t, p.node.NetNS, p.host.Name, p.host.Index), cleansUp(t, p.ns, "eth0", p.dev.Index)} {
+					if len(gone) > 0 {
+						t.Errorf("%s, filters with handle 1: %q", when, gone)
+					}
+				}
+				p.must(t, "CHECK", c)
+			}
+			former := func() int {
+				return asHandle1(t, p.node.NetNS, p.host.Name, p.host.Index) + asHandle1(t, p.ns, "eth0", p.dev.Index)
+			}
+			clean("after ADD")
+			if former() > 0 {
+				wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "is of another build")
+				exchange(t, in, out, func() error { p.repair(t); return nil })
+				wantSeen(t, p, "repaired", shaped)
+				clean("after a repair")
+				former()
+				p.must(t, "ADD", c)
+				wantSeen(t, p, "added again", shaped)
+				clean("after another ADD")
+				former()
+			}
+			p.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "DEL")
+		})
+	}
+}
+
+// The list of the host's queues is read once for all pods, and again for one that
+// came after it.
+func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "clsact")
+	n := newNode(t)
+	first, later := n.newPod(t), n.newPod(t)
+	first.must(t, "ADD", first.conf(both(conf{"ingressPlace": "host"})))
+	first.onNode(t, func(node *engine.Node) error {
+		queues := node.Queues()
+		counters := func(p *pod, s terms.Side) uint64 {
+			t.Helper()
+			records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
+			if err != nil || len(records) != 1 {
+				t.Fatalf("Records() = %v, %v, want one", records, err)
+			}
+			got, err := queues.Statistics(records[0], s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Packets
+		}
+		before := counters(first, terms.SideHost)
+		later.must(t, "ADD", later.conf(both(conf{"ingressPlace": "host"})))
+		later.crosses(t)
+		first.crosses(t)
+		if got := counters(first, terms.SideHost); got != before {
+			t.Errorf("the list of the host was read again: %d packets after %d", got, before)
+		}
+		if got := counters(later, terms.SideHost); got == 0 {
+			t.Error("a pod that came later has no packets to it")
+		}
+		if got := counters(later, terms.SidePod); got == 0 {
+			t.Error("a pod that came later has no packets from it")
+		}
+		return nil
+	})
 }

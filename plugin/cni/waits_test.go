@@ -9,13 +9,16 @@ import (
 	"math"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -273,4 +276,118 @@ func (p *pod) waits(t *testing.T, toPod bool) []datapath.Wait {
 	}
 	t.Fatal("no such direction")
 	return nil
+}
+
+// TestPrivilegedBurstOfMinutes: the kernel tells of a bucket in 32 bits of its time. A
+// larger one would read back as another one, and differ for ever.
+func TestPrivilegedBurstOfMinutes(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	p := newNode(t).newPod(t)
+	c := p.conf(conf{"egressRate": "1M", "egressBurst": "4G", "ingressRate": "1M", "ingressBurst": "400M"})
+	p.must(t, "ADD", c)
+	p.must(t, "CHECK", c)
+	s := p.status(t)
+	if len(s.Drift) != 0 {
+		t.Errorf("status differs: %v", s.Drift)
+	}
+	for _, d := range s.Directions {
+		if d.Burst != 274*125_000-1514 {
+			t.Errorf("%s has a bucket of %d bytes, want 274 s of 1 Mbit/s less a packet", d.Direction, d.Burst)
+		}
+		if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes, "at most 4m34s of the cap") {
+			t.Errorf("notes of %s %q, want why the burst is another one", d.Direction, notes)
+		}
+	}
+}
+
+// TestPrivilegedNamespaceOfTheAgent: ADD uses what the agent left of the pod's
+// namespace, also for pods that ask for nothing; without it, or with half of it, the
+// node's rates.
+func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
+	testutil.RequireRoot(t)
+	n := newNode(t)
+	rates := func(p *pod) (all []uint64) {
+		for _, d := range p.status(t).Directions {
+			all = append(all, uint64(d.Rate))
+		}
+		return all
+	}
+	p := n.newPod(t)
+	c := p.conf(conf{"defaultRate": "50M"})
+	p.must(t, "ADD", c)
+	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) {
+		t.Errorf("limits %v before the agent knows the namespace, want the node's", got)
+	}
+	if err := n.paths.RecordNamespace("default", netconf.Namespace{
+		"podweir.io/default-egress-rate": "20M", "podweir.io/max-ingress-rate": "5M",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress")
+	p.must(t, "ADD", c)
+	if got := rates(p); !slices.Equal(got, []uint64{20e6, 5e6}) {
+		t.Errorf("limits %v, want the namespace's default of egress and its maximum of ingress", got)
+	}
+	p.must(t, "CHECK", c)
+	if names, err := n.paths.RecordedNamespaces(); err != nil || !slices.Equal(names, []string{"default"}) {
+		t.Errorf("RecordedNamespaces() = %v, %v, want default", names, err)
+	}
+	if err := os.WriteFile(filepath.Join(n.paths.Run, "namespaces", "default.json"), []byte(`{"podweir.io/`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := p.must(t, "ADD", c)
+	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) || !strings.Contains(a.log, "namespaces/default.json") {
+		t.Errorf("limits %v, log %q, want the node's rates and an error that names the file", got, a.log)
+	}
+}
+
+// stall lets the queue of a device send nothing for a while, and next to nothing is
+// saved meanwhile: as when the processor of its timer is away.
+func stall(t *testing.T, ns *testutil.NetNS, device string, for_ time.Duration) {
+	t.Helper()
+	was := setRate(t, ns, device, "8kbit")
+	<-time.After(for_)
+	setRate(t, ns, device, was)
+}
+
+// A queue that was not served for a while is as short as before soon after, though what
+// it did not send meanwhile is still in it.
+func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
+	mark.Timed(t, "it judges medians of waits")
+	t.Parallel()
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	for name, toPod := range map[string]bool{"into the pod": true, "out of the pod": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newNode(t).newPod(t)
+			p.must(t, "ADD", p.conf(conf{"egressRate": "10M", "ingressRate": "10M"}))
+			s, sent := p.newStamped(t, toPod), make(chan error, 1)
+			go func() { sent <- s.send(&source{size: 1514, bits: 13e6}, time.Minute) }()
+			<-time.After(2 * time.Second)
+			before := wallNS()
+			if toPod {
+				stall(t, p.node.NetNS, p.host.Name, 200*time.Millisecond)
+			} else {
+				stall(t, p.ns, "eth0", 200*time.Millisecond)
+			}
+			after := wallNS() + uint64(time.Second)
+			<-time.After(2 * time.Second)
+			_ = s.from.Close()
+			if err := <-sent; !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+			s.end(t)
+			early, late := s.took(before-1e9, before), s.took(after, after+1e9)
+			if len(early) == 0 || len(late) == 0 {
+				t.Fatalf("%d packets came before the pause and %d after it", len(early), len(late))
+			}
+			usual, then := measured(early), measured(late)
+			t.Logf("usual %v, after the pause %v (mean, median, p99)", usual, then)
+			if then.p50 > usual.p50+usual.p50/4 {
+				t.Errorf("packets wait %v long after the queue was not served, and %v before", then.p50, usual.p50)
+			}
+		})
+	}
 }

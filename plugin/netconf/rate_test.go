@@ -12,9 +12,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // choice is what one party says: nothing, a rate in Mbit/s, that there is none, or
@@ -306,6 +309,184 @@ func TestOwnRateIsTheOperatorsToAllow(t *testing.T) {
 		got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), tc.keys))
 		if err != nil || got.Shaping.Egress == nil || int(got.Shaping.Egress.Rate) != tc.egress || len(got.Ignored) != tc.ignored {
 			t.Errorf("%s: %+v, %v, ignored %v, want %d bit/s and %d ignored", name, got.Shaping.Egress, err, got.Ignored, tc.egress, tc.ignored)
+		}
+	}
+}
+
+// Who decided a rate that is not the pod's own wish is told with what the pod asks for.
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	const pod = `"bandwidth":{"egressRate":50000000,"egressBurst":4294967295}`
+	for name, tt := range map[string]struct {
+		runtime, keys string
+		namespace     netconf.Namespace
+		want          *shaping.Decision
+	}{
+		"the pod":                           {runtime: pod},
+		"below the maximum":                 {runtime: pod, keys: `"maxRate":"60M"`},
+		"the maximum":                       {runtime: pod, keys: `"maxRate":"200k"`, want: decided(50e6, "maxRate")},
+		"the maximum of the direction":      {runtime: pod, keys: `"maxRate":"1G","egressMaxRate":"200k"`, want: decided(50e6, "egressMaxRate")},
+		"the namespace's maximum":           {runtime: pod, namespace: netconf.Namespace{"podweir.io/max-egress-rate": "1M"}, want: decided(50e6, "namespace annotation podweir.io/max-egress-rate")},
+		"the default rate":                  {keys: `"egressRate":"10M"`, want: decided(0, "egressRate")},
+		"the maximum of who asks nothing":   {keys: `"egressMaxRate":"10M"`, want: decided(0, "egressMaxRate")},
+		"the default of the namespace":      {namespace: netconf.Namespace{"podweir.io/default-egress-rate": "1M"}, want: decided(0, "namespace annotation podweir.io/default-egress-rate")},
+		"a rate that cannot be read":        {runtime: annotations(`"kubernetes.io/egress-bandwidth":"10Mbps"`), keys: `"egressRate":"10M"`, want: decided(0, "egressRate")},
+		"the shaper of others, no decision": {runtime: pod, keys: `"shaper":"cilium"`},
+	} {
+		got, err := netconf.ParseIn(tt.namespace, netconf.Add, input(tt.runtime, tt.keys))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(tt.want, got.Shaping.Decision(terms.Egress)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func decided(asked uint64, by string) *shaping.Decision {
+	return &shaping.Decision{Direction: terms.Egress, Asked: units.BitRate(asked), By: by}
+}
+
+// TestParseEnforce: the operator lets a fleet or a namespace be observed only, and a pod
+// only where podAnnotations lists it.
+func TestParseEnforce(t *testing.T) {
+	t.Parallel()
+	const listed = `"podAnnotations":["enforce"]`
+	for name, tc := range map[string]struct {
+		pod, namespace, keys string
+		observe              bool
+		// ignored is the field that is not accepted, "" if all are; accepted is part of
+		// what is said to be, instead of what is used.
+		ignored, accepted, instead string
+	}{
+		"by default":             {},
+		"the node observes":      {keys: `"enforce":"observe"`, observe: true},
+		"the node limits":        {keys: `"enforce":"limit"`},
+		"the namespace observes": {namespace: "observe", observe: true},
+		"the namespace limits on a node that observes": {namespace: "limit", keys: `"enforce":"observe"`},
+		"the namespace observes on a node that limits": {namespace: "observe", keys: `"enforce":"limit"`, observe: true},
+		"a pod may not": {pod: "observe", ignored: "annotation podweir.io/enforce", accepted: "podAnnotations does not list it", instead: "the node's own setting"},
+		"nor limit where the node observes": {
+			pod: "limit", keys: `"enforce":"observe"`, observe: true,
+			ignored: "annotation podweir.io/enforce", accepted: "podAnnotations does not list it", instead: "the node's own setting",
+		},
+		"a pod that may":             {pod: "observe", keys: listed, observe: true},
+		"a pod before its namespace": {pod: "limit", namespace: "observe", keys: listed},
+		"a bad key":                  {keys: `"enforce":"off"`, ignored: "enforce", accepted: "one of limit, observe", instead: "podweir's default"},
+		"a bad annotation of a namespace": {
+			namespace: "monitor", keys: `"enforce":"observe"`, observe: true,
+			ignored: "namespace annotation podweir.io/enforce", accepted: "one of limit, observe", instead: "the node's own setting",
+		},
+		"a bad annotation of a pod that may": {
+			pod: "no", keys: listed, ignored: "annotation podweir.io/enforce", accepted: "one of limit, observe", instead: "the node's own setting",
+		},
+		"a value in podAnnotations": {
+			keys: `"podAnnotations":["egress-rate","enforce=observe"]`, ignored: "podAnnotations", accepted: "enforce without a value", instead: "podweir's default",
+		},
+	} {
+		pod, namespace := `"podweir.io/egress-rate":"10M"`, netconf.Namespace(nil)
+		if tc.pod != "" {
+			pod = `"podweir.io/enforce":"` + tc.pod + `"`
+		}
+		if tc.namespace != "" {
+			namespace = netconf.Namespace{"podweir.io/enforce": tc.namespace}
+		}
+		keys := `"egressRate":"10M"`
+		if tc.keys != "" {
+			keys += "," + tc.keys
+		}
+		got, err := netconf.ParseIn(namespace, netconf.Add, input(annotations(pod), keys))
+		if err != nil || got.Shaping.Egress == nil || got.Shaping.Observe != tc.observe {
+			t.Errorf("%s: %+v, %v, want a limit and observe = %v", name, got.Shaping, err, tc.observe)
+		}
+		if tc.ignored == "" && len(got.Ignored) > 0 {
+			t.Errorf("%s: ignored %v, want nothing", name, got.Ignored)
+		}
+		if tc.ignored != "" && (len(got.Ignored) != 1 || got.Ignored[0].Field != tc.ignored || !strings.Contains(got.Ignored[0].Accepted, tc.accepted)) {
+			t.Errorf("%s: ignored %v, want %s, accepted %s", name, got.Ignored, tc.ignored, tc.accepted)
+		}
+		said := func(w string) bool { return strings.Contains(w, tc.ignored) && strings.Contains(w, tc.instead) }
+		if tc.ignored != "" && !slices.ContainsFunc(got.Warnings, said) {
+			t.Errorf("%s: warnings %q, want %s, and that %s is used", name, got.Warnings, tc.ignored, tc.instead)
+		}
+	}
+}
+
+// TestInstallRefusesABadEnforce: what somebody has just written is an error.
+func TestInstallRefusesABadEnforce(t *testing.T) {
+	t.Parallel()
+	_, err := netconf.ParseStrict(netconf.Add, input("", `"enforce":"off"`))
+	if err == nil || err.Error() != `enforce: "off" is not accepted, want one of limit, observe` {
+		t.Errorf("ParseStrict() = %v, want an error that names key, value and what is accepted", err)
+	}
+}
+
+// TestParseDeferred: what a pod asks for can be left to another shaper, and what
+// the network's configuration asks for cannot.
+func TestParseDeferred(t *testing.T) {
+	t.Parallel()
+	left := func(d terms.Direction, rate int) shaping.Deferred {
+		out := shaping.Deferred{Direction: d, To: terms.ShaperCilium}
+		l := limit(rate, nil)
+		out.Rate = l.Rate
+		return out
+	}
+	const runtime = `"bandwidth":{"ingressRate":1000000,"ingressBurst":4294967295,"egressRate":2000000,"egressBurst":4294967295}`
+	for name, tc := range map[string]struct {
+		runtime, keys   string
+		egress, ingress *shaping.Limit
+		left            []shaping.Deferred
+	}{
+		"the runtime's rates": {
+			runtime: runtime, keys: `"shaper":"cilium","egressRate":"10M"`,
+			left: []shaping.Deferred{left(terms.Egress, 2e6), left(terms.Ingress, 1e6)},
+		},
+		"annotations, in one direction": {
+			runtime: annotations(`"kubernetes.io/egress-bandwidth":"7M","kubernetes.io/ingress-bandwidth":"3M"`),
+			keys:    `"shaper":"cilium","ingressShaper":"podweir"`,
+			ingress: limit(3e6, nil), left: []shaping.Deferred{left(terms.Egress, 7e6)},
+		},
+		"not the network's own rates": {
+			runtime: annotations(`"kubernetes.io/egress-bandwidth":"7M"`), keys: `"shaper":"cilium","egressRate":"10M","ingressRate":"1M"`,
+			ingress: limit(1e6, nil), left: []shaping.Deferred{left(terms.Egress, 7e6)},
+		},
+		"not without a word": {runtime: runtime, egress: limit(2e6, nil), ingress: limit(1e6, nil)},
+		"no rate":            {keys: `"shaper":"cilium"`},
+	} {
+		got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
+		if err != nil || len(got.Warnings) > 0 {
+			t.Errorf("%s: Parse() = %v, warnings %q", name, err, got.Warnings)
+		}
+		want := shaping.Config{Egress: tc.egress, Ingress: tc.ingress, Deferred: tc.left, Decisions: got.Shaping.Decisions}
+		if diff := cmp.Diff(want, got.Shaping, anyOrigin); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// anyOrigin compares limits wherever their rates come from.
+var anyOrigin = cmpopts.IgnoreFields(shaping.Limit{}, "Standard")
+
+// A limit says whether other software may enforce it, too: then the pod asks for it by an
+// annotation of Kubernetes.
+func TestStandardRates(t *testing.T) {
+	const standard, own = `"kubernetes.io/egress-bandwidth":"7M"`, `"podweir.io/egress-rate":"8M"`
+	for name, tc := range map[string]struct {
+		runtime, keys string
+		want          bool
+	}{
+		"by the runtime":                {`"bandwidth":{"egressRate":2000000}`, "", true},
+		"by the annotation":             {annotations(standard), "", true},
+		"podweir's own annotation":      {annotations(own), "", false},
+		"both":                          {annotations(standard + "," + own), "", false},
+		"of the node":                   {"", `"egressRate":"1M"`, false},
+		"below the most":                {annotations(standard), `"maxRate":"1G"`, true},
+		"held to the most":              {annotations(standard), `"maxRate":"1M"`, false},
+		"podweir's own, left to others": {annotations(own), `"shaper":"calico"`, false},
+	} {
+		got, err := netconf.Parse(netconf.Add, input(tc.runtime, tc.keys))
+		if err != nil || got.Shaping.Egress == nil || got.Shaping.Egress.Standard != tc.want {
+			t.Errorf("%s: %+v, %v, want Standard = %v", name, got.Shaping.Egress, err, tc.want)
 		}
 	}
 }

@@ -4,7 +4,11 @@
 package delivery_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,7 +16,9 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
@@ -108,4 +114,183 @@ func TestFirstFileOfAnother(t *testing.T) {
 			}
 		})
 	}
+}
+
+// counted counts podweir's writes by its log.
+type counted struct {
+	slog.Handler
+
+	writes *atomic.Int64
+}
+
+func (c counted) Handle(ctx context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "path" && strings.HasPrefix(r.Message, "files of podweir changed") && strings.Contains(a.Value.String(), "net.d") {
+			c.writes.Add(1)
+		}
+		return true
+	})
+	return c.Handler.Handle(ctx, r)
+}
+
+// look looks at the chain in force for a while.
+func (h *host) look(plugin string, span time.Duration) confdir.Looks {
+	done := make(chan struct{})
+	time.AfterFunc(span, func() { close(done) })
+	return confdir.Look(h.path(confDir), plugin, 2*time.Millisecond, done)
+}
+
+// besideAMesh is a run of the agent beside an installer.
+type besideAMesh struct {
+	*host
+
+	mesh      confdir.Mesh
+	installer *confdir.Installer
+	manager   *delivery.Manager
+	// stop ends the agent.
+	stop func()
+	// writes are podweir's.
+	writes atomic.Int64
+}
+
+// TestBesideAMesh runs the agent beside the installers of Istio and Linkerd, whoever comes
+// first. Both come to rest, with both plugins in the chain in force; what the primary
+// CNI changes still arrives; and whoever goes leaves a chain in which every plugin is there.
+func TestBesideAMesh(t *testing.T) {
+	mark.Slow(t, "it watches who writes for seconds")
+	t.Parallel()
+	const readsDropIns = "containerd://2.1.3"
+	for _, runtime := range []string{"containerd://1.7.20", readsDropIns} {
+		for _, mesh := range confdir.Meshes() {
+			for _, order := range []string{"podweir first", "mesh first"} {
+				for _, goes := range []string{"mesh goes", "podweir goes"} {
+					if runtime == readsDropIns && (order == "mesh first") != (goes == "mesh goes") {
+						continue // who came first makes no difference there
+					}
+					t.Run(strings.Join([]string{runtime[13:], mesh.Name, order, goes}, ", "), func(t *testing.T) {
+						t.Parallel()
+						b := &besideAMesh{host: newHost(t, simple()), mesh: mesh}
+						for _, plugin := range []string{"portmap", "other"} {
+							b.write(t, binDir+"/"+plugin, "another plugin")
+						}
+						if order == "mesh first" {
+							b.installs(t)
+						}
+						b.runs(t, runtime)
+						if order == "podweir first" {
+							b.eventually(t, "podweir is in the chain", b.shaped)
+							b.installs(t)
+						}
+						b.settles(t)
+						if goes == "mesh goes" {
+							b.meshGoes(t)
+						} else {
+							b.follows(t)
+							b.podweirGoes(t)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// installs brings the mesh.
+func (b *besideAMesh) installs(t *testing.T) {
+	t.Helper()
+	var err error
+	if b.installer, err = b.mesh.Start(b.path(confDir), b.path(binDir), []byte("the mesh's plugin")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.installer.Stop)
+	b.eventually(t, "the installer wrote", func() bool { return b.installer.Writes() > 0 })
+}
+
+// runs brings podweir.
+func (b *besideAMesh) runs(t *testing.T, runtime string) {
+	t.Helper()
+	b.manager, b.stop = b.run(t, func(c *delivery.Config) {
+		c.Runtime = runtime
+		c.Log = slog.New(counted{c.Log.Handler(), &b.writes})
+	})
+}
+
+func (b *besideAMesh) meshed() bool { return slices.Contains(b.chain(), b.mesh.Plugin) }
+
+func (b *besideAMesh) both() bool { return b.shaped() && b.meshed() }
+
+// settles wants both to come to rest with both plugins in force.
+func (b *besideAMesh) settles(t *testing.T) {
+	t.Helper()
+	b.eventually(t, "both are in the chain", b.both)
+	// What was left of a former name goes after a pause.
+	for rest := int64(-1); rest != b.writes.Load(); {
+		rest = b.writes.Load()
+		pause(1500 * time.Millisecond)
+	}
+	before, theirs := b.writes.Load(), b.installer.Writes()
+	l := b.look(b.mesh.Plugin, time.Second)
+	t.Logf("%d looks, mesh in %d %%, podweir in %d %%; podweir wrote %d times and the mesh %d", l.All,
+		100*l.Mesh/l.All, 100*l.Podweir/l.All, b.writes.Load()-before, b.installer.Writes()-theirs)
+	if l.Mesh < l.All || l.Podweir < l.All {
+		t.Errorf("of %d looks at the chain in force %d have %s and %d podweir, want all; one: %s", l.All, l.Mesh, b.mesh.Plugin, l.Podweir, l.Without)
+	}
+	rests := !b.mesh.Restless || b.manager.Decision().Delivery != profiles.Chain
+	if b.writes.Load() > before || rests && b.installer.Writes() > theirs {
+		t.Errorf("podweir wrote %d times and the installer %d, want none", b.writes.Load()-before, b.installer.Writes()-theirs)
+	}
+	if d := b.manager.Decision(); d.Problem != "" || !d.InForce {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+// follows wants what the primary CNI changes to arrive.
+func (b *besideAMesh) follows(t *testing.T) {
+	t.Helper()
+	if b.mesh.Restless {
+		return // its own file has a copy of what the primary CNI wrote first
+	}
+	if err := renames(b.path(confDir+"/"+original), network("n", 2, "ptp", "portmap")); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, "what the primary CNI changes arrives", func() bool { return b.both() && b.inForce() == 2 })
+}
+
+// meshGoes uninstalls the mesh: podweir stays, and the runtime finds every plugin.
+func (b *besideAMesh) meshGoes(t *testing.T) {
+	t.Helper()
+	if err := b.installer.Uninstall(); err != nil {
+		t.Fatal(err)
+	}
+	// The program goes after the entry, which podweir may put back in between.
+	b.eventually(t, "podweir without the mesh", func() bool {
+		without := b.shaped() && !b.meshed()
+		pause(200 * time.Millisecond)
+		return without && b.shaped() && !b.meshed()
+	})
+	l := b.look(b.mesh.Plugin, time.Second)
+	if l.Mesh > 0 || l.Podweir < l.All {
+		t.Errorf("without the mesh: of %d looks %d have its plugin and %d podweir: %s", l.All, l.Mesh, l.Podweir, l.Without)
+	}
+	if d := b.manager.Decision(); d.Problem != "" || !d.InForce {
+		t.Errorf("without the mesh: decision %+v", d)
+	}
+}
+
+// podweirGoes uninstalls podweir: the mesh stays. A file of the mesh's own that it made of
+// podweir's goes on calling podweir's plugin, which then stays.
+func (b *besideAMesh) podweirGoes(t *testing.T) {
+	t.Helper()
+	b.stop()
+	err := b.manager.Remove(t.Context())
+	if b.read(plugin) != "" {
+		if !b.mesh.Restless || !errors.Is(err, delivery.ErrInUse) || !b.both() {
+			t.Errorf("Remove() = %v, chain %v: podweir's plugin stays", err, b.chain())
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, "the mesh without podweir", func() bool { return b.meshed() && !b.shaped() })
 }

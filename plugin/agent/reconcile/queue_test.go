@@ -5,9 +5,25 @@ package reconcile
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 func TestQueueHandsOutEachKeyOnce(t *testing.T) {
@@ -75,5 +91,188 @@ func TestQueueTriesAgain(t *testing.T) {
 		if p := pause(1000); p < retryMax || p > retryMax+retryMax/10 {
 			t.Errorf("pause after 1000 failures is %v, want %v", p, retryMax)
 		}
+	})
+}
+
+// A rate that cannot be read keeps its direction as it was, and the other one follows
+// what is requested: its annotation, and the maximum of the node.
+func TestWithPrior(t *testing.T) {
+	t.Parallel()
+	const standard = "kubernetes.io/"
+	before := &shaping.Config{Egress: &shaping.Limit{Rate: 30_000_000}, Ingress: &shaping.Limit{Rate: 40_000_000}}
+	left := shaping.Deferred{Direction: terms.Ingress, Rate: 40_000_000, To: terms.ShaperCilium}
+	for name, tt := range map[string]struct {
+		ingress string
+		prior   *shaping.Config
+		want    shaping.Config
+	}{
+		"unreadable":            {"fast", before, shaping.Config{Ingress: before.Ingress}},
+		"unreadable, none then": {"fast", &shaping.Config{Egress: before.Egress}, shaping.Config{}},
+		"unreadable, left then": {"fast", &shaping.Config{Deferred: []shaping.Deferred{left}}, shaping.Config{Deferred: []shaping.Deferred{left}}},
+	} {
+		conf, err := netconf.ParseEntry([]byte(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni","egressMaxRate":"15M"}`), netconf.PodAnnotations{
+			Values: map[string]string{standard + "egress-bandwidth": "20M", standard + "ingress-bandwidth": tt.ingress},
+		}, nil)
+		if err == nil || conf.Shaping.Egress == nil || conf.Shaping.Ingress != nil {
+			t.Fatalf("%s: %+v, %v, want egress alone and an error", name, conf.Shaping, err)
+		}
+		got := withPrior(&conf.Shaping, tt.prior)
+		if got.Egress == nil || got.Egress.Rate != 15_000_000 {
+			t.Errorf("%s: egress %+v, want the maximum of now", name, got.Egress)
+		}
+		if got.Ingress != tt.want.Ingress || !reflect.DeepEqual(got.Deferred, tt.want.Deferred) {
+			t.Errorf("%s: ingress %+v, left %v, want %+v, %v", name, got.Ingress, got.Deferred, tt.want.Ingress, tt.want.Deferred)
+		}
+		if noLimit(&got) != (tt.want.Ingress == nil) {
+			t.Errorf("%s: noLimit() = %v with ingress %+v", name, noLimit(&got), got.Ingress)
+		}
+		want := "ingress has no limit: "
+		if tt.want.Ingress != nil {
+			want = "ingress keeps the limit from before: "
+		}
+		if len(got.Notes) == 0 || !strings.HasPrefix(got.Notes[len(got.Notes)-1], want) {
+			t.Errorf("%s: notes %q, want %q", name, got.Notes, want)
+		}
+	}
+}
+
+func TestLeftoversAreSearchedForFromTimeToTime(t *testing.T) {
+	t.Parallel()
+	const pass = time.Minute
+	begin := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		found bool
+		since time.Duration
+		due   bool
+	}{
+		"nothing was found, a pass ago":                {false, pass, false},
+		"nothing was found, nine passes ago":           {false, 9 * pass, false},
+		"nothing was found, ten passes ago":            {false, 10 * pass, true},
+		"nothing was found, ten passes ago but jitter": {false, 10*pass - time.Second, true},
+		"something was found, just now":                {true, time.Second, false},
+		"something was found, a pass ago":              {true, pass, true},
+		"something was found, a pass ago but jitter":   {true, pass - time.Second, true},
+	} {
+		l := leftovers{at: begin}
+		if tc.found {
+			l.found = []engine.Lost{{}}
+		}
+		if due := l.due(begin.Add(tc.since), pass); due != tc.due {
+			t.Errorf("%s: due %t, want %t", name, due, tc.due)
+		}
+	}
+}
+
+// Only what is found twice is removed, and not what a pod without its limit may need.
+func TestLeftoversThatStay(t *testing.T) {
+	t.Parallel()
+	on := func(inode uint64, host int) engine.Lost {
+		return engine.Lost{Interface: attach.Interface{NetNSInode: inode, NetNSCookie: 10 * inode, PodIndex: 2, HostIndex: host}}
+	}
+	hostOnly := func(host int) engine.Lost { return engine.Lost{Interface: attach.Interface{HostIndex: host}} }
+	inodes := map[string]uint64{"/run/netns/a": 1, "/run/netns/b": 2}
+	is := func(path string, inode uint64) bool { return inodes[path] == inode }
+	reused := on(1, 11)
+	reused.Interface.NetNSCookie = 77
+	for name, tc := range map[string]struct {
+		then, now []engine.Lost
+		paths     []string
+		want      []engine.Lost
+	}{
+		"found for the first time":        {nil, []engine.Lost{on(1, 11)}, nil, nil},
+		"found twice":                     {[]engine.Lost{on(1, 11), on(2, 12)}, []engine.Lost{on(2, 12)}, nil, []engine.Lost{on(2, 12)}},
+		"a new pod in the same namespace": {[]engine.Lost{on(1, 11)}, []engine.Lost{reused}, nil, nil},
+		"adopted meanwhile":               {[]engine.Lost{on(1, 11)}, nil, nil, nil},
+		"of a pod without its limit": {
+			[]engine.Lost{on(1, 11), on(2, 12)}, []engine.Lost{on(1, 11), on(2, 12)}, []string{"/run/netns/a"}, []engine.Lost{on(2, 12)},
+		},
+		"a device of the host's":                          {[]engine.Lost{hostOnly(11)}, []engine.Lost{hostOnly(11)}, nil, []engine.Lost{hostOnly(11)}},
+		"another device of the host's":                    {[]engine.Lost{hostOnly(11)}, []engine.Lost{hostOnly(12)}, nil, nil},
+		"a device of the host's, and pods without limits": {[]engine.Lost{hostOnly(11)}, []engine.Lost{hostOnly(11)}, []string{"/run/netns/b"}, nil},
+	} {
+		l := leftovers{found: tc.then}
+		c := claims{paths: tc.paths, is: is}
+		got := c.leave(l.again(tc.now))
+		same := func(a, b engine.Lost) bool { return a.Interface == b.Interface }
+		if !slices.EqualFunc(got, tc.want, same) {
+			t.Errorf("%s: removes %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// What was known of an attachment stays known, and watched, while it cannot be brought
+// to what it should be, and is tried each second if nothing else holds it.
+func TestAttachmentStaysAfterAnError(t *testing.T) {
+	t.Parallel()
+	one, other := attach.ID{ContainerID: "1"}, attach.ID{ContainerID: "2"}
+	in := attach.Interface{PodName: "eth0", PodIndex: 2}
+	prior := []Limit{
+		{ID: one, Interface: in, Limit: limitAt(terms.Egress, terms.SidePod, false)},
+		{ID: one, Interface: in, Limit: limitAt(terms.Ingress, terms.SideHost, true)},
+		{ID: other, Interface: attach.Interface{PodName: "eth1", PodIndex: 3}},
+	}
+	stale := []Limit{prior[0], prior[1]}
+	stale[0].Stale, stale[1].Stale = true, true
+	for name, tt := range map[string]struct {
+		prior  []Limit
+		err    error
+		limits []Limit
+		// watch is how many interfaces are watched, wait how long until the next look.
+		watch int
+		wait  time.Duration
+	}{
+		"exposed":      {prior, errors.New("no buffer space"), stale, 1, driftPauseExposed},
+		"with ceiling": {prior[1:], errors.New("no buffer space"), stale[1:], 1, time.Hour},
+		"gone":         {prior, attach.ErrGone, nil, 0, time.Hour},
+		"new":          {nil, errors.New("no buffer space"), nil, 0, time.Hour},
+	} {
+		k := key{uid: "pod"}
+		l := &look{Reconciler: New(Config{}), key: k}
+		l.states[k] = &state{PodState: PodState{Limits: tt.prior}}
+		l.watch.pods[k] = &podWatch{watched: []watched{{iface: in, redirect: true}, {iface: prior[2].Interface}}}
+		l.keep(one, nil, tt.err, Mended)
+		if diff := cmp.Diff(tt.limits, l.Limits); diff != "" {
+			t.Errorf("%s: limits (-want +got):\n%s", name, diff)
+		}
+		if len(l.watched) != tt.watch || tt.watch == 1 && l.watched[0] != (watched{in, true}) {
+			t.Errorf("%s: watched %+v, want %d", name, l.watched, tt.watch)
+		}
+		l.retryExposed()
+		if _, wait, _ := l.queue.take(); wait > tt.wait || wait < tt.wait-time.Second/2 {
+			t.Errorf("%s: the next look is in %v, want %v", name, wait, tt.wait)
+		}
+	}
+}
+
+func limitAt(d terms.Direction, side terms.Side, ceiling bool) terms.Limit {
+	return terms.Limit{Direction: terms.Name(d), Side: terms.Name(side), Ceiling: ceiling}
+}
+
+// A pod's watch that failed begins again with the next look, though that finds the same
+// interfaces.
+func TestPrivilegedFailedWatchBeginsAgain(t *testing.T) {
+	testutil.RequireRoot(t)
+	ns := testutil.NewNetNS(t)
+	path := filepath.Join(t.TempDir(), "netns")
+	w := New(Config{Log: slog.New(slog.DiscardHandler)}).watch
+	k := key{uid: "pod"}
+	list := []watched{{iface: attach.Interface{PodIndex: ns.Interface(t, "lo").Index, NetNSPath: path, NetNSInode: ns.Inode()}}}
+	defer w.wg.Wait()
+	defer w.set(t.Context(), k, nil)
+	w.set(t.Context(), k, list)
+	testutil.Eventually(t, 10*time.Second, "the watch has failed", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.pods[k].failed
+	})
+	if err := os.Symlink(ns.Path(), path); err != nil {
+		t.Fatal(err)
+	}
+	w.set(t.Context(), k, list)
+	testutil.Eventually(t, 10*time.Second, "a change is noticed", func() bool {
+		ns.Run(t, "tc", "qdisc", "replace", "dev", "lo", "root", "pfifo")
+		ns.Run(t, "tc", "qdisc", "del", "dev", "lo", "root")
+		taken, _, ok := w.r.queue.take()
+		return ok && taken == k
 	})
 }

@@ -5,26 +5,34 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/agent/cri/critest"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status/cluster"
+	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
@@ -259,5 +267,214 @@ func TestNewProblem(t *testing.T) {
 				t.Errorf("newProblem() = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// A node without a BPF file system, where nothing can be limited, tells of the pods that
+// should be.
+func TestAnswerWithoutBPFFS(t *testing.T) {
+	t.Parallel()
+	o := newOptions()
+	o.v.Set("pins", filepath.Join(t.TempDir(), "podweir"))
+	o.v.Set("run", t.TempDir())
+	o.paths().RecordUnshaped(slog.New(slog.DiscardHandler), &engine.Unshaped{
+		Pod: "default/web", UID: "u", Reason: "failed", Since: time.Now(), Error: "no bpffs",
+	})
+	a := &agentParts{o: o, reconciler: reconcile.New(reconcile.Config{})}
+	a.waiting, a.node = &waiting{agentParts: a}, newNodeCheck(a)
+	answer := a.answer(t.Context(), nil)
+	if answer.Status == nil || len(answer.Status.Pods) != 1 || answer.Status.Pods[0].State != view.NotLimited || answer.Status.Pods[0].Cause != "no bpffs" {
+		t.Fatalf("answer %+v with status %+v, want the pod that is not limited", answer, answer.Status)
+	}
+	all := &cluster.Nodes{Nodes: []cluster.Node{{Name: "n1", Answer: answer}}}
+	if status, why := all.StatusExit(); status != cluster.ExitBroken {
+		t.Errorf("exit status %d (%s), want %d", status, why, cluster.ExitBroken)
+	}
+}
+
+// TestPrivilegedDefaultThatNoPodCanHave: a default that the kernel lacks stops a rollout,
+// since the agent is not ready and says why, and one that a rate cannot have does not.
+func TestPrivilegedDefaultThatNoPodCanHave(t *testing.T) {
+	testutil.RequireQdisc(t, "htb")
+	n := newTestNode(t)
+	n.write(t, "agent.yaml", "default: [queue=htb]\n")
+	by := []string{"env", "PODWEIR_CONFIG=" + filepath.Join(n.root, "agent.yaml")}
+	a := n.startAs(t, by)
+	a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
+	a.end()
+
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A kernel that lacks HTB.
+	features := `{"boot":"` + strings.TrimSpace(string(boot)) + `","Prio":true,"FQ":true,"TBF":true,"IFB":true,"tcx":true,"redirect":"bpf"}`
+	if err := os.WriteFile(filepath.Join(n.run, "features.json"), []byte(features), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a = n.startAs(t, by)
+	const want = "not ready: defaults: not the queue htb: the kernel lacks it"
+	a.until(t, time.Minute, "all parts but the defaults are ready", func() (bool, string) {
+		ok, text := a.ready(t.Context())
+		return !ok && strings.Contains(text, want) && strings.Count(text, "not ready: ") == 1, text
+	})
+}
+
+func TestLacks(t *testing.T) {
+	const net, sys = 1 << unix.CAP_NET_ADMIN, 1 << unix.CAP_SYS_ADMIN
+	for _, c := range []struct {
+		effective uint64
+		names     []string
+	}{
+		{net | sys, nil},
+		{net | sys | 1<<unix.CAP_SYS_PTRACE, nil},
+		{sys, []string{"CAP_NET_ADMIN"}},
+		{net, []string{"CAP_SYS_ADMIN"}},
+		{1 << unix.CAP_BPF, []string{"CAP_NET_ADMIN", "CAP_SYS_ADMIN"}},
+	} {
+		err := lacks(c.effective)
+		if (err != nil) != (len(c.names) > 0) {
+			t.Errorf("lacks(%#x) = %v, want %v", c.effective, err, c.names)
+		}
+		for _, name := range []string{"CAP_NET_ADMIN", "CAP_SYS_ADMIN"} {
+			said, want := strings.Contains(fmt.Sprint(err), name), strings.Contains(fmt.Sprint(c.names), name)
+			if said != want {
+				t.Errorf("lacks(%#x) = %v, want %v", c.effective, err, c.names)
+			}
+		}
+	}
+}
+
+// Every command that asks the container runtime can be given its socket.
+func TestCRISocket(t *testing.T) {
+	for _, name := range []string{"agent", "doctor", "install", "uninstall"} {
+		if cmd, _, err := newRoot().Find([]string{name}); err != nil || cmd.Flags().Lookup("cri-socket") == nil {
+			t.Errorf("podweir %s (%v) has no --cri-socket", name, err)
+		}
+	}
+	const socket = "/nowhere/containerd.sock"
+	for name, args := range map[string][]string{"by the flag": {"--cri-socket", socket}, "as the chart sets it in a pod": nil} {
+		t.Run(name, func(t *testing.T) {
+			if args == nil {
+				t.Setenv("PODWEIR_CRI_SOCKET", socket)
+			}
+			// Without conflists the doctor says what it could not find out.
+			out, _ := runPodweir(t, append([]string{"doctor", "--root", t.TempDir(), "-o", "json"}, args...)...)
+			var rep struct {
+				Checks []struct{ Evidence []string }
+			}
+			if err := json.Unmarshal([]byte(out), &rep); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(rep.Checks, func(c struct{ Evidence []string }) bool {
+				return slices.ContainsFunc(c.Evidence, func(text string) bool { return strings.Contains(text, socket) })
+			}) {
+				t.Errorf("the doctor did not ask at %s:\n%s", socket, out)
+			}
+		})
+	}
+}
+
+// chartCapabilities are those that the chart gives the agent everywhere. SYS_PTRACE,
+// which it gives where it mounts the node's root, is for what others' processes are.
+var chartCapabilities = []string{"net_admin", "sys_admin"}
+
+// with makes a command run with these capabilities alone.
+func with(capabilities []string, argv ...string) []string {
+	set := "-all"
+	for _, c := range capabilities {
+		set += ",+" + c
+	}
+	return append([]string{"setpriv", "--bounding-set=" + set, "--inh-caps=-all"}, argv...)
+}
+
+// TestPrivilegedAgentCapabilities: the agent shapes pods with the chart's capabilities and
+// no others, and without any one of them it is not ready and says which it lacks.
+func TestPrivilegedAgentCapabilities(t *testing.T) {
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		t.Fatal(err)
+	}
+	n := newTestNode(t)
+	n.pod(t, 1, map[string]string{"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "10M"})
+	for i, missing := range chartCapabilities {
+		others := append(append([]string{}, chartCapabilities[:i]...), chartCapabilities[i+1:]...)
+		a := n.startAs(t, with(others))
+		a.until(t, 20*time.Second, "the agent says that it lacks "+missing, func() (bool, string) {
+			ready, text := a.ready(t.Context())
+			return !ready && strings.Contains(text, "CAP_"+strings.ToUpper(missing)), text
+		})
+		if have := a.outcomes("attached"); have != 0 {
+			t.Errorf("without %s %d pods are shaped", missing, have)
+		}
+		a.end()
+	}
+	a := n.startAs(t, with(chartCapabilities))
+	a.until(t, time.Minute, "the pod is shaped", func() (bool, string) { return a.outcomes("attached") == 1, "it is not" })
+	a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
+}
+
+// TestPrivilegedProcessesOfOthers: what SYS_PTRACE is for. Names and arguments of processes
+// need nothing.
+func TestPrivilegedProcessesOfOthers(t *testing.T) {
+	for _, ptrace := range []bool{false, true} {
+		capabilities := chartCapabilities
+		if ptrace {
+			capabilities = append(slices.Clip(capabilities), "sys_ptrace")
+		}
+		for file, want := range map[string]bool{"exe": ptrace, "root": ptrace, "ns/mnt": ptrace, "cmdline": true} {
+			argv := with(capabilities, "stat", "--dereference", "--format=%n", fmt.Sprintf("/proc/%d/%s", os.Getpid(), file))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+			cancel()
+			if can := err == nil; can != want {
+				t.Errorf("SYS_PTRACE %v: /proc/PID/%s is readable: %v, want %v: %s", ptrace, file, can, want, out)
+			}
+		}
+	}
+}
+
+// TestPrivilegedDeliveryWatch: without NRI and with nothing on the node the agent is
+// ready, and a pod gets its limit by what the API server and the runtime say.
+func TestPrivilegedDeliveryWatch(t *testing.T) {
+	n := newTestNode(t)
+	nri := n.startAs(t, []string{"env", "PODWEIR_DELIVERY=nri"})
+	nri.until(t, time.Minute, "with nri the agent is not ready for want of NRI alone", func() (bool, string) {
+		_, text := nri.ready(t.Context())
+		return strings.Count(text, "ok: ") >= 5 && !strings.Contains(text, "ok: nri"), text
+	})
+	nri.end()
+
+	a := n.startAs(t, []string{"env", "PODWEIR_DELIVERY=watch"})
+	a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
+
+	// As the kubelet has it: the pod is bound to the node, then has a sandbox, and then
+	// the API server learns of its address.
+	annotations := map[string]string{"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "10M"}
+	bound := n.podOf(1, annotations)
+	bound.PodIP, bound.Phase = "", "Pending"
+	n.api.Put(bound)
+	a.sample(t, 1500*time.Millisecond) // it was looked for twice, in vain
+	ns := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: "veth1"})
+	if err := n.runtime.Add(critest.Sandbox{ID: "sandbox-1", UID: "uid-1", NetNS: ns.Path(), Annotations: annotations}); err != nil {
+		t.Fatal(err)
+	}
+	n.api.Put(n.podOf(1, annotations))
+	began := time.Now()
+	a.until(t, 10*time.Second, "the pod is shaped", func() (bool, string) { return a.outcomes("attached") == 1, "it is not" })
+	t.Logf("limited %v after the API server had its address", time.Since(began).Round(time.Millisecond))
+
+	var files []string
+	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "var/lib"} {
+		entries, err := os.ReadDir(filepath.Join(n.root, dir))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			files = append(files, e.Name())
+		}
+	}
+	if !slices.Equal(files, []string{"10-net.conflist"}) {
+		t.Errorf("files of the node %v, want nothing of podweir's", files)
 	}
 }

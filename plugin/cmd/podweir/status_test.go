@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 )
 
 // broken is a report of pods that are not limited, each for another reason.
@@ -138,4 +140,84 @@ func TestStatusErrors(t *testing.T) {
 			t.Errorf("podweir %v = %v, want an error in one line", args, err)
 		}
 	}
+}
+
+// sendUDP sends packets of a size out of the pod, as fast as they go.
+func (c *cli) sendUDP(t *testing.T, packets, size int) {
+	t.Helper()
+	var conn net.Conn
+	if err := c.pod.Do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp", "10.78.0.1:9")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	for range packets {
+		_, _ = conn.Write(make([]byte, size)) // nobody listens: the next write may say so
+	}
+}
+
+// explain says on the node, too, what the limits of a pod do, and what a code means.
+func TestPrivilegedExplain(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
+	name := strings.Fields(c.must(t, "status", "-o", "wide"))[0]
+	out := c.must(t, "explain", name)
+	for _, part := range []string{"egress carries next to nothing of its limit of 10 Mbit/s", "egress of eth0 on this node, limit 10 Mbit/s, policy strict"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("explain %s has no %q:\n%s", name, part, out)
+		}
+	}
+	if out := c.must(t, "explain", "PW602"); !strings.HasPrefix(out, "# PW602: ") {
+		t.Errorf("explain PW602 prints %q", out)
+	}
+	c.fails(t, []string{"no limit for pod ns/none on this node", "podweir status"}, "explain", "ns/none")
+	c.fails(t, []string{"want NAMESPACE/POD or a code"}, "explain", "PW999")
+	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	out, err := c.do(t, "explain", name)
+	if err == nil || !strings.Contains(out, "DIFFERS") {
+		t.Errorf("explain of a pod without its queue = %v:\n%s", err, out)
+	}
+}
+
+// status says for how much of the last minute a pod was at its limit, as its agent saw it;
+// without one nothing is said of that, unless packets were dropped.
+func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
+	wide := func(when string, parts ...string) {
+		t.Helper()
+		out := c.must(t, "status", "-o", "wide")
+		for _, part := range parts {
+			if !strings.Contains(out, "at its limit: "+part) {
+				t.Errorf("%s status -o wide has no %q:\n%s", when, part, out)
+			}
+		}
+	}
+	if out := c.must(t, "status", "-o", "wide"); strings.Contains(out, "at its limit") {
+		t.Errorf("without an agent, and without drops, status says something of it:\n%s", out)
+	}
+	a := parse[status.Report](t, c, "status").Attachments[0]
+	if d := a.Directions[0]; d.HeldShare != nil {
+		t.Errorf("without an agent heldShare is %v", *d.HeldShare)
+	}
+	paths, since := engine.Paths{Run: c.run}, time.Now().UTC().Truncate(time.Second)
+	if err := paths.RecordReached([]engine.Reached{
+		{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wide("beside an agent", "50 % of the last minute, since "+since.Format(time.RFC3339), "0 % of the last minute")
+	for i, want := range []float64{0.5, 0} {
+		if d := parse[status.Report](t, c, "status").Attachments[0].Directions[i]; d.HeldShare == nil || *d.HeldShare != want {
+			t.Errorf("beside an agent heldShare of %s is %v, want %v", d.Direction, d.HeldShare, want)
+		}
+	}
+	paths.ForgetReached()
+	// 2 MB in a moment are more than a queue of 10 Mbit/s holds.
+	c.sendUDP(t, 2_000, 1_000)
+	wide("after the agent, with drops", "it was: ")
 }

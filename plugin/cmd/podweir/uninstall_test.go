@@ -18,6 +18,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/plugin/cni"
@@ -274,5 +275,120 @@ func TestInstallPrints(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, treeOf(t, root)); diff != "" {
 		t.Errorf("files (-before +after):\n%s", diff)
+	}
+}
+
+// A node as docs/howto/install-on-a-node.md leaves it (by hand) has podweir-cni among the
+// plugins, and none beside podweir. The cure that doctor names there has to work.
+func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
+	root := t.TempDir()
+	const plugin = "opt/cni/bin/podweir-cni"
+	for name, content := range map[string]string{
+		plugin:                        "the plugin",
+		"etc/cni/net.d/10-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"bridge","mtu":1500}]}`,
+		"etc/cni/net.d/00-podweir-10-x.conflist": `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"bridge","mtu":9000},` +
+			`{"type":"podweir-cni","capabilities":{"bandwidth":true}}]}`,
+	} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil { //nolint:gosec // a plugin is executable
+			t.Fatal(err)
+		}
+	}
+	out, err := runPodweir(t, "install", "--root", root, "--delivery", "chain")
+	if err != nil || strings.Contains(out, plugin+":") {
+		t.Fatalf("install = %v, want none, and no other binary:\n%s", err, out)
+	}
+	made, err := os.ReadFile(filepath.Join(root, "etc/cni/net.d/00-podweir-10-x.conflist"))
+	if err != nil || !strings.Contains(string(made), `"mtu":1500`) {
+		t.Errorf("podweir's file does not follow its original (%v): %s", err, made)
+	}
+	if err := os.Remove(filepath.Join(root, plugin)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := runPodweir(t, "install", "--root", root, "--delivery", "chain"); err == nil || !strings.Contains(err.Error(), "--binary") {
+		t.Errorf("install without any podweir-cni = %v, want an error that names --binary:\n%s", err, out)
+	}
+}
+
+// In the chart's container podweir's directory is a mount in a root that is
+// read-only: what is in it goes, and that it stays is no error.
+func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
+	testutil.RequireRoot(t)
+	root := t.TempDir()
+	dir := filepath.Join(root, "podweir")
+	mount := func(source, target, kind string, flags uintptr) {
+		t.Helper()
+		if err := unix.Mount(source, target, kind, flags, ""); err != nil {
+			t.Fatalf("mount %s: %v", target, err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
+	}
+	mount("tmpfs", root, "tmpfs", 0)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount("tmpfs", dir, "tmpfs", 0)
+	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	record := filepath.Join(dir, "failures", "x.json")
+	if err := errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	paths := engine.Paths{Run: dir, Pins: filepath.Join(root, "none")}
+	if err := unlessMounted(paths, removeDir("remove", dir)); err != nil {
+		t.Errorf("remove: %v", err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v is left (%v), want an empty directory", left, err)
+	}
+	if err := removeDir("remove", paths.Pins); err != nil {
+		t.Errorf("remove what is not there: %v", err)
+	}
+}
+
+func TestPrivilegedRepair(t *testing.T) {
+	testutil.RequireRoot(t)
+	c := newCLI(t)
+	if out := c.must(t, "repair"); !strings.Contains(out, "0 interfaces looked at") {
+		t.Errorf("repair of an empty node prints %q", out)
+	}
+	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "20M")...)
+	if out := c.must(t, "repair"); out != "1 interfaces looked at, 0 with differences, 0 errors.\n" {
+		t.Errorf("repair of what is in order prints %q", out)
+	}
+	program := c.programs(t)
+	c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+	out := c.must(t, "repair", "--dry-run")
+	if !strings.Contains(out, "would repair egress build-queue: eth0: no root qdisc, want tbf") {
+		t.Errorf("repair --dry-run prints %q", out)
+	}
+	if c.programs(t) == program {
+		t.Error("repair --dry-run has built the queue")
+	}
+	lines := parse[[]repaired](t, c, "repair")
+	if len(lines) != 1 || len(lines[0].Steps) == 0 || lines[0].Error != "" || lines[0].Gone {
+		t.Errorf("repair prints %+v", lines)
+	}
+	if c.programs(t) != program {
+		t.Errorf("repair left %s, want %s", c.programs(t), program)
+	}
+	if rep := parse[status.Report](t, c, "status"); len(rep.Failures) != 0 || len(rep.Attachments) != 1 || len(rep.Attachments[0].Drift) != 0 {
+		t.Errorf("status after repair: %+v", rep)
+	}
+	// An MTU above the bucket of the queue.
+	c.pod.Run(t, "ip", "link", "set", "eth0", "mtu", "65000")
+	if out = c.must(t, "repair"); !strings.Contains(out, "change-queue: eth0: tbf burst is") {
+		t.Errorf("repair after a change of the MTU prints %q", out)
+	}
+	c.fails(t, []string{"nothing is attached", "default/none"}, "repair", "--pod", "default/none")
+	// The device goes under the attachment.
+	c.pod.Run(t, "ip", "link", "del", "eth0")
+	if lines = parse[[]repaired](t, c, "repair"); len(lines) != 1 || !lines[0].Gone {
+		t.Errorf("repair of a pod that is gone prints %+v", lines)
 	}
 }
