@@ -4,8 +4,6 @@
 package attach_test
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,57 +59,6 @@ func foreignRoot(w *world, s terms.Side) {
 	}}
 }
 
-func TestDecideForeignRoot(t *testing.T) {
-	for _, d := range terms.Directions {
-		side := terms.SidePod
-		if d == terms.Ingress {
-			side = terms.SideHost
-		}
-		w := newWorld()
-		foreignRoot(w, side)
-		s, choice, err := decide(t, w, d, limit(10_000_000), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		policed := s.Params.Queue == terms.QueueNone && s.Params.Tree == nil && choice.Queue == terms.QueueNone
-		moved := s.Params.Queue == terms.QueueTBF && s.Params.Side == terms.SideIFB && s.Params.Redirect &&
-			choice.Place == terms.PlaceIFB
-		if policed != (d == terms.Egress) || moved != (d == terms.Ingress) ||
-			!strings.Contains(strings.Join(s.Params.Notes, "\n"), "sfq 8001: on "+w.devices[side].Name) {
-			t.Errorf("%v, queue auto: %+v with notes %q, want policing of egress, ingress on an ifb, and a note that names the qdisc",
-				d, s.Params, s.Params.Notes)
-		}
-		l := limit(10_000_000)
-		l.Queue = terms.QueueTBF
-		if err = decideStrictly(t, w, d, l); !errors.Is(err, attach.ErrForeignQdisc) ||
-			!strings.Contains(err.Error(), "sfq 8001:") || !strings.Contains(err.Error(), d.String()) {
-			t.Errorf("%v, queue tbf: %v, want ErrForeignQdisc with direction and qdisc", d, err)
-		}
-		if s, _, err = decide(t, w, d, l, true); err != nil || s.Params.Queue != terms.QueueTBF {
-			t.Errorf("%v, with the operator's word: %v, want the queue", d, err)
-		}
-	}
-}
-
-// Policing is what is left where no ifb is found either, whatever the reason.
-func TestDecideForeignRootWithoutIFB(t *testing.T) {
-	for name, lacks := range map[string]func(*world){
-		"the kernel has none": func(w *world) { w.facts.IFB = false },
-		"a netfilter chain":   func(w *world) { w.devices[terms.SidePod].NetfilterIngress = true },
-	} {
-		w := newWorld()
-		foreignRoot(w, terms.SideHost)
-		lacks(w)
-		s, choice, err := decide(t, w, terms.Ingress, limit(10_000_000), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Params.Queue != terms.QueueNone || s.Params.Redirect || choice.Place != 0 {
-			t.Errorf("%s: %v, redirect %v, place %v; want policing", name, s.Params.Queue, s.Params.Redirect, choice.Place)
-		}
-	}
-}
-
 // What an earlier attachment left on our own ifb is in nobody's way.
 func TestDecideRootOnTheIFB(t *testing.T) {
 	w := newWorld()
@@ -121,113 +68,6 @@ func TestDecideRootOnTheIFB(t *testing.T) {
 	l.Place, l.Queue = terms.PlaceIFB, terms.QueueTBF
 	if _, _, err := decide(t, w, terms.Ingress, l, false); err != nil {
 		t.Errorf("Decide = %v, want the ifb taken over", err)
-	}
-}
-
-func TestDecideNetfilterIngress(t *testing.T) {
-	w := newWorld()
-	w.devices[terms.SidePod].NetfilterIngress = true
-	l := limit(10_000_000)
-	l.Place = terms.PlaceIFB
-	s, _, err := decide(t, w, terms.Ingress, l, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Params.Queue != terms.QueueNone || s.Params.Redirect || s.Params.Side != terms.SidePod ||
-		!strings.Contains(strings.Join(s.Params.Notes, "\n"), "netfilter ingress chain on eth0") {
-		t.Errorf("behind a netfilter chain: %v redirect %v notes %q, want policing that says why",
-			s.Params.Queue, s.Params.Redirect, s.Params.Notes)
-	}
-	l.Queue = terms.QueueTBF
-	if err := decideStrictly(t, w, terms.Ingress, l); !errors.Is(err, attach.ErrHookTaken) {
-		t.Errorf("with the queue requested by name: %v, want ErrHookTaken", err)
-	}
-	// Nothing is redirected: the chain is in nobody's way.
-	if s, _, err := decide(t, w, terms.Ingress, limit(10_000_000), false); err != nil || s.Params.Queue != terms.QueueTBF {
-		t.Errorf("at the host side: %v, want the queue", err)
-	}
-}
-
-func TestDecideHookKind(t *testing.T) {
-	other := func(k terms.HookKind, h terms.Hook) attach.HookProgram {
-		return attach.HookProgram{Kind: k, Hook: h, ProgramID: 7, Name: "cil_from_container"}
-	}
-	tests := []struct {
-		name  string
-		d     terms.Direction
-		mode  terms.Mode
-		queue terms.Queue
-		side  terms.Side
-		other attach.HookProgram
-		noTCX bool
-		want  terms.HookKind
-		err   error
-	}{
-		{name: "pod side, nobody there", d: terms.Egress, side: terms.SidePod, want: terms.HookKindClsact},
-		{
-			name: "pod side, somebody's TCX program", d: terms.Egress, side: terms.SidePod,
-			other: other(terms.HookKindTCX, terms.HookEgress), want: terms.HookKindTCX,
-		},
-		{
-			name: "pod side, somebody on the other hook", d: terms.Egress, side: terms.SidePod,
-			other: other(terms.HookKindClsact, terms.HookIngress), want: terms.HookKindClsact,
-		},
-		{
-			name: "pod side, somebody's filter", d: terms.Egress, side: terms.SidePod,
-			other: other(terms.HookKindClsact, terms.HookEgress), want: terms.HookKindTCX,
-		},
-		{name: "host side, nobody there", d: terms.Ingress, side: terms.SideHost, want: terms.HookKindClsact},
-		{
-			name: "host side, somebody's filter", d: terms.Ingress, side: terms.SideHost,
-			other: other(terms.HookKindClsact, terms.HookEgress), want: terms.HookKindTCX,
-		},
-		{name: "host side without TCX", d: terms.Ingress, side: terms.SideHost, noTCX: true, want: terms.HookKindClsact},
-		{
-			name: "a filter of another party and no TCX", d: terms.Egress, side: terms.SidePod,
-			other: other(terms.HookKindClsact, terms.HookEgress), noTCX: true, err: attach.ErrHookTaken,
-		},
-		{
-			name: "clsact requested beside a filter", d: terms.Egress, mode: terms.ModeClsactPodSide, side: terms.SidePod,
-			other: other(terms.HookKindClsact, terms.HookEgress), err: attach.ErrHookTaken,
-		},
-		{
-			name: "clsact requested behind a TCX program", d: terms.Ingress, mode: terms.ModeClsactHostSide, side: terms.SideHost,
-			other: other(terms.HookKindTCX, terms.HookEgress), err: attach.ErrHookTaken,
-		},
-		{name: "clsact requested", d: terms.Ingress, mode: terms.ModeClsactHostSide, side: terms.SideHost, want: terms.HookKindClsact},
-		{name: "policing at pod-side ingress", d: terms.Ingress, mode: terms.ModeTCXPodSide, side: terms.SidePod, want: terms.HookKindTCX},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld()
-			w.tcx = !tt.noTCX
-			if tt.other.Name != "" {
-				w.devices[tt.side].Hooks = []attach.HookProgram{tt.other}
-			}
-			l := limit(10_000_000)
-			l.Mode, l.Queue = cmp.Or(tt.mode, l.Mode), cmp.Or(tt.queue, l.Queue)
-			if tt.err != nil {
-				err := decideStrictly(t, w, tt.d, l)
-				if !errors.Is(err, tt.err) || !strings.Contains(err.Error(), "cil_from_container") {
-					t.Fatalf("Decide = %v, want %v naming the other program", err, tt.err)
-				}
-				return
-			}
-			s, _, err := decide(t, w, tt.d, l, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.HookKind != tt.want || s.Params.Side != tt.side {
-				t.Errorf("Decide = %v on the %v side, want %v on the %v side", s.HookKind, s.Params.Side, tt.want, tt.side)
-			}
-		})
-	}
-	w := newWorld()
-	w.tcx = false
-	l := limit(10_000_000)
-	l.Mode = terms.ModeTCXPodSide
-	if err := decideStrictly(t, w, terms.Egress, l); err == nil || !strings.Contains(err.Error(), "no TCX") {
-		t.Errorf("tcx-podside without TCX = %v, want an error that says so", err)
 	}
 }
 
@@ -336,71 +176,6 @@ func TestDecidePodTCX(t *testing.T) {
 			inspected, err := w.engine().Inspect(record(t, w))
 			if err != nil || (out.Params.NoGuard != "") != slices.ContainsFunc(inspected.Degraded, func(d attach.Degradation) bool { return strings.HasPrefix(d.Reason, "no guard") }) {
 				t.Errorf("degraded %+v, %v, want the guard that is missing", inspected, err)
-			}
-		})
-	}
-}
-
-// Where another party redirects what comes to the pod's device, nothing is redirected to an
-// ifb, though nobody said so.
-func TestDecideBesideARedirect(t *testing.T) {
-	w := newWorld()
-	w.facts.Prio = true
-	w.devices[terms.SidePod].Clsact, w.devices[terms.SidePod].IngressOnly = true, true
-	w.devices[terms.SidePod].Hooks = []attach.HookProgram{{Kind: terms.HookKindClsact, Hook: terms.HookIngress, FilterKind: "u32", Pref: 49152, RedirectIndex: 9}}
-	cfg := both(10_000_000)
-	cfg.Ingress.Place = terms.PlacePreferIFB
-	states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
-	if in.Params.Side != terms.SidePod || in.HookKind != terms.HookKindTCX || out.GuardKind != terms.HookKindTCX {
-		t.Errorf("ingress on the %v side by %v, the guard by %v, want all by TCX in the pod", in.Params.Side, in.HookKind, out.GuardKind)
-	}
-	if notes := strings.Join(in.Params.Notes, "; "); !strings.Contains(notes, "u32 filter at preference 49152 on the pod's device redirects") {
-		t.Errorf("notes %q, want who redirects", notes)
-	}
-}
-
-// Where the operator says so, nothing of podweir's is a filter on the host side.
-// Without TCX the queue whose program would be one stands on an ifb, or gives way to
-// policing in the pod.
-func TestDecideHostTCX(t *testing.T) {
-	for name, tt := range map[string]struct {
-		tcx, noIFB bool
-		want       string
-	}{
-		"TCX":        {tcx: true, want: "tcx on the host side and tcx"},
-		"no TCX":     {want: "clsact on the ifb side and auto"},
-		"nor an ifb": {noIFB: true, want: "clsact on the pod side and auto"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			cfg := both(10_000_000)
-			ensure(t, w, cfg) // as filters
-			w.tcx, w.facts.IFB = tt.tcx, !tt.noIFB
-			cfg.HostTCX = true
-			states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
-			if err != nil {
-				t.Fatal(err)
-			}
-			in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
-			ceiling := terms.HookKindAuto
-			if out.Params.Ceiling {
-				ceiling = out.CeilingKind
-			}
-			if is := fmt.Sprintf("%v on the %v side and %v", in.HookKind, in.Params.Side, ceiling); is != tt.want {
-				t.Errorf("the program and the ceiling are by %s, want %s", is, tt.want)
-			}
-			for _, h := range w.devices[terms.SideHost].Hooks {
-				if h.Kind == terms.HookKindClsact {
-					t.Errorf("%s is a filter on the host side", h.Name)
-				}
-			}
-			notes := strings.Join(in.Params.Notes, "; ")
-			if told := strings.Contains(notes, "hostHook is tcx, and the kernel has no TCX"); told == tt.tcx {
-				t.Errorf("notes of ingress: %q", notes)
 			}
 		})
 	}

@@ -83,25 +83,6 @@ func TestEgressMovesToTheHostSide(t *testing.T) {
 	}
 }
 
-// Where somebody else holds the host side's hook, the queue is made in the pod again.
-func TestHostSideIsTaken(t *testing.T) {
-	w := newWorld()
-	w.tcx = false
-	ensure(t, w, both(10_000_000))
-	w.devices[terms.SideHost].Hooks = []attach.HookProgram{
-		{Kind: terms.HookKindClsact, Hook: terms.HookIngress, ProgramID: 7, Name: "theirs"},
-	}
-	w.devices[terms.SidePod].Tree = shaping.Tree{}
-	e, away := besieged(t, w)
-	states, err := e.Repair(t.Context(), podID)
-	if err != nil || !*away {
-		t.Fatalf("Repair = %v, told of drift: %v", err, *away)
-	}
-	if out := states[0].Directions[terms.Egress]; out.HostSide || out.Params.Side != terms.SidePod || len(w.devices[terms.SidePod].Tree.Qdiscs) == 0 {
-		t.Errorf("egress is %+v, want the queue in the pod", out.Params)
-	}
-}
-
 // What is changed because the wish changed, or because of another release, is nobody's
 // doing.
 func TestDriftIsWhatSomebodyElseDid(t *testing.T) {

@@ -81,19 +81,3 @@ func TestObserveIsComparedWithTheSlot(t *testing.T) {
 		t.Errorf("Repair = %v, slot %+v, want it observed", err, w.dataplanes[terms.Egress])
 	}
 }
-
-// Who is observed is not moved to where it cannot be taken away: nothing is enforced.
-func TestObservedStaysInThePod(t *testing.T) {
-	w := newWorld()
-	cfg := both(10_000_000)
-	cfg.Observe = true
-	e := w.engine()
-	e.HostSide = func(attach.ID, terms.Direction, bool) bool { return true }
-	ensure(t, w, cfg)
-	if _, err := e.Ensure(t.Context(), wantOf(cfg)); err != nil {
-		t.Fatal(err)
-	}
-	if hooks := w.devices[terms.SideHost].Hooks; slices.ContainsFunc(hooks, func(h attach.HookProgram) bool { return h.Ours }) {
-		t.Errorf("the host side has %v, want nothing", hooks)
-	}
-}

@@ -287,35 +287,6 @@ func TestPlanOfAnUnwantedDirection(t *testing.T) {
 	}
 }
 
-// On the host side podweir is first, so that nobody ends the chain before it.
-func TestPlanKeepsTheHead(t *testing.T) {
-	w := newWorld()
-	cfg := &shaping.Config{Ingress: limit(10_000_000), HostTCX: true}
-	ensure(t, w, cfg)
-	host := w.devices[terms.SideHost]
-	if len(host.Hooks) != 1 || host.Hooks[0].Kind != terms.HookKindTCX {
-		t.Fatalf("hooks of the host side: %+v, want one TCX program", host.Hooks)
-	}
-	// Behind us and on the other hook is nobody's harm.
-	host.Hooks = append(host.Hooks, attach.HookProgram{
-		Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 8, Name: "behind",
-	})
-	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
-		Kind: terms.HookKindTCX, Hook: terms.HookIngress, ProgramID: 9, Name: "other",
-	})
-	if plan, err := drift(w, cfg, record(t, w)); err != nil || len(plan) != 0 {
-		t.Errorf("plan = %v, %v, want it empty", plan, err)
-	}
-	host.Hooks = slices.Insert(host.Hooks, 0, attach.HookProgram{
-		Kind: terms.HookKindTCX, Hook: terms.HookEgress, ProgramID: 10, Name: "cil_to_container",
-	})
-	plan, err := drift(w, cfg, record(t, w))
-	if err != nil || !slices.Equal(kinds(plan), []string{"ingress attach"}) ||
-		!strings.Contains(plan[0].Reason, "cil_to_container (program 10) is ahead of pw_band") {
-		t.Errorf("plan = %v, %v, want the head taken back from the program that is named", plan, err)
-	}
-}
-
 // Inside the pod, too, where a filter suffices as long as nobody else is there:
 // a program that comes later is named, and TCX takes the head from it. The
 // filter that an operator requested by name cannot.

@@ -4,7 +4,6 @@
 package attach_test
 
 import (
-	"cmp"
 	"errors"
 	"net/netip"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/units"
 )
 
 // What `set` changed lasts until what is requested changes; how a mistake in it is
@@ -55,48 +53,6 @@ func TestOffloadOfFormerRelease(t *testing.T) {
 	ensure(t, w, cfg)
 	if got := w.devices[terms.SidePod].Offload; got != bigTCP {
 		t.Errorf("TCP makes packets of up to %v, want %v as before podweir", got, bigTCP)
-	}
-}
-
-// The pod's device has what it had before whenever podweir has no use for less, and never
-// more than that.
-func TestOffloadFollowsTheLimit(t *testing.T) {
-	small := attach.Offload{GSO: 5_000}
-	for _, before := range []attach.Offload{bigTCP, small} {
-		w := newWorld()
-		w.devices[terms.SidePod].Offload = before
-		for _, step := range []struct {
-			rate   units.BitRate
-			queue  terms.Queue
-			policy terms.Policy
-			exempt []netip.Prefix
-			most   units.Bytes
-		}{
-			{rate: 10_000_000, most: 3_400},
-			{rate: 10_000_000, exempt: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, most: bigTCP.GSO},
-			{rate: 10_000_000, most: 3_400},
-			{rate: 10_000_000, policy: terms.PolicyElephants, most: bigTCP.GSO},
-			{rate: 100_000_000, most: 6_400},
-			{rate: 1_000_000_000, most: bigTCP.GSO},
-			{rate: 100_000_000, most: 6_400},
-			{rate: 100_000_000, queue: terms.QueueNone, most: bigTCP.GSO},
-			{rate: 10_000_000, most: 3_400},
-		} {
-			cfg := &shaping.Config{Egress: limit(10_000_000), Unshaped: step.exempt}
-			cfg.Egress.Rate, cfg.Egress.Queue = step.rate, cmp.Or(step.queue, terms.QueueAuto)
-			cfg.Egress.Policy = cmp.Or(step.policy, terms.PolicyStrict)
-			ensure(t, w, cfg)
-			want := attach.Offload{GSO: min(before.GSO, step.most), GSOIPv4: min(before.GSOIPv4, step.most)}
-			if got := w.devices[terms.SidePod].Offload; got != want {
-				t.Errorf("from %v with %+v: %v, want %v", before, step, got, want)
-			}
-		}
-		if err := w.engine().Remove(t.Context(), podID); err != nil {
-			t.Fatal(err)
-		}
-		if got := w.devices[terms.SidePod].Offload; got != before {
-			t.Errorf("after Remove: %v, want %v", got, before)
-		}
 	}
 }
 
