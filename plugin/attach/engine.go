@@ -4,6 +4,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,6 +154,8 @@ type Want struct {
 	Named []terms.Direction
 	// By is who asks; an attachment keeps whoever made it.
 	By By
+	// Told is [Record.Told], nil to keep that of the attachment.
+	Told *bool
 	// Existing says that the attachment is to be changed, not made: Ensure returns
 	// [ErrNotAttached] if it is gone by the time it has the lock, after a DEL.
 	Existing bool
@@ -249,10 +252,10 @@ func (e *Engine) priors(id ID) (map[string]*Record, error) {
 func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shaping.Config) (*Desired, error) {
 	rec := &Record{
 		Version: RecordVersion, ID: w.ID, Interface: iface, Config: *w.Config, Pod: w.Pod, By: w.By,
-		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict,
+		Asked: original, ReplaceQdisc: w.ReplaceQdisc, Strict: w.Strict, Told: w.Told,
 	}
 	if prior != nil {
-		rec.By, rec.Strict, rec.Attached = prior.By, w.Strict || prior.Strict, prior.Attached
+		rec.By, rec.Strict, rec.Attached, rec.Told = prior.By, w.Strict || prior.Strict, prior.Attached, cmp.Or(w.Told, prior.Told)
 	} else {
 		rec.Attached = e.now().UTC().Truncate(time.Millisecond)
 	}

@@ -29,6 +29,9 @@ type Record struct {
 	Pod string `json:"pod,omitempty"`
 	// By is who made the attachment, "" in records of releases that did not say.
 	By By `json:"by,omitempty"`
+	// Told says whether the runtime passes the limits of pods to the entry of the chain that made
+	// it, nil if no entry did, or one of a release that did not say.
+	Told *bool `json:"told,omitempty"`
 	// Attached is when the attachment was made, zero in records of releases that did not
 	// say.
 	Attached time.Time `json:"attached,omitzero"`

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/netconf"
@@ -142,8 +143,9 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 	wantClean(t, p, "ADD without the limit that was there")
 }
 
-// A chain may have podweir-cni twice. The entry that the runtime tells nothing takes away
-// neither the limit that the other one made, nor the record that it could not make it.
+// A chain may have podweir-cni twice. The entry that the runtime tells nothing neither changes
+// the limit that the other one made, nor takes away the record that it could not make it. One
+// that is told of no limit leaves the other one's.
 func TestPrivilegedTwiceInAChain(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
@@ -159,16 +161,43 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 		// The runtime tells it of one direction only.
 		p.must(t, "ADD", p.conf(conf{"capabilities": caps, "egressRate": "10M"}))
 		wantState(t, p, name+": after an ADD with one direction", shapedBoth(t))
+		own := p.conf(both(conf{"capabilities": caps, "egressRate": "5M", "ingressRate": "50M"}))
+		p.must(t, "ADD", own)
+		p.must(t, "CHECK", own)
+		p.wantRates(t, name+": after an ADD with its own rates", "10 Mbit/s, 10 Mbit/s")
 		p.must(t, "CHECK", told)
 		p.must(t, "CHECK", untold)
 		p.must(t, "DEL", untold)
 		wantClean(t, p, name+": DEL of the other entry")
+
+		p.must(t, "ADD", own)
+		p.must(t, "ADD", p.conf(nil))
+		p.must(t, "CHECK", p.conf(nil))
+		p.wantRates(t, name+": the other entry runs first, and the runtime tells no limit", "5 Mbit/s, 50 Mbit/s")
+		p.must(t, "ADD", told)
+		p.wantRates(t, name+": the other entry runs first", "10 Mbit/s, 10 Mbit/s")
+		p.must(t, "DEL", own)
 	}
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "fast"}))
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "capabilities": nil}))
 	if failed, err := p.node.paths.Failures(); err != nil || len(failed) != 1 {
 		t.Errorf("after the ADD of the other entry %d failures are recorded, %v, want the one of the first entry", len(failed), err)
 	}
+}
+
+// wantRates compares the rates that eth0 has, egress first.
+func (p *pod) wantRates(t *testing.T, when, want string) {
+	t.Helper()
+	p.onNode(t, func(node *engine.Node) error {
+		records, err := node.Records(attach.ID{Network: "net", ContainerID: p.container, IfName: "eth0"})
+		if err != nil || len(records) != 1 {
+			t.Fatalf("%s: Records() = %v, %v, want one", when, records, err)
+		}
+		if got := records[0].Config.Egress.Rate.String() + ", " + records[0].Config.Ingress.Rate.String(); got != want {
+			t.Errorf("%s: the limits are %q, want %q", when, got, want)
+		}
+		return nil
+	})
 }
 
 // A pfifo_fast gives its device another txqueuelen. Whoever takes the limits off a

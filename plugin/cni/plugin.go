@@ -177,8 +177,8 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 		return shapeError(err)
 	}
 	defer node.Close()
-	if node.KnowsMore(cfg, id) {
-		return nil // the entry that was told compares
+	if node.OfAnotherEntry(cfg, id) {
+		return nil // which compares
 	}
 	if !cfg.Shaping.Limited() {
 		records, err := node.Records(id)

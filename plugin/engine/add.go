@@ -57,6 +57,9 @@ type Added struct {
 	// Err is why the pod has no limit, or not all of them; nil if it has what it is to have.
 	// Failed is the part of it that is not about what cannot be read.
 	Err, Failed error
+
+	// left says that the attachment was left as another entry of the chain made it.
+	left bool
 }
 
 // Add reads what a pod is to have and makes it so. It decides what becomes of a pod that
@@ -77,7 +80,7 @@ func Add(ctx context.Context, a *Adding) Added {
 	}
 	out.Err = errors.Join(unread, out.Failed)
 	switch {
-	case out.Err == nil && a.By == attach.ByPlugin && !conf.Told && !conf.Shaping.Limited():
+	case out.Err == nil && a.By == attach.ByPlugin && !conf.Told && (out.left || !conf.Shaping.Limited()):
 		// What failed may be the limit that another entry of the chain was told of.
 	case out.Err == nil:
 		a.Paths.ClearFailure(out.ID)
@@ -123,8 +126,9 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 		return err
 	}
 	defer node.Close()
-	if a.By == attach.ByPlugin && node.KnowsMore(out.Config, out.ID) {
-		log.Warn("limit kept: another entry of the chain was told of it, and this one lacks the capabilities bandwidth or io.kubernetes.cri.pod-annotations")
+	if a.By == attach.ByPlugin && node.OfAnotherEntry(out.Config, out.ID) {
+		log.Warn("limit kept: another entry of podweir-cni in the chain made it; keep one entry, with the capabilities bandwidth and io.kubernetes.cri.pod-annotations")
+		out.left = true
 		return nil
 	}
 	if !limited {
@@ -138,6 +142,9 @@ func (a *Adding) apply(ctx context.Context, log *slog.Logger, out *Added) error 
 	want := &attach.Want{
 		ID: out.ID, NetNSPath: a.NetNSPath, Names: a.Interfaces(out.Config), Config: &out.Config.Shaping,
 		ReplaceQdisc: out.Config.ReplaceQdisc, Pod: a.Pod, By: a.By, Strict: a.Strict,
+	}
+	if a.By == attach.ByPlugin {
+		want.Told = &out.Config.Told
 	}
 	if holder, held, _ := node.Holder(want, want.ID); held { // what is in the way otherwise Ensure says
 		log.Debug("pod is shaped already", "as", holder.String())
@@ -161,15 +168,21 @@ func (a *Adding) attached(limited bool, id attach.ID) (bool, error) {
 	return a.Paths.Attached(id)
 }
 
-// KnowsMore says that an attachment has a limit that an entry of a chain lacks because the
-// runtime did not tell it. A chain that has podweir-cni twice calls the other entry, too,
-// which made the attachment: only that one, DEL and who is told take the limit off.
-func (n *Node) KnowsMore(conf *netconf.Config, id attach.ID) bool {
-	if conf.Told || len(conf.Shaping.Deferred) > 0 {
-		return false
-	}
+// OfAnotherEntry says that another entry of a chain which has podweir-cni twice made an
+// attachment, and that this one leaves it alone. The entry that the runtime tells of pods'
+// limits decides, in whatever order they run: one that is not told changes nothing of what it
+// made, and one that is told of no limit takes off none that another has of its own.
+func (n *Node) OfAnotherEntry(conf *netconf.Config, id attach.ID) bool {
 	records, _ := n.Records(id) // what cannot be read says nothing
 	return slices.ContainsFunc(records, func(r *attach.Record) bool {
+		switch {
+		case conf.Told:
+			return r.Told != nil && !*r.Told && !conf.Shaping.Limited()
+		case len(conf.Shaping.Deferred) > 0:
+			return false
+		case r.Told != nil:
+			return *r.Told
+		}
 		return slices.ContainsFunc(terms.Directions[:], func(d terms.Direction) bool {
 			return r.Config.Limit(d) != nil && conf.Shaping.Limit(d) == nil
 		})
