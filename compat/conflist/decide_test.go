@@ -4,7 +4,6 @@
 package conflist_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -63,24 +62,6 @@ func TestDecide(t *testing.T) {
 				t.Errorf("Decide() = %v, %q, want %v because %q", got, why, tc.want, tc.why)
 			}
 		})
-	}
-}
-
-// TestDecideNeverLeavesAStaleFile tries every combination of what there is.
-func TestDecideNeverLeavesAStaleFile(t *testing.T) {
-	good, broken := fileOf(t, "10-x.conflist", plain), fileOf(t, "10-x.conflist", "{")
-	own := fileOf(t, "00-podweir-10-x.conflist", splice(t, "10-x.conflist", plain))
-	for _, delivery := range []profiles.Delivery{profiles.Chain, profiles.DropIn, profiles.Handed, profiles.NRI, profiles.Watch} {
-		for _, original := range []*conflist.File{nil, good, broken} {
-			for _, mine := range []*conflist.File{nil, own} {
-				got, why := conflist.Decide(conflist.Standing{Delivery: delivery, Original: original, Own: mine})
-				may := delivery == profiles.Chain && original == good
-				stands := got == conflist.Write || got == conflist.Leave && mine != nil
-				if stands != may || why == "" {
-					t.Errorf("Decide(%s, original %v, own %v) = %v, %q", delivery, original, mine, got, why)
-				}
-			}
-		}
 	}
 }
 
@@ -197,26 +178,5 @@ func TestReadsDropIns(t *testing.T) {
 		if r, err := conflist.ParseRuntime(in); err == nil || !strings.Contains(err.Error(), "is not accepted") {
 			t.Errorf("ParseRuntime(%q) = %v, %v, want an error", in, r, err)
 		}
-	}
-}
-
-// TestLibcniDecides: what is built into the runtime is known better than what its
-// version suggests.
-func TestLibcniDecides(t *testing.T) {
-	for libcni, want := range map[string]profiles.Answer{
-		"v1.1.2": profiles.No, "v1.2.3": profiles.No, "v1.3.0": profiles.Yes, "v1.3.1": profiles.Yes, "v2.0.0": profiles.Yes,
-		"(devel)": profiles.No,
-	} {
-		r := conflist.Runtime{Name: "containerd", Version: "1.7.2", Libcni: libcni}
-		if got := r.ReadsDropIns(); got != want {
-			t.Errorf("%v reads drop-ins: %v, want %v", r, got, want)
-		}
-	}
-}
-
-func TestSpliceSaysWhenChained(t *testing.T) {
-	n := fileOf(t, "a.conflist", splice(t, "a.conflist", plain)).Network
-	if _, err := conflist.Splice(n, []byte(entry)); !errors.Is(err, conflist.ErrChained) {
-		t.Errorf("Splice(spliced) = %v, want ErrChained", err)
 	}
 }

@@ -326,19 +326,6 @@ func TestWithoutTheNodesNamespaces(t *testing.T) {
 	}
 }
 
-// TestListens: a socket with only a connected client is not listened on.
-func TestListens(t *testing.T) {
-	n := detect.Read(t.Context(), node{sockets: []string{"/var/run/a.sock"}}.root(), detect.Options{})
-	for socket, want := range map[string]profiles.Answer{
-		"/var/run/a.sock": profiles.Yes, "/run/a.sock": profiles.Yes, "/run/b.sock": profiles.No,
-		"/run/connected/var/run/a.sock": profiles.No,
-	} {
-		if got := n.Listens(socket); got != want {
-			t.Errorf("Listens(%s) = %v, want %v", socket, got, want)
-		}
-	}
-}
-
 func TestReady(t *testing.T) {
 	files := map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni")}
 	for _, tc := range []struct {

@@ -304,33 +304,3 @@ func TestPrivilegedL3Only(t *testing.T) {
 		t.Errorf("tun0 = %+v, want an L3-only device of another kind", i)
 	}
 }
-
-func BenchmarkNewHandle(b *testing.B) {
-	ns := testutil.NewNetNS(b)
-	for b.Loop() {
-		h, err := hostif.NewHandle(ns.NetNS)
-		if err != nil {
-			b.Fatal(err)
-		}
-		h.Close()
-	}
-}
-
-func BenchmarkFindPair(b *testing.B) {
-	host, pod := testutil.NewNetNS(b), testutil.NewNetNS(b)
-	testutil.VethPair(b, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "vethx"})
-	for b.Loop() {
-		if _, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkHasNetfilterIngress(b *testing.B) {
-	ns := testutil.NewNetNS(b)
-	for b.Loop() {
-		if _, err := hostif.HasNetfilterIngress(ns.NetNS, "lo"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -5,7 +5,6 @@ package hostif_test
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"testing"
 
@@ -70,19 +69,5 @@ func TestPrivilegedTraffic(t *testing.T) {
 	}
 	if _, _, err := h.TrafficIn(4711, "eth0"); !errors.Is(err, hostif.ErrNoDevice) {
 		t.Errorf("a namespace that is not there: %v, want ErrNoDevice", err)
-	}
-}
-
-// BenchmarkTraffic reads the devices of a node with 110 pods.
-func BenchmarkTraffic(b *testing.B) {
-	host, pod := testutil.NewNetNS(b), testutil.NewNetNS(b)
-	for i := range 110 {
-		testutil.VethPair(b, testutil.End{NetNS: pod, Name: fmt.Sprintf("eth%d", i)}, testutil.End{NetNS: host, Name: fmt.Sprintf("veth%d", i)})
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if all, err := host.Handle.Traffic(); err != nil || len(all) < 110 {
-			b.Fatalf("%d devices, %v", len(all), err)
-		}
 	}
 }

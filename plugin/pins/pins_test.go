@@ -302,19 +302,3 @@ func holdForever(t *testing.T, root string, k pins.Key) {
 	// ended by Go's runtime, if no cgo thread is there to save it.
 	<-time.After(time.Hour)
 }
-
-func BenchmarkLock(b *testing.B) {
-	testutil.RequireRoot(b)
-	s := newStore(b)
-	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
-	if _, err := s.MakeDevice(k, "eth0"); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		unlock, err := s.Lock(b.Context(), k)
-		if err != nil {
-			b.Fatal(err)
-		}
-		unlock()
-	}
-}

@@ -54,19 +54,6 @@ func checkFixed(t *testing.T, what string, got shaping.FixedRate, want *big.Rat)
 	}
 }
 
-func TestMeterRate(t *testing.T) {
-	t.Parallel()
-	for _, rate := range sampleRates() {
-		for _, share := range []units.PerMille{10, 333, 900, 990, 1000} {
-			// 64 parts of a ns, 8e9 bit-ns per byte.
-			want := new(big.Rat).SetFrac(
-				big.NewInt(64*8e9*1000),
-				new(big.Int).Mul(new(big.Int).SetUint64(uint64(rate)), big.NewInt(int64(share))))
-			checkFixed(t, rate.String()+" x "+share.String(), shaping.MeterRate(rate, share), want)
-		}
-	}
-}
-
 func TestSketchRate(t *testing.T) {
 	t.Parallel()
 	// ln 2 to 40 digits.

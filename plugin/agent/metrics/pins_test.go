@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -163,49 +162,4 @@ func TestPrivilegedPinsForgetThePodsThatAreGone(t *testing.T) {
 	if strings.Contains(text, "pod-2") || !strings.Contains(text, "podweir_shaped_pods 1\n") {
 		t.Errorf("scrape = %v, want pod-1 alone", own(text))
 	}
-}
-
-// manyPods is the most that a kubelet starts by default.
-const manyPods = 110
-
-// BenchmarkPrivilegedScrape is one scrape of a full node: the first after the agent
-// began, and a later one. A page is given to all readers of a second; here each reader
-// gets one of its own.
-func BenchmarkPrivilegedScrape(b *testing.B) {
-	n := newNode(b)
-	for i := range manyPods {
-		n.shape(b, i+1)
-	}
-	once := func(b *testing.B, r metrics.Reader) (page string) {
-		b.Helper()
-		return scrape(b, metrics.New(metrics.Config{Log: slog.New(slog.DiscardHandler), Pods: r}).Handler())
-	}
-	b.Run("first", func(b *testing.B) {
-		before := processorTime(b)
-		for b.Loop() {
-			once(b, n.reader())
-		}
-		b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1e3/float64(b.N), "cpu-ms/op")
-	})
-	b.Run("later", func(b *testing.B) {
-		r := n.reader()
-		page := once(b, r)
-		before := processorTime(b)
-		for b.Loop() {
-			once(b, r)
-		}
-		b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1e3/float64(b.N), "cpu-ms/op")
-		b.ReportMetric(float64(strings.Count(page, "\npodweir_")), "series")
-		b.ReportMetric(float64(len(page)), "answer-B")
-	})
-}
-
-// processorTime is what the process has used.
-func processorTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -89,19 +89,6 @@ func TestOffsetOfNothing(t *testing.T) {
 	}
 }
 
-func BenchmarkOffset(b *testing.B) {
-	raw := ownKernel(b)
-	for b.Loop() {
-		spec, err := kernelbtf.Parse(raw)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := spec.Offset("sk_buff", "dev"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // Whatever it reads, it ends, and with an offset or an error.
 func FuzzOffset(f *testing.F) {
 	b, err := btf.NewBuilder([]btf.Type{outer()}, nil)

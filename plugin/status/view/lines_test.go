@@ -91,26 +91,6 @@ func TestStatusLinesOfManyPods(t *testing.T) {
 	}
 }
 
-// What is on its way between two counters, a counter that starts again, and counters that
-// show nothing are not packets that go past podweir.
-func TestNotPastPodweir(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		change        func(int, *view.Limit)
-		carried, seen uint64
-	}{
-		"a few":                    {func(int, *view.Limit) {}, 120_000, 0},
-		"a part":                   {func(int, *view.Limit) {}, 9e6, 8.2e6},
-		"more, by a large header":  {func(int, *view.Limit) {}, 8e6, 9e6},
-		"no counter":               {func(_ int, l *view.Limit) { l.Seen = nil }, 9e6, 0},
-		"read while much was sent": {func(_ int, l *view.Limit) { l.Device[1] += 9e6 }, 9e6, 0},
-	} {
-		if n := looks(tt.change, []uint64{tt.carried}, []uint64{tt.seen}); n.Rates[0].PastBitsPerSecond != 0 || n.Pods[0].State != view.Limited {
-			t.Errorf("%s: %v bit/s past podweir, %s", name, n.Rates[0].PastBitsPerSecond, n.Pods[0].State)
-		}
-	}
-}
-
 // Where no limit is at work it is said since when, and where to look next.
 func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 	t.Parallel()

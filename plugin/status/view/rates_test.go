@@ -81,20 +81,6 @@ func TestRatesOfPodsWithoutFlows(t *testing.T) {
 	}
 }
 
-// The bytes of a flow that was not listed at the first look are of all the time since it
-// began: an older one is no burst.
-func TestRateOfAFlowThatComesBack(t *testing.T) {
-	for since, want := range map[time.Duration]float64{time.Second: 4000, 8 * time.Second: 1000} {
-		after := counted(2*time.Second, view.Counters{}, 1000)
-		after.Pods[0].Limits[0].HeavyFlows[0].Since = since
-		before := counted(0, view.Counters{}, 0)
-		before.Pods[0].Limits[0].HeavyFlows = nil
-		if got := view.Rates(before, after)[0].FlowBitsPerSecond[0]; got != want {
-			t.Errorf("1000 bytes within %v, looks 2 s apart: %v bit/s, want %v", since, got, want)
-		}
-	}
-}
-
 func TestFlowName(t *testing.T) {
 	for want, f := range map[string]view.Flow{
 		"tcp 10.0.0.1:1 > [fd00::1]:443":  {Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("[fd00::1]:443")},
@@ -119,26 +105,6 @@ func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
 	rates := view.Rates(at(0, time.Second, 0), at(2*time.Second, 2*time.Second, 2_500_000))
 	if got := rates[0].SentBitsPerSecond; got != 10e6 {
 		t.Errorf("%v bit/s in 2 s of a look that ended after 1 s, want 10M", got)
-	}
-}
-
-// What flows offer may be more than the limit lets through: their parts are of what is
-// offered.
-func TestPartOfAFlow(t *testing.T) {
-	r := view.PodRate{Limit: limitOf(terms.Egress, 10e6), SentBitsPerSecond: 10e6, LightBitsPerSecond: 1e6, HeavyBitsPerSecond: 9e6, DroppedBitsPerSecond: 15e6}
-	for flow, want := range map[float64]float64{20e6: 0.8, 5e6: 0.2, 30e6: 1} {
-		if got := r.Part(flow); got != want {
-			t.Errorf("%v of %v bit/s offered is %v, want %v", flow, r.OfferedBitsPerSecond(), got, want)
-		}
-	}
-	r.LightBitsPerSecond, r.HeavyBitsPerSecond, r.DroppedBitsPerSecond = 0, 0, 0
-	if got := r.Part(5e6); got != 0.5 {
-		t.Errorf("where nothing counts what is offered: %v, want 0.5 of what is sent", got)
-	}
-	r.FlowBitsPerSecond = []float64{5e6}
-	r.HeavyBitsPerSecond = 12e6
-	if got := r.Verdict(); !strings.Contains(got, "no flow offers most of it") {
-		t.Errorf("a flow that offers 5 of 12 Mbit/s at a limit of 10: %q", got)
 	}
 }
 

@@ -86,25 +86,6 @@ func TestSummaryFitsAScreen(t *testing.T) {
 	}
 }
 
-func TestSummaryOfFewPods(t *testing.T) {
-	none := "No pod of this node has a bandwidth limit from podweir.\n"
-	if got := node().Summary("this node", false); got != none {
-		t.Errorf("an empty node: %q", got)
-	}
-	want := `All 2 pods with a limit are limited as they should be.
-
-POD                                       EGRESS         INGRESS        POLICY
-default/api                               10 Mbit/s      20 Mbit/s      strict
-default/web                               10 Mbit/s      20 Mbit/s      strict
-`
-	if diff := cmp.Diff(want, node(limited("default/web"), limited("default/api")).Summary("this node", false)); diff != "" {
-		t.Errorf("two pods (-want +got):\n%s", diff)
-	}
-	if got := node(append(five(), limited("default/web"))...).Summary("this node", true); strings.Contains(got, "default/web") {
-		t.Errorf("--broken lists a pod that is not: %s", got)
-	}
-}
-
 // A limit without a queue is no fault, and is told.
 func TestSummaryNamesRoughLimits(t *testing.T) {
 	var pods []view.Pod
