@@ -189,6 +189,35 @@ func readSeen(t *testing.T, log string) []seen {
 	return all
 }
 
+// The committed page is what its own tables write, and no kernel of it is unlike itself.
+func TestPageIsReadAndWritten(t *testing.T) {
+	page := readPage(t)
+	for _, section := range []string{"hostile", "cilium", "npa", "bandwidth"} {
+		s := seen{Section: section}
+		machines, rows := s.parts(t, page)
+		again, err := coexist.Replace(page, section, coexist.Table(rows))
+		if err == nil {
+			again, err = coexist.Replace(again, "machines", coexist.Machines(machines))
+		}
+		if err != nil || again != page {
+			t.Errorf("section %s, read and written again (%v):\n%s", section, err, cmp.Diff(page, again))
+		}
+		for i := range machines {
+			m := &machines[i]
+			kernel := coexist.Alike(machines, m, rows)
+			if has := len(coexist.Of(rows, m.Kernel)) > 0; has && kernel != m.Kernel {
+				t.Errorf("section %s: rows of Linux %s are compared with those of %q", section, m.Kernel, kernel)
+			}
+			if put := coexist.Put(rows, m.Kernel, coexist.Of(rows, m.Kernel)); coexist.Table(put) != coexist.Table(rows) {
+				t.Errorf("section %s: what Linux %s saw, put once more, changes the table", section, m.Kernel)
+			}
+		}
+	}
+	if _, err := coexist.ReadTable("| a |"); !errors.Is(err, coexist.ErrTable) {
+		t.Errorf("ReadTable of no table = %v, want ErrTable", err)
+	}
+}
+
 // series is the first two numbers of the kernel's version.
 func series(t *testing.T) string {
 	t.Helper()

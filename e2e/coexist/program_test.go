@@ -18,7 +18,6 @@ import (
 
 // Answers of a program on a shared hook (include/uapi/linux/bpf.h).
 const (
-	answerNext = -1
 	answerPass = 0
 	answerDrop = 2
 )

@@ -412,15 +412,6 @@ func TestParseEnforce(t *testing.T) {
 	}
 }
 
-// TestInstallRefusesABadEnforce: what somebody has just written is an error.
-func TestInstallRefusesABadEnforce(t *testing.T) {
-	t.Parallel()
-	_, err := netconf.ParseStrict(netconf.Add, input("", `"enforce":"off"`))
-	if err == nil || err.Error() != `enforce: "off" is not accepted, want one of limit, observe` {
-		t.Errorf("ParseStrict() = %v, want an error that names key, value and what is accepted", err)
-	}
-}
-
 // TestParseDeferred: what a pod asks for can be left to another shaper, and what
 // the network's configuration asks for cannot.
 func TestParseDeferred(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -266,26 +265,6 @@ func TestSettingsAreFlags(t *testing.T) {
 	for _, flag := range flags {
 		if !strings.Contains(page, "`--"+flag+"`") {
 			t.Errorf("the chart sets %s, and cli.md and agent.md in docs/reference have no flag --%s", flag, flag)
-		}
-	}
-}
-
-func TestDefaultsReachTheAgent(t *testing.T) {
-	want := []any{"horizon=20ms", "maxRate=1G", "policy=elephants", `unshapedSubnets=["10.0.0.0/8","fd00::/8"]`}
-	for _, o := range objects(t, "1.34", everything()) {
-		c, ok := o.(*core.ConfigMap)
-		if !ok || c.Data["agent.yaml"] == "" {
-			continue
-		}
-		var settings map[string]any
-		if err := yaml.Unmarshal([]byte(c.Data["agent.yaml"]), &settings); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, settings["default"]); diff != "" {
-			t.Error(diff)
-		}
-		if settings["cri-socket"] != "/host/run/x.sock" || settings["address"] != "10.0.0.1:9479" {
-			t.Errorf("settings = %v", settings)
 		}
 	}
 }

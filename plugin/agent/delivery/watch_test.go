@@ -230,26 +230,6 @@ func TestRewrites(t *testing.T) {
 	}
 }
 
-// TestHowSoon reports how soon a rewritten file is followed; what it judges is
-// only that it is.
-func TestHowSoon(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, simple())
-	h.run(t, nil)
-	h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 1 })
-	var took []time.Duration
-	for i := 2; i <= 41; i++ {
-		if err := renames(h.path(confDir+"/"+original), network("n", i, "ptp")); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		h.eventually(t, "the writing is followed", func() bool { return h.inForce() == i })
-		took = append(took, time.Since(began))
-	}
-	slices.Sort(took)
-	t.Logf("of %d writings: median %v, longest %v after the rename", len(took), took[len(took)/2], took[len(took)-1])
-}
-
 // TestDirectoryIsReplaced follows the directory of conflists itself: renamed
 // away and made again, and removed with its parent.
 func TestDirectoryIsReplaced(t *testing.T) {

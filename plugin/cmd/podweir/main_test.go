@@ -387,29 +387,6 @@ func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
 	}
 }
 
-// While somebody's queue is on eth0 podweir polices; once it is gone, attaching again means
-// podweir's queue, and so does --replace-qdisc while it is there.
-func TestPrivilegedAttachTriesTheQueueAgain(t *testing.T) {
-	testutil.RequireRoot(t)
-	c := newCLI(t)
-	attachTo := func(kind string, more ...string) {
-		t.Helper()
-		c.must(t, append(append(c.netns(), "attach", "--egress", "1M"), more...)...)
-		if out := c.must(t, "status", "-o", "wide"); !strings.Contains(out, "queue "+kind) {
-			t.Errorf("attached with %v, want queue %s: %s", more, kind, out)
-		}
-	}
-	for _, taken := range []func(){
-		func() { c.pod.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root"); attachTo("tbf") },
-		func() { attachTo("tbf", "--replace-qdisc") },
-	} {
-		c.pod.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "pfifo")
-		attachTo("none")
-		taken()
-		c.must(t, append(c.netns(), "detach")...)
-	}
-}
-
 // ensureAs shapes the pod as CNI would under this ID.
 func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 	t.Helper()
@@ -427,20 +404,6 @@ func ensureAs(t *testing.T, c *cli, id attach.ID) error {
 		ID: id, NetNSPath: c.pod.Path(), Names: []string{"eth0"}, Config: cfg, Pod: "default/web", ReplaceQdisc: true,
 	})
 	return err
-}
-
-func TestPrivilegedEnvironment(t *testing.T) {
-	testutil.RequireRoot(t)
-	c := newCLI(t)
-	t.Setenv("PODWEIR_NETNS", c.pod.Path())
-	t.Setenv("PODWEIR_EGRESS", "7M")
-	t.Setenv("PODWEIR_OUTPUT", "json")
-	var lines []stateLine
-	if err := json.Unmarshal([]byte(c.must(t, "attach")), &lines); err != nil || len(lines) != 1 || lines[0].Rate != 7_000_000 {
-		t.Errorf("attach by the environment prints %+v, %v", lines, err)
-	}
-	t.Setenv("PODWEIR_COUNT", "many")
-	c.fails(t, []string{"--count", "many"}, "top")
 }
 
 func TestVersionAndCompletion(t *testing.T) {
