@@ -5,8 +5,17 @@ package hostif_test
 
 import (
 	"errors"
+	"maps"
 	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -69,5 +78,146 @@ func TestPrivilegedTraffic(t *testing.T) {
 	}
 	if _, _, err := h.TrafficIn(4711, "eth0"); !errors.Is(err, hostif.ErrNoDevice) {
 		t.Errorf("a namespace that is not there: %v, want ErrNoDevice", err)
+	}
+}
+
+// TestPrivilegedUplinks: what the node reaches others by is told from its pods'
+// devices, although all of them are veths whose other end is elsewhere.
+func TestPrivilegedUplinks(t *testing.T) {
+	testutil.RequireRoot(t)
+	host, other := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	for name, cidrs := range map[string][]string{
+		"address4": {"172.30.1.2/24"}, "address6": {"fd01::2/64"}, "route4": {"169.254.7.1/32"}, "route6": nil, "path1": nil, "path2": nil,
+		// Pods as ptp, Calico and Cilium leave them.
+		"gateway": {"10.22.0.1/32", "fd02::1/128"}, "linklocal": {"fe80::1/64"}, "bare": nil, "policyroute": nil,
+	} {
+		testutil.VethPair(t, testutil.End{NetNS: host, Name: name, CIDRs: cidrs}, testutil.End{NetNS: other, Name: name})
+	}
+	for _, route := range [][]string{
+		{"-4", "default", "dev", "route4"},
+		{"-6", "default", "via", "fe80::9", "dev", "route6"},
+		{"-4", "default", "metric", "9", "nexthop", "dev", "path1", "nexthop", "dev", "path2"},
+		{"-4", "10.22.0.9/32", "dev", "bare"},
+		{"-4", "default", "dev", "policyroute", "table", "77"},
+	} {
+		host.Run(t, "ip", append([]string{route[0], "route", "add"}, route[1:]...)...)
+	}
+	got, err := host.Handle.Uplinks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for index := range maps.Keys(got) {
+		i, err := host.Handle.InterfaceByIndex(index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, i.Name)
+	}
+	slices.Sort(names)
+	want := []string{"address4", "address6", "path1", "path2", "route4", "route6"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("Uplinks (-want +got):\n%s", diff)
+	}
+}
+
+// Rules that drop and count are losses, those that only count are not.
+func TestPrivilegedLosses(t *testing.T) {
+	testutil.RequireRoot(t)
+	if _, err := exec.LookPath("nft"); err != nil {
+		testutil.SkipFeature(t, "nft")
+	}
+	own := testutil.NewNetNS(t)
+	own.Run(t, "ip", "link", "set", "lo", "up")
+	own.Run(t, "nft", "add table inet filter; add chain inet filter out { type filter hook output priority 0; }; "+
+		"add rule inet filter out udp dport 8 counter accept; add rule inet filter out udp dport 9 counter drop; add rule inet filter out udp dport 10 counter reject")
+	ns, err := hostif.OpenNetNS(own.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ns.Close() }()
+	h, err := hostif.NewHandle(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if got, err := hostif.Losses(ns, h); err != nil || len(got) != 0 {
+		t.Errorf("Losses before any packet = %v, %v", got, err)
+	}
+	for _, port := range []string{"8", "9", "10"} {
+		if err := own.Do(func() error {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", "127.0.0.1:"+port)
+			if err == nil {
+				_, _ = conn.Write(make([]byte, 10)) // what is dropped is an error to the sender
+				err = conn.Close()
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := hostif.Losses(ns, h)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("Losses = %v, %v, want two rules", got, err)
+	}
+	for _, l := range got {
+		if l.Packets != 1 || !strings.Contains(l.Where, "of chain out in table inet filter") {
+			t.Errorf("%+v, want one packet lost by a rule of the chain out", l)
+		}
+	}
+}
+
+// A sysctl is that of the namespace alone, also from a container, where /proc/sys is read-only.
+func TestPrivilegedSysctls(t *testing.T) {
+	const name = "net/ipv4/tcp_min_tso_segs"
+	one, other := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	want := func(when string, n *testutil.NetNS, value int) {
+		t.Helper()
+		if got, err := n.ReadSysctls(name); err != nil || !slices.Equal(got, []int{value}) {
+			t.Errorf("%s: %s is %v, %v, want %d", when, name, got, err, value)
+		}
+	}
+	before, err := other.ReadSysctls(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.WriteSysctl(name, 5); err != nil {
+		t.Fatal(err)
+	}
+	want("written", one, 5)
+	want("of another namespace", other, before[0])
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its mounts
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
+				return err
+			}
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+				return err
+			}
+			if err := unix.Setns(one.FD(), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			// In place: NetNS.Do takes a thread of its own, which would not have these mounts.
+			if err := os.WriteFile("/proc/sys/"+name, []byte("6"), 0); !errors.Is(err, unix.EROFS) {
+				t.Errorf("write to a read-only /proc/sys: %v, want EROFS", err)
+			}
+			return hostif.WriteSysctlHere(name, 6)
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	want("written from a container", one, 6)
+	want("of another namespace", other, before[0])
+	if _, err := one.ReadSysctls("net/ipv4/no_such"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a sysctl that the kernel lacks: %v, want ErrNotExist", err)
 	}
 }

@@ -5,6 +5,7 @@ package view_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
 )
 
 // looks are two looks at pods with a limit of 10 Mbit/s, half a second apart, in which the
@@ -130,4 +132,54 @@ func TestCommandsOfStatus(t *testing.T) {
 func losing(n *view.Node) *view.Node {
 	n.Losing = view.Losing([]view.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []view.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
 	return n
+}
+
+// A pod with several interfaces has a limit on each, and the table says so in its column.
+func TestLimitsOfSeveralInterfaces(t *testing.T) {
+	for want, rates := range map[string][]units.BitRate{
+		"-": nil, "10 Mbit/s": {10e6}, "2 × 10 Mbit/s": {10e6, 10e6}, "2 × 9.87M": {9.87e6, 9.87e6}, "10M, 20M": {10e6, 20e6}, "2 × 10M, 1G": {10e6, 1e9, 10e6},
+	} {
+		p := view.Pod{Pod: "ns/web", State: view.Limited}
+		for i, rate := range rates {
+			p.Limits = append(p.Limits, view.Limit{Interface: []string{"eth0", "net1", "net2"}[i], Limit: limitOf(terms.Egress, rate)})
+		}
+		if got := p.Limit(terms.Egress); got != want {
+			t.Errorf("Limit of %v = %q, want %q", rates, got, want)
+		}
+		if table := view.Table([]view.Pod{p}); !strings.Contains(table, want) {
+			t.Errorf("the table has no %q:\n%s", want, table)
+		}
+	}
+}
+
+func TestRateHasThreeDigits(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0 bit/s", 1: "1 bit/s", 999.4: "999 bit/s", 999.6: "1 kbit/s", 9_870_000: "9.87 Mbit/s", 98_765_432: "98.8 Mbit/s",
+		99.96e6: "100 Mbit/s", 123.4e6: "123 Mbit/s", 1.5e9: "1.5 Gbit/s", 400e9: "400 Gbit/s", -5: "0 bit/s", math.NaN(): "0 bit/s",
+		9.996e6: "10 Mbit/s", 1.844e19: "18.4 Ebit/s", 1e22: "10000 Ebit/s",
+	} {
+		if got := view.Rate(v); got != want {
+			t.Errorf("Rate(%v) = %q, want %q", v, got, want)
+		}
+	}
+	if got := view.Short(9_870_000); got != "9.87M" {
+		t.Errorf("Short = %q", got)
+	}
+}
+
+func TestText(t *testing.T) {
+	if diff := cmp.Diff([]string{"a bb", "cccc", "c dd"}, view.Wrap("a \x1b bb\nccccc dd", 4)); diff != "" {
+		t.Errorf("Wrap (-want +got):\n%s", diff)
+	}
+	for width, want := range map[int]string{10: "abcdefgh", 8: "abcdefgh", 7: "abc…fgh", 4: "a…gh", 1: "a", 0: ""} {
+		if got := view.Cut("abcdefgh", width); got != want {
+			t.Errorf("Cut to %d = %q, want %q", width, got, want)
+		}
+	}
+	if got := view.Pad("ab", 4); got != "ab  " {
+		t.Errorf("Pad = %q", got)
+	}
+	if got := view.Printable("a\x1b[31m\u009bü"); got != "a [31m ü" {
+		t.Errorf("Printable = %q", got)
+	}
 }
