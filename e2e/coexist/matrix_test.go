@@ -193,12 +193,15 @@ func (k *kase) mayAdd(t *testing.T, order string) bool {
 // hostDevice is a name that differs from run to run.
 var hostDevice = regexp.MustCompile(`\b(veth|lxc|eni)[0-9a-f]+`)
 
+// programID differs from run to run, too.
+var programID = regexp.MustCompile(` \(program \d+\)`)
+
 // refusal is the reason in an error, without what differs from run to run.
 func refusal(text string) string {
 	if _, after, ok := strings.Cut(text, attach.ErrHookTaken.Error()+": "); ok {
 		text = after
 	}
-	return hostDevice.ReplaceAllString(text, "$1…")
+	return hostDevice.ReplaceAllString(programID.ReplaceAllString(text, ""), "$1…")
 }
 
 func (k *kase) blank(order string) coexist.Row {
