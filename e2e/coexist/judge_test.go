@@ -101,16 +101,6 @@ func (k *kase) status(t *testing.T) *status.Attachment {
 	return nil
 }
 
-// notes is what status says besides the numbers.
-func (k *kase) notes(t *testing.T) string {
-	t.Helper()
-	var all []string
-	for _, d := range k.status(t).Directions {
-		all = append(all, append(d.Notes, d.Starved)...)
-	}
-	return strings.Join(all, "; ")
-}
-
 // held is what the queue of a direction, or the program where there is none,
 // has counted so far.
 func (k *kase) held(t *testing.T, d terms.Direction) uint64 {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -160,13 +161,13 @@ func TestPrivilegedRuntimeWithAMachine(t *testing.T) {
 				p.must(t, "CHECK", c)
 				g.wantLimited(t, "repair")
 				p.must(t, "DEL", c)
-				left := slices.DeleteFunc(p.state(t), func(s string) bool {
-					// tc shows the filters of an ingress qdisc for either hook.
-					return s == "pod qdisc ingress" || s == "pod clsact ingress mirred" || s == "pod clsact egress mirred"
+				// The kernel detaches a TCX program soon after its pin is gone.
+				testutil.Eventually(t, 5*time.Second, "nothing on the pod but what is the runtime's", func() bool {
+					return !slices.ContainsFunc(p.state(t), func(s string) bool {
+						// tc shows the filters of an ingress qdisc for either hook.
+						return s != "pod qdisc ingress" && s != "pod clsact ingress mirred" && s != "pod clsact egress mirred"
+					})
 				})
-				if len(left) != 0 {
-					t.Errorf("DEL leaves %q, want what is the runtime's alone", left)
-				}
 				offer(t, p.node.NetNS, g.NetNS, p.addr).wantPast(t, "ingress after DEL")
 			})
 		}
