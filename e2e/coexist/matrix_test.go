@@ -193,7 +193,7 @@ func (k *kase) mayAdd(t *testing.T, order string) bool {
 // hostDevice is a name that differs from run to run.
 var hostDevice = regexp.MustCompile(`\b(veth|lxc|eni)[0-9a-f]+`)
 
-// programID differs from run to run, too.
+// programID is a number that differs from run to run, too.
 var programID = regexp.MustCompile(` \(program \d+\)`)
 
 // refusal is the reason in an error, without what differs from run to run.

@@ -30,7 +30,8 @@ type Record struct {
 	// By is who made the attachment, "" in records of releases that did not say.
 	By By `json:"by,omitempty"`
 	// Told says whether the runtime passes the limits of pods to the entry of the chain that made
-	// it, nil if no entry did, or one of a release that did not say.
+	// the attachment. It is nil if no entry of a chain made it, and in records of releases that
+	// did not say.
 	Told *bool `json:"told,omitempty"`
 	// Attached is when the attachment was made, zero in records of releases that did not
 	// say.

@@ -174,6 +174,9 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 		p.must(t, "ADD", p.conf(nil))
 		p.must(t, "CHECK", p.conf(nil))
 		p.wantRates(t, name+": the other entry runs first, and the runtime tells no limit", "5 Mbit/s, 50 Mbit/s")
+		p.must(t, "ADD", untold)
+		p.must(t, "CHECK", untold)
+		p.wantRates(t, name+": neither entry is told, and one has no limit", "5 Mbit/s, 50 Mbit/s")
 		p.must(t, "ADD", told)
 		p.wantRates(t, name+": the other entry runs first", "10 Mbit/s, 10 Mbit/s")
 		p.must(t, "DEL", own)
@@ -691,5 +694,21 @@ func TestPrivilegedStatus(t *testing.T) {
 	a := p.must(t, "STATUS", p.conf(conf{"onError": "open"}))
 	if !strings.Contains(a.log, "cannot shape") {
 		t.Errorf("STATUS that fails open logs %q", a.log)
+	}
+}
+
+// What the pod is sent waits on an ifb, whose packets have the size that others send: the
+// bound on what the pod sends is not theirs, when the ifb is made again.
+func TestPrivilegedPacketsOfAnIFBThatIsMadeAgain(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "ifb")
+	p := newNode(t).newPod(t)
+	before := p.ns.Interface(t, "eth0").GSOMaxSize
+	p.must(t, "ADD", p.conf(inIFB(nil)))
+	name := hostif.IFBName(p.ns.Interface(t, "eth0").Index)
+	p.ns.Run(t, "ip", "link", "del", name)
+	p.must(t, "ADD", p.conf(inIFB(nil)))
+	if got := p.ns.Interface(t, name).GSOMaxSize; got != before {
+		t.Errorf("the new ifb has a gso_max_size of %d, want %d", got, before)
 	}
 }

@@ -216,3 +216,61 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 	p.must(t, "DEL", c)
 	wantState(t, p, "DEL", []string{"host tcx egress cil_to_pod"})
 }
+
+// TestPrivilegedDefaultsThatCannotBeHad: what the node's defaults name and its kernel
+// or the rate cannot have leaves no pod without a limit, also in every verb after ADD.
+func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
+	for name, tc := range map[string]struct {
+		with    conf
+		lacks   map[string]any
+		told    string
+		queues  []string
+		ingress string
+	}{
+		"htb below its rate": {conf{"queue": "htb"}, nil, "not the queue htb", []string{"tbf", "tbf"}, "host"},
+		"fq that the kernel lacks": {
+			conf{"queue": "fq", "policy": "flat"}, map[string]any{"FQ": false}, "not the queue fq", []string{"tbf", "tbf"}, "host",
+		},
+		"tcx that the kernel lacks": {
+			conf{"mode": "tcx-podside"}, map[string]any{"tcx": false}, "not the mode tcx-podside", []string{"tbf", "tbf"}, "host",
+		},
+		"queues that the kernel lacks": {
+			conf{"mode": "qdisc"}, map[string]any{"TBF": false, "HTB": false, "FQ": false}, "not the mode qdisc", []string{"none", "none"}, "pod",
+		},
+		"a place that the kernel lacks": {
+			conf{"ingressPlace": "ifb"}, map[string]any{"redirect": ""}, "not the place ifb", []string{"tbf", "none"}, "pod",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			if tc.lacks != nil {
+				p.node.rewrite(t, tc.lacks)
+			}
+			c := p.conf(both(tc.with))
+			a := p.must(t, "ADD", c)
+			if !strings.Contains(a.log, "level=WARN") || !strings.Contains(a.log, tc.told) {
+				t.Errorf("ADD logs %q, want a warning with %q", a.log, tc.told)
+			}
+			p.must(t, "CHECK", c)
+			p.must(t, "ADD", c)
+			p.repair(t)
+			var queues []string
+			s := p.status(t)
+			for _, d := range s.Directions {
+				queues = append(queues, d.Queue.String())
+			}
+			if !slices.Equal(queues, tc.queues) || s.Directions[1].Side.String() != tc.ingress || len(s.Drift) != 0 {
+				t.Errorf("status shows %+v, want the queues %v and ingress on the %s side", s, tc.queues, tc.ingress)
+			}
+			if notes := fmt.Sprint(s.Directions); !strings.Contains(notes, tc.told) {
+				t.Errorf("status notes %q, want %q", notes, tc.told)
+			}
+			p.crosses(t)
+			p.must(t, "DEL", c)
+			p.afterIFB(t)
+			wantClean(t, p, "DEL")
+		})
+	}
+}

@@ -178,7 +178,7 @@ func (p *Plugin) Check(args *skel.CmdArgs) error {
 	}
 	defer node.Close()
 	if node.OfAnotherEntry(cfg, id) {
-		return nil // which compares
+		return nil // the other entry's CHECK compares
 	}
 	if !cfg.Shaping.Limited() {
 		records, err := node.Records(id)

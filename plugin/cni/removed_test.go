@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,10 +18,12 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // drift is what `podweir status` says of the one attachment of a node.
@@ -310,4 +313,139 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+var handleOf = regexp.MustCompile(`qdisc (\S+) ([0-9a-f]+):`)
+
+// handle is the handle of the first qdisc of a kind on a device.
+func handle(t *testing.T, ns *testutil.NetNS, dev, kind string) string {
+	t.Helper()
+	for _, m := range handleOf.FindAllStringSubmatch(ns.Run(t, "tc", "qdisc", "show", "dev", dev), -1) {
+		if m[1] == kind {
+			return m[2] + ":"
+		}
+	}
+	t.Fatalf("no %s on %s", kind, dev)
+	return ""
+}
+
+// everything is raw with the qdiscs of the ifb and the filters of inner qdiscs.
+func (p *pod) everything(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString(p.raw(t))
+	ifb := hostif.IFBName(p.dev.Index)
+	for _, d := range []struct {
+		ns  *testutil.NetNS
+		dev string
+	}{{p.ns, "eth0"}, {p.node.NetNS, p.host.Name}, {p.ns, ifb}} {
+		if d.dev == ifb && p.ns.Command(t, "ip", "link", "show", ifb).Run() != nil {
+			continue
+		}
+		qdiscs := d.ns.Run(t, "tc", "qdisc", "show", "dev", d.dev)
+		b.WriteString(qdiscs)
+		for _, m := range handleOf.FindAllStringSubmatch(qdiscs, -1) {
+			if m[1] == "prio" || m[1] == "htb" {
+				b.WriteString(d.ns.Run(t, "tc", "filter", "show", "dev", d.dev, "parent", m[2]+":"))
+			}
+		}
+	}
+	return b.String()
+}
+
+// What somebody removes or changes under a running pod, on a kernel with prio
+// and fq: status and CHECK name it, neither mends it, and the next ADD does.
+func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "prio", "fq", "ifb", "clsact")
+	fq := both(conf{"queue": "fq", "policy": "flat"})
+	fqOnIFB := inIFB(conf{"queue": "fq", "policy": "flat"})
+	ifb := func(p *pod) string { return hostif.IFBName(p.dev.Index) }
+	tests := []struct {
+		name   string
+		with   conf
+		break_ func(*testing.T, *pod)
+		part   string
+	}{
+		{"classifier of the bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio"))
+		}, "egress "},
+		{"classifier of the host's bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "filter", "del", "dev", p.host.Name, "parent", handle(t, p.node.NetNS, p.host.Name, "prio"))
+		}, "ingress "},
+		{"bands", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "tbf")+"1")
+		}, "egress "},
+		{"depth of the heavy band", both(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio")+"2", "bfifo", "limit", "3000")
+		}, "egress "},
+		{"fq", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
+		}, "egress build-queue: eth0: no root qdisc, want fq"},
+		{"fq of the host", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.node.Run(t, "tc", "qdisc", "del", "dev", p.host.Name, "root")
+		}, "ingress build-queue: veth1: no root qdisc, want fq"},
+		{"fq's flow limit", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "change", "dev", "eth0", "root", "fq", "flow_limit", "100")
+		}, "egress change-queue: eth0: fq "},
+		{"program that stamps", fq, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
+		}, "egress attach: pw_edt is not on the egress hook of eth0"},
+		{"fq of the ifb", fqOnIFB, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "qdisc", "del", "dev", ifb(p), "root")
+		}, "no root qdisc, want fq"},
+		{"program on the ifb's hook", fqOnIFB, func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", ifb(p), "egress")
+		}, "ingress attach: pw_edt is not on the egress hook of "},
+		{"redirect", inIFB(nil), func(t *testing.T, p *pod) {
+			t.Helper()
+			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")
+		}, "ingress attach-redirect: pw_redirect is not on the ingress hook of eth0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newNode(t).newPod(t)
+			c := p.conf(tt.with)
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			if drift := p.drift(t); len(drift) != 0 {
+				t.Fatalf("status names the drift %q before there is one", drift)
+			}
+			shaped := p.everything(t)
+			tt.break_(t, p)
+			broken := p.everything(t)
+			if broken == shaped {
+				t.Fatal("nothing was broken")
+			}
+			drift := p.drift(t)
+			if !slices.ContainsFunc(drift, func(s string) bool { return strings.Contains(s, tt.part) }) {
+				t.Errorf("status names the drift %q, want %q in it", drift, tt.part)
+			}
+			err := p.call(t, "CHECK", c).err
+			t.Logf("CHECK: %s", describe(err))
+			wantCode(t, "CHECK", err, 101, append([]string{"eth0 (ifindex", p.ns.Path(), tt.part}, drift...)...)
+			if after := p.everything(t); after != broken {
+				t.Errorf("status or CHECK made\n%s\nof\n%s", after, broken)
+			}
+			p.must(t, "ADD", c)
+			p.must(t, "CHECK", c)
+			if drift := p.drift(t); len(drift) != 0 {
+				t.Errorf("status names the drift %q after ADD", drift)
+			}
+			p.crosses(t)
+			p.must(t, "DEL", c)
+			wantClean(t, p.afterIFB(t), "DEL")
+		})
+	}
 }

@@ -171,7 +171,8 @@ func (a *Adding) attached(limited bool, id attach.ID) (bool, error) {
 // OfAnotherEntry says that another entry of a chain which has podweir-cni twice made an
 // attachment, and that this one leaves it alone. The entry that the runtime tells of pods'
 // limits decides, in whatever order they run: one that is not told changes nothing of what it
-// made, and one that is told of no limit takes off none that another has of its own.
+// made, and one that is told of no limit takes off none that another has of its own. Nor does
+// one that is not told take off a limit that it lacks.
 func (n *Node) OfAnotherEntry(conf *netconf.Config, id attach.ID) bool {
 	records, _ := n.Records(id) // what cannot be read says nothing
 	return slices.ContainsFunc(records, func(r *attach.Record) bool {
@@ -180,8 +181,8 @@ func (n *Node) OfAnotherEntry(conf *netconf.Config, id attach.ID) bool {
 			return r.Told != nil && !*r.Told && !conf.Shaping.Limited()
 		case len(conf.Shaping.Deferred) > 0:
 			return false
-		case r.Told != nil:
-			return *r.Told
+		case r.Told != nil && *r.Told:
+			return true
 		}
 		return slices.ContainsFunc(terms.Directions[:], func(d terms.Direction) bool {
 			return r.Config.Limit(d) != nil && conf.Shaping.Limit(d) == nil

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPrivilegedIngressOnAnIFB installs a release whose ingress queues belong on an
+// ifb, as beside Cilium, on a node where a pod with limits runs already: the agent,
+// with the few rights that the chart gives it, is the first to try the kernel.
+func TestPrivilegedIngressOnAnIFB(t *testing.T) {
+	uninstall(t)
+	early := run(t, "early", 0, limits("20M", "10M"))
+	peer := run(t, "peer", 1, nil)
+	for _, n := range suite.Members {
+		// A release that could not find out left this for the whole boot.
+		const old = `mkdir -p /run/podweir && printf '{"boot":"%s","TBF":true,"IFB":true,"redirect":"",` +
+			`"redirectError":"open packet socket: operation not permitted"}' "$(cat /proc/sys/kernel/random/boot_id)" >/run/podweir/features.json`
+		if _, err := n.Exec(t.Context(), "bash", "-c", old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(t, "defaults.ingressPlace=prefer-ifb")
+	early.limited(t, 20_000_000, 10_000_000)
+	measure(t, early, peer).holds(t, "a pod from before, queued on an ifb", 20_000_000, 10_000_000)
+	late := run(t, "late", 0, limits("10M", "20M"))
+	measure(t, late, peer).holds(t, "a pod from after, queued on an ifb", 10_000_000, 20_000_000)
+	out, err := podweir(t, early.Node, "status", "-o", "json")
+	if n := strings.Count(strings.ReplaceAll(out, " ", ""), `"side":"ifb"`); err != nil || n != 2 {
+		t.Errorf("%d pods have their ingress queue on an ifb, want 2 (%v):\n%s", n, err, out)
+	}
+	for _, p := range []*pod{early, late} {
+		list, err := events(t.Context(), p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if e.Type == "Warning" {
+				t.Errorf("%s: %s: %s", p.Name, e.Reason, e.Message)
+			}
+		}
+	}
+	for _, n := range suite.Members {
+		green(t, n)
+	}
+}
