@@ -221,9 +221,9 @@ func (p *pod) inNetns(ctx context.Context, args ...string) (string, error) {
 	return p.Node.Exec(ctx, append([]string{"nsenter", "--net=" + ns}, args...)...)
 }
 
-// TestPrivilegedLimitOverdue has the result name an interface that the pod lacks, and a
-// pod whose eth0 has another name. The agent cannot shape it: that is told by an Event, a
-// metric and the doctor, as long as the pod asks for a limit.
+// TestPrivilegedLimitOverdue has the result name an interface that the pod lacks, which
+// is passed over, and a pod whose eth0 has another name. The agent cannot shape it: that
+// is told by an Event, a metric and the doctor, as long as the pod asks for a limit.
 func TestPrivilegedLimitOverdue(t *testing.T) {
 	install(t, "delivery=chain")
 	node := suite.Members[0]
@@ -233,7 +233,7 @@ func TestPrivilegedLimitOverdue(t *testing.T) {
 		t.Fatalf("rename eth0: %v: %s", err, out)
 	}
 	p.annotate(t, limits("20M", "10M"))
-	if e := sees(t, p.Name, "runs without its limit", "ghost0"); e.Type != "Warning" || e.Reason != "BandwidthNotEnforced" {
+	if e := sees(t, p.Name, "runs without its limit", `interface "eth0"`); e.Type != "Warning" || e.Reason != "BandwidthNotEnforced" {
 		t.Errorf("the Event is %+v, want a warning BandwidthNotEnforced", e)
 	}
 	overdue := func(want string) {
