@@ -231,7 +231,7 @@ func newDetach(o *options) *cobra.Command {
 		Short: "Remove the limits of one interface or one pod",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, err := o.open()
+			node, err := o.openThere()
 			if err != nil {
 				return err
 			}
@@ -350,7 +350,7 @@ func newSet(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node, err := o.open()
+			node, err := o.openThere()
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ type explained struct {
 }
 
 func lookAt(o *options, pod string) (*explained, error) {
-	node, err := o.open()
+	node, err := o.openThere()
 	if err != nil {
 		return nil, err
 	}

@@ -45,12 +45,21 @@ func newCLI(t *testing.T) *cli {
 		node: testutil.NewNetNS(t), pod: testutil.NewNetNS(t),
 		pins: filepath.Join(testutil.BPFFS(t), "podweir"), run: t.TempDir(),
 	}
+	makePins(t, c.pins)
 	pod, host := testutil.VethPair(t,
 		testutil.End{NetNS: c.pod, Name: "eth0", CIDRs: []string{"10.78.0.2/24"}},
 		testutil.End{NetNS: c.node, Name: "veth1", CIDRs: []string{"10.78.0.1/24"}})
 	c.pod.Run(t, "ip", "neigh", "replace", "10.78.0.1", "lladdr", host.HardwareAddr.String(), "dev", "eth0")
 	c.node.Run(t, "ip", "neigh", "replace", "10.78.0.2", "lladdr", pod.HardwareAddr.String(), "dev", "veth1")
 	return c
+}
+
+// makePins makes the directory of the pins, for commands that name one.
+func makePins(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (c *cli) do(t *testing.T, args ...string) (stdout string, err error) {

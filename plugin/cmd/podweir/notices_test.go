@@ -371,6 +371,7 @@ func (n *noticed) mountAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	makePins(t, n.pins)
 }
 
 var update = flag.Bool("update", false, "write docs/reference/what-podweir-notices.md")

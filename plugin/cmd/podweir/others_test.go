@@ -28,6 +28,7 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 	n.pod(t, 3, map[string]string{"kubernetes.io/egress-bandwdth": "10M"})
 	testutil.VethPair(t, testutil.End{NetNS: n.NetNS, Name: "veth9"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})
 	c := &cli{node: n.NetNS, pins: n.pins, run: n.run}
+	makePins(t, n.pins)
 	out, err := c.do(t, "status", "--root", n.root)
 	if err == nil {
 		t.Error("status of two pods without the limits that they ask for: no error")

@@ -42,7 +42,7 @@ func newRepair(o *options) *cobra.Command {
 		Example: "  podweir repair --dry-run\n  podweir repair --pod default/web",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			node, err := o.open()
+			node, err := o.openThere()
 			if err != nil {
 				return err
 			}

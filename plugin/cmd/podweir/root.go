@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,11 @@ import (
 
 // options are what every command shares. Each flag can be given as an
 // environment variable PODWEIR_<FLAG> too.
-type options struct{ v *viper.Viper }
+type options struct {
+	v *viper.Viper
+	// pinsNamed says that the command line has --pins, for a directory that is there already.
+	pinsNamed bool
+}
 
 func (o *options) paths() engine.Paths {
 	return engine.Paths{Pins: o.v.GetString("pins"), Run: o.v.GetString("run")}
@@ -26,11 +31,22 @@ func (o *options) paths() engine.Paths {
 
 func (o *options) open() (*engine.Node, error) { return engine.Open(o.paths()) }
 
-// openIfAny opens the node. It returns nil and no error where podweir has no state:
-// then nothing is attached.
+// openThere opens the node for who looks at what is attached or changes it. A directory that
+// the command line names and that is not there is a mistake, and no node without limits.
+func (o *options) openThere() (*engine.Node, error) {
+	if dir := o.v.GetString("pins"); o.pinsNamed {
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("--pins %q: there is no such directory; without the flag it is %s", dir, engine.DefaultPaths.Pins)
+		}
+	}
+	return o.open()
+}
+
+// openIfAny is openThere, and returns nil and no error where podweir has no state: then
+// nothing is attached.
 func (o *options) openIfAny() (*engine.Node, error) {
-	node, err := o.open()
-	if errors.Is(err, engine.ErrNoState) {
+	node, err := o.openThere()
+	if errors.Is(err, engine.ErrNoState) && !o.pinsNamed {
 		return nil, nil
 	}
 	return node, err
@@ -53,6 +69,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			o.pinsNamed = cmd.Flags().Changed("pins") && cmd.Name() != "agent"
 			if err := o.v.BindPFlags(cmd.Flags()); err != nil {
 				return fmt.Errorf("read flags: %w", err)
 			}

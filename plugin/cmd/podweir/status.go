@@ -21,7 +21,6 @@ import (
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
-	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -134,7 +133,7 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error)
 		return nil, nil, err
 	}
 	if o.machine() || len(rep.Attachments)+len(rep.Others) == 0 {
-		return rep, node.Runnable(runBy()), nil
+		return rep.Runnable(runBy()), node.Runnable(runBy()), nil
 	}
 	if err := wait(ctx, statusInterval); err != nil {
 		return nil, nil, err
@@ -144,11 +143,11 @@ func looked(ctx context.Context, o *options) (*status.Report, *view.Node, error)
 		return nil, nil, err
 	}
 	node.Looked(before)
-	return rep, node.Runnable(runBy()), nil
+	return rep.Runnable(runBy()), node.Runnable(runBy()), nil
 }
 
 func collect(o *options) (*status.Report, error) {
-	node, err := o.open()
+	node, err := o.openThere()
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +186,7 @@ func printAttachment(w io.Writer, a *status.Attachment) {
 		printDirection(w, &a.Directions[i])
 	}
 	for _, n := range a.Notes {
-		fmt.Fprintf(w, "  note: %s\n", terms.Runnable(n, runBy()))
+		fmt.Fprintf(w, "  note: %s\n", n)
 	}
 }
 
@@ -245,11 +244,11 @@ func printDirection(w io.Writer, d *status.Direction) {
 		if !g.Since.IsZero() {
 			fmt.Fprintf(w, " since %s", g.Since.Format(time.RFC3339))
 		}
-		fmt.Fprintf(w, ": %s\n", terms.Runnable(g.Reason, runBy()))
+		fmt.Fprintf(w, ": %s\n", g.Reason)
 	}
 	for _, n := range d.Notes {
 		if !slices.ContainsFunc(d.Degraded, func(g attach.Degradation) bool { return g.Reason == n }) {
-			fmt.Fprintf(w, "  \tnote: %s\n", terms.Runnable(n, runBy()))
+			fmt.Fprintf(w, "  \tnote: %s\n", n)
 		}
 	}
 }

@@ -131,9 +131,31 @@ func TestYAMLIsJSON(t *testing.T) {
 	}
 }
 
+// Texts in JSON name podweir's commands as they run where they are read, as the table does.
+func TestPrivilegedStatusInJSONNamesCommandsThatRun(t *testing.T) {
+	testutil.RequireRoot(t)
+	const run = "kubectl -n ns exec podweir-x -- podweir"
+	t.Setenv(envRunBy, run)
+	n := newNoticed(t, nil)
+	n.must(t, "set", "--container", n.container, "--egress", "400k")
+	n.pod.Run(t, "ip", "link", "del", "eth0")
+	out, _ := n.do(t, "status", "-o", "json")
+	if !strings.Contains(out, run+" gc") || strings.Contains(strings.ReplaceAll(out, run+" gc", ""), "podweir gc") {
+		t.Errorf("status says %s, want `%s gc`", out, run)
+	}
+}
+
 // A node without podweir and a pod that is not there are errors in one line, with what was
 // requested.
-func TestStatusErrors(t *testing.T) {
+func TestPrivilegedStatusErrors(t *testing.T) {
+	testutil.RequireRoot(t)
+	none := &cli{node: testutil.NewNetNS(t), pins: filepath.Join(testutil.BPFFS(t), "typo"), run: t.TempDir()}
+	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"top", "--count", "1"}, {"repair"}, {"gc"}, {"explain", "a/b"}, {"detach", "--container", "c"}} {
+		_, err := none.do(t, args...)
+		if err == nil || !strings.Contains(err.Error(), `--pins "`+none.pins+`": there is no such directory`) {
+			t.Errorf("podweir %v of a directory that is not there = %v", args, err)
+		}
+	}
 	for _, args := range [][]string{{"status", "--pod", "ns/none"}, {"status", "-o", "wide", "--broken", "--bad"}} {
 		_, err := runPodweir(t, append(args, "--pins", filepath.Join(t.TempDir(), "none"), "--run", t.TempDir())...)
 		if err == nil || strings.Contains(err.Error(), "\n") {
