@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package share divides the limit of a group among its members; it is pure arithmetic.
+//
+// A member is one direction of a pod, with a queue that lets out its share. At each tick
+// the caller says what left every queue and whether packets wait in it, and [Group.Divide]
+// says which shares change. Three rules make the sum of what members send the limit:
+//
+//   - Members in whose queues packets wait divide the limit by max-min: nobody gets more
+//     while another one has less and wants more. The others get somewhat more than they
+//     send.
+//   - A member that sends nothing keeps a small share, so that its next packet does not wait
+//     for a tick. These shares come on top, a tenth of the limit for all members together.
+//   - A ledger holds what the limit allowed and was not sent. What was sent beyond the limit
+//     is taken off the next shares, what was not is added to them, up to a bound.
+package share
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/units"
+)
+
+const (
+	// Credit is what a group may send beyond its limit after it sent less, in time at the
+	// limit: 0.4 % of a second.
+	Credit = 4 * time.Millisecond
+	// parkedPart of the limit is what all members have together while they send nothing. All
+	// of them can begin at once, and exceed the limit by as much for a tick.
+	parkedPart = 10
+	// settling is how long the ledger takes to come to zero. The longer, the less a credit is
+	// seen in a tenth of a second, and the longer the group pays for what it had too much.
+	settling = 100 * time.Millisecond
+	// mostDebt keeps members that cannot be divided, or that sent while nobody divided, from
+	// stopping the others for long, in time at the limit.
+	mostDebt = 200 * time.Millisecond
+	// leastBudgetPart of the limit is divided however large the debt is.
+	leastBudgetPart = 2
+	// deadBandPart of a share is a difference that is not worth a change.
+	deadBandPart = 33
+	// headroomPart of what a member sends is added for one in whose queue nothing waits, so
+	// that it can send more.
+	headroomPart = 4
+	// longestTick bounds the time between two ticks in what is computed.
+	longestTick = time.Minute
+)
+
+// endless is the demand of a member in whose queue packets wait.
+const endless = units.ByteRate(math.MaxInt64)
+
+// Group is a limit and the members that have it together. It is not safe for concurrent
+// use.
+type Group struct {
+	limit   units.ByteRate
+	members []*Member
+	begun   bool
+	last    time.Duration
+	// balance is what may be sent beyond the limit, in bytes; less than 0 if too much was.
+	balance int64
+}
+
+// Member is one queue of a group.
+type Member struct {
+	// Share is the rate that the queue shall have.
+	Share units.ByteRate
+	// Most is the member's own limit, 0 for none.
+	Most units.ByteRate
+	// Outside says that somebody else decides the member's rate: what it sends is taken off
+	// what the others divide, and its share stays as it is.
+	Outside bool
+
+	sent, sentBefore units.Bytes
+	seen, waiting    bool
+	recent           units.ByteRate
+	demand           units.ByteRate
+	settled          bool
+}
+
+// New returns a group without members. The limit is at least [units.MinRate].
+func New(limit units.BitRate) *Group {
+	return &Group{limit: max(limit, units.MinRate).ByteRate()}
+}
+
+// Limit is the group's limit.
+func (g *Group) Limit() units.ByteRate { return g.limit }
+
+// SetLimit changes the group's limit from the next tick on. What is in the ledger stays, as
+// far as the new limit allows it.
+func (g *Group) SetLimit(limit units.BitRate) { g.limit = max(limit, units.MinRate).ByteRate() }
+
+// Members are the members of the group, in the order in which they joined. The caller must
+// not change the slice.
+func (g *Group) Members() []*Member { return g.members }
+
+// Join adds a member. One without a share gets the parked one; another one keeps its share
+// until the next tick, as a queue does that was there before.
+func (g *Group) Join(m *Member) {
+	g.members = append(g.members, m)
+	if m.Share == 0 {
+		m.Share = m.atMost(g.Parked())
+	}
+}
+
+// Leave removes a member. What it had the others have from the next tick on.
+func (g *Group) Leave(m *Member) {
+	g.members = slices.DeleteFunc(g.members, func(other *Member) bool { return other == m })
+}
+
+// Parked is the share of a member that sends nothing.
+func (g *Group) Parked() units.ByteRate {
+	return max(g.limit/units.ByteRate(parkedPart*max(len(g.members), 1)), units.MinRate.ByteRate())
+}
+
+// Equal is the share of each member if nobody divides any more: all of them together have
+// the limit.
+func (g *Group) Equal() units.ByteRate {
+	return max(g.limit/units.ByteRate(max(len(g.members), 1)), 1)
+}
+
+// Saw tells what has left the member's queue since the queue was made, and whether packets
+// wait in it. A smaller number than before is that of a new queue.
+func (m *Member) Saw(sent units.Bytes, waiting bool) {
+	if !m.seen || sent < m.sentBefore {
+		m.sentBefore = sent
+		m.seen = true
+	}
+	m.sent, m.waiting = sent, waiting
+}
+
+// Recent is what the member sent lately, its highest rate of the last ticks.
+func (m *Member) Recent() units.ByteRate { return m.recent }
+
+// Waiting says that packets waited in the member's queue at the last tick.
+func (m *Member) Waiting() bool { return m.waiting }
+
+// atMost is a rate within the member's own limit.
+func (m *Member) atMost(rate units.ByteRate) units.ByteRate {
+	if m.Most != 0 {
+		rate = min(rate, m.Most)
+	}
+	return rate
+}
+
+// Divide takes what the members saw since the last tick into the ledger, divides the limit,
+// and returns the members whose share changed. now is of any monotonic clock. The first tick
+// only begins the ledger: nobody knows yet who sends.
+func (g *Group) Divide(now time.Duration) []*Member {
+	passed := min(now-g.last, longestTick)
+	if !g.begun || passed <= 0 {
+		for _, m := range g.members {
+			m.sentBefore = m.sent
+		}
+		g.begun, g.last = true, now
+		return nil
+	}
+	g.last = now
+	g.enter(passed)
+	g.divide(g.budget())
+	return g.changed()
+}
+
+// enter writes a tick into the ledger, and takes what each member sent for what it wants.
+func (g *Group) enter(passed time.Duration) {
+	var sent units.Bytes
+	for _, m := range g.members {
+		bytes := m.sent - m.sentBefore
+		m.sentBefore = m.sent
+		sent += bytes
+		// The highest rate of late, and half as much with each tick: a member that pauses
+		// for a tick is not parked at once, and one that stops is soon.
+		m.recent = max(rateOf(bytes, passed), m.recent/2)
+		m.demand = m.recent + m.recent/headroomPart
+		if m.waiting {
+			m.demand = endless
+		}
+		m.demand = m.atMost(m.demand)
+	}
+	most := int64(min(sent, math.MaxInt64/4))
+	g.balance += int64(g.limit.Bytes(passed)) - most
+	g.balance = min(max(g.balance, -int64(g.limit.Bytes(mostDebt))), int64(g.limit.Bytes(Credit)))
+}
+
+// budget is what the members may divide until the next tick: without what those outside
+// take, but never less than what is parked.
+func (g *Group) budget() units.ByteRate {
+	budget := max(int64(g.limit)+g.balance*int64(time.Second/settling), int64(g.limit)/leastBudgetPart)
+	for _, m := range g.members {
+		if m.Outside {
+			budget -= int64(m.recent)
+		}
+	}
+	return units.ByteRate(max(budget, int64(g.limit)/parkedPart))
+}
+
+// divide sets what each member gets by max-min: who wants less than an equal part of what
+// is left gets what it wants, until an equal part is what each of the others gets.
+func (g *Group) divide(left units.ByteRate) {
+	count := units.ByteRate(0)
+	for _, m := range g.members {
+		if m.settled = m.Outside; !m.Outside {
+			count++
+		}
+	}
+	for more := true; more && count > 0; {
+		more = false
+		equal := left / count
+		for _, m := range g.members {
+			if !m.settled && m.demand <= equal {
+				m.settled, more = true, true
+				left -= m.demand
+				count--
+			}
+		}
+	}
+	for _, m := range g.members {
+		if !m.settled {
+			m.demand = left / count
+		}
+	}
+}
+
+// changed gives out what was divided, and returns the members for which that is a change.
+func (g *Group) changed() []*Member {
+	var changed []*Member
+	parked := g.Parked()
+	for _, m := range g.members {
+		want := m.atMost(max(m.demand, parked))
+		if m.Outside || difference(want, m.Share) <= m.Share/deadBandPart {
+			continue
+		}
+		m.Share = want
+		changed = append(changed, m)
+	}
+	return changed
+}
+
+func difference(a, b units.ByteRate) units.ByteRate { return max(a, b) - min(a, b) }
+
+// rateOf is so many bytes in so long.
+func rateOf(bytes units.Bytes, passed time.Duration) units.ByteRate {
+	rate := float64(bytes) / passed.Seconds()
+	return units.ByteRate(min(rate, float64(units.MaxRate.ByteRate())))
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package share_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/share"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+const (
+	limit    = units.BitRate(200_000_000)
+	tick     = 20 * time.Millisecond
+	step     = time.Millisecond
+	bucket   = 5 * time.Millisecond
+	perTick  = int(tick / step)
+	inSecond = int(time.Second / step)
+)
+
+// load is what a pod offers in one step, in bytes.
+type load func(at time.Duration) float64
+
+func bulk(from, to time.Duration) load {
+	return func(at time.Duration) float64 {
+		if at < from || at >= to {
+			return 0
+		}
+		return 1e6
+	}
+}
+
+func steady(rate units.BitRate) load {
+	return func(time.Duration) float64 { return float64(rate.ByteRate().Bytes(step)) }
+}
+
+// bursts offers the whole limit for some time, and nothing for a longer one.
+func bursts(on, off time.Duration, seed uint64) load {
+	random := rand.New(rand.NewPCG(seed, 0))
+	next, sending := time.Duration(0), false
+	return func(at time.Duration) float64 {
+		if at >= next {
+			sending = !sending
+			mean := off
+			if sending {
+				mean = on
+			}
+			next = at + time.Duration(float64(mean)*(0.5+random.Float64()))
+		}
+		if !sending {
+			return 0
+		}
+		return float64(limit.ByteRate().Bytes(step))
+	}
+}
+
+// queue is what the kernel does with a member: a bucket whose credit is in time, as in a
+// class of HTB, and packets as a fluid, at most so many.
+type queue struct {
+	*share.Member
+	offered load
+	waiting float64
+	credit  time.Duration
+	sent    float64
+	// perStep are the bytes that left in each step.
+	perStep []float64
+}
+
+func (q *queue) step(at time.Duration) {
+	q.credit = min(q.credit+step, bucket)
+	q.waiting = min(q.waiting+q.offered(at), 250_000)
+	rate := float64(q.Share)
+	out := max(min(q.waiting, q.credit.Seconds()*rate), 0)
+	q.waiting -= out
+	q.credit -= time.Duration(out / rate * float64(time.Second))
+	q.sent += out
+	q.perStep = append(q.perStep, out)
+}
+
+// run lets queues with these loads divide a limit for so long.
+func run(g *share.Group, last time.Duration, loads ...load) []*queue {
+	queues := make([]*queue, len(loads))
+	for i := range loads {
+		queues[i] = &queue{Member: &share.Member{}, offered: loads[i]}
+		g.Join(queues[i].Member)
+	}
+	for n := range int(last / step) {
+		if n%perTick == 0 {
+			for _, q := range queues {
+				q.Saw(units.Bytes(q.sent), q.waiting >= 1)
+			}
+			g.Divide(time.Hour + time.Duration(n)*step)
+		}
+		for _, q := range queues {
+			q.step(time.Duration(n) * step)
+		}
+	}
+	return queues
+}
+
+// total is what all queues sent from one step to another, as a share of the limit.
+func total(queues []*queue, from, to int) float64 {
+	sum := 0.0
+	for _, q := range queues {
+		for _, b := range q.perStep[from:to] {
+			sum += b
+		}
+	}
+	return sum / float64(limit.ByteRate().Bytes(time.Duration(to-from)*step))
+}
+
+// worst is the largest total of any window.
+func worst(queues []*queue, window int) float64 {
+	most, steps := 0.0, len(queues[0].perStep)
+	sums := make([]float64, steps+1)
+	for i := range steps {
+		sums[i+1] = sums[i]
+		for _, q := range queues {
+			sums[i+1] += q.perStep[i]
+		}
+		if i+1 >= window {
+			most = max(most, sums[i+1]-sums[i+1-window])
+		}
+	}
+	return most / float64(limit.ByteRate().Bytes(time.Duration(window)*step))
+}
+
+func TestSumIsTheLimit(t *testing.T) {
+	t.Parallel()
+	all := func(f func(i int) load) (loads []load) {
+		for i := range 8 {
+			loads = append(loads, f(i))
+		}
+		return loads
+	}
+	const long = 10 * time.Second
+	for name, c := range map[string]struct {
+		loads []load
+		// used is what the group uses at least in the last five seconds.
+		used float64
+	}{
+		"one pod":   {append([]load{bulk(0, long)}, all(func(int) load { return steady(0) })...), 0.99},
+		"all pods":  {all(func(int) load { return bulk(0, long) }), 0.99},
+		"in turns":  {all(func(i int) load { return bulk(time.Duration(i)*time.Second, time.Duration(i+3)*time.Second) }), 0.97},
+		"all begin": {all(func(int) load { return bulk(5*time.Second, long) }), 0.97},
+		"15/45 ms":  {all(func(i int) load { return bursts(15*time.Millisecond, 45*time.Millisecond, uint64(i)) }), 0.5},
+		"40/200 ms": {all(func(i int) load { return bursts(40*time.Millisecond, 200*time.Millisecond, uint64(i)) }), 0.5},
+		"3/30 ms":   {all(func(i int) load { return bursts(3*time.Millisecond, 30*time.Millisecond, uint64(i)) }), 0.4},
+		"bulk beside bursts": {append([]load{bulk(0, long)}, all(func(i int) load {
+			return bursts(15*time.Millisecond, 45*time.Millisecond, uint64(i))
+		})...), 0.97},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			queues := run(share.New(limit), long, c.loads...)
+			second, tenth := worst(queues, inSecond), worst(queues, inSecond/10)
+			used := total(queues, 5*inSecond, 10*inSecond)
+			t.Logf("worst second %.4f, worst tenth %.4f, used %.4f", second, tenth, used)
+			if second > 1.01 || tenth > 1.05 {
+				t.Errorf("%.4f of the limit in a second and %.4f in a tenth, want at most 1.01 and 1.05", second, tenth)
+			}
+			if used < c.used {
+				t.Errorf("%.4f of the limit used, want at least %v", used, c.used)
+			}
+		})
+	}
+}
+
+func TestOthersTakeWhatStops(t *testing.T) {
+	t.Parallel()
+	queues := run(share.New(limit), 3*time.Second, bulk(0, 3*time.Second), bulk(0, time.Second), bulk(0, time.Second), bulk(0, time.Second))
+	drained := inSecond + 40 // the others send what waits
+	for _, ms := range []int{0, 20, 40, 60, 80, 100, 200} {
+		t.Logf("%.4f of the limit used in the 20 ms from %d ms after three of four stopped", total(queues, drained+ms, drained+ms+20), ms)
+	}
+	if used := total(queues, drained+100, drained+200); used < 0.97 {
+		t.Errorf("%.4f of the limit used from 100 ms after three of four stopped, want at least 0.97", used)
+	}
+}
+
+func TestEqualAmongWhoWaits(t *testing.T) {
+	t.Parallel()
+	queues := run(share.New(limit), 4*time.Second, bulk(0, time.Hour), bulk(0, time.Hour), bulk(0, time.Hour), steady(10_000_000))
+	want := (float64(limit) - 10e6) / 8 / 3
+	for i, q := range queues[:3] {
+		sum := 0.0
+		for _, b := range q.perStep[3*inSecond:] {
+			sum += b
+		}
+		if sum < 0.95*want || sum > 1.05*want {
+			t.Errorf("pod %d sent %.0f bytes in a second, want about %.0f", i, sum, want)
+		}
+	}
+	last := queues[3]
+	if last.waiting > 1000 {
+		t.Errorf("%.0f bytes wait in the queue of a pod that sends less than its part", last.waiting)
+	}
+}
+
+func TestOwnLimitAndOutsiders(t *testing.T) {
+	t.Parallel()
+	g := share.New(80_000_000)
+	small := &share.Member{Most: 1_000_000}
+	outside := &share.Member{Outside: true, Share: 12345}
+	large := &share.Member{}
+	for _, m := range []*share.Member{small, outside, large} {
+		g.Join(m)
+	}
+	sent := []units.Bytes{0, 0, 0}
+	for n := range 6 {
+		for i, m := range g.Members() {
+			m.Saw(sent[i], true)
+		}
+		g.Divide(time.Duration(n) * tick)
+		sent[0] += small.Share.Bytes(tick)
+		sent[1] += units.ByteRate(7_000_000).Bytes(tick)
+		sent[2] += large.Share.Bytes(tick)
+	}
+	if small.Share != 1_000_000 || outside.Share != 12345 {
+		t.Errorf("shares %v of who has a limit of 1 MB/s and %v of who is outside", small.Share, outside.Share)
+	}
+	if large.Share < 1_000_000 || large.Share > 2_200_000 {
+		t.Errorf("share %v after 0.1 s, want the 2 MB/s that the others leave of 10, or less", large.Share)
+	}
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	adopted, fresh := &share.Member{Share: 7_000_000}, &share.Member{Most: 100_000}
+	g.Join(adopted)
+	g.Join(fresh)
+	if adopted.Share != 7_000_000 || fresh.Share != 100_000 {
+		t.Errorf("shares %v and %v after joining, want what was there and the own limit below the parked share", adopted.Share, fresh.Share)
+	}
+	if got := g.Equal(); got != 12_500_000 {
+		t.Errorf("equal share %v of two, want 12.5 MB/s", got)
+	}
+	g.Leave(adopted)
+	if got := g.Parked(); got != 2_500_000 || len(g.Members()) != 1 {
+		t.Errorf("parked share %v of %d members, want a tenth for the one that is left", got, len(g.Members()))
+	}
+	if g.SetLimit(units.MinRate - 1); g.Limit() == 0 || g.Equal() == 0 || g.Parked() == 0 {
+		t.Error("a limit below the lowest rate divides nothing")
+	}
+}
+
+// A queue that was made again counts from 0, and a restarted agent finds counts that it never
+// saw: neither was sent in one tick.
+func TestCountsBeginAnew(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	m := &share.Member{}
+	g.Join(m)
+	m.Saw(1<<50, false)
+	g.Divide(0)
+	m.Saw(1<<50, false)
+	g.Divide(tick)
+	m.Saw(10, false)
+	g.Divide(2 * tick)
+	m.Saw(10, true)
+	g.Divide(3 * tick)
+	if m.Share < g.Limit() {
+		t.Errorf("share %v of the only one who sends, want %v: nothing was sent", m.Share, g.Limit())
+	}
+}
+
+// What a dead allocator lets happen is paid for, and nobody is stopped for that.
+func TestDebtHasABound(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	m := &share.Member{}
+	g.Join(m)
+	m.Saw(0, true)
+	g.Divide(0)
+	sent := units.Bytes(1 << 40)
+	m.Saw(sent, true)
+	g.Divide(time.Second)
+	if m.Share < g.Limit()/2 || m.Share > g.Limit()*3/4 {
+		t.Errorf("share %v after a debt, want half of %v", m.Share, g.Limit())
+	}
+	for n := range 50 {
+		sent += m.Share.Bytes(tick)
+		m.Saw(sent, true)
+		g.Divide(time.Second + time.Duration(n+1)*tick)
+	}
+	if m.Share < g.Limit()*9/10 {
+		t.Errorf("share %v a second after a debt, want about %v", m.Share, g.Limit())
+	}
+}
+
+// A share that hardly changes is not worth a call to the kernel.
+func TestSmallDifferencesAreNoChange(t *testing.T) {
+	t.Parallel()
+	queues := []*share.Member{{}, {}, {}}
+	g := share.New(limit)
+	for _, m := range queues {
+		g.Join(m)
+	}
+	changes, sent := 0, make([]units.Bytes, len(queues))
+	for n := range 500 {
+		for i, m := range queues {
+			m.Saw(sent[i], true)
+			sent[i] += m.Share.Bytes(tick) * units.Bytes(995+n%10) / 1000
+		}
+		changes += len(g.Divide(time.Duration(n) * tick))
+	}
+	if changes > 100 {
+		t.Errorf("%d changes in 10 s of three queues that never stop", changes)
+	}
+}
+
+func FuzzDivide(f *testing.F) {
+	f.Add(uint64(200_000_000), []byte{0, 1, 2, 3, 4, 5, 250, 251})
+	f.Add(uint64(1), []byte{255, 255, 0, 0})
+	f.Add(uint64(units.MaxRate), []byte("any load at all"))
+	f.Fuzz(func(t *testing.T, rate uint64, looks []byte) {
+		g := share.New(units.BitRate(min(rate, uint64(units.MaxRate))))
+		for i := range min(len(looks), 20) {
+			m := &share.Member{Outside: looks[i] == 7}
+			if looks[i]%5 == 1 {
+				m.Most = 1 + units.ByteRate(looks[i])*1000
+			}
+			g.Join(m)
+		}
+		sent := make([]units.Bytes, len(g.Members()))
+		now := time.Duration(0)
+		for at := 0; at < len(looks); {
+			for i, m := range g.Members() {
+				look := looks[at%len(looks)]
+				at++
+				// From nothing to somewhat more than the share, and now and then a lot.
+				sent[i] += m.Share.Bytes(tick) * units.Bytes(look%64) / 50
+				if look == 255 {
+					sent[i] = units.Bytes(look) << (at % 60)
+				}
+				m.Saw(sent[i], look&1 != 0)
+			}
+			now += time.Duration(looks[at%len(looks)]) * time.Millisecond / 5
+			g.Divide(now)
+			check(t, g)
+		}
+	})
+}
+
+// check holds what is true after every tick: whoever waits has the same, and all who wait
+// have together no more than the limit and what the ledger adds.
+func check(t *testing.T, g *share.Group) {
+	t.Helper()
+	most := float64(g.Limit()) * (1 + share.Credit.Seconds()*10)
+	var waiting float64
+	for i, m := range g.Members() {
+		if m.Most != 0 && m.Share > m.Most {
+			t.Fatalf("member %d: share %v beyond its own limit %v", i, m.Share, m.Most)
+		}
+		if !m.Outside && m.Share < min(g.Parked(), max(m.Most, 1))*9/10 && m.Most == 0 {
+			t.Fatalf("member %d: share %v below the parked one, %v", i, m.Share, g.Parked())
+		}
+		if m.Waiting() && !m.Outside && m.Most == 0 {
+			waiting += float64(m.Share)
+		}
+	}
+	// A share may be too large by the dead band, and the parked ones come on top.
+	if waiting > most*1.04+float64(g.Parked())*float64(len(g.Members())+1) {
+		t.Fatalf("who waits has %.0f bytes per second of a limit of %v", waiting, g.Limit())
+	}
+}
