@@ -456,7 +456,7 @@ func TestPrivilegedProbe(t *testing.T) {
 	d := newDevice(t)
 	for kind, has := range map[string]bool{
 		"tbf rate 1mbit burst 9k limit 9k": got.TBF, "htb": got.HTB, "prio": got.Prio, "fq": got.FQ,
-		"red limit 60000 avpkt 1000 bandwidth 10mbit": got.RED, "clsact": got.Clsact,
+		"clsact": got.Clsact,
 	} {
 		cmd := d.Command(t, "bash", "-c", "tc qdisc add dev eth0 "+where(kind)+kind)
 		out, err := cmd.CombinedOutput()

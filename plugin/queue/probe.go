@@ -18,7 +18,7 @@ import (
 
 // Features says what the kernel has, each by having tried it.
 type Features struct {
-	TBF, Prio, HTB, FQ, Bfifo, PfifoFast, RED bool
+	TBF, Prio, HTB, FQ, Bfifo, PfifoFast bool
 	// Clsact is the qdisc of the legacy hooks, ClsBPF the classifier.
 	Clsact, ClsBPF bool
 	// Mirred is the redirecting action of tc.
@@ -56,7 +56,6 @@ func Probe() (Features, error) {
 		{&f.FQ, tryRoot(shaping.Qdisc{Kind: shaping.KindFQ, PacketLimit: 10_000})},
 		{&f.Bfifo, tryRoot(shaping.Qdisc{Kind: shaping.KindBfifo, Limit: units.Bytes(1 << 17)})},
 		{&f.PfifoFast, tryRoot(shaping.Qdisc{Kind: shaping.KindPfifoFast})},
-		{&f.RED, tryRED},
 		{&f.Clsact, func(h *hostif.Handle) error { _, err := ensureClsact(h, loopback, HookEgress); return err }},
 		{&f.ClsBPF, func(h *hostif.Handle) error {
 			return addFilter(h, loopback, hookEgress, 1, 1, matchAllOptions())
@@ -98,17 +97,6 @@ func tryRoot(q shaping.Qdisc) func(*hostif.Handle) error {
 		}
 		return Remove(h, loopback, q.Kind, q.Handle)
 	}
-}
-
-// tryRED adds a RED without parameters: the kernel refuses that with EINVAL if
-// it knows the kind and with ENOENT if it does not.
-func tryRED(h *hostif.Handle) error {
-	req := newRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, loopback, probeHandle, shaping.RootParent, "red")
-	_, err := h.Execute(req, 0)
-	if errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	return err
 }
 
 // tryIFB asks for an ifb with a multicast address. The kernel refuses that

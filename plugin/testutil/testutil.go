@@ -39,7 +39,7 @@ func SkipFeature(tb testing.TB, feature string) {
 var features = sync.OnceValues(queue.Probe)
 
 // RequireQdisc skips the test if the kernel lacks a qdisc, a tc object or a
-// device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, red, clsact, bpf, mirred
+// device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, clsact, bpf, mirred
 // or ifb.
 func RequireQdisc(tb testing.TB, kinds ...string) {
 	tb.Helper()
@@ -59,7 +59,7 @@ func HasQdisc(tb testing.TB, kind string) bool {
 	}
 	has, known := map[string]bool{
 		"tbf": f.TBF, "prio": f.Prio, "htb": f.HTB, "fq": f.FQ, "bfifo": f.Bfifo,
-		"pfifo_fast": f.PfifoFast, "red": f.RED, "clsact": f.Clsact, "bpf": f.ClsBPF,
+		"pfifo_fast": f.PfifoFast, "clsact": f.Clsact, "bpf": f.ClsBPF,
 		"mirred": f.Mirred, "ifb": f.IFB,
 	}[kind]
 	if !known {
