@@ -394,7 +394,4 @@ type DirectionState struct {
 	Offload *Offload
 	// Pacing is what the pod's namespace should have, nil if that is left alone.
 	Pacing *shaping.Pacing
-	// HostSide says that the direction is policed on the host side for now; see
-	// [Engine.HostSide].
-	HostSide bool
 }

@@ -42,9 +42,6 @@ type Request struct {
 	Strict bool
 	// Prior are the choices of an earlier run, which stay.
 	Prior Choices
-	// HostSide are the directions to police on the host side for now, whatever is
-	// requested; see [hostSided].
-	HostSide map[terms.Direction]bool
 	// Random draws a handle major, 1 to 0xffef.
 	Random func() uint16
 }
@@ -78,14 +75,6 @@ func Decide(req *Request, obs *Observed) (*Desired, Choices, error) {
 // that is not available. The choices of an earlier run are of the one or the other.
 func decideDirection(req *Request, obs *Observed, d terms.Direction) (*DirectionState, Choice, error) {
 	prior := req.Prior[d]
-	if req.HostSide[d] && !req.Config.Observe {
-		if state, choice, err := decideHostSide(req, obs, d, prior); err == nil {
-			return state, choice, nil
-		}
-	}
-	if prior.HostSide {
-		prior = Choice{MadeClsact: prior.MadeClsact}
-	}
 	asked, settled := prior, prior
 	other := Choice{Majors: prior.Majors, MadeClsact: prior.MadeClsact}
 	if prior.Settled {

@@ -80,10 +80,6 @@ type Engine struct {
 	// Skipped is told of an interface that was named and is not shaped, although others of
 	// the attachment are. Nil does nothing.
 	Skipped func(name string, why error)
-	// HostSide says whether a direction is to be policed on the host side for now,
-	// out of the pod's reach; is says whether it was. It is asked again after Drifted,
-	// and not obeyed where that is not available. Nil leaves a direction where it is.
-	HostSide func(id ID, d terms.Direction, is bool) bool
 	// Now is the time, for how long something is degraded; nil means [time.Now].
 	Now func() time.Time
 	// Step is called with a name before every step that leaves something
@@ -259,18 +255,14 @@ func (e *Engine) ensure(w *Want, iface Interface, prior *Record, original *shapi
 	} else {
 		rec.Attached = e.now().UTC().Truncate(time.Millisecond)
 	}
-	in, err := e.inspect(rec, prior, e.hostSides(w.ID, prior))
+	in, err := e.inspect(rec, prior)
 	if err != nil {
 		if in != nil {
 			err = errors.Join(err, e.unhide(prior, in.Observed))
 		}
 		return nil, err
 	}
-	if e.drifted(w.ID, prior, rec, in.gone, in.steps) && e.asksAnew(in.request, w.ID, prior) {
-		if err := in.decide(prior); err != nil {
-			return nil, err
-		}
-	}
+	e.drifted(w.ID, prior, rec, in.gone, in.steps)
 	want, plan := in.Want, in.Plan
 	if err := want.declined(w); err != nil {
 		return nil, err

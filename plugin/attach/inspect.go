@@ -64,13 +64,13 @@ func (e *Engine) Inspect(r *Record) (*Inspection, error) {
 func (e *Engine) look(cfg *shaping.Config, iface Interface, prior *Record) (*Inspection, error) {
 	rec := *prior
 	rec.Interface, rec.Config = iface, *cfg
-	return e.inspect(&rec, prior, hostSidesOf(prior))
+	return e.inspect(&rec, prior)
 }
 
 // inspect compares an interface with what a record asks for; prior is the record of
 // an earlier run, nil if there is none. Beside an error about what is wanted it
 // returns what was observed.
-func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) (*Inspection, error) {
+func (e *Engine) inspect(rec, prior *Record) (*Inspection, error) {
 	facts, tcx, err := e.interfaces.Facts(rec.Interface)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (e *Engine) inspect(rec, prior *Record, hostSide map[terms.Direction]bool) 
 	}
 	facts.Pacing = obs.Pacing != nil
 	in := &Inspection{Interface: rec.Interface, Observed: obs, request: &Request{
-		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx, HostSide: hostSide,
+		Interface: rec.Interface, Config: &rec.Config, Facts: facts, TCX: tcx,
 		ReplaceQdisc: rec.ReplaceQdisc, Random: e.random, Strict: rec.Strict,
 	}}
 	if obs.redirects() {
@@ -163,9 +163,6 @@ func (in *Inspection) degraded(prior *Record, now time.Time) {
 		reasons := append([]string{}, ds.Params.Declined...)
 		if choice.Degraded() {
 			reasons = append(reasons, choice.Note)
-		}
-		if ds.HostSide {
-			reasons = append(reasons, hostSideNote)
 		}
 		choice.Since = time.Time{}
 		if len(reasons) > 0 {

@@ -31,8 +31,7 @@ func moved(before, now *shaping.Config) []terms.Direction {
 }
 
 // switched lists the directions that change between what is wanted and what was
-// available, or to the host side and back: they are made again, since both may use
-// the same program elsewhere.
+// available: they are made again, since both may use the same program elsewhere.
 func switched(prior *Record, now Choices, gone []terms.Direction) []terms.Direction {
 	var all []terms.Direction
 	if prior == nil {
@@ -41,7 +40,7 @@ func switched(prior *Record, now Choices, gone []terms.Direction) []terms.Direct
 	for _, d := range terms.Directions {
 		was, made := prior.Choices[d]
 		is, stays := now[d]
-		other := was.Settled != is.Settled || was.HostSide != is.HostSide || was.Queue != is.Queue || was.Place != is.Place
+		other := was.Settled != is.Settled || was.Queue != is.Queue || was.Place != is.Place
 		if made && stays && other && !slices.Contains(gone, d) {
 			all = append(all, d)
 		}

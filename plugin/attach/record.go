@@ -107,9 +107,6 @@ type Choice struct {
 	// Settled says that these are the choices of auto, because what was requested
 	// by name was not available.
 	Settled bool `json:"settled,omitempty"`
-	// HostSide says that the direction is policed on the host side, because what
-	// kept its limit in the pod was taken away again and again.
-	HostSide bool `json:"hostSide,omitempty"`
 	// MadeClsact are the sides where no clsact qdisc was before ours.
 	MadeClsact []terms.Side `json:"madeClsact,omitempty"`
 	// TxQueueLen is what the queue's device had in packets before the bands of the

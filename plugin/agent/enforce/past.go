@@ -50,7 +50,7 @@ func (w *Watcher) passing(pods []reconcile.PodState) {
 			left[keyOf(l)] = p
 			if p.was == nil || (w.looks+l.Interface.HostIndex)%pastEvery == 0 {
 				limits = append(limits, l)
-				disturbed = append(disturbed, l.Stale || l.HostSide || len(s.Mends) > 0 || !s.Outcome.Enforced() || !same(&p.limit, l))
+				disturbed = append(disturbed, l.Stale || len(s.Mends) > 0 || !s.Outcome.Enforced() || !same(&p.limit, l))
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []engine.Enforced {
 		if l.Observed() {
 			one.Reason, one.Enforced = ReasonObserve, false
 		} else if fought(s, l) {
-			one.Reason, one.Enforced = string(engine.ReasonTampered), l.Ceiling || l.HostSide
+			one.Reason, one.Enforced = string(engine.ReasonTampered), l.Ceiling
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
 			one.Enforced = false
@@ -175,7 +175,7 @@ func (w *Watcher) toldOf(s *reconcile.PodState) []engine.Unenforced {
 		for j := range s.Tampered {
 			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction.Is {
 				one.Reason, one.Since = engine.ReasonTampered, t.Since.UTC().Round(time.Second)
-				one.Likely, one.Held = engine.Likely{Cause: engine.CauseTaken, TakenBy: t.By}, l.Ceiling || l.HostSide
+				one.Likely, one.Held = engine.Likely{Cause: engine.CauseTaken, TakenBy: t.By}, l.Ceiling
 			}
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {

@@ -20,12 +20,8 @@ const (
 	// nothing else holds the limit: each mend takes some ten milliseconds, in which a
 	// pod sends many times its limit.
 	fightAtOnce = time.Second
-	// DefaultQuiet is how long after the last mend a fight is over. On the host side
-	// nobody can take anything away, so that nothing shows whether somebody still
-	// tries: after as long the limit goes back into the pod, and after twice as long
-	// the next time, if it is taken away there at once.
-	DefaultQuiet = 5 * time.Minute
-	quietMax     = time.Hour
+	// quiet is how long after the last mend a fight is over.
+	quiet = 5 * time.Minute
 )
 
 // fightKey is what is fought for.
@@ -37,8 +33,6 @@ type fightKey struct {
 // fight is what was taken away of one direction of one attachment. Its times are
 // those of the agent's own clock; an agent that starts knows of none.
 type fight struct {
-	// quiet is [Config.Quiet].
-	quiet time.Duration
 	// mends are the newest mends, the oldest first.
 	mends []time.Time
 	// since is when it became a fight, zero if it is none.
@@ -47,10 +41,6 @@ type fight struct {
 	inPod bool
 	// what was taken away last.
 	what string
-	// until is how long the direction is on the host side, zero if it is not.
-	until time.Time
-	// calm is how long it is there, the next time.
-	calm time.Duration
 }
 
 // mended counts a mend. exposed says that nothing else holds the limit meanwhile.
@@ -58,31 +48,15 @@ func (f *fight) mended(now time.Time, what string, inPod, exposed bool) {
 	f.end(now)
 	f.mends = append(slices.DeleteFunc(f.mends, func(t time.Time) bool { return now.Sub(t) > mendWindow }), now)
 	f.what, f.inPod = what, inPod
-	again := f.calm > 0 && !now.Before(f.until) && now.Sub(f.until) < f.calm
-	n, exposed := len(f.mends), exposed && inPod
-	atOnce := exposed && n > 1 && f.mends[n-1].Sub(f.mends[n-2]) < fightAtOnce
-	if f.since.IsZero() && (n >= fightMends || atOnce || again) {
+	n := len(f.mends)
+	atOnce := exposed && inPod && n > 1 && f.mends[n-1].Sub(f.mends[n-2]) < fightAtOnce
+	if f.since.IsZero() && (n >= fightMends || atOnce) {
 		f.since = now
 	}
-	if f.since.IsZero() || !exposed {
-		return
-	}
-	switch {
-	case again:
-		f.calm = min(2*f.calm, quietMax)
-	case !now.Before(f.until):
-		f.calm = f.quiet
-	}
-	f.until = now.Add(f.calm)
 }
 
-// over is when a fight ends without another mend.
-func (f *fight) over() time.Time {
-	if n := len(f.mends); n > 0 && f.mends[n-1].Add(f.quiet).After(f.until) {
-		return f.mends[n-1].Add(f.quiet)
-	}
-	return f.until
-}
+// over is when a fight that is on ends without another mend.
+func (f *fight) over() time.Time { return f.mends[len(f.mends)-1].Add(quiet) }
 
 // end forgets a fight that is over.
 func (f *fight) end(now time.Time) {
@@ -91,23 +65,11 @@ func (f *fight) end(now time.Time) {
 	}
 }
 
-// next is when a fight that is on changes without another mend: the direction goes back
-// into the pod, or it is over.
-func (f *fight) next(now time.Time) time.Time {
-	if f.hostSide(now) {
-		return f.until
-	}
-	return f.over()
-}
-
 // on says whether it is a fight.
 func (f *fight) on(now time.Time) bool {
 	f.end(now)
 	return !f.since.IsZero()
 }
-
-// hostSide says whether the direction is to be on the host side.
-func (f *fight) hostSide(now time.Time) bool { return now.Before(f.until) }
 
 // taker is who may be on the other side.
 func (f *fight) taker() engine.Taker {
@@ -115,12 +77,6 @@ func (f *fight) taker() engine.Taker {
 		return engine.TakerPod
 	}
 	return engine.TakerNode
-}
-
-// adopt takes over a direction that an agent before this one has moved.
-func (f *fight) adopt(now time.Time) {
-	f.since, f.inPod, f.calm, f.what = now, true, f.quiet, "an agent before this one saw it"
-	f.until = now.Add(f.calm)
 }
 
 // Mend is one difference that was put right.
@@ -150,20 +106,9 @@ func (r *Reconciler) fightOf(of key, id attach.ID, d terms.Direction) *fight {
 		s.fights = make(map[fightKey]*fight)
 	}
 	if s.fights[k] == nil {
-		s.fights[k] = &fight{quiet: r.cfg.Quiet}
+		s.fights[k] = &fight{}
 	}
 	return s.fights[k]
-}
-
-// onHostSide is [attach.Engine.HostSide].
-func (l *look) onHostSide(id attach.ID, d terms.Direction, is bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f, now := l.fightOf(l.key, id, d), time.Now()
-	if is && f.calm == 0 {
-		f.adopt(now)
-	}
-	return f.hostSide(now)
 }
 
 // drift is [attach.Engine.Drifted]: it counts one mend for each direction.
@@ -191,7 +136,7 @@ func (r *Reconciler) stateOf(k key) *state {
 	return r.states[k]
 }
 
-// fighting takes the fights of the pod, and looks again when the next one changes.
+// fighting takes the fights of the pod, and looks again when the next one is over.
 func (l *look) fighting() {
 	now := time.Now()
 	l.mu.Lock()
@@ -209,9 +154,7 @@ func (l *look) fighting() {
 			continue
 		}
 		l.Tampered = append(l.Tampered, Tampering{ID: k.id, Direction: k.direction, Since: f.since, By: f.taker(), What: f.what})
-		if !f.until.IsZero() {
-			l.queue.add(l.key, f.next(now).Sub(now)+time.Millisecond)
-		}
+		l.queue.add(l.key, f.over().Sub(now)+time.Millisecond)
 	}
 	slices.SortFunc(l.Tampered, func(a, b Tampering) int { return int(a.Direction) - int(b.Direction) })
 }
@@ -227,14 +170,8 @@ func (l *look) tellTampering() {
 
 // heldBy says what keeps the limit while it is fought for.
 func (l *look) heldBy(t *Tampering) string {
-	for i := range l.Limits {
-		switch p := &l.Limits[i]; {
-		case p.ID != t.ID || p.Direction.Is != t.Direction:
-		case p.HostSide:
-			return "it is policed on the host side meanwhile, out of the pod's reach"
-		case p.Ceiling:
-			return "the ceiling on the host side holds it meanwhile"
-		}
+	if slices.ContainsFunc(l.Limits, func(p Limit) bool { return p.ID == t.ID && p.Direction.Is == t.Direction && p.Ceiling }) {
+		return "the ceiling on the host side holds it meanwhile"
 	}
 	return "it is put back each time, and the pod may exceed it in between"
 }

@@ -59,8 +59,8 @@ type node struct {
 	log     *logged.Log
 	sandbox *sandboxes
 	pods    int
-	// overdue and quiet are [reconcile.Config]'s.
-	overdue, quiet time.Duration
+	// overdue is [reconcile.Config]'s.
+	overdue time.Duration
 	// namespaces is the time between two looks at a Namespace, 0 for none.
 	namespaces time.Duration
 
@@ -306,7 +306,7 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 	a := &agent{node: n, pods: pods, Reconciler: reconcile.New(reconcile.Config{
 		Namespaces: namespaces,
 		Pods:       pods, Sandboxes: n.sandbox, Events: recorder, NetConf: n.netconf,
-		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log, Overdue: n.overdue, Quiet: n.quiet,
+		Paths: n.paths, HostNetNS: n.Path(), Pass: pass, Log: log, Overdue: n.overdue,
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -94,7 +94,7 @@ func (l *look) listening() (*engine.Node, error) {
 
 // listen has the engine tell what it finds.
 func (l *look) listen(node *engine.Node) {
-	node.Planned, node.Drifted, node.HostSide = l.note, l.drift, l.onHostSide
+	node.Planned, node.Drifted = l.note, l.drift
 }
 
 // claim has attachments let go that were looked after before the API server

@@ -140,9 +140,6 @@ type Limit struct {
 	ID        attach.ID
 	Interface attach.Interface
 	terms.Limit
-	// HostSide says that the direction is policed there for as long as somebody takes its
-	// limit away.
-	HostSide bool
 	// Exempt says that there are subnets beside the limit.
 	Exempt bool
 	// Allowance is what the device may carry as long as the limit holds.
@@ -166,7 +163,7 @@ func limitsOf(id attach.ID, states []*attach.Desired) []Limit {
 			}
 			p := ds.Params
 			all = append(all, Limit{
-				ID: id, Interface: s.Interface, Limit: p.Limit(), Notes: p.Notes, Declined: p.Declined, HostSide: ds.HostSide,
+				ID: id, Interface: s.Interface, Limit: p.Limit(), Notes: p.Notes, Declined: p.Declined,
 				Exempt: p.Exempt, Allowance: p.Allowance,
 			})
 		}

@@ -95,9 +95,6 @@ type Config struct {
 	// Overdue is how long a running pod may wait for its limit before its owner
 	// is told; 0 means [DefaultOverdue].
 	Overdue time.Duration
-	// Quiet is how long a limit that is taken away again and again is kept out of the
-	// pod's reach; 0 means [DefaultQuiet].
-	Quiet time.Duration
 	// Observe is called after each look at a pod, by several goroutines; nil
 	// does nothing.
 	Observe func(Observation)
@@ -146,9 +143,6 @@ func New(cfg Config) *Reconciler {
 	}
 	if cfg.Overdue == 0 {
 		cfg.Overdue = DefaultOverdue
-	}
-	if cfg.Quiet == 0 {
-		cfg.Quiet = DefaultQuiet
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(Observation) {}
@@ -345,9 +339,8 @@ func (r *Reconciler) drifted(k key) {
 }
 
 // driftPause never backs off into no limit: where a direction has nothing that holds
-// it meanwhile, the next mends follow at once, until they are a fight and it is moved
-// to where nobody takes it away. Where that is not available it is put back every
-// second, if need be.
+// it meanwhile, the next mends follow at once, until they are a fight. From then on it
+// is put back every second, if need be.
 func (s *state) driftPause() time.Duration {
 	n := min(len(s.mends), 10)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
-	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 const (
@@ -24,8 +24,8 @@ const (
 	fightTime = 12 * time.Second
 	// mostInFight is what it may get meanwhile, as a share of the cap.
 	mostInFight = 1.2
-	// fightSpeed is how fast it sends, in bits per second: what it gets before the limit moves
-	// to the host side depends on that, and not on how fast this machine is.
+	fightLimit  = 10_000_000
+	// fightSpeed is how fast it sends, in bits per second.
 	fightSpeed = 1_600_000_000
 )
 
@@ -41,7 +41,7 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name, policy, queue, remove string
-		noTCX                       bool
+		noTCX, uncovered            bool
 	}{
 		// The queue alone keeps the limit: under strict a program may drop the rest.
 		{name: "root qdisc", policy: "flat", queue: "auto", remove: root},
@@ -49,43 +49,42 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 		// A program on the hook alone keeps the limit.
 		{name: "clsact", policy: "strict", queue: "none", remove: clsact},
 		{name: "filter", policy: "strict", queue: "none", remove: filter},
+		// Nothing holds the limit but what is put back.
+		{name: "without a ceiling", policy: "flat", queue: "auto", remove: root, uncovered: true},
 	} {
-		// Without the ceiling a pod has no limit for some milliseconds after each deletion, which
-		// is more than a fifth of a low one.
-		for ceiling, limit := range map[string]int{"on": 10_000_000, "off": 100_000_000} {
-			t.Run(tt.name+" ceiling "+ceiling, func(t *testing.T) {
-				if ceiling == "off" {
-					mark.Nightly(t, "the ceiling is on by default; without it each case takes as long again")
-				}
-				n := newNode(t)
-				n.configure("egressCeiling", ceiling)
-				n.configure("egressQueue", tt.queue)
-				n.configure("policy", tt.policy)
-				if tt.noTCX {
-					n.withoutTCX(t)
-				}
-				// A node has filters somewhere. Where there is none at all, the kernel switches
-				// the hooks on with the first TCX program, an RCU wait after it is attached.
-				n.Run(t, "tc", "qdisc", "add", "dev", "lo", "clsact")
-				p := n.newPod(t)
-				n.quiet = time.Minute
-				p.annotate(map[string]string{egress: strconv.Itoa(limit)})
-				a := n.start(t, never)
-				a.has(t, p, 1)
-				if got := p.fights(t, tt.remove, limit); got > mostInFight {
-					t.Errorf("the pod got %.3f of its cap in %v, want at most %.1f", got, fightTime, mostInFight)
-				}
-				covered := ceiling == "on" // a filter where there is no TCX
-				s := a.state(p)
-				if len(s.Tampered) != 1 || s.Tampered[0].By != engine.TakerPod || len(s.Limits) != 1 || s.Limits[0].HostSide == covered {
-					t.Errorf("state = %+v, want a limit that is taken away in the pod, and is on the host side: %v", s, !covered)
-				}
-				where := map[bool]string{true: "the ceiling on the host side holds it", false: "policed on the host side"}[covered]
-				if e := p.event(t, "BandwidthTampered"); !strings.Contains(e.Message, where) || !strings.Contains(e.Message, "CAP_NET_ADMIN") {
-					t.Errorf("event %q, want %q in it", e.Message, where)
-				}
-			})
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			n.configure("egressQueue", tt.queue)
+			n.configure("policy", tt.policy)
+			if tt.noTCX {
+				n.withoutTCX(t)
+			}
+			if tt.uncovered {
+				n.configure("egressCeiling", "off")
+			}
+			// A node has filters somewhere. Where there is none at all, the kernel switches
+			// the hooks on with the first TCX program, an RCU wait after it is attached.
+			n.Run(t, "tc", "qdisc", "add", "dev", "lo", "clsact")
+			p := n.newPod(t)
+			p.annotate(map[string]string{egress: strconv.Itoa(fightLimit)})
+			a := n.start(t, never)
+			a.has(t, p, 1)
+			if got := p.fights(t, tt.remove, fightLimit); got > mostInFight && !tt.uncovered {
+				t.Errorf("the pod got %.3f of its cap in %v, want at most %.1f", got, fightTime, mostInFight)
+			}
+			s := a.state(p)
+			if len(s.Tampered) != 1 || s.Tampered[0].By != engine.TakerPod || len(s.Limits) != 1 || s.Limits[0].Side.Is != terms.SidePod {
+				t.Errorf("state = %+v, want a limit in the pod that is taken away there", s)
+			}
+			held := "the ceiling on the host side holds it"
+			if tt.uncovered {
+				held = "it is put back each time"
+				testutil.Eventually(t, soon, "the queue is back", func() bool { return rate(t, p.ns, "eth0") == "10Mbit" })
+			}
+			if e := p.event(t, "BandwidthTampered"); !strings.Contains(e.Message, held) || !strings.Contains(e.Message, "CAP_NET_ADMIN") {
+				t.Errorf("event %q, want %q in it", e.Message, held)
+			}
+		})
 	}
 }
 
@@ -189,34 +188,5 @@ func (p *pod) flow(t *testing.T, from, to *testutil.NetNS, addr string, bitsPerS
 		_ = conn.Close()
 		wg.Wait()
 		_ = sink.Close()
-	}
-}
-
-// When nobody takes it away any more the limit goes back into the pod.
-func TestPrivilegedFightIsOver(t *testing.T) {
-	testutil.RequireRoot(t)
-	n := newNode(t)
-	n.quiet = 3 * time.Second
-	n.configure("egressCeiling", "off")
-	p := n.newPod(t)
-	p.annotate(map[string]string{egress: "100M"})
-	a := n.start(t, never)
-	a.has(t, p, 1)
-	testutil.Eventually(t, soon, "the limit is on the host side", func() bool {
-		if rate(t, p.ns, "eth0") == "100Mbit" {
-			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-		}
-		s := a.state(p)
-		return len(s.Limits) == 1 && s.Limits[0].HostSide && len(s.Tampered) == 1
-	})
-	if drift := p.attachment(t).Drift; len(drift) != 0 {
-		t.Errorf("status tells of %v, want nothing: this is what should be", drift)
-	}
-	testutil.Eventually(t, soon, "the limit is back in the pod", func() bool {
-		s := a.state(p)
-		return rate(t, p.ns, "eth0") == "100Mbit" && len(s.Limits) == 1 && !s.Limits[0].HostSide && len(s.Tampered) == 0
-	})
-	if got := n.Run(t, "tc", "filter", "show", "dev", p.host.Name, "ingress"); strings.Contains(got, "pw_police") {
-		t.Errorf("%s is left on the host side", got)
 	}
 }
