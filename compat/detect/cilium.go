@@ -257,7 +257,7 @@ func (r *reader) ciliumHeader(c *Cilium) {
 }
 
 // ciliumConf are the keys of cilium-cni's configuration that are read here.
-// A test in e2e/cilium-cni compares their names with the real type.
+// A test in e2e/cilium compares their names with the real type.
 type ciliumConf struct {
 	ChainingMode string `json:"chaining-mode"`
 }

@@ -215,7 +215,7 @@ func ciliumOther() []*Profile {
 	return []*Profile{&legacyTC, &aws, &generic}
 }
 
-// sourceLoop is tried in e2e/cilium-cni: the first file with the target's network
+// sourceLoop is tried in e2e/cilium: the first file with the target's network
 // name is the source of Cilium's own (daemon/cmd/cni/config.go).
 func sourceLoop() Conflict {
 	return Conflict{

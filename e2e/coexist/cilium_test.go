@@ -58,7 +58,7 @@ func (c *cilium) profile() string {
 
 // cilium does on the device of a pod what Cilium 1.16 and later do. Each behaviour
 // copies the effect of a line of github.com/cilium/cilium v1.20.2; TestCitedLines in
-// e2e/cilium-cni finds the word behind the number there.
+// e2e/cilium finds the word behind the number there.
 //
 //	pkg/datapath/loader/endpoint.go:236 attachSKBProgram: cil_from_container at the device's ingress, always
 //	pkg/datapath/loader/endpoint.go:241 RequireEgressProg: cil_to_container at its egress only then

@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/matrix/row"
 )
@@ -136,11 +137,15 @@ func TestVersionsAreThoseOfTheModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := os.ReadFile("../cilium-agent/go.mod")
-	if err != nil {
-		t.Fatal(err)
+	var ciliums string
+	for _, mod := range []string{cilium.Newest, cilium.Old} {
+		text, err := os.ReadFile(filepath.Join("../cilium", mod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ciliums += string(text)
 	}
-	from := map[string]string{"containernetworking/plugins": string(plugins), "cilium/cilium": string(agent)}
+	from := map[string]string{"containernetworking/plugins": string(plugins), "cilium/cilium": ciliums}
 	for _, r := range matrix(t).Rows {
 		module, version, _ := strings.Cut(r.Version, " ")
 		if text, ok := from[module]; ok && !strings.Contains(text, "github.com/"+module+" "+version+" ") {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,10 +29,9 @@ type runner struct {
 	// cluster is nil before the first row, and after a row that failed or left
 	// something: the next begins with another one.
 	cluster *cluster.Cluster
-	// guest is the CNI whose rows the cluster is for, or the row; "" is any without
-	// images.
-	guest string
-	dir   string
+	// images are those of the cluster's rows, beside podweir's.
+	images []string
+	dir    string
 	// clusterDir has the logs of the last cluster: the control plane's, and /var/log of
 	// each node when it has ended.
 	clusterDir string
@@ -134,7 +134,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	if err != nil || u.o.logs != "" {
 		err = errors.Join(err, run.KeepLogs(context.WithoutCancel(ctx)))
 	}
-	if err != nil || u.guest == "" && !u.clean(ctx) {
+	if err != nil || len(u.images) == 0 && !u.clean(ctx) {
 		err = errors.Join(err, u.close())
 	}
 	return res, err
@@ -148,22 +148,18 @@ const startMost = 40 * time.Minute
 func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startMost, fmt.Errorf("the cluster has not started after %v", startMost))
 	defer cancel()
-	special, own := run.CNI.(cnis.Images)
-	guest := ""
-	switch run.CNI.(type) {
-	case cnis.Shares:
-		guest = run.Row.CNI
-	case cnis.Images:
-		guest = run.Row.Name
-	}
 	began := time.Now()
-	if u.cluster != nil && u.guest == guest {
-		if !own {
-			return nil
-		}
-		// The row learns where its images and charts are.
-		if _, err := special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix")); err != nil {
+	var images []string
+	if special, ok := run.CNI.(cnis.Images); ok {
+		var err error
+		// The row learns where its charts are, too.
+		if images, err = special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix")); err != nil {
 			return fmt.Errorf("images: %w", err)
+		}
+	}
+	if u.cluster != nil && slices.Equal(u.images, images) {
+		if images == nil {
+			return nil
 		}
 		if err := u.reset(ctx); err != nil {
 			return err
@@ -183,17 +179,11 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 		return err
 	}
 	o.NoCNI = true
-	if own {
-		images, err := special.Images(ctx, filepath.Join(u.o.root, "e2e/matrix"))
-		if err != nil {
-			return fmt.Errorf("images: %w", err)
-		}
-		o.Images = append(o.Images, images...)
-	}
+	o.Images = append(o.Images, images...)
 	if u.cluster, err = cluster.Start(ctx, o); err != nil {
 		return err
 	}
-	u.guest = guest
+	u.images = images
 	say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
 	return nil
 }

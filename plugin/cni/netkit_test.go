@@ -232,7 +232,7 @@ func TestPrivilegedNetkitModes(t *testing.T) {
 
 // A netkit pair has its own hooks, where the dataplane that made it has its
 // policy: what drops there drops whether it came before podweir or after. The hooks
-// are Cilium's (github.com/cilium/cilium v1.20.2; TestCitedLines in e2e/cilium-cni
+// are Cilium's (github.com/cilium/cilium v1.20.2; TestCitedLines in e2e/cilium
 // looks them up):
 //
 //	pkg/datapath/loader/netkit.go:30 AttachNetkitPeer: for what the pod sends

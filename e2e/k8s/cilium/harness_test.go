@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	here  = "../../cilium-agent"
+	here  = "../../cilium"
 	chart = "../../../chart"
 )
 
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // start starts a cluster without a CNI, for Cilium to come.
 func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
-	made, err := cilium.Prepare(ctx, here)
+	made, err := cilium.Prepare(ctx, here, cilium.Old)
 	if err != nil {
 		return nil, err
 	}

@@ -13,16 +13,23 @@ import (
 
 // Made is what a Cilium is installed from.
 type Made struct {
-	// Dir has image.tar and chart.
+	// Dir has the archive and chart.
 	Dir string
-	// Image is the name of the image in image.tar.
+	// Image is the name of the image in the archive.
 	Image string
 }
 
-// Prepare runs e2e/cilium-agent/setup.sh, which builds what is missing; here is
-// that directory. It takes 15 minutes of processor time the first time.
-func Prepare(ctx context.Context, here string) (Made, error) {
-	made, err := cluster.Setup(ctx, here, 2)
+// The versions, by the names of their go.mod in e2e/cilium.
+const (
+	Newest = "go.mod"
+	// Old is what upgrades come from.
+	Old = "1.15.mod"
+)
+
+// Prepare runs e2e/cilium/setup.sh, which builds what is missing of a version; here is
+// that directory. It takes 20 minutes of processor time the first time.
+func Prepare(ctx context.Context, here, version string) (Made, error) {
+	made, err := cluster.Setup(ctx, here, 2, version)
 	if err != nil {
 		return Made{}, err
 	}
@@ -30,7 +37,7 @@ func Prepare(ctx context.Context, here string) (Made, error) {
 }
 
 // Archive is the image as nodes import it.
-func (m Made) Archive() string { return filepath.Join(m.Dir, "image.tar") }
+func (m Made) Archive() string { return filepath.Join(m.Dir, "cilium-"+m.Version()+".tar") }
 
 // Chart is the directory of Cilium's own chart.
 func (m Made) Chart() string { return filepath.Join(m.Dir, "chart") }

@@ -4,6 +4,7 @@
 package cilium
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,13 +112,17 @@ func (r *Release) HostRouting(ctx context.Context, n *cluster.Node) (string, err
 	if err != nil {
 		return "", err
 	}
+	// Until 1.15 it was the first of them.
 	var status struct {
 		HostRouting struct {
 			Mode string `json:"mode"`
 		} `json:"host-routing"`
+		Routing struct {
+			IntraHost string `json:"intra-host-routing-mode"`
+		} `json:"routing"`
 	}
 	err = json.Unmarshal([]byte(out), &status)
-	return status.HostRouting.Mode, err
+	return cmp.Or(status.Routing.IntraHost, status.HostRouting.Mode), err
 }
 
 // agent is the pod of an agent.

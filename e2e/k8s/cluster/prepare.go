@@ -40,12 +40,12 @@ func Prepare(ctx context.Context, here, dir string, nodes ...string) (Options, e
 // Setup runs setup.sh of a directory, which builds what is missing, and returns
 // the words that it prints, as many as are wanted. What it says of its work goes
 // to stderr.
-func Setup(ctx context.Context, here string, words int) ([]string, error) {
+func Setup(ctx context.Context, here string, words int, args ...string) ([]string, error) {
 	script, err := filepath.Abs(filepath.Join(here, "setup.sh"))
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, script)
+	cmd := exec.CommandContext(ctx, script, args...)
 	cmd.Stderr = os.Stderr
 	// What it started may outlive it, and holds its output open.
 	cmd.WaitDelay = 5 * time.Second

@@ -57,9 +57,6 @@ func (v *vpc) Images(ctx context.Context, here string) (images []string, err err
 	return images, err
 }
 
-// Shares says that AWS's programs leave nothing else.
-func (v *vpc) Shares() {}
-
 // Install installs AWS's chart.
 func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
 	if v.vpc, err = aws.New(ctx, c, v.here, v.made); err != nil {

@@ -59,9 +59,6 @@ func (c *calico) Images(ctx context.Context, here string) ([]string, error) {
 	return []string{filepath.Join(c.made, "image.tar")}, nil
 }
 
-// Shares says that Calico leaves nothing else.
-func (c *calico) Shares() {}
-
 // Install applies the manifest.
 func (c *calico) Install(ctx context.Context, k *cluster.Cluster) error {
 	manifest, err := c.manifest(k)

@@ -21,10 +21,15 @@ type ciliumCNI struct {
 	byLabels
 
 	settings cilium.Settings
+	// release is one that [cilium.Prepare] knows.
+	release string
 }
 
 func newCilium(r *row.Row) CNI {
-	m := &ciliumCNI{settings: cilium.Legacy, byLabels: byLabels{cilium.Policy}}
+	m := &ciliumCNI{settings: cilium.Legacy, byLabels: byLabels{cilium.Policy}, release: cilium.Newest}
+	if strings.Contains(r.Version, "v1.15.") {
+		m.release = cilium.Old
+	}
 	switch {
 	case variantHas(r, "kubeProxyReplacement=true"):
 		m.settings = cilium.KubeProxyReplacement
@@ -41,12 +46,9 @@ func newCilium(r *row.Row) CNI {
 // Images builds Cilium.
 func (m *ciliumCNI) Images(ctx context.Context, here string) ([]string, error) {
 	var err error
-	m.Made, err = cilium.Prepare(ctx, filepath.Join(here, "../cilium-agent"))
+	m.Made, err = cilium.Prepare(ctx, filepath.Join(here, "../cilium"), m.release)
 	return []string{m.Archive()}, err
 }
-
-// Shares says that Cilium leaves nothing else.
-func (m *ciliumCNI) Shares() {}
 
 // Install returns when Cilium is ready.
 func (m *ciliumCNI) Install(ctx context.Context, c *cluster.Cluster) error {

@@ -54,20 +54,14 @@ type Admission interface {
 	Admit(ctx context.Context, p *workload.Pod) error
 }
 
-// Images is implemented by CNIs with images. They are made before the cluster
-// starts, which is then the row's own, unless the CNI [Shares] it.
+// Images is implemented by CNIs with images, which are made before the cluster starts.
+// Rows with the same images share a cluster, and nodes are restarted between two: such a
+// CNI leaves nothing on a node but what goes with that, its files of CNIs and the custom
+// resource definitions.
 type Images interface {
 	// Images returns archives that every node imports. here is the directory
 	// e2e/matrix.
 	Images(ctx context.Context, here string) ([]string, error)
-}
-
-// Shares is implemented by CNIs with images that leave nothing on a node but what
-// goes with its restart, its files of CNIs and the custom resource definitions: their
-// rows share a cluster, and nodes are restarted between two.
-type Shares interface {
-	Images
-	Shares()
 }
 
 // Logs is implemented by CNIs whose logs are not those of pods.

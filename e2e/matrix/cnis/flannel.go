@@ -46,9 +46,6 @@ func (f *flannel) Images(ctx context.Context, here string) ([]string, error) {
 	return made[:1], nil
 }
 
-// Shares says that flannel leaves nothing else.
-func (f *flannel) Shares() {}
-
 // Install installs flannel's chart.
 func (f *flannel) Install(ctx context.Context, c *cluster.Cluster) error {
 	image := "localhost/flannel/flannel"

@@ -1,4 +1,4 @@
-module github.com/podweir/podweir/e2e/cilium-agent
+module github.com/podweir/podweir/e2e/cilium
 
 go 1.26.0
 

@@ -3,18 +3,19 @@
 # Copyright Authors of podweir
 #
 # Makes a real Cilium for the cluster of e2e/k8s, once for each version of it: the
-# programs, from the Go module beside this file, and an image around them (Debian
-# with clang, which compiles Cilium's BPF programs on the node). Prints a directory
-# with image.tar, the image as every node imports it, and chart, Cilium's own Helm
-# chart. Needs root, docker, debootstrap and gcc, no registry of images.
+# programs, from a go.mod beside this file (go.mod itself, or 1.15.mod for what
+# upgrades come from), and an image around them (Debian with clang, which compiles
+# Cilium's BPF programs on the node). Prints a directory with the image as every node
+# imports it, by the name of the version, and chart, Cilium's own Helm chart. Needs
+# root, docker, debootstrap and gcc, no registry of images.
 #
-#	setup.sh [CACHE]
+#	setup.sh MODFILE [CACHE]
 set -euo pipefail
 cd "$(dirname "$0")"
-cache=${1:-${PODWEIR_K8S_CACHE:-/var/cache/podweir-k8s}}
+mod=$1 cache=${2:-${PODWEIR_K8S_CACHE:-/var/cache/podweir-k8s}}
 suite=bookworm
 packages=iproute2,iptables,ipset,bpftool,clang-16
-version=$(sed -n 's,.*github.com/cilium/cilium v\([^ ]*\).*,\1,p' go.mod)
+version=$(sed -n 's,.*github.com/cilium/cilium v\([^ ]*\).*,\1,p' "$mod" | head -n 1)
 # Three fields, or the agent's API gives its version as " (v-)".
 stamp="-X 'github.com/cilium/cilium/pkg/version.ciliumVersion=$version 0000000 2025-01-01T00:00:00Z'"
 # What a compile of BPF programs does not use: half of the root file system.
@@ -26,42 +27,62 @@ needless="usr/lib/gcc usr/include usr/lib/python3* usr/bin/python3* usr/lib/llvm
 # key prints a short hash of its input.
 key() { sha256sum | cut -c1-16; }
 
-programs=$cache/cilium-programs-$( (go env GOVERSION && echo "$stamp" && [ -e /proc/modules ] && echo modules; cat go.mod) | key)
+programs=$cache/cilium-programs-$version-$( (go env GOVERSION && echo "$stamp" && [ -e /proc/modules ] && echo modules; cat "$mod") | key)
 rootfs=$cache/cilium-root-$(echo "$suite $packages $needless" | key).tar
 made=$cache/cilium-$version-$( (echo "$programs $rootfs" && cat setup.sh bpftool-caps.c) | key)
 
 # module prints where the sources of Cilium are.
 module() {
-	go mod download github.com/cilium/cilium
-	go list -m -f '{{.Dir}}' github.com/cilium/cilium
+	go mod download -modfile="$mod" github.com/cilium/cilium
+	go list -modfile="$mod" -m -f '{{.Dir}}' github.com/cilium/cilium
 }
 
-# without_modules prints the name of a go.mod that builds a copy of Cilium which
-# differs in one place: a kernel that has no modules has loaded none. Cilium ends
-# with an error there, so the copy is built on such machines alone.
+# source is where what is replaced lies, beside a go.mod that says so.
+source=$cache/cilium-source
+
+# replaced prints the name of a go.mod with the replacements that this version needs.
+replaced() {
+	rm -rf "$source"*
+	mkdir "$source"
+	cp "$mod" "$source.mod"
+	cp "${mod%.mod}.sum" "$source.sum"
+	case $version in
+	1.15.*) [ -e /proc/modules ] || without_modules ;;
+	*) one_constant ;;
+	esac
+	echo "$source.mod"
+}
+
+# without_modules copies Cilium with a difference in one place: a kernel that has no
+# modules has loaded none. Cilium 1.15 ends with an error there, so the copy is built on
+# such machines alone.
 without_modules() {
-	local copy=$cache/cilium-source
-	rm -rf "$copy"
-	mkdir "$copy"
 	tar -C "$(module)" --exclude=./vendor --exclude=./Documentation --exclude=./test --exclude=./examples -c . |
-		tar -C "$copy" --no-same-permissions -x
-	chmod -R u+w "$copy"
+		tar -C "$source" --no-same-permissions -x
+	chmod -R u+w "$source"
 	sed -i '/^func listLoadedModules/,/^}/ s,^\tif err != nil {,\tif errors.Is(err\, os.ErrNotExist) {\n\t\treturn nil\, nil\n\t}\n&,' \
-		"$copy/pkg/datapath/linux/modules/modules_linux.go"
-	grep -q 'errors.Is(err, os.ErrNotExist) {$' "$copy/pkg/datapath/linux/modules/modules_linux.go"
-	cp go.sum "$copy.sum"
-	(cat go.mod && echo "replace github.com/cilium/cilium => $copy") >"$copy.mod"
-	echo "$copy.mod"
+		"$source/pkg/datapath/linux/modules/modules_linux.go"
+	grep -q 'errors.Is(err, os.ErrNotExist) {$' "$source/pkg/datapath/linux/modules/modules_linux.go"
+	go mod edit -replace "github.com/cilium/cilium=$source" "$source.mod"
+}
+
+# one_constant is a module that the module proxy does not have; Cilium's operator uses
+# one constant of it.
+one_constant() {
+	local lacks=sigs.k8s.io/mcs-api/controllers
+	printf 'module %s\n' "$lacks" >"$source/go.mod"
+	printf 'package controllers\n\nconst DerivedServiceAnnotation = "multicluster.kubernetes.io/derived-service"\n' >"$source/controllers.go"
+	go mod edit -require "$lacks@v0.5.2" -replace "$lacks=$source" "$source.mod"
 }
 
 # build compiles the programs, into a directory that gets its name when all are
 # there.
 build() {
 	[ -d "$programs" ] && return
-	rm -rf "$cache"/cilium-programs-*
-	local into=$cache/cilium-programs-new gomod=go.mod
-	[ -e /proc/modules ] || gomod=$(without_modules)
-	echo "setup: building Cilium $version, 15 minutes of processor time where Go's cache is cold" >&2
+	rm -rf "$cache/cilium-programs-$version"-*
+	local into=$cache/cilium-programs-new gomod
+	gomod=$(replaced)
+	echo "setup: building Cilium $version, 20 minutes of processor time where Go's cache is cold" >&2
 	rm -rf "$into"
 	mkdir "$into"
 	CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -modfile="$gomod" -trimpath -tags ipam_provider_operator \
@@ -71,7 +92,7 @@ build() {
 	mv "$into/operator" "$into/cilium-operator-generic"
 	mv "$into/mount" "$into/cilium-mount"
 	mv "$into/sysctlfix" "$into/cilium-sysctlfix"
-	rm -rf "$cache"/cilium-source*
+	rm -rf "$source"*
 	mv "$into" "$programs"
 }
 
@@ -87,10 +108,10 @@ bootstrap() {
 # image puts the programs into the root file system, at the places where Cilium's
 # own image has them.
 image() {
-	[ -d "$made" ] && return
+	[ -d "$made" ] && return # another checkout made it meanwhile
 	rm -rf "$cache/cilium-$version"-*
-	local source new=$cache/cilium-image-new root=$cache/cilium-image-new/root name=localhost/cilium/cilium:$version
-	source=$(module)
+	local cilium new=$cache/cilium-image-new root=$cache/cilium-image-new/root name=localhost/cilium/cilium:$version
+	cilium=$(module)
 	echo "setup: making the image of Cilium $version" >&2
 	rm -rf "$new"
 	mkdir -p "$root"
@@ -101,11 +122,13 @@ image() {
 	install -t "$root/usr/bin" "$programs"/cilium-[adoms]*
 	ln -s cilium-dbg "$root/usr/bin/cilium"
 	ln -sf clang-16 "$root/usr/bin/clang"
-	install -t "$root" "$source"/plugins/cilium-cni/{install-plugin,cni-uninstall}.sh "$source/images/cilium/init-container.sh"
+	install -t "$root" "$cilium"/plugins/cilium-cni/{install-plugin,cni-uninstall}.sh "$cilium/images/cilium/init-container.sh"
 	mkdir -p "$root/var/lib/cilium" "$root/home/cilium"
-	cp -r --no-preserve=mode "$source/bpf" "$root/var/lib/cilium/"
+	cp -r --no-preserve=mode "$cilium/bpf" "$root/var/lib/cilium/"
 	rm -rf "$root/var/lib/cilium/bpf/tests"
-	# The kernel loads what it can by itself, and a container cannot.
+	# The kernel loads what it can by itself, and a container cannot. The name is a link
+	# to a path of the machine's.
+	rm -f "$root/usr/sbin/modprobe"
 	printf '#!/bin/sh\n' | install -D /dev/stdin "$root/usr/sbin/modprobe"
 	gcc -shared -fPIC -o "$root/usr/lib/bpftool-caps.so" bpftool-caps.c
 	mv "$root/usr/sbin/bpftool" "$root/usr/sbin/bpftool.real"
@@ -116,23 +139,25 @@ image() {
 	tar -C "$root" --numeric-owner -c . | docker import \
 		--change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
 		--change 'WORKDIR /home/cilium' --change 'CMD ["/usr/bin/cilium-dbg"]' - "$name" >/dev/null
-	docker save -o "$new/image.tar" "$name"
+	docker save -o "$new/cilium-$version.tar" "$name"
 	docker rmi "$name" >/dev/null
 	rm -rf "$root"
-	cp -r --no-preserve=mode "$source/install/kubernetes/cilium" "$new/chart"
+	cp -r --no-preserve=mode "$cilium/install/kubernetes/cilium" "$new/chart"
 	mv "$new" "$made"
 }
 
-mkdir -p "$cache"
-# Two checkouts share the cache; one of them fills it.
-exec 9>"$cache/cilium.lock"
-flock 9
-build &
-builder=$!
-bootstrap || { kill "$builder"; exit 1; }
-wait "$builder"
-# The cluster's parts, dockerd and the plugin loopback among them.
-components=$(../k8s/setup.sh "$cache")
-loopback=${components% *}/cni/loopback
-image
+# Two checkouts share the cache; one of them fills it. What is made needs no turn.
+if [ ! -d "$made" ]; then
+	mkdir -p "$cache"
+	exec 9>"$cache/cilium.lock"
+	flock 9
+	build &
+	builder=$!
+	bootstrap || { kill "$builder"; exit 1; }
+	wait "$builder"
+	# The cluster's parts, dockerd and the plugin loopback among them.
+	components=$(../k8s/setup.sh "$cache")
+	loopback=${components% *}/cni/loopback
+	image
+fi
 echo "$made localhost/cilium/cilium:$version"
