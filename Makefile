@@ -90,7 +90,7 @@ QUICK = vet+test-short+chart-render
 TEST  = setup tools check-generate lint+test-functional+test-kernels test-unit+chart-test+check-figures test-timed
 GATE  = test setup-cluster image+components+test-nested test-cluster,matrix-fast+test-kernels-rest test-coverage
 ALL   = setup tools runsc lint+lint-nested+chart-test-all check-generate test-unit+test-nested+check-figures \
-	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-netns test-perf-vm \
+	test-functional+test-kernels test-timed test-coverage long-fuzz test-perf-vm \
 	test-cluster matrix-all test-aws test-cilium check-image bench
 
 .PHONY: quick
@@ -161,7 +161,6 @@ test-nested: ## The same of the nested modules under e2e and tools, without the 
 	cd e2e/k8s && CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go test -count=1 -timeout 5m -skip '^TestPrivileged' ./work ./cluster ./snapshot ./cilium
 	cd e2e/matrix && CGO_ENABLED=0 go test -count=1 -timeout 5m ./...
 	cd e2e/flannel && CGO_ENABLED=0 go test -timeout 5m ./plugin
-	cd tools/perfrig && CGO_ENABLED=0 go test -timeout 5m -skip '^TestPrivileged' ./...
 
 .PHONY: chart-test
 chart-test: ## Lint and render the chart, hold it against its goldens, and check it as an EKS add-on.
@@ -369,7 +368,7 @@ lint-nested: bin/tools/golangci-lint ## The Go linters in the nested modules, wh
 
 .PHONY: check-figures
 check-figures: ## Fail unless every figure in README.md and docs is what the committed results give.
-	cd tools/perfrig && CGO_ENABLED=0 go run . quote -check -C ../..
+	go run ./tools/perfrig quote -check
 
 .PHONY: size
 size: ## Count lines of Go, words of documentation and modules, beside their targets.
@@ -377,7 +376,7 @@ size: ## Count lines of Go, words of documentation and modules, beside their tar
 
 .PHONY: perfrig
 perfrig: setup-demo build refplugins
-	cd tools/perfrig && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/perfrig .
+	CGO_ENABLED=0 go build -trimpath -o bin/perfrig ./tools/perfrig
 
 # The build that "bin/perfrig run -profile loads" takes beside that of the checkout.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null || echo HEAD~1)
@@ -395,7 +394,7 @@ PROFILE ?= costs
 
 .PHONY: perf
 perf: perfrig ## Take the campaign of PROFILE (root, 20 minutes to hours; goes on where it was interrupted).
-	bin/perfrig run -anew -profile '$(PROFILE)'
+	bin/perfrig run -profile '$(PROFILE)'
 
 # The kernel of "make perf-vm".
 PERF_KERNEL ?= 6.12
@@ -405,7 +404,7 @@ DAY = $(shell date -u +%F)
 
 .PHONY: perf-rivals
 perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits and the demo, and publish both: docs/results and every figure (root, 50 minutes).
-	bin/perfrig run -anew -profile rivals
+	bin/perfrig run -profile rivals
 	$(GO_BUILD) -o bin/demo ./e2e/demo
 	bin/demo -json bin/demo.json
 	rm -rf docs/results/*-netns-rivals docs/results/*-demo.json
@@ -414,34 +413,27 @@ perf-rivals: perfrig ## Take the campaign beside Cilium's and Calico's limits an
 	cp bin/demo.json docs/results/$(DAY)-demo.json
 	$(MAKE) figures
 
+# A machine writes into its own memory, so the samples come by its output.
 .PHONY: perf-vm
-perf-vm: perfrig setup-kernels ## Take the campaign of PROFILE in an emulated machine, with qdiscs that other kernels have (root; goes on where it was interrupted).
-	bin/perfrig run -anew -substrate vm -kernel '$(PERF_KERNEL)' -profile '$(PROFILE)'
-
-.PHONY: test-perf-netns
-test-perf-netns: build refplugins ## Take samples of the performance rig in namespaces of this machine (root, 3 minutes).
-	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./netns
+perf-vm: perfrig setup-kernels ## Take the campaign of PROFILE in an emulated machine, with qdiscs that other kernels have (root; in one go).
+	mkdir -p bin/perf/$(PROFILE)-vm
+	bin/vmrig run -accel tcg -timeout 168h -k '$(PERF_KERNEL)' -- \
+		sh -c 'bin/perfrig run -emulated -dir /tmp/perf -profile $(PROFILE) >&2; cat /tmp/perf/samples.jsonl' >bin/perf/$(PROFILE)-vm/samples.jsonl
 
 .PHONY: test-perf-vm
-test-perf-vm: build refplugins setup-kernels ## Boot the machine of perf-vm, take samples and interrupt one (root, 3 minutes).
-	cd tools/perfrig && CGO_ENABLED=0 go test -v -count=1 -timeout 15m -run '^TestPrivileged' ./vm
-
-# What "make bench" holds its ratios against: the newest that are committed.
-BASELINE       ?= $(lastword $(sort $(wildcard docs/results/*-netns/samples.jsonl)))
-BASELINE_COSTS ?= $(lastword $(sort $(wildcard docs/results/*-netns-costs/samples.jsonl)))
+test-perf-vm: perfrig setup-kernels ## Boot the machine of perf-vm and take a sample there (root, a minute).
+	bin/vmrig run -accel tcg -k '$(PERF_KERNEL)' -- bin/perfrig run -emulated -dir /tmp/perf -profile rivals -only latency-ingress/20M/cilium#00
 
 .PHONY: bench
-bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a ratio is worse than the committed ones (root, 20 minutes).
-	bin/perfrig run -anew -profile costs
-	bin/perfrig report bin/perf/costs/samples.jsonl
-	$(if $(BASELINE_COSTS),bin/perfrig compare $(BASELINE_COSTS) bin/perf/costs/samples.jsonl)
-	$(if $(BASELINE),bin/perfrig compare $(BASELINE) bin/perf/costs/samples.jsonl)
+bench: perfrig ## Measure caps, latency, ADD, memory and cost per packet; fail if a target is missed (root, 20 minutes).
+	bin/perfrig run -profile costs
+	bin/perfrig report -check bin/perf/costs/samples.jsonl
 
 ##@ Change
 
 .PHONY: figures
 figures: ## Rewrite what README.md and docs quote of docs/results; measures nothing.
-	cd tools/perfrig && CGO_ENABLED=0 go run . quote -C ../..
+	go run ./tools/perfrig quote
 
 .PHONY: update-chart
 update-chart: ## Rewrite the chart's goldens and docs/examples.

@@ -2,7 +2,7 @@
 // Copyright Authors of podweir
 
 // Command perfrig measures podweir beside what else shapes pods, keeps every
-// sample, and judges one campaign against another.
+// sample, and holds a campaign against podweir's targets.
 package main
 
 import (
@@ -15,40 +15,26 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
-	"github.com/podweir/podweir/tools/perfrig/compare"
-	"github.com/podweir/podweir/tools/perfrig/executor"
+	"github.com/podweir/podweir/tools/perfrig/netns"
+	"github.com/podweir/podweir/tools/perfrig/quote"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/report"
-	"github.com/podweir/podweir/tools/perfrig/sampler"
 	"github.com/podweir/podweir/tools/perfrig/spec"
-	"github.com/podweir/podweir/tools/perfrig/vm"
-	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
 const usage = `usage, in the root of the checkout:
   perfrig run [-profile P] [-dir D] ...   take the samples that D does not have yet (root)
-  perfrig plan [-profile P] [-seed N]     say what would be measured, in which order
-  perfrig report FILE.jsonl               print its tables and bars
-  perfrig compare A.jsonl B.jsonl         exit with 1 if B is worse than A
-  perfrig quote [-check] [-C DIR]         write what README.md and docs quote of docs/results, and its pages, anew
+  perfrig plan [-profile P]               say what would be measured, in which order
+  perfrig report [-check] FILE.jsonl      print its numbers and bars; -check fails if a bar is missed
+  perfrig quote [-check] [-C DIR]         write what README.md and docs quote of docs/results
 `
 
-// Exit statuses.
-const (
-	statusFailed = 1
-	statusUsage  = 2
-	// statusLeft says that the slice is over and the plan is not.
-	statusLeft = 3
-)
-
 func main() {
-	if guest.IsInit() {
-		guest.Init() // process 1 of an emulated machine; does not return
-	}
 	if lab.WorkerMain() {
 		return
 	}
@@ -64,13 +50,10 @@ func main() {
 		return
 	case errors.As(err, &wrong):
 		fmt.Fprint(os.Stderr, wrong, "\n", usage)
-		os.Exit(statusUsage)
-	case errors.Is(err, executor.ErrLeft):
-		fmt.Fprintln(os.Stderr, "perfrig:", err)
-		os.Exit(statusLeft)
+		os.Exit(2)
 	default:
 		fmt.Fprintln(os.Stderr, "perfrig:", err)
-		os.Exit(statusFailed)
+		os.Exit(1)
 	}
 }
 
@@ -83,38 +66,28 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return &usageError{"no command"}
 	}
-	if args[0] == vm.GuestCommand { // in an emulated machine; not for users
-		return vm.Guest(ctx, ".")
-	}
-	switch args[0] {
+	switch name, args := args[0], args[1:]; name {
 	case "run":
-		return runCommand(ctx, args[1:], out)
+		return runCommand(ctx, args, out)
 	case "plan":
-		return planCommand(args[1:], out)
+		return planCommand(args, out)
 	case "report":
-		return reportCommand(args[1:], out)
-	case "compare":
-		return compareCommand(args[1:], out)
+		return reportCommand(args, out)
 	case "quote":
-		return quoteCommand(args[1:], out)
+		return quoteCommand(args, out)
 	default:
-		return &usageError{fmt.Sprintf("no command %q", args[0])}
+		return &usageError{fmt.Sprintf("no command %q", name)}
 	}
 }
 
 // choices are the flags of run and plan.
 type choices struct {
-	profile, dir, only string
-	where, kernel      string // the substrate, and what it runs
-	seed               uint64
-	slice              time.Duration
-	anew               bool
+	profile, only string
 }
 
 func (c *choices) flags(name string) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
 	set.StringVar(&c.profile, "profile", "costs", "costs, loads, rivals or scale")
-	set.Uint64Var(&c.seed, "seed", 1, "of the order")
 	set.StringVar(&c.only, "only", "", "only runs whose name (WORKLOAD/CAP/PHASE#ROUND) has a match of this regular expression; the plan's order stays")
 	return set
 }
@@ -130,7 +103,7 @@ func (c *choices) plan() (*spec.Spec, []spec.Run, error) {
 		return nil, nil, fmt.Errorf("-only %q: %w", c.only, err)
 	}
 	var out []spec.Run
-	for _, r := range s.Plan(c.seed) {
+	for _, r := range s.Plan() {
 		if only.MatchString(r.ID()) {
 			out = append(out, r)
 		}
@@ -150,27 +123,17 @@ func planCommand(args []string, out io.Writer) error {
 	for i := range runs {
 		fmt.Fprintln(out, runs[i].ID())
 	}
-	_, err = fmt.Fprintf(out, "profile %s, spec %s, seed %d: %d runs, about %s\n", s.Profile, s.Digest(), c.seed,
-		len(runs), (time.Duration(spec.Seconds(runs)) * time.Second).String())
+	_, err = fmt.Fprintf(out, "profile %s, spec %s: %d runs, about %s\n", s.Profile, s.Digest(), len(runs), spec.Duration(runs))
 	return err
 }
-
-// samplesFile is the name of a campaign's samples in its directory.
-const samplesFile = "samples.jsonl"
 
 func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 	var c choices
 	set := c.flags("run")
-	set.StringVar(&c.where, "substrate", "netns", "netns (this machine) or vm (a kernel in an emulated machine)")
-	set.StringVar(&c.kernel, "kernel", "6.12", "of substrate vm: 6.1, 6.12 or newest")
-	set.StringVar(&c.dir, "dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
-	set.DurationVar(&c.slice, "slice", 0, "begin no run that would not end within this time; the next call goes on")
-	set.BoolVar(&c.anew, "anew", false, "put aside a campaign that is complete or of another commit; one that was interrupted goes on")
+	dir := set.String("dir", "", "directory of the campaign; bin/perf/PROFILE if empty")
+	emulated := set.Bool("emulated", false, "this machine is emulated: processes take long to start, and the record says so")
 	if err := set.Parse(args); err != nil {
 		return err
-	}
-	if c.dir == "" {
-		c.dir = filepath.Join("bin", "perf", c.profile)
 	}
 	s, runs, err := c.plan()
 	if err != nil {
@@ -181,85 +144,68 @@ func runCommand(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer restore()
-	substrate, down, err := c.substrate()
+	here := netns.New(".")
+	here.Emulated = *emulated
+	machine, err := here.Machine(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, down()) }()
-	machine, err := substrate.Machine(ctx)
-	if err != nil {
+	if *dir == "" {
+		*dir = filepath.Join("bin", "perf", c.profile)
+	}
+	if err := os.MkdirAll(*dir, 0o755); err != nil {
 		return err
 	}
-	watcher, err := sampler.New(filepath.Join(c.dir, "usage"))
-	if err != nil {
-		return err
-	}
-	file, err := c.open(s, runs, machine)
+	file, err := record.Open(filepath.Join(*dir, "samples.jsonl"), record.Campaign{
+		Profile: s.Profile, Digest: s.Digest(), Planned: len(s.Plan()), Started: time.Now().UTC(), Machine: *machine,
+	}, runs)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	return executor.Run(ctx, substrate, executor.Options{
-		Plan: runs, File: file, Watcher: watcher, Out: out, Slice: c.slice,
-	})
-}
-
-// open makes the campaign's file, or goes on with it.
-func (c *choices) open(s *spec.Spec, runs []spec.Run, machine *record.Machine) (*record.File, error) {
-	name := filepath.Join(c.dir, samplesFile)
-	campaign := record.Campaign{
-		Profile: s.Profile, Digest: s.Digest(), Seed: c.seed, Planned: len(s.Plan(c.seed)),
-		Started: time.Now().UTC(), Machine: *machine,
-	}
-	if c.anew {
-		var ids []string
-		for i := range runs {
-			ids = append(ids, runs[i].ID())
-		}
-		if err := record.Aside(name, campaign, ids); err != nil {
-			return nil, err
-		}
-	}
-	return record.Open(name, campaign)
+	campaign := campaign{plan: runs, file: file, out: out, measure: here.Run}
+	return campaign.run(ctx)
 }
 
 func reportCommand(args []string, out io.Writer) error {
-	if len(args) != 1 {
+	set := flag.NewFlagSet("report", flag.ContinueOnError)
+	check := set.Bool("check", false, "fail if a bar is missed")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if set.NArg() != 1 {
 		return &usageError{"report wants one file"}
 	}
-	r, err := record.Read(args[0])
+	r, err := record.Read(set.Arg(0))
 	if err != nil {
 		return err
 	}
-	return report.Terminal(out, r)
+	missed, err := report.Terminal(out, r)
+	if err == nil && *check && missed > 0 {
+		return fmt.Errorf("%d bars are missed", missed)
+	}
+	return err
 }
 
-func compareCommand(args []string, out io.Writer) error {
-	if len(args) != 2 {
-		return &usageError{"compare wants two files"}
+func quoteCommand(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("quote", flag.ContinueOnError)
+	root := set.String("C", ".", "root of the checkout")
+	check := set.Bool("check", false, "change nothing; fail if a figure is not what its results give")
+	if err := set.Parse(args); err != nil {
+		return err
 	}
-	before, err := record.Read(args[0])
+	if set.NArg() != 0 {
+		return &usageError{"quote wants no arguments"}
+	}
+	changed, err := quote.Update(*root, !*check)
 	if err != nil {
 		return err
 	}
-	after, err := record.Read(args[1])
-	if err != nil {
-		return err
+	if *check && len(changed) > 0 {
+		return fmt.Errorf("figures are not what the results give in %s: run `make figures`", strings.Join(changed, ", "))
 	}
-	for _, r := range []*record.Results{before, after} {
-		c, m := &r.Campaign, &r.Campaign.Machine
-		fmt.Fprintf(out, "%s: profile %s, commit %s, Linux %s, %d x %s\n",
-			c.Started.Format(time.DateOnly), c.Profile, m.Commit, m.Kernel, m.CPUs, m.CPU)
-	}
-	rows := compare.Judge(before, after)
-	if err := compare.Write(out, rows); err != nil {
-		return err
-	}
-	if len(rows) == 0 {
-		return errors.New("the campaigns have no ratio in common")
-	}
-	if worse := compare.Regressions(rows); len(worse) > 0 {
-		return fmt.Errorf("%d of %d ratios became worse", len(worse), len(rows))
+	for _, name := range changed {
+		fmt.Fprintln(out, name)
 	}
 	return nil
 }

@@ -16,22 +16,23 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-// campaign writes three rounds in which podweir uses so much of its cap.
-func campaign(t *testing.T, used float64) string {
+// samples writes three rounds in which podweir uses so much of its cap.
+func samples(t *testing.T, used float64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "samples.jsonl")
 	costs, err := spec.Profile("costs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := record.Open(name, record.Campaign{Profile: "costs", Digest: costs.Digest(), Machine: record.Machine{Commit: "c0ffee"}})
+	f, err := record.Open(name, record.Campaign{Profile: "costs", Digest: costs.Digest(), Planned: 99}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for round, noise := range []float64{-0.01, 0, 0.01} {
-		s := &record.Sample{Round: round, Metrics: map[string]float64{"egress_used_share": used + noise}}
-		s.Cell.Phase = spec.Phase{Name: "podweir-strict", Kind: spec.Podweir}
-		s.Cell.Workload = spec.Workload{Name: "w", Kind: spec.Sweep, Direction: "egress"}
+		s := &record.Sample{Round: round, Metrics: map[string]float64{"egress_used_share": used + noise, "carried_bits_per_second": 1e12}}
+		s.Cell.Phase = spec.Phase{Name: "podweir-strict", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict"}}
+		s.Cell.Rate = 1_000_000
+		s.Cell.Workload = spec.Workload{Name: "w", Kind: spec.Sweep, Direction: "egress", Streams: 1}
 		if err := f.Append(s); err != nil {
 			t.Fatal(err)
 		}
@@ -42,36 +43,26 @@ func campaign(t *testing.T, used float64) string {
 	return name
 }
 
-func TestCompareFailsOnARegressionOnly(t *testing.T) {
-	good, bad := campaign(t, 0.99), campaign(t, 0.5)
-	for name, tc := range map[string]struct{ before, after, want, say string }{
-		"the same":  {good, good, "", "1 the same"},
-		"worse":     {good, bad, "1 of 1 ratios became worse", "WORSE"},
-		"better":    {bad, good, "", "better"},
-		"not there": {good, good + "x", "no such file", ""},
+func TestReport(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		fail string
+		want []string
+	}{
+		"held":                  {[]string{"-check", samples(t, 0.99)}, "", []string{"0.9900 of the cap ±1.0%", "96 of 99 samples are missing", "ok   w/1M/podweir-strict: use"}},
+		"missed, not checked":   {[]string{samples(t, 0.5)}, "", []string{"MISS w/1M/podweir-strict: use"}},
+		"missed and checked":    {[]string{"-check", samples(t, 0.5)}, "1 bars are missed", nil},
+		"a file that is not so": {[]string{"nothing"}, "no such file", nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			err := command(t.Context(), []string{"compare", tc.before, tc.after}, &out)
-			switch {
-			case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("compare = %v, want %q", err, tc.want)
+		var out bytes.Buffer
+		err := command(t.Context(), append([]string{"report"}, tc.args...), &out)
+		if tc.fail == "" && err != nil || tc.fail != "" && (err == nil || !strings.Contains(err.Error(), tc.fail)) {
+			t.Errorf("%s: report = %v, want %q", name, err, tc.fail)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: the report lacks %q:\n%s", name, want, out.String())
 			}
-			if !strings.Contains(out.String(), tc.say) {
-				t.Errorf("compare lacks %q:\n%s", tc.say, out.String())
-			}
-		})
-	}
-}
-
-func TestReportPrintsTheCampaign(t *testing.T) {
-	var out bytes.Buffer
-	if err := command(t.Context(), []string{"report", campaign(t, 0.99)}, &out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"0.9900 ± 0.0100", " samples are missing"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, out.String())
 		}
 	}
 }
@@ -113,7 +104,7 @@ func TestPlanIsPrinted(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"measure"}, {"compare", "one"}, {"report"}, {"quote", "README.md"}} {
+	for _, args := range [][]string{nil, {"measure"}, {"report"}, {"quote", "README.md"}} {
 		var wrong *usageError
 		if err := command(t.Context(), args, &bytes.Buffer{}); !errors.As(err, &wrong) {
 			t.Errorf("perfrig %q = %v, want an error of usage", args, err)

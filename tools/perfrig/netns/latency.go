@@ -43,13 +43,9 @@ func (r *run) latency(ctx context.Context) error {
 			return err
 		}
 		r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())
-		r.rates(d.String(), wire)
-		quiet := r.answers("idle", idle)
 		loaded := r.answers("kept", kept.Pod)
 		r.against("kept", loaded, r.answers("kept_bystander", kept.Bystander))
-		if quiet.Resolves(0.99) && loaded.Resolves(0.99) {
-			r.set("kept_p99_over_idle_ratio", float64(loaded.Quantile(0.99))/float64(quiet.Quantile(0.99)))
-		}
+		r.ratio("kept_p99_over_idle_ratio", loaded, r.answers("idle", idle))
 		return nil
 	})
 }

@@ -240,7 +240,6 @@ func (l *ordinary) steadyWire(d traffic.Direction, from, to time.Duration) error
 		return err
 	}
 	l.promise(d, wire)
-	l.rates(d.String(), wire)
 	l.set(d.String()+"_used_share", wire.BitsPerSec()/float64(l.cell.Rate))
 	return nil
 }

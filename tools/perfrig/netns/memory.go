@@ -8,12 +8,11 @@ import (
 	"errors"
 
 	"github.com/podweir/podweir/e2e/lab"
-	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 // memory is what the phase's plugin costs the kernel for each pod, by
 // difference over many; namespaces and veths are not in it. While they are
-// there, an ADD is weighed, and podweir's agent.
+// there, an ADD is weighed.
 func (r *run) memory(ctx context.Context) (err error) {
 	l, err := lab.New(ctx, r.opts)
 	if err != nil {
@@ -25,13 +24,7 @@ func (r *run) memory(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	opts := lab.PodOptions{Bandwidth: bw, Namespace: podsNamespace}
-	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, opts, func(pods []*lab.Pod) error {
-		if r.cell.Phase.Kind == spec.Podweir {
-			if err := r.agentMemory(ctx, l, network.Conflist, pods); err != nil {
-				return err
-			}
-		}
+	m, err := network.ChainMemoryBeside(ctx, r.cell.Workload.Pods, lab.PodOptions{Bandwidth: bw}, func([]*lab.Pod) error {
 		return r.addMemory(ctx, l)
 	})
 	if err := errors.Join(err, r.said.err()); err != nil {

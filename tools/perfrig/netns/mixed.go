@@ -205,11 +205,6 @@ func (m *mixture) finish(ctx context.Context, open, closed span) error {
 }
 
 func (m *mixture) wire(d traffic.Direction, open, closed span) error {
-	whole, err := m.pod.Wire(d, m.start, closed.to)
-	if err != nil {
-		return err
-	}
-	m.rates(d.String(), whole)
 	steady, err := m.pod.Wire(d, m.start+m.light.warmUp, closed.to)
 	if err != nil {
 		return err

@@ -13,11 +13,17 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 const root = "../../.."
+
+var (
+	_ = mark.EveryTest(mark.Nightly, "it is about the rig, not about podweir")
+	_ = mark.EveryTest(mark.Timed, "it compares times of packets")
+)
 
 func TestMain(m *testing.M) {
 	if lab.WorkerMain() {
@@ -118,7 +124,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 		"rivals tcp-1-bbr-ingress/20M/podweir-strict":    {"ingress_used_share", "ingress_worst_second_share"},
 		"scale flows-100000-ingress/1G/podweir-strict":   {"flows_live_count", "packet_cost_ns", "statistics_cost_ns", "each_offered_share"},
 		"scale turns-8/uncapped/podweir-strict":          {"pw_band_turns_cost_ns", "pw_edt_turns_cost_ns"},
-		"scale memory-8/100M/podweir-strict":             {"memory_memlock_bytes"},
+		"scale memory-8/100M/podweir-strict":             {"memory_memlock_bytes", "memory_pagetables_bytes", "add_rss_p50_bytes"},
 	} {
 		profile, id, _ := strings.Cut(id, " ")
 		t.Run(strings.ReplaceAll(id, "/", " "), func(t *testing.T) {
@@ -135,15 +141,8 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 					t.Errorf("%s = %v (%t), want more than 0", name, got, ok)
 				}
 			}
-			for name := range into.Metrics {
-				if _, ok := record.Describe(name); !ok {
-					t.Errorf("nothing describes %s", name)
-				}
-			}
+			described(t, into)
 		})
-	}
-	if got := left(t); len(got) > 0 {
-		t.Errorf("left behind: %v", got)
 	}
 }
 
@@ -159,6 +158,15 @@ func TestPrivilegedLightFlowsStayLight(t *testing.T) {
 	}
 	if got, ok := into.Metrics["light_errors_share"]; !ok || got > 0.01 {
 		t.Errorf("%.4f (%t) of the packets are heavy, want at most 0.01", got, ok)
+	}
+}
+
+// TestRunSaysWhatIsNotHere: no sample is taken, and none fails.
+func TestRunSaysWhatIsNotHere(t *testing.T) {
+	r := cell(t, "loads", "load-pages-ingress/10M/podweir-strict-before")
+	into := &record.Sample{}
+	if err := New(t.TempDir()).Run(t.Context(), r, into); err != nil || !strings.Contains(into.Unavailable, "make before") || into.Metrics != nil {
+		t.Errorf("Run = %v, %+v, want that the build is not there", err, into)
 	}
 }
 

@@ -4,14 +4,13 @@
 package netns
 
 import (
+	"slices"
 	"time"
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/e2e/traffic"
-	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
-	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
 func (r *run) set(name string, value float64) { r.into.Metrics[name] = value }
@@ -27,8 +26,8 @@ var percentiles = []struct {
 
 // answers records what a load of requests saw: a request without an answer
 // counts with the time at which it was given up.
-func (r *run) answers(name string, l *lab.Latencies) *stats.Histogram {
-	h := r.distribution(name, l.Samples)
+func (r *run) answers(name string, l *lab.Latencies) ascending {
+	took := r.distribution(name, l.Samples)
 	r.set(name+"_requests_per_second", l.PerSecond())
 	r.set(name+"_errors_count", float64(l.Failed()))
 	for reason, n := range l.Errors {
@@ -37,52 +36,40 @@ func (r *run) answers(name string, l *lab.Latencies) *stats.Histogram {
 		}
 		r.into.Errors[name+": "+reason] += n
 	}
-	return h
+	return took
 }
 
-// distribution keeps how long something took, of which the samples of all rounds
-// are put together, and tells what this sample resolves.
-func (r *run) distribution(name string, took []time.Duration) *stats.Histogram {
-	h := stats.NewHistogram(took)
-	if r.into.Latencies == nil {
-		r.into.Latencies = map[string]*stats.Histogram{}
-	}
-	r.into.Latencies[name] = h
+// ascending is how long things took, the shortest first.
+type ascending []time.Duration
+
+// resolves says whether there are samples enough for a quantile: ten lie beyond it.
+func (a ascending) resolves(q float64) bool {
+	const rounding = 1e-9
+	return float64(len(a))*(1-q) >= 10-rounding
+}
+
+// distribution records how long something took, as far as there are samples enough.
+func (r *run) distribution(name string, took []time.Duration) ascending {
+	a := ascending(slices.Sorted(slices.Values(took)))
 	for _, p := range percentiles {
-		if h.Resolves(p.q) {
-			r.set(name+"_"+p.name+"_ms", millis(h.Quantile(p.q)))
+		if a.resolves(p.q) {
+			r.set(name+"_"+p.name+"_ms", millis(lab.Quantile(a, p.q)))
 		}
 	}
-	r.set(name+"_max_ms", millis(h.Max()))
-	return h
+	r.set(name+"_max_ms", millis(lab.Quantile(a, 1)))
+	return a
 }
 
-// against records the p99 of the pod by the bystander's of the same run.
-func (r *run) against(name string, pod, bystander *stats.Histogram) {
-	if pod.Resolves(0.99) && bystander.Resolves(0.99) {
-		r.set(name+"_p99_over_bystander_ratio",
-			float64(pod.Quantile(0.99))/float64(bystander.Quantile(0.99)))
+// ratio records the p99 of one load by that of another in the same run.
+func (r *run) ratio(name string, of, by ascending) {
+	if of.resolves(0.99) && by.resolves(0.99) {
+		r.set(name, float64(lab.Quantile(of, 0.99))/float64(lab.Quantile(by, 0.99)))
 	}
 }
 
-// seriesStep is how finely rates over time are kept.
-const seriesStep = 100 * time.Millisecond
-
-// rates keeps the rate on the wire over time, in bits per second.
-func (r *run) rates(name string, s *wiremeter.Series) {
-	if r.into.Series == nil {
-		r.into.Series = map[string]record.Series{}
-	}
-	out := record.Series{EverySeconds: seriesStep.Seconds()}
-	n := int(seriesStep / time.Millisecond)
-	for i := 0; i+n <= len(s.Bytes); i += n {
-		var sum uint64
-		for _, b := range s.Bytes[i : i+n] {
-			sum += b
-		}
-		out.Values = append(out.Values, float64(sum)*8/seriesStep.Seconds())
-	}
-	r.into.Series[name] = out
+// against is [run.ratio] of the pod and the bystander.
+func (r *run) against(name string, pod, bystander ascending) {
+	r.ratio(name+"_p99_over_bystander_ratio", pod, bystander)
 }
 
 // promise records how the wire of a direction keeps to the cap.

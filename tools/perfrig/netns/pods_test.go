@@ -45,8 +45,8 @@ func TestRatioOfTurns(t *testing.T) {
 func described(t *testing.T, s *record.Sample) {
 	t.Helper()
 	for name := range s.Metrics {
-		if _, ok := record.Describe(name); !ok {
-			t.Errorf("nothing describes %s", name)
+		if _, ok := record.Unit(name); !ok {
+			t.Errorf("%s does not end with a unit", name)
 		}
 	}
 	if got := left(t); len(got) > 0 {
@@ -114,15 +114,12 @@ func TestPrivilegedAddsBesideOthers(t *testing.T) {
 	}
 	described(t, into)
 	for _, name := range []string{"add_one", "add_together", "del_one"} {
-		h := into.Latencies[name]
-		if h == nil || h.Count() != addRepeats*atOnce {
-			t.Fatalf("%s: %v, want %d", name, h, addRepeats*atOnce)
-		}
+		// 350 ADDs do not resolve their 99th percentile.
 		if into.Metrics[name+"_p50_ms"] <= 0 || into.Metrics[name+"_p99_ms"] != 0 {
 			t.Errorf("%s: p50 %v, p99 %v; want the former alone", name, into.Metrics[name+"_p50_ms"], into.Metrics[name+"_p99_ms"])
 		}
 	}
-	if one, many := into.Latencies["add_one"], into.Latencies["add_together"]; one.Quantile(0.5) > many.Quantile(0.5) {
-		t.Errorf("one ADD takes %v, one of 50 at once %v", one.Quantile(0.5), many.Quantile(0.5))
+	if one, many := into.Metrics["add_one_p50_ms"], into.Metrics["add_together_p50_ms"]; one > many {
+		t.Errorf("one ADD takes %v ms, one of 50 at once %v", one, many)
 	}
 }

@@ -18,9 +18,10 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-// Unavailable asks the kernel for the qdiscs that a phase cannot do without;
-// what podweir chooses by itself is not requested.
-func (s *Substrate) Unavailable(ctx context.Context, c *spec.Cell) (string, error) {
+// unavailable says why this machine cannot do a cell, "" if it can: it asks the kernel
+// for the qdiscs that a phase cannot do without. What podweir chooses by itself is not
+// requested.
+func (s *Substrate) unavailable(ctx context.Context, c *spec.Cell) (string, error) {
 	var kinds []string
 	switch p := &c.Phase; p.Kind {
 	case spec.Qdisc:

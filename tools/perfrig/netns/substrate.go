@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,20 +37,16 @@ const (
 // Substrate is this machine.
 type Substrate struct {
 	root string
-	// Niceness is the priority of the load generators, for the record.
-	Niceness int
-	// Plugin is the podweir-cni that is measured, below the checkout.
-	Plugin string
-	// NewRig makes the lab of a run that needs a client and a pod without a
-	// limit; nil means that everything is on this machine.
-	NewRig func(context.Context, lab.Options) (*traffic.Rig, error)
+	// Emulated says that the machine's processors are: two processes take a second
+	// to start.
+	Emulated bool
 	// lacks are the qdiscs that were requested, and whether they are missing.
 	lacks map[string]bool
 }
 
 // New returns the substrate of a checkout; root is its directory.
 func New(root string) *Substrate {
-	return &Substrate{root: root, Plugin: filepath.Join(ownPlugins, "podweir-cni"), lacks: map[string]bool{}}
+	return &Substrate{root: root, lacks: map[string]bool{}}
 }
 
 // Machine describes the machine, and the plugin that is measured.
@@ -60,14 +57,17 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 	}
 	m := &record.Machine{
 		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: processor(),
-		CPUs: runtime.NumCPU(), Commit: "unknown", Niceness: s.Niceness,
+		CPUs: runtime.NumCPU(), Commit: "unknown",
+	}
+	if s.Emulated {
+		m.Substrate = record.SubstrateVM
 	}
 	clang, err := os.ReadFile(filepath.Join(s.root, "bpf/CLANG_VERSION"))
 	if err != nil {
 		return nil, fmt.Errorf("run in the root of the checkout: %w", err)
 	}
 	m.Clang = strings.TrimSpace(string(clang))
-	plugin, err := os.ReadFile(filepath.Join(s.root, s.Plugin))
+	plugin, err := os.ReadFile(filepath.Join(s.root, ownPlugins, "podweir-cni"))
 	if err != nil {
 		return nil, fmt.Errorf("run make build: %w", err)
 	}
@@ -116,28 +116,26 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 
 // run is one sample being taken.
 type run struct {
-	root string
-	cell *spec.Cell
-	into *record.Sample
-	opts lab.Options
-	said *pluginLog
-	rig  func(context.Context, lab.Options) (*traffic.Rig, error)
+	root     string
+	emulated bool
+	cell     *spec.Cell
+	into     *record.Sample
+	opts     lab.Options
+	said     *pluginLog
 }
 
-// Run takes one sample in a lab of its own.
-func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) error {
+// Run takes one sample in a lab of its own, or says in it why it cannot.
+func (s *Substrate) Run(ctx context.Context, r *spec.Run, into *record.Sample) (err error) {
 	work, ok := workloads[r.Cell.Workload.Kind]
 	if !ok {
 		return fmt.Errorf("workload %s is not one of this substrate", r.Cell.Workload.Kind)
 	}
-	into.Metrics = map[string]float64{}
-	one := &run{root: s.root, cell: &r.Cell, into: into, said: &pluginLog{}}
-	one.opts = s.labOptions()
-	one.opts.PluginLog = one.said
-	one.rig = traffic.NewRigWith
-	if s.NewRig != nil {
-		one.rig = s.NewRig
+	if into.Unavailable, err = s.unavailable(ctx, &r.Cell); err != nil || into.Unavailable != "" {
+		return err
 	}
+	into.Metrics = map[string]float64{}
+	one := &run{root: s.root, emulated: s.Emulated, cell: &r.Cell, into: into, opts: s.labOptions(), said: &pluginLog{}}
+	one.opts.PluginLog = one.said
 	return work(one, ctx)
 }
 
@@ -147,9 +145,12 @@ func (s *Substrate) labOptions() lab.Options {
 
 // inRig makes a rig and the pod of the phase, gives them to f and removes them.
 func (r *run) inRig(ctx context.Context, f func(*traffic.Rig, *traffic.Target) error) (err error) {
-	rig, err := r.rig(ctx, r.opts)
+	rig, err := traffic.NewRigWith(ctx, r.opts)
 	if err != nil {
 		return err
+	}
+	if r.emulated {
+		rig.Starting = time.Second
 	}
 	defer func() { err = errors.Join(err, rig.Close()) }()
 	pod, err := r.pod(ctx, rig)

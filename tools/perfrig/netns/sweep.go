@@ -62,7 +62,6 @@ func (r *run) result(pod *traffic.Target, got *traffic.CapResult, began time.Dur
 	if err != nil {
 		return err
 	}
-	r.rates(d.String(), wire)
 	r.promise(d, wire)
 	r.set(d.String()+"_used_share", got.Used)
 	r.set(d.String()+"_wire_bits_per_second", got.Used*float64(got.Cap))
@@ -100,7 +99,6 @@ func (r *run) sweepUncapped(ctx context.Context, pod *traffic.Target) error {
 	if err := r.cost(busy, wire.Total()); err != nil {
 		return err
 	}
-	r.rates(d.String(), wire)
 	r.set(d.String()+"_wire_bits_per_second", wire.BitsPerSec())
 	r.set("carried_bits_per_second", wire.BitsPerSec())
 	if bulk != nil {

@@ -41,7 +41,7 @@ func campaign(t *testing.T, root, name string, p99 float64) {
 	f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{
 		Profile: "ci", Started: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC),
 		Machine: record.Machine{Kernel: "6.18.1", CPU: "Abacus", CPUs: 2, Commit: "c0ffee", Substrate: "netns"},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestRivals(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{Profile: "rivals"})
+		f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{Profile: "rivals"}, []spec.Run{{Round: 9}})
 		if err != nil {
 			t.Fatal(err)
 		}

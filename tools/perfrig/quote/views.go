@@ -133,29 +133,14 @@ func campaigns(p *page, sources []string) (string, error) {
 
 // provenance is a line on a campaign.
 func (p *page) provenance(r *record.Results, name string) string {
-	c, m := &r.Campaign, &r.Campaign.Machine
-	var foreign, stolen []float64
-	rounds := 0
-	for i := range r.Samples {
-		if s := &r.Samples[i]; s.Good() {
-			foreign, stolen = append(foreign, s.Foreign), append(stolen, s.Stolen)
-			rounds = max(rounds, s.Round+1)
-		}
-	}
-	quiet, host := stats.Summarise(foreign), ""
-	if taken := stats.Summarise(stolen); taken.Max > 0 {
-		host = fmt.Sprintf("; the host took up to %.2f", taken.Max)
-	}
-	return fmt.Sprintf("- [`%s`](%s), %s: %s, %d x %s, podweir %s. %d samples in %d rounds; other processes took up to %.2f of %s%s.\n",
-		c.Profile, p.link(name), c.Started.Format("2006-01-02"),
-		report.Kernel(m), m.CPUs, m.CPU, m.Commit, quiet.N, rounds, quiet.Max, report.Processors(m), host)
+	return fmt.Sprintf("- [`%s`](%s), %s\n", r.Campaign.Profile, p.link(name), report.Provenance(r))
 }
 
 // number is a metric of a run, such as a/10M/x#00, or the mean of those of a
 // cell, with its unit.
 func (p *page) number(metric, name, source string) (string, error) {
-	if _, ok := record.Describe(metric); !ok {
-		return "", fmt.Errorf("nothing describes the metric %q", metric)
+	if _, ok := record.Unit(metric); !ok {
+		return "", fmt.Errorf("the metric %q does not end with a unit", metric)
 	}
 	r, _, err := p.results.campaign(source)
 	if err != nil {

@@ -12,6 +12,9 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
+
+	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
 // line is either of the two.
@@ -55,11 +58,8 @@ func parse(raw []byte) (*Results, error) {
 			return nil, fmt.Errorf("line %d: the first is the campaign and the others are samples", n)
 		}
 	}
-	switch {
-	case r.Campaign.Format == 0:
+	if r.Campaign.Profile == "" {
 		return nil, errors.New("no campaign in it")
-	case r.Campaign.Format != Format:
-		return nil, fmt.Errorf("format %d, this program reads %d", r.Campaign.Format, Format)
 	}
 	return r, nil
 }
@@ -77,13 +77,10 @@ type File struct {
 	f       *os.File
 }
 
-// errOtherCampaign is wrapped by [Open] if the file is of another campaign.
-var errOtherCampaign = errors.New("the file holds another campaign")
-
-// Open makes the file of a campaign or, if there is one, goes on with it: only
-// with the same spec, seed and machine. The caller must call Close.
-func Open(name string, c Campaign) (*File, error) {
-	c.Format = Format
+// Open makes the file of a campaign or, if there is one that lacks some of the plan, goes
+// on with it: only with the same spec and machine. Another one, or one that is complete,
+// is renamed for the time at which it was begun. The caller must call Close.
+func Open(name string, c Campaign, plan []spec.Run) (*File, error) {
 	old, err := Read(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -91,8 +88,14 @@ func Open(name string, c Campaign) (*File, error) {
 	case err != nil:
 		return nil, err
 	}
-	if err := resumable(&old.Campaign, &c); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	done := old.Done()
+	lacks := slices.ContainsFunc(plan, func(r spec.Run) bool { return !done[r.ID()] })
+	if old.Campaign.Digest != c.Digest || old.Campaign.Machine != c.Machine || !lacks {
+		aside := fmt.Sprintf("%s-%s.jsonl", strings.TrimSuffix(name, ".jsonl"), old.Campaign.Started.UTC().Format("20060102T150405"))
+		if err := os.Rename(name, aside); err != nil {
+			return nil, err
+		}
+		return create(name, c)
 	}
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -117,18 +120,6 @@ func create(name string, c Campaign) (*File, error) {
 	return out, nil
 }
 
-func resumable(old, c *Campaign) error {
-	switch {
-	case old.Digest != c.Digest:
-		return fmt.Errorf("%w: spec %s (profile %s), not %s (%s)", errOtherCampaign, old.Digest, old.Profile, c.Digest, c.Profile)
-	case old.Seed != c.Seed:
-		return fmt.Errorf("%w: seed %d, not %d", errOtherCampaign, old.Seed, c.Seed)
-	case old.Machine != c.Machine:
-		return fmt.Errorf("%w: it is of %+v, this is %+v", errOtherCampaign, old.Machine, c.Machine)
-	}
-	return nil
-}
-
 // toEnd goes behind the last whole line and cuts what follows.
 func (f *File) toEnd() error {
 	raw, err := io.ReadAll(f.f)
@@ -143,12 +134,12 @@ func (f *File) toEnd() error {
 	return err
 }
 
-// Append writes a sample; it is on the disk when Append returns. Metrics that
-// nothing describes are an error.
+// Append writes a sample; it is on the disk when Append returns. A metric
+// whose name does not say its unit is an error.
 func (f *File) Append(s *Sample) error {
 	for name := range s.Metrics {
-		if _, ok := Describe(name); !ok {
-			return fmt.Errorf("sample %s: nothing describes its metric %q", s.ID(), name)
+		if _, ok := Unit(name); !ok {
+			return fmt.Errorf("sample %s: the name of its metric %q does not end with a unit", s.ID(), name)
 		}
 	}
 	if err := f.write(line{Sample: s}); err != nil {

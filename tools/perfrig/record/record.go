@@ -10,11 +10,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/tools/perfrig/spec"
-	"github.com/podweir/podweir/tools/perfrig/stats"
 )
-
-// Format is the version of the file.
-const Format = 1
 
 // SubstrateVM is the substrate of emulated machines, whose absolute times and
 // rates mean little.
@@ -23,6 +19,7 @@ const SubstrateVM = "vm"
 // Machine is where samples were taken. All of it must be the same for a
 // campaign to resume.
 type Machine struct {
+	// Substrate is "netns", or [SubstrateVM].
 	Substrate string `json:"substrate"`
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
@@ -33,31 +30,17 @@ type Machine struct {
 	Commit string `json:"commit"`
 	// Plugin is a digest of the podweir-cni that was measured.
 	Plugin string `json:"plugin"`
-	// Niceness is the priority of the load generators.
-	Niceness int `json:"niceness"`
 }
 
 // Campaign is the first line.
 type Campaign struct {
-	Format  int    `json:"format"`
 	Profile string `json:"profile"`
 	Digest  string `json:"digest"` // of the spec
-	Seed    uint64 `json:"seed"`
 	// Planned is how many samples the spec takes; older files have 0.
 	Planned int       `json:"planned,omitempty"`
 	Started time.Time `json:"started"`
 	Machine Machine   `json:"machine"`
 }
-
-// Series are numbers at equal distances in time.
-type Series struct {
-	EverySeconds float64   `json:"everySeconds"`
-	Values       []float64 `json:"values"`
-}
-
-// Others is processor time that was not the rig's, in cores: of processes of this
-// machine, and of its host, which gave it to other machines.
-type Others struct{ Foreign, Stolen float64 }
 
 // Sample is one run.
 type Sample struct {
@@ -66,9 +49,6 @@ type Sample struct {
 
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
-	// LoadBefore and LoadAfter are the machine's load average of a minute.
-	LoadBefore float64 `json:"loadBefore"`
-	LoadAfter  float64 `json:"loadAfter"`
 	// Foreign is the processor time, in cores, that processes took meanwhile
 	// which are none of the rig's.
 	Foreign float64 `json:"foreign"`
@@ -76,11 +56,8 @@ type Sample struct {
 	// samples of before this was read.
 	Stolen float64 `json:"stolen,omitempty"`
 
-	// Metrics are described by [Describe].
+	// Metrics are numbers by their name, which ends with its [Unit].
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Latencies are distributions by the name of their metrics.
-	Latencies map[string]*stats.Histogram `json:"latencies,omitempty"`
-	Series    map[string]Series           `json:"series,omitempty"`
 	// Errors counts requests without a complete answer, by load and reason.
 	Errors map[string]int `json:"errors,omitempty"`
 

@@ -56,7 +56,7 @@ func (b *barred) others(c *spec.Cell) {
 	without := *c
 	without.Phase.Name = "unshaped"
 	const metric = "machine_cores_per_gbit"
-	d, ok := stats.Different(values(b.r, &without, metric), values(b.r, c, metric), stats.Confidence)
+	d, ok := stats.Different(values(b.r, &without, metric), values(b.r, c, metric))
 	if !ok {
 		return
 	}
@@ -100,7 +100,7 @@ func (b *barred) addition(c *spec.Cell) {
 func (b *barred) relative(c *spec.Cell, k Kind, what, metric string, most float64) {
 	reference := *c
 	reference.Phase.Name = shipped
-	d, ok := stats.Different(values(b.r, &reference, metric), values(b.r, c, metric), stats.Confidence)
+	d, ok := stats.Different(values(b.r, &reference, metric), values(b.r, c, metric))
 	if !ok {
 		return
 	}

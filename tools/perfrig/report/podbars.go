@@ -20,8 +20,6 @@ const (
 	agentMost = 15 << 20
 )
 
-const mebi = 1.0 / (1 << 20)
-
 // podBars are what must not grow with the number of pods. They are of no kind:
 // the table of several campaigns has a row for each of their names.
 func (b *barred) podBars() {
@@ -38,8 +36,8 @@ func (b *barred) podBars() {
 	}
 	for _, c := range cellsOf(b.r, spec.Memory) {
 		if most := b.mean(&c, "agent_rss_max_bytes"); !math.IsNaN(most) {
-			b.add(most <= agentMost, &c, "the agent's anonymous memory", fmt.Sprintf("%.2f MiB", most*mebi),
-				fmt.Sprintf("at most %.0f MiB", agentMost*mebi))
+			b.add(most <= agentMost, &c, "the agent's anonymous memory", fmt.Sprintf("%.2f MiB", most/(1<<20)),
+				fmt.Sprintf("at most %.0f MiB", float64(agentMost)/(1<<20)))
 		}
 	}
 }
@@ -79,11 +77,7 @@ func (b *barred) podAddition(c *spec.Cell) {
 	if c.Phase.Kind != spec.Podweir || c.Phase.Keys["ingressMode"] == "" {
 		return
 	}
-	one, ok := b.onePod(c)
-	if !ok {
-		return
-	}
-	drift := quantile(pooled(b.r, c, "add_one"), 0.5) / quantile(pooled(b.r, one, "add_one"), 0.5)
+	drift := b.mean(c, "add_one_p50_ms") / b.withOnePod(c, "add_one_p50_ms")
 	if !math.IsNaN(drift) {
 		b.add(drift <= addDrift, c, "ADD, median relative to one pod", fmt.Sprintf("%.2f", drift),
 			fmt.Sprintf("at most %.1f", addDrift))
@@ -93,18 +87,10 @@ func (b *barred) podAddition(c *spec.Cell) {
 // withOnePod is the mean of a metric where the same phase has one pod; NaN if
 // that was not measured, or the cell is that.
 func (b *barred) withOnePod(c *spec.Cell, metric string) float64 {
-	if one, ok := b.onePod(c); ok {
-		return b.mean(one, metric)
-	}
-	return math.NaN()
-}
-
-// onePod is the same cell with one pod.
-func (b *barred) onePod(c *spec.Cell) (one *spec.Cell, ok bool) {
 	for _, o := range cellsOf(b.r, c.Workload.Kind) {
 		if o.Workload.Pods == 1 && c.Workload.Pods != 1 && o.Phase.Name == c.Phase.Name && o.Rate == c.Rate {
-			return &o, true
+			return b.mean(&o, metric)
 		}
 	}
-	return nil, false
+	return math.NaN()
 }

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
-	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
 // withoutLinks is a phase whose ADD makes no TCX link.
@@ -25,15 +23,6 @@ func podsWorkload(kind spec.WorkloadKind, pods int) spec.Workload {
 	return spec.Workload{Name: fmt.Sprintf("%s-%d", kind, pods), Kind: kind, Pods: pods}
 }
 
-// addsOf are so many ADDs from 1 ms up, in steps.
-func addsOf(n int, step time.Duration) *stats.Histogram {
-	took := make([]time.Duration, n)
-	for i := range took {
-		took[i] = time.Millisecond + time.Duration(i)*step
-	}
-	return stats.NewHistogram(took)
-}
-
 // fullNode is a campaign of one and of 110 pods; over says by how much the
 // latter cost more.
 func fullNode(over float64) *record.Results {
@@ -43,10 +32,7 @@ func fullNode(over float64) *record.Results {
 			packets := map[string]float64{
 				"alone_light_cost_ns": 70 * by, "spread_light_cost_ns": 70 * by, "spread_light_cost_ratio": by,
 			}
-			add := sample(withoutLinks, podsWorkload(spec.Adds, pods), round, map[string]float64{"add_together_whole_p50_ms": 400 * by})
-			add.Latencies = map[string]*stats.Histogram{
-				"add_one": addsOf(350, time.Duration(by*by*float64(10*time.Microsecond))), "add_together": addsOf(100, time.Millisecond),
-			}
+			add := sample(withoutLinks, podsWorkload(spec.Adds, pods), round, map[string]float64{"add_one_p50_ms": 4 * by})
 			r.Samples = append(r.Samples, add,
 				sample(ours, podsWorkload(spec.Turns, pods), round, map[string]float64{"pw_band_turns_cost_ns": 90 * by}),
 				sample(ours, podsWorkload(spec.Pods, pods), round, packets), sample(theirs, podsWorkload(spec.Pods, pods), round, nil),
@@ -96,22 +82,6 @@ func TestBarsOfPodsAreSummedUp(t *testing.T) {
 		if !names[want] {
 			t.Errorf("no row %q in %v", want, names)
 		}
-	}
-}
-
-// TestAddsAreOneDistribution: no round has samples enough for its 99th
-// percentile, all three have.
-func TestAddsAreOneDistribution(t *testing.T) {
-	rows := podAdds(fullNode(1)).Rows
-	want := []string{"adds-1", "podweir-strict-clsact", "1050", "2.74", "4.32", "4.46", "4.5", "-", "50", "-", "100", "400 ± 0"}
-	if len(rows) != 2 {
-		t.Fatalf("%d rows, want one for each number of pods: %v", len(rows), rows)
-	}
-	if diff := cmp.Diff(want, rows[0]); diff != "" {
-		t.Errorf("row (-want +got):\n%s", diff)
-	}
-	if rows[1][0] != "adds-110" {
-		t.Errorf("second row is %s, want adds-110", rows[1][0])
 	}
 }
 

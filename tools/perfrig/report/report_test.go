@@ -5,16 +5,13 @@ package report
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
-	"github.com/podweir/podweir/tools/perfrig/stats"
 )
 
 var (
@@ -28,8 +25,6 @@ var (
 func sample(p spec.Phase, w spec.Workload, round int, metrics map[string]float64) record.Sample {
 	return record.Sample{
 		Cell: spec.Cell{Phase: p, Rate: 10_000_000, Workload: w}, Round: round, Metrics: metrics, Foreign: 0.5,
-		Latencies: map[string]*stats.Histogram{"kept": stats.NewHistogram([]time.Duration{time.Millisecond, 3 * time.Millisecond})},
-		Series:    map[string]record.Series{"egress": {EverySeconds: 0.1, Values: []float64{1e7, 2e7}}},
 	}
 }
 
@@ -41,7 +36,7 @@ var (
 
 func results() *record.Results {
 	r := &record.Results{Campaign: record.Campaign{
-		Format: 1, Profile: "none such", Machine: record.Machine{Kernel: "6.18.1", CPU: "Abacus", CPUs: 2, Commit: "c0ffee"},
+		Profile: "none such", Machine: record.Machine{Kernel: "6.18.1", CPU: "Abacus", CPUs: 2, Commit: "c0ffee"},
 	}}
 	for round, noise := range []float64{-0.01, 0, 0.01} {
 		kept := func(p99 float64) map[string]float64 {
@@ -66,7 +61,7 @@ func results() *record.Results {
 		)
 	}
 	missing := sample(absent, latency, 0, nil)
-	missing.Unavailable, missing.Latencies, missing.Series = "kernel lacks sch_cake", nil, nil
+	missing.Unavailable = "kernel lacks sch_cake"
 	r.Samples = append(r.Samples, missing)
 	return r
 }
@@ -181,10 +176,10 @@ func TestBarsOfCosts(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := Terminal(&b, costs(1)); err != nil {
-		t.Fatal(err)
+	if missed, err := Terminal(&b, costs(1)); err != nil || missed != 0 {
+		t.Fatalf("Terminal = %d, %v, want no bar missed", missed, err)
 	}
-	for _, want := range []string{"pw_class_heavy", "66.0", "1.20", "79.0", "11264"} {
+	for _, want := range []string{"pw_class_heavy", "66 ns", "1.200", "79.0 KiB", "11264"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, b.String())
 		}
@@ -249,61 +244,53 @@ func TestNotOfferedIsNotJudged(t *testing.T) {
 	}
 }
 
-func TestTables(t *testing.T) {
+func TestTerminal(t *testing.T) {
 	var b bytes.Buffer
-	if err := Terminal(&b, results()); err != nil {
-		t.Fatal(err)
+	if missed, err := Terminal(&b, results()); err != nil || missed != 5 {
+		t.Errorf("Terminal = %d, %v, want the 5 bars that are missed", missed, err)
 	}
-	for _, want := range []string{"kernel lacks sch_cake", "1.50 ± 0.01", "20.00 ± 0.01", "cores taken by others", "MISS latency-egress/10M/podweir-strict"} {
+	for _, want := range []string{"cake (kernel lacks sch_cake)", "1.50 ms ±0.7%", "20.00 ms ±0.1%", "took up to 0.50", "MISS latency-egress/10M/podweir-strict"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, b.String())
 		}
 	}
-	for _, table := range Tables(results()) {
-		for _, row := range table.Rows {
-			if len(row) != len(table.Header) {
-				t.Errorf("%s: a row of %d cells under %d heads: %q", table.Title, len(row), len(table.Header), row)
-			}
-		}
-	}
 }
 
-// TestViewHasOnlyRowsWithNumbers: of two views of a kind each has its own rows.
-func TestViewHasOnlyRowsWithNumbers(t *testing.T) {
-	r := &record.Results{}
-	for name, metrics := range map[string]map[string]float64{
-		"load-stream": {"call_p50_ms": 1, "stream_p50_ms": 20}, "load-cubic": {"call_p50_ms": 1},
-	} {
-		r.Samples = append(r.Samples, sample(ours, spec.Workload{Name: name, Kind: spec.Ordinary}, 0, metrics))
-	}
-	var got [][]string
-	for _, table := range Tables(r) {
-		var rows []string
-		for _, row := range table.Rows {
-			if strings.HasPrefix(row[0], "load-") {
-				rows = append(rows, row[0])
-			}
-		}
-		if rows != nil {
-			got = append(got, rows)
-		}
-	}
-	if diff := cmp.Diff([][]string{{"load-cubic", "load-stream"}, {"load-stream"}}, got); diff != "" {
-		t.Errorf("rows of the tables (-want +got):\n%s", diff)
-	}
-}
-
-// TestMissingSamplesAreCounted: by what the file says was planned, also where
-// nobody knows the spec any more.
-func TestMissingSamplesAreCounted(t *testing.T) {
+// TestTooFewRequestsHaveNoBar: without a 99th percentile there is nothing to
+// hold against it.
+func TestTooFewRequestsHaveNoBar(t *testing.T) {
 	r := results()
-	done := len(r.Done())
-	for planned, want := range map[int]string{
-		0: "if all cells were to have as many", done + 7: fmt.Sprintf("7 of %d samples are missing", done+7), done: "",
-	} {
-		r.Campaign.Planned = planned
-		if got := incomplete(r); !strings.Contains(got, want) || want == "" && got != "" {
-			t.Errorf("%d of %d planned: %q, want %q", done, planned, got, want)
+	for i := range r.Samples {
+		delete(r.Samples[i].Metrics, "open_p99_ms")
+	}
+	for what := range words(Bars(r)) {
+		if strings.Contains(what, "light p99") {
+			t.Errorf("there is a bar %q", what)
+		}
+	}
+}
+
+func TestProvenance(t *testing.T) {
+	r := results()
+	for substrate, want := range map[string]string{"netns": "the 2 processors.", record.SubstrateVM: "which are emulated."} {
+		r.Campaign.Machine.Substrate = substrate
+		if got := Provenance(r); !strings.HasSuffix(got, want) {
+			t.Errorf("Provenance = %q, want it to end with %q", got, want)
+		}
+	}
+}
+
+// TestWhatIsLackingHasNoBar: a kernel without a qdisc misses none.
+func TestWhatIsLackingHasNoBar(t *testing.T) {
+	r := results()
+	for _, w := range []spec.Workload{sweep, mix, latency} {
+		lacking := sample(ours, w, 0, nil)
+		lacking.Cell.Phase.Name, lacking.Unavailable = "podweir-strict-htb", "kernel lacks sch_htb"
+		r.Samples = append(r.Samples, lacking)
+	}
+	for what := range words(Bars(r)) {
+		if strings.Contains(what, "podweir-strict-htb") {
+			t.Errorf("there is a bar %q", what)
 		}
 	}
 }

@@ -271,41 +271,41 @@ func (b *judged) number() float64 {
 
 // Quantity writes a number of a metric with its unit.
 func Quantity(metric string, v float64) string {
-	switch m, _ := record.Describe(metric); {
+	switch unit, _ := record.Unit(metric); {
 	case strings.HasSuffix(metric, "_share"):
 		return fmt.Sprintf("%.4f of the cap", v)
-	case m.Unit == "ms":
+	case unit == "ms":
 		return fmt.Sprintf("%.2f ms", v)
-	case m.Unit == "ns" && v >= 100:
+	case unit == "ns" && v >= 100:
 		return fmt.Sprintf("%.0f ns", v)
-	case m.Unit == "bit/s":
-		return fmt.Sprintf("%.1f Mbit/s", v*mega)
-	case m.Unit == "B":
-		return fmt.Sprintf("%.1f KiB", v*kibi)
+	case unit == "bit/s":
+		return fmt.Sprintf("%.1f Mbit/s", v/1e6)
+	case unit == "B":
+		return fmt.Sprintf("%.1f KiB", v/1024)
 	case strings.HasSuffix(metric, "_count"):
 		return fmt.Sprintf("%.0f", v)
-	case m.Unit == "":
+	case unit == "":
 		return fmt.Sprintf("%.3f", v)
 	default:
-		return fmt.Sprintf("%.3g %s", v, m.Unit)
+		return fmt.Sprintf("%.3g %s", v, unit)
 	}
 }
 
 func verdict(bars []judged) string {
-	missed, undecided := 0, 0
+	missed, open := 0, 0
 	for i := range bars {
 		switch {
 		case bars[i].Undecided:
-			undecided++
+			open++
 		case !bars[i].Pass:
 			missed++
 		}
 	}
 	switch {
-	case missed == 0 && undecided == len(bars):
+	case missed == 0 && open == len(bars):
 		return "not decided"
-	case missed == 0 && undecided > 0:
-		return fmt.Sprintf("not decided in %d of %d", undecided, len(bars))
+	case missed == 0 && open > 0:
+		return fmt.Sprintf("not decided in %d of %d", open, len(bars))
 	case missed == 0:
 		return "ok"
 	case len(bars) == 1:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"time"
 )
 
 // Run is one sample of one cell.
@@ -30,11 +31,13 @@ type group struct {
 
 // Plan orders all runs: rounds one after the other, in each round the groups in
 // random order, in each group the phases in random order (a randomised complete
-// block design). The order follows from the spec and the seed alone.
-func (s *Spec) Plan(seed uint64) []Run {
+// block design). The order follows from the spec alone.
+func (s *Spec) Plan() []Run {
 	cells, samples := s.Cells()
 	groups, order := grouped(cells)
-	rng := rand.New(rand.NewPCG(seed, seedOf(s.Digest())))
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s.Digest()))
+	rng := rand.New(rand.NewPCG(3, h.Sum64()))
 	rounds := 0
 	for _, n := range samples {
 		rounds = max(rounds, n)
@@ -76,17 +79,11 @@ func grouped(cells []Cell) (groups map[group][]Cell, order []group) {
 	return groups, order
 }
 
-func seedOf(digest string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(digest))
-	return h.Sum64()
-}
-
-// Seconds is how long runs take, by the estimates of their workloads.
-func Seconds(runs []Run) float64 {
+// Duration is how long runs take, by the estimates of their workloads.
+func Duration(runs []Run) time.Duration {
 	sum := 0.0
 	for i := range runs {
 		sum += runs[i].Cell.Workload.Seconds
 	}
-	return sum
+	return time.Duration(sum) * time.Second
 }

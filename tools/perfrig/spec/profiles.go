@@ -26,7 +26,7 @@ func Profiles() map[string]*Spec {
 func Profile(name string) (*Spec, error) {
 	all := Profiles()
 	if s := all[name]; s != nil {
-		return s, s.Validate()
+		return s, nil
 	}
 	return nil, fmt.Errorf("no profile %q: there are %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 }

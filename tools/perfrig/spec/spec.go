@@ -228,58 +228,6 @@ func (s *Spec) Cells() (cells []Cell, samples map[string]int) {
 	return cells, samples
 }
 
-// Validate says what of the spec cannot be measured or told apart.
-func (s *Spec) Validate() error {
-	if s.Samples < 1 {
-		return fmt.Errorf("profile %s: %d samples", s.Profile, s.Samples)
-	}
-	seen := map[string]string{}
-	cells, _ := s.Cells()
-	for _, c := range cells {
-		raw, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		if c.Phase.Name == "" || c.Workload.Name == "" || c.Workload.Seconds <= 0 {
-			return fmt.Errorf("cell %s: a name or its duration is missing", raw)
-		}
-		if old, ok := seen[c.ID()]; ok && old != string(raw) {
-			return fmt.Errorf("two different cells are called %s", c.ID())
-		}
-		seen[c.ID()] = string(raw)
-	}
-	return s.sameNames()
-}
-
-// sameNames: one name means one thing in all blocks, which Cells would hide.
-func (s *Spec) sameNames() error {
-	seen := map[string]string{}
-	check := func(name string, v any) error {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			return err
-		}
-		if old, ok := seen[name]; ok && old != string(raw) {
-			return fmt.Errorf("%s is two different things: %s and %s", name, old, raw)
-		}
-		seen[name] = string(raw)
-		return nil
-	}
-	for _, b := range s.Blocks {
-		for _, p := range b.Phases {
-			if err := check("phase "+p.Name, p); err != nil {
-				return err
-			}
-		}
-		for _, w := range b.Workloads {
-			if err := check("workload "+w.Name, w); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Digest identifies what is measured, in 12 hexadecimal digits: a campaign
 // resumes only with the spec it began with.
 func (s *Spec) Digest() string {

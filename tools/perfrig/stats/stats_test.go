@@ -4,11 +4,9 @@
 package stats
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -83,7 +81,7 @@ func TestDifferent(t *testing.T) {
 		"half, on the down side": {before: doubled, after: quiet, ratio: 0.5, low: 0.45, high: 0.55},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, ok := Different(tc.before, tc.after, 0.99)
+			d, ok := Different(tc.before, tc.after)
 			if !ok || math.Abs(d.Ratio-tc.ratio) > 0.01 {
 				t.Fatalf("ratio = %v (%v), want %v", d.Ratio, ok, tc.ratio)
 			}
@@ -96,54 +94,8 @@ func TestDifferent(t *testing.T) {
 		})
 	}
 	for _, bad := range [][]float64{nil, {1}, {0, 1}, {math.NaN(), 1}, {math.Inf(1), 1}} {
-		if _, ok := Different(quiet, bad, 0.99); ok {
+		if _, ok := Different(quiet, bad); ok {
 			t.Errorf("Different(_, %v) has an answer", bad)
-		}
-	}
-}
-
-func TestHistogram(t *testing.T) {
-	var latencies []time.Duration
-	for i := range 1000 {
-		latencies = append(latencies, time.Duration(i+1)*time.Millisecond)
-	}
-	h := NewHistogram(append(latencies, 200*time.Second, -1))
-	if got := h.Count(); got != 1002 {
-		t.Fatalf("Count() = %d, want 1002", got)
-	}
-	for q, want := range map[float64]time.Duration{0.5: 500 * time.Millisecond, 0.99: 991 * time.Millisecond, 1: highest} {
-		if got := h.Quantile(q); math.Abs(float64(got-want)) > float64(want)/500 {
-			t.Errorf("Quantile(%v) = %v, want %v", q, got, want)
-		}
-	}
-	raw, err := json.Marshal(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back Histogram
-	if err := json.Unmarshal(raw, &back); err != nil {
-		t.Fatal(err)
-	}
-	for _, q := range []float64{0.01, 0.5, 0.99, 1} {
-		if was, is := h.Quantile(q), back.Quantile(q); was != is {
-			t.Errorf("Quantile(%v) = %v after writing and reading, was %v", q, is, was)
-		}
-	}
-	back.Add(h)
-	if got := back.Count(); got != 2004 {
-		t.Errorf("Count() of two = %d, want 2004", got)
-	}
-	if err := json.Unmarshal([]byte(`"no histogram"`), &back); err == nil {
-		t.Error("reading nonsense = nil error, want an error")
-	}
-}
-
-// TestResolves: a percentile that hangs on fewer than ten samples is luck.
-func TestResolves(t *testing.T) {
-	h := NewHistogram(make([]time.Duration, 1000))
-	for q, want := range map[float64]bool{0.5: true, 0.99: true, 0.995: false, 0.999: false} {
-		if got := h.Resolves(q); got != want {
-			t.Errorf("1000 samples resolve %v: %v, want %v", q, got, want)
 		}
 	}
 }

@@ -8,9 +8,6 @@ package stats
 import (
 	"math"
 	"slices"
-
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Confidence is that of every interval.
@@ -40,33 +37,60 @@ func Summarise(samples []float64) Summary {
 	sorted := slices.Sorted(slices.Values(samples))
 	s.Min, s.Max = sorted[0], sorted[s.N-1]
 	s.Median = (sorted[(s.N-1)/2] + sorted[s.N/2]) / 2
-	s.Mean = stat.Mean(sorted, nil)
+	var variance float64
+	s.Mean, variance = moments(sorted)
 	if s.N < 2 {
 		return s
 	}
-	s.Stddev = stat.StdDev(sorted, nil)
-	s.ConfidenceRadius = criticalT(float64(s.N-1), Confidence) * s.Stddev / math.Sqrt(float64(s.N))
+	s.Stddev = math.Sqrt(variance)
+	s.ConfidenceRadius = criticalT(float64(s.N-1)) * s.Stddev / math.Sqrt(float64(s.N))
 	s.ConfidenceLow, s.ConfidenceHigh = s.Mean-s.ConfidenceRadius, s.Mean+s.ConfidenceRadius
 	return s
 }
 
-// criticalT is the two-sided critical value of Student's t.
-func criticalT(degrees, confidence float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: degrees}.Quantile(0.5 + confidence/2)
+// moments are the mean and the variance (n-1) of samples.
+func moments(samples []float64) (mean, variance float64) {
+	n := float64(len(samples))
+	for _, v := range samples {
+		mean += v / n
+	}
+	for _, v := range samples {
+		variance += (v - mean) * (v - mean) / (n - 1)
+	}
+	return mean, variance
+}
+
+// criticalT is how many standard errors the interval of [Confidence] reaches to either
+// side, by Student's t. With t = √degrees × tan θ the density is that of a power of
+// cos θ, which is summed up from the middle.
+func criticalT(degrees float64) float64 {
+	above, _ := math.Lgamma((degrees + 1) / 2)
+	below, _ := math.Lgamma(degrees / 2)
+	density := math.Exp(above-below) / math.Sqrt(math.Pi)
+	const steps = 20_000
+	const step = math.Pi / 2 / steps
+	rest := Confidence / 2
+	for i := 0.0; ; i++ {
+		part := density * math.Pow(math.Cos((i+0.5)*step), degrees-1) * step
+		if part >= rest || i == steps-1 {
+			return math.Sqrt(degrees) * math.Tan((i+rest/part)*step)
+		}
+		rest -= part
+	}
 }
 
 // Difference is how much two sets of samples of a positive number differ.
 type Difference struct {
 	// Ratio is the geometric mean of the second relative to the first.
 	Ratio float64
-	// Low and High bound the ratio at the confidence requested, by Welch's t on
+	// Low and High bound the ratio of [Confidence], by Welch's t on
 	// the logarithms: the spread of both sets is in it.
 	Low, High float64
 }
 
 // Different compares two sets of samples. ok is false if one has fewer than
 // two, or a sample is not above 0: then there is no spread to judge by.
-func Different(before, after []float64, confidence float64) (d Difference, ok bool) {
+func Different(before, after []float64) (d Difference, ok bool) {
 	m1, v1, ok1 := logMoments(before)
 	m2, v2, ok2 := logMoments(after)
 	if !ok1 || !ok2 {
@@ -77,7 +101,7 @@ func Different(before, after []float64, confidence float64) (d Difference, ok bo
 	delta, radius := m2-m1, 0.0
 	if e1+e2 > 0 {
 		degrees := (e1 + e2) * (e1 + e2) / (e1*e1/(n1-1) + e2*e2/(n2-1))
-		radius = criticalT(degrees, confidence) * math.Sqrt(e1+e2)
+		radius = criticalT(degrees) * math.Sqrt(e1+e2)
 	}
 	return Difference{Ratio: math.Exp(delta), Low: math.Exp(delta - radius), High: math.Exp(delta + radius)}, true
 }
@@ -93,6 +117,6 @@ func logMoments(samples []float64) (mean, variance float64, ok bool) {
 		}
 		logs[i] = math.Log(s)
 	}
-	mean, variance = stat.MeanVariance(logs, nil)
+	mean, variance = moments(logs)
 	return mean, variance, true
 }
