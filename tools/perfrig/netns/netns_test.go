@@ -124,7 +124,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 		"rivals tcp-1-bbr-ingress/20M/podweir-strict":    {"ingress_used_share", "ingress_worst_second_share"},
 		"scale flows-100000-ingress/1G/podweir-strict":   {"flows_live_count", "packet_cost_ns", "statistics_cost_ns", "each_offered_share"},
 		"scale turns-8/uncapped/podweir-strict":          {"pw_band_turns_cost_ns", "pw_edt_turns_cost_ns"},
-		"scale memory-8/100M/podweir-strict":             {"memory_memlock_bytes", "memory_pagetables_bytes", "add_rss_p50_bytes"},
+		"scale memory-8/100M/podweir-strict":             {"memory_memlock_bytes", "add_rss_p50_bytes"},
 	} {
 		profile, id, _ := strings.Cut(id, " ")
 		t.Run(strings.ReplaceAll(id, "/", " "), func(t *testing.T) {
@@ -146,18 +146,27 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 	}
 }
 
-// TestPrivilegedLightFlowsStayLight: a thousand flows that share 30 % of the cap are not
-// taken for heavy.
-func TestPrivilegedLightFlowsStayLight(t *testing.T) {
+// TestPrivilegedFlowsTellsHeavyFromLight: one flow that takes more than 5 % of the cap is
+// heavy under elephants, which charges it alone. Under strict it is light: it is below
+// its fair share as long as no other flow is there. A thousand flows are light.
+func TestPrivilegedFlowsTellsHeavyFromLight(t *testing.T) {
 	requireRoot(t)
-	r := cell(t, "scale", "flows-1000-ingress/1G/podweir-strict")
-	r.Cell.Workload.BulkSeconds = 2
-	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), r, into); err != nil {
-		t.Fatal(err)
-	}
-	if got, ok := into.Metrics["light_errors_share"]; !ok || got > 0.01 {
-		t.Errorf("%.4f (%t) of the packets are heavy, want at most 0.01", got, ok)
+	for _, tc := range []struct {
+		policy string
+		flows  int
+		heavy  bool
+	}{{"elephants", 1, true}, {"strict", 1, false}, {"strict", 1000, false}} {
+		r := cell(t, "scale", "flows-1000-ingress/1G/podweir-strict")
+		r.Cell.Phase.Keys = map[string]string{"policy": tc.policy}
+		r.Cell.Workload.BulkSeconds, r.Cell.Workload.Flows = 2, tc.flows
+		into := &record.Sample{}
+		if err := New(root).Run(t.Context(), r, into); err != nil {
+			t.Fatal(err)
+		}
+		// It takes a fifth of a second until the flow has been heavy.
+		if got, ok := into.Metrics["light_errors_share"]; !ok || tc.heavy && got < 0.5 || !tc.heavy && got > 0.05 {
+			t.Errorf("%s, %d flows: %.4f (%t) of the packets are heavy, want that to be %v", tc.policy, tc.flows, got, ok, tc.heavy)
+		}
 	}
 }
 
@@ -187,12 +196,11 @@ func TestPrivilegedUnavailableIsTheKernelsAnswer(t *testing.T) {
 func TestPrivilegedPodThatIsNotShapedIsNotMeasured(t *testing.T) {
 	requireRoot(t)
 	r := cell(t, "costs", "latency-egress/100M/podweir-strict")
-	// No mode but qdisc has the queue htb.
-	r.Cell.Phase.Keys = map[string]string{"policy": "strict", "mode": "tcx-podside", "queue": "htb"}
+	r.Cell.Rate = 500 // the least limit is 1k
 	into := &record.Sample{}
 	err := New(root).Run(t.Context(), r, into)
 	if err == nil || !strings.Contains(err.Error(), "the plugin said") {
-		t.Errorf("Run of a mode that lacks the queue = %v, want what the plugin said", err)
+		t.Errorf("Run with a limit that is too low = %v, want what the plugin said", err)
 	}
 	if len(into.Metrics) > 0 {
 		t.Errorf("a pod that was not shaped has numbers: %v", into.Metrics)
