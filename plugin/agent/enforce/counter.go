@@ -6,7 +6,6 @@ package enforce
 import (
 	"slices"
 
-	"github.com/podweir/podweir/plugin/agent/ratewatch"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
@@ -108,8 +107,8 @@ func uncharged(l *reconcile.Limit) bool { return l.Exempt || l.Policy.Is == term
 const inFlight units.Bytes = 2_000_000
 
 // watched is what a limit lets through.
-func watched(l *reconcile.Limit) ratewatch.Limit {
-	return ratewatch.Limit{
+func watched(l *reconcile.Limit) Allowed {
+	return Allowed{
 		Rate: l.Rate, Excess: l.Allowance.Excess, AtOnce: l.Allowance.AtOnce, InFlight: inFlight,
 		Credited: len(besides(l)) > 0, Uncharged: uncharged(l),
 	}

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/kube"
-	"github.com/podweir/podweir/plugin/agent/ratewatch"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
@@ -88,13 +87,13 @@ type limitKey struct {
 
 // watch is what is known of one direction.
 type watch struct {
-	ratewatch.Direction
+	balance Balance
 	limit   reconcile.Limit
-	verdict ratewatch.Verdict
+	verdict Verdict
 	held    time.Duration
 	// arrived is of what the pod's own device received, beside what the counter has.
-	arrived ratewatch.Direction
-	past    ratewatch.Verdict
+	arrived Balance
+	past    Verdict
 	// source is raised when another device or another counter is read.
 	source uint64
 	seen   bool
@@ -273,7 +272,7 @@ func (r *reader) pod(s *reconcile.PodState, first map[limitKey]*reconcile.Limit)
 		d.seen = true
 		if !same(&d.limit, l) {
 			d.source++
-			d.arrived, d.past = ratewatch.Direction{}, ratewatch.Verdict{}
+			d.arrived, d.past = Balance{}, Verdict{}
 		}
 		d.limit = *l
 		if was := first[k]; was == nil || !same(was, l) {
@@ -294,15 +293,15 @@ func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
 	if err != nil {
 		return err
 	}
-	reading := ratewatch.Reading{
+	reading := Reading{
 		Limit: watched(l), From: r.from, To: time.Since(r.start), Bytes: carried, Source: d.source, Looked: s.At.Sub(r.start),
 	}
 	if before, ok := r.before[k]; ok {
 		if after, err := r.counters.Beside(l, besides(l)); err == nil {
-			reading.Credit = &ratewatch.Credit{Before: before, After: after}
+			reading.Credit = &Credit{Before: before, After: after}
 		}
 	}
-	d.verdict = d.Look(reading)
+	d.verdict = d.balance.Look(reading)
 	d.held += d.verdict.Held
 	r.judge(s, d, &d.verdict, func() engine.Likely { return cause(s, l) })
 	if arrives(l) && (r.looks+l.Interface.HostIndex)%arriveEvery == 0 || d.past.Suspected {
@@ -322,7 +321,7 @@ func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	if err != nil {
 		return err
 	}
-	d.past = d.arrived.Look(ratewatch.Reading{
+	d.past = d.arrived.Look(Reading{
 		Limit: watched(l), From: from, To: time.Since(r.start), Bytes: n, Source: d.source, Looked: s.At.Sub(r.start),
 	})
 	r.judge(s, d, &d.past, func() engine.Likely { return engine.Likely{Cause: engine.CauseRedirected} })
@@ -330,7 +329,7 @@ func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 }
 
 // judge acts on a verdict.
-func (r *reader) judge(s *reconcile.PodState, d *watch, v *ratewatch.Verdict, why func() engine.Likely) {
+func (r *reader) judge(s *reconcile.PodState, d *watch, v *Verdict, why func() engine.Likely) {
 	if v.Suspected {
 		r.cfg.Pods.LookAt(s)
 	}

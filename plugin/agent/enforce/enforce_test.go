@@ -20,7 +20,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/kube"
-	"github.com/podweir/podweir/plugin/agent/ratewatch"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
@@ -254,7 +253,7 @@ func TestExceededIsTold(t *testing.T) {
 			t.Errorf("records = %+v, %v", records, err)
 		}
 		n.set(func() { n.rates[terms.Egress] = 1_000_000 })
-		after(ratewatch.Quiet + 10*time.Second)
+		after(enforce.Quiet + 10*time.Second)
 		if diff := cmp.Diff(within, w.States()); diff != "" {
 			t.Errorf("afterwards:\n%s", diff)
 		}
@@ -384,7 +383,7 @@ func TestPastTheHostSide(t *testing.T) {
 		if got := w.States()[0]; got.Enforced || len(n.events) != 1 {
 			t.Errorf("state = %+v after %d events, want it to last", got, len(n.events))
 		}
-		after(2 * ratewatch.Quiet)
+		after(2 * enforce.Quiet)
 		if got := w.States()[0]; !got.Enforced {
 			t.Errorf("state = %+v, want it to be over", got)
 		}

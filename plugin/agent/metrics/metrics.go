@@ -10,7 +10,6 @@ package metrics
 
 import (
 	"log/slog"
-	"net/http"
 	"runtime"
 	"time"
 
@@ -19,7 +18,6 @@ import (
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/engine"
-	"github.com/podweir/podweir/plugin/snapshot"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -130,8 +128,3 @@ func (m *Metrics) SetDelivery(name string) {
 
 // SetDoctor takes the newest results of the doctor, made at a time.
 func (m *Metrics) SetDoctor(rep *doctor.Report, at time.Time) { m.doctor.set(rep, at) }
-
-// Handler answers scrapes with what was read within the last second. What cannot be
-// read is left out and logged. A reader that is slow holds nothing but the answer, some
-// 60 kB with 110 pods.
-func (m *Metrics) Handler() http.Handler { return snapshot.New(string(format), m.write, m.log) }

@@ -14,8 +14,11 @@ import (
 // format is Prometheus' text format 0.0.4, which every version of it reads.
 var format = expfmt.NewFormat(expfmt.TypeTextPlain)
 
-// write gathers and writes. What cannot be read is left out and logged.
-func (m *Metrics) write(w io.Writer) error {
+// ContentType is that of what Write writes.
+var ContentType = string(format)
+
+// Write answers a scrape. What cannot be read is left out and logged.
+func (m *Metrics) Write(w io.Writer) error {
 	families, err := m.registry.Gather()
 	if err != nil {
 		m.log.Error("scrape failed", "error", err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/agent/serve"
-	"github.com/podweir/podweir/plugin/snapshot"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
@@ -48,7 +47,7 @@ func (a *agentParts) serveNode(ctx context.Context, c *serve.Config, checks []se
 
 // nodeHandler answers with what the agent knows of its node.
 func (a *agentParts) nodeHandler(ctx context.Context, checks []serve.Check) http.Handler {
-	return snapshot.New("application/json", func(w io.Writer) error {
+	return serve.NewPage("application/json", func(w io.Writer) error {
 		return json.NewEncoder(w).Encode(a.answer(ctx, checks))
 	}, a.log)
 }

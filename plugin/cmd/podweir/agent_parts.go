@@ -276,7 +276,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 		},
 	})
 	config := serve.Config{
-		Address: a.o.v.GetString("address"), Metrics: a.metrics.Handler(), CertDir: a.o.v.GetString("tls-dir"),
+		Address: a.o.v.GetString("address"), Metrics: serve.NewPage(metrics.ContentType, a.metrics.Write, a.log), CertDir: a.o.v.GetString("tls-dir"),
 		HealthAddress: a.o.v.GetString("health-address"), Ready: runnable(ready, a.o.runByReaders()), Profile: a.o.v.GetBool("pprof"), Log: a.log,
 	}
 	if a.o.v.GetBool("tls") {

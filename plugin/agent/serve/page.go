@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package snapshot answers many readers over HTTP with one page that is made when
-// somebody asks and kept compressed: a slow reader holds that page, and nothing that
-// another reader or the agent waits for.
-package snapshot
+package serve
 
 import (
 	"bytes"
@@ -22,55 +19,57 @@ import (
 // interval of a scrape: only readers beside each other get the same one.
 const pageLives = time.Second
 
-// page is an answer, compressed. The metrics of 250 pods are a megabyte of text.
-type page struct {
+// snapshot is a page, compressed. The metrics of 250 pods are a megabyte of text.
+type snapshot struct {
 	at time.Time
 	gz []byte
 }
 
-// Handler answers requests, and makes one page at a time.
-type Handler struct {
+// Page answers many readers over HTTP with one page that is made when somebody asks and
+// kept compressed: a slow reader holds that page, and nothing that another reader or the
+// agent waits for. It makes one page at a time.
+type Page struct {
 	contentType string
 	write       func(w io.Writer) error
 	log         *slog.Logger
 	// one is full while somebody makes a page or looks whether there is one.
 	one  chan struct{}
-	last *page
+	last *snapshot
 }
 
-// New returns a handler whose pages write makes; an error of it is logged, and the
+// NewPage returns a page that write makes; an error of it is logged, and the
 // reader gets 503.
-func New(contentType string, write func(w io.Writer) error, log *slog.Logger) *Handler {
-	return &Handler{contentType: contentType, write: write, log: log, one: make(chan struct{}, 1)}
+func NewPage(contentType string, write func(w io.Writer) error, log *slog.Logger) *Page {
+	return &Page{contentType: contentType, write: write, log: log, one: make(chan struct{}, 1)}
 }
 
 // get returns the last page if it is new, or makes one.
-func (h *Handler) get(ctx context.Context) (*page, error) {
+func (p *Page) get(ctx context.Context) (*snapshot, error) {
 	select {
-	case h.one <- struct{}{}:
+	case p.one <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-h.one }()
-	if h.last != nil && time.Since(h.last.at) < pageLives {
-		return h.last, nil
+	defer func() { <-p.one }()
+	if p.last != nil && time.Since(p.last.at) < pageLives {
+		return p.last, nil
 	}
-	made, err := h.make()
+	made, err := p.make()
 	if err != nil {
 		return nil, err
 	}
-	h.last = made
+	p.last = made
 	return made, nil
 }
 
-func (h *Handler) make() (*page, error) {
-	made := &page{at: time.Now()}
+func (p *Page) make() (*snapshot, error) {
+	made := &snapshot{at: time.Now()}
 	var b bytes.Buffer
 	gz, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.write(gz); err != nil {
+	if err := p.write(gz); err != nil {
 		return nil, err
 	}
 	if err := gz.Close(); err != nil {
@@ -81,18 +80,18 @@ func (h *Handler) make() (*page, error) {
 }
 
 // ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	made, err := h.get(r.Context())
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	made, err := p.get(r.Context())
 	if r.Context().Err() != nil {
 		return // who asked is gone
 	}
 	if err != nil {
-		h.log.Error("request failed", "path", r.URL.Path, "error", err)
+		p.log.Error("request failed", "path", r.URL.Path, "error", err)
 		http.Error(w, "nothing can be read: the agent's log says why", http.StatusServiceUnavailable)
 		return
 	}
 	head := w.Header()
-	head.Set("Content-Type", h.contentType)
+	head.Set("Content-Type", p.contentType)
 	head.Set("Vary", "Accept-Encoding")
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		head.Set("Content-Encoding", "gzip")
@@ -101,13 +100,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := made.plain(w); err != nil && r.Context().Err() == nil {
-		h.log.Debug("reader left before all was read", "path", r.URL.Path, "error", err)
+		p.log.Debug("reader left before all was read", "path", r.URL.Path, "error", err)
 	}
 }
 
 // plain writes the text, a little at a time.
-func (p *page) plain(w io.Writer) error {
-	gz, err := gzip.NewReader(bytes.NewReader(p.gz))
+func (s *snapshot) plain(w io.Writer) error {
+	gz, err := gzip.NewReader(bytes.NewReader(s.gz))
 	if err != nil {
 		return err
 	}

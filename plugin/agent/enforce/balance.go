@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-// Package ratewatch compares what devices carried with what a limit lets through: in
-// any window t at most rate * t, and so much at once. It reads nothing by itself:
-// readings come in, verdicts go out, and a look at a direction takes constant time and
-// memory whatever the window.
-//
-// A reading is not exact: the counter was read somewhere between two times, and what
-// does not count (see [Reading.Credit]) was read before and after it. Each is taken in
-// favour of the limit, so that a limit that holds is never said to be exceeded.
-package ratewatch
+package enforce
 
 import (
 	"time"
@@ -17,8 +9,8 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-// Limit is what a direction may carry.
-type Limit struct {
+// Allowed is what a direction may carry.
+type Allowed struct {
 	// Rate is the cap in bits per second, Excess what is allowed beyond it: what a
 	// queue rounds, and what the ceiling leaves room for.
 	Rate   units.BitRate
@@ -38,14 +30,14 @@ type Limit struct {
 }
 
 // bytesPerSecond is the rate with its excess.
-func (l *Limit) bytesPerSecond() float64 {
-	return float64(l.Rate) / 8 * float64(units.Whole+l.Excess) / float64(units.Whole)
+func (a *Allowed) bytesPerSecond() float64 {
+	return float64(a.Rate) / 8 * float64(units.Whole+a.Excess) / float64(units.Whole)
 }
 
 // Reading is one look at the counter of a direction. Times are those of one clock that
 // goes on while the machine does, from any start.
 type Reading struct {
-	Limit Limit
+	Limit Allowed
 	// From and To are before and after the counter was read.
 	From, To time.Duration
 	// Bytes is the counter.
@@ -100,8 +92,15 @@ const (
 	maxUnsettled = 3
 )
 
-// Direction watches one direction of one interface. The zero value knows nothing yet.
-type Direction struct {
+// Balance compares what the device of one direction carried with what the limit lets
+// through: in any window t at most rate * t, and so much at once. It reads nothing by
+// itself: readings come in, verdicts go out, and a look takes constant time and memory
+// whatever the window. The zero value knows nothing yet.
+//
+// A reading is not exact: the counter was read somewhere between two times, and what
+// does not count (see [Reading.Credit]) was read before and after it. Each is taken in
+// favour of the limit, so that a limit that holds is never said to be exceeded.
+type Balance struct {
 	last  *Reading
 	level float64 // bytes beyond the rate in the worst window that ends with last
 
@@ -118,50 +117,50 @@ type Direction struct {
 }
 
 // Look takes a reading and says what it means.
-func (d *Direction) Look(r Reading) Verdict {
+func (b *Balance) Look(r Reading) Verdict {
 	began := false
 	var held time.Duration
 	switch {
-	case d.last == nil || d.last.Source != r.Source || d.last.Limit != r.Limit:
-		*d = Direction{}
-	case r.Bytes < d.last.Bytes || !sameCredit(d.last.Credit, r.Credit):
+	case b.last == nil || b.last.Source != r.Source || b.last.Limit != r.Limit:
+		*b = Balance{}
+	case r.Bytes < b.last.Bytes || !sameCredit(b.last.Credit, r.Credit):
 		// A counter started again, or the credit comes in or goes: nothing can be said
 		// about what was between the two.
-		d.level, d.suspect = 0, nil
+		b.level, b.suspect = 0, nil
 	default:
-		held = d.held(&r)
-		if d.beyond(&r) {
-			began = d.judge(&r)
+		held = b.held(&r)
+		if b.beyond(&r) {
+			began = b.judge(&r)
 		} else {
-			d.suspect = nil
+			b.suspect = nil
 		}
 	}
-	if d.last != nil {
-		d.reached.add(d.last.From, r.From, held > 0)
+	if b.last != nil {
+		b.reached.add(b.last.From, r.From, held > 0)
 	}
-	if d.exceeded && r.To-d.over > Quiet {
-		d.exceeded = false
+	if b.exceeded && r.To-b.over > Quiet {
+		b.exceeded = false
 	}
-	d.last = &r
+	b.last = &r
 	return Verdict{
-		Exceeded: d.exceeded, Began: began, Since: d.since, Carried: d.carried,
-		Suspected: d.suspect != nil, WantCredit: r.Limit.Credited && r.To < d.creditUntil,
-		Held: held, Reached: d.reached.verdict(),
+		Exceeded: b.exceeded, Began: began, Since: b.since, Carried: b.carried,
+		Suspected: b.suspect != nil, WantCredit: r.Limit.Credited && r.To < b.creditUntil,
+		Held: held, Reached: b.reached.verdict(),
 	}
 }
 
 // held returns the time since the last reading if the limit was used up in it. Where not
 // everything is charged, it asks for the credit and returns 0 until it has it.
-func (d *Direction) held(r *Reading) time.Duration {
-	since := r.From - d.last.From
+func (b *Balance) held(r *Reading) time.Duration {
+	since := r.From - b.last.From
 	enough := HeldShare * float64(r.Limit.Rate) / 8 * since.Seconds()
-	if r.Limit.Uncharged && float64(r.Bytes-d.last.Bytes) >= enough {
-		d.creditUntil = r.To + creditTime
+	if r.Limit.Uncharged && float64(r.Bytes-b.last.Bytes) >= enough {
+		b.creditUntil = r.To + creditTime
 		if r.Credit == nil {
 			return 0
 		}
 	}
-	if since <= 0 || carried(d.last, r) < enough {
+	if since <= 0 || carried(b.last, r) < enough {
 		return 0
 	}
 	return since
@@ -179,19 +178,19 @@ func sameCredit(a, b *Credit) bool {
 // window that ends here holds more than the limit. That is the largest, over all
 // readings j before this one, of bytes since j less rate * time since j: a level that
 // rises with bytes, falls with time, and is never below 0.
-func (d *Direction) beyond(r *Reading) bool {
+func (b *Balance) beyond(r *Reading) bool {
 	rate := r.Limit.bytesPerSecond()
-	d.level += carried(d.last, r) - rate*(r.From-d.last.From).Seconds()
+	b.level += carried(b.last, r) - rate*(r.From-b.last.From).Seconds()
 	// Since a reading j counts from its beginning, and this one counts to its end.
 	slack := rate * (r.To - r.From).Seconds()
 	if r.Credit != nil {
 		slack += float64(r.Credit.After-r.Credit.Before) + float64(r.Limit.InFlight)
 	}
-	if r.Credit != nil && float64(r.Bytes-d.last.Bytes) > rate*(r.From-d.last.From).Seconds() {
-		d.creditUntil = r.To + creditTime // it is still needed
+	if r.Credit != nil && float64(r.Bytes-b.last.Bytes) > rate*(r.From-b.last.From).Seconds() {
+		b.creditUntil = r.To + creditTime // it is still needed
 	}
-	over := d.level-slack > float64(r.Limit.AtOnce)
-	d.level = max(d.level, 0)
+	over := b.level-slack > float64(r.Limit.AtOnce)
+	b.level = max(b.level, 0)
 	return over
 }
 
@@ -206,27 +205,27 @@ func carried(a, b *Reading) float64 {
 
 // judge answers a reading beyond the limit. What is suspected is said only when it was
 // looked since then whether the limit is still the same, or that takes too long.
-func (d *Direction) judge(r *Reading) (began bool) {
+func (b *Balance) judge(r *Reading) (began bool) {
 	if r.Limit.Credited && r.Credit == nil {
-		d.creditUntil = r.To + creditTime
+		b.creditUntil = r.To + creditTime
 		return false
 	}
-	if d.exceeded {
-		d.over, d.level = r.To, 0
-		d.carried = rateOf(d.last, r)
+	if b.exceeded {
+		b.over, b.level = r.To, 0
+		b.carried = rateOf(b.last, r)
 		return false
 	}
-	if d.suspect == nil {
-		d.suspect, d.since, d.waits = d.last, r.To, 0
+	if b.suspect == nil {
+		b.suspect, b.since, b.waits = b.last, r.To, 0
 		return false
 	}
-	d.waits++
-	if r.Looked <= d.since && d.waits < maxUnsettled {
+	b.waits++
+	if r.Looked <= b.since && b.waits < maxUnsettled {
 		return false
 	}
-	d.carried = rateOf(d.suspect, r)
+	b.carried = rateOf(b.suspect, r)
 	// From here on it is exceeded by what comes, not by what was.
-	d.exceeded, d.over, d.level, d.suspect = true, r.To, 0, nil
+	b.exceeded, b.over, b.level, b.suspect = true, r.To, 0, nil
 	return true
 }
 

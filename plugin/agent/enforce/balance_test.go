@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package ratewatch_test
+package enforce_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/plugin/agent/ratewatch"
+	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -23,8 +23,8 @@ const (
 )
 
 // limitOf is what a queue of this rate and burst gets.
-func limitOf(rate units.BitRate, burst units.Bytes) ratewatch.Limit {
-	return ratewatch.Limit{Rate: rate, Excess: 10, AtOnce: burst + rate.Bytes(delay) + packet}
+func limitOf(rate units.BitRate, burst units.Bytes) enforce.Allowed {
+	return enforce.Allowed{Rate: rate, Excess: 10, AtOnce: burst + rate.Bytes(delay) + packet}
 }
 
 // pod is a token bucket in front of a device, with time of its own. It is greedy: it
@@ -64,15 +64,15 @@ func (p *pod) passes(d time.Duration, load float64) {
 }
 
 // reading reads the counter as an agent does that may be interrupted meanwhile.
-func (p *pod) reading(limit ratewatch.Limit, credit bool) ratewatch.Reading {
-	r := ratewatch.Reading{Limit: limit, From: p.now, Source: 1, Looked: p.now}
+func (p *pod) reading(limit enforce.Allowed, credit bool) enforce.Reading {
+	r := enforce.Reading{Limit: limit, From: p.now, Source: 1, Looked: p.now}
 	wait := func() { p.passes(time.Duration(p.rand.ExpFloat64()*float64(time.Millisecond)), 1e12) }
 	before := p.credit
 	wait()
 	r.Bytes = p.counter
 	wait()
 	if credit {
-		r.Credit = &ratewatch.Credit{Before: before, After: p.credit}
+		r.Credit = &enforce.Credit{Before: before, After: p.credit}
 	}
 	r.To = p.now
 	return r
@@ -99,23 +99,23 @@ func (p *pod) between() time.Duration {
 // A limit that holds is never said to be exceeded, whatever happens in a day.
 func TestADayWithinTheLimit(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(p *pod, at int, limit *ratewatch.Limit, source *uint64){
-		"as it is":                     func(*pod, int, *ratewatch.Limit, *uint64) {},
-		"a queue that rounds its rate": func(p *pod, _ int, l *ratewatch.Limit, _ *uint64) { p.rate = float64(l.Rate) / 8 * 1.0095 },
-		"large packets":                func(p *pod, _ int, _ *ratewatch.Limit, _ *uint64) { p.headers = 0.05 },
-		"a limit that changes": func(p *pod, at int, l *ratewatch.Limit, _ *uint64) {
+	for name, change := range map[string]func(p *pod, at int, limit *enforce.Allowed, source *uint64){
+		"as it is":                     func(*pod, int, *enforce.Allowed, *uint64) {},
+		"a queue that rounds its rate": func(p *pod, _ int, l *enforce.Allowed, _ *uint64) { p.rate = float64(l.Rate) / 8 * 1.0095 },
+		"large packets":                func(p *pod, _ int, _ *enforce.Allowed, _ *uint64) { p.headers = 0.05 },
+		"a limit that changes": func(p *pod, at int, l *enforce.Allowed, _ *uint64) {
 			if at%50 == 25 {
 				*l = limitOf(units.BitRate(1_000_000+p.rand.Int64N(5e9)), units.Bytes(10_000+p.rand.Int64N(1e6)))
 				p.rate, p.burst = float64(l.Rate)/8, float64(l.AtOnce-l.Rate.Bytes(delay)-packet)
 				p.tokens = p.burst // a queue that is made again has a full bucket
 			}
 		},
-		"a counter that starts again": func(p *pod, at int, _ *ratewatch.Limit, _ *uint64) {
+		"a counter that starts again": func(p *pod, at int, _ *enforce.Allowed, _ *uint64) {
 			if at%100 == 50 {
 				p.counter = uint64(p.rand.Int64N(1e6))
 			}
 		},
-		"a pod that is replaced": func(p *pod, at int, _ *ratewatch.Limit, source *uint64) {
+		"a pod that is replaced": func(p *pod, at int, _ *enforce.Allowed, source *uint64) {
 			if at%100 == 50 {
 				*source++
 				p.counter, p.tokens = uint64(p.rand.Int64N(1e12)), p.burst
@@ -131,7 +131,7 @@ func TestADayWithinTheLimit(t *testing.T) {
 					burst: float64(limit.AtOnce - rate.Bytes(delay) - packet),
 				}
 				p.tokens = p.burst
-				var d ratewatch.Direction
+				var d enforce.Balance
 				var source uint64
 				for at := 0; p.now < day; at++ {
 					r := p.reading(limit, false)
@@ -158,9 +158,9 @@ func TestADayBesideTheLimit(t *testing.T) {
 	limit := limitOf(1e7, 12_500)
 	limit.Credited = true
 	p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: 1e7 / 8, packet: float64(gso), burst: 12_500}
-	var d ratewatch.Direction
+	var d enforce.Balance
 	read := 0
-	for v := (ratewatch.Verdict{}); p.now < day; {
+	for v := (enforce.Verdict{}); p.now < day; {
 		if v = d.Look(p.reading(limit, v.WantCredit)); v.Exceeded || v.Suspected {
 			t.Fatalf("after %v: %+v", p.now, v)
 		}
@@ -188,11 +188,11 @@ func TestExceeded(t *testing.T) {
 	}{{1e6, 2, 6 * time.Second}, {1e7, 1.2, 8 * time.Second}, {1e7, 1000, 5 * time.Second}, {1e9, 1.2, 6 * time.Second}, {1e9, 5, 5 * time.Second}} {
 		limit := limitOf(tt.rate, max(tt.rate.Bytes(10*time.Millisecond), 9_100))
 		p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: float64(tt.rate) / 8, burst: float64(limit.AtOnce) / 2, packet: float64(gso)}
-		var d ratewatch.Direction
+		var d enforce.Balance
 		p.passes(every, 1e12)
 		d.Look(p.reading(limit, false))
 		p.rate, p.burst = p.rate*tt.beyond, 1e15
-		took, v := time.Duration(0), ratewatch.Verdict{}
+		took, v := time.Duration(0), enforce.Verdict{}
 		for ; !v.Began && took < time.Minute; took += every {
 			p.passes(every, 1e12)
 			v = d.Look(p.reading(limit, false))
@@ -215,8 +215,8 @@ func TestExceeded(t *testing.T) {
 		for d.Look(p.reading(limit, false)).Exceeded && p.now < ended+time.Hour {
 			p.passes(every, 1e12)
 		}
-		if took := p.now - ended; took < ratewatch.Quiet-every || took > ratewatch.Quiet+3*every {
-			t.Errorf("%v of %v: over after %v, want %v", tt.beyond, tt.rate, took, ratewatch.Quiet)
+		if took := p.now - ended; took < enforce.Quiet-every || took > enforce.Quiet+3*every {
+			t.Errorf("%v of %v: over after %v, want %v", tt.beyond, tt.rate, took, enforce.Quiet)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestHeld(t *testing.T) {
 		limit := limitOf(1e7, 12_500)
 		limit.Credited, limit.Uncharged = tt.uncharged, tt.uncharged
 		p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: rate, burst: 12_500, packet: float64(gso), beside: tt.beside, headers: tt.headers}
-		var d ratewatch.Direction
+		var d enforce.Balance
 		var held time.Duration
 		v := d.Look(p.reading(limit, false))
 		for i := range 2 * looks { // the pod is idle between two turns at its load
@@ -266,7 +266,7 @@ func TestReached(t *testing.T) {
 	const rate = 1e7 / 8
 	limit := limitOf(1e7, 12_500)
 	p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: rate, burst: 12_500, packet: float64(gso)}
-	var d ratewatch.Direction
+	var d enforce.Balance
 	v := d.Look(p.reading(limit, false))
 	began := p.now
 	for _, turn := range []struct {
@@ -301,7 +301,7 @@ func TestReached(t *testing.T) {
 	}
 	p.passes(every, rate)
 	limit.Rate *= 2
-	if v = d.Look(p.reading(limit, false)); v.Reached != (ratewatch.Reached{}) {
+	if v = d.Look(p.reading(limit, false)); v.Reached != (enforce.Reached{}) {
 		t.Errorf("another limit: %+v, want nothing to be known", v.Reached)
 	}
 }
@@ -311,7 +311,7 @@ func TestExceededByABurst(t *testing.T) {
 	t.Parallel()
 	limit := limitOf(1e7, 12_500)
 	p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: 1e7 / 8, burst: 12_500, packet: float64(gso)}
-	var d ratewatch.Direction
+	var d enforce.Balance
 	d.Look(p.reading(limit, false))
 	p.passes(time.Hour, 0) // what a pod did not use it may not use later
 	d.Look(p.reading(limit, false))
@@ -331,7 +331,7 @@ func TestExceededBesideCredit(t *testing.T) {
 	limit := limitOf(1e7, 12_500)
 	limit.Credited = true
 	p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: 1e7 / 8, burst: 12_500, packet: float64(gso), beside: 1e8}
-	var d ratewatch.Direction
+	var d enforce.Balance
 	v := d.Look(p.reading(limit, false))
 	for i := range 1000 { // as long as it is needed it is read, or nobody sees for a while
 		p.passes(every, 1e12)
@@ -364,7 +364,7 @@ func TestSuspicionWaits(t *testing.T) {
 	} {
 		limit := limitOf(1e7, 12_500)
 		p := &pod{rand: rand.New(rand.NewPCG(1, 2)), rate: 1e7 / 8, burst: 12_500, packet: float64(gso)}
-		var d ratewatch.Direction
+		var d enforce.Balance
 		d.Look(p.reading(limit, false))
 		p.rate *= 10
 		got := 0

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package ratewatch
+package enforce
 
 import (
 	"math/bits"
