@@ -163,7 +163,10 @@ func TestPrivilegedFlowsTellsHeavyFromLight(t *testing.T) {
 		if err := New(root).Run(t.Context(), r, into); err != nil {
 			t.Fatal(err)
 		}
-		// It takes a fifth of a second until the flow has been heavy.
+		if offered := into.Metrics["each_offered_share"]; tc.heavy && offered < 0.1 {
+			t.Skipf("on a busy machine the flow sent %.2f of the cap, too little to be heavy", offered)
+		}
+		// A fifth of a second passes until the flow is heavy.
 		if got, ok := into.Metrics["light_errors_share"]; !ok || tc.heavy && got < 0.5 || !tc.heavy && got > 0.05 {
 			t.Errorf("%s, %d flows: %.4f (%t) of the packets are heavy, want that to be %v", tc.policy, tc.flows, got, ok, tc.heavy)
 		}
