@@ -83,6 +83,8 @@ type Device struct {
 	// In and Out are the hooks by the device's own direction.
 	In, Out judge.Chain
 	Qdiscs  []Qdisc
+	// Egress are the qdiscs of the devices that filters send the pod's packets to.
+	Egress []Qdisc
 }
 
 // Attachment is one direction of one pod, as podweir shapes it.

@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"slices"
 	"strings"
@@ -207,7 +208,7 @@ func checkSomeShaper(f *Facts) Finding {
 	}
 	_, file := f.ownEntry()
 	missing, devices := f.withoutFQ()
-	lifted := f.liftedByHand()
+	lifted, pods := f.liftedByHand(both)
 	switch {
 	case missing != "" && both[0].left == terms.ShaperCilium:
 		return breaks(file+" leaves egress limits to Cilium's bandwidth manager, and "+missing, "a shaper that enforces them",
@@ -217,9 +218,11 @@ func checkSomeShaper(f *Facts) Finding {
 			"take away the default shaper="+unenforced[0].left.String()+"; podweir install or the agent writes the entry again")
 	case len(unsure) > 0:
 		return unknown(file + " leaves " + limitsTo(unsure) + ": whether it enforces them is not known")
-	case both[1].left == terms.ShaperCalico && len(lifted) > 0:
-		return breaks(file+" leaves ingress limits to Calico, which holds nothing back for "+shorten(lifted), "a limit of Calico's on each",
-			"take the annotations qos.projectcalico.org/ingressBandwidth and egressBandwidth off these pods: docs/howto/calico.md; or take away the default shaper=calico", lifted...).of(lifted)
+	case len(lifted) > 0:
+		return breaks(file+" leaves limits to Calico, which has none for "+shorten(lifted), "a limit of Calico's for each",
+			"take the annotations qos.projectcalico.org/ingressBandwidth and egressBandwidth off these pods: docs/howto/calico.md; or take away the default shaper=calico", lifted...).of(pods)
+	case slices.ContainsFunc(left, func(d direction) bool { return d.left == terms.ShaperCalico }) && errors.Join(f.DevicesErr, f.AttachedErr) != nil:
+		return unknown(limitsTo(left) + "; whether it has one for each pod was not seen")
 	case len(left) > 0:
 		return holds(limitsTo(left))
 	}
@@ -229,23 +232,32 @@ func checkSomeShaper(f *Facts) Finding {
 // felixSettles is how long after a pod's start Felix gets to make its limit.
 const felixSettles = 10 * time.Second
 
-// liftedByHand are pods with a standard limit of ingress on whose devices Felix has none
+// liftedByHand are pods with a standard limit that is left to Felix, which has none for them
 // that holds anything back: its number was overridden, so that podweir may limit them.
-func (f *Facts) liftedByHand() []string {
-	var out []string
+func (f *Facts) liftedByHand(both []direction) (lifted, pods []string) {
 	for i := range f.Sandboxes {
 		s := &f.Sandboxes[i]
-		byPodweir := slices.ContainsFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID && a.Direction.Is == terms.Ingress })
-		if s.Ended || byPodweir || !slices.Contains(s.Limited, terms.Ingress) || time.Since(s.Made) < felixSettles {
+		if s.Ended || time.Since(s.Made) < felixSettles {
 			continue
 		}
-		for _, d := range f.Devices {
-			if slices.Contains(s.Devices, d.Name) && !slices.ContainsFunc(d.Qdiscs, holdsBack) {
-				out = append(out, cmp.Or(s.Pod, "container "+s.ContainerID))
+		for _, d := range both {
+			byPodweir := slices.ContainsFunc(f.Attached, func(a Attachment) bool { return a.ContainerID == s.ContainerID && a.Direction.Is == d.is })
+			if d.left != terms.ShaperCalico || byPodweir || !slices.Contains(s.Limited, d.is) {
+				continue
+			}
+			for _, device := range f.Devices {
+				held := device.Qdiscs
+				if d.is == terms.Egress {
+					held = device.Egress
+				}
+				if slices.Contains(s.Devices, device.Name) && !slices.ContainsFunc(held, holdsBack) {
+					pod := cmp.Or(s.Pod, "container "+s.ContainerID)
+					lifted, pods = append(lifted, pod+" "+d.is.String()), append(pods, pod)
+				}
 			}
 		}
 	}
-	return out
+	return lifted, slices.Compact(pods)
 }
 
 // limitsTo says which limits are left to whom.

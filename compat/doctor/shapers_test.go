@@ -38,6 +38,7 @@ func felix(keys string, bitsPerSec uint64) func(*node) {
 		n.files["sys/class/net/bwcali0123456789/dummy"] = ""
 		n.kernel.attached[0].Direction, n.kernel.attached[0].Place = terms.Name(terms.Ingress), terms.PlaceIFB
 		n.kernel.devices[0].Qdiscs = []doctor.Qdisc{{Kind: "tbf", Root: true, BitsPerSec: bitsPerSec}}
+		n.kernel.devices[0].Egress = slices.Clone(n.kernel.devices[0].Qdiscs)
 		n.kernel.attached[0].Device, n.kernel.attached[0].Standard = n.kernel.devices[0].Name, true
 	}
 }
@@ -101,7 +102,7 @@ func idle(f func(*node)) func(*node) {
 func withStandardLimit(change func(*node)) func(*node) {
 	return func(n *node) {
 		change(n)
-		n.files[results+"k8s-pod-network-c2-eth0"] = strings.Replace(cached("c2", limited), `"result":{}`,
+		n.files[results+"k8s-pod-network-c2-eth0"] = strings.Replace(cached("c2", `{"bandwidth":{"ingressRate":1000000,"egressRate":1000000}}`), `"result":{}`,
 			`"result":{"interfaces":[{"name":"`+n.kernel.devices[0].Name+`"}]}`, 1)
 	}
 }
@@ -151,11 +152,21 @@ func shaperFindings() []finding {
 		{name: "Felix of unknown release", code: "PW403", node: calico, change: func(*node) {}, want: doctor.Unknown, seen: "which release of Calico runs is not known"},
 		{name: "Felix, not seen", code: "PW403", node: calico, change: func(n *node) { felix("", 1)(n); n.kernel.err = errors.New("EPERM") }, want: doctor.Unknown, seen: "was not seen"},
 		{name: "left to Felix, which does", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico"`, 0), want: doctor.OK, seen: "ingress limits to Calico"},
-		{name: "left to Felix, whose number is overridden", code: "PW409", node: calico, change: withStandardLimit(idle(felix(`,"shaper":"calico"`, 1_000_000_000_000_000))), want: doctor.Fail, seen: "leaves ingress limits to Calico, which holds nothing back for default/early", fix: "qos.projectcalico.org/ingressBandwidth"},
+		{name: "left to Felix, whose number is overridden", code: "PW409", node: calico, change: withStandardLimit(idle(felix(`,"shaper":"calico"`, 1_000_000_000_000_000))), want: doctor.Fail, seen: "leaves limits to Calico, which has none for default/early egress; default/early ingress", fix: "qos.projectcalico.org/ingressBandwidth"},
+		{name: "left to Felix, whose number of egress is overridden", code: "PW409", node: calico, change: withStandardLimit(func(n *node) {
+			idle(felix(`,"shaper":"calico"`, 20_000_000))(n)
+			n.kernel.devices[0].Egress = []doctor.Qdisc{{Kind: "tbf", Root: true, BitsPerSec: 1_000_000_000_000_000}}
+		}), want: doctor.Fail, seen: "leaves limits to Calico, which has none for default/early egress", fix: "qos.projectcalico.org/ingressBandwidth"},
+		{name: "left to Felix, egress alone, and no limit of it", code: "PW409", node: calico, change: withStandardLimit(func(n *node) {
+			idle(felix(`,"egressShaper":"calico"`, 20_000_000))(n)
+			n.kernel.devices[0].Egress = nil
+		}), want: doctor.Fail, seen: "leaves limits to Calico, which has none for default/early egress", fix: "egressBandwidth"},
+		{name: "left to Felix, whose limits were not seen", code: "PW409", node: calico, change: func(n *node) { felix(`,"shaper":"calico"`, 1)(n); n.kernel.err = errors.New("EPERM") }, want: doctor.Unknown, seen: "was not seen"},
 		{name: "left to Felix, and limited", code: "PW409", node: calico, change: withStandardLimit(idle(felix(`,"shaper":"calico"`, 20_000_000))), want: doctor.OK, seen: "egress and ingress limits to Calico"},
 		{name: "left to Felix, and limited by podweir's annotation", code: "PW409", node: calico, change: func(n *node) {
 			withStandardLimit(felix(`,"shaper":"calico"`, 1_000_000_000_000_000))(n)
 			n.kernel.attached[0].ContainerID = "c2"
+			n.kernel.devices[0].Egress[0].BitsPerSec = 20_000_000
 		}, want: doctor.OK, seen: "egress and ingress limits to Calico"},
 		{name: "left to both", code: "PW409", node: calico, change: felix(`,"ingressShaper":"calico","egressShaper":"cilium"`, 0), want: doctor.Fail, seen: "leaves egress limits to Cilium's bandwidth manager", fix: "shaper=cilium"},
 		{name: "left to Felix, who knows", code: "PW409", node: calico, change: func(n *node) {

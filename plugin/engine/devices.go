@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -20,6 +21,8 @@ type PodDevice struct {
 	Kind terms.DeviceKind
 	// NetNSID is the host's number of the namespace of the other end.
 	NetNSID int
+	// Egress are the qdiscs of the devices that filters send the pod's packets to.
+	Egress []shaping.Qdisc
 }
 
 // PodDevices returns the veth and netkit devices whose other end is in another
@@ -66,7 +69,14 @@ func (p Paths) PodDevices() ([]PodDevice, error) {
 		if root := seen.Root(); root != nil && record != nil && ownRoot(root, record.Choices[terms.Ingress].Majors) {
 			seen.OwnTree = true
 		}
-		out = append(out, PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID})
+		pod := PodDevice{Device: *seen, Kind: one.Kind, NetNSID: one.PeerNetNSID}
+		for _, p := range seen.Chain(terms.SideHost, terms.HookIngress).Programs {
+			at.index = p.RedirectIndex
+			if behind, err := k.observeQueue(at); err == nil && at.index != 0 {
+				pod.Egress = append(pod.Egress, behind.Tree.Qdiscs...)
+			}
+		}
+		out = append(out, pod)
 	}
 	return out, nil
 }

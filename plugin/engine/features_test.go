@@ -104,3 +104,24 @@ func TestPrivilegedQueueKinds(t *testing.T) {
 		t.Errorf("QueueKinds = %q, want tbf and pfifo_fast of eth0", kinds)
 	}
 }
+
+// The queue of the device that a filter sends a pod's packets to is the pod's, as Calico's
+// limit of egress is.
+func TestPrivilegedQueueBehindARedirect(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	ns := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "cali1"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})
+	ns.Run(t, "ip", "link", "add", "bwcali1", "type", "ifb")
+	ns.Run(t, "tc", "qdisc", "add", "dev", "bwcali1", "root", "tbf", "rate", "10mbit", "burst", "40kb", "latency", "25ms")
+	ns.Run(t, "tc", "qdisc", "add", "dev", "cali1", "ingress")
+	ns.Run(t, "tc", "filter", "add", "dev", "cali1", "ingress", "u32", "match", "u8", "0", "0", "action", "mirred", "egress", "redirect", "dev", "bwcali1")
+	var devices []engine.PodDevice
+	paths := engine.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
+	if err := ns.Do(func() (err error) { devices, err = paths.PodDevices(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if len(devices) != 1 || len(devices[0].Egress) != 1 || devices[0].Egress[0].Rate.BitRate() != 10_000_000 || len(devices[0].Tree.Qdiscs) != 0 {
+		t.Errorf("PodDevices = %+v, want a queue of 10 Mbit/s for what cali1 receives", devices)
+	}
+}

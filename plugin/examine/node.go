@@ -336,12 +336,16 @@ func (n *Node) Devices(context.Context) ([]doctor.Device, error) {
 		out[i] = doctor.Device{
 			Name: d.Name, Kind: d.Kind, Pod: d.NetNSID + 1,
 			In: *d.Chain(terms.SideHost, terms.HookIngress), Out: *d.Chain(terms.SideHost, terms.HookEgress),
-		}
-		for _, q := range d.Tree.Qdiscs {
-			out[i].Qdiscs = append(out[i].Qdiscs, doctor.Qdisc{
-				Kind: string(q.Kind), Root: q.Parent == shaping.RootParent, Ours: d.OwnTree, BitsPerSec: uint64(q.Rate.BitRate()),
-			})
+			Qdiscs: qdiscs(d.Tree.Qdiscs, d.OwnTree), Egress: qdiscs(d.Egress, false),
 		}
 	}
 	return out, err
+}
+
+func qdiscs(all []shaping.Qdisc, ours bool) []doctor.Qdisc {
+	out := make([]doctor.Qdisc, len(all))
+	for i, q := range all {
+		out[i] = doctor.Qdisc{Kind: string(q.Kind), Root: q.Parent == shaping.RootParent, Ours: ours, BitsPerSec: uint64(q.Rate.BitRate())}
+	}
+	return out
 }

@@ -144,11 +144,7 @@ func went(pods []Pod) string {
 	if len(all) == 0 {
 		return ""
 	}
-	more := ""
-	if k := len(all) - maxRough; k > 0 {
-		all, more = all[:maxRough], fmt.Sprintf("; and %d more", k)
-	}
-	return "Went past podweir, as the agent saw it: " + strings.Join(all, "; ") + more + "."
+	return "Went past podweir, as the agent saw it: " + few(all, "; ") + "."
 }
 
 func orNone(bitsPerSecond float64) string {
@@ -176,11 +172,7 @@ func decided(pods []Pod) string {
 	}
 	var b strings.Builder
 	for _, by := range deciders {
-		names, more := limits[by], ""
-		if k := len(names) - maxRough; k > 0 {
-			names, more = names[:maxRough], fmt.Sprintf(" and %d more", k)
-		}
-		b.WriteString(Paragraph("", "Decided by "+by+": "+strings.Join(names, ", ")+more+".", 0))
+		b.WriteString(Paragraph("", "Decided by "+by+": "+few(limits[by], ", ")+".", 0))
 	}
 	return b.String()
 }
@@ -213,7 +205,7 @@ func (n *Node) next() string {
 		text = "Limits idle since " + since.UTC().Format(time.RFC3339) + ": what is slow or lost is not podweir. "
 	}
 	if len(n.Losing) > 0 {
-		return text + "Packets are lost elsewhere on this node: " + strings.Join(n.Losing, "; ") + "."
+		return text + "Packets are lost elsewhere on this node: " + few(n.Losing, "; ") + "."
 	}
 	return text + terms.Runnable("Next: podweir explain NAMESPACE/POD", n.Run) + " has the loss counters of the pod's devices and rules, and its MTU; then the other end, and the node's uplink."
 }

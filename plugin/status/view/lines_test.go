@@ -103,11 +103,16 @@ func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
 		n    *view.Node
 		want string
 	}{
-		"idle":            {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
-		"dropped before":  {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
-		"at its limit":    {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
-		"past its limit":  {looks(idle, []uint64{9e6}, []uint64{0}), ""},
-		"lost by a rule":  {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
+		"idle":           {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
+		"dropped before": {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
+		"at its limit":   {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
+		"past its limit": {looks(idle, []uint64{9e6}, []uint64{0}), ""},
+		"lost by a rule": {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
+		"lost in many places": {func() *view.Node {
+			n := looks(idle, one, one)
+			n.Losing = view.Losing(nil, []view.Loss{{Where: "a", Packets: 1}, {Where: "b", Packets: 2}, {Where: "c", Packets: 2}, {Where: "nftables rule 3", Packets: 9}, {Where: "d", Packets: 0}})
+			return n
+		}(), "on this node: nftables rule 3: 9 packets just now, 9 in all; b: 2 packets just now, 2 in all; c: 2 packets just now, 2 in all and 1 more."},
 		"nobody is there": {&view.Node{Rates: []view.PodRate{}}, ""},
 	} {
 		text := strings.Join(strings.Fields(tt.n.Summary("this node", false)), " ")

@@ -162,15 +162,17 @@ func (p *Pod) label() string {
 	return p.Pod + " on " + p.Node
 }
 
-// maxNames is how many names a list has; it counts more of them.
-const maxNames = 50
+// Names lists up to 50 names in one line, and counts more of them.
+func Names(names []string) string { return first(50, names, ", ") }
 
-// Names lists names in one line.
-func Names(names []string) string {
-	if n := len(names) - maxNames; n > 0 {
-		return strings.Join(names[:maxNames], ", ") + fmt.Sprintf(" and %d more", n)
+// few lists up to three facts, and counts more of them.
+func few(facts []string, separator string) string { return first(3, facts, separator) }
+
+func first(most int, all []string, separator string) string {
+	if n := len(all) - most; n > 0 {
+		return strings.Join(all[:most], separator) + fmt.Sprintf(" and %d more", n)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(all, separator)
 }
 
 // Table is a line for each pod, with its node where there are several.
@@ -265,9 +267,6 @@ func list[K cmp.Ordered](m map[K]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// maxRough is how many limits are named that hold only roughly.
-const maxRough = 3
-
 // rough names limits that a second may exceed; "" if there are none.
 func rough(pods []Pod) string {
 	var names []string
@@ -281,9 +280,5 @@ func rough(pods []Pod) string {
 	if len(names) == 0 {
 		return ""
 	}
-	more := ""
-	if n := len(names) - maxRough; n > 0 {
-		names, more = names[:maxRough], fmt.Sprintf(" and %d more", n)
-	}
-	return "Limits that a single second may exceed, as -o wide explains: " + strings.Join(names, ", ") + more + "."
+	return "Limits that a single second may exceed, as -o wide explains: " + few(names, ", ") + "."
 }

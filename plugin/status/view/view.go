@@ -45,15 +45,16 @@ type Loss struct {
 	Packets uint64 `json:"packets"`
 }
 
-// Losing says what was lost between two looks, a text for each place.
+// Losing says what was lost between two looks, a text for each place, the worst first.
 func Losing(before, now []Loss) (texts []string) {
-	for _, l := range now {
-		was := uint64(0)
-		if at := slices.IndexFunc(before, func(b Loss) bool { return b.Where == l.Where }); at >= 0 {
-			was = before[at].Packets
-		}
-		if l.Packets > was {
-			texts = append(texts, fmt.Sprintf("%s: %d packets just now, %d in all", l.Where, l.Packets-was, l.Packets))
+	was := make(map[string]uint64)
+	for _, l := range before {
+		was[l.Where] = l.Packets
+	}
+	more := func(l Loss) int64 { return int64(l.Packets - was[l.Where]) }
+	for _, l := range slices.SortedStableFunc(slices.Values(now), func(a, b Loss) int { return cmp.Compare(more(b), more(a)) }) {
+		if more(l) > 0 {
+			texts = append(texts, fmt.Sprintf("%s: %d packets just now, %d in all", l.Where, more(l), l.Packets))
 		}
 	}
 	return texts
