@@ -12,6 +12,7 @@ import (
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/bpf/model"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // mapStructs are the structs that maps hold, with their sizes: a change of one
@@ -40,9 +41,7 @@ var sizes = map[string]uint32{
 // the kernel or the stack had there, and Go and C could disagree.
 func TestABI(t *testing.T) {
 	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, goSize := range mapStructs {
 		var s *btf.Struct
 		if err := spec.Types.TypeByName(name, &s); err != nil {
@@ -82,9 +81,7 @@ func firstHole(t *testing.T, s *btf.Struct) string {
 // The kernel shows 15 characters of a name, and people look for them.
 func TestProgramNames(t *testing.T) {
 	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name := range spec.Programs {
 		if len(name) > 15 {
 			t.Errorf("program name %q has %d characters, want at most 15", name, len(name))

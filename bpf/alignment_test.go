@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // The loader says that addresses in packets may have any alignment. A kernel that was
@@ -23,9 +24,7 @@ func TestPrivilegedProgramsNeedAnyAlignment(t *testing.T) {
 	mark.NightlyKernels(t, "it loads every program twice, which takes an emulated processor minutes")
 	bpftest.RequireRoot(t)
 	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	load := func(name string, flags uint32) error {
 		one := oneProgram(t, name)
 		one.Programs[name].Flags = flags

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // benchJSON names the environment variable with the file for the results.
@@ -196,9 +197,7 @@ func loadOne(tb testing.TB, program string, loads int) (*bpftest.Dataplane, time
 func oneProgram(tb testing.TB, program string) *ebpf.CollectionSpec {
 	tb.Helper()
 	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	p := spec.Programs[program]
 	if p == nil {
 		tb.Fatalf("no program %q", program)
@@ -263,9 +262,7 @@ func tcpPacket(ecn uint8) []byte {
 func monotonicNS(tb testing.TB) uint64 {
 	tb.Helper()
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts))
 	return uint64(ts.Nano())
 }
 
@@ -276,17 +273,11 @@ func writeResults(b *testing.B, results []benchResult) {
 		return
 	}
 	var release unix.Utsname
-	if err := unix.Uname(&release); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, unix.Uname(&release))
 	out, err := json.MarshalIndent(map[string]any{
 		"kernel":   strings.TrimRight(string(release.Release[:]), "\x00"),
 		"programs": results,
 	}, "", "  ")
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(out, '\n'), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
+	must.OK(b, os.WriteFile(path, append(out, '\n'), 0o600))
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // budget is what the verifier may spend on a program.
@@ -154,18 +155,14 @@ func overBudget(all map[string]budgets, series string, found budgets) []string {
 func programNames(t *testing.T) []string {
 	t.Helper()
 	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return slices.Sorted(maps.Keys(spec.Programs))
 }
 
 func readBudgets(t *testing.T) map[string]budgets {
 	t.Helper()
 	data, err := os.ReadFile(budgetFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := map[string]budgets{}
 	if err := json.Unmarshal(data, &all); err != nil {
 		t.Fatalf("%s: %v", budgetFile, err)
@@ -176,12 +173,8 @@ func readBudgets(t *testing.T) map[string]budgets {
 func writeBudgets(t *testing.T, all map[string]budgets) {
 	t.Helper()
 	out, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(budgetFile, append(out, '\n'), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(budgetFile, append(out, '\n'), 0o600))
 }
 
 var (
@@ -214,9 +207,7 @@ func spend(t *testing.T, program string) budget {
 			t.Fatalf("load %s: %+v", program, err)
 		}
 		log = loaded.VerifierLog
-		if err := loaded.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, loaded.Close())
 	}
 	out := budget{Instructions: number(t, match(t, processed, log)), LoadMicroseconds: least.Microseconds()}
 	for frame := range strings.SplitSeq(match(t, stackDepth, log), "+") {
@@ -237,9 +228,7 @@ func match(t *testing.T, re *regexp.Regexp, log string) string {
 func number(t *testing.T, s string) uint32 {
 	t.Helper()
 	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return uint32(n)
 }
 
@@ -247,9 +236,7 @@ func number(t *testing.T, s string) uint32 {
 func kernelSeries(t *testing.T) string {
 	t.Helper()
 	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Uname(&name))
 	var major, minor int
 	if _, err := fmt.Sscanf(string(name.Release[:]), "%d.%d", &major, &minor); err != nil {
 		t.Fatal(err)

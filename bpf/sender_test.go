@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/bpf/model"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A sender whose packets are taken for lost has nothing under way, though none is
@@ -96,23 +97,17 @@ func TestPrivilegedSenderOfTheKernel(t *testing.T) {
 func probe(t *testing.T, ns *testutil.NetNS, device string, program int) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer h.Close()
 	index := ns.Interface(t, device).Index
 	clsact := &netlink.GenericQdisc{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
 		QdiscType:  "clsact",
 	}
-	if err := h.QdiscAdd(clsact); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.QdiscAdd(clsact))
 	err = h.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Priority: 1, Protocol: unix.ETH_P_ALL},
 		Fd:          program, Name: "pw_sender_probe", DirectAction: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

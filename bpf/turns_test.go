@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -73,18 +74,14 @@ func slots(b *testing.B, name string, pods int) (*bpftest.Dataplane, *ebpf.Progr
 	for i := range p.Instructions {
 		ins := &p.Instructions[i]
 		if ref := ins.Reference(); spec.Maps[ref] != nil {
-			if err := p.Instructions[i].AssociateMap(r.dataplane.Map(ref)); err != nil {
-				b.Fatal(err)
-			}
+			must.OK(b, p.Instructions[i].AssociateMap(r.dataplane.Map(ref)))
 		}
 		if ins.OpCode.IsDWordLoad() && ins.Constant == bpftest.Carrier {
 			ins.Constant = int64(image.ByClassID)
 		}
 	}
 	made, err := ebpf.NewProgram(p)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	b.Cleanup(func() { _ = made.Close() })
 	return r.dataplane, made
 }
@@ -92,9 +89,7 @@ func slots(b *testing.B, name string, pods int) (*bpftest.Dataplane, *ebpf.Progr
 func runAlone(b *testing.B, p *ebpf.Program) time.Duration {
 	b.Helper()
 	_, took, err := p.Benchmark(tcpPacket(0), turnsPackets, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	return took
 }
 
@@ -103,17 +98,11 @@ func runAlone(b *testing.B, p *ebpf.Program) time.Duration {
 func turns(b *testing.B, p *ebpf.Program, pods int) time.Duration {
 	b.Helper()
 	target, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer func() { _ = target.Close() }()
-	if err := target.Put(uint32(0), p); err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, target.Put(uint32(0), p))
 	next, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer func() { _ = next.Close() }()
 	const classIDAt = 72 // tc_classid in struct __sk_buff
 	dispatch, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -130,9 +119,7 @@ func turns(b *testing.B, p *ebpf.Program, pods int) time.Duration {
 			asm.Mov.Imm(asm.R0, -1).WithSymbol("out"), asm.Return(),
 		},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	defer func() { _ = dispatch.Close() }()
 	least := time.Hour
 	for range turnsRounds {

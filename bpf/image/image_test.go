@@ -15,14 +15,13 @@ import (
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func object(t *testing.T) *ebpf.CollectionSpec {
 	t.Helper()
 	spec, err := bpf.LoadPodweir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return spec
 }
 
@@ -46,13 +45,9 @@ func TestImageIsTheObject(t *testing.T) {
 			ins.Constant = int64(fds[used[len(used)-1]])
 		}
 		var want bytes.Buffer
-		if err := p.Instructions.Marshal(&want, binary.LittleEndian); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Instructions.Marshal(&want, binary.LittleEndian))
 		linked, err := image.ProgramByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := linked.Link(fds, 256) // what the object has
 		if err != nil || !bytes.Equal(got, want.Bytes()) {
 			t.Errorf("Link of %s is not the object's program (%d bytes, want %d): %v", name, len(got), want.Len(), err)
@@ -90,13 +85,9 @@ func TestUnsighted(t *testing.T) {
 	fds := map[string]int{"pw_slab": 0, "pw_scratch": 0, "pw_hosts": 0, "pw_subnets": 0, "pw_layout": 0}
 	for name, reads := range map[string]int{"pw_band": 3, "pw_class": 3, "pw_band_x": 3, "pw_class_x": 3, "pw_edt": 0, "pw_police": 0} {
 		p, err := image.ProgramByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text, err := p.Link(fds, image.ByClassID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := bytes.Count(text, call); got != reads {
 			t.Errorf("%s reads the kernel's memory in %d places, want %d", name, got, reads)
 		}
@@ -120,9 +111,7 @@ func TestUnknownNames(t *testing.T) {
 		t.Errorf("MapByName of an unknown name = %v, want an error that names it", err)
 	}
 	p, err := image.ProgramByName("pw_band")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := p.Link(map[string]int{"pw_slab": 3}, image.ByClassID); err == nil || !strings.Contains(err.Error(), "pw_") {
 		t.Errorf("Link without maps = %v, want an error that names one", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const entry = conflist.DefaultEntry
@@ -43,21 +44,15 @@ func TestGolden(t *testing.T) {
 	for _, in := range inputs {
 		t.Run(filepath.Base(in), func(t *testing.T) {
 			raw, err := os.ReadFile(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			name := strings.Replace(filepath.Base(in), ".in.", ".", 1)
 			got := splice(t, name, string(raw))
 			golden := strings.Replace(in, ".in.", ".golden.", 1)
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("Splice() (-want +got):\n%s", diff)
 			}
@@ -124,13 +119,9 @@ func canonical(t *testing.T, raw []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var v any
-	if err := dec.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, dec.Decode(&v))
 	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(out)
 }
 
@@ -186,9 +177,7 @@ func TestSpliceRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := conflist.Parse(tc.file, []byte(tc.raw))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if out, err := conflist.Splice(n, []byte(tc.entry)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Splice() = %s, %v, want an error with %q", out, err, tc.want)
 			}

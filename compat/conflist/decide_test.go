@@ -9,6 +9,7 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func fileOf(t *testing.T, name, raw string) *conflist.File {
@@ -167,9 +168,7 @@ func TestReadsDropIns(t *testing.T) {
 		"cri-o://1.34.0": profiles.Yes, "cri-o://2.0.0": profiles.Yes, "docker://28.1.1": profiles.Unknown,
 	} {
 		r, err := conflist.ParseRuntime(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := r.ReadsDropIns(); got != want {
 			t.Errorf("%v reads drop-ins: %v, want %v", r, got, want)
 		}

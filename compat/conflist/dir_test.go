@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -35,9 +36,7 @@ func tree(files map[string]string) fstest.MapFS {
 func readDir(t *testing.T, root fs.FS) *conflist.Dir {
 	t.Helper()
 	d, err := conflist.ReadDir(root, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return d
 }
 
@@ -107,9 +106,7 @@ func TestDropInByLibcni(t *testing.T) {
 	root := t.TempDir()
 	confDir := filepath.Join(root, dir)
 	dropIn, err := conflist.DropIn([]byte(entry))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, content := range map[string]string{
 		"05-cilium.conflist":              `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`,
 		"cilium/" + conflist.DropInFile:   string(dropIn),
@@ -124,20 +121,14 @@ func TestDropInByLibcni(t *testing.T) {
 		"bare/nested.conf/not-a-conf.txt": "",
 	} {
 		name = filepath.Join(confDir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 	d := readDir(t, os.DirFS(root))
 	for i, want := range [][]string{{"cilium-cni", "podweir-cni"}, {"a"}, {"first", "podweir-cni"}} {
 		f := d.Files[i]
 		list, err := libcni.NetworkConfFromFile(filepath.Join(confDir, f.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var byLibcni []string
 		for _, p := range list.Plugins {
 			byLibcni = append(byLibcni, p.Network.Type)
@@ -160,9 +151,7 @@ func TestReadFileOnDisk(t *testing.T) {
 	path := func(name string) string { return filepath.Join(root, name) }
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	must(os.WriteFile(path("good.conf"), []byte(plain), 0o644))
 	must(os.WriteFile(path("huge.conf"), make([]byte, 10<<20), 0o644))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestDifferences(t *testing.T) {
@@ -76,9 +77,7 @@ func TestJoin(t *testing.T) {
 				t.Errorf("Decide() = %v, %s, want it left: %v", action, why, tc.keeps)
 			}
 			raw, err := conflist.Join(original.Network, []byte(entry), now, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			joined := fileOf(t, "00-podweir-10-x.conflist", string(raw))
 			if diff := cmp.Diff(tc.want, joined.Network.Types()); diff != "" {
 				t.Errorf("Join() (-want +got):\n%s", diff)
@@ -107,9 +106,7 @@ func TestGonePlugin(t *testing.T) {
 	join := func(own *conflist.Network) *conflist.File {
 		t.Helper()
 		raw, err := conflist.Join(original.Network, s.Entry, own, s.Installed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return fileOf(t, "00-podweir-10-x.conflist", string(raw))
 	}
 	wants := func(when string, action conflist.Action, types ...string) {
@@ -130,18 +127,12 @@ func TestGonePlugin(t *testing.T) {
 		raw := strings.Replace(string(original.Raw), ","+mesh, "", 1)
 		made := fileOf(t, "10-x.conflist", raw)
 		out, err := conflist.Join(made.Network, s.Entry, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		// With the note of podweir's own file.
 		was, err := json.Marshal(s.Own.Network.Mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		now, err := json.Marshal(fileOf(t, "x.conflist", string(out)).Network.Mark)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.Own = fileOf(t, "00-podweir-10-x.conflist", strings.Replace(string(out), string(now), string(was), 1))
 	}
 

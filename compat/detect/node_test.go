@@ -6,6 +6,8 @@ package detect
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestCalicoVersion(t *testing.T) {
@@ -20,9 +22,7 @@ func TestCalicoVersion(t *testing.T) {
 		head + "build\t-tags=x\n": "",
 	} {
 		info, err := debug.ParseBuildInfo(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := calicoVersion(info); got != want {
 			t.Errorf("calicoVersion(%q) = %q, want %q", text, got, want)
 		}
@@ -38,9 +38,7 @@ func TestLibcniVersion(t *testing.T) {
 		head: "",
 	} {
 		info, err := debug.ParseBuildInfo(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := libcniVersion(info); got != want {
 			t.Errorf("libcniVersion(%q) = %q, want %q", text, got, want)
 		}

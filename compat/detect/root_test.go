@@ -15,6 +15,7 @@ import (
 	"testing/fstest"
 
 	"github.com/podweir/podweir/compat/detect"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestHostRoot: links are followed within the root and never out of it.
@@ -22,24 +23,18 @@ func TestHostRoot(t *testing.T) {
 	outside := t.TempDir()
 	root := filepath.Join(outside, "host")
 	for _, dir := range []string{"etc/cni/net.d", "run", "proc/7", "real"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	for name, content := range map[string]string{
 		"secret": "outside", "host/secret": "inside", "host/run/x": "x", "host/etc/cni/net.d/a": "a",
 	} {
-		if err := os.WriteFile(filepath.Join(outside, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(outside, name), []byte(content), 0o644))
 	}
 	for name, target := range map[string]string{
 		"var": "/nowhere", "absolute": "/secret", "up": "../../../secret", "loop": "loop", "relative": "etc/cni/../cni/net.d",
 		"chain": "absolute", "etc/link": "../run", "real/abs": "/etc/link/x", "proc/7/root": "/real",
 	} {
-		if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(target, filepath.Join(root, name)))
 	}
 	host := detect.HostRoot(root + "/")
 	for name, want := range map[string]string{
@@ -74,24 +69,14 @@ func TestHostRoot(t *testing.T) {
 
 // TestProcessRoot follows the kernel's link to the root of this very process.
 func TestProcessRoot(t *testing.T) {
-	pid := filepath.Base(must(os.Readlink("/proc/self"))(t))
+	self, err := os.Readlink("/proc/self")
+	must.OK(t, err)
+	pid := filepath.Base(self)
 	a, err := fs.ReadFile(detect.HostRoot("/"), "proc/"+pid+"/root/proc/sys/kernel/osrelease")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil || string(a) != string(b) {
 		t.Errorf("osrelease through the process = %q, directly %q, %v", a, b, err)
-	}
-}
-
-func must(s string, err error) func(*testing.T) string {
-	return func(t *testing.T) string {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // spoiled refuses one file of a tree, or gives other bytes each time it is
@@ -65,9 +66,7 @@ func snapshot(t *testing.T, dir string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return all
 }
 
@@ -99,12 +98,8 @@ func TestBadInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			conf := filepath.Join(root, net)
-			if err := os.MkdirAll(filepath.Join(conf, "cilium"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := write(list)(filepath.Join(conf, "10-good.conflist")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.MkdirAll(filepath.Join(conf, "cilium"), 0o755))
+			must.OK(t, write(list)(filepath.Join(conf, "10-good.conflist")))
 			for _, place := range []struct{ file, code, good string }{
 				{"00-x.conf", "PW201", "10-good.conflist"}, {"cilium/00-x.conf", "PW212", ""},
 			} {
@@ -113,9 +108,7 @@ func TestBadInput(t *testing.T) {
 					says = tc.dropIn
 				}
 				bad := filepath.Join(conf, place.file)
-				if err := tc.make(bad); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, tc.make(bad))
 				before := snapshot(t, root)
 				o := outcomes(t, detect.HostRoot(root))[place.code]
 				if diff := cmp.Diff(before, snapshot(t, root)); diff != "" {
@@ -127,9 +120,7 @@ func TestBadInput(t *testing.T) {
 				case says != "" && (o.Status != doctor.Fail || !strings.Contains(o.Seen, says) || !strings.Contains(o.Seen, "00-x.conf")):
 					t.Errorf("%s %s: %s, want %q", o.Code, o.Status, o.Seen, says)
 				}
-				if err := os.Remove(bad); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Remove(bad))
 			}
 		})
 	}

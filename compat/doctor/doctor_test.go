@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files and pages")
@@ -441,9 +442,7 @@ func TestManyPodsFitAScreen(t *testing.T) {
 	}
 	rep := n.report(t)
 	var b bytes.Buffer
-	if err := rep.WriteTable(&b, doctor.Format{Short: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, rep.WriteTable(&b, doctor.Format{Short: true}))
 	text := b.String()
 	for _, pod := range broken {
 		if !strings.Contains(text, pod) {
@@ -476,19 +475,13 @@ func TestRenderers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := write(&b); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, write(&b))
 			golden := filepath.Join("testdata", name)
 			if *update {
-				if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(golden, b.Bytes(), 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(string(want), b.String()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

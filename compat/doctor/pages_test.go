@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const pages = "../../docs/reference/doctor"
@@ -31,9 +32,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(pages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
 		if !codes[strings.TrimSuffix(e.Name(), filepath.Ext(e.Name()))] {
 			t.Errorf("%s/%s: no check has this code", pages, e.Name())
@@ -41,14 +40,10 @@ func TestPages(t *testing.T) {
 	}
 	name := filepath.Join(pages, "README.md")
 	if *update {
-		if err := os.WriteFile(name, []byte(index()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(index()), 0o644))
 	}
 	got, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(index(), string(got)); diff != "" {
 		t.Errorf("%s is not what -update writes (-want +got):\n%s", name, diff)
 	}
@@ -134,9 +129,7 @@ var codePattern = regexp.MustCompile(`\bPW[0-9]{3}\b`)
 // none; every code is on the page.
 func TestChecklist(t *testing.T) {
 	raw, err := os.ReadFile(checklist)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known, used := map[string]bool{}, map[string]bool{}
 	for _, c := range doctor.Checks() {
 		known[c.Code] = true

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const schemaFile = pages + "/v1.schema.json"
@@ -44,9 +45,7 @@ type rules struct {
 func readSchema(t *testing.T) *rules {
 	t.Helper()
 	raw, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var r rules
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
@@ -122,13 +121,9 @@ func TestSchema(t *testing.T) {
 		"good": aws(), "broken": broken, "probed": probed, "empty": {files: map[string]string{"x": ""}, pins: "/sys/fs/bpf/podweir"},
 	} {
 		var b bytes.Buffer
-		if err := writeJSON(&b, n.report(t)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, writeJSON(&b, n.report(t)))
 		var v any
-		if err := json.Unmarshal(b.Bytes(), &v); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(b.Bytes(), &v))
 		if bad := r.faults("report", v); len(bad) > 0 {
 			t.Errorf("%s: %s", name, strings.Join(bad, "\n"))
 		}
@@ -176,9 +171,7 @@ func TestSchemaIsComplete(t *testing.T) {
 func TestSchemaRefuses(t *testing.T) {
 	r := readSchema(t)
 	var b bytes.Buffer
-	if err := writeJSON(&b, aws().report(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, writeJSON(&b, aws().report(t)))
 	for name, tc := range map[string]struct{ before, after string }{
 		"another version":  {"doctor/v1", "doctor/v2"},
 		"unknown delivery": {`"delivery": "drop-in"`, `"delivery": "mail"`},

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // One problem is one finding: what else it breaks is reported with it.
@@ -127,9 +128,7 @@ func TestOneProblemIsOneFinding(t *testing.T) {
 				t.Errorf("count (-checks +report):\n%s", diff)
 			}
 			var b bytes.Buffer
-			if err := rep.WriteTable(&b, doctor.Format{Short: true}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, rep.WriteTable(&b, doctor.Format{Short: true}))
 			for code, also := range got {
 				if i := slices.IndexFunc(also, func(a string) bool { return !strings.Contains(b.String(), "also     "+a+": ") }); i >= 0 || !strings.Contains(b.String(), " "+code+" ") {
 					t.Errorf("%s or what is with it is not written:\n%s", code, b.String())

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the reference page")
@@ -216,9 +217,7 @@ func TestCommandsWithSettings(t *testing.T) {
 // TestCiliumPage: the page about Cilium has the commands, with the entry as it is here.
 func TestCiliumPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/howto/install-beside-cilium.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text := strings.ReplaceAll(string(page), " \\\n  ", " ")
 	c := profiles.Find("cilium").Conflist
 	for _, command := range slices.Concat(c.HandedDo, c.HandedAgainDo, c.ShareDo) {
@@ -286,14 +285,10 @@ const referencePage = "../../docs/reference/profiles.md"
 func TestReferencePage(t *testing.T) {
 	want := render()
 	if *update {
-		if err := os.WriteFile(referencePage, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(referencePage, want, 0o644))
 	}
 	got, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s is not what -update writes (-want +got):\n%s", referencePage, diff)
 	}

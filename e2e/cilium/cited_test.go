@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // cited is a line of Cilium's in a comment: its file, its number and a word in it.
@@ -20,14 +22,10 @@ var cited = regexp.MustCompile(`(?m)^//\t((?:bpf|pkg)/\S+):([0-9]+) (\w+): `)
 // in the version of this module.
 func TestCitedLines(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cilium/cilium").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, file := range []string{"../coexist/cilium_test.go", "../../plugin/cni/netkit_test.go"} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		lines := cited.FindAllStringSubmatch(string(text), -1)
 		if len(lines) == 0 {
 			t.Errorf("%s cites no line", file)

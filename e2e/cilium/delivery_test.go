@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // deliver runs podweir's own manager on the node until the test ends.
@@ -25,17 +26,11 @@ func (h *host) deliver(t *testing.T, runtime string) *delivery.Manager {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), conflist.Type)
 	for _, file := range []string{binary, filepath.Join(h.root, "opt/cni/bin/cilium-cni"), filepath.Join(h.root, "opt/cni/bin/aws-cni")} {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte("x"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.OK(t, os.WriteFile(file, []byte("x"), 0o755))
 	}
 	m, err := delivery.New(delivery.Config{Root: h.root, Binary: binary, Runtime: runtime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()

@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const confDir = "etc/cni/net.d"
@@ -34,9 +35,7 @@ func newHost(t *testing.T, files map[string]string) *host {
 	t.Helper()
 	h := &host{t.TempDir()}
 	h.write(t, "keep", "")
-	if err := os.Remove(h.path("keep")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(h.path("keep")))
 	for name, content := range files {
 		h.write(t, name, content)
 	}
@@ -47,12 +46,8 @@ func (h *host) path(name string) string { return filepath.Join(h.root, confDir, 
 
 func (h *host) write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(h.path(name)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.path(name), []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(h.path(name)), 0o755))
+	must.OK(t, os.WriteFile(h.path(name), []byte(content), 0o644))
 }
 
 func (h *host) has(name string) bool {
@@ -63,9 +58,7 @@ func (h *host) has(name string) bool {
 func (h *host) read(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(h.path(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b)
 }
 
@@ -84,9 +77,7 @@ func (h *host) runManager(t *testing.T, settings map[string]any) {
 		v.Set(key, value)
 	}
 	log := slog.New(slog.DiscardHandler)
-	if err := manager.Start(log, t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, manager.Start(log, t.Context()))
 	t.Cleanup(func() {
 		if err := manager.Stop(log, context.Background()); err != nil {
 			t.Error(err)
@@ -131,13 +122,9 @@ func (h *host) splice(t *testing.T) string {
 		t.Fatalf("nothing to chain to: %+v", original)
 	}
 	raw, err := conflist.Splice(original.Network, []byte(conflist.DefaultEntry))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	name, err := conflist.FileName(original.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.write(t, name, string(raw))
 	return name
 }
@@ -146,9 +133,7 @@ func (h *host) splice(t *testing.T) string {
 func (h *host) chain(t *testing.T, name string) string {
 	t.Helper()
 	list, err := libcni.NetworkConfFromFile(h.path(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var types []string
 	for _, p := range list.Plugins {
 		types = append(types, p.Network.Type)
@@ -177,9 +162,7 @@ func TestExclusive(t *testing.T) {
 		t.Fatalf("Choose() = %+v, want drop-in", choice)
 	}
 	dropIn, err := conflist.DropIn([]byte(conflist.DefaultEntry))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	file := filepath.Join(node.Conf.Original().Network.Name, conflist.DropInFile)
 	h.write(t, file, string(dropIn))
 	before := h.read(t, own)
@@ -215,9 +198,7 @@ func TestShared(t *testing.T) {
 	if got := decide(); got != conflist.Leave {
 		t.Errorf("Decide() = %v, want leave", got)
 	}
-	if err := os.Remove(h.path(own)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(h.path(own)))
 	if got := decide(); got != conflist.Delete {
 		t.Errorf("Decide() without the original = %v, want delete", got)
 	}
@@ -232,9 +213,7 @@ func TestHanded(t *testing.T) {
 
 	h := newHost(t, nil)
 	source := filepath.Join(h.root, "handed.conflist")
-	if err := os.WriteFile(source, []byte(handed), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(source, []byte(handed), 0o644))
 	h.runManager(t, map[string]any{"cni-exclusive": true, "read-cni-conf": source})
 	if got := h.read(t, own); got != handed {
 		t.Errorf("Cilium wrote %q, was given %q", got, handed)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // realAgent answers with Cilium's own types.
@@ -102,13 +103,9 @@ func TestBandwidthManagerOff(t *testing.T) {
 func TestChainingModeOfNetConf(t *testing.T) {
 	root := conf(`{"type":"cilium-cni","chaining-mode":"generic-veth"}`)
 	file := filepath.Join(t.TempDir(), "05-cilium.conflist")
-	if err := os.WriteFile(file, root[confFile].Data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, root[confFile].Data, 0o644))
 	theirs, err := types.ReadNetConf(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ours := detect.Read(t.Context(), root, detect.Options{}).Cilium.ChainingMode
 	if ours != "generic-veth" || ours != theirs.ChainingMode {
 		t.Errorf("chaining mode %q, Cilium reads %q", ours, theirs.ChainingMode)

@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // routing is a way in which Cilium connects pods on veth.
@@ -146,9 +147,7 @@ func (c *cilium) arrive(t *testing.T) {
 		}
 		l := attachTCX(t, e.ns, e.dev, e.at, policyProgram(t, kernelName(e.name), e.to, e.allow), link.Tail())
 		pin := filepath.Join(c.pins, c.pod.container+"_"+e.name)
-		if err := l.Pin(pin); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Pin(pin))
 		t.Cleanup(func() { _ = l.Unpin() })
 		c.links[e.name] = l
 	}
@@ -162,12 +161,8 @@ func (c *cilium) filter(t *testing.T, e *entry) {
 	c.generation++
 	// tc(8) names a filter after the pin of its program.
 	pin := filepath.Join(c.pins, fmt.Sprintf("%s-%d", c.pod.container, c.generation), e.name)
-	if err := os.Mkdir(filepath.Dir(pin), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := policyProgram(t, kernelName(e.name), e.to, e.allow).Pin(pin); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Dir(pin), 0o700))
+	must.OK(t, policyProgram(t, kernelName(e.name), e.to, e.allow).Pin(pin))
 	e.ns.Run(t, "tc", "filter", "replace", "dev", e.device, e.hook(), "pref", "1", "handle", "1", "bpf", "da", "pinned", pin)
 	t.Cleanup(func() { _ = e.ns.Command(t, "tc", "filter", "del", "dev", e.device, e.hook(), "pref", "1").Run() })
 }
@@ -196,9 +191,7 @@ func (c *cilium) regenerate(t *testing.T) {
 			c.filter(t, &e)
 			continue
 		}
-		if err := c.links[e.name].Update(policyProgram(t, kernelName(e.name), e.to, e.allow)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.links[e.name].Update(policyProgram(t, kernelName(e.name), e.to, e.allow)))
 	}
 	c.wipe(t)
 }
@@ -207,13 +200,9 @@ func (c *cilium) regenerate(t *testing.T) {
 func (c *cilium) restart(t *testing.T) {
 	t.Helper()
 	for name, l := range c.links {
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.Close())
 		l, err := link.LoadPinnedLink(filepath.Join(c.pins, c.pod.container+"_"+name), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = l.Unpin(); _ = l.Close() })
 		c.links[name] = l
 	}
@@ -230,9 +219,7 @@ func (c *cilium) programs(t *testing.T) (places, ids []string) {
 	for _, e := range c.entries() {
 		if c.links != nil {
 			info, err := c.links[e.name].Info()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			places, ids = append(places, fmt.Sprintf("%s link %d", e.name, info.ID)), append(ids, fmt.Sprint(info.Program))
 			continue
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What "make runsc" builds: gVisor's own program, and what runs in its sandbox.
@@ -122,9 +123,7 @@ func (p *pod) sandbox(t *testing.T) {
 	if err == nil {
 		err = errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(filepath.Join(bin, "load"), load, 0o755))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spec, err := json.Marshal(map[string]any{
 		"ociVersion": "1.0.0",
 		"process":    map[string]any{"args": []string{"/bin/load"}, "cwd": "/", "user": map[string]any{"uid": 0, "gid": 0}},
@@ -141,28 +140,20 @@ func (p *pod) sandbox(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(bundle, "config.json"), spec, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	program, err := filepath.Abs(runsc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	id := filepath.Base(p.ns.Path())
 	flags := []string{"--root", filepath.Join(dir, "state"), "--platform=systrap", "--network=sandbox", "--ignore-cgroups"}
 	// The sandbox outlives the test's context, so that it can be deleted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	cmd := exec.CommandContext(ctx, program, append(flags, "run", "--bundle", bundle, id)...)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cmd.Stderr = os.Stderr
 	// Processes of the sandbox have the pipes, too, and may end later.
 	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		removing, done := context.WithTimeout(ctx, 20*time.Second)
 		defer done()
@@ -192,12 +183,10 @@ const loadTime = 2 * time.Second
 func (p *pod) dial(t *testing.T, network, port string) net.Conn {
 	t.Helper()
 	var c net.Conn
-	if err := p.rig.client.Do(func() (err error) {
+	must.OK(t, p.rig.client.Do(func() (err error) {
 		c, err = (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), network, net.JoinHostPort(p.addr, port))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = c.Close() })
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	return c
@@ -207,13 +196,9 @@ func (p *pod) dial(t *testing.T, network, port string) net.Conn {
 func answered(t *testing.T, c net.Conn) int64 {
 	t.Helper()
 	text, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -244,9 +229,7 @@ func (p *pod) offers(t *testing.T, network string) carried {
 			break
 		}
 	}
-	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.(*net.TCPConn).CloseWrite())
 	return carried{answered(t, c), time.Since(start)}
 }
 
@@ -256,9 +239,7 @@ func (p *pod) asks(t *testing.T, network string) carried {
 	start := time.Now()
 	if network == "tcp" {
 		n, err := io.Copy(io.Discard, p.dial(t, "tcp", "7002"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return carried{n, time.Since(start)}
 	}
 	c := p.dial(t, "udp", "7004")

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // hostile is somebody whom no profile knows, first on every hook of both ends
@@ -42,12 +43,8 @@ func (h *hostile) arrive(t *testing.T) {
 	// tc(8) names a filter after the pin of its program.
 	pin := filepath.Join(h.bpffs, h.pod.container, "hostile")
 	if h.filters {
-		if err := os.Mkdir(filepath.Dir(pin), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := prog.Pin(pin); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Dir(pin), 0o700))
+		must.OK(t, prog.Pin(pin))
 	}
 	for _, end := range []struct {
 		ns  *testutil.NetNS

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Whether podweir holds a direction is judged by what a burst gets through. An
@@ -48,9 +49,7 @@ func (r *rig) machine(t *testing.T) *coexist.Machine {
 	if err == nil {
 		err = json.Unmarshal(raw, &found)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := &coexist.Machine{
 		Kernel: series(t), TCX: yesNo(datapath.HaveTCX()), Prio: yesNo(found.Prio), Redirect: found.Redirect, Judged: "bursts",
 	}
@@ -89,9 +88,7 @@ func (k *kase) status(t *testing.T) *status.Attachment {
 		rep, err = status.Collect(node)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range rep.Attachments {
 		if a := &rep.Attachments[i]; a.ID.ContainerID == k.pod.container {
 			return a
@@ -141,9 +138,7 @@ func (k *kase) heldByTC(t *testing.T, d terms.Direction) uint64 {
 	node := datapath.OpenNode(k.pod.rig.paths.Pins, k.pod.node())
 	defer node.Close()
 	counters, err := node.Counters(k.pod.pins(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sum := uint64(0)
 	for _, c := range counters {
 		sum += c.Packets
@@ -202,9 +197,7 @@ func tbfPackets(t *testing.T, ns *testutil.NetNS, device string) (sum uint64, ok
 			continue
 		}
 		n, err := strconv.ParseUint(m[2], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		sum, ok = sum+n, true
 	}
 	return sum, ok

@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const pagePath = "testdata/seen.txt"
@@ -53,9 +54,7 @@ func (r *rig) keep(t *testing.T, section string, rows []coexist.Row) {
 			t.Fatalf("%s wants all cases of a test, and -run or -skip leaves some out", envWrite)
 		}
 		line, err := json.Marshal(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Log(seenMark + string(line))
 		if !testutil.Emulated() {
 			s.write(t)
@@ -77,9 +76,7 @@ func some() bool {
 func readPage(t *testing.T) string {
 	t.Helper()
 	raw, err := os.ReadFile(pagePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(raw)
 }
 
@@ -88,9 +85,7 @@ func (s *seen) parts(t *testing.T, page string) (machines []coexist.Machine, row
 	t.Helper()
 	machineText, err := coexist.Section(page, "machines")
 	rowText, rowErr := coexist.Section(page, s.Section)
-	if err := errors.Join(err, rowErr); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, rowErr))
 	if machines, err = coexist.ReadMachines(machineText); err != nil {
 		t.Fatalf("section machines of %s: %v", pagePath, err)
 	}
@@ -138,9 +133,7 @@ func (s *seen) write(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(pagePath, []byte(page), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // TestWriteSeen writes into the page what the logs of emulated machines say
@@ -165,9 +158,7 @@ func TestWriteSeen(t *testing.T) {
 func readSeen(t *testing.T, log string) []seen {
 	t.Helper()
 	f, err := os.Open(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = f.Close() }()
 	var all []seen
 	lines := bufio.NewScanner(f)
@@ -183,9 +174,7 @@ func readSeen(t *testing.T, log string) []seen {
 		}
 		all = append(all, s)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lines.Err())
 	return all
 }
 
@@ -222,9 +211,7 @@ func TestPageIsReadAndWritten(t *testing.T) {
 func series(t *testing.T) string {
 	t.Helper()
 	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Uname(&u))
 	parts := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
 	if len(parts) < 2 {
 		t.Fatalf("release %q has no two numbers", parts)

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // neighbour is somebody with programs on the device of one pod, who drops what
@@ -357,9 +358,7 @@ func (m *mode) name() string {
 func programs(t *testing.T, node string) map[string]ebpf.ProgramID {
 	t.Helper()
 	pins, err := filepath.Glob(filepath.Join(node, "pw_*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all := make(map[string]ebpf.ProgramID)
 	for _, pin := range pins {
 		prog, err := ebpf.LoadPinnedProgram(pin, nil)
@@ -368,9 +367,7 @@ func programs(t *testing.T, node string) map[string]ebpf.ProgramID {
 		}
 		info, err := prog.Info()
 		_ = prog.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all[pin], _ = info.ID()
 	}
 	return all

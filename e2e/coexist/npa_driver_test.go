@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // npaBinary is where "make npa" puts the agent's driver, beside its programs.
@@ -51,17 +52,13 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 	t.Helper()
 	a := &agent{test: t, root: t.TempDir(), ns: ns}
 	for _, dir := range []string{"app", "host/opt/cni/bin", "proc", "sys", "var/log/aws-routed-eni", "var/run/aws-node", "dev"} {
-		if err := os.MkdirAll(filepath.Join(a.root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(a.root, dir), 0o755))
 	}
 	if _, err := os.Stat(npaBinary); err != nil {
 		t.Fatalf("%v: \"make npa\" builds it", err)
 	}
 	programs, err := filepath.Abs(filepath.Dir(npaBinary))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mount := func(source, target, kind string, flags uintptr) {
 		t.Helper()
 		target = filepath.Join(a.root, target)
@@ -74,9 +71,7 @@ func newAgent(t *testing.T, ns *testutil.NetNS) *agent {
 			}
 		})
 		// What is mounted below must not appear on the machine's own.
-		if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mount("", target, "", unix.MS_PRIVATE, ""))
 	}
 	// A copy would be busy while another test's child has it open for writing, from fork to exec.
 	mount(programs, "app", "", unix.MS_BIND)
@@ -103,14 +98,10 @@ func (a *agent) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := a.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.out = json.NewDecoder(out)
 	// The child is in the namespace of the thread that starts it.
-	if err := a.ns.Do(a.cmd.Start); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, a.ns.Do(a.cmd.Start))
 	if err := a.answer(); err != nil {
 		t.Fatalf("start the agent: %v\n%s", err, a.log.String())
 	}
@@ -186,8 +177,6 @@ func (a *agent) changePrograms(t *testing.T) {
 		t.Fatalf("no programs are installed: %v", err)
 	}
 	for _, file := range installed {
-		if err := os.WriteFile(file, []byte("an older release"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte("an older release"), 0o755))
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/e2e/coexist"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const npaNamespace = "default"
@@ -160,13 +161,9 @@ func (p *pod) bandwidth(t *testing.T, directions ...string) error {
 		c[d+"Rate"], c[d+"Burst"] = referenceRate, referenceBurst
 	}
 	stdin, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plugin, err := filepath.Abs(bandwidthPlugin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), plugin)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr

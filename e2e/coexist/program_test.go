@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Answers of a program on a shared hook (include/uapi/linux/bpf.h).
@@ -107,9 +108,7 @@ func attachTCX(t *testing.T, ns *testutil.NetNS, ifindex int, at ebpf.AttachType
 		l, err = link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: at, Anchor: where})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

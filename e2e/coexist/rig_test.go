@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
 
@@ -108,9 +109,7 @@ func (p *pod) with(m *mode) conf {
 func (p *pod) call(t *testing.T, verb string, m *mode) error {
 	t.Helper()
 	stdin, err := json.Marshal(p.with(m))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var stdout, log bytes.Buffer
 	// Strict: the page tells of each mode by itself, not of auto in place of it.
 	plugin := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: p.rig.paths, Strict: true}
@@ -143,9 +142,7 @@ func (p *pod) remove(t *testing.T, m *mode) {
 	t.Helper()
 	p.must(t, "DEL", m)
 	// DEL leaves the ifb to the namespace, which is about to go.
-	if err := p.ns.Handle.DeleteIFB(p.dev.Index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.ns.Handle.DeleteIFB(p.dev.Index))
 }
 
 // pins is where podweir pins what it has on the pod.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // The UDP ports that the neighbours' policies allow and deny.
@@ -55,9 +56,7 @@ func newSocket(t *testing.T, ns *testutil.NetNS, addr string, port int) socket {
 	if fd >= 0 {
 		t.Cleanup(func() { _ = unix.Close(fd) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return socket(fd)
 }
 
@@ -169,9 +168,7 @@ func (d *direction) probe(t *testing.T) (passes bool) {
 
 func (d *direction) must(t *testing.T, port int, payload []byte) {
 	t.Helper()
-	if err := d.sender.send(d.to, port, payload); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.sender.send(d.to, port, payload))
 }
 
 // burst sends at once what takes 1.7 s at the cap, and returns how much of it

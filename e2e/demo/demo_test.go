@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestCaps(t *testing.T) {
 	got, err := parseCaps("10M, 1G,500k,1500")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff([]uint64{10e6, 1e9, 500e3, 1500}, got); diff != "" {
 		t.Errorf("parseCaps (-want +got):\n%s", diff)
 	}
@@ -28,9 +28,7 @@ func TestCaps(t *testing.T) {
 
 func TestPick(t *testing.T) {
 	got, err := pick(scenarios(), "d, b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	keys := make([]string, 0, len(got))
 	for _, s := range got {
 		keys = append(keys, s.key)

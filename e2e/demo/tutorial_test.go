@@ -18,6 +18,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "it compares rates, which an emulated processor does not have")
@@ -80,9 +81,7 @@ type tutorialBlock struct {
 func tutorialBlocks(t *testing.T) (blocks []tutorialBlock) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/tutorial/first-shaped-pod.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, found := range consoleBlock.FindAllStringSubmatch(string(page), -1) {
 		switch note := strings.TrimSpace(found[1]); note {
 		case elsewhere:
@@ -115,9 +114,7 @@ func newTutorialShell(t *testing.T, dir string) *tutorialShell {
 	ready := filepath.Join(dir, "ready")
 	holder := exec.Command("sh", "-c", prepare, ready)
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, holder.Start())
 	s := &tutorialShell{dir, strconv.Itoa(holder.Process.Pid)}
 	t.Cleanup(func() {
 		_ = holder.Process.Kill() // and with it every process of its namespace
@@ -148,9 +145,7 @@ func (s *tutorialShell) try(t *testing.T, block tutorialBlock) string {
 	cmd := exec.CommandContext(ctx, "nsenter", "--net", "--mount", "--pid", "--target", s.pid, "--wd="+s.dir, "bash", "-euo", "pipefail", "-c", block.commands)
 	cmd.Env = append(os.Environ(), "PATH="+s.dir+":"+os.Getenv("PATH"))
 	if block.running {
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, cmd.Start())
 		t.Cleanup(func() { cancel(); _ = cmd.Wait() })
 		return ""
 	}

@@ -11,15 +11,14 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/e2e/figures"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // drawn is the chart as text; it has to be well-formed XML.
 func drawn(t *testing.T, c interface{ WriteSVG(io.Writer) error }) string {
 	t.Helper()
 	var out strings.Builder
-	if err := c.WriteSVG(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.WriteSVG(&out))
 	for d := xml.NewDecoder(strings.NewReader(out.String())); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return out.String()

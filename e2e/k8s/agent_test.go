@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // killAgent kills the agent of a pod's node while the pod is under load, and
@@ -178,9 +179,7 @@ func stopAgent(t *testing.T, n *cluster.Node) {
 		_, err := n.Exec(ctx, "pkill", "-"+name, "-x", "podweir")
 		return err
 	}
-	if err := signal(t.Context(), "STOP"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, signal(t.Context(), "STOP"))
 	t.Cleanup(func() {
 		// The test's own context is over by now.
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // rewrites of the primary CNI's conflist, and how long each version stays.
@@ -53,9 +54,7 @@ done`
 		create(t, m)
 		ready(t, fmt.Sprintf("born-%d", i)) // one at a time: at all times of the changes
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-done)
 	t.Logf("the primary CNI's conflist rewritten, pods made meanwhile: %d times, %d pods", rewrites, len(made))
 	eventually(t, time.Second, "chain", func(ctx context.Context) error {
 		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
@@ -69,9 +68,7 @@ done`
 		p := ready(t, fmt.Sprintf("born-%d", i))
 		p.limited(t, 20_000_000, 10_000_000)
 		list, err := events(t.Context(), p.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, e := range list {
 			if e.Type == "Warning" {
 				t.Errorf("%s: %s: %s", p.Name, e.Reason, e.Message)
@@ -106,9 +103,7 @@ func TestPrivilegedResultOfAWS(t *testing.T) {
 	install(t, "delivery=chain")
 	node := suite.Members[0]
 	const path = "/opt/cni/bin/noter"
-	if err := node.WriteFile(path, noter); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, node.WriteFile(path, noter))
 	if _, err := node.Exec(t.Context(), "chmod", "0755", path); err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +112,7 @@ func TestPrivilegedResultOfAWS(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := node.WriteFile(cluster.Conflist, node.Conflist("noter")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, node.WriteFile(cluster.Conflist, node.Conflist("noter")))
 	eventually(t, 10*time.Second, "the chain with the note", func(ctx context.Context) error {
 		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
 		if err == nil && !strings.Contains(out, "noter") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedFight has another program undo what a running agent writes: after three
@@ -131,9 +132,7 @@ func (f *fight) notReady(t *testing.T, node *cluster.Node, file, change string) 
 func (f *fight) told(t *testing.T, node *cluster.Node, file, change string) {
 	t.Helper()
 	report, err := suite.Doctor(t.Context(), node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range report.Findings() {
 		if c.Code == "PW221" && c.Status == "fail" && strings.Contains(c.Seen, file) && strings.Contains(c.Seen, change) {
 			return
@@ -146,9 +145,7 @@ func (f *fight) told(t *testing.T, node *cluster.Node, file, change string) {
 func (f *fight) oneEvent(t *testing.T, agent, file string) {
 	t.Helper()
 	list, err := events(t.Context(), agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n := 0
 	for _, e := range list {
 		if strings.Contains(e.Message, file) {

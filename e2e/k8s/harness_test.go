@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // suite is the cluster of all scenarios.
@@ -44,9 +45,7 @@ func eventually(t *testing.T, limit time.Duration, what string, try func(context
 func take(t *testing.T, n *cluster.Node) snapshot.Snapshot {
 	t.Helper()
 	s, err := snapshot.Take(t.Context(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s
 }
 
@@ -70,9 +69,7 @@ type traffic struct{ workload.Traffic }
 func load(t *testing.T, p, peer *pod, f func(ctx context.Context) error) traffic {
 	t.Helper()
 	r, err := workload.Load{Pod: p.Pod, Peer: peer.Pod}.While(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return traffic{r}
 }
 
@@ -131,9 +128,7 @@ func run(t *testing.T, name string, node int, annotations map[string]string) *po
 // annotate changes annotations of a running pod; an empty value removes one.
 func (p *pod) annotate(t *testing.T, annotations map[string]string) {
 	t.Helper()
-	if err := p.Annotate(t.Context(), annotations); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Annotate(t.Context(), annotations))
 }
 
 // event is what the API server keeps of one.
@@ -188,9 +183,7 @@ func install(t *testing.T, set ...string) {
 // upgrade does not wait for agents.
 func upgrade(t *testing.T, set ...string) {
 	t.Helper()
-	if err := suite.Upgrade(t.Context(), chart, set...); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, suite.Upgrade(t.Context(), chart, set...))
 }
 
 func uninstall(t *testing.T) {
@@ -202,9 +195,7 @@ func uninstall(t *testing.T) {
 func agent(t *testing.T, n *cluster.Node) string {
 	t.Helper()
 	all, err := suite.Agents(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if all[n.Name] == "" {
 		t.Fatalf("no agent on %s: %v", n.Name, all)
 	}
@@ -246,9 +237,7 @@ const mostAnonymous = 15 << 10
 func small(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	out, err := n.Exec(t.Context(), "bash", "-c", "sed -n 's/^RssAnon:[[:space:]]*//p' /proc/$(pgrep -x podweir)/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var kib int
 	if _, err := fmt.Sscanf(out, "%d kB", &kib); err != nil {
 		t.Fatalf("RssAnon %q: %v", out, err)

@@ -6,6 +6,8 @@ package k8s_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedIngressOnAnIFB installs a release whose ingress queues belong on an
@@ -34,9 +36,7 @@ func TestPrivilegedIngressOnAnIFB(t *testing.T) {
 	}
 	for _, p := range []*pod{early, late} {
 		list, err := events(t.Context(), p.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, e := range list {
 			if e.Type == "Warning" {
 				t.Errorf("%s: %s: %s", p.Name, e.Reason, e.Message)

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedInstall holds a release with the chart's values for any cluster to
@@ -29,9 +30,7 @@ func TestPrivilegedInstall(t *testing.T) {
 	install(t)
 	t.Logf("from nothing to two ready nodes: %.1f s", suite.Took.Seconds())
 	page, err := fetch(t.Context(), early.Node, "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("delivery that auto chose: `%s`", strings.TrimSpace(grep(page, "podweir_delivery_info{")))
 	measure(t, early, peer).holds(t, "a pod from before", 20_000_000, 10_000_000)
 	late := run(t, "late", 0, limits("10M", "20M"))
@@ -145,9 +144,7 @@ func TestPrivilegedDownDuringUninstall(t *testing.T) {
 	// As in docs/howto/install-with-helm.md.
 	jobs, err := suite.Helm(t.Context(), "template", "podweir", chart, "-n", namespace, "--set", "image.pullPolicy=Never",
 		"--kube-version", "1.34", "--set", "cleanUp.nodes={"+node.Name+"}", "--show-only", "templates/cleanup.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := suite.Kubectl(t.Context(), jobs, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
@@ -261,9 +258,7 @@ func TestPrivilegedLimitOverdue(t *testing.T) {
 func noted(t *testing.T, node *cluster.Node, name, sandbox string) {
 	t.Helper()
 	const path = "/opt/cni/bin/noter"
-	if err := node.WriteFile(path, noter); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, node.WriteFile(path, noter))
 	if _, err := node.Exec(t.Context(), "chmod", "0755", path); err != nil {
 		t.Fatal(err)
 	}
@@ -274,9 +269,7 @@ func noted(t *testing.T, node *cluster.Node, name, sandbox string) {
 	})
 	const entry = `"type": "noter",`
 	settings := fmt.Sprintf(` "note": %q, "noteSandbox": %q,`, name, sandbox)
-	if err := node.WriteFile(cluster.Conflist, strings.Replace(node.Conflist("noter"), entry, entry+settings, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, node.WriteFile(cluster.Conflist, strings.Replace(node.Conflist("noter"), entry, entry+settings, 1)))
 	eventually(t, 10*time.Second, "the chain with the note", func(ctx context.Context) error {
 		out, err := node.Exec(ctx, "cat", "/etc/cni/net.d/00-podweir-10-lab.conflist")
 		if err == nil && !strings.Contains(out, name) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // plugin is the directory in which "make plugin" puts kubectl-podweir.
@@ -56,9 +57,7 @@ func newReader(t *testing.T, name string) reader {
 	kubectl(t, "-n", name, "create", "serviceaccount", "someone")
 	token := kubectl(t, "-n", name, "create", "token", "someone")
 	ca, err := filepath.Abs(filepath.Join(suite.Dir, "pki/apiserver.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	path := filepath.Join(t.TempDir(), name+".kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -67,9 +66,7 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "https://%s", certificate-authority: %q}}]
 users: [{name: u, user: {token: %s}}]
 `, suite.API(), ca, token)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return reader(path)
 }
 
@@ -103,9 +100,7 @@ func (r reader) asks(ctx context.Context, args ...string) (*answer, error) {
 func (r reader) gets(t *testing.T, status int, command string, texts ...string) *answer {
 	t.Helper()
 	a, err := r.asks(t.Context(), strings.Fields(command)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := a.is(status, texts...); err != nil {
 		t.Errorf("kubectl podweir %s: %v", command, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // leastInForce is the share of looks in which the chain in force has both plugins.
@@ -113,9 +114,7 @@ func (b *meshNode) startsPods(t *testing.T) {
 	_, err := workload.AllReady(t.Context(), suite.Cluster, names...)
 	close(done)
 	l := <-looked
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%d looks in %.1f s: mesh in %d, podweir in %d; the mesh wrote %d files", l.All, time.Since(began).Seconds(), l.Mesh, l.Podweir, b.installer.Writes())
 	if least := leastInForce * float64(l.All); float64(l.Mesh) < least || float64(l.Podweir) < least || l.All < 100 {
 		t.Errorf("of %d looks %d have the mesh and %d podweir, want %.1f %% of many: %s", l.All, l.Mesh, l.Podweir, 100*leastInForce, l.Without)
@@ -148,9 +147,7 @@ func (b *meshNode) byThePlugin(t *testing.T, names []string) {
 func (b *meshNode) oneGoes(t *testing.T, mesh bool) {
 	t.Helper()
 	if mesh {
-		if err := b.installer.Uninstall(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, b.installer.Uninstall())
 		b.soon(t, "podweir without the mesh", func() bool {
 			chain := confdir.Chain(b.confDir())
 			return slices.Contains(chain, confdir.Podweir) && !slices.Contains(chain, b.mesh.Plugin)
@@ -174,9 +171,7 @@ func (b *meshNode) oneGoes(t *testing.T, mesh bool) {
 func (b *meshNode) installs(t *testing.T) {
 	t.Helper()
 	program, err := os.ReadFile(b.Path("/opt/cni/bin/portmap"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if b.installer, err = b.mesh.Start(b.confDir(), b.Path("/opt/cni/bin"), program); err != nil {
 		t.Fatal(err)
 	}

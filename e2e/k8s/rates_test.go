@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // undo runs kubectl when the test ends, whose context has ended by then.
@@ -67,9 +69,7 @@ func (p *pod) by(t *testing.T, status string) string {
 	var report struct {
 		Attachments []struct{ Pod, By string }
 	}
-	if err := json.Unmarshal([]byte(status), &report); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(status), &report))
 	for _, a := range report.Attachments {
 		if a.Pod == "default/"+p.Name {
 			return a.By

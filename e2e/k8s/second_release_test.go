@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -75,9 +76,7 @@ func installSecond(t *testing.T) {
 	})
 	_, err := suite.Helm(t.Context(), "upgrade", "--install", second, chart, "-n", namespace,
 		"--set", "image.pullPolicy=Never", "--set", fmt.Sprintf("metrics.port=%d,health.port=%d,cluster.enabled=false", secondPort, secondHealth))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // ofRelease are the names of a release's agents.
@@ -130,9 +129,7 @@ func untold(t *testing.T, pods ...*pod) {
 	t.Helper()
 	for _, p := range pods {
 		list, err := events(t.Context(), p.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, e := range list {
 			if e.Type == "Warning" {
 				t.Errorf("%s was told: %s: %s", p.Name, e.Reason, e.Message)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // change is a change of the delivery by helm upgrade.
@@ -111,9 +112,7 @@ func primaryWrites(t *testing.T, chained ...string) {
 func hasLimit(t *testing.T, p *pod) bool {
 	t.Helper()
 	out, err := p.tc(t.Context(), "qdisc", "show", "dev", "eth0", "root")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.Contains(out, "tbf")
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cluster"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedWatch has a node without NRI, and the delivery that sees pods in the API
@@ -50,13 +51,9 @@ func TestPrivilegedWatch(t *testing.T) {
 func withoutNRI(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	config, err := os.ReadFile(filepath.Join(suite.Dir, "node/containerd.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const own = "/etc/containerd/without-nri.toml"
-	if err := n.WriteFile(own, string(config)+"\n[plugins.'io.containerd.nri.v1.nri']\n  disable = true\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.WriteFile(own, string(config)+"\n[plugins.'io.containerd.nri.v1.nri']\n  disable = true\n"))
 	restart := func(ctx context.Context, config string) error {
 		_, err := n.Exec(ctx, "bash", "-c", `export PATH=/node/components:$PATH
 			pkill -x containerd; while ctr version >/dev/null 2>&1; do sleep 0.05; done; rm -f /var/run/nri/nri.sock
@@ -64,9 +61,7 @@ func withoutNRI(t *testing.T, n *cluster.Node) {
 			until ctr version >/dev/null 2>&1; do sleep 0.05; done`)
 		return err
 	}
-	if err := restart(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, restart(t.Context(), own))
 	t.Cleanup(func() {
 		_, err := n.Exec(context.Background(), "rm", own)
 		if err := errors.Join(err, restart(context.Background(), "/node/config/containerd.toml")); err != nil {
@@ -89,9 +84,7 @@ func unlimitedTime(t *testing.T, n *cluster.Node, name string) string {
 		pid=$(pgrep -n -f '^/work serve')
 		awk -v now="$now" -v hz="$(getconf CLK_TCK)" '{printf "%.1f", now - $22 / hz}' "/proc/$pid/stat"`
 	before, err := n.Exec(t.Context(), "ls", "/run/netns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	create(t, manifest(name, n, limits("20M", "10M")))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -130,9 +123,7 @@ func TestPrivilegedNRI(t *testing.T) {
 	p := run(t, "hooked", 0, limits("20M", "10M"))
 	measure(t, p, peer).holds(t, "shaped by the runtime's hook", 20_000_000, 10_000_000)
 	page, err := fetch(t.Context(), node, "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("hooks:\n%s", grep(page, "podweir_nri_hook_duration_seconds_count"))
 	if !strings.Contains(page, `podweir_nri_hook_duration_seconds_count`) {
 		t.Error("no hook was called")

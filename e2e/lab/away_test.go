@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A thread of a higher real-time priority is to the watch what the machine below
@@ -21,14 +22,10 @@ func TestPrivilegedProcessorsAreSeenToBeAway(t *testing.T) {
 	// Go interrupts what runs for 10 ms.
 	const taken, least = 12 * time.Millisecond, 5 * time.Millisecond
 	p, err := WatchProcessors()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	took := make(chan error)
 	go func() { took <- keepProcessor(taken) }()
-	if err := <-took; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-took)
 	if longest := p.Stop(); longest < least {
 		t.Errorf("longest time away = %v, want %v or more", longest, least)
 	}

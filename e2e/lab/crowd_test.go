@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var remotes = netip.MustParsePrefix("198.19.0.0/17")
@@ -23,9 +24,7 @@ func TestCrowdFlowsAreDistinct(t *testing.T) {
 	mark.Slow(t, "it compares 3.6 million flows")
 	const flows = 3_600_000
 	c := Crowd{Remote: remotes, Flows: flows, PacketBytes: 100}
-	if err := c.check(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.check())
 	seen := make([]uint64, flows)
 	for i := range flows {
 		f := c.Flow(i)
@@ -73,9 +72,7 @@ func TestPrivilegedCrowdArrives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newTestLab(t)
 			pod, client := mustPod(t, l)
-			if err := l.Behind(client, remotes); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, l.Behind(client, remotes))
 			c := Crowd{
 				From: client, To: &pod.Host, Remote: remotes, Inwards: inwards, Flows: flows,
 				PacketBytes: 60, PerSecond: flows / (last - time.Second).Seconds(), Duration: last,
@@ -85,13 +82,9 @@ func TestPrivilegedCrowdArrives(t *testing.T) {
 			}
 			heard := hear(t, c.To.Netns, inwards)
 			run, err := l.StartCrowd(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			sent, err := run.Wait(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got := heard()
 			if sent.Packets < flows || sent.Refused > 0 {
 				t.Fatalf("%d packets sent, %d refused, want at least one of each of %d flows", sent.Packets, sent.Refused, flows)
@@ -118,16 +111,10 @@ func hear(t *testing.T, ns *Netns, inwards bool) func() map[netip.AddrPort]bool 
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	timeout := unix.NsecToTimeval(int64(200 * time.Millisecond))
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
+	must.OK(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20))
 	address := ipv4Dest
 	if inwards {
 		address = ipv4Source

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // streamed connects to an echo server that sends frames of so many bytes.
@@ -19,9 +21,7 @@ func streamed(t *testing.T, frameBytes int) (fd int, ended <-chan error) {
 	raw, err := json.Marshal(echoArgs{
 		Addr: netip.MustParseAddrPort("127.0.0.1:0"), CongestionControl: "cubic", FrameBytes: frameBytes,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at, done := make(chan netip.AddrPort, 1), make(chan error, 1)
 	go func() {
 		_, err := runEchoServer(raw, func(v any) error { at <- v.(netip.AddrPort); return nil }, nil)
@@ -33,9 +33,7 @@ func streamed(t *testing.T, frameBytes int) (fd int, ended <-chan error) {
 		if err == nil {
 			err = unix.Connect(fd, sa)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return fd, done
 	case err := <-done:
 		t.Fatal(err)
@@ -50,9 +48,7 @@ func TestAnswersGoBetweenFrames(t *testing.T) {
 	fd, ended := streamed(t, frame)
 	buf := make([]byte, frame)
 	for range unasked {
-		if err := readFull(fd, buf); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, readFull(fd, buf))
 		if buf[0]|buf[1]|buf[2]|buf[3] == 0 {
 			t.Fatal("an answer came before there was a request")
 		}
@@ -67,9 +63,7 @@ func TestAnswersGoBetweenFrames(t *testing.T) {
 			t.Fatalf("answer %d: %v", i, err)
 		}
 	}
-	if err := unix.Close(fd); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Close(fd))
 	select {
 	case err := <-ended:
 		if err != nil {
@@ -89,9 +83,7 @@ func TestFramesThatCannotBe(t *testing.T) {
 	if err := readPastFrames(fd, make([]byte, frame/2)); err == nil {
 		t.Error("a frame longer than was agreed on was read without an error")
 	}
-	if err := unix.Close(fd); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Close(fd))
 	if err := <-ended; err != nil {
 		t.Errorf("the server ended with %v, want nil", err)
 	}

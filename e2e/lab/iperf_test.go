@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // interrupted is the shape of what iperf3 3.12 prints when it is ended by a
@@ -27,9 +29,7 @@ const interrupted = `{
 
 func TestParseIperf(t *testing.T) {
 	r, err := parseIperf([]byte(interrupted))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if r.Start.MSS != 1448 {
 		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
 	}
@@ -56,9 +56,7 @@ func TestParseIperfTellsWhatIperfSays(t *testing.T) {
 
 func TestBetween(t *testing.T) {
 	r, err := parseIperf([]byte(interrupted))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, tc := range map[string]struct {
 		from, to           float64
 		bytes, retransmits float64

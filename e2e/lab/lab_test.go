@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "the package measures for other tests, and podweir is not in it")
@@ -36,9 +37,7 @@ func newTestLabWith(tb testing.TB, opts Options) *Lab {
 	tb.Helper()
 	testutil.RequireRoot(tb)
 	l, err := New(tb.Context(), opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	tb.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			tb.Errorf("Close() = %v, want nil", err)
@@ -50,17 +49,11 @@ func newTestLabWith(tb testing.TB, opts Options) *Lab {
 func mustPod(tb testing.TB, l *Lab, chained ...Entry) (*Pod, *Host) {
 	tb.Helper()
 	network, err := l.Network("net", chained...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	pod, err := network.Pod(tb.Context(), PodOptions{Bandwidth: RuntimeBandwidth(20_000_000)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	client, err := l.Client("client")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return pod, client
 }
 
@@ -74,16 +67,12 @@ func TestPrivilegedLoadPassesInBothFamilies(t *testing.T) {
 				From: client, To: &pod.Host, IPv6: v6,
 				PerSecond: 200, Duration: 500 * time.Millisecond, Timeout: time.Second,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			open, err := l.StartHTTP(t.Context(), HTTPLoad{
 				From: client, To: &pod.Host, IPv6: v6, ResponseBytes: 6000,
 				PerSecond: 100, Duration: 500 * time.Millisecond, Timeout: time.Second,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for what, wait := range map[string]struct {
 				result func() (*Latencies, error)
 				want   int
@@ -92,9 +81,7 @@ func TestPrivilegedLoadPassesInBothFamilies(t *testing.T) {
 				"open loop":       {func() (*Latencies, error) { return open.Wait(t.Context()) }, 50},
 			} {
 				got, err := wait.result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if len(got.Samples) != wait.want || got.Failed() != 0 {
 					t.Errorf("%s: %d samples, errors %v, want %d and none",
 						what, len(got.Samples), got.Errors, wait.want)
@@ -111,23 +98,15 @@ func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
 	t.Helper()
 	l := newTestLab(t)
 	network, err := l.Network("net", BandwidthEntry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pod, err := network.Pod(t.Context(), PodOptions{
 		Bandwidth: &Bandwidth{EgressRate: 20e6, EgressBurst: burst},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client, err := l.Client("client")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	meter, err := wiremeter.Attach(client.Netns, client.IfName, wiremeter.Received)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() {
 		if err := meter.Close(); err != nil {
 			t.Error(err)
@@ -137,16 +116,12 @@ func bulkThrough(t *testing.T, burst uint64) *wiremeter.Series {
 	run, err := l.StartElephant(t.Context(), Elephant{
 		From: &pod.Host, To: client, Duration: 2 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := run.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	series, err := meter.Read(from, wiremeter.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return series
 }
 
@@ -179,16 +154,12 @@ func TestPrivilegedCloseLeavesNothing(t *testing.T) {
 	run, err := l.StartElephant(t.Context(), Elephant{
 		From: &pod.Host, To: client, Duration: time.Minute,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	left := func() []string {
 		var out []string
 		for _, pattern := range []string{netnsDir, stateRoot} {
 			found, err := filepath.Glob(filepath.Join(pattern, l.Name()+"*"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			out = append(out, found...)
 		}
 		return out
@@ -196,9 +167,7 @@ func TestPrivilegedCloseLeavesNothing(t *testing.T) {
 	if len(left()) != 4 {
 		t.Fatalf("before Close: %v, want the node, the pod, the client and the directory", left())
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	if got := left(); len(got) != 0 {
 		t.Errorf("after Close: %v, want nothing", got)
 	}
@@ -214,9 +183,7 @@ func TestPrivilegedCloseLeavesNothing(t *testing.T) {
 func TestPrivilegedFailedAddIsTold(t *testing.T) {
 	l := newTestLab(t)
 	network, err := l.Network("net", BandwidthEntry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = network.Pod(t.Context(), PodOptions{Name: "bad", Bandwidth: &Bandwidth{EgressRate: 10e6}})
 	if err == nil || !strings.Contains(err.Error(), "burst") {
 		t.Fatalf("Pod without a burst = %v, want the bandwidth plugin's words about the burst", err)

@@ -13,15 +13,14 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // received is how many packets came in by the host's interface.
 func received(t *testing.T, h *Host) uint64 {
 	t.Helper()
 	n, err := h.ReceivedPackets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return n
 }
 
@@ -31,25 +30,17 @@ func TestPrivilegedSpreadGoesToAllInTurns(t *testing.T) {
 	mark.Timed(t, "it judges rates or waits")
 	l := newTestLab(t)
 	network, err := l.Network("spread")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pods, err := network.Pods(t.Context(), 6, PodOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	client, err := l.Client("client")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	hosts := make([]*Host, len(pods))
 	for i, p := range pods {
 		hosts[i] = &p.Host
 	}
 	sinks, err := OpenSinks(hosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = sinks.Close() }()
 	before := make([]uint64, len(hosts))
 	for i, h := range hosts {
@@ -57,9 +48,7 @@ func TestPrivilegedSpreadGoesToAllInTurns(t *testing.T) {
 	}
 	load := Spread{From: client, To: sinks.Rest(1), PayloadBytes: 100, Duration: 300 * time.Millisecond}
 	sent, err := l.Spread(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if sent.Packets < 10_000 || sent.Refused > 0 || sent.Elapsed < load.Duration {
 		t.Errorf("Spread = %+v, want some 100,000 packets and none refused", sent)
 	}
@@ -74,9 +63,7 @@ func TestPrivilegedSpreadGoesToAllInTurns(t *testing.T) {
 	}
 	load.EvictBytes = 4 << 20
 	slow, err := l.Spread(t.Context(), load)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if slow.Packets == 0 || slow.Packets > sent.Packets/2 {
 		t.Errorf("with 4 MiB read between two packets %d are sent, without %d", slow.Packets, sent.Packets)
 	}
@@ -87,13 +74,9 @@ func TestPrivilegedSpreadGoesToAllInTurns(t *testing.T) {
 func TestPrivilegedManyPods(t *testing.T) {
 	l := newTestLab(t)
 	network, err := l.Network("many", PodweirEntry(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pods, err := network.Pods(t.Context(), 5, PodOptions{Bandwidth: RuntimeBandwidth(20_000_000), Namespace: "spaces"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rate := func(p *Pod) string {
 		var out strings.Builder
 		err := p.Netns.Do(func() error {
@@ -101,9 +84,7 @@ func TestPrivilegedManyPods(t *testing.T) {
 			cmd.Stdout = &out
 			return cmd.Run()
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return out.String()
 	}
 	for _, p := range pods {
@@ -111,17 +92,13 @@ func TestPrivilegedManyPods(t *testing.T) {
 			t.Errorf("%s has %s, want 20Mbit", p.Name, got)
 		}
 	}
-	if err := Reshape(t.Context(), pods[1:], RuntimeBandwidth(30_000_000)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Reshape(t.Context(), pods[1:], RuntimeBandwidth(30_000_000)))
 	for i, want := range []string{"rate 20Mbit", "rate 30Mbit", "rate 30Mbit", "rate 30Mbit", "rate 30Mbit"} {
 		if got := rate(pods[i]); !strings.Contains(got, want) {
 			t.Errorf("%s has %s, want %s", pods[i].Name, got, want)
 		}
 	}
-	if err := DeletePods(t.Context(), pods); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DeletePods(t.Context(), pods))
 	err = l.Node().Do(func() error {
 		_, err := netlink.LinkByName(pods[4].HostIfName)
 		return err

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestQuantile(t *testing.T) {
@@ -94,9 +96,7 @@ func TestReasonHasNoPorts(t *testing.T) {
 func TestMeminfo(t *testing.T) {
 	const text = "MemTotal: 100 kB\nSlab:   12 kB\nVmallocUsed: 3 kB\nSReclaimable: 9 kB\nPageTables: 7 kB\nPercpu: 1 kB\n"
 	got, err := parseMeminfo(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := (Memory{Slab: 12 << 10, Vmalloc: 3 << 10, PerCPU: 1 << 10, PageTables: 7 << 10}); got != want {
 		t.Errorf("parseMeminfo = %+v, want %+v", got, want)
 	}

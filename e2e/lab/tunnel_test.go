@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // heard are the sizes of the IPv4 packets that a socket has of each kind: the
@@ -22,9 +24,7 @@ func heard(t *testing.T, fd int) map[[3]uint16][]int {
 		if errors.Is(err, unix.EAGAIN) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n < ipv4HeaderBytes+udpHeaderBytes {
 			t.Fatalf("a packet of %d bytes", n)
 		}
@@ -42,9 +42,7 @@ func TestPrivilegedTunnelIsOneFlow(t *testing.T) {
 	l := newTestLab(t)
 	pod, client := mustPod(t, l)
 	innerPod, innerClient, err := l.Tunnel(&pod.Host, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var fd int
 	err = client.Netns.Do(func() error {
 		var err error
@@ -65,28 +63,20 @@ func TestPrivilegedTunnelIsOneFlow(t *testing.T) {
 			unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: int(link.Uint32())}),
 		)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	const last = 300 * time.Millisecond
 	stream, err := l.StartEcho(t.Context(), EchoLoad{
 		From: innerClient, To: innerPod, PerSecond: 100, Duration: last, Timeout: time.Second, FrameBytes: 1 << 14,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	calls, err := l.StartCalls(t.Context(), Calls{
 		From: innerPod, To: innerClient, Flows: 2, PacketBytes: 200, PerSecond: 100, Duration: last,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, run := range map[string]*RequestsRun{"stream": stream, "calls": calls} {
 		got, err := run.Wait(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if len(got.Samples) != 30 || got.Failed() != 0 {
 			t.Errorf("%s: %d samples, errors %v, want 30 and none", name, len(got.Samples), got.Errors)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // skb is struct __sk_buff as far as BPF_PROG_TEST_RUN takes it.
@@ -33,9 +34,7 @@ func verdicts(t *testing.T, bytes uint32, instructions func(state int) asm.Instr
 		t.Fatalf("struct __sk_buff of %d bytes, want 192", n)
 	}
 	p, err := load("rival_test", instructions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := p.close(); err != nil {
 			t.Error(err)
@@ -45,9 +44,7 @@ func verdicts(t *testing.T, bytes uint32, instructions func(state int) asm.Instr
 		t.Helper()
 		out := skb{}
 		code, err := p.prog.Run(&ebpf.RunOptions{Data: make([]byte, bytes), Context: skb{WireLen: bytes}, ContextOut: &out})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return int32(code), out.Tstamp
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -25,9 +26,7 @@ func judge(t *testing.T, c Case) {
 	t.Run(fmt.Sprintf("%dM/%s/%s", c.Cap/mbit, c.Direction, c.Load.Name), func(t *testing.T) {
 		beside(t, c.Cap)
 		got, err := newRig(t).Measure(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Logf("worst second %.4f of the cap, excess %.0f bytes, used %.3f, unshaped %.0f Mbit/s, a processor away for %v",
 			got.WorstShare(), got.Excess, got.Used, got.Carried/mbit, got.Away)
 		if !got.Offered() {
@@ -131,9 +130,7 @@ func TestPrivilegedCapHoldsInEveryPlace(t *testing.T) {
 func holds(t *testing.T, r *Rig, pod *Target, c Case) float64 {
 	t.Helper()
 	got, err := r.MeasureOn(t.Context(), pod, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%s: worst second %.4f of the cap, used %.3f, unshaped %.0f Mbit/s",
 		c.Load.Name, got.WorstShare(), got.Used, got.Carried/mbit)
 	// An emulated processor takes packets from the wire up to 20 ms late, and
@@ -164,9 +161,7 @@ func TestPrivilegedFlowLimitOfFQ(t *testing.T) {
 			got, err = r.MeasureOn(t.Context(), pod, Case{
 				Cap: capacity, Direction: Ingress, Load: UDP, Duration: 4 * time.Second,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 		if !got.Offered() {
 			t.Fatalf("the generator offers %.1f Mbit/s only", got.Carried/mbit)

@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // flood50 offers 50 times the cap in one of the ways.
@@ -107,12 +108,8 @@ func requireFor(t *testing.T, way lab.Way, keys map[string]any) {
 	if errors.Is(err, unix.EAFNOSUPPORT) {
 		testutil.SkipFeature(t, "AF_XDP")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Close(fd); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, unix.Close(fd))
 }
 
 // No packet that the queue let out is dropped by the ceiling, whatever waits in the
@@ -162,23 +159,17 @@ func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
 func ordinary(t *testing.T, pod *Target, load Load, capacity uint64) {
 	t.Helper()
 	const last, fullFor = 3 * time.Second, 100 * time.Millisecond
-	if err := pod.freshMeters(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pod.freshMeters())
 	before := egressCounter(t, pod, droppedCeiling)
 	offer, err := pod.Start(t.Context(), Egress, load, capacity, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	light := pod.lightMiddle(t.Context(), capacity, last)
 	_, _, err = offer.Wait(context.WithoutCancel(t.Context()))
 	if lightErr := <-light; err != nil || lightErr != nil {
 		t.Fatal(err, lightErr)
 	}
 	wire, err := pod.Wire(Egress, offer.Started+time.Second, min(offer.Until, wiremeter.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// On a busy machine a load does not fill the cap all the time. What the ceiling
 	// may drop are packets that come close together.
 	fullest := 8 * float64(wire.Worst(fullFor)) / (float64(capacity) * fullFor.Seconds())
@@ -201,9 +192,7 @@ type flooded struct {
 // startFlood starts a flood of 4 s. Before that the pod does something to itself.
 func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first []string) *flooded {
 	t.Helper()
-	if err := pod.freshMeters(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, pod.freshMeters())
 	if first != nil {
 		err := pod.Netns.Do(func() error {
 			out, err := exec.CommandContext(t.Context(), first[0], first[1:]...).CombinedOutput()
@@ -212,14 +201,10 @@ func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first []s
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 	offer, err := pod.Start(t.Context(), Egress, load, capacity, 4*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &flooded{pod, offer, capacity}
 }
 
@@ -229,13 +214,9 @@ func startFlood(t *testing.T, pod *Target, load Load, capacity uint64, first []s
 func (f *flooded) worstSecond(t *testing.T) (got, offered float64) {
 	t.Helper()
 	_, flood, err := f.offer.Wait(context.WithoutCancel(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wire, err := f.pod.Wire(Egress, f.offer.Started+time.Second, min(f.offer.Until, wiremeter.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got = float64(wire.Worst(time.Second))
 	t.Logf("%.3f of the cap in the worst second, %.1f offered", 8*got/float64(f.capacity), flood.BitsPerSec()/float64(f.capacity))
 	return got, flood.BitsPerSec()
@@ -261,9 +242,7 @@ func egressCounter(t *testing.T, pod *Target, name string) uint64 {
 func egressCounters(t *testing.T, pod *Target) []datapath.Counter {
 	t.Helper()
 	bin, err := filepath.Abs(filepath.Join("..", "..", "bin", "podweir"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out []byte
 	err = pod.rig.Lab.Node().Do(func() (err error) {
 		// It exits with 1 where a pod is not as it should be, as one that broke

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A sender in the pod is told of every packet that is dropped on its way out, as by
@@ -46,9 +47,7 @@ func TestPrivilegedSenderIsToldOfDrops(t *testing.T) {
 			// Nobody is told of what waits for the neighbour's address and finds no room then.
 			first := wiremeter.Now()
 			_ = wiremeter.Until(t.Context(), first+2*time.Millisecond) // the meter leaves out the first millisecond
-			if err := unix.Sendto(fd, make([]byte, payload), 0, to); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Sendto(fd, make([]byte, payload), 0, to))
 			testutil.Eventually(t, backlogTimeout, "the neighbour is known", func() bool {
 				return wire(t, pod, first, wiremeter.Now()) >= packet
 			})
@@ -87,18 +86,14 @@ func floodSocket(t *testing.T, pod *Target, segment int) (fd int) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	for _, o := range []struct{ level, name, value int }{
 		{unix.SOL_IP, unix.IP_RECVERR, 1},
 		{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4 << 20},
 		{unix.SOL_UDP, unix.UDP_SEGMENT, segment},
 	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.SetsockoptInt(fd, o.level, o.name, o.value))
 	}
 	return fd
 }
@@ -122,13 +117,9 @@ func TestPrivilegedIdleSenderWaitsForNoTimer(t *testing.T) {
 		From: r.Client, To: &pod.Host, ResponseBytes: response, Concurrency: clients,
 		Duration: 6 * time.Second, Timeout: 10 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := run.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	took := got.Samples
 	if len(took) < clients {
 		t.Fatalf("only %d responses came", len(took))
@@ -192,9 +183,7 @@ func packetSize(t *testing.T, r *Rig, load Load, last time.Duration, bitsPerSec 
 	t.Helper()
 	pod := shaped(t, r, bitsPerSec, keys)
 	offer, err := pod.Start(t.Context(), Egress, load, bitsPerSec, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, _, err := offer.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +203,6 @@ func sentBy(t *testing.T, ns *lab.Netns, ifName string) (bytes, packets uint64) 
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return bytes, packets
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Traffic with exempt subnets is neither charged nor held.
@@ -24,47 +25,33 @@ func TestPrivilegedExemptSubnetsAreNotCharged(t *testing.T) {
 	const capacity = 10 * mbit
 	r := newRig(t)
 	other, err := r.Lab.Client("monitor")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pod := shaped(t, r, capacity, map[string]any{
 		"unshapedSubnets": []string{other.V4.String() + "/32"},
 	})
 	meter, err := wiremeter.Attach(other.Netns, other.IfName, wiremeter.Received)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = meter.Close() })
 	processors, err := lab.WatchProcessors()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	shapedLoad, err := pod.Start(t.Context(), Egress, UDP, capacity, 2500*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	from := wiremeter.Now()
 	exempt, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
 		From: &pod.Host, To: other, BitsPerSec: 4 * capacity, PayloadBytes: fullPayload,
 		Duration: 2 * time.Second,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := exempt.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	free, err := meter.Read(from, wiremeter.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, _, err := shapedLoad.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	held, err := pod.Wire(Egress, shapedLoad.Started, wiremeter.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := Case{Cap: capacity}
 	allowed := c.Limit() + c.heldUp(processors.Stop())
 	t.Logf("exempt %.2f Mbit/s, the rest: worst second %d bytes of %d, mean %.2f Mbit/s",
@@ -90,9 +77,7 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 		heavy, err := newRig(t).Measure(t.Context(), Case{
 			Cap: capacity, Direction: Egress, Load: TCP1, Duration: 4 * time.Second, Keys: keys,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Logf("worst second %.4f of the cap, used %.3f", heavy.WorstShare(), heavy.Used)
 		// Until a flow is known to be heavy it is light: its first packets are
 		// not charged.
@@ -104,13 +89,9 @@ func TestPrivilegedElephantsPolicyChargesHeavyFlowsOnly(t *testing.T) {
 		beside(t, capacity)
 		pod := shaped(t, newRig(t), capacity, keys)
 		sent, err := pod.Spread(t.Context(), Egress, flows, capacity*4/100, 4*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		series, err := pod.Wire(Egress, sent+settle, sent+settle+2*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Logf("%d light flows together: %.2f of the cap", flows, series.BitsPerSec()/capacity)
 		if series.BitsPerSec() < 1.5*capacity {
 			t.Errorf("%d light flows got %.2f of the cap together, want what they offer, 1.6",
@@ -147,16 +128,12 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 			r := newRig(t)
 			pod := shaped(t, r, before, nil)
 			processors, err := lab.WatchProcessors()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			// However long the command takes, the flood goes on.
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			o, err := pod.Start(ctx, d, UDP, after, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			testutil.Eventually(t, 3*time.Second, "the flood has half a second at the old rate", func() bool {
 				now := wiremeter.Now()
 				if now < o.Started+time.Second {
@@ -165,15 +142,11 @@ func TestPrivilegedSetTakesEffectUnderLoad(t *testing.T) {
 				s, err := pod.Wire(d, now-500*time.Millisecond, now)
 				return err == nil && s.BitsPerSec() > 0.95*before && s.BitsPerSec() < 1.1*before
 			})
-			if err := set(t.Context(), r, pod, "--"+d.String(), "30M"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, set(t.Context(), r, pod, "--"+d.String(), "30M"))
 			changed := wiremeter.Now()
 			testutil.Eventually(t, 10*time.Second, "a second is over", func() bool { return wiremeter.Now() > changed+time.Second })
 			series, err := pod.Wire(d, changed, changed+time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			away := min(processors.Stop(), longestAway).Seconds()
 			t.Logf("%.2f Mbit/s in the second after set", series.BitsPerSec()/mbit)
 			if got := series.BitsPerSec() / after; got < 0.9-away || got > 1.02+away {
@@ -205,12 +178,8 @@ func TestPrivilegedSetLosesNothingThatWaits(t *testing.T) {
 				{capacity * 95 / 100, 300 * time.Millisecond},
 				{capacity / 10, 200 * time.Millisecond},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := <-changed; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, <-changed)
 			t.Logf("%+v", *got)
 			if got.Missing != 0 || got.Inversions != 0 {
 				t.Errorf("%d of %d datagrams lost, %d out of order, want none", got.Missing, got.Sent, got.Inversions)
@@ -229,25 +198,19 @@ func TestPrivilegedIngressByIFBHoldsTheCap(t *testing.T) {
 			r := newRig(t)
 			pod := shaped(t, r, capacity, map[string]any{"ingressPlace": "ifb"})
 			before, err := wiremeter.Attach(pod.Netns, pod.IfName, wiremeter.Received)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = before.Close() })
 			from := wiremeter.Now()
 			got, err := r.MeasureOn(t.Context(), pod, Case{
 				Cap: capacity, Direction: Ingress, Load: load, Duration: 3 * time.Second,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Logf("worst second %.4f of the cap, used %.3f", got.WorstShare(), got.Used)
 			if err := got.Err(); err != nil {
 				t.Error(err)
 			}
 			arrived, err := before.Read(from, wiremeter.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if sent := float64(arrived.Worst(time.Second)) * 8 / capacity; load.Flows == 0 && sent < 1.5 {
 				t.Errorf("%.2f of the cap arrived before the ifb, so nothing was tested", sent)
 			}
@@ -262,17 +225,13 @@ func TestPrivilegedBigTCPStaysWithinTheCap(t *testing.T) {
 	r := newRig(t)
 	for _, capacity := range []uint64{mbit, 10 * mbit, 5 * gbit} {
 		pod := shaped(t, r, capacity, nil)
-		if err := r.Lab.AllowBigTCP(r.Client, &r.Free.Host, &pod.Host); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Lab.AllowBigTCP(r.Client, &r.Free.Host, &pod.Host))
 		for _, d := range Directions {
 			t.Run(fmt.Sprintf("%dM/%s", capacity/mbit, d), func(t *testing.T) {
 				got, err := r.MeasureOn(t.Context(), pod, Case{
 					Cap: capacity, Direction: d, Load: TCPBig, Duration: 4 * time.Second,
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				t.Logf("worst second %.4f of the cap, used %.3f, %.0f bytes in a packet, unshaped %.0f Mbit/s",
 					got.WorstShare(), got.Used, got.PacketBytes, got.Carried/mbit)
 				if !got.Offered() {
@@ -310,9 +269,7 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 			r := newRig(t)
 			pod := shaped(t, r, capacity, map[string]any{"policy": "elephants"})
 			bulk, err := pod.Start(t.Context(), d, Load{Name: "TCP 8 cubic", Flows: 8, Congestion: "cubic"}, capacity, last+2*settle)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if err := wiremeter.Until(t.Context(), bulk.Started+settle); err != nil { // they are heavy then
 				t.Fatal(err)
 			}
@@ -321,13 +278,9 @@ func TestPrivilegedCallBesideElephants(t *testing.T) {
 				From: from, To: to, Flows: 1, PacketBytes: packet, Duration: last,
 				PerSecond: share * capacity / 8 / (packet + 14),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got, err := call.Wait(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, _, err := bulk.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -372,21 +325,15 @@ func TestPrivilegedObservedPodIsFreeUntilItIsLimited(t *testing.T) {
 			t.Errorf("no packet is counted as %s", name)
 		}
 	}
-	if err := set(t.Context(), r, pod, "--enforce", "limit"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, set(t.Context(), r, pod, "--enforce", "limit"))
 	limited := wiremeter.Now()
 	testutil.Eventually(t, 10*time.Second, "a second and a half is over", func() bool { return wiremeter.Now() > limited+1500*time.Millisecond })
 	series, err := pod.Wire(d, limited+500*time.Millisecond, limited+1500*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%.2f Mbit/s with the limit", series.BitsPerSec()/mbit)
 	if got := series.BitsPerSec() / capacity; got < 0.5 || got > 1.05 {
 		t.Errorf("%.3f of the limit in the second that begins half a second after it is enforced", got)
 	}
-	if err := set(t.Context(), r, pod, "--clear"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, set(t.Context(), r, pod, "--clear"))
 	free("observed again,")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A kept connection does not notice the bulk flow beside it. Judged against
@@ -26,9 +27,7 @@ func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
 			beside(t, 100*mbit)
 			r := newRig(t)
 			ref, err := r.Reference(t.Context(), 100*mbit, lab.RuntimeBurst)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = ref.closeMeters() })
 			var of [2]*Kept
 			var errs [2]error
@@ -37,9 +36,7 @@ func TestPrivilegedKeptConnectionDoesNotWaitBesideBulk(t *testing.T) {
 				both.Go(func() { of[i], errs[i] = p.KeptBeside(t.Context(), d, TCP1, 100*mbit, 3, time.Second) })
 			}
 			both.Wait()
-			if err := errors.Join(errs[:]...); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(errs[:]...))
 			want, got := of[0], of[1]
 			t.Logf("p50, p99: podweir %v %v, bystander %v %v, reference plugin %v %v",
 				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
@@ -69,9 +66,7 @@ func TestPrivilegedLightFlowsPassAFlood(t *testing.T) {
 			beside(t, capacity)
 			pod := shaped(t, newRig(t), capacity, nil)
 			got, err := pod.KeptBeside(t.Context(), tt.direction, tt.flood, capacity, 2, time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Logf("p50, p99: podweir %v %v, bystander %v %v",
 				got.Pod.Quantile(0.5), got.Pod.Quantile(0.99),
 				got.Bystander.Quantile(0.5), got.Bystander.Quantile(0.99))
@@ -97,9 +92,7 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 			pod := shaped(t, r, capacity, nil)
 			for range 3 {
 				got, err := pod.OrderBesideLight(t.Context(), d, capacity)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				t.Logf("%+v", *got)
 				if got.Received < got.Sent/2 || got.Inversions != 0 {
 					t.Errorf("%d of %d datagrams came, %d out of order, the first of them %v, want none",
@@ -107,9 +100,7 @@ func TestPrivilegedAFlowDoesNotOvertakeItself(t *testing.T) {
 				}
 			}
 			free, err := r.Free.OrderBesideLight(t.Context(), d, capacity)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if free.Missing != 0 || free.Inversions != 0 {
 				t.Errorf("the unlimited pod: %+v, want all in order", *free)
 			}
@@ -127,19 +118,13 @@ func TestPrivilegedElephantsLoseLittle(t *testing.T) {
 			beside(t, capacity)
 			r := newRig(t)
 			tuned, err := r.Reference(t.Context(), capacity, TunedBurst)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(func() { _ = tuned.closeMeters() })
 			c := Case{Cap: capacity, Direction: d, Load: TCP1, Duration: 8 * time.Second}
 			want, err := r.MeasureOn(t.Context(), tuned, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got, err := r.Measure(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Logf("podweir %.0f + %.0f of %.0f segments, tuned plugin %.0f + %.0f of %.0f, used %.3f and %.3f",
 				got.Early, got.Late, got.Segments, want.Early, want.Late, want.Segments, got.Used, want.Used)
 			if err := RetransmitsErr(got, want); err != nil {
@@ -175,27 +160,19 @@ func besideUDP(t *testing.T, r *Rig, d Direction, capacity uint64, flows int, co
 	pod := shaped(t, r, capacity, map[string]any{})
 	from, to := pod.Ends(d)
 	bulk, err := r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, CongestionControl: congestion, Flows: flows, Duration: last})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	flood, err := r.Lab.StartFlood(t.Context(), lab.UDPFlood{
 		From: from, To: to, BitsPerSec: uint64(offered * float64(capacity)), PayloadBytes: fullPayload, Duration: last,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	started := wiremeter.Now()
 	if _, err := flood.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got, err := bulk.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wire, err := pod.Wire(d, started+begin, started+last-time.Second/2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, seconds := &shares{tcp: make([]float64, flows)}, 0.
 	for _, one := range got.Received {
 		if one.Start < begin.Seconds() || one.End > last.Seconds() {

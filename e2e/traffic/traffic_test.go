@@ -10,6 +10,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.Timed, "it judges rates, or waits of a packet, by the clock")
@@ -38,9 +39,7 @@ func newRig(t *testing.T) *Rig {
 	t.Helper()
 	testutil.RequireRoot(t)
 	r, err := NewRig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.SparesOthers = true
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
@@ -53,9 +52,7 @@ func newRig(t *testing.T) *Rig {
 func shaped(t *testing.T, r *Rig, bitsPerSec uint64, keys map[string]any) *Target {
 	t.Helper()
 	pod, err := r.Shaped(t.Context(), bitsPerSec, keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := pod.closeMeters(); err != nil {
 			t.Error(err)

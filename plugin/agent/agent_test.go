@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent"
 	"github.com/podweir/podweir/plugin/agent/uninstall"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // diary keeps the order of what happens.
@@ -178,9 +179,7 @@ func TestTakeNode(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	never := func() { t.Error("it waits for nobody") }
 	release, err := agent.TakeNode(t.Context(), dir, never)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	waits, taken := make(chan struct{}, 100), make(chan error, 1)
 	go func() {
 		_, err := agent.TakeNode(t.Context(), dir, func() { waits <- struct{}{} })

@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // byName is a default of the node that a world cannot have.
@@ -77,9 +78,7 @@ func TestByNameGivesWayToAuto(t *testing.T) {
 			l := limit(10_000_000)
 			tc.change(l)
 			s, choice, err := decide(t, w, tc.d, l, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if s.Params.Queue != tc.queue || s.Params.Side != tc.side {
 				t.Errorf("queue %v on the %v side, want %v on the %v side", s.Params.Queue, s.Params.Side, tc.queue, tc.side)
 			}

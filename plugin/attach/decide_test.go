@@ -12,6 +12,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // decide asks for one direction in a world.
@@ -36,9 +37,7 @@ func decideAs(t *testing.T, w *world, d terms.Direction, l *shaping.Limit, chang
 		cfg = &shaping.Config{Ingress: l}
 	}
 	obs, err := w.Observe(&attach.Record{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	major := uint16(0x200)
 	req := &attach.Request{
 		Interface: w.iface, Config: cfg, Facts: w.facts, TCX: w.tcx,
@@ -105,9 +104,7 @@ func TestDecideCeiling(t *testing.T) {
 			w, l := newWorld(), limit(10_000_000)
 			tt.change(w, l)
 			state, _, err := decide(t, w, terms.Egress, l, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if state.CeilingKind != tt.want || state.Params.Ceiling != (tt.want != 0) {
 				t.Errorf("a ceiling: %v by %v, want %v", state.Params.Ceiling, state.CeilingKind, tt.want)
 			}
@@ -155,9 +152,7 @@ func TestDecidePodTCX(t *testing.T) {
 			cfg.PodTCX = !tt.ingressOnly
 			w.devices[terms.SidePod].IngressOnly = tt.ingressOnly
 			states, err := w.engine().Ensure(t.Context(), wantOf(cfg))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			in, out := states[0].Directions[terms.Ingress], states[0].Directions[terms.Egress]
 			if is := fmt.Sprintf("%v, %v; guard %v", in.Params.Side, in.HookKind, out.GuardKind); is != tt.want {
 				t.Errorf("ingress is on the side, and its program by %s, want %s", is, tt.want)
@@ -191,9 +186,7 @@ func TestDecideAroundATakenHook(t *testing.T) {
 	for noIFB, want := range map[bool]terms.Side{false: terms.SideIFB, true: terms.SidePod} {
 		w.facts.IFB = !noIFB
 		s, choice, err := decide(t, w, terms.Ingress, limit(10_000_000), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if s.Params.Side != want || !strings.Contains(choice.Note, "handle_ingress") {
 			t.Errorf("without an ifb %v: ingress on the %v side, %q, want the %v side and who is on the hook", noIFB, s.Params.Side, choice.Note, want)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -79,9 +80,7 @@ func TestEnsureOrder(t *testing.T) {
 	if err := w.engine().Check(t.Context(), wantOf(cfg)); err != nil {
 		t.Errorf("Check after Ensure = %v", err)
 	}
-	if err := w.engine().Remove(t.Context(), podID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.engine().Remove(t.Context(), podID))
 	if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
 		t.Errorf("after Remove (-untouched +got), %d records:\n%s", len(w.records), diff)
 	}
@@ -144,9 +143,7 @@ func TestRecordTellsWhoMadeIt(t *testing.T) {
 			t.Errorf("after %s the record is %v by %q, want %v by the plugin", step.by, r.Config.Egress.Rate, r.By, step.rate)
 		}
 	}
-	if err := w.engine().Remove(t.Context(), podID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.engine().Remove(t.Context(), podID))
 	want := wantOf(both(10_000_000))
 	want.By = attach.ByAgent
 	if _, err := w.engine().Ensure(t.Context(), want); err != nil {
@@ -263,9 +260,7 @@ func TestSetAndClear(t *testing.T) {
 func TestRecordOfAnotherVersion(t *testing.T) {
 	r := &attach.Record{Version: attach.RecordVersion + 1, ID: podID}
 	b, err := r.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := attach.UnmarshalRecord(b); !errors.Is(err, attach.ErrRecordVersion) {
 		t.Errorf("UnmarshalRecord = %v, want ErrRecordVersion", err)
 	}
@@ -462,9 +457,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 		if diff := cmp.Diff(fresh.shape(), w.shape()); diff != "" {
 			t.Fatalf("Ensure %+v %+v %v (-on an untouched pod +on a shaped one):\n%s", last.Egress, last.Ingress, last.Unshaped, diff)
 		}
-		if err := w.engine().Remove(context.Background(), podID); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.engine().Remove(context.Background(), podID))
 		if diff := cmp.Diff(newWorld().shape(), w.shape()); diff != "" || len(w.records) != 0 {
 			t.Fatalf("Remove after %+v %+v (-untouched +got):\n%s", last.Egress, last.Ingress, diff)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -167,9 +168,7 @@ func TestOffloadAfterTheRecordWasLost(t *testing.T) {
 		if got := w.devices[terms.SidePod].Offload; tt.now == 1_000_000_000 && got != tt.before {
 			t.Errorf("%v at %v, lost, then at %v: %v, want it back", tt.before, tt.rate, tt.now, got)
 		}
-		if err := w.engine().Remove(t.Context(), podID); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.engine().Remove(t.Context(), podID))
 		if got := w.devices[terms.SidePod].Offload; got != tt.before {
 			t.Errorf("%v at %v, lost, at %v, removed: %v, want it back", tt.before, tt.rate, tt.now, got)
 		}

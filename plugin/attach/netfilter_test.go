@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // redirected is a pod whose ingress goes through the ifb, then gets a netfilter
@@ -57,9 +58,7 @@ func TestLeavesTheRedirect(t *testing.T) {
 				t.Errorf("Check = %v, want a tear-down that names the chain", err)
 			}
 			states, err := w.engine().Repair(t.Context(), podID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			p := states[0].Directions[terms.Ingress].Params
 			if p.Queue != terms.QueueNone || p.Redirect || p.CapHolds ||
 				!strings.Contains(strings.Join(p.Notes, "\n"), "netfilter ingress chain on eth0") {

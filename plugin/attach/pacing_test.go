@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var (
@@ -26,9 +27,7 @@ func pacedWorld(now shaping.Pacing) *world {
 func TestPacingOfTheAuthorAsPodweirs(t *testing.T) {
 	w := pacedWorld(ownPacing)
 	ensure(t, w, &shaping.Config{Egress: limit(100_000_000)})
-	if err := w.engine().Remove(t.Context(), podID); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.engine().Remove(t.Context(), podID))
 	if *w.pacing != ownPacing {
 		t.Errorf("the author's %v became %v", ownPacing, w.pacing)
 	}

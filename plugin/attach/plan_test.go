@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // rich is a world in which every kind of thing is attached: egress as HTB with
@@ -261,9 +262,7 @@ func plansOfOne(t *testing.T, tests []difference) {
 			w, cfg := rich(t)
 			tt.break_(w)
 			plan, err := drift(w, cfg, record(t, w))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
 				t.Fatalf("plan (-want +got):\n%s", diff)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What `set` changed lasts until what is requested changes; how a mistake in it is
@@ -46,9 +47,7 @@ func TestOffloadOfFormerRelease(t *testing.T) {
 	choice := r.Choices[terms.Egress]
 	choice.Offload = &bigTCP
 	r.Choices[terms.Egress] = choice
-	if err := w.Write(r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Write(r))
 	w.devices[terms.SidePod].Offload = attach.Offload{GSO: 3_400, GSOIPv4: 3_400}
 	ensure(t, w, cfg)
 	if got := w.devices[terms.SidePod].Offload; got != bigTCP {
@@ -61,16 +60,12 @@ func TestOffloadOfFormerRelease(t *testing.T) {
 func TestRecordHasChoicesByName(t *testing.T) {
 	const old = `{"version":1,"id":{"network":"net","containerID":"c1","ifName":"eth0"},"choices":{"ingress":{"majors":[7],"hookKind":1},"egress":{"majors":[8],"hookKind":1,"note":"n"}}}`
 	r, err := attach.UnmarshalRecord([]byte(old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := r.Choices[terms.Egress]; len(r.Choices) != 2 || got.Note != "n" || got.Majors[0] != 8 {
 		t.Errorf("choices = %+v, want both, with the note at egress", r.Choices)
 	}
 	b, err := r.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, want := range []string{`"egress":{"majors":[8]`, `"ingress":{"majors":[7]`} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("the record is %s, want %s in it", b, want)

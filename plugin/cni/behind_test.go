@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // The redirect to the ifb runs last: a TCX program and filters at any
@@ -87,9 +88,7 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 			appeared := make(chan error, 1)
 			go func() { appeared <- hostif.WaitNetfilterIngress(t.Context(), p.ns.NetNS, "eth0") }()
 			p.addChain(t)
-			if err := <-appeared; err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, <-appeared)
 			f := p.newFlow(t, true)
 			f.send(t, "hidden")
 			if got := f.receive(t); got != "hidden" || p.dropped(t) != 0 {
@@ -139,16 +138,14 @@ func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
 // onNode runs a function on the node's state, as `podweir` does.
 func (p *pod) onNode(t *testing.T, f func(*engine.Node) error) {
 	t.Helper()
-	if err := p.node.Do(func() error {
+	must.OK(t, p.node.Do(func() error {
 		node, err := engine.Open(p.node.paths)
 		if err != nil {
 			return err
 		}
 		defer node.Close()
 		return f(node)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func (p *pod) status(t *testing.T) status.Attachment {

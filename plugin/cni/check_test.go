@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // dir is the pin directory of the pod's interface.
@@ -27,9 +28,7 @@ func (p *pod) dir() string {
 
 func (p *pod) unpin(t *testing.T, pin string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(p.dir(), pin)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(p.dir(), pin)))
 }
 
 // CHECK names every difference, changes nothing, and the next ADD mends it. Those that a reader
@@ -60,15 +59,11 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			if err == nil {
 				err = errors.Join(l.Detach(), l.Close())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}, []string{"ingress attach: pw_band is not on the egress hook of veth1"}},
 		{"slot given back", both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
-			if err := p.node.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, p.node.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0))
 		}, []string{"egress load: no slot for " + k.classifier().String()}},
 		{"guard's link removed", both(conf{"egressRate": "100M", "egressQueue": "htb", "podHook": "tcx"}), func(t *testing.T, p *pod) {
 			t.Helper()
@@ -85,14 +80,10 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			slab := p.node.slab(t)
 			dp, err := slab.Observe(p.dir(), terms.Egress)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			dp.Datapath.HoldTicks++
 			other := &shaping.Params{Direction: terms.Egress, Program: k.classifier(), Datapath: dp.Datapath}
-			if err := slab.Configure(p.dir(), other, nil, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, slab.Configure(p.dir(), other, nil, 0))
 		}, []string{"egress update: bursts, classes or thresholds of flows differ"}},
 	}
 	for _, tt := range tests {
@@ -123,9 +114,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 // go.
 func (p *pod) afterIFB(t *testing.T) *pod {
 	t.Helper()
-	if err := p.ns.Handle.DeleteIFB(p.dev.Index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.ns.Handle.DeleteIFB(p.dev.Index))
 	return p
 }
 

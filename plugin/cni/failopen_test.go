@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What cannot be shaped starts unshaped, with an error in the log and a record
@@ -271,9 +272,7 @@ func TestPrivilegedFailureRecordGoes(t *testing.T) {
 		t.Errorf("failure records %v, %v, want none", f, err)
 	}
 	// The run directory may be deleted, or not be writable, at any time.
-	if err := os.RemoveAll(p.node.paths.Run); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(p.node.paths.Run))
 	p.must(t, "CHECK", p.conf(both(nil)))
 	p.node.paths = engine.Paths{Pins: p.node.paths.Pins, Run: "/proc/nowhere"}
 	p.must(t, "CHECK", p.conf(both(nil)))

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // The first of a node to try the kernel may be the agent: with what its DaemonSet
@@ -77,9 +78,7 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 	p.must(t, "CHECK", c)
 	p.crosses(t)
 
-	if err := os.Remove(filepath.Join(p.node.paths.Run, "features.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(p.node.paths.Run, "features.json")))
 	p.repair(t)
 	if d := p.ingress(t); d.Side.Is != terms.SideIFB || d.Queue.Is != terms.QueueTBF {
 		t.Errorf("after the repair ingress is %s on the %s side, want tbf on the ifb", d.Queue, d.Side)
@@ -154,9 +153,7 @@ func (n *node) kept(t *testing.T) map[string]any {
 	if err == nil {
 		err = json.Unmarshal(b, &found)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return found
 }
 
@@ -169,9 +166,7 @@ func (n *node) rewrite(t *testing.T, change map[string]any) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(n.paths.Run, "features.json"), b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // capabilities are those that the chart may give.
@@ -183,9 +178,7 @@ var capabilities = map[string]uintptr{
 func chartCapabilities(t *testing.T) map[uintptr]bool {
 	t.Helper()
 	b, err := os.ReadFile("../../chart/testdata/golden/default.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, list, _ := strings.Cut(string(b), "drop: [ALL]")
 	list, _, _ = strings.Cut(list, "volumeMounts:")
 	allowed := map[uintptr]bool{}
@@ -230,9 +223,7 @@ func TestSpokenInEveryChain(t *testing.T) {
 	}
 	for _, chain := range chains {
 		raw, err := os.ReadFile(chain)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := (&version.ConfigDecoder{}).Decode(raw)
 		if err != nil || !slices.Contains(cni.SupportedVersions.SupportedVersions(), got) {
 			t.Errorf("%s has the CNI version %q, %v, want one of %q", filepath.Base(chain), got, err, cni.SupportedVersions.SupportedVersions())

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Whoever drops packets on a shared hook, by a TCX program or a filter, put
@@ -299,9 +300,7 @@ type counter struct {
 func newCounter(t *testing.T, name string, verdict int32) *counter {
 	t.Helper()
 	count, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = count.Close() })
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: name, Type: ebpf.SchedCLS, License: "GPL",
@@ -314,18 +313,14 @@ func newCounter(t *testing.T, name string, verdict int32) *counter {
 			asm.Mov.Imm(asm.R0, verdict).WithSymbol("out"), asm.Return(),
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = prog.Close() })
 	return &counter{name, prog, count}
 }
 
 func (c *counter) packets(t *testing.T) (n uint64) {
 	t.Helper()
-	if err := c.count.Lookup(uint32(0), &n); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.count.Lookup(uint32(0), &n))
 	return n
 }
 
@@ -340,9 +335,7 @@ func (c *counter) wait(t *testing.T, n uint64, what string) {
 func (c *counter) pinned(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(testutil.BPFFS(t), c.name)
-	if err := c.prog.Pin(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.prog.Pin(path))
 	return path
 }
 
@@ -355,12 +348,10 @@ func (c *counter) onTCX(t *testing.T, ns *testutil.NetNS, index int, hook string
 		at = ebpf.AttachTCXEgress
 	}
 	var l link.Link
-	if err := ns.Do(func() (err error) {
+	must.OK(t, ns.Do(func() (err error) {
 		l, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: c.prog, Attach: at, Anchor: link.Tail()})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -36,6 +36,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // With envPins set, the test binary is the plugin, with its state in these
@@ -92,9 +93,7 @@ var probed struct {
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := unprobed(t)
-	if err := os.WriteFile(filepath.Join(n.paths.Run, "features.json"), probedFeatures(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.paths.Run, "features.json"), probedFeatures(t), 0o600))
 	return n
 }
 
@@ -107,9 +106,7 @@ func probedFeatures(t *testing.T) []byte {
 		p.must(t, "ADD", p.conf(both(nil)))
 		p.must(t, "DEL", p.conf(nil))
 		b, err := os.ReadFile(filepath.Join(p.node.paths.Run, "features.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		probed.features = b
 	}
 	return probed.features
@@ -176,9 +173,7 @@ func (p *pod) conf(more conf) conf {
 func (c conf) json(t *testing.T) []byte {
 	t.Helper()
 	b, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -272,9 +267,7 @@ func (p *pod) execBy(t *testing.T, start func(*exec.Cmd) error, verb string, std
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	// The child is in the namespace of the thread that starts it.
-	if err := p.node.Do(func() error { return start(cmd) }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.node.Do(func() error { return start(cmd) }))
 	err := cmd.Wait()
 	a = answer{stdout.String(), stderr.String(), nil}
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -313,9 +306,7 @@ func (n *node) pinned(t *testing.T) []string {
 func (n *node) nodeDir(t *testing.T) string {
 	t.Helper()
 	s, err := pins.Open(n.paths.Pins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s.NodeDir(datapath.ABIVersion)
 }
 
@@ -331,9 +322,7 @@ func (n *node) slab(t *testing.T) *datapath.Node {
 func (n *node) slots(t *testing.T) int {
 	t.Helper()
 	taken, _, err := n.slab(t).Taken()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return taken
 }
 
@@ -350,9 +339,7 @@ func (p *pod) state(t *testing.T) []string {
 			continue
 		}
 		devices, err := d.ns.Handle.Interfaces()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i := range devices {
 			dev := &devices[i]
 			name := d.name
@@ -487,19 +474,15 @@ func (p *pod) newFlow(t *testing.T, toPod bool) *flow {
 		receiver, sender, addr = p.ns, p.node.NetNS, p.addr
 	}
 	f := &flow{}
-	if err := receiver.Do(func() (err error) {
+	must.OK(t, receiver.Do(func() (err error) {
 		f.to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = f.to.Close() })
-	if err := sender.Do(func() (err error) {
+	must.OK(t, sender.Do(func() (err error) {
 		f.from, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", f.to.LocalAddr().String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = f.from.Close() })
 	return f
 }
@@ -515,9 +498,7 @@ func (f *flow) send(t *testing.T, text string) {
 // receive waits for the next datagram.
 func (f *flow) receive(t *testing.T) string {
 	t.Helper()
-	if err := f.to.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.to.SetReadDeadline(time.Now().Add(5*time.Second)))
 	b := make([]byte, 2000)
 	n, _, err := f.to.ReadFrom(b)
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // wantState waits a moment: the kernel detaches a link some time after its last
@@ -63,9 +64,7 @@ func wantClean(t *testing.T, p *pod, what string) {
 func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
 	t.Helper()
 	pins, err := filepath.Glob(filepath.Join(n.paths.Pins, "node,*", "pw_*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ids := make(map[string]ebpf.ProgramID)
 	for _, pin := range pins {
 		prog, err := ebpf.LoadPinnedProgram(pin, nil)
@@ -73,9 +72,7 @@ func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
 			continue // a map
 		}
 		info, err := prog.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ids[filepath.Base(pin)], _ = info.ID()
 		_ = prog.Close()
 	}
@@ -301,9 +298,7 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 	}
 	set := func(name string, value int) {
 		t.Helper()
-		if err := p.ns.WriteSysctl("net/ipv4/"+name, value); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.ns.WriteSysctl("net/ipv4/"+name, value))
 	}
 	c := p.conf(conf{"egressRate": "100M"})
 	p.must(t, "ADD", p.conf(conf{"egressRate": "100M", "smallPackets": "device"}))
@@ -430,9 +425,7 @@ func TestPrivilegedLimitLeftToCilium(t *testing.T) {
 func compact(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if err := json.Compact(&out, b); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Compact(&out, b))
 	return out.Bytes()
 }
 
@@ -560,9 +553,7 @@ func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
 		}, nil},
 		"a slot": {both(nil), func(t *testing.T, p *pod) {
 			t.Helper()
-			if err := n.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0))
 		}, nil},
 	}
 	for name, tt := range tests {
@@ -597,9 +588,7 @@ func (p *pod) removeNetNS(t *testing.T) {
 	t.Helper()
 	p.node.Run(t, "ip", "link", "del", p.host.Name)
 	p.gone = true
-	if err := unix.Unmount(p.ns.Path(), unix.MNT_DETACH); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Unmount(p.ns.Path(), unix.MNT_DETACH))
 }
 
 func TestPrivilegedSeveralInterfaces(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // mode is a way to attach and where everything is then.
@@ -191,11 +192,9 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 		Name: "cil_to_pod", Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}, // TCX_NEXT
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = prog.Close() }()
-	if err := p.node.Do(func() error {
+	must.OK(t, p.node.Do(func() error {
 		l, err := link.AttachTCX(link.TCXOptions{
 			Interface: p.host.Index, Program: prog, Attach: ebpf.AttachTCXEgress, Anchor: link.Head(),
 		})
@@ -203,9 +202,7 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 			t.Cleanup(func() { _ = l.Close() })
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	wantCode(t, "CHECK behind another program", p.call(t, "CHECK", c).err, 101,
 		"cil_to_pod (program ", "is ahead of pw_band on the egress hook of "+p.host.Name)
 	p.must(t, "ADD", c)

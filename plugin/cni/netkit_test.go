@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // newNetkitPod is newPod with a netkit pair.
@@ -104,9 +105,7 @@ func TestPrivilegedNetkit(t *testing.T) {
 func wantHeavy(t *testing.T, p *pod, d terms.Direction, port uint16) {
 	t.Helper()
 	flows, err := p.node.slab(t).HeavyFlows(p.dir(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	to := p.gateway
 	if d == terms.Ingress {
 		to = p.addr
@@ -141,31 +140,23 @@ func stream(t *testing.T, p *pod, d terms.Direction) (s streamed, port uint16) {
 		from, to, addr = p.node.NetNS, p.ns, p.addr
 	}
 	var l net.Listener
-	if err := to.Do(func() (err error) {
+	must.OK(t, to.Do(func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", addr+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = l.Close() }()
 	var out net.Conn
-	if err := from.Do(func() (err error) {
+	must.OK(t, from.Do(func() (err error) {
 		out, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(t.Context(), "tcp4", l.Addr().String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = out.Close() }()
 	in, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = in.Close() }()
 	start := time.Now()
 	end := start.Add(20 * time.Second)
-	if err := in.SetReadDeadline(end); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, in.SetReadDeadline(end))
 	go func() {
 		_ = out.SetWriteDeadline(end)
 		for b := make([]byte, 64<<10); ; {
@@ -273,12 +264,10 @@ func (p *pod) netkitGate(drops *counter, toPod bool) gate {
 func (p *pod) onNetkit(t *testing.T, prog *ebpf.Program, at ebpf.AttachType) (remove func()) {
 	t.Helper()
 	var l link.Link
-	if err := p.node.Do(func() (err error) {
+	must.OK(t, p.node.Do(func() (err error) {
 		l, err = link.AttachNetkit(link.NetkitOptions{Interface: p.host.Index, Program: prog, Attach: at})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

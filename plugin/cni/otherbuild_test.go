@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
 
@@ -87,19 +88,13 @@ func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
 	c := p.conf(both(nil))
 	p.must(t, "ADD", c)
 	other := filepath.Join(p.node.paths.Pins, "node,4")
-	if err := os.MkdirAll(other, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := datapath.WriteRecord(other, []byte("a map of another layout")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(other, 0o700))
+	must.OK(t, datapath.WriteRecord(other, []byte("a map of another layout")))
 	p.fromOtherBuild(t)
 	remove := func(want []string) {
 		t.Helper()
 		node, err := engine.Open(p.node.paths)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer node.Close()
 		dirs, err := node.RemoveUnusedLayouts()
 		if err != nil || !slices.Equal(dirs, want) {
@@ -154,9 +149,7 @@ func (p *pod) counted(t *testing.T) uint64 {
 	var all uint64
 	for _, d := range terms.Directions {
 		counters, err := p.node.slab(t).Counters(p.dir(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, c := range counters {
 			all += c.Packets
 		}
@@ -188,9 +181,7 @@ func (p *pod) asFormer(t *testing.T) {
 	p.fromOtherBuild(t)
 	slab := p.node.slab(t)
 	for _, d := range terms.Directions {
-		if err := slab.GiveBack(p.dir(), d, nil, p.host.Index); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, slab.GiveBack(p.dir(), d, nil, p.host.Index))
 		classifier := treesHere(t).classifier().String()
 		for pin, from := range map[string]string{"program": classifier, "guard": classifier, "pw_config": "pw_hosts", "pw_counters": "pw_scratch"} {
 			shared, err := bpfcall.OpenProgram(filepath.Join(p.node.nodeDir(t), from))
@@ -199,14 +190,10 @@ func (p *pod) asFormer(t *testing.T) {
 				if err == nil {
 					err = errors.Join(m.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), m.Close())
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				continue
 			}
-			if err := errors.Join(shared.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), shared.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(shared.Pin(filepath.Join(p.dir(), d.String()+"-"+pin)), shared.Close()))
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Offsets into an Ethernet frame with an IPv4 packet.
@@ -70,9 +71,7 @@ func redirectProgram(t *testing.T, addr string, to, from net.HardwareAddr, ifind
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "from_netdev", Type: ebpf.SchedCLS, License: "GPL", Instructions: ins,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = prog.Close() })
 	return prog
 }
@@ -104,9 +103,7 @@ func (n *node) routes(t *testing.T, other *pod) []route {
 func redirectOn(t *testing.T, n *node, dev hostif.Interface, prog *ebpf.Program) (remove func()) {
 	t.Helper()
 	pin := filepath.Join(testutil.BPFFS(t), "from_netdev")
-	if err := prog.Pin(pin); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, prog.Pin(pin))
 	// The device of a pod may have a clsact qdisc already.
 	_ = n.Command(t, "tc", "qdisc", "add", "dev", dev.Name, "clsact").Run()
 	n.Run(t, "tc", "filter", "add", "dev", dev.Name, "ingress", "pref", "7", "bpf", "da", "pinned", pin)
@@ -291,19 +288,15 @@ func offer(t *testing.T, from, to *testutil.NetNS, addr string) arrival {
 			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20)
 		}), err)
 	}}
-	if err := to.Do(func() (err error) {
+	must.OK(t, to.Do(func() (err error) {
 		receiver, err = big.ListenPacket(t.Context(), "udp4", addr+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = receiver.Close() }()
-	if err := from.Do(func() (err error) {
+	must.OK(t, from.Do(func() (err error) {
 		sender, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", receiver.LocalAddr().String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = sender.Close() }()
 	start := time.Now()
 	go send(sender, start.Add(time.Second/2))
@@ -327,9 +320,7 @@ func receive(t *testing.T, conn net.PacketConn, start time.Time) arrival {
 	var a arrival
 	buf := make([]byte, 2*offeredPayload)
 	for end := start.Add(10 * time.Second); time.Now().Before(end); {
-		if err := conn.SetReadDeadline(time.Now().Add(quiet)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.SetReadDeadline(time.Now().Add(quiet)))
 		if _, _, err := conn.ReadFrom(buf); err != nil {
 			break
 		}

@@ -24,13 +24,14 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // drift is what `podweir status` says of the one attachment of a node.
 func (p *pod) drift(t *testing.T) []string {
 	t.Helper()
 	var rep *status.Report
-	if err := p.node.Do(func() error {
+	must.OK(t, p.node.Do(func() error {
 		n, err := engine.Open(p.node.paths)
 		if err != nil {
 			return err
@@ -38,9 +39,7 @@ func (p *pod) drift(t *testing.T) []string {
 		defer n.Close()
 		rep, err = status.Collect(n)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(rep.Attachments) != 1 || rep.Attachments[0].Error != "" {
 		t.Fatalf("status tells of %+v, want one attachment", rep.Attachments)
 	}
@@ -56,9 +55,7 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 	found := newNode(t)
 	cache := func(n *node) string { return filepath.Join(n.paths.Run, "features.json") }
 	b, err := os.ReadFile(cache(found))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bpfWorks := strings.Contains(string(b), `"redirect":"bpf"`)
 	if !bpfWorks && !strings.Contains(string(b), `"redirect":"mirred"`) {
 		t.Fatalf("the self-test found no way to the ifb: %s", b)
@@ -67,9 +64,7 @@ func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			n := newNode(t)
 			forced := regexp.MustCompile(`"redirect":"\w+"`).ReplaceAllString(string(b), fmt.Sprintf(`"redirect":%q`, way))
-			if err := os.WriteFile(cache(n), []byte(forced), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(cache(n), []byte(forced), 0o600))
 			p := n.newPod(t)
 			before := p.raw(t)
 			c := p.conf(inIFB(nil))
@@ -113,9 +108,7 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 			t.Fatalf("with %v the devices are as they were before, so that nothing can be lost", at)
 		}
 		dir := filepath.Dir(n.paths.Pins)
-		if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mount("bpf", dir, "bpf", 0, "mode=0700"))
 		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	}
 	lose(both(nil))
@@ -143,7 +136,7 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 		t.Errorf("after DEL: %+v, want %+v as before", got, before)
 	}
 	lose(both(nil))
-	if err := n.Do(func() error {
+	must.OK(t, n.Do(func() error {
 		node, err := engine.Open(n.paths)
 		if err != nil {
 			return err
@@ -151,9 +144,7 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 		defer node.Close()
 		_, err = node.RemoveLost(t.Context())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if got := p.former(t); got != before {
 		t.Errorf("after gc: %+v, want %+v as before", got, before)
 	}
@@ -184,9 +175,7 @@ func (p *pod) former(t *testing.T) former {
 func cleansUp(t *testing.T, ns *testutil.NetNS, device string, index int) []string {
 	t.Helper()
 	d, err := queue.Observe(ns.Handle, index)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var gone []string
 	done := map[queue.Hook]bool{}
 	for i := range d.HookFilters {
@@ -210,24 +199,18 @@ func deleteFilter(t *testing.T, ns *testutil.NetNS, device string, f *queue.Filt
 func asHandle1(t *testing.T, ns *testutil.NetNS, device string, index int) (moved int) {
 	t.Helper()
 	d, err := queue.Observe(ns.Handle, index)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range d.HookFilters {
 		f := &d.HookFilters[i]
 		if !queue.Ours(f) || f.Handle == 1 || f.ProgramID == 0 { // the redirect of Linux 6.1 is an action, not a program
 			continue
 		}
 		program, err := bpfcall.ProgramByID(f.ProgramID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		former := queue.Place{Hook: f.Hook, Pref: f.Pref, Handle: 1}
 		err = queue.AddToClsact(ns.Handle, index, former, queue.Classifier{ProgramFD: program.FD(), Name: f.Name, Slot: uint16(f.ClassID)})
 		_ = program.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		deleteFilter(t, ns, device, f)
 		moved++
 	}
@@ -293,9 +276,7 @@ func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
 				t.Fatalf("Records() = %v, %v, want one", records, err)
 			}
 			got, err := queues.Statistics(records[0], s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return got.Packets
 		}
 		before := counters(first, terms.SideHost)

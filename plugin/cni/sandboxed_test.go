@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // guest is the virtual machine of a pod: a namespace with a network stack of its own. Its
@@ -226,9 +227,7 @@ func TestPrivilegedAdoptsAPodWithAMachine(t *testing.T) {
 	for _, place := range []string{"auto", "prefer-ifb"} {
 		p := newNode(t).newPod(t)
 		g := newGuest(t, p)
-		if err := g.start(t); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, g.start(t))
 		c := p.conf(conf{"egressRate": slow, "ingressRate": slow, "ingressPlace": place})
 		p.must(t, "ADD", c)
 		g.wantLimited(t, place)

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // trees says how the kernel that runs the tests has the queues of a limit: with
@@ -156,9 +157,7 @@ func onThisKernel(t *testing.T, n *node, want []string) []string {
 		if err == nil {
 			err = json.Unmarshal(b, &found)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if found.Redirect == "mirred" {
 			want = join(slices.Delete(slices.Clone(want), at, at+1), []string{"pod clsact ingress mirred"})
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // stamped is a flow of which every datagram carries the time at which it was sent, and
@@ -47,14 +48,10 @@ func (p *pod) newStamped(t *testing.T, toPod bool) *stamped {
 	f := p.newFlow(t, toPod)
 	s := &stamped{from: f.from.(*net.UDPConn), to: f.to.(*net.UDPConn), done: make(chan error, 1)}
 	raw, err := s.to.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(raw.Control(func(fd uintptr) {
+	must.OK(t, err)
+	must.OK(t, errors.Join(raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
-	}), err, s.to.SetReadBuffer(8<<20), s.from.SetWriteBuffer(8<<20)); err != nil {
-		t.Fatal(err)
-	}
+	}), err, s.to.SetReadBuffer(8<<20), s.from.SetWriteBuffer(8<<20)))
 	go func() { s.done <- s.collect() }()
 	return s
 }
@@ -138,12 +135,8 @@ func (s *stamped) send(from *source, during time.Duration) error {
 // end waits for what is still queued.
 func (s *stamped) end(t *testing.T) []time.Duration {
 	t.Helper()
-	if err := s.to.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-s.done; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.to.SetReadDeadline(time.Now().Add(time.Second)))
+	must.OK(t, <-s.done)
 	return s.took(0, math.MaxUint64)
 }
 
@@ -242,9 +235,7 @@ func TestPrivilegedWaits(t *testing.T) {
 				}
 			}
 			for range tt.light.flows + tt.heavy.flows {
-				if err := <-errs; err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, <-errs)
 			}
 			waits := p.waits(t, tt.toPod)
 			for band, flows := range all {
@@ -319,11 +310,9 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) {
 		t.Errorf("limits %v before the agent knows the namespace, want the node's", got)
 	}
-	if err := n.paths.RecordNamespace("default", netconf.Namespace{
+	must.OK(t, n.paths.RecordNamespace("default", netconf.Namespace{
 		"podweir.io/default-egress-rate": "20M", "podweir.io/max-ingress-rate": "5M",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress")
 	p.must(t, "ADD", c)
 	if got := rates(p); !slices.Equal(got, []uint64{20e6, 5e6}) {
@@ -333,9 +322,7 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 	if names, err := n.paths.RecordedNamespaces(); err != nil || !slices.Equal(names, []string{"default"}) {
 		t.Errorf("RecordedNamespaces() = %v, %v, want default", names, err)
 	}
-	if err := os.WriteFile(filepath.Join(n.paths.Run, "namespaces", "default.json"), []byte(`{"podweir.io/`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.paths.Run, "namespaces", "default.json"), []byte(`{"podweir.io/`), 0o600))
 	a := p.must(t, "ADD", c)
 	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) || !strings.Contains(a.log, "namespaces/default.json") {
 		t.Errorf("limits %v, log %q, want the node's rates and an error that names the file", got, a.log)

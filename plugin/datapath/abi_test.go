@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // The programs pass everything unmetered if the configuration is of another
@@ -15,9 +17,7 @@ import (
 func TestABIVersionIsThatOfThePrograms(t *testing.T) {
 	const header = "../../bpf/lib/abi.h"
 	text, err := os.ReadFile(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := regexp.MustCompile(`(?m)^#define PW_ABI_VERSION (\d+)$`).FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("%s does not define PW_ABI_VERSION", header)

@@ -26,6 +26,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -38,9 +39,7 @@ func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 	}}
 	change(cfg)
 	p, err := shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, FQ: true, MTU: 1500}, shaping.RandomMajor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 
@@ -49,9 +48,7 @@ func openNode(t *testing.T) (n *datapath.Node, dir string) {
 	t.Helper()
 	root := testutil.BPFFS(t)
 	dir = filepath.Join(root, "network", "container,eth0", "eth0")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
 	return again(t, root), dir
 }
 
@@ -89,22 +86,16 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 			if dp, err := n.Observe(dir, terms.Egress); err != nil || dp != nil {
 				t.Fatalf("Observe of nothing = %+v, %v, want nil", dp, err)
 			}
-			if err := n.Configure(dir, p, subnets, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, n.Configure(dir, p, subnets, 0))
 			dp, err := n.Observe(dir, terms.Egress)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(p.Datapath, dp.Datapath); diff != "" || dp.ProgramName != name || dp.Slot < image.FirstSlot || dp.Build == "" || dp.Former {
 				t.Errorf("Observe = %s, slot %d of %q, limits (-want +got):\n%s", dp.ProgramName, dp.Slot, dp.Build, diff)
 			}
 			p.Datapath.HoldTicks++
 			for i := range 3 { // the two configurations take turns
 				p.Datapath.LightRate.Mult++
-				if err := n.Configure(dir, p, subnets, 5); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.Configure(dir, p, subnets, 5))
 				after, err := n.Observe(dir, terms.Egress)
 				if err != nil || !cmp.Equal(after.Datapath, p.Datapath) || after.Slot != dp.Slot || after.RedirectIndex != 5 {
 					t.Errorf("after Configure %d: %+v, %v, want %+v in the same slot", i, after, err, p.Datapath)
@@ -140,9 +131,7 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 func programID(t *testing.T, p *bpfcall.Program) uint32 {
 	t.Helper()
 	info, err := p.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return info.ID
 }
 
@@ -155,9 +144,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	id := func(n *datapath.Node, c image.Carrier) uint32 {
 		t.Helper()
 		p, err := n.Program("pw_police", c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		info, err := p.Info()
 		if err != nil || info.Name != "pw_police" || !datapath.Current(info.Name, info.Tag, c) {
 			t.Fatalf("Program = %+v, %v, want pw_police of this build", info, err)
@@ -176,9 +163,7 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	}
 	// Who made the slab knows the programs that others load over it.
 	p, err := again(t, root).Program("pw_band", image.ByClassID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	info, err := p.Info()
 	if err != nil || !n.Serves(info.ID, "pw_band") {
 		t.Errorf("Serves = false of a program of another process (%v), want true", err)
@@ -189,14 +174,10 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 	// A pinned program with the right name is of another build if its tag is not ours.
 	next := []byte{0xb7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x95, 0, 0, 0, 0, 0, 0, 0} // r0 = -1; exit
 	other, err := bpfcall.LoadProgram("pw_police", image.License, next)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = other.Close() }()
 	pin := filepath.Join(root, "node", "pw_police")
-	if err := errors.Join(os.Remove(pin), other.Pin(pin)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Remove(pin), other.Pin(pin)))
 	newer := id(again(t, root), image.ByClassID)
 	if newer == first || newer != id(again(t, root), image.ByClassID) {
 		t.Errorf("beside a pinned program of another build %d was returned, want a new one, once", newer)
@@ -212,22 +193,14 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	beside := filepath.Join(filepath.Dir(dir), "eth1")
-	if err := os.Mkdir(beside, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(beside, 0o700))
 	for _, at := range []string{beside, dir} {
-		if err := n.Configure(at, params(t, policing), nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Configure(at, params(t, policing), nil, 0))
 	}
 	slot, err := n.Slot(dir, terms.Egress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	prog, err := n.Program("pw_police", image.Carrier(slot))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const packets = 2000
 	for range packets {
 		if _, err := prog.Run(udpPacket(1400)); err != nil {
@@ -261,25 +234,17 @@ func TestPrivilegedHigherRateIsInForceAtOnce(t *testing.T) {
 	configure := func(rate units.BitRate) {
 		t.Helper()
 		p := params(t, func(c *shaping.Config) { c.Egress.Rate = rate })
-		if err := n.Configure(dir, p, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Configure(dir, p, nil, 0))
 	}
 	configure(100_000)
 	slot, err := n.Slot(dir, terms.Egress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	prog, err := n.Program("pw_band", image.Carrier(slot))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	passes := func() bool {
 		t.Helper()
 		verdict, err := prog.Run(udpPacket(1400))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		const drop = 2 // TC_ACT_SHOT
 		return verdict != drop
 	}
@@ -290,13 +255,9 @@ func TestPrivilegedHigherRateIsInForceAtOnce(t *testing.T) {
 		}
 	}
 	view, err := n.View(dir, terms.Egress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.ClockGettime(unix.CLOCK_MONOTONIC, &now))
 	// More than the queue holds at that rate, or chance would have a say.
 	atomic.StoreUint64(&view.State.TotalTat, uint64(now.Nano()+int64(3500*time.Millisecond))<<6)
 	if passes() {
@@ -314,9 +275,7 @@ func TestPrivilegedHigherRateIsInForceAtOnce(t *testing.T) {
 func sumOf(t *testing.T, n *datapath.Node, dir string) (packets, size uint64) {
 	t.Helper()
 	counters, err := n.Counters(dir, terms.Egress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range counters {
 		packets += c.Packets
 		size += c.Bytes
@@ -358,9 +317,7 @@ func TestPrivilegedRecord(t *testing.T) {
 	}
 	for _, size := range []int{1, 511, 512, 513, 20_000, 3} {
 		want := bytes.Repeat([]byte("x"), size)
-		if err := datapath.WriteRecord(dir, want); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, datapath.WriteRecord(dir, want))
 		got, err := datapath.ReadRecord(dir)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("ReadRecord of %d bytes = %d bytes, %v", size, len(got), err)
@@ -370,9 +327,7 @@ func TestPrivilegedRecord(t *testing.T) {
 		t.Errorf("after WriteRecord %v are pinned, %v, want one", left, err)
 	}
 	// What a killed run left in the way of the next.
-	if err := os.Rename(filepath.Join(dir, "record"), filepath.Join(dir, "record-next")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(filepath.Join(dir, "record"), filepath.Join(dir, "record-next")))
 	if err := datapath.WriteRecord(dir, []byte("y")); err != nil {
 		t.Errorf("WriteRecord after an interrupted one = %v", err)
 	}
@@ -387,20 +342,16 @@ func TestPrivilegedTCX(t *testing.T) {
 	n, dir := openNode(t)
 	lo := ns.Interface(t, "lo").Index
 	police, err := n.Program("pw_police", 300)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := func() (all []string) {
 		t.Helper()
-		if err := ns.Do(func() error {
+		must.OK(t, ns.Do(func() error {
 			progs, err := datapath.QueryTCX(lo)
 			for _, p := range progs {
 				all = append(all, p.Hook.String()+" "+p.Name)
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return all
 	}
 	attach := func(prog *bpfcall.Program, h terms.Hook) error {
@@ -412,49 +363,35 @@ func TestPrivilegedTCX(t *testing.T) {
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "other", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}, // TCX_NEXT
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = other.Close() }()
-	if err := ns.Do(func() error {
+	must.OK(t, ns.Do(func() error {
 		l, err := link.AttachTCX(link.TCXOptions{Interface: lo, Program: other, Attach: ebpf.AttachTCXEgress})
 		if err == nil {
 			t.Cleanup(func() { _ = l.Close() })
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := attach(police, terms.HookEgress); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.OK(t, attach(police, terms.HookEgress))
 	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
 		t.Errorf("QueryTCX = %v, want %v: at the head", got, want)
 	}
 	// Once more, as when another program had come in between.
-	if err := attach(police, terms.HookEgress); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, attach(police, terms.HookEgress))
 	if got, want := names(), []string{"egress pw_police", "egress other"}; !cmp.Equal(got, want) {
 		t.Errorf("after a second attach QueryTCX = %v, want %v", got, want)
 	}
 	// The kernel detaches the link of an unpinned one later, and until then refuses the
 	// same program.
 	for range 50 {
-		if err := datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink); err != nil {
-			t.Fatal(err)
-		}
-		if err := attach(police, terms.HookEgress); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink))
+		must.OK(t, attach(police, terms.HookEgress))
 	}
 	if err := attach(police, terms.HookOwnQdisc); err == nil || !strings.Contains(err.Error(), "own-qdisc") {
 		t.Errorf("AttachTCX to no TCX hook = %v, want an error that names it", err)
 	}
 	for range 2 {
-		if err := datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, datapath.DetachTCX(dir, terms.Egress, datapath.ProgramLink))
 	}
 	testutil.Eventually(t, 5*time.Second, "only the other program is left", func() bool {
 		return cmp.Equal(names(), []string{"egress other"})

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/datapath/kernelbtf"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // With the first program the node learns where this kernel has what leads to a
@@ -26,14 +27,10 @@ func TestPrivilegedLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "..", "..", "..", "node", "pw_layout"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = m.Close() }()
 	var got image.Layout
-	if err := m.Lookup(uint32(0), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Lookup(uint32(0), &got))
 	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
 	if errors.Is(err, os.ErrNotExist) {
 		if got != (image.Layout{}) {
@@ -41,19 +38,13 @@ func TestPrivilegedLayout(t *testing.T) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	types, err := kernelbtf.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	offset := func(structure, member string) uint32 {
 		t.Helper()
 		at, err := types.Offset(structure, member)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return at
 	}
 	want := image.Layout{
@@ -71,39 +62,25 @@ func TestPrivilegedUnsightedProgram(t *testing.T) {
 	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	first, err := n.Program("pw_class", image.ByClassID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p, err := image.ProgramByName("pw_class")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	fds := make(map[string]int)
 	for _, name := range p.MapNames() {
 		m, err := bpfcall.OpenMap(filepath.Join(dir, "..", "..", "..", "node", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer func() { _ = m.Close() }()
 		fds[name] = m.FD()
 	}
 	text, err := p.Link(fds, image.ByClassID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	without, err := bpfcall.LoadProgram(p.Name, image.License, image.Unsighted(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = without.Close() }()
 	pin := filepath.Join(dir, "..", "..", "..", "node", "pw_class")
-	if err := errors.Join(os.Remove(pin), without.Pin(pin)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Remove(pin), without.Pin(pin)))
 	again, err := again(t, filepath.Join(dir, "..", "..", "..")).Program("pw_class", image.ByClassID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if got := programID(t, again); got != programID(t, without) || got == programID(t, first) {
 		t.Errorf("the node has program %d, want %d, which is pinned and does without reading", got, programID(t, without))
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Who waits for the node's lock gets it when it is released. A process that is stuck with
@@ -18,9 +20,7 @@ func TestNodeLockIsWaitedForInVain(t *testing.T) {
 	lock := func() func() {
 		t.Helper()
 		unlock, err := n.lock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return unlock
 	}
 	stuck := lock()

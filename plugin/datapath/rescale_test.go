@@ -12,6 +12,7 @@ import (
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What the meters have counted takes a tenth of the time at ten times the rate, and as
@@ -27,13 +28,9 @@ func TestMetersOfAnotherRate(t *testing.T) {
 			TotalRate: shaping.FixedRate{Mult: total, Shift: shift},
 			LightRate: shaping.FixedRate{Mult: light, Shift: shift},
 		}}
-		if err := n.Configure(dir, p, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Configure(dir, p, nil, 0))
 		s, err := n.mustFind(dir, terms.Egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return &s.State
 	}
 	const debt = 100 * time.Second

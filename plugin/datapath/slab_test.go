@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // inMemory is a node whose slab is plain memory in which so many slots are not taken,
@@ -34,9 +35,7 @@ func inMemory(t *testing.T, free int) *Node {
 	for i := range chunkGroups() {
 		n.groups[number*chunkGroups()+i] = group{slots[i*groupSlots:][:groupSlots], func() error { return nil }}
 	}
-	if err := os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.dir, fmt.Sprint(chunkPin, number)), nil, 0o600))
 	return n
 }
 
@@ -44,9 +43,7 @@ func inMemory(t *testing.T, free int) *Node {
 func (n *Node) interfaceDir(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(n.root, name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
 	return dir
 }
 
@@ -137,9 +134,7 @@ func TestInterruptedTake(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatal("no slot", err)
 	}
-	if err := half.link(dir, terms.Ingress); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, half.link(dir, terms.Ingress))
 	half.State.TotalTat = 7
 	s, fresh, err := n.take(dir, terms.Ingress)
 	if err != nil || !fresh || s.number != half.number || s.State.TotalTat != 0 || s.Epoch != 1 {
@@ -161,9 +156,7 @@ func TestCollect(t *testing.T) {
 		}
 		if name == "twice" || name == "claimed" {
 			s, _, err := n.claim(n.owner(dir, terms.Egress))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			atomic.StoreUint64(&s.SinceNs, old)
 			slots[name+" without a link"] = s
 		}
@@ -171,9 +164,7 @@ func TestCollect(t *testing.T) {
 			continue
 		}
 		s, _, err := n.take(dir, terms.Egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.own(n.owner(dir, terms.Egress))
 		if name != "young" {
 			atomic.StoreUint64(&s.SinceNs, old)
@@ -254,20 +245,14 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 	defer n.Close()
 	number := uint32(image.FirstSlot) / chunkSlots()
 	for range 20 {
-		if err := n.grow(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.grow())
 		m, err := bpfcall.OpenMap(n.chunkPath(number))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var id uint32
 		if err := n.maps[mapSlab].Lookup(bytesOf(&number), bytesOf(&id)); err != nil || id != m.ID() {
 			t.Errorf("the slab has map %d for chunk %d (%v), want the pinned one, %d", id, number, err, m.ID())
 		}
-		if err := errors.Join(m.Close(), os.Remove(n.chunkPath(number))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(m.Close(), os.Remove(n.chunkPath(number))))
 	}
 }
 
@@ -281,16 +266,12 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 	defer n.Close()
 	oldest := uint32(image.FirstSlot) / chunkSlots()
 	for i := range uint32(3) {
-		if err := n.grow(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.grow())
 		if _, err := n.slot((oldest + i) * chunkSlots()); err != nil { // who looked there adds another one
 			t.Fatal(err)
 		}
 	}
-	if err := n.each(func(s slot) { s.Owner = uint64(s.number - s.number%chunkSlots() - image.FirstSlot) }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.each(func(s slot) { s.Owner = uint64(s.number - s.number%chunkSlots() - image.FirstSlot) }))
 	full := 2 * int(chunkGroups())
 	for i, want := range []int{full + 1, 1, 1} {
 		process := OpenNode(root, dir)
@@ -315,16 +296,10 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	}
 	lives, gone := n.interfaceDir(t, "lives"), n.interfaceDir(t, "gone")
 	for i, dir := range []string{lives, gone} {
-		if err := n.Configure(dir, limits, subnets, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.PutHost(dir, terms.Egress, i+1); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Configure(dir, limits, subnets, 0))
+		must.OK(t, n.PutHost(dir, terms.Egress, i+1))
 		s, err := n.View(dir, terms.Egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(young)-1) // before the boot, if that was just now
 	}
 	if collected, err := n.Collect(func() ([]string, error) { return []string{lives}, nil }); collected != 1 || err != nil {
@@ -332,9 +307,7 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 	}
 	for name, want := range map[string]int{mapHosts: 1, mapSubnets: len(subnets)} {
 		m, err := n.table(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if keys, err := m.Keys(); len(keys) != want || err != nil {
 			t.Errorf("%s has %d keys (%v), want those %d of the slot that lives", name, len(keys), err, want)
 		}
@@ -348,22 +321,14 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 	root := testutil.BPFFS(t)
 	n := OpenNode(root, filepath.Join(root, "node"))
 	defer n.Close()
-	if err := n.grow(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.grow())
 	// The last chunk that there can be, in the place of two thousand of them.
 	last := n.maps[mapSlab].MaxEntries() - 1
-	if err := os.Rename(n.chunkPath(uint32(image.FirstSlot)/chunkSlots()), n.chunkPath(last)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(n.chunkPath(uint32(image.FirstSlot)/chunkSlots()), n.chunkPath(last)))
 	one := n.interfaceDir(t, "one")
 	s, _, err := n.take(one, terms.Egress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.each(func(s slot) { s.Owner, s.SinceNs = 1, boottime() }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, n.each(func(s slot) { s.Owner, s.SinceNs = 1, boottime() }))
 	other := n.interfaceDir(t, "other")
 	if _, _, err := n.take(other, terms.Egress); !errors.Is(err, ErrFull) {
 		t.Errorf("take of a slot of a full slab = %v, want %v", err, ErrFull)
@@ -390,13 +355,9 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	number := func(name string) uint32 {
 		t.Helper()
 		dir := n.interfaceDir(t, name)
-		if err := n.Configure(dir, limits, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Configure(dir, limits, nil, 0))
 		number, err := n.Slot(dir, terms.Egress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return number
 	}
 	before, reused, after := number("before"), number("owner 0"), number("after")
@@ -407,9 +368,7 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 		packets := new(uint64)
 		sent[slot] = packets
 		prog, err := n.Program("pw_band", image.Carrier(slot))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		traffic.Go(func() {
 			for i := 0; ; i++ {
 				select {
@@ -429,12 +388,8 @@ func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
 	const owners = 1000
 	for i := range owners {
 		s, err := n.slot(reused)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.GiveBack(filepath.Join(root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, n.GiveBack(filepath.Join(root, fmt.Sprint("owner ", i)), terms.Egress, nil, 0))
 		atomic.StoreUint64(&s.SinceNs, boottime()-uint64(slotRest))
 		limits.Datapath.HoldTicks = uint32(i)
 		if got := number(fmt.Sprint("owner ", i+1)); got != reused {
@@ -468,28 +423,20 @@ func FuzzSlotNumber(f *testing.F) {
 	limits := &shaping.Params{Direction: terms.Egress, Program: shaping.ProgramBand, Datapath: shaping.Datapath{Policy: terms.PolicyStrict}}
 	for i := range 40 {
 		dir := filepath.Join(root, fmt.Sprint(i))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			f.Fatal(err)
-		}
-		if err := n.Configure(dir, limits, nil, 0); err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, os.MkdirAll(dir, 0o700))
+		must.OK(f, n.Configure(dir, limits, nil, 0))
 	}
 	for _, number := range []uint32{3, 255, 256, 257, 287, 288, 295, 296, 320, 65535, 65536, 1 << 31} {
 		f.Add(number)
 	}
 	f.Fuzz(func(t *testing.T, number uint32) {
 		p, err := image.ProgramByName("pw_band")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if number < image.FirstSlot {
 			number += image.FirstSlot // below are other carriers
 		}
 		prog, err := load(&p, image.Carrier(number), n.maps)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer func() { _ = prog.Close() }()
 		before := n.countAll()
 		for _, packet := range testPackets() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Only answers are kept: an error is tried again, and so is one that an earlier
@@ -75,16 +76,12 @@ func rewrite(t *testing.T, paths engine.Paths, change map[string]any) {
 	if err == nil {
 		err = json.Unmarshal(b, &found)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	maps.Copy(found, change)
 	if b, err = json.Marshal(found); err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // The kinds of queue are those of the whole device, leaves too, and of no device that is
@@ -97,9 +94,7 @@ func TestPrivilegedQueueKinds(t *testing.T) {
 	ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "tbf", "rate", "10mbit", "burst", "40kb", "latency", "25ms")
 	ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "pfifo_fast")
 	var kinds map[string][]string
-	if err := ns.Do(func() (err error) { kinds, err = engine.Paths{}.QueueKinds([]string{"eth0", "gone"}); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, ns.Do(func() (err error) { kinds, err = engine.Paths{}.QueueKinds([]string{"eth0", "gone"}); return err }))
 	if got := kinds["eth0"]; len(kinds) != 1 || !slices.Contains(got, "tbf") || !slices.Contains(got, "pfifo_fast") {
 		t.Errorf("QueueKinds = %q, want tbf and pfifo_fast of eth0", kinds)
 	}

@@ -13,15 +13,14 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestLacking: what no pod can have is named, and what depends on a pod's rate is not.
 func TestLacking(t *testing.T) {
 	t.Parallel()
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	has := map[string]any{
 		"boot": strings.TrimSpace(string(boot)), "Prio": true, "FQ": true, "HTB": true, "TBF": true, "IFB": true, "tcx": true, "redirect": "bpf",
 	}
@@ -48,9 +47,7 @@ func TestLacking(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(paths.Run, "features.json"), b, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := paths.Lacking(json.RawMessage(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni"` + tt.keys + `}`))
 		if err != nil || !slices.EqualFunc(got, tt.want, strings.Contains) {
 			t.Errorf("%s: Lacking() = %q, %v, want %q", name, got, err, tt.want)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A pod may end after the agent looked. What it recorded is known while it looks: one that
@@ -21,9 +22,7 @@ import (
 func TestUnenforcedOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	paths := engine.Paths{Run: t.TempDir()}
-	if err := paths.RecordReached(nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, paths.RecordReached(nil))
 	there, gone := attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "2", IfName: "eth0"}
 	paths.RecordUnenforced(slog.New(slog.DiscardHandler), []engine.Unenforced{{ID: gone}, {ID: there}, {ID: gone}})
 	all, err := paths.Unenforced()
@@ -34,9 +33,7 @@ func TestUnenforcedOfWhatIsGone(t *testing.T) {
 		t.Error(diff)
 	}
 	before := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before))
 	if all, err := paths.Unenforced(); err != nil || len(all) != 0 {
 		t.Errorf("a minute after the agent looked: record = %+v, %v, want none", all, err)
 	}

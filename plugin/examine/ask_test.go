@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // An agent of Cilium's that does not run is reported in words of its own, with what to do.
@@ -26,17 +28,11 @@ func TestStoppedCilium(t *testing.T) {
 	}
 	expect("no socket", "it does not run, or its directory is not mounted here")
 	dir := filepath.Join(n.Root, "run/cilium")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "cilium.sock")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close())
 	expect("nobody listens", "it does not run: no program listens on /run/cilium/cilium.sock")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestParseDevice(t *testing.T) {
@@ -78,8 +79,6 @@ func TestUnenforcedIsOfAnAgentThatWatches(t *testing.T) {
 		if all, watched, err := n.Unenforced(t.Context()); err != nil || len(all) != 0 || watched != want {
 			t.Errorf("unenforced = %v, watched %v, %v, want none, %v", all, watched, err, want)
 		}
-		if err := n.Paths.RecordReached(nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, n.Paths.RecordReached(nil))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestOpenNetNSOfAPlainFile(t *testing.T) {
@@ -25,9 +26,7 @@ func TestOpenNetNSOfAPlainFile(t *testing.T) {
 		t.Errorf("OpenNetNS(no file) = %v, want ErrNoNetNS", err)
 	}
 	// What a reboot or a removed namespace leaves behind.
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, nil, 0o600))
 	_, err := hostif.OpenNetNS(path)
 	if !errors.Is(err, hostif.ErrNoNetNS) || !strings.Contains(err.Error(), path) {
 		t.Errorf("OpenNetNS(plain file) = %v, want ErrNoNetNS naming %s", err, path)
@@ -40,9 +39,7 @@ func TestOpenNetNSOfAPlainFile(t *testing.T) {
 func currentInode(t *testing.T) uint64 {
 	t.Helper()
 	ns, err := hostif.CurrentNetNS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = ns.Close() }()
 	return ns.Inode()
 }
@@ -50,9 +47,7 @@ func currentInode(t *testing.T) uint64 {
 // Nobody who is in a namespace needs a right to go there.
 func TestDoWhereTheCallerIs(t *testing.T) {
 	ns, err := hostif.CurrentNetNS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var inside uint64
 	boom := errors.New("boom")
 	if err := ns.Do(func() error { inside = currentInode(t); return boom }); !errors.Is(err, boom) || inside != ns.Inode() {
@@ -100,9 +95,7 @@ func TestPrivilegedFindPair(t *testing.T) {
 		testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "vethx"})
 
 	p, err := hostif.FindPair(pod.Handle, host.Handle, pod.NetNS, host.NetNS, "eth0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.Pod.Index != podIf.Index || p.Host.Index != hostIf.Index || p.Host.Name != "vethx" {
 		t.Errorf("FindPair = %d and %d %q, want %d and %d \"vethx\"",
 			p.Pod.Index, p.Host.Index, p.Host.Name, podIf.Index, hostIf.Index)
@@ -160,9 +153,7 @@ func TestPrivilegedIFB(t *testing.T) {
 		t.Errorf("IFB before it is made = %v, want ErrNoDevice", err)
 	}
 	ifb, err := pod.Handle.EnsureIFB(dev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if ifb.Name != hostif.IFBName(dev.Index) || ifb.Kind != terms.DeviceIFB || !ifb.Up || ifb.MTU != hostif.IFBMTU ||
 		ifb.TxQueueLen != 1000 || ifb.NumTxQueues != 1 {
 		t.Errorf("EnsureIFB = %+v", ifb)
@@ -266,9 +257,7 @@ func TestPrivilegedInterfaces(t *testing.T) {
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: ns, Name: "eth1"})
 	all, err := ns.Handle.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	names := map[string]bool{}
 	for _, i := range all {
 		names[i.Name] = true
@@ -283,9 +272,7 @@ func TestPrivilegedInterfaces(t *testing.T) {
 		t.Errorf("InterfaceByName(too long) = %v, want ErrNoDevice", err)
 	}
 	eth0 := ns.Interface(t, "eth0")
-	if err := ns.Handle.SetTxQueueLen(eth0.Index, 333); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, ns.Handle.SetTxQueueLen(eth0.Index, 333))
 	if got := ns.Interface(t, "eth0"); got.TxQueueLen != 333 {
 		t.Errorf("after setting, txqueuelen %d, want 333", got.TxQueueLen)
 	}

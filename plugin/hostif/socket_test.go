@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const testSeq, testPort = 7, 4711
@@ -96,9 +98,7 @@ func TestReply(t *testing.T) {
 // The kernel answers a reader without privileges, too.
 func TestSocketAsksTheKernel(t *testing.T) {
 	h, err := NewHandle(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer h.Close()
 	lo, err := h.InterfaceByName("lo")
 	if err != nil || lo.Name != "lo" {
@@ -122,9 +122,7 @@ func TestSocketAsksTheKernel(t *testing.T) {
 // does neither.
 func TestDeadline(t *testing.T) {
 	h, err := NewHandle(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(h.Close)
 	h.SetDeadline(time.Now().Add(50 * time.Millisecond))
 	if _, err := h.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0); !errors.Is(err, ErrNoAnswer) || strings.Contains(err.Error(), answerTimeout.String()) {
@@ -145,9 +143,7 @@ func TestNoAnswer(t *testing.T) {
 	t.Cleanup(func() { answerTimeout = before })
 	answerTimeout = 50 * time.Millisecond
 	hasty, err := NewHandle(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(hasty.Close)
 	// The kernel says nothing to this one, since it does not ask for an acknowledgement.
 	_, err = hasty.Execute(nl.NewNetlinkRequest(unix.NLMSG_NOOP, 0), 0)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Both ends tell the same, from the host's namespace: what the pod sent and what the
@@ -31,17 +32,13 @@ func TestPrivilegedTraffic(t *testing.T) {
 		testutil.End{NetNS: host, Name: "veth0", CIDRs: []string{"10.78.0.1/24"}})
 	pod.Run(t, "ip", "neigh", "replace", "10.78.0.1", "lladdr", onHost.HardwareAddr.String(), "dev", "eth0")
 	h, err := hostif.NewHandle(host.NetNS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer h.Close()
 	const payload = 1000
 	packets := uint64(0)
 	before, err := h.Traffic()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pod.Do(func() error {
+	must.OK(t, err)
+	must.OK(t, pod.Do(func() error {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", "10.78.0.1:9")
 		if err != nil {
 			return err
@@ -53,13 +50,9 @@ func TestPrivilegedTraffic(t *testing.T) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	after, err := h.Traffic()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	least := packets * (payload + 8 + 20 + 14)
 	got := after[onHost.Index].ReceivedBytes - before[onHost.Index].ReceivedBytes
 	if got < least || got > least+10_000 {
@@ -103,15 +96,11 @@ func TestPrivilegedUplinks(t *testing.T) {
 		host.Run(t, "ip", append([]string{route[0], "route", "add"}, route[1:]...)...)
 	}
 	got, err := host.Handle.Uplinks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for index := range maps.Keys(got) {
 		i, err := host.Handle.InterfaceByIndex(index)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		names = append(names, i.Name)
 	}
 	slices.Sort(names)
@@ -132,29 +121,23 @@ func TestPrivilegedLosses(t *testing.T) {
 	own.Run(t, "nft", "add table inet filter; add chain inet filter out { type filter hook output priority 0; }; "+
 		"add rule inet filter out udp dport 8 counter accept; add rule inet filter out udp dport 9 counter drop; add rule inet filter out udp dport 10 counter reject")
 	ns, err := hostif.OpenNetNS(own.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = ns.Close() }()
 	h, err := hostif.NewHandle(ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer h.Close()
 	if got, err := hostif.Losses(ns, h); err != nil || len(got) != 0 {
 		t.Errorf("Losses before any packet = %v, %v", got, err)
 	}
 	for _, port := range []string{"8", "9", "10"} {
-		if err := own.Do(func() error {
+		must.OK(t, own.Do(func() error {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", "127.0.0.1:"+port)
 			if err == nil {
 				_, _ = conn.Write(make([]byte, 10)) // what is dropped is an error to the sender
 				err = conn.Close()
 			}
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	got, err := hostif.Losses(ns, h)
 	if err != nil || len(got) != 2 {
@@ -178,12 +161,8 @@ func TestPrivilegedSysctls(t *testing.T) {
 		}
 	}
 	before, err := other.ReadSysctls(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := one.WriteSysctl(name, 5); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, one.WriteSysctl(name, 5))
 	want("written", one, 5)
 	want("of another namespace", other, before[0])
 	done := make(chan error, 1)
@@ -212,9 +191,7 @@ func TestPrivilegedSysctls(t *testing.T) {
 			return hostif.WriteSysctlHere(name, 6)
 		}()
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-done)
 	want("written from a container", one, 6)
 	want("of another namespace", other, before[0])
 	if _, err := one.ReadSysctls("net/ipv4/no_such"); !errors.Is(err, os.ErrNotExist) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // manyAnnotations is what a pod's author may write: all of podweir's domain.
@@ -34,13 +35,9 @@ func TestUnknownAnnotationsAreCounted(t *testing.T) {
 		"podweir.io/flood-0000", "podweir.io/flood-0001", "podweir.io/flood-0002", "podweir.io/flood-0003", "podweir.io/flood-0004",
 	}
 	raw, err := json.Marshal(manyAnnotations(n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var fromJSON netconf.PodAnnotations
-	if err := json.Unmarshal(raw, &fromJSON); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(raw, &fromJSON))
 	for way, a := range map[string]netconf.PodAnnotations{"map": netconf.KeepAnnotations(manyAnnotations(n)), "JSON": fromJSON} {
 		if got := a.UnknownNames(); a.Unknown != n || !slices.Equal(got, names) || len(a.Values) != 2+len(names) || a.Values[names[0]] != "" {
 			t.Errorf("from %s: %d unknown, values %v, want %d and the first names alone", way, a.Unknown, a.Values, n)
@@ -68,9 +65,7 @@ func TestLongAnnotationIsRefused(t *testing.T) {
 	}{{long[1:], true}, {long, false}, {strings.Repeat("0", 1<<16) + "10M", false}} {
 		all := map[string]string{"kubernetes.io/egress-bandwidth": tc.value}
 		raw, err := json.Marshal(all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, plugin := netconf.Parse(netconf.Add, input(annotations(strings.Trim(string(raw), "{}")), ""))
 		_, agent := netconf.ParseEntry([]byte(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni"}`), netconf.KeepAnnotations(all), nil)
 		for who, err := range map[string]error{"plugin": plugin, "agent": agent} {

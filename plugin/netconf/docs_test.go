@@ -18,15 +18,14 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(text)
 }
 
@@ -104,9 +103,7 @@ func TestDocsExamplesAreValid(t *testing.T) {
 func checkExample(t *testing.T, entry map[string]any) {
 	t.Helper()
 	in, err := json.Marshal(entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, err := netconf.Parse(netconf.Add, in)
 	if err != nil || len(got.Warnings) != 0 {
 		t.Errorf("Parse(%s) = %v, %v, want no error and no warning", in, err, got.Warnings)

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -88,9 +89,7 @@ func FuzzValues(f *testing.F) {
 				"podweir.io/heavy-threshold": share, "podweir.io/egress-horizon": horizon, "podweir.io/ingress-rate": rate,
 			}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		got, err := netconf.ParseIn(netconf.Namespace{
 			"podweir.io/default-egress-rate": rate, "podweir.io/max-egress-rate": burst, "podweir.io/max-ingress-rate": rate,
 		}, netconf.Add, in)

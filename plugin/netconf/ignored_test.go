@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const acceptedRates = "a rate in bits per second from 1k to 400G, written as a Kubernetes quantity such as 10M"
@@ -94,9 +95,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 				keys += `,"egressRate":"10M"`
 			}
 			got, err := netconf.Parse(netconf.Add, input(tc.runtime, keys))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(shaping.Config{Egress: limit(10e6, tc.change), Notes: got.Shaping.Notes, Decisions: got.Shaping.Decisions}, got.Shaping, anyOrigin); diff != "" {
 				t.Errorf("limits (-want +got):\n%s", diff)
 			}
@@ -169,9 +168,7 @@ func TestParseFallsBackToTheDefaultRate(t *testing.T) {
 				keys += "," + tc.keys
 			}
 			got, err := netconf.Parse(netconf.Add, input(tc.runtime, keys))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(limit(10e6, nil), got.Shaping.Egress, anyOrigin); diff != "" {
 				t.Errorf("egress (-want +got):\n%s", diff)
 			}
@@ -202,9 +199,7 @@ func TestParseBoundsNotes(t *testing.T) {
 		bad = append(bad, fmt.Sprintf(`"x%d"`, i))
 	}
 	got, err := netconf.Parse(netconf.Add, input("", `"egressRate":"10M","unshapedSubnets":[`+strings.Join(bad, ",")+`]`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	notes := got.Shaping.Notes
 	if len(got.Warnings) != 20 || len(notes) != 16 || notes[15] != "5 more mistakes, which are in the log" {
 		t.Errorf("%d warnings, notes %q, want 20, and 16 notes", len(got.Warnings), notes)

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const prevResult = `{"cniVersion": "1.0.0",  "vendor": {"b":1, "a":1e3},
@@ -248,9 +249,7 @@ func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 				keys += "," + tc.keys
 			}
 			got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), keys))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(tc.limit, got.Shaping.Egress); diff != "" {
 				t.Errorf("limit (-want +got):\n%s", diff)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPodsCannotLiftTheirLimit: by default a pod's annotations tune its limit and do
@@ -117,9 +118,7 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 				keys += "," + tc.keys
 			}
 			got, err := netconf.Parse(netconf.Add, input(annotations(tc.annotations), keys))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(limit(10e6, tc.change), got.Shaping.Egress); diff != "" {
 				t.Errorf("limit (-want +got):\n%s", diff)
 			}
@@ -165,9 +164,7 @@ func TestPodAnnotationsOfTheOperator(t *testing.T) {
 	} {
 		in := input(annotations(pod), `"egressRate":"10M","podAnnotations":`+tc.list)
 		got, err := netconf.Parse(netconf.Add, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if diff := cmp.Diff(limit(10e6, nil), got.Shaping.Egress); diff != "" {
 			t.Errorf("%s: limit (-want +got):\n%s", name, diff)
 		}

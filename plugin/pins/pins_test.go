@@ -22,6 +22,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func checkName(t *testing.T, name string) {
@@ -85,9 +86,7 @@ func TestOpenElsewhere(t *testing.T) {
 func newStore(tb testing.TB) *pins.Store {
 	tb.Helper()
 	s, err := pins.Open(filepath.Join(testutil.BPFFS(tb), "podweir"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return s
 }
 
@@ -107,23 +106,15 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 	for _, k := range keys {
 		for _, device := range []string{k.IfName, "net1"} {
 			dir, err := s.MakeDevice(k, device)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			// bpffs takes directories, links and pinned objects only.
-			if err := os.Symlink("x", filepath.Join(dir, "egress-program")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink("x", filepath.Join(dir, "egress-program")))
 		}
 	}
 	// Not ours: what Encode does not give.
-	if err := os.Mkdir(filepath.Join(s.Root(), "cbr0", "some thing"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(filepath.Join(s.Root(), "cbr0", "some thing"), 0o700))
 	got, err := s.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(got) != len(keys) {
 		t.Errorf("List = %v, want %v", got, keys)
 	}
@@ -143,21 +134,15 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 		t.Errorf("Devices = %v, %v", devs, err)
 	}
 	for range 2 {
-		if err := s.RemoveDevice(keys[1], "net1"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.RemoveDevice(keys[1], "net1"))
 	}
 	if devs, err := s.Devices(keys[1]); err != nil || !cmp.Equal(devs, []string{"eth0.1"}) {
 		t.Errorf("Devices after RemoveDevice = %v, %v", devs, err)
 	}
-	if err := s.RemoveDevice(keys[1], "eth0.1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.RemoveDevice(keys[1], "eth0.1"))
 	for _, k := range append(keys, keys...) {
 		unlock, err := s.Lock(t.Context(), k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if err := s.Remove(k); err != nil {
 			t.Errorf("Remove(%v) = %v, want nil, also if it is gone", k, err)
 		}
@@ -183,9 +168,7 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 	s := newStore(t)
 	a, b := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}, pins.Key{Network: "n", ContainerID: "b", IfName: "eth0"}
 	unlock, err := s.Lock(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Lock(short, a); !errors.Is(err, context.DeadlineExceeded) {
@@ -263,12 +246,8 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPrivilegedLockEndsWithItsProcess$")
 	cmd.Env = append(os.Environ(), lockHelper+"="+s.Root())
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -277,9 +256,7 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 	if _, err := s.Lock(short, k); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Lock while another process holds it = %v, want DeadlineExceeded", err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	unlock, err := s.Lock(t.Context(), k)
 	if err != nil {
@@ -291,9 +268,7 @@ func TestPrivilegedLockEndsWithItsProcess(t *testing.T) {
 func holdForever(t *testing.T, root string, k pins.Key) {
 	t.Helper()
 	s, err := pins.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := s.Lock(t.Context(), k); err != nil {
 		t.Fatal(err)
 	}

@@ -8,19 +8,16 @@ import (
 
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func BenchmarkBuildBands(b *testing.B) {
 	d := newDevice(b)
 	tree := bandTree(1_250_000, 12_500)
 	for b.Loop() {
-		if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{}); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, queue.Build(d.Handle, d.index, &tree, queue.Classifier{}))
 		b.StopTimer()
-		if err := queue.Remove(d.Handle, d.index, tree.Qdiscs[0].Kind, tree.Qdiscs[0].Handle); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, queue.Remove(d.Handle, d.index, tree.Qdiscs[0].Kind, tree.Qdiscs[0].Handle))
 		b.StartTimer()
 	}
 }
@@ -30,13 +27,9 @@ func BenchmarkRemoveBands(b *testing.B) {
 	tree := bandTree(1_250_000, 12_500)
 	for b.Loop() {
 		b.StopTimer()
-		if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{}); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, queue.Build(d.Handle, d.index, &tree, queue.Classifier{}))
 		b.StartTimer()
-		if err := queue.Remove(d.Handle, d.index, tree.Qdiscs[0].Kind, tree.Qdiscs[0].Handle); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, queue.Remove(d.Handle, d.index, tree.Qdiscs[0].Kind, tree.Qdiscs[0].Handle))
 	}
 }
 
@@ -53,9 +46,7 @@ func BenchmarkChange(b *testing.B) {
 	from, to := bandTree(1_250_000, 12_500), bandTree(2_500_000, 25_000)
 	d.build(b, from, testutil.Program{FD: -1})
 	for b.Loop() {
-		if err := queue.Change(d.Handle, d.index, &from, &to); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, queue.Change(d.Handle, d.index, &from, &to))
 	}
 }
 
@@ -65,9 +56,7 @@ func BenchmarkAttachClsact(b *testing.B) {
 	at := queue.Place{Hook: queue.HookEgress, Pref: 1, Handle: 1}
 	for b.Loop() {
 		made, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		b.StopTimer()
 		if _, err := queue.DetachClsact(d.Handle, d.index, at, made); err != nil {
 			b.Fatal(err)

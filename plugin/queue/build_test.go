@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A pfifo_fast below another qdisc has the length that its tree wants, whatever
@@ -17,9 +18,7 @@ func TestPrivilegedBuildBandLength(t *testing.T) {
 	for name, txQueueLen := range map[string]int{"usual device": 1000, "device without a queue": 0} {
 		t.Run(name, func(t *testing.T) {
 			d := newDevice(t)
-			if err := d.Handle.SetTxQueueLen(d.index, txQueueLen); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, d.Handle.SetTxQueueLen(d.index, txQueueLen))
 			tree := bandTree(12_500, 9_200)
 			tree.Qdiscs[1].PacketLimit = 16
 			d.build(t, tree, testutil.Program{FD: -1})

@@ -13,6 +13,7 @@ import (
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Packets that wait stay where they are while rate, bucket and limit change,
@@ -34,9 +35,7 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 			if waiting.BacklogPackets < 80 || waiting.Drops != 0 {
 				t.Fatalf("before the change: %+v, want at least 80 packets waiting and none dropped", waiting)
 			}
-			if err := queue.Change(d.Handle, d.index, &d.observe(t).Tree, &c.slow); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, queue.Change(d.Handle, d.index, &d.observe(t).Tree, &c.slow))
 			got := d.observe(t)
 			if diff := sameTree(c.slow, got.Tree); diff != "" {
 				t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
@@ -45,9 +44,7 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 			if s := got.Root().Stats; s.BacklogPackets < waiting.BacklogPackets-8 || s.Drops != 0 {
 				t.Errorf("after the change: %+v, want the %d packets still waiting", s, waiting.BacklogPackets)
 			}
-			if err := queue.Change(d.Handle, d.index, &c.slow, &c.fast); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, queue.Change(d.Handle, d.index, &c.slow, &c.fast))
 			testutil.Eventually(t, 3*time.Second, "all packets left", func() bool {
 				s := d.observe(t).Root().Stats
 				return s.BacklogPackets == 0 && s.Packets >= waiting.Packets+uint64(waiting.BacklogPackets) && s.Drops == 0
@@ -72,9 +69,7 @@ func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
 	to := htbTree(12_500_000, 125_000)
 	to.Classes[0].Rate, to.Classes[0].Ceil = 1_000_000_000, 2_000_000_000
 	to.Classes[0].Burst, to.Classes[0].CeilBurst = 100_000, 200_000
-	if err := queue.Change(d.Handle, d.index, &from, &to); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, queue.Change(d.Handle, d.index, &from, &to))
 	got := d.observe(t)
 	if diff := sameTree(to, got.Tree); diff != "" {
 		t.Errorf("Observe after Change differs (-want +got):\n%s", diff)
@@ -92,9 +87,7 @@ func TestPrivilegedChangeOfPrioAndFQ(t *testing.T) {
 	from, to := prioTree(1_250_000, 12_500), prioTree(12_500_000, 125_000)
 	to.Qdiscs[2].Limit, to.Qdiscs[3].Limit = 300_000, 900_000
 	d.build(t, from, prog)
-	if err := queue.Change(d.Handle, d.index, &from, &to); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, queue.Change(d.Handle, d.index, &from, &to))
 	if diff := sameTree(to, d.observe(t).Tree); diff != "" {
 		t.Errorf("Observe after Change of prio differs (-want +got):\n%s", diff)
 	}
@@ -102,9 +95,7 @@ func TestPrivilegedChangeOfPrioAndFQ(t *testing.T) {
 	from, to = fqTree(), fqTree()
 	to.Qdiscs[0].PacketLimit, to.Qdiscs[0].HorizonMicros = 30_000, 100_000
 	e.build(t, from, prog)
-	if err := queue.Change(e.Handle, e.index, &from, &to); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, queue.Change(e.Handle, e.index, &from, &to))
 	if diff := sameTree(to, e.observe(t).Tree); diff != "" {
 		t.Errorf("Observe after Change of fq differs (-want +got):\n%s", diff)
 	}

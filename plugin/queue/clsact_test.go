@@ -15,14 +15,13 @@ import (
 	"github.com/podweir/podweir/plugin/judge"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func (d *device) attach(tb testing.TB, at queue.Place, p testutil.Program) bool {
 	tb.Helper()
 	made, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: p.FD, Name: "pw_test"})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return made
 }
 
@@ -327,9 +326,7 @@ func TestPrivilegedMirred(t *testing.T) {
 	testutil.RequireQdisc(t, "clsact", "bpf", "mirred", "ifb")
 	d := newDevice(t)
 	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	at := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: 1}
 	made, err := queue.AttachMirred(d.Handle, d.index, at, ifb.Index)
 	if err != nil || !made {
@@ -343,9 +340,7 @@ func TestPrivilegedMirred(t *testing.T) {
 	// The pod still answers, by way of the ifb: what is larger than the ifb's MTU,
 	// and IPv6, which an ifb has not.
 	tree := bandTree(1_250_000, 12_500)
-	if err := queue.Build(d.Handle, ifb.Index, &tree, queue.Classifier{}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, queue.Build(d.Handle, ifb.Index, &tree, queue.Classifier{}))
 	d.Run(t, "ip", "addr", "add", "fd09::1/64", "dev", "eth0", "nodad")
 	d.peer.Run(t, "ip", "addr", "add", "fd09::2/64", "dev", "eth0", "nodad")
 	for _, addr := range []string{"10.9.0.1", "fd09::1"} {
@@ -374,9 +369,7 @@ func redirectReachesIFB(t *testing.T) bool {
 	t.Helper()
 	d := newDevice(t)
 	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	prog := testutil.RedirectProgram(t, "pw_redirect", int32(ifb.Index))
 	at := queue.Place{Hook: queue.HookIngress, Pref: queue.RedirectPref, Handle: 1}
 	if _, err := queue.AttachClsact(d.Handle, d.index, at, queue.Classifier{ProgramFD: prog.FD, Name: "pw_redirect"}); err != nil {
@@ -444,9 +437,7 @@ func TestPrivilegedProbeThatNeverLeft(t *testing.T) {
 func TestPrivilegedProbe(t *testing.T) {
 	testutil.RequireRoot(t)
 	got, err := queue.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Logf("%+v", got)
 	// What every kernel that podweir runs on has; and each answer must agree
 	// with an attempt by tc.

@@ -10,6 +10,7 @@ import (
 	"testing/quick"
 
 	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -71,9 +72,7 @@ func TestOptionsRefuse(t *testing.T) {
 func TestPrioSendsTheRestToTheSecondBand(t *testing.T) {
 	for _, bands := range []int{2, 3} {
 		attr, err := prioOptions(&shaping.Qdisc{Kind: shaping.KindPrio, Bands: bands})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		want := append([]byte{byte(bands), 0, 0, 0}, bytes.Repeat([]byte{1}, prioMapSize)...)
 		if !bytes.Equal(attr.Data, want) {
 			t.Errorf("%d bands: %v, want %v", bands, attr.Data, want)

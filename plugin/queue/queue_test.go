@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -105,9 +106,7 @@ func newDevice(tb testing.TB) *device {
 func (d *device) observe(tb testing.TB) *queue.Device {
 	tb.Helper()
 	got, err := queue.Observe(d.Handle, d.index)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return got
 }
 
@@ -116,9 +115,7 @@ const testSlot = 0xabcd
 
 func (d *device) build(tb testing.TB, tree shaping.Tree, prog testutil.Program) {
 	tb.Helper()
-	if err := queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: prog.FD, Name: "pw_test", Slot: testSlot}); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, queue.Build(d.Handle, d.index, &tree, queue.Classifier{ProgramFD: prog.FD, Name: "pw_test", Slot: testSlot}))
 }
 
 // sameTree allows for what the kernel rounds: a bucket is a number of ticks of
@@ -235,9 +232,7 @@ func TestPrivilegedBuildBesideForeignRoot(t *testing.T) {
 		t.Errorf("the foreign root changed (-before +after):\n%s", diff)
 	}
 	// The operator's word.
-	if err := queue.RemoveForeignRoot(d.Handle, d.index); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, queue.RemoveForeignRoot(d.Handle, d.index))
 	d.build(t, tree, testutil.Program{FD: -1})
 }
 
@@ -322,9 +317,7 @@ func TestPrivilegedBuildOnDeviceWithoutQueue(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	d := newDevice(t)
-	if err := d.Handle.SetTxQueueLen(d.index, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Handle.SetTxQueueLen(d.index, 0))
 	d.build(t, bandTree(1_250_000, 12_500), testutil.Program{FD: -1})
 	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2")
 	if got := d.Interface(t, "eth0").TxQueueLen; got != 1000 {
@@ -337,9 +330,7 @@ func TestPrivilegedHTBDirectQueue(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "bpf")
 	d := newDevice(t)
-	if err := d.Handle.SetTxQueueLen(d.index, 5); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, d.Handle.SetTxQueueLen(d.index, 5))
 	d.build(t, htbTree(1_250_000, 12_500), testutil.VerdictProgram(t, "pw_test", 0))
 	if out := d.Run(t, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(out, "direct_qlen 1000") {
 		t.Errorf("the direct queue is not 1000 packets long: %s", out)
@@ -357,9 +348,7 @@ func TestPrivilegedRootStats(t *testing.T) {
 	testutil.VethPair(t, testutil.End{NetNS: d.NetNS, Name: "plain"}, testutil.End{NetNS: d.peer, Name: "plain"})
 	tree := flatTree(1_250_000, 12_500, 20_000)
 	for _, index := range []int{d.index, second.Index} {
-		if err := queue.Build(d.Handle, index, &tree, queue.Classifier{}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, queue.Build(d.Handle, index, &tree, queue.Classifier{}))
 	}
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
 	d.Run(t, "ping", "-c7", "-i0.01", "-W2", "10.9.1.2")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -473,17 +474,13 @@ func TestComputeMajors(t *testing.T) {
 	t.Parallel()
 	cfg := &shaping.Config{Egress: strict(10e6), Unshaped: exempt}
 	first, err := shaping.Compute(cfg, terms.Egress, full, shaping.RandomMajor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	i := 0
 	again, err := shaping.Compute(cfg, terms.Egress, full, func() uint16 {
 		i++
 		return uint16(first.Tree.Qdiscs[i-1].Handle >> 16)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(first, again); diff != "" {
 		t.Errorf("with the recorded majors (-first +again):\n%s", diff)
 	}
@@ -493,9 +490,7 @@ func TestComputeMajors(t *testing.T) {
 		odd = odd[1:]
 		return m
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got []uint16
 	for _, q := range p.Tree.Qdiscs {
 		got = append(got, uint16(q.Handle>>16))
@@ -570,9 +565,7 @@ func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, terms.Egress, tc.facts, counter())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got.Queue != tc.want || got.Rate != tc.limit.Rate || !slices.Contains(got.Notes, tc.note) {
 				t.Errorf("Compute() = queue %v at %v, notes %q, want %v and %q", got.Queue, got.Rate, got.Notes, tc.want, tc.note)
 			}
@@ -622,18 +615,14 @@ func TestComputeOffload(t *testing.T) {
 			t.Parallel()
 			tt.given.Egress = tt.limit
 			p, err := shaping.Compute(&tt.given, terms.Egress, tt.facts, counter())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if p.OffloadBytes != tt.want || p.Paced != tt.paced {
 				t.Errorf("packets of up to %v, paced %v, want %v, %v", p.OffloadBytes, p.Paced, tt.want, tt.paced)
 			}
 		})
 	}
 	in, err := shaping.Compute(&shaping.Config{Ingress: strict(10e6)}, terms.Ingress, here, counter())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if in.OffloadBytes != 0 {
 		t.Errorf("into a pod: packets of up to %v, want no bound: senders are elsewhere", in.OffloadBytes)
 	}

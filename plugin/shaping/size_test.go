@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -350,9 +351,7 @@ func TestComputeFairWait(t *testing.T) {
 		1e9:   {in: 10 * ms, out: 10 * ms},
 	} {
 		in, err := shaping.Compute(&shaping.Config{Ingress: strict(rate)}, terms.Ingress, full, counter())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := in.Datapath.FairLeast; got != want.in {
 			t.Errorf("%d bit/s into a pod: %d, want %d", rate, got, want.in)
 		}

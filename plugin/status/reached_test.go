@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Each limit gets the time for which it has been reached, and that of no other. What no
@@ -38,9 +39,7 @@ func TestAddReached(t *testing.T) {
 	for i := range rep.Attachments {
 		for _, d := range rep.Attachments[i].Directions {
 			text, err := json.Marshal(d.Reached)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got = append(got, string(text))
 		}
 	}

@@ -9,15 +9,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestArchitecture holds the table of docs/contributing/architecture.md to the packages:
 // each has a line, and imports only what stands above it.
 func TestArchitecture(t *testing.T) {
 	page, err := os.ReadFile(root + "/docs/contributing/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	floor := map[string]int{}
 	for i, m := range regexp.MustCompile("(?m)^\\| `((?:bpf|plugin|compat)[^`]*)` \\| (?:generated|command|pure|kernel|wiring) \\|").FindAllStringSubmatch(string(page), -1) {
 		floor[m[1]] = i + 1
@@ -26,9 +26,7 @@ func TestArchitecture(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./bpf/...", "./plugin/...", "./compat/...")
 	list.Dir = root
 	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	forTests := regexp.MustCompile(`^(plugin/testutil|bpf/bpftest)\b|test$`)
 	seen := 0
 	for line := range strings.Lines(string(out)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestImportsOfTheCNIBinary holds what runs at every pod start small: depguard
@@ -45,9 +46,7 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	tree, err := Load(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for program, dir := range map[string]string{"podweir": "plugin/cmd/podweir", "kubectl podweir": "plugin/cmd/kubectl-podweir"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()

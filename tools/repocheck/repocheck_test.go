@@ -6,6 +6,8 @@ package repocheck
 import (
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const root = "../.."
@@ -13,9 +15,7 @@ const root = "../.."
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	tree, err := Load(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(tree.Files) < 10 {
 		t.Fatalf("Load(%q) found %d files: is this the top?", root, len(tree.Files))
 	}

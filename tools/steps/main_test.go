@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // fakeTargets returns a target function that fails for the names in bad, and
@@ -101,9 +103,7 @@ func TestRunTarget(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
 	script := "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do echo $i$j; done; done >" + dir + "/$1\n[ $1 = good ]\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(program, []byte(script), 0o755))
 	if processor, err := runTarget(t.Context(), program, "good", io.Discard); err != nil || processor <= 0 {
 		t.Errorf("runTarget(good) = %v, %v, want some processor time and no error", processor, err)
 	}

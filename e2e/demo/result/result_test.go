@@ -6,6 +6,8 @@ package result
 import (
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestDigits(t *testing.T) {
@@ -91,9 +93,7 @@ func TestChart(t *testing.T) {
 		{Title: "not measured", CapBitRate: 10e6},
 	}}
 	var out strings.Builder
-	if err := r.Chart(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.Chart(&out))
 	for _, want := range []string{
 		"limit 10 Mbit/s", ">bandwidth &lt;plugin&gt;: no answer, 100 ×<", `class="ring"`, ">a pod without a limit: 2.00 ms<",
 		">copy of Cilium, ingress: 1.00 ms, 4.700 ×<", ">worst second ÷ limit<",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/aws"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -36,9 +37,7 @@ func vpc(t *testing.T, set ...string) {
 // withdrawn with the test.
 func policy(t *testing.T, name string, peer *workload.Pod, pods ...*workload.Pod) {
 	t.Helper()
-	if err := amazon.Apply(t.Context(), aws.Policy{Name: name, Pods: pods, Friends: []*workload.Pod{peer}}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, amazon.Apply(t.Context(), aws.Policy{Name: name, Pods: pods, Friends: []*workload.Pod{peer}}))
 	t.Cleanup(func() {
 		if err := amazon.Withdraw(context.Background(), name); err != nil {
 			t.Error(err)
@@ -74,9 +73,7 @@ func TestPrivilegedPodFromBefore(t *testing.T) {
 	install(t)
 	eventually(t, 20*time.Second, "a pod from before podweir", shaped(early))
 	keeps(t, "a pod from before podweir", early, peer, 50_000_000, 30_000_000)
-	if err := later.Annotate(t.Context(), workload.Limits("50M", "30M")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, later.Annotate(t.Context(), workload.Limits("50M", "30M")))
 	eventually(t, 20*time.Second, "a pod annotated while it runs", shaped(later))
 	keeps(t, "a pod annotated while it runs", later, peer, 50_000_000, 30_000_000)
 	green(t)
@@ -107,9 +104,7 @@ func TestPrivilegedRolled(t *testing.T) {
 		create(t, manifests...)
 		select {
 		case err := <-rolled:
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			over = true
 		default:
 			over = len(names) == mostBorn
@@ -147,9 +142,7 @@ func TestPrivilegedPolicy(t *testing.T) {
 	enforced(t, "a pod from after podweir", after, friend, stranger)
 	keeps(t, "a pod from after podweir", after, friend, 50_000_000, 30_000_000)
 
-	if err := amazon.Kill(t.Context(), suite.Members[0], "controller"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, amazon.Kill(t.Context(), suite.Members[0], "controller"))
 	enforced(t, "NPA killed", after, friend, stranger)
 	eventually(t, time.Minute, "NPA started again", func(ctx context.Context) error {
 		return amazon.AgentReady(ctx, suite.Members[0])

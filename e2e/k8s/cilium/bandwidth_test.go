@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // stockConflist is before Cilium's own: the reference plugin behind cilium-cni,
@@ -44,9 +45,7 @@ func stockBehind(t *testing.T, s cilium.Settings) {
 	t.Helper()
 	bring(t, s)
 	n := suite.Members[0]
-	if err := n.WriteFile(stockConflist, stock); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.WriteFile(stockConflist, stock))
 	t.Cleanup(func() {
 		if _, err := n.Exec(context.Background(), "rm", stockConflist); err != nil {
 			t.Error(err)
@@ -58,9 +57,7 @@ func stockBehind(t *testing.T, s cilium.Settings) {
 	p := pod(t, "ingress", "ingress", 0, map[string]string{workload.IngressKey: "100M"})
 	before := tbfPackets(t, p)
 	r, err := workload.Load{Pod: p, Peer: peer}.For(t.Context(), stockLoad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	queued, bits := tbfPackets(t, p)-before, r.In.BitsPerSec()
 	t.Logf("%s host routing: %d packets in the queue of the ingress limit of 100M, %.1f Mbit/s received", s.HostRouting(), queued, bits/1e6)
 	// A packet of segmentation offload has 64 kB at most: fewer packets than that
@@ -84,9 +81,7 @@ func refused(t *testing.T) {
 		}
 	})
 	m := workload.Manifest(name, suite.Members[0], map[string]string{workload.EgressKey: "100M"})
-	if err := workload.Create(t.Context(), suite.Cluster, m); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, workload.Create(t.Context(), suite.Cluster, m))
 	eventually(t, 60*time.Second, "Event", func(ctx context.Context) error {
 		var list struct {
 			Items []struct{ Reason, Message string }

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/clustertest"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -56,9 +57,7 @@ func start(ctx context.Context, dir string) (*cluster.Cluster, error) {
 func bring(t *testing.T, s cilium.Settings) {
 	t.Helper()
 	suite.Need(t)
-	if err := release.Install(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, release.Install(t.Context(), s))
 }
 
 // pod makes a pod that policies know by app, and waits for it. It is deleted
@@ -75,9 +74,7 @@ func pod(t *testing.T, name, app string, node int, annotations map[string]string
 func policy(t *testing.T, manifest map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/k8s/workload"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedSwitched changes how Cilium gets packets to pods and whether it
@@ -70,9 +71,7 @@ func (p policed) limited(t *testing.T, when, delivery, side string) {
 	late := pod(t, "late", "late", 0, workload.Limits("100M", "50M"))
 	shaped(t, late, side)
 	capped(t, when+", a new pod", late, p.far, 100_000_000, 50_000_000)
-	if err := workload.Delete(t.Context(), suite.Cluster, "late"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, workload.Delete(t.Context(), suite.Cluster, "late"))
 }
 
 // holds fails the test unless friends are answered and the foe is not.

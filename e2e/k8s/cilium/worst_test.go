@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -55,9 +56,7 @@ func round(t *testing.T, asker, bulk *workload.Pod) {
 	limited := pod(t, "limited", "limited", 0, workload.Limits("100M", "100M"))
 	control := pod(t, "control", "control", 0, nil)
 	l, err := lab.New(t.Context(), lab.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -99,9 +98,7 @@ func round(t *testing.T, asker, bulk *workload.Pod) {
 		stall, stalled = w[0], w[1]
 		return errors.Join(errs...)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, p := range []*workload.Pod{limited, control} {
 		r := results[p]
 		t.Logf("%s: p50 %v, p99 %v, worst %v at %v", p.Name, r.Quantile(0.5), r.Quantile(0.99), r.Worst.Took, r.Worst.Due-began)

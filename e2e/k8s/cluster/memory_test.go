@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestWithoutCacheLeavesFilesOfATmpfsIn(t *testing.T) {
@@ -21,9 +23,7 @@ func TestWithoutCacheLeavesFilesOfATmpfsIn(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"memory.usage_in_bytes": tc.usage, "memory.stat": tc.stat} {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 		}
 		got, err := withoutCache(dir, "memory.usage_in_bytes", "total_cache", "total_shmem")
 		if err != nil || got != tc.want {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestStopEndsTheLoadsOfOneAddress has a pod with two interfaces under load.
@@ -16,18 +18,12 @@ func TestStopEndsTheLoadsOfOneAddress(t *testing.T) {
 	s := &server{conns: map[*net.TCPConn]bool{}}
 	load := func(address string) (far, near *net.TCPConn) {
 		l, err := net.Listen("tcp4", address+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer func() { _ = l.Close() }()
 		to, err := net.Dial("tcp4", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		from, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		far, near = to.(*net.TCPConn), from.(*net.TCPConn)
 		t.Cleanup(func() { _, _ = far.Close(), near.Close() })
 		s.hold(near, true)

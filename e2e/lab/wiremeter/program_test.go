@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // The meter stands on other people's hooks: whatever the packet, its verdict
@@ -18,14 +19,10 @@ func TestPrivilegedVerdictIsNext(t *testing.T) {
 	buckets, err := ebpf.NewMap(&ebpf.MapSpec{
 		Type: ebpf.Array, KeySize: 4, ValueSize: sizeofBucket, MaxEntries: bucketCount,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = buckets.Close() }()
 	prog, err := newProgram(buckets, ebpf.SchedCLS, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = prog.Close() }()
 	ethernet := func(hi, lo byte, rest ...byte) []byte {
 		p := make([]byte, 64)

@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/e2e/lab/labtest"
 	"github.com/podweir/podweir/e2e/lab/wiremeter"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "the package measures for other tests, and podweir is not in it")
@@ -35,9 +36,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 		"delivered":           {wiremeter.Attach, wiremeter.Delivered},
 	} {
 		m, err := a.attach(h.Netns, h.IfName, a.dir)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.OK(tb, err)
 		meters[name] = m
 		tb.Cleanup(func() {
 			if err := m.Close(); err != nil {
@@ -51,9 +50,7 @@ func attach(tb testing.TB, h *lab.Host) map[string]*wiremeter.Meter {
 func read(tb testing.TB, m *wiremeter.Meter, from time.Duration) *wiremeter.Series {
 	tb.Helper()
 	s, err := m.Read(from, wiremeter.Now())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return s
 }
 
@@ -79,13 +76,9 @@ func TestPrivilegedUDPIsCountedToTheByte(t *testing.T) {
 			flood.BitsPerSec, flood.Duration, flood.TOS = 20e6, 300*time.Millisecond, lab.ECT0
 			from := wiremeter.Now()
 			run, err := l.StartFlood(t.Context(), flood)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			sent, err := run.Wait(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if sent.Refused != 0 || sent.Packets == 0 {
 				t.Fatalf("sent %d datagrams and %d were refused, want some and none", sent.Packets, sent.Refused)
 			}
@@ -123,22 +116,16 @@ func TestPrivilegedTCPSegmentsAreCountedWithTheirHeaders(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.big {
-				if err := l.AllowBigTCP(&pod.Host, client); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, l.AllowBigTCP(&pod.Host, client))
 			}
 			meters := attach(t, client)
 			from := wiremeter.Now()
 			run, err := l.StartElephant(t.Context(), lab.Elephant{
 				From: &pod.Host, To: client, IPv6: tc.v6, Duration: time.Second, WriteBytes: 1 << 20,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			bulk, err := run.Wait(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			payload := lab.Between(bulk.Sent, 0, 2).Bytes
 			for name, meter := range meters {
 				got := float64(read(t, meter, from).Total()) / payload

@@ -14,14 +14,14 @@ import (
 
 	"gopkg.in/yaml.v3"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func mustRows(t *testing.T) []row {
 	t.Helper()
 	rows, err := parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return rows
 }
 
@@ -79,9 +79,7 @@ func TestParseRefuses(t *testing.T) {
 func TestKindConfig(t *testing.T) {
 	for _, r := range mustRows(t) {
 		text, err := r.kindConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var got v1alpha4.Cluster
 		d := yaml.NewDecoder(bytes.NewReader(text))
 		d.KnownFields(true)
@@ -155,13 +153,9 @@ func TestResult(t *testing.T) {
 		t.Fatal("there is no kind, and the row passed")
 	}
 	raw, err := os.ReadFile(filepath.Join(o.out, "result.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var got result
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(raw, &got))
 	if got.Row != "kindnet-default-as-it-comes" || len(got.Steps) != 1 || !strings.Contains(got.Steps[0].Error, "bin/tools/kind create cluster") {
 		t.Errorf("the row failed with %v, its result is %s", failure, raw)
 	}
@@ -171,9 +165,7 @@ func TestResult(t *testing.T) {
 func TestManifests(t *testing.T) {
 	o := options{}
 	text, err := o.manifests([]string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for want, count := range map[string]int{"ingress-bandwidth": 1, "egress-bandwidth": 1, `"nodeName":"a"`: 1, `"nodeName":"b"`: 2, workImage: 3} {
 		if got := strings.Count(string(text), want); got != count {
 			t.Errorf("%q is %d times in the manifests, want %d:\n%s", want, got, count, text)

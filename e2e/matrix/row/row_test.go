@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const text = `rows:
@@ -21,9 +22,7 @@ const text = `rows:
 func parse(t *testing.T, text string) *row.Matrix {
 	t.Helper()
 	m, err := row.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 

@@ -19,6 +19,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/podweir/podweir/plugin/agent/cri"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // service is a container runtime that answers as containerd and CRI-O do.
@@ -76,13 +77,9 @@ func (s *service) Version(context.Context, *runtime.VersionRequest) (*runtime.Ve
 func serve(t *testing.T, root string, s *service) {
 	t.Helper()
 	path := filepath.Join(root, "run/containerd/containerd.sock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	g := grpc.NewServer()
 	runtime.RegisterRuntimeServiceServer(g, s)
 	go func() { _ = g.Serve(l) }()
@@ -97,13 +94,9 @@ func open(t *testing.T, s *service) *cri.Client {
 	}
 	serve(t, root, s)
 	socket, err := cri.FindSocket(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c, err := cri.Open(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -115,13 +108,9 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 	listen := func(t *testing.T, root, socket string) string {
 		t.Helper()
 		at := filepath.Join(root, socket)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(at), 0o755))
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return at
 	}
@@ -143,9 +132,7 @@ func TestFindSocketOfTheKubelet(t *testing.T) {
 				"proc/7/comm": "kubelet\n", "proc/7/cmdline": "/usr/bin/kubelet\x00" + tc.args + "\x00", "var/lib/kubelet/config.yaml": tc.config,
 			} {
 				at := filepath.Join(root, file)
-				if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o600)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o600)))
 			}
 			listen(t, root, "run/containerd/containerd.sock")
 			if tc.away {
@@ -276,13 +263,9 @@ func TestNetwork(t *testing.T) {
 			root := t.TempDir()
 			serve(t, root, &service{status: tc.status, fail: tc.fail})
 			socket, err := cri.FindSocket(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			c, err := cri.Open(socket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer func() { _ = c.Close() }()
 			got, err := c.Network(t.Context())
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -300,9 +283,7 @@ func TestStoppedRuntime(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "containerd.sock")
 	c, err := cri.Open(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = c.Close() }()
 	_, err = c.Version(t.Context())
 	want := "the container runtime does not run: no program listens on its CRI socket " + socket + "; start it"

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // parse reads an entry as the plugin does, at a rate in bits per second.
@@ -30,9 +31,7 @@ func parse(t *testing.T, raw []byte, rate int) *netconf.Config {
 	input["prevResult"] = map[string]any{"cniVersion": "1.0.0"}
 	input["runtimeConfig"] = map[string]any{"bandwidth": map[string]int{"ingressRate": rate, "egressRate": rate}}
 	stdin, err := json.Marshal(input)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cfg, err := netconf.Parse(netconf.Add, stdin)
 	if err != nil {
 		t.Errorf("the plugin refuses %s: %v", raw, err)
@@ -49,9 +48,7 @@ func TestEntries(t *testing.T) {
 	for _, p := range append(profiles.All(), profiles.Other()) {
 		t.Run(p.Name, func(t *testing.T) {
 			raw, _, err := (&beside{profile: p}).entry(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			again, _, _ := (&beside{profile: p}).entry(nil)
 			if string(again) != string(raw) {
 				t.Errorf("entry() = %s, then %s", raw, again)
@@ -71,9 +68,7 @@ func TestEntries(t *testing.T) {
 				}
 			}
 			n, err := conflist.Parse("10-x.conflist", []byte(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if _, err := conflist.Splice(n, raw); err != nil {
 				t.Errorf("Splice() of %s: %v", raw, err)
 			}
@@ -132,9 +127,7 @@ func TestEntryWithDefaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, notes, err := (&beside{profile: tc.profile}).entry(tc.defaults)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got := strings.TrimPrefix(string(raw), strings.TrimSuffix(conflist.DefaultEntry, "}")); got != ","+tc.want+"}" {
 				t.Errorf("entry() adds %s, want ,%s}", got, tc.want)
 			}
@@ -211,9 +204,7 @@ func TestEntryWithThePodsQueue(t *testing.T) {
 		"own queues, and it is one": {map[string]any{"mode": "qdisc"}, true, "tbf", "tbf on ifb"},
 	} {
 		raw, _, err := (&beside{profile: profiles.Find("cilium")}).entry(tc.defaults)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		stdin := strings.TrimSuffix(string(raw), "}") + `,"cniVersion":"1.0.0","name":"n","runtimeConfig":{"io.kubernetes.cri.pod-annotations":` +
 			`{"kubernetes.io/ingress-bandwidth":"10M","podweir.io/ingress-queue":"` + tc.queue + `"}}}`
 		conf, err := netconf.Parse(netconf.Status, []byte(stdin))
@@ -246,9 +237,7 @@ func TestHandedEntry(t *testing.T) {
 			}
 		}
 		raw, _, err := (&beside{profile: careful}).entry(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := HandedEntry(&detect.Node{Profile: p}, nil); got != string(raw) {
 			t.Errorf("%s: HandedEntry() = %s, want %s of %s", p.Name, got, raw, careful.Name)
 		}
@@ -422,9 +411,7 @@ func TestEntryBesideAnotherShaper(t *testing.T) {
 			node := detect.Node{Profile: p, Cilium: tc.cilium}
 			b := beside{profile: p, others: node.OtherShapers()}
 			raw, notes, err := b.entry(tc.defaults)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
 				t.Errorf("notes %q, want %q", text, tc.note)
 			}
@@ -471,9 +458,7 @@ func TestEntryBesideFelix(t *testing.T) {
 			}
 			b := beside{profile: p, others: node.OtherShapers()}
 			raw, notes, err := b.entry(tc.defaults)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
 				t.Errorf("notes %q, want %q", text, tc.note)
 			}
@@ -496,9 +481,7 @@ func shapedBy(t *testing.T, raw []byte) string {
 	stdin := strings.TrimSuffix(string(raw), "}") + `,"cniVersion":"1.0.0","name":"n","runtimeConfig":{"io.kubernetes.cri.pod-annotations":` +
 		`{"kubernetes.io/ingress-bandwidth":"10M","kubernetes.io/egress-bandwidth":"20M"}}}`
 	conf, err := netconf.Parse(netconf.Status, []byte(stdin))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var shaped []string
 	for _, d := range terms.Directions {
 		if conf.Shaping.Limit(d) != nil {

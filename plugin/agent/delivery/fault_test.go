@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // mount puts a file system of its own over a directory, with what was in it.
@@ -24,15 +25,11 @@ func (h *host) mount(t *testing.T, dir, options string) {
 	t.Helper()
 	files := map[string]string{}
 	entries, err := os.ReadDir(h.path(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
 		files[e.Name()] = h.read(dir + "/" + e.Name())
 	}
-	if err := unix.Mount("tmpfs", h.path(dir), "tmpfs", 0, options); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("tmpfs", h.path(dir), "tmpfs", 0, options))
 	t.Cleanup(func() {
 		if err := unix.Unmount(h.path(dir), unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -87,9 +84,7 @@ func TestPrivilegedReadOnly(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			h := newHost(t, simple())
 			h.mount(t, dir, "size=1m")
-			if err := unix.Mount("", h.path(dir), "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=1m"); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, unix.Mount("", h.path(dir), "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=1m"))
 			m := h.manager(t, nil)
 			h.refused(t, m, h.path(dir), "read-only file system", "mounted writable")
 			if d := m.Decision(); d.Delivery != profiles.NRI || !strings.Contains(d.Why, h.path(dir)) {
@@ -111,9 +106,7 @@ func TestPrivilegedFull(t *testing.T) {
 			files := simple()
 			files[plugin] = big[:64<<10]
 			h := newHost(t, files)
-			if err := os.WriteFile(h.binary, []byte(big), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(h.binary, []byte(big), 0o755))
 			h.mount(t, dir, "size=96k")
 			if name == "state" {
 				h.write(t, dir+"/full", big[:80<<10])
@@ -138,9 +131,7 @@ func TestPrivilegedFullOverAnInstallation(t *testing.T) {
 			err = errors.Join(err, f.Close())
 		}
 	}
-	if err := os.WriteFile(h.binary, []byte("plugin, second release"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(h.binary, []byte("plugin, second release"), 0o755))
 	before := h.tree(t)
 	m := h.manager(t, func(c *delivery.Config) { c.Defaults = map[string]any{"policy": "flat"} })
 	steps, err := m.Install(t.Context())
@@ -163,9 +154,7 @@ func TestPrivilegedNoPermission(t *testing.T) {
 	testutil.RequireRoot(t)
 	h := newHost(t, simple())
 	for _, dir := range []string{filepath.Dir(h.root), filepath.Dir(h.binary), filepath.Dir(filepath.Dir(h.binary))} {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(dir, 0o755))
 	}
 	m := h.manager(t, nil)
 	asNobody(t, func() { h.refused(t, m, h.path(confDir), "permission denied", "root") })
@@ -178,9 +167,7 @@ func TestPrivilegedWrongNodeKeepsRunning(t *testing.T) {
 	h := newHost(t, simple())
 	h.mount(t, binDir, "size=1m")
 	remount := func(flags uintptr) {
-		if err := unix.Mount("", h.path(binDir), "", unix.MS_REMOUNT|flags, "size=1m"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mount("", h.path(binDir), "", unix.MS_REMOUNT|flags, "size=1m"))
 	}
 	remount(unix.MS_RDONLY)
 	m, _ := h.run(t, func(c *delivery.Config) { c.Delivery = profiles.Chain })

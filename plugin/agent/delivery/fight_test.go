@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestFight has another program undo what podweir writes, each time: podweir stops after
@@ -75,9 +76,7 @@ func TestFight(t *testing.T) {
 					t.Errorf("the record has the fight %+v", told)
 				}
 				// Another situation is tried once, and no more often.
-				if err := renames(h.path(confDir+"/"+original), network("n", 2, "ptp", "portmap", "more")); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, renames(h.path(confDir+"/"+original), network("n", 2, "ptp", "portmap", "more")))
 				for range 40 {
 					undo()
 					pause(500 * time.Millisecond)
@@ -250,18 +249,14 @@ func (b *besideAMesh) follows(t *testing.T) {
 	if b.mesh.Restless {
 		return // its own file has a copy of what the primary CNI wrote first
 	}
-	if err := renames(b.path(confDir+"/"+original), network("n", 2, "ptp", "portmap")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, renames(b.path(confDir+"/"+original), network("n", 2, "ptp", "portmap")))
 	b.eventually(t, "what the primary CNI changes arrives", func() bool { return b.both() && b.inForce() == 2 })
 }
 
 // meshGoes uninstalls the mesh: podweir stays, and the runtime finds every plugin.
 func (b *besideAMesh) meshGoes(t *testing.T) {
 	t.Helper()
-	if err := b.installer.Uninstall(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.installer.Uninstall())
 	// The program goes after the entry, which podweir may put back in between.
 	b.eventually(t, "podweir without the mesh", func() bool {
 		without := b.shaped() && !b.meshed()
@@ -289,8 +284,6 @@ func (b *besideAMesh) podweirGoes(t *testing.T) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b.eventually(t, "the mesh without podweir", func() bool { return b.meshed() && !b.shaped() })
 }

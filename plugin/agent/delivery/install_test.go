@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -202,24 +203,18 @@ func TestRemoveLeavesNoTrace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newBlindHost(t, tc.files)
 				if tc.first != nil {
-					if err := tc.first(h); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, tc.first(h))
 				}
 				before := h.tree(t)
 				h.install(t, tc.config)
 				// A later release, and a primary CNI that rewrites its file.
-				if err := os.WriteFile(h.binary, []byte("plugin, second release"), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(h.binary, []byte("plugin, second release"), 0o755))
 				m := h.install(t, tc.config)
 				if d := m.Decision(); !d.Delivery.ByAgent() && h.read(plugin) != "plugin, second release" {
 					t.Errorf("the binary is %q after the second installation", h.read(plugin))
 				}
 				for range 2 {
-					if err := m.Remove(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, m.Remove(t.Context()))
 					if diff := cmp.Diff(before, h.tree(t)); diff != "" {
 						t.Errorf("after the removal (-before +after):\n%s", diff)
 					}
@@ -290,13 +285,9 @@ func removeByAnother(t *testing.T) {
 	h := newHost(t, simple())
 	before := h.tree(t)
 	link := filepath.Join(t.TempDir(), "host")
-	if err := os.Symlink(h.root, link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(h.root, link))
 	h.install(t, func(c *delivery.Config) { c.Root = link })
-	if err := h.manager(t, nil).Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, h.manager(t, nil).Remove(t.Context()))
 	if diff := cmp.Diff(before, h.tree(t)); diff != "" {
 		t.Errorf("after the removal (-before +after):\n%s", diff)
 	}
@@ -309,9 +300,7 @@ func removeWithoutRecord(t *testing.T) {
 	h := newHost(t, simple())
 	m := h.install(t, nil)
 	h.remove(t, state)
-	if err := m.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Remove(t.Context()))
 	if diff := cmp.Diff([]string{"ptp", "portmap"}, h.chain()); diff != "" {
 		t.Errorf("chain (-want +got):\n%s", diff)
 	}
@@ -349,9 +338,7 @@ func nothingNamesAMissingBinary(t *testing.T) {
 	h := newHost(t, simple())
 	h.write(t, confDir+"/"+ours, network("n", 7, "ptp", conflist.Type))
 	m := h.install(t, nil)
-	if err := m.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Remove(t.Context()))
 	if slices.Contains(h.chain(), conflist.Type) && h.read(plugin) == "" {
 		t.Errorf("chain %v without the binary", h.chain())
 	}
@@ -466,9 +453,7 @@ func TestInstallRefuses(t *testing.T) {
 				h.remove(t, tc.missing)
 			}
 			if tc.first != nil {
-				if err := tc.first(h); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, tc.first(h))
 			}
 			before := h.tree(t)
 			steps, err := h.manager(t, tc.config).Install(t.Context())

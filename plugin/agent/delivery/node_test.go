@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/confdir"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -56,13 +57,9 @@ func newHost(t *testing.T, files map[string]string) *host {
 	t.Helper()
 	h := &host{root: t.TempDir(), binary: filepath.Join(t.TempDir(), conflist.Type)}
 	for _, dir := range []string{confDir, binDir, "var/lib", "proc/1/net"} {
-		if err := os.MkdirAll(h.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(h.path(dir), 0o755))
 	}
-	if err := os.WriteFile(h.binary, []byte("plugin, first release"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(h.binary, []byte("plugin, first release"), 0o755))
 	h.write(t, binDir+"/ptp", "the primary plugin")
 	for name, content := range files {
 		h.write(t, name, content)
@@ -86,12 +83,8 @@ func (h *host) path(name string) string { return filepath.Join(h.root, name) }
 
 func (h *host) write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(h.path(name)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.path(name), []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(h.path(name)), 0o755))
+	must.OK(t, os.WriteFile(h.path(name), []byte(content), 0o644))
 }
 
 func (h *host) read(name string) string {
@@ -104,9 +97,7 @@ func (h *host) read(name string) string {
 
 func (h *host) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.RemoveAll(h.path(name)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(h.path(name)))
 }
 
 // manager makes one of this node; with changes the configuration.
@@ -117,9 +108,7 @@ func (h *host) manager(t *testing.T, with func(*delivery.Config)) *delivery.Mana
 		with(&c)
 	}
 	m, err := delivery.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if h.blind {
 		m.Blind()
 	}
@@ -206,8 +195,6 @@ func (h *host) tree(t *testing.T) map[string]string {
 		out[strings.TrimPrefix(path, h.root)] = text
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }

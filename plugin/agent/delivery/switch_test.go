@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func as(d profiles.Delivery) func(*delivery.Config) {
@@ -116,17 +117,13 @@ func TestPrivilegedSwitchReadOnly(t *testing.T) {
 	h := newHost(t, simple())
 	h.install(t, as(profiles.Chain))
 	for _, dir := range []string{confDir, binDir} {
-		if err := unix.Mount(h.path(dir), h.path(dir), "", unix.MS_BIND, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mount(h.path(dir), h.path(dir), "", unix.MS_BIND, ""))
 		t.Cleanup(func() {
 			if err := unix.Unmount(h.path(dir), unix.MNT_DETACH); err != nil {
 				t.Error(err)
 			}
 		})
-		if err := unix.Mount("", h.path(dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mount("", h.path(dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	}
 	m := h.manager(t, as(profiles.NRI))
 	_, err := m.Plan(t.Context())
@@ -221,9 +218,7 @@ func (h *host) startRuntime(t *testing.T) *containerd {
 	if err == nil {
 		err = w.Add(h.path(confDir))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = w.Close() })
 	r := &containerd{}
 	r.load(h)
@@ -273,9 +268,7 @@ func TestTheRuntimeIsToldOfTheDropIn(t *testing.T) {
 	h.eventually(t, "the runtime calls podweir after a removal that the agent saw", r.calls)
 	stop()
 
-	if err := m.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Remove(t.Context()))
 	h.eventually(t, "the runtime no longer calls podweir", func() bool { return !r.calls() })
 }
 
@@ -296,9 +289,7 @@ func TestTheRuntimeIsToldAtTheStart(t *testing.T) {
 	h.eventually(t, "decision", func() bool { return m.Decision().InForce })
 	told := r.loaded()
 	// A change that is nobody's business makes the agent look again.
-	if err := os.WriteFile(h.path("etc/cni/net.d/README"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(h.path("etc/cni/net.d/README"), []byte("x"), 0o600))
 	h.eventually(t, "the runtime heard of it", func() bool { return r.loaded() > told })
 	settled := r.loaded()
 	pause(4 * soon) // passes that nothing requested

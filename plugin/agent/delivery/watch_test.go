@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/testutil/confdir"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
@@ -192,9 +193,7 @@ func TestRewrites(t *testing.T) {
 			h := newHost(t, tc.files)
 			path, last := h.path(confDir+"/"+tc.file), ""
 			_, stopRun := h.run(t, tc.config)
-			if err := tc.write(path, network(tc.network, 0, tc.types...)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, tc.write(path, network(tc.network, 0, tc.types...)))
 			h.eventually(t, "podweir is in the chain", func() bool { return h.inForce() == 0 })
 			r, stop := h.watchNetwork(t, tc.network)
 			// The file in force is then the one that is written in place: what a reading
@@ -204,9 +203,7 @@ func TestRewrites(t *testing.T) {
 			r.mu.Unlock()
 			for i := 1; i <= times; i++ {
 				last = network(tc.network, i, tc.types...)
-				if err := tc.write(path, last); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, tc.write(path, last))
 				// However slow the machine is, it reads as often as it writes.
 				h.eventually(t, "the reader reads", func() bool { return r.count() >= i })
 			}
@@ -238,9 +235,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	h.tick = soon
 	h.run(t, nil)
 	h.eventually(t, "podweir is in the chain", h.shaped)
-	if err := os.Rename(h.path(confDir), h.path(confDir)+".old"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(h.path(confDir), h.path(confDir)+".old"))
 	h.write(t, confDir+"/"+original, network("n", 5, "ptp"))
 	h.eventually(t, "podweir is in the new directory", func() bool { return h.inForce() == 5 })
 	// podweir may write while it is removed.
@@ -248,9 +243,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	pause(100 * time.Millisecond)
 	h.write(t, confDir+"/"+original, network("n", 6, "ptp"))
 	h.eventually(t, "podweir is in the directory that came back", func() bool { return h.inForce() == 6 })
-	if err := renames(h.path(confDir+"/"+original), network("n", 7, "ptp")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, renames(h.path(confDir+"/"+original), network("n", 7, "ptp")))
 	h.eventually(t, "the directory that came back is watched", func() bool { return h.inForce() == 7 })
 }
 
@@ -284,9 +277,7 @@ func TestPrimaryIsGone(t *testing.T) {
 		h.eventually(t, "podweir's file is gone from the broken one's front", func() bool { return h.read(confDir+"/"+ours) == "" })
 		h.write(t, confDir+"/"+original, network("n", 3, "ptp"))
 		h.eventually(t, "podweir is back again", func() bool { return h.inForce() == 3 })
-		if err := os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(h.path(confDir+"/"+original), h.path(confDir+"/20-y.conflist")))
 		h.eventually(t, "podweir's file has the new name", func() bool {
 			return h.read(confDir+"/"+ours) == "" && h.read(confDir+"/00-podweir-20-y.conflist") != ""
 		})
@@ -316,9 +307,7 @@ func TestPrimaryStartsAnew(t *testing.T) {
 			// Longer than podweir waits for a file that is gone.
 			pause(1500 * time.Millisecond)
 			sockets(h, true)
-			if err := renames(h.path(file), network("aws-cni", i, "aws-cni")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, renames(h.path(file), network("aws-cni", i, "aws-cni")))
 			h.eventually(t, "the new file is followed", func() bool { return h.inForce() == i })
 		}
 		stop()
@@ -432,9 +421,7 @@ func TestCiliumTurnsShared(t *testing.T) {
 		h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && m.Decision().InForce })
 		r, stop := h.watchNetwork(t, "cilium")
 		h.write(t, settings+"/cni-exclusive", "false")
-		if err := renames(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni", "bandwidth")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, renames(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni", "bandwidth")))
 		began := time.Now()
 		h.eventually(t, "podweir chains, and the drop-in is gone", func() bool {
 			return h.read(confDir+"/00-podweir-05-.conflist") != "" && h.read(confDir+"/cilium/50-podweir.conf") == ""
@@ -460,17 +447,13 @@ func TestCiliumTurnsExclusive(t *testing.T) {
 	file := h.path(confDir + "/00-podweir-05-.conflist")
 	h.eventually(t, "podweir chains", func() bool { return m.Decision().Delivery == profiles.Chain && m.Decision().InForce })
 	h.write(t, settings+"/cni-exclusive", "true")
-	if err := excludes(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, excludes(h.path(confDir+"/05-cilium.conflist"), network("cilium", 2, "cilium-cni")))
 	h.eventually(t, "podweir is a drop-in", func() bool { return m.Decision().Delivery == profiles.DropIn && h.inForce() == 2 })
 	if _, err := os.Stat(file); err == nil {
 		t.Error("podweir's file is back in the directory of an exclusive CNI")
 	}
 	stop()
-	if err := m.Remove(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Remove(t.Context()))
 	after := h.tree(t)
 	for path := range after {
 		if _, was := before[path]; !was {
@@ -583,17 +566,13 @@ func TestBinaryIsRemoved(t *testing.T) {
 		h.eventually(t, "podweir is in the chain", h.shaped)
 		h.remove(t, plugin)
 		h.eventually(t, "the binary is back", func() bool { return h.read(plugin) != "" })
-		if err := os.Rename(h.binary, h.binary+".away"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(h.binary, h.binary+".away"))
 		h.remove(t, plugin)
 		h.eventually(t, "podweir is out of the chain and says why", func() bool {
 			d := m.Decision()
 			return !h.shaped() && !d.InForce && strings.Contains(d.Problem, h.binary)
 		})
-		if err := os.Rename(h.binary+".away", h.binary); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Rename(h.binary+".away", h.binary))
 		h.eventually(t, "podweir is in the chain again", func() bool { return h.shaped() && h.read(plugin) != "" })
 	})
 }

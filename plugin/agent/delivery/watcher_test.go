@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // heard says whether a change is told before long.
@@ -30,30 +32,22 @@ func TestFollow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	touch := func() {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600))
 	}
 	w := newWatcher(slog.New(slog.DiscardHandler), fsnotify.NewWatcher)
 	defer w.close()
 	if w.follow([]string{dir}) {
 		t.Error("a directory that is not there is watched")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o700))
 	if !w.follow([]string{dir}) || w.follow([]string{dir}) {
 		t.Error("follow() is new at the first call alone, want that")
 	}
 	if touch(); !w.heard() {
 		t.Error("a new file is not heard of")
 	}
-	if err := os.Rename(dir, dir+".old"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(dir, dir+".old"))
+	must.OK(t, os.Mkdir(dir, 0o700))
 	if !w.follow([]string{dir}) {
 		t.Error("the directory that took the place is not watched")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/kube"
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestNotInACluster(t *testing.T) {
@@ -32,9 +33,7 @@ func TestKubeconfig(t *testing.T) {
 		text := "current-context: here\ncontexts:\n- {name: other, context: {cluster: x, user: y}}\n" +
 			"- {name: here, context: {cluster: c, user: u}}\nclusters:\n- name: c\n  cluster: {server: \"" + c.URL +
 			"\", certificate-authority-data: " + ca + "}\nusers:\n- {name: u, user: " + user + "}\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	c.Put(pod("a", nil))

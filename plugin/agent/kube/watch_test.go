@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/kube/apitest"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil/logged"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // cluster is an API server and a client of it in a pod.
@@ -42,9 +43,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Setenv("KUBERNETES_SERVICE_HOST", host)
 	t.Setenv("KUBERNETES_SERVICE_PORT", port)
 	conf, err := kube.InCluster(c.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if c.client, err = kube.NewClient(conf); err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +52,7 @@ func newCluster(t *testing.T) *cluster {
 
 func (c *cluster) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600))
 }
 
 func (c *cluster) slog() *slog.Logger { return slog.New(slog.NewTextHandler(c.log, nil)) }

@@ -27,6 +27,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
@@ -100,9 +101,7 @@ func scrape(tb testing.TB, h http.Handler) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), http.MethodGet, "/metrics", nil))
 	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	if w.Code != http.StatusOK {
 		tb.Fatalf("scrape: status %d: %s", w.Code, body)
 	}
@@ -239,9 +238,7 @@ func TestSeriesOfAPod(t *testing.T) {
 		"howto/size-limits.md": fmt.Sprintf("%d to %d time series", least, most),
 	} {
 		page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if !strings.Contains(string(page), text) {
 			t.Errorf("%s does not say %q", file, text)
 		}
@@ -282,9 +279,7 @@ var (
 func TestDocsNameEveryMetric(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "metrics.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	written := map[string]string{}
 	for _, row := range tableRow.FindAllStringSubmatch(string(page), -1) {
 		var labels []string

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/podweir/podweir/plugin/agent/metrics"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // counted counts how often the pods are read.
@@ -86,9 +87,7 @@ func TestPageIsCompressedForWhoAccepts(t *testing.T) {
 		}
 		if want {
 			gz, err := gzip.NewReader(w.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			body = gz
 		}
 		b, err := io.ReadAll(body)

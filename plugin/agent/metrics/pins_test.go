@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // node is a namespace that plays the host.
@@ -72,9 +73,7 @@ func (n *node) do(tb testing.TB, f func(*engine.Node) error) {
 		defer node.Close()
 		return f(node)
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 }
 
 // inside reads the pins from the namespace that plays the host.

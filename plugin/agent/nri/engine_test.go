@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // node is a namespace that plays the host, with the agent's end of the interface.
@@ -88,14 +89,10 @@ func (n *node) pod(t *testing.T) *testutil.NetNS {
 func (n *node) limits(t *testing.T, id string) (egress, ingress uint64) {
 	t.Helper()
 	node, err := n.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer node.Close()
 	records, err := node.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range records {
 		if r.Config.Egress != nil {
 			egress = uint64(r.Config.Egress.Rate)
@@ -133,25 +130,17 @@ func TestPrivilegedPodIsShapedBeforeItsContainersStart(t *testing.T) {
 	if queued(t, pod) {
 		t.Fatal("the pod is shaped to begin with")
 	}
-	if err := r.run(t, s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.run(t, s))
 	if egress, ingress := n.limits(t, "one"); egress != 10e6 || ingress != 20e6 || !queued(t, pod) {
 		t.Errorf("limits = %d, %d, queue %v, want 10M, 20M and a queue", egress, ingress, queued(t, pod))
 	}
 	// The hook comes again if the kubelet retries.
-	if err := r.run(t, s); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: s}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.run(t, s))
+	must.OK(t, r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: s}))
 	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 0 || queued(t, pod) {
 		t.Errorf("after the end: limits = %d, %d, queue %v, want none", egress, ingress, queued(t, pod))
 	}
-	if err := r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: s}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: s}))
 }
 
 func TestPrivilegedPodsWithoutLimits(t *testing.T) {
@@ -314,9 +303,7 @@ func TestPrivilegedBadRateKeepsTheRest(t *testing.T) {
 	s := sandbox("one", pod.Path(), map[string]string{
 		"kubernetes.io/egress-bandwidth": "fast", "kubernetes.io/ingress-bandwidth": "20M",
 	})
-	if err := r.run(t, s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.run(t, s))
 	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 20e6 {
 		t.Errorf("limits = %d, %d, want none and 20M", egress, ingress)
 	}
@@ -324,9 +311,7 @@ func TestPrivilegedBadRateKeepsTheRest(t *testing.T) {
 		t.Error("nobody was told that egress has no limit")
 	}
 	n.entry = strings.TrimSuffix(n.entry, "}") + `,"egressRate":"5M"}`
-	if err := r.run(t, s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.run(t, s))
 	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 20e6 {
 		t.Errorf("limits = %d, %d, want the node's 5M and 20M", egress, ingress)
 	}
@@ -346,9 +331,7 @@ func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
 		t.Fatal(err)
 	}
 	node, err := n.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer node.Close()
 	if ids, err := node.List(); err != nil || len(ids) != 1 {
 		t.Errorf("the pod is shaped as %v, %v, want one attachment", ids, err)

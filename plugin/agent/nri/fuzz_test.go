@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/podweir/podweir/plugin/netconf"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // FuzzSynchronize: nothing that a runtime sends when it connects breaks the agent, and
@@ -19,9 +20,7 @@ func FuzzSynchronize(f *testing.F) {
 		Id: "a", Uid: "b", Name: "c", Namespace: "d", Annotations: map[string]string{"podweir.io/policy": "flat", "podweir.io/x": "y"},
 		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: "/run/netns/a"}, nil}},
 	}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	f.Add(seed)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {

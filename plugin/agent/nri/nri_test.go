@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/nri"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
@@ -43,12 +44,8 @@ func startRuntime(t *testing.T, socket string, sandboxes ...*api.PodSandbox) (r 
 	r.Adaptation, err = adaptation.New("test", "2.1.0", r.sync,
 		func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
 		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(empty), adaptation.WithPluginConfigPath(empty))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, r.Start())
 	stop = sync.OnceFunc(r.Stop)
 	t.Cleanup(stop)
 	return r, stop
@@ -74,9 +71,7 @@ func startCable(t *testing.T, from, to string) *cable {
 	t.Helper()
 	c := &cable{to: to}
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = l.Close()
 		c.cut()

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Whatever somebody takes away or changes, the pod is mended because of the
@@ -60,23 +61,17 @@ func TestPrivilegedInterfaceThatCameLater(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	a := n.start(t, 200*time.Millisecond)
 	a.has(t, p, 2)
 	testutil.VethPair(t,
 		testutil.End{NetNS: p.ns, Name: "net1", CIDRs: []string{"10.80.0.2/24"}},
 		testutil.End{NetNS: n.NetNS, Name: "second", CIDRs: []string{"10.80.0.1/24"}})
-	if err := p.callFor(t, "ADD", "second", "net1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.callFor(t, "ADD", "second", "net1"))
 	a.has(t, p, 4)
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "net1", "root")
 	testutil.Eventually(t, soon, "the second interface is mended", func() bool { return rate(t, p.ns, "net1") == "10Mbit" })
-	if err := p.callFor(t, "DEL", "second", "net1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.callFor(t, "DEL", "second", "net1"))
 	a.has(t, p, 2)
 }
 
@@ -100,12 +95,10 @@ func TestPrivilegedMTURaised(t *testing.T) {
 func (p *pod) listen(t *testing.T) net.PacketConn {
 	t.Helper()
 	var to net.PacketConn
-	if err := p.node.Do(func() (err error) {
+	must.OK(t, p.node.Do(func() (err error) {
 		to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", p.gateway+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return to
 }
 
@@ -200,19 +193,13 @@ func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
 	limited, free := n.newPod(t), n.newPod(t)
 	for _, p := range []*pod{limited, free} {
 		p.api.Annotations = both("10M", "20M")
-		if err := p.call(t, "ADD"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.call(t, "ADD"))
 	}
 	queue := limited.programs(t)
 	entries, err := os.ReadDir(n.paths.Pins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(n.paths.Pins, e.Name())); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(filepath.Join(n.paths.Pins, e.Name())))
 	}
 	limited.annotate(both("10M", "20M"))
 	free.annotate(nil)
@@ -240,9 +227,7 @@ func TestPrivilegedPodOfWhichTheAPIServerDoesNotTell(t *testing.T) {
 	add := func() *pod {
 		p := n.newPod(t)
 		p.api.Annotations = both("10M", "10M")
-		if err := p.call(t, "ADD"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.call(t, "ADD"))
 		return p
 	}
 	before := add()

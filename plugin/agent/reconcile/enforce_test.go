@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // asKnown are the pods as the agent knows them at some time. Nobody mends anything.
@@ -84,12 +85,10 @@ func (n *node) watch(t *testing.T, states []reconcile.PodState, every time.Durat
 func (n *node) stream(t *testing.T, from, to *testutil.NetNS, addr string) (stop func()) {
 	t.Helper()
 	var listener net.Listener
-	if err := to.Do(func() (err error) {
+	must.OK(t, to.Do(func() (err error) {
 		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp4", addr+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	wg.Go(func() {
@@ -102,12 +101,10 @@ func (n *node) stream(t *testing.T, from, to *testutil.NetNS, addr string) (stop
 		_, _ = io.Copy(io.Discard, conn)
 	})
 	var conn net.Conn
-	if err := from.Do(func() (err error) {
+	must.OK(t, from.Do(func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(t.Context(), "tcp4", listener.Addr().String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	wg.Go(func() {
 		for full := make([]byte, 1<<16); ; {
 			if _, err := conn.Write(full); err != nil {
@@ -267,19 +264,15 @@ func TestPrivilegedRateOfRedirectPeer(t *testing.T) {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
 		asm.Mov.Imm(asm.R1, int32(p.host.Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = program.Close() }()
-	if err := n.Do(func() error {
+	must.OK(t, n.Do(func() error {
 		tcx, err := link.AttachTCX(link.TCXOptions{Interface: uplink.Index, Program: program, Attach: ebpf.AttachTCXIngress})
 		if err == nil {
 			t.Cleanup(func() { _ = tcx.Close() })
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	began := time.Now()
 	testutil.Eventually(t, soon, "an event", func() bool { return len(pods.told()) > 0 })
 	t.Logf("told after %v: %+v", time.Since(began).Round(100*time.Millisecond), pods.told())

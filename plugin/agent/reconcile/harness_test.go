@@ -34,6 +34,7 @@ import (
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
@@ -95,17 +96,13 @@ func newNode(t *testing.T) *node {
 	probed.Lock()
 	defer probed.Unlock()
 	if probed.features != nil {
-		if err := os.WriteFile(cache, probed.features, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(cache, probed.features, 0o600))
 		return n
 	}
 	p := n.newPod(t)
 	p.api.Annotations = both("10M", "10M")
 	err := errors.Join(p.call(t, "ADD"), p.call(t, "DEL"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if probed.features, err = os.ReadFile(cache); err != nil {
 		t.Fatal(err)
 	}
@@ -117,27 +114,19 @@ func (n *node) withoutTCX(t *testing.T) {
 	t.Helper()
 	path := filepath.Join(n.paths.Run, "features.json")
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(path, bytes.Replace(b, []byte(`"tcx":true`), []byte(`"tcx":false`), 1), 0o600))
 }
 
 func (n *node) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o600))
 }
 
 func (n *node) open(t *testing.T) *engine.Node {
 	t.Helper()
 	var open *engine.Node
-	if err := n.Do(func() (err error) { open, err = engine.Open(n.paths); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Do(func() (err error) { open, err = engine.Open(n.paths); return err }))
 	return open
 }
 
@@ -212,9 +201,7 @@ func (p *pod) callFor(t *testing.T, verb, network, ifName string) error {
 		"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": ifName, "sandbox": p.ns.Path()}},
 	}
 	stdin, err := json.Marshal(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plugin := cni.Plugin{Stdout: &bytes.Buffer{}, Stderr: p.node.log, Paths: p.node.paths}
 	args := &skel.CmdArgs{
 		ContainerID: p.container, Netns: p.ns.Path(), IfName: ifName, StdinData: stdin,
@@ -293,9 +280,7 @@ func (n *node) start(t *testing.T, pass time.Duration) *agent {
 		Server: n.api.URL, Token: func() (string, error) { return apitest.Token, nil },
 		CA: func() ([]byte, error) { return os.ReadFile(filepath.Join(n.dir, "ca.crt")) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log := slog.New(slog.NewTextHandler(n.log, nil))
 	recorder := kube.NewRecorder(client, "n1", terms.OnPath, log)
 	pods := kube.NewWatch(client, "n1", log)
@@ -373,9 +358,7 @@ func (p *pod) attachment(t *testing.T) *status.Attachment {
 	open := p.node.open(t)
 	defer open.Close()
 	rep, err := status.Collect(open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := range rep.Attachments {
 		if rep.Attachments[i].Pod == p.api.Namespace+"/"+p.api.Name {
 			return &rep.Attachments[i]

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // podIn makes the network of a pod of a namespace.
@@ -70,9 +71,7 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 	// podweir-cni has it before the agent has looked at the pod.
 	next := n.podIn(t, "team")
 	next.api.Annotations = both("100M", "100M")
-	if err := next.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, next.call(t, "ADD"))
 	if out, in := rate(t, next.ns, "eth0"), rate(t, n.NetNS, next.host.Name); out != "30Mbit" || in != "40Mbit" {
 		t.Errorf("after ADD %s and %s, want the namespace's maximum", out, in)
 	}
@@ -113,9 +112,7 @@ func TestPrivilegedNamespaceNotKnownYet(t *testing.T) {
 	a := n.start(t, 50*time.Millisecond)
 	testutil.Eventually(t, soon, "the pod is looked at", func() bool { return a.state(p).Outcome == reconcile.Shaped })
 	// Even without the record of the agent before.
-	if err := os.RemoveAll(filepath.Join(n.paths.Run, "namespaces")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(filepath.Join(n.paths.Run, "namespaces")))
 	a.stop()
 	a = n.start(t, 50*time.Millisecond)
 	since := time.Now()
@@ -136,9 +133,7 @@ func TestPrivilegedRuntimeWithoutAnnotations(t *testing.T) {
 	n.configure("defaultRate", "50M")
 	p := n.newPod(t)
 	p.api.PodIP = ""
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	p.gets(t, "50Mbit", "50Mbit")
 	p.api.PodIP = p.addr
 	p.annotate(map[string]string{"podweir.io/egress-rate": "5M", "podweir.io/ingress-rate": "6M"})

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestQueueHandsOutEachKeyOnce(t *testing.T) {
@@ -265,9 +266,7 @@ func TestPrivilegedFailedWatchBeginsAgain(t *testing.T) {
 		defer w.mu.Unlock()
 		return w.pods[k].failed
 	})
-	if err := os.Symlink(ns.Path(), path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(ns.Path(), path))
 	w.set(t.Context(), k, list)
 	testutil.Eventually(t, 10*time.Second, "a change is noticed", func() bool {
 		ns.Run(t, "tc", "qdisc", "replace", "dev", "lo", "root", "pfifo")

@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // never is a pass that a test does not come to: what it sees was an event.
@@ -90,7 +91,7 @@ func (p *pod) send(t *testing.T, packets int) {
 	t.Helper()
 	to := p.listen(t)
 	defer func() { _ = to.Close() }()
-	if err := p.ns.Do(func() error {
+	must.OK(t, p.ns.Do(func() error {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
 		if err != nil {
 			return err
@@ -102,9 +103,7 @@ func (p *pod) send(t *testing.T, packets int) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestPrivilegedAnnotationChangedLive(t *testing.T) {
@@ -157,9 +156,7 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	n.configure("name", "renamed")
 	a := n.start(t, never)
 	p.annotate(both("30M", "40M"))
@@ -371,9 +368,7 @@ func TestPrivilegedRuntimeIsAway(t *testing.T) {
 	n := newNode(t)
 	p, q := n.newPod(t), n.newPod(t)
 	p.annotate(both("10M", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	n.sandbox.fail(errAway)
 	q.annotate(both("10M", "20M"))
 	a := n.start(t, never)
@@ -416,9 +411,7 @@ func withoutAPIServer(t *testing.T) (*node, *pod, *agent) {
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	n.api.Fail(http.StatusServiceUnavailable)
 	a := n.start(t, never)
 	a.becomes(t, p, reconcile.Shaped)
@@ -451,15 +444,11 @@ func TestPrivilegedSweep(t *testing.T) {
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	n.api.Delete(p.api.UID)
 	pinned := func() bool { _, err := os.Stat(filepath.Join(n.paths.Pins, "net")); return err == nil }
 	// The name goes: the file under the mount is left, as the runtime does it.
-	if err := unix.Unmount(p.ns.Path(), unix.MNT_DETACH); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Unmount(p.ns.Path(), unix.MNT_DETACH))
 	a := n.start(t, 100*time.Millisecond)
 	a.becomes(t, p, reconcile.Waiting)
 	looks := a.state(p).At

@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const (
@@ -99,9 +100,7 @@ func (p *pod) fights(t *testing.T, remove string, limit int) float64 {
 	<-time.After(500 * time.Millisecond)
 	loop := p.ns.Command(t, "sh", "-c", "while :; do "+remove+" 2>/dev/null; done")
 	before, began := p.node.received(t), time.Now()
-	if err := loop.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, loop.Start())
 	for end := began.Add(fightTime); time.Now().Before(end); {
 		from, at := p.node.received(t), time.Now()
 		<-time.After(time.Second)
@@ -118,9 +117,7 @@ func (p *pod) fights(t *testing.T, remove string, limit int) float64 {
 func (n *node) received(t *testing.T) uint64 {
 	t.Helper()
 	var text []byte
-	if err := n.Do(func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netstat"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Do(func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netstat"); return err }))
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -132,9 +129,7 @@ func (n *node) received(t *testing.T) uint64 {
 			continue
 		}
 		v, err := strconv.ParseUint(fields[slices.Index(names, "InOctets")], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return v
 	}
 	t.Fatal("no IpExt in netstat")
@@ -152,19 +147,15 @@ func (p *pod) flood(t *testing.T, from, to *testutil.NetNS, addr string) (stop f
 func (p *pod) flow(t *testing.T, from, to *testutil.NetNS, addr string, bitsPerSecond int) (stop func()) {
 	t.Helper()
 	var sink net.PacketConn
-	if err := to.Do(func() (err error) {
+	must.OK(t, to.Do(func() (err error) {
 		sink, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var conn net.Conn
-	if err := from.Do(func() (err error) {
+	must.OK(t, from.Do(func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", sink.LocalAddr().String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // recorded waits until status and the doctor know of so many pods without a limit, by
@@ -24,16 +25,12 @@ func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 	testutil.Eventually(t, soon, "records of pods without a limit", func() bool {
 		seen = nil
 		told, err := n.paths.Unshaped()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, u := range told {
 			seen = append(seen, u.Error)
 		}
 		failed, err := n.paths.Failures()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range failed {
 			seen = append(seen, f.Error)
 		}
@@ -85,9 +82,7 @@ func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 	n.configure("onError", "open")
 	p := n.newPod(t)
 	p.annotate(both("fast", "20M"))
-	if err := p.call(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.call(t, "ADD"))
 	n.recorded(t, 0, 1, `"fast" is not accepted`)
 	a := n.start(t, 200*time.Millisecond)
 	a.becomes(t, p, reconcile.Invalid)
@@ -250,9 +245,7 @@ func TestPrivilegedOverdueIsForgotten(t *testing.T) {
 	p.annotate(both("10M", "20M"))
 	records := func() int {
 		all, err := n.paths.Unshaped()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return len(all)
 	}
 	a := n.start(t, 50*time.Millisecond)

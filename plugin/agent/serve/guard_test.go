@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // reviewer allows the token "good".
@@ -193,14 +194,10 @@ func TestNodeIsForReadersAlone(t *testing.T) {
 		{scheme: "http", header: serve.TokenHeader, token: "good", path: serve.NodePath, status: http.StatusBadRequest},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+s.node+test.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		req.Header.Set(test.header, test.token)
 		res, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		body, err := io.ReadAll(res.Body)
 		_ = res.Body.Close()
 		if err != nil || res.StatusCode != test.status || test.body != "" && string(body) != test.body {
@@ -229,15 +226,11 @@ func TestTLS(t *testing.T) {
 		t.Helper()
 		cert := s.TLS.Certificates[0]
 		key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for name, b := range map[string]*pem.Block{
 			"tls.crt": {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, "tls.key": {Type: "PRIVATE KEY", Bytes: key},
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(b), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(b), 0o600))
 		}
 		pool := x509.NewCertPool()
 		pool.AddCert(s.Certificate())
@@ -252,9 +245,7 @@ func TestTLS(t *testing.T) {
 		s := start(t, func(c *serve.Config) { c.Review, c.CertDir = (&reviewer{}).review, name })
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.metrics+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		req.Header.Set("Authorization", "Bearer good")
 		res, err := client.Do(req)
 		if err != nil {

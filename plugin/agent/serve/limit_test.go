@@ -18,6 +18,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // patient is how long what is served at once may take on a machine that has much else to
@@ -38,16 +39,12 @@ func open(t *testing.T, conns []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range conns {
 		raw, err := c.(syscall.Conn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var size int
 		var state error
-		if err := raw.Control(func(fd uintptr) {
+		must.OK(t, raw.Control(func(fd uintptr) {
 			size, _, state = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if size > 0 || errors.Is(state, unix.EAGAIN) {
 			n++
 		}
@@ -121,9 +118,7 @@ func TestSlowestReaderGoesFirst(t *testing.T) {
 		t.Errorf("%d silent connections are left, want one less than %d", n, serve.MaxPerSource)
 	}
 	for i, conn := range slow {
-		if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 		_, err := io.Copy(io.Discard, conn)
 		// Two for the newcomers, one for the last reader.
 		if was, want := err != nil, i < 3; was != want {

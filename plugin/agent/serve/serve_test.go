@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/serve"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func config(more func(*serve.Config)) serve.Config {
@@ -176,9 +177,7 @@ func startWith(t *testing.T, patience time.Duration, more func(*serve.Config)) *
 			more(c)
 		}
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if patience > 0 {
 		s.SetPatience(patience)
 	}
@@ -208,9 +207,7 @@ func connect(t *testing.T, from, to string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
 	conn, err := d.DialContext(t.Context(), "tcp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -222,18 +219,12 @@ func fetch(t *testing.T, from, url string) (body string, took time.Duration) {
 	client := &http.Client{Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	began := time.Now()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(b), time.Since(began)
 }
 
@@ -261,9 +252,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 	_, err := io.ReadAll(conn)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		t.Error("the connection of a client that never ends its request stays open")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // exec runs a command in the pod of the node's agent, by kubectl and for the same cluster,
@@ -16,9 +18,7 @@ func TestExec(t *testing.T) {
 	f := start(t, &fakeCluster{nodes: 3, pods: 1})
 	dir := t.TempDir()
 	const kubectl = "#!/bin/sh\necho \"$@\"\ncase \"$*\" in *repair*) exit 3;; esac\n"
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	out, err := f.run(t, "exec", "n2", "--", "podweir", "status", "-o", "wide")
 	if err != nil || !strings.Contains(out, "--kubeconfig ") || !strings.HasSuffix(out, " --namespace kube-system exec --stdin podweir-n2 -- podweir status -o wide\n") {

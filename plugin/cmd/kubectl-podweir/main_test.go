@@ -18,6 +18,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func statusOf(err error) int {
@@ -132,9 +133,7 @@ func TestTopOutlivesItsToken(t *testing.T) {
 	t.Parallel()
 	f := start(t, &fakeCluster{nodes: 2, pods: 1})
 	c, err := (&options{kubeconfig: f.kubeconfig(t), namespace: "kube-system", timeout: 10 * time.Second}).client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var last *cluster.Nodes
 	look := looks(c, &last)
 	for _, step := range []struct {
@@ -145,9 +144,7 @@ func TestTopOutlivesItsToken(t *testing.T) {
 			c.tokens[name] = token{made.text, time.Now().Add(-step.age)}
 		}
 		rates, _, err := look(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, r := range rates {
 			if r.Error != "" {
 				t.Errorf("with a token that is %v old: %s: %s", step.age, r.Pod, r.Error)
@@ -261,9 +258,7 @@ func TestFiveHundredNodes(t *testing.T) {
 func processor(t *testing.T) time.Duration {
 	t.Helper()
 	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
@@ -271,9 +266,7 @@ func processor(t *testing.T) time.Duration {
 func TestReferenceNamesEveryFlag(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/reference/kubectl-podweir.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	check := func(text string) {
 		if !strings.Contains(string(page), text) {
 			t.Errorf("docs/reference/kubectl-podweir.md does not have %q", text)

@@ -23,6 +23,7 @@ import (
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // fakeCluster is an API server with agents behind its proxy.
@@ -286,8 +287,6 @@ func (f *fakeCluster) kubeconfig(tb testing.TB) string {
 	path := filepath.Join(tb.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "t", "clusters": [{"name": "t", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}],
 "users": [{"name": "t", "user": {"token": "me"}}], "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}]}`, f.URL)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

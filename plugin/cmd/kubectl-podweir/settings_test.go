@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A flag comes before the environment, that before the file, and that before the default,
@@ -19,9 +21,7 @@ func TestPrecedence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "podweir.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	status := func(args ...string) string {
 		t.Helper()

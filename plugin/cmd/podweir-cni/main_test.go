@@ -15,6 +15,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depends on the kernel")
@@ -52,9 +53,7 @@ func TestPrivilegedBinary(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 		// The child is in the namespace of the thread that starts it.
-		if err := host.Do(cmd.Start); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, host.Do(cmd.Start))
 		err := cmd.Wait()
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, stderr.String())

@@ -33,24 +33,21 @@ import (
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func agentFlagSet(t *testing.T, args ...string) *pflag.FlagSet {
 	t.Helper()
 	f := pflag.NewFlagSet("agent", pflag.ContinueOnError)
 	agentFlags(f)
-	if err := f.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Parse(args))
 	return f
 }
 
 func agentFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -58,13 +55,9 @@ func TestAgentConfigFile(t *testing.T) {
 	t.Parallel()
 	f := agentFlagSet(t, "--address", ":1")
 	path := agentFile(t, "interval: 9s\naddress: :2\ndelivery: nri\npprof: true\npass: 5m\ndefault: [lightShare=80%, policy=flat]\n")
-	if err := settings.File(path, f, map[string]bool{"interval": true}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, settings.File(path, f, map[string]bool{"interval": true}))
 	defaults, err := f.GetStringArray("default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := fmt.Sprint(f.Lookup("address").Value, f.Lookup("delivery").Value, f.Lookup("pprof").Value, f.Lookup("pass").Value, defaults)
 	if want := ":1 nri true 5m0s [lightShare=80% policy=flat]"; got != want {
 		t.Errorf("settings = %s, want %s: the flag before the file", got, want)
@@ -136,9 +129,7 @@ func TestAgentLog(t *testing.T) {
 	}
 	var out bytes.Buffer
 	log, err := agentLog(&out, "text", "warn", terms.ByKubectl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log.Info("quiet")
 	log.Warn("loud")
 	if strings.Contains(out.String(), "quiet") || !strings.Contains(out.String(), "msg=loud") {
@@ -176,9 +167,7 @@ func TestReadinessNamesCommandsThatRun(t *testing.T) {
 func TestAgentPageNamesEverySetting(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/reference/agent.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var written, flags []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `(--[a-z-]+)` \\| (?:`([^`]*)`)? ?\\| ").FindAllStringSubmatch(string(page), -1) {
 		written = append(written, m[1]+" "+m[2])
@@ -207,9 +196,7 @@ func TestAgentRemovesWhatIsMounted(t *testing.T) {
 	if err := unlessMounted(paths, nil); err != nil {
 		t.Errorf("no error becomes %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(paths.Run, "features.json"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(paths.Run, "features.json"), nil, 0o600))
 	if err := unlessMounted(paths, busy); err == nil {
 		t.Error("a mount that is not empty is no error")
 	}
@@ -304,14 +291,10 @@ func TestPrivilegedDefaultThatNoPodCanHave(t *testing.T) {
 	a.end()
 
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// A kernel that lacks HTB.
 	features := `{"boot":"` + strings.TrimSpace(string(boot)) + `","Prio":true,"FQ":true,"TBF":true,"IFB":true,"tcx":true,"redirect":"bpf"}`
-	if err := os.WriteFile(filepath.Join(n.run, "features.json"), []byte(features), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.run, "features.json"), []byte(features), 0o600))
 	a = n.startAs(t, by)
 	const want = "not ready: defaults: not the queue htb: the kernel lacks it"
 	a.until(t, time.Minute, "all parts but the defaults are ready", func() (bool, string) {
@@ -363,9 +346,7 @@ func TestCRISocket(t *testing.T) {
 			var rep struct {
 				Checks []struct{ Evidence []string }
 			}
-			if err := json.Unmarshal([]byte(out), &rep); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(out), &rep))
 			if !slices.ContainsFunc(rep.Checks, func(c struct{ Evidence []string }) bool {
 				return slices.ContainsFunc(c.Evidence, func(text string) bool { return strings.Contains(text, socket) })
 			}) {
@@ -456,9 +437,7 @@ func TestPrivilegedDeliveryWatch(t *testing.T) {
 	a.sample(t, 1500*time.Millisecond) // it was looked for twice, in vain
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: "veth1"})
-	if err := n.runtime.Add(critest.Sandbox{ID: "sandbox-1", UID: "uid-1", NetNS: ns.Path(), Annotations: annotations}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.runtime.Add(critest.Sandbox{ID: "sandbox-1", UID: "uid-1", NetNS: ns.Path(), Annotations: annotations}))
 	n.api.Put(n.podOf(1, annotations))
 	began := time.Now()
 	a.until(t, 10*time.Second, "the pod is shaped", func() (bool, string) { return a.outcomes("attached") == 1, "it is not" })

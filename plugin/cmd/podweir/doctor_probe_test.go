@@ -18,6 +18,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // probeReport runs the doctor with a probe while the pod gets packets.
@@ -46,9 +47,7 @@ func (c *cli) traffic(t *testing.T) (end func()) {
 		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp", "10.78.0.2:9")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -157,9 +156,7 @@ func (c *cli) foreignFilter(t *testing.T, name string) {
 func filterOn(t *testing.T, ns *testutil.NetNS, device, name string) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(netns.NsHandle(ns.FD()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer h.Close()
 	err = h.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
@@ -167,9 +164,7 @@ func filterOn(t *testing.T, ns *testutil.NetNS, device, name string) {
 		},
 		Fd: testutil.VerdictProgram(t, name, 0).FD, Name: name, DirectAction: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func TestDoctorProbeTime(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/podweir/podweir/compat/doctor"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // hostTree makes a node's root directory.
@@ -27,12 +28,8 @@ func hostTree(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, content := range files {
 		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 	return root
 }
@@ -74,9 +71,7 @@ func TestDoctorOfAMountedHost(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
-	if err := os.Symlink("/usr/bin/containerd", filepath.Join(root, "proc/7/exe")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("/usr/bin/containerd", filepath.Join(root, "proc/7/exe")))
 	agent(t, filepath.Join(root, "run/cilium/cilium.sock"))
 	asked := containerd(t, filepath.Join(root, "run/containerd/containerd.sock"))
 	rep, err := askDoctor(t, "doctor", "--root", root)
@@ -122,13 +117,9 @@ func containerd(t *testing.T, socket string) <-chan string {
 // listen makes a Unix socket, which is closed with the test.
 func listen(t *testing.T, socket string) net.Listener {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(socket), 0o755))
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedFullNode: on a node with 110 busy pods, five of which are broken, each in
@@ -100,9 +101,7 @@ func (n *nightNode) took(t *testing.T, args ...string) {
 	}
 	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.took, b.took) })
 	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := all[runs/2]
 	t.Logf("podweir %s took %v, of a processor %v (median of %d runs from %v to %v; load %s)", args[0], m.took.Round(time.Millisecond),
 		m.used.Round(time.Millisecond), runs, all[0].took.Round(time.Millisecond), all[runs-1].took.Round(time.Millisecond), strings.Fields(string(load))[0])
@@ -118,12 +117,10 @@ func busy(t *testing.T, ns *testutil.NetNS) {
 	}
 	frame[12], frame[13] = 0x88, 0xb5 // a protocol for experiments
 	eth0 := ns.Interface(t, "eth0")
-	if err := ns.Do(func() (err error) {
+	must.OK(t, ns.Do(func() (err error) {
 		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	often(t, 100*time.Millisecond, func() {
 		_ = unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: eth0.Index, Halen: 6, Addr: [8]byte(frame[:8])})
@@ -220,7 +217,5 @@ func (n *nightNode) spoil(t *testing.T, container string) {
 	if err != nil || len(pins) != 1 {
 		t.Fatalf("records of %s: %v, %v, want one", container, pins, err)
 	}
-	if err := datapath.WriteRecord(pins[0], []byte(`{"version":99}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, datapath.WriteRecord(pins[0], []byte(`{"version":99}`)))
 }

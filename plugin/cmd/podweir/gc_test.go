@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // gc is what the command says; it must not fail.
@@ -39,9 +40,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 	testutil.RequireQdisc(t, "tbf", "ifb")
 	unmount := func(t *testing.T, n *noticed) {
 		t.Helper()
-		if err := unix.Unmount(n.path, unix.MNT_DETACH); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Unmount(n.path, unix.MNT_DETACH))
 	}
 	for _, tt := range []struct {
 		name string
@@ -94,13 +93,9 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				other := n.path + "-2"
-				if err := os.WriteFile(other, nil, 0o444); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(other, nil, 0o444))
 				t.Cleanup(func() { _ = os.Remove(other) })
-				if err := unix.Mount(n.path, other, "none", unix.MS_BIND, ""); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, unix.Mount(n.path, other, "none", unix.MS_BIND, ""))
 				t.Cleanup(func() { _ = unix.Unmount(other, unix.MNT_DETACH) })
 				unmount(t, n)
 			},
@@ -112,9 +107,7 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 				t.Helper()
 				n.loseRecord(t)
 				n.pod.Run(t, "ip", "link", "del", "eth0")
-				if err := os.MkdirAll(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.MkdirAll(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), 0o700))
 			},
 			gc: "it has no record", stays: true,
 		},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/testutil/otherbuild"
 )
 
@@ -70,14 +71,10 @@ func podNightCases() []nightCase {
 			make: func(t *testing.T, n *nightNode) {
 				t.Helper()
 				entry, err := os.ReadFile(n.entry)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				// So that the runtime passes neither limits nor annotations.
 				text := strings.NewReplacer(`"bandwidth"`, `"bandwdth"`, "pod-annotations", "pod-anotations").Replace(string(entry))
-				if err := os.WriteFile(n.entry, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(n.entry, []byte(text), 0o600))
 				n.sandbox(t, nightAnnotations)
 			},
 			steps: []nightStep{
@@ -271,9 +268,7 @@ func (n *nightNode) refused(t *testing.T) bool {
 // calico makes Calico the node's CNI, with a device that Felix makes for limits.
 func (n *nightNode) calico(t *testing.T, file string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(n.root, "etc/cni/net.d/10-net.conflist")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(n.root, "etc/cni/net.d/10-net.conflist")))
 	n.put(t, filepath.Join("etc/cni/net.d", file), `{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap","capabilities":{"portMappings":true}}]}`)
 	for _, plugin := range []string{"calico", "portmap"} {
 		n.put(t, "opt/cni/bin/"+plugin, "x")
@@ -298,14 +293,12 @@ func (n *nightNode) rawSocket(t *testing.T) {
 	copy(ip[12:], []byte{10, 78, 0, 2})
 	copy(ip[16:], []byte{10, 78, 0, 1})
 	fd := -1
-	if err := n.cli.pod.Do(func() (err error) {
+	must.OK(t, n.cli.pod.Do(func() (err error) {
 		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
 		return unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	often(t, 2*time.Millisecond, func() {
 		for range 10 {

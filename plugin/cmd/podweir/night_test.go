@@ -31,6 +31,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/version"
 )
 
@@ -72,9 +73,7 @@ func newNightNode(t *testing.T, k *nightCase) *nightNode {
 	n.put(t, "proc/sys/kernel/osrelease", release())
 	// What is in /sys/class/net depends on the namespace of who mounts it.
 	sys := filepath.Join(n.root, "sys")
-	if err := errors.Join(os.Mkdir(sys, 0o700), n.node.Do(func() error { return unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY, "") })); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(sys, 0o700), n.node.Do(func() error { return unix.Mount("sysfs", sys, "sysfs", unix.MS_RDONLY, "") })))
 	t.Cleanup(func() { _ = unix.Unmount(sys, unix.MNT_DETACH) })
 	n.put(t, "podweir-cni", string(elf))
 	if err := os.Chmod(filepath.Join(n.root, "podweir-cni"), 0o700); err != nil { //nolint:gosec // it is installed as a program
@@ -111,9 +110,7 @@ func release() string {
 // put makes a file of the node.
 func (n *nightNode) put(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(filepath.Join(n.root, name)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(n.root, name)), 0o755))
 	n.write(t, name, content)
 }
 
@@ -121,9 +118,7 @@ func (n *nightNode) put(t *testing.T, name, content string) {
 // limit.
 func (n *nightNode) web(t *testing.T, bitsPerSec int) {
 	t.Helper()
-	if err := n.setUp(t, bitsPerSec); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.setUp(t, bitsPerSec))
 }
 
 const nightArgs = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web"
@@ -132,22 +127,16 @@ const nightArgs = "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web"
 func (n *nightNode) stdin(t *testing.T, bitsPerSec int) []byte {
 	t.Helper()
 	list, err := libcni.NetworkConfFromFile(n.entry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	conf := map[string]any{}
-	if err := json.Unmarshal(list.Plugins[len(list.Plugins)-1].Bytes, &conf); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(list.Plugins[len(list.Plugins)-1].Bytes, &conf))
 	conf["name"], conf["cniVersion"] = list.Name, list.CNIVersion
 	conf["runtimeConfig"] = map[string]any{"bandwidth": map[string]any{"ingressRate": bitsPerSec, "egressRate": bitsPerSec}}
 	conf["prevResult"] = map[string]any{
 		"cniVersion": list.CNIVersion, "interfaces": []any{map[string]any{"name": "eth0", "sandbox": n.cli.pod.Path()}},
 	}
 	raw, err := json.Marshal(conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return raw
 }
 
@@ -175,11 +164,9 @@ func (n *nightNode) sandbox(t *testing.T, annotations map[string]string) {
 	t.Helper()
 	pod := n.podOf(1, annotations)
 	pod.Name = "web"
-	if err := n.runtime.Add(critest.Sandbox{
+	must.OK(t, n.runtime.Add(critest.Sandbox{
 		ID: "sandbox-1", UID: pod.UID, Namespace: "default", Name: "web", NetNS: n.cli.pod.Path(), IP: "10.78.0.2", Annotations: annotations,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	n.api.Put(pod)
 }
 
@@ -279,14 +266,10 @@ func TestPrivilegedNight(t *testing.T) {
 			got := n.forReaders(b.String())
 			file := filepath.Join(nightDir, c.name+".txt")
 			if os.Getenv(envTroubleshooting) != "" && !t.Failed() {
-				if err := errors.Join(os.MkdirAll(nightDir, 0o755), os.WriteFile(file, []byte(got), 0o644)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, errors.Join(os.MkdirAll(nightDir, 0o755), os.WriteFile(file, []byte(got), 0o644)))
 			}
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if diff := cmp.Diff(masked(string(want)), masked(got)); diff != "" {
 				t.Errorf("the page has another transcript (-page +now):\n%s\n%s", diff, got)
 			}
@@ -299,12 +282,10 @@ func TestPrivilegedNight(t *testing.T) {
 func (n *nightNode) bulk(t *testing.T, connections int) {
 	t.Helper()
 	var l net.Listener
-	if err := n.node.Do(func() (err error) {
+	must.OK(t, n.node.Do(func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "10.78.0.1:9000")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var group sync.WaitGroup
 	group.Go(func() {
 		for {
@@ -318,12 +299,10 @@ func (n *nightNode) bulk(t *testing.T, connections int) {
 	var all []net.Conn
 	for range connections {
 		var c net.Conn
-		if err := n.cli.pod.Do(func() (err error) {
+		must.OK(t, n.cli.pod.Do(func() (err error) {
 			c, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", "10.78.0.1:9000")
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		all = append(all, c)
 		group.Go(func() {
 			for b := make([]byte, 16<<10); ; {
@@ -366,12 +345,10 @@ func often(t *testing.T, pause time.Duration, do func()) {
 func (n *nightNode) requests(t *testing.T) {
 	t.Helper()
 	var c net.Conn
-	if err := n.cli.pod.Do(func() (err error) {
+	must.OK(t, n.cli.pod.Do(func() (err error) {
 		c, err = (&net.Dialer{}).DialContext(t.Context(), "udp", "10.78.0.1:53")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { _ = c.Close() })
 	often(t, 10*time.Millisecond, func() { _, _ = c.Write(make([]byte, 100)) })
 }
@@ -380,9 +357,7 @@ func (n *nightNode) requests(t *testing.T) {
 func (n *nightNode) inCgroup(t *testing.T, limitBytes, bitsPerSec int) {
 	t.Helper()
 	dir, file := memoryCgroup(t)
-	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limitBytes), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limitBytes), 0o600))
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ > "$1/cgroup.procs" && exec "$2"`, "sh", dir, os.Args[0])
 	cmd.Stdin = bytes.NewReader(n.stdin(t, bitsPerSec))
 	cmd.Env = append(os.Environ(), envPlugin+"="+n.cli.pins+":"+n.cli.run, "CNI_COMMAND=ADD", "CNI_CONTAINERID=sandbox-1", "CNI_IFNAME=eth0",
@@ -418,14 +393,10 @@ const nightBegin, nightEnd = "<!-- cases: made by TestPrivilegedNight -->\n", "<
 // TestTroubleshootingPage: the page has the cases of which TestPrivilegedNight recorded transcripts.
 func TestTroubleshootingPage(t *testing.T) {
 	page, err := os.ReadFile(troubleshooting)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := withNight(t, string(page))
 	if os.Getenv(envTroubleshooting) != "" {
-		if err := os.WriteFile(troubleshooting, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(troubleshooting, []byte(want), 0o644))
 		return
 	}
 	if diff := cmp.Diff(want, string(page)); diff != "" {

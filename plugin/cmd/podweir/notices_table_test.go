@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // notice is one state of an attachment: what is true, what each command says of it,
@@ -306,9 +307,7 @@ func lostNotices() []notice {
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.loseRecord(t)
-				if err := n.verb(t, "ADD"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.verb(t, "ADD"))
 			},
 			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
@@ -317,9 +316,7 @@ func lostNotices() []notice {
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.mountAnew(t)
-				if err := n.verb(t, "ADD"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.verb(t, "ADD"))
 			},
 			truth: same, status: append([]string{"!instead"}, inOrder...), dry: nothing, repair: nothing, after: same, then: inOrder,
 		},
@@ -341,9 +338,7 @@ func lostNotices() []notice {
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
 				n.mountAnew(t)
-				if err := n.verb(t, "DEL"); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, n.verb(t, "DEL"))
 			},
 			truth: unlimited + ", " + unlimited, check: []string{"is not attached"}, status: []string{"No pod of this node"},
 			dry: nothing, repair: nothing, after: unlimited + ", " + unlimited, then: []string{"No pod of this node"},
@@ -440,9 +435,7 @@ func goneNotices() []notice {
 			name: "the name of the pod's namespace went, without DEL",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
-				if err := unix.Unmount(n.path, unix.MNT_DETACH); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, unix.Unmount(n.path, unix.MNT_DETACH))
 			},
 			check: []string{"no network namespace"}, status: []string{"not known whether the pod is gone", "podweir detach", "!DIFFERS"}, doctor: "PW608",
 			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, then: []string{"not known whether the pod is gone"},
@@ -637,9 +630,7 @@ func nodeNotices() []notice {
 			name: "podweir's directory in /run was removed",
 			make: func(t *testing.T, n *noticed) {
 				t.Helper()
-				if err := os.RemoveAll(n.run); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.RemoveAll(n.run))
 			},
 			truth: same, status: inOrder, dry: nothing, repair: nothing, after: same, then: inOrder,
 		},

@@ -31,6 +31,7 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // noticeRate is the limit of both directions: 100 kB/s, with a bucket of some 9 kB.
@@ -53,9 +54,7 @@ func newNoticed(t *testing.T, more map[string]any) *noticed {
 	}}
 	n.path = n.pod.Path()
 	maps.Copy(n.conf, more)
-	if err := n.verb(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.verb(t, "ADD"))
 	return n
 }
 
@@ -63,9 +62,7 @@ func newNoticed(t *testing.T, more map[string]any) *noticed {
 func (n *noticed) verb(t *testing.T, verb string) error {
 	t.Helper()
 	stdin, err := json.Marshal(n.conf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var stdout, log bytes.Buffer
 	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: engine.Paths{Pins: n.pins, Run: n.run}}
 	f := p.Funcs()
@@ -95,21 +92,17 @@ func (n *noticed) flood(t *testing.T, toPod bool, packetBytes int) string {
 		receiver, sender, addr = n.pod, n.node, "10.78.0.2"
 	}
 	var to net.PacketConn
-	if err := receiver.Do(func() (err error) {
+	must.OK(t, receiver.Do(func() (err error) {
 		to, err = (&net.ListenConfig{}).ListenPacket(t.Context(), "udp4", addr+":0")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = to.Close() }()
 	room(t, to)
 	var from net.Conn
-	if err := sender.Do(func() (err error) {
+	must.OK(t, sender.Do(func() (err error) {
 		from, err = (&net.Dialer{}).DialContext(t.Context(), "udp4", to.LocalAddr().String())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = from.Close() }()
 	got := make(chan int)
 	const window, quiet, all = 150 * time.Millisecond, 250 * time.Millisecond, 200_000
@@ -156,9 +149,7 @@ func room(t *testing.T, c net.PacketConn) {
 			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
 		}), err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // both says what becomes of floods, egress first.
@@ -295,13 +286,9 @@ func (n *noticed) renew(t *testing.T) {
 	t.Helper()
 	path := n.path
 	n.pod.Run(t, "ip", "link", "del", "eth0")
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Unmount(path, unix.MNT_DETACH))
 	fresh := testutil.NewNetNS(t)
-	if err := unix.Mount(fresh.Path(), path, "none", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount(fresh.Path(), path, "none", unix.MS_BIND, ""))
 	n.node.Run(t, "ip", "link", "add", "veth1", "type", "veth", "peer", "name", "eth0", "netns", fresh.Name)
 	fresh.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
 	fresh.Run(t, "ip", "link", "set", "eth0", "up")
@@ -341,35 +328,27 @@ func (n *noticed) takeNumbers(t *testing.T) (peer *testutil.NetNS) {
 // add is the runtime's ADD once more.
 func (n *noticed) add(t *testing.T) {
 	t.Helper()
-	if err := n.verb(t, "ADD"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.verb(t, "ADD"))
 }
 
 // recordOfAnotherRelease puts a record in the place of the pod's that this release
 // cannot read.
 func (n *noticed) recordOfAnotherRelease(t *testing.T) {
 	t.Helper()
-	if err := datapath.WriteRecord(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), []byte(`{"version":99}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, datapath.WriteRecord(filepath.Join(n.pins, "net", "c1,eth0", "eth0"), []byte(`{"version":99}`)))
 }
 
 // loseRecord removes the pins of all attachments, not what they share.
 func (n *noticed) loseRecord(t *testing.T) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(n.pins, "net")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(filepath.Join(n.pins, "net")))
 }
 
 // mountAnew puts an empty bpffs over the one that has the pins.
 func (n *noticed) mountAnew(t *testing.T) {
 	t.Helper()
 	dir := filepath.Dir(n.pins)
-	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("bpf", dir, "bpf", 0, "mode=0700"))
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	makePins(t, n.pins)
 }
@@ -385,18 +364,14 @@ const besideOthers = "\n## What others on a node do\n"
 // TestPrivilegedNotices makes and judges.
 func TestNoticesPage(t *testing.T) {
 	got, err := os.ReadFile(noticesPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, others, ok := strings.Cut(string(got), besideOthers)
 	if !ok {
 		t.Fatalf("%s lacks the heading %q", noticesPage, strings.TrimSpace(besideOthers))
 	}
 	want := renderNotices(notices()) + besideOthers + others
 	if *update {
-		if err := os.WriteFile(noticesPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(noticesPage, []byte(want), 0o644))
 		got = []byte(want)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {

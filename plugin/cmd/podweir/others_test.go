@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Every device of a pod has a line in status, also where podweir has no limit on it: a pod
@@ -60,22 +61,16 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 	root, pod := t.TempDir(), testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: c.node, Name: "veth9"}, testutil.End{NetNS: pod, Name: "eth0"})
 	kept := filepath.Join(root, "var/lib/cni/results/net-c9-eth0")
-	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(kept, []byte(`{"kind":"cniCacheV1","containerId":"c9","ifName":"eth0","networkName":"net",
+	must.OK(t, os.MkdirAll(filepath.Dir(kept), 0o700))
+	must.OK(t, os.WriteFile(kept, []byte(`{"kind":"cniCacheV1","containerId":"c9","ifName":"eth0","networkName":"net",
 		"cniArgs":[["K8S_POD_NAMESPACE","default"],["K8S_POD_NAME","early"]],"capabilityArgs":{"bandwidth":{"egressRate":10000000}},
-		"netns":"`+pod.Path()+`","result":{"interfaces":[{"name":"veth9"}]}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+		"netns":"`+pod.Path()+`","result":{"interfaces":[{"name":"veth9"}]}}`), 0o600))
 	out, _ := c.do(t, "status", "--root", root)
 	if strings.Contains(out, "default/early eth0") || strings.Contains(out, "NOT LIMITED") {
 		t.Errorf("status of a pod that starts:\n%s", out)
 	}
 	before := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(kept, before, before); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(kept, before, before))
 	out, err := c.do(t, "status", "--root", root)
 	for _, part := range []string{
 		"1 of 2 pods are limited as they should be; 1 is not:",
@@ -88,9 +83,7 @@ func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
 	}
 	answer := ""
 	var l net.Listener
-	if err := c.node.Do(func() (err error) { l, err = net.Listen("tcp", "127.0.0.1:0"); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.node.Do(func() (err error) { l, err = net.Listen("tcp", "127.0.0.1:0"); return err }))
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }), ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })

@@ -15,6 +15,7 @@ import (
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // What a pod's device carries past podweir is counted and shown: a pod without a ceiling is
@@ -56,9 +57,7 @@ func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
 		c := newCLI(t)
 		c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--ingress-place", "ifb", "--policy", policy)...)
 		ping := c.node.Command(t, "ping", "-q", "-i", "0.002", "-s", "8000", "-w", "20", "10.78.0.2")
-		if err := ping.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ping.Start())
 		for range 3 {
 			if out := c.must(t, "status"); !strings.Contains(out, "is limited as it should be") {
 				t.Errorf("policy %s, nothing goes past:\n%s", policy, out)
@@ -93,9 +92,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	a := parse[status.Report](t, c, "status").Attachments[0]
 	paths := engine.Paths{Pins: c.pins, Run: c.run}
 	k, err := enforce.Open(paths, c.node.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(k.Close)
 	limits := []*reconcile.Limit{{ID: a.ID, Interface: a.Interface, Limit: a.Directions[0].Limit}}
 	read := func() []view.Passing {
@@ -124,9 +121,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 	} {
 		last := time.Now().Add(-ago)
 		past := engine.Past{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Past: terms.Past{PastBytes: 465e6, PastSince: last.Add(-time.Minute), PastLast: last}}
-		if err := paths.RecordPast([]engine.Past{past}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, paths.RecordPast([]engine.Past{past}))
 		rep := parseBroken(t, c)
 		v := rep.View(time.Now())
 		if text := oneLine(v.Summary("this node", false)); !strings.Contains(text, want) || (len(v.Broken()) > 0) != (ago < time.Hour) {
@@ -139,7 +134,7 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 func parseBroken(t *testing.T, c *cli) *status.Report {
 	t.Helper()
 	var rep *status.Report
-	if err := c.node.Do(func() error {
+	must.OK(t, c.node.Do(func() error {
 		node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
 		if err != nil {
 			return err
@@ -147,8 +142,6 @@ func parseBroken(t *testing.T, c *cli) *status.Report {
 		defer node.Close()
 		rep, err = status.Collect(node)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return rep
 }

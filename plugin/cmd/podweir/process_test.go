@@ -31,6 +31,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/logged"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // With envCommand set, the test binary is the command podweir: a process whose memory
@@ -70,15 +71,11 @@ func newTestNode(t *testing.T) *testNode {
 func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode {
 	t.Helper()
 	n := &testNode{NetNS: ns, root: t.TempDir(), run: run, pins: pins, runtime: &critest.Runtime{}, plugin: []byte("#!/bin/sh\n")}
-	if err := n.Do(func() error { n.api = apitest.New(); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Do(func() error { n.api = apitest.New(); return nil }))
 	t.Cleanup(n.api.Close)
 	t.Cleanup(n.api.CloseClientConnections)
 	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "run/containerd"} {
-		if err := os.MkdirAll(filepath.Join(n.root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(n.root, dir), 0o755))
 	}
 	n.write(t, "etc/cni/net.d/10-net.conflist", `{"cniVersion":"1.0.0","name":"net","plugins":[{"type":"ptp"}]}`)
 	n.write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.api.Certificate().Raw})))
@@ -87,18 +84,14 @@ func newTestNodeIn(t *testing.T, ns *testutil.NetNS, pins, run string) *testNode
 "users": [{"name": "t", "user": {"token": %q}}],
 "contexts": [{"name": "t", "context": {"cluster": "t", "user": "t"}}]}`, n.api.URL, filepath.Join(n.root, "ca.crt"), apitest.Token))
 	stop, err := n.runtime.Serve(filepath.Join(n.root, "run/containerd/containerd.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(stop)
 	return n
 }
 
 func (n *testNode) write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(n.root, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(n.root, name), []byte(text), 0o600))
 }
 
 // pod makes a pod that runs without a limit yet, known to the API server and to the
@@ -108,9 +101,7 @@ func (n *testNode) pod(t *testing.T, i int, annotations map[string]string) *test
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", i)})
 	err := n.runtime.Add(critest.Sandbox{ID: fmt.Sprintf("sandbox-%d", i), UID: fmt.Sprintf("uid-%d", i), Namespace: "default", Name: fmt.Sprintf("pod-%d", i), NetNS: ns.Path(), Annotations: annotations})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.api.Put(n.podOf(i, annotations))
 	return ns
 }
@@ -184,9 +175,7 @@ func (n *testNode) startAs(t *testing.T, by []string) *agentProcess {
 	a.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	a.cmd.Cancel = func() error { return a.cmd.Process.Signal(unix.SIGTERM) }
 	a.cmd.WaitDelay = 20 * time.Second
-	if err := n.Do(a.cmd.Start); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, n.Do(a.cmd.Start))
 	t.Cleanup(func() {
 		a.end()
 		t.Logf("memory: at most %.1f MiB of RssAnon; %d lines of log", float64(a.most)/(1<<20), strings.Count(a.String(), "\n"))
@@ -205,17 +194,13 @@ var anonymous = regexp.MustCompile(`(?m)^RssAnon:\s+(\d+) kB$`)
 func (a *agentProcess) memory(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := anonymous.FindSubmatch(b)
 	if m == nil {
 		t.Fatal("no RssAnon: the agent has ended")
 	}
 	kib, err := strconv.Atoi(string(m[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	a.most = max(a.most, kib<<10)
 	return kib << 10
 }

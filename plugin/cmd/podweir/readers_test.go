@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // envIdle is how many connections the test of readers opens; without it a number that
@@ -59,9 +60,7 @@ func (s *strangers) open(t *testing.T, n, sources int, address, send string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 func (s *strangers) close() {

@@ -21,6 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // A filter on the host side is refused beside every Cilium with the same sentence:
@@ -42,9 +43,7 @@ func TestOneRefusal(t *testing.T) {
 			for direction, key := range map[terms.Direction]string{terms.Egress: "egressMode", terms.Ingress: "ingressMode"} {
 				cfg, err := netconf.ParseStrict(netconf.Add, []byte(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni","hostHook":"tcx","`+key+`":"clsact-hostside",`+
 					`"egressRate":"10M","ingressRate":"10M","prevResult":{"cniVersion":"1.0.0"}}`))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				req := &attach.Request{Config: &cfg.Shaping, Facts: shaping.Facts{TBF: true, Prio: true, FQ: true, IFB: true, MTU: 1500}, TCX: true, Random: shaping.RandomMajor}
 				req.Strict = true
 				if _, _, err := attach.Decide(req, nobodyThere()); err == nil || !strings.Contains(err.Error(), direction.String()+": "+sentence) {
@@ -52,9 +51,7 @@ func TestOneRefusal(t *testing.T) {
 				}
 				req.Strict = false
 				want, _, err := attach.Decide(req, nobodyThere())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if all := strings.Join(want.Directions[direction].Params.Declined, "; "); !strings.Contains(all, sentence) {
 					t.Errorf("what was declined is %q, want %q", all, sentence)
 				}
@@ -98,9 +95,7 @@ func TestAttachTakesTheProfilesPlace(t *testing.T) {
 	} {
 		f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 		limitFlags(f)
-		if err := f.Parse(append(tc.flags, "--egress=10M", "--ingress=10M")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Parse(append(tc.flags, "--egress=10M", "--ingress=10M")))
 		cfg, notes, err := limits(f, tc.profile, profiles.Runtimes{})
 		if err != nil || cfg.Shaping.HostTCX != tc.tcx || cfg.Shaping.Ingress.Place != tc.place || (len(notes) > 0) != tc.noted {
 			t.Errorf("%s: HostTCX %v, place %v, notes %q, %v, want %v, %v, a note %v",
@@ -118,9 +113,7 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{"etc/cni/net.d/05-cilium.conflist": ciliumList, "opt/cni/bin/cilium-cni": "x"} {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 	}
 	c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M")...)
 	rep := parse[status.Report](t, c, "status", "--root", root)
@@ -149,16 +142,12 @@ func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 	const handler = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.box]\nruntime_type = 'io.containerd.runsc.v1'\n"
 	for name, text := range map[string]string{"etc/containerd/conf.d/box.toml": handler, "etc/cni/net.d/10-ptp.conflist": `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`} {
 		path := filepath.Join(root, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)))
 	}
 	runtime := &critest.Runtime{}
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	stop, err := runtime.Serve(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer stop()
 	at := func(place string) *status.Direction {
 		c.must(t, append(c.netns(), "attach", "--root", root, "--egress", "10M", "--ingress", "20M", "--ingress-place", place)...)
@@ -174,12 +163,8 @@ func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
 		t.Errorf("status of a pod that the runtime does not know: %v, %q", err, out)
 	}
 	id, err := manualID(c.pod.Path(), "eth0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runtime.Add(critest.Sandbox{ID: id.ContainerID, UID: "u", NetNS: c.pod.Path(), Namespace: "default", Name: "box", Handler: "box"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, runtime.Add(critest.Sandbox{ID: id.ContainerID, UID: "u", NetNS: c.pod.Path(), Namespace: "default", Name: "box", Handler: "box"}))
 	if out, err := look(); err == nil || !strings.Contains(out, "NOT LIMITED") || !strings.Contains(out, "packets go past the ingress limit in the pod of eth0: gVisor") || !strings.Contains(out, "PW117") {
 		t.Errorf("status = %v and prints %q, want that gVisor reads ahead of the limit", err, out)
 	}

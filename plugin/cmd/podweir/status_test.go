@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // broken is a report of pods that are not limited, each for another reason.
@@ -102,27 +103,15 @@ func TestYAMLIsJSON(t *testing.T) {
 	o := newOptions()
 	o.v.Set("output", "yaml")
 	var out bytes.Buffer
-	if err := o.print(&out, rep); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, o.print(&out, rep))
 	var fromYAML, fromJSON any
-	if err := yaml.Unmarshal(out.Bytes(), &fromYAML); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(out.Bytes(), &fromYAML))
 	b, err := json.Marshal(rep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	again, err := json.Marshal(fromYAML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &fromJSON); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(again, &fromYAML); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, json.Unmarshal(b, &fromJSON))
+	must.OK(t, json.Unmarshal(again, &fromYAML))
 	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
 		t.Errorf("YAML (-JSON +YAML):\n%s", diff)
 	}
@@ -168,12 +157,10 @@ func TestPrivilegedStatusErrors(t *testing.T) {
 func (c *cli) sendUDP(t *testing.T, packets, size int) {
 	t.Helper()
 	var conn net.Conn
-	if err := c.pod.Do(func() (err error) {
+	must.OK(t, c.pod.Do(func() (err error) {
 		conn, err = (&net.Dialer{}).DialContext(t.Context(), "udp", "10.78.0.1:9")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer func() { _ = conn.Close() }()
 	for range packets {
 		_, _ = conn.Write(make([]byte, size)) // nobody listens: the next write may say so
@@ -227,11 +214,9 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 		t.Errorf("without an agent heldShare is %v", *d.HeldShare)
 	}
 	paths, since := engine.Paths{Run: c.run}, time.Now().UTC().Truncate(time.Second)
-	if err := paths.RecordReached([]engine.Reached{
+	must.OK(t, paths.RecordReached([]engine.Reached{
 		{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	wide("beside an agent", "50 % of the last minute, since "+since.Format(time.RFC3339), "0 % of the last minute")
 	for i, want := range []float64{0.5, 0} {
 		if d := parse[status.Report](t, c, "status").Attachments[0].Directions[i]; d.HeldShare == nil || *d.HeldShare != want {

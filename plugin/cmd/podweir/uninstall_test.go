@@ -25,6 +25,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 const primary = `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"},{"type":"portmap"}]}`
@@ -39,12 +40,8 @@ func nodeRoot(t *testing.T) (root, binary string) {
 		filepath.Join(root, "opt/cni/bin/ptp"):             "ptp",
 		binary:                                             "podweir-cni",
 	} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o755))
 	}
 	return root, binary
 }
@@ -69,9 +66,7 @@ func treeOf(t *testing.T, root string) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out
 }
 
@@ -111,22 +106,16 @@ func devices(t *testing.T, namespaces ...*testutil.NetNS) string {
 func (c *cli) add(t *testing.T, confDir, container, netns string) {
 	t.Helper()
 	list, err := libcni.NetworkConfFromFile(filepath.Join(confDir, "00-podweir-10-x.conflist"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stdin := map[string]any{}
-	if err := json.Unmarshal(list.Plugins[len(list.Plugins)-1].Bytes, &stdin); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(list.Plugins[len(list.Plugins)-1].Bytes, &stdin))
 	stdin["name"], stdin["cniVersion"], stdin["onError"] = list.Name, list.CNIVersion, "closed"
 	stdin["runtimeConfig"] = map[string]any{"bandwidth": map[string]any{"ingressRate": 10_000_000, "egressRate": 10_000_000}}
 	stdin["prevResult"] = map[string]any{
 		"cniVersion": list.CNIVersion, "interfaces": []any{map[string]any{"name": "eth0", "sandbox": netns}},
 	}
 	raw, err := json.Marshal(stdin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var stdout, log bytes.Buffer
 	p := cni.Plugin{Stdout: &stdout, Stderr: &log, Paths: engine.Paths{Pins: c.pins, Run: c.run}}
 	err = c.node.Do(func() error {
@@ -209,14 +198,10 @@ func TestPrivilegedGC(t *testing.T) {
 func attachments(t *testing.T, c *cli) []string {
 	t.Helper()
 	node, err := engine.Open(engine.Paths{Pins: c.pins, Run: c.run})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer node.Close()
 	ids, err := node.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out := make([]string, len(ids))
 	for i, id := range ids {
 		out[i] = id.ContainerID
@@ -237,9 +222,7 @@ func TestInstallPrints(t *testing.T) {
 	}
 	before := treeOf(t, root)
 	out, err := run("install", "--default", "lightShare=80%", "--default", `unshapedSubnets=["10.0.0.0/8"]`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, part := range []string{
 		"chain: ", "ptp", "/etc/cni/net.d", "/opt/cni/bin", `"lightShare":"80%","unshapedSubnets":["10.0.0.0/8"]`,
 		"to do", filepath.Join(root, "opt/cni/bin/podweir-cni"), "00-podweir-10-x.conflist",
@@ -290,9 +273,7 @@ func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
 			`{"type":"podweir-cni","capabilities":{"bandwidth":true}}]}`,
 	} {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if err := os.WriteFile(path, []byte(content), 0o755); err != nil { //nolint:gosec // a plugin is executable
 			t.Fatal(err)
 		}
@@ -305,9 +286,7 @@ func TestInstallTakesThePluginThatWasPutThereByHand(t *testing.T) {
 	if err != nil || !strings.Contains(string(made), `"mtu":1500`) {
 		t.Errorf("podweir's file does not follow its original (%v): %s", err, made)
 	}
-	if err := os.Remove(filepath.Join(root, plugin)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(root, plugin)))
 	if out, err := runPodweir(t, "install", "--root", root, "--delivery", "chain"); err == nil || !strings.Contains(err.Error(), "--binary") {
 		t.Errorf("install without any podweir-cni = %v, want an error that names --binary:\n%s", err, out)
 	}
@@ -327,17 +306,11 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 		t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 	}
 	mount("tmpfs", root, "tmpfs", 0)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(dir, 0o755))
 	mount("tmpfs", dir, "tmpfs", 0)
-	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	record := filepath.Join(dir, "failures", "x.json")
-	if err := errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(filepath.Dir(record), 0o755), os.WriteFile(record, []byte("{}"), 0o600)))
 	paths := engine.Paths{Run: dir, Pins: filepath.Join(root, "none")}
 	if err := unlessMounted(paths, removeDir("remove", dir)); err != nil {
 		t.Errorf("remove: %v", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Instructions of 8 bytes, as in linux/bpf.h.
@@ -28,9 +29,7 @@ var (
 func TestPrivilegedProgram(t *testing.T) {
 	testutil.RequireRoot(t)
 	p, err := bpfcall.LoadProgram("a_name_of_20_letters", "GPL", returnNext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = p.Close() }()
 	i, err := p.Info()
 	if err != nil || i.ID == 0 || i.Name != "a_name_of_20_le" || i.Tag == [8]byte{} {
@@ -40,9 +39,7 @@ func TestPrivilegedProgram(t *testing.T) {
 	if _, err := bpfcall.OpenProgram(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("OpenProgram of nothing = %v, want ErrNotExist", err)
 	}
-	if err := p.Pin(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.Pin(path))
 	if err := p.Pin(path); !errors.Is(err, os.ErrExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("Pin to a name that is taken = %v, want ErrExist and the path", err)
 	}
@@ -51,9 +48,7 @@ func TestPrivilegedProgram(t *testing.T) {
 		"ProgramByID": func() (*bpfcall.Program, error) { return bpfcall.ProgramByID(i.ID) },
 	} {
 		again, err := open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if other, err := again.Info(); err != nil || other != i {
 			t.Errorf("%s gives program %+v, %v, want %+v", what, other, err, i)
 		}
@@ -80,22 +75,14 @@ func TestPrivilegedMap(t *testing.T) {
 	m, err := bpfcall.NewMap(&bpfcall.MapSpec{
 		Name: "test", Type: unix.BPF_MAP_TYPE_ARRAY, KeyBytes: 4, ValueBytes: 8, MaxEntries: 2,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = m.Close() }()
 	first, third, value := []byte{0, 0, 0, 0}, []byte{2, 0, 0, 0}, []byte("podweir!")
-	if err := m.Update(first, value); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Update(first, value))
 	path := filepath.Join(testutil.BPFFS(t), "map")
-	if err := m.Pin(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.Pin(path))
 	again, err := bpfcall.OpenMap(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = again.Close() }()
 	got := make([]byte, again.ValueBytes())
 	if err := again.Lookup(first, got); err != nil || string(got) != string(value) || again.MaxEntries() != 2 {
@@ -127,9 +114,7 @@ func TestPrivilegedTCXRevision(t *testing.T) {
 	var programs []*bpfcall.Program
 	for range 2 {
 		p, err := bpfcall.LoadProgram("next", "GPL", returnNext)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer func() { _ = p.Close() }()
 		programs = append(programs, p)
 	}
@@ -158,7 +143,5 @@ func TestPrivilegedTCXRevision(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/datapath/kernelbtf"
 	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func ownKernel(tb testing.TB) []byte {
@@ -20,9 +21,7 @@ func ownKernel(tb testing.TB) []byte {
 	if errors.Is(err, os.ErrNotExist) {
 		testutil.SkipFeature(tb, "btf")
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return raw
 }
 
@@ -30,19 +29,13 @@ func ownKernel(tb testing.TB) []byte {
 // library finds, however deep the member is in structures without a name.
 func TestOffsetIsTheLibrarys(t *testing.T) {
 	spec, err := kernelbtf.Parse(ownKernel(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all, err := btf.LoadKernelSpec()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	compared := 0
 	for _, name := range []string{"Qdisc", "gnet_stats_queue", "net_device", "sk_buff"} {
 		var s *btf.Struct
-		if err := all.TypeByName(name, &s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, all.TypeByName(name, &s))
 		want := make(map[string]btf.Bits)
 		membersOf(s.Members, 0, want)
 		for member, bits := range want {
@@ -79,9 +72,7 @@ func membersOf(members []btf.Member, at btf.Bits, into map[string]btf.Bits) {
 
 func TestOffsetOfNothing(t *testing.T) {
 	spec, err := kernelbtf.Parse(ownKernel(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, of := range [][2]string{{"no_such_structure", "dev"}, {"sk_buff", "no_such_member"}} {
 		if got, err := spec.Offset(of[0], of[1]); err == nil {
 			t.Errorf("Offset(%s, %q) = %d, want an error", of[0], of[1], got)
@@ -92,17 +83,11 @@ func TestOffsetOfNothing(t *testing.T) {
 // Whatever it reads, it ends, and with an offset or an error.
 func FuzzOffset(f *testing.F) {
 	b, err := btf.NewBuilder([]btf.Type{outer()}, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	raw, err := b.Marshal(nil, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	spec, err := kernelbtf.Parse(raw)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	if got, err := spec.Offset("outer", "deep"); err != nil || got != 12 {
 		f.Fatalf("Offset(outer, deep) = %d, %v, want 12", got, err)
 	}

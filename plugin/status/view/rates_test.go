@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func counted(at time.Duration, c view.Counters, flow uint64) *view.Node {
@@ -73,9 +74,7 @@ func TestRatesOfPodsWithoutFlows(t *testing.T) {
 	n.Pods[0].Limits[0].HeavyFlows = nil
 	n.Pods = append(n.Pods, view.Pod{Pod: "ns/unlimited", State: view.NotLimited, Cause: "no memory for the queue"})
 	b, err := json.Marshal(view.Rates(n, n))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if lists := strings.Count(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`); lists != 2 {
 		t.Errorf("%d of 2 entries have empty lists of flows: %s", lists, b)
 	}

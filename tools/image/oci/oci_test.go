@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/image/oci"
 )
 
@@ -49,9 +50,7 @@ func write(t *testing.T, s oci.Spec, p []oci.Platform) ([]byte, string) {
 	t.Helper()
 	var out bytes.Buffer
 	digest, err := oci.Write(&out, s, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return out.Bytes(), digest
 }
 
@@ -81,16 +80,12 @@ func untar(t *testing.T, r io.Reader) map[string][]byte {
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || !h.ModTime.Equal(created) {
 			t.Errorf("%s: owner %d:%d %q, time %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 		}
 		data, err := io.ReadAll(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if h.Typeflag == tar.TypeReg {
 			out[h.Name] = data
 		}
@@ -125,9 +120,7 @@ func blob(t *testing.T, files map[string][]byte, r reference) []byte {
 func read[T any](t *testing.T, data []byte) T {
 	t.Helper()
 	var out T
-	if err := json.Unmarshal(data, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(data, &out))
 	return out
 }
 
@@ -184,13 +177,9 @@ func checkImage(t *testing.T, raw []byte, layers [][]byte, arch string) {
 	var ids []string
 	for _, layer := range layers {
 		r, err := gzip.NewReader(bytes.NewReader(layer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ids = append(ids, fmt.Sprintf("sha256:%x", sha256.Sum256(text)))
 		maps.Copy(files, untar(t, bytes.NewReader(text)))
 	}
@@ -204,9 +193,7 @@ func checkImage(t *testing.T, raw []byte, layers [][]byte, arch string) {
 
 func TestDockerReadsItsTar(t *testing.T) {
 	var out bytes.Buffer
-	if err := oci.WriteDocker(&out, spec(), platforms()[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, oci.WriteDocker(&out, spec(), platforms()[0]))
 	files := untar(t, &out)
 	all := read[[]struct {
 		Config           string

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/image/sbom"
 )
 
@@ -30,13 +31,9 @@ type document struct {
 func decode(t *testing.T, programs ...sbom.Program) document {
 	t.Helper()
 	text, err := sbom.SPDX("x", "1.2.3", time.Unix(0, 0), programs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var d document
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &d))
 	return d
 }
 
@@ -89,13 +86,9 @@ func TestModulesAreMerged(t *testing.T) {
 // This test is a Go program itself, without dependencies of its own.
 func TestReadOfAProgram(t *testing.T) {
 	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p, err := sbom.Read(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if p.GoVersion != runtime.Version() || len(p.SHA256) != 64 {
 		t.Errorf("Read() = %+v, want Go %s and a checksum", p, runtime.Version())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/tiers/marks"
 )
 
@@ -20,12 +21,8 @@ func write(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return root
 }
@@ -163,20 +160,14 @@ func TestReplace(t *testing.T) {
 func TestMarksOfThisRepository(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	tests, faults, err := marks.Read(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, fault := range faults {
 		t.Error(fault)
 	}
 	raw, err := os.ReadFile(filepath.Join(root, marks.Page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want, err := marks.Replace(string(raw), marks.Table(tests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("%s is not what the marks say; run \"go run ./tools/tiers page\" (-want +got):\n%s", marks.Page, diff)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestSystemSource(t *testing.T) {
@@ -53,12 +55,8 @@ func TestSystemSource(t *testing.T) {
 			etc := t.TempDir()
 			for path, data := range tt.files {
 				path = filepath.Join(etc, path)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				must.OK(t, os.WriteFile(path, []byte(data), 0o644))
 			}
 			got, err := SystemSource(etc)
 			if (err != nil) != tt.err {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/vmrig/vm"
 )
 
@@ -51,9 +52,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tests, err := Parse(strings.NewReader(tt.log), tt.pkg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			got := map[string]Test{}
 			for id, test := range tests {
 				if id.Package != "example.org/p" {
@@ -185,9 +184,7 @@ func TestSections(t *testing.T) {
 	dir := t.TempDir()
 	binary := func(name, text string) Binary {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755))
 		return Binary{Package: "example.org/p", Dir: dir, Path: path}
 	}
 	r := Runner{Run: "^TestPrivileged", Machine: vm.Options{Timeout: 10 * time.Minute}}
@@ -196,9 +193,7 @@ func TestSections(t *testing.T) {
 	}
 	binaries[2].Run = `^TestA$/^it's$`
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(r.script(binaries), "/dev/kmsg", "/dev/null")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got := sections(string(out), len(binaries))
 	want := []section{
 		{text: "\nin " + dir + ", -test.v -test.run=^TestPrivileged -test.timeout=9m0s\n\n\n"},

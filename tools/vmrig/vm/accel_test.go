@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 func TestParseAccel(t *testing.T) {
@@ -89,9 +91,7 @@ func TestRemember(t *testing.T) {
 			t.Errorf("%d: remember() = %+v, %v after %d trials, want works %v, %v after %d", i, v, err, trials, tt.works, tt.err, tt.trials)
 		}
 	}
-	if err := os.WriteFile(c.dir+"/kvm-6.1.json", []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(c.dir+"/kvm-6.1.json", []byte("{"), 0o600))
 	trials = 0
 	var group sync.WaitGroup
 	for range 8 {
@@ -114,9 +114,7 @@ func TestAccelByName(t *testing.T) {
 	if _, err := c.Accel(t.Context(), "6.1", AccelTCG, os.Stderr); err == nil {
 		t.Error("Accel() of a kernel that is not there = nil, want an error")
 	}
-	if err := os.MkdirAll(c.kernelDir("6.1")+"/lib/modules/6.1.0-1", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(c.kernelDir("6.1")+"/lib/modules/6.1.0-1", 0o755))
 	for _, want := range []Accel{AccelKVM, AccelTCG} {
 		if got, err := c.Accel(t.Context(), "6.1", want, os.Stderr); got != want || err != nil {
 			t.Errorf("Accel(%s) = %s, %v", want, got, err)

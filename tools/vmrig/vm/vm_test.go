@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/vmrig/guest"
 )
 
@@ -26,14 +27,10 @@ func TestModuleFiles(t *testing.T) {
 		"modules.dep":     "kernel/fs/fuse.ko:\nkernel/fs/virtiofs.ko: kernel/fs/fuse.ko kernel/virtio.ko\nkernel/virtio.ko:\nkernel/fs/over-lay.ko: kernel/fs/fuse.ko\n",
 		"modules.builtin": "kernel/virtio_pci.ko\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644))
 	}
 	got, err := moduleFiles(dir, []string{"virtio_pci", "virtiofs", "over_lay"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []string{"kernel/virtio.ko", "kernel/fs/fuse.ko", "kernel/fs/virtiofs.ko", "kernel/fs/over-lay.ko"}
 	for i := range got {
 		got[i] = strings.TrimPrefix(got[i], dir+"/")
@@ -52,9 +49,7 @@ func TestCpio(t *testing.T) {
 	c := &cpio{w: bufio.NewWriter(&archive)}
 	c.add("dev", cpioDir, nil)
 	c.add("init", cpioFile, []byte("hello"))
-	if err := c.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.close())
 	if archive.Len()%4 != 0 || !bytes.HasPrefix(archive.Bytes(), []byte("070701")) {
 		t.Errorf("the archive has %d bytes and begins with %.6q", archive.Len(), archive.Bytes())
 	}
@@ -93,9 +88,7 @@ func TestFinish(t *testing.T) {
 				files[guest.StatusFile], files[guest.ElapsedFile] = tt.status, "2000000000"
 			}
 			for file, text := range files {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
 			result, err := finish(tt.ctx, dir, Options{Kernel: "6.1", Timeout: time.Minute}, tt.boot)
 			if tt.status != "" {
