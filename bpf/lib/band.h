@@ -15,7 +15,7 @@ static __always_inline __u64 band_limit(const struct pw_work *work, bool heavy)
 {
 	const struct pw_packet *pkt = work->pkt;
 	__u64 bounded =
-		sketch_less(pkt->fair, pkt->est) | -(__u64)(work->cfg->policy == PW_POLICY_STRICT);
+		pw_less(pkt->fair, pkt->est) | -(__u64)(work->cfg->policy == PW_POLICY_STRICT);
 
 	return total_full(work->cfg) - (work->cfg->light_tolerance & bounded & -(__u64)heavy);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What every other header needs: kernel types, helpers, and access to memory that other CPUs write.
- */
+/* What every other header needs: kernel types, helpers, access to memory that other CPUs write, and arithmetic without
+ * branches. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -30,3 +30,27 @@ typedef __u64 __attribute__((may_alias)) pw_shared_u64;
 
 #define pw_likely(x) __builtin_expect(!!(x), 1)
 #define pw_unlikely(x) __builtin_expect(!!(x), 0)
+
+/* All ones if a < b, else 0, for a and b below 2^63. Without branches: each would double what the
+ * verifier has to walk, and the processor cannot predict them. */
+static __always_inline __u64 pw_less(__u64 a, __u64 b)
+{
+	__u64 mask = a - b;
+
+	/* Or the compiler makes a branch of it, and of what is done with it. */
+	asm volatile("" : "+r"(mask));
+	mask = (__u64)((__s64)mask >> 63);
+	asm volatile("" : "+r"(mask));
+	return mask;
+}
+
+static __always_inline __u64 pw_min(__u64 a, __u64 b)
+{
+	return b + ((a - b) & pw_less(a, b));
+}
+
+/* What a exceeds b by, if it does. */
+static __always_inline __u64 pw_more(__u64 a, __u64 b)
+{
+	return (a - b) & pw_less(b, a);
+}

@@ -14,30 +14,13 @@
 #include "meter.h"
 #include "parse.h"
 #include "sketch.h"
+#include "work.h"
 
 enum pw_class {
 	PW_CLASS_LIGHT,
 	PW_CLASS_HEAVY,
 	PW_CLASS_EXEMPT,
 };
-
-/* One packet on its way through a program. */
-struct pw_work {
-	const struct pw_slot *slot;
-	const struct pw_config *cfg;
-	struct pw_state *state;
-	struct pw_packet *pkt;
-	__u64 now_ns; /* as of the last timer interrupt, or exact */
-	__u64 level; /* of the total meter when it was asked */
-	__u64 cost; /* at the cap, 1/64 ns, when that meter was asked */
-	__u32 bytes; /* on the wire */
-	__u32 number; /* of the slot */
-};
-
-static __always_inline __u64 work_cost(const struct pw_work *work, const struct pw_rate *rate)
-{
-	return meter_cost(rate, work->pkt->size);
-}
 
 /* Up to this many bytes on the wire a packet of a new flow may use what is left to small flows: handshakes,
  * requests, queries and their likes fit, and a flood of them is one of very many packets. */
@@ -50,19 +33,19 @@ static __always_inline __u64 classify_light_limit(__u64 tolerance, const struct 
 {
 	__u64 eighth = tolerance / 8;
 
-	tolerance -= eighth & ~sketch_less(pkt->claim, pkt->big_est / 32);
-	tolerance -= eighth & ~sketch_less(pkt->claim, pkt->big_est / 8);
-	return tolerance - (2 * eighth & ~sketch_less(pkt->claim, pkt->big_est / 2));
+	tolerance -= eighth & ~pw_less(pkt->claim, pkt->big_est / 32);
+	tolerance -= eighth & ~pw_less(pkt->claim, pkt->big_est / 8);
+	return tolerance - (2 * eighth & ~pw_less(pkt->claim, pkt->big_est / 2));
 }
 
 /* What a light flow is taken for. The estimate of a new one is mostly that of others, so its packets count
  * by their size: those that a connection begins with may use the whole meter, and large ones not. */
 static __always_inline __u32 classify_claim(const struct pw_packet *pkt, __u32 bytes)
 {
-	__u64 is_new = sketch_less(pkt->known.age, PW_FLOW_OLD);
-	__u64 claim = pkt->est + (is_new & sketch_more(pkt->big_est / 32, pkt->est));
+	__u64 is_new = pw_less(pkt->known.age, PW_FLOW_OLD);
+	__u64 claim = pkt->est + (is_new & pw_more(pkt->big_est / 32, pkt->est));
 
-	return (__u32)(claim & ~(is_new & sketch_less(bytes, PW_SMALL_BYTES + 1)));
+	return (__u32)(claim & ~(is_new & pw_less(bytes, PW_SMALL_BYTES + 1)));
 }
 
 /* The queue is short while the cap sends it in this part (1/64) of the light-only meter's tolerance: 1.6 ms at the default
@@ -131,7 +114,7 @@ static __always_inline bool classify_take_control(struct pw_work *work)
 	__u64 *tat = &work->state->control_tat, seen = PW_READ64(tat);
 	__u64 now = meter_time(work->now_ns), level = meter_level(seen, now);
 
-	return (sketch_less(work->bytes, PW_SMALL_BYTES + 1) & sketch_less(level, limit)) &&
+	return (pw_less(work->bytes, PW_SMALL_BYTES + 1) & pw_less(level, limit)) &&
 	       meter_swap(tat, seen,
 			  now + level + PW_CONTROL_PART * meter_small_cost(rate, work->bytes));
 }
@@ -144,14 +127,14 @@ static __always_inline __u32 classify_hold(const struct pw_packet *pkt, __u32 lo
 {
 	__u64 turn = pkt->level >> (PW_METER_SHIFT + PW_TICK_SHIFT);
 
-	turn = PW_FLOW_OLD + flows_hold((__u32)sketch_min(turn, PW_EST_MAX));
+	turn = PW_FLOW_OLD + flows_hold((__u32)pw_min(turn, PW_EST_MAX));
 	turn |= PW_EST_MAX & -(__u64)pkt->big;
-	return (__u32)sketch_min(turn, longest);
+	return (__u32)pw_min(turn, longest);
 }
 
 /* A TCP flow that slows down for a loss is below its share for seconds, and comes back. Let go meanwhile it would
  * overtake what it sent, and send that again; BBR would take the speed of the first band for its own, and send that
- * much (measured: 6 Gbit/s at 100M). So one that is held for its share is held on down to a quarter of it: where the
+ * much. So one that is held for its share is held on down to a quarter of it: where the
  * queue is short the share is that of the largest flow, and some have less than half of that. Others with less than
  * their share are calls as likely as bulk, and most of them send nothing again. */
 static __always_inline bool classify_slowed(const struct pw_work *work, __u32 unit)
@@ -165,23 +148,23 @@ static __always_inline bool classify_slowed(const struct pw_work *work, __u32 un
 }
 
 /* From which estimate on a flow is held. The share can be far too small for a while: TCP whose packet is lost on the way
- * out of its pod tries again at once, and BBR with all its speed (measured: 100 times the cap). What a flow would have
- * if it and all heavy ones had the same is fair in any case. */
+ * out of its pod tries again at once, and BBR with all its speed. What a flow would have if it and all heavy ones had
+ * the same is fair in any case. */
 static __always_inline __u64 classify_big(const struct pw_work *work)
 {
 	const struct pw_packet *pkt = work->pkt;
 	__u64 fair = pkt->fair;
 
-	if (!sketch_less(pkt->est, fair))
-		fair += sketch_more(active_equal(work->state), fair);
+	if (!pw_less(pkt->est, fair))
+		fair += pw_more(active_equal(work->state), fair);
 	return fair_big(work->cfg, fair);
 }
 
 /* Up to which estimate a flow is light: a quarter more than it is held for, or a call below its share would wait whenever
  * that is a little less. Of a new flow the estimate is only a part of its rate, half after a half-life of the sketch.
  * Where connections end soon each of them would be light until it has had its share, all of them would leave little of
- * the cap to heavy packets, and their own ends would wait there until their senders' timers expire (measured:
- * docs/contributing/fair-bands.md). So where light packets have had much of the cap just now, new flows are light up to half. */
+ * the cap to heavy packets, and their own ends would wait there until their senders' timers expire. So where light
+ * packets have had much of the cap just now, new flows are light up to half. */
 static __always_inline __u64 classify_light_most(const struct pw_work *work)
 {
 	const struct pw_packet *pkt = work->pkt;
@@ -210,7 +193,7 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 	pw_forget();
 	pkt->big_est = (__u32)classify_big(work);
 	pw_forget();
-	pkt->big = !sketch_less(pkt->est, pkt->big_est);
+	pkt->big = !pw_less(pkt->est, pkt->big_est);
 	pkt->hold = classify_hold(pkt, longest);
 	pw_forget();
 	if (!flows_find_same(work->state, id, unit, pkt->hold, known))
@@ -220,7 +203,7 @@ static __always_inline void classify_look(struct pw_work *work, __u64 id, __u32 
 		pkt->big = 1;
 		pkt->hold = longest;
 	}
-	pkt->light = sketch_less(pkt->est, classify_light_most(work)) && !known->held;
+	pkt->light = pw_less(pkt->est, classify_light_most(work)) && !known->held;
 	pkt->claim = classify_claim(pkt, work->bytes);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The fair share, and who loses a packet for having more than that.
+ * Its numbers were found by trials: docs/contributing/fair-bands.md.
  *
  * The share does not come from a count of flows (active.h says what is fair in any case). It is an estimate that
  * grows while the queue is shorter than what is aimed at and a heavy flow has the share, and shrinks while the queue
@@ -32,7 +33,7 @@
 #define PW_FAIR_MOST_TICKS 16U
 #define PW_FAIR_PAUSE 512U /* ticks */
 /* The wait grows by half of the time that lost packets of TCP bulk would have taken to send, and fades by half of 1/150
- * of the time that passes: it comes to rest where such packets are 0.7 % of the cap (trials: docs/contributing/fair-bands.md).
+ * of the time that passes: it comes to rest where such packets are 0.7 % of the cap.
  * Bulk is a flow that has sent more than the cap carries in 67 ms. Where all flows are shorter, as where pages are fetched
  * on connections of their own, a long queue has nobody to help, and beyond 200 ms it makes their timers expire. */
 #define PW_FAIR_LOST_SHIFT 1
@@ -42,15 +43,14 @@
  * has few packets under way, and after its first loss it would need seconds to have its share again. So where
  * bulk made the queue longer a flow may have twice the share until it has sent what the share carries in 2.1 s. Up to
  * what a part of the cap carries would be too long where flows are many: what was sent is known of the flows in the list
- * of heavy flows, and these would have twice as much as all others (measured: docs/contributing/fair-bands.md). */
+ * of heavy flows, and these would have twice as much as all others. */
 #define PW_FAIR_BEGINS_NS (1ULL << 31)
 /* Out of a pod the sender's kernel is told of a drop: TCP slows down, and nothing is sent again over the network. So
  * there the wait grows only where TCP loses 8 times as much, which is mostly BBR. */
 #define PW_FAIR_TOLD_SHIFT 3
 /* A sender that is far away sends too little for seconds after a loss, and a short queue runs empty meanwhile. So for
  * 2.1 s after a loss each packet of TCP bulk that finds the queue empty makes the wait longer, by half of the time that it takes
- * to send. One cubic flow with a round trip of 80 ms into a pod of 100 Mbit/s uses 0.99 of the cap with this, and 0.92 to
- * 0.98 without (measured: docs/contributing/fair-bands.md). */
+ * to send. */
 #define PW_FAIR_CUT_TICKS 2048U
 #define PW_FAIR_UNUSED_SHIFT 1
 /* In the word of the share: since it was set a heavy flow has had as much. Without that it does not grow: where nobody
@@ -62,13 +62,12 @@
 #define PW_FAIR_SHARE (PW_FAIR_BESIDE - 1)
 
 /* As many full frames as one offloaded packet may add to an estimate before its flow seems to ignore marks. At
- * 10 Mbit/s they are a tenth of the cap. Of 8 flows with ECN 0.35 % was lost there with 2 frames, and with 4 none or
- * up to 0.3 % (measured). */
+ * 10 Mbit/s they are a tenth of the cap. */
 #define PW_FAIR_FRAMES 4U
 
 /* A flow that had less than this part of the share before the packet at hand does not lose it. At 10 Mbit/s an offloaded packet
  * of 64 kB is ten times what is fair among nine flows, and a TCP sender without a packet under way tries again only after half
- * a second: of 8 BBR flows out of a pod of 10 Mbit/s some got nothing for seconds (measured: docs/contributing/fair-bands.md). */
+ * a second. */
 #define PW_FAIR_SILENT_PART 8
 
 /* A flood does not slow down: it is not TCP, and has a quarter more than its share, and some frames, when it loses a packet for that.
@@ -98,8 +97,7 @@ static __always_inline __u64 fair_seen(__u64 word, __u32 where, __u32 tick)
 {
 	__u64 at = word >> where & PW_FAIR_SEEN_MASK;
 
-	return sketch_less((fair_unit(tick) - at) & PW_FAIR_SEEN_MASK, PW_FAIR_SEEN) &
-	       sketch_less(0, at);
+	return pw_less((fair_unit(tick) - at) & PW_FAIR_SEEN_MASK, PW_FAIR_SEEN) & pw_less(0, at);
 }
 
 /* Whether a flood loses packets, and beside heavy TCP of this node. */
@@ -114,7 +112,7 @@ static __always_inline __u32 fair_see(const struct pw_state *state, __u32 tick)
 /* All ones if that is so. */
 static __always_inline __u64 fair_is(const struct pw_packet *pkt, __u32 what)
 {
-	return sketch_less(0, pkt->flood & what);
+	return pw_less(0, pkt->flood & what);
 }
 
 /* How long heavy packets shall wait. So that a flow that is cut down to its share still has some packets under way, the
@@ -126,8 +124,8 @@ static __always_inline __u64 fair_wait(const struct pw_config *cfg, __u64 fair,
 	__u64 alone = ~fair_is(pkt, PW_FAIR_BESIDE), least = cfg->fair_least & alone;
 	__u64 wait = (cfg->fair_each << 16) / (fair >> 8 | 1);
 
-	wait = least + sketch_more(wait, least) + (pkt->extra & alone);
-	return sketch_min(wait, cfg->fair_most);
+	wait = least + pw_more(wait, least) + (pkt->extra & alone);
+	return pw_min(wait, cfg->fair_most);
 }
 
 /* All ones for TCP. */
@@ -140,7 +138,7 @@ static __always_inline __u64 fair_is_tcp(const struct pw_packet *pkt)
  * product fits 64 bits. Without a branch, which would be one more way for the verifier to walk. */
 static __always_inline __u64 fair_sent(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
-	__u64 kib = sketch_min(pkt->listed >> 10, PW_MAX_BYTES);
+	__u64 kib = pw_min(pkt->listed >> 10, PW_MAX_BYTES);
 
 	return meter_small_cost(&cfg->total_rate, kib) & fair_is_tcp(pkt);
 }
@@ -148,7 +146,7 @@ static __always_inline __u64 fair_sent(const struct pw_config *cfg, const struct
 /* All ones for a packet of TCP bulk. */
 static __always_inline __u64 fair_is_bulk(const struct pw_config *cfg, const struct pw_packet *pkt)
 {
-	return sketch_less(meter_time(PW_FAIR_BULK_NS) >> 10, fair_sent(cfg, pkt));
+	return pw_less(meter_time(PW_FAIR_BULK_NS) >> 10, fair_sent(cfg, pkt));
 }
 
 /* The share of the packet's flow, an estimate: twice that of others for new TCP beside bulk. */
@@ -156,16 +154,16 @@ static __always_inline __u64 fair_of(const struct pw_config *cfg, const struct p
 {
 	__u64 sent = fair_sent(cfg, pkt);
 	__u64 enough = (__u64)pkt->fair * (meter_time(PW_FAIR_BEGINS_NS) >> 10) / PW_EST_ONE;
-	__u64 begins = sketch_less(0, sent) & sketch_less(sent, enough);
+	__u64 begins = pw_less(0, sent) & pw_less(sent, enough);
 
 	enough = pkt->fair / 2 & fair_is(pkt, PW_FAIR_FLOODED) & fair_is_tcp(pkt);
-	return pkt->fair + enough + (pkt->fair & begins & sketch_less(0, pkt->extra));
+	return pkt->fair + enough + (pkt->fair & begins & pw_less(0, pkt->extra));
 }
 
 static __always_inline void fair_longer(const struct pw_config *cfg, struct pw_state *state,
 					const struct pw_packet *pkt, __u64 by)
 {
-	PW_WRITE64(&state->fair_extra, sketch_min(pkt->extra + by, cfg->fair_most));
+	PW_WRITE64(&state->fair_extra, pw_min(pkt->extra + by, cfg->fair_most));
 }
 
 /* Notes that a heavy packet is lost, which would have taken so long at the cap. TCP that loses much does not slow down
@@ -186,18 +184,18 @@ static __always_inline __u64 fair_moved(const struct pw_config *cfg, const struc
 {
 	__u64 wait = fair_wait(cfg, fair, pkt);
 	__u64 aim = cfg->total_burst + wait, range = PW_FAIR_RANGE(wait) | 1;
-	__u64 below = sketch_min(sketch_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
-	__u64 beyond = sketch_min(sketch_more(pkt->level, aim), PW_FAIR_SHRINK * range)
+	__u64 below = pw_min(pw_more(aim, pkt->level), range) << PW_FAIR_ERROR_SHIFT;
+	__u64 beyond = pw_min(pw_more(pkt->level, aim), PW_FAIR_SHRINK * range)
 		       << PW_FAIR_ERROR_SHIFT;
-	__u64 part = fair * sketch_min(ticks, PW_FAIR_MOST_TICKS);
+	__u64 part = fair * pw_min(ticks, PW_FAIR_MOST_TICKS);
 
 	below &= -(__u64)wanted;
 	fair += part * (below / range) >> (PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
 	fair -= part * (beyond / range) >> (PW_FAIR_GAIN_SHIFT + PW_FAIR_ERROR_SHIFT);
 	/* After a pause nothing is known, which is also how it begins. */
-	fair |= PW_FAIR_MOST & sketch_less(PW_FAIR_PAUSE, ticks);
-	fair = sketch_min(fair, PW_FAIR_MOST);
-	return PW_FAIR_LEAST + sketch_more(fair, PW_FAIR_LEAST);
+	fair |= PW_FAIR_MOST & pw_less(PW_FAIR_PAUSE, ticks);
+	fair = pw_min(fair, PW_FAIR_MOST);
+	return PW_FAIR_LEAST + pw_more(fair, PW_FAIR_LEAST);
 }
 
 /* Sets what is fair now. Two CPUs that change it at once change it once. To one whose tick is older than that of
@@ -218,7 +216,7 @@ static __always_inline void fair_look(const struct pw_config *cfg, struct pw_sta
 	fair = fair_moved(cfg, pkt, fair, word & PW_FAIR_WANTED, ticks);
 	pkt->fair = (__u32)fair;
 	pw_forget();
-	pkt->extra = sketch_more(pkt->extra, ticks * PW_FAIR_FADE);
+	pkt->extra = pw_more(pkt->extra, ticks * PW_FAIR_FADE);
 	PW_WRITE64(&state->fair_extra, pkt->extra);
 	PW_WRITE64(&state->fair, (__u64)tick << 32 | pkt->flood | fair);
 }
@@ -243,13 +241,13 @@ static __always_inline void fair_note(const struct pw_config *cfg, struct pw_sta
 	__u64 excess = -(__u64)(pkt->excess != PW_EXCESS_NONE), bulk = fair_is_bulk(cfg, pkt);
 
 	mask = excess & bulk & PW_EST_MAX;
-	mask |= excess & sketch_less(most, pkt->est) & ~fair_is_tcp(pkt) &
+	mask |= excess & pw_less(most, pkt->est) & ~fair_is_tcp(pkt) &
 		PW_FAIR_SEEN_MASK << PW_FAIR_FLOOD;
 	mask |= -(__u64)(pkt->sender != PW_SENDING_ELSEWHERE) & PW_FAIR_SEEN_MASK << PW_FAIR_LOCAL;
 	unit = tick | unit << PW_FAIR_FLOOD | unit << PW_FAIR_LOCAL;
 	PW_WRITE64(&state->fair_cut, (word & ~mask) | (unit & mask));
 	/* The bucket has saved most of the burst. */
-	if (pw_likely(excess | sketch_less(cfg->total_burst / 4, pkt->level)))
+	if (pw_likely(excess | pw_less(cfg->total_burst / 4, pkt->level)))
 		return;
 	if (tick - (__u32)word < PW_FAIR_CUT_TICKS && bulk)
 		fair_longer(cfg, state, pkt, cost >> PW_FAIR_UNUSED_SHIFT);
@@ -257,15 +255,15 @@ static __always_inline void fair_note(const struct pw_config *cfg, struct pw_sta
 
 /* All ones if the packet, which costs so much, is one that an idle TCP sender (sender.h) keeps: a flow with one packet under way at
  * a time has no more than its share if that takes no more than the share is of the wait. Larger ones are kept while they
- * leave half of the room, else flows that are many fill the queue with them: beside 64 BBR flows a call lost 90 % (measured:
- * docs/contributing/fair-bands.md). The shift keeps the product below 2^64. */
+ * leave half of the room, else flows that are many fill the queue with them, and a call beside them loses what it sends. The
+ * shift keeps the product below 2^64. */
 static __always_inline __u64 fair_is_turn(const struct pw_config *cfg, const struct pw_packet *pkt,
 					  __u64 cost)
 {
 	__u64 part = (pkt->wait >> 12) * fair_of(cfg, pkt) / (PW_EST_ONE >> 12);
-	__u64 room = sketch_more(cfg->total_burst + cfg->fair_most, pkt->level);
+	__u64 room = pw_more(cfg->total_burst + cfg->fair_most, pkt->level);
 
-	return sketch_less(cost, part) | sketch_less(cost, room / 2);
+	return pw_less(cost, part) | pw_less(cost, room / 2);
 }
 
 /* From which estimate on a flow is held. */
@@ -273,7 +271,7 @@ static __always_inline __u64 fair_big(const struct pw_config *cfg, __u64 fair)
 {
 	__u64 least = cfg->light_least;
 
-	return least + sketch_more(sketch_min(fair, cfg->light_most), least);
+	return least + pw_more(pw_min(fair, cfg->light_most), least);
 }
 
 /* What becomes of a heavy packet, if there is room for it. Who understands marks gets one instead of a drop, unless
@@ -285,8 +283,8 @@ static __always_inline enum pw_excess fair_draw(const struct pw_config *cfg,
 	 * shrink to nothing under a flood. */
 	__u64 first = cfg->total_burst + pkt->wait - PW_FAIR_RANGE(pkt->wait);
 	__u64 fair = fair_of(cfg, pkt), level = pkt->level;
-	__u64 before = sketch_more(pkt->est, meter_cost(&cfg->fair_rate, pkt->size));
-	__u64 more = sketch_less(fair, pkt->est) & sketch_less(fair / PW_FAIR_SILENT_PART, before);
+	__u64 before = pw_more(pkt->est, meter_cost(&cfg->fair_rate, pkt->size));
+	__u64 more = pw_less(fair, pkt->est) & pw_less(fair / PW_FAIR_SILENT_PART, before);
 	__u32 dice;
 
 	if (pw_likely(!more || level < first))

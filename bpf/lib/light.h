@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base.h"
-#include "sketch.h"
 
 /* Of wait_factor, where light packets had an eighth of the cap (trials: docs/contributing/fair-bands.md). */
 #define PW_MUCH_LIGHT (PW_WAIT_ONE * 8 / 7)
@@ -17,6 +16,6 @@ static __always_inline __u64 light_is_much(const struct pw_state *state, __u64 n
 	/* Less than nothing where the clock is behind. */
 	__u64 age = now_ns - PW_READ64(&state->wait_since);
 
-	return sketch_less(PW_MUCH_LIGHT, PW_READ64(&state->wait_factor)) &
-	       sketch_less(age + PW_MUCH_LIGHT_NS, 2 * PW_MUCH_LIGHT_NS);
+	return pw_less(PW_MUCH_LIGHT, PW_READ64(&state->wait_factor)) &
+	       pw_less(age + PW_MUCH_LIGHT_NS, 2 * PW_MUCH_LIGHT_NS);
 }

@@ -52,7 +52,7 @@ enum pw_sending {
  * that makes it try again: it does so when a timer expires, after 200 ms or more (tcp_check_probe_timer of the kernel), and
  * after half a second if it sends the packet again (tcp_retransmit_timer).
  * Linux counts a packet as under way only after it has gone, the first SYN excepted. A socket that only receives is
- * idle, too: its answers are small, and take nothing from others (measured: docs/contributing/fair-bands.md). */
+ * idle, too: its answers are small, and take nothing from others. */
 static __always_inline __u8 sender_look(struct __sk_buff *skb)
 {
 	struct pw_sender sender;

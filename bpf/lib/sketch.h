@@ -23,30 +23,6 @@
 #define PW_DECAY_B 244180ULL
 #define PW_DECAY_C 41650ULL
 
-/* All ones if a < b, else 0, for a and b below 2^63. Without branches: each would double what the
- * verifier has to walk, and the processor cannot predict them. */
-static __always_inline __u64 sketch_less(__u64 a, __u64 b)
-{
-	__u64 mask = a - b;
-
-	/* Or the compiler makes a branch of it, and of what is done with it. */
-	asm volatile("" : "+r"(mask));
-	mask = (__u64)((__s64)mask >> 63);
-	asm volatile("" : "+r"(mask));
-	return mask;
-}
-
-static __always_inline __u64 sketch_min(__u64 a, __u64 b)
-{
-	return b + ((a - b) & sketch_less(a, b));
-}
-
-/* What a exceeds b by, if it does. */
-static __always_inline __u64 sketch_more(__u64 a, __u64 b)
-{
-	return (a - b) & sketch_less(b, a);
-}
-
 /* est as of the tick of the cell, seen so many ticks later; shift is that of the half-life. */
 static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 {
@@ -55,8 +31,8 @@ static __always_inline __u64 sketch_decay(__u32 est, __u32 since, __u32 shift)
 	/* The next packet of a flow often comes within the tick. */
 	if (pw_likely(!since))
 		return est;
-	dt = since & sketch_less(since, (1ULL << 32) - PW_TICK_SKEW);
-	halvings = sketch_min(dt >> shift, 32);
+	dt = since & pw_less(since, (1ULL << 32) - PW_TICK_SKEW);
+	halvings = pw_min(dt >> shift, 32);
 	rest = dt & ((1U << shift) - 1);
 	lost = PW_DECAY_B - (PW_DECAY_C * rest >> shift);
 	lost = PW_DECAY_A - (lost * rest >> shift);
@@ -78,9 +54,9 @@ static __always_inline __u32 sketch_rows(struct pw_cell *cells, __u32 cols, __u3
 		cell[row] = cells + row * cols + (PW_ROW_BITS(id, row) & (cols - 1));
 		word = PW_READ64(cell[row]);
 		est[row] = sketch_decay((__u32)word, tick - (__u32)(word >> 32), shift);
-		least = sketch_min(est[row], least);
+		least = pw_min(est[row], least);
 	}
-	least = sketch_min(least + cost, PW_EST_MAX);
+	least = pw_min(least + cost, PW_EST_MAX);
 #pragma clang loop unroll(full)
 	for (int row = 0; row < PW_SKETCH_ROWS; row++) {
 		if (est[row] < (least & -(__u64)charge))
@@ -113,7 +89,7 @@ static __always_inline __u32 sketch_newcomers(const struct pw_config *cfg, struc
 	__u64 est =
 		sketch_decay((__u32)word, tick - (__u32)(word >> 32), cfg->half_life_shift & 31);
 
-	est = sketch_min(est + cost, PW_EST_MAX);
+	est = pw_min(est + cost, PW_EST_MAX);
 	PW_WRITE64((void *)&state->newcomers, (__u64)tick << 32 | est);
 	return (__u32)est;
 }

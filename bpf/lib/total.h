@@ -65,7 +65,7 @@ static __always_inline void total_recent(struct pw_work *work)
 				 work_cost(work, &work->cfg->fair_rate));
 	if (pkt->est >= pkt->fair)
 		fair_want(work->state);
-	pkt->fair += (__u32)(sketch_more(equal, pkt->fair) & ~sketch_less(equal, pkt->est));
+	pkt->fair += (__u32)(pw_more(equal, pkt->fair) & ~pw_less(equal, pkt->est));
 	pw_forget();
 }
 

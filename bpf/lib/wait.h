@@ -23,7 +23,6 @@
 #include "classify.h"
 #include "clock.h"
 #include "meter.h"
-#include "sketch.h"
 
 #define PW_WAIT_DICE_BITS 5
 /* 1/64 ns: 0.5 ms at the cap, 1500 bytes at 23 Mbit/s. */
@@ -38,12 +37,12 @@
 /* Without branches: the verifier would walk each of 16 ways. */
 static __always_inline __u64 wait_bucket(__u64 ns)
 {
-	__u64 units = sketch_min(ns >> PW_WAIT_UNIT_SHIFT, PW_WAIT_UNITS - 1), shift;
+	__u64 units = pw_min(ns >> PW_WAIT_UNIT_SHIFT, PW_WAIT_UNITS - 1), shift;
 
-	shift = 8 & ~sketch_less(units, 1U << 11);
-	shift += 4 & ~sketch_less(units >> shift, 1U << 7);
-	shift += 2 & ~sketch_less(units >> shift, 1U << 5);
-	shift += 1 & ~sketch_less(units >> shift, 1U << 4);
+	shift = 8 & ~pw_less(units, 1U << 11);
+	shift += 4 & ~pw_less(units >> shift, 1U << 7);
+	shift += 2 & ~pw_less(units >> shift, 1U << 5);
+	shift += 1 & ~pw_less(units >> shift, 1U << 4);
 	return PW_WAIT_STEPS * shift + (units >> shift);
 }
 
@@ -68,12 +67,12 @@ static __always_inline __u64 wait_factor(const struct pw_config *cfg, struct pw_
 
 	if (pw_likely((__s64)took < (__s64)PW_WAIT_LEAST_NS))
 		return factor;
-	took = sketch_min(took, PW_WAIT_MOST_NS);
+	took = pw_min(took, PW_WAIT_MOST_NS);
 	bytes = PW_READ64(&state->counts[PW_LIGHT].bytes);
 	used = (bytes - PW_READ64(&state->wait_bytes)) >> 10;
-	used = meter_small_cost(&cfg->total_rate, sketch_min(used, PW_MAX_BYTES)) >> PW_METER_SHIFT
-											     << 10;
-	used = sketch_min(used, took - took / 16) & -(__u64)(cfg->policy == PW_POLICY_STRICT);
+	used = meter_small_cost(&cfg->total_rate, pw_min(used, PW_MAX_BYTES)) >> PW_METER_SHIFT
+											 << 10;
+	used = pw_min(used, took - took / 16) & -(__u64)(cfg->policy == PW_POLICY_STRICT);
 	factor = took * PW_WAIT_ONE / (took - used);
 	PW_WRITE64(&state->wait_since, now_ns);
 	PW_WRITE64(&state->wait_bytes, bytes);
@@ -90,7 +89,7 @@ static __always_inline __u64 wait_light(struct pw_state *state, __u64 clock, __u
 	__u64 level = meter_level(clock, now) + cost;
 
 	PW_WRITE64(&state->wait_clock, now - saved + level);
-	return sketch_min(sketch_more(level, saved), queue);
+	return pw_min(pw_more(level, saved), queue);
 }
 
 /* What the queue takes of the packet at once: TBF cuts one that costs more than its burst into segments. */
@@ -98,7 +97,7 @@ static __always_inline __u64 wait_frame(const struct pw_config *cfg, __u64 cost)
 {
 	__u64 full = meter_small_cost(&cfg->total_rate, PW_WAIT_FULL_FRAME);
 
-	return cost + ((full - cost) & sketch_less(cfg->total_burst, cost));
+	return cost + ((full - cost) & pw_less(cfg->total_burst, cost));
 }
 
 /* For a packet that goes into a band, when the total meter has been asked. */
@@ -116,7 +115,7 @@ static __always_inline void wait_note(const struct __sk_buff *skb, struct pw_wor
 	if (!heavy)
 		PW_WRITE64(&state->wait_clock, coarse + meter_level(clock, coarse) + cost);
 	/* All ones if one of many counts for all of them. */
-	packets = sketch_less(cost, PW_WAIT_LONG) & (sketch_less(0, work->level) | -(__u64)!heavy);
+	packets = pw_less(cost, PW_WAIT_LONG) & (pw_less(0, work->level) | -(__u64)!heavy);
 	if (pw_likely(dice >> (64 - PW_WAIT_DICE_BITS) & packets))
 		return;
 	packets = 1 + (((1U << PW_WAIT_DICE_BITS) - 1) & packets);
@@ -130,11 +129,10 @@ static __always_inline void wait_note(const struct __sk_buff *skb, struct pw_wor
 		frame = wait_frame(cfg, cost);
 		PW_WRITE64(&state->wait_frame, frame);
 		wait += backlog_follow(skb, work, wait, frame);
-		wait = (sketch_more(wait + cost, cfg->total_burst) >> 16) *
+		wait = (pw_more(wait + cost, cfg->total_burst) >> 16) *
 		       wait_factor(cfg, state, now_ns);
 	} else {
-		wait = wait_light(state, clock, now, cost,
-				  sketch_more(wait + cost, cfg->total_burst));
+		wait = wait_light(state, clock, now, cost, pw_more(wait + cost, cfg->total_burst));
 	}
 	wait_count(state, heavy, wait >> PW_METER_SHIFT, packets);
 }

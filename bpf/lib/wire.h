@@ -4,7 +4,6 @@
 
 #include "base.h"
 #include "parse.h"
-#include "sketch.h"
 
 /* On an egress hook or a qdisc: the kernel counted (qdisc_pkt_len_init). */
 static __always_inline __u32 wire_counted(struct __sk_buff *skb)
@@ -33,6 +32,6 @@ static __always_inline __u32 wire_computed(struct __sk_buff *skb, struct pw_pack
 	if (!segments && len > headers)
 		segments = (len - headers + size - 1) / size;
 	if (tunnels)
-		headers += sketch_more(sketch_more(len, (__u64)segments * size), headers);
+		headers += pw_more(pw_more(len, (__u64)segments * size), headers);
 	return segments > 1 ? len + (segments - 1) * headers : len;
 }

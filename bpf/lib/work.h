@@ -1,13 +1,31 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How every metered program begins: slot, configuration, packet, time. */
+/* One packet on its way through a metered program, and how each of them begins: slot, configuration, packet, time. */
 #pragma once
 
 #include "base.h"
-#include "classify.h"
 #include "clock.h"
 #include "maps.h"
+#include "meter.h"
 #include "parse.h"
 #include "wire.h"
+
+/* One packet on its way through a program. */
+struct pw_work {
+	const struct pw_slot *slot;
+	const struct pw_config *cfg;
+	struct pw_state *state;
+	struct pw_packet *pkt;
+	__u64 now_ns; /* as of the last timer interrupt, or exact */
+	__u64 level; /* of the total meter when it was asked */
+	__u64 cost; /* at the cap, 1/64 ns, when that meter was asked */
+	__u32 bytes; /* on the wire */
+	__u32 number; /* of the slot */
+};
+
+static __always_inline __u64 work_cost(const struct pw_work *work, const struct pw_rate *rate)
+{
+	return meter_cost(rate, work->pkt->size);
+}
 
 /* False if there is no slot, or no valid configuration in it; only state, which may be NULL, and bytes are set then.
  * The kernel counted the wire bytes of a packet if it is on its way out. */
