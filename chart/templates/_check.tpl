@@ -75,9 +75,9 @@ that a pattern would not explain.
 {{- $mode := .Values.defaults.mode | default "auto" }}
 {{- $queue := .Values.defaults.queue | default "auto" }}
 {{- $place := .Values.defaults.ingressPlace | default "auto" }}
-{{- $queues := list "auto" "tbf" "htb" "fq" "none" }}
+{{- $queues := list "auto" "tbf" "none" }}
 {{- if eq $mode "qdisc" }}
-{{- $queues = list "auto" "tbf" "htb" "fq" }}
+{{- $queues = list "auto" "tbf" }}
 {{- else if ne $mode "auto" }}
 {{- /* One of the two directions is policed at the hook, and has no queue. */}}
 {{- $queues = list "auto" "none" }}

@@ -72,7 +72,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW603": checkPolicing,
 	"PW604": checkOneInterface,
 	"PW605": checkUnattached,
-	"PW606": checkFQ,
 	"PW607": checkFailedOpen,
 	"PW608": checkLeftOver,
 	"PW609": checkCeilings,
@@ -83,7 +82,6 @@ var runs = map[string]func(*Facts) Finding{
 	"PW701": probed(checkFlows),
 	"PW702": probed(checkMoves),
 	"PW703": probed(checkRedirect),
-	"PW704": probed(checkDeparture),
 	"PW705": probed(checkRewrites),
 }
 

@@ -125,9 +125,6 @@ type Attachment struct {
 	// every packet on.
 	Redirected bool
 	Ahead      []judge.Program
-	// Root is the root qdisc of the device that holds the queue, nil if it has
-	// none but the kernel's own.
-	Root *RootQdisc
 	// FailedOpen counts the packets that passed for a fault of podweir's own.
 	FailedOpen uint64
 	// PastQueue counts the packets that the ceiling dropped.
@@ -147,13 +144,6 @@ type Attachment struct {
 
 // name is the pod with the direction.
 func (a *Attachment) name() string { return a.Pod + " " + a.Direction.String() }
-
-// RootQdisc is what a queue's device has.
-type RootQdisc struct {
-	Kind string
-	// PacketLimit and FlowLimit are those of fq, in packets.
-	PacketLimit, FlowLimit uint32
-}
 
 // Verdict is what a program answered to packets that may pass.
 type Verdict struct {

@@ -589,16 +589,6 @@ func hookFindings() []finding {
 			n.kernel.attached[0].Ahead = []judge.Program{{Kind: terms.HookKindTCX, ProgramID: 9, Name: "tracer", Answer: judge.AnswerEnds}}
 		}, want: doctor.Fail, seen: "tracer (program 9) ends the chain for every packet, before the redirect", fix: "bpftool prog show"},
 		{name: "no redirect", code: "PW506", node: aws, change: func(*node) {}, want: doctor.OK, seen: "no limit waits on an ifb"},
-		{name: "no fq", code: "PW606", node: aws, change: func(n *node) { n.kernel.attached[0].Queue = terms.Name(terms.QueueFQ) }, want: doctor.Fail, seen: "no fq on its device", fix: "queue to auto"},
-		{name: "fq replaced", code: "PW606", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = terms.Name(terms.QueueFQ), &doctor.RootQdisc{Kind: "fq_codel"}
-		}, want: doctor.Fail, seen: "fq_codel in the place of fq", fix: "podweir repair"},
-		{name: "fq too small", code: "PW606", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = terms.Name(terms.QueueFQ), &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 100}
-		}, want: doctor.Fail, seen: "100 of one flow", fix: "podweir repair"},
-		{name: "fq as it should be", code: "PW606", node: aws, change: func(n *node) {
-			n.kernel.attached[0].Queue, n.kernel.attached[0].Root = terms.Name(terms.QueueFQ), &doctor.RootQdisc{Kind: "fq", PacketLimit: 10000, FlowLimit: 10000}
-		}, want: doctor.OK, seen: "1 limits"},
 		{name: "failed open", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].FailedOpen = 3 }, want: doctor.Warn, seen: "default/web ingress: 3 packets", fix: "report it"},
 		{name: "counters unread", code: "PW607", node: aws, change: func(n *node) { n.kernel.attached[0].Uncounted = "EPERM" }, want: doctor.Unknown, seen: "default/web ingress: EPERM"},
 		{name: "no ceiling", code: "PW609", node: aws, change: func(n *node) { n.kernel.attached[0].NoCeiling = "the kernel has no TCX" }, want: doctor.Warn, seen: "default/web: the kernel has no TCX", fix: "podweir status"},

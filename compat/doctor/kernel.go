@@ -161,14 +161,14 @@ func checkQueues(f *Facts) Finding {
 		return unknown(f.FeaturesErr.Error())
 	}
 	var have, miss []string
-	for _, kind := range []string{"tbf", "prio", "htb", "fq"} {
+	for _, kind := range []string{"tbf", "prio", "htb"} {
 		if f.Features.Queues[kind] == profiles.Yes {
 			have = append(have, kind)
 		} else {
 			miss = append(miss, kind)
 		}
 	}
-	if slices.Contains(have, "tbf") || slices.Contains(have, "htb") {
+	if slices.Contains(have, "tbf") {
 		return holds("has "+strings.Join(have, ", "), "has not: "+strings.Join(miss, ", "))
 	}
 	return breaks("the kernel has none of "+strings.Join(miss, ", "), "tbf", "modprobe sch_tbf")

@@ -11,39 +11,6 @@ import (
 	"github.com/podweir/podweir/plugin/terms"
 )
 
-// minFQLimit is the fewest packets that fq must hold, for one flow too: its own
-// limit of 100 drops what a pod sends at its cap (design: sizes).
-const minFQLimit = 10_000
-
-func checkFQ(f *Facts) Finding {
-	return f.withAttachments(func(list []Attachment) Finding {
-		var bad, pods []string
-		n := 0
-		for _, a := range list {
-			if a.Queue.Is != terms.QueueFQ || a.Gone || a.Failure != "" {
-				continue
-			}
-			n++
-			known := len(bad)
-			switch r := a.Root; {
-			case r == nil:
-				bad = append(bad, a.name()+": no fq on its device")
-			case r.Kind != "fq":
-				bad = append(bad, a.name()+": "+r.Kind+" in the place of fq")
-			case r.PacketLimit < minFQLimit || r.FlowLimit < minFQLimit:
-				bad = append(bad, fmt.Sprintf("%s: fq holds %d packets, %d of one flow", a.name(), r.PacketLimit, r.FlowLimit))
-			}
-			if len(bad) > known {
-				pods = append(pods, a.Pod)
-			}
-		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad), fmt.Sprintf("fq with limits of %d or more", minFQLimit), "podweir repair; or set queue to auto, and recreate the pods", bad...).of(pods)
-		}
-		return holds(fmt.Sprintf("%d limits by departure times", n))
-	})
-}
-
 func checkFailedOpen(f *Facts) Finding {
 	return f.counted("podweir status -o json, and report it", func(a *Attachment) uint64 { return a.FailedOpen })
 }

@@ -24,9 +24,6 @@ type Prober interface {
 	// Redirect says how packets get through an ifb: "bpf", "mirred", or "" if
 	// they do not. It makes two devices and an ifb.
 	Redirect(ctx context.Context) (string, error)
-	// Departure sends a packet with a departure time so far ahead through its
-	// own fq and returns how long it took; ok is false on a kernel without fq.
-	Departure(ctx context.Context, ahead time.Duration) (took time.Duration, ok bool, err error)
 }
 
 // Flow are the counters of one limit at one moment.
@@ -60,14 +57,7 @@ type Probe struct {
 
 	Redirect    string
 	RedirectErr error
-
-	HaveFQ       bool
-	Took         time.Duration
-	DepartureErr error
 }
-
-// departureAhead is far more than any timer's error, and short.
-const departureAhead = 50 * time.Millisecond
 
 // probe runs everything once. The watch is the longest of it, so the other
 // trials are made meanwhile.
@@ -99,7 +89,6 @@ func probe(ctx context.Context, f *Facts, opts *Options) *Probe {
 	defer end.Stop()
 	out.Before, out.OrderBefore, out.FilesBefore = flows(), devices(), files()
 	out.Redirect, out.RedirectErr = p.Redirect(ctx)
-	out.Took, out.HaveFQ, out.DepartureErr = p.Departure(ctx, departureAhead)
 	select {
 	case <-end.C:
 	case <-ctx.Done():

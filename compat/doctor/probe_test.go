@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
@@ -24,8 +23,6 @@ type prober struct {
 	before, after   []doctor.Flow
 	order, reorder  []doctor.Device
 	redirect        string
-	took            time.Duration
-	fq              bool
 	err             error
 	looked, ordered int
 	// between happens while it watches.
@@ -53,10 +50,6 @@ func (p *prober) Redirect(context.Context) (string, error) {
 	return p.redirect, p.err
 }
 
-func (p *prober) Departure(_ context.Context, ahead time.Duration) (time.Duration, bool, error) {
-	return ahead + p.took, p.fq, p.err
-}
-
 // flows are those of the one limit of a node, some packets later.
 func flows(n *node, passed, held uint64) *prober {
 	a := n.kernel.attached[0]
@@ -67,7 +60,7 @@ func flows(n *node, passed, held uint64) *prober {
 	two.Held.Packets += held
 	two.Held.Bytes += 100 * held
 	return &prober{
-		before: []doctor.Flow{one}, after: []doctor.Flow{two}, redirect: "bpf", took: time.Millisecond, fq: true,
+		before: []doctor.Flow{one}, after: []doctor.Flow{two}, redirect: "bpf",
 		order: n.kernel.devices, reorder: n.kernel.devices,
 	}
 }
@@ -119,9 +112,6 @@ func probeFindings() []finding {
 		{name: "redirect loses", code: "PW703", node: aws, change: with(func(_ *node, p *prober) { p.redirect = "" }), want: doctor.Warn, seen: "get lost", fix: "modprobe"},
 		{name: "redirect", code: "PW703", node: aws, change: with(func(_ *node, p *prober) { p.redirect = "mirred" }), want: doctor.OK, seen: "by mirred"},
 		{name: "redirect not tried", code: "PW703", node: aws, change: broken, want: doctor.Unknown, seen: "no such luck"},
-		{name: "too early", code: "PW704", node: aws, change: with(func(_ *node, p *prober) { p.took = -40 * time.Millisecond }), want: doctor.Warn, seen: "came after 10ms", fix: "queue to auto"},
-		{name: "in time", code: "PW704", node: aws, change: with(func(*node, *prober) {}), want: doctor.OK, seen: "came after 51ms"},
-		{name: "kernel without fq", code: "PW704", node: aws, change: with(func(_ *node, p *prober) { p.fq = false }), want: doctor.Skip, seen: "no fq"},
 		{name: "rewritten", code: "PW705", node: aws, change: with(func(n *node, p *prober) {
 			p.between = func() { n.touch(own) }
 		}), want: doctor.Fail, seen: "written: 00-podweir-10-aws.conflist", fix: "who writes"},
@@ -148,8 +138,8 @@ func TestProbeIsAskedFor(t *testing.T) {
 			t.Errorf("%s %s: %s; touches %q", o.Code, o.Status, o.Seen, o.Touches)
 		}
 	}
-	if found != 5 {
-		t.Errorf("%d checks of the probe, want 5", found)
+	if found != 4 {
+		t.Errorf("%d checks of the probe, want 4", found)
 	}
 }
 

@@ -165,18 +165,6 @@ func checkRedirect(_ *Facts, p *Probe) Finding {
 	return holds("by " + p.Redirect)
 }
 
-func checkDeparture(_ *Facts, p *Probe) Finding {
-	switch {
-	case p.DepartureErr != nil:
-		return unknown(p.DepartureErr.Error())
-	case !p.HaveFQ:
-		return skip("the kernel has no fq, and only the queue fq needs it")
-	case p.Took < departureAhead:
-		return breaks(fmt.Sprintf("a packet for %v later came after %v", departureAhead, p.Took), "not before its time", "set queue to auto")
-	}
-	return holds(fmt.Sprintf("a packet for %v later came after %v", departureAhead, p.Took.Round(time.Millisecond)))
-}
-
 func checkRewrites(f *Facts, p *Probe) Finding {
 	if p.FilesErr != nil {
 		return unknown(p.FilesErr.Error())

@@ -39,20 +39,6 @@ const (
 // priorities serve first (tc-prio(8)).
 const firstBand = 6
 
-// StampingSocket is a UDP socket over IPv4 that takes [TxTime], as any process may
-// open it. struct sock_txtime is a clock and flags (linux/net_tstamp.h).
-func StampingSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	if err := stamps(fd); err != nil {
-		_ = unix.Close(fd)
-		return 0, err
-	}
-	return fd, nil
-}
-
 func stamps(fd int) error {
 	option := make([]byte, 8)
 	binary.NativeEndian.PutUint32(option, unix.CLOCK_MONOTONIC)
@@ -62,8 +48,8 @@ func stamps(fd int) error {
 	return nil
 }
 
-// TxTime is a control message with a departure time of CLOCK_MONOTONIC.
-func TxTime(at time.Duration) []byte {
+// txTime is a control message with a departure time of CLOCK_MONOTONIC.
+func txTime(at time.Duration) []byte {
 	b := make([]byte, unix.CmsgSpace(8))
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0])) //nolint:gosec // how golang.org/x/sys/unix itself makes one
 	h.Level, h.Type = unix.SOL_SOCKET, unix.SCM_TXTIME
@@ -83,7 +69,7 @@ func (f *flooder) goes() error {
 		return nil
 	}
 	f.offer = func() error {
-		return unix.Sendmsg(f.fd, f.packet, TxTime(monotonic()), f.dest, unix.MSG_DONTWAIT)
+		return unix.Sendmsg(f.fd, f.packet, txTime(monotonic()), f.dest, unix.MSG_DONTWAIT)
 	}
 	return stamps(f.fd)
 }

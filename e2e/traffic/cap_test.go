@@ -5,7 +5,6 @@ package traffic
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -139,52 +138,4 @@ func holds(t *testing.T, r *Rig, pod *Target, c Case) float64 {
 		t.Errorf("%s: %d bytes in a second, at most %d expected", c.Load.Name, got.Worst, limit)
 	}
 	return got.Used
-}
-
-// fq drops a packet of a flow that has 100 in its queue by default
-// (net/sched/sch_fq.c, flow_plimit), when the program has moved the clock on
-// for it already: a flood gets a part of its cap. podweir's limits are
-// larger; CHECK tells when somebody puts the default back.
-func TestPrivilegedFlowLimitOfFQ(t *testing.T) {
-	mark.Nightly(t, "an emulated processor sends 3 to 12 Mbit/s, and the test wants 12")
-	mark.Kernels(t, "it needs fq, and compares shares of one run")
-	testutil.RequireQdisc(t, "fq")
-	const capacity = 10 * mbit
-	r := newRig(t)
-	pod := shaped(t, r, capacity, map[string]any{"queue": "fq", "policy": "flat", "horizon": "500ms"})
-	used := func() float64 {
-		t.Helper()
-		var got *CapResult
-		// Others may have had the processor meanwhile.
-		for try := 0; try < 3 && (got == nil || !got.Offered()); try++ {
-			var err error
-			got, err = r.MeasureOn(t.Context(), pod, Case{
-				Cap: capacity, Direction: Ingress, Load: UDP, Duration: 4 * time.Second,
-			})
-			must.OK(t, err)
-		}
-		if !got.Offered() {
-			t.Fatalf("the generator offers %.1f Mbit/s only", got.Carried/mbit)
-		}
-		t.Logf("used %.3f of the cap, worst second %.4f", got.Used, got.WorstShare())
-		return got.Used
-	}
-	ours := used()
-	limit := func(packets string) {
-		t.Helper()
-		tc(t, r.Lab.Node(), "qdisc", "change", "dev", pod.HostIfName, "root", "fq", "flow_limit", packets)
-	}
-	limit("100")
-	trapped := used()
-	if err := pod.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "fq limits are") {
-		t.Errorf("CHECK = %v, want the limits that were changed", err)
-	}
-	limit("10000")
-	cured := used()
-	// Shares of one run on one machine, which may be slow: 0.25 and 0.95 where
-	// it is not.
-	if ours < 2*trapped || cured < 2*trapped {
-		t.Errorf("used %.3f of the cap by podweir's limits, %.3f by the default, %.3f with 10,000 again; "+
-			"want the default to be less than half of the others", ours, trapped, cured)
-	}
 }

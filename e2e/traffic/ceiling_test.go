@@ -126,15 +126,11 @@ func TestPrivilegedCeilingLeavesOrdinaryLoads(t *testing.T) {
 		// Not at 100M: 400,000 packets a second are more than one thread can send.
 		{"10M", 10 * mbit, nil, append([]Load{UDPTiny}, all...)},
 		{"100M", 100 * mbit, nil, all},
-		{"100M in HTB", 100 * mbit, map[string]any{"queue": "htb"}, some},
 		{"10M policed", 10 * mbit, map[string]any{"queue": "none"}, some},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.capacity == 100*mbit || tt.keys["queue"] == "none" {
 				mark.Nightly(t, "the loads at 10M with a queue are those that most pods have")
-			}
-			if tt.keys["queue"] == "htb" {
-				testutil.RequireQdisc(t, "htb")
 			}
 			for _, load := range tt.loads {
 				t.Run(load.Name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func byNames() map[string]byName {
 			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the place ifb", "this kernel has no ifb"},
 		},
 		"a mode without a queue": {
-			d: terms.Egress, change: mode(terms.ModeQdisc), world: func(w *world) { w.facts.TBF, w.facts.HTB, w.facts.FQ = false, false, false },
+			d: terms.Egress, change: mode(terms.ModeQdisc), world: func(w *world) { w.facts.TBF = false },
 			queue: terms.QueueNone, side: terms.SidePod, told: []string{"not the mode qdisc", "no queue for it"},
 		},
 	}

@@ -91,9 +91,6 @@ func qdiscDiff(w, g *shaping.Qdisc) string {
 		return fmt.Sprintf("prio has %d bands, want %d", g.Bands, w.Bands)
 	case w.Kind == shaping.KindHTB && w.DefaultClass != g.DefaultClass:
 		return fmt.Sprintf("htb default is %d, want %d", g.DefaultClass, w.DefaultClass)
-	case w.Kind == shaping.KindFQ && (w.PacketLimit != g.PacketLimit || w.FlowLimit != g.FlowLimit):
-		return fmt.Sprintf("fq limits are %d and %d packets, want %d and %d",
-			g.PacketLimit, g.FlowLimit, w.PacketLimit, w.FlowLimit)
 	}
 	return extrasDiff(string(w.Kind), &w.Extras, &g.Extras)
 }

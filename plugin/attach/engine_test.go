@@ -97,8 +97,7 @@ func TestEnsureFailureRemovesWhatWasMade(t *testing.T) {
 			w := newWorld()
 			cfg := cfg
 			if kind == attach.AttachGuard {
-				cfg = both(100_000_000)
-				cfg.Egress.Queue = terms.QueueHTB
+				cfg, w.facts.Prio = both(100_000_000), true
 			}
 			if kind == attach.PaceTCP {
 				cfg, w.pacing = both(100_000_000), new(kernelPacing)
@@ -428,7 +427,7 @@ func TestEnsureFromAnywhereIsEnsureFromNothing(t *testing.T) {
 	done := 0
 	for range 500 {
 		facts := shaping.Facts{
-			TBF: true, HTB: true, IFB: true, Prio: rnd.IntN(2) == 0, FQ: rnd.IntN(2) == 0, MTU: 1500,
+			TBF: true, HTB: true, IFB: true, Prio: rnd.IntN(2) == 0, MTU: 1500,
 		}
 		w, fresh := newWorld(), newWorld()
 		w.facts, fresh.facts = facts, facts

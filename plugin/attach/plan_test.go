@@ -17,13 +17,13 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
-// rich is a world in which every kind of thing is attached: egress as HTB with
-// a filter and a guard, ingress at the ifb.
+// rich is a world in which every kind of thing is attached: egress with a filter
+// and a guard, ingress at the ifb.
 func rich(t *testing.T) (*world, *shaping.Config) {
 	t.Helper()
 	w := newWorld()
 	cfg := both(100_000_000)
-	cfg.Egress.Queue = terms.QueueHTB
+	w.facts.Prio = true
 	cfg.Ingress.Place = terms.PlaceIFB
 	ensure(t, w, cfg)
 	return w, cfg
@@ -69,7 +69,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"the ifb is gone", func(w *world) { delete(w.devices, terms.SideIFB) },
-			[]string{"ingress make-ifb", "ingress update", "ingress build-queue", "ingress attach"},
+			[]string{"ingress make-ifb", "ingress update", "ingress build-queue"},
 			"no ifb",
 		},
 		{
@@ -99,7 +99,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 			},
 			[]string{
 				"egress load", "egress replace-classifier", "egress attach-guard", "egress attach-ceiling", "egress remove-former",
-				"ingress attach", "ingress attach-redirect",
+				"ingress replace-classifier", "ingress attach-redirect",
 			},
 			"programs are of a release that loaded them for each pod",
 		},
@@ -131,17 +131,8 @@ func TestPlanOfOneDifference(t *testing.T) {
 		{
 			"the queue is gone", func(w *world) { w.devices[terms.SidePod].Tree = shaping.Tree{} },
 			[]string{"egress build-queue"},
-			"no root qdisc, want htb",
+			"no root qdisc, want tbf",
 		},
-		{
-			"a class has another rate", func(w *world) { w.devices[terms.SidePod].Tree.Classes[0].Rate++ },
-			[]string{"egress change-queue"},
-			"has rate",
-		},
-		{"a class is gone", func(w *world) {
-			tree := &w.devices[terms.SidePod].Tree
-			tree.Classes = tree.Classes[1:]
-		}, []string{"egress build-queue"}, "3 classes, want 4"},
 		{
 			"the TBF has another rate", func(w *world) { w.devices[terms.SideIFB].Tree.Qdiscs[0].Rate /= 2 },
 			[]string{"ingress change-queue"},
@@ -150,7 +141,7 @@ func TestPlanOfOneDifference(t *testing.T) {
 		{"the bands are gone", func(w *world) {
 			tree := &w.devices[terms.SideIFB].Tree
 			tree.Qdiscs = tree.Qdiscs[:1]
-		}, []string{"ingress build-queue"}, "no pfifo_fast"},
+		}, []string{"ingress build-queue"}, "no prio"},
 		{
 			"the classifier is gone", func(w *world) { w.devices[terms.SidePod].Tree.Filter = nil },
 			[]string{"egress build-queue"},
@@ -168,18 +159,8 @@ func TestPlanOfOneDifference(t *testing.T) {
 		},
 		{
 			"programs of another build", (*world).outdate,
-			[]string{"egress replace-classifier", "egress attach-guard", "egress attach-ceiling", "ingress attach", "ingress attach-redirect"},
+			[]string{"egress replace-classifier", "egress attach-guard", "egress attach-ceiling", "ingress replace-classifier", "ingress attach-redirect"},
 			"is of another build",
-		},
-		{
-			"a hook with another slot", func(w *world) { w.devices[terms.SideIFB].Hooks[0].Slot++ },
-			[]string{"ingress attach"},
-			"on the egress hook of podweir5 pw_band",
-		},
-		{
-			"the hook is empty", func(w *world) { dropHooks(w.devices[terms.SideIFB], "pw_band") },
-			[]string{"ingress attach"},
-			"pw_band is not on the egress hook of podweir5",
 		},
 		{
 			"the guard is detached", func(w *world) { dropHooks(w.devices[terms.SidePod], "pw_guard") },
@@ -192,6 +173,29 @@ func TestPlanOfOneDifference(t *testing.T) {
 			"pw_redirect is not on the ingress hook of eth0",
 		},
 	})
+}
+
+// Without prio the program is on a hook of the ifb.
+func TestPlanOfOneDifferenceOfAHook(t *testing.T) {
+	for name, tt := range map[string]struct {
+		break_ func(*attach.Device)
+		reason string
+	}{
+		"another slot": {func(ifb *attach.Device) { ifb.Hooks[0].Slot++ }, "on the egress hook of podweir5 pw_band"},
+		"empty":        {func(ifb *attach.Device) { dropHooks(ifb, "pw_band") }, "pw_band is not on the egress hook of podweir5"},
+	} {
+		w, cfg := newWorld(), both(100_000_000)
+		cfg.Ingress.Place = terms.PlaceIFB
+		ensure(t, w, cfg)
+		tt.break_(w.devices[terms.SideIFB])
+		plan, err := drift(w, cfg, record(t, w))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kinds(plan); !slices.Equal(got, []string{"ingress attach"}) || !strings.Contains(plan[0].Reason, tt.reason) {
+			t.Errorf("%s: plan %v, want ingress attach for %q", name, plan, tt.reason)
+		}
+	}
 }
 
 func TestPlanOfOneDifferenceOfTheCeiling(t *testing.T) {
@@ -367,25 +371,36 @@ func TestTreeDiff(t *testing.T) {
 			}
 		})
 	}
-	prio, htb, fq := base(), base(), base()
+	classes := func() *shaping.Tree {
+		return &shaping.Tree{
+			Qdiscs:  []shaping.Qdisc{{Kind: shaping.KindHTB, Handle: 0x10000, Parent: shaping.RootParent}},
+			Classes: []shaping.Class{{Handle: 0x10002, Parent: 0x10000, Rate: 1000, Ceil: 1000}, {Handle: 0x10003, Parent: 0x10000, Rate: 1000, Ceil: 1000}},
+		}
+	}
+	faster, fewer := classes(), classes()
+	faster.Classes[0].Rate++
+	fewer.Classes = fewer.Classes[1:]
+	if diff, inPlace := attach.TreeDiff(classes(), faster); !strings.Contains(diff, "has rate") || !inPlace {
+		t.Errorf("TreeDiff = %q, in place %v, want another rate, in place", diff, inPlace)
+	}
+	if diff, inPlace := attach.TreeDiff(classes(), fewer); diff != "1 classes, want 2" || inPlace {
+		t.Errorf("TreeDiff = %q, in place %v, want a class that is gone, not in place", diff, inPlace)
+	}
+	prio, htb := base(), base()
 	prio.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindPrio, Handle: 0x20000, Parent: 0x10001, Bands: 2}
 	htb.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindHTB, Handle: 0x20000, Parent: 0x10001, DefaultClass: 2}
-	fq.Qdiscs[1] = shaping.Qdisc{Kind: shaping.KindFQ, Handle: 0x20000, Parent: 0x10001, PacketLimit: 2, FlowLimit: 2}
-	for kind, tree := range map[string]*shaping.Tree{"prio has 3 bands": prio, "htb default is 3": htb, "fq limits are 3": fq} {
-		inPlace := tree == fq
+	for kind, tree := range map[string]*shaping.Tree{"prio has 3 bands": prio, "htb default is 3": htb} {
 		got := *tree
 		got.Qdiscs = slices.Clone(tree.Qdiscs)
 		q := &got.Qdiscs[1]
 		switch q.Kind {
 		case shaping.KindPrio:
 			q.Bands = 3
-		case shaping.KindHTB:
-			q.DefaultClass = 3
 		default:
-			q.PacketLimit = 3
+			q.DefaultClass = 3
 		}
-		if diff, is := attach.TreeDiff(tree, &got); !strings.Contains(diff, kind) || is != inPlace {
-			t.Errorf("TreeDiff = %q, in place %v, want %q in it, %v", diff, is, kind, inPlace)
+		if diff, is := attach.TreeDiff(tree, &got); !strings.Contains(diff, kind) || is {
+			t.Errorf("TreeDiff = %q, in place %v, want %q in it, not in place", diff, is, kind)
 		}
 	}
 }

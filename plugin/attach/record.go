@@ -185,5 +185,15 @@ func UnmarshalRecord(b []byte) (*Record, error) {
 	if r.Version != RecordVersion {
 		return nil, fmt.Errorf("%w: %d, this podweir knows %d", ErrRecordVersion, r.Version, RecordVersion)
 	}
+	for _, cfg := range []*shaping.Config{&r.Config, r.Asked} {
+		for _, d := range terms.Directions {
+			if cfg == nil || cfg.Limit(d) == nil {
+				continue
+			}
+			if l := cfg.Limit(d); l.Queue != terms.QueueTBF && l.Queue != terms.QueueNone {
+				l.Queue = terms.QueueAuto // former releases had others
+			}
+		}
+	}
 	return &r, nil
 }

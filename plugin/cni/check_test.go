@@ -39,7 +39,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
 	k := treesHere(t)
-	onHost, guarded := both(conf{"ingressMode": "tcx-hostside"}), conf{"egressRate": "100M", "egressQueue": "htb"}
+	onHost, guarded := both(conf{"ingressMode": "tcx-hostside"}), conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}}
 	tests := []struct {
 		name   string
 		with   conf
@@ -65,7 +65,7 @@ func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 			t.Helper()
 			must.OK(t, p.node.slab(t).GiveBack(p.dir(), terms.Egress, nil, 0))
 		}, []string{"egress load: no slot for " + k.classifier().String()}},
-		{"guard's link removed", both(conf{"egressRate": "100M", "egressQueue": "htb", "podHook": "tcx"}), func(t *testing.T, p *pod) {
+		{"guard's link removed", both(conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}, "podHook": "tcx"}), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.unpin(t, "egress-guard-link")
 			testutil.Eventually(t, 5*time.Second, "the kernel detaches the link", func() bool {

@@ -52,10 +52,6 @@ func modes(t *testing.T) []mode {
 			[]string{"pod qdisc tbf", "pod qdisc bfifo", "host qdisc tbf", "host qdisc bfifo"}),
 		named("qdisc", conf{"policy": "elephants"}, []string{noCeiling}, k.elephants("pod"), k.elephants("host")),
 		named("qdisc", conf{"unshapedSubnets": []string{"10.99.0.0/16"}}, k.exempt("pod"), k.exempt("host")),
-		named("qdisc", conf{"egressQueue": "htb", "egressRate": "100M"}, k.bands("host"), guarded("pod"),
-			[]string{"pod qdisc htb", "pod qdisc bfifo", "pod qdisc bfifo", "pod qdisc bfifo", "pod filter pw_class"}),
-		named("qdisc", conf{"queue": "fq", "policy": "flat"},
-			[]string{"pod qdisc fq", "pod qdisc clsact", "pod clsact egress pw_edt", "host qdisc fq", "host tcx egress pw_edt"}),
 		named("qdisc", conf{"ingressPlace": "ifb"}, k.bands("pod"), k.bands("ifb"), []string{"ifb exists", "pod clsact ingress pw_redirect"}),
 		named("tcx-podside", nil, hooked("pod"), []string{"pod tcx egress pw_band", "pod tcx ingress pw_police"}),
 		named("tcx-podside", conf{"queue": "none"}, []string{"pod tcx egress pw_police", "pod tcx ingress pw_police"}),
@@ -88,9 +84,6 @@ func (m *mode) require(t *testing.T) {
 	t.Helper()
 	if strings.HasPrefix(m.name, "tcx") {
 		requireTCX(t)
-	}
-	if m.with["queue"] == "fq" {
-		testutil.RequireQdisc(t, "fq")
 	}
 }
 
@@ -226,15 +219,14 @@ func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
 		queues  []string
 		ingress string
 	}{
-		"htb below its rate": {conf{"queue": "htb"}, nil, "not the queue htb", []string{"tbf", "tbf"}, "host"},
-		"fq that the kernel lacks": {
-			conf{"queue": "fq", "policy": "flat"}, map[string]any{"FQ": false}, "not the queue fq", []string{"tbf", "tbf"}, "host",
+		"a queue that the kernel lacks": {
+			conf{"queue": "tbf"}, map[string]any{"TBF": false}, "not the queue tbf", []string{"none", "none"}, "pod",
 		},
 		"tcx that the kernel lacks": {
 			conf{"mode": "tcx-podside"}, map[string]any{"tcx": false}, "not the mode tcx-podside", []string{"tbf", "tbf"}, "host",
 		},
 		"queues that the kernel lacks": {
-			conf{"mode": "qdisc"}, map[string]any{"TBF": false, "HTB": false, "FQ": false}, "not the mode qdisc", []string{"none", "none"}, "pod",
+			conf{"mode": "qdisc"}, map[string]any{"TBF": false}, "not the mode qdisc", []string{"none", "none"}, "pod",
 		},
 		"a place that the kernel lacks": {
 			conf{"ingressPlace": "ifb"}, map[string]any{"redirect": ""}, "not the place ifb", []string{"tbf", "none"}, "pod",

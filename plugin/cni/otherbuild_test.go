@@ -34,7 +34,7 @@ var shapes = map[string]conf{
 	"filters":          both(nil),
 	"TCX at the host":  both(conf{"hostHook": "tcx"}),
 	"ifb and redirect": inIFB(nil),
-	"class and guard":  both(conf{"egressRate": "100M", "egressQueue": "htb"}),
+	"class and guard":  both(conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}}),
 	"TCX inside":       both(conf{"mode": "tcx-podside"}),
 	"policing":         both(conf{"mode": "clsact-podside", "queue": "none"}),
 }

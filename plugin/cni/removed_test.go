@@ -334,15 +334,12 @@ func (p *pod) everything(t *testing.T) string {
 	return b.String()
 }
 
-// What somebody removes or changes under a running pod, on a kernel with prio
-// and fq: status and CHECK name it, neither mends it, and the next ADD does.
+// What somebody removes or changes under a running pod, on a kernel with prio:
+// status and CHECK name it, neither mends it, and the next ADD does.
 func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
 	testutil.RequireRoot(t)
-	testutil.RequireQdisc(t, "tbf", "prio", "fq", "ifb", "clsact")
-	fq := both(conf{"queue": "fq", "policy": "flat"})
-	fqOnIFB := inIFB(conf{"queue": "fq", "policy": "flat"})
-	ifb := func(p *pod) string { return hostif.IFBName(p.dev.Index) }
+	testutil.RequireQdisc(t, "tbf", "prio", "ifb", "clsact")
 	tests := []struct {
 		name   string
 		with   conf
@@ -365,30 +362,6 @@ func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
 			t.Helper()
 			p.ns.Run(t, "tc", "qdisc", "replace", "dev", "eth0", "parent", handle(t, p.ns, "eth0", "prio")+"2", "bfifo", "limit", "3000")
 		}, "egress "},
-		{"fq", fq, func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
-		}, "egress build-queue: eth0: no root qdisc, want fq"},
-		{"fq of the host", fq, func(t *testing.T, p *pod) {
-			t.Helper()
-			p.node.Run(t, "tc", "qdisc", "del", "dev", p.host.Name, "root")
-		}, "ingress build-queue: veth1: no root qdisc, want fq"},
-		{"fq's flow limit", fq, func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "qdisc", "change", "dev", "eth0", "root", "fq", "flow_limit", "100")
-		}, "egress change-queue: eth0: fq "},
-		{"program that stamps", fq, func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "egress")
-		}, "egress attach: pw_edt is not on the egress hook of eth0"},
-		{"fq of the ifb", fqOnIFB, func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "qdisc", "del", "dev", ifb(p), "root")
-		}, "no root qdisc, want fq"},
-		{"program on the ifb's hook", fqOnIFB, func(t *testing.T, p *pod) {
-			t.Helper()
-			p.ns.Run(t, "tc", "filter", "del", "dev", ifb(p), "egress")
-		}, "ingress attach: pw_edt is not on the egress hook of "},
 		{"redirect", inIFB(nil), func(t *testing.T, p *pod) {
 			t.Helper()
 			p.ns.Run(t, "tc", "filter", "del", "dev", "eth0", "ingress")

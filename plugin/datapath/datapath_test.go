@@ -38,7 +38,7 @@ func params(t *testing.T, change func(*shaping.Config)) *shaping.Params {
 		Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
 	}}
 	change(cfg)
-	p, err := shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, FQ: true, MTU: 1500}, shaping.RandomMajor)
+	p, err := shaping.Compute(cfg, terms.Egress, shaping.Facts{TBF: true, HTB: true, MTU: 1500}, shaping.RandomMajor)
 	must.OK(t, err)
 	return p
 }
@@ -71,7 +71,6 @@ func TestPrivilegedConfigureObserve(t *testing.T) {
 		"pw_band":   func(*shaping.Config) {},
 		"pw_class":  func(c *shaping.Config) { c.Egress.Policy = terms.PolicyElephants },
 		"pw_police": policing,
-		"pw_edt":    func(c *shaping.Config) { c.Egress.Queue = terms.QueueFQ },
 		"pw_class_x": func(c *shaping.Config) {
 			c.Unshaped = subnets
 		},
@@ -287,8 +286,8 @@ func sumOf(t *testing.T, n *datapath.Node, dir string) (packets, size uint64) {
 func TestPrivilegedVerdicts(t *testing.T) {
 	testutil.RequireRoot(t)
 	all, err := datapath.TestVerdicts()
-	if err != nil || len(all) != 10 {
-		t.Fatalf("TestVerdicts = %+v, %v, want 10 programs", all, err)
+	if err != nil || len(all) != 8 {
+		t.Fatalf("TestVerdicts = %+v, %v, want 8 programs", all, err)
 	}
 	for _, v := range all {
 		if v.Wrong != "" {

@@ -219,10 +219,6 @@ func (n *Node) usesSlab(id uint32) bool {
 // Steers says whether a program of this name steers packets from an egress hook into
 // the queue of the same device.
 func Steers(name string) bool {
-	for _, p := range []shaping.Program{shaping.ProgramBand, shaping.ProgramEDT} {
-		if name == p.String() || name == p.String()+"_x" {
-			return true
-		}
-	}
-	return false
+	band := shaping.ProgramBand.String()
+	return name == band || name == band+"_x"
 }

@@ -18,7 +18,7 @@ const verdictNext = -1
 
 // sharedPrograms are those that run on hooks which others can use, too.
 var sharedPrograms = []string{
-	"pw_band", "pw_band_x", "pw_edt", "pw_edt_x", "pw_police", "pw_police_x", GuardProgram, RedirectProgram,
+	"pw_band", "pw_band_x", "pw_police", "pw_police_x", GuardProgram, RedirectProgram,
 	CeilingProgram, CeilingProgram + "_x",
 }
 

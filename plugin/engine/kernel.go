@@ -100,7 +100,7 @@ func (k *kernel) Facts(i attach.Interface) (shaping.Facts, bool, error) {
 	}
 	past := pastHost(&i)
 	return shaping.Facts{
-		Prio: f.Prio, FQ: f.FQ, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "", NoIFB: f.noIFB(),
+		Prio: f.Prio, HTB: f.HTB, TBF: f.TBF, IFB: f.IFB && f.Redirect != "", NoIFB: f.noIFB(),
 		MTU: i.MTU, L3Only: i.L3Only, ClockTick: tick,
 		IngressPastHost: past, EgressPastHost: past,
 	}, f.TCX, nil
@@ -373,7 +373,7 @@ func ownTree(q *queue.Device, dev *attach.Device, side terms.Side) bool {
 		return true
 	}
 	switch dev.Root().Kind {
-	case shaping.KindFQ, shaping.KindHTB, shaping.KindPrio:
+	case shaping.KindHTB, shaping.KindPrio:
 		return slices.ContainsFunc(dev.Hooks, func(h attach.HookProgram) bool {
 			return h.Ours && h.Hook == terms.HookEgress && datapath.Steers(h.Name)
 		})

@@ -22,24 +22,23 @@ func TestLacking(t *testing.T) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	must.OK(t, err)
 	has := map[string]any{
-		"boot": strings.TrimSpace(string(boot)), "Prio": true, "FQ": true, "HTB": true, "TBF": true, "IFB": true, "tcx": true, "redirect": "bpf",
+		"boot": strings.TrimSpace(string(boot)), "Prio": true, "HTB": true, "TBF": true, "IFB": true, "tcx": true, "redirect": "bpf",
 	}
-	const fq, tcx = "not the queue fq: the kernel lacks it", "not the mode tcx-podside: the kernel has no TCX"
+	const tbf, tcx = "not the queue tbf: the kernel lacks it", "not the mode tcx-podside: the kernel has no TCX"
 	for name, tt := range map[string]struct {
 		keys  string
 		lacks map[string]any
 		want  []string
 	}{
-		"nothing by name":            {``, map[string]any{"FQ": false, "HTB": false, "TBF": false, "IFB": false, "tcx": false}, nil},
-		"fq that there is":           {`,"queue":"fq","policy":"flat"`, nil, nil},
-		"fq that there is not":       {`,"queue":"fq"`, map[string]any{"FQ": false}, []string{fq}},
-		"in one direction":           {`,"egressQueue":"fq"`, map[string]any{"FQ": false}, []string{fq}},
-		"fq, observed":               {`,"queue":"fq","enforce":"observe"`, map[string]any{"FQ": false}, []string{fq}},
-		"htb, which needs 53M":       {`,"queue":"htb","maxRate":"10M","defaultRate":"1M"`, nil, nil},
+		"nothing by name":            {``, map[string]any{"HTB": false, "TBF": false, "IFB": false, "tcx": false}, nil},
+		"a queue that there is":      {`,"queue":"tbf"`, nil, nil},
+		"a queue that there is not":  {`,"queue":"tbf"`, map[string]any{"TBF": false}, []string{tbf}},
+		"in one direction":           {`,"egressQueue":"tbf"`, map[string]any{"TBF": false}, []string{tbf}},
+		"a queue, observed":          {`,"queue":"tbf","enforce":"observe"`, map[string]any{"TBF": false}, []string{tbf}},
 		"TCX that there is not":      {`,"mode":"tcx-podside"`, map[string]any{"tcx": false}, []string{tcx}},
 		"an ifb that loses packets":  {`,"ingressPlace":"ifb"`, map[string]any{"redirect": ""}, []string{"packets get lost"}},
 		"an ifb if there is one":     {`,"ingressPlace":"prefer-ifb"`, map[string]any{"redirect": ""}, nil},
-		"a direction that is others": {`,"queue":"fq","shaper":"cilium"`, map[string]any{"FQ": false}, nil},
+		"a direction that is others": {`,"queue":"tbf","shaper":"cilium"`, map[string]any{"TBF": false}, nil},
 	} {
 		paths, features := engine.Paths{Run: t.TempDir()}, maps.Clone(has)
 		maps.Copy(features, tt.lacks)

@@ -291,7 +291,7 @@ func fromInspection(in *attach.Inspection, state *attach.DirectionState, one *do
 		one.Kind, one.Hook = state.HookKind, p.Hook
 	}
 	one.Redirected = p.Side == terms.SideIFB || p.Direction == terms.Ingress && in.Starved != ""
-	if one.Hook == 0 && !one.Redirected && p.Queue != terms.QueueFQ {
+	if one.Hook == 0 && !one.Redirected {
 		return
 	}
 	for _, h := range obs.Device(terms.SideHost).Hooks {
@@ -300,9 +300,6 @@ func fromInspection(in *attach.Inspection, state *attach.DirectionState, one *do
 		if one.Hook == h.Hook && h.Ours && h.Name == p.ProgramName() {
 			one.Program = h.ProgramID
 		}
-	}
-	if root := obs.Device(p.Side).Root(); root != nil {
-		one.Root = &doctor.RootQdisc{Kind: string(root.Kind), PacketLimit: root.PacketLimit, FlowLimit: root.FlowLimit}
 	}
 	if !one.Redirected {
 		return

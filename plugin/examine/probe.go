@@ -9,13 +9,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
-	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -25,11 +23,6 @@ func (n *Node) Order(ctx context.Context) ([]doctor.Device, error) { return n.De
 
 // Redirect sends packets through an ifb in a namespace of its own.
 func (n *Node) Redirect(context.Context) (string, error) { return engine.ProbeRedirect() }
-
-// Departure sends a packet through an fq in a namespace of its own.
-func (n *Node) Departure(_ context.Context, ahead time.Duration) (time.Duration, bool, error) {
-	return queue.ProbeDeparture(ahead)
-}
 
 // Flows reads the counters of every limit.
 func (n *Node) Flows(context.Context) ([]doctor.Flow, error) {

@@ -124,7 +124,7 @@ func TestDocsNameRangesAndDefaults(t *testing.T) {
 			t.Errorf("configuration.md does not say %q", want)
 		}
 	}
-	if units.MinRate != 1e3 || units.MaxRate != 400e9 || units.MaxBurst != 500e6 || shaping.MinHTBRate != 53e6 ||
+	if units.MinRate != 1e3 || units.MaxRate != 400e9 || units.MaxBurst != 500e6 ||
 		netconf.MaxSubnets != 256 {
 		t.Error("a range changed that configuration.md and the error texts write in words")
 	}

@@ -27,7 +27,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 	const subnets = "a list of at most 256 subnets in CIDR form such as 10.0.0.0/8 or fd00::/8"
 	const bits = "a burst of 1 to 4G bits, written as a Kubernetes quantity in bits, or a time from 1µs to 10s " +
 		"that is not more at the rate"
-	const queueRow = "with this mode the queue auto, tbf, fq, none"
+	const queueRow = "with this mode the queue auto, tbf"
 	one := func(field, value, accepted string) []*netconf.FieldError {
 		return []*netconf.FieldError{{Field: field, Value: value, Accepted: accepted}}
 	}
@@ -47,7 +47,7 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			keys: `"ingressBurst":"much"`, want: one("ingressBurst", "much", bits),
 		},
 		"policy": {keys: `"policy":"fair"`, want: one("policy", "fair", "one of strict, elephants, flat")},
-		"queue":  {keys: `"egressQueue":"cake"`, want: one("egressQueue", "cake", "one of auto, tbf, htb, fq, none")},
+		"queue":  {keys: `"egressQueue":"cake"`, want: one("egressQueue", "cake", "one of auto, tbf, none")},
 		"mode": {keys: `"mode":"xdp"`, want: one("mode", "xdp",
 			"one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside")},
 		"shaper":  {keys: `"ingressShaper":"nobody"`, want: one("ingressShaper", "nobody", "one of podweir, cilium, calico, ovn, terway")},
@@ -75,9 +75,9 @@ func TestParseKeepsTheRateOfABadSetting(t *testing.T) {
 			want: one("unshapedSubnets, shapedSubnets", "1 subnets, 1 subnets", "one of them"),
 		},
 		"mode and queue that do not go together": {
-			keys:   `"egressMode":"tcx-podside","queue":"htb"`,
-			want:   one("egressMode, egressQueue", "tcx-podside, htb", queueRow),
-			change: func(l *shaping.Limit) { l.Mode = terms.ModeTCXPodSide },
+			keys:   `"egressMode":"qdisc","queue":"none"`,
+			want:   one("egressMode, egressQueue", "qdisc, none", queueRow),
+			change: func(l *shaping.Limit) { l.Mode = terms.ModeQdisc },
 		},
 		"a default rate that another hides": {
 			runtime: `"bandwidth":{"egressRate":10000000,"egressBurst":4294967295}`, keys: `"egressRate":"10X"`,

@@ -139,16 +139,16 @@ func TestParseLimits(t *testing.T) {
 			want{egress: burst(8e6, 20000)},
 		},
 		"every setting, for both directions": {
-			"", `"egressRate":"1G","ingressRate":"1G","policy":"flat","mode":"qdisc","queue":"htb","horizon":"20ms",
+			"", `"egressRate":"1G","ingressRate":"1G","policy":"flat","mode":"qdisc","queue":"tbf","horizon":"20ms",
 				"lightShare":"80%","heavyThreshold":0.1`,
 			want{egress: limit(1e9, func(l *shaping.Limit) { everySetting(l) }), ingress: limit(1e9, func(l *shaping.Limit) { everySetting(l) })},
 		},
 		"a direction's setting before the common one": {
-			"", `"egressRate":"1G","ingressRate":"1G","mode":"tcx-podside","ingressMode":"qdisc","queue":"fq",
+			"", `"egressRate":"1G","ingressRate":"1G","mode":"tcx-podside","ingressMode":"qdisc","queue":"none",
 				"ingressQueue":"tbf","horizon":"20ms","ingressHorizon":"30ms","ingressPlace":"ifb"`,
 			want{
 				egress: limit(1e9, func(l *shaping.Limit) {
-					l.Mode, l.Queue, l.Horizon = terms.ModeTCXPodSide, terms.QueueFQ, 20*time.Millisecond
+					l.Mode, l.Queue, l.Horizon = terms.ModeTCXPodSide, terms.QueueNone, 20*time.Millisecond
 				}),
 				ingress: limit(1e9, func(l *shaping.Limit) {
 					l.Mode, l.Queue, l.Horizon = terms.ModeQdisc, terms.QueueTBF, 30*time.Millisecond
@@ -157,12 +157,12 @@ func TestParseLimits(t *testing.T) {
 			},
 		},
 		"the pod's settings before the network's": {
-			annotations(`"podweir.io/policy":"elephants","podweir.io/egress-queue":"fq","podweir.io/egress-horizon":"5ms",
+			annotations(`"podweir.io/policy":"elephants","podweir.io/egress-queue":"tbf","podweir.io/egress-horizon":"5ms",
 				"podweir.io/light-share":"0.5","podweir.io/heavy-threshold":"20%"`),
-			`"egressRate":"1G","policy":"flat","egressQueue":"htb","horizon":"20ms","lightShare":"80%","heavyThreshold":"1%",
+			`"egressRate":"1G","policy":"flat","egressQueue":"none","horizon":"20ms","lightShare":"80%","heavyThreshold":"1%",
 				"podAnnotations":["policy=elephants","egress-queue","egress-horizon","light-share","heavy-threshold=20%"]`,
 			want{egress: limit(1e9, func(l *shaping.Limit) {
-				l.Policy, l.Queue, l.Horizon = terms.PolicyElephants, terms.QueueFQ, 5*time.Millisecond
+				l.Policy, l.Queue, l.Horizon = terms.PolicyElephants, terms.QueueTBF, 5*time.Millisecond
 				l.LightShare, l.HeavyThreshold = 500, 200
 			})},
 		},
@@ -200,7 +200,7 @@ func TestParseLimits(t *testing.T) {
 }
 
 func everySetting(l *shaping.Limit) {
-	l.Policy, l.Mode, l.Queue = terms.PolicyFlat, terms.ModeQdisc, terms.QueueHTB
+	l.Policy, l.Mode, l.Queue = terms.PolicyFlat, terms.ModeQdisc, terms.QueueTBF
 	l.Horizon, l.LightShare, l.HeavyThreshold = 20*time.Millisecond, 800, 100
 }
 
@@ -235,11 +235,11 @@ func TestParseKeepsTheLimitOfABadAnnotation(t *testing.T) {
 			limit(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }),
 		},
 		"queue that the node's mode does not have": {
-			`"podweir.io/egress-queue":"htb","podweir.io/policy":"flat"`, `"mode":"tcx-podside"`,
+			`"podweir.io/egress-queue":"tbf","podweir.io/policy":"flat"`, `"mode":"tcx-hostside"`,
 			&netconf.FieldError{
-				Field: "egressMode, egressQueue", Value: "tcx-podside, htb", Accepted: "with this mode the queue auto, tbf, fq, none",
+				Field: "egressMode, egressQueue", Value: "tcx-hostside, tbf", Accepted: "with this mode the queue auto, none",
 			},
-			limit(10e6, func(l *shaping.Limit) { l.Mode = terms.ModeTCXPodSide }),
+			limit(10e6, func(l *shaping.Limit) { l.Mode = terms.ModeTCXHostSide }),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

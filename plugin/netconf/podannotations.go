@@ -139,7 +139,7 @@ func (r *podRules) queue(name string, own terms.Queue) func(string) (terms.Queue
 	may := func(v terms.Queue) bool {
 		return v != terms.QueueNone || own == v || slices.Contains(r.free, name)
 	}
-	return only(terms.ParseQueue, may, "one of auto, tbf, htb, fq; the node's podAnnotations does not have "+name+"=none")
+	return only(terms.ParseQueue, may, "one of auto, tbf; the node's podAnnotations does not have "+name+"=none")
 }
 
 // horizon reads a pod's horizon beside the node's own.

@@ -84,7 +84,7 @@ func TestPodsCannotLiftTheirLimit(t *testing.T) {
 			annotations: `"podweir.io/policy":"elephants"`, keys: `"heavyThreshold":"100%","podAnnotations":["policy=elephants"]`,
 			change: func(l *shaping.Limit) { l.Policy, l.HeavyThreshold = terms.PolicyElephants, 500 },
 		},
-		"policing": {annotations: `"podweir.io/egress-queue":"none"`, ignored: "egress-queue", accepted: "one of auto, tbf, htb, fq"},
+		"policing": {annotations: `"podweir.io/egress-queue":"none"`, ignored: "egress-queue", accepted: "one of auto, tbf"},
 		"policing, as the node": {
 			annotations: `"podweir.io/egress-queue":"none"`, keys: `"queue":"none"`,
 			change: func(l *shaping.Limit) { l.Queue = terms.QueueNone },

@@ -302,7 +302,7 @@ func TestOwnRateIsTheOperatorsToAllow(t *testing.T) {
 		"nothing is listed": {own + `,"kubernetes.io/egress-bandwidth":"2M"`, `"podAnnotations":[]`, 2e6, 1},
 		"with a value":      {own, `"podAnnotations":["egress-rate=1G"],"egressRate":"1M"`, 1e6, 2},
 		"settings that contradict each other": {
-			own + `,"podweir.io/egress-queue":"htb"`, `"mode":"tcx-podside"`, 7e6, 1,
+			own + `,"podweir.io/egress-queue":"tbf"`, `"mode":"tcx-hostside"`, 7e6, 1,
 		},
 		"above the range": {`"podweir.io/egress-rate":"1P"`, `"onError":"open"`, 400e9, 0},
 	} {

@@ -58,7 +58,7 @@ func changes(from, to *shaping.Tree) (qdiscs []shaping.Qdisc, classes []shaping.
 		case want == from.Qdiscs[i]:
 		case want.Kind == shaping.KindPfifoFast:
 			// The kernel tells nothing of its length, and keeps it.
-		case want.Kind == shaping.KindTBF || want.Kind == shaping.KindBfifo || want.Kind == shaping.KindFQ:
+		case want.Kind == shaping.KindTBF || want.Kind == shaping.KindBfifo:
 			qdiscs = append(qdiscs, want)
 		default:
 			// HTB's default is fixed, and prio would drop what is in a band that

@@ -6,7 +6,6 @@ package queue
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 
 	"github.com/vishvananda/netlink/nl"
@@ -92,21 +91,6 @@ func parseQdisc(m *message) (Qdisc, error) {
 		err = eachAttr(m.options, func(t uint16, v []byte) {
 			if t == nl.TCA_HTB_INIT {
 				q.DefaultClass = u32at(v, 8)
-			}
-		})
-	case shaping.KindFQ:
-		err = eachAttr(m.options, func(t uint16, v []byte) {
-			switch t {
-			case nl.TCA_FQ_PLIMIT:
-				q.PacketLimit = u32at(v, 0)
-			case nl.TCA_FQ_FLOW_PLIMIT:
-				q.FlowLimit = u32at(v, 0)
-			case tcaFQHorizon:
-				q.HorizonMicros = u32at(v, 0)
-			case nl.TCA_FQ_FLOW_MAX_RATE:
-				if rate := u32at(v, 0); rate != math.MaxUint32 {
-					q.PeakRate = units.ByteRate(rate)
-				}
 			}
 		})
 	case shaping.KindPfifoFast:

@@ -27,7 +27,6 @@ const (
 	htbQuantum  = 60000
 	prioMapSize = 16 // TC_PRIO_MAX + 1
 
-	tcaFQHorizon  = 14
 	rateSpecLen   = 12
 	htbDirectQLen = 1000 // packets; the driver's txqueuelen may be 0
 )
@@ -49,9 +48,7 @@ func options(q *shaping.Qdisc, tbfLimit units.Bytes) (*nl.RtAttr, error) {
 		return prioOptions(q)
 	case shaping.KindHTB:
 		return htbOptions(q), nil
-	case shaping.KindFQ:
-		return fqOptions(q), nil
-	case shaping.KindPfifoFast:
+	case shaping.KindPfifoFast, kindFQ:
 		return nil, nil
 	}
 	return nil, fmt.Errorf("qdisc kind %q is not one that podweir makes", q.Kind)
@@ -103,22 +100,6 @@ func htbOptions(q *shaping.Qdisc) *nl.RtAttr {
 	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
 	o.AddRtAttr(nl.TCA_HTB_INIT, b)
 	o.AddRtAttr(nl.TCA_HTB_DIRECT_QLEN, nl.Uint32Attr(htbDirectQLen))
-	return o
-}
-
-func fqOptions(q *shaping.Qdisc) *nl.RtAttr {
-	o := nl.NewRtAttr(nl.TCA_OPTIONS, nil)
-	if q.PacketLimit != 0 {
-		o.AddRtAttr(nl.TCA_FQ_PLIMIT, nl.Uint32Attr(q.PacketLimit))
-	}
-	if q.FlowLimit != 0 {
-		o.AddRtAttr(nl.TCA_FQ_FLOW_PLIMIT, nl.Uint32Attr(q.FlowLimit))
-	}
-	// A change keeps what it does not name.
-	o.AddRtAttr(nl.TCA_FQ_FLOW_MAX_RATE, nl.Uint32Attr(math.MaxUint32))
-	if q.HorizonMicros != 0 {
-		o.AddRtAttr(tcaFQHorizon, nl.Uint32Attr(q.HorizonMicros))
-	}
 	return o
 }
 

@@ -18,7 +18,9 @@ import (
 
 // Features says what the kernel has, each by having tried it.
 type Features struct {
-	TBF, Prio, HTB, FQ, Bfifo, PfifoFast bool
+	TBF, Prio, HTB, Bfifo, PfifoFast bool
+	// FQ is what Cilium's bandwidth manager needs.
+	FQ bool
 	// Clsact is the qdisc of the legacy hooks, ClsBPF the classifier.
 	Clsact, ClsBPF bool
 	// Mirred is the redirecting action of tc.
@@ -53,7 +55,7 @@ func Probe() (Features, error) {
 		{&f.TBF, tryRoot(shaping.Qdisc{Kind: shaping.KindTBF, Rate: 1 << 20, Burst: 1 << 17})},
 		{&f.Prio, tryRoot(shaping.Qdisc{Kind: shaping.KindPrio, Bands: 2})},
 		{&f.HTB, tryRoot(shaping.Qdisc{Kind: shaping.KindHTB})},
-		{&f.FQ, tryRoot(shaping.Qdisc{Kind: shaping.KindFQ, PacketLimit: 10_000})},
+		{&f.FQ, tryRoot(shaping.Qdisc{Kind: kindFQ})},
 		{&f.Bfifo, tryRoot(shaping.Qdisc{Kind: shaping.KindBfifo, Limit: units.Bytes(1 << 17)})},
 		{&f.PfifoFast, tryRoot(shaping.Qdisc{Kind: shaping.KindPfifoFast})},
 		{&f.Clsact, func(h *hostif.Handle) error { _, err := ensureClsact(h, loopback, HookEgress); return err }},
@@ -85,6 +87,9 @@ func supported(err error) (bool, error) {
 	}
 	return false, err
 }
+
+// kindFQ is a kind that podweir only tries.
+const kindFQ shaping.QdiscKind = "fq"
 
 // probeHandle is the handle of the roots that are tried.
 const probeHandle shaping.TCHandle = 0x10000

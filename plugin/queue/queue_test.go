@@ -21,7 +21,7 @@ import (
 	"github.com/podweir/podweir/plugin/units"
 )
 
-var _ = mark.EveryTest(mark.Kernels, "many kernels lack prio or fq, and queues are what the package is about")
+var _ = mark.EveryTest(mark.Kernels, "many kernels lack prio, and queues are what the package is about")
 
 const root = shaping.RootParent
 
@@ -77,13 +77,6 @@ func htbTree(rate units.ByteRate, burst units.Bytes) shaping.Tree {
 		}},
 		Filter: &shaping.Filter{Parent: handle(0x21, 0), ClassID: handle(0x21, 0)},
 	}
-}
-
-func fqTree() shaping.Tree {
-	return shaping.Tree{Qdiscs: []shaping.Qdisc{{
-		Kind: shaping.KindFQ, Handle: handle(0x31, 0), Parent: root,
-		PacketLimit: 20_000, FlowLimit: 10_000, HorizonMicros: 300_000,
-	}}}
 }
 
 type device struct {
@@ -152,7 +145,6 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 		"flat":                                 {flatTree(12_500_000, 123_500, 625_000), []string{"tbf", "bfifo"}},
 		"prio under tbf":                       {prioTree(1_250_000, 12_500), []string{"tbf", "prio", "bfifo", "bpf"}},
 		"htb with a bypass":                    {htbTree(1_250_000, 12_500), []string{"tbf", "htb", "pfifo_fast", "bpf"}},
-		"fq":                                   {fqTree(), []string{"fq"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -21,11 +21,6 @@ const (
 	dropBand   TCHandle = 3
 	// htbDirect is answered for HTB's direct queue, which has no shaper.
 	htbDirect TCHandle = 0
-	// The classes of the queue htb.
-	htbCap   TCHandle = 1
-	htbLight TCHandle = 2
-	htbHeavy TCHandle = 3
-	htbDrop  TCHandle = 4
 )
 
 // Priorities for pfifo_fast (net/sched/sch_generic.c, sch_default_prio2band):
@@ -44,31 +39,12 @@ var errMajors = errors.New("no usable handle major was given")
 // build makes the tree and says where the program goes.
 func (b *builder) build() error {
 	p := b.params
-	switch p.Queue {
-	case terms.QueueNone:
+	if p.Queue == terms.QueueNone {
 		p.Program = ProgramPolice
 		return nil
-	case terms.QueueFQ:
-		p.Tree = &Tree{}
-		p.Program = ProgramEDT
-		_, err := b.qdisc(Qdisc{
-			Kind: KindFQ, Parent: RootParent, HorizonMicros: fqHorizonMicros,
-			PacketLimit: b.fqLimit(), FlowLimit: b.fqLimit(),
-		})
-		return err
-	case terms.QueueHTB:
-		p.Tree = &Tree{}
-		return b.buildHTB()
-	default:
-		p.Tree = &Tree{}
-		return b.buildTBF()
 	}
-}
-
-// fqLimit is so many packets that the clock drops before fq does.
-func (b *builder) fqLimit() uint32 {
-	all := b.params.DepthBytes + b.params.BurstBytes
-	return uint32(min(max(fqPackets, all/smallestFrame), kernelLimit))
+	p.Tree = &Tree{}
+	return b.buildTBF()
 }
 
 // buildTBF makes the TBF and its bands, behind a classful root where some
@@ -191,49 +167,6 @@ func (b *builder) classifyAtRoot(root TCHandle) error {
 		dp.LightPriority = dp.ExemptPriority
 	}
 	return nil
-}
-
-// buildHTB makes the two-class HTB.
-func (b *builder) buildHTB() error {
-	p, dp, rate := b.params, &b.params.Datapath, b.limit.Rate
-	strict := b.limit.Policy == terms.PolicyStrict
-	root, err := b.qdisc(Qdisc{Kind: KindHTB, Parent: RootParent, DefaultClass: uint32(htbHeavy)})
-	if err != nil {
-		return err
-	}
-	// The bursts of classes that lend and borrow add up.
-	half, quarter := p.BurstBytes/2, max(p.BurstBytes/4, b.mtu()+frameOverhead)
-	byteRate := rate.ByteRate()
-	heavy := Class{
-		Handle: root | htbHeavy, Parent: root, Rate: byteRate, Ceil: byteRate,
-		Burst: p.BurstBytes, CeilBurst: p.BurstBytes,
-	}
-	if strict {
-		top := Class{Handle: root | htbCap, Parent: root, Rate: byteRate, Ceil: byteRate, Burst: half, CeilBurst: half}
-		light := Class{
-			Handle: root | htbLight, Parent: top.Handle, Rate: rate.Share(b.limit.LightShare).ByteRate(),
-			Ceil: byteRate, Burst: quarter, CeilBurst: half,
-		}
-		heavy.Parent, heavy.Rate, heavy.Prio = top.Handle, b.leftover().ByteRate(), 1
-		heavy.Burst, heavy.CeilBurst = quarter, half
-		p.Tree.Classes = append(p.Tree.Classes, top, light)
-		if _, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: light.Handle, Limit: b.lightLeaf()}); err != nil {
-			return err
-		}
-	}
-	p.Tree.Classes = append(p.Tree.Classes, heavy)
-	if _, err = b.qdisc(Qdisc{Kind: KindBfifo, Parent: heavy.Handle, Limit: b.heavyLeaf()}); err != nil {
-		return err
-	}
-	if b.limit.Policy == terms.PolicyFlat && !b.exempt {
-		p.Hook, p.HookKind = terms.HookNone, terms.HookKindAuto
-		return nil
-	}
-	dp.ExemptClass, dp.HeavyClass = uint16(htbDirect), uint16(htbHeavy)
-	dp.LightClass = map[terms.Policy]uint16{
-		terms.PolicyStrict: uint16(htbLight), terms.PolicyElephants: uint16(htbDirect), terms.PolicyFlat: uint16(htbHeavy),
-	}[b.limit.Policy]
-	return b.filter(root)
 }
 
 // filter makes the program the filter of a qdisc.

@@ -14,7 +14,6 @@ import (
 const (
 	// ceilingExcess is by how much it exceeds the cap: a token bucket rounds its
 	// rate, and a ceiling that is slower by a millionth would drop after a day.
-	// HTB exceeds the cap by 0.5 % itself (measured).
 	ceilingExcess units.PerMille = 20
 	// ceilingDelay is what may arrive at once because a processor was busy
 	// elsewhere, in time at the cap. With the burst of 10 ms and the excess, a
@@ -46,15 +45,15 @@ func (b *builder) ceiling() {
 // atOnce is what may pass at once, in time at the cap.
 func (b *builder) atOnce() time.Duration {
 	burst := b.limit.Rate.Duration(b.params.BurstBytes) + ceilingDelay
-	if q := b.params.Queue; q != terms.QueueTBF && q != terms.QueueHTB {
+	if b.params.Queue != terms.QueueTBF {
 		// A meter admits light flows on top of heavy ones that fill the horizon.
-		burst += b.horizon() + b.lightTolerance()
+		burst += b.limit.Horizon + b.lightTolerance()
 	}
 	return burst
 }
 
 // queueExcess is by how much a queue may exceed the cap over a long time, since it
-// rounds its rate. HTB exceeds it by 0.5 % from 100M up, and by more below (measured).
+// rounds its rate.
 const queueExcess units.PerMille = 10
 
 // Allowance is what a device may carry of one direction as long as its limit holds: in
@@ -69,7 +68,4 @@ type Allowance struct {
 // allow sets what the watch of the rate goes by.
 func (b *builder) allow() {
 	b.params.Allowance = Allowance{Excess: queueExcess, AtOnce: b.limit.Rate.Bytes(b.atOnce()) + gsoPacket}
-	if b.params.Queue == terms.QueueHTB {
-		b.params.Allowance.Excess = ceilingExcess
-	}
 }

@@ -45,7 +45,7 @@ func at(p terms.Place) func(*shaping.Limit)      { return func(l *shaping.Limit)
 
 var (
 	// full has everything, here has what the build machine has.
-	full = shaping.Facts{Prio: true, FQ: true, HTB: true, TBF: true, IFB: true, MTU: 1500}
+	full = shaping.Facts{Prio: true, HTB: true, TBF: true, IFB: true, MTU: 1500}
 	here = shaping.Facts{HTB: true, TBF: true, IFB: true, MTU: 1500}
 	bare = shaping.Facts{MTU: 1500}
 
@@ -78,8 +78,6 @@ func sketchOf(p *shaping.Params) string {
 			{"bands", uint64(q.Bands)},
 			{"default", uint64(q.DefaultClass)},
 			{"packets", uint64(q.PacketLimit)},
-			{"flow", uint64(q.FlowLimit)},
-			{"horizon", uint64(q.HorizonMicros)},
 		} {
 			if n.value != 0 {
 				fmt.Fprintf(&out, " %s %d", n.name, n.value)
@@ -205,11 +203,11 @@ filter on 1:0 answers 1:0
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 bfifo 3:0 limit 200500
-1:4 bfifo 4:0 limit 1
+1:3 bfifo 4:0 limit 1
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
-class 1:4 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
+class 1:3 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
 filter on 1:0 answers 1:0
-`, answers: "light 0 0, heavy 2 0, exempt 0 0, drop 4",
+`, answers: "light 0 0, heavy 2 0, exempt 0 0, drop 3",
 		},
 		"strict with exempt subnets, prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, exempt: true,
@@ -221,11 +219,11 @@ filter on 1:0 answers 1:0
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
-1:4 bfifo 4:0 limit 1
+1:3 bfifo 4:0 limit 1
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
-class 1:4 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
+class 1:3 under 1:0 rate 1250000 ceil 1250000 burst 9100/9100 prio 0
 filter on 1:0 answers 1:0
-`, answers: "light 2 6, heavy 2 2, exempt 0 0, drop 4",
+`, answers: "light 2 6, heavy 2 2, exempt 0 0, drop 3",
 		},
 		"flat with exempt subnets": {
 			limit: strict(10e6, flat), dir: terms.Egress, facts: full, exempt: true,
@@ -268,56 +266,6 @@ root htb 1:0 default 2
 2:1 bfifo 3:0 limit 62500
 class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio 0
 `, answers: "light 0 10002, heavy 0 10002, exempt 0 10000",
-		},
-		"strict htb": {
-			limit: strict(1e9, queue(terms.QueueHTB)), dir: terms.Egress, facts: here, where: `qdisc/htb on pod: "pw_class" at own-qdisc/auto guard`, tree: `
-root htb 1:0 default 3
-1:2 bfifo 2:0 limit 12500000
-1:3 bfifo 3:0 limit 6319000
-1:4 bfifo 4:0 limit 1
-class 1:1 under 1:0 rate 125000000 ceil 125000000 burst 499243/499243 prio 0
-class 1:2 under 1:1 rate 112500000 ceil 125000000 burst 249621/499243 prio 0
-class 1:3 under 1:1 rate 12500000 ceil 125000000 burst 249621/499243 prio 1
-class 1:4 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
-filter on 1:0 answers 1:0
-`, answers: "light 2 0, heavy 3 0, exempt 0 0, drop 4",
-		},
-		"elephants htb": {
-			limit: strict(1e9, queue(terms.QueueHTB), elephants), dir: terms.Ingress, facts: here, where: `qdisc/htb on host: "pw_class" at own-qdisc/auto`, tree: `
-root htb 1:0 default 3
-1:3 bfifo 2:0 limit 6388000
-1:4 bfifo 3:0 limit 1
-class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
-class 1:4 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
-filter on 1:0 answers 1:0
-`, answers: "light 0 0, heavy 3 0, exempt 0 0, drop 4",
-		},
-		"flat htb": {
-			limit: strict(1e9, queue(terms.QueueHTB), flat), dir: terms.Egress, facts: here, where: `qdisc/htb on pod: "" at none/auto`, tree: `
-root htb 1:0 default 3
-1:3 bfifo 2:0 limit 6250000
-class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
-`, answers: none,
-		},
-		"flat htb with exempt subnets": {
-			limit: strict(1e9, queue(terms.QueueHTB), flat), dir: terms.Ingress, facts: here, exempt: true,
-			where: `qdisc/htb on host: "pw_class_x" at own-qdisc/auto`, tree: `
-root htb 1:0 default 3
-1:3 bfifo 2:0 limit 6250000
-class 1:3 under 1:0 rate 125000000 ceil 125000000 burst 998486/998486 prio 0
-filter on 1:0 answers 1:0
-`, answers: "light 3 0, heavy 3 0, exempt 0 0",
-		},
-		"fq": {
-			limit: strict(10e6, queue(terms.QueueFQ), elephants), dir: terms.Ingress, facts: full, exempt: true,
-			where: `qdisc/fq on host: "pw_edt_x" at egress/auto`, tree: `
-root fq 1:0 packets 10000 flow 10000 horizon 10000000
-`, answers: none,
-		},
-		"fq at high rates has room for small packets": {
-			limit: strict(10e9, queue(terms.QueueFQ), flat), dir: terms.Egress, facts: full, where: `qdisc/fq on pod: "pw_edt" at egress/auto`, tree: `
-root fq 1:0 packets 1250000 flow 1250000 horizon 10000000
-`, answers: none,
 		},
 		"no queue available, egress": {
 			limit: strict(10e6), dir: terms.Egress, facts: bare, exempt: true,
@@ -367,25 +315,18 @@ func TestComputeAutoQueue(t *testing.T) {
 	t.Parallel()
 	facts := func(change func(*shaping.Facts)) shaping.Facts { f := full; change(&f); return f }
 	noTBF := facts(func(f *shaping.Facts) { f.TBF = false })
-	onlyTBF := facts(func(f *shaping.Facts) { f.HTB, f.Prio, f.FQ = false, false, false })
-	onlyFQ := shaping.Facts{FQ: true, MTU: 1500}
+	onlyTBF := facts(func(f *shaping.Facts) { f.HTB, f.Prio = false, false })
 	for name, tc := range map[string]struct {
 		limit *shaping.Limit
 		facts shaping.Facts
 		want  terms.Queue
 		note  string
 	}{
-		"tbf first": {strict(1e9), full, terms.QueueTBF, ""},
-		"then htb":  {strict(53e6), noTBF, terms.QueueHTB, "queue htb: the kernel lacks tbf that would fit"},
-		"but not slowly, and fq not under strict": {
-			strict(52_999_999), noTBF, terms.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
-		},
-		"fq for flat":             {strict(10e6, flat), noTBF, terms.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
-		"fq for elephants":        {strict(10e6, elephants), onlyFQ, terms.QueueFQ, "queue fq: the kernel lacks tbf, htb that would fit"},
-		"strict with fq alone":    {strict(10e6), onlyFQ, terms.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit"},
+		"tbf first":               {strict(1e9), full, terms.QueueTBF, ""},
+		"then policing":           {strict(1e9), noTBF, terms.QueueNone, "no queue: the kernel lacks tbf that would fit"},
 		"tbf alone serves strict": {strict(10e6), onlyTBF, terms.QueueTBF, ""},
 		"tbf alone bypasses for nobody": {
-			strict(10e6, elephants), onlyTBF, terms.QueueNone, "no queue: the kernel lacks tbf, htb, fq that would fit",
+			strict(10e6, elephants), onlyTBF, terms.QueueNone, "no queue: the kernel lacks tbf that would fit",
 		},
 	} {
 		p, err := shaping.Compute(&shaping.Config{Egress: tc.limit}, terms.Egress, tc.facts, counter())
@@ -419,10 +360,6 @@ func TestComputeConflicts(t *testing.T) {
 		"a queue at host-side egress": {
 			limit: strict(1e9, mode(terms.ModeClsactHostSide), queue(terms.QueueTBF)), dir: terms.Egress, facts: full,
 			field: "egressMode, egressQueue", value: "clsact-hostside, tbf", always: true,
-		},
-		"htb at a hook": {
-			limit: strict(1e9, mode(terms.ModeTCXPodSide), queue(terms.QueueHTB)), dir: terms.Egress, facts: full,
-			field: "egressMode, egressQueue", value: "tcx-podside, htb", always: true,
 		},
 		"policing on a qdisc": {
 			limit: strict(1e9, mode(terms.ModeQdisc), queue(terms.QueueNone)), dir: terms.Egress, facts: full,
@@ -518,12 +455,12 @@ func TestComputeNothing(t *testing.T) {
 
 func TestParseNames(t *testing.T) {
 	t.Parallel()
-	if got, err := terms.ParseQueue("fq"); got != terms.QueueFQ || err != nil {
-		t.Errorf("ParseQueue(fq) = %v, %v", got, err)
+	if got, err := terms.ParseQueue("none"); got != terms.QueueNone || err != nil {
+		t.Errorf("ParseQueue(none) = %v, %v", got, err)
 	}
 	for want, parse := range map[string]func() error{
 		`"" is not one of strict, elephants, flat`:                                                  func() error { _, err := terms.ParsePolicy(""); return err },
-		`"TBF" is not one of auto, tbf, htb, fq, none`:                                              func() error { _, err := terms.ParseQueue("TBF"); return err },
+		`"TBF" is not one of auto, tbf, none`:                                                       func() error { _, err := terms.ParseQueue("TBF"); return err },
 		`"x" is not one of auto, qdisc, tcx-podside, tcx-hostside, clsact-podside, clsact-hostside`: func() error { _, err := terms.ParseMode("x"); return err },
 		`"pod" is not one of auto, host, ifb, prefer-ifb`:                                           func() error { _, err := terms.ParsePlace("pod"); return err },
 	} {
@@ -545,13 +482,6 @@ func TestComputeAnotherQueueThanAskedFor(t *testing.T) {
 		want  terms.Queue
 		note  string
 	}{
-		"slow htb": {
-			strict(10e6, queue(terms.QueueHTB)), full, terms.QueueTBF,
-			"not the queue htb: it is used only from 53 Mbit/s up",
-		},
-		"fq that the kernel lacks": {
-			strict(1e9, queue(terms.QueueFQ)), here, terms.QueueTBF, "not the queue fq: the kernel lacks it",
-		},
 		"tbf that the kernel lacks": {
 			strict(1e9, queue(terms.QueueTBF)), bare, terms.QueueNone, "not the queue tbf: the kernel lacks it",
 		},
@@ -605,9 +535,7 @@ func TestComputeOffload(t *testing.T) {
 		"no MTU":        {limit: strict(10e6), facts: shaping.Facts{TBF: true}},
 		"elephants":     {limit: strict(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyElephants }), facts: here},
 		"exempt":        {limit: strict(10e6), facts: here, given: shaping.Config{Unshaped: network}},
-		"exempt, htb":   {limit: strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueHTB }), facts: full, given: shaping.Config{Unshaped: network}},
 		"others":        {limit: strict(10e6), facts: here, given: shaping.Config{Shaped: network}},
-		"htb":           {limit: strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueHTB }), facts: full, want: 3_400},
 		"one band":      {limit: strict(10e6, func(l *shaping.Limit) { l.Policy = terms.PolicyFlat }), facts: here},
 		"no queue":      {limit: strict(10e6, func(l *shaping.Limit) { l.Queue = terms.QueueNone }), facts: here},
 	} {

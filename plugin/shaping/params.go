@@ -15,9 +15,9 @@ import (
 // Facts is what the parameters depend on beside the configuration: the kernel
 // and the device that gets the queue.
 type Facts struct {
-	// Prio, FQ, HTB, TBF and IFB say whether the kernel has the qdisc or the
-	// device kind, by probe.
-	Prio, FQ, HTB, TBF, IFB bool
+	// Prio, HTB, TBF and IFB say whether the kernel has the qdisc or the device
+	// kind, by probe.
+	Prio, HTB, TBF, IFB bool
 	// NoIFB says why IFB is false, for people; "" if all that is known is that the
 	// kernel has none.
 	NoIFB string
@@ -63,10 +63,9 @@ const (
 	ProgramClass
 	// ProgramBand sets skb->priority at a shared hook.
 	ProgramBand
-	// ProgramEDT sets the departure time that fq obeys at a shared hook.
-	ProgramEDT
-	// ProgramPolice passes, marks or drops at a shared hook.
-	ProgramPolice
+	// ProgramPolice passes, marks or drops at a shared hook. A former release had
+	// another program between them.
+	ProgramPolice Program = iota + 2
 )
 
 // String is the name of the BPF entry point without exempt subnets.
@@ -79,7 +78,7 @@ func (p Program) String() string {
 
 var programNames = map[Program]string{
 	ProgramNone: "none", ProgramClass: "pw_class", ProgramBand: "pw_band",
-	ProgramEDT: "pw_edt", ProgramPolice: "pw_police",
+	ProgramPolice: "pw_police",
 }
 
 // SubnetsMode says what the subnets of a configuration mean; the values are

@@ -174,9 +174,7 @@ func TestComputeCeiling(t *testing.T) {
 	}{
 		"10M":      {strict(10e6), 1.08},
 		"100M":     {strict(100e6), 1.08},
-		"1G, htb":  {strict(1e9, queue(terms.QueueHTB)), 1.08},
 		"flat":     {strict(100e6, flat), 1.08},
-		"fq, flat": {strict(100e6, queue(terms.QueueFQ), flat), 1.2},
 		"policing": {strict(100e6, queue(terms.QueueNone)), 1.5},
 	} {
 		p := compute(t, tc.limit, full)
@@ -189,7 +187,7 @@ func TestComputeCeiling(t *testing.T) {
 			t.Errorf("%s: %+v is allowed, want no less than the ceiling lets through and one packet", name, a)
 		}
 		queued := dp.TotalBurst
-		if p.Tree == nil || p.Queue == terms.QueueFQ {
+		if p.Tree == nil {
 			queued += dp.TotalHorizon + dp.LightTolerance
 		}
 		if dp.CeilingBurst < queued+64*50_000_000 || perByte(dp.CeilingRate)*1.01 > perByte(dp.TotalRate) {

@@ -8,13 +8,7 @@ import (
 	"strings"
 
 	"github.com/podweir/podweir/plugin/terms"
-	"github.com/podweir/podweir/plugin/units"
 )
-
-// MinHTBRate is the lowest rate at which HTB is used: below it HTB exceeds the
-// cap by up to 39 % (measured at 1 Mbit/s, 4.5 % at 10 Mbit/s), from 100 Mbit/s
-// by 0.5 %.
-const MinHTBRate units.BitRate = 53_000_000
 
 // place is one row of the design's tables: where a mode puts a direction and
 // which queues it can have there, in the order in which auto tries them.
@@ -52,7 +46,7 @@ func choosePlace(l *Limit, d terms.Direction) (place, *FieldError) {
 }
 
 func placeOf(m terms.Mode, d terms.Direction) place {
-	hooked := []terms.Queue{terms.QueueTBF, terms.QueueFQ, terms.QueueNone}
+	hooked := []terms.Queue{terms.QueueTBF, terms.QueueNone}
 	police := []terms.Queue{terms.QueueNone}
 	kind := terms.HookKindTCX
 	if m == terms.ModeClsactPodSide || m == terms.ModeClsactHostSide {
@@ -75,7 +69,7 @@ func placeOf(m terms.Mode, d terms.Direction) place {
 			side = terms.SideHost
 		}
 		// The hook is used only where the program cannot be our filter.
-		return place{terms.ModeQdisc, side, terms.HookEgress, terms.HookKindAuto, []terms.Queue{terms.QueueTBF, terms.QueueHTB, terms.QueueFQ}}
+		return place{terms.ModeQdisc, side, terms.HookEgress, terms.HookKindAuto, []terms.Queue{terms.QueueTBF}}
 	}
 }
 
@@ -147,8 +141,6 @@ func (b *builder) queue(at *place) terms.Queue {
 // unfit says why a queue is not available; it is empty if it can.
 func (b *builder) unfit(q terms.Queue) string {
 	switch {
-	case q == terms.QueueHTB && b.limit.Rate < MinHTBRate:
-		return "it is used only from " + MinHTBRate.String() + " up"
 	case b.has(q):
 		return ""
 	case q == terms.QueueTBF && b.facts.TBF:
@@ -162,8 +154,7 @@ func (b *builder) unfit(q terms.Queue) string {
 func (b *builder) autoQueue(at *place) terms.Queue {
 	queues := at.queues
 	for _, q := range queues {
-		stamped := q == terms.QueueFQ && b.limit.Policy == terms.PolicyStrict
-		if b.unfit(q) != "" || stamped {
+		if b.unfit(q) != "" {
 			continue
 		}
 		switch q {
@@ -181,16 +172,7 @@ func (b *builder) autoQueue(at *place) terms.Queue {
 // has says whether the kernel can build a queue, with a classful root if some
 // packets bypass the cap.
 func (b *builder) has(q terms.Queue) bool {
-	switch q {
-	case terms.QueueTBF:
-		return b.facts.TBF && (!b.classful() || b.facts.Prio || b.facts.HTB)
-	case terms.QueueHTB:
-		return b.facts.HTB
-	case terms.QueueFQ:
-		return b.facts.FQ
-	default:
-		return true
-	}
+	return q != terms.QueueTBF || b.facts.TBF && (!b.classful() || b.facts.Prio || b.facts.HTB)
 }
 
 // conflict names one field, or two that contradict each other, by their keys

@@ -70,13 +70,6 @@ const (
 	// this part of the cap in none.
 	fairFlows     = 64
 	lightMostPart = 4
-	// fqStrictExcess is what fq under strict may exceed the cap by in any
-	// window, in time at the cap: stamped packets cannot be moved back when
-	// light flows take their turn.
-	fqStrictExcess = 10 * time.Millisecond
-	// fqPackets is the least packet limit of fq: at its default of 100 per
-	// flow it drops an overload while the clock runs on.
-	fqPackets = 10_000
 	// fullFrame is an Ethernet frame of MTU 1500 in bytes.
 	fullFrame units.Bytes = 1_514
 	// lightPackets is room in a band for what is not a full frame.
@@ -89,11 +82,6 @@ const (
 	// evenly arrives less so: with a bucket of 10 ms the receiver's worst second
 	// was 1.0099 of the cap, and 1.0108 on a busy machine.
 	defaultBucket = 8 * time.Millisecond
-	// smallestFrame in bytes bounds how many packets a depth can hold.
-	smallestFrame units.Bytes = 60
-	// fqHorizonMicros is the kernel's default for fq (net/sched/sch_fq.c,
-	// fq_init): 10 s, far beyond every horizon that can be requested.
-	fqHorizonMicros = 10_000_000
 	// longestBucket is the time that a bucket can take to fill: the kernel tells of it
 	// in 32 bits of 64 ns (net/sched/sch_tbf.c, tbf_dump), 274.8 s. A larger bucket
 	// works, and reads back as another one.
@@ -105,7 +93,6 @@ const (
 // size sets burst, depth and the longest wait.
 func (b *builder) size() {
 	p, rate := b.params, b.limit.Rate
-	horizon := b.horizon()
 	p.BurstBytes = b.burst()
 	if p.Queue == terms.QueueNone {
 		return
@@ -113,17 +100,13 @@ func (b *builder) size() {
 	// Twice the bucket, so that a burst fits; but somebody's burst of minutes
 	// is not a wish for a queue of minutes.
 	twice := min(2*p.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
-	p.DepthBytes = min(max(rate.Bytes(horizon), twice, minDepth, b.fairDepth()), kernelLimit)
-	if p.Queue == terms.QueueFQ {
-		p.DepthBytes = max(rate.Bytes(horizon), 1)
-	}
+	p.DepthBytes = min(max(rate.Bytes(b.limit.Horizon), twice, minDepth, b.fairDepth()), kernelLimit)
 	p.MaxWait = b.leftover().Duration(p.DepthBytes)
 }
 
 // fair says that the program bounds the heavy band and shares it between flows.
 func (b *builder) fair() bool {
-	q := b.params.Queue
-	return b.drops() && (q == terms.QueueTBF || q == terms.QueueHTB)
+	return b.drops() && b.params.Queue == terms.QueueTBF
 }
 
 // fairDepth is the least depth of a band with fair shares. Under elephants some flows
@@ -159,17 +142,7 @@ func (b *builder) leftover() units.BitRate {
 	return b.limit.Rate.Share(units.Whole - b.limit.LightShare)
 }
 
-// horizon is the horizon that is requested, shorter for fq under strict.
-func (b *builder) horizon() time.Duration {
-	h := b.limit.Horizon
-	if b.params.Queue == terms.QueueFQ && b.limit.Policy == terms.PolicyStrict {
-		h = min(h, fqStrictExcess*time.Duration(units.Whole)/time.Duration(b.limit.LightShare))
-	}
-	return h
-}
-
-// burst is the bucket of a TBF or HTB, the burst of fq, the credit of a
-// policer.
+// burst is the bucket of a TBF, the credit of a policer.
 func (b *builder) burst() units.Bytes {
 	rate, asked := b.limit.Rate, b.limit.Burst
 	size := asked
@@ -177,12 +150,8 @@ func (b *builder) burst() units.Bytes {
 		size = rate.Bytes(b.defaultBurst())
 	}
 	frame := b.mtu() + frameOverhead
-	switch b.params.Queue {
-	case terms.QueueNone:
+	if b.params.Queue == terms.QueueNone {
 		return max(size, rate.Bytes(minCredit), frame)
-	case terms.QueueFQ:
-		return max(size, frame)
-	default:
 	}
 	size = min(size, b.longestBurst())
 	// TBF lets a packet pass on top of its bucket's average: the bucket and
@@ -199,13 +168,13 @@ func (b *builder) burst() units.Bytes {
 	return max(size, least)
 }
 
-// longestBurst is the largest burst that a TBF or HTB can have.
+// longestBurst is the largest burst that a TBF can have.
 func (b *builder) longestBurst() units.Bytes { return b.limit.Rate.Bytes(longestBucket) }
 
-// defaultBurst is the burst where none is requested: a TBF or HTB has the
-// smaller bucket, a meter is the cap itself.
+// defaultBurst is the burst where none is requested: a TBF has the smaller
+// bucket, a meter is the cap itself.
 func (b *builder) defaultBurst() time.Duration {
-	if q := b.params.Queue; q == terms.QueueTBF || q == terms.QueueHTB {
+	if b.params.Queue == terms.QueueTBF {
 		return defaultBucket
 	}
 	return DefaultBurst
@@ -226,8 +195,8 @@ func (b *builder) lightLeaf() units.Bytes {
 // processor was busy elsewhere must not move small flows: twice the horizon.
 // Where the meter is the cap it would be exceeded by as much.
 func (b *builder) lightTolerance() time.Duration {
-	tolerance := b.horizon()
-	if q := b.params.Queue; q == terms.QueueTBF || q == terms.QueueHTB {
+	tolerance := b.limit.Horizon
+	if b.params.Queue == terms.QueueTBF {
 		tolerance *= 2
 	}
 	return max(tolerance, b.limit.Rate.Duration(minDepth))
@@ -254,12 +223,11 @@ func OwnBandPackets(packets int) bool {
 func (b *builder) meters() {
 	p, l := b.params, b.limit
 	dp := &p.Datapath
-	horizon := b.horizon()
 	dp.LightRate = meterRate(l.Rate, l.LightShare)
 	dp.LightTolerance = meterTime(b.lightTolerance())
 	dp.TotalRate = meterRate(l.Rate, units.Whole)
 	dp.TotalBurst = meterTime(b.burstTime())
-	dp.TotalHorizon = meterTime(horizon)
+	dp.TotalHorizon = meterTime(l.Horizon)
 	if b.fair() {
 		dp.TotalHorizon = meterTime(l.Rate.Duration(p.DepthBytes))
 		p.MaxWait = b.leftover().Duration(b.heavyLeaf())
@@ -283,7 +251,7 @@ func (b *builder) meters() {
 	// would let it out of the meter that holds it.
 	hold := p.MaxWait
 	if p.Queue == terms.QueueNone {
-		hold = b.leftover().Duration(l.Rate.Bytes(horizon))
+		hold = b.leftover().Duration(l.Rate.Bytes(l.Horizon))
 	}
 	dp.HoldTicks = holdTicks(hold)
 }
@@ -322,7 +290,7 @@ func (b *builder) shares() {
 // would pass.
 func (b *builder) burstTime() time.Duration {
 	burst := b.limit.Rate.Duration(b.params.BurstBytes)
-	if p := b.params.Program; p == ProgramEDT || p == ProgramPolice {
+	if b.params.Program == ProgramPolice {
 		burst -= min(b.facts.ClockTick, burst/2)
 	}
 	return burst
@@ -348,14 +316,7 @@ func (b *builder) explain() {
 		p.CapHolds = false
 		b.note("policing: the burst is a credit of %v, so the cap does not hold within 1 %% of any second",
 			p.BurstBytes)
-	case p.Queue == terms.QueueFQ && l.Policy == terms.PolicyStrict:
-		p.CapHolds = false
-		b.note("fq under strict: up to %v of the cap more, because packets with a departure time cannot be moved back",
-			time.Duration(l.LightShare)*b.horizon()/time.Duration(units.Whole))
-		if b.horizon() < l.Horizon {
-			b.note("horizon %v instead of %v: fq under strict", b.horizon(), l.Horizon)
-		}
-	case (p.Queue == terms.QueueTBF || p.Queue == terms.QueueHTB) && l.Burst > b.longestBurst():
+	case l.Burst > b.longestBurst():
 		b.note("burst %v instead of %v: the kernel keeps a bucket of at most %v of the cap", p.BurstBytes, l.Burst, longestBucket)
 	case l.Burst != 0 && p.BurstBytes > l.Burst:
 		b.note("burst %v instead of %v: the least for an MTU of %d", p.BurstBytes, l.Burst, b.facts.MTU)

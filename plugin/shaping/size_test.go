@@ -88,15 +88,6 @@ func TestComputeSizes(t *testing.T) {
 		"credit requested": {
 			limit: strict(10e6, queue(terms.QueueNone), burst(1e6)), facts: full, burst: 1_000_000,
 		},
-		"fq under strict has a short horizon": {
-			limit: strict(10e6, queue(terms.QueueFQ)), facts: full, burst: 12_500, depth: 13_888, wait: 111104 * time.Microsecond,
-			note: "horizon 11.111111ms instead of 50ms: fq under strict",
-		},
-		"fq under strict, excess": {
-			limit: strict(10e6, queue(terms.QueueFQ), horizon(5*time.Millisecond)), facts: full, burst: 12_500, depth: 6_250, wait: 50 * time.Millisecond,
-			note: "fq under strict: up to 4.5ms of the cap more, because packets with a departure time cannot be moved back",
-		},
-		"fq, flat": {limit: strict(10e6, queue(terms.QueueFQ), flat), facts: full, burst: 12_500, depth: 62_500, wait: 50 * time.Millisecond},
 		"pfifo_fast": {
 			limit: strict(10e6), facts: here, burst: 9_100, depth: 250_000, wait: 2552 * time.Millisecond,
 			note: "pfifo_fast bounds packets, not bytes: a meter bounds its bytes, and 256 packets each band",
@@ -113,8 +104,7 @@ func TestComputeSizes(t *testing.T) {
 		if all := strings.Join(p.Notes, "\n"); !strings.Contains(all, tc.note) || (tc.note == "" && p.CapHolds && all != "") {
 			t.Errorf("%s: notes = %q, want %q", name, all, tc.note)
 		}
-		holds := p.Queue != terms.QueueNone && (p.Queue != terms.QueueFQ || p.Policy != terms.PolicyStrict)
-		if p.CapHolds != holds {
+		if holds := p.Queue != terms.QueueNone; p.CapHolds != holds {
 			t.Errorf("%s: cap holds = %v, want %v", name, p.CapHolds, holds)
 		}
 	}
@@ -137,15 +127,11 @@ func TestComputeMeters(t *testing.T) {
 	}
 	ticking := full
 	ticking.ClockTick = 4 * time.Millisecond
-	if slow := compute(t, strict(10e6, queue(terms.QueueFQ)), ticking).Datapath; slow.TotalBurst != 6*ms {
-		t.Errorf("burst by a clock of 4 ms = %d, want 10 ms less 4 ms", slow.TotalBurst)
+	if slow := compute(t, strict(10e6, queue(terms.QueueNone)), ticking).Datapath; slow.TotalBurst != 246*ms {
+		t.Errorf("credit by a clock of 4 ms = %d, want 250 ms less 4 ms", slow.TotalBurst)
 	}
 	if band := compute(t, strict(10e6), ticking).Datapath; band.TotalBurst != 64*7280000 {
 		t.Errorf("burst under a shaper = %d, want what the bucket is", band.TotalBurst)
-	}
-	edt := compute(t, strict(10e6, queue(terms.QueueFQ)), full).Datapath
-	if edt.TotalBurst != 10*ms || edt.TotalHorizon != 64*11111111 || edt.LightTolerance != 64*24e6 {
-		t.Errorf("edt = %+v, want the burst and the short horizon", edt)
 	}
 	// A second is 953.7 ticks.
 	if band.HoldTicks != 956 || police.HoldTicks != 956 {
@@ -178,14 +164,11 @@ func TestComputeInvariants(t *testing.T) {
 	slices.Sort(rates)
 	for _, facts := range []shaping.Facts{full, here, mtu(full, 576), mtu(here, 9000), mtu(l3(full), 65_535)} {
 		for _, pol := range []terms.Policy{terms.PolicyStrict, terms.PolicyElephants, terms.PolicyFlat} {
-			for _, q := range []terms.Queue{terms.QueueAuto, terms.QueueHTB, terms.QueueFQ, terms.QueueNone} {
+			for _, q := range []terms.Queue{terms.QueueAuto, terms.QueueNone} {
 				var last *shaping.Params
 				for _, rate := range rates {
 					l := strict(0, policy(pol), queue(q))
 					l.Rate = rate
-					if (q == terms.QueueHTB && rate < shaping.MinHTBRate) || (q == terms.QueueFQ && !facts.FQ) {
-						continue
-					}
 					p := compute(t, l, facts)
 					checkInvariants(t, l, facts, p)
 					if last != nil {
@@ -204,7 +187,7 @@ func checkInvariants(t *testing.T, l *shaping.Limit, f shaping.Facts, p *shaping
 	ten := l.Rate.Bytes(10 * time.Millisecond)
 	packet := units.Bytes(f.MTU) + 18
 	switch p.Queue {
-	case terms.QueueTBF, terms.QueueHTB:
+	case terms.QueueTBF:
 		if p.BurstBytes < packet || p.BurstBytes < 9100 {
 			t.Errorf("%s: burst %d loses packets", what, p.BurstBytes)
 		}
@@ -270,16 +253,15 @@ func checkTree(t *testing.T, what string, l *shaping.Limit, p *shaping.Params) {
 	t.Helper()
 	parents := map[shaping.TCHandle]bool{shaping.RootParent: true}
 	shaped := uint64(0)
-	// What the program answers without a configuration (PW_FALLBACK_CLASS). HTB sends
-	// what answers no class of its own to the default.
+	// What the program answers without a configuration (PW_FALLBACK_CLASS).
 	root := p.Tree.Qdiscs[0]
-	capped := p.Tree.Filter == nil || root.Kind == shaping.KindTBF || p.Queue == terms.QueueHTB && root.DefaultClass != 0
+	capped := p.Tree.Filter == nil || root.Kind == shaping.KindTBF
 	for _, c := range p.Tree.Classes {
 		parents[c.Handle] = true
 		if c.Parent != p.Tree.Qdiscs[0].Handle && !parents[c.Parent] {
 			t.Errorf("%s: class %x has no parent", what, c.Handle)
 		}
-		if c.Ceil < c.Rate || (p.Queue == terms.QueueHTB && c.Ceil != l.Rate.ByteRate()) {
+		if c.Ceil < c.Rate {
 			t.Errorf("%s: class %+v exceeds the cap", what, c)
 		}
 	}

@@ -23,7 +23,6 @@ const (
 	KindTBF       QdiscKind = "tbf"
 	KindPrio      QdiscKind = "prio"
 	KindHTB       QdiscKind = "htb"
-	KindFQ        QdiscKind = "fq"
 	KindBfifo     QdiscKind = "bfifo"
 	KindPfifoFast QdiscKind = "pfifo_fast"
 )
@@ -52,19 +51,16 @@ type Qdisc struct {
 	// DefaultClass is the minor number where HTB sends what no filter
 	// classifies; 0 is its direct queue.
 	DefaultClass uint32
-	// PacketLimit and FlowLimit are the limits of fq in packets. PacketLimit
-	// of a pfifo_fast is the length of each of its bands; it cannot be read
-	// back.
-	PacketLimit, FlowLimit uint32
-	// HorizonMicros is fq's own horizon in µs; what lies beyond is dropped.
-	HorizonMicros uint32
+	// PacketLimit of a pfifo_fast is the length of each of its bands; it cannot be
+	// read back.
+	PacketLimit uint32
 	Extras
 }
 
 // Extras are parameters of a qdisc or class that podweir never sets: what is not 0 is
 // somebody else's.
 type Extras struct {
-	// PeakRate is TBF's second limit, or that of each flow of fq, in bytes per second.
+	// PeakRate is TBF's second limit in bytes per second.
 	PeakRate units.ByteRate
 	// Overhead is charged for each packet beside its bytes, MinPacket at least, in bytes.
 	Overhead, MinPacket uint16

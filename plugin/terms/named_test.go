@@ -19,8 +19,8 @@ func TestNamed(t *testing.T) {
 		Hook      terms.Named[terms.Hook]      `json:"hook"`
 		Kind      terms.Named[terms.HookKind]  `json:"kind,omitzero"`
 	}
-	one := told{Direction: terms.Name(terms.Ingress), Queue: terms.Name(terms.QueueFQ), Hook: terms.Name(terms.HookOwnQdisc)}
-	const want = `{"direction":"ingress","queue":"fq","hook":"own-qdisc"}`
+	one := told{Direction: terms.Name(terms.Ingress), Queue: terms.Name(terms.QueueTBF), Hook: terms.Name(terms.HookOwnQdisc)}
+	const want = `{"direction":"ingress","queue":"tbf","hook":"own-qdisc"}`
 	b, err := json.Marshal(one)
 	if err != nil || string(b) != want {
 		t.Errorf("JSON is %s (%v), want %s", b, err, want)

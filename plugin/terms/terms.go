@@ -64,10 +64,8 @@ type Queue uint8
 const (
 	QueueAuto Queue = iota + 1
 	QueueTBF
-	QueueHTB
-	QueueFQ
-	// QueueNone is policing.
-	QueueNone
+	// QueueNone is policing. The numbers before it are queues of former releases.
+	QueueNone Queue = 5
 )
 
 func (q Queue) String() string { return name(queueNames, q) }
@@ -225,7 +223,7 @@ var (
 	}
 	enforceNames = map[Enforce]string{EnforceLimit: "limit", EnforceObserve: "observe"}
 	queueNames   = map[Queue]string{
-		QueueAuto: "auto", QueueTBF: "tbf", QueueHTB: "htb", QueueFQ: "fq", QueueNone: "none",
+		QueueAuto: "auto", QueueTBF: "tbf", QueueNone: "none",
 	}
 	modeNames = map[Mode]string{
 		ModeAuto: "auto", ModeQdisc: "qdisc",
@@ -261,8 +259,7 @@ func ParsePolicy(s string) (Policy, error) { return parse(policyNames, s) }
 // observe.
 func ParseEnforce(s string) (Enforce, error) { return parse(enforceNames, s) }
 
-// ParseQueue reads the name of a queue kind. Accepted are auto, tbf, htb, fq
-// and none.
+// ParseQueue reads the name of a queue kind. Accepted are auto, tbf and none.
 func ParseQueue(s string) (Queue, error) { return parse(queueNames, s) }
 
 // ParseMode reads the name of an attach mode.

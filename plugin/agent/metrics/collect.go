@@ -161,8 +161,6 @@ func collectDirection(ch chan<- prometheus.Metric, i *Interface, d *status.Direc
 // get theirs with their first packet, which halves the number of series.
 var usual = map[terms.Queue][]string{
 	terms.QueueTBF:  {"light", "paced", "dropped-horizon"},
-	terms.QueueHTB:  {"light", "paced", "dropped-horizon"},
-	terms.QueueFQ:   {"light", "conforming", "paced", "dropped-horizon"},
 	terms.QueueNone: {"light", "conforming", "marked", "dropped-early", "dropped-policed"},
 }
 

@@ -212,7 +212,7 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 	p.gets(t, "10Mbit", "20Mbit")
 	e := p.event(t, "BandwidthSettingIgnored")
 	const want = `annotation podweir.io/policy: "bogus" is not accepted, want one of strict, elephants, flat; ` +
-		"egress: not the queue htb: it is used only from 53 Mbit/s up; the limit is enforced with the node's own setting"
+		`annotation podweir.io/egress-queue: "htb" is not accepted, want one of auto, tbf, none; ` + "the limit is enforced with the node's own setting"
 	if e.Message != want {
 		t.Errorf("event %q, want %q", e.Message, want)
 	}

@@ -280,11 +280,10 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 }
 
 // TestPrivilegedDefaultThatNoPodCanHave: a default that the kernel lacks stops a rollout,
-// since the agent is not ready and says why, and one that a rate cannot have does not.
+// since the agent is not ready and says why.
 func TestPrivilegedDefaultThatNoPodCanHave(t *testing.T) {
-	testutil.RequireQdisc(t, "htb")
 	n := newTestNode(t)
-	n.write(t, "agent.yaml", "default: [queue=htb]\n")
+	n.write(t, "agent.yaml", "default: [queue=tbf]\n")
 	by := []string{"env", "PODWEIR_CONFIG=" + filepath.Join(n.root, "agent.yaml")}
 	a := n.startAs(t, by)
 	a.until(t, time.Minute, "the agent is ready", func() (bool, string) { return a.ready(t.Context()) })
@@ -292,11 +291,11 @@ func TestPrivilegedDefaultThatNoPodCanHave(t *testing.T) {
 
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	must.OK(t, err)
-	// A kernel that lacks HTB.
-	features := `{"boot":"` + strings.TrimSpace(string(boot)) + `","Prio":true,"FQ":true,"TBF":true,"IFB":true,"tcx":true,"redirect":"bpf"}`
+	// A kernel that lacks TBF.
+	features := `{"boot":"` + strings.TrimSpace(string(boot)) + `","Prio":true,"HTB":true,"IFB":true,"tcx":true,"redirect":"bpf"}`
 	must.OK(t, os.WriteFile(filepath.Join(n.run, "features.json"), []byte(features), 0o600))
 	a = n.startAs(t, by)
-	const want = "not ready: defaults: not the queue htb: the kernel lacks it"
+	const want = "not ready: defaults: not the queue tbf: the kernel lacks it"
 	a.until(t, time.Minute, "all parts but the defaults are ready", func() (bool, string) {
 		ok, text := a.ready(t.Context())
 		return !ok && strings.Contains(text, want) && strings.Count(text, "not ready: ") == 1, text

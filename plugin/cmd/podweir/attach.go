@@ -32,8 +32,8 @@ var limitKeys = []struct{ flag, key, usage string }{
 	{"egress-burst", "egressBurst", "burst in bits"},
 	{"ingress-burst", "ingressBurst", "burst in bits"},
 	{"policy", "policy", "strict, elephants or flat"},
-	{"egress-queue", "egressQueue", "auto, tbf, htb, fq or none"},
-	{"ingress-queue", "ingressQueue", "auto, tbf, htb, fq or none"},
+	{"egress-queue", "egressQueue", "auto, tbf or none"},
+	{"ingress-queue", "ingressQueue", "auto, tbf or none"},
 	{"egress-mode", "egressMode", "auto, qdisc, tcx-podside, tcx-hostside, clsact-podside or clsact-hostside"},
 	{"ingress-mode", "ingressMode", "as --egress-mode"},
 	{"ingress-place", "ingressPlace", "auto, host, ifb or prefer-ifb"},
@@ -109,7 +109,7 @@ func flagError(bad *netconf.LimitError) error {
 // completeLimits completes the flags of limits that take one of a few words.
 func completeLimits(cmd *cobra.Command) {
 	modes := []string{"auto", "qdisc", "tcx-podside", "tcx-hostside", "clsact-podside", "clsact-hostside"}
-	queues := []string{"auto", "tbf", "htb", "fq", "none"}
+	queues := []string{"auto", "tbf", "none"}
 	for flag, values := range map[string][]string{
 		"policy": {"strict", "elephants", "flat"}, "egress-queue": queues, "ingress-queue": queues,
 		"egress-mode": modes, "ingress-mode": modes, "ingress-place": {"auto", "host", "ifb", "prefer-ifb"},

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -86,16 +85,6 @@ func TestPrivilegedDoctorProbe(t *testing.T) {
 	if !strings.Contains(got["PW701"].Seen, "1 of 1 limits had traffic") {
 		t.Errorf("PW701: %s", got["PW701"].Seen)
 	}
-	wantFQ := doctor.Skip
-	if f, err := queue.Probe(); err != nil {
-		t.Fatal(err)
-	} else if f.FQ {
-		wantFQ = doctor.OK
-	}
-	if o := got["PW704"]; o.Status != wantFQ {
-		t.Errorf("PW704 = %s: %s, want %s", o.Status, o.Seen, wantFQ)
-	}
-
 	c.foreignFilter(t, "hostile")
 	got = c.probeReport(t)
 	if o := got["PW701"]; o.Status != doctor.Fail || !strings.Contains(o.Seen, "hostile") || !strings.Contains(o.Seen, " ingress: ") {

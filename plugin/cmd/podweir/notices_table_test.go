@@ -185,12 +185,6 @@ func queueNotices() []notice {
 			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
 		},
 		{
-			name: "tc gave the class of HTB a larger bucket", conf: map[string]any{"egressQueue": "htb", "egressRate": "60M", "policy": "flat", "egressCeiling": "off"},
-			make:  inPod("sh", "-c", "c=$(tc class show dev eth0 | sed -n 's/^class htb \\([0-9a-f:]*\\) .*/\\1/p' | head -1); tc class change dev eth0 classid $c htb rate 60mbit ceil 60mbit burst 10m cburst 10m"),
-			check: []string{"egress change-queue", "has burst"}, status: []string{"DIFFERS default/web", "has burst"}, doctor: "PW602",
-			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, then: inOrder,
-		},
-		{
 			name: "programs on the hooks in the pod were removed", make: inPod("tc", "qdisc", "del", "dev", "eth0", "clsact"),
 			truth: same, check: []string{"is not on the egress hook of eth0"}, status: []string{"DIFFERS default/web", "egress attach"}, doctor: "PW602",
 			dry: []string{"would repair egress attach"}, repair: []string{"repaired egress attach"}, after: same, then: inOrder,
@@ -241,29 +235,6 @@ func kindNotices() []notice {
 			make:  inPod("sh", "-c", "tc filter del dev eth0 parent "+rootOf("eth0")),
 			truth: same, check: []string{"egress"}, status: []string{"DIFFERS default/web", "egress"}, doctor: "PW602",
 			dry: []string{"would repair egress"}, repair: []string{"repaired egress"}, after: same, then: inOrder,
-		},
-		{
-			name: "the queue below the one of HTB was removed", conf: map[string]any{"egressQueue": "htb"}, needs: []string{"htb"},
-			make: inPod("sh", "-c", "root="+rootOf("eth0")+
-				"; tc qdisc del dev eth0 parent $(tc qdisc show dev eth0 | sed -n \"s/.* parent \\($root[0-9a-f]*\\) .*/\\1/p\" | sort | head -1)"),
-			truth: outage + ", " + limited, check: []string{"egress build-queue"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
-			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
-		},
-		{
-			name: "the queue of HTB was removed", conf: map[string]any{"egressQueue": "htb"}, needs: []string{"htb"}, make: inPod("tc", "qdisc", "del", "dev", "eth0", "root"),
-			truth: same, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
-			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
-		},
-		{
-			name: "fq in the pod was removed", conf: map[string]any{"egressQueue": "fq"}, needs: []string{"fq"}, make: inPod("tc", "qdisc", "del", "dev", "eth0", "root"),
-			truth: same, check: []string{"no root qdisc"}, status: []string{"DIFFERS default/web", "egress build-queue"}, doctor: "PW602",
-			dry: []string{"would repair egress build-queue"}, repair: []string{"repaired egress build-queue"}, after: same, then: inOrder,
-		},
-		{
-			name: "the limit of a flow in fq was changed by tc", conf: map[string]any{"egressQueue": "fq"}, needs: []string{"fq"},
-			make:  inPod("sh", "-c", "tc qdisc change dev eth0 root handle "+rootOf("eth0")+" fq flow_limit 1"),
-			truth: same, check: []string{"egress change-queue"}, status: []string{"DIFFERS default/web", "egress change-queue"}, doctor: "PW602",
-			dry: []string{"would repair egress change-queue"}, repair: []string{"repaired egress change-queue"}, after: same, then: inOrder,
 		},
 		{
 			name: "the queue on the ifb was removed", conf: map[string]any{"ingressPlace": "ifb", "policy": "flat"}, make: inPod("sh", "-c", "tc qdisc del root dev "+ifbName),

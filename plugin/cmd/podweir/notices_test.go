@@ -202,7 +202,7 @@ func TestPrivilegedNotices(t *testing.T) {
 	for _, s := range notices() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel() // a node each, which mostly waits
-			if !slices.Contains(s.needs, "prio") && !slices.Contains(s.needs, "fq") {
+			if !slices.Contains(s.needs, "prio") {
 				mark.NightlyKernels(t, "the states take an emulated processor eight to ten minutes")
 			}
 			for _, what := range s.needs {

@@ -44,7 +44,7 @@ func TestOneRefusal(t *testing.T) {
 				cfg, err := netconf.ParseStrict(netconf.Add, []byte(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni","hostHook":"tcx","`+key+`":"clsact-hostside",`+
 					`"egressRate":"10M","ingressRate":"10M","prevResult":{"cniVersion":"1.0.0"}}`))
 				must.OK(t, err)
-				req := &attach.Request{Config: &cfg.Shaping, Facts: shaping.Facts{TBF: true, Prio: true, FQ: true, IFB: true, MTU: 1500}, TCX: true, Random: shaping.RandomMajor}
+				req := &attach.Request{Config: &cfg.Shaping, Facts: shaping.Facts{TBF: true, Prio: true, IFB: true, MTU: 1500}, TCX: true, Random: shaping.RandomMajor}
 				req.Strict = true
 				if _, _, err := attach.Decide(req, nobodyThere()); err == nil || !strings.Contains(err.Error(), direction.String()+": "+sentence) {
 					t.Errorf("by name: %v, want %q", err, sentence)

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/podweir/podweir/e2e/lab"
+)
+
+// Where nobody has counted the wire bytes of a packet, podweir counts all headers of its segments, also
+// those inside a tunnel of the pod's own.
+func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
+	const (
+		capacity = 10 * gbit // which the tunnel does not reach
+		// headers of a segment in a VXLAN over IPv4: outer Ethernet, IPv4, UDP and VXLAN, inner Ethernet, IPv4
+		// and TCP with time stamps.
+		headers = 14 + 20 + 8 + 8 + 14 + 20 + 32
+	)
+	r := newRig(t)
+	pod := shaped(t, r, capacity, map[string]any{"egressMode": "clsact-hostside"})
+	from, to, err := r.Lab.Tunnel(&pod.Host, r.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = from.Netns.Do(func() error {
+		link, err := netlink.LinkByName(from.IfName)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetGSOMaxSegs(link, 64) // large packets, which the kernel cuts behind podweir
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := func() (sum uint64) {
+		for _, c := range egressCounters(t, pod) {
+			sum += c.Bytes
+		}
+		return sum
+	}
+	before := bytes()
+	_, packets := sentBy(t, pod.Netns, pod.IfName)
+	run, err := r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bulk, err := run.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := float64(bytes() - before)
+	_, after := sentBy(t, pod.Netns, pod.IfName)
+	payload, mss := 0.0, float64(bulk.MSS)
+	for _, i := range bulk.Received {
+		payload += i.Bytes
+	}
+	wire := payload / mss * (headers + mss)
+	t.Logf("%.0f bytes of payload, in segments of %.0f and packets of %.0f: %.4f of the wire bytes counted", payload, mss, payload/float64(after-packets), counted/wire)
+	if payload/float64(after-packets) < 4*mss {
+		t.Errorf("packets of %.0f bytes of payload, so nothing was tested", payload/float64(after-packets))
+	}
+	if counted < 0.995*wire {
+		t.Errorf("%.0f bytes counted, %.4f of what is on the wire", counted, counted/wire)
+	}
+}
+
+func wire(t *testing.T, pod *Target, from, to time.Duration) uint64 {
+	t.Helper()
+	s, err := pod.Wire(Egress, from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Total()
+}
+
+// tc runs tc(8) in a namespace.
+func tc(t *testing.T, ns *lab.Netns, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "tc", append([]string{"-n", ns.Name()}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("tc %v: %v: %s", args, err, out)
+	}
+}
