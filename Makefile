@@ -53,7 +53,8 @@ plugin: ## Build bin/kubectl-podweir, the plugin of kubectl for the whole cluste
 
 .PHONY: refplugins
 refplugins: ## Build the reference CNI plugins into bin/ref.
-	cd e2e/refplugins && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ tool
+	cd e2e/k8s/components && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/bin/ref/ \
+		$$(sed -n 's,^\t\(github.com/containernetworking/[^ ]*\)$$,\1,p' go.mod)
 
 # gVisor looks into Go's runtime, and panics with a release of Go that it does not know.
 .PHONY: runsc

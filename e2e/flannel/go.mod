@@ -96,6 +96,6 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common => ./standins/common
+replace github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common => ../flannel/standins
 
-replace github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/vpc => ./standins/vpc
+replace github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/vpc => ./standins

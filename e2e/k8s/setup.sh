@@ -3,12 +3,13 @@
 # Copyright Authors of podweir
 #
 # Makes what the cluster of e2e/k8s is made of, once for each version of it:
-# the components, from the Go modules beside this file, the reference plugins,
+# the components and the reference plugins, from the Go module beside this file,
 # the image of a node (Debian with runc) and the image of the pods that make
 # traffic. Prints the directory. Needs root, docker and debootstrap, no registry
-# of images.
+# of images. KUBERNETES is an older release instead of the module's, such as 1.34,
+# which has a file kubernetes-1.34.mod beside it.
 #
-#	setup.sh [CACHE]
+#	setup.sh [CACHE [KUBERNETES]]
 set -euo pipefail
 cd "$(dirname "$0")"
 cache=${1:-${PODWEIR_K8S_CACHE:-/var/cache/podweir-k8s}}
@@ -16,7 +17,9 @@ suite=bookworm
 packages=iproute2,iptables,nftables,runc,procps
 # What the programs are told of their versions, which modules do not tell them:
 # kubectl refuses a server without one, and podweir goes by containerd's.
-kubernetes=$(sed -n 's,^require k8s.io/kubernetes ,,p' components/kubernetes/go.mod)
+modfile=go.mod
+[ -z "${2:-}" ] || modfile=kubernetes-$2.mod
+kubernetes=$(sed -nE 's,^(require|\t)? ?k8s.io/kubernetes (v[^ ]*).*,\2,p' "components/$modfile")
 containerd=$(sed -n 's,.*github.com/containerd/containerd/v2 v\([^ ]*\).*,\1,p' components/go.mod)
 stamps="-X k8s.io/component-base/version.gitVersion=$kubernetes
 	-X github.com/containerd/containerd/v2/version.Version=$containerd"
@@ -24,14 +27,14 @@ stamps="-X k8s.io/component-base/version.gitVersion=$kubernetes
 # key prints a short hash of its input.
 key() { sha256sum | cut -c1-16; }
 
-components=$cache/components-$( (go env GOVERSION && echo "$stamps" && cat components/go.mod components/kubernetes/go.mod ../refplugins/go.mod) | key)
+components=$cache/components-$( (go env GOVERSION && echo "$stamps" && cat components/go.mod "components/$modfile") | key)
 node=podweir-k8s-node:$(echo "$suite $packages" | key)
 rootfs=$cache/${node/:/-}.tar
 
-# compile builds packages of a module into a directory of the caller's: MODULE PACKAGE...
+# compile builds packages of components into a directory: DIR ARGUMENT...
 compile() {
 	echo "setup: building $*" >&2
-	(cd "$1" && go build -trimpath -o "$into/" -ldflags "-s -w ${stamps//$'\n'/ }" "${@:2}")
+	(cd components && go build -trimpath -o "$1/" -ldflags "-s -w ${stamps//$'\n'/ }" "${@:2}")
 }
 
 # build compiles the components into a directory that gets its name when all are
@@ -40,14 +43,17 @@ build() {
 	[ -d "$components" ] && return
 	# Not those of today: the cluster of another checkout may run on them.
 	find "$cache" -maxdepth 1 -name 'components-*' -mtime +0 -exec rm -rf {} +
-	local into=$cache/components-new
+	local into=$cache/components-new plugins
 	mkdir -p "$into/cni"
 	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
-	compile components go.etcd.io/etcd/server/v3 github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr} \
-		helm.sh/helm/v3/cmd/helm
-	compile components/kubernetes tool
+	compile "$into" go.etcd.io/etcd/server/v3 github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}
 	mv "$into/server" "$into/etcd" # go names a program after the last part of its path
-	(cd ../refplugins && go build -trimpath -ldflags '-s -w' -o "$into/cni/" tool)
+	compile "$into" helm.sh/helm/v3/cmd/helm
+	mv "$into/helm" "$into/helm-3"
+	compile "$into" helm.sh/helm/v4/cmd/helm
+	compile "$into" -modfile="$modfile" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl,kubelet}
+	mapfile -t plugins < <(sed -n 's,^\t\(github.com/containernetworking/[^ ]*\)$,\1,p' components/go.mod)
+	compile "$into/cni" "${plugins[@]}"
 	mv "$into" "$components"
 }
 

@@ -133,7 +133,7 @@ func TestJobsRunTheRowsThatNeedSomething(t *testing.T) {
 // TestVersionsAreThoseOfTheModules holds the versions in matrix.yaml to the
 // modules that are built.
 func TestVersionsAreThoseOfTheModules(t *testing.T) {
-	plugins, err := os.ReadFile("../refplugins/go.mod")
+	plugins, err := os.ReadFile("../k8s/components/go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,9 @@ type runner struct {
 	cluster *cluster.Cluster
 	// images are those of the cluster's rows, beside podweir's.
 	images []string
-	dir    string
+	// kubernetes is the release of the cluster, "" for the newest.
+	kubernetes string
+	dir        string
 	// clusterDir has the logs of the last cluster: the control plane's, and /var/log of
 	// each node when it has ended.
 	clusterDir string
@@ -123,6 +125,7 @@ func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, scenario.RowsMost, errors.New("the row's time is over"))
 	defer cancel()
+	u.cluster.Helm3 = r.Helm3
 	run.Cluster, run.Chart, run.Dir = u.cluster, filepath.Join(u.o.root, "chart"), filepath.Join(u.dir, r.Name)
 	if res.Versions, err = u.versions(ctx); err != nil {
 		return res, err
@@ -157,7 +160,7 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 			return fmt.Errorf("images: %w", err)
 		}
 	}
-	if u.cluster != nil && slices.Equal(u.images, images) {
+	if u.cluster != nil && slices.Equal(u.images, images) && u.kubernetes == run.Row.Kubernetes {
 		if images == nil {
 			return nil
 		}
@@ -174,7 +177,7 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	if err := errors.Join(os.RemoveAll(u.clusterDir), os.MkdirAll(u.clusterDir, 0o755)); err != nil {
 		return err
 	}
-	o, err := cluster.Prepare(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, "n1", "n2")
+	o, err := cluster.PrepareRelease(ctx, filepath.Join(u.o.root, "e2e/k8s"), u.clusterDir, run.Row.Kubernetes, "n1", "n2")
 	if err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func (u *runner) start(ctx context.Context, run *scenario.Run) error {
 	if u.cluster, err = cluster.Start(ctx, o); err != nil {
 		return err
 	}
-	u.images = images
+	u.images, u.kubernetes = images, run.Row.Kubernetes
 	say("  %-28s %5.1f s", "cluster started", time.Since(began).Seconds())
 	return nil
 }
@@ -242,7 +245,8 @@ func (u *runner) close() error {
 func (u *runner) versions(ctx context.Context) (string, error) {
 	n := u.cluster.Members[0]
 	kubelet, err := u.cluster.Kubectl(ctx, "", "get", "node", n.Name, "-o", "jsonpath={.status.nodeInfo.kubeletVersion}, {.status.nodeInfo.containerRuntimeVersion}")
-	return "Kubernetes " + strings.Replace(kubelet, "containerd://", "containerd ", 1), err
+	helm, noHelm := u.cluster.Helm(ctx, "version", "--template", "{{.Version}}")
+	return "Kubernetes " + strings.Replace(kubelet, "containerd://", "containerd ", 1) + ", Helm " + helm, errors.Join(err, noHelm)
 }
 
 // probes try a feature of the kernel in a network namespace that goes with them.

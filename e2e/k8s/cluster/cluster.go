@@ -38,6 +38,9 @@ type Options struct {
 	// NoCNI leaves the nodes without a primary CNI: [Start] returns when they
 	// have joined, and they become ready when somebody brings one.
 	NoCNI bool
+	// Helm3 has [Cluster.Helm] run Helm 3 instead of Helm 4. It may change while the
+	// cluster runs.
+	Helm3 bool
 }
 
 // Cluster is a running cluster.

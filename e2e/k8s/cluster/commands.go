@@ -22,7 +22,11 @@ func (c *Cluster) Kubectl(ctx context.Context, stdin string, args ...string) (st
 
 // Helm runs helm as the administrator.
 func (c *Cluster) Helm(ctx context.Context, args ...string) (string, error) {
-	return c.admin(ctx, "", "helm", args...)
+	program := "helm"
+	if c.Helm3 {
+		program = "helm-3"
+	}
+	return c.admin(ctx, "", program, args...)
 }
 
 // Get decodes what kubectl gets.

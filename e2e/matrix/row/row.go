@@ -35,6 +35,10 @@ type Row struct {
 	Policy  string `json:"policy" yaml:"policy"`
 	// Tier is fast or full.
 	Tier string `json:"tier,omitempty" yaml:"tier"`
+	// Kubernetes is an older release for the row's cluster, such as 1.34, and Helm3
+	// says that Helm 3 installs podweir in it.
+	Kubernetes string `json:"kubernetes,omitempty" yaml:"kubernetes"`
+	Helm3      bool   `json:"helm3,omitempty" yaml:"helm3"`
 	// Real and StandsIn say what runs as users have it, and what replaces the
 	// rest.
 	Real     string `json:"real,omitempty" yaml:"real"`

@@ -1,4 +1,4 @@
-module github.com/podweir/podweir/e2e/k8s/components/kubernetes
+module github.com/podweir/podweir/e2e/k8s/components
 
 go 1.26.0
 

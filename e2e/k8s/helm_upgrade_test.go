@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package k8s_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPrivilegedHelmUpgrade upgrades releases of which somebody edited a field by hand:
+// one that Helm 3 made is upgraded by Helm 3 and by Helm 4, and of one that Helm 4 made
+// the field is taken back as docs/howto/install-with-helm.md says. A pod keeps its limits
+// all along.
+func TestPrivilegedHelmUpgrade(t *testing.T) {
+	uninstall(t)
+	old := suite.Helm3
+	t.Cleanup(func() { suite.Helm3 = old })
+	p := run(t, "kept", 0, limits("20M", "10M"))
+
+	suite.Helm3 = true
+	install(t)
+	p.limited(t, 20_000_000, 10_000_000)
+	for _, c := range []struct {
+		helm3 bool
+		share string
+	}{{true, "50%"}, {false, "100%"}} {
+		suite.Helm3 = c.helm3
+		editByHand(t)
+		upgrade(t, mostAway+c.share)
+		atMostAway(t, c.share)
+	}
+	p.limited(t, 20_000_000, 10_000_000)
+
+	uninstall(t)
+	install(t)
+	editByHand(t)
+	err := suite.Upgrade(t.Context(), chart, mostAway+"50%")
+	if err == nil || !strings.Contains(err.Error(), "conflict") {
+		t.Errorf("Helm 4 upgrades a release with a field that was edited by hand: %v", err)
+	}
+	_, err = suite.Helm(t.Context(), "upgrade", "podweir", chart, "-n", namespace, "--reset-then-reuse-values", "--force-conflicts", "--set", mostAway+"50%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	atMostAway(t, "50%")
+	if err := suite.Rollout(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.limited(t, 20_000_000, 10_000_000)
+}
+
+// mostAway is a value whose field in the DaemonSet replaces no agent when it changes.
+const mostAway = "updateStrategy.rollingUpdate.maxUnavailable="
+
+// editByHand changes that field as kubectl edit does.
+func editByHand(t *testing.T) {
+	t.Helper()
+	kubectl(t, "-n", namespace, "patch", "daemonset", "podweir", "--field-manager=kubectl-edit",
+		"--patch", `{"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}}}}`)
+	atMostAway(t, "10%")
+}
+
+// atMostAway wants the field to have a value.
+func atMostAway(t *testing.T, want string) {
+	t.Helper()
+	got := kubectl(t, "-n", namespace, "get", "daemonset", "podweir", "-o", "jsonpath={.spec.updateStrategy.rollingUpdate.maxUnavailable}")
+	if got != want {
+		t.Errorf("maxUnavailable is %q, want %q", got, want)
+	}
+}
