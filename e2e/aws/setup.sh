@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright Authors of podweir
 #
-# Makes what AWS's row of the CNI matrix is made of, once for each version of it:
-# the programs of the Amazon VPC CNI and of its Network Policy Agent, from the Go
-# modules vpccni and ../npa, as three archives of images that a node imports, and
+# Makes what AWS's rows of the CNI matrix are made of, once for each version of it:
+# the programs of the Amazon VPC CNI and of two releases of its Network Policy Agent,
+# from the Go module ../npa, as four archives of images that a node imports, and
 # AWS's own chart beside them. Prints the directory. Needs clang and what
 # ../k8s/setup.sh needs, which makes the root file system.
 set -euo pipefail
@@ -12,13 +12,15 @@ cd "$(dirname "$0")"
 cache=${PODWEIR_K8S_CACHE:-/var/cache/podweir-k8s}
 read -r _ node < <(../k8s/setup.sh)
 rootfs=$cache/${node/:/-}.tar
-vpccni=github.com/aws/amazon-vpc-cni-k8s
+vpccni=github.com/aws/amazon-vpc-cni-k8s agent=github.com/aws/aws-network-policy-agent sdk=github.com/aws/aws-ebpf-sdk-go
 # As AWS tags its images, so that the chart's own tags fit them.
-cni_tag=$(sed -n "s,^.*$vpccni \(v[^ ]*\).*,\1,p" vpccni/go.mod)
-npa_tag=$(sed -n 's,^.*github.com/aws/aws-network-policy-agent \(v[^ ]*\).*,\1,p' ../npa/go.mod)
+cni_tag=$(sed -n "s,^.*$vpccni \(v[^ ]*\).*,\1,p" ../npa/go.mod)
+npa_tag=$(sed -n "s,^.*$agent \(v[^ ]*\).*,\1,p" ../npa/go.mod)
+# The newest agent cannot be a requirement of ../npa: it wants modules that no proxy has.
+newest=v1.5.0
 
 made=$cache/aws-$( (go env GOVERSION && uname -r && echo "$node" &&
-	cat setup.sh vpccni/go.mod ../npa/go.mod ../npa/*.go ../npa/ctypes/*.go) | sha256sum | cut -c1-16)
+	find setup.sh ../npa -type f | LC_ALL=C sort | xargs cat) | sha256sum | cut -c1-16)
 
 # archive makes an archive of an image out of a tar archive of its files:
 #	archive NAME:TAG FILES CHANGE...
@@ -27,7 +29,7 @@ archive() {
 	shift 2
 	for change; do changes+=(--change "$change"); done
 	docker import "${changes[@]}" "$files" "$image" >/dev/null
-	docker save -o "$into/$(basename "${image%:*}").tar" "$image"
+	docker save -o "$into/$(basename "${image/:/-}").tar" "$image"
 	docker rmi "$image" >/dev/null
 }
 
@@ -37,38 +39,62 @@ pack() { tar --sort=name --mtime=@0 --owner=0 --group=0 "$@"; }
 # build compiles the programs by the names that AWS's Makefiles give them.
 build() {
 	export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
+	cd ../npa
 	echo "setup: building the VPC CNI $cni_tag" >&2
-	(cd vpccni && go build -trimpath -ldflags '-s -w' -o "$work/cni/" tool)
-	mv "$work/cni/routed-eni-cni-plugin" "$work/cni/aws-cni"
-	mv "$work/cni/egress-cni-plugin" "$work/cni/egress-cni"
-	echo "setup: building the Network Policy Agent $npa_tag" >&2
-	# The same flags for both: netgo makes another package net, and all above it.
-	(cd ../npa && go build -trimpath -tags netgo,ebpf,core -ldflags '-s -w' -o "$work/npa/" tool &&
-		go run -trimpath -tags netgo,ebpf,core . compile -dir "$work/bpf" -headers "$PWD/../../bpf/headers")
-	mv "$work/npa/aws-network-policy-agent" "$work/npa/controller"
-	mv "$work/npa/cli" "$work/npa/aws-eks-na-cli"
-	cp "$work"/bpf/*.o "$work/npa/"
+	go build -trimpath -ldflags '-s -w' -o "$work/" tool .
+	mv "$work"/{routed-eni-cni-plugin,aws-cni}
+	mv "$work"/{egress-cni-plugin,egress-cni}
+	local new=$work/source
+	echo "setup: building the Network Policy Agent $npa_tag and $newest" >&2
+	mv "$work"/{aws-network-policy-agent,"npa-$npa_tag/controller"}
+	mv "$work"/{cli,"npa-$npa_tag/aws-eks-na-cli"}
+	"$work/npa" compile -dir "$work/bpf" -headers ../../bpf/headers
+	mv "$work"/bpf/*.o "$work/npa-$npa_tag/"
+
+	# The newest, with the dependencies of ../npa and two packages of its own SDK that are
+	# not in the one that is there. It wants a newer Go, too, and does not need it.
+	copy "$(GOTOOLCHAIN=auto go mod download -json $agent@$newest | sed -n 's/^.*"Dir": "\(.*\)",$/\1/p')" "$new/agent"
+	copy "$(go list -m -f '{{.Dir}}' $sdk)" "$new/sdk"
+	cp -r sdk/* "$new/sdk/pkg/"
+	printf 'module %s\n\ngo 1.26\n' $agent >"$new/agent/go.mod"
+	cp go.mod "$new/newest.mod"
+	cp go.sum "$new/newest.sum"
+	go mod edit -replace "$agent=$new/agent" -replace "$sdk=$new/sdk" "$new/newest.mod"
+	go build -modfile "$new/newest.mod" -mod=mod -trimpath -ldflags '-s -w' -o "$new/" $agent $agent/cmd/cli
+	mv "$new/aws-network-policy-agent" "$work/npa-$newest/controller"
+	mv "$new/cli" "$work/npa-$newest/aws-eks-na-cli"
+	"$work/npa" compile -dir "$work/bpf" -headers ../../bpf/headers -sources "$new/agent"
+	mv "$work"/bpf/*.o "$work/npa-$newest/"
+	cd ../aws
 }
 
-# images makes the three of AWS's chart. That of aws-node is made on a node's root
-# file system: ipamd runs iptables.
-images() {
-	local source
-	source=$(cd vpccni && go list -m -f '{{.Dir}}' $vpccni)
-	cp -r "$source/charts/aws-vpc-cni" "$into/chart"
-	chmod -R u+w "$into/chart"
+# copy copies a directory of the module cache, which is read-only.
+copy() {
+	mkdir -p "$2"
+	cp -r "$1/." "$2"
+	chmod -R u+w "$2"
+}
 
-	mkdir -p "$work/aws-node/app" "$work/init/init" "$work/npa/tmp"
+# images makes those of AWS's chart. That of aws-node is made on a node's root file
+# system: ipamd runs iptables.
+images() {
+	local source tag
+	source=$(cd ../npa && go list -m -f '{{.Dir}}' $vpccni)
+	copy "$source/charts/aws-vpc-cni" "$into/chart"
+
+	mkdir -p "$work/aws-node/app" "$work/init/init"
 	cp "$source"/misc/{10-aws.conflist,eni-max-pods.txt} "$work/aws-node/app/"
-	mv "$work"/cni/{aws-cni,egress-cni,aws-k8s-agent,aws-vpc-cni,grpc-health-probe} "$work/aws-node/app/"
-	mv "$work"/cni/* "$work/init/init/"
+	mv "$work"/{aws-cni,egress-cni,aws-k8s-agent,aws-vpc-cni,grpc-health-probe} "$work/aws-node/app/"
+	mv "$work"/{aws-vpc-cni-init,host-local,loopback,bandwidth,portmap,tuning} "$work/init/init/"
 	cp "$rootfs" "$work/aws-node.tar"
 	pack -C "$work/aws-node" -rf "$work/aws-node.tar" ./app
 	pack -C "$work/init" -cf "$work/init.tar" .
-	pack -C "$work/npa" -cf "$work/npa.tar" .
 	archive "amazon-k8s-cni:$cni_tag" "$work/aws-node.tar" 'WORKDIR /app' 'ENTRYPOINT ["/app/aws-vpc-cni"]'
 	archive "amazon-k8s-cni-init:$cni_tag" "$work/init.tar" 'WORKDIR /init' 'CMD ["/init/aws-vpc-cni-init"]'
-	archive "aws-network-policy-agent:$npa_tag" "$work/npa.tar" 'WORKDIR /' 'ENTRYPOINT ["/controller"]'
+	for tag in "$npa_tag" "$newest"; do
+		pack -C "$work/npa-$tag" -cf "$work/npa.tar" .
+		archive "aws-network-policy-agent:$tag" "$work/npa.tar" 'WORKDIR /' 'ENTRYPOINT ["/controller"]'
+	done
 }
 
 exec 9>"$cache/aws.lock"
@@ -78,7 +104,7 @@ if [ ! -d "$made" ]; then
 	into=$cache/aws-new
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
-	mkdir -p "$into" "$work"/{cni,npa,bpf}
+	mkdir -p "$into" "$work/bpf" "$work/npa-$npa_tag/tmp" "$work/npa-$newest/tmp"
 	build
 	images
 	mv "$into" "$made"

@@ -33,12 +33,14 @@ var (
 	cEnumerators = []string{"BPF_MAP_TYPE_LPM_TRIE", "BPF_OK", "IPPROTO_TCP", "BPF_ANY"}
 )
 
-// compile builds the agent's programs as its own Makefile does, out of the
-// module cache, into a directory. headers has libbpf's headers in bpf/.
-func compile(ctx context.Context, dir, headers string) error {
-	sources, err := moduleDir(ctx, agentModule)
-	if err != nil {
-		return err
+// compile builds the agent's programs as its own Makefile does, into a directory.
+// headers has libbpf's headers in bpf/, and sources the agent's module; if it is empty,
+// that is the one in the module cache.
+func compile(ctx context.Context, dir, headers, sources string) (err error) {
+	if sources == "" {
+		if sources, err = moduleDir(ctx, agentModule); err != nil {
+			return err
+		}
 	}
 	if err := writeHeaders(dir); err != nil {
 		return err

@@ -4,8 +4,8 @@
 // Command npa drives the client of the AWS Network Policy Agent, which attaches
 // and programs its filters, without a cluster.
 //
-//	npa compile -dir DIR -headers DIR   build the agent's own programs into DIR
-//	npa serve                           be the agent, told what to do on stdin
+//	npa compile -dir DIR -headers DIR [-sources DIR]   build the agent's own programs into DIR
+//	npa serve                                          be the agent, told what to do on stdin
 //
 // The proofs of e2e/coexist start it; it is a module of its own so that what
 // the agent needs stays out of podweir's.
@@ -40,10 +40,11 @@ func run(ctx context.Context, args []string) error {
 		flags := flag.NewFlagSet("compile", flag.ContinueOnError)
 		dir := flags.String("dir", "", "where the objects go")
 		headers := flags.String("headers", "", "where libbpf's headers are, in bpf/")
+		sources := flags.String("sources", "", "where the agent's module is; if empty, in the module cache")
 		if err := flags.Parse(args); err != nil {
 			return err
 		}
-		return compile(ctx, *dir, *headers)
+		return compile(ctx, *dir, *headers, *sources)
 	case "serve":
 		// Answers have stdout for themselves: now and then a library of the
 		// agent's prints a line.

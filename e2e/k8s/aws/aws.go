@@ -46,8 +46,8 @@ func Build(ctx context.Context, here string) (made string, images []string, err 
 	}
 	made = printed[0]
 	images, err = filepath.Glob(filepath.Join(made, "*.tar"))
-	if err == nil && len(images) != 3 {
-		err = fmt.Errorf("%s has %d images, want 3", made, len(images))
+	if err == nil && len(images) != 4 {
+		err = fmt.Errorf("%s has %d images, want 4", made, len(images))
 	}
 	return made, images, err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/e2e/k8s/aws"
@@ -18,18 +19,30 @@ import (
 
 // vpc is the Amazon VPC CNI with the Network Policy Agent.
 type vpc struct {
-	// set are values of AWS's chart.
-	set []string
+	// set are values of AWS's chart, later those that are set while pods run.
+	set, later []string
 	// here is the directory of e2e/aws, made what its setup.sh made.
 	here, made string
 	vpc        *aws.VPC
 }
 
+// newVPC reads the version that a row has of the Network Policy Agent, and behind "to"
+// the one to which it is upgraded.
 func newVPC(r *row.Row) CNI {
+	_, versions, _ := strings.Cut(r.Version, "Network Policy Agent ")
+	first, next, upgraded := strings.Cut(versions, " to ")
+	later := variantHas(r, "later")
 	v := &vpc{set: []string{
-		fmt.Sprintf("enableNetworkPolicy=%t", r.Policy != "none"),
+		agentVersion(first),
+		fmt.Sprintf("enableNetworkPolicy=%t", !later),
 		fmt.Sprintf("env.ENABLE_BANDWIDTH_PLUGIN=%t", variantHas(r, "bandwidth")),
 	}}
+	switch {
+	case upgraded:
+		v.later = []string{agentVersion(next)}
+	case later:
+		v.later = []string{"enableNetworkPolicy=true"}
+	}
 	if variantHas(r, "strict") {
 		v.set = append(v.set, "env.NETWORK_POLICY_ENFORCING_MODE=strict")
 		return strictVPC{v}
@@ -63,6 +76,21 @@ func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
 		return err
 	}
 	return v.vpc.Install(ctx, v.set...)
+}
+
+// agentVersion is the value of AWS's chart for a version of the Network Policy Agent,
+// which is not always that of AWS's own pair.
+func agentVersion(v string) string { return "nodeAgent.image.tag=" + v }
+
+// Changes are the values that are set while pods run.
+func (v *vpc) Changes() string { return strings.Join(v.later, ", ") }
+
+// Change rolls aws-node with them.
+func (v *vpc) Change(ctx context.Context, _ *cluster.Cluster) error {
+	if err := v.vpc.Install(ctx, slices.Concat(v.set, v.later)...); err != nil {
+		return err
+	}
+	return v.vpc.Wait(ctx)
 }
 
 // Ready looks at aws-node and the Network Policy Agent.
@@ -116,13 +144,15 @@ func (v *vpc) Lift(ctx context.Context, _ *cluster.Cluster, server *workload.Pod
 }
 
 // Own says whether a line is about ipamd's book of addresses, about the objects of
-// the Network Policy Agent, which its restart made again, or about a container: those
-// of aws-node were restarted.
+// the Network Policy Agent, which its restart made again and its upgrade installed, or
+// about a container: those of aws-node were restarted.
 func (v *vpc) Own(line string) bool {
-	for _, part := range []string{"/run/aws-node/", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay"} {
-		if strings.Contains(line, part) {
-			return true
-		}
+	own := []string{
+		"/run/aws-node/", "/sys/fs/bpf/globals/aws/", "handle_ingress", "handle_egress", "/rootfs overlay",
+		"/opt/cni/bin/aws-eks-na-cli", "/opt/cni/bin/tc.v4", "/opt/cni/bin/v4events",
 	}
-	return false
+	if v.later != nil {
+		own = append(own, "/kube-api-access-") // another pod of aws-node has another
+	}
+	return slices.ContainsFunc(own, func(part string) bool { return strings.Contains(line, part) })
 }

@@ -38,6 +38,15 @@ type Agent interface {
 	KillAgent(ctx context.Context, c *cluster.Cluster, n *cluster.Node) error
 }
 
+// Changes is implemented by CNIs that change while podweir and pods run.
+type Changes interface {
+	// Changes is what Change changes; "" if the CNI of the row stays as it is.
+	Changes() string
+	// Change upgrades the CNI or gives it other settings, and returns when it is ready
+	// again.
+	Change(ctx context.Context, c *cluster.Cluster) error
+}
+
 // Policy is implemented by CNIs with a policy engine.
 type Policy interface {
 	// Restrict makes a policy: only these pods may connect to the server. It may

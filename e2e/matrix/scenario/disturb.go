@@ -96,6 +96,36 @@ func cniAgentKilled(ctx context.Context, r *Run) error {
 	return r.bornLimited(ctx, "orphan")
 }
 
+// cniChanged upgrades the primary CNI, or gives it other settings, while a pod is under
+// load, with a policy that is enforced afterwards. A CNI may let denied traffic pass
+// meanwhile, as it does without podweir.
+func cniChanged(ctx context.Context, r *Run) error {
+	c := r.CNI.(cnis.Changes)
+	r.note("%s", c.Changes())
+	engine, policed := r.CNI.(cnis.Policy)
+	if policed {
+		if err := engine.Restrict(ctx, r.Cluster, r.early, r.far); err != nil {
+			return err
+		}
+	}
+	err := r.underLoad(ctx, "while it changed", func(ctx context.Context) error { return c.Change(ctx, r.Cluster) })
+	if err != nil {
+		return err
+	}
+	if policed {
+		if err := r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control}); err != nil {
+			return err
+		}
+		if err := engine.Lift(ctx, r.Cluster, r.early); err != nil {
+			return err
+		}
+	}
+	if err := r.bornLimited(ctx, "changed"); err != nil {
+		return err
+	}
+	return doctor(ctx, r)
+}
+
 // bornLimited makes a pod and looks at its caps. It stays until podweir goes.
 func (r *Run) bornLimited(ctx context.Context, name string) error {
 	p, err := r.run(ctx, name, 0, workload.Limits(capInText, capOutText))

@@ -73,6 +73,7 @@ func Steps(r *row.Row) []Step {
 	steps = append(
 		steps,
 		Step{"light flow beside bulk", time.Minute, AgentPart, nil, lightFlow},
+		Step{"the CNI changed under load", 5 * time.Minute, CNIPart, cniChanges, cniChanged},
 		Step{"policy enforced", 2 * time.Minute, CNIPart, policyEngine, policyEnforced},
 		Step{"annotation changed", time.Minute, AgentPart, nil, annotationChanged},
 		Step{"pod made while the agent hangs", time.Minute, AgentPart, plugin, agentStopped},
@@ -95,6 +96,13 @@ func Steps(r *row.Row) []Step {
 func policyEngine(r *Run) string {
 	if _, ok := r.CNI.(cnis.Policy); !ok {
 		return "the row has no policy engine"
+	}
+	return ""
+}
+
+func cniChanges(r *Run) string {
+	if c, ok := r.CNI.(cnis.Changes); !ok || c.Changes() == "" {
+		return "the CNI of the row stays as it is"
 	}
 	return ""
 }
