@@ -41,6 +41,37 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 	}
 }
 
+// TestDependabotHasEveryModule compares the directories of dependabot.yml with the modules
+// that require something.
+func TestDependabotHasEveryModule(t *testing.T) {
+	t.Parallel()
+	tree, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string) string {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var want, got []string
+	for _, f := range tree.Files {
+		if filepath.Base(f.Path) == "go.mod" && strings.Contains(read(f.Path), "\nrequire ") {
+			want = append(want, strings.TrimSuffix("/"+filepath.Dir(f.Path), "."))
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^      - (/.*)$`).FindAllStringSubmatch(read(".github/dependabot.yml"), -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the directories of dependabot.yml are not those of the modules (-modules +dependabot):\n%s", diff)
+	}
+}
+
 // TestDocumentedCommands has both programs read every command line that a page tells the
 // reader to type, and look for the flags of those in its text.
 func TestDocumentedCommands(t *testing.T) {
