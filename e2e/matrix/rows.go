@@ -112,7 +112,7 @@ func (u *runner) aboutUs() error {
 // row runs one.
 func (u *runner) row(ctx context.Context, r *row.Row) (res row.Result, err error) {
 	res = u.about
-	res.Row = r.Name
+	res.Row, res.Version = r.Name, r.Version
 	if res.Lacks, err = lacks(ctx, r.Kernel); err != nil || res.Lacks != "" {
 		return res, err
 	}

@@ -31,6 +31,8 @@ type Step struct {
 // Result is one run of a row.
 type Result struct {
 	Row string
+	// Version is [Row.Version] at the time.
+	Version string
 	// Date is the day, Commit git's description of podweir, Kernel the release.
 	Date, Commit, Kernel string
 	CPUs                 int
@@ -100,7 +102,11 @@ func (m *Matrix) tables(results []Result, neighbours []Pin) string {
 				stands = "as above"
 			}
 			standsIn = r.StandsIn
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.Name, r.Version, r.Variant, r.Policy,
+			version := r.Version
+			if res != nil && res.Version != "" {
+				version = res.Version
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", r.Name, version, r.Variant, r.Policy,
 				r.delivery(), res.Verdict(), stands, when(res))
 		}
 	}

@@ -82,7 +82,7 @@ func TestPage(t *testing.T) {
 		[]row.Result{{Row: "gone"}, {Row: "a.1", Date: "2001-01-01"}},
 		[]row.Result{
 			{Row: "a-2", Lacks: "ipvlan"},
-			{Row: "a.1", Date: "2026-11-22", Commit: "c0ffee", PeakMiB: 3000, Steps: []row.Step{
+			{Row: "a.1", Version: "v0", Date: "2026-11-22", Commit: "c0ffee", PeakMiB: 3000, Steps: []row.Step{
 				{Name: "limits", Outcome: row.Passed, Seconds: 1.25, Notes: []string{"20.00 | <none>", "two\nlines"}},
 				{Name: "policy", Outcome: row.Skipped},
 			}},
@@ -90,7 +90,7 @@ func TestPage(t *testing.T) {
 	pins := []row.Pin{{Module: "example.org/cni", Version: "v1.2.0", Newest: "v1.4.1", Date: "2026-11-01"}}
 	got := m.Page("before\n<!-- begin rows -->\nold\n<!-- end rows -->\nafter\n", results, pins)
 	for _, want := range []string{
-		"before\n<!-- begin rows -->\n| row |", "| a.1 | v1 | plain | none | `chain` | 1 steps passed, 1 left out |",
+		"before\n<!-- begin rows -->\n| row |", "| a.1 | v0 | plain | none | `chain` | 1 steps passed, 1 left out |",
 		"| 2026-11-22, c0ffee |\n", "| not run: the kernel lacks ipvlan |",
 		"| cloud | v1 | plain |  | cloud | `eks` | nothing |\n", "| example.org/cni | v1.2.0 | v1.4.1 | 2026-11-01 | 2 minor |\n<!-- end rows -->\nafter\n",
 	} {
