@@ -36,26 +36,36 @@ func (k *kernel) left(i *attach.Interface) (string, error) {
 	if path != "" {
 		return fmt.Sprintf("%s exists, in the network namespace that is now at %s", i.PodName, path), nil
 	}
-	if is, err := k.hasHostEnd(i); !is || err != nil {
+	dev, err := k.hostEnd(i)
+	if dev == nil || err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("its host end %s (ifindex %d) exists, with the other end in a network namespace that has no name and no process",
-		i.HostName, i.HostIndex), nil
+	if path, err = k.namespaceOfPeer(dev); err != nil {
+		return "", err
+	}
+	where := "in the network namespace " + path
+	if path == "" {
+		where = "in a network namespace that has no name and no process"
+	}
+	return fmt.Sprintf("its host end %s (ifindex %d) exists, with the other end %s", i.HostName, i.HostIndex, where), nil
 }
 
-// hasHostEnd says whether the host's end of an interface exists.
-func (k *kernel) hasHostEnd(i *attach.Interface) (bool, error) {
+// hostEnd returns the host's end of an interface, nil if there is none.
+func (k *kernel) hostEnd(i *attach.Interface) (*hostif.Interface, error) {
 	if i.HostIndex == 0 {
-		return false, nil
+		return nil, nil
 	}
 	dev, err := k.host.InterfaceByIndex(i.HostIndex)
 	if errors.Is(err, hostif.ErrNoDevice) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return k.isHostEnd(i, &dev)
+	if is, err := k.isHostEnd(i, &dev); !is || err != nil {
+		return nil, err
+	}
+	return &dev, nil
 }
 
 // movedTo returns the path of the namespace of an interface if the interface is in it, ""
@@ -95,12 +105,16 @@ func (k *kernel) isEnd(i *attach.Interface, s terms.Side, dev *hostif.Interface)
 }
 
 // isHostEnd says whether a device of the host's is the other end of an interface: by its
-// number and its kind, by the number of its peer, and by the namespace of its peer. The
+// number and its kind, by the number of its peer, and by its name or the namespace of its
+// peer: a pod may move its end to another namespace, and a node rename the other. The
 // number alone is no sign: the kernel gives it to other devices, too. A namespace that
 // nothing shows may be the one of the interface. No namespace stays open that was not.
 func (k *kernel) isHostEnd(i *attach.Interface, dev *hostif.Interface) (bool, error) {
 	if dev.Index != i.HostIndex || dev.PeerIndex != i.PodIndex || !i.IsKind(dev.Kind) || !dev.Kind.IsPair() {
 		return false, nil
+	}
+	if dev.Name == i.HostName && dev.PeerNetNSID != hostif.NoNetNSID {
+		return true, nil
 	}
 	if k.pods[i.NetNSPath] == nil {
 		defer k.release(i.NetNSPath)

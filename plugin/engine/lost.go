@@ -120,11 +120,11 @@ func (s *search) look(i *attach.Interface) error {
 // other end is out of sight.
 func (n *Node) holds(held []attach.Interface, i *attach.Interface) bool {
 	return slices.ContainsFunc(held, func(h attach.Interface) bool {
-		if i.PodIndex != 0 || h.HostIndex != i.HostIndex {
+		if h.HostIndex != i.HostIndex || i.PodIndex != 0 && (i.PodIndex != h.PodIndex || i.HostName != h.HostName) {
 			return h.Same(i)
 		}
-		is, err := n.kernel.hasHostEnd(&h)
-		return is || err != nil // what cannot be found out is not lost
+		dev, err := n.kernel.hostEnd(&h)
+		return dev != nil || err != nil // what cannot be found out is not lost
 	})
 }
 

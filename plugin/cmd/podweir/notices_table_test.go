@@ -412,6 +412,16 @@ func goneNotices() []notice {
 			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, then: []string{"not known whether the pod is gone"},
 		},
 		{
+			name: "the pod moved its device to another namespace", make: func(t *testing.T, n *noticed) { t.Helper(); n.moveIn(t) },
+			truth: same, check: []string{"no such device"}, status: []string{"not known whether the pod is gone", "with the other end in the network namespace /run/netns/", "podweir detach", "!no record of"}, doctor: "PW608",
+			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"not known whether the pod is gone"},
+		},
+		{
+			name: "the pod moved its device to another namespace, and `podweir gc` comes", make: func(t *testing.T, n *noticed) { t.Helper(); n.moveIn(t); n.must(t, "gc") },
+			truth: same, check: []string{"no such device"}, status: []string{"not known whether the pod is gone"}, doctor: "PW608",
+			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"not known whether the pod is gone"},
+		},
+		{
 			name:  "the pod is gone, DEL was not called, and the node's uplink has the number of its host end",
 			make:  func(t *testing.T, n *noticed) { t.Helper(); n.takeNumbers(t) },
 			check: []string{"eth0"}, status: []string{"the pod is gone", "!DIFFERS"}, doctor: "PW608",

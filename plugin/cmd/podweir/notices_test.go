@@ -313,6 +313,16 @@ func (n *noticed) namesake(t *testing.T) {
 	n.node.Run(t, "ip", "link", "set", "veth2", "up")
 }
 
+// moveIn has the pod move its device to another namespace of its own.
+func (n *noticed) moveIn(t *testing.T) {
+	t.Helper()
+	inner := testutil.NewNetNS(t)
+	n.pod.Run(t, "ip", "link", "set", "eth0", "netns", inner.Name)
+	inner.Run(t, "ip", "addr", "add", "10.78.0.2/24", "dev", "eth0")
+	inner.Run(t, "ip", "link", "set", "eth0", "up")
+	n.pod = inner
+}
+
 // takeNumbers ends the pod's device without DEL, and gives the numbers of both its ends to
 // an uplink of the node's and its peer.
 func (n *noticed) takeNumbers(t *testing.T) (peer *testutil.NetNS) {
