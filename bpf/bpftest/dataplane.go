@@ -129,26 +129,6 @@ func (d *Dataplane) change(by func(s *image.Slot)) {
 	d.must(d.Map("pw_chunk").Put(uint32(FirstSlot%chunkSlots), s))
 }
 
-// CopySlot makes so many slots, in as many chunks as that takes, that are what the
-// first one is now.
-func (d *Dataplane) CopySlot(tb testing.TB, slots int) {
-	tb.Helper()
-	chunk, first := d.Map("pw_chunk"), d.slot()
-	for i := uint32(FirstSlot); i < FirstSlot+uint32(slots); i++ {
-		if i != FirstSlot && i%chunkSlots == 0 {
-			info, err := chunk.Info()
-			d.must(err)
-			chunk, err = ebpf.NewMap(&ebpf.MapSpec{
-				Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries, Flags: info.Flags,
-			})
-			d.must(err)
-			tb.Cleanup(func() { _ = chunk.Close() })
-			d.must(d.Map("pw_slab").Put(i/chunkSlots, chunk))
-		}
-		d.must(chunk.Put(i%chunkSlots, first))
-	}
-}
-
 // Config is what the slot has of a configuration.
 func Config(dp *shaping.Datapath) image.Config {
 	rate := func(r shaping.FixedRate) image.Rate {

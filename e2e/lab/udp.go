@@ -20,7 +20,8 @@ import (
 const ECT0 = 2
 
 const (
-	udpHeaderBytes = 8
+	ipv4HeaderBytes = 20
+	udpHeaderBytes  = 8
 	// neighbourAdvertisement is its type in ICMPv6 (RFC 4861 section 4.4).
 	neighbourAdvertisement = 136
 	// firstRotatingPort starts above the well-known ports.

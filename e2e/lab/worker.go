@@ -30,7 +30,6 @@ var workerKinds = map[string]workerFunc{
 	"udp-sink":    runUDPSink,
 	"udp-flood":   runUDPFlood,
 	"udp-spread":  runUDPSpread,
-	"udp-crowd":   runUDPCrowd,
 	"call-server": runCallServer,
 	"call-client": runCallClient,
 }

@@ -24,7 +24,7 @@ type program struct {
 
 // packet measures the time of each program for a packet, less an empty one's.
 func (r *run) packet(ctx context.Context) error {
-	programs, err := r.benchmark(ctx, "Programs")
+	programs, err := r.benchmark(ctx)
 	if err != nil {
 		return err
 	}
@@ -42,30 +42,18 @@ func (r *run) packet(ctx context.Context) error {
 	return nil
 }
 
-// turns measures the programs of many pods, with nothing between them.
-func (r *run) turns(ctx context.Context) error {
-	programs, err := r.benchmark(ctx, "Turns", fmt.Sprintf("PODWEIR_BENCH_PODS=%d", r.cell.Workload.Pods))
-	if err != nil {
-		return err
-	}
-	for _, p := range programs {
-		r.set(p.Program+"_"+p.Path+"_cost_ns", p.NSPerPacket)
-	}
-	return nil
-}
-
-// benchmark runs one of package bpf, which are tests because they need its
+// benchmark runs that of package bpf, which is a test because it needs the tests'
 // fixtures.
-func (r *run) benchmark(ctx context.Context, name string, env ...string) (programs []program, err error) {
+func (r *run) benchmark(ctx context.Context) (programs []program, err error) {
 	dir, err := os.MkdirTemp("", "podweir-perfrig-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	file := filepath.Join(dir, "programs.json")
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+name+"$", "-benchtime", "1x", "./bpf")
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkPrograms$", "-benchtime", "1x", "./bpf")
 	cmd.Dir = r.root
-	cmd.Env = append(append(os.Environ(), "PODWEIR_BENCH_JSON="+file), env...)
+	cmd.Env = append(os.Environ(), "PODWEIR_BENCH_JSON="+file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go test -bench: %w: %s", err, out)
 	}

@@ -325,3 +325,37 @@ func nodeStatus(l *lab.Lab) (rep *status.Report, err error) {
 func ofLab(l *lab.Lab, containerID string) bool {
 	return strings.HasPrefix(containerID, l.Name()+"-")
 }
+
+// packets are what a direction's programs counted.
+type packets struct{ light, all uint64 }
+
+// counted sums up podweir's own counters of a direction of some attachments. Of
+// none is an error.
+func counted(l *lab.Lab, direction string, of func(containerID string) bool) (sum packets, err error) {
+	rep, err := nodeStatus(l)
+	if err != nil {
+		return sum, err
+	}
+	found := false
+	for i := range rep.Attachments {
+		if !of(rep.Attachments[i].ID.ContainerID) {
+			continue
+		}
+		for _, d := range rep.Attachments[i].Directions {
+			if d.Direction.String() != direction {
+				continue
+			}
+			found = true
+			for _, c := range d.Counters {
+				sum.all += c.Packets
+				if c.Disposition == "light" {
+					sum.light += c.Packets
+				}
+			}
+		}
+	}
+	if !found {
+		return sum, fmt.Errorf("podweir's status has nothing of the %s of these pods", direction)
+	}
+	return sum, nil
+}

@@ -101,25 +101,3 @@ func TestPrivilegedPacketsOfPodsWithoutLimit(t *testing.T) {
 		t.Error("nothing of the way is told")
 	}
 }
-
-// TestPrivilegedAddsBesideOthers: every ADD is one of the distribution, and no
-// sample tells a percentile that it cannot.
-func TestPrivilegedAddsBesideOthers(t *testing.T) {
-	requireRoot(t)
-	r := cell(t, "scale", "adds-beside-1/100M/podweir-strict-clsact")
-	r.Cell.Workload.Pods = 3
-	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), r, into); err != nil {
-		t.Fatal(err)
-	}
-	described(t, into)
-	for _, name := range []string{"add_one", "add_together", "del_one"} {
-		// 350 ADDs do not resolve their 99th percentile.
-		if into.Metrics[name+"_p50_ms"] <= 0 || into.Metrics[name+"_p99_ms"] != 0 {
-			t.Errorf("%s: p50 %v, p99 %v; want the former alone", name, into.Metrics[name+"_p50_ms"], into.Metrics[name+"_p99_ms"])
-		}
-	}
-	if one, many := into.Metrics["add_one_p50_ms"], into.Metrics["add_together_p50_ms"]; one > many {
-		t.Errorf("one ADD takes %v ms, one of 50 at once %v", one, many)
-	}
-}

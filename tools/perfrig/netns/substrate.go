@@ -105,11 +105,8 @@ var workloads = map[spec.WorkloadKind]func(*run, context.Context) error{
 	spec.Memory:  (*run).memory,
 	spec.Add:     (*run).add,
 	spec.Packet:  (*run).packet,
-	spec.Turns:   (*run).turns,
 	spec.Others:  (*run).others,
-	spec.Flows:   (*run).flows,
 	spec.Pods:    (*run).pods,
-	spec.Adds:    (*run).addsBeside,
 
 	spec.Ordinary: (*run).ordinary,
 }

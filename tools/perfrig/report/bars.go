@@ -65,9 +65,6 @@ func Bars(r *record.Results) []Bar {
 	for _, c := range b.cells(spec.Latency) {
 		b.latency(&c)
 	}
-	for _, c := range b.cells(spec.Attack) {
-		b.attack(&c)
-	}
 	for _, c := range b.cells(spec.Others) {
 		b.others(&c)
 	}

@@ -6,7 +6,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/podweir/podweir/tools/perfrig/spec"
@@ -29,24 +28,7 @@ const (
 	packetOver  = 1.3
 	largestCPUs = 2 // for which the bar of memory is meant
 	unusedMost  = 1.01
-	victimMost  = 0.01 // of the time of an attack
 )
-
-// attack: no flood passes a cap, where it was offered at all, and nobody makes
-// another's flow heavy who does not know the pod's key.
-func (b *barred) attack(c *spec.Cell) {
-	if share := b.mean(c, "victim_heavy_share"); c.Workload.Variant == "collide" && !math.IsNaN(share) {
-		b.add(share <= victimMost, c, "kept connection taken for heavy", fmt.Sprintf("%.4f of the time", share),
-			fmt.Sprintf("at most %.2f", victimMost))
-	}
-	if !strictOrFlat(c) {
-		return
-	}
-	offered := slices.Min(append(values(b.r, c, "offered_bits_per_second"), math.Inf(1)))
-	if offered >= offeredEnough*float64(c.Rate) {
-		b.caps(c, c.Workload.Direction)
-	}
-}
 
 // others: podweir unused costs nothing that can be measured.
 func (b *barred) others(c *spec.Cell) {

@@ -28,12 +28,6 @@ func (b *barred) podBars() {
 			b.podPackets(&c)
 		}
 	}
-	for _, c := range cellsOf(b.r, spec.Turns) {
-		b.podTurns(&c)
-	}
-	for _, c := range cellsOf(b.r, spec.Adds) {
-		b.podAddition(&c)
-	}
 	for _, c := range cellsOf(b.r, spec.Memory) {
 		if most := b.mean(&c, "agent_rss_max_bytes"); !math.IsNaN(most) {
 			b.add(most <= agentMost, &c, "the agent's anonymous memory", fmt.Sprintf("%.2f MiB", most/(1<<20)),
@@ -58,29 +52,6 @@ func (b *barred) podPackets(c *spec.Cell) {
 			b.add(ratio <= turnsMost, c, path+" packets to all pods in turns, relative to one pod",
 				fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost))
 		}
-	}
-}
-
-// podTurns is the same for the programs by themselves.
-func (b *barred) podTurns(c *spec.Cell) {
-	for _, program := range []string{"pw_band", "pw_edt"} {
-		metric := program + "_turns_cost_ns"
-		if by := b.withOnePod(c, metric); !math.IsNaN(by) {
-			ratio := b.mean(c, metric) / by
-			b.add(ratio <= turnsMost, c, program+" for all slots in turns, relative to one slot", fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at most %.1f", turnsMost))
-		}
-	}
-}
-
-// podAddition is allowed where ADD makes no TCX link.
-func (b *barred) podAddition(c *spec.Cell) {
-	if c.Phase.Kind != spec.Podweir || c.Phase.Keys["ingressMode"] == "" {
-		return
-	}
-	drift := b.mean(c, "add_one_p50_ms") / b.withOnePod(c, "add_one_p50_ms")
-	if !math.IsNaN(drift) {
-		b.add(drift <= addDrift, c, "ADD, median relative to one pod", fmt.Sprintf("%.2f", drift),
-			fmt.Sprintf("at most %.1f", addDrift))
 	}
 }
 

@@ -14,11 +14,6 @@ import (
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
-// withoutLinks is a phase whose ADD makes no TCX link.
-var withoutLinks = spec.Phase{
-	Name: "podweir-strict-clsact", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict", "ingressMode": "clsact-hostside"},
-}
-
 func podsWorkload(kind spec.WorkloadKind, pods int) spec.Workload {
 	return spec.Workload{Name: fmt.Sprintf("%s-%d", kind, pods), Kind: kind, Pods: pods}
 }
@@ -32,9 +27,7 @@ func fullNode(over float64) *record.Results {
 			packets := map[string]float64{
 				"alone_light_cost_ns": 70 * by, "spread_light_cost_ns": 70 * by, "spread_light_cost_ratio": by,
 			}
-			add := sample(withoutLinks, podsWorkload(spec.Adds, pods), round, map[string]float64{"add_one_p50_ms": 4 * by})
-			r.Samples = append(r.Samples, add,
-				sample(ours, podsWorkload(spec.Turns, pods), round, map[string]float64{"pw_band_turns_cost_ns": 90 * by}),
+			r.Samples = append(r.Samples,
 				sample(ours, podsWorkload(spec.Pods, pods), round, packets), sample(theirs, podsWorkload(spec.Pods, pods), round, nil),
 				sample(ours, podsWorkload(spec.Memory, pods), round, map[string]float64{"agent_rss_max_bytes": 14 * by * (1 << 20), "memory_total_bytes": 79 << 10}))
 		}
@@ -55,8 +48,6 @@ func TestFullNodeIsHeldToOnePod(t *testing.T) {
 			"pods-1/10M/podweir-strict: light packets to all pods in turns, relative to one pod":            "ok",
 			"pods-110/10M/podweir-strict: light packets to all pods in turns, relative to one pod":          word,
 			"pods-110/10M/podweir-strict: light packets to one pod, relative to a node with that pod alone": word,
-			"adds-110/10M/podweir-strict-clsact: ADD, median relative to one pod":                           word,
-			"turns-110/10M/podweir-strict: pw_band for all slots in turns, relative to one slot":            word,
 			"memory-1/10M/podweir-strict: the agent's anonymous memory":                                     "ok",
 			"memory-110/10M/podweir-strict: the agent's anonymous memory":                                   word,
 		} {
@@ -77,7 +68,7 @@ func TestBarsOfPodsAreSummedUp(t *testing.T) {
 	}
 	for _, want := range []string{
 		"light packets to all pods in turns, relative to one pod", "light packets to one pod, relative to a node with that pod alone",
-		"ADD, median relative to one pod", "the agent's anonymous memory",
+		"the agent's anonymous memory",
 	} {
 		if !names[want] {
 			t.Errorf("no row %q in %v", want, names)

@@ -3,35 +3,36 @@
 
 package spec
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
-// scale is what more of everything costs: flows, and pods.
+// lightCap is a cap of which one sender of small packets, all of whose packets
+// are one flow's, uses so little that the flow is light.
+const lightCap = 100 * gbit
+
+// scale shows whether the costs of a node full of pods are flat: of one, of a few, of all
+// that kubelet takes by default, and of all that large nodes take.
 func scale() *Spec {
-	return &Spec{Profile: "scale", Samples: 3, Blocks: slices.Concat([]Block{
-		{Phases: []Phase{strict}, Rates: []uint64{gbit}, Workloads: flows()},
-	}, podScale())}
+	var packets, control, memory []Workload
+	for _, pods := range []int{1, 8, 110, 250} {
+		w := podPackets(pods)
+		packets = append(packets, w)
+		if pods == 1 || pods == 250 {
+			control = append(control, w)
+		}
+		memory = append(memory, memories(pods))
+	}
+	return &Spec{Profile: "scale", Samples: 3, Blocks: []Block{
+		{Phases: []Phase{strict}, Rates: []uint64{lightCap}, Workloads: packets},
+		{Phases: []Phase{unshaped}, Rates: []uint64{lightCap}, Workloads: control},
+		// By difference over many pods: one sample is the mean of them.
+		{Phases: []Phase{strict}, Rates: []uint64{100 * mbit}, Workloads: memory, Samples: 1},
+	}}
 }
 
-const (
-	// flowPackets, per second, is what one thread sends with a third to spare;
-	// at that rate a million flows take turns in 2.5 s, within the memory of
-	// the sketch.
-	flowPackets = 400_000
-	// flowSeconds is four turns of a million flows.
-	flowSeconds = 10
-)
-
-// flows are light flows at the same time.
-func flows() []Workload {
-	var out []Workload
-	for _, n := range []int{10, 100, 1000, 10_000, 100_000, 1_000_000} {
-		out = append(out, Workload{
-			Name: fmt.Sprintf("flows-%d-ingress", n), Kind: Flows, Direction: "ingress",
-			Flows: n, PacketsPerSecond: flowPackets, BulkSeconds: flowSeconds, Seconds: flowSeconds + 1,
-		})
+// podPackets are packets that go to so many pods in turns; the estimate holds for an idle
+// machine of two processors.
+func podPackets(pods int) Workload {
+	return Workload{
+		Name: fmt.Sprintf("pods-%d-ingress", pods), Kind: Pods, Pods: pods, Direction: "ingress", Seconds: 38 + 0.2*float64(pods),
 	}
-	return out
 }

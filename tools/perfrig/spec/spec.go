@@ -68,20 +68,12 @@ const (
 	Memory WorkloadKind = "memory"
 	// Add is how long ADD takes and how much memory.
 	Add WorkloadKind = "add"
-	// Adds is how long ADD takes on a node that has many pods already.
-	Adds WorkloadKind = "adds"
-	// Attack is traffic that is made to break a cap; committed samples alone have it.
-	Attack WorkloadKind = "attack"
-	// Flows is many light flows, and how many are taken for heavy ones.
-	Flows WorkloadKind = "flows"
 	// Pods is the cost of a packet where each goes to another of many pods.
 	Pods WorkloadKind = "pods"
 	// Packet is the cost of the programs per packet.
 	Packet WorkloadKind = "packet"
 	// Ordinary is bulk, calls and pages beside each other, without an attack.
 	Ordinary WorkloadKind = "ordinary"
-	// Turns is that of the programs of many pods by turns, without the way.
-	Turns WorkloadKind = "turns"
 )
 
 // Workload is one measurement.
@@ -102,10 +94,6 @@ type Workload struct {
 	Variant string `json:"variant,omitempty"`
 	// Pods is how many pods there are.
 	Pods int `json:"pods,omitempty"`
-	// Flows is how many there are, in turns.
-	Flows int `json:"flows,omitempty"`
-	// PacketsPerSecond is what all flows together send.
-	PacketsPerSecond float64 `json:"packetsPerSecond,omitempty"`
 	// Mix is what an [Ordinary] workload has beside each other.
 	Mix *Mix `json:"mix,omitempty"`
 	// BulkSeconds is how long bulk lasts, where it may differ.
@@ -133,7 +121,7 @@ type Mix struct {
 	// VideoShare, if not 0, is the share of the cap that a video takes, which comes
 	// in a segment every four seconds.
 	VideoShare float64 `json:"videoShare,omitempty"`
-	// Flood names an attack, as the variant of an [Attack] does.
+	// Flood names an attack.
 	Flood string `json:"flood,omitempty"`
 }
 
