@@ -9,49 +9,25 @@ import (
 	"strings"
 )
 
-// Kubelet is what its command line and configuration file say.
-type Kubelet struct {
-	// Seen says that its process was seen.
-	Seen bool
-	// Endpoint is the socket of the container runtime, "" if not known.
-	Endpoint string
-	// Labels are those that it gives its node at registration.
-	Labels map[string]string
-}
-
 const kubeletFile = "var/lib/kubelet/config.yaml"
 
 var endpointLine = regexp.MustCompile(`(?m)^containerRuntimeEndpoint:\s*["']?([^"'\s]+)`)
-
-// ReadKubelet reads what the kubelet among the processes of a node was started with.
-func ReadKubelet(root fs.FS, processes []Process) Kubelet {
-	args, seen := argsOf(processes, "kubelet")
-	if !seen {
-		return Kubelet{}
-	}
-	k := Kubelet{Seen: true, Labels: map[string]string{}}
-	if b, err := fs.ReadFile(root, flagFile(args, kubeletFile, "--config")); err == nil {
-		if m := endpointLine.FindSubmatch(b); m != nil {
-			k.Endpoint = string(m[1])
-		}
-	}
-	// The flag is the older way and still counts more.
-	if e := flagOf(args, "--container-runtime-endpoint"); e != "" {
-		k.Endpoint = e
-	}
-	for label := range strings.SplitSeq(flagOf(args, "--node-labels"), ",") {
-		if key, value, ok := strings.Cut(label, "="); ok {
-			k.Labels[key] = value
-		}
-	}
-	return k
-}
 
 // KubeletSocket is the socket of the container runtime that the kubelet of a node uses,
 // below the root; "" if it is not known.
 func KubeletSocket(root fs.FS) string {
 	r := &reader{root: root, node: &Node{}}
-	endpoint := ReadKubelet(root, r.processes()).Endpoint
+	args, seen := argsOf(r.processes(), "kubelet")
+	if !seen {
+		return ""
+	}
+	// The flag is the older way and still counts more.
+	endpoint := flagOf(args, "--container-runtime-endpoint")
+	if b, err := fs.ReadFile(root, flagFile(args, kubeletFile, "--config")); err == nil && endpoint == "" {
+		if m := endpointLine.FindSubmatch(b); m != nil {
+			endpoint = string(m[1])
+		}
+	}
 	socket := strings.TrimPrefix(endpoint, "unix://")
 	if !strings.HasPrefix(socket, "/") {
 		return ""

@@ -33,10 +33,6 @@ type Kernel struct {
 	Release string
 	// Lockdown is none, integrity or confidentiality; empty if not known.
 	Lockdown string
-	// DefaultQdisc is what new devices get.
-	DefaultQdisc string
-	// JITHarden and JITEnable are the sysctls of net.core.
-	JITHarden, JITEnable string
 	// BPFFS says whether a bpf file system is mounted at /sys/fs/bpf, ReadOnly
 	// whether that cannot be written.
 	BPFFS, ReadOnly profiles.Answer
@@ -148,11 +144,8 @@ func (n *Node) Listens(socket string) profiles.Answer {
 
 func (r *reader) kernel() Kernel {
 	k := Kernel{
-		Release:      r.text("proc/sys/kernel/osrelease"),
-		DefaultQdisc: r.text("proc/sys/net/core/default_qdisc"),
-		JITHarden:    r.text("proc/sys/net/core/bpf_jit_harden"),
-		JITEnable:    r.text("proc/sys/net/core/bpf_jit_enable"),
-		HasBTF:       r.exists("sys/kernel/btf/vmlinux"),
+		Release: r.text("proc/sys/kernel/osrelease"),
+		HasBTF:  r.exists("sys/kernel/btf/vmlinux"),
 	}
 	// "none [integrity] confidentiality": the one in force is in brackets.
 	if _, after, ok := strings.Cut(r.text("sys/kernel/security/lockdown"), "["); ok {

@@ -44,7 +44,7 @@ func (s *spoiled) Open(name string) (fs.File, error) {
 // outcomes are the results of a node's directory of conflists, by code.
 func outcomes(t *testing.T, root fs.FS) map[string]doctor.Outcome {
 	t.Helper()
-	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{Pins: "/sys/fs/bpf/podweir"}))
+	rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, detect.Options{}), doctor.Options{}))
 	out := map[string]doctor.Outcome{}
 	for _, o := range rep.Checks {
 		out[o.Code] = o

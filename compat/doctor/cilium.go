@@ -131,17 +131,3 @@ func checkLegacyBesideCilium(f *Facts) Finding {
 	})
 }
 
-func checkDeviceKind(f *Facts) Finding {
-	return f.podDevices(func(devices []Device) Finding {
-		var bad []string
-		for _, d := range devices {
-			if d.Kind != terms.DeviceVeth {
-				bad = append(bad, d.Name+" is "+string(d.Kind))
-			}
-		}
-		if len(bad) > 0 {
-			return breaks(shorten(bad), "veth", "see podweir status for what works", bad...)
-		}
-		return holds("veth")
-	})
-}

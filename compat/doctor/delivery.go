@@ -211,33 +211,3 @@ func checkRenamed(f *Facts) Finding {
 	return breaks(strings.Join(renamed, ", "), "no file of podweir's renamed", f.waysOut(), renamed...).of(about)
 }
 
-func checkNames(f *Facts) Finding {
-	if f.Node.Conf == nil || len(f.Node.Conf.Own()) == 0 {
-		return skip("podweir has no conflist here")
-	}
-	for _, file := range f.Node.Conf.Own() {
-		if strings.Contains(file.Name, "cilium") {
-			want, err := conflist.FileName(strings.TrimPrefix(file.Name, conflist.Prefix))
-			if err != nil {
-				return unknown(err.Error())
-			}
-			return breaks(file.Name, want, "mv /"+path.Join(f.Node.ConfDir, file.Name)+" /"+path.Join(f.Node.ConfDir, want), file.Name)
-		}
-	}
-	return holds("no name has cilium in it")
-}
-
-// reserved are the names of chaining modes that cilium-cni registers
-// (plugins/cilium-cni/cmd/cmd.go and chaining/*, v1.20.2).
-var reserved = []string{"aws-cni", "azure", "flannel", "generic-veth"}
-
-func checkReserved(f *Facts) Finding {
-	n := f.active().Network
-	if len(n.Plugins) == 0 || n.Plugins[0].Type != "cilium-cni" {
-		return skip("cilium-cni is not the main plugin")
-	}
-	if slices.Contains(reserved, n.Name) {
-		return breaks("the network is called "+n.Name, "any name but "+strings.Join(reserved, ", "), "restore the name in the source of "+n.File, n.File)
-	}
-	return holds("the network is called " + n.Name)
-}

@@ -50,7 +50,6 @@ type node struct {
 	kernel  *kernel
 	live    detect.Live
 	opts    detect.Options
-	pins    string
 	beside  string
 	run     string
 	entry   func([]byte) error
@@ -83,7 +82,6 @@ func aws() *node {
 		sockets: []string{"/var/run/aws-node/ipamd.sock", "/var/run/aws-node/npa.sock"},
 		kernel:  healthy(),
 		opts:    detect.Options{Runtime: "containerd://2.1.3"},
-		pins:    "/sys/fs/bpf/podweir",
 	}
 	n.spliceIn("10-aws.conflist")
 	return n
@@ -196,7 +194,7 @@ func (n *node) facts(t *testing.T) *doctor.Facts {
 	root := n.root()
 	n.inUse = root
 	n.opts.Live = n.live
-	opts := doctor.Options{Run: n.run, Version: "v0.0.0-test", Pins: n.pins, Beside: n.beside, Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
+	opts := doctor.Options{Run: n.run, Version: "v0.0.0-test", Beside: n.beside, Entry: n.entry, Fight: n.fight, Settle: time.Millisecond}
 	if n.prober != nil {
 		opts.Prober, opts.Watch = n.prober, time.Millisecond
 	}
@@ -416,7 +414,7 @@ func TestWithoutKernel(t *testing.T) {
 // TestEmptyRoot: a node about which nothing can be read is no reason to fall
 // over.
 func TestEmptyRoot(t *testing.T) {
-	n := &node{files: map[string]string{"x": ""}, pins: "/sys/fs/bpf/podweir"}
+	n := &node{files: map[string]string{"x": ""}}
 	if rep := n.report(t); rep.Exit(false) != doctor.ExitFail {
 		t.Errorf("Exit() = %d", rep.Exit(false))
 	}

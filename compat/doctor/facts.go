@@ -165,8 +165,6 @@ type Facts struct {
 	Choice conflist.Choice
 	// Situation is what the choice depends on.
 	Situation conflist.Situation
-	// Pins is podweir's directory on bpffs, as an absolute path.
-	Pins string
 	// handed is podweir's entry for a chain that the primary CNI writes itself, "" if the
 	// node's settings are not known.
 	handed string
@@ -193,7 +191,6 @@ type Facts struct {
 	// far as they are known.
 	ManagerQueues map[string][]string
 
-	Kubelet detect.Kubelet
 	// NoExec are directories of plugins on a file system that is mounted noexec.
 	NoExec []string
 
@@ -213,7 +210,6 @@ type Facts struct {
 // Options are what is given from outside.
 type Options struct {
 	Version string
-	Pins    string
 	// Kernel may be nil.
 	Kernel Kernel
 	// Prober tries what a look does not tell; nil leaves that out.
@@ -245,7 +241,7 @@ type Options struct {
 // Gather collects the facts. What is slow is read once, here.
 func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *Facts {
 	f := &Facts{
-		Version: opts.Version, Root: root, Node: node, Profile: node.Profile, Pins: opts.Pins,
+		Version: opts.Version, Root: root, Node: node, Profile: node.Profile,
 		FeaturesErr: ErrNotAsked, DevicesErr: ErrNotAsked, AttachedErr: ErrNotAsked, AgentErr: ErrNotAsked, OverdueErr: ErrNotAsked, UnenforcedErr: ErrNotAsked, VerdictsErr: ErrNotAsked,
 	}
 	if f.Profile == nil {
@@ -279,7 +275,6 @@ func Gather(ctx context.Context, root fs.FS, node *detect.Node, opts Options) *F
 	f.PluginBinary = readBinary(root, plugin)
 	f.Beside, f.Installed = opts.Beside, installed(root, plugin, opts.Beside)
 	f.parseEntry, f.fight, f.run = opts.Entry, opts.Fight, opts.Run
-	f.Kubelet = detect.ReadKubelet(root, node.Processes)
 	f.NoExec = readNoExec(root, node.BinDirs)
 	f.readSELinux()
 	f.Sandboxes, f.SandboxesErr = f.askedFor(ctx, opts.Kernel)

@@ -45,24 +45,8 @@ func nodeFindings() []finding {
 		{name: "no bpffs", code: "PW102", node: aws, change: set("proc/1/mounts", "tmpfs /sys/fs/bpf tmpfs rw 0 0\n"), want: doctor.Fail, seen: "nothing is mounted", fix: "mount -t bpf bpf /sys/fs/bpf"},
 		{name: "read-only bpffs", code: "PW102", node: aws, change: set("proc/1/mounts", "bpf /sys/fs/bpf bpf ro,nosuid 0 0\n"), want: doctor.Fail, seen: "read-only", fix: "remount,rw"},
 		{name: "no mounts", code: "PW102", node: aws, change: set("proc/1/mounts", ""), want: doctor.Unknown, seen: "cannot be read"},
-		{name: "locked down", code: "PW103", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "confidentiality", fix: "integrity"},
-		{name: "no lockdown", code: "PW103", node: aws, change: set("sys/kernel/security/lockdown", ""), want: doctor.Skip, seen: "no lockdown"},
 		{name: "locked down, types", code: "PW116", node: aws, change: set("sys/kernel/security/lockdown", "none integrity [confidentiality]"), want: doctor.Warn, seen: "may not read", fix: "integrity"},
 		{name: "no types", code: "PW116", node: aws, change: func(n *node) { delete(n.files, "sys/kernel/btf/vmlinux") }, want: doctor.Warn, seen: "no types (BTF)", fix: "CONFIG_DEBUG_INFO_BTF"},
-		{name: "interpreted", code: "PW104", node: aws, change: set("proc/sys/net/core/bpf_jit_enable", "0"), want: doctor.Warn, seen: "interpreted", fix: "bpf_jit_enable=1"},
-		{name: "no JIT", code: "PW104", node: aws, change: func(n *node) {
-			for _, name := range []string{"bpf_jit_enable", "bpf_jit_harden"} {
-				delete(n.files, "proc/sys/net/core/"+name)
-			}
-			n.files["proc/sys/net/core/default_qdisc"] = "fq_codel"
-		}, want: doctor.Warn, seen: "has no BPF JIT", fix: "CONFIG_BPF_JIT"},
-		{name: "in a container", code: "PW104", node: aws, change: func(n *node) {
-			for _, name := range []string{"bpf_jit_enable", "bpf_jit_harden"} {
-				delete(n.files, "proc/sys/net/core/"+name)
-			}
-			n.files["proc/sys/net/core/somaxconn"] = "4096"
-		}, want: doctor.Skip, seen: "not visible in this network namespace"},
-		{name: "hardened", code: "PW104", node: aws, change: set("proc/sys/net/core/bpf_jit_harden", "2"), want: doctor.Warn, seen: "blinded", fix: "bpf_jit_harden=1"},
 		{name: "no TCX beside policy", code: "PW105", node: aws, change: func(n *node) { n.kernel.features.TCX = profiles.No }, want: doctor.OK, seen: "nothing requests it"},
 		{name: "no TCX beside policy, mode by name", code: "PW105", node: aws, change: func(n *node) {
 			n.kernel.features.TCX = profiles.No
@@ -154,9 +138,6 @@ func machineFindings() []finding {
 	set := func(file, content string) func(*node) { return func(n *node) { n.files[file] = content } }
 	enforcing := func(n *node) { n.files["sys/fs/selinux/enforce"] = "1" }
 	avc := strings.Repeat("x\n", 1<<20) + `type=AVC msg=audit(1): avc:  denied  { write } for  pid=7 comm="podweir-cni" name="x"` + "\n"
-	kubelet := func(args string) func(*node) {
-		return set("proc/2/cmdline", strings.ReplaceAll(args, " ", "\x00")+"\x00")
-	}
 	return []finding{
 		{name: "denied", code: "PW111", node: aws, change: func(n *node) { enforcing(n); n.files["var/log/audit/audit.log"] = avc }, want: doctor.Warn, seen: "1 denials", fix: "ausearch"},
 		{name: "would be denied", code: "PW111", node: aws, change: func(n *node) {
@@ -164,16 +145,6 @@ func machineFindings() []finding {
 		}, want: doctor.Warn, seen: "permissive, but", fix: "ausearch"},
 		{name: "enforcing", code: "PW111", node: aws, change: enforcing, want: doctor.OK, seen: "enforcing, no denial"},
 		{name: "no SELinux", code: "PW111", node: aws, change: set("x", ""), want: doctor.Skip, seen: "no SELinux"},
-		{name: "Auto Mode", code: "PW112", node: aws, change: kubelet("/usr/bin/kubelet --node-labels=a=b,eks.amazonaws.com/compute-type=auto"), want: doctor.Fail, seen: "EKS Auto Mode", fix: "NotIn"},
-		{name: "managed nodes", code: "PW112", node: aws, change: kubelet("/usr/bin/kubelet --node-labels eks.amazonaws.com/nodegroup=x"), want: doctor.OK, seen: "no kind"},
-		{name: "kubelet unseen", code: "PW112", node: aws, change: func(n *node) { delete(n.files, "proc/2/comm") }, want: doctor.Skip, seen: "not seen"},
-		{name: "other runtime", code: "PW113", node: aws, change: set("var/lib/kubelet/config.yaml", "kind: x\ncontainerRuntimeEndpoint: \"unix:///var/run/crio/crio.sock\"\n"), want: doctor.Warn, seen: "crio.sock", fix: "--runtime"},
-		{name: "cri-dockerd, and another was looked at", code: "PW113", node: aws, change: kubelet("kubelet --container-runtime-endpoint=unix:///run/cri-dockerd.sock"), want: doctor.Warn, seen: "cri-dockerd.sock, and containerd 2.1.3", fix: "--runtime"},
-		{name: "same runtime", code: "PW113", node: aws, change: kubelet("kubelet --container-runtime-endpoint=unix:///run/containerd/containerd.sock"), want: doctor.OK, seen: "containerd.sock"},
-		{name: "config of kubelet elsewhere", code: "PW113", node: aws, change: func(n *node) {
-			kubelet("kubelet --config /etc/k/x.yaml")(n)
-			n.files["etc/k/x.yaml"] = "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock"
-		}, want: doctor.OK, seen: "containerd.sock"},
 		{name: "all networks", code: "PW114", node: aws, change: set("etc/containerd/config.toml", max0), want: doctor.Fail, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
 		{name: "all networks, no file of ours", code: "PW114", node: cilium, change: set("etc/containerd/config.toml", max0), want: doctor.Warn, seen: "max_conf_num is 0", fix: "max_conf_num = 1"},
 		{name: "one network", code: "PW114", node: aws, change: set("etc/containerd/config.toml", strings.Replace(max0, "= 0", "= 1", 1)), want: doctor.OK, seen: "is 1"},
@@ -344,7 +315,6 @@ func chainFindings() []finding {
 		{name: "another's capability", code: "PW207", node: aws, change: edit(own, `"bandwidth":true`, `"bandwidth":true,"portMappings":true`), want: doctor.OK, seen: "are passed"},
 		{name: "capabilities no object", code: "PW207", node: aws, change: edit(own, `"capabilities":{"bandwidth":true,"io.kubernetes.cri.pod-annotations":true}`, `"capabilities":7`), want: doctor.Fail, seen: "capabilities: json", fix: "podweir install"},
 		{name: "another file sorts first", code: "PW208", node: aws, change: set(net+"00-kube-ovn.conflist", strings.Replace(list, "cilium-cni", "kube-ovn", 1)), want: doctor.Fail, seen: "00-kube-ovn.conflist sorts before", fix: "drop-in"},
-		{name: "reserved name", code: "PW216", node: cilium, change: edit(net+"05-cilium.conflist", `"name":"cilium"`, `"name":"generic-veth"`), want: doctor.Fail, seen: "generic-veth", fix: "05-cilium.conflist"},
 	}
 }
 
@@ -427,7 +397,6 @@ func deliveryFindings() []finding {
 			n.settings("cni-exclusive", "false")
 			set(net+"00-podweir-05-.conflist.cilium_bak", "{}")(n)
 		}, want: doctor.OK, seen: "no program renames now"},
-		{name: "cilium in the name", code: "PW215", node: cilium, change: set(net+"00-podweir-05-cilium.conflist", list), want: doctor.Warn, seen: "00-podweir-05-cilium.conflist", fix: "mv /etc/cni/net.d/00-podweir-05-cilium.conflist /etc/cni/net.d/00-podweir-05-.conflist"},
 	}
 }
 
@@ -492,7 +461,6 @@ func neighbourFindings() []finding {
 			n.spliceIn("05-cilium.conflist")
 		}, want: doctor.Fail, seen: "is beside", fix: "--version 1.15.19 --namespace kube-system --reuse-values --set cni.exclusive=false && kubectl"},
 		{name: "clsact beside Cilium", code: "PW405", node: cilium, change: func(n *node) { n.kernel.attached[1].Mode = terms.Name(terms.ModeClsactHostSide) }, want: doctor.Fail, seen: "default/web (lxc0123) by clsact-hostside", fix: "auto"},
-		{name: "netkit", code: "PW406", node: cilium, change: func(n *node) { n.kernel.devices[0].Kind = terms.DeviceNetkit }, want: doctor.Warn, seen: "lxc0123 is netkit", fix: "podweir status"},
 	}
 }
 
@@ -523,8 +491,6 @@ func hookFindings() []finding {
 		{name: "unread", code: "PW501", node: cilium, change: func(n *node) { n.kernel.devices[0].In.Unread = "EPERM" }, want: doctor.Unknown, seen: "EPERM"},
 		{name: "stranger", code: "PW502", node: cilium, change: tcx(mine, stranger, theirs), want: doctor.Warn, seen: "lxc0123 ingress: tracer (program 9)", fix: "bpftool"},
 		{name: "stranger unread", code: "PW502", node: cilium, change: func(n *node) { n.kernel.devices[0].Out.Unread = "EPERM" }, want: doctor.Unknown, seen: "lxc0123: EPERM"},
-		{name: "pins with others", code: "PW503", node: aws, change: func(n *node) { n.pins = "/sys/fs/bpf/globals/aws/podweir/" }, want: doctor.Fail, seen: "/sys/fs/bpf/globals/aws/podweir is in /sys/fs/bpf/globals", fix: "--pins"},
-		{name: "pins beside others", code: "PW503", node: aws, change: func(n *node) { n.pins = "/sys/fs/bpf/ciliumish" }, want: doctor.OK, seen: "ciliumish"},
 		{name: "verdict 0", code: "PW504", node: aws, change: func(n *node) { n.kernel.verdicts[0].Wrong = "verdict 0" }, want: doctor.Fail, seen: "pw_police: verdict 0", fix: "detach"},
 		{name: "not run", code: "PW504", node: aws, change: func(n *node) { n.kernel.verdicts = nil }, want: doctor.Skip, seen: "no program was tried"},
 		{name: "foreign queue", code: "PW505", node: aws, change: func(n *node) {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -144,19 +143,6 @@ func checkStrangers(f *Facts) Finding {
 		}
 		return holds(fmt.Sprintf("none on %d devices", len(devices)))
 	})
-}
-
-// othersPins are directories on bpffs that others walk and clean.
-var othersPins = []string{"/sys/fs/bpf/cilium", "/sys/fs/bpf/tc", "/sys/fs/bpf/globals"}
-
-func checkPins(f *Facts) Finding {
-	pins := path.Clean(f.Pins)
-	for _, dir := range othersPins {
-		if pins == dir || strings.HasPrefix(pins, dir+"/") {
-			return breaks(pins+" is in "+dir, "a directory of podweir's own", "--pins /sys/fs/bpf/podweir")
-		}
-	}
-	return holds(pins)
 }
 
 func checkVerdicts(f *Facts) Finding {

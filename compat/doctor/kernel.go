@@ -76,17 +76,6 @@ func checkBPFFS(f *Facts) Finding {
 // (include/linux/security.h, LOCKDOWN_BPF_READ_KERNEL).
 const lockdownMost = "confidentiality"
 
-func checkLockdown(f *Facts) Finding {
-	switch mode := f.Node.Kernel.Lockdown; mode {
-	case "":
-		return skip("the kernel has no lockdown, or securityfs is not mounted")
-	case lockdownMost:
-		return breaks("lockdown "+mode, "none or integrity", "boot with lockdown=integrity")
-	default:
-		return holds("lockdown " + mode)
-	}
-}
-
 func checkQueueReadable(f *Facts) Finding {
 	k := &f.Node.Kernel
 	switch {
@@ -98,23 +87,6 @@ func checkQueueReadable(f *Facts) Finding {
 		return breaks("the kernel has no types (BTF)", "/sys/kernel/btf/vmlinux", "use a kernel with CONFIG_DEBUG_INFO_BTF")
 	}
 	return unknown("whether the kernel has its types (BTF)")
-}
-
-func checkJIT(f *Facts) Finding {
-	enable, harden := f.Node.Kernel.JITEnable, f.Node.Kernel.JITHarden
-	switch {
-	case enable == "" && harden == "" && f.Node.Kernel.DefaultQdisc == "":
-		// These settings, and that of the default qdisc, are the machine's: only
-		// its first network namespace shows them (net/core/sysctl_net_core.c).
-		return skip("the settings are not visible in this network namespace: the node is a container")
-	case enable == "" && harden == "":
-		return breaks("the kernel has no BPF JIT: programs are interpreted", "bpf_jit_enable 1", "take a kernel with CONFIG_BPF_JIT")
-	case enable == "0":
-		return breaks("bpf_jit_enable is 0: programs are interpreted", "1", "sysctl -w net.core.bpf_jit_enable=1")
-	case harden == "2":
-		return breaks("bpf_jit_harden is 2: root's programs are blinded too", "0 or 1", "sysctl -w net.core.bpf_jit_harden=1")
-	}
-	return holds("compiled, not hardened for root")
 }
 
 func checkTCX(f *Facts) Finding {

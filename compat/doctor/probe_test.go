@@ -162,7 +162,7 @@ func TestNRI(t *testing.T) {
 			n.sockets = tc.sockets
 			n.files["etc/containerd/config.toml"] = tc.config
 			root := n.root()
-			f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{Pins: n.pins, Kernel: n.kernel})
+			f := doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{Kernel: n.kernel})
 			f.Choice.Delivery = profiles.NRI
 			checks := doctor.Run(f).Checks
 			at := slices.IndexFunc(checks, func(o doctor.Outcome) bool { return o.Code == "PW115" })
@@ -182,7 +182,7 @@ func TestDeliveryThatWasAskedFor(t *testing.T) {
 		delete(n.files, own)
 		root := n.root()
 		rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
-			doctor.Options{Pins: n.pins, Kernel: n.kernel, Delivery: asked}))
+			doctor.Options{Kernel: n.kernel, Delivery: asked}))
 		at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW202" })
 		if got := rep.Checks[at]; got.Status != want {
 			t.Errorf("requested %q, without podweir in the chain: PW202 = %s: %s, want %s", asked, got.Status, got.Seen, want)
@@ -215,7 +215,7 @@ func TestHandedThatWasAskedFor(t *testing.T) {
 			}
 			root := n.root()
 			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts),
-				doctor.Options{Pins: n.pins, Kernel: n.kernel, Delivery: tc.asked}))
+				doctor.Options{Kernel: n.kernel, Delivery: tc.asked}))
 			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
 			if got := rep.Checks[at]; got.Status != tc.want || !strings.Contains(got.Fix, tc.fix) {
 				t.Errorf("PW210 = %s: %s; fix: %s, want %s with %q", got.Status, got.Seen, got.Fix, tc.want, tc.fix)
@@ -249,7 +249,7 @@ func TestHandedWithOtherSettings(t *testing.T) {
 			}
 			root := n.root()
 			rep := doctor.Run(doctor.Gather(t.Context(), root, detect.Read(t.Context(), root, n.opts), doctor.Options{
-				Pins: n.pins, Kernel: n.kernel, Delivery: profiles.Handed, Handed: func(*detect.Node) string { return tc.told },
+				Kernel: n.kernel, Delivery: profiles.Handed, Handed: func(*detect.Node) string { return tc.told },
 			}))
 			at := slices.IndexFunc(rep.Checks, func(o doctor.Outcome) bool { return o.Code == "PW210" })
 			got := rep.Checks[at]

@@ -17,7 +17,7 @@ type Format struct {
 	Short bool
 	// Color marks results by colour; for terminals only.
 	Color bool
-	// Explain is the command that explains a code; podweir doctor explain if empty.
+	// Explain is the command that explains a code; podweir explain if empty.
 	Explain string
 }
 
@@ -49,7 +49,7 @@ func (r *Report) WriteTable(w io.Writer, format Format) error {
 		t.outcome(&o)
 	}
 	if format.Short {
-		t.line("\n%s", r.rest(last == "", cmp.Or(format.Explain, "podweir doctor explain")))
+		t.line("\n%s", r.rest(last == "", cmp.Or(format.Explain, "podweir explain")))
 	} else {
 		t.line("\n%s", r.Summary())
 	}

@@ -6,52 +6,11 @@ package doctor
 import (
 	"fmt"
 	"path"
-	"strings"
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
 )
-
-// unsupportedTypes are the values of the label on nodes where no second plugin
-// can be installed, and what they are.
-var unsupportedTypes = map[string]string{"auto": "EKS Auto Mode", "fargate": "Fargate", "hybrid": "an EKS hybrid node"}
-
-func checkComputeType(f *Facts) Finding {
-	const label = "eks.amazonaws.com/compute-type"
-	if !f.Kubelet.Seen {
-		return skip("kubelet is not seen")
-	}
-	kind := f.Kubelet.Labels[label]
-	if what, ok := unsupportedTypes[kind]; ok {
-		return breaks(label+"="+kind+": this is "+what, "a node group of EC2 instances", "node affinity: "+label+" NotIn (fargate, hybrid, auto)")
-	}
-	return holds("kubelet's labels name no kind of node that is not supported")
-}
-
-func checkEndpoint(f *Facts) Finding {
-	endpoint, name := f.Kubelet.Endpoint, f.Node.Runtime.Name
-	switch {
-	case endpoint == "" || name == "":
-		return skip("kubelet's endpoint or the runtime is not known")
-	case runtimeAt(endpoint) == name:
-		return holds(endpoint)
-	}
-	return breaks("kubelet talks to "+endpoint+", and "+f.Node.Runtime.String()+" was looked at", "the runtime of kubelet",
-		"podweir doctor --runtime NAME://VERSION, as kubectl get node -o wide prints it")
-}
-
-// runtimeAt is the runtime that listens at an endpoint, by its name.
-func runtimeAt(endpoint string) string {
-	switch {
-	case strings.Contains(endpoint, "crio"):
-		return "cri-o"
-	case strings.Contains(endpoint, "docker"):
-		return "docker"
-	default:
-		return "containerd"
-	}
-}
 
 func checkMaxConfNum(f *Facts) Finding {
 	if f.Node.Config.MaxConfNum == nil {

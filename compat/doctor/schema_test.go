@@ -118,7 +118,7 @@ func TestSchema(t *testing.T) {
 	probed := cilium()
 	probed.prober = flows(probed, 100, 0)
 	for name, n := range map[string]*node{
-		"good": aws(), "broken": broken, "probed": probed, "empty": {files: map[string]string{"x": ""}, pins: "/sys/fs/bpf/podweir"},
+		"good": aws(), "broken": broken, "probed": probed, "empty": {files: map[string]string{"x": ""}},
 	} {
 		var b bytes.Buffer
 		must.OK(t, writeJSON(&b, n.report(t)))

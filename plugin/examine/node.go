@@ -50,7 +50,7 @@ type Node struct {
 func (n *Node) Doctor(ctx context.Context, where detect.Options, how doctor.Options) *doctor.Report {
 	host := detect.HostRoot(n.Root)
 	where.Live = n
-	how.Version, how.Pins, how.Kernel, how.Entry = version.String(), n.Paths.Pins, n, checkEntry
+	how.Version, how.Kernel, how.Entry = version.String(), n, checkEntry
 	if how.Watch > 0 {
 		how.Prober = n
 	}

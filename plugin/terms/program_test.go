@@ -13,7 +13,7 @@ func TestRunnable(t *testing.T) {
 	const in = "kubectl -n kube-system exec podweir-x -- podweir"
 	for text, want := range map[string]string{
 		"podweir repair": in + " repair",
-		"podweir repair; if it comes back: podweir doctor explain PW602": in + " repair; if it comes back: " + in + " doctor explain PW602",
+		"podweir repair; if it comes back: podweir explain PW602": in + " repair; if it comes back: " + in + " explain PW602",
 		"or `podweir gc`":               "or `" + in + " gc`",
 		"kubectl podweir status":        "kubectl podweir status",
 		"kubectl podweir explain PW602": "kubectl podweir explain PW602",

@@ -23,7 +23,6 @@ import (
 	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/agent/delivery"
 	"github.com/podweir/podweir/plugin/agent/serve"
-	"github.com/podweir/podweir/plugin/cmd/show"
 	"github.com/podweir/podweir/plugin/examine"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -49,7 +48,7 @@ func newDoctor(o *options) *cobra.Command {
 		Long: "Check whether podweir can work on this node, is wired in, and works beside everything else there. It\n" +
 			"changes nothing. With --probe it also watches for some seconds and tries what a look does not tell; each such\n" +
 			"check names what it touches. Exit status 1 if a check failed, 2 if one could not be answered.",
-		Example: "  podweir doctor\n  podweir doctor explain PW602\n  podweir doctor --probe\n  podweir doctor --root /host -o json",
+		Example: "  podweir doctor\n  podweir explain PW602\n  podweir doctor --probe\n  podweir doctor --root /host -o json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, o) },
 	}
@@ -66,7 +65,6 @@ func newDoctor(o *options) *cobra.Command {
 	f.Duration("probe-time", 3*time.Second, "how long --probe watches, 1s to 1m")
 	f.Bool("strict", false, "let a warning count as a failure")
 	completeEnum(cmd, "delivery", deliveries()...)
-	cmd.AddCommand(newExplainCode())
 	return cmd
 }
 
@@ -77,40 +75,6 @@ func deliveries() []string {
 		words[i] = string(d)
 	}
 	return words
-}
-
-// newExplainCode prints the page of a code from the binary.
-func newExplainCode() *cobra.Command {
-	return &cobra.Command{
-		Use:   "explain CODE",
-		Short: "Explain a code: what is checked, why it matters and what to do",
-		Args:  cobra.ExactArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var codes []string
-			for _, c := range doctor.Checks() {
-				codes = append(codes, c.Code+"\t"+c.Title)
-			}
-			return codes, cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			page := doctor.Explain(args[0], runBy())
-			if page == "" {
-				return fmt.Errorf("%q is no code of a check, want one such as PW602, as podweir doctor prints them", args[0])
-			}
-			return show.Page(cmd.OutOrStdout(), page)
-		},
-	}
-}
-
-// newCompat holds the doctor under the name of what it is about, too.
-func newCompat(o *options) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "compat", Short: "Look at what else is on this node", Args: cobra.NoArgs,
-		// Without it a command that is not there prints the help and is no error.
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newDoctor(o))
-	return cmd
 }
 
 func runDoctor(cmd *cobra.Command, o *options) error {
@@ -138,7 +102,7 @@ func runDoctor(cmd *cobra.Command, o *options) error {
 		ToldRuntime: delivery.ToldRuntime(root),
 	}, doctor.Options{Beside: beside(), Delivery: profiles.Delivery(o.v.GetString("delivery")), Handed: handed(root), Fight: fought(root), Watch: watch, Run: runBy()})
 	out := cmd.OutOrStdout()
-	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir doctor explain", runBy())}
+	format := doctor.Format{Short: !o.v.GetBool("verbose"), Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Explain: terms.Runnable("podweir explain", runBy())}
 	var err error
 	if o.machine() {
 		err = o.print(out, rep)

@@ -195,10 +195,10 @@ func TestDoctorExitStatus(t *testing.T) {
 		want int
 		text string
 	}{
-		"no root":      {[]string{"doctor", "--root", "/nowhere/at/all"}, doctor.ExitUnknown, "--root"},
-		"root a file":  {[]string{"doctor", "--root", "/etc/hostname"}, doctor.ExitUnknown, "--root"},
-		"empty node":   {[]string{"doctor", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
-		"by its alias": {[]string{"compat", "doctor", "--strict", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
+		"no root":     {[]string{"doctor", "--root", "/nowhere/at/all"}, doctor.ExitUnknown, "--root"},
+		"root a file": {[]string{"doctor", "--root", "/etc/hostname"}, doctor.ExitUnknown, "--root"},
+		"empty node":  {[]string{"doctor", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
+		"strictly":    {[]string{"doctor", "--strict", "--root", t.TempDir()}, doctor.ExitFail, "fail"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := runPodweir(t, tc.args...)
@@ -233,11 +233,11 @@ func TestDoctorShort(t *testing.T) {
 
 // The page of a code comes from the binary.
 func TestDoctorExplain(t *testing.T) {
-	out, err := runPodweir(t, "doctor", "explain", "pw602")
+	out, err := runPodweir(t, "explain", "pw602")
 	if err != nil || !strings.HasPrefix(out, "# PW602: ") || !strings.Contains(out, "**Cure**: ") {
 		t.Errorf("explain pw602 = %v\n%s", err, out)
 	}
-	if _, err := runPodweir(t, "doctor", "explain", "PW000"); err == nil || !strings.Contains(err.Error(), `"PW000" is no code`) {
+	if _, err := runPodweir(t, "explain", "PW000"); err == nil || !strings.Contains(err.Error(), `"PW000" is not accepted`) {
 		t.Errorf("explain PW000 = %v", err)
 	}
 }

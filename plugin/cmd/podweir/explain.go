@@ -47,7 +47,11 @@ func newExplain(o *options) *cobra.Command {
 		},
 	}
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return o.recorded(cmd, func(r *attach.Record) string { return r.Pod })
+		all, directive := o.recorded(cmd, func(r *attach.Record) string { return r.Pod })
+		for _, c := range doctor.Checks() {
+			all = append(all, c.Code+"\t"+c.Title)
+		}
+		return all, directive
 	}
 	return cmd
 }

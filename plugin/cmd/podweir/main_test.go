@@ -372,7 +372,6 @@ func TestErrorsAreOneLine(t *testing.T) {
 	}{
 		"a slip":             {[]string{"stauts"}, `unknown command "stauts" for "podweir": did you mean status?`},
 		"nothing like it":    {[]string{"frobnicate"}, `unknown command "frobnicate" for "podweir"`},
-		"below a group":      {[]string{"compat", "docter"}, `unknown command "docter" for "podweir compat"`},
 		"a delivery of none": {[]string{"doctor", "--delivery", "foo"}, `--delivery "foo" is not accepted, want one of auto, chain, drop-in, handed, nri, watch`},
 	} {
 		root := newRoot()
@@ -514,7 +513,6 @@ func TestEnumsAreCompleted(t *testing.T) {
 		{"set", "--egress-queue", "tbf"},
 		{"agent", "--log-level", "warn"},
 		{"agent", "--log-format", "text"},
-		{"doctor", "explain", "PW602"},
 	} {
 		if all := completed(t, line[:2]...); !strings.Contains(strings.Join(all, " "), line[2]) {
 			t.Errorf("podweir %v <tab> gives %q, want %s", line[:2], all, line[2])
@@ -586,7 +584,7 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 
 // Every command that a text may tell a reader to run is printed as it is run there.
 func TestCommandsOfTexts(t *testing.T) {
-	notForReaders := []string{"agent", "compat", "completion", "help", "version"}
+	notForReaders := []string{"agent", "completion", "help", "version"}
 	for _, c := range newRoot().Commands() {
 		if slices.Contains(terms.Commands, c.Name()) == slices.Contains(notForReaders, c.Name()) {
 			t.Errorf("podweir %s: want it among terms.Commands, or among those that no text names", c.Name())

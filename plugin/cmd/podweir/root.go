@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 	complete(root, "output", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return formatsOf(cmd), cobra.ShellCompDirectiveNoFileComp
 	})
-	root.AddCommand(newStatus(o), newTop(o), newExplain(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o), newCompat(o),
+	root.AddCommand(newStatus(o), newTop(o), newExplain(o), newAttach(o), newDetach(o), newSet(o), newRepair(o), newDoctor(o),
 		newVersion(o))
 	root.AddCommand(newInstall(o), newUninstall(o), newGC(o), newAgent(o))
 	return root

@@ -65,21 +65,21 @@ NOT LIMITED ns/db since 2027-01-15T08:00:00Z (1 min)
   cure   the agent tries again by itself; podweir doctor finds what prevents it
 NOT LIMITED ns/late since 2027-01-15T08:00:00Z (1 min)
   cause  no sandbox
-  cure   podweir doctor explain PW610
+  cure   podweir explain PW610
 NOT LIMITED ns/new since 2027-01-15T08:00:00Z (1 min)
   cause  no memory
   cure   the agent tries again by itself; podweir doctor finds what prevents it
 EXCEEDED    ns/web since 2027-01-15T08:00:00Z (1 min)
   cause  egress of eth0 has a limit of 10 Mbit/s and carried 25 Mbit/s; likely
          cause: a process in the pod
-  cure   podweir doctor explain PW612
+  cure   podweir explain PW612
 UNKNOWN     net/c4
   cause  its record cannot be read: unexpected end of JSON input
   cure   podweir doctor
 TAMPERED    net/c2 since 2027-01-15T08:00:00Z (1 min)
   cause  its egress limit of 10 Mbit/s is taken away again and again, and holds;
          likely cause: a process in the pod
-  cure   podweir doctor explain PW612
+  cure   podweir explain PW612
 `
 	if diff := cmp.Diff(want, rep.View(now).Summary("this node", false)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

@@ -37,10 +37,10 @@ func five() []view.Pod {
 	long := strings.Repeat("cannot make the queue on eth0: the kernel has no memory left for it; ", 4)
 	return []view.Pod{
 		{Pod: "team-a/web-5d8f7c9b6d-x2x4q", State: view.NotLimited, Cause: long, Cure: "the agent tries again by itself; podweir doctor finds what prevents it", Since: now.Add(-13 * time.Minute)},
-		{Pod: "team-a/cache-0", State: view.Exceeded, Cause: "egress of eth0 has a limit of 10 Mbit/s and carried 25 Mbit/s; likely cause: a process with a raw socket", Cure: "podweir doctor explain PW612", Since: now.Add(-40 * time.Second)},
+		{Pod: "team-a/cache-0", State: view.Exceeded, Cause: "egress of eth0 has a limit of 10 Mbit/s and carried 25 Mbit/s; likely cause: a process with a raw socket", Cure: "podweir explain PW612", Since: now.Add(-40 * time.Second)},
 		{Pod: "team-b/db-0", State: view.Differs, Cause: "egress build-queue: eth0: no root qdisc, want tbf; egress attach: no filter", Cure: "podweir repair"},
 		{Pod: "team-b/db-1", State: view.Unknown, Cause: "its record cannot be read: unexpected end of JSON input", Cure: "podweir doctor"},
-		{Pod: "team-c/batch", State: view.Tampered, Cause: "ingress of eth0 has a limit of 1 Gbit/s, which holds though it is taken away again and again; likely cause: " + long, Cure: "podweir doctor explain PW612", Since: now.Add(-3 * time.Hour)},
+		{Pod: "team-c/batch", State: view.Tampered, Cause: "ingress of eth0 has a limit of 1 Gbit/s, which holds though it is taken away again and again; likely cause: " + long, Cure: "podweir explain PW612", Since: now.Add(-3 * time.Hour)},
 	}
 }
 
