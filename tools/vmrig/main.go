@@ -25,8 +25,7 @@ import (
 
 const usage = `usage:
   vmrig setup [-update] [-mirror URI]       fetch kernels and what runs them
-  vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel
-  vmrig exec KERNEL COMMAND                 the same, for "go test -exec"
+  vmrig run -k KERNEL [options] -- COMMAND  run a command on a kernel, also for "go test -exec"
   vmrig test [options] PACKAGE...           privileged tests on every kernel
   vmrig test -tier TIER [options]           those of a tier
   vmrig report -host LOG [RESULTS...]       tests that were skipped, or that no kernel ran
@@ -62,14 +61,16 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		fmt.Fprint(os.Stderr, usage)
 		return statusUsage, nil
 	}
+	// depmod and modprobe are in sbin, which a user's PATH may lack.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin"); err != nil {
+		return 0, err
+	}
 	name, args := args[0], args[1:]
 	switch name {
 	case "setup":
 		return outcome(0, setup(ctx, args))
 	case "run":
 		return outcome(run(ctx, args))
-	case "exec":
-		return outcome(execute(ctx, args))
 	case "test":
 		return outcome(test(ctx, args))
 	case "report":
@@ -122,7 +123,7 @@ func setup(ctx context.Context, args []string) error {
 		if *mirror != "" {
 			return archive.Source{URI: *mirror}.WithKeyring(), nil
 		}
-		return archive.SystemSource("/etc/apt")
+		return archive.SystemSource(ctx, "/etc/apt")
 	}
 	return cache.Fetch(ctx, source, *update, os.Stdout)
 }
@@ -130,10 +131,6 @@ func setup(ctx context.Context, args []string) error {
 // install installs the packages whose commands are missing, from the machine's
 // own sources.
 func install(ctx context.Context) error {
-	// depmod lives in sbin, which a user's PATH may lack.
-	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin"); err != nil {
-		return err
-	}
 	var missing []string
 	for _, n := range needed {
 		if _, err := exec.LookPath(n.command); err != nil {
@@ -181,24 +178,6 @@ func run(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	o.Args = flags.Args()
-	return boot(ctx, o)
-}
-
-// execute is run with the kernel as first argument; its options come from the
-// environment, because go test has no place for them.
-func execute(ctx context.Context, args []string) (int, error) {
-	if len(args) < 2 {
-		return 0, errors.New("exec needs a kernel and a command")
-	}
-	flags := flag.NewFlagSet("exec", flag.ContinueOnError)
-	o, err := machine(flags)
-	if err != nil {
-		return 0, err
-	}
-	if err := flags.Parse(strings.Fields(os.Getenv("VMRIG_FLAGS"))); err != nil {
-		return 0, fmt.Errorf("VMRIG_FLAGS: %w", err)
-	}
-	o.Kernel, o.Args = args[0], args[1:]
 	return boot(ctx, o)
 }
 

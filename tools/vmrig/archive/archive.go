@@ -108,7 +108,7 @@ func (r *Release) Unpack(ctx context.Context, root string, names ...string) erro
 		return fmt.Errorf("download of %v gave %d files, want %d", names, len(files), len(names))
 	}
 	for _, file := range files {
-		if _, err := r.run(ctx, debs, "dpkg-deb", "-x", file, root); err != nil {
+		if _, err := run(ctx, debs, "dpkg-deb", "-x", file, root); err != nil {
 			return err
 		}
 	}
@@ -117,10 +117,10 @@ func (r *Release) Unpack(ctx context.Context, root string, names ...string) erro
 
 // apt runs a command of apt in a directory, on this release's state.
 func (r *Release) apt(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
-	return r.run(ctx, dir, name, append(slices.Clone(r.options), args...)...)
+	return run(ctx, dir, name, append(slices.Clone(r.options), args...)...)
 }
 
-func (r *Release) run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,12 +29,11 @@ const (
 
 	// SpecFile, StdoutFile, StderrFile and StatusFile are in the job's
 	// directory; the last appears when the command has ended and holds its exit
-	// status. ElapsedFile holds how long it took, in nanoseconds.
-	SpecFile    = "spec.json"
-	StdoutFile  = "stdout"
-	StderrFile  = "stderr"
-	ElapsedFile = "elapsed"
-	StatusFile  = "status"
+	// status.
+	SpecFile   = "spec.json"
+	StdoutFile = "stdout"
+	StderrFile = "stderr"
+	StatusFile = "status"
 )
 
 // jobDir is where the guest sees the job's directory. /run is the guest's own.
@@ -83,13 +81,8 @@ func run() error {
 	if err := prepare(job); err != nil {
 		return err
 	}
-	start := time.Now()
 	status, err := execute(job)
 	if err != nil {
-		return err
-	}
-	elapsed := fmt.Append(nil, time.Since(start).Nanoseconds())
-	if err := os.WriteFile(filepath.Join(jobDir, ElapsedFile), elapsed, 0o644); err != nil {
 		return err
 	}
 	tmp := filepath.Join(jobDir, StatusFile+".tmp")

@@ -52,6 +52,5 @@ func exactly(names []string) string {
 func (r *Results) add(part *Results) {
 	maps.Copy(r.Tests, part.Tests)
 	r.Troubles = append(r.Troubles, part.Troubles...)
-	r.Overheads = append(r.Overheads, part.Overheads...)
 	r.Again = append(r.Again, part.Again...)
 }

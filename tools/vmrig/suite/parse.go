@@ -6,12 +6,11 @@
 package suite
 
 import (
-	"bufio"
-	"io"
-	"regexp"
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
 	"strings"
-
-	"github.com/podweir/podweir/plugin/testutil/mark"
 )
 
 // Outcome is how a test ended.
@@ -29,6 +28,18 @@ type TestID struct {
 	Package, Name string
 }
 
+// MarshalText makes it a key of JSON.
+func (id TestID) MarshalText() ([]byte, error) { return []byte(id.Package + " " + id.Name), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *TestID) UnmarshalText(text []byte) error {
+	var ok bool
+	if id.Package, id.Name, ok = strings.Cut(string(text), " "); !ok {
+		return fmt.Errorf("%q is no package and test", text)
+	}
+	return nil
+}
+
 // Test is how a test ended on one kernel.
 type Test struct {
 	Outcome Outcome
@@ -36,39 +47,17 @@ type Test struct {
 	Feature string
 }
 
-var (
-	resultLine  = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
-	currentLine = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)`)
-)
-
 // featureMark is how plugin/testutil names what a test misses.
 const featureMark = "SKIP-FEATURE: "
 
 // Parse reads the output of "go test -v" of one package. A test that a mark left out is
-// not among them.
-func Parse(r io.Reader, pkg string) (map[TestID]Test, error) {
-	tests := map[TestID]Test{}
-	pending, features, marked := map[string]Outcome{}, map[string]string{}, map[string]bool{}
-	current := ""
-	scanner := bufio.NewScanner(r)
-	const longest = 1 << 20 // a difference of two large values is one line
-	scanner.Buffer(nil, longest)
-	for scanner.Scan() {
-		line := scanner.Text()
-		if m := currentLine.FindStringSubmatch(line); m != nil {
-			current = m[1]
-		} else if m := resultLine.FindStringSubmatch(line); m != nil {
-			pending[m[2]] = Outcome(m[1])
-		} else if _, feature, ok := strings.Cut(line, featureMark); ok {
-			features[current] = strings.TrimSpace(feature)
-		} else if strings.Contains(line, ": "+mark.SkipPrefix) {
-			marked[current] = true
-		}
+// not among them. It needs the go command.
+func Parse(ctx context.Context, log, pkg string) (map[TestID]Test, error) {
+	cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-p", pkg)
+	cmd.Stdin = strings.NewReader(log)
+	events, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go tool test2json: %w", err)
 	}
-	for name, outcome := range pending {
-		if !marked[name] {
-			tests[TestID{pkg, name}] = Test{outcome, features[name]}
-		}
-	}
-	return tests, scanner.Err()
+	return ParseJSON(bytes.NewReader(events))
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/podweir/podweir/tools/vmrig/vm"
 )
@@ -26,8 +25,6 @@ type Results struct {
 	// test that is skipped for another is a fault.
 	Lacks []string
 	Tests map[TestID]Test
-	// Overheads are what each machine took besides its tests.
-	Overheads []time.Duration
 	// Troubles are what went wrong besides a test: a binary that did not end,
 	// a fault that the kernel itself reported.
 	Troubles []string
@@ -49,9 +46,9 @@ func (r *Results) count(o Outcome) int {
 // Report writes what each kernel ran and skipped, and returns the faults.
 func Report(w io.Writer, all []Results) []string {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "kernel\trelease\taccelerator\tpassed\tfailed\tskipped\tboot and share")
+	fmt.Fprintln(table, "kernel\trelease\taccelerator\tpassed\tfailed\tskipped")
 	for _, r := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Kernel, r.Release, cmp.Or(r.Accel, "-"), r.count(Pass), r.count(Fail), r.count(Skip), r.overhead())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%d\n", r.Kernel, r.Release, cmp.Or(r.Accel, "-"), r.count(Pass), r.count(Fail), r.count(Skip))
 	}
 	_ = table.Flush()
 	for _, r := range all {
@@ -83,15 +80,6 @@ func RunByNone(all []Results) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// overhead writes the median of the overheads and the longest.
-func (r *Results) overhead() string {
-	if len(r.Overheads) == 0 {
-		return "-"
-	}
-	sorted := slices.Sorted(slices.Values(r.Overheads))
-	return fmt.Sprintf("%.1f s (longest %.1f s)", sorted[len(sorted)/2].Seconds(), sorted[len(sorted)-1].Seconds())
 }
 
 // missing lists the features for the lack of which tests were skipped.

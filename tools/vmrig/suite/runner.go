@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/tools/vmrig/vm"
@@ -152,7 +151,7 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary, s
 		if err := os.WriteFile(log, []byte(s.text), 0o644); err != nil {
 			return nil, err
 		}
-		tests, err := Parse(strings.NewReader(s.text), b.Package)
+		tests, err := Parse(ctx, s.text, b.Package)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", log, err)
 		}
@@ -160,9 +159,6 @@ func (r *Runner) boot(ctx context.Context, kernel *Results, binaries []Binary, s
 		if i == 0 {
 			for _, c := range result.Complaints {
 				part.Troubles = append(part.Troubles, "the kernel complained: "+c)
-			}
-			if runErr == nil {
-				part.Overheads = []time.Duration{result.Overhead}
 			}
 		}
 		if err := r.report(o.Kernel, b, &part, &s); err != nil {

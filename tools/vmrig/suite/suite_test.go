@@ -47,23 +47,28 @@ func TestParse(t *testing.T) {
 		"TestPrivilegedC/one": {Outcome: Skip, Feature: "netkit"},
 		"TestPrivilegedC/two": {Outcome: Fail},
 	}
-	for name, tt := range map[string]struct{ log, pkg string }{
-		"one binary": {log, "example.org/p"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tests, err := Parse(strings.NewReader(tt.log), tt.pkg)
-			must.OK(t, err)
-			got := map[string]Test{}
-			for id, test := range tests {
-				if id.Package != "example.org/p" {
-					t.Errorf("Parse() has a test of package %q", id.Package)
-				}
-				got[id.Name] = test
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Parse() mismatch (-want +got):\n%s", diff)
-			}
-		})
+	tests, err := Parse(t.Context(), log, "example.org/p")
+	must.OK(t, err)
+	got := map[string]Test{}
+	for id, test := range tests {
+		if id.Package != "example.org/p" {
+			t.Errorf("Parse() has a test of package %q", id.Package)
+		}
+		got[id.Name] = test
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Parse() mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// What is kept is what is read again.
+func TestKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kept.json")
+	want := []Results{{Kernel: "6.1", Release: "6.1.0-50", Tests: map[TestID]Test{{"p", "TestA/x_y"}: {Skip, "fq"}, {"q", "TestA"}: {Outcome: Pass}}}}
+	must.OK(t, Keep(file, want))
+	got, err := Kept(file)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("Kept(): %v (-want +got):\n%s", err, diff)
 	}
 }
 
@@ -129,9 +134,8 @@ func TestReport(t *testing.T) {
 	var out strings.Builder
 	all := tests["what one kernel lacks another has"].all
 	all[1].Again = []string{"TestB"}
-	all[1].Overheads = []time.Duration{5 * time.Second, 3 * time.Second, 4 * time.Second}
 	Report(&out, all)
-	for _, want := range []string{"4.0 s (longest 5.0 s)", "host has no fq, so it skipped TestB\n", "6.1 has no tcx, so it skipped TestA\n", "6.1: TestB failed and ran once more\n"} {
+	for _, want := range []string{"host has no fq, so it skipped TestB\n", "6.1 has no tcx, so it skipped TestA\n", "6.1: TestB failed and ran once more\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("Report() wrote\n%s\nwithout %q", out.String(), want)
 		}

@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,8 +23,8 @@ var bootModules = []string{"virtio_pci", "virtiofs", "overlay"}
 
 // writeInitramfs writes the initial file system: this program as init, and the
 // modules that reach the host's files.
-func writeInitramfs(w io.Writer, modulesDir string, modules []string) error {
-	files, err := moduleFiles(modulesDir, modules)
+func writeInitramfs(w io.Writer, kernelDir, version string) error {
+	files, err := moduleFiles(kernelDir, version, bootModules)
 	if err != nil {
 		return err
 	}
@@ -74,50 +74,23 @@ func staticSelf() ([]byte, error) {
 	return data, nil
 }
 
-// moduleFiles returns the files of modules and of what they depend on, in
-// loading order, without those that are built in. dir is
-// lib/modules/<release>.
-func moduleFiles(dir string, names []string) ([]string, error) {
-	deps, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
-	if err != nil {
-		return nil, err
-	}
-	builtin, err := os.ReadFile(filepath.Join(dir, "modules.builtin"))
-	if err != nil {
-		return nil, err
-	}
+// moduleFiles returns the files of modules of a kernel and of what they depend on, in
+// loading order, without those that are built in.
+func moduleFiles(kernelDir, version string, names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {
-		line, found := moduleLine(string(deps), name)
-		if !found {
-			if _, found := moduleLine(string(builtin), name); !found {
-				return nil, fmt.Errorf("%s has no module %s", dir, name)
-			}
-			continue
+		out, err := exec.Command("modprobe", "-d", kernelDir, "-S", version, "--show-depends", name).CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("modprobe --show-depends %s: %w: %s", name, err, out)
 		}
-		// "file: what it needs", the last needed being the first to load.
-		file, rest, _ := strings.Cut(line, ":")
-		needed := strings.Fields(rest)
-		slices.Reverse(needed)
-		for _, f := range append(needed, file) {
-			if f = filepath.Join(dir, f); !slices.Contains(files, f) {
-				files = append(files, f)
+		for line := range strings.Lines(string(out)) {
+			// "insmod file options"
+			if f := strings.Fields(line); len(f) > 1 && f[0] == "insmod" && !slices.Contains(files, f[1]) {
+				files = append(files, f[1])
 			}
 		}
 	}
 	return files, nil
-}
-
-// moduleLine returns the line of a module in modules.dep or modules.builtin.
-func moduleLine(table, name string) (string, bool) {
-	for line := range strings.Lines(table) {
-		file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
-		base := strings.TrimSuffix(path.Base(file), ".ko")
-		if strings.ReplaceAll(base, "-", "_") == name {
-			return strings.TrimSpace(line), true
-		}
-	}
-	return "", false
 }
 
 // Modes of what the initial file system holds: a file that may be executed, a

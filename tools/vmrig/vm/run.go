@@ -43,9 +43,6 @@ type Options struct {
 type Result struct {
 	// Status is the command's exit status.
 	Status int
-	// Overhead is what boot, file server and power-off took: the time of the
-	// whole run without that of the command.
-	Overhead time.Duration
 	// Complaints are lines of the console by which the kernel reports a fault
 	// of its own, such as a warning with a stack trace.
 	Complaints []string
@@ -97,7 +94,6 @@ func (c *Cache) run(ctx context.Context, version string, o Options) (Result, err
 		return Result{}, err
 	}
 
-	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	output := follow(map[string]io.Writer{
@@ -105,25 +101,7 @@ func (c *Cache) run(ctx context.Context, version string, o Options) (Result, err
 		filepath.Join(dir, guest.StderrFile): o.Stderr,
 	})
 	err = c.boot(ctx, dir, o)
-	result, err := finish(ctx, dir, o, errors.Join(err, output()))
-	if err == nil {
-		result.Overhead = time.Since(start) - elapsed(dir)
-	}
-	return result, err
-}
-
-// elapsed returns how long the guest says that its command took, 0 if it does
-// not say.
-func elapsed(dir string) time.Duration {
-	text, err := os.ReadFile(filepath.Join(dir, guest.ElapsedFile))
-	if err != nil {
-		return 0
-	}
-	ns, err := strconv.ParseInt(string(text), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(ns)
+	return finish(ctx, dir, o, errors.Join(err, output()))
 }
 
 // finish reads what a machine left behind.
@@ -170,7 +148,7 @@ func writeJob(dir, kernelDir, version string, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := writeInitramfs(f, filepath.Join(kernelDir, "lib/modules", version), bootModules); err != nil {
+	if err := writeInitramfs(f, kernelDir, version); err != nil {
 		_ = f.Close()
 		return err
 	}

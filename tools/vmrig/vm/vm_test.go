@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,28 +19,6 @@ import (
 	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/vmrig/guest"
 )
-
-func TestModuleFiles(t *testing.T) {
-	dir := t.TempDir()
-	for name, data := range map[string]string{
-		"modules.dep":     "kernel/fs/fuse.ko:\nkernel/fs/virtiofs.ko: kernel/fs/fuse.ko kernel/virtio.ko\nkernel/virtio.ko:\nkernel/fs/over-lay.ko: kernel/fs/fuse.ko\n",
-		"modules.builtin": "kernel/virtio_pci.ko\n",
-	} {
-		must.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644))
-	}
-	got, err := moduleFiles(dir, []string{"virtio_pci", "virtiofs", "over_lay"})
-	must.OK(t, err)
-	want := []string{"kernel/virtio.ko", "kernel/fs/fuse.ko", "kernel/fs/virtiofs.ko", "kernel/fs/over-lay.ko"}
-	for i := range got {
-		got[i] = strings.TrimPrefix(got[i], dir+"/")
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("moduleFiles() mismatch (-want +got):\n%s", diff)
-	}
-	if _, err := moduleFiles(dir, []string{"nothing"}); err == nil {
-		t.Error("moduleFiles() of a module that is not there = nil, want an error")
-	}
-}
 
 // cpio(1), where it is installed, reads what is written.
 func TestCpio(t *testing.T) {
@@ -85,15 +62,15 @@ func TestFinish(t *testing.T) {
 			dir := t.TempDir()
 			files := map[string]string{consoleFile: "line one\r\nBUG: soft lockup\r\n"}
 			if tt.status != "" {
-				files[guest.StatusFile], files[guest.ElapsedFile] = tt.status, "2000000000"
+				files[guest.StatusFile] = tt.status
 			}
 			for file, text := range files {
 				must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
 			result, err := finish(tt.ctx, dir, Options{Kernel: "6.1", Timeout: time.Minute}, tt.boot)
 			if tt.status != "" {
-				if err != nil || result.Status != 7 || len(result.Complaints) != 1 || elapsed(dir) != 2*time.Second {
-					t.Errorf("finish() = %+v, %v after %v, want status 7, one complaint and 2 s", result, err, elapsed(dir))
+				if err != nil || result.Status != 7 || len(result.Complaints) != 1 {
+					t.Errorf("finish() = %+v, %v, want status 7 and one complaint", result, err)
 				}
 				return
 			}
