@@ -5,13 +5,20 @@ package bpf_test
 
 import (
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf"
 	"github.com/podweir/podweir/bpf/bpftest"
+	"github.com/podweir/podweir/bpf/image"
+	"github.com/podweir/podweir/bpf/model"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -50,4 +57,59 @@ func TestPrivilegedProgramsNeedAnyAlignment(t *testing.T) {
 		t.Errorf("none of %d programs is refused with strict alignment: the loader need not say that any will do", len(spec.Programs))
 	}
 	t.Logf("%d of %d programs are refused with strict alignment", refused, len(spec.Programs))
+}
+
+// Contention lets no packet through free: whatever races CPUs lose against
+// each other, the meter holds the cost of every packet, to the unit.
+func TestPrivilegedConcurrentCharges(t *testing.T) {
+	const perCPU = 2_000_000
+	d, _ := loadOne(t, "pw_edt", 1)
+	m := newDirection(1e9, terms.PolicyFlat)
+	m.Config.TotalRate = shaping.FixedRate{Mult: 3} // 3/64 ns for a byte
+	m.Config.TotalHorizon = meterTime(time.Hour)
+	d.WriteConfig(bpftest.Config(&m.Config), m.Keys)
+	// Far ahead of now, or an idle meter would forget what it never owed.
+	start := (monotonicNS(t) + uint64(10*time.Minute)) << 6
+	d.WriteState(&image.State{TotalTat: start})
+
+	cpus := max(runtime.NumCPU(), 2)
+	var group sync.WaitGroup
+	for range cpus {
+		group.Go(func() {
+			if _, _, err := d.Program("pw_edt").Benchmark(tcpPacket(0), perCPU, nil); err != nil {
+				t.Errorf("run pw_edt: %v", err)
+			}
+		})
+	}
+	group.Wait()
+	packets, _ := d.Counters()
+	if n := packets[model.Paced]; n != uint64(cpus*perCPU) {
+		t.Errorf("%d packets were paced, want %d", n, cpus*perCPU)
+	}
+	got, want := d.State().TotalTat-start, uint64(cpus*perCPU)*3*uint64(len(tcpPacket(0)))
+	if got != want {
+		t.Errorf("%d CPUs charged %d units, want %d", cpus, got, want)
+	}
+}
+
+// A packet whose CPU read the clock before another CPU's packet moved the fair share
+// leaves it as it is: it was taken for one after a pause, which gave every flow the cap.
+func TestPrivilegedFairShareAtAnOlderTick(t *testing.T) {
+	d := bpftest.Load(t)
+	m := newDirection(10e6, terms.PolicyStrict)
+	reset(d, m)
+	const now = uint64(1e12)
+	at := func(coarse uint64) uint64 {
+		d.SetClock(model.Clock{ExactNS: now + 5*millisecond, CoarseNS: coarse}, 0)
+		d.MustRun("pw_band", &model.Packet{Data: tcpPacket(0)})
+		return d.State().Fair
+	}
+	d.WriteState(&image.State{Fair: uint64(model.Tick(now))<<32 | model.EstimateOne/8})
+	later := at(now + 5*millisecond)
+	if share := uint32(later); uint32(later>>32) != model.Tick(now+5*millisecond) || share > model.EstimateOne/4 {
+		t.Fatalf("the share is %d as of tick %d, want about an eighth of the cap as of now", share, later>>32)
+	}
+	if got := at(now); got != later {
+		t.Errorf("5 ms earlier the share becomes %d as of tick %d, want still %d as of %d", uint32(got), got>>32, uint32(later), later>>32)
+	}
 }

@@ -6,8 +6,10 @@ package bpf_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/podweir/podweir/bpf/bpftest"
 	"github.com/podweir/podweir/bpf/image"
@@ -283,5 +285,124 @@ func checkMark(t *testing.T, name string, before, after []byte, l3 int) {
 	}
 	if !slices.Equal(after, want) {
 		t.Errorf("%s: marked packet is\n%x, want\n%x", name, after, want)
+	}
+}
+
+// A packet that will be cut into segments of one byte is charged all headers of them, and
+// the next one, which is refused, is not the end of that debt.
+func TestPrivilegedCeilingOfSmallSegments(t *testing.T) {
+	const bits, segments, headers = 10e6, 65000, 14 + 20 + 20
+	d := bpftest.Load(t)
+	m := newDirection(bits, terms.PolicyStrict)
+	reset(d, m)
+	p := model.Packet{Data: tcpPacket(0), GSOSize: 1, GSOSegs: segments}
+	debt := time.Duration(float64(len(p.Data)+(segments-1)*headers) * 8e9 / (1.02 * bits))
+	begin := uint64(1e12)
+	for i, after := range []time.Duration{0, time.Second, 2 * time.Second} {
+		now := begin + uint64(after)
+		s := &step{program: "pw_ceiling", packet: p, clock: model.Clock{ExactNS: now, CoarseNS: now}}
+		out, _ := both(t, d, m, s)
+		if refused := out.Disposition == model.DropCeiling; refused != (i > 0) {
+			t.Errorf("after %v the packet is %v", after, out.Disposition)
+		}
+		level := time.Duration((d.State().CeilingTat - now<<6) >> 6)
+		if want := debt - after; math.Abs(float64(level-want)) > 0.005*float64(debt) {
+			t.Errorf("after %v the ceiling is %v ahead, want %v", after, level, want)
+		}
+	}
+}
+
+// Under policing a flood that asks for marks and ignores them takes nothing from what
+// is light: neither from a small flow, nor from ARP, which is light under flat, too.
+func TestPrivilegedPolicingLeavesRoomForLight(t *testing.T) {
+	mark.NightlyKernels(t, "it takes an emulated processor minutes")
+	const bits, seconds, overload = 10e6, 2, 3
+	d := bpftest.Load(t)
+	packet := func(port uint16, ecn uint8, payload int) model.Packet {
+		return model.Packet{Data: bpftest.Build(payload, bpftest.Ethernet(0x0800),
+			bpftest.IPv4("10.0.0.1", "192.0.2.9", 17, ecn, 0, 0), bpftest.UDP(port, 443))}
+	}
+	flood := packet(1000, 2, 1472)
+	arp, small := model.Packet{Data: bpftest.Corpus()["ARP"]}, packet(2000, 0, 58)
+	for policy, light := range map[terms.Policy][]model.Packet{
+		terms.PolicyStrict: {small, arp},
+		terms.PolicyFlat:   {arp},
+	} {
+		t.Run(policy.String(), func(t *testing.T) {
+			d := d.For(t)
+			m := newDirection(bits, policy)
+			reset(d, m)
+			dropped, next := 0, 1e12
+			for at := next; at < 1e12+seconds*1e9 && !t.Failed(); at += float64(len(flood.Data)) * 8e9 / bits / overload {
+				clock := model.Clock{ExactNS: uint64(at), CoarseNS: uint64(at)}
+				if out, _ := both(t, d, m, &step{program: "pw_police", packet: flood, clock: clock}); out.Disposition.Dropped() {
+					dropped++
+				}
+				if at < next {
+					continue
+				}
+				next += 1e8
+				for i := range light {
+					out, _ := both(t, d, m, &step{program: "pw_police", packet: light[i], clock: clock})
+					if out.Disposition != model.Light {
+						t.Errorf("after %.1f s a packet of %d bytes is %v, want %v", (at-1e12)/1e9, len(light[i].Data), out.Disposition, model.Light)
+					}
+				}
+			}
+			if dropped < 1000 {
+				t.Errorf("%d packets of the flood were dropped, want 1000: it did not fill the meter", dropped)
+			}
+		})
+	}
+}
+
+// What comes out of a tunnel in a pod and is cut later: every segment has all headers, those
+// inside, too. The policer charges them for full segments. The ceiling charges no more than
+// the queue, and older kernels count the outer ones only.
+func TestPrivilegedSegmentsInATunnel(t *testing.T) {
+	const (
+		payload  = 1398    // bytes in a segment
+		segments = 2       // BPF_PROG_TEST_RUN builds no more than a page
+		inside   = 20 + 32 // IPv4, and TCP with timestamps
+	)
+	d := bpftest.Load(t)
+	ether, v4, v6 := bpftest.Ethernet(0x0800), bpftest.IPv4, bpftest.IPv6
+	inner := []bpftest.Layer{v4("10.9.0.1", "10.9.0.2", 6, 0, 0, 0), bpftest.TCP(4000, 443, 8)}
+	for name, tt := range map[string]struct {
+		outer []bpftest.Layer
+		// known is how many bytes of headers the parser finds, all how many there are.
+		known, all int
+	}{
+		"none":               {[]bpftest.Layer{ether}, 14 + inside, 14 + inside},
+		"VXLAN":              {[]bpftest.Layer{ether, v4("10.0.0.1", "10.0.0.2", 17, 0, 0, 0), bpftest.UDP(4000, 4789), bpftest.Raw(8, 0, 0, 0, 0, 0, 1, 0), ether}, 14 + 28, 14 + 28 + 8 + 14 + inside},
+		"VXLAN over IPv6":    {[]bpftest.Layer{bpftest.Ethernet(0x86dd), v6("fd00::1", "fd00::2", 17, 64, 0), bpftest.UDP(4000, 8472), bpftest.Raw(8, 0, 0, 0, 0, 0, 1, 0), ether}, 14 + 48, 14 + 48 + 8 + 14 + inside},
+		"Geneve and options": {[]bpftest.Layer{ether, v4("10.0.0.1", "10.0.0.2", 17, 0, 0, 0), bpftest.UDP(4000, 6081), bpftest.Raw(2, 0, 0x65, 0x58, 0, 0, 1, 0, 0, 1, 2, 1, 0, 0, 0, 0), ether}, 14 + 28, 14 + 28 + 16 + 14 + inside},
+		"GRE":                {[]bpftest.Layer{ether, v4("10.0.0.1", "10.0.0.2", 47, 0, 0, 0), bpftest.Raw(0, 0, 8, 0)}, 14 + 20, 14 + 20 + 4 + inside},
+		"IP in IP":           {[]bpftest.Layer{ether, v4("10.0.0.1", "10.0.0.2", 4, 0, 0, 0)}, 14 + 20, 14 + 20 + inside},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for last, headers := range map[int]int{payload: tt.all, 1: tt.known} {
+				d := d.For(t)
+				m := newDirection(1e9, terms.PolicyStrict)
+				reset(d, m)
+				data := (segments-1)*payload + last
+				p := model.Packet{
+					Data: bpftest.Build(data, append(tt.outer, inner...)...), GSOSize: payload, GSOSegs: segments,
+				}
+				clock := model.Clock{ExactNS: 1e12, CoarseNS: 1e12}
+				out, ok := both(t, d, m, &step{program: "pw_police", packet: p, clock: clock})
+				if !ok {
+					t.Fatal("the kernel does not build the packet")
+				}
+				if want := tt.all + data + (segments-1)*headers; int(out.Bytes) != want {
+					t.Errorf("with a last segment of %d bytes the policer counts %d bytes, want %d", last, out.Bytes, want)
+				}
+				both(t, d, m, &step{program: "pw_ceiling", packet: p, clock: clock})
+				want := model.Cost(m.Config.CeilingRate, uint32(tt.all+data+(segments-1)*tt.known))
+				if got := d.State().CeilingTat - 1e12<<6; got != want {
+					t.Errorf("with a last segment of %d bytes the ceiling charges %d, want %d", last, got, want)
+				}
+			}
+		})
 	}
 }

@@ -7,15 +7,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/fstest"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/compat/conflist"
+	"github.com/podweir/podweir/compat/profiles"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
@@ -183,4 +188,401 @@ func TestSpliceRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+const (
+	plain = `{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}`
+	dir   = "etc/cni/net.d"
+)
+
+func tree(files map[string]string) fstest.MapFS {
+	out := fstest.MapFS{}
+	for name, content := range files {
+		out[dir+"/"+name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	return out
+}
+
+func readDir(t *testing.T, root fs.FS) *conflist.Dir {
+	t.Helper()
+	d, err := conflist.ReadDir(root, dir)
+	must.OK(t, err)
+	return d
+}
+
+func TestReadDir(t *testing.T) {
+	d := readDir(t, tree(map[string]string{
+		"10-b.conflist":                   plain,
+		"05-a.conf":                       `{"name":"s","type":"bridge"}`,
+		"00-podweir-05-a.conflist":        `{"podweir":{"source":"05-a.conf"},"name":"s","plugins":[{"type":"bridge"},{"type":"podweir-cni"}]}`,
+		"99-broken.json":                  `{`,
+		"20-x.conflist.cilium_bak":        plain,
+		"notes.txt":                       "hello",
+		"06-dir.conflist/inside.conflist": plain,
+		"n/60-late.conf":                  `{"type":"late"}`,
+		"n/50-early.conf":                 `{"type":"early"}`,
+		"n/70-list.conflist":              plain,
+		"n/80-broken.conf":                `{"tipe":1}`,
+	}))
+	var names []string
+	for _, f := range d.Files {
+		names = append(names, f.Name)
+		if (f.Err == nil) == (f.Network == nil) {
+			t.Errorf("%s: network %v, error %v, want one of them", f.Name, f.Network, f.Err)
+		}
+	}
+	want := []string{"00-podweir-05-a.conflist", "05-a.conf", "10-b.conflist", "99-broken.json"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if got := d.Active().Name; got != want[0] {
+		t.Errorf("Active() = %s, want %s", got, want[0])
+	}
+	if got := d.Original().Name; got != want[1] {
+		t.Errorf("Original() = %s, want %s", got, want[1])
+	}
+	if diff := cmp.Diff([]string{"bridge", "podweir-cni"}, d.Effective(true)); diff != "" {
+		t.Errorf("Effective() (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"20-x.conflist.cilium_bak"}, d.Backups); diff != "" {
+		t.Errorf("backups (-want +got):\n%s", diff)
+	}
+	var types []string
+	for _, c := range d.DropIns["n"] {
+		types = append(types, c.Name+" "+c.Type)
+	}
+	if diff := cmp.Diff([]string{"50-early.conf early", "60-late.conf late", "80-broken.conf "}, types); diff != "" {
+		t.Errorf("drop-ins (-want +got):\n%s", diff)
+	}
+	if err := d.DropIns["n"][2].Err; err == nil || !strings.Contains(err.Error(), "n/80-broken.conf") {
+		t.Errorf("error of the broken drop-in = %v", err)
+	}
+}
+
+func TestReadDirWithoutDirectory(t *testing.T) {
+	if d, err := conflist.ReadDir(fstest.MapFS{}, dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ReadDir() = %v, %v, want ErrNotExist", d, err)
+	}
+	d := readDir(t, fstest.MapFS{dir: {Mode: fs.ModeDir | 0o755}})
+	if d.Active() != nil || d.Original() != nil || d.Effective(true) != nil {
+		t.Errorf("an empty directory has %v in force", d.Active())
+	}
+}
+
+// TestDropInByLibcni proves with the real libcni what a runtime makes of the
+// drop-in directory, that ReadDir sees the same, and that what else is in the
+// directory of conflists does not matter.
+func TestDropInByLibcni(t *testing.T) {
+	root := t.TempDir()
+	confDir := filepath.Join(root, dir)
+	dropIn, err := conflist.DropIn([]byte(entry))
+	must.OK(t, err)
+	for name, content := range map[string]string{
+		"05-cilium.conflist":              `{"cniVersion":"1.0.0","name":"cilium","plugins":[{"type":"cilium-cni"}]}`,
+		"cilium/" + conflist.DropInFile:   string(dropIn),
+		"cilium/50-podweir.conf.tmp":      "half written",
+		"cilium/README":                   "not a plugin",
+		"00-shaper.conflist.cilium_bak":   plain,
+		"06-closed.conflist":              `{"name":"closed","loadOnlyInlinedPlugins":true,"plugins":[{"type":"a"}]}`,
+		"closed/" + conflist.DropInFile:   string(dropIn),
+		"07-dropins-only.conflist":        `{"name":"bare"}`,
+		"bare/10-first.conf":              `{"type":"first"}`,
+		"bare/" + conflist.DropInFile:     string(dropIn),
+		"bare/nested.conf/not-a-conf.txt": "",
+	} {
+		name = filepath.Join(confDir, name)
+		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o644))
+	}
+	d := readDir(t, os.DirFS(root))
+	for i, want := range [][]string{{"cilium-cni", "podweir-cni"}, {"a"}, {"first", "podweir-cni"}} {
+		f := d.Files[i]
+		list, err := libcni.NetworkConfFromFile(filepath.Join(confDir, f.Name))
+		must.OK(t, err)
+		var byLibcni []string
+		for _, p := range list.Plugins {
+			byLibcni = append(byLibcni, p.Network.Type)
+		}
+		if diff := cmp.Diff(want, byLibcni); diff != "" {
+			t.Errorf("%s: chain by libcni (-want +got):\n%s", f.Name, diff)
+		}
+		alone := conflist.Dir{Files: []conflist.File{f}, DropIns: d.DropIns}
+		if diff := cmp.Diff(want, alone.Effective(true)); diff != "" {
+			t.Errorf("%s: Effective(true) (-want +got):\n%s", f.Name, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"cilium-cni"}, d.Effective(false)); diff != "" {
+		t.Errorf("Effective(false) (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadFileOnDisk(t *testing.T) {
+	root := t.TempDir()
+	path := func(name string) string { return filepath.Join(root, name) }
+	must := func(err error) {
+		t.Helper()
+		must.OK(t, err)
+	}
+	must(os.WriteFile(path("good.conf"), []byte(plain), 0o644))
+	must(os.WriteFile(path("huge.conf"), make([]byte, 10<<20), 0o644))
+	must(os.Symlink("good.conf", path("link.conf")))
+	must(os.Symlink("nowhere.conf", path("dangling.conf")))
+	must(os.Symlink("loop.conf", path("loop.conf")))
+	must(os.Mkdir(path("dir.conf"), 0o755))
+	must(syscall.Mkfifo(path("pipe.conf"), 0o644))
+	for name, want := range map[string]string{
+		"good.conf": "", "link.conf": "",
+		"huge.conf":     "huge.conf: has 10485760 bytes, want at most 1048576",
+		"dangling.conf": "dangling.conf: is gone, or a link that leads nowhere",
+		"loop.conf":     "too many levels of symbolic links",
+		"dir.conf":      "dir.conf: is a directory, want a regular file",
+		"pipe.conf":     "pipe.conf: is a named pipe, want a regular file",
+	} {
+		raw, err := conflist.ReadFile(os.DirFS(root), name)
+		switch {
+		case want == "" && (err != nil || string(raw) != plain):
+			t.Errorf("ReadFile(%s) = %q, %v", name, raw, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("ReadFile(%s) = %v, want %q", name, err, want)
+		}
+	}
+}
+
+// denied refuses to open what it has.
+type denied struct{ fs.FS }
+
+func (denied) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+}
+
+func TestReadFileWithoutPermission(t *testing.T) {
+	_, err := conflist.ReadFile(denied{}, "x.conf")
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "x.conf: must not be read by this user, root may") {
+		t.Errorf("ReadFile() = %v", err)
+	}
+}
+
+// changing gives other bytes at each of the first readings.
+type changing struct {
+	fs.FS
+	contents []string
+	opened   int
+}
+
+func (c *changing) Open(string) (fs.File, error) {
+	content := c.contents[min(c.opened, len(c.contents)-1)]
+	c.opened++
+	return fstest.MapFS{"x": {Data: []byte(content)}}.Open("x")
+}
+
+func (c *changing) Stat(string) (fs.FileInfo, error) {
+	return fs.Stat(fstest.MapFS{"x": {}}, "x")
+}
+
+func TestReadFileThatChanges(t *testing.T) {
+	settles := &changing{contents: []string{`{"na`, `{"name":"n","plu`, plain}}
+	if raw, err := conflist.ReadFile(settles, "x"); err != nil || string(raw) != plain {
+		t.Errorf("ReadFile() = %q, %v, want what is there in the end", raw, err)
+	}
+	var many []string
+	for i := range 100 {
+		many = append(many, strings.Repeat("x", i))
+	}
+	if raw, err := conflist.ReadFile(&changing{contents: many}, "x"); !errors.Is(err, conflist.ErrChanging) {
+		t.Errorf("ReadFile() = %q, %v, want ErrChanging", raw, err)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	for name, tc := range map[string]struct{ a, b, want string }{
+		"the same":             {conflist.DefaultEntry, conflist.DefaultEntry, ""},
+		"written otherwise":    {`{"type":"podweir-cni","maxRate":"1G","queue":"tbf"}`, "{\n \"queue\": \"tbf\", \"maxRate\":\"1\\u0047\", \"type\":\"podweir-cni\"}", ""},
+		"one is missing":       {conflist.DefaultEntry, `{"type":"podweir-cni","maxRate":"1G"}`, "maxRate"},
+		"one is left over":     {`{"type":"podweir-cni","onError":"closed"}`, conflist.DefaultEntry, "onError"},
+		"other values":         {`{"policy":"flat","podAnnotations":["a","b"],"queue":"tbf"}`, `{"policy":"strict","podAnnotations":["a"],"queue":"tbf"}`, "podAnnotations,policy"},
+		"what the runtime has": {`{"type":"podweir-cni","name":"n","cniVersion":"1.0.0"}`, conflist.DefaultEntry, ""},
+		"no object":            {`[]`, conflist.DefaultEntry, ""},
+	} {
+		if got := strings.Join(conflist.Differences([]byte(tc.a), []byte(tc.b)), ","); got != tc.want {
+			t.Errorf("%s: Differences() = %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// TestJoin: what others put into podweir's file is in what podweir writes next, in its
+// place, and what the original no longer has is not.
+func TestJoin(t *testing.T) {
+	const a, b, mesh, bandwidth = `{"type":"a"}`, `{"type":"b"}`, `{"type":"mesh","x":1}`, `{"type":"bandwidth"}`
+	list := func(entries ...string) string {
+		return `{"name":"n","plugins":[` + strings.Join(entries, ",") + `]}`
+	}
+	// noted is podweir's file as podweir made it of a and b, changed by somebody.
+	noted := func(from, to string) string {
+		return strings.Replace(splice(t, "10-x.conflist", list(a, b)), from, to, 1)
+	}
+	for name, tc := range map[string]struct {
+		original, own string
+		want          []string
+		// keeps says that podweir's file is as good as what it would write.
+		keeps bool
+	}{
+		"none is there":                {list(a, b), "", []string{"a", "b", conflist.Type}, false},
+		"as podweir made it":           {list(a, b), noted("", ""), []string{"a", "b", conflist.Type}, true},
+		"a mesh behind":                {list(a, b), noted(entry, entry+","+mesh), []string{"a", "b", conflist.Type, "mesh"}, true},
+		"a mesh before":                {list(a, b), noted(entry, mesh+","+entry), []string{"a", "b", "mesh", conflist.Type}, true},
+		"a mesh in the middle":         {list(a, b), noted(a+",", a+","+mesh+","), []string{"a", "mesh", "b", conflist.Type}, true},
+		"two of others":                {list(a, b), noted(entry, entry+","+mesh+`,{"type":"more"}`), []string{"a", "b", conflist.Type, "mesh", "more"}, true},
+		"in the original, too":         {list(a, b, mesh), noted(entry, entry+","+mesh), []string{"a", "b", "mesh", conflist.Type}, false},
+		"the original has lost b":      {list(a), noted(entry, entry+","+mesh), []string{"a", conflist.Type, "mesh"}, false},
+		"podweir was taken out":        {list(a, b), noted(entry, mesh), []string{"a", "b", "mesh", conflist.Type}, false},
+		"a was changed":                {list(a, b), noted(a, `{"type":"a","mtu":9}`), []string{"a", "b", conflist.Type}, false},
+		"a setting of the network":     {list(a, b), noted(`"name":"n"`, `"disableCheck":true,"name":"n"`), []string{"a", "b", conflist.Type}, true},
+		"bandwidth":                    {list(a, bandwidth), list(a, bandwidth, entry, mesh), []string{"a", conflist.Type, "mesh"}, false},
+		"by hand, and a mesh":          {list(a, b), list(a, b, entry, mesh), []string{"a", "b", conflist.Type, "mesh"}, false},
+		"by hand, bandwidth is left":   {list(a), list(a, bandwidth, entry), []string{"a", conflist.Type}, false},
+		"somebody adds bandwidth":      {list(a, b), noted(entry, entry+","+bandwidth), []string{"a", "b", conflist.Type, "bandwidth"}, true},
+		"a mesh that changes its mind": {list(a, b), noted(entry, entry+`,{"type":"mesh","x":2}`), []string{"a", "b", conflist.Type, "mesh"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			original := fileOf(t, "10-x.conflist", tc.original)
+			s := conflist.Standing{Delivery: profiles.Chain, Original: original, Entry: []byte(entry)}
+			var now *conflist.Network
+			if tc.own != "" {
+				s.Own = fileOf(t, "00-podweir-10-x.conflist", tc.own)
+				now = s.Own.Network
+			}
+			if action, why := conflist.Decide(s); (action == conflist.Leave) != tc.keeps {
+				t.Errorf("Decide() = %v, %s, want it left: %v", action, why, tc.keeps)
+			}
+			raw, err := conflist.Join(original.Network, []byte(entry), now, nil)
+			must.OK(t, err)
+			joined := fileOf(t, "00-podweir-10-x.conflist", string(raw))
+			if diff := cmp.Diff(tc.want, joined.Network.Types()); diff != "" {
+				t.Errorf("Join() (-want +got):\n%s", diff)
+			}
+			if strings.Contains(tc.own, "disableCheck") && !strings.Contains(string(raw), `"disableCheck": true`) {
+				t.Errorf("Join() = %s, lacks what somebody set", raw)
+			}
+			s.Own = joined
+			if action, why := conflist.Decide(s); action != conflist.Leave {
+				t.Errorf("Decide() of what was joined = %v, %s", action, why)
+			}
+		})
+	}
+}
+
+// TestGonePlugin takes a plugin of the original out of podweir's file, as its owner does at
+// the uninstall: it comes back only while its program is installed.
+func TestGonePlugin(t *testing.T) {
+	const first, mesh = `{"type":"a"}`, `{"type":"mesh"}`
+	original := fileOf(t, "10-x.conflist", `{"cniVersion":"1.0.0","name":"n","plugins":[`+first+","+mesh+`]}`)
+	installed := true
+	s := conflist.Standing{
+		Delivery: profiles.Chain, Original: original, Entry: []byte(conflist.DefaultEntry),
+		Installed: func(string) bool { return installed },
+	}
+	join := func(own *conflist.Network) *conflist.File {
+		t.Helper()
+		raw, err := conflist.Join(original.Network, s.Entry, own, s.Installed)
+		must.OK(t, err)
+		return fileOf(t, "00-podweir-10-x.conflist", string(raw))
+	}
+	wants := func(when string, action conflist.Action, types ...string) {
+		t.Helper()
+		if got, why := conflist.Decide(s); got != action {
+			t.Errorf("%s: Decide() = %v, %s, want %v", when, got, why, action)
+		}
+		s.Own = join(s.Own.Network)
+		if diff := cmp.Diff(types, s.Own.Network.Types()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if got, why := conflist.Decide(s); got != conflist.Leave {
+			t.Errorf("%s: Decide() of what was written = %v, %s", when, got, why)
+		}
+	}
+	takesOut := func() {
+		t.Helper()
+		raw := strings.Replace(string(original.Raw), ","+mesh, "", 1)
+		made := fileOf(t, "10-x.conflist", raw)
+		out, err := conflist.Join(made.Network, s.Entry, nil, nil)
+		must.OK(t, err)
+		// With the note of podweir's own file.
+		was, err := json.Marshal(s.Own.Network.Mark)
+		must.OK(t, err)
+		now, err := json.Marshal(fileOf(t, "x.conflist", string(out)).Network.Mark)
+		must.OK(t, err)
+		s.Own = fileOf(t, "00-podweir-10-x.conflist", strings.Replace(string(out), string(now), string(was), 1))
+	}
+
+	s.Own = join(nil)
+	installed = false
+	wants("only the program is missing", conflist.Leave, "a", "mesh", conflist.Type)
+	installed = true
+	takesOut()
+	wants("taken out, and still installed", conflist.Write, "a", "mesh", conflist.Type)
+	installed = false
+	wants("the program went afterwards", conflist.Write, "a", conflist.Type)
+	wants("nothing changed", conflist.Leave, "a", conflist.Type)
+	installed = true
+	wants("installed again", conflist.Write, "a", "mesh", conflist.Type)
+	installed = false
+	takesOut()
+	wants("taken out after its program went", conflist.Write, "a", conflist.Type)
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// FuzzSplice: libcni loads what we made of anything it loads, with the same plugins;
+// podweir's file matches its original then, also after another program wrote it as JSON;
+// and what we refuse of that is refused for one of the documented reasons.
+func FuzzSplice(f *testing.F) {
+	for _, raw := range []string{
+		`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp","mtu":1e3},{"type":"bandwidth","capabilities":{"bandwidth":true}}]}`,
+		"{\n  \"name\": \"cbr0\",\n  \"plugins\": [\n    {\n      \"type\": \"flannel\"\n    }\n  ]\n}\n",
+		`{"name":"n","type":"ptp","Type":"b","plugins":1}`,
+		` { "x" : "}{][,\"" , "name":"n" ,"plugins" : [{"type":"a"} , {"type":"b"}] } `,
+		`{"podweir":{"source":"a","sha256":""},"name":"n","plugins":[{"type":"a"},{"type":"podweir-cni"}]}`,
+	} {
+		f.Add(true, []byte(raw))
+		f.Add(false, []byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, list bool, raw []byte) {
+		name := "10-x.conf"
+		if list {
+			name = "10-x.conflist"
+		}
+		before := bytes.Clone(raw)
+		n, err := conflist.Parse(name, raw)
+		if err != nil {
+			if _, ok := errors.AsType[*conflist.Error](err); !ok {
+				t.Fatalf("Parse() error has type %T: %v", err, err)
+			}
+			return
+		}
+		if _, err := libcniNetwork(name, raw); err != nil {
+			// We read less of it than libcni: versions, other flags.
+			return
+		}
+		out, err := conflist.Splice(n, []byte(entry))
+		if !bytes.Equal(before, raw) {
+			t.Fatal("Splice() changed its input")
+		}
+		if err != nil {
+			return
+		}
+		for _, written := range [][]byte{out, []byte(canonical(t, out))} {
+			own, err := conflist.Parse("00-podweir-10-x.conflist", written)
+			if err != nil {
+				t.Fatalf("Parse(Splice()) = %v\nspliced: %q", err, out)
+			}
+			action, why := conflist.Decide(conflist.Standing{
+				Delivery: profiles.Chain, Original: &conflist.File{Name: name, Raw: raw, Network: n},
+				Own: &conflist.File{Name: own.File, Raw: written, Network: own}, Entry: []byte(entry),
+			})
+			if action == conflist.Write {
+				t.Fatalf("Decide(Splice()) = %v, %s\nspliced: %q", action, why, written)
+			}
+		}
+		compareByLibcni(t, name, raw, out)
+	})
 }

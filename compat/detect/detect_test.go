@@ -8,9 +8,13 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -19,6 +23,8 @@ import (
 
 	"github.com/podweir/podweir/compat/detect"
 	"github.com/podweir/podweir/compat/profiles"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // node builds a root from files, processes ("PID name arg...") and sockets.
@@ -475,4 +481,339 @@ func TestThisMachine(t *testing.T) {
 	if n.Kernel.Release == "" || len(n.Processes) == 0 || len(n.Devices) == 0 {
 		t.Errorf("Read(/): kernel %+v, %d processes, devices %v", n.Kernel, len(n.Processes), n.Devices)
 	}
+}
+
+// TestWhetherFelixRuns: it has other names in other releases, and where something of it is
+// there the answer is never no.
+func TestWhetherFelixRuns(t *testing.T) {
+	const yes, no, unknown = profiles.Yes, profiles.No, profiles.Unknown
+	aws := map[string]string{net + "10-aws.conflist": list("aws-cni", "aws-cni")}
+	azure := map[string]string{net + "10-azure.conflist": list("azure", "azure-vnet")}
+	const kubelet, noPolicy = "2 kubelet", "9 controller --enable-network-policy=false"
+	for name, tc := range map[string]struct {
+		node    node
+		runs    profiles.Answer
+		shaper  terms.Shaper
+		profile string
+		place   terms.Place
+	}{
+		"calico-node":                {node{files: aws, processes: []string{kubelet, noPolicy, "7 calico-node -felix"}}, yes, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"3.33":                       {node{files: aws, processes: []string{kubelet, noPolicy, "7 calico component felix"}}, yes, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"3.33, and its other parts":  {node{files: aws, processes: []string{kubelet, noPolicy, "6 calico component confd", "7 calico component felix"}}, yes, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"another part alone":         {node{files: aws, processes: []string{kubelet, noPolicy, "7 calico component confd"}}, unknown, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"its device":                 {node{files: aws, processes: []string{kubelet, noPolicy}, devices: []string{"bwcali0123456789"}}, unknown, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"its plugin":                 {node{files: with(aws, map[string]string{"opt/cni/bin/calico": ""}), processes: []string{kubelet, noPolicy}}, unknown, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"no sign":                    {node{files: aws, processes: []string{kubelet, noPolicy}}, no, 0, "aws-vpc-cni", terms.PlaceHost},
+		"no sign, and nothing seen":  {node{files: aws, processes: []string{noPolicy}}, unknown, 0, "aws-vpc-cni", terms.PlaceHost},
+		"a zombie":                   {node{files: with(aws, map[string]string{"proc/7/stat": "7 (calico-node) Z 1 7 7 0"}), processes: []string{kubelet, noPolicy, "7 calico-node"}}, no, 0, "aws-vpc-cni", terms.PlaceHost},
+		"running, with a bad name":   {node{files: with(aws, map[string]string{"proc/7/stat": "7 (x) Z (y) S 1 7 7 0"}), processes: []string{kubelet, noPolicy, "7 calico-node"}}, yes, terms.ShaperCalico, "aws-vpc-cni-calico", terms.PlaceIFB},
+		"both policies":              {node{files: aws, processes: []string{kubelet, "9 controller --enable-network-policy=true", "7 calico-node -felix"}}, yes, terms.ShaperCalico, "aws-vpc-cni-npa", terms.PlaceIFB},
+		"Azure with Calico's policy": {node{files: azure, processes: []string{kubelet, "7 calico-node -felix"}}, yes, terms.ShaperCalico, "azure-vnet", terms.PlaceIFB},
+		"Azure":                      {node{files: azure, processes: []string{kubelet}}, no, 0, "azure-vnet", terms.PlaceHost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.node.files = maps.Clone(tc.node.files)
+			n := detect.Read(t.Context(), tc.node.root(), detect.Options{Live: live{programs: []string{}}})
+			if n.Calico.Runs != tc.runs || n.Profile.Name != tc.profile || n.Profile.Ingress.Place != tc.place || n.OtherShapers().By != tc.shaper {
+				t.Errorf("runs %v, profile %s, ingress on %v, beside %v, want %v, %s, %v, %v",
+					n.Calico.Runs, n.Profile.Name, n.Profile.Ingress.Place, n.OtherShapers().By, tc.runs, tc.profile, tc.place, tc.shaper)
+			}
+			at := slices.IndexFunc(n.Found, func(f detect.Found) bool { return f.Family == "calico" })
+			if running := at >= 0 && n.Found[at].State == detect.StateRunning; running != (tc.runs == yes) {
+				t.Errorf("Calico is found running: %v, want %v", running, tc.runs == yes)
+			}
+			if tc.place == terms.PlaceIFB && n.Profile.Egress.Refused[terms.ModeClsactHostSide] == "" {
+				t.Error("a filter of podweir's may stand where Felix has its own")
+			}
+		})
+	}
+}
+
+// Handlers are found in every file in which a runtime has them, by what they run and not by
+// their names alone.
+func TestSandboxedHandlers(t *testing.T) {
+	const (
+		crio    = "9 crio"
+		config  = "etc/containerd/config.toml"
+		dockerd = "etc/docker/daemon.json"
+	)
+	kata, gvisor := profiles.Runtimes{Redirects: true, TCX: profiles.Yes}, profiles.Runtimes{GVisor: true, TCX: profiles.Yes}
+	for name, tc := range map[string]struct {
+		files     map[string]string
+		processes []string
+		want      map[string]detect.Sandboxed
+		runtimes  profiles.Runtimes
+		// byDefault is what pods run that name no handler.
+		byDefault detect.Sandboxed
+	}{
+		"containerd 2": {
+			files:    map[string]string{config: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.vm]\nruntime_type = 'io.containerd.kata.v2'\n"},
+			want:     map[string]detect.Sandboxed{"vm": detect.Kata},
+			runtimes: kata,
+		},
+		"containerd 1.7": {
+			files:    map[string]string{config: "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.box]\nruntime_type = 'io.containerd.runsc.v1'\n"},
+			want:     map[string]detect.Sandboxed{"box": detect.GVisor},
+			runtimes: gvisor,
+		},
+		"containerd, version 1 of the file": {
+			files:    map[string]string{config: "[plugins.cri.containerd.runtimes.vm]\nruntime_type = 'io.containerd.kata.v2'\n"},
+			want:     map[string]detect.Sandboxed{"vm": detect.Kata},
+			runtimes: kata,
+		},
+		"containerd, by the program of runc's shim": {
+			files: map[string]string{config: "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.box]\nruntime_type = 'io.containerd.runc.v2'\n" +
+				"[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.box.options]\nBinaryName = '/usr/bin/runsc'\n"},
+			want:     map[string]detect.Sandboxed{"box": detect.GVisor},
+			runtimes: gvisor,
+		},
+		"containerd, the default": {
+			files: map[string]string{config: "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd]\ndefault_runtime_name = 'box'\n" +
+				"[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.box]\nruntime_type = 'io.containerd.runsc.v1'\n"},
+			want:      map[string]detect.Sandboxed{"box": detect.GVisor},
+			runtimes:  gvisor,
+			byDefault: detect.GVisor,
+		},
+		"containerd, untrusted workloads": {
+			files:    map[string]string{config: "[plugins.cri.containerd.untrusted_workload_runtime]\nruntime_engine = '/usr/bin/kata-runtime'\n"},
+			want:     map[string]detect.Sandboxed{"untrusted": detect.Kata},
+			runtimes: kata,
+		},
+		"containerd 2.2, a drop-in that nothing imports": {
+			files: map[string]string{
+				config:                             "version = 3\n",
+				"etc/containerd/conf.d/runsc.toml": "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runsc]\nruntime_type = 'io.containerd.runsc.v1'\n",
+			},
+			want:     map[string]detect.Sandboxed{"runsc": detect.GVisor},
+			runtimes: gvisor,
+		},
+		"containerd 2.2, a drop-in alone": {
+			files: map[string]string{
+				"etc/containerd/conf.d/k.toml": "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.u]\nruntime_type = 'io.containerd.urunc.v2'\n",
+			},
+			want:     map[string]detect.Sandboxed{"u": detect.Urunc},
+			runtimes: kata,
+		},
+		"containerd of another, whose drop-ins are not its own": {
+			processes: []string{"9 containerd -c /var/lib/rancher/k3s/agent/etc/containerd/config.toml"},
+			files: map[string]string{
+				"var/lib/rancher/k3s/agent/etc/containerd/config.toml": "version = 3\n",
+				"etc/containerd/conf.d/runsc.toml":                     "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runsc]\nruntime_type = 'io.containerd.runsc.v1'\n",
+			},
+			runtimes: profiles.Runtimes{TCX: profiles.Yes},
+		},
+		"k3s, its drop-in": {
+			processes: []string{"9 containerd -c /var/lib/rancher/k3s/agent/etc/containerd/config.toml"},
+			files: map[string]string{
+				"var/lib/rancher/k3s/agent/etc/containerd/config.toml":                "imports = ['/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/*.toml']\nversion = 3\n",
+				"var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/kata.toml": "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata-qemu]\nruntime_type = 'io.containerd.kata-qemu.v2'\n",
+			},
+			want:     map[string]detect.Sandboxed{"kata-qemu": detect.Kata},
+			runtimes: kata,
+		},
+		"CRI-O's drop-in": {
+			processes: []string{crio},
+			files: map[string]string{
+				"etc/crio/crio.conf.d/99-vm": "[crio.runtime]\ndefault_runtime = 'vm'\n[crio.runtime.runtimes.vm]\nruntime_path = '/usr/bin/containerd-shim-kata-v2'\nruntime_type = 'vm'\n",
+			},
+			want:      map[string]detect.Sandboxed{"vm": detect.Kata},
+			runtimes:  kata,
+			byDefault: detect.Kata,
+		},
+		"dockerd": {
+			processes: []string{"9 cri-dockerd"},
+			files:     map[string]string{dockerd: `{"default-runtime": "box", "runtimes": {"box": {"path": "/usr/local/bin/runsc"}, "k": {"runtimeType": "io.containerd.kata.v2"}}}`},
+			want:      map[string]detect.Sandboxed{"box": detect.GVisor, "k": detect.Kata},
+			runtimes:  profiles.Runtimes{Redirects: true, GVisor: true, TCX: profiles.Yes},
+			byDefault: detect.GVisor,
+		},
+		"a chained plugin that redirects": {
+			files: map[string]string{
+				"etc/cni/net.d/10-fc.conflist": `{"cniVersion":"1.0.0","name":"fc","plugins":[{"type":"ptp"},{"type":"tc-redirect-tap"}]}`,
+			},
+			runtimes: kata,
+		},
+		"processes alone": {
+			files:    map[string]string{config: "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\nruntime_type = 'io.containerd.runc.v2'\n"},
+			runtimes: profiles.Runtimes{TCX: profiles.Yes},
+		},
+	} {
+		n := detect.Read(t.Context(), node{files: tc.files, processes: tc.processes}.root(), detect.Options{Live: live{}})
+		if diff := cmp.Diff(tc.want, n.Config.Sandboxed); diff != "" {
+			t.Errorf("%s: handlers differ (-want +got):\n%s", name, diff)
+		}
+		if got := n.Runtimes(); got != tc.runtimes {
+			t.Errorf("%s: Runtimes() = %+v, want %+v", name, got, tc.runtimes)
+		}
+		if got := n.Config.Runs(""); got != tc.byDefault {
+			t.Errorf("%s: pods without a handler run %q, want %q", name, got, tc.byDefault)
+		}
+	}
+}
+
+// TestRemembering: an agent that is being restarted has not changed its mind;
+// one that answers, or is configured otherwise, has.
+func TestRemembering(t *testing.T) {
+	on := detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.20.2", Routing: "BPF"}
+	for name, tc := range map[string]struct {
+		now  detect.Cilium
+		want detect.Others
+	}{
+		"silent":                {detect.Cilium{}, detect.Others{Egress: profiles.Yes, Ingress: profiles.Yes}},
+		"silent, still asked":   {detect.Cilium{BandwidthConfigured: profiles.Yes}, detect.Others{Egress: profiles.Yes, Ingress: profiles.Yes}},
+		"silent, not asked now": {detect.Cilium{BandwidthConfigured: profiles.No}, detect.Others{Egress: profiles.No, Ingress: profiles.No}},
+		"says off":              {detect.Cilium{API: true, BandwidthManager: profiles.No}, detect.Others{Egress: profiles.No, Ingress: profiles.No}},
+		"says nothing of it":    {detect.Cilium{API: true}, detect.Others{}},
+		"is older":              {detect.Cilium{API: true, BandwidthManager: profiles.Yes, Version: "1.17.2", Routing: "BPF"}, detect.Others{Egress: profiles.Yes, Ingress: profiles.No}},
+	} {
+		now := tc.now
+		now.Remembering(&on)
+		got := now.EnforcesAnnotations()
+		got.Why = ""
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// TestWhoPolicesIngress: the release has to know the annotation, and packets have
+// to meet the policer.
+func TestWhoPolicesIngress(t *testing.T) {
+	const yes, no, unknown = profiles.Yes, profiles.No, profiles.Unknown
+	for _, tc := range []struct {
+		version, routing, chaining string
+		want                       profiles.Answer
+	}{
+		{"1.18.0", "BPF", "none", yes},
+		{"v1.18.4", "BPF", "", yes},
+		{"1.19.0-dev", "BPF", "portmap", yes},
+		{"2.0.0", "BPF", "none", yes},
+		{"1.17.9", "BPF", "none", no},
+		{"1.9.1", "BPF", "none", no},
+		{"0.30.0", "", "aws-cni", no},
+		{"1.20.2", "Legacy", "none", no},
+		{"", "Legacy", "none", no},
+		{"1.20.2", "BPF", "generic-veth", no},
+		{"1.20.2", "BPF", "aws-cni", unknown},
+		{"1.20.2", "", "none", unknown},
+		{"", "BPF", "none", unknown},
+		{"1", "BPF", "none", unknown},
+		{"master", "BPF", "none", unknown},
+		{"1.x", "BPF", "none", unknown},
+	} {
+		c := detect.Cilium{API: true, BandwidthManager: yes, Version: tc.version, Routing: tc.routing, ChainingMode: tc.chaining}
+		if got := c.EnforcesAnnotations(); got.Ingress != tc.want || got.Egress != yes || got.Why == "" {
+			t.Errorf("%+v: %+v, want ingress %v, and why", tc, got, tc.want)
+		}
+	}
+}
+
+// TestWhetherFelixEnforces: by the release, or by what it leaves on the node.
+func TestWhetherFelixEnforces(t *testing.T) {
+	const yes, no, unknown = profiles.Yes, profiles.No, profiles.Unknown
+	for name, tc := range map[string]struct {
+		calico detect.Calico
+		want   profiles.Answer
+		why    string
+	}{
+		"3.30":                  {detect.Calico{Version: "v3.30.0", Dataplane: "tables"}, yes, "Calico v3.30.0 enforces"},
+		"3.29":                  {detect.Calico{Version: "v3.29.6", Dataplane: "tables"}, no, ""},
+		"4.0, dataplane hidden": {detect.Calico{Version: "v4.0.0"}, yes, "v4.0.0"},
+		"release hidden":        {detect.Calico{Dataplane: "tables"}, unknown, "which release"},
+		"release hidden, acts":  {detect.Calico{Dataplane: "tables", Limits: true}, yes, "Calico enforces"},
+		"eBPF":                  {detect.Calico{Version: "v3.31.2", Dataplane: "bpf"}, unknown, "where that uses TCX"},
+		"eBPF, acts":            {detect.Calico{Version: "v3.31.2", Dataplane: "bpf", Limits: true}, yes, "Calico v3.31.2 enforces"},
+		"eBPF, 3.29":            {detect.Calico{Version: "v3.29.6", Dataplane: "bpf"}, no, ""},
+	} {
+		for _, profile := range []string{"calico", "canal", "aws-vpc-cni-calico"} {
+			tc.calico.Runs = yes
+			got := (&detect.Node{Profile: profiles.Find(profile), Calico: tc.calico}).OtherShapers()
+			if got.By != terms.ShaperCalico || got.Egress != tc.want || got.Ingress != tc.want || !strings.Contains(got.Why, tc.why) {
+				t.Errorf("%s, %s: %+v, want %v because %q", name, profile, got, tc.want, tc.why)
+			}
+		}
+		tc.calico.Runs = no
+		if got := (&detect.Node{Profile: profiles.Find("flannel"), Calico: tc.calico}).OtherShapers(); got != (detect.Others{Egress: no, Ingress: no}) {
+			t.Errorf("%s, left over beside flannel: %+v, want none", name, got)
+		}
+	}
+}
+
+// TestHostRoot: links are followed within the root and never out of it.
+func TestHostRoot(t *testing.T) {
+	outside := t.TempDir()
+	root := filepath.Join(outside, "host")
+	for _, dir := range []string{"etc/cni/net.d", "run", "proc/7", "real"} {
+		must.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	for name, content := range map[string]string{
+		"secret": "outside", "host/secret": "inside", "host/run/x": "x", "host/etc/cni/net.d/a": "a",
+	} {
+		must.OK(t, os.WriteFile(filepath.Join(outside, name), []byte(content), 0o644))
+	}
+	for name, target := range map[string]string{
+		"var": "/nowhere", "absolute": "/secret", "up": "../../../secret", "loop": "loop", "relative": "etc/cni/../cni/net.d",
+		"chain": "absolute", "etc/link": "../run", "real/abs": "/etc/link/x", "proc/7/root": "/real",
+	} {
+		must.OK(t, os.Symlink(target, filepath.Join(root, name)))
+	}
+	host := detect.HostRoot(root + "/")
+	for name, want := range map[string]string{
+		"absolute": "inside", "up": "inside", "chain": "inside", "relative/a": "a", "etc/link/x": "x", "real/abs": "x",
+		// The kernel's link is followed by the kernel: here it is a plain link out
+		// of the root, and there is no /real.
+		"proc/7/root/abs": "", "var/x": "", "loop": "", "etc": "",
+	} {
+		got, err := fs.ReadFile(host, name)
+		if want == "" && err == nil || want != "" && (err != nil || string(got) != want) {
+			t.Errorf("ReadFile(%s) = %q, %v, want %q", name, got, err, want)
+		}
+	}
+	for name, want := range map[string]error{
+		"loop": syscall.ELOOP, "var/x": fs.ErrNotExist, "../secret": fs.ErrInvalid, "/secret": fs.ErrInvalid,
+	} {
+		if _, err := fs.Stat(host, name); !errors.Is(err, want) {
+			t.Errorf("Stat(%s) = %v, want %v", name, err, want)
+		}
+	}
+	entries, err := fs.ReadDir(host, "relative")
+	if err != nil || len(entries) != 1 || entries[0].Name() != "a" {
+		t.Errorf("ReadDir(relative) = %v, %v", entries, err)
+	}
+	if target, err := fs.ReadLink(host, "chain"); err != nil || target != "absolute" {
+		t.Errorf("ReadLink(chain) = %q, %v", target, err)
+	}
+	if info, err := fs.Lstat(host, "chain"); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("Lstat(chain) = %v, %v", info, err)
+	}
+}
+
+// TestProcessRoot follows the kernel's link to the root of this very process.
+func TestProcessRoot(t *testing.T) {
+	self, err := os.Readlink("/proc/self")
+	must.OK(t, err)
+	pid := filepath.Base(self)
+	a, err := fs.ReadFile(detect.HostRoot("/"), "proc/"+pid+"/root/proc/sys/kernel/osrelease")
+	must.OK(t, err)
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil || string(a) != string(b) {
+		t.Errorf("osrelease through the process = %q, directly %q, %v", a, b, err)
+	}
+}
+
+// FuzzContainerdConfig: no configuration of the runtime, which is TOML, breaks the reader
+// or leads out of the node's root. It reads that file alone, which is more than twice as
+// fast as a look at a whole node.
+func FuzzContainerdConfig(f *testing.F) {
+	f.Add([]byte("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"/opt/cni/bin\"\n  conf_dir = \"/etc/cni/net.d\"\n"))
+	f.Add([]byte("bin_dirs = ['/a', \"/b\"]\nconf_dir = '../../x'\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		root := fstest.MapFS{"etc/containerd/config.toml": &fstest.MapFile{Data: raw}}
+		c := detect.ReadRuntimeConfig(root, nil)
+		for _, dir := range append(c.BinDirs, c.ConfDir) {
+			if path.IsAbs(dir) || dir == ".." || strings.HasPrefix(dir, "../") {
+				t.Errorf("directory %q is not below the root", dir)
+			}
+		}
+	})
 }

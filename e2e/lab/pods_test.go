@@ -5,13 +5,20 @@ package lab
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -106,4 +113,145 @@ func TestPrivilegedManyPods(t *testing.T) {
 	if !errors.As(err, &netlink.LinkNotFoundError{}) {
 		t.Errorf("the device of a pod that is gone: %v", err)
 	}
+}
+
+// One client cannot send a request every 10 ms where each takes 20: every
+// request counts from when it was due, and one whose turn never comes is an error.
+func TestOpenLoopOfFewClientsCountsFromWhenRequestsWereDue(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(20 * time.Millisecond)
+		w.Header().Set("Content-Length", "0")
+	}))
+	defer server.Close()
+	args := httpClientArgs{
+		URL: server.URL, PerSecond: 100, Concurrency: 1, Duration: 300 * time.Millisecond, Timeout: 100 * time.Millisecond,
+	}
+	client := &http.Client{Timeout: args.Timeout}
+	got := openBy(client, args, make(chan struct{}))
+	if len(got.Samples) != 30 {
+		t.Errorf("%d samples, want 30", len(got.Samples))
+	}
+	if n := got.Errors[errNotSent.Error()]; n == 0 || n >= 30 {
+		t.Errorf("%d requests were not sent, want some, whatever else the machine does: errors %v", n, got.Errors)
+	}
+	if p50 := got.Quantile(0.5); p50 < 60*time.Millisecond {
+		t.Errorf("median %v, want that of requests that wait for those before them", p50)
+	}
+}
+
+// interrupted is the shape of what iperf3 3.12 prints when it is ended by a
+// signal.
+const interrupted = `{
+	"start": {"tcp_mss_default": 1448, "connected": [{"socket": 5}]},
+	"intervals": [
+		{"streams": [{"bytes": 600, "rtt": 2500}, {"bytes": 400, "rtt": 150}], "sum": {"start": 0, "end": 0.5, "bytes": 1000, "retransmits": 7, "sender": true}},
+		{"streams": [{}], "sum": {"start": 0.5, "end": 1.0004, "bytes": 2000, "retransmits": 2}},
+		{"streams": [{}], "sum": {"start": 1.0004, "end": 1.5, "bytes": 3000, "retransmits": 0}},
+		{"streams": [{}], "sum": {"start": 1.5, "end": 1.5, "bytes": 500, "retransmits": 0}}
+	],
+	"end": {},
+	"error": "interrupt - the client has terminated"
+}`
+
+func TestParseIperf(t *testing.T) {
+	r, err := parseIperf([]byte(interrupted))
+	must.OK(t, err)
+	if r.Start.MSS != 1448 {
+		t.Errorf("MSS = %d, want 1448", r.Start.MSS)
+	}
+	want := []BulkInterval{
+		{End: 0.5, Bytes: 1000, Retransmits: 7, Flows: []float64{600, 400}, RoundTrips: []time.Duration{2500 * time.Microsecond, 150 * time.Microsecond}},
+		{Start: 0.5, End: 1.0004, Bytes: 2000, Retransmits: 2, Flows: []float64{0}},
+		{Start: 1.0004, End: 1.5, Bytes: 3000, Flows: []float64{0}},
+		{Start: 1.5, End: 1.5, Bytes: 500, Flows: []float64{0}},
+	}
+	if diff := cmp.Diff(want, r.intervals()); diff != "" {
+		t.Errorf("intervals (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseIperfTellsWhatIperfSays(t *testing.T) {
+	_, err := parseIperf([]byte(`{"start": {}, "intervals": [], "error": "unable to connect"}`))
+	if err == nil || !strings.Contains(err.Error(), "unable to connect") {
+		t.Errorf("parseIperf = %v, want iperf3's error", err)
+	}
+	if _, err := parseIperf([]byte("iperf3: usage")); err == nil {
+		t.Error("parseIperf of no JSON = nil error, want an error")
+	}
+}
+
+func TestBetween(t *testing.T) {
+	r, err := parseIperf([]byte(interrupted))
+	must.OK(t, err)
+	for name, tc := range map[string]struct {
+		from, to           float64
+		bytes, retransmits float64
+		rates              int
+	}{
+		"everything but the empty interval": {0, 2, 6000, 9, 3},
+		"warm-up left out":                  {0.5, 2, 5000, 2, 2},
+		"half an interval is left out":      {0.7, 2, 3000, 0, 1},
+		"an end some ms late is in":         {0, 1, 3000, 9, 2},
+		"nothing":                           {3, 4, 0, 0, 0},
+	} {
+		w := Between(r.intervals(), tc.from, tc.to)
+		if w.Bytes != tc.bytes || w.Retransmits != tc.retransmits || len(w.Rates) != tc.rates {
+			t.Errorf("%s: Between(%v, %v) = %+v, want %v bytes, %v retransmits, %d rates",
+				name, tc.from, tc.to, w, tc.bytes, tc.retransmits, tc.rates)
+		}
+	}
+	if got := Between(nil, 0, 1).BitsPerSec(); got != 0 {
+		t.Errorf("BitsPerSec() of nothing = %v, want 0", got)
+	}
+	w := Between([]BulkInterval{{End: 0.5, Bytes: 1000}}, 0, 1)
+	if got, want := w.BitsPerSec(), 16000.0; got != want {
+		t.Errorf("BitsPerSec() = %v, want %v", got, want)
+	}
+}
+
+func TestListens(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue
+   0: 0200A8C0:1451 00000000:0000 0A 00000000:00000000
+   1: 0200A8C0:1452 0300A8C0:1453 01 00000000:00000000
+`
+	for suffix, want := range map[string]bool{":1451": true, ":1452": false, ":1453": false, ":9999": false} {
+		if got := listens(table, suffix); got != want {
+			t.Errorf("listens(%s) = %v, want %v", suffix, got, want)
+		}
+	}
+}
+
+// A thread of a higher real-time priority is to the watch what the machine below
+// is: it takes the processor away.
+func TestPrivilegedProcessorsAreSeenToBeAway(t *testing.T) {
+	testutil.RequireRoot(t)
+	// Go interrupts what runs for 10 ms.
+	const taken, least = 12 * time.Millisecond, 5 * time.Millisecond
+	p, err := WatchProcessors()
+	must.OK(t, err)
+	took := make(chan error)
+	go func() { took <- keepProcessor(taken) }()
+	must.OK(t, <-took)
+	if longest := p.Stop(); longest < least {
+		t.Errorf("longest time away = %v, want %v or more", longest, least)
+	}
+}
+
+// keepProcessor lets nobody else use the first processor of this process.
+func keepProcessor(last time.Duration) error {
+	runtime.LockOSThread()
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	cpu := 0
+	for !all.IsSet(cpu) {
+		cpu++
+	}
+	if err := takeProcessor(cpu, 2); err != nil {
+		return err
+	}
+	for end := wiremeter.Now() + last; wiremeter.Now() < end; {
+	}
+	return nil
 }

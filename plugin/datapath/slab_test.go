@@ -4,15 +4,22 @@
 package datapath
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/datapath/bpfcall"
@@ -465,4 +472,267 @@ func (n *Node) countAll() map[uint32]uint64 {
 		}
 	})
 	return all
+}
+
+// The programs pass everything unmetered if the configuration is of another
+// version than theirs.
+func TestABIVersionIsThatOfThePrograms(t *testing.T) {
+	const header = "../../bpf/lib/abi.h"
+	text, err := os.ReadFile(header)
+	must.OK(t, err)
+	found := regexp.MustCompile(`(?m)^#define PW_ABI_VERSION (\d+)$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s does not define PW_ABI_VERSION", header)
+	}
+	if got, err := strconv.ParseUint(string(found[1]), 10, 32); err != nil || got != uint64(ABIVersion) {
+		t.Errorf("PW_ABI_VERSION = %d (%v), ABIVersion = %d, want the same", got, err, ABIVersion)
+	}
+}
+
+// Who waits for the node's lock gets it when it is released. A process that is stuck with
+// it does not stop the others for ever, nor does one that gave up keep it.
+func TestNodeLockIsWaitedForInVain(t *testing.T) {
+	before := lockTimeout
+	t.Cleanup(func() { lockTimeout = before })
+	n := OpenNode(t.TempDir(), t.TempDir())
+	lock := func() func() {
+		t.Helper()
+		unlock, err := n.lock()
+		must.OK(t, err)
+		return unlock
+	}
+	stuck := lock()
+	lockTimeout = 10 * time.Millisecond
+	if _, err := n.lock(); !errors.Is(err, errHeld) {
+		t.Errorf("a lock that is held: %v, want %v", err, errHeld)
+	}
+	lockTimeout = before
+	released := time.AfterFunc(20*time.Millisecond, stuck)
+	lock()()
+	if released.Stop() {
+		t.Error("the lock was given while it was held")
+	}
+}
+
+// A kernel that lets no program read its memory gets the program without that; if it
+// refuses this, too, the error is that of the whole program.
+func TestLoadEither(t *testing.T) {
+	reads := []byte{0x85, 0, 0, 0, 113, 0, 0, 0} // bpf_probe_read_kernel
+	text := append(bytes.Clone(reads), 0x95, 0, 0, 0, 0, 0, 0, 0)
+	whole, without := errors.New("whole"), errors.New("without")
+	for _, tt := range []struct {
+		name          string
+		reads, others error // of programs that read, and of others
+		want          error
+		loads         []bool // whether each program that is tried reads
+	}{
+		{"takes it", nil, nil, nil, []bool{true}},
+		{"lets nobody read", whole, nil, nil, []bool{true, false}},
+		{"refuses it for another reason", whole, without, whole, []bool{true, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var loads []bool
+			prog, err := loadEither(text, func(text []byte) (*bpfcall.Program, error) {
+				loads = append(loads, bytes.Contains(text, reads))
+				if loads[len(loads)-1] {
+					return &bpfcall.Program{}, tt.reads
+				}
+				return &bpfcall.Program{}, tt.others
+			})
+			if !errors.Is(err, tt.want) || (prog == nil) != (err != nil) {
+				t.Errorf("loadEither = %v, %v, want error %v", prog, err, tt.want)
+			}
+			if !slices.Equal(loads, tt.loads) {
+				t.Errorf("tried programs that read: %v, want %v", loads, tt.loads)
+			}
+		})
+	}
+}
+
+// TestOnNewest: a list that moved is read again, and each attempt is for what was
+// read last; anything else than a list that moved ends it.
+func TestOnNewest(t *testing.T) {
+	t.Parallel()
+	stale := fmt.Errorf("attach: %w", unix.ESTALE)
+	errOther := errors.New("something else")
+	for name, tc := range map[string]struct {
+		// answers are those of the attempts, the last one for all that follow.
+		answers []error
+		reading error
+		want    error
+		tries   int
+	}{
+		"at once":       {answers: []error{nil}, tries: 1},
+		"moved twice":   {answers: []error{stale, stale, nil}, tries: 3},
+		"moves forever": {answers: []error{stale}, want: unix.ESTALE, tries: attachTries},
+		"refused":       {answers: []error{stale, errOther}, want: errOther, tries: 2},
+		"unread":        {reading: errOther, want: errOther},
+	} {
+		var revision uint64
+		var tried []uint64
+		err := onNewest(func() (uint64, error) {
+			revision += 10
+			return revision, tc.reading
+		}, func(r uint64) error {
+			tried = append(tried, r)
+			return tc.answers[min(len(tried), len(tc.answers))-1]
+		})
+		if !errors.Is(err, tc.want) || len(tried) != tc.tries {
+			t.Errorf("%s: %v after %d attempts, want %v after %d", name, err, len(tried), tc.want, tc.tries)
+		}
+		for i, r := range tried {
+			if want := uint64(10 * (i + 1)); r != want {
+				t.Errorf("%s: attempts for revisions %v, want each for the one just read", name, tried)
+				break
+			}
+		}
+	}
+}
+
+// Buckets meet without a gap, and the bounds are where some of them do.
+func TestWaitBuckets(t *testing.T) {
+	t.Parallel()
+	for b := range len(waitBuckets{}) {
+		from, to := waitFrom(b), waitFrom(b+1)
+		if from >= to {
+			t.Errorf("bucket %d is from %v to %v", b, from, to)
+		}
+		if b >= waitSteps && float64(to-from) > float64(from)/waitSteps {
+			t.Errorf("bucket %d, from %v to %v, is wider than an eighth", b, from, to)
+		}
+	}
+	// As wait_bucket of bpf/lib/wait.h counts them.
+	for b, units := range map[int]time.Duration{0: 0, 7: 7, 8: 8, 15: 15, 16: 16, 17: 18, 24: 32, 127: 15 << 14} {
+		if got := waitFrom(b); got != units<<14 {
+			t.Errorf("bucket %d is from %v, want %v", b, got, units<<14)
+		}
+	}
+	if WaitBounds[0] > 100e-6 {
+		t.Errorf("waits of 100 µs are below the first bound, %v s", WaitBounds[0])
+	}
+	for i, bound := range WaitBounds {
+		if i > 0 && bound != 2*WaitBounds[i-1] {
+			t.Errorf("the bound %v s is not twice the one before, %v s", bound, WaitBounds[i-1])
+		}
+		found := false
+		for b := range len(waitBuckets{}) {
+			found = found || waitFrom(b).Seconds() == bound
+		}
+		if !found {
+			t.Errorf("no bucket begins at %v s", bound)
+		}
+	}
+}
+
+func TestWaitQuantiles(t *testing.T) {
+	t.Parallel()
+	if w := (&waitBuckets{}).wait("light", 0); w.P50 != 0 || w.Packets != 0 {
+		t.Errorf("without packets: %+v", w)
+	}
+	// As many packets at every wait up to 100 ms.
+	var b waitBuckets
+	for ms := 0.01; ms < 100; ms += 0.01 {
+		at := time.Duration(ms * float64(time.Millisecond))
+		for i := range b {
+			if at >= waitFrom(i) && at < waitFrom(i+1) {
+				b[i]++
+			}
+		}
+	}
+	w := b.wait("heavy", 500*time.Second)
+	for name, of := range map[string][2]float64{"p50": {w.P50, 0.05}, "p99": {w.P99, 0.099}, "sum": {w.Seconds, 500}} {
+		if math.Abs(of[0]-of[1]) > 0.01*of[1] {
+			t.Errorf("%s = %v, want %v", name, of[0], of[1])
+		}
+	}
+	if got, want := float64(w.Below[10]), 6710.; math.Abs(got-want) > 2 {
+		t.Errorf("%v packets waited for less than 67.1 ms, want %v", got, want)
+	}
+	if w.Below[len(w.Below)-1] != w.Packets {
+		t.Errorf("%d of %d packets waited for less than 0.5 s", w.Below[len(w.Below)-1], w.Packets)
+	}
+}
+
+// What the meters have counted takes a tenth of the time at ten times the rate, and as
+// long as before at the same rate and at a lower one.
+func TestMetersOfAnotherRate(t *testing.T) {
+	n := inMemory(t, 1)
+	dir := n.interfaceDir(t, "a")
+	configure := func(total, light uint64, shift uint32) *image.State {
+		t.Helper()
+		// With a tenth of the multiplier, or with a larger shift.
+		p := &shaping.Params{Direction: terms.Egress, Datapath: shaping.Datapath{
+			Policy:    terms.PolicyStrict,
+			TotalRate: shaping.FixedRate{Mult: total, Shift: shift},
+			LightRate: shaping.FixedRate{Mult: light, Shift: shift},
+		}}
+		must.OK(t, n.Configure(dir, p, nil, 0))
+		s, err := n.mustFind(dir, terms.Egress)
+		must.OK(t, err)
+		return &s.State
+	}
+	const debt = 100 * time.Second
+	for name, c := range map[string]struct {
+		total, light     uint64
+		shift            uint32
+		wantTotal, wants time.Duration
+	}{
+		"ten times the rate":           {100, 200, 10, debt / 10, debt / 10},
+		"half the multiplier and unit": {500, 1000, 11, debt / 4, debt / 4},
+		"the same":                     {1000, 2000, 10, debt, debt},
+		"a lower rate":                 {8000, 16000, 10, debt, debt},
+		"another light share":          {1000, 1000, 10, debt, debt / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := configure(1000, 2000, 10)
+			tat := (monotonic() + uint64(debt)) << meterShift
+			state.TotalTat, state.ControlTat, state.WaitClock = tat, tat, tat
+			state.LightTat, state.EstablishedTat, state.CeilingTat = tat, tat, 7
+			configure(c.total, c.light, c.shift)
+			now := monotonic() << meterShift
+			for meter, m := range map[string]struct {
+				tat  uint64
+				want time.Duration
+			}{
+				"total": {state.TotalTat, c.wantTotal}, "control": {state.ControlTat, c.wantTotal},
+				"wait": {state.WaitClock, c.wantTotal}, "light": {state.LightTat, c.wants},
+				"established": {state.EstablishedTat, c.wants},
+			} {
+				level := time.Duration(int64(m.tat-now) >> meterShift)
+				if off := m.want - level; off < 0 || off > time.Second {
+					t.Errorf("%s meter is %v ahead, want %v", meter, level, m.want)
+				}
+			}
+			if state.CeilingTat != 7 {
+				t.Error("the ceiling, which looks at its rate itself, was changed")
+			}
+		})
+	}
+}
+
+// A meter that the clock has passed stays as it is.
+func TestMetersOfAnotherRateInThePast(t *testing.T) {
+	for _, was := range []uint64{0, 99, 100} {
+		tat := was
+		if shorten(&tat, 100, 0.5); tat != was {
+			t.Errorf("a meter at %d is at %d afterwards, where now is 100", was, tat)
+		}
+	}
+}
+
+// What packets add meanwhile is not lost, other than the part that counts at the old rate.
+func TestMetersOfAnotherRateUnderTraffic(t *testing.T) {
+	const now, debt, packets, part = 1 << 40, 1 << 30, 1_000_000, 0.5
+	tat := uint64(now + debt)
+	var traffic sync.WaitGroup
+	traffic.Go(func() {
+		for range packets {
+			atomic.AddUint64(&tat, 2)
+		}
+	})
+	shorten(&tat, now, part)
+	traffic.Wait()
+	if level := tat - now; level < debt/2+packets || level > debt/2+2*packets {
+		t.Errorf("the meter is %d ahead, want %d and from %d to %d of the packets", level, debt/2, packets, 2*packets)
+	}
 }

@@ -4,13 +4,19 @@
 package kube_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,4 +270,417 @@ func TestRecorderSaysItOnce(t *testing.T) {
 	c.Fail(0)
 	r.Emit(p, worse)
 	eventually(t, "it is posted once that is allowed", posted(5))
+}
+
+const maxEgress = "podweir.io/max-egress-rate"
+
+type told struct {
+	name    string
+	rates   netconf.Namespace
+	changed bool
+}
+
+// namespaces runs what keeps namespaces beside a watch until the test ends.
+func (c *cluster) namespaces(t *testing.T, every time.Duration) (*kube.Namespaces, chan told) {
+	t.Helper()
+	w, changed := c.watch(t)
+	n := kube.NewNamespaces(c.client, w, every, c.slog())
+	all := make(chan told, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- n.Run(ctx, func(name string, rates netconf.Namespace, changed bool) { all <- told{name, rates, changed} })
+	}()
+	forwarded := make(chan struct{})
+	go func() {
+		defer close(forwarded)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case uid := <-changed:
+				if p, ok := w.Pod(uid); ok {
+					n.Want(p.Namespace)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-forwarded
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v, want nil at the end of the context", err)
+		}
+	})
+	return n, all
+}
+
+func (c *cluster) podIn(namespace, uid string) {
+	p := pod(uid, nil)
+	p.Namespace = namespace
+	c.Put(p)
+}
+
+func expectTold(t *testing.T, all chan told, want told) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case got := <-all:
+			if got.name == want.name && !got.changed && want.changed {
+				continue // the same again
+			}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(told{})); diff != "" {
+				t.Fatalf("told (-want +got):\n%s", diff)
+			}
+			return
+		case <-deadline:
+			t.Fatalf("not told within 20 s: %+v", want)
+		}
+	}
+}
+
+// The agent asks for the namespaces of its own pods by their names, and for no others,
+// however many the cluster has.
+func TestNamespacesOfThisNodesPodsAlone(t *testing.T) {
+	c := newCluster(t)
+	for i := range 100 {
+		c.PutNamespace(fmt.Sprintf("other-%d", i), map[string]string{maxEgress: "1M"})
+	}
+	c.PutNamespace("a", map[string]string{maxEgress: "10M", "podweir.io/default-ingress-rate": "1M", "podweir.io/policy": "flat", "x": "y"})
+	c.PutNamespace("b", nil)
+	c.podIn("a", "1")
+	elsewhere := pod("2", nil)
+	elsewhere.Namespace, elsewhere.Node = "other-1", "n2"
+	c.Put(elsewhere)
+	n, all := c.namespaces(t, time.Hour)
+	rates := netconf.Namespace{maxEgress: "10M", "podweir.io/default-ingress-rate": "1M"}
+	expectTold(t, all, told{"a", rates, true})
+	if got, known := n.Rates("a"); !known || !cmp.Equal(got, rates) {
+		t.Errorf("Rates(a) = %v, %v, want %v", got, known, rates)
+	}
+	c.podIn("b", "3")
+	expectTold(t, all, told{"b", nil, true})
+	if got, known := n.Rates("b"); !known || len(got) != 0 {
+		t.Errorf("Rates(b) = %v, %v, want that it has none", got, known)
+	}
+	c.podIn("a", "4")
+	if got, known := n.Rates("other-1"); known || got != nil {
+		t.Errorf("Rates(other-1) = %v, %v, want that it is not known", got, known)
+	}
+	if got := n.Ask(t.Context(), "other-2"); got[maxEgress] != "1M" {
+		t.Errorf("Ask(other-2) = %v, want what is set there", got)
+	}
+	if asked := c.NamespacesAsked(); !slices.Equal(asked, []string{"a", "b", "other-2"}) {
+		t.Errorf("requested %v, want a, b and what Ask was called for, each once", asked)
+	}
+}
+
+// A change is found at the next look, and a namespace is forgotten with its last pod.
+func TestNamespacesAreAskedForAgain(t *testing.T) {
+	c := newCluster(t)
+	c.PutNamespace("a", map[string]string{maxEgress: "10M"})
+	c.podIn("a", "1")
+	const every = 10 * time.Millisecond
+	n, all := c.namespaces(t, every)
+	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "10M"}, true})
+	c.PutNamespace("a", map[string]string{maxEgress: strings.Repeat("9", 1000)})
+	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: strings.Repeat("9", netconf.MaxAnnotationBytes+1)}, true})
+	c.PutNamespace("a", nil)
+	expectTold(t, all, told{"a", nil, true})
+	c.Delete("1")
+	eventually(t, "it is forgotten", func() bool { _, known := n.Rates("a"); return !known })
+	asked := len(c.NamespacesAsked())
+	<-time.After(5 * every)
+	if now := len(c.NamespacesAsked()); now != asked {
+		t.Errorf("%d requests for a namespace without a pod here", now-asked)
+	}
+}
+
+// What an agent before knew holds until the server answers; a refusal or a server that
+// is away takes no maximum away.
+func TestNamespacesOfAServerThatRefuses(t *testing.T) {
+	c := newCluster(t)
+	c.client.Hurry()
+	c.podIn("a", "1")
+	w, changed := c.watch(t)
+	expect(t, changed, "1")
+	n := kube.NewNamespaces(c.client, w, 10*time.Millisecond, c.slog())
+	before := netconf.Namespace{maxEgress: "1M"}
+	n.Remember("a", before)
+	if got, known := n.Rates("a"); known || !cmp.Equal(got, before) {
+		t.Errorf("Rates = %v, %v, want what was known before", got, known)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	all, done := make(chan told, 1000), make(chan error)
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v, want nil at the end of the context", err)
+		}
+	}()
+	c.Fail(http.StatusServiceUnavailable)
+	go func() {
+		done <- n.Run(ctx, func(name string, rates netconf.Namespace, changed bool) { all <- told{name, rates, changed} })
+	}()
+	eventually(t, "the log says so", func() bool { return strings.Contains(c.log.String(), "those from before stay") })
+	if got, known := n.Rates("a"); known || !cmp.Equal(got, before) || len(all) != 0 {
+		t.Errorf("Rates = %v, %v, %d told, want what was known before and nothing told", got, known, len(all))
+	}
+	c.Fail(http.StatusForbidden)
+	expectTold(t, all, told{"a", before, true})
+	if !strings.Contains(c.log.String(), "get of namespaces") {
+		t.Errorf("the log does not say what is missing:\n%s", c.log)
+	}
+	c.Fail(0)
+	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
+	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
+}
+
+// A cache that does not have the namespace yet has not answered: what was known stays as
+// well known as it was, and the next request comes soon.
+func TestNamespaceThatIsNotThereYet(t *testing.T) {
+	c := newCluster(t)
+	c.podIn("a", "1")
+	n, all := c.namespaces(t, 10*time.Millisecond)
+	eventually(t, "it is requested", func() bool { return len(c.NamespacesAsked()) >= 3 })
+	if got, known := n.Rates("a"); known || got != nil || len(all) != 0 {
+		t.Errorf("Rates = %v, %v, %d told, want that nothing is known", got, known, len(all))
+	}
+	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
+	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
+}
+
+// The next request comes after some seconds, however long the time between two is.
+func TestNamespaceThatIsNotThereIsAskedForSoon(t *testing.T) {
+	c := newCluster(t)
+	c.client.Hurry()
+	c.podIn("a", "1")
+	_, all := c.namespaces(t, time.Hour)
+	eventually(t, "it is requested", func() bool { return len(c.NamespacesAsked()) >= 1 })
+	c.PutNamespace("a", map[string]string{maxEgress: "2M"})
+	expectTold(t, all, told{"a", netconf.Namespace{maxEgress: "2M"}, true})
+}
+
+const aPod = `{"metadata":{"namespace":"a","name":"b","uid":"c","resourceVersion":"1","deletionTimestamp":null,"annotations":{"kubernetes.io/egress-bandwidth":"10M",` +
+	`"kubernetes.io/config.mirror":"d","podweir.io/x":"y"}},"spec":{"hostNetwork":true},"status":{"phase":"Running","podIP":"10.0.0.1"}}`
+
+// checkKept fails if more of a pod is kept than the agent has room for.
+func checkKept(t *testing.T, p *kube.Pod) {
+	t.Helper()
+	const most = netconf.MaxAnnotationBytes + 1
+	if len(p.Annotations.Values) > 20 {
+		t.Errorf("%d annotations are kept", len(p.Annotations.Values))
+	}
+	for name, value := range p.Annotations.Values {
+		if len(name) > most || len(value) > most {
+			t.Errorf("annotation %.40q has %d bytes", name, len(value))
+		}
+	}
+	if p.RuntimeUID != p.UID && len(p.RuntimeUID) > most {
+		t.Errorf("the mirror's UID has %d bytes", len(p.RuntimeUID))
+	}
+}
+
+// FuzzWatchEvent: no message of a watch breaks the decoder, and what is kept is bounded.
+func FuzzWatchEvent(f *testing.F) {
+	f.Add([]byte(`{"type":"ADDED","object":` + aPod + `}`))
+	f.Add([]byte(`{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"7","annotations":null}}}`))
+	f.Add([]byte(`{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","message":"too old","code":410}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		kind, p, failure, err := kube.DecodeEvent(raw)
+		if err != nil {
+			return
+		}
+		if failure == nil {
+			t.Errorf("%q: an ERROR of it would be none", kind)
+		}
+		checkKept(t, &p)
+	})
+}
+
+// FuzzPodList: no list breaks the decoder, and one without a version is an error.
+func FuzzPodList(f *testing.F) {
+	f.Add([]byte(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[` + aPod + `,` + aPod + `]}`))
+	f.Add([]byte(`{"items":null,"metadata":{"resourceVersion":"1"},"x":[1,{}]}`))
+	f.Add([]byte(`{"items":[{"metadata":{"annotations":[]}}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		version, err := kube.DecodeList(bytes.NewReader(raw), func(p kube.Pod) { checkKept(t, &p) })
+		if (err == nil) != (version != "") {
+			t.Errorf("version %q with error %v", version, err)
+		}
+	})
+}
+
+func TestNotInACluster(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	if _, err := kube.InCluster(t.TempDir()); !errors.Is(err, kube.ErrNotInCluster) {
+		t.Errorf("InCluster = %v, want ErrNotInCluster", err)
+	}
+}
+
+func TestKubeconfig(t *testing.T) {
+	c := newCluster(t)
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw}))
+	file := func(user string) string {
+		path := filepath.Join(c.dir, "kubeconfig")
+		text := "current-context: here\ncontexts:\n- {name: other, context: {cluster: x, user: y}}\n" +
+			"- {name: here, context: {cluster: c, user: u}}\nclusters:\n- name: c\n  cluster: {server: \"" + c.URL +
+			"\", certificate-authority-data: " + ca + "}\nusers:\n- {name: u, user: " + user + "}\n"
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	c.Put(pod("a", nil))
+	for _, user := range []string{"{token: token-1}", "{tokenFile: token}"} {
+		conf, err := kube.FromKubeconfig(file(user))
+		if err != nil {
+			t.Fatalf("%s: %v", user, err)
+		}
+		if c.client, err = kube.NewClient(conf); err != nil {
+			t.Fatal(err)
+		}
+		_, changed := c.watch(t)
+		expect(t, changed, "a")
+	}
+	for user, part := range map[string]string{
+		"{exec: {command: aws}}":                 "exec is not accepted, want token",
+		"{username: u, password: p}":             "username is not accepted",
+		"{client-certificate-data: AAAA}":        "client certificate",
+		"{client-certificate-data: '*'}":         "line ",
+		"{client-certificate: there/is/nothing}": "there/is/nothing",
+	} {
+		if _, err := kube.FromKubeconfig(file(user)); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("user %s: %v, want %q in it", user, err, part)
+		}
+	}
+	if _, err := kube.NewClient(&kube.Config{Server: "10.0.0.1:6443"}); err == nil {
+		t.Error("a server without a scheme is accepted")
+	}
+}
+
+// A token is good if it was made for the agents and belongs to their readers' account:
+// neither somebody else's for that audience nor that account's for the API server.
+func TestMayRead(t *testing.T) {
+	c := newCluster(t)
+	for token, want := range map[string]bool{
+		"podweir@reader": true, "podweir@pod": false, "reader": false, "api@reader": false, "podweir@": false, "": false,
+	} {
+		if got, err := c.client.MayRead(t.Context(), token, "podweir", "reader"); got != want || err != nil {
+			t.Errorf("MayRead(%q) = %v, %v, want %v", token, got, err, want)
+		}
+	}
+	c.Fail(http.StatusForbidden)
+	if got, err := c.client.MayRead(t.Context(), "podweir@reader", "podweir", "reader"); got || err == nil || !strings.Contains(err.Error(), "TokenReview") {
+		t.Errorf("MayRead without the right to review = %v, %v, want an error that names the review", got, err)
+	}
+}
+
+func TestMayGet(t *testing.T) {
+	c := newCluster(t)
+	for _, tc := range []struct {
+		token, path string
+		want        bool
+	}{
+		{"prometheus:other:" + apitest.Scrapers, "/metrics", true},
+		{"prometheus:" + apitest.Scrapers, "/debug/pprof/", false},
+		{"pod:other", "/metrics", false},
+		{"", "/metrics", false},
+	} {
+		if got, err := c.client.MayGet(t.Context(), tc.token, tc.path); got != tc.want || err != nil {
+			t.Errorf("MayGet(%q, %q) = %v, %v, want %v", tc.token, tc.path, got, err, tc.want)
+		}
+	}
+	c.Fail(http.StatusForbidden)
+	if got, err := c.client.MayGet(t.Context(), "prometheus:"+apitest.Scrapers, "/metrics"); got || err == nil || !strings.Contains(err.Error(), "TokenReview") {
+		t.Errorf("MayGet without the right to review = %v, %v, want an error that names the review", got, err)
+	}
+}
+
+const startupTaint = "podweir.io/agent-not-ready"
+
+var (
+	ours    = apitest.Taint{Key: startupTaint, Effect: "NoSchedule"}
+	execute = apitest.Taint{Key: startupTaint, Value: "x", Effect: "NoExecute", TimeAdded: "2026-01-02T03:04:05Z"}
+	others  = apitest.Taint{Key: "node.cilium.io/agent-not-ready", Value: "true", Effect: "NoExecute"}
+	pool    = apitest.Taint{Key: "gpu", Effect: "NoSchedule"}
+)
+
+func TestStartupTaintIsRemovedAlone(t *testing.T) {
+	c := newCluster(t)
+	taint := kube.NewStartupTaint(c.client, "n1", startupTaint, c.slog())
+	for name, tc := range map[string]struct {
+		taints, want []apitest.Taint
+		removed      int
+	}{
+		"among others":          {[]apitest.Taint{others, ours, pool}, []apitest.Taint{others, pool}, 1},
+		"two effects":           {[]apitest.Taint{ours, others, execute, pool}, []apitest.Taint{others, pool}, 2},
+		"alone":                 {[]apitest.Taint{ours}, []apitest.Taint{}, 1},
+		"not there":             {[]apitest.Taint{others}, []apitest.Taint{others}, 0},
+		"a node without taints": {nil, nil, 0},
+	} {
+		c.PutNode("n1", tc.taints...)
+		_, before := c.Taints("n1")
+		removed, err := taint.Remove(t.Context())
+		got, patches := c.Taints("n1")
+		if err != nil || removed != tc.removed || !cmp.Equal(tc.want, got) {
+			t.Errorf("%s: Remove = %d, %v, taints %v, want %d, %v", name, removed, err, got, tc.removed, tc.want)
+		}
+		if patched := patches > before; patched != (tc.removed > 0) {
+			t.Errorf("%s: the node was patched: %v", name, patched)
+		}
+	}
+}
+
+// What others change between the look and the patch is theirs: nothing but our own
+// taint may go.
+func TestStartupTaintThatMovesMeanwhile(t *testing.T) {
+	c := newCluster(t)
+	taint := kube.NewStartupTaint(c.client, "n1", startupTaint, c.slog())
+	c.PutNode("n1", others, ours)
+	c.BeforePatch("n1", func() { c.PutNode("n1", ours, pool) })
+	if _, err := taint.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "node n1") {
+		t.Errorf("Remove = %v, want an error that names the node", err)
+	}
+	if got, _ := c.Taints("n1"); !cmp.Equal(got, []apitest.Taint{ours, pool}) {
+		t.Errorf("taints %v, want that nothing was removed", got)
+	}
+	if removed, err := taint.Remove(t.Context()); err != nil || removed != 1 {
+		t.Errorf("Remove once more = %d, %v, want 1", removed, err)
+	}
+}
+
+// The taint stays as long as the agent is not ready, and while the server refuses; the
+// log says what is missing.
+func TestStartupTaintWaitsUntilTheAgentIsReady(t *testing.T) {
+	c := newCluster(t)
+	c.client.Hurry()
+	c.PutNode("n1", ours)
+	var ready atomic.Bool
+	var looks atomic.Int32
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- kube.NewStartupTaint(c.client, "n1", startupTaint, c.slog()).Run(ctx, func() error {
+			looks.Add(1)
+			if !ready.Load() {
+				return errors.New("not ready")
+			}
+			return nil
+		})
+	}()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run = %v, want nil at the end of the context", err)
+		}
+	}()
+	eventually(t, "two looks", func() bool { return looks.Load() >= 2 })
+	if got, patches := c.Taints("n1"); len(got) != 1 || patches != 0 {
+		t.Fatalf("taints %v after %d patches while the agent is not ready", got, patches)
+	}
+	c.Fail(http.StatusForbidden)
+	ready.Store(true)
+	eventually(t, "the log says what is missing", func() bool { return strings.Contains(c.log.String(), "get and patch of nodes") })
+	c.Fail(0)
+	eventually(t, "the taint is removed", func() bool { got, _ := c.Taints("n1"); return len(got) == 0 })
 }

@@ -4,6 +4,7 @@
 package metrics_test
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -15,17 +16,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/agent/metrics"
+	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
 )
@@ -338,5 +345,227 @@ func TestNameThatIsNotUTF8(t *testing.T) {
 	text := strings.Join(own(scrape(t, m.Handler())), "\n")
 	if !strings.Contains(text, `podweir_ready{part="api"} 1`) || !strings.Contains(text, `pod="web"`) || strings.Contains(text, "\xff") {
 		t.Errorf("scrape:\n%s\nwant all but the pod with the bad name", text)
+	}
+}
+
+// counted counts how often the pods are read.
+type counted struct {
+	pods
+	n atomic.Int32
+}
+
+func (c *counted) Read() ([]metrics.Interface, int, error) {
+	c.n.Add(1)
+	return c.pods.Read()
+}
+
+// Readers beside each other get one page, and a slow one keeps no other waiting.
+func TestReadersShareAPage(t *testing.T) {
+	t.Parallel()
+	c := &counted{pods: *onePod()}
+	h := metrics.New(metrics.Config{Log: slog.New(slog.DiscardHandler), Pods: c}).Handler()
+	stuck := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		begun := make(chan struct{})
+		wg.Go(func() {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+			h.ServeHTTP(&slowWriter{ResponseRecorder: httptest.NewRecorder(), begun: begun, until: stuck}, r)
+		})
+		<-begun
+	}
+	for range 8 {
+		if text := scrape(t, h); !strings.Contains(text, "podweir_shaped_pods 1\n") {
+			t.Errorf("scrape = %q", text)
+		}
+	}
+	if n := c.n.Load(); n < 1 || n > 8 {
+		t.Errorf("the pods are read %d times for 16 readers", n)
+	}
+	close(stuck)
+	wg.Wait()
+}
+
+// slowWriter says when it gets the first bytes, and takes them when it may.
+type slowWriter struct {
+	*httptest.ResponseRecorder
+	begun, until chan struct{}
+	once         sync.Once
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	w.once.Do(func() { close(w.begun) })
+	<-w.until
+	return w.ResponseRecorder.Write(b)
+}
+
+func TestPageIsCompressedForWhoAccepts(t *testing.T) {
+	t.Parallel()
+	h := full(onePod()).Handler()
+	plain := scrape(t, h)
+	for accepted, want := range map[string]bool{
+		"gzip": true, "deflate, gzip;q=0.5": true, "gzip ; q=1": true, "": false, "identity": false, "gzip;q=0": false, "gzip; q=0.00": false,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		r.Header.Set("Accept-Encoding", accepted)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		var body io.Reader = w.Body
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != want {
+			t.Errorf("Accept-Encoding %q: compressed %v, want %v", accepted, got, want)
+			continue
+		}
+		if want {
+			gz, err := gzip.NewReader(w.Body)
+			must.OK(t, err)
+			body = gz
+		}
+		b, err := io.ReadAll(body)
+		if err != nil || string(b) != plain {
+			t.Errorf("Accept-Encoding %q: %d bytes, %v, want the text of %d", accepted, len(b), err, len(plain))
+		}
+		if kind := w.Header().Get("Content-Type"); !strings.HasPrefix(kind, "text/plain; version=0.0.4") {
+			t.Errorf("Content-Type %q", kind)
+		}
+	}
+}
+
+// node is a namespace that plays the host.
+type node struct {
+	*testutil.NetNS
+	paths engine.Paths
+}
+
+func newNode(tb testing.TB) *node {
+	tb.Helper()
+	return &node{
+		NetNS: testutil.NewNetNS(tb),
+		paths: engine.Paths{Pins: filepath.Join(testutil.BPFFS(tb), "podweir"), Run: tb.TempDir()},
+	}
+}
+
+// shape makes a pod and gives it 10 Mbit/s in both directions.
+func (n *node) shape(tb testing.TB, index int) *testutil.NetNS {
+	tb.Helper()
+	pod := testutil.NewNetNS(tb)
+	gateway, addr := fmt.Sprintf("10.77.%d.1", index), fmt.Sprintf("10.77.%d.2", index)
+	testutil.VethPair(tb,
+		testutil.End{NetNS: pod, Name: "eth0", CIDRs: []string{addr + "/24"}},
+		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", index), CIDRs: []string{gateway + "/24"}})
+	limit := func() *shaping.Limit {
+		return &shaping.Limit{
+			Rate: 10e6, Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto,
+			Place: terms.PlaceAuto, Horizon: shaping.DefaultHorizon,
+			LightShare: shaping.DefaultLightShare, HeavyThreshold: shaping.DefaultHeavyThreshold,
+		}
+	}
+	n.do(tb, func(node *engine.Node) error {
+		_, err := node.Ensure(tb.Context(), &attach.Want{
+			ID:        attach.ID{Network: "net", ContainerID: fmt.Sprintf("container-%d", index), IfName: "eth0"},
+			NetNSPath: pod.Path(), Names: []string{"eth0"}, Pod: fmt.Sprintf("default/pod-%d", index),
+			Config: &shaping.Config{Egress: limit(), Ingress: limit()},
+		})
+		return err
+	})
+	return pod
+}
+
+func (n *node) do(tb testing.TB, f func(*engine.Node) error) {
+	tb.Helper()
+	err := n.Do(func() error {
+		node, err := engine.Open(n.paths)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		return f(node)
+	})
+	must.OK(tb, err)
+}
+
+// inside reads the pins from the namespace that plays the host.
+type inside struct {
+	*metrics.Pins
+	ns *testutil.NetNS
+}
+
+func (i inside) Read() (all []metrics.Interface, failed int, err error) {
+	err = i.ns.Do(func() error {
+		all, failed, err = i.Pins.Read()
+		return err
+	})
+	return all, failed, err
+}
+
+func (n *node) reader() inside { return inside{metrics.NewPins(n.paths), n.NetNS} }
+
+func mustRead(tb testing.TB, r metrics.Reader) []metrics.Interface {
+	tb.Helper()
+	all, failed, err := r.Read()
+	if err != nil || failed != 0 {
+		tb.Fatalf("Read() = %d failed, %v, want none", failed, err)
+	}
+	return all
+}
+
+func TestPrivilegedPinsCount(t *testing.T) {
+	n := newNode(t)
+	pod := n.shape(t, 1)
+	r := n.reader()
+	pod.Run(t, "ping", "-c", "5", "-i", "0.01", "10.77.1.1")
+	all := mustRead(t, r)
+	if len(all) != 1 || all[0].Namespace != "default" || all[0].Pod != "pod-1" || len(all[0].Directions) != 2 {
+		t.Fatalf("Read() = %+v, want one pod with two directions", all)
+	}
+	for _, d := range all[0].Directions {
+		light := uint64(0)
+		for _, c := range d.Counters {
+			if c.Disposition == "light" {
+				light = c.Packets
+			}
+		}
+		if d.Rate != 10e6 || light < 5 || d.Qdisc == nil || d.Qdisc.Packets < 5 {
+			t.Errorf("%s = %+v, want 10 Mbit/s and the packets of five pings", d.Direction, d)
+		}
+	}
+	// A change of the limit is told at the next scrape.
+	n.do(t, func(node *engine.Node) error {
+		_, err := node.Set(t.Context(), attach.ID{Network: "net", ContainerID: "container-1", IfName: "eth0"},
+			func(c *shaping.Config) error { c.Egress.Rate = 20e6; return nil })
+		return err
+	})
+	rate := func() uint64 {
+		i := slices.IndexFunc(mustRead(t, r)[0].Directions, func(d status.Direction) bool { return d.Direction.Is == terms.Egress })
+		return uint64(mustRead(t, r)[0].Directions[i].Rate)
+	}
+	if got := rate(); got != 20e6 {
+		t.Errorf("rate after set = %d, want 20 Mbit/s", got)
+	}
+}
+
+// A pod that is gone has no series and is kept alive by nothing, although its
+// pins are still there.
+func TestPrivilegedPinsForgetThePodsThatAreGone(t *testing.T) {
+	n := newNode(t)
+	n.shape(t, 1)
+	var path string
+	t.Run("pod", func(t *testing.T) {
+		path = n.shape(t, 2).Path()
+		if got := len(mustRead(t, n.reader())); got != 2 {
+			t.Fatalf("%d pods, want two", got)
+		}
+	})
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err == nil {
+		t.Fatalf("namespace %s is still there", path)
+	}
+	r := n.reader()
+	all := mustRead(t, r)
+	if len(all) != 1 || all[0].Pod != "pod-1" {
+		t.Errorf("Read() = %+v, want pod-1 alone", all)
+	}
+	text := scrape(t, metrics.New(metrics.Config{Log: slog.New(slog.DiscardHandler), Pods: r}).Handler())
+	if strings.Contains(text, "pod-2") || !strings.Contains(text, "podweir_shaped_pods 1\n") {
+		t.Errorf("scrape = %v, want pod-1 alone", own(text))
 	}
 }

@@ -5,7 +5,9 @@ package nri_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +22,9 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/podweir/podweir/plugin/agent/nri"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/netconf"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -320,4 +325,394 @@ func TestNoSocket(t *testing.T) {
 	})
 	startRuntime(t, socket)
 	connected(t, p)
+}
+
+// node is a namespace that plays the host, with the agent's end of the interface.
+type node struct {
+	*testutil.NetNS
+	paths  engine.Paths
+	entry  string
+	socket string
+	pods   int
+	// claimed are the UIDs of pods that the API server tells of.
+	claimed []string
+
+	mu       sync.Mutex
+	unshaped map[string]error
+}
+
+const (
+	network    = "net"
+	openEntry  = `{"cniVersion":"1.0.0","name":"net","type":"podweir-cni"}`
+	closeEntry = `{"cniVersion":"1.0.0","name":"net","type":"podweir-cni","onError":"closed"}`
+)
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	return &node{
+		NetNS: testutil.NewNetNS(t), entry: openEntry, socket: filepath.Join(t.TempDir(), "nri.sock"),
+		paths:    engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()},
+		unshaped: map[string]error{},
+	}
+}
+
+func (n *node) open() (out *engine.Node, err error) {
+	err = n.Do(func() error {
+		out, err = engine.Open(n.paths)
+		return err
+	})
+	return out, err
+}
+
+func (n *node) engine() *nri.Engine {
+	return &nri.Engine{
+		Open: n.open, Paths: n.paths, Log: slog.New(slog.DiscardHandler),
+		Claimed: func(uid string) bool { return slices.Contains(n.claimed, uid) },
+		NetConf: func() (json.RawMessage, error) { return json.RawMessage(n.entry), nil },
+		Unshaped: func(p *nri.Pod, err error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.unshaped[p.ID] = err
+		},
+	}
+}
+
+// pod makes a pod's namespace with a pair of devices, as a CNI plugin does.
+func (n *node) pod(t *testing.T) *testutil.NetNS {
+	t.Helper()
+	n.pods++
+	pod := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"},
+		testutil.End{NetNS: n.NetNS, Name: fmt.Sprintf("veth%d", n.pods)})
+	return pod
+}
+
+// limits returns the caps of a sandbox's pod in bits per second, none if it is not
+// shaped, as they are pinned.
+func (n *node) limits(t *testing.T, id string) (egress, ingress uint64) {
+	t.Helper()
+	node, err := n.open()
+	must.OK(t, err)
+	defer node.Close()
+	records, err := node.Records(attach.ID{Network: network, ContainerID: id, IfName: "eth0"})
+	must.OK(t, err)
+	for _, r := range records {
+		if r.Config.Egress != nil {
+			egress = uint64(r.Config.Egress.Rate)
+		}
+		if r.Config.Ingress != nil {
+			ingress = uint64(r.Config.Ingress.Rate)
+		}
+	}
+	return egress, ingress
+}
+
+// queued says whether the pod's own side has a queue, by tc(8) and not by podweir.
+func queued(t *testing.T, pod *testutil.NetNS) bool {
+	t.Helper()
+	return strings.Contains(pod.Run(t, "tc", "qdisc", "show", "dev", "eth0"), "tbf")
+}
+
+var limited = map[string]string{
+	"kubernetes.io/egress-bandwidth": "10M", "kubernetes.io/ingress-bandwidth": "20M", "other.io/x": "y",
+}
+
+func (n *node) start(t *testing.T, sandboxes ...*api.PodSandbox) *runtime {
+	t.Helper()
+	r, _ := startRuntime(t, n.socket, sandboxes...)
+	connected(t, startPlugin(t, nri.Config{Socket: n.socket, Shaper: n.engine()}))
+	return r
+}
+
+func TestPrivilegedPodIsShapedBeforeItsContainersStart(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	s := sandbox("one", pod.Path(), limited)
+	if queued(t, pod) {
+		t.Fatal("the pod is shaped to begin with")
+	}
+	must.OK(t, r.run(t, s))
+	if egress, ingress := n.limits(t, "one"); egress != 10e6 || ingress != 20e6 || !queued(t, pod) {
+		t.Errorf("limits = %d, %d, queue %v, want 10M, 20M and a queue", egress, ingress, queued(t, pod))
+	}
+	// The hook comes again if the kubelet retries.
+	must.OK(t, r.run(t, s))
+	must.OK(t, r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: s}))
+	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 0 || queued(t, pod) {
+		t.Errorf("after the end: limits = %d, %d, queue %v, want none", egress, ingress, queued(t, pod))
+	}
+	must.OK(t, r.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: s}))
+}
+
+func TestPrivilegedPodsWithoutLimits(t *testing.T) {
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	for _, s := range []*api.PodSandbox{
+		sandbox("plain", pod.Path(), map[string]string{"other.io/x": "y"}),
+		sandbox("host", "", limited),
+	} {
+		if err := r.run(t, s); err != nil {
+			t.Error(err)
+		}
+		if egress, ingress := n.limits(t, s.Id); egress != 0 || ingress != 0 {
+			t.Errorf("%s has limits %d, %d, want none", s.Id, egress, ingress)
+		}
+	}
+	if len(n.unshaped) != 0 {
+		t.Errorf("unshaped = %v, want none", n.unshaped)
+	}
+}
+
+// TestPrivilegedLimitsLeftToCilium: what the node's entry leaves to Cilium's
+// bandwidth manager podweir does not shape.
+func TestPrivilegedLimitsLeftToCilium(t *testing.T) {
+	n := newNode(t)
+	r := n.start(t)
+	for _, tc := range []struct {
+		keys            string
+		egress, ingress uint64
+	}{
+		{`"egressShaper":"cilium"`, 0, 20_000_000},
+		{`"shaper":"cilium"`, 0, 0},
+		{`"shaper":"podweir"`, 10_000_000, 20_000_000},
+	} {
+		n.entry = strings.TrimSuffix(openEntry, "}") + "," + tc.keys + "}"
+		pod := n.pod(t)
+		s := sandbox(fmt.Sprintf("s%d", n.pods), pod.Path(), limited)
+		if err := r.run(t, s); err != nil {
+			t.Error(err)
+		}
+		if egress, ingress := n.limits(t, s.Id); egress != tc.egress || ingress != tc.ingress {
+			t.Errorf("%s: limits %d, %d, want %d, %d", tc.keys, egress, ingress, tc.egress, tc.ingress)
+		}
+		if got := queued(t, pod); got != (tc.egress > 0) {
+			t.Errorf("%s: the pod's side has a queue: %v", tc.keys, got)
+		}
+	}
+	if len(n.unshaped) != 0 {
+		t.Errorf("unshaped = %v, want none", n.unshaped)
+	}
+}
+
+func TestPrivilegedPodsThatRanBefore(t *testing.T) {
+	n := newNode(t)
+	first, second, gone := n.pod(t), n.pod(t), ""
+	t.Run("pod", func(t *testing.T) {
+		pod := n.pod(t)
+		if _, err := n.engine().Shape(t.Context(), &nri.Pod{ID: "gone", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}); err != nil {
+			t.Fatal(err)
+		}
+		gone = pod.Path()
+	})
+	if egress, _ := n.limits(t, "gone"); egress != 10e6 {
+		t.Fatalf("the pod in %s was not shaped", gone)
+	}
+	n.start(t, sandbox("first", first.Path(), limited), sandbox("plain", second.Path(), nil))
+	testutil.Eventually(t, connectTime, "the pod that ran before is shaped", func() bool {
+		egress, ingress := n.limits(t, "first")
+		return egress == 10e6 && ingress == 20e6 && queued(t, first)
+	})
+	testutil.Eventually(t, connectTime, "what a pod left that is gone is removed", func() bool {
+		egress, _ := n.limits(t, "gone")
+		return egress == 0
+	})
+	if queued(t, second) {
+		t.Error("a pod without limits is shaped")
+	}
+}
+
+// TestPrivilegedPodsThatChangedSinceTheirCreation: the runtime tells of the annotations
+// that a pod was made with. They change nothing of a pod that is shaped, and of one that
+// the API server tells of.
+func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
+	n := newNode(t)
+	shape := func(id string, pod *testutil.NetNS, annotations map[string]string) {
+		t.Helper()
+		p := &nri.Pod{ID: id, Namespace: "a", Name: id, Annotations: netconf.KeepAnnotations(annotations), NetNS: pod.Path()}
+		if _, err := n.engine().Shape(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bad := map[string]string{"kubernetes.io/egress-bandwidth": "fast"}
+	now := map[string]string{"kubernetes.io/egress-bandwidth": "20M"}
+	first := map[string]*testutil.NetNS{}
+	for _, id := range []string{"changed", "known", "corrected", "removed", "wrong", "last"} {
+		first[id] = n.pod(t)
+	}
+	for _, id := range []string{"changed", "known"} {
+		shape(id, first[id], limited)
+	}
+	for _, id := range []string{"changed", "known", "corrected"} {
+		shape(id, first[id], now)
+	}
+	// The limits of these were removed; the API server tells of one more.
+	n.claimed = []string{"uid-removed", "uid-wrong", "uid-known"}
+	n.start(t, sandbox("changed", first["changed"].Path(), limited), sandbox("known", first["known"].Path(), limited),
+		sandbox("corrected", first["corrected"].Path(), bad), sandbox("removed", first["removed"].Path(), limited),
+		sandbox("wrong", first["wrong"].Path(), bad), sandbox("last", first["last"].Path(), limited))
+	testutil.Eventually(t, connectTime, "the pod without a limit of which nothing is known is shaped", func() bool {
+		egress, ingress := n.limits(t, "last")
+		return egress == 10e6 && ingress == 20e6
+	})
+	for id, want := range map[string]uint64{"changed": 20e6, "known": 20e6, "corrected": 20e6, "removed": 0, "wrong": 0} {
+		if egress, ingress := n.limits(t, id); egress != want || ingress != 0 || queued(t, first[id]) != (want > 0) {
+			t.Errorf("%s: limits = %d, %d, queue %v, want egress %d as before", id, egress, ingress, queued(t, first[id]), want)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if failures, err := n.paths.Failures(); err != nil || len(failures) != 0 || len(n.unshaped) != 0 {
+		t.Errorf("Failures() = %v, %v, told %v, want none", failures, err, n.unshaped)
+	}
+}
+
+func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	bad := sandbox("bad", pod.Path(), map[string]string{"kubernetes.io/egress-bandwidth": "fast"})
+	if err := r.run(t, bad); err != nil {
+		t.Errorf("RunPodSandbox = %v, want the pod to start", err)
+	}
+	failures, err := n.paths.Failures()
+	if err != nil || len(failures) != 1 || failures[0].ID.ContainerID != "bad" || !strings.Contains(failures[0].Error, `"fast"`) {
+		t.Errorf("Failures() = %v, %v, want one that names the value", failures, err)
+	}
+	if n.unshaped["bad"] == nil {
+		t.Error("nobody was told")
+	}
+	n.entry = closeEntry
+	if err := r.run(t, bad); err == nil || !strings.Contains(err.Error(), `"fast"`) {
+		t.Errorf("RunPodSandbox with onError closed = %v, want an error that names the value", err)
+	}
+	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: bad}); err != nil {
+		t.Error(err)
+	}
+	if failures, err := n.paths.Failures(); err != nil || len(failures) != 0 {
+		t.Errorf("Failures() after the end = %v, %v, want none", failures, err)
+	}
+}
+
+// A rate that cannot be read does not cost the other direction its limit, and gives
+// way to the node's default.
+func TestPrivilegedBadRateKeepsTheRest(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	r := n.start(t)
+	pod := n.pod(t)
+	s := sandbox("one", pod.Path(), map[string]string{
+		"kubernetes.io/egress-bandwidth": "fast", "kubernetes.io/ingress-bandwidth": "20M",
+	})
+	must.OK(t, r.run(t, s))
+	if egress, ingress := n.limits(t, "one"); egress != 0 || ingress != 20e6 {
+		t.Errorf("limits = %d, %d, want none and 20M", egress, ingress)
+	}
+	if n.unshaped["one"] == nil {
+		t.Error("nobody was told that egress has no limit")
+	}
+	n.entry = strings.TrimSuffix(n.entry, "}") + `,"egressRate":"5M"}`
+	must.OK(t, r.run(t, s))
+	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 20e6 {
+		t.Errorf("limits = %d, %d, want the node's 5M and 20M", egress, ingress)
+	}
+}
+
+// A pod that ADD shaped under the name of another network is not shaped twice.
+func TestPrivilegedPodThatIsShapedAlready(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod(t)
+	n.entry = `{"cniVersion":"1.0.0","name":"other","type":"podweir-cni"}`
+	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
+	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	n.entry = openEntry
+	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	node, err := n.open()
+	must.OK(t, err)
+	defer node.Close()
+	if ids, err := node.List(); err != nil || len(ids) != 1 {
+		t.Errorf("the pod is shaped as %v, %v, want one attachment", ids, err)
+	}
+	if err := n.engine().Forget(t.Context(), p); err != nil || queued(t, pod) {
+		t.Errorf("Forget() = %v, queue %v, want everything removed", err, queued(t, pod))
+	}
+}
+
+// A pod gets what is set on its namespace before its containers start, and its own
+// annotations are read as by podweir-cni.
+func TestPrivilegedRatesOfTheNamespace(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	shaper := n.engine()
+	var asked []string
+	shaper.Rates = func(ctx context.Context, namespace string) netconf.Namespace {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("the pod would wait for ever")
+		}
+		asked = append(asked, namespace)
+		return netconf.Namespace{"podweir.io/max-egress-rate": "5M", "podweir.io/default-ingress-rate": "6M"}
+	}
+	pod := n.pod(t)
+	p := &nri.Pod{ID: "one", Namespace: "team", Name: "x", NetNS: pod.Path(), Annotations: netconf.KeepAnnotations(map[string]string{"podweir.io/egress-rate": "7M"})}
+	if refuse, err := shaper.Shape(t.Context(), p); err != nil || refuse {
+		t.Fatalf("Shape = %v, %v", refuse, err)
+	}
+	if egress, ingress := n.limits(t, "one"); egress != 5e6 || ingress != 6e6 {
+		t.Errorf("limits = %d, %d, want the namespace's maximum and default", egress, ingress)
+	}
+	if _, err := shaper.Shape(t.Context(), &nri.Pod{ID: "host", Namespace: "kube-system"}); err != nil || len(asked) != 1 || asked[0] != "team" {
+		t.Errorf("requested %v, %v, want the namespace of the pod with a network of its own", asked, err)
+	}
+}
+
+// Every interface that leads to the host is limited, not the first one alone: aws-cni
+// gives a pod several, and the runtime names none of them here.
+func TestPrivilegedAllInterfacesOfThePod(t *testing.T) {
+	testutil.RequireQdisc(t, "tbf")
+	n := newNode(t)
+	pod := n.pod(t)
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "mNicIf1"}, testutil.End{NetNS: n.NetNS, Name: "second"})
+	p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
+	if _, err := n.engine().Shape(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"eth0", "mNicIf1"} {
+		if out := pod.Run(t, "tc", "qdisc", "show", "dev", name); !strings.Contains(out, "tbf") {
+			t.Errorf("%s has %q, want a queue", name, out)
+		}
+	}
+	if out := pod.Run(t, "tc", "qdisc", "show", "dev", "lo"); strings.Contains(out, "tbf") {
+		t.Errorf("lo has %q, want none", out)
+	}
+}
+
+// Whether a pod starts that cannot be limited is decided as by the CNI verb: who only
+// observes refuses none.
+func TestPrivilegedObservedPodIsNeverRefused(t *testing.T) {
+	n := newNode(t)
+	pod := n.pod(t)
+	n.paths.Pins = filepath.Join(t.TempDir(), "podweir") // not on bpffs
+	for entry, refused := range map[string]bool{
+		`"onError":"closed"`:                     true,
+		`"onError":"closed","enforce":"observe"`: false,
+		`"onError":"open"`:                       false,
+		`"cniVersion":"9.9.9"`:                   false,
+	} {
+		n.entry = strings.TrimSuffix(openEntry, "}") + "," + entry + "}"
+		p := &nri.Pod{ID: "one", Namespace: "a", Name: "b", Annotations: netconf.KeepAnnotations(limited), NetNS: pod.Path()}
+		refuse, err := n.engine().Shape(t.Context(), p)
+		if refuse != refused || err == nil {
+			t.Errorf("%s: refuse = %v, %v, want %v and an error", entry, refuse, err, refused)
+		}
+		if failures, err := n.paths.Failures(); err != nil || (len(failures) == 0) != refused {
+			t.Errorf("%s: failure records %v, %v, want one if the pod starts", entry, failures, err)
+		}
+		n.paths.ClearFailure(attach.ID{ContainerID: "one", IfName: "eth0"})
+	}
 }

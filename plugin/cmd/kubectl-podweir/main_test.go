@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -278,4 +281,137 @@ func TestReferenceNamesEveryFlag(t *testing.T) {
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
 	}
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) { check("`--" + f.Name + "`") })
+}
+
+// exec runs a command in the pod of the node's agent, by kubectl and for the same cluster,
+// and ends as the command does.
+func TestExec(t *testing.T) {
+	f := start(t, &fakeCluster{nodes: 3, pods: 1})
+	dir := t.TempDir()
+	const kubectl = "#!/bin/sh\necho \"$@\"\ncase \"$*\" in *repair*) exit 3;; esac\n"
+	must.OK(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	out, err := f.run(t, "exec", "n2", "--", "podweir", "status", "-o", "wide")
+	if err != nil || !strings.Contains(out, "--kubeconfig ") || !strings.HasSuffix(out, " --namespace kube-system exec --stdin podweir-n2 -- podweir status -o wide\n") {
+		t.Errorf("exec = %q, %v", out, err)
+	}
+	if _, err := f.run(t, "exec", "n2", "--", "podweir", "repair"); statusOf(err) != 3 {
+		t.Errorf("exec of a command that ends with 3: %v", err)
+	}
+	if _, err := f.run(t, "exec", "n9", "--", "podweir", "repair"); err == nil || !strings.Contains(err.Error(), "node n9 has no agent") {
+		t.Errorf("exec on a node without an agent: %v", err)
+	}
+}
+
+// A flag comes before the environment, that before the file, and that before the default,
+// as for podweir.
+func TestPrecedence(t *testing.T) {
+	f := start(t, &fakeCluster{nodes: 2, pods: 1})
+	file := filepath.Join(t.TempDir(), "podweir.yaml")
+	write := func(text string) {
+		t.Helper()
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	status := func(args ...string) string {
+		t.Helper()
+		out, err := f.run(t, append([]string{"status"}, args...)...)
+		if err != nil {
+			return err.Error()
+		}
+		return out
+	}
+	write("output: yaml\nnode: n2\ninterval: 3s\n") // interval is a flag of top
+	if out := status("--config", file); !strings.HasPrefix(out, "schema: ") || strings.Contains(out, "node: n1") {
+		t.Errorf("by the file: %q", out)
+	}
+	t.Setenv("PODWEIR_CONFIG", file)
+	t.Setenv("PODWEIR_OUTPUT", "json")
+	if out := status(); !strings.HasPrefix(out, "{") || strings.Contains(out, `"n1"`) {
+		t.Errorf("the environment does not come before the file: %q", out)
+	}
+	t.Setenv("PODWEIR_NODE", "n1")
+	if out := status("-o", "table"); !strings.Contains(out, "The only pod") || !strings.Contains(out, "team-a/n1-0") {
+		t.Errorf("the flag does not come before the environment: %q", out)
+	}
+	t.Setenv("PODWEIR_REQUEST_TIMEOUT", "soon")
+	if out := status(); !strings.Contains(out, "environment variable of --request-timeout") {
+		t.Errorf("a value that is none: %q", out)
+	}
+	t.Setenv("PODWEIR_REQUEST_TIMEOUT", "")
+	write("putout: yaml\n")
+	if out := status(); !strings.Contains(out, `"putout" is no setting`) {
+		t.Errorf("a key that no command has: %q", out)
+	}
+}
+
+// kubectl's own completion runs the program that a release has beside the plugin.
+func TestCompletion(t *testing.T) {
+	f := start(t, &fakeCluster{nodes: 2, pods: 1})
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "kubectl-podweir"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("KUBECONFIG", f.kubeconfig(t))
+	for line, want := range map[string][]string{
+		"top --sort ":               {"share", "rate", "drops", "name"},
+		"top --output ":             {"table", "json", "yaml"},
+		"status --output ":          {"table", "json", "yaml", "wide"},
+		"status --node ":            {"n1", "n2"},
+		"plan --pod-namespace ":     {"team-a"},
+		"explain ":                  {"team-a/n1-0", "team-a/n2-0"},
+		"explain PW602":             {"PW602"},
+		"explain --node n2 ":        {"team-a/n2-0"},
+		"explain team-a/n2-0 again": nil,
+	} {
+		out, err := exec.CommandContext(t.Context(), "./kubectl_complete-podweir", strings.Split(line, " ")...).Output()
+		if err != nil {
+			t.Errorf("%s<tab>: %v", line, err)
+			continue
+		}
+		var got []string
+		for l := range strings.Lines(string(out)) {
+			if value, _, _ := strings.Cut(strings.TrimSpace(l), "\t"); !strings.HasPrefix(value, ":") {
+				got = append(got, value)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s<tab> gives %q, want %q", line, got, want)
+		}
+	}
+}
+
+// BenchmarkFiveHundredNodes runs the program against 500 agents with 100 pods each. Their
+// answers are made beforehand; the API server that is played is another process, on the
+// same machine. cpu-s and peak-MB are the program's own.
+func BenchmarkFiveHundredNodes(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "kubectl-podweir")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	f := start(b, &fakeCluster{nodes: 500, pods: 100, sick: []string{"n7", "n19"}})
+	f.make(2)
+	kubeconfig := f.kubeconfig(b)
+	for _, c := range []struct {
+		command string
+		exit    int
+	}{{"status", cluster.ExitBroken}, {"doctor", cluster.ExitBroken}, {"top --count 1", 0}, {"explain team-a/n499-0", 0}} {
+		args := strings.Fields(c.command)
+		b.Run(args[0], func(b *testing.B) {
+			var used, peak float64
+			for b.Loop() {
+				f.forget()
+				cmd := exec.CommandContext(b.Context(), program, append(args, "--kubeconfig", kubeconfig)...)
+				if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != c.exit {
+					b.Fatalf("%s: %v, want exit status %d", c.command, err, c.exit)
+				}
+				used += (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+				peak = max(peak, float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1e3)
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/op")
+			b.ReportMetric(used/float64(b.N), "cpu-s/op")
+			b.ReportMetric(peak, "peak-MB")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }

@@ -4,7 +4,10 @@
 package view_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/plugin/units"
 )
 
@@ -162,5 +166,473 @@ func TestAddJoinsWhatIsOfOnePod(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, n.Pods); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}
+
+// looks are two looks at pods with a limit of 10 Mbit/s, half a second apart, in which the
+// device of each carries so many bytes, of which podweir sees so many.
+func looks(change func(pod int, l *view.Limit), carried, seen []uint64) *view.Node {
+	look := func(second time.Duration, part uint64) *view.Node {
+		n := &view.Node{Time: now.Add(second)}
+		for i := range carried {
+			sum := seen[i] * part
+			l := view.Limit{
+				Interface: "eth0", Limit: limitOf(terms.Egress, 10e6),
+				Passing: view.Passing{Seen: &sum, Device: [2]uint64{1e9 + carried[i]*part, 1e9 + carried[i]*part}}, Counters: view.Counters{SentBytes: sum},
+			}
+			change(i, &l)
+			n.Pods = append(n.Pods, view.Pod{Pod: fmt.Sprintf("ns/pod-%02d", i), State: view.Limited, Limits: []view.Limit{l}})
+		}
+		return n
+	}
+	before, is := look(0, 0), look(500*time.Millisecond, 1)
+	is.Looked(before)
+	return is
+}
+
+// Each limit has a line with what the pod asks for, what is in force, what it carries, and
+// what goes past podweir.
+func TestStatusLines(t *testing.T) {
+	t.Parallel()
+	n := looks(func(pod int, l *view.Limit) {
+		switch pod {
+		case 1:
+			l.Rate, l.Asked, l.DecidedBy = 200e3, 50e6, "maxRate"
+			l.Drops = 1234
+		case 2:
+			l.DecidedBy = "defaultRate"
+		case 3:
+			l.Ceiling = true
+		case 4:
+			l.Blocked = `tcx program "x" (7) on veth1 drops every packet`
+		}
+	}, []uint64{0, 12_400, 300_000, 5e6, 0, 9e6}, []uint64{0, 12_400, 300_000, 500_000, 0, 100_000})
+	want := `5 of 6 pods are limited as they should be; 1 is not:
+NOT LIMITED ns/pod-05
+  cause  egress of eth0: its device carries 142 Mbit/s past podweir, which sees
+         1.6 Mbit/s
+  cure   podweir doctor --probe names who takes them there
+1 pod has a lower limit than it asks for.
+
+POD                      DIR      ASKED  LIMIT    NOW  DROPS   PAST  (bit/s)
+ns/pod-00                egress     10M    10M      0      0      0  idle
+ns/pod-01                egress     50M   200k   198k  1.23k      0  at limit
+ns/pod-02                egress       -    10M   4.8M      0      0  below it
+ns/pod-03                egress     10M    10M     8M      0    72M  below it
+ns/pod-04                egress     10M    10M      0      0      0  BLOCKED
+ns/pod-05                egress     10M    10M   1.6M      0   142M  NOT LIMITED
+ns/pod-03 egress: 72 Mbit/s go past its queue: a process in the pod goes around
+the queue with a packet socket, or took the queue away; the ceiling on the host
+side keeps the limit.
+ns/pod-04 egress: tcx program "x" (7) on veth1 drops every packet. That is not
+podweir.
+Decided by maxRate: ns/pod-01 egress has 200 kbit/s in place of 50 Mbit/s.
+`
+	if diff := cmp.Diff(want, n.Summary("this node", false)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+// Among many pods only those that somebody may ask about have a line.
+func TestStatusLinesOfManyPods(t *testing.T) {
+	t.Parallel()
+	carried := make([]uint64, 30)
+	carried[7], carried[9] = 625_000, 200_000
+	text := looks(func(int, *view.Limit) {}, carried, carried).Summary("this node", false)
+	if !strings.Contains(text, "ns/pod-07                egress     10M    10M    10M      0      0  at limit\n") ||
+		strings.Count(text, "ns/pod-") != 1 || !strings.Contains(text, "30 pods as they should be: limits 30 egress (30 by tbf).") {
+		t.Errorf("status of 30 pods, one of them at its limit:\n%s", text)
+	}
+}
+
+// Where no limit is at work it is said since when, and where to look next.
+func TestStatusWhenPodweirIsNotTheCause(t *testing.T) {
+	t.Parallel()
+	attached := now.Add(-time.Hour)
+	idle := func(_ int, l *view.Limit) { l.Attached = attached }
+	one := []uint64{300_000}
+	for name, tt := range map[string]struct {
+		n    *view.Node
+		want string
+	}{
+		"idle":           {looks(idle, []uint64{0}, []uint64{0}), "Limits idle since " + attached.Format(time.RFC3339) + ": what is slow or lost is not podweir. Next: podweir explain"},
+		"dropped before": {looks(func(_ int, l *view.Limit) { l.Drops = 3 }, one, one), "No limit is at work now: what is slow or lost is not podweir. Next:"},
+		"at its limit":   {looks(idle, []uint64{625_000}, []uint64{625_000}), ""},
+		"past its limit": {looks(idle, []uint64{9e6}, []uint64{0}), ""},
+		"lost by a rule": {losing(looks(idle, one, one)), "is not podweir. Packets are lost elsewhere on this node: nftables rule 3: 5 packets just now, 7 in all."},
+		"lost in many places": {func() *view.Node {
+			n := looks(idle, one, one)
+			n.Losing = view.Losing(nil, []view.Loss{{Where: "a", Packets: 1}, {Where: "b", Packets: 2}, {Where: "c", Packets: 2}, {Where: "nftables rule 3", Packets: 9}, {Where: "d", Packets: 0}})
+			return n
+		}(), "on this node: nftables rule 3: 9 packets just now, 9 in all; b: 2 packets just now, 2 in all; c: 2 packets just now, 2 in all and 1 more."},
+		"nobody is there": {&view.Node{Rates: []view.PodRate{}}, ""},
+	} {
+		text := strings.Join(strings.Fields(tt.n.Summary("this node", false)), " ")
+		if tt.want == "" && strings.Contains(text, "not podweir") || !strings.Contains(text, tt.want) {
+			t.Errorf("%s: status has %q, want %q", name, text, tt.want)
+		}
+	}
+}
+
+// Every command of status runs where it is read, also those of what two looks show.
+func TestCommandsOfStatus(t *testing.T) {
+	t.Parallel()
+	const run = "kubectl exec p -- podweir"
+	for _, n := range []*view.Node{looks(func(int, *view.Limit) {}, []uint64{0, 9e6}, []uint64{0, 0}), looks(func(int, *view.Limit) {}, []uint64{0}, []uint64{0})} {
+		text := strings.Join(strings.Fields(n.Runnable(run).Summary("this node", false)), " ")
+		if !strings.Contains(text, run) || terms.Runnable(text, run) != text {
+			t.Errorf("status has a command that does not run where it is read: %s", text)
+		}
+	}
+}
+
+func losing(n *view.Node) *view.Node {
+	n.Losing = view.Losing([]view.Loss{{Where: "nftables rule 3", Packets: 2}, {Where: "eth0", Packets: 1}}, []view.Loss{{Where: "nftables rule 3", Packets: 7}, {Where: "eth0", Packets: 1}})
+	return n
+}
+
+// A pod with several interfaces has a limit on each, and the table says so in its column.
+func TestLimitsOfSeveralInterfaces(t *testing.T) {
+	for want, rates := range map[string][]units.BitRate{
+		"-": nil, "10 Mbit/s": {10e6}, "2 × 10 Mbit/s": {10e6, 10e6}, "2 × 9.87M": {9.87e6, 9.87e6}, "10M, 20M": {10e6, 20e6}, "2 × 10M, 1G": {10e6, 1e9, 10e6},
+	} {
+		p := view.Pod{Pod: "ns/web", State: view.Limited}
+		for i, rate := range rates {
+			p.Limits = append(p.Limits, view.Limit{Interface: []string{"eth0", "net1", "net2"}[i], Limit: limitOf(terms.Egress, rate)})
+		}
+		if got := p.Limit(terms.Egress); got != want {
+			t.Errorf("Limit of %v = %q, want %q", rates, got, want)
+		}
+		if table := view.Table([]view.Pod{p}); !strings.Contains(table, want) {
+			t.Errorf("the table has no %q:\n%s", want, table)
+		}
+	}
+}
+
+func TestRateHasThreeDigits(t *testing.T) {
+	for v, want := range map[float64]string{
+		0: "0 bit/s", 1: "1 bit/s", 999.4: "999 bit/s", 999.6: "1 kbit/s", 9_870_000: "9.87 Mbit/s", 98_765_432: "98.8 Mbit/s",
+		99.96e6: "100 Mbit/s", 123.4e6: "123 Mbit/s", 1.5e9: "1.5 Gbit/s", 400e9: "400 Gbit/s", -5: "0 bit/s", math.NaN(): "0 bit/s",
+		9.996e6: "10 Mbit/s", 1.844e19: "18.4 Ebit/s", 1e22: "10000 Ebit/s",
+	} {
+		if got := view.Rate(v); got != want {
+			t.Errorf("Rate(%v) = %q, want %q", v, got, want)
+		}
+	}
+	if got := view.Short(9_870_000); got != "9.87M" {
+		t.Errorf("Short = %q", got)
+	}
+}
+
+func TestText(t *testing.T) {
+	if diff := cmp.Diff([]string{"a bb", "cccc", "c dd"}, view.Wrap("a \x1b bb\nccccc dd", 4)); diff != "" {
+		t.Errorf("Wrap (-want +got):\n%s", diff)
+	}
+	for width, want := range map[int]string{10: "abcdefgh", 8: "abcdefgh", 7: "abc…fgh", 4: "a…gh", 1: "a", 0: ""} {
+		if got := view.Cut("abcdefgh", width); got != want {
+			t.Errorf("Cut to %d = %q, want %q", width, got, want)
+		}
+	}
+	if got := view.Pad("ab", 4); got != "ab  " {
+		t.Errorf("Pad = %q", got)
+	}
+	if got := view.Printable("a\x1b[31m\u009bü"); got != "a [31m ü" {
+		t.Errorf("Printable = %q", got)
+	}
+}
+
+func counted(at time.Duration, c view.Counters, flow uint64) *view.Node {
+	c.HeavyFlows = []view.Flow{{
+		Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("10.0.0.2:2"), Bytes: flow,
+	}}
+	return &view.Node{Time: now.Add(at), Pods: []view.Pod{{Pod: "ns/web", State: view.Limited, Limits: []view.Limit{{
+		Interface: "eth0", Limit: limitOf(terms.Egress, 1000), Counters: c,
+	}}}}}
+}
+
+func TestRates(t *testing.T) {
+	tests := []struct {
+		name        string
+		before, now *view.Node
+		want        view.PodRate
+	}{
+		{
+			"two looks", counted(0, view.Counters{SentBytes: 100, LightBytes: 1000, HeavyBytes: 2000, DroppedBytes: 100, Drops: 1}, 500),
+			counted(2*time.Second, view.Counters{SentBytes: 1100, LightBytes: 2000, HeavyBytes: 6000, DroppedBytes: 350, Drops: 5, WaitingBytes: 77}, 1500),
+			view.PodRate{
+				SentBitsPerSecond: 4000, LightBitsPerSecond: 4000, HeavyBitsPerSecond: 16_000, DroppedBitsPerSecond: 1000, DropsPerSecond: 2, Drops: 5, WaitingBytes: 77,
+				FlowBitsPerSecond: []float64{4000},
+			},
+		},
+		{
+			"new since then", &view.Node{Time: now}, counted(2*time.Second, view.Counters{SentBytes: 500}, 1000),
+			view.PodRate{SentBitsPerSecond: 2000, FlowBitsPerSecond: []float64{4000}},
+		},
+		{
+			"attached again, its counters start from zero", counted(0, view.Counters{SentBytes: 9000, Drops: 90}, 900),
+			counted(2*time.Second, view.Counters{SentBytes: 1000}, 100),
+			view.PodRate{SentBitsPerSecond: 4000, FlowBitsPerSecond: []float64{400}},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := view.Rates(tt.before, tt.now)
+			if len(got) != 1 {
+				t.Fatalf("%d rates, want one", len(got))
+			}
+			tt.want.Pod, tt.want.Interface, tt.want.Limit = "ns/web", "eth0", limitOf(terms.Egress, 1000)
+			got[0].HeavyFlows = nil
+			if diff := cmp.Diff(tt.want, got[0]); diff != "" {
+				t.Errorf("Rates (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got := view.Rates(counted(0, view.Counters{}, 0), &view.Node{}); got == nil || len(got) != 0 {
+		t.Errorf("Rates of a pod that went = %v, want an empty list, not null", got)
+	}
+}
+
+// Programs that read the JSON go through lists of flows, also of a pod that has none.
+func TestRatesOfPodsWithoutFlows(t *testing.T) {
+	n := counted(0, view.Counters{}, 0)
+	n.Pods[0].Limits[0].HeavyFlows = nil
+	n.Pods = append(n.Pods, view.Pod{Pod: "ns/unlimited", State: view.NotLimited, Cause: "no memory for the queue"})
+	b, err := json.Marshal(view.Rates(n, n))
+	must.OK(t, err)
+	if lists := strings.Count(string(b), `"heavyFlows":[],"flowBitsPerSecond":[]`); lists != 2 {
+		t.Errorf("%d of 2 entries have empty lists of flows: %s", lists, b)
+	}
+}
+
+func TestFlowName(t *testing.T) {
+	for want, f := range map[string]view.Flow{
+		"tcp 10.0.0.1:1 > [fd00::1]:443":  {Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:1"), Dest: netip.MustParseAddrPort("[fd00::1]:443")},
+		"protocol 47 10.0.0.1 > 10.0.0.2": {Protocol: 47, Source: netip.MustParseAddrPort("10.0.0.1:0"), Dest: netip.MustParseAddrPort("10.0.0.2:0")},
+		"ethertype 0x88cc":                {EtherType: 0x88cc},
+	} {
+		if got := f.Name(); got != want {
+			t.Errorf("Name() = %q, want %q", got, want)
+		}
+	}
+}
+
+// A look that took long between its counters and its end makes no rate higher.
+func TestRatesGoByTheTimeOfTheCounters(t *testing.T) {
+	at := func(read, end time.Duration, bytes uint64) *view.Node {
+		p := limited("ns/web")
+		p.Limits[0].SentBytes, p.Limits[0].Read = bytes, now.Add(read)
+		n := node(p)
+		n.Time = now.Add(end)
+		return n
+	}
+	rates := view.Rates(at(0, time.Second, 0), at(2*time.Second, 2*time.Second, 2_500_000))
+	if got := rates[0].SentBitsPerSecond; got != 10e6 {
+		t.Errorf("%v bit/s in 2 s of a look that ended after 1 s, want 10M", got)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	for name, tc := range map[string]struct {
+		sent  float64
+		flows []float64
+		want  string
+	}{
+		"below":    {5e6, []float64{5e6}, ""},
+		"one flow": {9.9e6, []float64{9.6e6, 0.1e6}, "one flow offers most of the traffic"},
+		"many":     {9.9e6, []float64{2e6, 2e6, 2e6, 2e6}, "the limit is too low"},
+		"none":     {9.9e6, nil, "the limit is too low"},
+	} {
+		r := view.PodRate{Limit: limitOf(terms.Egress, 10e6), SentBitsPerSecond: tc.sent, FlowBitsPerSecond: tc.flows}
+		if got := r.Verdict(); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func carried(pod string, limit units.BitRate, sent, drops float64) view.PodRate {
+	return view.PodRate{
+		Pod: pod, Interface: "eth0", Limit: limitOf(terms.Egress, limit), SentBitsPerSecond: sent, DropsPerSecond: drops,
+		HeavyFlows: []view.Flow{{
+			Protocol: 6, Source: netip.MustParseAddrPort("10.0.0.1:4242"), Dest: netip.MustParseAddrPort("10.0.0.9:443"),
+		}},
+		FlowBitsPerSecond: []float64{sent * 0.97},
+	}
+}
+
+func TestTopTable(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: 2 * time.Second}
+	broken := carried("default/differs", 10e6, 0, 0)
+	broken.State = view.Differs
+	for _, drops := range []float64{0, 40, 20} {
+		top.Observe([]view.PodRate{
+			carried("default/idle", 10e6, 12, 0), carried("default/half", 100e6, 49.96e6, 0),
+			carried("team-a/a-name-that-is-longer-than-its-column-x2x4q", 10e6, 9_870_400, drops),
+			{Pod: "net/c4", Error: "its record cannot be read"},
+			broken,
+		}, now)
+	}
+	got := top.Plain()
+	for _, part := range []string{
+		"podweir top  03:00:00  every 2s  by share  problems: 2  1 idle not shown\n",
+		"  10M  9.87M [██████████]  99 %    20 ▁█▅\n", " 100M    50M [█████░░░░░]  50 %\n",
+		"no rates of net/c4: its record cannot be read\n",
+		"default/differs            egress     10M      0 DIFFERS        0 %\n",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("the table has no %q:\n%s", part, got)
+		}
+	}
+	if strings.Index(got, "x2x4q") > strings.Index(got, "default/half") || strings.Contains(got, "default/idle") || strings.ContainsRune(got, '\x1b') {
+		t.Errorf("order, idle pods or control codes are wrong:\n%s", got)
+	}
+	top.Flows = true
+	if got = top.Plain(); !strings.Contains(got, "  tcp 10.0.0.1:4242 > 10.0.0.9:443 ") || !strings.Contains(got, " offers  9.57M  97 %\n") {
+		t.Errorf("no heavy flow:\n%s", got)
+	}
+	top.Pods = map[netip.Addr]string{netip.MustParseAddr("10.0.0.9"): "default/db", netip.MustParseAddr("10.0.0.1"): "default/half"}
+	if got = top.Plain(); !strings.Contains(got, "\n    10.0.0.9 is default/db\n") || strings.Contains(got[strings.Index(got, "default/half "):], "10.0.0.1 is") {
+		t.Errorf("the pods at the other ends of flows are not named, or a pod is told its own name:\n%s", got)
+	}
+}
+
+// 110 pods fit a screen of 80 columns and 24 lines, the busiest first; the others are
+// reached by scrolling.
+func TestTopFitsAScreen(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: time.Second, Idle: true}
+	var rates []view.PodRate
+	for i := range 110 {
+		rates = append(rates, carried(fmt.Sprintf("default/pod-%03d", i), 400e9, float64(i)*4e9, float64(i)*1e6))
+	}
+	top.Observe(rates, now)
+	check := func(first string) {
+		t.Helper()
+		lines := top.Screen(80, 24)
+		if len(lines) != 24 || !strings.HasPrefix(lines[2], first) {
+			t.Errorf("%d lines, the first row is %q, want 24 and %s", len(lines), lines[2], first)
+		}
+		for _, l := range lines {
+			if utf8.RuneCountInString(l) > 80 {
+				t.Errorf("a line of %d columns: %q", utf8.RuneCountInString(l), l)
+			}
+		}
+	}
+	check("default/pod-109")
+	for range 3 {
+		top.Key(view.KeyDown)
+	}
+	check("default/pod-106")
+	for range 500 {
+		top.Key('j')
+	}
+	check("default/pod-020") // the end: 21 rows
+	for range 500 {
+		top.Key('k')
+	}
+	check("default/pod-109")
+}
+
+// Five pods that are broken, each in its own way, come before 105 busy ones in every
+// order, on a screen of 80 columns and 24 lines.
+func TestTopShowsWhatIsBrokenFirst(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: time.Second}
+	var rates []view.PodRate
+	for i := range 110 {
+		pod := fmt.Sprintf("default/pod-%03d", i)
+		if i == 17 {
+			rates = append(rates, view.PodRate{Pod: pod, Error: "its record cannot be read"})
+			continue
+		}
+		r := carried(pod, 10e6, 9.9e6, 100)
+		switch i {
+		case 31:
+			r.State, r.SentBitsPerSecond = view.NotLimited, 0
+		case 44:
+			r.State, r.SentBitsPerSecond = view.Differs, 1e6
+		case 90:
+			r.State, r.DropsPerSecond = view.Tampered, 0
+		case 108:
+			r.State = view.Exceeded
+		}
+		in := r
+		in.Direction = terms.Name(terms.Ingress)
+		rates = append(rates, r, in)
+	}
+	top.Observe(rates, now)
+	for range view.Sorts {
+		lines := top.Screen(80, 24)
+		if len(lines) != 24 || !strings.Contains(lines[0], "problems: 5") {
+			t.Errorf("by %s: %d lines, the first is %q", top.Sort, len(lines), lines[0])
+		}
+		for _, pod := range []string{"017", "031", "044", "090", "108"} {
+			if !strings.Contains(strings.Join(lines, "\n"), "default/pod-"+pod) {
+				t.Errorf("by %s: pod-%s is not on the screen:\n%s", top.Sort, pod, strings.Join(lines, "\n"))
+			}
+		}
+		top.Key('s')
+	}
+}
+
+// Pods and nodes of which nothing is known share the lines of a cause: a hundred of them
+// leave room for the rest.
+func TestTopGroupsWhatIsUnknown(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: time.Second}
+	rates := []view.PodRate{carried("default/busy", 10e6, 9.9e6, 0)}
+	for i := range 100 {
+		rates = append(rates, view.PodRate{Node: fmt.Sprint(i), Pod: fmt.Sprintf("node n%d", i), Error: "no answer"})
+	}
+	top.Observe(rates, now)
+	screen := strings.Join(top.Screen(80, 24), "\n")
+	for _, part := range []string{"problems: 100", "no rates of 100: node n0, node n1, ", "  cause  no answer\n", "default/busy"} {
+		if !strings.Contains(screen, part) {
+			t.Errorf("the screen has no %q:\n%s", part, screen)
+		}
+	}
+}
+
+func TestTopKeys(t *testing.T) {
+	top := view.Top{Sort: "share", Interval: time.Second}
+	a, b := carried("ns/a", 10e6, 1e6, 5), carried("ns/b", 100e6, 2e6, 1)
+	top.Observe([]view.PodRate{a, b}, now)
+	rows := func() []string {
+		var names []string
+		for l := range strings.SplitSeq(top.Plain(), "\n") {
+			if strings.HasPrefix(l, "ns/") {
+				names = append(names, strings.Fields(l)[0])
+			}
+		}
+		return names
+	}
+	want := func(names ...string) {
+		t.Helper()
+		if diff := cmp.Diff(names, rows()); diff != "" {
+			t.Errorf("rows (-want +got):\n%s", diff)
+		}
+	}
+	press := func(keys string) {
+		for _, k := range keys {
+			if top.Key(k) {
+				t.Errorf("key %q of %q ends it", k, keys)
+			}
+		}
+	}
+	want("ns/a", "ns/b")
+	press("s") // rate
+	want("ns/b", "ns/a")
+	press("s") // drops
+	want("ns/a", "ns/b")
+	press("/ns/bq") // q is part of the filter while that is typed
+	want()
+	press("\x7f\r")
+	want("ns/b")
+	press("/\x1b")
+	want("ns/a", "ns/b")
+	press("p")
+	top.Observe(nil, now)
+	want("ns/a", "ns/b") // paused
+	press("p")
+	top.Observe(nil, now)
+	want()
+	if !top.Key('q') || !top.Key('\x03') {
+		t.Error("q and Ctrl-C do not end it")
 	}
 }

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine_test
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil"
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+// Time may run out between any two requests of a step. A first ADD takes away what it
+// made, and of a change the next repair makes what was wanted.
+func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
+	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "veth1"})
+	paths := engine.Paths{Pins: filepath.Join(testutil.BPFFS(t), "podweir"), Run: t.TempDir()}
+	limit := shaping.Limit{
+		Rate: 10_000_000, Horizon: 50 * time.Millisecond, LightShare: 900, HeavyThreshold: 50,
+		Policy: terms.PolicyStrict, Queue: terms.QueueAuto, Mode: terms.ModeAuto, Place: terms.PlaceAuto,
+	}
+	onIFB := limit
+	onIFB.Place, onIFB.Rate = terms.PlaceIFB, 20_000_000
+	want := func(l *shaping.Limit) *attach.Want {
+		return &attach.Want{
+			ID: attach.ID{Network: "net", ContainerID: "c1", IfName: "eth0"}, NetNSPath: pod.Path(), Names: []string{"eth0"},
+			Config: &shaping.Config{Egress: l, Ingress: l},
+		}
+	}
+	// do runs f with a node of its own. If left is not negative, requests end so long
+	// after the first step has begun.
+	do := func(left time.Duration, f func(n *engine.Node) error) error {
+		return host.Do(func() error {
+			n, err := engine.Open(paths)
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			n.Step = func(string) {
+				if left >= 0 {
+					n.SetDeadline(time.Now().Add(left))
+					left = -1
+				}
+			}
+			return f(n)
+		})
+	}
+	ensure := func(left time.Duration, l *shaping.Limit) error {
+		return do(left, func(n *engine.Node) error { _, err := n.Ensure(t.Context(), want(l)); return err })
+	}
+	must := func(what string, left time.Duration, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v left, %s: %v", left, what, err)
+		}
+	}
+	remove := func(n *engine.Node) error { return n.Remove(t.Context(), want(&limit).ID) }
+	must("the first ADD", -1, ensure(-1, &limit)) // what is found out once for all
+	must("DEL", -1, do(-1, remove))
+	late := 0
+	// Ever longer: a step takes a millisecond here, and a hundred where a processor is emulated.
+	for left := time.Duration(0); ; left = max(50*time.Microsecond, left*3/2) {
+		first := ensure(left, &onIFB)
+		if first != nil {
+			late++
+			if !errors.Is(first, hostif.ErrLate) && !errors.Is(first, hostif.ErrNoAnswer) {
+				t.Fatalf("%v left: %v, want an error that says that it was too late", left, first)
+			}
+			if step := "egress build-queue"; left == 0 && !strings.Contains(first.Error(), step) {
+				t.Errorf("%v left: %v, want it to name %s, the first step with a request", left, first, step)
+			}
+			must("look for what stayed", left, do(-1, func(n *engine.Node) error {
+				ids, err := n.List()
+				found, lostErr := n.Lost()
+				if len(ids)+len(found) > 0 {
+					t.Errorf("%v left: %v stays, and %v, of a first ADD", left, ids, found)
+				}
+				return errors.Join(err, lostErr)
+			}))
+		}
+		must("ADD", left, ensure(-1, &limit))
+		change := ensure(left, &onIFB)
+		must("repair", left, do(-1, func(n *engine.Node) error { _, err := n.Repair(t.Context(), want(&limit).ID); return err }))
+		must("ADD again", left, ensure(-1, &onIFB))
+		must("CHECK", left, do(-1, func(n *engine.Node) error { return n.Check(t.Context(), want(&onIFB)) }))
+		must("DEL", left, do(-1, remove))
+		if first == nil && change == nil || t.Failed() {
+			break
+		}
+	}
+	if least := 5; late < least {
+		t.Errorf("it was too late %d times, want %d or more: the test looks at nothing", late, least)
+	}
+}
+
+// Only answers are kept: an error is tried again, and so is one that an earlier
+// release left in the file.
+func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	paths := engine.Paths{Run: t.TempDir()}
+	fails := func() (string, error) { return "", unix.EPERM }
+	if way, none, err := paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, unix.EPERM.Error()) {
+		t.Errorf("Redirect() = %q, %q, %v, want the reason of the failure", way, none, err)
+	}
+	if way, none, err := paths.Redirect(func() (string, error) { return "mirred", nil }); err != nil || way != "mirred" || none != "" {
+		t.Errorf("after a failure Redirect() = %q, %q, %v, want mirred", way, none, err)
+	}
+	if way, _, err := paths.Redirect(fails); err != nil || way != "mirred" {
+		t.Errorf("after an answer Redirect() = %q, %v, want mirred, which is kept", way, err)
+	}
+	rewrite(t, paths, map[string]any{"redirect": "", "redirectError": "redirect self-test: open packet socket: operation not permitted"})
+	if way, _, err := paths.Redirect(func() (string, error) { return "bpf", nil }); err != nil || way != "bpf" {
+		t.Errorf("with a file of an earlier release Redirect() = %q, %v, want bpf", way, err)
+	}
+	// That packets get lost is an answer.
+	rewrite(t, paths, map[string]any{"redirect": ""})
+	if way, none, err := paths.Redirect(fails); err != nil || way != "" || !strings.Contains(none, "get lost") {
+		t.Errorf("Redirect() = %q, %q, %v, want that packets get lost", way, none, err)
+	}
+}
+
+// Of processes that try at the same time the one whose packets came through is right.
+func TestPrivilegedLaterFailureOfTheSelfTest(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "ifb")
+	for name, fails := range map[string]error{"packets get lost": nil, "no answer": unix.EPERM} {
+		paths := engine.Paths{Run: t.TempDir()}
+		way, none, err := paths.Redirect(func() (string, error) {
+			if way, _, err := paths.Redirect(func() (string, error) { return "bpf", nil }); err != nil || way != "bpf" {
+				t.Errorf("the other process: Redirect() = %q, %v, want bpf", way, err)
+			}
+			return "", fails
+		})
+		if err != nil || way != "bpf" || none != "" {
+			t.Errorf("%s: Redirect() = %q, %q, %v, want the other's bpf", name, way, none, err)
+		}
+		if way, _, err := paths.Redirect(func() (string, error) { return "", unix.EPERM }); err != nil || way != "bpf" {
+			t.Errorf("%s: then Redirect() = %q, %v, want bpf, which is kept", name, way, err)
+		}
+	}
+}
+
+// rewrite changes what is kept of the probes.
+func rewrite(t *testing.T, paths engine.Paths, change map[string]any) {
+	t.Helper()
+	path := filepath.Join(paths.Run, "features.json")
+	found := map[string]any{}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(b, &found)
+	}
+	must.OK(t, err)
+	maps.Copy(found, change)
+	if b, err = json.Marshal(found); err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	must.OK(t, err)
+}
+
+// The kinds of queue are those of the whole device, leaves too, and of no device that is
+// not there.
+func TestPrivilegedQueueKinds(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
+	ns, peer := testutil.NewNetNS(t), testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: peer, Name: "eth0"})
+	ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "tbf", "rate", "10mbit", "burst", "40kb", "latency", "25ms")
+	ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "pfifo_fast")
+	var kinds map[string][]string
+	must.OK(t, ns.Do(func() (err error) { kinds, err = engine.Paths{}.QueueKinds([]string{"eth0", "gone"}); return err }))
+	if got := kinds["eth0"]; len(kinds) != 1 || !slices.Contains(got, "tbf") || !slices.Contains(got, "pfifo_fast") {
+		t.Errorf("QueueKinds = %q, want tbf and pfifo_fast of eth0", kinds)
+	}
+}
+
+// The queue of the device that a filter sends a pod's packets to is the pod's, as Calico's
+// limit of egress is.
+func TestPrivilegedQueueBehindARedirect(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf")
+	ns := testutil.NewNetNS(t)
+	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "cali1"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})
+	ns.Run(t, "ip", "link", "add", "bwcali1", "type", "ifb")
+	ns.Run(t, "tc", "qdisc", "add", "dev", "bwcali1", "root", "tbf", "rate", "10mbit", "burst", "40kb", "latency", "25ms")
+	ns.Run(t, "tc", "qdisc", "add", "dev", "cali1", "ingress")
+	ns.Run(t, "tc", "filter", "add", "dev", "cali1", "ingress", "u32", "match", "u8", "0", "0", "action", "mirred", "egress", "redirect", "dev", "bwcali1")
+	var devices []engine.PodDevice
+	paths := engine.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
+	if err := ns.Do(func() (err error) { devices, err = paths.PodDevices(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if len(devices) != 1 || len(devices[0].Egress) != 1 || devices[0].Egress[0].Rate.BitRate() != 10_000_000 || len(devices[0].Tree.Qdiscs) != 0 {
+		t.Errorf("PodDevices = %+v, want a queue of 10 Mbit/s for what cali1 receives", devices)
+	}
+}
+
+// TestLacking: what no pod can have is named, and what depends on a pod's rate is not.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	must.OK(t, err)
+	has := map[string]any{
+		"boot": strings.TrimSpace(string(boot)), "Prio": true, "HTB": true, "TBF": true, "IFB": true, "tcx": true, "redirect": "bpf",
+	}
+	const tbf, tcx = "not the queue tbf: the kernel lacks it", "not the mode tcx-podside: the kernel has no TCX"
+	for name, tt := range map[string]struct {
+		keys  string
+		lacks map[string]any
+		want  []string
+	}{
+		"nothing by name":            {``, map[string]any{"HTB": false, "TBF": false, "IFB": false, "tcx": false}, nil},
+		"a queue that there is":      {`,"queue":"tbf"`, nil, nil},
+		"a queue that there is not":  {`,"queue":"tbf"`, map[string]any{"TBF": false}, []string{tbf}},
+		"in one direction":           {`,"egressQueue":"tbf"`, map[string]any{"TBF": false}, []string{tbf}},
+		"a queue, observed":          {`,"queue":"tbf","enforce":"observe"`, map[string]any{"TBF": false}, []string{tbf}},
+		"TCX that there is not":      {`,"mode":"tcx-podside"`, map[string]any{"tcx": false}, []string{tcx}},
+		"an ifb that loses packets":  {`,"ingressPlace":"ifb"`, map[string]any{"redirect": ""}, []string{"packets get lost"}},
+		"an ifb if there is one":     {`,"ingressPlace":"prefer-ifb"`, map[string]any{"redirect": ""}, nil},
+		"a direction that is others": {`,"queue":"tbf","shaper":"cilium"`, map[string]any{"TBF": false}, nil},
+	} {
+		paths, features := engine.Paths{Run: t.TempDir()}, maps.Clone(has)
+		maps.Copy(features, tt.lacks)
+		b, err := json.Marshal(features)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(paths.Run, "features.json"), b, 0o600)
+		}
+		must.OK(t, err)
+		got, err := paths.Lacking(json.RawMessage(`{"cniVersion":"1.0.0","name":"n","type":"podweir-cni"` + tt.keys + `}`))
+		if err != nil || !slices.EqualFunc(got, tt.want, strings.Contains) {
+			t.Errorf("%s: Lacking() = %q, %v, want %q", name, got, err, tt.want)
+		}
+	}
+}
+
+// What an agent saw is known as long as it looks: neither before, nor after it ended or
+// was killed.
+func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
+	paths := engine.Paths{Run: t.TempDir()}
+	synctest.Test(t, func(t *testing.T) {
+		want := func(when string, want []engine.Reached) {
+			t.Helper()
+			got, err := paths.Reached()
+			must.OK(t, err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		seen := []engine.Reached{{
+			ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: time.Now().UTC(), LastMinute: 0.5,
+		}}
+		want("before", nil)
+		must.OK(t, paths.RecordReached(seen))
+		<-time.After(10 * time.Second)
+		want("after 10 s", seen)
+		must.OK(t, paths.TouchReached())
+		<-time.After(10 * time.Second)
+		want("10 s after another look", seen)
+		<-time.After(10 * time.Second)
+		want("20 s after it", nil)
+		must.OK(t, paths.RecordReached(seen))
+		paths.ForgetReached()
+		want("after the agent ended", nil)
+	})
+}
+
+// A pod may end after the agent looked. What it recorded is known while it looks: one that
+// was killed leaves its record.
+func TestUnenforcedOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	paths := engine.Paths{Run: t.TempDir()}
+	must.OK(t, paths.RecordReached(nil))
+	there, gone := attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "2", IfName: "eth0"}
+	paths.RecordUnenforced(slog.New(slog.DiscardHandler), []engine.Unenforced{{ID: gone}, {ID: there}, {ID: gone}})
+	all, err := paths.Unenforced()
+	if err != nil || len(all) != 3 {
+		t.Fatalf("record = %+v, %v, want all three", all, err)
+	}
+	if diff := cmp.Diff([]engine.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there})); diff != "" {
+		t.Error(diff)
+	}
+	before := time.Now().Add(-time.Minute)
+	must.OK(t, os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before))
+	if all, err := paths.Unenforced(); err != nil || len(all) != 0 {
+		t.Errorf("a minute after the agent looked: record = %+v, %v, want none", all, err)
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/status/view"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/testutil/must"
+)
+
+func TestYoungAttachmentsAreLeftOut(t *testing.T) {
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		attached time.Time
+		young    time.Duration
+		kept     bool
+	}{
+		"being made":                            {now, Young, false},
+		"a moment before it is old enough":      {now.Add(-Young + time.Millisecond), Young, false},
+		"old enough":                            {now.Add(-Young), Young, true},
+		"a day old":                             {now.Add(-24 * time.Hour), Young, true},
+		"of a release that did not say":         {time.Time{}, Young, true},
+		"before the clock was set back":         {now.Add(time.Hour), Young, true},
+		"being made, for who asks by hand":      {now, 0, true},
+		"of an hour ago, for who asks by hand":  {now.Add(-time.Hour), 0, true},
+		"another release, for who asks by hand": {time.Time{}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, young := apart([]Attachment{{Attached: tc.attached}}, now, tc.young)
+			if len(got)+len(young) != 1 {
+				t.Errorf("%d old and %d young of one attachment", len(got), len(young))
+			}
+			if kept := len(got) == 1; kept != tc.kept {
+				t.Errorf("attached %v before the look: kept %t, want %t", now.Sub(tc.attached), kept, tc.kept)
+			}
+		})
+	}
+}
+
+// What differs is looked at again with its lock held, and once for all its interfaces.
+func TestWhatDiffersIsLookedAtUnderItsLock(t *testing.T) {
+	id := func(s string) attach.ID { return attach.ID{Network: "net", ContainerID: s, IfName: "eth0"} }
+	seen := func(s, drift string) Attachment {
+		a := Attachment{ID: id(s)}
+		if drift != "" {
+			a.Drift = []string{drift}
+		}
+		return a
+	}
+	held := map[attach.ID]bool{}
+	var looked []string
+	lock := func(_ context.Context, i attach.ID) (func(), error) {
+		if i == id("busy") {
+			return nil, errors.New("somebody else has it")
+		}
+		held[i] = true
+		return func() { delete(held, i) }, nil
+	}
+	again := func(i attach.ID) []Attachment {
+		if !held[i] {
+			t.Errorf("%v was looked at without its lock", i)
+		}
+		looked = append(looked, i.ContainerID)
+		switch i.ContainerID {
+		case "ended":
+			return nil
+		case "broken":
+			return []Attachment{seen("broken", "limit is 10M, want 20M")}
+		default:
+			return []Attachment{seen(i.ContainerID, "")}
+		}
+	}
+	got := settled(t.Context(), []Attachment{
+		seen("fine", ""), seen("being-made", "no queue"), seen("being-made", "no program"), seen("ended", "no queue"),
+		seen("broken", "limit is 10M, want 20M"), seen("busy", "no queue"),
+		{ID: id("unread"), Error: "half a record"},
+	}, lock, again)
+	if want := []string{"being-made", "ended", "broken", "unread"}; !slices.Equal(looked, want) {
+		t.Errorf("looked at %v once more, want %v", looked, want)
+	}
+	if want := []attach.ID{id("broken"), id("busy")}; !equalSets(differing(got), want) {
+		t.Errorf("differing after all: %v, want %v", differing(got), want)
+	}
+	if len(got) != 5 || len(held) != 0 {
+		t.Errorf("%d attachments and %d locks held, want 5 and none", len(got), len(held))
+	}
+}
+
+func equalSets(a, b []attach.ID) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(i attach.ID) bool { return !slices.Contains(b, i) })
+}
+
+// What the program drops comes before the queue, and is offered all the same; what the
+// ceiling drops went past the program.
+func TestCounters(t *testing.T) {
+	t.Parallel()
+	got := counters(&Direction{Counters: []datapath.Counter{
+		{Disposition: "light", Packets: 1, Bytes: 100},
+		{Disposition: "paced", Packets: 2, Bytes: 3000},
+		{Disposition: "dropped-horizon", Packets: 3, Bytes: 4500},
+		{Disposition: "dropped-ceiling", Packets: 5, Bytes: 7500},
+	}})
+	want := view.Counters{SentBytes: 3100, LightBytes: 100, HeavyBytes: 3000, DroppedBytes: 4500, Drops: 8}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
+// Each limit gets the time for which it has been reached, and that of no other. What no
+// agent watches is unknown, which is not 0.
+func TestAddReached(t *testing.T) {
+	since := time.Date(2026, 11, 24, 14, 2, 0, 0, time.UTC)
+	id := func(container string) attach.ID {
+		return attach.ID{Network: "net", ContainerID: container, IfName: "eth0"}
+	}
+	one := func(container, device string, directions ...terms.Direction) Attachment {
+		a := Attachment{ID: id(container), Pod: "ns/" + container, Interface: attach.Interface{PodName: device}}
+		for _, d := range directions {
+			a.Directions = append(a.Directions, Direction{Limit: terms.Limit{Direction: terms.Name(d)}})
+		}
+		return a
+	}
+	rep := Report{Attachments: []Attachment{one("web", "eth0", terms.Egress, terms.Ingress), one("web", "net1", terms.Egress), one("api", "eth0", terms.Egress)}}
+	addReached(rep.Attachments, []engine.Reached{
+		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.9},
+		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Ingress)},
+		{ID: id("gone"), Interface: "eth0", Direction: terms.Name(terms.Egress), LastMinute: 1},
+	}, nil)
+	want := []string{`{"atLimitSince":"2026-11-24T14:02:00Z","heldShare":0.9}`, `{"heldShare":0}`, `{}`, `{}`}
+	var got []string
+	for i := range rep.Attachments {
+		for _, d := range rep.Attachments[i].Directions {
+			text, err := json.Marshal(d.Reached)
+			must.OK(t, err)
+			got = append(got, string(text))
+		}
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("limit %d has %s, want %s", i, got[i], want[i])
+		}
+	}
+	if l := rep.View(since).Pods[1].Limits[0]; l.HeldShare != 0.9 || l.AtLimitSince != since {
+		t.Errorf("the node's view has %+v", l)
+	}
+}
+
+// Who takes a limit away is a value that travels with the record, whatever words the agent
+// tells its cause in.
+func TestUnenforcedLineNamesTheTaker(t *testing.T) {
+	for by, want := range map[engine.Taker]string{
+		engine.TakerPod:  "and holds; likely cause: a process in the pod that has CAP_NET_ADMIN, or software on the node",
+		engine.TakerNode: "and holds; likely cause: software on the node",
+	} {
+		u := &engine.Unenforced{
+			Pod: "ns/web", Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, Reason: engine.ReasonTampered, Held: true,
+			Likely: engine.Likely{Cause: engine.CauseTaken, TakenBy: by},
+		}
+		if got := UnenforcedLine(u); !strings.HasSuffix(got, want) {
+			t.Errorf("taken by %q: %q, want %q at its end", by, got, want)
+		}
+	}
+}
+
+// A record that cannot be read is one problem: what is on its interface is no second one.
+// What else has no record still is.
+func TestWithoutUnread(t *testing.T) {
+	t.Parallel()
+	lost := func(name, netns string) engine.Lost {
+		return engine.Lost{Interface: attach.Interface{PodName: name, NetNSPath: netns}}
+	}
+	id := attach.ID{ContainerID: "c1", IfName: "eth0"}
+	unread := Attachment{ID: id, Error: "unknown record version: 99"}
+	gone := Attachment{ID: id, Interface: attach.Interface{PodName: "eth0"}, Error: "the pod is gone", Gone: true}
+	all := []engine.Lost{lost("net1", "/run/netns/a"), lost("eth0", "/run/netns/a"), lost("eth0", "/run/netns/b")}
+	for name, c := range map[string]struct {
+		has  []Attachment
+		want []string
+	}{
+		"all are read": {[]Attachment{{ID: id}, gone}, []string{"net1 in /run/netns/a", "eth0 in /run/netns/a", "eth0 in /run/netns/b"}},
+		"one is not":   {[]Attachment{unread}, []string{"net1 in /run/netns/a", "eth0 in /run/netns/b"}},
+		"two are not":  {[]Attachment{unread, unread, unread}, []string{"net1 in /run/netns/a"}},
+	} {
+		var got []string
+		for _, l := range withoutUnread(append([]engine.Lost{}, all...), c.has) {
+			got = append(got, l.Name())
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package terms_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/podweir/podweir/plugin/terms"
+)
+
+// What is told has words by their names, as before they were values, and is read back as
+// the same.
+func TestNamed(t *testing.T) {
+	type told struct {
+		Direction terms.Named[terms.Direction] `json:"direction"`
+		Queue     terms.Named[terms.Queue]     `json:"queue"`
+		Hook      terms.Named[terms.Hook]      `json:"hook"`
+		Kind      terms.Named[terms.HookKind]  `json:"kind,omitzero"`
+	}
+	one := told{Direction: terms.Name(terms.Ingress), Queue: terms.Name(terms.QueueTBF), Hook: terms.Name(terms.HookOwnQdisc)}
+	const want = `{"direction":"ingress","queue":"tbf","hook":"own-qdisc"}`
+	b, err := json.Marshal(one)
+	if err != nil || string(b) != want {
+		t.Errorf("JSON is %s (%v), want %s", b, err, want)
+	}
+	var back told
+	if err := json.Unmarshal([]byte(want), &back); err != nil || back != one {
+		t.Errorf("read back: %+v (%v), want %+v", back, err, one)
+	}
+	if err := json.Unmarshal([]byte(`{"queue":"fqq"}`), &back); err == nil {
+		t.Error("a name of no queue was read")
+	}
+	if b, _ := json.Marshal(told{}); string(b) != `{"direction":"","queue":"","hook":""}` {
+		t.Errorf("no words are %s", b)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	words := []string{"bandwidth", "egress", "ingress", "maxRate"}
+	for word, want := range map[string]string{
+		"bandwdth": "bandwidth", "bnadwidth": "bandwidth", "Bandwidth": "bandwidth", "banwidht": "bandwidth", "bnwdht": "", "badwith": "bandwidth",
+		"egres": "egress", "engress": "egress", "maxrate": "maxRate", "maxrte": "maxRate", "portMappings": "", "x": "", "": "",
+		strings.Repeat("bandwidth", 100): "",
+	} {
+		if got := terms.Nearest(word, words); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+	if got := terms.DidYouMean("bandwdth", words); got != `, did you mean "bandwidth"?` {
+		t.Errorf("DidYouMean = %q", got)
+	}
+	if got := terms.DidYouMean("portMappings", words); got != "" {
+		t.Errorf("DidYouMean = %q, want nothing", got)
+	}
+}
+
+func TestRunnable(t *testing.T) {
+	const in = "kubectl -n kube-system exec podweir-x -- podweir"
+	for text, want := range map[string]string{
+		"podweir repair": in + " repair",
+		"podweir repair; if it comes back: podweir explain PW602": in + " repair; if it comes back: " + in + " explain PW602",
+		"or `podweir gc`":               "or `" + in + " gc`",
+		"kubectl podweir status":        "kubectl podweir status",
+		"kubectl podweir explain PW602": "kubectl podweir explain PW602",
+		"then podweir polices":          "then podweir polices",
+		"podweir agent, which limits":   "podweir agent, which limits",
+		"podweir-cni set":               "podweir-cni set",
+		"podweir settles":               "podweir settles",
+		"--namespace podweir install":   "--namespace " + in + " install",
+	} {
+		if got := terms.Runnable(text, in); got != want {
+			t.Errorf("Runnable(%q) = %q, want %q", text, got, want)
+		}
+		if got := terms.Runnable(text, terms.OnPath); got != text {
+			t.Errorf("Runnable(%q) on the node = %q, want it unchanged", text, got)
+		}
+	}
+	if got := terms.Runnable(terms.Runnable("podweir gc", terms.ByKubectl), terms.ByKubectl); got != terms.ByKubectl+" gc" {
+		t.Errorf("twice = %q", got)
+	}
+}
