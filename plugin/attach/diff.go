@@ -85,6 +85,8 @@ func qdiscDiff(w, g *shaping.Qdisc) string {
 		return fmt.Sprintf("%s burst is %v, want %v: larger packets are lost; was the MTU raised?", w.Kind, g.Burst, w.Burst)
 	case w.Kind == shaping.KindTBF && !closeTo(w.Burst, g.Burst):
 		return fmt.Sprintf("%s burst is %v, want %v", w.Kind, g.Burst, w.Burst)
+	case w.Segment != g.Segment:
+		return fmt.Sprintf("%s cuts packets of more than %v, want %v", w.Kind, g.Segment, w.Segment)
 	case w.Kind == shaping.KindBfifo && w.Limit != g.Limit:
 		return fmt.Sprintf("%s limit is %v, want %v", w.Kind, g.Limit, w.Limit)
 	case w.Kind == shaping.KindPrio && w.Bands != g.Bands:
@@ -122,6 +124,9 @@ func classesDiff(want, got *shaping.Tree) string {
 				continue
 			}
 			found = true
+			if w.Divided {
+				continue
+			}
 			if g.Rate != w.Rate || g.Ceil != w.Ceil || g.Prio != w.Prio {
 				return fmt.Sprintf("class %s has rate %v ceil %v prio %d, want %v, %v, %d",
 					handle(w.Handle), g.Rate.BitRate(), g.Ceil.BitRate(), g.Prio, w.Rate.BitRate(), w.Ceil.BitRate(), w.Prio)

@@ -182,6 +182,10 @@ func (p *directionPlan) wrong(have *Dataplane) string {
 
 func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 	params, ifb := p.state.Params, p.obs.Device(terms.SideIFB)
+	want := params.Datapath
+	if params.Divided && have.Datapath.TotalRate != (shaping.FixedRate{}) {
+		want = want.AtShareOf(&have.Datapath)
+	}
 	switch {
 	case !p.needsSlot():
 	case have.Slot == 0 && wrong != "":
@@ -192,8 +196,8 @@ func (p *directionPlan) planSlot(have *Dataplane, wrong string) {
 		p.add(LoadDataplane, "no slot for %s", cmp.Or(params.ProgramName(), "the ceiling"))
 	case have.Datapath == (shaping.Datapath{}):
 		p.add(UpdateDataplane, "the slot has no limits of this build")
-	case datapathDiff(&params.Datapath, &have.Datapath) != "":
-		p.add(UpdateDataplane, "%s", datapathDiff(&params.Datapath, &have.Datapath))
+	case datapathDiff(&want, &have.Datapath) != "":
+		p.add(UpdateDataplane, "%s", datapathDiff(&want, &have.Datapath))
 	case params.Redirect && (!ifb.Exists || ifb.Index != have.RedirectIndex):
 		p.add(UpdateDataplane, "redirect goes to ifindex %d, which is not the ifb", have.RedirectIndex)
 	}

@@ -282,6 +282,43 @@ func plansOfOne(t *testing.T, tests []difference) {
 	}
 }
 
+// A share of a group's limit is no difference, whatever it is by now, and all else is.
+func TestPlanOfAShare(t *testing.T) {
+	for name, tt := range map[string]struct {
+		break_ func(w *world)
+		want   []string
+	}{
+		"the share moved": {func(w *world) {
+			c := &w.devices[terms.SidePod].Tree.Classes[0]
+			c.Rate, c.Ceil, c.Burst, c.CeilBurst, c.Divided = 7_000_000, 7_000_000, 35_000, 35_000, false
+			d := &w.dataplanes[terms.Egress].Datapath
+			d.TotalRate.Mult, d.SketchRate.Mult, d.TotalBurst, d.LightMost = 5, 6, 7, 8
+		}, []string{}},
+		"the slot chooses other bands":   {func(w *world) { w.dataplanes[terms.Egress].Datapath.HeavyPriority++ }, []string{"egress update"}},
+		"the slot has limits of nobody":  {func(w *world) { w.dataplanes[terms.Egress].Datapath = shaping.Datapath{} }, []string{"egress update"}},
+		"the pod's own limit is another": {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Rate++ }, []string{"egress change-queue"}},
+		"large packets are not cut":      {func(w *world) { w.devices[terms.SidePod].Tree.Qdiscs[1].Segment = 0 }, []string{"egress change-queue"}},
+		"the class is gone":              {func(w *world) { w.devices[terms.SidePod].Tree.Classes = nil }, []string{"egress build-queue"}},
+		"the queue is that of no group": {func(w *world) {
+			tree := &w.devices[terms.SidePod].Tree
+			tree.Qdiscs = tree.Qdiscs[1:]
+			tree.Qdiscs[0].Parent = shaping.RootParent
+		}, []string{"egress build-queue"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, cfg := newWorld(), &shaping.Config{Egress: limit(100_000_000)}
+			cfg.Egress.Group = 200_000_000
+			ensure(t, w, cfg)
+			tt.break_(w)
+			plan, err := drift(w, cfg, record(t, w))
+			must.OK(t, err)
+			if diff := cmp.Diff(tt.want, kinds(plan)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestPlanOfAnUnwantedDirection(t *testing.T) {
 	w, cfg := rich(t)
 	cfg = &shaping.Config{Egress: cfg.Egress}

@@ -23,9 +23,13 @@ const meterShift = 6
 // It comes after the new configuration. A packet that is under way with the one before
 // adds itself at the old rate, one for each processor.
 func (s slot) rescale(from, to *image.Config) {
-	total, light := speedUp(from.TotalRate, to.TotalRate), speedUp(from.LightRate, to.LightRate)
+	s.scale(min(speedUp(from.TotalRate, to.TotalRate), 1), min(speedUp(from.LightRate, to.LightRate), 1))
+}
+
+// scale gives the meters these parts of what they have counted.
+func (s slot) scale(total, light float64) {
 	now := monotonic() << meterShift
-	for _, m := range []struct {
+	for _, m := range [...]struct {
 		tat  *uint64
 		part float64
 	}{
@@ -35,8 +39,8 @@ func (s slot) rescale(from, to *image.Config) {
 		{&s.State.LightTat, light},
 		{&s.State.EstablishedTat, light},
 	} {
-		if m.part < 1 {
-			shorten(m.tat, now, m.part)
+		if m.part != 1 {
+			stretch(m.tat, now, m.part)
 		}
 	}
 }
@@ -49,8 +53,8 @@ func speedUp(from, to image.Rate) float64 {
 	return float64(to.Mult) / float64(from.Mult) * math.Exp2(float64(from.Shift)-float64(to.Shift))
 }
 
-// shorten leaves a part of how far a meter is ahead of now. Packets change it meanwhile.
-func shorten(tat *uint64, now uint64, part float64) {
+// stretch multiplies how far a meter is ahead of now. Packets change it meanwhile.
+func stretch(tat *uint64, now uint64, part float64) {
 	for {
 		was := atomic.LoadUint64(tat)
 		level := int64(was - now)

@@ -714,7 +714,7 @@ func TestMetersOfAnotherRate(t *testing.T) {
 func TestMetersOfAnotherRateInThePast(t *testing.T) {
 	for _, was := range []uint64{0, 99, 100} {
 		tat := was
-		if shorten(&tat, 100, 0.5); tat != was {
+		if stretch(&tat, 100, 0.5); tat != was {
 			t.Errorf("a meter at %d is at %d afterwards, where now is 100", was, tat)
 		}
 	}
@@ -730,9 +730,55 @@ func TestMetersOfAnotherRateUnderTraffic(t *testing.T) {
 			atomic.AddUint64(&tat, 2)
 		}
 	})
-	shorten(&tat, now, part)
+	stretch(&tat, now, part)
 	traffic.Wait()
 	if level := tat - now; level < debt/2+packets || level > debt/2+2*packets {
 		t.Errorf("the meter is %d ahead, want %d and from %d to %d of the packets", level, debt/2, packets, 2*packets)
+	}
+}
+
+// At a share both are converted, up and down: what waits takes as much longer as the share is
+// smaller. What belongs to others stays.
+func TestShareConvertsTheMeters(t *testing.T) {
+	n := inMemory(t, 1)
+	dir := n.interfaceDir(t, "a")
+	at := func(mult uint64) *shaping.Datapath {
+		return &shaping.Datapath{
+			Policy: terms.PolicyStrict, TotalRate: shaping.FixedRate{Mult: mult, Shift: 10}, LightRate: shaping.FixedRate{Mult: 2 * mult, Shift: 10},
+		}
+	}
+	p := &shaping.Params{Direction: terms.Ingress, Datapath: *at(1000)}
+	must.OK(t, n.Configure(dir, p, nil, 77))
+	share, err := n.Share(dir, terms.Ingress)
+	must.OK(t, err)
+	state := &share.State
+	state.Counts[image.Paced].Bytes, state.Counts[image.DropEarly].Bytes = 30, 12
+	if !share.Changed() || share.Lost() || share.Bytes() != 42 {
+		t.Errorf("changed %v, lost %v, %d bytes, want a share that nobody wrote yet, of 42 bytes", share.Changed(), share.Lost(), share.Bytes())
+	}
+	const level = 100 * time.Second
+	want := level
+	state.TotalTat, state.LightTat, state.CeilingTat = (monotonic()+uint64(level))<<meterShift, (monotonic()+uint64(level))<<meterShift, 7
+	for _, mult := range []uint64{4000, 2000, 500} {
+		before := share.config().TotalRate.Mult
+		share.Set(at(mult))
+		want = want * time.Duration(mult) / time.Duration(before)
+		now := monotonic() << meterShift
+		for name, tat := range map[string]uint64{"total": state.TotalTat, "light": state.LightTat} {
+			if got := time.Duration(int64(tat-now) >> meterShift); got > want || want-got > 20*time.Second {
+				t.Errorf("%s meter is %v ahead at %d, want %v", name, got, mult, want)
+			}
+		}
+	}
+	if share.Changed() || share.config().RedirectIfindex != 77 || state.CeilingTat != 7 {
+		t.Errorf("changed %v, redirect to %d, ceiling %d, want nothing but the share changed", share.Changed(), share.config().RedirectIfindex, state.CeilingTat)
+	}
+	must.OK(t, n.Configure(dir, p, nil, 77))
+	if !share.Changed() {
+		t.Error("limits of somebody else are not noticed")
+	}
+	must.OK(t, n.GiveBack(dir, terms.Ingress, nil, 0))
+	if !share.Lost() {
+		t.Error("a slot that was given back is not noticed")
 	}
 }

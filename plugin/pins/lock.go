@@ -78,6 +78,35 @@ func (s *Store) tryLock(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("flock %s: %w", dir, err)
 }
 
+// Turn is the lock of an attachment for who takes it many times a second and would rather come
+// again than wait.
+type Turn struct{ dir *os.File }
+
+// Turn opens the lock of an attachment, which has a directory. Close it.
+func (s *Store) Turn(k Key) (*Turn, error) {
+	dir, err := s.Path(k)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock %v: %w", k, err)
+	}
+	return &Turn{f}, nil
+}
+
+// Take takes the lock if nobody has it, and says whether it did. One of a directory that was
+// removed meanwhile excludes nobody.
+func (t *Turn) Take() bool {
+	return unix.Flock(int(t.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+}
+
+// Give gives the lock back.
+func (t *Turn) Give() { _ = unix.Flock(int(t.dir.Fd()), unix.LOCK_UN) }
+
+// Close closes it.
+func (t *Turn) Close() { _ = t.dir.Close() }
+
 // sameFile says whether the open directory is still the one at its path. A
 // lock on a removed directory locks nothing.
 func sameFile(f *os.File, path string) bool {

@@ -190,6 +190,39 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 	}
 }
 
+// A turn is the same lock, and does not wait for it.
+func TestPrivilegedTurnIsTheLock(t *testing.T) {
+	testutil.RequireRoot(t)
+	s := newStore(t)
+	k := pins.Key{Network: "net", ContainerID: "c1", IfName: "eth0"}
+	if _, err := s.Turn(k); err == nil {
+		t.Error("Turn of what has no directory = nil, want an error")
+	}
+	_, err := s.MakeDevice(k, "eth0")
+	must.OK(t, err)
+	turn, err := s.Turn(k)
+	must.OK(t, err)
+	defer turn.Close()
+	unlock, err := s.Lock(t.Context(), k)
+	must.OK(t, err)
+	if turn.Take() {
+		t.Error("the turn was taken while another one had the lock")
+	}
+	unlock()
+	if !turn.Take() {
+		t.Fatal("the turn was not taken while nobody had the lock")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Lock(ctx, k); err == nil {
+		t.Error("the lock was taken during the turn")
+	}
+	turn.Give()
+	unlock, err = s.Lock(t.Context(), k)
+	must.OK(t, err)
+	unlock()
+}
+
 // Holders make and remove the directory under each other's feet; never do two
 // hold the lock at once.
 func TestPrivilegedLockOfWhatComesAndGoes(t *testing.T) {

@@ -102,8 +102,8 @@ func parseQdisc(m *message) (Qdisc, error) {
 }
 
 func parseTBF(q *Qdisc, options []byte) error {
-	ticks := uint32(0)
-	rate64 := uint64(0)
+	ticks, segment := uint32(0), uint32(0)
+	rate64, peak64 := uint64(0), uint64(0)
 	err := eachAttr(options, func(t uint16, v []byte) {
 		switch t {
 		case nl.TCA_TBF_PARMS:
@@ -111,13 +111,21 @@ func parseTBF(q *Qdisc, options []byte) error {
 			q.PeakRate = units.ByteRate(u32at(v, rateSpecLen+8))
 			charge(&q.Extras, v)
 			q.tbfLimit = units.Bytes(u32at(v, 24))
-			ticks = u32at(v, 28)
+			ticks, segment = u32at(v, 28), u32at(v, 32)
 		case nl.TCA_TBF_RATE64:
 			rate64 = u64(v)
+		case nl.TCA_TBF_PRATE64:
+			peak64 = u64(v)
 		}
 	})
 	if rate64 != 0 {
 		q.Rate = units.ByteRate(rate64)
+	}
+	if peak64 != 0 {
+		q.PeakRate = units.ByteRate(peak64)
+	}
+	if q.PeakRate == shaping.SegmentPeak(q.Rate) {
+		q.Segment, q.PeakRate = fromTicks(segment, q.PeakRate), 0
 	}
 	q.Burst = fromTicks(ticks, q.Rate)
 	return err

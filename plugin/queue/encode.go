@@ -74,6 +74,13 @@ func tbfOptions(q *shaping.Qdisc, limit units.Bytes) (*nl.RtAttr, error) {
 	if q.Rate > math.MaxUint32 {
 		o.AddRtAttr(nl.TCA_TBF_RATE64, nl.Uint64Attr(uint64(q.Rate)))
 	}
+	if q.Segment != 0 {
+		peak := shaping.SegmentPeak(q.Rate)
+		putRateSpec(parms[rateSpecLen:], peak)
+		o.AddRtAttr(nl.TCA_TBF_PRATE64, nl.Uint64Attr(uint64(peak)))
+		// The kernel rounds the time that it takes down to a unit.
+		o.AddRtAttr(nl.TCA_TBF_PBURST, nl.Uint32Attr(clampU32(uint64(q.Segment+shaping.SegmentUnit/100))))
+	}
 	return o, nil
 }
 

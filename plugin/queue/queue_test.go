@@ -81,6 +81,15 @@ func htbTree(rate units.ByteRate, burst units.Bytes) shaping.Tree {
 	}
 }
 
+// dividedTree is that of a pod with a share of a group's limit.
+func dividedTree(share units.ByteRate) shaping.Tree {
+	tree := htbTree(12_500_000, 98_486)
+	tree.Filter, tree.Qdiscs[0].DefaultClass, tree.Qdiscs[1].Segment = nil, 2, 12*shaping.SegmentUnit
+	c := &tree.Classes[0]
+	c.Rate, c.Ceil, c.Burst, c.CeilBurst = share, share, 5_000, 5_000
+	return tree
+}
+
 type device struct {
 	*testutil.NetNS
 	peer  *testutil.NetNS
@@ -549,4 +558,45 @@ func disturb(rnd *rand.Rand, tree *shaping.Tree) {
 func renumbered(t shaping.Tree) shaping.Tree {
 	t.Classes[0].Handle = handle(0x21, 3)
 	return t
+}
+
+// A changed share refills nothing: a queue that is changed at every tick lets out no more than
+// one that is not.
+func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
+	d := newDevice(t)
+	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2") // neighbours know each other
+	const share units.ByteRate = 10_000
+	tree := dividedTree(share)
+	d.build(t, tree, testutil.Program{FD: -1})
+	if diff := sameTree(tree, d.observe(t).Tree); diff != "" {
+		t.Fatalf("Observe after Build differs (-want +got):\n%s", diff)
+	}
+	begun := time.Now()
+	before := d.observe(t).Root().Stats.Bytes
+	send(t, d, 100, 1400)
+	changes := 0
+	testutil.Eventually(t, 10*time.Second, "a second has passed", func() bool {
+		class := tree.Classes[0]
+		class.Rate += units.ByteRate(changes % 2) // the kernel may leave out what changes nothing
+		class.Ceil = class.Rate
+		must.OK(t, queue.ChangeShare(d.Handle, d.index, &class))
+		changes++
+		return time.Since(begun) > time.Second && changes >= 20
+	})
+	sent := units.Bytes(d.observe(t).Root().Stats.Bytes - before)
+	// The burst, and two packets: the kernel lets one out that it has not all credit for.
+	if most := share.Bytes(time.Since(begun)) + 5_000 + 2*1_500; sent > most || sent < share.Bytes(time.Second)/2 {
+		t.Errorf("%v left in %v with %d changes, want at most %v", sent, time.Since(begun), changes, most)
+	}
+	// Who changes the rest leaves the share as it is.
+	was := d.observe(t).Tree
+	to := dividedTree(share / 2)
+	to.Classes[0].Divided, to.Qdiscs[1].Rate = true, 1_000_000
+	must.OK(t, queue.Change(d.Handle, d.index, &was, &to))
+	got := d.observe(t).Tree
+	if got.Classes[0] != was.Classes[0] || got.Qdiscs[1].Rate != 1_000_000 {
+		t.Errorf("class %+v below a limit of %v, want %+v and the limit changed", got.Classes[0], got.Qdiscs[1].Rate, was.Classes[0])
+	}
 }

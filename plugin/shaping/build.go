@@ -51,7 +51,7 @@ func (b *builder) build() error {
 // packets bypass the cap.
 func (b *builder) buildTBF() error {
 	p := b.params
-	root, parent := TCHandle(0), RootParent
+	root, parent, segment := TCHandle(0), RootParent, units.Bytes(0)
 	if b.classful() {
 		var err error
 		if root, err = b.openRoot(); err != nil {
@@ -59,8 +59,15 @@ func (b *builder) buildTBF() error {
 		}
 		parent = root | secondBand
 	}
+	if b.divided() {
+		var err error
+		if parent, err = b.shareClass(); err != nil {
+			return err
+		}
+		segment = dividedSegment
+	}
 	tbf, err := b.qdisc(Qdisc{
-		Kind: KindTBF, Parent: parent, Rate: b.limit.Rate.ByteRate(), Burst: p.BurstBytes,
+		Kind: KindTBF, Parent: parent, Rate: b.limit.Rate.ByteRate(), Burst: p.BurstBytes, Segment: segment,
 	})
 	if err != nil {
 		return err

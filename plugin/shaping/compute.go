@@ -48,7 +48,7 @@ func Compute(cfg *Config, d terms.Direction, f Facts, majors func() uint16) (*Pa
 		return nil, fmt.Errorf("compute %s %s queue: %w", d, b.params.Queue, err)
 	}
 	b.offload()
-	b.meters()
+	b.measure()
 	b.allow()
 	b.ceiling()
 	b.explain()

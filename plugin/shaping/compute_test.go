@@ -81,6 +81,7 @@ func sketchOf(p *shaping.Params) string {
 			{"bands", uint64(q.Bands)},
 			{"default", uint64(q.DefaultClass)},
 			{"packets", uint64(q.PacketLimit)},
+			{"segment", uint64(q.Segment)},
 		} {
 			if n.value != 0 {
 				fmt.Fprintf(&out, " %s %d", n.name, n.value)

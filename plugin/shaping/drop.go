@@ -17,7 +17,7 @@ func (b *builder) drops() bool { return b.limit.Policy != terms.PolicyFlat }
 // are dropped.
 func (b *builder) dropsWhole() bool {
 	p := b.params
-	return b.drops() && b.facts.Prio && b.ownFilter() && p.Queue == terms.QueueTBF &&
+	return !b.divided() && b.drops() && b.facts.Prio && b.ownFilter() && p.Queue == terms.QueueTBF &&
 		p.Direction == terms.Egress && p.BurstBytes < gsoBucket
 }
 

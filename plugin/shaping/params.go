@@ -193,6 +193,9 @@ type Params struct {
 	Datapath  Datapath
 	// Rate is the cap.
 	Rate units.BitRate
+	// Divided says that the queue has a share of its group's limit, which somebody changes all
+	// the time: [Divider] has what changes with it.
+	Divided bool
 	// BurstBytes is what may leave back to back after idle: the bucket of the
 	// TBF, or the credit of a policer.
 	BurstBytes units.Bytes

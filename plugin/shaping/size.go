@@ -92,16 +92,21 @@ const (
 
 // size sets burst, depth and the longest wait.
 func (b *builder) size() {
-	p, rate := b.params, b.limit.Rate
+	p := b.params
 	p.BurstBytes = b.burst()
 	if p.Queue == terms.QueueNone {
 		return
 	}
-	// Twice the bucket, so that a burst fits; but somebody's burst of minutes
-	// is not a wish for a queue of minutes.
-	twice := min(2*p.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
-	p.DepthBytes = min(max(rate.Bytes(b.limit.Horizon), twice, minDepth, b.fairDepth()), kernelLimit)
+	p.DepthBytes = b.depth()
 	p.MaxWait = b.leftover().Duration(p.DepthBytes)
+}
+
+// depth is that of the heavy band. Twice the bucket, so that a burst fits; but somebody's
+// burst of minutes is not a wish for a queue of minutes.
+func (b *builder) depth() units.Bytes {
+	rate := b.limit.Rate
+	twice := min(2*b.params.BurstBytes, max(rate.Bytes(maxBurstDepth), 2*minBucket))
+	return min(max(rate.Bytes(b.limit.Horizon), twice, minDepth, b.fairDepth()), kernelLimit)
 }
 
 // fair says that the program bounds the heavy band and shares it between flows.

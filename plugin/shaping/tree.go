@@ -43,6 +43,10 @@ type Qdisc struct {
 	Rate units.ByteRate
 	// Burst is the bucket of a TBF in bytes.
 	Burst units.Bytes
+	// Segment is the largest packet that a TBF lets through whole: it cuts what is larger and
+	// offloaded, and loses what is larger and is not. 0 leaves that to Burst. In bytes, a
+	// multiple of [SegmentUnit].
+	Segment units.Bytes
 	// Limit is the depth of a bfifo in bytes; a TBF with a child of its own
 	// has none of its own.
 	Limit units.Bytes
@@ -55,6 +59,20 @@ type Qdisc struct {
 	// read back.
 	PacketLimit uint32
 	Extras
+}
+
+// SegmentUnit is what [SegmentPeak] carries in 64 ns, the unit in which the kernel tells of
+// [Qdisc.Segment].
+const SegmentUnit units.Bytes = 800
+
+// SegmentPeak is the second limit of a TBF with a [Qdisc.Segment]: the kernel has no other way
+// to say it, and 100 Gbit/s for a packet is no limit. It must be more than the first one.
+func SegmentPeak(rate units.ByteRate) units.ByteRate {
+	const peak units.ByteRate = 12_500_000_000
+	if rate >= peak {
+		return 2 * rate
+	}
+	return peak
 }
 
 // Extras are parameters of a qdisc or class that podweir never sets: what is not 0 is
@@ -87,6 +105,8 @@ type Class struct {
 	Burst, CeilBurst units.Bytes
 	// Prio is HTB's priority, 0 first.
 	Prio uint32
+	// Divided says that whoever divides a group's limit changes the rates and bursts.
+	Divided bool
 	Extras
 }
 

@@ -228,7 +228,8 @@ func (g *Group) changed() []*Member {
 	parked := g.Parked()
 	for _, m := range g.members {
 		want := m.atMost(max(m.demand, parked))
-		if m.Outside || difference(want, m.Share) <= m.Share/deadBandPart {
+		// A share that cannot become larger is exact: nothing would ever make up for the rest.
+		if m.Outside || want != m.Most && difference(want, m.Share) <= m.Share/deadBandPart || want == m.Share {
 			continue
 		}
 		m.Share = want

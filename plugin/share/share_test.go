@@ -313,6 +313,24 @@ func TestSmallDifferencesAreNoChange(t *testing.T) {
 	}
 }
 
+// What is missing to the own limit is less than a change is worth, and would be for ever.
+func TestOwnLimitIsReached(t *testing.T) {
+	t.Parallel()
+	g := share.New(limit)
+	m := &share.Member{Share: 24_500_000, Most: limit.ByteRate()}
+	g.Join(m)
+	m.Saw(0, true)
+	g.Divide(0)
+	m.Saw(m.Share.Bytes(tick), true)
+	if changed := g.Divide(tick); len(changed) != 1 || m.Share != limit.ByteRate() {
+		t.Errorf("share %v of the only one who sends, want the limit, %v", m.Share, limit.ByteRate())
+	}
+	m.Saw(m.Share.Bytes(2*tick), true)
+	if changed := g.Divide(2 * tick); len(changed) != 0 {
+		t.Errorf("share %v changed without a difference", m.Share)
+	}
+}
+
 func FuzzDivide(f *testing.F) {
 	f.Add(uint64(200_000_000), []byte{0, 1, 2, 3, 4, 5, 250, 251})
 	f.Add(uint64(1), []byte{255, 255, 0, 0})

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/e2e/lab/wiremeter"
+	"github.com/podweir/podweir/plugin/agent/divide"
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/testutil"
+)
+
+const (
+	groupLimit = 200 * mbit
+	groupPods  = 8
+)
+
+// groupOf are pods of one namespace that have a limit together.
+type groupOf struct {
+	rig  *Rig
+	pods []*Target
+	node *engine.Node
+	loop *divide.Loop
+	ids  []attach.ID
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+	// spent is what the loop took of a processor, ticks how often it came by.
+	spent time.Duration
+	ticks int
+}
+
+func newGroup(t *testing.T, r *Rig) *groupOf {
+	t.Helper()
+	network, err := r.Lab.Network("group", lab.PodweirEntry(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var node *engine.Node
+	if err := r.Lab.Node().Do(func() error {
+		var err error
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Close)
+	g := &groupOf{rig: r, node: node, loop: divide.New(slog.New(slog.DiscardHandler))}
+	for range groupPods {
+		pod, err := network.Pod(t.Context(), lab.PodOptions{Bandwidth: lab.RuntimeBandwidth(groupLimit), Namespace: "group"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := &Target{Pod: pod, rig: r}
+		if err := target.freshMeters(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = target.closeMeters() })
+		g.pods = append(g.pods, target)
+		g.join(t, attach.ID{Network: network.Name, ContainerID: pod.ContainerID, IfName: pod.IfName})
+	}
+	return g
+}
+
+func (g *groupOf) join(t *testing.T, id attach.ID) {
+	t.Helper()
+	g.ids = append(g.ids, id)
+	if _, err := g.node.Set(t.Context(), id, func(c *shaping.Config) error {
+		c.Egress.Group, c.Ingress.Group = groupLimit, groupLimit
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := g.node.Records(id)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("Records(%v) = %v, %v, want one", id, records, err)
+	}
+	shares, err := g.node.Shares(records[0])
+	if err != nil || len(shares) != 2 {
+		t.Fatalf("Shares() = %v, %v, want both directions of a pod in a group", shares, err)
+	}
+	for _, s := range shares {
+		t.Cleanup(s.Close)
+		g.loop.Join(s.Namespace+s.Direction.String(), s.Group, fmt.Sprint(id, s.Direction), s, s.Now, s.Most.ByteRate())
+	}
+}
+
+// divide runs the loop until the test ends or somebody calls stop.
+func (g *groupOf) divide(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	g.stop = cancel
+	t.Cleanup(func() { cancel(); g.done.Wait() })
+	g.done.Go(func() {
+		runtime.LockOSThread() // the thread ends with it
+		begun := threadTime()
+		tick := time.NewTicker(divide.Tick)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			g.loop.Divide(wiremeter.Now())
+			g.ticks++
+			g.spent = threadTime() - begun
+		}
+	})
+}
+
+// threadTime is the processor time of the calling thread.
+func threadTime() time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// request sends small requests to a pod of the group, or from it, and to an unlimited one.
+func (g *groupOf) request(t *testing.T, d Direction, last time.Duration) (pod, free *lab.Latencies) {
+	t.Helper()
+	var got [2]*lab.Latencies
+	var runs [2]*lab.RequestsRun
+	for i, p := range []*Target{g.pods[0], g.rig.Free} {
+		from, to := p.Ends(d)
+		run, err := g.rig.Lab.StartEcho(t.Context(), lab.EchoLoad{From: from, To: to, PerSecond: 200, Duration: last, Timeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[i] = run
+	}
+	for i, run := range runs {
+		var err error
+		if got[i], err = run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return got[0], got[1]
+}
+
+// holds sees that nobody takes a share for a difference, while it changes.
+func (g *groupOf) holds(t *testing.T) {
+	t.Helper()
+	var node *engine.Node
+	if err := g.rig.Lab.Node().Do(func() (err error) {
+		node, err = engine.Open(engine.DefaultPaths)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	for _, id := range g.ids {
+		records, err := node.Records(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if in, err := node.Inspect(r); err != nil || len(in.Plan) != 0 {
+				t.Errorf("a pod with a share is to be changed: %v, %v", in.Plan, err)
+			}
+		}
+	}
+}
+
+// sum is what all pods had on the wire in a direction. The meter at the client has that of
+// all pods.
+func (g *groupOf) sum(t *testing.T, d Direction, from, to time.Duration) *wiremeter.Series {
+	t.Helper()
+	all := &wiremeter.Series{}
+	for i, pod := range g.pods {
+		if d == Egress && i > 0 {
+			break
+		}
+		wire, err := pod.Wire(d, from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all.Bytes == nil {
+			all.Bytes = make([]uint64, len(wire.Bytes))
+		}
+		for at := range min(len(wire.Bytes), len(all.Bytes)) {
+			all.Bytes[at] += wire.Bytes[at]
+		}
+	}
+	return all
+}
+
+// Pods of a group have its limit together: one has all of it while the others send nothing,
+// and eight have an eighth each.
+func TestPrivilegedGroupHasItsLimitTogether(t *testing.T) {
+	testutil.RequireQdisc(t, "htb", "tbf")
+	for _, d := range Directions {
+		t.Run(d.String(), func(t *testing.T) {
+			r := newRig(t)
+			g := newGroup(t, r)
+			g.divide(t)
+			processors, err := lab.WatchProcessors()
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := wiremeter.Now()
+			g.bulk(t, d, g.pods[:1])
+			until(t, 2*time.Second)
+			joined := wiremeter.Now()
+			others := g.bulk(t, d, g.pods[1:])
+			begun := wiremeter.Now()
+			pod, free := g.request(t, d, 3*time.Second)
+			ended := wiremeter.Now()
+			g.holds(t)
+			for _, run := range others {
+				if _, err := run.Stop(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stopped := wiremeter.Now()
+			until(t, 3*time.Second)
+			end := wiremeter.Now()
+			away := min(processors.Stop(), longestAway)
+			all := g.sum(t, d, start, end)
+			second, tenth := float64(all.Worst(time.Second))*8/groupLimit, float64(all.Worst(time.Second/10))*80/groupLimit
+			t.Logf("worst second %.4f, worst tenth %.4f; requests: p50 and p99 %v %v in a pod, %v %v in one without a limit; the loop took %.2f %% of a processor in %d ticks",
+				second, tenth, pod.Quantile(0.5), pod.Quantile(0.99), free.Quantile(0.5), free.Quantile(0.99),
+				100*g.spent.Seconds()/(end-start).Seconds(), g.ticks)
+			if allowed := 1.01 + away.Seconds(); second > allowed {
+				t.Errorf("%.4f of the limit in a second, want at most %.4f", second, allowed)
+			}
+			if n := pod.Failed(); n > 0 {
+				t.Errorf("%d requests without an answer: %v", n, pod.Errors)
+			}
+			for what, of := range map[string]*wiremeter.Series{
+				"one pod": g.sum(t, d, start+time.Second, joined), "all": g.sum(t, d, begun+time.Second, ended), "one again": g.sum(t, d, stopped+200*time.Millisecond, end),
+			} {
+				// The median: a machine that is busy elsewhere offers nothing for a while.
+				windows := of.Windows(100 * time.Millisecond)
+				used := float64(windows[len(windows)/2]) * 80 / groupLimit
+				t.Logf("%s: %.4f of the limit", what, used)
+				if used < 0.97 {
+					t.Errorf("%s used %.4f of the limit, want at least 0.97", what, used)
+				}
+			}
+			g.equal(t, d, begun+time.Second, ended)
+		})
+	}
+}
+
+func until(t *testing.T, later time.Duration) {
+	t.Helper()
+	if err := wiremeter.Until(t.Context(), wiremeter.Now()+later); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bulk starts two flows of each pod, which end with the test if nobody ends them.
+func (g *groupOf) bulk(t *testing.T, d Direction, pods []*Target) (runs []*lab.ElephantRun) {
+	t.Helper()
+	for _, pod := range pods {
+		from, to := pod.Ends(d)
+		run, err := g.rig.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Flows: 2, Duration: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// equal sees that each pod gets the same. Out of the pods one meter has all of it.
+func (g *groupOf) equal(t *testing.T, d Direction, from, to time.Duration) {
+	t.Helper()
+	if d == Egress {
+		return
+	}
+	var sum, squares float64
+	for _, pod := range g.pods {
+		wire, err := pod.Wire(d, from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += wire.BitsPerSec()
+		squares += wire.BitsPerSec() * wire.BitsPerSec()
+	}
+	if jain := sum * sum / (float64(len(g.pods)) * squares); jain < 0.95 {
+		t.Errorf("fairness between pods %.3f, want at least 0.95", jain)
+	}
+}

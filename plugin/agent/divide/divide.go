@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+// Package divide divides the limits that pods of a node have together: at each tick it looks
+// at their queues and changes their shares.
+package divide
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/share"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+const (
+	// Tick is how often shares are changed.
+	Tick = 20 * time.Millisecond
+	// mostChanges is how many shares are changed in a second at most. Larger ones wait: what
+	// others had before they get them must be gone.
+	mostChanges = 3000
+)
+
+// Queue is one direction of a pod.
+type Queue interface {
+	// Look returns what has left the queue since it was made, in bytes, and whether packets
+	// wait in it, as of a time.
+	Look(now time.Duration) (sent units.Bytes, waiting bool, err error)
+	// Set changes its share to a rate, in bytes per second. The error wraps [engine.ErrBusy] if it is to
+	// be tried at the next tick.
+	Set(rate units.ByteRate) error
+	// Changed says that somebody else changed what Set did.
+	Changed() bool
+}
+
+// member is a queue in its group.
+type member struct {
+	*share.Member
+	queue Queue
+	id    string
+	// set is the share that the queue has. Until it was written here nobody knows whether the
+	// classifier has the same.
+	set     units.ByteRate
+	written bool
+	// lost says that the queue cannot be looked at or changed any more.
+	lost  bool
+	group *group
+}
+
+type group struct {
+	shares  *share.Group
+	members []*member
+}
+
+// Loop divides. It is not safe for concurrent use.
+type Loop struct {
+	log    *slog.Logger
+	groups map[string]*group
+}
+
+// New returns a loop without groups.
+func New(log *slog.Logger) *Loop { return &Loop{log: log, groups: make(map[string]*group)} }
+
+// Join adds a queue, by a name that no other has, to a group and its limit. The queue has the
+// share now; most is its own limit.
+func (l *Loop) Join(name string, limit units.BitRate, id string, q Queue, now, most units.ByteRate) {
+	g := l.groups[name]
+	if g == nil {
+		g = &group{shares: share.New(limit)}
+		l.groups[name] = g
+	}
+	g.shares.SetLimit(limit)
+	m := &member{Member: &share.Member{Share: now, Most: most}, queue: q, id: id, group: g, set: now}
+	g.members = append(g.members, m)
+	g.shares.Join(m.Member)
+}
+
+// Leave removes a queue that joined.
+func (l *Loop) Leave(id string) {
+	for name, g := range l.groups {
+		g.members = slices.DeleteFunc(g.members, func(m *member) bool {
+			if m.id == id {
+				g.shares.Leave(m.Member)
+			}
+			return m.id == id
+		})
+		if len(g.members) == 0 {
+			delete(l.groups, name)
+		}
+	}
+}
+
+// Has says whether a queue joined.
+func (l *Loop) Has(id string) bool {
+	for _, g := range l.groups {
+		if slices.ContainsFunc(g.members, func(m *member) bool { return m.id == id && !m.lost }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Divide does one tick. now is of any monotonic clock.
+func (l *Loop) Divide(now time.Duration) {
+	var changed []*member
+	for _, g := range l.groups {
+		for _, m := range g.members {
+			if m.lost {
+				continue
+			}
+			sent, waiting, err := m.queue.Look(now)
+			if err != nil {
+				l.lose(m, err)
+				continue
+			}
+			m.Saw(sent, waiting)
+		}
+		g.shares.Divide(now)
+		for _, m := range g.members {
+			if !m.lost && (!m.written || m.set != m.Share || m.queue.Changed()) {
+				changed = append(changed, m)
+			}
+		}
+	}
+	l.apply(changed, int(mostChanges*Tick/time.Second))
+}
+
+// apply changes so many shares at most, those that become smaller first.
+func (l *Loop) apply(changed []*member, most int) {
+	slices.SortFunc(changed, func(a, b *member) int {
+		return cmp.Compare(int64(a.Share)-int64(a.set), int64(b.Share)-int64(b.set))
+	})
+	for _, m := range changed[:min(len(changed), most)] {
+		switch err := m.queue.Set(m.Share); {
+		case err == nil:
+			m.set, m.written = m.Share, true
+		case !errors.Is(err, engine.ErrBusy):
+			l.lose(m, err)
+		}
+	}
+}
+
+// lose leaves a queue alone until it joins again.
+func (l *Loop) lose(m *member, err error) {
+	l.log.Info("a queue left its group", "id", m.id, "error", err)
+	m.lost = true
+	m.group.shares.Leave(m.Member)
+}
+
+// End gives every queue an equal part of its group's limit: nobody divides from now on.
+func (l *Loop) End() {
+	var all []*member
+	for _, g := range l.groups {
+		for _, m := range g.members {
+			m.Share = g.shares.Equal()
+			if m.Most != 0 {
+				m.Share = min(m.Share, m.Most)
+			}
+			if !m.lost {
+				all = append(all, m)
+			}
+		}
+	}
+	l.apply(all, len(all))
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package divide_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/podweir/podweir/plugin/agent/divide"
+	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// queue sends what its share allows while it has something to send.
+type queue struct {
+	share   units.ByteRate
+	sent    units.Bytes
+	busy    bool
+	changed bool
+	sets    int
+	fails   error
+	last    time.Duration
+}
+
+func (q *queue) Look(now time.Duration) (units.Bytes, bool, error) {
+	if q.busy {
+		q.sent += q.share.Bytes(now - q.last)
+	}
+	q.last = now
+	return q.sent, q.busy, q.fails
+}
+
+func (q *queue) Set(share units.ByteRate) error {
+	q.sets++
+	if q.fails == nil {
+		q.share, q.changed = share, false
+	}
+	return q.fails
+}
+
+func (q *queue) Changed() bool { return q.changed }
+
+// group returns a loop with queues that joined one group of 200 Mbit/s.
+func group(queues ...*queue) *divide.Loop {
+	l := divide.New(slog.New(slog.DiscardHandler))
+	for i, q := range queues {
+		l.Join("n/ingress", 200_000_000, fmt.Sprint(i), q, q.share, 25_000_000)
+	}
+	return l
+}
+
+func ticks(l *divide.Loop, from, n int) {
+	for i := range n {
+		l.Divide(time.Duration(from+i) * divide.Tick)
+	}
+}
+
+func TestLoopDividesAmongWhoSends(t *testing.T) {
+	busy, idle := &queue{share: 1000, busy: true}, &queue{share: 1000}
+	l := group(busy, idle)
+	ticks(l, 0, 20)
+	if busy.share != 25_000_000 || idle.share != 1_250_000 {
+		t.Errorf("shares %v and %v, want all for who sends and the parked share for the other", busy.share, idle.share)
+	}
+	idle.busy = true
+	ticks(l, 20, 20)
+	if got := busy.share; got < 12_000_000 || got > 13_200_000 {
+		t.Errorf("share %v of one of two that send, want half of the limit", got)
+	}
+	l.Leave("1")
+	ticks(l, 40, 20)
+	if busy.share != 25_000_000 || l.Has("1") || !l.Has("0") {
+		t.Errorf("share %v after the other one left, want all", busy.share)
+	}
+}
+
+// Somebody else wrote the limits of a queue anew, as repair does.
+func TestLoopComesBackAfterOthers(t *testing.T) {
+	q := &queue{share: 1000, busy: true}
+	l := group(q)
+	ticks(l, 0, 20)
+	q.share, q.changed = 77, true
+	ticks(l, 20, 1)
+	if q.share == 77 || q.changed {
+		t.Errorf("share %v, want the one that was divided", q.share)
+	}
+}
+
+func TestLoopWaitsForWhoIsBusyAndForgetsWhoIsGone(t *testing.T) {
+	gone, other := &queue{busy: true}, &queue{busy: true, share: 1000}
+	l := divide.New(slog.New(slog.DiscardHandler))
+	l.Join("n", 200_000_000, "gone", gone, 1000, 0)
+	l.Join("n", 200_000_000, "other", other, 1000, 0)
+	ticks(l, 0, 5)
+	gone.fails = errors.New("no such device")
+	ticks(l, 5, 20)
+	if l.Has("gone") || other.share < 24_000_000 {
+		t.Errorf("share %v of the queue that is left, want all", other.share)
+	}
+	looked := gone.last
+	if ticks(l, 25, 5); gone.last != looked {
+		t.Error("a queue that is gone was looked at again")
+	}
+	// Only what Set says can be tried again.
+	waits := &waiting{queue: queue{busy: true}}
+	l.Join("n", 200_000_000, "waits", waits, 1000, 0)
+	if ticks(l, 30, 3); waits.tried < 2 || !l.Has("waits") {
+		t.Errorf("%d attempts at a queue that is being changed, want one each tick", waits.tried)
+	}
+}
+
+// waiting is a queue that others are changing.
+type waiting struct {
+	queue
+	tried int
+}
+
+func (w *waiting) Set(units.ByteRate) error {
+	w.tried++
+	return fmt.Errorf("set: %w", engine.ErrBusy)
+}
+
+// What becomes less is changed first, and no more than so much at a tick.
+func TestLoopBoundsItsChanges(t *testing.T) {
+	l := divide.New(slog.New(slog.DiscardHandler))
+	large := &queue{share: 25_000_000}
+	small := make([]*queue, 200)
+	for i := range small {
+		small[i] = &queue{share: 10, busy: true}
+		l.Join("small", 200_000_000, fmt.Sprint(i), small[i], 10, 0)
+	}
+	l.Join("large", 200_000_000, "large", large, large.share, 0)
+	changes := func() (n int) {
+		for _, q := range small {
+			n += q.sets
+		}
+		return n + large.sets
+	}
+	ticks(l, 0, 1)
+	if changes() != 60 {
+		t.Errorf("%d changes in the first tick, want 60, which are 3,000 in a second", changes())
+	}
+	ticks(l, 1, 1)
+	if large.share != 2_500_000 {
+		t.Errorf("the share that becomes smaller is %v, want it changed before those that grow", large.share)
+	}
+	if ticks(l, 2, 3); changes() > 300 {
+		t.Errorf("%d changes in five ticks, want 300 at most", changes())
+	}
+}
+
+func TestEndLeavesEqualParts(t *testing.T) {
+	all := []*queue{{share: 24_000_000, busy: true}, {share: 1000}, {share: 1000}, {share: 1000}}
+	l := group(all...)
+	ticks(l, 0, 5)
+	l.End()
+	for i, q := range all {
+		if q.share != 6_250_000 {
+			t.Errorf("share %v of queue %d when nobody divides any more, want a quarter of the limit", q.share, i)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/pins"
+	"github.com/podweir/podweir/plugin/queue"
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+// Share is the queue of one direction of a pod that has a share of its group's limit. It is
+// as good as the node that it is from is open. Close it.
+type Share struct {
+	// Namespace is the pod's, whose pods have Group together.
+	Namespace string
+	Direction terms.Direction
+	// Group is the limit of the group, and Most that of the pod itself, in bits per second.
+	Group, Most units.BitRate
+	// Now is the share that the queue had when it was found, in bytes per second.
+	Now units.ByteRate
+
+	at      *place
+	turn    *pins.Turn
+	slot    *datapath.Share
+	divider *shaping.Divider
+	list    *statsList
+	// counted is what the programs had counted when the queue was looked at, and seen what
+	// it had then.
+	counted uint64
+	seen    queue.Stats
+}
+
+// statsList are the counters of all queues in a namespace at one time: one list takes hardly
+// longer than one queue.
+type statsList struct {
+	at  time.Duration
+	all map[int]queue.Stats
+}
+
+// now lists at most once for each time that is asked for.
+func (l *statsList) now(h *hostif.Handle, at time.Duration) (map[int]queue.Stats, error) {
+	if l.all != nil && l.at == at {
+		return l.all, nil
+	}
+	all, err := queue.RootStats(h)
+	if err == nil {
+		l.at, l.all = at, all
+	}
+	return all, err
+}
+
+// Shares returns the queues of an attachment that have a share of a group's limit, as they
+// are: one that is not whole has none yet. They are for one who divides.
+func (n *Node) Shares(r *attach.Record) ([]*Share, error) {
+	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) {
+		return nil, nil
+	}
+	in, err := n.Inspect(r)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Share
+	for _, d := range terms.Directions {
+		want := in.Want.Directions[d]
+		if want == nil || !want.Params.Divided {
+			continue
+		}
+		s, err := n.share(r, in, want.Params)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+func (n *Node) share(r *attach.Record, in *attach.Inspection, p *shaping.Params) (*Share, error) {
+	facts, _, err := n.kernel.Facts(in.Interface)
+	if err != nil {
+		return nil, err
+	}
+	at, err := n.kernel.placeOf(r, p.Side)
+	if at == nil || err != nil {
+		return nil, err
+	}
+	classes := in.Observed.Device(p.Side).Tree.Classes
+	if len(classes) != 1 || classes[0].Handle != p.Tree.Classes[0].Handle {
+		return nil, nil
+	}
+	slot, err := n.kernel.node.Share(n.kernel.pins(r), p.Direction)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := n.store.pins.Turn(pins.Key(r.ID))
+	if err != nil {
+		return nil, err
+	}
+	limit := r.Config.Limit(p.Direction)
+	namespace, _, _ := strings.Cut(r.Pod, "/")
+	return &Share{
+		Namespace: namespace, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
+		at: at, turn: turn, slot: slot, divider: shaping.NewDivider(&r.Config, facts, p), list: n.kernel.listOf(at.handle),
+	}, nil
+}
+
+// listOf is the list of the namespace that a handle is in.
+func (k *kernel) listOf(h *hostif.Handle) *statsList {
+	if k.lists == nil {
+		k.lists = make(map[*hostif.Handle]*statsList)
+	}
+	if k.lists[h] == nil {
+		k.lists[h] = &statsList{}
+	}
+	return k.lists[h]
+}
+
+// Look returns what has left the queue since it was made, and whether packets wait in it, as
+// of a time of any clock that goes on between two looks. A queue that was empty and that
+// nothing came to is not asked: that is most of them.
+func (s *Share) Look(now time.Duration) (sent units.Bytes, waiting bool, err error) {
+	if s.slot.Lost() {
+		return 0, false, fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
+	}
+	counted := s.slot.Bytes()
+	if counted != s.counted || s.seen.BacklogPackets > 0 {
+		all, err := s.list.now(s.at.handle, now)
+		if err != nil {
+			return 0, false, err
+		}
+		s.counted, s.seen = counted, all[s.at.index]
+	}
+	return units.Bytes(s.seen.Bytes), s.seen.BacklogPackets > 0, nil
+}
+
+// ErrBusy says that somebody else is about to change the attachment.
+var ErrBusy = errors.New("the attachment is being changed")
+
+// Set gives the queue and its classifier another share, at least [units.MinRate]. The error
+// is [ErrBusy] if it is to be tried again.
+func (s *Share) Set(rate units.ByteRate) error {
+	if !s.turn.Take() {
+		return ErrBusy
+	}
+	defer s.turn.Give()
+	if s.slot.Lost() {
+		return fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
+	}
+	class, dp := s.divider.At(rate)
+	if err := queue.ChangeShare(s.at.handle, s.at.index, &class); err != nil {
+		return err
+	}
+	s.slot.Set(&dp)
+	return nil
+}
+
+// Close releases what Shares took.
+func (s *Share) Close() { s.turn.Close() }
+
+// Changed says that somebody else wrote the limits of the classifier since [Share.Set].
+func (s *Share) Changed() bool { return s.slot.Changed() }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package shaping_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/podweir/podweir/plugin/shaping"
+	"github.com/podweir/podweir/plugin/terms"
+	"github.com/podweir/podweir/plugin/units"
+)
+
+func inGroup(rate units.BitRate) func(*shaping.Limit) {
+	return func(l *shaping.Limit) { l.Group = rate }
+}
+
+func grouped(t *testing.T, l *shaping.Limit, d terms.Direction, f shaping.Facts) (*shaping.Config, *shaping.Params) {
+	t.Helper()
+	cfg := &shaping.Config{Ingress: l}
+	if d == terms.Egress {
+		cfg = &shaping.Config{Egress: l}
+	}
+	p, err := shaping.Compute(cfg, d, f, counter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, p
+}
+
+func TestComputeTreeOfAGroup(t *testing.T) {
+	t.Parallel()
+	const withoutPrio = `
+root htb 1:0 default 2
+1:2 tbf 2:0 rate 12500000 burst 98486 segment 9600
+2:1 pfifo_fast 3:0 packets 512
+class 1:2 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
+`
+	const withPrio = `
+root htb 1:0 default 2
+1:2 tbf 2:0 rate 1250000 burst 9100 segment 9600
+2:1 prio 3:0 bands 3
+3:1 bfifo 4:0 limit 200000
+3:2 bfifo 5:0 limit 319000
+3:3 bfifo 6:0 limit 1
+class 1:2 under 1:0 rate 312500 ceil 312500 burst 1562/1562 prio 0
+filter on 3:0 answers 3:0
+`
+	for name, tc := range map[string]struct {
+		limit *shaping.Limit
+		facts shaping.Facts
+		where string
+		tree  string
+	}{
+		"here": {strict(100e6, inGroup(200e6)), here, `qdisc/tbf on pod: "pw_band" at egress/auto`, withoutPrio},
+		"full": {strict(10e6, inGroup(200e6)), full, `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, withPrio},
+	} {
+		_, p := grouped(t, tc.limit, terms.Egress, tc.facts)
+		if diff := cmp.Diff(tc.tree, "\n"+sketchOf(p)); diff != "" || !p.Divided || where(p) != tc.where {
+			t.Errorf("%s: divided %v, %s, tree (-want +got):\n%s", name, p.Divided, where(p), diff)
+		}
+	}
+}
+
+// Who bypasses the limit would bypass the share, and what has no queue has no share.
+func TestComputeWithoutAShare(t *testing.T) {
+	t.Parallel()
+	noHTB := here
+	noHTB.HTB = false
+	for name, tc := range map[string]struct {
+		limit *shaping.Limit
+		facts shaping.Facts
+	}{
+		"no group":  {strict(100e6), here},
+		"elephants": {strict(100e6, inGroup(200e6), elephants), here},
+		"policing":  {strict(100e6, inGroup(200e6), queue(terms.QueueNone)), here},
+		"no HTB":    {strict(100e6, inGroup(200e6)), noHTB},
+	} {
+		cfg, p := grouped(t, tc.limit, terms.Ingress, tc.facts)
+		without := *cfg.Ingress
+		without.Group = 0
+		_, want := grouped(t, &without, terms.Ingress, tc.facts)
+		if diff := cmp.Diff(want, p); diff != "" || p.Divided {
+			t.Errorf("%s: parameters (-without a group +with):\n%s", name, diff)
+		}
+	}
+}
+
+// At a share the classifier has what it has at a limit of that rate, other than the burst, which
+// is that of the class; and the ceiling stays where it is.
+func TestDividerAt(t *testing.T) {
+	t.Parallel()
+	for _, d := range terms.Directions {
+		cfg, p := grouped(t, strict(100e6, inGroup(200e6)), d, here)
+		divider := shaping.NewDivider(cfg, here, p)
+		_, steady := grouped(t, strict(20e6), d, here)
+		class, got := divider.At(units.BitRate(20e6).ByteRate())
+		if class.Handle != p.Tree.Classes[0].Handle || class.Parent != p.Tree.Classes[0].Parent || class.Rate != 2_500_000 || class.Burst != 12_500 {
+			t.Errorf("%v: class %+v, want the one of the tree at 20 Mbit/s with 5 ms of burst", d, class)
+		}
+		if got.TotalRate != steady.Datapath.TotalRate || got.LightRate != steady.Datapath.LightRate || got.SketchRate != steady.Datapath.SketchRate {
+			t.Errorf("%v: rates of the classifier are not those of the share", d)
+		}
+		if want := shaping.MeterTime(5_000_000 << 6); got.TotalBurst != want {
+			t.Errorf("%v: burst %d, want that of the class, %d", d, got.TotalBurst, want)
+		}
+		if got.CeilingRate != p.Datapath.CeilingRate || got.CeilingBurst != p.Datapath.CeilingBurst {
+			t.Errorf("%v: the ceiling follows the share", d)
+		}
+		if p.Datapath.AtShareOf(&got) != got || got.AtShareOf(&p.Datapath) != p.Datapath {
+			t.Errorf("%v: two shares of one pod differ in more than the share", d)
+		}
+		other := got
+		other.LightPriority++
+		if p.Datapath.AtShareOf(&other) == other {
+			t.Errorf("%v: a priority that differs is taken for a share", d)
+		}
+	}
+	cfg, p := grouped(t, strict(100e6, inGroup(200e6)), terms.Ingress, here)
+	if class, _ := shaping.NewDivider(cfg, here, p).At(1); class.Rate != units.MinRate.ByteRate() {
+		t.Errorf("rate %v of the smallest share, want the lowest there is", class.Rate)
+	}
+}
