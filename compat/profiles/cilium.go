@@ -151,6 +151,7 @@ func cilium() []*Profile {
 	veth.Name, veth.Title, veth.Fallback = "cilium", "Cilium, veth, BPF host routing", true
 	veth.When = []Condition{{FactCiliumDatapath, "veth"}, {FactCiliumRouting, "BPF"}}
 	veth.Hooks = append(veth.Hooks, toContainer(terms.HookKindTCX))
+	veth.Tried = []string{"cilium-1.20-bpf"}
 
 	legacyRouting := ciliumBase(false)
 	legacyRouting.Name, legacyRouting.Title = "cilium-legacy-routing", "Cilium, veth, legacy host routing (kube-proxy)"

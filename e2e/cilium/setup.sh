@@ -29,7 +29,7 @@ key() { sha256sum | cut -c1-16; }
 
 programs=$cache/cilium-programs-$version-$( (go env GOVERSION && echo "$stamp" && [ -e /proc/modules ] && echo modules; cat "$mod") | key)
 rootfs=$cache/cilium-root-$(echo "$suite $packages $needless" | key).tar
-made=$cache/cilium-$version-$( (echo "$programs $rootfs" && cat setup.sh bpftool-caps.c) | key)
+made=$cache/cilium-$version-$( (echo "$programs $rootfs" && cat setup.sh) | key)
 
 # module prints where the sources of Cilium are.
 module() {
@@ -130,7 +130,12 @@ image() {
 	# to a path of the machine's.
 	rm -f "$root/usr/sbin/modprobe"
 	printf '#!/bin/sh\n' | install -D /dev/stdin "$root/usr/sbin/modprobe"
-	gcc -shared -fPIC -o "$root/usr/lib/bpftool-caps.so" bpftool-caps.c
+	# Debian's bpftool asks libcap whether it has CAP_BPF and CAP_PERFMON, and stops when
+	# it has not. The nodes have SYS_ADMIN instead, which the kernel takes for both, because
+	# older Docker does not know their names. This answers every such question with yes; the
+	# kernel still decides.
+	echo 'int cap_get_flag(void *c, int capability, int flag, int *value) { *value = 1; return 0; }' |
+		gcc -shared -fPIC -x c -o "$root/usr/lib/bpftool-caps.so" -
 	mv "$root/usr/sbin/bpftool" "$root/usr/sbin/bpftool.real"
 	install /dev/stdin "$root/usr/sbin/bpftool" <<-'WRAPPER'
 		#!/bin/sh

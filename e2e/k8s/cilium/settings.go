@@ -4,6 +4,7 @@
 package cilium
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -18,6 +19,15 @@ type Settings struct {
 	// BPFMasquerade is bpf.masquerade. With KubeProxyReplacement it gives BPF
 	// host routing.
 	BPFMasquerade bool
+	// EndpointRoutes is endpointRoutes.enabled: policy for what enters a pod is on its
+	// device.
+	EndpointRoutes bool
+	// BandwidthManager is bandwidthManager.enabled.
+	BandwidthManager bool
+	// DatapathMode is bpf.datapathMode; empty is Cilium's default, veth.
+	DatapathMode string
+	// WithoutTCX turns bpf.enableTCX off.
+	WithoutTCX bool
 	// ConfigMap is cni.configMap, the name of one in the namespace of the release
 	// whose key cni-config is the chain that Cilium writes; empty is Cilium's own.
 	ConfigMap string
@@ -56,7 +66,9 @@ routingMode: native
 autoDirectNodeRoutes: true
 ipv4NativeRoutingCIDR: %[4]q
 kubeProxyReplacement: "%[5]t"
-bpf: {masquerade: %[6]t, preallocateMaps: false}
+bpf: {masquerade: %[6]t, preallocateMaps: false, datapathMode: %[9]q, enableTCX: %[12]t}
+endpointRoutes: {enabled: %[10]t}
+bandwidthManager: {enabled: %[11]t}
 cni: {exclusive: %[7]t, configMap: %[8]q}
 hubble: {enabled: false}
 envoy: {enabled: false}
@@ -68,5 +80,6 @@ securityContext:
   capabilities:
     ciliumAgent: [CHOWN, KILL, NET_ADMIN, NET_RAW, IPC_LOCK, SYS_MODULE, SYS_ADMIN, DAC_OVERRIDE, FOWNER, SETGID, SETUID]
     cleanCiliumState: [NET_ADMIN, SYS_MODULE, SYS_ADMIN]
-`, image, api.Addr(), api.Port(), podCIDR, s.KubeProxyReplacement, s.BPFMasquerade, s.Exclusive, s.ConfigMap)
+`, image, api.Addr(), api.Port(), podCIDR, s.KubeProxyReplacement, s.BPFMasquerade, s.Exclusive, s.ConfigMap,
+		cmp.Or(s.DatapathMode, "veth"), s.EndpointRoutes, s.BandwidthManager, !s.WithoutTCX)
 }

@@ -46,7 +46,7 @@ type Place struct {
 // AllReady waits for pods and says where they are, in the order of the names. One
 // command waits for all: each costs a tenth of a second of a processor.
 func (c *Cluster) AllReady(ctx context.Context, names ...string) ([]Place, error) {
-	args := []string{"wait", "--for=condition=Ready", "--timeout=60s", "-o", "json"}
+	args := []string{"wait", "--for=condition=Ready", "--timeout=110s", "-o", "json"}
 	for _, name := range names {
 		args = append(args, "pod/"+name)
 	}

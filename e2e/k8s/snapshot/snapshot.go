@@ -85,36 +85,62 @@ func programs(n *cluster.Node) ([]string, error) {
 		return nil, err
 	}
 	var lines []string
-	errs := []error{n.Netns().Do(func() error { return hooks("node", &lines) })}
+	look := func(where string, ns cluster.Netns) error {
+		found, err := Hooks(ns)
+		for _, h := range found {
+			for _, p := range h.Programs {
+				lines = append(lines, fmt.Sprintf("%s: %s tcx %s %s", where, h.Device, h.Way, p))
+			}
+		}
+		return err
+	}
+	errs := []error{look("node", n.Netns())}
 	for _, file := range files {
-		errs = append(errs, cluster.NetnsAt(file).Do(func() error {
-			return hooks("/run/netns/"+filepath.Base(file), &lines)
-		}))
+		errs = append(errs, look("/run/netns/"+filepath.Base(file), cluster.NetnsAt(file)))
 	}
 	return lines, errors.Join(errs...)
 }
 
-// hooks adds the programs at the TCX hooks of the present namespace.
-func hooks(where string, lines *[]string) error {
-	devices, err := net.Interfaces()
-	if err != nil {
-		return err
-	}
-	for _, dev := range devices {
-		for way, attach := range map[string]ebpf.AttachType{"ingress": ebpf.AttachTCXIngress, "egress": ebpf.AttachTCXEgress} {
-			found, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: attach})
-			if errors.Is(err, ebpf.ErrNotSupported) {
-				return nil // a kernel without TCX
-			}
-			if err != nil {
-				return fmt.Errorf("%s: programs of %s: %w", where, dev.Name, err)
-			}
-			for _, p := range found.Programs {
-				*lines = append(*lines, fmt.Sprintf("%s: %s tcx %s %s", where, dev.Name, way, name(p.ID)))
+// Hook is a TCX hook of a device.
+type Hook struct {
+	// Way is ingress or egress, as the device sees it.
+	Device, Way string
+	// Programs are the names and tags of those that are attached, the first to run first.
+	Programs []string
+	// Revision counts the changes of the hook.
+	Revision uint64
+}
+
+// Hooks are those of a network namespace that have programs; there are none on a kernel
+// without TCX.
+func Hooks(ns cluster.Netns) (found []Hook, err error) {
+	err = ns.Do(func() error {
+		devices, err := net.Interfaces()
+		if err != nil {
+			return err
+		}
+		for _, dev := range devices {
+			for way, attach := range map[string]ebpf.AttachType{"ingress": ebpf.AttachTCXIngress, "egress": ebpf.AttachTCXEgress} {
+				has, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: attach})
+				if errors.Is(err, ebpf.ErrNotSupported) {
+					return nil
+				}
+				if err != nil {
+					return fmt.Errorf("%s: programs of %s: %w", ns.Path(), dev.Name, err)
+				}
+				if len(has.Programs) == 0 {
+					continue
+				}
+				h := Hook{Device: dev.Name, Way: way, Revision: has.Revision}
+				for _, p := range has.Programs {
+					h.Programs = append(h.Programs, name(p.ID))
+				}
+				found = append(found, h)
 			}
 		}
-	}
-	return nil
+		return nil
+	})
+	return found, err
 }
 
 // name is the name and the tag of a program.

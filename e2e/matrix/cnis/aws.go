@@ -82,15 +82,18 @@ func (v *vpc) Install(ctx context.Context, c *cluster.Cluster) (err error) {
 // which is not always that of AWS's own pair.
 func agentVersion(v string) string { return "nodeAgent.image.tag=" + v }
 
-// Changes are the values that are set while pods run.
-func (v *vpc) Changes() string { return strings.Join(v.later, ", ") }
-
-// Change rolls aws-node with them.
-func (v *vpc) Change(ctx context.Context, _ *cluster.Cluster) error {
-	if err := v.vpc.Install(ctx, slices.Concat(v.set, v.later)...); err != nil {
-		return err
+// Changes roll aws-node with values that are set while pods run. Denied traffic may pass
+// meanwhile, as it does without podweir.
+func (v *vpc) Changes() []Change {
+	if len(v.later) == 0 {
+		return nil
 	}
-	return v.vpc.Wait(ctx)
+	return []Change{{What: strings.Join(v.later, ", "), Do: func(ctx context.Context) error {
+		if err := v.vpc.Install(ctx, slices.Concat(v.set, v.later)...); err != nil {
+			return err
+		}
+		return v.vpc.Wait(ctx)
+	}}}
 }
 
 // Ready looks at aws-node and the Network Policy Agent.

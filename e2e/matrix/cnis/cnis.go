@@ -40,11 +40,18 @@ type Agent interface {
 
 // Changes is implemented by CNIs that change while podweir and pods run.
 type Changes interface {
-	// Changes is what Change changes; "" if the CNI of the row stays as it is.
-	Changes() string
-	// Change upgrades the CNI or gives it other settings, and returns when it is ready
-	// again.
-	Change(ctx context.Context, c *cluster.Cluster) error
+	// Changes are made one after the other; there are none if the CNI of the row stays
+	// as it is.
+	Changes() []Change
+}
+
+// Change is another release of the CNI, or other settings.
+type Change struct {
+	What string
+	// Do returns when the CNI is ready again.
+	Do func(ctx context.Context) error
+	// Denies says that the CNI denies meanwhile, too, what its policy denies.
+	Denies bool
 }
 
 // Policy is implemented by CNIs with a policy engine.

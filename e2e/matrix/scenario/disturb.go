@@ -16,6 +16,7 @@ import (
 
 	"github.com/podweir/podweir/compat/conflist"
 	"github.com/podweir/podweir/e2e/k8s/cluster"
+	"github.com/podweir/podweir/e2e/k8s/snapshot"
 	"github.com/podweir/podweir/e2e/k8s/workload"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 )
@@ -87,43 +88,126 @@ func agentKilled(ctx context.Context, r *Run) error {
 // and are limited.
 func cniAgentKilled(ctx context.Context, r *Run) error {
 	agent := r.CNI.(cnis.Agent)
+	if err := r.order(ctx, "before"); err != nil {
+		return err
+	}
 	err := r.underLoad(ctx, "meanwhile", func(ctx context.Context) error {
 		return agent.KillAgent(ctx, r.Cluster, r.Cluster.Members[0])
 	})
 	if err != nil {
 		return err
 	}
-	return r.bornLimited(ctx, "orphan")
+	if err := r.bornLimited(ctx, "orphan"); err != nil {
+		return err
+	}
+	return r.order(ctx, "after")
 }
 
 // cniChanged upgrades the primary CNI, or gives it other settings, while a pod is under
-// load, with a policy that is enforced afterwards. A CNI may let denied traffic pass
-// meanwhile, as it does without podweir.
+// load, with a policy that is enforced afterwards.
 func cniChanged(ctx context.Context, r *Run) error {
-	c := r.CNI.(cnis.Changes)
-	r.note("%s", c.Changes())
+	for i, change := range r.CNI.(cnis.Changes).Changes() {
+		began := time.Now()
+		err := r.changed(ctx, change)
+		if err == nil {
+			err = r.bornLimited(ctx, fmt.Sprintf("changed%d", i))
+		}
+		if err == nil {
+			err = doctor(ctx, r)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", change.What, err)
+		}
+		r.note("%s: %.0f s", change.What, time.Since(began).Seconds())
+	}
+	return nil
+}
+
+// changed makes one change. A pod that the policy denies asks all the time.
+func (r *Run) changed(ctx context.Context, change cnis.Change) error {
 	engine, policed := r.CNI.(cnis.Policy)
+	holds := func() error {
+		return r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control})
+	}
 	if policed {
 		if err := engine.Restrict(ctx, r.Cluster, r.early, r.far); err != nil {
 			return err
 		}
 	}
-	err := r.underLoad(ctx, "while it changed", func(ctx context.Context) error { return c.Change(ctx, r.Cluster) })
+	if change.Denies {
+		if err := holds(); err != nil {
+			return err
+		}
+	}
+	if err := r.order(ctx, "before: "+change.What); err != nil {
+		return err
+	}
+	err := r.underLoad(ctx, change.What, func(ctx context.Context) error {
+		asking, stop := context.WithCancel(ctx)
+		asked := make(chan [2]int, 1)
+		go func() { asked <- answered(asking, r.near, r.early) }()
+		err := change.Do(ctx)
+		stop()
+		got := <-asked
+		if policed {
+			r.note("%d of %d denied requests answered meanwhile", got[0], got[1])
+		}
+		if change.Denies && got[0] > 0 {
+			err = errors.Join(err, expect("no denied request is answered", fmt.Errorf("%d were", got[0])))
+		}
+		return err
+	})
+	if err != nil || !policed {
+		return err
+	}
+	if err := holds(); err != nil {
+		return err
+	}
+	return errors.Join(r.order(ctx, "after it"), engine.Lift(ctx, r.Cluster, r.early))
+}
+
+// answered asks one pod from another until the context ends, and returns how many
+// requests were answered, and how many there were.
+func answered(ctx context.Context, from, to *workload.Pod) (n [2]int) {
+	for ctx.Err() == nil {
+		if from.Reach(ctx, to) == nil {
+			n[0]++
+		}
+		n[1]++
+	}
+	return n
+}
+
+// order reads the TCX hooks of the device, on the node, of the pod that stays. No program
+// may run before podweir's.
+func (r *Run) order(ctx context.Context, when string) error {
+	node := r.early.Node
+	attached, err := r.attachments(ctx, node)
 	if err != nil {
 		return err
 	}
-	if policed {
-		if err := r.allows(ctx, r.early, []*workload.Pod{r.far}, []*workload.Pod{r.near, r.control}); err != nil {
-			return err
-		}
-		if err := engine.Lift(ctx, r.Cluster, r.early); err != nil {
-			return err
-		}
-	}
-	if err := r.bornLimited(ctx, "changed"); err != nil {
+	found, err := snapshot.Hooks(node.Netns())
+	if err != nil {
 		return err
 	}
-	return doctor(ctx, r)
+	ours := func(program string) bool { return strings.HasPrefix(program, "pw_") }
+	for _, h := range found {
+		if !slices.ContainsFunc(attached, func(a attachment) bool {
+			return a.Pod == "default/"+r.early.Name && a.Interface.HostName == h.Device
+		}) {
+			continue
+		}
+		names := make([]string, len(h.Programs))
+		for i, p := range h.Programs {
+			names[i], _, _ = strings.Cut(p, " ")
+		}
+		seen := fmt.Sprintf("TCX %s of %s %s: %s, revision %d", h.Way, h.Device, when, strings.Join(names, ", "), h.Revision)
+		r.note("%s", seen)
+		if i := slices.IndexFunc(names, ours); i > 0 {
+			return expect("podweir's program runs first", errors.New(seen))
+		}
+	}
+	return nil
 }
 
 // bornLimited makes a pod and looks at its caps. It stays until podweir goes.
@@ -191,7 +275,7 @@ func (r *Run) pluginCalled(ctx context.Context, node *cluster.Node, pod string) 
 // attachment is a limited interface as `podweir status` has it.
 type attachment struct {
 	Pod, By   string
-	Interface struct{ PodName string }
+	Interface struct{ PodName, HostName string }
 }
 
 // attachments are those of a node.

@@ -40,7 +40,7 @@ const RowsMost = 15 * time.Minute
 // Steps are those of a row, in their order.
 func Steps(r *row.Row) []Step {
 	cni := Step{"primary CNI installed", 4 * time.Minute, CNIPart, nil, installCNI}
-	before := Step{"pods before podweir", 2 * time.Minute, CNIPart, nil, podsBefore}
+	before := Step{"pods before podweir", 3 * time.Minute, CNIPart, nil, podsBefore}
 	install := Step{"helm install", 2 * time.Minute, AgentPart, nil, install}
 	choice := Step{"delivery chosen", time.Minute, AgentPart, nil, delivery}
 	doctor := Step{"doctor", time.Minute, AgentPart, nil, doctor}
@@ -58,7 +58,7 @@ func Steps(r *row.Row) []Step {
 	if r.Order == row.PodweirFirst {
 		install.Name, install.Do = "helm install without a CNI", upgradeOnly
 		cni.Name = "primary CNI installed behind podweir"
-		steps = []Step{install, cni, {"agents ready", 2 * time.Minute, AgentPart, nil, agentsReady}, choice, {"pods", 2 * time.Minute, CNIPart, nil, podsBehind}}
+		steps = []Step{install, cni, {"agents ready", 2 * time.Minute, AgentPart, nil, agentsReady}, choice, {"pods", 3 * time.Minute, CNIPart, nil, podsBehind}}
 	}
 	shared := []Step{}
 	if r.Scenario == row.TwoShapers {
@@ -73,7 +73,7 @@ func Steps(r *row.Row) []Step {
 	steps = append(
 		steps,
 		Step{"light flow beside bulk", time.Minute, AgentPart, nil, lightFlow},
-		Step{"the CNI changed under load", 5 * time.Minute, CNIPart, cniChanges, cniChanged},
+		Step{"the CNI changed under load", 8 * time.Minute, CNIPart, cniChanges, cniChanged},
 		Step{"policy enforced", 2 * time.Minute, CNIPart, policyEngine, policyEnforced},
 		Step{"annotation changed", time.Minute, AgentPart, nil, annotationChanged},
 		Step{"pod made while the agent hangs", time.Minute, AgentPart, plugin, agentStopped},
@@ -101,7 +101,7 @@ func policyEngine(r *Run) string {
 }
 
 func cniChanges(r *Run) string {
-	if c, ok := r.CNI.(cnis.Changes); !ok || c.Changes() == "" {
+	if c, ok := r.CNI.(cnis.Changes); !ok || len(c.Changes()) == 0 {
 		return "the CNI of the row stays as it is"
 	}
 	return ""
