@@ -6,6 +6,8 @@ package k8s_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPrivilegedHelmUpgrade upgrades releases of which somebody edited a field by hand:
@@ -40,13 +42,9 @@ func TestPrivilegedHelmUpgrade(t *testing.T) {
 		t.Errorf("Helm 4 upgrades a release with a field that was edited by hand: %v", err)
 	}
 	_, err = suite.Helm(t.Context(), "upgrade", "podweir", chart, "-n", namespace, "--reset-then-reuse-values", "--force-conflicts", "--set", mostAway+"50%")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	atMostAway(t, "50%")
-	if err := suite.Rollout(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, suite.Rollout(t.Context()))
 	p.limited(t, 20_000_000, 10_000_000)
 }
 

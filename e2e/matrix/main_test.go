@@ -20,6 +20,7 @@ import (
 	"github.com/podweir/podweir/e2e/k8s/cilium"
 	"github.com/podweir/podweir/e2e/matrix/cnis"
 	"github.com/podweir/podweir/e2e/matrix/row"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // docs are the pages of the repository.
@@ -28,9 +29,7 @@ const docs = "../../docs"
 func matrix(t *testing.T) *row.Matrix {
 	t.Helper()
 	m, err := row.Parse(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return m
 }
 
@@ -92,9 +91,7 @@ func TestRowsDoWhatOthersLeaveToThem(t *testing.T) {
 // these with the choices of the workflow.
 func TestJobsRunTheRowsThatNeedSomething(t *testing.T) {
 	text, err := os.ReadFile("hosted/hosted.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var hosted struct {
 		CNIs []struct {
 			Name, Job string
@@ -102,13 +99,9 @@ func TestJobsRunTheRowsThatNeedSomething(t *testing.T) {
 			Variants  []struct{ Name string }
 		}
 	}
-	if err := yaml.Unmarshal(text, &hosted); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(text, &hosted))
 	workflow, err := os.ReadFile("../../.github/workflows/cni-matrix.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want, choices := map[string]string{}, "options: [none"
 	for _, c := range hosted.CNIs {
 		want[c.Name] = c.Job
@@ -134,21 +127,15 @@ func TestJobsRunTheRowsThatNeedSomething(t *testing.T) {
 // modules that are built.
 func TestVersionsAreThoseOfTheModules(t *testing.T) {
 	plugins, err := os.ReadFile("../k8s/components/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var ciliums string
 	for _, mod := range []string{cilium.Newest, cilium.Old} {
 		text, err := os.ReadFile(filepath.Join("../cilium", mod))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ciliums += string(text)
 	}
 	amazon, err := os.ReadFile("../npa/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	from := map[string]string{"containernetworking/plugins": string(plugins), "cilium/cilium": ciliums, "aws/amazon-vpc-cni-k8s": string(amazon)}
 	for _, r := range matrix(t).Rows {
 		// The agent beside it is in no go.mod if it is the newest.
@@ -164,13 +151,9 @@ func TestVersionsAreThoseOfTheModules(t *testing.T) {
 // keeps what a test said whatever files outside of its module have become.
 func TestCommittedPageIsOfItsResults(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(docs, "reference/support.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	neighbours, err := readPins(filepath.Join(docs, "reference/support.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(neighbours) == 0 || matrix(t).Page(string(page), committed(t), neighbours) != string(page) {
 		t.Error("docs/reference/support.md is not what matrix.yaml, the results and neighbours.json give: " +
 			"make matrix-page writes it again")
@@ -204,9 +187,7 @@ func TestProfilesCiteTheRowsThatPassed(t *testing.T) {
 // TestReadmeQuotesRows compares what README quotes of a row with what was seen in it.
 func TestReadmeQuotesRows(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found := regexp.MustCompile("\\[([a-z-]+)\\]\\(docs/reference/support\\.json\\): `([^`]+)`").FindAllStringSubmatch(string(readme), -1)
 	if len(found) == 0 {
 		t.Error("README.md quotes no row")
@@ -227,8 +208,6 @@ func committed(t *testing.T) []row.Result {
 	if err == nil {
 		err = json.Unmarshal(raw, &results)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return results
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // Where nobody has counted the wire bytes of a packet, podweir counts all headers of its segments, also
@@ -25,9 +26,7 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 	r := newRig(t)
 	pod := shaped(t, r, capacity, map[string]any{"egressMode": "clsact-hostside"})
 	from, to, err := r.Lab.Tunnel(&pod.Host, r.Client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	err = from.Netns.Do(func() error {
 		link, err := netlink.LinkByName(from.IfName)
 		if err != nil {
@@ -35,9 +34,7 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 		}
 		return netlink.LinkSetGSOMaxSegs(link, 64) // large packets, which the kernel cuts behind podweir
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bytes := func() (sum uint64) {
 		for _, c := range egressCounters(t, pod) {
 			sum += c.Bytes
@@ -47,13 +44,9 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 	before := bytes()
 	_, packets := sentBy(t, pod.Netns, pod.IfName)
 	run, err := r.Lab.StartElephant(t.Context(), lab.Elephant{From: from, To: to, Duration: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bulk, err := run.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	counted := float64(bytes() - before)
 	_, after := sentBy(t, pod.Netns, pod.IfName)
 	payload, mss := 0.0, float64(bulk.MSS)
@@ -73,9 +66,7 @@ func TestPrivilegedTunnelIsCountedWhole(t *testing.T) {
 func wire(t *testing.T, pod *Target, from, to time.Duration) uint64 {
 	t.Helper()
 	s, err := pod.Wire(Egress, from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return s.Total()
 }
 

@@ -190,9 +190,7 @@ func TestPlanOfOneDifferenceOfAHook(t *testing.T) {
 		ensure(t, w, cfg)
 		tt.break_(w.devices[terms.SideIFB])
 		plan, err := drift(w, cfg, record(t, w))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := kinds(plan); !slices.Equal(got, []string{"ingress attach"}) || !strings.Contains(plan[0].Reason, tt.reason) {
 			t.Errorf("%s: plan %v, want ingress attach for %q", name, plan, tt.reason)
 		}

@@ -685,19 +685,3 @@ func TestPrivilegedStatus(t *testing.T) {
 		t.Errorf("STATUS that fails open logs %q", a.log)
 	}
 }
-
-// What the pod is sent waits on an ifb, whose packets have the size that others send: the
-// bound on what the pod sends is not theirs, when the ifb is made again.
-func TestPrivilegedPacketsOfAnIFBThatIsMadeAgain(t *testing.T) {
-	testutil.RequireRoot(t)
-	testutil.RequireQdisc(t, "tbf", "ifb")
-	p := newNode(t).newPod(t)
-	before := p.ns.Interface(t, "eth0").GSOMaxSize
-	p.must(t, "ADD", p.conf(inIFB(nil)))
-	name := hostif.IFBName(p.ns.Interface(t, "eth0").Index)
-	p.ns.Run(t, "ip", "link", "del", name)
-	p.must(t, "ADD", p.conf(inIFB(nil)))
-	if got := p.ns.Interface(t, name).GSOMaxSize; got != before {
-		t.Errorf("the new ifb has a gso_max_size of %d, want %d", got, before)
-	}
-}

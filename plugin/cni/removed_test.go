@@ -20,7 +20,6 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/queue"
-	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/mark"
@@ -28,23 +27,7 @@ import (
 )
 
 // drift is what `podweir status` says of the one attachment of a node.
-func (p *pod) drift(t *testing.T) []string {
-	t.Helper()
-	var rep *status.Report
-	must.OK(t, p.node.Do(func() error {
-		n, err := engine.Open(p.node.paths)
-		if err != nil {
-			return err
-		}
-		defer n.Close()
-		rep, err = status.Collect(n)
-		return err
-	}))
-	if len(rep.Attachments) != 1 || rep.Attachments[0].Error != "" {
-		t.Fatalf("status tells of %+v, want one attachment", rep.Attachments)
-	}
-	return rep.Attachments[0].Drift
-}
+func (p *pod) drift(t *testing.T) []string { t.Helper(); return p.status(t).Drift }
 
 // Which way packets are redirected to the ifb is what the self-test found,
 // whatever the kernel's version. The way by mirred works on every kernel; the
@@ -136,15 +119,10 @@ func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
 		t.Errorf("after DEL: %+v, want %+v as before", got, before)
 	}
 	lose(both(nil))
-	must.OK(t, n.Do(func() error {
-		node, err := engine.Open(n.paths)
-		if err != nil {
-			return err
-		}
-		defer node.Close()
-		_, err = node.RemoveLost(t.Context())
+	p.onNode(t, func(node *engine.Node) error {
+		_, err := node.RemoveLost(t.Context())
 		return err
-	}))
+	})
 	if got := p.former(t); got != before {
 		t.Errorf("after gc: %+v, want %+v as before", got, before)
 	}

@@ -208,9 +208,7 @@ func TestPrivilegedQueueBehindARedirect(t *testing.T) {
 	ns.Run(t, "tc", "filter", "add", "dev", "cali1", "ingress", "u32", "match", "u8", "0", "0", "action", "mirred", "egress", "redirect", "dev", "bwcali1")
 	var devices []engine.PodDevice
 	paths := engine.Paths{Pins: filepath.Join(t.TempDir(), "none"), Run: t.TempDir()}
-	if err := ns.Do(func() (err error) { devices, err = paths.PodDevices(); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, ns.Do(func() (err error) { devices, err = paths.PodDevices(); return err }))
 	if len(devices) != 1 || len(devices[0].Egress) != 1 || devices[0].Egress[0].Rate.BitRate() != 10_000_000 || len(devices[0].Tree.Qdiscs) != 0 {
 		t.Errorf("PodDevices = %+v, want a queue of 10 Mbit/s for what cali1 receives", devices)
 	}

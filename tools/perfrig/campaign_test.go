@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -40,9 +41,7 @@ func planIDs() []string {
 func execute(ctx context.Context, t *testing.T, name string, hit func(id string, into *record.Sample) error) (got *record.Results, runs []string, runErr error) {
 	t.Helper()
 	file, err := record.Open(name, record.Campaign{Profile: "p"}, plan())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var out bytes.Buffer
 	c := campaign{plan: plan(), file: file, out: &out, measure: func(_ context.Context, r *spec.Run, into *record.Sample) error {
 		runs = append(runs, r.ID())
@@ -53,9 +52,7 @@ func execute(ctx context.Context, t *testing.T, name string, hit func(id string,
 		return hit(r.ID(), into)
 	}}
 	runErr = c.run(ctx)
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, file.Close())
 	if got, err = record.Read(name); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +64,7 @@ func execute(ctx context.Context, t *testing.T, name string, hit func(id string,
 
 func TestRunTakesThePlanInItsOrder(t *testing.T) {
 	got, runs, err := execute(t.Context(), t, filepath.Join(t.TempDir(), "samples.jsonl"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(planIDs(), runs); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
@@ -95,9 +90,7 @@ func TestCancelledRunIsTakenAgain(t *testing.T) {
 		t.Fatalf("%d samples and %v, want 1 and %v", len(got.Samples), err, context.Canceled)
 	}
 	got, runs, err := execute(t.Context(), t, name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if diff := cmp.Diff(planIDs()[1:], runs); diff != "" {
 		t.Errorf("runs of the second execution (-want +got):\n%s", diff)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -21,25 +22,17 @@ func samples(t *testing.T, used float64) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "samples.jsonl")
 	costs, err := spec.Profile("costs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f, err := record.Open(name, record.Campaign{Profile: "costs", Digest: costs.Digest(), Planned: 99}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for round, noise := range []float64{-0.01, 0, 0.01} {
 		s := &record.Sample{Round: round, Metrics: map[string]float64{"egress_used_share": used + noise, "carried_bits_per_second": 1e12}}
 		s.Cell.Phase = spec.Phase{Name: "podweir-strict", Kind: spec.Podweir, Keys: map[string]string{"policy": "strict"}}
 		s.Cell.Rate = 1_000_000
 		s.Cell.Workload = spec.Workload{Name: "w", Kind: spec.Sweep, Direction: "egress", Streams: 1}
-		if err := f.Append(s); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Append(s))
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Close())
 	return name
 }
 
@@ -72,9 +65,7 @@ func TestQuoteCheckFailsUntilQuoted(t *testing.T) {
 	root := t.TempDir()
 	page := filepath.Join(root, "README.md")
 	const stale = "<!-- figures: begin bars from netns -->\nold\n<!-- figures: end -->\n"
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "docs"), 0o755), os.WriteFile(page, []byte(stale), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(filepath.Join(root, "docs"), 0o755), os.WriteFile(page, []byte(stale), 0o644)))
 	check := func() error { return command(t.Context(), []string{"quote", "-check", "-C", root}, &bytes.Buffer{}) }
 	if err := check(); err == nil || !strings.Contains(err.Error(), "README.md") {
 		t.Errorf("quote -check of a stale figure = %v, want an error that names the page", err)
@@ -93,9 +84,7 @@ func TestQuoteCheckFailsUntilQuoted(t *testing.T) {
 
 func TestPlanIsPrinted(t *testing.T) {
 	var out bytes.Buffer
-	if err := command(t.Context(), []string{"plan", "-profile", "rivals", "-only", "^mixed/.*strict#00"}, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, command(t.Context(), []string{"plan", "-profile", "rivals", "-only", "^mixed/.*strict#00"}, &out))
 	for _, want := range []string{"mixed/10M/podweir-strict#00\n", ": 1 runs, about 15s"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("plan lacks %q:\n%s", want, out.String())

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestForeign: process 100 is ours, 101 its child, 102 the child's; 200 and 300 are
@@ -31,22 +33,14 @@ func TestForeign(t *testing.T) {
 // TestWatch: a child of this process is none of the others.
 func TestWatch(t *testing.T) {
 	stop, err := watch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	child := exec.CommandContext(t.Context(), "sleep", "60")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, child.Start())
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	now, err := look(fs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if !now.descends(child.Process.Pid, os.Getpid()) || now.descends(os.Getpid(), child.Process.Pid) {
 		t.Error("the child is not told from its parent")
 	}

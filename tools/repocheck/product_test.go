@@ -46,14 +46,10 @@ func TestImportsOfTheCNIBinary(t *testing.T) {
 func TestDependabotHasEveryModule(t *testing.T) {
 	t.Parallel()
 	tree, err := Load(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	read := func(path string) string {
 		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(text)
 	}
 	var want, got []string

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/podweir/podweir/e2e/lab"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -73,9 +74,7 @@ func TestPrivilegedLoadsBesideACall(t *testing.T) {
 		r := cell(t, "loads", "load-pages-ingress/10M/podweir-flat")
 		r.Cell.Workload.Mix = &tc.mix
 		into := &record.Sample{}
-		if err := New(root).Run(t.Context(), r, into); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, New(root).Run(t.Context(), r, into))
 		described(t, into)
 		for _, name := range tc.more {
 			if into.Metrics[name] <= 0 {
@@ -99,9 +98,7 @@ func TestPrivilegedMarksInTraffic(t *testing.T) {
 	requireRoot(t)
 	r := cell(t, "loads", "load-call-03-ecn-8-ingress/10M/podweir-strict")
 	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), r, into); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, New(root).Run(t.Context(), r, into))
 	described(t, into)
 	if m := into.Metrics; m["bulk_marked_count"] < 1 || m["bulk_round_trip_p50_ms"] <= 1 {
 		t.Errorf("%v packets marked, a round trip of %v ms; want some, and the queue's", m["bulk_marked_count"], m["bulk_round_trip_p50_ms"])
@@ -119,9 +116,7 @@ func TestPrivilegedOrdinaryLoad(t *testing.T) {
 		r := cell(t, "loads", "load-pages-ingress/10M/podweir-flat")
 		r.Cell.Workload.Mix = &mix
 		into := &record.Sample{}
-		if err := New(root).Run(t.Context(), r, into); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, New(root).Run(t.Context(), r, into))
 		described(t, into)
 		m := into.Metrics
 		if mix.Fetch && (m["call_lost_percent"] < 10 || m["pages_requests_per_second"] <= 0) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/podweir/podweir/e2e/lab"
 	"github.com/podweir/podweir/plugin/testutil/mark"
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -63,9 +64,7 @@ func left(t *testing.T) []string {
 	var out []string
 	for _, pattern := range []string{"/run/netns/pwlab*", "/run/podweir-lab/pwlab*"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, f := range found {
 			if strings.Contains(f, fmt.Sprintf("pwlab%d-", os.Getpid())) {
 				out = append(out, f)
@@ -78,9 +77,7 @@ func left(t *testing.T) []string {
 func cell(t *testing.T, profile, id string) *spec.Run {
 	t.Helper()
 	s, err := spec.Profile(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	cells, _ := s.Cells()
 	for _, c := range cells {
 		if c.ID() == id {
@@ -129,9 +126,7 @@ func TestPrivilegedShortWorkloads(t *testing.T) {
 			r := cell(t, profile, id)
 			r.Cell.Workload.BulkSeconds = 2.5
 			into := &record.Sample{}
-			if err := New(root).Run(t.Context(), r, into); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, New(root).Run(t.Context(), r, into))
 			for _, name := range want {
 				got, ok := into.Metrics[name]
 				// A machine that does nothing may use no tick of its clock.

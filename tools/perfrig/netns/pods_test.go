@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -61,9 +62,7 @@ func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 	r := cell(t, "scale", "pods-8-ingress/100G/podweir-strict")
 	r.Cell.Workload.Pods = 3
 	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), r, into); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, New(root).Run(t.Context(), r, into))
 	described(t, into)
 	for _, path := range []string{"light", "heavy"} {
 		alone, evicted := into.Metrics["alone_"+path+"_cost_ns"], into.Metrics["evicted_"+path+"_cost_ns"]
@@ -88,9 +87,7 @@ func TestPrivilegedPacketsOfManyPods(t *testing.T) {
 func TestPrivilegedPacketsOfPodsWithoutLimit(t *testing.T) {
 	requireRoot(t)
 	into := &record.Sample{}
-	if err := New(root).Run(t.Context(), cell(t, "scale", "pods-1-ingress/uncapped/unshaped"), into); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, New(root).Run(t.Context(), cell(t, "scale", "pods-1-ingress/uncapped/unshaped"), into))
 	described(t, into)
 	for name := range into.Metrics {
 		if !strings.Contains(name, "_sender_") && name != "statistics_cost_ns" {

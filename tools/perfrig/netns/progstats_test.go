@@ -9,6 +9,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+
+	"github.com/podweir/podweir/plugin/testutil/must"
 )
 
 // TestPerPacket: the time of the statistics is that of the runs, of which a
@@ -29,9 +31,7 @@ func TestPrivilegedProgramMeter(t *testing.T) {
 			Name: name, Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
 			Instructions: append(body, asm.Mov.Imm(asm.R0, verdictNext), asm.Return()),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = p.Close() })
 		return p
 	}
@@ -41,9 +41,7 @@ func TestPrivilegedProgramMeter(t *testing.T) {
 	}
 	counted, other := load("perfrigtest_a", busy...), load("perfrigother_a")
 	m, err := meterPrograms("perfrigtest_")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = m.Close() }()
 	const runs = 20_000
 	for _, p := range []*ebpf.Program{counted, other} {
@@ -52,9 +50,7 @@ func TestPrivilegedProgramMeter(t *testing.T) {
 		}
 	}
 	did, err := m.read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if did.runs != runs {
 		t.Errorf("%d runs are counted, want the %d of the one program", did.runs, runs)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/record"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
@@ -21,12 +22,8 @@ func checkout(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, text := range files {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return root
 }
@@ -35,16 +32,12 @@ func checkout(t *testing.T, files map[string]string) string {
 func campaign(t *testing.T, root, name string, p99 float64) {
 	t.Helper()
 	dir := filepath.Join(root, "docs/results", name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o755))
 	f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{
 		Profile: "ci", Started: time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC),
 		Machine: record.Machine{Kernel: "6.18.1", CPU: "Abacus", CPUs: 2, Commit: "c0ffee", Substrate: "netns"},
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for round, noise := range []float64{-0.25, 0.25} {
 		for phase, times := range map[string]float64{"podweir-strict": 1, "bandwidth-1.9": 30} {
 			s := &record.Sample{Round: round, Foreign: 0.5, Metrics: map[string]float64{
@@ -53,22 +46,16 @@ func campaign(t *testing.T, root, name string, p99 float64) {
 			s.Cell.Phase = spec.Phase{Name: phase, Kind: spec.Podweir, Keys: map[string]string{"policy": "strict"}}
 			s.Cell.Rate = 100_000_000
 			s.Cell.Workload = spec.Workload{Name: "latency-egress", Kind: spec.Latency, Direction: "egress"}
-			if err := f.Append(s); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, f.Append(s))
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Close())
 }
 
 func read(t *testing.T, root, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(raw)
 }
 
@@ -83,9 +70,7 @@ func TestUpdate(t *testing.T) {
 	root := checkout(t, map[string]string{"README.md": block, "docs/howto/a.md": number, "docs/b.md": "no figure\n"})
 	campaign(t, root, "2026-11-21-netns", 1.5)
 	oneRound := strings.Replace(number, " from", "#01 from", 1)
-	if err := os.WriteFile(filepath.Join(root, "docs/howto/a.md"), []byte(number+oneRound), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(root, "docs/howto/a.md"), []byte(number+oneRound), 0o644))
 	want := []string{"README.md", "docs/howto/a.md"}
 	for _, write := range []bool{false, true} {
 		changed, err := Update(root, write)
@@ -187,13 +172,9 @@ func TestRivals(t *testing.T) {
 			t.Errorf("README.md lacks %q, or has another cap:\n%s", want, top)
 		}
 		dir := filepath.Join(root, "docs/results/2026-11-25-netns-rivals")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(dir, 0o755))
 		f, err := record.Open(filepath.Join(dir, "samples.jsonl"), record.Campaign{Profile: "rivals"}, []spec.Run{{Round: 9}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for workload, metrics := range map[string]map[string]float64{
 			"latency-ingress":     {"kept_p99_ms": 30 + 4*float64(round), "kept_bystander_p99_ms": 1},
 			"tcp-1-cubic-ingress": {"ingress_worst_second_share": 2.01, "early_retransmits_count": 700, "late_retransmits_count": 900},
@@ -202,14 +183,10 @@ func TestRivals(t *testing.T) {
 				s := &record.Sample{Round: round, Metrics: metrics}
 				s.Cell.Phase, s.Cell.Rate = spec.Phase{Name: "cilium", Kind: spec.Qdisc}, rate
 				s.Cell.Workload = spec.Workload{Name: workload, Kind: spec.Sweep, Direction: "ingress"}
-				if err := f.Append(s); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, f.Append(s))
 			}
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Close())
 	}
 	all, chart := read(t, root, "docs/a.md"), read(t, root, "docs/results/rivals.svg")
 	if !strings.Contains(all, "(results/rivals.svg)") || !strings.Contains(all, "| 100M | Cilium") {

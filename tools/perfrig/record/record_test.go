@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podweir/podweir/plugin/testutil/must"
 	"github.com/podweir/podweir/tools/perfrig/spec"
 )
 
@@ -35,18 +36,14 @@ func both() []spec.Run {
 func mustOpen(t *testing.T, name string) *File {
 	t.Helper()
 	f, err := Open(name, campaign(), both())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
 
 func mustAppend(t *testing.T, f *File, s *Sample) {
 	t.Helper()
-	if err := f.Append(s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, f.Append(s))
 }
 
 // TestResume: a campaign that stopped in the middle of a line goes on behind
@@ -73,9 +70,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("the file ends with what was cut off (%v)", err)
 	}
 	r, err := Read(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := map[string]bool{"w/10M/a#00": true, "w/10M/b#00": true, "w/10M/a#01": true}
 	if diff := cmp.Diff(want, r.Done()); diff != "" {
 		t.Errorf("Done() (-want +got):\n%s", diff)
@@ -95,9 +90,7 @@ func TestReadSaysWhatIsWrong(t *testing.T) {
 		"line 1":            `{"sample":{}}` + "\n",
 	} {
 		name := filepath.Join(t.TempDir(), "bad")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(name, []byte(text), 0o600))
 		if _, err := Read(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Read(%q) = %v, want %q in it", text, err, want)
 		}
@@ -140,21 +133,15 @@ func TestOpenPutsAside(t *testing.T) {
 			c := campaign()
 			c.Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			f, err := Open(file, c, both())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			mustAppend(t, f, sample("a", 0))
 			tc.change(&c)
 			again, err := Open(file, c, tc.runs)
-			if err := errors.Join(err, f.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(err, f.Close()))
 			if got := len(again.Results.Samples); (got == 0) != tc.moved {
 				t.Errorf("%d samples are in the file that was opened, moved = %v", got, tc.moved)
 			}
-			if err := again.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, again.Close())
 			_, err = os.Stat(filepath.Join(dir, "samples-20260102T030405.jsonl"))
 			if moved := err == nil; moved != tc.moved {
 				t.Errorf("moved = %v, want %v", moved, tc.moved)
