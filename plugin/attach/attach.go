@@ -69,7 +69,11 @@ func (i *Interface) Uncovered() string {
 	if i.NamesakeIndex == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s (ifindex %d) is another device now, which no limit covers; the limited one is called %s", i.PodName, i.NamesakeIndex, i.Name())
+	was := "gone"
+	if i.NowName != "" {
+		was = "called " + i.NowName
+	}
+	return fmt.Sprintf("%s (ifindex %d) is another device now, which no limit covers; the limited one is %s", i.PodName, i.NamesakeIndex, was)
 }
 
 // Name is the name that the device has now.

@@ -22,8 +22,30 @@ func (n *Node) Gone(r *attach.Record) (gone bool, left string, err error) {
 	if _, err := n.Refind(r); !errors.Is(err, attach.ErrGone) {
 		return false, "", err
 	}
-	left, err = n.kernel.left(&r.Interface)
+	if left, err = n.kernel.left(&r.Interface); left == "" && err == nil {
+		now := r.Interface
+		now.NamesakeIndex, err = n.Namesake(r)
+		left = now.Uncovered()
+	}
 	return left == "" && err == nil, left, err
+}
+
+// Namesake returns the ifindex of a device that leads out of the pod under the name of an
+// interface that is not there any more, 0 if there is none or an attachment has it.
+func (n *Node) Namesake(r *attach.Record) (int, error) {
+	p, err := n.kernel.podOf(&r.Interface)
+	if p == nil || err != nil {
+		return 0, err
+	}
+	other, err := n.kernel.Find(r.Interface.NetNSPath, r.Interface.PodName)
+	if err != nil {
+		return 0, nil //nolint:nilerr // nothing leads out by this name
+	}
+	_, held, err := n.holder(&other, attach.ID{})
+	if held {
+		return 0, err
+	}
+	return other.PodIndex, err
 }
 
 // left names what still exists of an interface that is not where it was: its namespace has

@@ -205,17 +205,16 @@ func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched boo
 }
 
 func attachments(node *engine.Node, a *status.Attachment) []doctor.Attachment {
-	if a.Error != "" {
+	var out []doctor.Attachment
+	if other := a.Interface.Uncovered(); other != "" {
+		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
+	} else if a.Error != "" {
 		return []doctor.Attachment{{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Device: a.Interface.HostName, Drift: []string{a.Error},
 			Gone: a.Gone || a.Left != "", Left: a.Left,
 		}}
 	}
 	record := a.Record()
-	var out []doctor.Attachment
-	if other := a.Interface.Uncovered(); other != "" {
-		out = append(out, doctor.Attachment{Pod: a.Name(), ContainerID: a.ID.ContainerID, Failure: other})
-	}
 	for i, d := range a.Directions {
 		one := doctor.Attachment{
 			Pod: a.Name(), ContainerID: a.ID.ContainerID, Limit: d.Limit, By: string(a.By), Attached: a.Attached, Device: a.Interface.HostName,

@@ -150,6 +150,8 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		}
 	}
 	switch {
+	case a.Interface.NamesakeIndex != 0:
+		p.State, p.Cause, p.Cure = view.NotLimited, a.Interface.Uncovered(), cureNamesake
 	case a.Gone:
 		p.State, p.Cause, p.Cure = view.Unknown, a.Error, cureGone
 	case a.Left != "":
@@ -159,8 +161,6 @@ func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
 		if a.Interface.PodName != "" {
 			p.Cause = a.Error
 		}
-	case a.Interface.NamesakeIndex != 0:
-		p.State, p.Cause, p.Cure = view.NotLimited, a.Interface.Uncovered(), cureNamesake
 	case past >= 0:
 		at := "at the host side"
 		p.State, p.Cure = view.NotLimited, cureBypassed

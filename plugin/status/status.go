@@ -338,6 +338,7 @@ func attachment(node *engine.Node, queues *engine.Queues, r *attach.Record) Atta
 		a.Error = err.Error()
 		if errors.Is(err, attach.ErrGone) {
 			a.Gone, a.Left, a.Error = Absent(node, r)
+			a.Interface.NamesakeIndex, _ = node.Namesake(r) // an error is that of Absent
 		}
 		if in != nil {
 			a.starved = in.Starved
@@ -399,6 +400,8 @@ func Absent(node *engine.Node, r *attach.Record) (gone bool, left, text string) 
 		return false, "", err.Error()
 	case gone:
 		return true, "", "the pod is gone; DEL, GC or `podweir gc` removes the rest"
+	case node.Lives(&r.Interface):
+		return false, left, left
 	default:
 		return false, left, "it is not known whether the pod is gone: " + left
 	}

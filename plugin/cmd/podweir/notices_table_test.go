@@ -412,14 +412,25 @@ func goneNotices() []notice {
 			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, then: []string{"not known whether the pod is gone"},
 		},
 		{
+			name: "the pod's device was made anew, and `podweir gc` comes",
+			make: func(t *testing.T, n *noticed) {
+				t.Helper()
+				n.namesake(t)
+				n.node.Run(t, "ip", "link", "del", "veth1")
+				n.must(t, "gc")
+			},
+			truth: unlimited + ", " + unlimited, check: []string{"has limits but is not attached"}, status: []string{"NOT LIMITED default/web", "is another device now, which no limit covers; the limited one is gone"}, doctor: "PW601",
+			dry: []string{"which no limit covers"}, repair: []string{"which no limit covers"}, again: []string{"which no limit covers"}, after: unlimited + ", " + unlimited, then: []string{"NOT LIMITED default/web"},
+		},
+		{
 			name: "the pod moved its device to another namespace", make: func(t *testing.T, n *noticed) { t.Helper(); n.moveIn(t) },
-			truth: same, check: []string{"no such device"}, status: []string{"not known whether the pod is gone", "with the other end in the network namespace /run/netns/", "podweir detach", "!no record of"}, doctor: "PW608",
-			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"not known whether the pod is gone"},
+			truth: same, check: []string{"no such device"}, status: []string{"UNKNOWN default/web", "its host end veth1", "with the other end in the network namespace /run/netns/", "podweir detach", "!no record of"}, doctor: "PW608",
+			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"UNKNOWN default/web"},
 		},
 		{
 			name: "the pod moved its device to another namespace, and `podweir gc` comes", make: func(t *testing.T, n *noticed) { t.Helper(); n.moveIn(t); n.must(t, "gc") },
-			truth: same, check: []string{"no such device"}, status: []string{"not known whether the pod is gone"}, doctor: "PW608",
-			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"not known whether the pod is gone"},
+			truth: same, check: []string{"no such device"}, status: []string{"UNKNOWN default/web", "its host end veth1"}, doctor: "PW608",
+			dry: []string{"its host end veth1"}, repair: []string{"its host end veth1"}, again: []string{"its host end veth1"}, after: same, then: []string{"UNKNOWN default/web"},
 		},
 		{
 			name:  "the pod is gone, DEL was not called, and the node's uplink has the number of its host end",
