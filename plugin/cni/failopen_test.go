@@ -68,7 +68,7 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 			if closed.stdout != "" {
 				t.Errorf("ADD that fails prints the result %q", closed.stdout)
 			}
-			if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+			if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
 				t.Errorf("ADD that fails closed leaves the failure records %v, %v", f, err)
 			}
 			c := p.conf(tt.with)
@@ -77,7 +77,7 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 			if open.stdout == "" || !strings.Contains(open.log, "pod starts unshaped") {
 				t.Errorf("ADD that fails open prints %q and logs %q", open.stdout, open.log)
 			}
-			f, err := p.node.paths.Failures()
+			f, err := p.node.paths.Mail().Failures()
 			if err != nil || len(f) != 1 || f[0].ID.ContainerID != p.container {
 				t.Fatalf("failure records %v, %v, want one of %s", f, err, p.container)
 			}
@@ -91,7 +91,7 @@ func TestPrivilegedFailOpenAndClosed(t *testing.T) {
 				t.Errorf("still pinned: %v", pins)
 			}
 			p.must(t, "DEL", c)
-			if f, err = p.node.paths.Failures(); err != nil || len(f) != 0 {
+			if f, err = p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
 				t.Errorf("DEL leaves the failure records %v, %v", f, err)
 			}
 		})
@@ -145,7 +145,7 @@ func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
 			if !strings.Contains(strings.Join(s.Notes, "\n"), tc.told) {
 				t.Errorf("status notes %q, want %q", s.Notes, tc.told)
 			}
-			if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+			if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
 				t.Errorf("failure records %v, %v, want none: the limit is enforced", f, err)
 			}
 			p.must(t, "CHECK", c)
@@ -176,7 +176,7 @@ func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {
 	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "egress has no limit: annotation kubernetes.io/egress-bandwidth") {
 		t.Errorf("status notes %q, want the direction without a limit", notes)
 	}
-	if f, err := p.node.paths.Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, `"bogus"`) {
+	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, `"bogus"`) {
 		t.Errorf("failure records %v, %v, want one that names the value", f, err)
 	}
 	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 7, `"bogus"`)
@@ -268,7 +268,7 @@ func TestPrivilegedFailureRecordGoes(t *testing.T) {
 	p := newNode(t).newPod(t)
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	p.must(t, "ADD", p.conf(both(nil)))
-	if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
 		t.Errorf("failure records %v, %v, want none", f, err)
 	}
 	// The run directory may be deleted, or not be writable, at any time.

@@ -119,7 +119,7 @@ func TestPrivilegedNothingLeadsOutOfThePod(t *testing.T) {
 			if !strings.Contains(a.log, "pod starts unshaped") || !strings.Contains(a.log, why) {
 				t.Errorf("ADD logs %q, want that the pod is not limited", a.log)
 			}
-			if f, err := p.node.paths.Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, why) {
+			if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, why) {
 				t.Errorf("failure records %v, %v, want one with the reason", f, err)
 			}
 			wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 100, why)
@@ -184,7 +184,7 @@ func TestPrivilegedNamedInterfaceThatIsGone(t *testing.T) {
 		if !strings.Contains(a.log, "level=WARN msg=\"interface skipped") || !strings.Contains(a.log, "gone0") || strings.Contains(a.log, "unshaped") {
 			t.Errorf("%q: ADD logs %q, want a warning that gone0 was skipped", names, a.log)
 		}
-		if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+		if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
 			t.Errorf("%q: failure records %v, %v, want none", names, f, err)
 		}
 		p.must(t, "CHECK", c)
@@ -209,7 +209,7 @@ func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
 	if !strings.Contains(a.log, "pod starts without all of its limits") || !strings.Contains(a.log, "shape net1") {
 		t.Errorf("ADD logs %q, want what has no limit", a.log)
 	}
-	if f, err := p.node.paths.Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, "net1") {
+	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 1 || !strings.Contains(f[0].Error, "net1") {
 		t.Errorf("failure records %v, %v, want one that names net1", f, err)
 	}
 	p.must(t, "DEL", c)
@@ -222,7 +222,7 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	renamed := p.conf(both(conf{"name": "other"}))
 	p.must(t, "ADD", renamed)
-	if f, err := p.node.paths.Failures(); err != nil || len(f) != 0 {
+	if f, err := p.node.paths.Mail().Failures(); err != nil || len(f) != 0 {
 		t.Errorf("failure records %v, %v, want none after an ADD of the same pod", f, err)
 	}
 	again := p.conf(both(nil))

@@ -180,7 +180,7 @@ func TestPrivilegedTwiceInAChain(t *testing.T) {
 	}
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "fast"}))
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "capabilities": nil}))
-	if failed, err := p.node.paths.Failures(); err != nil || len(failed) != 1 {
+	if failed, err := p.node.paths.Mail().Failures(); err != nil || len(failed) != 1 {
 		t.Errorf("after the ADD of the other entry %d failures are recorded, %v, want the one of the first entry", len(failed), err)
 	}
 }
@@ -659,7 +659,7 @@ func TestPrivilegedGC(t *testing.T) {
 			t.Errorf("GC left %s", pin)
 		}
 	}
-	if f, err := n.paths.Failures(); err != nil || len(f) != 0 {
+	if f, err := n.paths.Mail().Failures(); err != nil || len(f) != 0 {
 		t.Errorf("GC left the failure records %v, %v", f, err)
 	}
 	pods[1].must(t, "CHECK", pods[1].conf(both(nil)))

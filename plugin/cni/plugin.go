@@ -71,7 +71,7 @@ func (p *Plugin) Add(args *skel.CmdArgs) error {
 // read reads what the pod of a call is to have. Where the rates of its namespace cannot
 // be read, those of the node are used.
 func (p *Plugin) read(command netconf.Command, args *skel.CmdArgs) (*netconf.Config, error) {
-	namespace, unread := p.Paths.Namespace(namespaceOf(args.Args))
+	namespace, unread := p.Paths.Mail().Namespace(namespaceOf(args.Args))
 	cfg, err := netconf.ParseIn(namespace, command, args.StdinData)
 	if unread != nil {
 		cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("%v: the node's rates are used", unread))
@@ -138,7 +138,7 @@ func (p *Plugin) Del(args *skel.CmdArgs) error {
 		return contractError(err)
 	}
 	id := idOf(cfg, args)
-	p.Paths.ClearFailure(id)
+	p.Paths.Mail().ClearFailure(id)
 	ctx, cancel := context.WithTimeout(context.Background(), verbTimeout)
 	defer cancel()
 	node, err := p.open()
@@ -219,7 +219,7 @@ func (p *Plugin) GC(args *skel.CmdArgs) error {
 		if id.Network != cfg.Name || valid {
 			continue
 		}
-		p.Paths.ClearFailure(id)
+		p.Paths.Mail().ClearFailure(id)
 		all = errors.Join(all, node.Remove(ctx, id))
 	}
 	return shapeError(all)

@@ -310,7 +310,7 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 	if got := rates(p); !slices.Equal(got, []uint64{50e6, 50e6}) {
 		t.Errorf("limits %v before the agent knows the namespace, want the node's", got)
 	}
-	must.OK(t, n.paths.RecordNamespace("default", netconf.Namespace{
+	must.OK(t, n.paths.Mail().RecordNamespace("default", netconf.Namespace{
 		"podweir.io/default-egress-rate": "20M", "podweir.io/max-ingress-rate": "5M",
 	}))
 	wantCode(t, "CHECK", p.call(t, "CHECK", c).err, 101, "egress")
@@ -319,7 +319,7 @@ func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
 		t.Errorf("limits %v, want the namespace's default of egress and its maximum of ingress", got)
 	}
 	p.must(t, "CHECK", c)
-	if names, err := n.paths.RecordedNamespaces(); err != nil || !slices.Equal(names, []string{"default"}) {
+	if names, err := n.paths.Mail().RecordedNamespaces(); err != nil || !slices.Equal(names, []string{"default"}) {
 		t.Errorf("RecordedNamespaces() = %v, %v, want default", names, err)
 	}
 	must.OK(t, os.WriteFile(filepath.Join(n.paths.Run, "namespaces", "default.json"), []byte(`{"podweir.io/`), 0o600))

@@ -83,7 +83,7 @@ func Add(ctx context.Context, a *Adding) Added {
 	case out.Err == nil && a.By == attach.ByPlugin && !conf.Told && (out.left || !conf.Shaping.Limited()):
 		// What failed may be the limit that another entry of the chain was told of.
 	case out.Err == nil:
-		a.Paths.ClearFailure(out.ID)
+		a.Paths.Mail().ClearFailure(out.ID)
 	case a.ended(out.Err):
 	case refusable:
 		out.Refuse = true
@@ -95,7 +95,7 @@ func Add(ctx context.Context, a *Adding) Added {
 		default:
 			log.Error("pod starts unshaped", "error", out.Err, "onError", conf.OnError.String())
 		}
-		a.Paths.RecordFailure(log, out.ID, a.Pod, out.Err)
+		a.Paths.Mail().RecordFailure(log, out.ID, a.Pod, out.Err)
 	}
 	return out
 }

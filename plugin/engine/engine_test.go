@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -257,28 +258,28 @@ func TestLacking(t *testing.T) {
 func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
 	paths := engine.Paths{Run: t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
-		want := func(when string, want []engine.Reached) {
+		want := func(when string, want []mailbox.Reached) {
 			t.Helper()
-			got, err := paths.Reached()
+			got, err := paths.Mail().Reached()
 			must.OK(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
 		}
-		seen := []engine.Reached{{
+		seen := []mailbox.Reached{{
 			ID: attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: time.Now().UTC(), LastMinute: 0.5,
 		}}
 		want("before", nil)
-		must.OK(t, paths.RecordReached(seen))
+		must.OK(t, paths.Mail().RecordReached(seen))
 		<-time.After(10 * time.Second)
 		want("after 10 s", seen)
-		must.OK(t, paths.TouchReached())
+		must.OK(t, paths.Mail().TouchReached())
 		<-time.After(10 * time.Second)
 		want("10 s after another look", seen)
 		<-time.After(10 * time.Second)
 		want("20 s after it", nil)
-		must.OK(t, paths.RecordReached(seen))
-		paths.ForgetReached()
+		must.OK(t, paths.Mail().RecordReached(seen))
+		paths.Mail().ForgetReached()
 		want("after the agent ended", nil)
 	})
 }
@@ -288,19 +289,19 @@ func TestReachedIsKnownWhileTheAgentLooks(t *testing.T) {
 func TestUnenforcedOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	paths := engine.Paths{Run: t.TempDir()}
-	must.OK(t, paths.RecordReached(nil))
+	must.OK(t, paths.Mail().RecordReached(nil))
 	there, gone := attach.ID{Network: "n", ContainerID: "1", IfName: "eth0"}, attach.ID{Network: "n", ContainerID: "2", IfName: "eth0"}
-	paths.RecordUnenforced(slog.New(slog.DiscardHandler), []engine.Unenforced{{ID: gone}, {ID: there}, {ID: gone}})
-	all, err := paths.Unenforced()
+	paths.Mail().RecordUnenforced(slog.New(slog.DiscardHandler), []mailbox.Unenforced{{ID: gone}, {ID: there}, {ID: gone}})
+	all, err := paths.Mail().Unenforced()
 	if err != nil || len(all) != 3 {
 		t.Fatalf("record = %+v, %v, want all three", all, err)
 	}
-	if diff := cmp.Diff([]engine.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there})); diff != "" {
+	if diff := cmp.Diff([]mailbox.Unenforced{{ID: there}}, engine.StillAttached(all, []attach.ID{there})); diff != "" {
 		t.Error(diff)
 	}
 	before := time.Now().Add(-time.Minute)
 	must.OK(t, os.Chtimes(filepath.Join(paths.Run, "reached.json"), before, before))
-	if all, err := paths.Unenforced(); err != nil || len(all) != 0 {
+	if all, err := paths.Mail().Unenforced(); err != nil || len(all) != 0 {
 		t.Errorf("a minute after the agent looked: record = %+v, %v, want none", all, err)
 	}
 }

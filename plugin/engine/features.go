@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/podweir/podweir/plugin/datapath"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/queue"
 )
 
@@ -83,7 +84,7 @@ func (p Paths) featuresBy(probeRedirect func() (string, error)) (*features, erro
 	}
 	if f.untried == nil {
 		// A cache that cannot be written costs the next ADD a probe, no more.
-		_ = writeJSON(path, f)
+		_ = mailbox.Write(path, f)
 	}
 	return &f, nil
 }

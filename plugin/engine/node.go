@@ -82,7 +82,7 @@ func (n *Node) Known() ([]attach.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	failures, err := n.Paths.Failures()
+	failures, err := n.Paths.Mail().Failures()
 	for _, f := range failures {
 		if !slices.Contains(ids, f.ID) {
 			ids = append(ids, f.ID)

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/compat/doctor"
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -84,7 +85,7 @@ func TestUnenforcedIsOfAnAgentThatWatches(t *testing.T) {
 		if all, watched, err := n.Unenforced(t.Context()); err != nil || len(all) != 0 || watched != want {
 			t.Errorf("unenforced = %v, watched %v, %v, want none, %v", all, watched, err, want)
 		}
-		must.OK(t, n.Paths.RecordReached(nil))
+		must.OK(t, n.Paths.Mail().RecordReached(nil))
 	}
 }
 
@@ -141,8 +142,8 @@ func TestAgentAnswers(t *testing.T) {
 func TestFailuresAreToldOnce(t *testing.T) {
 	t.Parallel()
 	got := failures(&status.Report{
-		Failures: []engine.Failure{{ID: attach.ID{ContainerID: "c1"}, Pod: "ns/both", Error: "no rate"}},
-		Unshaped: []engine.Unshaped{{Pod: "ns/both", Error: "no rate"}, {Pod: "ns/both", Error: "no sandbox"}, {Pod: "ns/agent", Error: "no rate"}},
+		Failures: []mailbox.Failure{{ID: attach.ID{ContainerID: "c1"}, Pod: "ns/both", Error: "no rate"}},
+		Unshaped: []mailbox.Unshaped{{Pod: "ns/both", Error: "no rate"}, {Pod: "ns/both", Error: "no sandbox"}, {Pod: "ns/agent", Error: "no rate"}},
 	})
 	want := []doctor.Attachment{
 		{Pod: "ns/both", ContainerID: "c1", Failure: "no rate"}, {Pod: "ns/both", Failure: "no sandbox"}, {Pod: "ns/agent", Failure: "no rate"},

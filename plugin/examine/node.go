@@ -189,7 +189,7 @@ func (n *Node) Overdue(context.Context) ([]doctor.Overdue, error) {
 
 // Unenforced are the limits that the agent found not to hold, and whether one watches.
 func (n *Node) Unenforced(context.Context) (out []doctor.Unenforced, watched bool, err error) {
-	if watched, err = n.Paths.Watched(); err != nil {
+	if watched, err = n.Paths.Mail().Watched(); err != nil {
 		return nil, false, err
 	}
 	node, err := n.open()

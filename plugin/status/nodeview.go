@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -96,9 +96,9 @@ func (r *Report) View(now time.Time) *view.Node {
 	return n
 }
 
-func unshapedView(u *engine.Unshaped) *view.Pod {
+func unshapedView(u *mailbox.Unshaped) *view.Pod {
 	p := &view.Pod{Pod: u.Pod, State: view.NotLimited, Since: u.Since, Cause: u.Error, Cure: cureUnshaped}
-	if u.Reason == engine.ReasonInvalid {
+	if u.Reason == mailbox.ReasonInvalid {
 		p.Cure = cureInvalid
 	}
 	return p
@@ -117,7 +117,7 @@ func (r *Report) name(pod string, id attach.ID) string {
 // held says that somebody takes a limit away again and again, which holds all the same:
 // what is missing at this moment is no other problem.
 func (r *Report) held(id attach.ID) bool {
-	return slices.ContainsFunc(r.Unenforced, func(u engine.Unenforced) bool { return u.ID == id && u.Held })
+	return slices.ContainsFunc(r.Unenforced, func(u mailbox.Unenforced) bool { return u.ID == id && u.Held })
 }
 
 func attachmentView(a *Attachment, held bool, now time.Time) *view.Pod {
@@ -238,15 +238,15 @@ func counters(d *Direction) view.Counters {
 }
 
 // UnenforcedPod is what people know the pod by.
-func UnenforcedPod(u *engine.Unenforced) string { return podName(u.Pod, u.ID) }
+func UnenforcedPod(u *mailbox.Unenforced) string { return podName(u.Pod, u.ID) }
 
 // UnenforcedLine is one line about a limit that the agent found not to hold.
-func UnenforcedLine(u *engine.Unenforced) string {
+func UnenforcedLine(u *mailbox.Unenforced) string {
 	p := unenforcedView(u)
 	return fmt.Sprintf("%s %s since %s: %s", p.State, p.Pod, p.Since.UTC().Format(time.RFC3339), p.Cause)
 }
 
-func unenforcedView(u *engine.Unenforced) *view.Pod {
+func unenforcedView(u *mailbox.Unenforced) *view.Pod {
 	p := &view.Pod{Pod: podName(u.Pod, u.ID), State: view.NotLimited, Since: u.Since, Cure: cureExceeded}
 	p.Cause = fmt.Sprintf("%s of %s has a limit of %s", u.Direction, u.Interface, view.Rate(float64(u.Rate)))
 	switch {
@@ -260,7 +260,7 @@ func unenforcedView(u *engine.Unenforced) *view.Pod {
 		p.Cause += ", which is taken away again and again"
 	}
 	cause := u.Of(&u.Limit)
-	if u.Cause == engine.CauseTaken { // that it is taken away is said already
+	if u.Cause == mailbox.CauseTaken { // that it is taken away is said already
 		cause = u.TakenBy.String()
 	}
 	p.Cause += "; likely cause: " + cause

@@ -19,6 +19,7 @@ import (
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/judge"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
@@ -30,17 +31,17 @@ type Report struct {
 	Schema      int          `json:"schema"`
 	Attachments []Attachment `json:"attachments"`
 	// Young are those that [Settled] left out.
-	Young    []attach.ID      `json:"-"`
-	Failures []engine.Failure `json:"failures,omitempty"`
+	Young    []attach.ID       `json:"-"`
+	Failures []mailbox.Failure `json:"failures,omitempty"`
 	// Lost is what podweir has on interfaces without a record.
 	Lost []engine.Lost `json:"lost,omitempty"`
 	// Unenforced are the limits that the agent saw exceeded, or taken away again and
 	// again.
-	Unenforced []engine.Unenforced `json:"unenforced,omitempty"`
+	Unenforced []mailbox.Unenforced `json:"unenforced,omitempty"`
 	// Overdue are the running pods with a limit whose network the agent cannot find.
-	Overdue []engine.Unshaped `json:"overdue,omitempty"`
+	Overdue []mailbox.Unshaped `json:"overdue,omitempty"`
 	// Unshaped are the other pods that run without a limit, as the agent knows it.
-	Unshaped []engine.Unshaped `json:"unshaped,omitempty"`
+	Unshaped []mailbox.Unshaped `json:"unshaped,omitempty"`
 	// Others are the devices of pods that podweir has no limit on, where they were looked for.
 	Others []Other `json:"others,omitempty"`
 	// Losses are places of the node where packets are lost by others than podweir.
@@ -179,11 +180,11 @@ func Collect(node *engine.Node) (*Report, error) {
 	if rep.Unenforced, err = node.Unenforced(); err != nil {
 		return nil, fmt.Errorf("read the record of limits that do not hold: %w", err)
 	}
-	reached, err := node.Paths.Reached()
+	reached, err := node.Paths.Mail().Reached()
 	if err != nil {
 		return nil, fmt.Errorf("read the record of limits that are reached: %w", err)
 	}
-	past, err := node.Paths.Past()
+	past, err := node.Paths.Mail().Past()
 	if err != nil {
 		return nil, fmt.Errorf("read the record of what went past: %w", err)
 	}
@@ -201,15 +202,15 @@ func Recorded(paths engine.Paths) (*Report, error) {
 // addRecords adds the pods that podweir-cni or the agent recorded to run without a limit.
 func (r *Report) addRecords(paths engine.Paths) error {
 	var err error
-	if r.Failures, err = paths.Failures(); err != nil {
+	if r.Failures, err = paths.Mail().Failures(); err != nil {
 		return fmt.Errorf("read failure records: %w", err)
 	}
-	unshaped, err := paths.Unshaped()
+	unshaped, err := paths.Mail().Unshaped()
 	if err != nil {
 		return fmt.Errorf("read the agent's records of pods without a limit: %w", err)
 	}
 	for _, u := range unshaped {
-		if u.Reason == engine.ReasonOverdue {
+		if u.Reason == mailbox.ReasonOverdue {
 			r.Overdue = append(r.Overdue, u)
 		} else {
 			r.Unshaped = append(r.Unshaped, u)
@@ -219,7 +220,7 @@ func (r *Report) addRecords(paths engine.Paths) error {
 }
 
 // addReached adds to the limits how long they have been reached, and what went past them.
-func addReached(all []Attachment, reached []engine.Reached, past []engine.Past) {
+func addReached(all []Attachment, reached []mailbox.Reached, past []mailbox.Past) {
 	type key struct {
 		id        attach.ID
 		device    string
@@ -306,7 +307,7 @@ func (r *Report) Runnable(run string) *Report {
 	for i := range r.Failures {
 		name(&r.Failures[i].Error)
 	}
-	for _, all := range [][]engine.Unshaped{r.Unshaped, r.Overdue} {
+	for _, all := range [][]mailbox.Unshaped{r.Unshaped, r.Overdue} {
 		for i := range all {
 			name(&all[i].Error)
 		}
@@ -316,11 +317,11 @@ func (r *Report) Runnable(run string) *Report {
 
 // Keep leaves only what is of the pods of which keep says yes, by their names.
 func (r *Report) Keep(keep func(pod string) bool) {
-	r.Failures = slices.DeleteFunc(r.Failures, func(f engine.Failure) bool { return !keep(r.name(f.Pod, f.ID)) })
+	r.Failures = slices.DeleteFunc(r.Failures, func(f mailbox.Failure) bool { return !keep(r.name(f.Pod, f.ID)) })
 	r.Attachments = slices.DeleteFunc(r.Attachments, func(a Attachment) bool { return !keep(a.Name()) })
-	r.Unenforced = slices.DeleteFunc(r.Unenforced, func(u engine.Unenforced) bool { return !keep(podName(u.Pod, u.ID)) })
+	r.Unenforced = slices.DeleteFunc(r.Unenforced, func(u mailbox.Unenforced) bool { return !keep(podName(u.Pod, u.ID)) })
 	r.Lost = slices.DeleteFunc(r.Lost, func(l engine.Lost) bool { return !keep(l.Name()) })
-	other := func(u engine.Unshaped) bool { return !keep(u.Pod) }
+	other := func(u mailbox.Unshaped) bool { return !keep(u.Pod) }
 	r.Others = slices.DeleteFunc(r.Others, func(o Other) bool { return !keep(cmp.Or(o.Pod, o.Name)) })
 	r.Overdue, r.Unshaped = slices.DeleteFunc(r.Overdue, other), slices.DeleteFunc(r.Unshaped, other)
 }

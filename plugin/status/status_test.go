@@ -17,6 +17,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -135,7 +136,7 @@ func TestAddReached(t *testing.T) {
 		return a
 	}
 	rep := Report{Attachments: []Attachment{one("web", "eth0", terms.Egress, terms.Ingress), one("web", "net1", terms.Egress), one("api", "eth0", terms.Egress)}}
-	addReached(rep.Attachments, []engine.Reached{
+	addReached(rep.Attachments, []mailbox.Reached{
 		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.9},
 		{ID: id("web"), Interface: "eth0", Direction: terms.Name(terms.Ingress)},
 		{ID: id("gone"), Interface: "eth0", Direction: terms.Name(terms.Egress), LastMinute: 1},
@@ -162,13 +163,13 @@ func TestAddReached(t *testing.T) {
 // Who takes a limit away is a value that travels with the record, whatever words the agent
 // tells its cause in.
 func TestUnenforcedLineNamesTheTaker(t *testing.T) {
-	for by, want := range map[engine.Taker]string{
-		engine.TakerPod:  "and holds; likely cause: a process in the pod that has CAP_NET_ADMIN, or software on the node",
-		engine.TakerNode: "and holds; likely cause: software on the node",
+	for by, want := range map[mailbox.Taker]string{
+		mailbox.TakerPod:  "and holds; likely cause: a process in the pod that has CAP_NET_ADMIN, or software on the node",
+		mailbox.TakerNode: "and holds; likely cause: software on the node",
 	} {
-		u := &engine.Unenforced{
-			Pod: "ns/web", Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, Reason: engine.ReasonTampered, Held: true,
-			Likely: engine.Likely{Cause: engine.CauseTaken, TakenBy: by},
+		u := &mailbox.Unenforced{
+			Pod: "ns/web", Limit: terms.Limit{Direction: terms.Name(terms.Egress)}, Reason: mailbox.ReasonTampered, Held: true,
+			Likely: mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: by},
 		}
 		if got := UnenforcedLine(u); !strings.HasSuffix(got, want) {
 			t.Errorf("taken by %q: %q, want %q at its end", by, got, want)

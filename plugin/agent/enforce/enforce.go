@@ -22,6 +22,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/units"
 )
@@ -51,7 +52,7 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// ReasonObserve is a reason of [engine.Enforced]: the operator wants the limit to be observed only.
+// ReasonObserve is a reason of [mailbox.Enforced]: the operator wants the limit to be observed only.
 const ReasonObserve = "observe"
 
 // Watcher looks at the limits of a node every so often.
@@ -65,16 +66,16 @@ type Watcher struct {
 	directions map[limitKey]*watch
 
 	mu     sync.Mutex
-	states []engine.Enforced
-	held   []engine.Held
-	told   []engine.Unenforced
+	states []mailbox.Enforced
+	held   []mailbox.Held
+	told   []mailbox.Unenforced
 
 	// past is what went past each direction, before what an agent before this one recorded.
 	past   map[limitKey]*past
-	before []engine.Past
+	before []mailbox.Past
 
 	// reached is what was recorded last, unwritten says that it could not be.
-	reached   []engine.Reached
+	reached   []mailbox.Reached
 	unwritten bool
 }
 
@@ -100,7 +101,7 @@ type watch struct {
 	// told is when it was last told that it is exceeded, for this cause, since then and
 	// by so much; zero if it is not.
 	told    time.Time
-	cause   engine.Likely
+	cause   mailbox.Likely
 	since   time.Duration
 	carried units.BitRate
 }
@@ -115,7 +116,7 @@ func New(cfg Config) *Watcher {
 func (w *Watcher) Run(ctx context.Context) error {
 	w.forget()
 	var err error
-	if w.before, err = w.cfg.Paths.Past(); err != nil {
+	if w.before, err = w.cfg.Paths.Mail().Past(); err != nil {
 		w.cfg.Log.Error("record of what went past limits not read", "error", err)
 	}
 	tick := time.NewTicker(w.cfg.Every)
@@ -135,12 +136,12 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 func (w *Watcher) forget() {
-	w.cfg.Paths.ForgetUnenforced()
-	w.cfg.Paths.ForgetReached()
+	w.cfg.Paths.Mail().ForgetUnenforced()
+	w.cfg.Paths.Mail().ForgetReached()
 }
 
 // States returns what is known of each limited direction, in the order of the names.
-func (w *Watcher) States() []engine.Enforced {
+func (w *Watcher) States() []mailbox.Enforced {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.states)
@@ -148,7 +149,7 @@ func (w *Watcher) States() []engine.Enforced {
 
 // Held returns how long limits were reached, in the order of the names. Limits that no
 // device on the host shows are not in it.
-func (w *Watcher) Held() []engine.Held {
+func (w *Watcher) Held() []mailbox.Held {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.held)
@@ -303,7 +304,7 @@ func (r *reader) direction(s *reconcile.PodState, k limitKey, d *watch) error {
 	}
 	d.verdict = d.balance.Look(reading)
 	d.held += d.verdict.Held
-	r.judge(s, d, &d.verdict, func() engine.Likely { return cause(s, l) })
+	r.judge(s, d, &d.verdict, func() mailbox.Likely { return cause(s, l) })
 	if arrives(l) && (r.looks+l.Interface.HostIndex)%arriveEvery == 0 || d.past.Suspected {
 		return r.arrived(s, d)
 	}
@@ -324,12 +325,12 @@ func (r *reader) arrived(s *reconcile.PodState, d *watch) error {
 	d.past = d.arrived.Look(Reading{
 		Limit: watched(l), From: from, To: time.Since(r.start), Bytes: n, Source: d.source, Looked: s.At.Sub(r.start),
 	})
-	r.judge(s, d, &d.past, func() engine.Likely { return engine.Likely{Cause: engine.CauseRedirected} })
+	r.judge(s, d, &d.past, func() mailbox.Likely { return mailbox.Likely{Cause: mailbox.CauseRedirected} })
 	return nil
 }
 
 // judge acts on a verdict.
-func (r *reader) judge(s *reconcile.PodState, d *watch, v *Verdict, why func() engine.Likely) {
+func (r *reader) judge(s *reconcile.PodState, d *watch, v *Verdict, why func() mailbox.Likely) {
 	if v.Suspected {
 		r.cfg.Pods.LookAt(s)
 	}
@@ -366,19 +367,19 @@ func (w *Watcher) tell(s *reconcile.PodState, d *watch) {
 }
 
 // cause is why a limit may be exceeded, as far as the agent knows.
-func cause(s *reconcile.PodState, l *reconcile.Limit) engine.Likely {
+func cause(s *reconcile.PodState, l *reconcile.Limit) mailbox.Likely {
 	for i := range s.Tampered {
 		if t := &s.Tampered[i]; t.ID == l.ID && t.Direction == l.Direction.Is {
-			return engine.Likely{Cause: engine.CauseTaken, TakenBy: t.By}
+			return mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}
 		}
 	}
 	for i := range s.Mends {
 		if m := &s.Mends[i]; m.ID == l.ID && m.Direction == l.Direction.Is {
-			return engine.Likely{Cause: engine.CauseMended, What: m.What, At: m.At}
+			return mailbox.Likely{Cause: mailbox.CauseMended, What: m.What, At: m.At}
 		}
 	}
 	if s.Err != nil {
-		return engine.Likely{Cause: engine.CauseError, What: s.Err.Error()}
+		return mailbox.Likely{Cause: mailbox.CauseError, What: s.Err.Error()}
 	}
-	return engine.Likely{Cause: engine.CausePast}
+	return mailbox.Likely{Cause: mailbox.CausePast}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -191,7 +192,7 @@ func runs(t *testing.T, states []reconcile.PodState, test func(n *node, w *enfor
 		if n.open != 0 {
 			t.Errorf("the counters are open %d times after the end", n.open)
 		}
-		if records, err := paths.Unenforced(); err != nil || len(records) != 0 {
+		if records, err := paths.Mail().Unenforced(); err != nil || len(records) != 0 {
 			t.Errorf("records = %+v, %v, want none after the end", records, err)
 		}
 		reached(t, paths, 0)
@@ -215,7 +216,7 @@ func TestExceededIsTold(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress, terms.Ingress)}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
 		n.set(func() { n.rates[terms.Egress], n.rates[terms.Ingress] = 1_000_000, 1_000_000 })
 		after(10 * time.Minute)
-		within := []engine.Enforced{
+		within := []mailbox.Enforced{
 			{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "pod", Direction: terms.Ingress, Enforced: true},
 		}
@@ -224,7 +225,7 @@ func TestExceededIsTold(t *testing.T) {
 		}
 		n.set(func() { n.rates[terms.Egress] = 10_000_000 })
 		after(10 * time.Second)
-		if got := w.States()[0]; got.Enforced || got.Reason != string(engine.ReasonExceeded) || !w.States()[1].Enforced {
+		if got := w.States()[0]; got.Enforced || got.Reason != string(mailbox.ReasonExceeded) || !w.States()[1].Enforced {
 			t.Errorf("states = %+v, want egress to be exceeded", w.States())
 		}
 		after(time.Hour)
@@ -247,7 +248,7 @@ func TestExceededIsTold(t *testing.T) {
 				t.Errorf("event %q, want %q in it", n.events[0].Message, part)
 			}
 		}
-		records, err := paths.Unenforced()
+		records, err := paths.Mail().Unenforced()
 		if err != nil || len(records) != 1 || records[0].Reason != "exceeded" || records[0].Pod != "ns/pod" || records[0].Held ||
 			records[0].Carried < 39e6 || records[0].Cause == "" || time.Since(records[0].Since) > 2*time.Hour+2*time.Minute {
 			t.Errorf("records = %+v, %v", records, err)
@@ -257,7 +258,7 @@ func TestExceededIsTold(t *testing.T) {
 		if diff := cmp.Diff(within, w.States()); diff != "" {
 			t.Errorf("afterwards:\n%s", diff)
 		}
-		if records, err := paths.Unenforced(); err != nil || len(records) != 0 {
+		if records, err := paths.Mail().Unenforced(); err != nil || len(records) != 0 {
 			t.Errorf("afterwards records = %+v, %v", records, err)
 		}
 	})
@@ -310,7 +311,7 @@ func TestHeldIsCounted(t *testing.T) {
 	runs(t, []reconcile.PodState{limited(terms.Egress)}, func(_ *node, _ *enforce.Watcher, paths engine.Paths) {
 		after(time.Millisecond)
 		reached(t, paths, 0)
-		if watched, err := paths.Watched(); !watched || err != nil {
+		if watched, err := paths.Mail().Watched(); !watched || err != nil {
 			t.Errorf("just after the start watched = %v, %v", watched, err)
 		}
 		after(2 * enforce.DefaultEvery)
@@ -319,9 +320,9 @@ func TestHeldIsCounted(t *testing.T) {
 }
 
 // reached is what the agent leaves for status, of so many directions.
-func reached(t *testing.T, paths engine.Paths, directions int) []engine.Reached {
+func reached(t *testing.T, paths engine.Paths, directions int) []mailbox.Reached {
 	t.Helper()
-	all, err := paths.Reached()
+	all, err := paths.Mail().Reached()
 	if err != nil || len(all) != directions {
 		t.Fatalf("reached = %+v, %v, want %d directions", all, err, directions)
 	}
@@ -419,7 +420,7 @@ func TestStates(t *testing.T) {
 	tampered := limited(terms.Egress, terms.Ingress)
 	tampered.Limits[0].Ceiling = true
 	for _, l := range tampered.Limits {
-		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction.Is, By: engine.TakerPod, Since: time.Now()})
+		tampered.Tampered = append(tampered.Tampered, reconcile.Tampering{ID: l.ID, Direction: l.Direction.Is, By: mailbox.TakerPod, Since: time.Now()})
 	}
 	tampered.Name = "tampered"
 	failed := reconcile.PodState{Namespace: "ns", Name: "failed", UID: "f", Outcome: reconcile.Failed, Asked: []terms.Direction{terms.Ingress}}
@@ -438,18 +439,18 @@ func TestStates(t *testing.T) {
 	observed.Limits[0].ID.ContainerID, observed.Limits[0].Enforce = "o", terms.Name(terms.EnforceObserve)
 	runs(t, []reconcile.PodState{tampered, failed, free, waits, byHand, twice, observed}, func(_ *node, w *enforce.Watcher, paths engine.Paths) {
 		after(3 * time.Second)
-		want := []engine.Enforced{
+		want := []mailbox.Enforced{
 			{Pod: "netns-1", Direction: terms.Egress, Enforced: true},
 			{Namespace: "ns", Pod: "failed", Direction: terms.Ingress, Reason: "failed"},
 			{Namespace: "ns", Pod: "observed", Direction: terms.Egress, Reason: enforce.ReasonObserve},
-			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: string(engine.ReasonTampered)},
-			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: string(engine.ReasonTampered)},
+			{Namespace: "ns", Pod: "tampered", Direction: terms.Egress, Enforced: true, Reason: string(mailbox.ReasonTampered)},
+			{Namespace: "ns", Pod: "tampered", Direction: terms.Ingress, Reason: string(mailbox.ReasonTampered)},
 		}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
-		records, err := paths.Unenforced()
-		if err != nil || len(records) != 2 || !records[0].Held || records[1].Held || records[1].Reason != "tampered" || records[1].TakenBy != engine.TakerPod {
+		records, err := paths.Mail().Unenforced()
+		if err != nil || len(records) != 2 || !records[0].Held || records[1].Held || records[1].Reason != "tampered" || records[1].TakenBy != mailbox.TakerPod {
 			t.Errorf("records = %+v, %v, want those of the pod that is tampered with", records, err)
 		}
 	})
@@ -463,11 +464,11 @@ func TestObservedIsNotExceeded(t *testing.T) {
 	runs(t, []reconcile.PodState{s}, func(n *node, w *enforce.Watcher, paths engine.Paths) {
 		n.set(func() { n.rates[terms.Egress] = 100e6 })
 		after(time.Minute)
-		records, err := paths.Unenforced()
+		records, err := paths.Mail().Unenforced()
 		if err != nil || len(records) != 0 || len(n.events) != 0 {
 			t.Errorf("records %+v, %v, events %+v, want none", records, err, n.events)
 		}
-		want := []engine.Enforced{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}
+		want := []mailbox.Enforced{{Namespace: "ns", Pod: "pod", Direction: terms.Egress, Reason: enforce.ReasonObserve}}
 		if diff := cmp.Diff(want, w.States()); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
@@ -542,7 +543,7 @@ func TestPastIsKept(t *testing.T) {
 			after(2 * time.Minute)
 			n.set(func() { n.states[0].Mends = nil })
 			after(time.Hour)
-			all, err := paths.Past()
+			all, err := paths.Mail().Past()
 			if err != nil || (tt.most > 0) != (len(all) == 1) {
 				t.Fatalf("%s: past = %+v, %v", name, all, err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
 	"github.com/podweir/podweir/plugin/hostif"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -22,7 +23,7 @@ const pastEvery = 30
 
 // past is what is known of what went past one direction.
 type past struct {
-	engine.Past
+	mailbox.Past
 	limit reconcile.Limit
 	// was is the last reading, by each counter, at a time; nil if there is none.
 	was []view.Passing
@@ -74,8 +75,8 @@ func (w *Watcher) passing(pods []reconcile.PodState) {
 
 // begin takes up a direction where an agent before this one left it.
 func (w *Watcher) begin(l *reconcile.Limit) *past {
-	p := &past{Past: engine.Past{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction}}
-	same := func(o engine.Past) bool {
+	p := &past{Past: mailbox.Past{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction}}
+	same := func(o mailbox.Past) bool {
 		return o.ID == p.ID && o.Interface == p.Interface && o.Direction == p.Direction
 	}
 	if at := slices.IndexFunc(w.before, same); at >= 0 {
@@ -99,13 +100,13 @@ func least(was, is []view.Passing) uint64 {
 
 // recordPast leaves a record for status. That it cannot be is logged.
 func (w *Watcher) recordPast() {
-	var all []engine.Past
+	var all []mailbox.Past
 	for _, p := range w.past {
 		if p.PastBytes > 0 {
 			all = append(all, p.Past)
 		}
 	}
-	if err := w.cfg.Paths.RecordPast(all); err != nil {
+	if err := w.cfg.Paths.Mail().RecordPast(all); err != nil {
 		w.cfg.Log.Error("record of what went past limits not written", "error", err)
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/agent/reconcile"
-	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 )
 
 // publish keeps what is known for metrics, status and doctor.
 func (w *Watcher) publish(pods []reconcile.PodState) {
-	var states []engine.Enforced
-	var held []engine.Held
-	var told []engine.Unenforced
-	var reached []engine.Reached
+	var states []mailbox.Enforced
+	var held []mailbox.Held
+	var told []mailbox.Unenforced
+	var reached []mailbox.Reached
 	for i := range pods {
 		s := &pods[i]
 		states = append(states, w.statesOf(s)...)
@@ -29,10 +29,10 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 	}
 	// A sandbox that was replaced may linger, and a pod may have two interfaces: the
 	// worst of them is told, once.
-	states = slices.CompactFunc(worstFirst(states), func(a, b engine.Enforced) bool {
+	states = slices.CompactFunc(worstFirst(states), func(a, b mailbox.Enforced) bool {
 		return a.Namespace == b.Namespace && a.Pod == b.Pod && a.Direction == b.Direction
 	})
-	held = slices.CompactFunc(longestFirst(held), func(a, b engine.Held) bool {
+	held = slices.CompactFunc(longestFirst(held), func(a, b mailbox.Held) bool {
 		a.Time, b.Time = 0, 0
 		return a == b
 	})
@@ -41,17 +41,17 @@ func (w *Watcher) publish(pods []reconcile.PodState) {
 	w.mu.Unlock()
 	if !reflect.DeepEqual(w.told, told) {
 		w.told = told
-		w.cfg.Paths.RecordUnenforced(w.cfg.Log, told)
+		w.cfg.Paths.Mail().RecordUnenforced(w.cfg.Log, told)
 	}
 	w.recordReached(reached)
 }
 
 // recordReached leaves a record for status. That it cannot be is logged once.
-func (w *Watcher) recordReached(all []engine.Reached) {
-	if slices.Equal(w.reached, all) && w.cfg.Paths.TouchReached() == nil {
+func (w *Watcher) recordReached(all []mailbox.Reached) {
+	if slices.Equal(w.reached, all) && w.cfg.Paths.Mail().TouchReached() == nil {
 		return
 	}
-	err := w.cfg.Paths.RecordReached(all)
+	err := w.cfg.Paths.Mail().RecordReached(all)
 	if err != nil && !w.unwritten {
 		w.cfg.Log.Error("record of limits that are reached not written", "error", err)
 	}
@@ -59,15 +59,15 @@ func (w *Watcher) recordReached(all []engine.Reached) {
 }
 
 // worstFirst sorts by pod and direction, and puts what is not enforced before what is.
-func worstFirst(states []engine.Enforced) []engine.Enforced {
-	slices.SortStableFunc(states, func(a, b engine.Enforced) int {
+func worstFirst(states []mailbox.Enforced) []mailbox.Enforced {
+	slices.SortStableFunc(states, func(a, b mailbox.Enforced) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), cmp.Compare(a.Direction, b.Direction),
 			cmp.Compare(rank(a), rank(b)))
 	})
 	return states
 }
 
-func rank(s engine.Enforced) int {
+func rank(s mailbox.Enforced) int {
 	switch {
 	case !s.Enforced:
 		return 0
@@ -79,8 +79,8 @@ func rank(s engine.Enforced) int {
 }
 
 // longestFirst sorts by names, and puts the longest time of those with the same first.
-func longestFirst(held []engine.Held) []engine.Held {
-	slices.SortFunc(held, func(a, b engine.Held) int {
+func longestFirst(held []mailbox.Held) []mailbox.Held {
+	slices.SortFunc(held, func(a, b mailbox.Held) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.Interface, b.Interface),
 			cmp.Compare(a.Direction, b.Direction), cmp.Compare(b.Time, a.Time))
 	})
@@ -88,28 +88,28 @@ func longestFirst(held []engine.Held) []engine.Held {
 }
 
 // heldOf are the times of one pod.
-func (w *Watcher) heldOf(s *reconcile.PodState) []engine.Held {
-	var all []engine.Held
+func (w *Watcher) heldOf(s *reconcile.PodState) []mailbox.Held {
+	var all []mailbox.Held
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		if d := w.directions[keyOf(l)]; d != nil {
 			namespace, pod := names(s, l)
-			all = append(all, engine.Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction.Is, Time: d.held})
+			all = append(all, mailbox.Held{Namespace: namespace, Pod: pod, Interface: l.Interface.PodName, Direction: l.Direction.Is, Time: d.held})
 		}
 	}
 	return all
 }
 
 // reachedOf are the limits of one pod that have been watched long enough.
-func (w *Watcher) reachedOf(s *reconcile.PodState) []engine.Reached {
-	var all []engine.Reached
+func (w *Watcher) reachedOf(s *reconcile.PodState) []mailbox.Reached {
+	var all []mailbox.Reached
 	for i := range s.Limits {
 		l := &s.Limits[i]
 		d := w.directions[keyOf(l)]
 		if d == nil || !d.verdict.Reached.Known {
 			continue
 		}
-		one := engine.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction, LastMinute: d.verdict.Reached.LastMinute}
+		one := mailbox.Reached{ID: l.ID, Interface: l.Interface.PodName, Direction: l.Direction, LastMinute: d.verdict.Reached.LastMinute}
 		if d.verdict.Reached.Now {
 			one.Since = w.start.Add(d.verdict.Reached.Since).UTC().Round(time.Second)
 		}
@@ -128,8 +128,8 @@ func names(s *reconcile.PodState, l *reconcile.Limit) (namespace, pod string) {
 
 // statesOf are the states of one pod: of its limits, and of those that it asks for and
 // has not.
-func (w *Watcher) statesOf(s *reconcile.PodState) []engine.Enforced {
-	var all []engine.Enforced
+func (w *Watcher) statesOf(s *reconcile.PodState) []mailbox.Enforced {
+	var all []mailbox.Enforced
 	known := false
 	for i := range s.Limits {
 		l := &s.Limits[i]
@@ -138,21 +138,21 @@ func (w *Watcher) statesOf(s *reconcile.PodState) []engine.Enforced {
 		}
 		known = true
 		namespace, pod := names(s, l)
-		one := engine.Enforced{Namespace: namespace, Pod: pod, Direction: l.Direction.Is, Enforced: true}
+		one := mailbox.Enforced{Namespace: namespace, Pod: pod, Direction: l.Direction.Is, Enforced: true}
 		if l.Observed() {
 			one.Reason, one.Enforced = ReasonObserve, false
 		} else if fought(s, l) {
-			one.Reason, one.Enforced = string(engine.ReasonTampered), l.Ceiling
+			one.Reason, one.Enforced = string(mailbox.ReasonTampered), l.Ceiling
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
 			one.Enforced = false
-			one.Reason = cmp.Or(one.Reason, string(engine.ReasonExceeded))
+			one.Reason = cmp.Or(one.Reason, string(mailbox.ReasonExceeded))
 		}
 		all = append(all, one)
 	}
 	if !known && unshaped(s.Outcome) {
 		for _, d := range s.Asked {
-			all = append(all, engine.Enforced{Namespace: s.Namespace, Pod: s.Name, Direction: d, Reason: s.Outcome.String()})
+			all = append(all, mailbox.Enforced{Namespace: s.Namespace, Pod: s.Name, Direction: d, Reason: s.Outcome.String()})
 		}
 	}
 	return all
@@ -167,21 +167,21 @@ func fought(s *reconcile.PodState, l *reconcile.Limit) bool {
 }
 
 // toldOf are the records of one pod.
-func (w *Watcher) toldOf(s *reconcile.PodState) []engine.Unenforced {
-	var all []engine.Unenforced
+func (w *Watcher) toldOf(s *reconcile.PodState) []mailbox.Unenforced {
+	var all []mailbox.Unenforced
 	for i := range s.Limits {
 		l := &s.Limits[i]
-		one := engine.Unenforced{ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Limit: l.Limit}
+		one := mailbox.Unenforced{ID: l.ID, Pod: s.Namespace + "/" + s.Name, Interface: l.Interface.PodName, Limit: l.Limit}
 		for j := range s.Tampered {
 			if t := &s.Tampered[j]; t.ID == l.ID && t.Direction == l.Direction.Is {
-				one.Reason, one.Since = engine.ReasonTampered, t.Since.UTC().Round(time.Second)
-				one.Likely, one.Held = engine.Likely{Cause: engine.CauseTaken, TakenBy: t.By}, l.Ceiling
+				one.Reason, one.Since = mailbox.ReasonTampered, t.Since.UTC().Round(time.Second)
+				one.Likely, one.Held = mailbox.Likely{Cause: mailbox.CauseTaken, TakenBy: t.By}, l.Ceiling
 			}
 		}
 		if d := w.directions[keyOf(l)]; d != nil && d.exceeded() {
 			one.Held, one.Carried = false, d.carried
 			if one.Reason == "" {
-				one.Reason, one.Likely = engine.ReasonExceeded, d.cause
+				one.Reason, one.Likely = mailbox.ReasonExceeded, d.cause
 				one.Since = w.start.Add(d.since).UTC().Round(time.Second)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/podweir/podweir/compat/doctor"
-	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/version"
 )
@@ -47,9 +47,9 @@ type Config struct {
 	// The reasons are few and fixed.
 	Unshaped func() map[string]int
 	// Enforced are the limited directions of pods, each once.
-	Enforced func() []engine.Enforced
+	Enforced func() []mailbox.Enforced
 	// Held are the limited directions of interfaces, each once.
-	Held func() []engine.Held
+	Held func() []mailbox.Held
 	// Failures counts the failure records of ADD.
 	Failures func() (int, error)
 	// Ready tells for each part of the agent whether it works.

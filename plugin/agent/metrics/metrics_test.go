@@ -29,6 +29,7 @@ import (
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
@@ -75,20 +76,20 @@ func full(p *pods) *metrics.Metrics {
 	m := metrics.New(metrics.Config{
 		Log: slog.New(slog.DiscardHandler), Pods: p,
 		Unshaped: func() map[string]int { return map[string]int{"host-network": 2} },
-		Enforced: func() []engine.Enforced {
+		Enforced: func() []mailbox.Enforced {
 			if len(p.all) == 0 {
 				return nil
 			}
-			return []engine.Enforced{
+			return []mailbox.Enforced{
 				{Namespace: "default", Pod: "web", Direction: terms.Egress, Reason: "exceeded"},
 				{Namespace: "default", Pod: "web", Direction: terms.Ingress, Enforced: true},
 			}
 		},
-		Held: func() []engine.Held {
+		Held: func() []mailbox.Held {
 			if len(p.all) == 0 {
 				return nil
 			}
-			return []engine.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: terms.Egress, Time: 2500 * time.Millisecond}}
+			return []mailbox.Held{{Namespace: "default", Pod: "web", Interface: "eth0", Direction: terms.Egress, Time: 2500 * time.Millisecond}}
 		},
 		Failures: func() (int, error) { return 4, nil },
 		Ready:    func() map[string]bool { return map[string]bool{"delivery": true, "api": false} },
@@ -215,8 +216,8 @@ func TestSeriesOfAPod(t *testing.T) {
 	const least, most = 30, 98
 	for want, packets := range map[int]uint64{least: 0, most: 1} {
 		var directions []status.Direction
-		var enforced []engine.Enforced
-		var held []engine.Held
+		var enforced []mailbox.Enforced
+		var held []mailbox.Held
 		for _, d := range terms.Directions {
 			directions = append(directions, status.Direction{
 				Limit: terms.Limit{
@@ -227,14 +228,14 @@ func TestSeriesOfAPod(t *testing.T) {
 				Waits:    []datapath.Wait{{Band: "light", Packets: packets}, {Band: "heavy", Packets: packets}},
 				Qdisc:    &engine.QueueStatistics{},
 			})
-			enforced = append(enforced, engine.Enforced{Namespace: "default", Pod: "web", Direction: d, Enforced: true})
-			held = append(held, engine.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d})
+			enforced = append(enforced, mailbox.Enforced{Namespace: "default", Pod: "web", Direction: d, Enforced: true})
+			held = append(held, mailbox.Held{Namespace: "default", Pod: "web", Interface: "eth0", Direction: d})
 		}
 		text := scrape(t, metrics.New(metrics.Config{
 			Log:      slog.New(slog.DiscardHandler),
 			Pods:     &pods{all: []metrics.Interface{{Namespace: "default", Pod: "web", Name: "eth0", Directions: directions}}},
-			Enforced: func() []engine.Enforced { return enforced },
-			Held:     func() []engine.Held { return held },
+			Enforced: func() []mailbox.Enforced { return enforced },
+			Held:     func() []mailbox.Held { return held },
 		}).Handler())
 		if got := strings.Count(text, `pod="web"`); got != want {
 			t.Errorf("%d series with %d packets in each band, want %d", got, packets, want)
@@ -334,8 +335,8 @@ func TestNamesEndInUnits(t *testing.T) {
 func TestNameThatIsNotUTF8(t *testing.T) {
 	m := metrics.New(metrics.Config{
 		Log: slog.New(slog.DiscardHandler),
-		Enforced: func() []engine.Enforced {
-			return []engine.Enforced{
+		Enforced: func() []mailbox.Enforced {
+			return []mailbox.Enforced{
 				{Namespace: "default", Pod: "\xff", Direction: terms.Egress},
 				{Namespace: "default", Pod: "web", Direction: terms.Egress},
 			}

@@ -112,7 +112,7 @@ func (e *Engine) Forget(ctx context.Context, p *Pod) error {
 		if id.ContainerID != p.ID {
 			return nil
 		}
-		e.Paths.ClearFailure(id)
+		e.Paths.Mail().ClearFailure(id)
 		return node.Remove(ctx, id)
 	})
 }
@@ -128,7 +128,7 @@ func (e *Engine) Known(ctx context.Context, ids []string) error {
 		}
 		records, err := node.Records(id)
 		if err == nil && len(records) == 0 {
-			e.Paths.ClearFailure(id)
+			e.Paths.Mail().ClearFailure(id)
 		}
 		return err
 	})

@@ -564,7 +564,7 @@ func TestPrivilegedPodsThatChangedSinceTheirCreation(t *testing.T) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if failures, err := n.paths.Failures(); err != nil || len(failures) != 0 || len(n.unshaped) != 0 {
+	if failures, err := n.paths.Mail().Failures(); err != nil || len(failures) != 0 || len(n.unshaped) != 0 {
 		t.Errorf("Failures() = %v, %v, told %v, want none", failures, err, n.unshaped)
 	}
 }
@@ -577,7 +577,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	if err := r.run(t, bad); err != nil {
 		t.Errorf("RunPodSandbox = %v, want the pod to start", err)
 	}
-	failures, err := n.paths.Failures()
+	failures, err := n.paths.Mail().Failures()
 	if err != nil || len(failures) != 1 || failures[0].ID.ContainerID != "bad" || !strings.Contains(failures[0].Error, `"fast"`) {
 		t.Errorf("Failures() = %v, %v, want one that names the value", failures, err)
 	}
@@ -591,7 +591,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	if err := r.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: bad}); err != nil {
 		t.Error(err)
 	}
-	if failures, err := n.paths.Failures(); err != nil || len(failures) != 0 {
+	if failures, err := n.paths.Mail().Failures(); err != nil || len(failures) != 0 {
 		t.Errorf("Failures() after the end = %v, %v, want none", failures, err)
 	}
 }
@@ -710,9 +710,9 @@ func TestPrivilegedObservedPodIsNeverRefused(t *testing.T) {
 		if refuse != refused || err == nil {
 			t.Errorf("%s: refuse = %v, %v, want %v and an error", entry, refuse, err, refused)
 		}
-		if failures, err := n.paths.Failures(); err != nil || (len(failures) == 0) != refused {
+		if failures, err := n.paths.Mail().Failures(); err != nil || (len(failures) == 0) != refused {
 			t.Errorf("%s: failure records %v, %v, want one if the pod starts", entry, failures, err)
 		}
-		n.paths.ClearFailure(attach.ID{ContainerID: "one", IfName: "eth0"})
+		n.paths.Mail().ClearFailure(attach.ID{ContainerID: "one", IfName: "eth0"})
 	}
 }

@@ -208,10 +208,10 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 			}
 			began := time.Now()
 			// The record follows the event, when all pods have been looked at.
-			records, err := n.paths.Unenforced()
+			records, err := n.paths.Mail().Unenforced()
 			for time.Since(began) < last && (len(pods.told()) == 0 || len(records) == 0) {
 				<-time.After(100 * time.Millisecond)
-				records, err = n.paths.Unenforced()
+				records, err = n.paths.Mail().Unenforced()
 			}
 			took := time.Since(began)
 			told := pods.told()
@@ -233,7 +233,7 @@ func TestPrivilegedRateIsWatched(t *testing.T) {
 			if tt.keys != nil || tt.harm != "" {
 				return
 			}
-			reached, err := n.paths.Reached()
+			reached, err := n.paths.Mail().Reached()
 			if err != nil || len(reached) != 1 || reached[0].Direction.String() != tt.direction || reached[0].LastMinute < 0.3 {
 				t.Errorf("reached = %+v, %v, want some time of %s", reached, err, tt.direction)
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
 )
 
@@ -72,11 +72,11 @@ func (f *fight) on(now time.Time) bool {
 }
 
 // taker is who may be on the other side.
-func (f *fight) taker() engine.Taker {
+func (f *fight) taker() mailbox.Taker {
 	if f.inPod {
-		return engine.TakerPod
+		return mailbox.TakerPod
 	}
-	return engine.TakerNode
+	return mailbox.TakerNode
 }
 
 // Mend is one difference that was put right.
@@ -94,7 +94,7 @@ type Tampering struct {
 	ID        attach.ID
 	Direction terms.Direction
 	Since     time.Time
-	By        engine.Taker
+	By        mailbox.Taker
 	// What was taken away last.
 	What string
 }
@@ -164,7 +164,7 @@ func (l *look) fighting() {
 func (l *look) tellTampering() {
 	if len(l.Tampered) > 0 {
 		t := &l.Tampered[0]
-		l.warn("BandwidthTampered", engine.TakenAway(t.Direction, t.By)+"; "+l.heldBy(t))
+		l.warn("BandwidthTampered", mailbox.TakenAway(t.Direction, t.By)+"; "+l.heldBy(t))
 	}
 }
 

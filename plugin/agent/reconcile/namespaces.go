@@ -28,12 +28,12 @@ func (r *Reconciler) rememberNamespaces() {
 	if r.cfg.Namespaces == nil {
 		return
 	}
-	names, err := r.cfg.Paths.RecordedNamespaces()
+	names, err := r.cfg.Paths.Mail().RecordedNamespaces()
 	if err != nil {
 		r.cfg.Log.Error("recorded rates of namespaces not listed", "error", err)
 	}
 	for _, name := range names {
-		rates, err := r.cfg.Paths.Namespace(name)
+		rates, err := r.cfg.Paths.Mail().Namespace(name)
 		if err != nil {
 			r.cfg.Log.Error("recorded rates of a namespace not read: the API server will be queried", "error", err)
 		}
@@ -53,7 +53,7 @@ func (r *Reconciler) namespaces(ctx context.Context) {
 // namespaceTold records the rates of a namespace for podweir-cni, also if they are what
 // they were, since the record may be gone, and has its pods looked at if they changed.
 func (r *Reconciler) namespaceTold(name string, rates netconf.Namespace, changed bool) {
-	if err := r.cfg.Paths.RecordNamespace(name, rates); err != nil {
+	if err := r.cfg.Paths.Mail().RecordNamespace(name, rates); err != nil {
 		r.cfg.Log.Error("rates of a namespace not recorded: new pods get the rates of the node until the agent reconciles them", "error", err)
 	}
 	if !changed {

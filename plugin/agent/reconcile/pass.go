@@ -161,7 +161,7 @@ func (l *look) sweep(ctx context.Context, node *engine.Node) {
 	case err != nil:
 		l.fail(err)
 	case removed:
-		l.cfg.Paths.ClearFailure(id)
+		l.cfg.Paths.Mail().ClearFailure(id)
 		l.Outcome, l.Reason = Removed, "its sandbox is gone, and the runtime did not say so by DEL"
 	}
 }

@@ -165,7 +165,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = r.host.Close() }()
-	r.cfg.Paths.ForgetUnshaped()
+	r.cfg.Paths.Mail().ForgetUnshaped()
 	r.rememberNamespaces()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -302,7 +302,7 @@ func (r *Reconciler) forget(ctx context.Context, k key) {
 	r.mu.Unlock()
 	r.watch.set(ctx, k, nil)
 	if k.uid != "" {
-		r.cfg.Paths.ClearUnshaped(k.uid)
+		r.cfg.Paths.Mail().ClearUnshaped(k.uid)
 		r.cfg.Events.Clear(k.uid)
 	}
 }

@@ -306,7 +306,7 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 	if e := p.event(t, "BandwidthNotEnforced"); !strings.Contains(e.Message, "root qdisc is not podweir's: htb 7: on eth0") {
 		t.Errorf("event %q", e.Message)
 	}
-	failures := func() int { f, _ := n.paths.Failures(); return len(f) }
+	failures := func() int { f, _ := n.paths.Mail().Failures(); return len(f) }
 	testutil.Eventually(t, soon, "a record of the failure", func() bool { return failures() == 1 })
 	events := len(n.api.Events())
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "clsact")

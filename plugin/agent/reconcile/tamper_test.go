@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
 	"github.com/podweir/podweir/plugin/testutil/must"
@@ -74,7 +74,7 @@ func TestPrivilegedDeleteLoop(t *testing.T) {
 				t.Errorf("the pod got %.3f of its cap in %v, want at most %.1f", got, fightTime, mostInFight)
 			}
 			s := a.state(p)
-			if len(s.Tampered) != 1 || s.Tampered[0].By != engine.TakerPod || len(s.Limits) != 1 || s.Limits[0].Side.Is != terms.SidePod {
+			if len(s.Tampered) != 1 || s.Tampered[0].By != mailbox.TakerPod || len(s.Limits) != 1 || s.Limits[0].Side.Is != terms.SidePod {
 				t.Errorf("state = %+v, want a limit in the pod that is taken away there", s)
 			}
 			held := "the ceiling on the host side holds it"

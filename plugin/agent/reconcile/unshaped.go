@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
-	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 )
 
 // recordUnshaped has status and the doctor know of a pod that runs without its limit, or
@@ -19,11 +19,11 @@ func (r *Reconciler) recordUnshaped(s *PodState, old *state) {
 	case s.UID == "":
 	case s.NotLimited():
 		old.unshaped = cmp.Or(old.unshaped, s.Since, s.At)
-		r.cfg.Paths.RecordUnshaped(r.cfg.Log, &engine.Unshaped{
+		r.cfg.Paths.Mail().RecordUnshaped(r.cfg.Log, &mailbox.Unshaped{
 			Pod: s.Namespace + "/" + s.Name, UID: s.UID, Reason: s.Outcome.String(), Since: old.unshaped.UTC(), Error: text(s.Err),
 		})
 	case !old.unshaped.IsZero():
-		r.cfg.Paths.ClearUnshaped(s.UID)
+		r.cfg.Paths.Mail().ClearUnshaped(s.UID)
 		old.unshaped = time.Time{}
 	}
 }
@@ -34,7 +34,7 @@ func (l *look) cured(id attach.ID) {
 	if l.pod == nil {
 		return
 	}
-	l.cfg.Paths.ClearFailure(id)
+	l.cfg.Paths.Mail().ClearFailure(id)
 	l.clearFailures(id.IfName)
 }
 
@@ -42,13 +42,13 @@ func (l *look) cured(id attach.ID) {
 // sandboxes: it has what it asks for now, which may be nothing. Of other interfaces it is
 // not known what their networks ask for.
 func (l *look) clearFailures(ifName string) {
-	failures, err := l.cfg.Paths.Failures()
+	failures, err := l.cfg.Paths.Mail().Failures()
 	if err != nil {
 		l.cfg.Log.Error("failure records not read: status may show a failure that is cured", "pod", l.pod.Key(), "error", err)
 	}
 	for i := range failures {
 		if f := &failures[i]; f.Pod == l.pod.Key() && f.ID.IfName == ifName {
-			l.cfg.Paths.ClearFailure(f.ID)
+			l.cfg.Paths.Mail().ClearFailure(f.ID)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (l *look) clearFailures(ifName string) {
 // where the agent alone attaches pods. One that is younger than a pass may be of a pod that
 // is being set up, which neither the API server nor the runtime has told of yet.
 func (r *Reconciler) sweepFailures(ctx context.Context) {
-	failures, err := r.cfg.Paths.Failures()
+	failures, err := r.cfg.Paths.Mail().Failures()
 	if err != nil {
 		r.cfg.Log.Error("failure records not read: those of pods that are gone stay", "error", err)
 	}
@@ -79,6 +79,6 @@ func (r *Reconciler) sweepFailures(ctx context.Context) {
 				continue
 			}
 		}
-		r.cfg.Paths.ClearFailure(f.ID)
+		r.cfg.Paths.Mail().ClearFailure(f.ID)
 	}
 }

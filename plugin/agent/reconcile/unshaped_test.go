@@ -24,12 +24,12 @@ func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 	var seen []string
 	testutil.Eventually(t, soon, "records of pods without a limit", func() bool {
 		seen = nil
-		told, err := n.paths.Unshaped()
+		told, err := n.paths.Mail().Unshaped()
 		must.OK(t, err)
 		for _, u := range told {
 			seen = append(seen, u.Error)
 		}
-		failed, err := n.paths.Failures()
+		failed, err := n.paths.Mail().Failures()
 		must.OK(t, err)
 		for _, f := range failed {
 			seen = append(seen, f.Error)
@@ -61,13 +61,13 @@ func TestPrivilegedBadRateIsRecorded(t *testing.T) {
 	p.annotate(map[string]string{"podweir.io/egress-rate": "fast"})
 	s := a.becomes(t, p, reconcile.Invalid)
 	n.recorded(t, 1, 0, `podweir.io/egress-rate: "fast" is not accepted`)
-	told, err := n.paths.Unshaped()
+	told, err := n.paths.Mail().Unshaped()
 	if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || told[0].Reason != "invalid" || told[0].Since.After(s.At) {
 		t.Fatalf("records %+v, %v, want that of the pod since %v", told, err, s.At)
 	}
 	a.Again()
 	testutil.Eventually(t, soon, "a later look", func() bool { return a.state(p).At.After(s.At) })
-	if again, err := n.paths.Unshaped(); err != nil || len(again) != 1 || !again[0].Since.Equal(told[0].Since) {
+	if again, err := n.paths.Mail().Unshaped(); err != nil || len(again) != 1 || !again[0].Since.Equal(told[0].Since) {
 		t.Errorf("records of a later look %+v, %v, want %+v still", again, err, told)
 	}
 	p.annotate(map[string]string{"podweir.io/egress-rate": "30M"})
@@ -117,7 +117,7 @@ func TestPrivilegedUnfoundPodIsRecorded(t *testing.T) {
 // fails records of a pod's interface that it could not be limited.
 func (p *pod) fails(container, ifName string) {
 	id := attach.ID{Network: "net", ContainerID: container, IfName: ifName}
-	p.node.paths.RecordFailure(slog.New(slog.DiscardHandler), id, p.api.Namespace+"/"+p.api.Name, errors.New(ifName+" failed"))
+	p.node.paths.Mail().RecordFailure(slog.New(slog.DiscardHandler), id, p.api.Namespace+"/"+p.api.Name, errors.New(ifName+" failed"))
 }
 
 // What could not be limited is no failure any more when no limit is requested, or another
@@ -193,7 +193,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 			p.annotate(both("10M", "20M"))
 			a := n.start(t, 100*time.Millisecond)
 			a.becomes(t, p, reconcile.Waiting)
-			early, err := n.paths.Unshaped()
+			early, err := n.paths.Mail().Unshaped()
 			if s := a.state(p); err != nil || s.Outcome == reconcile.Waiting && len(early) > 0 {
 				t.Errorf("while it waits: %v, %v, want no record yet", early, err)
 			}
@@ -202,7 +202,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 			if !strings.Contains(e.Message, "runs without its limit") || !strings.Contains(e.Message, tc.reason) || s.Err == nil {
 				t.Errorf("event %q, error %v, want that the limit is not kept and why", e.Message, s.Err)
 			}
-			told, err := n.paths.Unshaped()
+			told, err := n.paths.Mail().Unshaped()
 			if err != nil || len(told) != 1 || told[0].Pod != "default/"+p.api.Name || !strings.Contains(told[0].Error, tc.reason) || told[0].Since.IsZero() {
 				t.Errorf("records %+v, %v, want that of the pod", told, err)
 			}
@@ -227,7 +227,7 @@ func TestPrivilegedOverdue(t *testing.T) {
 				t.Errorf("it waits since %v after it is shaped", s.Since)
 			}
 			testutil.Eventually(t, soon, "the record is gone", func() bool {
-				left, err := n.paths.Unshaped()
+				left, err := n.paths.Mail().Unshaped()
 				return err == nil && len(left) == 0
 			})
 		})
@@ -244,7 +244,7 @@ func TestPrivilegedOverdueIsForgotten(t *testing.T) {
 	n.sandbox.drop(p.api.UID)
 	p.annotate(both("10M", "20M"))
 	records := func() int {
-		all, err := n.paths.Unshaped()
+		all, err := n.paths.Mail().Unshaped()
 		must.OK(t, err)
 		return len(all)
 	}

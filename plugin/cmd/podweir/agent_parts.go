@@ -264,7 +264,7 @@ func (a *agentParts) makeServer(ctx context.Context) (*serve.Server, error) {
 			if a.waiting.on() {
 				return 0, nil // the other agent tells of them
 			}
-			all, err := paths.Failures()
+			all, err := paths.Mail().Failures()
 			return len(all), err
 		},
 		Ready: func() map[string]bool {

@@ -29,6 +29,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/serve"
 	"github.com/podweir/podweir/plugin/cmd/settings"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status/cluster"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -264,7 +265,7 @@ func TestAnswerWithoutBPFFS(t *testing.T) {
 	o := newOptions()
 	o.v.Set("pins", filepath.Join(t.TempDir(), "podweir"))
 	o.v.Set("run", t.TempDir())
-	o.paths().RecordUnshaped(slog.New(slog.DiscardHandler), &engine.Unshaped{
+	o.paths().Mail().RecordUnshaped(slog.New(slog.DiscardHandler), &mailbox.Unshaped{
 		Pod: "default/web", UID: "u", Reason: "failed", Since: time.Now(), Error: "no bpffs",
 	})
 	a := &agentParts{o: o, reconciler: reconcile.New(reconcile.Config{})}

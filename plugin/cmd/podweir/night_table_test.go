@@ -257,7 +257,7 @@ func moreNightCases() []nightCase {
 // refused says whether the pod could not be limited. If it was, everything is taken off again.
 func (n *nightNode) refused(t *testing.T) bool {
 	t.Helper()
-	all, _ := (engine.Paths{Run: n.cli.run}).Failures()
+	all, _ := (engine.Paths{Run: n.cli.run}).Mail().Failures()
 	if len(all) == 0 {
 		_, _ = n.do(t, "detach", "--container", "sandbox-1")
 		_ = os.RemoveAll(n.cli.pins) // the maps of the node, too

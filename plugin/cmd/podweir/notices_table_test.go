@@ -591,7 +591,7 @@ func nodeNotices() []notice {
 		{
 			name: "a pod could not be limited",
 			make: func(_ *testing.T, n *noticed) {
-				engine.Paths{Pins: n.pins, Run: n.run}.RecordFailure(slog.New(slog.DiscardHandler),
+				engine.Paths{Pins: n.pins, Run: n.run}.Mail().RecordFailure(slog.New(slog.DiscardHandler),
 					attach.ID{Network: "net", ContainerID: "0ba2212f", IfName: "eth0"}, "default/db", errors.New("boom"))
 			},
 			truth: same, status: []string{"NOT LIMITED default/db", "boom"}, doctor: "PW601",

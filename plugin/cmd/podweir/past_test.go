@@ -11,6 +11,7 @@ import (
 	"github.com/podweir/podweir/plugin/agent/enforce"
 	"github.com/podweir/podweir/plugin/agent/reconcile"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/status/view"
 	"github.com/podweir/podweir/plugin/terms"
@@ -120,8 +121,8 @@ func TestPrivilegedPastOfTheAgent(t *testing.T) {
 		2 * time.Hour: "Went past podweir, as the agent saw it: podweir-manual/netns-", time.Second: "packets went past podweir in the minute until",
 	} {
 		last := time.Now().Add(-ago)
-		past := engine.Past{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Past: terms.Past{PastBytes: 465e6, PastSince: last.Add(-time.Minute), PastLast: last}}
-		must.OK(t, paths.RecordPast([]engine.Past{past}))
+		past := mailbox.Past{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Past: terms.Past{PastBytes: 465e6, PastSince: last.Add(-time.Minute), PastLast: last}}
+		must.OK(t, paths.Mail().RecordPast([]mailbox.Past{past}))
 		rep := parseBroken(t, c)
 		v := rep.View(time.Now())
 		if text := oneLine(v.Summary("this node", false)); !strings.Contains(text, want) || (len(v.Broken()) > 0) != (ago < time.Hour) {

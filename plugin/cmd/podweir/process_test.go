@@ -259,7 +259,7 @@ func (a *agentProcess) sample(t *testing.T, d time.Duration) {
 
 // watches says whether the agent has looked at what pods carry.
 func (a *agentProcess) watches() (bool, string) {
-	watched, err := engine.Paths{Run: a.node.run}.Watched()
+	watched, err := engine.Paths{Run: a.node.run}.Mail().Watched()
 	return watched, fmt.Sprint(err)
 }
 

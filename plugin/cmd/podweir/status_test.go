@@ -17,6 +17,7 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/engine"
+	"github.com/podweir/podweir/plugin/mailbox"
 	"github.com/podweir/podweir/plugin/status"
 	"github.com/podweir/podweir/plugin/terms"
 	"github.com/podweir/podweir/plugin/testutil"
@@ -27,9 +28,9 @@ import (
 func broken() *status.Report {
 	since := time.Unix(1_800_000_000, 0).UTC()
 	id := func(c string) attach.ID { return attach.ID{Network: "net", ContainerID: c, IfName: "eth0"} }
-	exceeded := engine.Unenforced{
+	exceeded := mailbox.Unenforced{
 		ID: id("c1"), Pod: "ns/web", Interface: "eth0", Limit: terms.Limit{Direction: terms.Name(terms.Egress), Rate: 10e6}, Reason: "exceeded", Since: since,
-		Carried: 25e6, Likely: engine.Likely{Cause: engine.CauseError, What: "a process in the pod"},
+		Carried: 25e6, Likely: mailbox.Likely{Cause: mailbox.CauseError, What: "a process in the pod"},
 	}
 	held := exceeded
 	held.ID, held.Pod, held.Reason, held.Held, held.Carried = id("c2"), "/", "tampered", true, 0
@@ -40,11 +41,11 @@ func broken() *status.Report {
 			{ID: id("c3"), Pod: "ns/db", Drift: []string{"egress build-queue: no root qdisc"}},
 			{ID: id("c4"), Error: "unexpected end of JSON input"},
 		},
-		Failures:   []engine.Failure{{ID: id("c3"), Error: "no memory", Time: since}, {ID: id("c5"), Pod: "ns/new", Error: "no memory", Time: since}},
-		Unenforced: []engine.Unenforced{exceeded, held},
-		Overdue:    []engine.Unshaped{{Pod: "ns/late", Reason: engine.ReasonOverdue, Since: since, Error: "no sandbox"}},
-		Unshaped: []engine.Unshaped{
-			{Pod: "ns/bad", Reason: engine.ReasonInvalid, Since: since, Error: `"fast" is not accepted`},
+		Failures:   []mailbox.Failure{{ID: id("c3"), Error: "no memory", Time: since}, {ID: id("c5"), Pod: "ns/new", Error: "no memory", Time: since}},
+		Unenforced: []mailbox.Unenforced{exceeded, held},
+		Overdue:    []mailbox.Unshaped{{Pod: "ns/late", Reason: mailbox.ReasonOverdue, Since: since, Error: "no sandbox"}},
+		Unshaped: []mailbox.Unshaped{
+			{Pod: "ns/bad", Reason: mailbox.ReasonInvalid, Since: since, Error: `"fast" is not accepted`},
 			{Pod: "ns/new", Reason: "failed", Since: since, Error: "no memory"},
 		},
 	}
@@ -214,7 +215,7 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 		t.Errorf("without an agent heldShare is %v", *d.HeldShare)
 	}
 	paths, since := engine.Paths{Run: c.run}, time.Now().UTC().Truncate(time.Second)
-	must.OK(t, paths.RecordReached([]engine.Reached{
+	must.OK(t, paths.Mail().RecordReached([]mailbox.Reached{
 		{ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Egress), Since: since, LastMinute: 0.5}, {ID: a.ID, Interface: "eth0", Direction: terms.Name(terms.Ingress)},
 	}))
 	wide("beside an agent", "50 % of the last minute, since "+since.Format(time.RFC3339), "0 % of the last minute")
@@ -223,7 +224,7 @@ func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
 			t.Errorf("beside an agent heldShare of %s is %v, want %v", d.Direction, d.HeldShare, want)
 		}
 	}
-	paths.ForgetReached()
+	paths.Mail().ForgetReached()
 	// 2 MB in a moment are more than a queue of 10 Mbit/s holds.
 	c.sendUDP(t, 2_000, 1_000)
 	wide("after the agent, with drops", "it was: ")

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package engine
+// Package mailbox is podweir's directory on tmpfs, by which the agent, podweir-cni and the
+// commands leave each other word. All of it may be deleted at any time.
+package mailbox
 
 import (
 	"encoding/json"
@@ -11,7 +13,10 @@ import (
 	"path/filepath"
 )
 
-// readJSON reads what [writeJSON] left, nothing if there is no such file.
+// Dir is the directory.
+type Dir string
+
+// readJSON reads what [Write] left, nothing if there is no such file.
 func readJSON[T any](path string) ([]T, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -27,9 +32,9 @@ func readJSON[T any](path string) ([]T, error) {
 	return all, nil
 }
 
-// writeJSON replaces a file, and makes its directory if that is missing. Everybody may
+// Write replaces a file, and makes its directory if that is missing. Everybody may
 // read the file.
-func writeJSON(path string, v any) error {
+func Write(path string, v any) error {
 	content, err := json.Marshal(v)
 	if err != nil {
 		return err

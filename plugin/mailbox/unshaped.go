@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package engine
+package mailbox
 
 import (
 	"log/slog"
@@ -31,30 +31,30 @@ type Unshaped struct {
 	Error  string    `json:"error"`
 }
 
-func (p Paths) unshapedDir() string { return filepath.Join(p.Run, "unshaped") }
+func (d Dir) unshapedDir() string { return filepath.Join(string(d), "unshaped") }
 
-func (p Paths) unshapedPath(uid string) string {
-	return filepath.Join(p.unshapedDir(), url.QueryEscape(uid)+".json")
+func (d Dir) unshapedPath(uid string) string {
+	return filepath.Join(d.unshapedDir(), url.QueryEscape(uid)+".json")
 }
 
 // RecordUnshaped leaves a record for status and the doctor. That it cannot be written
 // is logged: the pod's Event says the same.
-func (p Paths) RecordUnshaped(log *slog.Logger, u *Unshaped) {
-	path := p.unshapedPath(u.UID)
-	if err := writeJSON(path, u); err != nil {
+func (d Dir) RecordUnshaped(log *slog.Logger, u *Unshaped) {
+	path := d.unshapedPath(u.UID)
+	if err := Write(path, u); err != nil {
 		log.Error("record of a pod without its limit not written", "path", path, "error", err)
 	}
 }
 
 // ClearUnshaped removes the record of a pod, if there is one.
-func (p Paths) ClearUnshaped(uid string) { _ = os.Remove(p.unshapedPath(uid)) }
+func (d Dir) ClearUnshaped(uid string) { _ = os.Remove(d.unshapedPath(uid)) }
 
 // ForgetUnshaped removes all such records: an agent that starts looks at every pod
 // itself.
-func (p Paths) ForgetUnshaped() { _ = os.RemoveAll(p.unshapedDir()) }
+func (d Dir) ForgetUnshaped() { _ = os.RemoveAll(d.unshapedDir()) }
 
 // Unshaped returns the pods that run without a limit as the agent knows it, in the
 // order of their UIDs.
-func (p Paths) Unshaped() ([]Unshaped, error) {
-	return readRecords[Unshaped](p.unshapedDir())
+func (d Dir) Unshaped() ([]Unshaped, error) {
+	return readRecords[Unshaped](d.unshapedDir())
 }

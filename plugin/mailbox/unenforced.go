@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package engine
+package mailbox
 
 import (
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/podweir/podweir/plugin/attach"
@@ -118,45 +117,30 @@ func TakenAway(d terms.Direction, by Taker) string {
 	return fmt.Sprintf("the %v limit is taken away again and again, by %v", d, by)
 }
 
-func (p Paths) unenforcedPath() string { return filepath.Join(p.Run, "unenforced.json") }
+func (d Dir) unenforcedPath() string { return filepath.Join(string(d), "unenforced.json") }
 
 // RecordUnenforced leaves a record for status and the doctor, in place of the one
 // before. That it cannot be written is logged: the pods' Events say the same.
-func (p Paths) RecordUnenforced(log *slog.Logger, all []Unenforced) {
+func (d Dir) RecordUnenforced(log *slog.Logger, all []Unenforced) {
 	if len(all) == 0 {
-		p.ForgetUnenforced()
+		d.ForgetUnenforced()
 		return
 	}
-	path := p.unenforcedPath()
-	if err := writeJSON(path, all); err != nil {
+	path := d.unenforcedPath()
+	if err := Write(path, all); err != nil {
 		log.Error("record of unenforced limits not written", "path", path, "error", err)
 	}
 }
 
 // ForgetUnenforced removes the record: an agent that starts has seen nothing yet, and
 // after one that ends nobody looks.
-func (p Paths) ForgetUnenforced() { _ = os.Remove(p.unenforcedPath()) }
-
-// Unenforced returns the limits that the agent found not to hold, none if no agent
-// watches. Attachments may have gone since it looked.
-func (n *Node) Unenforced() ([]Unenforced, error) {
-	all, err := n.Paths.Unenforced()
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	ids, err := n.List()
-	return stillAttached(all, ids), err
-}
-
-func stillAttached(all []Unenforced, ids []attach.ID) []Unenforced {
-	return slices.DeleteFunc(all, func(u Unenforced) bool { return !slices.Contains(ids, u.ID) })
-}
+func (d Dir) ForgetUnenforced() { _ = os.Remove(d.unenforcedPath()) }
 
 // Unenforced returns what the agent recorded last, none if no agent watches: a record
 // that one left when it was killed says nothing of now.
-func (p Paths) Unenforced() ([]Unenforced, error) {
-	if watched, err := p.Watched(); err != nil || !watched {
+func (d Dir) Unenforced() ([]Unenforced, error) {
+	if watched, err := d.Watched(); err != nil || !watched {
 		return nil, err
 	}
-	return readJSON[Unenforced](p.unenforcedPath())
+	return readJSON[Unenforced](d.unenforcedPath())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package engine
+package mailbox
 
 import (
 	"encoding/json"
@@ -16,20 +16,20 @@ import (
 	"github.com/podweir/podweir/plugin/netconf"
 )
 
-func (p Paths) namespaceDir() string { return filepath.Join(p.Run, "namespaces") }
+func (d Dir) namespaceDir() string { return filepath.Join(string(d), "namespaces") }
 
-func (p Paths) namespacePath(name string) string {
-	return filepath.Join(p.namespaceDir(), url.QueryEscape(name)+".json")
+func (d Dir) namespacePath(name string) string {
+	return filepath.Join(d.namespaceDir(), url.QueryEscape(name)+".json")
 }
 
 // Namespace returns what the agent recorded of a Namespace. It is nil where nothing
 // is set, and where the agent does not know the namespace yet: then the rates of the
 // node alone are in force until the agent looks at the pod.
-func (p Paths) Namespace(name string) (netconf.Namespace, error) {
+func (d Dir) Namespace(name string) (netconf.Namespace, error) {
 	if name == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(p.namespacePath(name))
+	b, err := os.ReadFile(d.namespacePath(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -38,30 +38,30 @@ func (p Paths) Namespace(name string) (netconf.Namespace, error) {
 	}
 	var ns netconf.Namespace
 	if err := json.Unmarshal(b, &ns); err != nil {
-		return nil, fmt.Errorf("rates of namespace %s: %s: %w", name, p.namespacePath(name), err)
+		return nil, fmt.Errorf("rates of namespace %s: %s: %w", name, d.namespacePath(name), err)
 	}
 	return ns, nil
 }
 
 // RecordNamespace leaves for podweir-cni what is set on a Namespace; an empty one has
 // no record. A reader finds the old record or the new one, never a part.
-func (p Paths) RecordNamespace(name string, ns netconf.Namespace) error {
-	path := p.namespacePath(name)
+func (d Dir) RecordNamespace(name string, ns netconf.Namespace) error {
+	path := d.namespacePath(name)
 	if len(ns) == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("rates of namespace %s: %w", name, err)
 		}
 		return nil
 	}
-	if err := writeJSON(path, ns); err != nil {
+	if err := Write(path, ns); err != nil {
 		return fmt.Errorf("rates of namespace %s: %w", name, err)
 	}
 	return nil
 }
 
 // RecordedNamespaces returns the names of all namespaces that have a record.
-func (p Paths) RecordedNamespaces() ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(p.namespaceDir(), "*.json"))
+func (d Dir) RecordedNamespaces() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(d.namespaceDir(), "*.json"))
 	if err != nil {
 		return nil, err
 	}

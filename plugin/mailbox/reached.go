@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of podweir
 
-package engine
+package mailbox
 
 import (
 	"encoding/json"
@@ -56,44 +56,44 @@ type Past struct {
 	terms.Past
 }
 
-func (p Paths) pastPath() string { return filepath.Join(p.Run, "past.json") }
+func (d Dir) pastPath() string { return filepath.Join(string(d), "past.json") }
 
 // RecordPast leaves what the agent saw go past, in place of what it left before. It stays
 // when the agent ends: it is about what was.
-func (p Paths) RecordPast(all []Past) error { return writeJSON(p.pastPath(), all) }
+func (d Dir) RecordPast(all []Past) error { return Write(d.pastPath(), all) }
 
 // Past returns what an agent saw go past, none if it saw nothing.
-func (p Paths) Past() ([]Past, error) { return readJSON[Past](p.pastPath()) }
+func (d Dir) Past() ([]Past, error) { return readJSON[Past](d.pastPath()) }
 
 // reachedFresh is how long ago the agent may have looked: one that was killed, or cannot
 // look any more, leaves records of another minute than the last.
 const reachedFresh = 15 * time.Second
 
-func (p Paths) reachedPath() string { return filepath.Join(p.Run, "reached.json") }
+func (d Dir) reachedPath() string { return filepath.Join(string(d), "reached.json") }
 
 // RecordReached leaves what the agent sees now, in place of what it saw before.
-func (p Paths) RecordReached(all []Reached) error {
-	if err := writeJSON(p.reachedPath(), all); err != nil {
+func (d Dir) RecordReached(all []Reached) error {
+	if err := Write(d.reachedPath(), all); err != nil {
 		return err
 	}
-	return p.TouchReached()
+	return d.TouchReached()
 }
 
 // TouchReached says that the agent looked and sees what it saw before.
-func (p Paths) TouchReached() error {
+func (d Dir) TouchReached() error {
 	now := time.Now()
-	return os.Chtimes(p.reachedPath(), now, now)
+	return os.Chtimes(d.reachedPath(), now, now)
 }
 
 // ForgetReached removes the record of an agent that no longer looks.
-func (p Paths) ForgetReached() { _ = os.Remove(p.reachedPath()) }
+func (d Dir) ForgetReached() { _ = os.Remove(d.reachedPath()) }
 
 // fresh says whether the agent has just looked.
 func fresh(reached os.FileInfo) bool { return time.Since(reached.ModTime()).Abs() <= reachedFresh }
 
 // Watched says whether an agent watches the limits of the node.
-func (p Paths) Watched() (bool, error) {
-	st, err := os.Stat(p.reachedPath())
+func (d Dir) Watched() (bool, error) {
+	st, err := os.Stat(d.reachedPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -101,8 +101,8 @@ func (p Paths) Watched() (bool, error) {
 }
 
 // Reached returns the directions that the agent watches, none if no agent does.
-func (p Paths) Reached() ([]Reached, error) {
-	f, err := os.Open(p.reachedPath())
+func (d Dir) Reached() ([]Reached, error) {
+	f, err := os.Open(d.reachedPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

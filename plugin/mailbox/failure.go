@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of podweir
+
+package mailbox
+
+import (
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/podweir/podweir/plugin/attach"
+)
+
+// Failure tells that a pod runs unshaped, and why.
+type Failure struct {
+	ID attach.ID `json:"id"`
+	// Pod is namespace/name, "" if the runtime did not tell it.
+	Pod   string    `json:"pod,omitempty"`
+	Time  time.Time `json:"time"`
+	Error string    `json:"error"`
+}
+
+// failurePath leaves out the network: its name may change.
+func (d Dir) failurePath(id attach.ID) string {
+	return filepath.Join(string(d), "failures", url.QueryEscape(id.ContainerID)+","+url.QueryEscape(id.IfName)+".json")
+}
+
+// RecordFailure leaves a record for status and the agent. That it cannot be
+// written is logged: it must not break the pod as well.
+func (d Dir) RecordFailure(log *slog.Logger, id attach.ID, pod string, cause error) {
+	d.ClearFailure(id)
+	path := d.failurePath(id)
+	if err := Write(path, Failure{ID: id, Pod: pod, Time: time.Now().UTC(), Error: cause.Error()}); err != nil {
+		log.Error("failure record not written", "path", path, "error", err)
+	}
+}
+
+// ClearFailure removes the record of an attachment, if there is one.
+func (d Dir) ClearFailure(id attach.ID) { _ = os.Remove(d.failurePath(id)) }
+
+// Failures returns the attachments that could not be shaped.
+func (d Dir) Failures() ([]Failure, error) {
+	return readRecords[Failure](filepath.Join(string(d), "failures"))
+}
