@@ -42,7 +42,6 @@ const (
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
 	r := &rig{
 		node: testutil.NewNetNS(t), client: testutil.NewNetNS(t),

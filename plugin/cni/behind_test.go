@@ -22,7 +22,6 @@ import (
 // preference that come after it see every packet, and what one of them drops
 // does not arrive.
 func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	const packets = 20
 	prefs := []string{"1", "50000", "65534"}
@@ -73,7 +72,6 @@ func TestPrivilegedLaterProgramsComeBeforeTheRedirect(t *testing.T) {
 // status name it, and a repair or the next ADD moves to policing, whatever mode
 // was requested. Then what the chain drops does not arrive.
 func TestPrivilegedChainBehindTheRedirect(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb", "tbf")
 	for name, with := range map[string]conf{
 		"auto":          nil,

@@ -36,7 +36,6 @@ func (p *pod) unpin(t *testing.T, pin string) {
 // of pins, the slab, and programs that few configurations have.
 func TestPrivilegedCheckNamesTheDifference(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
 	k := treesHere(t)
 	onHost, guarded := both(conf{"ingressMode": "tcx-hostside"}), conf{"egressRate": "100M", "unshapedSubnets": []string{"10.99.0.0/16"}}
@@ -119,7 +118,6 @@ func (p *pod) afterIFB(t *testing.T) *pod {
 }
 
 func TestPrivilegedCheckOfOtherLimits(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	wantCode(t, "CHECK of what was never added", p.call(t, "CHECK", p.conf(both(nil))).err, 100, "not attached")
 	p.must(t, "ADD", p.conf(both(nil)))

@@ -157,7 +157,6 @@ func TestPrivilegedBadValueKeepsTheLimit(t *testing.T) {
 // A rate that cannot be read, without another to take, leaves its direction without
 // a limit and not the other one.
 func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	with := asks(conf{"kubernetes.io/egress-bandwidth": "bogus", "kubernetes.io/ingress-bandwidth": "20M"}, nil)
 	closed := p.call(t, "ADD", p.conf(with))
@@ -185,7 +184,6 @@ func TestPrivilegedBadRateKeepsTheOtherDirection(t *testing.T) {
 }
 
 func TestPrivilegedForeignRoot(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	p.ns.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "bfifo", "limit", "77777")
 	foreign := p.ns.Run(t, "tc", "qdisc", "show", "dev", "eth0", "root")
@@ -223,7 +221,6 @@ func TestPrivilegedForeignRoot(t *testing.T) {
 // Who owns the root qdisc of the host side, as Calico does from 3.30, keeps it:
 // the ingress queue moves to the pod, whoever comes first.
 func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb")
 	n := newNode(t)
 	takes := func(t *testing.T, p *pod) string {
@@ -264,7 +261,6 @@ func TestPrivilegedForeignRootOnTheHostSide(t *testing.T) {
 
 // A pod that was unshaped and is shaped now has no failure record any more.
 func TestPrivilegedFailureRecordGoes(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	p.must(t, "ADD", p.conf(both(nil)))

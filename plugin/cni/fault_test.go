@@ -20,7 +20,6 @@ import (
 // the test goes on until it lives.
 func TestPrivilegedKilledAtEveryStep(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb")
 	scenarios := []struct {
 		name string
@@ -93,7 +92,6 @@ func TestPrivilegedKilledAtEveryStep(t *testing.T) {
 // Killed inside of the step that attaches: the clsact qdisc is there, the filter
 // is not.
 func TestPrivilegedKilledBeforeTheFilter(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact")
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"egressRate": "10M", "queue": "none"})

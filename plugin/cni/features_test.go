@@ -30,7 +30,6 @@ import (
 // The first of a node to try the kernel may be the agent: with what its DaemonSet
 // allows and nothing else, a pod gets its queue on an ifb, and the answer is kept.
 func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
 	p := unprobed(t).newPod(t)
 	a, _ := p.execBy(t, withOnly(chartCapabilities(t)), "ADD", p.conf(inIFB(nil)).json(t), 0)
@@ -54,7 +53,6 @@ func TestPrivilegedTheChartsCapabilitiesSuffice(t *testing.T) {
 // said why; when it can, the next look moves the queue there. So it is with the ifb
 // by name.
 func TestPrivilegedFallsBackFromAnIFB(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
 	p := newNode(t).newPod(t)
 	const why = "packets get lost on the way through an ifb"
@@ -92,7 +90,6 @@ func fallsBackFromAnIFB(t *testing.T, p *pod, place, why string) {
 // host side, not even one that stood there before: there is no ceiling, and an ingress
 // queue that needs a program on the hook moves into the pod.
 func TestPrivilegedNoHostFilterWithoutTCX(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "clsact", "ifb")
 	p := newNode(t).newPod(t)
 	p.must(t, "ADD", p.conf(both(nil)))

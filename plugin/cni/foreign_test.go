@@ -27,7 +27,6 @@ import (
 // directions, on both devices.
 func TestPrivilegedForeignDropDecides(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
 	drops := newCounter(t, "foreign_drop", tcActShot)
 	pin := drops.pinned(t)
@@ -73,7 +72,6 @@ func TestPrivilegedForeignDropDecides(t *testing.T) {
 // A clsact qdisc that somebody makes while ADD is under way is theirs: it stays when the
 // pod's limits go.
 func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))
@@ -96,7 +94,6 @@ func TestPrivilegedForeignClsactDuringADD(t *testing.T) {
 
 // So is a queue: ADD fails and leaves it.
 func TestPrivilegedForeignQueueDuringADD(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
 	p.step = func(name string) {
@@ -241,7 +238,6 @@ func (p *pod) gates(drops *counter, pin string) []gate {
 // A program of somebody else's that is named as podweir's are is somebody else's: it
 // stays, it decides, and podweir keeps away from its hook as from any other's.
 func TestPrivilegedNamesakeIsSomebodyElses(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
 	requireTCX(t)
 	p := newNode(t).newPod(t)

@@ -195,7 +195,6 @@ func TestPrivilegedNamedInterfaceThatIsGone(t *testing.T) {
 
 // An interface that cannot be limited costs the others nothing either, and is told.
 func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: p.node.NetNS, Name: "other1"})
 	p.node.rewrite(t, map[string]any{"tcx": false})
@@ -217,7 +216,6 @@ func TestPrivilegedInterfaceThatCannotBeLimited(t *testing.T) {
 
 // A network that is renamed while its pods run is the same to them.
 func TestPrivilegedNetworkIsRenamed(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	p.must(t, "ADD", p.conf(conf{"onError": "open", "egressRate": "10X"}))
 	renamed := p.conf(both(conf{"name": "other"}))
@@ -254,7 +252,6 @@ func (p *pod) second(t *testing.T, ifName string) (*pod, conf) {
 // Interfaces that share the limit carry together no more than it, at the same time, in
 // either direction; each alone has its part. One alone has all of it.
 func TestPrivilegedInterfacesShareTheLimit(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	const addr, gateway = "10.78.1.2", "10.78.1.1"

@@ -81,7 +81,6 @@ func (n *node) programs(t *testing.T) map[string]ebpf.ProgramID {
 
 func TestPrivilegedLifecycle(t *testing.T) {
 	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))
@@ -123,7 +122,6 @@ func TestPrivilegedLifecycle(t *testing.T) {
 }
 
 func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	a := p.must(t, "ADD", p.conf(nil))
 	wantClean(t, p, "ADD without a limit")
@@ -144,7 +142,6 @@ func TestPrivilegedNoLimitAttachesNothing(t *testing.T) {
 // the limit that the other one made, nor takes away the record that it could not make it. One
 // that is told of no limit leaves the other one's.
 func TestPrivilegedTwiceInAChain(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
 	for name, caps := range map[string]conf{"none": nil, "bandwidth alone": {"bandwidth": true}, "annotations alone": {netconf.PodAnnotationsCapability: true}} {
@@ -203,7 +200,6 @@ func (p *pod) wantRates(t *testing.T, when, want string) {
 // A pfifo_fast gives its device another txqueuelen. Whoever takes the limits off a
 // pod that stays gives back what was there before the first of them.
 func TestPrivilegedTxQueueLen(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	n := newNode(t)
 	p := n.newPod(t)
@@ -231,7 +227,6 @@ func TestPrivilegedTxQueueLen(t *testing.T) {
 // ones, and whoever takes the limit off a pod that stays gives back what was there before.
 func TestPrivilegedPacketsOfThePod(t *testing.T) {
 	mark.Kernels(t, "most nodes have prio, and with it another tree of queues")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	p := newNode(t).newPod(t)
 	sizes := func() [2]uint32 {
@@ -278,7 +273,6 @@ func (p *pod) pacing(t *testing.T) []int {
 // those of the node's. CHECK tells of another value, unless its author chose it. A release that
 // bounded the device left a record of that.
 func TestPrivilegedPacingOfThePod(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	n := newNode(t)
 	p := n.newPod(t)
@@ -333,7 +327,6 @@ func TestPrivilegedPacingOfThePod(t *testing.T) {
 // Where some packets bypass the limit the pod's device keeps its packets: the bound would be
 // theirs, too. A running pod gets them back.
 func TestPrivilegedPacketsPastTheLimit(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	p := newNode(t).newPod(t)
 	before := p.ns.Interface(t, "eth0").GSOMaxSize
@@ -358,7 +351,6 @@ func TestPrivilegedPacketsPastTheLimit(t *testing.T) {
 // Senders elsewhere are not bounded for what the pod sends: the ifb takes what the pod's
 // peer sends, and CHECK tells if it does not.
 func TestPrivilegedPacketsOfTheIFB(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"egressRate": "10M", "ingressRate": "10M", "ingressPlace": "ifb"})
@@ -384,7 +376,6 @@ func TestPrivilegedPacketsOfTheIFB(t *testing.T) {
 // TestPrivilegedLimitLeftToCilium: every verb takes a limit that the entry leaves
 // to Cilium's bandwidth manager for somebody else's.
 func TestPrivilegedLimitLeftToCilium(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	runtime := conf{"bandwidth": conf{
 		"egressRate": 10_000_000, "egressBurst": 4294967295, "ingressRate": 20_000_000, "ingressBurst": 4294967295,
@@ -430,7 +421,6 @@ func compact(t *testing.T, b []byte) []byte {
 }
 
 func TestPrivilegedOneDirection(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	ingress := p.conf(conf{"ingressRate": "10M"})
 	p.must(t, "ADD", ingress)
@@ -454,7 +444,6 @@ func TestPrivilegedOneDirection(t *testing.T) {
 // The result goes out as it came in, byte for byte, in every version that the
 // specification has, and in a configuration that names none; the process is called as a runtime calls it.
 func TestPrivilegedVersions(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	for _, version := range append([]string{""}, terms.CNIVersions...) {
 		t.Run("version "+version, func(t *testing.T) {
@@ -504,7 +493,6 @@ func TestPrivilegedVersions(t *testing.T) {
 }
 
 func TestPrivilegedContractErrors(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	without := func(key string) []byte {
 		c := p.conf(both(conf{"onError": "open"}))
@@ -529,7 +517,6 @@ func TestPrivilegedContractErrors(t *testing.T) {
 }
 
 func TestPrivilegedDelWhenThingsAreGone(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	tests := map[string]struct {
 		with conf
@@ -592,7 +579,6 @@ func (p *pod) removeNetNS(t *testing.T) {
 }
 
 func TestPrivilegedSeveralInterfaces(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	testutil.VethPair(t, testutil.End{NetNS: p.ns, Name: "net1"}, testutil.End{NetNS: n.NetNS, Name: "other1"})
@@ -619,7 +605,6 @@ func TestPrivilegedSeveralInterfaces(t *testing.T) {
 
 // Two networks with one container: each has a device and a state of its own.
 func TestPrivilegedTwoNetworks(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	other, second := p.second(t, "net1")
 	p.must(t, "ADD", p.conf(both(nil)))
@@ -636,7 +621,6 @@ func TestPrivilegedTwoNetworks(t *testing.T) {
 }
 
 func TestPrivilegedGC(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	pods := []*pod{n.newPod(t), n.newPod(t), n.newPod(t)}
 	for _, p := range pods {
@@ -673,7 +657,6 @@ func TestPrivilegedGC(t *testing.T) {
 }
 
 func TestPrivilegedStatus(t *testing.T) {
-	testutil.RequireRoot(t)
 	p := newNode(t).newPod(t)
 	p.must(t, "STATUS", p.conf(nil))
 	p.must(t, "STATUS", p.conf(conf{"prevResult": nil}))

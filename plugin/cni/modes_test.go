@@ -121,7 +121,6 @@ func (p *pod) raw(t *testing.T) string {
 // it, and DEL leaves the devices as they were.
 func TestPrivilegedModes(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "ifb", "clsact")
 	for _, m := range modes(t) {
 		t.Run(m.name, func(t *testing.T) {
@@ -210,7 +209,6 @@ func TestPrivilegedHeadOfTheHostSide(t *testing.T) {
 // TestPrivilegedDefaultsThatCannotBeHad: what the node's defaults name and its kernel
 // or the rate cannot have leaves no pod without a limit, also in every verb after ADD.
 func TestPrivilegedDefaultsThatCannotBeHad(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	for name, tc := range map[string]struct {
 		with    conf

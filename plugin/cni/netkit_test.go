@@ -40,7 +40,6 @@ func (n *node) newNetkitPod(t *testing.T, l3 bool) *pod {
 // link layer addresses. It skips the test where the kernel has no netkit.
 func netkitModes(t *testing.T) map[string]bool {
 	t.Helper()
-	testutil.RequireRoot(t)
 	testutil.NetkitPair(t, testutil.End{NetNS: testutil.NewNetNS(t), Name: "a"},
 		testutil.End{NetNS: testutil.NewNetNS(t), Name: "b"}, true)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")

@@ -43,7 +43,6 @@ var shapes = map[string]conf{
 // agent and `podweir repair`, while packets pass, without touching a queue.
 func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
 	for name, with := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +81,6 @@ func TestPrivilegedOtherBuildIsReplaced(t *testing.T) {
 // What a release with another layout shared goes when no program of it is attached any
 // more, and not before.
 func TestPrivilegedOtherLayoutIsRemoved(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))
@@ -201,7 +199,6 @@ func (p *pod) asFormer(t *testing.T) {
 // A pod of a release that loaded programs for each pod moves to the node's: in
 // place, while packets pass, without touching a queue, and its pins go.
 func TestPrivilegedFormerRelease(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	p := newNode(t).newPod(t)
 	c := p.conf(both(nil))

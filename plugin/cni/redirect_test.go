@@ -133,7 +133,6 @@ func (p *pod) sentBy(t *testing.T) int {
 // Whoever may, in the pod, takes the ifb away and gives its name to another device:
 // ingress is policed, and the limit can be taken off.
 func TestPrivilegedAnotherDeviceHasTheNameOfTheIFB(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
 	for _, place := range []string{"ifb", "prefer-ifb"} {
 		t.Run(place, func(t *testing.T) {
@@ -172,7 +171,6 @@ func TestPrivilegedAnotherDeviceHasTheNameOfTheIFB(t *testing.T) {
 // cap there does not hold, and one in the pod does.
 func TestPrivilegedRedirectPeer(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "clsact")
 	for _, m := range []struct {
 		name  string

@@ -33,7 +33,6 @@ func (p *pod) drift(t *testing.T) []string { t.Helper(); return p.status(t).Drif
 // whatever the kernel's version. The way by mirred works on every kernel; the
 // one by bpf_redirect loses everything on those where the self-test says so.
 func TestPrivilegedWayToTheIFBIsTheOneThatWorks(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact", "mirred")
 	found := newNode(t)
 	cache := func(n *node) string { return filepath.Join(n.paths.Run, "features.json") }
@@ -80,7 +79,6 @@ func (p *pod) reached(t *testing.T) bool {
 // An empty bpffs comes over the pins, and with the records what podweir remembers of the
 // devices. What it has set itself is not what was there before.
 func TestPrivilegedValuesOfBeforeALostRecord(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "clsact")
 	n := newNode(t)
 	p := n.newPod(t)
@@ -198,7 +196,6 @@ func asHandle1(t *testing.T, ns *testutil.NetNS, device string, index int) (move
 // Another party deletes filters with handle 1 on the host side, whoever made them: none of
 // podweir's has it, and those of earlier releases are moved.
 func TestPrivilegedFiltersKeepOffHandle1(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "ifb", "htb")
 	for name, with := range shapes {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +237,6 @@ func TestPrivilegedFiltersKeepOffHandle1(t *testing.T) {
 // The list of the host's queues is read once for all pods, and again for one that
 // came after it.
 func TestPrivilegedQueuesOfALaterPod(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "clsact")
 	n := newNode(t)
 	first, later := n.newPod(t), n.newPod(t)
@@ -316,7 +312,6 @@ func (p *pod) everything(t *testing.T) string {
 // status and CHECK name it, neither mends it, and the next ADD does.
 func TestPrivilegedQueueRemovedUnderAPod(t *testing.T) {
 	mark.NightlyKernels(t, "it takes an emulated processor minutes")
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "prio", "ifb", "clsact")
 	tests := []struct {
 		name   string

@@ -190,7 +190,6 @@ func wantWaits(t *testing.T, band string, got, want waited, median bool) {
 func TestPrivilegedWaits(t *testing.T) {
 	mark.Timed(t, "it compares times of packets")
 	t.Parallel()
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	bulk := func(bits float64) source { return source{flows: 1, size: 1514, bits: 1.3 * bits} }
 	calls := func(flows int, bits float64) source { return source{flows: flows, size: 200, bits: bits} }
@@ -272,7 +271,6 @@ func (p *pod) waits(t *testing.T, toPod bool) []datapath.Wait {
 // TestPrivilegedBurstOfMinutes: the kernel tells of a bucket in 32 bits of its time. A
 // larger one would read back as another one, and differ for ever.
 func TestPrivilegedBurstOfMinutes(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	p := newNode(t).newPod(t)
 	c := p.conf(conf{"egressRate": "1M", "egressBurst": "4G", "ingressRate": "1M", "ingressBurst": "400M"})
@@ -296,7 +294,6 @@ func TestPrivilegedBurstOfMinutes(t *testing.T) {
 // namespace, also for pods that ask for nothing; without it, or with half of it, the
 // node's rates.
 func TestPrivilegedNamespaceOfTheAgent(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	rates := func(p *pod) (all []uint64) {
 		for _, d := range p.status(t).Directions {
@@ -343,7 +340,6 @@ func stall(t *testing.T, ns *testutil.NetNS, device string, for_ time.Duration) 
 func TestPrivilegedQueueThatWasNotServed(t *testing.T) {
 	mark.Timed(t, "it judges medians of waits")
 	t.Parallel()
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	for name, toPod := range map[string]bool{"into the pod": true, "out of the pod": false} {
 		t.Run(name, func(t *testing.T) {

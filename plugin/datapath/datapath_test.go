@@ -139,7 +139,6 @@ func programID(t *testing.T, p *bpfcall.Program) uint32 {
 // A program is loaded once for the node, whoever asks, and one of another build
 // gives way to it.
 func TestPrivilegedProgramOfTheNode(t *testing.T) {
-	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	root := filepath.Join(dir, "..", "..", "..")
 	id := func(n *datapath.Node, c image.Carrier) uint32 {
@@ -191,7 +190,6 @@ func TestPrivilegedProgramOfTheNode(t *testing.T) {
 // A flood becomes one heavy flow with its addresses, and every packet is
 // counted once, in the slot that the program serves.
 func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
-	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	beside := filepath.Join(filepath.Dir(dir), "eth1")
 	must.OK(t, os.Mkdir(beside, 0o700))
@@ -230,7 +228,6 @@ func TestPrivilegedCountersAndHeavyFlows(t *testing.T) {
 // A limit that is raised while its queue is full is in force at once: heavy packets do not
 // wait until what was counted is worked off at the rate before.
 func TestPrivilegedHigherRateIsInForceAtOnce(t *testing.T) {
-	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	configure := func(rate units.BitRate) {
 		t.Helper()
@@ -311,7 +308,6 @@ func udpPacket(length int) []byte {
 }
 
 func TestPrivilegedRecord(t *testing.T) {
-	testutil.RequireRoot(t)
 	_, dir := openNode(t)
 	if _, err := datapath.ReadRecord(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("ReadRecord of nothing = %v, want ErrNotExist", err)
@@ -402,7 +398,6 @@ func TestPrivilegedTCX(t *testing.T) {
 // With the first program the node learns where this kernel has what leads to a
 // queue.
 func TestPrivilegedLayout(t *testing.T) {
-	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	if _, err := n.Program("pw_band", image.ByClassID); err != nil {
 		t.Fatal(err)
@@ -440,7 +435,6 @@ func TestPrivilegedLayout(t *testing.T) {
 // A kernel that lets no program read its memory takes the programs without that, and
 // they are of this build.
 func TestPrivilegedUnsightedProgram(t *testing.T) {
-	testutil.RequireRoot(t)
 	n, dir := openNode(t)
 	first, err := n.Program("pw_class", image.ByClassID)
 	must.OK(t, err)

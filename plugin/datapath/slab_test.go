@@ -201,7 +201,6 @@ func TestCollect(t *testing.T) {
 // The slab grows by chunks that every process sees, and slots keep apart what they
 // know.
 func TestPrivilegedSlabGrows(t *testing.T) {
-	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
 	dir := filepath.Join(root, "node")
 	const owners = 70 // three chunks
@@ -246,7 +245,6 @@ func TestPrivilegedSlabGrows(t *testing.T) {
 // A chunk that is pinned is the one that programs find, also where somebody was killed
 // between the two steps.
 func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
-	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
 	n := OpenNode(root, filepath.Join(root, "node"))
 	defer n.Close()
@@ -266,7 +264,6 @@ func TestPrivilegedSlabHasWhatIsPinned(t *testing.T) {
 // Who claims a slot of a node full of pods looks at all chunks once, and the next one
 // looks where a slot was free.
 func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
-	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
 	dir := filepath.Join(root, "node")
 	n := OpenNode(root, dir)
@@ -293,7 +290,6 @@ func TestPrivilegedClaimStartsWhereOneWasFree(t *testing.T) {
 
 // What other maps have of a slot goes with it.
 func TestPrivilegedCollectForgets(t *testing.T) {
-	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
 	n := OpenNode(root, filepath.Join(root, "node"))
 	defer n.Close()
@@ -324,7 +320,6 @@ func TestPrivilegedCollectForgets(t *testing.T) {
 // A node whose slab has no room for another chunk says so, and gives a slot again as soon
 // as one has rested.
 func TestPrivilegedSlabIsFull(t *testing.T) {
-	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
 	n := OpenNode(root, filepath.Join(root, "node"))
 	defer n.Close()
@@ -354,7 +349,6 @@ func TestPrivilegedSlabIsFull(t *testing.T) {
 // of its neighbours: no packet is lost, no neighbour notices, and the last owner has the
 // limits that it requested.
 func TestPrivilegedSlotsAreReusedUnderTraffic(t *testing.T) {
-	testutil.RequireRoot(t)
 	root := testutil.BPFFS(t)
 	n := OpenNode(root, filepath.Join(root, "node"))
 	defer n.Close()

@@ -32,7 +32,6 @@ import (
 // Time may run out between any two requests of a step. A first ADD takes away what it
 // made, and of a change the next repair makes what was wanted.
 func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "veth1"})
@@ -118,7 +117,6 @@ func TestPrivilegedTimeRunsOutWithinAStep(t *testing.T) {
 // Only answers are kept: an error is tried again, and so is one that an earlier
 // release left in the file.
 func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb")
 	paths := engine.Paths{Run: t.TempDir()}
 	fails := func() (string, error) { return "", unix.EPERM }
@@ -144,7 +142,6 @@ func TestPrivilegedErrorsOfTheSelfTestAreNotKept(t *testing.T) {
 
 // Of processes that try at the same time the one whose packets came through is right.
 func TestPrivilegedLaterFailureOfTheSelfTest(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb")
 	for name, fails := range map[string]error{"packets get lost": nil, "no answer": unix.EPERM} {
 		paths := engine.Paths{Run: t.TempDir()}
@@ -183,7 +180,6 @@ func rewrite(t *testing.T, paths engine.Paths, change map[string]any) {
 // The kinds of queue are those of the whole device, leaves too, and of no device that is
 // not there.
 func TestPrivilegedQueueKinds(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	ns, peer := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: peer, Name: "eth0"})
@@ -199,7 +195,6 @@ func TestPrivilegedQueueKinds(t *testing.T) {
 // The queue of the device that a filter sends a pod's packets to is the pod's, as Calico's
 // limit of egress is.
 func TestPrivilegedQueueBehindARedirect(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "cali1"}, testutil.End{NetNS: testutil.NewNetNS(t), Name: "eth0"})

@@ -62,7 +62,6 @@ func TestDoWhereTheCallerIs(t *testing.T) {
 }
 
 func TestPrivilegedDo(t *testing.T) {
-	testutil.RequireRoot(t)
 	ns := testutil.NewNetNS(t)
 	before := currentInode(t)
 	var inside uint64
@@ -89,7 +88,6 @@ func TestPrivilegedDo(t *testing.T) {
 }
 
 func TestPrivilegedFindPair(t *testing.T) {
-	testutil.RequireRoot(t)
 	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	podIf, hostIf := testutil.VethPair(t,
 		testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: host, Name: "vethx"})
@@ -119,7 +117,6 @@ func TestPrivilegedFindPair(t *testing.T) {
 // The host has a pair device with the ifindex that the pod's end names, and it
 // names the pod's ifindex, but each is the other end of something else.
 func TestPrivilegedFindPairElsewhere(t *testing.T) {
-	testutil.RequireRoot(t)
 	host, pod := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	third, fourth := testutil.NewNetNS(t), testutil.NewNetNS(t)
 	a, b := testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: third, Name: "x"})
@@ -142,7 +139,6 @@ func TestPrivilegedFindPairElsewhere(t *testing.T) {
 }
 
 func TestPrivilegedIFB(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb")
 	pod := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: pod, Name: "eth0"}, testutil.End{NetNS: pod, Name: "peer"})
@@ -196,7 +192,6 @@ func TestPrivilegedIFB(t *testing.T) {
 }
 
 func TestPrivilegedNetfilterIngress(t *testing.T) {
-	testutil.RequireRoot(t)
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: ns, Name: "eth1"})
 	steps := []struct {
@@ -226,7 +221,6 @@ func TestPrivilegedNetfilterIngress(t *testing.T) {
 
 // Without the capability the answer is an error, not "no chain".
 func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
-	testutil.RequireRoot(t)
 	ns := testutil.NewNetNS(t)
 	done := make(chan error)
 	go func() {
@@ -253,7 +247,6 @@ func TestPrivilegedNetfilterIngressNeedsCapability(t *testing.T) {
 }
 
 func TestPrivilegedInterfaces(t *testing.T) {
-	testutil.RequireRoot(t)
 	ns := testutil.NewNetNS(t)
 	testutil.VethPair(t, testutil.End{NetNS: ns, Name: "eth0"}, testutil.End{NetNS: ns, Name: "eth1"})
 	all, err := ns.Handle.Interfaces()
@@ -280,7 +273,6 @@ func TestPrivilegedInterfaces(t *testing.T) {
 
 // L3-only devices: a tun device has no link layer header.
 func TestPrivilegedL3Only(t *testing.T) {
-	testutil.RequireRoot(t)
 	ns := testutil.NewNetNS(t)
 	cmd := ns.Command(t, "ip", "tuntap", "add", "dev", "tun0", "mode", "tun")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -91,7 +91,6 @@ func newStore(tb testing.TB) *pins.Store {
 }
 
 func TestPrivilegedListAndRemove(t *testing.T) {
-	testutil.RequireRoot(t)
 	s := newStore(t)
 	if got, err := s.List(); err != nil || len(got) != 0 {
 		t.Errorf("List of an empty store = %v, %v", got, err)
@@ -164,7 +163,6 @@ func TestPrivilegedListAndRemove(t *testing.T) {
 }
 
 func TestPrivilegedLockExcludes(t *testing.T) {
-	testutil.RequireRoot(t)
 	s := newStore(t)
 	a, b := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}, pins.Key{Network: "n", ContainerID: "b", IfName: "eth0"}
 	unlock, err := s.Lock(t.Context(), a)
@@ -192,7 +190,6 @@ func TestPrivilegedLockExcludes(t *testing.T) {
 
 // A turn is the same lock, and does not wait for it.
 func TestPrivilegedTurnIsTheLock(t *testing.T) {
-	testutil.RequireRoot(t)
 	s := newStore(t)
 	k := pins.Key{Network: "net", ContainerID: "c1", IfName: "eth0"}
 	if _, err := s.Turn(k); err == nil {
@@ -226,7 +223,6 @@ func TestPrivilegedTurnIsTheLock(t *testing.T) {
 // Holders make and remove the directory under each other's feet; never do two
 // hold the lock at once.
 func TestPrivilegedLockOfWhatComesAndGoes(t *testing.T) {
-	testutil.RequireRoot(t)
 	s := newStore(t)
 	k := pins.Key{Network: "n", ContainerID: "a", IfName: "eth0"}
 	var holders, entries atomic.Int32

@@ -27,7 +27,6 @@ func (d *device) attach(tb testing.TB, at queue.Place, p testutil.Program) bool 
 
 // What is asked of one device is what the list of all says.
 func TestPrivilegedObserveBare(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	check := func(what string) {
@@ -53,7 +52,6 @@ func TestPrivilegedObserveBare(t *testing.T) {
 }
 
 func TestPrivilegedAddToClsact(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	p := testutil.VerdictProgram(t, "pw_test", -1)
@@ -81,7 +79,6 @@ func TestPrivilegedAddToClsact(t *testing.T) {
 }
 
 func TestPrivilegedClsactAttachDetach(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	before := d.Run(t, "tc", "qdisc", "show", "dev", "eth0")
@@ -129,7 +126,6 @@ func TestPrivilegedClsactAttachDetach(t *testing.T) {
 }
 
 func TestPrivilegedClsactNeverReplaces(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	ours := testutil.VerdictProgram(t, "pw_test", -1)
@@ -171,7 +167,6 @@ func TestPrivilegedClsactNeverReplaces(t *testing.T) {
 
 // A clsact qdisc that was there before stays, empty as it was.
 func TestPrivilegedClsactOfOthersStays(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "clsact")
@@ -191,7 +186,6 @@ func TestPrivilegedClsactOfOthersStays(t *testing.T) {
 // The kernel would take a filter for clsact's egress hook on an ingress qdisc,
 // and put it on the ingress hook.
 func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf")
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "ingress")
@@ -217,7 +211,6 @@ func TestPrivilegedClsactBesideIngressQdisc(t *testing.T) {
 
 // A failed attach takes the qdisc that it made away.
 func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact")
 	d := newDevice(t)
 	at := queue.Place{Hook: queue.HookIngress, Pref: 1, Handle: 1}
@@ -235,7 +228,6 @@ func TestPrivilegedClsactFailureLeavesNothing(t *testing.T) {
 // What a filter of others that is no BPF program does with every packet is seen where it
 // matches all, by its actions.
 func TestPrivilegedAnswersOfFilters(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact")
 	for args, want := range map[string]judge.Answer{
 		"protocol all u32 match u32 0 0 flowid 1:1":                         judge.AnswerEnds,
@@ -282,7 +274,6 @@ func TestPrivilegedAnswersOfFilters(t *testing.T) {
 // Where filters of others send what they match is seen, whichever kind of filter it is. A
 // copy is no redirect.
 func TestPrivilegedRedirectsOfOthers(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "mirred")
 	for name, tc := range map[string]struct {
 		match     string
@@ -322,7 +313,6 @@ func TestPrivilegedRedirectsOfOthers(t *testing.T) {
 }
 
 func TestPrivilegedMirred(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf", "mirred", "ifb")
 	d := newDevice(t)
 	ifb, err := d.Handle.EnsureIFB(d.Interface(t, "eth0"))
@@ -379,7 +369,6 @@ func redirectReachesIFB(t *testing.T) bool {
 }
 
 func TestPrivilegedProbeRedirect(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf", "ifb")
 	cases := map[string]struct {
 		prog testutil.Program
@@ -408,7 +397,6 @@ func TestPrivilegedProbeRedirect(t *testing.T) {
 // TestPrivilegedProbeThatNeverLeft: what was lost before the hook is no answer, which
 // would be kept until the next boot.
 func TestPrivilegedProbeThatNeverLeft(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact", "bpf", "ifb")
 	redirect, drop := testutil.RedirectProgram(t, "pw_redirect", queue.ProbeIFBIndex), testutil.VerdictProgram(t, "pw_test", 2)
 	ns := testutil.NewNetNS(t)

@@ -197,7 +197,6 @@ func TestPrivilegedBuildObserveRemove(t *testing.T) {
 // the time: they end at 275 s, which is 550 kB at 2,000 bytes/s. The kernel's
 // bucket must be of 4.2 MB all the same.
 func TestPrivilegedBuildLongBucket(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "bfifo")
 	d := newDevice(t)
 	d.build(t, flatTree(2_000, 4_200_000, 8_000_000), testutil.Program{FD: -1})
@@ -208,7 +207,6 @@ func TestPrivilegedBuildLongBucket(t *testing.T) {
 }
 
 func TestPrivilegedBuildBesideForeignRoot(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "5:", "htb", "default", "1")
@@ -241,7 +239,6 @@ func TestPrivilegedBuildBesideForeignRoot(t *testing.T) {
 
 // What an interrupted Build left is made whole.
 func TestPrivilegedBuildOverOurs(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	d := newDevice(t)
 	d.Run(t, "tc", "qdisc", "add", "dev", "eth0", "root", "handle", "a1b2:", "tbf", "rate", "1mbit", "burst", "9100", "limit", "10000")
@@ -255,7 +252,6 @@ func TestPrivilegedBuildOverOurs(t *testing.T) {
 
 // A step that fails takes back those before it.
 func TestPrivilegedBuildFailureLeavesNothing(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "htb", "tbf", "pfifo_fast")
 	d := newDevice(t)
 	tree := htbTree(1_250_000, 12_500)
@@ -291,7 +287,6 @@ func send(tb testing.TB, d *device, count, size int) {
 // The answer of the program on our qdisc is a class: what it names goes
 // through the shaper, what it does not goes past it.
 func TestPrivilegedFilterChoosesClass(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "bpf")
 	for name, c := range map[string]struct {
 		minor  int32
@@ -317,7 +312,6 @@ func TestPrivilegedFilterChoosesClass(t *testing.T) {
 // Some CNI plugins make devices with a queue of no packets, on which
 // pfifo_fast refuses to start.
 func TestPrivilegedBuildOnDeviceWithoutQueue(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	d := newDevice(t)
 	must.OK(t, d.Handle.SetTxQueueLen(d.index, 0))
@@ -330,7 +324,6 @@ func TestPrivilegedBuildOnDeviceWithoutQueue(t *testing.T) {
 
 // What goes past the shaper must not depend on a short queue of the driver's.
 func TestPrivilegedHTBDirectQueue(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast", "bpf")
 	d := newDevice(t)
 	must.OK(t, d.Handle.SetTxQueueLen(d.index, 5))
@@ -342,7 +335,6 @@ func TestPrivilegedHTBDirectQueue(t *testing.T) {
 
 // One list has the counters of every device's root, and no others.
 func TestPrivilegedRootStats(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "bfifo", "clsact")
 	d := newDevice(t)
 	second, _ := testutil.VethPair(t,
@@ -370,7 +362,6 @@ func TestPrivilegedRootStats(t *testing.T) {
 // A pfifo_fast below another qdisc has the length that its tree wants, whatever
 // txqueuelen the device had.
 func TestPrivilegedBuildBandLength(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	for name, txQueueLen := range map[string]int{"usual device": 1000, "device without a queue": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -393,7 +384,6 @@ func TestPrivilegedBuildBandLength(t *testing.T) {
 // Packets that wait stay where they are while rate, bucket and limit change,
 // and leave at the new rate.
 func TestPrivilegedChangeKeepsPackets(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast", "bfifo")
 	cases := map[string]struct{ from, slow, fast shaping.Tree }{
 		"bands": {bandTree(1000, 9_100), bandTree(2000, 9_200), bandTree(12_500_000, 125_000)},
@@ -434,7 +424,6 @@ func TestPrivilegedChangeKeepsPackets(t *testing.T) {
 }
 
 func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
 	d := newDevice(t)
 	prog := testutil.VerdictProgram(t, "pw_test", 0)
@@ -454,7 +443,6 @@ func TestPrivilegedChangeOfClassfulTrees(t *testing.T) {
 }
 
 func TestPrivilegedChangeOfPrio(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "prio", "bfifo")
 	d := newDevice(t)
 	prog := testutil.VerdictProgram(t, "pw_test", 0)
@@ -563,7 +551,6 @@ func renumbered(t shaping.Tree) shaping.Tree {
 // A changed share refills nothing: a queue that is changed at every tick lets out no more than
 // one that is not.
 func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
 	d := newDevice(t)
 	d.Run(t, "ping", "-c1", "-W2", "10.9.0.2") // neighbours know each other

@@ -38,11 +38,12 @@ func SkipFeature(tb testing.TB, feature string) {
 // features are probed once for a test binary.
 var features = sync.OnceValues(queue.Probe)
 
-// RequireQdisc skips the test if the kernel lacks a qdisc, a tc object or a
-// device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, clsact, bpf, mirred
+// RequireQdisc skips the test without root, or if the kernel lacks a qdisc, a tc object
+// or a device kind: tbf, prio, htb, fq, bfifo, pfifo_fast, clsact, bpf, mirred
 // or ifb.
 func RequireQdisc(tb testing.TB, kinds ...string) {
 	tb.Helper()
+	RequireRoot(tb)
 	for _, kind := range kinds {
 		if !HasQdisc(tb, kind) {
 			SkipFeature(tb, kind)

@@ -23,7 +23,6 @@ import (
 // Whatever somebody takes away or changes, the pod is mended because of the
 // kernel's own event.
 func TestPrivilegedDriftIsMended(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("ingressPlace", "ifb")
 	p := n.newPod(t)
@@ -57,7 +56,6 @@ func TestPrivilegedDriftIsMended(t *testing.T) {
 // An interface of a second network that comes after the pod's first look is looked after
 // as well.
 func TestPrivilegedInterfaceThatCameLater(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -77,7 +75,6 @@ func TestPrivilegedInterfaceThatCameLater(t *testing.T) {
 
 // An MTU above the bucket of the TBF would lose every packet (ruling 6).
 func TestPrivilegedMTURaised(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("1M", "1M"))
@@ -126,7 +123,6 @@ func (p *pod) passes(t *testing.T, size int) bool {
 // A netfilter ingress chain comes to a device with a redirect: the redirect
 // goes at once, the owner is told, and the pod is policed.
 func TestPrivilegedRedirectLeavesForAChain(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("ingressPlace", "ifb")
 	p := n.newPod(t)
@@ -188,7 +184,6 @@ func TestPrivilegedStarvedRedirect(t *testing.T) {
 // A limit whose record was lost is adopted for the pod that asks for it, and removed from
 // the one that does not.
 func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	limited, free := n.newPod(t), n.newPod(t)
 	for _, p := range []*pod{limited, free} {
@@ -220,7 +215,6 @@ func TestPrivilegedLeftoversWithoutARecord(t *testing.T) {
 // A pod that starts while the API server is out of reach gets its limit from the runtime's
 // ADD. The agent looks at it without waiting for a full pass, and repairs it from then on.
 func TestPrivilegedPodOfWhichTheAPIServerDoesNotTell(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	n := newNode(t)
 	n.api.Close() // it was never reached

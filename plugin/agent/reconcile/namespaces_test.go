@@ -33,7 +33,6 @@ func bothRates(which, out, in string) map[string]string {
 // TestPrivilegedNamespaceRates: what is set on a Namespace reaches pods that run, at
 // once those that podweir-cni is called for, and their owners.
 func TestPrivilegedNamespaceRates(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.namespaces = 100 * time.Millisecond
 	n.configure("defaultRate", "50M")
@@ -97,7 +96,6 @@ func TestPrivilegedNamespaceRates(t *testing.T) {
 // TestPrivilegedNamespaceNotKnownYet: an agent that begins changes no limit before the
 // API server has said what the pod's namespace has, and begins with what was known.
 func TestPrivilegedNamespaceNotKnownYet(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.namespaces = 100 * time.Millisecond
 	n.api.PutNamespace("team", bothRates("max", "30M", "40M"))
@@ -128,7 +126,6 @@ func TestPrivilegedNamespaceNotKnownYet(t *testing.T) {
 // TestPrivilegedRuntimeWithoutAnnotations: podweir-cni does not see podweir's own
 // annotations where the runtime passes none; the agent applies them when it looks.
 func TestPrivilegedRuntimeWithoutAnnotations(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("defaultRate", "50M")
 	p := n.newPod(t)
@@ -148,7 +145,6 @@ func TestPrivilegedRuntimeWithoutAnnotations(t *testing.T) {
 // that run, there and back. Who takes the program away that observes is no tamperer: it
 // is put back.
 func TestPrivilegedObserve(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.namespaces = 100 * time.Millisecond
 	n.configure("enforce", "observe")
@@ -190,7 +186,6 @@ func TestPrivilegedObserve(t *testing.T) {
 // TestPrivilegedLimitsLeftToCilium: the node's entry leaves annotations to
 // Cilium's bandwidth manager while pods run, one direction first.
 func TestPrivilegedLimitsLeftToCilium(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))

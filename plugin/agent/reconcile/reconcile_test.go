@@ -29,7 +29,6 @@ const never = time.Hour
 // A pod that ran before podweir came gets its limits, counted by its own
 // queues, and the runtime's DEL finds what the agent made.
 func TestPrivilegedPodThatRanBefore(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p, other := n.newPod(t), n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -107,7 +106,6 @@ func (p *pod) send(t *testing.T, packets int) {
 }
 
 func TestPrivilegedAnnotationChangedLive(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -152,7 +150,6 @@ func TestPrivilegedAnnotationChangedLive(t *testing.T) {
 // A network that is renamed while pods run changes nothing for them: they follow their
 // annotations, and nobody makes another attachment.
 func TestPrivilegedNetworkIsRenamed(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -179,7 +176,6 @@ func TestPrivilegedNetworkIsRenamed(t *testing.T) {
 
 // The agent limits what a stand-in stands for, too, with its own look at the pod.
 func TestPrivilegedStandInAdopted(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -202,7 +198,6 @@ func TestPrivilegedStandInAdopted(t *testing.T) {
 }
 
 func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	asked := both("10M", "20M")
@@ -221,7 +216,6 @@ func TestPrivilegedBadSettingKeepsTheLimit(t *testing.T) {
 // A rate that cannot be read gives way to the node's default; without one the other
 // direction is limited all the same.
 func TestPrivilegedBadRate(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("bogus", "20M"))
@@ -244,7 +238,6 @@ func TestPrivilegedBadRate(t *testing.T) {
 
 // Defaults of the node that changed reach pods at once, not with the next pass.
 func TestPrivilegedDefaultsChanged(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb")
 	n := newNode(t)
 	p := n.newPod(t)
@@ -259,7 +252,6 @@ func TestPrivilegedDefaultsChanged(t *testing.T) {
 }
 
 func TestPrivilegedHostNetwork(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.api.HostNetwork = true
@@ -279,7 +271,6 @@ func TestPrivilegedHostNetwork(t *testing.T) {
 
 // The agent's own pod is one: until it was looked at, the agent is not ready.
 func TestPrivilegedHostNetworkWithoutALimit(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.api.HostNetwork = true
@@ -291,7 +282,6 @@ func TestPrivilegedHostNetworkWithoutALimit(t *testing.T) {
 // A pod that cannot be shaped runs on; its owner and status are told, until it
 // can be.
 func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("egressQueue", "tbf")
 	p := n.newPod(t)
@@ -321,7 +311,6 @@ func TestPrivilegedPodThatCannotBeShaped(t *testing.T) {
 // A queue by name that is not available is policed, its owner is told, and it comes when
 // it is available.
 func TestPrivilegedQueueByNameIsTriedAgain(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("egressQueue", "tbf")
 	p := n.newPod(t)
@@ -343,7 +332,6 @@ func TestPrivilegedQueueByNameIsTriedAgain(t *testing.T) {
 
 // On a node where nothing can be shaped, those who ask for a limit are told.
 func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.paths.Pins = filepath.Join(t.TempDir(), "podweir")
 	p, other := n.newPod(t), n.newPod(t)
@@ -364,7 +352,6 @@ func TestPrivilegedNodeWithoutBPFFS(t *testing.T) {
 // The container runtime is away: what is shaped is kept, what is not waits and
 // is told.
 func TestPrivilegedRuntimeIsAway(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p, q := n.newPod(t), n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -385,7 +372,6 @@ func TestPrivilegedRuntimeIsAway(t *testing.T) {
 // The agent is in no packet's way: stopped it leaves everything, started it
 // changes nothing.
 func TestPrivilegedAgentStopsAndStarts(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -421,7 +407,6 @@ func withoutAPIServer(t *testing.T) (*node, *pod, *agent) {
 // Without an API server the pods are kept as they are pinned; with one that is
 // behind, too.
 func TestPrivilegedAPIServerIsAway(t *testing.T) {
-	testutil.RequireRoot(t)
 	n, p, a := withoutAPIServer(t)
 	p.ns.Run(t, "tc", "qdisc", "del", "dev", "eth0", "root")
 	p.gets(t, "10Mbit", "20Mbit")
@@ -440,7 +425,6 @@ func TestPrivilegedAPIServerIsAway(t *testing.T) {
 // What a DEL that never came left behind goes, but only when the runtime does
 // not know the sandbox any more.
 func TestPrivilegedSweep(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))
@@ -467,7 +451,6 @@ func TestPrivilegedSweep(t *testing.T) {
 // ADD, CHECK and DEL come in between passes and changes of the annotation, for
 // the same pod: what is left is what the last of them wants.
 func TestPrivilegedBesideTheCommands(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p := n.newPod(t)
 	p.annotate(both("10M", "20M"))

@@ -46,7 +46,6 @@ func (n *node) recorded(t *testing.T, agents, failures int, cause string) {
 // A running pod that gets a rate which cannot be read is known to run without its limit
 // until the rate is corrected; one that keeps the limit from before does not.
 func TestPrivilegedBadRateIsRecorded(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p, kept := n.newPod(t), n.newPod(t)
 	p.annotate(nil)
@@ -77,7 +76,6 @@ func TestPrivilegedBadRateIsRecorded(t *testing.T) {
 
 // What podweir-cni could not read stays recorded while the agent keeps the other direction.
 func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("onError", "open")
 	p := n.newPod(t)
@@ -98,7 +96,6 @@ func TestPrivilegedBadRateAtADDStaysRecorded(t *testing.T) {
 // A pod whose namespace the runtime does not tell is known to run without its limit, until
 // it ends or the runtime answers.
 func TestPrivilegedUnfoundPodIsRecorded(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p, ends := n.newPod(t), n.newPod(t)
 	n.sandbox.fail(errAway)
@@ -123,7 +120,6 @@ func (p *pod) fails(container, ifName string) {
 // What could not be limited is no failure any more when no limit is requested, or another
 // shaper has it. Only the first interface is the agent's to judge.
 func TestPrivilegedFailureOfAPodWithoutALimitEnds(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	p, left := n.newPod(t), n.newPod(t)
 	p.fails(p.container, "eth0")
@@ -142,7 +138,6 @@ func TestPrivilegedFailureOfAPodWithoutALimitEnds(t *testing.T) {
 // What the agent could not limit is no failure any more when the pod is gone, of which
 // nobody tells but the API server and the runtime.
 func TestPrivilegedFailureEndsWithThePod(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.configure("egressQueue", "tbf")
 	n.withoutTCX(t)
@@ -237,7 +232,6 @@ func TestPrivilegedOverdue(t *testing.T) {
 // TestPrivilegedOverdueIsForgotten: what an agent waited for is of no interest
 // when the pod is gone, or to the next agent.
 func TestPrivilegedOverdueIsForgotten(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newNode(t)
 	n.overdue = 100 * time.Millisecond
 	p := n.newPod(t)

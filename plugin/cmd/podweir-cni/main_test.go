@@ -23,7 +23,6 @@ var _ = mark.EveryTest(mark.NightlyKernels, "hardly anything in the package depe
 // The binary itself, called as a runtime calls it, with the paths of a node: in
 // a mount namespace where /sys/fs/bpf and /run/podweir are the test's own.
 func TestPrivilegedBinary(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "pfifo_fast")
 	binary := filepath.Join(t.TempDir(), "podweir-cni")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", binary, ".")

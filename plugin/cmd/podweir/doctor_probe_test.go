@@ -72,7 +72,6 @@ func (c *cli) traffic(t *testing.T) (end func()) {
 // A foreign filter that ends the chain in front of the redirect to the ifb takes
 // every packet past the queue: CHECK cannot see it, the probe does and names it.
 func TestPrivilegedDoctorProbe(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb", "clsact")
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--ingress", "10M", "--ingress-place", "ifb")...)
@@ -103,7 +102,6 @@ func TestPrivilegedDoctorProbe(t *testing.T) {
 // TestPrivilegedDoctorUplink: the veth by which a node in a container reaches
 // others is no pod's device, with or without Cilium's programs on it.
 func TestPrivilegedDoctorUplink(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "clsact")
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)

@@ -36,7 +36,6 @@ func (c *cli) gc(t *testing.T) string {
 // A device is gone by what identifies it, and its number is not that alone. status and gc
 // judge alike: what status calls gone, gc removes, and what gc leaves, it names.
 func TestPrivilegedGoneIsGone(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb")
 	unmount := func(t *testing.T, n *noticed) {
 		t.Helper()
@@ -141,7 +140,6 @@ func TestPrivilegedGoneIsGone(t *testing.T) {
 
 // What removes a pod that is gone does not touch the pod whose device has its number now.
 func TestPrivilegedAnotherPodHasTheNumber(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf")
 	n := newNoticed(t, nil)
 	next := n.takeNumbers(t)

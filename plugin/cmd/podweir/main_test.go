@@ -120,7 +120,6 @@ func (c *cli) programs(t *testing.T) string {
 }
 
 func TestPrivilegedAttachStatusDetach(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	if out := c.must(t, "status"); !strings.Contains(out, "No pod of this node has a bandwidth limit from podweir.") {
 		t.Errorf("status of an empty node prints %q", out)
@@ -186,7 +185,6 @@ func classifier(t *testing.T) (program, kind, where string) {
 
 // What waits in the queue stays there while set changes the rate.
 func TestPrivilegedSetDoesNotDetach(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10k", "--ingress", "10M")...)
 	before := c.programs(t)
@@ -280,7 +278,6 @@ func TestPrivilegedSetDoesNotDetach(t *testing.T) {
 }
 
 func TestPrivilegedTop(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
 	rates := parse[[]view.PodRate](t, c, "top", "--count", "1", "--interval", "100ms")
@@ -301,7 +298,6 @@ func TestPrivilegedTop(t *testing.T) {
 }
 
 func TestPrivilegedAttachErrors(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	ns := c.netns()
 	c.fails(t, []string{`--egress: "10X"`, "1k to 400G"}, append(ns, "attach", "--egress", "10X")...)
@@ -339,7 +335,6 @@ func TestPrivilegedAttachErrors(t *testing.T) {
 
 // What is attached once more with the limits from before `podweir set` says why it has others.
 func TestPrivilegedAttachAfterSetSaysWhy(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	again := append(c.netns(), "attach", "--egress", "10M", "--ingress", "3M")
 	noted := func() (lines []string) {
@@ -397,7 +392,6 @@ func TestInstallWarnsOfNoBPFFS(t *testing.T) {
 }
 
 func TestPrivilegedInstallFindsBPFFS(t *testing.T) {
-	testutil.RequireRoot(t)
 	if got := noBPFFS("/", filepath.Join(testutil.BPFFS(t), "podweir")); got != "" {
 		t.Errorf("noBPFFS() = %q where bpffs is mounted", got)
 	}

@@ -22,7 +22,6 @@ import (
 // that asks for one, or misspelt the annotation, is not limited, unless its limits are
 // left to others.
 func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
-	testutil.RequireRoot(t)
 	n := newTestNode(t)
 	n.pod(t, 1, nil)
 	n.pod(t, 2, map[string]string{"kubernetes.io/egress-bandwidth": "10M"})
@@ -55,7 +54,6 @@ func TestPrivilegedStatusOfPodsWithoutALimit(t *testing.T) {
 // What libcni kept of a pod's start counts where the runtime does not answer: the headline of
 // status counts a pod that asked and got nothing. An agent that knows all pods knows better.
 func TestPrivilegedStatusCountsWhatTheRuntimeKept(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
 	root, pod := t.TempDir(), testutil.NewNetNS(t)

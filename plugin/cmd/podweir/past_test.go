@@ -52,7 +52,6 @@ func TestPrivilegedStatusCountsWhatGoesPast(t *testing.T) {
 // A filter of others ahead of the redirect to the ifb, of which it is not known what it does
 // with every packet, is found by the bytes that go past: IPv4 here.
 func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb", "clsact")
 	for _, policy := range []string{"strict", "flat"} {
 		c := newCLI(t)
@@ -86,7 +85,6 @@ func TestPrivilegedStatusCountsWhatAFilterAccepts(t *testing.T) {
 // What the agent reads each minute shows what goes past, and nothing where nothing does. What
 // it saw an hour ago is told, and what it saw just now is a pod that is not limited.
 func TestPrivilegedPastOfTheAgent(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	n := &nightNode{cli: c, testNode: &testNode{}}
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--egress-ceiling", "off")...)

@@ -107,7 +107,6 @@ func TestAttachTakesTheProfilesPlace(t *testing.T) {
 // Beside a CNI whose packets go past the host side, status says of a limit there what
 // PW402 says.
 func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	c := newCLI(t)
 	root := t.TempDir()
@@ -135,7 +134,6 @@ func TestPrivilegedStatusOfALimitThatIsBypassed(t *testing.T) {
 // its node attach keeps ingress out of the pod, and what others use of the node is limited
 // as it should be.
 func TestPrivilegedStatusOfAPodThatReadsAhead(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "tbf", "ifb", "clsact")
 	c := newCLI(t)
 	root := t.TempDir()

@@ -138,7 +138,6 @@ func TestPrivilegedStatusInJSONNamesCommandsThatRun(t *testing.T) {
 // A node without podweir and a pod that is not there are errors in one line, with what was
 // requested.
 func TestPrivilegedStatusErrors(t *testing.T) {
-	testutil.RequireRoot(t)
 	none := &cli{node: testutil.NewNetNS(t), pins: filepath.Join(testutil.BPFFS(t), "typo"), run: t.TempDir()}
 	for _, args := range [][]string{{"status"}, {"status", "-o", "json"}, {"top", "--count", "1"}, {"repair"}, {"gc"}, {"explain", "a/b"}, {"detach", "--container", "c"}} {
 		_, err := none.do(t, args...)
@@ -170,7 +169,6 @@ func (c *cli) sendUDP(t *testing.T, packets, size int) {
 
 // explain says on the node, too, what the limits of a pod do, and what a code means.
 func TestPrivilegedExplain(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M")...)
 	name := strings.Fields(c.must(t, "status", "-o", "wide"))[0]
@@ -195,7 +193,6 @@ func TestPrivilegedExplain(t *testing.T) {
 // status says for how much of the last minute a pod was at its limit, as its agent saw it;
 // without one nothing is said of that, unless packets were dropped.
 func TestPrivilegedStatusSaysHowLongALimitIsReached(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	c.must(t, append(c.netns(), "attach", "--egress", "10M", "--ingress", "10M")...)
 	wide := func(when string, parts ...string) {

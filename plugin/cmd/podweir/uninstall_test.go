@@ -129,7 +129,6 @@ func (c *cli) add(t *testing.T, confDir, container, netns string) {
 // TestPrivilegedUninstall installs, starts two pods, one with its ingress queue
 // on an ifb, uninstalls, and finds files, pins and devices as before.
 func TestPrivilegedUninstall(t *testing.T) {
-	testutil.RequireRoot(t)
 	testutil.RequireQdisc(t, "ifb", "tbf")
 	c := newCLI(t)
 	second := c.secondPod(t)
@@ -171,7 +170,6 @@ func TestPrivilegedUninstall(t *testing.T) {
 
 // TestPrivilegedGC removes what is kept of a pod that is gone, and of no other.
 func TestPrivilegedGC(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	root, binary := nodeRoot(t)
 	c.must(t, "install", "--root", root, "--binary", binary)
@@ -325,7 +323,6 @@ func TestPrivilegedRemoveDirOfReadOnlyRoot(t *testing.T) {
 }
 
 func TestPrivilegedRepair(t *testing.T) {
-	testutil.RequireRoot(t)
 	c := newCLI(t)
 	if out := c.must(t, "repair"); !strings.Contains(out, "0 interfaces looked at") {
 		t.Errorf("repair of an empty node prints %q", out)
