@@ -49,7 +49,6 @@ func benchPaths() []benchPath {
 		{program: "pw_class", path: "heavy", heavy: true, counted: 2},
 		{program: "pw_band", path: "light", counted: 0},
 		{program: "pw_band", path: "metered", heavy: true, counted: 2},
-		{program: "pw_band_x", path: "light", counted: 0},
 		{program: "pw_edt", path: "light", counted: 0},
 		{program: "pw_edt", path: "heavy", heavy: true, counted: 1},
 		{program: "pw_edt", path: "metered", heavy: true, ahead: true, counted: 2},

@@ -97,11 +97,11 @@ func (s *step) outcome(m *model.Direction) model.Outcome {
 	switch s.program {
 	case "pw_class_probe":
 		return m.Class(&s.packet, s.clock, s.random)
-	case "pw_band", "pw_band_x":
+	case "pw_band":
 		return m.Band(&s.packet, s.clock, s.random)
-	case "pw_edt", "pw_edt_x":
+	case "pw_edt":
 		return m.Departure(&s.packet, s.clock, s.random)
-	case "pw_ceiling", "pw_ceiling_x":
+	case "pw_ceiling":
 		return m.Ceiling(&s.packet, s.clock)
 	default:
 		return m.Police(&s.packet, s.clock, s.random)

@@ -105,7 +105,6 @@ func TestPrivilegedSubnets(t *testing.T) {
 	ipv6 := bpftest.Corpus()["UDP over IPv6"] // 2001:db8::1 to 2001:db8:5::9
 	ipv4 := bpftest.Corpus()["UDP over IPv4"] // 10.0.0.1 to 192.0.2.9
 	m := newDirection(1e6, terms.PolicyFlat)
-	m.WithSubnets = true
 	m.Subnets = bpftest.Subnets("192.0.2.0/24", "2001:db8::/64")
 	for name, c := range map[string]struct {
 		data      []byte
@@ -128,7 +127,7 @@ func TestPrivilegedSubnets(t *testing.T) {
 			m.Total, m.Light, m.CeilingMeter = model.Meter{}, model.Meter{}, model.Meter{}
 			m.CeilingFor = 0
 			reset(d, m)
-			s := &step{program: "pw_band_x", packet: model.Packet{Data: c.data}, clock: model.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
+			s := &step{program: "pw_band", packet: model.Packet{Data: c.data}, clock: model.Clock{ExactNS: 1e12, CoarseNS: 1e12}}
 			if got, _ := both(t, d, m, s); got.Disposition != c.want {
 				t.Errorf("the packet is %v, want %v", got.Disposition, c.want)
 			}
@@ -142,7 +141,7 @@ func TestPrivilegedSubnets(t *testing.T) {
 			state := d.State()
 			state.CeilingTat, state.CeilingFor = m.CeilingMeter.TAT, m.CeilingFor
 			d.WriteState(state)
-			s.program = "pw_ceiling_x"
+			s.program = "pw_ceiling"
 			if got, _ := both(t, d, m, s); got.Disposition != atCeiling {
 				t.Errorf("at the ceiling the packet is %v, want %v", got.Disposition, atCeiling)
 			}

@@ -3,7 +3,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Copyright Authors of podweir */
 
-/* The programs. A node loads each once, for all its pods. The *_x programs look up exempt subnets. */
+/* The programs. A node loads each once, for all its pods. */
 
 #include "base.h"
 #include "band.h"
@@ -17,49 +17,25 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 SEC("tc")
 int pw_class(struct __sk_buff *skb)
 {
-	return band_classify(skb, false);
-}
-
-SEC("tc")
-int pw_class_x(struct __sk_buff *skb)
-{
-	return band_classify(skb, true);
+	return band_classify(skb);
 }
 
 SEC("tc")
 int pw_band(struct __sk_buff *skb)
 {
-	return band_packet(skb, false);
-}
-
-SEC("tc")
-int pw_band_x(struct __sk_buff *skb)
-{
-	return band_packet(skb, true);
+	return band_packet(skb);
 }
 
 SEC("tc")
 int pw_edt(struct __sk_buff *skb)
 {
-	return departure_packet(skb, false);
-}
-
-SEC("tc")
-int pw_edt_x(struct __sk_buff *skb)
-{
-	return departure_packet(skb, true);
+	return departure_packet(skb);
 }
 
 SEC("tc")
 int pw_police(struct __sk_buff *skb)
 {
-	return police_packet(skb, false);
-}
-
-SEC("tc")
-int pw_police_x(struct __sk_buff *skb)
-{
-	return police_packet(skb, true);
+	return police_packet(skb);
 }
 
 /* HTB and prio take an skb->priority with their handle in its upper half for a class, before they ask
@@ -76,13 +52,7 @@ int pw_guard(struct __sk_buff *skb)
 SEC("tc")
 int pw_ceiling(struct __sk_buff *skb)
 {
-	return ceiling_packet(skb, false);
-}
-
-SEC("tc")
-int pw_ceiling_x(struct __sk_buff *skb)
-{
-	return ceiling_packet(skb, true);
+	return ceiling_packet(skb);
 }
 
 /* Sends what enters the pod through the ifb, where the queue is. */

@@ -23,16 +23,11 @@ const (
 	PodweirMapPwSlab      = "pw_slab"
 	PodweirMapPwSubnets   = "pw_subnets"
 	PodweirProgPwBand     = "pw_band"
-	PodweirProgPwBandX    = "pw_band_x"
 	PodweirProgPwCeiling  = "pw_ceiling"
-	PodweirProgPwCeilingX = "pw_ceiling_x"
 	PodweirProgPwClass    = "pw_class"
-	PodweirProgPwClassX   = "pw_class_x"
 	PodweirProgPwEdt      = "pw_edt"
-	PodweirProgPwEdtX     = "pw_edt_x"
 	PodweirProgPwGuard    = "pw_guard"
 	PodweirProgPwPolice   = "pw_police"
-	PodweirProgPwPoliceX  = "pw_police_x"
 	PodweirProgPwRedirect = "pw_redirect"
 )
 
@@ -79,16 +74,11 @@ type PodweirSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type PodweirProgramSpecs struct {
 	PwBand     *ebpf.ProgramSpec `ebpf:"pw_band"`
-	PwBandX    *ebpf.ProgramSpec `ebpf:"pw_band_x"`
 	PwCeiling  *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
-	PwCeilingX *ebpf.ProgramSpec `ebpf:"pw_ceiling_x"`
 	PwClass    *ebpf.ProgramSpec `ebpf:"pw_class"`
-	PwClassX   *ebpf.ProgramSpec `ebpf:"pw_class_x"`
 	PwEdt      *ebpf.ProgramSpec `ebpf:"pw_edt"`
-	PwEdtX     *ebpf.ProgramSpec `ebpf:"pw_edt_x"`
 	PwGuard    *ebpf.ProgramSpec `ebpf:"pw_guard"`
 	PwPolice   *ebpf.ProgramSpec `ebpf:"pw_police"`
-	PwPoliceX  *ebpf.ProgramSpec `ebpf:"pw_police_x"`
 	PwRedirect *ebpf.ProgramSpec `ebpf:"pw_redirect"`
 }
 
@@ -160,32 +150,22 @@ type PodweirVariables struct {
 // It can be passed to LoadPodweirObjects or ebpf.CollectionSpec.LoadAndAssign.
 type PodweirPrograms struct {
 	PwBand     *ebpf.Program `ebpf:"pw_band"`
-	PwBandX    *ebpf.Program `ebpf:"pw_band_x"`
 	PwCeiling  *ebpf.Program `ebpf:"pw_ceiling"`
-	PwCeilingX *ebpf.Program `ebpf:"pw_ceiling_x"`
 	PwClass    *ebpf.Program `ebpf:"pw_class"`
-	PwClassX   *ebpf.Program `ebpf:"pw_class_x"`
 	PwEdt      *ebpf.Program `ebpf:"pw_edt"`
-	PwEdtX     *ebpf.Program `ebpf:"pw_edt_x"`
 	PwGuard    *ebpf.Program `ebpf:"pw_guard"`
 	PwPolice   *ebpf.Program `ebpf:"pw_police"`
-	PwPoliceX  *ebpf.Program `ebpf:"pw_police_x"`
 	PwRedirect *ebpf.Program `ebpf:"pw_redirect"`
 }
 
 func (p *PodweirPrograms) Close() error {
 	return _PodweirClose(
 		p.PwBand,
-		p.PwBandX,
 		p.PwCeiling,
-		p.PwCeilingX,
 		p.PwClass,
-		p.PwClassX,
 		p.PwEdt,
-		p.PwEdtX,
 		p.PwGuard,
 		p.PwPolice,
-		p.PwPoliceX,
 		p.PwRedirect,
 	)
 }

@@ -26,14 +26,14 @@ const (
 
 // allowedVerdicts is what each program may answer, whatever happens.
 var allowedVerdicts = map[string][]int32{
-	"pw_class": {verdictOwnClass, verdictDrop}, "pw_class_x": {verdictOwnClass, verdictDrop},
+	"pw_class":       {verdictOwnClass, verdictDrop},
 	"pw_class_probe": {verdictOwnClass, verdictDrop},
-	"pw_band":        {verdictNext, verdictDrop}, "pw_band_x": {verdictNext, verdictDrop},
-	"pw_edt": {verdictNext, verdictDrop}, "pw_edt_x": {verdictNext, verdictDrop},
-	"pw_police": {verdictNext, verdictDrop}, "pw_police_x": {verdictNext, verdictDrop},
-	"pw_guard":   {verdictNext},
-	"pw_ceiling": {verdictNext, verdictDrop}, "pw_ceiling_x": {verdictNext, verdictDrop},
-	"pw_redirect": {verdictNext, verdictRedirect},
+	"pw_band":        {verdictNext, verdictDrop},
+	"pw_edt":         {verdictNext, verdictDrop},
+	"pw_police":      {verdictNext, verdictDrop},
+	"pw_guard":       {verdictNext},
+	"pw_ceiling":     {verdictNext, verdictDrop},
+	"pw_redirect":    {verdictNext, verdictRedirect},
 }
 
 // invalidConfigs makes configurations that a program must not obey.

@@ -12,7 +12,7 @@
 SEC("tc")
 int pw_class_probe(struct __sk_buff *skb)
 {
-	int verdict = band_classify(skb, false);
+	int verdict = band_classify(skb);
 
 	/* Or the compiler computes the address of tc_classid once, which the verifier refuses. */
 	asm volatile("" : "+r"(skb));

@@ -23,17 +23,12 @@ const (
 	bpftestMapPwSlab          = "pw_slab"
 	bpftestMapPwSubnets       = "pw_subnets"
 	bpftestProgPwBand         = "pw_band"
-	bpftestProgPwBandX        = "pw_band_x"
 	bpftestProgPwCeiling      = "pw_ceiling"
-	bpftestProgPwCeilingX     = "pw_ceiling_x"
 	bpftestProgPwClass        = "pw_class"
 	bpftestProgPwClassProbe   = "pw_class_probe"
-	bpftestProgPwClassX       = "pw_class_x"
 	bpftestProgPwEdt          = "pw_edt"
-	bpftestProgPwEdtX         = "pw_edt_x"
 	bpftestProgPwGuard        = "pw_guard"
 	bpftestProgPwPolice       = "pw_police"
-	bpftestProgPwPoliceX      = "pw_police_x"
 	bpftestProgPwRedirect     = "pw_redirect"
 	bpftestProgPwSenderProbe  = "pw_sender_probe"
 	bpftestVarPwTestBacklog   = "pw_test_backlog"
@@ -89,17 +84,12 @@ type bpftestSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpftestProgramSpecs struct {
 	PwBand        *ebpf.ProgramSpec `ebpf:"pw_band"`
-	PwBandX       *ebpf.ProgramSpec `ebpf:"pw_band_x"`
 	PwCeiling     *ebpf.ProgramSpec `ebpf:"pw_ceiling"`
-	PwCeilingX    *ebpf.ProgramSpec `ebpf:"pw_ceiling_x"`
 	PwClass       *ebpf.ProgramSpec `ebpf:"pw_class"`
 	PwClassProbe  *ebpf.ProgramSpec `ebpf:"pw_class_probe"`
-	PwClassX      *ebpf.ProgramSpec `ebpf:"pw_class_x"`
 	PwEdt         *ebpf.ProgramSpec `ebpf:"pw_edt"`
-	PwEdtX        *ebpf.ProgramSpec `ebpf:"pw_edt_x"`
 	PwGuard       *ebpf.ProgramSpec `ebpf:"pw_guard"`
 	PwPolice      *ebpf.ProgramSpec `ebpf:"pw_police"`
-	PwPoliceX     *ebpf.ProgramSpec `ebpf:"pw_police_x"`
 	PwRedirect    *ebpf.ProgramSpec `ebpf:"pw_redirect"`
 	PwSenderProbe *ebpf.ProgramSpec `ebpf:"pw_sender_probe"`
 }
@@ -188,17 +178,12 @@ type bpftestVariables struct {
 // It can be passed to loadBpftestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpftestPrograms struct {
 	PwBand        *ebpf.Program `ebpf:"pw_band"`
-	PwBandX       *ebpf.Program `ebpf:"pw_band_x"`
 	PwCeiling     *ebpf.Program `ebpf:"pw_ceiling"`
-	PwCeilingX    *ebpf.Program `ebpf:"pw_ceiling_x"`
 	PwClass       *ebpf.Program `ebpf:"pw_class"`
 	PwClassProbe  *ebpf.Program `ebpf:"pw_class_probe"`
-	PwClassX      *ebpf.Program `ebpf:"pw_class_x"`
 	PwEdt         *ebpf.Program `ebpf:"pw_edt"`
-	PwEdtX        *ebpf.Program `ebpf:"pw_edt_x"`
 	PwGuard       *ebpf.Program `ebpf:"pw_guard"`
 	PwPolice      *ebpf.Program `ebpf:"pw_police"`
-	PwPoliceX     *ebpf.Program `ebpf:"pw_police_x"`
 	PwRedirect    *ebpf.Program `ebpf:"pw_redirect"`
 	PwSenderProbe *ebpf.Program `ebpf:"pw_sender_probe"`
 }
@@ -206,17 +191,12 @@ type bpftestPrograms struct {
 func (p *bpftestPrograms) Close() error {
 	return _BpftestClose(
 		p.PwBand,
-		p.PwBandX,
 		p.PwCeiling,
-		p.PwCeilingX,
 		p.PwClass,
 		p.PwClassProbe,
-		p.PwClassX,
 		p.PwEdt,
-		p.PwEdtX,
 		p.PwGuard,
 		p.PwPolice,
-		p.PwPoliceX,
 		p.PwRedirect,
 		p.PwSenderProbe,
 	)

@@ -130,7 +130,9 @@ type Packet struct {
 		Units uint32
 		Shift uint32
 	}
-	Id uint64
+	Id     uint64
+	Subnet Subnet
+	_      [4]byte
 }
 
 type Rate struct {
@@ -248,22 +250,17 @@ var maps = []Map{
 	{Name: "pw_chunk", Type: 2, KeyBytes: 4, ValueBytes: 21696, MaxEntries: 32, Flags: 1024, Inner: ""},
 	{Name: "pw_hosts", Type: 1, KeyBytes: 8, ValueBytes: 4, MaxEntries: 16384, Flags: 1, Inner: ""},
 	{Name: "pw_layout", Type: 2, KeyBytes: 4, ValueBytes: 12, MaxEntries: 1, Flags: 0, Inner: ""},
-	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 152, MaxEntries: 1, Flags: 0, Inner: ""},
+	{Name: "pw_scratch", Type: 6, KeyBytes: 4, ValueBytes: 184, MaxEntries: 1, Flags: 0, Inner: ""},
 	{Name: "pw_slab", Type: 12, KeyBytes: 4, ValueBytes: 4, MaxEntries: 2048, Flags: 0, Inner: "pw_chunk"},
 	{Name: "pw_subnets", Type: 11, KeyBytes: 28, ValueBytes: 1, MaxEntries: 262144, Flags: 1, Inner: ""},
 }
 
 var programs = []Program{
-	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {59, "pw_scratch"}, {2904, "pw_layout"}}, from: 0, to: 25976, carrier: 1},
-	{Name: "pw_band_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {288, "pw_subnets"}, {2910, "pw_layout"}}, from: 25976, to: 51968, carrier: 1},
-	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}}, from: 51968, to: 56192, carrier: 1},
-	{Name: "pw_ceiling_x", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {60, "pw_scratch"}, {374, "pw_subnets"}}, from: 56192, to: 60784, carrier: 1},
-	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {60, "pw_scratch"}, {2928, "pw_layout"}}, from: 60784, to: 86960, carrier: 1},
-	{Name: "pw_class_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {63, "pw_scratch"}, {291, "pw_subnets"}, {2948, "pw_layout"}}, from: 86960, to: 113272, carrier: 1},
-	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {58, "pw_scratch"}}, from: 113272, to: 135904, carrier: 1},
-	{Name: "pw_edt_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {62, "pw_scratch"}, {291, "pw_subnets"}}, from: 135904, to: 158632, carrier: 1},
-	{Name: "pw_guard", references: []reference{}, from: 158632, to: 158680, carrier: -1},
-	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}, {57, "pw_scratch"}}, from: 158680, to: 175952, carrier: 1},
-	{Name: "pw_police_x", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {58, "pw_scratch"}, {380, "pw_subnets"}}, from: 175952, to: 193416, carrier: 1},
-	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 193416, to: 193920, carrier: 1},
+	{Name: "pw_band", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {61, "pw_scratch"}, {289, "pw_subnets"}, {2953, "pw_layout"}}, from: 0, to: 26352, carrier: 1},
+	{Name: "pw_ceiling", references: []reference{{12, "pw_hosts"}, {27, "pw_slab"}, {58, "pw_scratch"}, {384, "pw_subnets"}}, from: 26352, to: 31040, carrier: 1},
+	{Name: "pw_class", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {65, "pw_scratch"}, {306, "pw_subnets"}, {2977, "pw_layout"}}, from: 31040, to: 57632, carrier: 0},
+	{Name: "pw_edt", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {60, "pw_scratch"}, {278, "pw_subnets"}}, from: 57632, to: 80520, carrier: 1},
+	{Name: "pw_guard", references: []reference{}, from: 80520, to: 80568, carrier: -1},
+	{Name: "pw_police", references: []reference{{12, "pw_hosts"}, {26, "pw_slab"}, {57, "pw_scratch"}, {287, "pw_subnets"}}, from: 80568, to: 98368, carrier: 1},
+	{Name: "pw_redirect", references: []reference{{12, "pw_hosts"}, {25, "pw_slab"}}, from: 98368, to: 98872, carrier: 1},
 }

@@ -22,10 +22,9 @@ static __always_inline __u64 band_limit(const struct pw_work *work, bool heavy)
 
 /* What becomes of the packet. The total meter knows how much waits: it bounds the second band, and makes it fair
  * between flows. */
-static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *work,
-					 bool with_subnets)
+static __always_inline __u32 band_decide(struct __sk_buff *skb, struct pw_work *work)
 {
-	enum pw_class class = classify_packet(work, with_subnets);
+	enum pw_class class = classify_packet(work);
 	struct pw_packet *pkt = work->pkt;
 	bool heavy = class == PW_CLASS_HEAVY;
 
@@ -68,7 +67,7 @@ static __always_inline __u32 band_class(const struct pw_config *cfg, __u32 dispo
 
 /* The classifier of our own qdisc. A packet is lost in a class of its own: what a filter drops counts as sent, and TCP in
  * the pod would not slow down before its peer misses it. */
-static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnets)
+static __always_inline int band_classify(struct __sk_buff *skb)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
@@ -77,7 +76,7 @@ static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnet
 	/* Only now: it said which slot is the packet's. */
 	skb->tc_classid = PW_FALLBACK_CLASS;
 	if (pw_likely(begun)) {
-		disposition = band_decide(skb, &work, with_subnets);
+		disposition = band_decide(skb, &work);
 		skb->priority = band_priority(work.cfg, disposition);
 		skb->tc_classid = band_class(work.cfg, disposition);
 	}
@@ -86,13 +85,13 @@ static __always_inline int band_classify(struct __sk_buff *skb, bool with_subnet
 }
 
 /* The qdisc of the device chooses the band by skb->priority. */
-static __always_inline int band_packet(struct __sk_buff *skb, bool with_subnets)
+static __always_inline int band_packet(struct __sk_buff *skb)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
 	if (pw_likely(work_begin(skb, &work, true))) {
-		disposition = band_decide(skb, &work, with_subnets);
+		disposition = band_decide(skb, &work);
 		skb->priority = band_priority(work.cfg, disposition);
 	}
 	return verdict_shared(work.state, disposition, work.bytes);

@@ -44,7 +44,7 @@ static __always_inline bool ceiling_admits(const struct pw_config *cfg, struct p
 }
 
 /* Only a packet that is dropped is counted: the others were, on their way here. */
-static __always_inline int ceiling_packet(struct __sk_buff *skb, bool with_subnets)
+static __always_inline int ceiling_packet(struct __sk_buff *skb)
 {
 	__u32 number = maps_slot_number(skb), bytes = skb->len;
 	struct pw_slot *slot = maps_slot(number);
@@ -57,13 +57,14 @@ static __always_inline int ceiling_packet(struct __sk_buff *skb, bool with_subne
 	pkt = maps_scratch();
 	if (pw_unlikely(!cfg || !pkt))
 		return verdict_shared(&slot->state, PW_FAILOPEN_CONFIG, bytes);
-	if (with_subnets || skb->gso_size) {
+	if (cfg->subnets_mode || skb->gso_size) {
 		parse_packet(skb, cfg->l3_only, pkt);
 		/* Never more than the queue was charged: older kernels leave out what is inside a tunnel (qdisc_pkt_len_init). */
 		bytes = wire_computed(skb, pkt, false);
+		exempt_look(pkt, cfg, slot, number);
+		if (pkt->light)
+			return PW_NEXT;
 	}
-	if (with_subnets && exempt_matches(pkt, cfg, slot, number))
-		return PW_NEXT;
 	ceiling_begin(cfg, &slot->state);
 	if (pw_likely(ceiling_admits(cfg, &slot->state, bytes)))
 		return PW_NEXT;

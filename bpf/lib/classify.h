@@ -228,16 +228,13 @@ static __always_inline void classify_share(struct pw_work *work, __u32 tick)
 	fair_look(work->cfg, work->state, pkt, tick);
 }
 
-static __always_inline enum pw_class classify_decide(struct pw_work *work, bool with_subnets)
+static __always_inline enum pw_class classify_decide(struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
 	struct pw_packet *pkt = work->pkt;
 	__u32 tick = (__u32)(work->now_ns >> PW_TICK_SHIFT);
 
-	/* By way of memory: what follows is verified once, not once for each answer. */
-	pkt->light = with_subnets && exempt_matches(pkt, cfg, work->slot, work->number);
-	pw_forget();
-	if (with_subnets && pkt->light)
+	if (pw_unlikely(pkt->light))
 		return PW_CLASS_EXEMPT;
 	if (pw_unlikely(pkt->control) && classify_take_control(work))
 		return PW_CLASS_LIGHT;
@@ -274,9 +271,9 @@ static __always_inline enum pw_class classify_decide(struct pw_work *work, bool 
 }
 
 /* Forgets how the class came about: what follows is verified once for each program. */
-static __always_inline enum pw_class classify_packet(struct pw_work *work, bool with_subnets)
+static __always_inline enum pw_class classify_packet(struct pw_work *work)
 {
-	work->pkt->class = (__u8)classify_decide(work, with_subnets);
+	work->pkt->class = (__u8)classify_decide(work);
 	pw_forget();
 	return (enum pw_class)work->pkt->class;
 }

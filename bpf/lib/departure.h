@@ -31,10 +31,9 @@ static __always_inline __u64 departure_ns(const struct pw_work *work)
 	       ((work->level - burst + (1U << PW_METER_SHIFT) - 1) >> PW_METER_SHIFT);
 }
 
-static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work *work,
-					   bool with_subnets)
+static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work *work)
 {
-	enum pw_class class = classify_packet(work, with_subnets);
+	enum pw_class class = classify_packet(work);
 	__u64 depart_ns;
 
 	if (class == PW_CLASS_EXEMPT)
@@ -53,12 +52,12 @@ static __always_inline __u32 departure_set(struct __sk_buff *skb, struct pw_work
 	return depart_ns > work->now_ns ? PW_PACED : PW_CONFORMING;
 }
 
-static __always_inline int departure_packet(struct __sk_buff *skb, bool with_subnets)
+static __always_inline int departure_packet(struct __sk_buff *skb)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
 	if (pw_likely(work_begin(skb, &work, true)))
-		disposition = departure_set(skb, &work, with_subnets);
+		disposition = departure_set(skb, &work);
 	return verdict_shared(work.state, disposition, work.bytes);
 }

@@ -6,23 +6,26 @@
 #include "maps.h"
 #include "parse.h"
 
-/* The remote address is the destination of what leaves the pod and the source of what enters it. */
-static __always_inline bool exempt_matches(const struct pw_packet *pkt, const struct pw_config *cfg,
-					   const struct pw_slot *slot, __u32 number)
+/* Sets pkt->light for a packet whose remote address is exempt: the destination of what leaves the pod, and the source of what
+ * enters it. The key is not on the stack: where nothing is exempt the verifier would find another one, and walk all that
+ * follows twice. */
+static __always_inline void exempt_look(struct pw_packet *pkt, const struct pw_config *cfg,
+					const struct pw_slot *slot, __u32 number)
 {
-	struct pw_subnet key;
+	struct pw_subnet *key = &pkt->subnet;
+	const __u32 *remote = pkt->flow.src;
 	bool found;
 
-	/* Written in any case, so that the verifier finds the same stack on each way from here. */
-	key.prefix_bits = PW_SUBNET_SLOT_BITS + 128;
-	key.slot = number;
-	key.epoch = slot->epoch;
-	if (cfg->direction == PW_DIR_INGRESS)
-		__builtin_memcpy(key.addr, pkt->flow.src, sizeof(key.addr));
-	else
-		__builtin_memcpy(key.addr, pkt->flow.dst, sizeof(key.addr));
-	if (!pkt->family || cfg->subnets_mode == PW_SUBNETS_NONE)
-		return false;
-	found = bpf_map_lookup_elem(&pw_subnets, &key) != 0;
-	return found == (cfg->subnets_mode == PW_SUBNETS_UNSHAPED);
+	if (pw_unlikely(cfg->subnets_mode && pkt->family)) {
+		key->prefix_bits = PW_SUBNET_SLOT_BITS + 128;
+		key->slot = number;
+		key->epoch = slot->epoch;
+		/* The destination follows. */
+		remote += 4 & pw_less(cfg->direction, PW_DIR_INGRESS);
+		__builtin_memcpy(key->addr, remote, sizeof(key->addr));
+		pw_forget();
+		found = bpf_map_lookup_elem(&pw_subnets, key) != 0;
+		pkt->light = found == (cfg->subnets_mode == PW_SUBNETS_UNSHAPED);
+	}
+	pw_forget();
 }

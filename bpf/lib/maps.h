@@ -44,7 +44,7 @@ struct {
 	__type(value, __u32);
 } pw_hosts SEC(".maps");
 
-/* Only the *_x programs use it. A trie allocates by the entry. */
+/* The exempt subnets of all slots. A trie allocates by the entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 1 << 18);

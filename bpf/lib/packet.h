@@ -51,4 +51,6 @@ struct pw_packet {
 	__u8 sender; /* enum pw_sending */
 	struct pw_size size; /* on the wire */
 	__u64 id; /* the flow hash */
+	/* Not cleared. */
+	struct pw_subnet subnet; /* the key of the remote address among the exempt ones */
 };

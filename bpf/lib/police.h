@@ -54,11 +54,10 @@ static __always_inline __u32 police_refused(const struct pw_work *work)
 	return work->level > total_heavy_limit(work->cfg) ? PW_DROP_POLICED : PW_DROP_EARLY;
 }
 
-static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work *work,
-					  bool with_subnets)
+static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work *work)
 {
 	const struct pw_config *cfg = work->cfg;
-	enum pw_class class = classify_packet(work, with_subnets);
+	enum pw_class class = classify_packet(work);
 	__u64 limit = total_full(cfg);
 
 	if (class == PW_CLASS_EXEMPT)
@@ -80,12 +79,12 @@ static __always_inline __u32 police_class(struct __sk_buff *skb, struct pw_work 
 	return ecn_set_ce(skb, work->pkt) ? PW_MARKED : PW_DROP_POLICED;
 }
 
-static __always_inline int police_packet(struct __sk_buff *skb, bool with_subnets)
+static __always_inline int police_packet(struct __sk_buff *skb)
 {
 	__u32 disposition = PW_FAILOPEN_CONFIG;
 	struct pw_work work;
 
 	if (pw_likely(work_begin(skb, &work, false)))
-		disposition = police_class(skb, &work, with_subnets);
+		disposition = police_class(skb, &work);
 	return verdict_shared(work.state, disposition, work.bytes);
 }

@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "clock.h"
+#include "exempt.h"
 #include "maps.h"
 #include "meter.h"
 #include "parse.h"
@@ -48,6 +49,7 @@ static __always_inline bool work_begin(struct __sk_buff *skb, struct pw_work *wo
 		return false;
 	work->now_ns = clock_coarse_ns();
 	parse_packet(skb, work->cfg->l3_only, work->pkt);
+	exempt_look(work->pkt, work->cfg, slot, work->number);
 	if (!wire_is_counted)
 		work->bytes = wire_computed(skb, work->pkt, true);
 	/* Kept where the verifier does not know it: it would walk all that follows for both. */

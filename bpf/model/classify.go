@@ -24,11 +24,9 @@ const (
 // Direction is one direction of one pod: a configuration and the state that
 // packets leave behind.
 type Direction struct {
-	Config shaping.Datapath
-	Keys   Keys
-	// Subnets are asked if WithSubnets is set, as in the *_x programs.
-	Subnets     []netip.Prefix
-	WithSubnets bool
+	Config  shaping.Datapath
+	Keys    Keys
+	Subnets []netip.Prefix
 
 	Light, Established, Total, Control Meter
 	CeilingMeter                       Meter
@@ -153,7 +151,7 @@ func (d *Direction) takeControl(w *work) bool {
 }
 
 func (d *Direction) exempt(p *Parsed) bool {
-	if !d.WithSubnets || p.Family == 0 || d.Config.SubnetsMode == shaping.SubnetsNone {
+	if p.Family == 0 || d.Config.SubnetsMode == shaping.SubnetsNone {
 		return false
 	}
 	remote := netip.AddrFrom16(p.Flow.Dst)

@@ -314,6 +314,7 @@ func (o *Observed) Device(s terms.Side) *Device {
 const (
 	guardName    = "pw_guard"
 	redirectName = "pw_redirect"
+	ceilingName  = "pw_ceiling"
 )
 
 // hides says that a redirect of ours takes packets away from a netfilter ingress chain.

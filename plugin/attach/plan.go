@@ -274,9 +274,9 @@ func (p *directionPlan) planHooks(have *Dataplane) {
 	if params.Redirect && !pod.redirects(p.obs.Device(terms.SideIFB).Index) {
 		p.planOn(&hooked{AttachRedirect, redirectName, pod, terms.SidePod, terms.HookIngress, terms.HookKindClsact}, have)
 	}
-	switch stands := host.find(terms.HookIngress, params.CeilingName()); {
+	switch stands := host.find(terms.HookIngress, ceilingName); {
 	case params.Ceiling:
-		p.planOn(&hooked{AttachCeiling, params.CeilingName(), host, terms.SideHost, terms.HookIngress, p.state.CeilingKind}, have)
+		p.planOn(&hooked{AttachCeiling, ceilingName, host, terms.SideHost, terms.HookIngress, p.state.CeilingKind}, have)
 	case p.direction == terms.Egress && stands != nil:
 		p.add(DetachCeiling, "%s (%d) is on the ingress hook of %s, want none", stands.Name, stands.ProgramID, host.Name)
 	}
@@ -288,7 +288,7 @@ func (s *DirectionState) Keeps(side terms.Side, h *HookProgram) bool {
 	switch {
 	case side == p.Side && h.Hook == p.Hook && h.Name == p.ProgramName():
 		return true
-	case side == terms.SideHost && h.Hook == terms.HookIngress && p.Direction == terms.Egress && h.Name == p.CeilingName():
+	case side == terms.SideHost && h.Hook == terms.HookIngress && p.Direction == terms.Egress && h.Name == ceilingName:
 		return true // one that should not be there has a step of its own
 	case side != terms.SidePod:
 		return false

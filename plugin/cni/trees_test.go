@@ -68,7 +68,7 @@ func (k trees) inner(device string) []string {
 
 // exempt are the same where some subnets have no limit.
 func (k trees) exempt(device string) []string {
-	return join(k.opened(device, "pw_class_x", k.inner(device)), guarded(device))
+	return join(k.opened(device, "pw_class", k.inner(device)), guarded(device))
 }
 
 // elephants are what that policy makes.
@@ -184,11 +184,7 @@ func withCeiling(want []string) []string {
 	if !slices.ContainsFunc(want, own) {
 		return want
 	}
-	name := "pw_ceiling"
-	if slices.ContainsFunc(want, func(s string) bool { return strings.HasSuffix(s, "_x") }) {
-		name = "pw_ceiling_x"
-	}
-	ceiling := []string{"host clsact ingress " + name}
+	ceiling := []string{"host clsact ingress pw_ceiling"}
 	if !slices.Contains(want, "host qdisc clsact") {
 		ceiling = append(ceiling, "host qdisc clsact")
 	}

@@ -219,6 +219,5 @@ func (n *Node) usesSlab(id uint32) bool {
 // Steers says whether a program of this name steers packets from an egress hook into
 // the queue of the same device.
 func Steers(name string) bool {
-	band := shaping.ProgramBand.String()
-	return name == band || name == band+"_x"
+	return name == shaping.ProgramBand.String()
 }

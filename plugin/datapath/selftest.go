@@ -18,8 +18,7 @@ const verdictNext = -1
 
 // sharedPrograms are those that run on hooks which others can use, too.
 var sharedPrograms = []string{
-	"pw_band", "pw_band_x", "pw_police", "pw_police_x", GuardProgram, RedirectProgram,
-	CeilingProgram, CeilingProgram + "_x",
+	"pw_band", "pw_police", GuardProgram, RedirectProgram, CeilingProgram,
 }
 
 // Verdict is what a copy of one shared-hook program answered.

@@ -243,7 +243,7 @@ func (k *kernel) attachHook(r *attach.Record, s *attach.DirectionState) error {
 func (k *kernel) attachCeiling(r *attach.Record, s *attach.DirectionState) error {
 	return k.attachAt(r, &hooking{
 		direction: s.Params.Direction, side: terms.SideHost, hook: terms.HookIngress, kind: s.CeilingKind,
-		name: s.Params.CeilingName(), link: datapath.CeilingLink, pref: queue.CeilingPref,
+		name: datapath.CeilingProgram, link: datapath.CeilingLink, pref: queue.CeilingPref,
 	})
 }
 

@@ -215,11 +215,11 @@ filter on 1:0 answers 1:0
 		},
 		"strict with exempt subnets, prio": {
 			limit: strict(10e6), dir: terms.Egress, facts: full, exempt: true,
-			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: classifiedFirst, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
+			where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: classifiedFirst, answers: "light 2 40001, heavy 2 40002, exempt 1 0, drop 3",
 		},
 		"strict with exempt subnets, no prio": {
 			limit: strict(10e6), dir: terms.Ingress, facts: here, exempt: true,
-			where: `qdisc/tbf on host: "pw_class_x" at own-qdisc/auto`, tree: `
+			where: `qdisc/tbf on host: "pw_class" at own-qdisc/auto`, tree: `
 root htb 1:0
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
@@ -231,7 +231,7 @@ filter on 1:0 answers 1:0
 		},
 		"flat with exempt subnets": {
 			limit: strict(10e6, flat), dir: terms.Egress, facts: full, exempt: true,
-			where: `qdisc/tbf on pod: "pw_class_x" at own-qdisc/auto guard`, tree: `
+			where: `qdisc/tbf on pod: "pw_class" at own-qdisc/auto guard`, tree: `
 root prio 1:0 bands 2
 1:1 bfifo 2:0 limit 4000000
 1:2 tbf 3:0 rate 1250000 burst 9100
@@ -247,7 +247,7 @@ root tbf 1:0 rate 1250000 burst 9100
 		},
 		"strict with exempt subnets at a hook, no prio": {
 			limit: strict(10e6, mode(terms.ModeClsactPodSide)), dir: terms.Egress, facts: here, exempt: true,
-			where: `clsact-podside/tbf on pod: "pw_band_x" at egress/clsact`, tree: `
+			where: `clsact-podside/tbf on pod: "pw_band" at egress/clsact`, tree: `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 pfifo_fast 3:0 packets 256
@@ -264,7 +264,7 @@ root prio 1:0 bands 2
 		},
 		"flat with exempt subnets at a hook": {
 			limit: strict(10e6, flat, mode(terms.ModeTCXPodSide)), dir: terms.Egress, facts: here, exempt: true,
-			where: `tcx-podside/tbf on pod: "pw_band_x" at egress/tcx`, tree: `
+			where: `tcx-podside/tbf on pod: "pw_band" at egress/tcx`, tree: `
 root htb 1:0 default 2
 1:2 tbf 2:0 rate 1250000 burst 9100
 2:1 bfifo 3:0 limit 62500
@@ -273,7 +273,7 @@ class 1:2 under 1:0 rate 50000000000 ceil 50000000000 burst 4000000/4000000 prio
 		},
 		"no queue available, egress": {
 			limit: strict(10e6), dir: terms.Egress, facts: bare, exempt: true,
-			where: `auto/none on pod: "pw_police_x" at egress/auto`, answers: none,
+			where: `auto/none on pod: "pw_police" at egress/auto`, answers: none,
 		},
 		"no queue available, ingress": {
 			limit: strict(10e6), dir: terms.Ingress, facts: bare, where: `auto/none on pod: "pw_police" at ingress/auto`, answers: none,

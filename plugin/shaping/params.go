@@ -68,7 +68,7 @@ const (
 	ProgramPolice Program = iota + 2
 )
 
-// String is the name of the BPF entry point without exempt subnets.
+// String is the name of the BPF entry point.
 func (p Program) String() string {
 	if s, ok := programNames[p]; ok {
 		return s
@@ -171,7 +171,7 @@ type Params struct {
 	// Tree is the queue; nil with [QueueNone].
 	Tree    *Tree
 	Program Program
-	// Exempt selects the variant of the program that asks the subnets.
+	// Exempt says that there are subnets beside the limit.
 	Exempt   bool
 	Hook     terms.Hook
 	HookKind terms.HookKind
@@ -270,18 +270,7 @@ func (p *Params) ProgramName() string {
 	if p.Program == ProgramNone {
 		return ""
 	}
-	return p.variant(p.Program.String())
-}
-
-// CeilingName is the BPF entry point of the ceiling.
-func (p *Params) CeilingName() string { return p.variant("pw_ceiling") }
-
-// variant is the program that asks the subnets, if there are any.
-func (p *Params) variant(program string) string {
-	if p.Exempt {
-		return program + "_x"
-	}
-	return program
+	return p.Program.String()
 }
 
 // The range of handle majors that [RandomMajor] draws from: 0 is no handle,
