@@ -6,6 +6,7 @@ package datapath
 import (
 	"sync/atomic"
 
+	"github.com/podweir/podweir/bpf/image"
 	"github.com/podweir/podweir/plugin/shaping"
 	"github.com/podweir/podweir/plugin/terms"
 )
@@ -27,12 +28,11 @@ func (n *Node) Share(dir string, d terms.Direction) (*Share, error) {
 	return &Share{slot: s, whose: n.owner(dir, d)}, nil
 }
 
-// Bytes is what the programs counted of the direction, in wire bytes, dropped ones
-// included: where it does not change, nothing has come.
+// Bytes is what the programs let into the queue, in wire bytes.
 func (s *Share) Bytes() uint64 {
 	sum := uint64(0)
-	for i := range s.State.Counts {
-		sum += atomic.LoadUint64(&s.State.Counts[i].Bytes)
+	for _, d := range [...]image.Disposition{image.Light, image.Paced, image.Marked, image.FailopenConfig} {
+		sum += atomic.LoadUint64(&s.State.Counts[d].Bytes)
 	}
 	return sum
 }

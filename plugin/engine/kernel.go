@@ -37,8 +37,6 @@ type kernel struct {
 	seen map[device]seen
 	// listed are the qdiscs of the host's devices, nil to read them at each look.
 	listed *queue.Listing
-	// lists are the counters of queues, by the namespace that they are in.
-	lists map[*hostif.Handle]*statsList
 	// known are the kernel's features, nil until they are read.
 	known *features
 	// deadline is that of all handles, zero for none.

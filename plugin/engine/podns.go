@@ -53,7 +53,6 @@ func (k *kernel) SetDeadline(t time.Time) {
 // release closes what pod opened.
 func (k *kernel) release(path string) {
 	if p := k.pods[path]; p != nil {
-		delete(k.lists, p.handle)
 		p.handle.Close()
 		_ = p.ns.Close()
 		delete(k.pods, path)

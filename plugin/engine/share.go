@@ -11,7 +11,6 @@ import (
 
 	"github.com/podweir/podweir/plugin/attach"
 	"github.com/podweir/podweir/plugin/datapath"
-	"github.com/podweir/podweir/plugin/hostif"
 	"github.com/podweir/podweir/plugin/pins"
 	"github.com/podweir/podweir/plugin/queue"
 	"github.com/podweir/podweir/plugin/shaping"
@@ -34,34 +33,20 @@ type Share struct {
 	turn    *pins.Turn
 	slot    *datapath.Share
 	divider *shaping.Divider
-	list    *statsList
-	// counted is what the programs had counted when the queue was looked at, and seen what
-	// it had then.
+	rate    units.ByteRate
+	// looked is when the queue was looked at, and counted what the classifier had counted then.
+	looked  time.Duration
 	counted uint64
-	seen    queue.Stats
-}
-
-// statsList are the counters of all queues in a namespace at one time: one list takes hardly
-// longer than one queue.
-type statsList struct {
-	at  time.Duration
-	all map[int]queue.Stats
-}
-
-// now lists at most once for each time that is asked for.
-func (l *statsList) now(h *hostif.Handle, at time.Duration) (map[int]queue.Stats, error) {
-	if l.all != nil && l.at == at {
-		return l.all, nil
-	}
-	all, err := queue.RootStats(h)
-	if err == nil {
-		l.at, l.all = at, all
-	}
-	return all, err
+	// seen is what the queue had when it was asked, and known what is in sent of what it let out
+	// since.
+	asked       bool
+	seen        queue.Stats
+	sent, known units.Bytes
 }
 
 // Shares returns the queues of an attachment that have a share of a group's limit, as they
-// are: one that is not whole has none yet. They are for one who divides.
+// are: one that is not whole has none yet. They are for one who divides, with a node that does
+// nothing else: watches of this process are not told of what it changes.
 func (n *Node) Shares(r *attach.Record) ([]*Share, error) {
 	if (r.Config.Egress == nil || r.Config.Egress.Group == 0) && (r.Config.Ingress == nil || r.Config.Ingress.Group == 0) {
 		return nil, nil
@@ -104,6 +89,7 @@ func (n *Node) share(r *attach.Record, in *attach.Inspection, p *shaping.Params)
 	if err != nil {
 		return nil, err
 	}
+	at.handle.Quiet()
 	turn, err := n.store.pins.Turn(pins.Key(r.ID))
 	if err != nil {
 		return nil, err
@@ -112,37 +98,38 @@ func (n *Node) share(r *attach.Record, in *attach.Inspection, p *shaping.Params)
 	namespace, _, _ := strings.Cut(r.Pod, "/")
 	return &Share{
 		Namespace: namespace, Direction: p.Direction, Group: limit.Group, Most: p.Rate, Now: classes[0].Rate,
-		at: at, turn: turn, slot: slot, divider: shaping.NewDivider(&r.Config, facts, p), list: n.kernel.listOf(at.handle),
+		at: at, turn: turn, slot: slot, divider: shaping.NewDivider(&r.Config, facts, p), rate: classes[0].Rate,
 	}, nil
 }
 
-// listOf is the list of the namespace that a handle is in.
-func (k *kernel) listOf(h *hostif.Handle) *statsList {
-	if k.lists == nil {
-		k.lists = make(map[*hostif.Handle]*statsList)
-	}
-	if k.lists[h] == nil {
-		k.lists[h] = &statsList{}
-	}
-	return k.lists[h]
-}
-
-// Look returns what has left the queue since it was made, and whether packets wait in it, as
-// of a time of any clock that goes on between two looks. A queue that was empty and that
-// nothing came to is not asked: that is most of them.
+// Look returns what has left the queue since it was found, and whether packets wait in it, as
+// of a time of any clock that goes on between two looks. The queue is not asked where the
+// classifier knows: it was empty, and what came since takes less than half of the time.
 func (s *Share) Look(now time.Duration) (sent units.Bytes, waiting bool, err error) {
 	if s.slot.Lost() {
 		return 0, false, fmt.Errorf("share of %v: %w", s.Direction, datapath.ErrNoSlot)
 	}
-	counted := s.slot.Bytes()
-	if counted != s.counted || s.seen.BacklogPackets > 0 {
-		all, err := s.list.now(s.at.handle, now)
-		if err != nil {
-			return 0, false, err
-		}
-		s.counted, s.seen = counted, all[s.at.index]
+	counted, passed := s.slot.Bytes(), now-s.looked
+	s.looked = now
+	came := units.Bytes(counted - s.counted)
+	s.counted = counted
+	if s.asked && s.seen.BacklogPackets == 0 && came <= s.rate.Bytes(passed)/2 {
+		s.sent, s.known = s.sent+came, s.known+came
+		return s.sent, false, nil
 	}
-	return units.Bytes(s.seen.Bytes), s.seen.BacklogPackets > 0, nil
+	seen, err := queue.ShareStats(s.at.handle, s.at.index, s.divider.Class())
+	if err != nil {
+		return 0, false, err
+	}
+	// What the classifier knew before the queue did is not counted twice.
+	left := units.Bytes(seen.Bytes - s.seen.Bytes)
+	s.sent += left - min(left, s.known)
+	s.known -= min(left, s.known)
+	if s.seen = seen; !s.asked || seen.BacklogPackets == 0 {
+		s.known = 0
+	}
+	s.asked = true
+	return s.sent, seen.BacklogPackets > 0, nil
 }
 
 // ErrBusy says that somebody else is about to change the attachment.
@@ -163,6 +150,7 @@ func (s *Share) Set(rate units.ByteRate) error {
 		return err
 	}
 	s.slot.Set(&dp)
+	s.rate = class.Rate
 	return nil
 }
 

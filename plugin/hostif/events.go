@@ -25,6 +25,8 @@ const eventBytes = 8192
 type DeviceEvents struct {
 	file *os.File
 	path string
+	// netns is the cookie of the namespace.
+	netns uint64
 }
 
 // eventBufs are for what is being read: one for each watch would be most of
@@ -40,7 +42,15 @@ func WatchDevices(ns *NetNS) (*DeviceEvents, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch devices in netns %s: %w", ns.path, err)
 	}
-	return &DeviceEvents{file: file, path: ns.path}, nil
+	e := &DeviceEvents{file: file, path: ns.path}
+	raw, err := file.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			// Before Linux 5.14 there is none: then nobody is quiet.
+			e.netns, _ = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		})
+	}
+	return e, err
 }
 
 // Next blocks until something changes and returns the indexes of the devices
@@ -79,7 +89,7 @@ func (e *DeviceEvents) read() (changed []int, err error) {
 		for errors.Is(readErr, unix.EINTR) {
 			n, readErr = unix.Read(int(fd), buf[:])
 		}
-		changed, err = changedDevices(buf[:max(n, 0)]), readErr
+		changed, err = changedDevices(buf[:max(n, 0)], e.isQuiet), readErr
 		return !errors.Is(readErr, unix.EAGAIN)
 	})
 	return changed, errors.Join(ended, err)
@@ -88,14 +98,21 @@ func (e *DeviceEvents) read() (changed []int, err error) {
 // Close ends the subscription.
 func (e *DeviceEvents) Close() error { return e.file.Close() }
 
+// isQuiet says that a socket's changes are left out.
+func (e *DeviceEvents) isQuiet(port uint32) bool {
+	_, is := quiet.Load(sender{e.netns, port})
+	return is && e.netns != 0 && port != 0
+}
+
 // changedDevices reads the ifindexes out of notifications: struct ifinfomsg and
-// struct tcmsg both have theirs four bytes after the netlink header's end.
-func changedDevices(b []byte) []int {
-	const indexAt = unix.SizeofNlMsghdr + 4
+// struct tcmsg both have theirs four bytes after the netlink header's end. skip says that
+// the changes of a socket do not count.
+func changedDevices(b []byte, skip func(port uint32) bool) []int {
+	const portAt, indexAt = 12, unix.SizeofNlMsghdr + 4
 	var changed []int
 	for len(b) >= indexAt+4 {
 		size := int(u32(b))
-		if index := int(int32(u32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) {
+		if index := int(int32(u32(b[indexAt:]))); index > 0 && !slices.Contains(changed, index) && !skip(u32(b[portAt:])) {
 			changed = append(changed, index)
 		}
 		if size < indexAt+4 || size >= len(b) {

@@ -63,7 +63,25 @@ func (h *Handle) SetDeadline(t time.Time) {
 }
 
 // Close closes the socket.
-func (h *Handle) Close() { _ = h.socket.close() }
+func (h *Handle) Close() {
+	quiet.Delete(h.sender())
+	_ = h.socket.close()
+}
+
+// sender is a socket as its changes name it: ports are of a network namespace.
+type sender struct {
+	netns uint64
+	port  uint32
+}
+
+// quiet has the sockets whose changes this process does not want to be told of.
+var quiet sync.Map
+
+func (h *Handle) sender() sender { return sender{h.Cookie(), h.socket.port} }
+
+// Quiet has [DeviceEvents] of this process leave out what the handle changes of queues: who
+// does that many times a second knows of it.
+func (h *Handle) Quiet() { quiet.Store(h.sender(), true) }
 
 // Execute sends a request and returns the messages of type resType that answer
 // it. A dump that the kernel calls inconsistent is read again. Other errors

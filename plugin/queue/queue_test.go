@@ -4,9 +4,11 @@
 package queue_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -585,5 +587,39 @@ func TestPrivilegedChangeOfAShareRefillsNothing(t *testing.T) {
 	got := d.observe(t).Tree
 	if got.Classes[0] != was.Classes[0] || got.Qdiscs[1].Rate != 1_000_000 {
 		t.Errorf("class %+v below a limit of %v, want %+v and the limit changed", got.Classes[0], got.Qdiscs[1].Rate, was.Classes[0])
+	}
+}
+
+// Who changes shares at every tick does not wake those who look for changes of others.
+func TestPrivilegedChangesOfAQuietHandleAreNoEvents(t *testing.T) {
+	testutil.RequireRoot(t)
+	testutil.RequireQdisc(t, "tbf", "htb", "pfifo_fast")
+	d := newDevice(t)
+	tree := dividedTree(10_000)
+	d.build(t, tree, testutil.Program{FD: -1})
+	events, err := hostif.WatchDevices(d.NetNS.NetNS)
+	must.OK(t, err)
+	defer func() { must.OK(t, events.Close()) }()
+	h, err := hostif.NewHandle(d.NetNS.NetNS)
+	must.OK(t, err)
+	defer h.Close()
+	h.Quiet()
+	next := func(last time.Duration) ([]int, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), last)
+		defer cancel()
+		return events.Next(ctx)
+	}
+	change := func(h *hostif.Handle) {
+		tree.Classes[0].Rate++
+		tree.Classes[0].Ceil++
+		must.OK(t, queue.ChangeShare(h, d.index, &tree.Classes[0]))
+	}
+	change(h)
+	if changed, err := next(200 * time.Millisecond); err == nil {
+		t.Errorf("changed devices %v, want no word of a change by a quiet handle", changed)
+	}
+	change(d.Handle)
+	if changed, err := next(5 * time.Second); err != nil || !slices.Equal(changed, []int{d.index}) {
+		t.Errorf("changed devices %v, %v, want %d by another handle", changed, err, d.index)
 	}
 }

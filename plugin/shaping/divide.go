@@ -77,6 +77,9 @@ func NewDivider(cfg *Config, f Facts, p *Params) *Divider {
 	return &Divider{limit: *cfg.part(p.Direction), facts: f, params: *p}
 }
 
+// Class is the handle of the class that holds the share.
+func (d *Divider) Class() TCHandle { return d.params.Tree.Classes[0].Handle }
+
 // At returns the class and the dataplane at a share, at least [units.MinRate].
 func (d *Divider) At(share units.ByteRate) (Class, Datapath) {
 	limit, params := d.limit, d.params
