@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,18 +48,10 @@ func newMemory(m lab.Memory, pods int) *memory {
 
 // describeMachine leaves empty what it cannot read.
 func describeMachine() Machine {
-	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	m := Machine{CPU: lab.Processor(), CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	var uts unix.Utsname
 	if unix.Uname(&uts) == nil {
 		m.Kernel = unix.ByteSliceToString(uts.Release[:])
-	}
-	if raw, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(raw)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-				m.CPU = strings.TrimSpace(value)
-				break
-			}
-		}
 	}
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {

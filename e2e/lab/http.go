@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -32,9 +31,7 @@ type HTTPLoad struct {
 	// due, whatever became of the earlier ones. 0 means a closed loop.
 	PerSecond float64
 	// Concurrency is the number of clients of a closed loop, each of which
-	// sends as soon as its last response is complete. In an open loop it is the
-	// most requests at a time, 0 for any number: what is due beyond it is sent
-	// late and still counts from when it was due.
+	// sends as soon as its last response is complete. An open loop has any number.
 	Concurrency int
 	// Duration is how long requests are sent.
 	Duration time.Duration
@@ -218,9 +215,6 @@ func runHTTPOpen(raw json.RawMessage, ready func(any) error, quit <-chan struct{
 		return nil, err
 	}
 	client := freshClient(args)
-	if args.Concurrency > 0 {
-		return openBy(client, args, quit), nil
-	}
 	var rec recorder
 	var pending sync.WaitGroup
 	start := monotonic()
@@ -240,40 +234,6 @@ func runHTTPOpen(raw json.RawMessage, ready func(any) error, quit <-chan struct{
 	elapsed := monotonic() - start
 	pending.Wait()
 	return rec.result(elapsed), nil
-}
-
-// errNotSent is of a request that came to its timeout before its turn.
-var errNotSent = errors.New("not sent: all clients were busy")
-
-// openBy is an open loop of so many clients, each of which takes the next
-// request that is due. They wait on Go's timers: clients that sleep in the kernel
-// keep a processor from the others.
-func openBy(client *http.Client, args httpClientArgs, quit <-chan struct{}) *Latencies {
-	var rec recorder
-	var next atomic.Int64
-	var clients sync.WaitGroup
-	start := monotonic()
-	gap := float64(time.Second) / args.PerSecond
-	for range args.Concurrency {
-		clients.Go(func() {
-			for !closed(quit) {
-				due := start + time.Duration(float64(next.Add(1)-1)*gap)
-				if due >= start+args.Duration {
-					return
-				}
-				<-time.After(due - monotonic())
-				err := errNotSent
-				if monotonic()-due < args.Timeout {
-					err = get(client, args.URL)
-				}
-				rec.add(monotonic()-due, err)
-			}
-		})
-	}
-	sleepUntil(start + args.Duration)
-	elapsed := monotonic() - start
-	clients.Wait()
-	return rec.result(elapsed)
 }
 
 func runHTTPClosed(raw json.RawMessage, ready func(any) error, quit <-chan struct{}) (any, error) {

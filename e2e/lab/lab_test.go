@@ -379,27 +379,6 @@ func TestReasonHasNoPorts(t *testing.T) {
 	}
 }
 
-func TestMeminfo(t *testing.T) {
-	const text = "MemTotal: 100 kB\nSlab:   12 kB\nVmallocUsed: 3 kB\nSReclaimable: 9 kB\nPageTables: 7 kB\nPercpu: 1 kB\n"
-	got, err := parseMeminfo(text)
-	must.OK(t, err)
-	if want := (Memory{Slab: 12 << 10, Vmalloc: 3 << 10, PerCPU: 1 << 10, PageTables: 7 << 10}); got != want {
-		t.Errorf("parseMeminfo = %+v, want %+v", got, want)
-	}
-	if got.Total() != 16<<10 {
-		t.Errorf("Total() = %d, want %d", got.Total(), 16<<10)
-	}
-	for name, bad := range map[string]string{
-		"no Percpu":     "Slab: 1 kB\nVmallocUsed: 1 kB\nPageTables: 1 kB\n",
-		"no PageTables": "Slab: 1 kB\nVmallocUsed: 1 kB\nPercpu: 1 kB\n",
-		"not a number":  "Slab: x kB\nVmallocUsed: 1 kB\nPageTables: 1 kB\nPercpu: 1 kB\n",
-	} {
-		if _, err := parseMeminfo(bad); err == nil {
-			t.Errorf("%s: parseMeminfo = nil error, want an error", name)
-		}
-	}
-}
-
 func TestOwnerOfAName(t *testing.T) {
 	for name, want := range map[string]bool{
 		fmt.Sprintf("pwlab%d-ab12-node", os.Getpid()): true,

@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/containernetworking/cni/libcni"
+	"github.com/prometheus/procfs"
 )
 
 // Memory is what the kernel uses, in bytes. Slab, Vmalloc and PerCPU do not
@@ -50,75 +49,50 @@ func (m Memory) Div(n int64) Memory {
 
 // KernelMemory reads the whole machine's use. It needs root for Memlock.
 func KernelMemory() (Memory, error) {
-	raw, err := os.ReadFile("/proc/meminfo")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return Memory{}, err
 	}
-	m, err := parseMeminfo(string(raw))
+	i, err := fs.Meminfo()
 	if err != nil {
-		return m, err
+		return Memory{}, err
 	}
-	m.Memlock, err = bpfMemlock()
-	return m, err
-}
-
-func parseMeminfo(text string) (Memory, error) {
-	var m Memory
-	fields := map[string]*int64{"Slab:": &m.Slab, "VmallocUsed:": &m.Vmalloc, "Percpu:": &m.PerCPU, "PageTables:": &m.PageTables}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 2 || fields[f[0]] == nil {
-			continue
-		}
-		kib, err := strconv.ParseInt(f[1], 10, 64)
-		if err != nil {
-			return m, fmt.Errorf("meminfo: %s: %w", f[0], err)
-		}
-		*fields[f[0]] = kib << 10
-		delete(fields, f[0])
+	if i.SlabBytes == nil || i.VmallocUsedBytes == nil || i.PercpuBytes == nil || i.PageTablesBytes == nil {
+		return Memory{}, errors.New("meminfo lacks one of Slab, VmallocUsed, Percpu and PageTables")
 	}
-	if len(fields) > 0 {
-		return m, fmt.Errorf("meminfo lacks %d of Slab, VmallocUsed, Percpu and PageTables", len(fields))
+	m := Memory{
+		Slab: int64(*i.SlabBytes), Vmalloc: int64(*i.VmallocUsedBytes), PerCPU: int64(*i.PercpuBytes), PageTables: int64(*i.PageTablesBytes),
 	}
+	maps, err := memlock(ebpf.MapGetNextID, ebpf.NewMapFromID)
+	if err != nil {
+		return m, fmt.Errorf("list BPF maps: %w", err)
+	}
+	programs, err := memlock(ebpf.ProgramGetNextID, ebpf.NewProgramFromID)
+	if err != nil {
+		return m, fmt.Errorf("list BPF programs: %w", err)
+	}
+	m.Memlock = maps + programs
 	return m, nil
 }
 
-// bpfMemlock sums the memlock of every BPF map and program. Objects that go
-// while it reads are not counted.
-func bpfMemlock() (int64, error) {
-	var sum int64
-	for id := ebpf.MapID(0); ; {
-		next, err := ebpf.MapGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		if err != nil {
-			return 0, fmt.Errorf("list BPF maps: %w", err)
-		}
-		id = next
-		if m, err := ebpf.NewMapFromID(id); err == nil {
-			if info, err := m.Info(); err == nil {
-				n, _ := info.Memlock()
-				sum += int64(n)
-			}
-			_ = m.Close()
-		}
-	}
-	for id := ebpf.ProgramID(0); ; {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
+// memlock sums the memlock of every BPF map or program. Objects that go while it reads
+// are not counted.
+func memlock[ID ~uint32, Info interface{ Memlock() (uint64, bool) }, Object interface {
+	Info() (Info, error)
+	Close() error
+}](after func(ID) (ID, error), open func(ID) (Object, error)) (sum int64, err error) {
+	for id := ID(0); ; {
+		if id, err = after(id); errors.Is(err, os.ErrNotExist) {
 			return sum, nil
+		} else if err != nil {
+			return 0, err
 		}
-		if err != nil {
-			return 0, fmt.Errorf("list BPF programs: %w", err)
-		}
-		id = next
-		if p, err := ebpf.NewProgramFromID(id); err == nil {
-			if info, err := p.Info(); err == nil {
+		if o, err := open(id); err == nil {
+			if info, err := o.Info(); err == nil {
 				n, _ := info.Memlock()
 				sum += int64(n)
 			}
-			_ = p.Close()
+			_ = o.Close()
 		}
 	}
 }

@@ -4,16 +4,14 @@
 package lab
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -104,25 +102,17 @@ func (f *flooder) nextHop() (*unix.SockaddrLinklayer, error) {
 // neighbour is the one that the namespace of this process knows, nil if there is
 // none yet: a pod has one way out.
 func neighbour() (*unix.SockaddrLinklayer, error) {
-	table, err := os.Open("/proc/thread-self/net/arp")
+	known, err := netlink.NeighList(0, netlink.FAMILY_V4)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = table.Close() }()
-	lines := bufio.NewScanner(table)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) != 6 {
+	for _, n := range known {
+		if len(n.HardwareAddr) != 6 || [6]byte(n.HardwareAddr) == [6]byte{} {
 			continue
 		}
-		mac, err := net.ParseMAC(fields[3])
-		device, noDevice := net.InterfaceByName(fields[5])
-		if err != nil || noDevice != nil || len(mac) != 6 || [6]byte(mac) == [6]byte{} {
-			continue
-		}
-		hop := &unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: device.Index, Halen: uint8(len(mac))} // ETH_P_IP, network order
-		copy(hop.Addr[:], mac)
+		hop := &unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: n.LinkIndex, Halen: uint8(len(n.HardwareAddr))} // ETH_P_IP, network order
+		copy(hop.Addr[:], n.HardwareAddr)
 		return hop, nil
 	}
-	return nil, lines.Err()
+	return nil, nil
 }

@@ -56,7 +56,7 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 		return nil, err
 	}
 	m := &record.Machine{
-		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: processor(),
+		Substrate: "netns", Kernel: unix.ByteSliceToString(u.Release[:]), CPU: lab.Processor(),
 		CPUs: runtime.NumCPU(), Commit: "unknown",
 	}
 	if s.Emulated {
@@ -80,20 +80,6 @@ func (s *Substrate) Machine(ctx context.Context) (*record.Machine, error) {
 		m.Commit = strings.TrimSpace(string(out))
 	}
 	return m, nil
-}
-
-// processor is the name of the machine's processor, as far as it says.
-func processor() string {
-	raw, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(raw)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
 }
 
 // workloads are what this substrate can do.
