@@ -59,7 +59,10 @@ func (c *cilium) profile() string {
 
 // cilium does on the device of a pod what Cilium 1.16 and later do. Each behaviour
 // copies the effect of a line of github.com/cilium/cilium v1.20.2; TestCitedLines in
-// e2e/cilium finds the word behind the number there.
+// e2e/cilium finds the word behind the number there. The rows cilium-1.20 of e2e/matrix
+// run Cilium itself and restart its agent, with what podweir chooses by itself on one
+// kernel; the double adds every mode, both orders, kernels without TCX, and a count of
+// the denied packets that arrive.
 //
 //	pkg/datapath/loader/endpoint.go:236 attachSKBProgram: cil_from_container at the device's ingress, always
 //	pkg/datapath/loader/endpoint.go:241 RequireEgressProg: cil_to_container at its egress only then
@@ -70,8 +73,7 @@ func (c *cilium) profile() string {
 // With TCX:
 //
 //	pkg/datapath/loader/tcx.go:63 Tail: a new link comes last
-//	pkg/datapath/loader/tcx.go:80 Pin: and is pinned
-//	pkg/datapath/loader/tcx.go:37 updateTCX: a link that is there keeps its place, also when the agent restarts
+//	pkg/datapath/loader/tcx.go:37 updateTCX: a link that is there keeps its place
 //	pkg/datapath/loader/tc.go:48 removeTCFilters: after each of both the legacy filters of the hook go,
 //	pkg/datapath/loader/tc.go:207 filters: all of them, whosever they are
 //
@@ -146,9 +148,6 @@ func (c *cilium) arrive(t *testing.T) {
 			continue
 		}
 		l := attachTCX(t, e.ns, e.dev, e.at, policyProgram(t, kernelName(e.name), e.to, e.allow), link.Tail())
-		pin := filepath.Join(c.pins, c.pod.container+"_"+e.name)
-		must.OK(t, l.Pin(pin))
-		t.Cleanup(func() { _ = l.Unpin() })
 		c.links[e.name] = l
 	}
 	c.wipe(t)
@@ -194,19 +193,6 @@ func (c *cilium) regenerate(t *testing.T) {
 		must.OK(t, c.links[e.name].Update(policyProgram(t, kernelName(e.name), e.to, e.allow)))
 	}
 	c.wipe(t)
-}
-
-// restart is what a new agent does: it finds the pinned links and regenerates.
-func (c *cilium) restart(t *testing.T) {
-	t.Helper()
-	for name, l := range c.links {
-		must.OK(t, l.Close())
-		l, err := link.LoadPinnedLink(filepath.Join(c.pins, c.pod.container+"_"+name), nil)
-		must.OK(t, err)
-		t.Cleanup(func() { _ = l.Unpin(); _ = l.Close() })
-		c.links[name] = l
-	}
-	c.regenerate(t)
 }
 
 // anyFilter finds filters at preference 1 in what tc(8) shows.
@@ -260,7 +246,6 @@ func TestPrivilegedCilium(t *testing.T) {
 						traffic: newTraffic(t, p), other: c,
 						later: []step{
 							{label: "Cilium regenerates the endpoint", do: c.regenerate, replaces: true},
-							{label: "Cilium restarts", do: c.restart, replaces: true},
 						},
 					}
 					k.run(t, first)
